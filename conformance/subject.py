@@ -1,0 +1,268 @@
+"""Who is judged. A subject is a named set of callables, one an operation, behind one small interface.
+
+Subjects come in by three doors: the entry-point group `refnum.subjects` (kernels, ours and anybody's), the peers
+that ship with this package, and a Python file named on the command line. None is imported by name here.
+
+A callable takes the golden twin's keywords: the arrays, the operation's parameters, and `profile` where the
+operation has one. A parameter that a callable does not name may be left out as long as it is at its default;
+any other value is reported as unsupported. Results are a tuple of arrays, or one array.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from refnum.errors import ArgumentError, FileError, UnsupportedError
+
+from .case import Case
+from .operation import OPERATIONS
+
+GROUP = "refnum.subjects"
+KINDS = ("model", "host", "gpu", "peer", "user", "control")
+DEFAULT_PROFILES = ("HOPPER", "OCP")
+
+
+def _always() -> tuple[bool, str]:
+    return True, ""
+
+
+def _nothing() -> dict[str, Any]:
+    return {}
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A judged implementation.
+
+    operations: name of an operation -> callable. profiles: names of the profiles it claims to implement.
+    level: the level of agreement it claims (N16); it is judged by that level and reported at what it reaches.
+    arrays: `numpy`, `cupy` or `torch`, what its callables are given. available: (usable here, reason if not).
+    supports: (operation, profile, params) -> reason why not, or "" when supported.
+    describe: versions, flags and devices for the report.
+    """
+
+    name: str
+    operations: Mapping[str, Callable[..., Any]]
+    kind: str = "user"
+    profiles: tuple[str, ...] = DEFAULT_PROFILES
+    level: int = 0
+    arrays: str = "numpy"
+    available: Callable[[], tuple[bool, str]] = _always
+    describe: Callable[[], dict[str, Any]] = _nothing
+    supports: Callable[[str, str, Mapping[str, Any]], str] | None = None
+    levels: Mapping[str, int] = field(default_factory=dict)
+
+    def claimed_level(self, operation: str) -> int:
+        """Return the level of agreement claimed for an operation."""
+        return self.levels.get(operation, self.level)
+
+    def refuses(self, operation: str, profile: str, params: Mapping[str, Any]) -> str:
+        """Return why this subject cannot be judged on a variant, or an empty string when it can."""
+        if operation not in self.operations:
+            return f"{self.name} has no {operation}"
+        if OPERATIONS[operation].profiled and profile not in self.profiles:
+            return f"{self.name} claims {', '.join(self.profiles) or 'no profile'}, not {profile}"
+        if self.supports is not None:
+            reason = self.supports(operation, profile, params)
+            if reason:
+                return reason
+        return _signature_gap(self.operations[operation], operation, params)
+
+
+def from_dict(entry: Mapping[str, Any] | Subject, origin: str) -> Subject:
+    """Return a Subject from the dict form of the entry-point group; ArgumentError names what is wrong."""
+    if isinstance(entry, Subject):
+        return entry
+    fields = {field for field in Subject.__dataclass_fields__}
+    unknown = sorted(set(entry) - fields)
+    if unknown:
+        raise ArgumentError(f"Subject from {origin} has unknown keys {unknown}; allowed are {sorted(fields)}.")
+    if not isinstance(entry.get("name"), str) or not isinstance(entry.get("operations"), Mapping):
+        raise ArgumentError(f"Subject from {origin} needs a `name` (text) and `operations` (name -> callable).")
+    strange = sorted(set(entry["operations"]) - set(OPERATIONS))
+    if strange:
+        raise ArgumentError(f"Subject {entry['name']} from {origin} has unknown operations {strange}; "
+                            f"choose from {', '.join(OPERATIONS)}.")
+    if entry.get("kind", "user") not in KINDS:
+        raise ArgumentError(f"Subject {entry['name']} has kind {entry['kind']!r}; choose from {', '.join(KINDS)}.")
+    if not entry["operations"]:
+        raise ArgumentError(f"Subject {entry['name']} from {origin} has no operation: there is nothing to judge.")
+    values = dict(entry)
+    values["profiles"] = tuple(values.get("profiles") or DEFAULT_PROFILES)
+    return Subject(**values)
+
+
+def installed() -> tuple[list[Subject], list[tuple[str, str]]]:
+    """Return the subjects of the entry-point group, and (entry point, reason) for each that failed to load."""
+    found: list[Subject] = []
+    broken: list[tuple[str, str]] = []
+    for point in sorted(importlib.metadata.entry_points(group=GROUP), key=lambda point: point.name):
+        try:
+            found += [from_dict(entry, point.value) for entry in point.load()()]
+        except Exception as error:  # a foreign package may fail in any way; it must not stop the others
+            broken.append((point.name, f"{type(error).__name__}: {error}"))
+    return found, broken
+
+
+def peers() -> tuple[list[Subject], list[tuple[str, str]]]:
+    """Return the peers shipped in `conformance.peers` (imported here, not before); absent means none."""
+    if importlib.util.find_spec("conformance.peers") is None:
+        return [], []
+    try:
+        module = importlib.import_module("conformance.peers")
+        return [from_dict(entry, "conformance.peers") for entry in module.subjects()], []
+    except Exception as error:  # a peer library's import may fail in any way
+        return [], [("conformance.peers", f"{type(error).__name__}: {error}")]
+
+
+def from_file(text: str) -> list[Subject]:
+    """Return the subjects of `path/to/file.py:name`.
+
+    `name` is a callable named like an operation (or with an attribute `operation`), a dict in the form of the
+    entry-point group, a dict of operation -> callable, or a function without arguments that returns a list of them.
+    Without `:name` every function in the file named like an operation is taken, or the file's `subjects()`.
+    """
+    path_text, _, name = text.partition(":") if ":" in text[2:] else (text, "", "")
+    path = Path(path_text)
+    if not path.is_file():
+        raise FileError(f"No such file {path}; give --subject path/to/file.py:name.")
+    module = _load(path)
+    if not name:
+        if callable(getattr(module, "subjects", None)):
+            return [from_dict(entry, text) for entry in module.subjects()]
+        own = {op: getattr(module, op) for op in OPERATIONS if callable(getattr(module, op, None))}
+        if not own:
+            raise ArgumentError(f"{path} has no function named like an operation; name one: {path}:NAME.")
+        return [Subject(path.stem, own)]
+    if not hasattr(module, name):
+        raise ArgumentError(f"{path} has no {name!r}.")
+    return _from_object(getattr(module, name), name, text)
+
+
+def _from_object(value: Any, name: str, origin: str) -> list[Subject]:
+    if isinstance(value, list | tuple):
+        return [from_dict(entry, origin) for entry in value]
+    if isinstance(value, Subject):
+        return [value]
+    if isinstance(value, Mapping):
+        entry = value if "operations" in value else {"name": name, "operations": value}
+        return [from_dict(entry, origin)]
+    operation = getattr(value, "operation", name)
+    if callable(value) and operation in OPERATIONS:
+        return [Subject(name, {operation: value})]
+    if callable(value) and name == "subjects":
+        return [from_dict(entry, origin) for entry in value()]
+    raise ArgumentError(f"{origin}: {name!r} is not named like an operation; rename it, set `{name}.operation`, "
+                        f"or give a dict of operation -> callable.")
+
+
+def _load(path: Path) -> Any:
+    module_name = f"refnum_subject_{path.stem}"
+    spec = importlib.util.spec_from_file_location(module_name, path)
+    if spec is None or spec.loader is None:
+        raise FileError(f"{path} is not a Python file.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise FileError(f"{path} failed to import: {type(error).__name__}: {error}.") from error
+    return module
+
+
+def _accepts(function: Callable[..., Any]) -> tuple[set[str], bool] | None:
+    """Return (named keywords, takes any keyword), or None when the signature cannot be read."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    keywords = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    return keywords, any(p.kind is p.VAR_KEYWORD for p in parameters)
+
+
+def takes(function: Callable[..., Any], keyword: str) -> bool:
+    """Whether a callable names this keyword (a bare `**kwargs` does not count as naming it)."""
+    accepted = _accepts(function)
+    return accepted is not None and keyword in accepted[0]
+
+
+def _signature_gap(function: Callable[..., Any], operation: str, params: Mapping[str, Any]) -> str:
+    accepted = _accepts(function)
+    if accepted is None or accepted[1]:
+        return ""
+    defaults = OPERATIONS[operation].defaults()
+    for name, value in params.items():
+        if name not in ("input", "splits") and name not in accepted[0] and value != defaults.get(name):
+            return f"its {operation} takes no {name!r}, so only {name}={defaults.get(name)} can be judged"
+    return ""
+
+
+def arguments_for(subject: Subject, case: Case, inputs: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Return the keywords for one call; UnsupportedError when the callable cannot take something that matters."""
+    function = subject.operations[case.operation]
+    operation = OPERATIONS[case.operation]
+    wanted = {**case.arguments(), **{name: to_library(array, subject.arrays) for name, array in inputs.items()}}
+    if operation.profiled:
+        import refnum
+
+        wanted["profile"] = refnum.get_profile(case.profile)
+    accepted = _accepts(function)
+    if accepted is None or accepted[1]:
+        return wanted
+    defaults = {**operation.defaults(), "splits": None}
+    for name in [name for name in wanted if name not in accepted[0]]:
+        droppable = name == "profile" or (name in case.params and case.params[name] == defaults.get(name, ...))
+        if not droppable:
+            raise UnsupportedError(f"{subject.name}: its {case.operation} takes no {name!r}.")
+        del wanted[name]
+    return wanted
+
+
+def to_library(array: np.ndarray, library: str) -> Any:
+    """Return a NumPy array as an array of `numpy`, `cupy` or `torch`, sharing memory where that is possible."""
+    if library == "numpy":
+        return array
+    if library == "cupy":
+        import cupy
+
+        return cupy.asarray(array.view(np.uint16)) if array.dtype.name == "bfloat16" else cupy.asarray(array)
+    if library == "torch":
+        import torch
+
+        if array.dtype.name == "bfloat16":
+            return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+        return torch.from_numpy(array)
+    raise ArgumentError(f"arrays={library!r} is not numpy, cupy or torch.")
+
+
+def to_numpy(array: Any) -> np.ndarray:
+    """Return any library's array as NumPy, bits kept; sub-byte and 8-bit torch dtypes come back as uint8."""
+    if isinstance(array, np.ndarray):
+        return array
+    if type(array).__module__.partition(".")[0] == "torch":
+        import torch
+
+        array = array.detach().cpu().contiguous()
+        if array.dtype == torch.bfloat16:
+            import ml_dtypes
+
+            return array.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+        small = array.dtype.itemsize == 1 and array.dtype not in (torch.int8, torch.uint8, torch.bool)
+        return array.view(torch.uint8).numpy() if small else array.numpy()
+    if hasattr(array, "get"):
+        return array.get()
+    if hasattr(array, "__dlpack__"):
+        return np.from_dlpack(array)
+    if hasattr(array, "__array__"):
+        return np.asarray(array)
+    raise TypeError(f"a result is {type(array).__name__}, not an array")

@@ -1,0 +1,121 @@
+"""Outcomes, levels of agreement (N16) and input classes (N17)."""
+
+from __future__ import annotations
+
+import functools
+from enum import StrEnum
+
+import numpy as np
+
+from refnum.arrays import float32_bits
+from refnum.codec import value
+
+from .case import Case
+from .geometry import block_shape
+from .operation import OPERATIONS
+
+
+class Outcome(StrEnum):
+    """What became of one subject on one variant; the list is closed."""
+
+    PASS = "pass"
+    MISMATCH = "mismatch"
+    NOT_RUN = "not-run"
+    NOT_VERIFIED = "not-verified"
+    UNSUPPORTED = "unsupported"
+    COMPILE_ERROR = "compile-error"
+    FAULT = "fault"
+    TIMEOUT = "timeout"
+    FLAKY = "flaky"
+
+
+BAD = frozenset({Outcome.MISMATCH, Outcome.FAULT, Outcome.TIMEOUT, Outcome.FLAKY, Outcome.COMPILE_ERROR})
+"""Outcomes that make the exit status 1."""
+
+LEVELS: tuple[str, ...] = (
+    "all bytes identical",
+    "element codes under a NaN scale ignored",
+    "and the sign of zero ignored",
+    "and NaN payload and sign ignored",
+    "decoded values identical",
+)
+"""N16: level -> what is compared; each level ignores what the levels before it ignore."""
+
+NO_LEVEL = len(LEVELS)
+"""The level of a result whose decoded values differ."""
+
+CLASSES = "FTHZIN"
+"""N17: finite, tiny amax (< 2^-124), huge amax (>= 2^126), zero block, Inf in the block, NaN in the block."""
+
+_TINY, _HUGE = (-124 + 127) << 23, (126 + 127) << 23
+_INF = 0x7F800000
+
+
+def level_name(level: int) -> str:
+    """Return `L0` to `L4`, or `none` for results whose values differ."""
+    return f"L{level}" if level < NO_LEVEL else "none"
+
+
+def classify(amax: np.ndarray) -> np.ndarray:
+    """Return the class index into CLASSES of each block from its amax as float32 magnitude bits (u32)."""
+    index = np.zeros(amax.shape, np.uint8)
+    for letter, chosen in (("T", amax < _TINY), ("H", amax >= _HUGE), ("Z", amax == 0), ("I", amax == _INF),
+                           ("N", amax > _INF)):
+        index[chosen] = CLASSES.index(letter)
+    return index
+
+
+def input_classes(case: Case) -> np.ndarray | None:
+    """Return the class index of every block of a quantiser's input, in the shape of its row-wise blocks.
+
+    None for an operation that is no quantiser of its own input: it has no input class.
+    """
+    operation = OPERATIONS[case.operation]
+    geometry = next((output.block for output in operation.outputs if output.block), "")
+    if not operation.quantises or case.operation == "swiglu_quantize":
+        return None
+    rows, last = block_shape(geometry, case)
+    if "x" in case.inputs:
+        magnitude = float32_bits(np.ascontiguousarray(case.inputs["x"])) & np.uint32(0x7FFFFFFF)
+        return classify(_reduce(magnitude, rows, last))
+    codes, scales = case.inputs["codes"], case.inputs["scales"]
+    code = _reduce(codes & np.uint8(0x7F), rows, last)
+    wide = np.repeat(scales, 128 // last, axis=1)[:, : code.shape[1]]
+    return _classify_scaled(code, wide)
+
+
+def _reduce(magnitude: np.ndarray, rows: int, last: int) -> np.ndarray:
+    """Return the largest magnitude of each block of a [M, K] array; the borders are filled with zeros."""
+    height, width = -(-magnitude.shape[0] // rows), -(-magnitude.shape[1] // last)
+    if magnitude.shape != (height * rows, width * last):
+        padded = np.zeros((height * rows, width * last), magnitude.dtype)
+        padded[: magnitude.shape[0], : magnitude.shape[1]] = magnitude
+        magnitude = padded
+    return magnitude.reshape(height, rows, width, last).max(axis=(1, 3), initial=0)
+
+
+@functools.cache
+def _e4m3_exponents() -> np.ndarray:
+    """floor(log2) of every E4M3 magnitude code, from its exact value."""
+    exponents = np.zeros(128, np.int32)
+    for code in range(1, 127):
+        exact = value("E4M3", code)
+        assert not isinstance(exact, str)
+        exponents[code] = _floor_log2(exact.numerator, exact.denominator)
+    return exponents
+
+
+def _floor_log2(numerator: int, denominator: int) -> int:
+    guess = numerator.bit_length() - denominator.bit_length()
+    above = numerator >= denominator << guess if guess >= 0 else numerator << -guess >= denominator
+    return guess if above else guess - 1
+
+
+def _classify_scaled(code: np.ndarray, scales: np.ndarray) -> np.ndarray:
+    """Class of a block whose largest E4M3 magnitude code and scale byte are given; both classes are powers of two."""
+    exponent = _e4m3_exponents()[code] + scales.astype(np.int32) - 127
+    index = np.zeros(code.shape, np.uint8)
+    for letter, chosen in (("T", exponent < -124), ("H", exponent >= 126), ("Z", code == 0),
+                           ("N", (code == 127) | (scales == 255))):
+        index[chosen] = CLASSES.index(letter)
+    return index
