@@ -1,1 +1,38 @@
-"""refnum."""
+"""refnum: the bit-exact reference for FP4 training numerics on Hopper GPUs.
+
+Every operation takes and gives NumPy arrays, or CuPy arrays: the same lines run on both. Codes and scales are
+uint8; see the specification in `docs/specification` for what each clause (N0 to N17) means.
+"""
+
+from . import errors, oracle
+from .blocks import block_class, dequantize_mx, dequantize_mxfp4, quantize_mx, quantize_mxfp4
+from .codec import decode, encode, value
+from .columns import fp8_columns, mxfp4_columns, mxfp4_to_fp8_columns
+from .environment import check_host
+from .formats import (
+    BF16,
+    E2M1,
+    E2M3,
+    E3M0,
+    E3M2,
+    E4M3,
+    E5M2,
+    E8M0,
+    FORMATS,
+    FP4_RADIX4,
+    FP16,
+    FP32,
+    INT4,
+    MX_ELEMENTS,
+    MXINT8,
+    Format,
+    get_format,
+)  # fmt: skip
+from .profiles import HOPPER, OCP, PROFILES, Profile, get_profile
+from .recast import fp8_to_mxfp4, mxfp4_to_fp8
+from .scales import encode_e8m0
+from .tiles import dequantize_fp8_tiles, quantize_fp8_tiles
+
+__version__ = "0.1.0"
+
+check_host()

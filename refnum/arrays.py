@@ -1,0 +1,166 @@
+"""Input checks and bit views shared by every operation (clause N0). NumPy and CuPy arrays alike."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from .errors import ArgumentError, DtypeError, ScaleError, ShapeError
+
+Array = Any
+"""A NumPy array, or any array that answers NEP 13 and NEP 18 the way CuPy's does."""
+
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+BLOCK = 32
+"""Elements of an MX block."""
+TILE = 128
+"""Elements along K of an FP8 tile."""
+CHUNK = 1 << 15
+"""Elements a host pass works on at once: every temporary of it stays in the second-level cache."""
+
+_FLOAT_INPUTS = "float32, bfloat16 (ml_dtypes or its uint16 bits), float16"
+
+
+def require_array(name: str, x: Array) -> None:
+    """Raise DtypeError unless `x` is an array."""
+    if not hasattr(x, "dtype") or not hasattr(x, "shape"):
+        raise DtypeError(f"{name} is a {type(x).__name__}; give a NumPy or CuPy array")
+
+
+def require_matrix(name: str, x: Array, multiple: int = 1) -> None:
+    """Raise unless `x` is a 2-D array whose last axis is a multiple of `multiple`."""
+    require_array(name, x)
+    if x.ndim != 2:
+        raise ShapeError(f"{name} has shape {tuple(x.shape)}; allowed is [M, K], two axes: reshape it")
+    if x.shape[1] % multiple:
+        raise ShapeError(f"{name} has shape {tuple(x.shape)}; its last axis must be a multiple of {multiple}: pad it")
+
+
+def require_codes(name: str, x: Array, multiple: int = 1) -> None:
+    """Raise unless `x` is a uint8 matrix whose last axis is a multiple of `multiple`."""
+    require_matrix(name, x, multiple)
+    if x.dtype != np.uint8:
+        raise DtypeError(f"{name} has dtype {x.dtype}; allowed is uint8 (codes, not values)")
+
+
+def require_scales(scales: Array, shape: tuple[int, int], what: str) -> None:
+    """Raise unless `scales` is the uint8 array of E8M0 bytes of that shape."""
+    require_array("scales", scales)
+    if scales.dtype != np.uint8:
+        hint = "; convert float32 scales with refnum.layouts first" if scales.dtype.kind == "f" else ""
+        raise ScaleError(f"scales has dtype {scales.dtype}; allowed is uint8 (E8M0 bytes){hint}")
+    if tuple(scales.shape) != shape:
+        raise ShapeError(f"scales has shape {tuple(scales.shape)}; {what} needs {shape}")
+
+
+def require_float(name: str, x: Array, multiple: int = 1) -> None:
+    """Raise unless `x` is a [M, K] matrix of a float dtype that widens exactly to float32."""
+    require_matrix(name, x, multiple)
+    if x.dtype not in (np.float32, np.float16, np.uint16, BFLOAT16):
+        hint = "; round it to float32 yourself, once" if x.dtype == np.float64 else ""
+        raise DtypeError(f"{name} has dtype {x.dtype}; allowed are {_FLOAT_INPUTS}{hint}")
+
+
+def require_choice(name: str, value: object, allowed: tuple[Any, ...]) -> None:
+    """Raise ArgumentError unless `value` is one of `allowed`."""
+    if value not in allowed:
+        raise ArgumentError(f"{name}={value!r} is not one of {', '.join(map(repr, allowed))}")
+
+
+def row_splits(splits: Any, rows: int) -> list[tuple[int, int]]:
+    """Return the [start, stop) row range of each expert; None means one range of all rows.
+
+    Raises ArgumentError for a negative or non-integer split, ShapeError when the splits do not sum to `rows`.
+    """
+    if splits is None:
+        return [(0, rows)]
+    lengths = [int(m) for m in splits]
+    if any(m < 0 or m != given for m, given in zip(lengths, splits, strict=True)):
+        raise ArgumentError(f"splits={list(splits)!r}; allowed are integers >= 0, the rows of each expert")
+    if sum(lengths) != rows:
+        raise ShapeError(f"splits sum to {sum(lengths)} rows but the array has {rows}; they must be equal")
+    ends = [sum(lengths[: i + 1]) for i in range(len(lengths))]
+    return [(end - m, end) for end, m in zip(ends, lengths, strict=True)]
+
+
+def is_host(x: Array) -> bool:
+    """Whether `x` lives in NumPy on the host."""
+    return isinstance(x, np.ndarray)
+
+
+def row_chunks(x: Array, elements_per_row: int, multiple: int = 1) -> Iterator[slice]:
+    """Yield row ranges of cache size on the host, one range of all rows on a device.
+
+    Each range but the last is a multiple of `multiple` rows.
+    """
+    rows = x.shape[0]
+    step = rows if not is_host(x) else max(1, CHUNK // max(1, elements_per_row))
+    step = max(multiple, step // multiple * multiple)
+    for start in range(0, rows, step):
+        yield slice(start, min(start + step, rows))
+
+
+def float32_bits(x: Array) -> Array:
+    """Widen float32, bfloat16, uint16 (bfloat16 bits) or float16 to float32 bits: exact, integers only."""
+    if x.dtype == np.float32:
+        return x.view(np.uint32)
+    if x.dtype == np.float16:
+        return np.take(table_like(_half_to_float32_bits, x), x.view(np.uint16))
+    return x.view(np.uint16).astype(np.uint32) << np.uint32(16)
+
+
+@functools.cache
+def _half_to_float32_bits() -> np.ndarray:
+    """float32 bits of all 65,536 binary16 patterns; a NaN keeps its sign and payload."""
+    bits = np.arange(1 << 16, dtype=np.uint32)
+    sign, field, fraction = (bits >> 15) << 31, (bits >> 10) & 0x1F, bits & 0x3FF
+    lead = np.zeros_like(bits)  # floor(log2(fraction)) of the subnormals, by counting the bits above
+    for k in range(1, 10):
+        lead += fraction >> k != 0
+    subnormal = ((lead + 103) << 23) | (((fraction << (10 - lead)) & 0x3FF) << 13)
+    normal = ((field + 112) << 23) | (fraction << 13)
+    special = np.uint32(0x7F800000) | (fraction << 13)
+    magnitude = np.where(field == 0, np.where(fraction == 0, 0, subnormal), np.where(field == 31, special, normal))
+    return (sign | magnitude).astype(np.uint32)
+
+
+_DEVICE_TABLES: dict[tuple[Any, ...], Array] = {}
+
+
+def table_like(make: Callable[..., np.ndarray], like: Array, *key: Any) -> Array:
+    """Return the table `make(*key)` in the library and on the device of `like`; `make` must cache."""
+    table = make(*key)
+    if is_host(like):
+        return table
+    device = getattr(like, "device", None)
+    slot = (make, key, type(like), getattr(device, "id", device))
+    if slot not in _DEVICE_TABLES:
+        _DEVICE_TABLES[slot] = np.asarray(table, like=like)
+    return _DEVICE_TABLES[slot]
+
+
+def empty(shape: tuple[int, ...], dtype: Any, like: Array) -> Array:
+    """np.empty in the library of `like`."""
+    return np.empty(shape, dtype=dtype, like=like)
+
+
+def contiguous(x: Array) -> Array:
+    """`x` in C order; a copy only when needed."""
+    return np.ascontiguousarray(x, like=x)
+
+
+def pack_nibbles(codes: Array) -> Array:
+    """Pack u8 [..., K] four-bit codes two a byte, even element in the low nibble -> u8 [..., K/2]."""
+    return codes[..., 0::2] | (codes[..., 1::2] << np.uint8(4))
+
+
+def unpack_nibbles(packed: Array) -> Array:
+    """Inverse of `pack_nibbles`: u8 [..., K/2] -> u8 [..., K]."""
+    out = empty((*packed.shape[:-1], packed.shape[-1] * 2), np.uint8, packed)
+    out[..., 0::2] = packed & np.uint8(15)
+    out[..., 1::2] = packed >> np.uint8(4)
+    return out

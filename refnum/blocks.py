@@ -1,0 +1,192 @@
+"""MX blocks, 1x32 along K: quantise and dequantise for every MX element format (clauses N3, N4, N5)."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from .arrays import (
+    BFLOAT16,
+    BLOCK,
+    Array,
+    contiguous,
+    empty,
+    float32_bits,
+    pack_nibbles,
+    require_array,
+    require_choice,
+    require_codes,
+    require_float,
+    require_scales,
+    row_chunks,
+    table_like,
+)  # fmt: skip
+from .codec import INF32, decode_table, encode_bits
+from .errors import ArgumentError, DtypeError, ShapeError
+from .formats import E2M1, MX_ELEMENTS, Format, get_format
+from .profiles import HOPPER, Profile, get_profile
+from .scales import MAX_BYTE, NAN_BYTE, block_scale
+
+
+def quantize_mxfp4(x: Array, profile: Profile | str = HOPPER, *, rbits: Array | None = None) -> tuple[Array, Array]:
+    """Quantise to MXFP4 (clause N5).
+
+    x: [M, K] float32, bfloat16, float16 or uint16 (bfloat16 bits), K % 32 == 0. rbits: [M, K] unsigned
+    integers below 2**profile.random_bits, for stochastic profiles only.
+    Returns (packed u8 [M, K/2], even element in the low nibble; scales u8 [M, K/32], E8M0 bytes).
+    Raises DtypeError, ShapeError, ProfileError, ArgumentError.
+    """
+    return _quantize(x, E2M1, get_profile(profile), rbits, pack=True)
+
+
+def quantize_mx(
+    x: Array, element: Format | str = E2M1, profile: Profile | str = HOPPER, *, rbits: Array | None = None
+) -> tuple[Array, Array]:
+    """Quantise to an MX format with one element a byte (clause N5, generic form).
+
+    x, rbits: as `quantize_mxfp4`. element: E2M1 (MXFP4), E2M3 or E3M2 (MXFP6), E4M3 or E5M2 (MXFP8), MXINT8.
+    Returns (codes u8 [M, K], scales u8 [M, K/32]). Raises as `quantize_mxfp4`.
+    """
+    return _quantize(x, get_format(element, MX_ELEMENTS), get_profile(profile), rbits, pack=False)
+
+
+def _quantize(x: Array, fmt: Format, profile: Profile, rbits: Array | None, pack: bool) -> tuple[Array, Array]:
+    require_float("x", x, BLOCK)
+    if rbits is not None:
+        _require_rbits(x, rbits, profile)
+    m, k = x.shape
+    codes = empty((m, k // 2 if pack else k), np.uint8, x)
+    scales = empty((m, k // BLOCK), np.uint8, x)
+    for rows in row_chunks(x, k):
+        bits = float32_bits(contiguous(x[rows]))
+        part, scales[rows] = quantize_block_bits(bits, fmt, profile, None if rbits is None else rbits[rows])
+        codes[rows] = pack_nibbles(part) if pack else part
+    return codes, scales
+
+
+def _require_rbits(x: Array, rbits: Array, profile: Profile) -> None:
+    require_array("rbits", rbits)
+    if rbits.shape != x.shape:
+        raise ShapeError(f"rbits has shape {tuple(rbits.shape)}; allowed is that of x, {tuple(x.shape)}")
+    if rbits.dtype.kind != "u":
+        raise DtypeError(f"rbits has dtype {rbits.dtype}; allowed are unsigned integers")
+    if rbits.size and int(rbits.max()) >= 1 << profile.random_bits:
+        raise ArgumentError(f"rbits holds {int(rbits.max())}; allowed are {profile.random_bits} bits an element")
+
+
+def quantize_block_bits(bits: Array, fmt: Format, profile: Profile, rbits: Array | None = None) -> tuple[Array, Array]:
+    """Quantise float32 bits u32 [M, K] -> (codes u8 [M, K], scales u8 [M, K/32]); the heart of N5."""
+    m, k = bits.shape
+    blocks = bits.reshape(m, k // BLOCK, BLOCK)
+    amax = _block_amax(blocks)
+    scales = block_scale(amax, fmt, profile)
+    finite = not bool((amax >= np.uint32(INF32)).any())
+    exponent = (scales.astype(np.int32) - np.int32(127))[..., None]
+    if not finite and profile.nonfinite == "satfinite":  # finite elements beside an Inf are encoded at 2**127
+        exponent = np.where(scales[..., None] == NAN_BYTE, np.int32(MAX_BYTE) - np.int32(127), exponent)
+    random = None if rbits is None else rbits.reshape(blocks.shape)
+    codes = encode_bits(fmt, blocks, exponent, profile, rbits=random, finite=finite)
+    if not finite:
+        codes = np.where(scales[..., None] == NAN_BYTE, np.uint8(0), codes)
+    return codes.reshape(m, k), scales
+
+
+def _block_amax(blocks: Array) -> Array:
+    """Integer maximum of the magnitude bits over the last axis: NaN wins by itself, its pattern is the largest."""
+    return (blocks & np.uint32(0x7FFFFFFF)).max(axis=-1)
+
+
+@functools.cache
+def _scaled_table(fmt: Format, dtype: str) -> np.ndarray:
+    """Row s, column c: bits of value(c) * 2**(s - 127) in float32 or bfloat16; row 255 is NaN (clause N5)."""
+    rows = [decode_table(fmt, s - 127) for s in range(255)]
+    table = np.stack([*rows, np.full(1 << fmt.bits, 0x7FC00000, np.uint32)])
+    if dtype == "bfloat16":
+        table = (table >> 16).astype(np.uint16)  # exact: at most eight significand bits, see `exact_in_bfloat16`
+    table = table.reshape(-1)
+    table.flags.writeable = False
+    return table
+
+
+def exact_in_bfloat16(fmt: Format) -> bool:
+    """Whether value(c) * 2**(s-127) is a bfloat16 for every finite code and scale byte, Inf included."""
+    return not bool((_scaled_table(fmt, "float32") & np.uint32(0xFFFF)).any())
+
+
+def dequantize_mxfp4(packed: Array, scales: Array, dtype: str = "float32") -> Array:
+    """Dequantise MXFP4 (clause N5): exact, subnormal results included.
+
+    packed: u8 [M, K/2]; scales: u8 [M, K/32]; dtype: "float32" or "bfloat16".
+    Returns [M, K]. A magnitude of 2**128 or more is Inf; a block of byte 255 is NaN (0x7FC00000 or 0x7FC0).
+    Raises DtypeError, ShapeError, ScaleError, ArgumentError.
+    """
+    require_codes("packed", packed, BLOCK // 2)
+    m, k = packed.shape[0], packed.shape[1] * 2
+    require_scales(scales, (m, k // BLOCK), f"packed of shape {tuple(packed.shape)}")
+    name = _dtype_name(dtype)
+    table = table_like(_pair_table, packed, name)
+    out = empty((m, k // 2), table.dtype, packed)
+    for rows in row_chunks(packed, k):
+        index = packed[rows].reshape(-1, k // BLOCK, BLOCK // 2).astype(np.int32)
+        index |= scales[rows].astype(np.int32)[..., None] << np.int32(8)
+        out[rows] = np.take(table, index).reshape(-1, k // 2)
+    return out.view(_numpy_dtype(name))
+
+
+@functools.cache
+def _pair_table(dtype: str) -> np.ndarray:
+    """Both decoded elements of a packed byte under a scale byte, as one word: index scale << 8 | byte."""
+    table = _scaled_table(E2M1, dtype).reshape(256, 16)
+    pair = np.stack([np.tile(table, (1, 16)), np.repeat(table, 16, axis=1)], axis=-1)
+    pair = np.ascontiguousarray(pair).view(np.uint64 if dtype == "float32" else np.uint32).reshape(-1)
+    pair.flags.writeable = False
+    return pair
+
+
+def dequantize_mx(codes: Array, scales: Array, element: Format | str = E2M1, dtype: str = "float32") -> Array:
+    """Dequantise an MX format with one element a byte (clause N5, generic form).
+
+    codes: u8 [M, K] below 2**bits of the element; scales: u8 [M, K/32]; dtype: "float32" or "bfloat16".
+    Returns [M, K], as `dequantize_mxfp4`. Raises also ArgumentError for a code out of range.
+    """
+    fmt = get_format(element, MX_ELEMENTS)
+    require_codes("codes", codes, BLOCK)
+    m, k = codes.shape
+    require_scales(scales, (m, k // BLOCK), f"codes of shape {tuple(codes.shape)}")
+    if fmt.bits < 8 and codes.size and int(codes.max()) >= 1 << fmt.bits:
+        raise ArgumentError(f"codes holds {int(codes.max())}; {fmt.name} codes are below {1 << fmt.bits}")
+    name = _dtype_name(dtype)
+    table = table_like(_scaled_table, codes, fmt, name)
+    out = empty((m, k), table.dtype, codes)
+    for rows in row_chunks(codes, k):
+        index = codes[rows].reshape(-1, k // BLOCK, BLOCK).astype(np.int32)
+        index |= scales[rows].astype(np.int32)[..., None] << np.int32(fmt.bits)
+        out[rows] = np.take(table, index).reshape(-1, k)
+    return out.view(_numpy_dtype(name))
+
+
+def _dtype_name(dtype: object) -> str:
+    name = dtype if isinstance(dtype, str) else np.dtype(dtype).name  # type: ignore[call-overload]
+    require_choice("dtype", name, ("float32", "bfloat16"))
+    return str(name)
+
+
+def _numpy_dtype(name: str) -> np.dtype:
+    return BFLOAT16 if name == "bfloat16" else np.dtype(np.float32)
+
+
+def block_class(x: Array) -> Array:
+    """Input class of each MX block (clause N17): one byte of b"FTHZIN" a block, u8 [M, K/32].
+
+    F finite with 2**-124 <= amax < 2**126, T smaller, H larger, Z zero, I holds Inf, N holds NaN.
+    """
+    require_float("x", x, BLOCK)
+    bits = float32_bits(contiguous(x))
+    amax = _block_amax(bits.reshape(x.shape[0], -1, BLOCK))
+    names = [ord(c) for c in "ZTFHIN"]
+    edges = [1, (127 - 124) << 23, (127 + 126) << 23, INF32, INF32 + 1]
+    out = np.full(amax.shape, np.uint8(names[0]), dtype=np.uint8, like=amax)
+    for edge, name in zip(edges, names[1:], strict=True):
+        out = np.where(amax >= np.uint32(edge), np.uint8(name), out)
+    return out

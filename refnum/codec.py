@@ -1,0 +1,184 @@
+"""Codes to values and values to codes, generic over the format table (clauses N1 and N2)."""
+
+from __future__ import annotations
+
+import functools
+from fractions import Fraction
+
+import ml_dtypes
+import numpy as np
+
+from .arrays import Array, float32_bits, require_array, table_like
+from .errors import DtypeError, ProfileError
+from .formats import FP32, Format, get_format, magnitude_value
+from .profiles import HOPPER, Profile, get_profile
+from .rounding import round_magnitude, split_float32
+
+INF32, NAN32 = 0x7F800000, 0x7FC00000
+
+
+def code_dtype(fmt: Format) -> np.dtype:
+    """Smallest unsigned dtype that holds one code of `fmt`: one element an array item, never packed."""
+    return np.dtype(np.uint8 if fmt.bits <= 8 else np.uint16 if fmt.bits <= 16 else np.uint32)
+
+
+def value(fmt: Format | str, code: int) -> Fraction | str:
+    """Exact value of one code as a Fraction, or 'nan', '+inf', '-inf' (clause N1)."""
+    fmt = get_format(fmt)
+    if fmt.kind == "integer":
+        signed = code - (1 << fmt.bits) if code & fmt.sign_mask else code
+        return Fraction(signed, 1 << fmt.fraction_bits)
+    negative, magnitude = bool(code & fmt.sign_mask), code & ~fmt.sign_mask
+    if magnitude <= fmt.max_code:
+        finite = magnitude_value(fmt, magnitude)
+        return -finite if negative else finite
+    if magnitude == fmt.inf_code:
+        return "-inf" if negative else "+inf"
+    return "nan"
+
+
+def to_float32_bits(exact: Fraction, negative: bool = False) -> int:
+    """float32 bits of an exact value that float32 can hold; a magnitude of 2**128 or more gives Inf.
+
+    `negative` gives the sign of a zero. Raises ProfileError when the value is no float32.
+    """
+    sign = 0x80000000 if exact < 0 or (exact == 0 and negative) else 0
+    exact = abs(exact)
+    if exact == 0:
+        return sign
+    if exact >= Fraction(2) ** 128:
+        return sign | INF32
+    exponent = exact.numerator.bit_length() - exact.denominator.bit_length()
+    exponent -= exact < Fraction(2) ** exponent
+    quantum = Fraction(2) ** (max(exponent, -126) - 23)
+    if (exact / quantum).denominator != 1:
+        raise ProfileError(f"{exact} is no float32 value; decode to a wider type")
+    units = int(exact / quantum)
+    return sign | (units if exponent < -126 else ((exponent + 127) << 23) + units - (1 << 23))
+
+
+@functools.cache
+def decode_table(fmt: Format, shift: int = 0) -> np.ndarray:
+    """float32 bits (u32) of `value * 2**shift` for every code of a format of at most 16 bits.
+
+    Exact; 2**128 and more gives Inf, NaN the quiet NaN 0x7FC00000, a zero keeps its sign (clause N5).
+    """
+    bits = np.empty(1 << fmt.bits, np.uint32)
+    for code in range(1 << fmt.bits):
+        exact = value(fmt, code)
+        if isinstance(exact, str):
+            bits[code] = {"nan": NAN32, "+inf": INF32, "-inf": INF32 | 1 << 31}[exact]
+        else:
+            negative = fmt.kind == "float" and bool(code & fmt.sign_mask)
+            bits[code] = to_float32_bits(exact * Fraction(2) ** shift, negative)
+    bits.flags.writeable = False
+    return bits
+
+
+def decode(fmt: Format | str, codes: Array) -> Array:
+    """Decode codes of a format of at most 16 bits to float32, exact (clause N1).
+
+    codes: unsigned integers below 2**bits, any shape. Returns float32 of the same shape; NaN is 0x7FC00000.
+    Raises DtypeError for a signed or floating dtype.
+    """
+    fmt = get_format(fmt)
+    require_array("codes", codes)
+    if codes.dtype.kind != "u":
+        raise DtypeError(f"codes has dtype {codes.dtype}; allowed are unsigned integers holding {fmt.name} codes")
+    if fmt is FP32:
+        return codes.astype(np.uint32).view(np.float32)
+    return np.take(table_like(decode_table, codes, fmt), codes).view(np.float32)
+
+
+def encode(
+    fmt: Format | str,
+    x: Array,
+    scale_exponent: Array | int = 0,
+    profile: Profile | str = HOPPER,
+    *,
+    rbits: Array | None = None,
+) -> Array:
+    """Encode x / 2**scale_exponent, the quotient exact, as codes of `fmt` (clause N2).
+
+    x: float32, bfloat16, float16 or uint16 (bfloat16 bits), any shape; scale_exponent: int or i32 array that
+    broadcasts against x; rbits: see `refnum.rounding.round_magnitude`. Returns codes in `code_dtype(fmt)`.
+    NaN gives the format's canonical NaN, positive, or the largest positive value where it has none; Inf is an
+    overflow. Raises DtypeError, ProfileError, ArgumentError.
+    """
+    fmt, profile = get_format(fmt), get_profile(profile)
+    return encode_bits(fmt, float32_bits(x), scale_exponent, profile, rbits=rbits)
+
+
+def encode_bits(
+    fmt: Format, bits: Array, scale_exponent: Array | int, profile: Profile, *, rbits: Array | None = None,
+    finite: bool = False,
+) -> Array:  # fmt: skip
+    """`encode` on float32 bits (u32); `finite=True` promises that no element is NaN or Inf."""
+    magnitude = bits & np.uint32(0x7FFFFFFF)
+    negative = bits != magnitude
+    exponent, significand = split_float32(magnitude)
+    exponent -= scale_exponent if isinstance(scale_exponent, int) else scale_exponent.astype(np.int32)
+    code = _round(fmt, exponent, significand, profile, negative, rbits)
+    if not finite:
+        code = _nonfinite_codes(fmt, magnitude, code, profile)
+    return apply_sign(fmt, code, negative, profile, nan=None if finite else magnitude > np.uint32(INF32))
+
+
+def _round(
+    fmt: Format, exponent: Array, significand: Array, profile: Profile, negative: Array, rbits: Array | None
+) -> Array:
+    if fmt.radix == 4:
+        return _round_radix4(fmt, exponent, significand, profile)
+    return round_magnitude(fmt, exponent, significand, profile, negative=negative, rbits=rbits)
+
+
+def _round_radix4(fmt: Format, exponent: Array, significand: Array, profile: Profile) -> Array:
+    """Radix-4 FP4: count the midpoints passed; between 4**n and 4**(n+1) the midpoint is 2.5 * 4**n."""
+    if profile.rounding != "nearest" or profile.ties != "even":
+        raise ProfileError(f"{fmt.name} is rounded to nearest, ties to even; profile {profile.name} asks otherwise")
+    code = np.zeros_like(significand)
+    for upper in range(1, fmt.max_code + 1):
+        middle = (magnitude_value(fmt, upper - 1) + magnitude_value(fmt, upper)) / 2
+        bits = to_float32_bits(middle)
+        at, fraction = np.int32((bits >> 23) - 127), np.uint32((bits & 0x7FFFFF) | 0x800000)
+        passed = (exponent > at) | ((exponent == at) & (significand > fraction))
+        if upper % 2 == 0:
+            passed |= (exponent == at) & (significand == fraction)
+        code += (passed & (significand != 0)).astype(code.dtype)
+    return code
+
+
+def _nonfinite_codes(fmt: Format, magnitude: Array, code: Array, profile: Profile) -> Array:
+    word = code.dtype.type
+    overflow = fmt.max_code
+    if profile.overflow == "nan":
+        overflow = fmt.inf_code if fmt.inf_code is not None else fmt.nan_code or fmt.max_code
+    nan = fmt.max_code if fmt.nan_code is None else fmt.nan_code
+    code = np.where(magnitude == np.uint32(INF32), word(overflow), code)
+    return np.where(magnitude > np.uint32(INF32), word(nan), code)
+
+
+def apply_sign(fmt: Format, code: Array, negative: Array, profile: Profile, nan: Array | None = None) -> Array:
+    """Put the sign on magnitude codes and narrow them to `code_dtype(fmt)`; elements in `nan` stay positive."""
+    narrow = code_dtype(fmt).type
+    code = code.astype(code_dtype(fmt))
+    if nan is not None:
+        negative = negative & ~nan
+    if profile.negative_zero == "drop":
+        negative = negative & (code != narrow(0))
+    if fmt.kind == "integer":
+        mask = narrow((1 << fmt.bits) - 1)
+        return np.where(negative, (~code + narrow(1)) & mask, code)
+    return code | (negative.astype(code.dtype) << narrow(fmt.bits - 1))
+
+
+def ml_dtype(fmt: Format | str) -> np.dtype | None:
+    """The ml_dtypes or NumPy dtype of one-element-an-item codes of `fmt`, or None where there is none."""
+    names = {
+        "E2M1": "float4_e2m1fn", "E2M3": "float6_e2m3fn", "E3M2": "float6_e3m2fn", "E4M3": "float8_e4m3fn",
+        "E5M2": "float8_e5m2", "E8M0": "float8_e8m0fnu", "BF16": "bfloat16", "INT4": "int4",
+    }  # fmt: skip
+    fmt = get_format(fmt)
+    if fmt.name in ("FP16", "FP32"):
+        return np.dtype(np.float16 if fmt.name == "FP16" else np.float32)
+    return np.dtype(getattr(ml_dtypes, names[fmt.name])) if fmt.name in names else None

@@ -1,0 +1,120 @@
+"""Profiles: named bundles of every choice that the standards leave open (clauses N2, N3, N4, N14)."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+from .errors import ProfileError
+
+CHOICES: dict[str, tuple[str, ...]] = {
+    "scale_rule": ("rceil", "floor", "ceil", "even"),
+    "rounding": ("nearest", "toward_zero", "stochastic"),
+    "ties": ("even", "away", "up", "down", "zero"),
+    "overflow": ("saturate", "nan"),
+    "negative_zero": ("keep", "drop"),
+    "nonfinite": ("nosat", "satfinite"),
+}
+"""Field of a profile -> the literal values it may have."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One answer to every open question of block quantisation; frozen, hashable, named.
+
+    scale_rule     how the block scale follows from amax (N3)
+    rounding, ties how an element is rounded (N2); `random_bits` is K of stochastic rounding
+    overflow       `saturate`, or `nan`: the format's own Inf or NaN where it has one (N2)
+    negative_zero  `keep`, or `drop`: a negative element that becomes zero gets code +0
+    zero_scale     E8M0 byte of an MX block whose amax is 0 (N4)
+    nonfinite      `nosat`: NaN or Inf in an MX block -> byte 255, codes 0; `satfinite`: Inf -> byte 254 and
+                   saturated elements, NaN -> byte 255 (N4)
+    amax_floor     None, or float32 bits: amax := max(amax, floor) before the scale rule (N3)
+    """
+
+    name: str
+    scale_rule: str = "rceil"
+    rounding: str = "nearest"
+    ties: str = "even"
+    random_bits: int = 8
+    overflow: str = "saturate"
+    negative_zero: str = "keep"
+    zero_scale: int = 0
+    nonfinite: str = "nosat"
+    amax_floor: int | None = None
+    description: str = ""
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        for field, allowed in CHOICES.items():
+            value = getattr(self, field)
+            if value not in allowed:
+                raise ProfileError(f"profile {self.name!r}: {field}={value!r} is not one of {', '.join(allowed)}")
+        if not 0 <= self.zero_scale <= 254:
+            raise ProfileError(f"profile {self.name!r}: zero_scale={self.zero_scale} is not a byte in 0..254")
+        if not 1 <= self.random_bits <= 24:
+            raise ProfileError(f"profile {self.name!r}: random_bits={self.random_bits} is not in 1..24")
+        if self.amax_floor is not None and not 0 < self.amax_floor < 0x7F800000:
+            raise ProfileError(
+                f"profile {self.name!r}: amax_floor={self.amax_floor!r} is not the bits of a positive finite float32"
+            )
+
+    def replace(self, **changes: object) -> Profile:
+        """Return a copy with some fields changed; give it its own `name`."""
+        return dataclasses.replace(self, **changes)  # type: ignore[arg-type]
+
+
+HOPPER = Profile(
+    "HOPPER",
+    description="The default: smallest scale that needs no saturation, ties to even, canonical NaN blocks",
+    source="refnum clauses N3 and N4; the scale rule of the FP4 recipe for Hopper (arXiv:2603.02731)",
+)
+
+_TABLE = (
+    HOPPER,
+    Profile("OCP", scale_rule="floor", description="The scale rule of the standard's section 6.3",
+            source="OCP Microscaling Formats (MX) v1.0, 6.3"),
+    Profile("CEIL", scale_rule="ceil", description="Exponent of amax rounded up whenever amax is no power of two",
+            source="torchao ScaleCalculationMode.CEIL"),
+    Profile("EVEN", scale_rule="even", description="amax rounded half up to the element's mantissa width, then floor",
+            source="torchao ScaleCalculationMode.EVEN; AMD Quark even_round"),
+    Profile("TE", nonfinite="satfinite", description="TransformerEngine's kernels and CUDA's __NV_SATFINITE path",
+            source="TransformerEngine float_to_e8m0 and cvt.rn.satfinite.e2m1x2"),
+    Profile("TE_PYTHON", nonfinite="satfinite", negative_zero="drop",
+            description="TransformerEngine's Python reference on finite data: the sign of zero is lost",
+            source="TransformerEngine cast_to_fp4x2"),
+    Profile("RECIPE", zero_scale=94, amax_floor=0x3024ED3F,
+            description="The recipe's released quantiser on finite data: scale never below 2^-33, zero block 94",
+            source="per_token_quant_mxfp4.cu of the code released with arXiv:2603.02731: max(amax/6, 1e-10)"),
+    Profile("DEEPGEMM", ties="zero", negative_zero="drop", zero_scale=112, amax_floor=0x38D1B717,
+            description="DeepGEMM's Python FP4 cast on finite data: amax at least 1e-4, ties toward zero",
+            source="DeepGEMM per_token_cast_to_fp4"),
+    Profile("MICROXCALING", scale_rule="floor", ties="away", negative_zero="drop",
+            description="microxcaling's default rounding ('nearest' is half away from zero)",
+            source="microsoft/microxcaling _quantize_mx, round='nearest'"),
+    Profile("MICROXCALING_EVEN", scale_rule="floor", negative_zero="drop",
+            description="microxcaling with round='even'", source="microsoft/microxcaling _quantize_mx, round='even'"),
+    Profile("TRITON_GEN1", ties="away", description="Triton's first downcast_to_mxfp: ties up in magnitude",
+            source="triton_kernels mxfp.py before triton-lang/triton#8110"),
+    Profile("MODELOPT", ties="zero", description="ModelOpt's PyTorch packer on non-zero finite data: ties toward zero",
+            source="NVIDIA/Model-Optimizer MXFP4QTensor.quantize"),
+    Profile("MLX", ties="zero", negative_zero="drop", zero_scale=127,
+            description="MLX's CPU back end on normal finite data", source="mlx 0.32 quantize(mode='mxfp4'), CPU"),
+    Profile("STOCHASTIC", rounding="stochastic", description="HOPPER with stochastic rounding, eight bits an element",
+            source="PTX cvt.rs; fp4 training recipes"),
+)  # fmt: skip
+
+PROFILES: dict[str, Profile] = {p.name: p for p in _TABLE}
+OCP = PROFILES["OCP"]
+
+
+def get_profile(profile: Profile | str) -> Profile:
+    """Return the profile of that name; a Profile is returned as it is.
+
+    Raises ProfileError naming the known profiles.
+    """
+    if isinstance(profile, Profile):
+        return profile
+    if profile not in PROFILES:
+        raise ProfileError(f"profile {profile!r} is not known; known are {', '.join(PROFILES)}")
+    return PROFILES[profile]

@@ -1,0 +1,215 @@
+"""Direct FP8 <-> MXFP4 conversion, row-wise, never through BF16 (clauses N7 and N8).
+
+Both are one idea: a scale rule on integer maxima, then `recode`, the code of value(c) * 2**shift in another
+format. Every (shift, code) pair is a table entry made by the generic codec from exact values.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from .arrays import (
+    BLOCK,
+    TILE,
+    Array,
+    empty,
+    pack_nibbles,
+    require_choice,
+    require_codes,
+    require_scales,
+    row_chunks,
+    table_like,
+    unpack_nibbles,
+)  # fmt: skip
+from .codec import apply_sign, decode_table, value
+from .errors import ProfileError
+from .formats import E2M1, E4M3, Format
+from .profiles import HOPPER, Profile, get_profile
+from .rounding import round_magnitude
+from .scales import NAN_BYTE, ONE_BYTE, exponent_byte, scale_exponent
+from .tiles import tile_count
+
+SHIFT_BIAS = 256
+"""Row of `recode_table` that holds shift 0."""
+SCALE_MODES = ("max", "amax")
+
+
+@functools.cache
+def magnitude_table(fmt: Format) -> np.ndarray:
+    """Sort key of each code's magnitude: exponent << 23 | fraction23, i32; zero is the smallest, NaN not used.
+
+    Keys order as magnitudes do and take a power of two by adding exponent << 23.
+    """
+    keys = np.full(1 << fmt.bits, ZERO_KEY, np.int32)
+    for code in range(1 << fmt.bits):
+        exact = value(fmt, code)
+        if not isinstance(exact, str) and exact != 0:
+            bits = int(decode_table(fmt)[code]) & 0x7FFFFFFF
+            keys[code] = bits - (127 << 23)
+    keys.flags.writeable = False
+    return keys
+
+
+ZERO_KEY = -(1 << 30)
+
+
+@functools.cache
+def recode_table(source: Format, target: Format, profile: Profile) -> np.ndarray:
+    """u8 table, index (shift + 256) << bits | code: code in `target` of value(code) * 2**shift (N2).
+
+    Shifts -256..255 cover every pair of E8M0 bytes. A NaN source code gives the target's NaN code; formats
+    without one never receive it (their block is a NaN block).
+    """
+    codes = np.arange(1 << source.bits)
+    bits = decode_table(source)
+    magnitude = bits & np.uint32(0x7FFFFFFF)
+    zero, nan = magnitude == 0, magnitude > 0x7F800000
+    exponent = (magnitude >> 23).astype(np.int32) - 127
+    significand = np.where(zero | nan, 0, (magnitude & 0x7FFFFF) | 0x800000).astype(np.uint32)
+    negative = (codes & source.sign_mask) != 0
+    shifts = np.arange(-SHIFT_BIAS, SHIFT_BIAS, dtype=np.int32)[:, None]
+    wide = np.broadcast_to(significand, (shifts.size, codes.size))
+    out = round_magnitude(target, exponent + shifts, wide, profile, negative=np.broadcast_to(negative, wide.shape))
+    out = apply_sign(target, out, np.broadcast_to(negative, wide.shape), profile)
+    if target.nan_code is not None:
+        out = np.where(nan, np.uint8(target.nan_code), out)
+    out = out.reshape(-1)
+    out.flags.writeable = False
+    return out
+
+
+def recode(source: Format, target: Format, codes: Array, shift: Array, profile: Profile = HOPPER) -> Array:
+    """Code in `target` of value(code) * 2**shift for u8 codes and i32 shifts in -256..255, broadcast together."""
+    table = table_like(recode_table, codes, source, target, profile)
+    return np.take(table, ((shift + np.int32(SHIFT_BIAS)) << np.int32(source.bits)) | codes)
+
+
+def fp8_to_mxfp4(codes: Array, scales: Array, profile: Profile | str = HOPPER) -> tuple[Array, Array]:
+    """Quantise an FP8 tensor to MXFP4 directly (clause N7): N5 applied to the exact FP8 values.
+
+    codes: u8 [M, K] E4M3, K % 32 == 0; scales: u8 [M, ceil(K/128)], one E8M0 byte a 1x128 tile.
+    Returns (packed u8 [M, K/2], scales u8 [M, K/32]). A NaN code or a scale byte of 255 makes NaN blocks
+    (byte 255, codes 0). Raises DtypeError, ShapeError, ScaleError, ProfileError.
+    """
+    profile = get_profile(profile)
+    if profile.rounding == "stochastic":
+        raise ProfileError(f"profile {profile.name} is stochastic; fp8_to_mxfp4 takes a deterministic one")
+    require_codes("codes", codes, BLOCK)
+    m, k = codes.shape
+    require_scales(scales, (m, tile_count(k)), f"codes of shape {tuple(codes.shape)} in 1x128 tiles")
+    packed = empty((m, k // 2), np.uint8, codes)
+    out_scales = empty((m, k // BLOCK), np.uint8, codes)
+    for rows in row_chunks(codes, k):
+        blocks = codes[rows].reshape(-1, k // BLOCK, BLOCK)
+        tile = np.repeat(scales[rows], TILE // BLOCK, axis=1)[:, : k // BLOCK]
+        amax = (blocks & np.uint8(0x7F)).max(axis=-1)
+        byte = _fp8_block_scale(amax, tile, profile)
+        shift = tile.astype(np.int32) - byte.astype(np.int32)
+        out = recode(E4M3, E2M1, blocks, shift[..., None], profile)
+        if bool((byte == NAN_BYTE).any()):
+            out = np.where((byte == NAN_BYTE)[..., None], np.uint8(0), out)
+        packed[rows] = pack_nibbles(out.reshape(-1, k))
+        out_scales[rows] = byte
+    return packed, out_scales
+
+
+def _fp8_block_scale(amax: Array, tile: Array, profile: Profile) -> Array:
+    """E8M0 byte of blocks whose largest magnitude code is `amax` (u8) under the tile byte (u8)."""
+    key = np.take(table_like(magnitude_table, amax, E4M3), amax)
+    key = key + ((tile.astype(np.int32) - np.int32(127)) << np.int32(23))
+    if profile.amax_floor is not None:
+        key = np.maximum(key, np.int32(_floor_key(profile)))
+    byte = key_scale(profile.scale_rule, E2M1, key)
+    byte = np.where(amax == np.uint8(0), np.uint8(profile.zero_scale), byte)
+    return np.where((amax == np.uint8(0x7F)) | (tile == NAN_BYTE), NAN_BYTE, byte)
+
+
+def _floor_key(profile: Profile) -> int:
+    bits = profile.amax_floor or 0
+    if bits < 1 << 23:
+        raise ProfileError(
+            f"profile {profile.name}: amax_floor is a subnormal float32; fp8_to_mxfp4 takes a normal one"
+        )
+    return bits - (127 << 23)
+
+
+def key_scale(rule: str, fmt: Format, key: Array) -> Array:
+    """E8M0 byte of a maximum given as a sort key of `magnitude_table` plus exponent << 23 (clause N3)."""
+    exponent = key >> np.int32(23)
+    fraction = (key & np.int32(0x7FFFFF)).astype(np.uint32)
+    return exponent_byte(scale_exponent(rule, fmt, exponent, fraction))
+
+
+def block_maxima(packed: Array) -> Array:
+    """Largest magnitude code of each MXFP4 block: u8 [M, K/2] -> u8 [M, K/32]; 0 marks an empty block (N8)."""
+    m, half = packed.shape
+    both = np.maximum(packed & np.uint8(7), (packed >> np.uint8(4)) & np.uint8(7))
+    return both.reshape(m, half // (BLOCK // 2), BLOCK // 2).max(axis=-1)
+
+
+ABSENT = -0x7F000000
+"""Stands for a block that takes no part in a maximum: empty (all zeros) or NaN."""
+
+
+def participating(largest: Array, scales: Array, mode: str) -> Array:
+    """What each block brings to the shared scale, i32: its byte (`max`) or its amax as a sort key (`amax`)."""
+    if mode == "max":
+        part = scales.astype(np.int32)
+    else:
+        key = np.take(table_like(magnitude_table, largest, E2M1), largest)
+        part = key + ((scales.astype(np.int32) - np.int32(127)) << np.int32(23))
+    return np.where((largest == np.uint8(0)) | (scales == NAN_BYTE), np.int32(ABSENT), part)
+
+
+def shared_fp8_scale(part: Array, mode: str) -> Array:
+    """Tile byte from the maximum of `participating`: max(emax - 6, 0), or N3 rceil with m = 448; 127 if none."""
+    if mode == "max":
+        byte = np.maximum(part - np.int32(6), np.int32(0)).astype(np.uint8)
+    else:
+        byte = key_scale("rceil", E4M3, part)
+    return np.where(part == np.int32(ABSENT), ONE_BYTE, byte)
+
+
+def mxfp4_to_fp8(packed: Array, scales: Array, scale: str = "max") -> tuple[Array, Array]:
+    """Turn MXFP4 into FP8 1x128 tiles directly (clause N8).
+
+    packed: u8 [M, K/2]; scales: u8 [M, K/32]; scale: "max" (largest block byte - 6) or "amax" (N3 rceil).
+    Returns (codes u8 [M, K] E4M3, scales u8 [M, ceil(K/128)]). Exact while the tile's largest byte is at most
+    14 above the block's. Zeros keep their sign at every distance; a NaN block gives 0x7F and takes no part.
+    Raises DtypeError, ShapeError, ScaleError, ArgumentError.
+    """
+    require_choice("scale", scale, SCALE_MODES)
+    require_codes("packed", packed, BLOCK // 2)
+    m, k = packed.shape[0], packed.shape[1] * 2
+    require_scales(scales, (m, k // BLOCK), f"packed of shape {tuple(packed.shape)}")
+    codes = empty((m, k), np.uint8, packed)
+    out_scales = empty((m, tile_count(k)), np.uint8, packed)
+    for rows in row_chunks(packed, k):
+        part = participating(block_maxima(packed[rows]), scales[rows], scale)
+        byte = shared_fp8_scale(_tile_maxima(part), scale)
+        tile = np.repeat(byte, TILE // BLOCK, axis=1)[:, : k // BLOCK]
+        nibbles = unpack_nibbles(packed[rows]).reshape(-1, k // BLOCK, BLOCK)
+        codes[rows] = recode_blocks(nibbles, scales[rows], tile).reshape(-1, k)
+        out_scales[rows] = byte
+    return codes, out_scales
+
+
+def recode_blocks(nibbles: Array, scales: Array, tile: Array) -> Array:
+    """E4M3 codes of MXFP4 blocks u8 [..., n, 32] with block bytes [..., n] under tile bytes [..., n]; NaN 0x7F."""
+    shift = scales.astype(np.int32) - tile.astype(np.int32)
+    out = recode(E2M1, E4M3, nibbles, shift[..., None])
+    if bool((scales == NAN_BYTE).any()):
+        out = np.where((scales == NAN_BYTE)[..., None], np.uint8(0x7F), out)
+    return out
+
+
+def _tile_maxima(part: Array) -> Array:
+    """Maximum over the four blocks of each tile, fewer in a short last one: i32 [M, K/32] -> [M, ceil(K/128)]."""
+    m, blocks = part.shape
+    missing = -blocks % (TILE // BLOCK)
+    if missing:
+        absent = np.full((m, missing), np.int32(ABSENT), dtype=np.int32, like=part)
+        part = np.concatenate([part, absent], axis=1)
+    return part.reshape(m, -1, TILE // BLOCK).max(axis=-1)

@@ -1,0 +1,135 @@
+"""FP8 tiles: E4M3 codes with one power-of-two scale a 1x128 or 128x128 tile (clauses N4 and N6)."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from .arrays import (
+    BFLOAT16,
+    BLOCK,
+    TILE,
+    Array,
+    contiguous,
+    empty,
+    float32_bits,
+    require_choice,
+    require_codes,
+    require_float,
+    require_scales,
+    row_chunks,
+    table_like,
+)  # fmt: skip
+from .blocks import _dtype_name, _scaled_table
+from .codec import INF32, encode_bits
+from .formats import E4M3
+from .profiles import HOPPER, Profile, get_profile
+from .scales import tile_scale
+
+TILE_SHAPES = ((1, 128), (128, 128))
+
+
+def tile_count(n: int) -> int:
+    """Number of 128-element tiles that cover n elements; the last may be short."""
+    return -(-n // TILE)
+
+
+def quantize_fp8_tiles(
+    x: Array, tile: tuple[int, int] = (1, 128), profile: Profile | str = HOPPER
+) -> tuple[Array, Array]:
+    """Quantise to E4M3 with one E8M0 scale a tile (clause N6).
+
+    x: [M, K] float32, bfloat16, float16 or uint16 (bfloat16 bits), K % 32 == 0; tile: (1, 128) activations or
+    (128, 128) weights, the last tile of an axis may be short.
+    Returns (codes u8 [M, K], scales u8 [M, ceil(K/128)] or [ceil(M/128), ceil(K/128)]). A zero tile and a tile
+    with NaN or Inf have byte 127; there NaN is 0x7F, Inf +-448, and finite values are encoded at scale 1.
+    Raises DtypeError, ShapeError, ArgumentError, ProfileError.
+    """
+    require_float("x", x, BLOCK)
+    tile = (int(tile[0]), int(tile[1]))
+    require_choice("tile", tile, TILE_SHAPES)
+    profile = get_profile(profile)
+    m, k = x.shape
+    tall = tile[0]
+    codes = empty((m, k), np.uint8, x)
+    scales = empty((-(-m // tall), tile_count(k)), np.uint8, x)
+    for rows in row_chunks(x, k, multiple=tall):
+        bits = float32_bits(contiguous(x[rows]))
+        amax = _row_tile_amax(bits)
+        if tall > 1:
+            amax = _fold_rows(amax, tall)
+        byte = tile_scale(amax, E4M3, profile)
+        scales[rows.start // tall : -(-rows.stop // tall)] = byte
+        codes[rows] = _encode_tiles(bits, byte, tall, amax, profile)
+    return codes, scales
+
+
+def _encode_tiles(bits: Array, byte: Array, tall: int, amax: Array, profile: Profile) -> Array:
+    exponent = spread_tiles(byte, bits.shape[1]).astype(np.int32) - np.int32(127)
+    if tall > 1:
+        exponent = np.repeat(exponent, tall, axis=0)[: bits.shape[0]]
+    finite = not bool((amax >= np.uint32(INF32)).any())
+    return encode_bits(E4M3, bits, exponent, profile, finite=finite)
+
+
+def _row_tile_amax(bits: Array) -> Array:
+    """Magnitude bits u32 [M, K] -> their maximum in each 1x128 tile, [M, ceil(K/128)]."""
+    m, k = bits.shape
+    magnitude = bits & np.uint32(0x7FFFFFFF)
+    whole = k // TILE * TILE
+    amax = magnitude[:, :whole].reshape(m, -1, TILE).max(axis=-1)
+    if whole == k:
+        return amax
+    return np.concatenate([amax, magnitude[:, whole:].max(axis=-1)[:, None]], axis=1)
+
+
+def _fold_rows(amax: Array, tall: int) -> Array:
+    """Maximum over each run of `tall` rows, a short last run included."""
+    missing = -amax.shape[0] % tall
+    if missing:
+        amax = np.concatenate([amax, np.zeros((missing, amax.shape[1]), dtype=amax.dtype, like=amax)])
+    return amax.reshape(-1, tall, amax.shape[1]).max(axis=1)
+
+
+def spread_tiles(byte: Array, k: int) -> Array:
+    """Repeat one item a 128-element tile for each element: [..., ceil(K/128)] -> [..., K]."""
+    return np.repeat(byte, TILE, axis=-1)[..., :k]
+
+
+def dequantize_fp8_tiles(
+    codes: Array, scales: Array, tile: tuple[int, int] = (1, 128), dtype: str = "float32"
+) -> Array:
+    """Dequantise FP8 tiles (clause N6): exact in float32, rounded to nearest even in bfloat16.
+
+    codes: u8 [M, K]; scales: u8 [M, ceil(K/128)] or [ceil(M/128), ceil(K/128)]; dtype "float32" or "bfloat16".
+    A magnitude of 2**128 or more is Inf; a NaN code or a scale byte of 255 gives a quiet NaN.
+    Raises DtypeError, ShapeError, ScaleError, ArgumentError.
+    """
+    require_codes("codes", codes, BLOCK)
+    tile = (int(tile[0]), int(tile[1]))
+    require_choice("tile", tile, TILE_SHAPES)
+    m, k = codes.shape
+    tall = tile[0]
+    require_scales(scales, (-(-m // tall), tile_count(k)), f"codes of shape {tuple(codes.shape)} in tiles {tile}")
+    name = _dtype_name(dtype)
+    table = table_like(_fp8_table, codes, name)
+    out = empty((m, k), table.dtype, codes)
+    for rows in row_chunks(codes, k, multiple=tall):
+        byte = spread_tiles(scales[rows.start // tall : -(-rows.stop // tall)], k)
+        if tall > 1:
+            byte = np.repeat(byte, tall, axis=0)[: rows.stop - rows.start]
+        out[rows] = np.take(table, (byte.astype(np.int32) << np.int32(8)) | codes[rows])
+    return out.view(BFLOAT16 if name == "bfloat16" else np.float32)
+
+
+@functools.cache
+def _fp8_table(dtype: str) -> np.ndarray:
+    """Bits of value(code) * 2**(s - 127), index s << 8 | code; bfloat16 by RNE of the exact float32."""
+    bits = _scaled_table(E4M3, "float32")
+    if dtype == "bfloat16":
+        nan = (bits & 0x7FFFFFFF) > INF32
+        rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+        bits = np.where(nan, 0x7FC0, rounded).astype(np.uint16)
+    bits.flags.writeable = False
+    return bits
