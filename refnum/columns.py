@@ -90,9 +90,9 @@ def mxfp4_columns(packed: Array, scales: Array, splits: Splits = None, scale: st
 
     packed: u8 [M, K/2]; scales: u8 [M, K/32]; splits: rows of each expert, sum M, each even because two codes
     share a byte; scale: "amax" (N5 on the exact decoded values) or "max" (one byte a 32-row block and 32-column
-    group, the largest of its non-empty blocks; 4-8 dB worse). Returns (packed u8 [K, M/2], scales u8 [sum ceil(m_i/32), K]).
-    A NaN row block makes the column blocks that it touches NaN blocks. A column block of zeros has byte 0 in `amax`, an empty
-    group in `max`.
+    group, the largest of its non-empty blocks; 4-8 dB worse).
+    Returns (packed u8 [K, M/2], scales u8 [sum ceil(m_i/32), K]). A NaN row block makes the column blocks that
+    it touches NaN blocks. A column block of zeros (`amax`) or an empty group (`max`) has byte 0.
     Raises DtypeError, ShapeError, ScaleError, ArgumentError.
     """
     require_choice("scale", scale, SCALE_MODES)
