@@ -101,9 +101,7 @@ def test_e2m1_thresholds_and_every_tie_rule() -> None:
 def test_stochastic_rounding_goes_up_with_the_exact_probability() -> None:
     for eighths in range(9):
         value = 2 + Fraction(eighths, 8)  # between 2 (code 4) and 3 (code 5)
-        ups = sum(
-            oracle.encode("E2M1", value, rounding="stochastic", random_bits=3, rbits=r) == 5 for r in range(8)
-        )
+        ups = sum(oracle.encode("E2M1", value, rounding="stochastic", random_bits=3, rbits=r) == 5 for r in range(8))
         assert ups == eighths
 
 

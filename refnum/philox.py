@@ -1,0 +1,125 @@
+"""Random bits: the counter-based generator Philox4x32-10 of Random123 (clause N13), stateless.
+
+Element i of a stream is a function of (seed, stream, step, i) alone, so that any part of it can be made
+anywhere, in any order. Block b of a stream is Philox of the counter words (b mod 2**32, b div 2**32, stream,
+step) under the key (seed mod 2**32, seed div 2**32). Its four words, in the order x, y, z, w, are words
+4b..4b+3 of the stream; byte j of the stream is bits 8*(j mod 4) and up of word j // 4.
+`numpy.random.Philox` is Philox4x64 and gives other numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .arrays import Array, empty, is_host
+from .errors import ArgumentError, ShapeError
+
+_MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
+_WEYL = (0x9E3779B9, 0xBB67AE85)
+_LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
+_CHUNK = 1 << 13
+"""Blocks that a host pass makes at once: its temporaries stay in the second-level cache."""
+
+
+def philox4x32(counter: Sequence[Array], key: Sequence[int], rounds: int = 10) -> tuple[Array, ...]:
+    """Return the four output words (u32) of Philox4x32 for the counter words and the key.
+
+    counter: four integer arrays or integers that broadcast together, each word below 2**32; key: two integers
+    below 2**32. Raises ShapeError unless there are four and two of them, ArgumentError for a key or a round
+    count outside its range.
+    """
+    if len(counter) != 4 or len(key) != 2:
+        raise ShapeError(
+            f"{len(counter)} counter and {len(key)} key words were given; Philox4x32 takes 4 and 2"
+        )
+    if not 0 <= rounds <= 16:
+        raise ArgumentError(f"rounds={rounds}; allowed are 0..16, and 10 is the standard")
+    k0, k1 = (_unsigned("key word", k, 32) for k in key)
+    x, y, z, w = (_word64(c) for c in counter)
+    for _ in range(rounds):
+        left, right = x * _MULTIPLIERS[0], z * _MULTIPLIERS[1]
+        x, y = (right >> _HALF) ^ y ^ np.uint64(k0), right & _LOW
+        z, w = (left >> _HALF) ^ w ^ np.uint64(k1), left & _LOW
+        k0, k1 = (k0 + _WEYL[0]) & 0xFFFFFFFF, (k1 + _WEYL[1]) & 0xFFFFFFFF
+    return tuple(word.astype(np.uint32) for word in (x, y, z, w))
+
+
+def random_words(
+    n: int, seed: int, stream: int = 0, step: int = 0, offset: int = 0, like: Array | None = None
+) -> Array:
+    """Return words offset .. offset+n-1 of a stream as u32 [n].
+
+    seed: 64 bits; stream and step: 32 bits each; offset and n: words. `like` gives the array library.
+    Raises ArgumentError for a value outside its range.
+    """
+    n, offset = _unsigned("n", n, 62), _unsigned("offset", offset, 62)
+    seed, stream, step = (
+        _unsigned(*a) for a in (("seed", seed, 64), ("stream", stream, 32), ("step", step, 32))
+    )
+    like = np.empty(0, np.uint32) if like is None else like
+    first, stop = offset // 4, -(-(offset + n) // 4)
+    out = empty((stop - first, 4), np.uint32, like)
+    size = _CHUNK if is_host(like) else max(1, stop - first)
+    for start in range(first, stop, size):
+        end = min(start + size, stop)
+        block = np.arange(start, end, dtype=np.uint64, like=like)
+        high, tail = block >> _HALF, (np.uint64(stream), np.uint64(step))
+        words = philox4x32((block & _LOW, high, *tail), (seed & 0xFFFFFFFF, seed >> 32))
+        for lane in range(4):
+            out[start - first : end - first, lane] = words[lane]
+    return out.reshape(-1)[offset % 4 : offset % 4 + n]
+
+
+def random_bytes(
+    n: int, seed: int, stream: int = 0, step: int = 0, offset: int = 0, like: Array | None = None
+) -> Array:
+    """Return bytes offset .. offset+n-1 of a stream as u8 [n]: one for each element of a tensor.
+
+    Byte j is byte j mod 4 (the lowest first) of word j // 4. Arguments and errors as `random_words`.
+    """
+    n, offset = _unsigned("n", n, 62), _unsigned("offset", offset, 62)
+    first = offset // 4
+    words = random_words(-(-(offset + n) // 4) - first, seed, stream, step, first, like)
+    octets = words.astype("<u4").view(np.uint8)  # the lowest byte first on every host
+    return octets[offset % 4 : offset % 4 + n]
+
+
+def random_bits(
+    shape: int | Sequence[int],
+    bits: int = 8,
+    *,
+    seed: int,
+    stream: int = 0,
+    step: int = 0,
+    like: Array | None = None,
+) -> Array:
+    """Return an array of that shape of integers below 2**bits: `rbits` for stochastic rounding (N2).
+
+    Element i, in row-major order, is the top `bits` bits of byte i of the stream (bits <= 8, u8), of the
+    little-endian 16-bit unit i (bits <= 16, u16) or of word i (bits <= 32, u32).
+    Raises ArgumentError for bits outside 1..32, otherwise as `random_words`.
+    """
+    if not 1 <= bits <= 32:
+        raise ArgumentError(f"bits={bits}; allowed are 1..32, the width of a random integer")
+    dims = (shape,) if isinstance(shape, int) else tuple(shape)
+    n = math.prod(_unsigned("a dimension of shape", d, 62) for d in dims)
+    unit, width = ("<u1", 8) if bits <= 8 else ("<u2", 16) if bits <= 16 else ("<u4", 32)
+    octets = random_bytes(n * width // 8, seed, stream, step, 0, like)
+    drawn = octets.view(unit).astype(np.dtype(unit).newbyteorder("="))
+    return (drawn >> drawn.dtype.type(width - bits)).reshape(dims)
+
+
+def _word64(word: Any) -> Array:
+    return (
+        word.astype(np.uint64) if hasattr(word, "astype") else np.uint64(_unsigned("counter word", word, 32))
+    )
+
+
+def _unsigned(name: str, value: int, bits: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 0 <= value < 1 << bits:
+        raise ArgumentError(f"{name} is {value!r}; allowed are integers from 0 to 2**{bits} - 1")
+    return int(value)
