@@ -4,11 +4,12 @@ Every operation takes and gives NumPy arrays, or CuPy arrays: the same lines run
 uint8; see the specification in `docs/specification` for what each clause (N0 to N17) means.
 """
 
-from . import errors, oracle
+from . import errors, layouts, oracle, philox
 from .blocks import block_class, dequantize_mx, dequantize_mxfp4, quantize_mx, quantize_mxfp4
 from .codec import decode, encode, value
 from .columns import fp8_columns, mxfp4_columns, mxfp4_to_fp8_columns
 from .environment import check_host
+from .explain import Explanation, explain
 from .formats import (
     BF16,
     E2M1,
