@@ -1,0 +1,7 @@
+"""Recipes: drawn by Hypothesis, expanded by Philox, written as JSON, simplified by a shrinker."""
+
+from .recipe import Recipe, edited, expand
+from .simplify import simpler, size
+from .strategies import recipes, sampled_cases, sampled_recipes, splits
+
+__all__ = ["Recipe", "edited", "expand", "recipes", "sampled_cases", "sampled_recipes", "simpler", "size", "splits"]

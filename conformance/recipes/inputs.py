@@ -1,0 +1,117 @@
+"""What each operation's inputs are made of: which distribution fills what, in which layout."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import refnum
+from refnum.formats import BF16, E2M1, E4M3, FP32, Format, get_format
+
+from ..bits import as_float, input_format
+from ..operation import OPERATIONS
+from ..patterns import CODED, VALUES, Distribution, Draw
+from ..patterns.coded import Layout
+from ..patterns.values import Target, from_integer
+
+if TYPE_CHECKING:
+    from .recipe import Recipe
+
+Array = Any
+
+TILED = {"quantize_fp8_tiles", "encode_e4m3", "swiglu_quantize", "swiglu_backward"}
+"""Operations whose values are rounded to E4M3 in blocks of 128; the others round to their element in 32."""
+
+RANDOM_STREAM = 1 << 16
+"""Philox stream of the random bits of stochastic rounding, far from the streams of the inputs."""
+
+
+def distributions_for(operation: str) -> dict[str, Distribution]:
+    """Return the distributions that fill an operation's main input, simplest first."""
+    inputs = OPERATIONS[operation].inputs
+    return VALUES if inputs[0] in ("x", "gate", "grad") else CODED
+
+
+def target_of(operation: str, params: Any) -> Target:
+    """Return what the values of an operation are drawn for."""
+    fmt = input_format(params["input"]) if "input" in params else BF16
+    if operation in TILED:
+        return Target(fmt, E4M3, 128)
+    return Target(fmt, get_format(params.get("element", "E2M1")), 32)
+
+
+def layout_of(operation: str, params: Any) -> Layout:
+    """Return the layout of an operation's codes and scales."""
+    if operation == "decode_e4m3":
+        return Layout(E4M3, 1, 128)
+    if operation == "decode_e8m0":
+        return Layout(refnum.E8M0, 1, 128)
+    if "element" in params:
+        return Layout(get_format(params["element"]), 1, 32)
+    if OPERATIONS[operation].inputs[0] == "codes" and operation != "decode_e2m1":
+        rows, columns = params.get("tile", (1, 128))
+        return Layout(E4M3, rows, columns)
+    return Layout(E2M1, 1, 32)
+
+
+def make_inputs(recipe: Recipe, like: Array) -> dict[str, Array]:
+    """Return the arrays of a recipe's inputs by name, before its edits."""
+    names = OPERATIONS[recipe.operation].inputs
+    if recipe.operation in ("permute_pad", "unpermute"):
+        return _routed(recipe, like)
+    if names[0] in ("x", "gate", "grad"):
+        return _values(recipe, names, like)
+    draw = Draw(recipe.seed, 0, like)
+    codes, scales = _coded(recipe, draw, layout_of(recipe.operation, recipe.params), recipe.shape)
+    if names == ("codes",):
+        return {"codes": codes}
+    if names == ("codes", "scales"):
+        return {"codes": codes, "scales": scales}
+    packed = _pack(codes)
+    if names == ("payload",):
+        return {"payload": np.concatenate([packed, scales], axis=1)}
+    return {"packed": packed, "scales": scales}
+
+
+def _values(recipe: Recipe, names: tuple[str, ...], like: Array) -> dict[str, Array]:
+    """Each floating-point input from its own Philox stream with the same distribution."""
+    target = target_of(recipe.operation, recipe.params)
+    make = VALUES[recipe.distribution].make
+    inputs = {}
+    for stream, name in enumerate(names):
+        bits = make(Draw(recipe.seed, stream, like), target, recipe.shape, **recipe.parameters)
+        inputs[name] = as_float(bits, target.input)
+    if recipe.optional and "prob" in OPERATIONS[recipe.operation].optional:
+        draw = Draw(recipe.seed, len(names), like)
+        inputs["prob"] = as_float(_fractions(draw, recipe.shape[0]), FP32)
+    return with_random_bits(recipe.operation, recipe.profile, inputs, recipe.seed, like)
+
+
+def _fractions(draw: Draw, count: int) -> Array:
+    """Routing probabilities: k / 2**24 with k uniform below 2**24, one in sixteen of them 0."""
+    number = draw.below(1 << 24, count).astype(np.int32)
+    number = np.where(draw.chance(16, count), np.int32(0), number)
+    return from_integer(Target(FP32, E2M1, 32), number, -24)
+
+
+def with_random_bits(operation: str, profile: str, inputs: dict[str, Array], seed: int,
+                     like: Array = None) -> dict[str, Array]:
+    """Add `rbits` where the profile rounds stochastically and the operation takes them."""
+    chosen = refnum.get_profile(profile)
+    if chosen.rounding == "stochastic" and "rbits" in OPERATIONS[operation].optional:
+        shape = tuple(int(side) for side in inputs["x"].shape)
+        inputs["rbits"] = refnum.philox.random_bits(shape, chosen.random_bits, seed=seed, stream=RANDOM_STREAM, like=like)
+    return inputs
+
+
+def _coded(recipe: Recipe, draw: Draw, layout: Layout, shape: tuple[int, int]) -> tuple[Array, Array]:
+    return CODED[recipe.distribution].make(draw, layout, shape, **recipe.parameters)
+
+
+def _pack(codes: Array) -> Array:
+    return codes[:, 0::2] | (codes[:, 1::2] << np.uint8(4))
+
+
+def _routed(recipe: Recipe, like: Array) -> dict[str, Array]:
+    raise NotImplementedError
