@@ -150,23 +150,26 @@ def select(patterns: list[str] | None) -> list[Operation]:
     return [operation for operation in _TABLE if any(fnmatchcase(operation.name, p) for p in patterns)]
 
 
-def call_golden(case: Case) -> tuple[np.ndarray, ...]:
-    """Return the golden model's outputs as it returns them, in the order of `outputs_of(case)`."""
+def call_golden(case: Case, profile: refnum.Profile | None = None) -> tuple[np.ndarray, ...]:
+    """Return the golden model's outputs as it returns them, in the order of `outputs_of(case)`.
+
+    profile: one to use in place of the case's own (diagnosis asks what another choice would give).
+    """
     from . import golden
 
     operation = OPERATIONS[case.operation]
     function = getattr(golden, operation.name, None) or getattr(refnum, operation.name)
     arguments = case.arguments()
     if operation.profiled:
-        arguments["profile"] = refnum.get_profile(case.profile)
+        arguments["profile"] = profile or refnum.get_profile(case.profile)
     result = function(**arguments)
     result = result if isinstance(result, tuple) else (result,)
     return tuple(array for array in result if array is not None)
 
 
-def run_golden(case: Case) -> dict[str, np.ndarray]:
+def run_golden(case: Case, profile: refnum.Profile | None = None) -> dict[str, np.ndarray]:
     """Return the golden outputs by name as unsigned integers; floating-point outputs are viewed as bits."""
-    arrays = call_golden(case)
+    arrays = call_golden(case, profile)
     return {output.name: as_bits(array) for output, array in zip(outputs_of(case), arrays, strict=True)}
 
 

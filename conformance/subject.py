@@ -16,7 +16,7 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,8 @@ class Subject:
     level: the level of agreement it claims (N16); it is judged by that level and reported at what it reaches.
     arrays: `numpy`, `cupy` or `torch`, what its callables are given. available: (usable here, reason if not).
     supports: (operation, profile, params) -> reason why not, or "" when supported.
-    describe: versions, flags and devices for the report.
+    describe: versions, flags and devices for the report. levels: exceptions from `level` by operation.
+    origin: the `path/to/file.py:name` that it came from, for the replay command.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Subject:
     describe: Callable[[], dict[str, Any]] = _nothing
     supports: Callable[[str, str, Mapping[str, Any]], str] | None = None
     levels: Mapping[str, int] = field(default_factory=dict)
+    origin: str = ""
 
     def claimed_level(self, operation: str) -> int:
         """Return the level of agreement claimed for an operation."""
@@ -137,6 +139,10 @@ def from_file(text: str) -> list[Subject]:
     if not path.is_file():
         raise FileError(f"No such file {path}; give --subject path/to/file.py:name.")
     module = _load(path)
+    return [replace(subject, origin=subject.origin or text) for subject in _subjects_in(module, path, name, text)]
+
+
+def _subjects_in(module: Any, path: Path, name: str, text: str) -> list[Subject]:
     if not name:
         if callable(getattr(module, "subjects", None)):
             return [from_dict(entry, text) for entry in module.subjects()]

@@ -1,0 +1,80 @@
+"""Controls: subjects whose verdict is known. Right ones must pass and wrong ones must fail, each for its reason.
+
+A control is one file with `SUBJECT`, the dict form of the entry-point group; a wrong one also says `OUTCOME` and,
+where the breach has a name, `FINDING`. A harness that misjudges one of them is not to be believed about others.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+from dataclasses import dataclass
+from typing import Any
+
+from refnum.errors import RefnumError
+
+from ..operation import select
+from ..subject import Subject, from_dict
+from ..verdict import Outcome
+
+
+class HarnessError(RefnumError):
+    """The harness misjudged one of its own controls: no verdict of this run is to be believed."""
+
+
+@dataclass(frozen=True)
+class Control:
+    """A subject, the outcome it must get and the breach that must be named (empty: bytes that differ)."""
+
+    subject: Subject
+    outcome: Outcome
+    finding: str = ""
+
+    @property
+    def right(self) -> bool:
+        """Whether the subject is one that must pass."""
+        return self.outcome is Outcome.PASS
+
+
+def controls() -> list[Control]:
+    """Return all controls, right ones first, in order of their file names."""
+    found = []
+    for part in ("right", "wrong"):
+        package = importlib.import_module(f"{__name__}.{part}")
+        for info in sorted(pkgutil.iter_modules(package.__path__), key=lambda info: info.name):
+            module = importlib.import_module(f"{package.__name__}.{info.name}")
+            subject = from_dict({"name": info.name, "kind": "control", **module.SUBJECT}, module.__name__)
+            outcome = Outcome(getattr(module, "OUTCOME", "pass" if part == "right" else "mismatch"))
+            found.append(Control(subject, outcome, getattr(module, "FINDING", "")))
+    return found
+
+
+def judge_control(control: Control) -> tuple[set[str], set[str]]:
+    """Return the outcomes and the findings of a smoke run of one control; nothing is saved or shrunk."""
+    from ..report import Report
+    from ..run import Plan, run
+
+    operations = select(list(control.subject.operations))
+    plan = Plan([control.subject], operations, profiles=["HOPPER"], level="smoke", examples=2, seconds=0.5,
+                save=False, shown=0)
+    report = run(plan, Report({"level": "smoke"}))
+    outcomes = {result["outcome"] for result in report.results}
+    return outcomes, {name for result in report.results for name in result["findings"]}
+
+
+@functools.cache
+def verify() -> dict[str, Any]:
+    """Judge every control once a process; HarnessError names the first that is misjudged."""
+    counts = {"right_passed": 0, "wrong_caught": 0}
+    for control in controls():
+        outcomes, findings = judge_control(control)
+        name = control.subject.name
+        if outcomes != {control.outcome.value}:
+            raise HarnessError(f"The control {name} must end in {control.outcome.value} and ended in "
+                               f"{', '.join(sorted(outcomes)) or 'nothing'}: the harness itself is broken.")
+        if control.finding and control.finding not in findings:
+            raise HarnessError(f"The control {name} must be caught as {control.finding} and was caught as "
+                               f"{', '.join(sorted(findings)) or 'nothing in particular'}.")
+        counts["right_passed" if control.right else "wrong_caught"] += 1
+    return counts

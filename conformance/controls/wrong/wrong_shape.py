@@ -1,0 +1,13 @@
+"""Right bytes, flat."""
+
+import refnum
+
+
+def quantize_mxfp4(x, profile=refnum.HOPPER):
+    """Quantise to one axis."""
+    packed, scales = refnum.quantize_mxfp4(x, profile)
+    return packed.reshape(-1), scales
+
+
+SUBJECT = {"operations": {"quantize_mxfp4": quantize_mxfp4}}
+FINDING = "wrong-shape-or-dtype"

@@ -1,0 +1,110 @@
+"""From a failing case to what is shown and kept: confirm, shrink, diagnose, write the replay file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from . import replay
+from .call import POISONS, Called, call, has_out, into_guarded, replay_in_place
+from .case import Case, plain
+from .compare import Comparison, compare
+from .diagnose import diagnose
+from .operation import call_golden, run_golden
+from .page import page
+from .shrink import shrink
+from .subject import Subject
+from .tally import Failure, Tally
+from .verdict import Outcome
+
+REPEATS = 3
+
+
+def observe_again(subject: Subject, case: Case, finding: str, seconds: float = 60.0) -> tuple[Called, Comparison]:
+    """Call once more in the way that shows a finding and return the call and its comparison."""
+    golden = run_golden(case)
+    if finding in ("stale-output", "earlier-result-changed"):
+        second_case, _, called = replay_in_place(subject, case, seconds)
+        golden = run_golden(second_case)
+        case = second_case
+    elif finding in ("guard-overwritten", "output-not-written") and has_out(subject, case.operation):
+        called = into_guarded(subject, case, call_golden(case), POISONS[0], seconds)
+    else:
+        called = call(subject, case, seconds)
+    if called.outcome not in (Outcome.PASS, Outcome.MISMATCH):
+        return called, Comparison(problem=called.words)
+    return called, compare(case, golden, called.results)
+
+
+def shows(subject: Subject, case: Case, failure: Failure, seconds: float = 60.0) -> bool:
+    """Whether a case shows the same failure: the same breach, or bytes that differ at the same level."""
+    called, comparison = observe_again(subject, case, failure.finding, seconds)
+    if failure.finding in ("stale-output", "output-not-written"):
+        return called.outcome is Outcome.PASS and comparison.level > 0
+    if failure.finding == "wrong-shape-or-dtype":
+        return bool(comparison.problem) and called.outcome is Outcome.PASS
+    if failure.finding:
+        return called.finding == failure.finding
+    if called.outcome is not Outcome.PASS or comparison.problem:
+        return False
+    return comparison.level >= failure.level
+
+
+class Presenter:
+    """Turns tallies into results, with a bounded number of shrunk counterexamples a subject and operation."""
+
+    def __init__(self, plan: Any, folder: Callable[[], Any] | None = None) -> None:
+        self.plan = plan
+        self.folder = folder or replay.folder
+        self.given: Counter[tuple[str, str]] = Counter()
+
+    def result(self, subject: Subject, tally: Tally, quick: bool = False) -> dict[str, Any]:
+        """Return the result record of a tally; quick: do not shrink (the user is waiting for the end)."""
+        outcome = tally.close()
+        records = []
+        for failure in self._worth_showing(tally):
+            key = (subject.name, tally.operation)
+            extra = self.given[key] >= self.plan.shown
+            records.append(self.record(subject, failure, shrunk=not quick and not extra))
+            self.given[key] += 1
+        if outcome is Outcome.MISMATCH and records and all(record["reproduced"] == "0 of 3" for record in records):
+            tally.outcome, tally.words = Outcome.FLAKY, "failed once, then never again on the same case"
+        return {**tally.serializable(), "failures": records}
+
+    def _worth_showing(self, tally: Tally) -> list[Failure]:
+        """Return each breach once, and the smallest case that fails the level next to the one reached."""
+        chosen: dict[tuple[str, int], Failure] = {}
+        for failure in sorted(tally.failures, key=lambda failure: failure.case.elements):
+            if failure.finding or failure.level == tally.reached:
+                chosen.setdefault((failure.finding, failure.level), failure)
+        return list(chosen.values())[: self.plan.shown]
+
+    def record(self, subject: Subject, failure: Failure, shrunk: bool = True) -> dict[str, Any]:
+        """Return the record of one failure; shrunk only if it can be shown again."""
+        original = failure.case
+        shown = sum(shows(subject, original, failure, self.plan.seconds) for _ in range(REPEATS))
+        case = original
+        if shown == REPEATS and shrunk:
+            case = shrink(original, lambda smaller: shows(subject, smaller, failure, self.plan.seconds))
+        golden = run_golden(case)
+        called, comparison = observe_again(subject, case, failure.finding, self.plan.seconds)
+        observed = comparison.observed if failure.finding not in ("stale-output", "earlier-result-changed") else {}
+        details = page(case, golden, observed, max(failure.level - 1, 0) if not failure.finding else 0) if observed else {}
+        classes = diagnose(case, golden, observed) if observed else []
+        if failure.finding:
+            classes = [{"id": failure.finding.upper().replace("-", "_"), "words": failure.words}, *classes]
+        document = replay.document(case, golden, observed, subject=subject, failure=failure, original=original)
+        path = replay.save(document, self.folder()) if self.plan.save else None
+        return {
+            "id": document["id"], "fails": f"L{max(failure.level - 1, 0)}", "finding": failure.finding,
+            "words": failure.words or called.words, "bug_classes": classes, "label": original.label,
+            "shrunk_from": _size(original), "case": _size(case), "params": plain(case.params),
+            "reproduced": f"{shown} of {REPEATS}", "page": details, "replay": None if path is None else str(path),
+            "command": None if path is None else replay.command(path, subject),
+        }
+
+
+def _size(case: Case) -> str:
+    shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in case.inputs.items())
+    return f"{shapes}; {case.elements} elements"

@@ -1,0 +1,223 @@
+"""The engine of `refnum check`: corners first, then enumerable domains, then sampled recipes.
+
+Golden outputs are computed once a case and every subject is judged against them. Nothing stops a run but the
+user; what was not run, not compared or refused is written down as such.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import refnum
+from refnum.errors import RefnumError
+
+from . import golden as casts
+from .case import Case, variant
+from .judge import judge, probe
+from .operation import OPERATIONS, Operation, run_golden
+from .report import COMPLETE, Report
+from .subject import Subject
+from .tally import DomainCount, Tally
+from .verdict import Outcome
+
+RUN_LEVELS = ("smoke", "standard", "exhaustive")
+PROBES = 4
+"""Corner cases of a variant on which the calling contract is probed as well."""
+
+
+@dataclass
+class Plan:
+    """What to run. profiles None means every profile that a subject claims."""
+
+    subjects: list[Subject]
+    operations: list[Operation]
+    profiles: list[str] | None = None
+    level: str = "standard"
+    seed: int = 0
+    examples: int = 50
+    seconds: float = 60.0
+    shown: int = 2
+    save: bool = True
+
+
+@dataclass
+class Progress:
+    """Callbacks of a run; the default does nothing."""
+
+    start: Callable[[int], None] = lambda variants: None
+    enter: Callable[[str], None] = lambda name: None
+    step: Callable[[Case], None] = lambda case: None
+    leave: Callable[[list[dict[str, Any]]], None] = lambda results: None
+
+
+@dataclass
+class _Variant:
+    operation: Operation
+    profile: str
+    params: dict[str, Any]
+    subjects: list[Subject] = field(default_factory=list)
+
+
+def variants(plan: Plan) -> list[_Variant]:
+    """Return every (operation, profile, parameters) that at least one subject has, with those subjects."""
+    found = []
+    for operation in plan.operations:
+        owners = [subject for subject in plan.subjects if operation.name in subject.operations]
+        for profile in _profiles(plan, operation, owners):
+            here = [s for s in owners if plan.profiles or not operation.profiled or profile in s.profiles]
+            if not here:
+                continue
+            choices = list(operation.variants())
+            for params in choices[:1] if plan.level == "smoke" else choices:
+                found.append(_Variant(operation, profile, params, here))
+    return found
+
+
+def _profiles(plan: Plan, operation: Operation, owners: list[Subject]) -> list[str]:
+    if not operation.profiled:
+        return ["HOPPER"]
+    if plan.profiles:
+        return plan.profiles
+    claimed = dict.fromkeys(profile for subject in owners for profile in subject.profiles)
+    return sorted(claimed, key=lambda name: (list(refnum.PROFILES).index(name), name))
+
+
+def run(plan: Plan, report: Report, progress: Progress | None = None) -> Report:
+    """Run a plan and fill the report; on Ctrl-C the report stays partial, holds what was done, and returns."""
+    from .failures import Presenter
+
+    progress = progress or Progress()
+    todo = variants(plan)
+    progress.start(len(todo))
+    presenter = Presenter(plan)
+    try:
+        for item in todo:
+            progress.enter(variant(item.operation.name, item.profile, item.params))
+            tallies = {subject.name: _tally(plan, subject, item) for subject in item.subjects}
+            try:
+                _run_variant(plan, item, tallies, report, progress)
+            except KeyboardInterrupt:
+                _close(item, tallies, report, presenter, interrupted=True)
+                raise
+            progress.leave(_close(item, tallies, report, presenter))
+        report.status = COMPLETE
+    except KeyboardInterrupt:
+        pass
+    return report
+
+
+def _tally(plan: Plan, subject: Subject, item: _Variant) -> Tally:
+    name = item.operation.name
+    return Tally(subject.name, name, item.profile, item.params, claimed=subject.claimed_level(name),
+                 refusal=subject.refuses(name, item.profile, item.params), smoke=plan.level == "smoke")
+
+
+def _close(item: _Variant, tallies: dict[str, Tally], report: Report, presenter: Any,
+           interrupted: bool = False) -> list[dict[str, Any]]:
+    results = []
+    for subject in item.subjects:
+        tally = tallies[subject.name]
+        if interrupted and not tally.compared and not tally.refusal:
+            tally.outcome, tally.words = Outcome.NOT_RUN, "the run was cut short before anything was compared"
+        results.append(presenter.result(subject, tally, quick=interrupted))
+    report.results += results
+    return results
+
+
+def _run_variant(plan: Plan, item: _Variant, tallies: dict[str, Tally], report: Report,
+                 progress: Progress) -> None:
+    name = item.operation.name
+    if not hasattr(refnum, name) and not hasattr(casts, name):
+        for tally in tallies.values():
+            tally.outcome, tally.words = Outcome.NOT_RUN, f"refnum has no {name}"
+        return
+    judged = [subject for subject in item.subjects if not tallies[subject.name].refusal]
+    engine = _Engine(plan, item, judged, tallies, report, progress)
+    engine.corners()
+    engine.domains()
+    engine.sampled()
+
+
+@dataclass
+class _Engine:
+    """One variant's streams of cases, each judged for every subject that is still in."""
+
+    plan: Plan
+    item: _Variant
+    judged: list[Subject]
+    tallies: dict[str, Tally]
+    report: Report
+    progress: Progress
+
+    @property
+    def _key(self) -> tuple[str, str, dict[str, Any]]:
+        return self.item.operation.name, self.item.profile, self.item.params
+
+    def active(self) -> list[Subject]:
+        return [subject for subject in self.judged if not self.tallies[subject.name].stopped]
+
+    def corners(self) -> None:
+        from .corners import corner_cases
+
+        probes = PROBES
+        for case, golden in self._golden(corner_cases(*self._key)):
+            for subject in self.active():
+                tally = self.tallies[subject.name]
+                tally.corners += self._one(subject, case, golden) is not None
+                if probes and case.elements:
+                    probe(subject, case, golden, tally, self.plan.seconds)
+            probes -= bool(probes and case.elements)
+
+    def domains(self) -> None:
+        from .domains import domains_for
+
+        if self.plan.level == "smoke":
+            return
+        for domain in domains_for(*self._key, self.plan.level):
+            counts = {s.name: DomainCount(domain.name, domain.size, domain.how) for s in self.active()}
+            for name, counted in counts.items():
+                self.tallies[name].domains.append(counted)
+            for case, golden in self._golden(domain.cases()):
+                for subject in self.active():
+                    counted = counts[subject.name]
+                    held = self._one(subject, case, golden)
+                    counted.calls += 1
+                    counted.missed += held is None
+                    counted.wrong += held is False
+            for subject in self.active():
+                counted = counts[subject.name]
+                counted.complete = counted.calls > 0 and not counted.missed
+
+    def sampled(self) -> None:
+        from .recipes import sampled_cases
+
+        examples = min(self.plan.examples, 5) if self.plan.level == "smoke" else self.plan.examples
+        for case, golden in self._golden(sampled_cases(*self._key, self.plan.seed, examples)):
+            for subject in self.active():
+                self.tallies[subject.name].sampled += self._one(subject, case, golden) is not None
+
+    def _one(self, subject: Subject, case: Case, golden: dict[str, Any]) -> bool | None:
+        tally = self.tallies[subject.name]
+        start = time.perf_counter()
+        held = judge(subject, case, golden, tally, self.plan.seconds)
+        tally.seconds += time.perf_counter() - start
+        return held
+
+    def _golden(self, cases: Iterator[Case]) -> Iterator[tuple[Case, dict[str, Any]]]:
+        """Yield each case with its golden outputs; a case the golden model refuses is the harness's own fault."""
+        for case in cases:
+            if not self.active():
+                return
+            self.progress.step(case)
+            try:
+                golden = run_golden(case)
+            except RefnumError as error:
+                self.report.harness.append(f"the golden model refused {case} ({case.label}): {error}")
+                continue
+            yield case, golden
+
+
+assert set(RUN_LEVELS) >= {"standard"} and OPERATIONS
