@@ -1,0 +1,141 @@
+"""Dispatch payload, permutation by expert with padding, and the weighted way back (clause N12)."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from . import softfloat
+from .arrays import BFLOAT16, BLOCK, Array, float32_bits, require_array, require_codes, require_matrix
+from .errors import ArgumentError, DtypeError, ShapeError
+
+_UNIT = BLOCK // 2 + 1
+"""Payload bytes of one MX block: 16 of codes and one of scale."""
+
+
+def pack_payload(packed: Array, scales: Array) -> Array:
+    """Join MXFP4 codes and scales row by row (clause N12).
+
+    packed: u8 [T, K/2], K % 32 == 0; scales: u8 [T, K/32]. Returns u8 [T, K/2 + K/32]: the codes of a row,
+    then its scale bytes. Raises DtypeError, ShapeError.
+    """
+    require_codes("packed", packed, BLOCK // 2)
+    require_codes("scales", scales)
+    shape = (packed.shape[0], packed.shape[1] * 2 // BLOCK)
+    if tuple(scales.shape) != shape:
+        raise ShapeError(f"scales has shape {tuple(scales.shape)}; packed of {tuple(packed.shape)} needs {shape}")
+    return np.concatenate([packed, scales], axis=1)
+
+
+def unpack_payload(payload: Array) -> tuple[Array, Array]:
+    """Split a payload into (packed u8 [T, K/2], scales u8 [T, K/32]), both copies; undoes `pack_payload`.
+
+    payload: u8 [T, 17 * K/32]. Raises DtypeError, ShapeError.
+    """
+    require_codes("payload", payload, _UNIT)
+    codes = payload.shape[1] // _UNIT * (_UNIT - 1)
+    return payload[:, :codes].copy(), payload[:, codes:].copy()
+
+
+def permute_pad(payload: Array, row_map: Array, splits: Any, align: int = 32) -> tuple[Array, Array]:
+    """Gather rows by expert and pad each expert's rows to a multiple of `align` (clause N12).
+
+    payload: u8 [T, W]. splits: rows m_i of each expert, zeros allowed. row_map: integers [sum m_i]; row j of
+    the expert order (expert 0's rows, then expert 1's, ...) is row row_map[j] of the payload; a row may be
+    taken several times, or never.
+    Returns (out u8 [sum_i roundup(m_i, align), W], offsets int64 [experts]); expert i starts at row offsets[i]
+    of `out`. Padding rows hold zero codes and zero scale bytes.
+    Raises DtypeError, ShapeError, and ArgumentError for a row out of range, a split or `align`.
+    """
+    require_codes("payload", payload)
+    rows, offsets, total = _placement(splits, align)
+    row_map = _row_map(row_map, rows.size, payload.shape[0], "payload rows", payload)
+    out = np.zeros((total, payload.shape[1]), dtype=np.uint8, like=payload)
+    out[np.asarray(rows, like=payload)] = np.take(payload, row_map, axis=0)
+    return out, np.asarray(offsets, like=payload)
+
+
+def unpermute(rows: Array, row_map: Array, splits: Any, weights: Array | None, tokens: int, align: int = 32) -> Array:
+    """Sum each token's expert rows back, weighted, in float32 and in a stated order (clause N12).
+
+    rows: float32 or bfloat16 (or its uint16 bits) [sum_i roundup(m_i, align), H], laid out by `permute_pad`
+    (padding rows are not read); row_map, splits, align: as there; weights: float32 [sum m_i] in expert order,
+    or None for 1; tokens: T, every row_map item is below it.
+    Returns float32 [T, H]. A token's rows x, weights w are taken in ascending expert order: the sum is RN(w * x)
+    of the first, then RN(sum + RN(w * x)) for each other, RN being one rounding to float32, to nearest even. A
+    token without rows gives +0. Every NaN is 0x7FC00000.
+    Raises DtypeError, ShapeError, and ArgumentError for a row out of range, a split, `tokens` or `align`.
+    """
+    require_matrix("rows", rows)
+    if rows.dtype not in (np.float32, BFLOAT16, np.uint16):
+        raise DtypeError(f"rows has dtype {rows.dtype}; allowed are float32, bfloat16 (or its uint16 bits)")
+    tokens = _count("tokens", tokens, 0)
+    place, _, total = _placement(splits, align)
+    if rows.shape[0] != total:
+        raise ShapeError(f"rows has shape {tuple(rows.shape)}; splits at align={align} need {total} rows")
+    row_map = _row_map(row_map, place.size, tokens, "tokens", rows)
+    factors = _weights(weights, place.size, rows)
+    place = np.asarray(place, like=rows)
+    # positions in expert order, sorted by token and then by position
+    order = np.sort(row_map * np.int64(max(place.size, 1)) + np.arange(place.size, dtype=np.int64, like=rows))
+    order = order % np.int64(max(place.size, 1))
+    counts = np.bincount(row_map, minlength=tokens)
+    starts = np.cumsum(counts) - counts
+    out = np.zeros((tokens, rows.shape[1]), dtype=np.uint32, like=rows)
+    for turn in range(int(counts.max()) if tokens else 0):
+        token = np.flatnonzero(counts > turn)
+        position = order[starts[token] + turn]
+        term = softfloat.multiply(factors[position][:, None], float32_bits(rows[place[position]]))
+        out[token] = term if turn == 0 else softfloat.add(out[token], term)
+    return out.view(np.float32)
+
+
+def _placement(splits: Any, align: int) -> tuple[np.ndarray, np.ndarray, int]:
+    """Host arrays: padded row of each row in expert order, start of each expert, and the padded row count."""
+    align = _count("align", align, 1)
+    lengths = np.array([_count("a split", m, 0) for m in splits], np.int64)
+    padded = -(-lengths // align) * align
+    offsets = np.cumsum(padded) - padded
+    shift = offsets - (np.cumsum(lengths) - lengths)
+    rows = np.arange(int(lengths.sum()), dtype=np.int64) + np.repeat(shift, lengths)
+    return rows, offsets, int(padded.sum())
+
+
+def _count(name: str, value: Any, least: int) -> int:
+    try:
+        count = operator.index(value)
+    except TypeError:
+        count = least - 1
+    if count < least or isinstance(value, bool):
+        raise ArgumentError(f"{name} is {value!r}; allowed are integers of at least {least}")
+    return count
+
+
+def _row_map(row_map: Any, count: int, limit: int, what: str, like: Array) -> Array:
+    """Check a row map and return it as int64 in the library of `like`."""
+    require_array("row_map", row_map)
+    if row_map.dtype.kind not in "iu":
+        raise DtypeError(f"row_map has dtype {row_map.dtype}; allowed are integers")
+    if tuple(row_map.shape) != (count,):
+        raise ShapeError(f"row_map has shape {tuple(row_map.shape)}; splits sum to {count}, so it must be ({count},)")
+    row_map = np.asarray(row_map, like=like).astype(np.int64)
+    bad = (row_map < np.int64(0)) | (row_map >= np.int64(limit))
+    if bool(np.any(bad)):
+        at = int(np.argmax(bad))
+        raise ArgumentError(
+            f"row_map[{at}] is {int(row_map[at])}; allowed are 0..{limit - 1}, there are {limit} {what}"
+        )
+    return row_map
+
+
+def _weights(weights: Array | None, count: int, like: Array) -> Array:
+    if weights is None:
+        return np.full((count,), np.uint32(0x3F800000), dtype=np.uint32, like=like)
+    require_array("weights", weights)
+    if weights.dtype != np.float32:
+        raise DtypeError(f"weights has dtype {weights.dtype}; allowed is float32")
+    if tuple(weights.shape) != (count,):
+        raise ShapeError(f"weights has shape {tuple(weights.shape)}; splits sum to {count}, so it must be ({count},)")
+    return weights.view(np.uint32)
