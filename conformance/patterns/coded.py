@@ -47,7 +47,8 @@ def zero(draw: Draw, layout: Layout, shape: tuple[int, int], base: int = 127) ->
     return codes, draw.table(np.full(layout.grid(shape), base, np.uint8))
 
 
-def uniform(draw: Draw, layout: Layout, shape: tuple[int, int], base: int = 127, spread: int = 0) -> tuple[Array, Array]:
+def uniform(draw: Draw, layout: Layout, shape: tuple[int, int], base: int = 127,
+            spread: int = 0) -> tuple[Array, Array]:
     """Every code equally often, NaN included, under bytes base-spread..base+spread, cut to 0..254."""
     codes = draw.below(1 << layout.element.bits, *shape).astype(np.uint8)
     return codes, near(draw, layout.grid(shape), base, spread)

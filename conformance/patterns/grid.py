@@ -1,8 +1,9 @@
-"""The grid of an element format as exact numbers: its values, its midpoints, its thresholds. Derived from facts only."""
+"""The grid of an element format as exact numbers: values, midpoints and thresholds, derived from its facts only."""
 
 from __future__ import annotations
 
 import functools
+import itertools
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -42,7 +43,7 @@ def grid(fmt: Format) -> tuple[Point, ...]:
     """All values, midpoints and the overflow threshold of an element format, in increasing order."""
     values = [magnitude_value(fmt, code) for code in range(fmt.max_code + 1)]
     points = [point("value", values[0])]
-    for low, high in zip(values, values[1:], strict=False):
+    for low, high in itertools.pairwise(values):
         points += [point("midpoint", (low + high) / 2), point("value", high)]
     return (*points, point("overflow", overflow_threshold(fmt)))
 

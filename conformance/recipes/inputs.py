@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import refnum
-from refnum.formats import BF16, E2M1, E4M3, FP32, Format, get_format
+from refnum import philox
+from refnum.formats import BF16, E2M1, E4M3, FP32, get_format
 
 from ..bits import as_float, input_format
 from ..operation import OPERATIONS
@@ -101,7 +102,7 @@ def with_random_bits(operation: str, profile: str, inputs: dict[str, Array], see
     chosen = refnum.get_profile(profile)
     if chosen.rounding == "stochastic" and "rbits" in OPERATIONS[operation].optional:
         shape = tuple(int(side) for side in inputs["x"].shape)
-        inputs["rbits"] = refnum.philox.random_bits(shape, chosen.random_bits, seed=seed, stream=RANDOM_STREAM, like=like)
+        inputs["rbits"] = philox.random_bits(shape, chosen.random_bits, seed=seed, stream=RANDOM_STREAM, like=like)
     return inputs
 
 

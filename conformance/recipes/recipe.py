@@ -57,7 +57,8 @@ class Recipe:
                                     f"{low}..{high}.")
         splits = self.params.get("splits")
         if splits is not None and self.operation not in ROUTED and sum(splits) != self.shape[0]:
-            raise ArgumentError(f"Recipe has {self.shape[0]} rows but splits that sum to {sum(splits)}; make them equal.")
+            raise ArgumentError(f"Recipe has {self.shape[0]} rows but splits that sum to {sum(splits)}; "
+                                f"make them equal.")
 
     def to_json(self) -> dict[str, Any]:
         """Return the recipe as JSON values; `from_json` gives an equal recipe back."""

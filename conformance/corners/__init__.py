@@ -1,0 +1,51 @@
+"""The corner set: a fixed list of hand-aimed cases for every operation, run before anything drawn at random.
+
+`CORNERS` maps an operation to the function that yields (label, inputs) or (label, inputs, extra parameters).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from refnum.errors import ArgumentError
+
+from ..case import Case
+from ..recipes.inputs import with_random_bits
+from . import columns, decode, floats, recast, swiglu
+
+CORNERS: dict[str, Callable[..., Iterator[Any]]] = {
+    "quantize_mxfp4": floats.quantizer_corners,
+    "quantize_mx": floats.quantizer_corners,
+    "quantize_fp8_tiles": floats.quantizer_corners,
+    "dequantize_mxfp4": decode.dequantize_mxfp4_corners,
+    "dequantize_mx": decode.dequantize_mx_corners,
+    "dequantize_fp8_tiles": decode.dequantize_tiles_corners,
+    "fp8_to_mxfp4": recast.fp8_to_mxfp4_corners,
+    "mxfp4_to_fp8": recast.mxfp4_to_fp8_corners,
+    "mxfp4_to_fp8_columns": columns.fp4_columns_corners,
+    "mxfp4_columns": columns.fp4_columns_corners,
+    "fp8_columns": columns.fp8_columns_corners,
+    "swiglu_quantize": swiglu.swiglu_quantize_corners,
+    "swiglu_backward": swiglu.swiglu_backward_corners,
+    "encode_e2m1": floats.encoder_corners,
+    "encode_e4m3": floats.encoder_corners,
+    "encode_e8m0": floats.encoder_corners,
+    "decode_e2m1": decode.decoder_corners,
+    "decode_e4m3": decode.decoder_corners,
+    "decode_e8m0": decode.decoder_corners,
+}
+
+
+def corner_cases(operation: str, profile: str, params: Mapping[str, Any]) -> Iterator[Case]:
+    """Yield the corner cases of one variant, always the same and in the same order.
+
+    Cases of ragged operations choose their own `splits`; any in `params` are left out. Stochastic profiles get
+    fixed Philox bits. Raises ArgumentError for an operation without corners.
+    """
+    if operation not in CORNERS:
+        raise ArgumentError(f"Operation {operation!r} has no corner set; choose from {', '.join(CORNERS)}.")
+    fixed = {name: value for name, value in params.items() if name != "splits"}
+    for number, (label, inputs, *extra) in enumerate(CORNERS[operation](operation, fixed)):
+        inputs = with_random_bits(operation, profile, inputs, number)
+        yield Case(operation, profile, {**fixed, **(extra[0] if extra else {})}, inputs, None, f"corner: {label}")

@@ -1,0 +1,121 @@
+"""Corners of the row-to-column conversions (N9, N10): distances across rows, ragged experts, padded rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from refnum.formats import E2M1, E4M3
+
+from ..patterns import CODED, Draw
+from ..patterns.coded import EDGE_BYTES, Layout
+from .arrange import pack
+from .recast import NIBBLES
+
+Corner = tuple[str, dict[str, np.ndarray], dict[str, Any]]
+
+RAGGED = ([0], [], [0, 0, 0], [1], [127], [129], [0, 128, 0], [1, 0, 127, 128, 129, 0, 0, 32, 33, 5, 255, 256, 257, 0],
+          [40, 24, 64])  # fmt: skip
+EVEN = ([0], [], [0, 0, 0], [2], [30], [34], [0, 32, 0], [2, 0, 126, 128, 130, 0, 0, 30, 32, 34, 62, 64, 66, 0],
+        [40, 24, 64])  # fmt: skip
+
+
+def fp4_columns_corners(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
+    """`mxfp4_to_fp8_columns` and `mxfp4_columns`: the same rows, split sizes even for the FP4 target."""
+    tall = 32 if operation == "mxfp4_columns" else 128
+    for label, codes, scales in (_distances(tall), _combinations(tall), _column_maxima(tall)):
+        yield label, {"packed": pack(codes), "scales": scales}, {}
+    yield from _ragged(operation, Layout(E2M1, 1, 32), EVEN if tall == 32 else RAGGED)
+
+
+def _distances(tall: int) -> tuple[str, np.ndarray, np.ndarray]:
+    """Column blocks whose rows lie 0..tall-1 below the largest byte, one largest byte a block and group."""
+    groups = 2
+    largest = np.arange(256).reshape(-1, groups)[:, None, :]
+    lower = np.minimum(largest, 254) - np.arange(tall)[None, :, None]
+    codes = np.broadcast_to(NIBBLES, (*lower.shape, 32)).copy()
+    codes[lower < 0] &= 8  # a distance that does not exist becomes an empty row
+    order = (np.arange(tall)[None, :] - np.arange(len(lower))[:, None]) % tall
+    codes = np.take_along_axis(codes, order[:, :, None, None], axis=1)
+    lower = np.take_along_axis(np.maximum(lower, 0), order[:, :, None], axis=1)
+    return ("all codes at every distance from every largest byte", codes.reshape(-1, 32 * groups),
+            lower.reshape(-1, groups).astype(np.uint8))  # fmt: skip
+
+
+def _combinations(tall: int) -> tuple[str, np.ndarray, np.ndarray]:
+    """Blocks of ordinary rows with one kind of odd row: padding under byte 0 and 254, -0, NaN with and without codes."""
+    odd = [(0, 0), (0, 254), (8, 127), (8, 254), (5, 255), (0, 255), (1, 254), (7, 0), (7, 6), (15, 7)]
+    count = len(odd) ** 2
+    codes = np.broadcast_to(NIBBLES, (count, tall, 32)).copy()
+    scales = np.broadcast_to(120 + np.arange(tall) % 16, (count, tall)).copy()
+    for number in range(count):
+        for place, (code, byte) in zip((number % tall, (7 * number + 5) % tall), (odd[number // 10], odd[number % 10]),
+                                       strict=True):  # fmt: skip
+            codes[number, place], scales[number, place] = code, byte
+    codes[::11] = np.where(np.arange(32) & 1, 8, 0)  # and blocks in which every row but the odd ones is empty
+    for number in range(0, count, 11):
+        codes[number, number % tall] = odd[number // 10][0]
+    return "padding, negative zero and NaN rows among ordinary rows", codes.reshape(-1, 32), scales.reshape(-1, 1).astype(np.uint8)
+
+
+def _column_maxima(tall: int) -> tuple[str, np.ndarray, np.ndarray]:
+    """Every column has its own maximum: code 1..7 in one row of it, at every place, the others small (rule `amax`)."""
+    bases = np.array([0, 1, 2, 6, 7, 14, 100, 127, 246, 253, 254])
+    codes = np.where(np.arange(tall)[:, None] + np.arange(32)[None, :] & 1, 9, 1)
+    codes = np.broadcast_to(codes, (bases.size, 4, tall, 32)).astype(np.uint8)
+    number, quarter, column = np.meshgrid(np.arange(bases.size), np.arange(4), np.arange(32), indexing="ij")
+    place = (quarter * (tall // 4) + column) % tall
+    codes[number, quarter, place, column] = 1 + (column + number + quarter) % 7
+    scales = np.maximum(bases[:, None, None] - (np.arange(tall) % 5)[None, None, :], 0)
+    scales = np.broadcast_to(scales, (bases.size, 4, tall))
+    return "a different maximum in every column, at every row", codes.reshape(-1, 32), scales.reshape(-1, 1).astype(np.uint8)
+
+
+def _ragged(operation: str, layout: Layout, splits: tuple[list[int], ...]) -> Iterator[Corner]:
+    """Experts of awkward sizes; padded rows have zero codes under byte 0 or 254; some rows are NaN."""
+    for number, counts in enumerate(splits):
+        for columns in (32, 160, 288) if sum(counts) > 200 else (96,):
+            codes, scales = CODED["rows"].make(Draw(number + columns), layout, (sum(counts), columns), base=127, spread=20,
+                                               zero=50, nan=4)  # fmt: skip
+            first = {"packed": pack(codes)} if layout.element is E2M1 else {"codes": codes}
+            yield f"splits {counts} x {columns}", {**first, "scales": scales}, {"splits": counts}
+    codes, scales = CODED["activations"].make(Draw(9), layout, (256, 256), spread=2, exponent=0)
+    first = {"packed": pack(codes)} if layout.element is E2M1 else {"codes": codes}
+    yield "activations", {**first, "scales": scales}, {"splits": [96, 0, 160]}
+    for rows in (0, 1, 2, 64, 130):
+        if rows != 1 or operation != "mxfp4_columns":
+            codes, scales = CODED["apart"].make(Draw(rows), layout, (rows, 96), base=127, spread=12, empty=60, nan=10)
+            first = {"packed": pack(codes)} if layout.element is E2M1 else {"codes": codes}
+            yield f"one expert of {rows} rows", {**first, "scales": scales}, {}
+
+
+def fp8_columns_corners(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
+    """Every code at every distance 0..41 below edge bytes, zero rows under huge bytes, NaN rows, ragged experts."""
+    tile = np.arange(256, dtype=np.uint8)
+    distance = np.arange(42)
+    tops = np.unique(np.r_[EDGE_BYTES[EDGE_BYTES < 255], 20, 41, 60, 200])
+    lower = tops[:, None].astype(int) - distance[None, :]
+    codes = np.broadcast_to(tile, (*lower.shape, 256)).copy()
+    codes[lower < 0] &= 0x80
+    scales = np.repeat(np.maximum(lower, 0).reshape(-1, 1), 2, axis=1).astype(np.uint8)
+    yield ("every code at distances 0..41 from edge bytes", {"codes": codes.reshape(-1, 256), "scales": scales},
+           {"splits": [42] * tops.size})  # fmt: skip
+    yield _odd_rows()
+    yield from _ragged(operation, Layout(E4M3, 1, 128), RAGGED)
+
+
+def _odd_rows() -> Corner:
+    """128-row tiles with one odd row each: zeros, -0 or NaN codes under bytes 0, 126..128, 254 and 255."""
+    kinds, bytes_ = (0x00, 0x80, 0x7F, 0xFF, 0x01, 0x81, 0x08, 0x7E), (0, 100, 126, 127, 128, 254, 255)
+    code, byte = (part.reshape(-1) for part in np.meshgrid(kinds, bytes_, indexing="ij"))
+    codes = np.broadcast_to(np.arange(128, dtype=np.uint8) ^ 0x80, (code.size, 128, 128)).copy()
+    scales = np.broadcast_to(127 - np.arange(128) % 20, (code.size, 128)).copy()
+    place = (np.arange(code.size) * 37) % 128
+    codes[np.arange(code.size), place] = code[:, None]
+    scales[np.arange(code.size), place] = byte
+    codes[1::9, :, :] = codes[1::9, :, :] & 0x80  # and tiles in which no other row takes part
+    codes[np.arange(code.size), place] = code[:, None]
+    return ("zero, NaN and tiny rows under odd bytes",
+            {"codes": codes.reshape(-1, 128), "scales": scales.reshape(-1, 1).astype(np.uint8)}, {})  # fmt: skip

@@ -1,0 +1,94 @@
+"""Corners of SwiGLU (N11): every bfloat16 gate, special factors, routing probabilities at their edges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from refnum.formats import BF16, E4M3, FP32
+
+from ..bits import as_float
+from ..patterns import VALUES, Draw
+from ..patterns.values import Target
+from .floats import SHAPES, SPECIALS
+
+Corner = tuple[str, dict[str, np.ndarray]]
+
+ONE, COLUMNS = 0x3F80, 1024
+PROBS = (0x3F800000, 0, 0x80000000, 0x3F000001, 0x00000001, 0x007FFFFF, 0x00800000, 0x7F800000, 0x7FC00000, 0xFF800001,
+         0xBF800000, 0x3EAAAAAB, 0x34000000, 0x7F7FFFFF)  # fmt: skip
+
+
+def gates() -> np.ndarray:
+    """All bfloat16 patterns [64, 1024], one of each exponent field in a row so that a block spans many scales."""
+    return np.arange(1 << 16, dtype=np.uint16).reshape(COLUMNS, 64).T.copy()
+
+
+def gate_rows() -> np.ndarray:
+    """All bfloat16 patterns [64, 1024] in sequence: the gates of a block have one or two scales."""
+    return np.arange(1 << 16, dtype=np.uint16).reshape(64, COLUMNS)
+
+
+def _factors() -> Iterator[tuple[str, np.ndarray]]:
+    number = np.arange(64 * COLUMNS, dtype=np.uint32).reshape(64, COLUMNS)
+    yield "up = 1", np.full((64, COLUMNS), ONE, np.uint16)
+    yield "up = +-(1 .. 2)", (ONE | (number * 37 & 0x7F) | (number & 1) << 15).astype(np.uint16)
+    yield "up over all patterns", ((number * 40503 + 12345) & 0xFFFF).astype(np.uint16)
+
+
+def swiglu_quantize_corners(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
+    """Every gate in sequence and spread, with three kinds of `up`; specials against specials; probabilities."""
+    for order, gate in (("in sequence", gate_rows()), ("spread", gates())):
+        for label, up in _factors():
+            yield f"every gate {order}, {label}", {"gate": as_float(gate, BF16), "up": as_float(up, BF16)}
+    gate, up = _special_pairs()
+    yield "special gates times special factors", {"gate": gate, "up": up}
+    prob = as_float(np.array(PROBS, np.uint32), FP32)
+    rows = _data(len(PROBS), 256)
+    yield "probabilities at their edges", {"gate": rows[0], "up": rows[1], "prob": prob}
+    for shape in SHAPES:
+        rows = _data(*shape)
+        yield f"shape {shape[0]}x{shape[1]}", {"gate": rows[0], "up": rows[1]}
+        prob = as_float(np.full(shape[0], 0x3EAAAAAB, np.uint32), FP32)
+        yield f"shape {shape[0]}x{shape[1]} with prob", {"gate": rows[0], "up": rows[1], "prob": prob}
+
+
+def swiglu_backward_corners(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
+    """Every gate with a bfloat16 and a float32 gradient, specials, probabilities, shapes."""
+    gate = gate_rows()
+    number = np.arange(64 * COLUMNS, dtype=np.uint32).reshape(64, COLUMNS)
+    grad32 = as_float(0x3F800000 | (number * 0x9E3779B1 & 0x7FFFFF), FP32)
+    for label, up in _factors():
+        both = {"gate": as_float(gate, BF16), "up": as_float(up, BF16)}
+        yield f"every gate, {label}, float32 gradient", {"grad": grad32, **both}
+        yield f"every gate, {label}, bfloat16 gradient", {"grad": as_float(gates(), BF16), **both}
+    special_gate, special_up = _special_pairs()
+    grad = as_float(np.full(special_gate.shape, ONE, np.uint16), BF16)
+    yield "special gates times special factors", {"grad": grad, "gate": special_gate, "up": special_up}
+    rows = _data(len(PROBS), 256)
+    yield "probabilities at their edges", {"grad": rows[2], "gate": rows[0], "up": rows[1],
+                                           "prob": as_float(np.array(PROBS, np.uint32), FP32)}  # fmt: skip
+    for shape in SHAPES:
+        rows = _data(*shape)
+        yield f"shape {shape[0]}x{shape[1]}", {"grad": rows[2], "gate": rows[0], "up": rows[1]}
+        prob = as_float(np.full(shape[0], 0x3EAAAAAB, np.uint32), FP32)
+        yield (f"shape {shape[0]}x{shape[1]} with prob",
+               {"grad": rows[2], "gate": rows[0], "up": rows[1], "prob": prob})  # fmt: skip
+
+
+def _special_pairs() -> tuple[np.ndarray, np.ndarray]:
+    """Every special gate times every special factor: a row a gate."""
+    special = np.array(SPECIALS[BF16], np.uint16)
+    columns = -(-special.size // 32) * 32
+    up = np.resize(special, (special.size, columns))
+    gate = np.broadcast_to(special[:, None], up.shape)
+    return as_float(gate.copy(), BF16), as_float(up, BF16)
+
+
+def _data(rows: int, columns: int) -> list[np.ndarray]:
+    target = Target(BF16, E4M3, 128)
+    make = VALUES["normal"].make
+    return [as_float(make(Draw(rows * 8192 + columns, stream), target, (rows, columns), exponent=1), BF16)
+            for stream in range(3)]  # fmt: skip
