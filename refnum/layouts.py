@@ -112,7 +112,7 @@ def scales_from_gemm_float32(scales: Array, rows: int, padding: str = "zero") ->
     columns, _ = _two_axes(scales)
     shape = (columns, _roundup(rows, 4))
     _require_shape("scales", scales, shape, np.float32, f"the GEMM-ready form of {rows} rows")
-    return np.ascontiguousarray(_float32_bytes(_unpadded(scales, columns, rows, padding)).T)
+    return _float32_bytes(_unpadded(scales, columns, rows, padding)).T.copy()
 
 
 # ------------------------------------------------------------------------------------ packed UE8M0 int32
@@ -130,7 +130,7 @@ def scales_to_packed_ue8m0(scales: Array) -> Array:
     rows, quads = scales.shape[0], _roundup(scales.shape[1], 4) // 4
     octets = _padded(scales, _roundup(rows, 4), quads * 4)
     packed = octets.view("<i4").astype(np.int32)
-    return np.ascontiguousarray(packed.T)
+    return packed.T.copy()
 
 
 def scales_from_packed_ue8m0(packed: Array, rows: int, columns: int, padding: str = "zero") -> Array:
@@ -140,7 +140,7 @@ def scales_from_packed_ue8m0(packed: Array, rows: int, columns: int, padding: st
     """
     shape = (_roundup(columns, 4) // 4, _roundup(rows, 4))
     _require_shape("packed", packed, shape, np.int32, f"the packed form of {rows} x {columns} scales")
-    octets = np.ascontiguousarray(packed.T).astype("<i4").view(np.uint8)
+    octets = packed.T.copy().astype("<i4").view(np.uint8)
     return _unpadded(octets.reshape(shape[1], shape[0] * 4), rows, columns, padding)
 
 
@@ -156,7 +156,7 @@ def scales_to_swizzled(scales: Array) -> Array:
     require_codes("scales", scales)
     high, wide = _roundup(scales.shape[0], 128) // 128, _roundup(scales.shape[1], 4) // 4
     blocks = _padded(scales, high * 128, wide * 4).reshape(high, 4, 32, wide, 4)
-    return np.ascontiguousarray(blocks.transpose(0, 3, 2, 1, 4)).reshape(-1)
+    return blocks.transpose(0, 3, 2, 1, 4).copy().reshape(-1)
 
 
 def scales_from_swizzled(swizzled: Array, rows: int, columns: int, padding: str = "zero") -> Array:
@@ -169,7 +169,7 @@ def scales_from_swizzled(swizzled: Array, rows: int, columns: int, padding: str 
     flat = swizzled.reshape(-1)
     _require_shape("swizzled", flat, (high * wide * 512,), np.uint8, f"the swizzle of {rows} x {columns} scales")
     blocks = flat.reshape(high, wide, 32, 4, 4).transpose(0, 3, 2, 1, 4)
-    return _unpadded(np.ascontiguousarray(blocks).reshape(high * 128, wide * 4), rows, columns, padding)
+    return _unpadded(blocks.copy().reshape(high * 128, wide * 4), rows, columns, padding)
 
 
 # ----------------------------------------------------------------------------------------- nibble orders

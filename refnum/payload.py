@@ -132,7 +132,7 @@ def _row_map(row_map: Any, count: int, limit: int, what: str, like: Array) -> Ar
 
 def _weights(weights: Array | None, count: int, like: Array) -> Array:
     if weights is None:
-        return np.full((count,), np.uint32(0x3F800000), dtype=np.uint32, like=like)
+        return np.zeros((count,), dtype=np.uint32, like=like) + np.uint32(0x3F800000)
     require_array("weights", weights)
     if weights.dtype != np.float32:
         raise DtypeError(f"weights has dtype {weights.dtype}; allowed is float32")
