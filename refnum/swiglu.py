@@ -93,19 +93,28 @@ def swiglu_backward(
     _require_same_shape("grad", grad, gate)
     if gate.shape[1] == 0:
         raise ShapeError(f"gate has shape {tuple(gate.shape)}; allowed is [M, H] with H >= 1")
+    weight = None if prob is None else _prob_bits(prob, gate)[:, None]
+    dgate, dup = (empty(gate.shape, np.uint32, gate) for _ in range(2))
+    dprob = None if prob is None else empty(prob.shape, np.uint32, gate)
+    for rows in row_chunks(gate, gate.shape[1]):
+        part = None if weight is None else weight[rows]
+        dgate[rows], dup[rows], sums = _backward_rows(grad[rows], gate[rows], up[rows], part)
+        if dprob is not None:
+            dprob[rows] = sums
+    return dgate.view(np.float32), dup.view(np.float32), None if dprob is None else dprob.view(np.float32)
+
+
+def _backward_rows(grad: Array, gate: Array, up: Array, weight: Array | None) -> tuple[Array, Array, Array | None]:
+    """The steps of `swiglu_backward` on float32 bits; weight: u32 [M, 1] or None."""
+    multiply = softfloat.multiply
     s, y = sigmoid(gate), silu(gate)
     g, u, received = float32_bits(gate), float32_bits(up), float32_bits(grad)
     t = softfloat.subtract(_ONE, s)
-    v = softfloat.add(_ONE, softfloat.multiply(g, t))
-    d = softfloat.multiply(s, v)
-    weighted, dprob = received, None
-    if prob is not None:
-        weighted = softfloat.multiply(received, _prob_bits(prob, gate)[:, None])
-        terms = softfloat.multiply(received, softfloat.multiply(y, u))
-        dprob = tree_sum(terms).view(np.float32)
-    dup = softfloat.multiply(weighted, y)
-    dgate = softfloat.multiply(softfloat.multiply(weighted, u), d)
-    return dgate.view(np.float32), dup.view(np.float32), dprob
+    v = softfloat.add(_ONE, multiply(g, t))
+    d = multiply(s, v)
+    weighted = received if weight is None else multiply(received, weight)
+    dprob = None if weight is None else tree_sum(multiply(received, multiply(y, u)))
+    return multiply(multiply(weighted, u), d), multiply(weighted, y), dprob
 
 
 def tree_sum(terms: Array) -> Array:
