@@ -1,0 +1,119 @@
+"""Where everything about an operation is: found in the repository by the operation's name, never typed in."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from value_tables import Table
+
+import refnum
+from conformance import golden
+from conformance.operation import OPERATIONS, Operation
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def golden_function(name: str) -> Any:
+    """Return the golden function of an operation, or None while it is being written."""
+    return getattr(golden, name, None) or getattr(refnum, name, None)
+
+
+def place(function: Any) -> str:
+    """Return `module.name` and the file of a function, as code."""
+    path = Path(inspect.getsourcefile(inspect.unwrap(function)) or "").resolve().relative_to(ROOT)
+    public = "refnum" if path.parts[0] == "refnum" else ".".join(path.with_suffix("").parts)
+    return f"`{public}.{function.__name__}` in `{path.as_posix()}`"
+
+
+@cache
+def _texts(folder: str, suffixes: tuple[str, ...]) -> dict[str, str]:
+    root = ROOT / folder
+    paths = sorted(p for p in root.rglob("*") if p.suffix in suffixes and "__pycache__" not in p.parts)
+    return {p.relative_to(ROOT).as_posix(): p.read_text(encoding="utf-8", errors="replace") for p in paths}
+
+
+def mentions(name: str, folder: str, suffixes: tuple[str, ...]) -> list[str]:
+    """Return the files under a folder whose text holds the name as a whole word."""
+    word = re.compile(rf"(?<![A-Za-z0-9]){re.escape(name)}(?![A-Za-z0-9_])")
+    return [path for path, text in _texts(folder, suffixes).items() if word.search(text)]
+
+
+def kernels(name: str) -> list[str]:
+    """Return the kernel headers and sources of an operation: those that name it."""
+    return mentions(name, "gpu/kernels", (".cuh", ".cu", ".cpp", ".h"))
+
+
+def tests(name: str) -> list[str]:
+    """Return the test files that name an operation, those of the documentation left out."""
+    return [path for path in mentions(name, "tests", (".py",)) if not path.startswith("tests/docs/")]
+
+
+def vectors(name: str) -> list[str]:
+    """Return the vector files of an operation: a file or a folder under `vectors/` bears its name."""
+    root = ROOT / "vectors"
+    found = [p for p in root.rglob("*") if p.is_file() and (p.parent.name == name or p.name.split(".")[0] == name)]
+    return sorted(p.relative_to(ROOT).as_posix() for p in found)
+
+
+def signature(name: str) -> str:
+    """Return the call of the golden function without its annotations."""
+    function = golden_function(name)
+    if function is None:
+        return f"{name}(...)"
+    full = inspect.signature(function)
+    bare = [p.replace(annotation=inspect.Parameter.empty) for p in full.parameters.values()]
+    text = str(full.replace(parameters=bare, return_annotation=inspect.Signature.empty))
+    return name + re.sub(r"<?Profile\(name='(\w+)'.*?source='[^']*'\)>?", r"\1", text)
+
+
+def facts(name: str) -> Table:
+    """The fact box of an operation's page."""
+    operation = OPERATIONS[name]
+    function, oracle = golden_function(name), getattr(refnum.oracle, name, None)
+    rows = [
+        ["clause", operation.clause],
+        ["golden function", place(function) if function else "-"],
+        ["second oracle", place(oracle) if oracle else "none of this name: its parts are checked, see the tests"],
+        ["call", f"`{signature(name)}`"],
+        ["inputs", ", ".join(f"`{i}`" for i in (*operation.inputs, *(f"{o} (optional)" for o in operation.optional)))],
+        ["outputs", _outputs(operation)],
+        ["parameters", _parameters(operation)],
+        ["takes a profile", "yes" if operation.profiled else "no"],
+        ["kernel", _paths(kernels(name), "none yet")],
+        ["vectors", _paths(vectors(name), "none yet")],
+        ["tests", _paths(tests(name), "none yet")],
+    ]
+    return Table(["", ""], rows)
+
+
+def _outputs(operation: Operation) -> str:
+    shown = []
+    for output in operation.outputs:
+        element = output.element.removeprefix("@")
+        shown.append(f"`{output.name}`" + (f" ({output.kind}, {element})" if element else f" ({output.kind})"))
+    return ", ".join(shown)
+
+
+def _parameters(operation: Operation) -> str:
+    parts = []
+    for name, choices in operation.params.items():
+        listed = ", ".join("x".join(map(str, c)) if isinstance(c, list) else str(c) for c in choices)
+        parts.append(f"`{name}`: {listed}")
+    return "; ".join(parts) or "none"
+
+
+def _paths(paths: list[str], otherwise: str) -> str:
+    return ", ".join(f"`{path}`" for path in paths) if paths else otherwise
+
+
+def operations() -> Table:
+    """Every operation: what it does is on its page; this is where it is."""
+    rows = []
+    for operation in OPERATIONS.values():
+        rows.append([f"@{operation.name}", operation.clause, ", ".join(f"`{i}`" for i in operation.inputs),
+                     ", ".join(f"`{o.name}`" for o in operation.outputs), _parameters(operation)])  # fmt: skip
+    return Table(["operation", "clause", "inputs", "outputs", "parameters, the default first"], rows)
