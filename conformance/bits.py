@@ -77,7 +77,7 @@ def assemble(fmt: Format, significand: Array, exponent: Array) -> Array:
 
 
 def exact(fmt: Format, significand: Array, exponent: Array) -> tuple[Array, Array]:
-    """Return (patterns u32, representable bool) of significand * 2**exponent: `assemble`, and whether nothing was lost."""
+    """Return (patterns u32, exactly bool) of significand * 2**exponent: `assemble`, and whether no bit was lost."""
     significand, exponent = np.broadcast_arrays(significand, exponent)
     pattern = assemble(fmt, significand, exponent.astype(np.int32))
     lead, fraction = normalise(significand)

@@ -12,7 +12,7 @@ from refnum.errors import ArgumentError
 
 from ..case import Case
 from ..recipes.inputs import with_random_bits
-from . import columns, decode, floats, recast, swiglu
+from . import columns, decode, floats, payload, recast, swiglu
 
 CORNERS: dict[str, Callable[..., Iterator[Any]]] = {
     "quantize_mxfp4": floats.quantizer_corners,
@@ -28,6 +28,10 @@ CORNERS: dict[str, Callable[..., Iterator[Any]]] = {
     "fp8_columns": columns.fp8_columns_corners,
     "swiglu_quantize": swiglu.swiglu_quantize_corners,
     "swiglu_backward": swiglu.swiglu_backward_corners,
+    "pack_payload": payload.pack_corners,
+    "unpack_payload": payload.unpack_corners,
+    "permute_pad": payload.permute_corners,
+    "unpermute": payload.unpermute_corners,
     "encode_e2m1": floats.encoder_corners,
     "encode_e4m3": floats.encoder_corners,
     "encode_e8m0": floats.encoder_corners,

@@ -16,10 +16,15 @@ from .recast import NIBBLES
 
 Corner = tuple[str, dict[str, np.ndarray], dict[str, Any]]
 
-RAGGED = ([0], [], [0, 0, 0], [1], [127], [129], [0, 128, 0], [1, 0, 127, 128, 129, 0, 0, 32, 33, 5, 255, 256, 257, 0],
-          [40, 24, 64])  # fmt: skip
-EVEN = ([0], [], [0, 0, 0], [2], [30], [34], [0, 32, 0], [2, 0, 126, 128, 130, 0, 0, 30, 32, 34, 62, 64, 66, 0],
-        [40, 24, 64])  # fmt: skip
+RAGGED: tuple[list[int], ...] = (
+    [0], [], [0, 0, 0], [1], [127], [129], [0, 128, 0], [40, 24, 64],
+    [1, 0, 127, 128, 129, 0, 0, 32, 33, 5, 255, 256, 257, 0],
+)  # fmt: skip
+EVEN: tuple[list[int], ...] = (
+    [0], [], [0, 0, 0], [2], [30], [34], [0, 32, 0], [40, 24, 64],
+    [2, 0, 126, 128, 130, 0, 0, 30, 32, 34, 62, 64, 66, 0],
+)  # fmt: skip
+"""Splits for the FP4 target, where two rows share a byte."""
 
 
 def fp4_columns_corners(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
@@ -45,7 +50,7 @@ def _distances(tall: int) -> tuple[str, np.ndarray, np.ndarray]:
 
 
 def _combinations(tall: int) -> tuple[str, np.ndarray, np.ndarray]:
-    """Blocks of ordinary rows with one kind of odd row: padding under byte 0 and 254, -0, NaN with and without codes."""
+    """Blocks of ordinary rows with two odd ones: padding under byte 0 and 254, -0, NaN with and without codes."""
     odd = [(0, 0), (0, 254), (8, 127), (8, 254), (5, 255), (0, 255), (1, 254), (7, 0), (7, 6), (15, 7)]
     count = len(odd) ** 2
     codes = np.broadcast_to(NIBBLES, (count, tall, 32)).copy()
@@ -57,7 +62,8 @@ def _combinations(tall: int) -> tuple[str, np.ndarray, np.ndarray]:
     codes[::11] = np.where(np.arange(32) & 1, 8, 0)  # and blocks in which every row but the odd ones is empty
     for number in range(0, count, 11):
         codes[number, number % tall] = odd[number // 10][0]
-    return "padding, negative zero and NaN rows among ordinary rows", codes.reshape(-1, 32), scales.reshape(-1, 1).astype(np.uint8)
+    return ("padding, negative zero and NaN rows among ordinary rows", codes.reshape(-1, 32),
+            scales.reshape(-1, 1).astype(np.uint8))  # fmt: skip
 
 
 def _column_maxima(tall: int) -> tuple[str, np.ndarray, np.ndarray]:
@@ -70,15 +76,16 @@ def _column_maxima(tall: int) -> tuple[str, np.ndarray, np.ndarray]:
     codes[number, quarter, place, column] = 1 + (column + number + quarter) % 7
     scales = np.maximum(bases[:, None, None] - (np.arange(tall) % 5)[None, None, :], 0)
     scales = np.broadcast_to(scales, (bases.size, 4, tall))
-    return "a different maximum in every column, at every row", codes.reshape(-1, 32), scales.reshape(-1, 1).astype(np.uint8)
+    return ("a different maximum in every column, at every row", codes.reshape(-1, 32),
+            scales.reshape(-1, 1).astype(np.uint8))  # fmt: skip
 
 
 def _ragged(operation: str, layout: Layout, splits: tuple[list[int], ...]) -> Iterator[Corner]:
     """Experts of awkward sizes; padded rows have zero codes under byte 0 or 254; some rows are NaN."""
     for number, counts in enumerate(splits):
         for columns in (32, 160, 288) if sum(counts) > 200 else (96,):
-            codes, scales = CODED["rows"].make(Draw(number + columns), layout, (sum(counts), columns), base=127, spread=20,
-                                               zero=50, nan=4)  # fmt: skip
+            codes, scales = CODED["rows"].make(Draw(number + columns), layout, (sum(counts), columns),
+                                               base=127, spread=20, zero=50, nan=4)  # fmt: skip
             first = {"packed": pack(codes)} if layout.element is E2M1 else {"codes": codes}
             yield f"splits {counts} x {columns}", {**first, "scales": scales}, {"splits": counts}
     codes, scales = CODED["activations"].make(Draw(9), layout, (256, 256), spread=2, exponent=0)

@@ -20,7 +20,8 @@ BYTES = np.arange(256, dtype=np.uint8)
 def dequantize_mxfp4_corners(operation: str, params: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
     """Every packed byte under every scale byte, then odd shapes with neighbours of different scale."""
     packed = np.broadcast_to(BYTES, (256, 256)).copy()
-    yield "every packed byte under every scale byte", {"packed": packed, "scales": np.repeat(BYTES[:, None], 16, axis=1)}
+    yield "every packed byte under every scale byte", {
+        "packed": packed, "scales": np.repeat(BYTES[:, None], 16, axis=1)}  # fmt: skip
     yield "every packed byte, scale bytes in sequence along K", {
         "packed": packed, "scales": (BYTES[:, None] + 16 * np.arange(16)[None, :]).astype(np.uint8)}  # fmt: skip
     for label, codes, scales in _shapes(operation, params):
@@ -48,9 +49,8 @@ def dequantize_tiles_corners(operation: str, params: Mapping[str, Any]) -> Itera
         yield "every code under every scale byte (tiles of two rows)", {
             "codes": np.tile(halves, (1, 256)), "scales": BYTES[None, :].copy()}  # fmt: skip
         codes = np.broadcast_to(BYTES, (128 * 7, 256)).copy()
-        yield "whole tiles at edge bytes", {
-            "codes": codes, "scales": np.array([[0, 1], [6, 7], [120, 127], [134, 253], [254, 255], [255, 0], [100, 200]],
-                                               np.uint8)}  # fmt: skip
+        edges = [[0, 1], [6, 7], [120, 127], [134, 253], [254, 255], [255, 0], [100, 200]]
+        yield "whole tiles at edge bytes", {"codes": codes, "scales": np.array(edges, np.uint8)}
     for label, codes, scales in _shapes(operation, params):
         yield label, {"codes": codes, "scales": scales}
 

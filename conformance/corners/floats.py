@@ -61,7 +61,7 @@ def maximum_blocks(target: Target) -> np.ndarray:
     magnitude = pattern & np.uint32(fmt.sign_mask - 1)
     one = np.uint32(fmt.bias << fmt.mantissa_bits)
     base = np.where(magnitude > fmt.max_code, one, magnitude).astype(np.int32)
-    blocks = np.empty((pattern.size, target.block), word(fmt))
+    blocks: np.ndarray = np.empty((pattern.size, target.block), word(fmt))
     blocks[:, 0] = pattern
     drops, fractions, nudges = companions(target)
     number = np.arange(pattern.size, dtype=np.int32)

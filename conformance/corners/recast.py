@@ -23,7 +23,8 @@ def fp8_to_mxfp4_corners(operation: str, params: Mapping[str, Any]) -> Iterator[
     """Block-maximum ladders under edge bytes, codes around every threshold, NaN in every lane, zeros, shapes."""
     yield "every block maximum with the codes below it, under edge scale bytes", _tiles(_ladder(), EDGE_BYTES)
     yield "every tile scale byte", _tiles(_ladder()[np.r_[0:254:9, 248:254]], np.arange(256, dtype=np.uint8))
-    yield "NaN code in every lane", _tiles(_one_in_every_lane((0x7F, 0xFF, 0x80, 0x7E, 0xFE, 0x01, 0x81)), [127, 0, 254])
+    special = _one_in_every_lane((0x7F, 0xFF, 0x80, 0x7E, 0xFE, 0x01, 0x81))
+    yield "NaN, zero, largest and smallest code in every lane", _tiles(special, [127, 0, 254])
     yield "zero blocks, negative zeros, NaN beside finite blocks", _tiles(_mixed(), [0, 1, 127, 254, 255])
     for shape in SHAPES:
         codes, scales = CODED["apart"].make(Draw(sum(shape)), Layout(E4M3, 1, 128), shape, base=127, spread=9, empty=40,
@@ -76,8 +77,9 @@ def mxfp4_to_fp8_corners(operation: str, params: Mapping[str, Any]) -> Iterator[
     yield "zeros of both signs at every distance", _zero_distances()
     yield "tile maximum at every code, distances 0..16", _tile_maxima()
     yield "empty, NaN and ordinary blocks in every combination", _combinations()
+    alone = pack(np.broadcast_to(NIBBLES, (256, 32)).copy())
     yield "every code under every byte, alone in its tile", {
-        "packed": pack(np.broadcast_to(NIBBLES, (256, 32)).copy()), "scales": np.arange(256, dtype=np.uint8)[:, None].copy()}  # fmt: skip
+        "packed": alone, "scales": np.arange(256, dtype=np.uint8)[:, None].copy()}  # fmt: skip
     for shape in SHAPES:
         codes, scales = CODED["apart"].make(Draw(sum(shape)), Layout(E2M1, 1, 32), shape, base=127, spread=18, empty=60,
                                             nan=20)  # fmt: skip

@@ -24,6 +24,9 @@ Array = Any
 TILED = {"quantize_fp8_tiles", "encode_e4m3", "swiglu_quantize", "swiglu_backward"}
 """Operations whose values are rounded to E4M3 in blocks of 128; the others round to their element in 32."""
 
+FLOATING = frozenset({"x", "gate", "grad", "rows"})
+"""First inputs that are floating point; the others are codes."""
+
 RANDOM_STREAM = 1 << 16
 """Philox stream of the random bits of stochastic rounding, far from the streams of the inputs."""
 
@@ -31,7 +34,7 @@ RANDOM_STREAM = 1 << 16
 def distributions_for(operation: str) -> dict[str, Distribution]:
     """Return the distributions that fill an operation's main input, simplest first."""
     inputs = OPERATIONS[operation].inputs
-    return VALUES if inputs[0] in ("x", "gate", "grad") else CODED
+    return VALUES if inputs[0] in FLOATING else CODED
 
 
 def target_of(operation: str, params: Any) -> Target:
@@ -61,7 +64,7 @@ def make_inputs(recipe: Recipe, like: Array) -> dict[str, Array]:
     names = OPERATIONS[recipe.operation].inputs
     if recipe.operation in ("permute_pad", "unpermute"):
         return _routed(recipe, like)
-    if names[0] in ("x", "gate", "grad"):
+    if names[0] in FLOATING:
         return _values(recipe, names, like)
     draw = Draw(recipe.seed, 0, like)
     codes, scales = _coded(recipe, draw, layout_of(recipe.operation, recipe.params), recipe.shape)
@@ -115,4 +118,23 @@ def _pack(codes: Array) -> Array:
 
 
 def _routed(recipe: Recipe, like: Array) -> dict[str, Array]:
-    raise NotImplementedError
+    """`permute_pad` and `unpermute`: shape is (tokens, K), splits count the rows routed to each expert.
+
+    Rows of `unpermute` are bfloat16, the padding rows filled like the others: they must not be read.
+    """
+    tokens, columns = recipe.shape
+    splits = recipe.params["splits"]
+    routed = sum(splits)
+    draw = Draw(recipe.seed, 1, like)
+    row_map = draw.below(max(tokens, 1), routed).astype(np.int32)
+    if recipe.operation == "permute_pad":
+        codes, scales = _coded(recipe, Draw(recipe.seed, 0, like), Layout(E2M1, 1, 32), (tokens, columns))
+        return {"payload": np.concatenate([_pack(codes), scales], axis=1), "row_map": row_map}
+    align = recipe.params.get("align", 32)
+    target = Target(BF16, E4M3, 128)
+    shape = (sum(-(-count // align) * align for count in splits), columns)
+    bits = VALUES[recipe.distribution].make(Draw(recipe.seed, 0, like), target, shape, **recipe.parameters)
+    inputs = {"rows": as_float(bits, BF16), "row_map": row_map}
+    if recipe.optional:
+        inputs["weights"] = as_float(_fractions(draw, routed), FP32)
+    return inputs

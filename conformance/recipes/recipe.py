@@ -56,6 +56,9 @@ class Recipe:
                 raise ArgumentError(f"Parameter {name}={self.parameters[name]} of {self.distribution!r} is outside "
                                     f"{low}..{high}.")
         splits = self.params.get("splits")
+        if self.operation in ROUTED and (splits is None or (sum(splits) and not self.shape[0])):
+            raise ArgumentError(f"Recipe for {self.operation} routes splits={splits} from {self.shape[0]} tokens; "
+                                f"give splits, and a token when there are rows.")
         if splits is not None and self.operation not in ROUTED and sum(splits) != self.shape[0]:
             raise ArgumentError(f"Recipe has {self.shape[0]} rows but splits that sum to {sum(splits)}; "
                                 f"make them equal.")
@@ -100,7 +103,10 @@ def expand(recipe: Recipe, like: Array = None) -> Case:
         first = OPERATIONS[recipe.operation].inputs[0]
         bits = layout_of(recipe.operation, recipe.params).element.bits if first == "codes" else None
         inputs[first] = edited(inputs[first], recipe.edits, bits)
-    return Case(recipe.operation, recipe.profile, dict(recipe.params), inputs, recipe, str(recipe))
+    params = dict(recipe.params)
+    if recipe.operation == "unpermute":
+        params["tokens"] = recipe.shape[0]
+    return Case(recipe.operation, recipe.profile, params, inputs, recipe, str(recipe))
 
 
 def edited(array: Array, edits: tuple[tuple[int, int, int], ...], width: int | None = None) -> Array:

@@ -21,6 +21,7 @@ ELEMENTS = 1 << 17
 """Elements of one case at most, so that a case costs milliseconds."""
 
 RAGGED = frozenset({"mxfp4_to_fp8_columns", "mxfp4_columns", "fp8_columns", "permute_pad", "unpermute"})
+OPTIONAL = frozenset({"prob", "weights"})
 EDIT_BITS = (0, 0x80000000, 0x7F800000, 0x7FC00000, 0xFF800001, 0x7F7FFFFF, 1, 0x00800000, 0x3F800000,
              0x8000, 0x7F80, 0x7FC0, 0x7F, 0xFF, 0x80)  # fmt: skip
 """Patterns worth planting: zeros, Inf, NaN, largest, smallest, in float32, in 16 bits, in FP8."""
@@ -47,10 +48,10 @@ def recipes(draw: st.DrawFn, operation: str, profile: str, params: Mapping[str, 
         width = min(width, 512)
         rows = sum(drawn["splits"])
     else:
-        rows = draw(st.integers(0, max(1, min(300, ELEMENTS // width))))
+        rows = draw(st.integers(int(operation in ROUTED), max(1, min(300, ELEMENTS // width))))
         rows &= ~1 if operation == "mxfp4_columns" else ~0
     edits = draw(st.lists(st.tuples(st.integers(0, 511), st.integers(0, 8191), st.sampled_from(EDIT_BITS)), max_size=3))
-    optional = "prob" in OPERATIONS[operation].optional and draw(st.booleans())
+    optional = bool(OPTIONAL & set(OPERATIONS[operation].optional)) and draw(st.booleans())
     return Recipe(operation, profile, drawn, (rows, width), draw(st.integers(0, 2**64 - 1)), distribution.name,
                   parameters, tuple(edits), optional)
 

@@ -1,0 +1,104 @@
+"""Corners of payload, permutation and the weighted way back (N12): empty experts, repeated rows, dirty padding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from refnum.formats import BF16, E2M1, E4M3, FP32
+
+from ..bits import as_float
+from ..patterns import CODED, VALUES, Draw
+from ..patterns.coded import Layout
+from ..patterns.values import Target
+from .arrange import pack
+from .floats import SPECIALS
+
+Corner = tuple[str, dict[str, np.ndarray], dict[str, Any]]
+
+SHAPES = ((0, 32), (1, 32), (3, 96), (257, 160), (64, 512), (2, 7168))
+SPLITS: tuple[list[int], ...] = (
+    [], [0], [0, 0, 0], [1], [32], [31, 0, 33], [0, 5, 0, 0, 64, 1, 0], [16, 17, 15, 128, 127, 129], [0, 3],
+)  # fmt: skip
+"""No expert, empty experts, one row, exact multiples of 16, 32 and 128, one above and one below."""
+
+
+def _bytes(rows: int, columns: int) -> tuple[np.ndarray, np.ndarray]:
+    codes, scales = CODED["uniform"].make(Draw(rows * 8192 + columns), Layout(E2M1, 1, 32), (rows, columns),
+                                          base=127, spread=127)  # fmt: skip
+    return pack(codes), scales
+
+
+def pack_corners(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
+    """Every byte value at every shape: moving bytes knows no numbers."""
+    every = np.arange(256, dtype=np.uint8)
+    yield ("every byte value", {"packed": np.broadcast_to(every, (256, 256)).copy(),
+                                "scales": np.repeat(every[::-1, None], 16, axis=1)}, {})  # fmt: skip
+    for shape in SHAPES:
+        packed, scales = _bytes(*shape)
+        yield f"shape {shape[0]}x{shape[1]}", {"packed": packed, "scales": scales}, {}
+
+
+def unpack_corners(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
+    """The payloads of the pack corners."""
+    for label, inputs, extra in pack_corners(operation, params):
+        yield label, {"payload": np.concatenate([inputs["packed"], inputs["scales"]], axis=1)}, extra
+
+
+def _maps(tokens: int, rows: int) -> Iterator[tuple[str, np.ndarray]]:
+    number = np.arange(rows)
+    yield "rows in order", (number % tokens).astype(np.int32)
+    yield "rows scattered", ((number * 7919 + 13) % tokens).astype(np.int32)
+    yield "one row taken again and again", np.full(rows, tokens - 1, np.int32)
+
+
+def permute_corners(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
+    """Empty experts, experts of one row, repeated and unused rows; a payload whose every byte is non-zero."""
+    for tokens, columns in ((1, 32), (50, 96), (300, 512)):
+        packed, scales = _bytes(tokens, columns)
+        payload = np.concatenate([packed, scales], axis=1) | np.uint8(1)  # padding must be told from data
+        for splits in SPLITS:
+            for label, row_map in _maps(tokens, sum(splits)):
+                yield (f"{label} of {tokens}x{columns}, splits {splits}", {"payload": payload, "row_map": row_map},
+                       {"splits": splits})  # fmt: skip
+    none = np.zeros((0, 34), np.uint8)
+    yield "no tokens, no rows", {"payload": none, "row_map": np.zeros(0, np.int32)}, {"splits": [0, 0]}
+
+
+def unpermute_corners(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
+    """Tokens with no row, one and many; cancellation, NaN, Inf, subnormal and overflowing sums; NaN in the padding."""
+    align = int(params.get("align", 32))
+    for number, splits in enumerate(SPLITS):
+        for tokens in (1, 7, 200):
+            for label, row_map in _maps(tokens, sum(splits)):
+                rows = _expert_rows(splits, align, 96, number)
+                inputs = {"rows": as_float(rows, FP32), "row_map": row_map, "weights": _weights(sum(splits), number)}
+                yield (f"{label} to {tokens} tokens, splits {splits}", inputs, {"splits": splits, "tokens": tokens})
+    splits = [40, 0, 24, 65]
+    rows = _expert_rows(splits, align, 160, 77)
+    row_map = next(_maps(30, sum(splits)))[1]
+    bfloat16 = {"rows": as_float(rows >> np.uint32(16), BF16), "row_map": row_map}
+    yield "bfloat16 rows", {**bfloat16, "weights": _weights(129, 5)}, {"splits": splits, "tokens": 30}
+    yield "no weights", bfloat16, {"splits": splits, "tokens": 33}
+    special = np.array(SPECIALS[FP32], np.uint32)
+    special_rows = np.resize(special, (-(-64 // align) * align, 96))
+    inputs = {"rows": as_float(special_rows, FP32), "row_map": (np.arange(64) % 9).astype(np.int32),
+              "weights": as_float(np.resize(special[::-1], 64), FP32)}  # fmt: skip
+    yield "special values and weights", inputs, {"splits": [64], "tokens": 9}
+
+
+def _expert_rows(splits: list[int], align: int, columns: int, seed: int) -> np.ndarray:
+    """float32 patterns of padded expert rows; the padding is NaN, which a sum that reads it would show."""
+    padded = [-(-count // align) * align for count in splits]
+    rows = VALUES["heavy"].make(Draw(seed), Target(FP32, E4M3, 128), (sum(padded), columns), tail=1, exponent=0)
+    start = 0
+    for count, whole in zip(splits, padded, strict=True):
+        rows[start + count:start + whole] = 0x7FC00000
+        start += whole
+    return rows
+
+
+def _weights(count: int, seed: int) -> np.ndarray:
+    return as_float(VALUES["normal"].make(Draw(seed, 3), Target(FP32, E4M3, 128), (1, count), exponent=-1)[0], FP32)

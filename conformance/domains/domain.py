@@ -1,0 +1,97 @@
+"""A domain: a finite set of cases that an operation is proved on by trying every one, exactly once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..case import Case
+
+CHUNK = 1 << 21
+"""Elements of one case at most, so that memory stays small."""
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Part of a domain as one case's inputs.
+
+    members: returns i64 in the shape of the unpacked elements (or values): the number of the domain's member
+    that stands at each place, -1 where a place holds a pinned maximum or a filler. Computed on demand.
+    """
+
+    inputs: Mapping[str, np.ndarray]
+    members: Callable[[], np.ndarray]
+    params: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Domain:
+    """An enumerable domain of one variant of an operation.
+
+    size: the exact number of members. how: what a member is and how the cases hold it. make: returns an
+    iterator of chunks that together hold every member exactly once.
+    """
+
+    name: str
+    operation: str
+    profile: str
+    params: Mapping[str, Any]
+    size: int
+    how: str
+    make: Callable[[], Iterator[Chunk]]
+
+    def cases(self) -> Iterator[Case]:
+        """Yield the cases that hold every member exactly once, always in the same order."""
+        for case, _ in self.chunks():
+            yield case
+
+    def chunks(self) -> Iterator[tuple[Case, Callable[[], np.ndarray]]]:
+        """Yield each case with a function that returns which member stands where, see `Chunk.members`."""
+        for number, chunk in enumerate(self.make()):
+            yield Case(self.operation, self.profile, {**self.params, **chunk.params}, dict(chunk.inputs), None,
+                       f"{self.name} part {number}", self.name), chunk.members
+
+
+def count_once(domain: Domain) -> int:
+    """Return how many members the cases hold; raise AssertionError if one is missing or comes twice.
+
+    Needs a byte a member: meant for domains up to 2**28.
+    """
+    seen = np.zeros(domain.size, bool)
+    total = 0
+    for _, members in domain.chunks():
+        held = members().reshape(-1)
+        held = held[held >= 0]
+        total += held.size
+        seen[held] = True
+    assert total == domain.size, f"{domain.name}: {total} members held, {domain.size} stated"
+    assert seen.all(), f"{domain.name}: member {int(np.argmin(seen))} is missing, so another is held twice"
+    return total
+
+
+def arrangement(count: int, width: int) -> np.ndarray:
+    """Place `count` members width-1 to a block beside a pinned maximum: i64 [ceil(count / (width-1)), width].
+
+    -2 marks the pin, whose lane moves from block to block; -1 marks a filler; the rest are 0..count-1.
+    """
+    blocks = -(-count // (width - 1))
+    index = np.full((blocks, width - 1), -1, np.int64)
+    index.reshape(-1)[:count] = np.arange(count)
+    pinned = np.concatenate([np.full((blocks, 1), -2, np.int64), index], axis=1)
+    lane = (np.arange(blocks) + np.arange(blocks) // width) % width
+    return np.take_along_axis(pinned, (np.arange(width)[None, :] - lane[:, None]) % width, axis=1)
+
+
+def in_rows(blocks: np.ndarray, columns: int, filler: int = 0) -> np.ndarray:
+    """Lay blocks [n, B] out in rows of `columns` elements, the last row filled up."""
+    per_row = columns // blocks.shape[1]
+    missing = -len(blocks) % per_row
+    return np.concatenate([blocks, np.full((missing, blocks.shape[1]), filler, blocks.dtype)]).reshape(-1, columns)
+
+
+def sequence(first: int, shape: tuple[int, int]) -> Callable[[], np.ndarray]:
+    """Members in row-major order from `first` on."""
+    return lambda: np.arange(first, first + shape[0] * shape[1], dtype=np.int64).reshape(shape)
