@@ -131,7 +131,7 @@ def other_data(case: Case) -> Case:
         if np.array_equal(turned, bits):
             turned = bits ^ bits.dtype.type(1)
         inputs[name] = turned.view(array.dtype)
-    return case.with_inputs(label="same storage, new data", **inputs)
+    return case.with_inputs(inputs, label="same storage, new data")
 
 
 def replay_in_place(subject: Subject, case: Case, seconds: float = 60.0) -> tuple[Case, Called, Called]:

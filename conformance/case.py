@@ -20,7 +20,7 @@ class Case:
 
     operation: a name in `operation.OPERATIONS`. profile: a profile name (N14).
     params: the keywords of the golden function as JSON values (`tile` is a list, `splits` a list of rows an
-    expert), plus `input`, the dtype name of the floating-point input, which is not passed on.
+    expert, `tokens` a count), plus `input`, the dtype name of the floating-point input, which is not passed on.
     inputs: arrays by the names of the golden signature; bfloat16 arrays have dtype `ml_dtypes.bfloat16`.
     recipe: what the inputs were expanded from, or None. label: what the case is there to hit.
     domain: the enumerable domain that the case is a part of, or None.
@@ -41,10 +41,10 @@ class Case:
             kept["tile"] = tuple(kept["tile"])
         return {**self.inputs, **kept}
 
-    def with_inputs(self, label: str | None = None, params: Mapping[str, Any] | None = None,
-                    **inputs: np.ndarray) -> Case:
-        """Return a case that differs in the named inputs (and parameters); it no longer has a recipe."""
-        return replace(self, inputs={**self.inputs, **inputs}, params={**self.params, **(params or {})},
+    def with_inputs(self, inputs: Mapping[str, np.ndarray] | None = None, params: Mapping[str, Any] | None = None,
+                    label: str | None = None) -> Case:
+        """Return a case that differs in the named inputs and parameters; it no longer has a recipe."""
+        return replace(self, inputs={**self.inputs, **(inputs or {})}, params={**self.params, **(params or {})},
                        recipe=None, label=self.label if label is None else label)
 
     @property
@@ -78,9 +78,9 @@ def plain(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def variant(operation: str, profile: str, params: Mapping[str, Any]) -> str:
-    """Return the name of what is judged, e.g. `mxfp4_to_fp8[HOPPER, scale=max]`; `splits` is data, not a name."""
+    """Return the name of what is judged, e.g. `mxfp4_to_fp8[HOPPER, scale=max]`, without `splits` and `tokens`."""
     shown = []
     for name, item in plain(params).items():
-        if name != "splits":
+        if name not in ("splits", "tokens"):
             shown.append(f"{name}=" + ("x".join(map(str, item)) if isinstance(item, list) else str(item)))
     return f"{operation}[{', '.join([profile, *shown])}]"

@@ -150,7 +150,7 @@ def _table(name: str, level: int) -> np.ndarray:
         if exact == 0:
             table[code] = 0
         if level >= 3 and exact == "nan":
-            table[code] = fmt.nan_code
+            table[code] = fmt.nan_code or 0
     return table
 
 
@@ -161,7 +161,7 @@ def _exact(name: str) -> np.ndarray:
     table = np.full(256, np.nan)
     for code in range(1 << fmt.bits):
         exact = value(fmt, code)
-        table[code] = float(exact) if not isinstance(exact, str) else float(exact)
+        table[code] = float(exact)  # `nan`, `+inf` and `-inf` are read as what they say
     return table
 
 

@@ -61,7 +61,7 @@ def take_rows(case: Case, start: int, stop: int) -> Case:
     params = {}
     if case.params.get("splits") is not None:
         params["splits"] = _cut_splits(splits_of(case, shape(case)[0]), start, stop)
-    return case.with_inputs(params=params, **{name: np.ascontiguousarray(a) for name, a in inputs.items()})
+    return case.with_inputs({name: np.ascontiguousarray(array) for name, array in inputs.items()}, params)
 
 
 def _cut_splits(splits: list[int], start: int, stop: int) -> list[int]:
@@ -84,7 +84,7 @@ def take_columns(case: Case, start: int, stop: int) -> Case:
             inputs[name] = array[..., start // per: stop // per]
         else:
             inputs[name] = array
-    return case.with_inputs(**{name: np.ascontiguousarray(array) for name, array in inputs.items()})
+    return case.with_inputs({name: np.ascontiguousarray(array) for name, array in inputs.items()})
 
 
 def patterns(case: Case, name: str) -> np.ndarray:
@@ -98,5 +98,5 @@ def with_patterns(case: Case, name: str, flat: np.ndarray) -> Case:
     array = case.inputs[name]
     if name == "packed":
         pairs = flat.reshape(*array.shape, 2)
-        return case.with_inputs(**{name: np.ascontiguousarray(pairs[..., 0] | (pairs[..., 1] << 4))})
-    return case.with_inputs(**{name: flat.reshape(array.shape).view(array.dtype)})
+        return case.with_inputs({name: np.ascontiguousarray(pairs[..., 0] | (pairs[..., 1] << 4))})
+    return case.with_inputs({name: flat.reshape(array.shape).view(array.dtype)})

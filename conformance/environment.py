@@ -12,7 +12,8 @@ from typing import Any
 
 import refnum
 
-PACKAGES = ("refnum", "numpy", "ml_dtypes", "hypothesis", "cupy-cuda13x", "cupy-cuda12x", "torch", "gfloat", "safetensors")
+PACKAGES = ("refnum", "numpy", "ml_dtypes", "hypothesis", "cupy-cuda13x", "cupy-cuda12x", "torch", "gfloat",
+            "safetensors")
 OURS = ("REFNUM", "CUPY", "CUDA", "NVRTC", "NVIDIA", "TORCH", "OMP_", "MKL", "NPY_", "HYPOTHESIS", "PYTHONHASHSEED",
         "CXX", "CC", "CFLAGS", "CXXFLAGS")  # fmt: skip
 SECRET = ("TOKEN", "KEY", "SECRET", "PASSWORD", "CREDENTIAL", "AUTH")

@@ -19,6 +19,7 @@ from .tally import Failure, Tally
 from .verdict import Outcome
 
 REPEATS = 3
+MOST_SHRUNK = 12
 
 
 def observe_again(subject: Subject, case: Case, finding: str, seconds: float = 60.0) -> tuple[Called, Comparison]:
@@ -58,19 +59,27 @@ class Presenter:
         self.plan = plan
         self.folder = folder or replay.folder
         self.given: Counter[tuple[str, str]] = Counter()
+        self.known: set[tuple[str, str, str]] = set()
 
     def result(self, subject: Subject, tally: Tally, quick: bool = False) -> dict[str, Any]:
         """Return the result record of a tally; quick: do not shrink (the user is waiting for the end)."""
         outcome = tally.close()
-        records = []
-        for failure in self._worth_showing(tally):
-            key = (subject.name, tally.operation)
-            extra = self.given[key] >= self.plan.shown
-            records.append(self.record(subject, failure, shrunk=not quick and not extra))
-            self.given[key] += 1
+        records = [self.record(subject, failure, self._deserves(subject, failure) and not quick)
+                   for failure in self._worth_showing(tally)]
         if outcome is Outcome.MISMATCH and records and all(record["reproduced"] == "0 of 3" for record in records):
             tally.outcome, tally.words = Outcome.FLAKY, "failed once, then never again on the same case"
         return {**tally.serializable(), "failures": records}
+
+    def _deserves(self, subject: Subject, failure: Failure) -> bool:
+        """Whether to spend time on shrinking: the first failures of an operation, and each new bug class after."""
+        key = (subject.name, failure.case.operation)
+        classes = [failure.finding]
+        if failure.observed:
+            classes += [entry["id"] for entry in diagnose(failure.case, run_golden(failure.case), failure.observed)]
+        new = {(*key, name) for name in classes if name} - self.known
+        self.known |= new
+        self.given[key] += 1
+        return self.given[key] <= self.plan.shown or (bool(new) and self.given[key] <= MOST_SHRUNK)
 
     def _worth_showing(self, tally: Tally) -> list[Failure]:
         """Return each breach once, and the smallest case that fails the level next to the one reached."""
@@ -89,8 +98,10 @@ class Presenter:
             case = shrink(original, lambda smaller: shows(subject, smaller, failure, self.plan.seconds))
         golden = run_golden(case)
         called, comparison = observe_again(subject, case, failure.finding, self.plan.seconds)
-        observed = comparison.observed if failure.finding not in ("stale-output", "earlier-result-changed") else {}
-        details = page(case, golden, observed, max(failure.level - 1, 0) if not failure.finding else 0) if observed else {}
+        of_case = failure.finding not in ("stale-output", "earlier-result-changed")  # those show the second call
+        observed = comparison.observed if of_case else {}
+        level = 0 if failure.finding else max(failure.level - 1, 0)
+        details = page(case, golden, observed, level) if observed else {}
         classes = diagnose(case, golden, observed) if observed else []
         if failure.finding:
             classes = [{"id": failure.finding.upper().replace("-", "_"), "words": failure.words}, *classes]
@@ -99,7 +110,7 @@ class Presenter:
         return {
             "id": document["id"], "fails": f"L{max(failure.level - 1, 0)}", "finding": failure.finding,
             "words": failure.words or called.words, "bug_classes": classes, "label": original.label,
-            "shrunk_from": _size(original), "case": _size(case), "params": plain(case.params),
+            "shrunk": shrunk and shown == REPEATS, "shrunk_from": _size(original), "case": _size(case), "params": plain(case.params),
             "reproduced": f"{shown} of {REPEATS}", "page": details, "replay": None if path is None else str(path),
             "command": None if path is None else replay.command(path, subject),
         }

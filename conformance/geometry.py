@@ -61,4 +61,4 @@ def blocks_hit(geometry: str, case: Case, wrong: np.ndarray) -> np.ndarray:
     height, width = -(-wrong.shape[0] // rows), -(-wrong.shape[1] // last)
     padded = np.zeros((height * rows, width * last), bool)
     padded[: wrong.shape[0], : wrong.shape[1]] = wrong
-    return padded.reshape(height, rows, width, last).any(axis=(1, 3))
+    return np.asarray(padded.reshape(height, rows, width, last).any(axis=(1, 3)))

@@ -19,6 +19,9 @@ from refnum.errors import ArgumentError
 
 from .case import Case
 
+DATA_PARAMS = frozenset({"splits", "tokens"})
+"""Keywords that belong to a case's data, not to a variant: rows of each expert, rows of an unpermuted output."""
+
 MX_ELEMENTS = ("E2M1", "E2M3", "E3M2", "E4M3", "E5M2", "MXINT8")
 FLOAT_INPUTS = ("float32", "bfloat16", "float16")
 FLOAT_OUTPUTS = ("float32", "bfloat16")
@@ -51,6 +54,7 @@ class Operation:
     clause: the specification's item. inputs: names of the golden signature's array arguments, in order.
     params: for each parameter its choices, the default first; `input` is the dtype of the floating-point input.
     profiled: whether the operation takes a profile. optional: array inputs that a case may lack.
+    nullable: those optional inputs that are passed as None when a case lacks them.
     quantises: whether results are reported by input class (N17).
     """
 
@@ -61,6 +65,7 @@ class Operation:
     params: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     profiled: bool = False
     optional: tuple[str, ...] = ()
+    nullable: tuple[str, ...] = ()
     quantises: bool = False
 
     def variants(self) -> Iterator[dict[str, Any]]:
@@ -112,8 +117,8 @@ _TABLE = (
     Operation("unpack_payload", "N12", ("payload",), (Output("packed", "bytes"), Output("scales", "bytes"))),
     Operation("permute_pad", "N12", ("payload", "row_map"), (Output("rows", "bytes"), Output("offsets", "index")),
               {"align": (32, 16, 128)}),
-    Operation("unpermute", "N12", ("rows", "row_map", "weights"), (Output("values", "values"),),
-              {"align": (32, 16, 128)}),
+    Operation("unpermute", "N12", ("rows", "row_map"), (Output("values", "values"),), {"align": (32, 16, 128)},
+              optional=("weights",), nullable=("weights",)),
     Operation("encode_e2m1", "N2", ("x",), (Output("codes", "codes", "E2M1"),), {"input": FLOAT_INPUTS}),
     Operation("encode_e4m3", "N2", ("x",), (Output("codes", "codes", "E4M3"),),
               {"overflow": ("saturate", "nan"), "input": FLOAT_INPUTS}),
@@ -150,6 +155,11 @@ def select(patterns: list[str] | None) -> list[Operation]:
     return [operation for operation in _TABLE if any(fnmatchcase(operation.name, p) for p in patterns)]
 
 
+def arguments_of(case: Case) -> dict[str, Any]:
+    """Return the keywords of a call, the profile apart: inputs, None for nullable ones, and parameters."""
+    return {**dict.fromkeys(OPERATIONS[case.operation].nullable), **case.arguments()}
+
+
 def call_golden(case: Case, profile: refnum.Profile | None = None) -> tuple[np.ndarray, ...]:
     """Return the golden model's outputs as it returns them, in the order of `outputs_of(case)`.
 
@@ -159,7 +169,7 @@ def call_golden(case: Case, profile: refnum.Profile | None = None) -> tuple[np.n
 
     operation = OPERATIONS[case.operation]
     function = getattr(golden, operation.name, None) or getattr(refnum, operation.name)
-    arguments = case.arguments()
+    arguments = arguments_of(case)
     if operation.profiled:
         arguments["profile"] = profile or refnum.get_profile(case.profile)
     result = function(**arguments)

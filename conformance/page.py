@@ -26,7 +26,8 @@ from .operation import Output, outputs_of
 _FLOATS = {"float32": "FP32", "bfloat16": "BF16", "float16": "FP16"}
 
 
-def page(case: Case, golden: Mapping[str, np.ndarray], observed: Mapping[str, np.ndarray], level: int) -> dict[str, Any]:
+def page(case: Case, golden: Mapping[str, np.ndarray], observed: Mapping[str, np.ndarray],
+         level: int) -> dict[str, Any]:
     """Return the first element that differs at `level` with all that decides it; empty when nothing differs."""
     wrong = differences(case, golden, observed, level)
     name = next((name for name in sorted(wrong, key=lambda n: n == "scales") if wrong[name].any()), "")
@@ -182,8 +183,8 @@ def _input(name: str, array: np.ndarray, case: Case, where: tuple[int, int]) -> 
     if name == "packed":
         return code_text(get_format("E2M1"), int(unpack(array)[row, column]))
     if name == "codes":
-        element = case.params.get("element") or {"decode_e2m1": "E2M1", "decode_e8m0": "E8M0"}.get(case.operation, "E4M3")
-        return code_text(get_format(str(element)), int(array[row, column]))
+        named = {"decode_e2m1": "E2M1", "decode_e8m0": "E8M0"}.get(case.operation, "E4M3")
+        return code_text(get_format(str(case.params.get("element", named))), int(array[row, column]))
     if array.dtype.name in _FLOATS:
         place = (row,) if array.ndim == 1 else (row, column)
         return code_text(get_format(_FLOATS[array.dtype.name]), int(float_bits(np.ascontiguousarray(array))[place]))
@@ -212,8 +213,9 @@ def _bits_apart(output: Output, case: Case, sides: list[dict[str, str]]) -> str:
     left, right = (int(side["bits"], 16) for side in sides)
     apart = left ^ right
     name = output.format(case.params)
-    width = {"0x": 0}.get(sides[0]["bits"][:2], 0) or (len(sides[0]["bits"]) - 2) * 4
-    fmt = get_format(name) if name else get_format("FP32" if width == 32 else "BF16") if output.kind == "values" else None
+    if output.kind == "values":
+        name = "FP32" if len(sides[0]["bits"]) == 10 else "BF16"
+    fmt = get_format(name) if name else None
     if not apart:
         return "same code; the values differ by the scale"
     if fmt is None or fmt.kind != "float":

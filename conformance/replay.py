@@ -25,7 +25,7 @@ from refnum.errors import FileError, RefnumError
 from . import files
 from .case import Case, plain
 from .environment import environment, model_digest
-from .operation import OPERATIONS, as_bits, outputs_of, run_golden
+from .operation import DATA_PARAMS, OPERATIONS, as_bits, outputs_of, run_golden
 from .subject import Subject
 from .tally import Failure
 
@@ -58,7 +58,7 @@ def document(case: Case, golden: Mapping[str, np.ndarray], observed: Mapping[str
              subject: Subject | None = None, failure: Failure | None = None,
              original: Case | None = None) -> dict[str, Any]:
     """Return the replay file of a case as JSON values. Its id is derived from the case and the expectation."""
-    recipe = getattr(original or case, "recipe", None)
+    recipe: Any = (original or case).recipe
     if case.operation in OPERATIONS and not OPERATIONS[case.operation].profiled:
         profile: dict[str, Any] = {"name": case.profile}
     else:
@@ -75,7 +75,7 @@ def document(case: Case, golden: Mapping[str, np.ndarray], observed: Mapping[str
         "finding": "" if failure is None else failure.finding,
         "fails": "" if failure is None else f"L{max(failure.level - 1, 0)}",
         "label": (original or case).label,
-        "recipe": recipe.to_json() if hasattr(recipe, "to_json") else None,
+        "recipe": None if recipe is None else recipe.to_json(),
         "shrunk_from": None if original is None else original.digest(),
         "environment": environment(),
     }
@@ -149,7 +149,7 @@ def _rebuild(body: dict[str, Any], path: Path) -> Replay:
     if strange or missing:
         raise FileError(f"{path}: inputs of {operation.name} are {sorted(allowed)}; "
                         f"unknown {sorted(strange)}, missing {sorted(missing)}.")
-    unknown = set(body["params"]) - set(operation.params) - {"splits"}
+    unknown = set(body["params"]) - set(operation.params) - DATA_PARAMS
     if unknown:
         raise FileError(f"{path}: {operation.name} has no parameters {sorted(unknown)}.")
     if operation.profiled:

@@ -30,7 +30,10 @@ PROBES = 4
 
 @dataclass
 class Plan:
-    """What to run. profiles None means every profile that a subject claims."""
+    """What to run. profiles None means every profile that a subject claims.
+
+    cases: (operation, profile, params) -> cases that replace corners, domains and sampled cases.
+    """
 
     subjects: list[Subject]
     operations: list[Operation]
@@ -41,6 +44,7 @@ class Plan:
     seconds: float = 60.0
     shown: int = 2
     save: bool = True
+    cases: Callable[[str, str, dict[str, Any]], Iterator[Case]] | None = None
 
 
 @dataclass
@@ -67,7 +71,8 @@ def variants(plan: Plan) -> list[_Variant]:
     for operation in plan.operations:
         owners = [subject for subject in plan.subjects if operation.name in subject.operations]
         for profile in _profiles(plan, operation, owners):
-            here = [s for s in owners if plan.profiles or not operation.profiled or profile in s.profiles]
+            here = [subject for subject in owners if plan.profiles or not operation.profiled
+                    or profile in subject.profiles_for(operation.name)]
             if not here:
                 continue
             choices = list(operation.variants())
@@ -81,7 +86,7 @@ def _profiles(plan: Plan, operation: Operation, owners: list[Subject]) -> list[s
         return ["HOPPER"]
     if plan.profiles:
         return plan.profiles
-    claimed = dict.fromkeys(profile for subject in owners for profile in subject.profiles)
+    claimed = dict.fromkeys(profile for subject in owners for profile in subject.profiles_for(operation.name))
     return sorted(claimed, key=lambda name: (list(refnum.PROFILES).index(name), name))
 
 
@@ -137,8 +142,9 @@ def _run_variant(plan: Plan, item: _Variant, tallies: dict[str, Tally], report: 
     judged = [subject for subject in item.subjects if not tallies[subject.name].refusal]
     engine = _Engine(plan, item, judged, tallies, report, progress)
     engine.corners()
-    engine.domains()
-    engine.sampled()
+    if plan.cases is None:
+        engine.domains()
+        engine.sampled()
 
 
 @dataclass
@@ -163,7 +169,7 @@ class _Engine:
         from .corners import corner_cases
 
         probes = PROBES
-        for case, golden in self._golden(corner_cases(*self._key)):
+        for case, golden in self._golden((self.plan.cases or corner_cases)(*self._key)):
             for subject in self.active():
                 tally = self.tallies[subject.name]
                 tally.corners += self._one(subject, case, golden) is not None
@@ -214,8 +220,9 @@ class _Engine:
             self.progress.step(case)
             try:
                 golden = run_golden(case)
-            except RefnumError as error:
-                self.report.harness.append(f"the golden model refused {case} ({case.label}): {error}")
+            except Exception as error:  # a case the model cannot take is reported, and the run goes on
+                kind = "refused" if isinstance(error, RefnumError) else f"failed ({type(error).__name__}) on"
+                self.report.harness.append(f"the golden model {kind} {case} ({case.label}): {error}")
                 continue
             yield case, golden
 

@@ -74,7 +74,7 @@ def _off_centre(case: Case) -> int:
         return 0
     fmt = input_format(case.inputs["x"].dtype.name)
     exponent = (crop.patterns(case, "x").astype(np.int64) & (fmt.sign_mask - 1)) >> fmt.mantissa_bits
-    finite = exponent[(exponent > 0) & (exponent < fmt.inf_code >> fmt.mantissa_bits)]
+    finite = exponent[(exponent > 0) & (exponent < ((1 << fmt.exponent_bits) - 1))]
     return abs(int(finite.max()) - fmt.bias - 2) if finite.size else 0
 
 
@@ -87,7 +87,8 @@ class Shrinker:
 
     def run(self, search: Search) -> bool:
         """Propose until the ideas run out; return whether any was taken."""
-        return any([search.consider(case) for case in self.propose(search)])
+        taken = [search.consider(case) for case in self.propose(search)]  # every idea, not only the first that helps
+        return any(taken)
 
 
 class Recipe(Shrinker):
@@ -193,7 +194,7 @@ class Centre(Shrinker):
         flat = crop.patterns(case, "x")
         magnitude = flat.astype(np.int64) & (fmt.sign_mask - 1)
         exponent = magnitude >> fmt.mantissa_bits
-        top = fmt.inf_code >> fmt.mantissa_bits
+        top = ((1 << fmt.exponent_bits) - 1)
         finite = (exponent > 0) & (exponent < top)
         if not finite.any():
             return
@@ -239,5 +240,5 @@ def shrink(case: Case, fails: Callable[[Case], bool], calls: int = 400, seconds:
     search = Search(case, fails, calls, seconds)
     improved = True
     while improved and not search.spent:
-        improved = any([shrinker.run(search) for shrinker in SHRINKERS])
+        improved = sum(shrinker.run(search) for shrinker in SHRINKERS) > 0
     return search.best

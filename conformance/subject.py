@@ -23,9 +23,10 @@ from typing import Any
 import numpy as np
 
 from refnum.errors import ArgumentError, FileError, UnsupportedError
+from refnum.profiles import get_profile
 
 from .case import Case
-from .operation import OPERATIONS
+from .operation import DATA_PARAMS, OPERATIONS, arguments_of
 
 GROUP = "refnum.subjects"
 KINDS = ("model", "host", "gpu", "peer", "user", "control")
@@ -44,7 +45,8 @@ def _nothing() -> dict[str, Any]:
 class Subject:
     """A judged implementation.
 
-    operations: name of an operation -> callable. profiles: names of the profiles it claims to implement.
+    operations: name of an operation -> callable. profiles: names of the profiles it claims to implement, or None
+    when it claims none: then a callable without a `profile` keyword is judged by the profile asked for.
     level: the level of agreement it claims (N16); it is judged by that level and reported at what it reaches.
     arrays: `numpy`, `cupy` or `torch`, what its callables are given. available: (usable here, reason if not).
     supports: (operation, profile, params) -> reason why not, or "" when supported.
@@ -55,7 +57,7 @@ class Subject:
     name: str
     operations: Mapping[str, Callable[..., Any]]
     kind: str = "user"
-    profiles: tuple[str, ...] = DEFAULT_PROFILES
+    profiles: tuple[str, ...] | None = None
     level: int = 0
     arrays: str = "numpy"
     available: Callable[[], tuple[bool, str]] = _always
@@ -68,12 +70,24 @@ class Subject:
         """Return the level of agreement claimed for an operation."""
         return self.levels.get(operation, self.level)
 
+    def profiles_for(self, operation: str) -> tuple[str, ...]:
+        """Return the profiles to judge an operation by when none is asked for."""
+        claimed = self.profiles or DEFAULT_PROFILES
+        return claimed if self._takes_profile(operation) else claimed[:1]
+
+    def _takes_profile(self, operation: str) -> bool:
+        accepted = _accepts(self.operations[operation])
+        return accepted is None or accepted[1] or "profile" in accepted[0]
+
     def refuses(self, operation: str, profile: str, params: Mapping[str, Any]) -> str:
         """Return why this subject cannot be judged on a variant, or an empty string when it can."""
         if operation not in self.operations:
             return f"{self.name} has no {operation}"
-        if OPERATIONS[operation].profiled and profile not in self.profiles:
-            return f"{self.name} claims {', '.join(self.profiles) or 'no profile'}, not {profile}"
+        if OPERATIONS[operation].profiled and self.profiles is not None and profile not in self.profiles:
+            return f"{self.name} claims {', '.join(self.profiles)}, not {profile}"
+        if OPERATIONS[operation].profiled and self.profiles is not None and not self._takes_profile(operation) \
+                and profile != self.profiles[0]:
+            return f"its {operation} takes no `profile`, so only its first one, {self.profiles[0]}, can be judged"
         if self.supports is not None:
             reason = self.supports(operation, profile, params)
             if reason:
@@ -85,7 +99,7 @@ def from_dict(entry: Mapping[str, Any] | Subject, origin: str) -> Subject:
     """Return a Subject from the dict form of the entry-point group; ArgumentError names what is wrong."""
     if isinstance(entry, Subject):
         return entry
-    fields = {field for field in Subject.__dataclass_fields__}
+    fields = set(Subject.__dataclass_fields__)
     unknown = sorted(set(entry) - fields)
     if unknown:
         raise ArgumentError(f"Subject from {origin} has unknown keys {unknown}; allowed are {sorted(fields)}.")
@@ -100,7 +114,9 @@ def from_dict(entry: Mapping[str, Any] | Subject, origin: str) -> Subject:
     if not entry["operations"]:
         raise ArgumentError(f"Subject {entry['name']} from {origin} has no operation: there is nothing to judge.")
     values = dict(entry)
-    values["profiles"] = tuple(values.get("profiles") or DEFAULT_PROFILES)
+    values["profiles"] = tuple(values["profiles"]) if values.get("profiles") else None
+    for profile in values["profiles"] or ():
+        get_profile(profile)
     return Subject(**values)
 
 
@@ -208,7 +224,7 @@ def _signature_gap(function: Callable[..., Any], operation: str, params: Mapping
         return ""
     defaults = OPERATIONS[operation].defaults()
     for name, value in params.items():
-        if name not in ("input", "splits") and name not in accepted[0] and value != defaults.get(name):
+        if name not in ("input", *DATA_PARAMS) and name not in accepted[0] and value != defaults.get(name):
             return f"its {operation} takes no {name!r}, so only {name}={defaults.get(name)} can be judged"
     return ""
 
@@ -217,17 +233,17 @@ def arguments_for(subject: Subject, case: Case, inputs: Mapping[str, np.ndarray]
     """Return the keywords for one call; UnsupportedError when the callable cannot take something that matters."""
     function = subject.operations[case.operation]
     operation = OPERATIONS[case.operation]
-    wanted = {**case.arguments(), **{name: to_library(array, subject.arrays) for name, array in inputs.items()}}
+    wanted = {**arguments_of(case), **{name: to_library(array, subject.arrays) for name, array in inputs.items()}}
     if operation.profiled:
-        import refnum
-
-        wanted["profile"] = refnum.get_profile(case.profile)
+        wanted["profile"] = get_profile(case.profile)
     accepted = _accepts(function)
     if accepted is None or accepted[1]:
         return wanted
     defaults = {**operation.defaults(), "splits": None}
     for name in [name for name in wanted if name not in accepted[0]]:
-        droppable = name == "profile" or (name in case.params and case.params[name] == defaults.get(name, ...))
+        value = case.params.get(name)
+        droppable = name == "profile" or (name in case.params and value == defaults.get(name, ...))
+        droppable |= name in operation.nullable and name not in case.inputs
         if not droppable:
             raise UnsupportedError(f"{subject.name}: its {case.operation} takes no {name!r}.")
         del wanted[name]

@@ -86,7 +86,9 @@ def _inputs(change: Callable[[np.ndarray], np.ndarray | None]) -> Wrong:
     """Make a wrong rule that is the golden model on changed float32 bits of `x`; the result is widened."""
     def wrong(case: Case, golden: Bits) -> Bits | None:
         changed = change(float32_bits(np.ascontiguousarray(case.inputs["x"])))
-        return None if changed is None else run_golden(case.with_inputs(x=changed.astype(np.uint32).view(np.float32)))
+        if changed is None:
+            return None
+        return run_golden(case.with_inputs({"x": changed.astype(np.uint32).view(np.float32)}))
     return wrong
 
 
@@ -154,7 +156,7 @@ def _empty_counts(case: Case, golden: Bits) -> Bits | None:
     lead = np.zeros(nibbles.shape, bool)
     lead[:, ::32] = empty
     filled = np.where(lead, nibbles | 2, nibbles)
-    wrong = dict(run_golden(case.with_inputs(packed=_pack(filled))))
+    wrong = dict(run_golden(case.with_inputs({"packed": _pack(filled)})))
     lead = lead.T if case.operation.endswith("columns") else lead
     signs = (nibbles.T if case.operation.endswith("columns") else nibbles) & 8
     wrong["codes"] = np.where(lead, signs << 4, wrong["codes"]).astype(np.uint8)
@@ -164,7 +166,7 @@ def _empty_counts(case: Case, golden: Bits) -> Bits | None:
 def _scale_bytes(change: Callable[[np.ndarray], np.ndarray]) -> Wrong:
     """Make a wrong rule that is the golden model on changed input scale bytes."""
     def wrong(case: Case, golden: Bits) -> Bits | None:
-        return run_golden(case.with_inputs(scales=change(case.inputs["scales"])))
+        return run_golden(case.with_inputs({"scales": change(case.inputs["scales"])}))
     return wrong
 
 
@@ -212,7 +214,7 @@ def _swap_input(case: Case, golden: Bits) -> Bits | None:
     if "packed" not in case.inputs:
         return None
     packed = case.inputs["packed"]
-    return run_golden(case.with_inputs(packed=(packed << 4 | packed >> 4).astype(np.uint8)))
+    return run_golden(case.with_inputs({"packed": (packed << 4 | packed >> 4).astype(np.uint8)}))
 
 
 def _signless(case: Case, codes: np.ndarray, golden: Bits) -> np.ndarray | None:

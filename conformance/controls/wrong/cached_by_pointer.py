@@ -2,7 +2,7 @@
 
 import refnum
 
-_ANSWERS = {}
+_ANSWERS: dict = {}
 
 
 def quantize_mxfp4(x, profile=refnum.HOPPER):

@@ -4,7 +4,7 @@ import numpy as np
 
 import refnum
 
-_BUFFERS = {}
+_BUFFERS: dict = {}
 
 
 def quantize_mxfp4(x, profile=refnum.HOPPER):

@@ -1,0 +1,97 @@
+"""Choose subjects by what the user typed: names, kinds, patterns, `peers`, `all`, or a Python file."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import Any
+
+from refnum.errors import ArgumentError
+
+from . import subject as doors
+from .subject import Subject
+
+
+class Choice:
+    """The subjects chosen, split into usable ones and (subject, reason) for the others; and broken doors."""
+
+    def __init__(self) -> None:
+        self.usable: list[Subject] = []
+        self.unusable: list[tuple[Subject, str]] = []
+        self.broken: list[tuple[str, str]] = []
+
+    def add(self, found: list[Subject]) -> None:
+        """Take subjects in, each name once."""
+        known = {item.name for item in self.usable} | {item.name for item, _ in self.unusable}
+        for item in found:
+            if item.name in known:
+                continue
+            known.add(item.name)
+            try:
+                usable, reason = item.available()
+            except Exception as error:  # a foreign probe may fail in any way
+                usable, reason = False, f"its availability probe failed: {type(error).__name__}: {error}"
+            if usable:
+                self.usable.append(item)
+            else:
+                self.unusable.append((item, reason))
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return the header records of all chosen subjects."""
+        return [*(_record(item, True, "") for item in self.usable),
+                *(_record(item, False, reason) for item, reason in self.unusable)]
+
+
+def _record(item: Subject, available: bool, reason: str) -> dict[str, Any]:
+    try:
+        facts = dict(item.describe()) if available else {}
+    except Exception as error:
+        facts = {"describe": f"failed: {type(error).__name__}: {error}"}
+    return {"name": item.name, "kind": item.kind, "available": available, "reason": reason,
+            "operations": sorted(item.operations), "profiles": list(item.profiles or ()), "level": f"L{item.level}",
+            "describe": {str(key): str(value) for key, value in facts.items()}}
+
+
+def choose(names: list[str] | None) -> Choice:
+    """Return the subjects of some names; without names every installed subject that is no peer.
+
+    Raises ArgumentError for a name that selects nothing, FileError for a file that cannot be loaded.
+    """
+    choice = Choice()
+    kernels, choice.broken = doors.installed()
+    if not names:
+        choice.add([item for item in kernels if item.kind != "peer"])
+        return choice
+    others: list[Subject] = []
+    if any(not _is_file(name) for name in names):
+        shipped, broken = doors.peers()
+        choice.broken += broken
+        others = [*shipped, *_model()]
+    for name in names:
+        choice.add(_named(name, kernels, others))
+    return choice
+
+
+def _named(name: str, kernels: list[Subject], others: list[Subject]) -> list[Subject]:
+    if _is_file(name):
+        return doors.from_file(name)
+    everyone = [*kernels, *others]
+    if name == "all":
+        return everyone
+    if name == "peers":
+        found = [item for item in everyone if item.kind == "peer"]
+    else:
+        found = [item for item in everyone if item.kind == name or fnmatchcase(item.name, name)]
+    if not found:
+        known = ", ".join(sorted(item.name for item in everyone)) or "none is installed"
+        raise ArgumentError(f"No subject is named {name!r}; known are {known}; or give path/to/file.py:NAME.")
+    return found
+
+
+def _is_file(name: str) -> bool:
+    return ".py" in name or "/" in name
+
+
+def _model() -> list[Subject]:
+    from .controls.right import model
+
+    return [doors.from_dict({"name": "model", **model.SUBJECT}, "conformance.controls.right.model")]
