@@ -1,0 +1,78 @@
+"""Known disagreements between a peer and the golden model, as data.
+
+A peer's file lists its `DIFFERENCES`. The tests run the peer and assert that it differs exactly there, so an entry
+that a new release of the peer makes untrue fails, and so does a disagreement that no entry names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+Range = tuple[int, int]
+
+POSITIVE_NAN: Range = (0x7F800001, 0x7FFFFFFF)
+NEGATIVE_NAN: Range = (0xFF800001, 0xFFFFFFFF)
+NANS: tuple[Range, ...] = (POSITIVE_NAN, NEGATIVE_NAN)
+INF32 = 0x7F800000
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One known disagreement.
+
+    subject, operation: whose, and of what; params: only variants whose parameters include these; profile: only
+    under this profile, empty for every one. note: its name. clause: what the golden model follows there.
+    where: inclusive ranges of float32 bit patterns, of the element (`of="x"`, casts) or of the block's amax
+    magnitude (`of="amax"`, quantisers), or of the code (`of="codes"`, decoders).
+    input_class: the classes (N17) that those ranges lie in; for a cast the class of the element by itself.
+    example: the smallest such pattern; golden, peer: what each gives there (the scale byte for `amax`, unless
+    `output` says `codes`: then both give the same scale and other codes). A peer value of None means it refuses.
+    exact: False when only the place is known and not every pattern there differs (it depends on a maths library).
+    """
+
+    subject: str
+    operation: str
+    note: str
+    words: str
+    clause: str
+    input_class: str
+    where: tuple[Range, ...]
+    example: int
+    golden: int
+    peer: int | None
+    of: str = "x"
+    output: str = ""
+    params: Mapping[str, Any] = field(default_factory=dict)
+    profile: str = ""
+    exact: bool = True
+
+    def covers(self, operation: str, params: Mapping[str, Any], profile: str = "") -> bool:
+        """Whether this entry speaks about a variant."""
+        return (
+            self.operation == operation
+            and (not self.profile or self.profile == profile)
+            and all(params.get(name) == value for name, value in self.params.items())
+        )
+
+    def holds_at(self, patterns: np.ndarray) -> np.ndarray:
+        """Return which patterns (unsigned integers) lie in the ranges of this entry."""
+        hit = np.zeros(patterns.shape, bool)
+        for low, high in self.where:
+            hit |= (patterns >= patterns.dtype.type(low)) & (patterns <= patterns.dtype.type(high))
+        return hit
+
+
+def expected(differences: Iterable[Difference], patterns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return (where a difference must be, where one may be) for patterns, from the entries of one variant."""
+    must = np.zeros(patterns.shape, bool)
+    may = np.zeros(patterns.shape, bool)
+    for difference in differences:
+        hit = difference.holds_at(patterns)
+        may |= hit
+        if difference.exact:
+            must |= hit
+    return must, may
