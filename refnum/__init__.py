@@ -28,12 +28,67 @@ from .formats import (
     MXINT8,
     Format,
     get_format,
-)  # fmt: skip
+)
+from .payload import pack_payload, permute_pad, unpack_payload, unpermute
 from .profiles import HOPPER, OCP, PROFILES, Profile, get_profile
 from .recast import fp8_to_mxfp4, mxfp4_to_fp8
 from .scales import encode_e8m0
+from .swiglu import swiglu_backward, swiglu_quantize
 from .tiles import dequantize_fp8_tiles, quantize_fp8_tiles
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "BF16",
+    "E2M1",
+    "E2M3",
+    "E3M0",
+    "E3M2",
+    "E4M3",
+    "E5M2",
+    "E8M0",
+    "FORMATS",
+    "FP4_RADIX4",
+    "FP16",
+    "FP32",
+    "HOPPER",
+    "INT4",
+    "MXINT8",
+    "MX_ELEMENTS",
+    "OCP",
+    "PROFILES",
+    "Explanation",
+    "Format",
+    "Profile",
+    "block_class",
+    "decode",
+    "dequantize_fp8_tiles",
+    "dequantize_mx",
+    "dequantize_mxfp4",
+    "encode",
+    "encode_e8m0",
+    "errors",
+    "explain",
+    "fp8_columns",
+    "fp8_to_mxfp4",
+    "get_format",
+    "get_profile",
+    "layouts",
+    "mxfp4_columns",
+    "mxfp4_to_fp8",
+    "mxfp4_to_fp8_columns",
+    "oracle",
+    "pack_payload",
+    "permute_pad",
+    "philox",
+    "quantize_fp8_tiles",
+    "quantize_mx",
+    "quantize_mxfp4",
+    "swiglu_backward",
+    "swiglu_quantize",
+    "unpack_payload",
+    "unpermute",
+    "value",
+]
 
 check_host()

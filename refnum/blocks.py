@@ -22,7 +22,7 @@ from .arrays import (
     row_chunks,
     table_like,
 )  # fmt: skip
-from .codec import INF32, decode_table, encode_bits
+from .codec import INF32, NAN32, decode_table, encode_bits
 from .errors import ArgumentError, DtypeError, ShapeError
 from .formats import E2M1, MX_ELEMENTS, Format, get_format
 from .profiles import HOPPER, Profile, get_profile
@@ -101,17 +101,18 @@ def _block_amax(blocks: Array) -> Array:
 def _scaled_table(fmt: Format, dtype: str) -> np.ndarray:
     """Row s, column c: bits of value(c) * 2**(s - 127) in float32 or bfloat16; row 255 is NaN (clause N5)."""
     rows = [decode_table(fmt, s - 127) for s in range(255)]
-    table = np.stack([*rows, np.full(1 << fmt.bits, 0x7FC00000, np.uint32)])
+    table = np.stack([*rows, np.full(1 << fmt.bits, NAN32, np.uint32)])
     if dtype == "bfloat16":
-        table = (table >> 16).astype(np.uint16)  # exact: at most eight significand bits, see `exact_in_bfloat16`
+        table = round_to_bfloat16(table)
     table = table.reshape(-1)
     table.flags.writeable = False
     return table
 
 
-def exact_in_bfloat16(fmt: Format) -> bool:
-    """Whether value(c) * 2**(s-127) is a bfloat16 for every finite code and scale byte, Inf included."""
-    return not bool((_scaled_table(fmt, "float32") & np.uint32(0xFFFF)).any())
+def round_to_bfloat16(bits: np.ndarray) -> np.ndarray:
+    """float32 bits (NaN only as 0x7FC00000) to bfloat16 bits, to nearest even; exact but for tiny FP8 results."""
+    rounded = (bits + np.uint32(0x7FFF) + ((bits >> 16) & np.uint32(1))) >> 16
+    return np.where(bits == NAN32, NAN32 >> 16, rounded).astype(np.uint16)
 
 
 def dequantize_mxfp4(packed: Array, scales: Array, dtype: str = "float32") -> Array:
@@ -148,7 +149,8 @@ def dequantize_mx(codes: Array, scales: Array, element: Format | str = E2M1, dty
     """Dequantise an MX format with one element a byte (clause N5, generic form).
 
     codes: u8 [M, K] below 2**bits of the element; scales: u8 [M, K/32]; dtype: "float32" or "bfloat16".
-    Returns [M, K], as `dequantize_mxfp4`. Raises also ArgumentError for a code out of range.
+    Returns [M, K], as `dequantize_mxfp4`; MXFP8 results below bfloat16's normal range are rounded to nearest even.
+    Raises also ArgumentError for a code out of range.
     """
     fmt = get_format(element, MX_ELEMENTS)
     require_codes("codes", codes, BLOCK)

