@@ -50,15 +50,14 @@ def count(comparison: Comparison, case: Case, tally: Tally) -> None:
 def probe(subject: Subject, case: Case, golden: Mapping[str, np.ndarray], tally: Tally, seconds: float) -> None:
     """Check the calling contract: same storage with new data, and writes into `out=` where the subject has it."""
     second_case, first, second = replay_in_place(subject, case, seconds)
-    if first.outcome is Outcome.PASS and (second.outcome is Outcome.PASS or second.finding):
-        second_golden = run_golden(second_case)
-        held = record(second, second_case, second_golden, tally)
-        right = not first.finding and compare(case, golden, first.results).level == 0
-        if right and held is False and not second.finding and _same(second, first):
-            tally.fail(Failure(second_case, NO_LEVEL, "the second call, with new data in the same storage, gave the "
-                               "first call's result again: results are cached by address", "stale-output"))
-    elif second.outcome is not Outcome.PASS:
-        record(second, second_case, golden, tally)
+    if first is second:  # the first call already failed; there is no second one
+        record(first, case, golden, tally)
+        return
+    right = record(first, case, golden, tally) and compare(case, golden, first.results).level == 0
+    held = record(second, second_case, run_golden(second_case), tally)
+    if right and held is False and not second.finding and _same(second, first):
+        tally.fail(Failure(second_case, NO_LEVEL, "the second call, with new data in the same storage, gave the "
+                           "first call's result again: results are cached by address", "stale-output"))
     if has_out(subject, case.operation):
         _probe_out(subject, case, golden, tally, seconds)
 

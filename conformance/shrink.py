@@ -16,6 +16,7 @@ from refnum.errors import RefnumError
 from . import crop
 from .bits import input_format
 from .case import Case
+from .recipes import expand, simpler
 
 
 class Search:
@@ -92,17 +93,17 @@ class Shrinker:
 
 
 class Recipe(Shrinker):
-    """Expand smaller recipes. Guarantees that what remains still comes from a recipe, when that suffices."""
+    """Expand simpler recipes. Guarantees that what remains still comes from a recipe, when that suffices."""
 
     def propose(self, search: Search) -> Iterator[Case]:
-        """Yield the expansions of the recipe's own smaller versions."""
-        recipe = search.best.recipe
-        if recipe is None or not hasattr(recipe, "smaller"):
-            return
-        from .recipes import expand
-
-        for smaller in recipe.smaller():
-            yield expand(smaller)
+        """Yield the expansions of the recipe's own simpler versions, starting again from each one that is taken."""
+        while (recipe := search.best.recipe) is not None:
+            for smaller in simpler(recipe):
+                yield expand(smaller)
+                if search.best.recipe is not recipe:
+                    break
+            else:
+                return
 
 
 class Rows(Shrinker):

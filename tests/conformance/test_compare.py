@@ -1,0 +1,270 @@
+"""The comparator: no tolerance, no wildcard, and levels that forgive exactly what they say."""
+
+from fractions import Fraction
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import refnum
+from conformance.case import Case
+from conformance.compare import compare, differences, normalise, unpack
+from conformance.geometry import blocks_hit, spread
+from conformance.operation import call_golden, run_golden
+from conformance.verdict import CLASSES, NO_LEVEL, input_classes, level_name
+
+
+def case_of(x, operation="quantize_mxfp4", profile="HOPPER", **params):
+    return Case(operation, profile, {"input": x.dtype.name, **params}, {"x": x})
+
+
+def sample(rows=3, k=64):
+    x = np.linspace(-6, 6, rows * k, dtype=np.float32).reshape(rows, k)
+    x[0, 0], x[1, 32] = -0.0, np.nan
+    return x
+
+
+def judged(case, change):
+    """Level of the golden result with some bytes changed by `change(packed or codes, scales)`."""
+    results = tuple(array.copy() for array in call_golden(case))
+    change(*results)
+    return compare(case, run_golden(case), results).level
+
+
+def test_identical_bytes_are_level_0_and_everything_is_counted():
+    case = case_of(sample())
+    verdict = compare(case, run_golden(case), call_golden(case))
+    assert verdict.level == 0 and verdict.problem == "" and verdict.compared == 3 * 32 + 3 * 2
+
+
+@pytest.mark.parametrize(("row", "column"), [(0, 0), (2, 31), (0, 16)])
+def test_one_bit_anywhere_is_seen(row, column):
+    def flip(packed, scales):
+        packed[row, column] ^= 0x10
+    assert judged(case_of(sample()), flip) == NO_LEVEL
+
+
+def test_one_scale_byte_is_seen():
+    def bump(packed, scales):
+        scales[2, 1] += 1
+    assert judged(case_of(sample()), bump) == NO_LEVEL
+
+
+def test_level_1_forgives_codes_under_a_nan_scale_only():
+    def codes_of_nan_block(packed, scales):
+        packed[1, 16:] = 0x77
+    assert judged(case_of(sample()), codes_of_nan_block) == 1
+
+
+def test_level_2_forgives_the_sign_of_zero_only():
+    def positive_zero(packed, scales):
+        assert packed[0, 0] & 0x0F == 8
+        packed[0, 0] &= 0xF0
+    assert judged(case_of(sample()), positive_zero) == 2
+
+    def negative_one(packed, scales):
+        packed[0, 1] ^= 0x08
+    assert judged(case_of(sample()), negative_one) == NO_LEVEL
+
+
+def test_level_3_forgives_nan_payload_and_sign():
+    x = sample(2, 128)
+    case = case_of(x, "quantize_fp8_tiles", tile=[1, 128])
+
+    def negative_nan(codes, scales):
+        assert codes[1, 32] == 0x7F
+        codes[1, 32] = 0xFF
+    assert judged(case, negative_nan) == 3
+
+
+def test_level_4_compares_values_not_encodings():
+    x = np.zeros((1, 32), np.float32)
+    x[0, :2] = (2.0, 1.0)
+    case = case_of(x)  # 2.0 = 4 * 2^-1 with byte 126; the same values with byte 127 are 2 and 1
+
+    def other_encoding(packed, scales):
+        assert scales[0, 0] == 126 and packed[0, 0] == 0x46
+        scales[0, 0], packed[0, 0] = 127, 0x24
+    assert judged(case, other_encoding) == 4
+
+
+def test_level_4_is_not_fooled_by_nan_or_infinity():
+    case = Case("dequantize_mxfp4", "HOPPER", {"dtype": "float32"},
+                {"packed": np.full((1, 16), 0x72, np.uint8), "scales": np.array([[254]], np.uint8)})
+    golden = run_golden(case)
+    assert np.isinf(golden["values"].view(np.float32)).any()
+    for wrong in (np.nan, np.float32(3.4e38), -np.inf):
+        values = call_golden(case)[0].copy()
+        values[0, 1] = wrong
+        assert compare(case, golden, (values,)).level == NO_LEVEL
+
+
+def test_nan_is_no_wildcard_in_either_direction():
+    case = Case("dequantize_mxfp4", "HOPPER", {"dtype": "float32"},
+                {"packed": np.full((1, 16), 0x22, np.uint8), "scales": np.array([[127]], np.uint8)})
+    nan = np.full((1, 32), np.nan, np.float32)
+    assert compare(case, run_golden(case), (nan,)).level == NO_LEVEL
+    nan_case = case.with_inputs({"scales": np.array([[255]], np.uint8)})
+    ones = np.ones((1, 32), np.float32)
+    assert compare(nan_case, run_golden(nan_case), (ones,)).level == NO_LEVEL
+
+
+def test_values_payload_is_level_3_and_zero_sign_level_2():
+    case = Case("dequantize_mxfp4", "HOPPER", {"dtype": "float32"},
+                {"packed": np.full((1, 32), 0x08, np.uint8), "scales": np.array([[127, 255]], np.uint8)})
+    golden = run_golden(case)
+    zeros = call_golden(case)[0].copy()
+    zeros[0, :32] = 0.0
+    assert compare(case, golden, (zeros,)).level == 2
+    bits = call_golden(case)[0].copy().view(np.uint32)
+    bits[0, 40] = 0xFFC12345
+    assert compare(case, golden, (bits.view(np.float32),)).level == 3
+
+
+@pytest.mark.parametrize(("results", "words"), [
+    (lambda p, s: (p,), "1 results came back"),
+    (lambda p, s: (p, s, s), "3 results came back"),
+    (lambda p, s: (p.astype(np.int32), s), "packed has dtype int32; expected uint8"),
+    (lambda p, s: (p, s.astype(np.float32)), "scales has dtype float32; expected uint8 or float8_e8m0fnu"),
+    (lambda p, s: (p.T, s), r"packed has shape \[32, 3\]; expected \[3, 32\]"),
+    (lambda p, s: (p[:2], s), r"packed has shape \[2, 32\]; expected \[3, 32\]"),
+    (lambda p, s: (s, p), "packed has shape"),
+])
+def test_what_cannot_be_compared_is_said_in_words(results, words):
+    import re
+
+    case = case_of(sample())
+    verdict = compare(case, run_golden(case), results(*call_golden(case)))
+    assert verdict.level == NO_LEVEL and verdict.compared == 0 and re.search(words, verdict.problem)
+
+
+def test_storage_dtypes_of_the_same_bytes_are_accepted():
+    case = case_of(sample(2, 128), "quantize_fp8_tiles", tile=[1, 128])
+    codes, scales = call_golden(case)
+    typed = codes.view(ml_dtypes.float8_e4m3fn), scales.view(ml_dtypes.float8_e8m0fnu)
+    assert compare(case, run_golden(case), typed).level == 0
+    wrong = codes.view(ml_dtypes.float8_e5m2), scales
+    assert "dtype float8_e5m2" in compare(case, run_golden(case), wrong).problem
+
+
+def test_non_contiguous_results_are_compared_by_content():
+    case = case_of(sample())
+    packed, scales = call_golden(case)
+    assert compare(case, run_golden(case), (np.asfortranarray(packed), scales[:, ::-1][:, ::-1])).level == 0
+
+
+def test_levels_are_nested():
+    """What one level accepts every later one accepts: 2,000 random corruptions."""
+    rng = np.random.default_rng(7)
+    case = case_of(sample())
+    golden = run_golden(case)
+    reached = set()
+    for _ in range(2000):
+        packed, scales = (array.copy() for array in call_golden(case))
+        packed[rng.integers(3), rng.integers(32)] ^= 1 << rng.integers(8)
+        observed = {"packed": packed, "scales": scales}
+        equal = [all(np.array_equal(normalise(case, golden, at)[n], normalise(case, observed, at)[n])
+                     for n in normalise(case, golden, at)) for at in range(NO_LEVEL)]
+        assert equal == sorted(equal)
+        reached.add(compare(case, golden, (packed, scales)).level)
+    assert reached == {1, 2, NO_LEVEL}
+
+
+def test_differences_mark_elements_not_bytes():
+    case = case_of(sample())
+    packed, scales = call_golden(case)
+    packed = packed.copy()
+    packed[2, 5] ^= 0x70
+    wrong = differences(case, run_golden(case), {"packed": packed, "scales": scales})
+    assert np.argwhere(wrong["packed"]).tolist() == [[2, 11]] and not wrong["scales"].any()
+
+
+def test_unpack_puts_the_even_element_in_the_low_nibble():
+    assert unpack(np.array([[0x21, 0x43]], np.uint8)).tolist() == [[1, 2, 3, 4]]
+
+
+# --- geometry -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("splits", [None, [5], [3, 0, 200, 129], [128, 128], [0, 0, 7]])
+@pytest.mark.parametrize(("geometry", "last"), [("column128", 128), ("column32", 32)])
+def test_spread_over_columns_equals_the_loop_over_experts(splits, geometry, last):
+    rows = sum(splits) if splits else 300
+    case = Case("mxfp4_to_fp8_columns", "HOPPER", {"splits": splits}, {})
+    blocks = sum(-(-count // last) for count in (splits or [rows]))
+    scales = np.arange(blocks * 4, dtype=np.uint8).reshape(blocks, 4)
+    wide = spread(geometry, case, scales, (4, rows))
+    row = block = 0
+    for count in splits or [rows]:
+        for inside in range(count):
+            assert wide[:, row].tolist() == scales[block + inside // last].tolist()
+            row += 1
+        block += -(-count // last)
+
+
+def test_spread_over_tiles_and_blocks_hit_are_inverse():
+    case = Case("quantize_fp8_tiles", "HOPPER", {"tile": [128, 128]}, {})
+    scales = np.arange(6, dtype=np.uint8).reshape(2, 3)
+    wide = spread("tile", case, scales, (130, 288))
+    for block in range(6):
+        hit = blocks_hit("tile", case, wide == block)
+        assert np.argwhere(hit).tolist() == [[block // 3, block % 3]]
+
+
+# --- input classes --------------------------------------------------------------------------------------------
+
+
+def exact_class(values):
+    """N17 by exact rationals."""
+    if any(np.isnan(v) for v in values):
+        return "N"
+    if any(np.isinf(v) for v in values):
+        return "I"
+    amax = max(abs(Fraction(float(v))) for v in values)
+    if amax == 0:
+        return "Z"
+    return "T" if amax < Fraction(2) ** -124 else "H" if amax >= Fraction(2) ** 126 else "F"
+
+
+def test_classes_of_float_blocks_at_their_borders():
+    bits = [0x00000000, 0x80000000, 0x00000001, 0x017FFFFF, 0x01800000, 0x01800001, 0x7E7FFFFF, 0x7E800000,
+            0x7F7FFFFF, 0x7F800000, 0xFF800000, 0x7F800001, 0xFFC00000, 0x3F800000]
+    x = np.zeros((len(bits), 32), np.uint32)
+    x[:, 17] = bits
+    x = x.view(np.float32)
+    index = input_classes(case_of(x))
+    assert [CLASSES[i] for i in index[:, 0]] == [exact_class(row) for row in x]
+    assert set("FTHZIN") == {CLASSES[i] for i in index[:, 0]}
+
+
+def test_classes_of_fp8_blocks_at_their_borders():
+    codes = np.zeros((7, 128), np.uint8)
+    codes[:, 40] = [0x38, 0x38, 0x37, 0x7E, 0x75, 0x00, 0x7F]
+    scales = np.array([[2], [3], [4], [245], [240], [200], [127]], np.uint8)
+    case = Case("fp8_to_mxfp4", "HOPPER", {}, {"codes": codes, "scales": scales})
+    got = [CLASSES[i] for i in input_classes(case)[:, 1]]
+    table = refnum.decode("E4M3", codes).astype(np.float64) * np.ldexp(1.0, scales.astype(int) - 127)
+    want = [exact_class(row[32:64]) if not np.isnan(row[32:64]).any() else "N" for row in table]
+    assert got == want and set(got) >= {"T", "F", "H", "Z", "N"}
+    nan_scale = case.with_inputs({"scales": np.full((7, 1), 255, np.uint8)})
+    assert {CLASSES[i] for i in input_classes(nan_scale).reshape(-1)} == {"N"}
+
+
+def test_results_are_counted_by_class():
+    x = sample()
+    x[2, 32:] = 0.0
+    case = case_of(x)
+    packed, scales = (array.copy() for array in call_golden(case))
+    packed[1, 20] ^= 1  # the NaN block: forgiven from level 1 on
+    packed[0, 3] ^= 1
+    verdict = compare(case, run_golden(case), (packed, scales))
+    assert verdict.classes == {"F": [4, 1, NO_LEVEL], "Z": [1, 0, 0], "N": [1, 1, 1]}
+
+
+def test_an_operation_that_is_no_quantiser_has_no_classes():
+    case = Case("decode_e2m1", "HOPPER", {"dtype": "float32"}, {"codes": np.zeros((1, 4), np.uint8)})
+    assert compare(case, run_golden(case), call_golden(case)).classes == {}
+
+
+def test_level_names():
+    assert [level_name(level) for level in range(6)] == ["L0", "L1", "L2", "L3", "L4", "none"]

@@ -1,0 +1,96 @@
+"""The harness proves itself: right controls pass, wrong ones fail for their reason, and a broken harness is caught."""
+
+import numpy as np
+import pytest
+
+import conformance.controls as room
+from conformance import compare as comparator
+from conformance.controls import HarnessError, check_control, controls, verify
+from conformance.controls.cases import control_cases
+from conformance.operation import OPERATIONS, run_golden
+
+ALL = {control.subject.name: control for control in controls()}
+
+
+@pytest.mark.parametrize("name", list(ALL))
+def test_every_control_gets_its_verdict(name):
+    check_control(ALL[name])
+
+
+@pytest.mark.parametrize("name", [name for name, control in ALL.items() if name != "model"])
+def test_every_control_gets_its_verdict_on_the_real_corners(name):
+    check_control(ALL[name], thorough=True)
+
+
+def test_both_kinds_of_control_exist_and_are_counted():
+    counts = verify()
+    assert counts["right_passed"] + counts["wrong_caught"] == len(ALL)
+    assert counts["right_passed"] >= 2 and counts["wrong_caught"] >= 20
+
+
+def test_verification_is_done_once_a_process(monkeypatch):
+    verify()
+    monkeypatch.setattr(room, "check_control", lambda *args: pytest.fail("judged again"))
+    verify()
+
+
+@pytest.mark.parametrize("name", list(OPERATIONS))
+def test_control_cases_are_legal_and_reach_every_operation(name):
+    for params in OPERATIONS[name].variants():
+        (case,) = control_cases(name, "HOPPER", params)
+        assert sum(array.size for array in run_golden(case).values()) > 0
+
+
+# --- a broken comparator must not survive its controls ----------------------------------------------------------
+
+
+def always_equal(*args):
+    return True
+
+
+def nan_equals_anything(case, golden, observed, level):
+    def same(left, right):
+        if left.dtype == np.uint32:
+            return bool(np.all((left == right) | (right & 0x7FFFFFFF > 0x7F800000)))
+        return np.array_equal(left, right)
+    return all(same(golden[name], observed[name]) for name in golden)
+
+
+def first_row_only(case, golden, observed, level):
+    return all(np.array_equal(golden[name][:1], observed[name][:1]) for name in golden)
+
+
+def magnitudes_only(case, golden, observed, level):
+    return all(np.array_equal(golden[name] & 0x77, observed[name] & 0x77) for name in golden)
+
+
+@pytest.mark.parametrize("broken", [always_equal, nan_equals_anything, first_row_only, magnitudes_only])
+def test_a_broken_comparator_is_caught_by_the_controls(monkeypatch, broken):
+    monkeypatch.setattr(comparator, "equal_at", broken)
+    with pytest.raises(HarnessError, match="the harness itself is broken"):
+        for control in ALL.values():
+            if control.subject.name != "model":
+                check_control(control)
+
+
+@pytest.mark.parametrize(("module", "name", "replacement"), [
+    ("conformance.judge", "probe", lambda *args: None),
+    ("conformance.call", "GUARD", 0),
+    ("conformance.call", "_kept_contract", lambda case, inputs, given, results, may_alias: room_called(results)),
+])
+def test_a_harness_without_its_probes_is_caught_by_the_controls(monkeypatch, module, name, replacement):
+    import importlib
+
+    monkeypatch.setattr(importlib.import_module(module), name, replacement)
+    if name == "probe":
+        monkeypatch.setattr(importlib.import_module("conformance.run"), name, replacement)
+    with pytest.raises((HarnessError, IndexError)):
+        for control in ALL.values():
+            if control.subject.name != "model":
+                check_control(control)
+
+
+def room_called(results):
+    from conformance.call import Called
+
+    return Called(results)
