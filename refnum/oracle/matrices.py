@@ -7,7 +7,7 @@ from typing import Any
 
 from ..errors import ArgumentError, ShapeError
 from .blocks import DEFAULT, covered, encode_element, quantize_block, quantize_tile, scale_byte
-from .tables import NAN, TABLES, Exact
+from .tables import NAN, Exact
 from .values import decode, float_bits, number
 
 Matrix = Sequence[Sequence[Any]]
@@ -36,8 +36,7 @@ def quantize_mx(
     for i, row in enumerate(rows):
         draws = [0] * len(row) if rbits is None else rbits[i]
         blocks = [
-            quantize_block([row[k] for k in g], element, policy, [draws[k] for k in g])
-            for g in _groups(len(row), 32)
+            quantize_block([row[k] for k in g], element, policy, [draws[k] for k in g]) for g in _groups(len(row), 32)
         ]
         codes.append([c for block, _ in blocks for c in block])
         scales.append([byte for _, byte in blocks])
@@ -63,9 +62,7 @@ def dequantize_mxfp4(packed: Matrix, scales: Matrix, dtype: str = "float32") -> 
     return dequantize_mx(unpack(packed), scales, "E2M1", dtype)
 
 
-def quantize_fp8_tiles(
-    rows: Matrix, tile: tuple[int, int] = (1, 128), policy: Any = DEFAULT
-) -> tuple[Codes, Codes]:
+def quantize_fp8_tiles(rows: Matrix, tile: tuple[int, int] = (1, 128), policy: Any = DEFAULT) -> tuple[Codes, Codes]:
     """Quantise [M, K] exact values to (E4M3 codes [M, K], bytes, one a tile) (N6)."""
     codes: Codes = [[0] * len(row) for row in rows]
     scales = []
@@ -92,9 +89,7 @@ def dequantize_fp8_tiles(
 
 def fp8_to_mxfp4(codes: Matrix, scales: Matrix, policy: Any = DEFAULT) -> tuple[Codes, Codes]:
     """Quantise the exact values of FP8 tiles 1x128 to (packed, bytes) (N7)."""
-    values = [
-        [covered("E4M3", c, scales[i][k // 128]) for k, c in enumerate(row)] for i, row in enumerate(codes)
-    ]
+    values = [[covered("E4M3", c, scales[i][k // 128]) for k, c in enumerate(row)] for i, row in enumerate(codes)]
     return quantize_mxfp4(values, policy)
 
 
@@ -218,12 +213,12 @@ def fp8_columns(
 
 
 def _align(code: int, row_byte: int, byte: int, underflow: str) -> int:
-    if row_byte == 255 or decode("E4M3", code) == NAN:
-        return TABLES["E4M3"].nan or 0
-    if underflow == "rne":
-        return encode_element(covered("E4M3", code, row_byte), "E4M3", byte, DEFAULT)
-    if underflow != "te":
+    """Move one E4M3 code from its row's scale to the tile's (N10)."""
+    if underflow not in ("rne", "te"):
         raise ArgumentError(f"underflow={underflow!r} is not one of 'rne', 'te'")
+    if underflow == "rne" or row_byte == 255:
+        return encode_element(covered("E4M3", code, row_byte), "E4M3", byte, DEFAULT)
+    # the published kernel works on the fields: it knows no NaN, and keeps the mantissa on underflow
     sign, field, mantissa = code // 128, code // 8 % 16, code % 8
     if field == 0:
         return 0

@@ -205,6 +205,10 @@ def test_te_underflow_keeps_the_mantissa_bits() -> None:
     assert scales == [[127] * 128]
     assert out[0] == [0x06, 0x38] and out[1] == [0x00, 0x00]
     assert oracle.fp8_columns(codes, [[107], [127]])[0][0] == [0x00, 0x38]
+    codes[0][1] = 0xFF  # the published kernel moves a NaN like a number
+    assert oracle.fp8_columns(codes, [[124], [127]], underflow="te")[0][1] == [0xE7, 0x00]
+    assert oracle.fp8_columns(codes, [[124], [127]])[0][1] == [0x7F, 0x07]
+    assert oracle.fp8_columns(codes, [[255], [127]], underflow="te")[0][1] == [0x7F, 0x00]
 
 
 def test_float32_arithmetic_special_cases() -> None:
