@@ -25,7 +25,8 @@ def golden_function(name: str) -> Any:
 def place(function: Any) -> str:
     """Return `module.name` and the file of a function, as code."""
     path = Path(inspect.getsourcefile(inspect.unwrap(function)) or "").resolve().relative_to(ROOT)
-    public = "refnum" if path.parts[0] == "refnum" else ".".join(path.with_suffix("").parts)
+    public = ".".join(path.with_suffix("").parts) if path.parts[0] != "refnum" else "refnum"
+    public += ".oracle" if path.parts[:2] == ("refnum", "oracle") else ""
     return f"`{public}.{function.__name__}` in `{path.as_posix()}`"
 
 
@@ -79,7 +80,7 @@ def facts(name: str) -> Table:
         ["golden function", place(function) if function else "-"],
         ["second oracle", place(oracle) if oracle else "none of this name: its parts are checked, see the tests"],
         ["call", f"`{signature(name)}`"],
-        ["inputs", ", ".join(f"`{i}`" for i in (*operation.inputs, *(f"{o} (optional)" for o in operation.optional)))],
+        ["inputs", ", ".join([f"`{i}`" for i in operation.inputs] + [f"`{i}` (optional)" for i in operation.optional])],
         ["outputs", _outputs(operation)],
         ["parameters", _parameters(operation)],
         ["takes a profile", "yes" if operation.profiled else "no"],

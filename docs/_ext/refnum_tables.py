@@ -24,7 +24,8 @@ from sphinx.util.docutils import SphinxDirective
 from value_tables import Table
 
 TABLES = {
-    "formats": value_tables.formats, "values": value_tables.values, "e2m1-codes": value_tables.e2m1_codes,
+    "formats": value_tables.formats, "format-sources": value_tables.format_sources,
+    "values": value_tables.values, "e2m1-codes": value_tables.e2m1_codes,
     "e8m0-codes": value_tables.e8m0_codes, "midpoints": value_tables.midpoints,
     "stochastic": value_tables.stochastic, "e4m3-overflow": value_tables.e4m3_overflow,
     "scales": rule_tables.scales, "specials": rule_tables.specials, "tile-specials": rule_tables.tile_specials,
@@ -34,7 +35,7 @@ TABLES = {
     "operation": operation_facts.facts, "operations": operation_facts.operations,
     "levels": rule_tables.levels, "classes": rule_tables.classes, "bug-classes": bug_classes.overview,
 }  # fmt: skip
-WRAP = {"operation", "operations", "profile-sources", "formats", "bug-classes", "levels", "classes"}
+WRAP = {"operation", "operations", "profile-sources", "format-sources", "bug-classes", "levels", "classes"}
 """Tables whose cells hold prose and may break lines."""
 
 _MARK = re.compile(r"`([^`]+)`|@([a-z0-9_]+)|(" + NUMBER.pattern + ")")

@@ -78,7 +78,7 @@ def profiles() -> Table:
         rounding = p.rounding if p.rounding != "stochastic" else f"stochastic, {p.random_bits} bits"
         rows.append([f"`{p.name}`", f"`{p.scale_rule}`", rounding, p.ties, p.overflow, p.negative_zero,
                      f"`{p.zero_scale}`", f"`{p.nonfinite}`", floor])  # fmt: skip
-    header = ["profile", "scale rule", "rounding", "ties", "overflow", "-0", "zero block", "NaN and Inf", "amax floor"]
+    header = ["profile", "scale", "rounding", "ties", "overflow", "-0", "zero block", "non-finite", "amax floor"]
     return Table(header, rows)
 
 
@@ -125,7 +125,8 @@ def fp8_scales() -> Table:
     for amax in range(1, 127):
         if amax == 126 or exponents[amax] != exponents[amax - 1]:
             span = f"{code(start)}..{code(amax)}" if amax > start else code(start)
-            rows.append([span, f"{show(_value('E4M3', start))} .. {show(_value('E4M3', amax))}", str(exponents[amax - 1])])
+            least, largest = show(_value("E4M3", start)), show(_value("E4M3", amax))
+            rows.append([span, f"{least} .. {largest}", str(exponents[amax - 1])])
             start = amax + 1
     return Table(["largest code in the block", "values", "t"], rows)
 

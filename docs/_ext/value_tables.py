@@ -43,20 +43,24 @@ def formats() -> Table:
     """Every format of N1 with its facts."""
     rows = []
     for fmt in refnum.FORMATS.values():
-        smallest = fmt.min_code if fmt.kind == "integer" else None
-        subnormal = refnum.value(fmt, 1) if fmt.mantissa_bits and fmt.kind == "float" else None
-        normal = refnum.value(fmt, 1 << fmt.mantissa_bits) if fmt.kind == "float" else None
+        is_float = fmt.kind == "float"
+        largest = show(fmt.max_value) if fmt.bits <= 16 else "(2^24 - 1) x 2^104"
         rows.append([
             f"`{fmt.name}`", str(fmt.bits), f"{int(fmt.signed)}.{fmt.exponent_bits}.{fmt.mantissa_bits}",
-            str(fmt.bias) if fmt.kind != "integer" else "-", show(fmt.max_value) if fmt.bits <= 16 else "(2^24 - 1) x 2^104",
-            code(fmt.max_code, digits(fmt)), show(normal) if normal is not None else "-",
-            show(subnormal) if subnormal is not None else ("-" if smallest is None else f"least {show(Fraction(smallest) / 2**fmt.fraction_bits)}"),
+            "-" if fmt.kind == "integer" else str(fmt.bias), largest, code(fmt.max_code, digits(fmt)),
+            show(refnum.value(fmt, 1 << fmt.mantissa_bits)) if is_float else "-",
+            show(refnum.value(fmt, 1)) if is_float and fmt.mantissa_bits else "-",
             "-" if fmt.nan_code is None else code(fmt.nan_code, digits(fmt)),
-            "-" if fmt.inf_code is None else code(fmt.inf_code, digits(fmt)), fmt.source,
+            "-" if fmt.inf_code is None else code(fmt.inf_code, digits(fmt)),
         ])  # fmt: skip
     header = ["format", "bits", "S.E.M", "bias", "largest", "its code", "least normal", "least subnormal",
-              "NaN", "Inf", "source"]  # fmt: skip
+              "NaN", "Inf"]  # fmt: skip
     return Table(header, rows)
+
+
+def format_sources() -> Table:
+    """Where the facts of each format come from."""
+    return Table(["format", "source"], [[f"`{fmt.name}`", fmt.source] for fmt in refnum.FORMATS.values()])
 
 
 def values(name: str) -> Table:
@@ -120,7 +124,8 @@ def stochastic() -> Table:
     rows = []
     for x, r in published:
         got = refnum.encode("E2M1", np.array([x], np.float32), profile=profile, rbits=np.array([r], np.uint8))
-        rows.append([f"{x:.9g}", str(r), code(int(got[0]), 1), "-0" if got[0] == 8 else show(refnum.value("E2M1", int(got[0])))])
+        shown = "-0" if got[0] == 8 else show(refnum.value("E2M1", int(got[0])))
+        rows.append([f"{x:.9g}", str(r), code(int(got[0]), 1), shown])
     return Table(["x", "random byte", "code", "value"], rows)
 
 
