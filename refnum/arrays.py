@@ -60,6 +60,12 @@ def require_scales(scales: Array, shape: tuple[int, int], what: str) -> None:
 def require_float(name: str, x: Array, multiple: int = 1) -> None:
     """Raise unless `x` is a [M, K] matrix of a float dtype that widens exactly to float32."""
     require_matrix(name, x, multiple)
+    require_float_dtype(name, x)
+
+
+def require_float_dtype(name: str, x: Array) -> None:
+    """Raise DtypeError unless `x` is an array, of any shape, whose dtype widens exactly to float32."""
+    require_array(name, x)
     if x.dtype not in (np.float32, np.float16, np.uint16, BFLOAT16):
         hint = "; round it to float32 yourself, once" if x.dtype == np.float64 else ""
         raise DtypeError(f"{name} has dtype {x.dtype}; allowed are {_FLOAT_INPUTS}{hint}")

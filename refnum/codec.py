@@ -8,7 +8,7 @@ from fractions import Fraction
 import ml_dtypes
 import numpy as np
 
-from .arrays import Array, float32_bits, require_array, table_like
+from .arrays import Array, float32_bits, require_array, require_float_dtype, table_like
 from .errors import DtypeError, ProfileError
 from .formats import FP32, Format, get_format, magnitude_value
 from .profiles import HOPPER, Profile, get_profile
@@ -106,6 +106,7 @@ def encode(
     overflow. Raises DtypeError, ProfileError, ArgumentError.
     """
     fmt, profile = get_format(fmt), get_profile(profile)
+    require_float_dtype("x", x)
     return encode_bits(fmt, float32_bits(x), scale_exponent, profile, rbits=rbits)
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .arrays import Array, float32_bits, require_array, require_choice
-from .errors import DtypeError
+from .arrays import Array, float32_bits, require_choice, require_float_dtype
 from .formats import Format
 from .profiles import Profile
 from .rounding import split_float32
@@ -69,10 +68,8 @@ def encode_e8m0(x: Array, rounding: str = "up", saturate: bool = False) -> Array
     NaN 255; zero and what rounds below 2**-127 give 0. Returns u8 of the same shape.
     Raises DtypeError, ArgumentError.
     """
-    require_array("x", x)
+    require_float_dtype("x", x)
     require_choice("rounding", rounding, ("up", "down", "nearest"))
-    if x.dtype == np.float64 or x.dtype.kind not in "fuV":
-        raise DtypeError(f"x has dtype {x.dtype}; allowed are float32, bfloat16, float16, uint16 (bfloat16 bits)")
     magnitude = float32_bits(x) & np.uint32(0x7FFFFFFF)
     exponent, significand = split_float32(magnitude)
     fraction = significand & np.uint32(0x7FFFFF)

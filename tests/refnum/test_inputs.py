@@ -1,0 +1,129 @@
+"""Wrong input gets its named error; strided and read-only input works and is never written to (N0)."""
+
+import numpy as np
+import pytest
+
+import refnum as R
+from refnum.errors import ArgumentError, DtypeError, ProfileError, RefnumError, ScaleError, ShapeError
+
+X = np.ones((4, 128), np.float32)
+PACKED, SCALES = R.quantize_mxfp4(X)
+CODES, TILES = R.quantize_fp8_tiles(X)
+
+WRONG = [
+    ("float64", DtypeError, "float64", lambda: R.quantize_mxfp4(X.astype(np.float64))),
+    ("float64 tiles", DtypeError, "float64", lambda: R.quantize_fp8_tiles(X.astype(np.float64))),
+    ("int32", DtypeError, "int32", lambda: R.quantize_mxfp4(X.astype(np.int32))),
+    ("a list", DtypeError, "list", lambda: R.quantize_mxfp4([[1.0] * 32])),
+    ("K = 33", ShapeError, "multiple of 32", lambda: R.quantize_mxfp4(np.ones((2, 33), np.float32))),
+    ("K = 48 tiles", ShapeError, "multiple of 32", lambda: R.quantize_fp8_tiles(np.ones((2, 48), np.float32))),
+    ("one axis", ShapeError, "two axes", lambda: R.quantize_mxfp4(np.ones(64, np.float32))),
+    ("three axes", ShapeError, "two axes", lambda: R.quantize_mx(np.ones((2, 2, 32), np.float32))),
+    ("tile", ArgumentError, "(1, 128)", lambda: R.quantize_fp8_tiles(X, (64, 64))),
+    ("profile", ProfileError, "HOPPER", lambda: R.quantize_mxfp4(X, "hopper")),
+    ("element", ProfileError, "MXINT8", lambda: R.quantize_mx(X, "INT4")),
+    ("format", ProfileError, "E2M1", lambda: R.decode("E9M9", CODES)),
+    ("scale shape", ShapeError, "(4, 4)", lambda: R.dequantize_mxfp4(PACKED, SCALES[:, :3])),
+    ("float32 scales", ScaleError, "E8M0", lambda: R.dequantize_mxfp4(PACKED, SCALES.astype(np.float32))),
+    ("float packed", DtypeError, "uint8", lambda: R.dequantize_mxfp4(PACKED.astype(np.float32), SCALES)),
+    ("packed width", ShapeError, "multiple of 16", lambda: R.mxfp4_to_fp8(PACKED[:, :10], SCALES)),
+    ("tile scales", ShapeError, "(4, 1)", lambda: R.fp8_to_mxfp4(CODES, SCALES)),
+    ("dtype out", ArgumentError, "bfloat16", lambda: R.dequantize_mxfp4(PACKED, SCALES, "float64")),
+    ("mode", ArgumentError, "'amax'", lambda: R.mxfp4_to_fp8(PACKED, SCALES, "min")),
+    ("underflow", ArgumentError, "'te'", lambda: R.fp8_columns(CODES, TILES, None, "rtz")),
+    ("splits sum", ShapeError, "4", lambda: R.fp8_columns(CODES, TILES, [1, 2])),
+    ("negative split", ArgumentError, ">= 0", lambda: R.fp8_columns(CODES, TILES, [-1, 5])),
+    ("fractional split", ArgumentError, ">= 0", lambda: R.fp8_columns(CODES, TILES, [1.5, 2.5])),
+    ("odd split", ShapeError, "even", lambda: R.mxfp4_columns(PACKED, SCALES, [1, 3])),
+    ("code range", ArgumentError, "below 16", lambda: R.dequantize_mx(CODES | 0x10, SCALES, "E2M1")),
+    ("signed codes", DtypeError, "unsigned", lambda: R.decode("E4M3", CODES.astype(np.int8))),
+    ("rbits missing", ArgumentError, "missing", lambda: R.quantize_mxfp4(X, "STOCHASTIC")),
+    ("rbits in vain", ArgumentError, "stochastic", lambda: R.quantize_mxfp4(X, rbits=np.zeros(X.shape, np.uint8))),
+    ("rbits shape", ShapeError, "(4, 128)", lambda: R.quantize_mxfp4(X, "STOCHASTIC", rbits=np.zeros(4, np.uint8))),
+    (
+        "rbits range",
+        ArgumentError,
+        "8 bits",
+        lambda: R.quantize_mxfp4(X, "STOCHASTIC", rbits=np.full(X.shape, 256, np.uint16)),
+    ),
+    ("rbits dtype", DtypeError, "unsigned", lambda: R.quantize_mxfp4(X, "STOCHASTIC", rbits=np.zeros(X.shape))),
+    ("stochastic recast", ProfileError, "deterministic", lambda: R.fp8_to_mxfp4(CODES, TILES, "STOCHASTIC")),
+    ("scale rule", ProfileError, "rceil", lambda: R.Profile("x", scale_rule="round")),
+    ("zero scale", ProfileError, "0..254", lambda: R.Profile("x", zero_scale=255)),
+    ("amax floor", ProfileError, "amax_floor", lambda: R.Profile("x", amax_floor=0x7F800000)),
+    ("random bits", ProfileError, "1..24", lambda: R.Profile("x", random_bits=0)),
+    ("overflow", ProfileError, "saturate", lambda: R.encode("E2M1", X, 0, R.Profile("x", overflow="nan"))),
+    ("e8m0 rounding", ArgumentError, "'up'", lambda: R.encode_e8m0(X, "even")),
+    ("e8m0 float64", DtypeError, "float64", lambda: R.encode_e8m0(X.astype(np.float64))),
+    ("encode float64", DtypeError, "float64", lambda: R.encode("E2M1", X.astype(np.float64))),
+    ("explain what", ArgumentError, "quantize_mxfp4", lambda: R.explain("pack_payload", {}, 0)),
+    ("explain where", ArgumentError, "outside", lambda: R.explain("quantize_mxfp4", {"x": X}, (4, 0))),
+    ("explain without", ArgumentError, "'x'", lambda: R.explain("quantize_mxfp4", {}, 0)),
+]
+
+
+@pytest.mark.parametrize(("error", "says", "call"), [w[1:] for w in WRONG], ids=[w[0] for w in WRONG])
+def test_wrong_input(error, says, call):
+    with pytest.raises(error) as caught:
+        call()
+    assert isinstance(caught.value, RefnumError)
+    assert says in str(caught.value)
+
+
+CALLS = {
+    "quantize_mxfp4": (R.quantize_mxfp4, (X,)),
+    "quantize_mx": (R.quantize_mx, (X,)),
+    "quantize_fp8_tiles": (R.quantize_fp8_tiles, (X,)),
+    "dequantize_mxfp4": (R.dequantize_mxfp4, (PACKED, SCALES)),
+    "dequantize_fp8_tiles": (R.dequantize_fp8_tiles, (CODES, TILES)),
+    "fp8_to_mxfp4": (R.fp8_to_mxfp4, (CODES, TILES)),
+    "mxfp4_to_fp8": (R.mxfp4_to_fp8, (PACKED, SCALES)),
+    "mxfp4_to_fp8_columns": (R.mxfp4_to_fp8_columns, (PACKED, SCALES)),
+    "mxfp4_columns": (R.mxfp4_columns, (PACKED, SCALES)),
+    "fp8_columns": (R.fp8_columns, (CODES, TILES)),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_strided_and_read_only_input(name):
+    function, arguments = CALLS[name]
+    noise = [np.asarray(R.philox.random_bytes(a.size, 5)).reshape(a.shape) for a in arguments]
+    arguments = [
+        (a + n % 8).astype(a.dtype) if a.dtype == np.float32 else n for a, n in zip(arguments, noise, strict=True)
+    ]
+    plain = function(*[a.copy() for a in arguments])
+    wide = [np.repeat(np.repeat(a, 2, axis=0), 3, axis=1)[::2, ::3] for a in arguments]
+    fortran = [np.asfortranarray(a) for a in arguments]
+    backwards = [a[::-1, ::-1].copy()[::-1, ::-1] for a in arguments]
+    for variant in (wide, fortran, backwards):
+        before = [a.copy() for a in variant]
+        for a in variant:
+            a.flags.writeable = False
+        got = function(*variant)
+        for left, right in zip(
+            got if isinstance(got, tuple) else (got,), plain if isinstance(plain, tuple) else (plain,), strict=True
+        ):
+            assert left.tobytes() == right.tobytes() and left.shape == right.shape
+        for a, b in zip(variant, before, strict=True):
+            assert a.tobytes() == b.tobytes()
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_no_rows(name):
+    function, arguments = CALLS[name]
+    empty = [a[:0] for a in arguments]
+    got = function(*empty)
+    for array in got if isinstance(got, tuple) else (got,):
+        assert array.size == 0 and array.ndim == 2
+    columns = name.endswith("columns")
+    first = got[0] if isinstance(got, tuple) else got
+    assert first.shape[1 if columns else 0] == 0
+
+
+def test_flushed_subnormals_are_noticed(monkeypatch):
+    from refnum import environment
+
+    assert not environment.flushes_subnormals()
+    monkeypatch.setattr(environment, "flushes_subnormals", lambda: True)
+    with pytest.warns(RuntimeWarning, match="flushes float32 subnormals"):
+        environment.check_host()
