@@ -108,9 +108,7 @@ class Table:
         return max(v for v in self.values if isinstance(v, Fraction))
 
 
-def _signed(
-    units: Sequence[int], unit: Fraction, overflow: int, special: Sequence[str] = (), **facts: Any
-) -> Table:
+def _signed(units: Sequence[int], unit: Fraction, overflow: int, special: Sequence[str] = (), **facts: Any) -> Table:
     half: list[Exact] = [k * unit for k in units]
     negative: list[Exact] = [NEG_ZERO, *(-k * unit for k in units[1:])]
     flipped = [NEG_INF if s == POS_INF else s for s in special]
