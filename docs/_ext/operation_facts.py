@@ -12,6 +12,7 @@ from value_tables import Table
 
 import refnum
 from conformance import golden
+from conformance.domains import domains_for
 from conformance.operation import OPERATIONS, Operation
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,8 +45,10 @@ def mentions(name: str, folder: str, suffixes: tuple[str, ...]) -> list[str]:
 
 
 def kernels(name: str) -> list[str]:
-    """Return the kernel headers and sources of an operation: those that name it."""
-    return mentions(name, "gpu/kernels", (".cuh", ".cu", ".cpp", ".h"))
+    """Return the kernel files of an operation: those that bear its name, else those that name it."""
+    named = mentions(name, "gpu/kernels", (".cuh", ".cu", ".cpp", ".h"))
+    own = [p.relative_to(ROOT).as_posix() for p in (ROOT / "gpu").rglob("*") if p.name.split(".")[0] == name]
+    return sorted(p for p in own if not p.endswith(".pyc")) or named
 
 
 def tests(name: str) -> list[str]:
@@ -102,7 +105,7 @@ def _outputs(operation: Operation) -> str:
 def _parameters(operation: Operation) -> str:
     parts = []
     for name, choices in operation.params.items():
-        listed = ", ".join("x".join(map(str, c)) if isinstance(c, list) else str(c) for c in choices)
+        listed = ", ".join(_choice(choice) for choice in choices)
         parts.append(f"`{name}`: {listed}")
     return "; ".join(parts) or "none"
 
@@ -118,3 +121,19 @@ def operations() -> Table:
         rows.append([f"@{operation.name}", operation.clause, ", ".join(f"`{i}`" for i in operation.inputs),
                      ", ".join(f"`{o.name}`" for o in operation.outputs), _parameters(operation)])  # fmt: skip
     return Table(["operation", "clause", "inputs", "outputs", "parameters, the default first"], rows)
+
+
+def domains(name: str) -> Table:
+    """What a run tries completely: every domain of the operation's variants under the default profile."""
+    operation, rows = OPERATIONS[name], []
+    for params in operation.variants():
+        shown = ", ".join(f"{key}={_choice(value)}" for key, value in params.items()) or "-"
+        standard = {domain.name for domain in domains_for(name, "HOPPER", params, "standard")}
+        for domain in domains_for(name, "HOPPER", params, "exhaustive"):
+            level = "standard" if domain.name in standard else "exhaustive"
+            rows.append([shown, domain.name, f"{domain.size:,}", level])
+    return Table(["variant", "domain", "members", "from level"], rows or [["all", "none: corner cases and samples only", "-", "-"]])
+
+
+def _choice(value: object) -> str:
+    return "x".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -33,9 +33,10 @@ TABLES = {
     "exactness": rule_tables.exactness, "fp8-scales": rule_tables.fp8_scales, "underflow": rule_tables.underflow,
     "e8m0-conversions": rule_tables.e8m0_conversions, "philox": rule_tables.philox,
     "operation": operation_facts.facts, "operations": operation_facts.operations,
+    "domains": operation_facts.domains,
     "levels": rule_tables.levels, "classes": rule_tables.classes, "bug-classes": bug_classes.overview,
 }  # fmt: skip
-WRAP = {"operation", "operations", "profile-sources", "format-sources", "bug-classes", "levels", "classes"}
+WRAP = {"domains", "operation", "operations", "profile-sources", "format-sources", "bug-classes", "levels", "classes"}
 """Tables whose cells hold prose and may break lines."""
 
 _MARK = re.compile(r"`([^`]+)`|@([a-z0-9_]+)|(" + NUMBER.pattern + ")")
