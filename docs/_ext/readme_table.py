@@ -1,0 +1,66 @@
+"""The README's table of operations, written from the code. `python docs/_ext/readme_table.py` brings it up to date."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[2])]
+
+from operation_facts import ROOT, kernels  # noqa: E402  (the path comes first)
+
+from conformance.domains import domains_for  # noqa: E402
+from conformance.operation import OPERATIONS, Operation  # noqa: E402
+from conformance.peers import subjects  # noqa: E402
+
+README = ROOT / "README.md"
+BEGIN = "<!-- operations: written by docs/_ext/readme_table.py -->"
+END = "<!-- end of operations -->"
+
+
+def table() -> str:
+    """Return the table in Markdown: one line an operation."""
+    peers = [(entry["name"], set(entry["operations"])) for entry in subjects()]
+    lines = ["| operation | clause | tried completely at level standard | kernel | peers |", "|---|---|---|---|---|"]
+    for operation in OPERATIONS.values():
+        own = [name for name, operations in peers if operation.name in operations]
+        page = f"docs/specification/operations/{operation.name}.md"
+        lines.append(
+            f"| [`{operation.name}`]({page}) | [{operation.clause}](docs/specification/{operation.clause}.md) "
+            f"| {domains(operation)} | {kernel(operation.name)} | {', '.join(own) or '-'} |"
+        )
+    return "\n".join(lines)
+
+
+def domains(operation: Operation) -> str:
+    """Return the size of what a standard run tries completely, over all variants of the default profile."""
+    sizes = [d.size for p in operation.variants() for d in domains_for(operation.name, "HOPPER", p, "standard")]
+    if not sizes:
+        return "none: corners and samples only"
+    return f"{sum(sizes):,} inputs, {len(sizes)} domain{'s' if len(sizes) > 1 else ''}"
+
+
+def kernel(name: str) -> str:
+    """Return the kernel header of an operation as a link, or a dash."""
+    headers = [path for path in kernels(name) if path.endswith(".cuh")]
+    return ", ".join(f"[`{Path(path).name}`]({path})" for path in headers) or "-"
+
+
+def updated(text: str) -> str:
+    """Return the README's text with the table between the markers written anew."""
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n{table()}\n{END}{after}"
+
+
+def main() -> None:
+    """Rewrite the README."""
+    text = updated(README.read_text(encoding="utf-8"))
+    temporary = README.with_suffix(".md.tmp")
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, README)
+
+
+if __name__ == "__main__":
+    main()
