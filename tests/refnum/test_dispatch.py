@@ -1,0 +1,150 @@
+"""The model's lines run unchanged on any array that answers NEP 13 and NEP 18: nothing falls back to NumPy.
+
+`DeviceArray` stands in for a CuPy array on a machine without a GPU: it refuses to become a NumPy array, and knows
+only functions and methods that CuPy has. That CuPy itself gives the same bits is shown on a GPU by test_cupy.py.
+"""
+
+import numpy as np
+import pytest
+
+import refnum as R
+
+FUNCTIONS = {
+    np.where, np.take, np.empty, np.zeros, np.full, np.asarray, np.arange, np.concatenate, np.repeat, np.tile,
+    np.broadcast_to, np.clip, np.ascontiguousarray, np.stack, np.transpose, np.reshape, np.max, np.any, np.all,
+    np.zeros_like, np.ones_like, np.full_like, np.array, np.ones, np.argsort, np.cumsum, np.bincount, np.unique,
+    np.broadcast_arrays,
+}  # fmt: skip
+
+
+class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin):
+    def __init__(self, host):
+        self.host = host
+
+    def __array__(self, *_, **__):
+        raise TypeError("implicit copy from the device")
+
+    def __array_ufunc__(self, ufunc, method, *inputs, out=None, **kwargs):
+        assert method == "__call__", f"{ufunc.__name__}.{method} is not relied on"
+        if out is not None:
+            kwargs["out"] = tuple(map(unwrap, out))
+        return wrap(getattr(ufunc, method)(*map(owned, inputs), **kwargs))
+
+    def __array_function__(self, function, types, args, kwargs):
+        assert function in FUNCTIONS, f"{function.__name__} is not on the list of functions that CuPy has"
+        return wrap(function(*unwrap(args), **{k: unwrap(v) for k, v in kwargs.items()}))
+
+    shape = property(lambda self: self.host.shape)
+    dtype = property(lambda self: self.host.dtype)
+    ndim = property(lambda self: self.host.ndim)
+    size = property(lambda self: self.host.size)
+    T = property(lambda self: DeviceArray(self.host.T))
+
+    def __len__(self):
+        return len(self.host)
+
+    def __bool__(self):
+        return bool(self.host)
+
+    def __int__(self):
+        return int(self.host)
+
+    def __getitem__(self, key):
+        return wrap(self.host[unwrap(key)])
+
+    def __setitem__(self, key, value):
+        self.host[unwrap(key)] = owned(value)
+
+
+for name in ("reshape", "view", "astype", "max", "min", "any", "all", "copy", "sum", "transpose", "argmax", "ravel"):
+
+    def method(self, *args, _name=name, **kwargs):
+        return wrap(getattr(self.host, _name)(*unwrap(args), **kwargs))
+
+    setattr(DeviceArray, name, method)
+
+
+def wrap(x):
+    if isinstance(x, tuple):
+        return tuple(map(wrap, x))
+    return DeviceArray(np.asarray(x)) if isinstance(x, np.ndarray | np.generic) else x
+
+
+def unwrap(x):
+    if isinstance(x, tuple | list):
+        return type(x)(map(unwrap, x))
+    return x.host if isinstance(x, DeviceArray) else x
+
+
+def owned(x):
+    """A device operand, or a scalar; a host array would be an implicit copy to the device."""
+    assert isinstance(x, DeviceArray) or np.ndim(x) == 0, "a host array met a device array"
+    return unwrap(x)
+
+
+X = (R.philox.random_words(6 * 160, 1) & 0x8FFFFFFF | 0x30000000).astype(np.uint32).view(np.float32).reshape(6, 160)
+X[1, :40], X[2, 3], X[3, 7] = 0, np.nan, -np.inf
+SPECIAL = X.copy()
+SPECIAL[4] = 1e-40
+PACKED, SCALES = R.quantize_mxfp4(SPECIAL)
+CODES, TILES = R.quantize_fp8_tiles(SPECIAL)
+BF16 = SPECIAL.astype(R.arrays.BFLOAT16)
+PROB = np.linspace(0, 1, 6, dtype=np.float32)
+
+CALLS = {
+    "quantize_mxfp4": (R.quantize_mxfp4, (SPECIAL,), {}),
+    "quantize_mxfp4 TE": (R.quantize_mxfp4, (SPECIAL, "TE"), {}),
+    "quantize_mxfp4 RECIPE": (R.quantize_mxfp4, (SPECIAL, "RECIPE"), {}),
+    "quantize_mxfp4 bfloat16": (R.quantize_mxfp4, (BF16,), {}),
+    "quantize_mxfp4 float16": (R.quantize_mxfp4, (X[:2].astype(np.float16),), {}),
+    "quantize_mxfp4 STOCHASTIC": (
+        R.quantize_mxfp4,
+        (SPECIAL, "STOCHASTIC"),
+        {"rbits": R.philox.random_bytes(X.size, 1).reshape(X.shape)},
+    ),
+    **{f"quantize_mx {e}": (R.quantize_mx, (SPECIAL, e), {}) for e in R.MX_ELEMENTS},
+    "dequantize_mxfp4": (R.dequantize_mxfp4, (PACKED, SCALES), {}),
+    "dequantize_mx": (R.dequantize_mx, (CODES & 63, SCALES, "E2M3"), {}),
+    "quantize_fp8_tiles": (R.quantize_fp8_tiles, (SPECIAL,), {}),
+    "quantize_fp8_tiles 128x128": (R.quantize_fp8_tiles, (SPECIAL, (128, 128)), {}),
+    "dequantize_fp8_tiles": (R.dequantize_fp8_tiles, (CODES, TILES), {}),
+    "fp8_to_mxfp4": (R.fp8_to_mxfp4, (CODES, TILES), {}),
+    "mxfp4_to_fp8": (R.mxfp4_to_fp8, (PACKED, SCALES), {}),
+    "mxfp4_to_fp8 amax": (R.mxfp4_to_fp8, (PACKED, SCALES, "amax"), {}),
+    "mxfp4_to_fp8_columns": (R.mxfp4_to_fp8_columns, (PACKED, SCALES, [1, 0, 5]), {}),
+    "mxfp4_to_fp8_columns amax": (R.mxfp4_to_fp8_columns, (PACKED, SCALES, [1, 0, 5], "amax"), {}),
+    "mxfp4_columns": (R.mxfp4_columns, (PACKED, SCALES, [2, 0, 4]), {}),
+    "mxfp4_columns max": (R.mxfp4_columns, (PACKED, SCALES, [2, 0, 4], "max"), {}),
+    "fp8_columns": (R.fp8_columns, (CODES, TILES, [5, 1]), {}),
+    "fp8_columns te": (R.fp8_columns, (CODES, TILES, None, "te"), {}),
+    "swiglu_quantize": (R.swiglu_quantize, (BF16, BF16), {}),
+    "swiglu_quantize mxfp4": (R.swiglu_quantize, (BF16, BF16, PROB, "mxfp4"), {}),
+    "swiglu_backward": (R.swiglu_backward, (BF16, BF16, BF16, PROB), {}),
+    "pack_payload": (R.pack_payload, (PACKED, SCALES), {}),
+    "unpack_payload": (R.unpack_payload, (R.pack_payload(PACKED, SCALES),), {}),
+    "encode_e8m0": (R.encode_e8m0, (SPECIAL,), {}),
+    **{f"encode {f}": (R.encode, (f, SPECIAL), {}) for f in ("E2M1", "E4M3", "INT4", "FP4_RADIX4")},
+    "decode": (R.decode, ("E4M3", CODES), {}),
+    "block_class": (R.block_class, (SPECIAL,), {}),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_same_lines_on_a_device_array(name):
+    function, arguments, keywords = CALLS[name]
+    put = [DeviceArray(a.copy()) if isinstance(a, np.ndarray) else a for a in arguments]
+    put_keywords = {k: DeviceArray(v) if isinstance(v, np.ndarray) else v for k, v in keywords.items()}
+    got, want = function(*put, **put_keywords), function(*arguments, **keywords)
+    for left, right in zip(
+        got if isinstance(got, tuple) else (got,), want if isinstance(want, tuple) else (want,), strict=True
+    ):
+        assert isinstance(left, DeviceArray), f"{name} left the device"
+        assert left.dtype == right.dtype and np.array_equal(left.host.view(np.uint8), right.view(np.uint8))
+
+
+def test_the_stand_in_refuses_the_host():
+    x = DeviceArray(np.ones(3))
+    with pytest.raises(TypeError, match="implicit copy"):
+        np.asarray(x)
+    with pytest.raises(AssertionError, match="host array met"):
+        x + np.ones(3)
