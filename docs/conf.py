@@ -13,7 +13,7 @@ author = "The refnum authors"
 copyright = "2026, the refnum authors. Apache-2.0"
 version = release = refnum.__version__
 
-extensions = ["myst_parser", "refnum_clauses", "refnum_tables", "refnum_examples"]
+extensions = ["myst_parser", "refnum_clauses", "refnum_tables", "refnum_examples", "refnum_reference"]
 myst_enable_extensions = ["colon_fence", "deflist", "fieldlist"]
 myst_heading_anchors = 3
 exclude_patterns = ["_build", "_ext"]

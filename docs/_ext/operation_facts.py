@@ -66,12 +66,15 @@ def vectors(name: str) -> list[str]:
 def signature(name: str) -> str:
     """Return the call of the golden function without its annotations."""
     function = golden_function(name)
-    if function is None:
-        return f"{name}(...)"
+    return signature_of(function) if function else f"{name}(...)"
+
+
+def signature_of(function: Any) -> str:
+    """Return a function's call without its annotations; a profile is shown by its name."""
     full = inspect.signature(function)
     bare = [p.replace(annotation=inspect.Parameter.empty) for p in full.parameters.values()]
     text = str(full.replace(parameters=bare, return_annotation=inspect.Signature.empty))
-    return name + re.sub(r"<?Profile\(name='(\w+)'.*?source='[^']*'\)>?", r"\1", text)
+    return function.__name__ + re.sub(r"<?Profile\(name='(\w+)'.*?source='[^']*'\)>?", r"\1", text)
 
 
 def facts(name: str) -> Table:
@@ -132,7 +135,10 @@ def domains(name: str) -> Table:
         for domain in domains_for(name, "HOPPER", params, "exhaustive"):
             level = "standard" if domain.name in standard else "exhaustive"
             rows.append([shown, domain.name, f"{domain.size:,}", level])
-    return Table(["variant", "domain", "members", "from level"], rows or [["all", "none: corner cases and samples only", "-", "-"]])
+    return Table(
+        ["variant", "domain", "members", "from level"],
+        rows or [["all", "none: corner cases and samples only", "-", "-"]],
+    )
 
 
 def _choice(value: object) -> str:

@@ -24,18 +24,32 @@ from sphinx.util.docutils import SphinxDirective
 from value_tables import Table
 
 TABLES = {
-    "formats": value_tables.formats, "format-sources": value_tables.format_sources,
-    "values": value_tables.values, "e2m1-codes": value_tables.e2m1_codes,
-    "e8m0-codes": value_tables.e8m0_codes, "midpoints": value_tables.midpoints,
-    "stochastic": value_tables.stochastic, "e4m3-overflow": value_tables.e4m3_overflow,
-    "scales": rule_tables.scales, "specials": rule_tables.specials, "tile-specials": rule_tables.tile_specials,
-    "profiles": rule_tables.profiles, "profile-sources": rule_tables.profile_sources,
-    "exactness": rule_tables.exactness, "fp8-scales": rule_tables.fp8_scales, "underflow": rule_tables.underflow,
-    "e8m0-conversions": rule_tables.e8m0_conversions, "philox": rule_tables.philox,
-    "operation": operation_facts.facts, "operations": operation_facts.operations,
+    "formats": value_tables.formats,
+    "format-sources": value_tables.format_sources,
+    "values": value_tables.values,
+    "e2m1-codes": value_tables.e2m1_codes,
+    "e8m0-codes": value_tables.e8m0_codes,
+    "midpoints": value_tables.midpoints,
+    "stochastic": value_tables.stochastic,
+    "e4m3-overflow": value_tables.e4m3_overflow,
+    "scales": rule_tables.scales,
+    "specials": rule_tables.specials,
+    "tile-specials": rule_tables.tile_specials,
+    "profiles": rule_tables.profiles,
+    "profile-sources": rule_tables.profile_sources,
+    "exactness": rule_tables.exactness,
+    "fp8-scales": rule_tables.fp8_scales,
+    "underflow": rule_tables.underflow,
+    "e8m0-conversions": rule_tables.e8m0_conversions,
+    "philox": rule_tables.philox,
+    "operation": operation_facts.facts,
+    "operations": operation_facts.operations,
     "domains": operation_facts.domains,
-    "levels": rule_tables.levels, "classes": rule_tables.classes, "bug-classes": bug_classes.overview,
-}  # fmt: skip
+    "scale-constants": rule_tables.scale_constants,
+    "levels": rule_tables.levels,
+    "classes": rule_tables.classes,
+    "bug-classes": bug_classes.overview,
+}
 WRAP = {"domains", "operation", "operations", "profile-sources", "format-sources", "bug-classes", "levels", "classes"}
 """Tables whose cells hold prose and may break lines."""
 

@@ -195,3 +195,23 @@ def classes() -> Table:
     for text, shown, bits in examples:
         rows.append([f"`{chr(int(refnum.block_class(_block([bits]))[0, 0]))}`", text, shown])
     return Table(["class", "the block holds", "example"], rows)
+
+
+def scale_constants() -> Table:
+    """What N3 needs of each element format; the bounds are found by trying fractions, not typed in."""
+    rows = []
+    for fmt in refnum.MX_ELEMENTS.values():
+        bounds = [_least_fraction(fmt, rule) for rule in ("rceil", "even")]
+        rows.append([f"`{fmt.name}`", show(fmt.max_value), str(fmt.emax), *(f"f >= {code(b, 6)}" for b in bounds)])
+    return Table(["element", "m", "emax", "`rceil` adds 1 if", "`even` adds 1 if"], rows)
+
+
+def _least_fraction(fmt: refnum.Format, rule: str) -> int:
+    """The least 23-bit fraction of amax at which a rule adds 1, by bisection on the model."""
+    profile = refnum.HOPPER.replace(name=rule, scale_rule=rule)
+    low, high = 0, 1 << 23  # the scale at `low` is the smaller one
+    while high - low > 1:
+        middle = (low + high) // 2
+        scale = refnum.quantize_mx(_block([0x3F800000 | middle]), fmt, profile)[1][0, 0]
+        low, high = (middle, high) if scale == 127 - fmt.emax else (low, middle)
+    return high

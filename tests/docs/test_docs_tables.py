@@ -94,3 +94,10 @@ def test_show_writes_exact_values():
     assert value_tables.show(Fraction(2) ** 127) == "2^127"
     assert value_tables.show(Fraction(448)) == "448"
     assert value_tables.show("nan") == "NaN"
+
+
+def test_scale_constants():
+    rows = {row[0].strip("`"): row[1:] for row in rule_tables.scale_constants().rows}
+    assert rows["E2M1"] == ["6", "2", "f >= `0x400001`", "f >= `0x600000`"]
+    assert rows["E4M3"] == ["448", "8", "f >= `0x600001`", "f >= `0x780000`"]
+    assert rows["E5M2"][:2] == ["57344", "15"] and rows["MXINT8"][:2] == ["1.984375", "0"]
