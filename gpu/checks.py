@@ -1,0 +1,193 @@
+"""What the launchers check before a kernel runs: dtypes, shapes, profiles, splits, `out`. NumPy arrays only.
+
+The golden model has its own checks; the two share no code, only the named errors.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from refnum.errors import ArgumentError, DtypeError, ScaleError, ShapeError, UnsupportedError
+from refnum.profiles import Profile
+
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+BLOCK, TILE = 32, 128
+KINDS = {np.dtype(np.float32): 0, BFLOAT16: 1, np.dtype(np.uint16): 1, np.dtype(np.float16): 2}
+"""Input dtype -> `FloatKind` of the headers; uint16 holds bfloat16 bits."""
+OUTPUTS = {"float32": (0, np.dtype(np.float32)), "bfloat16": (1, BFLOAT16)}
+RULES = {"rceil": 0, "floor": 1, "ceil": 2, "even": 3}
+SUPPORTED: dict[str, tuple[object, ...]] = {
+    "scale_rule": tuple(RULES),
+    "rounding": ("nearest",),
+    "ties": ("even",),
+    "overflow": ("saturate",),
+    "negative_zero": ("keep",),
+    "nonfinite": ("nosat", "satfinite"),
+    "amax_floor": (None,),
+}
+"""Profile field -> the values the kernels have; `zero_scale` may be any byte."""
+
+
+def tiles(n: int) -> int:
+    """128-element tiles that cover n elements; the last may be short."""
+    return -(-n // TILE)
+
+
+def matrix(name: str, x: Any, multiple: int) -> tuple[int, int]:
+    """Return the shape of a 2-D NumPy array whose last axis is a multiple of `multiple`."""
+    if not isinstance(x, np.ndarray):
+        raise DtypeError(f"{name} is a {type(x).__name__}; the host build takes NumPy arrays")
+    if x.ndim != 2 or x.shape[1] % multiple:
+        raise ShapeError(f"{name} has shape {x.shape}; allowed is [rows, n] with n a multiple of {multiple}")
+    return int(x.shape[0]), int(x.shape[1])
+
+
+def floats(name: str, x: Any) -> tuple[int, int]:
+    """Return the shape of an [M, K] input of a quantiser."""
+    shape = matrix(name, x, BLOCK)
+    if x.dtype not in KINDS:
+        hint = ": round float64 to float32 yourself" if x.dtype == np.float64 else ""
+        raise DtypeError(f"{name} has dtype {x.dtype}; allowed are float32, bfloat16, float16 and uint16 "
+                         f"(bfloat16 bits){hint}")
+    return shape
+
+
+def codes(name: str, x: Any, multiple: int) -> tuple[int, int]:
+    """Return the shape of a uint8 array of codes."""
+    shape = matrix(name, x, multiple)
+    if x.dtype != np.uint8:
+        raise DtypeError(f"{name} has dtype {x.dtype}; allowed is uint8")
+    return shape
+
+
+def scales(x: Any, shape: tuple[int, int]) -> None:
+    """Raise unless `x` is the uint8 array of E8M0 bytes of this shape."""
+    if not isinstance(x, np.ndarray):
+        raise DtypeError(f"scales is a {type(x).__name__}; the host build takes NumPy arrays")
+    if x.dtype != np.uint8:
+        raise ScaleError(f"scales has dtype {x.dtype}; allowed is uint8, one E8M0 byte a scale: convert it first")
+    if x.shape != shape:
+        raise ShapeError(f"scales has shape {x.shape}; these codes need {shape}")
+
+
+def mxfp4(packed: Any, block_scales: Any) -> tuple[int, int]:
+    """Return [M, K] of an MXFP4 pair (packed u8 [M, K/2], scales u8 [M, K/32])."""
+    m, half = codes("packed", packed, BLOCK // 2)
+    scales(block_scales, (m, 2 * half // BLOCK))
+    return m, 2 * half
+
+
+def choice(name: str, value: Any, allowed: Sequence[Any]) -> int:
+    """Return the position of `value` among `allowed`."""
+    for position, one in enumerate(allowed):
+        if type(value) is type(one) and value == one:
+            return position
+    raise ArgumentError(f"{name}={value!r}; allowed are {', '.join(map(repr, allowed))}")
+
+
+def tile_rows(tile: Any) -> int:
+    """Return 1 or 128 from a tile of (1, 128) or (128, 128)."""
+    given = tuple(tile) if isinstance(tile, tuple | list) else tile
+    return (1, TILE)[choice("tile", given, ((1, TILE), (TILE, TILE)))]
+
+
+def output_dtype(dtype: Any) -> tuple[int, np.dtype]:
+    """Return (kind, dtype) of a dequantiser's output."""
+    name = dtype if isinstance(dtype, str) else np.dtype(dtype).name
+    choice("dtype", name, tuple(OUTPUTS))
+    return OUTPUTS[name]
+
+
+def profile(chosen: Profile, *, stochastic: bool = False) -> None:
+    """Raise UnsupportedError naming the first field of a profile that the kernels do not have."""
+    for field, allowed in SUPPORTED.items():
+        value = getattr(chosen, field)
+        if field == "rounding" and stochastic and value == "stochastic":
+            continue
+        if value not in allowed:
+            raise UnsupportedError(f"profile {chosen.name}: {field}={value!r}; the kernels have "
+                                   f"{', '.join(map(repr, allowed))}: use the golden model")
+    if chosen.rounding == "stochastic" and chosen.random_bits != 8:
+        raise UnsupportedError(f"profile {chosen.name}: random_bits={chosen.random_bits}; the kernels have 8")
+
+
+def random_bits(rbits: Any, x: np.ndarray, chosen: Profile) -> np.ndarray | None:
+    """Return rbits as uint8, or None for a profile that rounds to nearest."""
+    if (rbits is not None) != (chosen.rounding == "stochastic"):
+        fault = "is missing" if rbits is None else "was given"
+        raise ArgumentError(f"rbits {fault} but profile {chosen.name} rounds {chosen.rounding}; random bits go with "
+                            f"stochastic rounding and only with it")
+    if rbits is None:
+        return None
+    if not isinstance(rbits, np.ndarray) or rbits.dtype.kind != "u":
+        raise DtypeError(f"rbits has dtype {getattr(rbits, 'dtype', type(rbits).__name__)}; allowed are unsigned integers")
+    if rbits.shape != x.shape:
+        raise ShapeError(f"rbits has shape {rbits.shape}; allowed is that of x, {x.shape}")
+    if rbits.size and int(rbits.max()) > 255:
+        raise ArgumentError(f"rbits holds {int(rbits.max())}; allowed are 8 bits an element")
+    return np.ascontiguousarray(rbits, dtype=np.uint8)
+
+
+def row_splits(splits: Any, rows: int, *, even: bool = False) -> np.ndarray:
+    """Return rows per expert as int64; None is one expert of all rows."""
+    try:
+        given = [rows] if splits is None else [operator.index(n) for n in splits]
+    except TypeError as error:
+        raise ArgumentError(f"splits={splits!r}; allowed is a sequence of integers, the rows of each expert") from error
+    if any(n < 0 for n in given):
+        raise ArgumentError(f"splits={given}; a row count cannot be negative")
+    if sum(given) != rows:
+        raise ShapeError(f"splits sum to {sum(given)} but there are {rows} rows; give every row to one expert")
+    if even and any(n % 2 for n in given):
+        raise ShapeError(f"splits={given}; each must be even because two codes share a byte: pad the rows")
+    return np.array(given, np.int64)
+
+
+def segments(splits: np.ndarray, tall: int) -> int:
+    """Column blocks of `tall` rows that the splits make; they restart at every split."""
+    return int((-(-splits // tall)).sum())
+
+
+class Outputs:
+    """The arrays that a kernel writes: fresh ones, or the caller's `out` when it fits."""
+
+    def __init__(self, out: Any, wanted: Sequence[tuple[tuple[int, ...], Any]], inputs: Sequence[np.ndarray]) -> None:
+        self._given: list[np.ndarray] | None = None
+        if out is not None:
+            self._given = list(out) if isinstance(out, tuple | list) else [out]
+            if len(self._given) != len(wanted):
+                raise ArgumentError(f"out holds {len(self._given)} arrays; allowed is {len(wanted)}")
+            for number, (array, (shape, dtype)) in enumerate(zip(self._given, wanted, strict=True)):
+                _fits(number, array, shape, np.dtype(dtype), inputs)
+        self.arrays = [
+            given if given is not None and given.flags.c_contiguous else np.empty(shape, dtype)
+            for given, (shape, dtype) in zip(self._given or [None] * len(wanted), wanted, strict=True)
+        ]
+
+    def finish(self) -> Any:
+        """Return the results: the caller's arrays when `out` was given; a tuple unless there is one."""
+        results = self.arrays
+        if self._given is not None:
+            for given, written in zip(self._given, self.arrays, strict=True):
+                if given is not written:
+                    given[...] = written
+            results = self._given
+        return results[0] if len(results) == 1 else tuple(results)
+
+
+def _fits(number: int, array: Any, shape: tuple[int, ...], dtype: np.dtype, inputs: Sequence[np.ndarray]) -> None:
+    if not isinstance(array, np.ndarray):
+        raise DtypeError(f"out[{number}] is a {type(array).__name__}; allowed is a NumPy array")
+    if array.dtype != dtype:
+        raise DtypeError(f"out[{number}] has dtype {array.dtype}; allowed is {dtype}")
+    if array.shape != shape:
+        raise ShapeError(f"out[{number}] has shape {array.shape}; allowed is {shape}")
+    if not array.flags.writeable:
+        raise ArgumentError(f"out[{number}] is read-only; give an array that can be written")
+    if any(np.may_share_memory(array, x) for x in inputs):
+        raise ArgumentError(f"out[{number}] shares memory with an input; give storage of its own")

@@ -1,0 +1,178 @@
+"""The host build's library: found in the cache, or compiled from the kernels' headers by the system's compiler."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from refnum.errors import UnsupportedError
+
+ROOT = Path(__file__).resolve().parent
+TRANSLATION_UNIT = ROOT / "host_build.cpp"
+FLAGS = ("-O3", "-std=c++17", "-shared", "-fPIC")
+NATIVE = "-march=native"
+COMPILERS = ("g++", "c++", "clang++")
+
+I32, I64, POINTER = ctypes.c_int, ctypes.c_int64, ctypes.c_void_p
+FUNCTIONS: dict[str, tuple[type, ...]] = {
+    "quantize_mxfp4": (I32, POINTER, I64, I32, I32, I32, POINTER, POINTER),
+    "quantize_mxfp4_stochastic": (I32, POINTER, POINTER, I64, I32, I32, I32, POINTER, POINTER),
+    "dequantize_mxfp4": (POINTER, POINTER, I64, I32, POINTER),
+    "quantize_fp8_tiles": (I32, POINTER, I64, I64, I64, I32, POINTER, POINTER),
+    "dequantize_fp8_tiles": (POINTER, POINTER, I64, I64, I64, I32, POINTER),
+    "fp8_to_mxfp4": (POINTER, POINTER, I64, I64, I32, I32, POINTER, POINTER),
+    "mxfp4_to_fp8": (POINTER, POINTER, I64, I64, I32, POINTER, POINTER),
+    "mxfp4_to_fp8_columns": (POINTER, POINTER, I64, I64, POINTER, I64, I32, POINTER, POINTER),
+    "mxfp4_columns": (POINTER, POINTER, I64, I64, POINTER, I64, I32, POINTER, POINTER),
+    "fp8_columns": (POINTER, POINTER, I64, I64, POINTER, I64, I32, POINTER, POINTER),
+    "encode_e4m3": (POINTER, I32, POINTER, I64),
+    "encode_e2m1": (POINTER, I32, POINTER, I64),
+    "encode_e2m1_stochastic": (POINTER, POINTER, I32, POINTER, I64),
+    "decode_e4m3": (POINTER, I32, POINTER, I64),
+    "decode_e2m1": (POINTER, I32, POINTER, I64),
+    "encode_lanes": (POINTER, I32, I32, POINTER, I64),
+    "scale_half": (POINTER, I32, POINTER, I64),
+}
+"""Function of `host_build.cpp` without its prefix -> argument types; all return nothing."""
+
+
+@dataclass(frozen=True)
+class Build:
+    """How the library is made: the compiler's command, what identifies it, the flags, and the sources' digest."""
+
+    command: tuple[str, ...]
+    version: str
+    flags: tuple[str, ...]
+    machine: str
+    digest: str
+
+    @property
+    def key(self) -> str:
+        """SHA-256 of everything that can change the library's bytes."""
+        text = "\n".join([*self.command, self.version, *self.flags, self.machine, self.digest])
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def cache_folder() -> Path:
+    """Return $REFNUM_CACHE, else `refnum` in the user's cache folder."""
+    if os.environ.get("REFNUM_CACHE"):
+        return Path(os.environ["REFNUM_CACHE"])
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "refnum"
+
+
+def sources() -> list[Path]:
+    """Return the files that the library is built from."""
+    return [TRANSLATION_UNIT, *sorted((ROOT / "kernels").glob("*.cuh"))]
+
+
+def source_digest() -> str:
+    """SHA-256 over the names and bytes of `sources()`."""
+    total = hashlib.sha256()
+    for path in sources():
+        total.update(path.name.encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
+    return total.hexdigest()
+
+
+def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL)
+
+
+def find_compiler() -> tuple[str, ...]:
+    """Return the command of $CXX, else of the first of g++, c++, clang++ on PATH; UnsupportedError if none."""
+    chosen = shlex.split(os.environ.get("CXX", ""))
+    if chosen:
+        if shutil.which(chosen[0]) is None:
+            raise UnsupportedError(f"CXX={os.environ['CXX']!r} is not on PATH; unset it or name a C++17 compiler")
+        return tuple(chosen)
+    for name in COMPILERS:
+        if shutil.which(name):
+            return (name,)
+    raise UnsupportedError(f"the host build needs a C++17 compiler; none of {', '.join(COMPILERS)} is on PATH: "
+                           f"install one or set CXX")
+
+
+def plan() -> Build:
+    """Return what would be built here; runs the compiler twice, for its version and the machine's features."""
+    command = find_compiler()
+    version = _run([*command, "--version"]).stdout.splitlines()
+    # the macros spell out which instructions -march=native allows, so a shared cache never crosses machines
+    native = _run([*command, NATIVE, "-dM", "-E", "-x", "c++", os.devnull])
+    machine = hashlib.sha256(native.stdout.encode()).hexdigest() if native.returncode == 0 else ""
+    flags = (*FLAGS, NATIVE) if machine else FLAGS
+    return Build(command, version[0] if version else "unknown", flags, machine, source_digest())
+
+
+def _compile(build: Build, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f"{target.stem}.", suffix=".tmp", dir=target.parent)
+    os.close(handle)
+    try:
+        done = _run([*build.command, *build.flags, "-o", name, str(TRANSLATION_UNIT)])
+        if done.returncode != 0:
+            first = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr[:200])
+            raise UnsupportedError(f"{shlex.join(build.command)} could not compile the host build: {first}")
+        os.replace(name, target)
+    finally:
+        if os.path.exists(name):
+            os.unlink(name)
+
+
+def _open(path: Path) -> ctypes.CDLL:
+    library = ctypes.CDLL(str(path))
+    for name, arguments in FUNCTIONS.items():
+        function = getattr(library, f"refnum_{name}")
+        function.argtypes, function.restype = arguments, None
+    return library
+
+
+@functools.cache
+def _loaded() -> tuple[ctypes.CDLL | None, Build | None, str]:
+    """Return (library, build, reason it is missing); decided once a process."""
+    try:
+        build = plan()
+        path = cache_folder() / f"host-{build.key[:32]}.so"
+        if not path.exists():
+            _compile(build, path)
+        return _open(path), build, ""
+    except UnsupportedError as error:
+        return None, None, str(error)
+    except (OSError, subprocess.SubprocessError) as error:
+        return None, None, f"the host build could not be made or loaded: {error}"
+
+
+def library() -> ctypes.CDLL:
+    """Return the loaded library, built on first use. Raises UnsupportedError with the reason."""
+    loaded, _, reason = _loaded()
+    if loaded is None:
+        raise UnsupportedError(reason)
+    return loaded
+
+
+def available() -> tuple[bool, str]:
+    """Return (usable here, reason if not); builds the library when it is not in the cache."""
+    loaded, _, reason = _loaded()
+    return loaded is not None, reason
+
+
+def describe() -> dict[str, str]:
+    """Return the compiler, its version, the flags and the sources' digest, or the reason there is no library."""
+    _, build, reason = _loaded()
+    if build is None:
+        return {"available": "no", "reason": reason, "source_sha256": source_digest()}
+    return {
+        "available": "yes",
+        "compiler": shlex.join(build.command),
+        "version": build.version,
+        "flags": " ".join(build.flags),
+        "source_sha256": build.digest,
+        "library_key": build.key,
+    }

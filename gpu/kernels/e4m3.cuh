@@ -1,0 +1,95 @@
+// E4M3: packed bytes to binary16 lanes and back, and single floats (clauses N1 and N2).
+//
+// A magnitude code moved to bits 7..13 of a lane is, as binary16, the code's value times 2**-8: normal meets
+// normal and subnormal meets subnormal.
+#pragma once
+
+#include "e2m1.cuh"
+
+namespace refnum {
+
+constexpr uint32_t BYTE_MAGNITUDES = 0x7F7F7F7Fu;
+constexpr uint32_t LANE_CODES = 0x3F803F80u;
+constexpr uint32_t E4M3_NAN = 0x7F;
+constexpr uint32_t HALF_E4M3_MAX = 0x3F003F00u;  // 448 * 2**-8 in both lanes
+
+// Magnitudes of bytes 0 and 2 (`even`) or 1 and 3 of a word as binary16 lanes, times 2**-8.
+REFNUM_HD uint32_t e4m3_even_lanes(uint32_t codes) { return codes << 7 & LANE_CODES; }
+REFNUM_HD uint32_t e4m3_odd_lanes(uint32_t codes) { return codes >> 1 & LANE_CODES; }
+
+// Nearest E4M3 magnitudes of two lanes that hold value * 2**-8, at most 448: code in bits 7..13, bit 14 and up
+// clear, bits 0..6 junk.
+REFNUM_HD uint32_t e4m3_round_lanes(uint32_t h) { return h + (h >> 7 & 0x00010001u) + 0x003F003Fu; }
+
+// Inverse of the two expansions: bytes (even 0, odd 0, even 1, odd 1) from rounded lanes, signs from a word.
+REFNUM_HD uint32_t e4m3_join_lanes(uint32_t even, uint32_t odd, uint32_t signs) {
+    return choose(choose(even >> 7, odd << 1, 0x00FF00FFu), signs, BYTE_MAGNITUDES);
+}
+
+// Whether a byte of a word is a NaN code.
+REFNUM_HD bool has_nan_code(uint32_t codes) {
+    return (((codes & BYTE_MAGNITUDES) + 0x01010101u) & BYTE_SIGNS) != 0;
+}
+
+// E4M3 code of float32 bits divided by 2**scale, saturating (clause N2). NaN gives 0x7F, Inf 448 with its sign.
+REFNUM_HD uint32_t e4m3_encode(uint32_t bits, int32_t scale) {
+    const uint32_t magnitude = bits & 0x7FFFFFFF;
+    if (magnitude > 0x7F800000) return E4M3_NAN;
+    int32_t exponent;
+    uint32_t significand;
+    split_float(magnitude, exponent, significand);
+    const uint32_t code =
+        magnitude == 0x7F800000 ? 0x7E : round_float<3, 7, false>(exponent - scale, significand, 0x7E, 0);
+    return code | bits >> 31 << 7;
+}
+
+// Float32 bits of an E4M3 code times 2**(byte - 127), exact; 2**128 and more is Inf (clause N6). A NaN code and
+// byte 255 give the quiet NaN.
+REFNUM_HD uint32_t e4m3_decode(uint32_t code, uint32_t byte) {
+    const uint32_t sign = (code & 0x80) << 24;
+    uint32_t magnitude = code & 0x7F;
+    if (byte == NAN_BYTE || magnitude == E4M3_NAN) return 0x7FC00000;
+    if (magnitude == 0) return sign;
+    int32_t field = (int32_t)byte - 7;
+    if (magnitude < 8) {
+        const int32_t lift = leading_zeros(magnitude) - 28;
+        magnitude <<= lift;
+        field -= lift;
+    }
+    field += (int32_t)(magnitude >> 3);
+    if (field >= 255) return sign | 0x7F800000;
+    const uint32_t fraction = (magnitude & 7) << 20;
+    return sign | (field > 0 ? (uint32_t)field << 23 | fraction : (0x800000 | fraction) >> (1 - field));
+}
+
+// bfloat16 bits of exact float32 bits, to nearest even; NaN gives 0x7FC0.
+REFNUM_HD uint32_t round_to_bfloat16(uint32_t bits) {
+    if ((bits & 0x7FFFFFFF) > 0x7F800000) return 0x7FC0;
+    return (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
+}
+
+// E4M3 magnitude code of E2M1 magnitude code `c` times 2**shift, to nearest even, for a result of at most 448.
+REFNUM_HD uint32_t e4m3_of_e2m1(uint32_t c, int32_t shift) {
+    if (c == 0) return 0;
+    const int32_t whole = (int32_t)(c == 1 ? 0x30 : 0x30 + 4 * c) + 8 * shift;  // c = 2 is 1.0, code 0x38
+    if (whole >= 8) return (uint32_t)whole;
+    const uint32_t halves = c < 4 ? c : (c & 1 ? 3u : 2u) << ((c >> 1) - 1);  // 2 * value: 1 2 3 4 6 8 12
+    const int32_t down = -(shift + 8);  // the result counts units of 2**-9
+    if (down <= 0) return halves << -down;
+    if (down > 4) return 0;
+    const uint32_t kept = halves >> down, rest = halves & ((1u << down) - 1);
+    return kept + (2 * rest + (kept & 1) > (1u << down));
+}
+
+// Bytes of all eight E2M1 magnitudes times 2**shift. Codes above what the caller's block holds may be junk.
+REFNUM_HD Table e4m3_table(int32_t shift) {
+    if (shift >= -5) {  // no subnormal: every byte but that of zero moves by whole binades
+        return {0x3C383000u + 0x08080800u * (uint32_t)shift, 0x4C484440u + 0x08080808u * (uint32_t)shift};
+    }
+    Table table = {0, 0};
+    for (uint32_t c = 1; c < 4; ++c) table.low |= e4m3_of_e2m1(c, shift) << (8 * c);
+    for (uint32_t c = 4; c < 8; ++c) table.high |= e4m3_of_e2m1(c, shift) << (8 * (c - 4));
+    return table;
+}
+
+}  // namespace refnum

@@ -1,0 +1,39 @@
+// Row-wise MXFP4 -> column-wise MXFP4, blocks of 32 rows x 1 column (clause N9).
+//
+// Element functions return four columns of one row as bytes whose upper halves are the nibbles; two rows then join
+// to packed bytes, and eight rows to a word after a byte transpose.
+#pragma once
+
+#include "fp8_to_mxfp4.cuh"
+#include "mxfp4_to_fp8_columns.cuh"
+
+namespace refnum {
+
+// `max`: E2M1 codes, in the upper halves of bytes, of the eight magnitudes times 2**shift for shift <= 0. A row
+// block with a larger byte than the group's is empty and only selects zero.
+REFNUM_HD Table e2m1_table(int32_t shift) {
+    if (shift >= 0) return {0x30201000u, 0x70605040u};
+    if (shift == -1) return {0x20100000u, 0x50403020u};  // 0.25 -> 0 and 0.75 -> 1 are ties
+    if (shift == -2) return {0x10000000u, 0x30202010u};
+    if (shift == -3) return {0, 0x20101000u};
+    return {0, shift == -4 ? 0x10000000u : 0u};
+}
+
+// `max`: byte of a 32x32 group from the largest of its rows' parts (`block_part_max`).
+REFNUM_HD uint32_t group_byte_max(uint32_t part) { return part ? part - 1 : 0; }
+
+REFNUM_HD uint32_t column_nibbles_max(uint32_t magnitudes, uint32_t signs, Table table) {
+    return choose(look_up(table, magnitudes), signs, BYTE_MAGNITUDES);
+}
+
+// `amax`: four elements of a row under four column bytes. A lane comes out as value * 2**-14.
+REFNUM_HD uint32_t column_nibbles_amax(uint32_t magnitudes, uint32_t signs, uint32_t byte, ColumnBytes columns) {
+    uint32_t even, odd;
+    column_halves(magnitudes, byte, columns, -6, even, odd);
+    return choose(e2m1_round_bytes(choose(even >> 5, odd << 3, 0x00FF00FFu)), signs, BYTE_MAGNITUDES);
+}
+
+// Packed bytes of four columns from the nibbles of an even row and of the row below it.
+REFNUM_HD uint32_t join_rows(uint32_t even_row, uint32_t odd_row) { return choose(even_row >> 4, odd_row, 0x0F0F0F0Fu); }
+
+}  // namespace refnum

@@ -1,0 +1,69 @@
+// Row-wise MXFP4 -> column-wise E4M3, 128 rows a block (clause N9).
+//
+// `max`: one byte for 128 rows and a group of 32 columns; elements are mxfp4_to_fp8.cuh's, then transposed.
+// `amax`: one byte a column. Both maxima and elements work on four columns at once: word j of a row's packed group
+// holds columns 8j..8j+7, and its halves four columns each.
+#pragma once
+
+#include "mxfp4_to_fp8.cuh"
+
+namespace refnum {
+
+// E2M1 magnitudes times 2**-8 as the upper bytes of binary16; the lower bytes are zero.
+REFNUM_HD Table half_table() { return {0x1E1C1800u, 0x26242220u}; }
+
+// What the eight magnitudes under a row's byte bring to their columns' maxima: 0 for a zero and under NaN, else
+// one more than the column byte they ask for, 1 + max(byte + floor(log2 magnitude) - emax, 0). No round-up of N3
+// can happen: an E2M1 value has a significand of at most 1.5, and both formats' maxima reach that.
+REFNUM_HD Table column_part_table(uint32_t byte, int32_t emax) {
+    if (byte == NAN_BYTE) return {0, 0};
+    const int32_t one = (int32_t)byte + 1 - emax;
+    const uint32_t half = one > 2 ? (uint32_t)one - 1 : 1, whole = one > 1 ? (uint32_t)one : 1;
+    const uint32_t two = one > 0 ? (uint32_t)one + 1 : 1, four = one > -1 ? (uint32_t)one + 2 : 1;
+    return {half << 8 | whole * 0x01010000u, two * 0x0101u | four * 0x01010000u};
+}
+
+// Running maxima of four columns, each in the upper byte of a lane: columns (0, 2) and (1, 3).
+struct ColumnMaxima {
+    uint32_t even, odd;
+};
+REFNUM_HD void raise_maxima(ColumnMaxima& maxima, uint32_t parts) {
+    maxima.even = max_lanes(maxima.even, parts << 8);  // a lane's lower byte can only break ties
+    maxima.odd = max_lanes(maxima.odd, parts);
+}
+REFNUM_HD uint32_t column_parts(ColumnMaxima maxima) { return choose(maxima.even >> 8, maxima.odd, 0x00FF00FFu); }
+
+// Byte of a column from its part; `absent` when no element of it takes part.
+REFNUM_HD uint32_t column_byte(uint32_t part, uint32_t absent) { return part ? part - 1 : absent; }
+
+// Four column bytes (one a byte of `bytes`) as negated lanes: columns (0, 2) and (1, 3).
+struct ColumnBytes {
+    uint32_t even, odd;
+};
+REFNUM_HD ColumnBytes negated_columns(uint32_t bytes) {
+    return {negate_lanes(bytes & 0x00FF00FFu), negate_lanes(bytes >> 8 & 0x00FF00FFu)};
+}
+
+// Binary16 powers 2**(byte - column byte + shift) in two lanes; a field of 0 or less gives zero (the products are
+// then below every tie), and a field above 30 is cut to 30 (only zeros are multiplied there).
+REFNUM_HD uint32_t column_powers(uint32_t byte, uint32_t negated, int32_t shift) {
+    return add_and_clamp(both_lanes(byte + (uint32_t)(15 + shift)), negated, 0x001E001Eu) << 10;
+}
+
+// Four elements of a row as scaled binary16: magnitude times 2**(byte - column byte + shift - 8).
+REFNUM_HD void column_halves(uint32_t magnitudes, uint32_t byte, ColumnBytes columns, int32_t shift, uint32_t& even,
+                             uint32_t& odd) {
+    const uint32_t halves = look_up(half_table(), magnitudes);
+    even = scale_halves(halves << 8 & 0xFF00FF00u, column_powers(byte, columns.even, shift));
+    odd = scale_halves(halves & 0xFF00FF00u, column_powers(byte, columns.odd, shift));
+}
+
+// `amax`: E4M3 codes of four elements of a row (four nibbles below 8, signs at the top of the bytes of `signs`).
+REFNUM_HD uint32_t column_codes(uint32_t magnitudes, uint32_t signs, uint32_t byte, ColumnBytes columns) {
+    if (byte == NAN_BYTE) return BYTE_MAGNITUDES;
+    uint32_t even, odd;
+    column_halves(magnitudes, byte, columns, 0, even, odd);
+    return e4m3_join_lanes(e4m3_round_lanes(even), e4m3_round_lanes(odd), signs);
+}
+
+}  // namespace refnum

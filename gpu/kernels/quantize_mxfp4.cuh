@@ -1,0 +1,154 @@
+// Float block of 32 -> MXFP4 (clauses N3, N4, N5).
+//
+// bfloat16 and float32 share one path. A float32 pair is first cut to two bfloat16 lanes whose last bit also
+// stands for everything cut off (round to odd): E2M1 keeps at most two significant bits, so nothing that the
+// scale or the rounding asks is lost. A lane then loses the block's exponent, becomes a binary16 and is scaled so
+// that E2M1's 1 is binary16's smallest normal; the hardware multiply makes the subnormals.
+#pragma once
+
+#include "e2m1.cuh"
+
+namespace refnum {
+
+enum FloatKind : int { FLOAT32 = 0, BFLOAT16 = 1, FLOAT16 = 2 };
+
+// Two float32 as bfloat16 lanes rounded to odd: (bits `low`, bits `high`) -> one word. NaN stays NaN.
+REFNUM_HD uint32_t odd_bfloat16_pair(uint32_t low, uint32_t high) {
+    const uint32_t rest = permute(low, high, 0x5410);
+    return permute(low, high, 0x7632) | min_lanes(rest, 0x00010001u);
+}
+
+// What one block shares: its scale byte and how its lanes become scaled binary16.
+struct BlockScale {
+    uint32_t byte;
+    uint32_t base;    // exponent taken off every lane before the lane becomes a binary16
+    uint32_t powers;  // what brings E2M1's 1 to the smallest normal
+    uint32_t sticky;  // binary16 input: low bits that are folded into one before the multiply
+};
+
+// Lanes of bfloat16 under a scale byte.
+REFNUM_HD BlockScale bfloat16_scale(uint32_t byte) {
+    const uint32_t base = byte > 8 ? byte - 8 : 0;  // lanes below 2**-8 of the scale become 0, as they round to
+    return {byte, both_lanes(base << 7), both_lanes(half_power(1 - (int32_t)(byte - base))), 0};
+}
+
+// bfloat16 (rounded to odd or exact): amax is a magnitude pattern below Inf.
+REFNUM_HD BlockScale bfloat16_block_scale(uint32_t amax, Policy policy) {
+    BlockScale scale = bfloat16_scale(
+        (uint32_t)clamp_byte((int32_t)((amax + e2m1_carry(policy.rule, 7)) >> 7) - E2M1_EMAX));
+    if (amax == 0) scale.byte = policy.zero_byte;
+    return scale;
+}
+
+// binary16: amax is a magnitude pattern below Inf. The byte lies in 101..141, no clamp can act.
+REFNUM_HD BlockScale half_block_scale(uint32_t amax, Policy policy) {
+    int32_t lift = 0;
+    if (amax != 0 && amax < 0x400) {
+        lift = leading_zeros(amax) - 21;
+        amax <<= lift;
+    }
+    const int32_t rounded = (int32_t)((amax + e2m1_carry(policy.rule, 10)) >> 10);
+    const int32_t one = rounded - E2M1_EMAX - (lift > 0 ? lift : 0);  // exponent field of the scale itself
+    const int32_t base = one > 8 ? one - 8 : 0;
+    return {amax == 0 ? policy.zero_byte : (uint32_t)(one + 112), both_lanes((uint32_t)base << 10),
+            both_lanes(half_power(amax == 0 ? 0 : 1 - (one - base))), one >= 2 ? 0x00070007u : 0};
+}
+
+// Two scaled binary16 lanes from a word of two inputs, signs dropped.
+template <int kind>
+REFNUM_HD uint32_t scaled_lanes(uint32_t word, const BlockScale& scale) {
+    uint32_t lanes = subtract_to_zero(word & LANE_MAGNITUDES, scale.base);
+    if (kind == FLOAT16) {  // up to three bits are lost to a subnormal: keep them as one sticky bit
+        const uint32_t rest = ((lanes & scale.sticky) + scale.sticky) & 0x00080008u;
+        lanes = (lanes & ~scale.sticky) | rest;
+    } else {
+        lanes <<= 3;
+    }
+    return scale_halves(lanes, scale.powers);
+}
+
+// The 16 words of a finite block -> four packed words.
+template <int kind, bool saturate>
+REFNUM_HD void encode_block(const uint32_t (&w)[16], const BlockScale& scale, uint32_t (&packed)[4]) {
+    REFNUM_UNROLL
+    for (int i = 0; i < 4; ++i) {
+        uint32_t r[4];
+        REFNUM_UNROLL
+        for (int j = 0; j < 4; ++j) {
+            uint32_t h = scaled_lanes<kind>(w[4 * i + j], scale);
+            if (saturate) h = min_lanes(h, HALF_E2M1_MAX);
+            r[j] = e2m1_round_lanes(h);
+        }
+        packed[i] = e2m1_pack_lanes(r, w + 4 * i);
+    }
+}
+
+// A block that holds Inf or NaN, whose exponent pattern is `infinity` (clause N4). Returns its byte.
+template <int kind>
+REFNUM_HD uint32_t encode_special_block(const uint32_t (&w)[16], uint32_t amax, Policy policy,
+                                        uint32_t (&packed)[4]) {
+    constexpr uint32_t infinity = kind == FLOAT16 ? 0x7C00 : 0x7F80;
+    REFNUM_UNROLL
+    for (int i = 0; i < 4; ++i) packed[i] = 0;
+    if (amax > infinity || !policy.satfinite) return NAN_BYTE;
+    for (int i = 0; i < 32; ++i) {  // every finite binary16 is below 2**16 and so a zero under 2**127
+        const uint32_t lane = w[i >> 1] >> (16 * (i & 1)) & 0xFFFF, magnitude = lane & 0x7FFF;
+        uint32_t code = lane >> 15 << 3;
+        if (magnitude == infinity) code |= 7;
+        else if (kind != FLOAT16) code = e2m1_encode<false>(lane << 16, 127, 0);
+        packed[i >> 3] |= code << (4 * (i & 7));
+    }
+    return MAX_BYTE;
+}
+
+// One block of 32 elements as 16 words (element 2i in the low lane of w[i]) -> 16 packed bytes; returns the byte.
+// kind FLOAT32 takes words of `odd_bfloat16_pair`.
+template <int kind, bool saturate>
+REFNUM_HD uint32_t quantize_block(const uint32_t (&w)[16], Policy policy, uint32_t (&packed)[4]) {
+    uint32_t magnitudes[16];
+    REFNUM_UNROLL
+    for (int i = 0; i < 16; ++i) magnitudes[i] = w[i] & LANE_MAGNITUDES;
+    const uint32_t amax = largest_lane<16>(magnitudes);
+    if (amax >= (kind == FLOAT16 ? 0x7C00u : 0x7F80u)) return encode_special_block<kind>(w, amax, policy, packed);
+    const BlockScale scale =
+        kind == FLOAT16 ? half_block_scale(amax, policy) : bfloat16_block_scale(amax, policy);
+    encode_block<kind, saturate>(w, scale, packed);
+    return scale.byte;
+}
+
+// Float32 bits of a bfloat16 (rounded to odd or exact) or binary16 lane.
+template <int kind>
+REFNUM_HD uint32_t widen_lane(uint32_t lane) {
+    if (kind != FLOAT16) return lane << 16;
+    const uint32_t sign = (lane & 0x8000) << 16, field = lane >> 10 & 0x1F, fraction = lane & 0x3FF;
+    if (field == 31) return sign | 0x7F800000 | fraction << 13;
+    if (field) return sign | (field + 112) << 23 | fraction << 13;
+    if (fraction == 0) return sign;
+    const int32_t lift = leading_zeros(fraction) - 21;
+    return sign | (uint32_t)(113 - lift) << 23 | (fraction << lift & 0x3FF) << 13;
+}
+
+// Stochastic rounding of one block with eight explicit random bits an element (clause N13): random[i] belongs to
+// element i. `bits` are float32 patterns; the scale follows the policy's rule, special blocks as above.
+REFNUM_HD uint32_t quantize_block_stochastic(const uint32_t (&bits)[32], const uint8_t* random, Policy policy,
+                                             uint32_t (&packed)[4]) {
+    uint32_t w[16];
+    uint32_t most = 0;
+    REFNUM_UNROLL
+    for (int i = 0; i < 16; ++i) w[i] = odd_bfloat16_pair(bits[2 * i], bits[2 * i + 1]);
+    REFNUM_UNROLL
+    for (int i = 0; i < 16; ++i) most = max_lanes(most, w[i] & LANE_MAGNITUDES);
+    const uint32_t amax = larger_lane(most);
+    uint32_t byte = bfloat16_block_scale(amax, policy).byte;
+    REFNUM_UNROLL
+    for (int i = 0; i < 4; ++i) packed[i] = 0;
+    if (amax > 0x7F80 || (amax == 0x7F80 && !policy.satfinite)) return NAN_BYTE;
+    if (amax == 0x7F80) byte = MAX_BYTE;
+    for (int i = 0; i < 32; ++i) {
+        const uint32_t code = e2m1_encode<true>(bits[i], (int32_t)byte - 127, random[i]);
+        packed[i >> 3] |= code << (4 * (i & 7));
+    }
+    return byte;
+}
+
+}  // namespace refnum
