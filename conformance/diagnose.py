@@ -8,43 +8,53 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from importlib import resources
 from typing import Any
 
-import numpy as np
-
 from refnum.errors import RefnumError
 
 from .case import Case
-from .suspects import SUSPECTS
+from .compare import equal_at
+from .operation import run_golden
+from .suspects import SUSPECTS, Suspect
 
 SHOWN = 4
 
 
-def diagnose(case: Case, golden: Mapping[str, np.ndarray], observed: Mapping[str, np.ndarray]) -> list[dict[str, Any]]:
+Bits = Mapping[str, Any]
+
+
+def diagnose(case: Case, golden: Bits, observed: Bits, level: int = 0,
+             also: tuple[Case, Bits] | None = None) -> list[dict[str, Any]]:
     """Return the suspects whose wrong bits equal the observed bits and differ from the golden ones.
 
-    Each is {"id", "words", "note"}, where note is the entry of the notes registry with that id, or None.
+    level: the level of agreement at which bits are equal (N16), so that what a lower level forgives, say codes
+    under a NaN scale, does not hide the bug that is asked about. also: a larger case that failed, with what was
+    observed there; if any suspects explain that too, only those are returned. Each is {"id", "words", "note"},
+    where note is the entry of the notes registry with that id, or None.
     """
-    found: list[dict[str, Any]] = []
-    for suspect in SUSPECTS:
+    found = list(_explaining(case, golden, observed, level, SUSPECTS))
+    if also is not None and len(found) > 1:
+        found = list(_explaining(also[0], run_golden(also[0]), also[1], level, found)) or found
+    first = {suspect.id: suspect for suspect in reversed(found)}
+    return [{"id": suspect.id, "words": suspect.words, "note": notes().get(suspect.id)}
+            for suspect in found if first[suspect.id] is suspect][:SHOWN]
+
+
+def _explaining(case: Case, golden: Bits, observed: Bits, level: int,
+                suspects: Iterable[Suspect]) -> Iterator[Suspect]:
+    for suspect in suspects:
         if not any(fnmatchcase(case.operation, pattern) for pattern in suspect.operations):
             continue
         try:
             wrong = suspect.wrong(case, golden)
         except (RefnumError, ValueError, IndexError, KeyError):  # the wrong rule does not apply to this case
             continue
-        if wrong is None or _equal(wrong, golden) or not _equal(wrong, observed):
+        if wrong is None or equal_at(case, golden, wrong, level) or not equal_at(case, wrong, observed, level):
             continue
-        if suspect.id not in {entry["id"] for entry in found}:
-            found.append({"id": suspect.id, "words": suspect.words, "note": notes().get(suspect.id)})
-    return found[:SHOWN]
-
-
-def _equal(left: Mapping[str, np.ndarray], right: Mapping[str, np.ndarray]) -> bool:
-    return left.keys() == right.keys() and all(np.array_equal(left[name], right[name]) for name in left)
+        yield suspect
 
 
 @functools.cache

@@ -75,7 +75,9 @@ class Presenter:
         key = (subject.name, failure.case.operation)
         classes = [failure.finding]
         if failure.observed:
-            classes += [entry["id"] for entry in diagnose(failure.case, run_golden(failure.case), failure.observed)]
+            level = 0 if failure.finding else max(failure.level - 1, 0)
+            found = diagnose(failure.case, run_golden(failure.case), failure.observed, level)
+            classes += [entry["id"] for entry in found]
         new = {(*key, name) for name in classes if name} - self.known
         self.known |= new
         self.given[key] += 1
@@ -102,7 +104,8 @@ class Presenter:
         observed = comparison.observed if of_case else {}
         level = 0 if failure.finding else max(failure.level - 1, 0)
         details = page(case, golden, observed, level) if observed else {}
-        classes = diagnose(case, golden, observed) if observed else []
+        larger = (original, failure.observed) if failure.observed else None
+        classes = diagnose(case, golden, observed, level, larger) if observed else []
         if failure.finding:
             classes = [{"id": failure.finding.upper().replace("-", "_"), "words": failure.words}, *classes]
         document = replay.document(case, golden, observed, subject=subject, failure=failure, original=original)
@@ -110,8 +113,9 @@ class Presenter:
         return {
             "id": document["id"], "fails": f"L{max(failure.level - 1, 0)}", "finding": failure.finding,
             "words": failure.words or called.words, "bug_classes": classes, "label": original.label,
-            "shrunk": shrunk and shown == REPEATS, "shrunk_from": _size(original), "case": _size(case), "params": plain(case.params),
-            "reproduced": f"{shown} of {REPEATS}", "page": details, "replay": None if path is None else str(path),
+            "shrunk": shrunk and shown == REPEATS, "shrunk_from": _size(original),
+            "case": _size(case), "params": plain(case.params), "reproduced": f"{shown} of {REPEATS}",
+            "page": details, "replay": None if path is None else str(path),
             "command": None if path is None else replay.command(path, subject),
         }
 

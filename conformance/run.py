@@ -127,6 +127,8 @@ def _close(item: _Variant, tallies: dict[str, Tally], report: Report, presenter:
         tally = tallies[subject.name]
         if interrupted and not tally.compared and not tally.refusal:
             tally.outcome, tally.words = Outcome.NOT_RUN, "the run was cut short before anything was compared"
+        elif interrupted and tally.close() is Outcome.PASS:
+            tally.outcome, tally.words = Outcome.NOT_VERIFIED, f"the run was cut short after {tally.words}"
         results.append(presenter.result(subject, tally, quick=interrupted))
     report.results += results
     return results

@@ -95,8 +95,10 @@ def not_verified(out: Console, report: Mapping[str, Any]) -> None:
         if result["outcome"] in ("unsupported", "not-run", "not-verified"):
             lines[(result["outcome"], f"{result['subject']} {result['operation']}", result["words"])] += 1
         elif result["refused"]:
-            words = result["evidence"].split("refused ")[-1]
-            lines[("refused", f"{result['subject']} {result['operation']}", words)] += 1
+            lines[("refused", f"{result['subject']} {result['operation']}", result["refusal"])] += 1
+    for row in report["data"]:
+        if row["outcome"] in ("unsupported", "not-run", "not-verified"):
+            lines[(row["outcome"], f"{row['subject']} {row['tensor']}", row["words"])] += 1
     for subject in report["header"]["subjects"]:
         if not subject["available"]:
             lines[("unavailable", subject["name"], subject["reason"])] += 1
@@ -104,7 +106,7 @@ def not_verified(out: Console, report: Mapping[str, Any]) -> None:
         lines[("broken", broken["name"], broken["reason"])] += 1
     for (outcome, who, words), count in lines.items():
         times = f" ({count} variants)" if count > 1 else ""
-        out.print(f"[yellow]{outcome}[/]: {escape(who)}: {escape(words)}{times}")
+        out.print(f"[yellow]{outcome}[/]: {escape(who)}: {escape(words)}{times}", soft_wrap=True)
 
 
 def classes(out: Console, report: Mapping[str, Any]) -> None:

@@ -107,7 +107,7 @@ class Recipe(Shrinker):
 
 
 class Rows(Shrinker):
-    """Keep half of the rows, then the other half, down to one."""
+    """Keep half of the rows, or the other half, down to one; then drop single rows at both ends."""
 
     def propose(self, search: Search) -> Iterator[Case]:
         """Yield row ranges of half, a quarter, ... of the rows."""
@@ -139,8 +139,13 @@ def _halves(search: Search, size: Callable[[], int], cut: Callable[[int, int], C
             yield cut(start, min(start + step, size()))
             if search.best is not before:
                 break
-        if step == unit:
-            return
+    dropped = True
+    while dropped and size() > unit:  # what needs a neighbour, say the last of two rows, survives no halving
+        before = search.best
+        yield cut(0, size() - unit)
+        if search.best is before:
+            yield cut(unit, size())
+        dropped = search.best is not before
 
 
 class Lanes(Shrinker):

@@ -163,6 +163,60 @@ def _empty_counts(case: Case, golden: Bits) -> Bits | None:
     return wrong
 
 
+def _scaled_by(rule: Callable[[np.ndarray], np.ndarray]) -> Wrong:
+    """Make a wrong rule for MX quantisers of floats: the scale byte of each finite block follows `rule`.
+
+    rule: amax of the blocks, positive finite float32 -> scale exponents k (any integer dtype). Elements are
+    rounded right at the wrong scale.
+    """
+    def wrong(case: Case, golden: Bits) -> Bits | None:
+        output = _coded(case)
+        if output.block != "row32" or "x" not in case.inputs:
+            return None
+        bits = float32_bits(np.ascontiguousarray(case.inputs["x"]))
+        amax = (bits & 0x7FFFFFFF).reshape(bits.shape[0], -1, 32).max(axis=2)
+        ordinary = (amax > 0) & (amax < 0x7F800000)
+        with np.errstate(all="ignore"):
+            exponent = rule(np.where(ordinary, amax, 0x3F800000).astype(np.uint32).view(np.float32))
+        byte = np.clip(exponent.astype(np.int64) + 127, 0, 254).astype(np.uint8)
+        changed = {**golden, "scales": np.where(ordinary, byte, golden["scales"])}
+        return _elements(lambda bits, wide: bits)(case, changed)
+    return wrong
+
+
+def _log2(nearest: Callable[[np.ndarray], np.ndarray], divisor: float) -> Callable[[np.ndarray], np.ndarray]:
+    """Return the scale exponent as a float32 log2 gives it; E2M1's largest exponent is 2."""
+    shift = 2 if divisor == 1 else 0
+    return lambda amax: nearest(np.log2(amax / np.float32(divisor))) - shift
+
+
+def _float_quotient(amax: np.ndarray) -> np.ndarray:
+    """Return the exponent of the float32 quotient amax/6, rounded up on its fraction field; wrong where subnormal."""
+    bits = (amax / np.float32(6)).view(np.uint32)
+    return (bits >> 23).astype(np.int64) - 127 + ((bits & 0x7FFFFF) != 0)
+
+
+def _float_quotient_down(amax: np.ndarray) -> np.ndarray:
+    """Return the exponent of amax/6 rounded up in the normal range only; a subnormal quotient stays at byte 0 or 1."""
+    bits = (amax / np.float32(6)).view(np.uint32)
+    field, fraction = bits >> 23, bits & 0x7FFFFF
+    up = (fraction != 0) & ((field != 0) | (fraction > 0x400000))
+    return field.astype(np.int64) - 127 + up
+
+
+def _codes_of_nan(code: int) -> Wrong:
+    """Make a wrong rule for scalar encoders: every NaN input gives this code."""
+    def change(case: Case, codes: np.ndarray, golden: Bits) -> np.ndarray:
+        nan = (float32_bits(np.ascontiguousarray(case.inputs["x"])) & 0x7FFFFFFF) > 0x7F800000
+        return np.where(nan, np.uint8(code), codes)
+    return _recoded(change)
+
+
+def _zero_is_nan(case: Case, codes: np.ndarray, golden: Bits) -> np.ndarray:
+    zero = (float32_bits(np.ascontiguousarray(case.inputs["x"])) & 0x7FFFFFFF) == 0
+    return np.where(zero, np.uint8(255), codes)
+
+
 def _scale_bytes(change: Callable[[np.ndarray], np.ndarray]) -> Wrong:
     """Make a wrong rule that is the golden model on changed input scale bytes."""
     def wrong(case: Case, golden: Bits) -> Bits | None:
@@ -295,6 +349,10 @@ SUSPECTS: tuple[Suspect, ...] = (
             _profile(rounding="toward_zero")),
     Suspect("E2M1_TRUNCATED", "elements are truncated, not rounded to nearest", ENCODERS,
             _encode_with(rounding="toward_zero")),
+    *(Suspect("E8M0_EXP_BY_LOG2", f"the scale exponent is {name} of a float32 log2", FROM_FLOATS, _scaled_by(rule))
+      for name, rule in (("floor", _log2(np.floor, 1)), ("ceil", _log2(np.ceil, 6)))),
+    *(Suspect("E8M0_SUBNORMAL_IN", "the float32 quotient amax/6 is rounded wrongly where it is subnormal",
+              FROM_FLOATS, _scaled_by(rule)) for rule in (_float_quotient_down, _float_quotient)),
     *(Suspect("E8M0_MODE", f"the scale follows the rule `{rule}`", QUANTISERS, _profile(scale_rule=rule))
       for rule in ("floor", "ceil", "even", "rceil")),
     *(Suspect("E8M0_MODE", f"the byte is rounded `{rounding}`", ("encode_e8m0",), _param("rounding", rounding))
@@ -335,6 +393,10 @@ SUSPECTS: tuple[Suspect, ...] = (
     Suspect("E4M3_OVERFLOW_POLICY", "overflow gives NaN", ("encode_e4m3",), _param("overflow", "nan")),
     Suspect("E4M3_NAN_SIGN", "NaN keeps the input's sign", ("encode_e4m3", "quantize_fp8_tiles"),
             _recoded(_nan_with_sign)),
+    Suspect("E4M3_NAN_SIGN", "NaN comes out as 0xFF", ("encode_e4m3",), _codes_of_nan(0xFF)),
+    Suspect("SPECIAL_INPUT_UNDEFINED", "NaN, which E2M1 lacks, becomes -0", ("encode_e2m1",), _codes_of_nan(8)),
+    Suspect("SPECIAL_INPUT_UNDEFINED", "NaN, which E2M1 lacks, becomes -6", ("encode_e2m1",), _codes_of_nan(15)),
+    Suspect("SPECIAL_INPUT_UNDEFINED", "zero, which E8M0 lacks, becomes NaN", ("encode_e8m0",), _recoded(_zero_is_nan)),
     Suspect("OVERFLOW_WRAPS", "values beyond 6 wrap instead of saturating", ("quantize_mxfp4", "encode_e2m1"), _wraps),
     Suspect("E4M3_NEG_ZERO", "the sign of zero is lost", ("*",), _recoded(_positive_zero)),
     Suspect("SIGN_LOST", "the sign bit is masked off", ("*",), _recoded(_signless)),

@@ -180,6 +180,7 @@ class Tally:
             "cases": self.cases, "corners": self.corners, "sampled": self.sampled, "tensors": self.tensors,
             "compared": self.compared, "failing": self.failing, "faults": len(self.faults),
             "refused": sum(self.unsupported.values()), "seconds": round(self.seconds, 3), "holes": self.holes,
+            "refusal": self._refused() if self.unsupported else "",
             "findings": sorted({failure.finding for failure in self.failures if failure.finding}),
             "domains": [{"name": d.name, "size": d.size, "how": d.how, "points": d.points, "verdict": d.verdict}
                         for d in self.domains],

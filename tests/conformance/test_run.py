@@ -1,0 +1,290 @@
+"""The engine: what is counted, what is called proved, and that nothing goes by unsaid."""
+
+import numpy as np
+import pytest
+
+import conformance.corners
+import conformance.domains
+import conformance.recipes
+import refnum
+from conformance import report as reports
+from conformance.case import Case
+from conformance.controls.cases import control_cases
+from conformance.operation import select
+from conformance.run import Plan, Progress, run, variants
+from conformance.subject import Subject
+from refnum.errors import UnsupportedError
+
+
+def right(x, profile):
+    return refnum.quantize_mxfp4(x, profile)
+
+
+def subject(function=right, name="k", **more):
+    return Subject(name, {"quantize_mxfp4": function}, **more)
+
+
+def report_of(*subjects, operation="quantize_mxfp4", level="standard", folder=None, **more):
+    plan = Plan(list(subjects), select([operation]), ["HOPPER"], level, examples=2, save=False, shown=1,
+                **{"cases": control_cases, **more})
+    return run(plan, reports.Report(reports.header(level, 0, [], [], [])))
+
+
+def results(document):
+    return {(r["subject"], r["variant"]): r for r in document.document()["results"]}
+
+
+def only(document):
+    rows = document.document()["results"]
+    return next(row for row in rows if row["params"].get("input", "float32") == "float32")
+
+
+def test_a_right_subject_passes_every_variant_and_elements_are_counted():
+    document = report_of(subject())
+    assert {row["outcome"] for row in document.results} == {"pass"} and len(document.results) == 3
+    assert only(document)["compared"] > 4 * (128 + 8) and document.exit_status() == 0
+    reports.check(document.document(), "this report")
+
+
+def test_subjects_are_judged_side_by_side():
+    def wrong(x, profile):
+        packed, scales = right(x, profile)
+        return packed ^ 1, scales
+    document = report_of(subject(), subject(wrong, "w"))
+    outcomes = {(row["subject"], row["outcome"]) for row in document.results}
+    assert outcomes == {("k", "pass"), ("w", "mismatch")} and document.exit_status() == 1
+
+
+def empty(operation, profile, params):
+    yield Case(operation, profile, params, {"x": np.zeros((0, 32), np.float32)})
+
+
+def none(*args):
+    return iter(())
+
+
+@pytest.mark.parametrize("cases", [none, empty])
+def test_nothing_compared_is_not_verified_and_exit_3(cases):
+    document = report_of(subject(), cases=cases)
+    assert only(document)["outcome"] == "not-verified" and document.exit_status() == 3
+    assert "NOT VERIFIED" in document.document()["footer"]["verdict"]
+
+
+def test_no_subject_is_exit_3():
+    assert report_of().exit_status() == 3
+
+
+def test_unsupported_is_said_and_is_neither_pass_nor_mismatch():
+    def refuse(x, profile):
+        raise UnsupportedError("needs sm_90")
+    document = report_of(subject(refuse))
+    assert only(document)["outcome"] == "unsupported" and "needs sm_90" in only(document)["words"]
+    assert document.exit_status() == 3
+
+
+def test_a_refusal_of_some_cases_is_counted_beside_the_pass():
+    def picky(x, profile):
+        if (x.view(np.uint32) & 0x7FFFFFFF > 0x7F800000).any():
+            raise UnsupportedError("no NaN here")
+        return right(x, profile)
+
+    def two(operation, profile, params):
+        if params["input"] == "float32":
+            yield from control_cases(operation, profile, params)
+            yield Case(operation, profile, params, {"x": np.ones((1, 32), np.float32)})
+    row = only(report_of(subject(picky), cases=two))
+    assert (row["outcome"], row["cases"]) == ("pass", 1) and row["refused"] >= 1
+    assert "no NaN here" in row["refusal"] and "refused" in row["evidence"]
+
+
+def test_a_subject_that_keeps_faulting_is_left_alone_and_the_run_goes_on():
+    calls = []
+
+    def broken(x, profile):
+        calls.append(1)
+        raise RuntimeError("illegal address")
+
+    def many(operation, profile, params):
+        for _ in range(20):
+            yield from control_cases(operation, profile, params)
+    document = report_of(subject(broken), subject(name="fine"), cases=many)
+    assert len(calls) <= 3 * 5
+    assert {row["outcome"] for row in document.results if row["subject"] == "fine"} == {"pass"}
+    assert only(document)["outcome"] == "fault" and "illegal address" in only(document)["words"]
+    assert document.exit_status() == 1
+
+
+def test_a_case_the_model_refuses_is_the_harness_s_fault_and_is_exit_1():
+    def illegal(operation, profile, params):
+        yield Case(operation, profile, params, {"x": np.zeros((1, 31), np.float32)}, label="odd")
+        yield from control_cases(operation, profile, params)
+    document = report_of(subject(), cases=illegal)
+    assert "refused" in document.harness[0] and "odd" in document.harness[0] and document.exit_status() == 1
+
+
+def test_an_operation_the_model_lacks_is_not_run(monkeypatch):
+    monkeypatch.delattr(refnum, "quantize_mxfp4")
+    row = only(report_of(subject(lambda x, profile: None)))
+    assert row["outcome"] == "not-run" and "refnum has no quantize_mxfp4" in row["words"]
+
+
+def flaky_until(limit):
+    calls = []
+
+    def kernel(x, profile):
+        calls.append(1)
+        packed, scales = right(x, profile)
+        return (packed ^ np.uint8(len(calls) <= limit)), scales
+    return kernel
+
+
+def test_a_mismatch_that_does_not_come_back_is_flaky_not_pass():
+    document = report_of(subject(flaky_until(1)))
+    row = only(document)
+    assert row["outcome"] == "flaky" and row["failures"][0]["reproduced"] == "0 of 3" and document.exit_status() == 1
+
+
+def test_ctrl_c_leaves_a_valid_partial_report():
+    calls = []
+
+    def impatient(x, profile):
+        calls.append(1)
+        if len(calls) > 4:
+            raise KeyboardInterrupt
+        return right(x, profile)
+    document = report_of(subject(impatient))
+    final = document.document()
+    reports.check(final, "this report")
+    assert final["footer"]["status"] == "partial" and "cut short" in final["footer"]["verdict"]
+    assert [row["outcome"] for row in final["results"]] == ["pass", "not-verified"]
+    assert "cut short" in final["results"][1]["words"] and final["footer"]["exit"] == 3
+
+
+def test_ctrl_c_before_anything_is_compared_is_not_run():
+    def impatient(x, profile):
+        raise KeyboardInterrupt
+    document = report_of(subject(impatient))
+    assert [row["outcome"] for row in document.results] == ["not-run"] and document.status == "partial"
+
+
+def test_a_claimed_level_is_enough_and_the_next_level_is_still_shown():
+    def signed_nan_codes(x, profile):
+        packed, scales = (array.copy() for array in right(x, profile))
+        packed[np.repeat(scales == 255, 16, axis=1)] = 0x77
+        return packed, scales
+    document = report_of(subject(signed_nan_codes, level=1), subject(signed_nan_codes, "strict"))
+    rows = {row["subject"]: row for row in document.results if row["params"]["input"] == "float32"}
+    assert rows["k"]["outcome"] == "pass" and rows["k"]["level"] == {"claimed": "L1", "reached": "L1"}
+    assert rows["strict"]["outcome"] == "mismatch" and rows["strict"]["failures"][0]["fails"] == "L0"
+    reports.check(document.document(), "this report")
+
+
+# --- streams: corners, domains, samples -------------------------------------------------------------------------
+
+
+class FakeDomain:
+    name, size, how = "all of three", 96, "three blocks"
+
+    def __init__(self, break_after=None):
+        self.break_after = break_after
+
+    def cases(self):
+        for number in range(3):
+            x = np.full((1, 32), number + 1, np.float32)
+            yield Case("quantize_mxfp4", "HOPPER", {"input": "float32"}, {"x": x}, domain=self.name)
+
+
+def streams(monkeypatch, domain, corners=control_cases, order=None):
+    note = order.append if order is not None else lambda word: None
+
+    def said(word, source):
+        def stream(*args):
+            note(word)
+            yield from source(*args)
+        return stream
+    monkeypatch.setattr(conformance.corners, "corner_cases", said("corners", corners))
+    monkeypatch.setattr(conformance.domains, "domains_for", lambda *args: (note("domains"), [domain])[1])
+    monkeypatch.setattr(conformance.recipes, "sampled_cases", said("sampled", lambda *args: control_cases(*args[:3])))
+
+
+def standard(*subjects, level="standard", progress=None):
+    plan = Plan(list(subjects), select(["quantize_mxfp4"]), ["HOPPER"], level, save=False, shown=0)
+    plan.operations = [type(plan.operations[0])(**{**plan.operations[0].__dict__, "params": {"input": ("float32",)}})]
+    return run(plan, reports.Report(reports.header(level, 0, [], [], [])), progress)
+
+
+def test_corners_come_first_then_domains_then_samples(monkeypatch):
+    order = []
+    streams(monkeypatch, FakeDomain(), order=order)
+    row = only(standard(subject()))
+    assert order == ["corners", "domains", "sampled"]
+    assert (row["corners"], row["sampled"], row["cases"]) == (1, 1, 98)
+    assert row["evidence"] == "1 corner cases; proved all of three (96 cases); 1 sampled cases, not a proof"
+
+
+def test_a_domain_with_a_wrong_or_refused_case_is_not_proved(monkeypatch):
+    def wrong_at_two(x, profile):
+        packed, scales = right(x, profile)
+        return (packed ^ np.uint8(x.size > 0 and x[0, 0] == 2), scales)
+
+    def refuses_two(x, profile):
+        if x.size and x[0, 0] == 2:
+            raise UnsupportedError("no two")
+        return right(x, profile)
+    streams(monkeypatch, FakeDomain())
+    rows = {row["subject"]: row for row in standard(subject(wrong_at_two, "w"), subject(refuses_two, "r")).results}
+    assert rows["w"]["domains"][0]["verdict"] == "wrong" and "proved" not in rows["w"]["evidence"]
+    assert rows["r"]["domains"][0] == {"name": "all of three", "size": 96, "how": "three blocks", "points": 0,
+                                       "verdict": "incomplete"}
+    assert "proved" not in rows["r"]["evidence"]
+
+
+def test_an_interrupted_domain_is_not_proved(monkeypatch):
+    calls = []
+
+    def impatient(x, profile):
+        calls.append(float(x[0, 0]))
+        if calls[-1] == 3 and x.shape == (1, 32):
+            raise KeyboardInterrupt
+        return right(x, profile)
+    streams(monkeypatch, FakeDomain())
+    document = standard(subject(impatient))
+    assert only(document)["domains"][0]["verdict"] == "incomplete" and document.status == "partial"
+
+
+def test_smoke_runs_no_domain_and_says_that_it_is_no_verification(monkeypatch):
+    order = []
+    streams(monkeypatch, FakeDomain(), order=order)
+    document = standard(subject(), level="smoke")
+    assert "domains" not in order and "not a verification" in only(document)["evidence"]
+    assert "not a verification" in document.document()["footer"]["verdict"]
+
+
+def test_progress_is_told_of_every_variant(monkeypatch):
+    seen = []
+    streams(monkeypatch, FakeDomain())
+    standard(subject(), progress=Progress(start=seen.append, enter=seen.append,
+                                          leave=lambda rows: seen.append(rows[0]["outcome"])))
+    assert seen == [1, "quantize_mxfp4[HOPPER, input=float32]", "pass"]
+
+
+# --- plans ------------------------------------------------------------------------------------------------------
+
+
+def names(plan):
+    return [(item.profile, tuple(item.params.values()), [s.name for s in item.subjects]) for item in variants(plan)]
+
+
+def test_profiles_are_those_claimed_unless_asked_for():
+    one = subject(name="a", profiles=("OCP",))
+    two = subject(name="b")
+    plan = Plan([one, two], select(["quantize_mxfp4"]), None, "smoke")
+    assert names(plan) == [("HOPPER", ("float32",), ["b"]), ("OCP", ("float32",), ["a", "b"])]
+    plan.profiles = ["CEIL"]
+    assert names(plan) == [("CEIL", ("float32",), ["a", "b"])]
+
+
+def test_an_operation_without_profile_runs_once():
+    codes = Subject("k", {"mxfp4_to_fp8": refnum.mxfp4_to_fp8})
+    plan = Plan([codes], select(["mxfp4_to_fp8"]), ["HOPPER", "OCP"], "standard")
+    assert names(plan) == [("HOPPER", ("max",), ["k"]), ("HOPPER", ("amax",), ["k"])]
