@@ -70,11 +70,11 @@ def signature(name: str) -> str:
 
 
 def signature_of(function: Any) -> str:
-    """Return a function's call without its annotations; a profile is shown by its name."""
+    """Return a function's call without its annotations; a profile or a format is shown by its name."""
     full = inspect.signature(function)
     bare = [p.replace(annotation=inspect.Parameter.empty) for p in full.parameters.values()]
     text = str(full.replace(parameters=bare, return_annotation=inspect.Signature.empty))
-    return function.__name__ + re.sub(r"<?Profile\(name='(\w+)'.*?source='[^']*'\)>?", r"\1", text)
+    return function.__name__ + re.sub(r"(?:Profile|Format)\(name='(\w+)'.*?source='[^']*'\)", r"\1", text)
 
 
 def facts(name: str) -> Table:

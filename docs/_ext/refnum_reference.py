@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 from conformance.cli import app as command_line
 
-WIDTH = 110
+WIDTH = 96
 
 
 def public(module_name: str) -> list[tuple[str, Any]]:

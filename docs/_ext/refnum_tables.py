@@ -4,7 +4,7 @@
     :::
 
 The first word is an entry of `TABLES`; the rest are its arguments. Cells are text; `...` in a cell is code,
-and `@name` is a link to the page of that operation.
+`@name` is a link to the page of that operation, and `#NAME` one to an anchor of the same page.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 from value_tables import Table
+
+from conformance.operation import OPERATIONS
 
 TABLES = {
     "formats": value_tables.formats,
@@ -53,7 +55,7 @@ TABLES = {
 WRAP = {"domains", "operation", "operations", "profile-sources", "format-sources", "bug-classes", "levels", "classes"}
 """Tables whose cells hold prose and may break lines."""
 
-_MARK = re.compile(r"`([^`]+)`|@([a-z0-9_]+)|(" + NUMBER.pattern + ")")
+_MARK = re.compile(r"`([^`]+)`|@([a-z0-9_]+)|#([A-Z0-9_]+)|(" + NUMBER.pattern + ")")
 
 
 class RefnumTable(SphinxDirective):
@@ -106,11 +108,13 @@ def inline(text: str, docname: str) -> list[nodes.Node]:
     end = 0
     for match in _MARK.finditer(text):
         out.append(nodes.Text(text[end : match.start()]))
-        code, operation, clause = match.groups()
+        code, operation, anchor, clause = match.groups()
         if code:
             out.append(nodes.literal(code, code))
         elif operation:
             out.append(_operation_link(docname, operation))
+        elif anchor:
+            out.append(nodes.reference("", anchor, refid=anchor, internal=True))
         else:
             out.append(clause_reference(docname, clause))
         end = match.end()
@@ -119,6 +123,8 @@ def inline(text: str, docname: str) -> list[nodes.Node]:
 
 
 def _operation_link(docname: str, name: str) -> nodes.Node:
+    if name not in OPERATIONS:
+        return nodes.literal(name, name)
     return addnodes.pending_xref(
         "", nodes.literal(name, name), refdomain="std", reftype="doc",
         reftarget=f"/specification/operations/{name}", refexplicit=True, refwarn=True, refdoc=docname,
