@@ -79,8 +79,8 @@ def unpermute(rows: Array, row_map: Array, splits: Any, weights: Array | None, t
     factors = _weights(weights, place.size, rows)
     place = np.asarray(place, like=rows)
     # positions in expert order, sorted by token and then by position
-    order = np.sort(row_map * np.int64(max(place.size, 1)) + np.arange(place.size, dtype=np.int64, like=rows))
-    order = order % np.int64(max(place.size, 1))
+    span = np.int64(max(place.size, 1))
+    order = np.sort(row_map * span + np.arange(place.size, dtype=np.int64, like=rows)) % span
     counts = np.bincount(row_map, minlength=tokens)
     starts = np.cumsum(counts) - counts
     out = np.zeros((tokens, rows.shape[1]), dtype=np.uint32, like=rows)

@@ -111,6 +111,12 @@ def test_padding_rows_are_not_read_and_zero_keeps_its_sign() -> None:
     assert out.view(np.uint32).tolist() == [[0, 0], [0x80000000, 0x40400000]]
 
 
+def test_no_tokens_give_no_rows() -> None:
+    none = np.zeros(0, np.int64)
+    for splits in ([], [0, 0]):
+        assert payload.unpermute(np.zeros((0, 7), np.float32), none, splits, None, 0).shape == (0, 7)
+
+
 def test_permute_then_unpermute_gives_the_rows_back() -> None:
     rng = np.random.default_rng(8)
     x = rng.standard_normal((40, 64)).astype(np.float32)
