@@ -8,7 +8,17 @@ from fractions import Fraction
 import ml_dtypes
 import numpy as np
 
-from .arrays import Array, float32_bits, require_array, require_float_dtype, table_like
+from .arrays import (
+    CHUNK,
+    Array,
+    contiguous,
+    empty,
+    float32_bits,
+    is_host,
+    require_array,
+    require_float_dtype,
+    table_like,
+)  # fmt: skip
 from .errors import DtypeError, ProfileError
 from .formats import FP32, Format, get_format, magnitude_value
 from .profiles import HOPPER, Profile, get_profile
@@ -107,7 +117,14 @@ def encode(
     """
     fmt, profile = get_format(fmt), get_profile(profile)
     require_float_dtype("x", x)
-    return encode_bits(fmt, float32_bits(x), scale_exponent, profile, rbits=rbits)
+    bits = float32_bits(x)
+    if not is_host(bits) or bits.size <= CHUNK or not isinstance(scale_exponent, int) or rbits is not None:
+        return encode_bits(fmt, bits, scale_exponent, profile, rbits=rbits)
+    codes, flat = empty(bits.shape, code_dtype(fmt), bits), contiguous(bits).reshape(-1)
+    for start in range(0, flat.size, CHUNK):
+        part = slice(start, start + CHUNK)
+        codes.reshape(-1)[part] = encode_bits(fmt, flat[part], scale_exponent, profile)
+    return codes
 
 
 def encode_bits(
@@ -118,7 +135,7 @@ def encode_bits(
     magnitude = bits & np.uint32(0x7FFFFFFF)
     negative = bits != magnitude
     exponent, significand = split_float32(magnitude)
-    exponent -= scale_exponent if isinstance(scale_exponent, int) else scale_exponent.astype(np.int32)
+    exponent -= scale_exponent if isinstance(scale_exponent, int) else scale_exponent.astype(np.int32, copy=False)
     code = _round(fmt, exponent, significand, profile, negative, rbits)
     if not finite:
         code = _nonfinite_codes(fmt, magnitude, code, profile)

@@ -244,7 +244,7 @@ def _segments(ranges: list[tuple[int, int]], tall: int) -> list[tuple[int, int]]
 
 def _groups(segments: list[tuple[int, int]], elements_per_segment: int, like: Array) -> Iterator[slice]:
     """Yield runs of segments of about cache size on the host, one run of all on a device."""
-    step = len(segments) if not is_host(like) else max(1, 8 * CHUNK // max(1, elements_per_segment))
+    step = len(segments) if not is_host(like) else max(1, 2 * CHUNK // max(1, elements_per_segment))
     for start in range(0, len(segments), max(1, step)):
         yield slice(start, min(start + step, len(segments)))
 

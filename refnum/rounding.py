@@ -80,10 +80,11 @@ def _last_place(fmt: Format, exponent: Array, word: Any, point: int) -> tuple[Ar
         raise ProfileError(f"format {fmt.name} keeps {fmt.mantissa_bits} bits; the significand has only {point}")
     if fmt.kind == "integer":  # one quantum for all values; four binades above one are enough to overflow
         return None, np.int32(point - fmt.fraction_bits) - np.minimum(exponent, np.int32(4))
-    biased = exponent + np.int32(fmt.bias)
-    clamped = np.maximum(biased, np.int32(1))  # below the normal range the last place stops sinking
-    base = (clamped - np.int32(1)).astype(word) << word(fmt.mantissa_bits)
-    return base, clamped - biased + np.int32(point - fmt.mantissa_bits)
+    lift = exponent - np.int32(1 - fmt.bias)
+    binade = np.maximum(lift, np.int32(0))  # below the normal range the last place stops sinking
+    places = binade - lift
+    places += np.int32(point - fmt.mantissa_bits)
+    return binade.astype(word) << word(fmt.mantissa_bits), places
 
 
 def _check_rounding(fmt: Format, profile: Profile, rbits: Array | None) -> None:

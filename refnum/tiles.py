@@ -64,7 +64,7 @@ def quantize_fp8_tiles(
 
 
 def _encode_tiles(bits: Array, byte: Array, tall: int, amax: Array, profile: Profile) -> Array:
-    exponent = spread_tiles(byte, bits.shape[1]).astype(np.int32) - np.int32(127)
+    exponent = spread_tiles(byte.astype(np.int32) - np.int32(127), bits.shape[1])
     if tall > 1:
         exponent = np.repeat(exponent, tall, axis=0)[: bits.shape[0]]
     finite = not bool((amax >= np.uint32(INF32)).any())
