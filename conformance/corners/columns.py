@@ -30,22 +30,25 @@ EVEN: tuple[list[int], ...] = (
 def fp4_columns_corners(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
     """`mxfp4_to_fp8_columns` and `mxfp4_columns`: the same rows, split sizes even for the FP4 target."""
     tall = 32 if operation == "mxfp4_columns" else 128
-    for label, codes, scales in (_distances(tall), _combinations(tall), _column_maxima(tall)):
+    corners = [_distances(np.arange(tall)), _combinations(tall), _column_maxima(tall)]
+    if tall == 32:
+        corners.append(_distances(np.r_[0, 10:41]))
+    for label, codes, scales in corners:
         yield label, {"packed": pack(codes), "scales": scales}, {}
     yield from _ragged(operation, Layout(E2M1, 1, 32), EVEN if tall == 32 else RAGGED)
 
 
-def _distances(tall: int) -> tuple[str, np.ndarray, np.ndarray]:
-    """Column blocks whose rows lie 0..tall-1 below the largest byte, one largest byte a block and group."""
-    groups = 2
+def _distances(below: np.ndarray) -> tuple[str, np.ndarray, np.ndarray]:
+    """Column blocks whose rows lie the given distances below the largest byte, one such byte a block and group."""
+    groups, tall = 2, below.size
     largest = np.arange(256).reshape(-1, groups)[:, None, :]
-    lower = np.minimum(largest, 254) - np.arange(tall)[None, :, None]
+    lower = np.minimum(largest, 254) - below[None, :, None]
     codes = np.broadcast_to(NIBBLES, (*lower.shape, 32)).copy()
     codes[lower < 0] &= 8  # a distance that does not exist becomes an empty row
     order = (np.arange(tall)[None, :] - np.arange(len(lower))[:, None]) % tall
     codes = np.take_along_axis(codes, order[:, :, None, None], axis=1)
     lower = np.take_along_axis(np.maximum(lower, 0), order[:, :, None], axis=1)
-    return ("all codes at every distance from every largest byte", codes.reshape(-1, 32 * groups),
+    return (f"all codes at distances up to {below[-1]} from every largest byte", codes.reshape(-1, 32 * groups),
             lower.reshape(-1, groups).astype(np.uint8))  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from .values import Target, channels
 
 Array = Any
 
-EDGE_BYTES = np.array([0, 1, 5, 6, 7, 8, 13, 14, 126, 127, 128, 246, 247, 252, 253, 254, 255], np.uint8)
+EDGE_BYTES = np.array([0, 1, 5, 6, 7, 8, 13, 14, 126, 127, 128, 246, 247, 248, 252, 253, 254, 255], np.uint8)
 """Scale bytes at which some rule clamps, some decoder flushes or something stops being finite."""
 
 
