@@ -163,31 +163,35 @@ def _empty_counts(case: Case, golden: Bits) -> Bits | None:
     return wrong
 
 
-def _scaled_by(rule: Callable[[np.ndarray], np.ndarray]) -> Wrong:
+def _scaled_by(mode: str, rule: Callable[[np.ndarray], np.ndarray]) -> Wrong:
     """Make a wrong rule for MX quantisers of floats: the scale byte of each finite block follows `rule`.
 
-    rule: amax of the blocks, positive finite float32 -> scale exponents k (any integer dtype). Elements are
+    mode: the scale rule that it is a faulty form of; under another one it is no suspect. rule: amax of the blocks, positive finite float32 -> scale exponents k (any integer dtype). Elements are
     rounded right at the wrong scale.
     """
     def wrong(case: Case, golden: Bits) -> Bits | None:
         output = _coded(case)
-        if output.block != "row32" or "x" not in case.inputs:
+        if output.block != "row32" or refnum.get_profile(case.profile).scale_rule != mode:
             return None
         bits = float32_bits(np.ascontiguousarray(case.inputs["x"]))
         amax = (bits & 0x7FFFFFFF).reshape(bits.shape[0], -1, 32).max(axis=2)
         ordinary = (amax > 0) & (amax < 0x7F800000)
         with np.errstate(all="ignore"):
             exponent = rule(np.where(ordinary, amax, 0x3F800000).astype(np.uint32).view(np.float32))
-        byte = np.clip(exponent.astype(np.int64) + 127, 0, 254).astype(np.uint8)
+        byte = np.clip(np.nan_to_num(exponent, neginf=-127) + 127, 0, 254).astype(np.uint8)
         changed = {**golden, "scales": np.where(ordinary, byte, golden["scales"])}
         return _elements(lambda bits, wide: bits)(case, changed)
     return wrong
 
 
-def _log2(nearest: Callable[[np.ndarray], np.ndarray], divisor: float) -> Callable[[np.ndarray], np.ndarray]:
-    """Return the scale exponent as a float32 log2 gives it; E2M1's largest exponent is 2."""
-    shift = 2 if divisor == 1 else 0
-    return lambda amax: nearest(np.log2(amax / np.float32(divisor))) - shift
+def _floor_log2(amax: np.ndarray) -> np.ndarray:
+    """Return floor(log2(amax)) - 2 in float32: one too many just below a power of two."""
+    return np.floor(np.log2(amax)) - 2
+
+
+def _ceil_log2(amax: np.ndarray) -> np.ndarray:
+    """Return ceil(log2(amax / 6)) in float32: one too few just above 1.5 times a power of two."""
+    return np.ceil(np.log2(amax / np.float32(6)))
 
 
 def _float_quotient(amax: np.ndarray) -> np.ndarray:
@@ -349,10 +353,12 @@ SUSPECTS: tuple[Suspect, ...] = (
             _profile(rounding="toward_zero")),
     Suspect("E2M1_TRUNCATED", "elements are truncated, not rounded to nearest", ENCODERS,
             _encode_with(rounding="toward_zero")),
-    *(Suspect("E8M0_EXP_BY_LOG2", f"the scale exponent is {name} of a float32 log2", FROM_FLOATS, _scaled_by(rule))
-      for name, rule in (("floor", _log2(np.floor, 1)), ("ceil", _log2(np.ceil, 6)))),
+    Suspect("E8M0_EXP_BY_LOG2", "the scale exponent is the floor of a float32 log2", FROM_FLOATS,
+            _scaled_by("floor", _floor_log2)),
+    Suspect("E8M0_EXP_BY_LOG2", "the scale exponent is the ceiling of a float32 log2", FROM_FLOATS,
+            _scaled_by("rceil", _ceil_log2)),
     *(Suspect("E8M0_SUBNORMAL_IN", "the float32 quotient amax/6 is rounded wrongly where it is subnormal",
-              FROM_FLOATS, _scaled_by(rule)) for rule in (_float_quotient_down, _float_quotient)),
+              FROM_FLOATS, _scaled_by("rceil", rule)) for rule in (_float_quotient_down, _float_quotient)),
     *(Suspect("E8M0_MODE", f"the scale follows the rule `{rule}`", QUANTISERS, _profile(scale_rule=rule))
       for rule in ("floor", "ceil", "even", "rceil")),
     *(Suspect("E8M0_MODE", f"the byte is rounded `{rounding}`", ("encode_e8m0",), _param("rounding", rounding))

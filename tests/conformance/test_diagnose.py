@@ -1,0 +1,279 @@
+"""Bug classes are recognised from their bits, and only then."""
+
+import itertools
+from fnmatch import fnmatchcase
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import refnum
+from conformance import diagnose as doctor
+from conformance.case import Case
+from conformance.controls.cases import control_cases
+from conformance.corners import corner_cases
+from conformance.diagnose import diagnose
+from conformance.operation import OPERATIONS, run_golden
+from conformance.page import number_text, page
+from conformance.suspects import SUSPECTS
+
+
+def control(operation, **params):
+    (case,) = control_cases(operation, "HOPPER", {**OPERATIONS[operation].defaults(), **params})
+    return case
+
+
+def ids(case, observed, level=0):
+    return [entry["id"] for entry in diagnose(case, run_golden(case), observed, level)]
+
+
+def quantise(*values, dtype=np.float32, bits=None):
+    x = np.zeros((1, 32), dtype)
+    if bits is not None:
+        x.view(np.uint32)[0, : len(bits)] = bits
+    x[0, len(bits or ()): len(bits or ()) + len(values)] = values
+    return Case("quantize_mxfp4", "HOPPER", {"input": x.dtype.name}, {"x": x})
+
+
+def under(case, **changes):
+    return run_golden(case, refnum.HOPPER.replace(name="wrong", **changes))
+
+
+@pytest.mark.parametrize(("case", "wrong", "expected"), [
+    (quantise(6, 1.25), {"ties": "away"}, "E2M1_TIES_UP"),
+    (quantise(6, 0.75), {"ties": "zero"}, "E2M1_TIES_ZERO"),
+    (quantise(6, 1.9), {"rounding": "toward_zero"}, "E2M1_TRUNCATED"),
+    (quantise(7, 1.5), {"scale_rule": "floor"}, "E8M0_MODE"),
+    (quantise(5, 1.5), {"scale_rule": "ceil"}, "E8M0_MODE"),
+    (quantise(), {"zero_scale": 127}, "ZERO_BLOCK_BYTE"),
+    (quantise(1, np.inf), {"nonfinite": "satfinite"}, "INF_POLICY"),
+])
+def test_wrong_profiles_are_named(case, wrong, expected):
+    assert ids(case, under(case, **wrong))[0] == expected
+
+
+def test_a_logarithm_just_below_a_power_of_two_is_named_before_the_mode():
+    case = quantise(1.0, bits=[0x40FFFFFF])
+    case = Case("quantize_mxfp4", "OCP", case.params, case.inputs)
+    x = case.inputs["x"]
+    bumped = x.copy()
+    bumped[0, 0] = 8.0
+    observed = {**run_golden(case), "scales": run_golden(case.with_inputs({"x": bumped}))["scales"]}
+    codes = refnum.encode("E2M1", x, int(observed["scales"][0, 0]) - 127)
+    observed["packed"] = (codes[:, ::2] | codes[:, 1::2] << 4).astype(np.uint8)
+    assert ids(case, observed)[0] == "E8M0_EXP_BY_LOG2"
+
+
+def test_a_lost_sticky_bit_is_named():
+    case = quantise(6.0, bits=[0x3E800001])  # just above 0.25: rounds up, a lost sticky bit makes it a tie to zero
+    observed = {name: array.copy() for name, array in run_golden(case).items()}
+    assert observed["packed"][0, 0] & 15 == 1
+    observed["packed"][0, 0] &= 0xF0
+    assert ids(case, observed)[0] == "E2M1_STICKY_LOST"
+
+
+def test_nan_lost_in_the_maximum_is_named():
+    case = quantise(6, np.nan, 1)
+    without = case.inputs["x"].copy()
+    without[0, 1] = 0
+    assert ids(case, run_golden(case.with_inputs({"x": without}))) == ["AMAX_DROPS_NAN"]
+
+
+def test_flushed_subnormals_are_named():
+    case = quantise(bits=[0x00400000, 0x00000003])
+    flushed = run_golden(case.with_inputs({"x": np.zeros((1, 32), np.float32)}))
+    assert ids(case, flushed)[0] == "FTZ_SILENT"
+
+
+@pytest.mark.parametrize(("operation", "change", "expected"), [
+    ("dequantize_mxfp4", lambda case, v: np.where(np.repeat(case.inputs["scales"], 32, 1) == 0, v & 1 << 31, v),
+     "E8M0_ZERO_IS_TINY"),
+    ("dequantize_mxfp4", lambda case, v: np.where(v == 0x7FC00000, 0x7F800000, v), "E8M0_FF_NOT_NAN"),
+    ("dequantize_mxfp4", lambda case, v: np.where(v & 0x7F800000, v, v & 1 << 31), "FTZ_SILENT"),
+])
+def test_wrong_decoders_are_named(operation, change, expected):
+    case = control(operation)
+    if expected == "FTZ_SILENT":
+        case = case.with_inputs({"scales": np.full_like(case.inputs["scales"], 1)})
+    observed = {"values": change(case, run_golden(case)["values"]).astype(np.uint32)}
+    assert expected in ids(case, observed)
+
+
+def distant(columns=False):
+    """Two blocks of one tile (or two rows of one column block) ten binades apart, with zeros in the lower one."""
+    packed = np.full((2, 32), 0x22, np.uint8)
+    packed[1, :], scales = 0x80, np.array([[137, 127], [127, 127]], np.uint8)
+    packed[0, 16:20] = 0x80
+    name = "mxfp4_to_fp8_columns" if columns else "mxfp4_to_fp8"
+    return Case(name, "HOPPER", {"scale": "max", **({"splits": [2]} if columns else {})},
+                {"packed": packed, "scales": scales})
+
+
+@pytest.mark.parametrize("columns", [False, True])
+def test_the_zero_bug_of_the_released_kernel_is_named(columns):
+    case = distant(columns)
+    golden = run_golden(case)
+    observed = dict(golden)
+    codes = golden["codes"].copy()
+    if columns:
+        zero = ((codes & 0x7F) == 0)
+        zero[:32, 0] = False
+        zero[32:, :] = False
+    else:
+        zero = ((codes & 0x7F) == 0) & (np.arange(2)[:, None] == 0)
+    observed["codes"] = np.where(zero, np.where(codes & 0x80, 0x7E, 0xFE), codes).astype(np.uint8)
+    assert zero.any() and ids(case, observed) == ["ZERO_TO_FULL_SCALE"]
+
+
+def test_an_empty_block_in_the_maximum_is_named():
+    packed = np.full((1, 32), 0x22, np.uint8)
+    packed[0, 16:] = 0x80
+    case = Case("mxfp4_to_fp8", "HOPPER", {"scale": "max"},
+                {"packed": packed, "scales": np.array([[120, 140]], np.uint8)})
+    counted = case.with_inputs({"packed": np.where(np.arange(32) == 16, 0x82, packed).astype(np.uint8)})
+    observed = {name: array.copy() for name, array in run_golden(counted).items()}
+    observed["codes"][0, 32] = 0
+    assert ids(case, observed)[0] == "EMPTY_BLOCK_IN_MAX"
+
+
+@pytest.mark.parametrize(("operation", "change", "expected"), [
+    ("quantize_mxfp4", lambda p: (p << 4 | p >> 4).astype(np.uint8), "NIBBLE_ORDER"),
+    ("quantize_mxfp4", lambda p: p & 0x77, "SIGN_LOST"),
+    ("quantize_mxfp4", np.zeros_like, None),
+    ("fp8_to_mxfp4", lambda p: p & 0x77, "SIGN_LOST"),
+    ("mxfp4_columns", lambda p: p & 0x77, "SIGN_LOST"),
+])
+def test_structural_bugs_are_named(operation, change, expected):
+    case = control(operation)
+    golden = run_golden(case)
+    observed = {**golden, "packed": change(golden["packed"])}
+    if expected is None:
+        observed["scales"] = np.zeros_like(golden["scales"])
+        expected = "OUTPUT_NOT_WRITTEN"
+    assert ids(case, observed)[0] == expected
+
+
+def test_bits_that_no_rule_gives_are_not_named():
+    case = control("quantize_mxfp4")
+    golden = run_golden(case)
+    packed = golden["packed"].copy()
+    packed[2, 3] ^= 0x11
+    packed[1, 5] ^= 0x04
+    assert ids(case, {**golden, "packed": packed}) == []
+
+
+def test_the_right_bits_are_never_named():
+    for operation in OPERATIONS:
+        case = control(operation)
+        assert ids(case, run_golden(case)) == []
+
+
+def test_a_larger_case_tells_two_suspects_apart():
+    small = quantise(6, 1.25)
+    observed = under(small, ties="away")
+    assert [e["words"] for e in diagnose(small, run_golden(small), observed)][0] == \
+        "ties are rounded away from zero, not to even"
+    large = quantise(6, 1.25, -1.25)
+    up = under(large, ties="up")
+    told = diagnose(small, run_golden(small), observed, also=(large, up))
+    assert [entry["words"] for entry in told] == ["ties are rounded up, not to even"]
+
+
+def test_a_level_hides_what_lower_levels_forgive():
+    x = np.zeros((1, 64), ml_dtypes.bfloat16)
+    x[0, :2], x[0, 32:34] = (6, 1.25), (1, np.nan)
+    case = Case("quantize_mxfp4", "HOPPER", {"input": "bfloat16"}, {"x": x})
+    observed = {name: array.copy() for name, array in under(case, ties="away").items()}
+    observed["packed"][0, 16:] = 0x77
+    assert ids(case, observed, level=0) == [] and ids(case, observed, level=1)[0] == "E2M1_TIES_UP"
+
+
+def test_every_suspect_strikes_somewhere():
+    """Each wrong rule differs from the golden model on some control or corner case: none is a dead entry."""
+    alive = set()
+    for name, operation in OPERATIONS.items():
+        able = [suspect for suspect in SUSPECTS if any(fnmatchcase(name, pattern) for pattern in suspect.operations)]
+        for case in _cases(name, operation):
+            golden = run_golden(case)
+            alive |= {suspect for suspect in able if suspect not in alive and _strikes(suspect, case, golden)}
+    assert [(suspect.id, suspect.words) for suspect in SUSPECTS if suspect not in alive] == []
+
+
+def _cases(name, operation):
+    variants = list(operation.variants())
+    for profile in ("HOPPER", "OCP", "TE", "RECIPE") if operation.profiled else ("HOPPER",):
+        for params in variants[:: max(1, len(variants) // 3)]:
+            yield from control_cases(name, profile, params)
+        small = (c for c in corner_cases(name, profile, operation.defaults()) if 0 < c.elements < 9000)
+        yield from itertools.islice(small, 8)
+
+
+def _strikes(suspect, case, golden):
+    try:
+        wrong = suspect.wrong(case, golden)
+    except (ValueError, IndexError, KeyError):
+        return False
+    return wrong is not None and any(not np.array_equal(wrong[name], golden[name]) for name in golden)
+
+
+def test_notes_are_looked_up_by_id_and_their_absence_is_no_error(monkeypatch):
+    doctor.notes.cache_clear()
+    monkeypatch.setattr(doctor.resources, "files", lambda name: (_ for _ in ()).throw(ModuleNotFoundError(name)))
+    assert doctor.notes() == {}
+    doctor.notes.cache_clear()
+
+
+# --- the page ---------------------------------------------------------------------------------------------------
+
+
+def test_a_page_says_where_what_and_why():
+    case = quantise(6, 0, 0, 1.25)
+    shown = page(case, run_golden(case), under(case, ties="away"), 0)
+    assert shown["place"] == "row 0 block 0 lane 3" and shown["output"] == "packed"
+    assert shown["input"] == [{"name": "x", "bits": "0x3FA00000", "fields": "0 01111111 01000000000000000000000",
+                               "value": "1.25"}]
+    assert shown["expected"] == {"bits": "0x2", "fields": "0 01 0", "value": "1"}
+    assert shown["observed"] == {"bits": "0x3", "fields": "0 01 1", "value": "1.5"}
+    assert shown["differs"] == "mantissa bit 0 differs" and "tie at 1.25 -> even" in shown["rule"]
+    assert shown["scale"] == {"expected": "0x7F (1)", "observed": "0x7F (1)"}
+    assert shown["differing"] == {"packed": "1 of 32"}
+
+
+def test_a_page_of_a_wrong_scale_shows_the_scale_rule():
+    case = quantise(7.0)
+    golden = run_golden(case)
+    shown = page(case, golden, {**golden, "scales": golden["scales"] - 1}, 0)
+    assert shown["output"] == "scales" and shown["place"] == "row 0 block 0"
+    assert shown["rule"].startswith("rceil: k = 2 - 2 + 1 = 1") and shown["expected"]["value"] == "2"
+
+
+@pytest.mark.parametrize("operation", list(OPERATIONS))
+def test_every_operation_has_a_page_for_each_output(operation):
+    every = list(OPERATIONS[operation].variants())
+    for params in (every[0], every[-1]):
+        (case,) = control_cases(operation, "HOPPER", params)
+        golden = run_golden(case)
+        for name, array in golden.items():
+            flipped = array.copy()
+            flipped.reshape(-1)[-1] ^= 1
+            shown = page(case, golden, {**golden, name: flipped}, 0)
+            assert shown["output"] == name and shown["expected"]["bits"] != shown["observed"]["bits"]
+            assert shown["differs"] and shown["place"]
+
+
+def test_column_pages_point_at_the_input_row():
+    case = distant(columns=True)
+    golden = run_golden(case)
+    codes = golden["codes"].copy()
+    codes[33, 1] ^= 0x80
+    shown = page(case, golden, {**golden, "codes": codes}, 0)
+    assert shown["place"] == "input row 1 column 33 (output [33, 1])"
+    assert {entry["name"]: entry["bits"] for entry in shown["input"]} == {"packed": "0x8", "scales": "0x7F"}
+
+
+@pytest.mark.parametrize(("value", "text"), [("5/4", "1.25"), ("1/1024", "0.0009765625"), ("0", "0"),
+                                             (str(2**127), "2^127"), (f"3/{2**130}", "1.5*2^-129")])
+def test_numbers_are_short_and_exact(value, text):
+    from fractions import Fraction
+
+    assert number_text(Fraction(value)) == text

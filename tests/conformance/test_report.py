@@ -1,0 +1,117 @@
+"""A report is valid or it is refused by name."""
+
+import json
+
+import numpy as np
+import pytest
+
+import refnum
+from conformance import report as reports
+from conformance.controls.cases import control_cases
+from conformance.operation import select
+from conformance.run import Plan, run
+from conformance.subject import Subject
+from refnum.errors import FileError
+
+
+def wrong(x, profile):
+    packed, scales = refnum.quantize_mxfp4(x, profile)
+    return packed ^ np.uint8(x.dtype.name == "float16"), scales
+
+
+def written(tmp_path):
+    plan = Plan([Subject("k", {"quantize_mxfp4": wrong})], select(["quantize_mxfp4"]), ["HOPPER"], save=False,
+                shown=1, cases=control_cases)
+    document = run(plan, reports.Report(reports.header("standard", 5, ["check"], [], [("x", "boom")])))
+    path = tmp_path / "report.json"
+    reports.write(document, path)
+    return path
+
+
+def test_a_report_says_who_where_with_what_and_how_much(tmp_path):
+    document = reports.load(written(tmp_path))
+    header, footer = document["header"], document["footer"]
+    assert header["seed"] == 5 and header["argv"] == ["check"] and header["level"] == "standard"
+    assert header["environment"]["model_digest"].startswith("sha256:")
+    assert header["environment"]["versions"]["numpy"] == np.__version__
+    assert header["broken_subjects"] == [{"name": "x", "reason": "boom"}]
+    assert footer["status"] == "complete" and footer["exit"] == 1 and footer["verdict"].startswith("WRONG at level standard")
+    assert footer["totals"]["outcomes"] == {"mismatch": 1, "pass": 2}
+    assert footer["totals"]["compared"] == sum(row["compared"] for row in document["results"]) > 0
+
+
+def test_variables_that_look_like_ours_are_recorded_and_secrets_are_not(monkeypatch):
+    from conformance.environment import variables
+
+    monkeypatch.setenv("CUPY_CACHE_DIR", "/x")
+    monkeypatch.setenv("REFNUM_API_TOKEN", "hush")
+    monkeypatch.setenv("UNRELATED", "1")
+    found = variables()
+    assert found["CUPY_CACHE_DIR"] == "/x" and "REFNUM_API_TOKEN" not in found and "UNRELATED" not in found
+
+
+def result_of(document, outcome):
+    return next(row for row in document["results"] if row["outcome"] == outcome)
+
+
+def duplicate(d):
+    d["results"].append(d["results"][0])
+    d["footer"]["totals"] = reports.totals(d["results"])
+
+
+def empty_pass(d):
+    result_of(d, "pass")["compared"] = 0
+
+
+def hide_failure(d):
+    result_of(d, "mismatch")["failures"] = []
+
+
+def failing_pass(d):
+    result_of(d, "pass")["failures"] = result_of(d, "mismatch")["failures"]
+
+
+def false_proof(d):
+    result_of(d, "pass")["domains"] = [{"name": "x", "size": 9, "how": "", "points": 8, "verdict": "proved"}]
+
+
+@pytest.mark.parametrize(("change", "error"), [
+    (lambda d: d.pop("footer"), reports.MissingFooter), (duplicate, reports.DuplicateResult),
+    (empty_pass, reports.NothingCompared), (hide_failure, reports.MissingFailure),
+    (failing_pass, reports.UnexpectedFailure), (false_proof, reports.ProofWithoutCases),
+    (lambda d: d["footer"]["totals"].update(cases=0), reports.TotalsDiffer),
+    (lambda d: d["results"].pop(), reports.TotalsDiffer),
+    (lambda d: result_of(d, "pass").update(outcome="ok"), FileError),
+    (lambda d: result_of(d, "pass").update(comment=""), FileError),
+    (lambda d: d.update(schema="refnum.report/9"), FileError),
+    (lambda d: d["header"].pop("environment"), FileError),
+])
+def test_an_invalid_report_is_refused_by_name(tmp_path, change, error):
+    path = written(tmp_path)
+    document = json.loads(path.read_text())
+    change(document)
+    path.write_text(json.dumps(document))
+    with pytest.raises(error) as caught:
+        reports.load(path)
+    assert type(caught.value) is error
+
+
+def test_what_is_no_report_is_a_file_error(tmp_path):
+    path = tmp_path / "r.json"
+    for text in ("", "[]", "{}"):
+        path.write_text(text)
+        with pytest.raises(FileError):
+            reports.load(path)
+    with pytest.raises(FileError):
+        reports.load(tmp_path / "absent.json")
+
+
+@pytest.mark.parametrize(("outcome", "compared", "status", "code"), [
+    ("pass", 5, "complete", 0), ("pass", 5, "partial", 3), ("mismatch", 5, "complete", 1), ("flaky", 5, "complete", 1),
+    ("fault", 0, "complete", 1), ("timeout", 0, "complete", 1), ("compile-error", 0, "complete", 1),
+    ("unsupported", 0, "complete", 3), ("not-run", 0, "complete", 3), ("not-verified", 5, "complete", 3),
+    ("mismatch", 5, "partial", 1)])
+def test_exit_status(outcome, compared, status, code):
+    document = reports.Report({"level": "standard"}, [{"outcome": outcome, "compared": compared, "cases": 1}],
+                              status=status)
+    assert document.exit_status() == code
