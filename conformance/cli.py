@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
-from refnum.errors import RefnumError
+from refnum.errors import RefnumError, UnsupportedError
 
 from . import report as reports
 from . import show
@@ -181,12 +181,21 @@ def subjects() -> None:
 
 
 def _mount(name: str, module: str, attribute: str) -> None:
-    """Mount a sub-command that another module of this room brings, if that module is there."""
+    """Mount a sub-command that another module of this room brings; one that fails to import says so when used."""
     import importlib
     import importlib.util
 
-    if importlib.util.find_spec(module) is not None:
+    if importlib.util.find_spec(module) is None:
+        return
+    try:
         app.add_typer(getattr(importlib.import_module(module), attribute), name=name)
+    except ImportError as error:
+        reason = f"`refnum {name}` cannot be used: {error}."
+
+        @app.command(name, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+        @told
+        def broken() -> None:
+            raise UnsupportedError(reason)
 
 
 _mount("vectors", "conformance.vectors_cli", "vectors_app")

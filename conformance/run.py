@@ -26,6 +26,8 @@ from .verdict import Outcome
 RUN_LEVELS = ("smoke", "standard", "exhaustive")
 PROBES = 4
 """Corner cases of a variant on which the calling contract is probed as well."""
+COVERED_CHUNKS = 2
+"""Cases of a domain in which coverpoints are counted; all of them would cost as much as the judging."""
 
 
 @dataclass
@@ -147,6 +149,7 @@ def _run_variant(plan: Plan, item: _Variant, tallies: dict[str, Tally], report: 
     if plan.cases is None:
         engine.domains()
         engine.sampled()
+    engine.finish()
 
 
 @dataclass
@@ -159,6 +162,20 @@ class _Engine:
     tallies: dict[str, Tally]
     report: Report
     progress: Progress
+    open_points: dict[str, set[str]] = field(default_factory=dict)
+    was_compared: bool = False
+
+    def __post_init__(self) -> None:
+        from .coverpoints import expected
+
+        if self.plan.cases is None:
+            self.open_points = {subject.name: set(expected(*self._key)) for subject in self.judged}
+
+    def finish(self) -> None:
+        """Write down the coverpoints that no compared case has hit."""
+        for name, points in self.open_points.items():
+            if self.tallies[name].compared:
+                self.tallies[name].holes = sorted(points)
 
     @property
     def _key(self) -> tuple[str, str, dict[str, Any]]:
@@ -172,7 +189,7 @@ class _Engine:
 
         probes = PROBES
         for case, golden in self._golden((self.plan.cases or corner_cases)(*self._key)):
-            for subject in self.active():
+            for subject in self._cover(case, golden):
                 tally = self.tallies[subject.name]
                 tally.corners += self._one(subject, case, golden) is not None
                 if probes and case.elements:
@@ -188,8 +205,8 @@ class _Engine:
             counts = {s.name: DomainCount(domain.name, domain.size, domain.how) for s in self.active()}
             for name, counted in counts.items():
                 self.tallies[name].domains.append(counted)
-            for case, golden in self._golden(domain.cases()):
-                for subject in self.active():
+            for number, (case, golden) in enumerate(self._golden(domain.cases())):
+                for subject in self._cover(case, golden, number < COVERED_CHUNKS):
                     counted = counts[subject.name]
                     held = self._one(subject, case, golden)
                     counted.calls += 1
@@ -204,14 +221,27 @@ class _Engine:
 
         examples = min(self.plan.examples, 5) if self.plan.level == "smoke" else self.plan.examples
         for case, golden in self._golden(sampled_cases(*self._key, self.plan.seed, examples)):
-            for subject in self.active():
+            for subject in self._cover(case, golden):
                 self.tallies[subject.name].sampled += self._one(subject, case, golden) is not None
+
+    def _cover(self, case: Case, golden: dict[str, Any], counted: bool = True) -> Iterator[Subject]:
+        """Yield the subjects to judge on a case; after each that was compared, close the coverpoints it hit."""
+        from .coverpoints import count
+
+        waiting = counted and any(self.open_points.get(subject.name) for subject in self.active())
+        hit = {name for name, times in count(case, golden).items() if times} if waiting else set()
+        for subject in self.active():
+            self.was_compared = False
+            yield subject
+            if self.was_compared and subject.name in self.open_points:
+                self.open_points[subject.name] -= hit
 
     def _one(self, subject: Subject, case: Case, golden: dict[str, Any]) -> bool | None:
         tally = self.tallies[subject.name]
         start = time.perf_counter()
         held = judge(subject, case, golden, tally, self.plan.seconds)
         tally.seconds += time.perf_counter() - start
+        self.was_compared = held is not None
         return held
 
     def _golden(self, cases: Iterator[Case]) -> Iterator[tuple[Case, dict[str, Any]]]:

@@ -1,0 +1,229 @@
+"""The command line from the outside: exit status, what is printed where, and that bad input is one sentence."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import conformance.subject as doors
+from conformance import report as reports
+from conformance.cli import app
+
+RIGHT = '''
+import refnum
+
+def quantize_mxfp4(x, profile):
+    return refnum.quantize_mxfp4(x, profile)
+'''
+WRONG = '''
+import refnum
+
+def quantize_mxfp4(x, profile):
+    return refnum.quantize_mxfp4(x, profile.replace(name="wrong", ties="away"))
+'''
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(doors, "installed", lambda: ([], []))
+    (tmp_path / "right.py").write_text(RIGHT)
+    (tmp_path / "wrong.py").write_text(WRONG)
+
+
+def refnum(*words):
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def test_a_right_kernel_passes_with_exit_0():
+    result = refnum("check", "-s", "right.py", "-o", "quantize_mxfp4", "--level", "smoke")
+    assert result.exit_code == 0 and "not a verification" in result.stdout and "pass" in result.stdout
+    assert "\x1b" not in result.stdout and "│" not in result.stdout  # plain when piped
+
+
+@pytest.fixture
+def failed():
+    return refnum("check", "-s", "wrong.py", "-o", "quantize_mxfp4", "-p", "HOPPER", "--level", "smoke",
+                  "--report", "r.json")
+
+
+def test_a_wrong_kernel_exits_1_and_shows_the_page_and_the_replay_command(failed, tmp_path):
+    assert failed.exit_code == 1 and "MISMATCH" in failed.stdout and "E2M1_TIES_UP" in failed.stdout
+    assert "-> even (N2)" in failed.stdout
+    document = reports.load(tmp_path / "r.json")
+    record = document["results"][0]["failures"][0]
+    assert record["command"] in failed.stdout and (tmp_path / record["replay"]).is_file()
+    assert document["footer"]["exit"] == 1
+
+
+def test_the_replay_command_replays_with_and_without_the_kernel(failed, tmp_path):
+    (path,) = (tmp_path / ".refnum" / "cases").glob("*.json")
+    with_kernel = refnum("replay", path, "-s", "wrong.py")
+    assert with_kernel.exit_code == 1 and "MISMATCH" in with_kernel.stdout
+    assert "the file's expectation is reproduced, every byte" in with_kernel.stdout
+    alone = refnum("replay", path)
+    assert alone.exit_code == 0 and "as saved in the file" in alone.stdout and "-> even (N2)" in alone.stdout
+    fixed = refnum("replay", path, "-s", "right.py")
+    assert fixed.exit_code == 0 and "the saved failure is gone" in fixed.stdout
+
+
+def test_a_replay_file_is_explained(failed, tmp_path):
+    (path,) = (tmp_path / ".refnum" / "cases").glob("*.json")
+    result = refnum("explain", path, "--index", "0,3")
+    assert result.exit_code == 0 and "scale exponent" in result.stdout
+
+
+def test_a_replay_file_is_shrunk_further(tmp_path):
+    import refnum as model
+    from conformance import replay
+    from conformance.case import Case
+    from conformance.subject import Subject, from_file
+    from conformance.tally import Failure
+    from conformance.verdict import NO_LEVEL
+
+    x = np.tile(np.array([6, 1.25, 0.3, -2], np.float32), (4, 16))
+    case = Case("quantize_mxfp4", "HOPPER", {"input": "float32"}, {"x": x})
+    (subject,) = from_file("wrong.py")
+    assert isinstance(subject, Subject)
+    body = replay.document(case, replay.run_golden(case), {}, subject, Failure(case, NO_LEVEL))
+    path = replay.save(body, tmp_path)
+    result = refnum("shrink", path, "-s", "wrong.py")
+    assert result.exit_code == 0 and "shrunk    256 to 32 elements" in result.stdout
+    written = [p for p in tmp_path.glob("*.json") if p != path]
+    assert np.count_nonzero(replay.load(written[0]).case.inputs["x"]) <= 2
+    assert model is not None
+    no_longer = refnum("shrink", path, "-s", "right.py")
+    assert no_longer.exit_code == 2 and "nothing to shrink" in no_longer.stderr
+
+
+def test_json_is_the_whole_report_and_nothing_else():
+    result = refnum("check", "-s", "right.py", "-o", "quantize_mxfp4", "-p", "OCP", "--level", "smoke", "--json")
+    document = json.loads(result.stdout)
+    reports.check(document, "stdout")
+    assert document["controls"]["wrong_caught"] >= 20 and document["header"]["subjects"][0]["name"] == "right"
+
+
+@pytest.mark.parametrize(("words", "sentence"), [
+    (("check", "-s", "nobody"), "No subject is named 'nobody'"),
+    (("check", "-s", "absent.py"), "No such file absent.py"),
+    (("check", "-s", "right.py:absent"), "has no 'absent'"),
+    (("check", "-s", "right.py", "-o", "quantise"), "No operation is named 'quantise'"),
+    (("check", "-s", "right.py", "-p", "NOPE"), "profile 'NOPE' is not known"),
+    (("replay", "absent.json"), "No such file: absent.json"),
+    (("explain", "quantize_mxfp4"), "Give --values"),
+    (("explain", "nothing", "--values", "1"), "cannot be explained"),
+    (("explain", "quantize_mxfp4", "--values", "one"), "neither a number"),
+    (("explain", "quantize_mxfp4", "--values", "1", "--index", "99"), "outside the array"),
+    (("explain", "quantize_mxfp4", "--values", "1", "--index", "x"), "is not a number"),
+    (("explain", "quantize_mxfp4", "--values", "1", "--dtype", "float64"), "--dtype 'float64'"),
+    (("explain", "mxfp4_to_fp8", "--values", "16"), "0 to 15"),
+    (("explain", "mxfp4_to_fp8", "--values", "1", "--scales", "1,2,3"), "has 3 bytes"),
+    (("explain", "mxfp4_to_fp8", "--values", "1", "--param", "scale=min"), "choose from max, amax"),
+    (("explain", "mxfp4_to_fp8", "--values", "1", "--param", "colour=red"), "has scale"),
+    (("check", "-s", "right.py", "--data", "absent.npy"), "absent.npy"),
+])
+def test_bad_input_is_one_sentence_and_exit_2(words, sentence):
+    result = refnum(*words)
+    assert result.exit_code == 2 and result.stderr.startswith("refnum: ") and sentence in result.stderr
+    assert "Traceback" not in result.output and result.stderr.count("\n") <= 2
+
+
+@pytest.mark.parametrize("words", [("check", "--level", "heroic"), ("check", "--seed", "x"), ("nonsense",)])
+def test_wrong_options_exit_2(words):
+    assert refnum(*words).exit_code == 2
+
+
+def test_nothing_to_judge_exits_3():
+    result = refnum("check", "-o", "quantize_mxfp4")
+    assert result.exit_code == 3 and "NOT VERIFIED" in result.stdout
+
+
+def test_an_unusable_subject_is_named_with_its_reason(tmp_path):
+    (tmp_path / "gpu.py").write_text(RIGHT + '''
+kernel = {"name": "fast", "operations": {"quantize_mxfp4": quantize_mxfp4}, "available": lambda: (False, "no GPU here")}
+''')
+    result = refnum("check", "-s", "gpu.py:kernel", "-o", "quantize_mxfp4")
+    assert result.exit_code == 3 and "unavailable: fast: no GPU here" in result.stdout
+
+
+def test_explain_shows_every_step():
+    result = refnum("explain", "quantize_mxfp4", "--values", "6,1.25,0x3F000000,nan", "--index", "1", "-p", "OCP")
+    assert result.exit_code == 0 and "nan" in result.stdout.lower()
+    plain = refnum("explain", "quantize_mxfp4", "--values", "6,1.25", "--index", "1", "-p", "OCP").stdout
+    assert "floor: k = 2 - 2 = 0" in plain and "tie at 1.25 -> even" in plain and "profile OCP" in plain
+    coded = refnum("explain", "mxfp4_to_fp8", "--values", "7,0", "--scales", "130", "--param", "scale=amax")
+    assert coded.exit_code == 0 and "byte 130" in coded.stdout
+
+
+def test_doctor_looks_at_this_machine():
+    result = refnum("doctor")
+    assert "host subnormals" in result.stdout and "golden model" in result.stdout
+    assert result.exit_code in (0, 1) and ("bad" in result.stdout) == (result.exit_code == 1)
+
+
+def test_a_sick_machine_is_called_sick(monkeypatch):
+    import refnum.environment as host
+
+    monkeypatch.setattr(host, "flushes_subnormals", lambda: True)
+    result = refnum("doctor")
+    assert result.exit_code == 1 and "flushes float32 subnormals" in result.stdout
+
+
+def test_subjects_lists_the_model():
+    result = refnum("subjects")
+    assert result.exit_code == 0 and "model" in result.stdout and "quantize_mxfp4" in result.stdout
+
+
+def test_the_controls_alone(monkeypatch):
+    import conformance.controls as room
+
+    few = [control for control in room.controls() if control.subject.name in ("twin", "ties_up", "raises")]
+    room.verify.cache_clear()
+    monkeypatch.setattr(room, "controls", lambda: few)
+    result = refnum("check", "--controls")
+    room.verify.cache_clear()
+    assert result.exit_code == 0 and "1 right controls pass, 2 wrong ones are caught" in result.stdout
+
+
+def test_a_broken_harness_does_not_judge(monkeypatch):
+    import conformance.compare as comparator
+    from conformance.controls import verify
+
+    verify.cache_clear()
+    monkeypatch.setattr(comparator, "equal_at", lambda *args: True)
+    result = refnum("check", "-s", "right.py")
+    verify.cache_clear()
+    assert result.exit_code == 2 and "the harness itself is broken" in result.stderr
+
+
+def test_tensors_from_files_are_judged_in_chains(tmp_path):
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "t.npz", a=rng.standard_normal((4, 64)).astype(np.float32),
+             odd=rng.standard_normal((3, 33)).astype(np.float32))
+    result = refnum("check", "-s", "model", "--data", "t.npz", "--json")
+    rows = json.loads(result.stdout)["data"]
+    judged = {row["variant"].split("[")[0] for row in rows if row["tensor"].endswith("a")}
+    assert judged >= {"quantize_mxfp4", "quantize_fp8_tiles", "fp8_to_mxfp4", "mxfp4_to_fp8", "mxfp4_columns",
+                      "fp8_columns", "dequantize_mxfp4"}
+    assert {row["outcome"] for row in rows if row["tensor"].endswith("a")} == {"pass"}
+    odd = [row for row in rows if row["tensor"].endswith("odd")]
+    assert odd and odd[0]["outcome"] == "unsupported" and "33" in odd[0]["words"]
+    assert result.exit_code == 0
+    assert any("sqnr" in str(key).lower() for row in rows for key in row["statistics"])
+
+
+def test_a_wrong_kernel_is_caught_on_a_tensor(tmp_path):
+    x = np.full((2, 32), 1.25, np.float32)
+    x[:, 0] = 6
+    np.save(tmp_path / "t.npy", x)
+    result = refnum("check", "-s", "wrong.py", "--data", "t.npy", "-o", "quantize_mxfp4")
+    assert result.exit_code == 1 and "MISMATCH" in result.stdout and "\nt   " in result.stdout
+
+
+def test_the_module_runs_as_a_program():
+    words = [sys.executable, "-m", "conformance.cli", "--help"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "check" in done.stdout
