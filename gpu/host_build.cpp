@@ -72,19 +72,22 @@ uint32_t tile_amax(const uint32_t* w, int count) {
     return larger_lane(most);
 }
 
-// One row of a tile. `w` are its lanes; a scalar tile reads the input again, element by element.
+// One row of a tile, 32 elements at a time. `w` are its lanes; a scalar tile reads the input again, one by one.
 void encode_tile_row(const void* x, int kind, int64_t first, const uint32_t* w, int words, const TileScale& scale,
                      bool saturate, uint8_t* codes) {
-    for (int i = 0; i < words; ++i) {
-        uint32_t out, bits[4];
+    for (int i = 0; i < words; i += 8) {
+        uint32_t out[8], bits[4];
         if (scale.scalar) {
-            for (int j = 0; j < 4; ++j) bits[j] = float_at(x, kind, first + 4 * i + j);
-            out = quantize_fp8_scalar_word(bits, scale.byte);
+            for (int e = 0; e < 32; ++e) {
+                bits[e & 3] = float_at(x, kind, first + 4 * i + e);
+                if ((e & 3) == 3) out[e >> 2] = quantize_fp8_scalar_word(bits, scale.byte);
+            }
+        } else if (saturate) {
+            quantize_fp8_words<true, 8>(w + 2 * i, scale, out);
         } else {
-            out = saturate ? quantize_fp8_word<true>(w[2 * i], w[2 * i + 1], scale)
-                           : quantize_fp8_word<false>(w[2 * i], w[2 * i + 1], scale);
+            quantize_fp8_words<false, 8>(w + 2 * i, scale, out);
         }
-        std::memcpy(codes + 4 * i, &out, 4);
+        std::memcpy(codes + 4 * i, out, 32);
     }
 }
 
@@ -172,11 +175,7 @@ void fp8_column_group(const Group& group, int64_t rows, bool amax, uint8_t* code
         uint32_t w[4], byte;
         group.row(r, w, byte);
         if (amax) {
-            for (int j = 0; j < 4; ++j) {
-                const uint32_t magnitudes = w[j] & NIBBLE_MAGNITUDES;
-                tile[r][2 * j] = column_codes(magnitudes, nibble_signs_low(w[j]), byte, negated[2 * j]);
-                tile[r][2 * j + 1] = column_codes(magnitudes >> 16, nibble_signs_high(w[j]), byte, negated[2 * j + 1]);
-            }
+            column_codes(w, byte, negated, tile[r]);
         } else {
             const RecodeTable table = recode_table(byte, bytes[0] & 0xFF);
             for (int j = 0; j < 4; ++j) e4m3_words(w[j], table, tile[r][2 * j], tile[r][2 * j + 1]);
@@ -187,20 +186,17 @@ void fp8_column_group(const Group& group, int64_t rows, bool amax, uint8_t* code
 }
 
 // Nibbles (upper halves of bytes) of one row of a group.
-void nibble_row(const uint32_t (&w)[4], uint32_t byte, bool amax, const ColumnBytes* negated, Table table,
+void nibble_row(const Group& group, int64_t r, bool amax, const ColumnBytes* negated, uint32_t shared,
                 uint32_t (&out)[8]) {
-    for (int j = 0; j < 8; ++j) {
-        const uint32_t packed = w[j >> 1];
-        const uint32_t magnitudes = (packed & NIBBLE_MAGNITUDES) >> (j & 1 ? 16 : 0);
-        const uint32_t signs = j & 1 ? nibble_signs_high(packed) : nibble_signs_low(packed);
-        out[j] = amax ? column_nibbles_amax(magnitudes, signs, byte, negated[j])
-                      : column_nibbles_max(magnitudes, signs, table);
-    }
+    uint32_t w[4], byte;
+    group.row(r, w, byte);
+    if (amax) column_nibbles_amax(w, byte, negated, out);
+    else column_nibbles_max(w, e2m1_table((int32_t)byte - (int32_t)shared), out);
 }
 
 void mxfp4_column_group(const Group& group, int64_t rows, bool amax, uint8_t* packed, int64_t stride, uint8_t* scales) {
     uint32_t tile[16][8] = {};
-    uint32_t bytes[8], w[4], byte;
+    uint32_t bytes[8];
     ColumnBytes negated[8];
     bool nan = false;
     for (int64_t r = 0; r < rows; ++r) nan = nan || group.scales[r * group.scale_stride] == NAN_BYTE;
@@ -215,10 +211,8 @@ void mxfp4_column_group(const Group& group, int64_t rows, bool amax, uint8_t* pa
     }
     for (int64_t r = 0; !nan && r < rows; r += 2) {
         uint32_t even[8], odd[8];
-        group.row(r, w, byte);
-        nibble_row(w, byte, amax, negated, e2m1_table((int32_t)byte - (int32_t)(bytes[0] & 0xFF)), even);
-        group.row(r + 1, w, byte);
-        nibble_row(w, byte, amax, negated, e2m1_table((int32_t)byte - (int32_t)(bytes[0] & 0xFF)), odd);
+        nibble_row(group, r, amax, negated, bytes[0] & 0xFF, even);
+        nibble_row(group, r + 1, amax, negated, bytes[0] & 0xFF, odd);
         for (int j = 0; j < 8; ++j) tile[r / 2][j] = join_rows(even[j], odd[j]);
     }
     store_columns(tile, rows / 2, packed, stride);
@@ -231,11 +225,11 @@ void lower_group(const uint8_t* codes, const uint8_t* scales, int64_t k, int64_t
     uint32_t tile[128][8] = {};
     for (int64_t r = 0; r < rows; ++r) {
         const uint32_t own = scales[r * tiles(k)];
-        const uint32_t powers = lowering_powers(own, byte), steps = lowering_steps(own, byte);
-        for (int j = 0; j < 8; ++j) {
-            const uint32_t word = word_at(codes + r * k, j);
-            tile[r][j] = own == NAN_BYTE ? BYTE_MAGNITUDES : te ? lower_te(word, steps) : lower_rne(word, powers);
-        }
+        uint32_t w[8];
+        std::memcpy(w, codes + r * k, 32);
+        if (own == NAN_BYTE) std::memset(tile[r], 0x7F, 32);
+        else if (!te) lower_rne<8>(w, lowering_powers(own, byte), tile[r]);
+        else for (int j = 0; j < 8; ++j) tile[r][j] = lower_te(w[j], lowering_steps(own, byte));
     }
     store_columns(tile, rows, out, stride);
 }
@@ -244,6 +238,21 @@ bool has_nonzero(const uint8_t* codes, int64_t bytes) {
     uint32_t any = 0;
     for (int64_t i = 0; i < bytes / 4; ++i) any |= word_at(codes, i);
     return (any & BYTE_MAGNITUDES) != 0;
+}
+
+// 32 codes under one byte as bfloat16 lanes and as float32.
+void decode_fp8_block(const uint32_t (&w)[8], uint32_t byte, uint32_t (&lanes)[16], uint32_t (&wide)[32]) {
+    bool plain = is_plain_tile(byte);
+    for (int i = 0; i < 8; ++i) plain = plain && !has_nan_code(w[i]);
+    if (plain) {
+        decode_fp8_words<8>(w, byte, lanes);
+        for (int i = 0; i < 32; ++i) wide[i] = i & 1 ? high_float(lanes[i >> 1]) : low_float(lanes[i >> 1]);
+        return;
+    }
+    for (int i = 0; i < 32; ++i) wide[i] = e4m3_decode(w[i >> 2] >> (8 * (i & 3)) & 0xFF, byte);
+    for (int i = 0; i < 16; ++i) {
+        lanes[i] = round_to_bfloat16(wide[2 * i]) | round_to_bfloat16(wide[2 * i + 1]) << 16;
+    }
 }
 
 }  // namespace
@@ -322,21 +331,14 @@ void refnum_quantize_fp8_tiles(int kind, const void* x, int64_t m, int64_t k, in
 void refnum_dequantize_fp8_tiles(const uint8_t* codes, const uint8_t* scales, int64_t m, int64_t k, int64_t tall,
                                  int kind, void* out) {
     for (int64_t r = 0; r < m; ++r) {
-        for (int64_t i = 0; i < k / 4; ++i) {
-            const uint32_t byte = scales[r / tall * tiles(k) + 4 * i / TILE], word = word_at(codes + r * k, i);
-            uint32_t lanes[2], wide[4];
-            if (is_plain_tile(byte) && !has_nan_code(word)) {
-                decode_fp8_word(word, byte, lanes);
-                wide[0] = lanes[0] << 16, wide[1] = lanes[0] & 0xFFFF0000u;
-                wide[2] = lanes[1] << 16, wide[3] = lanes[1] & 0xFFFF0000u;
-            } else {
-                for (int j = 0; j < 4; ++j) wide[j] = e4m3_decode(word >> (8 * j) & 0xFF, byte);
-                lanes[0] = round_to_bfloat16(wide[0]) | round_to_bfloat16(wide[1]) << 16;
-                lanes[1] = round_to_bfloat16(wide[2]) | round_to_bfloat16(wide[3]) << 16;
-            }
-            uint8_t* at = static_cast<uint8_t*>(out) + (r * k + 4 * i) * (kind == BFLOAT16 ? 2 : 4);
-            if (kind == BFLOAT16) std::memcpy(at, lanes, 8);
-            else std::memcpy(at, wide, 16);
+        for (int64_t b = 0; b < k / BLOCK; ++b) {
+            const uint32_t byte = scales[r / tall * tiles(k) + b / 4];
+            uint32_t w[8], lanes[16], wide[32];
+            std::memcpy(w, codes + r * k + b * BLOCK, 32);
+            decode_fp8_block(w, byte, lanes, wide);
+            uint8_t* at = static_cast<uint8_t*>(out) + (r * k + b * BLOCK) * (kind == BFLOAT16 ? 2 : 4);
+            if (kind == BFLOAT16) std::memcpy(at, lanes, 64);
+            else std::memcpy(at, wide, 128);
         }
     }
 }
@@ -447,11 +449,13 @@ void refnum_encode_lanes(const uint16_t* lanes, int byte, int fp8, uint8_t* out,
     for (int64_t i = 0; i < n; ++i) {
         const uint32_t word = lanes[i];
         if (fp8) {
-            out[i] = (uint8_t)quantize_fp8_word<true>(word, 0, tile);
+            const uint32_t w[2] = {word, 0};
+            uint32_t codes;
+            quantize_fp8_words<true, 1>(w, tile, &codes);
+            out[i] = (uint8_t)codes;
         } else {
-            const uint32_t r[4] = {e2m1_round_lanes(min_lanes(scaled_lanes<BFLOAT16>(word, block), HALF_E2M1_MAX)),
-                                   0, 0, 0};
-            const uint32_t w[4] = {word, 0, 0, 0};
+            const uint32_t h = scale_halves(block_lanes<BFLOAT16>(word, block), block.powers);
+            const uint32_t r[4] = {e2m1_round_lanes(min_lanes(h, HALF_E2M1_MAX)), 0, 0, 0}, w[4] = {word, 0, 0, 0};
             out[i] = (uint8_t)(e2m1_pack_lanes(r, w) & 15);
         }
     }

@@ -17,7 +17,7 @@ constexpr uint32_t HALF_E2M1_MAX = 0x0E000E00u;  // 6 in both lanes where 1 is b
 REFNUM_HD uint32_t e2m1_round_lanes(uint32_t h) { return h + (h >> 9 & 0x00010001u) + 0x00FF00FFu; }
 
 // Eight codes from four words of rounded lanes r[i] = elements (2i, 2i + 1) and signs at the top of w[i]'s lanes.
-REFNUM_HD uint32_t e2m1_pack_lanes(const uint32_t (&r)[4], const uint32_t* w) {
+REFNUM_HD uint32_t e2m1_pack_lanes(const uint32_t* r, const uint32_t* w) {
     const uint32_t a = permute(r[0], r[1], 0x7531) << 3, b = permute(r[2], r[3], 0x7531) << 3;
     const uint32_t first = choose(permute(w[0], w[1], 0x7531), a, BYTE_SIGNS);
     const uint32_t second = choose(permute(w[2], w[3], 0x7531), b, BYTE_SIGNS);

@@ -18,13 +18,22 @@ REFNUM_HD uint32_t lowering_powers(uint32_t row, uint32_t byte) {
     return both_lanes(half_power(k < 0 ? 0 : k > 19 ? -19 : -k));
 }
 
-// `rne`: four codes times the powers, NaN codes to 0x7F.
-REFNUM_HD uint32_t lower_rne(uint32_t codes, uint32_t powers) {
-    const uint32_t even = e4m3_round_lanes(scale_halves(e4m3_even_lanes(codes), powers));
-    const uint32_t odd = e4m3_round_lanes(scale_halves(e4m3_odd_lanes(codes), powers));
-    const uint32_t out = e4m3_join_lanes(even, odd, codes);
-    const uint32_t nan = (codes & BYTE_MAGNITUDES) + 0x01010101u;
-    return nan & BYTE_SIGNS ? choose(BYTE_MAGNITUDES, out, sign_bytes(nan)) : out;
+// `rne`: `count` words of codes times the powers, NaN codes to 0x7F.
+template <int count>
+REFNUM_HD void lower_rne(const uint32_t* codes, uint32_t powers, uint32_t* out) {
+    uint32_t lanes[2 * count];
+    REFNUM_UNROLL
+    for (int i = 0; i < count; ++i) {
+        lanes[2 * i] = e4m3_even_lanes(codes[i]);
+        lanes[2 * i + 1] = e4m3_odd_lanes(codes[i]);
+    }
+    scale_all<2 * count>(lanes, powers);
+    REFNUM_UNROLL
+    for (int i = 0; i < count; ++i) {
+        const uint32_t even = e4m3_round_lanes(lanes[2 * i]), odd = e4m3_round_lanes(lanes[2 * i + 1]);
+        const uint32_t nan = sign_bytes((codes[i] & BYTE_MAGNITUDES) + 0x01010101u);
+        out[i] = choose(BYTE_MAGNITUDES, e4m3_join_lanes(even, odd, codes[i]), nan);
+    }
 }
 
 // `te`: eight times the exponent step in every byte, at most 15 steps.

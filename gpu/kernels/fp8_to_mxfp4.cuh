@@ -19,37 +19,29 @@ REFNUM_HD int32_t relative_scale(uint32_t amax, int32_t rule) {
 // rest is above half, or half beside an odd code. The code comes out in bits 4..6.
 REFNUM_HD uint32_t e2m1_round_bytes(uint32_t x) { return x + (x >> 4 & 0x01010101u) + 0x07070707u; }
 
-// Four elements (four codes of `codes`) -> rounded bytes with the signs on top: the nibble is the upper half.
-template <bool saturate>
-REFNUM_HD uint32_t recode_bytes(uint32_t codes, uint32_t powers) {
-    uint32_t even = scale_halves(e4m3_even_lanes(codes), powers);
-    uint32_t odd = scale_halves(e4m3_odd_lanes(codes), powers);
-    if (saturate) {
-        even = min_lanes(even, HALF_E2M1_MAX);
-        odd = min_lanes(odd, HALF_E2M1_MAX);
-    }
-    return choose(e2m1_round_bytes(choose(even >> 5, odd << 3, 0x00FF00FFu)), codes, BYTE_MAGNITUDES);
-}
-
-// Two words of codes -> one packed word. `even` holds elements 0, 2, 4, 6 and `odd` elements 1, 3, 5, 7.
-template <bool saturate>
-REFNUM_HD uint32_t recode_word(uint32_t even, uint32_t odd, uint32_t powers) {
-    return choose(recode_bytes<saturate>(even, powers) >> 4, recode_bytes<saturate>(odd, powers), 0x0F0F0F0Fu);
+// Eight elements of a packed word from four words of scaled lanes: `lanes` holds elements (0, 4), (2, 6), (1, 5)
+// and (3, 7), `even` and `odd` the codes of elements 0, 2, 4, 6 and 1, 3, 5, 7, for their signs.
+REFNUM_HD uint32_t join_nibbles(const uint32_t* lanes, uint32_t even, uint32_t odd) {
+    const uint32_t a = e2m1_round_bytes(choose(lanes[0] >> 5, lanes[1] << 3, 0x00FF00FFu));
+    const uint32_t b = e2m1_round_bytes(choose(lanes[2] >> 5, lanes[3] << 3, 0x00FF00FFu));
+    return choose(choose(a, even, BYTE_MAGNITUDES) >> 4, choose(b, odd, BYTE_MAGNITUDES), 0x0F0F0F0Fu);
 }
 
 // One block: eight words of codes -> 16 packed bytes; returns the block's byte.
 template <bool saturate>
 REFNUM_HD uint32_t fp8_block_to_mxfp4(const uint32_t (&codes)[8], uint32_t tile, Policy policy,
                                       uint32_t (&packed)[4]) {
-    uint32_t even[4], odd[4], most = 0;
+    uint32_t even[4], odd[4], lanes[16];  // the lanes of the maximum are the lanes that are scaled below
     REFNUM_UNROLL
-    for (int i = 0; i < 4; ++i) {  // the lanes of the maximum are the lanes that are scaled below
+    for (int i = 0; i < 4; ++i) {
         even[i] = permute(codes[2 * i], codes[2 * i + 1], 0x6420);
         odd[i] = permute(codes[2 * i], codes[2 * i + 1], 0x7531);
-        most = max3_lanes(most, e4m3_even_lanes(even[i]), e4m3_odd_lanes(even[i]));
-        most = max3_lanes(most, e4m3_even_lanes(odd[i]), e4m3_odd_lanes(odd[i]));
+        lanes[4 * i] = e4m3_even_lanes(even[i]);
+        lanes[4 * i + 1] = e4m3_odd_lanes(even[i]);
+        lanes[4 * i + 2] = e4m3_even_lanes(odd[i]);
+        lanes[4 * i + 3] = e4m3_odd_lanes(odd[i]);
     }
-    const uint32_t amax = larger_lane(most) >> 7;
+    const uint32_t amax = largest_lane<16>(lanes) >> 7;
     if (amax == E4M3_NAN || tile == NAN_BYTE) {
         REFNUM_UNROLL
         for (int i = 0; i < 4; ++i) packed[i] = 0;
@@ -57,16 +49,14 @@ REFNUM_HD uint32_t fp8_block_to_mxfp4(const uint32_t (&codes)[8], uint32_t tile,
     }
     const int32_t relative = amax ? relative_scale(amax, policy.rule) : 7;  // zeros round to zero at any scale
     const int32_t byte = clamp_byte((int32_t)tile + relative);
-    // value * 2**-8 is in the lane; value / 2**(byte - tile) * 2**-14 is wanted
-    const int32_t shift = (int32_t)tile - byte;
-    const uint32_t powers = both_lanes(half_power(shift - 6));
-    if (!saturate && shift + relative > 0) {  // the upper clamp acted: elements can pass 6 under every rule
+    const int32_t shift = (int32_t)tile - byte;  // a lane holds value * 2**-8; value * 2**shift * 2**-14 is wanted
+    scale_all<16>(lanes, both_lanes(half_power(shift - 6)));
+    if (saturate || shift + relative > 0) {  // when the upper clamp acted, elements pass 6 under every rule
         REFNUM_UNROLL
-        for (int i = 0; i < 4; ++i) packed[i] = recode_word<true>(even[i], odd[i], powers);
-    } else {
-        REFNUM_UNROLL
-        for (int i = 0; i < 4; ++i) packed[i] = recode_word<saturate>(even[i], odd[i], powers);
+        for (int i = 0; i < 16; ++i) lanes[i] = min_lanes(lanes[i], HALF_E2M1_MAX);
     }
+    REFNUM_UNROLL
+    for (int i = 0; i < 4; ++i) packed[i] = join_nibbles(lanes + 4 * i, even[i], odd[i]);
     return amax ? (uint32_t)byte : policy.zero_byte;
 }
 

@@ -22,15 +22,26 @@ REFNUM_HD Table e2m1_table(int32_t shift) {
 // `max`: byte of a 32x32 group from the largest of its rows' parts (`block_part_max`).
 REFNUM_HD uint32_t group_byte_max(uint32_t part) { return part ? part - 1 : 0; }
 
-REFNUM_HD uint32_t column_nibbles_max(uint32_t magnitudes, uint32_t signs, Table table) {
-    return choose(look_up(table, magnitudes), signs, BYTE_MAGNITUDES);
+// `max`: nibbles of a row's 32 elements, four a word.
+REFNUM_HD void column_nibbles_max(const uint32_t (&packed)[4], Table table, uint32_t (&nibbles)[8]) {
+    REFNUM_UNROLL
+    for (int j = 0; j < 8; ++j) {
+        const uint32_t magnitudes = packed[j >> 1] & NIBBLE_MAGNITUDES;
+        const uint32_t codes = look_up(table, j & 1 ? magnitudes >> 16 : magnitudes);
+        nibbles[j] = choose(codes, row_signs(packed, j), BYTE_MAGNITUDES);
+    }
 }
 
-// `amax`: four elements of a row under four column bytes. A lane comes out as value * 2**-14.
-REFNUM_HD uint32_t column_nibbles_amax(uint32_t magnitudes, uint32_t signs, uint32_t byte, ColumnBytes columns) {
-    uint32_t even, odd;
-    column_halves(magnitudes, byte, columns, -6, even, odd);
-    return choose(e2m1_round_bytes(choose(even >> 5, odd << 3, 0x00FF00FFu)), signs, BYTE_MAGNITUDES);
+// `amax`: the same under 32 column bytes; a lane comes out as value * 2**-14.
+REFNUM_HD void column_nibbles_amax(const uint32_t (&packed)[4], uint32_t byte, const ColumnBytes* columns,
+                                   uint32_t (&nibbles)[8]) {
+    uint32_t lanes[16];
+    column_lanes(packed, byte, columns, -6, lanes);
+    REFNUM_UNROLL
+    for (int j = 0; j < 8; ++j) {
+        const uint32_t codes = e2m1_round_bytes(choose(lanes[2 * j] >> 5, lanes[2 * j + 1] << 3, 0x00FF00FFu));
+        nibbles[j] = choose(codes, row_signs(packed, j), BYTE_MAGNITUDES);
+    }
 }
 
 // Packed bytes of four columns from the nibbles of an even row and of the row below it.

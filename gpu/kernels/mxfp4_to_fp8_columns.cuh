@@ -50,20 +50,38 @@ REFNUM_HD uint32_t column_powers(uint32_t byte, uint32_t negated, int32_t shift)
     return add_and_clamp(both_lanes(byte + (uint32_t)(15 + shift)), negated, 0x001E001Eu) << 10;
 }
 
-// Four elements of a row as scaled binary16: magnitude times 2**(byte - column byte + shift - 8).
-REFNUM_HD void column_halves(uint32_t magnitudes, uint32_t byte, ColumnBytes columns, int32_t shift, uint32_t& even,
-                             uint32_t& odd) {
-    const uint32_t halves = look_up(half_table(), magnitudes);
-    even = scale_halves(halves << 8 & 0xFF00FF00u, column_powers(byte, columns.even, shift));
-    odd = scale_halves(halves & 0xFF00FF00u, column_powers(byte, columns.odd, shift));
+// 32 elements of a row (four packed words) as scaled binary16, magnitude times 2**(byte - column byte + shift - 8):
+// lanes[2j] holds elements 4j and 4j + 2, lanes[2j + 1] holds 4j + 1 and 4j + 3.
+REFNUM_HD void column_lanes(const uint32_t (&packed)[4], uint32_t byte, const ColumnBytes* columns, int32_t shift,
+                            uint32_t (&lanes)[16]) {
+    uint32_t powers[16];
+    REFNUM_UNROLL
+    for (int j = 0; j < 8; ++j) {
+        const uint32_t magnitudes = packed[j >> 1] & NIBBLE_MAGNITUDES;
+        const uint32_t halves = look_up(half_table(), j & 1 ? magnitudes >> 16 : magnitudes);
+        lanes[2 * j] = halves << 8 & 0xFF00FF00u;
+        lanes[2 * j + 1] = halves & 0xFF00FF00u;
+        powers[2 * j] = column_powers(byte, columns[j].even, shift);
+        powers[2 * j + 1] = column_powers(byte, columns[j].odd, shift);
+    }
+    scale_each<16>(lanes, powers);
 }
 
-// `amax`: E4M3 codes of four elements of a row (four nibbles below 8, signs at the top of the bytes of `signs`).
-REFNUM_HD uint32_t column_codes(uint32_t magnitudes, uint32_t signs, uint32_t byte, ColumnBytes columns) {
-    if (byte == NAN_BYTE) return BYTE_MAGNITUDES;
-    uint32_t even, odd;
-    column_halves(magnitudes, byte, columns, 0, even, odd);
-    return e4m3_join_lanes(e4m3_round_lanes(even), e4m3_round_lanes(odd), signs);
+// Signs of elements 4j..4j+3 of a row at the top of four bytes.
+REFNUM_HD uint32_t row_signs(const uint32_t (&packed)[4], int j) {
+    return j & 1 ? nibble_signs_high(packed[j >> 1]) : nibble_signs_low(packed[j >> 1]);
+}
+
+// `amax`: E4M3 codes of a row's 32 elements under its byte and 32 column bytes (`negated_columns`, four a step).
+REFNUM_HD void column_codes(const uint32_t (&packed)[4], uint32_t byte, const ColumnBytes* columns,
+                            uint32_t* codes) {
+    uint32_t lanes[16];
+    column_lanes(packed, byte, columns, 0, lanes);
+    REFNUM_UNROLL
+    for (int j = 0; j < 8; ++j) {
+        const uint32_t even = e4m3_round_lanes(lanes[2 * j]), odd = e4m3_round_lanes(lanes[2 * j + 1]);
+        codes[j] = byte == NAN_BYTE ? BYTE_MAGNITUDES : e4m3_join_lanes(even, odd, row_signs(packed, j));
+    }
 }
 
 }  // namespace refnum

@@ -37,20 +37,25 @@ REFNUM_HD TileScale tile_scale(uint32_t amax, Policy policy, int kind) {
     return scale;
 }
 
-template <bool saturate>
-REFNUM_HD uint32_t e4m3_rounded(uint32_t word, const TileScale& scale) {
-    uint32_t h = subtract_to_zero(word & LANE_MAGNITUDES, scale.base) << 3;
-    h = (h & ~scale.sticky) | (h & scale.sticky) << 1;
-    h = scale_halves(h, scale.powers);
-    if (saturate) h = min_lanes(h, HALF_E4M3_MAX);
-    return e4m3_round_lanes(h);
-}
-
-// Four elements, two words of bfloat16 lanes, -> one word of E4M3 codes. Not for a scalar tile.
-template <bool saturate>
-REFNUM_HD uint32_t quantize_fp8_word(uint32_t first, uint32_t second, const TileScale& scale) {
-    const uint32_t a = e4m3_rounded<saturate>(first, scale), b = e4m3_rounded<saturate>(second, scale);
-    return choose(permute(a << 1, b << 1, 0x7531), permute(first, second, 0x7531), BYTE_MAGNITUDES);
+// `count` words of four E4M3 codes from 2 * `count` words of bfloat16 lanes. Not for a scalar tile.
+template <bool saturate, int count>
+REFNUM_HD void quantize_fp8_words(const uint32_t* w, const TileScale& scale, uint32_t* codes) {
+    uint32_t lanes[2 * count];
+    REFNUM_UNROLL
+    for (int i = 0; i < 2 * count; ++i) {
+        const uint32_t h = subtract_to_zero(w[i] & LANE_MAGNITUDES, scale.base) << 3;
+        lanes[i] = (h & ~scale.sticky) | (h & scale.sticky) << 1;
+    }
+    scale_all<2 * count>(lanes, scale.powers);
+    REFNUM_UNROLL
+    for (int i = 0; i < 2 * count; ++i) {
+        lanes[i] = e4m3_round_lanes(saturate ? min_lanes(lanes[i], HALF_E4M3_MAX) : lanes[i]) << 1;
+    }
+    REFNUM_UNROLL
+    for (int i = 0; i < count; ++i) {
+        const uint32_t magnitudes = permute(lanes[2 * i], lanes[2 * i + 1], 0x7531);
+        codes[i] = choose(magnitudes, permute(w[2 * i], w[2 * i + 1], 0x7531), BYTE_MAGNITUDES);
+    }
 }
 
 // Four float32 -> one word, any tile: NaN 0x7F, Inf and whatever passes 448 at this byte saturates.

@@ -54,33 +54,28 @@ REFNUM_HD BlockScale half_block_scale(uint32_t amax, Policy policy) {
             both_lanes(half_power(amax == 0 ? 0 : 1 - (one - base))), one >= 2 ? 0x00070007u : 0};
 }
 
-// Two scaled binary16 lanes from a word of two inputs, signs dropped.
+// Two binary16 lanes, not yet scaled, from a word of two inputs; signs dropped.
 template <int kind>
-REFNUM_HD uint32_t scaled_lanes(uint32_t word, const BlockScale& scale) {
-    uint32_t lanes = subtract_to_zero(word & LANE_MAGNITUDES, scale.base);
-    if (kind == FLOAT16) {  // up to three bits are lost to a subnormal: keep them as one sticky bit
-        const uint32_t rest = ((lanes & scale.sticky) + scale.sticky) & 0x00080008u;
-        lanes = (lanes & ~scale.sticky) | rest;
-    } else {
-        lanes <<= 3;
-    }
-    return scale_halves(lanes, scale.powers);
+REFNUM_HD uint32_t block_lanes(uint32_t word, const BlockScale& scale) {
+    const uint32_t lanes = subtract_to_zero(word & LANE_MAGNITUDES, scale.base);
+    if (kind != FLOAT16) return lanes << 3;
+    // up to three bits are lost to a subnormal: keep them as one sticky bit
+    return (lanes & ~scale.sticky) | (((lanes & scale.sticky) + scale.sticky) & 0x00080008u);
 }
 
 // The 16 words of a finite block -> four packed words.
 template <int kind, bool saturate>
 REFNUM_HD void encode_block(const uint32_t (&w)[16], const BlockScale& scale, uint32_t (&packed)[4]) {
+    uint32_t lanes[16];
     REFNUM_UNROLL
-    for (int i = 0; i < 4; ++i) {
-        uint32_t r[4];
-        REFNUM_UNROLL
-        for (int j = 0; j < 4; ++j) {
-            uint32_t h = scaled_lanes<kind>(w[4 * i + j], scale);
-            if (saturate) h = min_lanes(h, HALF_E2M1_MAX);
-            r[j] = e2m1_round_lanes(h);
-        }
-        packed[i] = e2m1_pack_lanes(r, w + 4 * i);
+    for (int i = 0; i < 16; ++i) lanes[i] = block_lanes<kind>(w[i], scale);
+    scale_all<16>(lanes, scale.powers);
+    REFNUM_UNROLL
+    for (int i = 0; i < 16; ++i) {
+        lanes[i] = e2m1_round_lanes(saturate ? min_lanes(lanes[i], HALF_E2M1_MAX) : lanes[i]);
     }
+    REFNUM_UNROLL
+    for (int i = 0; i < 4; ++i) packed[i] = e2m1_pack_lanes(lanes + 4 * i, w + 4 * i);
 }
 
 // A block that holds Inf or NaN, whose exponent pattern is `infinity` (clause N4). Returns its byte.

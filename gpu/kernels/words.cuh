@@ -113,14 +113,10 @@ REFNUM_HD uint32_t add_and_clamp(uint32_t a, uint32_t b, uint32_t top) {
 #ifdef __CUDA_ARCH__
     return __viaddmin_s16x2_relu(a, b, top);
 #else
-    uint32_t out = 0;
-    for (int lane = 0; lane < 32; lane += 16) {
-        int32_t sum = (int16_t)(uint16_t)(a >> lane) + (int16_t)(uint16_t)(b >> lane);
-        const int32_t most = (int32_t)(top >> lane & 0xFFFF);
-        sum = sum > most ? most : sum;
-        out |= (uint32_t)(sum < 0 ? 0 : sum) << lane;
-    }
-    return out;
+    const int32_t low = (int16_t)a + (int16_t)b, high = (int16_t)(a >> 16) + (int16_t)(b >> 16);
+    const int32_t low_top = (int32_t)(top & 0xFFFF), high_top = (int32_t)(top >> 16);
+    const int32_t first = low < low_top ? low : low_top, second = high < high_top ? high : high_top;
+    return (uint32_t)(first > 0 ? first : 0) | (uint32_t)(second > 0 ? second : 0) << 16;
 #endif
 }
 
@@ -136,42 +132,75 @@ REFNUM_HD int32_t leading_zeros(uint32_t x) {
 // binary16 bits of 2**k, k in -24..15.
 REFNUM_HD uint32_t half_power(int32_t k) { return k >= -14 ? (uint32_t)(k + 15) << 10 : 1u << (k + 24); }
 
-#ifndef __CUDA_ARCH__
-// One lane of `scale_halves`: binary16 bits times 2**k, rounded to nearest even, by integers.
+#if !defined(__CUDACC__) && !defined(__CUDACC_RTC__)
+// One lane of `scale_halves`: binary16 bits times 2**k, rounded to nearest even, by integers and without branches,
+// so that compilers make vectors of it. The one conversion, of an integer below 2**11, is exact and normal: it
+// finds the leading one and no floating-point mode can change it.
 REFNUM_HD uint32_t scale_half(uint32_t h, int32_t k) {
-    const int32_t field = (int32_t)(h >> 10), moved = field + k;
-    if (field > 0 && moved > 0) return h + ((uint32_t)k << 10);
-    if (h == 0) return 0;
-    uint32_t significand = field > 0 ? (h & 0x3FF) | 0x400 : h;
-    int32_t up = (field > 0 ? moved : k + 1) - 1;  // the result in units of 2**-24 is significand * 2**up
-    if (up <= 0) {
-        const int32_t down = -up;
-        if (down > 12) return 0;
-        const uint32_t kept = significand >> down, rest = significand & ((1u << down) - 1);
-        return kept + (2 * rest + (kept & 1) > (1u << down));
-    }
-    const int32_t lift = leading_zeros(significand) - 21;  // left shift that makes the leading one implicit
-    return up > lift ? ((uint32_t)(up - lift + 1) << 10) + ((significand << lift) & 0x3FF) : significand << up;
+    const uint32_t normal = h >= 0x400, significand = (h & 0x3FF) | normal << 10;
+    const int32_t field = (int32_t)(h >> 10) + 1 - (int32_t)normal + k;  // of the result, were it not subnormal
+    const float counted = (float)(int32_t)(significand | 1);
+    uint32_t pattern;
+    __builtin_memcpy(&pattern, &counted, 4);
+    const int32_t lift = 137 - (int32_t)(pattern >> 23);  // brings the leading one to bit 10
+    const int32_t moved = field - lift;
+    const int32_t up = field > 1 ? field - 1 : 0, low = field < 1 ? 1 - field : 0, down = low < 13 ? low : 13;
+    const uint32_t wide = significand << (up & 31), kept = wide >> down, rest = wide & ((1u << down) - 1);
+    const uint32_t subnormal = kept + (uint32_t)(2 * rest + (kept & 1) > (1u << down));
+    const uint32_t whole = ((uint32_t)moved << 10) + (significand << lift & 0x3FF);
+    const uint32_t is_whole = 0u - (uint32_t)(moved > 0), is_some = 0u - (uint32_t)(significand != 0);
+    return ((whole & is_whole) | (subnormal & ~is_whole)) & is_some;
+}
+
+// k of binary16 bits of 2**k; for 0 one that takes every lane below 2**15 to zero.
+REFNUM_HD int32_t exponent_of(uint32_t power) {
+    return power >= 0x400 ? (int32_t)(power >> 10) - 15 : power ? 7 - leading_zeros(power) : -64;
 }
 #endif
+
+// `scale_halves` on `count` words.
+template <int count>
+REFNUM_HD void scale_all(uint32_t* words, uint32_t powers) {
+#ifdef __CUDA_ARCH__
+    REFNUM_UNROLL
+    for (int i = 0; i < count; ++i) {
+        asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(words[i]) : "r"(words[i]), "r"(powers));
+    }
+#elif defined(__CUDACC__) || defined(__CUDACC_RTC__)
+    (void)words, (void)powers;  // the host side of a device compilation runs no kernel arithmetic
+#else
+    const int32_t low = exponent_of(powers & 0xFFFF), high = exponent_of(powers >> 16);
+    for (int i = 0; i < count; ++i) {
+        words[i] = scale_half(words[i] & 0xFFFF, low) | scale_half(words[i] >> 16, high) << 16;
+    }
+#endif
+}
+
+// `count` words, each times its own powers, whose lanes are normal (2**-14 and up) or zero.
+template <int count>
+REFNUM_HD void scale_each(uint32_t* words, const uint32_t* powers) {
+#ifdef __CUDA_ARCH__
+    REFNUM_UNROLL
+    for (int i = 0; i < count; ++i) {
+        asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(words[i]) : "r"(words[i]), "r"(powers[i]));
+    }
+#elif defined(__CUDACC__) || defined(__CUDACC_RTC__)
+    (void)words, (void)powers;
+#else
+    for (int i = 0; i < count; ++i) {
+        const uint32_t low = powers[i] & 0xFFFF, high = powers[i] >> 16;
+        const uint32_t first = scale_half(words[i] & 0xFFFF, (int32_t)(low >> 10) - 15) & (0u - (uint32_t)(low != 0));
+        const uint32_t second = scale_half(words[i] >> 16, (int32_t)(high >> 10) - 15) & (0u - (uint32_t)(high != 0));
+        words[i] = first | second << 16;
+    }
+#endif
+}
 
 // HMUL2 (no FTZ): both binary16 lanes of `h`, non-negative and finite, times the lanes of `powers`, each a power
 // of two or zero; round to nearest even; no lane may overflow. Subnormal operands and results are kept.
 REFNUM_HD uint32_t scale_halves(uint32_t h, uint32_t powers) {
-#ifdef __CUDA_ARCH__
-    uint32_t out;
-    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(out) : "r"(h), "r"(powers));
-    return out;
-#else
-    uint32_t out = 0;
-    for (int lane = 0; lane < 32; lane += 16) {
-        const uint32_t power = powers >> lane & 0xFFFF;
-        if (power == 0) continue;
-        const int32_t k = power >= 0x400 ? (int32_t)(power >> 10) - 15 : 7 - leading_zeros(power);
-        out |= scale_half(h >> lane & 0xFFFF, k) << lane;
-    }
-    return out;
-#endif
+    scale_all<1>(&h, powers);
+    return h;
 }
 
 // Largest lane of `count` words (a multiple of two) of 16-bit magnitudes.

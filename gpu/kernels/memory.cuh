@@ -1,0 +1,142 @@
+// Where a thread's elements lie, and how they are read and written. Device only; no arithmetic on values.
+//
+// A *chunk* is what one thread reads and writes at a time. A launch numbers the chunks of an array row by row, a
+// row's chunks rounded up to whole groups (tiles or blocks); chunks behind a row's end do not exist. `flat` says
+// that every row is whole groups and all arrays are contiguous and aligned: then a chunk's number is its place.
+#pragma once
+
+#include "e8m0.cuh"
+
+namespace refnum {
+
+typedef long long offset_t;
+
+#ifndef THREADS
+#define THREADS 256
+#endif
+
+// The one parameter of every row-wise kernel (gpu/launch.py has its mirror). Strides are in bytes.
+struct Arguments {
+    const uint8_t *x, *scales;
+    uint8_t *out, *out_scales;
+    offset_t chunks, x_stride, scale_stride;
+    uint32_t per_row;  // chunks a row, rounded up to whole groups
+    uint32_t valid;    // chunks a row that exist
+    uint32_t tall;     // rows that share a scale of the input
+    uint32_t aligned;  // whether a chunk can be read by one vector load
+    Policy policy;
+};
+
+// Reads `bytes` of the input, which no other thread reads and no kernel part writes.
+template <int bytes>
+__device__ __forceinline__ void load_vector(const uint8_t* p, uint32_t* w) {
+    if (bytes == 16) {
+        asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+            : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3]) : "l"(p));
+    } else if (bytes == 8) {
+        asm("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];" : "=r"(w[0]), "=r"(w[1]) : "l"(p));
+    } else if (bytes == 4) {
+        asm("ld.global.nc.L1::no_allocate.u32 %0, [%1];" : "=r"(w[0]) : "l"(p));
+    } else {
+        uint16_t half;
+        asm("ld.global.nc.L1::no_allocate.u16 %0, [%1];" : "=h"(half) : "l"(p));
+        w[0] = half;
+    }
+}
+
+// `bytes` of the input into words: vectors of 16 bytes, or of what there is.
+template <int bytes>
+__device__ __forceinline__ void load(const uint8_t* p, bool aligned, uint32_t* w) {
+    constexpr int vector = bytes < 16 ? bytes : 16;
+    if (aligned) {
+#pragma unroll
+        for (int i = 0; i < bytes; i += vector) load_vector<vector>(p + i, w + i / 4);
+        return;
+    }
+    for (int i = 0; i < (bytes + 3) / 4; ++i) w[i] = 0;
+#pragma unroll
+    for (int i = 0; i < bytes; ++i) w[i / 4] |= (uint32_t)p[i] << (8 * (i & 3));
+}
+
+__device__ __forceinline__ uint32_t load_byte(const uint8_t* p) { return __ldg(p); }
+
+// Outputs are ours and aligned.
+template <int bytes>
+__device__ __forceinline__ void store(uint8_t* p, const uint32_t* w) {
+    if (bytes == 16) {
+        *reinterpret_cast<uint4*>(p) = make_uint4(w[0], w[1], w[2], w[3]);
+    } else if (bytes == 8) {
+        *reinterpret_cast<uint2*>(p) = make_uint2(w[0], w[1]);
+    } else if (bytes == 4) {
+        *reinterpret_cast<uint32_t*>(p) = w[0];
+    } else {
+        *reinterpret_cast<uint16_t*>(p) = (uint16_t)w[0];
+    }
+}
+
+template <bool flat>
+struct Chunk {
+    bool exists;
+    offset_t number, row;
+    uint32_t column;
+
+    // Place among the chunks of an array without gaps.
+    __device__ __forceinline__ offset_t place(const Arguments& a) const {
+        return flat ? number : row * a.valid + column;
+    }
+    // Offset of `bytes` a chunk in the input.
+    __device__ __forceinline__ offset_t input(const Arguments& a, int bytes) const {
+        return flat ? number * bytes : row * a.x_stride + (offset_t)column * bytes;
+    }
+    // Offset of the input's scale of a group of `lanes` chunks.
+    __device__ __forceinline__ offset_t input_scale(const Arguments& a, int lanes) const {
+        return flat ? number / lanes : row / a.tall * a.scale_stride + column / lanes;
+    }
+    // Place of a group of `lanes` chunks among the groups of an output whose last group of a row may be short.
+    __device__ __forceinline__ offset_t group(const Arguments& a, int lanes) const {
+        return flat ? number / lanes : row * ((a.valid + lanes - 1) / lanes) + column / lanes;
+    }
+    __device__ __forceinline__ bool leads(int lanes) const { return (flat ? (uint32_t)number : column) % lanes == 0; }
+};
+
+// The `unroll` chunks of this thread: neighbours in a warp, THREADS apart in a thread.
+template <bool flat, int unroll>
+__device__ __forceinline__ void locate(const Arguments& a, Chunk<flat> (&chunks)[unroll]) {
+    const offset_t first = (offset_t)blockIdx.x * (THREADS * unroll);
+    const offset_t first_row = flat ? 0 : first / a.per_row;
+    const uint32_t first_column = flat ? 0 : (uint32_t)(first - first_row * a.per_row);
+#pragma unroll
+    for (int u = 0; u < unroll; ++u) {
+        Chunk<flat>& chunk = chunks[u];
+        const uint32_t step = u * THREADS + threadIdx.x;
+        chunk.number = first + step;
+        chunk.exists = chunk.number < a.chunks;
+        if (!flat) {
+            const uint32_t column = first_column + step, rows = column / a.per_row;
+            chunk.row = first_row + rows;
+            chunk.column = column - rows * a.per_row;
+            chunk.exists = chunk.exists && chunk.column < a.valid;
+        }
+    }
+}
+
+// Largest magnitude over groups of `lanes` threads. most[u]: two 16-bit lanes a chunk; each becomes one number.
+template <int lanes, int unroll>
+__device__ __forceinline__ void reduce_largest(uint32_t (&most)[unroll]) {
+    if (unroll == 1) {
+        most[0] = larger_lane(most[0]);
+#pragma unroll
+        for (int d = 1; d < lanes; d *= 2) most[0] = max_lanes(most[0], __shfl_xor_sync(~0u, most[0], d));
+        return;
+    }
+#pragma unroll
+    for (int u = 0; u + 1 < unroll; u += 2) {  // two chunks share a word
+        uint32_t both = max_lanes(permute(most[u], most[u + 1], 0x5410), permute(most[u], most[u + 1], 0x7632));
+#pragma unroll
+        for (int d = 1; d < lanes; d *= 2) both = max_lanes(both, __shfl_xor_sync(~0u, both, d));
+        most[u] = both & 0xFFFF;
+        most[u + 1] = both >> 16;
+    }
+}
+
+}  // namespace refnum

@@ -1,0 +1,104 @@
+// A thread's part of a block or tile that several threads share: everything before and after the shared maximum.
+//
+// Pure functions like the other headers; `words` counts the thread's words of input.
+#pragma once
+
+#include "dequantize_fp8_tiles.cuh"
+#include "fp8_to_mxfp4.cuh"
+#include "mxfp4_to_fp8.cuh"
+#include "quantize_fp8_tiles.cuh"
+
+namespace refnum {
+
+// Largest magnitudes of some words of 16-bit floats, one in each lane.
+template <int words>
+REFNUM_HD uint32_t part_largest(const uint32_t* w) {
+    uint32_t most = 0;
+    REFNUM_UNROLL
+    for (int i = 0; i < words; i += 2) most = max3_lanes(most, w[i] & LANE_MAGNITUDES, w[i + 1] & LANE_MAGNITUDES);
+    return most;
+}
+
+// Part of a block of 16-bit floats whose largest magnitude is `amax` -> words/4 packed words; returns the block's byte.
+template <int kind, bool saturate, int words>
+REFNUM_HD uint32_t quantize_part(const uint32_t* w, uint32_t amax, Policy policy, uint32_t* packed) {
+    constexpr uint32_t infinity = kind == FLOAT16 ? 0x7C00 : 0x7F80;
+    if (amax >= infinity) {
+        REFNUM_UNROLL
+        for (int i = 0; i < words / 4; ++i) packed[i] = 0;
+        if (amax > infinity || !policy.satfinite) return NAN_BYTE;
+        REFNUM_UNROLL
+        for (int i = 0; i < 2 * words; ++i) {  // every finite binary16 is below 2**16 and so a zero under 2**127
+            const uint32_t lane = w[i >> 1] >> (16 * (i & 1)) & 0xFFFF;
+            uint32_t code = lane >> 15 << 3;
+            if ((lane & 0x7FFF) == infinity) code |= 7;
+            else if (kind != FLOAT16) code = e2m1_encode<false>(lane << 16, 127, 0);
+            packed[i >> 3] |= code << (4 * (i & 7));
+        }
+        return MAX_BYTE;
+    }
+    const BlockScale scale =
+        kind == FLOAT16 ? half_block_scale(amax, policy) : bfloat16_block_scale(amax, policy);
+    uint32_t lanes[words];
+    REFNUM_UNROLL
+    for (int i = 0; i < words; ++i) {
+        lanes[i] = scale_halves(block_lanes<kind>(w[i], scale), scale.powers);
+        if (saturate) lanes[i] = min_lanes(lanes[i], HALF_E2M1_MAX);
+        lanes[i] = e2m1_round_lanes(lanes[i]);
+    }
+    REFNUM_UNROLL
+    for (int i = 0; i < words / 4; ++i) packed[i] = e2m1_pack_lanes(lanes + 4 * i, w + 4 * i);
+    return scale.byte;
+}
+
+// Part of a block of FP8 codes, as the lanes that both the maximum and the scaling take.
+template <int words>
+struct CodeLanes {
+    uint32_t even[words / 2], odd[words / 2], lanes[2 * words];
+};
+
+template <int words>
+REFNUM_HD CodeLanes<words> code_lanes(const uint32_t* codes) {
+    CodeLanes<words> part;
+    REFNUM_UNROLL
+    for (int i = 0; i < words / 2; ++i) {
+        part.even[i] = permute(codes[2 * i], codes[2 * i + 1], 0x6420);
+        part.odd[i] = permute(codes[2 * i], codes[2 * i + 1], 0x7531);
+        part.lanes[4 * i] = e4m3_even_lanes(part.even[i]);
+        part.lanes[4 * i + 1] = e4m3_odd_lanes(part.even[i]);
+        part.lanes[4 * i + 2] = e4m3_even_lanes(part.odd[i]);
+        part.lanes[4 * i + 3] = e4m3_odd_lanes(part.odd[i]);
+    }
+    return part;
+}
+
+template <int words>
+REFNUM_HD uint32_t code_largest(const CodeLanes<words>& part) {
+    uint32_t most = 0;
+    REFNUM_UNROLL
+    for (int i = 0; i < 2 * words; i += 2) most = max3_lanes(most, part.lanes[i], part.lanes[i + 1]);
+    return most;
+}
+
+// Part of a block whose largest lane is `largest` -> words/2 packed words; returns the block's byte.
+template <bool saturate, int words>
+REFNUM_HD uint32_t recode_part(CodeLanes<words>& part, uint32_t largest, uint32_t tile, Policy policy,
+                               uint32_t* packed) {
+    const uint32_t amax = largest >> 7;
+    const bool nan = amax == E4M3_NAN || tile == NAN_BYTE;
+    const int32_t relative = amax ? relative_scale(amax, policy.rule) : 7;  // zeros round to zero at any scale
+    const int32_t byte = clamp_byte((int32_t)tile + relative);
+    const int32_t shift = (int32_t)tile - byte;
+    scale_all<2 * words>(part.lanes, both_lanes(half_power(shift - 6)));
+    if (saturate || shift + relative > 0) {  // when the upper clamp acted, elements pass 6 under every rule
+        REFNUM_UNROLL
+        for (int i = 0; i < 2 * words; ++i) part.lanes[i] = min_lanes(part.lanes[i], HALF_E2M1_MAX);
+    }
+    REFNUM_UNROLL
+    for (int i = 0; i < words / 2; ++i) {
+        packed[i] = nan ? 0 : join_nibbles(part.lanes + 4 * i, part.even[i], part.odd[i]);
+    }
+    return nan ? NAN_BYTE : amax ? (uint32_t)byte : policy.zero_byte;
+}
+
+}  // namespace refnum
