@@ -14,6 +14,8 @@ import refnum
 from conformance import golden
 from conformance.domains import domains_for
 from conformance.operation import OPERATIONS, Operation
+from conformance.peers import subjects as peers
+from gpu.subjects import subjects as our_kernels
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -45,10 +47,25 @@ def mentions(name: str, folder: str, suffixes: tuple[str, ...]) -> list[str]:
 
 
 def kernels(name: str) -> list[str]:
-    """Return the kernel files of an operation: those that bear its name, else those that name it."""
-    named = mentions(name, "gpu/kernels", (".cuh", ".cu", ".cpp", ".h"))
-    own = [p.relative_to(ROOT).as_posix() for p in (ROOT / "gpu").rglob("*") if p.name.split(".")[0] == name]
-    return sorted(p for p in own if not p.endswith(".pyc")) or named
+    """Return the kernel headers of an operation: those that bear its name, else those that define it.
+
+    A scalar cast is a function of its format's header, `e2m1_encode` in `e2m1.cuh`.
+    """
+    texts = _texts("gpu/kernels", (".cuh", ".cu"))
+    own = [path for path in texts if Path(path).name.split(".")[0] == name]
+    defined = re.compile(rf"REFNUM_HD [\w ]+ {'_'.join(reversed(name.split('_')))}\(")
+    return own or [path for path, text in texts.items() if defined.search(text)]
+
+
+@cache
+def _shipped() -> list[tuple[str, set[str]]]:
+    entries = [*our_kernels(), *peers()]
+    return [(entry["name"], set(entry["operations"])) for entry in entries]
+
+
+def subjects(name: str) -> list[str]:
+    """Return the shipped subjects that have an operation: our kernels first, then peers, installed or not."""
+    return [subject for subject, operations in _shipped() if name in operations]
 
 
 def tests(name: str) -> list[str]:
@@ -91,6 +108,7 @@ def facts(name: str) -> Table:
         ["parameters", _parameters(operation)],
         ["takes a profile", "yes" if operation.profiled else "no"],
         ["kernel", _paths(kernels(name), "none yet")],
+        ["subjects", ", ".join(f"`{subject}`" for subject in subjects(name)) or "none beside the model"],
         ["vectors", _paths(vectors(name), "none yet")],
         ["tests", _paths(tests(name), "none yet")],
     ]

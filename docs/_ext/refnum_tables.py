@@ -55,7 +55,7 @@ TABLES = {
 WRAP = {"domains", "operation", "operations", "profile-sources", "format-sources", "bug-classes", "levels", "classes"}
 """Tables whose cells hold prose and may break lines."""
 
-_MARK = re.compile(r"`([^`]+)`|@([a-z0-9_]+)|#([A-Z0-9_]+)|(" + NUMBER.pattern + ")")
+_MARK = re.compile(r"`([^`]+)`|@([a-z0-9_]+)|(?<![\w])#([A-Z][A-Z0-9_]+)|(" + NUMBER.pattern + ")")
 
 
 class RefnumTable(SphinxDirective):
