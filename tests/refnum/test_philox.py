@@ -74,6 +74,25 @@ def test_seed_stream_and_step_all_matter() -> None:
     assert len({row.tobytes() for row in rows}) == len(rows)
 
 
+def test_defaults_are_zero_and_bounds_are_sharp() -> None:
+    words = philox.random_words(20, 3, stream=0, step=0, offset=0)
+    assert np.array_equal(philox.random_words(20, 3), words)
+    assert np.array_equal(philox.random_bytes(80, 3), words.astype("<u4").view(np.uint8))
+    assert np.array_equal(philox.random_bits(20, 32, seed=3), words)
+    assert [int(w) for w in philox.philox4x32((1, 2, 3, 4), (5, 6), rounds=0)] == [1, 2, 3, 4]
+    assert len(philox.philox4x32((1, 2, 3, 4), (5, 6), rounds=16)) == 4
+    for call in (
+        lambda: philox.philox4x32((1, 2, 3, 4), (5, 6), rounds=17),
+        lambda: philox.philox4x32((0, 0, 0, 0), (1 << 32, 0)),
+        lambda: philox.random_words(1, 1 << 64),
+        lambda: philox.random_words(1, 0, step=1 << 32),
+        lambda: philox.random_bits(3, 0, seed=0),
+        lambda: philox.random_words(True, 0),
+    ):
+        with pytest.raises(ArgumentError):
+            call()
+
+
 def test_wrong_arguments_are_named() -> None:
     with pytest.raises(ArgumentError, match="seed is -1"):
         philox.random_words(1, -1)
