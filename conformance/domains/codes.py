@@ -84,11 +84,12 @@ def encoders(operation: str, profile: str, params: Mapping[str, Any]) -> Iterato
 
 def every_float32(operation: str, profile: str, params: Mapping[str, Any]) -> Domain:
     """All 2**32 float32 patterns, 2**24 at a time."""
+    return Domain("every float32 pattern", operation, profile, params, 1 << 32, "patterns in order, 2**24 a case",
+                  lambda: map(float32_part, range(1 << 8)))
+
+
+def float32_part(part: int) -> Chunk:
+    """The float32 patterns whose highest byte is `part`, in order."""
     shape = (1 << 12, 1 << 12)
-
-    def make() -> Iterator[Chunk]:
-        for part in range(1 << 8):
-            bits = (np.arange(1 << 24, dtype=np.uint32) + np.uint32(part << 24)).reshape(shape)
-            yield Chunk({"x": as_float(bits, FP32)}, sequence(part << 24, shape))
-
-    return Domain("every float32 pattern", operation, profile, params, 1 << 32, "patterns in order, 2**24 a case", make)
+    bits = (np.arange(1 << 24, dtype=np.uint32) + np.uint32(part << 24)).reshape(shape)
+    return Chunk({"x": as_float(bits, FP32)}, sequence(part << 24, shape))

@@ -1,0 +1,138 @@
+"""Corner sets: deterministic, accepted by the golden model, and they find every known defect."""
+
+import numpy as np
+import pytest
+from defects import DEFECTS, RIGHT
+
+from conformance.corners import CORNERS, corner_cases
+from conformance.corners.arrange import fill, lanes, matrix, rotate
+from conformance.corners.floats import maximum_blocks
+from conformance.operation import OPERATIONS, run_golden
+from conformance.patterns.values import Target
+from refnum.errors import ArgumentError
+from refnum.formats import BF16, E2M1, FP32
+
+VARIANTS = [(name, params) for name, operation in OPERATIONS.items() for params in list(operation.variants())[:2]]
+
+
+def test_every_operation_has_corners():
+    assert set(CORNERS) == set(OPERATIONS)
+    with pytest.raises(ArgumentError, match="no corner set"):
+        next(corner_cases("nothing", "HOPPER", {}))
+
+
+@pytest.mark.parametrize(("name", "params"), VARIANTS, ids=str)
+def test_the_golden_model_takes_every_corner_and_none_comes_twice(name, params):
+    labels, empty, elements = [], 0, 0
+    for case in corner_cases(name, "HOPPER", {**params, "splits": [7]}):
+        outputs = run_golden(case)
+        assert outputs
+        labels.append(case.label)
+        empty += case.elements == 0
+        elements += case.elements
+        assert case.params.get("splits") != [7]
+    assert len(set(labels)) == len(labels)
+    assert empty, "no case without rows"
+    assert 0 < elements < 1.3e7
+
+
+def test_corners_are_the_same_every_time():
+    for name in ("quantize_mxfp4", "fp8_columns", "unpermute"):
+        params = OPERATIONS[name].defaults()
+        first, second = ([case.digest() for case in corner_cases(name, "HOPPER", params)] for _ in range(2))
+        assert first == second
+
+
+def test_stochastic_profiles_get_random_bits():
+    params = {"input": "bfloat16"}
+    cases = list(corner_cases("quantize_mxfp4", "STOCHASTIC", params))
+    assert all(case.inputs["rbits"].shape == case.inputs["x"].shape for case in cases)
+    run_golden(cases[-1])
+
+
+def test_every_pattern_is_a_block_maximum_and_every_lane_is_met():
+    blocks = maximum_blocks(Target(BF16, E2M1, 32))
+    magnitude = blocks & 0x7FFF
+    top = magnitude.max(axis=1)
+    assert (np.bincount(top, minlength=1 << 15) == 2).all()
+    lane = magnitude.argmax(axis=1)
+    for binade in range(1, 255):  # every lane in every binade
+        assert len(set(lane[(top >> 7) == binade].tolist())) == 32
+    tail = blocks[0x3F80 + 0x20]
+    assert len(set(tail.tolist())) > 16
+
+
+def blocks_of(case):
+    return case.inputs["x"].view(np.uint32).reshape(-1, 32)
+
+
+@pytest.fixture(scope="module")
+def corners():
+    """float32 corners as blocks with golden results, the small cases first."""
+    found = []
+    for case in corner_cases("quantize_mxfp4", "HOPPER", {"input": "float32"}):
+        if case.elements:
+            golden = run_golden(case)
+            packed = golden["packed"].reshape(-1, 16)
+            codes = np.stack([packed & 15, packed >> 4], axis=-1).reshape(-1, 32)
+            found.append((blocks_of(case), codes, golden["scales"].reshape(-1)))
+    return sorted(found, key=lambda item: len(item[0]))
+
+
+def test_the_plain_quantiser_without_defect_agrees(corners):
+    for bits, codes, scales in corners:
+        got_codes, got_scales = RIGHT(bits)
+        assert (got_scales == scales).all() and (got_codes == codes).all()
+
+
+@pytest.mark.parametrize("name", DEFECTS)
+def test_the_corner_set_finds_the_defect(name, corners):
+    for bits, codes, scales in corners:
+        got_codes, got_scales = DEFECTS[name](bits)
+        if (got_scales != scales).any() or (got_codes != codes).any():
+            return
+    pytest.fail(f"{name} survives the corner set")
+
+
+def test_decode_corners_find_the_scale_defects():
+    case = next(corner_cases("dequantize_mxfp4", "HOPPER", {"dtype": "float32"}))
+    assert {(int(s), int(b)) for s, b in zip(np.repeat(case.inputs["scales"], 16, axis=1).reshape(-1),
+                                             case.inputs["packed"].reshape(-1), strict=True)} == {
+        (s, b) for s in range(256) for b in range(256)}  # fmt: skip
+
+
+def test_tiles_at_every_distance_hold_every_code():
+    cases = {case.label: case for case in corner_cases("mxfp4_to_fp8", "HOPPER", {"scale": "max"})}
+    case = cases["corner: all codes at distances 0..40 from every largest byte"]
+    scales = case.inputs["scales"].reshape(-1, 4).astype(int)
+    packed = case.inputs["packed"].reshape(-1, 4, 16)
+    full = (packed != 0).sum(axis=2) > 10
+    top = np.where(full, scales, -1).max(axis=1)
+    met = {(int(t), int(t - s)) for t, row, holds in zip(top, scales, full, strict=True)
+           for s, h in zip(row, holds, strict=True) if h}
+    assert {(t, d) for t in range(255) for d in range(min(t, 40) + 1)} <= met
+
+
+def test_ragged_corners_have_empty_experts_tails_and_whole_blocks():
+    for name in ("mxfp4_to_fp8_columns", "mxfp4_columns", "fp8_columns"):
+        splits = [case.params["splits"] for case in corner_cases(name, "HOPPER", {}) if "splits" in case.params]
+        assert [] in splits and [0] in splits
+        assert any(0 in counts and sum(counts) for counts in splits)
+        assert any(count % 32 for counts in splits for count in counts)
+        assert any(count and count % 128 == 0 for counts in splits for count in counts)
+        if name == "mxfp4_columns":
+            assert all(count % 2 == 0 for counts in splits for count in counts)
+
+
+def test_float32_corners_hold_values_that_are_no_bfloat16():
+    blocks = maximum_blocks(Target(FP32, E2M1, 32))
+    assert ((blocks & 0xFFFF) == 1).any() and ((blocks & 0xFFFF) == 0xFFFF).any()
+
+
+def test_arrangements():
+    blocks = np.arange(12).reshape(3, 4)
+    assert rotate(blocks, np.array([0, 1, 3])).tolist() == [[0, 1, 2, 3], [7, 4, 5, 6], [9, 10, 11, 8]]
+    assert set(lanes(64, 32).tolist()) == set(range(32))
+    assert matrix(blocks, 8).tolist() == [[0, 1, 2, 3, 4, 5, 6, 7], [8, 9, 10, 11, 0, 0, 0, 0]]
+    filled = fill(np.array([[1, 2, 3, 4]]), np.array([9]), 4)
+    assert filled.tolist() == [[9, 1, 2, 3], [9, 4, 0, 0]]
