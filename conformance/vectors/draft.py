@@ -1,0 +1,83 @@
+"""A draft: one question before its answer is frozen, and short hands to write the inputs of drafts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from refnum.codec import to_float32_bits
+
+BLOCK = 32
+SIGN = 0x80000000
+INF, NAN, SNAN, LARGEST = 0x7F800000, 0x7FC00000, 0x7F800001, 0x7F7FFFFF
+
+
+@dataclass(frozen=True)
+class Draft:
+    """Inputs and parameters of one call, the notes it hunts and why it is there.
+
+    clause: the specification's item, the operation's own when empty. tensor: stored as a safetensors file.
+    """
+
+    inputs: Mapping[str, np.ndarray]
+    params: Mapping[str, Any] = field(default_factory=dict)
+    flags: tuple[str, ...] = ()
+    comment: str = ""
+    clause: str = ""
+    tensor: bool = False
+
+
+def bits(value: float | Fraction, negative: bool = False) -> int:
+    """Return the float32 bits of a value that float32 holds exactly."""
+    return to_float32_bits(Fraction(value), negative)
+
+
+def power(k: int, factor: float | Fraction = 1) -> int:
+    """Return the float32 bits of factor * 2**k."""
+    return bits(Fraction(factor) * Fraction(2) ** k)
+
+
+def row(lanes: Iterable[int], width: int = BLOCK, fill: int = 0) -> list[int]:
+    """Return `width` float32 bit patterns: the given ones, then the fill."""
+    given = list(lanes)
+    return given + [fill] * (width - len(given))
+
+
+def rows_of(patterns: Iterable[int], lead: int, width: int = BLOCK) -> list[list[int]]:
+    """Spread patterns over rows that all start with `lead`, which pins the scale of every block."""
+    left = list(patterns)
+    out: list[list[int]] = []
+    while left or not out:
+        out.append(row([lead, *left[: width - 1]], width))
+        left = left[width - 1 :]
+    return out
+
+
+def float32(rows: Iterable[Iterable[int]]) -> np.ndarray:
+    """Return a float32 matrix from rows of bit patterns."""
+    return np.asarray([list(r) for r in rows], np.uint32).view(np.float32)
+
+
+def bfloat16(rows: Iterable[Iterable[int]]) -> np.ndarray:
+    """Return a bfloat16 matrix from rows of 16-bit patterns."""
+    return np.asarray([list(r) for r in rows], np.uint16).view(ml_dtypes.bfloat16)
+
+
+def float16(rows: Iterable[Iterable[int]]) -> np.ndarray:
+    """Return a float16 matrix from rows of 16-bit patterns."""
+    return np.asarray([list(r) for r in rows], np.uint16).view(np.float16)
+
+
+def octets(rows: Iterable[Iterable[int]]) -> np.ndarray:
+    """Return a uint8 matrix."""
+    return np.asarray([list(r) for r in rows], np.uint8)
+
+
+def both_signs(patterns: Iterable[int]) -> list[int]:
+    """Return each pattern, then the same with the sign bit set."""
+    return [p | s for p in patterns for s in (0, SIGN)]

@@ -1,0 +1,98 @@
+"""One vector on a page: what is asked, the answer, and both decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from rich.console import Console, Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+import refnum
+from refnum.arrays import unpack_nibbles
+
+from .load import Vector, load_notes
+from .operations import VECTOR_OPERATIONS
+from .record import profile_choices
+
+ROWS, COLUMNS = 8, 8
+"""Rows and elements of an array that are printed."""
+
+
+def show_vector(vector: Vector, console: Console, rows: int = ROWS) -> None:
+    """Print one vector: profile, parameters, flags with their notes, every array decoded."""
+    notes = load_notes()
+    head = Text.assemble(
+        (vector.operation, "bold"), f"  {vector.profile['name']}  clause {vector.clause}\n", vector.comment
+    )
+    facts = Table.grid(padding=(0, 2))
+    facts.add_row("params", _words(vector.params))
+    facts.add_row("differs from HOPPER in", _words(profile_choices(vector.profile)))
+    facts.add_row("file", vector.tensor or vector.file)
+    parts: list[RenderableType] = [head, Text(), facts]
+    for flag in vector.flags:
+        parts.append(Text.assemble((flag, "yellow"), f"  {notes[flag]['description'] if flag in notes else ''}"))
+    console.print(Panel(Group(*parts), title=f"vector {vector.id}", title_align="left"))
+    for side, arrays in (("input", vector.inputs), ("output", vector.outputs)):
+        for name, array in arrays.items():
+            console.print(_table(f"{side} {name}", array, _decoder(vector, side, name), rows))
+
+
+def _words(items: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in items.items()) or "-"
+
+
+def _decoder(vector: Vector, side: str, name: str) -> str:
+    """Return the element format that an array's codes decode by, or an empty string."""
+    if name == "packed":
+        return "packed"
+    if name == "scales":
+        return "E8M0"
+    if name != "codes":
+        return ""
+    operation = VECTOR_OPERATIONS[vector.operation]
+    if side == "output":
+        return next((o.format(vector.params) for o in operation.outputs if o.name == "codes"), "")
+    if vector.operation.startswith("decode_") and "element" not in vector.params:
+        return vector.operation[7:].upper()
+    return str(vector.params.get("element", "E2M1" if vector.operation == "codes_to_packed" else "E4M3"))
+
+
+def _table(title: str, array: np.ndarray, decoder: str, rows: int) -> Table:
+    shown = unpack_nibbles(array) if decoder == "packed" and array.ndim == 2 else array
+    table = Table(title=f"{title}  {array.dtype.name}{list(array.shape)}", title_justify="left", show_header=False)
+    table.add_column(justify="right", style="dim")
+    matrix = shown.reshape(1, -1) if shown.ndim < 2 else shown
+    table.add_column()
+    for r in range(min(matrix.shape[0], rows)):
+        cells = [_cell(matrix[r, k], "E2M1" if decoder == "packed" else decoder) for k in _interesting(matrix[r])]
+        table.add_row(str(r), "  ".join(cells) + ("  ..." if matrix.shape[1] > len(cells) else ""))
+    if matrix.shape[0] > rows:
+        table.add_row("...", f"{matrix.shape[0] - rows} more rows")
+    return table
+
+
+def _interesting(line: np.ndarray) -> list[int]:
+    """Return the first elements of a row."""
+    return list(range(min(line.size, COLUMNS)))
+
+
+def _cell(item: np.generic, decoder: str) -> str:
+    word = item.view(f"u{item.dtype.itemsize}")
+    digits = f"{int(word):0{item.dtype.itemsize * 2}x}"
+    if decoder:
+        code = int(word) & ((1 << refnum.get_format(decoder).bits) - 1)
+        return f"{digits}={_plain(refnum.value(decoder, code), decoder, code)}"
+    return f"{digits}={float(item):g}" if item.dtype.kind in "fV" else digits
+
+
+def _plain(value: Fraction | str, decoder: str, code: int) -> str:
+    if isinstance(value, str):
+        return value
+    if value == 0 and code:
+        return "-0"
+    return f"2^{code - 127}" if decoder == "E8M0" else f"{float(value):g}"

@@ -1,0 +1,172 @@
+"""Wrong rules of SwiGLU, payloads, layouts and random words."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import ml_dtypes
+import numpy as np
+
+import refnum
+from refnum import softfloat as sf
+from refnum.arrays import float32_bits
+from refnum.oracle import float_bits, float_value
+
+from ...case import Case
+from .tools import Outputs, changed
+
+
+def _silu(case):
+    return refnum.swiglu.silu(case.inputs["gate"])
+
+
+def _quantise(case, golden, y):
+    quantise = refnum.quantize_fp8_tiles if case.params["to"] == "fp8" else refnum.quantize_mxfp4
+    return dict(zip(golden, quantise(y, profile=case.profile), strict=True))
+
+
+def bfloat16_between(case: Case, golden: Outputs) -> Outputs | None:
+    """The product is written as bfloat16 before it is quantised."""
+    y = refnum.swiglu.swiglu(**case.inputs)
+    return _quantise(case, golden, y.astype(ml_dtypes.bfloat16).astype(np.float32))
+
+
+def prob_ignored(case: Case, golden: Outputs) -> Outputs | None:
+    """The routing probability is left out."""
+    return _quantise(case, golden, refnum.swiglu.swiglu(case.inputs["gate"], case.inputs["up"]))
+
+
+def exp_overflows(case: Case, golden: Outputs) -> Outputs | None:
+    """The exponential overflows to Inf: for the most negative finite gates silu is lost."""
+    gate = float32_bits(case.inputs["gate"]).view(np.float32)
+    far = np.isfinite(gate) & (gate < -80)
+    if case.operation == "swiglu_backward":
+        wrong = golden["dup"].copy()
+        wrong[far & (gate > -103)] = 0
+        wrong[far & (gate <= -103)] = np.nan
+        return {**golden, "dup": wrong}
+    y = refnum.swiglu.swiglu(**case.inputs).copy()
+    y[far] = np.nan
+    return _quantise(case, golden, y)
+
+
+def fma(a, b, c):
+    """Bits of round(a * b + c) with one rounding."""
+    x, y, z = (float_value(int(v)) for v in (a, b, c))
+    if not (isinstance(x, Fraction) and isinstance(y, Fraction) and isinstance(z, Fraction)):
+        return None
+    return float_bits(x * y + z)
+
+
+def contracted(case: Case, golden: Outputs) -> Outputs | None:
+    """Products and sums are fused."""
+    if case.operation == "unpermute":
+        return {"values": _unpermute(case, fused=True, reverse=False)}
+    g, s = float32_bits(case.inputs["gate"]), refnum.swiglu.sigmoid(case.inputs["gate"])
+    t = sf.subtract(np.uint32(0x3F800000), s)
+    v = sf.add(np.uint32(0x3F800000), sf.multiply(g, t)).copy()
+    for at in np.ndindex(v.shape):
+        fused = fma(g[at], t[at], 0x3F800000)
+        v[at] = v[at] if fused is None else fused
+    d = sf.multiply(s, v)
+    weighted = float32_bits(case.inputs["grad"])
+    if "prob" in case.inputs:
+        weighted = sf.multiply(weighted, case.inputs["prob"].view(np.uint32)[:, None])
+    return {**golden, "dgate": sf.multiply(sf.multiply(weighted, float32_bits(case.inputs["up"])), d).view(np.float32)}
+
+
+def _unpermute(case, fused, reverse):
+    rows, weights = float32_bits(case.inputs["rows"]), case.inputs["weights"].view(np.uint32)
+    place, start = [], 0
+    for m in case.params["splits"]:
+        place += list(range(start, start + m))
+        start += -(-m // case.params["align"]) * case.params["align"]
+    out = np.zeros((case.params["tokens"], rows.shape[1]), np.uint32)
+    for token in range(case.params["tokens"]):
+        positions = [p for p, t in enumerate(case.inputs["row_map"]) if t == token][:: -1 if reverse else 1]
+        for n, p in enumerate(positions):
+            w = np.broadcast_to(weights[p], rows.shape[1:])
+            term = sf.multiply(w, rows[place[p]])
+            if n == 0:
+                out[token] = term
+            elif fused:
+                out[token] = [
+                    fma(a, b, c) if fma(a, b, c) is not None else c
+                    for a, b, c in zip(w, rows[place[p]], out[token], strict=True)
+                ]
+            else:
+                out[token] = sf.add(out[token], term)
+    return out.view(np.float32)
+
+
+def other_order(case: Case, golden: Outputs) -> Outputs | None:
+    """Sums run from the end: the last expert first, or left to right instead of a tree."""
+    if case.operation == "unpermute":
+        return {"values": _unpermute(case, fused=False, reverse=True)}
+    terms = sf.multiply(float32_bits(case.inputs["grad"]), sf.multiply(_silu(case), float32_bits(case.inputs["up"])))
+    total = terms[:, 0]
+    for k in range(1, terms.shape[1]):
+        total = sf.add(total, terms[:, k])
+    return {**golden, "dprob": total.view(np.float32)}
+
+
+def padding_read(case: Case, golden: Outputs) -> Outputs | None:
+    """Padding rows join the sum."""
+    rows = case.inputs["rows"]
+    return {"values": golden["values"] + np.where(np.isnan(rows).any(), np.float32(np.nan), np.float32(0))}
+
+
+def scales_first(case: Case, golden: Outputs) -> Outputs | None:
+    """Scale bytes come before the codes."""
+    if "payload" in golden:
+        return {"payload": np.concatenate([case.inputs["scales"], case.inputs["packed"]], axis=1)}
+    blocks = golden["scales"].shape[1]
+    payload = case.inputs["payload"]
+    return {"packed": payload[:, blocks:].copy(), "scales": payload[:, :blocks].copy()}
+
+
+def padding_dirty(case: Case, golden: Outputs) -> Outputs | None:
+    """Padding rows are left as they were."""
+    rows = golden["rows"].copy()
+    rows[(rows == 0).all(axis=1)] = 0xCD
+    return {**golden, "rows": rows}
+
+
+def map_inverted(case: Case, golden: Outputs) -> Outputs | None:
+    """Row j of the payload goes to place row_map[j], instead of coming from there."""
+    payload, rows = case.inputs["payload"], np.zeros_like(golden["rows"])
+    for j, to in enumerate(case.inputs["row_map"]):
+        if j < payload.shape[0] and to < rows.shape[0]:
+            rows[to] = payload[j]
+    return {**golden, "rows": rows}
+
+
+def row_major(case: Case, golden: Outputs) -> Outputs | None:
+    """Scales are padded but not swizzled."""
+    scales = case.inputs["scales"]
+    padded = np.pad(scales, ((0, -scales.shape[0] % 128), (0, -scales.shape[1] % 4)))
+    return {"bytes": padded.reshape(-1)}
+
+
+def first_byte_high(case: Case, golden: Outputs) -> Outputs | None:
+    """The first scale sits in the highest byte."""
+    return {"words": golden["words"].byteswap()}
+
+
+def other_nibble_order(case: Case, golden: Outputs) -> Outputs | None:
+    """The other nibble of the byte."""
+    return changed(case, order="high_first" if case.params["order"] != "high_first" else "low_first")
+
+
+def ggml_order(case: Case, golden: Outputs) -> Outputs | None:
+    """Codes j and j+16 share a byte."""
+    return changed(case, order="ggml" if case.params["order"] != "ggml" else "low_first")
+
+
+def philox4x64(case: Case, golden: Outputs) -> Outputs | None:
+    """numpy.random.Philox is the 64-bit variant."""
+    out = np.zeros_like(golden["words"])
+    for i, counter in enumerate(case.inputs["counter"]):
+        wide = np.random.Philox(counter=int(counter[0]) | int(counter[2]) << 64, key=int(case.inputs["key"][0]))
+        out[i] = wide.random_raw(4).astype(np.uint32)
+    return {"words": out}
