@@ -134,6 +134,17 @@ def other_data(case: Case) -> Case:
     return case.with_inputs(inputs, label="same storage, new data")
 
 
+def strided(case: Case) -> dict[str, np.ndarray]:
+    """Return the inputs as views with gaps along the last axis; the gaps hold poison."""
+    views = {}
+    for name, array in case.inputs.items():
+        gapped = (*array.shape[:-1], 2 * array.shape[-1] * array.itemsize)
+        view = np.full(gapped, POISONS[0], np.uint8).view(array.dtype)[..., ::2]
+        view[...] = array
+        views[name] = view
+    return views
+
+
 def replay_in_place(subject: Subject, case: Case, seconds: float = 60.0) -> tuple[Case, Called, Called]:
     """Call twice with the same storage and new data in between.
 

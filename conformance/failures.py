@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import replay
-from .call import POISONS, Called, call, has_out, into_guarded, replay_in_place
+from .call import POISONS, Called, call, call_on, has_out, into_guarded, replay_in_place, strided
 from .case import Case, plain
 from .compare import Comparison, compare
 from .diagnose import diagnose
@@ -31,6 +31,8 @@ def observe_again(subject: Subject, case: Case, finding: str, seconds: float = 6
         case = second_case
     elif finding in ("guard-overwritten", "output-not-written") and has_out(subject, case.operation):
         called = into_guarded(subject, case, call_golden(case), POISONS[0], seconds)
+    elif finding == "strides-ignored":
+        called = call_on(subject, case, strided(case), seconds)
     else:
         called = call(subject, case, seconds)
     if called.outcome not in (Outcome.PASS, Outcome.MISMATCH):
@@ -41,7 +43,7 @@ def observe_again(subject: Subject, case: Case, finding: str, seconds: float = 6
 def shows(subject: Subject, case: Case, failure: Failure, seconds: float = 60.0) -> bool:
     """Whether a case shows the same failure: the same breach, or bytes that differ at the same level."""
     called, comparison = observe_again(subject, case, failure.finding, seconds)
-    if failure.finding in ("stale-output", "output-not-written"):
+    if failure.finding in ("stale-output", "output-not-written", "strides-ignored"):
         return called.outcome is Outcome.PASS and comparison.level > 0
     if failure.finding == "wrong-shape-or-dtype":
         return bool(comparison.problem) and called.outcome is Outcome.PASS

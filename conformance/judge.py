@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from .call import POISONS, Called, call, has_out, into_guarded, replay_in_place
+from .call import POISONS, Called, call, call_on, has_out, into_guarded, replay_in_place, strided
 from .case import Case
 from .compare import Comparison, compare
 from .operation import call_golden, run_golden
@@ -58,8 +58,23 @@ def probe(subject: Subject, case: Case, golden: Mapping[str, np.ndarray], tally:
     if right and held is False and not second.finding and _same(second, first):
         tally.fail(Failure(second_case, NO_LEVEL, "the second call, with new data in the same storage, gave the "
                            "first call's result again: results are cached by address", "stale-output"))
+    if subject.arrays == "numpy":
+        _probe_strides(subject, case, golden, tally, seconds)
     if has_out(subject, case.operation):
         _probe_out(subject, case, golden, tally, seconds)
+
+
+def _probe_strides(subject: Subject, case: Case, golden: Mapping[str, np.ndarray], tally: Tally,
+                   seconds: float) -> None:
+    """Hand over views with gaps: they must be read as views, or be refused; reading the gaps is a breach."""
+    called = call_on(subject, case, strided(case), seconds)
+    if called.outcome is not Outcome.PASS and not called.finding:
+        tally.unsupported[f"inputs with strides: {called.words}"] += 1
+        return
+    if record(called, case, golden, tally) is False and not called.finding \
+            and compare(case, golden, call(subject, case, seconds).results).level == 0:
+        tally.fail(Failure(case, NO_LEVEL, "right on contiguous inputs, wrong on the same inputs with gaps between "
+                           "the elements: strides are ignored", "strides-ignored"))
 
 
 def _same(one: Called, other: Called) -> bool:

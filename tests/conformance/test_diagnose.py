@@ -171,8 +171,7 @@ def test_the_right_bits_are_never_named():
 def test_a_larger_case_tells_two_suspects_apart():
     small = quantise(6, 1.25)
     observed = under(small, ties="away")
-    assert [e["words"] for e in diagnose(small, run_golden(small), observed)][0] == \
-        "ties are rounded away from zero, not to even"
+    assert diagnose(small, run_golden(small), observed)[0]["words"] == "ties are rounded away from zero, not to even"
     large = quantise(6, 1.25, -1.25)
     up = under(large, ties="up")
     told = diagnose(small, run_golden(small), observed, also=(large, up))

@@ -79,7 +79,8 @@ def test_a_last_row_failure_keeps_two_rows():
 
 def test_column_operations_keep_their_splits_in_step():
     rng = np.random.default_rng(5)
-    inputs = {"packed": rng.integers(0, 256, (300, 128), np.uint8), "scales": rng.integers(100, 140, (300, 8), np.uint8)}
+    packed, scales = rng.integers(0, 256, (300, 128), np.uint8), rng.integers(100, 140, (300, 8), np.uint8)
+    inputs = {"packed": packed, "scales": scales}
     given = Case("mxfp4_to_fp8_columns", "HOPPER", {"scale": "max", "splits": [7, 0, 293]}, inputs)
 
     def signless(packed, scales, splits, scale):
