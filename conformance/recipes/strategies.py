@@ -48,7 +48,8 @@ def recipes(draw: st.DrawFn, operation: str, profile: str, params: Mapping[str, 
         width = min(width, 512)
         rows = sum(drawn["splits"])
     else:
-        rows = draw(st.integers(int(operation in ROUTED), max(1, min(300, ELEMENTS // width))))
+        most = max(1, min(300, ELEMENTS // width))
+        rows = draw(st.one_of(st.integers(1, most), st.integers(int(operation in ROUTED), most)))
         rows &= ~1 if operation == "mxfp4_columns" else ~0
     edits = draw(st.lists(st.tuples(st.integers(0, 511), st.integers(0, 8191), st.sampled_from(EDIT_BITS)), max_size=3))
     optional = bool(OPTIONAL & set(OPERATIONS[operation].optional)) and draw(st.booleans())

@@ -1,0 +1,176 @@
+"""Recipes: the same seed, the same cases; JSON and simplification that lose nothing and end."""
+
+import hypothesis
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+
+from conformance.bits import float_bits
+from conformance.operation import OPERATIONS, run_golden
+from conformance.recipes import (
+    Recipe,
+    expand,
+    recipes,
+    sampled_cases,
+    sampled_recipes,
+    simpler,
+    size,
+    splits,
+)
+from conformance.recipes.inputs import distributions_for
+from refnum.errors import ArgumentError
+
+VARIANTS = [(name, params) for name, operation in OPERATIONS.items() for params in list(operation.variants())[:2]]
+
+
+ZEROS = {"distribution": "zero", "parameters": {"base": 1}}
+
+
+def plain(**changes):
+    fields = {"operation": "quantize_mxfp4", "profile": "HOPPER", "params": {"input": "bfloat16"}, "shape": (3, 64),
+              "seed": 5, "distribution": "normal", "parameters": {"exponent": 0}}  # fmt: skip
+    return Recipe(**{**fields, **changes})
+
+
+@pytest.mark.parametrize(("name", "params"), VARIANTS, ids=str)
+def test_the_golden_model_takes_every_sampled_case(name, params):
+    distributions = set()
+    for case in sampled_cases(name, "HOPPER", params, seed=11, examples=25):
+        assert run_golden(case)
+        assert case.recipe is not None and case.label == str(case.recipe)
+        distributions.add(case.recipe.distribution)
+    assert len(distributions) > 2
+
+
+@pytest.mark.parametrize("name", ["quantize_mxfp4", "fp8_columns", "unpermute", "swiglu_backward"])
+def test_recipes_are_reproducible_and_survive_json(name):
+    params = OPERATIONS[name].defaults()
+    first = sampled_recipes(name, "HOPPER", params, 7, 30)
+    assert first == sampled_recipes(name, "HOPPER", params, 7, 30)
+    assert first != sampled_recipes(name, "HOPPER", params, 8, 30)
+    assert len(first) == 30
+    for recipe in first:
+        again = Recipe.from_json(recipe.to_json())
+        assert again == recipe
+        assert expand(again).digest() == expand(recipe).digest()
+    assert sampled_recipes(name, "HOPPER", params, 7, 0) == []
+
+
+def test_many_seeds_reach_every_distribution_and_ragged_splits():
+    found = sampled_recipes("mxfp4_columns", "HOPPER", {"scale": "amax"}, 3, 300)
+    assert {recipe.distribution for recipe in found} == set(distributions_for("mxfp4_columns"))
+    drawn = [recipe.params["splits"] for recipe in found if "splits" in recipe.params]
+    assert any(0 in counts for counts in drawn) and [] in drawn
+    assert all(count % 2 == 0 for counts in drawn for count in counts)
+    assert any("splits" not in recipe.params for recipe in found)
+    widths = {recipe.shape[1] for recipe in found}
+    assert widths >= {32, 96, 128, 160} and max(widths) > 1000
+    assert all(recipe.shape[0] % 2 == 0 for recipe in found)
+
+
+def test_edits_are_planted_in_the_first_input():
+    case = expand(plain(edits=((4, 70, 0x7FC0), (0, 0, 0x18000))))
+    bits = float_bits(case.inputs["x"])
+    assert bits[1, 6] == 0x7FC0 and bits[0, 0] == 0x8000
+    untouched = float_bits(expand(plain()).inputs["x"])
+    assert (bits != untouched).sum() == 2
+    codes = expand(Recipe("dequantize_mx", "HOPPER", {"element": "E2M1", "dtype": "float32"}, (2, 32), 1, "zero",
+                          {"base": 127}, ((0, 1, 0xFF),))).inputs["codes"]  # fmt: skip
+    assert codes[0, 1] == 15
+    assert expand(plain(shape=(0, 32), edits=((1, 1, 1),))).inputs["x"].size == 0
+
+
+def test_stochastic_and_optional_inputs():
+    case = expand(plain(profile="STOCHASTIC"))
+    assert case.inputs["rbits"].shape == (3, 64) and case.inputs["rbits"].max() < 256
+    for optional in (False, True):
+        recipe = Recipe("swiglu_quantize", "HOPPER", {"to": "fp8"}, (3, 64), 1, "normal", {"exponent": 0}, (), optional)
+        assert ("prob" in expand(recipe).inputs) is optional
+
+
+def test_inputs_of_one_case_differ():
+    case = expand(Recipe("swiglu_quantize", "HOPPER", {"to": "fp8"}, (3, 64), 1, "normal", {"exponent": 0}))
+    assert (case.inputs["gate"] != case.inputs["up"]).any()
+
+
+@pytest.mark.parametrize(("change", "words"), [
+    ({"operation": "nothing"}, "operation 'nothing'"),
+    ({"distribution": "gauss"}, "distribution 'gauss'"),
+    ({"parameters": {}}, "takes parameters"),
+    ({"parameters": {"exponent": 9999}}, "outside"),
+    ({**ZEROS, "operation": "fp8_columns", "params": {"splits": [1]}}, "sum to 1"),
+    ({**ZEROS, "operation": "permute_pad", "params": {}}, "give splits"),
+])  # fmt: skip
+def test_impossible_recipes_are_refused(change, words):
+    with pytest.raises(ArgumentError, match=words):
+        plain(**change)
+
+
+def test_json_with_other_fields_is_refused():
+    data = plain().to_json()
+    with pytest.raises(ArgumentError, match="colour"):
+        Recipe.from_json({**data, "colour": 1})
+    del data["seed"]
+    with pytest.raises(ArgumentError, match="seed"):
+        Recipe.from_json(data)
+
+
+@pytest.mark.parametrize("name", ["quantize_mxfp4", "mxfp4_columns", "fp8_columns", "permute_pad", "swiglu_backward"])
+def test_every_simpler_recipe_is_smaller_and_runs(name):
+    params = OPERATIONS[name].defaults()
+    for recipe in sampled_recipes(name, "HOPPER", params, 5, 25):
+        for candidate in simpler(recipe):
+            assert size(candidate) < size(recipe)
+        for candidate in list(simpler(recipe))[:2]:
+            run_golden(expand(candidate))
+
+
+def test_simplifying_ends_at_one_block():
+    """Keep what still has a NaN: the smallest recipe is one row, one block, one edit."""
+    recipe = plain(shape=(64, 1024), edits=((3, 70, 0x7FC0), (9, 9, 1)), distribution="lattice",
+                   parameters={"low": 5, "span": 200})  # fmt: skip
+    steps = 0
+
+    def fails(candidate):
+        x = expand(candidate).inputs["x"].astype(np.float32)
+        return bool(np.isnan(x).any())
+
+    while True:
+        better = next((candidate for candidate in simpler(recipe) if fails(candidate)), None)
+        if better is None:
+            break
+        recipe, steps = better, steps + 1
+        assert steps < 200
+    assert recipe.shape == (1, 32) and recipe.distribution == "zero" and recipe.seed == 0
+    assert recipe.edits == ((3, 70, 0x7FC0),)
+
+
+def test_hypothesis_itself_shrinks_to_a_small_recipe():
+    seen = []
+
+    @settings(max_examples=200, database=None, deadline=None, derandomize=True,
+              suppress_health_check=list(HealthCheck))
+    @hypothesis.given(recipes("quantize_mxfp4", "HOPPER", {"input": "float32"}))
+    def never_wide(recipe):
+        if recipe.shape[0] >= 1 and recipe.shape[1] >= 128:
+            seen.append(recipe)
+            raise AssertionError
+
+    with pytest.raises(AssertionError):
+        never_wide()
+    assert seen[-1].shape == (1, 128) and seen[-1].distribution == "zero" and not seen[-1].edits
+
+
+@settings(max_examples=50, database=None, derandomize=True)
+@hypothesis.given(st.data())
+def test_even_splits(data):
+    assert all(count % 2 == 0 for count in data.draw(splits(even=True)))
+
+
+def test_frozen_case_digest():
+    """A change here breaks every stored replay that holds a recipe."""
+    assert expand(plain()).digest()[:16] == FROZEN
+
+
+FROZEN = "53649a9321d8e964"
