@@ -125,7 +125,8 @@ def random_bits(rbits: Any, x: np.ndarray, chosen: Profile) -> np.ndarray | None
     if rbits is None:
         return None
     if not isinstance(rbits, np.ndarray) or rbits.dtype.kind != "u":
-        raise DtypeError(f"rbits has dtype {getattr(rbits, 'dtype', type(rbits).__name__)}; allowed are unsigned integers")
+        given = getattr(rbits, "dtype", type(rbits).__name__)
+        raise DtypeError(f"rbits has dtype {given}; allowed are unsigned integers")
     if rbits.shape != x.shape:
         raise ShapeError(f"rbits has shape {rbits.shape}; allowed is that of x, {x.shape}")
     if rbits.size and int(rbits.max()) > 255:
@@ -164,9 +165,8 @@ class Outputs:
                 raise ArgumentError(f"out holds {len(self._given)} arrays; allowed is {len(wanted)}")
             for number, (array, (shape, dtype)) in enumerate(zip(self._given, wanted, strict=True)):
                 _fits(number, array, shape, np.dtype(dtype), inputs)
-        self.arrays = [
-            given if given is not None and given.flags.c_contiguous else np.empty(shape, dtype)
-            for given, (shape, dtype) in zip(self._given or [None] * len(wanted), wanted, strict=True)
+        self.arrays = [np.empty(shape, dtype) for shape, dtype in wanted] if self._given is None else [
+            given if given.flags.c_contiguous else np.empty(given.shape, given.dtype) for given in self._given
         ]
 
     def finish(self) -> Any:

@@ -1,5 +1,6 @@
 // E4M3 tiles -> bfloat16 or float32 [M, K] (clause N6). One 16-byte store a chunk: eight bfloat16 or four float32.
 #include "dequantize_fp8_tiles.cuh"
+#include "dequantize_mxfp4.cuh"
 #include "memory.cuh"
 
 #ifndef UNROLL
@@ -8,30 +9,14 @@
 
 namespace refnum {
 
-// Four codes -> two words of bfloat16 or four of float32.
+// Any byte and code, element by element: NaN codes, and bytes whose results leave bfloat16's normal range.
 template <bool wide>
-__device__ __forceinline__ void decode_codes(uint32_t codes, uint32_t byte, uint32_t* out) {
-    uint32_t lane[2];
-    if (is_plain_tile(byte) && !has_nan_code(codes)) {
-        decode_fp8_word(codes, byte, lane);
-        if (wide) {
-            out[0] = lane[0] << 16, out[1] = lane[0] & 0xFFFF0000u;
-            out[2] = lane[1] << 16, out[3] = lane[1] & 0xFFFF0000u;
-        } else {
-            out[0] = lane[0], out[1] = lane[1];
-        }
-        return;
-    }
+__device__ __forceinline__ void store_special(const uint32_t* codes, uint32_t byte, uint8_t* out) {
 #pragma unroll 1
-    for (int i = 0; i < (wide ? 4 : 2); ++i) {
-        uint32_t word;
-        if (wide) word = e4m3_decode(codes >> (8 * i) & 0xFF, byte);
-        else word = decode_fp8_bfloat16(codes >> (16 * i) & 0xFF, byte) |
-                    decode_fp8_bfloat16(codes >> (16 * i + 8) & 0xFF, byte) << 16;
-        if (i == 0) out[0] = word;
-        if (i == 1) out[1] = word;
-        if (wide && i == 2) out[2] = word;
-        if (wide && i == 3) out[3] = word;
+    for (int i = 0; i < (wide ? 4 : 8); ++i) {
+        const uint32_t code = (i < 4 ? codes[0] : codes[1]) >> (8 * (i & 3)) & 0xFF;
+        const uint32_t bits = wide ? e4m3_decode(code, byte) : decode_fp8_bfloat16(code, byte);
+        store<wide ? 4 : 2>(out + i * (wide ? 4 : 2), &bits);
     }
 }
 
@@ -50,10 +35,21 @@ __device__ __forceinline__ void dequantize_fp8_tiles(const Arguments& a) {
     }
 #pragma unroll
     for (int u = 0; u < UNROLL; ++u) {
-        uint32_t out[4];
-        decode_codes<wide>(codes[u][0], byte[u], out);
-        if (!wide) decode_codes<wide>(codes[u][1], byte[u], out + 2);
-        if (chunks[u].exists) store<16>(a.out + chunks[u].place(a) * 16, out);
+        if (!chunks[u].exists) continue;
+        uint8_t* out = a.out + chunks[u].place(a) * 16;
+        if (!is_plain_tile(byte[u]) || has_nan_code(codes[u][0]) || (!wide && has_nan_code(codes[u][1]))) {
+            store_special<wide>(codes[u], byte[u], out);
+            continue;
+        }
+        uint32_t lane[4];
+        decode_fp8_words<wide ? 1 : 2>(codes[u], byte[u], lane);
+        if (wide) {
+            const uint32_t floats[4] = {low_float(lane[0]), high_float(lane[0]), low_float(lane[1]),
+                                        high_float(lane[1])};
+            store<16>(out, floats);
+        } else {
+            store<16>(out, lane);
+        }
     }
 }
 

@@ -23,10 +23,14 @@ REFNUM_HD DecodeTable decode_table(uint32_t byte) {
         table.lower = byte & 1 ? Table{0xC0800000u, 0xC0804000u} : Table{0x40008000u, 0x4000C080u};
         return table;
     }
+    REFNUM_ROLLED
     for (uint32_t c = 0; c < 8; ++c) {
-        const uint32_t bits = e2m1_decode(c, byte) >> 16, place = 8 * (c & 3);
-        (c < 4 ? table.upper.low : table.upper.high) |= (bits >> 8) << place;
-        (c < 4 ? table.lower.low : table.lower.high) |= (bits & 0xFF) << place;
+        const uint32_t bits = e2m1_decode(c, byte) >> 16, place = 8 * (c & 3), first = c < 4 ? ~0u : 0u;
+        const uint32_t upper = (bits >> 8) << place, lower = (bits & 0xFF) << place;
+        table.upper.low |= upper & first;
+        table.lower.low |= lower & first;
+        table.upper.high |= upper & ~first;
+        table.lower.high |= lower & ~first;
     }
     return table;
 }

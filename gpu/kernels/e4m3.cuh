@@ -87,8 +87,12 @@ REFNUM_HD Table e4m3_table(int32_t shift) {
         return {0x3C383000u + 0x08080800u * (uint32_t)shift, 0x4C484440u + 0x08080808u * (uint32_t)shift};
     }
     Table table = {0, 0};
-    for (uint32_t c = 1; c < 4; ++c) table.low |= e4m3_of_e2m1(c, shift) << (8 * c);
-    for (uint32_t c = 4; c < 8; ++c) table.high |= e4m3_of_e2m1(c, shift) << (8 * (c - 4));
+    REFNUM_ROLLED
+    for (uint32_t c = 1; c < 8; ++c) {
+        const uint32_t code = e4m3_of_e2m1(c, shift) << (8 * (c & 3));
+        table.low |= c < 4 ? code : 0;
+        table.high |= c < 4 ? 0 : code;
+    }
     return table;
 }
 

@@ -5,7 +5,7 @@
 // that every row is whole groups and all arrays are contiguous and aligned: then a chunk's number is its place.
 #pragma once
 
-#include "e8m0.cuh"
+#include "quantize_mxfp4.cuh"
 
 namespace refnum {
 
@@ -74,6 +74,14 @@ __device__ __forceinline__ void store(uint8_t* p, const uint32_t* w) {
     }
 }
 
+// Float32 bits of element i of an input, any alignment: for what is rare.
+template <int kind>
+__device__ __forceinline__ uint32_t float_at(const uint8_t* p, int i) {
+    uint32_t word;
+    load<kind == FLOAT32 ? 4 : 2>(p + i * (kind == FLOAT32 ? 4 : 2), false, &word);
+    return kind == FLOAT32 ? word : widen_lane<kind == FLOAT16 ? FLOAT16 : BFLOAT16>(word);
+}
+
 template <bool flat>
 struct Chunk {
     bool exists;
@@ -123,19 +131,14 @@ __device__ __forceinline__ void locate(const Arguments& a, Chunk<flat> (&chunks)
 // Largest magnitude over groups of `lanes` threads. most[u]: two 16-bit lanes a chunk; each becomes one number.
 template <int lanes, int unroll>
 __device__ __forceinline__ void reduce_largest(uint32_t (&most)[unroll]) {
-    if (unroll == 1) {
-        most[0] = larger_lane(most[0]);
 #pragma unroll
-        for (int d = 1; d < lanes; d *= 2) most[0] = max_lanes(most[0], __shfl_xor_sync(~0u, most[0], d));
-        return;
-    }
-#pragma unroll
-    for (int u = 0; u + 1 < unroll; u += 2) {  // two chunks share a word
-        uint32_t both = max_lanes(permute(most[u], most[u + 1], 0x5410), permute(most[u], most[u + 1], 0x7632));
+    for (int u = 0; u < unroll; u += 2) {  // two chunks share a word
+        const uint32_t one = most[u], two = most[u + 1 < unroll ? u + 1 : u];
+        uint32_t both = max_lanes(permute(one, two, 0x5410), permute(one, two, 0x7632));
 #pragma unroll
         for (int d = 1; d < lanes; d *= 2) both = max_lanes(both, __shfl_xor_sync(~0u, both, d));
         most[u] = both & 0xFFFF;
-        most[u + 1] = both >> 16;
+        if (u + 1 < unroll) most[u + 1] = both >> 16;
     }
 }
 

@@ -75,12 +75,13 @@ REFNUM_HD uint32_t row_signs(const uint32_t (&packed)[4], int j) {
 // `amax`: E4M3 codes of a row's 32 elements under its byte and 32 column bytes (`negated_columns`, four a step).
 REFNUM_HD void column_codes(const uint32_t (&packed)[4], uint32_t byte, const ColumnBytes* columns,
                             uint32_t* codes) {
+    const uint32_t nan = byte == NAN_BYTE ? ~0u : 0u;
     uint32_t lanes[16];
     column_lanes(packed, byte, columns, 0, lanes);
     REFNUM_UNROLL
     for (int j = 0; j < 8; ++j) {
         const uint32_t even = e4m3_round_lanes(lanes[2 * j]), odd = e4m3_round_lanes(lanes[2 * j + 1]);
-        codes[j] = byte == NAN_BYTE ? BYTE_MAGNITUDES : e4m3_join_lanes(even, odd, row_signs(packed, j));
+        codes[j] = choose(BYTE_MAGNITUDES, e4m3_join_lanes(even, odd, row_signs(packed, j)), nan);
     }
 }
 

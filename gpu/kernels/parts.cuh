@@ -19,36 +19,37 @@ REFNUM_HD uint32_t part_largest(const uint32_t* w) {
     return most;
 }
 
-// Part of a block of 16-bit floats whose largest magnitude is `amax` -> words/4 packed words; returns the block's byte.
+// Part of a block of 16-bit floats whose largest magnitude is `amax` -> words/4 packed words; returns the block's
+// byte. A block with Inf is encoded as if under byte 254 and then keeps or loses its codes by the policy.
 template <int kind, bool saturate, int words>
 REFNUM_HD uint32_t quantize_part(const uint32_t* w, uint32_t amax, Policy policy, uint32_t* packed) {
     constexpr uint32_t infinity = kind == FLOAT16 ? 0x7C00 : 0x7F80;
-    if (amax >= infinity) {
-        REFNUM_UNROLL
-        for (int i = 0; i < words / 4; ++i) packed[i] = 0;
-        if (amax > infinity || !policy.satfinite) return NAN_BYTE;
-        REFNUM_UNROLL
-        for (int i = 0; i < 2 * words; ++i) {  // every finite binary16 is below 2**16 and so a zero under 2**127
-            const uint32_t lane = w[i >> 1] >> (16 * (i & 1)) & 0xFFFF;
-            uint32_t code = lane >> 15 << 3;
-            if ((lane & 0x7FFF) == infinity) code |= 7;
-            else if (kind != FLOAT16) code = e2m1_encode<false>(lane << 16, 127, 0);
-            packed[i >> 3] |= code << (4 * (i & 7));
-        }
-        return MAX_BYTE;
+    const bool special = amax >= infinity, nan = special && (amax > infinity || !policy.satfinite);
+    BlockScale scale;
+    if (kind == FLOAT16) {  // every finite binary16 is below 2**16 and so a zero under 2**127
+        scale = half_block_scale(amax, policy);
+        if (special) scale.powers = 0;
+    } else {
+        scale = bfloat16_block_scale(special ? 0x8000 : amax, policy);
     }
-    const BlockScale scale =
-        kind == FLOAT16 ? half_block_scale(amax, policy) : bfloat16_block_scale(amax, policy);
     uint32_t lanes[words];
     REFNUM_UNROLL
-    for (int i = 0; i < words; ++i) {
-        lanes[i] = scale_halves(block_lanes<kind>(w[i], scale), scale.powers);
-        if (saturate) lanes[i] = min_lanes(lanes[i], HALF_E2M1_MAX);
-        lanes[i] = e2m1_round_lanes(lanes[i]);
+    for (int i = 0; i < words; ++i) lanes[i] = block_lanes<kind>(w[i], scale);
+    scale_all<words>(lanes, scale.powers);
+    if (special && policy.satfinite) {
+        REFNUM_UNROLL
+        for (int i = 0; i < words; ++i) {
+            const uint32_t inf = ((w[i] & LANE_MAGNITUDES) + (0x8000u - infinity) * 0x00010001u) >> 15 & 0x00010001u;
+            lanes[i] = choose(HALF_E2M1_MAX, lanes[i], inf * 0xFFFFu);
+        }
     }
     REFNUM_UNROLL
-    for (int i = 0; i < words / 4; ++i) packed[i] = e2m1_pack_lanes(lanes + 4 * i, w + 4 * i);
-    return scale.byte;
+    for (int i = 0; i < words; ++i) {
+        lanes[i] = e2m1_round_lanes(saturate ? min_lanes(lanes[i], HALF_E2M1_MAX) : lanes[i]);
+    }
+    REFNUM_UNROLL
+    for (int i = 0; i < words / 4; ++i) packed[i] = nan ? 0 : e2m1_pack_lanes(lanes + 4 * i, w + 4 * i);
+    return nan ? NAN_BYTE : special ? MAX_BYTE : scale.byte;
 }
 
 // Part of a block of FP8 codes, as the lanes that both the maximum and the scaling take.

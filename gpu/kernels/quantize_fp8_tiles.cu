@@ -27,16 +27,17 @@ __device__ __forceinline__ void as_bfloat16(uint32_t (&w)[4]) {
     for (int i = 0; kind == FLOAT16 && i < 4; ++i) w[i] = odd_bfloat16_from_half(w[i]);
 }
 
-template <bool saturate>
-__device__ __forceinline__ void encode(const uint32_t (&w)[4], const TileScale& scale, uint8_t* out) {
-    uint32_t codes[2];
-    if (scale.special) {
-#pragma unroll
-        for (int i = 0; i < 2; ++i) codes[i] = quantize_fp8_special_word(w[2 * i], w[2 * i + 1]);
-    } else {
-#pragma unroll
-        for (int i = 0; i < 2; ++i) codes[i] = quantize_fp8_word<saturate>(w[2 * i], w[2 * i + 1], scale);
+// Encodes a chunk; `in` is where it came from, for the tiles that are encoded one by one.
+template <int kind, bool saturate>
+__device__ __forceinline__ void encode(const uint8_t* in, const uint32_t (&w)[4], const TileScale& scale,
+                                       uint8_t* out) {
+    if (scale.scalar) {
+#pragma unroll 1
+        for (int i = 0; i < 8; ++i) out[i] = (uint8_t)e4m3_encode(float_at<kind>(in, i), (int32_t)scale.byte - 127);
+        return;
     }
+    uint32_t codes[2];
+    quantize_fp8_words<saturate, 2>(w, scale, codes);
     store<8>(out, codes);
 }
 
@@ -60,9 +61,9 @@ __device__ __forceinline__ void quantize_rows(Arguments a) {
     reduce_largest<lanes, UNROLL>(most);
 #pragma unroll
     for (int u = 0; u < UNROLL; ++u) {
-        const TileScale scale = tile_scale(most[u], a.policy);
+        const TileScale scale = tile_scale(most[u], a.policy, kind);
         if (!chunks[u].exists) continue;
-        encode<!rceil>(w[u], scale, a.out + chunks[u].place(a) * 8);
+        encode<kind, !rceil>(a.x + chunks[u].input(a, bytes), w[u], scale, a.out + chunks[u].place(a) * 8);
         if (chunks[u].leads(lanes)) a.out_scales[chunks[u].group(a, lanes)] = (uint8_t)scale.byte;
     }
 }
@@ -95,12 +96,13 @@ __device__ __forceinline__ void quantize_squares(const Arguments& a) {
     __syncthreads();
 #pragma unroll
     for (int i = 0; i < 8; ++i) one[0] = max_lanes(one[0], largest[i]);
-    const TileScale scale = tile_scale(one[0], a.policy);
+    const TileScale scale = tile_scale(one[0], a.policy, kind);
 #pragma unroll
     for (int i = 0; i < passes; ++i) {
         const offset_t row = top + i * rows;
         if (row < a.chunks && column < a.valid) {
-            encode<true>(w[i], scale, a.out + (row * a.valid + column) * 8);
+            encode<kind, true>(a.x + row * a.x_stride + (offset_t)column * bytes, w[i], scale,
+                               a.out + (row * a.valid + column) * 8);
         }
     }
     if (threadIdx.x == 0) a.out_scales[blockIdx.x] = (uint8_t)scale.byte;

@@ -86,6 +86,7 @@ REFNUM_HD uint32_t encode_special_block(const uint32_t (&w)[16], uint32_t amax, 
     REFNUM_UNROLL
     for (int i = 0; i < 4; ++i) packed[i] = 0;
     if (amax > infinity || !policy.satfinite) return NAN_BYTE;
+    REFNUM_ROLLED
     for (int i = 0; i < 32; ++i) {  // every finite binary16 is below 2**16 and so a zero under 2**127
         const uint32_t lane = w[i >> 1] >> (16 * (i & 1)) & 0xFFFF, magnitude = lane & 0x7FFF;
         uint32_t code = lane >> 15 << 3;

@@ -1,0 +1,144 @@
+"""The CUDA driver, by ctypes: modules from machine code, functions, launches. Works beside CuPy, torch and JAX.
+
+Those libraries use a device's primary context, and so does this.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import threading
+from typing import Any
+
+from refnum.errors import RefnumError, UnsupportedError
+
+from . import compile as build
+
+MAJOR, MINOR = 75, 76
+ATTRIBUTES = {"shared_bytes": 1, "local_bytes": 3, "registers": 4}
+"""What `resources` reports -> CUfunction_attribute."""
+
+
+class DriverError(RefnumError):
+    """A call of the CUDA driver failed; the message names the call and the driver's own words."""
+
+
+class Driver:
+    """libcuda, initialised, with the contexts and functions that were asked for."""
+
+    def __init__(self) -> None:
+        try:
+            self.library = ctypes.CDLL("libcuda.so.1")
+        except OSError as error:
+            raise UnsupportedError("there is no CUDA driver here (libcuda.so.1 cannot be loaded)") from error
+        if self.library.cuInit(0):
+            raise UnsupportedError("the CUDA driver does not start here: no usable GPU")
+        count = ctypes.c_int()
+        self.call("cuDeviceGetCount", ctypes.byref(count))
+        if count.value == 0:
+            raise UnsupportedError("there is no CUDA device here")
+        self.devices = count.value
+        self._launch = self.library.cuLaunchKernel
+        self._launch.argtypes = [ctypes.c_void_p, *[ctypes.c_uint] * 7, *[ctypes.c_void_p] * 3]
+        self._functions: dict[tuple[Any, ...], int] = {}
+        self._modules: dict[tuple[Any, ...], ctypes.c_void_p] = {}
+        self._lock = threading.Lock()
+
+    def call(self, function: str, *arguments: object) -> None:
+        """Call a function; DriverError when it does not return success."""
+        code = getattr(self.library, function)(*arguments)
+        if code:
+            self.fail(function, code)
+
+    def fail(self, function: str, code: int) -> None:
+        """Raise DriverError with the driver's name for a return code."""
+        name = ctypes.c_char_p()
+        self.library.cuGetErrorName(code, ctypes.byref(name))
+        raise DriverError(f"{function} failed: {(name.value or b'unknown error').decode()}")
+
+    @functools.cache  # noqa: B019 - one Driver a process
+    def capability(self, device: int) -> tuple[int, int]:
+        """Return the compute capability of a device."""
+        values = []
+        for attribute in (MAJOR, MINOR):
+            value = ctypes.c_int()
+            self.call("cuDeviceGetAttribute", ctypes.byref(value), attribute, device)
+            values.append(value.value)
+        return values[0], values[1]
+
+    @functools.cache  # noqa: B019
+    def context(self, device: int) -> int:
+        """Return the primary context of a device, kept for the life of the process."""
+        context = ctypes.c_void_p()
+        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+        return context.value or 0
+
+    def function(self, kernel: str, name: str, device: int, defines: tuple[str, ...] = ()) -> int:
+        """Return the handle of a function of a kernel file on a device; compiled and loaded on first use."""
+        key = (kernel, name, device, defines)
+        found = self._functions.get(key)
+        if found is not None:
+            return found
+        with self._lock:
+            self.enter(device)
+            try:
+                self._functions[key] = self._load(kernel, name, device, defines)
+            finally:
+                self.leave()
+        return self._functions[key]
+
+    def _load(self, kernel: str, name: str, device: int, defines: tuple[str, ...]) -> int:
+        slot = (kernel, device, defines)
+        if slot not in self._modules:
+            image = build.compiled(kernel, build.architecture(self.capability(device)), defines=defines).read_bytes()
+            module = ctypes.c_void_p()
+            self.call("cuModuleLoadData", ctypes.byref(module), image)
+            self._modules[slot] = module
+        function = ctypes.c_void_p()
+        self.call("cuModuleGetFunction", ctypes.byref(function), self._modules[slot], name.encode())
+        return function.value or 0
+
+    def enter(self, device: int) -> None:
+        """Make a device's primary context current, above what is current now."""
+        self.call("cuCtxPushCurrent_v2", ctypes.c_void_p(self.context(device)))
+
+    def leave(self) -> None:
+        """Undo `enter`."""
+        self.call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
+
+    def launch(self, function: int, device: int, blocks: int, threads: int, stream: int, arguments: Any) -> None:
+        """Launch a grid of `blocks` x `threads` in a stream; `arguments` is the kernel's one ctypes structure."""
+        pointers = (ctypes.c_void_p * 1)(ctypes.addressof(arguments))
+        self.enter(device)
+        try:
+            code = self._launch(function, blocks, 1, 1, threads, 1, 1, 0, stream, pointers, None)
+        finally:
+            self.leave()
+        if code:
+            self.fail("cuLaunchKernel", code)
+
+    def resources(self, function: int) -> dict[str, int]:
+        """Return registers, local bytes and shared bytes of a function."""
+        found = {}
+        for name, attribute in ATTRIBUTES.items():
+            value = ctypes.c_int()
+            self.call("cuFuncGetAttribute", ctypes.byref(value), attribute, ctypes.c_void_p(function))
+            found[name] = value.value
+        return found
+
+
+@functools.cache
+def driver() -> Driver:
+    """Return the driver, started once; UnsupportedError with the reason when there is none."""
+    return Driver()
+
+
+@functools.cache
+def available() -> tuple[bool, str]:
+    """Return (a GPU that the kernels know and a compiler are here, reason if not)."""
+    try:
+        build.architecture(driver().capability(0))
+        build.nvrtc()
+    except (UnsupportedError, DriverError) as error:
+        return False, str(error)
+    return True, ""
