@@ -1,0 +1,59 @@
+"""Recipes expand to the same bits on a device: on a stand-in here, on CuPy where there is a GPU."""
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from conformance.bits import float_bits
+from conformance.operation import OPERATIONS
+from conformance.recipes import Recipe, expand
+from conformance.recipes.inputs import distributions_for
+from conformance.recipes.recipe import ROUTED
+
+spec = importlib.util.spec_from_file_location("stand_in", Path(__file__).parents[1] / "refnum" / "test_dispatch.py")
+stand_in = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(stand_in)
+
+EDITS = ((1, 3, 0x7FC00001), (2, 40, 0x80))
+
+
+def recipe(name, distribution):
+    operation = OPERATIONS[name]
+    params = dict(operation.defaults())
+    rows = 10
+    if name in ROUTED or "columns" in name:
+        params["splits"] = [4, 0, 6]
+    return Recipe(name, "STOCHASTIC" if name == "quantize_mxfp4" else "HOPPER", params, (rows, 160), 77,
+                  distribution.name, dict(distribution.simple), EDITS, optional=True)  # fmt: skip
+
+
+RECIPES = [recipe(name, distribution) for name in OPERATIONS for distribution in distributions_for(name).values()]
+
+
+def same(made, get, kind):
+    host, device = expand(made), expand(made, like=kind)
+    assert set(host.inputs) == set(device.inputs)
+    for name, want in host.inputs.items():
+        got = device.inputs[name]
+        assert isinstance(got, type(kind)), f"{name} left the device"
+        bits = get(got)
+        assert (bits.view(float_bits(want).dtype if want.dtype.kind != "i" else want.dtype) ==
+                (want if want.dtype.kind == "i" else float_bits(want))).all()  # fmt: skip
+
+
+@pytest.mark.parametrize("made", RECIPES, ids=lambda r: f"{r.operation}-{r.distribution}")
+def test_on_the_stand_in(made):
+    same(made, lambda array: array.host, stand_in.DeviceArray(np.zeros(1, np.uint32)))
+
+
+@pytest.mark.parametrize("made", RECIPES, ids=lambda r: f"{r.operation}-{r.distribution}")
+def test_on_cupy(made):
+    cupy = pytest.importorskip("cupy")
+    try:
+        if not cupy.cuda.runtime.getDeviceCount():
+            pytest.skip("no CUDA device")
+    except cupy.cuda.runtime.CUDARuntimeError:
+        pytest.skip("no CUDA device")
+    same(made, lambda array: array.get(), cupy.zeros(1, cupy.uint32))
