@@ -10,7 +10,7 @@ import pytest
 import refnum as R
 
 FUNCTIONS = {
-    np.where, np.take, np.empty, np.zeros, np.full, np.asarray, np.arange, np.concatenate, np.repeat, np.tile,
+    np.where, np.take, np.empty, np.zeros, np.asarray, np.arange, np.concatenate, np.repeat, np.tile,
     np.broadcast_to, np.clip, np.ascontiguousarray, np.stack, np.transpose, np.reshape, np.max, np.any, np.all,
     np.zeros_like, np.ones_like, np.full_like, np.array, np.ones, np.argsort, np.cumsum, np.bincount, np.unique,
     np.broadcast_arrays,
