@@ -9,9 +9,8 @@
 namespace refnum {
 
 template <bool flat, bool rceil>
-__device__ __forceinline__ void fp8_to_mxfp4(Arguments a) {
+__device__ __forceinline__ void fp8_to_mxfp4(const Arguments& a) {
     constexpr int lanes = 2, words = 4;
-    if (rceil) a.policy.rule = RCEIL;
     Chunk<flat> chunks[UNROLL];
     locate(a, chunks);
     uint32_t w[UNROLL][words], tile[UNROLL], most[UNROLL];
@@ -32,7 +31,7 @@ __device__ __forceinline__ void fp8_to_mxfp4(Arguments a) {
 #pragma unroll
     for (int u = 0; u < UNROLL; ++u) {
         uint32_t packed[2];
-        const uint32_t byte = recode_part<!rceil>(part[u], most[u], tile[u], a.policy, packed);
+        const uint32_t byte = recode_part<!rceil>(part[u], most[u], tile[u], own_policy<rceil>(a), packed);
         if (!chunks[u].exists) continue;
         store<8>(a.out + chunks[u].place(a) * 8, packed);
         if (chunks[u].leads(lanes)) a.out_scales[chunks[u].group(a, lanes)] = (uint8_t)byte;

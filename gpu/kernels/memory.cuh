@@ -128,6 +128,16 @@ __device__ __forceinline__ void locate(const Arguments& a, Chunk<flat> (&chunks)
     }
 }
 
+// The policy with a rule that the compiler knows, or one that it cannot compare with that of another chunk: else it
+// writes all chunks out once a rule.
+template <bool rceil>
+__device__ __forceinline__ Policy own_policy(const Arguments& a) {
+    Policy policy = a.policy;
+    if (rceil) policy.rule = RCEIL;
+    else asm volatile("mov.b32 %0, %1;" : "=r"(policy.rule) : "r"(a.policy.rule));
+    return policy;
+}
+
 // Largest magnitude over groups of `lanes` threads. most[u]: two 16-bit lanes a chunk; each becomes one number.
 template <int lanes, int unroll>
 __device__ __forceinline__ void reduce_largest(uint32_t (&most)[unroll]) {

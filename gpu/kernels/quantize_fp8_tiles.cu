@@ -42,9 +42,8 @@ __device__ __forceinline__ void encode(const uint8_t* in, const uint32_t (&w)[4]
 }
 
 template <int kind, bool flat, bool rceil>
-__device__ __forceinline__ void quantize_rows(Arguments a) {
+__device__ __forceinline__ void quantize_rows(const Arguments& a) {
     constexpr int lanes = 16, bytes = kind == FLOAT32 ? 32 : 16;
-    if (rceil) a.policy.rule = RCEIL;
     Chunk<flat> chunks[UNROLL];
     locate(a, chunks);
     uint32_t w[UNROLL][4], most[UNROLL];
@@ -61,7 +60,7 @@ __device__ __forceinline__ void quantize_rows(Arguments a) {
     reduce_largest<lanes, UNROLL>(most);
 #pragma unroll
     for (int u = 0; u < UNROLL; ++u) {
-        const TileScale scale = tile_scale(most[u], a.policy, kind);
+        const TileScale scale = tile_scale(most[u], own_policy<rceil>(a), kind);
         if (!chunks[u].exists) continue;
         encode<kind, !rceil>(a.x + chunks[u].input(a, bytes), w[u], scale, a.out + chunks[u].place(a) * 8);
         if (chunks[u].leads(lanes)) a.out_scales[chunks[u].group(a, lanes)] = (uint8_t)scale.byte;
@@ -96,7 +95,7 @@ __device__ __forceinline__ void quantize_squares(const Arguments& a) {
     __syncthreads();
 #pragma unroll
     for (int i = 0; i < 8; ++i) one[0] = max_lanes(one[0], largest[i]);
-    const TileScale scale = tile_scale(one[0], a.policy, kind);
+    const TileScale scale = tile_scale(one[0], own_policy<false>(a), kind);
 #pragma unroll
     for (int i = 0; i < passes; ++i) {
         const offset_t row = top + i * rows;

@@ -9,9 +9,8 @@
 namespace refnum {
 
 template <int kind, bool flat, bool rceil>
-__device__ __forceinline__ void quantize_mxfp4(Arguments a) {
+__device__ __forceinline__ void quantize_mxfp4(const Arguments& a) {
     constexpr int lanes = 4, words = 4, bytes = kind == FLOAT32 ? 32 : 16;
-    if (rceil) a.policy.rule = RCEIL;
     Chunk<flat> chunks[UNROLL];
     locate(a, chunks);
     uint32_t w[UNROLL][words], most[UNROLL];
@@ -40,7 +39,7 @@ __device__ __forceinline__ void quantize_mxfp4(Arguments a) {
 #pragma unroll
     for (int u = 0; u < UNROLL; ++u) {
         uint32_t packed[1];
-        const uint32_t byte = quantize_part<kind, !rceil, words>(w[u], most[u], a.policy, packed);
+        const uint32_t byte = quantize_part<kind, !rceil, words>(w[u], most[u], own_policy<rceil>(a), packed);
         if (!chunks[u].exists) continue;
         store<4>(a.out + chunks[u].place(a) * 4, packed);
         if (chunks[u].leads(lanes)) a.out_scales[chunks[u].group(a, lanes)] = (uint8_t)byte;

@@ -1,0 +1,163 @@
+"""Device arrays of any library: read through one small view, allocated and given back in the caller's library.
+
+CuPy and torch are read directly; whatever else speaks DLPack or `__cuda_array_interface__` goes through CuPy.
+Neither is imported before an array of it, or one that needs it, is given.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from refnum.errors import ArgumentError, DtypeError, UnsupportedError
+
+from .checks import BFLOAT16
+
+HOST_HINT = "the kernels take arrays on a GPU (CuPy, torch, or anything that speaks DLPack): move it there"
+
+
+@dataclass(frozen=True)
+class View:
+    """Where an array lies: address, shape, strides in bytes, NumPy dtype, device number; and its library."""
+
+    name: str
+    address: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: np.dtype[Any]
+    device: int
+    library: Library
+    owner: Any
+
+    @property
+    def contiguous(self) -> bool:
+        """Whether the elements lie in C order without gaps."""
+        step = self.dtype.itemsize
+        for length, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
+            if length != 1 and stride != step:
+                return False
+            step *= length
+        return True
+
+    def span(self) -> tuple[int, int]:
+        """Return the first address and the one behind the last byte."""
+        if 0 in self.shape:
+            return self.address, self.address
+        steps = [(length - 1) * stride for length, stride in zip(self.shape, self.strides, strict=True)]
+        low, high = sum(min(step, 0) for step in steps), sum(max(step, 0) for step in steps)
+        return self.address + low, self.address + high + self.dtype.itemsize
+
+
+@dataclass(frozen=True)
+class Library:
+    """What is asked of an array library: a view of an array, an empty array, the current stream, the way back."""
+
+    name: str
+    view: Callable[[str, Any, Library], View]
+    empty: Callable[[tuple[int, ...], np.dtype[Any], int], Any]
+    stream: Callable[[int], int]
+    give: Callable[[Any], Any] = lambda x: x
+
+
+@functools.cache
+def _cupy() -> Any:
+    try:
+        return importlib.import_module("cupy")
+    except ImportError as error:
+        raise UnsupportedError("this array needs CuPy to be read; install refnum[gpu], or give CuPy or torch arrays") \
+            from error
+
+
+def _view_cupy(name: str, x: Any, library: Library) -> View:
+    return View(name, x.data.ptr, x.shape, x.strides, x.dtype, x.data.device_id, library, x)
+
+
+def _empty_cupy(shape: tuple[int, ...], dtype: np.dtype[Any], device: int) -> Any:
+    cupy = _cupy()
+    if cupy.cuda.runtime.getDevice() == device:
+        return cupy.empty(shape, dtype)
+    with cupy.cuda.Device(device):
+        return cupy.empty(shape, dtype)
+
+
+def _stream_cupy(device: int) -> int:
+    cupy = _cupy()
+    if cupy.cuda.runtime.getDevice() != device:
+        raise ArgumentError(f"the arrays are on device {device} but CuPy's current one is "
+                            f"{cupy.cuda.runtime.getDevice()}: enter `with cupy.cuda.Device({device})`")
+    return int(cupy.cuda.get_current_stream().ptr)
+
+
+CUPY = Library("cupy", _view_cupy, _empty_cupy, _stream_cupy)
+
+
+@functools.cache
+def _torch_dtypes() -> tuple[dict[Any, np.dtype[Any]], dict[np.dtype[Any], Any]]:
+    torch = sys.modules["torch"]
+    pairs = {
+        torch.float32: np.dtype(np.float32), torch.bfloat16: BFLOAT16, torch.float16: np.dtype(np.float16),
+        torch.uint16: np.dtype(np.uint16), torch.uint8: np.dtype(np.uint8), torch.float64: np.dtype(np.float64),
+    }  # fmt: skip
+    return pairs, {numpy: own for own, numpy in pairs.items()}
+
+
+def _view_torch(name: str, x: Any, library: Library) -> View:
+    if not x.is_cuda:
+        raise DtypeError(f"{name} is a torch tensor on {x.device}; {HOST_HINT}")
+    dtype = _torch_dtypes()[0].get(x.dtype)
+    if dtype is None:
+        raise DtypeError(f"{name} has dtype {x.dtype}; allowed are float32, bfloat16, float16, uint16 and uint8")
+    strides = tuple(step * dtype.itemsize for step in x.stride())
+    return View(name, x.data_ptr(), tuple(x.shape), strides, dtype, x.device.index, library, x)
+
+
+def _empty_torch(shape: tuple[int, ...], dtype: np.dtype[Any], device: int) -> Any:
+    torch = sys.modules["torch"]
+    return torch.empty(shape, dtype=_torch_dtypes()[1][dtype], device=f"cuda:{device}")
+
+
+def _stream_torch(device: int) -> int:
+    return int(sys.modules["torch"].cuda.current_stream(device).cuda_stream)
+
+
+TORCH = Library("torch", _view_torch, _empty_torch, _stream_torch)
+
+
+def _foreign(x: Any) -> Library:
+    """Return the way of an array that is neither CuPy's nor torch's: in by CuPy, back by its own `from_dlpack`."""
+    namespace = x.__array_namespace__() if hasattr(x, "__array_namespace__") else None
+    back = getattr(namespace, "from_dlpack", None) if hasattr(x, "__dlpack__") else None
+
+    def view(name: str, array: Any, library: Library) -> View:
+        cupy = _cupy()
+        try:
+            on_device = cupy.from_dlpack(array) if hasattr(array, "__dlpack__") else cupy.asarray(array)
+        except Exception as error:  # each library refuses in its own way
+            raise DtypeError(f"{name} is a {type(array).__name__} that CuPy cannot read ({error}); {HOST_HINT}") \
+                from error
+        return _view_cupy(name, on_device, library)
+
+    return Library(type(x).__module__, view, _empty_cupy, _stream_cupy, back or (lambda y: y))
+
+
+def look(name: str, x: Any) -> View:
+    """Return the view of a device array; DtypeError for anything else, with what to do."""
+    root = type(x).__module__.partition(".")[0]
+    if root == "cupy" and hasattr(x, "data"):
+        return _view_cupy(name, x, CUPY)
+    if root == "torch" and hasattr(x, "is_cuda"):
+        return _view_torch(name, x, TORCH)
+    if isinstance(x, np.ndarray):
+        raise DtypeError(f"{name} is a NumPy array on the host; {HOST_HINT}")
+    if not hasattr(x, "__dlpack__") and not hasattr(x, "__cuda_array_interface__"):
+        raise DtypeError(f"{name} is a {type(x).__name__}; {HOST_HINT}")
+    if hasattr(x, "__dlpack_device__") and x.__dlpack_device__()[0] not in (2, 13):  # kDLCUDA, kDLCUDAManaged
+        raise DtypeError(f"{name} is a {type(x).__name__} on the host; {HOST_HINT}")
+    library = _foreign(x)
+    return library.view(name, x, library)

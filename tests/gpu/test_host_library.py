@@ -1,0 +1,114 @@
+"""How the library is found, built and kept, and that a changed header is noticed by the proofs."""
+
+import shutil
+import subprocess
+import sys
+
+import float64_oracle as oracle
+import numpy as np
+import pytest
+
+from gpu import host_library, subjects
+from refnum.errors import UnsupportedError
+
+
+@pytest.fixture
+def fresh(monkeypatch, tmp_path):
+    """An empty cache, and a process that has not yet decided whether there is a library."""
+    monkeypatch.setenv("REFNUM_CACHE", str(tmp_path / "cache"))
+    host_library._loaded.cache_clear()
+    yield tmp_path / "cache"
+    host_library._loaded.cache_clear()
+
+
+def test_no_compiler_is_said(fresh, monkeypatch):
+    monkeypatch.setenv("PATH", str(fresh))
+    monkeypatch.delenv("CXX", raising=False)
+    usable, reason = host_library.available()
+    assert not usable and "compiler" in reason
+    assert host_library.describe()["available"] == "no"
+    with pytest.raises(UnsupportedError, match="compiler"):
+        host_library.library()
+    monkeypatch.setenv("CXX", "no-such-compiler -O1")
+    host_library._loaded.cache_clear()
+    assert "no-such-compiler" in host_library.available()[1]
+
+
+def test_a_compiler_that_fails_is_said_and_leaves_no_file(fresh, monkeypatch):
+    monkeypatch.setenv("CXX", "false")
+    usable, reason = host_library.available()
+    assert not usable and "could not compile" in reason
+    assert not list(fresh.glob("*"))
+
+
+def test_a_cache_that_cannot_be_written_is_said(fresh, monkeypatch, tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    monkeypatch.setenv("REFNUM_CACHE", str(blocked / "below"))
+    usable, reason = host_library.available()
+    assert not usable and "could not be made" in reason
+
+
+def test_key_follows_sources_flags_and_compiler(host, monkeypatch, tmp_path):
+    build = host_library.plan()
+    assert build.digest == host_library.source_digest() == host.describe()["source_sha256"]
+    copy = tmp_path / "gpu"
+    shutil.copytree(host_library.ROOT, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(host_library, "ROOT", copy)
+    monkeypatch.setattr(host_library, "TRANSLATION_UNIT", copy / "host_build.cpp")
+    assert host_library.plan().key == build.key
+    with open(copy / "kernels" / "e2m1.cuh", "a") as header:
+        header.write("// changed\n")
+    assert host_library.plan().key != build.key
+    parts = [(version, flags, machine) for version in "12" for flags in (("a",), ("b",)) for machine in "mn"]
+    assert len({host_library.Build(("g++",), *part, "d").key for part in parts}) == 8
+
+
+MUTANTS = {
+    "ties away from even": ("fp8_to_mxfp4.cuh", "0x07070707u", "0x08080808u"),
+    "empty blocks take part": ("mxfp4_to_fp8.cuh", "byte == NAN_BYTE || is_empty(packed)", "byte == NAN_BYTE"),
+}
+
+
+def test_changed_arithmetic_is_another_library_and_is_caught(fresh, monkeypatch, tmp_path):
+    """One build with two faults: the same inputs that pass for the real headers must fail here."""
+    copy = tmp_path / "gpu"
+    shutil.copytree(host_library.ROOT, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    for name, old, new in MUTANTS.values():
+        path = copy / "kernels" / name
+        assert path.read_text().count(old) == 1
+        path.write_text(path.read_text().replace(old, new))
+    codes = np.tile(np.arange(0x40, 0x60, dtype=np.uint8), (2, 4))
+    scales = np.full((2, 1), 127, np.uint8)
+    packed = np.zeros((1, 64), np.uint8)
+    packed[0, :16] = 0x77
+    bytes_ = np.array([[120, 140, 140, 140]], np.uint8)
+    from gpu import host
+
+    if not shutil.which("g++"):
+        pytest.skip("no g++")
+    monkeypatch.setattr(host_library, "FLAGS", ("-O1", *host_library.FLAGS[1:]))
+    monkeypatch.setattr(host_library, "ROOT", copy)
+    monkeypatch.setattr(host_library, "TRANSLATION_UNIT", copy / "host_build.cpp")
+    assert not np.array_equal(host.fp8_to_mxfp4(codes, scales)[0], oracle.fp8_to_mxfp4(codes, scales)[0])
+    assert not np.array_equal(host.mxfp4_to_fp8(packed, bytes_)[1], oracle.mxfp4_to_fp8(packed, bytes_)[1])
+    assert [p.suffix for p in fresh.iterdir()] == [".so"]
+    monkeypatch.undo()
+    host_library._loaded.cache_clear()
+    assert np.array_equal(host.fp8_to_mxfp4(codes, scales)[0], oracle.fp8_to_mxfp4(codes, scales)[0])
+    assert np.array_equal(host.mxfp4_to_fp8(packed, bytes_)[1], oracle.mxfp4_to_fp8(packed, bytes_)[1])
+
+
+def test_importing_needs_no_compiler():
+    code = "import os; os.environ['PATH'] = ''; import gpu.subjects as s; print(len(s.subjects()))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "1", done.stderr
+
+
+def test_subject_declares_every_operation(host):
+    (entry,) = subjects.subjects()
+    assert entry["name"] == "host" and entry["profiles"] == ["HOPPER", "OCP"]
+    assert entry["available"]() == (True, "")
+    assert set(entry["describe"]()) >= {"compiler", "version", "flags", "source_sha256"}
+    assert {name: call.__name__ for name, call in entry["operations"].items()} == {n: n for n in entry["operations"]}
+    assert len(entry["operations"]) == 13
