@@ -163,14 +163,22 @@ def contiguous(x: Array) -> Array:
     return np.ascontiguousarray(x, like=x)
 
 
+def group_max(x: Array, size: int) -> Array:
+    """Maximum of each run of `size` items along the last axis: [..., K] -> [..., K/size], K a multiple of size."""
+    shape = (*x.shape[:-1], x.shape[-1] // size)
+    if not is_host(x) or not x.size:
+        return x.reshape(*shape, size).max(axis=-1)
+    starts = np.arange(0, x.size, size)  # twice as fast as max(axis=-1) over runs this short
+    return np.maximum.reduceat(x.reshape(-1), starts).reshape(shape)
+
+
 def pack_nibbles(codes: Array) -> Array:
     """Pack u8 [..., K] four-bit codes two a byte, even element in the low nibble -> u8 [..., K/2]."""
-    return codes[..., 0::2] | (codes[..., 1::2] << np.uint8(4))
+    pairs = contiguous(codes).view("<u2")
+    return (pairs | (pairs >> np.uint16(4))).astype(np.uint8)
 
 
 def unpack_nibbles(packed: Array) -> Array:
     """Inverse of `pack_nibbles`: u8 [..., K/2] -> u8 [..., K]."""
-    out = empty((*packed.shape[:-1], packed.shape[-1] * 2), np.uint8, packed)
-    out[..., 0::2] = packed & np.uint8(15)
-    out[..., 1::2] = packed >> np.uint8(4)
-    return out
+    pairs = contiguous(packed).astype("<u2")
+    return ((pairs | (pairs << np.uint16(4))) & np.uint16(0x0F0F)).view(np.uint8)

@@ -13,6 +13,7 @@ from .arrays import (
     contiguous,
     empty,
     float32_bits,
+    group_max,
     pack_nibbles,
     require_array,
     require_choice,
@@ -25,6 +26,7 @@ from .arrays import (
 from .codec import INF32, NAN32, decode_table, encode_bits
 from .errors import ArgumentError, DtypeError, ShapeError
 from .formats import E2M1, MX_ELEMENTS, Format, get_format
+from .narrow import encode_scaled
 from .profiles import HOPPER, Profile, get_profile
 from .scales import MAX_BYTE, NAN_BYTE, block_scale
 
@@ -79,9 +81,13 @@ def quantize_block_bits(bits: Array, fmt: Format, profile: Profile, rbits: Array
     """Quantise float32 bits u32 [M, K] -> (codes u8 [M, K], scales u8 [M, K/32]); the heart of N5."""
     m, k = bits.shape
     blocks = bits.reshape(m, k // BLOCK, BLOCK)
-    amax = _block_amax(blocks)
+    amax = group_max(bits & np.uint32(0x7FFFFFFF), BLOCK)  # NaN wins by itself: its pattern is the largest
     scales = block_scale(amax, fmt, profile)
     finite = not bool((amax >= np.uint32(INF32)).any())
+    plain = finite and rbits is None
+    quick = encode_scaled(fmt, blocks, scales, amax == np.uint32(0), profile) if plain else None
+    if quick is not None:
+        return quick.reshape(m, k), scales
     exponent = (scales.astype(np.int32) - np.int32(127))[..., None]
     if not finite and profile.nonfinite == "satfinite":  # finite elements beside an Inf are encoded at 2**127
         exponent = np.where(scales[..., None] == NAN_BYTE, np.int32(MAX_BYTE) - np.int32(127), exponent)
@@ -90,11 +96,6 @@ def quantize_block_bits(bits: Array, fmt: Format, profile: Profile, rbits: Array
     if not finite:
         codes = np.where(scales[..., None] == NAN_BYTE, np.uint8(0), codes)
     return codes.reshape(m, k), scales
-
-
-def _block_amax(blocks: Array) -> Array:
-    """Integer maximum of the magnitude bits over the last axis: NaN wins by itself, its pattern is the largest."""
-    return (blocks & np.uint32(0x7FFFFFFF)).max(axis=-1)
 
 
 @functools.cache
@@ -184,11 +185,10 @@ def block_class(x: Array) -> Array:
     F finite with 2**-124 <= amax < 2**126, T smaller, H larger, Z zero, I holds Inf, N holds NaN.
     """
     require_float("x", x, BLOCK)
-    bits = float32_bits(contiguous(x))
-    amax = _block_amax(bits.reshape(x.shape[0], -1, BLOCK))
+    amax = group_max(float32_bits(contiguous(x)) & np.uint32(0x7FFFFFFF), BLOCK)
     names = [ord(c) for c in "ZTFHIN"]
     edges = [1, (127 - 124) << 23, (127 + 126) << 23, INF32, INF32 + 1]
-    out = np.full(amax.shape, np.uint8(names[0]), dtype=np.uint8, like=amax)
+    out = np.zeros(amax.shape, dtype=np.uint8, like=amax) + np.uint8(names[0])
     for edge, name in zip(edges, names[1:], strict=True):
         out = np.where(amax >= np.uint32(edge), np.uint8(name), out)
     return out

@@ -121,9 +121,14 @@ def encode(
     if not is_host(bits) or bits.size <= CHUNK or not isinstance(scale_exponent, int) or rbits is not None:
         return encode_bits(fmt, bits, scale_exponent, profile, rbits=rbits)
     codes, flat = empty(bits.shape, code_dtype(fmt), bits), contiguous(bits).reshape(-1)
+    from .narrow import encode_plain  # it fills its table by `encode_bits`, so it stands above this file
+
     for start in range(0, flat.size, CHUNK):
         part = slice(start, start + CHUNK)
-        codes.reshape(-1)[part] = encode_bits(fmt, flat[part], scale_exponent, profile)
+        quick = encode_plain(fmt, flat[part], scale_exponent, profile)
+        if quick is None:
+            quick = encode_bits(fmt, flat[part], scale_exponent, profile)
+        codes.reshape(-1)[part] = quick
     return codes
 
 

@@ -15,6 +15,7 @@ from .arrays import (
     TILE,
     Array,
     empty,
+    group_max,
     pack_nibbles,
     require_choice,
     require_codes,
@@ -104,7 +105,7 @@ def fp8_to_mxfp4(codes: Array, scales: Array, profile: Profile | str = HOPPER) -
     for rows in row_chunks(codes, k):
         blocks = codes[rows].reshape(-1, k // BLOCK, BLOCK)
         tile = np.repeat(scales[rows], TILE // BLOCK, axis=1)[:, : k // BLOCK]
-        amax = (blocks & np.uint8(0x7F)).max(axis=-1)
+        amax = group_max(codes[rows] & np.uint8(0x7F), BLOCK)
         byte = _fp8_block_scale(amax, tile, profile)
         shift = tile.astype(np.int32) - byte.astype(np.int32)
         out = recode(E4M3, E2M1, blocks, shift[..., None], profile)
@@ -144,9 +145,8 @@ def key_scale(rule: str, fmt: Format, key: Array) -> Array:
 
 def block_maxima(packed: Array) -> Array:
     """Largest magnitude code of each MXFP4 block: u8 [M, K/2] -> u8 [M, K/32]; 0 marks an empty block (N8)."""
-    m, half = packed.shape
     both = np.maximum(packed & np.uint8(7), (packed >> np.uint8(4)) & np.uint8(7))
-    return both.reshape(m, half // (BLOCK // 2), BLOCK // 2).max(axis=-1)
+    return group_max(both, BLOCK // 2)
 
 
 ABSENT = -0x7F000000
@@ -210,6 +210,6 @@ def _tile_maxima(part: Array) -> Array:
     m, blocks = part.shape
     missing = -blocks % (TILE // BLOCK)
     if missing:
-        absent = np.full((m, missing), np.int32(ABSENT), dtype=np.int32, like=part)
+        absent = np.zeros((m, missing), dtype=np.int32, like=part) + np.int32(ABSENT)  # np.full takes no CuPy `like`
         part = np.concatenate([part, absent], axis=1)
     return part.reshape(m, -1, TILE // BLOCK).max(axis=-1)

@@ -12,6 +12,7 @@ from .arrays import (
     contiguous,
     empty,
     float32_bits,
+    group_max,
     require_choice,
     require_codes,
     require_float,
@@ -22,6 +23,7 @@ from .arrays import (
 from .blocks import _dtype_name, _scaled_table
 from .codec import INF32, encode_bits
 from .formats import E4M3
+from .narrow import encode_scaled
 from .profiles import HOPPER, Profile, get_profile
 from .scales import tile_scale
 
@@ -64,19 +66,27 @@ def quantize_fp8_tiles(
 
 
 def _encode_tiles(bits: Array, byte: Array, tall: int, amax: Array, profile: Profile) -> Array:
-    exponent = spread_tiles(byte.astype(np.int32) - np.int32(127), bits.shape[1])
+    m, k = bits.shape
     if tall > 1:
-        exponent = np.repeat(exponent, tall, axis=0)[: bits.shape[0]]
+        byte, amax = (np.repeat(each, tall, axis=0)[:m] for each in (byte, amax))
     finite = not bool((amax >= np.uint32(INF32)).any())
+    if finite:
+        width = TILE if k % TILE == 0 else BLOCK
+        groups = bits.reshape(m, k // width, width)
+        byte_each, amax_each = (np.repeat(each, TILE // width, axis=1)[:, : k // width] for each in (byte, amax))
+        quick = encode_scaled(E4M3, groups, byte_each, amax_each == np.uint32(0), profile)
+        if quick is not None:
+            return quick.reshape(m, k)
+    exponent = spread_tiles(byte.astype(np.int32) - np.int32(127), k)
     return encode_bits(E4M3, bits, exponent, profile, finite=finite)
 
 
 def _row_tile_amax(bits: Array) -> Array:
     """Magnitude bits u32 [M, K] -> their maximum in each 1x128 tile, [M, ceil(K/128)]."""
-    m, k = bits.shape
+    k = bits.shape[1]
     magnitude = bits & np.uint32(0x7FFFFFFF)
     whole = k // TILE * TILE
-    amax = magnitude[:, :whole].reshape(m, -1, TILE).max(axis=-1)
+    amax = group_max(contiguous(magnitude[:, :whole]), TILE)
     if whole == k:
         return amax
     return np.concatenate([amax, magnitude[:, whole:].max(axis=-1)[:, None]], axis=1)

@@ -1,0 +1,85 @@
+"""Encoding through sixteen bits: round to odd, then one table entry (clause N2). Fast, and no second definition.
+
+A float32 cut to its upper 16 bits, the last of them set when a discarded bit was (rounding to odd), keeps value, half
+and sticky of every rounding to at most five mantissa bits. Dividing by 2**k subtracts k from the exponent field. So
+the code of x / 2**k is an entry of a table that `encode_bits` itself fills, for all 65,536 patterns of 16 bits.
+What does not fit (NaN, Inf, scales near either end, random bits, longer formats) goes to `encode_bits` as it is.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from .arrays import Array, table_like
+from .codec import encode_bits
+from .formats import Format
+from .profiles import Profile
+
+LOW_BYTE, HIGH_BYTE = 32, 240
+"""Scale bytes between which the exponent field of a quotient neither ends above 143 nor turns zeros into numbers."""
+_OFFSET = (HIGH_BYTE - 127) << 7
+assert (127 + 16 << 7) + _OFFSET == 1 << 15  # quotients below 2**16 and the sign: 65,536 entries in all
+
+
+@functools.cache
+def code_table(fmt: Format, profile: Profile) -> np.ndarray:
+    """Codes of all quotients as 16 bits, index (sign << 15) + upper bits + _OFFSET; u8 [65536].
+
+    An index below _OFFSET is a quotient below 2**-126 (its exponent field went below zero): it rounds to zero.
+    """
+    field = np.arange(1 << 15, dtype=np.int64) - _OFFSET
+    bits = (np.maximum(field, 0) << 16).astype(np.uint32)
+    both = np.concatenate([bits, bits | np.uint32(0x80000000)])
+    table = encode_bits(fmt, both, 0, profile, finite=True)
+    table.flags.writeable = False
+    return table
+
+
+def fits(fmt: Format, profile: Profile) -> bool:
+    """Whether a format is short enough and a profile deterministic, so that a code depends on 16 bits alone."""
+    short = fmt.kind == "float" and fmt.radix == 2 and 0 < fmt.mantissa_bits <= 5 and fmt.emax < 16
+    return short and profile.rounding != "stochastic"
+
+
+def encode_scaled(fmt: Format, bits: Array, scales: Array, empty: Array, profile: Profile) -> Array | None:
+    """Codes (u8) of finite blocks, or None where the table does not reach.
+
+    bits: float32 bits u32 [..., n], finite, whose magnitudes divided by the block's scale are below 2**16; scales: u8
+    [...], one byte a block; empty: bool [...], blocks of zeros, whose byte does not matter.
+    """
+    if not fits(fmt, profile):
+        return None
+    scales = np.where(empty, np.uint8(127), scales)
+    if bool(((scales < np.uint8(LOW_BYTE)) | (scales > np.uint8(HIGH_BYTE))).any()):
+        return None
+    index = upper_bits_to_odd(bits)
+    index += (np.uint32(HIGH_BYTE) - scales.astype(np.uint32) << np.uint32(7))[..., None]
+    return np.take(table_like(code_table, bits, fmt, profile), index)
+
+
+def encode_plain(fmt: Format, bits: Array, exponent: int, profile: Profile) -> Array | None:
+    """Codes (u8) of x / 2**exponent for one exponent, Inf included, or None where the table does not reach.
+
+    bits: float32 bits u32 of any shape. A quotient of 2**16 or more is replaced by the largest below: both overflow.
+    """
+    clamps = profile.rounding == "nearest" or profile.overflow == "saturate"  # else only one of them is an overflow
+    if not (fits(fmt, profile) and clamps and LOW_BYTE <= exponent + 127 <= HIGH_BYTE):
+        return None
+    magnitude = bits & np.uint32(0x7FFFFFFF)
+    if bool((magnitude > np.uint32(0x7F800000)).any()):
+        return None
+    magnitude = np.minimum(magnitude, np.uint32(((143 + exponent) << 23) - 1))
+    index = upper_bits_to_odd(magnitude | (bits & np.uint32(0x80000000)))
+    index += np.uint32((HIGH_BYTE - 127 - exponent) << 7)
+    return np.take(table_like(code_table, bits, fmt, profile), index)
+
+
+def upper_bits_to_odd(bits: Array) -> Array:
+    """The upper 16 bits of float32 bits, the last set when a lower bit was: u32 below 2**16; NaN stays NaN."""
+    index = bits & np.uint32(0xFFFF)
+    index += np.uint32(0xFFFF)  # carries into bit 16 unless all lower bits were zero
+    index |= bits
+    index >>= np.uint32(16)
+    return index
