@@ -92,3 +92,18 @@ def _links(links: list[dict[str, str]]) -> nodes.paragraph:
         paragraph += nodes.reference("", link["ref"], refuri=link["url"], internal=False)
     paragraph += nodes.Text(".")
     return paragraph
+
+
+def frozen() -> Table:
+    """Every operation that has vectors: profiles, vectors, and how many distinct notes they carry."""
+    rows = []
+    for folder in sorted(path for path in VECTORS.iterdir() if path.is_dir()):
+        documents = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
+        documents = [document for document in documents if document.get("schema") == "refnum.vectors/1"]
+        if not documents:
+            continue
+        entries = [e for document in documents for group in document["groups"] for e in group["vectors"]]
+        flags = {flag for entry in entries for flag in entry["flags"]}
+        names = ", ".join(f"`{document['profile']['name']}`" for document in documents)
+        rows.append([f"@{folder.name}", documents[0]["clause"], names, f"{len(entries):,}", str(len(flags))])
+    return Table(["operation", "clause", "profiles", "vectors", "bug classes"], rows)

@@ -51,8 +51,19 @@ TABLES = {
     "levels": rule_tables.levels,
     "classes": rule_tables.classes,
     "bug-classes": bug_classes.overview,
+    "vectors": bug_classes.frozen,
 }
-WRAP = {"domains", "operation", "operations", "profile-sources", "format-sources", "bug-classes", "levels", "classes"}
+WRAP = {
+    "vectors",
+    "domains",
+    "operation",
+    "operations",
+    "profile-sources",
+    "format-sources",
+    "bug-classes",
+    "levels",
+    "classes",
+}
 """Tables whose cells hold prose and may break lines."""
 
 _MARK = re.compile(r"`([^`]+)`|@([a-z0-9_]+)|(?<![\w])#([A-Z][A-Z0-9_]+)|(" + NUMBER.pattern + ")")

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(
-    r"<!-- runnable(?:: exit (?P<exit>\d+))?(?P<slow>, slow)? -->\s*```console\n(?P<body>.*?)^```",
+    r"<!-- runnable(?:: exit (?P<exit>\d+))?(?:: needs (?P<needs>\w+))?(?P<slow>, slow)? -->\s*"
+    r"```console\n(?P<body>.*?)^```",
     re.MULTILINE | re.DOTALL,
 )
 
@@ -23,6 +24,7 @@ class Block(NamedTuple):
     expected: str
     exit: int
     slow: bool
+    needs: str = ""
 
 
 def blocks(text):
@@ -36,7 +38,9 @@ def blocks(text):
             while command.endswith("\\"):
                 more, _, expected = expected.partition("\n")
                 command = command[:-1] + more
-            found.append(Block(line, command, expected, int(match["exit"] or 0), bool(match["slow"])))
+            found.append(
+                Block(line, command, expected, int(match["exit"] or 0), bool(match["slow"]), match["needs"] or "")
+            )
     return found
 
 

@@ -1,5 +1,6 @@
 """Every console block marked as runnable is run, and prints what the page shows."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,8 @@ COMMANDS = [(page, block) for page in PAGES for block in blocks(page.read_text(e
     ],
 )
 def test_command_prints_what_the_page_shows(page, block):
+    if block.needs and shutil.which(block.needs) is None:
+        pytest.skip(f"{block.needs} is not installed")
     status, output, errors = run(block)
     assert status == block.exit, output + errors
     assert agrees(block.expected, output), f"{page.name} shows\n{block.expected}\nit prints\n{output}"
@@ -38,3 +41,5 @@ def test_blocks_are_read():
         Block(3, "first   more", "out\n", 3, False),
         Block(3, "second", "", 3, False),
     ]
+    text = "<!-- runnable: needs tool, slow -->\n```console\n$ tool\n```\n"
+    assert blocks(text) == [Block(3, "tool", "", 0, True, "tool")]
