@@ -1,0 +1,218 @@
+"""Row-wise kernels on one GPU: bits against the golden model, then time against a device copy in the same run.
+
+    python benchmarks/device.py --json rowwise.json            check and time the kernels as they ship
+    python benchmarks/device.py --sweep --only fp8_to_mxfp4    time other grids (threads a CTA, chunks a thread)
+
+Time is the median of 30 launches between CUDA events, all queued ahead of the device, on buffers larger than L2 in
+turn. Bytes are inputs read once and outputs written once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import datetime
+import json
+import platform
+import statistics
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cupy
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import refnum
+from gpu import compile as build
+from gpu import launch, ops
+from gpu.driver import driver
+
+M, K, SETS, REPEATS = 32768, 7168, 2, 30
+GRIDS = [(threads, unroll) for threads in (128, 256, 512) for unroll in (1, 2, 4)]
+
+
+def noise(shape: tuple[int, int], dtype: Any, seed: int) -> Any:
+    """Return standard normal values, each row at its own power of two, as float32, float16 or bfloat16 bits."""
+    rng = cupy.random.default_rng(seed)
+    out = cupy.empty(shape, np.uint16 if dtype == "bfloat16" else dtype)
+    for row in range(0, shape[0], 4096):
+        part = rng.standard_normal((min(4096, shape[0] - row), shape[1]), np.float32)
+        part *= cupy.exp2(rng.integers(-4, 4, (part.shape[0], 1)).astype(np.float32))
+        if dtype == "bfloat16":
+            bits = part.view(np.uint32)
+            out[row : row + 4096] = ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
+        else:
+            out[row : row + 4096] = part.astype(dtype)
+    return out
+
+
+def fp8(seed: int) -> tuple[Any, ...]:
+    return ops.quantize_fp8_tiles(noise((M, K), "bfloat16", seed))
+
+
+def fp4(seed: int) -> tuple[Any, ...]:
+    return ops.quantize_mxfp4(noise((M, K), "bfloat16", seed))
+
+
+def floats(dtype: str) -> Callable[[int], tuple[Any, ...]]:
+    return lambda seed: (noise((M, K), dtype, seed),)
+
+
+# name of the line -> (operation, kernel function, inputs from a seed, options)
+CASES: dict[str, tuple[str, str, Callable[[int], tuple[Any, ...]], dict[str, Any]]] = {
+    "BF16 -> MXFP4": ("quantize_mxfp4", "quantize_mxfp4_bfloat16_flat_rceil", floats("bfloat16"), {}),
+    "BF16 -> MXFP4 floor": ("quantize_mxfp4", "quantize_mxfp4_bfloat16_flat", floats("bfloat16"), {"profile": "OCP"}),
+    "FP16 -> MXFP4": ("quantize_mxfp4", "quantize_mxfp4_float16_flat_rceil", floats("float16"), {}),
+    "FP32 -> MXFP4": ("quantize_mxfp4", "quantize_mxfp4_float32_flat_rceil", floats("float32"), {}),
+    "MXFP4 -> BF16": ("dequantize_mxfp4", "dequantize_mxfp4_bfloat16_flat", fp4, {"dtype": "bfloat16"}),
+    "MXFP4 -> FP32": ("dequantize_mxfp4", "dequantize_mxfp4_float32_flat", fp4, {"dtype": "float32"}),
+    "BF16 -> FP8": ("quantize_fp8_tiles", "quantize_fp8_tiles_bfloat16_flat_rceil", floats("bfloat16"), {}),
+    "FP16 -> FP8": ("quantize_fp8_tiles", "quantize_fp8_tiles_float16_flat_rceil", floats("float16"), {}),
+    "FP32 -> FP8": ("quantize_fp8_tiles", "quantize_fp8_tiles_float32_flat_rceil", floats("float32"), {}),
+    "BF16 -> FP8 128x128": ("quantize_fp8_tiles", "quantize_fp8_squares_bfloat16", floats("bfloat16"),
+                            {"tile": (128, 128)}),
+    "FP8 -> BF16": ("dequantize_fp8_tiles", "dequantize_fp8_tiles_bfloat16_flat", fp8, {"dtype": "bfloat16"}),
+    "FP8 -> FP32": ("dequantize_fp8_tiles", "dequantize_fp8_tiles_float32_flat", fp8, {"dtype": "float32"}),
+    "FP8 -> MXFP4": ("fp8_to_mxfp4", "fp8_to_mxfp4_flat_rceil", fp8, {}),
+    "MXFP4 -> FP8 max": ("mxfp4_to_fp8", "mxfp4_to_fp8_max_flat", fp4, {"scale": "max"}),
+    "MXFP4 -> FP8 amax": ("mxfp4_to_fp8", "mxfp4_to_fp8_amax_flat", fp4, {"scale": "amax"}),
+}  # fmt: skip
+
+
+def tuple_of(result: Any) -> tuple[Any, ...]:
+    return result if isinstance(result, tuple) else (result,)
+
+
+def as_bits(x: Any) -> Any:
+    return x.view({1: np.uint8, 2: np.uint16, 4: np.uint32}[x.dtype.itemsize])
+
+
+def mismatches(operation: str, inputs: tuple[Any, ...], results: tuple[Any, ...], options: dict[str, Any]) -> int:
+    """Compare the whole result with the golden model run on the same device, rows at a time."""
+    wrong, step = 0, 2048
+    tall = 128 if options.get("tile") == (128, 128) else 1
+    for row in range(0, M, step):
+        part = [x[row : row + step] for x in inputs]
+        for want, got in zip(tuple_of(getattr(refnum, operation)(*part, **options)), results, strict=True):
+            divisor = tall if got.shape[0] != M else 1
+            mine = got[row // divisor : row // divisor + want.shape[0]]
+            wrong += int((as_bits(want) != as_bits(mine)).sum())
+    return wrong
+
+
+def time_calls(calls: list[Callable[[], Any]]) -> list[float]:
+    """Return microseconds of each of REPEATS launches, taking the calls in turn."""
+    for call in calls * 3:
+        call()
+    events = [(cupy.cuda.Event(), cupy.cuda.Event()) for _ in range(REPEATS)]
+    for number, (start, stop) in enumerate(events):
+        start.record()
+        calls[number % len(calls)]()
+        stop.record()
+    cupy.cuda.Device().synchronize()
+    return [1000 * cupy.cuda.get_elapsed_time(start, stop) for start, stop in events]
+
+
+def measure(inputs: list[tuple[Any, ...]], outs: list[tuple[Any, ...]], operation: str, options: dict[str, Any]) -> Any:
+    function = getattr(ops, operation)
+    return time_calls([
+        lambda x=x, out=out: function(*x, **options, out=out if len(out) > 1 else out[0])
+        for x, out in zip(inputs, outs, strict=True)
+    ])
+
+
+def copy_bandwidth(nbytes: int = 1 << 29) -> float:
+    """Return bytes a second, read plus written, of a device-to-device copy."""
+    pairs = [(cupy.zeros(nbytes, np.uint8), cupy.empty(nbytes, np.uint8)) for _ in range(SETS)]
+    for source, _ in pairs:
+        source[:] = cupy.random.default_rng(0).integers(0, 256, 1 << 20, dtype=np.uint8).repeat(nbytes >> 20)
+    stream = cupy.cuda.get_current_stream().ptr
+    runtime = cupy.cuda.runtime
+    times = time_calls([
+        lambda a=a, b=b: runtime.memcpyAsync(b.data.ptr, a.data.ptr, nbytes, runtime.memcpyDeviceToDevice, stream)
+        for a, b in pairs
+    ])
+    return 2 * nbytes / (statistics.median(times) * 1e-6)
+
+
+def prepare(operations: set[str], grids: list[tuple[int, int]]) -> None:
+    """Compile what will be launched, several at a time."""
+    arch = build.architecture(driver().capability(0))
+    jobs = {(o, grid) for o in operations for grid in [launch.TUNING[o], *grids]}
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        list(pool.map(lambda j: build.compiled(j[0], arch, defines=(f"THREADS={j[1][0]}", f"UNROLL={j[1][1]}")), jobs))
+
+
+def run(name: str, options: argparse.Namespace, copy: float) -> dict[str, Any]:
+    operation, function, make, given = CASES[name]
+    inputs = [make(seed) for seed in range(SETS)]
+    outs = [tuple_of(getattr(ops, operation)(*x, **given)) for x in inputs]
+    moved = sum(x.nbytes for x in inputs[0]) + sum(x.nbytes for x in outs[0])
+    row: dict[str, Any] = {"name": name, "operation": operation, "bytes": moved, "elements": M * K}
+    if not options.no_check:
+        for out in outs:
+            for x in out:
+                as_bits(x)[...] = 0xA5
+        outs = [tuple_of(getattr(ops, operation)(*x, **given, out=o if len(o) > 1 else o[0]))
+                for x, o in zip(inputs, outs, strict=True)]
+        row["compared"] = M * K * SETS
+        row["mismatches"] = sum(mismatches(operation, x, o, given) for x, o in zip(inputs, outs, strict=True))
+    shipped = launch.TUNING[operation]
+    for grid in [shipped, *(GRIDS if options.sweep else [])]:
+        launch.TUNING[operation] = grid
+        times = measure(inputs, outs, operation, given)
+        median = statistics.median(times)
+        share = moved / (median * 1e-6) / copy
+        found = driver().function(operation, function, 0, (f"THREADS={grid[0]}", f"UNROLL={grid[1]}"))
+        entry = {"threads": grid[0], "unroll": grid[1], "us": round(median, 2), "us_min": round(min(times), 2),
+                 "us_max": round(max(times), 2), "tb_s": round(moved / median * 1e-6, 3), "share": round(share, 4),
+                 **driver().resources(found)}
+        row.setdefault("sweep", []).append(entry)
+        print(f"{name:22s} {grid[0]:4d} x {grid[1]}  {median:8.1f} us ({min(times):.1f}..{max(times):.1f})  "
+              f"{entry['tb_s']:.2f} TB/s  {100 * share:5.1f} % of copy  {entry['registers']} registers  "
+              f"{entry['local_bytes']} local  mismatches {row.get('mismatches', '-')}", flush=True)
+    launch.TUNING[operation] = shipped
+    row.update(row["sweep"][0])
+    if not options.sweep:
+        del row["sweep"]
+    return row
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", action="append", help="operations to run")
+    parser.add_argument("--sweep", action="store_true")
+    parser.add_argument("--no-check", action="store_true")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    names = [name for name, case in CASES.items() if not options.only or case[0] in options.only]
+    prepare({CASES[name][0] for name in names} | {"quantize_mxfp4", "quantize_fp8_tiles"},
+            GRIDS if options.sweep else [])
+    copy = copy_bandwidth()
+    properties = cupy.cuda.runtime.getDeviceProperties(0)
+    about = {
+        "device": properties["name"].decode(), "multiprocessors": properties["multiProcessorCount"],
+        "l2_bytes": properties["l2CacheSize"], "driver_cuda": cupy.cuda.runtime.driverGetVersion(),
+        "nvrtc": build.nvrtc().version, "cupy": cupy.__version__, "numpy": np.__version__,
+        "python": platform.python_version(), "refnum": refnum.__version__, "date": datetime.date.today().isoformat(),
+        "command": "python " + " ".join(["benchmarks/device.py", *sys.argv[1:]]), "shape": [M, K],
+        "copy_bytes_per_second": copy,
+    }  # fmt: skip
+    print(f"{about['device']}, copy {copy / 1e12:.3f} TB/s (bytes read and written)", flush=True)
+    rows = []
+    for name in names:
+        rows.append(run(name, options, copy))
+        cupy.get_default_memory_pool().free_all_blocks()
+    again = copy_bandwidth()
+    print(f"copy again {again / 1e12:.3f} TB/s")
+    about["copy_again_bytes_per_second"] = again
+    if options.json:
+        options.json.write_text(json.dumps({"about": about, "kernels": rows}, indent=1) + "\n")
+    return int(any(row.get("mismatches") for row in rows))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
