@@ -46,12 +46,12 @@ def by_class() -> dict[str, list[str]]:
 
 
 def overview() -> Table:
-    """One line a class: its notes, and how many vectors carry one of them."""
+    """One line a class: its notes, and how often vectors are flagged with one of them."""
     rows = []
     for group, names in by_class().items():
         count = sum(sum(hunted().get(name, Counter()).values()) for name in names)
         rows.append([group, ", ".join(f"#{name}" for name in names), f"{count:,}"])
-    return Table(["class", "notes", "vectors"], rows)
+    return Table(["class", "notes", "flags on vectors"], rows)
 
 
 def sections(docname: str, inline: Callable[[str, str], list[nodes.Node]]) -> list[nodes.Node]:
