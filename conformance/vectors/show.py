@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
@@ -19,8 +20,8 @@ from .load import Vector, load_notes
 from .operations import VECTOR_OPERATIONS
 from .record import profile_choices
 
-ROWS, COLUMNS = 8, 8
-"""Rows and elements of an array that are printed."""
+ROWS, RUNS = 8, 48
+"""Rows of an array, and runs of equal elements of a row, that are printed."""
 
 
 def show_vector(vector: Vector, console: Console, rows: int = ROWS) -> None:
@@ -39,7 +40,8 @@ def show_vector(vector: Vector, console: Console, rows: int = ROWS) -> None:
     console.print(Panel(Group(*parts), title=f"vector {vector.id}", title_align="left"))
     for side, arrays in (("input", vector.inputs), ("output", vector.outputs)):
         for name, array in arrays.items():
-            console.print(_table(f"{side} {name}", array, _decoder(vector, side, name), rows))
+            console.print(Text.assemble((f"{side} {name}", "bold"), f"  {array.dtype.name}{list(array.shape)}"))
+            console.print(_table(array, _decoder(vector, side, name), rows))
 
 
 def _words(items: Mapping[str, Any]) -> str:
@@ -62,23 +64,24 @@ def _decoder(vector: Vector, side: str, name: str) -> str:
     return str(vector.params.get("element", "E2M1" if vector.operation == "codes_to_packed" else "E4M3"))
 
 
-def _table(title: str, array: np.ndarray, decoder: str, rows: int) -> Table:
+def _table(array: np.ndarray, decoder: str, rows: int) -> Table:
     shown = unpack_nibbles(array) if decoder == "packed" and array.ndim == 2 else array
-    table = Table(title=f"{title}  {array.dtype.name}{list(array.shape)}", title_justify="left", show_header=False)
+    table = Table(show_header=False)
     table.add_column(justify="right", style="dim")
     matrix = shown.reshape(1, -1) if shown.ndim < 2 else shown
     table.add_column()
     for r in range(min(matrix.shape[0], rows)):
-        cells = [_cell(matrix[r, k], "E2M1" if decoder == "packed" else decoder) for k in _interesting(matrix[r])]
-        table.add_row(str(r), "  ".join(cells) + ("  ..." if matrix.shape[1] > len(cells) else ""))
+        table.add_row(str(r), "  ".join(_runs(matrix[r], "E2M1" if decoder == "packed" else decoder)))
     if matrix.shape[0] > rows:
         table.add_row("...", f"{matrix.shape[0] - rows} more rows")
     return table
 
 
-def _interesting(line: np.ndarray) -> list[int]:
-    """Return the first elements of a row."""
-    return list(range(min(line.size, COLUMNS)))
+def _runs(line: np.ndarray, decoder: str) -> list[str]:
+    """Return the cells of a row, equal neighbours as one cell with a count, the rest as dots."""
+    runs = [(cell, len(list(group))) for cell, group in itertools.groupby(_cell(item, decoder) for item in line)]
+    words = [cell if count == 1 else f"{cell} x{count}" for cell, count in runs[:RUNS]]
+    return words + ["..."] * (len(runs) > RUNS)
 
 
 def _cell(item: np.generic, decoder: str) -> str:
