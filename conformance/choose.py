@@ -92,6 +92,19 @@ def _is_file(name: str) -> bool:
 
 
 def _model() -> list[Subject]:
+    """Return the golden model as a subject: on the host, and its very lines run by CuPy on a device."""
     from .controls.right import model
 
-    return [doors.from_dict({"name": "model", **model.SUBJECT}, "conformance.controls.right.model")]
+    host = {"name": "model", **model.SUBJECT}
+    device = {**host, "name": "model-cupy", "arrays": "cupy", "available": _cupy_device,
+              "profiles": ("HOPPER", "OCP")}
+    return [doors.from_dict(entry, "conformance.controls.right.model") for entry in (host, device)]
+
+
+def _cupy_device() -> tuple[bool, str]:
+    try:
+        import cupy
+
+        return bool(cupy.cuda.runtime.getDeviceCount()), "no CUDA device"
+    except Exception as error:  # an absent or broken installation says why in its own words
+        return False, f"CuPy cannot be used: {type(error).__name__}: {error}"

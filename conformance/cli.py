@@ -1,4 +1,4 @@
-"""The command line: `refnum check`, `explain`, `replay`, `shrink`, `doctor` and `vectors`.
+"""The command line: `refnum check`, `report`, `explain`, `replay`, `shrink`, `doctor`, `subjects`, `vectors`.
 
 Exit status: 0 all verified, 1 mismatch, 2 usage or bad input, 3 nothing verified. Functions here parse options,
 call one function of another module and print; they decide nothing.
@@ -77,14 +77,26 @@ def check(
         return
     from refnum import get_profile
 
+    _tell_of_deaths()
     for name in profile or []:
         get_profile(name)
     chosen = choose(subject)
-    plan = Plan(chosen.usable, select(operation), profile or None, level.value, seed, examples, timeout)
+    plan = Plan(chosen.usable, select(operation), profile or None, level.value, seed, examples, timeout,
+                named=frozenset(operation or ()))
     document = reports.Report(reports.header(level.value, seed, sys.argv[1:], chosen.records(), chosen.broken,
                                              examples=examples), controls=counts)
     _carry_out(plan, document, data, quiet=json)
     _deliver(document, report, json)
+
+
+def _tell_of_deaths() -> None:
+    """Say on standard error which kernel killed an earlier run, and where its case was saved."""
+    from .journal import leftovers
+
+    for note, path in leftovers():
+        where = f"replay with: refnum replay {path} --subject ..." if path else "its case cannot be made again"
+        print(f"refnum: an earlier run died while {note['subject']} ran {note['operation']} "
+              f"[{note['profile']}], case {note['number']} of {note['stream']}; {where}", file=sys.stderr)
 
 
 def _carry_out(plan: Plan, document: reports.Report, data: Path | None, quiet: bool) -> None:
@@ -153,6 +165,15 @@ def explain(
     from .explaining import explanation
 
     print(explanation(what, values, scales, index, profile, dtype, param or []))
+
+
+@app.command("report")
+@told
+def show_report(file: Annotated[Path, typer.Argument(help="A report written by `refnum check --report`.")]) -> None:
+    """Check a saved report and print it; the exit status is the one of its run."""
+    document = reports.load(file)
+    show.everything(show.console(), document)
+    raise typer.Exit(document["footer"]["exit"])
 
 
 @app.command()

@@ -16,6 +16,7 @@ from refnum.errors import RefnumError
 
 from . import golden as casts
 from .case import Case, variant
+from .journal import Journal, journal
 from .judge import judge, probe
 from .operation import OPERATIONS, Operation, run_golden
 from .report import COMPLETE, Report
@@ -34,6 +35,7 @@ COVERED_CHUNKS = 2
 class Plan:
     """What to run. profiles None means every profile that a subject claims.
 
+    named: operations asked for by name; a subject that lacks one is reported as unsupported, not left out.
     cases: (operation, profile, params) -> cases that replace corners, domains and sampled cases.
     """
 
@@ -46,6 +48,7 @@ class Plan:
     seconds: float = 60.0
     shown: int = 2
     save: bool = True
+    named: frozenset[str] = frozenset()
     cases: Callable[[str, str, dict[str, Any]], Iterator[Case]] | None = None
 
 
@@ -68,10 +71,11 @@ class _Variant:
 
 
 def variants(plan: Plan) -> list[_Variant]:
-    """Return every (operation, profile, parameters) that at least one subject has, with those subjects."""
+    """Return every (operation, profile, parameters) that a subject has or was asked for, with those subjects."""
     found = []
     for operation in plan.operations:
-        owners = [subject for subject in plan.subjects if operation.name in subject.operations]
+        owners = [subject for subject in plan.subjects
+                  if operation.name in subject.operations or operation.name in plan.named]
         for profile in _profiles(plan, operation, owners):
             here = [subject for subject in owners if plan.profiles or not operation.profiled
                     or profile in subject.profiles_for(operation.name)]
@@ -100,19 +104,20 @@ def run(plan: Plan, report: Report, progress: Progress | None = None) -> Report:
     todo = variants(plan)
     progress.start(len(todo))
     presenter = Presenter(plan)
-    try:
-        for item in todo:
-            progress.enter(variant(item.operation.name, item.profile, item.params))
-            tallies = {subject.name: _tally(plan, subject, item) for subject in item.subjects}
-            try:
-                _run_variant(plan, item, tallies, report, progress)
-            except KeyboardInterrupt:
-                _close(item, tallies, report, presenter, interrupted=True)
-                raise
-            progress.leave(_close(item, tallies, report, presenter))
-        report.status = COMPLETE
-    except KeyboardInterrupt:
-        pass
+    with journal(plan) as book:
+        try:
+            for item in todo:
+                progress.enter(variant(item.operation.name, item.profile, item.params))
+                tallies = {subject.name: _tally(plan, subject, item) for subject in item.subjects}
+                try:
+                    _run_variant(_Engine(plan, item, tallies, report, progress, book))
+                except KeyboardInterrupt:
+                    _close(item, tallies, report, presenter, interrupted=True)
+                    raise
+                progress.leave(_close(item, tallies, report, presenter))
+            report.status = COMPLETE
+        except KeyboardInterrupt:
+            pass
     return report
 
 
@@ -136,17 +141,14 @@ def _close(item: _Variant, tallies: dict[str, Tally], report: Report, presenter:
     return results
 
 
-def _run_variant(plan: Plan, item: _Variant, tallies: dict[str, Tally], report: Report,
-                 progress: Progress) -> None:
-    name = item.operation.name
+def _run_variant(engine: _Engine) -> None:
+    name = engine.item.operation.name
     if not hasattr(refnum, name) and not hasattr(casts, name):
-        for tally in tallies.values():
+        for tally in engine.tallies.values():
             tally.outcome, tally.words = Outcome.NOT_RUN, f"refnum has no {name}"
         return
-    judged = [subject for subject in item.subjects if not tallies[subject.name].refusal]
-    engine = _Engine(plan, item, judged, tallies, report, progress)
     engine.corners()
-    if plan.cases is None:
+    if engine.plan.cases is None:
         engine.domains()
         engine.sampled()
     engine.finish()
@@ -158,16 +160,19 @@ class _Engine:
 
     plan: Plan
     item: _Variant
-    judged: list[Subject]
     tallies: dict[str, Tally]
     report: Report
     progress: Progress
+    book: Journal
+    judged: list[Subject] = field(default_factory=list)
+    number: int = 0
     open_points: dict[str, set[str]] = field(default_factory=dict)
     was_compared: bool = False
 
     def __post_init__(self) -> None:
         from .coverpoints import expected
 
+        self.judged = [subject for subject in self.item.subjects if not self.tallies[subject.name].refusal]
         if self.plan.cases is None:
             self.open_points = {subject.name: set(expected(*self._key)) for subject in self.judged}
 
@@ -188,6 +193,7 @@ class _Engine:
         from .corners import corner_cases
 
         probes = PROBES
+        self.book.enter(self._key, "corners")
         for case, golden in self._golden((self.plan.cases or corner_cases)(*self._key)):
             for subject in self._cover(case, golden):
                 tally = self.tallies[subject.name]
@@ -205,8 +211,9 @@ class _Engine:
             counts = {s.name: DomainCount(domain.name, domain.size, domain.how) for s in self.active()}
             for name, counted in counts.items():
                 self.tallies[name].domains.append(counted)
-            for number, (case, golden) in enumerate(self._golden(domain.cases())):
-                for subject in self._cover(case, golden, number < COVERED_CHUNKS):
+            self.book.enter(self._key, domain.name)
+            for case, golden in self._golden(domain.cases()):
+                for subject in self._cover(case, golden, self.number < COVERED_CHUNKS):
                     counted = counts[subject.name]
                     held = self._one(subject, case, golden)
                     counted.calls += 1
@@ -219,6 +226,7 @@ class _Engine:
     def sampled(self) -> None:
         from .recipes import sampled_cases
 
+        self.book.enter(self._key, "sampled")
         examples = min(self.plan.examples, 5) if self.plan.level == "smoke" else self.plan.examples
         for case, golden in self._golden(sampled_cases(*self._key, self.plan.seed, examples)):
             for subject in self._cover(case, golden):
@@ -232,6 +240,7 @@ class _Engine:
         hit = {name for name, times in count(case, golden).items() if times} if waiting else set()
         for subject in self.active():
             self.was_compared = False
+            self.book.note(subject.name, self.number)
             yield subject
             if self.was_compared and subject.name in self.open_points:
                 self.open_points[subject.name] -= hit
@@ -246,7 +255,7 @@ class _Engine:
 
     def _golden(self, cases: Iterator[Case]) -> Iterator[tuple[Case, dict[str, Any]]]:
         """Yield each case with its golden outputs; a case the golden model refuses is the harness's own fault."""
-        for case in cases:
+        for self.number, case in enumerate(cases):
             if not self.active():
                 return
             self.progress.step(case)

@@ -48,7 +48,8 @@ class Subject:
     operations: name of an operation -> callable. profiles: names of the profiles it claims to implement, or None
     when it claims none: then a callable without a `profile` keyword is judged by the profile asked for.
     level: the level of agreement it claims (N16); it is judged by that level and reported at what it reaches.
-    arrays: `numpy`, `cupy` or `torch`, what its callables are given. available: (usable here, reason if not).
+    arrays: `numpy`, `cupy`, `torch` or `torch-cuda`, what its callables are given; CuPy has no bfloat16 and gets
+    its uint16 bits. available: (usable here, reason if not).
     supports: (operation, profile, params) -> reason why not, or "" when supported.
     describe: versions, flags and devices for the report. levels: exceptions from `level` by operation.
     origin: the `path/to/file.py:name` that it came from, for the replay command.
@@ -76,7 +77,7 @@ class Subject:
         return claimed if self._takes_profile(operation) else claimed[:1]
 
     def _takes_profile(self, operation: str) -> bool:
-        accepted = _accepts(self.operations[operation])
+        accepted = _accepts(self.operations[operation]) if operation in self.operations else (set(), False)
         return accepted is None or accepted[1] or "profile" in accepted[0]
 
     def refuses(self, operation: str, profile: str, params: Mapping[str, Any]) -> str:
@@ -264,7 +265,9 @@ def to_library(array: np.ndarray, library: str) -> Any:
         if array.dtype.name == "bfloat16":
             return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
         return torch.from_numpy(array)
-    raise ArgumentError(f"arrays={library!r} is not numpy, cupy or torch.")
+    if library == "torch-cuda":
+        return to_library(array, "torch").cuda()
+    raise ArgumentError(f"arrays={library!r} is not numpy, cupy, torch or torch-cuda.")
 
 
 def to_numpy(array: Any) -> np.ndarray:

@@ -173,7 +173,7 @@ def test_choices_by_name_kind_and_pattern(monkeypatch, names, expected):
 
 def test_a_name_that_selects_nothing_is_an_error_that_lists_the_known(monkeypatch):
     three(monkeypatch)
-    with pytest.raises(ArgumentError, match="No subject is named 'nobody'; known are fast, model, ours, theirs"):
+    with pytest.raises(ArgumentError, match="No subject is named 'nobody'; known are fast, model, model-cupy, ours, theirs"):
         choose(["nobody"])
 
 
