@@ -19,6 +19,18 @@ NEGATIVE_NAN: Range = (0xFF800001, 0xFFFFFFFF)
 NANS: tuple[Range, ...] = (POSITIVE_NAN, NEGATIVE_NAN)
 INF32 = 0x7F800000
 
+BUG_CLASSES: Mapping[str, str] = {
+    "e2m1-nan-is-zero": "SPECIAL_INPUT_UNDEFINED",
+    "e4m3-nan-sign": "E4M3_NAN_SIGN",
+    "e4m3-nan-code": "E4M3_NAN_SIGN",
+    "e8m0-nearest-bottom-binade": "E8M0_ENCODE_ROUNDING",
+    "e8m0-ties-to-even-code": "E8M0_ENCODE_ROUNDING",
+    "inf-block-clips": "INF_BLOCK_POLICY",
+    "log2-below-power-of-two": "E8M0_EXP_BY_LOG2",
+    "rceil-subnormal-quotient": "E8M0_SUBNORMAL_IN",
+}
+"""Note of a difference -> the bug class of `vectors/notes.json` that it belongs to; the others are matters of policy."""
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -26,6 +38,7 @@ class Difference:
 
     subject, operation: whose, and of what; params: only variants whose parameters include these; profile: only
     under this profile, empty for every one. note: its name. clause: what the golden model follows there.
+    bug_class: the class of bugs it belongs to, empty where the libraries merely chose otherwise.
     where: inclusive ranges of float32 bit patterns, of the element (`of="x"`, casts) or of the block's amax
     magnitude (`of="amax"`, quantisers), or of the code (`of="codes"`, decoders).
     input_class: the classes (N17) that those ranges lie in; for a cast the class of the element by itself.
@@ -49,6 +62,11 @@ class Difference:
     params: Mapping[str, Any] = field(default_factory=dict)
     profile: str = ""
     exact: bool = True
+
+    @property
+    def bug_class(self) -> str:
+        """Name of an entry of `vectors/notes.json`, or an empty string."""
+        return BUG_CLASSES.get(self.note, "")
 
     def covers(self, operation: str, params: Mapping[str, Any], profile: str = "") -> bool:
         """Whether this entry speaks about a variant."""

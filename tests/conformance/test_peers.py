@@ -5,6 +5,9 @@ Casts: all 65,536 bfloat16, all 65,536 float16, 57,344 boundary patterns and 2^2
 Decoders: every code. Quantisers: blocks led by 28,672 boundary magnitudes and by every bfloat16 magnitude.
 """
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -13,7 +16,7 @@ from conformance import golden
 from conformance.operation import OPERATIONS, as_bits
 from conformance.peers import PEERS, build, differences, gfloat_blocks, nvidia_headers, survey, torch_dtypes
 from conformance.peers import subjects as peer_subjects
-from conformance.peers.difference import expected
+from conformance.peers.difference import BUG_CLASSES, expected
 from conformance.subject import Subject, from_dict, peers, to_library, to_numpy
 from refnum.arrays import float32_bits
 from refnum.errors import UnsupportedError
@@ -176,6 +179,12 @@ def test_the_example_of_a_difference_is_the_smallest_and_as_stated(difference):
     assert not difference.exact or magnitude == min(low for low, _ in difference.where)
     assert difference.operation in OPERATIONS and difference.clause in ("N1", "N2", "N3", "N4")
     assert set(difference.input_class) <= set("FTHZIN")
+
+
+def test_every_bug_class_of_a_difference_is_a_note_of_the_vectors():
+    notes = json.loads((Path(__file__).parents[2] / "vectors" / "notes.json").read_text())["notes"]
+    assert set(BUG_CLASSES.values()) <= set(notes)
+    assert set(BUG_CLASSES) <= {difference.note for difference in differences()}
 
 
 @pytest.mark.parametrize("element", ["E2M1", "E4M3", "E3M2"])
