@@ -9,8 +9,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import jsonschema
-
 from refnum.errors import FileError
 
 SCHEMAS = Path(__file__).parent / "schema"
@@ -65,6 +63,8 @@ def check(document: Any, kind: str, origin: str) -> None:
 
 
 @functools.cache
-def _validator(kind: str) -> jsonschema.Draft202012Validator:
+def _validator(kind: str) -> Any:
+    import jsonschema  # here, because it is slow to import and a run without files needs none of it
+
     schema = json.loads((SCHEMAS / f"{kind}.schema.json").read_text(encoding="utf-8"))
     return jsonschema.Draft202012Validator(schema)
