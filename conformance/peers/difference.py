@@ -29,7 +29,7 @@ BUG_CLASSES: Mapping[str, str] = {
     "log2-below-power-of-two": "E8M0_EXP_BY_LOG2",
     "rceil-subnormal-quotient": "E8M0_SUBNORMAL_IN",
 }
-"""Note of a difference -> the bug class of `vectors/notes.json` that it belongs to; the others are matters of policy."""
+"""Note of a difference -> its bug class in `vectors/notes.json`; the other notes are matters of policy."""
 
 
 @dataclass(frozen=True)
