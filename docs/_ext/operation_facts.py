@@ -15,6 +15,7 @@ from conformance import golden
 from conformance.domains import domains_for
 from conformance.operation import OPERATIONS, Operation
 from conformance.peers import subjects as peers
+from gpu import __all__ as launchers
 from gpu.subjects import subjects as our_kernels
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -108,6 +109,7 @@ def facts(name: str) -> Table:
         ["parameters", _parameters(operation)],
         ["takes a profile", "yes" if operation.profiled else "no"],
         ["kernel", _paths(kernels(name), "none yet")],
+        ["device launcher", f"`gpu.{name}` in `gpu/ops.py`" if name in launchers else "none yet"],
         ["subjects", ", ".join(f"`{subject}`" for subject in subjects(name)) or "none beside the model"],
         ["vectors", _paths(vectors(name), "none yet")],
         ["tests", _paths(tests(name), "none yet")],

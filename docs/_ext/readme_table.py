@@ -12,6 +12,7 @@ from operation_facts import ROOT, kernels, subjects  # noqa: E402  (the path com
 
 from conformance.domains import domains_for  # noqa: E402
 from conformance.operation import OPERATIONS, Operation  # noqa: E402
+from gpu import __all__ as launchers  # noqa: E402
 
 README = ROOT / "README.md"
 BEGIN = "<!-- operations: written by docs/_ext/readme_table.py -->"
@@ -40,9 +41,10 @@ def domains(operation: Operation) -> str:
 
 
 def kernel(name: str) -> str:
-    """Return the kernel header of an operation as a link, or a dash."""
-    headers = [path for path in kernels(name) if path.endswith(".cuh")]
-    return ", ".join(f"[`{Path(path).name}`]({path})" for path in headers) or "-"
+    """Return the kernel files of an operation as links to headers, the device launcher named last, or a dash."""
+    links = [f"[`{Path(path).name}`]({path})" for path in kernels(name) if path.endswith(".cuh")]
+    links += ["launcher"] if name in launchers else []
+    return ", ".join(links) or "-"
 
 
 def updated(text: str) -> str:
