@@ -132,7 +132,7 @@ def quantize_blocks(x: np.ndarray, element: str, dtype: Any) -> tuple[np.ndarray
     if info.is_twos_complement and np.isinf(scaled).any():
         raise UnsupportedError("gfloat has no code for an infinite element of MXINT8.")
     codes = _encode(element, scaled, "nearest", True)
-    return codes.reshape(x.shape), scale_codes(scales).reshape(x.shape[0], -1)
+    return codes.reshape(x.shape), scale_codes(scales).reshape(x.shape[0], x.shape[1] // 32)
 
 
 def scale_codes(scales: np.ndarray) -> np.ndarray:

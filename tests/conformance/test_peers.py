@@ -149,6 +149,23 @@ def test_a_quantiser_differs_exactly_where_it_is_known_to(subject, operation, pr
     assert not (in_scale & ~may).any(), "a difference known as one of codes only is one of scales"
 
 
+@pytest.mark.parametrize("subject", SUBJECTS.values(), ids=lambda subject: subject.name)
+def test_empty_arrays_give_empty_arrays(subject):
+    usable(subject)
+    for operation in subject.operations:
+        params = next(p for p in OPERATIONS[operation].variants() if not subject.refuses(operation, "OCP", p)
+                      or not subject.refuses(operation, "HOPPER", p))  # fmt: skip
+        params.pop("input", None)
+        given = {**params, "profile": "HOPPER"} if subject.name == nvidia_headers.NAME else params
+        if not operation.startswith("quantize"):
+            given = params
+        name = "codes" if operation.startswith("decode") else "x"
+        x = np.zeros((0, 64), np.uint8 if name == "codes" else np.float32)
+        results = run(subject, operation, given, **{name: x})
+        expected_shapes = [part.shape for part in model(operation, params, **{name: x})]
+        assert [part.shape for part in results] == expected_shapes, operation
+
+
 def of_example(difference):
     """Golden and peer value of a difference's example, by running both."""
     subject = SUBJECTS[difference.subject]
