@@ -17,8 +17,8 @@ import typer
 
 from refnum.errors import RefnumError, UnsupportedError
 
+from . import files, show
 from . import report as reports
-from . import show
 from .choose import choose
 from .operation import select
 from .run import Plan, run
@@ -85,7 +85,8 @@ def check(
                 named=frozenset(operation or ()))
     document = reports.Report(reports.header(level.value, seed, sys.argv[1:], chosen.records(), chosen.broken,
                                              examples=examples), controls=counts)
-    _carry_out(plan, document, data, quiet=json)
+    saved = reports.checkpoint(report) if report is not None else None
+    _carry_out(plan, document, data, json, saved)
     _deliver(document, report, json)
 
 
@@ -99,7 +100,8 @@ def _tell_of_deaths() -> None:
               f"[{note['profile']}], case {note['number']} of {note['stream']}; {where}", file=sys.stderr)
 
 
-def _carry_out(plan: Plan, document: reports.Report, data: Path | None, quiet: bool) -> None:
+def _carry_out(plan: Plan, document: reports.Report, data: Path | None, quiet: bool,
+               saved: Callable[[reports.Report], None] | None) -> None:
     if data is not None:
         from .datacheck import check_data
 
@@ -108,13 +110,14 @@ def _carry_out(plan: Plan, document: reports.Report, data: Path | None, quiet: b
     from .progress import progress_bar
 
     with progress_bar(quiet) as progress:
-        run(plan, document, progress)
+        run(plan, document, progress, saved)
 
 
 def _deliver(document: reports.Report, path: Path | None, json: bool) -> None:
-    if path is not None:
-        reports.write(document, path)
     final = document.document()
+    if path is not None:
+        files.write_json(path, final)  # first the file, then its checks: what was measured must not be lost
+        reports.check(final, str(path))
     if json:
         import json as encoder
 

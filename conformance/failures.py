@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from refnum.errors import RefnumError
+
 from . import replay
 from .call import POISONS, Called, call, call_on, has_out, into_guarded, replay_in_place, strided
 from .case import Case, plain
@@ -93,6 +95,15 @@ class Presenter:
                 chosen.setdefault((failure.finding, failure.level), failure)
         return list(chosen.values())[: self.plan.shown]
 
+    def _save(self, document: dict[str, Any]) -> tuple[Any, str]:
+        """Write a replay file; what cannot be written is said in the report and does not stop the run."""
+        if not self.plan.save:
+            return None, ""
+        try:
+            return replay.save(document, self.folder()), ""
+        except RefnumError as error:
+            return None, f"no replay file: {error}"
+
     def record(self, subject: Subject, failure: Failure, shrunk: bool = True) -> dict[str, Any]:
         """Return the record of one failure; shrunk only if it can be shown again."""
         original = failure.case
@@ -111,10 +122,11 @@ class Presenter:
         if failure.finding:
             classes = [{"id": failure.finding.upper().replace("-", "_"), "words": failure.words}, *classes]
         document = replay.document(case, golden, observed, subject=subject, failure=failure, original=original)
-        path = replay.save(document, self.folder()) if self.plan.save else None
+        path, unsaved = self._save(document)
         return {
             "id": document["id"], "fails": f"L{max(failure.level - 1, 0)}", "finding": failure.finding,
-            "words": failure.words or called.words, "bug_classes": classes, "label": original.label,
+            "words": "; ".join(filter(None, (failure.words or called.words, unsaved))), "bug_classes": classes,
+            "label": original.label,
             "shrunk": shrunk and shown == REPEATS, "shrunk_from": _size(original),
             "case": _size(case), "params": plain(case.params), "reproduced": f"{shown} of {REPEATS}",
             "page": details, "replay": None if path is None else str(path),

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from refnum.errors import FileError
+from refnum.errors import FileError, UnsupportedError
 
 SCHEMAS = Path(__file__).parent / "schema"
 
@@ -64,7 +64,9 @@ def check(document: Any, kind: str, origin: str) -> None:
 
 @functools.cache
 def _validator(kind: str) -> Any:
-    import jsonschema  # here, because it is slow to import and a run without files needs none of it
-
+    try:
+        import jsonschema  # here, because it is slow to import and a run without files needs none of it
+    except ModuleNotFoundError as error:
+        raise UnsupportedError("Checking files needs the package jsonschema; install it.") from error
     schema = json.loads((SCHEMAS / f"{kind}.schema.json").read_text(encoding="utf-8"))
     return jsonschema.Draft202012Validator(schema)

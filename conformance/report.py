@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -171,6 +171,13 @@ def write(report: Report, path: Path) -> None:
     document = report.document()
     check(document, str(path))
     files.write_json(path, document)
+
+
+def checkpoint(path: Path) -> Callable[[Report], None]:
+    """Return a function that writes the report so far, marked partial; FileError now if the path cannot be written."""
+    files.write_text(path, "")
+    path.unlink()
+    return lambda report: files.write_json(path, report.document())
 
 
 def load(path: Path) -> dict[str, Any]:

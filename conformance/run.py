@@ -96,8 +96,12 @@ def _profiles(plan: Plan, operation: Operation, owners: list[Subject]) -> list[s
     return sorted(claimed, key=lambda name: (list(refnum.PROFILES).index(name), name))
 
 
-def run(plan: Plan, report: Report, progress: Progress | None = None) -> Report:
-    """Run a plan and fill the report; on Ctrl-C the report stays partial, holds what was done, and returns."""
+def run(plan: Plan, report: Report, progress: Progress | None = None,
+        checkpoint: Callable[[Report], None] | None = None) -> Report:
+    """Run a plan and fill the report; on Ctrl-C the report stays partial, holds what was done, and returns.
+
+    checkpoint: called with the report after every variant, so that a run that dies leaves what it had.
+    """
     from .failures import Presenter
 
     progress = progress or Progress()
@@ -115,6 +119,8 @@ def run(plan: Plan, report: Report, progress: Progress | None = None) -> Report:
                     _close(item, tallies, report, presenter, interrupted=True)
                     raise
                 progress.leave(_close(item, tallies, report, presenter))
+                if checkpoint is not None:
+                    checkpoint(report)
             report.status = COMPLETE
         except KeyboardInterrupt:
             pass

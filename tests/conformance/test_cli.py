@@ -227,3 +227,22 @@ def test_the_module_runs_as_a_program():
     words = [sys.executable, "-m", "conformance.cli", "--help"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "check" in done.stdout
+
+
+def test_a_report_that_cannot_be_written_is_said_before_the_run(tmp_path):
+    (tmp_path / "blocked").write_text("")
+    result = refnum("check", "-s", "right.py", "--report", "blocked/r.json")
+    assert result.exit_code == 2 and "Cannot write blocked/r.json" in result.stderr and result.stdout == ""
+
+
+def test_a_run_that_dies_leaves_a_partial_report(tmp_path):
+    dies = "if x.dtype == 'float16':\n        __import__('os')._exit(9)\n    return"
+    (tmp_path / "dies.py").write_text(RIGHT.replace("return", dies))
+    words = [sys.executable, "-m", "conformance.cli", "check", "-s", "dies.py", "-o", "quantize_mxfp4", "-p", "OCP",
+             "--examples", "0", "--report", "r.json"]
+    assert subprocess.run(words, check=False).returncode == 9
+    document = reports.load(tmp_path / "r.json")
+    assert document["footer"]["status"] == "partial" and document["footer"]["exit"] == 3
+    assert [row["params"]["input"] for row in document["results"]] == ["float32", "bfloat16"]
+    shown = refnum("report", "r.json")
+    assert shown.exit_code == 3 and "run cut short" in shown.stdout

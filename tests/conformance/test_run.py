@@ -7,13 +7,14 @@ import conformance.corners
 import conformance.domains
 import conformance.recipes
 import refnum
+from conformance import replay
 from conformance import report as reports
 from conformance.case import Case
 from conformance.controls.cases import control_cases
 from conformance.operation import select
 from conformance.run import Plan, Progress, run, variants
 from conformance.subject import Subject
-from refnum.errors import UnsupportedError
+from refnum.errors import FileError, UnsupportedError
 
 
 def right(x, profile):
@@ -25,8 +26,8 @@ def subject(function=right, name="k", **more):
 
 
 def report_of(*subjects, operation="quantize_mxfp4", level="standard", folder=None, **more):
-    plan = Plan(list(subjects), select([operation]), ["HOPPER"], level, examples=2, save=False, shown=1,
-                **{"cases": control_cases, **more})
+    plan = Plan(list(subjects), select([operation]), ["HOPPER"], level, examples=2, shown=1,
+                **{"cases": control_cases, "save": False, **more})
     return run(plan, reports.Report(reports.header(level, 0, [], [], [])))
 
 
@@ -288,3 +289,14 @@ def test_an_operation_without_profile_runs_once():
     codes = Subject("k", {"mxfp4_to_fp8": refnum.mxfp4_to_fp8})
     plan = Plan([codes], select(["mxfp4_to_fp8"]), ["HOPPER", "OCP"], "standard")
     assert names(plan) == [("HOPPER", ("max",), ["k"]), ("HOPPER", ("amax",), ["k"])]
+
+
+def test_a_disk_that_is_full_does_not_stop_the_run(tmp_path, monkeypatch):
+    def full(*args):
+        raise FileError("Cannot write x: No space left on device.")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(replay, "save", full)
+    document = report_of(subject(lambda x, profile: tuple(a ^ 1 for a in right(x, profile))), save=True)
+    assert {row["outcome"] for row in document.results} == {"mismatch"}
+    assert "no replay file: Cannot write x" in only(document)["failures"][0]["words"]
+    reports.check(document.document(), "this report")
