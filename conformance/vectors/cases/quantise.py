@@ -12,6 +12,7 @@ from . import grids
 
 EXPONENTS = (-126, -100, -41, -3, 0, 1, 7, 100, 125)
 """Binades of the block maximum around which the scale rules are pinned."""
+OTHER_EXPONENTS = (-126, -3, 0, 125)
 FACTORS = (Fraction(1), Fraction(5, 4), Fraction(3, 2), Fraction(13, 8), Fraction(7, 4), Fraction(31, 16))
 """Significands of the block maximum where one rule or another steps."""
 SCALE_FLAGS = ("E8M0_MODE", "SCALE_BOUNDARY_INCLUSIVE", "AMAX_NARROWED")
@@ -71,7 +72,7 @@ def rounding_drafts(fmt: Format) -> Iterator[Draft]:
 def scale_drafts(fmt: Format) -> Iterator[Draft]:
     """The block maximum one float32 step below, at and above every significand where a rule steps."""
     filler = (bits(1), SIGN | bits(0.75), bits(0.3125), SIGN | bits(0.0625))
-    for exponent in EXPONENTS:
+    for exponent in EXPONENTS if fmt is E2M1 else OTHER_EXPONENTS:
         rows = []
         for factor in FACTORS:
             at = power(exponent, factor)
