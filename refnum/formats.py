@@ -6,6 +6,7 @@ one entry here and nothing else.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -55,17 +56,17 @@ class Format:
         """The sign bit of a code, or 0 for an unsigned format."""
         return 1 << (self.bits - 1) if self.signed else 0
 
-    @property
+    @functools.cached_property
     def max_value(self) -> Fraction:
         """The largest finite value, exact: `m` of clause N3."""
         return magnitude_value(self, self.max_code)
 
-    @property
+    @functools.cached_property
     def emax(self) -> int:
         """floor(log2(max_value)), from integers: OCP's `emax_elem`."""
         return self.max_value.numerator.bit_length() - self.max_value.denominator.bit_length()
 
-    @property
+    @functools.cached_property
     def max_fraction23(self) -> int:
         """Fraction of `max_value / 2**emax`, minus one, in units of 2**-23 (1.5 -> 0x400000, 1.75 -> 0x600000)."""
         ratio = self.max_value / Fraction(2) ** self.emax - 1
