@@ -27,3 +27,14 @@ html_copy_source = False
 html_show_sphinx = False
 pygments_style = "friendly"
 pygments_dark_style = "monokai"
+
+
+def _without_empty_results(app, docname, content):
+    """Leave `results/*` out of the contents while that folder holds no page: Sphinx warns of an empty glob."""
+    if docname == "index" and not any((HERE / "results").glob("*.md")):
+        content[0] = content[0].replace("results/*\n", "")
+
+
+def setup(app):
+    """Connect the hook above."""
+    app.connect("source-read", _without_empty_results)
