@@ -1,6 +1,7 @@
 """Elements a second of the golden model and of public implementations, on the same arrays, in one run.
 
-    python benchmarks/golden.py [--rows 2048] [--columns 2048] [--rounds 9] [--out results.json] [--json]
+    python benchmarks/golden.py [--rows 2048] [--columns 2048] [--rounds 9] [--json]
+                                [--out FILE.json] [--markdown FILE.md]
 
 Everything runs in one process. The contenders of a row take turns inside each round, so a disturbance meets them
 all; a figure is the median over the rounds, a ratio the median of the rounds' ratios. The model and NumPy use one
@@ -21,8 +22,8 @@ from pathlib import Path
 
 import contenders as c
 import numpy as np
+from golden_page import markdown, show, write
 from rich.console import Console
-from rich.table import Table
 
 import refnum
 
@@ -190,37 +191,24 @@ def processor():
         return platform.processor() or platform.machine()
 
 
-def document(arguments, results):
+def load_average():
+    return [round(part, 2) for part in os.getloadavg()]
+
+
+def document(arguments, results, load):
     versions = {library: c.installed(library) for library in c.LIBRARIES}
     return {
         "schema": "refnum.bench-golden/1", "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "command": f"python benchmarks/golden.py --rows {arguments.rows} --columns {arguments.columns} "
                    f"--rounds {arguments.rounds}",
-        "cpu": processor(), "cores": os.cpu_count(), "load_average": [round(part, 2) for part in os.getloadavg()],
+        "cpu": processor(), "cores": os.cpu_count(), "load_average": load,
+        "load_average_after": load_average(),
         "versions": {"python": platform.python_version(), "numpy": np.__version__, "refnum": refnum.__version__,
                      **{library: version for library, version in versions.items() if version}},
         "absent": sorted(library for library, version in versions.items() if not version),
         "data": f"normal(0, 1) float32 [{arguments.rows}, {arguments.columns}], seed 0; bfloat16 of it",
         "rounds": arguments.rounds, "results": results,
     }  # fmt: skip
-
-
-def show(made, console):
-    table = Table(title=f"M elements a second, {made['cpu']}, median of {made['rounds']} rounds")
-    for name, side in (("operation", "left"), ("by", "left"), ("threads", "right"), ("M/s", "right"),
-                       ("M/CPU s", "right"), ("model is", "right"), ("same bytes", "left"), ("note", "left")):
-        table.add_column(name, justify=side)
-    for result in made["results"]:
-        for number, entry in enumerate(result["contenders"]):
-            faster = "" if number == 0 else f"{entry['model_is_faster_by']:.2f}x"
-            agrees = {None: "", True: "yes", False: "no"}[entry["same_bytes"]]
-            table.add_row(result["operation"] if number == 0 else "", entry["library"], str(entry["threads"]),
-                          f"{entry['elements_per_second'] / 1e6:.1f}",
-                          f"{entry['elements_per_cpu_second'] / 1e6:.1f}", faster, agrees, entry["note"],
-                          end_section=number == len(result["contenders"]) - 1)
-    console.print(table)
-    if made["absent"]:
-        console.print(f"Not installed, so not timed: {', '.join(made['absent'])}.")
 
 
 def main(argv=None):
@@ -231,6 +219,7 @@ def main(argv=None):
     parser.add_argument("--only", default="", help="rows whose name contains this")
     parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
     parser.add_argument("--out", type=Path, help="also write the JSON here")
+    parser.add_argument("--markdown", type=Path, help="also write a page here")
     arguments = parser.parse_args(argv)
     sides = (arguments.rows, arguments.columns)
     if min(sides) < 128 or any(side % 128 for side in sides) or arguments.rounds < 1:
@@ -242,12 +231,13 @@ def main(argv=None):
     chosen = [row for row in rows_of(x, b, shape) if arguments.only in row.name]
     if not chosen:
         parser.error(f"no row's name contains {arguments.only!r}")
+    load = load_average()
     results = [{"operation": row.name, "contenders": measure(row, shape, arguments.rounds)} for row in chosen]
-    made = document(arguments, results)
+    made = document(arguments, results, load)
     if arguments.out:
-        temporary = arguments.out.with_name(f".{arguments.out.name}.part")
-        temporary.write_text(json.dumps(made, indent=1) + "\n")
-        os.replace(temporary, arguments.out)
+        write(arguments.out, json.dumps(made, indent=1) + "\n")
+    if arguments.markdown:
+        write(arguments.markdown, markdown(made))
     if arguments.json:
         print(json.dumps(made, indent=1))
     else:

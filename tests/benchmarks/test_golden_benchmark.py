@@ -14,8 +14,9 @@ golden = pytest.importorskip("golden")
 
 
 def test_every_row_runs_and_every_comparable_contender_gives_the_models_bytes(tmp_path, capsys):
-    out = tmp_path / "bench.json"
-    assert golden.main(["--rows", "128", "--columns", "256", "--rounds", "1", "--json", "--out", str(out)]) == 0
+    out, page = tmp_path / "bench.json", tmp_path / "bench.md"
+    size = ["--rows", "128", "--columns", "256", "--rounds", "1"]
+    assert golden.main([*size, "--json", "--out", str(out), "--markdown", str(page)]) == 0
     made = json.loads(out.read_text())
     assert made == json.loads(capsys.readouterr().out)
     assert made["schema"] == "refnum.bench-golden/1" and len(made["results"]) == 14
@@ -24,7 +25,11 @@ def test_every_row_runs_and_every_comparable_contender_gives_the_models_bytes(tm
         for entry in result["contenders"]:
             assert entry["elements_per_second"] > 0 and entry["elements_per_cpu_second"] > 0
             assert entry["same_bytes"] in (None, True), (result["operation"], entry)
-    assert list(tmp_path.iterdir()) == [out]
+    assert sorted(tmp_path.iterdir()) == [out, page]
+    rows = [line for line in page.read_text().splitlines() if line.startswith("| ")]
+    assert len(rows) == 1 + sum(len(result["contenders"]) for result in made["results"])
+    golden.show(made, golden.Console(width=200))
+    assert "float32 -> MXFP4, rceil" in capsys.readouterr().out
     named = set(made["versions"]) | set(made["absent"])
     assert set(contenders.LIBRARIES) <= named
 
