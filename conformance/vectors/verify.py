@@ -6,6 +6,7 @@ brute force over exact rationals, wherever the oracle has the operation (N15).
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -54,8 +55,20 @@ def verify(folder: Path, rebuild: bool = True, oracle_rows: int | None = ORACLE_
 
 
 def _rebuild(folder: Path, fresh: Path) -> None:
-    command = [sys.executable, "-m", "conformance.vectors_cli", "build", "--out", str(fresh), "--source", str(folder)]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    root = str(Path(__file__).resolve().parents[2])  # these packages, whatever else the working folder holds
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "conformance.vectors_cli",
+        "build",
+        "--out",
+        str(fresh),
+        "--source",
+        str(folder),
+    ]
+    found = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))}
+    result = subprocess.run(command, capture_output=True, text=True, check=False, env=found)
     if result.returncode != 0:
         raise VectorFileError(f"The rebuild failed: {(result.stderr or result.stdout).strip()[-400:]}")
 

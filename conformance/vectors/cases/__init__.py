@@ -9,7 +9,7 @@ from refnum.formats import E2M1, E4M3, E8M0, MX_ELEMENTS
 from refnum.profiles import HOPPER, Profile
 
 from ..draft import Draft
-from . import columns, dequantise, mixed, movement, quantise, recast, scalars, stochastic, swiglu, tiles
+from . import columns, dequantise, mixed, movement, narrow, quantise, recast, scalars, stochastic, swiglu, tiles
 
 Drafts = Iterator[Draft]
 DTYPES = ("float32", "bfloat16")
@@ -23,7 +23,7 @@ def _quantize_mxfp4(profile: Profile) -> Drafts:
         yield from mixed.stochastic()
         return
     yield from quantise.quantiser_drafts(E2M1)
-    yield from quantise.narrow_drafts()
+    yield from narrow.narrow_drafts()
     if profile.name in FIVE:
         yield from mixed.quantizer(11, bfloat=profile is not HOPPER)
     if profile is HOPPER:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -61,6 +61,11 @@ def mxfp4_to_fp8_columns(mode: str) -> Iterator[Draft]:
         flags=("TILE_ZERO_BYTE", "RECIPE_SCALE_BYTE_WRAPS"),
         comment="nothing but zeros: byte 127",
     )
+    yield from _column_geometry(mode, asked)
+
+
+def _column_geometry(mode: str, asked: Callable[..., dict[str, Any]]) -> Iterator[Draft]:
+    """Scale bytes at both ends, groups, experts, tails."""
     yield Draft(
         stack(blocks((EVERY, 3)), blocks((EVERY, 5)), blocks((EVERY, 0))),
         asked(),
@@ -170,6 +175,11 @@ def fp8_columns(underflow: str) -> Iterator[Draft]:
             flags=flags,
             comment=f"every code at distances {first} to {last}",
         )
+    yield from _fp8_specials(asked)
+
+
+def _fp8_specials(asked: Callable[..., dict[str, Any]]) -> Iterator[Draft]:
+    """Zero and NaN rows, short tiles, experts."""
     mixed = octets([[0x38, 0xB9, 0x7E, 0x01] * 8, [0, 0x80] * 16, [0x40] * 32, [0x7F, 0xFF, 0x38, 0] * 8])
     yield Draft(
         {"codes": mixed, "scales": octets([[120], [200], [118], [117]])},

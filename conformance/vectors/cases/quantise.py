@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from refnum.formats import E2M1, Format
 
-from ..draft import INF, LARGEST, NAN, SIGN, SNAN, Draft, bfloat16, bits, both_signs, float16, float32, power, row
+from ..draft import INF, LARGEST, NAN, SIGN, SNAN, Draft, bits, both_signs, float32, power, row
 from . import grids
 
 EXPONENTS = (-126, -100, -41, -3, 0, 1, 7, 100, 125)
@@ -144,6 +144,11 @@ def tiny_drafts() -> Iterator[Draft]:
         clause="N3",
         comment="subnormal and smallest normal block maxima: byte 0 is 2^-127 and acts exactly",
     )
+    yield from _clamped_drafts()
+
+
+def _clamped_drafts() -> Iterator[Draft]:
+    """Subnormal quotients, and scales that meet the clamp."""
     edges = (
         0x01400000,
         0x013FFFFF,
@@ -269,71 +274,6 @@ def lane_drafts() -> Iterator[Draft]:
         comment="three blocks a row with scales eight times apart, the second row reversed",
     )
     yield Draft({"x": float32([]).reshape(0, 64)}, clause="N0", comment="no rows: empty outputs of the right shape")
-
-
-def narrow_drafts() -> Iterator[Draft]:
-    """bfloat16 and float16 inputs (E2M1): widened exactly, never re-rounded."""
-    ties16 = [0x3E80, 0x3F40, 0x3FA0, 0x3FE0, 0x4020, 0x4060, 0x40A0]
-    yield Draft(
-        {"x": bfloat16([row([0x40C0, *(t | s for t in ties16 for s in (0, 0x8000))])])},
-        clause="N2",
-        flags=("E2M1_TIES_UP", "E2M1_TIES_TO_ZERO"),
-        comment="bfloat16: every midpoint in both signs",
-    )
-    yield Draft(
-        {"x": bfloat16([row([0x3F80 + f, 0x3E00, 0xBE80]) for f in range(128)])},
-        clause="N3",
-        flags=("E8M0_MODE", "SCALE_FLOOR_OF_QUOTIENT"),
-        comment="bfloat16: every significand as the maximum",
-    )
-    yield Draft(
-        {
-            "x": bfloat16(
-                [
-                    row([0x0001, 0x8001]),
-                    row([0x007F, 0x0040, 0x8020]),
-                    row([0x0080, 0x0001]),
-                    row([0x7F7F, 0x7E80]),
-                    row([0x7FC0, 0x3F80]),
-                    row([0xFF80, 0x3F80]),
-                    row([0x8000, 0x8000]),
-                ]
-            )
-        },
-        clause="N4",
-        flags=("FTZ_SILENT", "AMAX_DROPS_NAN", "INF_BLOCK_POLICY"),
-        comment="bfloat16: subnormals, the largest, NaN, -Inf and -0",
-    )
-    half = [0x3400, 0x3A00, 0x3D00, 0x3F00, 0x4100, 0x4300, 0x4500]
-    yield Draft(
-        {"x": float16([row([0x4600, *(t | s for t in half for s in (0, 0x8000))])])},
-        clause="N2",
-        flags=("E2M1_TIES_UP", "E2M1_TIES_TO_ZERO"),
-        comment="float16: every midpoint in both signs",
-    )
-    yield Draft(
-        {"x": float16([row([0x4600, *(t + s for t in half for s in (1, -1))])])},
-        clause="N2",
-        flags=("DOUBLE_ROUNDING_BF16",),
-        comment="float16: one step beside every midpoint",
-    )
-    yield Draft(
-        {
-            "x": float16(
-                [
-                    row([0x0001, 0x8001]),
-                    row([0x03FF, 0x0200, 0x8100]),
-                    row([0x0400, 0x0001]),
-                    row([0x7BFF, 0x7800]),
-                    row([0x7E00, 0x3C00]),
-                    row([0xFC00, 0x3C00]),
-                ]
-            )
-        },
-        clause="N4",
-        flags=("FTZ_HALF_INPUT", "AMAX_DROPS_NAN", "INF_BLOCK_POLICY"),
-        comment="float16: subnormals, the largest, NaN and -Inf",
-    )
 
 
 def _place(lanes: list[int], lane: int, pattern: int) -> list[int]:

@@ -52,6 +52,11 @@ def fp8_to_mxfp4() -> Iterator[Draft]:
             comment=f"largest codes, tile byte {byte}",
             flags=("SCALE_BYTE_ABOVE_254",) if byte >= 248 else (),
         )
+    yield from _fp8_specials()
+
+
+def _fp8_specials() -> Iterator[Draft]:
+    """Zero blocks, NaN codes, NaN tiles, short tiles."""
     yield Draft(
         {"codes": octets([[0] * 32 + [0x80] * 32, [0, 0x80] * 32]), "scales": octets([[127], [3]])},
         clause="N4",
@@ -115,6 +120,11 @@ def mxfp4_to_fp8(mode: str) -> Iterator[Draft]:
         flags=("RECIPE_ZERO_FULL_SCALE", "E4M3_FLUSHES_SUBNORMALS"),
         comment="every code at distances 15 to 23: rounded to nearest even, then zero",
     )
+    yield from _participants(params)
+
+
+def _participants(params: dict[str, str]) -> Iterator[Draft]:
+    """Zero, empty and NaN blocks beside ordinary ones."""
     yield Draft(
         blocks((TOP, 127), ((0, 8), 94), ((1, 9), 120), ((0,), 0)),
         params,
@@ -145,11 +155,16 @@ def mxfp4_to_fp8(mode: str) -> Iterator[Draft]:
         flags=("RECIPE_SCALE_BYTE_WRAPS", "TILE_ZERO_BYTE", "E4M3_NEG_ZERO"),
         comment="a tile of zero blocks of byte 0, as padding makes it: byte 127, signed zeros",
     )
+    yield from _edges_and_tails(params)
+
+
+def _edges_and_tails(params: dict[str, str]) -> Iterator[Draft]:
+    """Scale bytes at both ends and short last tiles."""
     for top in (0, 1, 5, 6, 7, 12):
         yield Draft(
             blocks((TOP, top), (EVERY, max(top - 2, 0)), ((1, 9), 0)),
             params,
-            flags=("RECIPE_SCALE_BYTE_WRAPS",) if top < 6 and mode == "max" else (),
+            flags=("RECIPE_SCALE_BYTE_WRAPS",) if top < 6 and params["scale"] == "max" else (),
             comment=f"largest byte {top}: the tile byte is clamped at 0",
         )
     for top in (253, 254):
