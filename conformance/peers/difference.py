@@ -19,6 +19,9 @@ NEGATIVE_NAN: Range = (0xFF800001, 0xFFFFFFFF)
 NANS: tuple[Range, ...] = (POSITIVE_NAN, NEGATIVE_NAN)
 INF32 = 0x7F800000
 
+_CLASSES = (("F", 3 << 23, (253 << 23) - 1), ("T", 1, (3 << 23) - 1), ("H", 253 << 23, INF32 - 1), ("Z", 0, 0),
+            ("I", INF32, INF32), ("N", INF32 + 1, 0x7FFFFFFF))  # fmt: skip
+
 BUG_CLASSES: Mapping[str, str] = {
     "e2m1-nan-is-zero": "SPECIAL_INPUT_UNDEFINED",
     "e4m3-nan-sign": "E4M3_NAN_SIGN",
@@ -41,7 +44,6 @@ class Difference:
     bug_class: the class of bugs it belongs to, empty where the libraries merely chose otherwise.
     where: inclusive ranges of float32 bit patterns, of the element (`of="x"`, casts) or of the block's amax
     magnitude (`of="amax"`, quantisers), or of the code (`of="codes"`, decoders).
-    input_class: the classes (N17) that those ranges lie in; for a cast the class of the element by itself.
     example: the smallest such pattern; golden, peer: what each gives there (the scale byte for `amax`, unless
     `output` says `codes`: then both give the same scale and other codes). A peer value of None means it refuses.
     exact: False when only the place is known and not every pattern there differs (it depends on a maths library).
@@ -52,7 +54,6 @@ class Difference:
     note: str
     words: str
     clause: str
-    input_class: str
     where: tuple[Range, ...]
     example: int
     golden: int
@@ -67,6 +68,16 @@ class Difference:
     def bug_class(self) -> str:
         """Name of an entry of `vectors/notes.json`, or an empty string."""
         return BUG_CLASSES.get(self.note, "")
+
+    @property
+    def input_classes(self) -> str:
+        """Letters of the input classes (N17) that the ranges meet; of the element itself for a cast, none for codes."""
+        if self.of == "codes":
+            return ""
+        spans = [(low & 0x7FFFFFFF, high & 0x7FFFFFFF) for low, high in self.where]
+        return "".join(
+            letter for letter, first, last in _CLASSES if any(low <= last and high >= first for low, high in spans)
+        )
 
     def covers(self, operation: str, params: Mapping[str, Any], profile: str = "") -> bool:
         """Whether this entry speaks about a variant."""

@@ -37,9 +37,9 @@ def _e8m0(rounding: str, saturate: bool, zero_to: int, negative_to: int) -> list
     params = {"rounding": rounding, "saturate": saturate}
     return [
         Difference(NAME, "encode_e8m0", "e8m0-small-is-nan", "zero, and what would round below 2^-127, is NaN", "N1",
-                   "Z", ((0, zero_to),), 0, 0, 255, params=params),
+                    ((0, zero_to),), 0, 0, 255, params=params),
         Difference(NAME, "encode_e8m0", "e8m0-negative-is-nan", "a negative number is NaN; the model takes |x|", "N1",
-                   "F", ((0x80000000, negative_to),), 0x80000000, 0, 255, params=params),
+                    ((0x80000000, negative_to),), 0x80000000, 0, 255, params=params),
     ]  # fmt: skip
 
 
@@ -53,28 +53,28 @@ DIFFERENCES = (
     *_e8m0("down", False, 0x003FFFFF, 0xFF7FFFFF), *_e8m0("down", True, 0x003FFFFF, 0xFF7FFFFF),
     *_e8m0("nearest", False, 0x002FFFFF, 0xFF3FFFFF), *_e8m0("nearest", True, 0x002FFFFF, 0xFF7FFFFF),
     *(Difference(NAME, "encode_e8m0", "e8m0-ties-to-even-code", "1.5*2^k goes to the even code, in the model up", "N1",
-                 "F", ((0x00600000,) * 2, *(((field << 23) | 0x400000,) * 2 for field in range(2, top, 2))),
+                  ((0x00600000,) * 2, *(((field << 23) | 0x400000,) * 2 for field in range(2, top, 2))),
                  0x00600000, 1, 0, params={"rounding": "nearest", "saturate": saturate})
       for saturate, top in ((False, 255), (True, 254))),
     Difference(NAME, "encode_e4m3", "e4m3-nan-code", "NaN is 0xFF, the one NaN code of the format; the model's is 0x7F",
-               "N2", "N", NANS, 0x7F800001, 0x7F, 0xFF),
-    Difference(NAME, "encode_e4m3", "e4m3-nan-code", "an overflow is 0xFF; the model's NaN keeps the sign", "N2", "H",
+               "N2",  NANS, 0x7F800001, 0x7F, 0xFF),
+    Difference(NAME, "encode_e4m3", "e4m3-nan-code", "an overflow is 0xFF; the model's NaN keeps the sign", "N2", 
                ((0x43E80001, INF32),), 0x43E80001, 0x7F, 0xFF, params={"overflow": "nan"}),
     *(Difference(name, operation, "inf-block-clips", "an Inf in a block clips its scale to 2^127, byte 254; in the "
-                 "model the block is NaN", "N4", "I", ((INF32, INF32),), INF32, 255, 254, of="amax")
+                 "model the block is NaN", "N4",  ((INF32, INF32),), INF32, 255, 254, of="amax")
       for name in (NAME, NAME32) for operation in ("quantize_mxfp4", "quantize_mx")),
     *(Difference(NAME32, operation, "log2-below-power-of-two", "floor(log2(amax)) in float32 is one too large just "
-                 "below a power of two", "N3", "F",
+                 "below a power of two", "N3", 
                  tuple(((field << 23) - _LOG2_SLACK, (field << 23) - 1) for field in range(1, 256)),
                  0x0D7FFFFF, 26 - emax, 27 - emax, of="amax", exact=False, params=params)
       for operation, emax, params in (("quantize_mxfp4", 2, {}), *(("quantize_mx", emax, {"element": element})
                                                                    for element, emax in _EMAX.items()))),
     *(Difference(name, "quantize_mx", "nan-scale-codes", "element codes under byte 255 are the code of NaN; the model "
-                 "writes zeros", "N4", "N", (POSITIVE_NAN,), POSITIVE_NAN[0], 0, code, of="amax", output="codes",
+                 "writes zeros", "N4",  (POSITIVE_NAN,), POSITIVE_NAN[0], 0, code, of="amax", output="codes",
                  params={"element": element})
       for name in (NAME, NAME32) for element, code in (("E4M3", 0xFF), ("E5M2", 0xFF))),
     *(Difference(name, "quantize_mx", "mxint8-minus-two", "a negative element that rounds to 2 becomes -2, 0x80; the "
-                 "model's MXINT8 is symmetric and gives -127/64, 0x81", "N1", "F",
+                 "model's MXINT8 is symmetric and gives -127/64, 0x81", "N1", 
                  ((0x007F8000, 0x007FFFFF), *(((field << 23) | 0x7F0000, (field << 23) | 0x7FFFFF)
                                               for field in range(1, 255))),
                  0x807F8000, 0x81, 0x80, of="amax", output="codes", exact=False, params={"element": "MXINT8"})
