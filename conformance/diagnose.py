@@ -13,14 +13,19 @@ from fnmatch import fnmatchcase
 from importlib import resources
 from typing import Any
 
+import numpy as np
+
 from refnum.errors import RefnumError
 
 from .case import Case
 from .compare import equal_at
-from .operation import run_golden
+from .operation import as_bits, run_golden
 from .suspects import SUSPECTS, Suspect
 
 SHOWN = 4
+LARGEST = 1 << 20
+"""Elements of the largest case on which suspects are tried."""
+_NOT_APPLICABLE = (RefnumError, ValueError, LookupError, TypeError, AttributeError, AssertionError, ArithmeticError)
 
 
 Bits = Mapping[str, Any]
@@ -35,12 +40,18 @@ def diagnose(case: Case, golden: Bits, observed: Bits, level: int = 0,
     observed there; if any suspects explain that too, only those are returned. Each is {"id", "words", "note"},
     where note is the entry of the notes registry with that id, or None.
     """
+    if case.elements > LARGEST:
+        return []
     found = list(_explaining(case, golden, observed, level, SUSPECTS))
-    if also is not None and len(found) > 1:
+    if also is not None and len(found) > 1 and also[0].elements <= LARGEST:
         found = list(_explaining(also[0], run_golden(also[0]), also[1], level, found)) or found
     first = {suspect.id: suspect for suspect in reversed(found)}
-    return [{"id": suspect.id, "words": suspect.words, "note": notes().get(suspect.id)}
-            for suspect in found if first[suspect.id] is suspect][:SHOWN]
+    return [_entry(suspect) for suspect in found if first[suspect.id] is suspect][:SHOWN]
+
+
+def _entry(suspect: Suspect) -> dict[str, Any]:
+    note = notes().get(suspect.id)
+    return {"id": suspect.id, "words": suspect.words or (note or {}).get("description", ""), "note": note}
 
 
 def _explaining(case: Case, golden: Bits, observed: Bits, level: int,
@@ -49,10 +60,14 @@ def _explaining(case: Case, golden: Bits, observed: Bits, level: int,
         if not any(fnmatchcase(case.operation, pattern) for pattern in suspect.operations):
             continue
         try:
-            wrong = suspect.wrong(case, golden)
-        except (RefnumError, ValueError, IndexError, KeyError):  # the wrong rule does not apply to this case
-            continue
-        if wrong is None or equal_at(case, golden, wrong, level) or not equal_at(case, wrong, observed, level):
+            with np.errstate(all="ignore"):
+                wrong = suspect.wrong(case, golden)
+            if wrong is None:
+                continue
+            wrong = {name: as_bits(array) for name, array in wrong.items()}
+            if equal_at(case, golden, wrong, level) or not equal_at(case, wrong, observed, level):
+                continue
+        except _NOT_APPLICABLE:  # a wrong rule may meet shapes or values that it was not written for
             continue
         yield suspect
 

@@ -22,6 +22,8 @@ from .verdict import Outcome
 
 REPEATS = 3
 MOST_SHRUNK = 12
+QUICK = 1 << 16
+"""Elements of the largest case that is diagnosed before it is shrunk."""
 
 
 def observe_again(subject: Subject, case: Case, finding: str, seconds: float = 60.0) -> tuple[Called, Comparison]:
@@ -78,7 +80,7 @@ class Presenter:
         """Whether to spend time on shrinking: the first failures of an operation, and each new bug class after."""
         key = (subject.name, failure.case.operation)
         classes = [failure.finding]
-        if failure.observed:
+        if failure.observed and failure.case.elements <= QUICK:
             level = 0 if failure.finding else max(failure.level - 1, 0)
             found = diagnose(failure.case, run_golden(failure.case), failure.observed, level)
             classes += [entry["id"] for entry in found]

@@ -66,16 +66,6 @@ def with_param(name: str, value: Any) -> Wrong:
     return wrong
 
 
-def on_inputs(change: Callable[[np.ndarray], np.ndarray | None]) -> Wrong:
-    """Make a wrong rule that is the golden model on changed float32 bits of `x`; the result is widened."""
-    def wrong(case: Case, golden: Bits) -> Bits | None:
-        changed = change(float32_bits(np.ascontiguousarray(case.inputs["x"])))
-        if changed is None:
-            return None
-        return run_golden(case.with_inputs({"x": changed.astype(np.uint32).view(np.float32)}))
-    return wrong
-
-
 def on_elements(change: Callable[[np.ndarray, np.ndarray], np.ndarray], **profile: Any) -> Wrong:
     """Make a wrong rule for MX quantisers: golden scales, elements rounded from changed float32 bits.
 
@@ -130,14 +120,6 @@ def on_scale_bytes(change: Callable[[np.ndarray], np.ndarray]) -> Wrong:
     """Make a wrong rule that is the golden model on changed input scale bytes."""
     def wrong(case: Case, golden: Bits) -> Bits | None:
         return run_golden(case.with_inputs({"scales": change(case.inputs["scales"])}))
-    return wrong
-
-
-def on_values(change: Callable[[Case, np.ndarray], np.ndarray | None]) -> Wrong:
-    """Make a wrong rule that changes the bits of the floating-point output."""
-    def wrong(case: Case, golden: Bits) -> Bits | None:
-        changed = change(case, golden["values"])
-        return None if changed is None else {"values": changed.astype(golden["values"].dtype)}
     return wrong
 
 
