@@ -48,14 +48,20 @@ def mentions(name: str, folder: str, suffixes: tuple[str, ...]) -> list[str]:
 
 
 def kernels(name: str) -> list[str]:
-    """Return the kernel headers of an operation: those that bear its name, else those that define it.
+    """Return the kernel files of an operation: those that bear its name, else those that define it.
 
-    A scalar cast is a function of its format's header, `e2m1_encode` in `e2m1.cuh`.
+    A scalar cast is a function of its format's header, `e2m1_encode` in `e2m1.cuh`; payload and SwiGLU have one
+    header a clause, which its first line names.
     """
     texts = _texts("gpu/kernels", (".cuh", ".cu"))
     own = [path for path in texts if Path(path).name.split(".")[0] == name]
-    defined = re.compile(rf"REFNUM_HD [\w ]+ {'_'.join(reversed(name.split('_')))}\(")
-    return own or [path for path, text in texts.items() if defined.search(text)]
+    cast = re.compile(rf"REFNUM_HD [\w ]+ {'_'.join(reversed(name.split('_')))}\(")
+    shared = f"(clause {OPERATIONS[name].clause})"
+    return (
+        own
+        or [path for path, text in texts.items() if cast.search(text)]
+        or [p for p, t in texts.items() if Path(p).stem not in OPERATIONS and shared in t.partition("\n")[0]]
+    )
 
 
 @cache
