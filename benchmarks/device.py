@@ -16,6 +16,7 @@ import json
 import platform
 import statistics
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,16 @@ from gpu import launch, ops
 from gpu.driver import driver
 
 M, K, SETS, REPEATS = 32768, 7168, 2, 30
-GRIDS = [(threads, unroll) for threads in (128, 256, 512) for unroll in (1, 2, 4)]
+PARTS = {"quantize_mxfp4": (8, 16, 32), "fp8_to_mxfp4": (16, 32), "mxfp4_to_fp8": (16, 32)}
+
+
+def grids(operation: str) -> list[launch.Grid]:
+    """Return the grids that a sweep tries."""
+    return [
+        launch.Grid(threads, unroll, part, stream)
+        for part in PARTS.get(operation, (8, 16)) for unroll in (1, 2, 4) if part * unroll <= 64
+        for threads in (128, 256, 512, 1024) for stream in (0, 1)
+    ]  # fmt: skip
 
 
 def noise(shape: tuple[int, int], dtype: Any, seed: int) -> Any:
@@ -138,12 +148,46 @@ def copy_bandwidth(nbytes: int = 1 << 29) -> float:
     return 2 * nbytes / (statistics.median(times) * 1e-6)
 
 
-def prepare(operations: set[str], grids: list[tuple[int, int]]) -> None:
+def fill_bandwidth(nbytes: int = 1 << 29) -> float:
+    """Return bytes a second of filling memory: what a kernel that only writes can reach."""
+    outs = [cupy.empty(nbytes, np.uint8) for _ in range(SETS)]
+    times = time_calls([lambda out=out: out.data.memset_async(0x5A, nbytes) for out in outs])
+    return nbytes / (statistics.median(times) * 1e-6)
+
+
+def call_overhead() -> dict[str, float]:
+    """Return host microseconds a call of a launcher on a small array, with and without `out`."""
+    x = cupy.zeros((16, 1024), np.float32)
+    out = ops.quantize_mxfp4(x)
+    found = {}
+    for name, options in (("fresh outputs", {}), ("out given", {"out": out})):
+        for _ in range(200):
+            ops.quantize_mxfp4(x, **options)
+        cupy.cuda.Device().synchronize()
+        start = time.perf_counter()
+        for _ in range(1000):
+            ops.quantize_mxfp4(x, **options)
+        found[name] = round((time.perf_counter() - start) * 1000, 2)
+        cupy.cuda.Device().synchronize()
+    return found
+
+
+def prepare(operations: set[str], sweep: bool) -> None:
     """Compile what will be launched, several at a time."""
     arch = build.architecture(driver().capability(0))
-    jobs = {(o, grid) for o in operations for grid in [launch.TUNING[o], *grids]}
+    jobs = {(o, grid) for o in operations for grid in [launch.TUNING[o], *(grids(o) if sweep else [])]}
     with concurrent.futures.ThreadPoolExecutor() as pool:
-        list(pool.map(lambda j: build.compiled(j[0], arch, defines=(f"THREADS={j[1][0]}", f"UNROLL={j[1][1]}")), jobs))
+        list(pool.map(lambda job: build.compiled(job[0], arch, defines=job[1].defines), jobs))
+
+
+def show(name: str, entry: dict[str, Any], wrong: int | None) -> None:
+    """Print one line of the table."""
+    grid = f"{entry['threads']} x {entry['unroll']} x {entry['part']} {'stream' if entry['stream'] else ''}"
+    print(f"{name:20s} {grid:20s} {entry['us']:7.1f} us ({entry['us_min']:.1f}..{entry['us_max']:.1f})  "
+          f"{entry['tb_s']:.2f} TB/s {100 * entry['share']:5.1f} %  "
+          f"{entry['registers']} registers {entry['local_bytes']} local"
+          + (f"  {100 * entry['share_of_copy_of_same_bytes']:.1f} % of a copy as long" if name else "")
+          + ("" if wrong is None else f"  mismatches {wrong}"), flush=True)
 
 
 def run(name: str, options: argparse.Namespace, copy: float) -> dict[str, Any]:
@@ -160,20 +204,24 @@ def run(name: str, options: argparse.Namespace, copy: float) -> dict[str, Any]:
                 for x, o in zip(inputs, outs, strict=True)]
         row["compared"] = M * K * SETS
         row["mismatches"] = sum(mismatches(operation, x, o, given) for x, o in zip(inputs, outs, strict=True))
+    same = copy_bandwidth(moved // 2 & -(1 << 20))
+    row["copy_of_same_bytes"] = round(same / 1e12, 3)
     shipped = launch.TUNING[operation]
-    for grid in [shipped, *(GRIDS if options.sweep else [])]:
+    for grid in [shipped, *(grids(operation) if options.sweep else [])]:
         launch.TUNING[operation] = grid
         times = measure(inputs, outs, operation, given)
         median = statistics.median(times)
         share = moved / (median * 1e-6) / copy
-        found = driver().function(operation, function, 0, (f"THREADS={grid[0]}", f"UNROLL={grid[1]}"))
-        entry = {"threads": grid[0], "unroll": grid[1], "us": round(median, 2), "us_min": round(min(times), 2),
+        found = driver().function(operation, function, 0, grid.defines)
+        entry = {**grid._asdict(), "us": round(median, 2), "us_min": round(min(times), 2),
                  "us_max": round(max(times), 2), "tb_s": round(moved / median * 1e-6, 3), "share": round(share, 4),
                  **driver().resources(found)}
         row.setdefault("sweep", []).append(entry)
-        print(f"{name:22s} {grid[0]:4d} x {grid[1]}  {median:8.1f} us ({min(times):.1f}..{max(times):.1f})  "
-              f"{entry['tb_s']:.2f} TB/s  {100 * share:5.1f} % of copy  {entry['registers']} registers  "
-              f"{entry['local_bytes']} local  mismatches {row.get('mismatches', '-')}", flush=True)
+        if grid is shipped:
+            entry["share_of_copy_of_same_bytes"] = round(moved / (median * 1e-6) / same, 4)
+            show(name, entry, row.get("mismatches"))
+    for entry in sorted(row["sweep"], key=lambda e: e["us"])[:6] if options.sweep else []:
+        show("", entry, None)
     launch.TUNING[operation] = shipped
     row.update(row["sweep"][0])
     if not options.sweep:
@@ -189,8 +237,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     names = [name for name, case in CASES.items() if not options.only or case[0] in options.only]
-    prepare({CASES[name][0] for name in names} | {"quantize_mxfp4", "quantize_fp8_tiles"},
-            GRIDS if options.sweep else [])
+    prepare({CASES[name][0] for name in names} | {"quantize_mxfp4", "quantize_fp8_tiles"}, options.sweep)
     copy = copy_bandwidth()
     properties = cupy.cuda.runtime.getDeviceProperties(0)
     about = {
@@ -201,7 +248,10 @@ def main() -> int:
         "command": "python " + " ".join(["benchmarks/device.py", *sys.argv[1:]]), "shape": [M, K],
         "copy_bytes_per_second": copy,
     }  # fmt: skip
-    print(f"{about['device']}, copy {copy / 1e12:.3f} TB/s (bytes read and written)", flush=True)
+    about["fill_bytes_per_second"] = fill_bandwidth()
+    about["call_overhead_us"] = call_overhead()
+    print(f"{about['device']}, copy {copy / 1e12:.3f} TB/s (bytes read and written), "
+          f"fill {about['fill_bytes_per_second'] / 1e12:.3f} TB/s, a call {about['call_overhead_us']} us", flush=True)
     rows = []
     for name in names:
         rows.append(run(name, options, copy))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,15 +17,31 @@ from .driver import driver
 from .interop import View
 
 U8 = np.dtype(np.uint8)
-TUNING: dict[str, tuple[int, int]] = {
-    "quantize_mxfp4": (256, 4),
-    "dequantize_mxfp4": (256, 4),
-    "quantize_fp8_tiles": (256, 2),
-    "dequantize_fp8_tiles": (256, 4),
-    "fp8_to_mxfp4": (256, 2),
-    "mxfp4_to_fp8": (256, 4),
+
+
+class Grid(NamedTuple):
+    """How a launch is cut: threads a CTA, chunks a thread, elements a chunk, whether memory passes by the caches."""
+
+    threads: int
+    unroll: int
+    part: int
+    stream: int = 0
+
+    @property
+    def defines(self) -> tuple[str, ...]:
+        """The macros of kernels/memory.cuh."""
+        return tuple(f"{name.upper()}={value}" for name, value in self._asdict().items())
+
+
+TUNING: dict[str, Grid] = {
+    "quantize_mxfp4": Grid(128, 2, 32),
+    "dequantize_mxfp4": Grid(512, 2, 8, stream=1),
+    "quantize_fp8_tiles": Grid(256, 2, 16),
+    "dequantize_fp8_tiles": Grid(128, 2, 8),
+    "fp8_to_mxfp4": Grid(128, 2, 32),
+    "mxfp4_to_fp8": Grid(512, 2, 16),
 }
-"""Kernel file -> (threads a CTA, chunks a thread): measured, see docs/results."""
+"""Kernel file -> its grid: measured, see docs/results."""
 
 
 class Arguments(ctypes.Structure):
@@ -48,7 +64,7 @@ def matrix(name: str, x: Any, multiple: int, beside: View | None = None) -> View
     view = interop.look(name, x)
     if len(view.shape) != 2 or view.shape[1] % multiple:
         raise ShapeError(f"{name} has shape {view.shape}; allowed is [rows, n] with n a multiple of {multiple}")
-    if view.shape[1] > 1 and view.strides[1] != view.dtype.itemsize:
+    if 0 not in view.shape and view.shape[1] > 1 and view.strides[1] != view.dtype.itemsize:
         raise ShapeError(f"{name} has a stride of {view.strides[1]} bytes along its last axis; allowed is "
                          f"{view.dtype.itemsize}, neighbours side by side: make it contiguous")
     if beside is not None and view.device != beside.device:
@@ -137,18 +153,20 @@ def policy(chosen: Profile) -> tuple[int, int, int]:
 
 
 def rowwise(
-    kernel: str, name: str, inputs: Sequence[View], outputs: Outputs, k: int, chunk: int, group: int,
-    rules: tuple[int, int, int] = (0, 0, 0), tall: int = 1, rceil: bool = False,
+    kernel: str, name: str, inputs: Sequence[View], outputs: Outputs, k: int, group: int,
+    rules: tuple[int, int, int] = (0, 0, 0), tall: int = 1, rceil: bool = False, halved: bool = False,
 ) -> Any:  # fmt: skip
     """Launch a row-wise kernel on the caller's current stream and return its results.
 
-    chunk: elements a thread takes at a time. group: elements that must lie in one row of whole chunks (a tile).
-    tall: rows that share an input scale. rceil: whether there is a function for that rule alone.
+    group: elements that must lie in one row of whole chunks (a block or a tile). tall: rows that share an input
+    scale. rceil: whether there is a function for that rule alone. halved: whether a chunk is half of the grid's part.
     """
     x = inputs[0]
     m = x.shape[0]
     if m == 0 or k == 0:
         return outputs.finish()
+    grid = TUNING[kernel]
+    chunk = grid.part // 2 if halved else grid.part
     bytes_ = x.shape[1] * x.dtype.itemsize * chunk // k
     vector = min(bytes_, 16)
     aligned = x.address % vector == 0 and (m == 1 or x.strides[0] % vector == 0)
@@ -160,12 +178,10 @@ def rowwise(
         x.address, scale.address if scale else None, out[0], out[1] if len(out) > 1 else None,
         m * per_row, x.strides[0], scale.strides[0] if scale else 0, per_row, valid, tall, aligned, *rules,
     )  # fmt: skip
-    threads, unroll = TUNING[kernel]
-    defines = (f"THREADS={threads}", f"UNROLL={unroll}")
     suffix = ("_flat_rceil" if rceil and rules[0] == 0 else "_flat") if flat else ""
-    function = driver().function(kernel, name + suffix, x.device, defines)
-    blocks = -(-m * per_row // (threads * unroll))
-    driver().launch(function, x.device, blocks, threads, x.library.stream(x.device), arguments)
+    function = driver().function(kernel, name + suffix, x.device, grid.defines)
+    blocks = -(-m * per_row // (grid.threads * grid.unroll))
+    driver().launch(function, x.device, blocks, grid.threads, x.library.stream(x.device), arguments)
     return outputs.finish()
 
 
@@ -178,7 +194,6 @@ def squares(name: str, x: View, outputs: Outputs, rules: tuple[int, int, int]) -
     aligned = x.address % vector == 0 and (m == 1 or x.strides[0] % vector == 0)
     out = [view.address for view in outputs.views]
     arguments = Arguments(x.address, None, out[0], out[1], m, x.strides[0], 0, across, k // 8, 1, aligned, *rules)
-    threads, unroll = TUNING["quantize_fp8_tiles"]
-    function = driver().function("quantize_fp8_tiles", name, x.device, (f"THREADS={threads}", f"UNROLL={unroll}"))
+    function = driver().function("quantize_fp8_tiles", name, x.device, TUNING["quantize_fp8_tiles"].defines)
     driver().launch(function, x.device, across * checks.tiles(m), 256, x.library.stream(x.device), arguments)
     return outputs.finish()

@@ -42,8 +42,9 @@ def quantize_mxfp4(x: Any, profile: Profile | str = HOPPER, *, out: Any = None) 
     view = launch.floats("x", x)
     (m, k), rules = view.shape, _profile(profile)
     outputs = Outputs(out, [((m, k // 2), U8), ((m, k // BLOCK), U8)], [view])
-    name = f"quantize_mxfp4_{NAMES[checks.KINDS[view.dtype]]}"
-    return launch.rowwise("quantize_mxfp4", name, [view], outputs, k, 8, BLOCK, rules, rceil=True)
+    kind = checks.KINDS[view.dtype]
+    name = f"quantize_mxfp4_{NAMES[kind]}"
+    return launch.rowwise("quantize_mxfp4", name, [view], outputs, k, BLOCK, rules, rceil=True, halved=kind == 0)
 
 
 def dequantize_mxfp4(packed: Any, scales: Any, dtype: Any = "float32", *, out: Any = None) -> Any:
@@ -54,7 +55,7 @@ def dequantize_mxfp4(packed: Any, scales: Any, dtype: Any = "float32", *, out: A
     kind, result = checks.output_dtype(dtype)
     outputs = Outputs(out, [((m, k), result)], [view, beside])
     name = f"dequantize_mxfp4_{NAMES[kind]}"
-    return launch.rowwise("dequantize_mxfp4", name, [view, beside], outputs, k, 8 if kind else 4, BLOCK)
+    return launch.rowwise("dequantize_mxfp4", name, [view, beside], outputs, k, BLOCK, halved=kind == 0)
 
 
 def quantize_fp8_tiles(
@@ -64,11 +65,11 @@ def quantize_fp8_tiles(
     view = launch.floats("x", x)
     (m, k), tall, rules = view.shape, checks.tile_rows(tile), _profile(profile)
     outputs = Outputs(out, [((m, k), U8), ((-(-m // tall), tiles(k)), U8)], [view])
-    kind = NAMES[checks.KINDS[view.dtype]]
+    kind = checks.KINDS[view.dtype]
     if tall > 1:
-        return launch.squares(f"quantize_fp8_squares_{kind}", view, outputs, rules)
-    name = f"quantize_fp8_tiles_{kind}"
-    return launch.rowwise("quantize_fp8_tiles", name, [view], outputs, k, 8, TILE, rules, rceil=True)
+        return launch.squares(f"quantize_fp8_squares_{NAMES[kind]}", view, outputs, rules)
+    name = f"quantize_fp8_tiles_{NAMES[kind]}"
+    return launch.rowwise("quantize_fp8_tiles", name, [view], outputs, k, TILE, rules, rceil=True, halved=kind == 0)
 
 
 def dequantize_fp8_tiles(
@@ -80,8 +81,8 @@ def dequantize_fp8_tiles(
     beside = launch.scales(scales, (-(-m // tall), tiles(k)), view)
     kind, result = checks.output_dtype(dtype)
     outputs = Outputs(out, [((m, k), result)], [view, beside])
-    name, chunk = f"dequantize_fp8_tiles_{NAMES[kind]}", 8 if kind else 4
-    return launch.rowwise("dequantize_fp8_tiles", name, [view, beside], outputs, k, chunk, TILE, tall=tall)
+    name = f"dequantize_fp8_tiles_{NAMES[kind]}"
+    return launch.rowwise("dequantize_fp8_tiles", name, [view, beside], outputs, k, TILE, tall=tall, halved=kind == 0)
 
 
 def fp8_to_mxfp4(codes: Any, scales: Any, profile: Profile | str = HOPPER, *, out: Any = None) -> Any:
@@ -90,7 +91,7 @@ def fp8_to_mxfp4(codes: Any, scales: Any, profile: Profile | str = HOPPER, *, ou
     (m, k), rules = view.shape, _profile(profile)
     beside = launch.scales(scales, (m, tiles(k)), view)
     outputs = Outputs(out, [((m, k // 2), U8), ((m, k // BLOCK), U8)], [view, beside])
-    return launch.rowwise("fp8_to_mxfp4", "fp8_to_mxfp4", [view, beside], outputs, k, 16, TILE, rules, rceil=True)
+    return launch.rowwise("fp8_to_mxfp4", "fp8_to_mxfp4", [view, beside], outputs, k, TILE, rules, rceil=True)
 
 
 def mxfp4_to_fp8(packed: Any, scales: Any, scale: str = "max", *, out: Any = None) -> Any:
@@ -100,4 +101,4 @@ def mxfp4_to_fp8(packed: Any, scales: Any, scale: str = "max", *, out: Any = Non
     checks.choice("scale", scale, ("max", "amax"))
     beside = launch.scales(scales, (m, k // BLOCK), view)
     outputs = Outputs(out, [((m, k), U8), ((m, tiles(k)), U8)], [view, beside])
-    return launch.rowwise("mxfp4_to_fp8", f"mxfp4_to_fp8_{scale}", [view, beside], outputs, k, 16, TILE)
+    return launch.rowwise("mxfp4_to_fp8", f"mxfp4_to_fp8_{scale}", [view, beside], outputs, k, TILE)

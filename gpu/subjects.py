@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 from typing import Any
 
-from . import host
+from . import compile as build
+from . import driver, host, ops
 
 HOST_OPERATIONS = (
     "quantize_mxfp4",
@@ -22,6 +24,29 @@ HOST_OPERATIONS = (
     "decode_e4m3",
 )
 
+GPU_OPERATIONS = tuple(name for name in ops.__all__ if name != "available")
+
+
+def describe_gpu() -> dict[str, str]:
+    """Return the device, the compiler and its flags, or the reason why no kernel can run."""
+    usable, reason = ops.available()
+    if not usable:
+        return {"available": "no", "reason": reason}
+    return {
+        "available": "yes",
+        "compute_capability": ".".join(map(str, driver.driver().capability(0))),
+        "compiler": f"NVRTC {build.nvrtc().version}",
+        "flags": " ".join(build.FLAGS),
+        "source_sha256": " ".join(build.read_source(name).digest[:16] for name in build.kernel_names()),
+    }
+
+
+def available_gpu() -> tuple[bool, str]:
+    """Return (kernels can be judged here, reason if not): they are given CuPy arrays."""
+    if importlib.util.find_spec("cupy") is None:
+        return False, "CuPy is not installed: install refnum[gpu]"
+    return ops.available()
+
 
 def subjects() -> list[dict[str, Any]]:
     """Return the declarations of our kernels: a name, operation -> callable, claimed profiles, availability."""
@@ -33,5 +58,14 @@ def subjects() -> list[dict[str, Any]]:
             "profiles": ["HOPPER", "OCP"],
             "available": host.available,
             "describe": host.describe,
-        }
+        },
+        {
+            "name": "gpu",
+            "kind": "gpu",
+            "operations": {name: getattr(ops, name) for name in GPU_OPERATIONS},
+            "profiles": ["HOPPER", "OCP"],
+            "arrays": "cupy",
+            "available": available_gpu,
+            "describe": describe_gpu,
+        },
     ]

@@ -1,38 +1,38 @@
-// MXFP4 -> bfloat16 or float32 [M, K] (clause N5). One 16-byte store a chunk: eight bfloat16 or four float32.
+// MXFP4 -> bfloat16 or float32 [M, K] (clause N5). A chunk is PART elements to bfloat16: 8, 16 or 32;
+// half as many to float32.
 #include "dequantize_mxfp4.cuh"
 #include "memory.cuh"
-
-#ifndef UNROLL
-#define UNROLL 4
-#endif
 
 namespace refnum {
 
 template <bool wide, bool flat>
 __device__ __forceinline__ void dequantize_mxfp4(const Arguments& a) {
-    constexpr int bytes = wide ? 2 : 4, lanes = wide ? 8 : 4;
+    constexpr int elements = wide ? PART / 2 : PART, bytes = elements / 2, words = (bytes + 3) / 4;
     Chunk<flat> chunks[UNROLL];
     locate(a, chunks);
-    uint32_t packed[UNROLL][1], byte[UNROLL];
+    uint32_t packed[UNROLL][words], byte[UNROLL];
 #pragma unroll
     for (int u = 0; u < UNROLL; ++u) {
-        packed[u][0] = byte[u] = 0;
+        byte[u] = 0;
+#pragma unroll
+        for (int i = 0; i < words; ++i) packed[u][i] = 0;
         if (!chunks[u].exists) continue;
         load<bytes>(a.x + chunks[u].input(a, bytes), flat || a.aligned, packed[u]);
-        byte[u] = load_byte(a.scales + chunks[u].input_scale(a, lanes));
+        byte[u] = load_byte(a.scales + chunks[u].input_scale(a, 32 / elements));
     }
 #pragma unroll
     for (int u = 0; u < UNROLL; ++u) {
-        uint32_t lane[4];
-        decode_word(packed[u][0], decode_table(byte[u]), lane);
-        if (!chunks[u].exists) continue;
-        if (wide) {
-            const uint32_t floats[4] = {low_float(lane[0]), high_float(lane[0]), low_float(lane[1]),
-                                        high_float(lane[1])};
-            store<16>(a.out + chunks[u].place(a) * 16, floats);
-        } else {
-            store<16>(a.out + chunks[u].place(a) * 16, lane);
+        const DecodeTable table = decode_table(byte[u]);
+        uint32_t pairs[words][4], out[PART / 2];
+#pragma unroll
+        for (int i = 0; i < words; ++i) decode_word(packed[u][i], table, pairs[i]);
+#pragma unroll
+        for (int i = 0; i < elements / 2; ++i) {
+            const uint32_t pair = pairs[i / 4][i % 4];
+            if (wide) out[2 * i] = low_float(pair), out[2 * i + 1] = high_float(pair);
+            else out[i] = pair;
         }
+        if (chunks[u].exists) store<2 * PART>(a.out + chunks[u].place(a) * (2 * PART), out);
     }
 }
 

@@ -1,25 +1,23 @@
-// E4M3 1x128 tiles -> MXFP4 (clause N7). Two threads a block, sixteen elements each.
+// E4M3 1x128 tiles -> MXFP4 (clause N7). A chunk is PART elements of a block: 16 or 32.
 #include "memory.cuh"
 #include "parts.cuh"
-
-#ifndef UNROLL
-#define UNROLL 2
-#endif
 
 namespace refnum {
 
 template <bool flat, bool rceil>
 __device__ __forceinline__ void fp8_to_mxfp4(const Arguments& a) {
-    constexpr int lanes = 2, words = 4;
+    constexpr int lanes = 32 / PART, words = PART / 4;
     Chunk<flat> chunks[UNROLL];
     locate(a, chunks);
     uint32_t w[UNROLL][words], tile[UNROLL], most[UNROLL];
 #pragma unroll
     for (int u = 0; u < UNROLL; ++u) {
-        w[u][0] = w[u][1] = w[u][2] = w[u][3] = tile[u] = 0;
+        tile[u] = 0;
+#pragma unroll
+        for (int i = 0; i < words; ++i) w[u][i] = 0;
         if (!chunks[u].exists) continue;
-        load<16>(a.x + chunks[u].input(a, 16), flat || a.aligned, w[u]);
-        tile[u] = load_byte(a.scales + chunks[u].input_scale(a, 8));
+        load<PART>(a.x + chunks[u].input(a, PART), flat || a.aligned, w[u]);
+        tile[u] = load_byte(a.scales + chunks[u].input_scale(a, 128 / PART));
     }
     CodeLanes<words> part[UNROLL];
 #pragma unroll
@@ -30,10 +28,10 @@ __device__ __forceinline__ void fp8_to_mxfp4(const Arguments& a) {
     reduce_largest<lanes, UNROLL>(most);
 #pragma unroll
     for (int u = 0; u < UNROLL; ++u) {
-        uint32_t packed[2];
+        uint32_t packed[words / 2];
         const uint32_t byte = recode_part<!rceil>(part[u], most[u], tile[u], own_policy<rceil>(a), packed);
         if (!chunks[u].exists) continue;
-        store<8>(a.out + chunks[u].place(a) * 8, packed);
+        store<PART / 2>(a.out + chunks[u].place(a) * (PART / 2), packed);
         if (chunks[u].leads(lanes)) a.out_scales[chunks[u].group(a, lanes)] = (uint8_t)byte;
     }
 }

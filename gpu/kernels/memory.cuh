@@ -11,8 +11,19 @@ namespace refnum {
 
 typedef long long offset_t;
 
+// How a launch is cut (gpu/launch.py chooses): threads a CTA, chunks a thread, elements a chunk (half as many of
+// float32), and whether memory is streamed past the caches.
 #ifndef THREADS
 #define THREADS 256
+#endif
+#ifndef UNROLL
+#define UNROLL 2
+#endif
+#ifndef PART
+#define PART 16
+#endif
+#ifndef STREAM
+#define STREAM 0
 #endif
 
 // The one parameter of every row-wise kernel (gpu/launch.py has its mirror). Strides are in bytes.
@@ -27,19 +38,27 @@ struct Arguments {
     Policy policy;
 };
 
+// With STREAM, lines are not kept in L1 and are the first to leave L2: for chunks that are one load and one store. A
+// longer chunk needs L1, since its second load takes the other half of the sectors of the first.
+#if STREAM
+#define LOAD_WORDS "ld.global.nc.L1::no_allocate."
+#else
+#define LOAD_WORDS "ld.global.nc."
+#endif
+
 // Reads `bytes` of the input, which no other thread reads and no kernel part writes.
 template <int bytes>
 __device__ __forceinline__ void load_vector(const uint8_t* p, uint32_t* w) {
     if (bytes == 16) {
-        asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+        asm(LOAD_WORDS "v4.u32 {%0, %1, %2, %3}, [%4];"
             : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3]) : "l"(p));
     } else if (bytes == 8) {
-        asm("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];" : "=r"(w[0]), "=r"(w[1]) : "l"(p));
+        asm(LOAD_WORDS "v2.u32 {%0, %1}, [%2];" : "=r"(w[0]), "=r"(w[1]) : "l"(p));
     } else if (bytes == 4) {
-        asm("ld.global.nc.L1::no_allocate.u32 %0, [%1];" : "=r"(w[0]) : "l"(p));
+        asm(LOAD_WORDS "u32 %0, [%1];" : "=r"(w[0]) : "l"(p));
     } else {
         uint16_t half;
-        asm("ld.global.nc.L1::no_allocate.u16 %0, [%1];" : "=h"(half) : "l"(p));
+        asm(LOAD_WORDS "u16 %0, [%1];" : "=h"(half) : "l"(p));
         w[0] = half;
     }
 }
@@ -63,12 +82,19 @@ __device__ __forceinline__ uint32_t load_byte(const uint8_t* p) { return __ldg(p
 // Outputs are ours and aligned.
 template <int bytes>
 __device__ __forceinline__ void store(uint8_t* p, const uint32_t* w) {
-    if (bytes == 16) {
-        *reinterpret_cast<uint4*>(p) = make_uint4(w[0], w[1], w[2], w[3]);
+    if (bytes >= 16) {
+#pragma unroll
+        for (int i = 0; i < bytes / 16; ++i) {
+            const uint4 four = make_uint4(w[4 * i], w[4 * i + 1], w[4 * i + 2], w[4 * i + 3]);
+            if (STREAM) __stcs(reinterpret_cast<uint4*>(p) + i, four);
+            else reinterpret_cast<uint4*>(p)[i] = four;
+        }
     } else if (bytes == 8) {
-        *reinterpret_cast<uint2*>(p) = make_uint2(w[0], w[1]);
+        if (STREAM) __stcs(reinterpret_cast<uint2*>(p), make_uint2(w[0], w[1]));
+        else *reinterpret_cast<uint2*>(p) = make_uint2(w[0], w[1]);
     } else if (bytes == 4) {
-        *reinterpret_cast<uint32_t*>(p) = w[0];
+        if (STREAM) __stcs(reinterpret_cast<uint32_t*>(p), w[0]);
+        else *reinterpret_cast<uint32_t*>(p) = w[0];
     } else {
         *reinterpret_cast<uint16_t*>(p) = (uint16_t)w[0];
     }
@@ -85,43 +111,48 @@ __device__ __forceinline__ uint32_t float_at(const uint8_t* p, int i) {
 template <bool flat>
 struct Chunk {
     bool exists;
-    offset_t number, row;
+    uint64_t number;
+    offset_t row;
     uint32_t column;
 
     // Place among the chunks of an array without gaps.
-    __device__ __forceinline__ offset_t place(const Arguments& a) const {
+    __device__ __forceinline__ uint64_t place(const Arguments& a) const {
         return flat ? number : row * a.valid + column;
     }
     // Offset of `bytes` a chunk in the input.
     __device__ __forceinline__ offset_t input(const Arguments& a, int bytes) const {
-        return flat ? number * bytes : row * a.x_stride + (offset_t)column * bytes;
+        return flat ? (offset_t)(number * bytes) : row * a.x_stride + (offset_t)column * bytes;
     }
     // Offset of the input's scale of a group of `lanes` chunks.
-    __device__ __forceinline__ offset_t input_scale(const Arguments& a, int lanes) const {
-        return flat ? number / lanes : row / a.tall * a.scale_stride + column / lanes;
+    __device__ __forceinline__ offset_t input_scale(const Arguments& a, uint32_t lanes) const {
+        return flat ? (offset_t)(number / lanes) : row / a.tall * a.scale_stride + column / lanes;
     }
     // Place of a group of `lanes` chunks among the groups of an output whose last group of a row may be short.
-    __device__ __forceinline__ offset_t group(const Arguments& a, int lanes) const {
+    __device__ __forceinline__ uint64_t group(const Arguments& a, uint32_t lanes) const {
         return flat ? number / lanes : row * ((a.valid + lanes - 1) / lanes) + column / lanes;
     }
-    __device__ __forceinline__ bool leads(int lanes) const { return (flat ? (uint32_t)number : column) % lanes == 0; }
+    // Whether this is the first chunk of its group of `lanes`.
+    __device__ __forceinline__ bool leads(uint32_t lanes) const {
+        return (flat ? threadIdx.x : column) % lanes == 0;
+    }
 };
 
 // The `unroll` chunks of this thread: neighbours in a warp, THREADS apart in a thread.
 template <bool flat, int unroll>
 __device__ __forceinline__ void locate(const Arguments& a, Chunk<flat> (&chunks)[unroll]) {
-    const offset_t first = (offset_t)blockIdx.x * (THREADS * unroll);
-    const offset_t first_row = flat ? 0 : first / a.per_row;
+    const uint64_t first = (uint64_t)blockIdx.x * (THREADS * unroll), left = a.chunks - first;
+    const uint32_t here = left < THREADS * unroll ? (uint32_t)left : THREADS * unroll;
+    const uint64_t first_row = flat ? 0 : first / a.per_row;
     const uint32_t first_column = flat ? 0 : (uint32_t)(first - first_row * a.per_row);
 #pragma unroll
     for (int u = 0; u < unroll; ++u) {
         Chunk<flat>& chunk = chunks[u];
         const uint32_t step = u * THREADS + threadIdx.x;
         chunk.number = first + step;
-        chunk.exists = chunk.number < a.chunks;
+        chunk.exists = step < here;
         if (!flat) {
             const uint32_t column = first_column + step, rows = column / a.per_row;
-            chunk.row = first_row + rows;
+            chunk.row = (offset_t)(first_row + rows);
             chunk.column = column - rows * a.per_row;
             chunk.exists = chunk.exists && chunk.column < a.valid;
         }

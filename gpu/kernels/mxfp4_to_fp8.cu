@@ -1,16 +1,12 @@
-// MXFP4 -> E4M3 1x128 tiles (clause N8). Eight threads a tile, sixteen elements (half a block) each.
+// MXFP4 -> E4M3 1x128 tiles (clause N8). A chunk is PART elements of a block: 16 or 32.
 #include "memory.cuh"
 #include "parts.cuh"
-
-#ifndef UNROLL
-#define UNROLL 4
-#endif
 
 namespace refnum {
 
 template <bool flat, bool amax>
 __device__ __forceinline__ void mxfp4_to_fp8(const Arguments& a) {
-    constexpr int lanes = 8;
+    constexpr int lanes = 128 / PART, words = PART / 8;
     Chunk<flat> chunks[UNROLL];
     locate(a, chunks);
     uint32_t w[UNROLL][4], byte[UNROLL], part[UNROLL];
@@ -18,8 +14,8 @@ __device__ __forceinline__ void mxfp4_to_fp8(const Arguments& a) {
     for (int u = 0; u < UNROLL; ++u) {
         w[u][0] = w[u][1] = w[u][2] = w[u][3] = byte[u] = 0;
         if (!chunks[u].exists) continue;
-        load<8>(a.x + chunks[u].input(a, 8), flat || a.aligned, w[u]);
-        byte[u] = load_byte(a.scales + chunks[u].input_scale(a, 2));
+        load<PART / 2>(a.x + chunks[u].input(a, PART / 2), flat || a.aligned, w[u]);
+        byte[u] = load_byte(a.scales + chunks[u].input_scale(a, 32 / PART));
     }
 #pragma unroll
     for (int u = 0; u < UNROLL; ++u) part[u] = amax ? block_part_amax(w[u], byte[u]) : block_part_max(w[u], byte[u]);
@@ -28,11 +24,11 @@ __device__ __forceinline__ void mxfp4_to_fp8(const Arguments& a) {
     for (int u = 0; u < UNROLL; ++u) {
         const uint32_t tile = amax ? tile_byte_amax(part[u]) : tile_byte_max(part[u]);
         const RecodeTable table = recode_table(byte[u], tile);
-        uint32_t codes[4];
-        e4m3_words(w[u][0], table, codes[0], codes[1]);
-        e4m3_words(w[u][1], table, codes[2], codes[3]);
+        uint32_t codes[2 * words];
+#pragma unroll
+        for (int i = 0; i < words; ++i) e4m3_words(w[u][i], table, codes[2 * i], codes[2 * i + 1]);
         if (!chunks[u].exists) continue;
-        store<16>(a.out + chunks[u].place(a) * 16, codes);
+        store<PART>(a.out + chunks[u].place(a) * PART, codes);
         if (chunks[u].leads(lanes)) a.out_scales[chunks[u].group(a, lanes)] = (uint8_t)tile;
     }
 }

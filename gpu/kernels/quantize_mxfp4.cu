@@ -1,47 +1,38 @@
-// Float [M, K] -> MXFP4 (clause N5). Four threads a block, eight elements each.
+// Float [M, K] -> MXFP4 (clause N5). A chunk is PART elements of a block, 8, 16 or 32, and half as many of
+// float32.
 #include "memory.cuh"
 #include "parts.cuh"
-
-#ifndef UNROLL
-#define UNROLL 4
-#endif
 
 namespace refnum {
 
 template <int kind, bool flat, bool rceil>
 __device__ __forceinline__ void quantize_mxfp4(const Arguments& a) {
-    constexpr int lanes = 4, words = 4, bytes = kind == FLOAT32 ? 32 : 16;
+    constexpr int part = kind == FLOAT32 ? PART / 2 : PART, lanes = 32 / part, words = part / 2;
+    constexpr int bytes = kind == FLOAT32 ? 4 * part : 2 * part;
     Chunk<flat> chunks[UNROLL];
     locate(a, chunks);
-    uint32_t w[UNROLL][words], most[UNROLL];
-    if (kind == FLOAT32) {
-        uint32_t wide[UNROLL][2 * words] = {};
+    uint32_t in[UNROLL][bytes / 4], w[UNROLL][words], most[UNROLL];
 #pragma unroll
-        for (int u = 0; u < UNROLL; ++u) {
-            if (chunks[u].exists) load<bytes>(a.x + chunks[u].input(a, bytes), flat || a.aligned, wide[u]);
-        }
+    for (int u = 0; u < UNROLL; ++u) {
 #pragma unroll
-        for (int u = 0; u < UNROLL; ++u) {
-#pragma unroll
-            for (int i = 0; i < words; ++i) w[u][i] = odd_bfloat16_pair(wide[u][2 * i], wide[u][2 * i + 1]);
-        }
-    } else {
-#pragma unroll
-        for (int u = 0; u < UNROLL; ++u) {
-#pragma unroll
-            for (int i = 0; i < words; ++i) w[u][i] = 0;
-            if (chunks[u].exists) load<16>(a.x + chunks[u].input(a, bytes), flat || a.aligned, w[u]);
-        }
+        for (int i = 0; i < bytes / 4; ++i) in[u][i] = 0;
+        if (chunks[u].exists) load<bytes>(a.x + chunks[u].input(a, bytes), flat || a.aligned, in[u]);
     }
 #pragma unroll
-    for (int u = 0; u < UNROLL; ++u) most[u] = part_largest<words>(w[u]);
+    for (int u = 0; u < UNROLL; ++u) {
+#pragma unroll
+        for (int i = 0; i < words; ++i) {
+            w[u][i] = kind == FLOAT32 ? odd_bfloat16_pair(in[u][2 * i], in[u][2 * i + 1]) : in[u][i];
+        }
+        most[u] = part_largest<words>(w[u]);
+    }
     reduce_largest<lanes, UNROLL>(most);
 #pragma unroll
     for (int u = 0; u < UNROLL; ++u) {
-        uint32_t packed[1];
+        uint32_t packed[words / 4];
         const uint32_t byte = quantize_part<kind, !rceil, words>(w[u], most[u], own_policy<rceil>(a), packed);
         if (!chunks[u].exists) continue;
-        store<4>(a.out + chunks[u].place(a) * 4, packed);
+        store<part / 2>(a.out + chunks[u].place(a) * (part / 2), packed);
         if (chunks[u].leads(lanes)) a.out_scales[chunks[u].group(a, lanes)] = (uint8_t)byte;
     }
 }

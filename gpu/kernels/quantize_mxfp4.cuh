@@ -116,12 +116,18 @@ REFNUM_HD uint32_t quantize_block(const uint32_t (&w)[16], Policy policy, uint32
 template <int kind>
 REFNUM_HD uint32_t widen_lane(uint32_t lane) {
     if (kind != FLOAT16) return lane << 16;
+#ifdef __CUDA_ARCH__
+    uint32_t bits;  // exact, subnormals kept; a NaN stays one
+    asm("cvt.f32.f16 %0, %1;" : "=r"(bits) : "h"((uint16_t)lane));
+    return bits;
+#else
     const uint32_t sign = (lane & 0x8000) << 16, field = lane >> 10 & 0x1F, fraction = lane & 0x3FF;
     if (field == 31) return sign | 0x7F800000 | fraction << 13;
     if (field) return sign | (field + 112) << 23 | fraction << 13;
     if (fraction == 0) return sign;
     const int32_t lift = leading_zeros(fraction) - 21;
     return sign | (uint32_t)(113 - lift) << 23 | (fraction << lift & 0x3FF) << 13;
+#endif
 }
 
 // Stochastic rounding of one block with eight explicit random bits an element (clause N13): random[i] belongs to

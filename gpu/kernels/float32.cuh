@@ -1,0 +1,85 @@
+// float32 products and sums on bit patterns, each rounded once to nearest even (clauses N0, N11, N12).
+//
+// On the device each is one instruction, named with its rounding and without .ftz, so that no compiler flag can
+// flush or fuse it. On the host the twin computes the same bits with integers alone, whatever the process's
+// floating-point mode. A NaN that comes out has any payload until `canonical_float` makes it 0x7FC00000.
+#pragma once
+
+#include "words.cuh"
+
+namespace refnum {
+
+constexpr uint32_t FLOAT_MAGNITUDE = 0x7FFFFFFF, FLOAT_SIGN = 0x80000000, FLOAT_INF = 0x7F800000;
+constexpr uint32_t FLOAT_NAN = 0x7FC00000, FLOAT_ONE = 0x3F800000;
+
+REFNUM_HD uint32_t canonical_float(uint32_t bits) {
+    return (bits & FLOAT_MAGNITUDE) > FLOAT_INF ? FLOAT_NAN : bits;
+}
+
+#ifndef __CUDA_ARCH__
+// float32 magnitude bits of word * 2**exponent. The word is zero, or has more than 24 bits, or lies so low that
+// all of it falls below the last place.
+REFNUM_HD uint32_t round_to_float(uint64_t word, int32_t exponent) {
+    if (word == 0) return 0;
+    const int32_t length = 64 - __builtin_clzll(word);
+    const int32_t lowest = -149 - exponent;  // places below the last one of a subnormal
+    const int32_t places = length - 24 > lowest ? length - 24 : lowest;
+    if (places > length) return 0;
+    const uint64_t kept = word >> places, rest = word & (((uint64_t)1 << places) - 1);
+    const uint64_t rounded = kept + (2 * rest + (kept & 1) > (uint64_t)1 << places);
+    const int32_t field = exponent + places + 149;  // 0: subnormal; kept bit 23, or a carry, adds one by itself
+    if (field > 253) return FLOAT_INF;
+    return ((uint32_t)field << 23) + (uint32_t)rounded;
+}
+
+// Integer significand of finite magnitude bits; the value is that times 2**(float_exponent - 150).
+REFNUM_HD uint32_t float_significand(uint32_t magnitude) {
+    return magnitude >> 23 ? (magnitude & 0x7FFFFF) | 0x800000 : magnitude;
+}
+REFNUM_HD int32_t float_exponent(uint32_t magnitude) {
+    const int32_t field = (int32_t)(magnitude >> 23);
+    return field ? field : 1;
+}
+#endif
+
+// FMUL: bits of a * b.
+REFNUM_HD uint32_t multiply_floats(uint32_t a, uint32_t b) {
+#ifdef __CUDA_ARCH__
+    float product;
+    asm("mul.rn.f32 %0, %1, %2;" : "=f"(product) : "f"(__uint_as_float(a)), "f"(__uint_as_float(b)));
+    return __float_as_uint(product);
+#else
+    const uint32_t x = a & FLOAT_MAGNITUDE, y = b & FLOAT_MAGNITUDE, sign = (a ^ b) & FLOAT_SIGN;
+    if (x >= FLOAT_INF || y >= FLOAT_INF) {
+        const bool invalid = x > FLOAT_INF || y > FLOAT_INF || x == 0 || y == 0;
+        return invalid ? FLOAT_NAN : sign | FLOAT_INF;
+    }
+    // doubled, so that a normal times the smallest subnormal has more than 24 bits
+    const uint64_t product = (uint64_t)float_significand(x) * float_significand(y) * 2;
+    return sign | round_to_float(product, float_exponent(x) + float_exponent(y) - 301);
+#endif
+}
+
+// FADD: bits of a + b. An exact zero is +0, unless both addends carry a minus.
+REFNUM_HD uint32_t add_floats(uint32_t a, uint32_t b) {
+#ifdef __CUDA_ARCH__
+    float sum;
+    asm("add.rn.f32 %0, %1, %2;" : "=f"(sum) : "f"(__uint_as_float(a)), "f"(__uint_as_float(b)));
+    return __float_as_uint(sum);
+#else
+    const bool swap = (a & FLOAT_MAGNITUDE) < (b & FLOAT_MAGNITUDE);
+    const uint32_t large = swap ? b : a, small = swap ? a : b;
+    const uint32_t x = large & FLOAT_MAGNITUDE, y = small & FLOAT_MAGNITUDE;
+    const bool opposite = ((a ^ b) & FLOAT_SIGN) != 0;
+    if (x >= FLOAT_INF) return x > FLOAT_INF || (y == FLOAT_INF && opposite) ? FLOAT_NAN : large;
+    // 27 places below the larger addend's last: the smaller's bits there, and one sticky bit for the rest
+    const int32_t apart = float_exponent(x) - float_exponent(y), distance = apart < 60 ? apart : 60;
+    const uint64_t left = (uint64_t)float_significand(x) << 27, right = (uint64_t)float_significand(y) << 27;
+    const uint64_t aligned = right >> distance | (right & (((uint64_t)1 << distance) - 1) ? 1 : 0);
+    const uint64_t total = opposite ? left - aligned : left + aligned;
+    if (total == 0) return a & b & FLOAT_SIGN;
+    return (large & FLOAT_SIGN) | round_to_float(total, float_exponent(x) - 177);
+#endif
+}
+
+}  // namespace refnum

@@ -1,0 +1,101 @@
+"""Every kernel compiles with our flags, here, without a GPU; what comes out flushes nothing and spills nothing."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from gpu import compile as build
+from gpu import launch
+from refnum.errors import ArgumentError, UnsupportedError
+
+try:
+    build.nvrtc()
+except UnsupportedError as error:
+    pytest.skip(f"no kernel was compiled: {error}", allow_module_level=True)
+
+KERNELS = build.kernel_names()
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REFNUM_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+def defines(name: str) -> tuple[str, ...]:
+    return launch.TUNING[name].defines if name in launch.TUNING else ()
+
+
+def test_every_tuned_kernel_exists() -> None:
+    assert set(launch.TUNING) <= set(KERNELS) and KERNELS
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_ptx(name: str, cache: None) -> None:
+    text = build.compiled(name, output="ptx", defines=defines(name)).read_text(errors="replace")
+    code = "\n".join(line.split("//")[0] for line in text.splitlines())
+    assert re.search(r"^\s*\.target sm_90a", code, re.M)
+    assert len(re.findall(r"\.visible \.entry", code)) > 0
+    assert ".ftz" not in code, "a result or operand below the normal range would be flushed to zero"
+    fused = re.findall(r"^\s*(?:@%p\d+ )?(fma|mad\.(?:rn|rz|f)\S*)", code, re.M)
+    assert not fused, f"a multiply and an add were fused: {set(fused)}"
+    assert ".local" not in code and "__local_depot" not in code, "an array went to local memory"
+    assert ".approx" not in code
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_machine_code(name: str, cache: None) -> None:
+    image = build.compiled(name, defines=defines(name)).read_bytes()
+    assert image[:4] == b"\x7fELF"
+    # a function that needs local memory has a section of that name
+    assert b".nv.local." not in image
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_no_spills(name: str, cache: None, tmp_path) -> None:
+    if shutil.which("ptxas") is None:
+        pytest.skip("ptxas is not on PATH, so spills were not counted")
+    ptx = build.compiled(name, output="ptx", defines=defines(name)).read_text(errors="replace").rstrip("\0")
+    (tmp_path / "kernel.ptx").write_text(re.sub(r"^\.version .*$", ".version 8.8", ptx, flags=re.M))
+    command = ["ptxas", "-v", "-arch=sm_90a", str(tmp_path / "kernel.ptx"), "-o", str(tmp_path / "kernel.cubin")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[:500]
+    found = re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", done.stderr)
+    assert found and all(line == ("0", "0", "0") for line in found), done.stderr
+
+
+def test_flags_reach_the_compiler() -> None:
+    given = build.options("sm_90a", "ptx", ("PART=8",))
+    assert given[0] == "--gpu-architecture=compute_90a"
+    assert {"-ftz=false", "-fmad=false", "-DPART=8"} <= set(given)
+
+
+def test_the_cache_is_keyed_by_options(cache: None) -> None:
+    name = KERNELS[0]
+    paths = {build.compiled(name, defines=(f"THREADS={n}",)) for n in (64, 128, 64)}
+    assert len(paths) == 2 and all(path.exists() for path in paths)
+    assert not list(next(iter(paths)).parent.glob("*.tmp"))
+
+
+def test_named_errors(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
+    with pytest.raises(ArgumentError, match="does not exist"):
+        build.read_source("nothing")
+    with pytest.raises(UnsupportedError, match=r"compute capability 7\.0"):
+        build.architecture((7, 0))
+    monkeypatch.setattr(build, "KERNELS", tmp_path)
+    (tmp_path / "broken.cu").write_text("int main( {")
+    monkeypatch.setenv("REFNUM_CACHE", str(tmp_path / "cache"))
+    with pytest.raises(UnsupportedError, match=r"broken\.cu"):
+        build.compiled("broken")
+    assert not list((tmp_path / "cache").iterdir())
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_89", "sm_100a"])
+def test_other_architectures(arch: str, cache: None) -> None:
+    for name in KERNELS:
+        assert build.compiled(name, arch, defines=defines(name)).stat().st_size > 0
