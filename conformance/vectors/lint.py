@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import jsonschema.exceptions
 import referencing
+import referencing.exceptions
 import referencing.jsonschema
 
 from refnum.profiles import PROFILES
@@ -20,6 +22,15 @@ from .folder import data_files
 from .load import document_vectors, read_document, vector_files
 from .record import array_record, canonical, profile_record, vector_id
 
+_BROKEN_SCHEMA = (
+    jsonschema.exceptions.SchemaError,
+    referencing.exceptions.Unresolvable,
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+)
+"""What jsonschema raises when a schema itself is malformed."""
 _ENTRY_ORDER = ("id", "clause", "flags", "comment", "arguments", "inputs", "outputs", "tensor", "sha256")
 
 
@@ -48,7 +59,11 @@ def lint(folder: Path) -> int:
 
 def _checked(folder: Path, file: str, kind: str) -> dict[str, Any]:
     document = read_document(folder / file)
-    problems = sorted(_validator(str(folder), kind).iter_errors(document), key=lambda p: [str(s) for s in p.path])
+    try:
+        faults = _validator(str(folder), kind).iter_errors(document)
+        problems = sorted(faults, key=lambda p: [str(s) for s in p.path])
+    except _BROKEN_SCHEMA as error:
+        raise VectorFileError(f"The schemas of {folder} are broken: {str(error)[:300]}") from error
     if problems:
         deepest = max(problems[0].context or [problems[0]], key=lambda p: len(p.path))
         where = "/".join(map(str, deepest.absolute_path)) or "the top"
@@ -63,6 +78,8 @@ def _validator(folder: str, kind: str) -> jsonschema.Draft202012Validator:
     if f"{kind}.schema.json" not in schemas:
         raise VectorFileError(f"{folder} has no schema/{kind}.schema.json.")
     make = referencing.jsonschema.DRAFT202012.create_resource
+    for schema in schemas.values():
+        jsonschema.Draft202012Validator.check_schema(schema)
     registry: Any = referencing.Registry().with_resources((name, make(s)) for name, s in schemas.items())
     return jsonschema.Draft202012Validator(schemas[f"{kind}.schema.json"], registry=registry)
 

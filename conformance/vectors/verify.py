@@ -108,7 +108,10 @@ def require_manifest(folder: Path) -> None:
     path = folder / MANIFEST
     if not path.is_file():
         raise VectorFileError(f"{folder} has no {MANIFEST}.")
-    listed, right = path.read_text(encoding="utf-8").splitlines(), manifest(folder).splitlines()
+    try:
+        listed, right = path.read_text(encoding="ascii").splitlines(), manifest(folder).splitlines()
+    except UnicodeDecodeError as error:
+        raise VectorFileError(f"{path} is no ASCII text: {error}.") from error
     for line in sorted(set(listed) ^ set(right), key=lambda text: text[66:]):
         raise VectorMismatchError(f"{MANIFEST}: the line of {line[66:]} is not the digest of that file.")
     if listed != right:

@@ -112,6 +112,20 @@ def test_a_missing_tensor_and_a_stray_tensor_are_refused(small):
         lint(small)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda schema: schema.update({"$id": 7}),
+        lambda schema: schema.update(required=3),
+        lambda schema: schema["properties"].update(profile={"$ref": "common.schema.json#/$defs/no_such"}),
+    ],
+)
+def test_a_broken_schema_is_a_named_error(small, spoil, change):
+    spoil(small / "schema" / "vectors.schema.json", change)
+    with pytest.raises(VectorFileError, match="broken"):
+        lint(small)
+
+
 def test_no_json_and_no_folder_are_named_errors(small, tmp_path):
     (small / MLX).write_text("{")
     with pytest.raises(VectorFileError, match="no readable JSON"):

@@ -104,6 +104,7 @@ def test_a_bad_option_is_status_two(small):
     "edit,words",
     [
         (lambda f: (f / "MANIFEST.sha256").unlink(), "has no MANIFEST"),
+        (lambda f: (f / "MANIFEST.sha256").write_bytes(b"\xba" * 70), "no ASCII"),
         (lambda f: (f / "stray.txt").write_text("x"), "stray.txt"),
         (
             lambda f: (f / "MANIFEST.sha256").write_text(
