@@ -7,10 +7,8 @@ are named, the most specific first, as they stand in `suspects.SUSPECTS`.
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
-from importlib import resources
 from typing import Any
 
 import numpy as np
@@ -21,6 +19,8 @@ from .case import Case
 from .compare import equal_at
 from .operation import as_bits, run_golden
 from .suspects import SUSPECTS, Suspect
+from .vectors.errors import VectorFileError
+from .vectors.load import load_notes
 
 SHOWN = 4
 LARGEST = 1 << 20
@@ -76,11 +76,6 @@ def _explaining(case: Case, golden: Bits, observed: Bits, level: int,
 def notes() -> dict[str, dict[str, Any]]:
     """Return the registry of bug notes by id (`vectors/notes.json`); empty when it is not installed."""
     try:
-        text = resources.files("vectors").joinpath("notes.json").read_text(encoding="utf-8")
-        entries = json.loads(text)
-    except (ModuleNotFoundError, OSError, ValueError):
+        return {name: {"id": name, **note} for name, note in load_notes().items()}
+    except VectorFileError:
         return {}
-    entries = entries.get("notes", entries) if isinstance(entries, dict) else entries
-    if isinstance(entries, dict):
-        return {name: {"id": name, **note} for name, note in entries.items() if isinstance(note, dict)}
-    return {note["id"]: note for note in entries if isinstance(note, dict) and "id" in note}

@@ -40,7 +40,7 @@ class Journal:
         self.stream = None if path is None else path.open("wb", buffering=0)
 
     def enter(self, key: tuple[str, str, Mapping[str, Any]], stream: str) -> None:
-        """Remember the variant and the stream: `corners`, `sampled` or the name of a domain."""
+        """Remember the variant and the stream: `corners`, `vectors`, `sampled` or the name of a domain."""
         operation, profile, params = key
         self.place.update(operation=operation, profile=profile, params=plain(params), stream=stream)
 
@@ -119,11 +119,15 @@ def again(note: Mapping[str, Any]) -> Case:
     """Make the case of a note again; StopIteration when its stream is shorter than it was."""
     from .corners import corner_cases
     from .domains import domains_for
+    from .frozen import frozen_cases
     from .recipes import sampled_cases
 
     key = note["operation"], note["profile"], note["params"]
+    cases: Iterator[Case]
     if note["stream"] == "corners":
         cases = corner_cases(*key)
+    elif note["stream"] == "vectors":
+        cases = (case for case, _ in frozen_cases(*key))
     elif note["stream"] == "sampled":
         cases = sampled_cases(*key, note["seed"], note["examples"])
     else:

@@ -105,7 +105,9 @@ class Report:
         level = self.header["level"]
         counts = f"{total['variants']} variants, {total['cases']} cases, {total['compared']} elements compared"
         if self.data:
-            counts += f", {len(self.data)} tensor results"
+            names = {row["tensor"] for row in self.data if row["compared"]}
+            compared = sum(row["compared"] for row in self.data)
+            counts = f"{len(names)} tensors, {len(self.data)} results, {compared} elements compared"
         if total["outcomes"].get("unsupported"):
             counts += f", {total['outcomes']['unsupported']} variants unsupported"
         if self.status == PARTIAL:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 import refnum
 from refnum.errors import RefnumError
 
@@ -155,6 +157,7 @@ def _run_variant(engine: _Engine) -> None:
         return
     engine.corners()
     if engine.plan.cases is None:
+        engine.vectors()
         engine.domains()
         engine.sampled()
     engine.finish()
@@ -207,6 +210,24 @@ class _Engine:
                 if probes and case.elements:
                     probe(subject, case, golden, tally, self.plan.seconds)
             probes -= bool(probes and case.elements)
+
+    def vectors(self) -> None:
+        """Judge on the frozen vectors; one that the golden model no longer agrees with is the harness's fault."""
+        from .frozen import frozen_cases
+
+        self.book.enter(self._key, "vectors")
+        frozen: list[dict[str, Any]] = []
+
+        def cases() -> Iterator[Case]:
+            for case, outputs in frozen_cases(*self._key):
+                frozen[:] = [outputs]
+                yield case
+
+        for case, golden in self._golden(cases()):
+            if not all(np.array_equal(golden[name], array) for name, array in frozen[0].items()):
+                self.report.harness.append(f"the golden model gives other bytes than the frozen {case.label}")
+            for subject in self._cover(case, golden):
+                self.tallies[subject.name].vectors += self._one(subject, case, golden) is not None
 
     def domains(self) -> None:
         from .domains import domains_for

@@ -175,30 +175,12 @@ def element(out: Console, page: Mapping[str, Any]) -> None:
         out.print(f"    {side:<9} {cells['bits']:<11} {cells['fields']:<14} {escape(cells['value'])}{escape(tail)}")
 
 
-def tensors(out: Console, report: Mapping[str, Any]) -> None:
-    """Print the table of `--data`: one line a tensor, subject and variant, and the statistics of each tensor."""
-    if not report["data"]:
-        return
-    rows = [[escape(row["tensor"]), escape(row["subject"]), escape(row["variant"]), outcome_text(row["outcome"]),
-             row["level"] or "-", f"{row['compared']:,}", f"{row['failing']:,}"] for row in report["data"]]
-    table(out, "Tensors", ("tensor", "subject", "variant", "outcome", "level", "elements", "wrong"), rows)
-    seen: dict[tuple[str, str], Mapping[str, Any]] = {}
-    for row in report["data"]:
-        if row["statistics"]:
-            seen.setdefault((row["tensor"], row["variant"]), row["statistics"])
-    for (tensor, variant), numbers in seen.items():
-        plain = {name: value for name, value in numbers.items() if not isinstance(value, dict | list)}
-        text = ", ".join(f"{name} {_number(value)}" for name, value in plain.items())
-        out.print(f"{escape(tensor)}  {escape(variant)}  {escape(text)}", soft_wrap=True)
-
-
-def _number(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
 def everything(out: Console, report: Mapping[str, Any]) -> None:
     """Print a whole report: table, what is not verified, classes, mismatches, and the verdict line."""
-    verdicts(out, report)
+    from .show_data import tensors
+
+    if report["results"] or not report["data"]:
+        verdicts(out, report)
     tensors(out, report)
     classes(out, report)
     not_verified(out, report)

@@ -75,6 +75,7 @@ class Tally:
     params: dict[str, Any]
     claimed: int = 0
     corners: int = 0
+    vectors: int = 0
     sampled: int = 0
     tensors: int = 0
     compared: int = 0
@@ -100,7 +101,7 @@ class Tally:
     @property
     def cases(self) -> int:
         """Cases compared."""
-        return self.corners + self.sampled + self.tensors + sum(domain.points for domain in self.domains)
+        return self.corners + self.vectors + self.sampled + self.tensors + sum(domain.points for domain in self.domains)
 
     def fail(self, failure: Failure) -> None:
         """Count a failing case and keep it if it is among the smallest of its level and breach."""
@@ -156,6 +157,8 @@ class Tally:
         parts = []
         if self.corners:
             parts.append(f"{self.corners} corner cases")
+        if self.vectors:
+            parts.append(f"{self.vectors} frozen vectors")
         parts += [domain.text for domain in self.domains]
         if self.sampled:
             parts.append(f"{self.sampled} sampled cases, not a proof")
@@ -177,7 +180,8 @@ class Tally:
             "outcome": outcome.value, "words": self.words, "evidence": self.evidence(),
             "level": {"claimed": level_name(self.claimed),
                       "reached": level_name(self.reached) if self.compared else None},
-            "cases": self.cases, "corners": self.corners, "sampled": self.sampled, "tensors": self.tensors,
+            "cases": self.cases, "corners": self.corners, "vectors": self.vectors,
+            "sampled": self.sampled, "tensors": self.tensors,
             "compared": self.compared, "failing": self.failing, "faults": len(self.faults),
             "refused": sum(self.unsupported.values()), "seconds": round(self.seconds, 3), "holes": self.holes,
             "refusal": self._refused() if self.unsupported else "",

@@ -15,7 +15,8 @@ from conformance.corners import corner_cases
 from conformance.diagnose import diagnose
 from conformance.operation import OPERATIONS, run_golden
 from conformance.page import number_text, page
-from conformance.suspects import COARSE, FINER
+from conformance.suspects import COARSE, FINER, SUSPECTS
+from conformance.vectors.errors import VectorFileError
 
 
 def control(operation, **params):
@@ -218,9 +219,20 @@ def _strikes(suspect, case, golden):
 
 def test_notes_are_looked_up_by_id_and_their_absence_is_no_error(monkeypatch):
     doctor.notes.cache_clear()
-    monkeypatch.setattr(doctor.resources, "files", lambda name: (_ for _ in ()).throw(ModuleNotFoundError(name)))
+    assert doctor.notes()["E2M1_TIES_UP"]["clause"].startswith("N")
+
+    def absent():
+        raise VectorFileError("no folder")
+    doctor.notes.cache_clear()
+    monkeypatch.setattr(doctor, "load_notes", absent)
     assert doctor.notes() == {}
     doctor.notes.cache_clear()
+
+
+def test_every_suspect_has_a_note_or_says_its_own_line():
+    without = {suspect.id for suspect in SUSPECTS if suspect.id not in doctor.notes()}
+    assert without == {"SIGN_LOST", "OUTPUT_NOT_WRITTEN"}
+    assert all(suspect.words or doctor.notes()[suspect.id]["description"] for suspect in SUSPECTS)
 
 
 # --- the page ---------------------------------------------------------------------------------------------------

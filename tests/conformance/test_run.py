@@ -5,13 +5,14 @@ import pytest
 
 import conformance.corners
 import conformance.domains
+import conformance.frozen
 import conformance.recipes
 import refnum
 from conformance import replay
 from conformance import report as reports
 from conformance.case import Case
 from conformance.controls.cases import control_cases
-from conformance.operation import select
+from conformance.operation import run_golden, select
 from conformance.run import Plan, Progress, run, variants
 from conformance.subject import Subject
 from refnum.errors import FileError, UnsupportedError
@@ -195,6 +196,11 @@ class FakeDomain:
             yield Case("quantize_mxfp4", "HOPPER", {"input": "float32"}, {"x": x}, domain=self.name)
 
 
+def frozen(*key):
+    for case in control_cases(*key):
+        yield case, run_golden(case)
+
+
 def streams(monkeypatch, domain, corners=control_cases, order=None):
     note = order.append if order is not None else lambda word: None
 
@@ -205,6 +211,7 @@ def streams(monkeypatch, domain, corners=control_cases, order=None):
         return stream
     monkeypatch.setattr(conformance.corners, "corner_cases", said("corners", corners))
     monkeypatch.setattr(conformance.domains, "domains_for", lambda *args: (note("domains"), [domain])[1])
+    monkeypatch.setattr(conformance.frozen, "frozen_cases", said("vectors", frozen))
     monkeypatch.setattr(conformance.recipes, "sampled_cases", said("sampled", lambda *args: control_cases(*args[:3])))
 
 
@@ -218,9 +225,32 @@ def test_corners_come_first_then_domains_then_samples(monkeypatch):
     order = []
     streams(monkeypatch, FakeDomain(), order=order)
     row = only(standard(subject()))
-    assert order == ["corners", "domains", "sampled"]
-    assert (row["corners"], row["sampled"], row["cases"]) == (1, 1, 98)
-    assert row["evidence"] == "1 corner cases; proved all of three (96 cases); 1 sampled cases, not a proof"
+    assert order == ["corners", "vectors", "domains", "sampled"]
+    assert (row["corners"], row["vectors"], row["sampled"], row["cases"]) == (1, 1, 1, 99)
+    assert row["evidence"] == ("1 corner cases; 1 frozen vectors; proved all of three (96 cases); "
+                               "1 sampled cases, not a proof")
+
+
+def test_a_vector_that_the_model_disagrees_with_is_the_harness_s_fault(monkeypatch):
+    def other(*key):
+        for case, outputs in frozen(*key):
+            yield case, {**outputs, "scales": outputs["scales"] ^ 1}
+    streams(monkeypatch, FakeDomain())
+    monkeypatch.setattr(conformance.frozen, "frozen_cases", other)
+    document = standard(subject())
+    assert document.harness and "other bytes than the frozen" in document.harness[0] and document.exit_status() == 1
+
+
+def test_the_frozen_vectors_of_every_operation_are_run_once_each():
+    """Every vector of the folder whose operation is judged belongs to exactly one variant."""
+    from conformance.operation import OPERATIONS
+    from conformance.vectors.load import load_vectors
+
+    expected = {v.id for v in load_vectors() if v.operation in OPERATIONS}
+    seen = [case.label.removeprefix("vector ")
+            for name, operation in OPERATIONS.items() for profile in refnum.PROFILES for params in operation.variants()
+            for case, _ in conformance.frozen.frozen_cases(name, profile, params)]
+    assert len(seen) == len(set(seen)) and set(seen) == expected
 
 
 def test_a_domain_with_a_wrong_or_refused_case_is_not_proved(monkeypatch):
