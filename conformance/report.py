@@ -112,13 +112,14 @@ class Report:
             counts += f", {total['outcomes']['unsupported']} variants unsupported"
         if self.status == PARTIAL:
             counts = f"run cut short: {counts}"
+        where = "on this data" if self.data else f"at level {level}"
         if code == EXIT_MISMATCH:
-            return f"WRONG at level {level} ({counts})"
+            return f"WRONG {where} ({counts})"
         if code == EXIT_NOTHING:
-            return f"NOT VERIFIED at level {level} ({counts})"
-        if level == "smoke":
+            return f"NOT VERIFIED {where} ({counts})"
+        if level == "smoke" and not self.data:
             return f"no mismatch in a smoke run, which is not a verification ({counts})"
-        return f"verified at level {level} ({counts})"
+        return f"verified {where} ({counts})"
 
 
 def header(level: str, seed: int, argv: Sequence[str], subjects: Sequence[Mapping[str, Any]],

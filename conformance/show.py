@@ -50,7 +50,8 @@ def _plain_table(out: Console, title: str, columns: Sequence[str], rows: Iterabl
     out.print(Text("\n".join(lines)), soft_wrap=True)
 
 
-_NUMBERS = frozenset({"variants", "cases", "elements", "proved", "seconds", "wrong", "saturated", "to zero", "SQNR dB"})
+_NUMBERS = frozenset({"variants", "cases", "elements", "proved", "seconds", "results", "saturated", "to zero", "distance",
+                      "MXFP4 dB", "FP8 dB", "FP8 to zero"})
 
 
 def outcome_text(name: str) -> str:
