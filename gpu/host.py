@@ -13,38 +13,44 @@ from typing import Any
 
 import numpy as np
 
-from refnum.errors import DtypeError
 from refnum.profiles import HOPPER, Profile, get_profile
 
 from . import checks
 from .checks import BLOCK, TILE, Outputs, tiles
-from .host_library import available, describe, library
+from .host_casts import decode_e2m1, decode_e4m3, decode_e8m0, encode_e2m1, encode_e4m3, encode_e8m0
+from .host_library import address, available, describe, library
+from .host_payload import pack_payload, permute_pad, unpack_payload, unpermute
+from .host_swiglu import swiglu_backward, swiglu_quantize
 
 __all__ = [
     "available",
     "decode_e2m1",
     "decode_e4m3",
+    "decode_e8m0",
     "dequantize_fp8_tiles",
     "dequantize_mxfp4",
     "describe",
     "encode_e2m1",
     "encode_e4m3",
+    "encode_e8m0",
     "fp8_columns",
     "fp8_to_mxfp4",
     "mxfp4_columns",
     "mxfp4_to_fp8",
     "mxfp4_to_fp8_columns",
+    "pack_payload",
+    "permute_pad",
     "quantize_fp8_tiles",
     "quantize_mxfp4",
+    "swiglu_backward",
+    "swiglu_quantize",
+    "unpack_payload",
+    "unpermute",
 ]
 
 U8 = np.uint8
 Array = np.ndarray[Any, Any]
 Pair = tuple[Array, Array]
-
-
-def _at(x: Array) -> int:
-    return int(x.ctypes.data)
 
 
 def quantize_mxfp4(
@@ -62,11 +68,11 @@ def quantize_mxfp4(
     results = Outputs(out, [((m, k // 2), U8), ((m, k // BLOCK), U8)], given)
     source, (packed, scales) = np.ascontiguousarray(x), results.arrays
     policy = (checks.RULES[chosen.scale_rule], int(chosen.nonfinite == "satfinite"), chosen.zero_scale)
-    kind, blocks, to = checks.KINDS[x.dtype], m * k // BLOCK, (_at(packed), _at(scales))
+    kind, blocks, to = checks.KINDS[x.dtype], m * k // BLOCK, (address(packed), address(scales))
     if random is None:
-        library().refnum_quantize_mxfp4(kind, _at(source), blocks, *policy, *to)
+        library().refnum_quantize_mxfp4(kind, address(source), blocks, *policy, *to)
     else:
-        library().refnum_quantize_mxfp4_stochastic(kind, _at(source), _at(random), blocks, *policy, *to)
+        library().refnum_quantize_mxfp4_stochastic(kind, address(source), address(random), blocks, *policy, *to)
     return results.finish()
 
 
@@ -76,7 +82,7 @@ def dequantize_mxfp4(packed: Array, scales: Array, dtype: Any = "float32", *, ou
     kind, numpy_dtype = checks.output_dtype(dtype)
     results = Outputs(out, [((m, k), numpy_dtype)], [packed, scales])
     codes, bytes_ = np.ascontiguousarray(packed), np.ascontiguousarray(scales)
-    library().refnum_dequantize_mxfp4(_at(codes), _at(bytes_), m * k // BLOCK, kind, _at(results.arrays[0]))
+    library().refnum_dequantize_mxfp4(address(codes), address(bytes_), m * k // BLOCK, kind, address(results.arrays[0]))
     return results.finish()
 
 
@@ -92,7 +98,7 @@ def quantize_fp8_tiles(
     source, (codes, scales) = np.ascontiguousarray(x), results.arrays
     rule = checks.RULES[chosen.scale_rule]
     library().refnum_quantize_fp8_tiles(
-        checks.KINDS[x.dtype], _at(source), m, k, tall, rule, _at(codes), _at(scales)
+        checks.KINDS[x.dtype], address(source), m, k, tall, rule, address(codes), address(scales)
     )
     return results.finish()
 
@@ -106,8 +112,8 @@ def dequantize_fp8_tiles(
     checks.scales(scales, (-(-m // tall), tiles(k)))
     kind, numpy_dtype = checks.output_dtype(dtype)
     results = Outputs(out, [((m, k), numpy_dtype)], [codes, scales])
-    source, bytes_ = np.ascontiguousarray(codes), np.ascontiguousarray(scales)
-    library().refnum_dequantize_fp8_tiles(_at(source), _at(bytes_), m, k, tall, kind, _at(results.arrays[0]))
+    source, bytes_, values = np.ascontiguousarray(codes), np.ascontiguousarray(scales), results.arrays[0]
+    library().refnum_dequantize_fp8_tiles(address(source), address(bytes_), m, k, tall, kind, address(values))
     return results.finish()
 
 
@@ -121,7 +127,7 @@ def fp8_to_mxfp4(codes: Array, scales: Array, profile: Profile | str = HOPPER, *
     source, bytes_, (packed, block_scales) = np.ascontiguousarray(codes), np.ascontiguousarray(scales), results.arrays
     rule = checks.RULES[chosen.scale_rule]
     library().refnum_fp8_to_mxfp4(
-        _at(source), _at(bytes_), m, k, rule, chosen.zero_scale, _at(packed), _at(block_scales)
+        address(source), address(bytes_), m, k, rule, chosen.zero_scale, address(packed), address(block_scales)
     )
     return results.finish()
 
@@ -132,7 +138,7 @@ def mxfp4_to_fp8(packed: Array, scales: Array, scale: str = "max", *, out: Pair 
     m, k = checks.mxfp4(packed, scales)
     results = Outputs(out, [((m, k), U8), ((m, tiles(k)), U8)], [packed, scales])
     source, bytes_, (codes, tile_scales) = np.ascontiguousarray(packed), np.ascontiguousarray(scales), results.arrays
-    library().refnum_mxfp4_to_fp8(_at(source), _at(bytes_), m, k, amax, _at(codes), _at(tile_scales))
+    library().refnum_mxfp4_to_fp8(address(source), address(bytes_), m, k, amax, address(codes), address(tile_scales))
     return results.finish()
 
 
@@ -176,64 +182,6 @@ def _columns(
     results = Outputs(out, wanted, [codes, scales])
     source, bytes_, (first, second) = np.ascontiguousarray(codes), np.ascontiguousarray(scales), results.arrays
     getattr(library(), f"refnum_{name}")(
-        _at(source), _at(bytes_), *shape, _at(rows), rows.size, mode, _at(first), _at(second)
+        address(source), address(bytes_), *shape, address(rows), rows.size, mode, address(first), address(second)
     )
     return results.finish()
-
-
-def _float_bits(x: Array) -> Array:
-    """float32 bits of a float array of any shape, contiguous; widening is exact."""
-    if not isinstance(x, np.ndarray) or x.dtype not in checks.KINDS:
-        given = x.dtype if isinstance(x, np.ndarray) else type(x).__name__
-        raise DtypeError(f"x has dtype {given}; allowed are float32, bfloat16, float16 and uint16 (bfloat16 bits)")
-    if x.dtype == np.float32:
-        return np.ascontiguousarray(x).view(np.uint32)
-    if x.dtype == np.float16:
-        return np.ascontiguousarray(x.astype(np.float32)).view(np.uint32)
-    return np.ascontiguousarray(x).view(np.uint16).astype(np.uint32) << np.uint32(16)
-
-
-def _byte(scale_byte: int) -> int:
-    return checks.choice("scale_byte", scale_byte, range(255))
-
-
-def encode_e4m3(x: Array, scale_byte: int = 127) -> Array:
-    """E4M3 codes u8 of x / 2**(scale_byte - 127), the kernels' scalar function (N2); any shape; NaN gives 0x7F."""
-    bits = _float_bits(x)
-    codes = np.empty(x.shape, U8)
-    library().refnum_encode_e4m3(_at(bits), _byte(scale_byte), _at(codes), codes.size)
-    return codes
-
-
-def encode_e2m1(x: Array, scale_byte: int = 127, *, rbits: Array | None = None) -> Array:
-    """E2M1 codes u8 of x / 2**(scale_byte - 127), the kernels' scalar function (N2); any shape; NaN gives 7.
-
-    rbits: uint8 of x's shape rounds stochastically with these eight bits an element (N13).
-    """
-    bits = _float_bits(x)
-    codes, byte = np.empty(x.shape, U8), _byte(scale_byte)
-    if rbits is None:
-        library().refnum_encode_e2m1(_at(bits), byte, _at(codes), codes.size)
-    else:
-        random = checks.random_bits(rbits, x, get_profile("STOCHASTIC"))
-        assert random is not None
-        library().refnum_encode_e2m1_stochastic(_at(bits), _at(random), byte, _at(codes), codes.size)
-    return codes
-
-
-def decode_e4m3(codes: Array) -> Array:
-    """Float32 values of E4M3 codes u8, exact (N1); any shape; NaN is the quiet NaN."""
-    return _decode("decode_e4m3", codes)
-
-
-def decode_e2m1(codes: Array) -> Array:
-    """Float32 values of E2M1 codes u8 below 16, one a byte, exact (N1); any shape."""
-    return _decode("decode_e2m1", codes)
-
-
-def _decode(name: str, codes: Array) -> Array:
-    if not isinstance(codes, np.ndarray) or codes.dtype != np.uint8:
-        raise DtypeError(f"codes is {getattr(codes, 'dtype', type(codes).__name__)}; allowed is a uint8 array")
-    source, values = np.ascontiguousarray(codes), np.empty(codes.shape, np.float32)
-    getattr(library(), f"refnum_{name}")(_at(source), 127, _at(values), values.size)
-    return values

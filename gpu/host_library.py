@@ -12,11 +12,13 @@ import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from refnum.errors import UnsupportedError
 
 ROOT = Path(__file__).resolve().parent
-TRANSLATION_UNIT = ROOT / "host_build.cpp"
 FLAGS = ("-O3", "-std=c++17", "-shared", "-fPIC")
 NATIVE = "-march=native"
 COMPILERS = ("g++", "c++", "clang++")
@@ -33,15 +35,27 @@ FUNCTIONS: dict[str, tuple[type, ...]] = {
     "mxfp4_to_fp8_columns": (POINTER, POINTER, I64, I64, POINTER, I64, I32, POINTER, POINTER),
     "mxfp4_columns": (POINTER, POINTER, I64, I64, POINTER, I64, I32, POINTER, POINTER),
     "fp8_columns": (POINTER, POINTER, I64, I64, POINTER, I64, I32, POINTER, POINTER),
-    "encode_e4m3": (POINTER, I32, POINTER, I64),
-    "encode_e2m1": (POINTER, I32, POINTER, I64),
-    "encode_e2m1_stochastic": (POINTER, POINTER, I32, POINTER, I64),
-    "decode_e4m3": (POINTER, I32, POINTER, I64),
+    "swiglu": (POINTER, POINTER, POINTER, POINTER, I64, I64, POINTER),
+    "swiglu_quantize_fp8": (POINTER, POINTER, POINTER, POINTER, I64, I64, I32, POINTER, POINTER),
+    "swiglu_quantize_mxfp4": (POINTER, POINTER, POINTER, POINTER, I64, I64, I32, I32, I32, POINTER, POINTER),
+    "swiglu_backward": (POINTER, I32, POINTER, POINTER, POINTER, POINTER, I64, I64, POINTER, POINTER, POINTER),
+    "pack_payload": (POINTER, POINTER, I64, I64, POINTER),
+    "unpack_payload": (POINTER, I64, I64, POINTER, POINTER),
+    "permute_pad": (POINTER, I64, POINTER, POINTER, I64, I64, POINTER, POINTER),
+    "unpermute": (I32, POINTER, I64, POINTER, POINTER, I64, I64, POINTER, POINTER, POINTER),
+    "encode_e2m1": (I32, POINTER, I32, POINTER, I64),
+    "encode_e2m1_stochastic": (I32, POINTER, POINTER, I32, POINTER, I64),
+    "encode_e4m3": (I32, POINTER, I32, I32, POINTER, I64),
+    "encode_e8m0": (I32, POINTER, I32, I32, POINTER, I64),
     "decode_e2m1": (POINTER, I32, POINTER, I64),
+    "decode_e4m3": (POINTER, I32, POINTER, I64),
+    "decode_e8m0": (POINTER, I32, POINTER, I64),
     "encode_lanes": (POINTER, I32, I32, POINTER, I64),
     "scale_half": (POINTER, I32, POINTER, I64),
+    "multiply_floats": (POINTER, POINTER, POINTER, I64),
+    "add_floats": (POINTER, POINTER, POINTER, I64),
 }
-"""Function of `host_build.cpp` without its prefix -> argument types; all return nothing."""
+"""Function of `host_build/` without its prefix -> argument types; all return nothing."""
 
 
 @dataclass(frozen=True)
@@ -69,9 +83,14 @@ def cache_folder() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "refnum"
 
 
+def units() -> list[Path]:
+    """Return the translation units."""
+    return sorted((ROOT / "host_build").glob("*.cpp"))
+
+
 def sources() -> list[Path]:
     """Return the files that the library is built from."""
-    return [TRANSLATION_UNIT, *sorted((ROOT / "kernels").glob("*.cuh"))]
+    return [*units(), *sorted((ROOT / "host_build").glob("*.hpp")), *sorted((ROOT / "kernels").glob("*.cuh"))]
 
 
 def source_digest() -> str:
@@ -116,7 +135,7 @@ def _compile(build: Build, target: Path) -> None:
     handle, name = tempfile.mkstemp(prefix=f"{target.stem}.", suffix=".tmp", dir=target.parent)
     os.close(handle)
     try:
-        done = _run([*build.command, *build.flags, "-o", name, str(TRANSLATION_UNIT)])
+        done = _run([*build.command, *build.flags, "-o", name, *map(str, units())])
         if done.returncode != 0:
             first = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr[:200])
             raise UnsupportedError(f"{shlex.join(build.command)} could not compile the host build: {first}")
@@ -155,6 +174,11 @@ def library() -> ctypes.CDLL:
     if loaded is None:
         raise UnsupportedError(reason)
     return loaded
+
+
+def address(x: np.ndarray[Any, Any]) -> int:
+    """Return where an array's first byte lies."""
+    return int(x.ctypes.data)
 
 
 def available() -> tuple[bool, str]:

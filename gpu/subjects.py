@@ -18,10 +18,18 @@ HOST_OPERATIONS = (
     "mxfp4_to_fp8_columns",
     "mxfp4_columns",
     "fp8_columns",
+    "swiglu_quantize",
+    "swiglu_backward",
+    "pack_payload",
+    "unpack_payload",
+    "permute_pad",
+    "unpermute",
     "encode_e2m1",
     "encode_e4m3",
+    "encode_e8m0",
     "decode_e2m1",
     "decode_e4m3",
+    "decode_e8m0",
 )
 
 GPU_OPERATIONS = tuple(name for name in ops.__all__ if name != "available")

@@ -93,7 +93,12 @@ def test_choices_are_checked(host, x, fp8, mx):
         lambda: host.quantize_fp8_tiles(x, 128),
         lambda: host.dequantize_mxfp4(*mx, "float16"),
         lambda: host.dequantize_fp8_tiles(*fp8, dtype=np.float64),
-        lambda: host.encode_e2m1(x, 255),
+        lambda: host.encode_e2m1(x, scale_byte=255),
+        lambda: host.encode_e4m3(x, "inf"),
+        lambda: host.encode_e8m0(x, "even"),
+        lambda: host.encode_e8m0(x, saturate=1),
+        lambda: host.decode_e8m0(np.zeros(2, np.uint8), "float16"),
+        lambda: host.decode_e2m1(np.full(2, 16, np.uint8)),
     ):
         with pytest.raises(ArgumentError):
             call()

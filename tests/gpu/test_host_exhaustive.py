@@ -55,7 +55,7 @@ def test_scalar_encode_every_bfloat16_under_every_byte(host, fmt):
     special = {"E2M1": (7, 0xF, 7), "E4M3": (0x7E, 0xFE, 0x7F)}[fmt]
     x = BF16.view(ml_dtypes.bfloat16)
     for byte in range(0, 255, 1 if fmt == "E2M1" else 2):
-        codes = encode(x, byte)
+        codes = encode(x, scale_byte=byte)
         same(codes[FINITE], oracle.encode(fmt, BF16_VALUES[FINITE] / 2.0 ** (byte - 127)), f"byte {byte}")
         assert (codes[0x7F80], codes[0xFF80], codes[0xFFC1]) == special
 
@@ -67,7 +67,7 @@ def test_scalar_encode_float32_around_every_cut(host, fmt):
     x = bits[(bits & 0x7F800000) != 0x7F800000].view(np.float32)
     encode = host.encode_e2m1 if fmt == "E2M1" else host.encode_e4m3
     for byte in (0, 1, 2, 100, 127, 200, 253, 254):
-        same(encode(x, byte), oracle.encode(fmt, x.astype(np.float64) / 2.0 ** (byte - 127)), f"byte {byte}")
+        same(encode(x, scale_byte=byte), oracle.encode(fmt, x.astype(np.float64) / 2.0 ** (byte - 127)), f"byte {byte}")
 
 
 def test_decode_every_code_under_every_byte(host):

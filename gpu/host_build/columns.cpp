@@ -1,0 +1,206 @@
+// Scaling-aware transposes: FP8 columns, MXFP4 columns, FP8 lowered to one byte a tile (clauses N9 and N10).
+#include "common.hpp"
+
+#include "../kernels/fp8_columns.cuh"
+#include "../kernels/mxfp4_columns.cuh"
+#include "../kernels/mxfp4_to_fp8_columns.cuh"
+
+using namespace refnum;
+
+namespace {
+
+// Rows of an [M, K] array in column blocks that restart at every split.
+template <typename Visit>
+void for_each_segment(const int64_t* splits, int64_t count, int64_t tall, Visit visit) {
+    int64_t row = 0, segment = 0;
+    for (int64_t i = 0; i < count; ++i) {
+        for (int64_t done = 0; done < splits[i]; done += tall, ++segment) {
+            const int64_t left = splits[i] - done;
+            visit(segment, row + done, left < tall ? left : tall);
+        }
+        row += splits[i];
+    }
+}
+
+// rows x 32 codes, eight words a row (zero below the last row) -> `out`, a column every `stride` bytes.
+void store_columns(const uint32_t (*tile)[8], int64_t rows, uint8_t* out, int64_t stride) {
+    uint32_t columns[32][32];
+    for (int64_t r = 0; r < (rows + 3) / 4; ++r) {
+        for (int j = 0; j < 8; ++j) {
+            uint32_t w[4] = {tile[4 * r][j], tile[4 * r + 1][j], tile[4 * r + 2][j], tile[4 * r + 3][j]};
+            transpose_bytes(w);
+            for (int i = 0; i < 4; ++i) columns[4 * j + i][r] = w[i];
+        }
+    }
+    for (int c = 0; c < 32; ++c) std::memcpy(out + c * stride, columns[c], (size_t)rows);
+}
+
+struct Group {  // 32 columns of some rows of an MXFP4 array
+    const uint8_t *packed, *scales;
+    int64_t packed_stride, scale_stride;
+    void row(int64_t r, uint32_t (&w)[4], uint32_t& byte) const {
+        std::memcpy(w, packed + r * packed_stride, 16);
+        byte = scales[r * scale_stride];
+    }
+};
+
+Group group_at(const uint8_t* packed, const uint8_t* scales, int64_t k, int64_t row, int64_t g) {
+    return {packed + row * (k / 2) + 16 * g, scales + row * (k / BLOCK) + g, k / 2, k / BLOCK};
+}
+
+uint32_t largest_part(const Group& group, int64_t rows) {
+    uint32_t part = 0, w[4], byte;
+    for (int64_t r = 0; r < rows; ++r) {
+        group.row(r, w, byte);
+        const uint32_t own = block_part_max(w, byte);
+        part = own > part ? own : part;
+    }
+    return part;
+}
+
+// Column bytes of 32 columns (four a word) by `amax`.
+void column_bytes(const Group& group, int64_t rows, int32_t emax, uint32_t absent, uint32_t (&bytes)[8]) {
+    ColumnMaxima maxima[8] = {};
+    for (int64_t r = 0; r < rows; ++r) {
+        uint32_t w[4], byte;
+        group.row(r, w, byte);
+        const Table table = column_part_table(byte, emax);
+        for (int j = 0; j < 4; ++j) {
+            const uint32_t magnitudes = w[j] & NIBBLE_MAGNITUDES;
+            raise_maxima(maxima[2 * j], look_up(table, magnitudes));
+            raise_maxima(maxima[2 * j + 1], look_up(table, magnitudes >> 16));
+        }
+    }
+    for (int j = 0; j < 8; ++j) {
+        const uint32_t parts = column_parts(maxima[j]);
+        bytes[j] = 0;
+        for (int i = 0; i < 32; i += 8) bytes[j] |= column_byte(parts >> i & 0xFF, absent) << i;
+    }
+}
+
+void fp8_column_group(const Group& group, int64_t rows, bool amax, uint8_t* codes, int64_t stride, uint8_t* scales) {
+    uint32_t tile[128][8] = {};
+    uint32_t bytes[8];
+    ColumnBytes negated[8];
+    if (amax) {
+        column_bytes(group, rows, E4M3_EMAX, ONE_BYTE, bytes);
+        for (int j = 0; j < 8; ++j) negated[j] = negated_columns(bytes[j]);
+    } else {
+        const uint32_t byte = tile_byte_max(largest_part(group, rows));
+        for (int j = 0; j < 8; ++j) bytes[j] = byte * 0x01010101u;
+    }
+    for (int64_t r = 0; r < rows; ++r) {
+        uint32_t w[4], byte;
+        group.row(r, w, byte);
+        if (amax) {
+            column_codes(w, byte, negated, tile[r]);
+        } else {
+            const RecodeTable table = recode_table(byte, bytes[0] & 0xFF);
+            for (int j = 0; j < 4; ++j) e4m3_words(w[j], table, tile[r][2 * j], tile[r][2 * j + 1]);
+        }
+    }
+    store_columns(tile, rows, codes, stride);
+    std::memcpy(scales, bytes, 32);
+}
+
+// Nibbles (upper halves of bytes) of one row of a group.
+void nibble_row(const Group& group, int64_t r, bool amax, const ColumnBytes* negated, uint32_t shared,
+                uint32_t (&out)[8]) {
+    uint32_t w[4], byte;
+    group.row(r, w, byte);
+    if (amax) column_nibbles_amax(w, byte, negated, out);
+    else column_nibbles_max(w, e2m1_table((int32_t)byte - (int32_t)shared), out);
+}
+
+void mxfp4_column_group(const Group& group, int64_t rows, bool amax, uint8_t* packed, int64_t stride, uint8_t* scales) {
+    uint32_t tile[16][8] = {};
+    uint32_t bytes[8];
+    ColumnBytes negated[8];
+    bool nan = false;
+    for (int64_t r = 0; r < rows; ++r) nan = nan || group.scales[r * group.scale_stride] == NAN_BYTE;
+    if (nan) {
+        std::memset(bytes, 0xFF, 32);
+    } else if (amax) {
+        column_bytes(group, rows, E2M1_EMAX, 0, bytes);
+        for (int j = 0; j < 8; ++j) negated[j] = negated_columns(bytes[j]);
+    } else {
+        const uint32_t shared = group_byte_max(largest_part(group, rows));
+        for (int j = 0; j < 8; ++j) bytes[j] = shared * 0x01010101u;
+    }
+    for (int64_t r = 0; !nan && r < rows; r += 2) {
+        uint32_t even[8], odd[8];
+        nibble_row(group, r, amax, negated, bytes[0] & 0xFF, even);
+        nibble_row(group, r + 1, amax, negated, bytes[0] & 0xFF, odd);
+        for (int j = 0; j < 8; ++j) tile[r / 2][j] = join_rows(even[j], odd[j]);
+    }
+    store_columns(tile, rows / 2, packed, stride);
+    std::memcpy(scales, bytes, 32);
+}
+
+// One 32-column group of a 128x128 tile; `byte` is the tile's.
+void lower_group(const uint8_t* codes, const uint8_t* scales, int64_t k, int64_t rows, uint32_t byte, bool te,
+                 uint8_t* out, int64_t stride) {
+    uint32_t tile[128][8] = {};
+    for (int64_t r = 0; r < rows; ++r) {
+        const uint32_t own = scales[r * tiles(k)];
+        uint32_t w[8];
+        std::memcpy(w, codes + r * k, 32);
+        if (own == NAN_BYTE) std::memset(tile[r], 0x7F, 32);
+        else if (!te) lower_rne<8>(w, lowering_powers(own, byte), tile[r]);
+        else for (int j = 0; j < 8; ++j) tile[r][j] = lower_te(w[j], lowering_steps(own, byte));
+    }
+    store_columns(tile, rows, out, stride);
+}
+
+bool has_nonzero(const uint8_t* codes, int64_t bytes) {
+    uint32_t any = 0;
+    for (int64_t i = 0; i < bytes / 4; ++i) any |= word_at(codes, i);
+    return (any & BYTE_MAGNITUDES) != 0;
+}
+
+}  // namespace
+
+extern "C" {
+
+void refnum_mxfp4_to_fp8_columns(const uint8_t* packed, const uint8_t* scales, int64_t m, int64_t k,
+                                 const int64_t* splits, int64_t count, int amax, uint8_t* codes, uint8_t* out_scales) {
+    for_each_segment(splits, count, TILE, [&](int64_t segment, int64_t row, int64_t rows) {
+        for (int64_t g = 0; g < k / BLOCK; ++g) {
+            fp8_column_group(group_at(packed, scales, k, row, g), rows, amax != 0, codes + g * BLOCK * m + row, m,
+                             out_scales + segment * k + g * BLOCK);
+        }
+    });
+}
+
+void refnum_mxfp4_columns(const uint8_t* packed, const uint8_t* scales, int64_t m, int64_t k, const int64_t* splits,
+                          int64_t count, int amax, uint8_t* out_packed, uint8_t* out_scales) {
+    for_each_segment(splits, count, BLOCK, [&](int64_t segment, int64_t row, int64_t rows) {
+        for (int64_t g = 0; g < k / BLOCK; ++g) {
+            mxfp4_column_group(group_at(packed, scales, k, row, g), rows, amax != 0,
+                               out_packed + g * BLOCK * (m / 2) + row / 2, m / 2, out_scales + segment * k + g * BLOCK);
+        }
+    });
+}
+
+void refnum_fp8_columns(const uint8_t* codes, const uint8_t* scales, int64_t m, int64_t k, const int64_t* splits,
+                        int64_t count, int te, uint8_t* out, uint8_t* out_scales) {
+    for_each_segment(splits, count, TILE, [&](int64_t segment, int64_t row, int64_t rows) {
+        for (int64_t t = 0; t < tiles(k); ++t) {
+            const int64_t width = k - t * TILE < TILE ? k - t * TILE : TILE;
+            const uint8_t* from = codes + row * k + t * TILE;
+            const uint8_t* bytes = scales + row * tiles(k) + t;
+            uint32_t part = 0;
+            for (int64_t r = 0; r < rows; ++r) {
+                const uint32_t own = row_part(has_nonzero(from + r * k, width), bytes[r * tiles(k)]);
+                part = own > part ? own : part;
+            }
+            const uint32_t byte = tile_byte(part);
+            for (int64_t c = 0; c < width; c += BLOCK) {
+                lower_group(from + c, bytes, k, rows, byte, te != 0, out + (t * TILE + c) * m + row, m);
+            }
+            std::memset(out_scales + segment * k + t * TILE, (int)byte, (size_t)width);
+        }
+    });
+}
+
+}  // extern "C"

@@ -1,0 +1,208 @@
+// Row-wise operations: quantisers, dequantisers and the two recasts (clauses N5 to N8).
+#include "common.hpp"
+
+#include "../kernels/dequantize_fp8_tiles.cuh"
+#include "../kernels/dequantize_mxfp4.cuh"
+#include "../kernels/fp8_to_mxfp4.cuh"
+#include "../kernels/mxfp4_to_fp8.cuh"
+#include "../kernels/quantize_fp8_tiles.cuh"
+
+using namespace refnum;
+
+namespace {
+
+// Words of two bfloat16 (rounded to odd) or binary16 lanes from `count` pairs of the input.
+template <int kind>
+void load_lanes(const void* x, int64_t first, int count, uint32_t* w) {
+    if (kind != FLOAT32) {
+        std::memcpy(w, static_cast<const uint8_t*>(x) + 2 * first, 4 * (size_t)count);
+        return;
+    }
+    for (int i = 0; i < count; ++i) {
+        w[i] = odd_bfloat16_pair(word_at(x, first + 2 * i), word_at(x, first + 2 * i + 1));
+    }
+}
+
+template <int kind, bool saturate>
+void quantize_blocks(const void* x, int64_t blocks, Policy policy, uint8_t* packed, uint8_t* scales) {
+    for (int64_t b = 0; b < blocks; ++b) {
+        uint32_t w[16], out[4];
+        load_lanes<kind>(x, b * BLOCK, 16, w);
+        scales[b] = (uint8_t)quantize_block<kind, saturate>(w, policy, out);
+        std::memcpy(packed + b * 16, out, 16);
+    }
+}
+
+// Lanes of bfloat16 for FP8, which takes binary16 by way of bfloat16 rounded to odd.
+void load_tile_lanes(const void* x, int kind, int64_t first, int count, uint32_t* w) {
+    if (kind == FLOAT32) return load_lanes<FLOAT32>(x, first, count, w);
+    load_lanes<BFLOAT16>(x, first, count, w);
+    if (kind == FLOAT16) {
+        for (int i = 0; i < count; ++i) w[i] = odd_bfloat16_from_half(w[i]);
+    }
+}
+
+// One row of a tile, 32 elements at a time. `w` are its lanes; a scalar tile reads the input again, one by one.
+void encode_tile_row(const void* x, int kind, int64_t first, const uint32_t* w, int words, const TileScale& scale,
+                     bool saturate, uint8_t* codes) {
+    for (int i = 0; i < words; i += 8) {
+        uint32_t out[8], bits[4];
+        if (scale.scalar) {
+            for (int e = 0; e < 32; ++e) {
+                bits[e & 3] = float_at(x, kind, first + 4 * i + e);
+                if ((e & 3) == 3) out[e >> 2] = quantize_fp8_scalar_word(bits, scale.byte);
+            }
+        } else if (saturate) {
+            quantize_fp8_words<true, 8>(w + 2 * i, scale, out);
+        } else {
+            quantize_fp8_words<false, 8>(w + 2 * i, scale, out);
+        }
+        std::memcpy(codes + 4 * i, out, 32);
+    }
+}
+
+// 32 codes under one byte as bfloat16 lanes and as float32.
+void decode_fp8_block(const uint32_t (&w)[8], uint32_t byte, uint32_t (&lanes)[16], uint32_t (&wide)[32]) {
+    bool plain = is_plain_tile(byte);
+    for (int i = 0; i < 8; ++i) plain = plain && !has_nan_code(w[i]);
+    if (plain) {
+        decode_fp8_words<8>(w, byte, lanes);
+        for (int i = 0; i < 32; ++i) wide[i] = i & 1 ? high_float(lanes[i >> 1]) : low_float(lanes[i >> 1]);
+        return;
+    }
+    for (int i = 0; i < 32; ++i) wide[i] = e4m3_decode(w[i >> 2] >> (8 * (i & 3)) & 0xFF, byte);
+    for (int i = 0; i < 16; ++i) {
+        lanes[i] = round_to_bfloat16(wide[2 * i]) | round_to_bfloat16(wide[2 * i + 1]) << 16;
+    }
+}
+
+}  // namespace
+
+extern "C" {
+
+void refnum_quantize_mxfp4(int kind, const void* x, int64_t blocks, int rule, int satfinite, int zero_byte,
+                           uint8_t* packed, uint8_t* scales) {
+    const Policy policy = {rule, (uint32_t)satfinite, (uint32_t)zero_byte};
+    const bool saturate = e2m1_saturates(rule);
+    if (kind == FLOAT32 && saturate) quantize_blocks<FLOAT32, true>(x, blocks, policy, packed, scales);
+    if (kind == FLOAT32 && !saturate) quantize_blocks<FLOAT32, false>(x, blocks, policy, packed, scales);
+    if (kind == BFLOAT16 && saturate) quantize_blocks<BFLOAT16, true>(x, blocks, policy, packed, scales);
+    if (kind == BFLOAT16 && !saturate) quantize_blocks<BFLOAT16, false>(x, blocks, policy, packed, scales);
+    if (kind == FLOAT16 && saturate) quantize_blocks<FLOAT16, true>(x, blocks, policy, packed, scales);
+    if (kind == FLOAT16 && !saturate) quantize_blocks<FLOAT16, false>(x, blocks, policy, packed, scales);
+}
+
+void refnum_quantize_mxfp4_stochastic(int kind, const void* x, const uint8_t* random, int64_t blocks, int rule,
+                                      int satfinite, int zero_byte, uint8_t* packed, uint8_t* scales) {
+    const Policy policy = {rule, (uint32_t)satfinite, (uint32_t)zero_byte};
+    for (int64_t b = 0; b < blocks; ++b) {
+        uint32_t bits[32], out[4];
+        for (int i = 0; i < 32; ++i) bits[i] = float_at(x, kind, b * BLOCK + i);
+        scales[b] = (uint8_t)quantize_block_stochastic(bits, random + b * BLOCK, policy, out);
+        std::memcpy(packed + b * 16, out, 16);
+    }
+}
+
+void refnum_dequantize_mxfp4(const uint8_t* packed, const uint8_t* scales, int64_t blocks, int kind, void* out) {
+    for (int64_t b = 0; b < blocks; ++b) {
+        const DecodeTable table = decode_table(scales[b]);
+        uint32_t lanes[16];
+        for (int i = 0; i < 4; ++i) {
+            uint32_t four[4];
+            decode_word(word_at(packed, 4 * b + i), table, four);
+            std::memcpy(lanes + 4 * i, four, 16);
+        }
+        if (kind == BFLOAT16) {
+            std::memcpy(static_cast<uint8_t*>(out) + 64 * b, lanes, 64);
+        } else {
+            uint32_t wide[32];
+            for (int i = 0; i < 16; ++i) {
+                wide[2 * i] = low_float(lanes[i]);
+                wide[2 * i + 1] = high_float(lanes[i]);
+            }
+            std::memcpy(static_cast<uint8_t*>(out) + 128 * b, wide, 128);
+        }
+    }
+}
+
+void refnum_quantize_fp8_tiles(int kind, const void* x, int64_t m, int64_t k, int64_t tall, int rule, uint8_t* codes,
+                               uint8_t* scales) {
+    const Policy policy = {rule, 0, 0};
+    const bool saturate = e4m3_saturates(rule);
+    for (int64_t top = 0; top < m; top += tall) {
+        const int64_t bottom = top + tall < m ? top + tall : m;
+        for (int64_t t = 0; t < tiles(k); ++t) {
+            const int words = (int)((k - t * TILE < TILE ? k - t * TILE : TILE) / 4);
+            uint32_t amax = 0, w[64];
+            for (int64_t r = top; r < bottom; ++r) {
+                load_tile_lanes(x, kind, r * k + t * TILE, 2 * words, w);
+                const uint32_t own = tile_amax(w, 2 * words);
+                amax = own > amax ? own : amax;
+            }
+            const TileScale scale = tile_scale(amax, policy, kind);
+            for (int64_t r = top; r < bottom; ++r) {
+                if (tall > 1) load_tile_lanes(x, kind, r * k + t * TILE, 2 * words, w);
+                encode_tile_row(x, kind, r * k + t * TILE, w, words, scale, saturate, codes + r * k + t * TILE);
+            }
+            scales[top / tall * tiles(k) + t] = (uint8_t)scale.byte;
+        }
+    }
+}
+
+void refnum_dequantize_fp8_tiles(const uint8_t* codes, const uint8_t* scales, int64_t m, int64_t k, int64_t tall,
+                                 int kind, void* out) {
+    for (int64_t r = 0; r < m; ++r) {
+        for (int64_t b = 0; b < k / BLOCK; ++b) {
+            const uint32_t byte = scales[r / tall * tiles(k) + b / 4];
+            uint32_t w[8], lanes[16], wide[32];
+            std::memcpy(w, codes + r * k + b * BLOCK, 32);
+            decode_fp8_block(w, byte, lanes, wide);
+            uint8_t* at = static_cast<uint8_t*>(out) + (r * k + b * BLOCK) * (kind == BFLOAT16 ? 2 : 4);
+            if (kind == BFLOAT16) std::memcpy(at, lanes, 64);
+            else std::memcpy(at, wide, 128);
+        }
+    }
+}
+
+void refnum_fp8_to_mxfp4(const uint8_t* codes, const uint8_t* scales, int64_t m, int64_t k, int rule, int zero_byte,
+                         uint8_t* packed, uint8_t* out_scales) {
+    const Policy policy = {rule, 0, (uint32_t)zero_byte};
+    const bool saturate = e2m1_saturates(rule);
+    for (int64_t r = 0; r < m; ++r) {
+        for (int64_t b = 0; b < k / BLOCK; ++b) {
+            uint32_t w[8], out[4];
+            std::memcpy(w, codes + r * k + b * BLOCK, 32);
+            const uint32_t tile = scales[r * tiles(k) + b / 4];
+            const uint32_t byte = saturate ? fp8_block_to_mxfp4<true>(w, tile, policy, out)
+                                           : fp8_block_to_mxfp4<false>(w, tile, policy, out);
+            std::memcpy(packed + (r * k + b * BLOCK) / 2, out, 16);
+            out_scales[r * (k / BLOCK) + b] = (uint8_t)byte;
+        }
+    }
+}
+
+void refnum_mxfp4_to_fp8(const uint8_t* packed, const uint8_t* scales, int64_t m, int64_t k, int amax, uint8_t* codes,
+                         uint8_t* out_scales) {
+    for (int64_t r = 0; r < m; ++r) {
+        for (int64_t t = 0; t < tiles(k); ++t) {
+            const int64_t first = r * (k / BLOCK) + 4 * t;
+            const int blocks = (int)(k / BLOCK - 4 * t < 4 ? k / BLOCK - 4 * t : 4);
+            uint32_t w[4][4], part = 0, out[8];
+            for (int b = 0; b < blocks; ++b) {
+                std::memcpy(w[b], packed + 16 * (first + b), 16);
+                const uint32_t byte = scales[first + b];
+                const uint32_t own = amax ? block_part_amax(w[b], byte) : block_part_max(w[b], byte);
+                part = own > part ? own : part;
+            }
+            const uint32_t tile = amax ? tile_byte_amax(part) : tile_byte_max(part);
+            for (int b = 0; b < blocks; ++b) {
+                const RecodeTable table = recode_table(scales[first + b], tile);
+                for (int i = 0; i < 4; ++i) e4m3_words(w[b][i], table, out[2 * i], out[2 * i + 1]);
+                std::memcpy(codes + 32 * (first + b), out, 32);
+            }
+            out_scales[r * tiles(k) + t] = (uint8_t)tile;
+        }
+    }
+}
+
+}  // extern "C"
