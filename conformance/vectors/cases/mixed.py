@@ -90,7 +90,7 @@ def quantizer(stream: int, bfloat: bool = False) -> Iterator[Draft]:
     x = bfloat_matrix(stream, 64, 256) if bfloat else float_matrix(stream, 64, 256)
     yield Draft(
         {"x": x},
-        flags=("TAIL_OR_LATER_BATCH", "E8M0_MODE"),
+        flags=("TAIL_OR_LATER_BATCH", "E8M0_MODE", "OUTPUT_NOT_WRITTEN"),
         tensor=True,
         comment="mixed rows of eight distributions, 64 x 256",
     )
@@ -131,7 +131,7 @@ def fp8_rows() -> Iterator[Draft]:
     yield Draft(
         {"codes": fp8_codes(31, 64, 288), "scales": scale_bytes(32, 64, 3)},
         tensor=True,
-        flags=("TAIL_OR_LATER_BATCH", "PAD_STRIDE"),
+        flags=("TAIL_OR_LATER_BATCH", "PAD_STRIDE", "OUTPUT_NOT_WRITTEN"),
         comment="random codes, 64 x 288",
     )
 
@@ -142,7 +142,7 @@ def mxfp4_rows(mode: str) -> Iterator[Draft]:
         {"packed": packed_codes(41, 64, 288), "scales": scale_bytes(43, 64, 9)},
         {"scale": mode},
         tensor=True,
-        flags=("RECIPE_ZERO_FULL_SCALE", "TAIL_OR_LATER_BATCH"),
+        flags=("RECIPE_ZERO_FULL_SCALE", "TAIL_OR_LATER_BATCH", "OUTPUT_NOT_WRITTEN"),
         comment="random codes, 64 x 288",
     )
 

@@ -53,7 +53,7 @@ def rounding_drafts(fmt: Format) -> Iterator[Draft]:
     exact = [Fraction(0), *grids.values(fmt)]
     yield Draft(
         {"x": float32(grids.pinned(fmt, 0, exact))},
-        flags=("SIGN_OF_ZERO_LOST", "TOP_VALUE_UNREACHABLE", "NIBBLE_ORDER", "SPLIT_HALF_ORDER"),
+        flags=("SIGN_OF_ZERO_LOST", "TOP_VALUE_UNREACHABLE", "NIBBLE_ORDER", "SPLIT_HALF_ORDER", "SIGN_LOST"),
         clause="N2",
         comment="every value of the format in both signs, both zeros included: codes are exact",
     )

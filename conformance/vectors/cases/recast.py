@@ -32,7 +32,7 @@ def fp8_to_mxfp4() -> Iterator[Draft]:
     )
     yield Draft(
         {"codes": ((np.arange(256) * 37) % 256 & 0xFE).astype(np.uint8)[None, :], "scales": octets([[127, 130]])},
-        flags=("NIBBLE_ORDER", "SPLIT_HALF_ORDER", "SIGN_OF_ZERO_LOST", "SCALE_OF_NEIGHBOUR"),
+        flags=("NIBBLE_ORDER", "SPLIT_HALF_ORDER", "SIGN_OF_ZERO_LOST", "SIGN_LOST", "SCALE_OF_NEIGHBOUR"),
         comment="every even code in a scattered order, two tiles",
     )
     subnormal = octets([[*range(8), *range(0x80, 0x88)] * 2])
@@ -107,7 +107,12 @@ def mxfp4_to_fp8(mode: str) -> Iterator[Draft]:
     """MXFP4 rows: every code at every distance, zeros, empty and NaN blocks, scale bytes at both ends."""
     params = {"scale": mode}
     far = [stack(*[blocks((TOP, 150), (EVERY, 150 - d)) for d in ds]) for ds in (range(7), range(7, 15), range(15, 24))]
-    yield Draft(far[0], params, flags=("NIBBLE_ORDER", "SHARED_SCALE_MODE"), comment="every code at distances 0 to 6")
+    yield Draft(
+        far[0],
+        params,
+        flags=("NIBBLE_ORDER", "SHARED_SCALE_MODE", "SIGN_LOST"),
+        comment="every code at distances 0 to 6",
+    )
     yield Draft(
         far[1],
         params,
