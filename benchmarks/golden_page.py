@@ -7,8 +7,16 @@ from rich.table import Table
 
 def show(made, console):
     table = Table(title=f"M elements a second, {made['cpu']}, median of {made['rounds']} rounds")
-    for name, side in (("operation", "left"), ("by", "left"), ("threads", "right"), ("M/s", "right"),
-                       ("M/CPU s", "right"), ("model is", "right"), ("same bytes", "left"), ("note", "left")):
+    for name, side in (
+        ("operation", "left"),
+        ("by", "left"),
+        ("threads", "right"),
+        ("M/s", "right"),
+        ("M/CPU s", "right"),
+        ("model is", "right"),
+        ("same bytes", "left"),
+        ("note", "left"),
+    ):
         table.add_column(name, justify=side)
     for result in made["results"]:
         for number, entry in enumerate(result["contenders"]):

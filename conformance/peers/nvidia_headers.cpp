@@ -13,12 +13,13 @@ namespace {
 enum Input { FLOAT32 = 0, BFLOAT16 = 1, FLOAT16 = 2 };
 enum Target { E2M1 = 0, E2M3 = 1, E3M2 = 2, E4M3 = 3, E5M2 = 4, E8M0 = 5 };
 
-// How to convert: `zero` rounds toward zero instead of nearest (E8M0: instead of up), `saturate` is __NV_SATFINITE.
+// How to convert: `zero` rounds toward zero instead of nearest (E8M0: instead of up), `saturate` is __NV_SATFINITE,
+// `nearest` rounds E8M0 to nearest, which older headers do not offer.
 struct Mode {
-    bool zero, saturate;
-    explicit Mode(int bits) : zero(bits & 1), saturate(bits & 2) {}
+    bool zero, saturate, nearest;
+    explicit Mode(int bits) : zero(bits & 1), saturate(bits & 2), nearest(bits & 4) {}
     cudaRoundMode element() const { return zero ? cudaRoundZero : cudaRoundNearest; }
-    cudaRoundMode scale() const { return zero ? cudaRoundZero : cudaRoundPosInf; }
+    cudaRoundMode scale() const { return nearest ? cudaRoundNearest : zero ? cudaRoundZero : cudaRoundPosInf; }
     __nv_saturation_t range() const { return saturate ? __NV_SATFINITE : __NV_NOSAT; }
 };
 

@@ -29,7 +29,7 @@ NAME = "nvidia-headers"
 HEADERS = ("cuda_fp4.h", "cuda_fp6.h", "cuda_fp8.h", "crt/host_defines.h", "nv/target")
 TARGETS = {"E2M1": 0, "E2M3": 1, "E3M2": 2, "E4M3": 3, "E5M2": 4, "E8M0": 5}
 INPUTS = {"float32": 0, "bfloat16": 1, "float16": 2}
-TOWARD_ZERO, SATURATE = 1, 2
+TOWARD_ZERO, SATURATE, NEAREST_SCALE = 1, 2, 4
 
 
 _LOST = {"E2M1": 0x01400001, "E2M3": 0x01700001, "E3M2": 0x02600001, "E4M3": 0x04600001, "E5M2": 0x07E00001}
@@ -65,7 +65,7 @@ DIFFERENCES = (
                  golden, peer, of="codes", params={"dtype": dtype})
       for dtype, golden, peer in (("float32", 0x7FC00000, 0x7FFF0000), ("bfloat16", 0x7FC0, 0x7FFF))),
 )  # fmt: skip
-"""Found in CUDA 13.2's headers. Every scalar conversion to a code agrees with the model on every input."""
+"""Found in the headers of CUDA 13.2 and 13.5. Every scalar conversion to a code agrees with the model everywhere."""
 
 
 @functools.cache
@@ -105,26 +105,45 @@ def _call(status: int) -> None:
         raise ArgumentError("The header shim was given a format that it does not know.")
 
 
-def encode(target: str, x: np.ndarray, *, toward_zero: bool = False, saturate: bool = True) -> np.ndarray:
+_MODES = {
+    **{(target, "nearest"): 0 for target in ("E2M1", "E2M3", "E3M2", "E4M3", "E5M2")},
+    **{(target, "toward_zero"): TOWARD_ZERO for target in ("E2M1", "E2M3", "E3M2")},
+    ("E8M0", "up"): 0, ("E8M0", "down"): TOWARD_ZERO, ("E8M0", "nearest"): NEAREST_SCALE,
+}  # fmt: skip
+
+
+def _mode(target: str, rounding: str, saturate: bool) -> int:
+    if (target, rounding) not in _MODES or (_MODES[target, rounding] == NEAREST_SCALE and not nearest_scale()):
+        raise UnsupportedError(f"These CUDA headers do not round {target} {rounding}.")
+    return _MODES[target, rounding] + SATURATE * saturate
+
+
+@functools.cache
+def nearest_scale() -> bool:
+    """Whether the headers round E8M0 to nearest, as 13.5's do: older ones take that mode for another."""
+    x, codes = np.array([1.25, 1.75], np.float32), np.zeros(2, np.uint8)
+    _call(library().encode(TARGETS["E8M0"], NEAREST_SCALE, 0, x.ctypes.data, codes.ctypes.data, 2))
+    return codes.tolist() == [127, 128]
+
+
+def encode(target: str, x: np.ndarray, rounding: str = "nearest", saturate: bool = True) -> np.ndarray:
     """Convert each element by the headers: x float32, bfloat16 or float16 of any shape -> codes u8.
 
-    toward_zero: round toward zero instead of to nearest (E8M0: instead of up); E4M3 and E5M2 have only nearest.
+    rounding: nearest or toward_zero (E4M3 and E5M2 nearest only), for E8M0 up, down or nearest (CUDA 13.5).
     """
-    if toward_zero and target in ("E4M3", "E5M2"):
-        raise UnsupportedError(f"cuda_fp8.h rounds {target} to nearest only.")
     x = np.ascontiguousarray(x)
     codes = np.empty(x.shape, np.uint8)
-    mode = TOWARD_ZERO * toward_zero + SATURATE * saturate
+    mode = _mode(target, rounding, saturate)
     _call(library().encode(TARGETS[target], mode, INPUTS[x.dtype.name], x.ctypes.data, codes.ctypes.data, x.size))
     return codes
 
 
 def encode_patterns(
-    target: str, first: int, count: int, *, toward_zero: bool = False, saturate: bool = True
+    target: str, first: int, count: int, rounding: str = "nearest", saturate: bool = True
 ) -> np.ndarray:
     """Convert the float32 patterns first, first + 1, ..., generated in C++ -> codes u8 [count]."""
     codes = np.empty(count, np.uint8)
-    mode = TOWARD_ZERO * toward_zero + SATURATE * saturate
+    mode = _mode(target, rounding, saturate)
     _call(library().encode_patterns(TARGETS[target], mode, first, codes.ctypes.data, count))
     return codes
 
@@ -174,8 +193,8 @@ def encode_e4m3(x: np.ndarray, overflow: str = "saturate") -> np.ndarray:
 
 
 def encode_e8m0(x: np.ndarray, rounding: str = "up", saturate: bool = False) -> np.ndarray:
-    """__nv_cvt_*_to_e8m0 with cudaRoundPosInf (up) or cudaRoundZero (down) of |x|."""
-    return encode("E8M0", x, toward_zero=rounding == "down", saturate=saturate)
+    """__nv_cvt_*_to_e8m0 of |x| with cudaRoundPosInf (up), cudaRoundZero (down) or cudaRoundNearest."""
+    return encode("E8M0", x, rounding, saturate)
 
 
 def decode_e2m1(codes: np.ndarray, dtype: str = "float32") -> np.ndarray:
@@ -201,8 +220,8 @@ def _as(values: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def _supports(operation: str, profile: str, params: Mapping[str, Any]) -> str:
-    if operation == "encode_e8m0" and params.get("rounding") == "nearest":
-        return "cuda_fp8.h converts to E8M0 with cudaRoundPosInf and cudaRoundZero only"
+    if operation == "encode_e8m0" and params.get("rounding") == "nearest" and not (available()[0] and nearest_scale()):
+        return "cuda_fp8.h of this version converts to E8M0 with cudaRoundPosInf and cudaRoundZero only"
     if operation == "quantize_mx" and params.get("element") == "MXINT8":
         return "the CUDA headers have no MXINT8"
     return ""

@@ -21,8 +21,11 @@ ROUNDINGS = {
 
 
 def policies(fmt):
-    return {name: refnum.HOPPER.replace(name=f"test/{name}", **changes) for name, changes in ROUNDINGS.items()
-            if name != "nan" or refnum.FORMATS[fmt].nan_code is not None}
+    return {
+        name: refnum.HOPPER.replace(name=f"test/{name}", **changes)
+        for name, changes in ROUNDINGS.items()
+        if name != "nan" or refnum.FORMATS[fmt].nan_code is not None
+    }
 
 
 def patterns_of(byte):
