@@ -27,11 +27,12 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import refnum
+from gpu import columns, launch, ops
 from gpu import compile as build
-from gpu import launch, ops
 from gpu.driver import driver
 
 M, K, SETS, REPEATS = 32768, 7168, 2, 30
+ORDERS = (1, 2, 4, 8, 16, 64)
 PARTS = {"quantize_mxfp4": (8, 16, 32), "fp8_to_mxfp4": (16, 32), "mxfp4_to_fp8": (16, 32)}
 
 
@@ -71,6 +72,16 @@ def floats(dtype: str) -> Callable[[int], tuple[Any, ...]]:
     return lambda seed: (noise((M, K), dtype, seed),)
 
 
+def expert_rows() -> list[int]:
+    """Return rows of 256 experts, unequal, each padded to 32, M together."""
+    drawn = np.random.default_rng(0).dirichlet(np.full(256, 4.0)) * (M // 32)
+    rows = np.floor(drawn).astype(int)
+    rows[: M // 32 - rows.sum()] += 1
+    return [32 * int(n) for n in rows]
+
+
+EXPERT_ROWS = expert_rows()
+
 # name of the line -> (operation, kernel function, inputs from a seed, options)
 CASES: dict[str, tuple[str, str, Callable[[int], tuple[Any, ...]], dict[str, Any]]] = {
     "BF16 -> MXFP4": ("quantize_mxfp4", "quantize_mxfp4_bfloat16_flat_rceil", floats("bfloat16"), {}),
@@ -88,6 +99,12 @@ CASES: dict[str, tuple[str, str, Callable[[int], tuple[Any, ...]], dict[str, Any
     "FP8 -> FP32": ("dequantize_fp8_tiles", "dequantize_fp8_tiles_float32_flat", fp8, {"dtype": "float32"}),
     "FP8 -> MXFP4": ("fp8_to_mxfp4", "fp8_to_mxfp4_flat_rceil", fp8, {}),
     "MXFP4 -> FP8 max": ("mxfp4_to_fp8", "mxfp4_to_fp8_max_flat", fp4, {"scale": "max"}),
+    "MXFP4 -> FP8 columns": ("mxfp4_to_fp8_columns", "mxfp4_to_fp8_columns_max", fp4, {"scale": "max"}),
+    "same, 256 experts": ("mxfp4_to_fp8_columns", "mxfp4_to_fp8_columns_max", fp4,
+                          {"scale": "max", "splits": EXPERT_ROWS}),
+    "same, amax": ("mxfp4_to_fp8_columns", "mxfp4_to_fp8_columns_amax", fp4, {"scale": "amax"}),
+    "FP8 columns rne": ("fp8_columns", "fp8_columns_rne", fp8, {"underflow": "rne"}),
+    "FP8 columns te": ("fp8_columns", "fp8_columns_te", fp8, {"underflow": "te"}),
     "MXFP4 -> FP8 amax": ("mxfp4_to_fp8", "mxfp4_to_fp8_amax_flat", fp4, {"scale": "amax"}),
 }  # fmt: skip
 
@@ -100,8 +117,23 @@ def as_bits(x: Any) -> Any:
     return x.view({1: np.uint8, 2: np.uint16, 4: np.uint32}[x.dtype.itemsize])
 
 
+def column_mismatches(operation: str, inputs: tuple[Any, ...], results: tuple[Any, ...], options: Any) -> int:
+    """Compare with the golden model, 1024 input columns at a time."""
+    wrong, step = 0, 1024
+    for column in range(0, K, step):
+        part = [
+            cupy.ascontiguousarray(x[:, column * x.shape[1] // K : (column + step) * x.shape[1] // K]) for x in inputs
+        ]
+        codes, scales = getattr(refnum, operation)(*part, **options)
+        wrong += int((codes != results[0][column : column + step]).sum())
+        wrong += int((scales != results[1][:, column : column + step]).sum())
+    return wrong
+
+
 def mismatches(operation: str, inputs: tuple[Any, ...], results: tuple[Any, ...], options: dict[str, Any]) -> int:
     """Compare the whole result with the golden model run on the same device, rows at a time."""
+    if operation in columns.TUNING:
+        return column_mismatches(operation, inputs, results, options)
     wrong, step = 0, 2048
     tall = 128 if options.get("tile") == (128, 128) else 1
     for row in range(0, M, step):
@@ -175,19 +207,21 @@ def call_overhead() -> dict[str, float]:
 def prepare(operations: set[str], sweep: bool) -> None:
     """Compile what will be launched, several at a time."""
     arch = build.architecture(driver().capability(0))
-    jobs = {(o, grid) for o in operations for grid in [launch.TUNING[o], *(grids(o) if sweep else [])]}
+    rowwise, turning = operations & set(launch.TUNING), operations & set(columns.TUNING)
+    jobs = {(o, grid) for o in rowwise for grid in [launch.TUNING[o], *(grids(o) if sweep else [])]}
     with concurrent.futures.ThreadPoolExecutor() as pool:
         list(pool.map(lambda job: build.compiled(job[0], arch, defines=job[1].defines), jobs))
+        turns = [(o, n) for o in turning for n in {columns.TUNING[o], *(ORDERS * sweep)}]
+        list(pool.map(lambda job: build.compiled(job[0], arch, defines=(f"ACROSS={job[1]}",)), turns))
 
 
 def show(name: str, entry: dict[str, Any], wrong: int | None) -> None:
     """Print one line of the table."""
-    grid = f"{entry['threads']} x {entry['unroll']} x {entry['part']} {'stream' if entry['stream'] else ''}"
-    print(f"{name:20s} {grid:20s} {entry['us']:7.1f} us ({entry['us_min']:.1f}..{entry['us_max']:.1f})  "
+    print(f"{name:20s} {entry['us']:7.1f} us ({entry['us_min']:.1f}..{entry['us_max']:.1f})  "
           f"{entry['tb_s']:.2f} TB/s {100 * entry['share']:5.1f} %  "
           f"{entry['registers']} registers {entry['local_bytes']} local"
           + (f"  {100 * entry['share_of_copy_of_same_bytes']:.1f} % of a copy as long" if name else "")
-          + ("" if wrong is None else f"  mismatches {wrong}"), flush=True)
+          + ("" if wrong is None else f"  mismatches {wrong}") + f"  {entry['grid']}", flush=True)
 
 
 def run(name: str, options: argparse.Namespace, copy: float) -> dict[str, Any]:
@@ -206,14 +240,16 @@ def run(name: str, options: argparse.Namespace, copy: float) -> dict[str, Any]:
         row["mismatches"] = sum(mismatches(operation, x, o, given) for x, o in zip(inputs, outs, strict=True))
     same = copy_bandwidth(moved // 2 & -(1 << 20))
     row["copy_of_same_bytes"] = round(same / 1e12, 3)
-    shipped = launch.TUNING[operation]
-    for grid in [shipped, *(grids(operation) if options.sweep else [])]:
-        launch.TUNING[operation] = grid
+    tuning: dict[str, Any] = columns.TUNING if operation in columns.TUNING else launch.TUNING
+    shipped, others = tuning[operation], ORDERS if tuning is columns.TUNING else grids(operation)
+    for grid in [shipped, *(others if options.sweep else [])]:
+        tuning[operation] = grid
         times = measure(inputs, outs, operation, given)
         median = statistics.median(times)
         share = moved / (median * 1e-6) / copy
-        found = driver().function(operation, function, 0, grid.defines)
-        entry = {**grid._asdict(), "us": round(median, 2), "us_min": round(min(times), 2),
+        defines = (f"ACROSS={grid}",) if isinstance(grid, int) else grid.defines
+        found = driver().function(operation, function, 0, defines)
+        entry = {"grid": " ".join(defines), "us": round(median, 2), "us_min": round(min(times), 2),
                  "us_max": round(max(times), 2), "tb_s": round(moved / median * 1e-6, 3), "share": round(share, 4),
                  **driver().resources(found)}
         row.setdefault("sweep", []).append(entry)
@@ -222,7 +258,7 @@ def run(name: str, options: argparse.Namespace, copy: float) -> dict[str, Any]:
             show(name, entry, row.get("mismatches"))
     for entry in sorted(row["sweep"], key=lambda e: e["us"])[:6] if options.sweep else []:
         show("", entry, None)
-    launch.TUNING[operation] = shipped
+    tuning[operation] = shipped
     row.update(row["sweep"][0])
     if not options.sweep:
         del row["sweep"]

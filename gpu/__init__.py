@@ -10,8 +10,10 @@ if TYPE_CHECKING:
         available,
         dequantize_fp8_tiles,
         dequantize_mxfp4,
+        fp8_columns,
         fp8_to_mxfp4,
         mxfp4_to_fp8,
+        mxfp4_to_fp8_columns,
         quantize_fp8_tiles,
         quantize_mxfp4,
     )
@@ -20,8 +22,10 @@ __all__ = [
     "available",
     "dequantize_fp8_tiles",
     "dequantize_mxfp4",
+    "fp8_columns",
     "fp8_to_mxfp4",
     "mxfp4_to_fp8",
+    "mxfp4_to_fp8_columns",
     "quantize_fp8_tiles",
     "quantize_mxfp4",
 ]

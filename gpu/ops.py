@@ -8,11 +8,12 @@ contiguous and apart from the inputs. Rows may have any stride. Errors of `refnu
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from refnum.profiles import HOPPER, Profile, get_profile
 
-from . import checks, launch
+from . import checks, columns, launch
 from .checks import BLOCK, TILE, tiles
 from .driver import available
 from .launch import U8, Outputs
@@ -21,8 +22,10 @@ __all__ = [
     "available",
     "dequantize_fp8_tiles",
     "dequantize_mxfp4",
+    "fp8_columns",
     "fp8_to_mxfp4",
     "mxfp4_to_fp8",
+    "mxfp4_to_fp8_columns",
     "quantize_fp8_tiles",
     "quantize_mxfp4",
 ]
@@ -102,3 +105,30 @@ def mxfp4_to_fp8(packed: Any, scales: Any, scale: str = "max", *, out: Any = Non
     beside = launch.scales(scales, (m, k // BLOCK), view)
     outputs = Outputs(out, [((m, k), U8), ((m, tiles(k)), U8)], [view, beside])
     return launch.rowwise("mxfp4_to_fp8", f"mxfp4_to_fp8_{scale}", [view, beside], outputs, k, TILE)
+
+
+def mxfp4_to_fp8_columns(
+    packed: Any, scales: Any, splits: Sequence[int] | None = None, scale: str = "max", *, out: Any = None
+) -> Any:
+    """Turn row-wise MXFP4 into column-wise E4M3 (N9) -> (codes u8 [K, M], scales u8 [sum_i ceil(m_i/128), K])."""
+    view = launch.codes("packed", packed, BLOCK // 2)
+    m, k = view.shape[0], 2 * view.shape[1]
+    checks.choice("scale", scale, ("max", "amax"))
+    beside = launch.scales(scales, (m, k // BLOCK), view)
+    rows = checks.row_splits(splits, m)
+    outputs = Outputs(out, [((k, m), U8), ((checks.segments(rows, TILE), k), U8)], [view, beside])
+    name = f"mxfp4_to_fp8_columns_{scale}"
+    return columns.columns("mxfp4_to_fp8_columns", name, view, beside, outputs, k, rows.tolist())
+
+
+def fp8_columns(
+    codes: Any, scales: Any, splits: Sequence[int] | None = None, underflow: str = "rne", *, out: Any = None
+) -> Any:
+    """Turn E4M3 1x128 tiles into column tiles (N10) -> (codes u8 [K, M], scales u8 [sum_i ceil(m_i/128), K])."""
+    view = launch.codes("codes", codes, BLOCK)
+    m, k = view.shape
+    checks.choice("underflow", underflow, ("rne", "te"))
+    beside = launch.scales(scales, (m, tiles(k)), view)
+    rows = checks.row_splits(splits, m)
+    outputs = Outputs(out, [((k, m), U8), ((checks.segments(rows, TILE), k), U8)], [view, beside])
+    return columns.columns("fp8_columns", f"fp8_columns_{underflow}", view, beside, outputs, k, rows.tolist())

@@ -67,7 +67,10 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[dict[str, Any], ...]]] = {
     "dequantize_fp8_tiles": (fp8, ({"dtype": "float32"}, {"dtype": "bfloat16"})),
     "fp8_to_mxfp4": (fp8, tuple({"profile": p} for p in PROFILES)),
     "mxfp4_to_fp8": (fp4, ({"scale": "max"}, {"scale": "amax"})),
+    "mxfp4_to_fp8_columns": (fp4, ({"scale": "max"}, {"scale": "amax"})),
+    "fp8_columns": (fp8, ({"underflow": "rne"}, {"underflow": "te"})),
 }
+COLUMNS = ("mxfp4_to_fp8_columns", "fp8_columns")
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -92,6 +95,16 @@ def test_codes(name: str, shape: tuple[int, int]) -> None:
     make, variants = CASES[name]
     for options in variants:
         check(name, make(np.random.default_rng(shape), *shape), **options)
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+@pytest.mark.parametrize("splits", [(0, 128, 0, 1, 127, 129, 0), (16, 48, 256, 80), (4, 12, 100), (3,), (1,) * 300,
+                                    (32,) * 300, (0, 0), (640, 0, 512)], ids=lambda s: f"{len(s)}of{sum(s)}")
+def test_ragged_columns(name: str, splits: tuple[int, ...]) -> None:
+    make, variants = CASES[name]
+    for k in (96, 128, 416):
+        for options in variants:
+            check(name, make(np.random.default_rng(k), sum(splits), k), splits=list(splits), **options)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

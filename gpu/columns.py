@@ -1,0 +1,71 @@
+"""Launches of the kernels that turn rows to columns, dense and over ragged experts."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+from . import checks
+from .driver import driver
+from .interop import View
+from .launch import Outputs
+
+EXPERTS = 256
+"""Experts of one launch; more take another."""
+TALL = 128
+"""Rows of a column block."""
+THREADS = {"mxfp4_to_fp8_columns": 128, "fp8_columns": 256}
+TUNING: dict[str, int] = {"mxfp4_to_fp8_columns": 8, "fp8_columns": 8}
+"""Kernel file -> column tiles that neighbouring CTAs take of the same rows: measured, see docs/results."""
+
+
+class ColumnArguments(ctypes.Structure):
+    """Mirror of `refnum::ColumnArguments` in kernels/columns.cuh."""
+
+    _fields_ = [
+        ("x", ctypes.c_void_p), ("scales", ctypes.c_void_p), ("out", ctypes.c_void_p), ("out_scales", ctypes.c_void_p),
+        ("x_stride", ctypes.c_int64), ("scale_stride", ctypes.c_int64), ("out_stride", ctypes.c_int64),
+        ("k", ctypes.c_int64), ("first_row", ctypes.c_int64), ("first_segment", ctypes.c_int64),
+        ("tiles", ctypes.c_uint32), ("segments", ctypes.c_uint32), ("aligned", ctypes.c_uint32),
+        ("vector", ctypes.c_uint32), ("experts", ctypes.c_uint32),
+        ("rows_end", ctypes.c_uint32 * EXPERTS), ("segments_end", ctypes.c_uint32 * EXPERTS),
+    ]  # fmt: skip
+
+
+def _vector(address: int, rows: int, ends: Sequence[int]) -> int:
+    """Return the bytes that every store of a column may have: 16, 4 or 1."""
+    places = (address, rows, *ends)
+    return next(n for n in (16, 4, 1) if all(place % n == 0 for place in places))
+
+
+def columns(kernel: str, name: str, x: View, scales: View, outputs: Outputs, k: int, splits: Sequence[int]) -> Any:
+    """Launch a column kernel on the caller's current stream and return its results.
+
+    splits: rows of each expert, checked; column blocks of 128 rows restart at every one.
+    """
+    m = x.shape[0]
+    if m == 0 or k == 0:
+        return outputs.finish()
+    lengths = [n for n in splits if n]
+    ends = list(itertools.accumulate(lengths))
+    codes, bytes_ = outputs.views
+    tiles, device, across = checks.tiles(k), x.device, TUNING[kernel]
+    vector = _vector(codes.address, m, ends)
+    aligned = x.address % 16 == 0 and (m == 1 or x.strides[0] % 16 == 0)
+    function = driver().function(kernel, name, device, (f"ACROSS={across}",))
+    stream = x.library.stream(device)
+    row = segment = 0
+    for first in range(0, len(lengths), EXPERTS):
+        part = lengths[first : first + EXPERTS]
+        rows_end = list(itertools.accumulate(part))
+        segments_end = list(itertools.accumulate(-(-n // TALL) for n in part))
+        arguments = ColumnArguments(
+            x.address, scales.address, codes.address, bytes_.address, x.strides[0], scales.strides[0], m, k,
+            row, segment, tiles, segments_end[-1], aligned, vector, len(part),
+            (ctypes.c_uint32 * EXPERTS)(*rows_end), (ctypes.c_uint32 * EXPERTS)(*segments_end),
+        )  # fmt: skip
+        driver().launch(function, device, tiles * segments_end[-1], THREADS[kernel], stream, arguments)
+        row, segment = row + rows_end[-1], segment + segments_end[-1]
+    return outputs.finish()

@@ -1,0 +1,116 @@
+// Tiles of 128 rows x 128 columns that are turned: which rows a CTA has, and the way out through shared memory.
+// Device only; no arithmetic on values.
+//
+// A thread holds four neighbouring rows. After `transpose_bytes` each of its words is four rows of one column; the
+// words of a column lie side by side in shared memory, and leave as 16-byte stores of sixteen rows.
+#pragma once
+
+#include "memory.cuh"
+
+// Column tiles that neighbouring CTAs take of the same rows (gpu/launch.py chooses).
+#ifndef ACROSS
+#define ACROSS 8
+#endif
+
+namespace refnum {
+
+constexpr int EXPERTS = 256, TALL = 128, WIDE = 128, QUADS = TALL / 4;
+
+// The one parameter of every column kernel (gpu/columns.py has its mirror). A launch takes up to 256 experts from row
+// `first_row` and column block `first_segment` on. Strides are in bytes.
+struct ColumnArguments {
+    const uint8_t *x, *scales;
+    uint8_t *out, *out_scales;
+    offset_t x_stride, scale_stride, out_stride, k, first_row, first_segment;
+    uint32_t tiles, segments;  // across and down
+    uint32_t aligned;          // whether inputs can be read by vectors
+    uint32_t vector;           // bytes that an output store may have: 16, 4 or 1
+    uint32_t experts;
+    uint32_t rows_end[EXPERTS], segments_end[EXPERTS];  // running sums over the experts
+};
+
+struct ColumnTile {
+    offset_t row, column, segment;
+    uint32_t rows;  // that exist, at most 128
+};
+
+__device__ __forceinline__ ColumnTile column_tile(const ColumnArguments& a) {
+    const uint32_t stripe = blockIdx.x / (ACROSS * a.segments), inside = blockIdx.x - stripe * ACROSS * a.segments;
+    const uint32_t left = a.tiles - stripe * ACROSS, width = left < ACROSS ? left : ACROSS;
+    const uint32_t segment = inside / width, column = stripe * ACROSS + inside - segment * width;
+    uint32_t low = 0, high = a.experts - 1;  // the first expert whose segments end behind this one
+    while (low < high) {
+        const uint32_t middle = (low + high) / 2;
+        if (a.segments_end[middle] > segment) high = middle;
+        else low = middle + 1;
+    }
+    const uint32_t start = low ? a.rows_end[low - 1] : 0, before = low ? a.segments_end[low - 1] : 0;
+    const uint32_t row = start + (segment - before) * TALL, rows = a.rows_end[low] - row;
+    return {a.first_row + row, (offset_t)column * WIDE, a.first_segment + segment, rows < TALL ? rows : TALL};
+}
+
+// Words of one column behind another, thread columns of `width` apart by a skew that keeps a warp's stores in
+// different banks.
+template <int width>
+struct Turned {
+    static constexpr int across = WIDE / width, skew = 32 / across, stride = width * QUADS + skew;
+    uint32_t words[across * stride];
+
+    __device__ __forceinline__ void put(uint32_t part, int column, uint32_t quad, uint32_t word) {
+        words[part * stride + column * QUADS + quad] = word;
+    }
+
+    // All threads of the CTA, after a barrier: what exists of the tile, to its columns.
+    template <int threads>
+    __device__ __forceinline__ void store_columns(const ColumnArguments& a, const ColumnTile& tile) const {
+        constexpr int passes = WIDE * 8 / threads;
+        const uint32_t chunk = threadIdx.x % 8, first = threadIdx.x / 8;
+        uint8_t* out = a.out + tile.column * a.out_stride + tile.row + 16 * chunk;
+        if (a.vector == 16 && tile.rows == TALL && tile.column + WIDE <= a.k) {
+#pragma unroll
+            for (int i = 0; i < passes; ++i) {
+                const uint32_t column = first + i * (threads / 8);
+                *reinterpret_cast<uint4*>(out + column * a.out_stride) = sixteen_rows(column, chunk);
+            }
+            return;
+        }
+#pragma unroll 1
+        for (int i = 0; i < passes; ++i) {
+            const uint32_t column = first + i * (threads / 8);
+            if (tile.column + column >= a.k) return;
+            store_some(out + column * a.out_stride, sixteen_rows(column, chunk), (int32_t)tile.rows - 16 * (int32_t)chunk,
+                       a.vector);
+        }
+    }
+
+    __device__ __forceinline__ uint4 sixteen_rows(uint32_t column, uint32_t chunk) const {
+        return *reinterpret_cast<const uint4*>(words + column / width * stride + column % width * QUADS + 4 * chunk);
+    }
+
+    // The first `rows` of sixteen, in stores of at most `vector` bytes.
+    static __device__ __forceinline__ void store_some(uint8_t* to, uint4 four, int32_t rows, uint32_t vector) {
+        if (vector == 16 && rows >= 16) {
+            *reinterpret_cast<uint4*>(to) = four;
+            return;
+        }
+#pragma unroll 1
+        for (int32_t i = 0; i < 16 && i < rows; i += 4) {
+            if (vector >= 4 && rows - i >= 4) {
+                *reinterpret_cast<uint32_t*>(to + i) = four.x;
+            } else {
+#pragma unroll 1
+                for (int32_t j = 0; j < 4 && i + j < rows; ++j) to[i + j] = (uint8_t)(four.x >> (8 * j));
+            }
+            four = make_uint4(four.y, four.z, four.w, 0);
+        }
+    }
+};
+
+// Output scales of four neighbouring columns.
+__device__ __forceinline__ void store_scales(const ColumnArguments& a, const ColumnTile& tile, uint32_t column,
+                                             uint32_t bytes) {
+    if (tile.column + column >= a.k) return;
+    *reinterpret_cast<uint32_t*>(a.out_scales + tile.segment * a.k + tile.column + column) = bytes;
+}
+
+}  // namespace refnum
