@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -17,12 +17,12 @@ import numpy as np
 from refnum.errors import UnsupportedError
 
 from .case import Case
+from .libraries import Guarded, overwrite, share_memory, to_library, to_numpy, with_gaps
 from .operation import as_bits
-from .subject import Subject, arguments_for, takes, to_numpy
+from .subject import Subject, arguments_for, takes
 from .verdict import Outcome
 
 COMPILE_ERRORS = frozenset({"CompileError", "CompileException", "NVRTCError"})
-GUARD = 256
 POISONS = (0xCD, 0x32)
 
 
@@ -34,11 +34,13 @@ class CallTimeout(Exception):
 class Called:
     """What came of one call: results as NumPy arrays, or an outcome other than pass with a sentence.
 
-    finding: a short name for a breach of the calling contract (`input-mutated`, `output-aliases-input`,
-    `stale-output`, `earlier-result-changed`, `guard-overwritten`, `output-not-written`), else empty.
+    live: the results as the subject handed them out, in its own library. finding: a short name for a breach of
+    the calling contract (`input-mutated`, `output-aliases-input`, `stale-output`, `earlier-result-changed`,
+    `guard-overwritten`, `output-not-written`, `strides-ignored`), else empty.
     """
 
     results: tuple[np.ndarray, ...] = ()
+    live: tuple[Any, ...] = ()
     outcome: Outcome = Outcome.PASS
     words: str = ""
     finding: str = ""
@@ -63,21 +65,29 @@ def limit(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
+def lay_out(subject: Subject, case: Case) -> dict[str, Any]:
+    """Return fresh copies of a case's inputs in the subject's library."""
+    return {name: to_library(np.array(array, order="C", copy=True), subject.arrays)
+            for name, array in case.inputs.items()}
+
+
 def call(subject: Subject, case: Case, seconds: float = 60.0) -> Called:
     """Call a subject on fresh copies of the case's inputs and check that it kept the contract."""
-    fresh = {name: np.array(array, order="C", copy=True) for name, array in case.inputs.items()}
-    return call_on(subject, case, fresh, seconds)
+    return call_on(subject, case, lambda: lay_out(subject, case), seconds)
 
 
-def call_on(subject: Subject, case: Case, inputs: Mapping[str, np.ndarray], seconds: float = 60.0,
+def call_on(subject: Subject, case: Case, inputs: Callable[[], Mapping[str, Any]], seconds: float = 60.0,
             **extra: Any) -> Called:
-    """Call a subject on these very arrays (equal to the case's inputs); `extra` keywords are passed on."""
+    """Call a subject on the arrays that `inputs` makes, equal to the case's; `extra` keywords are passed on."""
     try:
-        arguments = arguments_for(subject, case, inputs)
+        given = inputs()
+        arguments = arguments_for(subject, case, given)
         with limit(seconds):
             result = subject.operations[case.operation](**arguments, **extra)
             parts = result if isinstance(result, tuple | list) else (result,)
-            results = tuple(to_numpy(part) for part in parts if part is not None)
+            live = tuple(part for part in parts if part is not None)
+            results = tuple(to_numpy(part) for part in live)
+            return _kept_contract(case, given, results, live)
     except KeyboardInterrupt:
         raise
     except CallTimeout as error:
@@ -87,7 +97,6 @@ def call_on(subject: Subject, case: Case, inputs: Mapping[str, np.ndarray], seco
     except Exception as error:
         kind = Outcome.COMPILE_ERROR if type(error).__name__ in COMPILE_ERRORS else Outcome.FAULT
         return Called(outcome=kind, words=f"{type(error).__name__}: {_first_line(error)}")
-    return _kept_contract(case, inputs, arguments, results, may_alias="out" in extra)
 
 
 def _first_line(error: Exception) -> str:
@@ -95,19 +104,17 @@ def _first_line(error: Exception) -> str:
     return (lines[0] if lines else "")[:300]
 
 
-def _kept_contract(case: Case, inputs: Mapping[str, np.ndarray], given: Mapping[str, Any],
-                   results: tuple[np.ndarray, ...], may_alias: bool) -> Called:
+def _kept_contract(case: Case, given: Mapping[str, Any], results: tuple[np.ndarray, ...],
+                   live: tuple[Any, ...]) -> Called:
     for name, original in case.inputs.items():
-        after = to_numpy(given[name]) if name in given else inputs[name]
-        if not np.array_equal(raw(after), raw(original)):
-            return Called(results, Outcome.MISMATCH, f"the call changed its input {name}", "input-mutated")
-    for name, array in inputs.items():
-        for number, result in enumerate(results):
-            if result.size and array.size and np.may_share_memory(result, array):
-                return Called(results, Outcome.MISMATCH,
-                              f"result {number} is a view of the input {name}: writing one changes the other",
-                              "output-aliases-input")
-    return Called(results)
+        if not np.array_equal(raw(to_numpy(given[name])), raw(original)):
+            return Called(results, live, Outcome.MISMATCH, f"the call changed its input {name}", "input-mutated")
+    for name, array in given.items():
+        for number, part in enumerate(live):
+            if share_memory(part, array):
+                words = f"result {number} is a view of the input {name}: writing one changes the other"
+                return Called(results, live, Outcome.MISMATCH, words, "output-aliases-input")
+    return Called(results, live)
 
 
 def raw(array: np.ndarray) -> np.ndarray:
@@ -134,15 +141,10 @@ def other_data(case: Case) -> Case:
     return case.with_inputs(inputs, label="same storage, new data")
 
 
-def strided(case: Case) -> dict[str, np.ndarray]:
-    """Return the inputs as views with gaps along the last axis; the gaps hold poison."""
-    views = {}
-    for name, array in case.inputs.items():
-        gapped = (*array.shape[:-1], 2 * array.shape[-1] * array.itemsize)
-        view = np.full(gapped, POISONS[0], np.uint8).view(array.dtype)[..., ::2]
-        view[...] = array
-        views[name] = view
-    return views
+def call_with_gaps(subject: Subject, case: Case, seconds: float = 60.0) -> Called:
+    """Call with views that have a poisoned gap after every element of the last axis."""
+    return call_on(subject, case, lambda: {name: with_gaps(array, subject.arrays, POISONS[0])
+                                           for name, array in case.inputs.items()}, seconds)
 
 
 def replay_in_place(subject: Subject, case: Case, seconds: float = 60.0) -> tuple[Case, Called, Called]:
@@ -151,26 +153,30 @@ def replay_in_place(subject: Subject, case: Case, seconds: float = 60.0) -> tupl
     Returns (second case, first call, second call). A first result that changed during the second call is a
     breach; whether the second result is right is for the caller to judge against the golden model.
     """
-    storage = {name: np.array(array, order="C", copy=True) for name, array in case.inputs.items()}
-    first = call_on(subject, case, storage, seconds)
+    storage: dict[str, Any] = {}
+
+    def first_data() -> Mapping[str, Any]:
+        storage.update(lay_out(subject, case))
+        return storage
+
+    def second_data() -> Mapping[str, Any]:
+        for name, array in storage.items():
+            overwrite(array, second_case.inputs[name], subject.arrays)
+        return storage
+
+    first = call_on(subject, case, first_data, seconds)
     if first.outcome is not Outcome.PASS:
         return case, first, first
-    kept = [result.copy() for result in first.results]
+    kept = [np.array(result, copy=True) for result in first.results]
     second_case = other_data(case)
-    for name, array in storage.items():
-        np.copyto(raw_view(array), raw(second_case.inputs[name]))
-    second = call_on(subject, second_case, storage, seconds)
-    for number, (before, now) in enumerate(zip(kept, first.results, strict=True)):
-        if not np.array_equal(raw(before), raw(now)):
-            second = Called(second.results, Outcome.MISMATCH,
-                            f"result {number} of the first call changed when the second call ran: "
-                            f"the subject hands out its own buffer", "earlier-result-changed")
+    second = call_on(subject, second_case, second_data, seconds)
+    if second.outcome is Outcome.PASS:
+        for number, (before, now) in enumerate(zip(kept, first.live, strict=True)):
+            if not np.array_equal(raw(before), raw(to_numpy(now))):
+                words = (f"result {number} of the first call changed when the second call ran: the subject hands "
+                         f"out its own buffer")
+                second = Called(second.results, second.live, Outcome.MISMATCH, words, "earlier-result-changed")
     return second_case, first, second
-
-
-def raw_view(array: np.ndarray) -> np.ndarray:
-    """Return a contiguous array's bytes as a flat u8 view that writes through."""
-    return array.reshape(-1).view(np.uint8)
 
 
 def into_guarded(subject: Subject, case: Case, like: tuple[np.ndarray, ...], poison: int,
@@ -179,25 +185,19 @@ def into_guarded(subject: Subject, case: Case, like: tuple[np.ndarray, ...], poi
 
     like: arrays of the outputs' shapes and dtypes. Results are copies of what the subject wrote into `out`.
     """
-    zones, outs = [], []
-    for array in like:
-        zone = np.full(array.nbytes + 2 * GUARD, poison, np.uint8)
-        zones.append(zone)
-        outs.append(zone[GUARD:GUARD + array.nbytes].view(array.dtype).reshape(array.shape))
-    fresh = {name: np.array(array, order="C", copy=True) for name, array in case.inputs.items()}
-    called = call_on(subject, case, fresh, seconds, out=tuple(outs) if len(outs) > 1 else outs[0])
+    guarded = [Guarded(array, subject.arrays, poison) for array in like]
+    outs = tuple(zone.array for zone in guarded)
+    called = call_on(subject, case, lambda: lay_out(subject, case), seconds, out=outs if len(outs) > 1 else outs[0])
     if called.outcome is not Outcome.PASS:
         return called
-    for number, zone in enumerate(zones):
-        end = zone.size - GUARD
-        if (zone[:GUARD] != poison).any() or (zone[end:] != poison).any():
-            side = "before" if (zone[:GUARD] != poison).any() else "after"
-            return Called(called.results, Outcome.MISMATCH,
-                          f"output {number} was written {side} its bounds (guard byte no longer 0x{poison:02X})",
-                          "guard-overwritten")
-    return Called(tuple(array.copy() for array in outs))
+    for number, zone in enumerate(guarded):
+        side = zone.trespass()
+        if side:
+            words = f"output {number} was written {side} its bounds (guard byte no longer 0x{poison:02X})"
+            return Called(called.results, called.live, Outcome.MISMATCH, words, "guard-overwritten")
+    return Called(tuple(np.array(to_numpy(out), copy=True) for out in outs), outs)
 
 
 def has_out(subject: Subject, operation: str) -> bool:
-    """Whether a NumPy subject's callable names `out`, so that its writes can be watched."""
-    return subject.arrays == "numpy" and takes(subject.operations[operation], "out")
+    """Whether a NumPy or CuPy subject's callable names `out`, so that its writes can be watched."""
+    return subject.arrays in ("numpy", "cupy") and takes(subject.operations[operation], "out")

@@ -9,7 +9,7 @@ from typing import Any
 from refnum.errors import RefnumError
 
 from . import replay
-from .call import POISONS, Called, call, call_on, has_out, into_guarded, replay_in_place, strided
+from .call import POISONS, Called, call, call_with_gaps, has_out, into_guarded, replay_in_place
 from .case import Case, plain
 from .compare import Comparison, compare
 from .diagnose import diagnose
@@ -36,7 +36,7 @@ def observe_again(subject: Subject, case: Case, finding: str, seconds: float = 6
     elif finding in ("guard-overwritten", "output-not-written") and has_out(subject, case.operation):
         called = into_guarded(subject, case, call_golden(case), POISONS[0], seconds)
     elif finding == "strides-ignored":
-        called = call_on(subject, case, strided(case), seconds)
+        called = call_with_gaps(subject, case, seconds)
     else:
         called = call(subject, case, seconds)
     if called.outcome not in (Outcome.PASS, Outcome.MISMATCH):

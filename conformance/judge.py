@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from .call import POISONS, Called, call, call_on, has_out, into_guarded, replay_in_place, strided
+from .call import POISONS, Called, call, call_with_gaps, has_out, into_guarded, replay_in_place
 from .case import Case
 from .compare import Comparison, compare
 from .operation import call_golden, run_golden
@@ -58,7 +58,7 @@ def probe(subject: Subject, case: Case, golden: Mapping[str, np.ndarray], tally:
     if right and held is False and not second.finding and _same(second, first):
         tally.fail(Failure(second_case, NO_LEVEL, "the second call, with new data in the same storage, gave the "
                            "first call's result again: results are cached by address", "stale-output"))
-    if subject.arrays == "numpy":
+    if subject.arrays in ("numpy", "cupy"):
         _probe_strides(subject, case, golden, tally, seconds)
     if has_out(subject, case.operation):
         _probe_out(subject, case, golden, tally, seconds)
@@ -67,7 +67,7 @@ def probe(subject: Subject, case: Case, golden: Mapping[str, np.ndarray], tally:
 def _probe_strides(subject: Subject, case: Case, golden: Mapping[str, np.ndarray], tally: Tally,
                    seconds: float) -> None:
     """Hand over views with gaps: they must be read as views, or be refused; reading the gaps is a breach."""
-    called = call_on(subject, case, strided(case), seconds)
+    called = call_with_gaps(subject, case, seconds)
     if called.outcome is not Outcome.PASS and not called.finding:
         tally.unsupported[f"inputs with strides: {called.words}"] += 1
         return

@@ -20,8 +20,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from refnum.errors import ArgumentError, FileError, UnsupportedError
 from refnum.profiles import get_profile
 
@@ -230,11 +228,14 @@ def _signature_gap(function: Callable[..., Any], operation: str, params: Mapping
     return ""
 
 
-def arguments_for(subject: Subject, case: Case, inputs: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """Return the keywords for one call; UnsupportedError when the callable cannot take something that matters."""
+def arguments_for(subject: Subject, case: Case, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keywords for one call on these arrays, which are of the subject's library.
+
+    Raises UnsupportedError when the callable cannot take something that matters.
+    """
     function = subject.operations[case.operation]
     operation = OPERATIONS[case.operation]
-    wanted = {**arguments_of(case), **{name: to_library(array, subject.arrays) for name, array in inputs.items()}}
+    wanted = {**arguments_of(case), **inputs}
     if operation.profiled:
         wanted["profile"] = get_profile(case.profile)
     accepted = _accepts(function)
@@ -249,45 +250,3 @@ def arguments_for(subject: Subject, case: Case, inputs: Mapping[str, np.ndarray]
             raise UnsupportedError(f"{subject.name}: its {case.operation} takes no {name!r}.")
         del wanted[name]
     return wanted
-
-
-def to_library(array: np.ndarray, library: str) -> Any:
-    """Return a NumPy array as an array of `numpy`, `cupy` or `torch`, sharing memory where that is possible."""
-    if library == "numpy":
-        return array
-    if library == "cupy":
-        import cupy
-
-        return cupy.asarray(array.view(np.uint16)) if array.dtype.name == "bfloat16" else cupy.asarray(array)
-    if library == "torch":
-        import torch
-
-        if array.dtype.name == "bfloat16":
-            return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
-        return torch.from_numpy(array)
-    if library == "torch-cuda":
-        return to_library(array, "torch").cuda()
-    raise ArgumentError(f"arrays={library!r} is not numpy, cupy, torch or torch-cuda.")
-
-
-def to_numpy(array: Any) -> np.ndarray:
-    """Return any library's array as NumPy, bits kept; sub-byte and 8-bit torch dtypes come back as uint8."""
-    if isinstance(array, np.ndarray):
-        return array
-    if type(array).__module__.partition(".")[0] == "torch":
-        import torch
-
-        array = array.detach().cpu().contiguous()
-        if array.dtype == torch.bfloat16:
-            import ml_dtypes
-
-            return array.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
-        small = array.dtype.itemsize == 1 and array.dtype not in (torch.int8, torch.uint8, torch.bool)
-        return array.view(torch.uint8).numpy() if small else array.numpy()
-    if hasattr(array, "get"):
-        return array.get()
-    if hasattr(array, "__dlpack__"):
-        return np.from_dlpack(array)
-    if hasattr(array, "__array__"):
-        return np.asarray(array)
-    raise TypeError(f"a result is {type(array).__name__}, not an array")

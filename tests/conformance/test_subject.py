@@ -11,8 +11,9 @@ import refnum
 from conformance.call import call, other_data, replay_in_place
 from conformance.case import Case
 from conformance.choose import choose
+from conformance.libraries import share_memory, to_library, to_numpy, with_gaps
 from conformance.operation import call_golden
-from conformance.subject import Subject, arguments_for, from_dict, from_file, to_numpy
+from conformance.subject import Subject, arguments_for, from_dict, from_file
 from conformance.verdict import Outcome
 from refnum.errors import ArgumentError, FileError, ProfileError, UnsupportedError
 
@@ -173,7 +174,7 @@ def test_choices_by_name_kind_and_pattern(monkeypatch, names, expected):
 
 def test_a_name_that_selects_nothing_is_an_error_that_lists_the_known(monkeypatch):
     three(monkeypatch)
-    with pytest.raises(ArgumentError, match="No subject is named 'nobody'; known are fast, model, model-cupy, ours, theirs"):
+    with pytest.raises(ArgumentError, match="named 'nobody'; known are fast, model, model-cupy, ours, theirs"):
         choose(["nobody"])
 
 
@@ -258,12 +259,51 @@ def test_torch_arrays_go_in_and_come_back_with_their_bits():
     import ml_dtypes
 
     values = np.array([[0x3F80, 0xFFC1, 0x8000]], np.uint16).view(ml_dtypes.bfloat16)
-    there = doors.to_library(values, "torch")
+    there = to_library(values, "torch")
     assert there.dtype == torch.bfloat16 and to_numpy(there).dtype == values.dtype
     assert to_numpy(there).view(np.uint16).tolist() == values.view(np.uint16).tolist()
     codes = torch.tensor([[0x7F, 0x80]], dtype=torch.uint8).view(torch.float8_e4m3fn)
     assert to_numpy(codes).tolist() == [[0x7F, 0x80]] and to_numpy(codes).dtype == np.uint8
     assert to_numpy(torch.tensor([1, 2], dtype=torch.int32)).dtype == np.int32
+
+
+def test_a_gapped_view_holds_the_data_and_poison_between():
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    view = with_gaps(x, "numpy", 0xCD)
+    assert np.array_equal(view, x) and view.strides == (24, 8) and not view.flags.c_contiguous
+    between = np.lib.stride_tricks.as_strided(view, (2, 6), (24, 4))[:, 1::2]
+    assert (between.copy().view(np.uint32) == 0xCDCDCDCD).all() and with_gaps(x, "torch", 0) is None
+
+
+def test_shared_memory_is_seen_in_every_library():
+    x = np.arange(8, dtype=np.float32)
+    assert share_memory(x, x[3:]) and not share_memory(x, x.copy()) and not share_memory(x, x[:0])
+    torch = pytest.importorskip("torch")
+    t = torch.zeros(4)
+    assert share_memory(t, t[2:]) and not share_memory(t, t.clone()) and not share_memory(t, x)
+
+
+def test_torch_subjects_are_watched_like_numpy_ones():
+    torch = pytest.importorskip("torch")
+    kept = {}
+
+    def buffer(x):
+        packed, scales = refnum.quantize_mxfp4(x.numpy())
+        mine = kept.setdefault("b", (torch.zeros(packed.shape, dtype=torch.uint8),
+                                     torch.zeros(scales.shape, dtype=torch.uint8)))
+        mine[0].copy_(torch.from_numpy(packed))
+        mine[1].copy_(torch.from_numpy(scales))
+        return mine
+
+    def mutate(x):
+        result = refnum.quantize_mxfp4(x.numpy())
+        x[0, 0] = 7.0
+        return tuple(map(torch.from_numpy, result))
+    reuse = Subject("k", {"quantize_mxfp4": buffer}, arrays="torch")
+    assert replay_in_place(reuse, case())[2].finding == "earlier-result-changed"
+    assert call(Subject("k", {"quantize_mxfp4": mutate}, arrays="torch"), case()).finding == "input-mutated"
+    assert call(Subject("k", {"quantize_mxfp4": lambda x: (x, x)}, arrays="torch"), case()).finding == \
+        "output-aliases-input"
 
 
 def test_the_harness_imports_no_kernel_package():

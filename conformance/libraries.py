@@ -1,0 +1,113 @@
+"""Arrays of NumPy, CuPy and torch behind one small set of verbs: what the watch over a call needs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from refnum.errors import ArgumentError
+
+LIBRARIES = ("numpy", "cupy", "torch", "torch-cuda")
+
+
+def to_library(array: np.ndarray, library: str) -> Any:
+    """Return a NumPy array as an array of a library; CuPy has no bfloat16 and gets its uint16 bits.
+
+    NumPy gives the array itself, torch shares its memory, CuPy and torch-cuda copy it to the device.
+    """
+    if library == "numpy":
+        return array
+    if library == "cupy":
+        import cupy
+
+        return cupy.asarray(array.view(np.uint16) if array.dtype.name == "bfloat16" else array)
+    if library in ("torch", "torch-cuda"):
+        import torch
+
+        if array.dtype.name == "bfloat16":
+            tensor = torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+        else:
+            tensor = torch.from_numpy(array)
+        return tensor.cuda() if library == "torch-cuda" else tensor
+    raise ArgumentError(f"arrays={library!r} is not one of {', '.join(LIBRARIES)}.")
+
+
+def to_numpy(array: Any) -> np.ndarray:
+    """Return any library's array as NumPy, bits kept; sub-byte and 8-bit torch dtypes come back as uint8."""
+    if isinstance(array, np.ndarray):
+        return array
+    if type(array).__module__.partition(".")[0] == "torch":
+        import torch
+
+        array = array.detach().cpu().contiguous()
+        if array.dtype == torch.bfloat16:
+            import ml_dtypes
+
+            return array.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+        small = array.dtype.itemsize == 1 and array.dtype not in (torch.int8, torch.uint8, torch.bool)
+        return array.view(torch.uint8).numpy() if small else array.numpy()
+    if hasattr(array, "get"):
+        return array.get()
+    if hasattr(array, "__dlpack__"):
+        return np.from_dlpack(array)
+    if hasattr(array, "__array__"):
+        return np.asarray(array)
+    raise TypeError(f"a result is {type(array).__name__}, not an array")
+
+
+def overwrite(target: Any, data: np.ndarray, library: str) -> None:
+    """Write other data of the same shape and dtype into an array of a library, in place."""
+    if library == "numpy":
+        np.copyto(target.reshape(-1).view(np.uint8), np.ascontiguousarray(data).reshape(-1).view(np.uint8))
+    elif library == "cupy":
+        target[...] = to_library(data, library)
+    else:
+        target.copy_(to_library(data, library))
+
+
+def share_memory(one: Any, other: Any) -> bool:
+    """Whether two arrays may overlap in memory; arrays of different kinds, and empty ones, do not."""
+    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
+        return bool(one.size and other.size and np.may_share_memory(one, other))
+    kinds = {type(array).__module__.partition(".")[0] for array in (one, other)}
+    if kinds == {"cupy"}:
+        import cupy
+
+        return bool(one.size and other.size and cupy.may_share_memory(one, other))
+    if kinds == {"torch"}:
+        return one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr() and bool(one.numel())
+    return False
+
+
+def with_gaps(array: np.ndarray, library: str, poison: int) -> Any:
+    """Return the data as a view with a gap after every element of the last axis; the gaps hold poison.
+
+    NumPy and CuPy only: None for the other libraries.
+    """
+    if library not in ("numpy", "cupy"):
+        return None
+    gapped = (*array.shape[:-1], 2 * array.shape[-1] * array.itemsize)
+    wide = to_library(np.full(gapped, poison, np.uint8).view(array.dtype), library)
+    view = wide[..., ::2]
+    view[...] = to_library(array, library)
+    return view
+
+
+class Guarded:
+    """An output array of a library between two guard zones, everything filled with poison."""
+
+    ZONE = 256
+
+    def __init__(self, like: np.ndarray, library: str, poison: int) -> None:
+        self.poison = poison
+        self.zone = to_library(np.full(like.nbytes + 2 * self.ZONE, poison, np.uint8), library)
+        dtype = np.uint16 if library == "cupy" and like.dtype.name == "bfloat16" else like.dtype
+        self.array = self.zone[self.ZONE:self.ZONE + like.nbytes].view(dtype).reshape(like.shape)
+
+    def trespass(self) -> str:
+        """Return `before` or `after` where a guard zone was written, else an empty string."""
+        zone = to_numpy(self.zone)
+        if (zone[:self.ZONE] != self.poison).any():
+            return "before"
+        return "after" if (zone[zone.size - self.ZONE:] != self.poison).any() else ""
