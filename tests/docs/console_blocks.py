@@ -1,4 +1,7 @@
-"""Console blocks marked `<!-- runnable -->`: what they run, and the output they promise."""
+"""Console blocks marked `<!-- runnable -->`: what they run, and the output they promise.
+
+The mark may say more: `runnable: exit 1` (status of the last command), `runnable: needs TOOL`, and `, slow`.
+"""
 
 import doctest
 import os
@@ -16,43 +19,45 @@ BLOCK = re.compile(
 )
 
 
-class Block(NamedTuple):
-    """A command line, its exit status and its output with `...` for anything."""
+class Step(NamedTuple):
+    """A command line and its output, with `...` for anything."""
 
-    line: int
     command: str
     expected: str
-    exit: int
-    slow: bool
+
+
+class Block(NamedTuple):
+    """The steps of one block, which run in order, and the exit status of the last."""
+
+    line: int
+    steps: tuple[Step, ...]
+    exit: int = 0
+    slow: bool = False
     needs: str = ""
 
 
 def blocks(text):
-    """Return every command of the marked console blocks of a page."""
+    """Return the marked console blocks of a page."""
     found = []
     for match in BLOCK.finditer(text):
         line = text.count("\n", 0, match.start("body")) + 1
-        parts = re.split(r"^\$ ", match["body"], flags=re.MULTILINE)[1:]
-        for part in parts:
+        steps = []
+        for part in re.split(r"^\$ ", match["body"], flags=re.MULTILINE)[1:]:
             command, _, expected = part.partition("\n")
             while command.endswith("\\"):
                 more, _, expected = expected.partition("\n")
-                command = command[:-1] + more
-            found.append(
-                Block(line, command, expected, int(match["exit"] or 0), bool(match["slow"]), match["needs"] or "")
-            )
+                command = command[:-1] + more.lstrip()
+            steps.append(Step(command, expected))
+        found.append(Block(line, tuple(steps), int(match["exit"] or 0), bool(match["slow"]), match["needs"] or ""))
     return found
 
 
-def run(block):
-    """Run a command from the root of the repository. Return (exit status, output without trailing blanks)."""
+def run(command):
+    """Run a command from the root of the repository. Return (exit status, output, errors)."""
     scripts = Path(sys.executable).parent
     environment = {**os.environ, "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}", "PYTHONWARNINGS": "ignore"}
-    done = subprocess.run(
-        block.command, shell=True, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600
-    )
-    output = "\n".join(line.rstrip() for line in done.stdout.splitlines()) + "\n"
-    return done.returncode, output, done.stderr
+    done = subprocess.run(command, shell=True, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=900)
+    return done.returncode, done.stdout, done.stderr
 
 
 def agrees(expected, output):

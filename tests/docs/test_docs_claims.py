@@ -113,6 +113,34 @@ def test_n10_5_te_rule_on_bits():
             assert out[code, 1] == (0 if e == 0 else sign | max(e - k, 0) << 3 | f), (hex(code), k)
 
 
+def test_n11_1_and_n11_5_special_gates():
+    import ml_dtypes
+
+    gate = np.array([[np.inf, -np.inf, np.nan, 0, -0.0]], ml_dtypes.bfloat16)
+    ones = np.ones((1, 5), ml_dtypes.bfloat16)
+    dgate, dup, _ = refnum.swiglu_backward(np.ones((1, 5), np.float32), gate, ones)
+    assert [hex(b) for b in dup.view(np.uint32)[0]] == ["0x7f800000", "0x80000000", "0x7fc00000", "0x0", "0x80000000"]
+    assert [hex(b) for b in dgate.view(np.uint32)[0]] == [*["0x7fc00000"] * 3, "0x3f000000", "0x3f000000"]
+
+
+def test_n11_4_order_of_the_sum():
+    import ml_dtypes
+
+    gate = np.full((1, 3), 8, ml_dtypes.bfloat16)
+    up = np.array([[1, 2**-24, 2**-24]], ml_dtypes.bfloat16)
+    grad = np.ones((1, 3), np.float32)
+    dprob = refnum.swiglu_backward(grad, gate, up, np.ones(1, np.float32))[2]
+    y = refnum.swiglu_backward(grad, gate, up)[1][0, 0]
+    small = np.float32(y * np.float32(2**-24))
+    assert dprob[0] == np.float32(np.float32(y + small) + np.float32(small + np.float32(0)))
+
+
+def test_n12_3_order_and_defaults():
+    rows = np.array([[1], [0], [2**-24], [0], [2**-24], [0]], np.float32)
+    got = refnum.unpermute(rows, np.array([0, 0, 0]), [1, 1, 1], None, tokens=2, align=2)
+    assert got[0, 0] == np.float32(np.float32(1 + 2**-24) + np.float32(2**-24)) and got[1, 0] == 0
+
+
 def test_n12_1_bytes_of_a_row():
     assert 7168 // 2 + 7168 // 32 == 17 * 7168 // 32 == 3808
 
