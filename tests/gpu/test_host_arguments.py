@@ -29,7 +29,8 @@ def mx():
 
 TWINS = (
     "quantize_mxfp4", "dequantize_mxfp4", "quantize_fp8_tiles", "dequantize_fp8_tiles", "fp8_to_mxfp4",
-    "mxfp4_to_fp8", "mxfp4_to_fp8_columns", "mxfp4_columns", "fp8_columns",
+    "mxfp4_to_fp8", "mxfp4_to_fp8_columns", "mxfp4_columns", "fp8_columns", "swiglu_quantize", "swiglu_backward",
+    "pack_payload", "unpack_payload", "permute_pad", "unpermute",
 )  # fmt: skip
 
 
