@@ -11,7 +11,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from refnum.codec import decode, encode
+from refnum.codec import decode
+from refnum.narrow import encode
 from refnum.profiles import HOPPER
 from refnum.scales import encode_e8m0
 

@@ -6,7 +6,7 @@ uint8; see the specification in `docs/specification` for what each clause (N0 to
 
 from . import errors, layouts, oracle, philox
 from .blocks import block_class, dequantize_mx, dequantize_mxfp4, quantize_mx, quantize_mxfp4
-from .codec import decode, encode, value
+from .codec import decode, value
 from .columns import fp8_columns, mxfp4_columns, mxfp4_to_fp8_columns
 from .environment import check_host
 from .explain import Explanation, explain
@@ -29,6 +29,7 @@ from .formats import (
     Format,
     get_format,
 )
+from .narrow import encode
 from .payload import pack_payload, permute_pad, unpack_payload, unpermute
 from .profiles import HOPPER, OCP, PROFILES, Profile, get_profile
 from .recast import fp8_to_mxfp4, mxfp4_to_fp8

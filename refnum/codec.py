@@ -9,19 +9,13 @@ import ml_dtypes
 import numpy as np
 
 from .arrays import (
-    CHUNK,
     Array,
-    contiguous,
-    empty,
-    float32_bits,
-    is_host,
     require_array,
-    require_float_dtype,
     table_like,
 )  # fmt: skip
 from .errors import DtypeError, ProfileError
 from .formats import FP32, Format, get_format, magnitude_value
-from .profiles import HOPPER, Profile, get_profile
+from .profiles import Profile
 from .rounding import round_magnitude, split_float32
 
 INF32, NAN32 = 0x7F800000, 0x7FC00000
@@ -100,50 +94,24 @@ def decode(fmt: Format | str, codes: Array) -> Array:
     return np.take(table_like(decode_table, codes, fmt), codes).view(np.float32)
 
 
-def encode(
-    fmt: Format | str,
-    x: Array,
-    scale_exponent: Array | int = 0,
-    profile: Profile | str = HOPPER,
-    *,
-    rbits: Array | None = None,
-) -> Array:
-    """Encode x / 2**scale_exponent, the quotient exact, as codes of `fmt` (clause N2).
-
-    x: float32, bfloat16, float16 or uint16 (bfloat16 bits), any shape; scale_exponent: int or i32 array that
-    broadcasts against x; rbits: see `refnum.rounding.round_magnitude`. Returns codes in `code_dtype(fmt)`.
-    NaN gives the format's canonical NaN, positive, or the largest positive value where it has none; Inf is an
-    overflow. Raises DtypeError, ProfileError, ArgumentError.
-    """
-    fmt, profile = get_format(fmt), get_profile(profile)
-    require_float_dtype("x", x)
-    bits = float32_bits(x)
-    if not is_host(bits) or bits.size <= CHUNK or not isinstance(scale_exponent, int) or rbits is not None:
-        return encode_bits(fmt, bits, scale_exponent, profile, rbits=rbits)
-    codes, flat = empty(bits.shape, code_dtype(fmt), bits), contiguous(bits).reshape(-1)
-    from .narrow import encode_plain  # it fills its table by `encode_bits`, so it stands above this file
-
-    for start in range(0, flat.size, CHUNK):
-        part = slice(start, start + CHUNK)
-        quick = encode_plain(fmt, flat[part], scale_exponent, profile)
-        if quick is None:
-            quick = encode_bits(fmt, flat[part], scale_exponent, profile)
-        codes.reshape(-1)[part] = quick
-    return codes
-
-
 def encode_bits(
     fmt: Format, bits: Array, scale_exponent: Array | int, profile: Profile, *, rbits: Array | None = None,
     finite: bool = False,
 ) -> Array:  # fmt: skip
-    """`encode` on float32 bits (u32); `finite=True` promises that no element is NaN or Inf."""
+    """Encode float32 bits (u32) divided by 2**scale_exponent, see `refnum.encode`: the definition (clause N2).
+
+    `finite=True` promises that no element is NaN or Inf.
+    """
     magnitude = bits & np.uint32(0x7FFFFFFF)
     negative = bits != magnitude
     exponent, significand = split_float32(magnitude)
     exponent -= scale_exponent if isinstance(scale_exponent, int) else scale_exponent.astype(np.int32, copy=False)
+    if not finite:  # Inf overflows at any scale
+        exponent = np.where(magnitude == np.uint32(INF32), np.int32(1024), exponent)
     code = _round(fmt, exponent, significand, profile, negative, rbits)
     if not finite:
-        code = _nonfinite_codes(fmt, magnitude, code, profile)
+        nan = fmt.max_code if fmt.nan_code is None else fmt.nan_code
+        code = np.where(magnitude > np.uint32(INF32), code.dtype.type(nan), code)
     return apply_sign(fmt, code, negative, profile, nan=None if finite else magnitude > np.uint32(INF32))
 
 
@@ -169,16 +137,6 @@ def _round_radix4(fmt: Format, exponent: Array, significand: Array, profile: Pro
             passed |= (exponent == at) & (significand == fraction)
         code += (passed & (significand != 0)).astype(code.dtype)
     return code
-
-
-def _nonfinite_codes(fmt: Format, magnitude: Array, code: Array, profile: Profile) -> Array:
-    word = code.dtype.type
-    overflow = fmt.max_code
-    if profile.overflow == "nan":
-        overflow = fmt.inf_code if fmt.inf_code is not None else fmt.nan_code or fmt.max_code
-    nan = fmt.max_code if fmt.nan_code is None else fmt.nan_code
-    code = np.where(magnitude == np.uint32(INF32), word(overflow), code)
-    return np.where(magnitude > np.uint32(INF32), word(nan), code)
 
 
 def apply_sign(fmt: Format, code: Array, negative: Array, profile: Profile, nan: Array | None = None) -> Array:

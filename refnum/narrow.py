@@ -1,4 +1,4 @@
-"""Encoding through sixteen bits: round to odd, then one table entry (clause N2). Fast, and no second definition.
+"""`encode`, and its quick way through sixteen bits: round to odd, then one table entry (clause N2).
 
 A float32 cut to its upper 16 bits, the last of them set when a discarded bit was (rounding to odd), keeps value, half
 and sticky of every rounding to at most five mantissa bits. Dividing by 2**k subtracts k from the exponent field. So
@@ -12,15 +12,45 @@ import functools
 
 import numpy as np
 
-from .arrays import Array, table_like
-from .codec import encode_bits
-from .formats import Format
-from .profiles import Profile
+from .arrays import CHUNK, Array, contiguous, empty, float32_bits, is_host, require_float_dtype, table_like
+from .codec import code_dtype, encode_bits
+from .formats import Format, get_format
+from .profiles import HOPPER, Profile, get_profile
 
 LOW_BYTE, HIGH_BYTE = 32, 240
 """Scale bytes between which the exponent field of a quotient neither ends above 143 nor turns zeros into numbers."""
 _OFFSET = (HIGH_BYTE - 127) << 7
 assert (127 + 16 << 7) + _OFFSET == 1 << 15  # quotients below 2**16 and the sign: 65,536 entries in all
+
+
+def encode(
+    fmt: Format | str,
+    x: Array,
+    scale_exponent: Array | int = 0,
+    profile: Profile | str = HOPPER,
+    *,
+    rbits: Array | None = None,
+) -> Array:
+    """Encode x / 2**scale_exponent, the quotient exact, as codes of `fmt` (clause N2).
+
+    x: float32, bfloat16, float16 or uint16 (bfloat16 bits), any shape; scale_exponent: int or i32 array that
+    broadcasts against x; rbits: see `refnum.rounding.round_magnitude`. Returns codes in `code_dtype(fmt)`.
+    NaN gives the format's canonical NaN, positive, or the largest positive value where it has none; Inf is an
+    overflow. Raises DtypeError, ProfileError, ArgumentError.
+    """
+    fmt, profile = get_format(fmt), get_profile(profile)
+    require_float_dtype("x", x)
+    bits = float32_bits(x)
+    if not is_host(bits) or bits.size <= CHUNK or not isinstance(scale_exponent, int) or rbits is not None:
+        return encode_bits(fmt, bits, scale_exponent, profile, rbits=rbits)
+    codes, flat = empty(bits.shape, code_dtype(fmt), bits), contiguous(bits).reshape(-1)
+    for start in range(0, flat.size, CHUNK):
+        part = slice(start, start + CHUNK)
+        quick = encode_plain(fmt, flat[part], scale_exponent, profile)
+        if quick is None:
+            quick = encode_bits(fmt, flat[part], scale_exponent, profile)
+        codes.reshape(-1)[part] = quick
+    return codes
 
 
 @functools.cache

@@ -33,9 +33,7 @@ def philox4x32(counter: Sequence[Array], key: Sequence[int], rounds: int = 10) -
     count outside its range.
     """
     if len(counter) != 4 or len(key) != 2:
-        raise ShapeError(
-            f"{len(counter)} counter and {len(key)} key words were given; Philox4x32 takes 4 and 2"
-        )
+        raise ShapeError(f"{len(counter)} counter and {len(key)} key words were given; Philox4x32 takes 4 and 2")
     if not 0 <= rounds <= 16:
         raise ArgumentError(f"rounds={rounds}; allowed are 0..16, and 10 is the standard")
     k0, k1 = (_unsigned("key word", k, 32) for k in key)
@@ -57,9 +55,7 @@ def random_words(
     Raises ArgumentError for a value outside its range.
     """
     n, offset = _unsigned("n", n, 62), _unsigned("offset", offset, 62)
-    seed, stream, step = (
-        _unsigned(*a) for a in (("seed", seed, 64), ("stream", stream, 32), ("step", step, 32))
-    )
+    seed, stream, step = (_unsigned(*a) for a in (("seed", seed, 64), ("stream", stream, 32), ("step", step, 32)))
     like = np.empty(0, np.uint32) if like is None else like
     first, stop = offset // 4, -(-(offset + n) // 4)
     out = empty((stop - first, 4), np.uint32, like)
@@ -114,9 +110,7 @@ def random_bits(
 
 
 def _word64(word: Any) -> Array:
-    return (
-        word.astype(np.uint64) if hasattr(word, "astype") else np.uint64(_unsigned("counter word", word, 32))
-    )
+    return word.astype(np.uint64) if hasattr(word, "astype") else np.uint64(_unsigned("counter word", word, 32))
 
 
 def _unsigned(name: str, value: int, bits: int) -> int:

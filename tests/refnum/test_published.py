@@ -135,3 +135,11 @@ def test_radix4_and_e3m0_round_trip_and_ties():
 def test_int4_range():
     x = np.array([-9, -8, -7.5, -0.5, 0.5, 1.5, 6.5, 7.5, 99], np.float32)
     assert R.encode("INT4", x).tolist() == [8, 8, 8, 0, 0, 2, 6, 7, 7]
+
+
+@pytest.mark.parametrize("fmt", ["E2M1", "E3M0", "FP4_RADIX4", "E2M3", "E3M2", "E4M3", "E5M2", "INT4", "MXINT8"])
+@pytest.mark.parametrize("exponent", [-127, 0, 127])
+def test_infinity_is_an_overflow_at_any_scale(fmt, exponent):
+    x = np.array([np.inf, -np.inf, 3e38, -3e38], np.float32)
+    at_scale_one = R.encode(fmt, x[2:])
+    assert np.array_equal(R.encode(fmt, x[:2], exponent), at_scale_one)

@@ -16,7 +16,6 @@ from . import grids
 
 SMALL = tuple(name for name in ENCODED if FORMATS[name].bits <= 8)
 SPECIAL = (0, SIGN, 1, SIGN | 1, 0x00400000, 0x007FFFFF, 0x00800000, LARGEST, SIGN | LARGEST, INF, SIGN | INF)
-LOWEST = SIGN | INF
 NANS = (NAN, SIGN | NAN, SNAN, SIGN | 0x7FFFFFFF)
 
 
@@ -224,7 +223,7 @@ def _element_drafts(fmt: Format) -> Iterator[Draft]:
         flags=("DOUBLE_ROUNDING_BF16",) if radix4 else (up, "DOUBLE_ROUNDING_BF16", "ELEMENT_TRUNCATED"),
     )
     yield Draft(
-        {"x": _flat([*(p for p in SPECIAL if p != LOWEST or fmt.name != "INT4"), *NANS, *_beyond(fmt)])},
+        {"x": _flat([*SPECIAL, *NANS, *_beyond(fmt)])},
         _choices(fmt.name),
         flags=sign,
         comment="zeros, subnormals, NaN, Inf and overflow",
