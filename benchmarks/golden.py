@@ -6,7 +6,7 @@
 Everything runs in one process. The contenders of a row take turns inside each round, so a disturbance meets them
 all; a figure is the median over the rounds, a ratio the median of the rounds' ratios. The model and NumPy use one
 core; torch libraries are timed with one thread and, where the machine has more, with as many as they take. One
-thread is compared by the process's own CPU time, which other processes do not lengthen; more threads by the wall.
+thread is compared by its own CPU time, which other processes hardly lengthen; more threads by the wall clock.
 """
 
 import argparse
@@ -27,6 +27,8 @@ from rich.console import Console
 
 import refnum
 
+SETTLE = 0.25
+"""Seconds of rest after a call with several threads: its workers spin on, and would slow the next contender down."""
 SMALL_ROWS = 64
 """Rows that gfloat is given: it takes one block a call, so the rate is what counts."""
 
@@ -144,10 +146,13 @@ def measure(row, shape, rounds):
     for _ in range(rounds):
         for entry in entries:
             set_threads(entry["contender"].library, entry["threads"])
-            wall, cpu = time.perf_counter(), time.process_time()
+            clock = time.thread_time if entry["threads"] == 1 else time.process_time
+            wall, cpu = time.perf_counter(), clock()
             entry["call"]()
-            entry["cpu"].append((time.process_time() - cpu) / entry["elements"])
+            entry["cpu"].append((clock() - cpu) / entry["elements"])
             entry["wall"].append((time.perf_counter() - wall) / entry["elements"])
+            if entry["threads"] > 1:
+                time.sleep(SETTLE)
     return [record(entry, entries[0], result, results[0]) for entry, result in zip(entries, results, strict=True)]
 
 

@@ -35,7 +35,7 @@ def markdown(made):
         f"# Golden model, {made['date']}", "",
         f"Elements a second, in millions; {made['data']}.",
         f"Median of {made['rounds']} rounds in which the contenders took turns, in one process.",
-        "One thread is compared by the process's CPU time, more threads by the wall clock.",
+        "One thread is compared by its own CPU time, more threads by the wall clock.",
         "*same bytes*: whether the result is the model's, where a contender gives the same kind of result.", "",
         f"- command: `{made['command']}`", f"- CPU: {made['cpu']}, {made['cores']} cores", f"- versions: {versions}",
         f"- load average before and after: {made['load_average'][0]}, {made['load_average_after'][0]} (1 minute)", "",
