@@ -72,10 +72,11 @@ REFNUM_HD uint32_t add_floats(uint32_t a, uint32_t b) {
     const uint32_t x = large & FLOAT_MAGNITUDE, y = small & FLOAT_MAGNITUDE;
     const bool opposite = ((a ^ b) & FLOAT_SIGN) != 0;
     if (x >= FLOAT_INF) return x > FLOAT_INF || (y == FLOAT_INF && opposite) ? FLOAT_NAN : large;
-    // 27 places below the larger addend's last: the smaller's bits there, and one sticky bit for the rest
+    // 27 places below the larger addend's last: when bits of the smaller fall out behind them, all of it lies far
+    // below half a place and they cannot decide
     const int32_t apart = float_exponent(x) - float_exponent(y), distance = apart < 60 ? apart : 60;
     const uint64_t left = (uint64_t)float_significand(x) << 27, right = (uint64_t)float_significand(y) << 27;
-    const uint64_t aligned = right >> distance | (right & (((uint64_t)1 << distance) - 1) ? 1 : 0);
+    const uint64_t aligned = right >> distance;
     const uint64_t total = opposite ? left - aligned : left + aligned;
     if (total == 0) return a & b & FLOAT_SIGN;
     return (large & FLOAT_SIGN) | round_to_float(total, float_exponent(x) - 177);
