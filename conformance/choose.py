@@ -20,12 +20,15 @@ class Choice:
         self.broken: list[tuple[str, str]] = []
 
     def add(self, found: list[Subject]) -> None:
-        """Take subjects in, each name once."""
-        known = {item.name for item in self.usable} | {item.name for item, _ in self.unusable}
+        """Take subjects in, each once. Raises ArgumentError when two different ones have the same name."""
+        known = {item.name: item for item in (*self.usable, *(item for item, _ in self.unusable))}
         for item in found:
             if item.name in known:
+                if known[item.name].origin != item.origin:
+                    places = " and ".join(where.origin or "an installed package" for where in (known[item.name], item))
+                    raise ArgumentError(f"Two subjects are named {item.name}, from {places}; rename one.")
                 continue
-            known.add(item.name)
+            known[item.name] = item
             try:
                 usable, reason = item.available()
             except Exception as error:  # a foreign probe may fail in any way

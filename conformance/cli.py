@@ -6,6 +6,7 @@ call one function of another module and print; they decide nothing.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable
 from enum import StrEnum
@@ -86,7 +87,8 @@ def check(
     document = reports.Report(reports.header(level.value, seed, sys.argv[1:], chosen.records(), chosen.broken,
                                              examples=examples), controls=counts)
     saved = reports.checkpoint(report) if report is not None else None
-    _carry_out(plan, document, data, json, saved)
+    with contextlib.redirect_stdout(sys.stderr):  # what a subject prints must not get into the report
+        _carry_out(plan, document, data, json, saved)
     _deliver(document, report, json)
 
 
@@ -172,9 +174,19 @@ def explain(
 
 @app.command("report")
 @told
-def show_report(file: Annotated[Path, typer.Argument(help="A report written by `refnum check --report`.")]) -> None:
+def show_report(
+    file: Annotated[Path, typer.Argument(help="A report written by `refnum check --report`.")],
+    junit: Annotated[Path | None, typer.Option(help="Also write it as JUnit XML.")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Also write it as Markdown, at most 1 MB.")] = None,
+) -> None:
     """Check a saved report and print it; the exit status is the one of its run."""
+    from . import exports
+
     document = reports.load(file)
+    if junit is not None:
+        files.write_text(junit, exports.junit(document))
+    if markdown is not None:
+        files.write_text(markdown, exports.markdown(document))
     show.everything(show.console(), document)
     raise typer.Exit(document["footer"]["exit"])
 

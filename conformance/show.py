@@ -50,8 +50,8 @@ def _plain_table(out: Console, title: str, columns: Sequence[str], rows: Iterabl
     out.print(Text("\n".join(lines)), soft_wrap=True)
 
 
-_NUMBERS = frozenset({"variants", "cases", "elements", "proved", "seconds", "results", "saturated", "to zero", "distance",
-                      "MXFP4 dB", "FP8 dB", "FP8 to zero"})
+_NUMBERS = frozenset({"variants", "cases", "elements", "proved", "seconds", "results", "saturated", "to zero",
+                      "distance", "MXFP4 dB", "FP8 dB", "FP8 to zero"})
 
 
 def outcome_text(name: str) -> str:
@@ -97,6 +97,8 @@ def not_verified(out: Console, report: Mapping[str, Any]) -> None:
             lines[(result["outcome"], f"{result['subject']} {result['operation']}", result["words"])] += 1
         elif result["refused"]:
             lines[("refused", f"{result['subject']} {result['operation']}", result["refusal"])] += 1
+    for subject, operations, words in _strides(report["results"]):
+        lines[("refused", f"{subject}, inputs with strides, in {operations}", f"for example: {words}")] += 1
     for row in report["data"]:
         if row["outcome"] in ("unsupported", "not-run", "not-verified"):
             lines[(row["outcome"], f"{row['subject']} {row['tensor']}", row["words"])] += 1
@@ -108,6 +110,16 @@ def not_verified(out: Console, report: Mapping[str, Any]) -> None:
     for (outcome, who, words), count in lines.items():
         times = f" ({count} variants)" if count > 1 else ""
         out.print(f"[yellow]{outcome}[/]: {escape(who)}: {escape(words)}{times}", soft_wrap=True)
+
+
+def _strides(results: Sequence[Mapping[str, Any]]) -> Iterable[tuple[str, str, str]]:
+    """Yield (subject, its operations that refuse views with gaps, the first reason)."""
+    found: dict[str, dict[str, str]] = {}
+    for result in results:
+        if result["strides_refused"]:
+            found.setdefault(result["subject"], {}).setdefault(result["operation"], result["strides_refused"])
+    for subject, reasons in found.items():
+        yield subject, ", ".join(reasons), next(iter(reasons.values()))
 
 
 def classes(out: Console, report: Mapping[str, Any]) -> None:
@@ -145,6 +157,8 @@ def failure(out: Console, result: Mapping[str, Any], record: Mapping[str, Any]) 
     if page:
         element(out, page)
     for bug in record["bug_classes"]:
+        if bug["words"] == record["words"]:
+            continue
         note = bug.get("note") or {}
         effect = f" ({note['effect']})" if note.get("effect") else ""
         out.print(f"  like      {escape(bug['id'])}: {escape(bug['words'])}{escape(effect)}")

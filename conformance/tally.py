@@ -82,6 +82,7 @@ class Tally:
     reached: int = 0
     seconds: float = 0.0
     refusal: str = ""
+    strides_refused: str = ""
     outcome: Outcome | None = None
     words: str = ""
     unsupported: Counter[str] = field(default_factory=Counter)
@@ -185,6 +186,7 @@ class Tally:
             "compared": self.compared, "failing": self.failing, "faults": len(self.faults),
             "refused": sum(self.unsupported.values()), "seconds": round(self.seconds, 3), "holes": self.holes,
             "refusal": self._refused() if self.unsupported else "",
+            "strides_refused": self.strides_refused,
             "findings": sorted({failure.finding for failure in self.failures if failure.finding}),
             "domains": [{"name": d.name, "size": d.size, "how": d.how, "points": d.points, "verdict": d.verdict}
                         for d in self.domains],

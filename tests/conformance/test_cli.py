@@ -246,3 +246,22 @@ def test_a_run_that_dies_leaves_a_partial_report(tmp_path):
     assert [row["params"]["input"] for row in document["results"]] == ["float32", "bfloat16"]
     shown = refnum("report", "r.json")
     assert shown.exit_code == 3 and "run cut short" in shown.stdout
+
+
+def test_what_a_kernel_prints_does_not_get_into_the_report(tmp_path):
+    (tmp_path / "noisy.py").write_text(RIGHT.replace("return", "print('tuning...')\n    return"))
+    result = refnum("check", "-s", "noisy.py", "-o", "quantize_mxfp4", "-p", "OCP", "--level", "smoke", "--json")
+    assert json.loads(result.stdout)["footer"]["exit"] == 0 and "tuning..." in result.stderr
+
+
+def test_two_subjects_of_one_name_are_refused(tmp_path):
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "right.py").write_text(WRONG)
+    result = refnum("check", "-s", "right.py", "-s", "other/right.py")
+    assert result.exit_code == 2 and "Two subjects are named right" in result.stderr
+
+
+def test_a_saved_report_becomes_junit_and_markdown(failed, tmp_path):
+    result = refnum("report", "r.json", "--junit", "j.xml", "--markdown", "s.md")
+    assert result.exit_code == 1 and (tmp_path / "j.xml").read_text().startswith("<?xml")
+    assert "MISMATCH" in (tmp_path / "s.md").read_text()

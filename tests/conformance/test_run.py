@@ -330,3 +330,13 @@ def test_a_disk_that_is_full_does_not_stop_the_run(tmp_path, monkeypatch):
     assert {row["outcome"] for row in document.results} == {"mismatch"}
     assert "no replay file: Cannot write x" in only(document)["failures"][0]["words"]
     reports.check(document.document(), "this report")
+
+
+def test_a_refusal_of_strides_is_said_and_is_no_failure():
+    def dense_only(x, profile):
+        if not x.flags.c_contiguous:
+            raise ValueError("make it contiguous")
+        return right(x, profile)
+    document = report_of(subject(dense_only))
+    assert only(document)["outcome"] == "pass" and "make it contiguous" in only(document)["strides_refused"]
+    assert only(document)["refused"] == 0
