@@ -265,3 +265,30 @@ def test_a_saved_report_becomes_junit_and_markdown(failed, tmp_path):
     result = refnum("report", "r.json", "--junit", "j.xml", "--markdown", "s.md")
     assert result.exit_code == 1 and (tmp_path / "j.xml").read_text().startswith("<?xml")
     assert "MISMATCH" in (tmp_path / "s.md").read_text()
+
+
+def stored(tmp_path, kind, **body_changes):
+    from conformance import replay
+    from conformance.case import Case
+    from conformance.subject import Subject
+    from conformance.tally import Failure
+    from conformance.verdict import NO_LEVEL
+
+    case = Case("quantize_mxfp4", "HOPPER", {"input": "float32"}, {"x": np.full((1, 32), 1.25, np.float32)})
+    expected = replay.run_golden(case)
+    observed = {**expected, "packed": expected["packed"] ^ 1}
+    subject = Subject("fast", {"quantize_mxfp4": print}, kind=kind)
+    body = replay.document(case, {**expected, **body_changes}, observed, subject, Failure(case, NO_LEVEL))
+    return replay.save(body, tmp_path)
+
+
+def test_a_gpu_s_replay_file_is_read_on_a_machine_without_one(tmp_path):
+    result = refnum("replay", stored(tmp_path, "gpu"))
+    assert result.exit_code == 0 and "fast is not here" in result.stdout
+    assert "reproduced, every byte" in result.stdout and "as saved in the file" in result.stdout
+
+
+def test_a_model_that_has_changed_is_said_and_exits_1(tmp_path):
+    changed = stored(tmp_path, "gpu", scales=np.array([[9]], np.uint8))
+    result = refnum("replay", changed)
+    assert result.exit_code == 1 and "EXPECTATION CHANGED" in result.stdout and "other scales" in result.stdout

@@ -13,11 +13,12 @@ import pytest
 
 import refnum
 from conformance import golden
+from conformance.libraries import to_library, to_numpy
 from conformance.operation import OPERATIONS, as_bits
 from conformance.peers import PEERS, build, differences, gfloat_blocks, nvidia_headers, survey, torch_dtypes
 from conformance.peers import subjects as peer_subjects
 from conformance.peers.difference import BUG_CLASSES, expected
-from conformance.subject import Subject, from_dict, peers, to_library, to_numpy
+from conformance.subject import Subject, from_dict, peers
 from conformance.verdict import CLASSES, classify
 from refnum.arrays import float32_bits
 from refnum.errors import UnsupportedError
