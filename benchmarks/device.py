@@ -32,15 +32,18 @@ from gpu import compile as build
 from gpu.driver import driver
 
 M, K, SETS, REPEATS = 32768, 7168, 2, 30
-ORDERS = (1, 2, 4, 8, 16, 64)
-PARTS = {"quantize_mxfp4": (8, 16, 32), "fp8_to_mxfp4": (16, 32), "mxfp4_to_fp8": (16, 32)}
+ORDERS = {
+    "mxfp4_to_fp8_columns": [columns.Order(across, blocks) for across in (1, 4, 8, 64) for blocks in (6, 8, 10, 12)],
+    "fp8_columns": [columns.Order(across, blocks) for across in (1, 4, 8, 64) for blocks in (4, 5, 6)],
+}
+PARTS = {"quantize_mxfp4": (16, 32), "quantize_fp8_tiles": (8, 16), "fp8_to_mxfp4": (16, 32), "mxfp4_to_fp8": (16, 32)}
 
 
 def grids(operation: str) -> list[launch.Grid]:
     """Return the grids that a sweep tries."""
     return [
         launch.Grid(threads, unroll, part, stream)
-        for part in PARTS.get(operation, (8, 16)) for unroll in (1, 2, 4) if part * unroll <= 64
+        for part in PARTS.get(operation, (8,)) for unroll in (1, 2, 4) if part * unroll <= 64
         for threads in (128, 256, 512, 1024) for stream in (0, 1)
     ]  # fmt: skip
 
@@ -211,8 +214,8 @@ def prepare(operations: set[str], sweep: bool) -> None:
     jobs = {(o, grid) for o in rowwise for grid in [launch.TUNING[o], *(grids(o) if sweep else [])]}
     with concurrent.futures.ThreadPoolExecutor() as pool:
         list(pool.map(lambda job: build.compiled(job[0], arch, defines=job[1].defines), jobs))
-        turns = [(o, n) for o in turning for n in {columns.TUNING[o], *(ORDERS * sweep)}]
-        list(pool.map(lambda job: build.compiled(job[0], arch, defines=(f"ACROSS={job[1]}",)), turns))
+        turns = [(o, n) for o in turning for n in {columns.TUNING[o], *(ORDERS[o] * sweep)}]
+        list(pool.map(lambda job: build.compiled(job[0], arch, defines=job[1].defines), turns))
 
 
 def show(name: str, entry: dict[str, Any], wrong: int | None) -> None:
@@ -241,15 +244,14 @@ def run(name: str, options: argparse.Namespace, copy: float) -> dict[str, Any]:
     same = copy_bandwidth(moved // 2 & -(1 << 20))
     row["copy_of_same_bytes"] = round(same / 1e12, 3)
     tuning: dict[str, Any] = columns.TUNING if operation in columns.TUNING else launch.TUNING
-    shipped, others = tuning[operation], ORDERS if tuning is columns.TUNING else grids(operation)
+    shipped, others = tuning[operation], ORDERS.get(operation) or grids(operation)
     for grid in [shipped, *(others if options.sweep else [])]:
         tuning[operation] = grid
         times = measure(inputs, outs, operation, given)
         median = statistics.median(times)
         share = moved / (median * 1e-6) / copy
-        defines = (f"ACROSS={grid}",) if isinstance(grid, int) else grid.defines
-        found = driver().function(operation, function, 0, defines)
-        entry = {"grid": " ".join(defines), "us": round(median, 2), "us_min": round(min(times), 2),
+        found = driver().function(operation, function, 0, grid.defines)
+        entry = {"grid": " ".join(grid.defines), "us": round(median, 2), "us_min": round(min(times), 2),
                  "us_max": round(max(times), 2), "tb_s": round(moved / median * 1e-6, 3), "share": round(share, 4),
                  **driver().resources(found)}
         row.setdefault("sweep", []).append(entry)
@@ -273,7 +275,9 @@ def main() -> int:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     names = [name for name, case in CASES.items() if not options.only or case[0] in options.only]
-    prepare({CASES[name][0] for name in names} | {"quantize_mxfp4", "quantize_fp8_tiles"}, options.sweep)
+    prepare({CASES[name][0] for name in names} | {"quantize_mxfp4", "quantize_fp8_tiles"}, False)
+    if options.sweep:
+        prepare({CASES[name][0] for name in names}, True)
     copy = copy_bandwidth()
     properties = cupy.cuda.runtime.getDeviceProperties(0)
     about = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ctypes
 import itertools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from . import checks
+from . import checks, plans
 from .driver import driver
 from .interop import View
 from .launch import Outputs
@@ -17,8 +17,25 @@ EXPERTS = 256
 TALL = 128
 """Rows of a column block."""
 THREADS = {"mxfp4_to_fp8_columns": 128, "fp8_columns": 256}
-TUNING: dict[str, int] = {"mxfp4_to_fp8_columns": 8, "fp8_columns": 8}
-"""Kernel file -> column tiles that neighbouring CTAs take of the same rows: measured, see docs/results."""
+
+
+class Order(NamedTuple):
+    """How a launch is cut: column tiles that neighbours in order take of the same rows, CTAs a multiprocessor."""
+
+    across: int
+    blocks: int
+
+    @property
+    def defines(self) -> tuple[str, ...]:
+        """The macros of kernels/columns.cuh."""
+        return f"ACROSS={self.across}", f"BLOCKS={self.blocks}"
+
+
+TUNING: dict[str, Order] = {
+    "mxfp4_to_fp8_columns": Order(8, 8),
+    "fp8_columns": Order(8, 5),
+}
+"""Kernel file -> its order: measured, see docs/results."""
 
 
 class ColumnArguments(ctypes.Structure):
@@ -51,10 +68,11 @@ def columns(kernel: str, name: str, x: View, scales: View, outputs: Outputs, k: 
     lengths = [n for n in splits if n]
     ends = list(itertools.accumulate(lengths))
     codes, bytes_ = outputs.views
-    tiles, device, across = checks.tiles(k), x.device, TUNING[kernel]
+    tiles, device, order = checks.tiles(k), x.device, TUNING[kernel]
     vector = _vector(codes.address, m, ends)
     aligned = x.address % 16 == 0 and (m == 1 or x.strides[0] % 16 == 0)
-    function = driver().function(kernel, name, device, (f"ACROSS={across}",))
+    function = driver().function(kernel, name, device, order.defines)
+    most = driver().multiprocessors(device) * order.blocks
     stream = x.library.stream(device)
     row = segment = 0
     for first in range(0, len(lengths), EXPERTS):
@@ -66,6 +84,6 @@ def columns(kernel: str, name: str, x: View, scales: View, outputs: Outputs, k: 
             row, segment, tiles, segments_end[-1], aligned, vector, len(part),
             (ctypes.c_uint32 * EXPERTS)(*rows_end), (ctypes.c_uint32 * EXPERTS)(*segments_end),
         )  # fmt: skip
-        driver().launch(function, device, tiles * segments_end[-1], THREADS[kernel], stream, arguments)
+        plans.launch(function, device, min(most, tiles * segments_end[-1]), THREADS[kernel], stream, arguments)
         row, segment = row + rows_end[-1], segment + segments_end[-1]
     return outputs.finish()

@@ -14,9 +14,12 @@ from refnum.errors import RefnumError, UnsupportedError
 
 from . import compile as build
 
-MAJOR, MINOR = 75, 76
+MULTIPROCESSORS, MAJOR, MINOR = 16, 75, 76
 ATTRIBUTES = {"shared_bytes": 1, "local_bytes": 3, "registers": 4}
 """What `resources` reports -> CUfunction_attribute."""
+
+
+_ONE_POINTER = ctypes.c_void_p * 1
 
 
 class DriverError(RefnumError):
@@ -59,12 +62,17 @@ class Driver:
     @functools.cache  # noqa: B019 - one Driver a process
     def capability(self, device: int) -> tuple[int, int]:
         """Return the compute capability of a device."""
-        values = []
-        for attribute in (MAJOR, MINOR):
-            value = ctypes.c_int()
-            self.call("cuDeviceGetAttribute", ctypes.byref(value), attribute, device)
-            values.append(value.value)
-        return values[0], values[1]
+        return self._attribute(MAJOR, device), self._attribute(MINOR, device)
+
+    @functools.cache  # noqa: B019
+    def multiprocessors(self, device: int) -> int:
+        """Return the number of multiprocessors of a device."""
+        return self._attribute(MULTIPROCESSORS, device)
+
+    def _attribute(self, attribute: int, device: int) -> int:
+        value = ctypes.c_int()
+        self.call("cuDeviceGetAttribute", ctypes.byref(value), attribute, device)
+        return value.value
 
     @functools.cache  # noqa: B019
     def context(self, device: int) -> int:
@@ -108,12 +116,17 @@ class Driver:
 
     def launch(self, function: int, device: int, blocks: int, threads: int, stream: int, arguments: Any) -> None:
         """Launch a grid of `blocks` x `threads` in a stream; `arguments` is the kernel's one ctypes structure."""
-        pointers = (ctypes.c_void_p * 1)(ctypes.addressof(arguments))
-        self.enter(device)
+        pointers = _ONE_POINTER(ctypes.addressof(arguments))
+        current = ctypes.c_void_p()
+        self.library.cuCtxGetCurrent(ctypes.byref(current))
+        away = current.value != self.context(device)
+        if away:
+            self.enter(device)
         try:
             code = self._launch(function, blocks, 1, 1, threads, 1, 1, 0, stream, pointers, None)
         finally:
-            self.leave()
+            if away:
+                self.leave()
         if code:
             self.fail("cuLaunchKernel", code)
 

@@ -62,6 +62,7 @@ class Library:
     view: Callable[[str, Any, Library], View]
     empty: Callable[[tuple[int, ...], np.dtype[Any], int], Any]
     stream: Callable[[int], int]
+    address: Callable[[Any], int]
     give: Callable[[Any], Any] = lambda x: x
 
 
@@ -94,7 +95,17 @@ def _stream_cupy(device: int) -> int:
     return int(cupy.cuda.get_current_stream().ptr)
 
 
-CUPY = Library("cupy", _view_cupy, _empty_cupy, _stream_cupy)
+def _address_cupy(x: Any) -> int:
+    pointer: int = x.data.ptr
+    return pointer
+
+
+def _signature_cupy(x: Any) -> tuple[Any, ...]:
+    data = x.data
+    return x.shape, x.strides, x.dtype.num, data.device_id, data.ptr & 15
+
+
+CUPY = Library("cupy", _view_cupy, _empty_cupy, _stream_cupy, _address_cupy)
 
 
 @functools.cache
@@ -117,16 +128,32 @@ def _view_torch(name: str, x: Any, library: Library) -> View:
     return View(name, x.data_ptr(), tuple(x.shape), strides, dtype, x.device.index, library, x)
 
 
+@functools.cache
+def _torch_device(device: int) -> Any:
+    return sys.modules["torch"].device("cuda", device)
+
+
 def _empty_torch(shape: tuple[int, ...], dtype: np.dtype[Any], device: int) -> Any:
     torch = sys.modules["torch"]
-    return torch.empty(shape, dtype=_torch_dtypes()[1][dtype], device=f"cuda:{device}")
+    return torch.empty(shape, dtype=_torch_dtypes()[1][dtype], device=_torch_device(device))
 
 
 def _stream_torch(device: int) -> int:
     return int(sys.modules["torch"].cuda.current_stream(device).cuda_stream)
 
 
-TORCH = Library("torch", _view_torch, _empty_torch, _stream_torch)
+def _address_torch(x: Any) -> int:
+    pointer: int = x.data_ptr()
+    return pointer
+
+
+def _signature_torch(x: Any) -> tuple[Any, ...]:
+    return x.shape, x.stride(), x.dtype, x.device, x.data_ptr() & 15
+
+
+TORCH = Library("torch", _view_torch, _empty_torch, _stream_torch, _address_torch)
+SIGNATURES: dict[type, Callable[[Any], tuple[Any, ...]]] = {}
+"""Array type -> what all checks of such an array depend on; filled with the types that were seen."""
 
 
 def _foreign(x: Any) -> Library:
@@ -143,16 +170,19 @@ def _foreign(x: Any) -> Library:
                 from error
         return _view_cupy(name, on_device, library)
 
-    return Library(type(x).__module__, view, _empty_cupy, _stream_cupy, back or (lambda y: y))
+    return Library(type(x).__module__, view, _empty_cupy, _stream_cupy, _address_cupy, back or (lambda y: y))
 
 
 def look(name: str, x: Any) -> View:
     """Return the view of a device array; DtypeError for anything else, with what to do."""
     root = type(x).__module__.partition(".")[0]
     if root == "cupy" and hasattr(x, "data"):
+        SIGNATURES.setdefault(type(x), _signature_cupy)
         return _view_cupy(name, x, CUPY)
     if root == "torch" and hasattr(x, "is_cuda"):
-        return _view_torch(name, x, TORCH)
+        view = _view_torch(name, x, TORCH)
+        SIGNATURES.setdefault(type(x), _signature_torch)
+        return view
     if isinstance(x, np.ndarray):
         raise DtypeError(f"{name} is a NumPy array on the host; {HOST_HINT}")
     if not hasattr(x, "__dlpack__") and not hasattr(x, "__cuda_array_interface__"):

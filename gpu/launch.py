@@ -12,7 +12,7 @@ import numpy as np
 from refnum.errors import ArgumentError, DtypeError, ScaleError, ShapeError
 from refnum.profiles import Profile
 
-from . import checks, interop
+from . import checks, interop, plans
 from .driver import driver
 from .interop import View
 
@@ -114,6 +114,7 @@ class Outputs:
             self.views = [source.library.view("out", x, source.library) if source.library in (interop.CUPY,
                           interop.TORCH) else interop.look("out", x) for x in arrays]
             self._give = source.library.give
+            plans.note_outputs(list(wanted), list(inputs), self.views)
             return
         given = list(out) if isinstance(out, tuple | list) else [out]
         if len(given) != len(wanted):
@@ -125,6 +126,7 @@ class Outputs:
         if any(high > low for (_, high), (low, _) in itertools.pairwise(lows)):
             raise ArgumentError("the arrays of out share memory; give each storage of its own")
         self._give = lambda x: x
+        plans.note_outputs(list(wanted), list(inputs), self.views)
 
     def finish(self) -> Any:
         """Return the results in the caller's library: a tuple unless there is one."""
@@ -181,7 +183,7 @@ def rowwise(
     suffix = ("_flat_rceil" if rceil and rules[0] == 0 else "_flat") if flat else ""
     function = driver().function(kernel, name + suffix, x.device, grid.defines)
     blocks = -(-m * per_row // (grid.threads * grid.unroll))
-    driver().launch(function, x.device, blocks, grid.threads, x.library.stream(x.device), arguments)
+    plans.launch(function, x.device, blocks, grid.threads, x.library.stream(x.device), arguments)
     return outputs.finish()
 
 
@@ -195,5 +197,5 @@ def squares(name: str, x: View, outputs: Outputs, rules: tuple[int, int, int]) -
     out = [view.address for view in outputs.views]
     arguments = Arguments(x.address, None, out[0], out[1], m, x.strides[0], 0, across, k // 8, 1, aligned, *rules)
     function = driver().function("quantize_fp8_tiles", name, x.device, TUNING["quantize_fp8_tiles"].defines)
-    driver().launch(function, x.device, across * checks.tiles(m), 256, x.library.stream(x.device), arguments)
+    plans.launch(function, x.device, across * checks.tiles(m), 256, x.library.stream(x.device), arguments)
     return outputs.finish()

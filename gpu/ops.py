@@ -17,6 +17,7 @@ from . import checks, columns, launch
 from .checks import BLOCK, TILE, tiles
 from .driver import available
 from .launch import U8, Outputs
+from .plans import planned
 
 __all__ = [
     "available",
@@ -40,6 +41,7 @@ def _profile(profile: Profile | str) -> tuple[int, int, int]:
     return launch.policy(chosen)
 
 
+@planned(1)
 def quantize_mxfp4(x: Any, profile: Profile | str = HOPPER, *, out: Any = None) -> Any:
     """Quantise [M, K] floats to MXFP4 (N5) -> (packed u8 [M, K/2], scales u8 [M, K/32])."""
     view = launch.floats("x", x)
@@ -50,6 +52,7 @@ def quantize_mxfp4(x: Any, profile: Profile | str = HOPPER, *, out: Any = None) 
     return launch.rowwise("quantize_mxfp4", name, [view], outputs, k, BLOCK, rules, rceil=True, halved=kind == 0)
 
 
+@planned(2)
 def dequantize_mxfp4(packed: Any, scales: Any, dtype: Any = "float32", *, out: Any = None) -> Any:
     """Dequantise MXFP4 (packed u8 [M, K/2], scales u8 [M, K/32]) to float32 or bfloat16 [M, K], exact (N5)."""
     view = launch.codes("packed", packed, BLOCK // 2)
@@ -61,6 +64,7 @@ def dequantize_mxfp4(packed: Any, scales: Any, dtype: Any = "float32", *, out: A
     return launch.rowwise("dequantize_mxfp4", name, [view, beside], outputs, k, BLOCK, halved=kind == 0)
 
 
+@planned(1)
 def quantize_fp8_tiles(
     x: Any, tile: tuple[int, int] = (1, 128), profile: Profile | str = HOPPER, *, out: Any = None
 ) -> Any:
@@ -75,6 +79,7 @@ def quantize_fp8_tiles(
     return launch.rowwise("quantize_fp8_tiles", name, [view], outputs, k, TILE, rules, rceil=True, halved=kind == 0)
 
 
+@planned(2)
 def dequantize_fp8_tiles(
     codes: Any, scales: Any, tile: tuple[int, int] = (1, 128), dtype: Any = "float32", *, out: Any = None
 ) -> Any:
@@ -88,6 +93,7 @@ def dequantize_fp8_tiles(
     return launch.rowwise("dequantize_fp8_tiles", name, [view, beside], outputs, k, TILE, tall=tall, halved=kind == 0)
 
 
+@planned(2)
 def fp8_to_mxfp4(codes: Any, scales: Any, profile: Profile | str = HOPPER, *, out: Any = None) -> Any:
     """Quantise E4M3 1x128 tiles to MXFP4 directly (N7) -> (packed u8 [M, K/2], scales u8 [M, K/32])."""
     view = launch.codes("codes", codes, BLOCK)
@@ -97,6 +103,7 @@ def fp8_to_mxfp4(codes: Any, scales: Any, profile: Profile | str = HOPPER, *, ou
     return launch.rowwise("fp8_to_mxfp4", "fp8_to_mxfp4", [view, beside], outputs, k, TILE, rules, rceil=True)
 
 
+@planned(2)
 def mxfp4_to_fp8(packed: Any, scales: Any, scale: str = "max", *, out: Any = None) -> Any:
     """Turn MXFP4 into E4M3 1x128 tiles (N8) -> (codes u8 [M, K], scales u8 [M, ceil(K/128)])."""
     view = launch.codes("packed", packed, BLOCK // 2)
@@ -107,6 +114,7 @@ def mxfp4_to_fp8(packed: Any, scales: Any, scale: str = "max", *, out: Any = Non
     return launch.rowwise("mxfp4_to_fp8", f"mxfp4_to_fp8_{scale}", [view, beside], outputs, k, TILE)
 
 
+@planned(2)
 def mxfp4_to_fp8_columns(
     packed: Any, scales: Any, splits: Sequence[int] | None = None, scale: str = "max", *, out: Any = None
 ) -> Any:
@@ -121,6 +129,7 @@ def mxfp4_to_fp8_columns(
     return columns.columns("mxfp4_to_fp8_columns", name, view, beside, outputs, k, rows.tolist())
 
 
+@planned(2)
 def fp8_columns(
     codes: Any, scales: Any, splits: Sequence[int] | None = None, underflow: str = "rne", *, out: Any = None
 ) -> Any:

@@ -7,9 +7,13 @@
 
 #include "memory.cuh"
 
-// Column tiles that neighbouring CTAs take of the same rows (gpu/launch.py chooses).
+// How a launch is cut (gpu/columns.py chooses): column tiles that neighbours in order take of the same rows, and CTAs
+// a multiprocessor, each of which takes every so-manieth tile.
 #ifndef ACROSS
 #define ACROSS 8
+#endif
+#ifndef BLOCKS
+#define BLOCKS 8
 #endif
 
 namespace refnum {
@@ -34,8 +38,8 @@ struct ColumnTile {
     uint32_t rows;  // that exist, at most 128
 };
 
-__device__ __forceinline__ ColumnTile column_tile(const ColumnArguments& a) {
-    const uint32_t stripe = blockIdx.x / (ACROSS * a.segments), inside = blockIdx.x - stripe * ACROSS * a.segments;
+__device__ __forceinline__ ColumnTile column_tile(const ColumnArguments& a, uint32_t number) {
+    const uint32_t stripe = number / (ACROSS * a.segments), inside = number - stripe * ACROSS * a.segments;
     const uint32_t left = a.tiles - stripe * ACROSS, width = left < ACROSS ? left : ACROSS;
     const uint32_t segment = inside / width, column = stripe * ACROSS + inside - segment * width;
     uint32_t low = 0, high = a.experts - 1;  // the first expert whose segments end behind this one
@@ -66,7 +70,9 @@ struct Turned {
         constexpr int passes = WIDE * 8 / threads;
         const uint32_t chunk = threadIdx.x % 8, first = threadIdx.x / 8;
         uint8_t* out = a.out + tile.column * a.out_stride + tile.row + 16 * chunk;
-        if (a.vector == 16 && tile.rows == TALL && tile.column + WIDE <= a.k) {
+        const int32_t rows = (int32_t)tile.rows - 16 * (int32_t)chunk;
+        if (rows <= 0) return;
+        if (a.vector == 16 && rows >= 16 && tile.column + WIDE <= a.k) {
 #pragma unroll
             for (int i = 0; i < passes; ++i) {
                 const uint32_t column = first + i * (threads / 8);
@@ -78,8 +84,7 @@ struct Turned {
         for (int i = 0; i < passes; ++i) {
             const uint32_t column = first + i * (threads / 8);
             if (tile.column + column >= a.k) return;
-            store_some(out + column * a.out_stride, sixteen_rows(column, chunk), (int32_t)tile.rows - 16 * (int32_t)chunk,
-                       a.vector);
+            store_some(out + column * a.out_stride, sixteen_rows(column, chunk), rows, a.vector);
         }
     }
 

@@ -82,62 +82,84 @@ __device__ __forceinline__ void column_bytes(const Rows& rows, uint32_t group,
     __syncthreads();
 }
 
+// Elements of the four rows, turned: `max` under the group's byte, `amax` under a byte a column.
+__device__ __forceinline__ void turn_max(const Rows& rows, uint32_t byte, uint32_t group, uint32_t quad,
+                                         Turned<32>& turned) {
+    RecodeTable tables[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) tables[i] = recode_table(rows.byte[i], byte);
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+        uint32_t first[4], second[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) e4m3_words(rows.w[i][j], tables[i], first[i], second[i]);
+        transpose_bytes(first);
+        transpose_bytes(second);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            turned.put(group, 8 * j + i, quad, first[i]);
+            turned.put(group, 8 * j + 4 + i, quad, second[i]);
+        }
+    }
+}
+
+__device__ __forceinline__ void turn_amax(const Rows& rows, const uint32_t (&bytes)[GROUPS * 8], uint32_t group,
+                                          uint32_t quad, Turned<32>& turned) {
+    ColumnBytes columns[8];
+#pragma unroll
+    for (int j = 0; j < 8; ++j) columns[j] = negated_columns(bytes[8 * group + j]);
+    uint32_t codes[4][8];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) column_codes(rows.w[i], rows.byte[i], columns, codes[i]);
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+        uint32_t words[4] = {codes[0][j], codes[1][j], codes[2][j], codes[3][j]};
+        transpose_bytes(words);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) turned.put(group, 4 * j + i, quad, words[i]);
+    }
+}
+
 template <bool amax>
 __device__ __forceinline__ void mxfp4_to_fp8_columns(const ColumnArguments& a) {
     __shared__ __align__(16) Turned<32> turned;
-    const ColumnTile tile = column_tile(a);
-    const uint32_t group = threadIdx.x % GROUPS, quad = threadIdx.x / GROUPS;
+    __shared__ uint32_t maxima[WARPS][GROUPS][16], bytes[GROUPS * 8], largest[WARPS][GROUPS];
+    const uint32_t group = threadIdx.x % GROUPS, quad = threadIdx.x / GROUPS, tiles = a.tiles * a.segments;
+    ColumnTile tile = column_tile(a, blockIdx.x);
     Rows rows;
     load_rows(a, tile, group, quad, rows);
-    if (amax) {
-        __shared__ uint32_t maxima[WARPS][GROUPS][16], bytes[GROUPS * 8];
-        column_bytes(rows, group, maxima, bytes);
-        ColumnBytes columns[8];
-#pragma unroll
-        for (int j = 0; j < 8; ++j) columns[j] = negated_columns(bytes[8 * group + j]);
-        uint32_t codes[4][8];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) column_codes(rows.w[i], rows.byte[i], columns, codes[i]);
-#pragma unroll
-        for (int j = 0; j < 8; ++j) {
-            uint32_t words[4] = {codes[0][j], codes[1][j], codes[2][j], codes[3][j]};
-            transpose_bytes(words);
-#pragma unroll
-            for (int i = 0; i < 4; ++i) turned.put(group, 4 * j + i, quad, words[i]);
+    for (uint32_t number = blockIdx.x;;) {
+        if (amax) {
+            column_bytes(rows, group, maxima, bytes);
+            turn_amax(rows, bytes, group, quad, turned);
+            if (threadIdx.x < 32) store_scales(a, tile, 4 * threadIdx.x, bytes[threadIdx.x]);
+        } else {
+            const uint32_t byte = group_byte(rows, group, largest);
+            turn_max(rows, byte, group, quad, turned);
+            if (quad < 8) store_scales(a, tile, 32 * group + 4 * quad, byte * 0x01010101u);
         }
-        if (threadIdx.x < 32) store_scales(a, tile, 4 * threadIdx.x, bytes[threadIdx.x]);
-    } else {
-        __shared__ uint32_t largest[WARPS][GROUPS];
-        const uint32_t byte = group_byte(rows, group, largest);
-        RecodeTable tables[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) tables[i] = recode_table(rows.byte[i], byte);
-#pragma unroll
-        for (int j = 0; j < 4; ++j) {
-            uint32_t first[4], second[4];
-#pragma unroll
-            for (int i = 0; i < 4; ++i) e4m3_words(rows.w[i][j], tables[i], first[i], second[i]);
-            transpose_bytes(first);
-            transpose_bytes(second);
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                turned.put(group, 8 * j + i, quad, first[i]);
-                turned.put(group, 8 * j + 4 + i, quad, second[i]);
-            }
+        number += gridDim.x;
+        const bool more = number < tiles;
+        ColumnTile next = tile;
+        if (more) {  // on their way while this tile leaves
+            next = column_tile(a, number);
+            load_rows(a, next, group, quad, rows);
         }
-        if (quad < 8) store_scales(a, tile, 32 * group + 4 * quad, byte * 0x01010101u);
+        __syncthreads();
+        turned.template store_columns<128>(a, tile);
+        if (!more) return;
+        __syncthreads();
+        tile = next;
     }
-    __syncthreads();
-    turned.template store_columns<128>(a, tile);
 }
 
 }  // namespace refnum
 
-extern "C" __global__ __launch_bounds__(128) void mxfp4_to_fp8_columns_max(
+extern "C" __global__ __launch_bounds__(128, BLOCKS) void mxfp4_to_fp8_columns_max(
     const __grid_constant__ refnum::ColumnArguments a) {
     refnum::mxfp4_to_fp8_columns<false>(a);
 }
-extern "C" __global__ __launch_bounds__(128) void mxfp4_to_fp8_columns_amax(
+extern "C" __global__ __launch_bounds__(128, BLOCKS * 3 / 4) void mxfp4_to_fp8_columns_amax(
     const __grid_constant__ refnum::ColumnArguments a) {
     refnum::mxfp4_to_fp8_columns<true>(a);
 }

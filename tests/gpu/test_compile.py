@@ -8,8 +8,8 @@ import subprocess
 
 import pytest
 
+from gpu import columns, launch
 from gpu import compile as build
-from gpu import launch
 from refnum.errors import ArgumentError, UnsupportedError
 
 try:
@@ -28,11 +28,12 @@ def cache(tmp_path_factory: pytest.TempPathFactory):
 
 
 def defines(name: str) -> tuple[str, ...]:
-    return launch.TUNING[name].defines if name in launch.TUNING else ()
+    tuning = {**launch.TUNING, **columns.TUNING}
+    return tuning[name].defines if name in tuning else ()
 
 
 def test_every_tuned_kernel_exists() -> None:
-    assert set(launch.TUNING) <= set(KERNELS) and KERNELS
+    assert set(launch.TUNING) | set(columns.TUNING) <= set(KERNELS) and KERNELS
 
 
 @pytest.mark.parametrize("name", KERNELS)

@@ -240,3 +240,27 @@ def test_named_errors_before_any_launch() -> None:
     for error, call in wrong:
         with pytest.raises(error):
             call()
+
+
+def test_second_calls_take_the_plan_and_still_check() -> None:
+    from gpu import plans
+
+    rng = np.random.default_rng(7)
+    for name, inputs, options in every_operation(rng, 33, 256):
+        first = getattr(gpu, name)(*map(to_device, inputs), **options)
+        before = len(plans._plans)
+        fresh = tuple(rng.permutation(x) for x in inputs)  # the same kind of call with other data
+        equal(getattr(refnum, name)(*fresh, **options), getattr(gpu, name)(*map(to_device, fresh), **options))
+        assert before and len(plans._plans) == before, name
+        out = first if isinstance(first, tuple) else (first,)
+        given = tuple(map(to_device, inputs))
+        for _ in range(2):
+            got = getattr(gpu, name)(*given, **options, out=out if len(out) > 1 else out[0])
+            equal(getattr(refnum, name)(*inputs, **options), got)
+    x = cupy.zeros((4, 64), np.uint8)
+    scales = cupy.zeros((4, 1), np.uint8)
+    out = (cupy.empty((4, 32), np.uint8), cupy.empty((4, 2), np.uint8))
+    gpu.fp8_to_mxfp4(x, scales, out=out)
+    store = cupy.zeros(512, np.uint8)
+    with pytest.raises(ArgumentError, match="shares memory"):
+        gpu.fp8_to_mxfp4(store[:256].reshape(4, 64), scales, out=(store[128:256].reshape(4, 32), out[1]))
