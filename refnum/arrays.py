@@ -163,6 +163,23 @@ def contiguous(x: Array) -> Array:
     return np.ascontiguousarray(x, like=x)
 
 
+def own_bits(x: Array) -> Array:
+    """Bits of a float input: bfloat16 as u16, the upper half of its float32 bits; others as float32 bits u32."""
+    return x.view(np.uint16) if x.dtype in (np.uint16, BFLOAT16) else float32_bits(x)
+
+
+def widen(bits: Array) -> Array:
+    """Float32 bits (u32) of `own_bits`."""
+    return bits.astype(np.uint32) << np.uint32(16) if bits.dtype == np.uint16 else bits
+
+
+def group_amax(bits: Array, size: int) -> Array:
+    """Largest magnitude of each run of `size` items of `own_bits`, as float32 bits; a NaN's pattern is the largest."""
+    if bits.dtype == np.uint16:
+        return group_max((bits & np.uint16(0x7FFF)).astype(np.uint32), size) << np.uint32(16)
+    return group_max(bits & np.uint32(0x7FFFFFFF), size)
+
+
 def group_max(x: Array, size: int) -> Array:
     """Maximum of each run of `size` items along the last axis: [..., K] -> [..., K/size], K a multiple of size."""
     shape = (*x.shape[:-1], x.shape[-1] // size)

@@ -12,8 +12,8 @@ from .arrays import (
     Array,
     contiguous,
     empty,
-    float32_bits,
-    group_max,
+    group_amax,
+    own_bits,
     pack_nibbles,
     require_array,
     require_choice,
@@ -22,6 +22,7 @@ from .arrays import (
     require_scales,
     row_chunks,
     table_like,
+    widen,
 )  # fmt: skip
 from .codec import INF32, NAN32, decode_table, encode_bits
 from .errors import ArgumentError, DtypeError, ShapeError
@@ -61,7 +62,7 @@ def _quantize(x: Array, fmt: Format, profile: Profile, rbits: Array | None, pack
     codes = empty((m, k // 2 if pack else k), np.uint8, x)
     scales = empty((m, k // BLOCK), np.uint8, x)
     for rows in row_chunks(x, k):
-        bits = float32_bits(contiguous(x[rows]))
+        bits = own_bits(contiguous(x[rows]))
         part, scales[rows] = quantize_block_bits(bits, fmt, profile, None if rbits is None else rbits[rows])
         codes[rows] = pack_nibbles(part) if pack else part
     return codes, scales
@@ -78,10 +79,10 @@ def _require_rbits(x: Array, rbits: Array, profile: Profile) -> None:
 
 
 def quantize_block_bits(bits: Array, fmt: Format, profile: Profile, rbits: Array | None = None) -> tuple[Array, Array]:
-    """Quantise float32 bits u32 [M, K] -> (codes u8 [M, K], scales u8 [M, K/32]); the heart of N5."""
+    """Quantise bits [M, K] (`own_bits`) -> (codes u8 [M, K], scales u8 [M, K/32]); the heart of N5."""
     m, k = bits.shape
     blocks = bits.reshape(m, k // BLOCK, BLOCK)
-    amax = group_max(bits & np.uint32(0x7FFFFFFF), BLOCK)  # NaN wins by itself: its pattern is the largest
+    amax = group_amax(bits, BLOCK)
     scales = block_scale(amax, fmt, profile)
     finite = not bool((amax >= np.uint32(INF32)).any())
     plain = finite and rbits is None
@@ -92,7 +93,7 @@ def quantize_block_bits(bits: Array, fmt: Format, profile: Profile, rbits: Array
     if not finite and profile.nonfinite == "satfinite":  # finite elements beside an Inf are encoded at 2**127
         exponent = np.where(scales[..., None] == NAN_BYTE, np.int32(MAX_BYTE) - np.int32(127), exponent)
     random = None if rbits is None else rbits.reshape(blocks.shape)
-    codes = encode_bits(fmt, blocks, exponent, profile, rbits=random, finite=finite)
+    codes = encode_bits(fmt, widen(blocks), exponent, profile, rbits=random, finite=finite)
     if not finite:
         codes = np.where(scales[..., None] == NAN_BYTE, np.uint8(0), codes)
     return codes.reshape(m, k), scales
@@ -185,7 +186,7 @@ def block_class(x: Array) -> Array:
     F finite with 2**-124 <= amax < 2**126, T smaller, H larger, Z zero, I holds Inf, N holds NaN.
     """
     require_float("x", x, BLOCK)
-    amax = group_max(float32_bits(contiguous(x)) & np.uint32(0x7FFFFFFF), BLOCK)
+    amax = group_amax(own_bits(contiguous(x)), BLOCK)
     names = [ord(c) for c in "ZTFHIN"]
     edges = [1, (127 - 124) << 23, (127 + 126) << 23, INF32, INF32 + 1]
     out = np.zeros(amax.shape, dtype=np.uint8, like=amax) + np.uint8(names[0])

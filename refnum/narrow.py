@@ -76,7 +76,7 @@ def fits(fmt: Format, profile: Profile) -> bool:
 def encode_scaled(fmt: Format, bits: Array, scales: Array, empty: Array, profile: Profile) -> Array | None:
     """Codes (u8) of finite blocks, or None where the table does not reach.
 
-    bits: float32 bits u32 [..., n], finite, whose magnitudes divided by the block's scale are below 2**16; scales: u8
+    bits: `own_bits` [..., n], finite, whose magnitudes divided by the block's scale are below 2**16; scales: u8
     [...], one byte a block; empty: bool [...], blocks of zeros, whose byte does not matter.
     """
     if not fits(fmt, profile):
@@ -107,7 +107,12 @@ def encode_plain(fmt: Format, bits: Array, exponent: int, profile: Profile) -> A
 
 
 def upper_bits_to_odd(bits: Array) -> Array:
-    """The upper 16 bits of float32 bits, the last set when a lower bit was: u32 below 2**16; NaN stays NaN."""
+    """The upper 16 bits of float32 bits, the last set when a lower bit was: u32 below 2**16; NaN stays NaN.
+
+    bits: float32 bits u32, or bfloat16's u16, which is the upper half already.
+    """
+    if bits.dtype == np.uint16:
+        return bits.astype(np.uint32)
     index = bits & np.uint32(0xFFFF)
     index += np.uint32(0xFFFF)  # carries into bit 16 unless all lower bits were zero
     index |= bits

@@ -11,14 +11,15 @@ from .arrays import (
     Array,
     contiguous,
     empty,
-    float32_bits,
-    group_max,
+    group_amax,
+    own_bits,
     require_choice,
     require_codes,
     require_float,
     require_scales,
     row_chunks,
     table_like,
+    widen,
 )  # fmt: skip
 from .blocks import _dtype_name, _scaled_table
 from .codec import INF32, encode_bits
@@ -55,7 +56,7 @@ def quantize_fp8_tiles(
     codes = empty((m, k), np.uint8, x)
     scales = empty((-(-m // tall), tile_count(k)), np.uint8, x)
     for rows in row_chunks(x, k, multiple=tall):
-        bits = float32_bits(contiguous(x[rows]))
+        bits = own_bits(contiguous(x[rows]))
         amax = _row_tile_amax(bits)
         if tall > 1:
             amax = _fold_rows(amax, tall)
@@ -78,18 +79,17 @@ def _encode_tiles(bits: Array, byte: Array, tall: int, amax: Array, profile: Pro
         if quick is not None:
             return quick.reshape(m, k)
     exponent = spread_tiles(byte.astype(np.int32) - np.int32(127), k)
-    return encode_bits(E4M3, bits, exponent, profile, finite=finite)
+    return encode_bits(E4M3, widen(bits), exponent, profile, finite=finite)
 
 
 def _row_tile_amax(bits: Array) -> Array:
-    """Magnitude bits u32 [M, K] -> their maximum in each 1x128 tile, [M, ceil(K/128)]."""
+    """Bits [M, K] (`own_bits`) -> the largest magnitude in each 1x128 tile, float32 bits u32 [M, ceil(K/128)]."""
     k = bits.shape[1]
-    magnitude = bits & np.uint32(0x7FFFFFFF)
     whole = k // TILE * TILE
-    amax = group_max(contiguous(magnitude[:, :whole]), TILE)
+    amax = group_amax(contiguous(bits[:, :whole]), TILE)
     if whole == k:
         return amax
-    return np.concatenate([amax, magnitude[:, whole:].max(axis=-1)[:, None]], axis=1)
+    return np.concatenate([amax, group_amax(contiguous(bits[:, whole:]), k - whole)], axis=1)
 
 
 def _fold_rows(amax: Array, tall: int) -> Array:

@@ -65,6 +65,24 @@ def test_plain_encoding_takes_any_exponent_and_infinity(fmt):
     assert taken == 209 * len(policies(fmt))
 
 
+@pytest.mark.parametrize("profile", ["HOPPER", "OCP", "TE", "MICROXCALING", "DEEPGEMM"])
+def test_bfloat16_is_quantised_as_the_float32_that_it_is(profile):
+    """All 65,536 bfloat16 as block maxima, and in turn; short last tiles."""
+    led = survey.blocks_led_by(np.arange(1 << 15, dtype=np.uint32) << np.uint32(16)).view(np.uint32) & 0xFFFF0000
+    patterns = np.concatenate([(led >> 16).astype(np.uint16).reshape(-1), np.arange(1 << 16, dtype=np.uint16)])
+    narrow_x = patterns[: patterns.size // 160 * 160].reshape(-1, 160)
+    wide_x = (narrow_x.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    for element in (*FORMATS, "MXINT8"):
+        for ours, same in zip(refnum.quantize_mx(narrow_x, element, profile),
+                              refnum.quantize_mx(wide_x, element, profile), strict=True):  # fmt: skip
+            assert np.array_equal(ours, same), element
+    for tile in ((1, 128), (128, 128)):
+        for ours, same in zip(refnum.quantize_fp8_tiles(narrow_x, tile, profile),
+                              refnum.quantize_fp8_tiles(wide_x, tile, profile), strict=True):  # fmt: skip
+            assert np.array_equal(ours, same), tile
+    assert np.array_equal(refnum.block_class(narrow_x), refnum.block_class(wide_x))
+
+
 def test_what_does_not_fit_is_declined():
     one = np.full((1, 32), 0x3F800000, np.uint32)
     full = np.array([False])
