@@ -66,11 +66,12 @@ def test_key_follows_sources_flags_and_compiler(host, monkeypatch, tmp_path):
 MUTANTS = {
     "ties away from even": ("fp8_to_mxfp4.cuh", "0x07070707u", "0x08080808u"),
     "empty blocks take part": ("mxfp4_to_fp8.cuh", "byte == NAN_BYTE || is_empty(packed)", "byte == NAN_BYTE"),
+    "float32 ties go up": ("float32.cuh", "2 * rest + (kept & 1) > ", "2 * rest + 1 > "),
 }
 
 
 def test_changed_arithmetic_is_another_library_and_is_caught(fresh, monkeypatch, tmp_path):
-    """One build with two faults: the same inputs that pass for the real headers must fail here."""
+    """One build with three faults: the same inputs that pass for the real headers must fail here."""
     copy = tmp_path / "gpu"
     shutil.copytree(host_library.ROOT, copy, ignore=shutil.ignore_patterns("__pycache__"))
     for name, old, new in MUTANTS.values():
@@ -82,6 +83,9 @@ def test_changed_arithmetic_is_another_library_and_is_caught(fresh, monkeypatch,
     packed = np.zeros((1, 64), np.uint8)
     packed[0, :16] = 0x77
     bytes_ = np.array([[120, 140, 140, 140]], np.uint8)
+    row, weight = np.full((1, 1), 1 + 2.0**-12, np.float32), np.full(1, 1 + 2.0**-12, np.float32)
+    tie = [[1 + 2.0**-11]]  # of 1 + 2**-11 + 2**-24, to even
+    one_row = (np.zeros(1, np.int64), [1], weight, 1, 1)
     from gpu import host
 
     if not shutil.which("g++"):
@@ -90,11 +94,13 @@ def test_changed_arithmetic_is_another_library_and_is_caught(fresh, monkeypatch,
     monkeypatch.setattr(host_library, "ROOT", copy)
     assert not np.array_equal(host.fp8_to_mxfp4(codes, scales)[0], oracle.fp8_to_mxfp4(codes, scales)[0])
     assert not np.array_equal(host.mxfp4_to_fp8(packed, bytes_)[1], oracle.mxfp4_to_fp8(packed, bytes_)[1])
+    assert host.unpermute(row, *one_row).tolist() != tie
     assert [p.suffix for p in fresh.iterdir()] == [".so"]
     monkeypatch.undo()
     host_library._loaded.cache_clear()
     assert np.array_equal(host.fp8_to_mxfp4(codes, scales)[0], oracle.fp8_to_mxfp4(codes, scales)[0])
     assert np.array_equal(host.mxfp4_to_fp8(packed, bytes_)[1], oracle.mxfp4_to_fp8(packed, bytes_)[1])
+    assert host.unpermute(row, *one_row).tolist() == tie
 
 
 def test_importing_needs_no_compiler():
