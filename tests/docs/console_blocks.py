@@ -1,6 +1,7 @@
 """Console blocks marked `<!-- runnable -->`: what they run, and the output they promise.
 
-The mark may say more: `runnable: exit 1` (status of the last command), `runnable: needs TOOL`, and `, slow`.
+The mark may say more: `runnable: exit 1` (status of the last command), `runnable: needs TOOL`, `, slow`, and
+`, any numbers`: the page shows one run's counts and seconds, another run may have others.
 """
 
 import doctest
@@ -13,7 +14,8 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(
-    r"<!-- runnable(?:: exit (?P<exit>\d+))?(?:: needs (?P<needs>\w+))?(?P<slow>, slow)? -->\s*"
+    r"<!-- runnable(?:: exit (?P<exit>\d+))?(?:: needs (?P<needs>\w+))?(?P<slow>, slow)?"
+    r"(?P<loose>, any numbers)? -->\s*"
     r"```console\n(?P<body>.*?)^```",
     re.MULTILINE | re.DOTALL,
 )
@@ -34,6 +36,7 @@ class Block(NamedTuple):
     exit: int = 0
     slow: bool = False
     needs: str = ""
+    loose: bool = False
 
 
 def blocks(text):
@@ -48,7 +51,8 @@ def blocks(text):
                 more, _, expected = expected.partition("\n")
                 command = command[:-1] + more.lstrip()
             steps.append(Step(command, expected))
-        found.append(Block(line, tuple(steps), int(match["exit"] or 0), bool(match["slow"]), match["needs"] or ""))
+        flags = bool(match["slow"]), match["needs"] or "", bool(match["loose"])
+        found.append(Block(line, tuple(steps), int(match["exit"] or 0), *flags))
     return found
 
 
@@ -60,7 +64,12 @@ def run(command):
     return done.returncode, done.stdout, done.stderr
 
 
-def agrees(expected, output):
-    """Whether the output is the promised one; `...` stands for anything, runs of blanks are equal."""
+def agrees(expected, output, loose=False):
+    """Whether the output is the promised one; `...` stands for anything, runs of blanks are equal.
+
+    loose: numbers that stand alone are equal, too.
+    """
+    if loose:
+        expected, output = (re.sub(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?!\w)", "0", text) for text in (expected, output))
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     return doctest.OutputChecker().check_output(expected, output, flags)
