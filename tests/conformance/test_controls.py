@@ -18,7 +18,11 @@ def test_every_control_gets_its_verdict(name):
     check_control(ALL[name])
 
 
-@pytest.mark.parametrize("name", [name for name, control in ALL.items() if name != "model"])
+QUICK = ("twin", "ties_up", "nan_payload", "cached_by_pointer", "unwritten_tail", "view_of_input", "raises")
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow])
+                                  for name in ALL if name != "model"])
 def test_every_control_gets_its_verdict_on_the_real_corners(name):
     check_control(ALL[name], thorough=True)
 
