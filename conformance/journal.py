@@ -39,9 +39,11 @@ class Journal:
         self.place: dict[str, Any] = {"pid": os.getpid(), "seed": seed, "examples": examples, "level": level}
         self.stream = None if path is None else path.open("wb", buffering=0)
 
-    def enter(self, key: tuple[str, str, Mapping[str, Any]], stream: str) -> None:
-        """Remember the variant and the stream: `corners`, `vectors`, `sampled` or the name of a domain."""
+    def enter(self, key: tuple[str, str, Mapping[str, Any]], stream: str, seed: int | None = None) -> None:
+        """Remember the variant and the stream: `corners`, `vectors`, `sampled` (of a seed) or a domain's name."""
         operation, profile, params = key
+        if seed is not None:
+            self.place["seed"] = seed
         self.place.update(operation=operation, profile=profile, params=plain(params), stream=stream)
 
     def note(self, subject: str, number: int) -> None:

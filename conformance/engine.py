@@ -1,0 +1,195 @@
+"""The streams of cases of one variant, each judged for every subject that is still in.
+
+Golden outputs are computed once a case. What was not compared, refused or wrong is counted in the tallies.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import refnum
+from refnum.errors import RefnumError
+
+from . import golden as casts
+from .case import Case
+from .journal import Journal
+from .judge import judge, probe
+from .operation import run_golden
+from .plan import Plan, Progress, Variant
+from .report import Report
+from .subject import Subject
+from .tally import DomainCount, Tally
+from .verdict import Outcome
+
+PROBES = 4
+"""Corner cases of a variant on which the calling contract is probed as well."""
+COVERED_CHUNKS = 2
+"""Cases of a domain in which coverpoints are counted; all of them would cost as much as the judging."""
+
+
+def new_tally(plan: Plan, subject: Subject, item: Variant) -> Tally:
+    """Return the empty tally of a subject on a variant, refused if the subject cannot be judged on it."""
+    name = item.operation.name
+    return Tally(subject.name, name, item.profile, item.params, claimed=subject.claimed_level(name),
+                 refusal=subject.refuses(name, item.profile, item.params), smoke=plan.level == "smoke")
+
+
+@dataclass
+class Engine:
+    """One variant at work. Each method judges one stream of cases; `finish` writes down what was not covered."""
+
+    plan: Plan
+    item: Variant
+    tallies: dict[str, Tally]
+    report: Report
+    progress: Progress
+    book: Journal
+    judged: list[Subject] = field(default_factory=list)
+    number: int = 0
+    open_points: dict[str, set[str]] = field(default_factory=dict)
+    was_compared: bool = False
+
+    def __post_init__(self) -> None:
+        from .coverpoints import expected
+
+        self.judged = [subject for subject in self.item.subjects if not self.tallies[subject.name].refusal]
+        if self.plan.cases is None:
+            self.open_points = {subject.name: set(expected(*self._key)) for subject in self.judged}
+
+    def known(self) -> bool:
+        """Whether the golden model has the operation; if not, every subject's outcome says so."""
+        name = self.item.operation.name
+        if hasattr(refnum, name) or hasattr(casts, name):
+            return True
+        for tally in self.tallies.values():
+            tally.outcome, tally.words = Outcome.NOT_RUN, f"refnum has no {name}"
+        return False
+
+    def everything(self) -> None:
+        """Judge every stream of the plan, in order."""
+        if not self.known():
+            return
+        self.corners()
+        if self.plan.cases is None:
+            self.vectors()
+            self.domains()
+            self.sampled(self.plan.seed)
+        self.finish()
+
+    def finish(self) -> None:
+        """Write down the coverpoints that no compared case has hit."""
+        for name, points in self.open_points.items():
+            if self.tallies[name].compared:
+                self.tallies[name].holes = sorted(points)
+
+    @property
+    def _key(self) -> tuple[str, str, dict[str, Any]]:
+        return self.item.operation.name, self.item.profile, self.item.params
+
+    def active(self) -> list[Subject]:
+        """Return the subjects that are neither refused nor left alone after repeated faults."""
+        return [subject for subject in self.judged if not self.tallies[subject.name].stopped]
+
+    def corners(self) -> None:
+        """Judge on the corner cases, or on the plan's own cases, and probe the calling contract on the first."""
+        from .corners import corner_cases
+
+        probes = PROBES
+        self.book.enter(self._key, "corners")
+        for case, golden in self._golden((self.plan.cases or corner_cases)(*self._key)):
+            for subject in self._cover(case, golden):
+                tally = self.tallies[subject.name]
+                tally.corners += self._one(subject, case, golden) is not None
+                if probes and case.elements:
+                    probe(subject, case, golden, tally, self.plan.seconds)
+            probes -= bool(probes and case.elements)
+
+    def vectors(self) -> None:
+        """Judge on the frozen vectors; one that the golden model no longer agrees with is the harness's fault."""
+        from .frozen import frozen_cases
+
+        self.book.enter(self._key, "vectors")
+        frozen: list[dict[str, Any]] = []
+
+        def cases() -> Iterator[Case]:
+            for case, outputs in frozen_cases(*self._key):
+                frozen[:] = [outputs]
+                yield case
+
+        for case, golden in self._golden(cases()):
+            if not all(np.array_equal(golden[name], array) for name, array in frozen[0].items()):
+                self.report.harness.append(f"the golden model gives other bytes than the frozen {case.label}")
+            for subject in self._cover(case, golden):
+                self.tallies[subject.name].vectors += self._one(subject, case, golden) is not None
+
+    def domains(self) -> None:
+        """Judge on every enumerable domain of the level."""
+        from .domains import domains_for
+
+        if self.plan.level == "smoke":
+            return
+        for domain in domains_for(*self._key, self.plan.level):
+            counts = {s.name: DomainCount(domain.name, domain.size, domain.how) for s in self.active()}
+            for name, counted in counts.items():
+                self.tallies[name].domains.append(counted)
+            self.book.enter(self._key, domain.name)
+            for case, golden in self._golden(domain.cases()):
+                for subject in self._cover(case, golden, self.number < COVERED_CHUNKS):
+                    counted = counts[subject.name]
+                    held = self._one(subject, case, golden)
+                    counted.calls += 1
+                    counted.missed += held is None
+                    counted.wrong += held is False
+            for subject in self.active():
+                counted = counts[subject.name]
+                counted.complete = counted.calls > 0 and not counted.missed
+
+    def sampled(self, seed: int) -> None:
+        """Judge on sampled recipes of a seed."""
+        from .recipes import sampled_cases
+
+        self.book.enter(self._key, "sampled", seed)
+        examples = min(self.plan.examples, 5) if self.plan.level == "smoke" else self.plan.examples
+        for case, golden in self._golden(sampled_cases(*self._key, seed, examples)):
+            for subject in self._cover(case, golden):
+                self.tallies[subject.name].sampled += self._one(subject, case, golden) is not None
+
+    def _cover(self, case: Case, golden: dict[str, Any], counted: bool = True) -> Iterator[Subject]:
+        """Yield the subjects to judge on a case; after each that was compared, close the coverpoints it hit."""
+        from .coverpoints import count
+
+        waiting = counted and any(self.open_points.get(subject.name) for subject in self.active())
+        hit = {name for name, times in count(case, golden).items() if times} if waiting else set()
+        for subject in self.active():
+            self.was_compared = False
+            self.book.note(subject.name, self.number)
+            yield subject
+            if self.was_compared and subject.name in self.open_points:
+                self.open_points[subject.name] -= hit
+
+    def _one(self, subject: Subject, case: Case, golden: dict[str, Any]) -> bool | None:
+        tally = self.tallies[subject.name]
+        start = time.perf_counter()
+        held = judge(subject, case, golden, tally, self.plan.seconds)
+        tally.seconds += time.perf_counter() - start
+        self.was_compared = held is not None
+        return held
+
+    def _golden(self, cases: Iterator[Case]) -> Iterator[tuple[Case, dict[str, Any]]]:
+        """Yield each case with its golden outputs; a case the golden model refuses is the harness's own fault."""
+        for self.number, case in enumerate(cases):
+            if not self.active():
+                return
+            self.progress.step(case)
+            try:
+                golden = run_golden(case)
+            except Exception as error:  # a case the model cannot take is reported, and the run goes on
+                kind = "refused" if isinstance(error, RefnumError) else f"failed ({type(error).__name__}) on"
+                self.report.harness.append(f"the golden model {kind} {case} ({case.label}): {error}")
+                continue
+            yield case, golden

@@ -1,0 +1,84 @@
+"""What to run: the plan of a run, its variants, and the callbacks that tell of its progress."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import refnum
+
+from .case import Case
+from .operation import Operation
+from .subject import Subject
+
+RUN_LEVELS = ("smoke", "standard", "exhaustive")
+CAMPAIGN = "campaign"
+"""The level of an open-ended run of sampled cases, `refnum fuzz`."""
+
+
+@dataclass
+class Plan:
+    """What to run. profiles None means every profile that a subject claims.
+
+    named: operations asked for by name; a subject that lacks one is reported as unsupported, not left out.
+    cases: (operation, profile, params) -> cases that replace corners, domains and sampled cases.
+    """
+
+    subjects: list[Subject]
+    operations: list[Operation]
+    profiles: list[str] | None = None
+    level: str = "standard"
+    seed: int = 0
+    examples: int = 50
+    seconds: float = 60.0
+    shown: int = 2
+    save: bool = True
+    named: frozenset[str] = frozenset()
+    cases: Callable[[str, str, dict[str, Any]], Iterator[Case]] | None = None
+
+
+@dataclass
+class Progress:
+    """Callbacks of a run; the default does nothing."""
+
+    start: Callable[[int], None] = lambda variants: None
+    enter: Callable[[str], None] = lambda name: None
+    step: Callable[[Case], None] = lambda case: None
+    leave: Callable[[list[dict[str, Any]]], None] = lambda results: None
+
+
+@dataclass
+class Variant:
+    """One operation under one profile and one choice of parameters, and the subjects to judge on it."""
+
+    operation: Operation
+    profile: str
+    params: dict[str, Any]
+    subjects: list[Subject]
+
+
+def variants(plan: Plan) -> list[Variant]:
+    """Return every (operation, profile, parameters) that a subject has or was asked for, with those subjects."""
+    found = []
+    for operation in plan.operations:
+        owners = [subject for subject in plan.subjects
+                  if operation.name in subject.operations or operation.name in plan.named]
+        for profile in _profiles(plan, operation, owners):
+            here = [subject for subject in owners if plan.profiles or not operation.profiled
+                    or profile in subject.profiles_for(operation.name)]
+            if not here:
+                continue
+            choices = list(operation.variants())
+            for params in choices[:1] if plan.level == "smoke" else choices:
+                found.append(Variant(operation, profile, params, here))
+    return found
+
+
+def _profiles(plan: Plan, operation: Operation, owners: list[Subject]) -> list[str]:
+    if not operation.profiled:
+        return ["HOPPER"]
+    if plan.profiles:
+        return plan.profiles
+    claimed = dict.fromkeys(profile for subject in owners for profile in subject.profiles_for(operation.name))
+    return sorted(claimed, key=lambda name: (list(refnum.PROFILES).index(name), name))
