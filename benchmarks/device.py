@@ -27,14 +27,19 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import refnum
-from gpu import columns, launch, ops
+from gpu import columns, launch, ops, plans
 from gpu import compile as build
 from gpu.driver import driver
 
 M, K, SETS, REPEATS = 32768, 7168, 2, 30
 ORDERS = {
-    "mxfp4_to_fp8_columns": [columns.Order(across, blocks) for across in (1, 4, 8, 64) for blocks in (6, 8, 10, 12)],
-    "fp8_columns": [columns.Order(across, blocks) for across in (1, 4, 8, 64) for blocks in (4, 5, 6)],
+    "mxfp4_to_fp8_columns": [
+        columns.Order(across, blocks * 128 // wide, wide, stream)
+        for across in (1, 2) for wide in (128, 256) for blocks in (7, 8, 10, 12) for stream in (0, 1)
+    ],
+    "fp8_columns": [
+        columns.Order(across, blocks, 128, stream) for across in (1, 2) for blocks in (5, 6) for stream in (0, 1)
+    ],
 }
 PARTS = {"quantize_mxfp4": (16, 32), "quantize_fp8_tiles": (8, 16), "fp8_to_mxfp4": (16, 32), "mxfp4_to_fp8": (16, 32)}
 
@@ -135,7 +140,7 @@ def column_mismatches(operation: str, inputs: tuple[Any, ...], results: tuple[An
 
 def mismatches(operation: str, inputs: tuple[Any, ...], results: tuple[Any, ...], options: dict[str, Any]) -> int:
     """Compare the whole result with the golden model run on the same device, rows at a time."""
-    if operation in columns.TUNING:
+    if operation in ORDERS:
         return column_mismatches(operation, inputs, results, options)
     wrong, step = 0, 2048
     tall = 128 if options.get("tile") == (128, 128) else 1
@@ -210,11 +215,12 @@ def call_overhead() -> dict[str, float]:
 def prepare(operations: set[str], sweep: bool) -> None:
     """Compile what will be launched, several at a time."""
     arch = build.architecture(driver().capability(0))
-    rowwise, turning = operations & set(launch.TUNING), operations & set(columns.TUNING)
+    rowwise, turning = operations & set(launch.TUNING), operations & set(ORDERS)
     jobs = {(o, grid) for o in rowwise for grid in [launch.TUNING[o], *(grids(o) if sweep else [])]}
     with concurrent.futures.ThreadPoolExecutor() as pool:
         list(pool.map(lambda job: build.compiled(job[0], arch, defines=job[1].defines), jobs))
-        turns = [(o, n) for o in turning for n in {columns.TUNING[o], *(ORDERS[o] * sweep)}]
+        turns = {(f.rpartition("_")[0], order) for f, order in columns.TUNING.items()}
+        turns |= {(o, order) for o in turning for order in ORDERS[o] * sweep}
         list(pool.map(lambda job: build.compiled(job[0], arch, defines=job[1].defines), turns))
 
 
@@ -243,10 +249,12 @@ def run(name: str, options: argparse.Namespace, copy: float) -> dict[str, Any]:
         row["mismatches"] = sum(mismatches(operation, x, o, given) for x, o in zip(inputs, outs, strict=True))
     same = copy_bandwidth(moved // 2 & -(1 << 20))
     row["copy_of_same_bytes"] = round(same / 1e12, 3)
-    tuning: dict[str, Any] = columns.TUNING if operation in columns.TUNING else launch.TUNING
-    shipped, others = tuning[operation], ORDERS.get(operation) or grids(operation)
+    tuning: dict[str, Any] = columns.TUNING if operation in ORDERS else launch.TUNING
+    slot = function if operation in ORDERS else operation
+    shipped, others = tuning[slot], ORDERS.get(operation) or grids(operation)
     for grid in [shipped, *(others if options.sweep else [])]:
-        tuning[operation] = grid
+        tuning[slot] = grid
+        plans.forget()
         times = measure(inputs, outs, operation, given)
         median = statistics.median(times)
         share = moved / (median * 1e-6) / copy
@@ -260,7 +268,8 @@ def run(name: str, options: argparse.Namespace, copy: float) -> dict[str, Any]:
             show(name, entry, row.get("mismatches"))
     for entry in sorted(row["sweep"], key=lambda e: e["us"])[:6] if options.sweep else []:
         show("", entry, None)
-    tuning[operation] = shipped
+    tuning[slot] = shipped
+    plans.forget()
     row.update(row["sweep"][0])
     if not options.sweep:
         del row["sweep"]

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from . import checks, plans
+from . import plans
 from .driver import driver
 from .interop import View
 from .launch import Outputs
@@ -16,26 +16,31 @@ EXPERTS = 256
 """Experts of one launch; more take another."""
 TALL = 128
 """Rows of a column block."""
-THREADS = {"mxfp4_to_fp8_columns": 128, "fp8_columns": 256}
 
 
 class Order(NamedTuple):
-    """How a launch is cut: column tiles that neighbours in order take of the same rows, CTAs a multiprocessor."""
+    """How a launch is cut: column tiles that neighbouring CTAs take of the same rows, CTAs that a multiprocessor must
+    hold at once, columns of a tile, whether memory passes by the caches.
+    """
 
     across: int
     blocks: int
+    wide: int = 128
+    stream: int = 0
 
     @property
     def defines(self) -> tuple[str, ...]:
         """The macros of kernels/columns.cuh."""
-        return f"ACROSS={self.across}", f"BLOCKS={self.blocks}"
+        return tuple(f"{name.upper()}={value}" for name, value in self._asdict().items())
 
 
 TUNING: dict[str, Order] = {
-    "mxfp4_to_fp8_columns": Order(8, 8),
-    "fp8_columns": Order(8, 5),
+    "mxfp4_to_fp8_columns_max": Order(1, 5, 256),
+    "mxfp4_to_fp8_columns_amax": Order(1, 7),
+    "fp8_columns_rne": Order(1, 6),
+    "fp8_columns_te": Order(2, 5),
 }
-"""Kernel file -> its order: measured, see docs/results."""
+"""Function -> its order: measured, see docs/results."""
 
 
 class ColumnArguments(ctypes.Structure):
@@ -68,12 +73,13 @@ def columns(kernel: str, name: str, x: View, scales: View, outputs: Outputs, k: 
     lengths = [n for n in splits if n]
     ends = list(itertools.accumulate(lengths))
     codes, bytes_ = outputs.views
-    tiles, device, order = checks.tiles(k), x.device, TUNING[kernel]
+    order, device = TUNING[name], x.device
+    tiles = -(-k // order.wide)
     vector = _vector(codes.address, m, ends)
     aligned = x.address % 16 == 0 and (m == 1 or x.strides[0] % 16 == 0)
     function = driver().function(kernel, name, device, order.defines)
-    most = driver().multiprocessors(device) * order.blocks
     stream = x.library.stream(device)
+    threads = 256 if kernel == "fp8_columns" else order.wide
     row = segment = 0
     for first in range(0, len(lengths), EXPERTS):
         part = lengths[first : first + EXPERTS]
@@ -84,6 +90,6 @@ def columns(kernel: str, name: str, x: View, scales: View, outputs: Outputs, k: 
             row, segment, tiles, segments_end[-1], aligned, vector, len(part),
             (ctypes.c_uint32 * EXPERTS)(*rows_end), (ctypes.c_uint32 * EXPERTS)(*segments_end),
         )  # fmt: skip
-        plans.launch(function, device, min(most, tiles * segments_end[-1]), THREADS[kernel], stream, arguments)
+        plans.launch(function, device, tiles * segments_end[-1], threads, stream, arguments)
         row, segment = row + rows_end[-1], segment + segments_end[-1]
     return outputs.finish()

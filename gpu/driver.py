@@ -14,7 +14,7 @@ from refnum.errors import RefnumError, UnsupportedError
 
 from . import compile as build
 
-MULTIPROCESSORS, MAJOR, MINOR = 16, 75, 76
+MAJOR, MINOR = 75, 76
 ATTRIBUTES = {"shared_bytes": 1, "local_bytes": 3, "registers": 4}
 """What `resources` reports -> CUfunction_attribute."""
 
@@ -63,11 +63,6 @@ class Driver:
     def capability(self, device: int) -> tuple[int, int]:
         """Return the compute capability of a device."""
         return self._attribute(MAJOR, device), self._attribute(MINOR, device)
-
-    @functools.cache  # noqa: B019
-    def multiprocessors(self, device: int) -> int:
-        """Return the number of multiprocessors of a device."""
-        return self._attribute(MULTIPROCESSORS, device)
 
     def _attribute(self, attribute: int, device: int) -> int:
         value = ctypes.c_int()

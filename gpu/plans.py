@@ -63,6 +63,11 @@ def launch(function: int, device: int, blocks: int, threads: int, stream: int, a
     driver().launch(function, device, blocks, threads, stream, arguments)
 
 
+def forget() -> None:
+    """Drop all plans: for a change of `TUNING`."""
+    _plans.clear()
+
+
 def _keep(key: Any) -> None:
     library = _notes.inputs[0].library
     if not _notes.launches or library not in (interop.CUPY, interop.TORCH):

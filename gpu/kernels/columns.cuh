@@ -1,4 +1,4 @@
-// Tiles of 128 rows x 128 columns that are turned: which rows a CTA has, and the way out through shared memory.
+// Tiles of 128 rows x WIDE columns that are turned: which rows a CTA has, and the way out through shared memory.
 // Device only; no arithmetic on values.
 //
 // A thread holds four neighbouring rows. After `transpose_bytes` each of its words is four rows of one column; the
@@ -7,18 +7,21 @@
 
 #include "memory.cuh"
 
-// How a launch is cut (gpu/columns.py chooses): column tiles that neighbours in order take of the same rows, and CTAs
-// a multiprocessor, each of which takes every so-manieth tile.
+// How a launch is cut (gpu/columns.py chooses): column tiles that neighbouring CTAs take of the same rows, and CTAs that
+// a multiprocessor must hold at once, columns of a tile.
 #ifndef ACROSS
 #define ACROSS 8
 #endif
 #ifndef BLOCKS
-#define BLOCKS 8
+#define BLOCKS 4
+#endif
+#ifndef WIDE
+#define WIDE 128
 #endif
 
 namespace refnum {
 
-constexpr int EXPERTS = 256, TALL = 128, WIDE = 128, QUADS = TALL / 4;
+constexpr int EXPERTS = 256, TALL = 128, QUADS = TALL / 4;
 
 // The one parameter of every column kernel (gpu/columns.py has its mirror). A launch takes up to 256 experts from row
 // `first_row` and column block `first_segment` on. Strides are in bytes.
@@ -38,8 +41,8 @@ struct ColumnTile {
     uint32_t rows;  // that exist, at most 128
 };
 
-__device__ __forceinline__ ColumnTile column_tile(const ColumnArguments& a, uint32_t number) {
-    const uint32_t stripe = number / (ACROSS * a.segments), inside = number - stripe * ACROSS * a.segments;
+__device__ __forceinline__ ColumnTile column_tile(const ColumnArguments& a) {
+    const uint32_t stripe = blockIdx.x / (ACROSS * a.segments), inside = blockIdx.x - stripe * ACROSS * a.segments;
     const uint32_t left = a.tiles - stripe * ACROSS, width = left < ACROSS ? left : ACROSS;
     const uint32_t segment = inside / width, column = stripe * ACROSS + inside - segment * width;
     uint32_t low = 0, high = a.experts - 1;  // the first expert whose segments end behind this one
@@ -76,7 +79,9 @@ struct Turned {
 #pragma unroll
             for (int i = 0; i < passes; ++i) {
                 const uint32_t column = first + i * (threads / 8);
-                *reinterpret_cast<uint4*>(out + column * a.out_stride) = sixteen_rows(column, chunk);
+                const uint4 rows_16 = sixteen_rows(column, chunk);
+                const uint32_t w[4] = {rows_16.x, rows_16.y, rows_16.z, rows_16.w};
+                store<16>(out + column * a.out_stride, w);
             }
             return;
         }

@@ -68,27 +68,15 @@ template <bool te>
 __device__ __forceinline__ void fp8_columns(const ColumnArguments& a) {
     __shared__ __align__(16) Turned<16> turned;
     __shared__ uint32_t largest[8];
-    const uint32_t part = threadIdx.x % 8, quad = threadIdx.x / 8, tiles = a.tiles * a.segments;
-    ColumnTile tile = column_tile(a, blockIdx.x);
+    const uint32_t part = threadIdx.x % 8, quad = threadIdx.x / 8;
+    const ColumnTile tile = column_tile(a);
     Rows rows;
     load_rows(a, tile, part, quad, rows);
-    for (uint32_t number = blockIdx.x;;) {
-        const uint32_t byte = shared_byte(rows, largest);
-        turn<te>(rows, byte, part, quad, turned);
-        if (threadIdx.x < 32) store_scales(a, tile, 4 * threadIdx.x, byte * 0x01010101u);
-        number += gridDim.x;
-        const bool more = number < tiles;
-        ColumnTile next = tile;
-        if (more) {  // on their way while this tile leaves
-            next = column_tile(a, number);
-            load_rows(a, next, part, quad, rows);
-        }
-        __syncthreads();
-        turned.template store_columns<256>(a, tile);
-        if (!more) return;
-        __syncthreads();
-        tile = next;
-    }
+    const uint32_t byte = shared_byte(rows, largest);
+    turn<te>(rows, byte, part, quad, turned);
+    if (threadIdx.x < 32) store_scales(a, tile, 4 * threadIdx.x, byte * 0x01010101u);
+    __syncthreads();
+    turned.template store_columns<256>(a, tile);
 }
 
 }  // namespace refnum

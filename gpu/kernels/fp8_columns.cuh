@@ -28,11 +28,18 @@ REFNUM_HD void lower_rne(const uint32_t* codes, uint32_t powers, uint32_t* out) 
         lanes[2 * i + 1] = e4m3_odd_lanes(codes[i]);
     }
     scale_all<2 * count>(lanes, powers);
+    uint32_t nan = 0;
     REFNUM_UNROLL
     for (int i = 0; i < count; ++i) {
         const uint32_t even = e4m3_round_lanes(lanes[2 * i]), odd = e4m3_round_lanes(lanes[2 * i + 1]);
-        const uint32_t nan = sign_bytes((codes[i] & BYTE_MAGNITUDES) + 0x01010101u);
-        out[i] = choose(BYTE_MAGNITUDES, e4m3_join_lanes(even, odd, codes[i]), nan);
+        out[i] = e4m3_join_lanes(even, odd, codes[i]);
+        nan |= (codes[i] & BYTE_MAGNITUDES) + 0x01010101u;
+    }
+    if ((nan & BYTE_SIGNS) == 0) return;  // NaN codes are rare
+    REFNUM_UNROLL
+    for (int i = 0; i < count; ++i) {
+        const uint32_t here = sign_bytes((codes[i] & BYTE_MAGNITUDES) + 0x01010101u);
+        out[i] = choose(BYTE_MAGNITUDES, out[i], here);
     }
 }
 

@@ -1,10 +1,10 @@
-// Row-wise MXFP4 -> column-wise E4M3 (clause N9). 128 threads a tile: each four rows of one group of 32 columns.
+// Row-wise MXFP4 -> column-wise E4M3 (clause N9). A thread has four rows of one group of 32 columns.
 #include "columns.cuh"
 #include "mxfp4_to_fp8_columns.cuh"
 
 namespace refnum {
 
-constexpr int WARPS = 4, GROUPS = 4;
+constexpr int WARPS = WIDE / 32, GROUPS = WIDE / 32;
 
 struct Rows {  // four rows of a group; rows that do not exist are empty blocks
     uint32_t w[4][4], byte[4];
@@ -65,7 +65,7 @@ __device__ __forceinline__ void column_bytes(const Rows& rows, uint32_t group,
         }
     }
     __syncthreads();
-    if (threadIdx.x < 32) {
+    if (threadIdx.x < 8 * GROUPS) {
         ColumnMaxima all = {0, 0};
         const uint32_t of = threadIdx.x / 8, step = threadIdx.x % 8;
 #pragma unroll
@@ -124,42 +124,30 @@ template <bool amax>
 __device__ __forceinline__ void mxfp4_to_fp8_columns(const ColumnArguments& a) {
     __shared__ __align__(16) Turned<32> turned;
     __shared__ uint32_t maxima[WARPS][GROUPS][16], bytes[GROUPS * 8], largest[WARPS][GROUPS];
-    const uint32_t group = threadIdx.x % GROUPS, quad = threadIdx.x / GROUPS, tiles = a.tiles * a.segments;
-    ColumnTile tile = column_tile(a, blockIdx.x);
+    const uint32_t group = threadIdx.x % GROUPS, quad = threadIdx.x / GROUPS;
+    const ColumnTile tile = column_tile(a);
     Rows rows;
     load_rows(a, tile, group, quad, rows);
-    for (uint32_t number = blockIdx.x;;) {
-        if (amax) {
-            column_bytes(rows, group, maxima, bytes);
-            turn_amax(rows, bytes, group, quad, turned);
-            if (threadIdx.x < 32) store_scales(a, tile, 4 * threadIdx.x, bytes[threadIdx.x]);
-        } else {
-            const uint32_t byte = group_byte(rows, group, largest);
-            turn_max(rows, byte, group, quad, turned);
-            if (quad < 8) store_scales(a, tile, 32 * group + 4 * quad, byte * 0x01010101u);
-        }
-        number += gridDim.x;
-        const bool more = number < tiles;
-        ColumnTile next = tile;
-        if (more) {  // on their way while this tile leaves
-            next = column_tile(a, number);
-            load_rows(a, next, group, quad, rows);
-        }
-        __syncthreads();
-        turned.template store_columns<128>(a, tile);
-        if (!more) return;
-        __syncthreads();
-        tile = next;
+    if (amax) {
+        column_bytes(rows, group, maxima, bytes);
+        turn_amax(rows, bytes, group, quad, turned);
+        if (threadIdx.x < 8 * GROUPS) store_scales(a, tile, 4 * threadIdx.x, bytes[threadIdx.x]);
+    } else {
+        const uint32_t byte = group_byte(rows, group, largest);
+        turn_max(rows, byte, group, quad, turned);
+        if (quad < 8) store_scales(a, tile, 32 * group + 4 * quad, byte * 0x01010101u);
     }
+    __syncthreads();
+    turned.template store_columns<WIDE>(a, tile);
 }
 
 }  // namespace refnum
 
-extern "C" __global__ __launch_bounds__(128, BLOCKS) void mxfp4_to_fp8_columns_max(
+extern "C" __global__ __launch_bounds__(WIDE, BLOCKS) void mxfp4_to_fp8_columns_max(
     const __grid_constant__ refnum::ColumnArguments a) {
     refnum::mxfp4_to_fp8_columns<false>(a);
 }
-extern "C" __global__ __launch_bounds__(128, BLOCKS * 3 / 4) void mxfp4_to_fp8_columns_amax(
+extern "C" __global__ __launch_bounds__(WIDE, BLOCKS) void mxfp4_to_fp8_columns_amax(
     const __grid_constant__ refnum::ColumnArguments a) {
     refnum::mxfp4_to_fp8_columns<true>(a);
 }
