@@ -281,12 +281,19 @@ def main() -> int:
     parser.add_argument("--only", action="append", help="operations to run")
     parser.add_argument("--sweep", action="store_true")
     parser.add_argument("--no-check", action="store_true")
+    parser.add_argument("--once", action="store_true", help="launch each once and leave: for a profiler")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     names = [name for name, case in CASES.items() if not options.only or case[0] in options.only]
     prepare({CASES[name][0] for name in names} | {"quantize_mxfp4", "quantize_fp8_tiles"}, False)
     if options.sweep:
         prepare({CASES[name][0] for name in names}, True)
+    if options.once:
+        for name in names:
+            operation, _, make, given = CASES[name]
+            getattr(ops, operation)(*make(0), **given)
+        cupy.cuda.Device().synchronize()
+        return 0
     copy = copy_bandwidth()
     properties = cupy.cuda.runtime.getDeviceProperties(0)
     about = {

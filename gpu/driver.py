@@ -43,6 +43,7 @@ class Driver:
         self.devices = count.value
         self._launch = self.library.cuLaunchKernel
         self._launch.argtypes = [ctypes.c_void_p, *[ctypes.c_uint] * 7, *[ctypes.c_void_p] * 3]
+        self._current = ctypes.PyDLL("libcuda.so.1").cuCtxGetCurrent  # too short to let go of the interpreter
         self._functions: dict[tuple[Any, ...], int] = {}
         self._modules: dict[tuple[Any, ...], ctypes.c_void_p] = {}
         self._lock = threading.Lock()
@@ -113,7 +114,7 @@ class Driver:
         """Launch a grid of `blocks` x `threads` in a stream; `arguments` is the kernel's one ctypes structure."""
         pointers = _ONE_POINTER(ctypes.addressof(arguments))
         current = ctypes.c_void_p()
-        self.library.cuCtxGetCurrent(ctypes.byref(current))
+        self._current(ctypes.byref(current))
         away = current.value != self.context(device)
         if away:
             self.enter(device)

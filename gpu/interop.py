@@ -63,6 +63,7 @@ class Library:
     empty: Callable[[tuple[int, ...], np.dtype[Any], int], Any]
     stream: Callable[[int], int]
     address: Callable[[Any], int]
+    empty_here: Callable[..., Any] | None = None  # `empty` where the current device is known to be the right one
     give: Callable[[Any], Any] = lambda x: x
 
 
@@ -88,11 +89,12 @@ def _empty_cupy(shape: tuple[int, ...], dtype: np.dtype[Any], device: int) -> An
 
 
 def _stream_cupy(device: int) -> int:
-    cupy = _cupy()
-    if cupy.cuda.runtime.getDevice() != device:
+    cuda = _cupy().cuda
+    if cuda.runtime.getDevice() != device:
         raise ArgumentError(f"the arrays are on device {device} but CuPy's current one is "
-                            f"{cupy.cuda.runtime.getDevice()}: enter `with cupy.cuda.Device({device})`")
-    return int(cupy.cuda.get_current_stream().ptr)
+                            f"{cuda.runtime.getDevice()}: enter `with cupy.cuda.Device({device})`")
+    pointer: int = cuda.get_current_stream().ptr
+    return pointer
 
 
 def _address_cupy(x: Any) -> int:
@@ -105,7 +107,11 @@ def _signature_cupy(x: Any) -> tuple[Any, ...]:
     return x.shape, x.strides, x.dtype.num, data.device_id, data.ptr & 15
 
 
-CUPY = Library("cupy", _view_cupy, _empty_cupy, _stream_cupy, _address_cupy)
+def _empty_here_cupy(shape: tuple[int, ...], dtype: np.dtype[Any], device: int) -> Any:
+    return _cupy().empty(shape, dtype)
+
+
+CUPY = Library("cupy", _view_cupy, _empty_cupy, _stream_cupy, _address_cupy, _empty_here_cupy)
 
 
 @functools.cache
@@ -170,7 +176,7 @@ def _foreign(x: Any) -> Library:
                 from error
         return _view_cupy(name, on_device, library)
 
-    return Library(type(x).__module__, view, _empty_cupy, _stream_cupy, _address_cupy, back or (lambda y: y))
+    return Library(type(x).__module__, view, _empty_cupy, _stream_cupy, _address_cupy, None, back or (lambda y: y))
 
 
 def look(name: str, x: Any) -> View:

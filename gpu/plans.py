@@ -83,7 +83,8 @@ def _keep(key: Any) -> None:
 def _replay(plan: Plan, arrays: tuple[Any, ...], out: tuple[Any, ...]) -> Any:
     """Run a plan; None when the arrays share memory, which only the full checks can name."""
     library, device = plan.library, plan.device
-    empty = library.empty
+    stream = library.stream(device)
+    empty = library.empty_here or library.empty
     results = out or tuple([empty(shape, dtype, device) for shape, dtype in plan.wanted])
     places = list(map(library.address, arrays + results))
     if out:
@@ -93,7 +94,7 @@ def _replay(plan: Plan, arrays: tuple[Any, ...], out: tuple[Any, ...]) -> Any:
             if any(low < end and start < high for start, end in ends[:number]):
                 return None
     inputs = len(arrays)
-    stream, run = library.stream(device), driver().launch
+    run = driver().launch
     for function, blocks, threads, template in plan.launches:
         arguments = type(template).from_buffer_copy(template)
         arguments.x = places[0]
