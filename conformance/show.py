@@ -153,7 +153,7 @@ def failure(out: Console, result: Mapping[str, Any], record: Mapping[str, Any]) 
     head = "MISMATCH" if result["outcome"] != "pass" else "NEXT LEVEL"
     out.print(f"\n[bold red]{head}[/]  {escape(result['variant'])}  subject={escape(result['subject'])}{breach}")
     if record["words"]:
-        out.print(f"  {escape(record['words'])}")
+        out.print(f"  {escape(record['words'])}", soft_wrap=True)
     if page:
         element(out, page)
     for bug in record["bug_classes"]:
@@ -161,7 +161,7 @@ def failure(out: Console, result: Mapping[str, Any], record: Mapping[str, Any]) 
             continue
         note = bug.get("note") or {}
         effect = f" ({note['effect']})" if note.get("effect") else ""
-        out.print(f"  like      {escape(bug['id'])}: {escape(bug['words'])}{escape(effect)}")
+        out.print(f"  like      {escape(bug['id'])}: {escape(bug['words'])}{escape(effect)}", soft_wrap=True)
     if not record["bug_classes"] and page:
         out.print("  like      no known bug class gives these bits")
     from_label = f" [{record['label']}]" if record["label"] else ""

@@ -18,6 +18,9 @@ from .bits import input_format
 from .case import Case
 from .recipes import expand, simpler
 
+ELEMENTS = (*crop.ELEMENTS, "prob", "weights", "payload", "rows")
+"""Inputs whose single elements may be changed."""
+
 
 class Search:
     """The smallest case that still fails, and the calls that are left to find a smaller one.
@@ -153,7 +156,7 @@ class Lanes(Shrinker):
 
     def propose(self, search: Search) -> Iterator[Case]:
         """Yield cases with a run of elements zeroed."""
-        for name in [name for name in search.best.inputs if name in (*crop.ELEMENTS, "prob", "weights", "payload")]:
+        for name in [name for name in search.best.inputs if name in ELEMENTS]:
             run = crop.patterns(search.best, name).size
             while run and not search.spent:
                 for start in range(0, crop.patterns(search.best, name).size, run):
@@ -216,7 +219,7 @@ class Bits(Shrinker):
 
     def propose(self, search: Search) -> Iterator[Case]:
         """Yield cases with one element simplified; only the first 12 elements that are not zero are tried."""
-        for name in [name for name in search.best.inputs if name in (*crop.ELEMENTS, "prob", "weights", "payload")]:
+        for name in [name for name in search.best.inputs if name in ELEMENTS]:
             width = 4 if name == "packed" else crop.patterns(search.best, name).itemsize * 8
             for index in np.flatnonzero(crop.patterns(search.best, name))[:12]:
                 for keep in _masks(width):

@@ -188,3 +188,28 @@ def test_patterns_and_with_patterns_are_inverse():
     flat = crop.patterns(case, "packed")
     assert flat.size == 3 * 64 and flat.max() < 16
     assert np.array_equal(crop.with_patterns(case, "packed", flat).inputs["packed"], packed)
+
+
+@pytest.mark.parametrize("operation", ["pack_payload", "permute_pad", "unpermute", "swiglu_quantize", "swiglu_backward",
+                                       "mxfp4_columns", "quantize_mx", "dequantize_mx", "encode_e8m0", "decode_e4m3"])
+def test_a_wrong_bit_of_any_operation_is_shrunk_and_stays_wrong(operation):
+    from conformance.controls.cases import control_cases
+    from conformance.operation import OPERATIONS, call_golden
+
+    (case,) = control_cases(operation, "HOPPER", OPERATIONS[operation].defaults())
+
+    def wrong(**keywords):
+        profile = keywords.pop("profile", None)
+        params = {**case.params, **{name: value for name, value in keywords.items() if name == "splits"}}
+        arrays = {name: value for name, value in keywords.items() if isinstance(value, np.ndarray)}
+        again = Case(operation, "HOPPER", params, arrays)
+        assert profile is None or profile.name == "HOPPER"
+        first, *rest = (array.copy() for array in call_golden(again))
+        if first.size:
+            first.reshape(-1).view(np.uint8)[0] ^= 1
+        return (first, *rest)
+    subject = Subject("k", {operation: wrong})
+    failure = Failure(case, 1)
+    assert shows(subject, case, failure)
+    small = shrink(case, lambda smaller: shows(subject, smaller, failure), calls=150, seconds=60)
+    assert shows(subject, small, failure) and weight(small) < weight(case)
