@@ -29,6 +29,22 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
                   help="Bit-exact FP4 numerics: judge any kernel against the golden model.")
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from .environment import model_digest, versions
+
+        print(f"refnum {versions().get('refnum', 'from a folder')}, model {model_digest()}")
+        raise typer.Exit
+
+
+@app.callback()
+def top(
+    version: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True,
+                                          help="Print the version and the golden model's digest.")] = False,
+) -> None:
+    """Bit-exact FP4 numerics: judge any kernel against the golden model."""
+
+
 class Level(StrEnum):
     """How much a run covers."""
 

@@ -301,3 +301,10 @@ def test_a_model_that_has_changed_is_said_and_exits_1(tmp_path):
     changed = stored(tmp_path, "gpu", scales=np.array([[9]], np.uint8))
     result = refnum("replay", changed)
     assert result.exit_code == 1 and "EXPECTATION CHANGED" in result.stdout and "other scales" in result.stdout
+
+
+def test_the_version_names_the_model():
+    from conformance.environment import model_digest
+
+    result = refnum("--version")
+    assert result.exit_code == 0 and result.stdout.startswith("refnum ") and model_digest() in result.stdout
