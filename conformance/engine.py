@@ -19,6 +19,7 @@ from . import golden as casts
 from .case import Case
 from .journal import Journal
 from .judge import judge, probe
+from .libraries import alive
 from .operation import run_golden
 from .plan import Plan, Progress, Variant
 from .report import Report
@@ -82,7 +83,11 @@ class Engine:
         self.finish()
 
     def finish(self) -> None:
-        """Write down the coverpoints that no compared case has hit."""
+        """Write down the coverpoints that no compared case has hit, and who could not be judged to the end."""
+        for subject in self.judged:
+            tally, words = self.tallies[subject.name], self.plan.lost.get(subject.arrays)
+            if words and not tally.faults:
+                tally.outcome, tally.words = Outcome.NOT_RUN, words
         for name, points in self.open_points.items():
             if self.tallies[name].compared:
                 self.tallies[name].holes = sorted(points)
@@ -93,7 +98,8 @@ class Engine:
 
     def active(self) -> list[Subject]:
         """Return the subjects that are neither refused nor left alone after repeated faults."""
-        return [subject for subject in self.judged if not self.tallies[subject.name].stopped]
+        return [subject for subject in self.judged
+                if not self.tallies[subject.name].stopped and subject.arrays not in self.plan.lost]
 
     def corners(self) -> None:
         """Judge on the corner cases, or on the plan's own cases, and probe the calling contract on the first."""
@@ -105,7 +111,7 @@ class Engine:
             for subject in self._cover(case, golden):
                 tally = self.tallies[subject.name]
                 tally.corners += self._one(subject, case, golden) is not None
-                if probes and case.elements:
+                if probes and case.elements and self.was_compared:
                     probe(subject, case, golden, tally, self.plan.seconds)
             probes -= bool(probes and case.elements)
 
@@ -166,6 +172,8 @@ class Engine:
         waiting = counted and any(self.open_points.get(subject.name) for subject in self.active())
         hit = {name for name, times in count(case, golden).items() if times} if waiting else set()
         for subject in self.active():
+            if subject.arrays in self.plan.lost:  # the device died under the subject before
+                continue
             self.was_compared = False
             self.book.note(subject.name, self.number)
             yield subject
@@ -178,6 +186,9 @@ class Engine:
         held = judge(subject, case, golden, tally, self.plan.seconds)
         tally.seconds += time.perf_counter() - start
         self.was_compared = held is not None
+        if held is None and tally.faults and not alive(subject.arrays):
+            self.plan.lost[subject.arrays] = (f"the device stopped answering while {subject.name} ran {case}; "
+                                              f"nothing after it is judged on this device")
         return held
 
     def _golden(self, cases: Iterator[Case]) -> Iterator[tuple[Case, dict[str, Any]]]:

@@ -94,6 +94,16 @@ def with_gaps(array: np.ndarray, library: str, poison: int) -> Any:
     return view
 
 
+def alive(library: str) -> bool:
+    """Whether the library's device still answers; a CUDA context is dead for good after an illegal access."""
+    if library not in ("cupy", "torch-cuda"):
+        return True
+    try:
+        return bool(to_numpy(to_library(np.ones(1, np.uint8), library))[0] == 1)
+    except Exception:  # whatever it raises, it does not answer
+        return False
+
+
 class Guarded:
     """An output array of a library between two guard zones, everything filled with poison."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import refnum
@@ -21,6 +21,7 @@ CAMPAIGN = "campaign"
 class Plan:
     """What to run. profiles None means every profile that a subject claims.
 
+    lost: libraries whose device died during the run, with the words that say when; filled by the engine.
     named: operations asked for by name; a subject that lacks one is reported as unsupported, not left out.
     cases: (operation, profile, params) -> cases that replace corners, domains and sampled cases.
     """
@@ -34,6 +35,7 @@ class Plan:
     seconds: float = 60.0
     shown: int = 2
     save: bool = True
+    lost: dict[str, str] = field(default_factory=dict)
     named: frozenset[str] = frozenset()
     cases: Callable[[str, str, dict[str, Any]], Iterator[Case]] | None = None
 

@@ -340,3 +340,26 @@ def test_a_refusal_of_strides_is_said_and_is_no_failure():
     document = report_of(subject(dense_only))
     assert only(document)["outcome"] == "pass" and "make it contiguous" in only(document)["strides_refused"]
     assert only(document)["refused"] == 0
+
+
+def test_a_device_that_dies_takes_no_innocent_subject_with_it(monkeypatch):
+    dead = []
+
+    def kills(x, profile):
+        dead.append(1)
+        raise RuntimeError("cudaErrorIllegalAddress")
+
+    def innocent(x, profile):
+        if dead:
+            raise RuntimeError("cudaErrorIllegalAddress")
+        return right(x, profile)
+    monkeypatch.setattr("conformance.engine.alive", lambda library: library == "numpy" or not dead)
+    monkeypatch.setattr("conformance.call.to_library", lambda array, library: array)
+    gpu = {"arrays": "torch-cuda"}
+    document = report_of(subject(kills, "kills", **gpu), subject(innocent, "innocent", **gpu), subject(name="host"))
+    outcomes = {name: {row["outcome"] for row in document.results if row["subject"] == name}
+                for name in ("kills", "innocent", "host")}
+    assert outcomes == {"kills": {"fault", "not-run"}, "innocent": {"not-run"}, "host": {"pass"}}
+    words = next(row["words"] for row in document.results if row["subject"] == "innocent")
+    assert "stopped answering while kills ran quantize_mxfp4" in words and len(dead) == 1
+    assert document.exit_status() == 1
