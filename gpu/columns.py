@@ -12,8 +12,8 @@ from .driver import driver
 from .interop import View
 from .launch import Outputs
 
-EXPERTS = 256
-"""Experts of one launch; more take another."""
+SEGMENTS = 960
+"""Blocks of rows of one launch; more take another."""
 TALL = 128
 """Rows of a column block."""
 
@@ -51,8 +51,7 @@ class ColumnArguments(ctypes.Structure):
         ("x_stride", ctypes.c_int64), ("scale_stride", ctypes.c_int64), ("out_stride", ctypes.c_int64),
         ("k", ctypes.c_int64), ("first_row", ctypes.c_int64), ("first_segment", ctypes.c_int64),
         ("tiles", ctypes.c_uint32), ("segments", ctypes.c_uint32), ("aligned", ctypes.c_uint32),
-        ("vector", ctypes.c_uint32), ("experts", ctypes.c_uint32),
-        ("rows_end", ctypes.c_uint32 * EXPERTS), ("segments_end", ctypes.c_uint32 * EXPERTS),
+        ("vector", ctypes.c_uint32), ("places", ctypes.c_uint32 * SEGMENTS),
     ]  # fmt: skip
 
 
@@ -60,6 +59,14 @@ def _vector(address: int, rows: int, ends: Sequence[int]) -> int:
     """Return the bytes that every store of a column may have: 16, 4 or 1."""
     places = (address, rows, *ends)
     return next(n for n in (16, 4, 1) if all(place % n == 0 for place in places))
+
+
+def _segments(ends: Sequence[int]) -> list[tuple[int, int]]:
+    """Return (first row, rows) of every block of at most 128 rows; blocks restart at every expert's end."""
+    return [
+        (row, min(TALL, end - row))
+        for start, end in itertools.pairwise([0, *ends]) for row in range(start, end, TALL)
+    ]  # fmt: skip
 
 
 def columns(kernel: str, name: str, x: View, scales: View, outputs: Outputs, k: int, splits: Sequence[int]) -> Any:
@@ -70,8 +77,7 @@ def columns(kernel: str, name: str, x: View, scales: View, outputs: Outputs, k: 
     m = x.shape[0]
     if m == 0 or k == 0:
         return outputs.finish()
-    lengths = [n for n in splits if n]
-    ends = list(itertools.accumulate(lengths))
+    ends = list(itertools.accumulate(splits))
     codes, bytes_ = outputs.views
     order, device = TUNING[name], x.device
     tiles = -(-k // order.wide)
@@ -80,16 +86,14 @@ def columns(kernel: str, name: str, x: View, scales: View, outputs: Outputs, k: 
     function = driver().function(kernel, name, device, order.defines)
     stream = x.library.stream(device)
     threads = 256 if kernel == "fp8_columns" else order.wide
-    row = segment = 0
-    for first in range(0, len(lengths), EXPERTS):
-        part = lengths[first : first + EXPERTS]
-        rows_end = list(itertools.accumulate(part))
-        segments_end = list(itertools.accumulate(-(-n // TALL) for n in part))
+    segments = _segments(ends)
+    for first in range(0, len(segments), SEGMENTS):
+        part = segments[first : first + SEGMENTS]
+        row = part[0][0]
+        places = (ctypes.c_uint32 * SEGMENTS)(*((start - row) << 8 | (rows - 1) for start, rows in part))
         arguments = ColumnArguments(
             x.address, scales.address, codes.address, bytes_.address, x.strides[0], scales.strides[0], m, k,
-            row, segment, tiles, segments_end[-1], aligned, vector, len(part),
-            (ctypes.c_uint32 * EXPERTS)(*rows_end), (ctypes.c_uint32 * EXPERTS)(*segments_end),
+            row, first, tiles, len(part), aligned, vector, places,
         )  # fmt: skip
-        plans.launch(function, device, tiles * segments_end[-1], threads, stream, arguments)
-        row, segment = row + rows_end[-1], segment + segments_end[-1]
+        plans.launch(function, device, tiles * len(part), threads, stream, arguments)
     return outputs.finish()

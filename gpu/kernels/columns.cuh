@@ -21,10 +21,11 @@
 
 namespace refnum {
 
-constexpr int EXPERTS = 256, TALL = 128, QUADS = TALL / 4;
+constexpr int SEGMENTS = 960, TALL = 128, QUADS = TALL / 4;
 
-// The one parameter of every column kernel (gpu/columns.py has its mirror). A launch takes up to 256 experts from row
-// `first_row` and column block `first_segment` on. Strides are in bytes.
+// The one parameter of every column kernel (gpu/columns.py has its mirror). A launch takes up to 960 blocks of rows, from
+// row `first_row` and column block `first_segment` on: 256 times a block's first row, plus its rows less one. Strides
+// are in bytes.
 struct ColumnArguments {
     const uint8_t *x, *scales;
     uint8_t *out, *out_scales;
@@ -32,8 +33,7 @@ struct ColumnArguments {
     uint32_t tiles, segments;  // across and down
     uint32_t aligned;          // whether inputs can be read by vectors
     uint32_t vector;           // bytes that an output store may have: 16, 4 or 1
-    uint32_t experts;
-    uint32_t rows_end[EXPERTS], segments_end[EXPERTS];  // running sums over the experts
+    uint32_t places[SEGMENTS];
 };
 
 struct ColumnTile {
@@ -45,15 +45,8 @@ __device__ __forceinline__ ColumnTile column_tile(const ColumnArguments& a) {
     const uint32_t stripe = blockIdx.x / (ACROSS * a.segments), inside = blockIdx.x - stripe * ACROSS * a.segments;
     const uint32_t left = a.tiles - stripe * ACROSS, width = left < ACROSS ? left : ACROSS;
     const uint32_t segment = inside / width, column = stripe * ACROSS + inside - segment * width;
-    uint32_t low = 0, high = a.experts - 1;  // the first expert whose segments end behind this one
-    while (low < high) {
-        const uint32_t middle = (low + high) / 2;
-        if (a.segments_end[middle] > segment) high = middle;
-        else low = middle + 1;
-    }
-    const uint32_t start = low ? a.rows_end[low - 1] : 0, before = low ? a.segments_end[low - 1] : 0;
-    const uint32_t row = start + (segment - before) * TALL, rows = a.rows_end[low] - row;
-    return {a.first_row + row, (offset_t)column * WIDE, a.first_segment + segment, rows < TALL ? rows : TALL};
+    const uint32_t place = a.places[segment];
+    return {a.first_row + (place >> 8), (offset_t)column * WIDE, a.first_segment + segment, (place & 0xFF) + 1};
 }
 
 // Words of one column behind another, thread columns of `width` apart by a skew that keeps a warp's stores in

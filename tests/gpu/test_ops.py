@@ -99,7 +99,8 @@ def test_codes(name: str, shape: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("name", COLUMNS)
 @pytest.mark.parametrize("splits", [(0, 128, 0, 1, 127, 129, 0), (16, 48, 256, 80), (4, 12, 100), (3,), (1,) * 300,
-                                    (32,) * 300, (0, 0), (640, 0, 512)], ids=lambda s: f"{len(s)}of{sum(s)}")
+                                    (32,) * 300, (0, 0), (640, 0, 512), (1,) * 2000],
+                         ids=lambda s: f"{len(s)}of{sum(s)}")
 def test_ragged_columns(name: str, splits: tuple[int, ...]) -> None:
     make, variants = CASES[name]
     for k in (96, 128, 416):
