@@ -205,7 +205,7 @@ def _quantize(operation: str, arguments: dict[str, Any], profile: Profile, index
             codes = unpack_nibbles(quantize_mxfp4(x, profile, rbits=rbits)[0])
         code, byte = int(codes[row, column]), int(scales[row, column // BLOCK])
         rows, columns = slice(row, row + 1), slice(column // BLOCK * BLOCK, (column // BLOCK + 1) * BLOCK)
-        unit = f"block {column // BLOCK}, lane {column % BLOCK}"
+        unit = f"block {column // BLOCK}"
     bits = float32_bits(x)
     own = int(bits[row, column])
     exact = value(FP32, own)
@@ -215,7 +215,8 @@ def _quantize(operation: str, arguments: dict[str, Any], profile: Profile, index
     at = np.unravel_index(int(members.argmax()), members.shape)
     amax = value(FP32, largest)
     where = (int(at[0]) + rows.start, int(at[1]) + columns.start)
-    steps.append(Step("amax", f"{_show(amax)} at [{where[0]}, {where[1]}] in {unit}", "N3"))
+    lane = f", lane {where[1] % BLOCK}" if unit.startswith("block") else ""
+    steps.append(Step("amax", f"{_show(amax)} at [{where[0]}, {where[1]}] in {unit}{lane}", "N3"))
     if isinstance(amax, str) or amax == 0:
         kind = "zero" if amax == 0 else "NaN" if amax == "nan" else "Inf"
         policy = f"zero_scale {profile.zero_scale}" if amax == 0 else f"nonfinite {profile.nonfinite}"
