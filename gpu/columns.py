@@ -50,8 +50,8 @@ class ColumnArguments(ctypes.Structure):
         ("x", ctypes.c_void_p), ("scales", ctypes.c_void_p), ("out", ctypes.c_void_p), ("out_scales", ctypes.c_void_p),
         ("x_stride", ctypes.c_int64), ("scale_stride", ctypes.c_int64), ("out_stride", ctypes.c_int64),
         ("k", ctypes.c_int64), ("first_row", ctypes.c_int64), ("first_segment", ctypes.c_int64),
-        ("tiles", ctypes.c_uint32), ("segments", ctypes.c_uint32), ("aligned", ctypes.c_uint32),
-        ("vector", ctypes.c_uint32), ("places", ctypes.c_uint32 * SEGMENTS),
+        ("tiles", ctypes.c_uint32), ("aligned", ctypes.c_uint32), ("vector", ctypes.c_uint32),
+        ("places", ctypes.c_uint32 * SEGMENTS),
     ]  # fmt: skip
 
 
@@ -93,7 +93,8 @@ def columns(kernel: str, name: str, x: View, scales: View, outputs: Outputs, k: 
         places = (ctypes.c_uint32 * SEGMENTS)(*((start - row) << 8 | (rows - 1) for start, rows in part))
         arguments = ColumnArguments(
             x.address, scales.address, codes.address, bytes_.address, x.strides[0], scales.strides[0], m, k,
-            row, first, tiles, len(part), aligned, vector, places,
+            row, first, tiles, aligned, vector, places,
         )  # fmt: skip
-        plans.launch(function, device, tiles * len(part), threads, stream, arguments)
+        grid = (len(part) * order.across, -(-tiles // order.across))
+        plans.launch(function, device, grid, threads, stream, arguments)
     return outputs.finish()

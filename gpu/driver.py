@@ -110,8 +110,10 @@ class Driver:
         """Undo `enter`."""
         self.call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
 
-    def launch(self, function: int, device: int, blocks: int, threads: int, stream: int, arguments: Any) -> None:
-        """Launch a grid of `blocks` x `threads` in a stream; `arguments` is the kernel's one ctypes structure."""
+    def launch(
+        self, function: int, device: int, blocks: tuple[int, int], threads: int, stream: int, arguments: Any
+    ) -> None:
+        """Launch `blocks` (across, down) of `threads` in a stream; `arguments` is the kernel's one structure."""
         pointers = _ONE_POINTER(ctypes.addressof(arguments))
         current = ctypes.c_void_p()
         self._current(ctypes.byref(current))
@@ -119,7 +121,7 @@ class Driver:
         if away:
             self.enter(device)
         try:
-            code = self._launch(function, blocks, 1, 1, threads, 1, 1, 0, stream, pointers, None)
+            code = self._launch(function, blocks[0], blocks[1], 1, threads, 1, 1, 0, stream, pointers, None)
         finally:
             if away:
                 self.leave()

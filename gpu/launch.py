@@ -65,14 +65,19 @@ def matrix(name: str, x: Any, multiple: int, beside: View | None = None) -> View
     if len(view.shape) != 2 or view.shape[1] % multiple:
         raise ShapeError(f"{name} has shape {view.shape}; allowed is [rows, n] with n a multiple of {multiple}")
     if 0 not in view.shape and view.shape[1] > 1 and view.strides[1] != view.dtype.itemsize:
-        raise ShapeError(f"{name} has a stride of {view.strides[1]} bytes along its last axis; allowed is "
-                         f"{view.dtype.itemsize}, neighbours side by side: make it contiguous")
+        raise ShapeError(
+            f"{name} has a stride of {view.strides[1]} bytes along its last axis; allowed is "
+            f"{view.dtype.itemsize}, neighbours side by side: make it contiguous"
+        )
     if beside is not None and view.device != beside.device:
-        raise ArgumentError(f"{name} is on device {view.device} and {beside.name} on device {beside.device}; "
-                            f"give both on one")
+        raise ArgumentError(
+            f"{name} is on device {view.device} and {beside.name} on device {beside.device}; give both on one"
+        )
     if beside is not None and view.library.name != beside.library.name:
-        raise ArgumentError(f"{name} is an array of {view.library.name} and {beside.name} one of "
-                            f"{beside.library.name}; give both of one library")
+        raise ArgumentError(
+            f"{name} is an array of {view.library.name} and {beside.name} one of "
+            f"{beside.library.name}; give both of one library"
+        )
     return view
 
 
@@ -81,8 +86,9 @@ def floats(name: str, x: Any) -> View:
     view = matrix(name, x, checks.BLOCK)
     if view.dtype not in checks.KINDS:
         hint = ": round float64 to float32 yourself" if view.dtype == np.float64 else ""
-        raise DtypeError(f"{name} has dtype {view.dtype}; allowed are float32, bfloat16, float16 and uint16 "
-                         f"(bfloat16 bits){hint}")
+        raise DtypeError(
+            f"{name} has dtype {view.dtype}; allowed are float32, bfloat16, float16 and uint16 (bfloat16 bits){hint}"
+        )
     return view
 
 
@@ -111,8 +117,12 @@ class Outputs:
         source = inputs[0]
         if out is None:
             arrays = [source.library.empty(shape, dtype, source.device) for shape, dtype in wanted]
-            self.views = [source.library.view("out", x, source.library) if source.library in (interop.CUPY,
-                          interop.TORCH) else interop.look("out", x) for x in arrays]
+            self.views = [
+                source.library.view("out", x, source.library)
+                if source.library in (interop.CUPY, interop.TORCH)
+                else interop.look("out", x)
+                for x in arrays
+            ]
             self._give = source.library.give
             plans.note_outputs(list(wanted), list(inputs), self.views)
             return
@@ -142,8 +152,10 @@ def _fits(view: View, shape: tuple[int, int], dtype: np.dtype[Any], inputs: Sequ
     if view.device != inputs[0].device:
         raise ArgumentError(f"{view.name} is on device {view.device} and {inputs[0].name} on {inputs[0].device}")
     if not view.contiguous or view.address % 16:
-        raise ArgumentError(f"{view.name} has strides {view.strides} and address {view.address:#x}; allowed is a "
-                            f"contiguous array at a multiple of 16 bytes")
+        raise ArgumentError(
+            f"{view.name} has strides {view.strides} and address {view.address:#x}; allowed is a "
+            f"contiguous array at a multiple of 16 bytes"
+        )
     low, high = view.span()
     if any(low < end and start < high for start, end in (x.span() for x in inputs)):
         raise ArgumentError(f"{view.name} shares memory with {inputs[0].name} or its scales; give storage of its own")
@@ -183,7 +195,7 @@ def rowwise(
     suffix = ("_flat_rceil" if rceil and rules[0] == 0 else "_flat") if flat else ""
     function = driver().function(kernel, name + suffix, x.device, grid.defines)
     blocks = -(-m * per_row // (grid.threads * grid.unroll))
-    plans.launch(function, x.device, blocks, grid.threads, x.library.stream(x.device), arguments)
+    plans.launch(function, x.device, (blocks, 1), grid.threads, x.library.stream(x.device), arguments)
     return outputs.finish()
 
 
@@ -197,5 +209,5 @@ def squares(name: str, x: View, outputs: Outputs, rules: tuple[int, int, int]) -
     out = [view.address for view in outputs.views]
     arguments = Arguments(x.address, None, out[0], out[1], m, x.strides[0], 0, across, k // 8, 1, aligned, *rules)
     function = driver().function("quantize_fp8_tiles", name, x.device, TUNING["quantize_fp8_tiles"].defines)
-    plans.launch(function, x.device, across * checks.tiles(m), 256, x.library.stream(x.device), arguments)
+    plans.launch(function, x.device, (across * checks.tiles(m), 1), 256, x.library.stream(x.device), arguments)
     return outputs.finish()

@@ -22,10 +22,10 @@ LIMIT = 4096
 
 
 class Launch(NamedTuple):
-    """One launch: function, CTAs, threads a CTA, and the arguments but for the addresses."""
+    """One launch: function, CTAs across and down, threads a CTA, and the arguments but for the addresses."""
 
     function: int
-    blocks: int
+    blocks: tuple[int, int]
     threads: int
     arguments: ctypes.Structure
 
@@ -56,7 +56,9 @@ def note_outputs(wanted: list[Any], inputs: list[View], outputs: list[View]) -> 
     _notes.wanted, _notes.inputs, _notes.outputs = wanted, inputs, outputs
 
 
-def launch(function: int, device: int, blocks: int, threads: int, stream: int, arguments: ctypes.Structure) -> None:
+def launch(
+    function: int, device: int, blocks: tuple[int, int], threads: int, stream: int, arguments: ctypes.Structure
+) -> None:
     """Launch, and remember it for the call in progress."""
     if _notes.launches is not None:
         _notes.launches.append(Launch(function, blocks, threads, arguments))

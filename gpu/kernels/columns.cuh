@@ -30,9 +30,9 @@ struct ColumnArguments {
     const uint8_t *x, *scales;
     uint8_t *out, *out_scales;
     offset_t x_stride, scale_stride, out_stride, k, first_row, first_segment;
-    uint32_t tiles, segments;  // across and down
-    uint32_t aligned;          // whether inputs can be read by vectors
-    uint32_t vector;           // bytes that an output store may have: 16, 4 or 1
+    uint32_t tiles;    // across the columns
+    uint32_t aligned;  // whether inputs can be read by vectors
+    uint32_t vector;   // bytes that an output store may have: 16, 4 or 1
     uint32_t places[SEGMENTS];
 };
 
@@ -41,10 +41,11 @@ struct ColumnTile {
     uint32_t rows;  // that exist, at most 128
 };
 
+// The tile of this CTA: across the grid go the blocks of rows, ACROSS column tiles of each; down go the stripes of
+// ACROSS column tiles. Its `rows` are 0 behind the last column.
 __device__ __forceinline__ ColumnTile column_tile(const ColumnArguments& a) {
-    const uint32_t stripe = blockIdx.x / (ACROSS * a.segments), inside = blockIdx.x - stripe * ACROSS * a.segments;
-    const uint32_t left = a.tiles - stripe * ACROSS, width = left < ACROSS ? left : ACROSS;
-    const uint32_t segment = inside / width, column = stripe * ACROSS + inside - segment * width;
+    const uint32_t segment = blockIdx.x / ACROSS, column = blockIdx.y * ACROSS + blockIdx.x % ACROSS;
+    if (column >= a.tiles) return {0, 0, 0, 0};
     const uint32_t place = a.places[segment];
     return {a.first_row + (place >> 8), (offset_t)column * WIDE, a.first_segment + segment, (place & 0xFF) + 1};
 }
@@ -69,12 +70,13 @@ struct Turned {
         const int32_t rows = (int32_t)tile.rows - 16 * (int32_t)chunk;
         if (rows <= 0) return;
         if (a.vector == 16 && rows >= 16 && tile.column + WIDE <= a.k) {
+            uint8_t* to = out + first * a.out_stride;
+            const offset_t step = threads / 8 * a.out_stride;
 #pragma unroll
-            for (int i = 0; i < passes; ++i) {
-                const uint32_t column = first + i * (threads / 8);
-                const uint4 rows_16 = sixteen_rows(column, chunk);
+            for (int i = 0; i < passes; ++i, to += step) {
+                const uint4 rows_16 = sixteen_rows(first + i * (threads / 8), chunk);
                 const uint32_t w[4] = {rows_16.x, rows_16.y, rows_16.z, rows_16.w};
-                store<16>(out + column * a.out_stride, w);
+                store<16>(to, w);
             }
             return;
         }

@@ -70,6 +70,7 @@ __device__ __forceinline__ void fp8_columns(const ColumnArguments& a) {
     __shared__ uint32_t largest[8];
     const uint32_t part = threadIdx.x % 8, quad = threadIdx.x / 8;
     const ColumnTile tile = column_tile(a);
+    if (tile.rows == 0) return;
     Rows rows;
     load_rows(a, tile, part, quad, rows);
     const uint32_t byte = shared_byte(rows, largest);

@@ -16,11 +16,11 @@ __device__ __forceinline__ void load_rows(const ColumnArguments& a, const Column
     const uint8_t* x = a.x + (tile.row + 4 * quad) * a.x_stride + column / 2;
     const uint8_t* scales = a.scales + (tile.row + 4 * quad) * a.scale_stride + column / 32;
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < 4; ++i, x += a.x_stride, scales += a.scale_stride) {
         rows.w[i][0] = rows.w[i][1] = rows.w[i][2] = rows.w[i][3] = rows.byte[i] = 0;
         if (4 * quad + i >= tile.rows || column >= a.k) continue;
-        load<16>(x + i * a.x_stride, a.aligned, rows.w[i]);
-        rows.byte[i] = load_byte(scales + i * a.scale_stride);
+        load<16>(x, a.aligned, rows.w[i]);
+        rows.byte[i] = load_byte(scales);
     }
 }
 
@@ -126,6 +126,7 @@ __device__ __forceinline__ void mxfp4_to_fp8_columns(const ColumnArguments& a) {
     __shared__ uint32_t maxima[WARPS][GROUPS][16], bytes[GROUPS * 8], largest[WARPS][GROUPS];
     const uint32_t group = threadIdx.x % GROUPS, quad = threadIdx.x / GROUPS;
     const ColumnTile tile = column_tile(a);
+    if (tile.rows == 0) return;
     Rows rows;
     load_rows(a, tile, group, quad, rows);
     if (amax) {
