@@ -36,7 +36,10 @@ SETS, REPEATS = 2, 30
 ORDERS = {
     "mxfp4_to_fp8_columns": [
         columns.Order(across, blocks * 128 // wide, wide, stream)
-        for across in (1, 2) for wide in (128, 256) for blocks in (7, 8, 10, 12) for stream in (0, 1)
+        for across in (1, 2)
+        for wide in (128, 256)
+        for blocks in (7, 8, 10, 12)
+        for stream in (0, 1)
     ],
     "fp8_columns": [
         columns.Order(across, blocks, 128, stream) for across in (1, 2) for blocks in (5, 6) for stream in (0, 1)
@@ -105,10 +108,12 @@ def time_calls(calls: list[Callable[[], Any]]) -> list[float]:
 
 def measure(inputs: list[tuple[Any, ...]], outs: list[tuple[Any, ...]], operation: str, options: dict[str, Any]) -> Any:
     function = getattr(ops, operation)
-    return time_calls([
-        lambda x=x, out=out: function(*x, **options, out=out if len(out) > 1 else out[0])
-        for x, out in zip(inputs, outs, strict=True)
-    ])
+    return time_calls(
+        [
+            lambda x=x, out=out: function(*x, **options, out=out if len(out) > 1 else out[0])
+            for x, out in zip(inputs, outs, strict=True)
+        ]
+    )
 
 
 def copy_bandwidth(nbytes: int = 1 << 29) -> float:
@@ -118,10 +123,12 @@ def copy_bandwidth(nbytes: int = 1 << 29) -> float:
         source[:] = cupy.random.default_rng(0).integers(0, 256, 1 << 20, dtype=np.uint8).repeat(nbytes >> 20)
     stream = cupy.cuda.get_current_stream().ptr
     runtime = cupy.cuda.runtime
-    times = time_calls([
-        lambda a=a, b=b: runtime.memcpyAsync(b.data.ptr, a.data.ptr, nbytes, runtime.memcpyDeviceToDevice, stream)
-        for a, b in pairs
-    ])
+    times = time_calls(
+        [
+            lambda a=a, b=b: runtime.memcpyAsync(b.data.ptr, a.data.ptr, nbytes, runtime.memcpyDeviceToDevice, stream)
+            for a, b in pairs
+        ]
+    )
     return 2 * nbytes / (statistics.median(times) * 1e-6)
 
 
@@ -163,11 +170,15 @@ def prepare(operations: set[str], sweep: bool) -> None:
 
 def show(name: str, entry: dict[str, Any], wrong: int | None) -> None:
     """Print one line of the table."""
-    print(f"{name:20s} {entry['us']:7.1f} us ({entry['us_min']:.1f}..{entry['us_max']:.1f})  "
-          f"{entry['tb_s']:.2f} TB/s {100 * entry['share']:5.1f} %  "
-          f"{entry['registers']} registers {entry['local_bytes']} local"
-          + (f"  {100 * entry['share_of_copy_of_same_bytes']:.1f} % of a copy as long" if name else "")
-          + ("" if wrong is None else f"  mismatches {wrong}") + f"  {entry['grid']}", flush=True)
+    print(
+        f"{name:20s} {entry['us']:7.1f} us ({entry['us_min']:.1f}..{entry['us_max']:.1f})  "
+        f"{entry['tb_s']:.2f} TB/s {100 * entry['share']:5.1f} %  "
+        f"{entry['registers']} registers {entry['local_bytes']} local"
+        + (f"  {100 * entry['share_of_copy_of_same_bytes']:.1f} % of a copy as long" if name else "")
+        + ("" if wrong is None else f"  mismatches {wrong}")
+        + f"  {entry['grid']}",
+        flush=True,
+    )
 
 
 def run(name: str, options: argparse.Namespace, copy: float) -> dict[str, Any]:
@@ -180,8 +191,10 @@ def run(name: str, options: argparse.Namespace, copy: float) -> dict[str, Any]:
         for out in outs:
             for x in out:
                 as_bits(x)[...] = 0xA5
-        outs = [tuple_of(getattr(ops, operation)(*x, **given, out=o if len(o) > 1 else o[0]))
-                for x, o in zip(inputs, outs, strict=True)]
+        outs = [
+            tuple_of(getattr(ops, operation)(*x, **given, out=o if len(o) > 1 else o[0]))
+            for x, o in zip(inputs, outs, strict=True)
+        ]
         row["compared"] = M * K * SETS
         row["mismatches"] = sum(mismatches(operation, x, o, given) for x, o in zip(inputs, outs, strict=True))
     same = copy_bandwidth(moved // 2 & -(1 << 20))
@@ -196,9 +209,15 @@ def run(name: str, options: argparse.Namespace, copy: float) -> dict[str, Any]:
         median = statistics.median(times)
         share = moved / (median * 1e-6) / copy
         found = driver().function(operation, function, 0, grid.defines)
-        entry = {"grid": " ".join(grid.defines), "us": round(median, 2), "us_min": round(min(times), 2),
-                 "us_max": round(max(times), 2), "tb_s": round(moved / median * 1e-6, 3), "share": round(share, 4),
-                 **driver().resources(found)}
+        entry = {
+            "grid": " ".join(grid.defines),
+            "us": round(median, 2),
+            "us_min": round(min(times), 2),
+            "us_max": round(max(times), 2),
+            "tb_s": round(moved / median * 1e-6, 3),
+            "share": round(share, 4),
+            **driver().resources(found),
+        }
         row.setdefault("sweep", []).append(entry)
         if grid is shipped:
             entry["share_of_copy_of_same_bytes"] = round(moved / (median * 1e-6) / same, 4)
@@ -243,8 +262,11 @@ def main() -> int:
     }  # fmt: skip
     about["fill_bytes_per_second"] = fill_bandwidth()
     about["call_overhead_us"] = call_overhead()
-    print(f"{about['device']}, copy {copy / 1e12:.3f} TB/s (bytes read and written), "
-          f"fill {about['fill_bytes_per_second'] / 1e12:.3f} TB/s, a call {about['call_overhead_us']} us", flush=True)
+    print(
+        f"{about['device']}, copy {copy / 1e12:.3f} TB/s (bytes read and written), "
+        f"fill {about['fill_bytes_per_second'] / 1e12:.3f} TB/s, a call {about['call_overhead_us']} us",
+        flush=True,
+    )
     rows = []
     for name in names:
         rows.append(run(name, options, copy))

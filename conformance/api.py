@@ -1,9 +1,9 @@
 """The door for tests: judge a callable from Python, and fail with the page of the first mismatch.
 
-    from conformance import assert_conforms
+from conformance import assert_conforms
 
-    def test_my_quantiser():
-        assert_conforms(my_quantiser, "quantize_mxfp4", profile="OCP")
+def test_my_quantiser():
+    assert_conforms(my_quantiser, "quantize_mxfp4", profile="OCP")
 """
 
 from __future__ import annotations
@@ -27,9 +27,17 @@ from .subject import Subject, from_dict
 Kernel = Callable[..., Any] | Mapping[str, Any] | Subject
 
 
-def judge_kernel(kernel: Kernel, operation: str | None = None, *, profile: str | None = None,
-                 level: str = "standard", seed: int = 0, examples: int = 25, agreement: int = 0,
-                 save: bool = True) -> dict[str, Any]:
+def judge_kernel(
+    kernel: Kernel,
+    operation: str | None = None,
+    *,
+    profile: str | None = None,
+    level: str = "standard",
+    seed: int = 0,
+    examples: int = 25,
+    agreement: int = 0,
+    save: bool = True,
+) -> dict[str, Any]:
     """Judge a kernel and return the report as JSON values (`schema/report.schema.json`).
 
     kernel: a callable with the keywords of its golden twin, a dict of operation -> callable, or a Subject.
@@ -46,8 +54,16 @@ def judge_kernel(kernel: Kernel, operation: str | None = None, *, profile: str |
     counts = verify()
     subject = _subject(kernel, operation, agreement)
     names = [operation] if operation else None
-    plan = Plan([subject], select(names), [profile] if profile else None, level, seed, examples,
-                named=frozenset(names or ()), save=save)
+    plan = Plan(
+        [subject],
+        select(names),
+        [profile] if profile else None,
+        level,
+        seed,
+        examples,
+        named=frozenset(names or ()),
+        save=save,
+    )
     record = {"name": subject.name, "kind": subject.kind, "available": True, "reason": ""}
     head = reports.header(level, seed, [], [record], [], examples=examples)
     return run(plan, reports.Report(head, controls=counts)).document()

@@ -67,8 +67,9 @@ def limit(seconds: float) -> Iterator[None]:
 
 def lay_out(subject: Subject, case: Case) -> dict[str, Any]:
     """Return fresh copies of a case's inputs in the subject's library."""
-    return {name: to_library(np.array(array, order="C", copy=True), subject.arrays)
-            for name, array in case.inputs.items()}
+    return {
+        name: to_library(np.array(array, order="C", copy=True), subject.arrays) for name, array in case.inputs.items()
+    }
 
 
 def call(subject: Subject, case: Case, seconds: float = 60.0) -> Called:
@@ -76,8 +77,9 @@ def call(subject: Subject, case: Case, seconds: float = 60.0) -> Called:
     return call_on(subject, case, lambda: lay_out(subject, case), seconds)
 
 
-def call_on(subject: Subject, case: Case, inputs: Callable[[], Mapping[str, Any]], seconds: float = 60.0,
-            **extra: Any) -> Called:
+def call_on(
+    subject: Subject, case: Case, inputs: Callable[[], Mapping[str, Any]], seconds: float = 60.0, **extra: Any
+) -> Called:
     """Call a subject on the arrays that `inputs` makes, equal to the case's; `extra` keywords are passed on."""
     try:
         given = inputs()
@@ -104,8 +106,9 @@ def _first_line(error: Exception) -> str:
     return (lines[0] if lines else "")[:300]
 
 
-def _kept_contract(case: Case, given: Mapping[str, Any], results: tuple[np.ndarray, ...],
-                   live: tuple[Any, ...]) -> Called:
+def _kept_contract(
+    case: Case, given: Mapping[str, Any], results: tuple[np.ndarray, ...], live: tuple[Any, ...]
+) -> Called:
     for name, original in case.inputs.items():
         if not np.array_equal(raw(to_numpy(given[name])), raw(original)):
             return Called(results, live, Outcome.MISMATCH, f"the call changed its input {name}", "input-mutated")
@@ -143,8 +146,12 @@ def other_data(case: Case) -> Case:
 
 def call_with_gaps(subject: Subject, case: Case, seconds: float = 60.0) -> Called:
     """Call with views that have a poisoned gap after every element of the last axis."""
-    return call_on(subject, case, lambda: {name: with_gaps(array, subject.arrays, POISONS[0])
-                                           for name, array in case.inputs.items()}, seconds)
+    return call_on(
+        subject,
+        case,
+        lambda: {name: with_gaps(array, subject.arrays, POISONS[0]) for name, array in case.inputs.items()},
+        seconds,
+    )
 
 
 def replay_in_place(subject: Subject, case: Case, seconds: float = 60.0) -> tuple[Case, Called, Called]:
@@ -173,14 +180,17 @@ def replay_in_place(subject: Subject, case: Case, seconds: float = 60.0) -> tupl
     if second.outcome is Outcome.PASS:
         for number, (before, now) in enumerate(zip(kept, first.live, strict=True)):
             if not np.array_equal(raw(before), raw(to_numpy(now))):
-                words = (f"result {number} of the first call changed when the second call ran: the subject hands "
-                         f"out its own buffer")
+                words = (
+                    f"result {number} of the first call changed when the second call ran: the subject hands "
+                    f"out its own buffer"
+                )
                 second = Called(second.results, second.live, Outcome.MISMATCH, words, "earlier-result-changed")
     return second_case, first, second
 
 
-def into_guarded(subject: Subject, case: Case, like: tuple[np.ndarray, ...], poison: int,
-                 seconds: float = 60.0) -> Called:
+def into_guarded(
+    subject: Subject, case: Case, like: tuple[np.ndarray, ...], poison: int, seconds: float = 60.0
+) -> Called:
     """Call with `out=` poisoned and a guard zone before and after every output.
 
     like: arrays of the outputs' shapes and dtypes. Results are copies of what the subject wrote into `out`.

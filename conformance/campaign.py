@@ -19,8 +19,13 @@ from .report import COMPLETE, Report
 from .run import close
 
 
-def campaign(plan: Plan, report: Report, seconds: float, progress: Progress | None = None,
-             clock: Callable[[], float] = time.monotonic) -> Report:
+def campaign(
+    plan: Plan,
+    report: Report,
+    seconds: float,
+    progress: Progress | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Report:
     """Judge sampled cases for about some seconds (one round at least) and fill the report.
 
     Round r uses seed plan.seed + r, so that a campaign is repeated by its seed and continued by a later one.
@@ -30,8 +35,10 @@ def campaign(plan: Plan, report: Report, seconds: float, progress: Progress | No
     presenter = Presenter(plan)
     end = clock() + seconds
     with journal(plan) as book:
-        engines = [Engine(plan, item, {s.name: new_tally(plan, s, item) for s in item.subjects}, report, progress, book)
-                   for item in variants(plan)]
+        engines = [
+            Engine(plan, item, {s.name: new_tally(plan, s, item) for s in item.subjects}, report, progress, book)
+            for item in variants(plan)
+        ]
         progress.start(len(engines))
         interrupted = False
         try:

@@ -41,11 +41,20 @@ class Case:
             kept["tile"] = tuple(kept["tile"])
         return {**self.inputs, **kept}
 
-    def with_inputs(self, inputs: Mapping[str, np.ndarray] | None = None, params: Mapping[str, Any] | None = None,
-                    label: str | None = None) -> Case:
+    def with_inputs(
+        self,
+        inputs: Mapping[str, np.ndarray] | None = None,
+        params: Mapping[str, Any] | None = None,
+        label: str | None = None,
+    ) -> Case:
         """Return a case that differs in the named inputs and parameters; it no longer has a recipe."""
-        return replace(self, inputs={**self.inputs, **(inputs or {})}, params={**self.params, **(params or {})},
-                       recipe=None, label=self.label if label is None else label)
+        return replace(
+            self,
+            inputs={**self.inputs, **(inputs or {})},
+            params={**self.params, **(params or {})},
+            recipe=None,
+            label=self.label if label is None else label,
+        )
 
     @property
     def elements(self) -> int:
@@ -70,10 +79,12 @@ class Case:
 
 def plain(params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters as JSON values in a fixed order."""
+
     def value(item: Any) -> Any:
         if isinstance(item, tuple | list | np.ndarray):
             return [value(part) for part in item]
         return item.item() if isinstance(item, np.generic) else item
+
     return {name: value(params[name]) for name in sorted(params)}
 
 

@@ -40,8 +40,10 @@ class Choice:
 
     def records(self) -> list[dict[str, Any]]:
         """Return the header records of all chosen subjects."""
-        return [*(_record(item, True, "") for item in self.usable),
-                *(_record(item, False, reason) for item, reason in self.unusable)]
+        return [
+            *(_record(item, True, "") for item in self.usable),
+            *(_record(item, False, reason) for item, reason in self.unusable),
+        ]
 
 
 def _record(item: Subject, available: bool, reason: str) -> dict[str, Any]:
@@ -49,9 +51,16 @@ def _record(item: Subject, available: bool, reason: str) -> dict[str, Any]:
         facts = dict(item.describe()) if available else {}
     except Exception as error:
         facts = {"describe": f"failed: {type(error).__name__}: {error}"}
-    return {"name": item.name, "kind": item.kind, "available": available, "reason": reason,
-            "operations": sorted(item.operations), "profiles": list(item.profiles or ()), "level": f"L{item.level}",
-            "describe": {str(key): str(value) for key, value in facts.items()}}
+    return {
+        "name": item.name,
+        "kind": item.kind,
+        "available": available,
+        "reason": reason,
+        "operations": sorted(item.operations),
+        "profiles": list(item.profiles or ()),
+        "level": f"L{item.level}",
+        "describe": {str(key): str(value) for key, value in facts.items()},
+    }
 
 
 def choose(names: list[str] | None) -> Choice:
@@ -99,8 +108,7 @@ def _model() -> list[Subject]:
     from .controls.right import model
 
     host = {"name": "model", **model.SUBJECT}
-    device = {**host, "name": "model-cupy", "arrays": "cupy", "available": _cupy_device,
-              "profiles": ("HOPPER", "OCP")}
+    device = {**host, "name": "model-cupy", "arrays": "cupy", "available": _cupy_device, "profiles": ("HOPPER", "OCP")}
     return [doors.from_dict(entry, "conformance.controls.right.model") for entry in (host, device)]
 
 

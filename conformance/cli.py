@@ -25,8 +25,12 @@ from .operation import select
 from .plan import CAMPAIGN, Plan
 from .run import run
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
-                  help="Bit-exact FP4 numerics: judge any kernel against the golden model.")
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Bit-exact FP4 numerics: judge any kernel against the golden model.",
+)
 
 
 def _print_version(wanted: bool) -> None:
@@ -39,8 +43,12 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def top(
-    version: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True,
-                                          help="Print the version and the golden model's digest.")] = False,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and the golden model's digest."
+        ),
+    ] = False,
 ) -> None:
     """Bit-exact FP4 numerics: judge any kernel against the golden model."""
 
@@ -55,6 +63,7 @@ class Level(StrEnum):
 
 def told(function: Callable[..., None]) -> Callable[..., None]:
     """Turn a RefnumError into one sentence on standard error and exit status 2."""
+
     @wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> None:
         try:
@@ -62,12 +71,19 @@ def told(function: Callable[..., None]) -> Callable[..., None]:
         except RefnumError as error:
             print(f"refnum: {error}", file=sys.stderr)
             raise typer.Exit(reports.EXIT_USAGE) from error
+
     return wrapped
 
 
-Subjects = Annotated[list[str] | None, typer.Option(
-    "--subject", "-s", help="Name, kind, pattern, `peers`, `all`, `model`, or path/to/file.py:NAME. May be repeated. "
-                            "Default: every kernel that is installed and usable here.")]
+Subjects = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--subject",
+        "-s",
+        help="Name, kind, pattern, `peers`, `all`, `model`, or path/to/file.py:NAME. May be repeated. "
+        "Default: every kernel that is installed and usable here.",
+    ),
+]
 
 
 @app.command()
@@ -90,8 +106,10 @@ def check(
 
     counts = verify(thorough=controls)
     if controls:
-        print(f"harness verified: {counts['right_passed']} right controls pass, "
-              f"{counts['wrong_caught']} wrong ones are caught")
+        print(
+            f"harness verified: {counts['right_passed']} right controls pass, "
+            f"{counts['wrong_caught']} wrong ones are caught"
+        )
         return
     from refnum import get_profile
 
@@ -99,10 +117,20 @@ def check(
     for name in profile or []:
         get_profile(name)
     chosen = choose(subject)
-    plan = Plan(chosen.usable, select(operation), profile or None, level.value, seed, examples, timeout,
-                named=frozenset(operation or ()))
-    document = reports.Report(reports.header(level.value, seed, sys.argv[1:], chosen.records(), chosen.broken,
-                                             examples=examples), controls=counts)
+    plan = Plan(
+        chosen.usable,
+        select(operation),
+        profile or None,
+        level.value,
+        seed,
+        examples,
+        timeout,
+        named=frozenset(operation or ()),
+    )
+    document = reports.Report(
+        reports.header(level.value, seed, sys.argv[1:], chosen.records(), chosen.broken, examples=examples),
+        controls=counts,
+    )
     saved = reports.checkpoint(report) if report is not None else None
     with contextlib.redirect_stdout(sys.stderr):  # what a subject prints must not get into the report
         _carry_out(plan, document, data, json, saved)
@@ -131,8 +159,10 @@ def fuzz(
     counts = verify()
     chosen = choose(subject)
     plan = Plan(chosen.usable, select(operation), profile or None, CAMPAIGN, seed, examples, timeout)
-    document = reports.Report(reports.header(CAMPAIGN, seed, sys.argv[1:], chosen.records(), chosen.broken,
-                                             examples=examples), controls=counts)
+    document = reports.Report(
+        reports.header(CAMPAIGN, seed, sys.argv[1:], chosen.records(), chosen.broken, examples=examples),
+        controls=counts,
+    )
     if report is not None:
         reports.checkpoint(report)
     with contextlib.redirect_stdout(sys.stderr), progress_bar(json) as progress:
@@ -146,12 +176,16 @@ def _tell_of_deaths() -> None:
 
     for note, path in leftovers():
         where = f"replay with: refnum replay {path} --subject ..." if path else "its case cannot be made again"
-        print(f"refnum: an earlier run died while {note['subject']} ran {note['operation']} "
-              f"[{note['profile']}], case {note['number']} of {note['stream']}; {where}", file=sys.stderr)
+        print(
+            f"refnum: an earlier run died while {note['subject']} ran {note['operation']} "
+            f"[{note['profile']}], case {note['number']} of {note['stream']}; {where}",
+            file=sys.stderr,
+        )
 
 
-def _carry_out(plan: Plan, document: reports.Report, data: Path | None, quiet: bool,
-               saved: Callable[[reports.Report], None] | None) -> None:
+def _carry_out(
+    plan: Plan, document: reports.Report, data: Path | None, quiet: bool, saved: Callable[[reports.Report], None] | None
+) -> None:
     if data is not None:
         from .datacheck import check_data
 
@@ -247,8 +281,12 @@ def doctor() -> None:
 
     findings = list(examine())
     styles = {"ok": "green", "warn": "yellow", "bad": "bold red"}
-    show.table(show.console(), "Doctor", ("check", "state", "finding"),
-               ([f.name, f"[{styles[f.state]}]{f.state}[/]", show.escape(f.words)] for f in findings))
+    show.table(
+        show.console(),
+        "Doctor",
+        ("check", "state", "finding"),
+        ([f.name, f"[{styles[f.state]}]{f.state}[/]", show.escape(f.words)] for f in findings),
+    )
     raise typer.Exit(int(any(finding.state == BAD for finding in findings)))
 
 
@@ -257,8 +295,17 @@ def doctor() -> None:
 def subjects() -> None:
     """List who can be judged here: kernels, peers, and why the others cannot."""
     chosen = choose(["all"])
-    rows = [[show.escape(r["name"]), r["kind"], "yes" if r["available"] else show.escape(r["reason"]),
-             ", ".join(r["operations"]), ", ".join(r["profiles"]), r["level"]] for r in chosen.records()]
+    rows = [
+        [
+            show.escape(r["name"]),
+            r["kind"],
+            "yes" if r["available"] else show.escape(r["reason"]),
+            ", ".join(r["operations"]),
+            ", ".join(r["profiles"]),
+            r["level"],
+        ]
+        for r in chosen.records()
+    ]
     show.table(show.console(), "Subjects", ("subject", "kind", "usable", "operations", "profiles", "level"), rows)
     for name, reason in chosen.broken:
         show.console().print(f"[bold red]broken[/] {show.escape(name)}: {show.escape(reason)}")

@@ -53,8 +53,10 @@ def observe(case: Case, golden: Mapping[str, np.ndarray], results: Sequence[np.n
     """Return the observed outputs as bits, or a sentence that says how count, shape or dtype is wrong."""
     outputs = outputs_of(case)
     if len(results) != len(outputs):
-        return {}, (f"{len(results)} results came back; {case.operation} gives {len(outputs)}: "
-                    f"{', '.join(output.name for output in outputs)}")
+        return {}, (
+            f"{len(results)} results came back; {case.operation} gives {len(outputs)}: "
+            f"{', '.join(output.name for output in outputs)}"
+        )
     observed: Bits = {}
     for output, array in zip(outputs, results, strict=True):
         want = golden[output.name]
@@ -73,8 +75,15 @@ def _allowed(output: Output, want: np.ndarray, case: Case) -> tuple[str, ...]:
     if output.kind == "values":
         return ("float32",) if want.itemsize == 4 else ("bfloat16", "uint16")
     if output.kind == "codes":
-        own = {"E4M3": "float8_e4m3fn", "E5M2": "float8_e5m2", "E8M0": "float8_e8m0fnu", "E2M3": "float6_e2m3fn",
-               "E3M2": "float6_e3m2fn", "E2M1": "float4_e2m1fn", "MXINT8": "int8"}
+        own = {
+            "E4M3": "float8_e4m3fn",
+            "E5M2": "float8_e5m2",
+            "E8M0": "float8_e8m0fnu",
+            "E2M3": "float6_e2m3fn",
+            "E3M2": "float6_e3m2fn",
+            "E2M1": "float4_e2m1fn",
+            "MXINT8": "int8",
+        }
         return "uint8", own.get(output.format(case.params), "uint8")
     return _STORAGE[output.kind]
 
@@ -99,8 +108,9 @@ def equal_at(case: Case, golden: Mapping[str, np.ndarray], observed: Mapping[str
     return all(np.array_equal(left[name], right[name]) for name in left)
 
 
-def differences(case: Case, golden: Mapping[str, np.ndarray], observed: Mapping[str, np.ndarray],
-                level: int = 0) -> Bits:
+def differences(
+    case: Case, golden: Mapping[str, np.ndarray], observed: Mapping[str, np.ndarray], level: int = 0
+) -> Bits:
     """Return for every output a boolean array, unpacked to elements, of where the sides differ at a level."""
     left, right = normalise(case, golden, level), normalise(case, observed, level)
     return {name: left[name] != right[name] for name in left}
@@ -124,8 +134,10 @@ def normalise(case: Case, arrays: Mapping[str, np.ndarray], level: int) -> Bits:
             codes = _table(coded.format(case.params), min(level, 3))[codes]
         result[coded.name] = codes
         if level >= 4:
-            result = {**{name: array for name, array in result.items() if scale is None or name != scale.name},
-                      coded.name: _values(coded.format(case.params), codes, wide)}
+            result = {
+                **{name: array for name, array in result.items() if scale is None or name != scale.name},
+                coded.name: _values(coded.format(case.params), codes, wide),
+            }
     for output in outputs:
         if output.kind == "values" and level >= 2:
             result[output.name] = _normal_float(result[output.name], level)
@@ -190,8 +202,9 @@ def _normal_float(bits: np.ndarray, level: int) -> np.ndarray:
     return result
 
 
-def _by_class(case: Case, golden: Mapping[str, np.ndarray], observed: Mapping[str, np.ndarray],
-              level: int) -> dict[str, list[int]]:
+def _by_class(
+    case: Case, golden: Mapping[str, np.ndarray], observed: Mapping[str, np.ndarray], level: int
+) -> dict[str, list[int]]:
     """Return class letter -> [blocks, blocks with a different byte, level the class reaches]."""
     index = input_classes(case)
     if index is None:
@@ -207,8 +220,9 @@ def _by_class(case: Case, golden: Mapping[str, np.ndarray], observed: Mapping[st
     return table
 
 
-def _wrong_blocks(case: Case, golden: Mapping[str, np.ndarray], observed: Mapping[str, np.ndarray],
-                  level: int) -> np.ndarray:
+def _wrong_blocks(
+    case: Case, golden: Mapping[str, np.ndarray], observed: Mapping[str, np.ndarray], level: int
+) -> np.ndarray:
     outputs = outputs_of(case)
     coded = next(output for output in outputs if output.kind in ("codes", "packed"))
     wrong = differences(case, golden, observed, level)

@@ -57,7 +57,7 @@ def take_rows(case: Case, start: int, stop: int) -> Case:
     inputs = {}
     for name, array in case.inputs.items():
         step = tall if name == "scales" else 1
-        inputs[name] = array[start // step: -(-stop // step)]
+        inputs[name] = array[start // step : -(-stop // step)]
     params = {}
     if case.params.get("splits") is not None:
         params["splits"] = _cut_splits(splits_of(case, shape(case)[0]), start, stop)
@@ -78,10 +78,10 @@ def take_columns(case: Case, start: int, stop: int) -> Case:
     wide = _scale_unit(case)[1]
     for name, array in case.inputs.items():
         if name == "scales":
-            inputs[name] = array[:, start // wide: -(-stop // wide)]
+            inputs[name] = array[:, start // wide : -(-stop // wide)]
         elif name in ELEMENTS:
             per = 2 if name == "packed" else 1
-            inputs[name] = array[..., start // per: stop // per]
+            inputs[name] = array[..., start // per : stop // per]
         else:
             inputs[name] = array
     return case.with_inputs({name: np.ascontiguousarray(array) for name, array in inputs.items()})

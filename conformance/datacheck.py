@@ -68,8 +68,20 @@ def check_data(plan: Plan, report: Report, path: Path) -> Report:
 
 def _left_out(name: str, note: str) -> dict[str, Any]:
     """Return the row of a tensor that cannot be judged: said, not skipped."""
-    return {"tensor": name, "note": note, "subject": "-", "variant": "-", "outcome": Outcome.UNSUPPORTED.value,
-            "words": note, "level": None, "compared": 0, "failing": 0, "classes": {}, "statistics": {}, "failures": []}
+    return {
+        "tensor": name,
+        "note": note,
+        "subject": "-",
+        "variant": "-",
+        "outcome": Outcome.UNSUPPORTED.value,
+        "words": note,
+        "level": None,
+        "compared": 0,
+        "failing": 0,
+        "classes": {},
+        "statistics": {},
+        "failures": [],
+    }
 
 
 def _first(plan: Plan) -> str:
@@ -83,17 +95,33 @@ def _rows(plan: Plan, case: Case, name: str, note: str, presenter: Presenter) ->
     for subject in plan.subjects:
         if case.operation not in subject.operations:
             continue
-        tally = Tally(subject.name, case.operation, case.profile, dict(case.params),
-                      claimed=subject.claimed_level(case.operation),
-                      refusal=subject.refuses(case.operation, case.profile, case.params))
+        tally = Tally(
+            subject.name,
+            case.operation,
+            case.profile,
+            dict(case.params),
+            claimed=subject.claimed_level(case.operation),
+            refusal=subject.refuses(case.operation, case.profile, case.params),
+        )
         if not tally.refusal:
             tally.tensors += judge(subject, case, golden, tally, plan.seconds) is not None
         result = presenter.result(subject, tally)
-        rows.append({"tensor": name, "note": note, "subject": subject.name,
-                     "variant": variant(case.operation, case.profile, case.params), "outcome": result["outcome"],
-                     "words": result["words"], "level": result["level"]["reached"], "compared": result["compared"],
-                     "failing": wrong_elements(result), "classes": result["classes"], "statistics": numbers,
-                     "failures": result["failures"]})
+        rows.append(
+            {
+                "tensor": name,
+                "note": note,
+                "subject": subject.name,
+                "variant": variant(case.operation, case.profile, case.params),
+                "outcome": result["outcome"],
+                "words": result["words"],
+                "level": result["level"]["reached"],
+                "compared": result["compared"],
+                "failing": wrong_elements(result),
+                "classes": result["classes"],
+                "statistics": numbers,
+                "failures": result["failures"],
+            }
+        )
     return rows
 
 

@@ -31,8 +31,9 @@ _NOT_APPLICABLE = (RefnumError, ValueError, LookupError, TypeError, AttributeErr
 Bits = Mapping[str, Any]
 
 
-def diagnose(case: Case, golden: Bits, observed: Bits, level: int = 0,
-             also: tuple[Case, Bits] | None = None) -> list[dict[str, Any]]:
+def diagnose(
+    case: Case, golden: Bits, observed: Bits, level: int = 0, also: tuple[Case, Bits] | None = None
+) -> list[dict[str, Any]]:
     """Return the suspects whose wrong bits equal the observed bits and differ from the golden ones.
 
     level: the level of agreement at which bits are equal (N16), so that what a lower level forgives, say codes
@@ -54,8 +55,7 @@ def _entry(suspect: Suspect) -> dict[str, Any]:
     return {"id": suspect.id, "words": suspect.words or (note or {}).get("description", ""), "note": note}
 
 
-def _explaining(case: Case, golden: Bits, observed: Bits, level: int,
-                suspects: Iterable[Suspect]) -> Iterator[Suspect]:
+def _explaining(case: Case, golden: Bits, observed: Bits, level: int, suspects: Iterable[Suspect]) -> Iterator[Suspect]:
     for suspect in suspects:
         if not any(fnmatchcase(case.operation, pattern) for pattern in suspect.operations):
             continue

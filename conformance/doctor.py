@@ -56,8 +56,13 @@ def _golden_model() -> Iterator[Finding]:
     x[0, :4] = (6.0, 1.25, -0.0, 2.5)
     packed, scales = refnum.quantize_mxfp4(x)
     right = packed[0, :2].tolist() == [0x27, 0x48] and scales.tolist() == [[127]]
-    yield Finding("golden model", OK if right else BAD, "a block quantised by hand comes out right" if right else
-                  f"a block quantised by hand comes out wrong: {packed[0, :2].tolist()}, {scales.tolist()}")
+    yield Finding(
+        "golden model",
+        OK if right else BAD,
+        "a block quantised by hand comes out right"
+        if right
+        else f"a block quantised by hand comes out wrong: {packed[0, :2].tolist()}, {scales.tolist()}",
+    )
 
 
 def _byte_order() -> Iterator[Finding]:
@@ -82,10 +87,14 @@ def _cupy() -> Iterator[Finding]:
         return
     compiler = Path(spec.origin).parent / "cuda" / "compiler.py"
     forced = compiler.is_file() and "-ftz=true" in compiler.read_text(encoding="utf-8")
-    yield Finding("cupy flags", WARN if forced else OK,
-                  "this CuPy appends -ftz=true to every RawKernel: subnormals are flushed in kernels compiled through "
-                  "it; compile with NVRTC yourself and load the cubin" if forced else
-                  "this CuPy does not force -ftz=true")
+    yield Finding(
+        "cupy flags",
+        WARN if forced else OK,
+        "this CuPy appends -ftz=true to every RawKernel: subnormals are flushed in kernels compiled through "
+        "it; compile with NVRTC yourself and load the cubin"
+        if forced
+        else "this CuPy does not force -ftz=true",
+    )
     import cupy
 
     try:
@@ -95,17 +104,24 @@ def _cupy() -> Iterator[Finding]:
         return
     for index in range(count):
         properties = cupy.cuda.runtime.getDeviceProperties(index)
-        yield Finding(f"gpu {index}", OK, f"{properties['name'].decode()}, compute capability "
-                      f"{properties['major']}.{properties['minor']}, {properties['totalGlobalMem'] >> 30} GiB, driver "
-                      f"{cupy.cuda.runtime.driverGetVersion()}, runtime {cupy.cuda.runtime.runtimeGetVersion()}")
+        yield Finding(
+            f"gpu {index}",
+            OK,
+            f"{properties['name'].decode()}, compute capability "
+            f"{properties['major']}.{properties['minor']}, {properties['totalGlobalMem'] >> 30} GiB, driver "
+            f"{cupy.cuda.runtime.driverGetVersion()}, runtime {cupy.cuda.runtime.runtimeGetVersion()}",
+        )
 
 
 def _subjects() -> Iterator[Finding]:
     found, broken = subject.installed()
     for item in found:
         usable, reason = item.available()
-        yield Finding(f"subject {item.name}", OK if usable else WARN,
-                      f"{item.kind}, {len(item.operations)} operations" if usable else f"not usable here: {reason}")
+        yield Finding(
+            f"subject {item.name}",
+            OK if usable else WARN,
+            f"{item.kind}, {len(item.operations)} operations" if usable else f"not usable here: {reason}",
+        )
     for name, reason in broken:
         yield Finding(f"subject {name}", BAD, f"its entry point failed: {reason}")
     if not found and not broken:
@@ -119,9 +135,13 @@ def _caches() -> Iterator[Finding]:
         yield Finding(f"cache {name}", OK, f"{path} ({size} files)" if size else f"{path} (empty or absent)")
     cases = Path(".refnum") / "cases"
     writable = os.access(Path.cwd(), os.W_OK)
-    yield Finding("replay files", OK if writable else WARN,
-                  f"{cases} ({len(list(cases.glob('*.json'))) if cases.is_dir() else 0} files)" if writable else
-                  f"{Path.cwd()} is not writable: mismatches cannot be saved here")
+    yield Finding(
+        "replay files",
+        OK if writable else WARN,
+        f"{cases} ({len(list(cases.glob('*.json'))) if cases.is_dir() else 0} files)"
+        if writable
+        else f"{Path.cwd()} is not writable: mismatches cannot be saved here",
+    )
 
 
 def _entry_point() -> Iterator[Finding]:
@@ -133,4 +153,13 @@ def _entry_point() -> Iterator[Finding]:
 
 
 CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
-    _versions, _entry_point, _host_subnormals, _byte_order, _golden_model, _compiler, _cupy, _subjects, _caches)
+    _versions,
+    _entry_point,
+    _host_subnormals,
+    _byte_order,
+    _golden_model,
+    _compiler,
+    _cupy,
+    _subjects,
+    _caches,
+)

@@ -36,8 +36,15 @@ COVERED_CHUNKS = 2
 def new_tally(plan: Plan, subject: Subject, item: Variant) -> Tally:
     """Return the empty tally of a subject on a variant, refused if the subject cannot be judged on it."""
     name = item.operation.name
-    return Tally(subject.name, name, item.profile, item.params, claimed=subject.claimed_level(name),
-                 refusal=subject.refuses(name, item.profile, item.params), smoke=plan.level == "smoke")
+    return Tally(
+        subject.name,
+        name,
+        item.profile,
+        item.params,
+        claimed=subject.claimed_level(name),
+        refusal=subject.refuses(name, item.profile, item.params),
+        smoke=plan.level == "smoke",
+    )
 
 
 @dataclass
@@ -98,8 +105,11 @@ class Engine:
 
     def active(self) -> list[Subject]:
         """Return the subjects that are neither refused nor left alone after repeated faults."""
-        return [subject for subject in self.judged
-                if not self.tallies[subject.name].stopped and subject.arrays not in self.plan.lost]
+        return [
+            subject
+            for subject in self.judged
+            if not self.tallies[subject.name].stopped and subject.arrays not in self.plan.lost
+        ]
 
     def corners(self) -> None:
         """Judge on the corner cases, or on the plan's own cases, and probe the calling contract on the first."""
@@ -187,8 +197,10 @@ class Engine:
         tally.seconds += time.perf_counter() - start
         self.was_compared = held is not None
         if held is None and tally.faults and not alive(subject.arrays):
-            self.plan.lost[subject.arrays] = (f"the device stopped answering while {subject.name} ran {case}; "
-                                              f"nothing after it is judged on this device")
+            self.plan.lost[subject.arrays] = (
+                f"the device stopped answering while {subject.name} ran {case}; "
+                f"nothing after it is judged on this device"
+            )
         return held
 
     def _golden(self, cases: Iterator[Case]) -> Iterator[tuple[Case, dict[str, Any]]]:

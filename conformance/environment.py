@@ -12,8 +12,17 @@ from typing import Any
 
 import refnum
 
-PACKAGES = ("refnum", "numpy", "ml_dtypes", "hypothesis", "cupy-cuda13x", "cupy-cuda12x", "torch", "gfloat",
-            "safetensors")
+PACKAGES = (
+    "refnum",
+    "numpy",
+    "ml_dtypes",
+    "hypothesis",
+    "cupy-cuda13x",
+    "cupy-cuda12x",
+    "torch",
+    "gfloat",
+    "safetensors",
+)
 OURS = ("REFNUM", "CUPY", "CUDA", "NVRTC", "NVIDIA", "TORCH", "OMP_", "MKL", "NPY_", "HYPOTHESIS", "PYTHONHASHSEED",
         "CXX", "CC", "CFLAGS", "CXXFLAGS")  # fmt: skip
 SECRET = ("TOKEN", "KEY", "SECRET", "PASSWORD", "CREDENTIAL", "AUTH")
@@ -32,8 +41,11 @@ def versions() -> dict[str, str]:
 
 def variables() -> dict[str, str]:
     """Return the environment variables that can change a result; names that look like secrets are left out."""
-    return {name: value for name, value in sorted(os.environ.items())
-            if name.startswith(OURS) and not any(word in name for word in SECRET)}
+    return {
+        name: value
+        for name, value in sorted(os.environ.items())
+        if name.startswith(OURS) and not any(word in name for word in SECRET)
+    }
 
 
 @functools.cache

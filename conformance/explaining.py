@@ -19,8 +19,9 @@ from .operation import OPERATIONS
 _DTYPES = {"float32": np.dtype(np.float32), "bfloat16": np.dtype(ml_dtypes.bfloat16), "float16": np.dtype(np.float16)}
 
 
-def explanation(what: str, values: str | None, scales: str | None, index: str, profile: str, dtype: str,
-                params: list[str]) -> str:
+def explanation(
+    what: str, values: str | None, scales: str | None, index: str, profile: str, dtype: str, params: list[str]
+) -> str:
     """Return the explanation of one element as text. `what` is an operation or the path of a replay file."""
     if what.endswith(".json") or Path(what).is_file():
         case = replay.load(Path(what)).case
@@ -29,12 +30,12 @@ def explanation(what: str, values: str | None, scales: str | None, index: str, p
     return str(refnum.explain(case.operation, case, parse_index(index)))
 
 
-def build(operation: str, values: str | None, scales: str | None, profile: str, dtype: str,
-          params: list[str]) -> Case:
+def build(operation: str, values: str | None, scales: str | None, profile: str, dtype: str, params: list[str]) -> Case:
     """Return a case of one row: the values (or codes) given, padded with zeros to whole blocks."""
     if operation not in EXPLAINED:
-        raise ArgumentError(f"{operation!r} cannot be explained; choose from {', '.join(EXPLAINED)}, or give a "
-                            f"replay file.")
+        raise ArgumentError(
+            f"{operation!r} cannot be explained; choose from {', '.join(EXPLAINED)}, or give a replay file."
+        )
     if values is None:
         raise ArgumentError("Give --values, e.g. --values 1.25,0.1,-3, or a replay file.")
     keywords = dict(OPERATIONS[operation].defaults())

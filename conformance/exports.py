@@ -25,11 +25,21 @@ def junit(document: Mapping[str, Any]) -> str:
     root = ElementTree.Element("testsuites", name="refnum")
     for subject in dict.fromkeys(result["subject"] for result in results):
         mine = [result for result in results if result["subject"] == subject]
-        counts = {"tests": len(mine), "failures": sum(r["outcome"] in _WRONG - _ERRORS for r in mine),
-                  "errors": sum(r["outcome"] in _ERRORS for r in mine),
-                  "skipped": sum(r["outcome"] not in _WRONG and r["outcome"] != "pass" for r in mine)}
-        suite = ElementTree.SubElement(root, "testsuite", {"name": subject, **{k: str(v) for k, v in counts.items()},
-                                                           "timestamp": document["header"]["started"].rstrip("Z")})
+        counts = {
+            "tests": len(mine),
+            "failures": sum(r["outcome"] in _WRONG - _ERRORS for r in mine),
+            "errors": sum(r["outcome"] in _ERRORS for r in mine),
+            "skipped": sum(r["outcome"] not in _WRONG and r["outcome"] != "pass" for r in mine),
+        }
+        suite = ElementTree.SubElement(
+            root,
+            "testsuite",
+            {
+                "name": subject,
+                **{k: str(v) for k, v in counts.items()},
+                "timestamp": document["header"]["started"].rstrip("Z"),
+            },
+        )
         for result in mine:
             _testcase(suite, result)
     ElementTree.indent(root)
@@ -37,9 +47,15 @@ def junit(document: Mapping[str, Any]) -> str:
 
 
 def _testcase(suite: ElementTree.Element, result: Mapping[str, Any]) -> None:
-    case = ElementTree.SubElement(suite, "testcase", {
-        "classname": f"{result['subject']}.{result['operation']}", "name": result["variant"],
-        "time": f"{result['seconds']:.3f}"})
+    case = ElementTree.SubElement(
+        suite,
+        "testcase",
+        {
+            "classname": f"{result['subject']}.{result['operation']}",
+            "name": result["variant"],
+            "time": f"{result['seconds']:.3f}",
+        },
+    )
     properties = ElementTree.SubElement(case, "properties")
     for name in ("evidence", "compared", "cases"):
         ElementTree.SubElement(properties, "property", {"name": name, "value": str(result[name])})

@@ -70,8 +70,10 @@ class Presenter:
     def result(self, subject: Subject, tally: Tally, quick: bool = False) -> dict[str, Any]:
         """Return the result record of a tally; quick: do not shrink (the user is waiting for the end)."""
         outcome = tally.close()
-        records = [self.record(subject, failure, self._deserves(subject, failure) and not quick)
-                   for failure in self._worth_showing(tally)]
+        records = [
+            self.record(subject, failure, self._deserves(subject, failure) and not quick)
+            for failure in self._worth_showing(tally)
+        ]
         if outcome is Outcome.MISMATCH and records and all(record["reproduced"] == "0 of 3" for record in records):
             tally.outcome, tally.words = Outcome.FLAKY, "failed once, then never again on the same case"
         return {**tally.serializable(), "failures": records}
@@ -126,12 +128,19 @@ class Presenter:
         document = replay.document(case, golden, observed, subject=subject, failure=failure, original=original)
         path, unsaved = self._save(document)
         return {
-            "id": document["id"], "fails": f"L{max(failure.level - 1, 0)}", "finding": failure.finding,
-            "words": "; ".join(filter(None, (failure.words or called.words, unsaved))), "bug_classes": classes,
+            "id": document["id"],
+            "fails": f"L{max(failure.level - 1, 0)}",
+            "finding": failure.finding,
+            "words": "; ".join(filter(None, (failure.words or called.words, unsaved))),
+            "bug_classes": classes,
             "label": original.label,
-            "shrunk": shrunk and shown == REPEATS, "shrunk_from": _size(original),
-            "case": _size(case), "params": plain(case.params), "reproduced": f"{shown} of {REPEATS}",
-            "page": details, "replay": None if path is None else str(path),
+            "shrunk": shrunk and shown == REPEATS,
+            "shrunk_from": _size(original),
+            "case": _size(case),
+            "params": plain(case.params),
+            "reproduced": f"{shown} of {REPEATS}",
+            "page": details,
+            "replay": None if path is None else str(path),
             "command": None if path is None else replay.command(path, subject),
         }
 

@@ -56,25 +56,43 @@ def probe(subject: Subject, case: Case, golden: Mapping[str, np.ndarray], tally:
     right = record(first, case, golden, tally) and compare(case, golden, first.results).level == 0
     held = record(second, second_case, run_golden(second_case), tally)
     if right and held is False and not second.finding and _same(second, first):
-        tally.fail(Failure(second_case, NO_LEVEL, "the second call, with new data in the same storage, gave the "
-                           "first call's result again: results are cached by address", "stale-output"))
+        tally.fail(
+            Failure(
+                second_case,
+                NO_LEVEL,
+                "the second call, with new data in the same storage, gave the "
+                "first call's result again: results are cached by address",
+                "stale-output",
+            )
+        )
     if subject.arrays in ("numpy", "cupy"):
         _probe_strides(subject, case, golden, tally, seconds)
     if has_out(subject, case.operation):
         _probe_out(subject, case, golden, tally, seconds)
 
 
-def _probe_strides(subject: Subject, case: Case, golden: Mapping[str, np.ndarray], tally: Tally,
-                   seconds: float) -> None:
+def _probe_strides(
+    subject: Subject, case: Case, golden: Mapping[str, np.ndarray], tally: Tally, seconds: float
+) -> None:
     """Hand over views with gaps: they must be read as views, or be refused; reading the gaps is a breach."""
     called = call_with_gaps(subject, case, seconds)
     if called.outcome is not Outcome.PASS and not called.finding:
         tally.strides_refused = called.words
         return
-    if record(called, case, golden, tally) is False and not called.finding \
-            and compare(case, golden, call(subject, case, seconds).results).level == 0:
-        tally.fail(Failure(case, NO_LEVEL, "right on contiguous inputs, wrong on the same inputs with gaps between "
-                           "the elements: strides are ignored", "strides-ignored"))
+    if (
+        record(called, case, golden, tally) is False
+        and not called.finding
+        and compare(case, golden, call(subject, case, seconds).results).level == 0
+    ):
+        tally.fail(
+            Failure(
+                case,
+                NO_LEVEL,
+                "right on contiguous inputs, wrong on the same inputs with gaps between "
+                "the elements: strides are ignored",
+                "strides-ignored",
+            )
+        )
 
 
 def _same(one: Called, other: Called) -> bool:
@@ -88,8 +106,14 @@ def _probe_out(subject: Subject, case: Case, golden: Mapping[str, np.ndarray], t
         called = into_guarded(subject, case, like, poison, seconds)
         held = record(called, case, golden, tally)
         if held is False and called.outcome is Outcome.PASS and _holds_poison(called, golden, poison):
-            tally.fail(Failure(case, NO_LEVEL, f"bytes of `out` still hold the poison 0x{poison:02X}: "
-                               "they were never written", "output-not-written"))
+            tally.fail(
+                Failure(
+                    case,
+                    NO_LEVEL,
+                    f"bytes of `out` still hold the poison 0x{poison:02X}: they were never written",
+                    "output-not-written",
+                )
+            )
 
 
 def _holds_poison(called: Called, golden: Mapping[str, np.ndarray], poison: int) -> bool:

@@ -113,11 +113,11 @@ class Guarded:
         self.poison = poison
         self.zone = to_library(np.full(like.nbytes + 2 * self.ZONE, poison, np.uint8), library)
         dtype = np.uint16 if library == "cupy" and like.dtype.name == "bfloat16" else like.dtype
-        self.array = self.zone[self.ZONE:self.ZONE + like.nbytes].view(dtype).reshape(like.shape)
+        self.array = self.zone[self.ZONE : self.ZONE + like.nbytes].view(dtype).reshape(like.shape)
 
     def trespass(self) -> str:
         """Return `before` or `after` where a guard zone was written, else an empty string."""
         zone = to_numpy(self.zone)
-        if (zone[:self.ZONE] != self.poison).any():
+        if (zone[: self.ZONE] != self.poison).any():
             return "before"
-        return "after" if (zone[zone.size - self.ZONE:] != self.poison).any() else ""
+        return "after" if (zone[zone.size - self.ZONE :] != self.poison).any() else ""

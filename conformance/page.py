@@ -26,8 +26,9 @@ from .operation import Output, outputs_of
 _FLOATS = {"float32": "FP32", "bfloat16": "BF16", "float16": "FP16"}
 
 
-def page(case: Case, golden: Mapping[str, np.ndarray], observed: Mapping[str, np.ndarray],
-         level: int) -> dict[str, Any]:
+def page(
+    case: Case, golden: Mapping[str, np.ndarray], observed: Mapping[str, np.ndarray], level: int
+) -> dict[str, Any]:
     """Return the first element that differs at `level` with all that decides it; empty when nothing differs."""
     wrong = differences(case, golden, observed, level)
     name = next((name for name in sorted(wrong, key=lambda n: n == "scales") if wrong[name].any()), "")
@@ -58,8 +59,10 @@ def rule_steps(case: Case, where: tuple[int, int] | None) -> list[dict[str, str]
     if where is None or case.operation not in EXPLAINED:
         return []
     try:
-        return [{"name": step.name, "text": step.text, "clause": step.clause}
-                for step in refnum.explain(case.operation, case, where).steps]
+        return [
+            {"name": step.name, "text": step.text, "clause": step.clause}
+            for step in refnum.explain(case.operation, case, where).steps
+        ]
     except (RefnumError, AssertionError, IndexError) as error:  # a page without a rule is better than no page
         return [{"name": "explanation", "text": f"failed: {error}", "clause": ""}]
 
@@ -107,7 +110,7 @@ def _fields(fmt: Format, code: int) -> str:
     if fmt.kind != "float":
         return text
     exponent_bits = fmt.bits - 1 - fmt.mantissa_bits
-    return " ".join(filter(None, (text[0], text[1:1 + exponent_bits], text[1 + exponent_bits:])))
+    return " ".join(filter(None, (text[0], text[1 : 1 + exponent_bits], text[1 + exponent_bits :])))
 
 
 def _format(output: Output, case: Case, array: np.ndarray) -> Format | None:
@@ -193,8 +196,13 @@ def _input(name: str, array: np.ndarray, case: Case, where: tuple[int, int]) -> 
     return None
 
 
-def _scales(output: Output, case: Case, golden: Mapping[str, np.ndarray], observed: Mapping[str, np.ndarray],
-            index: tuple[int, ...]) -> dict[str, str]:
+def _scales(
+    output: Output,
+    case: Case,
+    golden: Mapping[str, np.ndarray],
+    observed: Mapping[str, np.ndarray],
+    index: tuple[int, ...],
+) -> dict[str, str]:
     """Return the scale of this element's block on both sides, for outputs that have one."""
     scale = next((o for o in outputs_of(case) if o.kind == "scales"), None)
     if not output.block or scale is None:

@@ -64,11 +64,15 @@ def variants(plan: Plan) -> list[Variant]:
     """Return every (operation, profile, parameters) that a subject has or was asked for, with those subjects."""
     found = []
     for operation in plan.operations:
-        owners = [subject for subject in plan.subjects
-                  if operation.name in subject.operations or operation.name in plan.named]
+        owners = [
+            subject for subject in plan.subjects if operation.name in subject.operations or operation.name in plan.named
+        ]
         for profile in _profiles(plan, operation, owners):
-            here = [subject for subject in owners if plan.profiles or not operation.profiled
-                    or profile in subject.profiles_for(operation.name)]
+            here = [
+                subject
+                for subject in owners
+                if plan.profiles or not operation.profiled or profile in subject.profiles_for(operation.name)
+            ]
             if not here:
                 continue
             choices = list(operation.variants())

@@ -32,8 +32,12 @@ from .tally import Failure
 VERSION = 1
 MAX_BYTES = 1 << 26
 
-_DTYPES = {"bfloat16": np.dtype(ml_dtypes.bfloat16), **{name: np.dtype(name) for name in (
-    "float32", "float16", "uint8", "uint16", "uint32", "uint64", "int32", "int64")}}
+_DTYPES = {
+    "bfloat16": np.dtype(ml_dtypes.bfloat16),
+    **{
+        name: np.dtype(name) for name in ("float32", "float16", "uint8", "uint16", "uint32", "uint64", "int32", "int64")
+    },
+}
 
 
 def folder() -> Path:
@@ -54,9 +58,14 @@ def _from_array(entry: Mapping[str, Any], where: str) -> np.ndarray:
     return np.frombuffer(bytes.fromhex(entry["hex"]), dtype).reshape(entry["shape"]).copy()
 
 
-def document(case: Case, golden: Mapping[str, np.ndarray], observed: Mapping[str, np.ndarray],
-             subject: Subject | None = None, failure: Failure | None = None,
-             original: Case | None = None) -> dict[str, Any]:
+def document(
+    case: Case,
+    golden: Mapping[str, np.ndarray],
+    observed: Mapping[str, np.ndarray],
+    subject: Subject | None = None,
+    failure: Failure | None = None,
+    original: Case | None = None,
+) -> dict[str, Any]:
     """Return the replay file of a case as JSON values. Its id is derived from the case and the expectation."""
     recipe: Any = (original or case).recipe
     if case.operation in OPERATIONS and not OPERATIONS[case.operation].profiled:
@@ -130,8 +139,9 @@ def load(path: Path) -> Replay:
         raise FileError(f"{path} has {path.stat().st_size} bytes; a replay file has at most {MAX_BYTES}.")
     body = files.read_json(path, "replay", VERSION)
     if body["id"] != identity(body):
-        raise FileError(f"{path} was changed after it was written: its id is {body['id']}, its content gives "
-                        f"{identity(body)}.")
+        raise FileError(
+            f"{path} was changed after it was written: its id is {body['id']}, its content gives {identity(body)}."
+        )
     if body["operation"] not in OPERATIONS:
         raise FileError(f"{path} is about {body['operation']!r}, which this version does not know.")
     try:
@@ -147,18 +157,24 @@ def _rebuild(body: dict[str, Any], path: Path) -> Replay:
     allowed = {*operation.inputs, *operation.optional}
     strange, missing = set(body["inputs"]) - allowed, set(operation.inputs) - set(body["inputs"])
     if strange or missing:
-        raise FileError(f"{path}: inputs of {operation.name} are {sorted(allowed)}; "
-                        f"unknown {sorted(strange)}, missing {sorted(missing)}.")
+        raise FileError(
+            f"{path}: inputs of {operation.name} are {sorted(allowed)}; "
+            f"unknown {sorted(strange)}, missing {sorted(missing)}."
+        )
     unknown = set(body["params"]) - set(operation.params) - DATA_PARAMS
     if unknown:
         raise FileError(f"{path}: {operation.name} has no parameters {sorted(unknown)}.")
     if operation.profiled:
         stored = refnum.Profile(**body["profile"])
         if stored != refnum.get_profile(stored.name):
-            raise FileError(f"{path}: profile {stored.name} has other fields here than in the file; the file is "
-                            f"about a profile that this version does not have.")
-    arrays = {part: {name: _from_array(entry, f"{path}: {part}/{name}") for name, entry in body[part].items()}
-              for part in ("inputs", "expected", "observed")}
+            raise FileError(
+                f"{path}: profile {stored.name} has other fields here than in the file; the file is "
+                f"about a profile that this version does not have."
+            )
+    arrays = {
+        part: {name: _from_array(entry, f"{path}: {part}/{name}") for name, entry in body[part].items()}
+        for part in ("inputs", "expected", "observed")
+    }
     case = Case(operation.name, body["profile"]["name"], body["params"], arrays["inputs"], label=body["label"])
     names = {output.name for output in outputs_of(case)}
     if set(arrays["expected"]) != names or not set(arrays["observed"]) <= names:

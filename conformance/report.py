@@ -83,8 +83,13 @@ class Report:
     def footer(self) -> dict[str, Any]:
         """Return status, totals, exit status and the verdict in words."""
         code = self.exit_status()
-        return {"status": self.status, "totals": totals(self.results),
-                "seconds": round(time.monotonic() - self.started, 3), "exit": code, "verdict": self.verdict(code)}
+        return {
+            "status": self.status,
+            "totals": totals(self.results),
+            "seconds": round(time.monotonic() - self.started, 3),
+            "exit": code,
+            "verdict": self.verdict(code),
+        }
 
     def exit_status(self) -> int:
         """Return 0 all verified, 1 something is wrong, 3 nothing verified (also a run that was cut short clean)."""
@@ -119,27 +124,45 @@ class Report:
             return f"NOT VERIFIED {where} ({counts})"
         if level == "campaign":
             bound = 3 / total["cases"]  # the rule of three: no event in n trials
-            return (f"no mismatch in {total['cases']} sampled cases, which is not a proof: with 95 % confidence fewer "
-                    f"than {bound:.2g} of such cases fail ({counts})")
+            return (
+                f"no mismatch in {total['cases']} sampled cases, which is not a proof: with 95 % confidence fewer "
+                f"than {bound:.2g} of such cases fail ({counts})"
+            )
         if level == "smoke" and not self.data:
             return f"no mismatch in a smoke run, which is not a verification ({counts})"
         return f"verified {where} ({counts})"
 
 
-def header(level: str, seed: int, argv: Sequence[str], subjects: Sequence[Mapping[str, Any]],
-           broken: Sequence[tuple[str, str]], **more: Any) -> dict[str, Any]:
+def header(
+    level: str,
+    seed: int,
+    argv: Sequence[str],
+    subjects: Sequence[Mapping[str, Any]],
+    broken: Sequence[tuple[str, str]],
+    **more: Any,
+) -> dict[str, Any]:
     """Return the header of a report: what ran, where, with which flags, and who was judged."""
-    return {"level": level, "seed": seed, "argv": list(argv),
-            "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "environment": environment(),
-            "subjects": list(subjects), "broken_subjects": [{"name": name, "reason": why} for name, why in broken],
-            **more}
+    return {
+        "level": level,
+        "seed": seed,
+        "argv": list(argv),
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "environment": environment(),
+        "subjects": list(subjects),
+        "broken_subjects": [{"name": name, "reason": why} for name, why in broken],
+        **more,
+    }
 
 
 def totals(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the sums of the footer."""
     outcomes = Counter(result["outcome"] for result in results)
-    return {"variants": len(results), "cases": sum(result["cases"] for result in results),
-            "compared": sum(result["compared"] for result in results), "outcomes": dict(sorted(outcomes.items()))}
+    return {
+        "variants": len(results),
+        "cases": sum(result["cases"] for result in results),
+        "compared": sum(result["compared"] for result in results),
+        "outcomes": dict(sorted(outcomes.items())),
+    }
 
 
 def check(document: Mapping[str, Any], origin: str) -> None:
@@ -169,8 +192,9 @@ def _check_result(result: Mapping[str, Any], origin: str) -> None:
         raise UnexpectedFailure(f"{where} is a pass with a failing case.")
     for domain in result["domains"]:
         if domain["verdict"] == "proved" and domain["points"] != domain["size"]:
-            raise ProofWithoutCases(f"{where}: {domain['name']} is called proved with {domain['points']} of "
-                                    f"{domain['size']} points.")
+            raise ProofWithoutCases(
+                f"{where}: {domain['name']} is called proved with {domain['points']} of {domain['size']} points."
+            )
 
 
 def write(report: Report, path: Path) -> None:

@@ -34,12 +34,16 @@ def rerun(path: Path, names: list[str] | None, out: Console) -> int:
     status = EXIT_VERIFIED
     changed = [name for name in golden if not np.array_equal(golden[name], saved.expected[name])]
     if changed:
-        out.print(f"[bold red]EXPECTATION CHANGED[/]  the golden model gives other {', '.join(changed)} than the file"
-                  + ("" if saved.same_model else "; its source is not the one that wrote the file"))
+        out.print(
+            f"[bold red]EXPECTATION CHANGED[/]  the golden model gives other {', '.join(changed)} than the file"
+            + ("" if saved.same_model else "; its source is not the one that wrote the file")
+        )
         status = EXIT_MISMATCH
     else:
-        out.print("golden    the file's expectation is reproduced, every byte" +
-                  ("" if saved.same_model else " (by another version of the model)"))
+        out.print(
+            "golden    the file's expectation is reproduced, every byte"
+            + ("" if saved.same_model else " (by another version of the model)")
+        )
     subjects = _subjects(saved, names, out)
     if not subjects and saved.observed:
         _show_saved(saved, out)
@@ -87,13 +91,18 @@ def _judge(saved: replay.Replay, subject: Subject, out: Console) -> int:
         out.print(f"[bold red]{called.outcome.upper()}[/]  {escape(subject.name)}: {escape(called.words)}")
         return EXIT_MISMATCH
     if not again and not comparison.problem and comparison.level <= subject.claimed_level(saved.case.operation):
-        out.print(f"[green]PASS[/]      {escape(subject.name)} gives every expected byte now; the saved failure is gone"
-                  if comparison.level == 0 else
-                  f"[green]PASS[/]      {escape(subject.name)} reaches L{comparison.level}, as it claims")
+        out.print(
+            f"[green]PASS[/]      {escape(subject.name)} gives every expected byte now; the saved failure is gone"
+            if comparison.level == 0
+            else f"[green]PASS[/]      {escape(subject.name)} reaches L{comparison.level}, as it claims"
+        )
         return EXIT_VERIFIED
     record = Presenter(Plan([subject], [], shown=0, save=False)).record(subject, _failure(saved), shrunk=False)
-    result = {"variant": variant(saved.case.operation, saved.case.profile, saved.case.params),
-              "subject": subject.name, "outcome": "mismatch"}
+    result = {
+        "variant": variant(saved.case.operation, saved.case.profile, saved.case.params),
+        "subject": subject.name,
+        "outcome": "mismatch",
+    }
     show.failure(out, result, record)
     return EXIT_MISMATCH
 

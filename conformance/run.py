@@ -19,8 +19,9 @@ from .verdict import Outcome
 __all__ = ["RUN_LEVELS", "Plan", "Progress", "Variant", "close", "run", "variants"]
 
 
-def run(plan: Plan, report: Report, progress: Progress | None = None,
-        checkpoint: Callable[[Report], None] | None = None) -> Report:
+def run(
+    plan: Plan, report: Report, progress: Progress | None = None, checkpoint: Callable[[Report], None] | None = None
+) -> Report:
     """Run a plan and fill the report; on Ctrl-C the report stays partial, holds what was done, and returns.
 
     checkpoint: called with the report after every variant, so that a run that dies leaves what it had.
@@ -50,8 +51,9 @@ def run(plan: Plan, report: Report, progress: Progress | None = None,
     return report
 
 
-def close(item: Variant, tallies: dict[str, Tally], report: Report, presenter: Any,
-           interrupted: bool = False) -> list[dict[str, Any]]:
+def close(
+    item: Variant, tallies: dict[str, Tally], report: Report, presenter: Any, interrupted: bool = False
+) -> list[dict[str, Any]]:
     """Add the results of a variant to the report and return them; interrupted: nothing of it is a pass."""
     results = []
     for subject in item.subjects:

@@ -22,8 +22,11 @@ _ORDER = (*BAD, Outcome.NOT_VERIFIED, Outcome.NOT_RUN, Outcome.UNSUPPORTED, Outc
 def console(stderr: bool = False) -> Console:
     """Return a console: Rich on a terminal, plain and wide when piped."""
     stream = sys.stderr if stderr else sys.stdout
-    return Console(file=stream, highlight=False) if stream.isatty() else Console(
-        file=stream, highlight=False, width=PLAIN_WIDTH, color_system=None)
+    return (
+        Console(file=stream, highlight=False)
+        if stream.isatty()
+        else Console(file=stream, highlight=False, width=PLAIN_WIDTH, color_system=None)
+    )
 
 
 def table(out: Console, title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -44,14 +47,30 @@ def _plain_table(out: Console, title: str, columns: Sequence[str], rows: Iterabl
     widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
     lines = [title] if title else []
     for row in cells:
-        aligned = [cell.rjust(width) if name in _NUMBERS else cell.ljust(width)
-                   for cell, width, name in zip(row, widths, columns, strict=True)]
+        aligned = [
+            cell.rjust(width) if name in _NUMBERS else cell.ljust(width)
+            for cell, width, name in zip(row, widths, columns, strict=True)
+        ]
         lines.append("  ".join(aligned).rstrip())
     out.print(Text("\n".join(lines)), soft_wrap=True)
 
 
-_NUMBERS = frozenset({"variants", "cases", "elements", "proved", "seconds", "results", "saturated", "to zero",
-                      "distance", "MXFP4 dB", "FP8 dB", "FP8 to zero"})
+_NUMBERS = frozenset(
+    {
+        "variants",
+        "cases",
+        "elements",
+        "proved",
+        "seconds",
+        "results",
+        "saturated",
+        "to zero",
+        "distance",
+        "MXFP4 dB",
+        "FP8 dB",
+        "FP8 to zero",
+    }
+)
 
 
 def outcome_text(name: str) -> str:
@@ -75,13 +94,38 @@ def verdicts(out: Console, report: Mapping[str, Any]) -> None:
         judged = [result for result in results if result["outcome"] != "unsupported"] or results
         proved = sum(d["points"] for r in results for d in r["domains"] if d["verdict"] == "proved")
         reached = max((r["level"]["reached"] or "" for r in results), key=lambda name: (name == "none", name))
-        rows.append([escape(subject), operation, profile, outcome_text(worst(r["outcome"] for r in judged)), reached,
-                     _variants(results), f"{sum(r['cases'] for r in results):,}",
-                     f"{sum(r['compared'] for r in results):,}", f"{proved:,}" if proved else "-",
-                     f"{sum(r['seconds'] for r in results):.1f}"])
+        rows.append(
+            [
+                escape(subject),
+                operation,
+                profile,
+                outcome_text(worst(r["outcome"] for r in judged)),
+                reached,
+                _variants(results),
+                f"{sum(r['cases'] for r in results):,}",
+                f"{sum(r['compared'] for r in results):,}",
+                f"{proved:,}" if proved else "-",
+                f"{sum(r['seconds'] for r in results):.1f}",
+            ]
+        )
     if rows:
-        table(out, "Verdicts", ("subject", "operation", "profile", "outcome", "level", "variants", "cases", "elements",
-                                "proved", "seconds"), rows)
+        table(
+            out,
+            "Verdicts",
+            (
+                "subject",
+                "operation",
+                "profile",
+                "outcome",
+                "level",
+                "variants",
+                "cases",
+                "elements",
+                "proved",
+                "seconds",
+            ),
+            rows,
+        )
 
 
 def _variants(results: Sequence[Mapping[str, Any]]) -> str:
@@ -130,20 +174,32 @@ def classes(out: Console, report: Mapping[str, Any]) -> None:
             cells = []
             for letter in CLASSES:
                 entry = result["classes"].get(letter)
-                cells.append("-" if entry is None else "L0" if not entry["wrong"] else
-                             f"{entry['level']} {entry['wrong']:,}/{entry['blocks']:,}")
+                cells.append(
+                    "-"
+                    if entry is None
+                    else "L0"
+                    if not entry["wrong"]
+                    else f"{entry['level']} {entry['wrong']:,}/{entry['blocks']:,}"
+                )
             rows.append([escape(result["subject"]), escape(result["variant"]), *cells])
     if rows:
-        table(out, "Blocks that differ, by input class: level reached, wrong/all (F finite, T tiny, H huge, Z zero, "
-                   "I Inf, N NaN)", ("subject", "variant", *CLASSES), rows)
+        table(
+            out,
+            "Blocks that differ, by input class: level reached, wrong/all (F finite, T tiny, H huge, Z zero, "
+            "I Inf, N NaN)",
+            ("subject", "variant", *CLASSES),
+            rows,
+        )
 
 
 def holes(out: Console, report: Mapping[str, Any]) -> None:
     """Print the coverpoints that no case hit."""
     for result in report["results"]:
         if result["holes"]:
-            out.print(f"[yellow]not covered[/]: {escape(result['subject'])} {escape(result['variant'])}: "
-                      f"{escape(', '.join(result['holes']))}")
+            out.print(
+                f"[yellow]not covered[/]: {escape(result['subject'])} {escape(result['variant'])}: "
+                f"{escape(', '.join(result['holes']))}"
+            )
 
 
 def failure(out: Console, result: Mapping[str, Any], record: Mapping[str, Any]) -> None:
@@ -165,8 +221,11 @@ def failure(out: Console, result: Mapping[str, Any], record: Mapping[str, Any]) 
     if not record["bug_classes"] and page:
         out.print("  like      no known bug class gives these bits")
     from_label = f" [{record['label']}]" if record["label"] else ""
-    size = f"shrunk    from {record['shrunk_from']}{from_label} to {record['case']}" if record["shrunk"] else \
-        f"case      {record['case']}{from_label}"
+    size = (
+        f"shrunk    from {record['shrunk_from']}{from_label} to {record['case']}"
+        if record["shrunk"]
+        else f"case      {record['case']}{from_label}"
+    )
     out.print(f"  {escape(size)}; shown in {record['reproduced']} runs", soft_wrap=True)
     if record["command"]:
         out.print(f"  replay    {escape(record['command'])}", soft_wrap=True)
@@ -174,18 +233,28 @@ def failure(out: Console, result: Mapping[str, Any], record: Mapping[str, Any]) 
 
 def element(out: Console, page: Mapping[str, Any]) -> None:
     """Print the element that differs: inputs, scale, both codes by field, and the rule that decides."""
-    out.print(f"  {escape(page['place'])}   in {escape(page['output'])}; differing: " +
-              escape(", ".join(f"{name} {count}" for name, count in page["differing"].items())))
+    out.print(
+        f"  {escape(page['place'])}   in {escape(page['output'])}; differing: "
+        + escape(", ".join(f"{name} {count}" for name, count in page["differing"].items()))
+    )
     for entry in page["input"]:
         out.print(f"    {entry['name']:<9} {entry['bits']:<11} {entry['fields']:<14} {escape(entry['value'])}")
     if page["scale"]:
         same = page["scale"]["expected"] == page["scale"]["observed"]
-        both = page["scale"]["expected"] if same else \
-            f"expected {page['scale']['expected']}  observed {page['scale']['observed']}"
+        both = (
+            page["scale"]["expected"]
+            if same
+            else f"expected {page['scale']['expected']}  observed {page['scale']['observed']}"
+        )
         out.print(f"    scale     {both}")
     for side in ("expected", "observed"):
-        tail = f"   ({page['rule']})" if side == "expected" and page["rule"] else \
-            f"   {page['differs']}" if side == "observed" else ""
+        tail = (
+            f"   ({page['rule']})"
+            if side == "expected" and page["rule"]
+            else f"   {page['differs']}"
+            if side == "observed"
+            else ""
+        )
         cells = page[side]
         out.print(f"    {side:<9} {cells['bits']:<11} {cells['fields']:<14} {escape(cells['value'])}{escape(tail)}")
 
@@ -211,8 +280,10 @@ def everything(out: Console, report: Mapping[str, Any]) -> None:
                 like = ", ".join(bug["id"] for bug in record["bug_classes"]) or "no known bug class"
                 more.append(f"{result['variant']}  subject={result['subject']}  like {like}  {record['command']}")
         if result["outcome"] in ("fault", "timeout", "compile-error"):
-            out.print(f"\n[bold red]{result['outcome'].upper()}[/]  {escape(result['variant'])}  "
-                      f"subject={escape(result['subject'])}\n  {escape(result['words'])}")
+            out.print(
+                f"\n[bold red]{result['outcome'].upper()}[/]  {escape(result['variant'])}  "
+                f"subject={escape(result['subject'])}\n  {escape(result['words'])}"
+            )
     if more:
         out.print(f"\n{len(more)} more failing variants, not shrunk:")
         for line in more:

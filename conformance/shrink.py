@@ -161,8 +161,8 @@ class Lanes(Shrinker):
             while run and not search.spent:
                 for start in range(0, crop.patterns(search.best, name).size, run):
                     flat = crop.patterns(search.best, name)
-                    if flat[start:start + run].any():
-                        flat[start:start + run] = 0
+                    if flat[start : start + run].any():
+                        flat[start : start + run] = 0
                         yield crop.with_patterns(search.best, name, flat)
                 run //= 2
 
@@ -179,8 +179,9 @@ class Scales(Shrinker):
         yield crop.with_patterns(search.best, "scales", np.full_like(flat, 127))
         if finite.size:
             moved = flat.astype(np.int64) - (int(finite.max()) - 127)
-            yield crop.with_patterns(search.best, "scales",
-                                     np.where(flat == 255, 255, np.clip(moved, 0, 254)).astype(np.uint8))
+            yield crop.with_patterns(
+                search.best, "scales", np.where(flat == 255, 255, np.clip(moved, 0, 254)).astype(np.uint8)
+            )
         for index in range(min(flat.size, 64)):
             flat = crop.patterns(search.best, "scales")
             flat[index] = 127
@@ -203,7 +204,7 @@ class Centre(Shrinker):
         flat = crop.patterns(case, "x")
         magnitude = flat.astype(np.int64) & (fmt.sign_mask - 1)
         exponent = magnitude >> fmt.mantissa_bits
-        top = ((1 << fmt.exponent_bits) - 1)
+        top = (1 << fmt.exponent_bits) - 1
         finite = (exponent > 0) & (exponent < top)
         if not finite.any():
             return

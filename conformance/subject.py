@@ -84,8 +84,12 @@ class Subject:
             return f"{self.name} has no {operation}"
         if OPERATIONS[operation].profiled and self.profiles is not None and profile not in self.profiles:
             return f"{self.name} claims {', '.join(self.profiles)}, not {profile}"
-        if OPERATIONS[operation].profiled and self.profiles is not None and not self._takes_profile(operation) \
-                and profile != self.profiles[0]:
+        if (
+            OPERATIONS[operation].profiled
+            and self.profiles is not None
+            and not self._takes_profile(operation)
+            and profile != self.profiles[0]
+        ):
             return f"its {operation} takes no `profile`, so only its first one, {self.profiles[0]}, can be judged"
         if self.supports is not None:
             reason = self.supports(operation, profile, params)
@@ -106,8 +110,10 @@ def from_dict(entry: Mapping[str, Any] | Subject, origin: str) -> Subject:
         raise ArgumentError(f"Subject from {origin} needs a `name` (text) and `operations` (name -> callable).")
     strange = sorted(set(entry["operations"]) - set(OPERATIONS))
     if strange:
-        raise ArgumentError(f"Subject {entry['name']} from {origin} has unknown operations {strange}; "
-                            f"choose from {', '.join(OPERATIONS)}.")
+        raise ArgumentError(
+            f"Subject {entry['name']} from {origin} has unknown operations {strange}; "
+            f"choose from {', '.join(OPERATIONS)}."
+        )
     if entry.get("kind", "user") not in KINDS:
         raise ArgumentError(f"Subject {entry['name']} has kind {entry['kind']!r}; choose from {', '.join(KINDS)}.")
     if not entry["operations"]:
@@ -183,8 +189,10 @@ def _from_object(value: Any, name: str, origin: str) -> list[Subject]:
         return [Subject(name, {operation: value})]
     if callable(value) and name == "subjects":
         return [from_dict(entry, origin) for entry in value()]
-    raise ArgumentError(f"{origin}: {name!r} is not named like an operation; rename it, set `{name}.operation`, "
-                        f"or give a dict of operation -> callable.")
+    raise ArgumentError(
+        f"{origin}: {name!r} is not named like an operation; rename it, set `{name}.operation`, "
+        f"or give a dict of operation -> callable."
+    )
 
 
 def _load(path: Path) -> Any:

@@ -147,8 +147,9 @@ class Tally:
     def _reach(self) -> str:
         if self.reached >= NO_LEVEL:
             return "decoded values differ"
-        return f"{level_name(self.reached)}" + ("" if self.reached <= self.claimed else
-                                                f", claimed {level_name(self.claimed)}")
+        return f"{level_name(self.reached)}" + (
+            "" if self.reached <= self.claimed else f", claimed {level_name(self.claimed)}"
+        )
 
     def _refused(self) -> str:
         return "; ".join(f"{count} cases: {words}" for words, count in self.unsupported.most_common(3))
@@ -175,21 +176,39 @@ class Tally:
         """Return the result record of a report, without its failures."""
         outcome = self.close()
         return {
-            "subject": self.subject, "operation": self.operation, "clause": OPERATIONS[self.operation].clause,
-            "profile": self.profile, "params": plain(self.params),
+            "subject": self.subject,
+            "operation": self.operation,
+            "clause": OPERATIONS[self.operation].clause,
+            "profile": self.profile,
+            "params": plain(self.params),
             "variant": variant(self.operation, self.profile, self.params),
-            "outcome": outcome.value, "words": self.words, "evidence": self.evidence(),
-            "level": {"claimed": level_name(self.claimed),
-                      "reached": level_name(self.reached) if self.compared else None},
-            "cases": self.cases, "corners": self.corners, "vectors": self.vectors,
-            "sampled": self.sampled, "tensors": self.tensors,
-            "compared": self.compared, "failing": self.failing, "faults": len(self.faults),
-            "refused": sum(self.unsupported.values()), "seconds": round(self.seconds, 3), "holes": self.holes,
+            "outcome": outcome.value,
+            "words": self.words,
+            "evidence": self.evidence(),
+            "level": {
+                "claimed": level_name(self.claimed),
+                "reached": level_name(self.reached) if self.compared else None,
+            },
+            "cases": self.cases,
+            "corners": self.corners,
+            "vectors": self.vectors,
+            "sampled": self.sampled,
+            "tensors": self.tensors,
+            "compared": self.compared,
+            "failing": self.failing,
+            "faults": len(self.faults),
+            "refused": sum(self.unsupported.values()),
+            "seconds": round(self.seconds, 3),
+            "holes": self.holes,
             "refusal": self._refused() if self.unsupported else "",
             "strides_refused": self.strides_refused,
             "findings": sorted({failure.finding for failure in self.failures if failure.finding}),
-            "domains": [{"name": d.name, "size": d.size, "how": d.how, "points": d.points, "verdict": d.verdict}
-                        for d in self.domains],
-            "classes": {letter: {"blocks": blocks, "wrong": wrong, "level": level_name(level)}
-                        for letter, (blocks, wrong, level) in sorted(self.classes.items())},
+            "domains": [
+                {"name": d.name, "size": d.size, "how": d.how, "points": d.points, "verdict": d.verdict}
+                for d in self.domains
+            ],
+            "classes": {
+                letter: {"blocks": blocks, "wrong": wrong, "level": level_name(level)}
+                for letter, (blocks, wrong, level) in sorted(self.classes.items())
+            },
         }

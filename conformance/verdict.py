@@ -59,8 +59,13 @@ def level_name(level: int) -> str:
 def classify(amax: np.ndarray) -> np.ndarray:
     """Return the class index into CLASSES of each block from its amax as float32 magnitude bits (u32)."""
     index = np.zeros(amax.shape, np.uint8)
-    for letter, chosen in (("T", amax < _TINY), ("H", amax >= _HUGE), ("Z", amax == 0), ("I", amax == _INF),
-                           ("N", amax > _INF)):
+    for letter, chosen in (
+        ("T", amax < _TINY),
+        ("H", amax >= _HUGE),
+        ("Z", amax == 0),
+        ("I", amax == _INF),
+        ("N", amax > _INF),
+    ):
         index[chosen] = CLASSES.index(letter)
     return index
 
@@ -115,7 +120,11 @@ def _classify_scaled(code: np.ndarray, scales: np.ndarray) -> np.ndarray:
     """Class of a block whose largest E4M3 magnitude code and scale byte are given; both classes are powers of two."""
     exponent = _e4m3_exponents()[code] + scales.astype(np.int32) - 127
     index = np.zeros(code.shape, np.uint8)
-    for letter, chosen in (("T", exponent < -124), ("H", exponent >= 126), ("Z", code == 0),
-                           ("N", (code == 127) | (scales == 255))):
+    for letter, chosen in (
+        ("T", exponent < -124),
+        ("H", exponent >= 126),
+        ("Z", code == 0),
+        ("N", (code == 127) | (scales == 255)),
+    ):
         index[chosen] = CLASSES.index(letter)
     return index

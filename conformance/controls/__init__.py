@@ -60,8 +60,17 @@ def judge_control(control: Control, thorough: bool = False) -> tuple[set[str], s
     from .cases import control_cases
 
     operations = select(list(control.subject.operations))
-    plan = Plan([control.subject], operations, profiles=["HOPPER"], level="smoke", examples=2, seconds=0.5,
-                save=False, shown=0, cases=None if thorough else control_cases)
+    plan = Plan(
+        [control.subject],
+        operations,
+        profiles=["HOPPER"],
+        level="smoke",
+        examples=2,
+        seconds=0.5,
+        save=False,
+        shown=0,
+        cases=None if thorough else control_cases,
+    )
     report = run(plan, Report({"level": "smoke"}))
     if report.harness:
         raise HarnessError(f"Judging the control {control.subject.name}: {report.harness[0]}")
@@ -74,11 +83,15 @@ def check_control(control: Control, thorough: bool = False) -> None:
     outcomes, findings = judge_control(control, thorough)
     name = control.subject.name
     if outcomes != {control.outcome.value}:
-        raise HarnessError(f"The control {name} must end in {control.outcome.value} and ended in "
-                           f"{', '.join(sorted(outcomes)) or 'nothing'}: the harness itself is broken.")
+        raise HarnessError(
+            f"The control {name} must end in {control.outcome.value} and ended in "
+            f"{', '.join(sorted(outcomes)) or 'nothing'}: the harness itself is broken."
+        )
     if control.finding and control.finding not in findings:
-        raise HarnessError(f"The control {name} must be caught as {control.finding} and was caught as "
-                           f"{', '.join(sorted(findings)) or 'nothing in particular'}.")
+        raise HarnessError(
+            f"The control {name} must be caught as {control.finding} and was caught as "
+            f"{', '.join(sorted(findings)) or 'nothing in particular'}."
+        )
 
 
 @functools.cache

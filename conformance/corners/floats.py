@@ -80,8 +80,12 @@ def companions(target: Target) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     fmt, element = target.input, target.element
     width = element.fraction_bits if element.kind == "integer" else element.mantissa_bits
     halves = min(width + 1, fmt.mantissa_bits)
-    found = [(drop, step << (fmt.mantissa_bits - halves), nudge)
-             for drop in range(6) for step in range(1 << halves) for nudge in (0, 1, -1)]
+    found = [
+        (drop, step << (fmt.mantissa_bits - halves), nudge)
+        for drop in range(6)
+        for step in range(1 << halves)
+        for nudge in (0, 1, -1)
+    ]
     drops, fractions, nudges = (np.array(part, np.int32) for part in zip(*found, strict=True))
     return drops, fractions, nudges
 
@@ -120,8 +124,11 @@ def tie_blocks(target: Target) -> np.ndarray:
     near = np.where(ok[:, :, None] & (near <= fmt.max_code), near, 0).reshape(k.size, -1).astype(np.uint32)
     both = np.concatenate([near, near | np.uint32(fmt.sign_mask)], axis=1)
     top = significand[-2], exponent[-2]  # the largest value; the last point is the overflow threshold
-    pins = [assemble(fmt, np.uint32(1), element.emax + k), assemble(fmt, top[0], top[1] + k),
-            assemble(fmt, np.uint32((1 << fmt.mantissa_bits + 1) - 1), element.emax + k - fmt.mantissa_bits)]
+    pins = [
+        assemble(fmt, np.uint32(1), element.emax + k),
+        assemble(fmt, top[0], top[1] + k),
+        assemble(fmt, np.uint32((1 << fmt.mantissa_bits + 1) - 1), element.emax + k - fmt.mantissa_bits),
+    ]
     parts = []
     for pin in pins:
         kept = np.where((both & np.uint32(fmt.sign_mask - 1)) <= pin[:, None], both, 0)
@@ -156,8 +163,18 @@ def uniform_blocks(target: Target) -> np.ndarray:
     special = np.array(SPECIALS[fmt], np.uint32)
     same = np.repeat(special[:, None], target.block, axis=1)
     ramp = np.arange(target.block, dtype=np.uint32)[None, :]
-    starts = np.array([0, 1, 2, 1 << fmt.mantissa_bits - 2, (1 << fmt.mantissa_bits) - target.block // 2,
-                       (2 << fmt.mantissa_bits) - 8, fmt.max_code - target.block], np.int64)[:, None]
+    starts = np.array(
+        [
+            0,
+            1,
+            2,
+            1 << fmt.mantissa_bits - 2,
+            (1 << fmt.mantissa_bits) - target.block // 2,
+            (2 << fmt.mantissa_bits) - 8,
+            fmt.max_code - target.block,
+        ],
+        np.int64,
+    )[:, None]
     ramps = np.maximum(starts + ramp, 0).astype(np.uint32)
     falling = np.uint32(fmt.max_code) - (ramp << np.uint32(fmt.mantissa_bits - 2)) % np.uint32(fmt.max_code)
     return np.concatenate([same, ramps, ramps | np.uint32(fmt.sign_mask), falling]).astype(word(fmt))

@@ -95,7 +95,7 @@ def _expert_rows(splits: list[int], align: int, columns: int, seed: int) -> np.n
     rows = VALUES["heavy"].make(Draw(seed), Target(FP32, E4M3, 128), (sum(padded), columns), tail=1, exponent=0)
     start = 0
     for count, whole in zip(splits, padded, strict=True):
-        rows[start + count:start + whole] = 0x7FC00000
+        rows[start + count : start + whole] = 0x7FC00000
         start += whole
     return rows
 

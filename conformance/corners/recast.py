@@ -56,7 +56,7 @@ def _ladder() -> np.ndarray:
 def _one_in_every_lane(special: tuple[int, ...]) -> np.ndarray:
     ground = np.where(np.arange(32) & 1, 0xB8, 0x38).astype(np.uint8)  # +-1
     blocks = np.broadcast_to(ground, (2 * len(special), 32, 32)).copy()
-    blocks[len(special):] = 0
+    blocks[len(special) :] = 0
     lane = np.arange(32)
     blocks[:, lane, lane] = np.array(special * 2, np.uint8)[:, None]
     return blocks.reshape(-1, 32)

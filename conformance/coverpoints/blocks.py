@@ -105,8 +105,9 @@ def _count(case: Case, golden: Golden) -> Counts:
     return found | _by_lane(case, magnitude, top, nan, inf, ordinary)
 
 
-def _by_lane(case: Case, magnitude: np.ndarray, top: np.ndarray, nan: np.ndarray, inf: np.ndarray,
-             ordinary: np.ndarray) -> Counts:
+def _by_lane(
+    case: Case, magnitude: np.ndarray, top: np.ndarray, nan: np.ndarray, inf: np.ndarray, ordinary: np.ndarray
+) -> Counts:
     """Specials and unique maxima by lane; for 128x128 tiles a lane is the place along K."""
     width = _lanes(case.params, case.operation)
     peak = magnitude == top[:, None]

@@ -99,7 +99,7 @@ def output_bytes(case: Case, golden: Golden, shape: tuple[int, ...]) -> np.ndarr
     """Return the output scale byte of every input element of a conversion between FP8 and MXFP4, u8 [M, K]."""
     geometry = OPERATIONS[case.operation].outputs[0].block
     if geometry.startswith("column"):
-        return golden["scales"][column_block(case, int(geometry[len("column"):]), shape[0])]
+        return golden["scales"][column_block(case, int(geometry[len("column") :]), shape[0])]
     return spread(geometry, case, golden["scales"], shape)
 
 

@@ -63,8 +63,10 @@ def load_tensors(path: str | Path) -> Iterator[Loaded]:
         usable += sum(not entry.refusal for entry in entries)
         refusals += [f"{entry.name} ({entry.refusal})" for entry in entries if entry.refusal]
         if not usable and file == known[-1]:
-            raise DtypeError(f"{path} holds no float32, bfloat16 or float16 tensor, only {', '.join(refusals[:5])}"
-                             f"{' and others' if len(refusals) > 5 else ''}; convert one, float64 by one rounding.")
+            raise DtypeError(
+                f"{path} holds no float32, bfloat16 or float16 tensor, only {', '.join(refusals[:5])}"
+                f"{' and others' if len(refusals) > 5 else ''}; convert one, float64 by one rounding."
+            )
         for entry in entries:
             yield _loaded(file, prefix, entry)
 

@@ -36,7 +36,7 @@ def statistics(x: np.ndarray, operation: str = "quantize_mxfp4", profile: str = 
     energy = np.zeros(2)
     rows = max(1, CHUNK // max(1, x.shape[1]))
     for start in range(0, x.shape[0], rows):
-        part = _part(x[start:start + rows], operation, profile)
+        part = _part(x[start : start + rows], operation, profile)
         counts.update(part["counts"])
         scales.update(part["scales"])
         distances.update(part["distances"])
@@ -75,8 +75,9 @@ def _part(x: np.ndarray, operation: str, profile: str) -> dict[str, Any]:
             "energy": _energy(wide, values.astype(np.float64), byte)}  # fmt: skip
 
 
-def _counts(x: np.ndarray, codes: np.ndarray, byte: np.ndarray, scales: np.ndarray, element: Format,
-            block: int) -> dict[str, int]:
+def _counts(
+    x: np.ndarray, codes: np.ndarray, byte: np.ndarray, scales: np.ndarray, element: Format, block: int
+) -> dict[str, int]:
     finite = np.isfinite(x) & (byte != 255)
     top = float(element.max_value) * np.ldexp(1.0, byte.astype(int) - 127)
     magnitude = codes & np.uint8(element.sign_mask - 1)
@@ -105,5 +106,3 @@ def _distances(codes: np.ndarray, scales: np.ndarray) -> dict[int, int]:
     below = level.max(axis=-1, keepdims=True) - level
     distance, count = np.unique(below[level >= 0], return_counts=True)
     return dict(zip(distance.tolist(), count.tolist(), strict=True))
-
-

@@ -22,8 +22,15 @@ def decoders(operation: str, profile: str, params: Mapping[str, Any]) -> Iterato
     """Every code of the format: 16 for E2M1, 256 for E4M3 and E8M0."""
     count = 1 << layout_of(operation, params).element.bits
     codes = np.arange(count, dtype=np.uint8)[None, :]
-    yield Domain("every code", operation, profile, params, count, "codes in order in one row",
-                 lambda: iter([Chunk({"codes": codes}, sequence(0, codes.shape))]))
+    yield Domain(
+        "every code",
+        operation,
+        profile,
+        params,
+        count,
+        "codes in order in one row",
+        lambda: iter([Chunk({"codes": codes}, sequence(0, codes.shape))]),
+    )
 
 
 def dequantize_mxfp4(operation: str, profile: str, params: Mapping[str, Any]) -> Iterator[Domain]:
@@ -36,8 +43,15 @@ def dequantize_mxfp4(operation: str, profile: str, params: Mapping[str, Any]) ->
         held[:, :, 0] = np.arange(256)[:, None] * 256 + np.arange(256)[None, :]
         yield Chunk({"packed": packed, "scales": np.repeat(BYTES[:, None], 16, axis=1)}, lambda: held.reshape(256, 512))
 
-    yield Domain("every packed byte under every scale byte", operation, profile, params, 1 << 16,
-                 "row s holds scale byte s and all 256 packed bytes", make)
+    yield Domain(
+        "every packed byte under every scale byte",
+        operation,
+        profile,
+        params,
+        1 << 16,
+        "row s holds scale byte s and all 256 packed bytes",
+        make,
+    )
 
 
 def dequantize_codes(operation: str, profile: str, params: Mapping[str, Any]) -> Iterator[Domain]:
@@ -59,8 +73,15 @@ def dequantize_codes(operation: str, profile: str, params: Mapping[str, Any]) ->
         held = np.where(np.arange(columns) < count, np.arange(256)[:, None] * count + np.arange(columns), -1)
         yield Chunk({"codes": codes, "scales": scales}, lambda: held)
 
-    yield Domain("every code under every scale byte", operation, profile, params, 256 * count,
-                 "tile s holds scale byte s and all codes", make)
+    yield Domain(
+        "every code under every scale byte",
+        operation,
+        profile,
+        params,
+        256 * count,
+        "tile s holds scale byte s and all codes",
+        make,
+    )
 
 
 def encoders(operation: str, profile: str, params: Mapping[str, Any]) -> Iterator[Domain]:
@@ -68,8 +89,15 @@ def encoders(operation: str, profile: str, params: Mapping[str, Any]) -> Iterato
     fmt = input_format(params.get("input", "float32"))
     if fmt is not FP32:
         bits = np.arange(1 << 16, dtype=np.uint32).reshape(64, 1024)
-        yield Domain("every 16-bit pattern", operation, profile, params, 1 << 16, "patterns in order",
-                     lambda: iter([Chunk({"x": as_float(bits, fmt)}, sequence(0, bits.shape))]))
+        yield Domain(
+            "every 16-bit pattern",
+            operation,
+            profile,
+            params,
+            1 << 16,
+            "patterns in order",
+            lambda: iter([Chunk({"x": as_float(bits, fmt)}, sequence(0, bits.shape))]),
+        )
         return
 
     def lattice() -> Iterator[Chunk]:
@@ -77,15 +105,29 @@ def encoders(operation: str, profile: str, params: Mapping[str, Any]) -> Iterato
         bits = (high | np.array(LOW_HALVES, np.uint32)).reshape(384, 1024)
         yield Chunk({"x": as_float(bits, FP32)}, sequence(0, bits.shape))
 
-    yield Domain("every upper half with six lower halves", operation, profile, params, len(LOW_HALVES) << 16,
-                 f"every bfloat16 pattern with the lower halves {', '.join(map(hex, LOW_HALVES))}", lattice)
+    yield Domain(
+        "every upper half with six lower halves",
+        operation,
+        profile,
+        params,
+        len(LOW_HALVES) << 16,
+        f"every bfloat16 pattern with the lower halves {', '.join(map(hex, LOW_HALVES))}",
+        lattice,
+    )
     yield every_float32(operation, profile, params)
 
 
 def every_float32(operation: str, profile: str, params: Mapping[str, Any]) -> Domain:
     """All 2**32 float32 patterns, 2**24 at a time."""
-    return Domain("every float32 pattern", operation, profile, params, 1 << 32, "patterns in order, 2**24 a case",
-                  lambda: map(float32_part, range(1 << 8)))
+    return Domain(
+        "every float32 pattern",
+        operation,
+        profile,
+        params,
+        1 << 32,
+        "patterns in order, 2**24 a case",
+        lambda: map(float32_part, range(1 << 8)),
+    )
 
 
 def float32_part(part: int) -> Chunk:

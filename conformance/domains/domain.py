@@ -51,8 +51,18 @@ class Domain:
     def chunks(self) -> Iterator[tuple[Case, Callable[[], np.ndarray]]]:
         """Yield each case with a function that returns which member stands where, see `Chunk.members`."""
         for number, chunk in enumerate(self.make()):
-            yield Case(self.operation, self.profile, {**self.params, **chunk.params}, dict(chunk.inputs), None,
-                       f"{self.name} part {number}", self.name), chunk.members
+            yield (
+                Case(
+                    self.operation,
+                    self.profile,
+                    {**self.params, **chunk.params},
+                    dict(chunk.inputs),
+                    None,
+                    f"{self.name} part {number}",
+                    self.name,
+                ),
+                chunk.members,
+            )
 
 
 def count_once(domain: Domain) -> int:

@@ -123,8 +123,10 @@ class Space:
             if parts:
                 yield self._pairs_chunk(parts)
 
-        how = (f"for each of the {len(tops)} bytes that a finite maximum gives, the largest such maximum is pinned in "
-               f"one lane and every pattern up to it, in both signs, stands in the others, {self.width - 1} a block")
+        how = (
+            f"for each of the {len(tops)} bytes that a finite maximum gives, the largest such maximum is pinned in "
+            f"one lane and every pattern up to it, in both signs, stands in the others, {self.width - 1} a block"
+        )
         name = PAIRS if self.fmt is not FP32 else f"{PAIRS}, lower half {low:#06x}"
         return self.domain(name, sum(counts.values()), how, make)
 
@@ -138,8 +140,10 @@ class Space:
 
     def _pairs_chunk(self, parts: list[tuple[np.ndarray, np.ndarray, int]]) -> Chunk:
         held = list(parts)
-        return self.chunk(np.concatenate([bits for _, bits, _ in held]),
-                          lambda: np.concatenate([np.where(index < 0, -1, index + first) for index, _, first in held]))
+        return self.chunk(
+            np.concatenate([bits for _, bits, _ in held]),
+            lambda: np.concatenate([np.where(index < 0, -1, index + first) for index, _, first in held]),
+        )
 
     def beside(self) -> Domain:
         """Each 16-bit pattern (widened for float32) in a block that holds a NaN, and in one that holds an Inf."""
@@ -169,8 +173,12 @@ class Space:
                 yield Chunk(with_random_bits(self.operation, self.profile, {"x": as_float(bits, FP32)}, 0),
                             functools.partial(_one_lane, start, step))  # fmt: skip
 
-        return self.domain("every float32 magnitude as block maximum", 1 << 31,
-                           "one block of 32 a row, the pattern alone among zeros", make)
+        return self.domain(
+            "every float32 magnitude as block maximum",
+            1 << 31,
+            "one block of 32 a row, the pattern alone among zeros",
+            make,
+        )
 
 
 def _one_lane(start: int, step: int) -> np.ndarray:
@@ -203,5 +211,3 @@ def pins(operation: str, profile: str, items: tuple[tuple[str, Any], ...]) -> di
     assert (np.diff(scales.astype(int)) >= 0).all(), f"{get_profile(profile).name}: the scale rule is not monotone"
     last = np.flatnonzero(np.diff(scales, append=-1))
     return {int(scales[place]): int(pattern[place]) for place in last}
-
-

@@ -46,9 +46,15 @@ def fp8_to_mxfp4(operation: str, profile: str, params: Mapping[str, Any]) -> Ite
             yield Chunk({"codes": np.broadcast_to(row, (byte.size, row.size)).copy(), "scales": scales},
                         functools.partial(_by_row, number, byte, int(first[-1])))  # fmt: skip
 
-    yield Domain("every block maximum, every code below it, every tile byte", operation, profile, params,
-                 int(first[-1]) * 256, "blocks of a pinned maximum and 31 codes, four to a tile; one row a tile byte",
-                 make)
+    yield Domain(
+        "every block maximum, every code below it, every tile byte",
+        operation,
+        profile,
+        params,
+        int(first[-1]) * 256,
+        "blocks of a pinned maximum and 31 codes, four to a tile; one row a tile byte",
+        make,
+    )
 
 
 def _by_row(number: np.ndarray, row: np.ndarray, count: int) -> np.ndarray:
@@ -108,8 +114,15 @@ def mxfp4_to_fp8(operation: str, profile: str, params: Mapping[str, Any]) -> Ite
             stop = min(start + 128, code.size)
             yield _tiles(rule, start, stop)
 
-    yield Domain("every maximum, every byte and code beside it", operation, profile, params, size,
-                 "tiles of one pinned block and three others, each other block with all 16 codes that fit, twice", make)
+    yield Domain(
+        "every maximum, every byte and code beside it",
+        operation,
+        profile,
+        params,
+        size,
+        "tiles of one pinned block and three others, each other block with all 16 codes that fit, twice",
+        make,
+    )
 
 
 def _tiles(rule: str, start: int, stop: int) -> Chunk:
@@ -153,8 +166,15 @@ def mxfp4_columns(operation: str, profile: str, params: Mapping[str, Any]) -> It
         for start in range(0, code.size, 128):
             yield _column_tiles(rule, tall, bytes_, start, min(start + 128, code.size))
 
-    yield Domain("every maximum, every byte and code beside it, down the rows", operation, profile, params, size,
-                 f"blocks of one pinned row and {tall - 1} others, each with all 16 codes that fit, twice", make)
+    yield Domain(
+        "every maximum, every byte and code beside it, down the rows",
+        operation,
+        profile,
+        params,
+        size,
+        f"blocks of one pinned row and {tall - 1} others, each with all 16 codes that fit, twice",
+        make,
+    )
 
 
 def _column_tiles(rule: str, tall: int, bytes_: int, start: int, stop: int) -> Chunk:
@@ -199,8 +219,15 @@ def fp8_columns(operation: str, profile: str, params: Mapping[str, Any]) -> Iter
             stop = min(start + 16, 255)
             yield _fp8_column_tiles(whole[start:stop], np.arange(start, stop), first[start:stop])
 
-    yield Domain("every largest byte, every row byte and code beside it", operation, profile, params, int(first[-1]),
-                 "128-row tiles of one pinned row and 127 others, each with all 256 codes over two column tiles", make)
+    yield Domain(
+        "every largest byte, every row byte and code beside it",
+        operation,
+        profile,
+        params,
+        int(first[-1]),
+        "128-row tiles of one pinned row and 127 others, each with all 256 codes over two column tiles",
+        make,
+    )
 
 
 def _fp8_column_tiles(whole: np.ndarray, top: np.ndarray, first: np.ndarray) -> Chunk:

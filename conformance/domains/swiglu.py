@@ -24,8 +24,15 @@ def swiglu(operation: str, profile: str, params: Mapping[str, Any]) -> Iterator[
     """
     yield Domain("every gate", operation, profile, params, 1 << 16, "up is 1, gates in order", _make(operation, (ONE,)))
     factors = tuple(ONE | significand | sign << 15 for sign in range(2) for significand in range(128))
-    yield Domain("every gate times every sign and significand", operation, profile, params, 1 << 24,
-                 "one case a factor of the binade 1..2, gates in order", _make(operation, factors))
+    yield Domain(
+        "every gate times every sign and significand",
+        operation,
+        profile,
+        params,
+        1 << 24,
+        "one case a factor of the binade 1..2, gates in order",
+        _make(operation, factors),
+    )
 
 
 def _make(operation: str, factors: tuple[int, ...]) -> Callable[[], Iterator[Chunk]]:

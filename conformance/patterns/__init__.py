@@ -43,14 +43,18 @@ _VALUES = (
     Distribution("normal", values.normal, {"exponent": _EXPONENT}, {"exponent": 0}),
     Distribution("boundary", values.boundary, {"low": (-149, 127), "span": (0, 276)}, {"low": -2, "span": 4}),
     Distribution("ties", values.ties, {"low": (-130, 125), "span": (0, 252)}, {"low": 0, "span": 0}),
-    Distribution("distances", values.distances, {"spread": (0, 60), "empty": (0, 128), "exponent": _EXPONENT},
-                 {"spread": 8, "empty": 0, "exponent": 0}),
-    Distribution("outlier", values.outlier, {"binades": (0, 40), "exponent": _EXPONENT},
-                 {"binades": 6, "exponent": 0}),
+    Distribution(
+        "distances",
+        values.distances,
+        {"spread": (0, 60), "empty": (0, 128), "exponent": _EXPONENT},
+        {"spread": 8, "empty": 0, "exponent": 0},
+    ),
+    Distribution("outlier", values.outlier, {"binades": (0, 40), "exponent": _EXPONENT}, {"binades": 6, "exponent": 0}),
     Distribution("tiny", values.tiny, {"binades": (1, 40)}, {"binades": 1}),
     Distribution("huge", values.huge, {"binades": (1, 40)}, {"binades": 1}),
-    Distribution("specials", values.specials, {"nan": (0, 64), "inf": (0, 64), "zero": (0, 128)},
-                 {"nan": 2, "inf": 0, "zero": 0}),
+    Distribution(
+        "specials", values.specials, {"nan": (0, 64), "inf": (0, 64), "zero": (0, 128)}, {"nan": 2, "inf": 0, "zero": 0}
+    ),
     Distribution("heavy", values.heavy, {"tail": (1, 6), "exponent": _EXPONENT}, {"tail": 3, "exponent": 0}),
     Distribution("channels", values.channels, {"spread": (0, 6), "exponent": _EXPONENT}, {"spread": 2, "exponent": 0}),
     Distribution("gated", values.gated, {"exponent": _EXPONENT}, {"exponent": 0}),
@@ -63,12 +67,21 @@ _BYTE = (0, 254)
 _CODED = (
     Distribution("zero", coded.zero, {"base": _BYTE}, {"base": 127}),
     Distribution("uniform", coded.uniform, {"base": _BYTE, "spread": (0, 254)}, {"base": 127, "spread": 0}),
-    Distribution("apart", coded.apart, {"base": _BYTE, "spread": (0, 254), "empty": (0, 128), "nan": (0, 64)},
-                 {"base": 127, "spread": 8, "empty": 0, "nan": 0}),
-    Distribution("rows", coded.rows, {"base": _BYTE, "spread": (0, 254), "zero": (0, 128), "nan": (0, 64)},
-                 {"base": 127, "spread": 8, "zero": 0, "nan": 0}),
-    Distribution("activations", coded.activations, {"spread": (0, 6), "exponent": (-100, 100)},
-                 {"spread": 2, "exponent": 0}),
+    Distribution(
+        "apart",
+        coded.apart,
+        {"base": _BYTE, "spread": (0, 254), "empty": (0, 128), "nan": (0, 64)},
+        {"base": 127, "spread": 8, "empty": 0, "nan": 0},
+    ),
+    Distribution(
+        "rows",
+        coded.rows,
+        {"base": _BYTE, "spread": (0, 254), "zero": (0, 128), "nan": (0, 64)},
+        {"base": 127, "spread": 8, "zero": 0, "nan": 0},
+    ),
+    Distribution(
+        "activations", coded.activations, {"spread": (0, 6), "exponent": (-100, 100)}, {"spread": 2, "exponent": 0}
+    ),
     Distribution("edges", coded.edges),
 )
 

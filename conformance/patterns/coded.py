@@ -47,8 +47,9 @@ def zero(draw: Draw, layout: Layout, shape: tuple[int, int], base: int = 127) ->
     return codes, draw.table(np.full(layout.grid(shape), base, np.uint8))
 
 
-def uniform(draw: Draw, layout: Layout, shape: tuple[int, int], base: int = 127,
-            spread: int = 0) -> tuple[Array, Array]:
+def uniform(
+    draw: Draw, layout: Layout, shape: tuple[int, int], base: int = 127, spread: int = 0
+) -> tuple[Array, Array]:
     """Every code equally often, NaN included, under bytes base-spread..base+spread, cut to 0..254."""
     codes = draw.below(1 << layout.element.bits, *shape).astype(np.uint8)
     return codes, near(draw, layout.grid(shape), base, spread)
@@ -73,8 +74,9 @@ def finite(draw: Draw, layout: Layout, shape: tuple[int, int]) -> Array:
     return (magnitude | sign).astype(np.uint8)
 
 
-def apart(draw: Draw, layout: Layout, shape: tuple[int, int], base: int = 127, spread: int = 14, empty: int = 0,
-          nan: int = 0) -> tuple[Array, Array]:
+def apart(
+    draw: Draw, layout: Layout, shape: tuple[int, int], base: int = 127, spread: int = 14, empty: int = 0, nan: int = 0
+) -> tuple[Array, Array]:
     """Blocks up to `spread` binades below `base`, finite codes.
 
     empty: chance in 256 of a block of signed zeros under an arbitrary byte 0..254, which must be left out of
@@ -96,8 +98,9 @@ def edges(draw: Draw, layout: Layout, shape: tuple[int, int]) -> tuple[Array, Ar
     return codes, draw.pick(EDGE_BYTES, *layout.grid(shape))
 
 
-def rows(draw: Draw, layout: Layout, shape: tuple[int, int], base: int = 127, spread: int = 14, zero: int = 64,
-         nan: int = 0) -> tuple[Array, Array]:
+def rows(
+    draw: Draw, layout: Layout, shape: tuple[int, int], base: int = 127, spread: int = 14, zero: int = 64, nan: int = 0
+) -> tuple[Array, Array]:
     """Rows that share one distance from `base`; some are all zero under byte 0 or 254 (padding), some NaN."""
     codes = finite(draw, layout, shape)
     height, width = layout.grid(shape)
@@ -109,8 +112,9 @@ def rows(draw: Draw, layout: Layout, shape: tuple[int, int], base: int = 127, sp
     return codes, np.repeat(level, width, axis=1)
 
 
-def activations(draw: Draw, layout: Layout, shape: tuple[int, int], spread: int = 2,
-                exponent: int = 0) -> tuple[Array, Array]:
+def activations(
+    draw: Draw, layout: Layout, shape: tuple[int, int], spread: int = 2, exponent: int = 0
+) -> tuple[Array, Array]:
     """Lognormal channels of bfloat16, quantised by the golden model: codes and scales as a training run has them."""
     target = Target(BF16, layout.element, layout.columns)
     x = as_float(channels(draw, target, shape, spread, exponent), BF16)

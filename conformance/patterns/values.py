@@ -113,8 +113,9 @@ def ties(draw: Draw, target: Target, shape: tuple[int, int], low: int = -127, sp
     significand, exponent = as_arrays(tuple(p for p in grid(target.element) if p.kind != "overflow"))
     index = draw.below(len(significand), rows, columns).astype(np.int64)
     wide = per_element(draw, k, target, columns)
-    pattern = assemble(target.input, np.take(draw.table(significand), index),
-                       np.take(draw.table(exponent), index) + wide)
+    pattern = assemble(
+        target.input, np.take(draw.table(significand), index), np.take(draw.table(exponent), index) + wide
+    )
     nudge = draw.between(-1, 1, rows, columns)
     pattern = np.maximum(pattern.astype(np.int64) + nudge, 0).astype(np.uint32)
     top = as_arrays((grid(target.element)[-2],))
@@ -179,8 +180,9 @@ def specials(draw: Draw, target: Target, shape: tuple[int, int], nan: int = 2, i
     return np.where(draw.chance(inf, rows, columns) & ~empty, sign | infinity, out).astype(word(fmt))
 
 
-def distances(draw: Draw, target: Target, shape: tuple[int, int], spread: int = 14, empty: int = 32,
-              exponent: int = 0) -> Array:
+def distances(
+    draw: Draw, target: Target, shape: tuple[int, int], spread: int = 14, empty: int = 32, exponent: int = 0
+) -> Array:
     """Blocks whose maxima lie up to `spread` binades apart within one row, some of them all zero."""
     rows, columns = shape
     blocks = -(-columns // 32)

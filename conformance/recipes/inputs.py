@@ -99,8 +99,9 @@ def _fractions(draw: Draw, count: int) -> Array:
     return from_integer(Target(FP32, E2M1, 32), number, -24)
 
 
-def with_random_bits(operation: str, profile: str, inputs: dict[str, Array], seed: int,
-                     like: Array = None) -> dict[str, Array]:
+def with_random_bits(
+    operation: str, profile: str, inputs: dict[str, Array], seed: int, like: Array = None
+) -> dict[str, Array]:
     """Add `rbits` where the profile rounds stochastically and the operation takes them."""
     chosen = refnum.get_profile(profile)
     if chosen.rounding == "stochastic" and "rbits" in OPERATIONS[operation].optional:

@@ -45,23 +45,29 @@ class Recipe:
             raise ArgumentError(f"Recipe names operation {self.operation!r}; choose from {', '.join(OPERATIONS)}.")
         table = distributions_for(self.operation)
         if self.distribution not in table:
-            raise ArgumentError(f"Recipe for {self.operation} names distribution {self.distribution!r}; "
-                                f"choose from {', '.join(table)}.")
+            raise ArgumentError(
+                f"Recipe for {self.operation} names distribution {self.distribution!r}; choose from {', '.join(table)}."
+            )
         ranges = table[self.distribution].ranges
         if set(ranges) != set(self.parameters):
-            raise ArgumentError(f"Distribution {self.distribution!r} takes parameters {sorted(ranges)}, "
-                                f"not {sorted(self.parameters)}.")
+            raise ArgumentError(
+                f"Distribution {self.distribution!r} takes parameters {sorted(ranges)}, not {sorted(self.parameters)}."
+            )
         for name, (low, high) in ranges.items():
             if not low <= self.parameters[name] <= high:
-                raise ArgumentError(f"Parameter {name}={self.parameters[name]} of {self.distribution!r} is outside "
-                                    f"{low}..{high}.")
+                raise ArgumentError(
+                    f"Parameter {name}={self.parameters[name]} of {self.distribution!r} is outside {low}..{high}."
+                )
         splits = self.params.get("splits")
         if self.operation in ROUTED and (splits is None or (sum(splits) and not self.shape[0])):
-            raise ArgumentError(f"Recipe for {self.operation} routes splits={splits} from {self.shape[0]} tokens; "
-                                f"give splits, and a token when there are rows.")
+            raise ArgumentError(
+                f"Recipe for {self.operation} routes splits={splits} from {self.shape[0]} tokens; "
+                f"give splits, and a token when there are rows."
+            )
         if splits is not None and self.operation not in ROUTED and sum(splits) != self.shape[0]:
-            raise ArgumentError(f"Recipe has {self.shape[0]} rows but splits that sum to {sum(splits)}; "
-                                f"make them equal.")
+            raise ArgumentError(
+                f"Recipe has {self.shape[0]} rows but splits that sum to {sum(splits)}; make them equal."
+            )
 
     def to_json(self) -> dict[str, Any]:
         """Return the recipe as JSON values; `from_json` gives an equal recipe back."""
@@ -81,8 +87,17 @@ class Recipe:
             raise ArgumentError(f"A recipe has the fields {sorted(names)}; these are missing or unknown: {wrong}.")
         rows, columns = data["shape"]
         edits = tuple((int(row), int(column), int(bits)) for row, column, bits in data["edits"])
-        return cls(data["operation"], data["profile"], dict(data["params"]), (int(rows), int(columns)),
-                   int(data["seed"]), data["distribution"], dict(data["parameters"]), edits, bool(data["optional"]))
+        return cls(
+            data["operation"],
+            data["profile"],
+            dict(data["params"]),
+            (int(rows), int(columns)),
+            int(data["seed"]),
+            data["distribution"],
+            dict(data["parameters"]),
+            edits,
+            bool(data["optional"]),
+        )
 
     def __str__(self) -> str:
         shown = ", ".join(f"{name}={value}" for name, value in self.parameters.items())

@@ -20,7 +20,7 @@ def simpler(recipe: Recipe) -> Iterator[Recipe]:
     yield from _splits(recipe)
     yield from _shapes(recipe)
     for number in range(len(recipe.edits)):
-        yield replace(recipe, edits=recipe.edits[:number] + recipe.edits[number + 1:])
+        yield replace(recipe, edits=recipe.edits[:number] + recipe.edits[number + 1 :])
     if recipe.optional:
         yield replace(recipe, optional=False)
     yield from _distributions(recipe)
@@ -48,10 +48,10 @@ def _splits(recipe: Recipe) -> Iterator[Recipe]:
     if recipe.operation not in ROUTED:
         yield _with_splits(recipe, None)
     for number, rows in enumerate(splits):
-        yield _with_splits(recipe, [*splits[:number], *splits[number + 1:]])
+        yield _with_splits(recipe, [*splits[:number], *splits[number + 1 :]])
         for fewer in dict.fromkeys((rows // 4 * 2, rows - 2)):
             if 0 <= fewer < rows:
-                yield _with_splits(recipe, [*splits[:number], fewer, *splits[number + 1:]])
+                yield _with_splits(recipe, [*splits[:number], fewer, *splits[number + 1 :]])
 
 
 def _with_splits(recipe: Recipe, splits: list[int] | None) -> Recipe:
@@ -82,5 +82,13 @@ def size(recipe: Recipe) -> tuple[int, ...]:
     splits = recipe.params.get("splits")
     elements = recipe.shape[0] * recipe.shape[1] + (sum(splits) if splits and recipe.operation in ROUTED else 0)
     optional = bool(recipe.optional) and bool(OPERATIONS[recipe.operation].optional)
-    return (elements, sum(recipe.shape), 0 if splits is None else 1 + len(splits), len(recipe.edits), int(optional),
-            names.index(recipe.distribution), away, int(recipe.seed != 0))
+    return (
+        elements,
+        sum(recipe.shape),
+        0 if splits is None else 1 + len(splits),
+        len(recipe.edits),
+        int(optional),
+        names.index(recipe.distribution),
+        away,
+        int(recipe.seed != 0),
+    )

@@ -53,8 +53,17 @@ def recipes(draw: st.DrawFn, operation: str, profile: str, params: Mapping[str, 
         rows &= ~1 if operation == "mxfp4_columns" else ~0
     edits = draw(st.lists(st.tuples(st.integers(0, 511), st.integers(0, 8191), st.sampled_from(EDIT_BITS)), max_size=3))
     optional = bool(OPTIONAL & set(OPERATIONS[operation].optional)) and draw(st.booleans())
-    return Recipe(operation, profile, drawn, (rows, width), draw(st.integers(0, 2**64 - 1)), distribution.name,
-                  parameters, tuple(edits), optional)
+    return Recipe(
+        operation,
+        profile,
+        drawn,
+        (rows, width),
+        draw(st.integers(0, 2**64 - 1)),
+        distribution.name,
+        parameters,
+        tuple(edits),
+        optional,
+    )
 
 
 def _towards(low: int, high: int, simple: int) -> st.SearchStrategy[int]:
@@ -68,8 +77,15 @@ def sampled_recipes(operation: str, profile: str, params: Mapping[str, Any], see
     if examples <= 0:
         return found
 
-    @settings(phases=[Phase.generate], database=None, derandomize=False, deadline=None, max_examples=examples,
-              suppress_health_check=list(HealthCheck), print_blob=False)
+    @settings(
+        phases=[Phase.generate],
+        database=None,
+        derandomize=False,
+        deadline=None,
+        max_examples=examples,
+        suppress_health_check=list(HealthCheck),
+        print_blob=False,
+    )
     @hypothesis.given(recipes(operation, profile, params))
     def collect(recipe: Recipe) -> None:
         found.append(recipe)

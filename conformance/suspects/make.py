@@ -35,6 +35,7 @@ def pack(codes: np.ndarray) -> np.ndarray:
 
 def on_codes(change: Callable[[Case, np.ndarray, Bits], np.ndarray | None]) -> Wrong:
     """Make a wrong rule that changes the (unpacked) codes of an output and leaves its scales alone."""
+
     def wrong(case: Case, golden: Bits) -> Bits | None:
         output = coded(case)
         if output is None:
@@ -44,25 +45,30 @@ def on_codes(change: Callable[[Case, np.ndarray, Bits], np.ndarray | None]) -> W
         if changed is None:
             return None
         return {**golden, output.name: pack(changed) if output.kind == "packed" else changed}
+
     return wrong
 
 
 def under_profile(**changes: Any) -> Wrong:
     """Make a wrong rule that is the golden model under a profile with some fields changed."""
+
     def wrong(case: Case, golden: Bits) -> Bits | None:
         if not OPERATIONS[case.operation].profiled:
             return None
         own = refnum.get_profile(case.profile)
         return run_golden(case, own.replace(name=f"{own.name}/wrong", **changes))
+
     return wrong
 
 
 def with_param(name: str, value: Any) -> Wrong:
     """Make a wrong rule that is the golden model with another value of a parameter."""
+
     def wrong(case: Case, golden: Bits) -> Bits | None:
         if name not in case.params or case.params[name] == value:
             return None
         return run_golden(case.with_inputs(params={name: value}))
+
     return wrong
 
 
@@ -71,6 +77,7 @@ def on_elements(change: Callable[[np.ndarray, np.ndarray], np.ndarray], **profil
 
     change: (float32 bits, scale byte of every element) -> float32 bits.
     """
+
     def wrong(case: Case, golden: Bits) -> Bits | None:
         output = coded(case)
         if "x" not in case.inputs or output is None or not output.block:
@@ -84,6 +91,7 @@ def on_elements(change: Callable[[np.ndarray, np.ndarray], np.ndarray], **profil
         codes = refnum.encode(fmt, change(bits, wide).astype(np.uint32).view(np.float32), exponent, own)
         codes = np.where(wide == 255, np.uint8(0), codes)
         return {**golden, output.name: pack(codes) if output.kind == "packed" else codes}
+
     return wrong
 
 
@@ -93,6 +101,7 @@ def scaled_by(mode: str, rule: Callable[[np.ndarray], np.ndarray]) -> Wrong:
     mode: the scale rule that it is a faulty form of; under another one it is no suspect. rule: amax of
     the blocks, positive finite float32 -> scale exponents. Elements are rounded right at the wrong scale.
     """
+
     def wrong(case: Case, golden: Bits) -> Bits | None:
         output = coded(case)
         if output.block != "row32" or refnum.get_profile(case.profile).scale_rule != mode:
@@ -105,29 +114,39 @@ def scaled_by(mode: str, rule: Callable[[np.ndarray], np.ndarray]) -> Wrong:
         byte = np.clip(np.nan_to_num(exponent, neginf=-127) + 127, 0, 254).astype(np.uint8)
         changed = {**golden, "scales": np.where(ordinary, byte, golden["scales"])}
         return on_elements(lambda bits, wide: bits)(case, changed)
+
     return wrong
 
 
 def nan_as(code: int) -> Wrong:
     """Make a wrong rule for scalar encoders: every NaN input gives this code."""
+
     def change(case: Case, codes: np.ndarray, golden: Bits) -> np.ndarray:
         nan = (float32_bits(np.ascontiguousarray(case.inputs["x"])) & 0x7FFFFFFF) > 0x7F800000
         return np.where(nan, np.uint8(code), codes)
+
     return on_codes(change)
 
 
 def on_scale_bytes(change: Callable[[np.ndarray], np.ndarray]) -> Wrong:
     """Make a wrong rule that is the golden model on changed input scale bytes."""
+
     def wrong(case: Case, golden: Bits) -> Bits | None:
         return run_golden(case.with_inputs({"scales": change(case.inputs["scales"])}))
+
     return wrong
 
 
 def encode_with(**changes: Any) -> Wrong:
     """Make a wrong rule for the scalar encoders: the codec under another profile."""
+
     def wrong(case: Case, golden: Bits) -> Bits | None:
         fmt = "E2M1" if case.operation == "encode_e2m1" else "E4M3"
         fields = {"overflow": case.params.get("overflow", "saturate"), **changes}
-        return {"codes": as_bits(refnum.encode(fmt, case.inputs["x"],
-                                               profile=refnum.HOPPER.replace(name="HOPPER/wrong", **fields)))}
+        return {
+            "codes": as_bits(
+                refnum.encode(fmt, case.inputs["x"], profile=refnum.HOPPER.replace(name="HOPPER/wrong", **fields))
+            )
+        }
+
     return wrong

@@ -97,6 +97,7 @@ def f32_quotient(reciprocal):
         quotient = as_f32(amax) * as_f32(np.array([reciprocal]))[0]
         m, e = np.frexp(quotient.astype(np.float64))
         return np.clip(e - (m == 0.5) + 127, 0, 254)
+
     return byte
 
 
@@ -148,6 +149,7 @@ def one_tie(index, up):
     def element(y):
         code = nearest_even(y)
         return np.where(y == MIDPOINTS[index], index + up, code)
+
     return element
 
 
@@ -165,6 +167,7 @@ def via(dtype):
     def element(y):
         with np.errstate(over="ignore"):
             return nearest_even(y.astype(np.float32).astype(dtype).astype(np.float64))
+
     return element
 
 
@@ -172,6 +175,7 @@ def lane_left_out(lane):
     def amax(bits):
         magnitude = bits & 0x7FFFFFFF
         return np.delete(magnitude, lane, axis=1).max(axis=1)
+
     return replace(RIGHT, amax=amax)
 
 

@@ -53,6 +53,7 @@ def test_the_report_is_valid_and_says_what_was_asked(tmp_path):
 def test_a_level_of_agreement_can_be_enough():
     def no_negative_zero(x, profile):
         return refnum.quantize_mxfp4(x, profile.replace(name="drop", negative_zero="drop"))
+
     assert_conforms(no_negative_zero, "quantize_mxfp4", level="smoke", agreement=2)
     with pytest.raises(AssertionError, match="fails L1"):
         assert_conforms(no_negative_zero, "quantize_mxfp4", level="smoke")
@@ -60,14 +61,21 @@ def test_a_level_of_agreement_can_be_enough():
 
 def test_what_is_not_supported_does_not_conform():
     with pytest.raises(AssertionError, match="takes no 'scale'"):
-        assert_conforms(lambda packed, scales: refnum.mxfp4_to_fp8(packed, scales), "mxfp4_to_fp8", save=False,
-                        examples=0)
+        assert_conforms(
+            lambda packed, scales: refnum.mxfp4_to_fp8(packed, scales), "mxfp4_to_fp8", save=False, examples=0
+        )
 
 
-@pytest.mark.parametrize(("kernel", "operation", "options", "error"), [
-    (right, None, {}, ArgumentError), (7, "quantize_mxfp4", {}, ArgumentError), (right, "quantise", {}, ArgumentError),
-    (right, "quantize_mxfp4", {"profile": "NOPE"}, ProfileError),
-    (right, "quantize_mxfp4", {"level": "heroic"}, ArgumentError)])
+@pytest.mark.parametrize(
+    ("kernel", "operation", "options", "error"),
+    [
+        (right, None, {}, ArgumentError),
+        (7, "quantize_mxfp4", {}, ArgumentError),
+        (right, "quantise", {}, ArgumentError),
+        (right, "quantize_mxfp4", {"profile": "NOPE"}, ProfileError),
+        (right, "quantize_mxfp4", {"level": "heroic"}, ArgumentError),
+    ],
+)
 def test_unknown_names_are_refused(kernel, operation, options, error):
     with pytest.raises(error):
         judge_kernel(kernel, operation, **options)

@@ -43,6 +43,7 @@ def test_rounds_go_on_until_time_is_up_with_new_cases_each():
     def watching(packed, scales, scale):
         seen.append(packed.tobytes() + scales.tobytes())
         return right(packed, scales, scale)
+
     document = fuzzed(watching, seconds=3, examples=8)
     assert {row["sampled"] for row in document.results} == {24}
     assert len(set(seen)) > 8 * 2
@@ -54,6 +55,7 @@ def test_a_variant_that_has_failed_is_left_alone():
     def only_amax_wrong(packed, scales, scale):
         calls.append(scale)
         return (signless if scale == "amax" else right)(packed, scales, scale)
+
     document = fuzzed(only_amax_wrong, seconds=4, examples=20, shown=0)
     sampled = {row["params"]["scale"]: row["sampled"] for row in document.results}
     assert sampled["max"] == 80 and sampled["amax"] < 80
@@ -75,6 +77,7 @@ def test_ctrl_c_keeps_what_was_found():
         if len(calls) == 9:
             raise KeyboardInterrupt
         return right(packed, scales, scale)
+
     document = fuzzed(impatient, seconds=100)
     final = document.document()
     reports.check(final, "this report")
@@ -87,7 +90,9 @@ def test_a_campaign_is_repeated_by_its_seed(seed):
         def watching(packed, scales, scale):
             into.append(packed.tobytes())
             return right(packed, scales, scale)
+
         return watching
+
     one, two, other = [], [], []
     fuzzed(record(one), seed=seed, examples=6)
     fuzzed(record(two), seed=seed, examples=6)
@@ -101,8 +106,10 @@ def test_the_verb(tmp_path, monkeypatch):
     from conformance.cli import app
 
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "k.py").write_text("import refnum\ndef mxfp4_to_fp8(packed, scales, scale):\n"
-                                   "    return refnum.mxfp4_to_fp8(packed, scales, scale)\n")
+    (tmp_path / "k.py").write_text(
+        "import refnum\ndef mxfp4_to_fp8(packed, scales, scale):\n"
+        "    return refnum.mxfp4_to_fp8(packed, scales, scale)\n"
+    )
     result = CliRunner().invoke(app, ["fuzz", "-s", "k.py", "--minutes", "0", "--examples", "2", "--report", "r.json"])
     assert result.exit_code == 0 and "sampled cases, which is not a proof" in result.stdout
     assert reports.load(tmp_path / "r.json")["header"]["level"] == "campaign"

@@ -20,11 +20,14 @@ def quantise(x, **params):
 def test_a_digest_depends_on_everything_that_decides_the_result():
     case = quantise(block())
     assert case.digest() == quantise(block()).digest()
-    others = [quantise(block(1.5)), quantise(block().reshape(1, 32).astype(ml_dtypes.bfloat16)),
-              Case("quantize_mxfp4", "OCP", case.params, case.inputs),
-              Case("quantize_mx", "HOPPER", case.params, case.inputs),
-              Case("quantize_mxfp4", "HOPPER", {**case.params, "splits": [1]}, case.inputs),
-              quantise(block().reshape(1, 32)[:, :].repeat(2, axis=0))]
+    others = [
+        quantise(block(1.5)),
+        quantise(block().reshape(1, 32).astype(ml_dtypes.bfloat16)),
+        Case("quantize_mxfp4", "OCP", case.params, case.inputs),
+        Case("quantize_mx", "HOPPER", case.params, case.inputs),
+        Case("quantize_mxfp4", "HOPPER", {**case.params, "splits": [1]}, case.inputs),
+        quantise(block().reshape(1, 32)[:, :].repeat(2, axis=0)),
+    ]
     assert len({case.digest(), *(other.digest() for other in others)}) == len(others) + 1
 
 
@@ -46,10 +49,13 @@ def test_a_changed_case_loses_its_recipe_and_keeps_the_original():
     assert changed.recipe is None and case.inputs["x"][0, 1] == 1.25 and "splits" not in case.params
 
 
-@pytest.mark.parametrize(("params", "name"), [
-    ({"scale": "max", "splits": [3, 0]}, "mxfp4_to_fp8_columns[HOPPER, scale=max]"),
-    ({"tile": [128, 128]}, "mxfp4_to_fp8_columns[HOPPER, tile=128x128]"),
-])
+@pytest.mark.parametrize(
+    ("params", "name"),
+    [
+        ({"scale": "max", "splits": [3, 0]}, "mxfp4_to_fp8_columns[HOPPER, scale=max]"),
+        ({"tile": [128, 128]}, "mxfp4_to_fp8_columns[HOPPER, tile=128x128]"),
+    ],
+)
 def test_variant_names(params, name):
     assert variant("mxfp4_to_fp8_columns", "HOPPER", params) == name
 

@@ -12,18 +12,18 @@ import conformance.subject as doors
 from conformance import report as reports
 from conformance.cli import app
 
-RIGHT = '''
+RIGHT = """
 import refnum
 
 def quantize_mxfp4(x, profile):
     return refnum.quantize_mxfp4(x, profile)
-'''
-WRONG = '''
+"""
+WRONG = """
 import refnum
 
 def quantize_mxfp4(x, profile):
     return refnum.quantize_mxfp4(x, profile.replace(name="wrong", ties="away"))
-'''
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -46,8 +46,9 @@ def test_a_right_kernel_passes_with_exit_0():
 
 @pytest.fixture
 def failed():
-    return refnum("check", "-s", "wrong.py", "-o", "quantize_mxfp4", "-p", "HOPPER", "--level", "smoke",
-                  "--report", "r.json")
+    return refnum(
+        "check", "-s", "wrong.py", "-o", "quantize_mxfp4", "-p", "HOPPER", "--level", "smoke", "--report", "r.json"
+    )
 
 
 def test_a_wrong_kernel_exits_1_and_shows_the_page_and_the_replay_command(failed, tmp_path):
@@ -106,25 +107,28 @@ def test_json_is_the_whole_report_and_nothing_else():
     assert document["controls"]["wrong_caught"] >= 20 and document["header"]["subjects"][0]["name"] == "right"
 
 
-@pytest.mark.parametrize(("words", "sentence"), [
-    (("check", "-s", "nobody"), "No subject is named 'nobody'"),
-    (("check", "-s", "absent.py"), "No such file absent.py"),
-    (("check", "-s", "right.py:absent"), "has no 'absent'"),
-    (("check", "-s", "right.py", "-o", "quantise"), "No operation is named 'quantise'"),
-    (("check", "-s", "right.py", "-p", "NOPE"), "profile 'NOPE' is not known"),
-    (("replay", "absent.json"), "No such file: absent.json"),
-    (("explain", "quantize_mxfp4"), "Give --values"),
-    (("explain", "nothing", "--values", "1"), "cannot be explained"),
-    (("explain", "quantize_mxfp4", "--values", "one"), "neither a number"),
-    (("explain", "quantize_mxfp4", "--values", "1", "--index", "99"), "outside the array"),
-    (("explain", "quantize_mxfp4", "--values", "1", "--index", "x"), "is not a number"),
-    (("explain", "quantize_mxfp4", "--values", "1", "--dtype", "float64"), "--dtype 'float64'"),
-    (("explain", "mxfp4_to_fp8", "--values", "16"), "0 to 15"),
-    (("explain", "mxfp4_to_fp8", "--values", "1", "--scales", "1,2,3"), "has 3 bytes"),
-    (("explain", "mxfp4_to_fp8", "--values", "1", "--param", "scale=min"), "choose from max, amax"),
-    (("explain", "mxfp4_to_fp8", "--values", "1", "--param", "colour=red"), "has scale"),
-    (("check", "-s", "right.py", "--data", "absent.npy"), "absent.npy"),
-])
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("check", "-s", "nobody"), "No subject is named 'nobody'"),
+        (("check", "-s", "absent.py"), "No such file absent.py"),
+        (("check", "-s", "right.py:absent"), "has no 'absent'"),
+        (("check", "-s", "right.py", "-o", "quantise"), "No operation is named 'quantise'"),
+        (("check", "-s", "right.py", "-p", "NOPE"), "profile 'NOPE' is not known"),
+        (("replay", "absent.json"), "No such file: absent.json"),
+        (("explain", "quantize_mxfp4"), "Give --values"),
+        (("explain", "nothing", "--values", "1"), "cannot be explained"),
+        (("explain", "quantize_mxfp4", "--values", "one"), "neither a number"),
+        (("explain", "quantize_mxfp4", "--values", "1", "--index", "99"), "outside the array"),
+        (("explain", "quantize_mxfp4", "--values", "1", "--index", "x"), "is not a number"),
+        (("explain", "quantize_mxfp4", "--values", "1", "--dtype", "float64"), "--dtype 'float64'"),
+        (("explain", "mxfp4_to_fp8", "--values", "16"), "0 to 15"),
+        (("explain", "mxfp4_to_fp8", "--values", "1", "--scales", "1,2,3"), "has 3 bytes"),
+        (("explain", "mxfp4_to_fp8", "--values", "1", "--param", "scale=min"), "choose from max, amax"),
+        (("explain", "mxfp4_to_fp8", "--values", "1", "--param", "colour=red"), "has scale"),
+        (("check", "-s", "right.py", "--data", "absent.npy"), "absent.npy"),
+    ],
+)
 def test_bad_input_is_one_sentence_and_exit_2(words, sentence):
     result = refnum(*words)
     assert result.exit_code == 2 and result.stderr.startswith("refnum: ") and sentence in result.stderr
@@ -142,9 +146,12 @@ def test_nothing_to_judge_exits_3():
 
 
 def test_an_unusable_subject_is_named_with_its_reason(tmp_path):
-    (tmp_path / "gpu.py").write_text(RIGHT + '''
+    (tmp_path / "gpu.py").write_text(
+        RIGHT
+        + """
 kernel = {"name": "fast", "operations": {"quantize_mxfp4": quantize_mxfp4}, "available": lambda: (False, "no GPU here")}
-''')
+"""
+    )
     result = refnum("check", "-s", "gpu.py:kernel", "-o", "quantize_mxfp4")
     assert result.exit_code == 3 and "unavailable: fast: no GPU here" in result.stdout
 
@@ -201,13 +208,23 @@ def test_a_broken_harness_does_not_judge(monkeypatch):
 
 def test_tensors_from_files_are_judged_in_chains(tmp_path):
     rng = np.random.default_rng(0)
-    np.savez(tmp_path / "t.npz", a=rng.standard_normal((4, 64)).astype(np.float32),
-             odd=rng.standard_normal((3, 33)).astype(np.float32))
+    np.savez(
+        tmp_path / "t.npz",
+        a=rng.standard_normal((4, 64)).astype(np.float32),
+        odd=rng.standard_normal((3, 33)).astype(np.float32),
+    )
     result = refnum("check", "-s", "model", "--data", "t.npz", "--json")
     rows = json.loads(result.stdout)["data"]
     judged = {row["variant"].split("[")[0] for row in rows if row["tensor"].endswith("a")}
-    assert judged >= {"quantize_mxfp4", "quantize_fp8_tiles", "fp8_to_mxfp4", "mxfp4_to_fp8", "mxfp4_columns",
-                      "fp8_columns", "dequantize_mxfp4"}
+    assert judged >= {
+        "quantize_mxfp4",
+        "quantize_fp8_tiles",
+        "fp8_to_mxfp4",
+        "mxfp4_to_fp8",
+        "mxfp4_columns",
+        "fp8_columns",
+        "dequantize_mxfp4",
+    }
     assert {row["outcome"] for row in rows if row["tensor"].endswith("a")} == {"pass"}
     odd = [row for row in rows if row["tensor"].endswith("odd")]
     assert odd and odd[0]["outcome"] == "unsupported" and "33" in odd[0]["words"]
@@ -235,7 +252,7 @@ def test_a_report_that_cannot_be_written_is_said_before_the_run(tmp_path):
     assert result.exit_code == 2 and "Cannot write blocked/r.json" in result.stderr and result.stdout == ""
 
 
-DIES = '''
+DIES = """
 import os
 from conformance.golden import encode_e2m1 as golden
 
@@ -243,7 +260,7 @@ def encode_e2m1(x):
     if x.dtype == "float16":
         os._exit(9)
     return golden(x)
-'''
+"""
 
 
 def test_a_run_that_dies_leaves_a_partial_report(tmp_path):

@@ -41,18 +41,21 @@ def test_identical_bytes_are_level_0_and_everything_is_counted():
 def test_one_bit_anywhere_is_seen(row, column):
     def flip(packed, scales):
         packed[row, column] ^= 0x10
+
     assert judged(case_of(sample()), flip) == NO_LEVEL
 
 
 def test_one_scale_byte_is_seen():
     def bump(packed, scales):
         scales[2, 1] += 1
+
     assert judged(case_of(sample()), bump) == NO_LEVEL
 
 
 def test_level_1_forgives_codes_under_a_nan_scale_only():
     def codes_of_nan_block(packed, scales):
         packed[1, 16:] = 0x77
+
     assert judged(case_of(sample()), codes_of_nan_block) == 1
 
 
@@ -60,10 +63,12 @@ def test_level_2_forgives_the_sign_of_zero_only():
     def positive_zero(packed, scales):
         assert packed[0, 0] & 0x0F == 8
         packed[0, 0] &= 0xF0
+
     assert judged(case_of(sample()), positive_zero) == 2
 
     def negative_one(packed, scales):
         packed[0, 1] ^= 0x08
+
     assert judged(case_of(sample()), negative_one) == NO_LEVEL
 
 
@@ -74,6 +79,7 @@ def test_level_3_forgives_nan_payload_and_sign():
     def negative_nan(codes, scales):
         assert codes[1, 32] == 0x7F
         codes[1, 32] = 0xFF
+
     assert judged(case, negative_nan) == 3
 
 
@@ -85,12 +91,17 @@ def test_level_4_compares_values_not_encodings():
     def other_encoding(packed, scales):
         assert scales[0, 0] == 126 and packed[0, 0] == 0x46
         scales[0, 0], packed[0, 0] = 127, 0x24
+
     assert judged(case, other_encoding) == 4
 
 
 def test_level_4_is_not_fooled_by_nan_or_infinity():
-    case = Case("dequantize_mxfp4", "HOPPER", {"dtype": "float32"},
-                {"packed": np.full((1, 16), 0x72, np.uint8), "scales": np.array([[254]], np.uint8)})
+    case = Case(
+        "dequantize_mxfp4",
+        "HOPPER",
+        {"dtype": "float32"},
+        {"packed": np.full((1, 16), 0x72, np.uint8), "scales": np.array([[254]], np.uint8)},
+    )
     golden = run_golden(case)
     assert np.isinf(golden["values"].view(np.float32)).any()
     for wrong in (np.nan, np.float32(3.4e38), -np.inf):
@@ -100,8 +111,12 @@ def test_level_4_is_not_fooled_by_nan_or_infinity():
 
 
 def test_nan_is_no_wildcard_in_either_direction():
-    case = Case("dequantize_mxfp4", "HOPPER", {"dtype": "float32"},
-                {"packed": np.full((1, 16), 0x22, np.uint8), "scales": np.array([[127]], np.uint8)})
+    case = Case(
+        "dequantize_mxfp4",
+        "HOPPER",
+        {"dtype": "float32"},
+        {"packed": np.full((1, 16), 0x22, np.uint8), "scales": np.array([[127]], np.uint8)},
+    )
     nan = np.full((1, 32), np.nan, np.float32)
     assert compare(case, run_golden(case), (nan,)).level == NO_LEVEL
     nan_case = case.with_inputs({"scales": np.array([[255]], np.uint8)})
@@ -110,8 +125,12 @@ def test_nan_is_no_wildcard_in_either_direction():
 
 
 def test_values_payload_is_level_3_and_zero_sign_level_2():
-    case = Case("dequantize_mxfp4", "HOPPER", {"dtype": "float32"},
-                {"packed": np.full((1, 32), 0x08, np.uint8), "scales": np.array([[127, 255]], np.uint8)})
+    case = Case(
+        "dequantize_mxfp4",
+        "HOPPER",
+        {"dtype": "float32"},
+        {"packed": np.full((1, 32), 0x08, np.uint8), "scales": np.array([[127, 255]], np.uint8)},
+    )
     golden = run_golden(case)
     zeros = call_golden(case)[0].copy()
     zeros[0, :32] = 0.0
@@ -121,15 +140,18 @@ def test_values_payload_is_level_3_and_zero_sign_level_2():
     assert compare(case, golden, (bits.view(np.float32),)).level == 3
 
 
-@pytest.mark.parametrize(("results", "words"), [
-    (lambda p, s: (p,), "1 results came back"),
-    (lambda p, s: (p, s, s), "3 results came back"),
-    (lambda p, s: (p.astype(np.int32), s), "packed has dtype int32; expected uint8"),
-    (lambda p, s: (p, s.astype(np.float32)), "scales has dtype float32; expected uint8 or float8_e8m0fnu"),
-    (lambda p, s: (p.T, s), r"packed has shape \[32, 3\]; expected \[3, 32\]"),
-    (lambda p, s: (p[:2], s), r"packed has shape \[2, 32\]; expected \[3, 32\]"),
-    (lambda p, s: (s, p), "packed has shape"),
-])
+@pytest.mark.parametrize(
+    ("results", "words"),
+    [
+        (lambda p, s: (p,), "1 results came back"),
+        (lambda p, s: (p, s, s), "3 results came back"),
+        (lambda p, s: (p.astype(np.int32), s), "packed has dtype int32; expected uint8"),
+        (lambda p, s: (p, s.astype(np.float32)), "scales has dtype float32; expected uint8 or float8_e8m0fnu"),
+        (lambda p, s: (p.T, s), r"packed has shape \[32, 3\]; expected \[3, 32\]"),
+        (lambda p, s: (p[:2], s), r"packed has shape \[2, 32\]; expected \[3, 32\]"),
+        (lambda p, s: (s, p), "packed has shape"),
+    ],
+)
 def test_what_cannot_be_compared_is_said_in_words(results, words):
     import re
 
@@ -163,8 +185,13 @@ def test_levels_are_nested():
         packed, scales = (array.copy() for array in call_golden(case))
         packed[rng.integers(3), rng.integers(32)] ^= 1 << rng.integers(8)
         observed = {"packed": packed, "scales": scales}
-        equal = [all(np.array_equal(normalise(case, golden, at)[n], normalise(case, observed, at)[n])
-                     for n in normalise(case, golden, at)) for at in range(NO_LEVEL)]
+        equal = [
+            all(
+                np.array_equal(normalise(case, golden, at)[n], normalise(case, observed, at)[n])
+                for n in normalise(case, golden, at)
+            )
+            for at in range(NO_LEVEL)
+        ]
         assert equal == sorted(equal)
         reached.add(compare(case, golden, (packed, scales)).level)
     assert reached == {1, 2, NO_LEVEL}
@@ -227,8 +254,22 @@ def exact_class(values):
 
 
 def test_classes_of_float_blocks_at_their_borders():
-    bits = [0x00000000, 0x80000000, 0x00000001, 0x017FFFFF, 0x01800000, 0x01800001, 0x7E7FFFFF, 0x7E800000,
-            0x7F7FFFFF, 0x7F800000, 0xFF800000, 0x7F800001, 0xFFC00000, 0x3F800000]
+    bits = [
+        0x00000000,
+        0x80000000,
+        0x00000001,
+        0x017FFFFF,
+        0x01800000,
+        0x01800001,
+        0x7E7FFFFF,
+        0x7E800000,
+        0x7F7FFFFF,
+        0x7F800000,
+        0xFF800000,
+        0x7F800001,
+        0xFFC00000,
+        0x3F800000,
+    ]
     x = np.zeros((len(bits), 32), np.uint32)
     x[:, 17] = bits
     x = x.view(np.float32)

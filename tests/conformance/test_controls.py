@@ -21,8 +21,9 @@ def test_every_control_gets_its_verdict(name):
 QUICK = ("twin", "ties_up", "nan_payload", "cached_by_pointer", "unwritten_tail", "view_of_input", "raises")
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow])
-                                  for name in ALL if name != "model"])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow]) for name in ALL if name != "model"]
+)
 def test_every_control_gets_its_verdict_on_the_real_corners(name):
     check_control(ALL[name], thorough=True)
 
@@ -58,6 +59,7 @@ def nan_equals_anything(case, golden, observed, level):
         if left.dtype == np.uint32:
             return bool(np.all((left == right) | (right & 0x7FFFFFFF > 0x7F800000)))
         return np.array_equal(left, right)
+
     return all(same(golden[name], observed[name]) for name in golden)
 
 
@@ -78,11 +80,14 @@ def test_a_broken_comparator_is_caught_by_the_controls(monkeypatch, broken):
                 check_control(control)
 
 
-@pytest.mark.parametrize(("module", "name", "replacement"), [
-    ("conformance.engine", "probe", lambda *args: None),
-    ("conformance.libraries", "Guarded.trespass", lambda self: ""),
-    ("conformance.call", "_kept_contract", lambda case, given, results, live: Called(results, live)),
-])
+@pytest.mark.parametrize(
+    ("module", "name", "replacement"),
+    [
+        ("conformance.engine", "probe", lambda *args: None),
+        ("conformance.libraries", "Guarded.trespass", lambda self: ""),
+        ("conformance.call", "_kept_contract", lambda case, given, results, live: Called(results, live)),
+    ],
+)
 def test_a_harness_without_its_probes_is_caught_by_the_controls(monkeypatch, module, name, replacement):
     monkeypatch.setattr(f"{module}.{name}", replacement)
     with pytest.raises(HarnessError):

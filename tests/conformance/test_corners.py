@@ -108,8 +108,12 @@ def test_tiles_at_every_distance_hold_every_code():
     packed = case.inputs["packed"].reshape(-1, 4, 16)
     full = (packed != 0).sum(axis=2) > 10
     top = np.where(full, scales, -1).max(axis=1)
-    met = {(int(t), int(t - s)) for t, row, holds in zip(top, scales, full, strict=True)
-           for s, h in zip(row, holds, strict=True) if h}
+    met = {
+        (int(t), int(t - s))
+        for t, row, holds in zip(top, scales, full, strict=True)
+        for s, h in zip(row, holds, strict=True)
+        if h
+    }
     assert {(t, d) for t in range(255) for d in range(min(t, 40) + 1)} <= met
 
 

@@ -21,8 +21,19 @@ def unpack(packed):
     return np.stack([packed & 15, packed >> 4], axis=-1).reshape(packed.shape[0], -1)
 
 
-def fp4_to_fp8(packed, scales, *, empties=False, nan_joins=False, nan_code=0x7F, clamp=True, none=127, blocks=4,
-               element=None, offset=6):
+def fp4_to_fp8(
+    packed,
+    scales,
+    *,
+    empties=False,
+    nan_joins=False,
+    nan_code=0x7F,
+    clamp=True,
+    none=127,
+    blocks=4,
+    element=None,
+    offset=6,
+):
     """mxfp4_to_fp8, rule `max`, with switches for defects: a plain float64 implementation."""
     codes = unpack(packed)
     rows, columns = scales.shape
@@ -87,8 +98,20 @@ def test_row_corners_find(name, fp4_cases):
     pytest.fail(f"{name} survives")
 
 
-def fp8_columns(codes, scales, splits=None, *, restart=True, zeros_join=False, nan_joins=False, nan_is_zero=False,
-                none=127, te=False, flush_te=False, tail=True):
+def fp8_columns(
+    codes,
+    scales,
+    splits=None,
+    *,
+    restart=True,
+    zeros_join=False,
+    nan_joins=False,
+    nan_is_zero=False,
+    none=127,
+    te=False,
+    flush_te=False,
+    tail=True,
+):
     """fp8_columns on float64, rule `rne` or `te`, with switches for defects."""
     rows, columns = codes.shape
     counts = [rows] if splits is None or not restart else splits

@@ -105,8 +105,11 @@ def test_distance_points_by_hand():
     packed[0, 16] = 0x87
     scales = np.array([[120, 111, 130, 255]], np.uint8)
     found = counted("mxfp4_to_fp8", {"scale": "max"}, {"packed": packed, "scales": scales})
-    assert found["distance 0"] == 1 and found["distance 9"] == 1 and sum(
-        value for name, value in found.items() if name.startswith("distance")) == 2
+    assert (
+        found["distance 0"] == 1
+        and found["distance 9"] == 1
+        and sum(value for name, value in found.items() if name.startswith("distance")) == 2
+    )
     assert found["empty block beside others"] == found["empty block under a larger byte"] == 1
     assert found["NaN block beside others"] == 1 and found["tile without a participant"] == 0
     assert found["zero element at distance 7 or more"] == 1

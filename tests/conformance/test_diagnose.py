@@ -32,7 +32,7 @@ def quantise(*values, dtype=np.float32, bits=None):
     x = np.zeros((1, 32), dtype)
     if bits is not None:
         x.view(np.uint32)[0, : len(bits)] = bits
-    x[0, len(bits or ()): len(bits or ()) + len(values)] = values
+    x[0, len(bits or ()) : len(bits or ()) + len(values)] = values
     return Case("quantize_mxfp4", "HOPPER", {"input": x.dtype.name}, {"x": x})
 
 
@@ -40,15 +40,18 @@ def under(case, **changes):
     return run_golden(case, refnum.HOPPER.replace(name="wrong", **changes))
 
 
-@pytest.mark.parametrize(("case", "wrong", "expected"), [
-    (quantise(6, 1.25), {"ties": "away"}, "E2M1_TIES_UP"),
-    (quantise(6, 0.75), {"ties": "zero"}, "E2M1_TIES_TO_ZERO"),
-    (quantise(6, 1.9), {"rounding": "toward_zero"}, "ELEMENT_TRUNCATED"),
-    (quantise(7, 1.5), {"scale_rule": "floor"}, "E8M0_MODE"),
-    (quantise(5, 1.5), {"scale_rule": "ceil"}, "E8M0_MODE"),
-    (quantise(), {"zero_scale": 127}, "ZERO_BLOCK_BYTE"),
-    (quantise(1, np.inf), {"nonfinite": "satfinite"}, "INF_BLOCK_POLICY"),
-])
+@pytest.mark.parametrize(
+    ("case", "wrong", "expected"),
+    [
+        (quantise(6, 1.25), {"ties": "away"}, "E2M1_TIES_UP"),
+        (quantise(6, 0.75), {"ties": "zero"}, "E2M1_TIES_TO_ZERO"),
+        (quantise(6, 1.9), {"rounding": "toward_zero"}, "ELEMENT_TRUNCATED"),
+        (quantise(7, 1.5), {"scale_rule": "floor"}, "E8M0_MODE"),
+        (quantise(5, 1.5), {"scale_rule": "ceil"}, "E8M0_MODE"),
+        (quantise(), {"zero_scale": 127}, "ZERO_BLOCK_BYTE"),
+        (quantise(1, np.inf), {"nonfinite": "satfinite"}, "INF_BLOCK_POLICY"),
+    ],
+)
 def test_wrong_profiles_are_named(case, wrong, expected):
     assert ids(case, under(case, **wrong))[0] == expected
 
@@ -86,12 +89,18 @@ def test_flushed_subnormals_are_named():
     assert ids(case, flushed)[0] == "FTZ_SILENT"
 
 
-@pytest.mark.parametrize(("operation", "change", "expected"), [
-    ("dequantize_mxfp4", lambda case, v: np.where(np.repeat(case.inputs["scales"], 32, 1) == 0, v & 1 << 31, v),
-     "E8M0_ZERO_IS_TINY"),
-    ("dequantize_mxfp4", lambda case, v: np.where(v == 0x7FC00000, 0x7F800000, v), "E8M0_FF_NOT_NAN"),
-    ("dequantize_mxfp4", lambda case, v: np.where(v & 0x7F800000, v, v & 1 << 31), "FTZ_SILENT"),
-])
+@pytest.mark.parametrize(
+    ("operation", "change", "expected"),
+    [
+        (
+            "dequantize_mxfp4",
+            lambda case, v: np.where(np.repeat(case.inputs["scales"], 32, 1) == 0, v & 1 << 31, v),
+            "E8M0_ZERO_IS_TINY",
+        ),
+        ("dequantize_mxfp4", lambda case, v: np.where(v == 0x7FC00000, 0x7F800000, v), "E8M0_FF_NOT_NAN"),
+        ("dequantize_mxfp4", lambda case, v: np.where(v & 0x7F800000, v, v & 1 << 31), "FTZ_SILENT"),
+    ],
+)
 def test_wrong_decoders_are_named(operation, change, expected):
     case = control(operation)
     if expected == "FTZ_SILENT":
@@ -106,8 +115,9 @@ def distant(columns=False):
     packed[1, :], scales = 0x80, np.array([[137, 127], [127, 127]], np.uint8)
     packed[0, 16:20] = 0x80
     name = "mxfp4_to_fp8_columns" if columns else "mxfp4_to_fp8"
-    return Case(name, "HOPPER", {"scale": "max", **({"splits": [2]} if columns else {})},
-                {"packed": packed, "scales": scales})
+    return Case(
+        name, "HOPPER", {"scale": "max", **({"splits": [2]} if columns else {})}, {"packed": packed, "scales": scales}
+    )
 
 
 @pytest.mark.parametrize("columns", [False, True])
@@ -117,7 +127,7 @@ def test_the_zero_bug_of_the_released_kernel_is_named(columns):
     observed = dict(golden)
     codes = golden["codes"].copy()
     if columns:
-        zero = ((codes & 0x7F) == 0)
+        zero = (codes & 0x7F) == 0
         zero[:32, 0] = False
         zero[32:, :] = False
     else:
@@ -129,21 +139,25 @@ def test_the_zero_bug_of_the_released_kernel_is_named(columns):
 def test_an_empty_block_in_the_maximum_is_named():
     packed = np.full((1, 32), 0x22, np.uint8)
     packed[0, 16:] = 0x80
-    case = Case("mxfp4_to_fp8", "HOPPER", {"scale": "max"},
-                {"packed": packed, "scales": np.array([[120, 140]], np.uint8)})
+    case = Case(
+        "mxfp4_to_fp8", "HOPPER", {"scale": "max"}, {"packed": packed, "scales": np.array([[120, 140]], np.uint8)}
+    )
     counted = case.with_inputs({"packed": np.where(np.arange(32) == 16, 0x82, packed).astype(np.uint8)})
     observed = {name: array.copy() for name, array in run_golden(counted).items()}
     observed["codes"][0, 32] = 0
     assert ids(case, observed)[0] == "EMPTY_BLOCK_JOINS_MAX"
 
 
-@pytest.mark.parametrize(("operation", "change", "expected"), [
-    ("quantize_mxfp4", lambda p: (p << 4 | p >> 4).astype(np.uint8), "NIBBLE_ORDER"),
-    ("quantize_mxfp4", lambda p: p & 0x77, "SIGN_LOST"),
-    ("quantize_mxfp4", np.zeros_like, None),
-    ("fp8_to_mxfp4", lambda p: p & 0x77, "SIGN_LOST"),
-    ("mxfp4_columns", lambda p: p & 0x77, "SIGN_LOST"),
-])
+@pytest.mark.parametrize(
+    ("operation", "change", "expected"),
+    [
+        ("quantize_mxfp4", lambda p: (p << 4 | p >> 4).astype(np.uint8), "NIBBLE_ORDER"),
+        ("quantize_mxfp4", lambda p: p & 0x77, "SIGN_LOST"),
+        ("quantize_mxfp4", np.zeros_like, None),
+        ("fp8_to_mxfp4", lambda p: p & 0x77, "SIGN_LOST"),
+        ("mxfp4_columns", lambda p: p & 0x77, "SIGN_LOST"),
+    ],
+)
 def test_structural_bugs_are_named(operation, change, expected):
     case = control(operation)
     golden = run_golden(case)
@@ -223,6 +237,7 @@ def test_notes_are_looked_up_by_id_and_their_absence_is_no_error(monkeypatch):
 
     def absent():
         raise VectorFileError("no folder")
+
     doctor.notes.cache_clear()
     monkeypatch.setattr(doctor, "load_notes", absent)
     assert doctor.notes() == {}
@@ -241,8 +256,9 @@ def test_a_page_says_where_what_and_why():
     case = quantise(6, 0, 0, 1.25)
     shown = page(case, run_golden(case), under(case, ties="away"), 0)
     assert shown["place"] == "row 0 block 0 lane 3" and shown["output"] == "packed"
-    assert shown["input"] == [{"name": "x", "bits": "0x3FA00000", "fields": "0 01111111 01000000000000000000000",
-                               "value": "1.25"}]
+    assert shown["input"] == [
+        {"name": "x", "bits": "0x3FA00000", "fields": "0 01111111 01000000000000000000000", "value": "1.25"}
+    ]
     assert shown["expected"] == {"bits": "0x2", "fields": "0 01 0", "value": "1"}
     assert shown["observed"] == {"bits": "0x3", "fields": "0 01 1", "value": "1.5"}
     assert shown["differs"] == "mantissa bit 0 differs" and "tie at 1.25 -> even" in shown["rule"]
@@ -282,8 +298,10 @@ def test_column_pages_point_at_the_input_row():
     assert {entry["name"]: entry["bits"] for entry in shown["input"]} == {"packed": "0x8", "scales": "0x7F"}
 
 
-@pytest.mark.parametrize(("value", "text"), [("5/4", "1.25"), ("1/1024", "0.0009765625"), ("0", "0"),
-                                             (str(2**127), "2^127"), (f"3/{2**130}", "1.5*2^-129")])
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [("5/4", "1.25"), ("1/1024", "0.0009765625"), ("0", "0"), (str(2**127), "2^127"), (f"3/{2**130}", "1.5*2^-129")],
+)
 def test_numbers_are_short_and_exact(value, text):
     from fractions import Fraction
 

@@ -96,7 +96,10 @@ def variants():
     for name in DOMAINS:
         for params in OPERATIONS[name].variants():
             if name == "quantize_mx" and (params["element"], params["input"]) not in (
-                    ("E2M1", "float16"), ("E4M3", "float16"), ("MXINT8", "float16")):
+                ("E2M1", "float16"),
+                ("E4M3", "float16"),
+                ("MXINT8", "float16"),
+            ):
                 continue
             yield name, params
 
@@ -120,8 +123,15 @@ def test_large_domains_too(name, params, part):
 
 def test_count_once_finds_a_missing_and_a_double_member():
     def domain(members):
-        return Domain("d", "decode_e2m1", "HOPPER", {}, 16, "", lambda: iter(
-            [Chunk({"codes": np.zeros((1, 16), np.uint8)}, lambda: np.array(members))]))
+        return Domain(
+            "d",
+            "decode_e2m1",
+            "HOPPER",
+            {},
+            16,
+            "",
+            lambda: iter([Chunk({"codes": np.zeros((1, 16), np.uint8)}, lambda: np.array(members))]),
+        )
 
     assert count_once(domain(np.arange(16))) == 16
     with pytest.raises(AssertionError, match="15 members held"):

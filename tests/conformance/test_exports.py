@@ -40,8 +40,10 @@ def document():
 def test_junit_has_a_testcase_for_every_result(document):
     root = ElementTree.fromstring(exports.junit(document))
     suites = {suite.get("name"): suite for suite in root}
-    counts = {name: tuple(int(suite.get(k)) for k in ("tests", "failures", "errors", "skipped"))
-              for name, suite in suites.items()}
+    counts = {
+        name: tuple(int(suite.get(k)) for k in ("tests", "failures", "errors", "skipped"))
+        for name, suite in suites.items()
+    }
     assert counts == {"right": (3, 0, 0, 0), "wrong": (3, 3, 0, 0), "refuses": (3, 0, 0, 3), "faults": (3, 0, 3, 0)}
     failure = suites["wrong"].find("testcase/failure")
     assert "MISMATCH" in failure.text and "-> even (N2)" in failure.text

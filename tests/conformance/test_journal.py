@@ -12,7 +12,7 @@ from conformance import replay
 from conformance.journal import FINDING, Journal, again, leftovers
 from conformance.recipes import sampled_cases
 
-DEADLY = '''
+DEADLY = """
 import os, signal
 import refnum
 
@@ -20,7 +20,7 @@ def quantize_mxfp4(x):
     if x.shape[0] == 96:
         os.kill(os.getpid(), signal.SIGSEGV)
     return refnum.quantize_mxfp4(x)
-'''
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -30,8 +30,19 @@ def in_a_folder(tmp_path, monkeypatch):
 
 
 def check(*words):
-    command = [sys.executable, "-m", "conformance.cli", "check", "-s", "deadly.py", "-o", "quantize_mxfp4",
-               "--level", "smoke", *words]
+    command = [
+        sys.executable,
+        "-m",
+        "conformance.cli",
+        "check",
+        "-s",
+        "deadly.py",
+        "-o",
+        "quantize_mxfp4",
+        "--level",
+        "smoke",
+        *words,
+    ]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -76,8 +87,18 @@ def test_a_torn_note_is_swept_away(tmp_path, text):
 
 def test_a_case_that_cannot_be_made_again_is_said():
     os.makedirs(".refnum")
-    note = {"pid": 999999999, "subject": "k", "operation": "quantize_mxfp4", "profile": "GONE", "params": {},
-            "stream": "corners", "number": 0, "seed": 0, "examples": 0, "level": "smoke"}
+    note = {
+        "pid": 999999999,
+        "subject": "k",
+        "operation": "quantize_mxfp4",
+        "profile": "GONE",
+        "params": {},
+        "stream": "corners",
+        "number": 0,
+        "seed": 0,
+        "examples": 0,
+        "level": "smoke",
+    }
     with open(".refnum/journal-2.json", "w") as stream:
         json.dump(note, stream)
     assert [path for _, path in leftovers()] == [None]
@@ -86,6 +107,14 @@ def test_a_case_that_cannot_be_made_again_is_said():
 def test_a_sampled_case_is_the_same_again():
     params = {"input": "bfloat16"}
     wanted = list(sampled_cases("quantize_mxfp4", "OCP", params, 7, 5))[3]
-    note = {"operation": "quantize_mxfp4", "profile": "OCP", "params": params, "stream": "sampled", "number": 3,
-            "seed": 7, "examples": 5, "level": "standard"}
+    note = {
+        "operation": "quantize_mxfp4",
+        "profile": "OCP",
+        "params": params,
+        "stream": "sampled",
+        "number": 3,
+        "seed": 7,
+        "examples": 5,
+        "level": "standard",
+    }
     assert again(note).digest() == wanted.digest()

@@ -149,8 +149,7 @@ def test_simplifying_ends_at_one_block():
 def test_hypothesis_itself_shrinks_to_a_small_recipe():
     seen = []
 
-    @settings(max_examples=200, database=None, deadline=None, derandomize=True,
-              suppress_health_check=list(HealthCheck))
+    @settings(max_examples=200, database=None, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
     @hypothesis.given(recipes("quantize_mxfp4", "HOPPER", {"input": "float32"}))
     def never_wide(recipe):
         if recipe.shape[0] >= 1 and recipe.shape[1] >= 128:

@@ -40,16 +40,18 @@ def test_a_case_of_every_operation_survives_the_file(tmp_path, operation):
         path = replay.save(replay.document(case, golden, golden), tmp_path)
         back = replay.load(path)
         assert back.case.digest() == case.digest()
-        assert {name: array.dtype for name, array in back.case.inputs.items()} == \
-            {name: array.dtype for name, array in case.inputs.items()}
+        assert {name: array.dtype for name, array in back.case.inputs.items()} == {
+            name: array.dtype for name, array in case.inputs.items()
+        }
         again = back.golden()
         assert all(np.array_equal(again[name], back.expected[name]) for name in golden)
 
 
 def test_the_id_comes_from_the_content_not_from_the_time_or_the_machine(tmp_path, monkeypatch):
     _, one = saved(tmp_path)
-    monkeypatch.setattr(replay, "environment", lambda: {"model_digest": "sha256:" + "0" * 64, "versions": {},
-                                                        "variables": {}})
+    monkeypatch.setattr(
+        replay, "environment", lambda: {"model_digest": "sha256:" + "0" * 64, "versions": {}, "variables": {}}
+    )
     _, two = saved(tmp_path)
     assert one == two and one.name == f"{json.loads(one.read_text())['id']}.json"
     _, other = saved(tmp_path, input="bfloat16")
@@ -81,37 +83,45 @@ def resign(body):
 
 def both(change):
     """Apply a change and give the file the id that its new content would have."""
+
     def apply(body):
         change(body)
         resign(body)
+
     return apply
 
 
-@pytest.mark.parametrize(("change", "words"), [
-    (lambda b: b.update(schema="refnum.replay/2"), "this version reads refnum.replay/1 only"),
-    (lambda b: b.update(schema="refnum.report/1"), "is no refnum replay file"),
-    (lambda b: b.pop("schema"), "is no refnum replay file"),
-    (lambda b: b.pop("inputs"), "'inputs' is a required property"),
-    (lambda b: b.update(comment="hi"), "Additional properties are not allowed"),
-    (lambda b: b["inputs"]["x"].update(hex="zz"), "does not match"),
-    (lambda b: b["inputs"]["x"].update(hex=b["inputs"]["x"]["hex"][:-2] + "41"), "was changed after it was written"),
-    (lambda b: b["expected"]["scales"].update(hex="00" * 32), "was changed after it was written"),
-    (lambda b: b["params"].update(input="float16"), "was changed after it was written"),
-    (lambda b: b.update(id="0" * 16), "was changed after it was written"),
-    (both(lambda b: b["inputs"]["x"].update(hex=b["inputs"]["x"]["hex"][:-8])), "bytes do not fill"),
-    (both(lambda b: b["inputs"]["x"].update(shape=[4, 255])), "bytes do not fill"),
-    (both(lambda b: b.update(operation="quantize_mxfp5")), "this version does not know"),
-    (both(lambda b: b["inputs"].update(y=b["inputs"]["x"])), "unknown ['y']"),
-    (both(lambda b: b["inputs"].clear()), "missing ['x']"),
-    (both(lambda b: b["params"].update(colour="red")), "no parameters ['colour']"),
-    (both(lambda b: b["profile"].update(ties="away")), "has other fields here"),
-    (both(lambda b: b["profile"].update(name="NOPE")), "does not describe a case"),
-    (both(lambda b: b["profile"].pop("ties")), None),
-    (both(lambda b: b["expected"].pop("scales")), "outputs of quantize_mxfp4 are"),
-    (lambda b: b["inputs"]["x"].update(dtype="float64"), "is not one of"),
-    (lambda b: b["inputs"]["x"].update(shape=[-4, -256]), "less than the minimum"),
-    (lambda b: b["inputs"]["x"].update(shape=[1 << 40]), "greater than the maximum"),
-])
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda b: b.update(schema="refnum.replay/2"), "this version reads refnum.replay/1 only"),
+        (lambda b: b.update(schema="refnum.report/1"), "is no refnum replay file"),
+        (lambda b: b.pop("schema"), "is no refnum replay file"),
+        (lambda b: b.pop("inputs"), "'inputs' is a required property"),
+        (lambda b: b.update(comment="hi"), "Additional properties are not allowed"),
+        (lambda b: b["inputs"]["x"].update(hex="zz"), "does not match"),
+        (
+            lambda b: b["inputs"]["x"].update(hex=b["inputs"]["x"]["hex"][:-2] + "41"),
+            "was changed after it was written",
+        ),
+        (lambda b: b["expected"]["scales"].update(hex="00" * 32), "was changed after it was written"),
+        (lambda b: b["params"].update(input="float16"), "was changed after it was written"),
+        (lambda b: b.update(id="0" * 16), "was changed after it was written"),
+        (both(lambda b: b["inputs"]["x"].update(hex=b["inputs"]["x"]["hex"][:-8])), "bytes do not fill"),
+        (both(lambda b: b["inputs"]["x"].update(shape=[4, 255])), "bytes do not fill"),
+        (both(lambda b: b.update(operation="quantize_mxfp5")), "this version does not know"),
+        (both(lambda b: b["inputs"].update(y=b["inputs"]["x"])), "unknown ['y']"),
+        (both(lambda b: b["inputs"].clear()), "missing ['x']"),
+        (both(lambda b: b["params"].update(colour="red")), "no parameters ['colour']"),
+        (both(lambda b: b["profile"].update(ties="away")), "has other fields here"),
+        (both(lambda b: b["profile"].update(name="NOPE")), "does not describe a case"),
+        (both(lambda b: b["profile"].pop("ties")), None),
+        (both(lambda b: b["expected"].pop("scales")), "outputs of quantize_mxfp4 are"),
+        (lambda b: b["inputs"]["x"].update(dtype="float64"), "is not one of"),
+        (lambda b: b["inputs"]["x"].update(shape=[-4, -256]), "less than the minimum"),
+        (lambda b: b["inputs"]["x"].update(shape=[1 << 40]), "greater than the maximum"),
+    ],
+)
 def test_a_touched_file_is_refused_in_words(tmp_path, change, words):
     _, path = saved(tmp_path)
     if words is None:  # fields of a profile that are left out have their defaults: the same profile
@@ -144,6 +154,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
 
     def fail(*args):
         raise OSError(28, "No space left on device")
+
     monkeypatch.setattr(files.os, "replace", fail)
     with pytest.raises(FileError, match="No space left"):
         saved(tmp_path)

@@ -20,8 +20,14 @@ def wrong(x, profile):
 
 
 def written(tmp_path):
-    plan = Plan([Subject("k", {"quantize_mxfp4": wrong})], select(["quantize_mxfp4"]), ["HOPPER"], save=False,
-                shown=1, cases=control_cases)
+    plan = Plan(
+        [Subject("k", {"quantize_mxfp4": wrong})],
+        select(["quantize_mxfp4"]),
+        ["HOPPER"],
+        save=False,
+        shown=1,
+        cases=control_cases,
+    )
     document = run(plan, reports.Report(reports.header("standard", 5, ["check"], [], [("x", "boom")])))
     path = tmp_path / "report.json"
     reports.write(document, path)
@@ -76,17 +82,23 @@ def false_proof(d):
     result_of(d, "pass")["domains"] = [{"name": "x", "size": 9, "how": "", "points": 8, "verdict": "proved"}]
 
 
-@pytest.mark.parametrize(("change", "error"), [
-    (lambda d: d.pop("footer"), reports.MissingFooter), (duplicate, reports.DuplicateResult),
-    (empty_pass, reports.NothingCompared), (hide_failure, reports.MissingFailure),
-    (failing_pass, reports.UnexpectedFailure), (false_proof, reports.ProofWithoutCases),
-    (lambda d: d["footer"]["totals"].update(cases=0), reports.TotalsDiffer),
-    (lambda d: d["results"].pop(), reports.TotalsDiffer),
-    (lambda d: result_of(d, "pass").update(outcome="ok"), FileError),
-    (lambda d: result_of(d, "pass").update(comment=""), FileError),
-    (lambda d: d.update(schema="refnum.report/9"), FileError),
-    (lambda d: d["header"].pop("environment"), FileError),
-])
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (lambda d: d.pop("footer"), reports.MissingFooter),
+        (duplicate, reports.DuplicateResult),
+        (empty_pass, reports.NothingCompared),
+        (hide_failure, reports.MissingFailure),
+        (failing_pass, reports.UnexpectedFailure),
+        (false_proof, reports.ProofWithoutCases),
+        (lambda d: d["footer"]["totals"].update(cases=0), reports.TotalsDiffer),
+        (lambda d: d["results"].pop(), reports.TotalsDiffer),
+        (lambda d: result_of(d, "pass").update(outcome="ok"), FileError),
+        (lambda d: result_of(d, "pass").update(comment=""), FileError),
+        (lambda d: d.update(schema="refnum.report/9"), FileError),
+        (lambda d: d["header"].pop("environment"), FileError),
+    ],
+)
 def test_an_invalid_report_is_refused_by_name(tmp_path, change, error):
     path = written(tmp_path)
     document = json.loads(path.read_text())
@@ -107,12 +119,24 @@ def test_what_is_no_report_is_a_file_error(tmp_path):
         reports.load(tmp_path / "absent.json")
 
 
-@pytest.mark.parametrize(("outcome", "compared", "status", "code"), [
-    ("pass", 5, "complete", 0), ("pass", 5, "partial", 3), ("mismatch", 5, "complete", 1), ("flaky", 5, "complete", 1),
-    ("fault", 0, "complete", 1), ("timeout", 0, "complete", 1), ("compile-error", 0, "complete", 1),
-    ("unsupported", 0, "complete", 3), ("not-run", 0, "complete", 3), ("not-verified", 5, "complete", 3),
-    ("mismatch", 5, "partial", 1)])
+@pytest.mark.parametrize(
+    ("outcome", "compared", "status", "code"),
+    [
+        ("pass", 5, "complete", 0),
+        ("pass", 5, "partial", 3),
+        ("mismatch", 5, "complete", 1),
+        ("flaky", 5, "complete", 1),
+        ("fault", 0, "complete", 1),
+        ("timeout", 0, "complete", 1),
+        ("compile-error", 0, "complete", 1),
+        ("unsupported", 0, "complete", 3),
+        ("not-run", 0, "complete", 3),
+        ("not-verified", 5, "complete", 3),
+        ("mismatch", 5, "partial", 1),
+    ],
+)
 def test_exit_status(outcome, compared, status, code):
-    document = reports.Report({"level": "standard"}, [{"outcome": outcome, "compared": compared, "cases": 1}],
-                              status=status)
+    document = reports.Report(
+        {"level": "standard"}, [{"outcome": outcome, "compared": compared, "cases": 1}], status=status
+    )
     assert document.exit_status() == code

@@ -27,8 +27,15 @@ def subject(function=right, name="k", **more):
 
 
 def report_of(*subjects, operation="quantize_mxfp4", level="standard", folder=None, **more):
-    plan = Plan(list(subjects), select([operation]), ["HOPPER"], level, examples=2, shown=1,
-                **{"cases": control_cases, "save": False, **more})
+    plan = Plan(
+        list(subjects),
+        select([operation]),
+        ["HOPPER"],
+        level,
+        examples=2,
+        shown=1,
+        **{"cases": control_cases, "save": False, **more},
+    )
     return run(plan, reports.Report(reports.header(level, 0, [], [], [])))
 
 
@@ -52,6 +59,7 @@ def test_subjects_are_judged_side_by_side():
     def wrong(x, profile):
         packed, scales = right(x, profile)
         return packed ^ 1, scales
+
     document = report_of(subject(), subject(wrong, "w"))
     outcomes = {(row["subject"], row["outcome"]) for row in document.results}
     assert outcomes == {("k", "pass"), ("w", "mismatch")} and document.exit_status() == 1
@@ -79,6 +87,7 @@ def test_no_subject_is_exit_3():
 def test_unsupported_is_said_and_is_neither_pass_nor_mismatch():
     def refuse(x, profile):
         raise UnsupportedError("needs sm_90")
+
     document = report_of(subject(refuse))
     assert only(document)["outcome"] == "unsupported" and "needs sm_90" in only(document)["words"]
     assert document.exit_status() == 3
@@ -94,6 +103,7 @@ def test_a_refusal_of_some_cases_is_counted_beside_the_pass():
         if params["input"] == "float32":
             yield from control_cases(operation, profile, params)
             yield Case(operation, profile, params, {"x": np.ones((1, 32), np.float32)})
+
     row = only(report_of(subject(picky), cases=two))
     assert (row["outcome"], row["cases"]) == ("pass", 1) and row["refused"] >= 1
     assert "no NaN here" in row["refusal"] and "refused" in row["evidence"]
@@ -109,6 +119,7 @@ def test_a_subject_that_keeps_faulting_is_left_alone_and_the_run_goes_on():
     def many(operation, profile, params):
         for _ in range(20):
             yield from control_cases(operation, profile, params)
+
     document = report_of(subject(broken), subject(name="fine"), cases=many)
     assert len(calls) <= 3 * 5
     assert {row["outcome"] for row in document.results if row["subject"] == "fine"} == {"pass"}
@@ -120,6 +131,7 @@ def test_a_case_the_model_refuses_is_the_harness_s_fault_and_is_exit_1():
     def illegal(operation, profile, params):
         yield Case(operation, profile, params, {"x": np.zeros((1, 31), np.float32)}, label="odd")
         yield from control_cases(operation, profile, params)
+
     document = report_of(subject(), cases=illegal)
     assert "refused" in document.harness[0] and "odd" in document.harness[0] and document.exit_status() == 1
 
@@ -137,6 +149,7 @@ def flaky_until(limit):
         calls.append(1)
         packed, scales = right(x, profile)
         return (packed ^ np.uint8(len(calls) <= limit)), scales
+
     return kernel
 
 
@@ -154,6 +167,7 @@ def test_ctrl_c_leaves_a_valid_partial_report():
         if len(calls) > 5:
             raise KeyboardInterrupt
         return right(x, profile)
+
     document = report_of(subject(impatient))
     final = document.document()
     reports.check(final, "this report")
@@ -165,6 +179,7 @@ def test_ctrl_c_leaves_a_valid_partial_report():
 def test_ctrl_c_before_anything_is_compared_is_not_run():
     def impatient(x, profile):
         raise KeyboardInterrupt
+
     document = report_of(subject(impatient))
     assert [row["outcome"] for row in document.results] == ["not-run"] and document.status == "partial"
 
@@ -174,6 +189,7 @@ def test_a_claimed_level_is_enough_and_the_next_level_is_still_shown():
         packed, scales = (array.copy() for array in right(x, profile))
         packed[np.repeat(scales == 255, 16, axis=1)] = 0x77
         return packed, scales
+
     document = report_of(subject(signed_nan_codes, level=1), subject(signed_nan_codes, "strict"))
     rows = {row["subject"]: row for row in document.results if row["params"]["input"] == "float32"}
     assert rows["k"]["outcome"] == "pass" and rows["k"]["level"] == {"claimed": "L1", "reached": "L1"}
@@ -208,7 +224,9 @@ def streams(monkeypatch, domain, corners=control_cases, order=None):
         def stream(*args):
             note(word)
             yield from source(*args)
+
         return stream
+
     monkeypatch.setattr(conformance.corners, "corner_cases", said("corners", corners))
     monkeypatch.setattr(conformance.domains, "domains_for", lambda *args: (note("domains"), [domain])[1])
     monkeypatch.setattr(conformance.frozen, "frozen_cases", said("vectors", frozen))
@@ -227,14 +245,16 @@ def test_corners_come_first_then_domains_then_samples(monkeypatch):
     row = only(standard(subject()))
     assert order == ["corners", "vectors", "domains", "sampled"]
     assert (row["corners"], row["vectors"], row["sampled"], row["cases"]) == (1, 1, 1, 99)
-    assert row["evidence"] == ("1 corner cases; 1 frozen vectors; proved all of three (96 cases); "
-                               "1 sampled cases, not a proof")
+    assert row["evidence"] == (
+        "1 corner cases; 1 frozen vectors; proved all of three (96 cases); 1 sampled cases, not a proof"
+    )
 
 
 def test_a_vector_that_the_model_disagrees_with_is_the_harness_s_fault(monkeypatch):
     def other(*key):
         for case, outputs in frozen(*key):
             yield case, {**outputs, "scales": outputs["scales"] ^ 1}
+
     streams(monkeypatch, FakeDomain())
     monkeypatch.setattr(conformance.frozen, "frozen_cases", other)
     document = standard(subject())
@@ -247,9 +267,13 @@ def test_the_frozen_vectors_of_every_operation_are_run_once_each():
     from conformance.vectors.load import load_vectors
 
     expected = {v.id for v in load_vectors() if v.operation in OPERATIONS}
-    seen = [case.label.removeprefix("vector ")
-            for name, operation in OPERATIONS.items() for profile in refnum.PROFILES for params in operation.variants()
-            for case, _ in conformance.frozen.frozen_cases(name, profile, params)]
+    seen = [
+        case.label.removeprefix("vector ")
+        for name, operation in OPERATIONS.items()
+        for profile in refnum.PROFILES
+        for params in operation.variants()
+        for case, _ in conformance.frozen.frozen_cases(name, profile, params)
+    ]
     assert len(seen) == len(set(seen)) and set(seen) == expected
 
 
@@ -262,11 +286,17 @@ def test_a_domain_with_a_wrong_or_refused_case_is_not_proved(monkeypatch):
         if x.size and x[0, 0] == 2:
             raise UnsupportedError("no two")
         return right(x, profile)
+
     streams(monkeypatch, FakeDomain())
     rows = {row["subject"]: row for row in standard(subject(wrong_at_two, "w"), subject(refuses_two, "r")).results}
     assert rows["w"]["domains"][0]["verdict"] == "wrong" and "proved" not in rows["w"]["evidence"]
-    assert rows["r"]["domains"][0] == {"name": "all of three", "size": 96, "how": "three blocks", "points": 0,
-                                       "verdict": "incomplete"}
+    assert rows["r"]["domains"][0] == {
+        "name": "all of three",
+        "size": 96,
+        "how": "three blocks",
+        "points": 0,
+        "verdict": "incomplete",
+    }
     assert "proved" not in rows["r"]["evidence"]
 
 
@@ -278,6 +308,7 @@ def test_an_interrupted_domain_is_not_proved(monkeypatch):
         if calls[-1] == 3 and x.shape == (1, 32):
             raise KeyboardInterrupt
         return right(x, profile)
+
     streams(monkeypatch, FakeDomain())
     document = standard(subject(impatient))
     assert only(document)["domains"][0]["verdict"] == "incomplete" and document.status == "partial"
@@ -294,8 +325,10 @@ def test_smoke_runs_no_domain_and_says_that_it_is_no_verification(monkeypatch):
 def test_progress_is_told_of_every_variant(monkeypatch):
     seen = []
     streams(monkeypatch, FakeDomain())
-    standard(subject(), progress=Progress(start=seen.append, enter=seen.append,
-                                          leave=lambda rows: seen.append(rows[0]["outcome"])))
+    standard(
+        subject(),
+        progress=Progress(start=seen.append, enter=seen.append, leave=lambda rows: seen.append(rows[0]["outcome"])),
+    )
     assert seen == [1, "quantize_mxfp4[HOPPER, input=float32]", "pass"]
 
 
@@ -324,6 +357,7 @@ def test_an_operation_without_profile_runs_once():
 def test_a_disk_that_is_full_does_not_stop_the_run(tmp_path, monkeypatch):
     def full(*args):
         raise FileError("Cannot write x: No space left on device.")
+
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(replay, "save", full)
     document = report_of(subject(lambda x, profile: tuple(a ^ 1 for a in right(x, profile))), save=True)
@@ -337,6 +371,7 @@ def test_a_refusal_of_strides_is_said_and_is_no_failure():
         if not x.flags.c_contiguous:
             raise ValueError("make it contiguous")
         return right(x, profile)
+
     document = report_of(subject(dense_only))
     assert only(document)["outcome"] == "pass" and "make it contiguous" in only(document)["strides_refused"]
     assert only(document)["refused"] == 0
@@ -353,12 +388,15 @@ def test_a_device_that_dies_takes_no_innocent_subject_with_it(monkeypatch):
         if dead:
             raise RuntimeError("cudaErrorIllegalAddress")
         return right(x, profile)
+
     monkeypatch.setattr("conformance.engine.alive", lambda library: library == "numpy" or not dead)
     monkeypatch.setattr("conformance.call.to_library", lambda array, library: array)
     gpu = {"arrays": "torch-cuda"}
     document = report_of(subject(kills, "kills", **gpu), subject(innocent, "innocent", **gpu), subject(name="host"))
-    outcomes = {name: {row["outcome"] for row in document.results if row["subject"] == name}
-                for name in ("kills", "innocent", "host")}
+    outcomes = {
+        name: {row["outcome"] for row in document.results if row["subject"] == name}
+        for name in ("kills", "innocent", "host")
+    }
     assert outcomes == {"kills": {"fault", "not-run"}, "innocent": {"not-run"}, "host": {"pass"}}
     words = next(row["words"] for row in document.results if row["subject"] == "innocent")
     assert "stopped answering while kills ran quantize_mxfp4" in words and len(dead) == 1

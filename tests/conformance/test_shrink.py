@@ -31,6 +31,7 @@ def big(dtype=np.float32, rows=6, k=256, seed=3):
 def wrong_subject(**changes):
     def kernel(x):
         return refnum.quantize_mxfp4(x, refnum.HOPPER.replace(name="wrong", **changes))
+
     return Subject("k", {"quantize_mxfp4": kernel})
 
 
@@ -61,6 +62,7 @@ def test_the_end_of_the_range_is_kept_when_the_failure_needs_it():
     def flushes(x):
         bits = x.view(np.uint32)
         return refnum.quantize_mxfp4(np.where(bits & 0x7F800000, bits, bits & 0x80000000).view(np.float32))
+
     case = shrunk(quantise(x), Subject("k", {"quantize_mxfp4": flushes}))
     bits = case.inputs["x"].view(np.uint32)
     assert bits.shape == (1, 32) and np.count_nonzero(bits) == 1 and 0 < bits.max() < 0x00800000
@@ -73,6 +75,7 @@ def test_a_last_row_failure_keeps_two_rows():
         if len(packed) > 1:
             packed[-1] ^= 1
         return packed, scales
+
     case = shrunk(big(), Subject("k", {"quantize_mxfp4": last_row}))
     assert case.inputs["x"].shape == (2, 32) and not case.inputs["x"].view(np.uint32).any()
 
@@ -86,6 +89,7 @@ def test_column_operations_keep_their_splits_in_step():
     def signless(packed, scales, splits, scale):
         codes, out = refnum.mxfp4_to_fp8_columns(packed, scales, splits, scale)
         return codes & 0x7F, out
+
     subject = Subject("k", {"mxfp4_to_fp8_columns": signless})
     case = shrunk(given, subject)
     assert case.inputs["packed"].shape == (1, 16) and case.params["splits"] == [1]
@@ -95,12 +99,14 @@ def test_column_operations_keep_their_splits_in_step():
 def test_tiles_of_128_rows_are_cut_at_their_borders():
     codes = np.random.default_rng(2).integers(0, 127, (300, 256), np.uint8)
     scales = np.full((3, 2), 120, np.uint8)
-    given = Case("dequantize_fp8_tiles", "HOPPER", {"tile": [128, 128], "dtype": "float32"},
-                 {"codes": codes, "scales": scales})
+    given = Case(
+        "dequantize_fp8_tiles", "HOPPER", {"tile": [128, 128], "dtype": "float32"}, {"codes": codes, "scales": scales}
+    )
 
     def wrong(codes, scales, tile, dtype):
         values = refnum.dequantize_fp8_tiles(codes, scales, tile, dtype)
         return np.where(codes == codes[-1, -1], -values, values)
+
     case = shrunk(given, Subject("k", {"dequantize_fp8_tiles": wrong}))
     assert case.inputs["codes"].shape == (1, 32)
     assert case.inputs["scales"].tolist() == [[127]]
@@ -117,6 +123,7 @@ def test_a_shrunk_case_still_fails_and_no_step_makes_it_heavier():
         if again:
             weights.append(weight(smaller))
         return again
+
     last = shrink(case, fails, seconds=60)
     assert shows(subject, last, failure) and weights == sorted(weights, reverse=True) and weights[0] < weight(case)
 
@@ -127,6 +134,7 @@ def test_the_budget_of_calls_is_kept():
     def fails(case):
         calls.append(case.digest())
         return True
+
     shrink(big(), fails, calls=4)
     assert len(calls) == 4 and len(set(calls)) == 4
 
@@ -148,12 +156,16 @@ def test_what_does_not_fail_smaller_stays_as_it_is():
 def test_every_idea_proposes_legal_cases_for_every_operation(shrinker):
     """Each proposal must be a case that the golden model takes: an illegal one is a wasted call, or a crash."""
     tried = 0
-    for operation, params in (("quantize_mxfp4", {"input": "float32"}), ("fp8_columns", {"underflow": "te"}),
-                              ("quantize_fp8_tiles", {"tile": [128, 128], "input": "bfloat16"}),
-                              ("dequantize_fp8_tiles", {"tile": [128, 128], "dtype": "float32"}),
-                              ("mxfp4_to_fp8", {"scale": "max"}),
-                              ("encode_e4m3", {"overflow": "nan", "input": "float16"}),
-                              ("dequantize_mx", {"element": "E3M2", "dtype": "bfloat16"}), ("fp8_to_mxfp4", {})):
+    for operation, params in (
+        ("quantize_mxfp4", {"input": "float32"}),
+        ("fp8_columns", {"underflow": "te"}),
+        ("quantize_fp8_tiles", {"tile": [128, 128], "input": "bfloat16"}),
+        ("dequantize_fp8_tiles", {"tile": [128, 128], "dtype": "float32"}),
+        ("mxfp4_to_fp8", {"scale": "max"}),
+        ("encode_e4m3", {"overflow": "nan", "input": "float16"}),
+        ("dequantize_mx", {"element": "E3M2", "dtype": "bfloat16"}),
+        ("fp8_to_mxfp4", {}),
+    ):
         for case in sampled_cases(operation, "HOPPER", params, 1, 4):
             search = Search(case, lambda smaller: bool(run_golden(smaller)) and False, calls=40, seconds=30)
             shrinker.run(search)
@@ -162,8 +174,11 @@ def test_every_idea_proposes_legal_cases_for_every_operation(shrinker):
 
 
 def test_recipes_are_shrunk_as_recipes():
-    case = next(case for case in sampled_cases("quantize_mxfp4", "HOPPER", {"input": "float32"}, 5, 30)
-                if case.recipe.shape[0] > 4)
+    case = next(
+        case
+        for case in sampled_cases("quantize_mxfp4", "HOPPER", {"input": "float32"}, 5, 30)
+        if case.recipe.shape[0] > 4
+    )
     search = Search(case, lambda smaller: smaller.inputs["x"].shape[0] >= 2)
     SHRINKERS[0].run(search)
     assert search.best.recipe is not None and search.best.inputs["x"].shape[0] == 2
@@ -174,8 +189,12 @@ def test_recipes_are_shrunk_as_recipes():
 
 def test_taking_rows_keeps_rowwise_vectors_and_splits_in_step():
     x = np.arange(10 * 32, dtype=np.float32).reshape(10, 32).astype(ml_dtypes.bfloat16)
-    case = Case("swiglu_quantize", "HOPPER", {"to": "fp8", "splits": [4, 0, 6]},
-                {"gate": x, "up": x, "prob": np.arange(10, dtype=np.float32)})
+    case = Case(
+        "swiglu_quantize",
+        "HOPPER",
+        {"to": "fp8", "splits": [4, 0, 6]},
+        {"gate": x, "up": x, "prob": np.arange(10, dtype=np.float32)},
+    )
     cut = crop.take_rows(case, 3, 6)
     assert cut.inputs["gate"].shape == (3, 32) and cut.inputs["prob"].tolist() == [3, 4, 5]
     assert cut.params["splits"] == [1, 2]
@@ -190,8 +209,21 @@ def test_patterns_and_with_patterns_are_inverse():
     assert np.array_equal(crop.with_patterns(case, "packed", flat).inputs["packed"], packed)
 
 
-@pytest.mark.parametrize("operation", ["pack_payload", "permute_pad", "unpermute", "swiglu_quantize", "swiglu_backward",
-                                       "mxfp4_columns", "quantize_mx", "dequantize_mx", "encode_e8m0", "decode_e4m3"])
+@pytest.mark.parametrize(
+    "operation",
+    [
+        "pack_payload",
+        "permute_pad",
+        "unpermute",
+        "swiglu_quantize",
+        "swiglu_backward",
+        "mxfp4_columns",
+        "quantize_mx",
+        "dequantize_mx",
+        "encode_e8m0",
+        "decode_e4m3",
+    ],
+)
 def test_a_wrong_bit_of_any_operation_is_shrunk_and_stays_wrong(operation):
     from conformance.controls.cases import control_cases
     from conformance.operation import OPERATIONS, call_golden
@@ -208,6 +240,7 @@ def test_a_wrong_bit_of_any_operation_is_shrunk_and_stays_wrong(operation):
         if first.size:
             first.reshape(-1).view(np.uint8)[0] ^= 1
         return (first, *rest)
+
     subject = Subject("k", {operation: wrong})
     failure = Failure(case, 1)
     assert shows(subject, case, failure)

@@ -28,15 +28,18 @@ def plain_kernel(x):
     return refnum.quantize_mxfp4(x)
 
 
-@pytest.mark.parametrize(("entry", "error", "words"), [
-    ({"operations": {}}, ArgumentError, "needs a `name`"),
-    ({"name": "k"}, ArgumentError, "needs a `name`"),
-    ({"name": "k", "operations": {"quantise": plain_kernel}}, ArgumentError, "unknown operations"),
-    ({"name": "k", "operations": {}}, ArgumentError, "nothing to judge"),
-    ({"name": "k", "operations": {"quantize_mxfp4": plain_kernel}, "kind": "toy"}, ArgumentError, "kind 'toy'"),
-    ({"name": "k", "operations": {"quantize_mxfp4": plain_kernel}, "colour": 1}, ArgumentError, "unknown keys"),
-    ({"name": "k", "operations": {"quantize_mxfp4": plain_kernel}, "profiles": ["NOPE"]}, ProfileError, "NOPE"),
-])
+@pytest.mark.parametrize(
+    ("entry", "error", "words"),
+    [
+        ({"operations": {}}, ArgumentError, "needs a `name`"),
+        ({"name": "k"}, ArgumentError, "needs a `name`"),
+        ({"name": "k", "operations": {"quantise": plain_kernel}}, ArgumentError, "unknown operations"),
+        ({"name": "k", "operations": {}}, ArgumentError, "nothing to judge"),
+        ({"name": "k", "operations": {"quantize_mxfp4": plain_kernel}, "kind": "toy"}, ArgumentError, "kind 'toy'"),
+        ({"name": "k", "operations": {"quantize_mxfp4": plain_kernel}, "colour": 1}, ArgumentError, "unknown keys"),
+        ({"name": "k", "operations": {"quantize_mxfp4": plain_kernel}, "profiles": ["NOPE"]}, ProfileError, "NOPE"),
+    ],
+)
 def test_a_malformed_subject_is_refused_in_words(entry, error, words):
     with pytest.raises(error, match=words):
         from_dict(entry, "somewhere")
@@ -50,7 +53,8 @@ def test_a_callable_without_profile_is_judged_by_one_profile():
     assert claimed.profiles_for("quantize_mxfp4") == ("OCP",)
     assert "takes no `profile`" in claimed.refuses("quantize_mxfp4", "HOPPER", {})
     assert "claims OCP" in Subject("k", {"quantize_mxfp4": plain_kernel}, profiles=("OCP",)).refuses(
-        "quantize_mxfp4", "HOPPER", {})
+        "quantize_mxfp4", "HOPPER", {}
+    )
     both = Subject("k", {"quantize_mxfp4": refnum.quantize_mxfp4})
     assert both.profiles_for("quantize_mxfp4") == ("HOPPER", "OCP")
 
@@ -82,7 +86,7 @@ def test_a_profiled_callable_is_given_the_profile():
     assert arguments_for(subject, case("OCP"), {})["profile"] is refnum.OCP
 
 
-FILE = '''
+FILE = """
 import refnum
 
 def quantize_mxfp4(x, profile):
@@ -95,12 +99,19 @@ mine.operation = "quantize_mxfp4"
 stranger = print
 table = {"quantize_mxfp4": mine}
 whole = {"name": "w", "operations": {"quantize_mxfp4": mine}, "level": 1}
-'''
+"""
 
 
-@pytest.mark.parametrize(("name", "subject_name", "level"), [
-    ("", "kernels", 0), (":quantize_mxfp4", "quantize_mxfp4", 0), (":mine", "mine", 0), (":table", "table", 0),
-    (":whole", "w", 1)])
+@pytest.mark.parametrize(
+    ("name", "subject_name", "level"),
+    [
+        ("", "kernels", 0),
+        (":quantize_mxfp4", "quantize_mxfp4", 0),
+        (":mine", "mine", 0),
+        (":table", "table", 0),
+        (":whole", "w", 1),
+    ],
+)
 def test_a_file_gives_functions_tables_and_subjects(tmp_path, name, subject_name, level):
     path = tmp_path / "kernels.py"
     path.write_text(FILE)
@@ -109,13 +120,16 @@ def test_a_file_gives_functions_tables_and_subjects(tmp_path, name, subject_name
     assert subject.origin == f"{path}{name}" and call(subject, case()).outcome is Outcome.PASS
 
 
-@pytest.mark.parametrize(("text", "suffix", "error", "words"), [
-    (FILE, ":absent", ArgumentError, "has no 'absent'"),
-    (FILE, ":stranger", ArgumentError, "not named like an operation"),
-    ("x = 1", "", ArgumentError, "no function named like an operation"),
-    ("raise ImportError('no cuda')", "", FileError, "failed to import: ImportError: no cuda"),
-    ("def (", "", FileError, "failed to import: SyntaxError"),
-])
+@pytest.mark.parametrize(
+    ("text", "suffix", "error", "words"),
+    [
+        (FILE, ":absent", ArgumentError, "has no 'absent'"),
+        (FILE, ":stranger", ArgumentError, "not named like an operation"),
+        ("x = 1", "", ArgumentError, "no function named like an operation"),
+        ("raise ImportError('no cuda')", "", FileError, "failed to import: ImportError: no cuda"),
+        ("def (", "", FileError, "failed to import: SyntaxError"),
+    ],
+)
 def test_a_bad_file_is_refused_in_words(tmp_path, text, suffix, error, words):
     path = tmp_path / "kernels.py"
     path.write_text(text)
@@ -139,8 +153,11 @@ def fail():
 def test_a_broken_entry_point_does_not_stop_the_others(monkeypatch):
     good = entry_point(lambda: lambda: [{"name": "good", "operations": {"quantize_mxfp4": plain_kernel}}], "b")
     listed = lambda: ["not a subject"]  # noqa: E731
-    monkeypatch.setattr(doors.importlib.metadata, "entry_points",
-                        lambda group: [entry_point(fail, "a"), good, entry_point(lambda: listed, "c")])
+    monkeypatch.setattr(
+        doors.importlib.metadata,
+        "entry_points",
+        lambda group: [entry_point(fail, "a"), good, entry_point(lambda: listed, "c")],
+    )
     found, broken = doors.installed()
     assert [subject.name for subject in found] == ["good"]
     assert [name for name, _ in broken] == ["a", "c"] and "libcuda" in broken[0][1]
@@ -148,11 +165,15 @@ def test_a_broken_entry_point_does_not_stop_the_others(monkeypatch):
 
 def three(monkeypatch):
     def entry(name, kind, usable=True):
-        return {"name": name, "kind": kind, "operations": {"quantize_mxfp4": plain_kernel},
-                "available": lambda: (usable, "" if usable else "no GPU")}
+        return {
+            "name": name,
+            "kind": kind,
+            "operations": {"quantize_mxfp4": plain_kernel},
+            "available": lambda: (usable, "" if usable else "no GPU"),
+        }
+
     entries = [entry("ours", "host"), entry("fast", "gpu", False), entry("theirs", "peer")]
-    monkeypatch.setattr(doors.importlib.metadata, "entry_points",
-                        lambda group: [entry_point(lambda: lambda: entries)])
+    monkeypatch.setattr(doors.importlib.metadata, "entry_points", lambda group: [entry_point(lambda: lambda: entries)])
     monkeypatch.setattr(doors, "peers", lambda: ([], []))
 
 
@@ -164,9 +185,17 @@ def test_the_default_choice_is_every_usable_kernel_and_no_peer(monkeypatch):
     assert [record["available"] for record in chosen.records()] == [True, False]
 
 
-@pytest.mark.parametrize(("names", "expected"), [
-    (["peers"], ["theirs"]), (["all"], ["model", "ours", "theirs"]), (["host"], ["ours"]), (["th*"], ["theirs"]),
-    (["model"], ["model"]), (["ours", "ours", "host"], ["ours"])])
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["peers"], ["theirs"]),
+        (["all"], ["model", "ours", "theirs"]),
+        (["host"], ["ours"]),
+        (["th*"], ["theirs"]),
+        (["model"], ["model"]),
+        (["ours", "ours", "host"], ["ours"]),
+    ],
+)
 def test_choices_by_name_kind_and_pattern(monkeypatch, names, expected):
     three(monkeypatch)
     assert sorted(item.name for item in choose(names).usable) == expected
@@ -197,18 +226,26 @@ def test_inputs_are_fresh_copies_each_time():
     def keep(x):
         seen.append(x)
         return refnum.quantize_mxfp4(x)
+
     given = case()
     assert judged(keep, given).outcome is judged(keep, given).outcome is Outcome.PASS
     assert seen[0] is not seen[1] and not np.shares_memory(seen[0], given.inputs["x"]) and seen[0].flags.writeable
 
 
-@pytest.mark.parametrize(("error", "outcome"), [
-    (RuntimeError("boom"), Outcome.FAULT), (NotImplementedError("later"), Outcome.UNSUPPORTED),
-    (UnsupportedError("no GPU"), Outcome.UNSUPPORTED), (MemoryError(), Outcome.FAULT),
-    (type("CompileException", (Exception,), {})("ptxas"), Outcome.COMPILE_ERROR)])
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (RuntimeError("boom"), Outcome.FAULT),
+        (NotImplementedError("later"), Outcome.UNSUPPORTED),
+        (UnsupportedError("no GPU"), Outcome.UNSUPPORTED),
+        (MemoryError(), Outcome.FAULT),
+        (type("CompileException", (Exception,), {})("ptxas"), Outcome.COMPILE_ERROR),
+    ],
+)
 def test_what_a_subject_raises_becomes_an_outcome(error, outcome):
     def kernel(x):
         raise error
+
     called = judged(kernel)
     assert called.outcome is outcome and str(error) in called.words
 
@@ -216,6 +253,7 @@ def test_what_a_subject_raises_becomes_an_outcome(error, outcome):
 def test_ctrl_c_is_not_a_fault():
     def kernel(x):
         raise KeyboardInterrupt
+
     with pytest.raises(KeyboardInterrupt):
         judged(kernel)
 
@@ -234,8 +272,12 @@ def test_a_call_that_hangs_times_out_and_the_alarm_is_taken_back():
 
 
 def test_other_data_keeps_shapes_and_changes_every_kind_of_input():
-    given = Case("permute_pad", "HOPPER", {"splits": [1, 1], "align": 32},
-                 {"payload": np.zeros((2, 17), np.uint8), "row_map": np.array([1, 0], np.int32)})
+    given = Case(
+        "permute_pad",
+        "HOPPER",
+        {"splits": [1, 1], "align": 32},
+        {"payload": np.zeros((2, 17), np.uint8), "row_map": np.array([1, 0], np.int32)},
+    )
     changed = other_data(given)
     assert (changed.inputs["payload"] == 1).all() and changed.inputs["row_map"].tolist() == [1, 0]
     floats = other_data(case())
@@ -248,6 +290,7 @@ def test_the_second_call_gets_the_same_storage_with_other_data():
     def kernel(x):
         addresses.append((x.__array_interface__["data"][0], x.copy()))
         return refnum.quantize_mxfp4(x)
+
     second, first_called, second_called = replay_in_place(Subject("k", {"quantize_mxfp4": kernel}), case())
     assert addresses[0][0] == addresses[1][0] and np.array_equal(addresses[1][1], second.inputs["x"])
     assert np.array_equal(first_called.results[0], call_golden(case())[0])
@@ -289,8 +332,9 @@ def test_torch_subjects_are_watched_like_numpy_ones():
 
     def buffer(x):
         packed, scales = refnum.quantize_mxfp4(x.numpy())
-        mine = kept.setdefault("b", (torch.zeros(packed.shape, dtype=torch.uint8),
-                                     torch.zeros(scales.shape, dtype=torch.uint8)))
+        mine = kept.setdefault(
+            "b", (torch.zeros(packed.shape, dtype=torch.uint8), torch.zeros(scales.shape, dtype=torch.uint8))
+        )
         mine[0].copy_(torch.from_numpy(packed))
         mine[1].copy_(torch.from_numpy(scales))
         return mine
@@ -299,16 +343,21 @@ def test_torch_subjects_are_watched_like_numpy_ones():
         result = refnum.quantize_mxfp4(x.numpy())
         x[0, 0] = 7.0
         return tuple(map(torch.from_numpy, result))
+
     reuse = Subject("k", {"quantize_mxfp4": buffer}, arrays="torch")
     assert replay_in_place(reuse, case())[2].finding == "earlier-result-changed"
     assert call(Subject("k", {"quantize_mxfp4": mutate}, arrays="torch"), case()).finding == "input-mutated"
-    assert call(Subject("k", {"quantize_mxfp4": lambda x: (x, x)}, arrays="torch"), case()).finding == \
-        "output-aliases-input"
+    assert (
+        call(Subject("k", {"quantize_mxfp4": lambda x: (x, x)}, arrays="torch"), case()).finding
+        == "output-aliases-input"
+    )
 
 
 def test_the_harness_imports_no_kernel_package():
     import subprocess
 
-    code = ("import sys, conformance.cli, conformance.run, conformance.controls;"
-            "sys.exit(any(name.split('.')[0] == 'gpu' for name in sys.modules))")
+    code = (
+        "import sys, conformance.cli, conformance.run, conformance.controls;"
+        "sys.exit(any(name.split('.')[0] == 'gpu' for name in sys.modules))"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -7,6 +7,9 @@ from conformance.operation import OPERATIONS
 SUBJECT = {
     "kind": "model",
     "profiles": tuple(refnum.PROFILES),
-    "operations": {name: getattr(golden, name, None) or getattr(refnum, name) for name in OPERATIONS
-                   if hasattr(golden, name) or hasattr(refnum, name)},
+    "operations": {
+        name: getattr(golden, name, None) or getattr(refnum, name)
+        for name in OPERATIONS
+        if hasattr(golden, name) or hasattr(refnum, name)
+    },
 }
