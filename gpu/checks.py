@@ -52,8 +52,9 @@ def floats(name: str, x: Any) -> tuple[int, int]:
     shape = matrix(name, x, BLOCK)
     if x.dtype not in KINDS:
         hint = ": round float64 to float32 yourself" if x.dtype == np.float64 else ""
-        raise DtypeError(f"{name} has dtype {x.dtype}; allowed are float32, bfloat16, float16 and uint16 "
-                         f"(bfloat16 bits){hint}")
+        raise DtypeError(
+            f"{name} has dtype {x.dtype}; allowed are float32, bfloat16, float16 and uint16 (bfloat16 bits){hint}"
+        )
     return shape
 
 
@@ -110,8 +111,10 @@ def profile(chosen: Profile, *, stochastic: bool = False) -> None:
         if field == "rounding" and stochastic and value == "stochastic":
             continue
         if value not in allowed:
-            raise UnsupportedError(f"profile {chosen.name}: {field}={value!r}; the kernels have "
-                                   f"{', '.join(map(repr, allowed))}: use the golden model")
+            raise UnsupportedError(
+                f"profile {chosen.name}: {field}={value!r}; the kernels have "
+                f"{', '.join(map(repr, allowed))}: use the golden model"
+            )
     if chosen.rounding == "stochastic" and chosen.random_bits != 8:
         raise UnsupportedError(f"profile {chosen.name}: random_bits={chosen.random_bits}; the kernels have 8")
 
@@ -120,8 +123,10 @@ def random_bits(rbits: Any, x: np.ndarray, chosen: Profile) -> np.ndarray | None
     """Return rbits as uint8, or None for a profile that rounds to nearest."""
     if (rbits is not None) != (chosen.rounding == "stochastic"):
         fault = "is missing" if rbits is None else "was given"
-        raise ArgumentError(f"rbits {fault} but profile {chosen.name} rounds {chosen.rounding}; random bits go with "
-                            f"stochastic rounding and only with it")
+        raise ArgumentError(
+            f"rbits {fault} but profile {chosen.name} rounds {chosen.rounding}; random bits go with "
+            f"stochastic rounding and only with it"
+        )
     if rbits is None:
         return None
     if not isinstance(rbits, np.ndarray) or rbits.dtype.kind != "u":
@@ -165,9 +170,11 @@ class Outputs:
                 raise ArgumentError(f"out holds {len(self._given)} arrays; allowed is {len(wanted)}")
             for number, (array, (shape, dtype)) in enumerate(zip(self._given, wanted, strict=True)):
                 _fits(number, array, shape, np.dtype(dtype), inputs)
-        self.arrays = [np.empty(shape, dtype) for shape, dtype in wanted] if self._given is None else [
-            given if given.flags.c_contiguous else np.empty(given.shape, given.dtype) for given in self._given
-        ]
+        self.arrays = (
+            [np.empty(shape, dtype) for shape, dtype in wanted]
+            if self._given is None
+            else [given if given.flags.c_contiguous else np.empty(given.shape, given.dtype) for given in self._given]
+        )
 
     def finish(self) -> Any:
         """Return the results: the caller's arrays when `out` was given; a tuple unless there is one."""

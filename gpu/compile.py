@@ -111,8 +111,9 @@ class Nvrtc:
             if self.library.nvrtcCompileProgram(program, len(options), given):
                 log = self._read(program, "nvrtcGetProgramLog").decode(errors="replace")
                 first = re.search(r"^.*\berror\b.*$", log, re.M)
-                raise UnsupportedError(f"NVRTC {self.version} could not compile {source.name}: "
-                                       f"{first.group(0) if first else log[:300]}")
+                raise UnsupportedError(
+                    f"NVRTC {self.version} could not compile {source.name}: {first.group(0) if first else log[:300]}"
+                )
             return self._read(program, f"nvrtcGet{_OUTPUTS[output]}")
         finally:
             self.call("nvrtcDestroyProgram", ctypes.byref(program))
@@ -135,8 +136,9 @@ def architecture(capability: tuple[int, int]) -> str:
     """Return what to compile for on a device; UnsupportedError for one that the kernels do not know."""
     if capability not in ARCHITECTURES:
         known = ", ".join(f"{major}.{minor}" for major, minor in ARCHITECTURES)
-        raise UnsupportedError(f"the device has compute capability {capability[0]}.{capability[1]}; "
-                               f"the kernels are compiled for {known}")
+        raise UnsupportedError(
+            f"the device has compute capability {capability[0]}.{capability[1]}; the kernels are compiled for {known}"
+        )
     return ARCHITECTURES[capability]
 
 

@@ -115,8 +115,9 @@ def find_compiler() -> tuple[str, ...]:
     for name in COMPILERS:
         if shutil.which(name):
             return (name,)
-    raise UnsupportedError(f"the host build needs a C++17 compiler; none of {', '.join(COMPILERS)} is on PATH: "
-                           f"install one or set CXX")
+    raise UnsupportedError(
+        f"the host build needs a C++17 compiler; none of {', '.join(COMPILERS)} is on PATH: install one or set CXX"
+    )
 
 
 def plan() -> Build:

@@ -116,8 +116,9 @@ def _row_map(row_map: Any, count: int, limit: int, what: str) -> Array:
         raise ShapeError(f"row_map has shape {row_map.shape}; splits sum to {count}, so it must be ({count},)")
     bad = np.flatnonzero((row_map < 0) | (row_map >= limit))
     if bad.size:
-        raise ArgumentError(f"row_map[{bad[0]}] is {row_map[bad[0]]}; allowed are 0..{limit - 1}, there are {limit} "
-                            f"{what}")
+        raise ArgumentError(
+            f"row_map[{bad[0]}] is {row_map[bad[0]]}; allowed are 0..{limit - 1}, there are {limit} {what}"
+        )
     return np.ascontiguousarray(row_map, np.int64)
 
 

@@ -72,8 +72,9 @@ def _cupy() -> Any:
     try:
         return importlib.import_module("cupy")
     except ImportError as error:
-        raise UnsupportedError("this array needs CuPy to be read; install refnum[gpu], or give CuPy or torch arrays") \
-            from error
+        raise UnsupportedError(
+            "this array needs CuPy to be read; install refnum[gpu], or give CuPy or torch arrays"
+        ) from error
 
 
 def _view_cupy(name: str, x: Any, library: Library) -> View:
@@ -91,8 +92,10 @@ def _empty_cupy(shape: tuple[int, ...], dtype: np.dtype[Any], device: int) -> An
 def _stream_cupy(device: int) -> int:
     cuda = _cupy().cuda
     if cuda.runtime.getDevice() != device:
-        raise ArgumentError(f"the arrays are on device {device} but CuPy's current one is "
-                            f"{cuda.runtime.getDevice()}: enter `with cupy.cuda.Device({device})`")
+        raise ArgumentError(
+            f"the arrays are on device {device} but CuPy's current one is "
+            f"{cuda.runtime.getDevice()}: enter `with cupy.cuda.Device({device})`"
+        )
     pointer: int = cuda.get_current_stream().ptr
     return pointer
 
@@ -172,8 +175,9 @@ def _foreign(x: Any) -> Library:
         try:
             on_device = cupy.from_dlpack(array) if hasattr(array, "__dlpack__") else cupy.asarray(array)
         except Exception as error:  # each library refuses in its own way
-            raise DtypeError(f"{name} is a {type(array).__name__} that CuPy cannot read ({error}); {HOST_HINT}") \
-                from error
+            raise DtypeError(
+                f"{name} is a {type(array).__name__} that CuPy cannot read ({error}); {HOST_HINT}"
+            ) from error
         return _view_cupy(name, on_device, library)
 
     return Library(type(x).__module__, view, _empty_cupy, _stream_cupy, _address_cupy, None, back or (lambda y: y))

@@ -46,8 +46,11 @@ def scale_bytes(rng: np.random.Generator, m: int, n: int) -> Array:
     centre = rng.integers(0, 256, (m, 1)) + rng.integers(-9, 10, (m, n)) * rng.integers(0, 3, (m, n))
     kind = rng.integers(0, 12, (m, n))
     edges = rng.choice([0, 1, 2, 3, 5, 6, 7, 8, 9, 10, 245, 246, 247, 252, 253, 254], (m, n))
-    drawn = np.select([kind < 8, kind == 8, kind == 9], [np.clip(centre, 0, 254), edges, rng.integers(0, 256, (m, n))],
-                      np.clip(centre, 0, 254))
+    drawn = np.select(
+        [kind < 8, kind == 8, kind == 9],
+        [np.clip(centre, 0, 254), edges, rng.integers(0, 256, (m, n))],
+        np.clip(centre, 0, 254),
+    )
     return np.where(rng.integers(0, 40, (m, n)) == 0, 255, drawn).astype(np.uint8)
 
 

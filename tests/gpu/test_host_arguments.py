@@ -196,8 +196,10 @@ def test_layout_of_inputs_does_not_matter_and_they_stay(host, x, fp8, mx):
             for got, one in zip(as_tuple(call(*given)), wanted, strict=True):
                 assert np.array_equal(got.view(np.uint8), one.view(np.uint8)), name
             for before, after in zip(kept, given, strict=True):
-                assert np.array_equal(before.view(np.uint16 if before.itemsize == 2 else before.dtype),
-                                      after.view(np.uint16 if after.itemsize == 2 else after.dtype)), name
+                assert np.array_equal(
+                    before.view(np.uint16 if before.itemsize == 2 else before.dtype),
+                    after.view(np.uint16 if after.itemsize == 2 else after.dtype),
+                ), name
 
 
 def test_out_is_filled_and_returned(host, x, fp8, mx):

@@ -57,8 +57,28 @@ def magnitude(bits):
 
 def corners():
     fractions = [0, 1, 2, 0x400000, 0x400001, 0x3FFFFF, 0x7FFFFE, 0x7FFFFF, 0x555555, 0x200000]
-    fields = [*range(4), 22, 23, 24, 25, 26, 63, 64, *range(100, 105), *range(125, 131), 150, 151, 152, 190, 191, 230,
-              252, 253, 254, 255]
+    fields = [
+        *range(4),
+        22,
+        23,
+        24,
+        25,
+        26,
+        63,
+        64,
+        *range(100, 105),
+        *range(125, 131),
+        150,
+        151,
+        152,
+        190,
+        191,
+        230,
+        252,
+        253,
+        254,
+        255,
+    ]
     positive = [e << 23 | f for e in fields for f in fractions] + [1 << k for k in range(23)]
     return np.array(positive + [p | 1 << 31 for p in positive], np.uint32)
 
@@ -73,8 +93,10 @@ def random_pairs(kind, n, rng):
     if kind == "subnormal":  # products around and below 2**-126
         low, total = rng.integers(0, 129, n), rng.integers(90, 153, n)
         fields = [low, np.clip(total - low, 0, 254)]
-        a, b = (v & np.uint32(0x807FFFFF) | f.astype(np.uint32) << np.uint32(23)
-                for v, f in zip((a, b), fields, strict=True))
+        a, b = (
+            v & np.uint32(0x807FFFFF) | f.astype(np.uint32) << np.uint32(23)
+            for v, f in zip((a, b), fields, strict=True)
+        )
     if kind == "short":  # few significand bits: exact results and exact ties
         a &= (np.uint32(0xFFFFFFFF) << rng.integers(8, 23, n).astype(np.uint32)) | np.uint32(1 << 31)
         b &= np.uint32(0xFFFFF800)
@@ -124,8 +146,10 @@ def set_mode(tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("mode")
     source = folder / "mode.cpp"
-    source.write_text('#include <xmmintrin.h>\nextern "C" unsigned swap_mode(unsigned m) '
-                      "{ unsigned old = _mm_getcsr(); _mm_setcsr(m); return old; }\n")
+    source.write_text(
+        '#include <xmmintrin.h>\nextern "C" unsigned swap_mode(unsigned m) '
+        "{ unsigned old = _mm_getcsr(); _mm_setcsr(m); return old; }\n"
+    )
     subprocess.run([*find_compiler(), "-shared", "-fPIC", "-o", str(folder / "mode.so"), str(source)], check=True)
     return ctypes.CDLL(str(folder / "mode.so")).swap_mode
 
@@ -140,9 +164,15 @@ def test_no_floating_point_mode_changes_a_bit(host, set_mode, mode):
     prob, grad = b[: gate.shape[0]].view(np.float32), a[: gate.size].reshape(gate.shape).view(np.float32)
 
     def results():
-        return [call("multiply", a, b), call("add", a, b), *host.quantize_mxfp4(x.view(np.float32)),
-                *host.quantize_fp8_tiles(x.view(np.float32)), *host.swiglu_quantize(gate, up, prob),
-                *host.swiglu_quantize(gate, up, prob, "mxfp4"), *host.swiglu_backward(grad, gate, up, prob)]
+        return [
+            call("multiply", a, b),
+            call("add", a, b),
+            *host.quantize_mxfp4(x.view(np.float32)),
+            *host.quantize_fp8_tiles(x.view(np.float32)),
+            *host.swiglu_quantize(gate, up, prob),
+            *host.swiglu_quantize(gate, up, prob, "mxfp4"),
+            *host.swiglu_backward(grad, gate, up, prob),
+        ]
 
     plain = results()
     operands = np.array([1 << 23, 0x3F000001], np.uint32).view(np.float32)

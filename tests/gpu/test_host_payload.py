@@ -163,8 +163,11 @@ def test_wrong_arguments_are_named(host):
         (ArgumentError, "tokens is -1", lambda: host.unpermute(rows, row_map, [2, 1], weights, -1)),
         (ArgumentError, "there are 3 tokens", lambda: host.unpermute(rows, row_map, [2, 1], weights, 3)),
         (ShapeError, "weights has shape", lambda: host.unpermute(rows, row_map, [2, 1], weights[:2], 4)),
-        (DtypeError, "weights is float64",
-         lambda: host.unpermute(rows, row_map, [2, 1], weights.astype(np.float64), 4)),
+        (
+            DtypeError,
+            "weights is float64",
+            lambda: host.unpermute(rows, row_map, [2, 1], weights.astype(np.float64), 4),
+        ),
     ):
         with pytest.raises(error, match=match):
             call()

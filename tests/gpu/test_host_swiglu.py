@@ -159,6 +159,7 @@ def tree(terms):
 
 def backward(grad, gate, up, prob):
     """Every step of the stated order by NumPy."""
+
     def times(a, b):
         return numpy_float32(np.multiply, a, b)
 
@@ -176,8 +177,13 @@ def test_backward(host, h):
     rng = np.random.default_rng(h)
     for case, (gate, up) in enumerate(arrays(rng, 6, h)):
         wild = rng.integers(0, 1 << 32, (6, h), dtype=np.uint32)
-        grads = [wild.view(np.float32), (wild >> 16).astype(np.uint16), rng.standard_normal((6, h)).astype(np.float32),
-                 rng.standard_normal((6, h)).astype(ml_dtypes.bfloat16), (wild & 0x80000000).view(np.float32)]
+        grads = [
+            wild.view(np.float32),
+            (wild >> 16).astype(np.uint16),
+            rng.standard_normal((6, h)).astype(np.float32),
+            rng.standard_normal((6, h)).astype(ml_dtypes.bfloat16),
+            (wild & 0x80000000).view(np.float32),
+        ]
         for number, grad in enumerate(grads):
             for prob in (None, rng.random(6).astype(np.float32), rng.choice(np.array(PROBS, np.float32), 6)):
                 got = host.swiglu_backward(grad, gate, up, prob)

@@ -27,8 +27,13 @@ def float_inputs(rng, m, k):
     signs = bits & 0x80000000
     sized = rng.standard_normal((m, k)) * np.exp2(rng.integers(-150, 128, (m, 1)))
     with np.errstate(over="ignore"):
-        float32 = [bits.view(np.float32), sized.astype(np.float32), (bits & 0x800001FF).view(np.float32),
-                   (bits & 0x80FFFFFF).view(np.float32), signs.view(np.float32)]
+        float32 = [
+            bits.view(np.float32),
+            sized.astype(np.float32),
+            (bits & 0x800001FF).view(np.float32),
+            (bits & 0x80FFFFFF).view(np.float32),
+            signs.view(np.float32),
+        ]
         yield from float32
         yield from (x.astype(ml_dtypes.bfloat16) for x in float32[1:])
     yield (bits >> 16).astype(np.uint16)

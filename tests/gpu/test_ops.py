@@ -45,8 +45,10 @@ def equal(want: Any, got: Any) -> None:
         a, b = raw(w), raw(g)
         assert a.shape == b.shape
         wrong = np.argwhere(a != b)
-        assert not len(wrong), f"output {number}: {len(wrong)} of {a.size} bytes differ, first at {wrong[0]}: " \
-                               f"{a[tuple(wrong[0])]:#04x} wanted, {b[tuple(wrong[0])]:#04x} got"
+        assert not len(wrong), (
+            f"output {number}: {len(wrong)} of {a.size} bytes differ, first at {wrong[0]}: "
+            f"{a[tuple(wrong[0])]:#04x} wanted, {b[tuple(wrong[0])]:#04x} got"
+        )
 
 
 def check(name: str, inputs: tuple[np.ndarray[Any, Any], ...], **options: Any) -> None:
@@ -98,9 +100,21 @@ def test_codes(name: str, shape: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize("name", COLUMNS)
-@pytest.mark.parametrize("splits", [(0, 128, 0, 1, 127, 129, 0), (16, 48, 256, 80), (4, 12, 100), (3,), (1,) * 300,
-                                    (32,) * 300, (0, 0), (640, 0, 512), (1,) * 2000],
-                         ids=lambda s: f"{len(s)}of{sum(s)}")
+@pytest.mark.parametrize(
+    "splits",
+    [
+        (0, 128, 0, 1, 127, 129, 0),
+        (16, 48, 256, 80),
+        (4, 12, 100),
+        (3,),
+        (1,) * 300,
+        (32,) * 300,
+        (0, 0),
+        (640, 0, 512),
+        (1,) * 2000,
+    ],
+    ids=lambda s: f"{len(s)}of{sum(s)}",
+)
 def test_ragged_columns(name: str, splits: tuple[int, ...]) -> None:
     make, variants = CASES[name]
     for k in (96, 128, 416):
