@@ -1,4 +1,4 @@
-"""The same lines on CuPy arrays: SwiGLU, payload, layouts, random bits and float32 arithmetic give the same bytes."""
+"""The same lines on CuPy arrays: every operation of the model gives the same bytes (N0)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from test_dispatch import CALLS
 
+import refnum
 from refnum import layouts, payload, philox, softfloat, swiglu
 
 cupy = pytest.importorskip("cupy")
@@ -19,10 +21,15 @@ except cupy.cuda.runtime.CUDARuntimeError:
 pytestmark = pytest.mark.skipif(not DEVICES, reason="no CUDA device")
 
 
-def same(operation: Callable[..., Any], *arguments: Any) -> None:
+def put(x: Any) -> Any:
+    """A NumPy array on the device; anything else as it is."""
+    return cupy.asarray(x) if isinstance(x, np.ndarray) else x
+
+
+def same(operation: Callable[..., Any], *arguments: Any, **keywords: Any) -> None:
     """Run an operation on NumPy and on CuPy arrays; every output must be equal in shape, dtype and bytes."""
-    host = operation(*arguments)
-    device = operation(*(cupy.asarray(a) if isinstance(a, np.ndarray) else a for a in arguments))
+    host = operation(*arguments, **keywords)
+    device = operation(*map(put, arguments), **{name: put(x) for name, x in keywords.items()})
     hosts, devices = (r if isinstance(r, tuple) else (r,) for r in (host, device))
     assert len(hosts) == len(devices)
     for want, got in zip(hosts, devices, strict=True):
@@ -32,6 +39,25 @@ def same(operation: Callable[..., Any], *arguments: Any) -> None:
         assert isinstance(got, cupy.ndarray), f"{operation.__name__} left the device"
         assert got.dtype == want.dtype and got.shape == want.shape
         assert got.get().tobytes() == want.tobytes()
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_every_operation(name: str) -> None:
+    """The calls of test_dispatch.py: each operation, mode and profile, specials and subnormals included."""
+    operation, arguments, keywords = CALLS[name]
+    same(operation, *arguments, **keywords)
+
+
+@pytest.mark.parametrize("function", [refnum.quantize_mxfp4, refnum.quantize_fp8_tiles], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, refnum.arrays.BFLOAT16], ids=str)
+def test_bit_patterns_of_every_kind(function: Callable[..., Any], dtype: Any) -> None:
+    """2,097,152 random bit patterns, so every exponent; rows of zeros, NaN and Inf among them; and tame rows."""
+    wide = refnum.philox.random_words(1 << 21, 9).reshape(512, 4096)
+    bits = wide if np.dtype(dtype).itemsize == 4 else wide.astype(np.uint16)
+    same(function, bits.view(dtype))
+    tame = ((wide & 0x8FFFFFFF) | 0x30000000).view(np.float32).astype(dtype)
+    tame[::7] = 0
+    same(function, tame)
 
 
 RNG = np.random.default_rng(0)
