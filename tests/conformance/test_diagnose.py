@@ -306,3 +306,20 @@ def test_numbers_are_short_and_exact(value, text):
     from fractions import Fraction
 
     assert number_text(Fraction(value)) == text
+
+
+@pytest.mark.parametrize(
+    ("element", "note"), [("E2M1", "E2M1_TIES_UP"), ("E4M3", "E4M3_TIES_UP"), ("E3M2", "ELEMENT_TIES_UP")]
+)
+def test_ties_are_named_after_the_element_format(element: str, note: str) -> None:
+    """The rule is one, its notes are three: only the one of the format at hand is named."""
+    x = np.zeros((1, 32), np.float32)
+    fmt = refnum.FORMATS[element]
+    tie = (refnum.value(fmt, 4) + refnum.value(fmt, 5)) / 2
+    x[0, :2] = float(fmt.max_value), float(tie)
+    case = Case("quantize_mx", "HOPPER", {"element": element, "input": "float32"}, {"x": x})
+    away = refnum.HOPPER.replace(name="AWAY", ties="away")
+    codes, scales = refnum.quantize_mx(x, element, away)
+    found = diagnose(case, run_golden(case), {"codes": codes, "scales": scales})
+    assert note in [entry["id"] for entry in found]
+    assert [entry["id"] for entry in found if entry["id"].endswith("_TIES_UP")] == [note]
