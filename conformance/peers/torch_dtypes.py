@@ -80,6 +80,9 @@ def decode_e8m0(codes: Any, dtype: str = "float32") -> Any:
 
 
 def _supports(operation: str, profile: str, params: Mapping[str, Any]) -> str:
+    usable, reason = available()
+    if not usable:  # what it would do here cannot be asked
+        return reason
     if operation == "encode_e4m3" and params.get("overflow") != e4m3_overflow():
         return f"this torch's float8_e4m3fn cast does overflow={e4m3_overflow()}"
     if operation == "encode_e8m0" and (params.get("rounding") != "nearest" or params.get("saturate")):

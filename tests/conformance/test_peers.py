@@ -294,3 +294,10 @@ def test_a_build_is_cached_and_a_compile_error_is_said(monkeypatch, tmp_path):
     with pytest.raises(UnsupportedError, match=r"could not compile seven\.cpp"):
         build.build(source, ())
     assert list((tmp_path / "peers").iterdir()) == built
+
+
+def test_torch_that_is_not_there_refuses_with_the_reason(monkeypatch):
+    """What the cast would do is only asked of a torch that is installed."""
+    monkeypatch.setattr(torch_dtypes, "available", lambda: (False, "torch is not installed"))
+    for params in OPERATIONS["encode_e4m3"].variants():
+        assert "torch is not installed" in torch_dtypes._supports("encode_e4m3", "HOPPER", params)
