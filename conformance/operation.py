@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 import refnum
+from refnum.arrays import contiguous
 from refnum.errors import ArgumentError
 
 from .case import Case
@@ -253,6 +254,9 @@ def run_golden(case: Case, profile: refnum.Profile | None = None) -> dict[str, n
 
 
 def as_bits(array: np.ndarray) -> np.ndarray:
-    """View an array as unsigned integers of its own width (a contiguous copy where the layout asks for one)."""
-    array = np.ascontiguousarray(array)
+    """View an array as unsigned integers of its own width (a contiguous copy where the layout asks for one).
+
+    Any library's array; the result stays in it.
+    """
+    array = contiguous(array)
     return array if array.dtype.kind == "u" else array.view(f"u{array.dtype.itemsize}")

@@ -1,0 +1,172 @@
+"""Judging where the data is: on NumPy and on a stand-in for CuPy here, on CuPy where there is a GPU."""
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import refnum
+from conformance.bits import float_bits
+from conformance.device import call_there, device_like, expand_there, fetch, judge_there, judged_there, place
+from conformance.operation import OPERATIONS, call_golden, run_golden
+from conformance.recipes import Recipe, expand
+from conformance.recipes.inputs import distributions_for
+from conformance.recipes.recipe import ROUTED
+from conformance.subject import Subject
+from conformance.verdict import Outcome
+from refnum.errors import ArgumentError, UnsupportedError
+
+spec = importlib.util.spec_from_file_location("stand_in", Path(__file__).parents[1] / "refnum" / "test_dispatch.py")
+stand_in = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(stand_in)
+stand_in.FUNCTIONS |= {np.sort, np.flatnonzero}  # CuPy has both; `unpermute` uses them
+stand_in.DeviceArray.itemsize = property(lambda self: self.host.itemsize)
+stand_in.DeviceArray.get = lambda self: self.host
+stand_in.DeviceArray.nonzero = lambda self: stand_in.wrap(self.host.nonzero())
+
+
+def likes():
+    yield pytest.param(lambda: np.empty(0, np.uint8), id="numpy")
+    yield pytest.param(lambda: stand_in.DeviceArray(np.empty(0, np.uint8)), id="stand-in")
+
+    def cupy():
+        try:
+            return device_like()
+        except UnsupportedError as error:
+            pytest.skip(str(error))
+
+    yield pytest.param(cupy, id="cupy")
+
+
+@pytest.fixture(params=likes())
+def like(request):
+    return request.param()
+
+
+def recipe(name, number=0):
+    operation, distribution = OPERATIONS[name], list(distributions_for(name).values())[number]
+    params = dict(operation.defaults())
+    if name in ROUTED or "columns" in name:
+        params["splits"] = [4, 0, 6]
+    return Recipe(name, "HOPPER", params, (10, 160), 77, distribution.name, dict(distribution.simple), optional=True)
+
+
+def subject(like, name, wrap=lambda results: results):
+    """The model itself, of the library of `like`, its results passed through `wrap`."""
+
+    def function(**keywords):
+        keywords.pop("profile", None)
+        return wrap(golden_of(name, keywords))
+
+    arrays = "numpy" if isinstance(like, np.ndarray) else "cupy"
+    return Subject("model", {name: function}, arrays=arrays)
+
+
+def golden_of(name, keywords):
+    from conformance.case import Case
+
+    inputs = {k: v for k, v in keywords.items() if hasattr(v, "dtype")}
+    params = {k: v for k, v in keywords.items() if not hasattr(v, "dtype") and v is not None}
+    return call_golden(Case(name, "HOPPER", params, inputs))
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_the_model_passes_on_every_operation(like, name):
+    case = expand_there(recipe(name, 1), like)
+    judged = judge_there(subject(like, name), case)
+    assert judged.outcome is Outcome.PASS, judged.words
+    assert judged.compared == sum(array.size for array in run_golden(expand(recipe(name, 1))).values()) > 0
+    assert judged.wrong == {} and judged.records == []
+
+
+def test_a_wrong_byte_comes_back_as_a_record_and_a_count(like):
+    def spoil(results):
+        packed, scales = results
+        packed[3, 7] = packed[3, 7] ^ np.uint8(5)
+        packed[4, :] = packed[4, :] ^ np.uint8(1)
+        scales[9, 4] = scales[9, 4] ^ np.uint8(2)
+        return packed, scales
+
+    case = expand_there(recipe("quantize_mxfp4", 1), like)
+    want = run_golden(expand(recipe("quantize_mxfp4", 1)))
+    judged = judge_there(subject(like, "quantize_mxfp4", spoil), case)
+    assert judged.outcome is Outcome.MISMATCH and judged.wrong == {"packed": 81, "scales": 1}
+    assert "81 of 800 in packed, 1 of 50 in scales differ" in judged.words
+    first = judged.records[0]
+    assert (first.output, first.index, first.golden) == ("packed", (3, 7), int(want["packed"][3, 7]))
+    assert first.observed == first.golden ^ 5
+    assert len(judged.records) == 16
+
+
+@pytest.mark.parametrize(
+    ("wrap", "finding"),
+    [
+        (lambda results: results[:1], "wrong-shape-or-dtype"),
+        (lambda results: (results[0][:, 1:], results[1]), "wrong-shape-or-dtype"),
+        (lambda results: (results[0].astype(np.int8), results[1]), "wrong-shape-or-dtype"),
+    ],
+    ids=["count", "shape", "dtype"],
+)
+def test_results_that_cannot_be_compared(like, wrap, finding):
+    judged = judge_there(subject(like, "quantize_mxfp4", wrap), expand_there(recipe("quantize_mxfp4"), like))
+    assert judged.outcome is Outcome.MISMATCH and judged.finding == finding and judged.words
+
+
+def test_a_changed_input_is_a_breach(like):
+    def quantize_mxfp4(x, profile=None):
+        result = refnum.quantize_mxfp4(x)
+        float_bits(x)[2, 3] = 1
+        return result
+
+    arrays = "numpy" if isinstance(like, np.ndarray) else "cupy"
+    judged = judge_there(
+        Subject("writer", {"quantize_mxfp4": quantize_mxfp4}, arrays=arrays),
+        expand_there(recipe("quantize_mxfp4", 1), like),
+    )
+    assert judged.finding == "input-mutated" and judged.outcome is Outcome.MISMATCH
+
+
+def test_what_a_subject_raises_becomes_an_outcome(like):
+    arrays = "numpy" if isinstance(like, np.ndarray) else "cupy"
+
+    def judged_by(error):
+        def quantize_mxfp4(x, profile=None):
+            raise error
+
+        return judge_there(
+            Subject("s", {"quantize_mxfp4": quantize_mxfp4}, arrays=arrays),
+            expand_there(recipe("quantize_mxfp4"), like),
+        )
+
+    assert judged_by(RuntimeError("illegal address\nmore")).outcome is Outcome.FAULT
+    assert judged_by(RuntimeError("illegal address\nmore")).words == "RuntimeError: illegal address"
+    assert judged_by(UnsupportedError("no")).outcome is Outcome.UNSUPPORTED
+    assert judged_by(type("CompileError", (Exception,), {})("x")).outcome is Outcome.COMPILE_ERROR
+
+
+def test_a_case_travels_there_and_back(like):
+    for name in OPERATIONS:
+        host = expand(recipe(name, 1))
+        for there in (place(host, like), expand_there(recipe(name, 1), like)):
+            back = fetch(there)
+            for key, array in host.inputs.items():
+                assert isinstance(back.inputs[key], np.ndarray) and back.inputs[key].dtype == array.dtype, (name, key)
+                assert back.inputs[key].tobytes() == array.tobytes()
+
+
+def test_another_librarys_subject_is_refused():
+    case = expand(recipe("quantize_mxfp4"))
+    torch = Subject("t", {"quantize_mxfp4": refnum.quantize_mxfp4}, arrays="torch")
+    assert not judged_there(torch, np.empty(0))
+    with pytest.raises(ArgumentError, match="takes torch arrays; the case holds numpy"):
+        call_there(torch, case)
+
+
+def test_no_device_is_said(monkeypatch):
+    if importlib.util.find_spec("cupy") is None:
+        with pytest.raises(UnsupportedError, match="needs CuPy"):
+            device_like()
+    else:
+        with pytest.raises(UnsupportedError, match="no CUDA device"):
+            device_like(99)
