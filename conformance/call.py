@@ -17,7 +17,7 @@ import numpy as np
 from refnum.errors import UnsupportedError
 
 from .case import Case
-from .libraries import Guarded, overwrite, share_memory, to_library, to_numpy, with_gaps
+from .libraries import Guarded, at_offset, overwrite, share_memory, to_library, to_numpy, with_gaps
 from .operation import as_bits
 from .subject import Subject, arguments_for, takes
 from .verdict import Outcome
@@ -36,7 +36,8 @@ class Called:
 
     live: the results as the subject handed them out, in its own library. finding: a short name for a breach of
     the calling contract (`input-mutated`, `output-aliases-input`, `stale-output`, `earlier-result-changed`,
-    `guard-overwritten`, `output-not-written`, `strides-ignored`), else empty.
+    `guard-overwritten`, `output-not-written`, `strides-ignored`, `alignment-assumed`, `not-deterministic`,
+    `stream-ignored`, `graph-replay-stale`), else empty.
     """
 
     results: tuple[np.ndarray, ...] = ()
@@ -150,6 +151,16 @@ def call_with_gaps(subject: Subject, case: Case, seconds: float = 60.0) -> Calle
         subject,
         case,
         lambda: {name: with_gaps(array, subject.arrays, POISONS[0]) for name, array in case.inputs.items()},
+        seconds,
+    )
+
+
+def call_at_offset(subject: Subject, case: Case, seconds: float = 60.0) -> Called:
+    """Call with views that begin one element into a larger allocation, whose other bytes are poison."""
+    return call_on(
+        subject,
+        case,
+        lambda: {name: at_offset(array, subject.arrays, POISONS[0]) for name, array in case.inputs.items()},
         seconds,
     )
 

@@ -18,10 +18,11 @@ from refnum.errors import RefnumError
 from . import golden as casts
 from .case import Case
 from .journal import Journal
-from .judge import judge, probe
+from .judge import judge
 from .libraries import alive
 from .operation import run_golden
 from .plan import Plan, Progress, Variant
+from .probes import probe
 from .report import Report
 from .subject import Subject
 from .tally import DomainCount, Tally

@@ -94,6 +94,13 @@ def with_gaps(array: np.ndarray, library: str, poison: int) -> Any:
     return view
 
 
+def at_offset(array: np.ndarray, library: str, poison: int) -> Any:
+    """Return the data as a contiguous view that begins one element into an allocation; the rest holds poison."""
+    wide = np.full((array.size + 2) * array.itemsize, poison, np.uint8).view(array.dtype)
+    wide[1 : 1 + array.size] = array.reshape(-1)
+    return to_library(wide, library)[1 : 1 + array.size].reshape(array.shape)
+
+
 def alive(library: str) -> bool:
     """Whether the library's device still answers; a CUDA context is dead for good after an illegal access."""
     if library not in ("cupy", "torch-cuda"):

@@ -141,8 +141,8 @@ def not_verified(out: Console, report: Mapping[str, Any]) -> None:
             lines[(result["outcome"], f"{result['subject']} {result['operation']}", result["words"])] += 1
         elif result["refused"]:
             lines[("refused", f"{result['subject']} {result['operation']}", result["refusal"])] += 1
-    for subject, operations, words in _strides(report["results"]):
-        lines[("refused", f"{subject}, inputs with strides, in {operations}", f"for example: {words}")] += 1
+    for subject, name, operations, words in _refused_probes(report["results"]):
+        lines[("refused", f"{subject}, {name}, in {operations}", f"for example: {words}")] += 1
     for row in report["data"]:
         if row["outcome"] in ("unsupported", "not-run", "not-verified"):
             lines[(row["outcome"], f"{row['subject']} {row['tensor']}", row["words"])] += 1
@@ -156,14 +156,15 @@ def not_verified(out: Console, report: Mapping[str, Any]) -> None:
         out.print(f"[yellow]{outcome}[/]: {escape(who)}: {escape(words)}{times}", soft_wrap=True)
 
 
-def _strides(results: Sequence[Mapping[str, Any]]) -> Iterable[tuple[str, str, str]]:
-    """Yield (subject, its operations that refuse views with gaps, the first reason)."""
-    found: dict[str, dict[str, str]] = {}
+def _refused_probes(results: Sequence[Mapping[str, Any]]) -> Iterable[tuple[str, str, str, str]]:
+    """Yield (subject, probe, the operations that refuse it, the first reason)."""
+    found: dict[tuple[str, str], dict[str, str]] = {}
     for result in results:
-        if result["strides_refused"]:
-            found.setdefault(result["subject"], {}).setdefault(result["operation"], result["strides_refused"])
-    for subject, reasons in found.items():
-        yield subject, ", ".join(reasons), next(iter(reasons.values()))
+        for name, words in result["probes"].items():
+            if words:
+                found.setdefault((result["subject"], name), {}).setdefault(result["operation"], words)
+    for (subject, name), reasons in found.items():
+        yield subject, name, ", ".join(reasons), next(iter(reasons.values()))
 
 
 def classes(out: Console, report: Mapping[str, Any]) -> None:

@@ -67,7 +67,10 @@ class DomainCount:
 
 @dataclass
 class Tally:
-    """Counts of one (subject, operation, profile, parameters)."""
+    """Counts of one (subject, operation, profile, parameters).
+
+    probes: name of a probe that was tried -> the words with which the subject refused it, or empty.
+    """
 
     subject: str
     operation: str
@@ -82,7 +85,7 @@ class Tally:
     reached: int = 0
     seconds: float = 0.0
     refusal: str = ""
-    strides_refused: str = ""
+    probes: dict[str, str] = field(default_factory=dict)
     outcome: Outcome | None = None
     words: str = ""
     unsupported: Counter[str] = field(default_factory=Counter)
@@ -201,7 +204,7 @@ class Tally:
             "seconds": round(self.seconds, 3),
             "holes": self.holes,
             "refusal": self._refused() if self.unsupported else "",
-            "strides_refused": self.strides_refused,
+            "probes": self.probes,
             "findings": sorted({failure.finding for failure in self.failures if failure.finding}),
             "domains": [
                 {"name": d.name, "size": d.size, "how": d.how, "points": d.points, "verdict": d.verdict}

@@ -1,0 +1,183 @@
+"""The calling contract, probed: one function a habit of callers that a kernel may not have been written for.
+
+Each probe is tried on a few corner cases of every variant. A probe that a subject refuses with an error is reported
+as refused, which is no failure; one that it takes must give the golden bytes. Breaches have names, see `Called`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from .call import (
+    POISONS,
+    Called,
+    call,
+    call_at_offset,
+    call_with_gaps,
+    has_out,
+    into_guarded,
+    raw,
+    replay_in_place,
+)
+from .case import Case
+from .compare import compare
+from .judge import record
+from .operation import call_golden, run_golden
+from .streams import STREAMED, on_side_stream, under_graph
+from .subject import Subject
+from .tally import Failure, Tally
+from .verdict import NO_LEVEL, Outcome
+
+REPEATS = 10
+Golden = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A habit of callers. name: as it stands in reports. run: judges it. applies: whether a subject can be asked."""
+
+    name: str
+    run: Callable[[Subject, Case, Golden, Tally, float], None]
+    applies: Callable[[Subject, str], bool] = lambda _subject, _operation: True
+
+
+def probe(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
+    """Try every probe that applies to a subject; what it refuses is noted in the tally."""
+    for one in PROBES:
+        if one.applies(subject, case.operation) and not tally.stopped:
+            tally.probes.setdefault(one.name, "")
+            one.run(subject, case, golden, tally, seconds)
+
+
+def _breach(tally: Tally, case: Case, finding: str, words: str) -> None:
+    tally.fail(Failure(case, NO_LEVEL, words, finding))
+
+
+def _refused(called: Called, tally: Tally, name: str) -> bool:
+    if called.outcome is Outcome.PASS or called.finding:
+        return False
+    tally.probes[name] = called.words
+    return True
+
+
+def _right(subject: Subject, case: Case, golden: Golden, seconds: float) -> bool:
+    """Whether a plain call on the same data is right: only then is the habit to blame."""
+    return compare(case, golden, call(subject, case, seconds).results).level == 0
+
+
+def _in_place(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
+    second_case, first, second = replay_in_place(subject, case, seconds)
+    if first is second:  # the first call already failed; there is no second one
+        record(first, case, golden, tally)
+        return
+    right = record(first, case, golden, tally) and compare(case, golden, first.results).level == 0
+    held = record(second, second_case, run_golden(second_case), tally)
+    if right and held is False and not second.finding and _same(second, first):
+        words = (
+            "the second call, with new data in the same storage, gave the first call's result again: results are "
+            "cached by address"
+        )
+        _breach(tally, second_case, "stale-output", words)
+
+
+def _gaps(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
+    called = call_with_gaps(subject, case, seconds)
+    if _refused(called, tally, "views with gaps"):
+        return
+    wrong = record(called, case, golden, tally) is False and not called.finding
+    if wrong and _right(subject, case, golden, seconds):
+        words = (
+            "right on contiguous inputs, wrong on the same inputs with gaps between the elements: strides are ignored"
+        )
+        _breach(tally, case, "strides-ignored", words)
+
+
+def _offset(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
+    called = call_at_offset(subject, case, seconds)
+    if _refused(called, tally, "views at an odd address"):
+        return
+    wrong = record(called, case, golden, tally) is False and not called.finding
+    if wrong and _right(subject, case, golden, seconds):
+        words = (
+            "right on inputs at the start of an allocation, wrong on the same inputs one element further: the "
+            "address's alignment is assumed"
+        )
+        _breach(tally, case, "alignment-assumed", words)
+
+
+def _repeats(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
+    first = call(subject, case, seconds)
+    if first.outcome is not Outcome.PASS:  # judged elsewhere
+        return
+    for number in range(2, REPEATS + 1):
+        again = call(subject, case, seconds)
+        if again.outcome is Outcome.PASS and not _same(again, first):
+            words = f"call {number} on the same inputs gave other bytes than the first: the result is not determined"
+            _breach(tally, case, "not-deterministic", words)
+            return
+
+
+def _out(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
+    like = call_golden(case)
+    for poison in POISONS:
+        called = into_guarded(subject, case, like, poison, seconds)
+        held = record(called, case, golden, tally)
+        if held is False and called.outcome is Outcome.PASS and _holds_poison(called, golden, poison):
+            words = f"bytes of `out` still hold the poison 0x{poison:02X}: they were never written"
+            _breach(tally, case, "output-not-written", words)
+
+
+def _side_stream(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
+    called = on_side_stream(subject, case, seconds)
+    wrong = record(called, case, golden, tally) is False and not called.finding
+    if wrong and _right(subject, case, golden, seconds):
+        words = "wrong when the caller's current stream is not the default one: it launches on another stream"
+        _breach(tally, case, "stream-ignored", words)
+
+
+def _graph(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
+    second_case, first, second = under_graph(subject, case, seconds)
+    if _refused(first, tally, "graph capture"):
+        return
+    right = record(first, case, golden, tally) and compare(case, golden, first.results).level == 0
+    wrong = record(second, second_case, run_golden(second_case), tally) is False and not second.finding
+    if right and wrong:
+        words = "right when captured, wrong when the graph is launched again with new data in the same storage"
+        _breach(tally, second_case, "graph-replay-stale", words)
+
+
+def _streamed(subject: Subject, _operation: str) -> bool:
+    return subject.arrays in STREAMED
+
+
+def _viewed(subject: Subject, _operation: str) -> bool:
+    return subject.arrays in ("numpy", "cupy")
+
+
+PROBES = (
+    Probe("new data in place", _in_place),
+    Probe("views with gaps", _gaps, _viewed),
+    Probe("views at an odd address", _offset),
+    Probe("ten repeats", _repeats),
+    Probe("poisoned out with guard zones", _out, has_out),
+    Probe("side stream", _side_stream, _streamed),
+    Probe("graph capture", _graph, _streamed),
+)
+"""In the order they are tried; adding one is one entry."""
+
+
+def _same(one: Called, other: Called) -> bool:
+    pairs = zip(one.results, other.results, strict=False)
+    return len(one.results) == len(other.results) and all(np.array_equal(raw(a), raw(b)) for a, b in pairs)
+
+
+def _holds_poison(called: Called, golden: Golden, poison: int) -> bool:
+    for result, want in zip(called.results, golden.values(), strict=False):
+        if result.nbytes == want.nbytes:
+            got, right = result.reshape(-1).view(np.uint8), np.ascontiguousarray(want).reshape(-1).view(np.uint8)
+            if ((got == poison) & (right != poison)).any():
+                return True
+    return False
