@@ -1,0 +1,150 @@
+"""The operators' fake implementations against the golden model's shapes and dtypes, without a device."""
+
+import inspect
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import refnum
+from gpu import ops
+from refnum.errors import ShapeError
+
+torch = pytest.importorskip("torch", reason="needs torch")
+
+from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
+
+import gpu.torch as operators  # noqa: E402
+
+BF16 = np.dtype(ml_dtypes.bfloat16)
+DTYPES = {
+    np.dtype(np.float32): torch.float32,
+    BF16: torch.bfloat16,
+    np.dtype(np.uint8): torch.uint8,
+    np.dtype(np.int64): torch.int64,
+}
+WORDS = {"dtype": lambda dtype: str(dtype).removeprefix("torch."), "tile": tuple}
+
+
+def zeros(*shape, dtype=np.uint8):
+    return np.zeros(shape, dtype)
+
+
+ROWS = [5, 0, 130, 57]
+CASES = [
+    ("quantize_mxfp4", {"x": zeros(192, 256, dtype=BF16)}),
+    ("quantize_mxfp4", {"x": zeros(3, 32, dtype=np.float32), "profile": "OCP"}),
+    ("quantize_mxfp4", {"x": zeros(0, 64, dtype=np.float32)}),
+    ("dequantize_mxfp4", {"packed": zeros(6, 48), "scales": zeros(6, 3)}),
+    ("dequantize_mxfp4", {"packed": zeros(6, 48), "scales": zeros(6, 3), "dtype": torch.bfloat16}),
+    ("quantize_fp8_tiles", {"x": zeros(130, 160, dtype=BF16)}),
+    ("quantize_fp8_tiles", {"x": zeros(130, 160, dtype=BF16), "tile": [128, 128]}),
+    ("dequantize_fp8_tiles", {"codes": zeros(130, 160), "scales": zeros(130, 2)}),
+    (
+        "dequantize_fp8_tiles",
+        {"codes": zeros(130, 160), "scales": zeros(2, 2), "tile": [128, 128], "dtype": torch.bfloat16},
+    ),
+    ("fp8_to_mxfp4", {"codes": zeros(7, 160), "scales": zeros(7, 2), "profile": "OCP"}),
+    ("mxfp4_to_fp8", {"packed": zeros(7, 80), "scales": zeros(7, 5), "scale": "amax"}),
+    ("mxfp4_to_fp8_columns", {"packed": zeros(192, 80), "scales": zeros(192, 5)}),
+    ("mxfp4_to_fp8_columns", {"packed": zeros(192, 80), "scales": zeros(192, 5), "splits": ROWS}),
+    ("mxfp4_columns", {"packed": zeros(192, 80), "scales": zeros(192, 5), "splits": [6, 0, 130, 56]}),
+    ("fp8_columns", {"codes": zeros(192, 160), "scales": zeros(192, 2), "splits": ROWS, "underflow": "te"}),
+    ("swiglu_quantize", {"gate": zeros(5, 160, dtype=BF16), "up": zeros(5, 160, dtype=BF16)}),
+    (
+        "swiglu_quantize",
+        {"gate": zeros(5, 64, dtype=BF16), "up": zeros(5, 64, dtype=BF16), "prob": zeros(5, dtype=np.float32),
+         "to": "mxfp4"},
+    ),
+    ("swiglu_backward", {name: zeros(5, 48, dtype=BF16) for name in ("grad", "gate", "up")}),
+    (
+        "swiglu_backward",
+        {**{name: zeros(5, 48, dtype=BF16) for name in ("grad", "gate", "up")}, "prob": zeros(5, dtype=np.float32)},
+    ),
+    ("pack_payload", {"packed": zeros(9, 80), "scales": zeros(9, 5)}),
+    ("unpack_payload", {"payload": zeros(9, 85)}),
+    (
+        "permute_pad",
+        {"payload": zeros(9, 85), "row_map": zeros(192, dtype=np.int64), "splits": ROWS, "align": 16},
+    ),
+    (
+        "unpermute",
+        {"rows": zeros(256, 8, dtype=BF16), "row_map": zeros(192, dtype=np.int64), "splits": ROWS, "weights": None,
+         "tokens": 11},
+    ),
+]  # fmt: skip
+
+
+def golden(name, arguments):
+    words = {key: WORDS.get(key, lambda value: value)(value) for key, value in arguments.items()}
+    found = getattr(refnum, name)(**words)
+    found = found if isinstance(found, tuple) else (found,)
+    return [np.zeros(0, np.float32) if x is None else x for x in found]
+
+
+def fake_of(value):
+    if not isinstance(value, np.ndarray):
+        return value
+    return torch.empty(value.shape, dtype=DTYPES[value.dtype], device="cuda")
+
+
+@pytest.mark.parametrize(("name", "arguments"), CASES, ids=[f"{n}-{i}" for i, (n, _) in enumerate(CASES)])
+def test_a_fake_result_has_the_golden_shapes_and_dtypes(name, arguments):
+    wanted = golden(name, arguments)
+    with FakeTensorMode():
+        given = {key: fake_of(value) for key, value in arguments.items()}
+        if name in operators.REGISTERED:
+            results = getattr(torch.ops.refnum, name)(**given)
+            results = results if isinstance(results, tuple) else (results,)
+            assert all(result.is_contiguous() and result.device.type == "cuda" for result in results)
+            found = [(tuple(result.shape), result.dtype) for result in results]
+        else:  # its launcher is not there yet: what the operator would be given
+            defaults = {p.name: p.default for p in inspect.signature(getattr(refnum, name)).parameters.values()}
+            found = operators.OPERATORS[name].results(**{**defaults, **given})
+    assert found == [(x.shape, DTYPES[x.dtype]) for x in wanted]
+
+
+def test_every_launcher_has_an_operator_and_a_case():
+    launchers = {name for name in ops.__all__ if name != "available"}
+    assert set(operators.REGISTERED) == launchers
+    assert {name for name, _ in CASES} == set(operators.OPERATORS)
+
+
+@pytest.mark.parametrize("name", sorted(operators.REGISTERED))
+def test_an_operator_has_its_launchers_arguments_and_defaults(name):
+    launcher = [p for p in inspect.signature(getattr(ops, name)).parameters.values() if p.name != "out"]
+    arguments = operators.REGISTERED[name]._schema.arguments
+    assert [a.name for a in arguments] == [p.name for p in launcher]
+    words = {"dtype": "float32", "tile": (1, 128), "profile": refnum.HOPPER}
+    for argument, parameter in zip(arguments, launcher, strict=True):
+        assert argument.has_default_value() == (parameter.default is not parameter.empty), argument.name
+        if argument.has_default_value():
+            assert parameter.default == words.get(argument.name, argument.default_value)
+
+
+def test_sizes_may_be_symbolic():
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    mode = FakeTensorMode(shape_env=ShapeEnv())
+    packed = mode.from_tensor(torch.empty(192, 80, dtype=torch.uint8), static_shapes=False)
+    scales = mode.from_tensor(torch.empty(192, 5, dtype=torch.uint8), static_shapes=False)
+    with mode:
+        codes, bytes_ = torch.ops.refnum.mxfp4_to_fp8_columns(packed, scales)
+    assert isinstance(codes.shape[1], torch.SymInt)
+    assert isinstance(bytes_.shape[0], torch.SymInt)
+    assert (codes.shape[0], codes.shape[1], bytes_.shape[0]) == (160, 192, 2)
+
+
+def test_a_wrong_shape_is_named_while_tracing():
+    with FakeTensorMode(), pytest.raises(ShapeError, match="multiple of 32"):
+        torch.ops.refnum.quantize_mxfp4(torch.empty(4, 40, dtype=torch.float32, device="cuda"))
+
+
+def test_a_tensor_on_the_host_is_refused():
+    with pytest.raises(NotImplementedError, match="refnum::quantize_mxfp4"):
+        torch.ops.refnum.quantize_mxfp4(torch.zeros(4, 32))
+
+
+def test_an_unknown_name_says_what_there_is():
+    with pytest.raises(AttributeError, match="quantize_mxfp4"):
+        operators.convert2  # noqa: B018
