@@ -109,12 +109,50 @@ OCP = PROFILES["OCP"]
 
 
 def get_profile(profile: Profile | str) -> Profile:
-    """Return the profile of that name; a Profile is returned as it is.
+    """Return the profile of a name; a Profile is returned as it is.
 
-    Raises ProfileError naming the known profiles.
+    A name is one of `PROFILES`, or a custom profile (N14): one of them and the fields that differ, as in
+    `OCP+ties=away+zero_scale=127`. Raises ProfileError naming the known profiles, fields or values.
     """
     if isinstance(profile, Profile):
         return profile
-    if profile not in PROFILES:
+    base, *changes = profile.split("+")
+    if base not in PROFILES:
         raise ProfileError(f"profile {profile!r} is not known; known are {', '.join(PROFILES)}")
-    return PROFILES[profile]
+    if not changes:
+        return PROFILES[base]
+    fields = dict(_change(profile, change) for change in changes)
+    return Profile(**{**_fields(PROFILES[base]), **fields, "name": profile})  # type: ignore[arg-type]
+
+
+def profile_name(profile: Profile) -> str:
+    """Return the name under which `get_profile` gives a profile with the same fields: `BASE` or `BASE+field=value`.
+
+    The base is the profile of that name, else HOPPER; only fields that differ from it are written.
+    """
+    base = PROFILES.get(profile.name.partition("+")[0], HOPPER)
+    return "+".join([base.name, *(f"{k}={v}" for k, v in _fields(profile).items() if v != getattr(base, k))])
+
+
+_WORDS = ("name", "description", "source")
+
+
+def _fields(profile: Profile) -> dict[str, object]:
+    return {
+        field.name: getattr(profile, field.name) for field in dataclasses.fields(Profile) if field.name not in _WORDS
+    }
+
+
+def _change(profile: str, change: str) -> tuple[str, object]:
+    name, equals, text = change.partition("=")
+    known = _fields(HOPPER)
+    if name not in known or not equals:
+        raise ProfileError(f"profile {profile!r}: {change!r} is no FIELD=VALUE; fields are {', '.join(known)}")
+    if name in CHOICES:
+        return name, text
+    if name == "amax_floor" and text == "None":
+        return name, None
+    try:
+        return name, int(text, 0)
+    except ValueError:
+        raise ProfileError(f"profile {profile!r}: {name}={text!r} is no integer") from None
