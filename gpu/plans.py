@@ -8,21 +8,29 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import struct
 import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar, cast
 
 from . import interop
-from .driver import driver
+from .driver import Frame, driver
 from .interop import View
 
 F = TypeVar("F", bound=Callable[..., Any])
 LIMIT = 4096
 """Kinds of call that are kept; then all are forgotten."""
+SLOTS = (("x", "scales"), ("out", "out_scales"))
+"""Fields of the inputs' and of the outputs' addresses, for arguments that have no `slots` of their own."""
 
 
 class Launch(NamedTuple):
-    """One launch: function, CTAs across and down, threads a CTA, and the arguments but for the addresses."""
+    """One launch: function, CTAs across and down, threads a CTA, and the arguments but for the addresses.
+
+    The class of the arguments may have `slots`, the fields of the addresses of all inputs and outputs in order, and
+    `values`, (keyword, field, function) of an option that every call may give anew: the function makes of it the
+    integers of as many fields of 8 bytes, from that field on.
+    """
 
     function: int
     blocks: tuple[int, int]
@@ -30,14 +38,89 @@ class Launch(NamedTuple):
     arguments: ctypes.Structure
 
 
-class Plan(NamedTuple):
+class Ready:
+    """A launch with the places of its addresses found, and the frames that no thread uses now."""
+
+    __slots__ = ("_frames", "_launch", "_runs", "_value")
+
+    def __init__(self, launch: Launch, inputs: int, outputs: int) -> None:
+        kind = type(launch.arguments)
+        names = getattr(kind, "slots", None) or SLOTS[0][:inputs] + SLOTS[1][:outputs]
+        places = [getattr(kind, name).offset for name in names[: inputs + outputs]]
+        self._launch, self._frames = launch, list[Frame]()
+        self._runs = _runs(bytes(launch.arguments), places)
+        value = getattr(kind, "values", None)
+        self._value = (getattr(kind, value[1]).offset, value[2]) if value else None
+
+    def fire(self, places: tuple[int, ...], device: int, stream: int, given: Any) -> None:
+        """Launch on arrays at these addresses; `given` is the option of `values`."""
+        try:
+            frame = self._frames.pop()
+        except IndexError:
+            frame = Frame(*self._launch)
+        if frame.places != places:
+            for at, form, first, end in self._runs:
+                form.pack_into(frame.arguments, at, *places[first:end])
+            frame.places = places
+        if given is not None and self._value is not None:
+            numbers = self._value[1](given)
+            struct.pack_into(f"{len(numbers)}Q", frame.arguments, self._value[0], *numbers)
+        if frame.stream != stream:
+            frame.config.stream = frame.stream = stream
+        driver().fire(frame, device)
+        self._frames.append(frame)
+
+
+def _runs(template: bytes, places: list[int]) -> list[tuple[int, struct.Struct, int, int]]:
+    """Return (offset, form, first and last-plus-one address) of the fewest writes; null pointers between may be."""
+    runs: list[tuple[int, struct.Struct, int, int]] = []
+    start = 0
+    for number in range(1, len(places) + 1):
+        gap = template[places[number - 1] + 8 : places[number]] if number < len(places) else b"end"
+        if number == len(places) or any(gap) or places[number] < places[number - 1]:
+            steps = [b - a - 8 for a, b in zip(places[start : number - 1], places[start + 1 : number], strict=True)]
+            form = "=Q" + "".join(f"{step}xQ" for step in steps)
+            runs.append((places[start], struct.Struct(form), start, number))
+            start = number
+    return runs
+
+
+class Plan:
     """All launches of a kind of call, what to allocate, and the bytes before and behind each array's address."""
 
-    library: interop.Library
-    device: int
-    wanted: list[Any]
-    launches: list[Launch]
-    spans: list[tuple[int, int]]
+    __slots__ = ("_address", "_apart", "_device", "_empty", "_inputs", "_launches", "_spans", "_stream", "_wanted")
+
+    def __init__(self, notes: _Notes) -> None:
+        library, self._device = notes.inputs[0].library, notes.inputs[0].device
+        self._stream, self._address = library.stream, library.address
+        self._empty = library.empty_here or library.empty
+        self._wanted, self._inputs = notes.wanted, len(notes.inputs)
+        views = notes.inputs + notes.outputs
+        self._spans = [(view.span()[0] - view.address, view.span()[1] - view.address) for view in views]
+        self._launches = [Ready(each, len(notes.inputs), len(notes.outputs)) for each in notes.launches or []]
+        self._apart: Any = None  # the last addresses that were found to share no memory
+
+    def replay(self, places: tuple[int, ...], out: tuple[Any, ...], value: Any) -> Any:
+        """Run; None when the arrays share memory, which only the full checks can name."""
+        device, stream, results = self._device, self._stream(self._device), out
+        if out:
+            if self._apart != places:
+                if self._meet(places):
+                    return None
+                self._apart = places
+        else:
+            results = tuple([self._empty(shape, dtype, device) for shape, dtype in self._wanted])
+            places += tuple([self._address(x) for x in results])
+        for each in self._launches:
+            each.fire(places, device, stream, value)
+        return results[0] if len(results) == 1 else results
+
+    def _meet(self, places: tuple[int, ...]) -> bool:
+        ends = [(place + low, place + high) for place, (low, high) in zip(places, self._spans, strict=True)]
+        return any(
+            low < end and start < high
+            for number, (low, high) in enumerate(ends[self._inputs :], self._inputs) for start, end in ends[:number]
+        )  # fmt: skip
 
 
 class _Notes(threading.local):
@@ -72,79 +155,61 @@ def forget() -> None:
 
 def _keep(key: Any) -> None:
     library = _notes.inputs[0].library
-    if not _notes.launches or library not in (interop.CUPY, interop.TORCH):
+    if not _notes.launches or library not in (interop.CUPY, interop.TORCH, *interop.OWN.values()):
         return
     if any(view.library is not library for view in _notes.outputs):
         return
-    spans = [(view.span()[0] - view.address, view.span()[1] - view.address) for view in _notes.inputs + _notes.outputs]
     if len(_plans) >= LIMIT:
         _plans.clear()
-    _plans[key] = Plan(library, _notes.inputs[0].device, _notes.wanted, _notes.launches, spans)
+    _plans[key] = Plan(_notes)
 
 
-def _replay(plan: Plan, arrays: tuple[Any, ...], out: tuple[Any, ...]) -> Any:
-    """Run a plan; None when the arrays share memory, which only the full checks can name."""
-    library, device = plan.library, plan.device
-    stream = library.stream(device)
-    empty = library.empty_here or library.empty
-    results = out or tuple([empty(shape, dtype, device) for shape, dtype in plan.wanted])
-    places = list(map(library.address, arrays + results))
-    if out:
-        ends = [(place + low, place + high) for place, (low, high) in zip(places, plan.spans, strict=True)]
-        for number in range(len(arrays), len(ends)):
-            low, high = ends[number]
-            if any(low < end and start < high for start, end in ends[:number]):
-                return None
-    inputs = len(arrays)
-    run = driver().launch
-    for function, blocks, threads, template in plan.launches:
-        arguments = type(template).from_buffer_copy(template)
-        arguments.x = places[0]
-        if inputs > 1:
-            arguments.scales = places[1]
-        arguments.out = places[inputs]
-        if len(places) > inputs + 1:
-            arguments.out_scales = places[inputs + 1]
-        run(function, device, blocks, threads, stream, arguments)
-    return results[0] if len(results) == 1 else results
+def planned(arrays: int, optional: str = "", value: str = "") -> Callable[[F], F]:
+    """Decorate a launcher whose first `arrays` arguments are arrays and whose results `out` may take.
 
-
-def _key(name: str, arrays: tuple[Any, ...], args: Any, kwargs: dict[str, Any], out: tuple[Any, ...]) -> Any:
-    """Return the kind of a call, or None for arrays that are not exactly CuPy's or torch's."""
-    kind = type(arrays[0])
-    signature = interop.SIGNATURES.get(kind)
-    if signature is None:
-        return None
-    key: list[Any] = [name, kind, len(out)]
-    for x in arrays + out:
-        if type(x) is not kind:
-            return None
-        key += signature(x)
-    if args:
-        key += [tuple(value) if type(value) is list else value for value in args]
-    for option, value in kwargs.items():
-        key += option, tuple(value) if type(value) is list else value
-    return tuple(key)
-
-
-def planned(arrays: int) -> Callable[[F], F]:
-    """Decorate a launcher whose first `arrays` arguments are arrays and whose results `out` may take."""
+    optional: a keyword that may hold one more input, last among the inputs. value: a keyword whose value may change
+    from call to call without making another kind of call (`Launch`).
+    """
 
     def decorate(function: F) -> F:
         name = function.__name__
 
+        def kind_of(args: Any, out: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            """Return (key, addresses); the key is None for arrays that are not exactly CuPy's or torch's."""
+            kind = type(args[0])
+            signature = interop.SIGNATURES.get(kind)
+            if signature is None or len(args) < arrays:
+                return None, ()
+            key: list[Any] = [name, kind, len(out)]
+            places = []
+            more = kwargs.get(optional) if kwargs else None
+            for x in args[:arrays] + out if more is None else (*args[:arrays], more, *out):
+                if type(x) is not kind:
+                    return None, ()
+                place, *rest = signature(x)
+                places.append(place)
+                key.append(place & 15)
+                key += rest
+            for each in args[arrays:]:
+                key.append(tuple(each) if type(each) is list else each)
+            for option, each in kwargs.items():
+                if option == optional or option == value:
+                    key += option, each is None
+                else:
+                    key += option, tuple(each) if type(each) is list else each
+            return tuple(key), tuple(places)
+
         @functools.wraps(function)
         def call(*args: Any, out: Any = None, **kwargs: Any) -> Any:
-            given = () if out is None else tuple(out) if isinstance(out, tuple | list) else (out,)
+            given = () if out is None else tuple(out) if type(out) in (tuple, list) else (out,)
             key = plan = None
-            if len(args) >= arrays:
-                try:
-                    key = _key(name, args[:arrays], args[arrays:], kwargs, given)
-                    plan = _plans.get(key)
-                except (TypeError, AttributeError, RuntimeError):  # the full checks say what is wrong
-                    key = None
+            try:
+                key, places = kind_of(args, given, kwargs)
+                plan = _plans.get(key)
+            except (TypeError, AttributeError, RuntimeError, IndexError):  # the full checks say what is wrong
+                key = None
             if plan is not None:
-                done = _replay(plan, args[:arrays], given)
+                done = plan.replay(places, given, kwargs.get(value) if kwargs else None)
                 if done is not None:
                     return done
             _notes.launches = [] if key is not None else None
