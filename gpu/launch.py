@@ -44,7 +44,7 @@ TUNING: dict[str, Grid] = {
 """Kernel file -> its grid: measured, see docs/results."""
 
 
-class Arguments(plans.Addressed):
+class Arguments(ctypes.Structure):
     """Mirror of `refnum::Arguments` in kernels/memory.cuh."""
 
     _fields_ = [
