@@ -43,7 +43,7 @@ TUNING: dict[str, Order] = {
 """Function -> its order: measured, see docs/results."""
 
 
-class ColumnArguments(ctypes.Structure):
+class ColumnArguments(plans.Addressed):
     """Mirror of `refnum::ColumnArguments` in kernels/columns.cuh."""
 
     _fields_ = [

@@ -19,7 +19,37 @@ ATTRIBUTES = {"shared_bytes": 1, "local_bytes": 3, "registers": 4}
 """What `resources` reports -> CUfunction_attribute."""
 
 
-_ONE_POINTER = ctypes.c_void_p * 1
+class Config(ctypes.Structure):
+    """CUlaunchConfig."""
+
+    _fields_ = [
+        ("across", ctypes.c_uint), ("down", ctypes.c_uint), ("deep", ctypes.c_uint),
+        ("threads", ctypes.c_uint), ("threads_y", ctypes.c_uint), ("threads_z", ctypes.c_uint),
+        ("shared_bytes", ctypes.c_uint), ("stream", ctypes.c_void_p), ("attributes", ctypes.c_void_p),
+        ("count", ctypes.c_uint),
+    ]  # fmt: skip
+
+
+class Frame:
+    """A launch laid out as the driver takes it; `arguments`, the kernel's one structure, and the stream can change.
+
+    Whoever fires a frame owns it until the call returns: one thread at a time.
+    """
+
+    __slots__ = ("arguments", "call", "config", "function", "places", "pointers", "stream")
+
+    def __init__(self, function: int, blocks: tuple[int, int], threads: int, arguments: ctypes.Structure) -> None:
+        self.arguments = type(arguments).from_buffer_copy(arguments)
+        self.config = Config(blocks[0], blocks[1], 1, threads, 1, 1, 0, None, None, 0)
+        self.pointers = (ctypes.c_void_p * 1)(ctypes.addressof(self.arguments))
+        self.function = ctypes.c_void_p(function)
+        self.call = (ctypes.byref(self.config), self.function, self.pointers, None)
+        self.places: Any = None  # what `plans` wrote into the arguments last
+        self.stream = 0
+
+
+OTHER_CONTEXT = (201, 400)
+"""CUDA_ERROR_INVALID_CONTEXT and CUDA_ERROR_INVALID_HANDLE: what a launch from another context than its own gives."""
 
 
 class DriverError(RefnumError):
@@ -41,9 +71,7 @@ class Driver:
         if count.value == 0:
             raise UnsupportedError("there is no CUDA device here")
         self.devices = count.value
-        self._launch = self.library.cuLaunchKernel
-        self._launch.argtypes = [ctypes.c_void_p, *[ctypes.c_uint] * 7, *[ctypes.c_void_p] * 3]
-        self._current = ctypes.PyDLL("libcuda.so.1").cuCtxGetCurrent  # too short to let go of the interpreter
+        self._fire = self.library.cuLaunchKernelEx
         self._functions: dict[tuple[Any, ...], int] = {}
         self._modules: dict[tuple[Any, ...], ctypes.c_void_p] = {}
         self._lock = threading.Lock()
@@ -114,19 +142,21 @@ class Driver:
         self, function: int, device: int, blocks: tuple[int, int], threads: int, stream: int, arguments: Any
     ) -> None:
         """Launch `blocks` (across, down) of `threads` in a stream; `arguments` is the kernel's one structure."""
-        pointers = _ONE_POINTER(ctypes.addressof(arguments))
-        current = ctypes.c_void_p()
-        self._current(ctypes.byref(current))
-        away = current.value != self.context(device)
-        if away:
+        frame = Frame(function, blocks, threads, arguments)
+        frame.config.stream = stream
+        self.fire(frame, device)
+
+    def fire(self, frame: Frame, device: int) -> None:
+        """Launch a frame. Where another context than the device's is current, that one is made current meanwhile."""
+        code = self._fire(*frame.call)
+        if code in OTHER_CONTEXT:  # asking for the current context before every launch would cost more
             self.enter(device)
-        try:
-            code = self._launch(function, blocks[0], blocks[1], 1, threads, 1, 1, 0, stream, pointers, None)
-        finally:
-            if away:
+            try:
+                code = self._fire(*frame.call)
+            finally:
                 self.leave()
         if code:
-            self.fail("cuLaunchKernel", code)
+            self.fail("cuLaunchKernelEx", code)
 
     def resources(self, function: int) -> dict[str, int]:
         """Return registers, local bytes and shared bytes of a function."""
@@ -139,16 +169,30 @@ class Driver:
 
 
 @functools.cache
-def driver() -> Driver:
-    """Return the driver, started once; UnsupportedError with the reason when there is none."""
+def hardware() -> Driver:
+    """Return libcuda's driver, started once; UnsupportedError with the reason when there is none."""
     return Driver()
+
+
+class _StandIn(threading.local):
+    driver: Any = None
+
+
+stand_in = _StandIn()
+"""What launches in this thread in libcuda's stead while it is set: an emulator (gpu/emulate.py)."""
+
+
+def driver() -> Driver:
+    """Return what launches kernels in this thread; UnsupportedError with the reason when there is nothing."""
+    found: Driver = stand_in.driver or hardware()
+    return found
 
 
 @functools.cache
 def available() -> tuple[bool, str]:
     """Return (a GPU that the kernels know and a compiler are here, reason if not)."""
     try:
-        build.architecture(driver().capability(0))
+        build.architecture(hardware().capability(0))
         build.nvrtc()
     except (UnsupportedError, DriverError) as error:
         return False, str(error)

@@ -63,7 +63,7 @@ class Library:
     empty: Callable[[tuple[int, ...], np.dtype[Any], int], Any]
     stream: Callable[[int], int]
     address: Callable[[Any], int]
-    empty_here: Callable[..., Any] | None = None  # `empty` where the current device is known to be the right one
+    empty_here: Callable[..., Any] | None = None  # `empty` after `stream` found the right device to be current
     give: Callable[[Any], Any] = lambda x: x
 
 
@@ -81,6 +81,12 @@ def _view_cupy(name: str, x: Any, library: Library) -> View:
     return View(name, x.data.ptr, x.shape, x.strides, x.dtype, x.data.device_id, library, x)
 
 
+@functools.cache
+def _cupy_calls() -> tuple[Any, Any, Any]:
+    cupy = _cupy()
+    return cupy.cuda.runtime.getDevice, cupy.cuda.get_current_stream, cupy.ndarray
+
+
 def _empty_cupy(shape: tuple[int, ...], dtype: np.dtype[Any], device: int) -> Any:
     cupy = _cupy()
     if cupy.cuda.runtime.getDevice() == device:
@@ -90,13 +96,14 @@ def _empty_cupy(shape: tuple[int, ...], dtype: np.dtype[Any], device: int) -> An
 
 
 def _stream_cupy(device: int) -> int:
-    cuda = _cupy().cuda
-    if cuda.runtime.getDevice() != device:
+    current_device, current_stream, _ = _cupy_calls()
+    current = current_device()
+    if current != device:
         raise ArgumentError(
             f"the arrays are on device {device} but CuPy's current one is "
-            f"{cuda.runtime.getDevice()}: enter `with cupy.cuda.Device({device})`"
+            f"{current}: enter `with cupy.cuda.Device({device})`"
         )
-    pointer: int = cuda.get_current_stream().ptr
+    pointer: int = current_stream().ptr
     return pointer
 
 
@@ -107,11 +114,11 @@ def _address_cupy(x: Any) -> int:
 
 def _signature_cupy(x: Any) -> tuple[Any, ...]:
     data = x.data
-    return x.shape, x.strides, x.dtype.num, data.device_id, data.ptr & 15
+    return data.ptr, x.shape, x.strides, x.dtype.num, data.device_id
 
 
 def _empty_here_cupy(shape: tuple[int, ...], dtype: np.dtype[Any], device: int) -> Any:
-    return _cupy().empty(shape, dtype)
+    return _cupy_calls()[2](shape, dtype)
 
 
 CUPY = Library("cupy", _view_cupy, _empty_cupy, _stream_cupy, _address_cupy, _empty_here_cupy)
@@ -123,6 +130,7 @@ def _torch_dtypes() -> tuple[dict[Any, np.dtype[Any]], dict[np.dtype[Any], Any]]
     pairs = {
         torch.float32: np.dtype(np.float32), torch.bfloat16: BFLOAT16, torch.float16: np.dtype(np.float16),
         torch.uint16: np.dtype(np.uint16), torch.uint8: np.dtype(np.uint8), torch.float64: np.dtype(np.float64),
+        torch.int32: np.dtype(np.int32), torch.int64: np.dtype(np.int64),
     }  # fmt: skip
     return pairs, {numpy: own for own, numpy in pairs.items()}
 
@@ -132,7 +140,9 @@ def _view_torch(name: str, x: Any, library: Library) -> View:
         raise DtypeError(f"{name} is a torch tensor on {x.device}; {HOST_HINT}")
     dtype = _torch_dtypes()[0].get(x.dtype)
     if dtype is None:
-        raise DtypeError(f"{name} has dtype {x.dtype}; allowed are float32, bfloat16, float16, uint16 and uint8")
+        raise DtypeError(
+            f"{name} has dtype {x.dtype}; allowed are float32, bfloat16, float16, uint16, uint8, int32 and int64"
+        )
     strides = tuple(step * dtype.itemsize for step in x.stride())
     return View(name, x.data_ptr(), tuple(x.shape), strides, dtype, x.device.index, library, x)
 
@@ -147,8 +157,16 @@ def _empty_torch(shape: tuple[int, ...], dtype: np.dtype[Any], device: int) -> A
     return torch.empty(shape, dtype=_torch_dtypes()[1][dtype], device=_torch_device(device))
 
 
+@functools.cache
+def _torch_stream() -> Callable[[int], int]:
+    """Return what asks for a device's current stream: torch's own short way where this torch has one."""
+    torch = sys.modules["torch"]
+    short: Callable[[int], int] | None = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+    return short or (lambda device: int(torch.cuda.current_stream(device).cuda_stream))
+
+
 def _stream_torch(device: int) -> int:
-    return int(sys.modules["torch"].cuda.current_stream(device).cuda_stream)
+    return _torch_stream()(device)
 
 
 def _address_torch(x: Any) -> int:
@@ -157,12 +175,14 @@ def _address_torch(x: Any) -> int:
 
 
 def _signature_torch(x: Any) -> tuple[Any, ...]:
-    return x.shape, x.stride(), x.dtype, x.device, x.data_ptr() & 15
+    return x.data_ptr(), x.shape, x.stride(), x.dtype, x.device
 
 
 TORCH = Library("torch", _view_torch, _empty_torch, _stream_torch, _address_torch)
 SIGNATURES: dict[type, Callable[[Any], tuple[Any, ...]]] = {}
-"""Array type -> what all checks of such an array depend on; filled with the types that were seen."""
+"""Array type -> its address, then what else all checks of such an array depend on; filled with the types seen."""
+OWN: dict[type, Library] = {}
+"""Array type -> its library, for types that come with one (gpu/emulate.py)."""
 
 
 def _foreign(x: Any) -> Library:
@@ -185,6 +205,9 @@ def _foreign(x: Any) -> Library:
 
 def look(name: str, x: Any) -> View:
     """Return the view of a device array; DtypeError for anything else, with what to do."""
+    own = OWN.get(type(x))
+    if own is not None:
+        return own.view(name, x, own)
     root = type(x).__module__.partition(".")[0]
     if root == "cupy" and hasattr(x, "data"):
         SIGNATURES.setdefault(type(x), _signature_cupy)

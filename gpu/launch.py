@@ -44,7 +44,7 @@ TUNING: dict[str, Grid] = {
 """Kernel file -> its grid: measured, see docs/results."""
 
 
-class Arguments(ctypes.Structure):
+class Arguments(plans.Addressed):
     """Mirror of `refnum::Arguments` in kernels/memory.cuh."""
 
     _fields_ = [
