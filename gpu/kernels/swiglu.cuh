@@ -1,45 +1,29 @@
 // SwiGLU on bfloat16 gate and up, one float32 operation at a time, and its gradients (clause N11).
 //
-// silu and sigmoid come from the frozen table of all 65,536 gates: float32 bits, u32 [2, 65536], silu first. The
-// float32 result is quantised from registers: float32 blocks and tiles take it as lanes of bfloat16 rounded to odd.
+// silu and sigmoid are given as float32 bits (swiglu_window.cuh). The float32 result is quantised from registers
+// (float32_codes.cuh).
 #pragma once
 
-#include "float32.cuh"
-#include "quantize_fp8_tiles.cuh"
+#include "swiglu_window.cuh"
 
 namespace refnum {
 
-constexpr uint32_t GATES = 1u << 16;
-
-// silu(gate) * up, rounded once after the table. gate, up: bfloat16 bits.
-REFNUM_HD uint32_t swiglu_product(const uint32_t* table, uint32_t gate, uint32_t up) {
-    return multiply_floats(table[gate], up << 16);
-}
-
-// float32 bits of 2 * `count` elements from `count` words of gates and of ups; `weighted` multiplies by prob.
+// float32 bits of 2 * `count` elements from their silu and `count` words of ups; `weighted` multiplies by prob. NaN has
+// any payload.
 template <bool weighted, int count>
-REFNUM_HD void swiglu_floats(const uint32_t* table, const uint32_t* gate, const uint32_t* up, uint32_t prob,
-                             uint32_t* bits) {
+REFNUM_HD void swiglu_floats(const uint32_t* y, const uint32_t* up, uint32_t prob, uint32_t* bits) {
     REFNUM_UNROLL
     for (int i = 0; i < 2 * count; ++i) {
-        const int shift = 16 * (i & 1);
-        const uint32_t product = swiglu_product(table, gate[i >> 1] >> shift & 0xFFFF, up[i >> 1] >> shift & 0xFFFF);
+        const uint32_t u = i & 1 ? up[i >> 1] & 0xFFFF0000u : up[i >> 1] << 16;
+        const uint32_t product = multiply_floats(y[i], u);
         bits[i] = weighted ? multiply_floats(product, prob) : product;
     }
 }
 
-// `count` words of lanes, as `quantize_block<FLOAT32>`, `tile_scale` and `quantize_fp8_words` take them.
-template <int count>
-REFNUM_HD void odd_bfloat16_words(const uint32_t* bits, uint32_t* w) {
-    REFNUM_UNROLL
-    for (int i = 0; i < count; ++i) w[i] = odd_bfloat16_pair(bits[2 * i], bits[2 * i + 1]);
-}
-
-// The derivative of silu: s * (1 + g * (1 - s)), each of the four steps rounded.
-REFNUM_HD uint32_t silu_derivative(const uint32_t* table, uint32_t gate) {
-    const uint32_t s = table[GATES + gate];
+// The derivative of silu: s * (1 + g * (1 - s)), each of the four steps rounded. All are float32 bits.
+REFNUM_HD uint32_t silu_derivative(uint32_t g, uint32_t s) {
     const uint32_t t = add_floats(FLOAT_ONE, s ^ FLOAT_SIGN);
-    const uint32_t v = add_floats(FLOAT_ONE, multiply_floats(gate << 16, t));
+    const uint32_t v = add_floats(FLOAT_ONE, multiply_floats(g, t));
     return multiply_floats(s, v);
 }
 
@@ -48,15 +32,21 @@ struct SwigluGradients {
     uint32_t gate, up, term;
 };
 
-// grad and prob: float32 bits; gate, up: bfloat16 bits. Without `weighted` the term is 0.
+// All arguments are float32 bits; y and s are silu and sigmoid of g. Without `weighted` the term is 0.
 template <bool weighted>
-REFNUM_HD SwigluGradients swiglu_gradients(const uint32_t* table, uint32_t grad, uint32_t gate, uint32_t up,
+REFNUM_HD SwigluGradients swiglu_gradients(uint32_t grad, uint32_t g, uint32_t u, uint32_t y, uint32_t s,
                                            uint32_t prob) {
-    const uint32_t y = table[gate], u = up << 16;
     const uint32_t received = weighted ? multiply_floats(grad, prob) : grad;
-    const uint32_t dgate = multiply_floats(multiply_floats(received, u), silu_derivative(table, gate));
+    const uint32_t dgate = multiply_floats(multiply_floats(received, u), silu_derivative(g, s));
     const uint32_t term = weighted ? multiply_floats(grad, multiply_floats(y, u)) : 0;
     return {canonical_float(dgate), canonical_float(multiply_floats(received, y)), canonical_float(term)};
+}
+
+// Levels of the tree over `count` terms, 1 or more: the smallest n with 2**n >= count.
+REFNUM_HD uint32_t tree_levels(uint64_t count) {
+    uint32_t levels = 0;
+    while (levels < 63 && (uint64_t)1 << levels < count) ++levels;
+    return levels;
 }
 
 // The sum over a row as a binary tree of neighbours: a level's odd last node is added to +0. Terms arrive one by

@@ -1,0 +1,126 @@
+// silu and sigmoid of a bfloat16 gate from a small window of the frozen table (clause N11).
+//
+// Outside of a window of magnitudes both are a short formula, proved equal to the table by asking every gate. The
+// window of 2**bits magnitudes that ends at GATE_TOP is so short that a CTA keeps it in shared memory. The place of a
+// magnitude is its low `bits` bits, which no two of that many neighbours share; negative gates lie behind.
+#pragma once
+
+#include "float32.cuh"
+
+namespace refnum {
+
+constexpr uint32_t GATE_TOP = 0x42DB;  // 109.5; above it silu is the gate or -0, and sigmoid 1 or 0
+
+// VIADDMNMX.U16x2: max(a + b, c) of unsigned 16-bit lanes, sums modulo 2**16.
+REFNUM_HD uint32_t add_and_max_lanes(uint32_t a, uint32_t b, uint32_t c) {
+#ifdef __CUDA_ARCH__
+    return __viaddmax_u16x2(a, b, c);
+#else
+    return max_lanes(((a + b) & 0xFFFF) | ((a >> 16) + (b >> 16)) << 16, c);
+#endif
+}
+
+template <int bits>
+struct GateWindow {
+    static constexpr uint32_t size = 1u << bits, entries = 2 * size, lowest = GATE_TOP + 1 - size;
+    static_assert(bits <= 12 && lowest <= 0x3C13 && lowest % 4 == 0, "the formulas below hold up to 0x3C12");
+
+    // The gate that entry `i` is for. Four entries from a multiple of four on are for neighbours.
+    REFNUM_HD static uint32_t gate(uint32_t i) {
+        return (lowest + ((i - lowest) & (size - 1))) | i >> bits << 15;
+    }
+
+    // Byte offsets of the entries of two gates, in the low 16 bits of `low` and `high`; any gate gives a valid one.
+    REFNUM_HD static void places(uint32_t pair, uint32_t& low, uint32_t& high) {
+        constexpr uint32_t magnitude = (size - 1) << 2, sign = size << 2;
+        const uint32_t both = choose(pair << 2, pair >> (13 - bits), both_lanes(magnitude));
+        low = both & (magnitude | sign);
+        high = both >> 16 & (magnitude | sign);
+    }
+
+    // The farthest of some gates: `most` or one of a pair, as places from the lowest magnitude on.
+    REFNUM_HD static uint32_t farthest(uint32_t most, uint32_t pair) {
+        return add_and_max_lanes(pair & 0x7FFF7FFF, both_lanes(0x10000 - lowest), most);
+    }
+
+    // Whether a gate lies outside: `most` is what `farthest` gave.
+    REFNUM_HD static bool misses(uint32_t most) { return larger_lane(most) >= size; }
+};
+
+// The word at a byte offset.
+REFNUM_HD uint32_t word_at(const uint32_t* words, uint32_t offset) {
+    return *reinterpret_cast<const uint32_t*>(reinterpret_cast<const uint8_t*>(words) + offset);
+}
+
+// silu of a gate below or above every window: g/2 + (g/2)**2, whose square is exact or too small to matter; g or -0.
+REFNUM_HD uint32_t silu_outside(uint32_t gate) {
+    const uint32_t magnitude = gate & 0x7FFF, sign = (gate & 0x8000) << 16;
+    if (magnitude > 0x7F80) return FLOAT_NAN;
+    if (magnitude > GATE_TOP) return sign ? FLOAT_SIGN : gate << 16;
+    const uint32_t half = multiply_floats(gate << 16, 0x3F000000);
+    return add_floats(half, multiply_floats(half, half)) | sign;  // the sum of -0 and +0 would lose the sign
+}
+
+// sigmoid of such a gate: 1/2 + g/4, the quarter one place short, since the next term pulls towards 1/2; 1 or 0.
+REFNUM_HD uint32_t sigmoid_outside(uint32_t gate) {
+    const uint32_t magnitude = gate & 0x7FFF;
+    if (magnitude > 0x7F80) return FLOAT_NAN;
+    if (magnitude > GATE_TOP) return gate & 0x8000 ? 0 : FLOAT_ONE;
+    return add_floats(0x3F000000, multiply_floats(gate << 16, 0x3E7FFFFF));
+}
+
+// Whether one gate lies in the window.
+template <int bits>
+REFNUM_HD bool inside(uint32_t gate) {
+    return (gate & 0x7FFF) - GateWindow<bits>::lowest < GateWindow<bits>::size;
+}
+
+// Replaces what was looked up for gates outside of the window. `pairs`: count words of gates; y: two values a word.
+template <int bits, int count, uint32_t (*outside)(uint32_t)>
+REFNUM_HD void mend(const uint32_t* pairs, uint32_t* y) {
+    REFNUM_UNROLL
+    for (int i = 0; i < 2 * count; ++i) {
+        const uint32_t gate = pairs[i >> 1] >> (16 * (i & 1)) & 0xFFFF;
+        if (!inside<bits>(gate)) y[i] = outside(gate);
+    }
+}
+
+// Looks up `count` pairs of gates in a window -> 2 * count values.
+template <int bits, int count>
+REFNUM_HD void look_up_gates(const uint32_t* window, const uint32_t* pairs, uint32_t* y) {
+    REFNUM_UNROLL
+    for (int i = 0; i < count; ++i) {
+        uint32_t low, high;
+        GateWindow<bits>::places(pairs[i], low, high);
+        y[2 * i] = word_at(window, low);
+        y[2 * i + 1] = word_at(window, high);
+    }
+}
+
+// Whether one of `count` pairs of gates lies outside of the window.
+template <int bits, int count>
+REFNUM_HD bool any_outside(const uint32_t* pairs) {
+    uint32_t most = 0;
+    REFNUM_UNROLL
+    for (int i = 0; i < count; ++i) most = GateWindow<bits>::farthest(most, pairs[i]);
+    return GateWindow<bits>::misses(most);
+}
+
+// float32 bits of silu of `count` pairs of gates.
+template <int bits, int count>
+REFNUM_HD void silu_pairs(const uint32_t* window, const uint32_t* pairs, uint32_t* y) {
+    look_up_gates<bits, count>(window, pairs, y);
+    if (any_outside<bits, count>(pairs)) mend<bits, count, silu_outside>(pairs, y);
+}
+
+// Both functions of `count` pairs of gates, from two windows one behind the other.
+template <int bits, int count>
+REFNUM_HD void silu_and_sigmoid_pairs(const uint32_t* windows, const uint32_t* pairs, uint32_t* y, uint32_t* s) {
+    look_up_gates<bits, count>(windows, pairs, y);
+    look_up_gates<bits, count>(windows + GateWindow<bits>::entries, pairs, s);
+    if (!any_outside<bits, count>(pairs)) return;
+    mend<bits, count, silu_outside>(pairs, y);
+    mend<bits, count, sigmoid_outside>(pairs, s);
+}
+
+}  // namespace refnum
