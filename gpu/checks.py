@@ -21,6 +21,8 @@ KINDS = {np.dtype(np.float32): 0, BFLOAT16: 1, np.dtype(np.uint16): 1, np.dtype(
 """Input dtype -> `FloatKind` of the headers; uint16 holds bfloat16 bits."""
 OUTPUTS = {"float32": (0, np.dtype(np.float32)), "bfloat16": (1, BFLOAT16)}
 RULES = {"rceil": 0, "floor": 1, "ceil": 2, "even": 3}
+LAYOUTS = ("bytes", "float32", "gemm_float32", "packed_ue8m0", "swizzled")
+"""Storage layouts of scales (N6.5) in the order of `ScaleLayout` of the headers."""
 SUPPORTED: dict[str, tuple[object, ...]] = {
     "scale_rule": tuple(RULES),
     "rounding": ("nearest",),
@@ -36,6 +38,19 @@ SUPPORTED: dict[str, tuple[object, ...]] = {
 def tiles(n: int) -> int:
     """128-element tiles that cover n elements; the last may be short."""
     return -(-n // TILE)
+
+
+def layout_of(rows: int, columns: int, layout: str) -> tuple[tuple[int, ...], np.dtype]:
+    """Return the shape and dtype of the storage of [rows, columns] E8M0 bytes in a layout (N6.2)."""
+    high, quads = -(-rows // 4) * 4, -(-columns // 4)
+    float32 = np.dtype(np.float32)
+    return {
+        "bytes": ((rows, columns), np.dtype(np.uint8)),
+        "float32": ((rows, columns), float32),
+        "gemm_float32": ((columns, high), float32),
+        "packed_ue8m0": ((quads, high), np.dtype(np.int32)),
+        "swizzled": ((tiles(rows) * quads * 512,), np.dtype(np.uint8)),
+    }[layout]
 
 
 def matrix(name: str, x: Any, multiple: int) -> tuple[int, int]:
@@ -119,14 +134,38 @@ def profile(chosen: Profile, *, stochastic: bool = False) -> None:
         raise UnsupportedError(f"profile {chosen.name}: random_bits={chosen.random_bits}; the kernels have 8")
 
 
-def random_bits(rbits: Any, x: np.ndarray, chosen: Profile) -> np.ndarray | None:
-    """Return rbits as uint8, or None for a profile that rounds to nearest."""
-    if (rbits is not None) != (chosen.rounding == "stochastic"):
-        fault = "is missing" if rbits is None else "was given"
+def randomness(rbits: Any, philox: Any, chosen: Profile) -> tuple[int, int, int, int] | None:
+    """Return the key when the random bits come by one; raise unless they come by one way, or by none and none ask."""
+    if rbits is not None and philox is not None:
+        raise ArgumentError("rbits and philox were both given; allowed is one of them")
+    given = "rbits" if philox is None else "philox"
+    if (rbits is not None or philox is not None) != (chosen.rounding == "stochastic"):
+        fault = "was given" if chosen.rounding != "stochastic" else "is missing"
         raise ArgumentError(
-            f"rbits {fault} but profile {chosen.name} rounds {chosen.rounding}; random bits go with "
+            f"{given} {fault} but profile {chosen.name} rounds {chosen.rounding}; random bits go with "
             f"stochastic rounding and only with it"
         )
+    return None if philox is None else philox_key(philox)
+
+
+def philox_key(value: Any) -> tuple[int, int, int, int]:
+    """Return (seed, stream, step, offset) of a key of N13.5; the offset is 0 if not given."""
+    if not isinstance(value, tuple | list) or len(value) not in (3, 4):
+        raise ArgumentError(f"philox={value!r}; allowed is (seed, stream, step) or (seed, stream, step, offset)")
+    numbers = []
+    for name, bits, each in zip(("seed", "stream", "step", "offset"), (64, 32, 32, 62), value, strict=False):
+        if isinstance(each, bool) or not isinstance(each, int | np.integer) or not 0 <= each < 1 << bits:
+            raise ArgumentError(f"{name} is {each!r}; allowed are integers from 0 to 2**{bits} - 1")
+        numbers.append(int(each))
+    seed, stream, step, offset = [*numbers, 0][:4]
+    if offset % BLOCK:
+        raise ArgumentError(f"offset is {offset}; allowed are multiples of {BLOCK}, the first element of an MX block")
+    return seed, stream, step, offset
+
+
+def random_bits(rbits: Any, x: np.ndarray, chosen: Profile) -> np.ndarray | None:
+    """Return rbits as uint8, or None for a profile that rounds to nearest."""
+    randomness(rbits, None, chosen)
     if rbits is None:
         return None
     if not isinstance(rbits, np.ndarray) or rbits.dtype.kind != "u":

@@ -43,7 +43,7 @@ TUNING: dict[str, Order] = {
 """Function -> its order: measured, see docs/results."""
 
 
-class ColumnArguments(plans.Addressed):
+class ColumnArguments(ctypes.Structure):
     """Mirror of `refnum::ColumnArguments` in kernels/columns.cuh."""
 
     _fields_ = [

@@ -40,11 +40,15 @@ TUNING: dict[str, Grid] = {
     "dequantize_fp8_tiles": Grid(128, 2, 8),
     "fp8_to_mxfp4": Grid(128, 2, 32),
     "mxfp4_to_fp8": Grid(512, 2, 16),
+    "quantize_mxfp4_stochastic": Grid(128, 2, 32),
+    "payload_rows": Grid(256, 8, 16),
+    "payload_quantize": Grid(128, 1, 32),
+    "permute_sum": Grid(256, 8, 4),
 }
 """Kernel file -> its grid: measured, see docs/results."""
 
 
-class Arguments(plans.Addressed):
+class Arguments(ctypes.Structure):
     """Mirror of `refnum::Arguments` in kernels/memory.cuh."""
 
     _fields_ = [
@@ -53,7 +57,19 @@ class Arguments(plans.Addressed):
         ("per_row", ctypes.c_uint32), ("valid", ctypes.c_uint32), ("tall", ctypes.c_uint32),
         ("aligned", ctypes.c_uint32),
         ("rule", ctypes.c_int32), ("satfinite", ctypes.c_uint32), ("zero_byte", ctypes.c_uint32),
+        ("scale_rows", ctypes.c_uint32), ("out_scale_rows", ctypes.c_uint32), ("per_row_inverse", ctypes.c_uint64),
     ]  # fmt: skip
+
+
+Layouts = tuple[str, str]
+"""Storage layouts of the scales that are read and written (N6.5)."""
+PLAIN: Layouts = ("bytes", "bytes")
+
+
+def layout_defines(layouts: Layouts) -> tuple[str, ...]:
+    """Return the macros of kernels/memory.cuh for these layouts: none for bytes."""
+    names = zip(("LAYOUT_IN", "LAYOUT_OUT"), layouts, strict=True)
+    return tuple(f"{name}={checks.LAYOUTS.index(layout)}" for name, layout in names if layout != "bytes")
 
 
 def matrix(name: str, x: Any, multiple: int, beside: View | None = None) -> View:
@@ -69,16 +85,22 @@ def matrix(name: str, x: Any, multiple: int, beside: View | None = None) -> View
             f"{name} has a stride of {view.strides[1]} bytes along its last axis; allowed is "
             f"{view.dtype.itemsize}, neighbours side by side: make it contiguous"
         )
-    if beside is not None and view.device != beside.device:
+    if beside is not None:
+        neighbours(view, beside)
+    return view
+
+
+def neighbours(view: View, beside: View) -> None:
+    """Raise unless two inputs are of one library and on one device."""
+    if view.device != beside.device:
         raise ArgumentError(
-            f"{name} is on device {view.device} and {beside.name} on device {beside.device}; give both on one"
+            f"{view.name} is on device {view.device} and {beside.name} on device {beside.device}; give both on one"
         )
-    if beside is not None and view.library.name != beside.library.name:
+    if view.library.name != beside.library.name:
         raise ArgumentError(
-            f"{name} is an array of {view.library.name} and {beside.name} one of "
+            f"{view.name} is an array of {view.library.name} and {beside.name} one of "
             f"{beside.library.name}; give both of one library"
         )
-    return view
 
 
 def floats(name: str, x: Any) -> View:
@@ -100,8 +122,10 @@ def codes(name: str, x: Any, multiple: int) -> View:
     return view
 
 
-def scales(x: Any, shape: tuple[int, int], beside: View) -> View:
-    """Return the view of the uint8 array of E8M0 bytes of this shape."""
+def scales(x: Any, shape: tuple[int, int], beside: View, layout: str = "bytes") -> View:
+    """Return the view of the array that holds E8M0 bytes of this shape, uint8 unless in another layout (N6.5)."""
+    if checks.choice("layout_in", layout, checks.LAYOUTS):
+        return _laid_scales(x, shape, beside, layout)
     view = matrix("scales", x, 1, beside)
     if view.dtype != U8:
         raise ScaleError(f"scales has dtype {view.dtype}; allowed is uint8, one E8M0 byte a scale: convert it first")
@@ -110,10 +134,32 @@ def scales(x: Any, shape: tuple[int, int], beside: View) -> View:
     return view
 
 
+def _laid_scales(x: Any, shape: tuple[int, int], beside: View, layout: str) -> View:
+    view = interop.look("scales", x)
+    wanted, dtype = checks.layout_of(*shape, layout)
+    if view.dtype != dtype:
+        raise ScaleError(f"scales has dtype {view.dtype}; the layout {layout} is of {dtype}")
+    if view.shape != wanted:
+        raise ShapeError(f"scales has shape {view.shape}; {shape} scales in the layout {layout} need {wanted}")
+    if not view.contiguous or view.address % dtype.itemsize:
+        raise ArgumentError(
+            f"scales has strides {view.strides} and address {view.address:#x}; the layout {layout} must be contiguous "
+            f"at a multiple of {dtype.itemsize} bytes"
+        )
+    neighbours(view, beside)
+    return view
+
+
+def written(rows: int, columns: int, layout: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Return shape and dtype of the scales that a kernel writes in a layout."""
+    checks.choice("layout_out", layout, checks.LAYOUTS)
+    return checks.layout_of(rows, columns, layout)
+
+
 class Outputs:
     """The arrays that a kernel writes: fresh ones of the caller's library, or the caller's `out`."""
 
-    def __init__(self, out: Any, wanted: Sequence[tuple[tuple[int, int], np.dtype[Any]]], inputs: Sequence[View]):
+    def __init__(self, out: Any, wanted: Sequence[tuple[tuple[int, ...], np.dtype[Any]]], inputs: Sequence[View]):
         source = inputs[0]
         if out is None:
             arrays = [source.library.empty(shape, dtype, source.device) for shape, dtype in wanted]
@@ -144,7 +190,7 @@ class Outputs:
         return results[0] if len(results) == 1 else tuple(results)
 
 
-def _fits(view: View, shape: tuple[int, int], dtype: np.dtype[Any], inputs: Sequence[View]) -> None:
+def _fits(view: View, shape: tuple[int, ...], dtype: np.dtype[Any], inputs: Sequence[View]) -> None:
     if view.dtype != dtype and not (dtype == checks.BFLOAT16 and view.dtype == np.uint16):
         raise DtypeError(f"{view.name} has dtype {view.dtype}; allowed is {dtype}")
     if view.shape != shape:
@@ -166,40 +212,73 @@ def policy(chosen: Profile) -> tuple[int, int, int]:
     return checks.RULES[chosen.scale_rule], int(chosen.nonfinite == "satfinite"), chosen.zero_scale
 
 
-def rowwise(
-    kernel: str, name: str, inputs: Sequence[View], outputs: Outputs, k: int, group: int,
-    rules: tuple[int, int, int] = (0, 0, 0), tall: int = 1, rceil: bool = False, halved: bool = False,
-) -> Any:  # fmt: skip
-    """Launch a row-wise kernel on the caller's current stream and return its results.
+class Cut(NamedTuple):
+    """A row-wise launch worked out: its arguments, whether every chunk's number is its place, CTAs and the grid."""
+
+    arguments: Arguments
+    flat: bool
+    blocks: int
+    grid: Grid
+
+
+def cut(
+    kernel: str, x: View, scale: View | None, outputs: Outputs, k: int, group: int,
+    rules: tuple[int, int, int] = (0, 0, 0), tall: int = 1, halved: bool = False, layouts: Layouts = PLAIN,
+) -> Cut:  # fmt: skip
+    """Return the launch of a row-wise kernel on an input of rows and its scales, if it has any.
 
     group: elements that must lie in one row of whole chunks (a block or a tile). tall: rows that share an input
-    scale. rceil: whether there is a function for that rule alone. halved: whether a chunk is half of the grid's part.
+    scale. halved: whether a chunk is half of the grid's part.
     """
-    x = inputs[0]
-    m = x.shape[0]
-    if m == 0 or k == 0:
-        return outputs.finish()
-    grid = TUNING[kernel]
+    m, grid = x.shape[0], TUNING[kernel]
     chunk = grid.part // 2 if halved else grid.part
     bytes_ = x.shape[1] * x.dtype.itemsize * chunk // k
     vector = min(bytes_, 16)
     aligned = x.address % vector == 0 and (m == 1 or x.strides[0] % vector == 0)
-    flat = aligned and tall == 1 and k % group == 0 and all(view.contiguous for view in inputs)
     per_row, valid = -(-k // group) * (group // chunk), k // chunk
+    flat = aligned and tall == 1 and k % group == 0 and x.contiguous and (scale is None or scale.contiguous)
+    if layouts != PLAIN:  # rows are found by a product with the inverse, exact below 2**64 (memory.cuh)
+        flat = flat and per_row > 1 and m * per_row * per_row < 1 << 64
+        if m >= 1 << 31:
+            raise ShapeError(f"{x.name} has {m} rows; with layouts other than bytes allowed are less than 2**31")
     out = [view.address for view in outputs.views]
-    scale = inputs[1] if len(inputs) > 1 else None
     arguments = Arguments(
         x.address, scale.address if scale else None, out[0], out[1] if len(out) > 1 else None,
         m * per_row, x.strides[0], scale.strides[0] if scale else 0, per_row, valid, tall, aligned, *rules,
+        -(-m // tall), m, (1 << 64) // per_row + 1 if per_row > 1 else 0,
     )  # fmt: skip
-    suffix = ("_flat_rceil" if rceil and rules[0] == 0 else "_flat") if flat else ""
-    function = driver().function(kernel, name + suffix, x.device, grid.defines)
-    blocks = -(-m * per_row // (grid.threads * grid.unroll))
-    plans.launch(function, x.device, (blocks, 1), grid.threads, x.library.stream(x.device), arguments)
+    return Cut(arguments, flat, -(-m * per_row // (grid.threads * grid.unroll)), grid)
+
+
+def rowwise(
+    kernel: str, name: str, inputs: Sequence[View], outputs: Outputs, k: int, group: int,
+    rules: tuple[int, int, int] = (0, 0, 0), tall: int = 1, rceil: bool = False, halved: bool = False,
+    layouts: Layouts = PLAIN,
+) -> Any:  # fmt: skip
+    """Launch a row-wise kernel on the caller's current stream and return its results.
+
+    rceil: whether there is a function for that rule alone; the rest as `cut`.
+    """
+    x = inputs[0]
+    if x.shape[0] == 0 or k == 0:
+        return outputs.finish()
+    scale = inputs[1] if len(inputs) > 1 else None
+    made = cut(kernel, x, scale, outputs, k, group, rules, tall, halved, layouts)
+    suffix = ("_flat_rceil" if rceil and rules[0] == 0 else "_flat") if made.flat else ""
+    return run(kernel, name + suffix, x, outputs, made, made.arguments, layouts)
+
+
+def run(
+    kernel: str, name: str, x: View, outputs: Outputs, made: Cut, arguments: ctypes.Structure, layouts: Layouts
+) -> Any:
+    """Launch a function of a kernel file as cut and return its results."""
+    function = driver().function(kernel, name, x.device, (*made.grid.defines, *layout_defines(layouts)))
+    stream = x.library.stream(x.device)
+    plans.launch(function, x.device, (made.blocks, 1), made.grid.threads, stream, arguments)
     return outputs.finish()
 
 
-def squares(name: str, x: View, outputs: Outputs, rules: tuple[int, int, int]) -> Any:
+def squares(name: str, x: View, outputs: Outputs, rules: tuple[int, int, int], layout: str = "bytes") -> Any:
     """Launch the kernel of 128x128 tiles, one CTA a tile, and return its results."""
     m, k = x.shape
     if m == 0 or k == 0:
@@ -207,7 +286,10 @@ def squares(name: str, x: View, outputs: Outputs, rules: tuple[int, int, int]) -
     vector, across = 16, checks.tiles(k)
     aligned = x.address % vector == 0 and (m == 1 or x.strides[0] % vector == 0)
     out = [view.address for view in outputs.views]
-    arguments = Arguments(x.address, None, out[0], out[1], m, x.strides[0], 0, across, k // 8, 1, aligned, *rules)
-    function = driver().function("quantize_fp8_tiles", name, x.device, TUNING["quantize_fp8_tiles"].defines)
+    arguments = Arguments(
+        x.address, None, out[0], out[1], m, x.strides[0], 0, across, k // 8, 1, aligned, *rules, 0, checks.tiles(m), 0
+    )
+    defines = (*TUNING["quantize_fp8_tiles"].defines, *layout_defines(("bytes", layout)))
+    function = driver().function("quantize_fp8_tiles", name, x.device, defines)
     plans.launch(function, x.device, (across * checks.tiles(m), 1), 256, x.library.stream(x.device), arguments)
     return outputs.finish()

@@ -13,39 +13,29 @@ import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar, cast
 
-import numpy as np
-
 from . import interop
 from .driver import Frame, driver
 from .interop import View
 
 F = TypeVar("F", bound=Callable[..., Any])
-U8 = np.dtype(np.uint8)
 LIMIT = 4096
 """Kinds of call that are kept; then all are forgotten."""
-
-
-class Addressed(ctypes.Structure):
-    """A kernel's arguments, with the names of the fields that hold addresses.
-
-    INPUTS and RESULTS name the fields of the arrays that are read and written, in order; a call that has fewer uses
-    the first of them. A field `scratch` holds the address of `scratch`, where it is not null. VALUE is (field,
-    function) of the option that `planned` calls its value: the function makes of it the integers of as many fields of
-    8 bytes, from that field on.
-    """
-
-    INPUTS: tuple[str, ...] = ("x", "scales")
-    RESULTS: tuple[str, ...] = ("out", "out_scales")
-    VALUE: tuple[str, Callable[[Any], tuple[int, ...]]] | None = None
+SLOTS = (("x", "scales"), ("out", "out_scales"))
+"""Fields of the inputs' and of the outputs' addresses, for arguments that have no `slots` of their own."""
 
 
 class Launch(NamedTuple):
-    """One launch: function, CTAs across and down, threads a CTA, and the arguments but for the addresses."""
+    """One launch: function, CTAs across and down, threads a CTA, and the arguments but for the addresses.
+
+    The class of the arguments may have `slots`, the fields of the addresses of all inputs and outputs in order, and
+    `values`, (keyword, field, function) of an option that every call may give anew: the function makes of it the
+    integers of as many fields of 8 bytes, from that field on.
+    """
 
     function: int
     blocks: tuple[int, int]
     threads: int
-    arguments: Addressed
+    arguments: ctypes.Structure
 
 
 class Ready:
@@ -55,12 +45,12 @@ class Ready:
 
     def __init__(self, launch: Launch, inputs: int, outputs: int) -> None:
         kind = type(launch.arguments)
-        names = list(kind.INPUTS[:inputs] + kind.RESULTS[:outputs])
-        if getattr(launch.arguments, "scratch", None):
-            names.append("scratch")
+        names = getattr(kind, "slots", None) or SLOTS[0][:inputs] + SLOTS[1][:outputs]
+        places = [getattr(kind, name).offset for name in names[: inputs + outputs]]
         self._launch, self._frames = launch, list[Frame]()
-        self._runs = _runs(bytes(launch.arguments), [getattr(kind, name).offset for name in names])
-        self._value = (getattr(kind, kind.VALUE[0]).offset, kind.VALUE[1]) if kind.VALUE else None
+        self._runs = _runs(bytes(launch.arguments), places)
+        value = getattr(kind, "values", None)
+        self._value = (getattr(kind, value[1]).offset, value[2]) if value else None
 
     def fire(self, places: tuple[int, ...], device: int, stream: int, given: Any) -> None:
         """Launch on arrays at these addresses; `given` is the option of `values`."""
@@ -98,9 +88,7 @@ def _runs(template: bytes, places: list[int]) -> list[tuple[int, struct.Struct, 
 class Plan:
     """All launches of a kind of call, what to allocate, and the bytes before and behind each array's address."""
 
-    __slots__ = (
-        "_address", "_apart", "_device", "_empty", "_inputs", "_launches", "_scratch", "_spans", "_stream", "_wanted"
-    )  # fmt: skip
+    __slots__ = ("_address", "_apart", "_device", "_empty", "_inputs", "_launches", "_spans", "_stream", "_wanted")
 
     def __init__(self, notes: _Notes) -> None:
         library, self._device = notes.inputs[0].library, notes.inputs[0].device
@@ -110,7 +98,6 @@ class Plan:
         views = notes.inputs + notes.outputs
         self._spans = [(view.span()[0] - view.address, view.span()[1] - view.address) for view in views]
         self._launches = [Ready(each, len(notes.inputs), len(notes.outputs)) for each in notes.launches or []]
-        self._scratch = notes.scratch
         self._apart: Any = None  # the last addresses that were found to share no memory
 
     def replay(self, places: tuple[int, ...], out: tuple[Any, ...], value: Any) -> Any:
@@ -124,9 +111,6 @@ class Plan:
         else:
             results = tuple([self._empty(shape, dtype, device) for shape, dtype in self._wanted])
             places += tuple([self._address(x) for x in results])
-        if self._scratch:
-            held = self._empty((self._scratch,), U8, device)
-            places += (self._address(held),)
         for each in self._launches:
             each.fire(places, device, stream, value)
         return results[0] if len(results) == 1 else results
@@ -144,7 +128,6 @@ class _Notes(threading.local):
     wanted: list[Any]
     inputs: list[View]
     outputs: list[View]
-    scratch: int = 0
 
 
 _notes = _Notes()
@@ -156,19 +139,8 @@ def note_outputs(wanted: list[Any], inputs: list[View], outputs: list[View]) -> 
     _notes.wanted, _notes.inputs, _notes.outputs = wanted, inputs, outputs
 
 
-def scratch(size: int, beside: View) -> tuple[int, Any]:
-    """Return the address of `size` bytes for the launches of the call in progress, and what to hold until the last.
-
-    The memory is of the caller's library, which gives it to nobody before the launches are done: it is freed in the
-    order of the stream. A call asks once.
-    """
-    _notes.scratch = max(size, 1)
-    held = beside.library.empty((_notes.scratch,), U8, beside.device)
-    return beside.library.address(held), held
-
-
 def launch(
-    function: int, device: int, blocks: tuple[int, int], threads: int, stream: int, arguments: Addressed
+    function: int, device: int, blocks: tuple[int, int], threads: int, stream: int, arguments: ctypes.Structure
 ) -> None:
     """Launch, and remember it for the call in progress."""
     if _notes.launches is not None:
@@ -240,7 +212,7 @@ def planned(arrays: int, optional: str = "", value: str = "") -> Callable[[F], F
                 done = plan.replay(places, given, kwargs.get(value) if kwargs else None)
                 if done is not None:
                     return done
-            _notes.launches, _notes.scratch = [] if key is not None else None, 0
+            _notes.launches = [] if key is not None else None
             try:
                 result = function(*args, out=out, **kwargs)
                 if key is not None:

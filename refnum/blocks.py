@@ -27,43 +27,68 @@ from .arrays import (
 from .codec import INF32, NAN32, decode_table, encode_bits
 from .errors import ArgumentError, DtypeError, ShapeError
 from .formats import E2M1, MX_ELEMENTS, Format, get_format
+from .layouts import scales_from_layout, scales_to_layout
 from .narrow import encode_scaled
+from .philox import as_key, random_bits
 from .profiles import HOPPER, Profile, get_profile
 from .scales import MAX_BYTE, NAN_BYTE, block_scale
 
 
-def quantize_mxfp4(x: Array, profile: Profile | str = HOPPER, *, rbits: Array | None = None) -> tuple[Array, Array]:
+def quantize_mxfp4(
+    x: Array,
+    profile: Profile | str = HOPPER,
+    *,
+    rbits: Array | None = None,
+    philox: tuple[int, ...] | None = None,
+    layout_out: str = "bytes",
+) -> tuple[Array, Array]:
     """Quantise to MXFP4 (clause N5).
 
-    x: [M, K] float32, bfloat16, float16 or uint16 (bfloat16 bits), K % 32 == 0. rbits: [M, K] unsigned
-    integers below 2**profile.random_bits, for stochastic profiles only.
-    Returns (packed u8 [M, K/2], even element in the low nibble; scales u8 [M, K/32], E8M0 bytes).
-    Raises DtypeError, ShapeError, ProfileError, ArgumentError.
+    x: [M, K] float32, bfloat16, float16 or uint16 (bfloat16 bits), K % 32 == 0. A stochastic profile takes either
+    rbits, [M, K] unsigned integers below 2**profile.random_bits, or philox, (seed, stream, step) or
+    (seed, stream, step, offset): then x's element i has the random bits of element offset + i of the stream (N13.5).
+    Returns (packed u8 [M, K/2], even element in the low nibble; scales of [M, K/32] E8M0 bytes in the storage
+    layout `layout_out` of N6.5). Raises DtypeError, ShapeError, ProfileError, ArgumentError.
     """
-    return _quantize(x, E2M1, get_profile(profile), rbits, pack=True)
+    codes, scales = _quantize(x, E2M1, get_profile(profile), rbits, philox, pack=True)
+    return codes, scales_to_layout(scales, layout_out)
 
 
 def quantize_mx(
-    x: Array, element: Format | str = E2M1, profile: Profile | str = HOPPER, *, rbits: Array | None = None
+    x: Array,
+    element: Format | str = E2M1,
+    profile: Profile | str = HOPPER,
+    *,
+    rbits: Array | None = None,
+    philox: tuple[int, ...] | None = None,
 ) -> tuple[Array, Array]:
     """Quantise to an MX format with one element a byte (clause N5, generic form).
 
-    x, rbits: as `quantize_mxfp4`. element: E2M1 (MXFP4), E2M3 or E3M2 (MXFP6), E4M3 or E5M2 (MXFP8), MXINT8.
+    x, rbits, philox: as `quantize_mxfp4`. element: E2M1 (MXFP4), E2M3 or E3M2 (MXFP6), E4M3 or E5M2 (MXFP8), MXINT8.
     Returns (codes u8 [M, K], scales u8 [M, K/32]). Raises as `quantize_mxfp4`.
     """
-    return _quantize(x, get_format(element, MX_ELEMENTS), get_profile(profile), rbits, pack=False)
+    return _quantize(x, get_format(element, MX_ELEMENTS), get_profile(profile), rbits, philox, pack=False)
 
 
-def _quantize(x: Array, fmt: Format, profile: Profile, rbits: Array | None, pack: bool) -> tuple[Array, Array]:
+def _quantize(
+    x: Array, fmt: Format, profile: Profile, rbits: Array | None, philox: tuple[int, ...] | None, pack: bool
+) -> tuple[Array, Array]:
     require_float("x", x, BLOCK)
+    if rbits is not None and philox is not None:
+        raise ArgumentError("rbits and philox were both given; allowed is one of them")
     if rbits is not None:
         _require_rbits(x, rbits, profile)
+    key = None if philox is None else as_key(philox)
     m, k = x.shape
     codes = empty((m, k // 2 if pack else k), np.uint8, x)
     scales = empty((m, k // BLOCK), np.uint8, x)
     for rows in row_chunks(x, k):
         bits = own_bits(contiguous(x[rows]))
-        part, scales[rows] = quantize_block_bits(bits, fmt, profile, None if rbits is None else rbits[rows])
+        random = None if rbits is None else rbits[rows]
+        if key is not None:
+            at = key._replace(offset=key.offset + rows.start * k)._asdict()
+            random = random_bits(bits.shape, profile.random_bits, **at, like=x)
+        part, scales[rows] = quantize_block_bits(bits, fmt, profile, random)
         codes[rows] = pack_nibbles(part) if pack else part
     return codes, scales
 
@@ -117,15 +142,17 @@ def round_to_bfloat16(bits: np.ndarray) -> np.ndarray:
     return np.where(bits == NAN32, NAN32 >> 16, rounded).astype(np.uint16)
 
 
-def dequantize_mxfp4(packed: Array, scales: Array, dtype: str = "float32") -> Array:
+def dequantize_mxfp4(packed: Array, scales: Array, dtype: str = "float32", *, layout_in: str = "bytes") -> Array:
     """Dequantise MXFP4 (clause N5): exact, subnormal results included.
 
-    packed: u8 [M, K/2]; scales: u8 [M, K/32]; dtype: "float32" or "bfloat16".
+    packed: u8 [M, K/2]; scales: [M, K/32] E8M0 bytes in the storage layout `layout_in` of N6.5; dtype: "float32" or
+    "bfloat16".
     Returns [M, K]. A magnitude of 2**128 or more is Inf; a block of byte 255 is NaN (0x7FC00000 or 0x7FC0).
     Raises DtypeError, ShapeError, ScaleError, ArgumentError.
     """
     require_codes("packed", packed, BLOCK // 2)
     m, k = packed.shape[0], packed.shape[1] * 2
+    scales = scales_from_layout(scales, layout_in, m, k // BLOCK)
     require_scales(scales, (m, k // BLOCK), f"packed of shape {tuple(packed.shape)}")
     name = _dtype_name(dtype)
     table = table_like(_pair_table, packed, name)

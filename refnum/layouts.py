@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import Array, require_array, require_choice, require_codes
+from .arrays import Array, contiguous, require_array, require_choice, require_codes
 from .errors import ArgumentError, DtypeError, ScaleError, ShapeError
 
+LAYOUTS = ("bytes", "float32", "gemm_float32", "packed_ue8m0", "swizzled")
+"""Names of the scale layouts of N6.2, for the `layout_in` and `layout_out` of the row-wise operations (N6.5)."""
 NIBBLE_ORDERS = ("low_first", "high_first", "ggml")
 
 
@@ -170,6 +172,54 @@ def scales_from_swizzled(swizzled: Array, rows: int, columns: int, padding: str 
     _require_shape("swizzled", flat, (high * wide * 512,), np.uint8, f"the swizzle of {rows} x {columns} scales")
     blocks = flat.reshape(high, wide, 32, 4, 4).transpose(0, 3, 2, 1, 4)
     return _unpadded(blocks.copy().reshape(high * 128, wide * 4), rows, columns, padding)
+
+
+# ------------------------------------------------------------------------------------- layouts by name
+
+
+def scales_to_layout(scales: Array, layout: str) -> Array:
+    """E8M0 bytes u8 [R, C] -> the same scales in the layout of that name (N6.5); `bytes` gives them as they are.
+
+    Raises DtypeError, ShapeError, and ArgumentError for a name that is not in LAYOUTS.
+    """
+    require_choice("layout_out", layout, LAYOUTS)
+    make = {
+        "float32": scales_to_float32,
+        "gemm_float32": scales_to_gemm_float32,
+        "packed_ue8m0": scales_to_packed_ue8m0,
+        "swizzled": scales_to_swizzled,
+    }.get(layout)
+    return scales if make is None else make(scales)
+
+
+def scales_from_layout(scales: Array, layout: str, rows: int, columns: int) -> Array:
+    """Scales in the layout of that name -> E8M0 bytes u8 [rows, columns]; undoes `scales_to_layout` (N6.5).
+
+    Padding is not read. In the float32 layouts 2**-127 comes back as byte 0 and NaN as byte 255; any other value
+    that is no positive power of two raises ScaleError. `bytes` gives the array as it is, whatever its shape.
+    Raises DtypeError, ShapeError, ArgumentError otherwise.
+    """
+    require_choice("layout_in", layout, LAYOUTS)
+    if layout == "packed_ue8m0":
+        return scales_from_packed_ue8m0(scales, rows, columns, "ignore")
+    if layout == "swizzled":
+        return scales_from_swizzled(scales, rows, columns, "ignore")
+    if layout == "float32":
+        _require_shape("scales", scales, (rows, columns), np.float32, f"the layout {layout} of {rows} x {columns}")
+        return _any_float32_bytes(contiguous(scales))
+    if layout == "gemm_float32":
+        shape = (columns, _roundup(rows, 4))
+        _require_shape("scales", scales, shape, np.float32, f"the layout {layout} of {rows} x {columns} scales")
+        return _any_float32_bytes(scales[:, :rows].T.copy())
+    return scales
+
+
+def _any_float32_bytes(scales: Array) -> Array:
+    """As `_float32_bytes`, with 2**-127 as byte 0 and NaN as byte 255: what `scales_to_float32` makes of them."""
+    bits = scales.view(np.uint32)
+    least, nan = bits == np.uint32(0x00400000), (bits & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000)
+    plain = np.where(least | nan, np.uint32(0x3F800000), bits).view(np.float32)
+    return np.where(least, np.uint8(0), np.where(nan, np.uint8(255), _float32_bytes(plain)))
 
 
 # ----------------------------------------------------------------------------------------- nibble orders

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,30 @@ _WEYL = (0x9E3779B9, 0xBB67AE85)
 _LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 _CHUNK = 1 << 13
 """Blocks that a host pass makes at once: its temporaries stay in the second-level cache."""
+
+
+class Key(NamedTuple):
+    """Where the random bits of a tensor come from (N13.5): a stream, and the element at which the tensor begins."""
+
+    seed: int
+    stream: int = 0
+    step: int = 0
+    offset: int = 0
+
+
+def as_key(value: Any) -> Key:
+    """Return `(seed, stream, step)` or `(seed, stream, step, offset)` as a Key.
+
+    seed: 64 bits; stream and step: 32 bits each; offset: elements, a multiple of 32 below 2**62.
+    Raises ArgumentError for anything else.
+    """
+    if not isinstance(value, tuple | list) or len(value) not in (3, 4):
+        raise ArgumentError(f"philox={value!r}; allowed is (seed, stream, step) or (seed, stream, step, offset)")
+    limits = (("seed", 64), ("stream", 32), ("step", 32), ("offset", 62))
+    key = Key(*(_unsigned(name, each, bits) for each, (name, bits) in zip(value, limits, strict=False)))
+    if key.offset % 32:
+        raise ArgumentError(f"offset is {key.offset}; allowed are multiples of 32, the first element of an MX block")
+    return key
 
 
 def philox4x32(counter: Sequence[Array], key: Sequence[int], rounds: int = 10) -> tuple[Array, ...]:
@@ -91,12 +115,13 @@ def random_bits(
     seed: int,
     stream: int = 0,
     step: int = 0,
+    offset: int = 0,
     like: Array | None = None,
 ) -> Array:
     """Return an array of that shape of integers below 2**bits: `rbits` for stochastic rounding (N2).
 
-    Element i, in row-major order, is the top `bits` bits of byte i of the stream (bits <= 8, u8), of the
-    little-endian 16-bit unit i (bits <= 16, u16) or of word i (bits <= 32, u32).
+    With i = `offset` plus an element's place in row-major order, it is the top `bits` bits of byte i of the stream
+    (bits <= 8, u8), of the little-endian 16-bit unit i (bits <= 16, u16) or of word i (bits <= 32, u32).
     Raises ArgumentError for bits outside 1..32, otherwise as `random_words`.
     """
     if not 1 <= bits <= 32:
@@ -104,7 +129,8 @@ def random_bits(
     dims = (shape,) if isinstance(shape, int) else tuple(shape)
     n = math.prod(_unsigned("a dimension of shape", d, 62) for d in dims)
     unit, width = ("<u1", 8) if bits <= 8 else ("<u2", 16) if bits <= 16 else ("<u4", 32)
-    octets = random_bytes(n * width // 8, seed, stream, step, 0, like)
+    first = _unsigned("offset", offset, 59) * width // 8
+    octets = random_bytes(n * width // 8, seed, stream, step, first, like)
     drawn = octets.view(unit).astype(np.dtype(unit).newbyteorder("="))
     return (drawn >> drawn.dtype.type(width - bits)).reshape(dims)
 

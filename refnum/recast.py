@@ -27,6 +27,7 @@ from .arrays import (
 from .codec import apply_sign, decode_table, value
 from .errors import ProfileError
 from .formats import E2M1, E4M3, Format
+from .layouts import scales_from_layout, scales_to_layout
 from .profiles import HOPPER, Profile, get_profile
 from .rounding import round_magnitude
 from .scales import NAN_BYTE, ONE_BYTE, exponent_byte, scale_exponent
@@ -87,11 +88,18 @@ def recode(source: Format, target: Format, codes: Array, shift: Array, profile: 
     return np.take(table, ((shift + np.int32(SHIFT_BIAS)) << np.int32(source.bits)) | codes)
 
 
-def fp8_to_mxfp4(codes: Array, scales: Array, profile: Profile | str = HOPPER) -> tuple[Array, Array]:
+def fp8_to_mxfp4(
+    codes: Array,
+    scales: Array,
+    profile: Profile | str = HOPPER,
+    *,
+    layout_in: str = "bytes",
+    layout_out: str = "bytes",
+) -> tuple[Array, Array]:
     """Quantise an FP8 tensor to MXFP4 directly (clause N7): N5 applied to the exact FP8 values.
 
-    codes: u8 [M, K] E4M3, K % 32 == 0; scales: u8 [M, ceil(K/128)], one E8M0 byte a 1x128 tile.
-    Returns (packed u8 [M, K/2], scales u8 [M, K/32]). A NaN code or a scale byte of 255 makes NaN blocks
+    codes: u8 [M, K] E4M3, K % 32 == 0; scales: [M, ceil(K/128)], one E8M0 byte a 1x128 tile, in the storage layout
+    `layout_in` of N6.5. Returns (packed u8 [M, K/2], scales of [M, K/32] bytes in `layout_out`). A NaN code or a scale byte of 255 makes NaN blocks
     (byte 255, codes 0). Raises DtypeError, ShapeError, ScaleError, ProfileError.
     """
     profile = get_profile(profile)
@@ -99,6 +107,7 @@ def fp8_to_mxfp4(codes: Array, scales: Array, profile: Profile | str = HOPPER) -
         raise ProfileError(f"profile {profile.name} is stochastic; fp8_to_mxfp4 takes a deterministic one")
     require_codes("codes", codes, BLOCK)
     m, k = codes.shape
+    scales = scales_from_layout(scales, layout_in, m, tile_count(k))
     require_scales(scales, (m, tile_count(k)), f"codes of shape {tuple(codes.shape)} in 1x128 tiles")
     packed = empty((m, k // 2), np.uint8, codes)
     out_scales = empty((m, k // BLOCK), np.uint8, codes)
@@ -113,7 +122,7 @@ def fp8_to_mxfp4(codes: Array, scales: Array, profile: Profile | str = HOPPER) -
             out = np.where((byte == NAN_BYTE)[..., None], np.uint8(0), out)
         packed[rows] = pack_nibbles(out.reshape(-1, k))
         out_scales[rows] = byte
-    return packed, out_scales
+    return packed, scales_to_layout(out_scales, layout_out)
 
 
 def _fp8_block_scale(amax: Array, tile: Array, profile: Profile) -> Array:
@@ -172,17 +181,20 @@ def shared_fp8_scale(part: Array, mode: str) -> Array:
     return np.where(part == np.int32(ABSENT), ONE_BYTE, byte)
 
 
-def mxfp4_to_fp8(packed: Array, scales: Array, scale: str = "max") -> tuple[Array, Array]:
+def mxfp4_to_fp8(
+    packed: Array, scales: Array, scale: str = "max", *, layout_in: str = "bytes", layout_out: str = "bytes"
+) -> tuple[Array, Array]:
     """Turn MXFP4 into FP8 1x128 tiles directly (clause N8).
 
-    packed: u8 [M, K/2]; scales: u8 [M, K/32]; scale: "max" (largest block byte - 6) or "amax" (N3 rceil).
-    Returns (codes u8 [M, K] E4M3, scales u8 [M, ceil(K/128)]). Exact while the tile's largest byte is at most
-    14 above the block's. Zeros keep their sign at every distance; a NaN block gives 0x7F and takes no part.
+    packed: u8 [M, K/2]; scales: [M, K/32] E8M0 bytes in the storage layout `layout_in` of N6.5; scale: "max" (largest
+    block byte - 6) or "amax" (N3 rceil). Returns (codes u8 [M, K] E4M3, scales of [M, ceil(K/128)] bytes in
+    `layout_out`). Exact while the tile's largest byte is at most 14 above the block's. Zeros keep their sign at every distance; a NaN block gives 0x7F and takes no part.
     Raises DtypeError, ShapeError, ScaleError, ArgumentError.
     """
     require_choice("scale", scale, SCALE_MODES)
     require_codes("packed", packed, BLOCK // 2)
     m, k = packed.shape[0], packed.shape[1] * 2
+    scales = scales_from_layout(scales, layout_in, m, k // BLOCK)
     require_scales(scales, (m, k // BLOCK), f"packed of shape {tuple(packed.shape)}")
     codes = empty((m, k), np.uint8, packed)
     out_scales = empty((m, tile_count(k)), np.uint8, packed)
@@ -193,7 +205,7 @@ def mxfp4_to_fp8(packed: Array, scales: Array, scale: str = "max") -> tuple[Arra
         nibbles = unpack_nibbles(packed[rows]).reshape(-1, k // BLOCK, BLOCK)
         codes[rows] = recode_blocks(nibbles, scales[rows], tile).reshape(-1, k)
         out_scales[rows] = byte
-    return codes, out_scales
+    return codes, scales_to_layout(out_scales, layout_out)
 
 
 def recode_blocks(nibbles: Array, scales: Array, tile: Array) -> Array:

@@ -24,6 +24,7 @@ from .arrays import (
 from .blocks import _dtype_name, _scaled_table
 from .codec import INF32, encode_bits
 from .formats import E4M3
+from .layouts import scales_from_layout, scales_to_layout
 from .narrow import encode_scaled
 from .profiles import HOPPER, Profile, get_profile
 from .scales import tile_scale
@@ -37,14 +38,15 @@ def tile_count(n: int) -> int:
 
 
 def quantize_fp8_tiles(
-    x: Array, tile: tuple[int, int] = (1, 128), profile: Profile | str = HOPPER
+    x: Array, tile: tuple[int, int] = (1, 128), profile: Profile | str = HOPPER, *, layout_out: str = "bytes"
 ) -> tuple[Array, Array]:
     """Quantise to E4M3 with one E8M0 scale a tile (clause N6).
 
     x: [M, K] float32, bfloat16, float16 or uint16 (bfloat16 bits), K % 32 == 0; tile: (1, 128) activations or
     (128, 128) weights, the last tile of an axis may be short.
-    Returns (codes u8 [M, K], scales u8 [M, ceil(K/128)] or [ceil(M/128), ceil(K/128)]). A zero tile and a tile
-    with NaN or Inf have byte 127; there NaN is 0x7F, Inf +-448, and finite values are encoded at scale 1.
+    Returns (codes u8 [M, K], scales of [M, ceil(K/128)] or [ceil(M/128), ceil(K/128)] E8M0 bytes in the storage
+    layout `layout_out` of N6.5). A zero tile and a tile with NaN or Inf have byte 127; there NaN is 0x7F, Inf +-448,
+    and finite values are encoded at scale 1.
     Raises DtypeError, ShapeError, ArgumentError, ProfileError.
     """
     require_float("x", x, BLOCK)
@@ -63,7 +65,7 @@ def quantize_fp8_tiles(
         byte = tile_scale(amax, E4M3, profile)
         scales[rows.start // tall : -(-rows.stop // tall)] = byte
         codes[rows] = _encode_tiles(bits, byte, tall, amax, profile)
-    return codes, scales
+    return codes, scales_to_layout(scales, layout_out)
 
 
 def _encode_tiles(bits: Array, byte: Array, tall: int, amax: Array, profile: Profile) -> Array:
@@ -106,11 +108,17 @@ def spread_tiles(byte: Array, k: int) -> Array:
 
 
 def dequantize_fp8_tiles(
-    codes: Array, scales: Array, tile: tuple[int, int] = (1, 128), dtype: str = "float32"
+    codes: Array,
+    scales: Array,
+    tile: tuple[int, int] = (1, 128),
+    dtype: str = "float32",
+    *,
+    layout_in: str = "bytes",
 ) -> Array:
     """Dequantise FP8 tiles (clause N6): exact in float32, rounded to nearest even in bfloat16.
 
-    codes: u8 [M, K]; scales: u8 [M, ceil(K/128)] or [ceil(M/128), ceil(K/128)]; dtype "float32" or "bfloat16".
+    codes: u8 [M, K]; scales: [M, ceil(K/128)] or [ceil(M/128), ceil(K/128)] E8M0 bytes in the storage layout
+    `layout_in` of N6.5; dtype "float32" or "bfloat16".
     A magnitude of 2**128 or more is Inf; a NaN code or a scale byte of 255 gives a quiet NaN.
     Raises DtypeError, ShapeError, ScaleError, ArgumentError.
     """
@@ -119,6 +127,7 @@ def dequantize_fp8_tiles(
     require_choice("tile", tile, TILE_SHAPES)
     m, k = codes.shape
     tall = tile[0]
+    scales = scales_from_layout(scales, layout_in, -(-m // tall), tile_count(k))
     require_scales(scales, (-(-m // tall), tile_count(k)), f"codes of shape {tuple(codes.shape)} in tiles {tile}")
     name = _dtype_name(dtype)
     table = table_like(_scaled_table, codes, E4M3, name)

@@ -34,7 +34,7 @@ __device__ __forceinline__ void dequantize_fp8_tiles(const Arguments& a) {
         for (int i = 0; i < words; ++i) codes[u][i] = 0;
         if (!chunks[u].exists) continue;
         load<bytes>(a.x + chunks[u].input(a, bytes), flat || a.aligned, codes[u]);
-        byte[u] = load_byte(a.scales + chunks[u].input_scale(a, 128 / bytes));
+        byte[u] = chunks[u].load_scale(a, 128 / bytes);
     }
 #pragma unroll
     for (int u = 0; u < UNROLL; ++u) {

@@ -18,7 +18,7 @@ __device__ __forceinline__ void dequantize_mxfp4(const Arguments& a) {
         for (int i = 0; i < words; ++i) packed[u][i] = 0;
         if (!chunks[u].exists) continue;
         load<bytes>(a.x + chunks[u].input(a, bytes), flat || a.aligned, packed[u]);
-        byte[u] = load_byte(a.scales + chunks[u].input_scale(a, 32 / elements));
+        byte[u] = chunks[u].load_scale(a, 32 / elements);
     }
 #pragma unroll
     for (int u = 0; u < UNROLL; ++u) {

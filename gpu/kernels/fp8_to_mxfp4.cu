@@ -17,7 +17,7 @@ __device__ __forceinline__ void fp8_to_mxfp4(const Arguments& a) {
         for (int i = 0; i < words; ++i) w[u][i] = 0;
         if (!chunks[u].exists) continue;
         load<PART>(a.x + chunks[u].input(a, PART), flat || a.aligned, w[u]);
-        tile[u] = load_byte(a.scales + chunks[u].input_scale(a, 128 / PART));
+        tile[u] = chunks[u].load_scale(a, 128 / PART);
     }
     CodeLanes<words> part[UNROLL];
 #pragma unroll
@@ -32,7 +32,7 @@ __device__ __forceinline__ void fp8_to_mxfp4(const Arguments& a) {
         const uint32_t byte = recode_part<!rceil>(part[u], most[u], tile[u], own_policy<rceil>(a), packed);
         if (!chunks[u].exists) continue;
         store<PART / 2>(a.out + chunks[u].place(a) * (PART / 2), packed);
-        if (chunks[u].leads(lanes)) a.out_scales[chunks[u].group(a, lanes)] = (uint8_t)byte;
+        if (chunks[u].leads(lanes)) chunks[u].store_scale(a, lanes, byte);
     }
 }
 

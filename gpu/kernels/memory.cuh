@@ -5,6 +5,7 @@
 // that every row is whole groups and all arrays are contiguous and aligned: then a chunk's number is its place.
 #pragma once
 
+#include "layouts.cuh"
 #include "quantize_mxfp4.cuh"
 
 namespace refnum {
@@ -25,6 +26,13 @@ typedef long long offset_t;
 #ifndef STREAM
 #define STREAM 0
 #endif
+// Storage layouts of the scales that are read and written: a `ScaleLayout` each.
+#ifndef LAYOUT_IN
+#define LAYOUT_IN 0
+#endif
+#ifndef LAYOUT_OUT
+#define LAYOUT_OUT 0
+#endif
 
 // The one parameter of every row-wise kernel (gpu/launch.py has its mirror). Strides are in bytes.
 struct Arguments {
@@ -36,6 +44,8 @@ struct Arguments {
     uint32_t tall;     // rows that share a scale of the input
     uint32_t aligned;  // whether a chunk can be read by one vector load
     Policy policy;
+    uint32_t scale_rows, out_scale_rows;  // rows of the two matrices of scales: for layouts other than bytes
+    uint64_t per_row_inverse;             // 2**64 / per_row + 1: `flat` with such a layout
 };
 
 // With STREAM, lines are not kept in L1 and are the first to leave L2: for chunks that are one load and one store. A
@@ -78,6 +88,29 @@ __device__ __forceinline__ void load(const uint8_t* p, bool aligned, uint32_t* w
 }
 
 __device__ __forceinline__ uint32_t load_byte(const uint8_t* p) { return __ldg(p); }
+
+__device__ __forceinline__ uint32_t load_scale_word(const uint8_t* p) {
+    return __ldg(reinterpret_cast<const uint32_t*>(p));
+}
+
+// Writes a scale in LAYOUT_OUT, and with the last of a row or column the padding behind it.
+__device__ __forceinline__ void lay_scale(uint8_t* out, uint32_t rows, uint32_t columns, offset_t row, uint32_t column,
+                                          uint32_t byte) {
+    const uint32_t top = (uint32_t)row;
+    const uint32_t end = top + 1 == rows ? stored_rows(LAYOUT_OUT, rows) : top + 1;
+    const uint32_t edge = column + 1 == columns ? stored_columns(LAYOUT_OUT, columns) : column + 1;
+    const uint32_t value = is_float_layout(LAYOUT_OUT) ? e8m0_decode(byte) : byte;
+#pragma unroll 1
+    for (uint32_t r = top; r < end; ++r) {
+#pragma unroll 1
+        for (uint32_t c = column; c < edge; ++c) {
+            uint8_t* to = out + scale_place(LAYOUT_OUT, rows, columns, r, c);
+            const uint32_t own = r == top && c == column ? value : 0;
+            if (is_float_layout(LAYOUT_OUT)) *reinterpret_cast<uint32_t*>(to) = own;
+            else *to = (uint8_t)own;
+        }
+    }
+}
 
 // Outputs are ours and aligned.
 template <int bytes>
@@ -131,6 +164,18 @@ struct Chunk {
     __device__ __forceinline__ uint64_t group(const Arguments& a, uint32_t lanes) const {
         return flat ? number / lanes : row * ((a.valid + lanes - 1) / lanes) + column / lanes;
     }
+    // Byte of the input's scale of a group of `lanes` chunks, in LAYOUT_IN.
+    __device__ __forceinline__ uint32_t load_scale(const Arguments& a, uint32_t lanes) const {
+        if (LAYOUT_IN == BYTES) return load_byte(a.scales + input_scale(a, lanes));
+        const uint32_t columns = (a.valid + lanes - 1) / lanes, above = a.tall == 1 ? row : row / a.tall;
+        const uint8_t* from = a.scales + scale_place(LAYOUT_IN, a.scale_rows, columns, above, column / lanes);
+        return is_float_layout(LAYOUT_IN) ? byte_of_scale(load_scale_word(from)) : load_byte(from);
+    }
+    // Writes the scale of a group of `lanes` chunks in LAYOUT_OUT: for the first chunk of each.
+    __device__ __forceinline__ void store_scale(const Arguments& a, uint32_t lanes, uint32_t byte) const {
+        if (LAYOUT_OUT == BYTES) a.out_scales[group(a, lanes)] = (uint8_t)byte;
+        else lay_scale(a.out_scales, a.out_scale_rows, (a.valid + lanes - 1) / lanes, row, column / lanes, byte);
+    }
     // Whether this is the first chunk of its group of `lanes`.
     __device__ __forceinline__ bool leads(uint32_t lanes) const {
         return (flat ? threadIdx.x : column) % lanes == 0;
@@ -150,6 +195,10 @@ __device__ __forceinline__ void locate(const Arguments& a, Chunk<flat> (&chunks)
         const uint32_t step = u * THREADS + threadIdx.x;
         chunk.number = first + step;
         chunk.exists = step < here;
+        if (flat && (LAYOUT_IN != BYTES || LAYOUT_OUT != BYTES)) {
+            chunk.row = (offset_t)high_product(chunk.number, a.per_row_inverse);
+            chunk.column = (uint32_t)chunk.number - (uint32_t)chunk.row * a.per_row;
+        }
         if (!flat) {
             const uint32_t column = first_column + step, rows = column / a.per_row;
             chunk.row = (offset_t)(first_row + rows);

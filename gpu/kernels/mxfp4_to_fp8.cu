@@ -15,7 +15,7 @@ __device__ __forceinline__ void mxfp4_to_fp8(const Arguments& a) {
         w[u][0] = w[u][1] = w[u][2] = w[u][3] = byte[u] = 0;
         if (!chunks[u].exists) continue;
         load<PART / 2>(a.x + chunks[u].input(a, PART / 2), flat || a.aligned, w[u]);
-        byte[u] = load_byte(a.scales + chunks[u].input_scale(a, 32 / PART));
+        byte[u] = chunks[u].load_scale(a, 32 / PART);
     }
 #pragma unroll
     for (int u = 0; u < UNROLL; ++u) part[u] = amax ? block_part_amax(w[u], byte[u]) : block_part_max(w[u], byte[u]);
@@ -29,7 +29,7 @@ __device__ __forceinline__ void mxfp4_to_fp8(const Arguments& a) {
         for (int i = 0; i < words; ++i) e4m3_words(w[u][i], table, codes[2 * i], codes[2 * i + 1]);
         if (!chunks[u].exists) continue;
         store<PART>(a.out + chunks[u].place(a) * PART, codes);
-        if (chunks[u].leads(lanes)) a.out_scales[chunks[u].group(a, lanes)] = (uint8_t)tile;
+        if (chunks[u].leads(lanes)) chunks[u].store_scale(a, lanes, tile);
     }
 }
 

@@ -52,6 +52,35 @@ REFNUM_HD uint32_t quantize_part(const uint32_t* w, uint32_t amax, Policy policy
     return nan ? NAN_BYTE : special ? MAX_BYTE : scale.byte;
 }
 
+// float32 bits of 2**(113 - byte), byte up to 254: under it a block's elements become binary16 lanes in which E2M1's 1
+// is the smallest normal.
+REFNUM_HD uint32_t lane_power(uint32_t byte) { return byte < 240 ? (240 - byte) << 23 : 0x400000u >> (byte - 240); }
+
+// As `quantize_part` with stochastic rounding of eight bits an element (clause N2.6). `in` holds the input's own words
+// (two float32 a word of `w`; else `w` itself); byte j of `random` belongs to element j. A lane has nine bits below
+// E2M1's last, so a random byte one place up adds to the top eight of them, and the carry is the rounding.
+template <int kind, int words>
+REFNUM_HD uint32_t quantize_part_stochastic(const uint32_t* in, const uint32_t* w, uint32_t amax,
+                                            const uint32_t* random, Policy policy, uint32_t* packed) {
+    constexpr uint32_t infinity = kind == FLOAT16 ? 0x7C00 : 0x7F80;
+    const bool special = amax >= infinity, nan = special && (amax > infinity || !policy.satfinite);
+    const uint32_t plain = kind == FLOAT16 ? half_block_scale(special ? 0 : amax, policy).byte
+                                           : bfloat16_block_scale(special ? 0 : amax, policy).byte;
+    const uint32_t byte = special ? MAX_BYTE : plain, power = lane_power(byte);
+    uint32_t lanes[words];
+    REFNUM_UNROLL
+    for (int i = 0; i < words; ++i) {
+        const uint32_t low = kind == FLOAT32 ? in[2 * i] : widen_lane<kind>(w[i] & 0xFFFF);
+        const uint32_t high = kind == FLOAT32 ? in[2 * i + 1] : kind == FLOAT16 ? widen_lane<kind>(w[i] >> 16)
+                                                                                : w[i] & 0xFFFF0000u;
+        const uint32_t draws = permute(random[i / 2], 0, i & 1 ? 0x4342 : 0x4140);
+        lanes[i] = min_lanes(halves_below(low, high, power) + (draws << 1), HALF_E2M1_MAX);
+    }
+    REFNUM_UNROLL
+    for (int i = 0; i < words / 4; ++i) packed[i] = nan ? 0 : e2m1_pack_lanes(lanes + 4 * i, w + 4 * i);
+    return nan ? NAN_BYTE : byte;
+}
+
 // Part of a block of FP8 codes, as the lanes that both the maximum and the scaling take.
 template <int words>
 struct CodeLanes {

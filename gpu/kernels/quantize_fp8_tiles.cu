@@ -62,7 +62,7 @@ __device__ __forceinline__ void quantize_rows(const Arguments& a) {
         const TileScale scale = tile_scale(most[u], own_policy<rceil>(a), kind);
         if (!chunks[u].exists) continue;
         encode<kind, !rceil, part>(a.x + chunks[u].input(a, bytes), w[u], scale, a.out + chunks[u].place(a) * part);
-        if (chunks[u].leads(lanes)) a.out_scales[chunks[u].group(a, lanes)] = (uint8_t)scale.byte;
+        if (chunks[u].leads(lanes)) chunks[u].store_scale(a, lanes, scale.byte);
     }
 }
 
@@ -100,7 +100,11 @@ __device__ __forceinline__ void quantize_squares(const Arguments& a) {
                                   a.out + (row * a.valid + column) * 8);
         }
     }
-    if (threadIdx.x == 0) a.out_scales[blockIdx.x] = (uint8_t)scale.byte;
+    if (threadIdx.x == 0) {
+        const uint32_t above = blockIdx.x / a.per_row, beside = blockIdx.x % a.per_row;
+        if (LAYOUT_OUT == BYTES) a.out_scales[blockIdx.x] = (uint8_t)scale.byte;
+        else lay_scale(a.out_scales, a.out_scale_rows, a.per_row, above, beside, scale.byte);
+    }
 }
 
 }  // namespace refnum

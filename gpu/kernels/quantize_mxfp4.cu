@@ -33,7 +33,7 @@ __device__ __forceinline__ void quantize_mxfp4(const Arguments& a) {
         const uint32_t byte = quantize_part<kind, !rceil, words>(w[u], most[u], own_policy<rceil>(a), packed);
         if (!chunks[u].exists) continue;
         store<part / 2>(a.out + chunks[u].place(a) * (part / 2), packed);
-        if (chunks[u].leads(lanes)) a.out_scales[chunks[u].group(a, lanes)] = (uint8_t)byte;
+        if (chunks[u].leads(lanes)) chunks[u].store_scale(a, lanes, byte);
     }
 }
 

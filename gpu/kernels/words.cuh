@@ -57,6 +57,29 @@ REFNUM_HD uint32_t sign_bytes(uint32_t x) {
 #endif
 }
 
+// PRMT with replicated signs: 0xFFFF in each lane whose top bit is set, else 0.
+REFNUM_HD uint32_t lane_signs(uint32_t x) {
+#ifdef __CUDA_ARCH__
+    uint32_t out;
+    asm("prmt.b32 %0, %1, 0, 0xBB99;" : "=r"(out) : "r"(x));
+    return out;
+#else
+    return (x >> 15 & 0x00010001u) * 0xFFFFu;
+#endif
+}
+
+// PRMT: byte `i` of `low` and of `high` as the upper bytes of two lanes, zeros below. Both words' bytes are below 0x80.
+template <int i>
+REFNUM_HD uint32_t pair_upper(uint32_t low, uint32_t high) {
+#ifdef __CUDA_ARCH__
+    uint32_t out;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(out) : "r"(low), "r"(high), "n"((4 + i) << 12 | 0x808 | i << 4));
+    return out;
+#else
+    return (low >> (8 * i) & 0xFF) << 8 | (high >> (8 * i) & 0xFF) << 24;
+#endif
+}
+
 // LOP3: bits of `a` where the mask is one, bits of `b` elsewhere. Left to itself, nvcc makes two of it.
 REFNUM_HD uint32_t choose(uint32_t a, uint32_t b, uint32_t mask) {
 #ifdef __CUDA_ARCH__
@@ -211,6 +234,47 @@ REFNUM_HD void scale_each(uint32_t* words, const uint32_t* powers) {
 REFNUM_HD uint32_t scale_halves(uint32_t h, uint32_t powers) {
     scale_all<1>(&h, powers);
     return h;
+}
+
+#ifndef __CUDA_ARCH__
+// binary16 bits of float32 magnitude bits times 2**k, cut off toward zero; Inf stays Inf.
+REFNUM_HD uint32_t half_below(uint32_t magnitude, int32_t k) {
+    if (magnitude >= 0x7F800000) return magnitude > 0x7F800000 ? 0x7FFF : 0x7C00;
+    const uint32_t field = magnitude >> 23, significand = field ? (magnitude & 0x7FFFFF) | 0x800000 : magnitude;
+    if (significand == 0) return 0;
+    const int32_t unit = (int32_t)(field ? field : 1) - 150 + k, top = 31 - leading_zeros(significand);
+    const int32_t exponent = top + unit, lowest = exponent < -14 ? -24 : exponent - 10;  // of the last place kept
+    if (exponent > 15) return 0x7BFF;
+    const int32_t down = lowest - unit;
+    const uint32_t kept = down > 31 ? 0 : down >= 0 ? significand >> down : significand << -down;
+    return exponent < -14 ? kept : ((uint32_t)(exponent + 14) << 10) + kept;  // bit 10 of kept counts as a field
+}
+#endif
+
+// FMUL and F2FP.RZ: magnitudes of two float32 times `power`, float32 bits of a power of two, as binary16 lanes cut
+// off toward zero. The product must be exact or below binary16's last place.
+REFNUM_HD uint32_t halves_below(uint32_t low, uint32_t high, uint32_t power) {
+#ifdef __CUDA_ARCH__
+    uint32_t out;
+    asm("{\n\t.reg .f32 a, b;\n\t"
+        "abs.f32 a, %1;\n\tabs.f32 b, %2;\n\tmul.rn.f32 a, a, %3;\n\tmul.rn.f32 b, b, %3;\n\t"
+        "cvt.rz.f16x2.f32 %0, b, a;\n\t}"
+        : "=r"(out)
+        : "f"(__uint_as_float(low)), "f"(__uint_as_float(high)), "f"(__uint_as_float(power)));
+    return out;
+#else
+    const int32_t k = power >> 23 ? (int32_t)(power >> 23) - 127 : -118 - leading_zeros(power);
+    return half_below(low & 0x7FFFFFFF, k) | half_below(high & 0x7FFFFFFF, k) << 16;
+#endif
+}
+
+// Upper half of a 64-bit product.
+REFNUM_HD uint64_t high_product(uint64_t a, uint64_t b) {
+#ifdef __CUDA_ARCH__
+    return __umul64hi(a, b);
+#else
+    return (uint64_t)((unsigned __int128)a * b >> 64);
+#endif
 }
 
 // Largest lane of `count` words (a multiple of two) of 16-bit magnitudes.
