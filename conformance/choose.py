@@ -100,7 +100,7 @@ def _named(name: str, kernels: list[Subject], others: list[Subject]) -> list[Sub
 
 
 def _is_file(name: str) -> bool:
-    return ".py" in name or "/" in name
+    return ".py" in name or "/" in name or name.startswith("exec:") or name.endswith((".so", ".toml"))
 
 
 def _model() -> list[Subject]:

@@ -87,4 +87,4 @@ def _profiles(plan: Plan, operation: Operation, owners: list[Subject]) -> list[s
     if plan.profiles:
         return plan.profiles
     claimed = dict.fromkeys(profile for subject in owners for profile in subject.profiles_for(operation.name))
-    return sorted(claimed, key=lambda name: (list(refnum.PROFILES).index(name), name))
+    return sorted(claimed, key=lambda name: (list(refnum.PROFILES).index(name.partition("+")[0]), name))

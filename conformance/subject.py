@@ -1,7 +1,8 @@
 """Who is judged. A subject is a named set of callables, one an operation, behind one small interface.
 
 Subjects come in by three doors: the entry-point group `refnum.subjects` (kernels, ours and anybody's), the peers
-that ship with this package, and a Python file named on the command line. None is imported by name here.
+that ship with this package, and a file named on the command line: Python, a declared shared library, or an
+executable (`doors/`). None is imported by name here.
 
 A callable takes the golden twin's keywords: the arrays, the operation's parameters, and `profile` where the
 operation has one. A parameter that a callable does not name may be left out as long as it is at its default;
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from refnum.errors import ArgumentError, FileError, UnsupportedError
-from refnum.profiles import get_profile
+from refnum.profiles import get_profile, profile_name
 
 from .case import Case
 from .operation import DATA_PARAMS, OPERATIONS, arguments_of
@@ -50,7 +51,8 @@ class Subject:
     its uint16 bits. available: (usable here, reason if not).
     supports: (operation, profile, params) -> reason why not, or "" when supported.
     describe: versions, flags and devices for the report. levels: exceptions from `level` by operation.
-    origin: the `path/to/file.py:name` that it came from, for the replay command.
+    origin: the `path/to/file.py:name` that it came from, for the replay command. trace: operation -> digests of the
+    code that runs for it, for certificates (N18.5).
     """
 
     name: str
@@ -63,7 +65,9 @@ class Subject:
     describe: Callable[[], dict[str, Any]] = _nothing
     supports: Callable[[str, str, Mapping[str, Any]], str] | None = None
     levels: Mapping[str, int] = field(default_factory=dict)
+    outside: Callable[[Case], str] | None = None
     origin: str = ""
+    trace: Callable[[str], dict[str, str]] | None = None
 
     def claimed_level(self, operation: str) -> int:
         """Return the level of agreement claimed for an operation."""
@@ -119,9 +123,8 @@ def from_dict(entry: Mapping[str, Any] | Subject, origin: str) -> Subject:
     if not entry["operations"]:
         raise ArgumentError(f"Subject {entry['name']} from {origin} has no operation: there is nothing to judge.")
     values = dict(entry)
-    values["profiles"] = tuple(values["profiles"]) if values.get("profiles") else None
-    for profile in values["profiles"] or ():
-        get_profile(profile)
+    claimed = values.get("profiles") or ()
+    values["profiles"] = tuple(profile_name(get_profile(profile)) for profile in claimed) or None
     return Subject(**values)
 
 
@@ -149,12 +152,21 @@ def peers() -> tuple[list[Subject], list[tuple[str, str]]]:
 
 
 def from_file(text: str) -> list[Subject]:
-    """Return the subjects of `path/to/file.py:name`.
+    """Return the subjects of `path/to/file.py:name`, of a declared library, or of `exec:path`.
 
     `name` is a callable named like an operation (or with an attribute `operation`), a dict in the form of the
     entry-point group, a dict of operation -> callable, or a function without arguments that returns a list of them.
-    Without `:name` every function in the file named like an operation is taken, or the file's `subjects()`.
+    Without `:name` the file's `subjects()` is taken, or its declared functions, or every function named like an
+    operation. A library is its `.so` or its `.toml`, see `doors.library`; an executable, see `doors.executable`.
     """
+    if text.startswith("exec:"):
+        from .doors.executable import from_executable
+
+        return [replace(from_dict(from_executable(text[5:]), text), origin=text)]
+    if Path(text).suffix in (".so", ".toml"):
+        from .doors.library import from_library
+
+        return [replace(from_dict(from_library(Path(text)), text), origin=text)]
     path_text, _, name = text.partition(":") if ":" in text[2:] else (text, "", "")
     path = Path(path_text)
     if not path.is_file():
@@ -164,9 +176,14 @@ def from_file(text: str) -> list[Subject]:
 
 
 def _subjects_in(module: Any, path: Path, name: str, text: str) -> list[Subject]:
+    from .doors.declare import declared
+
     if not name:
         if callable(getattr(module, "subjects", None)):
             return [from_dict(entry, text) for entry in module.subjects()]
+        entries = declared([value for value in vars(module).values() if callable(value)])
+        if entries:
+            return [from_dict(entry, text) for entry in entries]
         own = {op: getattr(module, op) for op in OPERATIONS if callable(getattr(module, op, None))}
         if not own:
             raise ArgumentError(f"{path} has no function named like an operation; name one: {path}:NAME.")
@@ -177,6 +194,8 @@ def _subjects_in(module: Any, path: Path, name: str, text: str) -> list[Subject]
 
 
 def _from_object(value: Any, name: str, origin: str) -> list[Subject]:
+    from .doors.declare import declared
+
     if isinstance(value, list | tuple):
         return [from_dict(entry, origin) for entry in value]
     if isinstance(value, Subject):
@@ -184,6 +203,9 @@ def _from_object(value: Any, name: str, origin: str) -> list[Subject]:
     if isinstance(value, Mapping):
         entry = value if "operations" in value else {"name": name, "operations": value}
         return [from_dict(entry, origin)]
+    entries = declared([value])
+    if entries:
+        return [from_dict(entries[0], origin)]
     operation = getattr(value, "operation", name)
     if callable(value) and operation in OPERATIONS:
         return [Subject(name, {operation: value})]
@@ -239,8 +261,12 @@ def _signature_gap(function: Callable[..., Any], operation: str, params: Mapping
 def arguments_for(subject: Subject, case: Case, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keywords for one call on these arrays, which are of the subject's library.
 
-    Raises UnsupportedError when the callable cannot take something that matters.
+    Raises UnsupportedError when the callable cannot take something that matters, or the case is outside of what the
+    subject supports.
     """
+    reason = subject.outside(case) if subject.outside else ""
+    if reason:
+        raise UnsupportedError(f"{subject.name}: {reason}.")
     function = subject.operations[case.operation]
     operation = OPERATIONS[case.operation]
     wanted = {**arguments_of(case), **inputs}

@@ -1,0 +1,170 @@
+"""A shared library as a subject: a TOML file beside it says which C functions it has and what they take.
+
+    name = "my_kernels"
+    profiles = ["OCP"]
+
+    [operations.quantize_mxfp4]
+    symbol = "my_quantize"
+    arguments = ["x", "rows(x)", "columns(x)", "packed", "scales"]
+    dtypes = ["float32"]
+
+An argument is an input or an output of the operation (a pointer to its C-contiguous data), `rows(NAME)`,
+`columns(NAME)` or `size(NAME)` of one (int64), `splits` (pointer to int64) and `size(splits)`, a parameter such as
+`scale` (int32: its place among the choices that the specification lists), or `stream` (a CUDA stream, 0). The
+function returns int 0, or 1 when it does not support the case; any other value is a fault. With
+`memory = "device"` the pointers are device pointers, the function must be done on the default stream's order.
+Outputs are filled with poison before the call.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import re
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from refnum.errors import ArgumentError, FileError, UnsupportedError
+
+from ..case import Case
+from ..libraries import to_library
+from ..operation import OPERATIONS, Operation, outputs_of
+from .shapes import case_of, output_specs
+
+POISON = 0xCD
+MEMORIES = {"host": "numpy", "device": "cupy"}
+_KEYS = {"name", "profiles", "level", "memory", "library", "operations"}
+_OPERATION_KEYS = {"symbol", "arguments", "dtypes", "rows", "columns", "max_elements"}
+_SIZE = re.compile(r"(rows|columns|size)\((\w+)\)")
+
+
+def from_library(path: Path) -> dict[str, Any]:
+    """Return the subject entry of a shared library, or of its declaration.
+
+    path: the library, with a declaration of the same name and suffix `.toml` beside it, or that declaration.
+    Raises FileError for a missing or unreadable file, ArgumentError for a declaration that is off.
+    """
+    text = path if path.suffix == ".toml" else path.with_suffix(".toml")
+    if not text.is_file():
+        raise FileError(f"No declaration {text}; write one beside the library: see docs/guides/judge-your-kernel.md.")
+    try:
+        said = tomllib.loads(text.read_text())
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise FileError(f"{text} cannot be read: {error}.") from error
+    _only(said, _KEYS, text)
+    memory = said.get("memory", "host")
+    if memory not in MEMORIES:
+        raise ArgumentError(f"{text}: memory={memory!r}; allowed are {', '.join(MEMORIES)}.")
+    library = text.parent / said.get("library", path.name if path.suffix != ".toml" else text.stem + ".so")
+    if not said.get("operations"):
+        raise ArgumentError(f"{text} has no [operations.NAME]: there is nothing to judge.")
+    operations = {name: _function(library, name, one, memory, text) for name, one in said["operations"].items()}
+    return {
+        "name": said.get("name", text.stem),
+        "operations": operations,
+        "profiles": said.get("profiles"),
+        "level": said.get("level", 0),
+        "arrays": MEMORIES[memory],
+        "outside": _limits(said["operations"]),
+        "available": lambda: (library.is_file(), f"no library {library}"),
+        "describe": lambda: {"library": library, "declaration": text},
+    }
+
+
+def _limits(operations: dict[str, Any]) -> Any:
+    from .declare import AnyOf, Limits
+
+    keys = ("dtypes", "rows", "columns", "max_elements")
+    given = {name: {key: one[key] for key in keys if key in one} for name, one in operations.items()}
+    return AnyOf({name: Limits(**{**one, "dtypes": tuple(one.get("dtypes", ()))}) for name, one in given.items()})
+
+
+def _only(said: dict[str, Any], allowed: set[str], where: Path) -> None:
+    unknown = sorted(set(said) - allowed)
+    if unknown:
+        raise ArgumentError(f"{where} has unknown keys {unknown}; allowed are {sorted(allowed)}.")
+
+
+def _function(library: Path, name: str, said: dict[str, Any], memory: str, where: Path) -> Callable[..., Any]:
+    if name not in OPERATIONS:
+        raise ArgumentError(f"{where}: no operation is named {name!r}; choose from {', '.join(OPERATIONS)}.")
+    _only(said, _OPERATION_KEYS, where)
+    operation = OPERATIONS[name]
+    arguments = said.get("arguments") or [*operation.inputs, *(output.name for output in operation.outputs)]
+    for argument in arguments:
+        _check(argument, operation, where)
+    symbol = said.get("symbol", name)
+
+    def call(**keywords: Any) -> tuple[Any, ...]:
+        case = case_of(operation, keywords)
+        outs = {
+            output.name: _poisoned(*spec, memory)
+            for output, spec in zip(outputs_of(case), output_specs(case), strict=True)
+        }
+        inputs = {key: keywords.get(key) for key in operation.inputs}
+        given = [_argument(one, {**inputs, **outs}, case) for one in arguments]
+        code = _loaded(library, symbol)(*given)
+        if code == 1:
+            raise UnsupportedError(f"{symbol} says that it does not support this case (it returned 1)")
+        if code:
+            raise RuntimeError(f"{symbol} returned {code}")
+        return tuple(outs.values())
+
+    return call
+
+
+def _check(argument: str, operation: Operation, where: Path) -> None:
+    arrays = {*operation.inputs, *operation.optional, *(output.name for output in operation.outputs)}
+    match = _SIZE.fullmatch(argument)
+    known = argument in arrays or argument in operation.params or argument in ("splits", "stream")
+    if not known and not (match and match[2] in {*arrays, "splits"}):
+        raise ArgumentError(
+            f"{where}: {operation.name} has no argument {argument!r}; allowed are {', '.join(sorted(arrays))}, "
+            f"rows(NAME), columns(NAME), size(NAME), splits, stream{''.join(f', {name}' for name in operation.params)}."
+        )
+
+
+def _poisoned(shape: tuple[int, ...], dtype: np.dtype, memory: str) -> Any:
+    size = int(np.prod(shape)) * dtype.itemsize
+    return to_library(np.full(size, POISON, np.uint8).view(dtype).reshape(shape), MEMORIES[memory])
+
+
+def _argument(text: str, arrays: dict[str, Any], case: Case) -> Any:
+    if text == "stream":
+        return ctypes.c_void_p(0)
+    match = _SIZE.fullmatch(text)
+    rows = case.params.get("splits")
+    if text == "splits":
+        return None if rows is None else (ctypes.c_int64 * len(rows))(*rows)
+    if match:
+        if match[2] == "splits":
+            return ctypes.c_int64(len(rows or ()))
+        array = arrays[match[2]]
+        sizes = {"rows": array.shape[0], "columns": array.shape[-1], "size": array.size}
+        return ctypes.c_int64(sizes[match[1]])
+    if text in arrays:
+        array = arrays[text]
+        return None if array is None else ctypes.c_void_p(_address(array))
+    choices = OPERATIONS[case.operation].params[text]
+    value = case.params.get(text, choices[0])
+    return ctypes.c_int32(choices.index(list(value) if isinstance(value, tuple) else value))
+
+
+def _address(array: Any) -> int:
+    if not array.flags.c_contiguous:
+        raise UnsupportedError("a library is given contiguous arrays only: make it contiguous")
+    return int(array.ctypes.data) if isinstance(array, np.ndarray) else int(array.data.ptr)
+
+
+@functools.cache
+def _loaded(library: Path, symbol: str) -> Any:
+    try:
+        function = getattr(ctypes.CDLL(str(library.resolve())), symbol)
+    except (OSError, AttributeError) as error:
+        raise FileError(f"{library}: {error}.") from error
+    function.restype = ctypes.c_int
+    return function
