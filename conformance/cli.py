@@ -22,7 +22,8 @@ from . import files, show
 from . import report as reports
 from .choose import choose
 from .operation import select
-from .plan import CAMPAIGN, Plan
+from .plan import Plan
+from .prove_cli import prove
 from .run import run
 
 app = typer.Typer(
@@ -134,39 +135,6 @@ def check(
     saved = reports.checkpoint(report) if report is not None else None
     with contextlib.redirect_stdout(sys.stderr):  # what a subject prints must not get into the report
         _carry_out(plan, document, data, json, saved)
-    _deliver(document, report, json)
-
-
-@app.command()
-@told
-def fuzz(
-    operation: Annotated[list[str] | None, typer.Option("--operation", "-o", help="Name or pattern.")] = None,
-    subject: Subjects = None,
-    profile: Annotated[list[str] | None, typer.Option("--profile", "-p", help="Default: all that are claimed.")] = None,
-    minutes: Annotated[float, typer.Option(min=0.0, help="How long to go on; one round is always made.")] = 10.0,
-    seed: Annotated[int, typer.Option(help="Seed of the first round; each round adds one.")] = 0,
-    examples: Annotated[int, typer.Option(min=1, help="Sampled cases a variant and round.")] = 25,
-    json: Annotated[bool, typer.Option("--json", help="Print the report as JSON on standard output.")] = False,
-    report: Annotated[Path | None, typer.Option(help="Write the report to this file.")] = None,
-    timeout: Annotated[float, typer.Option(min=0.0, help="Seconds that one call of a subject may take.")] = 60.0,
-) -> None:
-    """Judge kernels on sampled cases, round after round, for as long as you give it."""
-    from .campaign import campaign
-    from .controls import verify
-    from .progress import progress_bar
-
-    _tell_of_deaths()
-    counts = verify()
-    chosen = choose(subject)
-    plan = Plan(chosen.usable, select(operation), profile or None, CAMPAIGN, seed, examples, timeout)
-    document = reports.Report(
-        reports.header(CAMPAIGN, seed, sys.argv[1:], chosen.records(), chosen.broken, examples=examples),
-        controls=counts,
-    )
-    if report is not None:
-        reports.checkpoint(report)
-    with contextlib.redirect_stdout(sys.stderr), progress_bar(json) as progress:
-        campaign(plan, document, minutes * 60, progress)
     _deliver(document, report, json)
 
 
@@ -330,6 +298,8 @@ def _mount(name: str, module: str, attribute: str) -> None:
 
 
 _mount("vectors", "conformance.vectors_cli", "vectors_app")
+_mount("fuzz", "conformance.fuzz_cli", "fuzz_app")
+app.command("prove")(told(prove))
 
 
 def main() -> None:

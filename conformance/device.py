@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from refnum.arrays import BFLOAT16, Array
+from refnum.arrays import BFLOAT16, Array, contiguous
 from refnum.errors import ArgumentError, UnsupportedError
 
 from .call import COMPILE_ERRORS, CallTimeout, limit
@@ -163,6 +163,8 @@ def compare_there(golden: Bits, observed: Bits) -> Judged:
     judged = Judged()
     for name, want in golden.items():
         judged.compared += int(want.size)
+        if not bool((as_words(want) != as_words(observed[name])).any()):  # eight bytes at a time, nearly always enough
+            continue
         unequal = want != observed[name]
         count = int(unequal.sum())
         if count:
@@ -173,6 +175,15 @@ def compare_there(golden: Bits, observed: Bits) -> Judged:
         counts = ", ".join(f"{count} of {golden[name].size} in {name}" for name, count in judged.wrong.items())
         judged.words = f"{counts} differ"
     return judged
+
+
+def as_words(array: Array) -> Array:
+    """The bytes of an array in row-major order, padded with zeros to a multiple of eight, as little-endian u64."""
+    flat = contiguous(array).reshape(-1).view(np.uint8)
+    missing = -int(flat.size) % 8
+    if missing:
+        flat = np.concatenate([flat, np.zeros(missing, np.uint8, like=flat)])
+    return flat.view("<u8")
 
 
 def _records(name: str, want: Array, got: Array, unequal: Array, room: int) -> list[Mismatch]:

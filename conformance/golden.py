@@ -19,9 +19,14 @@ from refnum.scales import encode_e8m0
 __all__ = ["decode_e2m1", "decode_e4m3", "decode_e8m0", "encode_e2m1", "encode_e4m3", "encode_e8m0"]
 
 
-def encode_e2m1(x: Any) -> Any:
-    """Round each element to an E2M1 code (N2): nearest, ties to even, saturating, -0 kept; NaN gives 7."""
-    return encode("E2M1", x)
+def encode_e2m1(x: Any, scale_byte: int = 127) -> Any:
+    """Round each element over the scale to an E2M1 code (N2): nearest, ties to even, saturating, -0 kept; NaN gives 7.
+
+    scale_byte: E8M0 byte of the scale, 1 unless given; under byte 255 every code is 0 (N4).
+    """
+    if scale_byte == 255:
+        return np.zeros(x.shape, np.uint8, like=x)
+    return encode("E2M1", x, scale_byte - 127)
 
 
 def encode_e4m3(x: Any, overflow: str = "saturate") -> Any:

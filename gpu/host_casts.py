@@ -28,8 +28,10 @@ def encode_e2m1(x: Array, *, scale_byte: int = 127, rbits: Array | None = None) 
     """E2M1 codes u8, one a byte, of x / 2**(scale_byte - 127) (N2); NaN gives 7, overflow 6 with its sign.
 
     x: float32, bfloat16 or float16 of any shape. rbits: uint8 of x's shape rounds stochastically with these eight
-    bits an element (N13).
+    bits an element (N13). Under byte 255 every code is 0 (N4).
     """
+    if scale_byte == 255 and rbits is None:
+        return np.zeros(_floats(x).shape, np.uint8)
     byte = _byte(scale_byte)
     if rbits is None:
         return _encode("encode_e2m1", x, byte)

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from gpu import columns, launch
+from gpu import columns, elements, launch
 from gpu import compile as build
 from refnum.errors import ArgumentError, UnsupportedError
 
@@ -35,6 +35,7 @@ def defines(name: str) -> tuple[str, ...]:
 SHIPPED = [(name, grid.defines, "") for name, grid in launch.TUNING.items()] + [
     (function.rpartition("_")[0], order.defines, function) for function, order in columns.TUNING.items()
 ]
+SHIPPED.append((elements.KERNEL, elements.DEFINES, ""))
 
 
 def test_every_kernel_ships() -> None:

@@ -1,0 +1,135 @@
+"""What a certificate says of the model and of the subject: digests that change when the code that ran changes."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import inspect
+import platform
+from pathlib import Path
+from typing import Any
+
+import refnum
+
+from .. import golden
+from ..environment import versions
+from ..subject import Subject
+from .catalogue import Proof
+
+_ROOT = Path(refnum.__file__).parent
+
+
+def model_record(proof: Proof, library: str) -> dict[str, Any]:
+    """Return the model's version, the digest of the modules behind the proof's operations, and what ran it."""
+    return {"version": versions().get("refnum", "from a folder"), "digest": model_digest(proof), "arrays": library}
+
+
+def model_digest(proof: Proof) -> str:
+    """SHA-256 over the source files that the golden functions of a proof's operations are made of.
+
+    The files are those that define the functions and all of `refnum` that they import, at any distance. A proof of
+    every operation takes them all.
+    """
+    names = {name for operation in proof.operations for name in _closure(_home(operation))}
+    files = sorted(names) if proof.operations else sorted(path.stem for path in _ROOT.glob("*.py"))
+    state = hashlib.sha256()
+    for name in files:
+        state.update(f"{name}\0{_file_digest(name)}\n".encode())
+    return "sha256:" + state.hexdigest()
+
+
+def _home(operation: str) -> str:
+    """The module of `refnum` that an operation's golden function lives in or, for a scalar cast, leans on."""
+    function = getattr(refnum, operation, None)
+    if function is None:
+        return "narrow" if operation.startswith("encode") else "codec"
+    return str(function.__module__.rpartition(".")[2])
+
+
+@functools.cache
+def _closure(module: str) -> frozenset[str]:
+    found, waiting = set(), [module]
+    while waiting:
+        name = waiting.pop()
+        if name in found or not (_ROOT / f"{name}.py").is_file():
+            continue
+        found.add(name)
+        tree = ast.parse((_ROOT / f"{name}.py").read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.level == 1:
+                waiting += [node.module] if node.module else [alias.name for alias in node.names]
+    return frozenset(found)
+
+
+@functools.cache
+def _file_digest(name: str) -> str:
+    return hashlib.sha256((_ROOT / f"{name}.py").read_bytes()).hexdigest()
+
+
+def subject_record(proof: Proof, subject: Subject) -> dict[str, Any]:
+    """Return a subject's name, kind, description, and the digests of what runs for the proof's operations.
+
+    A subject that has `trace` tells them itself (source, machine code, compiler, flags). Of any other the source
+    files of its callables are taken; one without source has none, and its proofs are run anew each time.
+    """
+    operations = proof.operations or tuple(sorted(subject.operations))
+    traced = {name: subject.trace(name) if subject.trace else _source(subject.operations[name]) for name in operations}
+    told = {str(key): str(value) for key, value in subject.describe().items()}
+    return {"name": subject.name, "kind": subject.kind, "code": traced, "describe": told}
+
+
+def subject_digest(record: dict[str, Any]) -> str:
+    """SHA-256 over the digests of a subject's code; empty when any is missing.
+
+    Machine code stands for itself: a comment in the source changes no proof of it.
+    """
+    state = hashlib.sha256()
+    for name, facts in sorted(record["code"].items()):
+        if not facts:
+            return ""
+        known = facts.get("machine_code") or sorted(facts.items())
+        state.update(f"{name}\0{known}\n".encode())
+    return "sha256:" + state.hexdigest()
+
+
+def _source(function: Any) -> dict[str, str]:
+    if getattr(function, "__module__", "") == golden.__name__ or str(getattr(function, "__module__", "")).startswith(
+        "refnum."
+    ):
+        return {"source": "the model"}
+    try:
+        path = inspect.getsourcefile(inspect.unwrap(function))
+        return {"source": hashlib.sha256(Path(path or "").read_bytes()).hexdigest()}
+    except (TypeError, OSError):
+        return {}
+
+
+def machine_record(library: str) -> dict[str, str]:
+    """Return what the proof ran on: processor, system, Python and NumPy, and the device with its driver."""
+    found = {"system": platform.system(), "machine": platform.machine()}
+    found |= {name: version for name, version in versions().items() if name in ("python", "numpy", "ml_dtypes")}
+    if library == "cupy":
+        import cupy
+
+        runtime = cupy.cuda.runtime
+        properties = runtime.getDeviceProperties(cupy.cuda.Device().id)
+        found["device"] = properties["name"].decode()
+        found["cupy"] = cupy.__version__
+        found["cuda_driver"] = str(runtime.driverGetVersion())
+        found["cuda_runtime"] = str(runtime.runtimeGetVersion())
+        found["driver"] = _driver()
+    return found
+
+
+def _driver() -> str:
+    """The kernel driver's version as NVML gives it, or as /proc does; empty when neither does."""
+    try:
+        from cupy_backends.cuda.libs import nvml  # type: ignore[import-not-found]  # not in every CuPy
+
+        nvml.init()
+        return str(nvml.systemGetDriverVersion())
+    except Exception:  # a missing library, or one that refuses: the next source is asked
+        path = Path("/proc/driver/nvidia/version")
+        words = path.read_text().split() if path.is_file() else []
+        return next((word for word in words if word.count(".") == 2 and word[0].isdigit()), "")
