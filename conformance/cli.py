@@ -20,6 +20,7 @@ from refnum.errors import RefnumError, UnsupportedError
 
 from . import files, show
 from . import report as reports
+from .bench.command import bench
 from .choose import choose
 from .operation import select
 from .plan import Plan
@@ -298,6 +299,7 @@ def _mount(name: str, module: str, attribute: str) -> None:
 
 
 _mount("vectors", "conformance.vectors_cli", "vectors_app")
+app.command()(told(bench))
 _mount("fuzz", "conformance.fuzz_cli", "fuzz_app")
 app.command("prove")(told(prove))
 

@@ -1,0 +1,116 @@
+"""The BF16 round trip in separate kernels: dequantise, transpose where the way is by columns, quantise.
+
+Two kinds. `separate` takes the subject's own dequantiser and quantiser, so that what is compared is the fusion alone;
+`separate, compiled` takes torch.compile of each step. The transpose is torch.compile's in both.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from refnum.arrays import Array
+
+from ...case import Case
+from ...subject import Subject, arguments_for
+from ..contender import Contender, Prepared, as_tuple, from_torch, to_torch
+from ..lines import Line
+from . import compiled
+
+# operation -> (dequantiser of its input, whether the way is by columns, quantiser of its output)
+_ROUTES: dict[str, tuple[str, bool, str]] = {
+    "fp8_to_mxfp4": ("dequantize_fp8_tiles", False, "quantize_mxfp4"),
+    "mxfp4_to_fp8": ("dequantize_mxfp4", False, "quantize_fp8_tiles"),
+    "mxfp4_to_fp8_columns": ("dequantize_mxfp4", True, "quantize_fp8_tiles"),
+    "mxfp4_columns": ("dequantize_mxfp4", True, "quantize_mxfp4"),
+    "fp8_columns": ("dequantize_fp8_tiles", True, "quantize_fp8_tiles"),
+}
+# step -> (names of its arrays, its parameters)
+_STEPS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
+    "dequantize_mxfp4": (("packed", "scales"), {"dtype": "bfloat16"}),
+    "dequantize_fp8_tiles": (("codes", "scales"), {"tile": [1, 128], "dtype": "bfloat16"}),
+    "quantize_mxfp4": (("x",), {"input": "bfloat16"}),
+    "quantize_fp8_tiles": (("x",), {"tile": [1, 128], "input": "bfloat16"}),
+}
+Run = Callable[[str, Sequence[Any]], tuple[Any, ...]]
+
+
+@functools.cache
+def _transpose() -> Any:
+    import torch
+
+    return torch.compile(lambda x: x.t().contiguous(), fullgraph=True)
+
+
+def _offers(line: Line) -> str:
+    if line.operation not in _ROUTES:
+        return "no way by BF16"
+    return "a launch an expert would be needed" if line.experts else ""
+
+
+def _chain(case: Case, run: Run, arrays: Sequence[Any], turn: Callable[[Any], Any]) -> Callable[[], tuple[Any, ...]]:
+    """Return a call of all steps, the results in the layout of the quantiser."""
+    first, by_columns, last = _ROUTES[case.operation]
+
+    def call() -> tuple[Any, ...]:
+        (values,) = run(first, arrays)
+        return run(last, (turn(values) if by_columns else values,))
+
+    return call
+
+
+def _canonical(case: Case, arrays: Sequence[Array]) -> list[Array]:
+    """Turn the scales of a way by columns to the golden layout; codes have it already."""
+    codes, scales = arrays
+    return [codes, np.ascontiguousarray(scales.T) if _ROUTES[case.operation][1] else scales]
+
+
+def _run_compiled(operation: str, arrays: Sequence[Any]) -> tuple[Any, ...]:
+    names, params = _STEPS[operation]
+    name, extra = compiled.formula(operation, params)
+    return as_tuple(compiled.function(name)(**dict(zip(names, arrays, strict=True)), **extra))
+
+
+def _prepare_compiled(line: Line, case: Case) -> Prepared:
+    tensors = [to_torch(x) for x in case.inputs.values()]
+    like = next(iter(case.inputs.values()))
+    call = _chain(case, _run_compiled, tensors, lambda x: _transpose()(x))
+    return Prepared(call, tensors, lambda found: _canonical(case, [from_torch(x, like) for x in found]))
+
+
+def _own(subject: Subject) -> Contender:
+    on_torch = subject.arrays.startswith("torch")
+
+    def run(operation: str, arrays: Sequence[Any]) -> tuple[Any, ...]:
+        names, params = _STEPS[operation]
+        step = Case(operation, "HOPPER", params, dict(zip(names, arrays, strict=True)))
+        return as_tuple(subject.operations[operation](**arguments_for(subject, step, step.inputs)))
+
+    def prepare(line: Line, case: Case) -> Prepared:
+        like = next(iter(case.inputs.values()))
+        arrays = [to_torch(x) if on_torch else x for x in case.inputs.values()]
+
+        def turn(x: Any) -> Any:
+            return _transpose()(x) if on_torch else from_torch(_transpose()(to_torch(x)), like)
+
+        def canonical(found: Any) -> list[Array]:
+            return _canonical(case, [from_torch(x, like) for x in found] if on_torch else found)
+
+        return Prepared(_chain(case, run, arrays, turn), arrays, canonical)
+
+    def offers(line: Line) -> str:
+        reason = _offers(line)
+        steps = [] if reason else [step for step in _ROUTES[line.operation] if isinstance(step, str)]
+        missing = [step for step in steps if step not in subject.operations]
+        return f"{subject.name} has no {missing[0]}" if missing else reason
+
+    return Contender("separate", offers, prepare, compiled.describe, f"{subject.name}'s kernels, by BF16")
+
+
+def contenders(subject: Subject) -> list[Contender]:
+    """Return both kinds."""
+    note = "torch.compile of each step, by BF16"
+    return [_own(subject), Contender("separate, compiled", _offers, _prepare_compiled, compiled.describe, note)]

@@ -1,0 +1,165 @@
+"""The run: every line at every shape, the subject first, then its peers; times, bytes, agreement, host overhead."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from refnum.arrays import Array
+from refnum.errors import RefnumError
+
+from ..case import Case
+from ..subject import Subject, arguments_for, takes
+from . import inputs
+from .agree import Agreement, Golden
+from .clock import COPY_BYTES, Call, Times, sets_for
+from .contender import Contender, Prepared, as_tuple, as_written, nbytes, to_torch
+from .lines import Line
+from .shapes import PLAIN, Shape
+
+POISON = 0xA5
+SMALL = Shape(32, 1, 1024, 1, 1024)
+"""The shape of the calls whose host time is taken: the device is done before the host is."""
+
+
+class Device(Protocol):
+    """What a run needs of a device; `clock.Clock` is the one."""
+
+    xp: Any
+
+    def synchronize(self) -> None: ...
+    def free(self) -> None: ...
+    def time(self, calls: Sequence[Call], repeat: int) -> Times: ...
+    def host_time(self, call: Call, repeat: int = 1000) -> float: ...
+    def copy(self, nbytes: int, repeat: int) -> float: ...
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to run. peer_shapes: names of the shapes at which the peers run too."""
+
+    subject: Contender
+    peers: Sequence[Contender]
+    lines: Sequence[Line]
+    shapes: Sequence[Shape]
+    peer_shapes: frozenset[str] = frozenset({PLAIN.name})
+    repeat: int = 30
+    told: Callable[[str], None] = field(default=lambda words: None)
+
+
+def run(plan: Plan, device: Device) -> Iterator[dict[str, Any]]:
+    """Yield one record a contender, line and shape; a contender that fails is a record that says so."""
+    copy = device.copy(2 * COPY_BYTES, plan.repeat)
+    for shape in plan.shapes:
+        for line in plan.lines:
+            reason = plan.subject.offers(line)
+            if reason:
+                yield _record(line, shape, plan.subject, "not offered", reason)
+                continue
+            peers = plan.peers if shape.name in plan.peer_shapes else ()
+            yield from _line(plan, device, line, shape, [plan.subject, *peers], copy)
+            device.free()
+
+
+def _line(
+    plan: Plan, device: Device, line: Line, shape: Shape, contenders: Sequence[Contender], copy: float
+) -> Iterator[dict[str, Any]]:
+    case = inputs.make(device.xp, line, shape)
+    golden = Golden(case)
+    for contender in contenders:
+        reason = contender.offers(line)
+        if reason:
+            yield _record(line, shape, contender, "not offered", reason)
+            continue
+        plan.told(f"{shape.name}  {line.label}  {contender.name}")
+        try:
+            record = _measure(plan, device, line, contender, case, golden)
+        except Exception as error:  # a peer may fail in any way; the others go on
+            words = str(error) if isinstance(error, RefnumError) else _words(error)
+            yield _record(line, shape, contender, "failed", words)
+            device.free()
+            continue
+        same = device.copy(record["bytes"], plan.repeat)
+        rate = record["bytes"] / (record["us"]["median"] * 1e-6)
+        record |= {"tb_s": round(rate / 1e12, 3), "of_copy": round(rate / copy, 4), "of_same": round(rate / same, 4)}
+        yield {**_record(line, shape, contender, "timed", ""), **record}
+
+
+def _measure(
+    plan: Plan, device: Device, line: Line, contender: Contender, case: Case, golden: Golden
+) -> dict[str, Any]:
+    first = contender.prepare(line, case)
+    agreement, moved = _check(first, contender, golden)
+    device.synchronize()
+    sets = sets_for(moved)
+    prepared = [first, *(contender.prepare(line, other) for other in inputs.copies(case, sets)[1:])]
+    times = device.time([one.call for one in prepared], plan.repeat)
+    return {
+        "us": times.summary(),
+        "bytes": moved,
+        "sets": sets,
+        "agreement": agreement.verdict,
+        "compared": agreement.compared,
+        "differing": agreement.differing,
+        "values_differing": agreement.values_differing,
+    }
+
+
+def _check(prepared: Prepared, contender: Contender, golden: Golden) -> tuple[Agreement, int]:
+    """Return the agreement with the golden model, and the bytes read and written, of one call."""
+    found = prepared.call()
+    if contender.is_subject:  # what a kernel leaves unwritten must not look right
+        for x in prepared.canonical(found):
+            _bytes_of(x)[...] = POISON
+        found = prepared.call()
+    return golden.compare(prepared.canonical(found)), nbytes(prepared.inputs) + nbytes(as_tuple(found))
+
+
+def _bytes_of(x: Array) -> Array:
+    return x.reshape(-1).view(np.uint8)
+
+
+def _words(error: BaseException) -> str:
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    text = " ".join(str(error).split())[:300]
+    return f"{type(error).__name__} in {last.name}: {text}"
+
+
+def _record(line: Line, shape: Shape, contender: Contender, status: str, words: str) -> dict[str, Any]:
+    rows, columns = shape.matrix(line.at)
+    return {
+        "shape": shape.name,
+        "line": line.label,
+        "operation": line.operation,
+        "profile": line.profile,
+        "params": dict(line.params),
+        "experts": shape.experts if line.experts else 1,
+        "matrix": [rows, columns],
+        "contender": contender.name,
+        "is_subject": contender.is_subject,
+        "status": status,
+        "words": words,
+    }
+
+
+def overheads(
+    subject: Subject, contender: Contender, lines: Sequence[Line], device: Device
+) -> Iterator[dict[str, Any]]:
+    """Yield host microseconds of a call of each operation on a small matrix, fresh outputs and given ones."""
+    seen: set[str] = set()
+    for line in lines:
+        if line.operation in seen or contender.offers(line):
+            continue
+        seen.add(line.operation)
+        case = inputs.make(device.xp, line, SMALL)
+        arrays = {name: to_torch(x) if subject.arrays.startswith("torch") else x for name, x in case.inputs.items()}
+        function = subject.operations[line.operation]
+        call = as_written(function, line.operation, arguments_for(subject, case, arrays))
+        out = call()
+        again = as_written(function, line.operation, {**arguments_for(subject, case, arrays), "out": out})
+        given = round(device.host_time(again), 2) if takes(function, "out") else None
+        yield {"operation": line.operation, "fresh_us": round(device.host_time(call), 2), "out_us": given}

@@ -1,0 +1,73 @@
+"""Shapes that are timed: published mixture-of-experts layers, and one large matrix."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from refnum.errors import ArgumentError
+
+ALIGN = 32
+"""Rows that each expert is padded to."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One layer on one device: tokens, experts, hidden size, experts a token goes to, size of the feed-forward."""
+
+    tokens: int
+    experts: int
+    hidden: int
+    top_k: int
+    ffn: int
+
+    @property
+    def name(self) -> str:
+        """`rows x columns` of a plain matrix, else tokens, experts, hidden, top-k and feed-forward."""
+        if self.top_k == 1:
+            return f"{self.tokens}x{self.hidden}"
+        return "-".join(map(str, (self.tokens, self.experts, self.hidden, self.top_k, self.ffn)))
+
+    def matrix(self, at: str) -> tuple[int, int]:
+        """Return [rows, columns]: `tokens` before dispatch, `rows` after it, `ffn` inside the experts."""
+        rows = self.tokens if at == "tokens" else self.tokens * self.top_k
+        return rows, self.ffn if at == "ffn" else self.hidden
+
+    def splits(self) -> list[int]:
+        """Return rows of each expert after dispatch: unequal, each a multiple of 32, all rows together."""
+        total = self.tokens * self.top_k // ALIGN
+        drawn = np.random.default_rng(0).dirichlet(np.full(self.experts, 4.0)) * total
+        rows = np.floor(drawn).astype(int)
+        rows[: total - rows.sum()] += 1
+        return [ALIGN * int(n) for n in rows]
+
+
+PLAIN = Shape(32768, 256, 7168, 1, 7168)
+SHAPES: dict[str, Shape] = {
+    shape.name: shape
+    for shape in (
+        PLAIN,
+        Shape(4096, 256, 7168, 8, 2048),
+        Shape(4096, 160, 5120, 6, 1536),
+        Shape(4096, 64, 2048, 6, 1408),
+        Shape(4096, 64, 1280, 7, 1024),
+    )
+}
+
+
+def parse(text: str) -> Shape:
+    """Return a shape from a name of `SHAPES`, `ROWSxCOLUMNS`, or five numbers joined by `-`; ArgumentError otherwise."""
+    if text in SHAPES:
+        return SHAPES[text]
+    parts = text.split("x") if "x" in text else text.split("-")
+    if all(part.isdecimal() and int(part) > 0 for part in parts):
+        numbers = [int(part) for part in parts]
+        shape = Shape(numbers[0], 1, numbers[1], 1, numbers[1]) if len(numbers) == 2 else None
+        shape = Shape(*numbers) if len(numbers) == 5 else shape
+        if shape and shape.tokens % ALIGN == 0 and shape.hidden % ALIGN == 0 and shape.ffn % ALIGN == 0:
+            return shape
+    raise ArgumentError(
+        f"--shape {text!r} is not known; give one of {', '.join(SHAPES)}, or ROWSxCOLUMNS, or "
+        f"TOKENS-EXPERTS-HIDDEN-TOPK-FFN, sizes in multiples of {ALIGN}."
+    )

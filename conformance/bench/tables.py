@@ -1,0 +1,141 @@
+"""What a person reads of a run, in the terminal and as Markdown: the same rows, sorted, in two renderings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from .. import show
+from .document import agreement, factors, shapes, timed
+
+COLUMNS = ("kernel", "who", "us", "quartiles", "TB/s", "of copy", "of a copy as long", "factor", "golden model")
+
+
+def rows(found: dict[str, Any], shape: str) -> Iterator[list[str]]:
+    """Yield the rows of one shape: lines by the subject's share of copy, greatest first, its peers below each."""
+    records = timed(found, shape)
+    own = {r["line"]: r["of_copy"] for r in records if r["is_subject"]}
+    ratio = factors(found)
+    places = {line: place for place, line in enumerate(sorted(own, key=lambda line: -own[line]))}
+    order = sorted(
+        (r for r in records if r["line"] in places),
+        key=lambda r: (places[r["line"]], not r["is_subject"], r["us"]["median"]),
+    )
+    for r in order:
+        factor = ratio.get((shape, r["line"], r["contender"]))
+        us = r["us"]
+        yield [
+            r["line"], r["contender"], f"{us['median']:.1f}", f"{us['q1']:.1f} to {us['q3']:.1f}", f"{r['tb_s']:.2f}",
+            f"{100 * r['of_copy']:.1f} %", f"{100 * r['of_same']:.1f} %", f"{factor:.2f}" if factor else "",
+            agreement(r),
+        ]  # fmt: skip
+
+
+def failures(found: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the records that failed."""
+    return [r for r in found["records"] if r["status"] == "failed"]
+
+
+def not_offered(found: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the subject's records of lines that it does not have."""
+    return [r for r in found["records"] if r["status"] == "not offered" and r["is_subject"]]
+
+
+def device_words(found: dict[str, Any]) -> str:
+    """Return the device and the copy in a sentence."""
+    head = found["header"]
+    device = head["device"]
+    copy, again = (head[f"copy{which}_bytes_per_second"] / 1e12 for which in ("", "_again"))
+    driver = f", driver {device['driver']}" if device.get("driver") else ""
+    return (
+        f"{device['name']}{driver}, CUDA {device['cuda_runtime'] // 1000}.{device['cuda_runtime'] % 1000 // 10}. "
+        f"A copy of 512 MiB runs at {copy:.2f} TB/s, read plus written; again at the end: {again:.2f}."
+    )
+
+
+def terminal(found: dict[str, Any]) -> None:
+    """Print everything."""
+    out = show.console()
+    out.print(device_words(found), soft_wrap=True)
+    for shape in shapes(found):
+        show.table(out, shape, COLUMNS, ([show.escape(cell) for cell in row] for row in rows(found, shape)))
+    if found["calls"]:
+        show.table(out, "Host time of a call, us", ("operation", "fresh outputs", "out given"), _calls(found))
+    for r in failures(found):
+        out.print(show.escape(f"failed: {r['contender']}, {r['line']}, {r['shape']}: {r['words']}"), soft_wrap=True)
+    for item in found["header"]["missing"]:
+        out.print(show.escape(f"not run: {item['name']}: {item['reason']}"), soft_wrap=True)
+    lines = {r["line"]: r["words"] for r in not_offered(found)}
+    for line, words in lines.items():
+        out.print(show.escape(f"not offered: {line}: {words}"), soft_wrap=True)
+
+
+def _calls(found: dict[str, Any]) -> Iterator[list[str]]:
+    for call in found["calls"]:
+        given = "" if call["out_us"] is None else f"{call['out_us']:.1f}"
+        yield [call["operation"], f"{call['fresh_us']:.1f}", given]
+
+
+def _table(columns: Sequence[str], body: Iterator[list[str]] | Sequence[Sequence[str]]) -> list[str]:
+    lines = [columns, ["---"] * len(columns), *body]
+    return ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines]
+
+
+def _summary(found: dict[str, Any]) -> Iterator[str]:
+    """Yield, for each peer, over how many lines it was timed and by what factors."""
+    names = dict.fromkeys(r["contender"] for r in timed(found) if not r["is_subject"])
+    for name in names:
+        mine = sorted((value, line) for (_, line, peer), value in factors(found).items() if peer == name)
+        if mine:
+            (least, where), (most, there) = mine[0], mine[-1]
+            yield f"- {name}: {len(mine)} lines, {least:.2f} ({where}) to {most:.2f} ({there}) times as long."
+
+
+def markdown(found: dict[str, Any], title: str, figures: str = "", picture: str = "") -> str:
+    """Return the page of a run. figures, picture: names of the files beside it."""
+    head = found["header"]
+    versions = ", ".join(f"{name} {version}" for name, version in head["versions"].items())
+    text = [
+        f"# {title}", "",
+        f"{device_words(found)} {versions}. Date: {head['date'][:10]}. Golden model {head['model_digest'][:23]}.", "",
+        f"Command: `{head['command']}`" + (f". Figures: [{figures}]({figures})." if figures else "."), "",
+        f"Median of {head['repeat']} calls between CUDA events, all queued ahead of the device, on buffers in turn "
+        "that together are several times the L2. Bytes are what the contender reads and writes, each once, in the formats "
+        "that it takes. *Of copy* is against the copy above, *of a copy as long* against one that moves as many bytes. "
+        "*Factor* is a peer's time over the subject's. *Golden model* says whether all bytes of a result equal the "
+        "model's. A share above 100 % is no error: a copy is half reads and half writes, which is not the fastest mix.",
+        "",
+    ]  # fmt: skip
+    if picture:
+        text += [f"![Share of copy bandwidth by kernel]({picture})", ""]
+    text += ["## Contenders", ""]
+    text += [f"- **{one['name']}**: {one['note']}." for one in head["contenders"]]
+    text += [f"- {item['name']}: not run, {item['reason']}." for item in head["missing"]]
+    summary = list(_summary(found))
+    if summary:
+        text += ["", "## Beside the peers", "", *summary]
+    for shape in shapes(found):
+        text += ["", f"## {_shape_words(shape)}", "", *_table(COLUMNS, rows(found, shape))]
+    if found["calls"]:
+        text += [
+            "",
+            "## Host time of a call",
+            "",
+            "Microseconds a call on a matrix of 32 x 1024, from the second on.",
+            "",
+        ]
+        text += _table(("operation", "fresh outputs", "`out` given"), list(_calls(found)))
+    if failures(found):
+        text += ["", "## Failed", ""]
+        text += [f"- {r['contender']}, {r['line']}, {r['shape']}: `{r['words']}`" for r in failures(found)]
+    if not_offered(found):
+        text += ["", "## Not offered", ""]
+        text += [f"- {line}: {words}." for line, words in {r["line"]: r["words"] for r in not_offered(found)}.items()]
+    return "\n".join(text) + "\n"
+
+
+def _shape_words(shape: str) -> str:
+    parts = shape.split("-")
+    if len(parts) != 5:
+        return shape.replace("x", " x ")
+    return "{} tokens, {} experts, hidden {}, top-{}, feed-forward {}".format(*parts)

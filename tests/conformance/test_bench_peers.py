@@ -1,0 +1,98 @@
+"""What the peers run, on the host: the plain formulas against the golden model, and the table of peers."""
+
+import numpy as np
+import pytest
+
+from conformance.bench import agree, inputs, lines, shapes
+from conformance.bench.contenders import PEERS, peers
+from conformance.subject import from_dict
+from refnum.errors import ArgumentError
+
+torch = pytest.importorskip("torch", reason="needs torch")
+
+from conformance.bench.contender import as_tuple  # noqa: E402
+from conformance.bench.contenders import compiled, formulas, separate, tilekernels, triton_mxfp  # noqa: E402
+
+SHAPE = shapes.Shape(256, 2, 256, 1, 128)
+FLOAT32_STEPS = {"swiglu_quantize", "swiglu_backward", "unpermute"}
+"""Operations whose formula leaves a function or an order of sums to torch: not the model's bits."""
+FORMULAS = [line for line in lines.LINES if not compiled.offers(line)]
+
+
+@pytest.fixture(autouse=True)
+def eager(monkeypatch):
+    """Run the formulas as they are written: what torch.compile makes of them is judged on a device."""
+    monkeypatch.setattr(compiled, "function", lambda name: getattr(formulas, name))
+    monkeypatch.setattr(separate, "_transpose", lambda: lambda x: x.t().contiguous())
+
+
+def judged(contender_prepare, line):
+    case = inputs.make(np, line, SHAPE)
+    prepared = contender_prepare(line, case)
+    return agree.Golden(case).compare(prepared.canonical(prepared.call()))
+
+
+@pytest.mark.parametrize("line", FORMULAS, ids=[line.label for line in FORMULAS])
+def test_a_formula_is_the_golden_operation(line):
+    found = judged(compiled.prepare, line)
+    assert found.compared > 0
+    if line.operation in FLOAT32_STEPS:
+        assert found.differing < found.compared / 50 or line.operation == "swiglu_backward"
+    else:
+        assert found.verdict == "equal"
+
+
+@pytest.mark.parametrize("kind", ["separate", "separate, compiled"])
+def test_the_way_by_bfloat16_is_the_amax_conversion(kind):
+    import refnum
+
+    own = {name: getattr(refnum, name) for name in separate._STEPS}
+    one = from_dict({"name": "model", "operations": own, "arrays": "cupy"}, "here")
+    (chosen,) = [c for c in separate.contenders(one) if c.name == kind]
+    offered = [line for line in lines.LINES if not chosen.offers(line)]
+    assert {"mxfp4_to_fp8_columns", "fp8_to_mxfp4", "mxfp4_columns"} <= {line.operation for line in offered}
+    for line in offered:
+        found = judged(chosen.prepare, line)
+        exact = line.params.get("scale") == "amax" or line.operation == "fp8_to_mxfp4"
+        assert found.verdict == "equal" or not exact, line.label
+
+
+def test_triton_helpers_equal_the_model():
+    for line in lines.LINES:
+        if not triton_mxfp._offers_helpers(line) and triton_mxfp._found(triton_mxfp.HELPERS):
+            assert judged(triton_mxfp._prepare_helpers, line).verdict == "equal", line.label
+
+
+def test_tilekernels_inputs_are_the_same_numbers():
+    case = inputs.make(np, lines.select(["FP8 -> MXFP4"])[0], SHAPE)
+    codes, scales = tilekernels._fp8(case)
+    assert codes.dtype == torch.float8_e4m3fn
+    assert torch.equal(torch.log2(scales).int() + 127, torch.from_numpy(case.inputs["scales"]).int())
+
+
+def test_tilekernels_results_come_back_as_bytes():
+    case = inputs.make(np, lines.select(["BF16 -> MXFP4"])[0], SHAPE)
+    packed = torch.arange(16, dtype=torch.int8).view(2, 8)
+    found = tilekernels._canonical(case, (packed, torch.tensor([[0.5, 4.0]])))
+    assert found[0].dtype == found[1].dtype == np.uint8
+    assert found[1].tolist() == [[126, 129]]
+
+
+def test_a_peer_that_cannot_be_used_says_why():
+    one = from_dict({"name": "none", "operations": {"pack_payload": as_tuple}}, "here")
+    assert peers(["none"], one) == ([], [])
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    found, missing = peers(None, one)
+    assert found == []
+    assert missing == [(peer.name, "this torch sees no GPU") for peer in PEERS]
+    with pytest.raises(ArgumentError, match="tilekernels, compile, separate, triton"):
+        peers(["tile"], one)
+
+
+@pytest.mark.parametrize("peer", ["tilekernels", "compile"])
+def test_every_line_a_peer_lacks_has_a_reason(peer):
+    offers = {"tilekernels": tilekernels.offers, "compile": compiled.offers}[peer]
+    reasons = [offers(line) for line in lines.LINES]
+    assert any(reasons) and not all(reasons)
+    assert all(not reason.endswith(".") for reason in reasons)
