@@ -19,7 +19,7 @@ import torch
 
 from refnum.errors import ShapeError, UnsupportedError
 
-from . import ops
+from . import checks, ops
 
 NAMESPACE = "refnum"
 TALL = {"fp8": 128, "mxfp4": 32}
@@ -64,42 +64,53 @@ def _segments(splits: Iterable[Any] | None, m: Any, tall: int) -> Any:
     return sum((_up(n, tall) for n in ([m] if splits is None else splits)), 0)
 
 
-def _mxfp4(m: Any, k: Any) -> Wanted:
-    return [((m, k // 2), torch.uint8), ((m, k // 32), torch.uint8)]
+def _scales(rows: Any, columns: Any, layout: str) -> tuple[tuple[Any, ...], torch.dtype]:
+    checks.choice("layout_out", layout, checks.LAYOUTS)
+    shape, dtype = checks.layout_of(rows, columns, layout)
+    return shape, getattr(torch, dtype.name)
 
 
-def _fp8(m: Any, k: Any, tall: int = 1) -> Wanted:
-    return [((m, k), torch.uint8), ((_up(m, tall), _up(k, 128)), torch.uint8)]
+def _mxfp4(m: Any, k: Any, layout: str = "bytes") -> Wanted:
+    return [((m, k // 2), torch.uint8), _scales(m, k // 32, layout)]
+
+
+def _fp8(m: Any, k: Any, tall: int = 1, layout: str = "bytes") -> Wanted:
+    return [((m, k), torch.uint8), _scales(_up(m, tall), _up(k, 128), layout)]
 
 
 def _fp8_columns(m: Any, k: Any, splits: Any) -> Wanted:
     return [((k, m), torch.uint8), ((_segments(splits, m, TALL["fp8"]), k), torch.uint8)]
 
 
-def _quantize_mxfp4(x: Any, profile: str) -> Wanted:
-    return _mxfp4(*_size("x", x, 32))
+def _quantize_mxfp4(x: Any, profile: str, rbits: Any, philox: Any, layout_out: str) -> Wanted:
+    return _mxfp4(*_size("x", x, 32), layout_out)
 
 
-def _dequantize_mxfp4(packed: Any, scales: Any, dtype: Any) -> Wanted:
+def _dequantize_mxfp4(packed: Any, scales: Any, dtype: Any, layout_in: str) -> Wanted:
     m, half = _size("packed", packed, 16)
     return [((m, 2 * half), dtype or torch.float32)]
 
 
-def _quantize_fp8_tiles(x: Any, tile: list[int], profile: str) -> Wanted:
-    return _fp8(*_size("x", x, 32), tall=tile[0])
+def _quantize_fp8_tiles(x: Any, tile: list[int], profile: str, layout_out: str) -> Wanted:
+    return _fp8(*_size("x", x, 32), tall=tile[0], layout=layout_out)
 
 
-def _dequantize_fp8_tiles(codes: Any, scales: Any, tile: list[int], dtype: Any) -> Wanted:
+def _dequantize_fp8_tiles(codes: Any, scales: Any, tile: list[int], dtype: Any, layout_in: str) -> Wanted:
     return [(_size("codes", codes, 32), dtype or torch.float32)]
 
 
-def _fp8_to_mxfp4(codes: Any, scales: Any, profile: str) -> Wanted:
-    return _mxfp4(*_size("codes", codes, 32))
+def _fp8_to_mxfp4(codes: Any, scales: Any, profile: str, layout_in: str, layout_out: str) -> Wanted:
+    return _mxfp4(*_size("codes", codes, 32), layout_out)
 
 
-def _mxfp4_to_fp8(packed: Any, scales: Any, scale: str) -> Wanted:
+def _mxfp4_to_fp8(packed: Any, scales: Any, scale: str, layout_in: str, layout_out: str) -> Wanted:
     m, half = _size("packed", packed, 16)
-    return _fp8(m, 2 * half)
+    return _fp8(m, 2 * half, layout=layout_out)
+
+
+def _mxfp4_to_fp8_rows_columns(packed: Any, scales: Any, splits: Any, scale: str) -> Wanted:
+    m, half = _size("packed", packed, 16)
+    return _fp8(m, 2 * half) + _fp8_columns(m, 2 * half, splits)
 
 
 def _mxfp4_to_fp8_columns(packed: Any, scales: Any, splits: Any, scale: str) -> Wanted:
@@ -136,9 +147,32 @@ def _unpack_payload(payload: Any) -> Wanted:
     return _mxfp4(t, width // 17 * 32)
 
 
+def _quantize_payload(x: Any, profile: str) -> Wanted:
+    t, k = _size("x", x, 32)
+    return [((t, k // 32 * 17), torch.uint8)]
+
+
+def _fp8_to_payload(codes: Any, scales: Any, profile: str) -> Wanted:
+    t, k = _size("codes", codes, 32)
+    return [((t, k // 32 * 17), torch.uint8)]
+
+
+def _padded(splits: Any, align: Any) -> Any:
+    return sum((_up(n, align) * align for n in splits), 0)
+
+
 def _permute_pad(payload: Any, row_map: Any, splits: Any, align: Any) -> Wanted:
-    padded = sum((_up(n, align) * align for n in splits), 0)
-    return [((padded, _size("payload", payload, 1)[1]), torch.uint8), ((len(splits),), torch.int64)]
+    width = _size("payload", payload, 1)[1]
+    return [((_padded(splits, align), width), torch.uint8), ((len(splits),), torch.int64)]
+
+
+def _permute_unpack(payload: Any, row_map: Any, splits: Any, align: Any) -> Wanted:
+    blocks = _size("payload", payload, 17)[1] // 17
+    return [*_mxfp4(_padded(splits, align), 32 * blocks), ((len(splits),), torch.int64)]
+
+
+def _encode(x: Any, **options: Any) -> Wanted:
+    return [(tuple(x.shape), torch.uint8)]
 
 
 def _unpermute(rows: Any, row_map: Any, splits: Any, weights: Any, tokens: Any, align: Any) -> Wanted:
@@ -149,21 +183,35 @@ _DTYPE = ("dtype", _dtype_name)
 _TILE = ("tile", tuple)
 
 OPERATORS: dict[str, Operator] = {
-    "quantize_mxfp4": Operator('Tensor x, str profile="HOPPER"', _quantize_mxfp4),
+    "quantize_mxfp4": Operator(
+        'Tensor x, str profile="HOPPER", *, Tensor? rbits=None, int[]? philox=None, str layout_out="bytes"',
+        _quantize_mxfp4, words=(("philox", lambda key: key and tuple(key)),),
+    ),
     "dequantize_mxfp4": Operator(
-        "Tensor packed, Tensor scales, ScalarType? dtype=None", _dequantize_mxfp4, returns=1, words=(_DTYPE,)
+        'Tensor packed, Tensor scales, ScalarType? dtype=None, *, str layout_in="bytes"', _dequantize_mxfp4,
+        returns=1, words=(_DTYPE,),
     ),
     "quantize_fp8_tiles": Operator(
-        'Tensor x, int[] tile=[1, 128], str profile="HOPPER"', _quantize_fp8_tiles, words=(_TILE,)
+        'Tensor x, int[] tile=[1, 128], str profile="HOPPER", *, str layout_out="bytes"', _quantize_fp8_tiles,
+        words=(_TILE,),
     ),
     "dequantize_fp8_tiles": Operator(
-        "Tensor codes, Tensor scales, int[] tile=[1, 128], ScalarType? dtype=None", _dequantize_fp8_tiles,
-        returns=1, words=(_TILE, _DTYPE),
+        'Tensor codes, Tensor scales, int[] tile=[1, 128], ScalarType? dtype=None, *, str layout_in="bytes"',
+        _dequantize_fp8_tiles, returns=1, words=(_TILE, _DTYPE),
     ),
-    "fp8_to_mxfp4": Operator('Tensor codes, Tensor scales, str profile="HOPPER"', _fp8_to_mxfp4),
-    "mxfp4_to_fp8": Operator('Tensor packed, Tensor scales, str scale="max"', _mxfp4_to_fp8),
+    "fp8_to_mxfp4": Operator(
+        'Tensor codes, Tensor scales, str profile="HOPPER", *, str layout_in="bytes", str layout_out="bytes"',
+        _fp8_to_mxfp4,
+    ),
+    "mxfp4_to_fp8": Operator(
+        'Tensor packed, Tensor scales, str scale="max", *, str layout_in="bytes", str layout_out="bytes"',
+        _mxfp4_to_fp8,
+    ),
     "mxfp4_to_fp8_columns": Operator(
         'Tensor packed, Tensor scales, SymInt[]? splits=None, str scale="max"', _mxfp4_to_fp8_columns
+    ),
+    "mxfp4_to_fp8_rows_columns": Operator(
+        'Tensor packed, Tensor scales, SymInt[]? splits=None, str scale="max"', _mxfp4_to_fp8_rows_columns, returns=4
     ),
     "mxfp4_columns": Operator(
         'Tensor packed, Tensor scales, SymInt[]? splits=None, str scale="amax"', _mxfp4_columns
@@ -179,11 +227,19 @@ OPERATORS: dict[str, Operator] = {
     ),
     "pack_payload": Operator("Tensor packed, Tensor scales", _pack_payload, returns=1),
     "unpack_payload": Operator("Tensor payload", _unpack_payload),
+    "quantize_payload": Operator('Tensor x, str profile="HOPPER"', _quantize_payload, returns=1),
+    "fp8_to_payload": Operator('Tensor codes, Tensor scales, str profile="HOPPER"', _fp8_to_payload, returns=1),
     "permute_pad": Operator("Tensor payload, Tensor row_map, SymInt[] splits, SymInt align=32", _permute_pad),
+    "permute_unpack": Operator(
+        "Tensor payload, Tensor row_map, SymInt[] splits, SymInt align=32", _permute_unpack, returns=3
+    ),
     "unpermute": Operator(
         "Tensor rows, Tensor row_map, SymInt[] splits, Tensor? weights, SymInt tokens, SymInt align=32", _unpermute,
         returns=1, differentiable=True,
     ),
+    "encode_e2m1": Operator("Tensor x, *, int scale_byte=127", _encode, returns=1),
+    "encode_e4m3": Operator('Tensor x, str overflow="saturate"', _encode, returns=1),
+    "encode_e8m0": Operator('Tensor x, str rounding="up", bool saturate=False', _encode, returns=1),
 }  # fmt: skip
 """Name of a launcher -> its operator; a launcher that this version lacks is left out when they are registered."""
 
@@ -213,10 +269,13 @@ def _register(name: str, operator: Operator) -> Callable[..., Any]:
     # not torch.library.custom_op: its wrapper costs a call 10 us of host time, this way 2 us
     _library.define(schema, tags=(torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides))
     launcher, words = getattr(ops, name), dict(operator.words)
+    found = getattr(torch.ops.refnum, name).default._schema.arguments
+    defaults = {argument.name: argument.default_value for argument in found if argument.kwarg_only}
 
     def launch(arguments: dict[str, Any]) -> Any:
         wanted = {key: words[key](value) if key in words else value for key, value in arguments.items()}
-        found = launcher(*wanted.values())
+        given = [value for key, value in wanted.items() if key not in defaults]
+        found = launcher(*given, **{key: wanted[key] for key, value in defaults.items() if wanted[key] != value})
         if operator.returns == 1:
             return found
         # an operator cannot return None: what was not asked for is an empty tensor

@@ -4,6 +4,7 @@ import kernel_samples as samples
 import numpy as np
 import pytest
 
+import conformance.golden
 import gpu
 import refnum
 from refnum.errors import UnsupportedError
@@ -65,6 +66,12 @@ def make(name):
         "swiglu_backward": {"grad": bf16(rng, M, K), **pair},
         "pack_payload": mxfp4,
         "unpack_payload": {"payload": bytes_of(rng, M, K // 32 * 17)},
+        "quantize_payload": {"x": bf16(rng, M, K)},
+        "fp8_to_payload": fp8,
+        "permute_unpack": {"payload": bytes_of(rng, T, K // 32 * 17), "row_map": row_map, "splits": SPLITS},
+        "encode_e2m1": {"x": bf16(rng, 2, 3, 70)},
+        "encode_e4m3": {"x": floats(rng, 2, 3, 70), "overflow": "nan"},
+        "encode_e8m0": {"x": floats(rng, 2, 3, 70), "saturate": True},
         "permute_pad": {"payload": bytes_of(rng, T, K // 32 * 17), "row_map": row_map, "splits": SPLITS},
         "unpermute": {
             "rows": bf16(rng, 64 + 96 + 64, K), "row_map": row_map, "splits": SPLITS,
@@ -94,7 +101,7 @@ def raw(x):
 
 
 def equal(name, results):
-    wanted = getattr(refnum, name)(**make(name))
+    wanted = (getattr(conformance.golden, name, None) or getattr(refnum, name))(**make(name))
     wanted = wanted if isinstance(wanted, tuple) else (wanted,)
     results = results if isinstance(results, tuple | list) else (results,)
     assert len(wanted) == len(results)
@@ -144,6 +151,33 @@ def test_a_cuda_graph_replays_with_new_data(name):
     graph.replay()
     torch.cuda.synchronize()
     equal(name, results)
+
+
+@pytest.mark.parametrize("layout", ["float32", "gemm_float32", "packed_ue8m0", "swizzled"])
+def test_a_layout_goes_through_a_compiled_function(layout):
+    def block(x):
+        codes, laid = torch.ops.refnum.quantize_fp8_tiles(x, layout_out=layout)
+        return laid, *torch.ops.refnum.fp8_to_mxfp4(codes, laid, layout_in=layout)
+
+    x = floats(np.random.default_rng(1), M, K)
+    torch._dynamo.reset()
+    laid, packed, bytes_ = torch.compile(block, fullgraph=True)(torch.from_numpy(x).cuda())
+    codes, scales_ = refnum.quantize_fp8_tiles(x)
+    np.testing.assert_array_equal(raw(laid), raw(getattr(refnum.layouts, f"scales_to_{layout}")(scales_)))
+    for want, got in zip(refnum.fp8_to_mxfp4(codes, scales_), (packed, bytes_), strict=True):
+        np.testing.assert_array_equal(want, raw(got))
+
+
+def test_stochastic_rounding_takes_bits_or_a_key():
+    rng = np.random.default_rng(2)
+    x, rbits = floats(rng, M, K), bytes_of(rng, M, K)
+    tensor = torch.from_numpy(x).cuda()
+    found = torch.ops.refnum.quantize_mxfp4(tensor, "STOCHASTIC", rbits=torch.from_numpy(rbits).cuda())
+    for want, got in zip(refnum.quantize_mxfp4(x, "STOCHASTIC", rbits=rbits), found, strict=True):
+        np.testing.assert_array_equal(want, raw(got))
+    keyed = [torch.ops.refnum.quantize_mxfp4(tensor, "STOCHASTIC", philox=[seed, 0])[0] for seed in (1, 1, 2)]
+    assert torch.equal(keyed[0], keyed[1])
+    assert not torch.equal(keyed[0], keyed[2])
 
 
 def test_compiled_with_cuda_graphs_between_other_operations():
