@@ -10,7 +10,7 @@ barrier that not all threads reach; and at warp-wide operations that do not matc
 
 Another folder of kernels is judged by `Emulator(folder)`: it holds `.cu` and `.cuh` files as gpu/kernels does, as they
 are on disk when a function is first asked for. Functions are compiled one by one, when they are first launched, and
-kept in the cache by what they are made of; an Emulator keeps what it has loaded. UnsupportedError says what does not
+kept in the cache by what they are made of; an Emulator keeps what it has loaded. CompileError says what does not
 compile. `subject_operations(emulator)` gives the launchers as functions on NumPy arrays, to be judged or compared.
 """
 
@@ -32,6 +32,7 @@ from refnum.errors import RefnumError, UnsupportedError
 
 from . import driver, emulate_build, interop, ops, plans
 from .compile import KERNELS
+from .emulate_source import CompileError
 from .interop import Library, View
 
 ALIGNMENT = 256
@@ -167,11 +168,20 @@ class Emulator:
         self._names: list[str] = [""]
         self._entries: list[tuple[Any, int]] = [(None, 0)]
         self._handles: dict[tuple[Any, ...], int] = {}
+        self._constants: dict[str, EmulatedArray] = {}
         self._lock = threading.Lock()
 
     def capability(self, device: int) -> tuple[int, int]:
         """Return the compute capability that is emulated."""
         return 9, 0
+
+    def multiprocessors(self, device: int) -> int:
+        """Return how many multiprocessors are emulated: enough for CTAs that meet, few enough for them to stay."""
+        return 2
+
+    def constant(self, name: str, x: np.ndarray[Any, Any], device: int) -> int:
+        """Return the address of a constant array, known to every launch."""
+        return _address(self._constants.setdefault(name, array(x)))
 
     def function(self, kernel: str, name: str, device: int, defines: tuple[str, ...] = ()) -> int:
         """Return the handle of a function of a kernel file, compiled and loaded on first use."""
@@ -204,7 +214,7 @@ class Emulator:
             entry, ctypes.addressof(arguments), ctypes.sizeof(arguments), grid.across, grid.down, grid.threads,
             memory.count, memory.entries, self.seed, ctypes.addressof(message), MESSAGE,
         )  # fmt: skip
-        with self._lock:  # the machine of a function runs one launch at a time
+        with _one_at_a_time:
             failed = run(ctypes.byref(launch))
         if failed:
             raise EmulationError(f"{name}: {message.value.decode(errors='replace')}")
@@ -223,6 +233,7 @@ class Emulator:
                 _forget_plans_of_others(before)
 
 
+_one_at_a_time = threading.Lock()  # a function's library holds one machine, which emulators share
 _planned_by: list[weakref.ref[Emulator]] = []
 
 
@@ -254,7 +265,9 @@ def on_numpy(function: Callable[..., Any], emulator: Emulator) -> Callable[..., 
         if kwargs.get("out") is not None:
             given = kwargs["out"]
             return tuple(given) if isinstance(result, tuple) else given[0] if isinstance(given, tuple | list) else given
-        parts = tuple(np.asarray(part) for part in (result if isinstance(result, tuple) else (result,)))
+        parts = tuple(
+            None if part is None else np.asarray(part) for part in (result if isinstance(result, tuple) else (result,))
+        )
         return parts if isinstance(result, tuple) else parts[0]
 
     return call
@@ -262,7 +275,8 @@ def on_numpy(function: Callable[..., Any], emulator: Emulator) -> Callable[..., 
 
 def subject_operations(emulator: Emulator) -> dict[str, Callable[..., Any]]:
     """Return every launcher of `gpu.ops` as a function of NumPy arrays on an emulator."""
-    return {name: on_numpy(getattr(ops, name), emulator) for name in ops.__all__ if name != "available"}
+    names = [name for name in ops.__all__ if name != "available"]
+    return {name: on_numpy(getattr(ops, name), emulator) for name in names}
 
 
 @functools.cache
@@ -272,7 +286,7 @@ def available() -> tuple[bool, str]:
         return False, f"the emulator needs Linux's linker; this is {sys.platform}"
     try:
         emulate_build.machine_objects()
-    except UnsupportedError as error:
+    except (UnsupportedError, CompileError) as error:
         return False, str(error)
     return True, ""
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from refnum.errors import ArgumentError, UnsupportedError
 
-from .emulate_source import rewritten
+from .emulate_source import CompileError, rewritten
 from .host_library import NATIVE, cache_folder, plan
 
 MACHINE = Path(__file__).resolve().parent / "emulation"
@@ -83,6 +83,7 @@ def machine_digest() -> str:
 
 
 def _run(arguments: list[str], what: str) -> None:
+    """Run the compiler; UnsupportedError when it cannot be run, CompileError with the first error of what it says."""
     command, _ = compiler()
     try:
         done = subprocess.run(
@@ -95,7 +96,7 @@ def _run(arguments: list[str], what: str) -> None:
     lines = [line for line in done.stderr.splitlines() if re.search(r"\berror\b|undefined reference", line)]
     note = next((line for line in lines if "has no entry in" in line), (lines or [done.stderr[:300]])[0])
     text = re.search(r"text = [^;\]]*", done.stderr) if "has no entry in" in note else None
-    raise UnsupportedError(
+    raise CompileError(
         f"{shlex.join(command)} could not compile {what} for the emulator: {note}"
         + (f" ({text.group(0)})" if text else "")
     )
@@ -134,7 +135,7 @@ def library_path(unit: Unit) -> Path:
 
 
 def compiled(unit: Unit) -> Path:
-    """Return the library of a unit, made now unless the cache has it; UnsupportedError with the first error."""
+    """Return the library of a unit, made now unless the cache has it; CompileError with the first error."""
     target = library_path(unit)
     if target.exists():
         return target

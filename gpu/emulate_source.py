@@ -5,10 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from refnum.errors import UnsupportedError
+from refnum.errors import RefnumError
+
+
+class CompileError(RefnumError):
+    """A kernel does not compile for the emulator; the message has the first error."""
+
 
 _ASM = re.compile(r"\basm\s*(?:volatile\s*)?\(")
-_OPERAND = re.compile(r'\s*(?:\[\w+\]\s*)?"([=+]?)&?([rlhfd])"\s*\((.*)\)\s*', re.S)
+_OPERAND = re.compile(r'\s*(?:\[\w+\]\s*)?"([=+]?)&?([rlhfdn])"\s*\((.*)\)\s*', re.S)
 _DYNAMIC = re.compile(r"extern\s+__shared__\s+((?:__align__\(\d+\)\s+)?[\w:]+)\s+(\w+)\s*\[\s*\]")
 _VERBS = {"=": "out", "+": "in_out", "": "in"}
 DYNAMIC_SHARED = 227 << 10
@@ -20,7 +25,7 @@ def _closing(text: str, start: int) -> int:
     for (place, depth), _ in _outside_strings(text, start):
         if depth < 0:
             return place
-    raise UnsupportedError(f"an asm statement is never closed: {text[start : start + 60]!r}")
+    raise CompileError(f"an asm statement is never closed: {text[start : start + 60]!r}")
 
 
 def _outside_strings(text: str, start: int = 0) -> Iterator[tuple[tuple[int, int], str]]:
@@ -50,13 +55,13 @@ def _call(inside: str, where: str) -> str:
     for one in [part for section in sections[:2] for part in _split(section, ",") if part.strip()]:
         found = _OPERAND.fullmatch(one)
         if found is None:
-            raise UnsupportedError(f"{where}: the emulator cannot read the operand {one.strip()!r} of an asm statement")
+            raise CompileError(f"{where}: the emulator cannot read the operand {one.strip()!r} of an asm statement")
         operands.append(f"::emulation::{_VERBS[found[1]]}<'{found[2]}'>({found[3]})")
     return f"::emulation::run<{template.strip()}>({', '.join(operands)})"
 
 
 def rewritten(name: str, text: str) -> str:
-    """Return a source for the emulator, its lines where they were; UnsupportedError for an asm that cannot be read."""
+    """Return a source for the emulator, its lines where they were; CompileError for an asm that cannot be read."""
     text = _DYNAMIC.sub(rf"__shared__ \1 \2[{DYNAMIC_SHARED}]", text)
     out, done = [], 0
     for found in _ASM.finditer(text):

@@ -1,6 +1,8 @@
 // CUDA's words for an emulated kernel: read before every kernel file. An intrinsic that is not here does not compile.
 #pragma once
 
+#include <math.h>
+
 #include <cstdint>
 #include <cstring>
 
@@ -87,21 +89,21 @@ template <class T>
 inline T loaded(const T* p) {
     check((uintptr_t)p, sizeof(T), Access::LOAD, true);
     T value;
-    __builtin_memcpy(&value, p, sizeof value);
+    copy(&value, p, sizeof value);
     return value;
 }
 template <class T>
 inline void stored(T* p, T value) {
     check((uintptr_t)p, sizeof(T), Access::STORE, true);
-    __builtin_memcpy(p, &value, sizeof value);
+    copy(p, &value, sizeof value);
 }
 template <class T, class F>
 inline T atomic(T* p, F change) {
     check((uintptr_t)p, sizeof(T), Access::ATOMIC, true);
     T old, next;
-    __builtin_memcpy(&old, p, sizeof old);
+    copy(&old, p, sizeof old);
     next = change(old);
-    __builtin_memcpy(p, &next, sizeof next);
+    copy(p, &next, sizeof next);
     return old;
 }
 template <class F>
@@ -205,6 +207,10 @@ inline uint32_t __vimin3_u16x2(uint32_t a, uint32_t b, uint32_t c) { return __vm
 // a + b wraps in its 16 bits, as the instruction's does.
 inline uint32_t __viaddmax_s16x2_relu(uint32_t a, uint32_t b, uint32_t c) { return __vmaxs2(__vmaxs2(__vadd2(a, b), c), 0); }
 inline uint32_t __viaddmin_s16x2_relu(uint32_t a, uint32_t b, uint32_t c) { return __vmaxs2(__vmins2(__vadd2(a, b), c), 0); }
+inline uint32_t __viaddmax_u16x2(uint32_t a, uint32_t b, uint32_t c) { return __vmaxu2(__vadd2(a, b), c); }
+inline uint32_t __viaddmin_u16x2(uint32_t a, uint32_t b, uint32_t c) { return __vminu2(__vadd2(a, b), c); }
+inline uint32_t __viaddmax_u32(uint32_t a, uint32_t b, uint32_t c) { return a + b > c ? a + b : c; }
+inline uint32_t __viaddmin_u32(uint32_t a, uint32_t b, uint32_t c) { return a + b < c ? a + b : c; }
 inline float __fmul_rn(float a, float b) { return emulation::cuda_nan(a * b); }
 inline float __fadd_rn(float a, float b) { return emulation::cuda_nan(a + b); }
 inline float __fsub_rn(float a, float b) { return emulation::cuda_nan(a - b); }

@@ -41,6 +41,9 @@ enum class Access : uint32_t { LOAD, STORE, ATOMIC };
 // Checks an access before it is made. `vector`: whether the address must be a multiple of the size.
 void check(uintptr_t address, size_t bytes, Access access, bool vector);
 
+// Copies bytes whose access was checked.
+void copy(void* to, const void* from, size_t bytes);
+
 // The 32-bit address of a place in shared memory, and back.
 uint32_t shared_address(const void* pointer);
 uintptr_t shared_place(uint64_t address);
@@ -49,6 +52,13 @@ uintptr_t shared_place(uint64_t address);
 void barrier_init(uintptr_t object, uint32_t arrivals);
 void barrier_arrive(uintptr_t object, uint32_t bytes);
 void barrier_wait(uintptr_t object, uint32_t parity);
+
+// A thread's own copy beside it (cp.async): `bytes` into shared memory, the first `given` of them read and the others
+// zero. They arrive when the thread waits for all but the `last` groups it committed, or for ALL_COPIES.
+constexpr uint32_t ALL_COPIES = ~0u;
+void copy_later(uintptr_t to, uintptr_t from, uint32_t bytes, uint32_t given);
+void copies_commit();
+void copies_wait(uint32_t last);
 
 // A copy by the engine beside the threads (cp.async.bulk). Into shared memory its bytes arrive when a phase of
 // `object` is waited for, and may not be touched until then; out of it they leave at once.

@@ -34,12 +34,15 @@ void Memory::start(const Launch& launch) {
 void Memory::start_block(uint32_t number) {
     block_ = number;
     block_time_ = ++time_;
-    object_count_ = copy_count_ = 0;
+    object_count_ = 0;
+    for (Queue& queue : queues_) queue.count = queue.groups = 0;
     if (high_ > low_) memset((void*)low_, POISON, high_ - low_);
 }
 
 void Memory::end_block() {
-    if (copy_count_) fail("CTA ends while %u copies of the engine are under way", copy_count_);
+    for (const Queue& queue : queues_) {
+        if (queue.count) fail("CTA ends while %u copies into shared memory are under way", queue.count);
+    }
 }
 
 void Memory::enter(uint32_t thread, uintptr_t stack, size_t bytes) {
@@ -54,14 +57,12 @@ void Memory::check(uintptr_t address, size_t bytes, Access access, bool vector) 
     }
     if (address >= low_ && address < high_) return check_shared(address, bytes, access);
     const Array* near = nullptr;
+    uintptr_t least = 1 << 24;
     for (uint32_t i = 0; i < launch_->arrays; ++i) {
         const Array& array = launch_->array[i];
         if (address + bytes > array.low && address < array.high) return check_array(array, address, bytes, access);
-        const uintptr_t reach = 1 << 24;
-        if (address + reach >= array.low && address < array.high + reach &&
-            (!near || address - near->low > address - array.low)) {
-            near = &array;
-        }
+        const uintptr_t distance = address < array.low ? array.low - address : address - array.high;
+        if (distance < least) near = &array, least = distance;
     }
     const auto arguments = (uintptr_t)launch_->arguments;
     if (access == Access::LOAD && address >= arguments && address + bytes <= arguments + launch_->argument_bytes) return;
@@ -168,21 +169,68 @@ void Memory::advance(Object& object) {
     object.pending = object.arrivals;
 }
 
+void Memory::add(Queue& queue, const Copy& copy) {
+    if (queue.count == queue.room) {
+        queue.room = queue.room ? 2 * queue.room : 16;
+        queue.copies = (Copy*)realloc(queue.copies, queue.room * sizeof(Copy));
+    }
+    queue.copies[queue.count++] = copy;
+    for (uint32_t i = 0; i < copy.bytes; ++i) shadow_[copy.to + i - low_].writer = UNDER_WAY;
+}
+
+void Memory::arrive(const Copy& copy, uint16_t writer) {
+    memset((void*)copy.to, 0, copy.bytes);
+    memcpy((void*)copy.to, (const void*)copy.from, copy.given);
+    for (uint32_t i = 0; i < copy.bytes; ++i) {
+        Shadow& byte = shadow_[copy.to + i - low_];
+        byte.writer = writer, byte.write_time = time_, byte.write_warp_time = warp_time_[thread_ / 32];
+    }
+}
+
 // The copies that a phase waits for arrive as late as they may: when somebody looks.
 void Memory::deliver(uintptr_t address) {
     Object& object = find(address);
+    Queue& queue = queues_[THREADS];
     uint32_t kept = 0;
-    for (uint32_t i = 0; i < copy_count_; ++i) {
-        const Copy copy = copies_[i];
+    for (uint32_t i = 0; i < queue.count; ++i) {
+        const Copy copy = queue.copies[i];
         if (copy.object != address || object.pending) {
-            copies_[kept++] = copy;
+            queue.copies[kept++] = copy;
             continue;
         }
-        memcpy((void*)copy.to, (const void*)copy.from, copy.bytes);
-        for (uint32_t j = 0; j < copy.bytes; ++j) shadow_[copy.to + j - low_].writer = ENGINE;
+        arrive(copy, ENGINE);
         object.bytes -= copy.bytes;
     }
-    if (kept != copy_count_) copy_count_ = kept, advance(object);
+    if (kept != queue.count) queue.count = kept, advance(object);
+}
+
+void Memory::copy_later(uintptr_t to, uintptr_t from, uint32_t bytes, uint32_t given) {
+    if (given > bytes) fail("copy of %u bytes that reads %u", bytes, given);
+    if (to % bytes || (given && from % bytes)) fail("misaligned copy of %u bytes: both addresses need as much", bytes);
+    if (!is_shared(to, bytes)) fail("copy of %u bytes to a place outside shared memory", bytes);
+    if (given) check(from, given, Access::LOAD, false);
+    check_shared(to, bytes, Access::STORE);
+    add(queues_[thread_], {to, from, 0, bytes, given, 0});
+}
+
+void Memory::commit() {
+    Queue& queue = queues_[thread_];
+    ++queue.groups;
+    for (uint32_t i = 0; i < queue.count; ++i) {
+        if (!queue.copies[i].group) queue.copies[i].group = queue.groups;
+    }
+}
+
+void Memory::wait(uint32_t last) {
+    Queue& queue = queues_[thread_];
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < queue.count; ++i) {
+        const Copy copy = queue.copies[i];
+        const bool stays = last != ALL_COPIES && (!copy.group || copy.group + last > queue.groups);
+        if (stays) queue.copies[kept++] = copy;
+        else arrive(copy, (uint16_t)(thread_ + 1));
+    }
+    queue.count = kept;
 }
 
 bool Memory::passed(uintptr_t address, uint32_t parity) {
@@ -193,16 +241,18 @@ bool Memory::passed(uintptr_t address, uint32_t parity) {
 void Memory::copy_in(uintptr_t to, uintptr_t from, uint32_t bytes, uintptr_t object) {
     if (bytes % 16 || to % 16 || from % 16) fail("bulk copy of %u bytes: size and both addresses need 16", bytes);
     if (!is_shared(to, bytes)) fail("bulk copy of %u bytes to a place outside shared memory", bytes);
-    if (copy_count_ == COPIES) fail("more than %u bulk copies under way", COPIES);
     find(object);
     check(from, bytes, Access::LOAD, false);
     check_shared(to, bytes, Access::STORE);
-    for (uint32_t i = 0; i < bytes; ++i) shadow_[to + i - low_].writer = UNDER_WAY;
-    copies_[copy_count_++] = {to, from, object, bytes};
+    add(queues_[THREADS], {to, from, object, bytes, bytes, 0});
 }
 
 void check(uintptr_t address, size_t bytes, Access access, bool vector) { memory.check(address, bytes, access, vector); }
+void copy(void* to, const void* from, size_t bytes) { memcpy(to, from, bytes); }
 void copy_in(uintptr_t to, uintptr_t from, uint32_t bytes, uintptr_t object) { memory.copy_in(to, from, bytes, object); }
+void copy_later(uintptr_t to, uintptr_t from, uint32_t bytes, uint32_t given) { memory.copy_later(to, from, bytes, given); }
+void copies_commit() { memory.commit(); }
+void copies_wait(uint32_t last) { memory.wait(last); }
 uint32_t shared_address(const void* pointer) {
     if (!memory.is_shared((uintptr_t)pointer, 1)) fail("shared address of a pointer that is not to shared memory");
     return (uint32_t)((uintptr_t)pointer - memory.shared_low());

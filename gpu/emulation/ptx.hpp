@@ -180,6 +180,15 @@ inline uint64_t half_bits_down(float x) {
     return (x > 0 && got > x) || (x < 0 && got < x) ? nearest - 1 : nearest;
 }
 
+// E4M3 to nearest even, saturating: codes count eighths of the binade, below 2**-6 of its own lowest.
+inline uint64_t e4m3_bits(float x) {
+    if (x != x) return 0x7F;
+    const float magnitude = __builtin_fabsf(x);
+    const int binade = magnitude < 0x1p-6f ? -6 : __builtin_ilogbf(magnitude < 448 ? magnitude : 448.0f);
+    const float eighths = __builtin_nearbyintf(__builtin_ldexpf(magnitude < 448 ? magnitude : 448.0f, 3 - binade));
+    return (uint64_t)(8 * (binade + 6) + (int)eighths) | (__builtin_signbit(x) ? 0x80 : 0);
+}
+
 template <class>
 constexpr bool NEVER = false;
 
@@ -197,11 +206,14 @@ struct Step {
     static void access(Registers& r, uintptr_t p, int first, bool store) {
         constexpr int bytes = i.bytes(), count = i.vector();
         check(p, (size_t)(bytes * count), store ? Access::STORE : Access::LOAD, true);
+        uint8_t words[bytes * count];
+        if (!store) copy(words, (const void*)p, sizeof words);
         for (int n = 0; n < count; ++n) {
             uint64_t value = store ? r.get(i.operands[first + n]) : 0;
-            if (store) __builtin_memcpy((char*)p + n * bytes, &value, bytes);
-            else __builtin_memcpy(&value, (const char*)p + n * bytes, bytes), r.set(i.operands[first + n], value);
+            if (store) __builtin_memcpy(words + n * bytes, &value, bytes);
+            else __builtin_memcpy(&value, words + n * bytes, bytes), r.set(i.operands[first + n], value);
         }
+        if (store) copy((void*)p, words, sizeof words);
     }
 
     // The table of instructions.
@@ -234,6 +246,11 @@ struct Step {
             r.set(o[0], a & 0x7FFFFFFF);
         } else if constexpr (i.is("cvt.rz.f16x2.f32")) {  // the first source goes to the upper half
             r.set(o[0], half_bits_down(as_float(b)) | half_bits_down(as_float(a)) << 16);
+        } else if constexpr (i.is("cvt.rn.satfinite.e4m3x2.f32")) {
+            r.set(o[0], e4m3_bits(as_float(b)) | e4m3_bits(as_float(a)) << 8);
+        } else if constexpr (i.is("max.NaN.f32")) {
+            const float x = as_float(a), y = as_float(b);
+            r.set(o[0], x != x || y != y ? 0x7FFFFFFFu : x == y ? a & b : x > y ? a : b);
         } else if constexpr (i.is("cvt.f32.f16")) {
             r.set(o[0], from_float(half_value(a)));
         } else if constexpr (i.is("selp.u32") || i.is("selp.b32")) {
@@ -249,6 +266,14 @@ struct Step {
         } else if constexpr (i.has("mbarrier.try_wait.parity") || i.has("mbarrier.test_wait.parity")) {
             barrier_wait(place_of<i>(r, o[1]), (uint32_t)b);
             r.set(o[0], 1);
+        } else if constexpr (i.has("cp.async.cg.shared.global") || i.has("cp.async.ca.shared.global")) {
+            copy_later(shared_place(r.get(o[0])), a, (uint32_t)b, i.count > 3 ? (uint32_t)c : (uint32_t)b);
+        } else if constexpr (i.is("cp.async.commit_group")) {
+            copies_commit();
+        } else if constexpr (i.is("cp.async.wait_group")) {
+            copies_wait((uint32_t)r.get(o[0]));
+        } else if constexpr (i.is("cp.async.wait_all")) {
+            copies_wait(ALL_COPIES);
         } else if constexpr (i.has("cp.async.bulk") && i.has("mbarrier::complete_tx::bytes")) {
             copy_in(shared_place(r.get(o[0])), a, (uint32_t)b, shared_place(c));
         } else if constexpr (i.has("cp.async.bulk.global.shared::cta")) {
