@@ -13,7 +13,7 @@ from .compare import unpack
 from .geometry import splits_of
 
 ELEMENTS = ("x", "gate", "up", "grad", "rbits", "codes", "packed")
-OPAQUE = ("permute_pad", "unpermute", "pack_payload", "unpack_payload")
+OPAQUE = ("permute_pad", "permute_unpack", "unpermute", "pack_payload", "unpack_payload")
 
 
 def croppable(case: Case) -> bool:
@@ -38,7 +38,14 @@ def column_unit(case: Case) -> int:
     """Return the number of columns at whose multiples a cut keeps every block and tile whole."""
     if case.operation.startswith(("encode_", "decode_")):
         return 1
-    mx_only = case.operation in ("quantize_mxfp4", "dequantize_mxfp4", "quantize_mx", "dequantize_mx", "mxfp4_columns")
+    mx_only = case.operation in (
+        "quantize_mxfp4",
+        "quantize_payload",
+        "dequantize_mxfp4",
+        "quantize_mx",
+        "dequantize_mx",
+        "mxfp4_columns",
+    )
     return 32 if mx_only else 128
 
 

@@ -86,6 +86,11 @@ class Operation:
 _MXFP4 = (Output("packed", "packed", "E2M1", "row32"), Output("scales", "scales", "E8M0"))
 _FP8_ROWS = (Output("codes", "codes", "E4M3", "row128"), Output("scales", "scales", "E8M0"))
 _FP8_COLUMNS = (Output("codes", "codes", "E4M3", "column128"), Output("scales", "scales", "E8M0"))
+_FP8_BOTH = (
+    *_FP8_ROWS,
+    Output("column_codes", "codes", "E4M3", "column128"),
+    Output("column_scales", "scales", "E8M0"),
+)
 _TILES = ([1, 128], [128, 128])
 
 _TABLE = (
@@ -136,6 +141,7 @@ _TABLE = (
     Operation("fp8_to_mxfp4", "N7", ("codes", "scales"), _MXFP4, profiled=True, quantises=True),
     Operation("mxfp4_to_fp8", "N8", ("packed", "scales"), _FP8_ROWS, {"scale": ("max", "amax")}),
     Operation("mxfp4_to_fp8_columns", "N9", ("packed", "scales"), _FP8_COLUMNS, {"scale": ("max", "amax")}),
+    Operation("mxfp4_to_fp8_rows_columns", "N9", ("packed", "scales"), _FP8_BOTH, {"scale": ("max", "amax")}),
     Operation(
         "mxfp4_columns",
         "N9",
@@ -163,11 +169,20 @@ _TABLE = (
     ),
     Operation("pack_payload", "N12", ("packed", "scales"), (Output("payload", "bytes"),)),
     Operation("unpack_payload", "N12", ("payload",), (Output("packed", "bytes"), Output("scales", "bytes"))),
+    Operation("quantize_payload", "N12", ("x",), (Output("payload", "bytes"),), {"input": FLOAT_INPUTS}, profiled=True),
+    Operation("fp8_to_payload", "N12", ("codes", "scales"), (Output("payload", "bytes"),), profiled=True),
     Operation(
         "permute_pad",
         "N12",
         ("payload", "row_map"),
         (Output("rows", "bytes"), Output("offsets", "index")),
+        {"align": (32, 16, 128)},
+    ),
+    Operation(
+        "permute_unpack",
+        "N12",
+        ("payload", "row_map"),
+        (Output("packed", "bytes"), Output("scales", "bytes"), Output("offsets", "index")),
         {"align": (32, 16, 128)},
     ),
     Operation(

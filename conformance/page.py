@@ -167,7 +167,7 @@ def source_index(output: Output, case: Case, index: tuple[int, ...]) -> tuple[in
 def _inputs(output: Output, case: Case, index: tuple[int, ...]) -> list[dict[str, str]]:
     """Return bits and value of every input that this output element reads directly."""
     where = source_index(output, case, index)
-    if where is None or case.operation in ("unpermute", "permute_pad"):
+    if where is None or case.operation in ("unpermute", "permute_pad", "permute_unpack"):
         return []
     rows = []
     for name, array in case.inputs.items():

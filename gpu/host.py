@@ -18,8 +18,18 @@ from refnum.profiles import HOPPER, Profile, get_profile
 from . import checks
 from .checks import BLOCK, TILE, Outputs, tiles
 from .host_casts import decode_e2m1, decode_e4m3, decode_e8m0, encode_e2m1, encode_e4m3, encode_e8m0
+from .host_layouts import Laid
+from .host_layouts import read as _bytes
 from .host_library import address, available, describe, library
-from .host_payload import pack_payload, permute_pad, unpack_payload, unpermute
+from .host_payload import (
+    fp8_to_payload,
+    pack_payload,
+    permute_pad,
+    permute_unpack,
+    quantize_payload,
+    unpack_payload,
+    unpermute,
+)
 from .host_swiglu import swiglu_backward, swiglu_quantize
 
 __all__ = [
@@ -35,13 +45,16 @@ __all__ = [
     "encode_e8m0",
     "fp8_columns",
     "fp8_to_mxfp4",
+    "fp8_to_payload",
     "mxfp4_columns",
     "mxfp4_to_fp8",
     "mxfp4_to_fp8_columns",
     "pack_payload",
     "permute_pad",
+    "permute_unpack",
     "quantize_fp8_tiles",
     "quantize_mxfp4",
+    "quantize_payload",
     "swiglu_backward",
     "swiglu_quantize",
     "unpack_payload",
@@ -49,52 +62,78 @@ __all__ = [
 ]
 
 U8 = np.uint8
+
+
+def _mxfp4_scales(packed: Array, scales: Array, layout: str) -> Array:
+    """Return E8M0 bytes of MXFP4 codes from their layout."""
+    m, half = checks.codes("packed", packed, BLOCK // 2)
+    return _bytes(scales, (m, 2 * half // BLOCK), layout)
+
+
 Array = np.ndarray[Any, Any]
 Pair = tuple[Array, Array]
 
 
 def quantize_mxfp4(
-    x: Array, profile: Profile | str = HOPPER, *, rbits: Array | None = None, out: Pair | None = None
+    x: Array,
+    profile: Profile | str = HOPPER,
+    *,
+    rbits: Array | None = None,
+    philox: tuple[int, ...] | None = None,
+    layout_out: str = "bytes",
+    out: Pair | None = None,
 ) -> Pair:
-    """Quantise [M, K] floats to MXFP4 (N5) -> (packed u8 [M, K/2], scales u8 [M, K/32]).
+    """Quantise [M, K] floats to MXFP4 (N5) -> (packed u8 [M, K/2], scales of [M, K/32] in `layout_out` of N6.5).
 
-    rbits: unsigned integers below 256, [M, K], for a profile with stochastic rounding of eight random bits.
+    A profile with stochastic rounding of eight random bits takes rbits, unsigned integers below 256, [M, K], or philox,
+    the key of a stream (N13.5).
     """
     m, k = checks.floats("x", x)
     chosen = get_profile(profile)
     checks.profile(chosen, stochastic=True)
-    random = checks.random_bits(rbits, x, chosen)
+    key = checks.randomness(rbits, philox, chosen)
+    random = None if key else checks.random_bits(rbits, x, chosen)
     given = [x] if rbits is None else [x, rbits]
-    results = Outputs(out, [((m, k // 2), U8), ((m, k // BLOCK), U8)], given)
+    results = Laid(out, ((m, k // 2), U8), (m, k // BLOCK), layout_out, given)
     source, (packed, scales) = np.ascontiguousarray(x), results.arrays
     policy = (checks.RULES[chosen.scale_rule], int(chosen.nonfinite == "satfinite"), chosen.zero_scale)
     kind, blocks, to = checks.KINDS[x.dtype], m * k // BLOCK, (address(packed), address(scales))
-    if random is None:
+    if key:
+        library().refnum_quantize_mxfp4_keyed(kind, address(source), *key, blocks, *policy, *to)
+    elif random is None:
         library().refnum_quantize_mxfp4(kind, address(source), blocks, *policy, *to)
     else:
         library().refnum_quantize_mxfp4_stochastic(kind, address(source), address(random), blocks, *policy, *to)
     return results.finish()
 
 
-def dequantize_mxfp4(packed: Array, scales: Array, dtype: Any = "float32", *, out: Array | None = None) -> Array:
-    """Dequantise MXFP4 (packed u8 [M, K/2], scales u8 [M, K/32]) to float32 or bfloat16 [M, K], exact (N5)."""
+def dequantize_mxfp4(
+    packed: Array, scales: Array, dtype: Any = "float32", *, layout_in: str = "bytes", out: Array | None = None
+) -> Array:
+    """Dequantise MXFP4 (packed u8 [M, K/2], scales of [M, K/32] in `layout_in`) to float32 or bfloat16, exact (N5)."""
+    given, scales = scales, _mxfp4_scales(packed, scales, layout_in)
     m, k = checks.mxfp4(packed, scales)
     kind, numpy_dtype = checks.output_dtype(dtype)
-    results = Outputs(out, [((m, k), numpy_dtype)], [packed, scales])
+    results = Outputs(out, [((m, k), numpy_dtype)], [packed, given])
     codes, bytes_ = np.ascontiguousarray(packed), np.ascontiguousarray(scales)
     library().refnum_dequantize_mxfp4(address(codes), address(bytes_), m * k // BLOCK, kind, address(results.arrays[0]))
     return results.finish()
 
 
 def quantize_fp8_tiles(
-    x: Array, tile: tuple[int, int] = (1, 128), profile: Profile | str = HOPPER, *, out: Pair | None = None
+    x: Array,
+    tile: tuple[int, int] = (1, 128),
+    profile: Profile | str = HOPPER,
+    *,
+    layout_out: str = "bytes",
+    out: Pair | None = None,
 ) -> Pair:
-    """Quantise [M, K] floats to E4M3 (N6) -> (codes u8 [M, K], scales u8, one a 1x128 or 128x128 tile)."""
+    """Quantise [M, K] floats to E4M3 (N6) -> (codes u8 [M, K], scales a 1x128 or 128x128 tile, in `layout_out`)."""
     m, k = checks.floats("x", x)
     tall = checks.tile_rows(tile)
     chosen = get_profile(profile)
     checks.profile(chosen)
-    results = Outputs(out, [((m, k), U8), ((-(-m // tall), tiles(k)), U8)], [x])
+    results = Laid(out, ((m, k), U8), (-(-m // tall), tiles(k)), layout_out, [x])
     source, (codes, scales) = np.ascontiguousarray(x), results.arrays
     rule = checks.RULES[chosen.scale_rule]
     library().refnum_quantize_fp8_tiles(
@@ -104,26 +143,40 @@ def quantize_fp8_tiles(
 
 
 def dequantize_fp8_tiles(
-    codes: Array, scales: Array, tile: tuple[int, int] = (1, 128), dtype: Any = "float32", *, out: Array | None = None
+    codes: Array,
+    scales: Array,
+    tile: tuple[int, int] = (1, 128),
+    dtype: Any = "float32",
+    *,
+    layout_in: str = "bytes",
+    out: Array | None = None,
 ) -> Array:
     """Dequantise E4M3 tiles (codes u8 [M, K]) to float32, exact, or bfloat16, nearest even (N6) -> [M, K]."""
     m, k = checks.codes("codes", codes, BLOCK)
     tall = checks.tile_rows(tile)
-    checks.scales(scales, (-(-m // tall), tiles(k)))
+    given, scales = scales, _bytes(scales, (-(-m // tall), tiles(k)), layout_in)
     kind, numpy_dtype = checks.output_dtype(dtype)
-    results = Outputs(out, [((m, k), numpy_dtype)], [codes, scales])
+    results = Outputs(out, [((m, k), numpy_dtype)], [codes, given])
     source, bytes_, values = np.ascontiguousarray(codes), np.ascontiguousarray(scales), results.arrays[0]
     library().refnum_dequantize_fp8_tiles(address(source), address(bytes_), m, k, tall, kind, address(values))
     return results.finish()
 
 
-def fp8_to_mxfp4(codes: Array, scales: Array, profile: Profile | str = HOPPER, *, out: Pair | None = None) -> Pair:
-    """Quantise E4M3 1x128 tiles to MXFP4 directly (N7) -> (packed u8 [M, K/2], scales u8 [M, K/32])."""
+def fp8_to_mxfp4(
+    codes: Array,
+    scales: Array,
+    profile: Profile | str = HOPPER,
+    *,
+    layout_in: str = "bytes",
+    layout_out: str = "bytes",
+    out: Pair | None = None,
+) -> Pair:
+    """Quantise E4M3 1x128 tiles to MXFP4 directly (N7) -> (packed u8 [M, K/2], scales of [M, K/32] in `layout_out`)."""
     m, k = checks.codes("codes", codes, BLOCK)
-    checks.scales(scales, (m, tiles(k)))
+    given, scales = scales, _bytes(scales, (m, tiles(k)), layout_in)
     chosen = get_profile(profile)
     checks.profile(chosen)
-    results = Outputs(out, [((m, k // 2), U8), ((m, k // BLOCK), U8)], [codes, scales])
+    results = Laid(out, ((m, k // 2), U8), (m, k // BLOCK), layout_out, [codes, given])
     source, bytes_, (packed, block_scales) = np.ascontiguousarray(codes), np.ascontiguousarray(scales), results.arrays
     rule = checks.RULES[chosen.scale_rule]
     library().refnum_fp8_to_mxfp4(
@@ -132,11 +185,20 @@ def fp8_to_mxfp4(codes: Array, scales: Array, profile: Profile | str = HOPPER, *
     return results.finish()
 
 
-def mxfp4_to_fp8(packed: Array, scales: Array, scale: str = "max", *, out: Pair | None = None) -> Pair:
-    """Turn MXFP4 into E4M3 1x128 tiles (N8) -> (codes u8 [M, K], scales u8 [M, ceil(K/128)])."""
+def mxfp4_to_fp8(
+    packed: Array,
+    scales: Array,
+    scale: str = "max",
+    *,
+    layout_in: str = "bytes",
+    layout_out: str = "bytes",
+    out: Pair | None = None,
+) -> Pair:
+    """Turn MXFP4 into E4M3 1x128 tiles (N8) -> (codes u8 [M, K], scales of [M, ceil(K/128)] in `layout_out`)."""
     amax = checks.choice("scale", scale, ("max", "amax"))
+    given, scales = scales, _mxfp4_scales(packed, scales, layout_in)
     m, k = checks.mxfp4(packed, scales)
-    results = Outputs(out, [((m, k), U8), ((m, tiles(k)), U8)], [packed, scales])
+    results = Laid(out, ((m, k), U8), (m, tiles(k)), layout_out, [packed, given])
     source, bytes_, (codes, tile_scales) = np.ascontiguousarray(packed), np.ascontiguousarray(scales), results.arrays
     library().refnum_mxfp4_to_fp8(address(source), address(bytes_), m, k, amax, address(codes), address(tile_scales))
     return results.finish()

@@ -23,16 +23,20 @@ FLAGS = ("-O3", "-std=c++17", "-shared", "-fPIC")
 NATIVE = "-march=native"
 COMPILERS = ("g++", "c++", "clang++")
 
-I32, I64, POINTER = ctypes.c_int, ctypes.c_int64, ctypes.c_void_p
+I32, I64, U64, POINTER = ctypes.c_int, ctypes.c_int64, ctypes.c_uint64, ctypes.c_void_p
 FUNCTIONS: dict[str, tuple[type, ...]] = {
     "quantize_mxfp4": (I32, POINTER, I64, I32, I32, I32, POINTER, POINTER),
     "quantize_mxfp4_stochastic": (I32, POINTER, POINTER, I64, I32, I32, I32, POINTER, POINTER),
+    "quantize_mxfp4_keyed": (I32, POINTER, U64, U64, U64, U64, I64, I32, I32, I32, POINTER, POINTER),
+    "lay_scales": (POINTER, I64, I64, I32, POINTER),
+    "read_scales": (POINTER, I64, I64, I32, POINTER),
     "dequantize_mxfp4": (POINTER, POINTER, I64, I32, POINTER),
     "quantize_fp8_tiles": (I32, POINTER, I64, I64, I64, I32, POINTER, POINTER),
     "dequantize_fp8_tiles": (POINTER, POINTER, I64, I64, I64, I32, POINTER),
     "fp8_to_mxfp4": (POINTER, POINTER, I64, I64, I32, I32, POINTER, POINTER),
     "mxfp4_to_fp8": (POINTER, POINTER, I64, I64, I32, POINTER, POINTER),
     "mxfp4_to_fp8_columns": (POINTER, POINTER, I64, I64, POINTER, I64, I32, POINTER, POINTER),
+    "mxfp4_to_fp8_rows_columns": (POINTER, POINTER, I64, I64, POINTER, I64, I32, *(POINTER,) * 4),
     "mxfp4_columns": (POINTER, POINTER, I64, I64, POINTER, I64, I32, POINTER, POINTER),
     "fp8_columns": (POINTER, POINTER, I64, I64, POINTER, I64, I32, POINTER, POINTER),
     "swiglu": (POINTER, POINTER, POINTER, POINTER, I64, I64, POINTER),
@@ -41,8 +45,11 @@ FUNCTIONS: dict[str, tuple[type, ...]] = {
     "swiglu_backward": (POINTER, I32, POINTER, POINTER, POINTER, POINTER, I64, I64, POINTER, POINTER, POINTER),
     "pack_payload": (POINTER, POINTER, I64, I64, POINTER),
     "unpack_payload": (POINTER, I64, I64, POINTER, POINTER),
+    "quantize_payload": (I32, POINTER, I64, I64, I32, I32, I32, POINTER),
+    "fp8_to_payload": (POINTER, POINTER, I64, I64, I32, I32, POINTER),
     "permute_pad": (POINTER, I64, POINTER, POINTER, I64, I64, POINTER, POINTER),
-    "unpermute": (I32, POINTER, I64, POINTER, POINTER, I64, I64, POINTER, POINTER, POINTER),
+    "permute_unpack": (POINTER, I64, POINTER, POINTER, I64, I64, POINTER, POINTER, POINTER),
+    "unpermute": (I32, POINTER, I64, POINTER, POINTER, I64, I64, POINTER, I64, POINTER, POINTER),
     "encode_e2m1": (I32, POINTER, I32, POINTER, I64),
     "encode_e2m1_stochastic": (I32, POINTER, POINTER, I32, POINTER, I64),
     "encode_e4m3": (I32, POINTER, I32, I32, POINTER, I64),

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from refnum.errors import ArgumentError, DtypeError, ShapeError
+from refnum.profiles import HOPPER, Profile, get_profile
 
 from . import checks
 from .checks import BFLOAT16, BLOCK, Outputs
@@ -42,6 +43,33 @@ def unpack_payload(payload: Array, *, out: Pair | None = None) -> Pair:
     return results.finish()
 
 
+def quantize_payload(x: Array, profile: Profile | str = HOPPER, *, out: Array | None = None) -> Array:
+    """Quantise [T, K] floats straight into MXFP4 payload rows (N12) -> u8 [T, 17 * K/32]."""
+    rows, k = checks.floats("x", x)
+    chosen = get_profile(profile)
+    checks.profile(chosen)
+    results = Outputs(out, [((rows, UNIT * k // BLOCK), np.uint8)], [x])
+    policy = (checks.RULES[chosen.scale_rule], int(chosen.nonfinite == "satfinite"), chosen.zero_scale)
+    source, kind = np.ascontiguousarray(x), checks.KINDS[x.dtype]
+    library().refnum_quantize_payload(kind, address(source), rows, k // BLOCK, *policy, address(results.arrays[0]))
+    return results.finish()
+
+
+def fp8_to_payload(codes: Array, scales: Array, profile: Profile | str = HOPPER, *, out: Array | None = None) -> Array:
+    """Quantise E4M3 1x128 tiles [T, K] straight into MXFP4 payload rows (N12) -> u8 [T, 17 * K/32]."""
+    rows, k = checks.codes("codes", codes, BLOCK)
+    checks.scales(scales, (rows, checks.tiles(k)))
+    chosen = get_profile(profile)
+    checks.profile(chosen)
+    results = Outputs(out, [((rows, UNIT * k // BLOCK), np.uint8)], [codes, scales])
+    source, bytes_ = np.ascontiguousarray(codes), np.ascontiguousarray(scales)
+    policy = (checks.RULES[chosen.scale_rule], chosen.zero_scale)
+    library().refnum_fp8_to_payload(
+        address(source), address(bytes_), rows, k // BLOCK, *policy, address(results.arrays[0])
+    )
+    return results.finish()
+
+
 def permute_pad(payload: Array, row_map: Array, splits: Any, align: int = 32, *, out: Pair | None = None) -> Pair:
     """Gather payload rows u8 [T, W] by expert, each expert padded with zero rows to `align` (N12).
 
@@ -56,6 +84,26 @@ def permute_pad(payload: Array, row_map: Array, splits: Any, align: int = 32, *,
     source = np.ascontiguousarray(payload)
     library().refnum_permute_pad(
         address(source), width, address(place), address(experts), experts.size, align, *map(address, results.arrays)
+    )
+    return results.finish()
+
+
+def permute_unpack(
+    payload: Array, row_map: Array, splits: Any, align: int = 32, *, out: tuple[Array, Array, Array] | None = None
+) -> tuple[Array, Array, Array]:
+    """Gather payload rows as `permute_pad` does and split them as `unpack_payload` does, in one pass (N12).
+
+    Returns (packed u8 [R, K/2], scales u8 [R, K/32], offsets int64 [experts]), R = sum_i roundup(m_i, align).
+    """
+    tokens, width = checks.codes("payload", payload, UNIT)
+    align, blocks = _count("align", align, 1), width // UNIT
+    experts, total = _experts(splits, align)
+    place = _row_map(row_map, int(experts.sum()), tokens, "payload rows")
+    wanted = [((total, blocks * (UNIT - 1)), np.uint8), ((total, blocks), np.uint8), ((experts.size,), np.int64)]
+    results = Outputs(out, wanted, [payload, row_map])
+    source = np.ascontiguousarray(payload)
+    library().refnum_permute_unpack(
+        address(source), blocks, address(place), address(experts), experts.size, align, *map(address, results.arrays)
     )
     return results.finish()
 
@@ -84,7 +132,7 @@ def unpermute(
     sums[...] = 0
     library().refnum_unpermute(
         checks.KINDS[rows.dtype], address(source), width, address(place), address(experts), experts.size, align,
-        None if factors is None else address(factors), address(seen), address(sums),
+        None if factors is None else address(factors), tokens, address(seen), address(sums),
     )  # fmt: skip
     return results.finish()
 

@@ -13,9 +13,11 @@ from typing import Any
 
 from refnum.profiles import HOPPER, Profile, get_profile
 
-from . import checks, columns, launch
+from . import checks, columns, launch, stochastic, swiglu
+from . import payload as dispatch
 from .checks import BLOCK, TILE, tiles
 from .driver import available
+from .elements import encode_e2m1, encode_e4m3, encode_e8m0
 from .launch import U8, Outputs
 from .plans import planned
 
@@ -23,12 +25,26 @@ __all__ = [
     "available",
     "dequantize_fp8_tiles",
     "dequantize_mxfp4",
+    "encode_e2m1",
+    "encode_e4m3",
+    "encode_e8m0",
     "fp8_columns",
     "fp8_to_mxfp4",
+    "fp8_to_payload",
+    "mxfp4_columns",
     "mxfp4_to_fp8",
     "mxfp4_to_fp8_columns",
+    "mxfp4_to_fp8_rows_columns",
+    "pack_payload",
+    "permute_pad",
+    "permute_unpack",
     "quantize_fp8_tiles",
     "quantize_mxfp4",
+    "quantize_payload",
+    "swiglu_backward",
+    "swiglu_quantize",
+    "unpack_payload",
+    "unpermute",
 ]
 
 NAMES = ("float32", "bfloat16", "float16")
@@ -41,77 +57,137 @@ def _profile(profile: Profile | str) -> tuple[int, int, int]:
     return launch.policy(chosen)
 
 
-@planned(1)
-def quantize_mxfp4(x: Any, profile: Profile | str = HOPPER, *, out: Any = None) -> Any:
-    """Quantise [M, K] floats to MXFP4 (N5) -> (packed u8 [M, K/2], scales u8 [M, K/32])."""
-    view = launch.floats("x", x)
-    (m, k), rules = view.shape, _profile(profile)
-    outputs = Outputs(out, [((m, k // 2), U8), ((m, k // BLOCK), U8)], [view])
-    kind = checks.KINDS[view.dtype]
+@planned(1, "rbits", "philox")
+def quantize_mxfp4(
+    x: Any,
+    profile: Profile | str = HOPPER,
+    *,
+    rbits: Any = None,
+    philox: tuple[int, ...] | None = None,
+    layout_out: str = "bytes",
+    out: Any = None,
+) -> Any:
+    """Quantise [M, K] floats to MXFP4 (N5) -> (packed u8 [M, K/2], scales of [M, K/32] in `layout_out` of N6.5).
+
+    A profile with stochastic rounding of eight bits takes rbits, u8 [M, K], or philox, the key of a stream (N13.5),
+    whose bits are then made in the kernel.
+    """
+    view, chosen = launch.floats("x", x), get_profile(profile)
+    checks.profile(chosen, stochastic=True)
+    (m, k), rules = view.shape, launch.policy(chosen)
+    key = checks.randomness(rbits, philox, chosen)
+    random = None if rbits is None else stochastic.drawn(rbits, view)
+    wanted = [((m, k // 2), U8), launch.written(m, k // BLOCK, layout_out)]
+    outputs = Outputs(out, wanted, [view] if random is None else [view, random])
+    kind, layouts = checks.KINDS[view.dtype], ("bytes", layout_out)
     name = f"quantize_mxfp4_{NAMES[kind]}"
-    return launch.rowwise("quantize_mxfp4", name, [view], outputs, k, BLOCK, rules, rceil=True, halved=kind == 0)
+    if key or random:
+        return stochastic.quantize_mxfp4(name, view, random, key, outputs, rules, layouts)
+    return launch.rowwise(
+        "quantize_mxfp4", name, [view], outputs, k, BLOCK, rules, rceil=True, halved=kind == 0, layouts=layouts
+    )
 
 
 @planned(2)
-def dequantize_mxfp4(packed: Any, scales: Any, dtype: Any = "float32", *, out: Any = None) -> Any:
-    """Dequantise MXFP4 (packed u8 [M, K/2], scales u8 [M, K/32]) to float32 or bfloat16 [M, K], exact (N5)."""
+def dequantize_mxfp4(
+    packed: Any, scales: Any, dtype: Any = "float32", *, layout_in: str = "bytes", out: Any = None
+) -> Any:
+    """Dequantise MXFP4 (packed u8 [M, K/2], scales of [M, K/32] in `layout_in`) to float32 or bfloat16, exact (N5)."""
     view = launch.codes("packed", packed, BLOCK // 2)
     m, k = view.shape[0], 2 * view.shape[1]
-    beside = launch.scales(scales, (m, k // BLOCK), view)
+    beside = launch.scales(scales, (m, k // BLOCK), view, layout_in)
     kind, result = checks.output_dtype(dtype)
     outputs = Outputs(out, [((m, k), result)], [view, beside])
     name = f"dequantize_mxfp4_{NAMES[kind]}"
-    return launch.rowwise("dequantize_mxfp4", name, [view, beside], outputs, k, BLOCK, halved=kind == 0)
+    layouts = (layout_in, "bytes")
+    return launch.rowwise(
+        "dequantize_mxfp4", name, [view, beside], outputs, k, BLOCK, halved=kind == 0, layouts=layouts
+    )
 
 
 @planned(1)
 def quantize_fp8_tiles(
-    x: Any, tile: tuple[int, int] = (1, 128), profile: Profile | str = HOPPER, *, out: Any = None
+    x: Any,
+    tile: tuple[int, int] = (1, 128),
+    profile: Profile | str = HOPPER,
+    *,
+    layout_out: str = "bytes",
+    out: Any = None,
 ) -> Any:
-    """Quantise [M, K] floats to E4M3 (N6) -> (codes u8 [M, K], scales u8, one a 1x128 or 128x128 tile)."""
+    """Quantise [M, K] floats to E4M3 (N6) -> (codes u8 [M, K], scales a 1x128 or 128x128 tile, in `layout_out`)."""
     view = launch.floats("x", x)
     (m, k), tall, rules = view.shape, checks.tile_rows(tile), _profile(profile)
-    outputs = Outputs(out, [((m, k), U8), ((-(-m // tall), tiles(k)), U8)], [view])
+    outputs = Outputs(out, [((m, k), U8), launch.written(-(-m // tall), tiles(k), layout_out)], [view])
     kind = checks.KINDS[view.dtype]
     if tall > 1:
-        return launch.squares(f"quantize_fp8_squares_{NAMES[kind]}", view, outputs, rules)
-    name = f"quantize_fp8_tiles_{NAMES[kind]}"
-    return launch.rowwise("quantize_fp8_tiles", name, [view], outputs, k, TILE, rules, rceil=True, halved=kind == 0)
+        return launch.squares(f"quantize_fp8_squares_{NAMES[kind]}", view, outputs, rules, layout_out)
+    name, layouts = f"quantize_fp8_tiles_{NAMES[kind]}", ("bytes", layout_out)
+    return launch.rowwise(
+        "quantize_fp8_tiles", name, [view], outputs, k, TILE, rules, rceil=True, halved=kind == 0, layouts=layouts
+    )
 
 
 @planned(2)
 def dequantize_fp8_tiles(
-    codes: Any, scales: Any, tile: tuple[int, int] = (1, 128), dtype: Any = "float32", *, out: Any = None
+    codes: Any,
+    scales: Any,
+    tile: tuple[int, int] = (1, 128),
+    dtype: Any = "float32",
+    *,
+    layout_in: str = "bytes",
+    out: Any = None,
 ) -> Any:
     """Dequantise E4M3 tiles (codes u8 [M, K]) to float32, exact, or bfloat16, nearest even (N6) -> [M, K]."""
     view = launch.codes("codes", codes, BLOCK)
     (m, k), tall = view.shape, checks.tile_rows(tile)
-    beside = launch.scales(scales, (-(-m // tall), tiles(k)), view)
+    beside = launch.scales(scales, (-(-m // tall), tiles(k)), view, layout_in)
     kind, result = checks.output_dtype(dtype)
     outputs = Outputs(out, [((m, k), result)], [view, beside])
     name = f"dequantize_fp8_tiles_{NAMES[kind]}"
-    return launch.rowwise("dequantize_fp8_tiles", name, [view, beside], outputs, k, TILE, tall=tall, halved=kind == 0)
+    layouts = (layout_in, "bytes")
+    return launch.rowwise(
+        "dequantize_fp8_tiles", name, [view, beside], outputs, k, TILE, tall=tall, halved=kind == 0, layouts=layouts
+    )
 
 
 @planned(2)
-def fp8_to_mxfp4(codes: Any, scales: Any, profile: Profile | str = HOPPER, *, out: Any = None) -> Any:
-    """Quantise E4M3 1x128 tiles to MXFP4 directly (N7) -> (packed u8 [M, K/2], scales u8 [M, K/32])."""
+def fp8_to_mxfp4(
+    codes: Any,
+    scales: Any,
+    profile: Profile | str = HOPPER,
+    *,
+    layout_in: str = "bytes",
+    layout_out: str = "bytes",
+    out: Any = None,
+) -> Any:
+    """Quantise E4M3 1x128 tiles to MXFP4 directly (N7) -> (packed u8 [M, K/2], scales of [M, K/32] in `layout_out`)."""
     view = launch.codes("codes", codes, BLOCK)
-    (m, k), rules = view.shape, _profile(profile)
-    beside = launch.scales(scales, (m, tiles(k)), view)
-    outputs = Outputs(out, [((m, k // 2), U8), ((m, k // BLOCK), U8)], [view, beside])
-    return launch.rowwise("fp8_to_mxfp4", "fp8_to_mxfp4", [view, beside], outputs, k, TILE, rules, rceil=True)
+    (m, k), rules, layouts = view.shape, _profile(profile), (layout_in, layout_out)
+    beside = launch.scales(scales, (m, tiles(k)), view, layout_in)
+    outputs = Outputs(out, [((m, k // 2), U8), launch.written(m, k // BLOCK, layout_out)], [view, beside])
+    return launch.rowwise(
+        "fp8_to_mxfp4", "fp8_to_mxfp4", [view, beside], outputs, k, TILE, rules, rceil=True, layouts=layouts
+    )
 
 
 @planned(2)
-def mxfp4_to_fp8(packed: Any, scales: Any, scale: str = "max", *, out: Any = None) -> Any:
-    """Turn MXFP4 into E4M3 1x128 tiles (N8) -> (codes u8 [M, K], scales u8 [M, ceil(K/128)])."""
+def mxfp4_to_fp8(
+    packed: Any,
+    scales: Any,
+    scale: str = "max",
+    *,
+    layout_in: str = "bytes",
+    layout_out: str = "bytes",
+    out: Any = None,
+) -> Any:
+    """Turn MXFP4 into E4M3 1x128 tiles (N8) -> (codes u8 [M, K], scales of [M, ceil(K/128)] in `layout_out`)."""
     view = launch.codes("packed", packed, BLOCK // 2)
     m, k = view.shape[0], 2 * view.shape[1]
     checks.choice("scale", scale, ("max", "amax"))
-    beside = launch.scales(scales, (m, k // BLOCK), view)
-    outputs = Outputs(out, [((m, k), U8), ((m, tiles(k)), U8)], [view, beside])
-    return launch.rowwise("mxfp4_to_fp8", f"mxfp4_to_fp8_{scale}", [view, beside], outputs, k, TILE)
+    beside = launch.scales(scales, (m, k // BLOCK), view, layout_in)
+    outputs = Outputs(out, [((m, k), U8), launch.written(m, tiles(k), layout_out)], [view, beside])
+    name, layouts = f"mxfp4_to_fp8_{scale}", (layout_in, layout_out)
+    return launch.rowwise("mxfp4_to_fp8", name, [view, beside], outputs, k, TILE, layouts=layouts)
 
 
 @planned(2)
@@ -130,6 +206,40 @@ def mxfp4_to_fp8_columns(
 
 
 @planned(2)
+def mxfp4_to_fp8_rows_columns(
+    packed: Any, scales: Any, splits: Sequence[int] | None = None, scale: str = "max", *, out: Any = None
+) -> Any:
+    """Turn row-wise MXFP4 into E4M3 rows and columns in one pass (N9).
+
+    Returns (row codes u8 [M, K], row scales u8 [M, ceil(K/128)], column codes u8 [K, M], column scales u8
+    [sum_i ceil(m_i/128), K]).
+    """
+    view = launch.codes("packed", packed, BLOCK // 2)
+    m, k = view.shape[0], 2 * view.shape[1]
+    checks.choice("scale", scale, ("max", "amax"))
+    beside = launch.scales(scales, (m, k // BLOCK), view)
+    rows = checks.row_splits(splits, m)
+    wanted = [((m, k), U8), ((m, tiles(k)), U8), ((k, m), U8), ((checks.segments(rows, TILE), k), U8)]
+    outputs = Outputs(out, wanted, [view, beside])
+    name = f"mxfp4_to_fp8_rows_columns_{scale}"
+    return columns.columns("mxfp4_to_fp8_rows_columns", name, view, beside, outputs, k, rows.tolist())
+
+
+@planned(2)
+def mxfp4_columns(
+    packed: Any, scales: Any, splits: Sequence[int] | None = None, scale: str = "amax", *, out: Any = None
+) -> Any:
+    """Turn row-wise MXFP4 into 32x1 blocks (N9) -> (packed u8 [K, M/2], scales u8 [sum_i ceil(m_i/32), K])."""
+    view = launch.codes("packed", packed, BLOCK // 2)
+    m, k = view.shape[0], 2 * view.shape[1]
+    checks.choice("scale", scale, ("max", "amax"))
+    beside = launch.scales(scales, (m, k // BLOCK), view)
+    rows = checks.row_splits(splits, m, even=True)
+    outputs = Outputs(out, [((k, m // 2), U8), ((checks.segments(rows, BLOCK), k), U8)], [view, beside])
+    return columns.columns("mxfp4_columns", f"mxfp4_columns_{scale}", view, beside, outputs, k, rows.tolist())
+
+
+@planned(2)
 def fp8_columns(
     codes: Any, scales: Any, splits: Sequence[int] | None = None, underflow: str = "rne", *, out: Any = None
 ) -> Any:
@@ -141,3 +251,78 @@ def fp8_columns(
     rows = checks.row_splits(splits, m)
     outputs = Outputs(out, [((k, m), U8), ((checks.segments(rows, TILE), k), U8)], [view, beside])
     return columns.columns("fp8_columns", f"fp8_columns_{underflow}", view, beside, outputs, k, rows.tolist())
+
+
+@planned(2)
+def pack_payload(packed: Any, scales: Any, *, out: Any = None) -> Any:
+    """Join MXFP4 codes u8 [T, K/2] and scales u8 [T, K/32] row by row (N12) -> u8 [T, 17 * K/32]."""
+    return dispatch.pack_payload(packed, scales, out)
+
+
+@planned(1)
+def unpack_payload(payload: Any, *, out: Any = None) -> Any:
+    """Split a payload u8 [T, 17 * K/32] into (packed u8 [T, K/2], scales u8 [T, K/32]) (N12)."""
+    return dispatch.unpack_payload(payload, out)
+
+
+@planned(1)
+def quantize_payload(x: Any, profile: Profile | str = HOPPER, *, out: Any = None) -> Any:
+    """Quantise [T, K] floats straight into MXFP4 payload rows (N12) -> u8 [T, 17 * K/32]."""
+    view = launch.floats("x", x)
+    name = f"quantize_payload_{NAMES[checks.KINDS[view.dtype]]}"
+    return dispatch.fused(name, [view], out, view.shape[1], _profile(profile))
+
+
+@planned(2)
+def fp8_to_payload(codes: Any, scales: Any, profile: Profile | str = HOPPER, *, out: Any = None) -> Any:
+    """Quantise E4M3 1x128 tiles [T, K] straight into MXFP4 payload rows (N12) -> u8 [T, 17 * K/32]."""
+    view = launch.codes("codes", codes, BLOCK)
+    beside = launch.scales(scales, (view.shape[0], tiles(view.shape[1])), view)
+    return dispatch.fused("fp8_to_payload", [view, beside], out, view.shape[1], _profile(profile))
+
+
+def permute_pad(payload: Any, row_map: Any, splits: Any, align: int = 32, *, out: Any = None) -> Any:
+    """Gather payload rows u8 [T, W] by expert, padded to `align` (N12) -> (u8 [sum roundup(m_i, align), W], offsets).
+
+    offsets: int64 [experts], computed on the device. splits: the host's, for they decide the result's shape; or an
+    array of integers on the device, then `out` must be given, experts beyond its rows are cut off, and rows behind
+    the last expert are zero. Nothing on the device is looked at before the launch: a row_map item that is no row of
+    the payload gives a zero row.
+    """
+    return dispatch.gather("permute_pad", payload, row_map, splits, align, out)
+
+
+def permute_unpack(payload: Any, row_map: Any, splits: Any, align: int = 32, *, out: Any = None) -> Any:
+    """Gather payload rows as `permute_pad` does and split them as `unpack_payload` does, in one pass (N12).
+
+    Returns (packed u8 [R, K/2], scales u8 [R, K/32], offsets int64 [experts]), R = sum roundup(m_i, align).
+    """
+    return dispatch.gather("permute_unpack", payload, row_map, splits, align, out)
+
+
+def unpermute(
+    rows: Any, row_map: Any, splits: Sequence[int], weights: Any | None, tokens: int, align: int = 32,
+    *, out: Any = None,
+) -> Any:  # fmt: skip
+    """Sum each token's expert rows, weighted, in float32 and in ascending expert order (N12) -> float32 [tokens, H].
+
+    The host must know splits and tokens. Nothing on the device is looked at before the launch: a row whose row_map
+    item is no token is left out.
+    """
+    return dispatch.unpermute(rows, row_map, splits, weights, tokens, align, out)
+
+
+def swiglu_quantize(
+    gate: Any, up: Any, prob: Any = None, to: str = "fp8", profile: Profile | str = HOPPER, *, out: Any = None
+) -> Any:
+    """Quantise silu(gate) * up, times `prob` f32 [M] (N11), bfloat16 [M, H] -> as `quantize_fp8_tiles`/`_mxfp4`."""
+    return swiglu.quantize(gate, up, prob=prob, to=to, profile=profile, out=out)
+
+
+def swiglu_backward(grad: Any, gate: Any, up: Any, prob: Any = None, *, out: Any = None) -> Any:
+    """Return (dgate f32 [M, H], dup f32 [M, H], dprob f32 [M] or None) of SwiGLU (N11); grad: bfloat16 or float32.
+
+    out: (dgate, dup), and dprob when prob is given.
+    """
+    results = swiglu.backward(grad, gate, up, prob=prob, out=out)
+    return results if prob is not None else (*results, None)

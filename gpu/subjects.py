@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 from typing import Any
 
+from . import columns, driver, elements, emulate, host, launch, ops, swiglu
 from . import compile as build
-from . import driver, host, ops
 
 HOST_OPERATIONS = (
     "quantize_mxfp4",
@@ -16,13 +17,17 @@ HOST_OPERATIONS = (
     "fp8_to_mxfp4",
     "mxfp4_to_fp8",
     "mxfp4_to_fp8_columns",
+    "mxfp4_to_fp8_rows_columns",
     "mxfp4_columns",
     "fp8_columns",
     "swiglu_quantize",
     "swiglu_backward",
     "pack_payload",
     "unpack_payload",
+    "quantize_payload",
+    "fp8_to_payload",
     "permute_pad",
+    "permute_unpack",
     "unpermute",
     "encode_e2m1",
     "encode_e4m3",
@@ -49,6 +54,42 @@ def describe_gpu() -> dict[str, str]:
     }
 
 
+KERNELS = dict.fromkeys(("encode_e2m1", "encode_e4m3", "encode_e8m0"), elements.KERNEL)
+"""Operation -> its kernel file, where that has another name."""
+
+
+def trace_gpu(operation: str) -> dict[str, str]:
+    """Return the digests of what runs for an operation: source with its headers, machine code; compiler and flags.
+
+    Empty for an operation without a kernel file of its own.
+    """
+    name = KERNELS.get(operation, operation)
+    if name not in build.kernel_names():
+        return {}
+    cuts = {grid.defines for kernel, grid in launch.TUNING.items() if kernel == name}
+    cuts |= {order.defines for function, order in columns.TUNING.items() if function.rpartition("_")[0] == name}
+    cuts |= {elements.DEFINES} if name == elements.KERNEL else set()
+    cuts |= {stay.defines for kernel, stay in swiglu.TUNING.items() if kernel == name}
+    arch = build.architecture(driver.driver().capability(0)) if ops.available()[0] else build.DEFAULT
+    images = hashlib.sha256()
+    for defines in sorted(cuts):
+        images.update(hashlib.sha256(build.compiled(name, arch, defines=defines).read_bytes()).digest())
+    return {
+        "kernel": name,
+        "source": build.read_source(name).digest,
+        "machine_code": images.hexdigest() if cuts else "",
+        "architecture": arch,
+        "compiler": f"NVRTC {build.nvrtc().version}",
+        "flags": " ".join(build.FLAGS),
+    }
+
+
+def trace_host(operation: str) -> dict[str, str]:
+    """Return the digest of the host build's sources and the key of its library: compiler, flags, machine."""
+    told = host.describe()
+    return {name: told[name] for name in ("source_sha256", "library_key", "version", "flags") if name in told}
+
+
 def available_gpu() -> tuple[bool, str]:
     """Return (kernels can be judged here, reason if not): they are given CuPy arrays."""
     if importlib.util.find_spec("cupy") is None:
@@ -58,6 +99,7 @@ def available_gpu() -> tuple[bool, str]:
 
 def subjects() -> list[dict[str, Any]]:
     """Return the declarations of our kernels: a name, operation -> callable, claimed profiles, availability."""
+    emulated = emulate.subject_operations(emulate.Emulator())
     return [
         {
             "name": "host",
@@ -66,6 +108,15 @@ def subjects() -> list[dict[str, Any]]:
             "profiles": ["HOPPER", "OCP"],
             "available": host.available,
             "describe": host.describe,
+            "trace": trace_host,
+        },
+        {
+            "name": "emulated",
+            "kind": "host",
+            "operations": {name: emulated[name] for name in GPU_OPERATIONS},
+            "profiles": ["HOPPER", "OCP"],
+            "available": emulate.available,
+            "describe": emulate.describe,
         },
         {
             "name": "gpu",
@@ -75,5 +126,6 @@ def subjects() -> list[dict[str, Any]]:
             "arrays": "cupy",
             "available": available_gpu,
             "describe": describe_gpu,
+            "trace": trace_gpu,
         },
     ]

@@ -1,13 +1,13 @@
 """refnum: the bit-exact reference for FP4 training numerics on Hopper GPUs.
 
 Every operation takes and gives NumPy arrays, or CuPy arrays: the same lines run on both. Codes and scales are
-uint8; see the specification in `docs/specification` for what each clause (N0 to N17) means.
+uint8; see the specification in `docs/specification` for what each clause (N0 to N18) means.
 """
 
 from . import errors, layouts, oracle, philox
 from .blocks import block_class, dequantize_mx, dequantize_mxfp4, quantize_mx, quantize_mxfp4
 from .codec import decode, value
-from .columns import fp8_columns, mxfp4_columns, mxfp4_to_fp8_columns
+from .columns import fp8_columns, mxfp4_columns, mxfp4_to_fp8_columns, mxfp4_to_fp8_rows_columns
 from .environment import check_host
 from .explain import Explanation, explain
 from .formats import (
@@ -30,7 +30,15 @@ from .formats import (
     get_format,
 )
 from .narrow import encode
-from .payload import pack_payload, permute_pad, unpack_payload, unpermute
+from .payload import (
+    fp8_to_payload,
+    pack_payload,
+    permute_pad,
+    permute_unpack,
+    quantize_payload,
+    unpack_payload,
+    unpermute,
+)
 from .profiles import HOPPER, OCP, PROFILES, Profile, get_profile
 from .recast import fp8_to_mxfp4, mxfp4_to_fp8
 from .scales import encode_e8m0
@@ -72,19 +80,23 @@ __all__ = [
     "explain",
     "fp8_columns",
     "fp8_to_mxfp4",
+    "fp8_to_payload",
     "get_format",
     "get_profile",
     "layouts",
     "mxfp4_columns",
     "mxfp4_to_fp8",
     "mxfp4_to_fp8_columns",
+    "mxfp4_to_fp8_rows_columns",
     "oracle",
     "pack_payload",
     "permute_pad",
+    "permute_unpack",
     "philox",
     "quantize_fp8_tiles",
     "quantize_mx",
     "quantize_mxfp4",
+    "quantize_payload",
     "swiglu_backward",
     "swiglu_quantize",
     "unpack_payload",

@@ -9,7 +9,10 @@ import numpy as np
 
 from . import softfloat
 from .arrays import BFLOAT16, BLOCK, Array, float32_bits, require_array, require_codes, require_matrix
+from .blocks import quantize_mxfp4
 from .errors import ArgumentError, DtypeError, ShapeError
+from .profiles import HOPPER, Profile
+from .recast import fp8_to_mxfp4
 
 _UNIT = BLOCK // 2 + 1
 """Payload bytes of one MX block: 16 of codes and one of scale."""
@@ -39,6 +42,24 @@ def unpack_payload(payload: Array) -> tuple[Array, Array]:
     return payload[:, :codes].copy(), payload[:, codes:].copy()
 
 
+def quantize_payload(x: Array, profile: Profile | str = HOPPER) -> Array:
+    """Quantise to MXFP4 and join codes and scales, the sender's side of a dispatch (clause N12).
+
+    x: float32, bfloat16, float16 (or uint16 bfloat16 bits) [T, K], K % 32 == 0. Returns u8 [T, K/2 + K/32]:
+    `pack_payload` of what `quantize_mxfp4` gives. Raises DtypeError, ShapeError, ArgumentError for a profile.
+    """
+    return pack_payload(*quantize_mxfp4(x, profile))
+
+
+def fp8_to_payload(codes: Array, scales: Array, profile: Profile | str = HOPPER) -> Array:
+    """Quantise E4M3 1x128 tiles to MXFP4 directly and join codes and scales (clause N12).
+
+    codes: u8 [T, K], K % 32 == 0; scales: u8 [T, ceil(K/128)]. Returns u8 [T, K/2 + K/32]: `pack_payload` of what
+    `fp8_to_mxfp4` gives. Raises DtypeError, ScaleError, ShapeError, ArgumentError for a profile.
+    """
+    return pack_payload(*fp8_to_mxfp4(codes, scales, profile))
+
+
 def permute_pad(payload: Array, row_map: Array, splits: Any, align: int = 32) -> tuple[Array, Array]:
     """Gather rows by expert and pad each expert's rows to a multiple of `align` (clause N12).
 
@@ -55,6 +76,18 @@ def permute_pad(payload: Array, row_map: Array, splits: Any, align: int = 32) ->
     out = np.zeros((total, payload.shape[1]), dtype=np.uint8, like=payload)
     out[np.asarray(rows, like=payload)] = np.take(payload, row_map, axis=0)
     return out, np.asarray(offsets, like=payload)
+
+
+def permute_unpack(payload: Array, row_map: Array, splits: Any, align: int = 32) -> tuple[Array, Array, Array]:
+    """Gather rows by expert, padded, and split them, the receiver's side of a dispatch (clause N12).
+
+    payload: u8 [T, 17 * K/32]; row_map, splits, align: as in `permute_pad`. Returns (packed u8 [R, K/2], scales
+    u8 [R, K/32], offsets int64 [experts]), R = sum_i roundup(m_i, align): `unpack_payload` of what `permute_pad`
+    gives, and its offsets. Raises DtypeError, ShapeError, ArgumentError.
+    """
+    require_codes("payload", payload, _UNIT)
+    rows, offsets = permute_pad(payload, row_map, splits, align)
+    return (*unpack_payload(rows), offsets)
 
 
 def unpermute(rows: Array, row_map: Array, splits: Any, weights: Array | None, tokens: int, align: int = 32) -> Array:

@@ -21,6 +21,7 @@ ROWS, K = 4, 256
 _DTYPES = {"float32": np.dtype(np.float32), "bfloat16": np.dtype(ml_dtypes.bfloat16), "float16": np.dtype(np.float16)}
 _DATA: dict[str, dict[str, Any]] = {
     "permute_pad": {"splits": [3, 0, 3]},
+    "permute_unpack": {"splits": [3, 0, 3]},
     "unpermute": {"splits": [3, 0, 3], "tokens": 4},
 }
 

@@ -7,9 +7,12 @@ those that some legal input reaches, `count` counts them in one case, and the di
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+
+import refnum
 
 from ..case import Case
 from .blocks import BLOCKS
@@ -25,10 +28,14 @@ COVERPOINTS: tuple[Group, ...] = (
     ROUNDING, BLOCKS, WRITTEN, READ, SCALE_CAST, DISTANCE, DIRECT, SPLITS, PAYLOAD, SWIGLU,
 )  # fmt: skip
 
+FUSED = {"quantize_payload": "quantize_mxfp4", "fp8_to_payload": "fp8_to_mxfp4"}
+"""Operation that writes payload rows -> the one whose codes and scales they join: it has the same coverpoints."""
+
 
 def describe(operation: str, profile: str, params: Mapping[str, Any]) -> dict[str, str]:
     """Return every coverpoint of a variant with what it means."""
     found: dict[str, str] = {}
+    operation = FUSED.get(operation, operation)
     for group in COVERPOINTS:
         if operation in group.operations:
             found |= group.names(operation, profile, params)
@@ -46,6 +53,9 @@ def count(case: Case, golden_outputs: Mapping[str, np.ndarray]) -> Counts:
     golden_outputs: as `operation.run_golden` returns them. Whole numbers decide; cost is a few passes over the
     elements. Only expected coverpoints are returned, with 0 for those that the case does not hit.
     """
+    if case.operation in FUSED:
+        packed, scales = refnum.unpack_payload(golden_outputs["payload"])
+        case, golden_outputs = replace(case, operation=FUSED[case.operation]), {"packed": packed, "scales": scales}
     names = expected(case.operation, case.profile, case.params)
     found: Counts = {}
     for group in COVERPOINTS:

@@ -21,7 +21,8 @@ from .point import TIES, Counts, Golden, Group, Magnitudes, read_float, rounding
 
 FROM_FLOAT = ("quantize_mxfp4", "quantize_mx", "quantize_fp8_tiles")
 SCALAR = ("encode_e2m1", "encode_e4m3")
-FROM_FP4 = ("mxfp4_to_fp8", "mxfp4_to_fp8_columns", "mxfp4_columns")
+TO_FP8 = ("mxfp4_to_fp8", "mxfp4_to_fp8_columns", "mxfp4_to_fp8_rows_columns")
+FROM_FP4 = (*TO_FP8, "mxfp4_columns")
 
 _TEXT = {
     "tie between normal values": "half way between two codes of the normal range",
@@ -42,7 +43,7 @@ def element_of(operation: str, params: Mapping[str, Any]) -> Format:
     """Return the format that an operation rounds its elements to."""
     if "element" in params:
         return get_format(params["element"])
-    to_fp8 = operation in ("quantize_fp8_tiles", "encode_e4m3", "mxfp4_to_fp8", "mxfp4_to_fp8_columns", "fp8_columns")
+    to_fp8 = operation in ("quantize_fp8_tiles", "encode_e4m3", "fp8_columns", *TO_FP8)
     return E4M3 if to_fp8 else E2M1
 
 

@@ -14,7 +14,7 @@ from ..case import Case
 from ..geometry import splits_of
 from .point import Counts, Golden, Group
 
-COLUMNS = ("mxfp4_to_fp8_columns", "mxfp4_columns", "fp8_columns")
+COLUMNS = ("mxfp4_to_fp8_columns", "mxfp4_to_fp8_rows_columns", "mxfp4_columns", "fp8_columns")
 
 
 def _split_names(operation: str, profile: str, params: Mapping[str, Any]) -> dict[str, str]:
@@ -101,5 +101,5 @@ def _swiglu(case: Case, golden: Golden) -> Counts:
 
 
 SPLITS = Group("experts", frozenset(COLUMNS), _split_names, _splits)
-PAYLOAD = Group("routing", frozenset({"permute_pad", "unpermute"}), _payload_names, _payload)
+PAYLOAD = Group("routing", frozenset({"permute_pad", "permute_unpack", "unpermute"}), _payload_names, _payload)
 SWIGLU = Group("SwiGLU inputs", frozenset({"swiglu_quantize", "swiglu_backward"}), _swiglu_names, _swiglu)

@@ -13,7 +13,8 @@ from .elements import unpack
 from .point import Counts, Golden, Group, histogram
 
 DISTANCES = tuple(range(41))
-ROWS, COLUMNS = ("mxfp4_to_fp8",), ("mxfp4_to_fp8_columns", "mxfp4_columns", "fp8_columns")
+ROWS = ("mxfp4_to_fp8",)
+COLUMNS = ("mxfp4_to_fp8_columns", "mxfp4_to_fp8_rows_columns", "mxfp4_columns", "fp8_columns")
 _ABSENT = -1
 
 

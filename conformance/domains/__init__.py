@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from refnum.errors import ArgumentError
@@ -16,7 +17,17 @@ from .domain import Chunk, Domain, count_once
 
 __all__ = ["DOMAINS", "LEVELS", "Chunk", "Domain", "count_once", "domains_for"]
 
-DOMAINS: dict[str, Callable[[str, str, Mapping[str, Any]], Iterator[Domain]]] = {
+Make = Callable[[str, str, Mapping[str, Any]], Iterator[Domain]]
+
+
+def _of(make: Make, whose: str) -> Make:
+    """Return the domains of another operation for one that takes the same inputs and decides the same."""
+    return lambda operation, profile, params: (
+        replace(domain, operation=operation) for domain in make(whose, profile, params)
+    )
+
+
+DOMAINS: dict[str, Make] = {
     "quantize_mxfp4": quantizers.quantizers,
     "quantize_mx": quantizers.quantizers,
     "quantize_fp8_tiles": quantizers.quantizers,
@@ -24,8 +35,11 @@ DOMAINS: dict[str, Callable[[str, str, Mapping[str, Any]], Iterator[Domain]]] = 
     "dequantize_mx": codes.dequantize_codes,
     "dequantize_fp8_tiles": codes.dequantize_codes,
     "fp8_to_mxfp4": recast.fp8_to_mxfp4,
+    "quantize_payload": _of(quantizers.quantizers, "quantize_mxfp4"),
+    "fp8_to_payload": _of(recast.fp8_to_mxfp4, "fp8_to_mxfp4"),
     "mxfp4_to_fp8": recast.mxfp4_to_fp8,
     "mxfp4_to_fp8_columns": recast.mxfp4_columns,
+    "mxfp4_to_fp8_rows_columns": recast.mxfp4_columns,
     "mxfp4_columns": recast.mxfp4_columns,
     "fp8_columns": recast.fp8_columns,
     "swiglu_quantize": swiglu.swiglu,

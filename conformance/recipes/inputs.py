@@ -62,7 +62,7 @@ def layout_of(operation: str, params: Any) -> Layout:
 def make_inputs(recipe: Recipe, like: Array) -> dict[str, Array]:
     """Return the arrays of a recipe's inputs by name, before its edits."""
     names = OPERATIONS[recipe.operation].inputs
-    if recipe.operation in ("permute_pad", "unpermute"):
+    if recipe.operation in ("permute_pad", "permute_unpack", "unpermute"):
         return _routed(recipe, like)
     if names[0] in FLOATING:
         return _values(recipe, names, like)
@@ -119,7 +119,7 @@ def _pack(codes: Array) -> Array:
 
 
 def _routed(recipe: Recipe, like: Array) -> dict[str, Array]:
-    """`permute_pad` and `unpermute`: shape is (tokens, K), splits count the rows routed to each expert.
+    """The gathers and `unpermute`: shape is (tokens, K), splits count the rows routed to each expert.
 
     Rows of `unpermute` are bfloat16, the padding rows filled like the others: they must not be read.
     """
@@ -128,7 +128,7 @@ def _routed(recipe: Recipe, like: Array) -> dict[str, Array]:
     routed = sum(splits)
     draw = Draw(recipe.seed, 1, like)
     row_map = draw.below(max(tokens, 1), routed).astype(np.int32)
-    if recipe.operation == "permute_pad":
+    if recipe.operation != "unpermute":
         codes, scales = _coded(recipe, Draw(recipe.seed, 0, like), Layout(E2M1, 1, 32), (tokens, columns))
         return {"payload": np.concatenate([_pack(codes), scales], axis=1), "row_map": row_map}
     align = recipe.params.get("align", 32)

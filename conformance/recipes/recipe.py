@@ -23,8 +23,8 @@ class Recipe:
     """How the inputs of one case are made; a value that JSON holds and a shrinker can simplify.
 
     operation, profile, params: as in `Case`; params may hold `splits` (rows of each expert, which then sum to
-    the rows of the shape). shape: (M, K) of the unpacked codes or values, for `permute_pad` and `unpermute`
-    (tokens, K). seed: 64-bit Philox key. distribution: a name in `patterns.VALUES` or `patterns.CODED`,
+    the rows of the shape). shape: (M, K) of the unpacked codes or values, for the gathers and
+    `unpermute` (tokens, K). seed: 64-bit Philox key. distribution: a name in `patterns.VALUES` or `patterns.CODED`,
     parameters: its whole numbers. edits: (row, column, bits) put into the first input after it is made, row
     and column modulo its shape, bits modulo its width. optional: whether optional inputs (`prob`) are given.
     """
@@ -104,7 +104,7 @@ class Recipe:
         return f"{self.distribution}({shown}) {self.shape[0]}x{self.shape[1]} seed {self.seed}"
 
 
-ROUTED = frozenset({"permute_pad", "unpermute"})
+ROUTED = frozenset({"permute_pad", "permute_unpack", "unpermute"})
 """Operations whose splits count routed rows, not the rows of the shape."""
 
 

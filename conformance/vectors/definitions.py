@@ -126,6 +126,13 @@ def permute_pad(vector: Vector) -> Any:
     return out, starts
 
 
+def permute_unpack(vector: Vector) -> Any:
+    """N12: the rows of `permute_pad`, sixteen of seventeen bytes of each codes."""
+    lines, starts = permute_pad(vector)
+    cut = vector.inputs["payload"].shape[1] // 17 * 16
+    return [line[:cut] for line in lines], [line[cut:] for line in lines], starts
+
+
 def unpermute(vector: Vector) -> Any:
     """N12: the weighted sum in ascending expert order, each product and sum rounded once."""
     places, _, _ = _places(vector.params["splits"], vector.params["align"])
@@ -218,6 +225,7 @@ def philox4x32(vector: Vector) -> Any:
 
 DEFINITIONS: dict[str, Callable[[Vector], Any]] = {
     function.__name__: function
-    for function in (swiglu_backward, permute_pad, unpermute, pack_payload, unpack_payload, scales_to_swizzled,
+    for function in (swiglu_backward, permute_pad, permute_unpack, unpermute, pack_payload, unpack_payload,
+                     scales_to_swizzled,
                      scales_to_packed_ue8m0, scales_to_gemm_float32, codes_to_packed, philox4x32)
 }  # fmt: skip

@@ -176,6 +176,13 @@ _ROW_WISE = (
     "mxfp4_to_fp8",
 )
 _CHOICES = ("rounding", "ties", "overflow", "negative_zero")
+
+
+def _joined(name: str) -> Callable[[Vector], Any]:
+    """N12: the codes of every row that an operation gives, then its scale bytes."""
+    return lambda v: ([codes + scales for codes, scales in zip(*_SOLVERS[name](v), strict=True)],)
+
+
 _SOLVERS: dict[str, Callable[[Vector], Any]] = {
     "quantize_mxfp4": _quantiser(oracle.quantize_mxfp4),
     "quantize_mx": _quantiser(oracle.quantize_mx, "element"),
@@ -184,8 +191,11 @@ _SOLVERS: dict[str, Callable[[Vector], Any]] = {
     "dequantize_mx": _converter(oracle.dequantize_mx, "codes", "element", "dtype"),
     "dequantize_fp8_tiles": _converter(oracle.dequantize_fp8_tiles, "codes", "tile", "dtype"),
     "fp8_to_mxfp4": lambda v: oracle.fp8_to_mxfp4(v.inputs["codes"].tolist(), v.inputs["scales"].tolist(), policy(v)),
+    "quantize_payload": _joined("quantize_mxfp4"),
+    "fp8_to_payload": _joined("fp8_to_mxfp4"),
     "mxfp4_to_fp8": _converter(oracle.mxfp4_to_fp8, "packed", "scale"),
     "mxfp4_to_fp8_columns": _converter(oracle.mxfp4_to_fp8_columns, "packed", "splits", "scale"),
+    "mxfp4_to_fp8_rows_columns": _converter(oracle.mxfp4_to_fp8_rows_columns, "packed", "splits", "scale"),
     "mxfp4_columns": _converter(oracle.mxfp4_columns, "packed", "splits", "scale"),
     "fp8_columns": _converter(oracle.fp8_columns, "codes", "splits", "underflow"),
     "encode_e2m1": lambda v: _encode(v, "E2M1"),

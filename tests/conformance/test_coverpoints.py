@@ -7,7 +7,7 @@ import pytest
 from conformance.bits import as_float
 from conformance.case import Case
 from conformance.corners import corner_cases
-from conformance.coverpoints import COVERPOINTS, count, describe, expected, holes, merged
+from conformance.coverpoints import COVERPOINTS, FUSED, count, describe, expected, holes, merged
 from conformance.coverpoints.point import read_float, rounding, rule_exponent
 from conformance.operation import OPERATIONS, run_golden
 from refnum.formats import BF16, E2M1, E4M3, FP16, FP32
@@ -166,8 +166,8 @@ def test_the_corner_set_leaves_no_hole_in_any_variant(name):
 
 def test_names_are_unique_and_every_operation_with_numbers_has_points():
     for name, operation in OPERATIONS.items():
-        params = operation.defaults()
-        points = [point for group in COVERPOINTS if name in group.operations
-                  for point in group.names(name, "HOPPER", params)]  # fmt: skip
+        params, whose = operation.defaults(), FUSED.get(name, name)
+        points = [point for group in COVERPOINTS if whose in group.operations
+                  for point in group.names(whose, "HOPPER", params)]  # fmt: skip
         assert len(points) == len(set(points)) == len(describe(name, "HOPPER", params))
         assert bool(points) == (name not in ("pack_payload", "unpack_payload"))

@@ -213,7 +213,10 @@ def test_patterns_and_with_patterns_are_inverse():
     "operation",
     [
         "pack_payload",
+        "quantize_payload",
+        "fp8_to_payload",
         "permute_pad",
+        "permute_unpack",
         "unpermute",
         "swiglu_quantize",
         "swiglu_backward",

@@ -63,6 +63,54 @@ def permute_pad() -> Iterator[Draft]:
     )
 
 
+def permute_unpack() -> Iterator[Draft]:
+    """The rows of `permute_pad` with codes and scales apart."""
+    for align in (32, 16, 128):
+        yield Draft(
+            {"payload": _bytes(6, 34), "row_map": np.asarray(ROW_MAP, np.int32)},
+            {"splits": SPLITS, "align": align},
+            flags=("PADDING_NOT_ZERO", "ROW_MAP_INVERTED", "PAYLOAD_ORDER"),
+            comment="experts of 3, 0 and 4 rows; row 5 is taken twice",
+        )
+    yield Draft(
+        {"payload": _bytes(2, 17), "row_map": np.zeros(0, np.int32)},
+        {"splits": [0, 0], "align": 32},
+        comment="no rows go to any expert",
+    )
+
+
+def quantize_payload() -> Iterator[Draft]:
+    """Blocks of a small matrix, quantised and joined: a row's scale bytes lie behind all its codes."""
+    values = [[bits(1) + (((r * 37 + k * 11) % 19) << 22) + 4099 * k for k in range(96)] for r in range(3)]
+    matrix = np.asarray(values, np.uint32)
+    matrix[1, 32:64] = 0
+    matrix[2, 70] = 0x7FC00000
+    yield Draft(
+        {"x": matrix.view(np.float32)}, {"input": "float32"}, flags=("PAYLOAD_ORDER",),
+        comment="three blocks a row: one of zeros, one with a NaN",
+    )  # fmt: skip
+    half = (matrix[:, :64] >> 16).astype(np.uint16)
+    yield Draft(
+        {"x": half.view(bfloat16([]).dtype)},
+        {"input": "bfloat16"},
+        flags=("PAYLOAD_ORDER",),
+        comment="two blocks a row",
+    )
+
+
+def fp8_to_payload() -> Iterator[Draft]:
+    """FP8 tiles, the last one short, quantised and joined."""
+    codes = _bytes(3, 160)
+    codes[codes & 0x7F == 0x7F] = 0x7E
+    codes[1, 32:64] = 0
+    codes[2, 150] = 0x7F
+    yield Draft(
+        {"codes": codes, "scales": octets([[127, 120], [3, 254], [200, 127]])},
+        flags=("PAYLOAD_ORDER",),
+        comment="five blocks a row: one of zeros, one with a NaN",
+    )
+
+
 def unpermute() -> Iterator[Draft]:
     """The weighted sum back, in ascending expert order, one rounding an operation."""
     splits, tokens = [2, 2, 2], 3

@@ -1,0 +1,96 @@
+// Floats (clause N5) and E4M3 tiles (clause N7) -> MXFP4 payload rows (clause N12) in one pass. A chunk is PART
+// elements of a block, half as many of float32; codes and scale byte go to the two parts of one row.
+#include "parts.cuh"
+#include "payload_memory.cuh"
+
+namespace refnum {
+
+// Writes a chunk of `elements` to its row of the payload: the codes, and by the first thread of a block its byte.
+template <int elements>
+__device__ __forceinline__ void store_payload(const Arguments& a, const Chunk<false>& chunk, const uint32_t* packed,
+                                              uint32_t byte) {
+    constexpr uint32_t lanes = 32 / elements;
+    const uint32_t codes = a.valid * (elements / 2), width = codes + a.valid / lanes;
+    uint8_t* row = a.out + (uint64_t)chunk.row * width;
+    store_codes<elements / 2>(row + chunk.column * (elements / 2), packed, width);
+    if (chunk.leads(lanes)) row[codes + chunk.column / lanes] = (uint8_t)byte;
+}
+
+template <int kind, bool aligned, bool rceil>
+__device__ __forceinline__ void quantize_payload(const Arguments& a) {
+    constexpr int part = kind == FLOAT32 ? PART / 2 : PART, lanes = 32 / part, words = part / 2;
+    constexpr int bytes = kind == FLOAT32 ? 4 * part : 2 * part;
+    Chunk<false> chunks[UNROLL];
+    locate(a, chunks);
+    uint32_t in[UNROLL][bytes / 4], w[UNROLL][words], most[UNROLL];
+#pragma unroll
+    for (int u = 0; u < UNROLL; ++u) {
+#pragma unroll
+        for (int i = 0; i < bytes / 4; ++i) in[u][i] = 0;
+        if (chunks[u].exists) load<bytes>(a.x + chunks[u].input(a, bytes), aligned, in[u]);
+    }
+#pragma unroll
+    for (int u = 0; u < UNROLL; ++u) {
+#pragma unroll
+        for (int i = 0; i < words; ++i) {
+            w[u][i] = kind == FLOAT32 ? odd_bfloat16_pair(in[u][2 * i], in[u][2 * i + 1]) : in[u][i];
+        }
+        most[u] = part_largest<words>(w[u]);
+    }
+    reduce_largest<lanes, UNROLL>(most);
+#pragma unroll
+    for (int u = 0; u < UNROLL; ++u) {
+        uint32_t packed[words / 4];
+        const uint32_t byte = quantize_part<kind, !rceil, words>(w[u], most[u], own_policy<rceil>(a), packed);
+        if (chunks[u].exists) store_payload<part>(a, chunks[u], packed, byte);
+    }
+}
+
+template <bool aligned, bool rceil>
+__device__ __forceinline__ void fp8_to_payload(const Arguments& a) {
+    constexpr int lanes = 32 / PART, words = PART / 4;
+    Chunk<false> chunks[UNROLL];
+    locate(a, chunks);
+    uint32_t w[UNROLL][words], tile[UNROLL], most[UNROLL];
+#pragma unroll
+    for (int u = 0; u < UNROLL; ++u) {
+        tile[u] = 0;
+#pragma unroll
+        for (int i = 0; i < words; ++i) w[u][i] = 0;
+        if (!chunks[u].exists) continue;
+        load<PART>(a.x + chunks[u].input(a, PART), aligned, w[u]);
+        tile[u] = load_byte(a.scales + chunks[u].row * a.scale_stride + chunks[u].column / (128 / PART));
+    }
+    CodeLanes<words> part[UNROLL];
+#pragma unroll
+    for (int u = 0; u < UNROLL; ++u) {
+        part[u] = code_lanes<words>(w[u]);
+        most[u] = code_largest(part[u]);
+    }
+    reduce_largest<lanes, UNROLL>(most);
+#pragma unroll
+    for (int u = 0; u < UNROLL; ++u) {
+        uint32_t packed[words / 2];
+        const uint32_t byte = recode_part<!rceil>(part[u], most[u], tile[u], own_policy<rceil>(a), packed);
+        if (chunks[u].exists) store_payload<PART>(a, chunks[u], packed, byte);
+    }
+}
+
+}  // namespace refnum
+
+#define KERNEL(name, ...)                                                        \
+    extern "C" __global__ __launch_bounds__(THREADS) void name(refnum::Arguments a) { \
+        refnum::__VA_ARGS__(a);                                                  \
+    }
+KERNEL(quantize_payload_float32_aligned_rceil, quantize_payload<refnum::FLOAT32, true, true>)
+KERNEL(quantize_payload_bfloat16_aligned_rceil, quantize_payload<refnum::BFLOAT16, true, true>)
+KERNEL(quantize_payload_float16_aligned_rceil, quantize_payload<refnum::FLOAT16, true, true>)
+KERNEL(quantize_payload_float32_aligned, quantize_payload<refnum::FLOAT32, true, false>)
+KERNEL(quantize_payload_bfloat16_aligned, quantize_payload<refnum::BFLOAT16, true, false>)
+KERNEL(quantize_payload_float16_aligned, quantize_payload<refnum::FLOAT16, true, false>)
+KERNEL(quantize_payload_float32, quantize_payload<refnum::FLOAT32, false, false>)
+KERNEL(quantize_payload_bfloat16, quantize_payload<refnum::BFLOAT16, false, false>)
+KERNEL(quantize_payload_float16, quantize_payload<refnum::FLOAT16, false, false>)
+KERNEL(fp8_to_payload_aligned_rceil, fp8_to_payload<true, true>)
+KERNEL(fp8_to_payload_aligned, fp8_to_payload<true, false>)
+KERNEL(fp8_to_payload, fp8_to_payload<false, false>)

@@ -1,0 +1,124 @@
+// Payload rows joined, split and gathered by expert (clause N12). A warp moves one row, or `span` bytes of a long one,
+// all its loads before its stores.
+#include "payload_memory.cuh"
+
+namespace refnum {
+
+enum Places : int { SAME, PARAMETERS, MEMORY };  // row r is row r; experts in the launch's parameters; in memory
+
+// Payload row of a padded row, or what is not below `tokens`: a padding row, or an item out of range.
+template <class Item>
+__device__ __forceinline__ uint64_t source_row(const RowArguments& a, const Item* first, const Item* taken,
+                                               uint32_t experts, uint64_t row) {
+    if (experts == 0) return ~0ull;
+    const uint32_t e = expert_of(first, experts, row);
+    const uint64_t within = row - first[e], place = taken[e] + within;
+    if (within >= (uint64_t)(taken[e + 1] - taken[e]) || place >= a.mapped) return ~0ull;
+    return index_at(a.map, a.map_stride, place, a.map_bytes);
+}
+
+template <Places places>
+__device__ __forceinline__ uint64_t source(const RowArguments& a, uint64_t row) {
+    if (places == PARAMETERS) return source_row(a, a.experts.first, a.experts.taken, a.experts.count, row);
+    if (places == MEMORY) {
+        return source_row(a, reinterpret_cast<const uint64_t*>(a.offsets), reinterpret_cast<const uint64_t*>(a.scratch),
+                          a.all_experts, row);
+    }
+    return row;
+}
+
+template <int bytes, bool joins, bool parts, Places places>
+__device__ __forceinline__ void move_rows(const RowArguments& a) {
+    constexpr int words = (bytes + 3) / 4;
+    if (places == PARAMETERS && blockIdx.x == 0 && blockIdx.y == 0) {
+        for (uint32_t e = threadIdx.x; e < a.experts.count; e += THREADS) {
+            reinterpret_cast<uint64_t*>(a.offsets)[e] = a.experts.first[e];
+        }
+    }
+    const uint64_t row = (uint64_t)blockIdx.x * (THREADS / 32) + threadIdx.x / 32;
+    if (row >= a.rows) return;
+    const uint64_t from = source<places>(a, row);
+    const bool exists = places == SAME || from < a.tokens;
+    const uint8_t* in = a.x + (offset_t)from * a.x_stride;
+    const uint8_t* in_scales = joins ? a.scales + (offset_t)from * a.scale_stride - a.codes : in;
+    uint8_t* out = a.out + row * (parts ? a.codes : a.width);
+    uint8_t* out_scales = parts ? a.out_scales + row * (a.width - a.codes) - a.codes : out;
+    const uint32_t start = blockIdx.y * a.span, left = a.width - start, end = start + (left < a.span ? left : a.span);
+    const uint32_t mine = start + threadIdx.x % 32 * bytes;
+    uint32_t w[UNROLL][words];
+#pragma unroll
+    for (int u = 0; u < UNROLL; ++u) {
+        const uint32_t place = mine + u * 32 * bytes;
+#pragma unroll
+        for (int i = 0; i < words; ++i) w[u][i] = 0;
+        if (exists && place < end) load_piece<bytes>((joins && place >= a.codes ? in_scales : in) + place, w[u]);
+    }
+#pragma unroll
+    for (int u = 0; u < UNROLL; ++u) {
+        const uint32_t place = mine + u * 32 * bytes;
+        if (place < end) store_piece<bytes>((parts && place >= a.codes ? out_scales : out) + place, w[u]);
+    }
+}
+
+// Sum of `x` over the threads before this one of a CTA of 1024; `total` over all.
+__device__ __forceinline__ uint64_t sum_before(uint64_t x, uint64_t* sums, uint64_t& total) {
+    uint64_t sum = x;
+    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+#pragma unroll
+    for (int d = 1; d < 32; d *= 2) {
+        const uint64_t other = __shfl_up_sync(~0u, sum, d);
+        if (lane >= d) sum += other;
+    }
+    if (lane == 31) sums[warp] = sum;
+    __syncthreads();
+    uint64_t before = 0;
+    total = 0;
+    for (uint32_t i = 0; i < 32; ++i) {
+        if (i < warp) before += sums[i];
+        total += sums[i];
+    }
+    __syncthreads();
+    return before + sum - x;
+}
+
+// First padded row of every expert and the rows before it, from splits on the device: one CTA of 1024.
+__device__ __forceinline__ void expert_offsets(const RowArguments& a) {
+    __shared__ uint64_t sums[32];
+    uint64_t *offsets = reinterpret_cast<uint64_t*>(a.offsets), *taken = reinterpret_cast<uint64_t*>(a.scratch);
+    uint64_t padded_before = 0, taken_before = 0;
+    for (uint32_t start = 0; start < a.all_experts; start += 1024) {
+        const uint32_t e = start + threadIdx.x;
+        uint64_t rows = e < a.all_experts ? index_at(a.splits, a.split_stride, e, a.split_bytes) : 0, padded_all, all;
+        if (rows > a.mapped) rows = 0;  // negative, or more than there are
+        const uint64_t padded = sum_before(padded_rows(rows, a.align), sums, padded_all);
+        const uint64_t before = sum_before(rows, sums, all);
+        if (e < a.all_experts) {
+            offsets[e] = padded_before + padded;
+            taken[e] = taken_before + before;
+        }
+        padded_before += padded_all;
+        taken_before += all;
+    }
+    if (threadIdx.x == 0) taken[a.all_experts] = taken_before;
+}
+
+}  // namespace refnum
+
+extern "C" __global__ __launch_bounds__(1024) void permute_offsets(refnum::RowArguments a) {
+    refnum::expert_offsets(a);
+}
+#define KERNEL(name, bytes, joins, parts, places)                                \
+    extern "C" __global__ __launch_bounds__(THREADS) void name##_##bytes(refnum::RowArguments a) { \
+        refnum::move_rows<bytes, joins, parts, refnum::places>(a);               \
+    }
+#define KERNELS(name, joins, parts, places) \
+    KERNEL(name, 16, joins, parts, places)  \
+    KERNEL(name, 8, joins, parts, places)   \
+    KERNEL(name, 4, joins, parts, places)   \
+    KERNEL(name, 1, joins, parts, places)
+KERNELS(pack_payload, true, false, SAME)
+KERNELS(unpack_payload, false, true, SAME)
+KERNELS(permute_pad, false, false, PARAMETERS)
+KERNELS(permute_unpack, false, true, PARAMETERS)
+KERNELS(permute_pad_device, false, false, MEMORY)
+KERNELS(permute_unpack_device, false, true, MEMORY)

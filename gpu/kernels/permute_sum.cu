@@ -1,0 +1,166 @@
+// Expert rows summed back to their tokens, weighted, in ascending expert order (clause N12). Three launches: counts
+// of zero; every row entered in its token's list; sums. A list is in no order; its rows are put into theirs by the
+// warp that sums them, so the result does not depend on the order in which they were entered.
+#include "payload_memory.cuh"
+
+namespace refnum {
+
+constexpr uint32_t LISTED = 32;  // rows of a token that its list holds; a token with more walks the row map
+
+// The one parameter (gpu/payload.py has its mirror). Strides are in bytes.
+struct SumArguments {
+    const uint8_t *x, *map, *weights;  // expert rows; tokens of the rows in expert order; float32, or null for 1
+    uint8_t *out, *scratch;            // float32 [tokens, width]; a list of LISTED entries a token, then the counts
+    offset_t x_stride, map_stride, weight_stride;
+    uint64_t tokens, mapped;           // mapped: rows in expert order
+    uint32_t width, span, warps;       // columns; columns that a warp takes; warps a token
+    int32_t map_bytes;
+    Experts experts;
+};
+
+// One row of a token: where it lies, and its weight's bits.
+struct Entry {
+    uint32_t row, weight;
+};
+
+__device__ __forceinline__ Entry* entries_of(const SumArguments& a, uint64_t token) {
+    return reinterpret_cast<Entry*>(a.scratch) + token * LISTED;
+}
+__device__ __forceinline__ uint32_t* count_of(const SumArguments& a, uint64_t token) {
+    return reinterpret_cast<uint32_t*>(a.scratch + a.tokens * (LISTED * sizeof(Entry))) + token;
+}
+
+// The row at a place of the expert order.
+__device__ __forceinline__ Entry entry_at(const SumArguments& a, uint64_t place) {
+    const uint32_t e = expert_of(a.experts.taken, a.experts.count, place);
+    const uint32_t row = a.experts.first[e] + ((uint32_t)place - a.experts.taken[e]);
+    const uint8_t* weight = a.weights + (offset_t)place * a.weight_stride;
+    return {row, a.weights ? *reinterpret_cast<const uint32_t*>(weight) : FLOAT_ONE};
+}
+
+__device__ __forceinline__ void list_rows(const SumArguments& a) {
+    const uint64_t place = (uint64_t)blockIdx.x * THREADS + threadIdx.x;
+    if (place >= a.mapped) return;
+    const uint64_t token = index_at(a.map, a.map_stride, place, a.map_bytes);
+    if (token >= a.tokens) return;
+    const uint32_t slot = atomicAdd(count_of(a, token), 1u);
+    if (slot < LISTED) entries_of(a, token)[slot] = entry_at(a, place);
+}
+
+// Lane i gets the entry of the i-th smallest row; `count` lanes hold one.
+__device__ __forceinline__ Entry sorted(Entry mine, uint32_t count) {
+    const uint32_t lane = threadIdx.x % 32;
+    uint32_t rank = 0, from = 0;
+    for (uint32_t i = 0; i < count; ++i) rank += __shfl_sync(~0u, mine.row, i) < mine.row;
+    for (uint32_t i = 0; i < count; ++i) from = __shfl_sync(~0u, rank, i) == lane ? i : from;
+    return {__shfl_sync(~0u, mine.row, from), __shfl_sync(~0u, mine.weight, from)};
+}
+
+// `count` neighbouring elements of a row: 4 by one load, or 1 at any alignment. WORDS of them, not yet widened.
+template <int kind, int count>
+constexpr int WORDS = kind == FLOAT32 || count == 1 ? count : count / 2;
+
+template <int kind, int count>
+__device__ __forceinline__ void load_elements(const uint8_t* p, uint32_t* w) {
+    if (count == 1) w[0] = float_at<kind>(p, 0);
+    else load_vector<4 * WORDS<kind, count>>(p, w);
+}
+template <int kind, int count>
+__device__ __forceinline__ uint32_t element(const uint32_t* w, int i) {
+    if (WORDS<kind, count> == count) return w[i];
+    return i % 2 ? w[i / 2] & 0xFFFF0000u : w[i / 2] << 16;
+}
+
+template <int kind, int count>
+__device__ __forceinline__ void add_row(uint32_t (&sums)[count], const uint32_t* w, uint32_t weight, bool first) {
+#pragma unroll
+    for (int i = 0; i < count; ++i) sums[i] = weighted_sum(sums[i], weight, element<kind, count>(w, i), first);
+}
+
+template <int count>
+__device__ __forceinline__ void store_sums(const SumArguments& a, uint64_t token, uint32_t column,
+                                           uint32_t (&sums)[count]) {
+#pragma unroll
+    for (int i = 0; i < count; ++i) sums[i] = canonical_float(sums[i]);
+    uint8_t* p = a.out + 4 * (token * a.width + column);
+    if (count == 4) store<16>(p, sums);
+    else *reinterpret_cast<uint32_t*>(p) = sums[0];
+}
+
+// A token's columns from its sorted list: UNROLL rows are read before the first is used.
+template <int kind, int count>
+__device__ __forceinline__ void sum_listed(const SumArguments& a, uint64_t token, Entry mine, uint32_t rows,
+                                           uint32_t start, uint32_t end) {
+    constexpr int size = kind == FLOAT32 ? 4 : 2;
+    for (uint32_t group = start; group < end; group += 32 * count) {  // the same for all lanes, which shuffle
+        const uint32_t column = group + threadIdx.x % 32 * count;
+        const bool exists = column < end;
+        const uint8_t* in = a.x + (offset_t)column * size;
+        uint32_t sums[count] = {};
+        for (uint32_t first = 0; first < rows; first += UNROLL) {
+            uint32_t w[UNROLL][WORDS<kind, count>];
+#pragma unroll
+            for (int u = 0; u < UNROLL; ++u) {
+#pragma unroll
+                for (int i = 0; i < WORDS<kind, count>; ++i) w[u][i] = 0;
+                const uint32_t row = __shfl_sync(~0u, mine.row, first + u & 31);
+                if (exists && first + u < rows) load_elements<kind, count>(in + (offset_t)row * a.x_stride, w[u]);
+            }
+#pragma unroll
+            for (int u = 0; u < UNROLL; ++u) {
+                const uint32_t weight = __shfl_sync(~0u, mine.weight, first + u & 31);
+                if (first + u < rows) add_row<kind, count>(sums, w[u], weight, first + u == 0);
+            }
+        }
+        if (exists) store_sums<count>(a, token, column, sums);
+    }
+}
+
+// The same for a token with more rows than a list holds: rows are met in expert order by walking the row map.
+template <int kind, int count>
+__device__ __forceinline__ void sum_walking(const SumArguments& a, uint64_t token, uint32_t start, uint32_t end) {
+    constexpr int size = kind == FLOAT32 ? 4 : 2;
+    for (uint32_t column = start + threadIdx.x % 32 * count; column < end; column += 32 * count) {
+        uint32_t sums[count] = {};
+        bool first = true;
+        for (uint64_t place = 0; place < a.mapped; ++place) {
+            if (index_at(a.map, a.map_stride, place, a.map_bytes) != token) continue;
+            const Entry entry = entry_at(a, place);
+            uint32_t w[WORDS<kind, count>];
+            load_elements<kind, count>(a.x + (offset_t)entry.row * a.x_stride + (offset_t)column * size, w);
+            add_row<kind, count>(sums, w, entry.weight, first);
+            first = false;
+        }
+        store_sums<count>(a, token, column, sums);
+    }
+}
+
+template <int kind, int count>
+__device__ __forceinline__ void sum_rows(const SumArguments& a) {
+    const uint64_t item = (uint64_t)blockIdx.x * (THREADS / 32) + threadIdx.x / 32, token = item / a.warps;
+    if (token >= a.tokens) return;
+    const uint32_t start = (uint32_t)(item % a.warps) * a.span, left = a.width - start;
+    const uint32_t end = start + (left < a.span ? left : a.span), rows = *count_of(a, token);
+    if (rows > LISTED) return sum_walking<kind, count>(a, token, start, end);
+    Entry mine = {~0u, 0};
+    if (threadIdx.x % 32 < rows) mine = entries_of(a, token)[threadIdx.x % 32];
+    sum_listed<kind, count>(a, token, sorted(mine, rows), rows, start, end);
+}
+
+}  // namespace refnum
+
+extern "C" __global__ __launch_bounds__(THREADS) void unpermute_clear(refnum::SumArguments a) {
+    const unsigned long long token = (unsigned long long)blockIdx.x * THREADS + threadIdx.x;
+    if (token < a.tokens) *refnum::count_of(a, token) = 0;
+}
+extern "C" __global__ __launch_bounds__(THREADS) void unpermute_list(refnum::SumArguments a) {
+    refnum::list_rows(a);
+}
+#define KERNEL(name, kind, count)                                                \
+    extern "C" __global__ __launch_bounds__(THREADS, 2) void name(refnum::SumArguments a) { \
+        refnum::sum_rows<refnum::kind, count>(a);                                \
+    }
+KERNEL(unpermute_bfloat16_vector, BFLOAT16, 4)
+KERNEL(unpermute_float32_vector, FLOAT32, 4)
+KERNEL(unpermute_bfloat16, BFLOAT16, 1)
+KERNEL(unpermute_float32, FLOAT32, 1)
