@@ -171,3 +171,30 @@ def test_wrong_arguments_are_named(host):
     ):
         with pytest.raises(error, match=match):
             call()
+
+
+@pytest.mark.parametrize("splits", SPLITS, ids=str)
+def test_permute_unpack(host, splits):
+    rng = np.random.default_rng(len(splits))
+    data = rng.integers(1, 256, (9, 85), dtype=np.uint8)
+    row_map = rng.integers(0, 9, sum(splits))
+    got = host.permute_unpack(loose(data), loose(row_map), splits, 16)
+    rows, offsets = host.permute_pad(data, row_map, splits, 16)
+    for ours, wanted in zip(got, (rows[:, :80], rows[:, 80:], offsets), strict=True):
+        assert ours.dtype == wanted.dtype and np.array_equal(ours, wanted)
+    for ours, model in zip(got, refnum.permute_unpack(data, row_map, splits, 16), strict=True):
+        assert np.array_equal(ours, model)
+
+
+@pytest.mark.parametrize("profile", ["HOPPER", "OCP", "CEIL", "EVEN"])
+def test_quantised_payloads(host, profile):
+    rng = np.random.default_rng(7)
+    x = (rng.standard_normal((6, 160)) * np.exp2(rng.integers(-30, 30, (6, 160)))).astype(np.float32)
+    for dtype in (np.float32, np.float16, ml_dtypes.bfloat16):
+        with np.errstate(over="ignore"):
+            values = x.astype(dtype)
+        got = host.quantize_payload(loose(values), profile)
+        assert np.array_equal(got, refnum.pack_payload(*refnum.quantize_mxfp4(values, profile)))
+    codes, scales = rng.integers(0, 256, (6, 160), dtype=np.uint8), rng.integers(0, 256, (6, 2), dtype=np.uint8)
+    got = host.fp8_to_payload(loose(codes), loose(scales), profile)
+    assert np.array_equal(got, refnum.pack_payload(*refnum.fp8_to_mxfp4(codes, scales, profile)))

@@ -122,6 +122,8 @@ CALLS = {
     "swiglu_backward": (R.swiglu_backward, (BF16, BF16, BF16, PROB), {}),
     "pack_payload": (R.pack_payload, (PACKED, SCALES), {}),
     "unpack_payload": (R.unpack_payload, (R.pack_payload(PACKED, SCALES),), {}),
+    "quantize_payload": (R.quantize_payload, (BF16,), {}),
+    "fp8_to_payload": (R.fp8_to_payload, (CODES, TILES), {}),
     "encode_e8m0": (R.encode_e8m0, (SPECIAL,), {}),
     **{f"encode {f}": (R.encode, (f, SPECIAL), {}) for f in ("E2M1", "E4M3", "INT4", "FP4_RADIX4")},
     "decode": (R.decode, ("E4M3", CODES), {}),

@@ -81,6 +81,8 @@ CALLS = {
     "mxfp4_to_fp8_columns": (R.mxfp4_to_fp8_columns, (PACKED, SCALES)),
     "mxfp4_columns": (R.mxfp4_columns, (PACKED, SCALES)),
     "fp8_columns": (R.fp8_columns, (CODES, TILES)),
+    "quantize_payload": (R.quantize_payload, (X,)),
+    "fp8_to_payload": (R.fp8_to_payload, (CODES, TILES)),
 }
 
 

@@ -170,3 +170,30 @@ def test_wrong_arguments_are_named() -> None:
         payload.unpermute(rows, row_map, [2], weights.astype(np.float64), 4)
     with pytest.raises(ShapeError, match=r"weights has shape \(2, 1\)"):
         payload.unpermute(rows, row_map, [2], weights[:, None], 4)
+
+
+@pytest.mark.parametrize("profile", ["HOPPER", "OCP"])
+def test_quantised_payloads_are_codes_then_scale_bytes(profile):
+    rng = np.random.default_rng(4)
+    x = (rng.standard_normal((5, 160)) * np.exp2(rng.integers(-9, 9, (5, 160)))).astype(np.float32)
+    x[2, 32:64], x[3, 7] = 0, np.nan
+    out = payload.quantize_payload(x, profile)
+    packed, scales = refnum.quantize_mxfp4(x, profile)
+    assert out.shape == (5, 85) and out.dtype == np.uint8
+    assert [row.tobytes() for row in out] == [p.tobytes() + s.tobytes() for p, s in zip(packed, scales, strict=True)]
+    codes, tiles = refnum.quantize_fp8_tiles(x)
+    out = payload.fp8_to_payload(codes, tiles, profile)
+    packed, scales = refnum.fp8_to_mxfp4(codes, tiles, profile)
+    assert [row.tobytes() for row in out] == [p.tobytes() + s.tobytes() for p, s in zip(packed, scales, strict=True)]
+    assert payload.quantize_payload(x[:0]).shape == (0, 85)
+
+
+def test_permute_unpack_is_both_steps():
+    data = np.random.default_rng(5).integers(1, 256, (4, 51), dtype=np.uint8)
+    packed, scales, offsets = payload.permute_unpack(data, np.array([3, 3, 0]), [2, 0, 1], align=4)
+    assert packed.shape == (8, 48) and scales.shape == (8, 3) and offsets.tolist() == [0, 4, 4]
+    for row, source in ((0, 3), (1, 3), (4, 0)):
+        assert packed[row].tobytes() + scales[row].tobytes() == data[source].tobytes()
+    assert not packed[[2, 3, 5, 6, 7]].any() and not scales[[2, 3, 5, 6, 7]].any()
+    with pytest.raises(ShapeError, match="multiple of 17"):
+        payload.permute_unpack(data[:, :50], np.array([0]), [1])
