@@ -55,7 +55,7 @@ def bench(
     if not document.timed(found):
         raise UnsupportedError("Nothing was timed: " + _why(found))
     paths = _paths(found, results, json, markdown, plot)
-    _write(found, paths, load is None)
+    _write(found, paths)
     tables.terminal(found)
 
 
@@ -127,12 +127,12 @@ def _paths(
     }
 
 
-def _write(found: dict[str, Any], paths: dict[str, Path | None], measured: bool) -> None:
+def _write(found: dict[str, Any], paths: dict[str, Path | None]) -> None:
     from .. import files
     from . import plot, tables
 
     figures, page, picture = paths["json"], paths["markdown"], paths["plot"]
-    if figures and measured:  # first: what was measured must not be lost
+    if figures:  # first: what was measured must not be lost
         files.write_json(figures, found)
     if page:
         title = f"Kernels beside what else could be taken: {found['header']['device']['name']}"

@@ -31,11 +31,20 @@ class Device(Protocol):
 
     xp: Any
 
-    def synchronize(self) -> None: ...
-    def free(self) -> None: ...
-    def time(self, calls: Sequence[Call], repeat: int) -> Times: ...
-    def host_time(self, call: Call, repeat: int = 1000) -> float: ...
-    def copy(self, nbytes: int, repeat: int) -> float: ...
+    def synchronize(self) -> None:
+        """Wait until the device is done."""
+
+    def free(self) -> None:
+        """Give unused memory back."""
+
+    def time(self, calls: Sequence[Call], repeat: int) -> Times:
+        """Return the device's time of `repeat` calls, taking the calls in turn."""
+
+    def host_time(self, call: Call, repeat: int = 1000) -> float:
+        """Return microseconds of host time a call."""
+
+    def copy(self, nbytes: int, repeat: int) -> float:
+        """Return bytes a second of a copy that moves this many bytes, read plus written."""
 
 
 @dataclass(frozen=True)

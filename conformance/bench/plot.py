@@ -64,12 +64,16 @@ def draw(found: dict[str, Any], path: Path) -> None:
 
 def _save(figure: Any, path: Path) -> None:
     """Write under a temporary name, then rename."""
+    temporary: Path | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{path.stem}.", suffix=path.suffix, dir=path.parent)
         os.close(handle)
-        figure.savefig(name, dpi=130, metadata={"Software": None} if path.suffix == ".png" else None)
-        os.chmod(name, 0o644)
-        os.replace(name, path)
+        temporary = Path(name)
+        figure.savefig(temporary, dpi=130, metadata={"Software": None} if path.suffix == ".png" else None)
+        temporary.chmod(0o644)
+        temporary.replace(path)
     except (OSError, ValueError) as error:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
         raise FileError(f"Cannot write {path}: {error}.") from error

@@ -57,7 +57,7 @@ SHAPES: dict[str, Shape] = {
 
 
 def parse(text: str) -> Shape:
-    """Return a shape from a name of `SHAPES`, `ROWSxCOLUMNS`, or five numbers joined by `-`; ArgumentError otherwise."""
+    """Return a shape from its name, `ROWSxCOLUMNS`, or five numbers joined by `-`; ArgumentError otherwise."""
     if text in SHAPES:
         return SHAPES[text]
     parts = text.split("x") if "x" in text else text.split("-")

@@ -10,6 +10,13 @@ from .document import agreement, factors, shapes, timed
 
 COLUMNS = ("kernel", "who", "us", "quartiles", "TB/s", "of copy", "of a copy as long", "factor", "golden model")
 
+HOW = """\
+Median of {repeat} calls between CUDA events, all queued ahead of the device, on buffers in turn that together are
+several times the L2. Bytes are what the contender reads and writes, each once, in the formats that it takes. *Of
+copy* is against the copy above, *of a copy as long* against one that moves as many bytes. *Factor* is a peer's time
+over the subject's. *Golden model* says whether all bytes of a result equal the model's. A share above 100 % is no
+error: a copy is half reads and half writes, which is not the fastest mix."""
+
 
 def rows(found: dict[str, Any], shape: str) -> Iterator[list[str]]:
     """Yield the rows of one shape: lines by the subject's share of copy, greatest first, its peers below each."""
@@ -99,12 +106,7 @@ def markdown(found: dict[str, Any], title: str, figures: str = "", picture: str 
         f"# {title}", "",
         f"{device_words(found)} {versions}. Date: {head['date'][:10]}. Golden model {head['model_digest'][:23]}.", "",
         f"Command: `{head['command']}`" + (f". Figures: [{figures}]({figures})." if figures else "."), "",
-        f"Median of {head['repeat']} calls between CUDA events, all queued ahead of the device, on buffers in turn "
-        "that together are several times the L2. Bytes are what the contender reads and writes, each once, in the formats "
-        "that it takes. *Of copy* is against the copy above, *of a copy as long* against one that moves as many bytes. "
-        "*Factor* is a peer's time over the subject's. *Golden model* says whether all bytes of a result equal the "
-        "model's. A share above 100 % is no error: a copy is half reads and half writes, which is not the fastest mix.",
-        "",
+        HOW.format(repeat=head["repeat"]), "",
     ]  # fmt: skip
     if picture:
         text += [f"![Share of copy bandwidth by kernel]({picture})", ""]

@@ -175,7 +175,7 @@ def test_stochastic_rounding_takes_bits_or_a_key():
     found = torch.ops.refnum.quantize_mxfp4(tensor, "STOCHASTIC", rbits=torch.from_numpy(rbits).cuda())
     for want, got in zip(refnum.quantize_mxfp4(x, "STOCHASTIC", rbits=rbits), found, strict=True):
         np.testing.assert_array_equal(want, raw(got))
-    keyed = [torch.ops.refnum.quantize_mxfp4(tensor, "STOCHASTIC", philox=[seed, 0])[0] for seed in (1, 1, 2)]
+    keyed = [torch.ops.refnum.quantize_mxfp4(tensor, "STOCHASTIC", philox=[seed, 0, 0])[0] for seed in (1, 1, 2)]
     assert torch.equal(keyed[0], keyed[1])
     assert not torch.equal(keyed[0], keyed[2])
 

@@ -35,6 +35,7 @@ def _e2m1(x: T) -> T:
 
 
 def quantize_mxfp4(x: T) -> tuple[T, T]:
+    """N5 by the scale rule rceil -> (packed, scale bytes)."""
     m, k = x.shape
     blocks = x.float().view(m, k // 32, 32)
     byte = scale_byte(blocks.abs().amax(-1), "mxfp4")
@@ -55,10 +56,12 @@ def _decode(packed: T, scales: T) -> T:
 
 
 def dequantize_mxfp4(packed: T, scales: T, dtype: torch.dtype) -> T:
+    """N5 -> [M, K] of a dtype."""
     return _decode(packed, scales).to(dtype)
 
 
 def quantize_fp8_tiles(x: T, tall: int = 1) -> tuple[T, T]:
+    """N6, tiles of `tall` rows and 128 columns -> (codes, scale bytes)."""
     m, k = x.shape
     tiles = x.float().view(m // tall, tall, k // 128, 128)
     byte = scale_byte(tiles.abs().amax((1, 3)), "fp8")
@@ -73,10 +76,12 @@ def _decode_fp8(codes: T, scales: T) -> T:
 
 
 def dequantize_fp8_tiles(codes: T, scales: T, dtype: torch.dtype) -> T:
+    """N6, tiles 1x128 -> [M, K] of a dtype."""
     return _decode_fp8(codes, scales).to(dtype)
 
 
 def fp8_to_mxfp4(codes: T, scales: T) -> tuple[T, T]:
+    """N7 -> (packed, scale bytes)."""
     return quantize_mxfp4(_decode_fp8(codes, scales))
 
 
@@ -92,6 +97,7 @@ def _to_fp8(values: T, byte: T) -> T:
 
 
 def mxfp4_to_fp8_max(packed: T, scales: T) -> tuple[T, T]:
+    """N8 by the largest byte -> (codes, scale bytes)."""
     m, blocks = scales.shape
     byte = (_occupied(packed, scales).view(m, blocks // 4, 4).amax(-1) - 6).clamp(min=0)
     values = _decode(packed, scales).view(m, blocks // 4, 128)
@@ -99,10 +105,12 @@ def mxfp4_to_fp8_max(packed: T, scales: T) -> tuple[T, T]:
 
 
 def mxfp4_to_fp8_amax(packed: T, scales: T) -> tuple[T, T]:
+    """N8 by the exact maximum -> (codes, scale bytes)."""
     return quantize_fp8_tiles(_decode(packed, scales))
 
 
 def mxfp4_to_fp8_columns_max(packed: T, scales: T) -> tuple[T, T]:
+    """N9 by the largest byte, one expert -> (codes [K, M], scale bytes [M/128, K])."""
     m, blocks = scales.shape
     byte = (_occupied(packed, scales).view(m // 128, 128, blocks).amax(1) - 6).clamp(min=0)
     byte = byte.repeat_interleave(32, dim=1)
@@ -118,10 +126,12 @@ def _columns(values: T) -> tuple[T, T]:
 
 
 def mxfp4_to_fp8_columns_amax(packed: T, scales: T) -> tuple[T, T]:
+    """N9 by the exact maximum, one expert -> (codes [K, M], scale bytes [M/128, K])."""
     return _columns(_decode(packed, scales))
 
 
 def mxfp4_columns(packed: T, scales: T) -> tuple[T, T]:
+    """N9 to MXFP4 by the exact maximum, one expert -> (packed [K, M/2], scale bytes [M/32, K])."""
     m, half = packed.shape
     blocks = _decode(packed, scales).view(m // 32, 32, 2 * half)
     byte = scale_byte(blocks.abs().amax(1), "mxfp4")
@@ -130,6 +140,7 @@ def mxfp4_columns(packed: T, scales: T) -> tuple[T, T]:
 
 
 def fp8_columns(codes: T, scales: T) -> tuple[T, T]:
+    """N10, rne, one expert -> (codes [K, M], scale bytes [M/128, K])."""
     m, k = codes.shape
     held = (codes.view(m, k // 128, 128) & 0x7F).amax(-1) > 0
     byte = torch.where(held, scales, 0).to(torch.int32).view(m // 128, 128, k // 128).amax(1)
@@ -139,18 +150,22 @@ def fp8_columns(codes: T, scales: T) -> tuple[T, T]:
 
 
 def swiglu(gate: T, up: T, prob: T) -> T:
+    """N11 with torch's own silu -> float32 [M, H]."""
     return F.silu(gate.float()) * up.float() * prob[:, None]
 
 
 def swiglu_to_fp8(gate: T, up: T, prob: T) -> tuple[T, T]:
+    """N11 to FP8 tiles -> (codes, scale bytes)."""
     return quantize_fp8_tiles(swiglu(gate, up, prob))
 
 
 def swiglu_to_mxfp4(gate: T, up: T, prob: T) -> tuple[T, T]:
+    """N11 to MXFP4 -> (packed, scale bytes)."""
     return quantize_mxfp4(swiglu(gate, up, prob))
 
 
 def swiglu_backward(grad: T, gate: T, up: T, prob: T) -> tuple[T, T, T]:
+    """N11 backward with torch's own sigmoid and sum -> (dgate, dup, dprob), float32."""
     grad, gate, up = grad.float(), gate.float(), up.float()
     s = torch.sigmoid(gate)
     y = gate * s
@@ -159,31 +174,38 @@ def swiglu_backward(grad: T, gate: T, up: T, prob: T) -> tuple[T, T, T]:
 
 
 def pack_payload(packed: T, scales: T) -> T:
+    """N12 -> [T, 17 * K/32]."""
     return torch.cat((packed, scales), dim=1)
 
 
 def unpack_payload(payload: T) -> tuple[T, T]:
+    """N12 -> (packed, scale bytes), both copies."""
     codes = payload.shape[1] // 17 * 16
     return payload[:, :codes].clone(), payload[:, codes:].clone()
 
 
 def quantize_payload(x: T) -> T:
+    """N12 from floating point."""
     return pack_payload(*quantize_mxfp4(x))
 
 
 def fp8_to_payload(codes: T, scales: T) -> T:
+    """N12 from FP8 tiles."""
     return pack_payload(*fp8_to_mxfp4(codes, scales))
 
 
 def gather(payload: T, row_map: T) -> T:
+    """N12 where every expert has whole groups of rows: no padding is added."""
     return payload.index_select(0, row_map)
 
 
 def gather_unpacked(payload: T, row_map: T) -> tuple[T, T]:
+    """The same, split into codes and scale bytes."""
     return unpack_payload(payload.index_select(0, row_map))
 
 
 def scatter(rows: T, row_map: T, weights: T, tokens: int) -> T:
+    """N12, each token's rows summed with their weights in any order -> float32 [tokens, H]."""
     out = torch.zeros((tokens, rows.shape[1]), dtype=torch.float32, device=rows.device)
     terms: Any = rows.float() * weights[:, None]
     return out.index_add(0, row_map, terms)
