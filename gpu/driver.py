@@ -10,11 +10,13 @@ import functools
 import threading
 from typing import Any
 
+import numpy as np
+
 from refnum.errors import RefnumError, UnsupportedError
 
 from . import compile as build
 
-MAJOR, MINOR = 75, 76
+MULTIPROCESSORS, MAJOR, MINOR = 16, 75, 76
 ATTRIBUTES = {"shared_bytes": 1, "local_bytes": 3, "registers": 4}
 """What `resources` reports -> CUfunction_attribute."""
 
@@ -74,6 +76,7 @@ class Driver:
         self._fire = self.library.cuLaunchKernelEx
         self._functions: dict[tuple[Any, ...], int] = {}
         self._modules: dict[tuple[Any, ...], ctypes.c_void_p] = {}
+        self._constants: dict[tuple[str, int], int] = {}
         self._lock = threading.Lock()
 
     def call(self, function: str, *arguments: object) -> None:
@@ -129,6 +132,26 @@ class Driver:
         function = ctypes.c_void_p()
         self.call("cuModuleGetFunction", ctypes.byref(function), self._modules[slot], name.encode())
         return function.value or 0
+
+    @functools.cache  # noqa: B019
+    def multiprocessors(self, device: int) -> int:
+        """Return how many multiprocessors a device has."""
+        return self._attribute(MULTIPROCESSORS, device)
+
+    def constant(self, name: str, x: np.ndarray[Any, Any], device: int) -> int:
+        """Return the address of a copy of `x` in a device's memory, made at the first call and kept under `name`."""
+        with self._lock:
+            if (name, device) not in self._constants:
+                place = ctypes.c_uint64()
+                self.enter(device)
+                try:
+                    self.call("cuMemAlloc_v2", ctypes.byref(place), ctypes.c_size_t(x.nbytes))
+                    self.call("cuMemcpyHtoD_v2", place, ctypes.c_void_p(x.ctypes.data), ctypes.c_size_t(x.nbytes))
+                    self.call("cuStreamSynchronize", None)  # the copy may return before its last bytes are there
+                finally:
+                    self.leave()
+                self._constants[name, device] = place.value
+            return self._constants[name, device]
 
     def enter(self, device: int) -> None:
         """Make a device's primary context current, above what is current now."""

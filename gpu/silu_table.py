@@ -12,6 +12,8 @@ import numpy as np
 
 from refnum.errors import FileError
 
+from .driver import driver
+
 SHA256 = "1b53a40552a13b4d8967a44c45a383614edda6cb0c1084821c86a92e1b07349e"
 
 
@@ -35,3 +37,8 @@ def silu_table() -> np.ndarray[Any, Any]:
     if found != SHA256:
         raise FileError(f"{file} has sha256 {found}, not {SHA256}; install refnum again")
     return np.frombuffer(data, "<u4").astype(np.uint32).reshape(2, 1 << 16)
+
+
+def on_device(device: int) -> int:
+    """Return the address of the table in a device's memory, where it stays once a kernel needed it."""
+    return driver().constant("silu", silu_table(), device)

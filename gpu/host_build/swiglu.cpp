@@ -34,7 +34,7 @@ void load_floats(const ForwardWindow& window, const void* gate, const void* up, 
         std::memcpy(g, static_cast<const uint8_t*>(gate) + 2 * first + 4 * i, 32);
         std::memcpy(u, static_cast<const uint8_t*>(up) + 2 * first + 4 * i, 32);
         uint32_t* part = bits + 2 * i;
-        silu_pairs<12, 8>(window.words, g, part);
+        silu_pairs<8>(window.words, g, part);
         if (prob) swiglu_floats<true, 8>(part, u, *prob, part);
         else swiglu_floats<false, 8>(part, u, 0, part);
     }
@@ -54,7 +54,7 @@ void backward_row(const BackwardWindows& windows, int kind, const void* grad, co
     for (int64_t i = first; i < first + h; ++i) {
         const uint32_t pair = half_at(gate, i);
         uint32_t y[2], s[2];
-        silu_and_sigmoid_pairs<11, 1>(windows.words, &pair, y, s);
+        silu_and_sigmoid_pairs<1>(windows.words, &pair, y, s);
         const SwigluGradients one = swiglu_gradients<weighted>(float_at(grad, kind, i), pair << 16,
                                                                half_at(up, i) << 16, y[0], s[0], prob);
         dgate[i] = one.gate;
@@ -74,7 +74,7 @@ void refnum_swiglu(const uint32_t* table, const void* gate, const void* up, cons
     for (int64_t i = 0; i < m * h; ++i) {
         const uint32_t g = half_at(gate, i), u = half_at(up, i);
         uint32_t bits[2];
-        silu_pairs<12, 1>(window.words, &g, bits);
+        silu_pairs<1>(window.words, &g, bits);
         if (prob) swiglu_floats<true, 1>(bits, &u, prob[i / h], bits);
         else swiglu_floats<false, 1>(bits, &u, 0, bits);
         out[i] = canonical_float(bits[0]);

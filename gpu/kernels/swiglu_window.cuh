@@ -23,7 +23,7 @@ REFNUM_HD uint32_t add_and_max_lanes(uint32_t a, uint32_t b, uint32_t c) {
 template <int bits>
 struct GateWindow {
     static constexpr uint32_t size = 1u << bits, entries = 2 * size, lowest = GATE_TOP + 1 - size;
-    static_assert(bits <= 12 && lowest <= 0x3C13 && lowest % 4 == 0, "the formulas below hold up to 0x3C12");
+    static_assert(lowest <= 0x3C13 && lowest % 4 == 0, "the formulas below the window hold up to 0x3C12");
 
     // The gate that entry `i` is for. Four entries from a multiple of four on are for neighbours.
     REFNUM_HD static uint32_t gate(uint32_t i) {
@@ -52,36 +52,51 @@ REFNUM_HD uint32_t word_at(const uint32_t* words, uint32_t offset) {
     return *reinterpret_cast<const uint32_t*>(reinterpret_cast<const uint8_t*>(words) + offset);
 }
 
-// silu of a gate below or above every window: g/2 + (g/2)**2, whose square is exact or too small to matter; g or -0.
-REFNUM_HD uint32_t silu_outside(uint32_t gate) {
-    const uint32_t magnitude = gate & 0x7FFF, sign = (gate & 0x8000) << 16;
-    if (magnitude > 0x7F80) return FLOAT_NAN;
-    if (magnitude > GATE_TOP) return sign ? FLOAT_SIGN : gate << 16;
-    const uint32_t half = multiply_floats(gate << 16, 0x3F000000);
-    return add_floats(half, multiply_floats(half, half)) | sign;  // the sum of -0 and +0 would lose the sign
+// What the functions are outside of the windows, of float32 bits of a bfloat16 gate.
+//
+// silu below the window of 12 bits, that is below 2**-25: g/2.
+REFNUM_HD uint32_t silu_of_tiny(uint32_t g) { return multiply_floats(g, 0x3F000000); }
+
+// silu up to magnitude 0x3C28: g/2 + (g/2)**2, whose square is exact or too small to matter. The sum of -0 and +0 would
+// lose its sign.
+REFNUM_HD uint32_t silu_of_small(uint32_t g) {
+    const uint32_t half = multiply_floats(g, 0x3F000000);
+    return add_floats(half, multiply_floats(half, half)) | (g & FLOAT_SIGN);
 }
 
-// sigmoid of such a gate: 1/2 + g/4, the quarter one place short, since the next term pulls towards 1/2; 1 or 0.
-REFNUM_HD uint32_t sigmoid_outside(uint32_t gate) {
-    const uint32_t magnitude = gate & 0x7FFF;
-    if (magnitude > 0x7F80) return FLOAT_NAN;
-    if (magnitude > GATE_TOP) return gate & 0x8000 ? 0 : FLOAT_ONE;
-    return add_floats(0x3F000000, multiply_floats(gate << 16, 0x3E7FFFFF));
+// sigmoid up to magnitude 0x3C12: 1/2 + g/4, the quarter one place short, since the next term pulls towards 1/2.
+REFNUM_HD uint32_t sigmoid_of_small(uint32_t g) { return add_floats(0x3F000000, multiply_floats(g, 0x3E7FFFFF)); }
+
+// Above GATE_TOP.
+REFNUM_HD uint32_t silu_of_large(uint32_t g) {
+    return (g & FLOAT_MAGNITUDE) > FLOAT_INF ? FLOAT_NAN : g & FLOAT_SIGN ? FLOAT_SIGN : g;
+}
+REFNUM_HD uint32_t sigmoid_of_large(uint32_t g) {
+    return (g & FLOAT_MAGNITUDE) > FLOAT_INF ? FLOAT_NAN : g & FLOAT_SIGN ? 0 : FLOAT_ONE;
 }
 
-// Whether one gate lies in the window.
-template <int bits>
-REFNUM_HD bool inside(uint32_t gate) {
-    return (gate & 0x7FFF) - GateWindow<bits>::lowest < GateWindow<bits>::size;
+// float32 bits of one gate of some pairs.
+REFNUM_HD uint32_t gate_float(const uint32_t* pairs, int i) {
+    return i & 1 ? pairs[i >> 1] & 0xFFFF0000u : pairs[i >> 1] << 16;
 }
 
-// Replaces what was looked up for gates outside of the window. `pairs`: count words of gates; y: two values a word.
-template <int bits, int count, uint32_t (*outside)(uint32_t)>
+// Replaces what was looked up for gates outside of the window; y: two values for each of `count` words. Zeros and small
+// gates may be many (rows of padding, pruned gates), so they cost no branch; large ones are rare.
+template <int bits, int count, uint32_t (*below)(uint32_t), uint32_t (*above)(uint32_t)>
 REFNUM_HD void mend(const uint32_t* pairs, uint32_t* y) {
+    uint32_t most = 0;
+    REFNUM_UNROLL
+    for (int i = 0; i < count; ++i) most = max_lanes(most, pairs[i] & 0x7FFF7FFF);
     REFNUM_UNROLL
     for (int i = 0; i < 2 * count; ++i) {
-        const uint32_t gate = pairs[i >> 1] >> (16 * (i & 1)) & 0xFFFF;
-        if (!inside<bits>(gate)) y[i] = outside(gate);
+        const uint32_t g = gate_float(pairs, i), small = below(g);
+        if ((g & FLOAT_MAGNITUDE) < GateWindow<bits>::lowest << 16) y[i] = small;
+    }
+    if (larger_lane(most) <= GATE_TOP) return;
+    REFNUM_UNROLL
+    for (int i = 0; i < 2 * count; ++i) {
+        const uint32_t g = gate_float(pairs, i);
+        if ((g & FLOAT_MAGNITUDE) > GATE_TOP << 16) y[i] = above(g);
     }
 }
 
@@ -106,21 +121,21 @@ REFNUM_HD bool any_outside(const uint32_t* pairs) {
     return GateWindow<bits>::misses(most);
 }
 
-// float32 bits of silu of `count` pairs of gates.
-template <int bits, int count>
+// float32 bits of silu of `count` pairs of gates, from the window of 12 bits.
+template <int count>
 REFNUM_HD void silu_pairs(const uint32_t* window, const uint32_t* pairs, uint32_t* y) {
-    look_up_gates<bits, count>(window, pairs, y);
-    if (any_outside<bits, count>(pairs)) mend<bits, count, silu_outside>(pairs, y);
+    look_up_gates<12, count>(window, pairs, y);
+    if (any_outside<12, count>(pairs)) mend<12, count, silu_of_tiny, silu_of_large>(pairs, y);
 }
 
-// Both functions of `count` pairs of gates, from two windows one behind the other.
-template <int bits, int count>
+// Both functions of `count` pairs of gates, from two windows of 11 bits one behind the other.
+template <int count>
 REFNUM_HD void silu_and_sigmoid_pairs(const uint32_t* windows, const uint32_t* pairs, uint32_t* y, uint32_t* s) {
-    look_up_gates<bits, count>(windows, pairs, y);
-    look_up_gates<bits, count>(windows + GateWindow<bits>::entries, pairs, s);
-    if (!any_outside<bits, count>(pairs)) return;
-    mend<bits, count, silu_outside>(pairs, y);
-    mend<bits, count, sigmoid_outside>(pairs, s);
+    look_up_gates<11, count>(windows, pairs, y);
+    look_up_gates<11, count>(windows + GateWindow<11>::entries, pairs, s);
+    if (!any_outside<11, count>(pairs)) return;
+    mend<11, count, silu_of_small, silu_of_large>(pairs, y);
+    mend<11, count, sigmoid_of_small, sigmoid_of_large>(pairs, s);
 }
 
 }  // namespace refnum
