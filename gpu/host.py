@@ -9,7 +9,7 @@ UnsupportedError when there is no compiler here, or for a profile field that the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -49,6 +49,7 @@ __all__ = [
     "mxfp4_columns",
     "mxfp4_to_fp8",
     "mxfp4_to_fp8_columns",
+    "mxfp4_to_fp8_rows_columns",
     "pack_payload",
     "permute_pad",
     "permute_unpack",
@@ -215,6 +216,17 @@ def mxfp4_to_fp8_columns(
     return _columns("mxfp4_to_fp8_columns", packed, scales, (m, k), rows, amax, wanted, out)
 
 
+def mxfp4_to_fp8_rows_columns(
+    packed: Array, scales: Array, splits: Sequence[int] | None = None, scale: str = "max", *, out: Any = None
+) -> tuple[Array, Array, Array, Array]:
+    """Turn row-wise MXFP4 into E4M3 rows and columns (N9): `mxfp4_to_fp8`'s results, `mxfp4_to_fp8_columns`'."""
+    amax = checks.choice("scale", scale, ("max", "amax"))
+    m, k = checks.mxfp4(packed, scales)
+    rows = checks.row_splits(splits, m)
+    wanted = [((m, k), U8), ((m, tiles(k)), U8), ((k, m), U8), ((checks.segments(rows, TILE), k), U8)]
+    return cast(Any, _columns("mxfp4_to_fp8_rows_columns", packed, scales, (m, k), rows, amax, wanted, out))
+
+
 def mxfp4_columns(
     packed: Array, scales: Array, splits: Sequence[int] | None = None, scale: str = "amax", *, out: Pair | None = None
 ) -> Pair:
@@ -242,8 +254,8 @@ def _columns(
     name: str, codes: Array, scales: Array, shape: tuple[int, int], rows: Array, mode: int, wanted: Any, out: Any
 ) -> Pair:
     results = Outputs(out, wanted, [codes, scales])
-    source, bytes_, (first, second) = np.ascontiguousarray(codes), np.ascontiguousarray(scales), results.arrays
+    source, bytes_ = np.ascontiguousarray(codes), np.ascontiguousarray(scales)
     getattr(library(), f"refnum_{name}")(
-        address(source), address(bytes_), *shape, address(rows), rows.size, mode, address(first), address(second)
+        address(source), address(bytes_), *shape, address(rows), rows.size, mode, *map(address, results.arrays)
     )
     return results.finish()

@@ -27,37 +27,4 @@ REFNUM_HD uint32_t join_nibbles(const uint32_t* lanes, uint32_t even, uint32_t o
     return choose(choose(a, even, BYTE_MAGNITUDES) >> 4, choose(b, odd, BYTE_MAGNITUDES), 0x0F0F0F0Fu);
 }
 
-// One block: eight words of codes -> 16 packed bytes; returns the block's byte.
-template <bool saturate>
-REFNUM_HD uint32_t fp8_block_to_mxfp4(const uint32_t (&codes)[8], uint32_t tile, Policy policy,
-                                      uint32_t (&packed)[4]) {
-    uint32_t even[4], odd[4], lanes[16];  // the lanes of the maximum are the lanes that are scaled below
-    REFNUM_UNROLL
-    for (int i = 0; i < 4; ++i) {
-        even[i] = permute(codes[2 * i], codes[2 * i + 1], 0x6420);
-        odd[i] = permute(codes[2 * i], codes[2 * i + 1], 0x7531);
-        lanes[4 * i] = e4m3_even_lanes(even[i]);
-        lanes[4 * i + 1] = e4m3_odd_lanes(even[i]);
-        lanes[4 * i + 2] = e4m3_even_lanes(odd[i]);
-        lanes[4 * i + 3] = e4m3_odd_lanes(odd[i]);
-    }
-    const uint32_t amax = largest_lane<16>(lanes) >> 7;
-    if (amax == E4M3_NAN || tile == NAN_BYTE) {
-        REFNUM_UNROLL
-        for (int i = 0; i < 4; ++i) packed[i] = 0;
-        return NAN_BYTE;
-    }
-    const int32_t relative = amax ? relative_scale(amax, policy.rule) : 7;  // zeros round to zero at any scale
-    const int32_t byte = clamp_byte((int32_t)tile + relative);
-    const int32_t shift = (int32_t)tile - byte;  // a lane holds value * 2**-8; value * 2**shift * 2**-14 is wanted
-    scale_all<16>(lanes, both_lanes(half_power(shift - 6)));
-    if (saturate || shift + relative > 0) {  // when the upper clamp acted, elements pass 6 under every rule
-        REFNUM_UNROLL
-        for (int i = 0; i < 16; ++i) lanes[i] = min_lanes(lanes[i], HALF_E2M1_MAX);
-    }
-    REFNUM_UNROLL
-    for (int i = 0; i < 4; ++i) packed[i] = join_nibbles(lanes + 4 * i, even[i], odd[i]);
-    return amax ? (uint32_t)byte : policy.zero_byte;
-}
-
 }  // namespace refnum

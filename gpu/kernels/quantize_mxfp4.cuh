@@ -63,55 +63,6 @@ REFNUM_HD uint32_t block_lanes(uint32_t word, const BlockScale& scale) {
     return (lanes & ~scale.sticky) | (((lanes & scale.sticky) + scale.sticky) & 0x00080008u);
 }
 
-// The 16 words of a finite block -> four packed words.
-template <int kind, bool saturate>
-REFNUM_HD void encode_block(const uint32_t (&w)[16], const BlockScale& scale, uint32_t (&packed)[4]) {
-    uint32_t lanes[16];
-    REFNUM_UNROLL
-    for (int i = 0; i < 16; ++i) lanes[i] = block_lanes<kind>(w[i], scale);
-    scale_all<16>(lanes, scale.powers);
-    REFNUM_UNROLL
-    for (int i = 0; i < 16; ++i) {
-        lanes[i] = e2m1_round_lanes(saturate ? min_lanes(lanes[i], HALF_E2M1_MAX) : lanes[i]);
-    }
-    REFNUM_UNROLL
-    for (int i = 0; i < 4; ++i) packed[i] = e2m1_pack_lanes(lanes + 4 * i, w + 4 * i);
-}
-
-// A block that holds Inf or NaN, whose exponent pattern is `infinity` (clause N4). Returns its byte.
-template <int kind>
-REFNUM_HD uint32_t encode_special_block(const uint32_t (&w)[16], uint32_t amax, Policy policy,
-                                        uint32_t (&packed)[4]) {
-    constexpr uint32_t infinity = kind == FLOAT16 ? 0x7C00 : 0x7F80;
-    REFNUM_UNROLL
-    for (int i = 0; i < 4; ++i) packed[i] = 0;
-    if (amax > infinity || !policy.satfinite) return NAN_BYTE;
-    REFNUM_ROLLED
-    for (int i = 0; i < 32; ++i) {  // every finite binary16 is below 2**16 and so a zero under 2**127
-        const uint32_t lane = w[i >> 1] >> (16 * (i & 1)) & 0xFFFF, magnitude = lane & 0x7FFF;
-        uint32_t code = lane >> 15 << 3;
-        if (magnitude == infinity) code |= 7;
-        else if (kind != FLOAT16) code = e2m1_encode<false>(lane << 16, 127, 0);
-        packed[i >> 3] |= code << (4 * (i & 7));
-    }
-    return MAX_BYTE;
-}
-
-// One block of 32 elements as 16 words (element 2i in the low lane of w[i]) -> 16 packed bytes; returns the byte.
-// kind FLOAT32 takes words of `odd_bfloat16_pair`.
-template <int kind, bool saturate>
-REFNUM_HD uint32_t quantize_block(const uint32_t (&w)[16], Policy policy, uint32_t (&packed)[4]) {
-    uint32_t magnitudes[16];
-    REFNUM_UNROLL
-    for (int i = 0; i < 16; ++i) magnitudes[i] = w[i] & LANE_MAGNITUDES;
-    const uint32_t amax = largest_lane<16>(magnitudes);
-    if (amax >= (kind == FLOAT16 ? 0x7C00u : 0x7F80u)) return encode_special_block<kind>(w, amax, policy, packed);
-    const BlockScale scale =
-        kind == FLOAT16 ? half_block_scale(amax, policy) : bfloat16_block_scale(amax, policy);
-    encode_block<kind, saturate>(w, scale, packed);
-    return scale.byte;
-}
-
 // Float32 bits of a bfloat16 (rounded to odd or exact) or binary16 lane.
 template <int kind>
 REFNUM_HD uint32_t widen_lane(uint32_t lane) {
@@ -128,29 +79,6 @@ REFNUM_HD uint32_t widen_lane(uint32_t lane) {
     const int32_t lift = leading_zeros(fraction) - 21;
     return sign | (uint32_t)(113 - lift) << 23 | (fraction << lift & 0x3FF) << 13;
 #endif
-}
-
-// Stochastic rounding of one block with eight explicit random bits an element (clause N13): random[i] belongs to
-// element i. `bits` are float32 patterns; the scale follows the policy's rule, special blocks as above.
-REFNUM_HD uint32_t quantize_block_stochastic(const uint32_t (&bits)[32], const uint8_t* random, Policy policy,
-                                             uint32_t (&packed)[4]) {
-    uint32_t w[16];
-    uint32_t most = 0;
-    REFNUM_UNROLL
-    for (int i = 0; i < 16; ++i) w[i] = odd_bfloat16_pair(bits[2 * i], bits[2 * i + 1]);
-    REFNUM_UNROLL
-    for (int i = 0; i < 16; ++i) most = max_lanes(most, w[i] & LANE_MAGNITUDES);
-    const uint32_t amax = larger_lane(most);
-    uint32_t byte = bfloat16_block_scale(amax, policy).byte;
-    REFNUM_UNROLL
-    for (int i = 0; i < 4; ++i) packed[i] = 0;
-    if (amax > 0x7F80 || (amax == 0x7F80 && !policy.satfinite)) return NAN_BYTE;
-    if (amax == 0x7F80) byte = MAX_BYTE;
-    for (int i = 0; i < 32; ++i) {
-        const uint32_t code = e2m1_encode<true>(bits[i], (int32_t)byte - 127, random[i]);
-        packed[i >> 3] |= code << (4 * (i & 7));
-    }
-    return byte;
 }
 
 }  // namespace refnum
