@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from gpu import columns, elements, launch
+from gpu import columns, elements, launch, swiglu
 from gpu import compile as build
 from refnum.errors import ArgumentError, UnsupportedError
 
@@ -28,7 +28,8 @@ def cache(tmp_path_factory: pytest.TempPathFactory):
 
 
 def defines(name: str) -> tuple[str, ...]:
-    return launch.TUNING[name].defines if name in launch.TUNING else ()
+    cut = launch.TUNING.get(name) or swiglu.TUNING.get(name)
+    return cut.defines if cut else ()
 
 
 # kernel file, macros, and the one function that ships with them ("" for all)
@@ -36,6 +37,7 @@ SHIPPED = [(name, grid.defines, "") for name, grid in launch.TUNING.items()] + [
     (function.rpartition("_")[0], order.defines, function) for function, order in columns.TUNING.items()
 ]
 SHIPPED.append((elements.KERNEL, elements.DEFINES, ""))
+SHIPPED += [(name, stay.defines, "") for name, stay in swiglu.TUNING.items()]
 
 
 def test_every_kernel_ships() -> None:
