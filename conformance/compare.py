@@ -123,9 +123,7 @@ def normalise(case: Case, arrays: Mapping[str, np.ndarray], level: int) -> Bits:
     for output in outputs:
         array = arrays[output.name]
         result[output.name] = unpack(array) if output.kind == "packed" else array
-    coded = next((output for output in outputs if output.kind in ("codes", "packed")), None)
-    scale = next((output for output in outputs if output.kind == "scales"), None) if coded and coded.block else None
-    if coded is not None:
+    for coded, scale in coded_outputs(case):
         codes = result[coded.name]
         wide = spread(coded.block, case, result[scale.name], codes.shape) if scale is not None else None
         if level >= 1 and wide is not None:
@@ -142,6 +140,17 @@ def normalise(case: Case, arrays: Mapping[str, np.ndarray], level: int) -> Bits:
         if output.kind == "values" and level >= 2:
             result[output.name] = _normal_float(result[output.name], level)
     return result
+
+
+def coded_outputs(case: Case) -> list[tuple[Output, Output | None]]:
+    """Return every output of element codes with that of its scales: the next one of that kind, where it has blocks."""
+    outputs = outputs_of(case)
+    found = []
+    for number, output in enumerate(outputs):
+        if output.kind in ("codes", "packed"):
+            scales = [other for other in outputs[number:] if other.kind == "scales"]
+            found.append((output, scales[0] if scales and output.block else None))
+    return found
 
 
 def unpack(packed: np.ndarray) -> np.ndarray:

@@ -19,7 +19,7 @@ from .verdict import Outcome
 
 QUANTISE = ("quantize_mxfp4", "quantize_fp8_tiles")
 FROM_FP8 = ("dequantize_fp8_tiles", "fp8_to_mxfp4", "fp8_columns")
-FROM_MXFP4 = ("dequantize_mxfp4", "mxfp4_to_fp8", "mxfp4_to_fp8_columns", "mxfp4_columns")
+FROM_MXFP4 = ("dequantize_mxfp4", "mxfp4_to_fp8", "mxfp4_to_fp8_columns", "mxfp4_to_fp8_rows_columns", "mxfp4_columns")
 DEFAULT_PROFILES = ("HOPPER",)
 
 

@@ -19,7 +19,7 @@ from refnum.formats import Format, get_format
 
 from .bits import float_bits
 from .case import Case, plain
-from .compare import differences, unpack
+from .compare import coded_outputs, differences, unpack
 from .geometry import block_shape, column_block, spread
 from .operation import Output, outputs_of
 
@@ -204,8 +204,8 @@ def _scales(
     index: tuple[int, ...],
 ) -> dict[str, str]:
     """Return the scale of this element's block on both sides, for outputs that have one."""
-    scale = next((o for o in outputs_of(case) if o.kind == "scales"), None)
-    if not output.block or scale is None:
+    scale = dict(coded_outputs(case)).get(output)
+    if scale is None:
         return {}
     sides = {}
     for side, arrays in (("expected", golden), ("observed", observed)):

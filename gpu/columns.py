@@ -13,9 +13,9 @@ from .interop import View
 from .launch import Outputs
 
 SEGMENTS = 960
-"""Blocks of rows of one launch; more take another."""
-TALL = 128
-"""Rows of a column block."""
+"""Blocks of rows of one launch over several experts; more take another."""
+VECTORS, SCALES = 1, 2
+"""Bits of `ColumnArguments.aligned`."""
 
 
 class Order(NamedTuple):
@@ -35,24 +35,49 @@ class Order(NamedTuple):
 
 
 TUNING: dict[str, Order] = {
-    "mxfp4_to_fp8_columns_max": Order(1, 5, 256),
-    "mxfp4_to_fp8_columns_amax": Order(1, 7),
+    "mxfp4_to_fp8_columns_max": Order(1, 4, 256),
+    "mxfp4_to_fp8_columns_amax": Order(1, 4, 256),
+    "mxfp4_to_fp8_rows_columns_max": Order(1, 7),
+    "mxfp4_to_fp8_rows_columns_amax": Order(1, 7),
+    "mxfp4_columns_max": Order(1, 5),
+    "mxfp4_columns_amax": Order(1, 5),
     "fp8_columns_rne": Order(1, 6),
     "fp8_columns_te": Order(2, 5),
 }
 """Function -> its order: measured, see docs/results."""
 
 
+class Shape(NamedTuple):
+    """Rows of a column block, blocks of rows of a CTA, threads of a CTA if not one a column, codes a byte."""
+
+    tall: int = 128
+    blocks: int = 1
+    threads: int = 0
+    codes: int = 1
+
+
+SHAPES = {"fp8_columns": Shape(threads=256), "mxfp4_columns": Shape(32, 8, codes=2)}
+"""Kernel file -> its shape, where it is not the usual one."""
+
+
 class ColumnArguments(ctypes.Structure):
     """Mirror of `refnum::ColumnArguments` in kernels/columns.cuh."""
 
     _fields_ = [
-        ("x", ctypes.c_void_p), ("scales", ctypes.c_void_p), ("out", ctypes.c_void_p), ("out_scales", ctypes.c_void_p),
+        ("x", ctypes.c_void_p), ("scales", ctypes.c_void_p), ("rows", ctypes.c_void_p),
+        ("row_scales", ctypes.c_void_p), ("out", ctypes.c_void_p), ("out_scales", ctypes.c_void_p),
         ("x_stride", ctypes.c_int64), ("scale_stride", ctypes.c_int64), ("out_stride", ctypes.c_int64),
         ("k", ctypes.c_int64), ("first_row", ctypes.c_int64), ("first_segment", ctypes.c_int64),
-        ("tiles", ctypes.c_uint32), ("aligned", ctypes.c_uint32), ("vector", ctypes.c_uint32),
-        ("places", ctypes.c_uint32 * SEGMENTS),
+        ("dense_rows", ctypes.c_int64),
+        ("segments", ctypes.c_uint32), ("tiles", ctypes.c_uint32), ("aligned", ctypes.c_uint32),
+        ("vector", ctypes.c_uint32), ("places", ctypes.c_uint32 * SEGMENTS),
     ]  # fmt: skip
+
+
+class RowColumnArguments(ColumnArguments):
+    """The same for a kernel whose first two outputs are rows."""
+
+    slots = ("x", "scales", "rows", "row_scales", "out", "out_scales")
 
 
 def _vector(address: int, rows: int, ends: Sequence[int]) -> int:
@@ -61,40 +86,63 @@ def _vector(address: int, rows: int, ends: Sequence[int]) -> int:
     return next(n for n in (16, 4, 1) if all(place % n == 0 for place in places))
 
 
-def _segments(ends: Sequence[int]) -> list[tuple[int, int]]:
-    """Return (first row, rows) of every block of at most 128 rows; blocks restart at every expert's end."""
+def _aligned(x: View, scales: View, groups: int) -> int:
+    """Return which inputs can be read by vectors; `groups` scales of a row go together."""
+
+    def fits(view: View, size: int) -> bool:
+        return view.address % size == 0 and (view.shape[0] == 1 or view.strides[0] % size == 0)
+
+    return VECTORS * fits(x, 16) | SCALES * fits(scales, groups)
+
+
+def _segments(ends: Sequence[int], tall: int) -> list[tuple[int, int]]:
+    """Return (first row, rows) of every block of at most `tall` rows; blocks restart at every expert's end."""
     return [
-        (row, min(TALL, end - row))
-        for start, end in itertools.pairwise([0, *ends]) for row in range(start, end, TALL)
+        (row, min(tall, end - row))
+        for start, end in itertools.pairwise([0, *ends]) for row in range(start, end, tall)
     ]  # fmt: skip
+
+
+def _launches(ends: Sequence[int], tall: int, limit: int = SEGMENTS) -> list[tuple[int, int, int, int, Any]]:
+    """Return (first row, first segment, rows if dense, segments, places) of every launch."""
+    places = ctypes.c_uint32 * SEGMENTS
+    if len(ends) == 1:
+        return [(0, 0, ends[0], -(-ends[0] // tall), places())]
+    found, segments = [], _segments(ends, tall)
+    for first in range(0, len(segments), limit):
+        part = segments[first : first + limit]
+        row = part[0][0]
+        packed = places(*((start - row) << 8 | (rows - 1) for start, rows in part))
+        found.append((row, first, 0, len(part), packed))
+    return found
 
 
 def columns(kernel: str, name: str, x: View, scales: View, outputs: Outputs, k: int, splits: Sequence[int]) -> Any:
     """Launch a column kernel on the caller's current stream and return its results.
 
-    splits: rows of each expert, checked; column blocks of 128 rows restart at every one.
+    splits: rows of each expert, checked; column blocks restart at every one.
     """
     m = x.shape[0]
     if m == 0 or k == 0:
         return outputs.finish()
-    ends = list(itertools.accumulate(splits))
-    codes, bytes_ = outputs.views
-    order, device = TUNING[name], x.device
+    shape, order, device = SHAPES.get(kernel, Shape()), TUNING[name], x.device
+    ends = list(itertools.accumulate(n for n in splits if n))
+    *rows, codes, bytes_ = outputs.views
     tiles = -(-k // order.wide)
-    vector = _vector(codes.address, m, ends)
-    aligned = x.address % 16 == 0 and (m == 1 or x.strides[0] % 16 == 0)
+    vector = _vector(codes.address, m // shape.codes, [end // shape.codes for end in ends])
+    aligned = _aligned(x, scales, order.wide // 32)
     function = driver().function(kernel, name, device, order.defines)
     stream = x.library.stream(device)
-    threads = 256 if kernel == "fp8_columns" else order.wide
-    segments = _segments(ends)
-    for first in range(0, len(segments), SEGMENTS):
-        part = segments[first : first + SEGMENTS]
-        row = part[0][0]
-        places = (ctypes.c_uint32 * SEGMENTS)(*((start - row) << 8 | (rows - 1) for start, rows in part))
-        arguments = ColumnArguments(
-            x.address, scales.address, codes.address, bytes_.address, x.strides[0], scales.strides[0], m, k,
-            row, first, tiles, aligned, vector, places,
+    threads = shape.threads or order.wide
+    addresses = [view.address for view in (x, scales)]
+    addresses += [view.address for view in rows] or [None, None]
+    addresses += [codes.address, bytes_.address]
+    kind = RowColumnArguments if rows else ColumnArguments
+    for row, first, dense, segments, places in _launches(ends, shape.tall):
+        arguments = kind(
+            *addresses, x.strides[0], scales.strides[0], m // shape.codes, k, row, first, dense, segments, tiles,
+            aligned, vector, places,
         )  # fmt: skip
-        grid = (len(part) * order.across, -(-tiles // order.across))
+        grid = (-(-segments // shape.blocks) * order.across, -(-tiles // order.across))
         plans.launch(function, device, grid, threads, stream, arguments)
     return outputs.finish()

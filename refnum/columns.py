@@ -37,6 +37,7 @@ from .recast import (
     block_maxima,
     key_scale,
     magnitude_table,
+    mxfp4_to_fp8,
     participating,
     recode,
     recode_table,
@@ -83,6 +84,21 @@ def mxfp4_to_fp8_columns(
         codes[:, rows] = out.T
         out_scales[group] = byte
     return codes, out_scales
+
+
+def mxfp4_to_fp8_rows_columns(
+    packed: Array, scales: Array, splits: Splits = None, scale: str = "max"
+) -> tuple[Array, Array, Array, Array]:
+    """Turn row-wise MXFP4 into FP8 rows and FP8 columns (clause N9.10): what forward and weight gradient need.
+
+    packed: u8 [M, K/2]; scales: u8 [M, K/32]; splits: rows of each expert, sum M, zeros allowed, None for one
+    expert; scale: "max" or "amax", for both layouts.
+    Returns (row codes u8 [M, K], row scales u8 [M, ceil(K/128)], column codes u8 [K, M], column scales u8
+    [sum ceil(m_i/128), K]): the results of `mxfp4_to_fp8` and of `mxfp4_to_fp8_columns`.
+    Raises DtypeError, ShapeError, ScaleError, ArgumentError.
+    """
+    columns = mxfp4_to_fp8_columns(packed, scales, splits, scale)
+    return (*mxfp4_to_fp8(packed, scales, scale), *columns)
 
 
 def mxfp4_columns(packed: Array, scales: Array, splits: Splits = None, scale: str = "amax") -> tuple[Array, Array]:

@@ -240,7 +240,7 @@ def _recast(operation: str, arguments: dict[str, Any], profile: Profile, index: 
     row, column = _place(codes.shape, index)
     out_codes, out_scales, mode = _run_recast(operation, arguments, given, scales, profile)
     own, row_byte = int(codes[row, column]), int(scales[row, column // (TILE if source is E4M3 else BLOCK)])
-    if operation in ("fp8_to_mxfp4", "mxfp4_to_fp8"):
+    if operation in ("fp8_to_mxfp4", "mxfp4_to_fp8", "mxfp4_to_fp8_rows_columns"):  # of both layouts, the row's
         code, byte = int(out_codes[row, column]), int(out_scales[row, column // (BLOCK if target is E2M1 else TILE)])
     else:
         tall = BLOCK if target is E2M1 else TILE
@@ -295,7 +295,7 @@ def _run_recast(operation: str, arguments: dict[str, Any], given: Any, scales: A
         packed, out = mxfp4_columns(given, scales, splits, mode)
         return unpack_nibbles(packed), out, mode
     mode = arguments.get("scale", "max")
-    if operation == "mxfp4_to_fp8":
+    if operation in ("mxfp4_to_fp8", "mxfp4_to_fp8_rows_columns"):
         return *mxfp4_to_fp8(given, scales, mode), mode
     return *mxfp4_to_fp8_columns(given, scales, splits, mode), mode
 
@@ -314,6 +314,7 @@ _RECASTS = {
     "fp8_to_mxfp4": (E4M3, E2M1),
     "mxfp4_to_fp8": (E2M1, E4M3),
     "mxfp4_to_fp8_columns": (E2M1, E4M3),
+    "mxfp4_to_fp8_rows_columns": (E2M1, E4M3),
     "mxfp4_columns": (E2M1, E2M1),
     "fp8_columns": (E4M3, E4M3),
 }
@@ -321,6 +322,7 @@ _CLAUSES = {
     "fp8_to_mxfp4": "N7",
     "mxfp4_to_fp8": "N8",
     "mxfp4_to_fp8_columns": "N9",
+    "mxfp4_to_fp8_rows_columns": "N9",
     "mxfp4_columns": "N9",
     "fp8_columns": "N10",
 }

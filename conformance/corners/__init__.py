@@ -24,7 +24,7 @@ CORNERS: dict[str, Callable[..., Iterator[Any]]] = {
     "fp8_to_mxfp4": recast.fp8_to_mxfp4_corners,
     "mxfp4_to_fp8": recast.mxfp4_to_fp8_corners,
     "mxfp4_to_fp8_columns": columns.fp4_columns_corners,
-    "mxfp4_to_fp8_rows_columns": columns.fp4_columns_corners,
+    "mxfp4_to_fp8_rows_columns": columns.rows_columns_corners,
     "mxfp4_columns": columns.fp4_columns_corners,
     "fp8_columns": columns.fp8_columns_corners,
     "swiglu_quantize": swiglu.swiglu_quantize_corners,

@@ -12,7 +12,7 @@ from refnum.formats import E2M1, E4M3
 from ..patterns import CODED, Draw
 from ..patterns.coded import EDGE_BYTES, Layout
 from .arrange import pack
-from .recast import NIBBLES
+from .recast import NIBBLES, mxfp4_to_fp8_corners
 
 Corner = tuple[str, dict[str, np.ndarray], dict[str, Any]]
 
@@ -36,6 +36,12 @@ def fp4_columns_corners(operation: str, params: Mapping[str, Any]) -> Iterator[C
     for label, codes, scales in corners:
         yield label, {"packed": pack(codes), "scales": scales}, {}
     yield from _ragged(operation, Layout(E2M1, 1, 32), EVEN if tall == 32 else RAGGED)
+
+
+def rows_columns_corners(operation: str, params: Mapping[str, Any]) -> Iterator[Any]:
+    """`mxfp4_to_fp8_rows_columns`: what is awkward down the rows, and what is awkward along them."""
+    yield from fp4_columns_corners(operation, params)
+    yield from mxfp4_to_fp8_corners(operation, params)
 
 
 def _distances(below: np.ndarray) -> tuple[str, np.ndarray, np.ndarray]:

@@ -27,6 +27,11 @@ def _of(make: Make, whose: str) -> Make:
     )
 
 
+def _all(*makes: Make) -> Make:
+    """Return the domains of several functions together."""
+    return lambda operation, profile, params: (d for make in makes for d in make(operation, profile, params))
+
+
 DOMAINS: dict[str, Make] = {
     "quantize_mxfp4": quantizers.quantizers,
     "quantize_mx": quantizers.quantizers,
@@ -39,7 +44,7 @@ DOMAINS: dict[str, Make] = {
     "fp8_to_payload": _of(recast.fp8_to_mxfp4, "fp8_to_mxfp4"),
     "mxfp4_to_fp8": recast.mxfp4_to_fp8,
     "mxfp4_to_fp8_columns": recast.mxfp4_columns,
-    "mxfp4_to_fp8_rows_columns": recast.mxfp4_columns,
+    "mxfp4_to_fp8_rows_columns": _all(recast.mxfp4_to_fp8, recast.mxfp4_columns),
     "mxfp4_columns": recast.mxfp4_columns,
     "fp8_columns": recast.fp8_columns,
     "swiglu_quantize": swiglu.swiglu,

@@ -20,9 +20,7 @@ WIDTHS = (32, 64, 96, 128, 160, 224, 256, 288, 512, 1024, 2048, 7168)
 ELEMENTS = 1 << 17
 """Elements of one case at most, so that a case costs milliseconds."""
 
-RAGGED = frozenset(
-    {"mxfp4_to_fp8_columns", "mxfp4_to_fp8_rows_columns", "mxfp4_columns", "fp8_columns", *ROUTED}
-)
+RAGGED = frozenset({"mxfp4_to_fp8_columns", "mxfp4_to_fp8_rows_columns", "mxfp4_columns", "fp8_columns", *ROUTED})
 OPTIONAL = frozenset({"prob", "weights"})
 EDIT_BITS = (0, 0x80000000, 0x7F800000, 0x7FC00000, 0xFF800001, 0x7F7FFFFF, 1, 0x00800000, 0x3F800000,
              0x8000, 0x7F80, 0x7FC0, 0x7F, 0xFF, 0x80)  # fmt: skip

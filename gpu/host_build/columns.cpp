@@ -1,6 +1,7 @@
 // Scaling-aware transposes: FP8 columns, MXFP4 columns, FP8 lowered to one byte a tile (clauses N9 and N10).
 #include "common.hpp"
 
+#include "../kernels/column_halves.cuh"
 #include "../kernels/fp8_columns.cuh"
 #include "../kernels/mxfp4_columns.cuh"
 #include "../kernels/mxfp4_to_fp8_columns.cuh"
@@ -58,6 +59,65 @@ uint32_t largest_part(const Group& group, int64_t rows) {
     return part;
 }
 
+// Rows of a group as the kernels first see them (`amax`): parts, and whether every row can be a binary16 table.
+template <class Target>
+struct GroupRows {
+    uint32_t low = 0xFFFF, high = 0;
+    bool near = true;
+    GroupRows(const Group& group, int64_t rows) {
+        for (int64_t r = 0; r < rows; ++r) {
+            uint32_t w[4], byte;
+            group.row(r, w, byte);
+            const uint32_t part = block_part_max(w, byte);
+            near = near && byte != NAN_BYTE;
+            if (part == 0) continue;
+            low = part < low ? part : low;
+            high = part > high ? part : high;
+        }
+        near = near && (high == 0 || high <= low + Target::spread);
+    }
+    uint32_t base() const { return high ? low - 1 : 0; }
+    Table table(const uint32_t (&w)[4], uint32_t byte) const {
+        const uint32_t part = block_part_max(w, byte);
+        return part ? half_bytes(part - low) : Table{0, 0};
+    }
+};
+
+// `amax` by binary16: bytes of 32 columns, and codes of every row, bytes of columns (0, 2, 4, 6) and (1, 3, 5, 7).
+template <class Target, class Store>
+void column_group_by_halves(const Group& group, int64_t rows, const GroupRows<Target>& known, uint8_t* scales,
+                            Store put) {
+    ColumnScales columns[4];
+    for (int j = 0; j < 4; ++j) {
+        HalfMaxima maxima = {};
+        uint32_t w[4], next[4], byte, beside;
+        for (int64_t r = 0; r < rows; r += 2) {
+            group.row(r, w, byte);
+            const Table one = row_halves(w[j], known.table(w, byte));
+            if (r + 1 == rows) {
+                raise_halves(maxima, one);
+                continue;
+            }
+            group.row(r + 1, next, beside);
+            raise_halves(maxima, one, row_halves(next[j], known.table(next, beside)));
+        }
+        columns[j] = column_scales<Target>(maxima, known.base());
+        const Table bytes = scale_bytes(columns[j]);
+        std::memcpy(scales + 8 * j, &bytes.low, 4);
+        std::memcpy(scales + 8 * j + 4, &bytes.high, 4);
+    }
+    for (int64_t r = 0; r < rows; ++r) {
+        uint32_t w[4], byte;
+        group.row(r, w, byte);
+        const Table table = known.table(w, byte);
+        for (int j = 0; j < 4; ++j) {
+            uint32_t even, odd;
+            column_words<Target>(w[j], row_halves(w[j], table), columns[j].power, even, odd);
+            put(r, 2 * j, permute(even, odd, 0x5140), permute(even, odd, 0x7362));  // columns in order again
+        }
+    }
+}
+
 // Column bytes of 32 columns (four a word) by `amax`.
 void column_bytes(const Group& group, int64_t rows, int32_t emax, uint32_t absent, uint32_t (&bytes)[8]) {
     ColumnMaxima maxima[8] = {};
@@ -82,6 +142,15 @@ void fp8_column_group(const Group& group, int64_t rows, bool amax, uint8_t* code
     uint32_t tile[128][8] = {};
     uint32_t bytes[8];
     ColumnBytes negated[8];
+    const GroupRows<ToE4M3> known(group, rows);
+    if (amax && known.near) {
+        column_group_by_halves(group, rows, known, scales, [&](int64_t r, int j, uint32_t first, uint32_t second) {
+            tile[r][j] = first;
+            tile[r][j + 1] = second;
+        });
+        store_columns(tile, rows, codes, stride);
+        return;
+    }
     if (amax) {
         column_bytes(group, rows, E4M3_EMAX, ONE_BYTE, bytes);
         for (int j = 0; j < 8; ++j) negated[j] = negated_columns(bytes[j]);
@@ -95,46 +164,50 @@ void fp8_column_group(const Group& group, int64_t rows, bool amax, uint8_t* code
         if (amax) {
             column_codes(w, byte, negated, tile[r]);
         } else {
-            const RecodeTable table = recode_table(byte, bytes[0] & 0xFF);
-            for (int j = 0; j < 4; ++j) e4m3_words(w[j], table, tile[r][2 * j], tile[r][2 * j + 1]);
+            const Table table = row_table(block_part_max(w, byte), byte, bytes[0] & 0xFF);
+            for (int j = 0; j < 4; ++j) {
+                e4m3_words(byte == NAN_BYTE ? 0 : w[j], table, tile[r][2 * j], tile[r][2 * j + 1]);
+            }
         }
     }
     store_columns(tile, rows, codes, stride);
     std::memcpy(scales, bytes, 32);
 }
 
-// Nibbles (upper halves of bytes) of one row of a group.
-void nibble_row(const Group& group, int64_t r, bool amax, const ColumnBytes* negated, uint32_t shared,
-                uint32_t (&out)[8]) {
-    uint32_t w[4], byte;
-    group.row(r, w, byte);
-    if (amax) column_nibbles_amax(w, byte, negated, out);
-    else column_nibbles_max(w, e2m1_table((int32_t)byte - (int32_t)shared), out);
+// Codes of the rows (upper halves of bytes, four columns a word) and bytes of a group without NaN rows.
+void nibble_rows(const Group& group, int64_t rows, bool amax, uint32_t (&nibbles)[32][8], uint8_t* scales) {
+    const GroupRows<ToE2M1> known(group, rows);
+    if (amax && known.near) {
+        column_group_by_halves(group, rows, known, scales, [&](int64_t r, int j, uint32_t first, uint32_t second) {
+            nibbles[r][j] = first;
+            nibbles[r][j + 1] = second;
+        });
+        return;
+    }
+    uint32_t bytes[8], w[4], byte;
+    ColumnBytes negated[8];
+    const uint32_t shared = group_byte_max(largest_part(group, rows));
+    if (amax) column_bytes(group, rows, E2M1_EMAX, 0, bytes);
+    else for (int j = 0; j < 8; ++j) bytes[j] = shared * 0x01010101u;
+    for (int j = 0; j < 8; ++j) negated[j] = negated_columns(bytes[j]);
+    for (int64_t r = 0; r < rows; ++r) {
+        group.row(r, w, byte);
+        if (amax) column_nibbles_amax(w, byte, negated, nibbles[r]);
+        else column_nibbles_max(w, e2m1_table((int32_t)byte - (int32_t)shared), nibbles[r]);
+    }
+    std::memcpy(scales, bytes, 32);
 }
 
 void mxfp4_column_group(const Group& group, int64_t rows, bool amax, uint8_t* packed, int64_t stride, uint8_t* scales) {
-    uint32_t tile[16][8] = {};
-    uint32_t bytes[8];
-    ColumnBytes negated[8];
+    uint32_t tile[16][8] = {}, nibbles[32][8] = {};
     bool nan = false;
     for (int64_t r = 0; r < rows; ++r) nan = nan || group.scales[r * group.scale_stride] == NAN_BYTE;
-    if (nan) {
-        std::memset(bytes, 0xFF, 32);
-    } else if (amax) {
-        column_bytes(group, rows, E2M1_EMAX, 0, bytes);
-        for (int j = 0; j < 8; ++j) negated[j] = negated_columns(bytes[j]);
-    } else {
-        const uint32_t shared = group_byte_max(largest_part(group, rows));
-        for (int j = 0; j < 8; ++j) bytes[j] = shared * 0x01010101u;
-    }
-    for (int64_t r = 0; !nan && r < rows; r += 2) {
-        uint32_t even[8], odd[8];
-        nibble_row(group, r, amax, negated, bytes[0] & 0xFF, even);
-        nibble_row(group, r + 1, amax, negated, bytes[0] & 0xFF, odd);
-        for (int j = 0; j < 8; ++j) tile[r / 2][j] = join_rows(even[j], odd[j]);
+    if (nan) std::memset(scales, 0xFF, 32);
+    else nibble_rows(group, rows, amax, nibbles, scales);
+    for (int64_t r = 0; r < rows; r += 2) {
+        for (int j = 0; j < 8; ++j) tile[r / 2][j] = join_rows(nibbles[r][j], nibbles[r + 1][j]);
     }
     store_columns(tile, rows / 2, packed, stride);
-    std::memcpy(scales, bytes, 32);
 }
 
 // One 32-column group of a 128x128 tile; `byte` is the tile's.
@@ -146,7 +219,7 @@ void lower_group(const uint8_t* codes, const uint8_t* scales, int64_t k, int64_t
         uint32_t w[8];
         std::memcpy(w, codes + r * k, 32);
         if (own == NAN_BYTE) std::memset(tile[r], 0x7F, 32);
-        else if (!te) lower_rne<8>(w, lowering_powers(own, byte), tile[r]);
+        else if (!te) lower_rne<8>(w, lowering_distance(own, byte), tile[r]);
         else for (int j = 0; j < 8; ++j) tile[r][j] = lower_te(w[j], lowering_steps(own, byte));
     }
     store_columns(tile, rows, out, stride);
@@ -162,6 +235,8 @@ bool has_nonzero(const uint8_t* codes, int64_t bytes) {
 
 extern "C" {
 
+void refnum_mxfp4_to_fp8(const uint8_t*, const uint8_t*, int64_t, int64_t, int, uint8_t*, uint8_t*);  // rows.cpp
+
 void refnum_mxfp4_to_fp8_columns(const uint8_t* packed, const uint8_t* scales, int64_t m, int64_t k,
                                  const int64_t* splits, int64_t count, int amax, uint8_t* codes, uint8_t* out_scales) {
     for_each_segment(splits, count, TILE, [&](int64_t segment, int64_t row, int64_t rows) {
@@ -170,6 +245,13 @@ void refnum_mxfp4_to_fp8_columns(const uint8_t* packed, const uint8_t* scales, i
                              out_scales + segment * k + g * BLOCK);
         }
     });
+}
+
+void refnum_mxfp4_to_fp8_rows_columns(const uint8_t* packed, const uint8_t* scales, int64_t m, int64_t k,
+                                      const int64_t* splits, int64_t count, int amax, uint8_t* rows,
+                                      uint8_t* row_scales, uint8_t* codes, uint8_t* out_scales) {
+    refnum_mxfp4_to_fp8(packed, scales, m, k, amax, rows, row_scales);
+    refnum_mxfp4_to_fp8_columns(packed, scales, m, k, splits, count, amax, codes, out_scales);
 }
 
 void refnum_mxfp4_columns(const uint8_t* packed, const uint8_t* scales, int64_t m, int64_t k, const int64_t* splits,

@@ -22,19 +22,35 @@
 namespace refnum {
 
 constexpr int SEGMENTS = 960, TALL = 128, QUADS = TALL / 4;
+constexpr uint32_t VECTORS = 1, SCALES = 2;  // bits of `aligned`: codes by 16 bytes, a tile's scales of a row in one copy
 
-// The one parameter of every column kernel (gpu/columns.py has its mirror). A launch takes up to 960 blocks of rows, from
-// row `first_row` and column block `first_segment` on: 256 times a block's first row, plus its rows less one. Strides
-// are in bytes.
+// The one parameter of every column kernel (gpu/columns.py has its mirror). Blocks of rows of one expert follow from
+// `dense_rows`; else a launch takes up to 960 blocks, from row `first_row` and column block `first_segment` on: 256 times
+// a block's first row, plus its rows less one. Strides are in bytes.
 struct ColumnArguments {
     const uint8_t *x, *scales;
+    uint8_t *rows, *row_scales;  // outputs of kernels that write rows too
     uint8_t *out, *out_scales;
-    offset_t x_stride, scale_stride, out_stride, k, first_row, first_segment;
-    uint32_t tiles;    // across the columns
-    uint32_t aligned;  // whether inputs can be read by vectors
-    uint32_t vector;   // bytes that an output store may have: 16, 4 or 1
+    offset_t x_stride, scale_stride, out_stride, k, first_row, first_segment, dense_rows;
+    uint32_t segments;  // blocks of rows of this launch
+    uint32_t tiles;     // across the columns
+    uint32_t aligned;   // which inputs can be read by vectors
+    uint32_t vector;    // bytes that an output store may have: 16, 4 or 1
     uint32_t places[SEGMENTS];
 };
+
+struct Segment {
+    offset_t row;
+    uint32_t rows;
+};
+
+// The launch's block of rows of that number; `tall` rows at most.
+template <int tall>
+__device__ __forceinline__ Segment segment_at(const ColumnArguments& a, uint32_t number) {
+    if (a.dense_rows == 0) return {a.first_row + (a.places[number] >> 8), (a.places[number] & 0xFF) + 1};
+    const offset_t row = (offset_t)number * tall, left = a.dense_rows - row;
+    return {row, left < tall ? (uint32_t)left : tall};
+}
 
 struct ColumnTile {
     offset_t row, column, segment;
@@ -46,8 +62,26 @@ struct ColumnTile {
 __device__ __forceinline__ ColumnTile column_tile(const ColumnArguments& a) {
     const uint32_t segment = blockIdx.x / ACROSS, column = blockIdx.y * ACROSS + blockIdx.x % ACROSS;
     if (column >= a.tiles) return {0, 0, 0, 0};
-    const uint32_t place = a.places[segment];
-    return {a.first_row + (place >> 8), (offset_t)column * WIDE, a.first_segment + segment, (place & 0xFF) + 1};
+    const Segment rows = segment_at<TALL>(a, segment);
+    return {rows.row, (offset_t)column * WIDE, a.first_segment + segment, rows.rows};
+}
+
+// The first `bytes` of four words, in stores of at most `vector` bytes.
+__device__ __forceinline__ void store_some(uint8_t* to, uint4 four, int32_t bytes, uint32_t vector) {
+    if (vector == 16 && bytes >= 16) {
+        *reinterpret_cast<uint4*>(to) = four;
+        return;
+    }
+#pragma unroll 1
+    for (int32_t i = 0; i < 16 && i < bytes; i += 4) {
+        if (vector >= 4 && bytes - i >= 4) {
+            *reinterpret_cast<uint32_t*>(to + i) = four.x;
+        } else {
+#pragma unroll 1
+            for (int32_t j = 0; j < 4 && i + j < bytes; ++j) to[i + j] = (uint8_t)(four.x >> (8 * j));
+        }
+        four = make_uint4(four.y, four.z, four.w, 0);
+    }
 }
 
 // Words of one column behind another, thread columns of `width` apart by a skew that keeps a warp's stores in
@@ -90,24 +124,6 @@ struct Turned {
 
     __device__ __forceinline__ uint4 sixteen_rows(uint32_t column, uint32_t chunk) const {
         return *reinterpret_cast<const uint4*>(words + column / width * stride + column % width * QUADS + 4 * chunk);
-    }
-
-    // The first `rows` of sixteen, in stores of at most `vector` bytes.
-    static __device__ __forceinline__ void store_some(uint8_t* to, uint4 four, int32_t rows, uint32_t vector) {
-        if (vector == 16 && rows >= 16) {
-            *reinterpret_cast<uint4*>(to) = four;
-            return;
-        }
-#pragma unroll 1
-        for (int32_t i = 0; i < 16 && i < rows; i += 4) {
-            if (vector >= 4 && rows - i >= 4) {
-                *reinterpret_cast<uint32_t*>(to + i) = four.x;
-            } else {
-#pragma unroll 1
-                for (int32_t j = 0; j < 4 && i + j < rows; ++j) to[i + j] = (uint8_t)(four.x >> (8 * j));
-            }
-            four = make_uint4(four.y, four.z, four.w, 0);
-        }
     }
 };
 

@@ -17,7 +17,7 @@ __device__ __forceinline__ void load_rows(const ColumnArguments& a, const Column
     for (int i = 0; i < 4; ++i) {
         rows.w[i][0] = rows.w[i][1] = rows.w[i][2] = rows.w[i][3] = rows.byte[i] = 0;
         if (4 * quad + i >= tile.rows || column >= a.k) continue;
-        load<16>(x + i * a.x_stride, a.aligned, rows.w[i]);
+        load<16>(x + i * a.x_stride, a.aligned & VECTORS, rows.w[i]);
         rows.byte[i] = load_byte(scales + i * a.scale_stride);
     }
 }
@@ -48,7 +48,7 @@ __device__ __forceinline__ void turn(Rows& rows, uint32_t byte, uint32_t part, u
             for (int j = 0; j < 4; ++j) rows.w[i][j] = lower_te(rows.w[i][j], steps);
         } else {
             uint32_t out[4];
-            lower_rne<4>(rows.w[i], lowering_powers(rows.byte[i], byte), out);
+            lower_rne<4>(rows.w[i], lowering_distance(rows.byte[i], byte), out);
 #pragma unroll
             for (int j = 0; j < 4; ++j) rows.w[i][j] = out[j];
         }

@@ -11,29 +11,38 @@ namespace refnum {
 REFNUM_HD uint32_t row_part(bool nonzero, uint32_t byte) { return nonzero && byte != NAN_BYTE ? byte + 1 : 0; }
 REFNUM_HD uint32_t tile_byte(uint32_t part) { return part ? part - 1 : ONE_BYTE; }
 
-// `rne`: what lowers a row of byte `row` to the tile's `byte`, as binary16 powers. A row above the tile's byte is
-// all zeros; from 19 on every value is below half of the smallest subnormal.
-REFNUM_HD uint32_t lowering_powers(uint32_t row, uint32_t byte) {
+// `rne`: how far a row of byte `row` is lowered to the tile's `byte`. A row above the tile's byte is all zeros; from 19
+// on every value is below half of the smallest subnormal.
+REFNUM_HD uint32_t lowering_distance(uint32_t row, uint32_t byte) {
     const int32_t k = (int32_t)byte - (int32_t)row;
-    return both_lanes(half_power(k < 0 ? 0 : k > 19 ? -19 : -k));
+    return (uint32_t)(k < 0 ? 0 : k > 19 ? 19 : k);
 }
 
-// `rne`: `count` words of codes times the powers, NaN codes to 0x7F.
+// `rne`: `count` words of codes times 2**-k, NaN codes to 0x7F. A lane holds value * 2**-8. The first multiply puts
+// E4M3's smallest subnormal on binary16's and so rounds, since results above E4M3's smallest normal are exact at that
+// place too; the second one, exact, brings the smallest normals together, and the code lies in bits 7..13.
 template <int count>
-REFNUM_HD void lower_rne(const uint32_t* codes, uint32_t powers, uint32_t* out) {
+REFNUM_HD void lower_rne(const uint32_t* codes, uint32_t k, uint32_t* out) {
     uint32_t lanes[2 * count];
     REFNUM_UNROLL
     for (int i = 0; i < count; ++i) {
         lanes[2 * i] = e4m3_even_lanes(codes[i]);
         lanes[2 * i + 1] = e4m3_odd_lanes(codes[i]);
     }
-    scale_all<2 * count>(lanes, powers);
+    scale_all<2 * count>(lanes, both_lanes(half_power(-7 - (int32_t)(k < 17 ? k : 17))));
+    scale_all<2 * count>(lanes, both_lanes(half_power(7)));
     uint32_t nan = 0;
     REFNUM_UNROLL
     for (int i = 0; i < count; ++i) {
-        const uint32_t even = e4m3_round_lanes(lanes[2 * i]), odd = e4m3_round_lanes(lanes[2 * i + 1]);
-        out[i] = e4m3_join_lanes(even, odd, codes[i]);
+        out[i] = choose((lanes[2 * i] >> 7) + lanes[2 * i + 1] * 2, codes[i], BYTE_MAGNITUDES);
         nan |= (codes[i] & BYTE_MAGNITUDES) + 0x01010101u;
+    }
+    if (k > 17) {  // 2**-25 is no binary16; only 288 to 448 lie above half of the smallest subnormal, and at 18
+        REFNUM_UNROLL
+        for (int i = 0; i < count; ++i) {
+            const uint32_t one = ((codes[i] & BYTE_MAGNITUDES) + 0x07070707u) >> 7 & 0x01010101u;
+            out[i] = choose(k == 18 ? one : 0, codes[i], BYTE_MAGNITUDES);
+        }
     }
     if ((nan & BYTE_SIGNS) == 0) return;  // NaN codes are rare
     REFNUM_UNROLL

@@ -4,8 +4,7 @@
 // to packed bytes, and eight rows to a word after a byte transpose.
 #pragma once
 
-#include "fp8_to_mxfp4.cuh"
-#include "mxfp4_to_fp8_columns.cuh"
+#include "column_halves.cuh"
 
 namespace refnum {
 
@@ -32,17 +31,21 @@ REFNUM_HD void column_nibbles_max(const uint32_t (&packed)[4], Table table, uint
     }
 }
 
-// `amax`: the same under 32 column bytes; a lane comes out as value * 2**-14.
-REFNUM_HD void column_nibbles_amax(const uint32_t (&packed)[4], uint32_t byte, const ColumnBytes* columns,
-                                   uint32_t (&nibbles)[8]) {
-    uint32_t lanes[16];
+// `amax`, any bytes: the same for packed words under their column bytes; a lane comes out as value * 2**-14.
+template <int words>
+REFNUM_HD void column_nibbles_amax(const uint32_t (&packed)[words], uint32_t byte, const ColumnBytes* columns,
+                                   uint32_t (&nibbles)[2 * words]) {
+    uint32_t lanes[4 * words];
     column_lanes(packed, byte, columns, -6, lanes);
     REFNUM_UNROLL
-    for (int j = 0; j < 8; ++j) {
+    for (int j = 0; j < 2 * words; ++j) {
         const uint32_t codes = e2m1_round_bytes(choose(lanes[2 * j] >> 5, lanes[2 * j + 1] << 3, 0x00FF00FFu));
         nibbles[j] = choose(codes, row_signs(packed, j), BYTE_MAGNITUDES);
     }
 }
+
+// `max` by column_halves.cuh: maxima of columns whose byte is to be base + above, whatever they hold.
+REFNUM_HD uint32_t group_maximum(uint32_t above) { return both_lanes((above + ToE2M1::offset) << 10); }
 
 // Packed bytes of four columns from the nibbles of an even row and of the row below it.
 REFNUM_HD uint32_t join_rows(uint32_t even_row, uint32_t odd_row) { return choose(even_row >> 4, odd_row, 0x0F0F0F0Fu); }

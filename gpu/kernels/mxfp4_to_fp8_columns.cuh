@@ -35,6 +35,12 @@ REFNUM_HD uint32_t column_parts(ColumnMaxima maxima) { return choose(maxima.even
 
 // Byte of a column from its part; `absent` when no element of it takes part.
 REFNUM_HD uint32_t column_byte(uint32_t part, uint32_t absent) { return part ? part - 1 : absent; }
+REFNUM_HD uint32_t column_bytes(uint32_t parts, uint32_t absent) {
+    uint32_t bytes = 0;
+    REFNUM_UNROLL
+    for (int i = 0; i < 32; i += 8) bytes |= column_byte(parts >> i & 0xFF, absent) << i;
+    return bytes;
+}
 
 // Four column bytes (one a byte of `bytes`) as negated lanes: columns (0, 2) and (1, 3).
 struct ColumnBytes {
@@ -50,13 +56,14 @@ REFNUM_HD uint32_t column_powers(uint32_t byte, uint32_t negated, int32_t shift)
     return add_and_clamp(both_lanes(byte + (uint32_t)(15 + shift)), negated, 0x001E001Eu) << 10;
 }
 
-// 32 elements of a row (four packed words) as scaled binary16, magnitude times 2**(byte - column byte + shift - 8):
+// Elements of packed words of a row as scaled binary16, magnitude times 2**(byte - column byte + shift - 8):
 // lanes[2j] holds elements 4j and 4j + 2, lanes[2j + 1] holds 4j + 1 and 4j + 3.
-REFNUM_HD void column_lanes(const uint32_t (&packed)[4], uint32_t byte, const ColumnBytes* columns, int32_t shift,
-                            uint32_t (&lanes)[16]) {
-    uint32_t powers[16];
+template <int words>
+REFNUM_HD void column_lanes(const uint32_t (&packed)[words], uint32_t byte, const ColumnBytes* columns, int32_t shift,
+                            uint32_t (&lanes)[4 * words]) {
+    uint32_t powers[4 * words];
     REFNUM_UNROLL
-    for (int j = 0; j < 8; ++j) {
+    for (int j = 0; j < 2 * words; ++j) {
         const uint32_t magnitudes = packed[j >> 1] & NIBBLE_MAGNITUDES;
         const uint32_t halves = look_up(half_table(), j & 1 ? magnitudes >> 16 : magnitudes);
         lanes[2 * j] = halves << 8 & 0xFF00FF00u;
@@ -64,25 +71,43 @@ REFNUM_HD void column_lanes(const uint32_t (&packed)[4], uint32_t byte, const Co
         powers[2 * j] = column_powers(byte, columns[j].even, shift);
         powers[2 * j + 1] = column_powers(byte, columns[j].odd, shift);
     }
-    scale_each<16>(lanes, powers);
+    scale_each<4 * words>(lanes, powers);
 }
 
 // Signs of elements 4j..4j+3 of a row at the top of four bytes.
-REFNUM_HD uint32_t row_signs(const uint32_t (&packed)[4], int j) {
+template <int words>
+REFNUM_HD uint32_t row_signs(const uint32_t (&packed)[words], int j) {
     return j & 1 ? nibble_signs_high(packed[j >> 1]) : nibble_signs_low(packed[j >> 1]);
 }
 
-// `amax`: E4M3 codes of a row's 32 elements under its byte and 32 column bytes (`negated_columns`, four a step).
-REFNUM_HD void column_codes(const uint32_t (&packed)[4], uint32_t byte, const ColumnBytes* columns,
+// `amax`, any bytes: E4M3 codes of packed words of a row under its byte and the columns' (`negated_columns`, four a
+// step). Where rows lie near each other and none is NaN, column_halves.cuh gives the same for less.
+template <int words>
+REFNUM_HD void column_codes(const uint32_t (&packed)[words], uint32_t byte, const ColumnBytes* columns,
                             uint32_t* codes) {
     const uint32_t nan = byte == NAN_BYTE ? ~0u : 0u;
-    uint32_t lanes[16];
+    uint32_t lanes[4 * words];
     column_lanes(packed, byte, columns, 0, lanes);
     REFNUM_UNROLL
-    for (int j = 0; j < 8; ++j) {
+    for (int j = 0; j < 2 * words; ++j) {
         const uint32_t even = e4m3_round_lanes(lanes[2 * j]), odd = e4m3_round_lanes(lanes[2 * j + 1]);
         codes[j] = choose(BYTE_MAGNITUDES, e4m3_join_lanes(even, odd, row_signs(packed, j)), nan);
     }
+}
+
+// `max`: E4M3 bytes of a row's magnitudes from its part (`block_part_max`) and the byte of the group. The codes of a NaN
+// row must be cleared: its zeros select 0x7F.
+REFNUM_HD Table row_table(uint32_t part, uint32_t byte, uint32_t group) {
+    if (part) return e4m3_table((int32_t)part - 1 - (int32_t)group);
+    const uint32_t fill = byte == NAN_BYTE ? BYTE_MAGNITUDES : 0;
+    return {fill, fill};
+}
+
+// Eight elements of a packed word -> two words of codes.
+REFNUM_HD void e4m3_words(uint32_t packed, Table table, uint32_t& first, uint32_t& second) {
+    const uint32_t magnitudes = packed & NIBBLE_MAGNITUDES;
+    first = choose(look_up(table, magnitudes), nibble_signs_low(packed), BYTE_MAGNITUDES);
+    second = choose(look_up(table, magnitudes >> 16), nibble_signs_high(packed), BYTE_MAGNITUDES);
 }
 
 }  // namespace refnum

@@ -73,7 +73,7 @@ template <int i>
 REFNUM_HD uint32_t pair_upper(uint32_t low, uint32_t high) {
 #ifdef __CUDA_ARCH__
     uint32_t out;
-    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(out) : "r"(low), "r"(high), "n"((4 + i) << 12 | 0x808 | i << 4));
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(out) : "r"(low), "r"(high), "r"((4u + i) << 12 | 0x808u | i << 4));
     return out;
 #else
     return (low >> (8 * i) & 0xFF) << 8 | (high >> (8 * i) & 0xFF) << 24;

@@ -149,6 +149,13 @@ def mxfp4_to_fp8_columns(
     return _mxfp4_by_column(packed, scales, _row_blocks(len(packed), splits, 128), scale, "E4M3", 127)
 
 
+def mxfp4_to_fp8_rows_columns(
+    packed: Matrix, scales: Matrix, splits: Sequence[int] | None = None, scale: str = "max"
+) -> tuple[Codes, Codes, Codes, Codes]:
+    """Convert MXFP4 rows to FP8 rows and to FP8 columns (N9)."""
+    return (*mxfp4_to_fp8(packed, scales, scale), *mxfp4_to_fp8_columns(packed, scales, splits, scale))
+
+
 def mxfp4_columns(
     packed: Matrix, scales: Matrix, splits: Sequence[int] | None = None, scale: str = "amax"
 ) -> tuple[Codes, Codes]:

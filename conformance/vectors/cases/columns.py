@@ -107,6 +107,38 @@ def _column_geometry(mode: str, asked: Callable[..., dict[str, Any]]) -> Iterato
     )
 
 
+def mxfp4_to_fp8_rows_columns(mode: str) -> Iterator[Draft]:
+    """FP8 rows and FP8 columns of one input: distances in both directions, zeros, empty and NaN blocks, experts."""
+
+    def asked(splits: list[int] | None = None) -> dict[str, Any]:
+        return {"scale": mode, "splits": splits}
+
+    yield Draft(
+        _ladder([140, 138, *range(133, 116, -1)]),
+        asked(),
+        flags=("RECIPE_ZERO_FULL_SCALE",) if mode == "max" else (),
+        comment="distances 2 to 23 down the rows, each row alone in its tile",
+    )
+    yield Draft(
+        stack(*[blocks((EVERY, 140 - r), (EVERY, 120 + 2 * r), (TOP, 127), (EVERY, 133)) for r in range(8)]),
+        asked(),
+        flags=("RECIPE_ZERO_FULL_SCALE", "SHARED_SCALE_MODE"),
+        comment="four blocks a row at distances that differ along the rows and down the columns",
+    )
+    yield Draft(
+        stack(blocks((TOP, 120), ((0, 8), 200)), blocks((EVERY, 255), (EVERY, 110)), blocks((EVERY, 117), (TOP, 90))),
+        asked(),
+        flags=("EMPTY_BLOCK_JOINS_MAX", "NAN_BLOCK_JOINS_MAX", "E8M0_FF_NOT_NAN"),
+        comment="an empty block of a large byte and a NaN block take no part in either layout",
+    )
+    yield Draft(
+        _ladder([110 + 7 * (r % 5) for r in range(sum(RAGGED))]),
+        asked(RAGGED),
+        flags=(),
+        comment=f"experts of {RAGGED} rows: column blocks restart, rows do not know of experts",
+    )
+
+
 def mxfp4_columns(mode: str) -> Iterator[Draft]:
     """MXFP4 columns: blocks of 32 rows x 1 column; ties arise when rows are re-scaled."""
 

@@ -9,6 +9,9 @@ from refnum.arrays import unpack_nibbles
 from ...case import Case
 from .tools import Outputs, changed, edited, with_codes
 
+ROWS_FIRST = ("mxfp4_to_fp8", "mxfp4_to_fp8_rows_columns")
+"""Conversions whose outputs `codes` and `scales` are rows."""
+
 
 def zero_to_full_scale(case: Case, golden: Outputs) -> Outputs | None:
     """A zero nibble under a larger target scale wraps in 16 bits and is clamped to the other end."""
@@ -34,7 +37,7 @@ def row_segments(case, tall):
 
 def spread_output(case, byte):
     """The output scale byte of every input element, [M, K]."""
-    if case.operation == "mxfp4_to_fp8":
+    if case.operation in ROWS_FIRST:
         return np.repeat(byte, 128, axis=1)[:, : case.inputs["packed"].shape[1] * 2]
     return byte[row_segments(case, 32 if case.operation == "mxfp4_columns" else 128)]
 
@@ -74,7 +77,7 @@ def everything_joins(case: Case, golden: Outputs) -> Outputs | None:
         wide = np.repeat(byte, 128, axis=1)[:, : golden["scales"].shape[1]]
         return {**golden, "scales": wide.astype(np.uint8)}
     drop = 0 if case.operation == "mxfp4_columns" else 6
-    if case.operation == "mxfp4_to_fp8":
+    if case.operation in ROWS_FIRST:
         missing = -scales.shape[1] % 4
         byte = np.pad(scales, ((0, 0), (0, missing))).reshape(scales.shape[0], -1, 4).max(axis=2)
         return {**golden, "scales": np.maximum(byte.astype(int) - 6, 0).astype(np.uint8)}

@@ -1,0 +1,107 @@
+// Row-wise MXFP4 under a byte a column, by binary16 (clause N9, mode `amax`, both targets).
+//
+// A row's magnitudes are looked up as upper bytes of binary16, times 2**(row - base - 13) for the smallest byte `base`
+// of the rows that take part. The largest of a column gives its byte. One multiply by a power of the column's then
+// puts the target's smallest magnitude on binary16's smallest subnormal: an E2M1 value has one fraction bit, so both
+// targets' grids are met exactly above their smallest normal, and below it the multiply rounds to nearest even. A
+// second multiply, exact, brings the target's smallest normal to binary16's; the code then lies in the pattern.
+//
+// A packed word holds eight columns. Its lanes are columns (0, 4), (2, 6), (1, 5) and (3, 7): so codes leave as bytes
+// of columns (0, 2, 4, 6) and (1, 3, 5, 7), whose signs lie at the tops of the packed word moved by four, and of it.
+#pragma once
+
+#include "fp8_to_mxfp4.cuh"
+#include "mxfp4_to_fp8_columns.cuh"
+
+namespace refnum {
+
+// What differs between the targets. `offset` takes the field of a column's largest binary16 to its byte less base.
+struct ToE4M3 {
+    static constexpr int32_t emax = E4M3_EMAX, offset = 2 + E4M3_EMAX, spread = 18;
+    static constexpr int32_t down = -2, up = 7;  // exponents of the rest of the first multiply, and of the second
+    static constexpr uint32_t absent = ONE_BYTE;
+    // Codes in bits 7..13 of lanes, to bytes.
+    static REFNUM_HD uint32_t join(uint32_t low, uint32_t high) { return (low >> 7) + high * 2; }
+};
+struct ToE2M1 {
+    static constexpr int32_t emax = E2M1_EMAX, offset = 2 + E2M1_EMAX, spread = 14;
+    static constexpr int32_t down = -10, up = 9;
+    static constexpr uint32_t absent = 0;
+    // Codes in bits 9..11 of lanes, to bits 4..6 of bytes.
+    static REFNUM_HD uint32_t join(uint32_t low, uint32_t high) { return (low >> 5) + high * 8; }
+};
+
+// Upper bytes of binary16 of the eight magnitudes times 2**(above - 13), for above in 0..26; zero stays zero.
+REFNUM_HD Table half_bytes(uint32_t above) {
+    return {0x0A080400u + 0x04040400u * above, 0x12100E0Cu + 0x04040404u * above};
+}
+
+// Magnitudes of a packed word: bytes of columns 0..3 and 4..7.
+REFNUM_HD Table row_halves(uint32_t packed, Table table) {
+    const uint32_t magnitudes = packed & NIBBLE_MAGNITUDES;
+    return {look_up(table, magnitudes), look_up(table, magnitudes >> 16)};
+}
+
+// Running maxima of eight columns, in the upper bytes of lanes (0, 2), (1, 3), (4, 6) and (5, 7).
+struct HalfMaxima {
+    uint32_t w[4];
+};
+REFNUM_HD void raise_halves(HalfMaxima& maxima, Table a) {
+    maxima.w[0] = max_lanes(maxima.w[0], a.low << 8);
+    maxima.w[1] = max_lanes(maxima.w[1], a.low);
+    maxima.w[2] = max_lanes(maxima.w[2], a.high << 8);
+    maxima.w[3] = max_lanes(maxima.w[3], a.high);
+}
+// The same for two rows at once.
+REFNUM_HD void raise_halves(HalfMaxima& maxima, Table a, Table b) {
+    maxima.w[0] = max3_lanes(maxima.w[0], a.low << 8, b.low << 8);
+    maxima.w[1] = max3_lanes(maxima.w[1], a.low, b.low);
+    maxima.w[2] = max3_lanes(maxima.w[2], a.high << 8, b.high << 8);
+    maxima.w[3] = max3_lanes(maxima.w[3], a.high, b.high);
+}
+
+// Bytes and powers of eight columns in lanes (0, 4), (2, 6), (1, 5), (3, 7).
+struct ColumnScales {
+    uint32_t byte[4], power[4];
+};
+template <class Target>
+REFNUM_HD ColumnScales column_scales(const HalfMaxima& maxima, uint32_t base) {
+    const uint32_t* w = maxima.w;
+    const uint32_t pairs[4] = {permute(w[0], w[2], 0x5410), permute(w[0], w[2], 0x7632), permute(w[1], w[3], 0x5410),
+                               permute(w[1], w[3], 0x7632)};
+    ColumnScales out;
+    REFNUM_UNROLL
+    for (int i = 0; i < 4; ++i) {
+        const uint32_t field = pairs[i] >> 10 & 0x003F003Fu;
+        const uint32_t lift = both_lanes((uint32_t)((int32_t)base - Target::offset) & 0xFFFF);
+        const uint32_t byte = add_and_clamp(field, lift, 0x00FE00FEu);
+        const uint32_t some = lane_signs(field + 0x7FFF7FFFu);
+        // 2**(base - byte): the field is 1 to 25 while rows lie within `spread`, for columns of zeros too
+        out.power[i] = (both_lanes(15 + base) - byte) << 10;
+        out.byte[i] = choose(byte, both_lanes(Target::absent), some);
+    }
+    scale_all<4>(out.power, both_lanes(half_power(Target::down)));  // exact; subnormal for E2M1
+    return out;
+}
+
+// Column bytes 0..3 and 4..7.
+REFNUM_HD Table scale_bytes(const ColumnScales& scales) {
+    const uint32_t even = permute(scales.byte[0], scales.byte[1], 0x6240);
+    const uint32_t odd = permute(scales.byte[2], scales.byte[3], 0x6240);
+    return {permute(even, odd, 0x5140), permute(even, odd, 0x7362)};
+}
+
+// Codes of a row's eight columns: bytes of columns (0, 2, 4, 6) and (1, 3, 5, 7), for E2M1 in their upper halves.
+template <class Target>
+REFNUM_HD void column_words(uint32_t packed, Table halves, const uint32_t (&powers)[4], uint32_t& even,
+                            uint32_t& odd) {
+    uint32_t lanes[4] = {pair_upper<0>(halves.low, halves.high), pair_upper<2>(halves.low, halves.high),
+                         pair_upper<1>(halves.low, halves.high), pair_upper<3>(halves.low, halves.high)};
+    REFNUM_UNROLL
+    for (int i = 0; i < 4; ++i) lanes[i] = scale_halves(lanes[i], powers[i]);  // rounds
+    scale_all<4>(lanes, both_lanes(half_power(Target::up)));
+    even = choose(Target::join(lanes[0], lanes[1]), packed << 4, BYTE_MAGNITUDES);
+    odd = choose(Target::join(lanes[2], lanes[3]), packed, BYTE_MAGNITUDES);
+}
+
+}  // namespace refnum

@@ -1,0 +1,119 @@
+// Tiles of row-wise MXFP4 in shared memory, and which thread turns what of them. Device only.
+//
+// A warp has a group of 32 columns to itself. First its lanes have a row's block each (bytes, maxima, tables), then
+// `run` rows of eight columns each, so that a thread ends with `run` rows of a column and stores them without a
+// second pass through shared memory.
+#pragma once
+
+#include "bulk.cuh"
+#include "column_halves.cuh"
+#include "columns.cuh"
+
+namespace refnum {
+
+constexpr int GROUPS = WIDE / 32;  // of a tile, and its warps
+
+// Skews keep the blocks of eight neighbouring rows, and equal rows of eight runs, in different banks.
+template <int tall, int run>
+struct PackedTile {
+    static constexpr int pitch = WIDE / 8 + 4;
+    __align__(16) uint32_t codes[tall * pitch + tall / run * 4];
+    __align__(8) uint8_t bytes[tall * GROUPS];
+
+    __device__ __forceinline__ uint32_t* row(uint32_t i) { return codes + i * pitch + i / run * 4; }
+    __device__ __forceinline__ uint4& block(uint32_t i, uint32_t group) {
+        return *reinterpret_cast<uint4*>(row(i) + 4 * group);
+    }
+
+    // All threads of a CTA; complete behind `wait_copies` and a barrier. rows(i): the array's row of row i, or -1.
+    template <class RowOf>
+    __device__ __forceinline__ void fetch(const ColumnArguments& a, offset_t column, RowOf rows) {
+        constexpr int threads = 32 * GROUPS;
+        const uint32_t group = threadIdx.x % GROUPS;
+        const offset_t from = column / 2 + 16 * group;
+        const bool inside = column + 32 * group < a.k;
+        if (a.aligned & VECTORS) {
+#pragma unroll
+            for (int i = 0; i < tall / 32; ++i) {
+                const uint32_t to = i * 32 + threadIdx.x / GROUPS;
+                const offset_t at = rows(to);
+                const bool exists = inside && at >= 0;
+                copy_16(&block(to, group), a.x + (exists ? at * a.x_stride + from : 0), exists);
+            }
+        } else {
+#pragma unroll 1
+            for (uint32_t to = threadIdx.x / GROUPS; to < tall; to += 32) {
+                const offset_t at = rows(to);
+                uint32_t w[4] = {0, 0, 0, 0};
+                if (inside && at >= 0) load<16>(a.x + at * a.x_stride + from, false, w);
+                block(to, group) = make_uint4(w[0], w[1], w[2], w[3]);
+            }
+        }
+        const bool whole = a.aligned & SCALES && column + WIDE <= a.k;
+#pragma unroll
+        for (int i = 0; i < (tall + threads - 1) / threads; ++i) {
+            const uint32_t to = i * threads + threadIdx.x;
+            if (to >= tall) break;
+            const offset_t at = rows(to);
+            const uint8_t* scales = a.scales + (at < 0 ? 0 : at * a.scale_stride + column / 32);
+            if (whole && GROUPS == 8) copy_8(bytes + to * GROUPS, scales, at >= 0);
+            else if (whole && GROUPS == 4) copy_4(bytes + to * GROUPS, scales, at >= 0);
+            else fetch_bytes(a, column, scales, at >= 0, bytes + to * GROUPS);
+        }
+    }
+
+private:
+    static __device__ __forceinline__ void fetch_bytes(const ColumnArguments& a, offset_t column,
+                                                       const uint8_t* scales, bool exists, uint8_t* to) {
+#pragma unroll 1
+        for (int g = 0; g < GROUPS; ++g) {
+            const bool here = exists && column + 32 * g < a.k;
+            to[g] = here ? (uint8_t)load_byte(scales + g) : 0;
+        }
+    }
+};
+
+// Tables of the rows of a group, `run` apart by a skew.
+template <int tall, int run>
+struct RowTables {
+    Table of[tall + tall / run];
+
+    __device__ __forceinline__ Table& operator[](uint32_t row) { return of[row + row / run]; }
+};
+
+// Parts (`block_part_max`) of the rows that a lane has of a group: rows lane, lane + 32, ... of `count * 32`.
+template <int count, class Tile>
+__device__ __forceinline__ void block_parts(Tile& tile, uint32_t group, uint32_t first, uint32_t (&part)[count],
+                                            uint32_t (&byte)[count]) {
+#pragma unroll
+    for (int i = 0; i < count; ++i) {
+        const uint32_t row = first + 32 * i + threadIdx.x % 32;
+        const uint4 four = tile.block(row, group);
+        const uint32_t w[4] = {four.x, four.y, four.z, four.w};
+        byte[i] = tile.bytes[row * GROUPS + group];
+        part[i] = block_part_max(w, byte[i]);
+    }
+}
+
+// What a warp knows of a group's rows: largest part, smallest part that is not 0 (ABSENT if none), any NaN byte.
+constexpr uint32_t ABSENT = 0xFFFF;
+struct GroupParts {
+    uint32_t high, low;
+    bool nan;
+};
+template <int count>
+__device__ __forceinline__ GroupParts group_parts(const uint32_t (&part)[count], const uint32_t (&byte)[count]) {
+    GroupParts out = {0, ABSENT, false};
+#pragma unroll
+    for (int i = 0; i < count; ++i) {
+        out.high = max(out.high, part[i]);
+        out.low = min(out.low, part[i] ? part[i] : ABSENT);
+        out.nan |= byte[i] == NAN_BYTE;
+    }
+    out.high = __reduce_max_sync(~0u, out.high);
+    out.low = __reduce_min_sync(~0u, out.low);
+    out.nan = __any_sync(~0u, out.nan);
+    return out;
+}
+
+}  // namespace refnum

@@ -1,0 +1,79 @@
+// Row-wise MXFP4 -> E4M3 rows and columns in one pass (clauses N8 and N9): the input is read once. A CTA has a tile of 128
+// rows x 128 columns; for rows a thread first has a row, then sixteen elements at a time; for columns see
+// mxfp4_to_fp8_tile.cuh.
+#include "mxfp4_to_fp8_tile.cuh"
+
+namespace refnum {
+
+constexpr int THREADS_A_TILE = 32 * GROUPS, PIECES = WIDE / 16;
+typedef RowTables<TALL, TALL> OneRowTables;
+
+// The byte of each row of the tile, and the tables of its blocks. The codes of NaN blocks are cleared.
+template <bool amax>
+__device__ __forceinline__ void row_tables(const ColumnArguments& a, const ColumnTile& tile, RowsTile& rows,
+                                           OneRowTables (&tables)[GROUPS]) {
+    static_assert(THREADS_A_TILE == TALL && WIDE == 128, "a thread has a row, and a row one byte");
+    const uint32_t row = threadIdx.x;
+    uint32_t byte[GROUPS], some[GROUPS], most = 0;
+#pragma unroll
+    for (uint32_t g = 0; g < GROUPS; ++g) {
+        const uint4 four = rows.block(row, g);
+        const uint32_t w[4] = {four.x, four.y, four.z, four.w};
+        byte[g] = rows.bytes[row * GROUPS + g];
+        some[g] = block_part_max(w, byte[g]);
+        most = max(most, amax ? block_part_amax(w, byte[g]) : some[g]);
+    }
+    const uint32_t shared = amax ? tile_byte_amax(most) : tile_byte_max(most);
+#pragma unroll
+    for (uint32_t g = 0; g < GROUPS; ++g) {
+        tables[g][row] = row_table(some[g], byte[g], shared);
+        if (byte[g] == NAN_BYTE) rows.block(row, g) = make_uint4(0, 0, 0, 0);
+    }
+    if (row < tile.rows) a.row_scales[(tile.row + row) * a.tiles + tile.column / WIDE] = (uint8_t)shared;
+}
+
+__device__ __forceinline__ void store_rows(const ColumnArguments& a, const ColumnTile& tile, RowsTile& rows,
+                                           OneRowTables (&tables)[GROUPS]) {
+    const uint32_t piece = threadIdx.x % PIECES;
+    const offset_t column = tile.column + 16 * piece;
+    if (column >= a.k) return;
+    uint8_t* to = a.rows + (tile.row + threadIdx.x / PIECES) * a.k + column;
+#pragma unroll 4
+    for (uint32_t row = threadIdx.x / PIECES; row < tile.rows; row += THREADS_A_TILE / PIECES) {
+        const uint2 two = *reinterpret_cast<const uint2*>(rows.row(row) + 2 * piece);
+        const Table table = tables[piece / 2][row];
+        uint32_t codes[4];
+        e4m3_words(two.x, table, codes[0], codes[1]);
+        e4m3_words(two.y, table, codes[2], codes[3]);
+        store<16>(to, codes);
+        to += THREADS_A_TILE / PIECES * a.k;
+    }
+}
+
+template <bool amax>
+__device__ __forceinline__ void mxfp4_to_fp8_rows_columns(const ColumnArguments& a) {
+    __shared__ RowsTile rows;
+    __shared__ TileTables tables[GROUPS];
+    __shared__ OneRowTables row_side[GROUPS];
+    const ColumnTile tile = column_tile(a);
+    if (tile.rows == 0) return;
+    rows.fetch(a, tile.column, [&](uint32_t i) { return i < tile.rows ? tile.row + i : -1; });
+    wait_copies();
+    __syncthreads();
+    row_tables<amax>(a, tile, rows, row_side);
+    __syncthreads();
+    store_rows(a, tile, rows, row_side);
+    if (tile.column + 32 * (threadIdx.x / 32) >= a.k) return;
+    turn_group<amax, true>(a, tile, rows, tables[threadIdx.x / 32]);
+}
+
+}  // namespace refnum
+
+extern "C" __global__ __launch_bounds__(WIDE, BLOCKS) void mxfp4_to_fp8_rows_columns_max(
+    const __grid_constant__ refnum::ColumnArguments a) {
+    refnum::mxfp4_to_fp8_rows_columns<false>(a);
+}
+extern "C" __global__ __launch_bounds__(WIDE, BLOCKS) void mxfp4_to_fp8_rows_columns_amax(
+    const __grid_constant__ refnum::ColumnArguments a) {
+    refnum::mxfp4_to_fp8_rows_columns<true>(a);
+}
