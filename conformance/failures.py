@@ -9,12 +9,13 @@ from typing import Any
 from refnum.errors import RefnumError
 
 from . import replay
-from .call import POISONS, Called, call, call_with_gaps, has_out, into_guarded, replay_in_place
+from .call import Called
 from .case import Case, plain
 from .compare import Comparison, compare
 from .diagnose import diagnose
-from .operation import call_golden, run_golden
+from .operation import run_golden
 from .page import page
+from .probes import DIFFERENT_BYTES, SECOND_CASE, again
 from .shrink import shrink
 from .subject import Subject
 from .tally import Failure, Tally
@@ -28,17 +29,8 @@ QUICK = 1 << 16
 
 def observe_again(subject: Subject, case: Case, finding: str, seconds: float = 60.0) -> tuple[Called, Comparison]:
     """Call once more in the way that shows a finding and return the call and its comparison."""
+    case, called = again(finding)(subject, case, seconds)
     golden = run_golden(case)
-    if finding in ("stale-output", "earlier-result-changed"):
-        second_case, _, called = replay_in_place(subject, case, seconds)
-        golden = run_golden(second_case)
-        case = second_case
-    elif finding in ("guard-overwritten", "output-not-written") and has_out(subject, case.operation):
-        called = into_guarded(subject, case, call_golden(case), POISONS[0], seconds)
-    elif finding == "strides-ignored":
-        called = call_with_gaps(subject, case, seconds)
-    else:
-        called = call(subject, case, seconds)
     if called.outcome not in (Outcome.PASS, Outcome.MISMATCH):
         return called, Comparison(problem=called.words)
     return called, compare(case, golden, called.results)
@@ -47,7 +39,7 @@ def observe_again(subject: Subject, case: Case, finding: str, seconds: float = 6
 def shows(subject: Subject, case: Case, failure: Failure, seconds: float = 60.0) -> bool:
     """Whether a case shows the same failure: the same breach, or bytes that differ at the same level."""
     called, comparison = observe_again(subject, case, failure.finding, seconds)
-    if failure.finding in ("stale-output", "output-not-written", "strides-ignored"):
+    if failure.finding in DIFFERENT_BYTES:
         return called.outcome is Outcome.PASS and comparison.level > 0
     if failure.finding == "wrong-shape-or-dtype":
         return bool(comparison.problem) and called.outcome is Outcome.PASS
@@ -92,9 +84,9 @@ class Presenter:
         return self.given[key] <= self.plan.shown or (bool(new) and self.given[key] <= MOST_SHRUNK)
 
     def _worth_showing(self, tally: Tally) -> list[Failure]:
-        """Return each breach once, and the smallest case that fails the level next to the one reached."""
+        """Return each breach once, then the smallest case that fails the level next to the one reached."""
         chosen: dict[tuple[str, int], Failure] = {}
-        for failure in sorted(tally.failures, key=lambda failure: failure.case.elements):
+        for failure in sorted(tally.failures, key=lambda failure: (not failure.finding, failure.case.elements)):
             if failure.finding or failure.level == tally.reached:
                 chosen.setdefault((failure.finding, failure.level), failure)
         return list(chosen.values())[: self.plan.shown]
@@ -117,7 +109,7 @@ class Presenter:
             case = shrink(original, lambda smaller: shows(subject, smaller, failure, self.plan.seconds))
         golden = run_golden(case)
         called, comparison = observe_again(subject, case, failure.finding, self.plan.seconds)
-        of_case = failure.finding not in ("stale-output", "earlier-result-changed")  # those show the second call
+        of_case = failure.finding not in SECOND_CASE  # those show a second call with other data
         observed = comparison.observed if of_case else {}
         level = 0 if failure.finding else max(failure.level - 1, 0)
         details = page(case, golden, observed, level) if observed else {}

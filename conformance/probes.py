@@ -169,6 +169,58 @@ PROBES = (
 """In the order they are tried; adding one is one entry."""
 
 
+def again(finding: str) -> Callable[[Subject, Case, float], tuple[Case, Called]]:
+    """Return the call that shows a breach once more, with the case that it answers; a plain call for other names."""
+    return _AGAIN.get(finding, _plain)
+
+
+def _plain(subject: Subject, case: Case, seconds: float) -> tuple[Case, Called]:
+    return case, call(subject, case, seconds)
+
+
+def _second_in_place(subject: Subject, case: Case, seconds: float) -> tuple[Case, Called]:
+    second_case, _, second = replay_in_place(subject, case, seconds)
+    return second_case, second
+
+
+def _second_of_graph(subject: Subject, case: Case, seconds: float) -> tuple[Case, Called]:
+    second_case, _, second = under_graph(subject, case, seconds)
+    return second_case, second
+
+
+def _into_out(subject: Subject, case: Case, seconds: float) -> tuple[Case, Called]:
+    if not has_out(subject, case.operation):
+        return _plain(subject, case, seconds)
+    return case, into_guarded(subject, case, call_golden(case), POISONS[0], seconds)
+
+
+def _odd_one(subject: Subject, case: Case, seconds: float) -> tuple[Case, Called]:
+    """Return the first call that differs from the golden bytes, or the last one."""
+    golden = run_golden(case)
+    for _ in range(REPEATS):
+        called = call(subject, case, seconds)
+        if called.outcome is Outcome.PASS and compare(case, golden, called.results).level:
+            break
+    return case, called
+
+
+_AGAIN: dict[str, Callable[[Subject, Case, float], tuple[Case, Called]]] = {
+    "stale-output": _second_in_place,
+    "earlier-result-changed": _second_in_place,
+    "guard-overwritten": _into_out,
+    "output-not-written": _into_out,
+    "strides-ignored": lambda subject, case, seconds: (case, call_with_gaps(subject, case, seconds)),
+    "alignment-assumed": lambda subject, case, seconds: (case, call_at_offset(subject, case, seconds)),
+    "not-deterministic": _odd_one,
+    "stream-ignored": lambda subject, case, seconds: (case, on_side_stream(subject, case, seconds)),
+    "graph-replay-stale": _second_of_graph,
+}
+SECOND_CASE = frozenset({"stale-output", "earlier-result-changed", "graph-replay-stale"})
+"""Breaches whose call answers other data than the case's."""
+DIFFERENT_BYTES = frozenset(_AGAIN) - {"earlier-result-changed", "guard-overwritten"}
+"""Breaches that show as bytes that differ; the call itself names the others."""
+
+
 def _same(one: Called, other: Called) -> bool:
     pairs = zip(one.results, other.results, strict=False)
     return len(one.results) == len(other.results) and all(np.array_equal(raw(a), raw(b)) for a, b in pairs)

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(not usable(), reason="needs CuPy and a CUDA devi
 def judged(function) -> dict:
     entry = {"name": "planted", "arrays": "cupy", "operations": {"quantize_mxfp4": function}, "profiles": ["HOPPER"]}
     document = judge_kernel(from_dict(entry, "test"), "quantize_mxfp4", level="smoke", examples=1, save=False)
-    return document["results"][1]  # bfloat16
+    return document["results"][0]
 
 
 def on_the_default_stream(x, profile):
@@ -65,4 +65,5 @@ def test_our_kernels_are_captured():
     from gpu import ops
 
     row = judged(lambda x, profile, out=None: ops.quantize_mxfp4(x, profile, out=out))
-    assert row["outcome"] == "pass" and list(row["probes"].values()) == [""] * 7, row["probes"]
+    refused = [name for name, words in row["probes"].items() if words]
+    assert row["outcome"] == "pass" and len(row["probes"]) == 7 and refused == ["views with gaps"], row["probes"]

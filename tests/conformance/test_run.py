@@ -409,3 +409,17 @@ def test_every_probe_that_applies_is_in_the_report():
         "ten repeats",
     ]
     assert not any(only(document)["probes"].values())
+
+
+def test_a_result_that_is_not_determined_is_named_and_shown_again():
+    calls = []
+
+    def now_and_then(x, profile):
+        calls.append(1)
+        packed, scales = right(x, profile)
+        return (packed ^ np.uint8(len(calls) % 4 == 3), scales)
+
+    row = only(report_of(subject(now_and_then)))
+    assert row["outcome"] == "mismatch" and "not-deterministic" in row["findings"]
+    shown = next(failure for failure in row["failures"] if failure["finding"] == "not-deterministic")
+    assert shown["reproduced"] == "3 of 3"
