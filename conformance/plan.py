@@ -13,8 +13,6 @@ from .operation import Operation
 from .subject import Subject
 
 RUN_LEVELS = ("smoke", "standard", "exhaustive")
-CAMPAIGN = "campaign"
-"""The level of an open-ended run of sampled cases, `refnum fuzz`."""
 
 
 @dataclass

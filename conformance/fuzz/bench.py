@@ -1,0 +1,121 @@
+"""Judge one case in a worker: on the host by the runner's own steps, or wholly on the device for a device's subject."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from refnum.errors import RefnumError
+
+from ..call import call
+from ..case import Case
+from ..compare import compare
+from ..coverpoints import count
+from ..device import device_like, expand_there, fetch, judge_there
+from ..libraries import alive, to_numpy
+from ..operation import run_golden
+from ..recipes.recipe import Recipe, expand
+from ..subject import Subject
+from ..verdict import NO_LEVEL, Outcome
+
+COUNTED = 1 << 17
+"""Elements of the largest case in which coverpoints are counted: larger ones hit no others and cost too much."""
+
+
+@dataclass
+class Seen:
+    """What came of one case.
+
+    outcome: pass, mismatch, unsupported, or how the call failed. level: of agreement, as `Comparison`.
+    finding: a breach of the calling contract by name, or `golden` when the model itself refused the case.
+    points: coverpoints hit, with counts. print: a number that every golden byte decides. elements: of the case.
+    dead: the device no longer answers.
+    """
+
+    outcome: Outcome = Outcome.PASS
+    level: int = 0
+    compared: int = 0
+    finding: str = ""
+    words: str = ""
+    points: dict[str, int] = field(default_factory=dict)
+    classes: dict[str, list[int]] = field(default_factory=dict)
+    print: int = 0
+    elements: int = 0
+    dead: bool = False
+
+
+class Bench:
+    """Judges recipes for one subject: expansion, golden model, call, comparison, coverpoints."""
+
+    def __init__(self, subject: Subject, seconds: float) -> None:
+        self.subject, self.seconds = subject, seconds
+        self.like: Any = None
+
+    def judge(self, recipe: Recipe) -> Seen:
+        """Return what came of one recipe; nothing that a subject raises gets out."""
+        if self.subject.arrays == "cupy" and self.subject.claimed_level(recipe.operation) == 0:
+            return self._there(recipe)
+        case = expand(recipe)
+        try:
+            golden = run_golden(case)
+        except (RefnumError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+            return refused(error, case.elements)
+        called = call(self.subject, case, self.seconds)
+        seen = Seen(called.outcome, finding=called.finding, words=called.words, elements=case.elements,
+                    print=fingerprint(golden))  # fmt: skip
+        if called.outcome is not Outcome.PASS and not called.finding:
+            seen.dead = called.outcome is not Outcome.UNSUPPORTED and not alive(self.subject.arrays)
+            return seen
+        verdict = compare(case, golden, called.results)
+        seen.level, seen.compared, seen.classes = verdict.level, verdict.compared, verdict.classes
+        if verdict.problem and not seen.finding:
+            seen.finding, seen.words = "wrong-shape-or-dtype", verdict.problem
+        if seen.finding or seen.level > self.subject.claimed_level(recipe.operation):
+            seen.outcome = Outcome.MISMATCH
+        if case.elements <= COUNTED:
+            seen.points = points(case, golden)
+        return seen
+
+    def _there(self, recipe: Recipe) -> Seen:
+        """Judge on the device: only counters come back, and small cases for their coverpoints."""
+        if self.like is None:
+            self.like = device_like()
+        try:
+            case = expand_there(recipe, self.like)
+            golden = run_golden(case)
+            mark = fingerprint(golden)
+        except (RefnumError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+            return refused(error, 0)
+        judged = judge_there(self.subject, case, golden, self.seconds)
+        seen = Seen(judged.outcome, compared=judged.compared, finding=judged.finding, words=judged.words,
+                    print=mark, elements=case.elements)  # fmt: skip
+        if judged.outcome in (Outcome.PASS, Outcome.MISMATCH):
+            seen.level = NO_LEVEL if judged.wrong else 0
+            if case.elements <= COUNTED:
+                seen.points = points(fetch(case), {name: to_numpy(array) for name, array in golden.items()})
+        elif judged.outcome is not Outcome.UNSUPPORTED:
+            seen.dead = not alive(self.subject.arrays)
+        return seen
+
+
+def points(case: Case, golden: Mapping[str, np.ndarray]) -> dict[str, int]:
+    """Return the coverpoints that a case hits, with how often."""
+    return {name: times for name, times in count(case, golden).items() if times}
+
+
+def refused(error: Exception, elements: int) -> Seen:
+    """Return the record of a case that the golden model cannot take: the harness's fault, never the subject's."""
+    return Seen(Outcome.NOT_RUN, finding="golden", words=f"{type(error).__name__}: {error}"[:300], elements=elements)
+
+
+def fingerprint(arrays: Mapping[str, Any]) -> int:
+    """Return a 64-bit number that any one changed element changes: sums weighted by odd numbers, on any library."""
+    total = 0
+    for array in arrays.values():
+        flat = array.reshape(-1)
+        weights = np.arange(flat.size, dtype=np.uint32, like=flat) * np.uint32(2) + np.uint32(1)
+        total = (total * 1_000_003 + int((flat.astype(np.uint32) * weights).sum(dtype=np.uint64))) & (1 << 64) - 1
+    return total

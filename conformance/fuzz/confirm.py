@@ -1,0 +1,255 @@
+"""Confirm a finding in a fresh process and make it small; faults and hangs are shown in a process of their own.
+
+Everything here goes by the CPU model on cases expanded by NumPy, so that a device whose model run is wrong is told
+from a kernel that is wrong.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace as changed
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from refnum.errors import RefnumError
+
+from .. import replay
+from ..call import call
+from ..case import Case, plain
+from ..coverpoints import count
+from ..failures import REPEATS, Presenter, shows
+from ..operation import run_golden
+from ..plan import Plan
+from ..recipes.recipe import Recipe, expand
+from ..shrink import Blocks, Rows, Search
+from ..shrink import shrink as smaller_case
+from ..subject import Subject
+from ..tally import Failure
+from ..verdict import NO_LEVEL, Outcome
+from .bench import Bench, fingerprint
+from .cell import HUNG, Cell, Event
+from .shards import address_of, recipe_of
+from .work import FATAL, Tell
+
+if TYPE_CHECKING:
+    from .work import Office
+
+LARGE = 1 << 17
+"""Elements above which a case is cut by rows and blocks before anything else is tried."""
+CALLS, SECONDS = 300, 60.0
+HANG = 1.0
+"""Seconds after which a case counts as hung while it is made smaller; the kernel is compiled by then."""
+FINDINGS = {Outcome.TIMEOUT: "kernel-hung", Outcome.FAULT: "process-died", Outcome.COMPILE_ERROR: "raised"}
+
+
+def confirm(office: Office, task: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
+    """Return whether a finding shows again: {"shown", "of", "outcome", "words", "golden"}.
+
+    golden: the device's model run and the CPU model agree on the case (always true for a host subject).
+    """
+    subject, recipe = office.subject(task["target"]), _recipe(office, task)
+    tell(task["case"])
+    if task["suspicion"]["kind"] == "fault":
+        with Trial(office, subject, task["target"], office.spec.timeout) as trial:
+            outcome, words = trial.outcome(expand(recipe))
+        fatal = outcome in FATAL
+        return {"shown": int(fatal), "of": 1, "outcome": str(outcome), "words": words, "golden": True}
+    if task["suspicion"]["kind"] == "golden":
+        return _golden_again(recipe)
+    case, failure = expand(recipe), _failure(task, expand(recipe))
+    shown = 0
+    for _ in range(REPEATS):
+        tell(task["case"])
+        shown += shows(subject, case, failure, office.spec.timeout)
+    agrees, words = True, task["suspicion"]["words"]
+    if not shown and subject.arrays == "cupy":
+        seen = Bench(subject, office.spec.timeout).judge(recipe)
+        agrees = seen.outcome is not Outcome.MISMATCH or seen.print == fingerprint(run_golden(case))
+        words = words if agrees else "the model's run on the device gives other bytes than the CPU model"
+    return {"shown": shown, "of": REPEATS, "outcome": str(Outcome.MISMATCH), "words": words, "golden": agrees}
+
+
+def _golden_again(recipe: Recipe) -> dict[str, Any]:
+    """Ask the CPU model again about a case that a model run could not take."""
+    try:
+        run_golden(expand(recipe))
+    except (RefnumError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+        return {"shown": 1, "of": 1, "outcome": str(Outcome.NOT_RUN), "words": str(error)[:300], "golden": False}
+    words = "the model failed in the worker and not in another process"
+    return {"shown": 0, "of": 1, "outcome": str(Outcome.NOT_RUN), "words": words, "golden": True}
+
+
+def shrink(office: Office, task: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
+    """Return {"record", "document", "points"} of a confirmed finding, made as small as the budget allows."""
+    subject, recipe = office.subject(task["target"]), _recipe(office, task)
+    original = expand(recipe)
+    if task["suspicion"]["kind"] == "fault":
+        return _smaller_fault(office, task, subject, original, tell)
+    failure = _failure(task, original)
+
+    def fails(case: Case) -> bool:
+        tell(task["case"])
+        return shows(subject, case, failure, office.spec.timeout)
+
+    start = original
+    if original.elements > LARGE:
+        search = Search(original, fails, CALLS, SECONDS)
+        Rows().run(search)
+        Blocks().run(search)
+        start = search.best
+    called = call(subject, start, office.spec.timeout)
+    presenter = Capture(Plan([subject], [], seconds=office.spec.timeout, save=True))
+    seen = changed(failure, case=start, observed=_observed(start, called.results))
+    record = presenter.record(subject, seen)
+    assert presenter.document is not None
+    record["shrunk_from"] = f"{recipe}; {original.elements} elements"
+    presenter.document["recipe"] = recipe.to_json()
+    small = replay._rebuild(presenter.document, Path("this finding")).case
+    hit = [name for name, times in count(small, run_golden(small)).items() if times]
+    return _delivered(task, subject, record, presenter.document, hit)
+
+
+def _observed(case: Case, results: Any) -> dict[str, Any]:
+    from ..compare import observe
+
+    return observe(case, run_golden(case), results)[0] if results else {}
+
+
+class Capture(Presenter):
+    """A presenter that hands the replay document on instead of writing it."""
+
+    document: dict[str, Any] | None = None
+
+    def _save(self, document: dict[str, Any]) -> tuple[Any, str]:
+        self.document = document
+        return None, ""
+
+
+def _delivered(
+    task: Mapping[str, Any], subject: Subject, record: dict[str, Any], document: dict[str, Any], hit: list[str]
+) -> dict[str, Any]:
+    path = Path(task["folder"]) / f"{document['id']}.json"
+    record.update(replay=str(path), command=replay.command(path, subject))
+    return {"record": record, "document": document, "points": hit}
+
+
+def _smaller_fault(
+    office: Office, task: Mapping[str, Any], subject: Subject, original: Case, tell: Tell
+) -> dict[str, Any]:
+    wanted = Outcome(task["suspicion"]["outcome"] or "fault")
+    with Trial(office, subject, task["target"], HANG) as trial:
+
+        def fails(case: Case) -> bool:
+            tell(task["case"])
+            run_golden(case)  # a case that the model refuses proves nothing about a kernel
+            return trial.outcome(case)[0] == wanted
+
+        simplest = _simplest(original)
+        if simplest is not None and fails(simplest):  # legal by construction
+            best = simplest
+        else:
+            trial.warm = simplest
+            best = smaller_case(original, fails, CALLS, SECONDS)
+        outcome, words = trial.outcome(best)
+    finding = FINDINGS.get(wanted, "raised") if trial.killed else "raised"
+    failure = Failure(best, NO_LEVEL, words, finding)
+    golden = run_golden(best)
+    document = replay.document(best, golden, {}, subject, failure, original)
+    record = {
+        "id": document["id"], "fails": f"L{NO_LEVEL - 1}", "finding": finding, "words": words,
+        "bug_classes": [{"id": finding.upper().replace("-", "_"), "words": words}], "label": original.label,
+        "shrunk": best is not original, "shrunk_from": _size(original), "case": _size(best),
+        "params": plain(best.params), "reproduced": f"{int(outcome == wanted)} of 1", "page": {},
+    }  # fmt: skip
+    return _delivered(task, subject, record, document, [name for name, times in count(best, golden).items() if times])
+
+
+def _simplest(case: Case) -> Case | None:
+    """Return one block of zeros of the same variant, on which a kernel that always faults does so as well."""
+    recipe = case.recipe
+    if recipe is None:
+        return None
+    params = {name: value for name, value in recipe.params.items() if name != "splits"}
+    if "splits" in recipe.params and case.operation in ("permute_pad", "unpermute"):
+        params["splits"] = [1]
+    rows = 2 if case.operation == "mxfp4_columns" else 1
+    return expand(Recipe(recipe.operation, recipe.profile, params, (rows, 32), 0, "zero",
+                         {"base": 127} if "base" in _zero_ranges(case.operation) else {}))  # fmt: skip
+
+
+def _zero_ranges(operation: str) -> Mapping[str, Any]:
+    from ..recipes.inputs import distributions_for
+
+    return distributions_for(operation)["zero"].ranges
+
+
+def _size(case: Case) -> str:
+    shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in case.inputs.items())
+    return f"{shapes}; {case.elements} elements"
+
+
+def _recipe(office: Office, task: Mapping[str, Any]) -> Recipe:
+    address = address_of(task)
+    return recipe_of(office.spec, office.targets[address.target], address, int(task["case"]))
+
+
+def _failure(task: Mapping[str, Any], case: Case) -> Failure:
+    suspicion = task["suspicion"]
+    return Failure(case, max(1, int(suspicion["level"])), suspicion["words"], suspicion["finding"])
+
+
+class Trial:
+    """Runs cases in a process apart, which is started again when one of them kills it."""
+
+    def __init__(self, office: Office, subject: Subject, target: str, timeout: float) -> None:
+        self.subject, self.target, self.seconds = subject, target, timeout
+        self.limit = office.spec.timeout * 1.5 + 2.0
+        self.cell = Cell(office.spec, timeout=timeout)
+        self.killed = False
+        self.warm: Case | None = None  # a case that does no harm, on which a new process compiles what it needs
+
+    def _run(self, case: Case, limit: float) -> Event:
+        handle, name = tempfile.mkstemp(prefix="refnum-case-")
+        try:
+            with os.fdopen(handle, "wb") as stream:
+                pickle.dump(case, stream)
+            task = {"kind": "probe", "target": self.target, "path": name, "seconds": self.seconds, "limit": limit}
+            events = self.cell.run(task)
+        finally:
+            os.unlink(name)
+        return next(event for event in events if event.what in ("done", "lost"))
+
+    def __enter__(self) -> Trial:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.cell.close()
+
+    def outcome(self, case: Case) -> tuple[Outcome, str]:
+        """Return what becomes of a case, and the words."""
+        fresh = not (self.cell.key and self.cell.served)
+        if fresh and self.warm is not None:
+            self._run(self.warm, self.limit)
+        last = self._run(case, self.limit if fresh and self.warm is None else self.seconds * 1.5)
+        self.killed = last.what == "lost"
+        if last.what == "lost":
+            return (Outcome.TIMEOUT if last.why == HUNG else Outcome.FAULT), last.words
+        if last.result["dead"]:  # a context that is dead takes every later case with it
+            self.killed = True
+            self.cell.kill()
+        return Outcome(last.result["outcome"]), last.result["words"]
+
+
+def probe(office: Office, task: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
+    """Call a subject on a case from a file; this process may not survive it."""
+    from ..libraries import alive
+
+    with open(task["path"], "rb") as stream:
+        case = pickle.load(stream)  # written by the process that started this one
+    subject = office.subject(task["target"])
+    tell(0)
+    called = call(subject, case, float(task["seconds"]))
+    return {"outcome": str(called.outcome), "words": called.words, "dead": not alive(subject.arrays)}

@@ -1,0 +1,219 @@
+"""The database of a campaign: SQLite with a write-ahead log, one writer, every step one transaction.
+
+A shard is `planned`, `launched`, `held` (a fault in it waits for confirmation) or `done`. A result is taken once:
+what a second worker brings for a shard that is done is left out. Per-target sums and the corpus are kept up in the
+same transaction as the results they come from, so they agree with them at every moment.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from .errors import CampaignError, DiskFullError
+from .shards import Address, address_of
+from .spec import Spec
+
+FILE = "campaign.sqlite"
+VERSION = 1
+SUMS = ("shards", "cases", "compared", "failing", "faults", "unsupported")
+
+SCHEMA = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE targets (name TEXT PRIMARY KEY, shards INT DEFAULT 0, cases INT DEFAULT 0, compared INT DEFAULT 0,
+    failing INT DEFAULT 0, faults INT DEFAULT 0, unsupported INT DEFAULT 0, seconds REAL DEFAULT 0) WITHOUT ROWID;
+CREATE TABLE shards (id INTEGER PRIMARY KEY, seed TEXT NOT NULL, target TEXT NOT NULL, stratum TEXT NOT NULL,
+    number INT NOT NULL, round INT NOT NULL, state TEXT NOT NULL DEFAULT 'planned', lost INT DEFAULT 0,
+    worker TEXT, launched REAL, finished REAL, digest TEXT, result TEXT, UNIQUE (seed, target, stratum, number));
+CREATE INDEX shards_by_state ON shards (state, id) WHERE state != 'done';
+CREATE INDEX shards_by_round ON shards (round);
+CREATE TABLE corpus (target TEXT, point TEXT, hits INT, elements INT, shard INT, number INT, cases INT, failing INT,
+    PRIMARY KEY (target, point)) WITHOUT ROWID;
+CREATE TABLE findings (id INTEGER PRIMARY KEY, shard INT, number INT, target TEXT, kind TEXT, level INT, finding TEXT,
+    words TEXT, worker TEXT, device TEXT, state TEXT NOT NULL DEFAULT 'reported', outcome TEXT, seen TEXT,
+    record TEXT, replay TEXT, recipe TEXT, UNIQUE (shard, number, kind));
+CREATE TABLE workers (key TEXT PRIMARY KEY, identity TEXT, joined REAL, left REAL, words TEXT, shards INT DEFAULT 0,
+    cases INT DEFAULT 0, compared INT DEFAULT 0, seconds REAL DEFAULT 0);
+CREATE TABLE sessions (id INTEGER PRIMARY KEY, started REAL, ended REAL, seconds REAL DEFAULT 0, argv TEXT,
+    workers INT, words TEXT);
+"""
+
+
+class Database:
+    """One campaign's database. Only the coordinator writes; any number of readers may look on."""
+
+    def __init__(self, path: Path, readonly: bool = False) -> None:
+        if not path.is_file():
+            raise CampaignError(f"{path.parent} holds no campaign: there is no {path.name}; start one with "
+                                f"`refnum fuzz run {path.parent}`.")  # fmt: skip
+        self.path = path
+        self.raw = sqlite3.connect(f"file:{path}?mode={'ro' if readonly else 'rw'}", uri=True, isolation_level=None,
+                                   timeout=60.0)  # fmt: skip
+        self.raw.row_factory = sqlite3.Row
+        with told(path):
+            self.raw.execute("PRAGMA synchronous = FULL")  # a launch is on the disk before a worker sees it
+            stored = self.raw.execute("PRAGMA user_version").fetchone()[0]
+        if stored != VERSION:
+            raise CampaignError(f"{path} is a campaign of form {stored}; this version reads form {VERSION}.")
+        self.spec = Spec.from_json(self.get("spec"))
+
+    def get(self, key: str, default: str = "") -> str:
+        """Return an entry of `meta`."""
+        row = self.raw.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        return default if row is None else str(row[0])
+
+    def put(self, key: str, value: Any) -> None:
+        """Write an entry of `meta`."""
+        self.raw.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, str(value)))
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All or nothing; DiskFullError when there is no room, with everything committed before kept."""
+        with told(self.path):
+            self.raw.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self.raw.execute("COMMIT")
+            except BaseException:
+                if self.raw.in_transaction:
+                    self.raw.execute("ROLLBACK")
+                raise
+
+    def rows(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
+        """Return the rows of a query, whose columns are reached by number or by name."""
+        return self.raw.execute(query, values).fetchall()
+
+    def plan(self, number: int, addresses: Iterable[Address]) -> None:
+        """Write the shards of a round; those that are there already stay as they are."""
+        self.raw.executemany(
+            "INSERT OR IGNORE INTO shards (seed, target, stratum, number, round) VALUES (?, ?, ?, ?, ?)",
+            [(str(a.seed), a.target, a.stratum, a.number, number) for a in addresses],
+        )
+
+    def launch(self, shards: Iterable[int]) -> None:
+        """Write that shards are about to be launched."""
+        now = time.time()
+        self.raw.executemany("UPDATE shards SET state = 'launched', launched = ? WHERE id = ? AND state = 'planned'",
+                             [(now, shard) for shard in shards])  # fmt: skip
+
+    def take_back(self) -> None:
+        """Plan again what an earlier session had launched; faults that wait for confirmation stay held."""
+        self.raw.execute("UPDATE shards SET state = 'planned' WHERE state = 'launched'")
+
+    def finish(self, shard: int, worker: str, result: Mapping[str, Any]) -> bool:
+        """Take a shard's result, once; return whether it was new."""
+        text = json.dumps(result, separators=(",", ":"), sort_keys=True)
+        changed = self.raw.execute(
+            "UPDATE shards SET state = 'done', worker = ?, finished = ?, digest = ?, result = ? "
+            "WHERE id = ? AND state != 'done'",
+            (worker, time.time(), result["digest"], text, shard),
+        ).rowcount
+        if changed:
+            row = self.raw.execute("SELECT * FROM shards WHERE id = ?", (shard,)).fetchone()
+            self.add(row["target"], shard, result)
+            self.raw.execute(
+                "UPDATE workers SET shards = shards + 1, cases = cases + ?, compared = compared + ?, "
+                "seconds = seconds + ? WHERE key = ?",
+                (result["cases"], result["compared"], result["seconds"], worker),
+            )
+        return bool(changed)
+
+    def add(self, target: str, shard: int, result: Mapping[str, Any]) -> None:
+        """Add a result to its target's sums and to the corpus."""
+        self.raw.execute("INSERT OR IGNORE INTO targets (name) VALUES (?)", (target,))
+        sums = {**result, "shards": 1, "faults": int(result["fault"] is not None)}
+        self.raw.execute(
+            f"UPDATE targets SET {', '.join(f'{name} = {name} + ?' for name in SUMS)}, seconds = seconds + ? "
+            "WHERE name = ?",
+            (*(sums[name] for name in SUMS), result["seconds"], target),
+        )
+        self.raw.executemany(
+            "INSERT INTO corpus VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (target, point) DO UPDATE SET "
+            "hits = hits + excluded.hits, cases = cases + excluded.cases, failing = failing + excluded.failing, "
+            "shard = CASE WHEN excluded.elements < elements THEN excluded.shard ELSE shard END, "
+            "number = CASE WHEN excluded.elements < elements THEN excluded.number ELSE number END, "
+            "elements = min(elements, excluded.elements)",
+            [(target, point, hits, elements, shard, number, cases, failing)
+             for point, (hits, elements, number, cases, failing) in result["points"].items()],
+        )  # fmt: skip
+
+    def report(self, shard: int, target: str, entry: Mapping[str, Any], worker: str, device: str) -> None:
+        """Write a finding that is not confirmed yet; one that is there stays as it is."""
+        self.raw.execute(
+            "INSERT OR IGNORE INTO findings "
+            "(shard, number, target, kind, level, finding, words, worker, device, recipe) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (shard, entry["number"], target, entry["kind"], entry["level"], entry["finding"], entry["words"], worker,
+             device, json.dumps(entry.get("recipe"))),
+        )  # fmt: skip
+
+    def joined(self, key: str, identity: Mapping[str, Any]) -> None:
+        """Write who a worker is."""
+        self.raw.execute("INSERT OR IGNORE INTO workers (key, identity, joined) VALUES (?, ?, ?)",
+                         (key, json.dumps(identity, sort_keys=True), time.time()))  # fmt: skip
+
+    def left(self, key: str, words: str) -> None:
+        """Write that a worker is gone, and why."""
+        self.raw.execute("UPDATE workers SET left = ?, words = ? WHERE key = ? AND left IS NULL",
+                         (time.time(), words, key))  # fmt: skip
+
+    def digest(self) -> str:
+        """Return SHA-256 over every finished shard in the order of its address: equal for equal evidence."""
+        state = hashlib.sha256()
+        rows = self.raw.execute("SELECT seed, target, stratum, number, digest FROM shards WHERE state = 'done' "
+                                "ORDER BY seed, target, stratum, number")  # fmt: skip
+        for row in rows:
+            state.update(json.dumps(list(row)).encode() + b"\n")
+        return state.hexdigest()
+
+    def address(self, shard: int) -> Address:
+        """Return a shard's address."""
+        return address_of(self.rows("SELECT * FROM shards WHERE id = ?", (shard,))[0])
+
+    def close(self) -> None:
+        """Close the connection; the last one tidies the log away."""
+        self.raw.close()
+
+
+def create(folder: Path, spec: Spec, **meta: Any) -> Database:
+    """Make the database of a new campaign; CampaignError when the folder has one already."""
+    path = folder / FILE
+    if path.exists():
+        raise CampaignError(f"{folder} holds a campaign already; go on with `refnum fuzz resume {folder}`.")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CampaignError(f"Cannot make the folder {folder}: {error.strerror}.") from error
+    fresh = path.with_name(f".{FILE}.new")
+    fresh.unlink(missing_ok=True)
+    raw = sqlite3.connect(fresh, isolation_level=None)
+    with told(fresh):
+        raw.executescript(f"BEGIN; {SCHEMA} PRAGMA user_version = {VERSION}; COMMIT;")
+        raw.executemany("INSERT INTO meta VALUES (?, ?)", [("spec", spec.to_json()), ("likeness", spec.likeness()),
+                        *((key, str(value)) for key, value in meta.items())])  # fmt: skip
+        raw.executemany("INSERT OR IGNORE INTO targets (name) VALUES (?)", [(t.name,) for t in spec.targets])
+        raw.execute("PRAGMA journal_mode = WAL")  # kept in the file, for every connection to come
+    raw.close()
+    fresh.rename(path)
+    return Database(path)
+
+
+@contextmanager
+def told(path: Path) -> Iterator[None]:
+    """Turn SQLite's errors into named ones."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        words = str(error)
+        if "full" in words or "disk I/O" in words:
+            raise DiskFullError(f"No room to write {path} ({words}); every committed shard is kept: "
+                                f"make room and run `refnum fuzz resume {path.parent}`.") from error  # fmt: skip
+        raise CampaignError(f"Cannot use {path}: {words}.") from error
+    except sqlite3.DatabaseError as error:
+        raise CampaignError(f"{path} is no readable campaign: {error}.") from error

@@ -1,0 +1,60 @@
+"""Who a worker is: host, process, device with its driver, clocks and ECC counts, and the versions of what it runs."""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+from ..environment import model_digest, versions
+
+QUERY = ("uuid", "name", "driver_version", "clocks.sm", "clocks.mem", "clocks.max.sm", "temperature.gpu",
+         "ecc.errors.corrected.volatile.total", "ecc.errors.uncorrected.volatile.total",
+         "ecc.errors.uncorrected.aggregate.total")  # fmt: skip
+
+
+def smi(device: str | None = None) -> list[dict[str, str]]:
+    """Return what nvidia-smi says of each device (or of one, by index or UUID); empty where there is none."""
+    chosen = [] if device is None else ["-i", device]
+    command = ["nvidia-smi", f"--query-gpu={','.join(QUERY)}", "--format=csv,noheader,nounits", *chosen]
+    try:
+        text = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return [dict(zip(QUERY, map(str.strip, line.split(",")), strict=False)) for line in text.splitlines() if line]
+
+
+@functools.cache
+def revision() -> str:
+    """Return the git hash of the source tree, `+` appended where it is edited; empty for an installed package."""
+    root = Path(__file__).parents[2]
+    if not (root / ".git").exists():
+        return ""
+    try:
+        head = subprocess.run(["git", "-C", str(root), "rev-parse", "HEAD"], capture_output=True, text=True, timeout=10)
+        edits = subprocess.run(["git", "-C", str(root), "status", "--porcelain", "-uno"], capture_output=True,
+                               text=True, timeout=10)  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return head.stdout.strip() + ("+" if edits.stdout.strip() else "")
+
+
+def identity() -> dict[str, Any]:
+    """Return the record of this process as a worker; `device` is the GPU's UUID, else the host's name."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    cards = smi(visible) if visible and "," not in visible else []
+    host = platform.node()
+    return {
+        "key": f"{host}:{os.getpid()}:{time.time_ns():x}",
+        "host": host,
+        "pid": os.getpid(),
+        "device": cards[0]["uuid"] if cards else f"cpu of {host}",
+        "card": cards[0] if cards else {},
+        "git": revision(),
+        "model": model_digest(),
+        "versions": versions(),
+    }

@@ -1,0 +1,70 @@
+"""What the tests of campaigns share: small specs, a right subject file, and the command line in a process."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+from conformance.fuzz.coordinator import Coordinator, Limits
+from conformance.fuzz.database import FILE, Database, create
+from conformance.fuzz.executors.local import LocalExecutor
+from conformance.fuzz.spec import make_spec
+
+PLANTED = str(Path(__file__).with_name("planted_cpu.py"))
+RIGHT = """
+import refnum
+
+def mxfp4_to_fp8(packed, scales, scale):
+    return refnum.mxfp4_to_fp8(packed, scales, scale)
+
+def decode_e4m3(codes, dtype):
+    from conformance import golden
+    return golden.decode_e4m3(codes, dtype)
+"""
+
+
+def right_subject(folder):
+    """Write a subject file that calls the model and return its name."""
+    path = folder / "right.py"
+    path.write_text(RIGHT)
+    return str(path)
+
+
+def campaign(folder, subjects, cases, workers=1, executor=None, **more):
+    """Run a campaign in this process up to a number of cases and return (its end, its database)."""
+    spec = make_spec([subjects] if isinstance(subjects, str) else subjects, **{"cases": 5, "elements": 4096, **more})
+    create(folder, spec).close()
+    return go_on(folder, cases, workers, executor)
+
+
+def go_on(folder, cases, workers=1, executor=None):
+    """Resume a campaign in this process."""
+    db = Database(folder / FILE)
+    own = executor or LocalExecutor(db.spec, workers)
+    try:
+        end = Coordinator(folder, db, own, Limits(cases=cases)).run()
+    finally:
+        own.close()
+    return end, db
+
+
+def command(*words, **more):
+    """Start `refnum fuzz` in a process of its own group."""
+    root = Path(__file__).parents[2]
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    return subprocess.Popen([sys.executable, "-m", "conformance.cli", "fuzz", *map(str, words)], env=environment,
+                            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
+                            **more)  # fmt: skip
+
+
+def done(folder):
+    """Return the finished shards of a campaign that nobody works on, after checking that it holds together."""
+    raw = sqlite3.connect(folder / FILE)
+    assert raw.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
+    shards = raw.execute("SELECT seed, target, stratum, number, digest FROM shards WHERE state = 'done'").fetchall()
+    assert len({shard[:4] for shard in shards}) == len(shards)
+    counted = raw.execute("SELECT coalesce(sum(shards), 0) FROM targets").fetchone()[0]
+    assert counted == len(shards)  # each was added to the sums once
+    raw.close()
+    return set(shards)
