@@ -31,13 +31,14 @@ KERNEL_FLAGS = (
 )  # fmt: skip
 LINK_FLAGS = ("-shared", "-nostartfiles", "-Wl,-Bsymbolic", "-Wl,-z,now")
 UNITS = ("engine", "memory")
+_INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 LIMIT = 300
 """Seconds that a compilation may take."""
 
 
 @dataclass(frozen=True)
 class Unit:
-    """One kernel function to be compiled: its file's name and text, every header beside it, its name, the macros."""
+    """One kernel function to be compiled: its file and the headers that it includes, its name, the macros."""
 
     kernel: str
     function: str
@@ -58,8 +59,16 @@ def read_unit(folder: Path, kernel: str, function: str, defines: tuple[str, ...]
     if not path.is_file():
         known = ", ".join(sorted(one.stem for one in folder.glob("*.cu")))
         raise ArgumentError(f"kernel {kernel!r} does not exist in {folder}; there are {known}")
-    files = [*sorted(folder.glob("*.cuh")), path]
-    return Unit(kernel, function, defines, tuple((file.name, file.read_text()) for file in files))
+    return Unit(kernel, function, defines, tuple(_with_headers(path, {}).items()))
+
+
+def _with_headers(path: Path, found: dict[str, str]) -> dict[str, str]:
+    """Return name -> text of a source and of all that it includes from its folder."""
+    found[path.name] = path.read_text()
+    for name in _INCLUDE.findall(found[path.name]):
+        if name not in found and (path.parent / name).is_file():
+            _with_headers(path.parent / name, found)
+    return found
 
 
 @functools.cache

@@ -61,7 +61,8 @@ RIGHT = {
               " + __any_sync(~0u, t == 40) + 2 * __all_sync(~0u, t < 32); }",
               lambda x: 0xAAAAAAAA + np.where(np.arange(64) < 32, 2, 1)),
     "half mask": ("KERNEL { const uint32_t t = threadIdx.x; if (t % 32 < 16)"
-                  " a.out[t] = __reduce_max_sync(0xFFFFu, a.x[t]); else a.out[t] = __reduce_min_sync(0xFFFF0000u, t); }",
+                  " a.out[t] = __reduce_max_sync(0xFFFFu, a.x[t]);"
+                  " else a.out[t] = __reduce_min_sync(0xFFFF0000u, t); }",
                   lambda x: np.arange(64) // 32 * 32 + np.where(np.arange(64) % 32 < 16, 15, 16)),
     "count": ("KERNEL { a.out[threadIdx.x] = __syncthreads_count(a.x[threadIdx.x] < 5); }", lambda x: np.full(64, 5)),
     "atomic": ("KERNEL { if (threadIdx.x < 64) atomicAdd(a.out + 3, 2u); }", lambda x: np.where(x == 3, 128, 0)),
@@ -70,7 +71,8 @@ RIGHT = {
             ' asm("prmt.b32 %0, %1, %2, 0x3214;" : "=r"(v) : "r"(v), "r"(w)); a.out[threadIdx.x] = v; }',
             lambda x: (x & ~np.uint32(0xFFFF)) >> 0 & 0xFF000000 | (x & 0xFF0000) | (x >> 8 & 0xFF) << 8 | 7),
     "copies": ("KERNEL { __shared__ __align__(16) uint32_t s[64]; const uint32_t t = threadIdx.x;"
-               ' asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" :: "r"((uint32_t)__cvta_generic_to_shared(s + t)),'
+               ' asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::'
+               ' "r"((uint32_t)__cvta_generic_to_shared(s + t)),'
                ' "l"(a.x + t), "r"(t % 2 ? 4 : 0) : "memory"); asm volatile("cp.async.commit_group;" ::: "memory");'
                ' asm volatile("cp.async.wait_group 0;" ::: "memory"); __syncthreads(); a.out[t] = s[63 - t]; }',
                lambda x: np.where(x[::-1] % 2, x[::-1], 0)),
@@ -103,14 +105,16 @@ WRONG = {
                        ' : "=r"(v), "=r"(w) : "l"(a.x + threadIdx.x)); a.out[threadIdx.x] = v; }',
                        "misaligned load of 8 bytes"),
     "two writers": ("KERNEL { a.out[threadIdx.x / 2] = 1; }", "race: out"),
-    "no barrier": ("KERNEL { __shared__ uint32_t s[64]; s[threadIdx.x] = 1; a.out[threadIdx.x] = s[63 - threadIdx.x]; }",
+    "no barrier": ("KERNEL { __shared__ uint32_t s[64]; s[threadIdx.x] = 1;"
+                   " a.out[threadIdx.x] = s[63 - threadIdx.x]; }",
                    "race|no thread of the CTA has written"),
     "warp for block": ("KERNEL { __shared__ uint32_t s[64]; s[threadIdx.x] = 1; __syncwarp();"
                        " a.out[threadIdx.x] = s[63 - threadIdx.x]; }", "race|no thread of the CTA has written"),
     "write after read": ("KERNEL { __shared__ uint32_t s[64]; s[threadIdx.x] = 1; __syncthreads();"
                          " a.out[threadIdx.x] = s[63 - threadIdx.x]; s[threadIdx.x] = 2; }", "race"),
     "shuffle orders nothing": ("KERNEL { __shared__ uint32_t s[64]; s[threadIdx.x] = 1;"
-                               " const uint32_t v = __shfl_xor_sync(~0u, 1u, 1); a.out[threadIdx.x] = v + s[threadIdx.x ^ 1];"
+                               " const uint32_t v = __shfl_xor_sync(~0u, 1u, 1);"
+                               " a.out[threadIdx.x] = s[threadIdx.x ^ 1] + v;"
                                " }", "race"),
     "unwritten": ("KERNEL { __shared__ uint32_t s[64]; if (threadIdx.x) s[threadIdx.x] = 1; __syncthreads();"
                   " a.out[threadIdx.x] = s[threadIdx.x]; }", "no thread of the CTA has written"),
@@ -128,7 +132,8 @@ WRONG = {
     "copy waited for too late": ("KERNEL { __shared__ __align__(16) uint32_t s[64]; const uint32_t t = threadIdx.x;"
                             ' asm volatile("cp.async.ca.shared.global [%0], [%1], 4, 4;" :: '
                             '"r"((uint32_t)__cvta_generic_to_shared(s + t)), "l"(a.x + t) : "memory");'
-                            ' __syncthreads(); asm volatile("cp.async.wait_all;" ::: "memory"); a.out[t] = s[63 - t]; }',
+                            ' __syncthreads(); asm volatile("cp.async.wait_all;" ::: "memory");'
+                            " a.out[t] = s[63 - t]; }",
                             "a copy is under way|race"),
     "array": ("KERNEL { uint32_t v[4] = {1, 2, 3, 4}; a.out[threadIdx.x] = v[threadIdx.x / 8]; }", "behind the end"),
     "shift": ("KERNEL { a.out[threadIdx.x] = 1u << threadIdx.x; }", "shift by"),
