@@ -92,7 +92,9 @@ def place(case: Case, like: Array) -> Case:
     if isinstance(like, np.ndarray):
         return case
     inputs = {name: array.view(np.uint16) if array.dtype == BFLOAT16 else array for name, array in case.inputs.items()}
-    return case.with_inputs({name: np.asarray(array, like=like) for name, array in inputs.items()})
+    return case.with_inputs(
+        {name: np.asarray(np.ascontiguousarray(array), like=like) for name, array in inputs.items()}
+    )
 
 
 def fetch(case: Case) -> Case:

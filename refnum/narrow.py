@@ -41,11 +41,13 @@ def encode(
     fmt, profile = get_format(fmt), get_profile(profile)
     require_float_dtype("x", x)
     bits = float32_bits(x)
-    if not is_host(bits) or bits.size <= CHUNK or not isinstance(scale_exponent, int) or rbits is not None:
+    few = is_host(bits) and bits.size <= CHUNK
+    if few or not isinstance(scale_exponent, int) or rbits is not None:
         return encode_bits(fmt, bits, scale_exponent, profile, rbits=rbits)
     codes, flat = empty(bits.shape, code_dtype(fmt), bits), contiguous(bits).reshape(-1)
-    for start in range(0, flat.size, CHUNK):
-        part = slice(start, start + CHUNK)
+    step = CHUNK if is_host(bits) else max(1, flat.size)
+    for start in range(0, flat.size, step):
+        part = slice(start, start + step)
         quick = encode_plain(fmt, flat[part], scale_exponent, profile)
         if quick is None:
             quick = encode_bits(fmt, flat[part], scale_exponent, profile)

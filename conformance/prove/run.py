@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable
+import itertools
+import os
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,12 +79,11 @@ def prove(
     watch.start(proof, proof.made.chunks, len(state.chunks))
     first = len(state.chunks)
     try:
-        for chunk in range(first, proof.made.chunks):
-            if most is not None and chunk - first >= most:
-                raise KeyboardInterrupt
-            done = run_chunk(proof, subject, chunk, like)
+        for done in _in_order(proof, subject, range(first, proof.made.chunks), like):
             state.note(*done)
             watch.advance(done[1], done[2])
+            if most is not None and len(state.chunks) - first >= most < proof.made.chunks - first:
+                raise KeyboardInterrupt
     except KeyboardInterrupt as error:
         state.write()
         raise Stopped(
@@ -143,6 +146,27 @@ def run_chunk(proof: Proof, subject: Subject, chunk: int, like: Array) -> tuple[
     return digest.hex(), members, elements, compared
 
 
+def _in_order(proof: Proof, subject: Subject, chunks: range, like: Array) -> Iterator[tuple[str, int, int, int]]:
+    """Judge chunks and yield their results in order; where the model runs on the host, on all its processors."""
+    if proof.golden != HOST:
+        yield from (run_chunk(proof, subject, chunk, like) for chunk in chunks)
+        return
+    workers = os.cpu_count() or 1
+    with ThreadPoolExecutor(workers) as pool:
+        waiting: deque[Future[tuple[str, int, int, int]]] = deque()
+        ahead = iter(chunks)
+        try:
+            for chunk in itertools.islice(ahead, 2 * workers):
+                waiting.append(pool.submit(run_chunk, proof, subject, chunk, like))
+            while waiting:
+                yield waiting.popleft().result()
+                waiting.extend(
+                    pool.submit(run_chunk, proof, subject, chunk, like) for chunk in itertools.islice(ahead, 1)
+                )
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
 def golden_chunk(proof: Proof, chunk: int, like: Array) -> str:
     """Return the digest that the model gives for a chunk, on the arrays of `like`."""
     digest = ChunkDigest()
@@ -176,8 +200,7 @@ def _key(proof: Proof, records: dict[str, dict[str, Any]]) -> str:
 
 
 def _result(proof: Proof, state: State) -> dict[str, Any]:
-    if state.members != proof.size:
-        raise AssertionError(f"{proof.name}: {state.members} members were compared, {proof.size} are stated")
+    assert state.members == proof.size, f"{proof.name}: {state.members} members were compared, {proof.size} are stated"
     return {"verdict": "proved", "members": state.members, "elements": state.elements, "compared": state.compared,
             "mismatches": 0}  # fmt: skip
 
