@@ -44,13 +44,14 @@ def layout_of(rows: int, columns: int, layout: str) -> tuple[tuple[int, ...], np
     """Return the shape and dtype of the storage of [rows, columns] E8M0 bytes in a layout (N6.2)."""
     high, quads = -(-rows // 4) * 4, -(-columns // 4)
     float32 = np.dtype(np.float32)
-    return {
+    stored: dict[str, tuple[tuple[int, ...], np.dtype[Any]]] = {
         "bytes": ((rows, columns), np.dtype(np.uint8)),
         "float32": ((rows, columns), float32),
         "gemm_float32": ((columns, high), float32),
         "packed_ue8m0": ((quads, high), np.dtype(np.int32)),
         "swizzled": ((tiles(rows) * quads * 512,), np.dtype(np.uint8)),
-    }[layout]
+    }
+    return stored[layout]
 
 
 def matrix(name: str, x: Any, multiple: int) -> tuple[int, int]:

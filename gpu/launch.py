@@ -40,7 +40,7 @@ TUNING: dict[str, Grid] = {
     "dequantize_fp8_tiles": Grid(128, 2, 8),
     "fp8_to_mxfp4": Grid(128, 2, 32),
     "mxfp4_to_fp8": Grid(512, 2, 16),
-    "quantize_mxfp4_stochastic": Grid(128, 2, 32),
+    "quantize_mxfp4_stochastic": Grid(256, 2, 32),
     "payload_rows": Grid(256, 8, 16),
     "payload_quantize": Grid(128, 1, 32),
     "permute_sum": Grid(256, 8, 4),

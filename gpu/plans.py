@@ -13,6 +13,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar, cast
 
+from refnum.profiles import Profile
+
 from . import interop
 from .driver import Frame, driver
 from .interop import View
@@ -88,9 +90,21 @@ def _runs(template: bytes, places: list[int]) -> list[tuple[int, struct.Struct, 
 class Plan:
     """All launches of a kind of call, what to allocate, and the bytes before and behind each array's address."""
 
-    __slots__ = ("_address", "_apart", "_device", "_empty", "_inputs", "_launches", "_spans", "_stream", "_wanted")
+    __slots__ = (
+        "_address",
+        "_apart",
+        "_device",
+        "_empty",
+        "_inputs",
+        "_launches",
+        "_spans",
+        "_stream",
+        "_wanted",
+        "held",
+    )
 
-    def __init__(self, notes: _Notes) -> None:
+    def __init__(self, notes: _Notes, held: list[Profile]) -> None:
+        self.held = held  # the key has their ids, which are theirs as long as they live
         library, self._device = notes.inputs[0].library, notes.inputs[0].device
         self._stream, self._address = library.stream, library.address
         self._empty = library.empty_here or library.empty
@@ -153,7 +167,7 @@ def forget() -> None:
     _plans.clear()
 
 
-def _keep(key: Any) -> None:
+def _keep(key: Any, profiles: list[Profile]) -> None:
     library = _notes.inputs[0].library
     if not _notes.launches or library not in (interop.CUPY, interop.TORCH, *interop.OWN.values()):
         return
@@ -161,7 +175,7 @@ def _keep(key: Any) -> None:
         return
     if len(_plans) >= LIMIT:
         _plans.clear()
-    _plans[key] = Plan(_notes)
+    _plans[key] = Plan(_notes, profiles)
 
 
 def planned(arrays: int, optional: str = "", value: str = "") -> Callable[[F], F]:
@@ -173,6 +187,11 @@ def planned(arrays: int, optional: str = "", value: str = "") -> Callable[[F], F
 
     def decorate(function: F) -> F:
         name = function.__name__
+
+        def plain(each: Any) -> Any:
+            if type(each) is Profile:  # a hash of all its fields would cost more than the rest; see `Plan.held`
+                return id(each)
+            return tuple(each) if type(each) is list else each
 
         def kind_of(args: Any, out: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             """Return (key, addresses); the key is None for arrays that are not exactly CuPy's or torch's."""
@@ -186,17 +205,14 @@ def planned(arrays: int, optional: str = "", value: str = "") -> Callable[[F], F
             for x in args[:arrays] + out if more is None else (*args[:arrays], more, *out):
                 if type(x) is not kind:
                     return None, ()
-                place, *rest = signature(x)
-                places.append(place)
-                key.append(place & 15)
-                key += rest
+                found = signature(x)
+                places.append(found[0])
+                key.append(found[0] & 15)
+                key += found[1:]
             for each in args[arrays:]:
-                key.append(tuple(each) if type(each) is list else each)
+                key.append(plain(each))
             for option, each in kwargs.items():
-                if option in (optional, value):
-                    key += option, each is None
-                else:
-                    key += option, tuple(each) if type(each) is list else each
+                key += option, each is None if option in (optional, value) else plain(each)
             return tuple(key), tuple(places)
 
         @functools.wraps(function)
@@ -216,10 +232,11 @@ def planned(arrays: int, optional: str = "", value: str = "") -> Callable[[F], F
             try:
                 result = function(*args, out=out, **kwargs)
                 if key is not None:
-                    _keep(key)
+                    _keep(key, [each for each in (*args, *kwargs.values()) if type(each) is Profile])
                 return result
             finally:
                 _notes.launches = None
+                _notes.inputs, _notes.outputs = [], []  # a view holds its array, and so the array's memory
 
         return cast(F, call)
 

@@ -48,6 +48,10 @@ struct Arguments {
     uint64_t per_row_inverse;             // 2**64 / per_row + 1: `flat` with such a layout
 };
 
+// Layouts in which a group's number is not the place of its scale: its row and column are needed.
+constexpr bool TURNED_IN = LAYOUT_IN != BYTES && LAYOUT_IN != FLOAT32_ROWS;
+constexpr bool TURNED_OUT = LAYOUT_OUT != BYTES && LAYOUT_OUT != FLOAT32_ROWS;
+
 // With STREAM, lines are not kept in L1 and are the first to leave L2: for chunks that are one load and one store. A
 // longer chunk needs L1, since its second load takes the other half of the sectors of the first.
 #if STREAM
@@ -93,21 +97,27 @@ __device__ __forceinline__ uint32_t load_scale_word(const uint8_t* p) {
     return __ldg(reinterpret_cast<const uint32_t*>(p));
 }
 
+__device__ __forceinline__ void put_scale(uint8_t* to, uint32_t byte) {
+    if (is_float_layout(LAYOUT_OUT)) *reinterpret_cast<uint32_t*>(to) = e8m0_decode(byte);
+    else *to = (uint8_t)byte;
+}
+
 // Writes a scale in LAYOUT_OUT, and with the last of a row or column the padding behind it.
 __device__ __forceinline__ void lay_scale(uint8_t* out, uint32_t rows, uint32_t columns, offset_t row, uint32_t column,
                                           uint32_t byte) {
     const uint32_t top = (uint32_t)row;
+    put_scale(out + scale_place(LAYOUT_OUT, rows, columns, top, column), byte);
+    if (!TURNED_OUT || (top + 1 != rows && column + 1 != columns)) return;
     const uint32_t end = top + 1 == rows ? stored_rows(LAYOUT_OUT, rows) : top + 1;
     const uint32_t edge = column + 1 == columns ? stored_columns(LAYOUT_OUT, columns) : column + 1;
-    const uint32_t value = is_float_layout(LAYOUT_OUT) ? e8m0_decode(byte) : byte;
 #pragma unroll 1
     for (uint32_t r = top; r < end; ++r) {
 #pragma unroll 1
         for (uint32_t c = column; c < edge; ++c) {
             uint8_t* to = out + scale_place(LAYOUT_OUT, rows, columns, r, c);
-            const uint32_t own = r == top && c == column ? value : 0;
-            if (is_float_layout(LAYOUT_OUT)) *reinterpret_cast<uint32_t*>(to) = own;
-            else *to = (uint8_t)own;
+            if (r == top && c == column) continue;
+            if (is_float_layout(LAYOUT_OUT)) *reinterpret_cast<uint32_t*>(to) = 0;
+            else *to = 0;
         }
     }
 }
@@ -167,13 +177,16 @@ struct Chunk {
     // Byte of the input's scale of a group of `lanes` chunks, in LAYOUT_IN.
     __device__ __forceinline__ uint32_t load_scale(const Arguments& a, uint32_t lanes) const {
         if (LAYOUT_IN == BYTES) return load_byte(a.scales + input_scale(a, lanes));
-        const uint32_t columns = (a.valid + lanes - 1) / lanes, above = a.tall == 1 ? row : row / a.tall;
-        const uint8_t* from = a.scales + scale_place(LAYOUT_IN, a.scale_rows, columns, above, column / lanes);
+        const uint32_t columns = (a.valid + lanes - 1) / lanes;
+        const uint32_t above = (uint32_t)(flat || a.tall == 1 ? row : row / a.tall);
+        const uint8_t* from = a.scales + (flat && !TURNED_IN ? 4 * (offset_t)(number / lanes)
+                                          : scale_place(LAYOUT_IN, a.scale_rows, columns, above, column / lanes));
         return is_float_layout(LAYOUT_IN) ? byte_of_scale(load_scale_word(from)) : load_byte(from);
     }
     // Writes the scale of a group of `lanes` chunks in LAYOUT_OUT: for the first chunk of each.
     __device__ __forceinline__ void store_scale(const Arguments& a, uint32_t lanes, uint32_t byte) const {
         if (LAYOUT_OUT == BYTES) a.out_scales[group(a, lanes)] = (uint8_t)byte;
+        else if (!TURNED_OUT) put_scale(a.out_scales + 4 * group(a, lanes), byte);
         else lay_scale(a.out_scales, a.out_scale_rows, (a.valid + lanes - 1) / lanes, row, column / lanes, byte);
     }
     // Whether this is the first chunk of its group of `lanes`.
@@ -189,15 +202,20 @@ __device__ __forceinline__ void locate(const Arguments& a, Chunk<flat> (&chunks)
     const uint32_t here = left < THREADS * unroll ? (uint32_t)left : THREADS * unroll;
     const uint64_t first_row = flat ? 0 : first / a.per_row;
     const uint32_t first_column = flat ? 0 : (uint32_t)(first - first_row * a.per_row);
+    const uint64_t turned_row = flat ? high_product(first, a.per_row_inverse) : 0;
+    const uint32_t turned_column = (uint32_t)first - (uint32_t)turned_row * a.per_row;
 #pragma unroll
     for (int u = 0; u < unroll; ++u) {
         Chunk<flat>& chunk = chunks[u];
         const uint32_t step = u * THREADS + threadIdx.x;
         chunk.number = first + step;
         chunk.exists = step < here;
-        if (flat && (LAYOUT_IN != BYTES || LAYOUT_OUT != BYTES)) {
-            chunk.row = (offset_t)high_product(chunk.number, a.per_row_inverse);
-            chunk.column = (uint32_t)chunk.number - (uint32_t)chunk.row * a.per_row;
+        if (flat && (TURNED_IN || TURNED_OUT)) {
+            const uint32_t column = turned_column + step;
+            const uint32_t rows = (uint32_t)((uint64_t)column * (uint32_t)(a.per_row_inverse >> 32) >> 32);
+            const uint32_t over = column - rows * a.per_row;  // the inverse's upper half may give one row too few
+            chunk.row = (uint32_t)turned_row + rows + (over >= a.per_row);
+            chunk.column = over >= a.per_row ? over - a.per_row : over;
         }
         if (!flat) {
             const uint32_t column = first_column + step, rows = column / a.per_row;
