@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import refnum
-from refnum.arrays import Array, unpack_nibbles
+from refnum.arrays import Array, contiguous, unpack_nibbles
 from refnum.errors import ShapeError
 
 from ..case import Case
@@ -119,7 +119,7 @@ def _cut(x: Array, axis: int, start: int, stop: int, length: int) -> Array:
     """Return the part of an input that goes with [start, stop) of the first input's `length`."""
     n = x.shape[axis]
     place = slice(start * n // length, n if stop == length else stop * n // length)
-    return np.ascontiguousarray(x[place] if axis == 0 else x[:, place])
+    return contiguous(x[place] if axis == 0 else x[:, place])
 
 
 def _values_differing(part: Part, mine: Mapping[str, Array]) -> int:

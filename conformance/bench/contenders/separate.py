@@ -10,9 +10,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
-from refnum.arrays import Array
+from refnum.arrays import Array, contiguous
 
 from ...case import Case
 from ...subject import Subject, arguments_for
@@ -65,7 +63,7 @@ def _chain(case: Case, run: Run, arrays: Sequence[Any], turn: Callable[[Any], An
 def _canonical(case: Case, arrays: Sequence[Array]) -> list[Array]:
     """Turn the scales of a way by columns to the golden layout; codes have it already."""
     codes, scales = arrays
-    return [codes, np.ascontiguousarray(scales.T) if _ROUTES[case.operation][1] else scales]
+    return [codes, contiguous(scales.T) if _ROUTES[case.operation][1] else scales]
 
 
 def _run_compiled(operation: str, arrays: Sequence[Any]) -> tuple[Any, ...]:
