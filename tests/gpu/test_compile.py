@@ -38,6 +38,10 @@ SHIPPED = [(name, grid.defines, "") for name, grid in launch.TUNING.items()] + [
 ]
 SHIPPED.append((elements.KERNEL, elements.DEFINES, ""))
 SHIPPED += [(name, stay.defines, "") for name, stay in swiglu.TUNING.items()]
+# kernels compiled for other scale layouts: one of each way to find a scale's place
+LAID = {"quantize_mxfp4": ("bytes", "packed_ue8m0"), "dequantize_fp8_tiles": ("gemm_float32", "bytes"),
+        "fp8_to_mxfp4": ("float32", "swizzled")}  # fmt: skip
+SHIPPED += [(name, (*defines(name), *launch.layout_defines(layouts)), "") for name, layouts in LAID.items()]
 
 
 def test_every_kernel_ships() -> None:
