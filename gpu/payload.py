@@ -25,7 +25,13 @@ EXPERTS = 1024
 """Experts whose places fit a launch's parameters."""
 HELD = 32 * 8 + 4
 """Bytes that `unpermute` holds of a token: a list of 32 rows and weights, and their count."""
-COLUMNS = 896
+SHORT = launch.Grid(128, 4, 16, stream=1)
+"""The grid of rows so short that four loads a thread take one."""
+ONCE = 48 << 20
+"""Bytes of a gather's result from which on each row that is taken several times is read once: see docs/results."""
+PLACES = 32 * 4 + 4
+"""Bytes that such a gather holds of a token: a list of 32 places and their count."""
+COLUMNS = 1024
 """Columns of `unpermute` that a warp takes at most: measured, see docs/results."""
 I64 = np.dtype(np.int64)
 MOST = (1 << 31) - 1
@@ -92,6 +98,19 @@ class PartDeviceArguments(RowArguments):
     slots = ("x", "map", "splits", "out", "out_scales", "offsets", "scratch")
 
 
+class ScatterArguments(RowArguments):
+    """Of a gather into one array that reads every row once."""
+
+    slots = ("x", "map", "out", "offsets", "scratch")
+
+
+class PartScatterArguments(RowArguments):
+    """Of a gather into codes and scales that reads every row once."""
+
+    slots = ("x", "map", "out", "out_scales", "offsets", "scratch")
+
+
+SCATTERS = {"permute_pad": ScatterArguments, "permute_unpack": PartScatterArguments}
 GATHERS = {
     ("permute_pad", False): PermuteArguments, ("permute_pad", True): PermuteDeviceArguments,
     ("permute_unpack", False): PartArguments, ("permute_unpack", True): PartDeviceArguments,
@@ -181,19 +200,22 @@ def _piece(*places: int) -> int:
     return next(n for n in (16, 8, 4, 1) if all(place % n == 0 for place in places))
 
 
-def _move(name: str, x: View, beside: View | None, arguments: RowArguments) -> None:
-    """Launch a kernel that moves rows; `beside` is a second matrix whose rows are moved along."""
-    rows, width = arguments.rows, arguments.width
+def _move(name: str, x: View, beside: View | None, arguments: RowArguments, warps: int | None = None) -> None:
+    """Launch a kernel that moves rows, a warp a row of the result unless `warps` says how many.
+
+    `beside` is a second matrix whose rows are moved along.
+    """
+    rows, width = arguments.rows if warps is None else warps, arguments.width
     if rows == 0:
         return
     if rows > MOST or width > MOST:
         raise UnsupportedError(f"{rows} rows of {width} bytes; the kernels count each to {MOST}")
-    grid = launch.TUNING["payload_rows"]
     places = [x.address, x.strides[0] if x.shape[0] > 1 else 0, width, arguments.codes]
     if beside is not None:
         places += [beside.address, beside.strides[0] if beside.shape[0] > 1 else 0]
     piece = _piece(*places)
     step = 32 * piece
+    grid = SHORT if width <= SHORT.unroll * step else launch.TUNING["payload_rows"]
     slabs = -(-width // (step * grid.unroll))
     arguments.span = -(-width // (slabs * step)) * step
     if slabs > 65535:
@@ -277,6 +299,25 @@ def _gather_device(payload: Any, row_map: Any, splits: Any, align: Any, name: st
     return outputs.finish()
 
 
+@planned(2)
+def _gather_once(payload: Any, row_map: Any, splits: Any, align: Any, name: str, *, out: Any = None) -> Any:
+    """Gather by splits that the host knows, from the payload's side; the last result is scratch."""
+    view, align = _payload(payload, name), _count("align", align, 1)
+    experts, total, taken = _experts(_splits(splits), align)
+    index, map_bytes = _indices("row_map", row_map, view, taken, f"splits sum to {taken}")
+    tokens = view.shape[0]
+    held = ((tokens * PLACES,), U8)
+    outputs = Outputs(out, [*_wanted(view, name, total, experts.count), held], [view, index])
+    arguments = _gather_arguments(SCATTERS[name], view, index, outputs, total, map_bytes=map_bytes)
+    arguments.experts = experts
+    grid, stream = launch.TUNING["payload_rows"], view.library.stream(view.device)
+    for step, items in (("permute_clear", tokens), ("permute_list", taken)):
+        function = driver().function("payload_rows", step, view.device, grid.defines)
+        plans.launch(function, view.device, (-(-items // grid.threads), 1), grid.threads, stream, arguments)
+    _move(name + "_scatter", view, None, arguments, tokens + total - taken)
+    return outputs.finish()
+
+
 def _payload(payload: Any, name: str) -> View:
     return launch.codes("payload", payload, UNIT if name == "permute_unpack" else 1)
 
@@ -301,11 +342,27 @@ def _gather_arguments(
     )  # fmt: skip
 
 
+def _reads_once(payload: Any, row_map: Any) -> bool:
+    """Whether a gather is large and takes rows so often that lists of their places pay."""
+    rows: tuple[int, ...] = getattr(payload, "shape", ())
+    taken: tuple[int, ...] = getattr(row_map, "shape", ())
+    if len(rows) != 2 or len(taken) != 1:
+        return False  # the checks say what is wrong
+    return bool(0 < 2 * rows[0] <= taken[0] and taken[0] * rows[1] >= ONCE and rows[1] > 0)
+
+
 def gather(name: str, payload: Any, row_map: Any, splits: Any, align: int, out: Any) -> Any:
     """`permute_pad` or `permute_unpack`: gather payload rows by expert, padded with zero rows."""
-    if not hasattr(splits, "__dlpack_device__") or isinstance(splits, np.ndarray):
-        return _gather_host(payload, row_map, splits, align, name, out=out)
     results = 2 + (name == "permute_unpack")
+    if not hasattr(splits, "__dlpack_device__") or isinstance(splits, np.ndarray):
+        if not _reads_once(payload, row_map):
+            return _gather_host(payload, row_map, splits, align, name, out=out)
+        if isinstance(out, tuple | list) and len(out) == results:
+            view = interop.look("payload", payload)
+            out = (*out, view.library.empty((view.shape[0] * PLACES,), U8, view.device))
+        elif out is not None:
+            raise ArgumentError(f"out is not a tuple of {results} arrays, the results of {name}")
+        return _gather_once(payload, row_map, splits, align, name, out=out)[:results]
     if not isinstance(out, tuple | list) or len(out) != results:
         raise ArgumentError(
             f"splits lie on the device but out is not a tuple of {results} arrays; its rows say how many rows there "
@@ -399,11 +456,12 @@ def fused(name: str, inputs: Sequence[View], out: Any, k: int, rules: tuple[int,
         return outputs.finish()
     grid = launch.TUNING["payload_quantize"]
     part = grid.part // 2 if x.dtype == np.float32 else grid.part
-    aligned = _piece(x.address, x.strides[0] if m > 1 else 0) == 16
+    aligned = _piece(x.address, x.strides[0] if m > 1 else 0, k // BLOCK * UNIT) == 16
     arguments = Arguments(
         x=x.address, scales=inputs[1].address if len(inputs) > 1 else None, out=outputs.views[0].address,
         chunks=m * (k // part), x_stride=x.strides[0], scale_stride=inputs[1].strides[0] if len(inputs) > 1 else 0,
         per_row=k // part, valid=k // part, tall=1, aligned=aligned,
+        per_row_inverse=((1 << 64) // (k // part) + 1) & ((1 << 64) - 1),
         rule=rules[0], satfinite=rules[1], zero_byte=rules[2],
     )  # fmt: skip
     suffix = ("_aligned_rceil" if rules[0] == 0 else "_aligned") if aligned else ""

@@ -8,6 +8,8 @@ namespace refnum {
 
 constexpr int EXPERTS = 1024;  // whose places fit a launch's parameters
 
+constexpr uint32_t LISTED = 32;  // places of a token that its list holds; a token with more walks the row map
+
 // Where experts lie: expert e starts at row first[e] of the padded rows and has the rows taken[e] to taken[e + 1] of
 // the expert order.
 struct Experts {
@@ -20,7 +22,7 @@ struct RowArguments {
     const uint8_t *x, *scales;                // payload, or codes and the scales beside them
     const uint8_t *map, *splits;              // row map; rows of each expert when they lie on the device
     uint8_t *out, *out_scales, *offsets;      // payload, or codes and scales; first row of each expert
-    uint8_t* scratch;                         // rows before each expert, when the splits lie on the device
+    uint8_t* scratch;                         // rows before each expert, or a list of rows of each token
     offset_t x_stride, scale_stride;
     offset_t map_stride, split_stride;
     uint64_t rows, tokens, mapped, align;     // mapped: rows of the map

@@ -5,23 +5,40 @@
 
 namespace refnum {
 
-// Writes a chunk of `elements` to its row of the payload: the codes, and by the first thread of a block its byte.
-template <int elements>
+// The chunks of this thread with their rows, by a product with 1 / per_row: exact below 2**64 / per_row chunks.
+__device__ __forceinline__ void locate_rows(const Arguments& a, Chunk<false> (&chunks)[UNROLL]) {
+    const uint64_t first = (uint64_t)blockIdx.x * (THREADS * UNROLL) + threadIdx.x;
+#pragma unroll
+    for (int u = 0; u < UNROLL; ++u) {
+        Chunk<false>& chunk = chunks[u];
+        chunk.number = first + u * THREADS;
+        chunk.exists = chunk.number < a.chunks;
+        const uint64_t row = a.per_row == 1 ? chunk.number : high_product(chunk.number, a.per_row_inverse);
+        chunk.row = (offset_t)row;
+        chunk.column = (uint32_t)chunk.number - (uint32_t)row * a.per_row;
+    }
+}
+
+// Writes a chunk of `elements` to its row of the payload: the codes, and by the first thread of a block its byte. `whole`: rows are a multiple of 16 bytes.
+template <int elements, bool whole>
 __device__ __forceinline__ void store_payload(const Arguments& a, const Chunk<false>& chunk, const uint32_t* packed,
                                               uint32_t byte) {
     constexpr uint32_t lanes = 32 / elements;
     const uint32_t codes = a.valid * (elements / 2), width = codes + a.valid / lanes;
     uint8_t* row = a.out + (uint64_t)chunk.row * width;
-    store_codes<elements / 2>(row + chunk.column * (elements / 2), packed, width);
+    uint8_t* to = row + chunk.column * (elements / 2);
+    if (whole) store<elements / 2>(to, packed);
+    else store_codes<elements / 2>(to, packed, width);
     if (chunk.leads(lanes)) row[codes + chunk.column / lanes] = (uint8_t)byte;
 }
 
+// aligned: input rows and payload rows start at multiples of 16 bytes.
 template <int kind, bool aligned, bool rceil>
 __device__ __forceinline__ void quantize_payload(const Arguments& a) {
     constexpr int part = kind == FLOAT32 ? PART / 2 : PART, lanes = 32 / part, words = part / 2;
     constexpr int bytes = kind == FLOAT32 ? 4 * part : 2 * part;
     Chunk<false> chunks[UNROLL];
-    locate(a, chunks);
+    locate_rows(a, chunks);
     uint32_t in[UNROLL][bytes / 4], w[UNROLL][words], most[UNROLL];
 #pragma unroll
     for (int u = 0; u < UNROLL; ++u) {
@@ -42,7 +59,7 @@ __device__ __forceinline__ void quantize_payload(const Arguments& a) {
     for (int u = 0; u < UNROLL; ++u) {
         uint32_t packed[words / 4];
         const uint32_t byte = quantize_part<kind, !rceil, words>(w[u], most[u], own_policy<rceil>(a), packed);
-        if (chunks[u].exists) store_payload<part>(a, chunks[u], packed, byte);
+        if (chunks[u].exists) store_payload<part, aligned>(a, chunks[u], packed, byte);
     }
 }
 
@@ -50,7 +67,7 @@ template <bool aligned, bool rceil>
 __device__ __forceinline__ void fp8_to_payload(const Arguments& a) {
     constexpr int lanes = 32 / PART, words = PART / 4;
     Chunk<false> chunks[UNROLL];
-    locate(a, chunks);
+    locate_rows(a, chunks);
     uint32_t w[UNROLL][words], tile[UNROLL], most[UNROLL];
 #pragma unroll
     for (int u = 0; u < UNROLL; ++u) {
@@ -72,7 +89,7 @@ __device__ __forceinline__ void fp8_to_payload(const Arguments& a) {
     for (int u = 0; u < UNROLL; ++u) {
         uint32_t packed[words / 2];
         const uint32_t byte = recode_part<!rceil>(part[u], most[u], tile[u], own_policy<rceil>(a), packed);
-        if (chunks[u].exists) store_payload<PART>(a, chunks[u], packed, byte);
+        if (chunks[u].exists) store_payload<PART, aligned>(a, chunks[u], packed, byte);
     }
 }
 

@@ -5,8 +5,6 @@
 
 namespace refnum {
 
-constexpr uint32_t LISTED = 32;  // rows of a token that its list holds; a token with more walks the row map
-
 // The one parameter (gpu/payload.py has its mirror). Strides are in bytes.
 struct SumArguments {
     const uint8_t *x, *map, *weights;  // expert rows; tokens of the rows in expert order; float32, or null for 1
@@ -87,32 +85,44 @@ __device__ __forceinline__ void store_sums(const SumArguments& a, uint64_t token
     else *reinterpret_cast<uint32_t*>(p) = sums[0];
 }
 
-// A token's columns from its sorted list: UNROLL rows are read before the first is used.
+// A token's columns from its sorted list: UNROLL rows of two groups of columns are read before the first is used.
 template <int kind, int count>
 __device__ __forceinline__ void sum_listed(const SumArguments& a, uint64_t token, Entry mine, uint32_t rows,
                                            uint32_t start, uint32_t end) {
-    constexpr int size = kind == FLOAT32 ? 4 : 2;
-    for (uint32_t group = start; group < end; group += 32 * count) {  // the same for all lanes, which shuffle
+    constexpr int size = kind == FLOAT32 ? 4 : 2, groups = 2, words = WORDS<kind, count>;
+    constexpr uint32_t step = 32 * count;
+#pragma unroll 1
+    for (uint32_t group = start; group < end; group += groups * step) {  // the same for all lanes, which shuffle
         const uint32_t column = group + threadIdx.x % 32 * count;
-        const bool exists = column < end;
         const uint8_t* in = a.x + (offset_t)column * size;
-        uint32_t sums[count] = {};
+        uint32_t sums[groups][count] = {};
+#pragma unroll 1
         for (uint32_t first = 0; first < rows; first += UNROLL) {
-            uint32_t w[UNROLL][WORDS<kind, count>];
+            uint32_t w[UNROLL][groups][words];
 #pragma unroll
             for (int u = 0; u < UNROLL; ++u) {
+                const uint8_t* row = in + (offset_t)__shfl_sync(~0u, mine.row, first + u & 31) * a.x_stride;
 #pragma unroll
-                for (int i = 0; i < WORDS<kind, count>; ++i) w[u][i] = 0;
-                const uint32_t row = __shfl_sync(~0u, mine.row, first + u & 31);
-                if (exists && first + u < rows) load_elements<kind, count>(in + (offset_t)row * a.x_stride, w[u]);
+                for (int g = 0; g < groups; ++g) {
+#pragma unroll
+                    for (int i = 0; i < words; ++i) w[u][g][i] = 0;
+                    if (column + g * step < end && first + u < rows) {
+                        load_elements<kind, count>(row + (offset_t)(g * step * size), w[u][g]);
+                    }
+                }
             }
 #pragma unroll
             for (int u = 0; u < UNROLL; ++u) {
                 const uint32_t weight = __shfl_sync(~0u, mine.weight, first + u & 31);
-                if (first + u < rows) add_row<kind, count>(sums, w[u], weight, first + u == 0);
+                if (first + u >= rows) continue;
+#pragma unroll
+                for (int g = 0; g < groups; ++g) add_row<kind, count>(sums[g], w[u][g], weight, first + u == 0);
             }
         }
-        if (exists) store_sums<count>(a, token, column, sums);
+#pragma unroll
+        for (int g = 0; g < groups; ++g) {
+            if (column + g * step < end) store_sums<count>(a, token, column + g * step, sums[g]);
+        }
     }
 }
 

@@ -92,6 +92,21 @@ def test_gathers(splits: list[int], align: int) -> None:
     check("permute_pad", (np.zeros((3, 0), np.uint8), np.zeros(sum(splits), np.int32)), splits, align)
 
 
+@pytest.mark.parametrize("splits", SPLITS, ids=lambda s: f"{len(s)}of{sum(s)}")
+def test_gathers_that_read_every_row_once(splits: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpu.payload.ONCE", 1)
+    rng = np.random.default_rng(sum(splits))
+    for tokens in (1, 3, 40):  # one token has more places than a list holds
+        for k, align in ((32, 32), (96, 1), (128, 7), (256, 32), (512, 16), (7168, 32), (16384, 32)):
+            payload, row_map = octets(rng, tokens, k // 32 * 17), rng.integers(0, tokens, sum(splits))
+            for name in ("permute_pad", "permute_unpack"):
+                check(name, (payload, row_map), splits, align)
+                check(name, (payload, row_map), splits, align)  # from the plan
+    payload, row_map = octets(rng, 2, 34), cupy.asarray([0, 5, -1, 1, 0])
+    want = np.concatenate([payload[:1], np.zeros((2, 34), np.uint8), payload[[1, 0]]])
+    equal(want, gpu.permute_pad(to_device(payload), row_map, [5], 1)[0])
+
+
 def test_device_splits_beyond_out_and_map() -> None:
     payload, row_map = cupy.full((4, 34), 9, np.uint8), cupy.zeros(40, np.int32)
     guard = cupy.full((100, 34), 7, np.uint8)
@@ -160,7 +175,7 @@ def test_any_rows(k: int, start: int) -> None:
     for dtype in (np.float32, samples.BFLOAT16):
         x = samples.floats(rng, 37, k, dtype)
         equal(refnum.quantize_payload(x), gpu.quantize_payload(loose(to_device(x), start)))
-        rows, weights = samples.floats(rng, 96, k, dtype), rng.standard_normal(50).astype(np.float32)
+        rows, weights = samples.floats(rng, 64, k, dtype), rng.standard_normal(50).astype(np.float32)
         want = refnum.unpermute(rows, row_map, splits, weights, 37)
         spread_weights = to_device(np.repeat(weights, 2))[::2]
         equal(want, gpu.unpermute(loose(to_device(rows), start), spread, splits, spread_weights, 37))
@@ -170,8 +185,8 @@ def test_any_rows(k: int, start: int) -> None:
 
 def calls() -> dict[str, tuple[Any, ...]]:
     rng = np.random.default_rng(3)
-    k, row_map, splits = 512, rng.integers(0, 40, 70).astype(np.int32), [33, 0, 37]
-    weights = rng.standard_normal(70).astype(np.float32)
+    k, row_map, splits = 512, rng.integers(0, 40, 90).astype(np.int32), [33, 0, 57]
+    weights = rng.standard_normal(90).astype(np.float32)
     return {
         "pack_payload": (octets(rng, 40, k // 2), octets(rng, 40, k // 32)),
         "unpack_payload": (octets(rng, 40, k // 32 * 17),),
@@ -193,7 +208,9 @@ def given(name: str) -> tuple[Any, list[Any]]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_out_is_guarded_and_repeats_agree(name: str) -> None:
+@pytest.mark.parametrize("once", [1, 1 << 40])
+def test_out_is_guarded_and_repeats_agree(name: str, once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpu.payload.ONCE", once)
     want, inputs = given(name)
     wants = want if isinstance(want, tuple) else (want,)
     rooms = [cupy.full(w.nbytes + 512, 0xA5, np.uint8) for w in wants]
@@ -286,3 +303,32 @@ def test_shared_storage_is_refused_on_every_call() -> None:
     for _ in range(2):
         with pytest.raises(ArgumentError, match="shares memory"):
             gpu.permute_pad(payload, cupy.zeros(64, np.int32), [64], 32, out=(payload, offsets))
+
+
+def test_more_than_2_31_elements() -> None:
+    if cupy.cuda.runtime.memGetInfo()[0] < 40 << 30:
+        pytest.skip("needs 40 GiB of free device memory")
+    rng = np.random.default_rng(5)
+    payload, row_map = octets(rng, 1000, 3808), cupy.asarray(rng.integers(0, 1000, 600_000))
+    for once in (1, 1 << 60):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("gpu.payload.ONCE", once)
+            rows, offsets = gpu.permute_pad(to_device(payload), row_map, [1, 599_999])
+            packed, scales, _ = gpu.permute_unpack(to_device(payload), row_map, [1, 599_999])
+        assert rows.size > 1 << 31 and offsets.tolist() == [0, 32] and not rows[1:32].any()
+        assert (packed == rows[:, :3584]).all() and (scales == rows[:, 3584:]).all()
+        for start in range(1, 600_000, 50_000):
+            part = row_map[start : start + 50_000]
+            assert (rows[31 + start : 31 + start + part.size] == to_device(payload)[part]).all()
+        del packed, scales
+    again = gpu.pack_payload(*gpu.unpack_payload(rows))
+    assert (again == rows).all()
+    del again, rows
+    x = cupy.resize(to_device(samples.floats(rng, 512, 7168, samples.BFLOAT16)), (300_032, 7168))
+    want = gpu.quantize_payload(x[:512])
+    got = gpu.quantize_payload(x)
+    assert x.size > 1 << 31 and all((got[i : i + 512] == want).all() for i in range(0, 300_032, 512))
+    token = cupy.arange(300_032)[::-1]
+    sums = gpu.unpermute(x, token, [300_032], None, 300_032, 1)
+    want = gpu.unpermute(x[:512], cupy.arange(512), [512], None, 512, 1)[::-1]
+    assert all((sums[i : i + 512].view(np.uint32) == want.view(np.uint32)).all() for i in range(0, 300_032, 512))
