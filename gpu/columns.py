@@ -134,9 +134,8 @@ def columns(kernel: str, name: str, x: View, scales: View, outputs: Outputs, k: 
     function = driver().function(kernel, name, device, order.defines)
     stream = x.library.stream(device)
     threads = shape.threads or order.wide
-    addresses = [view.address for view in (x, scales)]
-    addresses += [view.address for view in rows] or [None, None]
-    addresses += [codes.address, bytes_.address]
+    first_two: list[int | None] = [view.address for view in rows] or [None, None]
+    addresses = [x.address, scales.address, *first_two, codes.address, bytes_.address]
     kind = RowColumnArguments if rows else ColumnArguments
     for row, first, dense, segments, places in _launches(ends, shape.tall):
         arguments = kind(

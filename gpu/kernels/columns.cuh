@@ -42,6 +42,11 @@ struct ColumnArguments {
 struct Segment {
     offset_t row;
     uint32_t rows;
+
+    // Its rows `first` to `first` + 31, none if there are fewer.
+    __device__ __forceinline__ Segment stripe(uint32_t first) const {
+        return {row + first, rows < first ? 0 : rows - first < 32 ? rows - first : 32};
+    }
 };
 
 // The launch's block of rows of that number; `tall` rows at most.
@@ -55,6 +60,8 @@ __device__ __forceinline__ Segment segment_at(const ColumnArguments& a, uint32_t
 struct ColumnTile {
     offset_t row, column, segment;
     uint32_t rows;  // that exist, at most 128
+
+    __device__ __forceinline__ Segment stripe(uint32_t i) const { return Segment{row, rows}.stripe(32 * i); }
 };
 
 // The tile of this CTA: across the grid go the blocks of rows, ACROSS column tiles of each; down go the stripes of

@@ -150,10 +150,8 @@ __device__ __forceinline__ void mxfp4_columns(const ColumnArguments& a) {
     const uint32_t first = blockIdx.x / ACROSS * BLOCKS_A_TILE, stripe = blockIdx.y * ACROSS + blockIdx.x % ACROSS;
     if (stripe >= a.tiles) return;
     const offset_t column = (offset_t)stripe * WIDE;
-    tile.fetch(a, column, [&](uint32_t i) -> offset_t {
-        if (first + i / BLOCK_ROWS >= a.segments) return -1;
-        const Segment at = segment_at<BLOCK_ROWS>(a, first + i / BLOCK_ROWS);
-        return i % BLOCK_ROWS < at.rows ? at.row + i % BLOCK_ROWS : -1;
+    tile.fetch(a, column, [&](uint32_t i) {
+        return first + i < a.segments ? segment_at<BLOCK_ROWS>(a, first + i) : Segment{0, 0};
     });
     wait_copies();
     __syncthreads();

@@ -25,44 +25,50 @@ struct PackedTile {
         return *reinterpret_cast<uint4*>(row(i) + 4 * group);
     }
 
-    // All threads of a CTA; complete behind `wait_copies` and a barrier. rows(i): the array's row of row i, or -1.
-    template <class RowOf>
-    __device__ __forceinline__ void fetch(const ColumnArguments& a, offset_t column, RowOf rows) {
-        constexpr int threads = 32 * GROUPS;
-        const uint32_t group = threadIdx.x % GROUPS;
-        const offset_t from = column / 2 + 16 * group;
+    // All threads of a CTA; complete behind `wait_copies` and a barrier. stripe(i): the array's rows for rows 32 i and on
+    // of the tile, at most 32; the others are empty blocks.
+    template <class Stripe>
+    __device__ __forceinline__ void fetch(const ColumnArguments& a, offset_t column, Stripe stripe) {
+        const uint32_t group = threadIdx.x % GROUPS, row = threadIdx.x / GROUPS;
+        const uint8_t* x = a.x + row * a.x_stride + (column / 2 + 16 * group);
         const bool inside = column + 32 * group < a.k;
         if (a.aligned & VECTORS) {
 #pragma unroll
             for (int i = 0; i < tall / 32; ++i) {
-                const uint32_t to = i * 32 + threadIdx.x / GROUPS;
-                const offset_t at = rows(to);
-                const bool exists = inside && at >= 0;
-                copy_16(&block(to, group), a.x + (exists ? at * a.x_stride + from : 0), exists);
+                const Segment from = stripe(i);
+                copy_16(&block(32 * i + row, group), x + from.row * a.x_stride, inside && row < from.rows);
             }
         } else {
 #pragma unroll 1
-            for (uint32_t to = threadIdx.x / GROUPS; to < tall; to += 32) {
-                const offset_t at = rows(to);
+            for (int i = 0; i < tall / 32; ++i) {
+                const Segment from = stripe(i);
                 uint32_t w[4] = {0, 0, 0, 0};
-                if (inside && at >= 0) load<16>(a.x + at * a.x_stride + from, false, w);
-                block(to, group) = make_uint4(w[0], w[1], w[2], w[3]);
+                if (inside && row < from.rows) load<16>(x + from.row * a.x_stride, false, w);
+                block(32 * i + row, group) = make_uint4(w[0], w[1], w[2], w[3]);
             }
         }
-        const bool whole = a.aligned & SCALES && column + WIDE <= a.k;
-#pragma unroll
-        for (int i = 0; i < (tall + threads - 1) / threads; ++i) {
-            const uint32_t to = i * threads + threadIdx.x;
-            if (to >= tall) break;
-            const offset_t at = rows(to);
-            const uint8_t* scales = a.scales + (at < 0 ? 0 : at * a.scale_stride + column / 32);
-            if (whole && GROUPS == 8) copy_8(bytes + to * GROUPS, scales, at >= 0);
-            else if (whole && GROUPS == 4) copy_4(bytes + to * GROUPS, scales, at >= 0);
-            else fetch_bytes(a, column, scales, at >= 0, bytes + to * GROUPS);
-        }
+        fetch_scales(a, column, stripe);
     }
 
 private:
+    // A warp a stripe, a lane a row.
+    template <class Stripe>
+    __device__ __forceinline__ void fetch_scales(const ColumnArguments& a, offset_t column, Stripe stripe) {
+        const uint32_t lane = threadIdx.x % 32;
+        const uint8_t* scales = a.scales + lane * a.scale_stride + column / 32;
+        const bool whole = a.aligned & SCALES && column + WIDE <= a.k;
+#pragma unroll
+        for (uint32_t i = threadIdx.x / 32; i < tall / 32; i += GROUPS) {
+            const Segment from = stripe(i);
+            const bool exists = lane < from.rows;
+            const uint8_t* x = scales + from.row * a.scale_stride;
+            uint8_t* to = bytes + (32 * i + lane) * GROUPS;
+            if (whole && GROUPS == 8) copy_8(to, x, exists);
+            else if (whole && GROUPS == 4) copy_4(to, x, exists);
+            else fetch_bytes(a, column, x, exists, to);
+        }
+    }
+
     static __device__ __forceinline__ void fetch_bytes(const ColumnArguments& a, offset_t column,
                                                        const uint8_t* scales, bool exists, uint8_t* to) {
 #pragma unroll 1

@@ -9,7 +9,7 @@ __device__ __forceinline__ void mxfp4_to_fp8_columns(const ColumnArguments& a) {
     __shared__ TileTables tables[GROUPS];
     const ColumnTile tile = column_tile(a);
     if (tile.rows == 0) return;
-    rows.fetch(a, tile.column, [&](uint32_t i) { return i < tile.rows ? tile.row + i : -1; });
+    rows.fetch(a, tile.column, [&](uint32_t i) { return tile.stripe(i); });
     wait_copies();
     __syncthreads();
     if (tile.column + 32 * (threadIdx.x / 32) >= a.k) return;

@@ -57,7 +57,7 @@ __device__ __forceinline__ void mxfp4_to_fp8_rows_columns(const ColumnArguments&
     __shared__ OneRowTables row_side[GROUPS];
     const ColumnTile tile = column_tile(a);
     if (tile.rows == 0) return;
-    rows.fetch(a, tile.column, [&](uint32_t i) { return i < tile.rows ? tile.row + i : -1; });
+    rows.fetch(a, tile.column, [&](uint32_t i) { return tile.stripe(i); });
     wait_copies();
     __syncthreads();
     row_tables<amax>(a, tile, rows, row_side);
