@@ -64,14 +64,14 @@ def _record(item: Subject, available: bool, reason: str) -> dict[str, Any]:
 
 
 def choose(names: list[str] | None) -> Choice:
-    """Return the subjects of some names; without names every installed subject that is no peer.
+    """Return the subjects of some names; without names every installed one that is no peer and not on request.
 
     Raises ArgumentError for a name that selects nothing, FileError for a file that cannot be loaded.
     """
     choice = Choice()
     kernels, choice.broken = doors.installed()
     if not names:
-        choice.add([item for item in kernels if item.kind != "peer"])
+        choice.add([item for item in kernels if item.kind != "peer" and not item.on_request])
         return choice
     others: list[Subject] = []
     if any(not _is_file(name) for name in names):
@@ -92,7 +92,9 @@ def _named(name: str, kernels: list[Subject], others: list[Subject]) -> list[Sub
     if name == "peers":
         found = [item for item in everyone if item.kind == "peer"]
     else:
-        found = [item for item in everyone if item.kind == name or fnmatchcase(item.name, name)]
+        found = [
+            item for item in everyone if (item.kind == name and not item.on_request) or fnmatchcase(item.name, name)
+        ]
     if not found:
         known = ", ".join(sorted(item.name for item in everyone)) or "none is installed"
         raise ArgumentError(f"No subject is named {name!r}; known are {known}; or give path/to/file.py:NAME.")

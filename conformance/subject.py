@@ -53,6 +53,7 @@ class Subject:
     describe: versions, flags and devices for the report. levels: exceptions from `level` by operation.
     origin: the `path/to/file.py:name` that it came from, for the replay command. trace: operation -> digests of the
     code that runs for it, for certificates (N18.5).
+    on_request: whether it is judged only when its own name is asked for: it takes long.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Subject:
     levels: Mapping[str, int] = field(default_factory=dict)
     outside: Callable[[Case], str] | None = None
     origin: str = ""
+    on_request: bool = False
     trace: Callable[[str], dict[str, str]] | None = None
 
     def claimed_level(self, operation: str) -> int:

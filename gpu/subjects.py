@@ -117,6 +117,7 @@ def subjects() -> list[dict[str, Any]]:
             "profiles": ["HOPPER", "OCP"],
             "available": emulate.available,
             "describe": emulate.describe,
+            "on_request": True,
         },
         {
             "name": "gpu",
