@@ -86,13 +86,12 @@ def quantize_payload() -> Iterator[Draft]:
     matrix[1, 32:64] = 0
     matrix[2, 70] = 0x7FC00000
     yield Draft(
-        {"x": matrix.view(np.float32)}, {"input": "float32"}, flags=("PAYLOAD_ORDER",),
+        {"x": matrix.view(np.float32)}, flags=("PAYLOAD_ORDER",),
         comment="three blocks a row: one of zeros, one with a NaN",
     )  # fmt: skip
     half = (matrix[:, :64] >> 16).astype(np.uint16)
     yield Draft(
         {"x": half.view(bfloat16([]).dtype)},
-        {"input": "bfloat16"},
         flags=("PAYLOAD_ORDER",),
         comment="two blocks a row",
     )
