@@ -10,12 +10,14 @@ barrier that not all threads reach; and at warp-wide operations that do not matc
 
 Another folder of kernels is judged by `Emulator(folder)`: it holds `.cu` and `.cuh` files as gpu/kernels does, as they
 are on disk when a function is first asked for. Functions are compiled one by one, when they are first launched, and
-kept in the cache by what they are made of; an Emulator keeps what it has loaded. CompileError says what does not
-compile. `subject_operations(emulator)` gives the launchers as functions on NumPy arrays, to be judged or compared.
+kept in the cache by what they are made of; an Emulator keeps what it has loaded, until `close`. CompileError says what
+does not compile. `subject_operations(emulator)` gives the launchers as functions on NumPy arrays, to be judged or
+compared.
 """
 
 from __future__ import annotations
 
+import _ctypes
 import contextlib
 import ctypes
 import functools
@@ -166,6 +168,7 @@ class Emulator:
     def __init__(self, kernels: Path = KERNELS, seed: int = 1) -> None:
         self.kernels, self.seed = Path(kernels), seed
         self._names: list[str] = [""]
+        self._libraries: list[ctypes.CDLL] = []
         self._entries: list[tuple[Any, int]] = [(None, 0)]
         self._handles: dict[tuple[Any, ...], int] = {}
         self._constants: dict[str, EmulatedArray] = {}
@@ -193,6 +196,7 @@ class Emulator:
                 run = library.refnum_emulate
                 run.argtypes, run.restype = [ctypes.POINTER(_Launch)], ctypes.c_int
                 entry = ctypes.cast(getattr(library, f"emulated_{name}"), ctypes.c_void_p).value or 0
+                self._libraries.append(library)
                 self._entries.append((run, entry))
                 self._names.append(name)
                 self._handles[key] = len(self._entries) - 1
@@ -218,6 +222,18 @@ class Emulator:
             failed = run(ctypes.byref(launch))
         if failed:
             raise EmulationError(f"{name}: {message.value.decode(errors='replace')}")
+
+    def close(self) -> None:
+        """Unload all functions and give their memory back; the emulator can be used again and loads them anew."""
+        if _planned_by and _planned_by[0]() is self:
+            plans.forget()
+        with self._lock, _one_at_a_time:
+            for library in self._libraries:
+                library.refnum_release()
+                _ctypes.dlclose(library._handle)
+            self._libraries.clear()
+            self._handles.clear()
+            self._entries[1:], self._names[1:] = [], []
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Emulator]:

@@ -45,6 +45,15 @@ void Memory::end_block() {
     }
 }
 
+void Memory::release() {
+    for (Queue& queue : queues_) {
+        free(queue.copies);
+        queue = {};
+    }
+    free(shadow_);
+    shadow_ = nullptr;
+}
+
 void Memory::enter(uint32_t thread, uintptr_t stack, size_t bytes) {
     thread_ = thread, stack_ = stack, stack_end_ = stack + bytes;
 }

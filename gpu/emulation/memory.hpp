@@ -38,6 +38,7 @@ class Memory {
     void start(const Launch& launch);
     void start_block(uint32_t number);
     void end_block();
+    void release();
     void enter(uint32_t thread, uintptr_t stack, size_t bytes);
     void check(uintptr_t address, size_t bytes, Access access, bool vector);
     void order_block() { ++time_; }

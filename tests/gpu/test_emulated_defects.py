@@ -125,3 +125,18 @@ def test_one_emulator_does_not_run_the_plans_of_another(tmp_path: Path) -> None:
     for _ in range(3):
         assert np.array_equal(right(*given)[0], wanted[0])
         assert not np.array_equal(wrong(*given)[0], wanted[0])
+
+
+def test_closing_gives_the_libraries_back_and_they_load_again() -> None:
+    def mapped() -> int:
+        return sum("emulated-fp8_to_mxfp4_flat" in line for line in Path("/proc/self/maps").read_text().splitlines())
+
+    before = mapped()
+    emulator = emulate.Emulator()
+    given = fp8(8, 128)
+    run = emulate.subject_operations(emulator)["fp8_to_mxfp4"]
+    for _ in range(2):
+        first, again = run(*given), run(*given)
+        assert np.array_equal(first[0], refnum.fp8_to_mxfp4(*given)[0]) and np.array_equal(first[0], again[0])
+        emulator.close()
+    assert mapped() == before
