@@ -21,6 +21,8 @@ Call = Callable[[], Any]
 
 COPY_BYTES = 1 << 29
 """Bytes that the reference copy reads, and writes."""
+PAGE = 4096
+"""Bytes that a copy is a multiple of."""
 WARM_UP = 3
 SETS_BYTES = 1 << 28
 """Sets of buffers are used in turn, until together they have this many bytes: several times any cache."""
@@ -124,7 +126,7 @@ class Clock:
 
     def copy(self, nbytes: int, repeat: int) -> float:
         """Return bytes a second, read plus written, of a copy that moves this many bytes in all."""
-        half = max(nbytes // 2 & -(1 << 12), 1 << 12)
+        half = max(nbytes // 2 // PAGE, 1) * PAGE
         if half not in self._copies:
             self._copies[half] = self._time_copy(half, repeat)
         return 2 * half / (self._copies[half].summary()["median"] * 1e-6)
@@ -136,8 +138,10 @@ class Clock:
 
     def _time_copy(self, half: int, repeat: int) -> Times:
         xp, runtime = self.xp, self.xp.cuda.runtime
-        seed = xp.random.default_rng(0).integers(0, 256, 1 << 16, dtype=np.uint8)
-        pairs = [(xp.resize(seed, half), xp.empty(half, np.uint8)) for _ in range(sets_for(2 * half))]
+        page = xp.random.default_rng(0).integers(0, 256, PAGE, dtype=np.uint8)
+        pairs = [(xp.empty(half, np.uint8), xp.empty(half, np.uint8)) for _ in range(sets_for(2 * half))]
+        for source, _ in pairs:
+            source.reshape(-1, PAGE)[...] = page
         stream = xp.cuda.get_current_stream().ptr
 
         def call(source: Any, target: Any) -> Call:
