@@ -41,7 +41,8 @@ def fp4_columns_corners(operation: str, params: Mapping[str, Any]) -> Iterator[C
 def rows_columns_corners(operation: str, params: Mapping[str, Any]) -> Iterator[Any]:
     """`mxfp4_to_fp8_rows_columns`: what is awkward down the rows, and what is awkward along them."""
     yield from fp4_columns_corners(operation, params)
-    yield from mxfp4_to_fp8_corners(operation, params)
+    for label, *rest in mxfp4_to_fp8_corners(operation, params):
+        yield (f"along the rows: {label}", *rest)
 
 
 def _distances(below: np.ndarray) -> tuple[str, np.ndarray, np.ndarray]:

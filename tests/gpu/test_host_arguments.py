@@ -29,7 +29,8 @@ def mx():
 
 TWINS = (
     "quantize_mxfp4", "dequantize_mxfp4", "quantize_fp8_tiles", "dequantize_fp8_tiles", "fp8_to_mxfp4",
-    "mxfp4_to_fp8", "mxfp4_to_fp8_columns", "mxfp4_columns", "fp8_columns", "swiglu_quantize", "swiglu_backward",
+    "mxfp4_to_fp8", "mxfp4_to_fp8_columns", "mxfp4_to_fp8_rows_columns", "mxfp4_columns", "fp8_columns",
+    "swiglu_quantize", "swiglu_backward",
     "pack_payload", "unpack_payload", "quantize_payload", "fp8_to_payload", "permute_pad", "permute_unpack",
     "unpermute",
 )  # fmt: skip
@@ -170,6 +171,7 @@ def calls(host, x, fp8, mx):
         "fp8_to_mxfp4": (host.fp8_to_mxfp4, fp8),
         "mxfp4_to_fp8": (host.mxfp4_to_fp8, mx),
         "mxfp4_to_fp8_columns": (host.mxfp4_to_fp8_columns, mx),
+        "mxfp4_to_fp8_rows_columns": (host.mxfp4_to_fp8_rows_columns, mx),
         "mxfp4_columns": (host.mxfp4_columns, mx),
         "fp8_columns": (host.fp8_columns, fp8),
         "quantize_payload": (host.quantize_payload, (x,)),

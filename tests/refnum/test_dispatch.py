@@ -113,6 +113,7 @@ CALLS = {
     "mxfp4_to_fp8 amax": (R.mxfp4_to_fp8, (PACKED, SCALES, "amax"), {}),
     "mxfp4_to_fp8_columns": (R.mxfp4_to_fp8_columns, (PACKED, SCALES, [1, 0, 5]), {}),
     "mxfp4_to_fp8_columns amax": (R.mxfp4_to_fp8_columns, (PACKED, SCALES, [1, 0, 5], "amax"), {}),
+    "mxfp4_to_fp8_rows_columns": (R.mxfp4_to_fp8_rows_columns, (PACKED, SCALES, [1, 0, 5], "amax"), {}),
     "mxfp4_columns": (R.mxfp4_columns, (PACKED, SCALES, [2, 0, 4]), {}),
     "mxfp4_columns max": (R.mxfp4_columns, (PACKED, SCALES, [2, 0, 4], "max"), {}),
     "fp8_columns": (R.fp8_columns, (CODES, TILES, [5, 1]), {}),

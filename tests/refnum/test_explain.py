@@ -18,6 +18,7 @@ CASES = {
     "fp8_to_mxfp4": {"codes": CODES, "scales": TILES},
     "mxfp4_to_fp8": {"packed": PACKED, "scales": SCALES, "scale": "amax"},
     "mxfp4_to_fp8_columns": {"packed": PACKED, "scales": SCALES, "splits": [1, 0, 5]},
+    "mxfp4_to_fp8_rows_columns": {"packed": PACKED, "scales": SCALES, "splits": [2, 4]},
     "mxfp4_columns": {"packed": PACKED, "scales": SCALES, "splits": [2, 4]},
     "fp8_columns": {"codes": CODES, "scales": TILES, "underflow": "te"},
 }
@@ -25,7 +26,9 @@ CASES = {
 
 def result(operation):
     arguments = dict(CASES[operation])
-    codes, scales = getattr(R, operation)(**arguments)
+    codes, scales, *columns = getattr(R, operation)(**arguments)
+    if columns:  # of both layouts, the row's is explained
+        return codes, scales
     if operation in ("quantize_mxfp4", "fp8_to_mxfp4", "mxfp4_columns"):
         codes = R.arrays.unpack_nibbles(codes)
     return (codes.T, scales) if operation.endswith("columns") else (codes, scales)
