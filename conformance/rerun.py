@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +25,12 @@ from .shrink import shrink
 from .subject import Subject
 from .tally import Failure
 from .verdict import NO_LEVEL, Outcome
+
+DEADLY = ("process-died", "kernel-hung")
+"""Findings whose case may end or block the process that runs it."""
+APART = "REFNUM_APART"
+PATIENCE = 30.0
+"""Seconds after which a case that has hung before counts as hung again."""
 
 
 def rerun(path: Path, names: list[str] | None, out: Console) -> int:
@@ -48,8 +58,25 @@ def rerun(path: Path, names: list[str] | None, out: Console) -> int:
     if not subjects and saved.observed:
         _show_saved(saved, out)
     for subject in subjects:
-        status = max(status, _judge(saved, subject, out))
+        deadly = saved.body["finding"] in DEADLY and APART not in os.environ
+        status = max(status, _apart(path, subject, out) if deadly else _judge(saved, subject, out))
     return status
+
+
+def _apart(path: Path, subject: Subject, out: Console) -> int:
+    """Replay in a process of its own a case that has killed or hung one before; return the exit status."""
+    name, settings = escape(subject.name), {**os.environ, APART: "1"}
+    command = [sys.executable, "-m", "conformance.cli", "replay", str(path), "-s", subject.origin or subject.name]
+    try:
+        child = subprocess.run(command, env=settings, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    except subprocess.TimeoutExpired:
+        out.print(f"[bold red]TIMEOUT[/]  {name}: no answer within {PATIENCE:g} s; its process was killed")
+        return EXIT_MISMATCH
+    if child.returncode < 0:
+        out.print(f"[bold red]FAULT[/]  {name}: its process ended with {signal.Signals(-child.returncode).name}")
+        return EXIT_MISMATCH
+    out.print(escape(child.stdout.rstrip() + child.stderr[-2000:]))
+    return child.returncode
 
 
 def _subjects(saved: replay.Replay, names: list[str] | None, out: Console) -> list[Subject]:

@@ -17,6 +17,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from .errors import WorkerError
+from .identity import REVISION, revision
 from .spec import Spec
 
 START = 120.0
@@ -86,7 +87,7 @@ class Cell:
         self.errors.truncate()
         command = [sys.executable, "-m", "conformance.fuzz.worker", str(theirs.fileno())]
         self.process = subprocess.Popen(
-            command, pass_fds=[theirs.fileno()], env={**os.environ, **self.settings}, stdin=subprocess.DEVNULL,
+            command, pass_fds=[theirs.fileno()], env={**os.environ, REVISION: revision(), **self.settings}, stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL, stderr=self.errors,
         )  # fmt: skip
         theirs.close()

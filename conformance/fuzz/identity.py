@@ -12,6 +12,8 @@ from typing import Any
 
 from ..environment import model_digest, versions
 
+REVISION = "REFNUM_REVISION"
+"""Environment variable by which a worker learns the git hash from its parent, which has asked git already."""
 QUERY = ("uuid", "name", "driver_version", "clocks.sm", "clocks.mem", "clocks.max.sm", "temperature.gpu",
          "ecc.errors.corrected.volatile.total", "ecc.errors.uncorrected.volatile.total",
          "ecc.errors.uncorrected.aggregate.total")  # fmt: skip
@@ -31,6 +33,8 @@ def smi(device: str | None = None) -> list[dict[str, str]]:
 @functools.cache
 def revision() -> str:
     """Return the git hash of the source tree, `+` appended where it is edited; empty for an installed package."""
+    if REVISION in os.environ:
+        return os.environ[REVISION]
     root = Path(__file__).parents[2]
     if not (root / ".git").exists():
         return ""

@@ -31,11 +31,11 @@ def right_subject(folder):
     return str(path)
 
 
-def campaign(folder, subjects, cases, workers=1, executor=None, **more):
+def campaign(folder, subjects, limit, workers=1, executor=None, **more):
     """Run a campaign in this process up to a number of cases and return (its end, its database)."""
     spec = make_spec([subjects] if isinstance(subjects, str) else subjects, **{"cases": 5, "elements": 4096, **more})
     create(folder, spec).close()
-    return go_on(folder, cases, workers, executor)
+    return go_on(folder, limit, workers, executor)
 
 
 def go_on(folder, cases, workers=1, executor=None):

@@ -76,3 +76,7 @@ def subjects():
     planted = [{"name": f.__name__, "operations": {"quantize_mxfp4": f}, "supports": only_float32} for f in quantizers]
     others = (hanging, raising, flaky)
     return planted + [{"name": f.__name__, "operations": {"dequantize_mxfp4": f}} for f in others]
+
+
+FEW = [subject for subject in subjects() if subject["name"] in ("faulty", "one_point")]
+"""A dead process and a wrong tie, for tests that cannot wait for a hang."""
