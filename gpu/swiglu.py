@@ -21,6 +21,8 @@ from .silu_table import on_device
 
 CHUNK, QUAD = 16, 4
 """Elements that a thread takes at a time, forward and backward."""
+ROWS = 1 << 31
+"""Rows that a launch cannot number."""
 F32 = np.dtype(np.float32)
 
 
@@ -42,7 +44,7 @@ class Stay(NamedTuple):
 
 TUNING: dict[str, Stay] = {
     "swiglu_quantize": Stay(384, 2),
-    "swiglu_backward": Stay(256, 5),
+    "swiglu_backward": Stay(256, 4),
 }
 """Kernel file -> its cut: measured, see docs/results."""
 
@@ -165,9 +167,12 @@ def _inputs(given: Sequence[tuple[str, Any, int]], prob: Any) -> list[View]:
         if views and view.shape != views[0].shape:
             raise ShapeError(f"{name} has shape {view.shape}; gate has {views[0].shape}, they must be equal")
         views.append(view)
+    m = views[0].shape[0]
+    if m >= ROWS:
+        raise ShapeError(f"gate has {m} rows; allowed are fewer than 2**31")
     if prob is None:
         return views
-    m, weights = views[0].shape[0], look("prob", prob)
+    weights = look("prob", prob)
     if weights.dtype != F32:
         raise DtypeError(f"prob has dtype {weights.dtype}; allowed is float32")
     if weights.shape != (m,):
