@@ -129,6 +129,18 @@ def test_parts_are_the_same_bits_on_a_device():
             assert x.host.tobytes() == host.case.inputs["x"].tobytes()
 
 
+@pytest.mark.parametrize("first", [0x0000_0000, 0x3F80_0000, 0x7F7F_E000, 0x7F80_0000, 0xBFC0_0000, 0xFF7F_E000])
+@pytest.mark.parametrize("byte", [0, 31, 32, 127, 240, 241, 254, 255])
+def test_the_model_gives_the_same_codes_on_a_device(first, byte):
+    """Subnormals, the largest finite numbers, Inf and NaN, under bytes where the quick table reaches and does not."""
+    made = EveryPattern("encode_e2m1", F32, "scale_byte", (byte,), cut=Cut(1 << 13, 1 << 13))
+    for host, there in zip(
+        made.parts(first >> 13, HOST), made.parts(first >> 13, stand_in.DeviceArray(HOST)), strict=True
+    ):
+        got = run_golden(there.case)["codes"]
+        assert isinstance(got, stand_in.DeviceArray) and np.array_equal(got.host, run_golden(host.case)["codes"])
+
+
 def test_standard_chunks_hold_whole_domains_and_tensors():
     made = Standard(("mxfp4_to_fp8", "permute_pad", "encode_e2m1"), tensors=True)
     names = [chunk.name for chunk in made.table]
