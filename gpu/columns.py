@@ -20,13 +20,14 @@ VECTORS, SCALES = 1, 2
 
 class Order(NamedTuple):
     """How a launch is cut: column tiles that neighbouring CTAs take of the same rows, CTAs that a multiprocessor must
-    hold at once, columns of a tile, whether memory passes by the caches.
+    hold at once, columns of a tile, whether memory passes by the caches, blocks of rows that a CTA takes in turn.
     """
 
     across: int
     blocks: int
     wide: int = 128
     stream: int = 0
+    deep: int = 1
 
     @property
     def defines(self) -> tuple[str, ...]:
@@ -142,6 +143,6 @@ def columns(kernel: str, name: str, x: View, scales: View, outputs: Outputs, k: 
             *addresses, x.strides[0], scales.strides[0], m // shape.codes, k, row, first, dense, segments, tiles,
             aligned, vector, places,
         )  # fmt: skip
-        grid = (-(-segments // shape.blocks) * order.across, -(-tiles // order.across))
+        grid = (-(-segments // (shape.blocks * order.deep)) * order.across, -(-tiles // order.across))
         plans.launch(function, device, grid, threads, stream, arguments)
     return outputs.finish()

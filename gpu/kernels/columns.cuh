@@ -18,6 +18,10 @@
 #ifndef WIDE
 #define WIDE 128
 #endif
+// Blocks of rows that a CTA takes one after another, the next one on its way while one is turned.
+#ifndef DEEP
+#define DEEP 1
+#endif
 
 namespace refnum {
 
@@ -66,9 +70,9 @@ struct ColumnTile {
 
 // The tile of this CTA: across the grid go the blocks of rows, ACROSS column tiles of each; down go the stripes of
 // ACROSS column tiles. Its `rows` are 0 behind the last column.
-__device__ __forceinline__ ColumnTile column_tile(const ColumnArguments& a) {
-    const uint32_t segment = blockIdx.x / ACROSS, column = blockIdx.y * ACROSS + blockIdx.x % ACROSS;
-    if (column >= a.tiles) return {0, 0, 0, 0};
+__device__ __forceinline__ ColumnTile column_tile(const ColumnArguments& a, uint32_t turn = 0) {
+    const uint32_t segment = blockIdx.x / ACROSS * DEEP + turn, column = blockIdx.y * ACROSS + blockIdx.x % ACROSS;
+    if (column >= a.tiles || segment >= a.segments) return {0, 0, 0, 0};
     const Segment rows = segment_at<TALL>(a, segment);
     return {rows.row, (offset_t)column * WIDE, a.first_segment + segment, rows.rows};
 }

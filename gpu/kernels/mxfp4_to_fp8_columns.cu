@@ -5,15 +5,12 @@ namespace refnum {
 
 template <bool amax>
 __device__ __forceinline__ void mxfp4_to_fp8_columns(const ColumnArguments& a) {
-    __shared__ RowsTile rows;
+    __shared__ RowsTile tiles[DEEP > 1 ? 2 : 1];
     __shared__ TileTables tables[GROUPS];
-    const ColumnTile tile = column_tile(a);
-    if (tile.rows == 0) return;
-    rows.fetch(a, tile.column, [&](uint32_t i) { return tile.stripe(i); });
-    wait_copies();
-    __syncthreads();
-    if (tile.column + 32 * (threadIdx.x / 32) >= a.k) return;
-    turn_group<amax, false>(a, tile, rows, tables[threadIdx.x / 32]);
+    each_tile(a, tiles, [&](const ColumnTile& tile, RowsTile& rows) {
+        if (tile.column + 32 * (threadIdx.x / 32) >= a.k) return;
+        turn_group<amax, false>(a, tile, rows, tables[threadIdx.x / 32]);
+    });
 }
 
 }  // namespace refnum

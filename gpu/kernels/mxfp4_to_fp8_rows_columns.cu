@@ -1,5 +1,5 @@
-// Row-wise MXFP4 -> E4M3 rows and columns in one pass (clauses N8 and N9): the input is read once. A CTA has a tile of 128
-// rows x 128 columns; for rows a thread first has a row, then sixteen elements at a time; for columns see
+// Row-wise MXFP4 -> E4M3 rows and columns in one pass (clauses N8 and N9): the input is read once. A CTA has tiles of
+// 128 rows; for rows a thread first has 128 columns of a row, then sixteen elements at a time; for columns see
 // mxfp4_to_fp8_tile.cuh.
 #include "mxfp4_to_fp8_tile.cuh"
 
@@ -12,24 +12,26 @@ typedef RowTables<TALL, TALL> OneRowTables;
 template <bool amax>
 __device__ __forceinline__ void row_tables(const ColumnArguments& a, const ColumnTile& tile, RowsTile& rows,
                                            OneRowTables (&tables)[GROUPS]) {
-    static_assert(THREADS_A_TILE == TALL && WIDE == 128, "a thread has a row, and a row one byte");
-    const uint32_t row = threadIdx.x;
-    uint32_t byte[GROUPS], some[GROUPS], most = 0;
+    const uint32_t row = threadIdx.x % TALL, first = threadIdx.x / TALL * 4;
+    uint32_t byte[4], some[4], most = 0;
 #pragma unroll
-    for (uint32_t g = 0; g < GROUPS; ++g) {
-        const uint4 four = rows.block(row, g);
+    for (uint32_t g = 0; g < 4; ++g) {
+        const uint4 four = rows.block(row, first + g);
         const uint32_t w[4] = {four.x, four.y, four.z, four.w};
-        byte[g] = rows.bytes[row * GROUPS + g];
+        byte[g] = rows.bytes[row * GROUPS + first + g];
         some[g] = block_part_max(w, byte[g]);
         most = max(most, amax ? block_part_amax(w, byte[g]) : some[g]);
     }
     const uint32_t shared = amax ? tile_byte_amax(most) : tile_byte_max(most);
 #pragma unroll
-    for (uint32_t g = 0; g < GROUPS; ++g) {
-        tables[g][row] = row_table(some[g], byte[g], shared);
-        if (byte[g] == NAN_BYTE) rows.block(row, g) = make_uint4(0, 0, 0, 0);
+    for (uint32_t g = 0; g < 4; ++g) {
+        tables[first + g][row] = row_table(some[g], byte[g], shared);
+        if (byte[g] == NAN_BYTE) rows.block(row, first + g) = make_uint4(0, 0, 0, 0);
     }
-    if (row < tile.rows) a.row_scales[(tile.row + row) * a.tiles + tile.column / WIDE] = (uint8_t)shared;
+    const offset_t column = tile.column + 32 * first;
+    if (row < tile.rows && column < a.k) {
+        a.row_scales[(tile.row + row) * ((a.k + 127) / 128) + column / 128] = (uint8_t)shared;
+    }
 }
 
 __device__ __forceinline__ void store_rows(const ColumnArguments& a, const ColumnTile& tile, RowsTile& rows,
@@ -52,19 +54,16 @@ __device__ __forceinline__ void store_rows(const ColumnArguments& a, const Colum
 
 template <bool amax>
 __device__ __forceinline__ void mxfp4_to_fp8_rows_columns(const ColumnArguments& a) {
-    __shared__ RowsTile rows;
+    __shared__ RowsTile tiles[DEEP > 1 ? 2 : 1];
     __shared__ TileTables tables[GROUPS];
     __shared__ OneRowTables row_side[GROUPS];
-    const ColumnTile tile = column_tile(a);
-    if (tile.rows == 0) return;
-    rows.fetch(a, tile.column, [&](uint32_t i) { return tile.stripe(i); });
-    wait_copies();
-    __syncthreads();
-    row_tables<amax>(a, tile, rows, row_side);
-    __syncthreads();
-    store_rows(a, tile, rows, row_side);
-    if (tile.column + 32 * (threadIdx.x / 32) >= a.k) return;
-    turn_group<amax, true>(a, tile, rows, tables[threadIdx.x / 32]);
+    each_tile(a, tiles, [&](const ColumnTile& tile, RowsTile& rows) {
+        row_tables<amax>(a, tile, rows, row_side);
+        __syncthreads();
+        store_rows(a, tile, rows, row_side);
+        if (tile.column + 32 * (threadIdx.x / 32) >= a.k) return;
+        turn_group<amax, true>(a, tile, rows, tables[threadIdx.x / 32]);
+    });
 }
 
 }  // namespace refnum

@@ -197,4 +197,22 @@ __device__ __forceinline__ void turn_group(const ColumnArguments& a, const Colum
     store_scales(a, tile, 8 * share.word + 4, bytes.high);
 }
 
+// The blocks of rows of a CTA, one after another: `turn` has a tile in shared memory and all threads.
+template <class Turn>
+__device__ __forceinline__ void each_tile(const ColumnArguments& a, RowsTile (&rows)[DEEP > 1 ? 2 : 1], Turn turn) {
+    ColumnTile tile = column_tile(a);
+    if (tile.rows == 0) return;
+    rows[0].fetch(a, tile.column, [&](uint32_t i) { return tile.stripe(i); });
+#pragma unroll 1
+    for (uint32_t i = 0; i < DEEP; ++i) {
+        wait_copies();
+        __syncthreads();  // this tile is here, and nobody reads the one before
+        const ColumnTile next = i + 1 < DEEP ? column_tile(a, i + 1) : ColumnTile{0, 0, 0, 0};
+        if (next.rows) rows[(i + 1) % 2 * (DEEP > 1)].fetch(a, next.column, [&](uint32_t j) { return next.stripe(j); });
+        turn(tile, rows[i % 2 * (DEEP > 1)]);
+        if (next.rows == 0) return;
+        tile = next;
+    }
+}
+
 }  // namespace refnum
