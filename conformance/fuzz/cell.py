@@ -87,8 +87,8 @@ class Cell:
         self.errors.truncate()
         command = [sys.executable, "-m", "conformance.fuzz.worker", str(theirs.fileno())]
         self.process = subprocess.Popen(
-            command, pass_fds=[theirs.fileno()], env={**os.environ, REVISION: revision(), **self.settings}, stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL, stderr=self.errors,
+            command, pass_fds=[theirs.fileno()], env={**os.environ, REVISION: revision(), **self.settings},
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self.errors,
         )  # fmt: skip
         theirs.close()
         self.connection = Connection(ours.detach())

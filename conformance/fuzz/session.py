@@ -87,9 +87,10 @@ def work(
     db = Database(folder / FILE)
     executor = executor_for(db.spec, workers, gpus, scheduler, lambda words: print(f"refnum: {words}", file=sys.stderr))
     watcher, err = Watcher(db), show.console(stderr=True)
+    places = sum(executor.free(device) for device in db.spec.devices)
     with db.transaction():
         session = db.raw.execute("INSERT INTO sessions (started, argv, workers) VALUES (?, ?, ?)",
-                                 (time.time(), " ".join(sys.argv[1:]), executor.health()["up"])).lastrowid  # fmt: skip
+                                 (time.time(), " ".join(sys.argv[1:]), places)).lastrowid  # fmt: skip
     words = "interrupted"
     live = Live(console=err, refresh_per_second=4, transient=True) if not quiet and err.is_terminal else None
     state = {"at": 0.0, "compared": 0, "time": time.monotonic(), "rate": 0.0}

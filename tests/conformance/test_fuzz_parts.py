@@ -1,0 +1,209 @@
+"""The parts of campaigns: shards, budget, bounds, quarantine, merging, the command line."""
+
+import json
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from fuzz_tools import campaign, done, right_subject
+from typer.testing import CliRunner
+
+from conformance.cli import app
+from conformance.fuzz.bounds import statement, upper_bound
+from conformance.fuzz.budget import LAG, Budget, _shares
+from conformance.fuzz.cell import DIED, GONE, HUNG, KILLED, Event
+from conformance.fuzz.database import Database
+from conformance.fuzz.errors import ConflictError, UnlikeCampaignError
+from conformance.fuzz.merge import merge
+from conformance.fuzz.quarantine import TRIES, Action, after_loss, after_mismatch
+from conformance.fuzz.session import duration
+from conformance.fuzz.shards import Address, key_of, recipes_of, strata
+from conformance.fuzz.spec import Spec, Target, make_spec
+from conformance.operation import OPERATIONS, run_golden
+from conformance.recipes import expand
+from refnum.errors import ArgumentError
+
+
+def spec_of(*targets, **more):
+    options = {"seed": 1, "cases": 6, "elements": 2048, "timeout": 1.0, "round": 20, "model": "m", **more}
+    return Spec(subjects=("s",), records=(), targets=tuple(targets), **options)
+
+
+def target(name, **params):
+    operation = OPERATIONS[name]
+    return Target("s", name, "HOPPER", {**operation.defaults(), **params}, "cpu")
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_every_recipe_of_a_shard_is_legal_small_enough_and_the_same_again(name):
+    spec = spec_of(target(name), cases=20)
+    for stratum in strata(name)[:3]:
+        address = Address(1, spec.targets[0].name, stratum, 3)
+        recipes = recipes_of(spec, spec.targets[0], address)
+        assert recipes == recipes_of(spec, spec.targets[0], address)
+        for recipe in recipes:
+            rows, width = recipe.shape
+            assert rows * width <= spec.elements + 2 * width
+            run_golden(expand(recipe))
+
+
+def test_addresses_give_other_cases_and_subjects_share_them():
+    one = target("quantize_mxfp4")
+    keys = {key_of(one, Address(s, one.name, t, n)) for s in (0, 1) for t in strata(one.operation) for n in range(5)}
+    assert len(keys) == 2 * 5 * len(strata(one.operation))
+    assert key_of(one, Address(0, "a", "mixed", 0)) == key_of(replace(one, subject="b"), Address(0, "b", "mixed", 0))
+
+
+def result(points=(), failing=0, fault=None, cases=6):
+    return {"failing": failing, "fault": fault, "cases": cases, "points": dict.fromkeys(points)}
+
+
+def test_the_budget_follows_what_is_missing():
+    full, poor = target("decode_e4m3"), target("quantize_mxfp4")
+    budget = Budget(spec_of(full, poor))
+    wanted = budget.interests[full.name].wanted
+    for number in range(LAG):
+        budget.fold(
+            [(a.target, a.stratum, result(wanted if a.target == full.name else ())) for a in budget.plan(number)]
+        )
+    planned = budget.plan(LAG)
+    assert sum(a.target == poor.name for a in planned) > sum(a.target == full.name for a in planned)
+    assert len(planned) == 20 and len(set(planned)) == 20
+
+
+def test_a_target_that_failed_enough_is_left_alone_and_the_campaign_ends():
+    only = target("decode_e4m3")
+    budget = Budget(spec_of(only))
+    budget.fold([(only.name, "mixed", result(failing=1))] * 2)
+    assert budget.plan(0)
+    budget.fold([(only.name, "mixed", result(fault={"number": 0}))])
+    assert not budget.plan(1)
+
+
+def test_shares_are_whole_and_proportional():
+    assert _shares([1, 1, 1], 10) == [4, 3, 3] and _shares([3, 1], 8) == [6, 2] and sum(_shares([5, 7, 11], 97)) == 97
+
+
+def test_the_bound_is_exact():
+    assert upper_bound(0) == upper_bound(5, 5) == 1.0
+    assert upper_bound(59) == pytest.approx(1 - 0.05 ** (1 / 59), rel=1e-12)
+    assert upper_bound(10, 1) == pytest.approx(0.394163, abs=1e-6)  # tables of Clopper and Pearson
+    assert upper_bound(10**9) == pytest.approx(2.9957e-9, rel=1e-4)
+    assert "none failed" in statement(1000, 0) and "not a proof" in statement(1000, 0)
+
+
+def test_what_follows_a_loss():
+    def lost(why, number=0):
+        return Event("lost", why=why, number=number)
+
+    assert after_loss(lost(HUNG), 1) == after_loss(lost(DIED), 1) == Action.CONFIRM
+    assert [after_loss(lost(KILLED), n) for n in (1, TRIES)] == [Action.RETRY, Action.CONFIRM]
+    assert [after_loss(lost(GONE, None), n) for n in (1, 2 * TRIES)] == [Action.RETRY, Action.GIVE_UP]
+
+
+def test_a_broken_card_is_told_from_a_broken_kernel():
+    def seen(shown, golden=True):
+        return {"shown": shown, "of": 3, "golden": golden, "words": ""}
+
+    assert after_mismatch(seen(3), "A", "B", False).outcome == "mismatch"
+    assert after_mismatch(seen(0), "A", "B", False).again
+    assert after_mismatch(seen(2), "A", "A", True).outcome == "broken-card"
+    assert after_mismatch(seen(0), "A", "A", True).outcome == "flaky"
+    assert after_mismatch(seen(0), "A", "A", False).outcome == "flaky"
+    assert after_mismatch(seen(0, golden=False), "A", "B", False).outcome == "golden"
+
+
+def test_merging_counts_each_shard_once_and_refuses_what_differs(tmp_path):
+    subject = right_subject(tmp_path)
+    _, one = campaign(tmp_path / "one", subject, 60)
+    _, two = campaign(tmp_path / "two", subject, 30)
+    campaign(tmp_path / "other", subject, 30, seed=7)
+    merged = merge(tmp_path / "all", [tmp_path / "one", tmp_path / "two", tmp_path / "other"])
+    assert done(tmp_path / "all") == done(tmp_path / "one") | done(tmp_path / "other")
+    assert merge(tmp_path / "same", [tmp_path / "two", tmp_path / "one"]).digest() == one.digest()
+    assert merged.rows("SELECT sum(cases) FROM targets")[0][0] == 90
+    campaign(tmp_path / "unlike", subject, 30, elements=1024)
+    with pytest.raises(UnlikeCampaignError):
+        merge(tmp_path / "no", [tmp_path / "one", tmp_path / "unlike"])
+    two.raw.execute("UPDATE shards SET digest = 'x' WHERE id = 1")
+    with pytest.raises(ConflictError, match="has the result"):
+        merge(tmp_path / "conflict", [tmp_path / "one", tmp_path / "two"])
+
+
+def test_rounds_do_not_depend_on_the_number_of_workers(tmp_path):
+    subject = right_subject(tmp_path)
+    digests = {campaign(tmp_path / str(n), subject, 300, workers=n, round_shards=16)[1].digest() for n in (1, 3)}
+    assert len(digests) == 1
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("8h", 28800), ("1h30m", 5400), ("90", 90), ("2.5m", 150)])
+def test_durations(text, seconds):
+    assert duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "h", "8x", "8h!", "-3s"])
+def test_no_durations(text):
+    with pytest.raises(ArgumentError):
+        duration(text)
+
+
+def test_the_command_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    subject, run = right_subject(tmp_path), CliRunner()
+    words = ["fuzz", "run", "camp", "--subjects", subject, "--cases", "50", "--shard", "5", "--elements", "2048"]
+    first = run.invoke(app, [*words, "--workers", "1"])
+    assert first.exit_code == 0 and "none failed" in first.stdout and "digest" in first.stdout
+    assert "already" in run.invoke(app, words).stderr
+    assert run.invoke(app, ["fuzz", "resume", "camp", "--cases", "80", "--workers", "1"]).exit_code == 0
+    shown = run.invoke(app, ["fuzz", "status", "camp", "--json"])
+    summary = json.loads(shown.stdout)
+    assert summary["totals"]["cases"] == 80 and summary["end"] == "complete" and summary["exit"] == 0
+    who = summary["workers"][0]["identity"]
+    assert who["device"].startswith("cpu of") and who["model"] == summary["model"] and "git" in who
+    assert run.invoke(app, ["fuzz", "minimise", "camp"]).exit_code == 0
+    assert "0 vectors" in run.invoke(app, ["fuzz", "export", "camp", "--out", "v"]).stdout
+    assert run.invoke(app, ["fuzz", "merge", "both", "camp"]).exit_code == 0
+    assert "no campaign" in run.invoke(app, ["fuzz", "status", "nowhere"]).stderr
+
+
+def test_launches_are_on_the_disk_before_a_worker_sees_them(tmp_path):
+    subject = right_subject(tmp_path)
+
+    seen = []
+
+    class Watching:
+        """An executor that looks into the database when it is given a task, and then loses it."""
+
+        def free(self, device):
+            return 1
+
+        def submit(self, task, **_):
+            db = Database(tmp_path / "camp" / "campaign.sqlite", readonly=True)
+            seen.append(db.rows("SELECT state FROM shards WHERE id = ?", (task["shard"],))[0][0])
+            db.close()
+            raise KeyboardInterrupt
+
+        def poll(self, seconds):
+            return []
+
+        def health(self):
+            return {"up": 1, "starting": 0}
+
+        def close(self):
+            pass
+
+    def submit(self, task, *_):
+        Watching.submit(self, task)
+
+    executor = type("E", (Watching,), {"submit": submit})()
+    with pytest.raises(KeyboardInterrupt):
+        campaign(tmp_path / "camp", subject, 50, executor=executor)
+    assert seen == ["launched"]
+
+
+def test_seeds_out_of_range_and_subjects_that_are_not_there(tmp_path):
+    with pytest.raises(ArgumentError, match="seed"):
+        make_spec([right_subject(tmp_path)], seed=1 << 64)
+    with pytest.raises(ArgumentError, match="No subject can be judged"):
+        make_spec([right_subject(tmp_path)], ["encode_e8m0"])
+    assert all(a < b for a, b in pairwise([Address(0, "a", "m", 0), Address(0, "a", "m", 1), Address(1, "a", "m", 0)]))
