@@ -28,13 +28,10 @@ def model_record(proof: Proof, library: str) -> dict[str, Any]:
 def model_digest(proof: Proof) -> str:
     """SHA-256 over the source files that the golden functions of a proof's operations are made of.
 
-    The files are those that define the functions and all of `refnum` that they import, at any distance. A proof of
-    every operation takes them all.
+    The files are those that define the functions and all of `refnum` that they import, at any distance.
     """
-    names = {name for operation in proof.operations for name in _closure(_home(operation))}
-    files = sorted(names) if proof.operations else sorted(path.stem for path in _ROOT.glob("*.py"))
     state = hashlib.sha256()
-    for name in files:
+    for name in sorted({name for operation in proof.operations for name in _closure(_home(operation))}):
         state.update(f"{name}\0{_file_digest(name)}\n".encode())
     return "sha256:" + state.hexdigest()
 
@@ -73,8 +70,9 @@ def subject_record(proof: Proof, subject: Subject) -> dict[str, Any]:
     A subject that has `trace` tells them itself (source, machine code, compiler, flags). Of any other the source
     files of its callables are taken; one without source has none, and its proofs are run anew each time.
     """
-    operations = proof.operations or tuple(sorted(subject.operations))
-    traced = {name: subject.trace(name) if subject.trace else _source(subject.operations[name]) for name in operations}
+    traced = {
+        name: subject.trace(name) if subject.trace else _source(subject.operations[name]) for name in proof.operations
+    }
     told = {str(key): str(value) for key, value in subject.describe().items()}
     return {"name": subject.name, "kind": subject.kind, "code": traced, "describe": told}
 
@@ -94,9 +92,8 @@ def subject_digest(record: dict[str, Any]) -> str:
 
 
 def _source(function: Any) -> dict[str, str]:
-    if getattr(function, "__module__", "") == golden.__name__ or str(getattr(function, "__module__", "")).startswith(
-        "refnum."
-    ):
+    module = str(getattr(function, "__module__", ""))
+    if module == golden.__name__ or module.startswith("refnum."):
         return {"source": "the model"}
     try:
         path = inspect.getsourcefile(inspect.unwrap(function))
