@@ -27,7 +27,7 @@ HELD = 32 * 8 + 4
 """Bytes that `unpermute` holds of a token: a list of 32 rows and weights, and their count."""
 SHORT = launch.Grid(128, 4, 16, stream=1)
 """The grid of rows so short that four loads a thread take one."""
-ONCE = 48 << 20
+ONCE = 96 << 20
 """Bytes of a gather's result from which on each row that is taken several times is read once: see docs/results."""
 PLACES = 32 * 4 + 4
 """Bytes that such a gather holds of a token: a list of 32 places and their count."""
