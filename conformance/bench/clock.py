@@ -24,6 +24,8 @@ COPY_BYTES = 1 << 29
 PAGE = 4096
 """Bytes that a copy is a multiple of."""
 WARM_UP = 3
+LEAD = 0.01
+"""Seconds that the device is kept waiting at least: after a pause its clocks are low."""
 SETS_BYTES = 1 << 28
 """Sets of buffers are used in turn, until together they have this many bytes: several times any cache."""
 SETS = (2, 32)
@@ -103,7 +105,7 @@ class Clock:
         self.synchronize()
         cuda = self.xp.cuda
         events = [(cuda.Event(), cuda.Event()) for _ in range(repeat)]
-        waiting = int(1e9 * min(2 * host * repeat + 1e-3, 1.0))
+        waiting = int(1e9 * min(2 * host * repeat + LEAD, 1.0))
         self._wait((1,), (1,), (np.int64(waiting),))
         for number, (before, after) in enumerate(events):
             before.record()

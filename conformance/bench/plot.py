@@ -34,7 +34,10 @@ def draw(found: dict[str, Any], path: Path) -> None:
     figure, axes = plt.subplots(figsize=(10, 1.6 + 0.3 * len(own)), layout="constrained")
     axes.barh(range(len(own)), [100 * r["of_copy"] for r in own], color=SUBJECT, height=0.62, label=own[0]["contender"])
     for r in own:
-        axes.text(100 * r["of_copy"] + 0.8, places[r["line"]], f"{r['us']['median']:.0f} us", va="center", fontsize=7)
+        axes.text(
+            100 * r["of_copy"] - 0.8, places[r["line"]], f"{r['us']['median']:.0f} us", va="center", ha="right",
+            fontsize=7, color="white",
+        )  # fmt: skip
     names = dict.fromkeys(r["contender"] for r in records if not r["is_subject"])
     for name, (colour, mark) in zip(names, PEERS * (1 + len(names) // len(PEERS)), strict=False):
         mine = [r for r in records if r["contender"] == name and r["line"] in places]
