@@ -22,6 +22,8 @@ from .interop import View
 F = TypeVar("F", bound=Callable[..., Any])
 LIMIT = 4096
 """Kinds of call that are kept; then all are forgotten."""
+WORDS = [struct.Struct(f"={count}Q") for count in range(9)]
+"""Forms of as many fields of 8 bytes."""
 SLOTS = (("x", "scales"), ("out", "out_scales"))
 """Fields of the inputs' and of the outputs' addresses, for arguments that have no `slots` of their own."""
 
@@ -66,7 +68,7 @@ class Ready:
             frame.places = places
         if given is not None and self._value is not None:
             numbers = self._value[1](given)
-            struct.pack_into(f"{len(numbers)}Q", frame.arguments, self._value[0], *numbers)
+            WORDS[len(numbers)].pack_into(frame.arguments, self._value[0], *numbers)
         if frame.stream != stream:
             frame.config.stream = frame.stream = stream
         driver().fire(frame, device)

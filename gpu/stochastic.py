@@ -20,7 +20,12 @@ PHILOX_BYTES = 16
 
 def key_words(philox: Any) -> tuple[int, int, int]:
     """Return the fields of `StochasticArguments` from `first_block` on, 8 bytes each."""
-    seed, stream, step, offset = checks.philox_key(philox)
+    if type(philox) is not tuple or len(philox) != 4:
+        philox = (*philox, 0) if type(philox) is tuple and len(philox) == 3 else checks.philox_key(philox)
+    seed, stream, step, offset = philox
+    plain = type(seed) is int and type(stream) is int and type(step) is int and type(offset) is int
+    if not plain or seed >> 64 or stream >> 32 or step >> 32 or offset >> 62 or offset % BLOCK:
+        seed, stream, step, offset = checks.philox_key(philox)  # which says what is wrong
     return offset // PHILOX_BYTES, seed, step << 32 | stream
 
 
