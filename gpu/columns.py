@@ -36,10 +36,10 @@ class Order(NamedTuple):
 
 
 TUNING: dict[str, Order] = {
-    "mxfp4_to_fp8_columns_max": Order(2, 3, 256),
-    "mxfp4_to_fp8_columns_amax": Order(1, 6),
-    "mxfp4_to_fp8_rows_columns_max": Order(2, 7),
-    "mxfp4_to_fp8_rows_columns_amax": Order(1, 7),
+    "mxfp4_to_fp8_columns_max": Order(1, 5, 256),
+    "mxfp4_to_fp8_columns_amax": Order(1, 8),
+    "mxfp4_to_fp8_rows_columns_max": Order(2, 8, stream=1),
+    "mxfp4_to_fp8_rows_columns_amax": Order(2, 8),
     "mxfp4_columns_max": Order(1, 6),
     "mxfp4_columns_amax": Order(1, 6),
     "fp8_columns_rne": Order(2, 6),
