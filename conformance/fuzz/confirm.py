@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 LARGE = 1 << 17
 """Elements above which a case is cut by rows and blocks before anything else is tried."""
 CALLS, SECONDS = 300, 60.0
-HANG = 1.0
-"""Seconds after which a case counts as hung while it is made smaller; the kernel is compiled by then."""
+HANG, PACE = 0.5, 1e7
+"""A case made smaller counts as hung after these seconds and its elements over this pace; all is compiled by then."""
 FINDINGS = {Outcome.TIMEOUT: "kernel-hung", Outcome.FAULT: "process-died", Outcome.COMPILE_ERROR: "raised"}
 
 
@@ -216,7 +216,7 @@ class Trial:
         try:
             with os.fdopen(handle, "wb") as stream:
                 pickle.dump(case, stream)
-            task = {"kind": "probe", "target": self.target, "path": name, "seconds": self.seconds, "limit": limit}
+            task = {"kind": "probe", "target": self.target, "path": name, "seconds": limit / 1.5, "limit": limit}
             events = self.cell.run(task)
         finally:
             os.unlink(name)
@@ -233,7 +233,8 @@ class Trial:
         fresh = not (self.cell.key and self.cell.served)
         if fresh and self.warm is not None:
             self._run(self.warm, self.limit)
-        last = self._run(case, self.limit if fresh and self.warm is None else self.seconds * 1.5)
+        allowed = self.seconds + case.elements / PACE
+        last = self._run(case, self.limit if fresh and self.warm is None else 1.5 * allowed)
         self.killed = last.what == "lost"
         if last.what == "lost":
             return (Outcome.TIMEOUT if last.why == HUNG else Outcome.FAULT), last.words

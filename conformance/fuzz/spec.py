@@ -21,7 +21,7 @@ from ..plan import Plan, variants
 
 CASES = 25
 """Cases of a shard by default: a second or so of work, so that little is lost when a worker dies."""
-ELEMENTS = {"cpu": 1 << 17, "gpu": 1 << 24}
+ELEMENTS = {"cpu": 1 << 17, "gpu": 1 << 26}
 """Elements of the largest case by default, by the device of the subjects."""
 TIMEOUT = 30.0
 ON_DEVICE = ("cupy", "torch-cuda")

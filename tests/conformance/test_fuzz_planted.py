@@ -20,7 +20,9 @@ def run(tmp_path, names, limit=None, **more):
     source = tmp_path / "planted.py"
     text = Path(PLANTED).read_text()
     source.write_text(f"{text}\nCHOSEN = [s for s in subjects() if s['name'] in {names!r}]\n")
-    end, db = campaign(tmp_path / "camp", f"{source}:CHOSEN", limit, workers=2, cases=10, timeout=0.4, **more)
+    end, db = campaign(
+        tmp_path / "camp", f"{source}:CHOSEN", limit, workers=2, cases=10, timeout=0.4, round_shards=4, **more
+    )
     return end, db, Watcher(db).findings(), f"{source}:CHOSEN"
 
 
