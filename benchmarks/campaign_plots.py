@@ -16,7 +16,8 @@ def figures(folder: Path) -> dict[str, float]:
     """Return the largest case, the workers, elements judged a second of wall time, and of work (one worker)."""
     db = Database(folder / FILE, readonly=True)
     compared, busy, cases = db.rows("SELECT sum(compared), sum(seconds), sum(cases) FROM targets")[0]
-    first, last = db.rows("SELECT min(launched), max(finished) FROM shards WHERE state = 'done'")[0]
+    start = "min(finished - json_extract(result, '$.seconds'))"  # of work: processes and contexts are up by then
+    first, last = db.rows(f"SELECT {start}, max(finished) FROM shards WHERE state = 'done'")[0]
     workers = max(row[0] for row in db.rows("SELECT workers FROM sessions"))
     found = {"elements": db.spec.elements, "workers": workers, "cases": cases, "compared": compared,
              "rate": compared / (last - first), "busy rate": compared / busy}  # fmt: skip

@@ -68,6 +68,7 @@ class Coordinator:
         self.flying: dict[str, dict[str, Any]] = {}
         self.open_rounds: dict[int, int] = {}
         self.exhausted = False
+        self.have = self._count()
         self.before = float(db.get("seconds", "0"))
         self.start = time.monotonic()
 
@@ -142,12 +143,15 @@ class Coordinator:
         self.rounds += 1
         return addresses
 
+    def _count(self) -> int:
+        """Shards that are planned or further; asked once a round, because it reads all of them."""
+        return int(self.db.rows("SELECT count(*) FROM shards")[0][0])
+
     def _reached(self) -> bool:
         """Whether as many shards are planned as the cases asked for need."""
         if self.limits.cases is None:
             return False
-        have = self.db.rows("SELECT count(*) FROM shards")[0][0]
-        return bool(have * self.spec.cases >= self.limits.cases)
+        return self.have * self.spec.cases >= self.limits.cases
 
     def _plan(self) -> None:
         """Write further rounds as long as work is short and the rounds they depend on are done."""
@@ -172,6 +176,7 @@ class Coordinator:
         with self.db.transaction():
             self.db.plan(number, addresses)
         rows = self.db.rows("SELECT * FROM shards WHERE round = ? AND state = 'planned' ORDER BY id", (number,))
+        self.have = self._count()
         self.open_rounds[number] = len(rows)
         for row in rows:
             self._queue(row)

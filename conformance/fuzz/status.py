@@ -39,7 +39,8 @@ class Watcher:
         for row in rows:
             for name in ("shards", "cases", "compared", "failing", "faults", "unsupported", "points", "expected"):
                 totals[name] += row[name]
-        states = {row[0]: row[1] for row in db.rows("SELECT state, count(*) FROM shards GROUP BY state")}
+        open_ones = db.rows("SELECT state, count(*) FROM shards WHERE state != 'done' GROUP BY state")
+        states = {**({"done": totals["shards"]} if totals["shards"] else {}), **{row[0]: row[1] for row in open_ones}}
         seconds = float(db.get("seconds", "0"))
         findings = self.findings()
         return {
@@ -148,6 +149,7 @@ def _head(summary: dict[str, Any], health: dict[str, int] | None, rate: float | 
 def _operations(rows: list[dict[str, Any]]) -> Table:
     table = Table("subject", "operation", "variants", "cases", "elements", "failing", "faults", "coverpoints", "bound",
                   box=None, header_style="bold")  # fmt: skip
+    table.columns[1].no_wrap = True
     for row in rows:
         bad = "[bold red]" if row["failing"] or row["faults"] else ""
         table.add_row(
