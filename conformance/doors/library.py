@@ -99,8 +99,11 @@ def _function(library: Path, name: str, said: dict[str, Any], memory: str, where
         _check(argument, operation, where)
     symbol = said.get("symbol", name)
 
+    named = {match[2] if (match := _SIZE.fullmatch(argument)) else argument for argument in arguments}
+
     def call(**keywords: Any) -> tuple[Any, ...]:
         case = case_of(operation, keywords)
+        _refuse_unnamed(symbol, case, named)
         outs = {
             output.name: _poisoned(*spec, memory)
             for output, spec in zip(outputs_of(case), output_specs(case), strict=True)
@@ -115,6 +118,18 @@ def _function(library: Path, name: str, said: dict[str, Any], memory: str, where
         return tuple(outs.values())
 
     return call
+
+
+def _refuse_unnamed(symbol: str, case: Case, named: set[str]) -> None:
+    """Raise UnsupportedError for what a case has and the function is never told: its buffers would not fit it."""
+    given = {name: value for name, value in case.params.items() if name not in ("input", *named) and value is not None}
+    for name, value in given.items():
+        choices = OPERATIONS[case.operation].params.get(name, (None,))
+        if (list(value) if isinstance(value, tuple) else value) != choices[0]:
+            raise UnsupportedError(f"{symbol} takes no {name!r}, so {name}={value} cannot be judged")
+    unread = sorted(set(case.inputs) - named)
+    if unread:
+        raise UnsupportedError(f"{symbol} takes no {', '.join(unread)}")
 
 
 def _check(argument: str, operation: Operation, where: Path) -> None:

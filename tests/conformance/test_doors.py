@@ -19,7 +19,7 @@ from conformance.report import Report
 from conformance.run import run
 from conformance.subject import from_dict, from_file
 from refnum import layouts
-from refnum.errors import ArgumentError, FileError, ProfileError
+from refnum.errors import ArgumentError, FileError, ProfileError, UnsupportedError
 
 SOURCE = Path(__file__).parent / "kernels" / "quantizer.c"
 needs_compiler = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
@@ -193,3 +193,35 @@ def test_two_declarations_of_one_name_must_agree(tmp_path):
 def test_an_unknown_operation_is_refused_where_it_is_declared():
     with pytest.raises(ArgumentError, match="choose from quantize_mxfp4"):
         implements("quantise")
+
+
+TILES = """
+name = "tiles"
+profiles = ["HOPPER"]
+library = "libquantizer.so"
+
+[operations.quantize_fp8_tiles]
+symbol = "tiles"
+arguments = ["x", "rows(x)", "columns(x)", "codes", "scales"]
+dtypes = ["float32"]
+"""
+
+
+@needs_compiler
+def test_a_parameter_that_the_library_is_not_told_is_unsupported_and_not_written_past(tmp_path):
+    """With 128 x 128 tiles the scales are fewer: a function that is not told writes beyond its buffer."""
+    source = tmp_path / "tiles.c"
+    source.write_text("int tiles(const float *x, long m, long k, char *c, char *s) { return c[0] = s[0] = 0; }")
+    subprocess.run(["gcc", "-shared", "-fPIC", source, "-o", tmp_path / "libquantizer.so"], check=True)
+    path = tmp_path / "tiles.toml"
+    path.write_text(TILES)
+    subject = from_file(str(path))[0]
+    x = np.ones((128, 256), np.float32)
+    codes, scales = subject.operations["quantize_fp8_tiles"](x=x, profile=None)
+    assert codes.shape == (128, 256) and scales.shape == (128, 2)
+    with pytest.raises(UnsupportedError, match="'tile', so tile=.128, 128. cannot be judged"):
+        subject.operations["quantize_fp8_tiles"](x=x, tile=[128, 128], profile=None)
+    with pytest.raises(UnsupportedError, match="takes no rbits"):
+        library(tmp_path)
+        quantizer = from_file(str(tmp_path / "quantizer.toml"))[0].operations["quantize_mxfp4"]
+        quantizer(x=x, rbits=np.zeros(x.shape, np.uint8), profile=None)
