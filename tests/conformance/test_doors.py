@@ -219,7 +219,7 @@ def test_a_parameter_that_the_library_is_not_told_is_unsupported_and_not_written
     x = np.ones((128, 256), np.float32)
     codes, scales = subject.operations["quantize_fp8_tiles"](x=x, profile=None)
     assert codes.shape == (128, 256) and scales.shape == (128, 2)
-    with pytest.raises(UnsupportedError, match="'tile', so tile=.128, 128. cannot be judged"):
+    with pytest.raises(UnsupportedError, match=r"'tile', so tile=.128, 128. cannot be judged"):
         subject.operations["quantize_fp8_tiles"](x=x, tile=[128, 128], profile=None)
     with pytest.raises(UnsupportedError, match="takes no rbits"):
         library(tmp_path)
