@@ -22,6 +22,8 @@ from .lines import Line
 from .shapes import PLAIN, Shape
 
 POISON = 0xA5
+ROUNDS = 3
+"""Times that a contender's buffers are made anew: where they come to lie moves a time by several per cent."""
 SMALL = Shape(32, 1, 1024, 1, 1024)
 """The shape of the calls whose host time is taken: the device is done before the host is."""
 
@@ -79,43 +81,69 @@ def _line(
 ) -> Iterator[dict[str, Any]]:
     case = inputs.make(device.xp, line, shape)
     golden = Golden(case)
+    records = {
+        one.name: _record(line, shape, one, "not offered", one.offers(line)) for one in contenders if one.offers(line)
+    }
+    samples: dict[str, tuple[float, ...]] = {}
+    for number in range(ROUNDS):  # the contenders by turns, so that none has the better half of a run
+        for contender in contenders:
+            name = contender.name
+            if name in records and records[name]["status"] != "timed":
+                continue
+            plan.told(f"{shape.name}  {line.label}  {name}  {number + 1} of {ROUNDS}")
+            records.setdefault(name, _record(line, shape, contender, "timed", ""))
+            try:
+                found, times = _measure(plan, device, line, contender, case, golden if number == 0 else None)
+            except Exception as error:  # a peer may fail in any way; the others go on
+                words = str(error) if isinstance(error, RefnumError) else _words(error)
+                records[name] = _record(line, shape, contender, "failed", words)
+                device.free()
+                continue
+            records[name] |= found
+            samples[name] = samples.get(name, ()) + times.us
+        device.free()
     for contender in contenders:
-        reason = contender.offers(line)
-        if reason:
-            yield _record(line, shape, contender, "not offered", reason)
-            continue
-        plan.told(f"{shape.name}  {line.label}  {contender.name}")
-        try:
-            record = _measure(plan, device, line, contender, case, golden)
-        except Exception as error:  # a peer may fail in any way; the others go on
-            words = str(error) if isinstance(error, RefnumError) else _words(error)
-            yield _record(line, shape, contender, "failed", words)
-            device.free()
-            continue
-        same = device.copy(record["bytes"], plan.repeat)
-        rate = record["bytes"] / (record["us"]["median"] * 1e-6)
-        record |= {"tb_s": round(rate / 1e12, 3), "of_copy": round(rate / copy, 4), "of_same": round(rate / same, 4)}
-        yield {**_record(line, shape, contender, "timed", ""), **record}
+        record = records[contender.name]
+        yield (
+            _with_shares(record, samples[contender.name], device, copy, plan.repeat)
+            if record["status"] == "timed"
+            else record
+        )
+
+
+def _with_shares(
+    record: dict[str, Any], us: tuple[float, ...], device: Device, copy: float, repeat: int
+) -> dict[str, Any]:
+    """Return a record with its times, and its rate beside the run's copy and a copy of the same bytes."""
+    summary = Times(us).summary()
+    same = device.copy(record["bytes"], repeat)
+    rate = record["bytes"] / (summary["median"] * 1e-6)
+    shares = {"tb_s": round(rate / 1e12, 3), "of_copy": round(rate / copy, 4), "of_same": round(rate / same, 4)}
+    return {**record, "us": summary, **shares}
 
 
 def _measure(
-    plan: Plan, device: Device, line: Line, contender: Contender, case: Case, golden: Golden
-) -> dict[str, Any]:
+    plan: Plan, device: Device, line: Line, contender: Contender, case: Case, golden: Golden | None
+) -> tuple[dict[str, Any], Times]:
+    """Return the facts of a contender, compared when `golden` is given, and the times of one round."""
     first = contender.prepare(line, case)
-    agreement, moved = _check(first, contender, golden)
+    facts: dict[str, Any] = {}
+    moved = 0
+    if golden is not None:
+        agreement, moved = _check(first, contender, golden)
+        facts = {
+            "bytes": moved,
+            "sets": sets_for(moved),
+            "agreement": agreement.verdict,
+            "compared": agreement.compared,
+            "differing": agreement.differing,
+            "values_differing": agreement.values_differing,
+        }
+    else:
+        moved = nbytes(first.inputs) + nbytes(as_tuple(first.call()))
     device.synchronize()
-    sets = sets_for(moved)
-    prepared = [first, *(contender.prepare(line, other) for other in inputs.copies(case, sets)[1:])]
-    times = device.time([one.call for one in prepared], plan.repeat)
-    return {
-        "us": times.summary(),
-        "bytes": moved,
-        "sets": sets,
-        "agreement": agreement.verdict,
-        "compared": agreement.compared,
-        "differing": agreement.differing,
-        "values_differing": agreement.values_differing,
-    }
+    prepared = [first, *(contender.prepare(line, other) for other in inputs.copies(case, sets_for(moved))[1:])]
+    return facts, device.time([one.call for one in prepared], -(-plan.repeat // ROUNDS))
 
 
 def _check(prepared: Prepared, contender: Contender, golden: Golden) -> tuple[Agreement, int]:

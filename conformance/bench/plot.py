@@ -33,11 +33,6 @@ def draw(found: dict[str, Any], path: Path) -> None:
     places = {r["line"]: place for place, r in enumerate(own)}
     figure, axes = plt.subplots(figsize=(10, 1.6 + 0.3 * len(own)), layout="constrained")
     axes.barh(range(len(own)), [100 * r["of_copy"] for r in own], color=SUBJECT, height=0.62, label=own[0]["contender"])
-    for r in own:
-        axes.text(
-            100 * r["of_copy"] - 0.8, places[r["line"]], f"{r['us']['median']:.0f} us", va="center", ha="right",
-            fontsize=7, color="white",
-        )  # fmt: skip
     names = dict.fromkeys(r["contender"] for r in records if not r["is_subject"])
     for name, (colour, mark) in zip(names, PEERS * (1 + len(names) // len(PEERS)), strict=False):
         mine = [r for r in records if r["contender"] == name and r["line"] in places]
@@ -48,10 +43,15 @@ def draw(found: dict[str, Any], path: Path) -> None:
             share, [places[r["line"]] for r in mine], linestyle="none", marker=mark, markersize=5.5,
             color=colour, markeredgecolor="white", markeredgewidth=0.5, label=name, zorder=3,
         )  # fmt: skip
+    for r in own:  # beside everything that stands on its line
+        furthest = max(
+            100 * r["of_copy"] * r["us"]["median"] / one["us"]["median"] for one in records if one["line"] == r["line"]
+        )
+        axes.text(furthest + 1.2, places[r["line"]], f"{r['us']['median']:.0f} us", va="center", fontsize=7)
     axes.axvline(100, color="black", linewidth=0.8, linestyle="--")
     axes.set_yticks(range(len(own)), [r["line"] for r in own], fontsize=8)
     axes.set_ylim(-0.6, len(own) - 0.4)
-    axes.set_xlim(0, max(112.0, 100 * own[-1]["of_copy"] + 10))
+    axes.set_xlim(0, max(114.0, 100 * own[-1]["of_copy"] + 12))
     axes.set_xlabel(
         "share of device copy bandwidth, % (bytes of the subject's formats over the time taken)", fontsize=8
     )
