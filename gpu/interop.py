@@ -37,7 +37,9 @@ class View:
 
     @property
     def contiguous(self) -> bool:
-        """Whether the elements lie in C order without gaps."""
+        """Whether the elements lie in C order without gaps; an array without elements does."""
+        if 0 in self.shape:
+            return True
         step = self.dtype.itemsize
         for length, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
             if length != 1 and stride != step:

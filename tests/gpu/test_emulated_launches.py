@@ -161,3 +161,10 @@ def test_the_device_is_put_back() -> None:
     with pytest.raises(ShapeError):
         SUBJECT.operations["quantize_mxfp4"](np.zeros((2, 33), np.float32))
     assert driver.stand_in.driver is None
+
+
+def test_an_empty_view_with_other_strides_is_contiguous():
+    from gpu.interop import OWN, View
+
+    view = View("x", 4, (0, 64), (0, 0), np.dtype(np.float32), 0, OWN, None)
+    assert view.contiguous and not View("x", 4, (2, 64), (0, 0), np.dtype(np.float32), 0, OWN, None).contiguous
