@@ -1,22 +1,26 @@
 """One call of a subject, watched: fresh inputs that must stay unchanged, results that must be its own, and time.
 
-Every fault ends in a `Called` with an outcome and a sentence; nothing a subject raises stops a run.
+Every fault ends in a `Called` with an outcome and a sentence; nothing a subject raises stops a run. A subject that
+lives in a process of its own is called there, by the very same functions.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from refnum.errors import UnsupportedError
 
 from .case import Case
+from .floatmode import default_float_mode, float_mode
 from .libraries import Guarded, at_offset, overwrite, share_memory, to_library, to_numpy, with_gaps
 from .operation import as_bits
 from .subject import Subject, arguments_for, takes
@@ -24,10 +28,17 @@ from .verdict import Outcome
 
 COMPILE_ERRORS = frozenset({"CompileError", "CompileException", "NVRTCError"})
 POISONS = (0xCD, 0x32)
+F = TypeVar("F", bound=Callable[..., Any])
 
 
-class CallTimeout(Exception):
-    """A subject's call ran past its limit."""
+class CallTimeout(BaseException):
+    """A subject's call ran past its limit. No Exception: a subject that catches those must not catch this one."""
+
+
+class Laid(dict[str, Any]):
+    """Inputs laid out for a call, and the guard zones around those on the host."""
+
+    zones: Mapping[str, Guarded] = {}
 
 
 @dataclass
@@ -35,9 +46,9 @@ class Called:
     """What came of one call: results as NumPy arrays, or an outcome other than pass with a sentence.
 
     live: the results as the subject handed them out, in its own library. finding: a short name for a breach of
-    the calling contract (`input-mutated`, `output-aliases-input`, `stale-output`, `earlier-result-changed`,
-    `guard-overwritten`, `output-not-written`, `strides-ignored`, `alignment-assumed`, `not-deterministic`,
-    `stream-ignored`, `graph-replay-stale`), else empty.
+    the calling contract (`input-mutated`, `float-mode-changed`, `output-aliases-input`, `stale-output`,
+    `earlier-result-changed`, `guard-overwritten`, `output-not-written`, `strides-ignored`, `alignment-assumed`,
+    `not-deterministic`, `stream-ignored`, `graph-replay-stale`), else empty.
     """
 
     results: tuple[np.ndarray, ...] = ()
@@ -66,13 +77,32 @@ def limit(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def lay_out(subject: Subject, case: Case) -> dict[str, Any]:
-    """Return fresh copies of a case's inputs in the subject's library."""
-    return {
-        name: to_library(np.array(array, order="C", copy=True), subject.arrays) for name, array in case.inputs.items()
-    }
+def lay_out(subject: Subject, case: Case) -> Laid:
+    """Return fresh copies of a case's inputs in the subject's library; those of NumPy lie between guard zones."""
+    if subject.arrays != "numpy":
+        copies = {name: np.array(array, order="C", copy=True) for name, array in case.inputs.items()}
+        return Laid({name: to_library(array, subject.arrays) for name, array in copies.items()})
+    zones = {name: Guarded(array, "numpy", POISONS[0]) for name, array in case.inputs.items()}
+    for name, zone in zones.items():
+        zone.array[...] = case.inputs[name]
+    laid = Laid({name: zone.array for name, zone in zones.items()})
+    laid.zones = zones
+    return laid
 
 
+def where_it_lives(function: F) -> F:
+    """Carry out a watched call in the process where the subject lives."""
+
+    @wraps(function)
+    def either(subject: Subject, case: Case, *arguments: Any, **keywords: Any) -> Any:
+        if subject.apart is not None:
+            return subject.apart(function.__name__, case, *arguments, **keywords)
+        return function(subject, case, *arguments, **keywords)
+
+    return cast(F, either)
+
+
+@where_it_lives
 def call(subject: Subject, case: Case, seconds: float = 60.0) -> Called:
     """Call a subject on fresh copies of the case's inputs and check that it kept the contract."""
     return call_on(subject, case, lambda: lay_out(subject, case), seconds)
@@ -82,6 +112,7 @@ def call_on(
     subject: Subject, case: Case, inputs: Callable[[], Mapping[str, Any]], seconds: float = 60.0, **extra: Any
 ) -> Called:
     """Call a subject on the arrays that `inputs` makes, equal to the case's; `extra` keywords are passed on."""
+    process, mode = os.getpid(), float_mode()
     try:
         given = inputs()
         arguments = arguments_for(subject, case, given)
@@ -90,6 +121,9 @@ def call_on(
             parts = result if isinstance(result, tuple | list) else (result,)
             live = tuple(part for part in parts if part is not None)
             results = tuple(to_numpy(part) for part in live)
+            if float_mode() != mode:
+                words = "the call changed the thread's rounding direction or flush-to-zero and left it so"
+                return Called(results, live, Outcome.MISMATCH, words, "float-mode-changed")
             return _kept_contract(case, given, results, live)
     except KeyboardInterrupt:
         raise
@@ -100,9 +134,16 @@ def call_on(
     except Exception as error:
         kind = Outcome.COMPILE_ERROR if type(error).__name__ in COMPILE_ERRORS else Outcome.FAULT
         return Called(outcome=kind, words=f"{type(error).__name__}: {_first_line(error)}")
+    except BaseException as error:  # SystemExit above all: a kernel must not end the run that judges it
+        return Called(outcome=Outcome.FAULT, words=f"it raised {type(error).__name__}({_first_line(error)})")
+    finally:
+        if os.getpid() != process:  # a process that the subject forked off came back here: it is not ours
+            os._exit(1)
+        if float_mode() != mode:
+            default_float_mode()
 
 
-def _first_line(error: Exception) -> str:
+def _first_line(error: BaseException) -> str:
     lines = str(error).strip().splitlines()
     return (lines[0] if lines else "")[:300]
 
@@ -113,6 +154,11 @@ def _kept_contract(
     for name, original in case.inputs.items():
         if not np.array_equal(raw(to_numpy(given[name])), raw(original)):
             return Called(results, live, Outcome.MISMATCH, f"the call changed its input {name}", "input-mutated")
+    for name, zone in getattr(given, "zones", {}).items():
+        side = zone.trespass()
+        if side:
+            words = f"memory {side} the input {name} was written (guard byte no longer 0x{zone.poison:02X})"
+            return Called(results, live, Outcome.MISMATCH, words, "guard-overwritten")
     for name, array in given.items():
         for number, part in enumerate(live):
             if share_memory(part, array):
@@ -145,6 +191,7 @@ def other_data(case: Case) -> Case:
     return case.with_inputs(inputs, label="same storage, new data")
 
 
+@where_it_lives
 def call_with_gaps(subject: Subject, case: Case, seconds: float = 60.0) -> Called:
     """Call with views that have a poisoned gap after every element of the last axis."""
     return call_on(
@@ -155,6 +202,7 @@ def call_with_gaps(subject: Subject, case: Case, seconds: float = 60.0) -> Calle
     )
 
 
+@where_it_lives
 def call_at_offset(subject: Subject, case: Case, seconds: float = 60.0) -> Called:
     """Call with views that begin one element into a larger allocation, whose other bytes are poison."""
     return call_on(
@@ -165,6 +213,7 @@ def call_at_offset(subject: Subject, case: Case, seconds: float = 60.0) -> Calle
     )
 
 
+@where_it_lives
 def replay_in_place(subject: Subject, case: Case, seconds: float = 60.0) -> tuple[Case, Called, Called]:
     """Call twice with the same storage and new data in between.
 
@@ -199,6 +248,7 @@ def replay_in_place(subject: Subject, case: Case, seconds: float = 60.0) -> tupl
     return second_case, first, second
 
 
+@where_it_lives
 def into_guarded(
     subject: Subject, case: Case, like: tuple[np.ndarray, ...], poison: int, seconds: float = 60.0
 ) -> Called:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from .call import Called, call_on, lay_out, other_data, raw
+from .call import Called, call_on, lay_out, other_data, raw, where_it_lives
 from .case import Case
 from .libraries import overwrite, to_numpy
 from .subject import Subject, arguments_for
@@ -103,6 +103,7 @@ STREAMED: dict[str, Streams] = {"cupy": _Cupy(), "torch-cuda": _Torch()}
 """Array library -> its streams."""
 
 
+@where_it_lives
 def on_side_stream(subject: Subject, case: Case, seconds: float = 60.0) -> Called:
     """Call with the inputs written late on a side stream, and results read when that stream is done."""
     streams = STREAMED[subject.arrays]
@@ -122,6 +123,7 @@ def on_side_stream(subject: Subject, case: Case, seconds: float = 60.0) -> Calle
     return called
 
 
+@where_it_lives
 def under_graph(subject: Subject, case: Case, seconds: float = 60.0) -> tuple[Case, Called, Called]:
     """Capture a call in a graph and launch it twice; return (second case, first call, second call).
 

@@ -53,7 +53,8 @@ class Subject:
     describe: versions, flags and devices for the report. levels: exceptions from `level` by operation.
     origin: the `path/to/file.py:name` that it came from, for the replay command. trace: operation -> digests of the
     code that runs for it, for certificates (N18.5).
-    on_request: whether it is judged only when its own name is asked for: it takes long.
+    on_request: whether it is judged only when its own name is asked for: it takes long. apart: carries out a watched
+    call of `call.py` in the process where the subject lives, when that is another one (`doors.apart`).
     """
 
     name: str
@@ -70,6 +71,7 @@ class Subject:
     origin: str = ""
     on_request: bool = False
     trace: Callable[[str], dict[str, str]] | None = None
+    apart: Callable[..., Any] | None = None
 
     def claimed_level(self, operation: str) -> int:
         """Return the level of agreement claimed for an operation."""
@@ -228,7 +230,9 @@ def _load(path: Path) -> Any:
     sys.modules[module_name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # SystemExit too: a file that ends its process must not end this one
         raise FileError(f"{path} failed to import: {type(error).__name__}: {error}.") from error
     return module
 

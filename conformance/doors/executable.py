@@ -11,14 +11,14 @@ hexadecimal integers, one row of the array a line, rows first):
     end
 
 Its answer, on its standard output, `packed` then `scales`, each a line a row, then `end`; or one line
-`unsupported REASON`. Lines that begin with `#` are passed over. It goes on reading until its input ends. One that
-dies or answers nothing is a fault and is started again for the next case.
+`unsupported REASON`. Lines that begin with `#` are passed over. It goes on reading until its input ends, or ends
+itself after an answer. One that dies in the middle of a case or answers nothing is a fault and is started again for
+the next case.
 """
 
 from __future__ import annotations
 
 import atexit
-import contextlib
 import os
 import selectors
 import shutil
@@ -37,7 +37,9 @@ from ..operation import OPERATIONS, as_bits, outputs_of
 from .shapes import case_of, output_specs
 
 SECONDS = 60.0
-"""Without an answer for so long it is stopped. The harness's own limit for a call cannot interrupt a pipe."""
+"""Without an answer for so long it is stopped, if the harness's own limit for a call has not done it before."""
+MOST = 1 << 28
+"""Bytes of one answer; one that goes on beyond them will not end."""
 
 
 def from_executable(command: str) -> dict[str, Any]:
@@ -115,12 +117,17 @@ def read(lines: Iterator[str], dtype: np.dtype, shape: tuple[int, ...], name: st
     return bits.reshape(shape).view(dtype)
 
 
+class _Ended(RuntimeError):
+    """The executable closed its output before an answer was complete."""
+
+
 class _Process:
     """The running executable; started when first asked, stopped with the program."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.process: subprocess.Popen[bytes] | None = None
+        self.served = False
         atexit.register(self.stop)
 
     def stop(self) -> None:
@@ -132,18 +139,29 @@ class _Process:
 
     def ask(self, text: str) -> Iterator[str]:
         """Return the lines of its answer; UnsupportedError, TimeoutError or RuntimeError otherwise."""
+        try:
+            try:
+                lines = self._exchange(self._started(), text.encode())
+            except _Ended:
+                if not self.served:
+                    raise
+                self.stop()  # it had answered before and ended then; a new one has not
+                lines = self._exchange(self._started(), text.encode())
+        except BaseException:
+            self.stop()
+            raise
+        self.served = True
+        if lines and lines[0].startswith("unsupported"):
+            raise UnsupportedError(lines[0].partition(" ")[2] or "it says that it does not support this case")
+        return iter(lines[:-1])
+
+    def _started(self) -> subprocess.Popen[bytes]:
         if self.process is None or self.process.poll() is not None:
             self.process = subprocess.Popen(
                 [str(self.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
             )
-        try:
-            lines = self._exchange(self.process, text.encode())
-        except BaseException:
-            self.stop()
-            raise
-        if lines and lines[0].startswith("unsupported"):
-            raise UnsupportedError(lines[0].partition(" ")[2] or "it says that it does not support this case")
-        return iter(lines[:-1])
+            self.served = False
+        return self.process
 
     def _exchange(self, process: subprocess.Popen[bytes], question: bytes) -> list[str]:
         """Write and read at once, so that neither side waits for a full pipe."""
@@ -159,23 +177,36 @@ class _Process:
                     raise TimeoutError(f"no answer within {SECONDS:g} s")
                 for key, _ in events:
                     if key.fileobj is process.stdin:
-                        with contextlib.suppress(BlockingIOError):
+                        try:
                             sent += os.write(key.fd, question[sent : sent + 65536])
+                        except BlockingIOError:
+                            continue
+                        except BrokenPipeError:  # it reads no more; what it still says decides
+                            sent = len(question)
                         if sent == len(question):
                             ready.unregister(process.stdin)
                         continue
                     part = os.read(key.fd, 1 << 20)
                     if not part:
-                        raise RuntimeError(f"it ended with status {process.wait()} in the middle of a case")
+                        raise _Ended(f"it {_end(process)} in the middle of a case")
                     got += part
+                    if len(got) > MOST:
+                        raise RuntimeError(f"its answer has more than {MOST} bytes and no end")
                     lines = _complete(got)
                     if lines:
                         return lines
 
 
+def _end(process: subprocess.Popen[bytes]) -> str:
+    try:
+        return f"ended with status {process.wait(1.0)}"
+    except subprocess.TimeoutExpired:
+        return "closed its output"
+
+
 def _complete(got: bytes) -> list[str]:
     """Return the lines of a finished answer, or nothing: it ends with `end` or is one line `unsupported`."""
-    if not got.endswith(b"\n"):
+    if not got.endswith(b"\n") or (got[-256:].split()[-1:] != [b"end"] and b"unsupported" not in got[:4096]):
         return []
     lines = [line for line in got.decode("ascii", "replace").splitlines() if line.strip() and line[0] != "#"]
     done = bool(lines) and (lines[-1].strip() == "end" or lines[0].startswith("unsupported"))
