@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
 
 from refnum.errors import ArgumentError
 
 from . import subject as doors
+from .source import sources
 from .subject import Subject
 
 
@@ -59,19 +61,22 @@ def _record(item: Subject, available: bool, reason: str) -> dict[str, Any]:
         "operations": sorted(item.operations),
         "profiles": list(item.profiles or ()),
         "level": f"L{item.level}",
+        "source": sources(item),
         "describe": {str(key): str(value) for key, value in facts.items()},
     }
 
 
-def choose(names: list[str] | None) -> Choice:
+def choose(names: list[str] | None, isolate: bool | None = False) -> Choice:
     """Return the subjects of some names; without names every installed one that is no peer and not on request.
 
+    isolate: whether they live in processes of their own (`doors.apart`); None: those of files and libraries do.
     Raises ArgumentError for a name that selects nothing, FileError for a file that cannot be loaded.
     """
     choice = Choice()
     kernels, choice.broken = doors.installed()
     if not names:
-        choice.add([item for item in kernels if item.kind != "peer" and not item.on_request])
+        found = [item for item in kernels if item.kind != "peer" and not item.on_request]
+        choice.add(_apart(found) if isolate else found)
         return choice
     others: list[Subject] = []
     if any(not _is_file(name) for name in names):
@@ -79,13 +84,36 @@ def choose(names: list[str] | None) -> Choice:
         choice.broken += broken
         others = [*shipped, *_model()]
     for name in names:
-        choice.add(_named(name, kernels, others))
+        if _is_file(name):
+            choice.add(_from_file(name, isolate is not False))
+        else:
+            found = _named(name, kernels, others)
+            choice.add(_apart(found) if isolate else found)
     return choice
 
 
+def _from_file(name: str, isolate: bool) -> list[Subject]:
+    """An executable is a process of its own already."""
+    from .doors.apart import apart
+
+    return apart(name) if isolate and not name.startswith("exec:") else doors.from_file(name)
+
+
+def _apart(found: list[Subject]) -> list[Subject]:
+    """Return the subjects as they are in processes of their own, one each."""
+    from .doors.apart import apart
+
+    return [replace(one, origin="") for item in found for one in apart(item.name) if one.name == item.name]
+
+
+def resolve(text: str) -> list[Subject]:
+    """Return the subjects of one file or name, in this process; ArgumentError or FileError when there is none."""
+    if _is_file(text):
+        return doors.from_file(text)
+    return _named(text, doors.installed()[0], [*doors.peers()[0], *_model()])
+
+
 def _named(name: str, kernels: list[Subject], others: list[Subject]) -> list[Subject]:
-    if _is_file(name):
-        return doors.from_file(name)
     everyone = [*kernels, *others]
     if name == "all":
         return everyone

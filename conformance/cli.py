@@ -82,8 +82,16 @@ Subjects = Annotated[
     typer.Option(
         "--subject",
         "-s",
-        help="Name, kind, pattern, `peers`, `all`, `model`, or path/to/file.py:NAME. May be repeated. "
+        help="Name, kind, pattern, `peers`, `all`, `model`, path/to/file.py:NAME, libkernel.so or exec:PATH. May be "
+        "repeated. "
         "Default: every kernel that is installed and usable here.",
+    ),
+]
+Isolate = Annotated[
+    bool | None,
+    typer.Option(
+        "--isolate/--no-isolate",
+        help="Call subjects in processes of their own, which may crash or hang. Default: those of files and libraries.",
     ),
 ]
 
@@ -102,6 +110,7 @@ def check(
     report: Annotated[Path | None, typer.Option(help="Write the report to this file.")] = None,
     timeout: Annotated[float, typer.Option(min=0.0, help="Seconds that one call of a subject may take.")] = 60.0,
     controls: Annotated[bool, typer.Option("--controls", help="Judge only the harness's own controls.")] = False,
+    isolate: Isolate = None,
 ) -> None:
     """Judge kernels bit for bit against the golden model: the main job."""
     from .controls import verify
@@ -118,7 +127,7 @@ def check(
     _tell_of_deaths()
     for name in profile or []:
         get_profile(name)
-    chosen = choose(subject)
+    chosen = choose(subject, isolate)
     plan = Plan(
         chosen.usable,
         select(operation),

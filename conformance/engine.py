@@ -83,6 +83,8 @@ class Engine:
         """Judge every stream of the plan, in order."""
         if not self.known():
             return
+        if self.plan.cases is None:
+            self.adapters()
         self.corners()
         if self.plan.cases is None:
             self.vectors()
@@ -111,6 +113,16 @@ class Engine:
             for subject in self.judged
             if not self.tallies[subject.name].stopped and subject.arrays not in self.plan.lost
         ]
+
+    def adapters(self) -> None:
+        """Call every subject once before any verdict; one whose results cannot be compared at all is left alone."""
+        from .doors.adapter import smoke
+
+        self.book.enter(self._key, "corners")
+        for subject in self.active():
+            self.book.note(subject.name, 0)
+            smoke(subject, self.tallies[subject.name], self.plan.seconds)
+            self._lost(subject, self.tallies[subject.name])
 
     def corners(self) -> None:
         """Judge on the corner cases, or on the plan's own cases, and probe the calling contract on the first."""
@@ -197,12 +209,17 @@ class Engine:
         held = judge(subject, case, golden, tally, self.plan.seconds)
         tally.seconds += time.perf_counter() - start
         self.was_compared = held is not None
-        if held is None and tally.faults and not alive(subject.arrays):
+        if held is None:
+            self._lost(subject, tally)
+        return held
+
+    def _lost(self, subject: Subject, tally: Tally) -> None:
+        """Give the device up when a fault left it dead; that of another process comes back with a new one."""
+        if tally.faults and subject.apart is None and not alive(subject.arrays):
             self.plan.lost[subject.arrays] = (
-                f"the device stopped answering while {subject.name} ran {case}; "
+                f"the device stopped answering while {subject.name} ran {tally.faults[-1][2]}; "
                 f"nothing after it is judged on this device"
             )
-        return held
 
     def _golden(self, cases: Iterator[Case]) -> Iterator[tuple[Case, dict[str, Any]]]:
         """Yield each case with its golden outputs; a case the golden model refuses is the harness's own fault."""

@@ -87,7 +87,7 @@ def _subjects(saved: replay.Replay, names: list[str] | None, out: Console) -> li
             out.print(f"subject   {escape(recorded['name'])} was a user's own; give --subject FILE.py:NAME to call it")
         return []
     try:
-        choice = choose(names or [recorded["name"]])
+        choice = choose(names or [recorded["name"]], None)
     except ArgumentError as error:
         if names is not None:
             raise

@@ -83,7 +83,7 @@ class Subject:
         return claimed if self._takes_profile(operation) else claimed[:1]
 
     def _takes_profile(self, operation: str) -> bool:
-        accepted = _accepts(self.operations[operation]) if operation in self.operations else (set(), False)
+        accepted = accepts(self.operations[operation]) if operation in self.operations else (set(), False)
         return accepted is None or accepted[1] or "profile" in accepted[0]
 
     def refuses(self, operation: str, profile: str, params: Mapping[str, Any]) -> str:
@@ -237,7 +237,7 @@ def _load(path: Path) -> Any:
     return module
 
 
-def _accepts(function: Callable[..., Any]) -> tuple[set[str], bool] | None:
+def accepts(function: Callable[..., Any]) -> tuple[set[str], bool] | None:
     """Return (named keywords, takes any keyword), or None when the signature cannot be read."""
     try:
         parameters = inspect.signature(function).parameters.values()
@@ -249,12 +249,12 @@ def _accepts(function: Callable[..., Any]) -> tuple[set[str], bool] | None:
 
 def takes(function: Callable[..., Any], keyword: str) -> bool:
     """Whether a callable names this keyword (a bare `**kwargs` does not count as naming it)."""
-    accepted = _accepts(function)
+    accepted = accepts(function)
     return accepted is not None and keyword in accepted[0]
 
 
 def _signature_gap(function: Callable[..., Any], operation: str, params: Mapping[str, Any]) -> str:
-    accepted = _accepts(function)
+    accepted = accepts(function)
     if accepted is None or accepted[1]:
         return ""
     defaults = OPERATIONS[operation].defaults()
@@ -278,7 +278,7 @@ def arguments_for(subject: Subject, case: Case, inputs: Mapping[str, Any]) -> di
     wanted = {**arguments_of(case), **inputs}
     if operation.profiled:
         wanted["profile"] = get_profile(case.profile)
-    accepted = _accepts(function)
+    accepted = accepts(function)
     if accepted is None or accepted[1]:
         return wanted
     defaults = {**operation.defaults(), "splits": None}

@@ -70,6 +70,7 @@ class Tally:
     """Counts of one (subject, operation, profile, parameters).
 
     probes: name of a probe that was tried -> the words with which the subject refused it, or empty.
+    out: whether its adapter does not fit, so that nothing more is asked of it.
     """
 
     subject: str
@@ -95,12 +96,13 @@ class Tally:
     classes: dict[str, list[int]] = field(default_factory=dict)
     domains: list[DomainCount] = field(default_factory=list)
     smoke: bool = False
+    out: bool = False
     holes: list[str] = field(default_factory=list)
 
     @property
     def stopped(self) -> bool:
         """Whether this subject is left alone from here on: it is out, or keeps faulting."""
-        return bool(self.refusal) or len(self.faults) >= FAULTS_BEFORE_STOP
+        return self.out or bool(self.refusal) or len(self.faults) >= FAULTS_BEFORE_STOP
 
     @property
     def cases(self) -> int:
@@ -137,10 +139,11 @@ class Tally:
             return Outcome.UNSUPPORTED, self.refusal
         breaches = [failure for failure in self.failures if failure.finding]
         if breaches or self.reached > self.claimed:
-            return Outcome.MISMATCH, breaches[0].words if breaches and self.reached <= self.claimed else self._reach()
+            named = self.out or self.reached <= self.claimed
+            return Outcome.MISMATCH, breaches[0].words if breaches and named else self._reach()
         if self.faults:
             outcome, words, _ = self.faults[0]
-            return outcome, f"{len(self.faults)} of its calls failed: {words}"
+            return outcome, words if self.out else f"{len(self.faults)} of its calls failed: {words}"
         if self.compared == 0:
             if self.unsupported:
                 return Outcome.UNSUPPORTED, self._refused()

@@ -13,7 +13,7 @@ An argument is an input or an output of the operation (a pointer to its C-contig
 `scale` (int32: its place among the choices that the specification lists), or `stream` (a CUDA stream, 0). The
 function returns int 0, or 1 when it does not support the case; any other value is a fault. With
 `memory = "device"` the pointers are device pointers, the function must be done on the default stream's order.
-Outputs are filled with poison before the call.
+Outputs are filled with poison before the call and lie between guard zones, which must not be written.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ import numpy as np
 from refnum.errors import ArgumentError, FileError, UnsupportedError
 
 from ..case import Case
-from ..libraries import to_library
+from ..libraries import Guarded
 from ..operation import OPERATIONS, Operation, outputs_of
 from .shapes import case_of, output_specs
 
@@ -104,10 +104,11 @@ def _function(library: Path, name: str, said: dict[str, Any], memory: str, where
     def call(**keywords: Any) -> tuple[Any, ...]:
         case = case_of(operation, keywords)
         _refuse_unnamed(symbol, case, named)
-        outs = {
-            output.name: _poisoned(*spec, memory)
-            for output, spec in zip(outputs_of(case), output_specs(case), strict=True)
+        zones = {
+            output.name: Guarded(np.empty(shape, dtype), MEMORIES[memory], POISON)
+            for output, (shape, dtype) in zip(outputs_of(case), output_specs(case), strict=True)
         }
+        outs = {output: zone.array for output, zone in zones.items()}
         inputs = {key: keywords.get(key) for key in operation.inputs}
         given = [_argument(one, {**inputs, **outs}, case) for one in arguments]
         code = _loaded(library, symbol)(*given)
@@ -115,6 +116,9 @@ def _function(library: Path, name: str, said: dict[str, Any], memory: str, where
             raise UnsupportedError(f"{symbol} says that it does not support this case (it returned 1)")
         if code:
             raise RuntimeError(f"{symbol} returned {code}")
+        for output, zone in zones.items():
+            if side := zone.trespass():
+                raise RuntimeError(f"{symbol} wrote memory {side} the output {output}")
         return tuple(outs.values())
 
     return call
@@ -141,11 +145,6 @@ def _check(argument: str, operation: Operation, where: Path) -> None:
             f"{where}: {operation.name} has no argument {argument!r}; allowed are {', '.join(sorted(arrays))}, "
             f"rows(NAME), columns(NAME), size(NAME), splits, stream{''.join(f', {name}' for name in operation.params)}."
         )
-
-
-def _poisoned(shape: tuple[int, ...], dtype: np.dtype, memory: str) -> Any:
-    size = int(np.prod(shape)) * dtype.itemsize
-    return to_library(np.full(size, POISON, np.uint8).view(dtype).reshape(shape), MEMORIES[memory])
 
 
 def _argument(text: str, arrays: dict[str, Any], case: Case) -> Any:

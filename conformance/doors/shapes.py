@@ -47,14 +47,15 @@ class _Fixed:
 
 @functools.lru_cache(maxsize=4096)
 def _shapes_of(operation: str, profile: str, params: Any, key: Any, *maps: _Fixed) -> list[Any]:
-    inputs = {name: np.zeros(shape, _dtype(word)) for name, shape, _, word in key}
+    inputs = {name: np.zeros(shape, dtype_of(word)) for name, shape, _, word in key}
     if maps:
         inputs["row_map"] = maps[0].array
     listed = {name: list(v) if isinstance(v, tuple) else v for name, v in params}
     return [(array.shape, array.dtype) for array in call_golden(Case(operation, profile, listed, inputs))]
 
 
-def _dtype(word: str) -> np.dtype:
+def dtype_of(word: str) -> np.dtype:
+    """Return the dtype of a name, those of `ml_dtypes` too; TypeError for another name."""
     import ml_dtypes
 
-    return np.dtype(ml_dtypes.bfloat16) if word == "bfloat16" else np.dtype(word)
+    return np.dtype(getattr(ml_dtypes, word, word))

@@ -1,0 +1,72 @@
+"""The smoke test of an adapter: one small legal call before any verdict, and a sentence that says what to change."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+
+import numpy as np
+
+from ..call import Called, call
+from ..case import Case
+from ..compare import observe
+from ..operation import call_golden, outputs_of, run_golden
+from ..subject import Subject
+from ..tally import Failure, Tally
+from ..verdict import NO_LEVEL, Outcome
+
+LOOKED_AT = 24
+"""Corner cases among which the smallest one that the subject supports is called."""
+
+
+def smoke(subject: Subject, tally: Tally, seconds: float) -> None:
+    """Call a subject once; one that cannot be judged at all is failed, and left alone from here on.
+
+    An adapter is off when the call raises, or gives another count of results, other shapes or other dtypes.
+    """
+    for case in _smallest(tally):
+        called = call(subject, case, seconds)
+        if called.outcome is Outcome.UNSUPPORTED:
+            continue
+        if called.outcome is not Outcome.PASS and not called.finding:
+            tally.faults.append((called.outcome, f"{_asked(case)}: {called.words}; {_advice(called)}", case))
+            tally.out = True
+            return
+        golden = run_golden(case)
+        observed, problem = observe(case, golden, called.results)
+        if problem:
+            words = f"{_asked(case)}: {problem}; {_wanted(case)}"
+            tally.fail(Failure(case, NO_LEVEL, words, "wrong-shape-or-dtype", observed))
+            tally.compared += sum(array.size for array in golden.values())
+            tally.out = True
+        return
+
+
+def _smallest(tally: Tally) -> list[Case]:
+    from ..corners import corner_cases
+
+    corners = itertools.islice(corner_cases(tally.operation, tally.profile, tally.params), LOOKED_AT)
+    return sorted((case for case in corners if case.elements), key=lambda case: case.elements)
+
+
+def _asked(case: Case) -> str:
+    return f"the first call, {case.operation}({_arrays(case.inputs)}), does not fit"
+
+
+def _arrays(arrays: Mapping[str, np.ndarray]) -> str:
+    return ", ".join(f"{name} {array.dtype.name}{list(array.shape)}" for name, array in arrays.items())
+
+
+def _wanted(case: Case) -> str:
+    outputs = {output.name: array for output, array in zip(outputs_of(case), call_golden(case), strict=True)}
+    return f"return {'a tuple of ' if len(outputs) > 1 else ''}{_arrays(outputs)}, in this order"
+
+
+def _advice(called: Called) -> str:
+    if "argument" in called.words or "parameter" in called.words:
+        return "name the function's arguments as the operation does"
+    if called.words.startswith("TypeError: a result is"):
+        return "return arrays, one an output"
+    if called.outcome is Outcome.TIMEOUT:
+        return "give --timeout more seconds if it compiles in its first call"
+    return "a legal call must not fail: mend it, or declare what it does not support (dtypes, rows, columns)"

@@ -1,0 +1,251 @@
+"""Subjects in a process of their own: one that crashes, hangs, exits or tampers harms nobody and gets no pass.
+
+The process loads the file, so this one never runs a line of it. Results come back as bytes and are compared here.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import inspect
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from multiprocessing.connection import Connection
+from typing import Any
+
+import numpy as np
+
+from refnum.errors import ArgumentError, FileError
+
+from ..call import Called, other_data
+from ..case import Case
+from ..subject import KINDS, Subject, from_dict
+from ..verdict import Outcome
+from .wire import MessageError, case_head, receive, send
+
+START = 120.0
+"""Seconds that a process may take to come up: imports, and a CUDA context."""
+GRACE = 3.0
+"""Seconds beyond a call's own limit before the process is killed."""
+_CALLS = {"replay_in_place": 2, "under_graph": 4}
+_FINDINGS = frozenset(
+    {"", "input-mutated", "float-mode-changed", "output-aliases-input", "earlier-result-changed", "guard-overwritten"}
+)
+
+
+def apart(text: str) -> list[Subject]:
+    """Return the subjects of a file, a declared library or a name, living in one process of their own.
+
+    text: as after `--subject`. Raises FileError when they cannot be loaded there.
+    """
+    home = Household(text)
+    subjects = [_subject(home, said, text) for said in home.start()]
+    if not subjects:
+        raise ArgumentError(f"{text} has no subject.")
+    return subjects
+
+
+def _subject(home: Household, said: Mapping[str, Any], text: str) -> Subject:
+    name = str(said["name"])
+    usable, reason = said["available"]
+    facts = {**said["describe"], "process": "its own"}
+
+    def supports(operation: str, profile: str, params: Mapping[str, Any]) -> str:
+        return str(home.ask(name, "supports", operation=operation, profile=profile, params=dict(params)))
+
+    def trace(operation: str) -> dict[str, str]:
+        return dict(home.ask(name, "trace", operation=operation))
+
+    def carried_out(which: str, case: Case, *arguments: Any, **keywords: Any) -> Any:
+        return home.carry_out(name, which, case, *arguments, **keywords)
+
+    entry = {
+        "name": name,
+        "operations": {operation: _stub(**how) for operation, how in said["operations"].items()},
+        "kind": said["kind"] if said["kind"] in KINDS else "user",
+        "profiles": said["profiles"],
+        "level": said["level"],
+        "levels": said["levels"],
+        "arrays": said["arrays"],
+        "on_request": said["on_request"],
+        "available": lambda: (bool(usable), str(reason)),
+        "describe": lambda: facts,
+        "supports": supports if said["supports"] else None,
+        "trace": trace if said["trace"] else None,
+        "apart": carried_out,
+        "origin": text,
+    }
+    return from_dict(entry, text)
+
+
+def _stub(keywords: list[str], anything: bool) -> Callable[..., Any]:
+    """Return a function with the signature of one that lives elsewhere."""
+
+    def elsewhere(**_: Any) -> Any:
+        raise NotImplementedError("this subject lives in a process of its own; it is called there, by `call.call`")
+
+    parameters = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in keywords]
+    if anything:
+        parameters.append(inspect.Parameter("anything", inspect.Parameter.VAR_KEYWORD))
+    elsewhere.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return elsewhere
+
+
+class _Lost(Exception):
+    """The process is gone or was killed; the words say why. hung: whether it ran past its limit."""
+
+    def __init__(self, words: str, hung: bool = False) -> None:
+        super().__init__(words)
+        self.hung = hung
+
+
+class Household:
+    """Starts, asks, kills and restarts the process of some subjects. Not thread-safe."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.process: subprocess.Popen[bytes] | None = None
+        self.line: Connection | None = None
+        atexit.register(self.stop)
+
+    def start(self) -> list[dict[str, Any]]:
+        """Start the process and return what its subjects say of themselves; FileError when they cannot be loaded."""
+        ours, theirs = socket.socketpair()
+        paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "conformance.doors.guest", str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            env={**os.environ, "PYTHONPATH": paths},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        theirs.close()
+        self.line = Connection(ours.detach())
+        try:
+            head, _ = self._exchange({"load": self.text}, [], START)
+        except _Lost as error:
+            raise FileError(f"{self.text} cannot be loaded: {error}.") from error
+        if "unable" in head:
+            self.stop()
+            own = head.get("type") == "ArgumentError"
+            raise (ArgumentError if own else FileError)(str(head["unable"]))
+        return list(head["subjects"])
+
+    def stop(self) -> None:
+        """End the process, and what it has forked off, at once."""
+        if self.process is not None:
+            with contextlib.suppress(OSError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.kill()
+            self.process.wait()
+        if self.line is not None:
+            self.line.close()
+        self.process = self.line = None
+
+    def ask(self, name: str, what: str, **more: Any) -> Any:
+        """Return what a subject says to a question without arrays; RuntimeError when it fails."""
+        try:
+            self._up()
+            head, _ = self._exchange({"subject": name, "ask": what, **more}, [], START)
+        except _Lost as error:
+            raise RuntimeError(str(error)) from error
+        if "failed" in head:
+            raise RuntimeError(str(head["failed"]))
+        return head.get("said")
+
+    def carry_out(
+        self,
+        name: str,
+        which: str,
+        case: Case,
+        *arguments: Any,
+        seconds: float = 60.0,
+        like: tuple[np.ndarray, ...] = (),
+        poison: int | None = None,
+    ) -> Any:
+        """Carry out a watched call of `call.py` or `streams.py` there; returns what that function returns."""
+        if which == "into_guarded":
+            like, poison, *rest = arguments if arguments else (like, poison)
+            seconds = rest[0] if rest else seconds
+        elif arguments:
+            (seconds,) = arguments
+        more = {} if poison is None else {"poison": poison}
+        head = {"subject": name, "ask": which, "case": case_head(case), "seconds": seconds, "more": more}
+        limit = _CALLS.get(which, 1) * seconds + GRACE if seconds > 0 else 0.0
+        try:
+            self._up()
+            answer, results = self._exchange(head, [*case.inputs.values(), *like], limit)
+            calls = _calls(answer, results)
+        except (_Lost, MessageError, FileError) as error:
+            self.stop()
+            hung = isinstance(error, _Lost) and error.hung
+            calls = [Called(outcome=Outcome.TIMEOUT if hung else Outcome.FAULT, words=str(error))]
+            answer = {"same": True}
+        if answer.get("dead"):
+            self.stop()
+        if which not in _CALLS:
+            return calls[0]
+        second_case = case if answer.get("same") and which == "replay_in_place" else other_data(case)
+        if len(calls) == 1 or calls[0].outcome is not Outcome.PASS:
+            return second_case, calls[0], calls[0]
+        return second_case, calls[0], calls[1]
+
+    def _up(self) -> None:
+        if self.process is None or self.process.poll() is not None:
+            self.stop()
+            self.start()
+
+    def _exchange(
+        self, head: dict[str, Any], arrays: list[np.ndarray], limit: float
+    ) -> tuple[dict[str, Any], list[np.ndarray]]:
+        """Send and wait for the answer; _Lost when the process ends or runs past its limit (0: none)."""
+        assert self.line is not None and self.process is not None
+        try:
+            send(self.line, head, arrays)
+            until = time.monotonic() + limit
+            while not self.line.poll(0.05):
+                if self.process.poll() is not None and not self.line.poll():
+                    raise EOFError
+                if limit and time.monotonic() > until:
+                    self.stop()
+                    raise _Lost(f"no answer within {limit:g} s; its process was killed", hung=True)
+            return receive(self.line)
+        except (EOFError, OSError) as error:
+            raise _Lost(self._death()) from error
+        except KeyboardInterrupt:
+            self.stop()
+            raise
+
+    def _death(self) -> str:
+        """Bury the process and return how it ended."""
+        assert self.process is not None
+        try:
+            code = self.process.wait(1.0)
+            words = f"its process ended with {signal.Signals(-code).name if code < 0 else f'exit status {code}'}"
+        except subprocess.TimeoutExpired:
+            words = "its process closed the line to the harness"
+        self.stop()
+        return words
+
+
+def _calls(answer: dict[str, Any], results: list[np.ndarray]) -> list[Called]:
+    """Return the calls of an answer; MessageError when it is none, for a subject may have written it."""
+    try:
+        calls, rest = [], list(results)
+        for one in answer["calls"]:
+            outcome, count = Outcome(one["outcome"]), int(one["results"])
+            own, rest = tuple(rest[:count]), rest[count:]
+            finding = one["finding"] if one["finding"] in _FINDINGS else "input-mutated"
+            calls.append(Called(own, own, outcome, str(one["words"])[:1000], finding))
+        if not calls or rest:
+            raise ValueError("it has no calls, or more results than calls")
+    except (KeyError, TypeError, ValueError) as error:
+        raise MessageError(f"what came back is no answer: {error}") from error
+    return calls
