@@ -14,6 +14,8 @@ import numpy as np
 from refnum.errors import ArgumentError
 from refnum.formats import BF16, FP16, FP32, Format
 
+from . import fused
+
 Array = Any
 
 INPUT_FORMATS: dict[str, Format] = {"float32": FP32, "bfloat16": BF16, "float16": FP16}
@@ -64,6 +66,8 @@ def assemble(fmt: Format, significand: Array, exponent: Array) -> Array:
 
     significand: unsigned below 2**24; exponent: i32, broadcast against it.
     """
+    if fused.serves(significand):
+        return fused.assemble(fmt, significand, exponent)
     lead, fraction = normalise(significand)
     place = lead + exponent
     dropped = np.uint32(23 - fmt.mantissa_bits)
@@ -91,4 +95,13 @@ def exact(fmt: Format, significand: Array, exponent: Array) -> tuple[Array, Arra
 
 def signed(fmt: Format, pattern: Array, negative: Array) -> Array:
     """Put signs on patterns; returns unsigned integers of the format's own width."""
+    if fused.serves(pattern):
+        return fused.signed(fmt, pattern, negative)
     return (pattern | np.where(negative, np.uint32(fmt.sign_mask), np.uint32(0))).astype(word(fmt))
+
+
+def high_product(word: Array, bound: Array) -> Array:
+    """The high half of u32 * u32, broadcast: uniform words become uniform whole numbers below `bound`."""
+    if fused.serves(word):
+        return fused.high_product(word, bound)
+    return ((word.astype(np.uint64) * bound.astype(np.uint64)) >> np.uint64(32)).astype(np.uint32)

@@ -19,7 +19,7 @@ from .call import COMPILE_ERRORS, CallTimeout, limit
 from .case import Case
 from .compare import observe
 from .libraries import share_memory, to_numpy
-from .operation import OPERATIONS, as_bits, run_golden
+from .operation import OPERATIONS, run_golden
 from .recipes import Recipe, expand
 from .subject import Subject, arguments_for
 from .verdict import Outcome
@@ -151,7 +151,7 @@ def call_there(subject: Subject, case: Case) -> tuple[Array, ...]:
 
 def _breach(case: Case, before: Bits, results: tuple[Array, ...]) -> Judged | None:
     for name, array in case.inputs.items():
-        if bool((as_bits(array) != as_bits(before[name])).any()):
+        if bool((as_words(array) != as_words(before[name])).any()):
             return Judged(Outcome.MISMATCH, f"the call changed its input {name}", "input-mutated")
         for number, part in enumerate(results):
             if share_memory(part, array):

@@ -17,7 +17,9 @@ from .spec import Spec, Target
 LAG = 2
 STOP = 3
 """Failing shards after which a target is left alone: what is wrong with it is found. A fault counts for two, because
-it costs two processes."""
+it costs two processes, a hang for all: it costs their time as well."""
+PROBING = 4
+"""Rounds at the start with one shard a target, so that a deadly target is left alone after few processes."""
 REFUSED = 3
 """Shards without one compared case after which a target is left alone."""
 WEIGHT = 1 << 20
@@ -44,7 +46,8 @@ class Interest:
     def fold(self, stratum: str, result: Mapping[str, Any]) -> None:
         """Take one shard's result into account."""
         self.tried[stratum] += 1
-        self.bad += 2 if result["fault"] else bool(result["failing"])
+        fault = result["fault"]
+        self.bad += (STOP if fault.get("outcome") == "timeout" else 2) if fault else bool(result["failing"])
         self.empty += not (result["cases"] or result["fault"])
         for point in result["points"]:
             if point in self.hit:
@@ -96,13 +99,14 @@ class Budget:
         alive = [interest for interest in self.interests.values() if interest.open]
         if not alive:
             return []
-        around = self.spec.round if number < LAG else self.spec.round - self.spec.round // 2
+        size = min(self.spec.round, len(alive)) if number < PROBING else self.spec.round
+        around = size if number < LAG else size - size // 2
         found = []
         for _ in range(around):
             interest = alive[self.turn % len(alive)]
             self.turn += 1
             found.append(interest.give(self.spec.seed, interest.next_round_robin()))
-        shares = _shares([interest.need() for interest in alive], self.spec.round - around)
+        shares = _shares([interest.need() for interest in alive], size - around)
         for interest, share in zip(alive, shares, strict=True):
             found += [interest.give(self.spec.seed, interest.next_guided(place)) for place in range(share)]
         return found

@@ -22,6 +22,8 @@ from .spec import Spec
 
 START = 120.0
 """Seconds that a worker may take to come up: imports, and a CUDA context."""
+WARM = 30.0
+"""Seconds that warming up may take beyond a case's limit: kernels are compiled, libraries loaded."""
 SILENT = 30.0
 """Seconds without a beat after which a process is taken for stuck."""
 HUNG, DIED, KILLED, GONE, RESTARTED = "hung", "died", "killed", "gone", "restarted"
@@ -62,6 +64,7 @@ class Cell:
         self.task: dict[str, Any] | None = None
         self.identity: dict[str, Any] = {}
         self.number: int | None = None
+        self.warming = False
         self.since = self.heard = 0.0
         self.served = 0
 
@@ -98,7 +101,7 @@ class Cell:
 
     def give(self, task: Mapping[str, Any]) -> None:
         """Hand a task to a ready worker."""
-        self.task, self.number = dict(task), None
+        self.task, self.number, self.warming = dict(task), None, True
         self.since = self.heard = time.monotonic()
         self.served += 1
         self._send(task=self.task)
@@ -130,12 +133,13 @@ class Cell:
         return events
 
     def _allowed(self) -> float:
-        return float((self.task or {}).get("limit") or self.limit)
+        own = float((self.task or {}).get("limit") or self.limit)
+        return own + (WARM if self.warming else 0.0)
 
     def _hear(self, message: dict[str, Any], events: list[Event]) -> None:
         self.heard = time.monotonic()
         if "at" in message:
-            self.number, self.since = message["at"], self.heard
+            self.number, self.since, self.warming = message["at"], self.heard, message.get("warming", False)
         elif "hello" in message:
             self.identity = message["hello"]
             events.append(Event("joined", self.key, self.device, result=self.identity))

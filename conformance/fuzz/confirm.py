@@ -14,6 +14,8 @@ from dataclasses import replace as changed
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from refnum.errors import RefnumError
 
 from .. import replay
@@ -23,15 +25,17 @@ from ..coverpoints import count
 from ..failures import REPEATS, Presenter, shows
 from ..operation import run_golden
 from ..plan import Plan
+from ..recipes.inputs import distributions_for
 from ..recipes.recipe import Recipe, expand
+from ..recipes.strategies import EDIT_BITS
 from ..shrink import Blocks, Rows, Search
 from ..shrink import shrink as smaller_case
 from ..subject import Subject
 from ..tally import Failure
 from ..verdict import NO_LEVEL, Outcome
 from .bench import Bench, fingerprint
-from .cell import HUNG, Cell, Event
-from .shards import address_of, recipe_of
+from .cell import HUNG, WARM, Cell, Event
+from .shards import address_of, recipe_of, simple
 from .work import FATAL, Tell
 
 if TYPE_CHECKING:
@@ -40,7 +44,9 @@ if TYPE_CHECKING:
 LARGE = 1 << 17
 """Elements above which a case is cut by rows and blocks before anything else is tried."""
 CALLS, SECONDS = 300, 60.0
-HANG, PACE = 0.5, 1e7
+DEADLY_CALLS, DEADLY_SECONDS = 60, 30.0
+"""The same for cases that end their process: each of them costs a new one."""
+HANG, PACE, SLACK = 0.5, 1e7, 0.5
 """A case made smaller counts as hung after these seconds and its elements over this pace; all is compiled by then."""
 FINDINGS = {Outcome.TIMEOUT: "kernel-hung", Outcome.FAULT: "process-died", Outcome.COMPILE_ERROR: "raised"}
 
@@ -54,6 +60,7 @@ def confirm(office: Office, task: Mapping[str, Any], tell: Tell) -> dict[str, An
     tell(task["case"])
     if task["suspicion"]["kind"] == "fault":
         with Trial(office, subject, task["target"], office.spec.timeout) as trial:
+            trial.warm = expand(simple(recipe)) if subject.arrays == "cupy" else None
             outcome, words = trial.outcome(expand(recipe))
         fatal = outcome in FATAL
         return {"shown": int(fatal), "of": 1, "outcome": str(outcome), "words": words, "golden": True}
@@ -147,12 +154,10 @@ def _smaller_fault(
             run_golden(case)  # a case that the model refuses proves nothing about a kernel
             return trial.outcome(case)[0] == wanted
 
-        simplest = _simplest(original)
-        if simplest is not None and fails(simplest):  # legal by construction
-            best = simplest
-        else:
-            trial.warm = simplest
-            best = smaller_case(original, fails, CALLS, SECONDS)
+        trial.warm = _blocks(original)[0]
+        best = next((block for block in _blocks(original) if fails(block)), None)
+        if best is None:
+            best = smaller_case(original, fails, DEADLY_CALLS, DEADLY_SECONDS)
         outcome, words = trial.outcome(best)
     finding = FINDINGS.get(wanted, "raised") if trial.killed else "raised"
     failure = Failure(best, NO_LEVEL, words, finding)
@@ -167,23 +172,20 @@ def _smaller_fault(
     return _delivered(task, subject, record, document, [name for name, times in count(best, golden).items() if times])
 
 
-def _simplest(case: Case) -> Case | None:
-    """Return one block of zeros of the same variant, on which a kernel that always faults does so as well."""
+def _blocks(case: Case) -> list[Case]:
+    """Return single blocks of the same variant, worth a try before a search: zeros, and zeros with one odd value."""
     recipe = case.recipe
     if recipe is None:
-        return None
-    params = {name: value for name, value in recipe.params.items() if name != "splits"}
-    if "splits" in recipe.params and case.operation in ("permute_pad", "unpermute"):
-        params["splits"] = [1]
-    rows = 2 if case.operation == "mxfp4_columns" else 1
-    return expand(Recipe(recipe.operation, recipe.profile, params, (rows, 32), 0, "zero",
-                         {"base": 127} if "base" in _zero_ranges(case.operation) else {}))  # fmt: skip
-
-
-def _zero_ranges(operation: str) -> Mapping[str, Any]:
-    from ..recipes.inputs import distributions_for
-
-    return distributions_for(operation)["zero"].ranges
+        return [case]
+    if "base" in distributions_for(recipe.operation)["zero"].ranges:
+        odd = [simple(recipe, base) for base in (127, 254, 0)]
+    else:
+        odd = [simple(recipe)]
+    edits = [simple(recipe, edits=((0, 0, bits),)) for bits in EDIT_BITS[1:]]
+    blocks = [expand(each) for each in (*odd, *edits)]
+    poisoned = [block.with_inputs({"scales": np.full_like(block.inputs["scales"], 255)})
+                for block in blocks[:1] if "scales" in block.inputs]  # fmt: skip
+    return blocks[:1] + poisoned + blocks[1:]
 
 
 def _size(case: Case) -> str:
@@ -232,8 +234,8 @@ class Trial:
         """Return what becomes of a case, and the words."""
         fresh = not (self.cell.key and self.cell.served)
         if fresh and self.warm is not None:
-            self._run(self.warm, self.limit)
-        allowed = self.seconds + case.elements / PACE
+            self._run(self.warm, self.limit + WARM)
+        allowed = max(self.seconds, SLACK) + case.elements / PACE
         last = self._run(case, self.limit if fresh and self.warm is None else 1.5 * allowed)
         self.killed = last.what == "lost"
         if last.what == "lost":

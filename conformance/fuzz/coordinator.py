@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..verdict import Outcome
 from .budget import LAG, Budget
-from .cell import RESTARTED, Event
+from .cell import HUNG, RESTARTED, Event
 from .database import Database
-from .desk import Desk
+from .desk import SLOW, Desk
 from .errors import CampaignError, WorkerError
 from .executors import Executor
 from .quarantine import TRIES, Action, after_loss
@@ -231,7 +232,8 @@ class Coordinator:
     def _shard_done(self, task: dict[str, Any], event: Event) -> None:
         fault = event.result["fault"]
         if fault is not None and not task.get("fault"):
-            self._suspect(task, event, {**fault, "kind": "fault", "level": 0, "finding": ""})
+            slow = SLOW if fault["outcome"] == Outcome.TIMEOUT else ""
+            self._suspect(task, event, {**fault, "kind": "fault", "level": 0, "finding": slow})
             return
         if self.db.finish(task["shard"], event.worker, event.result):
             for entry in event.result["failures"]:
@@ -257,8 +259,8 @@ class Coordinator:
         """Run a shard again; one that was lost too often ends at its last suspect, as a fault that comes and goes."""
         self.db.raw.execute("UPDATE shards SET state = 'planned', lost = ? WHERE id = ?", (losses, task["shard"]))
         if losses >= TRIES:
-            self.db.raw.execute("UPDATE findings SET outcome = 'flaky-fault' WHERE shard = ? AND kind = 'fault' "
-                                "AND outcome = 'flaky'", (task["shard"],))  # fmt: skip
+            self.db.raw.execute("UPDATE findings SET outcome = 'flaky-fault', state = 'done' WHERE shard = ? "
+                                "AND kind = 'fault' AND outcome = 'flaky'", (task["shard"],))  # fmt: skip
         row = self.db.rows("SELECT * FROM shards WHERE id = ?", (task["shard"],))[0]
         self._queue(row)
 
@@ -266,7 +268,8 @@ class Coordinator:
         losses = self._losses(task) + (event.why != RESTARTED)
         action = after_loss(event, losses) if event.why != RESTARTED else Action.RETRY
         number = event.number or 0
-        entry = {"number": number, "kind": "fault", "level": 0, "finding": "", "words": event.words,
+        slow = SLOW if event.why == HUNG else ""
+        entry = {"number": number, "kind": "fault", "level": 0, "finding": slow, "words": event.words,
                  "recipe": self._recipe(task, number)}  # fmt: skip
         if action is Action.CONFIRM:
             self._suspect(task, event, entry)

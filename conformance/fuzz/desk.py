@@ -21,6 +21,8 @@ OPEN = 8
 """Findings of one target that are confirmed; what fails beyond them is counted only."""
 SHRUNK = {"mismatch": 3, "fault": 1}
 """Findings of one subject, operation and kind that are made small at once; `refnum fuzz minimise` does the rest."""
+SLOW = "timeout"
+"""`finding` of a case that did not answer in time; seen once and never again, a compiler may have taken the time."""
 LIMIT = START + 120.0
 """Seconds between two signs of a task that tries cases in a process of its own."""
 
@@ -98,6 +100,10 @@ class Desk:
                 result["words"] or row["words"] if shown else f"once on {row['device']} ({row['words']}), never again"
             )
             judgement = Judgement(result["outcome"] if shown else str(Outcome.FLAKY), words)
+            if not shown and row["finding"] == SLOW:
+                self.db.raw.execute("UPDATE findings SET state = 'withdrawn', outcome = 'flaky', words = ? "
+                                    "WHERE id = ?", (words, row["id"]))  # fmt: skip
+                return []
         elif row["kind"] == "golden":
             judgement = Judgement("golden", result["words"])
         else:

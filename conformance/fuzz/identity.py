@@ -14,8 +14,8 @@ from ..environment import model_digest, versions
 
 REVISION = "REFNUM_REVISION"
 """Environment variable by which a worker learns the git hash from its parent, which has asked git already."""
-QUERY = ("uuid", "name", "driver_version", "clocks.sm", "clocks.mem", "clocks.max.sm", "temperature.gpu",
-         "ecc.errors.corrected.volatile.total", "ecc.errors.uncorrected.volatile.total",
+QUERY = ("uuid", "name", "driver_version", "memory.total", "clocks.sm", "clocks.mem", "clocks.max.sm",
+         "temperature.gpu", "ecc.errors.corrected.volatile.total", "ecc.errors.uncorrected.volatile.total",
          "ecc.errors.uncorrected.aggregate.total")  # fmt: skip
 
 

@@ -29,6 +29,8 @@ WORDS = 128
 ROWS = (0, 1, 31, 32, 33, 64, 127, 128, 129, 160, 255, 256)
 """Rows of an expert around multiples of 32 and 128."""
 WIDE = (8192, 16384)
+CROWD = 4096
+"""Routed rows up to which they may all belong to one token."""
 T = TypeVar("T")
 
 
@@ -113,7 +115,9 @@ def _shape(dice: Dice, target: Target, elements: int) -> tuple[tuple[int, int], 
     params: dict[str, Any] = dict(target.params)
     if target.operation in ROUTED:
         params["splits"] = _splits(dice, rows, even=False)
-        rows = max(1, dice.between(1, rows)) if sum(params["splits"]) else dice.between(0, rows)
+        routed = sum(params["splits"])
+        least = 1 if routed <= CROWD else routed // 16  # a token's rows are added one after the other
+        rows = dice.between(least, max(least, rows)) if routed else dice.between(0, rows)
     elif target.operation in RAGGED and dice.chance(2):
         params["splits"] = _splits(dice, rows, even)
         rows = sum(params["splits"])
@@ -139,6 +143,17 @@ def _splits(dice: Dice, rows: int, even: bool) -> list[int]:
         counts.append(count)
         left -= count
     return counts
+
+
+def simple(recipe: Recipe, base: int = 127, edits: tuple[tuple[int, int, int], ...] = ()) -> Recipe:
+    """Return one block of zeros of the same variant. base: its scale byte, for coded inputs; edits: as a recipe's."""
+    params = {name: value for name, value in recipe.params.items() if name != "splits"}
+    if recipe.operation in ROUTED:
+        params["splits"] = [1]
+    rows = 2 if recipe.operation == "mxfp4_columns" else 1
+    ranges = distributions_for(recipe.operation)["zero"].ranges
+    return Recipe(recipe.operation, recipe.profile, params, (rows, 32), 0, "zero",
+                  {"base": base} if "base" in ranges else {}, edits)  # fmt: skip
 
 
 def address_of(row: Mapping[str, Any]) -> Address:

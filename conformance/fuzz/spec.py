@@ -18,11 +18,14 @@ from ..choose import Choice, choose
 from ..environment import model_digest
 from ..operation import select
 from ..plan import Plan, variants
+from .identity import smi
 
 CASES = 25
 """Cases of a shard by default: a second or so of work, so that little is lost when a worker dies."""
-ELEMENTS = {"cpu": 1 << 17, "gpu": 1 << 26}
-"""Elements of the largest case by default, by the device of the subjects."""
+ELEMENTS = 1 << 17
+"""Elements of the largest case by default, of subjects on the CPU."""
+LARGEST, ROOM = 1 << 28, 320
+"""The same on a GPU, and the bytes of its memory that each element must have; see `largest_case`."""
 TIMEOUT = 30.0
 ON_DEVICE = ("cupy", "torch-cuda")
 
@@ -128,11 +131,18 @@ def make_spec(
         records=tuple(record for record in chosen.records() if record["name"] in judged),
         targets=targets,
         cases=cases,
-        elements=elements or ELEMENTS[needed],
+        elements=elements or (largest_case() if needed == "gpu" else ELEMENTS),
         timeout=timeout,
         round=round_shards or max(16, len(targets)),
         model=model_digest(),
     )
+
+
+def largest_case() -> int:
+    """Return the power of two that the smallest GPU here has room for, up to LARGEST; 2**24 where none tells."""
+    sizes = [int(card["memory.total"]) << 20 for card in smi() if card.get("memory.total", "").isdigit()]
+    room = min(sizes, default=ROOM << 24) // ROOM
+    return int(min(LARGEST, 1 << max(17, room.bit_length() - 1)))
 
 
 def _targets(chosen: Choice, operations: Sequence[str] | None, profiles: Sequence[str] | None) -> list[Target]:

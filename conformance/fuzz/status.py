@@ -79,7 +79,7 @@ class Watcher:
     def findings(self) -> list[dict[str, Any]]:
         """Return every finding, its record decoded; what its coverpoints say of the cause stands first in `points`."""
         found = []
-        for row in self.db.rows("SELECT * FROM findings ORDER BY id"):
+        for row in self.db.rows("SELECT * FROM findings WHERE state != 'withdrawn' ORDER BY id"):
             finding = {**dict(row), "record": json.loads(row["record"] or "null"), "recipe": None}
             if finding["record"]:
                 finding["record"]["points"].sort(key=self.shares(row["target"]))

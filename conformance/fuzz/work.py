@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 from ..choose import choose
 from ..environment import model_digest
@@ -18,15 +18,21 @@ from ..recipes.recipe import Recipe
 from ..subject import Subject
 from ..verdict import Outcome
 from .bench import Bench
+from .cell import WARM
 from .errors import WorkerError
-from .shards import address_of, recipes_of
+from .shards import address_of, recipes_of, simple
 from .spec import Spec
 
 KEPT = 4
 """Failing cases of a shard that are reported one by one; the rest are counted."""
 FATAL = frozenset({Outcome.FAULT, Outcome.TIMEOUT, Outcome.COMPILE_ERROR})
 
-Tell = Callable[[int], None]
+
+class Tell(Protocol):
+    """Says which case begins; warming: it is the first of its target here, whose call may compile for long."""
+
+    def __call__(self, number: int, warming: bool = False) -> None:
+        """Say it."""
 
 
 class Office:
@@ -40,6 +46,7 @@ class Office:
         chosen = choose(list(spec.subjects))
         self.subjects: dict[str, Subject] = {subject.name: subject for subject in chosen.usable}
         self.reasons = {subject.name: why for subject, why in chosen.unusable}
+        self.warm: set[str] = set()
 
     def subject(self, target: str) -> Subject:
         """Return the subject of a target; WorkerError when it cannot be used here."""
@@ -76,11 +83,20 @@ class Office:
         for number, recipe in enumerate(self.recipes(task)):
             if known and number >= known["number"]:
                 break
+            if task["target"] not in self.warm:
+                self._warm_up(task["target"], recipe, number, tell)
             tell(number)
-            tally.take(number, recipe, bench.judge(recipe))
+            tally.take(number, recipe, bench.judge(recipe, number))
             if tally.fault:
                 break
         return tally.result(time.perf_counter() - start)
+
+    def _warm_up(self, target: str, recipe: Recipe, number: int, tell: Tell) -> None:
+        """Judge a block of zeros for nothing, with time to compile, so that no compiler counts as a hang."""
+        self.warm.add(target)
+        if self.targets[target].device == "gpu":
+            tell(number, True)
+            Bench(self.subject(target), self.spec.timeout + WARM / 2).judge(simple(recipe))
 
 
 class ShardTally:

@@ -74,7 +74,7 @@ def main() -> None:
             return
         task = message["task"]
         try:
-            result = office.do(task, lambda number: line.send(at=number))
+            result = office.do(task, lambda number, warming=False: line.send(at=number, warming=warming))
         except Exception as error:
             place = traceback.extract_tb(error.__traceback__)[-1]
             line.send(

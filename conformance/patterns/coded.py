@@ -13,8 +13,8 @@ import numpy as np
 import refnum
 from refnum.formats import BF16, Format
 
-from ..bits import as_float
-from .draw import Draw
+from ..bits import as_float, high_product
+from .draw import Draw, repeated
 from .values import Target, channels
 
 Array = Any
@@ -37,7 +37,7 @@ class Layout:
 
     def spread(self, values: Array, shape: tuple[int, int]) -> Array:
         """One value a scale block -> one an element."""
-        wide = np.repeat(np.repeat(values, self.rows, axis=0), self.columns, axis=1)
+        wide = repeated(values, self.columns, self.rows)
         return wide[: shape[0], : shape[1]]
 
 
@@ -65,8 +65,8 @@ def finite(draw: Draw, layout: Layout, shape: tuple[int, int]) -> Array:
     rows, columns = shape
     fmt = layout.element
     limit = draw.below(fmt.max_code + 1, rows, -(-columns // 32)) + np.uint32(1)
-    wide = np.repeat(limit, 32, axis=1)[:, :columns]
-    magnitude = ((draw.words(*shape).astype(np.uint64) * wide.astype(np.uint64)) >> np.uint64(32)).astype(np.uint32)
+    wide = repeated(limit, 32)[:, :columns]
+    magnitude = high_product(draw.words(*shape), wide)
     sign = draw.words(*shape) & np.uint32(fmt.sign_mask)
     if fmt.kind == "integer":  # two's complement: the sign bit is the complement plus one
         mask = np.uint32((1 << fmt.bits) - 1)
@@ -109,7 +109,7 @@ def rows(
     padding = np.where(draw.chance(128, height, 1), np.uint8(254), np.uint8(0))
     level = np.where(poisoned, np.uint8(255), np.where(blank, padding, level))
     codes = np.where(layout.spread(blank, (shape[0], layout.columns))[:, :1], np.uint8(0), codes)
-    return codes, np.repeat(level, width, axis=1)
+    return codes, repeated(level, width)
 
 
 def activations(

@@ -13,8 +13,9 @@ import numpy as np
 
 from refnum.formats import Format
 
+from .. import fused
 from ..bits import assemble, signed, word
-from .draw import Draw
+from .draw import Draw, repeated
 from .grid import as_arrays, grid, scale_thresholds, walking
 
 Array = Any
@@ -44,6 +45,8 @@ def from_integer(target: Target, number: Array, exponent: Array | int) -> Array:
     """Patterns with sign of number * 2**exponent, |number| < 2**24 (i32); bits that do not fit are cut off."""
     if isinstance(exponent, int):
         exponent = np.int32(exponent)
+    if fused.serves(number):
+        return fused.from_integer(target.input, number, exponent)
     return signed(target.input, assemble(target.input, np.abs(number).astype(np.uint32), exponent), number < 0)
 
 
@@ -63,9 +66,8 @@ def heavy(draw: Draw, target: Target, shape: tuple[int, int], tail: int = 3, exp
     P(|x| > t) falls as t**-tail, in whole binades.
     """
     word_ = draw.words(*shape)
-    leading = np.int32(0)
-    for k in range(1, 31):
-        leading = leading + (word_ < np.uint32(1 << (32 - k))).astype(np.int32)
+    field = (word_.astype(np.float64).view(np.uint64) >> np.uint64(52)).astype(np.int32)  # exact: 32 bits of 53
+    leading = np.minimum(np.int32(31 + 1023) - field, np.int32(30))  # zeros before the first one, of 30 bits
     return from_integer(target, draw.bell(*shape), np.int32(exponent - 16) + leading // np.int32(tail))
 
 
@@ -195,4 +197,4 @@ def distances(
 
 def per_element(draw: Draw, values: Array, target: Target, columns: int) -> Array:
     """Spread one value a block, [M, blocks], over the elements: [M, columns]."""
-    return np.repeat(values, target.block, axis=1)[:, :columns]
+    return repeated(values, target.block)[:, :columns]
