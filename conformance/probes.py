@@ -37,17 +37,22 @@ Golden = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Probe:
-    """A habit of callers. name: as it stands in reports. run: judges it. applies: whether a subject can be asked."""
+    """A habit of callers. name: as it stands in reports. run: judges it. applies: whether a subject can be asked.
+
+    once: it costs many calls, and one case of a variant is enough.
+    """
 
     name: str
     run: Callable[[Subject, Case, Golden, Tally, float], None]
     applies: Callable[[Subject, str], bool] = lambda _subject, _operation: True
+    once: bool = False
 
 
 def probe(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
     """Try every probe that applies to a subject; what it refuses is noted in the tally."""
     for one in PROBES:
-        if one.applies(subject, case.operation) and not tally.stopped:
+        done = one.once and one.name in tally.probes
+        if one.applies(subject, case.operation) and not tally.stopped and not done:
             tally.probes.setdefault(one.name, "")
             one.run(subject, case, golden, tally, seconds)
 
@@ -161,7 +166,7 @@ PROBES = (
     Probe("new data in place", _in_place),
     Probe("views with gaps", _gaps, _viewed),
     Probe("views at an odd address", _offset),
-    Probe("ten repeats", _repeats),
+    Probe("ten repeats", _repeats, once=True),
     Probe("poisoned out with guard zones", _out, has_out),
     Probe("side stream", _side_stream, _streamed),
     Probe("graph capture", _graph, _streamed),
