@@ -22,6 +22,7 @@ from . import files, show
 from . import report as reports
 from .bench.command import bench
 from .choose import choose
+from .matrix_cli import matrix
 from .operation import select
 from .plan import Plan
 from .prove_cli import prove
@@ -232,25 +233,6 @@ def explain(
     print(explanation(what, values, scales, index, profile, dtype, param or []))
 
 
-@app.command("report")
-@told
-def show_report(
-    file: Annotated[Path, typer.Argument(help="A report written by `refnum check --report`.")],
-    junit: Annotated[Path | None, typer.Option(help="Also write it as JUnit XML.")] = None,
-    markdown: Annotated[Path | None, typer.Option(help="Also write it as Markdown, at most 1 MB.")] = None,
-) -> None:
-    """Check a saved report and print it; the exit status is the one of its run."""
-    from . import exports
-
-    document = reports.load(file)
-    if junit is not None:
-        files.write_text(junit, exports.junit(document))
-    if markdown is not None:
-        files.write_text(markdown, exports.markdown(document))
-    show.everything(show.console(), document)
-    raise typer.Exit(document["footer"]["exit"])
-
-
 @app.command()
 @told
 def doctor() -> None:
@@ -308,9 +290,11 @@ def _mount(name: str, module: str, attribute: str) -> None:
 
 
 _mount("vectors", "conformance.vectors_cli", "vectors_app")
+_mount("report", "conformance.report_cli", "report_app")
 app.command()(told(bench))
 _mount("fuzz", "conformance.fuzz_cli", "fuzz_app")
 app.command("prove")(told(prove))
+app.command("matrix")(told(matrix))
 
 
 def main() -> None:

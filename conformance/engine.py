@@ -8,6 +8,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -28,6 +30,8 @@ from .subject import Subject
 from .tally import DomainCount, Tally
 from .verdict import Outcome
 
+LOOKED_AT = 24
+"""Corner cases among which the smallest is the first call of all, see `doors.adapter`."""
 PROBES = 4
 """Corner cases of a variant on which the calling contract is probed as well."""
 COVERED_CHUNKS = 2
@@ -83,8 +87,6 @@ class Engine:
         """Judge every stream of the plan, in order."""
         if not self.known():
             return
-        if self.plan.cases is None:
-            self.adapters()
         self.corners()
         if self.plan.cases is None:
             self.vectors()
@@ -94,6 +96,8 @@ class Engine:
 
     def finish(self) -> None:
         """Write down the coverpoints that no compared case has hit, and who could not be judged to the end."""
+        from .coverpoints import expected
+
         for subject in self.judged:
             tally, words = self.tallies[subject.name], self.plan.lost.get(subject.arrays)
             if words and not tally.faults:
@@ -101,6 +105,7 @@ class Engine:
         for name, points in self.open_points.items():
             if self.tallies[name].compared:
                 self.tallies[name].holes = sorted(points)
+                self.tallies[name].coverpoints = len(expected(*self._key))
 
     @property
     def _key(self) -> tuple[str, str, dict[str, Any]]:
@@ -114,15 +119,14 @@ class Engine:
             if not self.tallies[subject.name].stopped and subject.arrays not in self.plan.lost
         ]
 
-    def adapters(self) -> None:
+    def _adapters(self, cases: list[Case]) -> None:
         """Call every subject once before any verdict; one whose results cannot be compared at all is left alone."""
         from .doors.adapter import smoke
 
-        self.book.enter(self._key, "corners")
         for subject in self.active():
-            self.book.note(subject.name, 0)
-            smoke(subject, self.tallies[subject.name], self.plan.seconds)
-            self._lost(subject, self.tallies[subject.name])
+            tally = self.tallies[subject.name]
+            smoke(subject, tally, cases, self.plan.seconds, partial(self.book.note, subject.name))
+            self._lost(subject, tally)
 
     def corners(self) -> None:
         """Judge on the corner cases, or on the plan's own cases, and probe the calling contract on the first."""
@@ -130,7 +134,11 @@ class Engine:
 
         probes = PROBES
         self.book.enter(self._key, "corners")
-        for case, golden in self._golden((self.plan.cases or corner_cases)(*self._key)):
+        cases = iter((self.plan.cases or corner_cases)(*self._key))
+        first = list(islice(cases, LOOKED_AT))
+        if self.plan.cases is None:
+            self._adapters(first)
+        for case, golden in self._golden(chain(first, cases)):
             for subject in self._cover(case, golden):
                 tally = self.tallies[subject.name]
                 tally.corners += self._one(subject, case, golden) is not None

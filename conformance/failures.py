@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from refnum.errors import RefnumError
@@ -13,6 +13,7 @@ from .call import Called
 from .case import Case, plain
 from .compare import Comparison, compare
 from .diagnose import diagnose
+from .grid import grid_of
 from .operation import run_golden
 from .page import page
 from .probes import DIFFERENT_BYTES, SECOND_CASE, again
@@ -63,7 +64,7 @@ class Presenter:
         """Return the result record of a tally; quick: do not shrink (the user is waiting for the end)."""
         outcome = tally.close()
         records = [
-            self.record(subject, failure, self._deserves(subject, failure) and not quick)
+            self.record(subject, failure, self._deserves(subject, failure) and not quick, tally.failures)
             for failure in self._worth_showing(tally)
         ]
         if outcome is Outcome.MISMATCH and records and all(record["reproduced"] == "0 of 3" for record in records):
@@ -100,8 +101,10 @@ class Presenter:
         except RefnumError as error:
             return None, f"no replay file: {error}"
 
-    def record(self, subject: Subject, failure: Failure, shrunk: bool = True) -> dict[str, Any]:
-        """Return the record of one failure; shrunk only if it can be shown again."""
+    def record(
+        self, subject: Subject, failure: Failure, shrunk: bool = True, alike: Sequence[Failure] = ()
+    ) -> dict[str, Any]:
+        """Return the record of one failure; shrunk only if it can be shown again. alike: others, for its picture."""
         original = failure.case
         shown = sum(shows(subject, original, failure, self.plan.seconds) for _ in range(REPEATS))
         case = original
@@ -132,9 +135,17 @@ class Presenter:
             "params": plain(case.params),
             "reproduced": f"{shown} of {REPEATS}",
             "page": details,
+            "grid": grid_of([(case, observed), *_sighted(failure, alike)], level) if shrunk and observed else {},
             "replay": None if path is None else str(path),
             "command": None if path is None else replay.command(path, subject),
         }
+
+
+def _sighted(failure: Failure, alike: Sequence[Failure]) -> list[tuple[Case, dict[str, Any]]]:
+    """Return the cases, as they were found, of a failure and of the others that fail its level, with what came back."""
+    others = [other for other in alike if other is not failure]
+    same = [other for other in (failure, *others) if (other.level, other.finding) == (failure.level, failure.finding)]
+    return [(other.case, other.observed) for other in same if other.observed]
 
 
 def _size(case: Case) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -12,11 +11,14 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from .verdict import BAD, CLASSES, Outcome
+from .reports import facts
+from .reports.facts import worst
+from .verdict import CLASSES
+
+__all__ = ["PLAIN_WIDTH", "console", "element", "escape", "everything", "failure", "outcome_text", "table", "worst"]
 
 PLAIN_WIDTH = 200
 _STYLES = {"pass": "green", "unsupported": "yellow", "not-run": "yellow", "not-verified": "yellow"}
-_ORDER = (*BAD, Outcome.NOT_VERIFIED, Outcome.NOT_RUN, Outcome.UNSUPPORTED, Outcome.PASS)
 
 
 def console(stderr: bool = False) -> Console:
@@ -78,111 +80,52 @@ def outcome_text(name: str) -> str:
     return f"[{_STYLES.get(name, 'bold red')}]{name}[/]"
 
 
-def worst(outcomes: Iterable[str]) -> str:
-    """Return the worst of some outcomes."""
-    found = set(outcomes)
-    return next((outcome.value for outcome in _ORDER if outcome.value in found), Outcome.NOT_VERIFIED.value)
-
-
 def verdicts(out: Console, report: Mapping[str, Any]) -> None:
     """Print one line a subject, operation and profile: the worst outcome and what it rests on."""
-    groups: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
-    for result in report["results"]:
-        groups.setdefault((result["subject"], result["operation"], result["profile"]), []).append(result)
-    rows = []
-    for (subject, operation, profile), results in groups.items():
-        judged = [result for result in results if result["outcome"] != "unsupported"] or results
-        proved = sum(d["points"] for r in results for d in r["domains"] if d["verdict"] == "proved")
-        reached = max((r["level"]["reached"] or "" for r in results), key=lambda name: (name == "none", name))
-        rows.append(
-            [
-                escape(subject),
-                operation,
-                profile,
-                outcome_text(worst(r["outcome"] for r in judged)),
-                reached,
-                _variants(results),
-                f"{sum(r['cases'] for r in results):,}",
-                f"{sum(r['compared'] for r in results):,}",
-                f"{proved:,}" if proved else "-",
-                f"{sum(r['seconds'] for r in results):.1f}",
-            ]
-        )
+    rows = [
+        [
+            escape(line.subject),
+            line.operation,
+            line.profile,
+            outcome_text(line.outcome),
+            line.level,
+            line.variants,
+            f"{line.cases:,}",
+            f"{line.elements:,}",
+            f"{line.proved:,}" if line.proved else "-",
+            f"{line.seconds:.1f}",
+        ]
+        for line in facts.verdicts(report)
+    ]
     if rows:
-        table(
-            out,
-            "Verdicts",
-            (
-                "subject",
-                "operation",
-                "profile",
-                "outcome",
-                "level",
-                "variants",
-                "cases",
-                "elements",
-                "proved",
-                "seconds",
-            ),
-            rows,
-        )
+        table(out, "Verdicts", _VERDICTS, rows)
 
 
-def _variants(results: Sequence[Mapping[str, Any]]) -> str:
-    counts = Counter(result["outcome"] for result in results)
-    return str(len(results)) if len(counts) == 1 else " ".join(f"{n} {name}" for name, n in sorted(counts.items()))
+_VERDICTS = (
+    "subject",
+    "operation",
+    "profile",
+    "outcome",
+    "level",
+    "variants",
+    "cases",
+    "elements",
+    "proved",
+    "seconds",
+)
 
 
 def not_verified(out: Console, report: Mapping[str, Any]) -> None:
     """Print, loudly, everything that was not verified and why; equal reasons are one line."""
-    lines: Counter[tuple[str, str, str]] = Counter()
-    for result in report["results"]:
-        if result["outcome"] in ("unsupported", "not-run", "not-verified"):
-            lines[(result["outcome"], f"{result['subject']} {result['operation']}", result["words"])] += 1
-        elif result["refused"]:
-            lines[("refused", f"{result['subject']} {result['operation']}", result["refusal"])] += 1
-    for subject, name, operations, words in _refused_probes(report["results"]):
-        lines[("refused", f"{subject}, {name}, in {operations}", f"for example: {words}")] += 1
-    for row in report["data"]:
-        if row["outcome"] in ("unsupported", "not-run", "not-verified"):
-            lines[(row["outcome"], f"{row['subject']} {row['tensor']}", row["words"])] += 1
-    for subject in report["header"]["subjects"]:
-        if not subject["available"]:
-            lines[("unavailable", subject["name"], subject["reason"])] += 1
-    for broken in report["header"]["broken_subjects"]:
-        lines[("broken", broken["name"], broken["reason"])] += 1
-    for (outcome, who, words), count in lines.items():
-        times = f" ({count} variants)" if count > 1 else ""
-        out.print(f"[yellow]{outcome}[/]: {escape(who)}: {escape(words)}{times}", soft_wrap=True)
-
-
-def _refused_probes(results: Sequence[Mapping[str, Any]]) -> Iterable[tuple[str, str, str, str]]:
-    """Yield (subject, probe, the operations that refuse it, the first reason)."""
-    found: dict[tuple[str, str], dict[str, str]] = {}
-    for result in results:
-        for name, words in result["probes"].items():
-            if words:
-                found.setdefault((result["subject"], name), {}).setdefault(result["operation"], words)
-    for (subject, name), reasons in found.items():
-        yield subject, name, ", ".join(reasons), next(iter(reasons.values()))
+    for what, who, words in facts.unverified(report):
+        out.print(f"[yellow]{what}[/]: {escape(who)}: {escape(words)}", soft_wrap=True)
 
 
 def classes(out: Console, report: Mapping[str, Any]) -> None:
     """Print the result by input class (N17) of every quantiser that is not right at every byte."""
-    rows = []
-    for result in report["results"]:
-        if result["classes"] and any(entry["wrong"] for entry in result["classes"].values()):
-            cells = []
-            for letter in CLASSES:
-                entry = result["classes"].get(letter)
-                cells.append(
-                    "-"
-                    if entry is None
-                    else "L0"
-                    if not entry["wrong"]
-                    else f"{entry['level']} {entry['wrong']:,}/{entry['blocks']:,}"
-                )
-            rows.append([escape(result["subject"]), escape(result["variant"]), *cells])
+    rows = [
+        [escape(result["subject"]), escape(result["variant"]), *cells] for result, cells in facts.class_rows(report)
+    ]
     if rows:
         table(
             out,

@@ -97,6 +97,7 @@ class Tally:
     domains: list[DomainCount] = field(default_factory=list)
     smoke: bool = False
     out: bool = False
+    coverpoints: int = 0
     holes: list[str] = field(default_factory=list)
 
     @property
@@ -205,6 +206,7 @@ class Tally:
             "faults": len(self.faults),
             "refused": sum(self.unsupported.values()),
             "seconds": round(self.seconds, 3),
+            "coverpoints": self.coverpoints,
             "holes": self.holes,
             "refusal": self._refused() if self.unsupported else "",
             "probes": self.probes,

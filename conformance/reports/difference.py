@@ -1,0 +1,162 @@
+"""What a change did: the results of two runs of the same job, compared subject by subject and variant by variant."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich.console import Console
+
+from .. import show
+from ..report import EXIT_MISMATCH, EXIT_NOTHING, EXIT_VERIFIED
+from . import facts
+from .merge import refuse_unlike
+from .sarif import fingerprint
+
+Key = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One variant of one subject that changed: its outcomes before and after, and what is new, in words."""
+
+    subject: str
+    variant: str
+    before: str
+    after: str
+    words: str
+    failures: tuple[Mapping[str, Any], ...] = ()
+    result: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """new: what fails now and did not, or fails in another way. fixed: what failed and passes now.
+
+    lost: what was verified and is not any more, without failing: not judged, or less of it covered. gained: what is
+    verified for the first time. same: number of variants that fail as before. unchanged: number of all others.
+    notes: what else sets the two runs apart.
+    """
+
+    new: tuple[Line, ...] = ()
+    fixed: tuple[Line, ...] = ()
+    lost: tuple[Line, ...] = ()
+    gained: tuple[Line, ...] = ()
+    same: int = 0
+    unchanged: int = 0
+    notes: tuple[str, ...] = ()
+
+    @property
+    def exit(self) -> int:
+        """1 when something new fails, 3 when something verified was lost, else 0."""
+        return EXIT_MISMATCH if self.new else EXIT_NOTHING if self.lost else EXIT_VERIFIED
+
+
+def difference(old: Mapping[str, Any], new: Mapping[str, Any], names: Sequence[str]) -> Difference:
+    """Compare two complete reports of the same level, seed and examples; another golden model is a note.
+
+    Raises PartialReport or UnlikeReports (`merge.refuse_unlike`).
+    """
+    refuse_unlike((old, new), names, ignore=frozenset({"golden model"}))
+    before, after = _rows(old), _rows(new)
+    found: dict[str, list[Line]] = {"new": [], "fixed": [], "lost": [], "gained": []}
+    counts = {"same": 0, "unchanged": 0}
+    for key in dict.fromkeys((*before, *after)):
+        kind, line = _compare(key, before.get(key), after.get(key))
+        if line is None:
+            counts[kind] += 1
+        else:
+            found[kind].append(line)
+    for line in new["harness"]:
+        if line not in old["harness"]:
+            found["new"].append(Line("the harness", "", "", "error", line))
+    new_lines, fixed, lost, gained = (tuple(lines) for lines in found.values())
+    return Difference(new_lines, fixed, lost, gained, counts["same"], counts["unchanged"], _notes(old, new))
+
+
+def _rows(document: Mapping[str, Any]) -> dict[Key, Mapping[str, Any]]:
+    rows = [*document["results"], *document["data"]]
+    return {(row["subject"], row["variant"], row.get("tensor", "")): row for row in rows}
+
+
+def _compare(key: Key, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> tuple[str, Line | None]:
+    """Return the kind of a change with its line, or a kind that is only counted."""
+    before, after = (row["outcome"] if row else "not there" for row in (old, new))
+    variant = f"{key[1]} {key[2]}".rstrip()
+
+    def line(words: str, failures: Sequence[Mapping[str, Any]] = ()) -> Line:
+        return Line(key[0], variant, before, after, words, tuple(failures), new or {})
+
+    if new is not None and after in facts.WRONG:
+        fresh = _fresh(old, new)
+        if old is not None and before == after and not fresh:
+            return "same", None
+        return "new", line(new["words"], fresh or new["failures"])
+    if before in facts.WRONG:
+        return ("fixed", line("")) if after == "pass" else ("lost", line(new["words"] if new else "no result"))
+    if before == "pass" and after != "pass":
+        return "lost", line(new["words"] if new else "no result")
+    if before == after == "pass":
+        less = _less(old or {}, new or {})
+        return ("lost", line(less)) if less else ("unchanged", None)
+    return ("gained", line("")) if after == "pass" else ("unchanged", None)
+
+
+def _fresh(old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the failing cases whose kind the old result did not have."""
+    known = {fingerprint(old, record) for record in old["failures"]} if old else set()
+    return [record for record in new["failures"] if fingerprint(new, record) not in known]
+
+
+def _less(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    """Return in words what a passing result verified before and does not now."""
+    proved = {d["name"] for d in old.get("domains", ()) if d["verdict"] == "proved"}
+    unproved = sorted(proved - {d["name"] for d in new.get("domains", ()) if d["verdict"] == "proved"})
+    holes = sorted(set(new.get("holes", ())) - set(old.get("holes", ())))
+    parts = [f"no longer proved: {', '.join(unproved)}"] if unproved else []
+    parts += [f"no longer covered: {', '.join(holes)}"] if holes else []
+    reached = [(row.get("level") or {}) for row in (old, new)]
+    levels = [level.get("reached") or "L0" if isinstance(level, Mapping) else str(level) for level in reached]
+    if levels[1] > levels[0]:
+        parts.append(f"level {levels[1]}, was {levels[0]}")
+    return "; ".join(parts)
+
+
+def _notes(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ...]:
+    notes = []
+    digests = [document["header"]["environment"]["model_digest"] for document in (old, new)]
+    if digests[0] != digests[1]:
+        notes.append(f"the golden model changed: {digests[0][:19]} to {digests[1][:19]}")
+    versions = [document["header"]["environment"]["versions"] for document in (old, new)]
+    for name in sorted({*versions[0], *versions[1]}):
+        before, after = (found.get(name, "none") for found in versions)
+        if before != after:
+            notes.append(f"{name} {before} to {after}")
+    return tuple(notes)
+
+
+def show_difference(out: Console, found: Difference) -> None:
+    """Print what a change introduced with its pages, then what it fixed, lost and gained, and the counts."""
+    for line in found.new:
+        out.print(f"[bold red]new[/]     {_text(line)}", soft_wrap=True)
+        for record in line.failures:
+            show.failure(out, line.result, record)
+    for name, style, lines in (
+        ("lost", "yellow", found.lost),
+        ("fixed", "green", found.fixed),
+        ("gained", "green", found.gained),
+    ):
+        for line in lines:
+            out.print(f"[{style}]{name:<7}[/] {_text(line)}", soft_wrap=True)
+    for note in found.notes:
+        out.print(f"note    {show.escape(note)}", soft_wrap=True)
+    out.print(
+        f"{len(found.new)} new, {len(found.lost)} lost, {len(found.fixed)} fixed, {len(found.gained)} gained; "
+        f"{found.same} fail as before, {found.unchanged} unchanged"
+    )
+
+
+def _text(line: Line) -> str:
+    words = f": {line.words}" if line.words else ""
+    return show.escape(f"{line.subject} {line.variant}: {line.before} -> {line.after}{words}".replace("  ", " "))

@@ -1,0 +1,100 @@
+"""A report as one HTML file: no scripts, nothing fetched, light and dark as the reader's system says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..verdict import CLASSES
+from . import facts
+from .badge import digest
+from .picture import picture
+from .text import headline
+
+MOST_PAGES, MOST_LINES = 200, 2000
+"""Failing cases that are shown with all their bits, and those that get one line after them."""
+
+_STATES = {0: "good", 1: "bad"}
+_PARTS = {3: ("sign", "exponent", "fraction"), 2: ("sign", "exponent")}
+
+
+def html(document: Mapping[str, Any], pages: int = MOST_PAGES, lines: int = MOST_LINES) -> str:
+    """Return the page. Of many failing cases the first `pages` are shown whole, `lines` more in a line each.
+
+    Raises UnsupportedError where the package jinja2 is missing.
+    """
+    found = facts.failures(document)
+    return _template().render(
+        document=document,
+        header=document["header"],
+        footer=document["footer"],
+        state=_STATES.get(document["footer"]["exit"], "unsure") if not _smoke(document) else "unsure",
+        digest=digest(document),
+        verdicts=facts.verdicts(document),
+        classes=facts.class_rows(document),
+        letters=CLASSES,
+        coverage=[_coverage(result) for result in document["results"] if result["compared"]],
+        cases=[_case(*pair) for pair in found[:pages]],
+        briefs=[_brief(*pair) for pair in found[pages : pages + lines]],
+        left=max(0, len(found) - pages - lines),
+        faults=[row for row in [*document["results"], *document["data"]] if row["outcome"] in facts.ERRORS],
+        unverified=facts.unverified(document),
+    )
+
+
+def _smoke(document: Mapping[str, Any]) -> bool:
+    return document["header"]["level"] == "smoke" and document["footer"]["exit"] == 0 and not document["data"]
+
+
+def _template() -> Any:
+    from refnum.errors import UnsupportedError
+
+    try:
+        import jinja2
+    except ModuleNotFoundError as error:
+        raise UnsupportedError("The HTML page needs the package jinja2; install it.") from error
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("conformance.reports"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["thousands"] = "{:,}".format
+    environment.filters["bits"] = bit_fields
+    return environment.get_template("report.html.j2")
+
+
+def bit_fields(text: str) -> list[tuple[str, str]]:
+    """Return the fields of a code's bits as (name, bits); a code without fields is one of the name `bits`."""
+    parts = text.split()
+    if len(parts) == 2:  # without an exponent or without a fraction: which one is not said
+        return [("sign", parts[0]), ("rest", parts[1])]
+    return list(zip(_PARTS.get(len(parts), ("bits",) * len(parts)), parts, strict=True))
+
+
+def _coverage(result: Mapping[str, Any]) -> dict[str, Any]:
+    points = result.get("coverpoints")
+    return {
+        "subject": result["subject"],
+        "variant": result["variant"],
+        "evidence": result["evidence"],
+        "domains": result["domains"],
+        "holes": result["holes"],
+        "hit": None if points is None else points - len(result["holes"]),
+        "points": points,
+    }
+
+
+def _case(result: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
+    return {**_brief(result, record), "page": record["page"], "picture": picture(record.get("grid") or {})}
+
+
+def _brief(result: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
+    bugs: Sequence[Mapping[str, Any]] = record["bug_classes"]
+    return {
+        "result": result,
+        "record": record,
+        "headline": headline(record),
+        "like": facts.likely(record) if bugs else "no known bug class",
+    }
