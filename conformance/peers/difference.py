@@ -14,10 +14,17 @@ import numpy as np
 
 Range = tuple[int, int]
 
+LOG2_SLACK = 64
+"""ulps beside a power of two within which a float32 log2 may already be whole; 44 were measured."""
+
 POSITIVE_NAN: Range = (0x7F800001, 0x7FFFFFFF)
 NEGATIVE_NAN: Range = (0xFF800001, 0xFFFFFFFF)
 NANS: tuple[Range, ...] = (POSITIVE_NAN, NEGATIVE_NAN)
 INF32 = 0x7F800000
+TINY: Range = (1, (3 << 23) - 1)
+HUGE: Range = (253 << 23, INF32 - 1)
+FINITE: Range = (3 << 23, (253 << 23) - 1)
+"""Magnitudes of the input classes T, H and F (N17)."""
 
 _CLASSES = (("F", 3 << 23, (253 << 23) - 1), ("T", 1, (3 << 23) - 1), ("H", 253 << 23, INF32 - 1), ("Z", 0, 0),
             ("I", INF32, INF32), ("N", INF32 + 1, 0x7FFFFFFF))  # fmt: skip
@@ -42,8 +49,9 @@ class Difference:
     subject, operation: whose, and of what; params: only variants whose parameters include these; profile: only
     under this profile, empty for every one. note: its name. clause: what the golden model follows there.
     bug_class: the class of bugs it belongs to, empty where the libraries merely chose otherwise.
-    where: inclusive ranges of float32 bit patterns, of the element (`of="x"`, casts) or of the block's amax
-    magnitude (`of="amax"`, quantisers), or of the code (`of="codes"`, decoders).
+    where: inclusive ranges of float32 bit patterns, of the element (`of="x"`, casts), of the block's amax magnitude
+    (`of="amax"`, quantisers) or of any element divided by the golden scale (`of="quotient"`, quantisers); or of the
+    golden scale byte (`of="byte"`, quantisers), the code (`of="codes"`, decoders) or the scale byte (`of="scales"`).
     example: the smallest such pattern; golden, peer: what each gives there (the scale byte for `amax`, unless
     `output` says `codes`: then both give the same scale and other codes). A peer value of None means it refuses.
     exact: False when only the place is known and not every pattern there differs (it depends on a maths library).
