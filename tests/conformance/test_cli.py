@@ -266,7 +266,7 @@ def encode_e2m1(x):
 def test_a_run_that_dies_leaves_a_partial_report(tmp_path):
     (tmp_path / "dies.py").write_text(DIES)
     words = [sys.executable, "-m", "conformance.cli", "check", "-s", "dies.py", "--examples", "0", "--report", "r.json"]
-    assert subprocess.run(words, check=False).returncode == 9
+    assert subprocess.run([*words, "--no-isolate"], check=False).returncode == 9
     document = reports.load(tmp_path / "r.json")
     assert document["footer"]["status"] == "partial" and document["footer"]["exit"] == 3
     assert [row["params"]["input"] for row in document["results"]] == ["float32", "bfloat16"]
@@ -276,8 +276,13 @@ def test_a_run_that_dies_leaves_a_partial_report(tmp_path):
 
 def test_what_a_kernel_prints_does_not_get_into_the_report(tmp_path):
     (tmp_path / "noisy.py").write_text(RIGHT.replace("return", "print('tuning...')\n    return"))
-    result = refnum("check", "-s", "noisy.py", "-o", "quantize_mxfp4", "-p", "OCP", "--level", "smoke", "--json")
+    words = ["check", "-s", "noisy.py", "-o", "quantize_mxfp4", "-p", "OCP", "--level", "smoke", "--json"]
+    result = refnum(*words, "--no-isolate")
     assert json.loads(result.stdout)["footer"]["exit"] == 0 and "tuning..." in result.stderr
+    done = subprocess.run(
+        [sys.executable, "-m", "conformance.cli", *words], capture_output=True, text=True, check=False
+    )
+    assert json.loads(done.stdout)["footer"]["exit"] == 0 and "tuning..." in done.stderr
 
 
 def test_two_subjects_of_one_name_are_refused(tmp_path):
@@ -287,10 +292,22 @@ def test_two_subjects_of_one_name_are_refused(tmp_path):
     assert result.exit_code == 2 and "Two subjects are named right" in result.stderr
 
 
-def test_a_saved_report_becomes_junit_and_markdown(failed, tmp_path):
-    result = refnum("report", "r.json", "--junit", "j.xml", "--markdown", "s.md")
-    assert result.exit_code == 1 and (tmp_path / "j.xml").read_text().startswith("<?xml")
-    assert "MISMATCH" in (tmp_path / "s.md").read_text()
+def test_a_saved_report_becomes_what_other_tools_read(failed, tmp_path):
+    starts = {"html": "<!doctype html>", "junit": "<?xml", "sarif": '{"$schema"', "summary": "## refnum: WRONG"}
+    for kind, start in starts.items():
+        assert refnum("report", kind, "r.json", "-o", f"out.{kind}").exit_code == 0
+        text = (tmp_path / f"out.{kind}").read_text()
+        assert text.startswith(start) and "E2M1_TIES_UP" in text
+        assert refnum("report", kind, "r.json").stdout == text
+
+
+def test_a_report_is_shown_with_and_without_the_word(failed):
+    shown = refnum("report", "show", "r.json")
+    assert shown.exit_code == 1 and "MISMATCH" in shown.stdout
+    assert refnum("report", "r.json").stdout == shown.stdout
+    assert "merge" in refnum("report", "--help").stdout
+    missing = refnum("report", "absent.json")
+    assert missing.exit_code == 2 and "absent.json" in missing.stderr
 
 
 def stored(tmp_path, kind, **body_changes):
