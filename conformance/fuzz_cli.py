@@ -67,6 +67,7 @@ def run(
     seed: Annotated[int, typer.Option(min=0, help="The campaign's seed: it decides every case.")] = 0,
     shard: Annotated[int, typer.Option(min=1, help="Cases of a shard, the unit of work that is kept.")] = specs.CASES,
     elements: Annotated[int | None, typer.Option(min=32, help="Elements of the largest case.")] = None,
+    corpus: Annotated[Path | None, typer.Option(help="A corpus.json of `fuzz minimise`, judged first.")] = None,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that one call may take.")] = specs.TIMEOUT,
     json: Json = False,
 ) -> None:
@@ -77,7 +78,8 @@ def run(
     from .controls import verify
 
     verify()
-    spec = specs.make_spec(_split(subjects), _split(operations), _split(profiles), seed, shard, elements, timeout)
+    spec = specs.make_spec(_split(subjects), _split(operations), _split(profiles), seed, shard, elements, timeout,
+                           corpus=corpus)  # fmt: skip
     create(folder, spec).close()
     _work(folder, _limits(duration, cases), workers, gpus, scheduler, json)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +26,8 @@ from ..verdict import NO_LEVEL, Outcome
 COUNTED = 1 << 17
 """Elements of the largest case in which coverpoints are counted: larger ones hit no others and cost too much."""
 
+RESERVED = 160
+"""Bytes of device memory taken beforehand for each element of the largest case."""
 ONE_IN = 4
 """Of the cases judged on a device one in so many is fetched and its coverpoints counted on the host."""
 
@@ -54,8 +57,8 @@ class Seen:
 class Bench:
     """Judges recipes for one subject: expansion, golden model, call, comparison, coverpoints."""
 
-    def __init__(self, subject: Subject, seconds: float) -> None:
-        self.subject, self.seconds = subject, seconds
+    def __init__(self, subject: Subject, seconds: float, elements: int = 0) -> None:
+        self.subject, self.seconds, self.elements = subject, seconds, elements
         self.like: Any = None
 
     def judge(self, recipe: Recipe, number: int = 0) -> Seen:
@@ -87,6 +90,7 @@ class Bench:
         """Judge on the device: only counters come back, and every fourth small case for its coverpoints."""
         if self.like is None:
             self.like = device_like()
+            reserve(self.elements)
         try:
             case = expand_there(recipe, self.like)
             golden = run_golden(case)
@@ -108,6 +112,21 @@ class Bench:
         elif judged.outcome is not Outcome.UNSUPPORTED:
             seen.dead = not alive(self.subject.arrays)
         return seen
+
+
+@functools.cache
+def reserve(elements: int) -> int:
+    """Take memory for the largest case at once and return how much; the pool then cuts all arrays out of it.
+
+    Every case has other sizes; asking the driver for each of them costs more than judging it.
+    """
+    import cupy
+
+    free = int(cupy.cuda.runtime.memGetInfo()[0])
+    size = min(elements * RESERVED, free * 2 // 5)  # two processes may share a device
+    if size:
+        cupy.empty(size, cupy.uint8)  # given back to the pool as it is, and kept there
+    return size
 
 
 def _make_room() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..coverpoints import expected
-from .shards import Address, strata
+from .shards import CORPUS, Address, corpus_of, strata
 from .spec import Spec, Target
 
 LAG = 2
@@ -45,7 +45,7 @@ class Interest:
 
     def fold(self, stratum: str, result: Mapping[str, Any]) -> None:
         """Take one shard's result into account."""
-        self.tried[stratum] += 1
+        self.tried[stratum] = self.tried.get(stratum, 0) + 1
         fault = result["fault"]
         self.bad += (STOP if fault.get("outcome") == "timeout" else 2) if fault else bool(result["failing"])
         self.empty += not (result["cases"] or result["fault"])
@@ -94,6 +94,14 @@ class Budget:
         for target, stratum, result in rows:
             self.interests[target].fold(stratum, result)
 
+    def _kept(self) -> list[Address]:
+        """The shards of the corpus, for the first round."""
+        return [
+            Address(self.spec.seed, target.name, CORPUS, number)
+            for target in self.spec.targets
+            for number in range(-(-len(corpus_of(self.spec, target)) // self.spec.cases))
+        ]
+
     def plan(self, number: int) -> list[Address]:
         """Return the shards of a round; empty when no target is worth more. Rounds must be asked for in order."""
         alive = [interest for interest in self.interests.values() if interest.open]
@@ -101,7 +109,7 @@ class Budget:
             return []
         size = min(self.spec.round, len(alive)) if number < PROBING else self.spec.round
         around = size if number < LAG else size - size // 2
-        found = []
+        found = self._kept() if number == 0 else []
         for _ in range(around):
             interest = alive[self.turn % len(alive)]
             self.turn += 1

@@ -52,7 +52,8 @@ class Desk:
             "id": f"{kind} {row['id']}", "kind": kind, "find": row["id"], "shard": row["shard"], "seed": address.seed,
             "target": address.target, "stratum": address.stratum, "number": address.number,
             "case": row["number"], "suspicion": suspicion, "folder": str(self.folder / "cases"), "limit": LIMIT,
-            "device": self.targets[address.target].device, "fresh": True, "avoid": row["device"], "only": "", **more,
+            "device": self.targets[address.target].device, "avoid": row["device"], "only": "",
+            "fresh": row["kind"] != "fault", **more,  # a fault is tried in a process apart anyway
         }  # fmt: skip
 
     def report(self, shard: int, target: str, entry: Mapping[str, Any], event: Event) -> list[dict[str, Any]]:

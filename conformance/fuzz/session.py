@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import platform
 import re
 import sys
 import time
@@ -91,7 +93,7 @@ def work(
     with db.transaction():
         session = db.raw.execute("INSERT INTO sessions (started, argv, workers) VALUES (?, ?, ?)",
                                  (time.time(), " ".join(sys.argv[1:]), places)).lastrowid  # fmt: skip
-    words = "interrupted"
+    words, begun = "interrupted", time.time()
     live = Live(console=err, refresh_per_second=4, transient=True) if not quiet and err.is_terminal else None
     state = {"at": 0.0, "compared": 0, "time": time.monotonic(), "rate": 0.0}
 
@@ -119,10 +121,30 @@ def work(
         if live is not None:
             live.stop()
         executor.close()
+        _part(db, begun)
         _leave(db, session, time.monotonic() - start, words)
     summary = watcher.summary()
     db.close()
     return summary
+
+
+def _part(db: Database, since: float) -> None:
+    """Write beside each worker of this machine what its device says at the end: ECC counts, clocks, temperature."""
+    from .errors import CampaignError
+
+    cards = {card["uuid"]: card for card in smi()}
+    try:
+        with db.transaction():
+            for row in db.rows("SELECT key, identity FROM workers WHERE joined >= ?", (since,)):
+                who = json.loads(row["identity"])
+                if who["host"] == platform.node() and who["device"] in cards:
+                    who["card_at_end"] = cards[who["device"]]
+                    db.raw.execute("UPDATE workers SET identity = ? WHERE key = ?",
+                                   (json.dumps(who, sort_keys=True), row["key"]))  # fmt: skip
+            db.raw.execute("UPDATE workers SET left = ?, words = 'the session ended' WHERE left IS NULL "
+                           "AND joined >= ?", (time.time(), since))  # fmt: skip
+    except CampaignError:
+        pass  # the disk is full: what matters is said by the error on its way
 
 
 def _leave(db: Database, session: int | None, seconds: float, words: str) -> None:

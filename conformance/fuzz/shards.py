@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from refnum.philox import random_words
 
+from ..case import variant
 from ..operation import OPERATIONS
 from ..recipes.inputs import distributions_for
 from ..recipes.recipe import ROUTED, Recipe
@@ -22,6 +23,8 @@ from .spec import Spec, Target
 
 MIXED = "mixed"
 """The stratum whose cases draw their distribution as well; every other stratum is one distribution."""
+CORPUS = "corpus"
+"""The stratum of recipes that an earlier campaign has kept; its shards come first, and are as many as it takes."""
 STREAM = 1 << 17
 """Philox stream of shards, apart from those of inputs and of random bits."""
 WORDS = 128
@@ -72,6 +75,12 @@ class Dice:
         return self.between(1, one_in) == 1
 
 
+def corpus_of(spec: Spec, target: Target) -> list[Recipe]:
+    """Return the kept recipes of a target, in the spec's order."""
+    recipes = [Recipe.from_json(entry) for entry in spec.corpus if entry["operation"] == target.operation]
+    return [each for each in recipes if variant(each.operation, each.profile, each.params) == target.variant]
+
+
 def strata(operation: str) -> tuple[str, ...]:
     """Return the strata of an operation: mixed first, then each distribution."""
     return (MIXED, *distributions_for(operation))
@@ -86,11 +95,15 @@ def key_of(target: Target, address: Address) -> int:
 
 def recipes_of(spec: Spec, target: Target, address: Address) -> list[Recipe]:
     """Return the recipes of a shard, in order."""
+    if address.stratum == CORPUS:
+        return corpus_of(spec, target)[address.number * spec.cases :][: spec.cases]
     return [recipe_of(spec, target, address, case) for case in range(spec.cases)]
 
 
 def recipe_of(spec: Spec, target: Target, address: Address, case: int) -> Recipe:
     """Return one recipe of a shard."""
+    if address.stratum == CORPUS:
+        return recipes_of(spec, target, address)[case]
     dice = Dice(key_of(target, address), case)
     table = distributions_for(target.operation)
     chosen = table[dice.pick(list(table)) if address.stratum == MIXED else address.stratum]

@@ -13,11 +13,13 @@ from typing import Any
 from refnum import get_profile
 from refnum.errors import ArgumentError
 
+from .. import files
 from ..case import plain, variant
 from ..choose import Choice, choose
 from ..environment import model_digest
 from ..operation import select
 from ..plan import Plan, variants
+from ..recipes.recipe import Recipe
 from .identity import smi
 
 CASES = 25
@@ -66,6 +68,7 @@ class Spec:
     seed: below 2^64. subjects: names as typed, files as absolute paths. records: what each subject said of itself.
     targets: every (subject, variant). cases: of a shard. elements: of the largest case. timeout: seconds of a call.
     round: shards that are planned together. model: digest of the golden model.
+    corpus: recipes as JSON that an earlier campaign found worth keeping; they are judged first.
     """
 
     seed: int
@@ -77,6 +80,7 @@ class Spec:
     timeout: float
     round: int
     model: str
+    corpus: tuple[dict[str, Any], ...] = ()
 
     def to_json(self) -> str:
         """Return the spec as canonical JSON; `from_json` gives an equal one back."""
@@ -87,7 +91,8 @@ class Spec:
         """Return the spec of `to_json`."""
         data = json.loads(text)
         targets = tuple(Target(**target) for target in data.pop("targets"))
-        return cls(**{**data, "targets": targets, **{n: tuple(data[n]) for n in ("subjects", "records")}})
+        lists = {name: tuple(data.get(name, ())) for name in ("subjects", "records", "corpus")}
+        return cls(**{**data, "targets": targets, **lists})
 
     def likeness(self) -> str:
         """Return a digest of all but the seed and the round: campaigns that agree in it may be merged."""
@@ -109,6 +114,7 @@ def make_spec(
     elements: int | None = None,
     timeout: float = TIMEOUT,
     round_shards: int | None = None,
+    corpus: Path | None = None,
 ) -> Spec:
     """Return the spec of a new campaign over the usable subjects that were named.
 
@@ -119,9 +125,12 @@ def make_spec(
     if not 0 <= seed < 1 << 64:
         raise ArgumentError(f"seed={seed}; a seed is a whole number from 0 to 2^64-1.")
     chosen = choose(list(subjects) if subjects else None)
-    targets = tuple(_targets(chosen, operations, profiles))
+    refused: dict[str, None] = {}
+    targets = tuple(_targets(chosen, operations, profiles, refused))
     if not targets:
-        reasons = "; ".join(f"{item.name}: {why}" for item, why in chosen.unusable) or "none is installed"
+        reasons = (
+            "; ".join([*(f"{item.name}: {why}" for item, why in chosen.unusable), *refused]) or "none is installed"
+        )
         raise ArgumentError(f"No subject can be judged on these operations and profiles here ({reasons}).")
     needed = "gpu" if all(target.device == "gpu" for target in targets) else "cpu"
     judged = {target.subject for target in targets}
@@ -135,7 +144,23 @@ def make_spec(
         timeout=timeout,
         round=round_shards or max(16, len(targets)),
         model=model_digest(),
+        corpus=() if corpus is None else read_corpus(corpus, targets),
     )
+
+
+def read_corpus(path: Path, targets: Sequence[Target]) -> tuple[dict[str, Any], ...]:
+    """Return the recipes of a `corpus.json` that belong to some target, each once.
+
+    Raises FileError for a file of another kind, ArgumentError for a recipe that this version does not know.
+    """
+    body = files.read_json(path, "corpus", 1)
+    wanted = {target.variant for target in targets}
+    found = {}
+    for entry in body["cases"]:
+        recipe = Recipe.from_json(entry["recipe"])
+        if variant(recipe.operation, recipe.profile, recipe.params) in wanted:
+            found[json.dumps(recipe.to_json(), sort_keys=True)] = recipe.to_json()
+    return tuple(found[key] for key in sorted(found))
 
 
 def largest_case() -> int:
@@ -145,13 +170,19 @@ def largest_case() -> int:
     return int(min(LARGEST, 1 << max(17, room.bit_length() - 1)))
 
 
-def _targets(chosen: Choice, operations: Sequence[str] | None, profiles: Sequence[str] | None) -> list[Target]:
+def _targets(
+    chosen: Choice, operations: Sequence[str] | None, profiles: Sequence[str] | None, refused: dict[str, None]
+) -> list[Target]:
+    """Every variant that a subject can be judged on; why the others are not goes to `refused`."""
     plan = Plan(chosen.usable, select(list(operations) if operations else None), list(profiles) if profiles else None)
     found = []
     for item in variants(plan):
         for subject in item.subjects:
             key = item.operation.name, item.profile, plain(item.params)
-            if not subject.refuses(*key):
+            reason = subject.refuses(*key)
+            if reason:
+                refused[reason] = None
+            else:
                 found.append(Target(subject.name, *key, "gpu" if subject.arrays in ON_DEVICE else "cpu"))
     return found
 

@@ -77,7 +77,7 @@ class Office:
         after it.
         """
         start = time.perf_counter()
-        bench = Bench(self.subject(task["target"]), self.spec.timeout)
+        bench = Bench(self.subject(task["target"]), self.spec.timeout, self.spec.elements)
         known = task.get("fault")
         tally = ShardTally(known)
         for number, recipe in enumerate(self.recipes(task)):
@@ -96,7 +96,7 @@ class Office:
         self.warm.add(target)
         if self.targets[target].device == "gpu":
             tell(number, True)
-            Bench(self.subject(target), self.spec.timeout + WARM / 2).judge(simple(recipe))
+            Bench(self.subject(target), self.spec.timeout + WARM / 2, self.spec.elements).judge(simple(recipe))
 
 
 class ShardTally:

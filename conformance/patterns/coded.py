@@ -43,8 +43,7 @@ class Layout:
 
 def zero(draw: Draw, layout: Layout, shape: tuple[int, int], base: int = 127) -> tuple[Array, Array]:
     """Codes 0 under one scale byte."""
-    codes = draw.table(np.zeros(shape, np.uint8))
-    return codes, draw.table(np.full(layout.grid(shape), base, np.uint8))
+    return draw.zeros(shape, np.uint8), draw.zeros(layout.grid(shape), np.uint8) + np.uint8(base)
 
 
 def uniform(

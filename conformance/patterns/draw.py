@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from refnum import philox
+from refnum.arrays import empty
 
 from .. import fused
 
@@ -66,6 +67,10 @@ class Draw:
         values = np.asarray(values, dtype)
         return values if self.like is None else np.asarray(values, like=self.like)
 
+    def zeros(self, shape: tuple[int, ...], dtype: Any) -> Array:
+        """Zeros where the draws live."""
+        return np.zeros(shape, dtype) if self.like is None else np.zeros(shape, dtype, like=self.like)
+
     def arange(self, count: int) -> Array:
         """0 .. count-1 as i32 where the draws live."""
         return self.table(np.arange(count, dtype=np.int32))
@@ -91,5 +96,6 @@ def repeated(values: Array, columns: int, rows: int = 1) -> Array:
     One copy: np.repeat along an axis costs CuPy a launch for every item of that axis.
     """
     height, width = values.shape
-    wide = np.broadcast_to(values[:, None, :, None], (height, rows, width, columns))
-    return wide.reshape(height * rows, width * columns)
+    out = empty((height * rows, width * columns), values.dtype, values)
+    out.reshape(height, rows, width, columns)[...] = values[:, None, :, None]
+    return out

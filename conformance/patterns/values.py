@@ -32,7 +32,7 @@ class Target:
 
 def zero(draw: Draw, target: Target, shape: tuple[int, int]) -> Array:
     """All +0."""
-    return draw.table(np.zeros(shape, word(target.input)))
+    return draw.zeros(shape, word(target.input))
 
 
 def whole(draw: Draw, target: Target, shape: tuple[int, int], limit: int = 8, exponent: int = 0) -> Array:

@@ -35,6 +35,7 @@ RECIPES = [recipe(name, distribution) for name in OPERATIONS for distribution in
 def same(made, get, kind):
     host, device = expand(made), expand(made, like=kind)
     assert set(host.inputs) == set(device.inputs)
+    assert all(array.flags.c_contiguous and array.flags.writeable for array in host.inputs.values())
     for name, want in host.inputs.items():
         got = device.inputs[name]
         assert isinstance(got, type(kind)), f"{name} left the device"
@@ -57,3 +58,13 @@ def test_on_cupy(made):
     except cupy.cuda.runtime.CUDARuntimeError:
         pytest.skip("no CUDA device")
     same(made, lambda array: array.get(), cupy.zeros(1, cupy.uint32))
+
+
+@pytest.mark.parametrize("name", ["quantize_mxfp4", "mxfp4_to_fp8", "fp8_to_mxfp4"])
+def test_no_input_is_a_view_that_repeats_itself(name):
+    for distribution in distributions_for(name).values():
+        for rows, width in ((1, 32), (7, 32), (1, 160), (3, 4096)):
+            made = recipe(name, distribution)
+            made = Recipe(name, "HOPPER", made.params, (rows, width), 1, distribution.name, made.parameters)
+            for array in expand(made).inputs.values():
+                assert array.flags.c_contiguous and array.flags.writeable and 0 not in array.strides

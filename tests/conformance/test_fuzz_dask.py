@@ -17,7 +17,7 @@ from conformance.fuzz.executors.cluster import DaskExecutor, exposed
 from conformance.fuzz.spec import make_spec
 
 pytest.importorskip("distributed")
-CASES = 600
+CASES = 300
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +67,7 @@ def test_workers_killed_by_sigkill_cost_nothing_but_time(tmp_path, cluster, undi
     assert {row["key"].split(":")[0] for row in db.rows("SELECT key FROM workers WHERE shards > 0")}
 
 
+@pytest.mark.slow
 def test_a_kernel_that_dies_is_found_on_a_cluster_and_kills_no_worker(tmp_path, cluster):
     before = {worker.pid for worker in cluster.workers.values()}
     folder, spec = begin(tmp_path, f"{PLANTED}:FEW", elements=2048, timeout=1.0)
@@ -88,6 +89,7 @@ def free_port():
         return probe.getsockname()[1]
 
 
+@pytest.mark.slow
 def test_the_scheduler_may_be_restarted(tmp_path, undisturbed):
     port = free_port()
     address = f"tcp://127.0.0.1:{port}"

@@ -13,7 +13,7 @@ from conformance.fuzz.database import FILE, Database, create
 from conformance.fuzz.errors import CampaignError, DiskFullError
 from conformance.fuzz.spec import make_spec
 
-CASES = 600
+CASES = 300
 
 
 def spec_of(tmp_path, **more):
@@ -55,7 +55,7 @@ def killed_again_and_again(tmp_path, kills, seed):
     return folder, cut
 
 
-@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.slow)])
 def test_killed_at_random_moments_it_ends_like_an_undisturbed_run(tmp_path, undisturbed, kills):
     left, number = kills, 0
     while left > 0:

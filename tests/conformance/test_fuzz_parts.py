@@ -1,6 +1,7 @@
 """The parts of campaigns: shards, budget, bounds, quarantine, merging, the command line."""
 
 import json
+import platform
 from dataclasses import replace
 from itertools import pairwise
 
@@ -9,19 +10,24 @@ from fuzz_tools import campaign, done, right_subject
 from typer.testing import CliRunner
 
 from conformance.cli import app
+from conformance.fuzz import session
 from conformance.fuzz.bounds import statement, upper_bound
-from conformance.fuzz.budget import LAG, Budget, _shares
+from conformance.fuzz.budget import PROBING, Budget, _shares
 from conformance.fuzz.cell import DIED, GONE, HUNG, KILLED, Event
-from conformance.fuzz.database import Database
+from conformance.fuzz.coordinator import Limits
+from conformance.fuzz.corpus import minimise
+from conformance.fuzz.database import Database, create
+from conformance.fuzz.desk import SLOW, Desk
 from conformance.fuzz.errors import ConflictError, UnlikeCampaignError
 from conformance.fuzz.merge import merge
 from conformance.fuzz.quarantine import TRIES, Action, after_loss, after_mismatch
 from conformance.fuzz.session import duration
 from conformance.fuzz.shards import Address, key_of, recipes_of, strata
 from conformance.fuzz.spec import Spec, Target, make_spec
+from conformance.fuzz.status import Watcher
 from conformance.operation import OPERATIONS, run_golden
 from conformance.recipes import expand
-from refnum.errors import ArgumentError
+from refnum.errors import ArgumentError, FileError
 
 
 def spec_of(*targets, **more):
@@ -62,13 +68,36 @@ def test_the_budget_follows_what_is_missing():
     full, poor = target("decode_e4m3"), target("quantize_mxfp4")
     budget = Budget(spec_of(full, poor))
     wanted = budget.interests[full.name].wanted
-    for number in range(LAG):
+    for number in range(PROBING):
         budget.fold(
             [(a.target, a.stratum, result(wanted if a.target == full.name else ())) for a in budget.plan(number)]
         )
-    planned = budget.plan(LAG)
+    planned = budget.plan(PROBING)
     assert sum(a.target == poor.name for a in planned) > sum(a.target == full.name for a in planned)
     assert len(planned) == 20 and len(set(planned)) == 20
+
+
+def test_the_first_rounds_are_short_and_a_hang_ends_a_target():
+    only, other = target("decode_e4m3"), target("quantize_mxfp4")
+    budget = Budget(spec_of(only, other))
+    assert [len(budget.plan(number)) for number in range(PROBING)] == [2] * PROBING
+    budget.fold([(only.name, "mixed", result(fault={"number": 0, "outcome": "timeout"}))])
+    planned = budget.plan(PROBING)
+    assert len(planned) == 20 and {address.target for address in planned} == {other.name}
+
+
+def test_a_hang_that_is_not_seen_again_is_no_finding_until_it_comes_again(tmp_path):
+    _, db = campaign(tmp_path / "camp", right_subject(tmp_path), 10)
+    desk = Desk(db, {each.name: each for each in db.spec.targets}, tmp_path / "camp")
+    name, event = db.spec.targets[0].name, Event("lost", "w", "cpu", why=HUNG)
+    calm = Event("done", "w", "cpu", result={"shown": 0, "of": 1, "outcome": "pass", "words": ""})
+    for finding, kept in ((SLOW, 0), ("", 1)):
+        entry = {"number": 0, "kind": "fault", "level": 0, "finding": finding, "words": "no answer"}
+        shard = 1 + kept
+        (task,) = desk.report(shard, name, entry, event)
+        assert not desk.confirmed(task, calm)
+        assert len(Watcher(db).findings()) == kept and not desk.report(shard, name, entry, event)
+        assert desk.row(task["find"])["outcome"] == "flaky"
 
 
 def test_a_target_that_failed_enough_is_left_alone_and_the_campaign_ends():
@@ -132,7 +161,7 @@ def test_merging_counts_each_shard_once_and_refuses_what_differs(tmp_path):
 
 def test_rounds_do_not_depend_on_the_number_of_workers(tmp_path):
     subject = right_subject(tmp_path)
-    digests = {campaign(tmp_path / str(n), subject, 300, workers=n, round_shards=16)[1].digest() for n in (1, 3)}
+    digests = {campaign(tmp_path / str(n), subject, 150, workers=n, round_shards=16)[1].digest() for n in (1, 3)}
     assert len(digests) == 1
 
 
@@ -207,3 +236,29 @@ def test_seeds_out_of_range_and_subjects_that_are_not_there(tmp_path):
     with pytest.raises(ArgumentError, match="No subject can be judged"):
         make_spec([right_subject(tmp_path)], ["encode_e8m0"])
     assert all(a < b for a, b in pairwise([Address(0, "a", "m", 0), Address(0, "a", "m", 1), Address(1, "a", "m", 0)]))
+
+
+def test_a_corpus_is_judged_first_by_the_next_campaign(tmp_path):
+    subject = right_subject(tmp_path)
+    campaign(tmp_path / "one", subject, 60)
+    _, kept = minimise(tmp_path / "one")
+    path = tmp_path / "one" / "corpus.json"
+    _, db = campaign(tmp_path / "two", subject, 200, seed=5, corpus=path)
+    rows = db.rows("SELECT target, result FROM shards WHERE stratum = 'corpus' AND round = 0 AND state = 'done'")
+    assert sum(json.loads(row["result"])["cases"] for row in rows) == kept == len(db.spec.corpus) > 1
+    for entry in json.loads(path.read_text())["cases"]:
+        hit = [json.loads(row["result"])["points"] for row in rows if row["target"].endswith(entry["target"])]
+        assert set(entry["points"]) <= {point for points in hit for point in points}
+    assert Spec.from_json(db.spec.to_json()) == db.spec
+    path.write_text(path.read_text().replace('"seed"', '"sead"'))
+    with pytest.raises(FileError):
+        make_spec([subject], corpus=path)
+
+
+def test_what_the_devices_say_at_the_end_is_kept(tmp_path, monkeypatch):
+    host = platform.node()
+    monkeypatch.setattr(session, "smi", lambda: [{"uuid": f"cpu of {host}", "ecc": "1"}])
+    create(tmp_path / "camp", make_spec([right_subject(tmp_path)], cases=5, elements=1024)).close()
+    summary = session.work(tmp_path / "camp", Limits(cases=10), workers=1, quiet=True)
+    (worker,) = summary["workers"]
+    assert worker["identity"]["card_at_end"]["ecc"] == "1" and worker["left"] and "ended" in worker["words"]

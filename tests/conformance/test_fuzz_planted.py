@@ -43,6 +43,7 @@ def test_a_kernel_that_kills_its_process(tmp_path):
     assert again.returncode == 1 and "its process ended with SIGSEGV" in again.stdout
 
 
+@pytest.mark.slow
 def test_a_kernel_that_hangs(tmp_path):
     end, _, findings, _ = run(tmp_path, ["hanging"], elements=256)
     assert end == "nothing left" and {f["outcome"] for f in findings} == {"timeout"}
@@ -69,6 +70,7 @@ def test_a_kernel_that_is_wrong_on_one_coverpoint_only(tmp_path):
     assert count == document["count"] > 0 and not left
 
 
+@pytest.mark.slow
 def test_a_kernel_that_is_wrong_one_time_in_a_million(tmp_path):
     end, db, findings, _ = run(tmp_path, ["one_in_a_million"], elements=1 << 16)
     assert end == "nothing left" and {f["outcome"] for f in findings} == {"mismatch"}
@@ -79,7 +81,9 @@ def test_a_kernel_that_is_wrong_one_time_in_a_million(tmp_path):
     assert ((bits * 2654435761 + 0x9E3779B9) % 2**32 < 4295).any() and case.elements == 32
 
 
-@pytest.mark.parametrize(("name", "outcome"), [("raising", "fault"), ("flaky", "flaky")])
+@pytest.mark.parametrize(
+    ("name", "outcome"), [("raising", "fault"), pytest.param("flaky", "flaky", marks=pytest.mark.slow)]
+)
 def test_a_kernel_that_gives_up_or_is_wrong_once(tmp_path, name, outcome):
     _, db, findings, _ = run(tmp_path, [name], 60, elements=2048)
     assert {f["outcome"] for f in findings} == {outcome} and {bug_of(f) for f in findings} == {outcome}
