@@ -129,6 +129,8 @@ def judge_there(subject: Subject, case: Case, golden: Bits | None = None, second
             return compare_there(golden, observed)
     except CallTimeout as error:
         return Judged(Outcome.TIMEOUT, str(error))
+    except MemoryError as error:  # says nothing about the kernel
+        return Judged(Outcome.UNSUPPORTED, f"the device has no room for the case: {type(error).__name__}")
     except (UnsupportedError, NotImplementedError) as error:
         return Judged(Outcome.UNSUPPORTED, str(error) or type(error).__name__)
     except Exception as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -124,7 +125,7 @@ def reserve(elements: int) -> int:
 
     free = int(cupy.cuda.runtime.memGetInfo()[0])
     size = min(elements * RESERVED, free * 2 // 5)  # two processes may share a device
-    if size:
+    with contextlib.suppress(MemoryError):  # another process may have taken it meanwhile
         cupy.empty(size, cupy.uint8)  # given back to the pool as it is, and kept there
     return size
 

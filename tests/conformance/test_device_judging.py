@@ -142,6 +142,7 @@ def test_what_a_subject_raises_becomes_an_outcome(like):
     assert judged_by(RuntimeError("illegal address\nmore")).outcome is Outcome.FAULT
     assert judged_by(RuntimeError("illegal address\nmore")).words == "RuntimeError: illegal address"
     assert judged_by(UnsupportedError("no")).outcome is Outcome.UNSUPPORTED
+    assert judged_by(MemoryError()).outcome is Outcome.UNSUPPORTED  # the device is full: no word on the kernel
     assert judged_by(type("CompileError", (Exception,), {})("x")).outcome is Outcome.COMPILE_ERROR
 
 
