@@ -35,13 +35,18 @@ from gpu.driver import driver
 SETS, REPEATS = 2, 30
 ORDERS = {
     "mxfp4_to_fp8_columns": [
-        columns.Order(across, blocks * 128 // wide, wide)
+        *(columns.Order(across, 8, 128, stream) for across in (1, 2) for stream in (0, 1)),
+        *(columns.Order(across, blocks, 256, 0, deep) for across in (1, 2) for blocks in (3, 4) for deep in (1, 2)),
+    ],
+    "mxfp4_to_fp8_rows_columns": [
+        columns.Order(across, blocks, 256, 1, deep) for across in (1, 4, 28) for blocks in (3, 4) for deep in (1, 2)
+    ],
+    "mxfp4_columns": [
+        columns.Order(across, blocks * 256 // wide, wide)
         for across in (1, 2)
         for wide in (128, 256)
-        for blocks in (6, 8, 10, 12)
+        for blocks in (2, 3)
     ],
-    "mxfp4_to_fp8_rows_columns": [columns.Order(across, blocks) for across in (1, 2, 4) for blocks in (6, 7, 8, 10)],
-    "mxfp4_columns": [columns.Order(across, blocks) for across in (1, 2) for blocks in (3, 4, 5, 6)],
     "fp8_columns": [
         columns.Order(across, blocks, 128, stream) for across in (1, 2) for blocks in (5, 6) for stream in (0, 1)
     ],

@@ -20,7 +20,7 @@ VECTORS, SCALES = 1, 2
 
 class Order(NamedTuple):
     """How a launch is cut: column tiles that neighbouring CTAs take of the same rows, CTAs that a multiprocessor must
-    hold at once, columns of a tile, whether memory passes by the caches, blocks of rows that a CTA takes in turn.
+    hold at once, columns of a tile, whether memory passes by the caches, blocks of rows that a CTA fetches together.
     """
 
     across: int
@@ -36,12 +36,12 @@ class Order(NamedTuple):
 
 
 TUNING: dict[str, Order] = {
-    "mxfp4_to_fp8_columns_max": Order(1, 5, 256),
-    "mxfp4_to_fp8_columns_amax": Order(1, 8),
-    "mxfp4_to_fp8_rows_columns_max": Order(2, 8, stream=1),
-    "mxfp4_to_fp8_rows_columns_amax": Order(2, 8),
-    "mxfp4_columns_max": Order(1, 6),
-    "mxfp4_columns_amax": Order(1, 6),
+    "mxfp4_to_fp8_columns_max": Order(2, 4, 256),
+    "mxfp4_to_fp8_columns_amax": Order(2, 8),
+    "mxfp4_to_fp8_rows_columns_max": Order(1, 4, 256, stream=1),
+    "mxfp4_to_fp8_rows_columns_amax": Order(1, 4, 256, stream=1),
+    "mxfp4_columns_max": Order(1, 3, 256),
+    "mxfp4_columns_amax": Order(1, 3, 256),
     "fp8_columns_rne": Order(2, 6),
     "fp8_columns_te": Order(2, 5),
 }

@@ -1,6 +1,7 @@
 // Scaling-aware transposes: FP8 columns, MXFP4 columns, FP8 lowered to one byte a tile (clauses N9 and N10).
 #include "common.hpp"
 
+#include "../kernels/bit_planes.cuh"
 #include "../kernels/column_halves.cuh"
 #include "../kernels/fp8_columns.cuh"
 #include "../kernels/mxfp4_columns.cuh"
@@ -60,7 +61,6 @@ uint32_t largest_part(const Group& group, int64_t rows) {
 }
 
 // Rows of a group as the kernels first see them (`amax`): parts, and whether every row can be a binary16 table.
-template <class Target>
 struct GroupRows {
     uint32_t low = 0xFFFF, high = 0;
     bool near = true;
@@ -74,7 +74,7 @@ struct GroupRows {
             low = part < low ? part : low;
             high = part > high ? part : high;
         }
-        near = near && (high == 0 || high <= low + Target::spread);
+        near = near && (high == 0 || high <= low + E4M3_SPREAD);
     }
     uint32_t base() const { return high ? low - 1 : 0; }
     Table table(const uint32_t (&w)[4], uint32_t byte) const {
@@ -84,8 +84,8 @@ struct GroupRows {
 };
 
 // `amax` by binary16: bytes of 32 columns, and codes of every row, bytes of columns (0, 2, 4, 6) and (1, 3, 5, 7).
-template <class Target, class Store>
-void column_group_by_halves(const Group& group, int64_t rows, const GroupRows<Target>& known, uint8_t* scales,
+template <class Store>
+void column_group_by_halves(const Group& group, int64_t rows, const GroupRows& known, uint8_t* scales,
                             Store put) {
     ColumnScales columns[4];
     for (int j = 0; j < 4; ++j) {
@@ -101,7 +101,7 @@ void column_group_by_halves(const Group& group, int64_t rows, const GroupRows<Ta
             group.row(r + 1, next, beside);
             raise_halves(maxima, one, row_halves(next[j], known.table(next, beside)));
         }
-        columns[j] = column_scales<Target>(maxima, known.base());
+        columns[j] = column_scales(maxima, known.base());
         const Table bytes = scale_bytes(columns[j]);
         std::memcpy(scales + 8 * j, &bytes.low, 4);
         std::memcpy(scales + 8 * j + 4, &bytes.high, 4);
@@ -112,7 +112,7 @@ void column_group_by_halves(const Group& group, int64_t rows, const GroupRows<Ta
         const Table table = known.table(w, byte);
         for (int j = 0; j < 4; ++j) {
             uint32_t even, odd;
-            column_words<Target>(w[j], row_halves(w[j], table), columns[j].power, even, odd);
+            column_words(w[j], row_halves(w[j], table), columns[j].power, even, odd);
             put(r, 2 * j, permute(even, odd, 0x5140), permute(even, odd, 0x7362));  // columns in order again
         }
     }
@@ -142,7 +142,7 @@ void fp8_column_group(const Group& group, int64_t rows, bool amax, uint8_t* code
     uint32_t tile[128][8] = {};
     uint32_t bytes[8];
     ColumnBytes negated[8];
-    const GroupRows<ToE4M3> known(group, rows);
+    const GroupRows known(group, rows);
     if (amax && known.near) {
         column_group_by_halves(group, rows, known, scales, [&](int64_t r, int j, uint32_t first, uint32_t second) {
             tile[r][j] = first;
@@ -174,40 +174,61 @@ void fp8_column_group(const Group& group, int64_t rows, bool amax, uint8_t* code
     std::memcpy(scales, bytes, 32);
 }
 
-// Codes of the rows (upper halves of bytes, four columns a word) and bytes of a group without NaN rows.
-void nibble_rows(const Group& group, int64_t rows, bool amax, uint32_t (&nibbles)[32][8], uint8_t* scales) {
-    const GroupRows<ToE2M1> known(group, rows);
-    if (amax && known.near) {
-        column_group_by_halves(group, rows, known, scales, [&](int64_t r, int j, uint32_t first, uint32_t second) {
-            nibbles[r][j] = first;
-            nibbles[r][j + 1] = second;
-        });
-        return;
-    }
-    uint32_t bytes[8], w[4], byte;
+// `amax`, any bytes: codes of the rows (upper halves of bytes, four columns a word) and column bytes of a group.
+void mxfp4_group_any(const Group& group, int64_t rows, uint8_t* packed, int64_t stride, uint8_t* scales) {
+    uint32_t tile[16][8] = {}, nibbles[32][8] = {}, bytes[8], w[4], byte;
     ColumnBytes negated[8];
-    const uint32_t shared = group_byte_max(largest_part(group, rows));
-    if (amax) column_bytes(group, rows, E2M1_EMAX, 0, bytes);
-    else for (int j = 0; j < 8; ++j) bytes[j] = shared * 0x01010101u;
+    column_bytes(group, rows, E2M1_EMAX, 0, bytes);
     for (int j = 0; j < 8; ++j) negated[j] = negated_columns(bytes[j]);
     for (int64_t r = 0; r < rows; ++r) {
         group.row(r, w, byte);
-        if (amax) column_nibbles_amax(w, byte, negated, nibbles[r]);
-        else column_nibbles_max(w, e2m1_table((int32_t)byte - (int32_t)shared), nibbles[r]);
+        column_nibbles_amax(w, byte, negated, nibbles[r]);
     }
-    std::memcpy(scales, bytes, 32);
-}
-
-void mxfp4_column_group(const Group& group, int64_t rows, bool amax, uint8_t* packed, int64_t stride, uint8_t* scales) {
-    uint32_t tile[16][8] = {}, nibbles[32][8] = {};
-    bool nan = false;
-    for (int64_t r = 0; r < rows; ++r) nan = nan || group.scales[r * group.scale_stride] == NAN_BYTE;
-    if (nan) std::memset(scales, 0xFF, 32);
-    else nibble_rows(group, rows, amax, nibbles, scales);
     for (int64_t r = 0; r < rows; r += 2) {
         for (int j = 0; j < 8; ++j) tile[r / 2][j] = join_rows(nibbles[r][j], nibbles[r + 1][j]);
     }
     store_columns(tile, rows / 2, packed, stride);
+    std::memcpy(scales, bytes, 32);
+}
+
+template <bool amax>
+bool mxfp4_group_by_planes(const Group& group, int64_t rows, uint8_t* packed, int64_t stride, uint8_t* scales) {
+    uint32_t planes[4][32] = {}, store[DEPTHS - NEAREST] = {}, w[4], byte, top = 0;
+    uint32_t* masks = store - NEAREST;
+    for (int64_t r = 0; r < rows; ++r) {
+        group.row(r, w, byte);
+        for (int j = 0; j < 4; ++j) planes[j][r] = w[j];
+        if (!is_empty(w) && byte > top) top = byte;
+    }
+    for (int64_t r = 0; r < rows; ++r) {
+        group.row(r, w, byte);
+        if (byte <= top && top - byte < DEPTHS) masks[top - byte] |= 1u << plane_place((uint32_t)r);
+    }
+    for (int j = 0; j < 4; ++j) {
+        Table bytes;
+        to_planes(planes[j]);
+        if (!turn_planes<amax>(masks, top, planes[j], bytes)) return false;
+        to_columns(planes[j]);
+        std::memcpy(scales + 8 * j, &bytes, 8);
+        for (int c = 0; c < 8; ++c) {
+            const uint32_t column[4] = {planes[j][c], planes[j][8 + c], planes[j][16 + c], planes[j][24 + c]};
+            std::memcpy(packed + (8 * j + c) * stride, column, (size_t)rows / 2);
+        }
+    }
+    return true;
+}
+
+void mxfp4_column_group(const Group& group, int64_t rows, bool amax, uint8_t* packed, int64_t stride, uint8_t* scales) {
+    bool nan = false;
+    for (int64_t r = 0; r < rows; ++r) nan = nan || group.scales[r * group.scale_stride] == NAN_BYTE;
+    if (nan) {
+        std::memset(scales, 0xFF, 32);
+        for (int c = 0; c < 32; ++c) std::memset(packed + c * stride, 0, (size_t)rows / 2);
+    } else if (!amax) {
+        mxfp4_group_by_planes<false>(group, rows, packed, stride, scales);
+    } else if (!mxfp4_group_by_planes<true>(group, rows, packed, stride, scales)) {
+        mxfp4_group_any(group, rows, packed, stride, scales);
+    }
 }
 
 // One 32-column group of a 128x128 tile; `byte` is the tile's.

@@ -1,35 +1,22 @@
-// Row-wise MXFP4 under a byte a column, by binary16 (clause N9, mode `amax`, both targets).
+// Row-wise MXFP4 to E4M3 under a byte a column, by binary16 (clause N9, mode `amax`).
 //
 // A row's magnitudes are looked up as upper bytes of binary16, times 2**(row - base - 13) for the smallest byte `base`
 // of the rows that take part. The largest of a column gives its byte. One multiply by a power of the column's then
-// puts the target's smallest magnitude on binary16's smallest subnormal: an E2M1 value has one fraction bit, so both
-// targets' grids are met exactly above their smallest normal, and below it the multiply rounds to nearest even. A
-// second multiply, exact, brings the target's smallest normal to binary16's; the code then lies in the pattern.
+// puts E4M3's smallest magnitude on binary16's smallest subnormal: an E2M1 value has one fraction bit, so E4M3's grid is
+// met exactly above its smallest normal, and below it the multiply rounds to nearest even. A second multiply, exact,
+// brings E4M3's smallest normal to binary16's; the code then lies in the pattern, in bits 7..13.
 //
 // A packed word holds eight columns. Its lanes are columns (0, 4), (2, 6), (1, 5) and (3, 7): so codes leave as bytes
 // of columns (0, 2, 4, 6) and (1, 3, 5, 7), whose signs lie at the tops of the packed word moved by four, and of it.
 #pragma once
 
-#include "fp8_to_mxfp4.cuh"
 #include "mxfp4_to_fp8_columns.cuh"
 
 namespace refnum {
 
-// What differs between the targets. `offset` takes the field of a column's largest binary16 to its byte less base.
-struct ToE4M3 {
-    static constexpr int32_t emax = E4M3_EMAX, offset = 2 + E4M3_EMAX, spread = 18;
-    static constexpr int32_t down = -2, up = 7;  // exponents of the rest of the first multiply, and of the second
-    static constexpr uint32_t absent = ONE_BYTE;
-    // Codes in bits 7..13 of lanes, to bytes.
-    static REFNUM_HD uint32_t join(uint32_t low, uint32_t high) { return (low >> 7) + high * 2; }
-};
-struct ToE2M1 {
-    static constexpr int32_t emax = E2M1_EMAX, offset = 2 + E2M1_EMAX, spread = 14;
-    static constexpr int32_t down = -10, up = 9;
-    static constexpr uint32_t absent = 0;
-    // Codes in bits 9..11 of lanes, to bits 4..6 of bytes.
-    static REFNUM_HD uint32_t join(uint32_t low, uint32_t high) { return (low >> 5) + high * 8; }
-};
+constexpr int32_t E4M3_SPREAD = 18;             // binades between the rows of a block
+constexpr int32_t E4M3_LIFT = 2 + E4M3_EMAX;    // from the field of a column's largest binary16 to its byte less base
+constexpr int32_t E4M3_DOWN = -2, E4M3_UP = 7;  // exponents of the rest of the first multiply, and of the second
 
 // Upper bytes of binary16 of the eight magnitudes times 2**(above - 13), for above in 0..26; zero stays zero.
 REFNUM_HD Table half_bytes(uint32_t above) {
@@ -64,7 +51,6 @@ REFNUM_HD void raise_halves(HalfMaxima& maxima, Table a, Table b) {
 struct ColumnScales {
     uint32_t byte[4], power[4];
 };
-template <class Target>
 REFNUM_HD ColumnScales column_scales(const HalfMaxima& maxima, uint32_t base) {
     const uint32_t* w = maxima.w;
     const uint32_t pairs[4] = {permute(w[0], w[2], 0x5410), permute(w[0], w[2], 0x7632), permute(w[1], w[3], 0x5410),
@@ -73,14 +59,14 @@ REFNUM_HD ColumnScales column_scales(const HalfMaxima& maxima, uint32_t base) {
     REFNUM_UNROLL
     for (int i = 0; i < 4; ++i) {
         const uint32_t field = pairs[i] >> 10 & 0x003F003Fu;
-        const uint32_t lift = both_lanes((uint32_t)((int32_t)base - Target::offset) & 0xFFFF);
+        const uint32_t lift = both_lanes((uint32_t)((int32_t)base - E4M3_LIFT) & 0xFFFF);
         const uint32_t byte = add_and_clamp(field, lift, 0x00FE00FEu);
         const uint32_t some = lane_signs(field + 0x7FFF7FFFu);
-        // 2**(base - byte): the field is 1 to 25 while rows lie within `spread`, for columns of zeros too
+        // 2**(base - byte): the field is 1 to 25 while rows lie within E4M3_SPREAD, for columns of zeros too
         out.power[i] = (both_lanes(15 + base) - byte) << 10;
-        out.byte[i] = choose(byte, both_lanes(Target::absent), some);
+        out.byte[i] = choose(byte, both_lanes(ONE_BYTE), some);
     }
-    scale_all<4>(out.power, both_lanes(half_power(Target::down)));  // exact; subnormal for E2M1
+    scale_all<4>(out.power, both_lanes(half_power(E4M3_DOWN)));  // exact
     return out;
 }
 
@@ -91,17 +77,16 @@ REFNUM_HD Table scale_bytes(const ColumnScales& scales) {
     return {permute(even, odd, 0x5140), permute(even, odd, 0x7362)};
 }
 
-// Codes of a row's eight columns: bytes of columns (0, 2, 4, 6) and (1, 3, 5, 7), for E2M1 in their upper halves.
-template <class Target>
+// Codes of a row's eight columns: bytes of columns (0, 2, 4, 6) and (1, 3, 5, 7).
 REFNUM_HD void column_words(uint32_t packed, Table halves, const uint32_t (&powers)[4], uint32_t& even,
                             uint32_t& odd) {
     uint32_t lanes[4] = {pair_upper<0>(halves.low, halves.high), pair_upper<2>(halves.low, halves.high),
                          pair_upper<1>(halves.low, halves.high), pair_upper<3>(halves.low, halves.high)};
     REFNUM_UNROLL
     for (int i = 0; i < 4; ++i) lanes[i] = scale_halves(lanes[i], powers[i]);  // rounds
-    scale_all<4>(lanes, both_lanes(half_power(Target::up)));
-    even = choose(Target::join(lanes[0], lanes[1]), packed << 4, BYTE_MAGNITUDES);
-    odd = choose(Target::join(lanes[2], lanes[3]), packed, BYTE_MAGNITUDES);
+    scale_all<4>(lanes, both_lanes(half_power(E4M3_UP)));
+    even = choose((lanes[0] >> 7) + lanes[1] * 2, packed << 4, BYTE_MAGNITUDES);
+    odd = choose((lanes[2] >> 7) + lanes[3] * 2, packed, BYTE_MAGNITUDES);
 }
 
 }  // namespace refnum

@@ -18,7 +18,7 @@
 #ifndef WIDE
 #define WIDE 128
 #endif
-// Blocks of rows that a CTA takes one after another, the next one on its way while one is turned.
+// Blocks of rows of a CTA: fetched together, turned one after another.
 #ifndef DEEP
 #define DEEP 1
 #endif

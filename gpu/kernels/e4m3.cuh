@@ -71,32 +71,17 @@ REFNUM_HD uint32_t round_to_bfloat16(uint32_t bits) {
     return (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
 }
 
-// E4M3 magnitude code of E2M1 magnitude code `c` times 2**shift, to nearest even, for a result of at most 448.
-REFNUM_HD uint32_t e4m3_of_e2m1(uint32_t c, int32_t shift) {
-    if (c == 0) return 0;
-    const int32_t whole = (int32_t)(c == 1 ? 0x30 : 0x30 + 4 * c) + 8 * shift;  // c = 2 is 1.0, code 0x38
-    if (whole >= 8) return (uint32_t)whole;
-    const uint32_t halves = c < 4 ? c : (c & 1 ? 3u : 2u) << ((c >> 1) - 1);  // 2 * value: 1 2 3 4 6 8 12
-    const int32_t down = -(shift + 8);  // the result counts units of 2**-9
-    if (down <= 0) return halves << -down;
-    if (down > 4) return 0;
-    const uint32_t kept = halves >> down, rest = halves & ((1u << down) - 1);
-    return kept + (2 * rest + (kept & 1) > (1u << down));
-}
-
 // Bytes of all eight E2M1 magnitudes times 2**shift. Codes above what the caller's block holds may be junk.
 REFNUM_HD Table e4m3_table(int32_t shift) {
     if (shift >= -5) {  // no subnormal: every byte but that of zero moves by whole binades
         return {0x3C383000u + 0x08080800u * (uint32_t)shift, 0x4C484440u + 0x08080808u * (uint32_t)shift};
     }
-    Table table = {0, 0};
-    REFNUM_ROLLED
-    for (uint32_t c = 1; c < 8; ++c) {
-        const uint32_t code = e4m3_of_e2m1(c, shift) << (8 * (c & 3));
-        table.low |= c < 4 ? code : 0;
-        table.high |= c < 4 ? 0 : code;
-    }
-    return table;
+    // binary16 lanes of codes (0, 2), (1, 3), (4, 6) and (5, 7), times 2**-8. The first multiply puts E4M3's smallest
+    // subnormal on binary16's and so rounds, the second one brings the smallest normals together.
+    uint32_t lanes[4] = {0x1C000000u, 0x1E001800u, 0x24002000u, 0x26002200u};
+    scale_all<4>(lanes, both_lanes(half_power(shift > -17 ? shift - 7 : -24)));
+    scale_all<4>(lanes, both_lanes(half_power(7)));
+    return {(lanes[0] >> 7) + lanes[1] * 2, (lanes[2] >> 7) + lanes[3] * 2};
 }
 
 }  // namespace refnum

@@ -1,6 +1,7 @@
 // Row-wise MXFP4 -> column-wise MXFP4, blocks of 32 rows x 1 column (clause N9). A CTA has eight blocks of rows, of any
 // experts; a warp has 32 columns of them; a thread has a block of rows and eight columns to itself, so that the maxima
 // of a column never leave it.
+#include "bit_planes.cuh"
 #include "mxfp4_columns.cuh"
 #include "mxfp4_tile.cuh"
 
@@ -8,84 +9,52 @@ namespace refnum {
 
 constexpr int BLOCK_ROWS = 32, BLOCKS_A_TILE = 8;
 typedef PackedTile<BLOCK_ROWS * BLOCKS_A_TILE, BLOCK_ROWS> BlocksTile;
-typedef RowTables<BLOCK_ROWS * BLOCKS_A_TILE, BLOCK_ROWS> BlocksTables;
 
 struct Block {  // of rows, and eight columns of it
     uint32_t number, group, word, row, rows;
     offset_t segment, out;  // of the first row and column, in bytes
 };
 
-// Base of a block's rows and how it is turned.
-enum How : uint32_t { BY_HALVES = 0, BY_ANY = 1, NAN_BLOCK = 2 };
-struct BlockRows {
-    uint32_t base, high, how;
+struct RowMasks {  // of a block, by depth
+    __align__(16) uint32_t of[DEPTHS + 4];  // 36 keeps the masks of eight blocks in different banks
+
+    __device__ __forceinline__ uint32_t* depths() { return of - NEAREST; }
 };
 
-// All lanes have a row of each block in turn; what lane holds block `mine` keeps what is found of it.
-template <bool amax>
-__device__ __forceinline__ BlockRows block_tables(BlocksTile& tile, uint32_t group, uint32_t mine,
-                                                  BlocksTables& tables) {
-    BlockRows out = {0, 0, BY_HALVES};
-    const uint32_t lane = threadIdx.x % 32;
-#pragma unroll 2
-    for (uint32_t i = 0; i < BLOCKS_A_TILE; ++i) {
-        uint32_t part[1], byte[1];
-        block_parts<1>(tile, group, BLOCK_ROWS * i, part, byte);
-        GroupParts all = group_parts(part, byte);
-        // `max`: a row more than five binades below the byte gives zeros, and the byte is the same for all columns
-        if (!amax && all.high > all.low + ToE2M1::spread) all.low = all.high - ToE2M1::spread;
-        const Table none = {0, 0};
-        tables[BLOCK_ROWS * i + lane] = part[0] >= all.low && part[0] ? half_bytes(part[0] - all.low) : none;
-        if (all.nan) tile.block(BLOCK_ROWS * i + lane, group) = make_uint4(0, 0, 0, 0);
-        if (i != mine) continue;
-        out.base = all.high ? all.low - 1 : 0;
-        out.high = all.high;
-        out.how = all.nan ? NAN_BLOCK : all.high > all.low + ToE2M1::spread ? BY_ANY : BY_HALVES;
+__device__ __forceinline__ void clear_masks(RowMasks (&masks)[BLOCKS_A_TILE]) {
+    constexpr uint32_t words = BLOCKS_A_TILE * (DEPTHS + 4);
+#pragma unroll
+    for (uint32_t i = threadIdx.x % 32 * 4; i < words; i += 128) {
+        *reinterpret_cast<uint4*>(masks[0].of + i) = make_uint4(0, 0, 0, 0);
+    }
+}
+
+// What the four lanes of a block find together: the largest byte of rows that are not all zeros (0 if there are none), and
+// whether a row has no value. Each lane has eight of the rows; `some` are the rows that are not all zeros.
+struct BlockRows {
+    uint32_t top;
+    bool nan;
+};
+template <uint32_t depths>
+__device__ __forceinline__ BlockRows find_rows(BlocksTile& tile, const Block& block, uint32_t some, RowMasks& masks) {
+    const uint32_t first = threadIdx.x % 4 * 8;
+    uint32_t byte[8], place[8], most = 0;
+#pragma unroll
+    for (uint32_t j = 0; j < 8; ++j) {
+        const uint32_t row = first + (j + block.number) % 8;  // eight blocks in different banks
+        byte[j] = tile.bytes[(block.row + row) * GROUPS + block.group];
+        place[j] = 1u << plane_place(row);
+        most = max_lanes(most, byte[j] << 16 | (some & place[j] ? byte[j] : 0));
+    }
+    most = max_lanes(most, __shfl_xor_sync(~0u, most, 1));
+    most = max_lanes(most, __shfl_xor_sync(~0u, most, 2));
+    const BlockRows out = {most & 0xFFFF, most >> 16 == NAN_BYTE};
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+        if (out.top - byte[j] < depths) atomicOr(masks.depths() + (out.top - byte[j]), place[j]);
     }
     __syncwarp();
     return out;
-}
-
-template <bool amax>
-__device__ __forceinline__ ColumnScales block_scales(BlocksTile& tile, BlocksTables& tables, const Block& block,
-                                                     const BlockRows& rows) {
-    HalfMaxima most = {};
-    if (amax) {
-#pragma unroll 4
-        for (int i = 0; i < BLOCK_ROWS; i += 2) {
-            const uint32_t row = block.row + i;
-            raise_halves(most, row_halves(tile.row(row)[block.word], tables[row]),
-                         row_halves(tile.row(row + 1)[block.word], tables[row + 1]));
-        }
-    } else if (rows.high) {
-#pragma unroll
-        for (int j = 0; j < 4; ++j) most.w[j] = group_maximum(rows.high - 1 - rows.base);
-    }
-    return column_scales<ToE2M1>(most, rows.base);
-}
-
-// Eight columns of four packed words: a 4x4 transpose of bytes for every four columns and eight rows.
-__device__ __forceinline__ void turn_block(BlocksTile& tile, BlocksTables& tables, const Block& block,
-                                           const ColumnScales& scales, uint32_t (&out)[8][4]) {
-#pragma unroll
-    for (int q = 0; q < 4; ++q) {
-        uint32_t even[4], odd[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            uint32_t words[2][2];
-#pragma unroll
-            for (int h = 0; h < 2; ++h) {
-                const uint32_t row = block.row + 8 * q + 2 * i + h, packed = tile.row(row)[block.word];
-                column_words<ToE2M1>(packed, row_halves(packed, tables[row]), scales.power, words[h][0], words[h][1]);
-            }
-            even[i] = join_rows(words[0][0], words[1][0]);
-            odd[i] = join_rows(words[0][1], words[1][1]);
-        }
-        transpose_bytes(even);
-        transpose_bytes(odd);
-#pragma unroll
-        for (int i = 0; i < 4; ++i) out[2 * i][q] = even[i], out[2 * i + 1][q] = odd[i];
-    }
 }
 
 // `amax`, any bytes: rare, so short; stores eight rows at a time. Returns the bytes of the thread's columns.
@@ -129,55 +98,69 @@ __device__ __forceinline__ Table turn_any(const ColumnArguments& a, BlocksTile& 
     return {bytes[0], bytes[1]};
 }
 
-__device__ __forceinline__ void store_block(const ColumnArguments& a, const Block& block,
-                                            const uint32_t (&out)[8][4]) {
+__device__ __forceinline__ void store_block(const ColumnArguments& a, const Block& block, uint32_t (&w)[32]) {
     uint8_t* to = a.out + block.out;
     if (a.vector == 16 && block.rows == BLOCK_ROWS) {
 #pragma unroll
-        for (int j = 0; j < 8; ++j, to += a.out_stride) store<16>(to, out[j]);
+        for (int c = 0; c < 8; ++c, to += a.out_stride) {
+            const uint32_t four[4] = {w[c], w[8 + c], w[16 + c], w[24 + c]};
+            store<16>(to, four);
+        }
         return;
     }
 #pragma unroll
-    for (int j = 0; j < 8; ++j, to += a.out_stride) {
-        store_some(to, make_uint4(out[j][0], out[j][1], out[j][2], out[j][3]), (int32_t)block.rows / 2, a.vector);
+    for (int c = 0; c < 8; ++c, to += a.out_stride) {
+        store_some(to, make_uint4(w[c], w[8 + c], w[16 + c], w[24 + c]), (int32_t)block.rows / 2, a.vector);
     }
 }
 
 template <bool amax>
 __device__ __forceinline__ void mxfp4_columns(const ColumnArguments& a) {
     __shared__ BlocksTile tile;
-    __shared__ BlocksTables tables[GROUPS];
+    __shared__ RowMasks masks[GROUPS][BLOCKS_A_TILE];
     const uint32_t first = blockIdx.x / ACROSS * BLOCKS_A_TILE, stripe = blockIdx.y * ACROSS + blockIdx.x % ACROSS;
     if (stripe >= a.tiles) return;
     const offset_t column = (offset_t)stripe * WIDE;
-    tile.fetch(a, column, [&](uint32_t i) {
+    const offset_t row = (offset_t)first * BLOCK_ROWS;
+    tile.fetch(a, column, row + BLOCK_ROWS * BLOCKS_A_TILE <= a.dense_rows, row, [&](uint32_t i) {
         return first + i < a.segments ? segment_at<BLOCK_ROWS>(a, first + i) : Segment{0, 0};
     });
+    const uint32_t group = threadIdx.x / 32, number = threadIdx.x % 32 / 4, word = 4 * group + threadIdx.x % 4;
+    clear_masks(masks[group]);
     wait_copies();
     __syncthreads();
-    const uint32_t group = threadIdx.x / 32, number = threadIdx.x % 32 / 4;
     if (column + 32 * group >= a.k) return;
-    const BlockRows rows = block_tables<amax>(tile, group, number, tables[group]);
+    Block block = {number, group, word, BLOCK_ROWS * number, 0, 0, 0};
+    uint32_t w[32], some = 0;
+#pragma unroll
+    for (int i = 0; i < 32; ++i) w[i] = tile.row(block.row)[i * BlocksTile::pitch + word];
+    to_planes(w);
+#pragma unroll
+    for (int c = 0; c < 24; ++c) some |= w[c];
+    some |= __shfl_xor_sync(~0u, some, 1);
+    some |= __shfl_xor_sync(~0u, some, 2);
+    const BlockRows rows = find_rows<amax ? DEPTHS : MAX_DEPTHS>(tile, block, some, masks[group][number]);
     if (first + number >= a.segments) return;  // no lane needs another from here on
-    const Segment at = segment_at<BLOCK_ROWS>(a, first + number);
-    const uint32_t word = 4 * group + threadIdx.x % 4;
-    const offset_t out_column = column + 8 * word;
-    const Block block = {number, group, word, BLOCK_ROWS * number, at.rows, a.first_segment + first + number,
-                         out_column * a.out_stride + at.row / 2};
-    Table bytes;
-    if (amax && rows.how == BY_ANY) {
-        bytes = turn_any(a, tile, block);
-    } else {
-        const ColumnScales scales = block_scales<amax>(tile, tables[group], block, rows);
-        uint32_t out[8][4];
-        turn_block(tile, tables[group], block, scales, out);
-        store_block(a, block, out);
-        bytes = scale_bytes(scales);
+    Table bytes = {~0u, ~0u};
+    if (rows.nan) {
+#pragma unroll
+        for (int i = 0; i < 32; ++i) w[i] = 0;
     }
-    const uint32_t nan = rows.how == NAN_BLOCK ? ~0u : 0;
+    const bool found = rows.nan || turn_planes<amax>(masks[group][number].depths(), rows.top, w, bytes);
+    const Segment at = segment_at<BLOCK_ROWS>(a, first + number);
+    const offset_t out_column = column + 8 * word;
+    block.rows = at.rows;
+    block.segment = a.first_segment + first + number;
+    block.out = out_column * a.out_stride + at.row / 2;
+    if (found) {
+        to_columns(w);
+        store_block(a, block, w);
+    } else {
+        bytes = turn_any(a, tile, block);
+    }
     uint32_t* to = reinterpret_cast<uint32_t*>(a.out_scales + block.segment * a.k + out_column);
-    to[0] = bytes.low | nan;
-    to[1] = bytes.high | nan;
+    to[0] = bytes.low;
+    to[1] = bytes.high;
 }
 
 }  // namespace refnum

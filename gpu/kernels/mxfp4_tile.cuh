@@ -16,7 +16,7 @@ constexpr int GROUPS = WIDE / 32;  // of a tile, and its warps
 // Skews keep the blocks of eight neighbouring rows, and equal rows of eight runs, in different banks.
 template <int tall, int run>
 struct PackedTile {
-    static constexpr int pitch = WIDE / 8 + 4;
+    static constexpr int pitch = WIDE / 8 + 4, run_pitch = run * pitch + 4;  // words of a row, and of a run
     __align__(16) uint32_t codes[tall * pitch + tall / run * 4];
     __align__(8) uint8_t bytes[tall * GROUPS];
 
@@ -26,9 +26,31 @@ struct PackedTile {
     }
 
     // All threads of a CTA; complete behind `wait_copies` and a barrier. stripe(i): the array's rows for rows 32 i and on
-    // of the tile, at most 32; the others are empty blocks.
+    // of the tile, at most 32; the others are empty blocks. whole: all of them are there, from row `first` on.
     template <class Stripe>
-    __device__ __forceinline__ void fetch(const ColumnArguments& a, offset_t column, Stripe stripe) {
+    __device__ __forceinline__ void fetch(const ColumnArguments& a, offset_t column, bool whole, offset_t first,
+                                          Stripe stripe) {
+        if (whole && a.aligned == (VECTORS | SCALES) && column + WIDE <= a.k) fetch_whole(a, column, first);
+        else fetch_stripes(a, column, stripe);
+    }
+
+private:
+    __device__ __forceinline__ void fetch_whole(const ColumnArguments& a, offset_t column, offset_t first) {
+        const uint32_t group = threadIdx.x % GROUPS, row = threadIdx.x / GROUPS;
+        const uint8_t* x = a.x + (first + row) * a.x_stride + (column / 2 + 16 * group);
+        const offset_t step = 32 * a.x_stride, scale_step = WIDE * a.scale_stride;
+#pragma unroll
+        for (int i = 0; i < tall / 32; ++i, x += step) copy_16(&block(32 * i + row, group), x, true);
+        const uint8_t* scales = a.scales + (first + threadIdx.x) * a.scale_stride + column / 32;
+#pragma unroll
+        for (uint32_t i = threadIdx.x; i < tall; i += WIDE, scales += scale_step) {
+            if (GROUPS == 8) copy_8(bytes + i * GROUPS, scales, true);
+            else copy_4(bytes + i * GROUPS, scales, true);
+        }
+    }
+
+    template <class Stripe>
+    __device__ __forceinline__ void fetch_stripes(const ColumnArguments& a, offset_t column, Stripe stripe) {
         const uint32_t group = threadIdx.x % GROUPS, row = threadIdx.x / GROUPS;
         const uint8_t* x = a.x + row * a.x_stride + (column / 2 + 16 * group);
         const bool inside = column + 32 * group < a.k;
@@ -50,7 +72,6 @@ struct PackedTile {
         fetch_scales(a, column, stripe);
     }
 
-private:
     // A warp a stripe, a lane a row.
     template <class Stripe>
     __device__ __forceinline__ void fetch_scales(const ColumnArguments& a, offset_t column, Stripe stripe) {

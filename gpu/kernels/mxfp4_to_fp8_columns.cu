@@ -5,12 +5,9 @@ namespace refnum {
 
 template <bool amax>
 __device__ __forceinline__ void mxfp4_to_fp8_columns(const ColumnArguments& a) {
-    __shared__ RowsTile tiles[DEEP > 1 ? 2 : 1];
+    __shared__ RowsTile rows[DEEP];
     __shared__ TileTables tables[GROUPS];
-    each_tile(a, tiles, [&](const ColumnTile& tile, RowsTile& rows) {
-        if (tile.column + 32 * (threadIdx.x / 32) >= a.k) return;
-        turn_group<amax, false>(a, tile, rows, tables[threadIdx.x / 32]);
-    });
+    if (fetch_tiles(a, rows)) turn_tiles<amax, false>(a, rows, tables);
 }
 
 }  // namespace refnum

@@ -36,34 +36,42 @@ __device__ __forceinline__ void row_tables(const ColumnArguments& a, const Colum
 
 __device__ __forceinline__ void store_rows(const ColumnArguments& a, const ColumnTile& tile, RowsTile& rows,
                                            OneRowTables (&tables)[GROUPS]) {
-    const uint32_t piece = threadIdx.x % PIECES;
-    const offset_t column = tile.column + 16 * piece;
+    static_assert(THREADS_A_TILE / PIECES == RUN, "equal rows of all runs lie at constant distances");
+    const uint32_t piece = threadIdx.x % PIECES, first = threadIdx.x / PIECES;
+    const offset_t column = tile.column + 16 * piece, step = RUN * a.k;
     if (column >= a.k) return;
-    uint8_t* to = a.rows + (tile.row + threadIdx.x / PIECES) * a.k + column;
-#pragma unroll 4
-    for (uint32_t row = threadIdx.x / PIECES; row < tile.rows; row += THREADS_A_TILE / PIECES) {
-        const uint2 two = *reinterpret_cast<const uint2*>(rows.row(row) + 2 * piece);
-        const Table table = tables[piece / 2][row];
+    uint8_t* to = a.rows + (tile.row + first) * a.k + column;
+    const uint32_t* from = rows.row(first) + 2 * piece;
+    const Table* own = &tables[piece / 2][first];
+#pragma unroll
+    for (int i = 0; i < TALL / RUN; ++i, to += step) {
+        if (first + RUN * i >= tile.rows) return;
+        const uint2 two = *reinterpret_cast<const uint2*>(from + i * RowsTile::run_pitch);
         uint32_t codes[4];
-        e4m3_words(two.x, table, codes[0], codes[1]);
-        e4m3_words(two.y, table, codes[2], codes[3]);
+        e4m3_words(two.x, own[RUN * i], codes[0], codes[1]);
+        e4m3_words(two.y, own[RUN * i], codes[2], codes[3]);
         store<16>(to, codes);
-        to += THREADS_A_TILE / PIECES * a.k;
     }
 }
 
 template <bool amax>
 __device__ __forceinline__ void mxfp4_to_fp8_rows_columns(const ColumnArguments& a) {
-    __shared__ RowsTile tiles[DEEP > 1 ? 2 : 1];
-    __shared__ TileTables tables[GROUPS];
-    __shared__ OneRowTables row_side[GROUPS];
-    each_tile(a, tiles, [&](const ColumnTile& tile, RowsTile& rows) {
-        row_tables<amax>(a, tile, rows, row_side);
+    __shared__ RowsTile rows[DEEP];
+    __shared__ union {
+        OneRowTables rows[GROUPS];
+        TileTables columns[GROUPS];
+    } tables;
+    if (!fetch_tiles(a, rows)) return;
+#pragma unroll 1
+    for (uint32_t i = 0; i < DEEP; ++i) {
+        const ColumnTile tile = column_tile(a, i);
+        if (tile.rows == 0) break;
+        row_tables<amax>(a, tile, rows[i], tables.rows);
         __syncthreads();
-        store_rows(a, tile, rows, row_side);
-        if (tile.column + 32 * (threadIdx.x / 32) >= a.k) return;
-        turn_group<amax, true>(a, tile, rows, tables[threadIdx.x / 32]);
-    });
+        store_rows(a, tile, rows[i], tables.rows);
+        __syncthreads();
+    }
+    turn_tiles<amax, true>(a, rows, tables.columns);
 }
 
 }  // namespace refnum

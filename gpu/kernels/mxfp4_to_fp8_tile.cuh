@@ -12,14 +12,30 @@ constexpr int RUN = 16;
 typedef PackedTile<TALL, RUN> RowsTile;
 typedef RowTables<TALL, RUN> TileTables;
 
-// What a thread turns: `RUN` rows from `row` on, the columns of packed word `word`.
+// What a thread turns: `RUN` rows from `row` on, the columns of packed word `word`. A warp has one group of columns, or
+// the two or four from `first` on where a tile has so few rows that all lanes find some; `lanes` share a column. The
+// warp's tables hold the rows of one group behind those of another.
 struct Share {
-    uint32_t group, word, row;
+    uint32_t first, group, word, row, lanes;
+
+    __device__ __forceinline__ uint32_t table() const { return (group - first) * lanes * 4 + row; }
 };
-__device__ __forceinline__ Share own_share() {
-    const uint32_t lane = threadIdx.x % 32;
-    return {threadIdx.x / 32, threadIdx.x / 32 * 4 + lane % 4, lane / 4 * RUN};
+__device__ __forceinline__ Share own_share(uint32_t rows) {
+    const uint32_t lane = threadIdx.x % 32, lanes = rows > TALL / 2 ? 32 : rows > TALL / 4 ? 16 : 8;
+    const uint32_t first = threadIdx.x / lanes & ~(32 / lanes - 1), group = threadIdx.x / lanes;
+    return {first, group, 4 * group + lane % 4, lane % lanes / 4 * RUN, lanes};
 }
+
+// A thread's rows: packed word i of its columns and the table of that row, at constant distances from the first.
+struct Run {
+    const uint32_t* words;
+    const Table* tables;
+
+    __device__ __forceinline__ Run(RowsTile& rows, TileTables& own, const Share& share)
+        : words(rows.row(share.row) + share.word), tables(&own[share.table()]) {}
+    __device__ __forceinline__ uint32_t word(int i) const { return words[i * RowsTile::pitch]; }
+    __device__ __forceinline__ Table halves(int i) const { return row_halves(word(i), tables[i]); }
+};
 
 __device__ __forceinline__ uint8_t* column_at(const ColumnArguments& a, const ColumnTile& tile, const Share& share) {
     return a.out + (tile.column + 8 * share.word) * a.out_stride + tile.row + share.row;
@@ -30,7 +46,7 @@ __device__ __forceinline__ void store_runs(const ColumnArguments& a, const Colum
                                            const uint32_t (&out)[8][4]) {
     uint8_t* to = column_at(a, tile, share);
     const int32_t rows = (int32_t)tile.rows - (int32_t)share.row;
-    if (rows <= 0) return;
+    if (rows <= 0 || tile.column + 8 * share.word >= a.k) return;
     if (a.vector == 16 && rows >= RUN) {
 #pragma unroll
         for (int j = 0; j < 8; ++j, to += a.out_stride) store<16>(to, out[j]);
@@ -42,31 +58,47 @@ __device__ __forceinline__ void store_runs(const ColumnArguments& a, const Colum
     }
 }
 
-// `max`: tables of the group's rows, and its byte. The codes of NaN rows are cleared, unless they are already.
-template <bool cleared>
-__device__ __forceinline__ uint32_t max_tables(RowsTile& rows, uint32_t group, TileTables& tables) {
-    uint32_t part[4], byte[4];
-    block_parts<4>(rows, group, 0, part, byte);
-    const uint32_t shared = tile_byte_max(__reduce_max_sync(~0u, max(max(part[0], part[1]), max(part[2], part[3]))));
+// `max`: tables of 32 * count rows of a group, from table `first` on, and its byte. The codes of NaN rows are cleared, unless
+// they are already.
+template <bool cleared, int count>
+__device__ __forceinline__ uint32_t group_max_tables(RowsTile& rows, uint32_t group, TileTables& tables,
+                                                     uint32_t first) {
+    uint32_t part[count], byte[count], most = 0;
+    block_parts<count>(rows, group, 0, part, byte);
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < count; ++i) most = max(most, part[i]);
+    const uint32_t shared = tile_byte_max(__reduce_max_sync(~0u, most));
+#pragma unroll
+    for (int i = 0; i < count; ++i) {
         const uint32_t row = 32 * i + threadIdx.x % 32;
-        tables[row] = row_table(part[i], byte[i], shared);
+        tables[first + row] = row_table(part[i], byte[i], shared);
         if (!cleared && byte[i] == NAN_BYTE) rows.block(row, group) = make_uint4(0, 0, 0, 0);
     }
-    __syncwarp();
     return shared;
 }
 
-__device__ __forceinline__ void turn_max(RowsTile& rows, TileTables& tables, const Share& share,
-                                         uint32_t (&out)[8][4]) {
+// The same for the groups of a warp; the byte of the thread's.
+template <bool cleared, int groups>
+__device__ __forceinline__ uint32_t max_tables(RowsTile& rows, const Share& share, TileTables& tables) {
+    constexpr int count = 4 / groups;
+    uint32_t own = 0;
+#pragma unroll
+    for (uint32_t i = 0; i < groups; ++i) {
+        const uint32_t group = share.first + i;
+        const uint32_t shared = group_max_tables<cleared, count>(rows, group, tables, 32 * count * i);
+        if (group == share.group) own = shared;
+    }
+    __syncwarp();
+    return own;
+}
+
+__device__ __forceinline__ void turn_max(const Run& run, uint32_t (&out)[8][4]) {
 #pragma unroll
     for (int q = 0; q < 4; ++q) {
         uint32_t first[4], second[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            const uint32_t row = share.row + 4 * q + i;
-            e4m3_words(rows.row(row)[share.word], tables[row], first[i], second[i]);
+            e4m3_words(run.word(4 * q + i), run.tables[4 * q + i], first[i], second[i]);
         }
         transpose_bytes(first);
         transpose_bytes(second);
@@ -75,46 +107,48 @@ __device__ __forceinline__ void turn_max(RowsTile& rows, TileTables& tables, con
     }
 }
 
-// `amax`, rows near each other: tables by binary16.
-__device__ __forceinline__ GroupParts amax_tables(RowsTile& rows, uint32_t group, TileTables& tables) {
-    uint32_t part[4], byte[4];
-    block_parts<4>(rows, group, 0, part, byte);
-    const GroupParts all = group_parts(part, byte);
+// `amax`, rows near each other: tables by binary16 of the groups of a warp, and what is known of the thread's.
+template <int groups>
+__device__ __forceinline__ GroupParts amax_tables(RowsTile& rows, const Share& share, TileTables& tables) {
+    constexpr int count = 4 / groups;
+    GroupParts own = {0, ABSENT, false};
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        const Table none = {0, 0};
-        tables[32 * i + threadIdx.x % 32] = part[i] ? half_bytes(part[i] - all.low) : none;
+    for (uint32_t i = 0; i < groups; ++i) {
+        uint32_t part[count], byte[count];
+        const uint32_t group = share.first + i;
+        block_parts<count>(rows, group, 0, part, byte);
+        const GroupParts all = group_parts(part, byte);
+        if (group == share.group) own = all;
+#pragma unroll
+        for (int j = 0; j < count; ++j) {
+            const Table none = {0, 0};
+            tables[32 * (count * i + j) + threadIdx.x % 32] = part[j] ? half_bytes(part[j] - all.low) : none;
+        }
     }
     __syncwarp();
-    return all;
+    return own;
 }
 
-__device__ __forceinline__ ColumnScales amax_scales(RowsTile& rows, TileTables& tables, const Share& share,
-                                                    uint32_t base) {
+__device__ __forceinline__ ColumnScales amax_scales(const Run& run, const Share& share, uint32_t base) {
     HalfMaxima most = {};
-#pragma unroll 4
-    for (int i = 0; i < RUN; i += 2) {
-        const uint32_t row = share.row + i;
-        raise_halves(most, row_halves(rows.row(row)[share.word], tables[row]),
-                     row_halves(rows.row(row + 1)[share.word], tables[row + 1]));
-    }
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
+    for (int i = 0; i < RUN; i += 2) raise_halves(most, run.halves(i), run.halves(i + 1));
 #pragma unroll
-        for (int d = 4; d < 32; d *= 2) most.w[j] = max_lanes(most.w[j], __shfl_xor_sync(~0u, most.w[j], d));
+    for (uint32_t d = 4; d < 32; d *= 2) {
+        if (d >= share.lanes) break;
+#pragma unroll
+        for (int j = 0; j < 4; ++j) most.w[j] = max_lanes(most.w[j], __shfl_xor_sync(~0u, most.w[j], d));
     }
-    return column_scales<ToE4M3>(most, base);
+    return column_scales(most, base);
 }
 
-__device__ __forceinline__ void turn_amax(RowsTile& rows, TileTables& tables, const Share& share,
-                                          const ColumnScales& scales, uint32_t (&out)[8][4]) {
+__device__ __forceinline__ void turn_amax(const Run& run, const ColumnScales& scales, uint32_t (&out)[8][4]) {
 #pragma unroll
     for (int q = 0; q < 4; ++q) {
         uint32_t even[4], odd[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            const uint32_t row = share.row + 4 * q + i, packed = rows.row(row)[share.word];
-            column_words<ToE4M3>(packed, row_halves(packed, tables[row]), scales.power, even[i], odd[i]);
+            column_words(run.word(4 * q + i), run.halves(4 * q + i), scales.power, even[i], odd[i]);
         }
         transpose_bytes(even);
         transpose_bytes(odd);
@@ -138,8 +172,8 @@ __device__ __forceinline__ Table turn_any(const ColumnArguments& a, const Column
     ColumnBytes columns[2];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-#pragma unroll
-        for (int d = 4; d < 32; d *= 2) {
+#pragma unroll 1
+        for (uint32_t d = 4; d < share.lanes; d *= 2) {
             most[h].even = max_lanes(most[h].even, __shfl_xor_sync(~0u, most[h].even, d));
             most[h].odd = max_lanes(most[h].odd, __shfl_xor_sync(~0u, most[h].odd, d));
         }
@@ -147,7 +181,7 @@ __device__ __forceinline__ Table turn_any(const ColumnArguments& a, const Column
         columns[h] = negated_columns(bytes[h]);
     }
 #pragma unroll 1
-    for (uint32_t q = 0; q < RUN / 4; ++q) {
+    for (uint32_t q = 0; q < RUN / 4 && tile.column + 8 * share.word < a.k; ++q) {
         const uint32_t row = share.row + 4 * q;
         uint32_t words[4][2];
 #pragma unroll
@@ -169,27 +203,34 @@ __device__ __forceinline__ Table turn_any(const ColumnArguments& a, const Column
     return {bytes[0], bytes[1]};
 }
 
-// A warp's whole work on its group, behind the tile's arrival. cleared: whether the codes of NaN rows are zero, and other
+// A warp's whole work on its groups, behind the tile's arrival. cleared: whether the codes of NaN rows are zero, and other
 // warps may read the tile still.
 template <bool amax, bool cleared>
-__device__ __forceinline__ void turn_group(const ColumnArguments& a, const ColumnTile& tile, RowsTile& rows,
-                                           TileTables& tables) {
-    const Share share = own_share();
+__device__ __forceinline__ void turn_groups(const ColumnArguments& a, const ColumnTile& tile, RowsTile& rows,
+                                            TileTables& tables) {
+    const Share share = own_share(tile.rows);
+    if (share.first >= GROUPS || tile.column + 32 * share.first >= a.k) return;
     Table bytes;
     uint32_t out[8][4];
     if (amax) {
-        const GroupParts all = amax_tables(rows, share.group, tables);
-        if (all.nan || all.high > all.low + ToE4M3::spread) {
+        const GroupParts all = share.lanes == 32   ? amax_tables<1>(rows, share, tables)
+                               : share.lanes == 16 ? amax_tables<2>(rows, share, tables)
+                                                   : amax_tables<4>(rows, share, tables);
+        if (__any_sync(~0u, all.nan || all.high > all.low + E4M3_SPREAD)) {
             bytes = turn_any(a, tile, rows, share);
         } else {
-            const ColumnScales scales = amax_scales(rows, tables, share, all.high ? all.low - 1 : 0);
+            const Run run(rows, tables, share);
+            const ColumnScales scales = amax_scales(run, share, all.high ? all.low - 1 : 0);
             bytes = scale_bytes(scales);
-            turn_amax(rows, tables, share, scales, out);
+            turn_amax(run, scales, out);
             store_runs(a, tile, share, out);
         }
     } else {
-        bytes.low = bytes.high = max_tables<cleared>(rows, share.group, tables) * 0x01010101u;
-        turn_max(rows, tables, share, out);
+        const uint32_t shared = share.lanes == 32   ? max_tables<cleared, 1>(rows, share, tables)
+                                : share.lanes == 16 ? max_tables<cleared, 2>(rows, share, tables)
+                                                    : max_tables<cleared, 4>(rows, share, tables);
+        bytes.low = bytes.high = shared * 0x01010101u;
+        turn_max(Run(rows, tables, share), out);
         store_runs(a, tile, share, out);
     }
     if (share.row > 0) return;
@@ -197,21 +238,30 @@ __device__ __forceinline__ void turn_group(const ColumnArguments& a, const Colum
     store_scales(a, tile, 8 * share.word + 4, bytes.high);
 }
 
-// The blocks of rows of a CTA, one after another: `turn` has a tile in shared memory and all threads.
-template <class Turn>
-__device__ __forceinline__ void each_tile(const ColumnArguments& a, RowsTile (&rows)[DEEP > 1 ? 2 : 1], Turn turn) {
-    ColumnTile tile = column_tile(a);
-    if (tile.rows == 0) return;
-    rows[0].fetch(a, tile.column, [&](uint32_t i) { return tile.stripe(i); });
+// Brings all blocks of rows of a CTA: all threads. False where it has none.
+__device__ __forceinline__ bool fetch_tiles(const ColumnArguments& a, RowsTile (&rows)[DEEP]) {
+    if (column_tile(a).rows == 0) return false;
+#pragma unroll
+    for (uint32_t i = 0; i < DEEP; ++i) {
+        const ColumnTile tile = column_tile(a, i);
+        if (tile.rows == 0) break;
+        rows[i].fetch(a, tile.column, tile.rows == TALL, tile.row, [&](uint32_t j) { return tile.stripe(j); });
+    }
+    wait_copies();
+    __syncthreads();
+    return true;
+}
+
+// Turns them, one after another, so that a column's bytes of all of them leave close to each other.
+template <bool amax, bool cleared>
+__device__ __forceinline__ void turn_tiles(const ColumnArguments& a, RowsTile (&rows)[DEEP],
+                                           TileTables (&tables)[GROUPS]) {
 #pragma unroll 1
     for (uint32_t i = 0; i < DEEP; ++i) {
-        wait_copies();
-        __syncthreads();  // this tile is here, and nobody reads the one before
-        const ColumnTile next = i + 1 < DEEP ? column_tile(a, i + 1) : ColumnTile{0, 0, 0, 0};
-        if (next.rows) rows[(i + 1) % 2 * (DEEP > 1)].fetch(a, next.column, [&](uint32_t j) { return next.stripe(j); });
-        turn(tile, rows[i % 2 * (DEEP > 1)]);
-        if (next.rows == 0) return;
-        tile = next;
+        const ColumnTile tile = column_tile(a, i);
+        if (tile.rows == 0) return;
+        turn_groups<amax, cleared>(a, tile, rows[i], tables[threadIdx.x / 32]);
+        __syncwarp();  // the tables are free again
     }
 }
 

@@ -1,7 +1,8 @@
-"""The columns by binary16 (column_halves.cuh) against the model where the rows of a block lie apart: the host build.
+"""The columns by binary16 and by bits (column_halves.cuh, bit_planes.cuh) against the model: the host build.
 
-Rows within 14 (E2M1) or 18 (E4M3) binades go by two multiplies, others by the general form; both borders are here, at
-both ends of the bytes, with every pair of codes and columns whose own maxima lie anywhere below the block's.
+E4M3 rows within 18 binades go by two multiplies, E2M1 columns that end within 27 by bit planes, others by the general
+form; both borders are here, at both ends of the bytes, with every pair of codes and columns whose own maxima lie
+anywhere below the block's.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def same(name: str, codes: np.ndarray, scales: np.ndarray, mode: str) -> None:
 
 
 @pytest.mark.parametrize("name", list(TALL))
-@pytest.mark.parametrize("spread", range(24))
+@pytest.mark.parametrize("spread", (*range(24), *range(26, 34)))
 def test_every_pair_of_codes_of_two_rows(name: str, spread: int) -> None:
     for top in sorted({spread, spread + 1, spread + 5, 127, 253, 254}):
         for first, second in ((0, 1), (1, 0), (5, TALL[name] - 1)):
@@ -48,7 +49,7 @@ def test_every_pair_of_codes_of_two_rows(name: str, spread: int) -> None:
 @pytest.mark.parametrize("name", list(TALL))
 def test_columns_of_their_own_maxima(name: str) -> None:
     rng = np.random.default_rng(0)
-    for spread in (3, 11, 14, 15, 18, 19, 26):
+    for spread in (3, 11, 14, 15, 18, 19, 26, 27, 28, 31, 32, 90):
         scales = rng.integers(100 - spread, 101, (2 * TALL[name], 8)).astype(np.uint8)
         codes = rng.integers(0, 16, (2 * TALL[name], 256)).astype(np.uint8)
         codes[rng.random(codes.shape) < np.linspace(0, 1.02, 256)] &= 8  # the last columns hold zeros of both signs

@@ -1,0 +1,42 @@
+"""Column kernels in orders that sweeps try and TUNING may take one day, on the emulated device, races among them.
+
+Short last tiles, where a warp turns several groups of columns, follow whole ones in the same CTA.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import refnum
+from gpu import columns, emulate
+from gpu.columns import Order
+
+if not emulate.available()[0]:
+    pytest.skip(emulate.available()[1], allow_module_level=True)
+
+SPLITS = [0, 160, 0, 2, 62, 158, 32, 128]
+ORDERS = {
+    "mxfp4_to_fp8_columns": (Order(2, 4, 256, 0, 2), Order(1, 8, 128, 1, 2), Order(4, 3, 256)),
+    "mxfp4_to_fp8_rows_columns": (Order(28, 4, 256, 1, 2), Order(1, 8, 128, 0, 2)),
+    "mxfp4_columns": (Order(2, 3, 256, 1), Order(1, 5)),
+}
+
+
+@pytest.mark.parametrize(("name", "order"), [(name, order) for name, orders in ORDERS.items() for order in orders])
+def test_orders(name: str, order: Order, monkeypatch: pytest.MonkeyPatch) -> None:
+    for function in columns.TUNING:
+        if function.rpartition("_")[0] == name:
+            monkeypatch.setitem(columns.TUNING, function, order)
+    call = emulate.subject_operations(emulate.Emulator())[name]
+    rng = np.random.default_rng(order.wide)
+    m, k = sum(SPLITS), 288
+    codes = rng.integers(0, 256, (m, k // 2)).astype(np.uint8)
+    for lowest, above in ((0, 256), (120, 12), (60, 60)):
+        given = codes, rng.integers(lowest, lowest + above, (m, k // 32)).astype(np.uint8)
+        for mode in ("max", "amax"):
+            for splits in (None, SPLITS):
+                wanted = getattr(refnum, name)(*given, splits, mode)
+                got = call(*given, scale=mode, **({"splits": splits} if splits else {}))
+                for number, (ours, theirs) in enumerate(zip(got, wanted, strict=True)):
+                    assert np.array_equal(ours, theirs), f"{mode}, {splits}: output {number}"
