@@ -219,8 +219,13 @@ def _quantize(operation: str, arguments: dict[str, Any], profile: Profile, index
     steps.append(Step("amax", f"{_show(amax)} at [{where[0]}, {where[1]}] in {unit}{lane}", "N3"))
     if isinstance(amax, str) or amax == 0:
         kind = "zero" if amax == 0 else "NaN" if amax == "nan" else "Inf"
-        policy = f"zero_scale {profile.zero_scale}" if amax == 0 else f"nonfinite {profile.nonfinite}"
-        steps += [Step("special", f"a {kind} block: byte {byte} ({policy})", "N4"), _code_step(fmt, code)]
+        policy = f" (zero_scale {profile.zero_scale})" if amax == 0 else f" (nonfinite {profile.nonfinite})"
+        block = f"block: byte {byte}{policy}" if unit.startswith("block") else f"tile: byte {byte}"
+        steps.append(Step("special", f"{'an' if kind == 'Inf' else 'a'} {kind} {block}", "N4"))
+        if isinstance(exact, Fraction) and exact and byte != 255:  # its neighbours are special, it is rounded as ever
+            steps += _round_steps(fmt, exact / Fraction(2) ** (byte - 127), bool(own >> 31), profile, code)
+        else:
+            steps.append(_code_step(fmt, code))
     else:
         more, expected = _rule_steps(profile, fmt, amax)
         assert expected == byte, f"the model's byte {byte} is not the rule's {expected}"

@@ -17,8 +17,8 @@ from refnum.formats import get_format
 from ..page import number_text
 
 WIDTH, HEIGHT = 680, 400
-_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 12, 14, 56
-_NARROWEST, _LABELS = 4.0, 20
+_LEFT, _RIGHT, _TOP, _BOTTOM = 72, 12, 14, 56
+_NARROWEST, _LABELS, _LONGEST = 4.0, 20, 7
 
 
 def picture(grid: Mapping[str, Any]) -> str:
@@ -68,7 +68,9 @@ class _Axis:
         """Return the value at a whole place."""
         if abs(place) >= len(self.values):
             return ""
-        return ("-" if place < 0 else "") + self.texts[self.values[abs(place)]]
+        number = self.values[abs(place)]
+        text = self.texts[number] if len(self.texts[number]) <= _LONGEST else f"{number:.3g}"
+        return ("-" if place < 0 else "") + text
 
 
 def _window(points: Sequence[tuple[float | None, ...]]) -> tuple[float, float]:

@@ -52,3 +52,12 @@ def test_the_maximum_is_shown_with_its_own_lane():
     assert "6 at [0, 40] in block 1, lane 8" in text
     assert "between 1 and 1.5: tie at 1.25 -> even" in text
     assert text == str(R.explain("quantize_mxfp4", {"x": x}, 33))
+
+
+def test_a_finite_element_beside_an_infinity_shows_how_it_is_rounded():
+    x = np.zeros((1, 128), np.float32)
+    x[0, :2] = np.inf, 2.0**-10
+    steps = {step.name: step.text for step in refnum.explain("quantize_fp8_tiles", {"x": x}, (0, 1)).steps}
+    assert steps["special"] == "an Inf tile: byte 127" and "tie at 0.0009765625 -> even" in steps["rounding"]
+    steps = {step.name: step.text for step in refnum.explain("quantize_mxfp4", {"x": x}, (0, 1)).steps}
+    assert steps["special"] == "an Inf block: byte 255 (nonfinite nosat)" and "rounding" not in steps
