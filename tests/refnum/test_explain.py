@@ -57,7 +57,7 @@ def test_the_maximum_is_shown_with_its_own_lane():
 def test_a_finite_element_beside_an_infinity_shows_how_it_is_rounded():
     x = np.zeros((1, 128), np.float32)
     x[0, :2] = np.inf, 2.0**-10
-    steps = {step.name: step.text for step in refnum.explain("quantize_fp8_tiles", {"x": x}, (0, 1)).steps}
+    steps = {step.name: step.text for step in R.explain("quantize_fp8_tiles", {"x": x}, (0, 1)).steps}
     assert steps["special"] == "an Inf tile: byte 127" and "tie at 0.0009765625 -> even" in steps["rounding"]
-    steps = {step.name: step.text for step in refnum.explain("quantize_mxfp4", {"x": x}, (0, 1)).steps}
+    steps = {step.name: step.text for step in R.explain("quantize_mxfp4", {"x": x}, (0, 1)).steps}
     assert steps["special"] == "an Inf block: byte 255 (nonfinite nosat)" and "rounding" not in steps
