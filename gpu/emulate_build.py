@@ -59,15 +59,15 @@ def read_unit(folder: Path, kernel: str, function: str, defines: tuple[str, ...]
     if not path.is_file():
         known = ", ".join(sorted(one.stem for one in folder.glob("*.cu")))
         raise ArgumentError(f"kernel {kernel!r} does not exist in {folder}; there are {known}")
-    return Unit(kernel, function, defines, tuple(_with_headers(path, {}).items()))
+    return Unit(kernel, function, defines, tuple(with_headers(path, {}).items()))
 
 
-def _with_headers(path: Path, found: dict[str, str]) -> dict[str, str]:
+def with_headers(path: Path, found: dict[str, str]) -> dict[str, str]:
     """Return name -> text of a source and of all that it includes from its folder."""
     found[path.name] = path.read_text()
     for name in _INCLUDE.findall(found[path.name]):
         if name not in found and (path.parent / name).is_file():
-            _with_headers(path.parent / name, found)
+            with_headers(path.parent / name, found)
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import hashlib
@@ -10,6 +11,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -176,8 +178,24 @@ def _loaded() -> tuple[ctypes.CDLL | None, Build | None, str]:
         return None, None, f"the host build could not be made or loaded: {error}"
 
 
+_opened = functools.cache(_open)
+_stand_ins: list[Path] = []
+
+
+@contextlib.contextmanager
+def standing_in(path: Path) -> Iterator[None]:
+    """Within, this process calls the library of that path in the place of its own: one that was built from a copy."""
+    _stand_ins.append(path)
+    try:
+        yield
+    finally:
+        _stand_ins.pop()
+
+
 def library() -> ctypes.CDLL:
     """Return the loaded library, built on first use. Raises UnsupportedError with the reason."""
+    if _stand_ins:
+        return _opened(_stand_ins[-1])
     loaded, _, reason = _loaded()
     if loaded is None:
         raise UnsupportedError(reason)

@@ -77,6 +77,7 @@ def mxfp4_to_fp8_corners(operation: str, params: Mapping[str, Any]) -> Iterator[
     yield "zeros of both signs at every distance", _zero_distances()
     yield "tile maximum at every code, distances 0..16", _tile_maxima()
     yield "empty, NaN and ordinary blocks in every combination", _combinations()
+    yield "one magnitude in every place of a block, beside a smaller block", _lone_places()
     alone = pack(np.broadcast_to(NIBBLES, (256, 32)).copy())
     yield "every code under every byte, alone in its tile", {
         "packed": alone, "scales": np.arange(256, dtype=np.uint8)[:, None].copy()}  # fmt: skip
@@ -135,6 +136,21 @@ def _tile_maxima() -> dict[str, np.ndarray]:
         scale_bytes[np.arange(code.size), place] = largest
         parts.append(scale_bytes)
     return _rows(np.tile(codes, (len(parts), 1, 1)), np.concatenate(parts))
+
+
+def _lone_places() -> dict[str, np.ndarray]:
+    """A block whose only element is each magnitude at each of 32 places, both signs; the next block is near it.
+
+    A maximum that leaves a place out, or a test for emptiness that does, takes the other block's byte.
+    """
+    place, magnitude = (axis.reshape(-1) for axis in np.meshgrid(np.arange(32), np.arange(1, 8), indexing="ij"))
+    rows = np.arange(place.size)
+    codes = np.zeros((place.size, 128), np.uint8)
+    codes[rows, place] = magnitude | (rows % 2) << 3
+    codes[rows, 32 + (place + 1) % 32] = 1
+    scales = np.full((place.size, 4), 127, np.uint8)
+    scales[:, 1] = 120 + rows % 5
+    return {"packed": pack(codes), "scales": scales}
 
 
 def _combinations() -> dict[str, np.ndarray]:

@@ -45,6 +45,7 @@ def swiglu_quantize_corners(operation: str, params: Mapping[str, Any]) -> Iterat
             yield f"every gate {order}, {label}", {"gate": as_float(gate, BF16), "up": as_float(up, BF16)}
     gate, up = _special_pairs()
     yield "special gates times special factors", {"gate": gate, "up": up}
+    yield "one rare gate in every place among ordinary ones", _lone_gates()
     prob = as_float(np.array(PROBS, np.uint32), FP32)
     rows = _data(len(PROBS), 256)
     yield "probabilities at their edges", {"gate": rows[0], "up": rows[1], "prob": prob}
@@ -53,6 +54,19 @@ def swiglu_quantize_corners(operation: str, params: Mapping[str, Any]) -> Iterat
         yield f"shape {shape[0]}x{shape[1]}", {"gate": rows[0], "up": rows[1]}
         prob = as_float(np.full(shape[0], 0x3EAAAAAB, np.uint32), FP32)
         yield f"shape {shape[0]}x{shape[1]} with prob", {"gate": rows[0], "up": rows[1], "prob": prob}
+
+
+RARE_GATES = (0x0000, 0x8000, 0x0001, 0x8040, 0x3280, 0xB200, 0x3C12, 0x3C13, 0xBC28, 0x42DB, 0x42DC, 0xC2DC, 0x4780,
+              0xC7C3, 0x7F7F, 0xFF7F, 0x7F80, 0xFF80, 0x7FC0, 0xFF81)  # fmt: skip
+"""Gates at which a table or a series gives way to a bound: zeros, tiny, small, large, Inf and NaN."""
+
+
+def _lone_gates() -> dict[str, np.ndarray]:
+    """One rare gate in each of 32 places of a block of ordinary ones: a test on neighbours together must see it."""
+    gate = np.full((len(RARE_GATES), 32, 32), ONE, np.uint16)
+    gate[:, np.arange(32), np.arange(32)] = np.array(RARE_GATES, np.uint16)[:, None]
+    gate = gate.reshape(len(RARE_GATES), 1024)
+    return {"gate": as_float(gate, BF16), "up": as_float(np.full_like(gate, ONE), BF16)}
 
 
 def swiglu_backward_corners(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
@@ -67,6 +81,8 @@ def swiglu_backward_corners(operation: str, params: Mapping[str, Any]) -> Iterat
     special_gate, special_up = _special_pairs()
     grad = as_float(np.full(special_gate.shape, ONE, np.uint16), BF16)
     yield "special gates times special factors", {"grad": grad, "gate": special_gate, "up": special_up}
+    lone = _lone_gates()
+    yield "one rare gate in every place among ordinary ones", {"grad": lone["up"], **lone}
     rows = _data(len(PROBS), 256)
     yield "probabilities at their edges", {"grad": rows[2], "gate": rows[0], "up": rows[1],
                                            "prob": as_float(np.array(PROBS, np.uint32), FP32)}  # fmt: skip

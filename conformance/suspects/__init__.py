@@ -13,7 +13,17 @@ from typing import cast
 
 from ..vectors.wrong import WRONG
 from . import rules
-from .make import Wrong, encode_with, nan_as, on_codes, on_elements, on_scale_bytes, under_profile, with_param
+from .make import (
+    Wrong,
+    encode_with,
+    nan_as,
+    on_codes,
+    on_elements,
+    on_floats,
+    on_scale_bytes,
+    under_profile,
+    with_param,
+)
 
 QUANTISERS = ("quantize_*", "fp8_to_mxfp4", "swiglu_quantize")
 FROM_FLOATS = ("quantize_*",)
@@ -79,6 +89,8 @@ FINER: tuple[Suspect, ...] = (
     Suspect("E4M3_NAN_SIGN", "NaN comes out as 0xFF", ("encode_e4m3",), nan_as(0xFF)),
     Suspect("SPECIAL_INPUT_UNDEFINED", "NaN, which E2M1 lacks, becomes -0", ("encode_e2m1",), nan_as(8)),
     Suspect("SPECIAL_INPUT_UNDEFINED", "NaN, which E2M1 lacks, becomes -6", ("encode_e2m1",), nan_as(15)),
+    Suspect("SIGN_OF_ZERO_LOST", "zeros come out negative", ENCODERS, on_codes(rules.negative_zero)),
+    Suspect("SCALE_MANTISSA_MASK", "the mantissa is tested under 0x4FFFFF", ("encode_e8m0",), rules.byte_under_mask),
     Suspect(
         "SPECIAL_INPUT_UNDEFINED", "zero, which E8M0 lacks, becomes NaN", ("encode_e8m0",), on_codes(rules.zero_is_nan)
     ),
@@ -112,7 +124,7 @@ COARSE: tuple[Suspect, ...] = (
 
 
 def _of_note(note: str) -> list[Suspect]:
-    return [Suspect(note, "", patterns, cast(Wrong, rule)) for patterns, rule in WRONG[note]]
+    return [Suspect(note, "", patterns, on_floats(cast(Wrong, rule))) for patterns, rule in WRONG[note]]
 
 
 _LIKELIER = ("E2M1_STICKY_LOST", "FTZ_SILENT")

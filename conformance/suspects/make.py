@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 import refnum
@@ -45,6 +46,17 @@ def on_codes(change: Callable[[Case, np.ndarray, Bits], np.ndarray | None]) -> W
         if changed is None:
             return None
         return {**golden, output.name: pack(changed) if output.kind == "packed" else changed}
+
+    return wrong
+
+
+def on_floats(rule: Wrong) -> Wrong:
+    """Make a wrong rule of one that reads golden `values` as floating-point numbers, not as their bits."""
+
+    def wrong(case: Case, golden: Bits) -> Bits | None:
+        values = [output.name for output in outputs_of(case) if output.kind == "values"]
+        floats = {1: np.uint8, 2: ml_dtypes.bfloat16, 4: np.float32}
+        return rule(case, {**golden, **{name: golden[name].view(floats[golden[name].itemsize]) for name in values}})
 
     return wrong
 

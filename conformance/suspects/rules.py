@@ -86,6 +86,23 @@ def zero_is_nan(case: Case, codes: np.ndarray, golden: Bits) -> np.ndarray:
     return np.where(zero, np.uint8(255), codes)
 
 
+def negative_zero(case: Case, codes: np.ndarray, golden: Bits) -> np.ndarray | None:
+    """Zeros come out negative."""
+    fmt = refnum.get_format(coded(case).format(case.params))
+    return np.where(codes == 0, np.uint8(fmt.sign_mask), codes) if fmt.kind == "float" else None
+
+
+def byte_under_mask(case: Case, golden: Bits) -> Bits | None:
+    """A normal number's byte is rounded by those bits of its mantissa that 0x4FFFFF leaves."""
+    if case.params["rounding"] != "up":
+        return None
+    x = np.ascontiguousarray(case.inputs["x"])
+    bits = float32_bits(x)
+    normal = (bits & 0x7FFFFFFF) >= 0x800000
+    cut = np.where(normal & ((bits & 0x7FFFFFFF) < 0x7F800000), bits & ~np.uint32(0x300000), bits)
+    return run_golden(case.with_inputs({"x": cut.view(np.float32)}, params={"input": "float32"}))
+
+
 def signless(case: Case, codes: np.ndarray, golden: Bits) -> np.ndarray | None:
     """The sign bit is masked off."""
     fmt = refnum.get_format(coded(case).format(case.params))

@@ -18,6 +18,7 @@ from .tools import (
     changed,
     codes_of,
     edited,
+    element_format,
     quantiser_block,
     requantise,
     under,
@@ -83,8 +84,9 @@ def no_reciprocal(case: Case, golden: Outputs) -> Outputs | None:
     """The reciprocal of byte 254, 2^-127, is flushed to 0: finite elements become 0."""
     top = np.repeat(golden["scales"] == 254, 32, axis=1)
     finite = (float32_bits(case.inputs["x"]) & MAGNITUDE) < INF
-    codes = codes_of(golden)
-    return with_codes(golden, np.where(top & finite, codes & 0, codes))
+    codes, fmt = codes_of(golden), element_format(case)
+    sign = fmt.sign_mask if fmt.kind == "float" else 0
+    return with_codes(golden, np.where(top & finite, codes & np.uint8(sign), codes))
 
 
 def zero_byte(case: Case, golden: Outputs) -> Outputs | None:
@@ -122,5 +124,8 @@ def reciprocal_overflows(case: Case, golden: Outputs) -> Outputs | None:
 
 
 def other_tile(case: Case, golden: Outputs) -> Outputs | None:
-    """The other tile shape."""
-    return changed(case, tile=[1, 128] if case.params["tile"] == [128, 128] else [128, 128])
+    """The other tile shape; where 128 rows share a byte that each should have alone, each gets it."""
+    if case.params["tile"] == [128, 128]:
+        return changed(case, tile=[1, 128])
+    wrong = changed(case, tile=[128, 128])
+    return {**wrong, "scales": np.repeat(wrong["scales"], 128, axis=0)[: golden["scales"].shape[0]]}

@@ -1,0 +1,106 @@
+"""The long stage: what survives the fast one is asked every point of the enumerable domains, all survivors together.
+
+A survivor that answers every point right is `enumerated`: on those domains it is the same function. Operations, or
+paths of them, without a domain are not covered by that, and the verdict names what was asked.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import replace
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import corpus
+from .run import KILLED, SURVIVED, Shop, Verdict
+
+ENUMERATED = "enumerated"
+
+
+def enumerated(shop: Shop, verdicts: Sequence[Verdict], folder: Path, workers: int, seconds: float) -> list[Verdict]:
+    """Return the verdicts with survivors settled by the domains of the operations that their change reaches.
+
+    seconds: for one operation; a domain that does not end in that time is not counted.
+    """
+    survivors = [verdict for verdict in verdicts if verdict.status == SURVIVED]
+    libraries = {verdict.mutant.id: folder / str(i) for i, verdict in enumerate(survivors)}
+    operations = sorted({name for verdict in survivors for name in verdict.changed})
+    found: dict[str, dict[str, str]] = {}
+    asked: dict[str, dict[str, int]] = {}
+    with ProcessPoolExecutor(workers, mp_context=get_context("fork")) as pool:
+        list(pool.map(_built, [shop] * len(survivors), survivors, libraries.values()))
+        waiting = {
+            pool.submit(_ask_all, shop, name, [v for v in survivors if name in v.changed], libraries, seconds): name
+            for name in operations
+        }
+        for done in as_completed(waiting):
+            name = waiting[done]
+            asked[name], kills = done.result()
+            for one, words in kills.items():
+                found.setdefault(one, {})[name] = words
+    return [_settled(verdict, found.get(verdict.mutant.id, {}), asked) for verdict in verdicts]
+
+
+def _settled(verdict: Verdict, kills: dict[str, str], asked: dict[str, dict[str, int]]) -> Verdict:
+    if verdict.status != SURVIVED:
+        return verdict
+    if kills:
+        name, words = sorted(kills.items())[0]
+        return replace(verdict, status=KILLED, how="other bytes", operation=name, case=words)
+    open_ones = [name for name in verdict.changed if not asked.get(name)]
+    if open_ones:
+        return replace(verdict, how=f"no domain was asked of {', '.join(open_ones)}")
+    cases = sum(sum(asked[name].values()) for name in verdict.changed)
+    return replace(verdict, status=ENUMERATED, how=f"right in {cases} cases of the domains of its operations")
+
+
+def _built(shop: Shop, verdict: Verdict, folder: Path) -> None:
+    mutant = verdict.mutant
+    built = shop.workshop.build({mutant.file: mutant.applied(shop.text(mutant.file))}, folder, shop.folder)
+    _libraries[mutant.id] = built
+
+
+_libraries: dict[str, Any] = {}
+
+
+def _operations(shop: Shop, verdict: Verdict, folder: Path) -> Any:
+    if verdict.mutant.id not in _libraries:
+        _built(shop, verdict, folder)
+    return _libraries[verdict.mutant.id].operations
+
+
+def _ask_all(
+    shop: Shop, operation: str, verdicts: Sequence[Verdict], libraries: dict[str, Path], seconds: float
+) -> tuple[dict[str, int], dict[str, str]]:
+    """Return (domain -> cases asked, id -> the case that killed it) of one operation."""
+    alive = {v.mutant.id: _operations(shop, v, libraries[v.mutant.id]) for v in verdicts}
+    kills: dict[str, str] = {}
+    counts: dict[str, int] = {}
+    for question in _within(corpus.all_of(operation, shop.workshop.profiles), time.monotonic() + seconds):
+        counts[question.place] = counts.get(question.place, 0) + 1
+        for name, operations in list(alive.items()):
+            try:
+                with np.errstate(all="ignore"):
+                    wrong = corpus.differs(
+                        corpus.answer(operations[question.case.operation], question.case), question.golden
+                    )
+            except Exception as error:
+                wrong = bool(error)
+            if wrong:
+                kills[name] = question.label[:160]
+                del alive[name]
+        if not alive:
+            break
+    return counts, kills
+
+
+def _within(questions: Iterator[corpus.Question], end: float) -> Iterator[corpus.Question]:
+    for question in questions:
+        yield question
+        if time.monotonic() > end:
+            return

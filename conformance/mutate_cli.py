@@ -1,0 +1,116 @@
+"""`refnum mutate`: break a subject's sources on purpose and count what the harness notices. Parses, calls, prints."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import tempfile
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from refnum.errors import ArgumentError
+
+from . import show
+from .files import write_text
+
+mutate_app = typer.Typer(no_args_is_help=True, help="Mutation: broken copies of a subject's sources, and a museum.")
+Subject = Annotated[str, typer.Option("--subject", "-s", help="Whose sources: a subject that can be built anew.")]
+EXIT_SURVIVORS = 1
+
+
+def _workshop(name: str) -> Any:
+    from .choose import choose
+
+    chosen = choose([name])
+    found = [item for item in chosen.usable if item.name == name and item.mutable is not None]
+    if not found:
+        reasons = "; ".join(f"{item.name}: {reason}" for item, reason in chosen.unusable)
+        raise ArgumentError(
+            f"--subject {name} cannot be built from changed sources ({reasons or 'it has no `mutable`'})."
+        )
+    assert found[0].mutable is not None
+    return found[0].mutable()
+
+
+@mutate_app.command()
+def operators() -> None:
+    """List the operators, each with an example."""
+    from .mutants.operators import OPERATORS
+
+    rows = [[one.name, one.words, one.example[0], " / ".join(one.example[1]) or "(nothing)"] for one in OPERATORS]
+    headers = ("operator", "what it breaks", "from", "to")
+    show.table(show.console(), "Mutation operators", headers, [[show.escape(text) for text in row] for row in rows])
+
+
+@mutate_app.command()
+def run(
+    subject: Subject = "host",
+    file: Annotated[str, typer.Option(help="Only source files of this name or pattern.")] = "*",
+    operator: Annotated[str, typer.Option(help="Only operators of this name or pattern.")] = "*",
+    sample: Annotated[int | None, typer.Option(min=1, help="Only so many mutants, drawn by the seed.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the draw.")] = 0,
+    workers: Annotated[int, typer.Option(min=1, help="Processes.")] = os.cpu_count() or 1,
+    domains: Annotated[bool, typer.Option("--domains", help="Ask survivors every enumerable domain as well.")] = False,
+    seconds: Annotated[float, typer.Option(help="With --domains: seconds for one operation.")] = 600.0,
+    out: Annotated[Path | None, typer.Option(help="Write all verdicts as JSON.")] = None,
+) -> None:
+    """Build and judge mutants; exit status 1 when one survives."""
+    from .mutants.enumerate import enumerated
+    from .mutants.run import SURVIVED, Shop
+    from .mutants.run import run as judge_all
+    from .mutants.score import STATUSES, by_operator, document, rows
+
+    with tempfile.TemporaryDirectory(prefix="refnum-mutate-") as folder:
+        shop = Shop.open(_workshop(subject), Path(folder) / "start")
+        chosen = [m for m in shop.mutants() if fnmatchcase(m.file, file) and fnmatchcase(m.operator, operator)]
+        if not chosen:
+            raise ArgumentError(f"No mutant of {subject} has --file {file} and --operator {operator}.")
+        if sample is not None:
+            chosen = random.Random(seed).sample(chosen, min(sample, len(chosen)))
+        verdicts = list(judge_all(shop, chosen, workers))
+        if domains:
+            verdicts = enumerated(shop, verdicts, Path(folder) / "domains", workers, seconds)
+    headers = ("operator", *STATUSES, "score", "CPU s")
+    show.table(show.console(), f"Mutants of {subject}", headers, list(rows(by_operator(verdicts))))
+    survivors = [verdict for verdict in verdicts if verdict.status == SURVIVED]
+    for one in survivors:
+        change = f"{one.mutant.old.strip()} -> {one.mutant.new.strip() or '(nothing)'}"
+        show.console().print(f"survived  {one.mutant.id}: {show.escape(change)}")
+    if out is not None:
+        write_text(out, json.dumps(document(verdicts, subject=subject), indent=1) + "\n")
+    if survivors:
+        raise typer.Exit(EXIT_SURVIVORS)
+
+
+@mutate_app.command()
+def museum(
+    names: Annotated[list[str] | None, typer.Argument(help="Exhibits by name or pattern; all when left out.")] = None,
+    subject: Subject = "host",
+) -> None:
+    """Build the real bugs of the field in a subject's sources; exit status 1 when one is not caught."""
+    from .mutants.museum import EXHIBITS
+    from .mutants.museum.visit import visit
+    from .mutants.run import Shop
+
+    shown = [e for e in EXHIBITS if e.build == subject and any(fnmatchcase(e.name, n) for n in names or ["*"])]
+    if not shown:
+        raise ArgumentError(f"No exhibit for {subject} is named {', '.join(names or [])}; see docs/guides/mutation.md.")
+    missed = 0
+    with tempfile.TemporaryDirectory(prefix="refnum-museum-") as folder:
+        shop = Shop.open(_workshop(subject), Path(folder))
+        rows = []
+        for one in visit(shop, shown):
+            missed += not one.killed
+            caught = f"{one.judged:.2f} s" if one.killed else "not caught"
+            rows.append([one.exhibit.name, one.exhibit.operation, caught, "yes" if one.right else "no",
+                         ", ".join(one.guesses) or one.case, ", ".join(one.exhibit.seen)])  # fmt: skip
+    headers = ("bug", "operation", "caught in", "guessed", "what the report says", "seen in")
+    show.table(show.console(), "Museum", headers, [[show.escape(text) for text in row] for row in rows])
+    right = sum(row[3] == "yes" for row in rows)
+    show.console().print(f"{len(rows) - missed} of {len(rows)} caught, {right} with the right bug class")
+    if missed:
+        raise typer.Exit(EXIT_SURVIVORS)

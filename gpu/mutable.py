@@ -1,0 +1,251 @@
+"""Our kernels as mutation testing sees them: sources that may be changed, and how a changed copy is built."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from refnum.errors import RefnumError
+
+from . import compile as compile_
+from . import emulate, host, host_library, ops
+from .compile import KERNELS
+from .emulate_build import with_headers
+from .object_code import function_digests
+
+OPTIMISED = ("-O1", "-O3", "-O0")
+"""Levels at which a change is compiled: the one that is judged, the released one, and one that drops no code."""
+
+FUNCTIONS: dict[str, tuple[str, ...]] = {
+    "quantize_mxfp4": ("quantize_mxfp4", "quantize_mxfp4_stochastic", "quantize_mxfp4_keyed"),
+    "swiglu_quantize": ("swiglu_quantize_fp8", "swiglu_quantize_mxfp4"),
+    "encode_e2m1": ("encode_e2m1", "encode_e2m1_stochastic"),
+    "scale layouts": ("lay_scales", "read_scales"),
+}
+"""Operation -> functions of the host build, where they are not the one of its name."""
+
+
+class DoesNotCompile(RefnumError):
+    """The compiler refuses the changed source; the message has its first error."""
+
+
+@dataclass(frozen=True)
+class Built:
+    """A changed copy. code: operation -> digest of its machine code. operations: operation -> callable, loaded at the
+    first call, for this process alone."""
+
+    code: Mapping[str, str]
+    operations: Mapping[str, Callable[..., Any]]
+
+
+@dataclass(frozen=True)
+class HostWorkshop:
+    """Builds the host build's library from changed headers. files: names of the headers that it is made of."""
+
+    name: str = "host"
+    profiles: tuple[str, ...] = ("HOPPER", "OCP", "CEIL", "EVEN", "TE", "STOCHASTIC")
+    root: Path = host_library.ROOT / "kernels"
+
+    @functools.cached_property
+    def _units(self) -> dict[str, frozenset[str]]:
+        """Translation unit -> names of the kernel headers that it includes."""
+        found = {}
+        for unit in host_library.units():
+            names: dict[str, str] = {}
+            for path in _included(unit):
+                with_headers(path, names)
+            found[unit.name] = frozenset(names)
+        return found
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Names of the files that may be changed."""
+        return tuple(sorted(frozenset().union(*self._units.values())))
+
+    def touched(self, file: str) -> tuple[str, ...]:
+        """Return the translation units that a header is a part of, or that a path beside the headers is."""
+        if file.startswith("../host_build/"):
+            return tuple(unit for unit in self._units if unit == Path(file).name or file.endswith(".hpp"))
+        return tuple(unit for unit, names in self._units.items() if file in names)
+
+    def key(self) -> str:
+        """Return a digest of the sources as they are, the compiler and the flags."""
+        return host_library.plan().key
+
+    def start(self, folder: Path, level: str = OPTIMISED[0]) -> dict[str, str]:
+        """Compile the sources as they are into a folder; return operation -> digest of its machine code."""
+        copy = folder / level
+        for unit in self._units:
+            self._compile(_copied(copy), unit, level)
+        return _by_operation(function_digests(copy / f"{unit}.o" for unit in self._units))
+
+    def build(self, changed: Mapping[str, str], folder: Path, started: Path, level: str = OPTIMISED[0]) -> Built:
+        """Build a copy with changed files (name -> text) in `folder`, beside one that was started at that level.
+
+        Raises DoesNotCompile.
+        """
+        copy = _copied(folder)
+        for name, text in changed.items():
+            (copy / "kernels" / name).write_text(text)
+        touched = {unit for name in changed for unit in self.touched(name)}
+        objects = []
+        for unit in self._units:
+            if unit in touched:
+                self._compile(copy, unit, level)
+            objects.append((copy if unit in touched else started / level) / f"{unit}.o")
+        code = _by_operation(function_digests(objects))
+        return Built(code, _operations(objects, copy / "mutant.so"))
+
+    def _compile(self, copy: Path, unit: str, level: str) -> None:
+        command = [
+            *host_library.find_compiler(),
+            level,
+            "-std=c++17",
+            "-fPIC",
+            "-ffunction-sections",
+            "-fdata-sections",
+        ]
+        native = (host_library.NATIVE,) if level == "-O3" and host_library.NATIVE in host_library.plan().flags else ()
+        source = ["-w", "-c", f"host_build/{unit}", "-o", f"{unit}.o"]
+        done = subprocess.run(
+            [*command, *native, *source], cwd=copy, capture_output=True, text=True, timeout=300,
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        if done.returncode:
+            first = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr[:200])
+            raise DoesNotCompile(f"{unit}: {first}.")
+
+
+def _included(unit: Path) -> Iterator[Path]:
+    """Yield the kernel headers that a translation unit names, its own header's among them."""
+    for path in (unit, *unit.parent.glob("*.hpp")):
+        for line in path.read_text().splitlines():
+            if line.startswith('#include "../kernels/'):
+                yield host_library.ROOT / "kernels" / line.split('"')[1].rpartition("/")[2]
+
+
+def _copied(folder: Path) -> Path:
+    """Return the folder with a copy of all sources of the host build, made now unless it is there."""
+    for name, pattern in (("kernels", "*.cuh"), ("host_build", "*.?pp")):
+        if not (folder / name).exists():
+            (folder / name).mkdir(parents=True)
+            for path in (host_library.ROOT / name).glob(pattern):
+                shutil.copyfile(path, folder / name / path.name)
+    return folder
+
+
+def _by_operation(functions: Mapping[str, str]) -> dict[str, str]:
+    names = [name for name in host.__all__ if name not in ("available", "describe")] + list(FUNCTIONS)
+    return {
+        name: " ".join(functions.get(f"refnum_{one}", "") for one in FUNCTIONS.get(name, (name,)))
+        for name in dict.fromkeys(names)
+    }
+
+
+def _operations(objects: list[Path], library: Path) -> dict[str, Callable[..., Any]]:
+    """Return the host build's operations, which call the library of some objects, linked at the first call."""
+
+    @functools.cache
+    def linked() -> Path:
+        command = [*host_library.find_compiler(), "-shared", *map(str, objects), "-o", str(library)]
+        subprocess.run(command, capture_output=True, check=True, timeout=300, stdin=subprocess.DEVNULL)
+        return library
+
+    def through(name: str) -> Callable[..., Any]:
+        function = getattr(host, name)
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            with host_library.standing_in(linked()):
+                return function(*args, **kwargs)
+
+        return call
+
+    return {name: through(name) for name in host.__all__ if name not in ("available", "describe")}
+
+
+WHOLE: dict[str, tuple[str, ...]] = {
+    "quantize_mxfp4": ("quantize_mxfp4", "quantize_mxfp4_stochastic"),
+    "quantize_payload": ("payload_quantize",),
+    "fp8_to_payload": ("payload_quantize",),
+    "pack_payload": ("payload_rows",),
+    "unpack_payload": ("payload_rows",),
+    "permute_pad": ("payload_rows",),
+    "permute_unpack": ("payload_rows",),
+    "unpermute": ("permute_sum",),
+    "encode_e2m1": ("encode_elements",),
+    "encode_e4m3": ("encode_elements",),
+    "encode_e8m0": ("encode_elements",),
+}
+"""Operation -> kernel files, where they are not the one of its name."""
+
+
+@dataclass(frozen=True)
+class WholeWorkshop:
+    """Whole kernels from a changed folder: by the emulator, or by NVRTC on a device, in the process that calls.
+
+    A copy's code is told apart by its sources: what does not include a changed file is unchanged.
+    """
+
+    name: str = "emulated"
+    profiles: tuple[str, ...] = ("HOPPER", "OCP")
+    root: Path = KERNELS
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Names of the files that may be changed."""
+        return tuple(sorted(path.name for path in self.root.glob("*.cu*")))
+
+    def start(self, folder: Path, level: str = OPTIMISED[0]) -> dict[str, str]:
+        """Return operation -> digest of its kernels' sources as they are."""
+        names = [name for name in ops.__all__ if name != "available"]
+        return {name: _source_digest(self.root, name) for name in names}
+
+    def build(self, changed: Mapping[str, str], folder: Path, started: Path, level: str = OPTIMISED[0]) -> Built:
+        """Copy all kernels with some changed (name -> text); they are compiled at the first call of an operation."""
+        copy = folder / "whole"
+        copy.mkdir(parents=True, exist_ok=True)
+        for name in self.files:
+            (copy / name).write_text(changed.get(name) or (self.root / name).read_text())
+        names = [name for name in ops.__all__ if name != "available"]
+        call = _emulated(copy) if self.name == "emulated" else {name: _on_device(copy, name) for name in names}
+        return Built({name: _source_digest(copy, name) for name in names}, call)
+
+
+def _source_digest(folder: Path, operation: str) -> str:
+    texts: dict[str, str] = {}
+    for kernel in WHOLE.get(operation, (operation,)):
+        with_headers(folder / f"{kernel}.cu", texts)
+    return hashlib.sha256("\0".join(f"{name}\0{texts[name]}" for name in sorted(texts)).encode()).hexdigest()
+
+
+def _emulated(folder: Path) -> dict[str, Callable[..., Any]]:
+    emulator = emulate.Emulator(folder)
+    return emulate.subject_operations(emulator)
+
+
+def _on_device(folder: Path, name: str) -> Callable[..., Any]:
+    """Return a launcher as a function of NumPy arrays, its kernels compiled by NVRTC from a folder."""
+
+    def moved(value: Any) -> Any:
+        import cupy
+
+        if isinstance(value, np.ndarray):
+            return cupy.asarray(value.view(np.uint16) if value.dtype.name == "bfloat16" else value)
+        return value
+
+    def call(**arguments: Any) -> Any:
+        compile_.KERNELS = folder
+        result = getattr(ops, name)(**{key: moved(value) for key, value in arguments.items()})
+        parts = result if isinstance(result, tuple) else (result,)
+        return tuple(None if part is None else part.get() for part in parts)
+
+    return call

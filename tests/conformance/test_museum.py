@@ -1,0 +1,48 @@
+"""The museum: every exhibit fits the sources, a sample is caught at once and named, and the catalogue is complete."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from conformance.diagnose import notes
+from conformance.mutants.museum import EXHIBITS, Exhibit, ExhibitError
+from conformance.mutants.museum.rows import ABSENT, every_row
+from conformance.mutants.museum.visit import visit
+from conformance.mutants.run import Shop
+
+gpu_mutable = pytest.importorskip("gpu.mutable")
+host = pytest.importorskip("gpu.host")
+KERNELS = gpu_mutable.KERNELS
+
+QUICK = ("fp8_to_mxfp4", "mxfp4_to_fp8", "mxfp4_to_fp8_columns", "decode_e4m3", "decode_e8m0", "scale layouts")
+"""Operations whose questions are made in a moment; `refnum mutate museum` visits all."""
+
+
+@pytest.mark.parametrize("exhibit", EXHIBITS, ids=lambda one: one.name)
+def test_an_exhibit_fits_the_sources(exhibit: Exhibit) -> None:
+    text = (KERNELS / exhibit.file).read_text()
+    assert exhibit.mutant(text).applied(text) != text
+    assert exhibit.seen and set(exhibit.classes) <= set(notes())
+
+
+def test_an_edit_that_no_longer_fits_is_an_error() -> None:
+    with pytest.raises(ExhibitError, match="0 times"):
+        EXHIBITS[0].mutant("another text")
+
+
+def test_every_row_of_the_catalogue_is_shown_or_explained() -> None:
+    shown = {row for exhibit in EXHIBITS for row in exhibit.rows}
+    assert len(every_row()) == 113 and shown | set(ABSENT) == set(every_row()) and not shown & set(ABSENT)
+    assert len({exhibit.name for exhibit in EXHIBITS}) == len(EXHIBITS)
+
+
+@pytest.mark.skipif(not host.available()[0], reason=host.available()[1])
+def test_a_sample_is_caught_in_a_second_and_named(tmp_path: Path) -> None:
+    chosen = [e for e in EXHIBITS if e.build == "host" and e.operation in QUICK and not e.file.startswith("e2m1")]
+    caught = list(visit(Shop.open(gpu_mutable.HostWorkshop(), tmp_path), chosen))
+    assert len(caught) >= 12 and all(one.killed and one.judged < 5 for one in caught)
+    assert sum(one.right for one in caught) >= 0.9 * len(caught), [
+        (c.exhibit.name, c.guesses) for c in caught if not c.right
+    ]

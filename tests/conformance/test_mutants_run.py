@@ -1,0 +1,91 @@
+"""A bounded sample of mutants of the host build: each is told apart, and the tellings are right."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.mutants import run as runner
+from conformance.mutants.operators import Mutant
+from conformance.mutants.run import EQUIVALENT, KILLED, OUTSIDE, REFUSED, SURVIVED, Shop, Verdict, apart, judge
+from conformance.mutants.score import by_operator, document
+
+gpu_mutable = pytest.importorskip("gpu.mutable")
+host = pytest.importorskip("gpu.host")
+
+if not host.available()[0]:
+    pytest.skip(host.available()[1], allow_module_level=True)
+
+QUICK = ("fp8_to_mxfp4", "fp8_to_payload", "decode_e4m3", "encode_e2m1")
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    """A host workshop whose questions are those of a few quick operations."""
+    opened = Shop.open(gpu_mutable.HostWorkshop(), tmp_path_factory.mktemp("shop"))
+    whole = opened.questions
+    opened.questions = lambda name: whole(name) if name in QUICK else ()  # type: ignore[method-assign]
+    yield opened
+
+
+def change(shop: Shop, file: str, old: str, new: str) -> Mutant:
+    text = shop.text(file)
+    assert text.count(old) == 1
+    return Mutant(file, 1, "test", 1, text.index(old), text.index(old) + len(old), old, new)
+
+
+LIFT = "    const int32_t lift = amax < 8"
+CHANGES = {
+    "killed": ("fp8_to_mxfp4.cuh", "0x07070707u; }", "0x08080808u; }", KILLED),
+    "the same code": ("fp8_to_mxfp4.cuh", LIFT, "    int idle = 0;\n    idle += 1;\n" + LIFT, EQUIVALENT),
+    "survived": ("e4m3.cuh", "if (magnitude < 8) {", "if (magnitude <= 8) {", SURVIVED),
+    "outside": ("column_halves.cuh", "// Column bytes 0..3 and 4..7.", "// Other words.", OUTSIDE),
+    "does not compile": ("fp8_to_mxfp4.cuh", "return x + (x >> 4", "return y + (x >> 4", REFUSED),
+    "crashed": ("fp8_to_mxfp4.cuh", LIFT, "    __builtin_trap();\n" + LIFT, KILLED),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_mutants_are_told_apart(shop: Shop, name: str) -> None:
+    file, old, new, status = CHANGES[name]
+    verdict = judge(shop, change(shop, file, old, new))
+    assert verdict.status == status, verdict
+    if name == "killed":
+        assert verdict.operation in QUICK and verdict.case and "fp8_to_mxfp4" in verdict.changed
+        assert "dequantize_mxfp4" not in verdict.changed
+    if name == "crashed":
+        assert verdict.how == "its process died"
+
+
+def test_one_that_does_not_come_back_is_killed() -> None:
+    def never() -> Any:
+        while True:
+            pass
+
+    start = time.monotonic()
+    assert apart(never, 1) == {"status": KILLED, "how": "did not come back"} and time.monotonic() - start < 10
+    assert apart(lambda: os.kill(os.getpid(), signal.SIGSEGV), 5) == {"status": KILLED, "how": "its process died"}
+    assert apart(lambda: None, 5) is None
+
+
+def test_the_sources_as_they_are_answer_everything(shop: Shop, tmp_path: Path) -> None:
+    built = shop.workshop.build({}, tmp_path, shop.folder)
+    assert built.code == shop.code
+    questions = [question for name in QUICK for question in shop.questions(name)]
+    assert len(questions) > 300 and runner.ask(built.operations, questions, False) is None
+
+
+def test_what_does_not_compile_is_not_counted() -> None:
+    one = Verdict(Mutant("a.cuh", 1, "mask", 1, 0, 1, "x", "y"), KILLED)
+    many = [one, replace(one, status=REFUSED), replace(one, status=OUTSIDE), replace(one, status=EQUIVALENT)]
+    counts = by_operator(many)
+    assert counts["mask"].judged == 1 and counts["all"].score == 1.0
+    assert by_operator([*many, replace(one, status=SURVIVED)])["all"].score == 0.5
+    assert document(many, subject="host")["operators"]["all"][REFUSED] == 1
