@@ -57,9 +57,11 @@ def matrix(
         if record is not None:
             done = answers.record(record, _subjects(peer), operations, told)
             raise typer.Exit(0 if done.subjects else 3)
+        here = {subject.name: subject for subject in _subjects(peer) if recorded and subject.available()[0]}
         for folder in recorded or []:
             for variant in answers.load(folder, found):
                 if variant.operation in operations and _matches(variant.name, peer):
+                    variant.subject = here.get(variant.name)  # to make a counter-example smaller
                     engine.judge_variant(found, variant, profile, told)
         if not recorded:
             found = engine.run_matrix(_subjects(peer), operations, profile, told)

@@ -15,6 +15,7 @@ import ml_dtypes
 import numpy as np
 
 from refnum.arrays import float32_bits
+from refnum.formats import get_format
 
 from ..peers import survey
 from ..verdict import classify
@@ -145,7 +146,7 @@ def _packed() -> Rows:
 
 def _coded(width: int, elements: int) -> Rows:
     """Codes 0 to elements - 1 in blocks of `width`, each block under every scale byte."""
-    codes = np.arange(elements, dtype=np.uint8).reshape(-1, width)
+    codes = (np.arange(max(elements, width)) % elements).astype(np.uint8).reshape(-1, width)
     blocks, scales = np.tile(codes, (256, 1)), np.repeat(_scales(), len(codes))[:, None]
     keys = {"scales": scales[:, 0]}
     return Rows({"codes": blocks, "scales": scales}, np.zeros(len(blocks), np.uint8), keys)
@@ -171,7 +172,7 @@ _MAKERS: Mapping[str, Callable[[Mapping[str, Any]], Rows]] = {
     "quantize_mx": lambda p: _floats(32, p["input"]),
     "quantize_fp8_tiles": lambda p: _floats(128, p["input"]),
     "dequantize_mxfp4": lambda p: _packed(),
-    "dequantize_mx": lambda p: _coded(32, 256),
+    "dequantize_mx": lambda p: _coded(32, 1 << get_format(p["element"]).bits),
     "dequantize_fp8_tiles": lambda p: _coded(128, 256),
     "fp8_to_mxfp4": lambda p: _tiles(),
     "encode_e2m1": lambda p: _casts(p["input"]),
@@ -198,4 +199,6 @@ def _made(operation: str, key: tuple[tuple[str, str], ...]) -> Rows:
 
 def rows(operation: str, params: Mapping[str, Any]) -> Rows:
     """Return the rows of a variant; made once."""
-    return _made(operation, tuple((name, value) for name, value in params.items() if name == "input"))
+    if operation.startswith("quantize"):  # the same for every element format
+        params = {name: value for name, value in params.items() if name != "element"}
+    return _made(operation, tuple((name, value) for name, value in params.items() if name in ("input", "element")))

@@ -227,6 +227,10 @@ _LARGEST = {"E2M1": 0x400000, "E2M3": 0x700000, "E3M2": 0x600000, "E4M3": 0x6000
 """Fraction bits of the element's largest value: amax just above it, times a power of two, takes the next scale."""
 
 
+_FIRST_ABOVE = {"E2M1": 0x01C00001, "E2M3": 0x01F00001, "E3M2": 0x02E00001, "E4M3": 0x04E00001, "E5M2": 0x08600001}
+"""The next float32 after m * 2^-126, whose scale is byte 2."""
+
+
 def _known_old(rule: str) -> list[Difference]:
     """Return the differences of one rule of release 0.18."""
     name, found = _name(rule, old=True), []
@@ -269,8 +273,8 @@ def _known_old(rule: str) -> list[Difference]:
                 "N5",
                 ((0, 0),),
                 0,
-                0,
-                0,
+                24 if element == "E5M2" else 1,
+                20 if element == "E5M2" and rule != "RCEIL" else 0,
                 of="byte",
                 output="codes",
                 exact=False,
@@ -287,7 +291,7 @@ def _known_old(rule: str) -> list[Difference]:
                     "ceil(log2(amax / m)) in float32 is one too small just above m * 2^k",
                     "N3",
                     tuple((field << 23 | top | 1, (field << 23 | top) + LOG2_SLACK) for field in range(255)),
-                    0x01C00001,
+                    _FIRST_ABOVE[element],
                     2,
                     1,
                     of="amax",

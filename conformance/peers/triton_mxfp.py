@@ -160,9 +160,13 @@ _SCALE_ENDS = (
 )
 
 
+_BUMPED = {"E2M1": (4, 0x01400000), "E4M3": (0xE1, 0x04600000), "E5M2": (0x7001, 0x07E00000)}
+"""Element -> amax whose quotient by the largest value is subnormal and not zero, first and last."""
+
+
 def _of_downcast(name: str, operation: str, params: Mapping[str, Any]) -> list[Difference]:
     """Return what the torch reference and the kernel share, for one target."""
-    tiny = (1, 0x01400000) if not params else (1, {"E4M3": 0x04600000, "E5M2": 0x07E00000}[params["element"]])
+    tiny = _BUMPED[params.get("element", "E2M1")]
     return [
         Difference(
             name,
@@ -171,7 +175,7 @@ def _of_downcast(name: str, operation: str, params: Mapping[str, Any]) -> list[D
             "every subnormal quotient that is not zero goes up to byte 1, and a block of byte 0 is all zeros",
             "N3",
             (tiny,),
-            1,
+            tiny[0],
             0,
             1,
             of="amax",
@@ -187,7 +191,7 @@ def _of_downcast(name: str, operation: str, params: Mapping[str, Any]) -> list[D
             ((INF32, INF32),),
             INF32,
             0,
-            7,
+            8 if not params else 128,
             of="amax",
             output="codes",
             params=params,
@@ -230,12 +234,12 @@ DIFFERENCES = (
         TOOLS,
         "encode_e2m1",
         "large-becomes-zero",
-        "from 2^23 on the distances to all codes are the same float32: the first one wins, so large numbers become 0",
+        "from 2^25 on the float32 distances to several codes are equal and the first one wins: 2^28 becomes 0",
         "N2",
-        ((0x4A000000, INF32 - 1), (0xCA000000, 0xFF7FFFFF)),
-        0x4B800000,
+        ((0x4C000001, INF32 - 1), (0xCC000001, 0xFF7FFFFF)),
+        0x4C000003,
         7,
-        0,
+        4,
         exact=False,
     ),
     Difference(
@@ -270,9 +274,9 @@ DIFFERENCES = (
         "floor(log2(x)) in float32 is one too large just below a power of two",
         "N1",
         tuple(((field << 23) - LOG2_SLACK, (field << 23) - 1) for field in range(1, 256)),
-        0x3F7FFFFF,
-        126,
-        127,
+        0x007FFFFD,
+        0,
+        1,
         exact=False,
     ),
 )
