@@ -14,17 +14,19 @@ from typing import Any
 
 from rich.console import Console
 
-from refnum.errors import ArgumentError
+from refnum.errors import ArgumentError, UnsupportedError
 from refnum.profiles import get_profile
 
 from . import report as reports
 from . import show
+from .choose import choose
 from .controls import verify
+from .doors.declare import declared
 from .operation import select
 from .run import RUN_LEVELS, Plan, run
 from .subject import Subject, from_dict
 
-Kernel = Callable[..., Any] | Mapping[str, Any] | Subject
+Kernel = Callable[..., Any] | Mapping[str, Any] | Subject | str
 
 
 def judge_kernel(
@@ -40,19 +42,24 @@ def judge_kernel(
 ) -> dict[str, Any]:
     """Judge a kernel and return the report as JSON values (`schema/report.schema.json`).
 
-    kernel: a callable with the keywords of its golden twin, a dict of operation -> callable, or a Subject.
+    kernel: a callable with the keywords of its golden twin, one declared by `@implements`, a dict of operation ->
+    callable, a Subject, or what would come after `--subject`: that one lives in a process of its own.
     operation: what a bare callable is; for the others a name or pattern that narrows what is judged.
     profile: a profile name; None means those that the kernel claims. agreement: the level of N16 that is enough.
     save: write replay files of mismatches under `.refnum/cases`.
 
-    Raises ArgumentError or ProfileError for unknown names, HarnessError when the harness fails its own controls.
+    Raises ArgumentError or ProfileError for unknown names, UnsupportedError for a subject that says that it cannot run
+    here, HarnessError when the harness fails its own controls.
     """
     if level not in RUN_LEVELS:
         raise ArgumentError(f"level={level!r} is unknown; choose from {', '.join(RUN_LEVELS)}.")
     if profile is not None:
         get_profile(profile)
     counts = verify()
-    subject = _subject(kernel, operation, agreement)
+    subject = as_subject(kernel, operation, agreement)
+    usable, reason = subject.available()
+    if not usable:
+        raise UnsupportedError(f"{subject.name} cannot be judged here: {reason}.")
     names = [operation] if operation else None
     plan = Plan(
         [subject],
@@ -76,9 +83,14 @@ def assert_conforms(kernel: Kernel, operation: str | None = None, **options: Any
     """
     __tracebackhide__ = True
     document = judge_kernel(kernel, operation, **options)
-    outcomes = set(document["footer"]["totals"]["outcomes"])
-    if document["footer"]["exit"] != reports.EXIT_VERIFIED or outcomes != {"pass"}:
+    if not verified(document):
         raise AssertionError(as_text(document))
+
+
+def verified(document: Mapping[str, Any]) -> bool:
+    """Whether everything that was asked for is verified: something was compared, and nothing was left out."""
+    outcomes = set(document["footer"]["totals"]["outcomes"])
+    return document["footer"]["exit"] == reports.EXIT_VERIFIED and outcomes == {"pass"}
 
 
 def as_text(document: Mapping[str, Any]) -> str:
@@ -88,9 +100,19 @@ def as_text(document: Mapping[str, Any]) -> str:
     return stream.getvalue()
 
 
-def _subject(kernel: Kernel, operation: str | None, agreement: int) -> Subject:
+def as_subject(kernel: Kernel, operation: str | None = None, agreement: int = 0) -> Subject:
+    """Return what is given as a Subject; ArgumentError when it is none, or not exactly one."""
+    if isinstance(kernel, str):
+        chosen = choose([kernel], None)
+        found = [*chosen.usable, *(subject for subject, _ in chosen.unusable)]
+        if len(found) != 1:
+            names = ", ".join(subject.name for subject in found)
+            raise ArgumentError(f"{kernel} has {len(found)} subjects, {names}; name one: {kernel}:NAME.")
+        return found[0]
     if isinstance(kernel, Subject):
         return kernel
+    for entry in declared([kernel]):
+        return from_dict(entry, "judge_kernel")
     if isinstance(kernel, Mapping):
         entry = kernel if "operations" in kernel else {"name": "kernel", "operations": kernel}
         return from_dict({"level": agreement, **entry}, "judge_kernel")

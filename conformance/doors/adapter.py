@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -15,16 +14,18 @@ from ..subject import Subject
 from ..tally import Failure, Tally
 from ..verdict import NO_LEVEL, Outcome
 
-LOOKED_AT = 24
-"""Corner cases among which the smallest one that the subject supports is called."""
 
-
-def smoke(subject: Subject, tally: Tally, seconds: float) -> None:
+def smoke(subject: Subject, tally: Tally, cases: list[Case], seconds: float, note: Callable[[int], None]) -> None:
     """Call a subject once; one that cannot be judged at all is failed, and left alone from here on.
 
-    An adapter is off when the call raises, or gives another count of results, other shapes or other dtypes.
+    An adapter is off when the call raises, or gives another count of results, other shapes or other dtypes. cases:
+    the smallest that the subject supports is called. note: told the number of a case before the call.
     """
-    for case in _smallest(tally):
+    for number in sorted(range(len(cases)), key=lambda number: cases[number].elements):
+        case = cases[number]
+        if not case.elements:
+            continue
+        note(number)
         called = call(subject, case, seconds)
         if called.outcome is Outcome.UNSUPPORTED:
             continue
@@ -40,13 +41,6 @@ def smoke(subject: Subject, tally: Tally, seconds: float) -> None:
             tally.compared += sum(array.size for array in golden.values())
             tally.out = True
         return
-
-
-def _smallest(tally: Tally) -> list[Case]:
-    from ..corners import corner_cases
-
-    corners = itertools.islice(corner_cases(tally.operation, tally.profile, tally.params), LOOKED_AT)
-    return sorted((case for case in corners if case.elements), key=lambda case: case.elements)
 
 
 def _asked(case: Case) -> str:

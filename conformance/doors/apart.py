@@ -122,8 +122,7 @@ class Household:
             pass_fds=[theirs.fileno()],
             env={**os.environ, "PYTHONPATH": paths},
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            stdout=sys.__stderr__.fileno() if sys.__stderr__ is not None else subprocess.DEVNULL,
             start_new_session=True,
         )
         theirs.close()

@@ -1,7 +1,7 @@
 """The process in which foreign subjects live: it loads them, says what they claim, and calls them when asked.
 
-Started by `apart.Household` as `python -m conformance.doors.guest FD`. What a subject prints goes nowhere; a child
-that it forks off never gets to answer; it ends with its parent.
+Started by `apart.Household` as `python -m conformance.doors.guest FD`. What a subject prints goes to the
+standard error of the harness; a child that it forks off never gets to answer; it ends with its parent.
 """
 
 from __future__ import annotations

@@ -1,0 +1,81 @@
+"""What `refnum init` writes is a repository that passes, and it overwrites nothing."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from conformance.cli import app
+from conformance.init import WRITTEN, write
+from conformance.operation import OPERATIONS
+from conformance.subject import from_file
+from refnum.errors import ArgumentError, FileError, ProfileError
+
+
+def test_what_is_written_passes_and_a_wrong_kernel_in_it_fails(tmp_path):
+    done = CliRunner().invoke(app, ["init", str(tmp_path), "--profile", "OCP"])
+    assert done.exit_code == 0 and "kernels_under_test.py" in done.stdout
+    tests = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "no:refnum",
+        "-p",
+        "conformance.plugin",
+        "--refnum-level=smoke",
+        "-q",
+    ]
+    settings = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    right = subprocess.run(tests, cwd=tmp_path, capture_output=True, text=True, env=settings)
+    assert right.returncode == 0 and "1 passed" in right.stdout, right.stdout
+    path = tmp_path / "kernels_under_test.py"
+    path.write_text(path.read_text().replace('profile="OCP")  #', 'profile="OCP+ties=away")  #'))
+    wrong = subprocess.run(tests, cwd=tmp_path, capture_output=True, text=True, env=settings)
+    assert wrong.returncode == 1 and "E2M1_TIES_UP" in wrong.stdout
+
+
+def test_nothing_is_overwritten(tmp_path):
+    (tmp_path / "test_conformance.py").write_text("mine")
+    with pytest.raises(FileError, match=r"test_conformance\.py exists already; nothing was written"):
+        write(tmp_path, "quantize_mxfp4", "OCP")
+    assert [path.name for path in tmp_path.iterdir()] == ["test_conformance.py"]
+    assert (tmp_path / "test_conformance.py").read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_every_operation_has_a_subject_that_is_called_as_its_golden_twin(tmp_path, name):
+    from conformance.call import call
+    from conformance.corners import corner_cases
+    from conformance.verdict import Outcome
+
+    write(tmp_path, name, "TE")
+    (subject,) = from_file(str(tmp_path / "kernels_under_test.py"))
+    operation = OPERATIONS[name]
+    assert list(subject.operations) == [name]
+    assert subject.profiles == (("TE",) if operation.profiled else None)
+    for params in operation.variants():
+        case = next(corner_cases(name, "TE" if operation.profiled else "HOPPER", params))
+        assert subject.refuses(name, case.profile, params) == ""
+        called = call(subject, case)
+        assert called.outcome is Outcome.PASS, (params, called.words)
+
+
+def test_the_workflow_is_yaml_and_names_what_was_written(tmp_path):
+    write(tmp_path, "fp8_to_mxfp4", "HOPPER")
+    workflow = yaml.safe_load((tmp_path / ".github/workflows/conformance.yml").read_text())
+    lines = " ".join(step.get("run", "") for step in workflow["jobs"]["conformance"]["steps"])
+    for name in WRITTEN:
+        assert name in lines or name.startswith(".github")
+
+
+@pytest.mark.parametrize(
+    ("operation", "profile", "error"), [("no", "OCP", ArgumentError), ("encode_e2m1", "no", ProfileError)]
+)
+def test_unknown_names_are_refused(tmp_path, operation, profile, error):
+    with pytest.raises(error):
+        write(tmp_path, operation, profile)
+    assert not list(tmp_path.iterdir())
