@@ -39,7 +39,7 @@ ORDERS = {
         *(columns.Order(across, blocks, 256, 0, deep) for across in (1, 2) for blocks in (3, 4) for deep in (1, 2)),
     ],
     "mxfp4_to_fp8_rows_columns": [
-        columns.Order(across, blocks, 256, 1, deep) for across in (1, 4, 28) for blocks in (3, 4) for deep in (1, 2)
+        columns.Order(across, blocks, 256, 0, deep) for across in (0, 1, 4) for blocks in (3, 4) for deep in (1, 2)
     ],
     "mxfp4_columns": [
         columns.Order(across, blocks * 256 // wide, wide)

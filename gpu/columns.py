@@ -19,8 +19,9 @@ VECTORS, SCALES = 1, 2
 
 
 class Order(NamedTuple):
-    """How a launch is cut: column tiles that neighbouring CTAs take of the same rows, CTAs that a multiprocessor must
-    hold at once, columns of a tile, whether memory passes by the caches, blocks of rows that a CTA fetches together.
+    """How a launch is cut: column tiles that neighbouring CTAs take of the same rows (0: all), CTAs that a
+    multiprocessor must hold at once, columns of a tile, whether memory passes by the caches, blocks of rows that a CTA
+    fetches together.
     """
 
     across: int
@@ -38,10 +39,10 @@ class Order(NamedTuple):
 TUNING: dict[str, Order] = {
     "mxfp4_to_fp8_columns_max": Order(2, 4, 256),
     "mxfp4_to_fp8_columns_amax": Order(2, 8),
-    "mxfp4_to_fp8_rows_columns_max": Order(1, 4, 256, stream=1),
-    "mxfp4_to_fp8_rows_columns_amax": Order(1, 4, 256, stream=1),
-    "mxfp4_columns_max": Order(1, 3, 256),
-    "mxfp4_columns_amax": Order(1, 3, 256),
+    "mxfp4_to_fp8_rows_columns_max": Order(0, 4, 256),
+    "mxfp4_to_fp8_rows_columns_amax": Order(0, 3, 256),
+    "mxfp4_columns_max": Order(2, 3, 256),
+    "mxfp4_columns_amax": Order(1, 5),
     "fp8_columns_rne": Order(2, 6),
     "fp8_columns_te": Order(2, 5),
 }
@@ -143,6 +144,7 @@ def columns(kernel: str, name: str, x: View, scales: View, outputs: Outputs, k: 
             *addresses, x.strides[0], scales.strides[0], m // shape.codes, k, row, first, dense, segments, tiles,
             aligned, vector, places,
         )  # fmt: skip
-        grid = (-(-segments // (shape.blocks * order.deep)) * order.across, -(-tiles // order.across))
+        across = order.across or tiles
+        grid = (-(-segments // (shape.blocks * order.deep)) * across, -(-tiles // across))
         plans.launch(function, device, grid, threads, stream, arguments)
     return outputs.finish()

@@ -7,8 +7,8 @@
 
 #include "memory.cuh"
 
-// How a launch is cut (gpu/columns.py chooses): column tiles that neighbouring CTAs take of the same rows, and CTAs that
-// a multiprocessor must hold at once, columns of a tile.
+// How a launch is cut (gpu/columns.py chooses): column tiles that neighbouring CTAs take of the same rows (0: all), and
+// CTAs that a multiprocessor must hold at once, columns of a tile.
 #ifndef ACROSS
 #define ACROSS 8
 #endif
@@ -71,7 +71,8 @@ struct ColumnTile {
 // The tile of this CTA: across the grid go the blocks of rows, ACROSS column tiles of each; down go the stripes of
 // ACROSS column tiles. Its `rows` are 0 behind the last column.
 __device__ __forceinline__ ColumnTile column_tile(const ColumnArguments& a, uint32_t turn = 0) {
-    const uint32_t segment = blockIdx.x / ACROSS * DEEP + turn, column = blockIdx.y * ACROSS + blockIdx.x % ACROSS;
+    const uint32_t across = ACROSS ? ACROSS : a.tiles, row = blockIdx.x / across;
+    const uint32_t segment = row * DEEP + turn, column = blockIdx.y * across + (blockIdx.x - row * across);
     if (column >= a.tiles || segment >= a.segments) return {0, 0, 0, 0};
     const Segment rows = segment_at<TALL>(a, segment);
     return {rows.row, (offset_t)column * WIDE, a.first_segment + segment, rows.rows};

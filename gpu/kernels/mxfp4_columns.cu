@@ -118,7 +118,8 @@ template <bool amax>
 __device__ __forceinline__ void mxfp4_columns(const ColumnArguments& a) {
     __shared__ BlocksTile tile;
     __shared__ RowMasks masks[GROUPS][BLOCKS_A_TILE];
-    const uint32_t first = blockIdx.x / ACROSS * BLOCKS_A_TILE, stripe = blockIdx.y * ACROSS + blockIdx.x % ACROSS;
+    const uint32_t across = ACROSS ? ACROSS : a.tiles, turn = blockIdx.x / across;
+    const uint32_t first = turn * BLOCKS_A_TILE, stripe = blockIdx.y * across + (blockIdx.x - turn * across);
     if (stripe >= a.tiles) return;
     const offset_t column = (offset_t)stripe * WIDE;
     const offset_t row = (offset_t)first * BLOCK_ROWS;

@@ -18,8 +18,8 @@ if not emulate.available()[0]:
 SPLITS = [0, 160, 0, 2, 62, 158, 32, 128]
 ORDERS = {
     "mxfp4_to_fp8_columns": (Order(2, 4, 256, 0, 2), Order(1, 8, 128, 1, 2), Order(4, 3, 256)),
-    "mxfp4_to_fp8_rows_columns": (Order(28, 4, 256, 1, 2), Order(1, 8, 128, 0, 2)),
-    "mxfp4_columns": (Order(2, 3, 256, 1), Order(1, 5)),
+    "mxfp4_to_fp8_rows_columns": (Order(0, 4, 256, 1, 2), Order(1, 8, 128, 0, 2)),
+    "mxfp4_columns": (Order(0, 3, 256, 1), Order(1, 5)),
 }
 
 
