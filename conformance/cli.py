@@ -252,6 +252,35 @@ def doctor() -> None:
 
 @app.command()
 @told
+def init(
+    folder: Annotated[Path, typer.Argument(help="The root of your repository.")],
+    operation: Annotated[str, typer.Option("--operation", "-o", help="What your kernel does.")] = "quantize_mxfp4",
+    profile: Annotated[str, typer.Option("--profile", "-p", help="Which profile it follows; see `infer`.")] = "OCP",
+) -> None:
+    """Write a subject file, a pytest file and a CI workflow into a repository; nothing is overwritten."""
+    from .init import SUBJECT, write
+
+    for path in write(folder, operation, profile):
+        print(f"wrote {path}")
+    print(f"Now call your kernel in {folder / SUBJECT}, and run: pytest {folder}")
+
+
+@app.command()
+@told
+def infer(
+    subject: Annotated[str, typer.Option("--subject", "-s", help="As for `check`; exactly one subject.")],
+    operation: Annotated[str | None, typer.Option("--operation", "-o", help="Default: its only one.")] = None,
+    isolate: Isolate = None,
+    timeout: Annotated[float, typer.Option(min=0.0, help="Seconds that one call of a subject may take.")] = 60.0,
+) -> None:
+    """Say which profile a kernel follows, and for each choice the input that decides it."""
+    from .infer import infer_profile, tell
+
+    raise typer.Exit(tell(infer_profile(subject, operation, isolate, timeout), show.console()))
+
+
+@app.command()
+@told
 def subjects() -> None:
     """List who can be judged here: kernels, peers, and why the others cannot."""
     chosen = choose(["all"])
@@ -293,6 +322,7 @@ _mount("vectors", "conformance.vectors_cli", "vectors_app")
 _mount("report", "conformance.report_cli", "report_app")
 app.command()(told(bench))
 _mount("fuzz", "conformance.fuzz_cli", "fuzz_app")
+_mount("mutate", "conformance.mutate_cli", "mutate_app")
 app.command("prove")(told(prove))
 app.command("matrix")(told(matrix))
 
