@@ -166,7 +166,7 @@ def _candidates(answers: list[Answer]) -> list[Profile]:
     bytes_seen = sorted({0, *(p.zero_scale for p in PROFILES.values()), *_zero_bytes(answers)})
     roundings = [("nearest", ties) for ties in CHOICES["ties"]] + [("toward_zero", "even")]
     rest = [CHOICES[name] for name in ("scale_rule", "overflow", "negative_zero", "nonfinite")]
-    combined = itertools.product(roundings, *rest, bytes_seen, [None, *FLOORS])
+    combined: Iterator[Any] = itertools.product(roundings, *rest, bytes_seen, [None, *FLOORS])
     return [
         Profile(
             "candidate", rule, rounding, ties, overflow=overflow, negative_zero=zero, zero_scale=byte,
