@@ -81,10 +81,13 @@ class HostWorkshop:
         return host_library.plan().key
 
     def start(self, folder: Path, level: str = OPTIMISED[0]) -> dict[str, str]:
-        """Compile the sources as they are into a folder; return operation -> digest of its machine code."""
-        copy = folder / level
+        """Copy the sources as they are into a folder and compile them; return operation -> digest of machine code.
+
+        What is built later beside it is made from that copy, so that nobody's edit in the meantime is judged.
+        """
+        copy = _copied(folder / level, host_library.ROOT)
         for unit in self._units:
-            self._compile(_copied(copy), unit, level)
+            self._compile(copy, unit, level)
         return _by_operation(function_digests(copy / f"{unit}.o" for unit in self._units))
 
     def build(self, changed: Mapping[str, str], folder: Path, started: Path, level: str = OPTIMISED[0]) -> Built:
@@ -92,7 +95,7 @@ class HostWorkshop:
 
         Raises DoesNotCompile.
         """
-        copy = _copied(folder)
+        copy = _copied(folder, started / level)
         for name, text in changed.items():
             (copy / "kernels" / name).write_text(text)
         touched = {unit for name in changed for unit in self.touched(name)}
@@ -132,12 +135,12 @@ def _included(unit: Path) -> Iterator[Path]:
                 yield host_library.ROOT / "kernels" / line.split('"')[1].rpartition("/")[2]
 
 
-def _copied(folder: Path) -> Path:
-    """Return the folder with a copy of all sources of the host build, made now unless it is there."""
+def _copied(folder: Path, source: Path) -> Path:
+    """Return a folder with a copy of all sources of the host build, made now unless it is there."""
     for name, pattern in (("kernels", "*.cuh"), ("host_build", "*.?pp")):
         if not (folder / name).exists():
             (folder / name).mkdir(parents=True)
-            for path in (host_library.ROOT / name).glob(pattern):
+            for path in (source / name).glob(pattern):
                 shutil.copyfile(path, folder / name / path.name)
     return folder
 

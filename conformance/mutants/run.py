@@ -19,7 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Protocol
@@ -89,19 +89,23 @@ class Shop:
     code: dict[str, str]
     plain: dict[str, str]
     guess: bool = False
+    texts: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def open(cls, workshop: Workshop, folder: Path, guess: bool = False) -> Shop:
         """Compile the sources as they are into a folder."""
-        return cls(workshop, folder, workshop.start(folder), workshop.start(folder, PLAIN), guess)
+        texts = {file: (workshop.root / file).read_text() for file in workshop.files}
+        return cls(workshop, folder, workshop.start(folder), workshop.start(folder, PLAIN), guess, texts)
 
     def questions(self, operation: str) -> tuple[Question, ...]:
         """Return the questions of the fast stage on an operation."""
         return corpus.first(operation, self.workshop.profiles)
 
     def text(self, file: str) -> str:
-        """Return a source as it is."""
-        return (self.workshop.root / file).read_text()
+        """Return a source as it was when the shop was opened."""
+        if file not in self.texts:
+            self.texts[file] = (self.workshop.root / file).read_text()
+        return self.texts[file]
 
     def mutants(self) -> list[Mutant]:
         """Return every mutant of the operators, but those of text that is compiled for a device alone."""

@@ -285,7 +285,7 @@ EXHIBITS = (
         "AMAX_LANE_LEFT_OUT",
         "pytorch/ao#4627",
         "L9 L18",
-        "fp8_to_mxfp4",
+        "quantize_fp8_tiles",
         "emulated",
     ),
     exhibit(

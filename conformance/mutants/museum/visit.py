@@ -48,7 +48,8 @@ class Caught:
 def visit(shop: Shop, exhibits: Sequence[Exhibit]) -> Iterator[Caught]:
     """Build each exhibit and ask it the questions on its operation until enough answers are wrong."""
     for one in exhibits:
-        questions, seconds = shop.questions(one.operation), SECONDS
+        questions: Sequence[Question] = shop.questions(one.operation)
+        seconds = SECONDS
         if one.build != "host":  # whole kernels are compiled in the process that asks, and run thread by thread
             questions, seconds = [q for q in questions if q.case.elements <= SMALL], LONG
         with tempfile.TemporaryDirectory(prefix="refnum-exhibit-") as folder:
