@@ -55,6 +55,7 @@ class Subject:
     code that runs for it, for certificates (N18.5).
     on_request: whether it is judged only when its own name is asked for: it takes long. apart: carries out a watched
     call of `call.py` in the process where the subject lives, when that is another one (`doors.apart`).
+    mutable: gives the sources that mutation testing may change and builds changed copies (`mutants.run.Workshop`).
     """
 
     name: str
@@ -71,6 +72,7 @@ class Subject:
     origin: str = ""
     on_request: bool = False
     trace: Callable[[str], dict[str, str]] | None = None
+    mutable: Callable[[], Any] | None = None
     apart: Callable[..., Any] | None = None
 
     def claimed_level(self, operation: str) -> int:

@@ -6,7 +6,7 @@ import hashlib
 import importlib.util
 from typing import Any
 
-from . import columns, driver, elements, emulate, host, launch, ops, swiglu
+from . import columns, driver, elements, emulate, host, launch, mutable, ops, swiglu
 from . import compile as build
 
 HOST_OPERATIONS = (
@@ -109,6 +109,7 @@ def subjects() -> list[dict[str, Any]]:
             "available": host.available,
             "describe": host.describe,
             "trace": trace_host,
+            "mutable": mutable.HostWorkshop,
         },
         {
             "name": "emulated",
@@ -117,6 +118,7 @@ def subjects() -> list[dict[str, Any]]:
             "profiles": ["HOPPER", "OCP"],
             "available": emulate.available,
             "describe": emulate.describe,
+            "mutable": mutable.WholeWorkshop,
             "on_request": True,
         },
         {
