@@ -148,4 +148,35 @@ def subjects() -> list[dict[str, Any]]:
     ]
 
 
-DIFFERENCES: tuple[Difference, ...] = ()
+_PAYLOAD = "NaN decodes with all payload bits set"
+
+DIFFERENCES = (
+    *(
+        Difference(
+            name,
+            "decode_e4m3",
+            "nan-payload",
+            _PAYLOAD,
+            "N1",
+            ((0x7F, 0x7F), (0xFF, 0xFF)),
+            0x7F,
+            0x7FC00000,
+            0x7FFFFFFF,
+            of="codes",
+        )
+        for name in (HEADERS, CVT)
+    ),
+    Difference(
+        HEADERS,
+        "decode_e8m0",
+        "nan-payload",
+        "NaN decodes to bfloat16 0x7FFF",
+        "N1",
+        ((0xFF, 0xFF),),
+        0xFF,
+        0x7FC00000,
+        0x7FFF0000,
+        of="codes",
+    ),
+)
+"""Found on an H200 with CUDA 13.0: every conversion to a code agrees with the model everywhere."""

@@ -136,7 +136,7 @@ def subjects() -> list[dict[str, Any]]:
 _ENDS = ((0, 11), (240, 254))
 DIFFERENCES = tuple(
     difference
-    for name in (REFERENCE,)
+    for name in (REFERENCE, NAME)
     for difference in (
         Difference(
             f"{name}-fp4",
