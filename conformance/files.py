@@ -29,10 +29,19 @@ def write_text(path: Path, text: str) -> None:
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as stream:
             stream.write(text)
+        os.chmod(name, 0o666 & ~_mask())
         os.replace(name, path)
     except OSError as error:
         Path(name).unlink(missing_ok=True)
         raise FileError(f"Cannot write {path}: {error.strerror}.") from error
+
+
+@functools.cache
+def _mask() -> int:
+    """The permissions that a new file of this process lacks; a temporary file has fewer."""
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask
 
 
 def read_json(path: Path, kind: str, version: int) -> dict[str, Any]:

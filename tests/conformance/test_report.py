@@ -140,3 +140,11 @@ def test_exit_status(outcome, compared, status, code):
         {"level": "standard"}, [{"outcome": outcome, "compared": compared, "cases": 1}], status=status
     )
     assert document.exit_status() == code
+
+
+def test_a_written_file_has_the_permissions_of_any_new_file(tmp_path):
+    from conformance import files
+
+    (tmp_path / "plain").touch()
+    files.write_text(tmp_path / "ours", "text")
+    assert (tmp_path / "ours").stat().st_mode == (tmp_path / "plain").stat().st_mode
