@@ -78,6 +78,12 @@ class Operation:
         """Return the default of every parameter."""
         return {name: choices[0] for name, choices in self.params.items()}
 
+    def undefined(self, profile: str) -> str:
+        """Return why the operation has no meaning under a profile (N2.6), or an empty string when it has one."""
+        if not self.profiled or "rbits" in self.optional or refnum.get_profile(profile).rounding != "stochastic":
+            return ""
+        return f"{self.name} takes no random bits, so it is not defined under {profile}, which rounds stochastically"
+
     def output(self, kind: str) -> Output | None:
         """Return the first output of a kind, or None."""
         return next((output for output in self.outputs if output.kind == kind), None)

@@ -92,6 +92,8 @@ class Subject:
         """Return why this subject cannot be judged on a variant, or an empty string when it can."""
         if operation not in self.operations:
             return f"{self.name} has no {operation}"
+        if OPERATIONS[operation].undefined(profile):
+            return OPERATIONS[operation].undefined(profile)
         if OPERATIONS[operation].profiled and self.profiles is not None and profile not in self.profiles:
             return f"{self.name} claims {', '.join(self.profiles)}, not {profile}"
         if (

@@ -15,6 +15,7 @@ import numpy as np
 import refnum
 
 from ..case import Case
+from ..operation import OPERATIONS
 from .blocks import BLOCKS
 from .elements import ROUNDING
 from .moves import PAYLOAD, SPLITS, SWIGLU
@@ -35,6 +36,8 @@ FUSED = {"quantize_payload": "quantize_mxfp4", "fp8_to_payload": "fp8_to_mxfp4"}
 def describe(operation: str, profile: str, params: Mapping[str, Any]) -> dict[str, str]:
     """Return every coverpoint of a variant with what it means."""
     found: dict[str, str] = {}
+    if OPERATIONS[operation].undefined(profile):
+        return found
     operation = FUSED.get(operation, operation)
     for group in COVERPOINTS:
         if operation in group.operations:

@@ -12,6 +12,7 @@ from typing import Any
 
 from refnum.errors import ArgumentError
 
+from ..operation import OPERATIONS
 from . import codes, quantizers, recast, swiglu
 from .domain import Chunk, Domain, count_once
 
@@ -72,4 +73,6 @@ def domains_for(operation: str, profile: str, params: Mapping[str, Any], level: 
     if operation not in DOMAINS or not LEVELS[level]:
         return []
     fixed = {name: value for name, value in params.items() if name != "splits"}
+    if OPERATIONS[operation].undefined(profile):
+        return []
     return [domain for domain in DOMAINS[operation](operation, profile, fixed) if domain.size <= LEVELS[level]]
