@@ -111,8 +111,8 @@ def as_subject(kernel: Kernel, operation: str | None = None, agreement: int = 0)
         return found[0]
     if isinstance(kernel, Subject):
         return kernel
-    for entry in declared([kernel]):
-        return from_dict(entry, "judge_kernel")
+    for declaration in declared([kernel]):
+        return from_dict(declaration, "judge_kernel")
     if isinstance(kernel, Mapping):
         entry = kernel if "operations" in kernel else {"name": "kernel", "operations": kernel}
         return from_dict({"level": agreement, **entry}, "judge_kernel")

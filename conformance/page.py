@@ -151,8 +151,8 @@ def source_index(output: Output, case: Case, index: tuple[int, ...]) -> tuple[in
     """Return [row, column] of the input element that an output element comes from; None where there is none."""
     if len(index) != 2 or output.kind in ("bytes", "index"):
         return None
-    coded = next((o for o in outputs_of(case) if o.block), None)
     if output.kind == "scales":
+        coded = next((codes for codes, scales in coded_outputs(case) if scales is output), None)
         if coded is None:
             return None
         tall, wide = block_shape(coded.block, case)

@@ -75,12 +75,13 @@ def _apart(path: Path, subject: Subject, out: Console) -> int:
     if child.returncode < 0:
         out.print(f"[bold red]FAULT[/]  {name}: its process ended with {signal.Signals(-child.returncode).name}")
         return EXIT_MISMATCH
-    if child.returncode not in (EXIT_VERIFIED, EXIT_MISMATCH) or "Traceback" in child.stderr:
+    told = any(word in child.stdout for word in ("FAULT", "MISMATCH", "TIMEOUT"))  # what its end prints is no news then
+    if not told and (child.returncode not in (EXIT_VERIFIED, EXIT_MISMATCH) or "Traceback" in child.stderr):
         last = (child.stderr.strip().splitlines() or [f"exit status {child.returncode}"])[-1]
         out.print(f"[bold red]FAULT[/]  {name}: its process gave up: {escape(last[:300])}")
         return EXIT_MISMATCH
     out.print(escape(child.stdout.rstrip()))
-    return child.returncode
+    return EXIT_MISMATCH if told else child.returncode
 
 
 def _subjects(saved: replay.Replay, names: list[str] | None, out: Console) -> list[Subject]:

@@ -99,8 +99,8 @@ def fp8_to_mxfp4(
     """Quantise an FP8 tensor to MXFP4 directly (clause N7): N5 applied to the exact FP8 values.
 
     codes: u8 [M, K] E4M3, K % 32 == 0; scales: [M, ceil(K/128)], one E8M0 byte a 1x128 tile, in the storage layout
-    `layout_in` of N6.5. Returns (packed u8 [M, K/2], scales of [M, K/32] bytes in `layout_out`). A NaN code or a scale byte of 255 makes NaN blocks
-    (byte 255, codes 0). Raises DtypeError, ShapeError, ScaleError, ProfileError.
+    `layout_in` of N6.5. Returns (packed u8 [M, K/2], scales of [M, K/32] bytes in `layout_out`). A NaN code or a scale
+    byte of 255 makes NaN blocks (byte 255, codes 0). Raises DtypeError, ShapeError, ScaleError, ProfileError.
     """
     profile = get_profile(profile)
     if profile.rounding == "stochastic":
@@ -188,7 +188,8 @@ def mxfp4_to_fp8(
 
     packed: u8 [M, K/2]; scales: [M, K/32] E8M0 bytes in the storage layout `layout_in` of N6.5; scale: "max" (largest
     block byte - 6) or "amax" (N3 rceil). Returns (codes u8 [M, K] E4M3, scales of [M, ceil(K/128)] bytes in
-    `layout_out`). Exact while the tile's largest byte is at most 14 above the block's. Zeros keep their sign at every distance; a NaN block gives 0x7F and takes no part.
+    `layout_out`). Exact while the tile's largest byte is at most 14 above the block's. Zeros keep their sign at every
+    distance; a NaN block gives 0x7F and takes no part.
     Raises DtypeError, ShapeError, ScaleError, ArgumentError.
     """
     require_choice("scale", scale, SCALE_MODES)

@@ -63,9 +63,9 @@ RARE_GATES = (0x0000, 0x8000, 0x0001, 0x8040, 0x3280, 0xB200, 0x3C12, 0x3C13, 0x
 
 def _lone_gates() -> dict[str, np.ndarray]:
     """One rare gate in each of 32 places of a block of ordinary ones: a test on neighbours together must see it."""
-    gate = np.full((len(RARE_GATES), 32, 32), ONE, np.uint16)
-    gate[:, np.arange(32), np.arange(32)] = np.array(RARE_GATES, np.uint16)[:, None]
-    gate = gate.reshape(len(RARE_GATES), 1024)
+    blocks = np.full((len(RARE_GATES), 32, 32), ONE, np.uint16)
+    blocks[:, np.arange(32), np.arange(32)] = np.array(RARE_GATES, np.uint16)[:, None]
+    gate = blocks.reshape(len(RARE_GATES), 1024)
     return {"gate": as_float(gate, BF16), "up": as_float(np.full_like(gate, ONE), BF16)}
 
 
