@@ -41,8 +41,10 @@ def domains(operation: Operation) -> str:
 
 
 def kernel(name: str) -> str:
-    """Return the kernel files of an operation as links to headers, the device launcher named last, or a dash."""
-    links = [f"[`{Path(path).name}`]({path})" for path in kernels(name) if path.endswith(".cuh")]
+    """Return the kernel files of an operation as links, headers before all, the device launcher named last, or a dash."""
+    files = kernels(name)
+    headers = [path for path in files if path.endswith(".cuh")]
+    links = [f"[`{Path(path).name}`]({path})" for path in headers or files]
     links += ["launcher"] if name in launchers else []
     return ", ".join(links) or "-"
 
