@@ -41,7 +41,7 @@ def domains(operation: Operation) -> str:
 
 
 def kernel(name: str) -> str:
-    """Return the kernel files of an operation as links, headers before all, the device launcher named last, or a dash."""
+    """Return the kernel files of an operation as links, headers before all, a device launcher last; or a dash."""
     files = kernels(name)
     headers = [path for path in files if path.endswith(".cuh")]
     links = [f"[`{Path(path).name}`]({path})" for path in headers or files]
