@@ -33,6 +33,7 @@ from .verdict import NO_LEVEL, Outcome
 
 REPEATS = 10
 Golden = Mapping[str, np.ndarray]
+Judging = Callable[[Subject, Case, Golden, Tally, float], None]
 
 
 @dataclass(frozen=True)
@@ -43,9 +44,23 @@ class Probe:
     """
 
     name: str
-    run: Callable[[Subject, Case, Golden, Tally, float], None]
+    run: Judging
     applies: Callable[[Subject, str], bool] = lambda _subject, _operation: True
     once: bool = False
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """The same data in other storage or on another stream: how to call, and what a wrong result is called.
+
+    refusable: whether a subject may refuse it; nobody may refuse a stream.
+    """
+
+    name: str
+    call: Callable[[Subject, Case, float], Called]
+    finding: str
+    words: str
+    refusable: bool = True
 
 
 def probe(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
@@ -88,29 +103,18 @@ def _in_place(subject: Subject, case: Case, golden: Golden, tally: Tally, second
         _breach(tally, second_case, "stale-output", words)
 
 
-def _gaps(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
-    called = call_with_gaps(subject, case, seconds)
-    if _refused(called, tally, "views with gaps"):
-        return
-    wrong = record(called, case, golden, tally) is False and not called.finding
-    if wrong and _right(subject, case, golden, seconds):
-        words = (
-            "right on contiguous inputs, wrong on the same inputs with gaps between the elements: strides are ignored"
-        )
-        _breach(tally, case, "strides-ignored", words)
+def _elsewhere(storage: Elsewhere) -> Judging:
+    """Return the probe of a call on the same data elsewhere; where a plain call is right, that place is to blame."""
 
+    def run(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
+        called = storage.call(subject, case, seconds)
+        if storage.refusable and _refused(called, tally, storage.name):
+            return
+        wrong = record(called, case, golden, tally) is False and not called.finding
+        if wrong and _right(subject, case, golden, seconds):
+            _breach(tally, case, storage.finding, storage.words)
 
-def _offset(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
-    called = call_at_offset(subject, case, seconds)
-    if _refused(called, tally, "views at an odd address"):
-        return
-    wrong = record(called, case, golden, tally) is False and not called.finding
-    if wrong and _right(subject, case, golden, seconds):
-        words = (
-            "right on inputs at the start of an allocation, wrong on the same inputs one element further: the "
-            "address's alignment is assumed"
-        )
-        _breach(tally, case, "alignment-assumed", words)
+    return run
 
 
 def _repeats(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
@@ -135,14 +139,6 @@ def _out(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: fl
             _breach(tally, case, "output-not-written", words)
 
 
-def _side_stream(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
-    called = on_side_stream(subject, case, seconds)
-    wrong = record(called, case, golden, tally) is False and not called.finding
-    if wrong and _right(subject, case, golden, seconds):
-        words = "wrong when the caller's current stream is not the default one: it launches on another stream"
-        _breach(tally, case, "stream-ignored", words)
-
-
 def _graph(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
     second_case, first, second = under_graph(subject, case, seconds)
     if _refused(first, tally, "graph capture"):
@@ -162,13 +158,36 @@ def _viewed(subject: Subject, _operation: str) -> bool:
     return subject.arrays in ("numpy", "cupy")
 
 
+GAPS, OFFSET, SIDE_STREAM = (
+    Elsewhere(
+        "views with gaps",
+        call_with_gaps,
+        "strides-ignored",
+        "right on contiguous inputs, wrong on the same inputs with gaps between the elements: strides are ignored",
+    ),
+    Elsewhere(
+        "views at an odd address",
+        call_at_offset,
+        "alignment-assumed",
+        "right on inputs at the start of an allocation, wrong on the same inputs one element further: the alignment of "
+        "the address is assumed",
+    ),
+    Elsewhere(
+        "side stream",
+        on_side_stream,
+        "stream-ignored",
+        "wrong when the caller's current stream is not the default one: it launches on another stream",
+        refusable=False,
+    ),
+)
+
 PROBES = (
     Probe("new data in place", _in_place),
-    Probe("views with gaps", _gaps, _viewed),
-    Probe("views at an odd address", _offset),
+    Probe(GAPS.name, _elsewhere(GAPS), _viewed),
+    Probe(OFFSET.name, _elsewhere(OFFSET)),
     Probe("ten repeats", _repeats, once=True),
     Probe("poisoned out with guard zones", _out, has_out),
-    Probe("side stream", _side_stream, _streamed),
+    Probe(SIDE_STREAM.name, _elsewhere(SIDE_STREAM), _streamed),
     Probe("graph capture", _graph, _streamed),
 )
 """In the order they are tried; adding one is one entry."""
@@ -176,6 +195,9 @@ PROBES = (
 
 def again(finding: str) -> Callable[[Subject, Case, float], tuple[Case, Called]]:
     """Return the call that shows a breach once more, with the case that it answers; a plain call for other names."""
+    for storage in (GAPS, OFFSET, SIDE_STREAM):
+        if finding == storage.finding:
+            return lambda subject, case, seconds: (case, storage.call(subject, case, seconds))
     return _AGAIN.get(finding, _plain)
 
 
@@ -214,15 +236,15 @@ _AGAIN: dict[str, Callable[[Subject, Case, float], tuple[Case, Called]]] = {
     "earlier-result-changed": _second_in_place,
     "guard-overwritten": _into_out,
     "output-not-written": _into_out,
-    "strides-ignored": lambda subject, case, seconds: (case, call_with_gaps(subject, case, seconds)),
-    "alignment-assumed": lambda subject, case, seconds: (case, call_at_offset(subject, case, seconds)),
     "not-deterministic": _odd_one,
-    "stream-ignored": lambda subject, case, seconds: (case, on_side_stream(subject, case, seconds)),
     "graph-replay-stale": _second_of_graph,
 }
 SECOND_CASE = frozenset({"stale-output", "earlier-result-changed", "graph-replay-stale"})
 """Breaches whose call answers other data than the case's."""
-DIFFERENT_BYTES = frozenset(_AGAIN) - {"earlier-result-changed", "guard-overwritten"}
+DIFFERENT_BYTES = frozenset({*_AGAIN, GAPS.finding, OFFSET.finding, SIDE_STREAM.finding}) - {
+    "earlier-result-changed",
+    "guard-overwritten",
+}
 """Breaches that show as bytes that differ; the call itself names the others."""
 
 

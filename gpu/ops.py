@@ -13,13 +13,14 @@ from typing import Any
 
 from refnum.profiles import HOPPER, Profile, get_profile
 
-from . import checks, columns, launch, stochastic, swiglu
-from . import payload as dispatch
+from . import checks, columns, launch, permute, stochastic, swiglu
+from . import payload as payloads
 from .checks import BLOCK, TILE, tiles
 from .driver import available
 from .elements import encode_e2m1, encode_e4m3, encode_e8m0
 from .launch import U8, Outputs
 from .plans import planned
+from .unpermute import sum_rows
 
 __all__ = [
     "available",
@@ -256,13 +257,13 @@ def fp8_columns(
 @planned(2)
 def pack_payload(packed: Any, scales: Any, *, out: Any = None) -> Any:
     """Join MXFP4 codes u8 [T, K/2] and scales u8 [T, K/32] row by row (N12) -> u8 [T, 17 * K/32]."""
-    return dispatch.pack_payload(packed, scales, out)
+    return payloads.pack_payload(packed, scales, out)
 
 
 @planned(1)
 def unpack_payload(payload: Any, *, out: Any = None) -> Any:
     """Split a payload u8 [T, 17 * K/32] into (packed u8 [T, K/2], scales u8 [T, K/32]) (N12)."""
-    return dispatch.unpack_payload(payload, out)
+    return payloads.unpack_payload(payload, out)
 
 
 @planned(1)
@@ -270,7 +271,7 @@ def quantize_payload(x: Any, profile: Profile | str = HOPPER, *, out: Any = None
     """Quantise [T, K] floats straight into MXFP4 payload rows (N12) -> u8 [T, 17 * K/32]."""
     view = launch.floats("x", x)
     name = f"quantize_payload_{NAMES[checks.KINDS[view.dtype]]}"
-    return dispatch.fused(name, [view], out, view.shape[1], _profile(profile))
+    return payloads.fused(name, [view], out, view.shape[1], _profile(profile))
 
 
 @planned(2)
@@ -278,7 +279,7 @@ def fp8_to_payload(codes: Any, scales: Any, profile: Profile | str = HOPPER, *, 
     """Quantise E4M3 1x128 tiles [T, K] straight into MXFP4 payload rows (N12) -> u8 [T, 17 * K/32]."""
     view = launch.codes("codes", codes, BLOCK)
     beside = launch.scales(scales, (view.shape[0], tiles(view.shape[1])), view)
-    return dispatch.fused("fp8_to_payload", [view, beside], out, view.shape[1], _profile(profile))
+    return payloads.fused("fp8_to_payload", [view, beside], out, view.shape[1], _profile(profile))
 
 
 def permute_pad(payload: Any, row_map: Any, splits: Any, align: int = 32, *, out: Any = None) -> Any:
@@ -289,7 +290,7 @@ def permute_pad(payload: Any, row_map: Any, splits: Any, align: int = 32, *, out
     the last expert are zero. Nothing on the device is looked at before the launch: a row_map item that is no row of
     the payload gives a zero row.
     """
-    return dispatch.gather("permute_pad", payload, row_map, splits, align, out)
+    return permute.gather("permute_pad", payload, row_map, splits, align, out)
 
 
 def permute_unpack(payload: Any, row_map: Any, splits: Any, align: int = 32, *, out: Any = None) -> Any:
@@ -297,7 +298,7 @@ def permute_unpack(payload: Any, row_map: Any, splits: Any, align: int = 32, *, 
 
     Returns (packed u8 [R, K/2], scales u8 [R, K/32], offsets int64 [experts]), R = sum roundup(m_i, align).
     """
-    return dispatch.gather("permute_unpack", payload, row_map, splits, align, out)
+    return permute.gather("permute_unpack", payload, row_map, splits, align, out)
 
 
 def unpermute(
@@ -309,7 +310,7 @@ def unpermute(
     The host must know splits and tokens. Nothing on the device is looked at before the launch: a row whose row_map
     item is no token is left out.
     """
-    return dispatch.unpermute(rows, row_map, splits, weights, tokens, align, out)
+    return sum_rows(rows, row_map, splits, weights, tokens, align, out)
 
 
 def swiglu_quantize(

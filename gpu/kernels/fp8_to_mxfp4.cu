@@ -1,6 +1,5 @@
 // E4M3 1x128 tiles -> MXFP4 (clause N7). A chunk is PART elements of a block: 16 or 32.
-#include "memory.cuh"
-#include "parts.cuh"
+#include "shares.cuh"
 
 namespace refnum {
 
@@ -20,12 +19,7 @@ __device__ __forceinline__ void fp8_to_mxfp4(const Arguments& a) {
         tile[u] = chunks[u].load_scale(a, 128 / PART);
     }
     CodeLanes<words> part[UNROLL];
-#pragma unroll
-    for (int u = 0; u < UNROLL; ++u) {
-        part[u] = code_lanes<words>(w[u]);
-        most[u] = code_largest(part[u]);
-    }
-    reduce_largest<lanes, UNROLL>(most);
+    code_share<words>(w, part, most);
 #pragma unroll
     for (int u = 0; u < UNROLL; ++u) {
         uint32_t packed[words / 2];

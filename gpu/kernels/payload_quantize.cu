@@ -1,7 +1,7 @@
 // Floats (clause N5) and E4M3 tiles (clause N7) -> MXFP4 payload rows (clause N12) in one pass. A chunk is PART
 // elements of a block, half as many of float32; codes and scale byte go to the two parts of one row.
-#include "parts.cuh"
 #include "payload_memory.cuh"
+#include "shares.cuh"
 
 namespace refnum {
 
@@ -19,7 +19,8 @@ __device__ __forceinline__ void locate_rows(const Arguments& a, Chunk<false> (&c
     }
 }
 
-// Writes a chunk of `elements` to its row of the payload: the codes, and by the first thread of a block its byte. `whole`: rows are a multiple of 16 bytes.
+// Writes a chunk of `elements` to its row of the payload: the codes, and by the first thread of a block its byte.
+// `whole`: rows are a multiple of 16 bytes.
 template <int elements, bool whole>
 __device__ __forceinline__ void store_payload(const Arguments& a, const Chunk<false>& chunk, const uint32_t* packed,
                                               uint32_t byte) {
@@ -35,26 +36,13 @@ __device__ __forceinline__ void store_payload(const Arguments& a, const Chunk<fa
 // aligned: input rows and payload rows start at multiples of 16 bytes.
 template <int kind, bool aligned, bool rceil>
 __device__ __forceinline__ void quantize_payload(const Arguments& a) {
-    constexpr int part = kind == FLOAT32 ? PART / 2 : PART, lanes = 32 / part, words = part / 2;
-    constexpr int bytes = kind == FLOAT32 ? 4 * part : 2 * part;
+    constexpr int part = FloatShare<kind>::part, words = FloatShare<kind>::words;
+    constexpr int bytes = FloatShare<kind>::bytes;
     Chunk<false> chunks[UNROLL];
     locate_rows(a, chunks);
     uint32_t in[UNROLL][bytes / 4], w[UNROLL][words], most[UNROLL];
-#pragma unroll
-    for (int u = 0; u < UNROLL; ++u) {
-#pragma unroll
-        for (int i = 0; i < bytes / 4; ++i) in[u][i] = 0;
-        if (chunks[u].exists) load<bytes>(a.x + chunks[u].input(a, bytes), aligned, in[u]);
-    }
-#pragma unroll
-    for (int u = 0; u < UNROLL; ++u) {
-#pragma unroll
-        for (int i = 0; i < words; ++i) {
-            w[u][i] = kind == FLOAT32 ? odd_bfloat16_pair(in[u][2 * i], in[u][2 * i + 1]) : in[u][i];
-        }
-        most[u] = part_largest<words>(w[u]);
-    }
-    reduce_largest<lanes, UNROLL>(most);
+    load_share<bytes>(a, chunks, aligned, in);
+    float_share<kind>(in, w, most);
 #pragma unroll
     for (int u = 0; u < UNROLL; ++u) {
         uint32_t packed[words / 4];
@@ -65,7 +53,7 @@ __device__ __forceinline__ void quantize_payload(const Arguments& a) {
 
 template <bool aligned, bool rceil>
 __device__ __forceinline__ void fp8_to_payload(const Arguments& a) {
-    constexpr int lanes = 32 / PART, words = PART / 4;
+    constexpr int words = PART / 4;
     Chunk<false> chunks[UNROLL];
     locate_rows(a, chunks);
     uint32_t w[UNROLL][words], tile[UNROLL], most[UNROLL];
@@ -79,12 +67,7 @@ __device__ __forceinline__ void fp8_to_payload(const Arguments& a) {
         tile[u] = load_byte(a.scales + chunks[u].row * a.scale_stride + chunks[u].column / (128 / PART));
     }
     CodeLanes<words> part[UNROLL];
-#pragma unroll
-    for (int u = 0; u < UNROLL; ++u) {
-        part[u] = code_lanes<words>(w[u]);
-        most[u] = code_largest(part[u]);
-    }
-    reduce_largest<lanes, UNROLL>(most);
+    code_share<words>(w, part, most);
 #pragma unroll
     for (int u = 0; u < UNROLL; ++u) {
         uint32_t packed[words / 2];

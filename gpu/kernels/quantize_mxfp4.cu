@@ -1,32 +1,18 @@
 // Float [M, K] -> MXFP4 (clause N5). A chunk is PART elements of a block, 8, 16 or 32, and half as many of
 // float32.
-#include "memory.cuh"
-#include "parts.cuh"
+#include "shares.cuh"
 
 namespace refnum {
 
 template <int kind, bool flat, bool rceil>
 __device__ __forceinline__ void quantize_mxfp4(const Arguments& a) {
-    constexpr int part = kind == FLOAT32 ? PART / 2 : PART, lanes = 32 / part, words = part / 2;
-    constexpr int bytes = kind == FLOAT32 ? 4 * part : 2 * part;
+    constexpr int part = FloatShare<kind>::part, lanes = FloatShare<kind>::lanes, words = FloatShare<kind>::words;
+    constexpr int bytes = FloatShare<kind>::bytes;
     Chunk<flat> chunks[UNROLL];
     locate(a, chunks);
     uint32_t in[UNROLL][bytes / 4], w[UNROLL][words], most[UNROLL];
-#pragma unroll
-    for (int u = 0; u < UNROLL; ++u) {
-#pragma unroll
-        for (int i = 0; i < bytes / 4; ++i) in[u][i] = 0;
-        if (chunks[u].exists) load<bytes>(a.x + chunks[u].input(a, bytes), flat || a.aligned, in[u]);
-    }
-#pragma unroll
-    for (int u = 0; u < UNROLL; ++u) {
-#pragma unroll
-        for (int i = 0; i < words; ++i) {
-            w[u][i] = kind == FLOAT32 ? odd_bfloat16_pair(in[u][2 * i], in[u][2 * i + 1]) : in[u][i];
-        }
-        most[u] = part_largest<words>(w[u]);
-    }
-    reduce_largest<lanes, UNROLL>(most);
+    load_share<bytes>(a, chunks, flat || a.aligned, in);
+    float_share<kind>(in, w, most);
 #pragma unroll
     for (int u = 0; u < UNROLL; ++u) {
         uint32_t packed[words / 4];

@@ -1,8 +1,7 @@
 // Float [M, K] -> MXFP4 with stochastic rounding (clauses N5 and N13). A chunk is PART elements of a block, 16 or 32,
 // and half as many of float32. Random bits are read beside the input, or made here from a key.
-#include "memory.cuh"
-#include "parts.cuh"
 #include "philox.cuh"
+#include "shares.cuh"
 
 namespace refnum {
 
@@ -18,8 +17,8 @@ struct StochasticArguments {
 
 template <int kind, bool flat, bool keyed>
 __device__ __forceinline__ void quantize_stochastic(const StochasticArguments& s) {
-    constexpr int part = kind == FLOAT32 ? PART / 2 : PART, lanes = 32 / part, words = part / 2;
-    constexpr int bytes = kind == FLOAT32 ? 4 * part : 2 * part;
+    constexpr int part = FloatShare<kind>::part, lanes = FloatShare<kind>::lanes, words = FloatShare<kind>::words;
+    constexpr int bytes = FloatShare<kind>::bytes;
     const Arguments& a = s.rows;
     Chunk<flat> chunks[UNROLL];
     locate(a, chunks);
@@ -37,15 +36,7 @@ __device__ __forceinline__ void quantize_stochastic(const StochasticArguments& s
                                  : chunks[u].row * s.random_stride + (offset_t)chunks[u].column * part;
         load<part>(s.random + at, flat || s.random_aligned, random[u]);
     }
-#pragma unroll
-    for (int u = 0; u < UNROLL; ++u) {
-#pragma unroll
-        for (int i = 0; i < words; ++i) {
-            w[u][i] = kind == FLOAT32 ? odd_bfloat16_pair(in[u][2 * i], in[u][2 * i + 1]) : in[u][i];
-        }
-        most[u] = part_largest<words>(w[u]);
-    }
-    reduce_largest<lanes, UNROLL>(most);
+    float_share<kind>(in, w, most);
 #pragma unroll
     for (int u = 0; u < UNROLL; ++u) {
         uint32_t packed[words / 4];

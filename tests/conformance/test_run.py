@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from run_tools import only, report_of, right, subject
 
 import conformance.corners
 import conformance.domains
@@ -16,36 +17,6 @@ from conformance.operation import run_golden, select
 from conformance.run import Plan, Progress, run, variants
 from conformance.subject import Subject
 from refnum.errors import FileError, UnsupportedError
-
-
-def right(x, profile):
-    return refnum.quantize_mxfp4(x, profile)
-
-
-def subject(function=right, name="k", **more):
-    return Subject(name, {"quantize_mxfp4": function}, **more)
-
-
-def report_of(*subjects, operation="quantize_mxfp4", level="standard", folder=None, **more):
-    plan = Plan(
-        list(subjects),
-        select([operation]),
-        ["HOPPER"],
-        level,
-        examples=2,
-        shown=1,
-        **{"cases": control_cases, "save": False, **more},
-    )
-    return run(plan, reports.Report(reports.header(level, 0, [], [], [])))
-
-
-def results(document):
-    return {(r["subject"], r["variant"]): r for r in document.document()["results"]}
-
-
-def only(document):
-    rows = document.document()["results"]
-    return next(row for row in rows if row["params"].get("input", "float32") == "float32")
 
 
 def test_a_right_subject_passes_every_variant_and_elements_are_counted():
@@ -363,17 +334,6 @@ def test_a_disk_that_is_full_does_not_stop_the_run(tmp_path, monkeypatch):
     reports.check(document.document(), "this report")
 
 
-def test_a_refusal_of_strides_is_said_and_is_no_failure():
-    def dense_only(x, profile):
-        if not x.flags.c_contiguous:
-            raise ValueError("make it contiguous")
-        return right(x, profile)
-
-    document = report_of(subject(dense_only))
-    assert only(document)["outcome"] == "pass" and "make it contiguous" in only(document)["probes"]["views with gaps"]
-    assert only(document)["refused"] == 0
-
-
 def test_a_device_that_dies_takes_no_innocent_subject_with_it(monkeypatch):
     dead = []
 
@@ -398,28 +358,3 @@ def test_a_device_that_dies_takes_no_innocent_subject_with_it(monkeypatch):
     words = next(row["words"] for row in document.results if row["subject"] == "innocent")
     assert "stopped answering while kills ran quantize_mxfp4" in words and len(dead) == 1
     assert document.exit_status() == 1
-
-
-def test_every_probe_that_applies_is_in_the_report():
-    document = report_of(subject(right))
-    assert list(only(document)["probes"]) == [
-        "new data in place",
-        "views with gaps",
-        "views at an odd address",
-        "ten repeats",
-    ]
-    assert not any(only(document)["probes"].values())
-
-
-def test_a_result_that_is_not_determined_is_named_and_shown_again():
-    calls = []
-
-    def now_and_then(x, profile):
-        calls.append(1)
-        packed, scales = right(x, profile)
-        return (packed ^ np.uint8(len(calls) % 4 == 3), scales)
-
-    row = only(report_of(subject(now_and_then)))
-    assert row["outcome"] == "mismatch" and "not-deterministic" in row["findings"]
-    shown = next(failure for failure in row["failures"] if failure["finding"] == "not-deterministic")
-    assert shown["reproduced"] == "3 of 3"

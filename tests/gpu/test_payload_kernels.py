@@ -94,7 +94,7 @@ def test_gathers(splits: list[int], align: int) -> None:
 
 @pytest.mark.parametrize("splits", SPLITS, ids=lambda s: f"{len(s)}of{sum(s)}")
 def test_gathers_that_read_every_row_once(splits: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpu.payload.ONCE", 1)
+    monkeypatch.setattr("gpu.permute.ONCE", 1)
     rng = np.random.default_rng(sum(splits))
     for tokens in (1, 3, 40):  # one token has more places than a list holds
         for k, align in ((32, 32), (96, 1), (128, 7), (256, 32), (512, 16), (7168, 32), (16384, 32)):
@@ -210,7 +210,7 @@ def given(name: str) -> tuple[Any, list[Any]]:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("once", [1, 1 << 40])
 def test_out_is_guarded_and_repeats_agree(name: str, once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpu.payload.ONCE", once)
+    monkeypatch.setattr("gpu.permute.ONCE", once)
     want, inputs = given(name)
     wants = want if isinstance(want, tuple) else (want,)
     rooms = [cupy.full(w.nbytes + 512, 0xA5, np.uint8) for w in wants]
@@ -312,7 +312,7 @@ def test_more_than_2_31_elements() -> None:
     payload, row_map = octets(rng, 1000, 3808), cupy.asarray(rng.integers(0, 1000, 600_000))
     for once in (1, 1 << 60):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("gpu.payload.ONCE", once)
+            patch.setattr("gpu.permute.ONCE", once)
             rows, offsets = gpu.permute_pad(to_device(payload), row_map, [1, 599_999])
             packed, scales, _ = gpu.permute_unpack(to_device(payload), row_map, [1, 599_999])
         assert rows.size > 1 << 31 and offsets.tolist() == [0, 32] and not rows[1:32].any()

@@ -1,0 +1,179 @@
+"""Launches of the permutation of payloads by expert, padded (clause N12)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from refnum.errors import ArgumentError
+
+from . import interop, launch, plans
+from .driver import driver
+from .interop import View
+from .launch import U8, Outputs
+from .payload_rows import UNIT, RowArguments, count, indices, move_rows, places, row_counts
+from .plans import planned
+
+ONCE = 96 << 20
+"""Bytes of a gather's result from which on each row that is taken several times is read once: see docs/results."""
+PLACES = 32 * 4 + 4
+"""Bytes that such a gather holds of a token: a list of 32 places and their count."""
+I64 = np.dtype(np.int64)
+
+
+class PermuteArguments(RowArguments):
+    """Of a gather into one array."""
+
+    slots = ("x", "map", "out", "offsets")
+
+
+class PartArguments(RowArguments):
+    """Of a gather into codes and scales."""
+
+    slots = ("x", "map", "out", "out_scales", "offsets")
+
+
+class PermuteDeviceArguments(RowArguments):
+    """Of a gather into one array by splits on the device."""
+
+    slots = ("x", "map", "splits", "out", "offsets", "scratch")
+
+
+class PartDeviceArguments(RowArguments):
+    """Of a gather into codes and scales by splits on the device."""
+
+    slots = ("x", "map", "splits", "out", "out_scales", "offsets", "scratch")
+
+
+class ScatterArguments(RowArguments):
+    """Of a gather into one array that reads every row once."""
+
+    slots = ("x", "map", "out", "offsets", "scratch")
+
+
+class PartScatterArguments(RowArguments):
+    """Of a gather into codes and scales that reads every row once."""
+
+    slots = ("x", "map", "out", "out_scales", "offsets", "scratch")
+
+
+SCATTERS = {"permute_pad": ScatterArguments, "permute_unpack": PartScatterArguments}
+GATHERS = {
+    ("permute_pad", False): PermuteArguments, ("permute_pad", True): PermuteDeviceArguments,
+    ("permute_unpack", False): PartArguments, ("permute_unpack", True): PartDeviceArguments,
+}  # fmt: skip
+"""(Operation, whether splits lie on the device) -> its arguments."""
+
+
+@planned(2)
+def _gather_host(payload: Any, row_map: Any, splits: Any, align: Any, name: str, *, out: Any = None) -> Any:
+    """Gather by splits that the host knows."""
+    view, align = _payload(payload, name), count("align", align, 1)
+    experts, total, taken = places(row_counts(splits), align)
+    index, map_bytes = indices("row_map", row_map, view, taken, f"splits sum to {taken}")
+    outputs = Outputs(out, _wanted(view, name, total, experts.count), [view, index])
+    arguments = _gather_arguments(GATHERS[name, False], view, index, outputs, total, map_bytes=map_bytes)
+    arguments.experts = experts
+    if total and view.shape[1]:
+        move_rows(name, view, None, arguments)
+    elif experts.count:  # no byte to move, but offsets to write
+        grid = launch.TUNING["payload_rows"]
+        function, arguments.rows = driver().function("payload_rows", f"{name}_1", view.device, grid.defines), 0
+        plans.launch(function, view.device, (1, 1), grid.threads, view.library.stream(view.device), arguments)
+    return outputs.finish()
+
+
+@planned(3)
+def _gather_device(payload: Any, row_map: Any, splits: Any, align: Any, name: str, *, out: Any = None) -> Any:
+    """Gather by splits that lie on the device; the rows of `out` say how many there are, its last array is scratch."""
+    view, align = _payload(payload, name), count("align", align, 1)
+    index, map_bytes = indices("row_map", row_map, view, None, "it is a list of rows")
+    counts, split_bytes = indices("splits", splits, view, None, "it is a list of counts")
+    experts, total = counts.shape[0], int(interop.look("out[0]", out[0]).shape[0])
+    held = ((8 * (experts + 1),), U8)
+    outputs = Outputs(out, [*_wanted(view, name, total, experts), held], [view, index, counts])
+    arguments = _gather_arguments(
+        GATHERS[name, True], view, index, outputs, total, map_bytes=map_bytes, splits=counts.address,
+        split_stride=counts.strides[0], split_bytes=split_bytes, align=align, all_experts=experts,
+    )  # fmt: skip
+    grid = launch.TUNING["payload_rows"]
+    function = driver().function("payload_rows", "permute_offsets", view.device, grid.defines)
+    plans.launch(function, view.device, (1, 1), 1024, view.library.stream(view.device), arguments)
+    if total and view.shape[1]:
+        move_rows(name + "_device", view, None, arguments)
+    return outputs.finish()
+
+
+@planned(2)
+def _gather_once(payload: Any, row_map: Any, splits: Any, align: Any, name: str, *, out: Any = None) -> Any:
+    """Gather by splits that the host knows, from the payload's side; the last result is scratch."""
+    view, align = _payload(payload, name), count("align", align, 1)
+    experts, total, taken = places(row_counts(splits), align)
+    index, map_bytes = indices("row_map", row_map, view, taken, f"splits sum to {taken}")
+    tokens = view.shape[0]
+    held = ((tokens * PLACES,), U8)
+    outputs = Outputs(out, [*_wanted(view, name, total, experts.count), held], [view, index])
+    arguments = _gather_arguments(SCATTERS[name], view, index, outputs, total, map_bytes=map_bytes)
+    arguments.experts = experts
+    grid, stream = launch.TUNING["payload_rows"], view.library.stream(view.device)
+    for step, items in (("permute_clear", tokens), ("permute_list", taken)):
+        function = driver().function("payload_rows", step, view.device, grid.defines)
+        plans.launch(function, view.device, (-(-items // grid.threads), 1), grid.threads, stream, arguments)
+    move_rows(name + "_scatter", view, None, arguments, tokens + total - taken)
+    return outputs.finish()
+
+
+def _payload(payload: Any, name: str) -> View:
+    return launch.codes("payload", payload, UNIT if name == "permute_unpack" else 1)
+
+
+def _wanted(view: View, name: str, total: int, experts: int) -> list[Any]:
+    """Shapes and dtypes of a gather's results."""
+    width = view.shape[1]
+    codes = width // UNIT * (UNIT - 1)
+    parted = [((total, codes), U8), ((total, width - codes), U8)]
+    return [*(parted if name == "permute_unpack" else [((total, width), U8)]), ((experts,), I64)]
+
+
+def _gather_arguments(
+    kind: type[RowArguments], view: View, index: View, outputs: Outputs, total: int, **more: Any
+) -> RowArguments:
+    results = [slot for slot in kind.slots if slot in ("out", "out_scales", "offsets", "scratch")]
+    addresses = dict(zip(results, (x.address for x in outputs.views), strict=True))
+    return kind(
+        x=view.address, map=index.address, x_stride=view.strides[0], map_stride=index.strides[0], rows=total,
+        tokens=view.shape[0], mapped=index.shape[0], width=view.shape[1], codes=outputs.views[0].shape[1],
+        **addresses, **more,
+    )  # fmt: skip
+
+
+def _reads_once(payload: Any, row_map: Any) -> bool:
+    """Whether a gather is large and takes rows so often that lists of their places pay."""
+    rows: tuple[int, ...] = getattr(payload, "shape", ())
+    taken: tuple[int, ...] = getattr(row_map, "shape", ())
+    if len(rows) != 2 or len(taken) != 1:
+        return False  # the checks say what is wrong
+    return bool(0 < 2 * rows[0] <= taken[0] and taken[0] * rows[1] >= ONCE and rows[1] > 0)
+
+
+def gather(name: str, payload: Any, row_map: Any, splits: Any, align: int, out: Any) -> Any:
+    """`permute_pad` or `permute_unpack`: gather payload rows by expert, padded with zero rows."""
+    results = 2 + (name == "permute_unpack")
+    if not hasattr(splits, "__dlpack_device__") or isinstance(splits, np.ndarray):
+        if not _reads_once(payload, row_map):
+            return _gather_host(payload, row_map, splits, align, name, out=out)
+        if isinstance(out, tuple | list) and len(out) == results:
+            view = interop.look("payload", payload)
+            out = (*out, view.library.empty((view.shape[0] * PLACES,), U8, view.device))
+        elif out is not None:
+            raise ArgumentError(f"out is not a tuple of {results} arrays, the results of {name}")
+        return _gather_once(payload, row_map, splits, align, name, out=out)[:results]
+    if not isinstance(out, tuple | list) or len(out) != results:
+        raise ArgumentError(
+            f"splits lie on the device but out is not a tuple of {results} arrays; its rows say how many rows there "
+            f"are, which only the device knows: give it, or give splits of the host"
+        )
+    counts = interop.look("splits", splits)
+    held = counts.library.empty((8 * (counts.shape[0] + 1),) if counts.shape else (8,), U8, counts.device)
+    return _gather_device(payload, row_map, splits, align, name, out=(*out, held))[:results]
