@@ -24,6 +24,7 @@ from .arrays import (
     require_codes,
     require_scales,
     row_splits,
+    spread,
     table_like,
     unpack_nibbles,
 )  # fmt: skip
@@ -74,11 +75,11 @@ def mxfp4_to_fp8_columns(
         nibbles = unpack_nibbles(packed[rows])
         if scale == "max":
             largest = segment_maxima(part[rows], starts, counts, TILE)
-            byte = np.repeat(shared_fp8_scale(largest, "max"), BLOCK, axis=1)
+            byte = spread(shared_fp8_scale(largest, "max"), BLOCK, axis=1)
         else:
             byte = shared_fp8_scale(segment_maxima(_column_keys(nibbles, scales[rows]), starts, counts, TILE), "amax")
-        block_byte = np.repeat(scales[rows], BLOCK, axis=1)
-        shift = block_byte.astype(np.int32) - _spread(byte, counts).astype(np.int32)
+        block_byte = spread(scales[rows], BLOCK, axis=1)
+        shift = block_byte.astype(np.int32) - _spread_rows(byte, counts).astype(np.int32)
         out = recode(E2M1, E4M3, nibbles, shift)
         out = np.where(block_byte == NAN_BYTE, np.uint8(0x7F), out)
         codes[:, rows] = out.T
@@ -127,7 +128,7 @@ def mxfp4_columns(packed: Array, scales: Array, splits: Splits = None, scale: st
         starts = [start - rows.start for start, _ in segments[group]]
         counts = [stop - start for start, stop in segments[group]]
         nibbles = unpack_nibbles(packed[rows])
-        block_byte = np.repeat(scales[rows], BLOCK, axis=1)
+        block_byte = spread(scales[rows], BLOCK, axis=1)
         part = (
             _column_keys(nibbles, scales[rows])
             if scale == "amax"
@@ -136,8 +137,8 @@ def mxfp4_columns(packed: Array, scales: Array, splits: Splits = None, scale: st
         part = segment_maxima(part, starts, counts, BLOCK)
         byte = _mxfp4_column_bytes(part, scale)
         nan = segment_maxima(scales[rows], starts, counts, BLOCK) == NAN_BYTE
-        byte = np.where(np.repeat(nan, BLOCK, axis=1), NAN_BYTE, byte)
-        each = _spread(byte, counts)
+        byte = np.where(spread(nan, BLOCK, axis=1), NAN_BYTE, byte)
+        each = _spread_rows(byte, counts)
         out = recode(E2M1, E2M1, nibbles, block_byte.astype(np.int32) - each.astype(np.int32))
         out = np.where(each == NAN_BYTE, np.uint8(0), out)
         out_packed[:, rows.start // 2 : rows.stop // 2] = pack_nibbles(contiguous(out.T))
@@ -152,7 +153,7 @@ def _mxfp4_column_bytes(part: Array, mode: str) -> Array:
     else:
         byte = np.maximum(part, np.int32(0)).astype(np.uint8)
     byte = np.where(part == np.int32(ABSENT), np.uint8(HOPPER.zero_scale), byte)
-    return byte if mode == "amax" else np.repeat(byte, BLOCK, axis=1)
+    return byte if mode == "amax" else spread(byte, BLOCK, axis=1)
 
 
 def fp8_columns(codes: Array, scales: Array, splits: Splits = None, underflow: str = "rne") -> tuple[Array, Array]:
@@ -183,7 +184,7 @@ def fp8_columns(codes: Array, scales: Array, splits: Splits = None, underflow: s
         part = np.where(present, row_byte.astype(np.int32), np.int32(ABSENT))
         part = segment_maxima(part, starts, counts, TILE)
         byte = np.where(part == np.int32(ABSENT), ONE_BYTE, np.maximum(part, np.int32(0)).astype(np.uint8))
-        shift = row_byte.astype(np.int32) - _spread(byte, counts).astype(np.int32)
+        shift = row_byte.astype(np.int32) - _spread_rows(byte, counts).astype(np.int32)
         shift = np.where(row_byte == NAN_BYTE, np.int32(NAN_SHIFT), shift)
         index = ((spread_tiles(shift, k) + np.int32(SHIFT_BIAS)) << np.int32(8)) | codes[rows]
         out[:, rows] = np.take(table, index).T
@@ -229,8 +230,8 @@ def _row_tile_nonzero(codes: Array) -> Array:
 def _column_keys(nibbles: Array, scales: Array) -> Array:
     """Sort key of each element's magnitude, i32 [m, K]; ABSENT for a zero and under a NaN scale."""
     key = np.take(table_like(magnitude_table, nibbles, E2M1), nibbles)
-    key = key + np.repeat((scales.astype(np.int32) - np.int32(127)) << np.int32(23), BLOCK, axis=1)
-    left_out = ((nibbles & np.uint8(7)) == np.uint8(0)) | np.repeat(scales == NAN_BYTE, BLOCK, axis=1)
+    key = key + spread((scales.astype(np.int32) - np.int32(127)) << np.int32(23), BLOCK, axis=1)
+    left_out = ((nibbles & np.uint8(7)) == np.uint8(0)) | spread(scales == NAN_BYTE, BLOCK, axis=1)
     return np.where(left_out, np.int32(ABSENT), key)
 
 
@@ -265,8 +266,9 @@ def _groups(segments: list[tuple[int, int]], elements_per_segment: int, like: Ar
         yield slice(start, min(start + step, len(segments)))
 
 
-def _spread(byte: Array, counts: list[int]) -> Array:
+def _spread_rows(byte: Array, counts: list[int]) -> Array:
     """Repeat each segment's row for its rows: [segments, n] -> [rows, n]."""
     if len(set(counts)) == 1:
-        return np.repeat(byte, counts[0], axis=0)
-    return np.repeat(byte, counts, axis=0)
+        return spread(byte, counts[0], axis=0)
+    segment = np.repeat(np.arange(len(counts)), counts)
+    return np.take(byte, np.asarray(segment, like=byte), axis=0)

@@ -18,19 +18,11 @@ from .blocks import quantize_mx, quantize_mxfp4
 from .codec import value
 from .columns import fp8_columns, mxfp4_columns, mxfp4_to_fp8_columns
 from .errors import ArgumentError
-from .formats import E2M1, E4M3, FP32, Format, get_format, magnitude_value
+from .formats import E2M1, E4M3, FP32, get_format, magnitude_value
 from .profiles import Profile, get_profile
 from .recast import fp8_to_mxfp4, mxfp4_to_fp8
+from .steps import Step, check_rounding, code_step, fields, round_steps, rule_steps, show
 from .tiles import quantize_fp8_tiles
-
-
-@dataclass(frozen=True)
-class Step:
-    """One step: what it is called, what came out, and the clause that decides it."""
-
-    name: str
-    text: str
-    clause: str
 
 
 @dataclass(frozen=True)
@@ -73,118 +65,11 @@ def _arguments(case: Any) -> tuple[dict[str, Any], Profile]:
     return {**case.params, **case.inputs}, get_profile(case.profile)
 
 
-# --- the element's own value and its place ----------------------------------------------------------------
-
-
 def _place(shape: tuple[int, ...], index: int | tuple[int, int]) -> tuple[int, int]:
     row, column = divmod(index, shape[1]) if isinstance(index, int) and shape[1] else index  # type: ignore[misc]
     if not (0 <= row < shape[0] and 0 <= column < shape[1]):
         raise ArgumentError(f"index {index} is outside the array of shape {tuple(shape)}")
     return int(row), int(column)
-
-
-def _show(x: Fraction | str, negative: bool = False) -> str:
-    """An exact value as a decimal where that is short, else as significand x 2^exponent."""
-    if isinstance(x, str):
-        return x
-    if x == 0:
-        return "-0" if negative else "0"
-    number = float(x) if Fraction(2) ** -1000 < abs(x) < Fraction(2) ** 1000 else 0.0
-    text = f"{number:.10g}"
-    if number and Fraction(text) == x:
-        return text
-    exponent = _floor_log2(abs(x))
-    return f"{float(x / Fraction(2) ** exponent)!r} x 2^{exponent}"
-
-
-def _floor_log2(x: Fraction) -> int:
-    exponent = x.numerator.bit_length() - x.denominator.bit_length()
-    return exponent - (x < Fraction(2) ** exponent)
-
-
-def _fields(fmt: Format, code: int) -> str:
-    """Code in hex and as sign, exponent and mantissa fields."""
-    digits = f"{code:0{fmt.bits}b}"
-    parts = [digits[: int(fmt.signed)], digits[int(fmt.signed) : int(fmt.signed) + fmt.exponent_bits]]
-    parts.append(digits[int(fmt.signed) + fmt.exponent_bits :])
-    return f"0x{code:X} = {' '.join(p for p in parts if p)}"
-
-
-# --- scale and rounding, shared by all operations ---------------------------------------------------------
-
-
-def _rule_steps(profile: Profile, fmt: Format, amax: Fraction) -> tuple[list[Step], int]:
-    """Steps of clause N3 for a finite amax > 0; returns them and the byte."""
-    steps = []
-    if profile.amax_floor is not None:
-        floor = value(FP32, profile.amax_floor)
-        assert isinstance(floor, Fraction)
-        if floor > amax:
-            steps.append(Step("amax floor", f"amax raised to {_show(floor)}", "N3"))
-            amax = floor
-    exponent = _floor_log2(amax)
-    significand = amax / Fraction(2) ** exponent
-    top = fmt.max_value / Fraction(2) ** fmt.emax
-    if profile.scale_rule == "rceil":
-        up = significand > top
-        why = f"significand {_show(significand)} {'>' if up else '<='} {_show(top)}"
-    elif profile.scale_rule == "ceil":
-        up = significand != 1
-        why = f"significand {_show(significand)} {'is not' if up else 'is'} 1"
-    elif profile.scale_rule == "even":
-        width = fmt.fraction_bits if fmt.kind == "integer" else fmt.mantissa_bits
-        limit = 2 - Fraction(1, 2 ** (width + 1))
-        up = significand >= limit
-        why = f"significand {_show(significand)} {'>=' if up else '<'} {_show(limit)}, where it rounds up to 2"
-    else:
-        up, why = False, "exponent of amax, whatever its significand"
-    k = exponent - fmt.emax + up
-    byte = min(max(k + 127, 0), 254)
-    text = f"{profile.scale_rule}: k = {exponent} - {fmt.emax}{' + 1' if up else ''} = {k} ({why})"
-    steps.append(Step("scale exponent", text, "N3"))
-    clamp = f", clamped from {k + 127}" if byte != k + 127 else ""
-    steps.append(Step("scale byte", f"{byte}, scale 2^{byte - 127}{clamp}", "N3"))
-    return steps, byte
-
-
-def _round_steps(fmt: Format, quotient: Fraction, negative: bool, profile: Profile, code: int) -> list[Step]:
-    """Steps of clause N2 for a finite quotient; `code` is the model's answer."""
-    size = abs(quotient)
-    finite = [(magnitude_value(fmt, c), c) for c in range(fmt.max_code + 1)]
-    steps = [Step("quotient", f"x / scale = {_show(quotient, negative)}", "N5")]
-    below = max((v, c) for v, c in finite if v <= size)
-    above = min(((v, c) for v, c in finite if v >= size), default=None)
-    if above is None:
-        decision = f"above the largest value {_show(fmt.max_value)} -> {profile.overflow}"
-    elif below == above:
-        decision = f"exactly the value of magnitude code 0x{below[1]:X}"
-    elif profile.rounding != "nearest":
-        decision = f"between {_show(below[0])} and {_show(above[0])}: {profile.rounding}"
-    else:
-        middle = (below[0] + above[0]) / 2
-        where = "tie at" if size == middle else "below the midpoint" if size < middle else "above the midpoint"
-        rule = f" -> {profile.ties}" if size == middle else ""
-        decision = f"between {_show(below[0])} and {_show(above[0])}: {where} {_show(middle)}{rule}"
-    steps.append(Step("rounding", decision, "N2"))
-    steps.append(_code_step(fmt, code))
-    return steps
-
-
-def _code_step(fmt: Format, code: int) -> Step:
-    exact = value(fmt, code)
-    return Step("code", f"{_fields(fmt, code)}, value {_show(exact, bool(code & fmt.sign_mask))}", "N1")
-
-
-def _check_rounding(fmt: Format, quotient: Fraction, profile: Profile, code: int) -> None:
-    """The model's code must be a nearest one (deterministic nearest rounding, inside the range)."""
-    got = value(fmt, code)
-    assert isinstance(got, Fraction)
-    if profile.rounding == "nearest" and abs(quotient) <= fmt.max_value:
-        best = min(abs(abs(quotient) - magnitude_value(fmt, c)) for c in range(fmt.max_code + 1))
-        assert abs(got - quotient) == best, f"the model's code 0x{code:X} is not nearest to {quotient}"
-
-
-# --- operations -------------------------------------------------------------------------------------------
 
 
 def _quantize(operation: str, arguments: dict[str, Any], profile: Profile, index: Any) -> Explanation:
@@ -209,30 +94,30 @@ def _quantize(operation: str, arguments: dict[str, Any], profile: Profile, index
     bits = float32_bits(x)
     own = int(bits[row, column])
     exact = value(FP32, own)
-    steps = [Step("element", f"bits 0x{own:08X}, value {_show(exact, bool(own >> 31))}", "N0")]
+    steps = [Step("element", f"bits 0x{own:08X}, value {show(exact, bool(own >> 31))}", "N0")]
     members = bits[rows, columns] & np.uint32(0x7FFFFFFF)
     largest = int(members.max())
     at = np.unravel_index(int(members.argmax()), members.shape)
     amax = value(FP32, largest)
     where = (int(at[0]) + rows.start, int(at[1]) + columns.start)
     lane = f", lane {where[1] % BLOCK}" if unit.startswith("block") else ""
-    steps.append(Step("amax", f"{_show(amax)} at [{where[0]}, {where[1]}] in {unit}{lane}", "N3"))
+    steps.append(Step("amax", f"{show(amax)} at [{where[0]}, {where[1]}] in {unit}{lane}", "N3"))
     if isinstance(amax, str) or amax == 0:
         kind = "zero" if amax == 0 else "NaN" if amax == "nan" else "Inf"
         policy = f" (zero_scale {profile.zero_scale})" if amax == 0 else f" (nonfinite {profile.nonfinite})"
         block = f"block: byte {byte}{policy}" if unit.startswith("block") else f"tile: byte {byte}"
         steps.append(Step("special", f"{'an' if kind == 'Inf' else 'a'} {kind} {block}", "N4"))
         if isinstance(exact, Fraction) and exact and byte != 255:  # its neighbours are special, it is rounded as ever
-            steps += _round_steps(fmt, exact / Fraction(2) ** (byte - 127), bool(own >> 31), profile, code)
+            steps += round_steps(fmt, exact / Fraction(2) ** (byte - 127), bool(own >> 31), profile, code)
         else:
-            steps.append(_code_step(fmt, code))
+            steps.append(code_step(fmt, code))
     else:
-        more, expected = _rule_steps(profile, fmt, amax)
+        more, expected = rule_steps(profile, fmt, amax)
         assert expected == byte, f"the model's byte {byte} is not the rule's {expected}"
         assert isinstance(exact, Fraction)
         quotient = exact / Fraction(2) ** (byte - 127)
-        _check_rounding(fmt, quotient, profile, code)
-        steps += more + _round_steps(fmt, quotient, bool(own >> 31), profile, code)
+        check_rounding(fmt, quotient, profile, code)
+        steps += more + round_steps(fmt, quotient, bool(own >> 31), profile, code)
     return Explanation(operation, profile.name, (row, column), tuple(steps), code, byte)
 
 
@@ -252,26 +137,26 @@ def _recast(operation: str, arguments: dict[str, Any], profile: Profile, index: 
         code, byte = int(out_codes[column, row]), int(out_scales[_segment(arguments, codes, row, tall), column])
     exact = value(source, own)
     scaled = exact if isinstance(exact, str) or row_byte == 255 else exact * Fraction(2) ** (row_byte - 127)
-    text = f"{source.name} code {_fields(source, own)}, value {_show(exact, bool(own & source.sign_mask))}"
+    text = f"{source.name} code {fields(source, own)}, value {show(exact, bool(own & source.sign_mask))}"
     steps = [Step("element", f"{text}, under scale byte {row_byte}", "N1")]
     clause = _CLAUSES[operation]
     if row_byte == 255 or isinstance(scaled, str):
-        steps += [Step("special", "a NaN code or a NaN scale: the result is NaN", clause), _code_step(target, code)]
+        steps += [Step("special", "a NaN code or a NaN scale: the result is NaN", clause), code_step(target, code)]
         return Explanation(operation, profile.name, (row, column), tuple(steps), code, byte)
     if byte != 255 and operation == "fp8_to_mxfp4":
         steps += _fp8_block_steps(codes[row], row_byte, column // BLOCK, profile)
     how = f"mode {mode}: " if mode else ""
     steps.append(Step("recode", f"{how}byte {row_byte} -> {byte}: value x 2^{row_byte - byte}", clause))
     if byte == 255:
-        steps += [Step("special", "the block holds NaN", "N4"), _code_step(target, code)]
+        steps += [Step("special", "the block holds NaN", "N4"), code_step(target, code)]
         return Explanation(operation, profile.name, (row, column), tuple(steps), code, byte)
     quotient = scaled / Fraction(2) ** (byte - 127)
     if mode == "te":
-        steps.append(Step("quotient", f"value / scale = {_show(quotient)}", clause))
-        steps += [Step("rounding", "exponent field lowered, mantissa bits kept", clause), _code_step(target, code)]
+        steps.append(Step("quotient", f"value / scale = {show(quotient)}", clause))
+        steps += [Step("rounding", "exponent field lowered, mantissa bits kept", clause), code_step(target, code)]
     else:
-        _check_rounding(target, quotient, profile, code)
-        steps += _round_steps(target, quotient, bool(own & source.sign_mask), profile, code)
+        check_rounding(target, quotient, profile, code)
+        steps += round_steps(target, quotient, bool(own & source.sign_mask), profile, code)
     return Explanation(operation, profile.name, (row, column), tuple(steps), code, byte)
 
 
@@ -281,10 +166,10 @@ def _fp8_block_steps(codes: Any, tile_byte: int, block: int, profile: Profile) -
     largest = int(members.max())
     amax = magnitude_value(E4M3, largest) * Fraction(2) ** (tile_byte - 127)
     place = f"code 0x{largest:X} in block {block}, lane {int(members.argmax())}"
-    steps = [Step("amax", f"{_show(amax)}, {place}", "N3")]
+    steps = [Step("amax", f"{show(amax)}, {place}", "N3")]
     if amax == 0:
         return [*steps, Step("special", f"a zero block: byte {profile.zero_scale}", "N4")]
-    return steps + _rule_steps(profile, E2M1, amax)[0]
+    return steps + rule_steps(profile, E2M1, amax)[0]
 
 
 def _run_recast(operation: str, arguments: dict[str, Any], given: Any, scales: Any, profile: Profile) -> Any:

@@ -21,6 +21,7 @@ from .arrays import (
     require_codes,
     require_scales,
     row_chunks,
+    spread,
     table_like,
     unpack_nibbles,
 )  # fmt: skip
@@ -113,7 +114,7 @@ def fp8_to_mxfp4(
     out_scales = empty((m, k // BLOCK), np.uint8, codes)
     for rows in row_chunks(codes, k):
         blocks = codes[rows].reshape(-1, k // BLOCK, BLOCK)
-        tile = np.repeat(scales[rows], TILE // BLOCK, axis=1)[:, : k // BLOCK]
+        tile = spread(scales[rows], TILE // BLOCK, axis=1)[:, : k // BLOCK]
         amax = group_max(codes[rows] & np.uint8(0x7F), BLOCK)
         byte = _fp8_block_scale(amax, tile, profile)
         shift = tile.astype(np.int32) - byte.astype(np.int32)
@@ -202,7 +203,7 @@ def mxfp4_to_fp8(
     for rows in row_chunks(packed, k):
         part = participating(block_maxima(packed[rows]), scales[rows], scale)
         byte = shared_fp8_scale(_tile_maxima(part), scale)
-        tile = np.repeat(byte, TILE // BLOCK, axis=1)[:, : k // BLOCK]
+        tile = spread(byte, TILE // BLOCK, axis=1)[:, : k // BLOCK]
         nibbles = unpack_nibbles(packed[rows]).reshape(-1, k // BLOCK, BLOCK)
         codes[rows] = recode_blocks(nibbles, scales[rows], tile).reshape(-1, k)
         out_scales[rows] = byte

@@ -18,6 +18,7 @@ from .arrays import (
     require_float,
     require_scales,
     row_chunks,
+    spread,
     table_like,
     widen,
 )  # fmt: skip
@@ -71,12 +72,12 @@ def quantize_fp8_tiles(
 def _encode_tiles(bits: Array, byte: Array, tall: int, amax: Array, profile: Profile) -> Array:
     m, k = bits.shape
     if tall > 1:
-        byte, amax = (np.repeat(each, tall, axis=0)[:m] for each in (byte, amax))
+        byte, amax = (spread(each, tall, axis=0)[:m] for each in (byte, amax))
     finite = not bool((amax >= np.uint32(INF32)).any())
     if finite:
         width = TILE if k % TILE == 0 else BLOCK
         groups = bits.reshape(m, k // width, width)
-        byte_each, amax_each = (np.repeat(each, TILE // width, axis=1)[:, : k // width] for each in (byte, amax))
+        byte_each, amax_each = (spread(each, TILE // width, axis=1)[:, : k // width] for each in (byte, amax))
         quick = encode_scaled(E4M3, groups, byte_each, amax_each == np.uint32(0), profile)
         if quick is not None:
             return quick.reshape(m, k)
@@ -104,7 +105,7 @@ def _fold_rows(amax: Array, tall: int) -> Array:
 
 def spread_tiles(byte: Array, k: int) -> Array:
     """Repeat one item a 128-element tile for each element: [..., ceil(K/128)] -> [..., K]."""
-    return np.repeat(byte, TILE, axis=-1)[..., :k]
+    return spread(byte, TILE, axis=-1)[..., :k]
 
 
 def dequantize_fp8_tiles(
@@ -135,6 +136,6 @@ def dequantize_fp8_tiles(
     for rows in row_chunks(codes, k, multiple=tall):
         byte = spread_tiles(scales[rows.start // tall : -(-rows.stop // tall)], k)
         if tall > 1:
-            byte = np.repeat(byte, tall, axis=0)[: rows.stop - rows.start]
+            byte = spread(byte, tall, axis=0)[: rows.stop - rows.start]
         out[rows] = np.take(table, (byte.astype(np.int32) << np.int32(8)) | codes[rows])
     return out.view(BFLOAT16 if name == "bfloat16" else np.float32)

@@ -1,16 +1,18 @@
 """The model's lines run unchanged on any array that answers NEP 13 and NEP 18: nothing falls back to NumPy.
 
 `DeviceArray` stands in for a CuPy array on a machine without a GPU: it refuses to become a NumPy array, and knows
-only functions and methods that CuPy has. That CuPy itself gives the same bits is shown on a GPU by test_cupy.py.
+only functions and methods that CuPy has. np.repeat and np.tile are not among them, because CuPy takes a launch for each
+item of the axis. That CuPy itself gives the same bits is shown on a GPU by test_cupy.py.
 """
 
 import numpy as np
 import pytest
 
 import refnum as R
+from refnum.arrays import spread
 
 FUNCTIONS = {
-    np.where, np.take, np.empty, np.zeros, np.asarray, np.arange, np.concatenate, np.repeat, np.tile,
+    np.where, np.take, np.empty, np.zeros, np.asarray, np.arange, np.concatenate,
     np.broadcast_to, np.clip, np.ascontiguousarray, np.stack, np.transpose, np.reshape, np.max, np.any, np.all,
     np.zeros_like, np.ones_like, np.full_like, np.array, np.ones, np.argsort, np.cumsum, np.bincount, np.unique,
     np.broadcast_arrays,
@@ -130,6 +132,15 @@ CALLS = {
     "decode": (R.decode, ("E4M3", CODES), {}),
     "block_class": (R.block_class, (SPECIAL,), {}),
 }
+
+
+@pytest.mark.parametrize("count", [1, 4])
+@pytest.mark.parametrize(("shape", "axis"), [((3, 5), 0), ((3, 5), 1), ((2, 3, 4), -2), ((0, 4), 1), ((1, 1), 0)])
+def test_spread_is_repeat(shape, axis, count):
+    x = np.arange(np.prod(shape), dtype=np.uint8).reshape(shape)
+    want = np.repeat(x, count, axis=axis)
+    for got in (spread(x, count, axis), spread(DeviceArray(x), count, axis).host):
+        assert got.shape == want.shape and np.array_equal(got, want)
 
 
 @pytest.mark.parametrize("name", CALLS)
