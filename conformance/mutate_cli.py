@@ -56,13 +56,18 @@ def run(
     workers: Annotated[int, typer.Option(min=1, help="Processes.")] = os.cpu_count() or 1,
     domains: Annotated[bool, typer.Option("--domains", help="Ask survivors every enumerable domain as well.")] = False,
     seconds: Annotated[float, typer.Option(help="With --domains: seconds for one operation.")] = 600.0,
+    ledger: Annotated[
+        Path | None, typer.Option(help="Keep verdicts in this file; a later run goes on from it.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Write all verdicts as JSON.")] = None,
 ) -> None:
     """Build and judge mutants; exit status 1 when one survives."""
     from .mutants.enumerate import enumerated
-    from .mutants.run import SURVIVED, Shop
+    from .mutants.ledger import Ledger
+    from .mutants.run import Shop
     from .mutants.run import run as judge_all
     from .mutants.score import STATUSES, by_operator, document, rows
+    from .mutants.verdict import SURVIVED
 
     with tempfile.TemporaryDirectory(prefix="refnum-mutate-") as folder:
         shop = Shop.open(_workshop(subject), Path(folder) / "start")
@@ -71,7 +76,7 @@ def run(
             raise ArgumentError(f"No mutant of {subject} has --file {file} and --operator {operator}.")
         if sample is not None:
             chosen = random.Random(seed).sample(chosen, min(sample, len(chosen)))
-        verdicts = list(judge_all(shop, chosen, workers))
+        verdicts = list(judge_all(shop, chosen, workers, Ledger(ledger) if ledger else None))
         if domains:
             verdicts = enumerated(shop, verdicts, Path(folder) / "domains", workers, seconds)
     headers = ("operator", *STATUSES, "score", "CPU s")

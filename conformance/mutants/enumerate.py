@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from . import corpus
-from .run import KILLED, SURVIVED, Shop, Verdict
+from .run import Shop
+from .verdict import KILLED, SURVIVED, Verdict
 
 ENUMERATED = "enumerated"
 FAST = {"vector", "corner", "sampled", "layout", "key", "element"}

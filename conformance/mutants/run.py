@@ -7,14 +7,8 @@ refuses; never counted as killed.
 
 from __future__ import annotations
 
-import faulthandler
 import itertools
-import os
-import pickle
-import resource
-import select
 import shutil
-import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,10 +21,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from . import corpus
+from .apart import apart
 from .corpus import Question
+from .ledger import Ledger
 from .operators import Mutant, mutants_of
+from .verdict import EQUIVALENT, KILLED, OUTSIDE, REFUSED, SURVIVED, Verdict
 
-KILLED, SURVIVED, EQUIVALENT, OUTSIDE, REFUSED = "killed", "survived", "equivalent", "outside", "does not compile"
 PLAIN, SAME = "-O0", "identical machine code when optimised"
 """Mutants are judged as they compile fastest; optimised code tells the equivalent ones."""
 SECONDS = 20
@@ -53,31 +49,6 @@ class Workshop(Protocol):
 
     def build(self, changed: Mapping[str, str], folder: Path, started: Path, level: str = ...) -> Any:
         """Return an object with `code` (operation -> digest) and `operations`; raise an error that is `refused`."""
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What became of a mutant. how: the words for it. operation, case: what killed it. guesses: bug classes."""
-
-    mutant: Mutant
-    status: str
-    how: str = ""
-    operation: str = ""
-    case: str = ""
-    guesses: tuple[str, ...] = ()
-    changed: tuple[str, ...] = ()
-    built: float = 0.0
-    judged: float = 0.0
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON values."""
-        m = self.mutant
-        place = {"id": m.id, "file": m.file, "line": m.line, "operator": m.operator, "old": m.old, "new": m.new}
-        return {
-            **place, "status": self.status, "how": self.how, "operation": self.operation, "case": self.case,
-            "guesses": list(self.guesses), "changed": list(self.changed),
-            "built": round(self.built, 3), "judged": round(self.judged, 4),
-        }  # fmt: skip
 
 
 @dataclass
@@ -131,7 +102,7 @@ def judge(shop: Shop, mutant: Mutant) -> Verdict:
             return replace(verdict, status=OUTSIDE, how="no machine code of this build has it, even without optimising")
         start = time.monotonic()
         found = apart(lambda: ask(built.operations, _in_order(shop, other), shop.guess), SECONDS)
-        verdict = replace(verdict, **(found or {}), judged=time.monotonic() - start)
+        verdict = replace(verdict, **found, judged=time.monotonic() - start)
         if verdict.status != SURVIVED:
             return verdict
         other = _differing(shop.workshop.build(changed, folder / "optimised", shop.folder).code, shop.code)
@@ -145,8 +116,11 @@ def _differing(code: Mapping[str, str], own: Mapping[str, str]) -> tuple[str, ..
 
 
 def _in_order(shop: Shop, operations: Iterable[str]) -> Iterator[Question]:
-    """Yield the questions on some operations in turns, so that none waits for a long one before it."""
-    rows = [iter(shop.questions(name)) for name in operations]
+    """Yield the frozen vectors on some operations, then the other questions in turns, so that none waits for long."""
+    names = tuple(operations)
+    for name in names:
+        yield from (question for question in shop.questions(name) if question.place == "vector")
+    rows = [iter([question for question in shop.questions(name) if question.place != "vector"]) for name in names]
     while rows:
         for row in list(rows):
             batch = list(itertools.islice(row, 8))
@@ -158,19 +132,36 @@ def _in_order(shop: Shop, operations: Iterable[str]) -> Iterator[Question]:
 def ask(
     operations: Mapping[str, Callable[..., Any]], questions: Iterable[Question], guess: bool
 ) -> dict[str, Any] | None:
-    """Ask until an answer differs; return what to say of it, or None."""
+    """Ask all frozen vectors, and what comes behind them until an answer differs; return what to say, or None."""
+    first: dict[str, Any] | None = None
+    seen: list[str] = []
     for question in questions:
-        case = question.case
-        try:
-            with np.errstate(all="ignore"):
-                results = corpus.answer(operations[case.operation], case)
-        except Exception as error:
-            words = f"{type(error).__name__}: {error}"
-            if "could not compile" in words:  # whole kernels are compiled at their first call
-                return {"status": REFUSED, "how": words}
-            return _killed(question, words, ())
-        if corpus.differs(results, question.golden):
-            return _killed(question, "other bytes", guesses(question, results) if guess else ())
+        if first is not None and question.place != "vector":
+            continue
+        said = _asked(operations, question, guess and first is None)
+        if said is None:
+            continue
+        if said["status"] == REFUSED:
+            return said
+        first = first or said
+        seen += [question.label] if question.place == "vector" else []
+    counted = {"vectors": len(seen), "only": seen[0] if len(seen) == 1 else ""}
+    return {**(first or {}), **counted}
+
+
+def _asked(operations: Mapping[str, Callable[..., Any]], question: Question, guess: bool) -> dict[str, Any] | None:
+    """Ask one question; return what to say of a wrong answer, or None."""
+    case = question.case
+    try:
+        with np.errstate(all="ignore"):
+            results = corpus.answer(operations[case.operation], case)
+    except Exception as error:
+        words = f"{type(error).__name__}: {error}"
+        if "could not compile" in words:  # whole kernels are compiled at their first call
+            return {"status": REFUSED, "how": words}
+        return _killed(question, words, ())
+    if corpus.differs(results, question.golden):
+        return _killed(question, "other bytes", guesses(question, results) if guess else ())
     return None
 
 
@@ -193,49 +184,6 @@ def guesses(question: Question, results: Sequence[Any]) -> tuple[str, ...]:
     return tuple(entry["id"] for entry in diagnose(question.case, golden, observed))
 
 
-def apart(work: Callable[[], Any], seconds: int) -> Any:
-    """Return what a function returns in a forked process; a process that dies or is late is a kill, in words."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if not child:
-        code = 1
-        try:
-            os.close(reader)
-            faulthandler.disable()
-            resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 2))
-            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-            os.write(writer, pickle.dumps(work()))
-            code = 0
-        finally:
-            os._exit(code)
-    os.close(writer)
-    try:
-        data = _drained(reader, 4 * seconds)
-    finally:
-        os.close(reader)
-    if data is None:
-        os.kill(child, signal.SIGKILL)
-    _, status = os.waitpid(child, 0)
-    if data:
-        return pickle.loads(data)
-    died = "did not come back" if data is None or os.WTERMSIG(status) == signal.SIGXCPU else "its process died"
-    return {"status": KILLED, "how": died}
-
-
-def _drained(reader: int, seconds: float) -> bytes | None:
-    """Return all that comes through a pipe, or None when its end does not come in time."""
-    parts: list[bytes] = []
-    end = time.monotonic() + seconds
-    while True:
-        left = end - time.monotonic()
-        if left <= 0 or not select.select([reader], [], [], left)[0]:
-            return None
-        part = os.read(reader, 1 << 16)
-        if not part:
-            return b"".join(parts)
-        parts.append(part)
-
-
 _shop: list[Shop] = []
 
 
@@ -243,12 +191,22 @@ def _judge_here(mutant: Mutant) -> Verdict:
     return judge(_shop[0], mutant)
 
 
-def run(shop: Shop, mutants: Sequence[Mutant], workers: int) -> Iterator[Verdict]:
-    """Yield the verdict of every mutant as it is there; the questions are made first and shared by all processes."""
+def run(shop: Shop, mutants: Sequence[Mutant], workers: int, ledger: Ledger | None = None) -> Iterator[Verdict]:
+    """Yield the verdict of every mutant as it is there; the questions are made first and shared by all processes.
+
+    ledger: verdicts of earlier runs, which are not judged again; those of this run are written to it.
+    """
+    if ledger is not None:
+        known = {mutant: ledger.known(shop, mutant) for mutant in mutants}
+        yield from (verdict for verdict in known.values() if verdict is not None)
+        mutants = [mutant for mutant, verdict in known.items() if verdict is None]
     for operation in shop.code:
         shop.questions(operation)
     _shop[:] = [shop]
     with ProcessPoolExecutor(workers, mp_context=get_context("fork")) as pool:
         waiting = [pool.submit(_judge_here, mutant) for mutant in mutants]
         for done in as_completed(waiting):
-            yield done.result()
+            verdict = done.result()
+            if ledger is not None:
+                ledger.write(shop, verdict)
+            yield verdict

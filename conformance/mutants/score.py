@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .enumerate import ENUMERATED
-from .run import EQUIVALENT, KILLED, OUTSIDE, REFUSED, SURVIVED, Verdict
+from .verdict import EQUIVALENT, KILLED, OUTSIDE, REFUSED, SURVIVED, Verdict
 
 STATUSES = (KILLED, EQUIVALENT, ENUMERATED, SURVIVED, OUTSIDE, REFUSED)
 SETTLED = (EQUIVALENT, ENUMERATED)

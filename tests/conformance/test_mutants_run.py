@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 
 from conformance.mutants import run as runner
+from conformance.mutants.apart import apart
 from conformance.mutants.operators import Mutant
-from conformance.mutants.run import EQUIVALENT, KILLED, OUTSIDE, REFUSED, SURVIVED, Shop, Verdict, apart, judge
+from conformance.mutants.run import Shop, judge
 from conformance.mutants.score import by_operator, document
+from conformance.mutants.verdict import EQUIVALENT, KILLED, OUTSIDE, REFUSED, SURVIVED, Verdict
 
 gpu_mutable = pytest.importorskip("gpu.mutable")
 host = pytest.importorskip("gpu.host")
@@ -79,7 +81,7 @@ def test_the_sources_as_they_are_answer_everything(shop: Shop, tmp_path: Path) -
     built = shop.workshop.build({}, tmp_path, shop.folder)
     assert built.code == shop.code
     questions = [question for name in QUICK for question in shop.questions(name)]
-    assert len(questions) > 300 and runner.ask(built.operations, questions, False) is None
+    assert len(questions) > 300 and runner.ask(built.operations, questions, False) == {"vectors": 0, "only": ""}
 
 
 def test_what_does_not_compile_is_not_counted() -> None:

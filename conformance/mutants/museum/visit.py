@@ -16,8 +16,9 @@ import numpy as np
 from ...diagnose import SHOWN, diagnose
 from ...operation import as_bits, outputs_of
 from .. import corpus
+from ..apart import apart
 from ..corpus import Question
-from ..run import SECONDS, Shop, apart
+from ..run import SECONDS, Shop
 from .exhibit import Exhibit
 
 SMALL, LONG = 1 << 13, 120

@@ -1,0 +1,58 @@
+"""One call in a process of its own: a mutant may crash, or never come back."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import pickle
+import resource
+import select
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+from .verdict import KILLED
+
+
+def apart(work: Callable[[], Any], seconds: int) -> Any:
+    """Return what a function returns in a forked process; a process that dies or is late is a kill, in words."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            os.close(reader)
+            faulthandler.disable()
+            resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 2))
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            os.write(writer, pickle.dumps(work()))
+            code = 0
+        finally:
+            os._exit(code)
+    os.close(writer)
+    try:
+        data = _drained(reader, 4 * seconds)
+    finally:
+        os.close(reader)
+    if data is None:
+        os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    if data:
+        return pickle.loads(data)
+    died = "did not come back" if data is None or os.WTERMSIG(status) == signal.SIGXCPU else "its process died"
+    return {"status": KILLED, "how": died}
+
+
+def _drained(reader: int, seconds: float) -> bytes | None:
+    """Return all that comes through a pipe, or None when its end does not come in time."""
+    parts: list[bytes] = []
+    end = time.monotonic() + seconds
+    while True:
+        left = end - time.monotonic()
+        if left <= 0 or not select.select([reader], [], [], left)[0]:
+            return None
+        part = os.read(reader, 1 << 16)
+        if not part:
+            return b"".join(parts)
+        parts.append(part)

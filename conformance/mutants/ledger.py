@@ -1,0 +1,54 @@
+"""Verdicts kept in a file, so that a run that is cut off goes on where it was."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .operators import Mutant
+from .verdict import Verdict
+
+if TYPE_CHECKING:
+    from .run import Shop
+
+
+class Ledger:
+    """Verdicts in a file, a line each, appended as they come.
+
+    A verdict is known again while its file's text and the mutant are the same.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        lines = path.read_text().splitlines() if path.exists() else []
+        self._rows = {row["key"]: row for row in map(_row, lines) if row}
+
+    def known(self, shop: Shop, mutant: Mutant) -> Verdict | None:
+        """Return the verdict on a mutant if it was judged before."""
+        row = self._rows.get(_key(shop, mutant))
+        if row is None:
+            return None
+        values = {name: row[name] for name in ("status", "how", "operation", "case", "vectors", "only")}
+        lists = {name: tuple(row[name]) for name in ("guesses", "changed")}
+        return Verdict(mutant, **values, **lists, built=row["built"], judged=row["judged"])
+
+    def write(self, shop: Shop, verdict: Verdict) -> None:
+        """Append a verdict."""
+        row = {"key": _key(shop, verdict.mutant), **verdict.to_json()}
+        with self.path.open("a") as stream:
+            stream.write(json.dumps(row) + "\n")
+
+
+def _row(line: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except ValueError:  # the line at which the run was cut off
+        return {}
+    return row if isinstance(row, dict) else {}
+
+
+def _key(shop: Shop, mutant: Mutant) -> str:
+    text = f"{shop.workshop.name}\0{shop.text(mutant.file)}\0{mutant.start}\0{mutant.end}\0{mutant.new}"
+    return hashlib.sha256(text.encode()).hexdigest()
