@@ -181,6 +181,12 @@ def compare_there(golden: Bits, observed: Bits) -> Judged:
     return judged
 
 
+def elements_of(case: Case, outputs: Bits) -> int:
+    """Return how many elements a case's outputs hold; a packed byte holds two."""
+    packed = {output.name for output in OPERATIONS[case.operation].outputs if output.kind == "packed"}
+    return sum(int(array.size) * (1 + (name in packed)) for name, array in outputs.items())
+
+
 def as_words(array: Array) -> Array:
     """The bytes of an array in row-major order, padded with zeros to a multiple of eight, as little-endian u64."""
     flat = contiguous(array).reshape(-1).view(np.uint8)

@@ -6,7 +6,7 @@ Golden outputs are computed once a case. What was not compared, refused or wrong
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
@@ -19,6 +19,9 @@ from refnum.errors import RefnumError
 
 from . import golden as casts
 from .case import Case
+from .crop import take_rows
+from .device import device_like, elements_of, fetch, judge_there
+from .domains import Domain, domains_for
 from .journal import Journal
 from .judge import judge
 from .libraries import alive
@@ -27,8 +30,8 @@ from .plan import Plan, Progress, Variant
 from .probes import probe
 from .report import Report
 from .subject import Subject
-from .tally import DomainCount, Tally
-from .verdict import Outcome
+from .tally import DomainCount, Failure, Tally
+from .verdict import NO_LEVEL, Outcome
 
 LOOKED_AT = 24
 """Corner cases among which the smallest is the first call of all, see `doors.adapter`."""
@@ -166,8 +169,6 @@ class Engine:
 
     def domains(self) -> None:
         """Judge on every enumerable domain of the level."""
-        from .domains import domains_for
-
         if self.plan.level == "smoke":
             return
         for domain in domains_for(*self._key, self.plan.level):
@@ -175,16 +176,51 @@ class Engine:
             for name, counted in counts.items():
                 self.tallies[name].domains.append(counted)
             self.book.enter(self._key, domain.name)
-            for case, golden in self._golden(domain.cases()):
+            there = {subject.name for subject in self.active() if domain.wide and self._on_device(subject)}
+            for case, golden in self._golden(domain.cases(), but=there):
                 for subject in self._cover(case, golden, self.number < COVERED_CHUNKS):
-                    counted = counts[subject.name]
-                    held = self._one(subject, case, golden)
-                    counted.calls += 1
-                    counted.missed += held is None
-                    counted.wrong += held is False
+                    if subject.name not in there:
+                        counts[subject.name].add(self._one(subject, case, golden))
+            if there:
+                self._there(domain, there, counts)
             for subject in self.active():
                 counted = counts[subject.name]
                 counted.complete = counted.calls > 0 and not counted.missed
+
+    def _on_device(self, subject: Subject) -> bool:
+        """Whether whole domains can be judged where a subject's arrays are: in this process, byte for byte."""
+        return subject.arrays == "cupy" and subject.apart is None and not self.tallies[subject.name].claimed
+
+    def _there(self, domain: Domain, names: set[str], counts: dict[str, DomainCount]) -> None:
+        """Judge on a wide domain where the subjects' arrays are: made, run by the model and compared there (N18.6)."""
+        like = device_like()
+        for self.number, part in enumerate(domain.parts(like)):
+            subjects = [subject for subject in self.active() if subject.name in names]
+            if not subjects:
+                return
+            self.progress.step(part.case)
+            golden = run_golden(part.case)
+            for subject in subjects:
+                self.book.note(subject.name, self.number)
+                tally, start = self.tallies[subject.name], time.perf_counter()
+                counts[subject.name].add(self._judge_there(subject, part.case, golden, tally))
+                tally.seconds += time.perf_counter() - start
+
+    def _judge_there(self, subject: Subject, case: Case, golden: dict[str, Any], tally: Tally) -> bool | None:
+        """Judge on arrays of the device; what does not pass is judged again on the host, for its words."""
+        seen = judge_there(subject, case, golden, self.plan.seconds)
+        if seen.outcome is Outcome.PASS:
+            tally.compared += elements_of(case, golden)
+            return True
+        row = seen.records[0].index[0] if seen.records else 0
+        for rows in (take_rows(case, row, row + 1), case):  # the row alone may be right: then all of them
+            host = fetch(rows)
+            held = self._one(subject, host, run_golden(host))
+            if held is not True:
+                return held
+        words = f"{seen.words} at first, and the same case gave the right bytes when it was judged again"
+        tally.fail(Failure(host, NO_LEVEL, words, "not-deterministic"))
+        return False
 
     def sampled(self, seed: int) -> None:
         """Judge on sampled recipes of a seed."""
@@ -229,10 +265,13 @@ class Engine:
                 f"nothing after it is judged on this device"
             )
 
-    def _golden(self, cases: Iterator[Case]) -> Iterator[tuple[Case, dict[str, Any]]]:
-        """Yield each case with its golden outputs; a case the golden model refuses is the harness's own fault."""
+    def _golden(self, cases: Iterator[Case], but: Collection[str] = ()) -> Iterator[tuple[Case, dict[str, Any]]]:
+        """Yield each case with its golden outputs; a case the golden model refuses is the harness's own fault.
+
+        but: subjects that these cases are not for; none is made when nobody else is left.
+        """
         for self.number, case in enumerate(cases):
-            if not self.active():
+            if all(subject.name in but for subject in self.active()):
                 return
             self.progress.step(case)
             try:

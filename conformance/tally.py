@@ -43,6 +43,12 @@ class DomainCount:
     missed: int = 0
     complete: bool = False
 
+    def add(self, held: bool | None) -> None:
+        """Count one case: whether the subject held on it, None if it was not compared."""
+        self.calls += 1
+        self.missed += held is None
+        self.wrong += held is False
+
     @property
     def points(self) -> int:
         """Points of the domain that were compared, as far as that is known: all, or none yet."""

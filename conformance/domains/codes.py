@@ -12,6 +12,7 @@ from refnum.formats import FP32, get_format
 from ..bits import as_float, input_format
 from ..recipes.inputs import layout_of
 from .domain import Chunk, Domain, sequence
+from .wide import EveryPattern
 
 BYTES = np.arange(256, dtype=np.uint8)
 LOW_HALVES = (0x0000, 0x0001, 0x7FFF, 0x8000, 0x8001, 0xFFFF)
@@ -118,20 +119,8 @@ def encoders(operation: str, profile: str, params: Mapping[str, Any]) -> Iterato
 
 
 def every_float32(operation: str, profile: str, params: Mapping[str, Any]) -> Domain:
-    """All 2**32 float32 patterns, 2**24 at a time."""
+    """All 2**32 float32 patterns."""
     return Domain(
-        "every float32 pattern",
-        operation,
-        profile,
-        params,
-        1 << 32,
-        "patterns in order, 2**24 a case",
-        lambda: map(float32_part, range(1 << 8)),
-    )
-
-
-def float32_part(part: int) -> Chunk:
-    """The float32 patterns whose highest byte is `part`, in order."""
-    shape = (1 << 12, 1 << 12)
-    bits = (np.arange(1 << 24, dtype=np.uint32) + np.uint32(part << 24)).reshape(shape)
-    return Chunk({"x": as_float(bits, FP32)}, sequence(part << 24, shape))
+        "every float32 pattern", operation, profile, params, 1 << 32, "patterns in order",
+        wide=EveryPattern(operation, params, profile=profile),
+    )  # fmt: skip

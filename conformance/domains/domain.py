@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from refnum.arrays import Array
+from refnum.errors import ArgumentError
+
 from ..case import Case
+from .part import Part
+from .wide import Cut, Wide
 
 CHUNK = 1 << 21
 """Elements of one case at most, so that memory stays small."""
+HOST_CUT = Cut(1 << 24, CHUNK)
+"""How a wide domain is cut on the host: its cases fit a processor's cache better than a device's do."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +39,8 @@ class Domain:
     """An enumerable domain of one variant of an operation.
 
     size: the exact number of members. how: what a member is and how the cases hold it. make: returns an
-    iterator of chunks that together hold every member exactly once.
+    iterator of chunks that together hold every member exactly once; or wide: an enumeration by arithmetic, which
+    makes the same members wherever the arrays are, for domains too large to be made on the host for a device.
     """
 
     name: str
@@ -41,15 +49,30 @@ class Domain:
     params: Mapping[str, Any]
     size: int
     how: str
-    make: Callable[[], Iterator[Chunk]]
+    make: Callable[[], Iterator[Chunk]] | None = None
+    wide: Wide | None = None
 
     def cases(self) -> Iterator[Case]:
         """Yield the cases that hold every member exactly once, always in the same order."""
+        if self.wide is not None:
+            yield from (part.case for part in self.parts(np.empty(0, np.uint8)))
+            return
         for case, _ in self.chunks():
             yield case
 
+    def parts(self, like: Array) -> Iterator[Part]:
+        """Yield the parts of a wide domain in order, with inputs where `like` lives; none if it is not wide."""
+        if self.wide is None:
+            return
+        wide = replace(self.wide, cut=HOST_CUT) if isinstance(like, np.ndarray) else self.wide
+        for number, part in enumerate(part for chunk in range(wide.chunks) for part in wide.parts(chunk, like)):
+            case = replace(part.case, operation=self.operation, label=f"{self.name} part {number}", domain=self.name)
+            yield replace(part, case=case)
+
     def chunks(self) -> Iterator[tuple[Case, Callable[[], np.ndarray]]]:
         """Yield each case with a function that returns which member stands where, see `Chunk.members`."""
+        if self.make is None:
+            raise ArgumentError(f"{self.name} has no list of members: its {self.size} cases come from arithmetic.")
         for number, chunk in enumerate(self.make()):
             yield (
                 Case(

@@ -24,6 +24,7 @@ from ..operation import run_golden
 from ..recipes.inputs import target_of, with_random_bits
 from .codes import LOW_HALVES
 from .domain import CHUNK, Chunk, Domain, arrangement, in_rows
+from .wide import COLUMNS, Alone
 
 ALONE = "every 16-bit pattern as block maximum"
 PAIRS = "every element under every scale byte"
@@ -164,27 +165,12 @@ class Space:
 
     def every_maximum(self) -> Domain:
         """Every positive float32 pattern, NaN included, as the only non-zero of a block of 32: 2**31 blocks."""
-
-        def make() -> Iterator[Chunk]:
-            step = CHUNK // 32
-            for start in range(0, 1 << 31, step):
-                bits: np.ndarray = np.zeros((step, 32), np.uint32)
-                bits[:, start // step % 32] = np.arange(start, start + step, dtype=np.uint32)
-                yield Chunk(with_random_bits(self.operation, self.profile, {"x": as_float(bits, FP32)}, 0),
-                            functools.partial(_one_lane, start, step))  # fmt: skip
-
-        return self.domain(
-            "every float32 magnitude as block maximum",
-            1 << 31,
-            "one block of 32 a row, the pattern alone among zeros",
-            make,
-        )
-
-
-def _one_lane(start: int, step: int) -> np.ndarray:
-    members = np.full((step, 32), -1, np.int64)
-    members[:, start // step % 32] = np.arange(start, start + step)
-    return members
+        columns = 32 if self.width > 32 else COLUMNS
+        return Domain(
+            "every float32 magnitude as block maximum", self.operation, self.profile, self.params, 1 << 31,
+            "the pattern alone among zeros in a block of 32, in a lane that changes from block to block",
+            wide=Alone(self.operation, self.profile, self.params, columns=columns),
+        )  # fmt: skip
 
 
 def _hashable(value: Any) -> Any:

@@ -19,6 +19,7 @@ from refnum.errors import RefnumError, UnsupportedError
 
 from ..compare import observe
 from ..device import Mismatch, call_there, compare_there, device_like, place
+from ..domains.part import Part
 from ..libraries import to_numpy
 from ..operation import run_golden
 from ..subject import Subject
@@ -26,7 +27,6 @@ from . import trace
 from .catalogue import HOST, Proof, domain_record, get_proof
 from .certificate import certificate, file_name, load_certificate
 from .digest import RULE, ChunkDigest
-from .part import Part
 from .state import State, state_key
 
 LAYOUT = 1

@@ -14,11 +14,11 @@ from refnum.arrays import Array
 from ..case import Case, variant
 from ..device import place
 from ..domains import DOMAINS, domains_for
+from ..domains.part import Part
 from ..operation import OPERATIONS
 from ..recipes import Recipe, expand
 from ..recipes.inputs import distributions_for
 from ..recipes.recipe import ROUTED
-from .part import Part
 
 TENSORS = "sampled tensors"
 SHAPE, SPLITS = (256, 2048), (100, 0, 30, 126)

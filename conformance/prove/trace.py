@@ -37,31 +37,41 @@ def model_digest(proof: Proof) -> str:
 
 
 def _home(operation: str) -> str:
-    """The module of `refnum` that an operation's golden function lives in or, for a scalar cast, leans on."""
-    function = getattr(refnum, operation, None)
-    if function is None:
-        return "narrow" if operation.startswith("encode") else "codec"
-    return str(function.__module__.rpartition(".")[2])
+    """The module that an operation's golden function is defined in: of `refnum`, or `golden` for a scalar cast."""
+    return str((getattr(golden, operation, None) or getattr(refnum, operation)).__module__)
 
 
 @functools.cache
 def _closure(module: str) -> frozenset[str]:
+    """A module and all modules of `refnum` that it imports, at any distance."""
     found, waiting = set(), [module]
     while waiting:
         name = waiting.pop()
-        if name in found or not (_ROOT / f"{name}.py").is_file():
+        if name in found or not _file(name).is_file():
             continue
         found.add(name)
-        tree = ast.parse((_ROOT / f"{name}.py").read_text(encoding="utf-8"))
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ImportFrom) and node.level == 1:
-                waiting += [node.module] if node.module else [alias.name for alias in node.names]
+        for node in ast.walk(ast.parse(_file(name).read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom):
+                waiting += _imported(name.rpartition(".")[0], node)
     return frozenset(found)
 
 
+def _imported(package: str, node: ast.ImportFrom) -> list[str]:
+    """The modules of `refnum` that one import names; a name that is no module has no file."""
+    if node.level == 0:
+        return [node.module] if node.module and node.module.startswith("refnum.") else []
+    if node.level > 1 or package != "refnum":
+        return []
+    return [f"refnum.{node.module}"] if node.module else [f"refnum.{alias.name}" for alias in node.names]
+
+
+def _file(module: str) -> Path:
+    return Path(golden.__file__) if module == golden.__name__ else _ROOT / f"{module.partition('.')[2]}.py"
+
+
 @functools.cache
-def _file_digest(name: str) -> str:
-    return hashlib.sha256((_ROOT / f"{name}.py").read_bytes()).hexdigest()
+def _file_digest(module: str) -> str:
+    return hashlib.sha256(_file(module).read_bytes()).hexdigest()
 
 
 def subject_record(proof: Proof, subject: Subject) -> dict[str, Any]:

@@ -7,7 +7,6 @@ import pytest
 
 from conformance.bits import float_bits
 from conformance.domains import DOMAINS, LEVELS, Chunk, Domain, count_once, domains_for
-from conformance.domains.codes import float32_part
 from conformance.domains.domain import arrangement
 from conformance.domains.quantizers import pins
 from conformance.domains.recast import allowed, maxima
@@ -233,12 +232,34 @@ def test_every_golden_call_takes_the_domain_cases():
     assert LEVELS["standard"] == 1 << 24
 
 
-def test_the_float32_sweep_is_cut_into_256_parts_without_gap():
+def test_the_float32_sweep_goes_through_all_patterns_in_order():
     domain = find("encode_e4m3", {"input": "float32"}, "every float32 pattern", "exhaustive")
-    first = next(domain.cases()).inputs["x"].view(np.uint32)
-    assert first[0, 0] == 0 and first.size == 1 << 24
-    for part in (1, 255):
-        chunk = float32_part(part)
-        bits = chunk.inputs["x"].view(np.uint32)
-        assert (bits.reshape(-1) == chunk.members().reshape(-1)).all()
-        assert bits[0, 0] == part << 24 and bits[-1, -1] == (part << 24) + (1 << 24) - 1
+    cases = domain.cases()
+    for start in (0, 1 << 21):
+        case = next(cases)
+        bits = case.inputs["x"].view(np.uint32).reshape(-1)
+        assert (bits == np.arange(start, start + bits.size)).all() and bits.size == 1 << 21
+        assert case.domain == domain.name
+    assert domain.wide is not None and domain.wide.size == domain.size == 1 << 32
+    with pytest.raises(ArgumentError, match="no list of members"):
+        next(domain.chunks())
+
+
+@pytest.mark.parametrize("name", ["quantize_mxfp4", "quantize_fp8_tiles", "quantize_payload"])
+def test_a_magnitude_stands_alone_beside_its_scale(name):
+    params = {**OPERATIONS[name].defaults(), "input": "float32"}
+    domain = find(name, params, "every float32 magnitude as block maximum", "exhaustive")
+    case = next(domain.cases())
+    assert case.operation == name
+    bits = case.inputs["x"].view(np.uint32)
+    blocks = bits.reshape(-1, 32)
+    assert ((blocks != 0).sum(axis=1) <= 1).all()
+    assert (blocks.max(axis=1) == np.arange(len(blocks))).all()
+    assert bits.shape[1] == (32 if name == "quantize_fp8_tiles" else 1024)
+
+
+def test_random_bits_stand_beside_every_magnitude():
+    params = {"input": "float32"}
+    domains = domains_for("quantize_mxfp4", "STOCHASTIC", params, "exhaustive")
+    case = next(next(d for d in domains if d.wide).cases())
+    assert case.inputs["rbits"].shape == case.inputs["x"].shape

@@ -15,7 +15,7 @@ from conformance.operation import OPERATIONS, run_golden
 from conformance.prove.catalogue import CATALOGUE, get_proof
 from conformance.prove.digest import ChunkDigest, root
 from conformance.prove.standard import SHAPE, TENSORS, Standard
-from conformance.prove.wide import INFINITY, QUIET, Alone, Cut, EveryPattern, Pin, Pinned, largest_maxima
+from conformance.domains.wide import INFINITY, QUIET, Alone, Cut, EveryPattern, Pin, Pinned, largest_maxima
 from refnum.errors import ArgumentError
 
 spec = importlib.util.spec_from_file_location("stand_in", Path(__file__).parents[1] / "refnum" / "test_dispatch.py")

@@ -26,7 +26,7 @@ from conformance.prove.run import Refuted, Stopped, Watch, prove, unchanged
 from conformance.prove.standard import Standard
 from conformance.prove.state import State
 from conformance.prove.verify import draw_chunks, verify
-from conformance.prove.wide import Cut, EveryPattern
+from conformance.domains.wide import Cut, EveryPattern
 from conformance.subject import Subject
 from refnum.errors import ArgumentError, FileError, UnsupportedError
 

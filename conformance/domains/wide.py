@@ -15,6 +15,7 @@ from refnum.formats import FP32
 from ..bits import as_float, input_format
 from ..case import Case
 from ..operation import run_golden
+from ..recipes.inputs import with_random_bits
 from .part import Part
 
 COLUMNS = 1024
@@ -82,7 +83,8 @@ class EveryPattern:
 class Alone:
     """Every float32 magnitude, NaN included, as the only non-zero of a block of 32: 2**31 blocks, in order.
 
-    The magnitude of block b stands in lane b mod 32.
+    The magnitude of block b stands in lane b mod 32. columns: of a row; 32 where a longer row's blocks would share a
+    scale. Random bits, where the profile takes them, are seeded by the first block of a case.
     """
 
     operation: str
@@ -90,6 +92,7 @@ class Alone:
     params: Mapping[str, Any]
     cut: Cut = field(default_factory=Cut)
     size: int = 1 << 31
+    columns: int = COLUMNS
 
     @property
     def chunks(self) -> int:
@@ -104,12 +107,17 @@ class Alone:
             pattern = np.arange(step, dtype=np.uint32, like=like) + np.uint32(start)
             lane = np.arange(32, dtype=np.uint32, like=like)[None, :]
             bits = np.where((pattern & np.uint32(31))[:, None] == lane, pattern[:, None], np.uint32(0))
-            x = as_float(bits.reshape(-1, COLUMNS), FP32)
-            yield Part(Case(self.operation, self.profile, dict(self.params), {"x": x}), step)
+            x = {"x": as_float(bits.reshape(-1, self.columns), FP32)}
+            where = None if isinstance(like, np.ndarray) else like
+            inputs = with_random_bits(self.operation, self.profile, x, start, where)
+            yield Part(Case(self.operation, self.profile, dict(self.params), inputs), step)
 
     def title(self, chunk: int) -> str:
         """The first magnitude."""
         return f"magnitudes {chunk * (self.cut.chunk // 32):#010x} and up"
+
+
+Wide = EveryPattern | Alone
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,89 @@
+"""Wide domains judged where a subject's arrays are: the engine's way on a device, tried here on NumPy arrays."""
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pytest
+from run_tools import only, report_of, subject
+
+import refnum
+from conformance import engine
+from conformance.domains import domains_for
+from conformance.domains.wide import Alone, Cut
+
+NAME = "every float32 magnitude as block maximum"
+FIRST, BLOCKS = 0x3F9AB300, 256
+
+
+@dataclass(frozen=True)
+class Short:
+    """A few blocks of the wide domain, none of which a corner case has."""
+
+    wide: Alone
+    cut: Cut = field(default_factory=Cut)
+    chunks: int = 1
+
+    def parts(self, chunk, like):
+        small = replace(self.wide, cut=Cut(BLOCKS * 32, BLOCKS * 32))
+        return small.parts(FIRST // BLOCKS, like)
+
+
+@pytest.fixture
+def there(monkeypatch):
+    """Level exhaustive with one short wide domain, subjects judged `there`."""
+
+    def short(operation, profile, params, level):
+        domain = next((d for d in domains_for(operation, profile, params, level) if d.name == NAME), None)
+        return [replace(domain, wide=Short(domain.wide))] if domain else []
+
+    monkeypatch.setattr(engine, "domains_for", short)
+    monkeypatch.setattr(engine, "device_like", lambda: np.empty(0, np.uint8))
+    monkeypatch.setattr(engine.Engine, "_on_device", lambda self, subject: True)
+
+    def result(function):
+        return only(report_of(subject(function), level="exhaustive", cases=None))
+
+    return result
+
+
+def test_a_right_subject_is_proved_and_its_elements_are_counted(there):
+    right = there(refnum.quantize_mxfp4)
+    (domain,) = right["domains"]
+    assert (right["outcome"], domain["verdict"], domain["points"]) == ("pass", "proved", 1 << 31)
+
+
+@pytest.mark.parametrize("magnitude", [FIRST, FIRST + 77, FIRST + 255])
+def test_one_wrong_magnitude_is_found_and_shown_by_its_row(there, magnitude):
+    def wrong(x, profile):
+        packed, scales = refnum.quantize_mxfp4(x, profile)
+        if x.shape[1:] == (1024,) and x.dtype == np.float32 and not (x[:, 32:64] != 0).all():  # not dense data
+            scales = scales + (x.view(np.uint32) == magnitude).reshape(len(x), -1, 32).any(axis=2)
+        return packed, scales.astype(np.uint8)
+
+    row = there(wrong)
+    (domain,) = row["domains"]
+    assert (row["outcome"], domain["verdict"]) == ("mismatch", "wrong")
+    assert any(f"0x{magnitude:08X}" in str(shown["page"]["input"]) for shown in row["failures"])
+
+
+def test_what_is_wrong_only_the_first_time_is_called_so(there):
+    calls = []
+
+    def sometimes(x, profile):
+        packed, scales = refnum.quantize_mxfp4(x, profile)
+        if x.size == 8192 and x.view(np.uint32).max() == FIRST + 255:
+            calls.append(1)
+            scales = scales + np.uint8(len(calls) == 1)
+        return packed, scales
+
+    assert "not-deterministic" in there(sometimes)["findings"]
+
+
+def test_what_is_wrong_only_in_a_large_case_is_shown_by_all_of_it(there):
+    def large(x, profile):
+        packed, scales = refnum.quantize_mxfp4(x, profile)
+        wrong = x.size == 8192 and x.view(np.uint32).max() == FIRST + 255
+        return packed, scales + np.uint8(wrong)
+
+    row = there(large)
+    assert row["outcome"] == "mismatch" and "not-deterministic" not in row["findings"]
