@@ -5,7 +5,7 @@ import pytest
 from run_tools import only, report_of, right, subject
 
 import conformance.corners
-import conformance.domains
+import conformance.engine
 import conformance.frozen
 import conformance.recipes
 import refnum
@@ -169,7 +169,7 @@ def test_a_claimed_level_is_enough_and_the_next_level_is_still_shown():
 
 
 class FakeDomain:
-    name, size, how = "all of three", 96, "three blocks"
+    name, size, how, wide = "all of three", 96, "three blocks", None
 
     def __init__(self, break_after=None):
         self.break_after = break_after
@@ -196,7 +196,7 @@ def streams(monkeypatch, domain, corners=control_cases, order=None):
         return stream
 
     monkeypatch.setattr(conformance.corners, "corner_cases", said("corners", corners))
-    monkeypatch.setattr(conformance.domains, "domains_for", lambda *args: (note("domains"), [domain])[1])
+    monkeypatch.setattr(conformance.engine, "domains_for", lambda *args: (note("domains"), [domain])[1])
     monkeypatch.setattr(conformance.frozen, "frozen_cases", said("vectors", frozen))
     monkeypatch.setattr(conformance.recipes, "sampled_cases", said("sampled", lambda *args: control_cases(*args[:3])))
 
