@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import replace as changed
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -35,11 +35,8 @@ from ..tally import Failure
 from ..verdict import NO_LEVEL, Outcome
 from .bench import Bench, fingerprint
 from .cell import HUNG, WARM, Cell, Event
+from .office import FATAL, Office, Tell
 from .shards import address_of, recipe_of, simple
-from .work import FATAL, Tell
-
-if TYPE_CHECKING:
-    from .work import Office
 
 LARGE = 1 << 17
 """Elements above which a case is cut by rows and blocks before anything else is tried."""

@@ -10,93 +10,52 @@ import hashlib
 import json
 import time
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
-from ..choose import choose
-from ..environment import model_digest
 from ..recipes.recipe import Recipe
-from ..subject import Subject
 from ..verdict import Outcome
 from .bench import Bench
 from .cell import WARM
-from .errors import WorkerError
-from .shards import address_of, recipes_of, simple
-from .spec import Spec
+from .confirm import confirm, probe, shrink
+from .office import FATAL, Office, Tell
+from .shards import simple
 
 KEPT = 4
 """Failing cases of a shard that are reported one by one; the rest are counted."""
-FATAL = frozenset({Outcome.FAULT, Outcome.TIMEOUT, Outcome.COMPILE_ERROR})
 
 
-class Tell(Protocol):
-    """Says which case begins; warming: it is the first of its target here, whose call may compile for long."""
+def shard(office: Office, task: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
+    """Judge the cases of a shard in order, up to the first fault, or up to one that is known.
 
-    def __call__(self, number: int, warming: bool = False) -> None:
-        """Say it."""
+    task["fault"]: {"number", "outcome", "words"} of a confirmed fault: that case is not run again, nor are those
+    after it.
+    """
+    start = time.perf_counter()
+    bench = Bench(office.subject(task["target"]), office.spec.timeout, office.spec.elements)
+    known = task.get("fault")
+    tally = ShardTally(known)
+    for number, recipe in enumerate(office.recipes(task)):
+        if known and number >= known["number"]:
+            break
+        if task["target"] not in office.warm:
+            _warm_up(office, task["target"], recipe, number, tell)
+        tell(number)
+        tally.take(number, recipe, bench.judge(recipe, number))
+        if tally.fault:
+            break
+    return tally.result(time.perf_counter() - start)
 
 
-class Office:
-    """The subjects of a campaign as this process has them, and the benches that judge them."""
+def _warm_up(office: Office, target: str, recipe: Recipe, number: int, tell: Tell) -> None:
+    """Judge a block of zeros for nothing, with time to compile, so that no compiler counts as a hang."""
+    office.warm.add(target)
+    if office.targets[target].device == "gpu":
+        tell(number, True)
+        Bench(office.subject(target), office.spec.timeout + WARM / 2, office.spec.elements).judge(simple(recipe))
 
-    def __init__(self, spec: Spec) -> None:
-        if spec.model != model_digest():
-            raise WorkerError(f"This machine has golden model {model_digest()}; the campaign has {spec.model}.")
-        self.spec = spec
-        self.targets = {target.name: target for target in spec.targets}
-        chosen = choose(list(spec.subjects))
-        self.subjects: dict[str, Subject] = {subject.name: subject for subject in chosen.usable}
-        self.reasons = {subject.name: why for subject, why in chosen.unusable}
-        self.warm: set[str] = set()
 
-    def subject(self, target: str) -> Subject:
-        """Return the subject of a target; WorkerError when it cannot be used here."""
-        name = self.targets[target].subject
-        if name not in self.subjects:
-            raise WorkerError(f"{name} cannot be used here: {self.reasons.get(name, 'it is not installed')}.")
-        return self.subjects[name]
-
-    def do(self, task: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
-        """Do a task of any kind; tell(number) is called before each case."""
-        if task["kind"] == "shard":
-            return self.shard(task, tell)
-        from . import confirm
-
-        return {"confirm": confirm.confirm, "shrink": confirm.shrink, "probe": confirm.probe}[task["kind"]](
-            self, task, tell
-        )
-
-    def recipes(self, task: Mapping[str, Any]) -> list[Recipe]:
-        """Return the recipes of a task's shard."""
-        address = address_of(task)
-        return recipes_of(self.spec, self.targets[address.target], address)
-
-    def shard(self, task: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
-        """Judge the cases of a shard in order, up to the first fault, or up to one that is known.
-
-        task["fault"]: {"number", "outcome", "words"} of a confirmed fault: that case is not run again, nor are those
-        after it.
-        """
-        start = time.perf_counter()
-        bench = Bench(self.subject(task["target"]), self.spec.timeout, self.spec.elements)
-        known = task.get("fault")
-        tally = ShardTally(known)
-        for number, recipe in enumerate(self.recipes(task)):
-            if known and number >= known["number"]:
-                break
-            if task["target"] not in self.warm:
-                self._warm_up(task["target"], recipe, number, tell)
-            tell(number)
-            tally.take(number, recipe, bench.judge(recipe, number))
-            if tally.fault:
-                break
-        return tally.result(time.perf_counter() - start)
-
-    def _warm_up(self, target: str, recipe: Recipe, number: int, tell: Tell) -> None:
-        """Judge a block of zeros for nothing, with time to compile, so that no compiler counts as a hang."""
-        self.warm.add(target)
-        if self.targets[target].device == "gpu":
-            tell(number, True)
-            Bench(self.subject(target), self.spec.timeout + WARM / 2, self.spec.elements).judge(simple(recipe))
+TASKS = {"shard": shard, "confirm": confirm, "shrink": shrink, "probe": probe}
+"""Kind of task -> the function that does it; it calls tell(number) before each case."""
 
 
 class ShardTally:

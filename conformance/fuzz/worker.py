@@ -58,8 +58,9 @@ def main() -> None:
     line = Line(int(sys.argv[1]))
     threading.Thread(target=beat, args=(line,), daemon=True).start()
     from .identity import identity
+    from .office import Office
     from .spec import Spec
-    from .work import Office
+    from .work import TASKS
 
     try:
         office = Office(Spec.from_json(line.receive()["spec"]))
@@ -74,7 +75,9 @@ def main() -> None:
             return
         task = message["task"]
         try:
-            result = office.do(task, lambda number, warming=False: line.send(at=number, warming=warming))
+            result = TASKS[task["kind"]](
+                office, task, lambda number, warming=False: line.send(at=number, warming=warming)
+            )
         except Exception as error:
             place = traceback.extract_tb(error.__traceback__)[-1]
             line.send(
