@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bisect
 import ctypes
 import itertools
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -12,8 +14,10 @@ from .driver import driver
 from .interop import View
 from .launch import Outputs
 
-SEGMENTS = 960
-"""Blocks of rows of one launch over several experts; more take another."""
+SEGMENTS, REACH = 1920, 0xFFFF
+"""Blocks of rows of one launch over several experts, and units from its first row to the end of its last; more take
+another. A unit is the largest power of two that divides all places.
+"""
 VECTORS, SCALES = 1, 2
 """Bits of `ColumnArguments.aligned`."""
 
@@ -72,7 +76,7 @@ class ColumnArguments(ctypes.Structure):
         ("k", ctypes.c_int64), ("first_row", ctypes.c_int64), ("first_segment", ctypes.c_int64),
         ("dense_rows", ctypes.c_int64),
         ("segments", ctypes.c_uint32), ("tiles", ctypes.c_uint32), ("aligned", ctypes.c_uint32),
-        ("vector", ctypes.c_uint32), ("places", ctypes.c_uint32 * SEGMENTS),
+        ("vector", ctypes.c_uint32), ("shift", ctypes.c_uint32), ("places", ctypes.c_uint16 * (SEGMENTS + 1)),
     ]  # fmt: skip
 
 
@@ -97,26 +101,34 @@ def _aligned(x: View, scales: View, groups: int) -> int:
     return VECTORS * fits(x, 16) | SCALES * fits(scales, groups)
 
 
-def _segments(ends: Sequence[int], tall: int) -> list[tuple[int, int]]:
-    """Return (first row, rows) of every block of at most `tall` rows; blocks restart at every expert's end."""
-    return [
-        (row, min(tall, end - row))
-        for start, end in itertools.pairwise([0, *ends]) for row in range(start, end, tall)
-    ]  # fmt: skip
+class Part(NamedTuple):
+    """What one launch takes: its first row and column block, all rows if they are one expert's (else 0), blocks of
+    rows, log2 of the unit of `places`, and those.
+    """
+
+    row: int
+    segment: int
+    dense_rows: int
+    segments: int
+    shift: int
+    places: Any
 
 
-def _launches(ends: Sequence[int], tall: int, limit: int = SEGMENTS) -> list[tuple[int, int, int, int, Any]]:
-    """Return (first row, first segment, rows if dense, segments, places) of every launch."""
-    places = ctypes.c_uint32 * SEGMENTS
+def _parts(ends: Sequence[int], tall: int) -> list[Part]:
+    """Return the launches over blocks of at most `tall` rows; blocks restart at every expert's end."""
+    kind = ctypes.c_uint16 * (SEGMENTS + 1)
     if len(ends) == 1:
-        return [(0, 0, ends[0], -(-ends[0] // tall), places())]
-    found, segments = [], _segments(ends, tall)
-    for first in range(0, len(segments), limit):
-        part = segments[first : first + limit]
-        row = part[0][0]
-        packed = places(*((start - row) << 8 | (rows - 1) for start, rows in part))
-        found.append((row, first, 0, len(part), packed))
-    return found
+        return [Part(0, 0, ends[0], -(-ends[0] // tall), 0, kind())]
+    unit = math.gcd(tall, *ends)  # a power of two, as `tall` is
+    places = [row for start, end in itertools.pairwise([0, *ends]) for row in range(start, end, tall)] + [ends[-1]]
+    parts, first = [], 0
+    while first < len(places) - 1:
+        row, most = places[first], min(first + SEGMENTS, len(places) - 1)
+        last = bisect.bisect_right(places, row + REACH * unit, first, most + 1) - 1
+        packed = kind(*((place - row) // unit for place in places[first : last + 1]))
+        parts.append(Part(row, first, 0, last - first, unit.bit_length() - 1, packed))
+        first = last
+    return parts
 
 
 def columns(kernel: str, name: str, x: View, scales: View, outputs: Outputs, k: int, splits: Sequence[int]) -> Any:
@@ -139,12 +151,10 @@ def columns(kernel: str, name: str, x: View, scales: View, outputs: Outputs, k: 
     first_two: list[int | None] = [view.address for view in rows] or [None, None]
     addresses = [x.address, scales.address, *first_two, codes.address, bytes_.address]
     kind = RowColumnArguments if rows else ColumnArguments
-    for row, first, dense, segments, places in _launches(ends, shape.tall):
-        arguments = kind(
-            *addresses, x.strides[0], scales.strides[0], m // shape.codes, k, row, first, dense, segments, tiles,
-            aligned, vector, places,
-        )  # fmt: skip
+    for part in _parts(ends, shape.tall):
+        sizes = x.strides[0], scales.strides[0], m // shape.codes, k
+        arguments = kind(*addresses, *sizes, *part[:4], tiles, aligned, vector, *part[4:])
         across = order.across or tiles
-        grid = (-(-segments // (shape.blocks * order.deep)) * across, -(-tiles // across))
+        grid = (-(-part.segments // (shape.blocks * order.deep)) * across, -(-tiles // across))
         plans.launch(function, device, grid, threads, stream, arguments)
     return outputs.finish()

@@ -25,12 +25,12 @@
 
 namespace refnum {
 
-constexpr int SEGMENTS = 960, TALL = 128, QUADS = TALL / 4;
+constexpr int SEGMENTS = 1920, TALL = 128, QUADS = TALL / 4;
 constexpr uint32_t VECTORS = 1, SCALES = 2;  // bits of `aligned`: codes by 16 bytes, a tile's scales of a row in one copy
 
 // The one parameter of every column kernel (gpu/columns.py has its mirror). Blocks of rows of one expert follow from
-// `dense_rows`; else a launch takes up to 960 blocks, from row `first_row` and column block `first_segment` on: 256 times
-// a block's first row, plus its rows less one. Strides are in bytes.
+// `dense_rows`; else a launch takes up to 1920 blocks, from row `first_row` and column block `first_segment` on: the first
+// row of each and, behind them, the last one's end, in units of 2**shift rows. Strides are in bytes.
 struct ColumnArguments {
     const uint8_t *x, *scales;
     uint8_t *rows, *row_scales;  // outputs of kernels that write rows too
@@ -40,7 +40,8 @@ struct ColumnArguments {
     uint32_t tiles;     // across the columns
     uint32_t aligned;   // which inputs can be read by vectors
     uint32_t vector;    // bytes that an output store may have: 16, 4 or 1
-    uint32_t places[SEGMENTS];
+    uint32_t shift;
+    uint16_t places[SEGMENTS + 1];
 };
 
 struct Segment {
@@ -56,7 +57,10 @@ struct Segment {
 // The launch's block of rows of that number; `tall` rows at most.
 template <int tall>
 __device__ __forceinline__ Segment segment_at(const ColumnArguments& a, uint32_t number) {
-    if (a.dense_rows == 0) return {a.first_row + (a.places[number] >> 8), (a.places[number] & 0xFF) + 1};
+    if (a.dense_rows == 0) {
+        const uint32_t first = a.places[number], end = a.places[number + 1];
+        return {a.first_row + (offset_t)(first << a.shift), end - first << a.shift};
+    }
     const offset_t row = (offset_t)number * tall, left = a.dense_rows - row;
     return {row, left < tall ? (uint32_t)left : tall};
 }

@@ -143,7 +143,7 @@ def test_no_rows() -> None:
 
 
 def test_many_blocks_of_rows_take_several_launches() -> None:
-    rows = 2 * 960 + 7  # ragged experts of one row each: a block of rows each, 960 a launch
+    rows = 1920 + 7  # ragged experts of one row each: a block of rows each, 1920 a launch
     x, scales = (
         np.arange(rows * 32, dtype=np.uint32).astype(np.uint8).reshape(rows, 32),
         np.full((rows, 1), 120, np.uint8),
