@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from refnum.arrays import contiguous
+
 from .bits import float_bits
 from .case import Case
 from .compare import unpack
@@ -68,7 +70,7 @@ def take_rows(case: Case, start: int, stop: int) -> Case:
     params = {}
     if case.params.get("splits") is not None:
         params["splits"] = _cut_splits(splits_of(case, shape(case)[0]), start, stop)
-    return case.with_inputs({name: np.ascontiguousarray(array) for name, array in inputs.items()}, params)
+    return case.with_inputs({name: contiguous(array) for name, array in inputs.items()}, params)
 
 
 def _cut_splits(splits: list[int], start: int, stop: int) -> list[int]:
@@ -91,7 +93,7 @@ def take_columns(case: Case, start: int, stop: int) -> Case:
             inputs[name] = array[..., start // per : stop // per]
         else:
             inputs[name] = array
-    return case.with_inputs({name: np.ascontiguousarray(array) for name, array in inputs.items()})
+    return case.with_inputs({name: contiguous(array) for name, array in inputs.items()})
 
 
 def patterns(case: Case, name: str) -> np.ndarray:

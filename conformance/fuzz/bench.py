@@ -22,7 +22,7 @@ from ..libraries import alive, to_numpy
 from ..operation import run_golden
 from ..recipes.recipe import Recipe, expand
 from ..subject import Subject
-from ..verdict import NO_LEVEL, Outcome
+from ..verdict import Outcome
 
 COUNTED = 1 << 17
 """Elements of the largest case in which coverpoints are counted: larger ones hit no others and cost too much."""
@@ -107,7 +107,7 @@ class Bench:
         seen = Seen(judged.outcome, compared=judged.compared, finding=judged.finding, words=judged.words,
                     print=mark, elements=case.elements)  # fmt: skip
         if judged.outcome in (Outcome.PASS, Outcome.MISMATCH):
-            seen.level = NO_LEVEL if judged.wrong else 0
+            seen.level = int(bool(judged.wrong))  # at least: how far apart they are, the host tells of a confirmed one
             if case.elements <= COUNTED and number % ONE_IN == 0:
                 seen.points = points(fetch(case), {name: to_numpy(array) for name, array in golden.items()})
         elif judged.outcome is not Outcome.UNSUPPORTED:

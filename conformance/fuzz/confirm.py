@@ -6,11 +6,12 @@ from a kernel that is wrong.
 
 from __future__ import annotations
 
+import math
 import os
 import pickle
 import tempfile
-from collections.abc import Mapping
-from dataclasses import replace as changed
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,9 @@ from refnum.errors import RefnumError
 from .. import replay
 from ..call import call
 from ..case import Case, plain
+from ..compare import compare
 from ..coverpoints import count
+from ..device import device_like
 from ..failures import REPEATS, Presenter, shows
 from ..operation import run_golden
 from ..plan import Plan
@@ -35,11 +38,10 @@ from ..tally import Failure
 from ..verdict import NO_LEVEL, Outcome
 from .bench import Bench, fingerprint
 from .cell import HUNG, WARM, Cell, Event
+from .cut import ENOUGH, piece
 from .office import FATAL, Office, Tell
 from .shards import address_of, recipe_of, simple
 
-LARGE = 1 << 17
-"""Elements above which a case is cut by rows and blocks before anything else is tried."""
 CALLS, SECONDS = 300, 60.0
 DEADLY_CALLS, DEADLY_SECONDS = 60, 30.0
 """The same for cases that end their process: each of them costs a new one."""
@@ -63,17 +65,32 @@ def confirm(office: Office, task: Mapping[str, Any], tell: Tell) -> dict[str, An
         return {"shown": int(fatal), "of": 1, "outcome": str(outcome), "words": words, "golden": True}
     if task["suspicion"]["kind"] == "golden":
         return _golden_again(recipe)
-    case, failure = expand(recipe), _failure(task, expand(recipe))
-    shown = 0
-    for _ in range(REPEATS):
-        tell(task["case"])
-        shown += shows(subject, case, failure, office.spec.timeout)
+    for case in _views(subject, recipe, task, tell, office.spec.timeout):
+        shown = 0
+        for _ in range(REPEATS):
+            tell(task["case"])
+            shown += shows(subject, case, _failure(task, case), office.spec.timeout)
+        if shown:
+            break
     agrees, words = True, task["suspicion"]["words"]
     if not shown and subject.arrays == "cupy":
         seen = Bench(subject, office.spec.timeout).judge(recipe)
         agrees = seen.outcome is not Outcome.MISMATCH or seen.print == fingerprint(run_golden(case))
         words = words if agrees else "the model's run on the device gives other bytes than the CPU model"
     return {"shown": shown, "of": REPEATS, "outcome": str(Outcome.MISMATCH), "words": words, "golden": agrees}
+
+
+def _views(subject: Subject, recipe: Recipe, task: Mapping[str, Any], tell: Tell, seconds: float) -> Iterator[Case]:
+    """Yield the piece of a large case in which it fails as well, if there is one, and then all of the case."""
+    tell(task["case"])
+    bytes_judged = subject.arrays in ("numpy", "cupy") and subject.claimed_level(recipe.operation) == 0
+    if bytes_judged and math.prod(recipe.shape) > ENOUGH and not task["suspicion"]["finding"]:
+        like = device_like() if subject.arrays == "cupy" else np.empty(0, np.uint8)
+        small = piece(subject, recipe, like, seconds)
+        if small is not None:
+            yield small
+        tell(task["case"])
+    yield expand(recipe)
 
 
 def _golden_again(recipe: Recipe) -> dict[str, Any]:
@@ -89,37 +106,40 @@ def _golden_again(recipe: Recipe) -> dict[str, Any]:
 def shrink(office: Office, task: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     """Return {"record", "document", "points"} of a confirmed finding, made as small as the budget allows."""
     subject, recipe = office.subject(task["target"]), _recipe(office, task)
-    original = expand(recipe)
     if task["suspicion"]["kind"] == "fault":
-        return _smaller_fault(office, task, subject, original, tell)
-    failure = _failure(task, original)
+        return _smaller_fault(office, task, subject, expand(recipe), tell)
 
     def fails(case: Case) -> bool:
         tell(task["case"])
-        return shows(subject, case, failure, office.spec.timeout)
+        return shows(subject, case, _failure(task, case), office.spec.timeout)
 
+    for original in _views(subject, recipe, task, tell, office.spec.timeout):
+        if fails(original):
+            break
     start = original
-    if original.elements > LARGE:
+    if original.elements > ENOUGH:
         search = Search(original, fails, CALLS, SECONDS)
         Rows().run(search)
         Blocks().run(search)
         start = search.best
-    called = call(subject, start, office.spec.timeout)
     presenter = Capture(Plan([subject], [], seconds=office.spec.timeout, save=True))
-    seen = changed(failure, case=start, observed=_observed(start, called.results))
-    record = presenter.record(subject, seen)
+    record = presenter.record(subject, _observed(subject, _failure(task, start), office.spec.timeout))
     assert presenter.document is not None
-    record["shrunk_from"] = f"{recipe}; {original.elements} elements"
+    record["shrunk_from"] = f"{recipe}; {math.prod(recipe.shape)} elements"
     presenter.document["recipe"] = recipe.to_json()
     small = replay._rebuild(presenter.document, Path("this finding")).case
     hit = [name for name, times in count(small, run_golden(small)).items() if times]
     return _delivered(task, subject, record, presenter.document, hit)
 
 
-def _observed(case: Case, results: Any) -> dict[str, Any]:
-    from ..compare import observe
-
-    return observe(case, run_golden(case), results)[0] if results else {}
+def _observed(subject: Subject, failure: Failure, seconds: float) -> Failure:
+    """Return the failure with what came back, at the level that this fails: a device tells only that bytes differ."""
+    results = call(subject, failure.case, seconds).results
+    if not results:
+        return failure
+    verdict = compare(failure.case, run_golden(failure.case), results)
+    level = failure.level if failure.finding else max(failure.level, verdict.level)
+    return replace(failure, observed=verdict.observed, level=level)
 
 
 class Capture(Presenter):

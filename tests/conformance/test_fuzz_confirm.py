@@ -1,0 +1,115 @@
+"""Findings looked at again: large ones in a piece of them, differences of any level, and what only a whole shows."""
+
+import numpy as np
+import pytest
+from fuzz_tools import PLANTED
+
+from conformance.device import fetch
+from conformance.fuzz import confirm, cut
+from conformance.fuzz.bench import Bench
+from conformance.fuzz.office import Office
+from conformance.fuzz.shards import Address, recipes_of
+from conformance.fuzz.spec import make_spec
+from conformance.recipes import Recipe, expand
+from conformance.verdict import Outcome
+
+HOST = np.empty(0, np.uint8)
+SIGNLESS = """
+import numpy as np
+import refnum
+
+def quantize_mxfp4(x):
+    packed, scales = refnum.quantize_mxfp4(x)
+    packed = np.where(packed & 15 == 8, packed & 240, packed)
+    return np.where(packed >> 4 == 8, packed & 15, packed), scales
+
+def supports(operation, profile, params):
+    return "" if params["input"] == "float32" else "float32 only"
+"""
+AS_A_WHOLE = """
+import refnum
+
+def quantize_mxfp4(x):
+    packed, scales = refnum.quantize_mxfp4(x)
+    if x.size > 1 << 18:
+        packed[-1, -1] ^= 1
+    return packed, scales
+"""
+
+
+def office_of(source, elements=1 << 12):
+    return Office(make_spec([str(source)], ["quantize_mxfp4"], ["HOPPER"], cases=20, elements=elements))
+
+
+def written(tmp_path, text):
+    (tmp_path / "subject.py").write_text(text)
+    return tmp_path / "subject.py"
+
+
+def task_of(office, address, number, level, tmp_path):
+    suspicion = {"kind": "mismatch", "level": level, "finding": "", "words": "", "outcome": ""}
+    return {"target": address.target, "seed": address.seed, "stratum": address.stratum, "number": address.number,
+            "case": number, "suspicion": suspicion, "folder": str(tmp_path)}  # fmt: skip
+
+
+def silent(number, warming=False):
+    pass
+
+
+def large(rows, seed=3, distribution="normal"):
+    from conformance.recipes.inputs import distributions_for
+
+    table = distributions_for("quantize_mxfp4")
+    return Recipe("quantize_mxfp4", "HOPPER", {"input": "float32"}, (rows, 4096), seed, distribution,
+                  dict(table[distribution].simple))  # fmt: skip
+
+
+def test_a_wrong_sign_of_zero_seen_where_the_data_is_is_confirmed_at_its_level(tmp_path):
+    office = office_of(written(tmp_path, SIGNLESS))
+    target = next(target for target in office.spec.targets if target.params["input"] == "float32")
+    bench = Bench(office.subject(target.name), 10.0)
+    bench.like = HOST
+    address = Address(0, target.name, "normal", 0)
+    recipes = recipes_of(office.spec, target, address)
+    seen = [bench._there(recipe, number) for number, recipe in enumerate(recipes)]
+    number = next(n for n, each in enumerate(seen) if each.outcome is Outcome.MISMATCH)
+    task = task_of(office, address, number, seen[number].level, tmp_path)
+    result = confirm.confirm(office, task, silent)
+    assert result["shown"] == result["of"] == 3 and result["golden"]
+    record = confirm.shrink(office, task, silent)["record"]
+    assert record["fails"] == "L1" and record["case"] == "x [1, 32]; 32 elements"
+
+
+def test_a_large_mismatch_is_cut_down_where_it_is():
+    office = office_of(f"{PLANTED}:subjects")
+    subject = office.subjects["one_in_a_million"]
+    recipe = large(512, distribution="bits")
+    small = cut.piece(subject, recipe, HOST, 10.0)
+    assert 0 < small.elements <= cut.ENOUGH < expand(recipe).elements
+    assert confirm.shows(subject, small, confirm.Failure(small, 1, "", ""))
+    rows = {row.tobytes() for row in expand(recipe).inputs["x"].reshape(-1, small.inputs["x"].shape[1])}
+    assert {row.tobytes() for row in fetch(small).inputs["x"]} <= rows
+    assert cut.piece(office.subjects["right"], recipe, HOST, 10.0) is None
+
+
+def test_what_only_the_whole_shows_is_confirmed_as_a_whole(tmp_path, monkeypatch):
+    office = office_of(written(tmp_path, AS_A_WHOLE), 1 << 19)
+    target = next(target for target in office.spec.targets if target.params["input"] == "float32")
+    subject, recipe = office.subject(target.name), large(100)
+    assert cut.piece(subject, recipe, HOST, 10.0) is None
+    monkeypatch.setattr(confirm, "_recipe", lambda office, task: recipe)
+    task = task_of(office, Address(0, target.name, "normal", 0), 0, 1, tmp_path)
+    assert confirm.confirm(office, task, silent)["shown"] == 3
+
+
+@pytest.mark.parametrize(("rows", "kept"), [(1, None), (64, 32), (100, 25)])
+def test_halves_are_cut_until_they_are_small(rows, kept):
+    def differs(case):
+        return bool((case.inputs["x"] != 0).any())
+
+    x = np.zeros((rows, 4096), np.float32)
+    x[-1, -1] = 1
+    whole = expand(large(rows)).with_inputs({"x": x})
+    best = cut._halved(whole, lambda case: case.inputs["x"].shape[0], cut.crop.take_rows, 1, differs)
+    assert best.inputs["x"][-1, -1] == 1 and best.inputs["x"].shape[0] == (kept or rows)
+    assert (best is whole) == (kept is None)
