@@ -16,19 +16,22 @@ import numpy as np
 from refnum.errors import RefnumError
 
 from . import compile as compile_
-from . import emulate, host, host_library, ops
+from . import emulate, host, host_library, ops, twins
 from .compile import KERNELS
 from .emulate_build import with_headers
 from .object_code import function_digests
 
 OPTIMISED = ("-O1", "-O3", "-O0")
-"""Levels at which a change is compiled: the one that is judged, the released one, and one that drops no code."""
+"""Levels at which a change is compiled: one that tells equal code, the released one, and the one that is judged."""
+CHECKED = "-DREFNUM_CHECKED"
+"""Makes twins of instructions check what they expect of their caller; used where a change is judged."""
 
 FUNCTIONS: dict[str, tuple[str, ...]] = {
     "quantize_mxfp4": ("quantize_mxfp4", "quantize_mxfp4_stochastic", "quantize_mxfp4_keyed"),
     "swiglu_quantize": ("swiglu_quantize_fp8", "swiglu_quantize_mxfp4"),
     "encode_e2m1": ("encode_e2m1", "encode_e2m1_stochastic"),
     "scale layouts": ("lay_scales", "read_scales"),
+    "twins": tuple(f"twin_{name}" for name in host_library.TWINS),
 }
 """Operation -> functions of the host build, where they are not the one of its name."""
 
@@ -80,6 +83,12 @@ class HostWorkshop:
         """Return a digest of the sources as they are, the compiler and the flags."""
         return host_library.plan().key
 
+    def questions(self, operation: str) -> Iterator[tuple[str, dict[str, Any], dict[str, Any], tuple[Any, ...]]]:
+        """Yield (label, parameters, inputs, right answers) of what is asked beside an operation's own questions."""
+        if operation == "twins":
+            for name, words, promised in twins.questions():
+                yield f"twin {name}", {"name": name}, words, (promised,)
+
     def start(self, folder: Path, level: str = OPTIMISED[0]) -> dict[str, str]:
         """Copy the sources as they are into a folder and compile them; return operation -> digest of machine code.
 
@@ -116,10 +125,11 @@ class HostWorkshop:
             "-ffunction-sections",
             "-fdata-sections",
         ]
+        checked = (CHECKED,) if level == OPTIMISED[2] else ()
         native = (host_library.NATIVE,) if level == "-O3" and host_library.NATIVE in host_library.plan().flags else ()
         source = ["-w", "-c", f"host_build/{unit}", "-o", f"{unit}.o"]
         done = subprocess.run(
-            [*command, *native, *source], cwd=copy, capture_output=True, text=True, timeout=300,
+            [*command, *native, *checked, *source], cwd=copy, capture_output=True, text=True, timeout=300,
             stdin=subprocess.DEVNULL,
         )  # fmt: skip
         if done.returncode:
@@ -172,7 +182,12 @@ def _operations(objects: list[Path], library: Path) -> dict[str, Callable[..., A
 
         return call
 
-    return {name: through(name) for name in host.__all__ if name not in ("available", "describe")}
+    def ask_twin(name: str, **words: Any) -> Any:
+        with host_library.standing_in(linked()):
+            return twins.ask(name, **words)
+
+    found = {name: through(name) for name in host.__all__ if name not in ("available", "describe")}
+    return {**found, "twins": ask_twin}
 
 
 WHOLE: dict[str, tuple[str, ...]] = {
@@ -206,6 +221,10 @@ class WholeWorkshop:
     def files(self) -> tuple[str, ...]:
         """Names of the files that may be changed."""
         return tuple(sorted(path.name for path in self.root.glob("*.cu*")))
+
+    def questions(self, operation: str) -> Iterator[tuple[str, dict[str, Any], dict[str, Any], tuple[Any, ...]]]:
+        """Yield nothing: an operation's own questions are all."""
+        yield from ()
 
     def start(self, folder: Path, level: str = OPTIMISED[0]) -> dict[str, str]:
         """Return operation -> digest of its kernels' sources as they are."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -29,15 +29,21 @@ LAYOUTS = "scale layouts"
 """The name under which the storage layouts of scales (N6.5) are judged; they are no operation of their own."""
 DEFAULT = "HOPPER"
 SAMPLED, SEED = 4, 0
+OWN = "own"
+"""The place of a question that the workshop itself asks."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """One call and its right answer. place: `vector`, `corner`, `sampled`, `layout` or the name of a domain."""
+    """One call and its right answer. place: `vector`, `corner`, `sampled`, `layout` or the name of a domain.
+
+    given: arguments in the place of the case's own, where a kernel takes what the golden model refuses.
+    """
 
     case: Case
     golden: Arrays
     place: str
+    given: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
@@ -129,15 +135,20 @@ def _layouts() -> Iterator[Question]:
         for layout in refnum.layouts.LAYOUTS[1:]:
             label = f"{m}x{k} {layout}"
             yield ask(Case("quantize_mxfp4", DEFAULT, {"layout_out": layout}, {"x": x}, label=label), "layout")
-            laid = {"packed": packed, "scales": refnum.layouts.scales_to_layout(scales, layout)}
+            laid = {"packed": packed, "scales": scales}
             yield ask(Case("dequantize_mxfp4", DEFAULT, {"layout_in": layout}, laid, label=label), "layout")
-        strange = np.array([1.5 * 2.0**-127, -1, 0, 1.5 * 2.0**126], np.float32)
-        floats = refnum.layouts.scales_to_layout(scales, "float32")
-        floats.reshape(-1)[: strange.size] = strange[: floats.size]
-        case = Case("dequantize_mxfp4", DEFAULT, {"layout_in": "float32"}, {"packed": packed, "scales": floats},
-                    label=f"{m}x{k}, scales that are no powers of two")  # fmt: skip
-        scales.reshape(-1)[: strange.size] = 255  # as kernels take them; the model refuses them
-        yield Question(case, (refnum.dequantize_mxfp4(packed, scales),), "layout")
+        yield _strange_scales(m, k, packed, scales)
+
+
+def _strange_scales(m: int, k: int, packed: np.ndarray, scales: np.ndarray) -> Question:
+    """Float32 scales that are no powers of two, which a kernel reads as NaN and the model refuses."""
+    strange = np.array([1.5 * 2.0**-127, -1, 0, 1.5 * 2.0**126], np.float32)
+    floats, bytes_ = refnum.layouts.scales_to_layout(scales, "float32"), scales.copy()
+    floats.reshape(-1)[: strange.size] = strange[: floats.size]
+    bytes_.reshape(-1)[: strange.size] = 255
+    case = Case("dequantize_mxfp4", DEFAULT, {"layout_in": "float32"}, {"packed": packed, "scales": bytes_},
+                label=f"{m}x{k}, scales that are no powers of two")  # fmt: skip
+    return Question(case, (refnum.dequantize_mxfp4(packed, bytes_),), "layout", {"scales": floats})
 
 
 def differs(results: Iterable[Any], golden: Arrays) -> bool:
@@ -149,9 +160,12 @@ def differs(results: Iterable[Any], golden: Arrays) -> bool:
     )
 
 
-def answer(function: Any, case: Case) -> tuple[Any, ...]:
-    """Call an operation on a case, as the golden one is called."""
-    arguments = arguments_of(case)
+def answer(function: Any, question: Question) -> tuple[Any, ...]:
+    """Call an operation on a question's case, as the golden one is called."""
+    case = question.case
+    if case.operation not in OPERATIONS:  # a question of the workshop's own
+        return (function(**case.params, **case.inputs),)
+    arguments = {**arguments_of(case), **question.given}
     profiled = {"profile": refnum.get_profile(case.profile)} if OPERATIONS[case.operation].profiled else {}
     result = function(**arguments, **profiled)
     return result if isinstance(result, tuple) else (result,)

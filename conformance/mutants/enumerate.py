@@ -21,7 +21,7 @@ from .run import Shop
 from .verdict import KILLED, SURVIVED, Verdict
 
 ENUMERATED = "enumerated"
-FAST = {"vector", "corner", "sampled", "layout", "key", "element"}
+FAST = {corpus.OWN, "vector", "corner", "sampled", "layout", "key", "element"}
 """Places of questions that are no domain."""
 
 
@@ -93,7 +93,7 @@ def _ask_all(
             try:
                 with np.errstate(all="ignore"):
                     wrong = corpus.differs(
-                        corpus.answer(operations[question.case.operation], question.case), question.golden
+                        corpus.answer(operations[question.case.operation], question), question.golden
                     )
             except Exception as error:
                 wrong = bool(error)

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from .run import Shop
 
 
+KEPT = ("status", "how", "operation", "case", "vectors", "only", "built", "judged")
+
+
 class Ledger:
     """Verdicts in a file, a line each, appended as they come.
 
@@ -30,9 +33,9 @@ class Ledger:
         row = self._rows.get(_key(shop, mutant))
         if row is None:
             return None
-        values = {name: row[name] for name in ("status", "how", "operation", "case", "vectors", "only")}
-        lists = {name: tuple(row[name]) for name in ("guesses", "changed")}
-        return Verdict(mutant, **values, **lists, built=row["built"], judged=row["judged"])
+        lists: dict[str, Any] = {name: tuple(row[name]) for name in ("guesses", "changed")}
+        values: dict[str, Any] = {name: row[name] for name in KEPT}
+        return Verdict(mutant, **values, **lists)
 
     def write(self, shop: Shop, verdict: Verdict) -> None:
         """Append a verdict."""

@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ..case import Case
 from . import corpus
 from .apart import apart
 from .corpus import Question
@@ -44,6 +45,9 @@ class Workshop(Protocol):
     def files(self) -> tuple[str, ...]:
         """Names of the files that may be changed."""
 
+    def questions(self, operation: str) -> Iterable[tuple[str, dict[str, Any], dict[str, Any], tuple[Any, ...]]]:
+        """Yield (label, parameters, inputs, right answers) of what is asked beside an operation's own questions."""
+
     def start(self, folder: Path, level: str = ...) -> dict[str, str]:
         """Compile the sources as they are; return operation -> digest of its machine code."""
 
@@ -61,6 +65,7 @@ class Shop:
     plain: dict[str, str]
     guess: bool = False
     texts: dict[str, str] = field(default_factory=dict)
+    _own: dict[str, tuple[Question, ...]] = field(default_factory=dict)
 
     @classmethod
     def open(cls, workshop: Workshop, folder: Path, guess: bool = False) -> Shop:
@@ -70,7 +75,12 @@ class Shop:
 
     def questions(self, operation: str) -> tuple[Question, ...]:
         """Return the questions of the fast stage on an operation."""
-        return corpus.first(operation, self.workshop.profiles)
+        if operation not in self._own:
+            self._own[operation] = tuple(
+                Question(Case(operation, corpus.DEFAULT, params, inputs, label=label), golden, corpus.OWN)
+                for label, params, inputs, golden in self.workshop.questions(operation)
+            )
+        return (*corpus.first(operation, self.workshop.profiles), *self._own[operation])
 
     def text(self, file: str) -> str:
         """Return a source as it was when the shop was opened."""
@@ -151,10 +161,9 @@ def ask(
 
 def _asked(operations: Mapping[str, Callable[..., Any]], question: Question, guess: bool) -> dict[str, Any] | None:
     """Ask one question; return what to say of a wrong answer, or None."""
-    case = question.case
     try:
         with np.errstate(all="ignore"):
-            results = corpus.answer(operations[case.operation], case)
+            results = corpus.answer(operations[question.case.operation], question)
     except Exception as error:
         words = f"{type(error).__name__}: {error}"
         if "could not compile" in words:  # whole kernels are compiled at their first call

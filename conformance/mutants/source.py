@@ -11,7 +11,7 @@ _SKIPPED = re.compile(
     | /\*.*?\*/                               # a comment
     | "(?:\\.|[^"\\\n])*"                     # a string, such as the text of an asm statement
     | ^[ \t]*\#(?:[^\n\\]|\\.|\\\n)*          # a directive
-    | \bstatic_assert\s*\([^;]*;              # checked by the compiler, not run
+    | \b(?:static_assert|\w+_EXPECTS)\s*\([^;]*;  # checked, and no part of an answer
     """,
     re.X | re.S | re.M,
 )

@@ -23,9 +23,9 @@ REFNUM_HD uint32_t round_to_float(uint64_t word, int32_t exponent) {
     if (word == 0) return 0;
     const int32_t length = 64 - __builtin_clzll(word);
     const int32_t lowest = -149 - exponent;  // places below the last one of a subnormal
-    const int32_t places = length - 24 > lowest ? length - 24 : lowest;
+    const int32_t beyond = length - 24, places = beyond > lowest ? beyond : lowest;
     if (places > length) return 0;
-    const uint64_t kept = word >> places, rest = word & (((uint64_t)1 << places) - 1);
+    const uint64_t kept = word >> places, rest = word - (kept << places);
     const uint64_t rounded = kept + (2 * rest + (kept & 1) > (uint64_t)1 << places);
     const int32_t field = exponent + places + 149;  // 0: subnormal; kept bit 23, or a carry, adds one by itself
     if (field > 253) return FLOAT_INF;
@@ -39,6 +39,11 @@ REFNUM_HD uint32_t float_significand(uint32_t magnitude) {
 REFNUM_HD int32_t float_exponent(uint32_t magnitude) {
     const int32_t field = (int32_t)(magnitude >> 23);
     return field ? field : 1;
+}
+
+// A significand moved up by 27 places, then down by `apart`, as far as two exponents can lie apart.
+REFNUM_HD uint64_t aligned_significand(uint32_t significand, int32_t apart) {
+    return ((uint64_t)significand << 27) >> (apart < 60 ? apart : 60);
 }
 #endif
 
@@ -74,9 +79,8 @@ REFNUM_HD uint32_t add_floats(uint32_t a, uint32_t b) {
     if (x >= FLOAT_INF) return x > FLOAT_INF || (y == FLOAT_INF && opposite) ? FLOAT_NAN : large;
     // 27 places below the larger addend's last: when bits of the smaller fall out behind them, all of it lies far
     // below half a place and they cannot decide
-    const int32_t apart = float_exponent(x) - float_exponent(y), distance = apart < 60 ? apart : 60;
-    const uint64_t left = (uint64_t)float_significand(x) << 27, right = (uint64_t)float_significand(y) << 27;
-    const uint64_t aligned = right >> distance;
+    const uint64_t left = aligned_significand(float_significand(x), 0);
+    const uint64_t aligned = aligned_significand(float_significand(y), float_exponent(x) - float_exponent(y));
     const uint64_t total = opposite ? left - aligned : left + aligned;
     if (total == 0) return a & b & FLOAT_SIGN;
     return (large & FLOAT_SIGN) | round_to_float(total, float_exponent(x) - 177);

@@ -16,7 +16,7 @@ REFNUM_HD uint32_t add_and_max_lanes(uint32_t a, uint32_t b, uint32_t c) {
 #ifdef __CUDA_ARCH__
     return __viaddmax_u16x2(a, b, c);
 #else
-    return max_lanes(((a + b) & 0xFFFF) | ((a >> 16) + (b >> 16)) << 16, c);
+    return max_lanes((uint32_t)(uint16_t)(a + b) | ((a >> 16) + (b >> 16)) << 16, c);
 #endif
 }
 

@@ -29,6 +29,14 @@ typedef unsigned long long uint64_t;
 #define REFNUM_ROLLED
 #endif
 
+// What a twin asks of its caller, where the instruction would answer otherwise. Checked in builds for mutation testing.
+#ifdef REFNUM_CHECKED
+#define REFNUM_EXPECTS(condition) \
+    if (!(condition)) __builtin_trap()
+#else
+#define REFNUM_EXPECTS(condition) (void)0
+#endif
+
 namespace refnum {
 
 // PRMT: byte i of the result is byte (selector nibble i, three bits) of the eight bytes {high, low}. Selector
@@ -37,6 +45,7 @@ REFNUM_HD uint32_t permute(uint32_t low, uint32_t high, uint32_t selector) {
 #ifdef __CUDA_ARCH__
     return __byte_perm(low, high, selector);
 #else
+    REFNUM_EXPECTS((selector & 0x8888) == 0);
     const uint64_t both = (uint64_t)high << 32 | low;
     uint32_t out = (uint32_t)(both >> (8 * (selector & 7))) & 0xFF;
     out |= ((uint32_t)(both >> (8 * (selector >> 4 & 7))) & 0xFF) << 8;
@@ -76,7 +85,8 @@ REFNUM_HD uint32_t pair_upper(uint32_t low, uint32_t high) {
     asm("prmt.b32 %0, %1, %2, %3;" : "=r"(out) : "r"(low), "r"(high), "r"((4u + i) << 12 | 0x808u | i << 4));
     return out;
 #else
-    return (low >> (8 * i) & 0xFF) << 8 | (high >> (8 * i) & 0xFF) << 24;
+    REFNUM_EXPECTS((low & 0x80) == 0);
+    return (uint32_t)(uint8_t)(low >> (8 * i)) << 8 | high >> (8 * i) << 24;
 #endif
 }
 
@@ -99,7 +109,7 @@ REFNUM_HD uint32_t max_lanes(uint32_t a, uint32_t b) {
 #ifdef __CUDA_ARCH__
     return __vmaxu2(a, b);
 #else
-    const uint32_t low_a = a & 0xFFFF, low_b = b & 0xFFFF, high_a = a >> 16, high_b = b >> 16;
+    const uint32_t low_a = (uint16_t)a, low_b = (uint16_t)b, high_a = a >> 16, high_b = b >> 16;
     return (low_a > low_b ? low_a : low_b) | (high_a > high_b ? high_a : high_b) << 16;
 #endif
 }
@@ -109,7 +119,7 @@ REFNUM_HD uint32_t min_lanes(uint32_t a, uint32_t b) {
 #ifdef __CUDA_ARCH__
     return __vminu2(a, b);
 #else
-    const uint32_t low_a = a & 0xFFFF, low_b = b & 0xFFFF, high_a = a >> 16, high_b = b >> 16;
+    const uint32_t low_a = (uint16_t)a, low_b = (uint16_t)b, high_a = a >> 16, high_b = b >> 16;
     return (low_a < low_b ? low_a : low_b) | (high_a < high_b ? high_a : high_b) << 16;
 #endif
 }
@@ -147,7 +157,8 @@ REFNUM_HD uint32_t add_and_clamp(uint32_t a, uint32_t b, uint32_t top) {
     return __viaddmin_s16x2_relu(a, b, top);
 #else
     const int32_t low = (int16_t)a + (int16_t)b, high = (int16_t)(a >> 16) + (int16_t)(b >> 16);
-    const int32_t low_top = (int32_t)(top & 0xFFFF), high_top = (int32_t)(top >> 16);
+    const int32_t low_top = (uint16_t)top, high_top = (int32_t)(top >> 16);
+    REFNUM_EXPECTS(low == (int16_t)low && high == (int16_t)high);
     const int32_t first = low < low_top ? low : low_top, second = high < high_top ? high : high_top;
     return (uint32_t)(first > 0 ? first : 0) | (uint32_t)(second > 0 ? second : 0) << 16;
 #endif
@@ -158,6 +169,7 @@ REFNUM_HD int32_t leading_zeros(uint32_t x) {
 #ifdef __CUDA_ARCH__
     return __clz((int)x);
 #else
+    REFNUM_EXPECTS(x != 0);
     return __builtin_clz(x);
 #endif
 }
@@ -202,9 +214,9 @@ REFNUM_HD void scale_all(uint32_t* words, uint32_t powers) {
 #elif defined(__CUDACC__) || defined(__CUDACC_RTC__)
     (void)words, (void)powers;  // the host side of a device compilation runs no kernel arithmetic
 #else
-    const int32_t low = exponent_of(powers & 0xFFFF), high = exponent_of(powers >> 16);
+    const int32_t low = exponent_of((uint16_t)powers), high = exponent_of(powers >> 16);
     for (int i = 0; i < count; ++i) {
-        words[i] = scale_half(words[i] & 0xFFFF, low) | scale_half(words[i] >> 16, high) << 16;
+        words[i] = scale_half((uint16_t)words[i], low) | scale_half(words[i] >> 16, high) << 16;
     }
 #endif
 }
@@ -221,8 +233,8 @@ REFNUM_HD void scale_each(uint32_t* words, const uint32_t* powers) {
     (void)words, (void)powers;
 #else
     for (int i = 0; i < count; ++i) {
-        const uint32_t low = powers[i] & 0xFFFF, high = powers[i] >> 16;
-        const uint32_t first = scale_half(words[i] & 0xFFFF, (int32_t)(low >> 10) - 15) & (0u - (uint32_t)(low != 0));
+        const uint32_t low = (uint16_t)powers[i], high = powers[i] >> 16;
+        const uint32_t first = scale_half((uint16_t)words[i], (int32_t)(low >> 10) - 15) & (0u - (uint32_t)(low != 0));
         const uint32_t second = scale_half(words[i] >> 16, (int32_t)(high >> 10) - 15) & (0u - (uint32_t)(high != 0));
         words[i] = first | second << 16;
     }
@@ -237,17 +249,27 @@ REFNUM_HD uint32_t scale_halves(uint32_t h, uint32_t powers) {
 }
 
 #ifndef __CUDA_ARCH__
+// A significand below 2**24 moved down by `places`, -13 or more, what falls out cut off.
+REFNUM_HD uint32_t moved_down(uint32_t significand, int32_t places) {
+    if (places > 31) return 0;
+    return places >= 0 ? significand >> places : significand << -places;
+}
+
 // binary16 bits of float32 magnitude bits times 2**k, cut off toward zero; Inf stays Inf.
 REFNUM_HD uint32_t half_below(uint32_t magnitude, int32_t k) {
     if (magnitude >= 0x7F800000) return magnitude > 0x7F800000 ? 0x7FFF : 0x7C00;
-    const uint32_t field = magnitude >> 23, significand = field ? (magnitude & 0x7FFFFF) | 0x800000 : magnitude;
-    if (significand == 0) return 0;
-    const int32_t unit = (int32_t)(field ? field : 1) - 150 + k, top = 31 - leading_zeros(significand);
-    const int32_t exponent = top + unit, lowest = exponent < -14 ? -24 : exponent - 10;  // of the last place kept
-    if (exponent > 15) return 0x7BFF;
-    const int32_t down = lowest - unit;
-    const uint32_t kept = down > 31 ? 0 : down >= 0 ? significand >> down : significand << -down;
-    return exponent < -14 ? kept : ((uint32_t)(exponent + 14) << 10) + kept;  // bit 10 of kept counts as a field
+    if (magnitude == 0) return 0;
+    const uint32_t field = magnitude >> 23, significand = field ? magnitude - ((field - 1) << 23) : magnitude;
+    const int32_t unit = (int32_t)(field ? field : 1) - 150 + k;
+    const int32_t last = 21 - leading_zeros(significand) + unit;  // place of the last of eleven bits
+    if (last > 5) return 0x7BFF;
+    const int32_t lowest = last > -24 ? last : -24;
+    return ((uint32_t)(lowest + 24) << 10) + moved_down(significand, lowest - unit);  // bit 10 counts as a field
+}
+
+// k of float32 bits of 2**k, k in -149..126.
+REFNUM_HD int32_t exponent_of_float(uint32_t power) {
+    return power >> 23 ? (int32_t)(power >> 23) - 127 : -118 - leading_zeros(power);
 }
 #endif
 
@@ -263,7 +285,7 @@ REFNUM_HD uint32_t halves_below(uint32_t low, uint32_t high, uint32_t power) {
         : "f"(__uint_as_float(low)), "f"(__uint_as_float(high)), "f"(__uint_as_float(power)));
     return out;
 #else
-    const int32_t k = power >> 23 ? (int32_t)(power >> 23) - 127 : -118 - leading_zeros(power);
+    const int32_t k = exponent_of_float(power);
     return half_below(low & 0x7FFFFFFF, k) | half_below(high & 0x7FFFFFFF, k) << 16;
 #endif
 }

@@ -72,7 +72,7 @@ def _wrong(operations: Any, questions: Sequence[Question]) -> list[tuple[int, An
     for i, question in enumerate(questions):
         try:
             with np.errstate(all="ignore"):
-                results = corpus.answer(operations[question.case.operation], question.case)
+                results = corpus.answer(operations[question.case.operation], question)
         except Exception as error:
             return [*found, (i, None, f"{type(error).__name__}: {error}")]
         if corpus.differs(results, question.golden):
