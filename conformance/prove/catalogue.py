@@ -85,9 +85,11 @@ _TABLE = (
     _standard("fp8-to-mxfp4", 8_454_144, "fp8_to_mxfp4"),
     _standard("mxfp4-to-fp8", 1_783_548, "mxfp4_to_fp8"),
     _standard("mxfp4-to-fp8-columns", 1_783_548, "mxfp4_to_fp8_columns"),
+    _standard("mxfp4-to-fp8-rows-columns", 3_567_096, "mxfp4_to_fp8_rows_columns"),
     _standard("mxfp4-columns", 1_771_228, "mxfp4_columns"),
     _standard("fp8-columns", 16_971_780, "fp8_columns"),
     _standard("swiglu", 84_213_760, "swiglu_quantize", "swiglu_backward"),
+    _standard("payload", 79_328_836, "quantize_payload", "fp8_to_payload"),
     _model("model-on-cupy", 1_580_490_760, "every operation but the fused ones", _SINGLE),
     _model("model-on-cupy-fused", 152_101_948, "every operation that does the work of two", _FUSED),
     Proof(

@@ -11,11 +11,13 @@ import refnum
 from conformance.bits import float_bits
 from conformance.choose import choose
 from conformance.device import as_words
+from conformance.domains.wide import INFINITY, QUIET, Alone, Cut, EveryPattern, Pin, Pinned, largest_maxima
 from conformance.operation import OPERATIONS, run_golden
+from conformance.prove import trace
 from conformance.prove.catalogue import CATALOGUE, get_proof
+from conformance.prove.catalogue import HOST as HOST_MODEL
 from conformance.prove.digest import ChunkDigest, root
 from conformance.prove.standard import SHAPE, TENSORS, Standard
-from conformance.domains.wide import INFINITY, QUIET, Alone, Cut, EveryPattern, Pin, Pinned, largest_maxima
 from refnum.errors import ArgumentError
 
 spec = importlib.util.spec_from_file_location("stand_in", Path(__file__).parents[1] / "refnum" / "test_dispatch.py")
@@ -40,6 +42,13 @@ def test_a_stated_size_is_the_enumerations(name):
     assert set(proof.operations) <= set(OPERATIONS) and proof.operations
 
 
+def test_every_operation_is_proved_on_both_libraries():
+    proofs = [CATALOGUE["model-on-cupy"], CATALOGUE["model-on-cupy-fused"]]
+    named = [name for proof in proofs for name in proof.operations]
+    assert sorted(named) == sorted(OPERATIONS), "N18.6: every operation, once"
+    assert all(proof.golden == HOST_MODEL and proof.made.tensors for proof in proofs)
+
+
 def test_the_issues_domains_are_there():
     assert get_proof("e2m1-float32-scales").size == 1 << 40
     assert get_proof("e4m3-float32").size == 1 << 32
@@ -47,6 +56,20 @@ def test_the_issues_domains_are_there():
     assert {refnum.get_profile(profile).scale_rule for profile in rules} == {"rceil", "floor", "ceil", "even"}
     with pytest.raises(ArgumentError, match="No proof is named 'x'"):
         get_proof("x")
+
+
+def test_the_model_digest_covers_what_an_operation_runs(monkeypatch):
+    """The scalar casts are defined in `conformance.golden`; a change there is another model for their proofs."""
+    before = {name: trace.model_digest(CATALOGUE[name]) for name in ("scalars", "codes", "maxima-rceil", "fp8-columns")}
+    read = trace._file_digest
+    for module, changed in (
+        ("conformance.golden", {"scalars", "codes"}),
+        ("refnum.codec", set(before)),
+        ("refnum.columns", {"fp8-columns"}),
+        ("refnum.explain", set()),
+    ):
+        monkeypatch.setattr(trace, "_file_digest", lambda name, module=module: "" if name == module else read(name))
+        assert {name for name, digest in before.items() if trace.model_digest(CATALOGUE[name]) != digest} == changed
 
 
 def test_every_pattern_comes_once_for_each_value():
