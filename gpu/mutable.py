@@ -23,8 +23,9 @@ from .object_code import function_digests
 
 OPTIMISED = ("-O1", "-O3", "-O0")
 """Levels at which a change is compiled: one that tells equal code, the released one, and the one that is judged."""
-CHECKED = "-DREFNUM_CHECKED"
-"""Makes twins of instructions check what they expect of their caller; used where a change is judged."""
+CHECKED = ("-DREFNUM_CHECKED", "-fsanitize=shift-exponent,integer-divide-by-zero", "-fsanitize-undefined-trap-on-error")
+"""Where a change is judged, twins of instructions check what they expect of their caller, and what C++ leaves undefined
+ends the process: a processor may give the right bits by chance."""
 
 FUNCTIONS: dict[str, tuple[str, ...]] = {
     "quantize_mxfp4": ("quantize_mxfp4", "quantize_mxfp4_stochastic", "quantize_mxfp4_keyed"),
@@ -125,7 +126,7 @@ class HostWorkshop:
             "-ffunction-sections",
             "-fdata-sections",
         ]
-        checked = (CHECKED,) if level == OPTIMISED[2] else ()
+        checked = CHECKED if level == OPTIMISED[2] else ()
         native = (host_library.NATIVE,) if level == "-O3" and host_library.NATIVE in host_library.plan().flags else ()
         source = ["-w", "-c", f"host_build/{unit}", "-o", f"{unit}.o"]
         done = subprocess.run(

@@ -37,6 +37,11 @@ HOST_OPERATIONS = (
     "decode_e8m0",
 )
 
+PROFILES = ("HOPPER", "OCP", "CEIL", "EVEN", "TE")
+"""Profiles of `refnum.PROFILES` whose every field the kernels have (`checks.SUPPORTED`)."""
+FURTHER = {"quantize_mxfp4": ("STOCHASTIC",)}
+"""Operation -> profiles beside those: the only kernel that takes random bits."""
+
 GPU_OPERATIONS = tuple(name for name in ops.__all__ if name != "available")
 
 
@@ -105,7 +110,8 @@ def subjects() -> list[dict[str, Any]]:
             "name": "host",
             "kind": "host",
             "operations": {name: getattr(host, name) for name in HOST_OPERATIONS},
-            "profiles": ["HOPPER", "OCP"],
+            "profiles": PROFILES,
+            "further": FURTHER,
             "available": host.available,
             "describe": host.describe,
             "trace": trace_host,
@@ -115,7 +121,8 @@ def subjects() -> list[dict[str, Any]]:
             "name": "emulated",
             "kind": "host",
             "operations": {name: emulated[name] for name in GPU_OPERATIONS},
-            "profiles": ["HOPPER", "OCP"],
+            "profiles": PROFILES,
+            "further": FURTHER,
             "available": emulate.available,
             "describe": emulate.describe,
             "mutable": mutable.WholeWorkshop,
@@ -125,7 +132,8 @@ def subjects() -> list[dict[str, Any]]:
             "name": "gpu",
             "kind": "gpu",
             "operations": {name: getattr(ops, name) for name in GPU_OPERATIONS},
-            "profiles": ["HOPPER", "OCP"],
+            "profiles": PROFILES,
+            "further": FURTHER,
             "arrays": "cupy",
             "available": available_gpu,
             "describe": describe_gpu,

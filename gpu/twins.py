@@ -92,6 +92,22 @@ def _outside(bits: int) -> Callable[..., U32]:
     return call
 
 
+def _large(function: Callable[..., Any]) -> Callable[..., U32]:
+    def call(a: U32, b: U32, c: U32) -> U32:
+        g = a.view(np.float32)
+        result = np.asarray(function(g), np.float32)
+        return np.where(np.isnan(g), FLOAT_NAN, result.view(np.uint32))
+
+    return call
+
+
+def _scalar(a: U32, b: U32, c: U32) -> U32:
+    """Tiles of NaN or Inf, and float32 tiles whose byte, before it is clamped, lies below 6."""
+    carry = np.array([31, 0, 127, 8], np.uint32)[c]  # RCEIL: above 1.75; FLOOR; CEIL; EVEN: from 1.9375 on
+    byte = (a + carry >> np.uint32(7)).astype(np.int64) - 8
+    return ((a >= 0x7F80) | ((b == 0) & (byte < 6) & (a != 0))).astype(np.uint32)
+
+
 def _found(a: U32, b: U32, c: U32) -> U32:
     """A column is found unless its byte lies more than DEEPEST below the largest, and above 0."""
     binade = np.array([9, -1, 0, 0, 1, 1, 2, 2])[a & 7] - np.minimum(b, 1 << 20).astype(np.int64)
@@ -128,6 +144,13 @@ TWINS: dict[str, tuple[Callable[..., U32], str]] = {
     "add": (_floats(np.add), "floats floats any"),
     "outside_12": (_outside(12), "gates any any"),
     "outside_11": (_outside(11), "gates any any"),
+    "silu_of_large": (_large(lambda g: np.where(g < 0, np.float32(-0.0), g)), "large any any"),
+    "sigmoid_of_large": (_large(lambda g: (g > 0).astype(np.float32)), "large any any"),
+    "tile_scalar": (_scalar, "tile_maxima kinds rules"),
+    "tree_sum": (
+        lambda a, b, c: np.where(b > 0, np.bitwise_count(a), 0).astype(np.float32).view(np.uint32),
+        "counts nodes any",
+    ),
     "planes_found": (_found, "codes depths tops"),
 }
 """Twin -> (what it promises, the kinds of its three words)."""
@@ -174,6 +197,18 @@ def _draw(kind: str, rng: np.random.Generator) -> U32:
         every = np.arange(1 << 16, dtype=np.uint32)
         ordinary = rng.integers(0x4000, 0x42DB, 1 << 16, np.uint32)
         return np.concatenate([every | ordinary << np.uint32(16), every << np.uint32(16) | ordinary])
+    if kind == "large":
+        every = np.arange(GATE_TOP + 1, 0x8000, dtype=np.uint32) << np.uint32(16)
+        return np.concatenate([every, every | np.uint32(0x80000000)])
+    if kind in ("tile_maxima", "kinds", "rules"):
+        every = np.meshgrid(np.arange(1 << 15), np.arange(3), np.arange(4), indexing="ij")
+        return every[("tile_maxima", "kinds", "rules").index(kind)].reshape(-1).astype(np.uint32)
+    if kind == "counts":
+        return np.concatenate([np.arange(1, 1 << 12), 2 ** np.arange(12, 32), rng.integers(1, 1 << 32, COUNT)]).astype(
+            np.uint32
+        )
+    if kind == "nodes":
+        return np.uint32(0x3F800000) * rng.integers(0, 2, COUNT, np.uint32)
     grid = np.meshgrid(np.arange(8), np.arange(40), np.r_[np.arange(40), 100, 254], indexing="ij")
     if kind in ("codes", "depths", "tops"):
         return grid[("codes", "depths", "tops").index(kind)].reshape(-1).astype(np.uint32)
@@ -185,7 +220,8 @@ def questions() -> Iterator[tuple[str, dict[str, U32], U32]]:
     for number, (name, (promised, kinds)) in enumerate(TWINS.items()):
         rng = np.random.default_rng(number)
         words = [_draw(kind, rng) for kind in kinds.split()]
-        count = max(word.size for word in words) if kinds.startswith("gates") else min(word.size for word in words)
+        small = not kinds.startswith(("gates", "large", "tile"))
+        count = min(word.size for word in words) if small else words[0].size
         a, b, c = (np.resize(word, count) for word in words)
         if name in ("scale_halves", "scale_each", "halves_below"):
             a, b, c = _kept(name, a, b, c)

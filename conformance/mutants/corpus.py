@@ -94,7 +94,12 @@ def all_of(operation: str, profiles: tuple[str, ...]) -> Iterator[Question]:
 
 def beside(operation: str) -> Iterator[Question]:
     """Yield the questions on what kernels have beside the variants of `OPERATIONS`."""
-    makers = {"quantize_mxfp4": _keyed, "encode_e2m1": _scaled_elements, LAYOUTS: _layouts}
+    makers = {
+        "quantize_mxfp4": _keyed,
+        "encode_e2m1": _scaled_elements,
+        "encode_e4m3": _scaled_codes,
+        LAYOUTS: _layouts,
+    }
     yield from makers.get(operation, tuple)()
 
 
@@ -126,12 +131,21 @@ def _scaled_elements() -> Iterator[Question]:
         yield Question(random, (code,), "element")
 
 
+def _scaled_codes() -> Iterator[Question]:
+    """E4M3 codes under a scale byte: every power of two, those at the far end under the largest bytes too."""
+    x = np.concatenate([_floats(33, 64).reshape(-1), np.float32(2.0) ** np.arange(-149, 128, dtype=np.float32)])
+    for byte in (0, 1, 100, 127, 150, 253, 254):
+        code = refnum.encode("E4M3", x, byte - 127, DEFAULT)
+        given = Case("encode_e4m3", DEFAULT, {"scale_byte": byte}, {"x": x}, label=f"byte {byte}")
+        yield Question(given, (code,), "element")
+
+
 def _layouts() -> Iterator[Question]:
     """Scales written and read in every storage layout, at shapes with and without padding."""
-    for m, k in ((1, 32), (3, 160), (5, 128), (130, 416), (257, 288)):
+    for m, k in ((1, 32), (3, 160), (4, 128), (5, 128), (130, 416), (257, 288), (256, 256)):
         x = _floats(m, k)
         packed, scales = refnum.quantize_mxfp4(x)
-        scales[::3, 0], scales[1::3, -1] = 255, 0
+        scales[::3, 0], scales[1::3, -1], scales[-1, 0] = 255, 0, 1
         for layout in refnum.layouts.LAYOUTS[1:]:
             label = f"{m}x{k} {layout}"
             yield ask(Case("quantize_mxfp4", DEFAULT, {"layout_out": layout}, {"x": x}, label=label), "layout")
@@ -142,7 +156,7 @@ def _layouts() -> Iterator[Question]:
 
 def _strange_scales(m: int, k: int, packed: np.ndarray, scales: np.ndarray) -> Question:
     """Float32 scales that are no powers of two, which a kernel reads as NaN and the model refuses."""
-    strange = np.array([1.5 * 2.0**-127, -1, 0, 1.5 * 2.0**126], np.float32)
+    strange = np.array([1.5 * 2.0**-127, -1, 0, 1.5 * 2.0**126, 1 + 2.0**-23, np.inf], np.float32)
     floats, bytes_ = refnum.layouts.scales_to_layout(scales, "float32"), scales.copy()
     floats.reshape(-1)[: strange.size] = strange[: floats.size]
     bytes_.reshape(-1)[: strange.size] = 255

@@ -4,6 +4,7 @@
 #include "../kernels/bit_planes.cuh"
 #include "../kernels/column_halves.cuh"
 #include "../kernels/float32_codes.cuh"
+#include "../kernels/quantize_fp8_tiles.cuh"
 #include "../kernels/swiglu.cuh"
 
 namespace refnum {
@@ -27,6 +28,14 @@ uint32_t planes_found(uint32_t code, uint32_t depth, uint32_t top) {
     }
     Table bytes;
     return turn_planes<true>(masks, top, w, bytes) ? 1 : 0;
+}
+
+// The sum of `count` terms of which every pending node is `node`.
+uint32_t tree_sum(uint32_t count, uint32_t node) {
+    TreeSum tree;
+    for (uint32_t& pending : tree.pending) pending = node;
+    tree.count = count;
+    return tree.sum();
 }
 
 }  // namespace
@@ -69,5 +78,9 @@ TWIN(multiply, multiply_floats(a, b))
 TWIN(add, add_floats(a, b))
 TWIN(outside_12, (any_outside<12, 1>(&a)))
 TWIN(outside_11, (any_outside<11, 1>(&a)))
+TWIN(silu_of_large, silu_of_large(a))
+TWIN(sigmoid_of_large, sigmoid_of_large(a))
+TWIN(tile_scalar, (tile_scale(a, Policy{(int32_t)c, 1, 127}, (int)b).scalar))
+TWIN(tree_sum, (tree_sum(a, b)))
 TWIN(planes_found, planes_found(a, b, c))
 }  // extern "C"

@@ -127,54 +127,74 @@ REFNUM_HD Planes step_down(const Planes& x, const uint32_t (&rows)[DISTANCES]) {
 // of zeros.
 constexpr uint32_t DEPTHS = 32, DEEPEST = DEPTHS - DISTANCES - NEAREST, MAX_DEPTHS = DISTANCES + NEAREST;
 
-// `amax`: binades from the block's largest byte to a column's, and the rows at each distance from it. `found` is false
-// where the column's elements lie too deep. Nearly all columns end in the first four depths, which are here as `first`.
+// `amax`: binades from the block's largest byte to a column's. `found` is false where the column's elements lie too deep.
 struct Depth {
     uint32_t below;
     bool found;
 };
-REFNUM_HD Depth find_depth(const uint32_t* masks, const uint32_t (&first)[4], uint32_t top, const Planes& x,
-                           uint32_t (&rows)[DISTANCES]) {
+
+// The same for a column that has an element in the first four depths, as nearly all have. upto[d]: rows of depth d at most.
+constexpr uint32_t NEAR_DEPTHS = 4;
+REFNUM_HD Depth find_near_depth(const uint32_t (&upto)[NEAR_DEPTHS], const Planes& x) {
+    const uint32_t some = x.some(), ones = x.ones(), twos = x.twos(), fours = x.fours();
+    const uint32_t zero = fours & upto[0], one = (fours & upto[1]) | (twos & upto[0]);
+    const uint32_t two = (fours & upto[2]) | (twos & upto[1]) | (ones & upto[0]);
+    const uint32_t three = (fours & upto[3]) | (twos & upto[2]) | (ones & upto[1]) | (some & upto[0]);
+    return {zero ? 0u : one ? 1u : two ? 2u : 3u, three != 0};
+}
+
+// Any column: from the first depth to the one where its byte would lie below 0.
+REFNUM_HD Depth find_depth(const uint32_t* masks, uint32_t top, const Planes& x) {
     const uint32_t some = x.some(), ones = x.ones(), twos = x.twos(), fours = x.fours();
     const uint32_t last = top < DEEPEST ? top : DEEPEST;
-    uint32_t here = fours & first[0], below = here == 0;
-    here |= (fours & first[1]) | (twos & first[0]);
-    below += here == 0;
-    here |= (fours & first[2]) | (twos & first[1]) | (ones & first[0]);
-    below += here == 0;
-    here |= (fours & first[3]) | (twos & first[2]) | (ones & first[1]) | (some & first[0]);
+    uint32_t here = fours & masks[0], below = 0;
     REFNUM_ROLLED
     while (here == 0 && below < last) {
         const uint32_t* at = masks + ++below;
         here = (fours & at[0]) | (twos & at[-1]) | (ones & at[-2]) | (some & at[-3]);
     }
-    below = below < last ? below : last;
-    REFNUM_UNROLL
-    for (int i = 0; i < DISTANCES; ++i) rows[i] = masks[(int)below + i + NEAREST];
     // a column of zeros has byte 0; one whose byte would lie below 0 has it too
     return {some ? below : top, here || below == top || some == 0};
+}
+
+REFNUM_HD Planes column_planes(const uint32_t (&w)[32], int c) { return {{w[c], w[8 + c], w[16 + c]}}; }
+
+// Binades from `top` to the bytes of eight columns. False: elements of one lie too deep.
+REFNUM_HD bool find_depths(const uint32_t* masks, uint32_t top, const uint32_t (&w)[32], uint32_t (&below)[8]) {
+    uint32_t upto[NEAR_DEPTHS] = {masks[0], masks[1], masks[2], masks[3]};
+    REFNUM_UNROLL
+    for (uint32_t d = 1; d < NEAR_DEPTHS; ++d) upto[d] |= upto[d - 1];
+    bool found = top >= NEAR_DEPTHS - 1;
+    REFNUM_UNROLL
+    for (int c = 0; c < 8; ++c) {
+        const Depth depth = find_near_depth(upto, column_planes(w, c));
+        below[c] = depth.below;
+        found = found && depth.found;
+    }
+    if (found) return true;
+    found = true;
+    REFNUM_UNROLL
+    for (int c = 0; c < 8; ++c) {
+        const Depth depth = find_depth(masks, top, column_planes(w, c));
+        below[c] = depth.below;
+        found = found && depth.found;
+    }
+    return found;
 }
 
 // Planes of eight columns to planes under their columns' bytes, which come out as `bytes`. False: elements lie too deep.
 template <bool amax>
 REFNUM_HD bool turn_planes(const uint32_t* masks, uint32_t top, uint32_t (&w)[32], Table& bytes) {
-    bool found = true;
-    const uint32_t first[4] = {masks[0], masks[1], masks[2], masks[3]};
-    uint32_t rows[DISTANCES], below[8];
-    if (!amax) {
-        REFNUM_UNROLL
-        for (int i = 0; i < DISTANCES; ++i) rows[i] = masks[i + NEAREST];
-    }
+    uint32_t rows[DISTANCES], below[8] = {};
+    const bool found = !amax || find_depths(masks, top, w, below);
     REFNUM_UNROLL
     for (int c = 0; c < 8; ++c) {
-        Planes x = {{w[c], w[8 + c], w[16 + c]}};
-        below[c] = 0;
-        if (amax) {
-            const Depth depth = find_depth(masks, first, top, x, rows);
-            found = found && depth.found;
-            below[c] = depth.below;
+        if (amax || c == 0) {
+            const int32_t at = (int32_t)(below[c] < DEEPEST ? below[c] : DEEPEST) + NEAREST;  // zeros may be below it
+            REFNUM_UNROLL
+            for (int i = 0; i < DISTANCES; ++i) rows[i] = masks[at + i];
         }
-        x = amax ? step_down<0>(x, rows) : step_down<-NEAREST>(x, rows);
+        const Planes old = column_planes(w, c), x = amax ? step_down<0>(old, rows) : step_down<-NEAREST>(old, rows);
         w[c] = x.bit[0], w[8 + c] = x.bit[1], w[16 + c] = x.bit[2];
     }
     bytes.low = top * 0x01010101u - (below[0] | below[1] << 8 | below[2] << 16 | below[3] << 24);

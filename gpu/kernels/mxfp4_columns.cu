@@ -51,7 +51,7 @@ __device__ __forceinline__ BlockRows find_rows(BlocksTile& tile, const Block& bl
     const BlockRows out = {most & 0xFFFF, most >> 16 == NAN_BYTE};
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
-        if (out.top - byte[j] < depths) atomicOr(masks.depths() + (out.top - byte[j]), place[j]);
+        atomicOr(masks.depths() + min(out.top - byte[j], depths), place[j]);  // the last word is read by none
     }
     __syncwarp();
     return out;

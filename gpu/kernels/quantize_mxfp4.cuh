@@ -73,7 +73,7 @@ REFNUM_HD uint32_t widen_lane(uint32_t lane) {
     return bits;
 #else
     const uint32_t sign = (lane & 0x8000) << 16, field = lane >> 10 & 0x1F, fraction = lane & 0x3FF;
-    if (field == 31) return sign | 0x7F800000 | fraction << 13;
+    if (field == 31) return sign | (fraction ? 0x7FC00000 : 0x7F800000);
     if (field) return sign | (field + 112) << 23 | fraction << 13;
     if (fraction == 0) return sign;
     const int32_t lift = leading_zeros(fraction) - 21;
