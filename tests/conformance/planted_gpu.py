@@ -1,7 +1,8 @@
-"""Planted kernels for a device: `refnum fuzz run FOLDER --subject tests/conformance/planted_gpu.py`.
+"""Planted kernels for a device: `refnum fuzz run FOLDER --subject tests/conformance/planted_gpu.py:ENDLESS`.
 
 Each runs the golden model on CuPy arrays and then a raw kernel that spoils what it should: an illegal address, an
-endless loop, one coverpoint, one element in a million.
+endless loop, one coverpoint, one element in a million. Each has a list of its own: an endless kernel starves its
+neighbours on the same device, so it gets a campaign of its own, and a device.
 """
 
 import functools
@@ -77,8 +78,8 @@ def one_in_a_million(x):
 
 
 def only_float32(operation, profile, params):
-    """The raw kernels read 32-bit floats."""
-    return "" if params.get("input", "float32") == "float32" else "reads float32"
+    """The raw kernels read 32-bit floats; one variant of each operation will do."""
+    return "" if params.get("input", params.get("dtype")) == "float32" else "takes float32"
 
 
 def available():
@@ -99,3 +100,9 @@ def subjects():
          "supports": only_float32}
         for operation, functions in parts.items() for f in functions
     ]  # fmt: skip
+
+
+ILLEGAL, ENDLESS, ONE_POINT, RARE = (
+    [subject for subject in subjects() if subject["name"] == name]
+    for name in ("illegal_address", "endless", "one_point", "one_in_a_million")
+)
