@@ -129,7 +129,7 @@ def random_bits(
     dims = (shape,) if isinstance(shape, int) else tuple(shape)
     n = math.prod(_unsigned("a dimension of shape", d, 62) for d in dims)
     unit, width = ("<u1", 8) if bits <= 8 else ("<u2", 16) if bits <= 16 else ("<u4", 32)
-    first = _unsigned("offset", offset, 59) * width // 8
+    first = _unsigned("offset", offset, 62 - (width // 16)) * width // 8  # a byte below 2**62
     octets = random_bytes(n * width // 8, seed, stream, step, first, like)
     drawn = octets.view(unit).astype(np.dtype(unit).newbyteorder("="))
     return (drawn >> drawn.dtype.type(width - bits)).reshape(dims)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import refnum
 from refnum import philox
 from refnum.errors import ArgumentError, ShapeError
 
@@ -48,6 +49,24 @@ def test_stream_layout(seed: int, stream: int, step: int) -> None:
         assert words[4 * b : 4 * b + 4].tolist() == expected
         for i in range(16):
             assert octets[16 * b + i] == expected[i // 4] >> 8 * (i % 4) & 255
+
+
+@pytest.mark.parametrize(("bits", "limit"), [(8, 62), (16, 61), (32, 60)])
+def test_bits_of_the_last_elements(bits: int, limit: int) -> None:
+    first, key = (1 << limit) - 32, {"seed": 5, "stream": 6, "step": 7}
+    drawn = philox.random_bits(32, bits, **key, offset=first)
+    octets = philox.random_bytes(4 * bits, **key, offset=first * bits // 8)
+    assert np.array_equal(drawn, octets.view(f"<u{bits // 8}"))
+    with pytest.raises(ArgumentError, match="offset"):
+        philox.random_bits(32, bits, **key, offset=1 << limit)
+
+
+def test_every_key_that_is_accepted_can_be_drawn_from() -> None:
+    x = np.linspace(-6, 6, 64, dtype=np.float32).reshape(1, 64)
+    key = (3, 2, 1, (1 << 62) - 64)
+    want = refnum.quantize_mxfp4(x, "STOCHASTIC", rbits=philox.random_bytes(64, *key).reshape(1, 64))
+    found = refnum.quantize_mxfp4(x, "STOCHASTIC", philox=key)
+    assert all(np.array_equal(one, other) for one, other in zip(want, found, strict=True))
 
 
 @pytest.mark.parametrize("offset, n", [(0, 0), (1, 2), (3, 9), (7, 40000), (4 * (1 << 13) - 1, 70001)])
