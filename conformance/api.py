@@ -69,6 +69,7 @@ def judge_kernel(
         seed,
         examples,
         named=frozenset(names or ()),
+        special=True,
         save=save,
     )
     record = {"name": subject.name, "kind": subject.kind, "available": True, "reason": ""}

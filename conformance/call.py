@@ -23,6 +23,7 @@ from .case import Case
 from .floatmode import default_float_mode, float_mode
 from .libraries import Guarded, at_offset, overwrite, share_memory, to_library, to_numpy, with_gaps
 from .operation import as_bits
+from .storage import stored_inputs
 from .subject import Subject, arguments_for, takes
 from .verdict import Outcome
 
@@ -79,12 +80,13 @@ def limit(seconds: float) -> Iterator[None]:
 
 def lay_out(subject: Subject, case: Case) -> Laid:
     """Return fresh copies of a case's inputs in the subject's library; those of NumPy lie between guard zones."""
+    inputs = stored_inputs(case)
     if subject.arrays != "numpy":
-        copies = {name: np.array(array, order="C", copy=True) for name, array in case.inputs.items()}
+        copies = {name: np.array(array, order="C", copy=True) for name, array in inputs.items()}
         return Laid({name: to_library(array, subject.arrays) for name, array in copies.items()})
-    zones = {name: Guarded(array, "numpy", POISONS[0]) for name, array in case.inputs.items()}
+    zones = {name: Guarded(array, "numpy", POISONS[0]) for name, array in inputs.items()}
     for name, zone in zones.items():
-        zone.array[...] = case.inputs[name]
+        zone.array[...] = inputs[name]
     laid = Laid({name: zone.array for name, zone in zones.items()})
     laid.zones = zones
     return laid
@@ -151,7 +153,7 @@ def _first_line(error: BaseException) -> str:
 def _kept_contract(
     case: Case, given: Mapping[str, Any], results: tuple[np.ndarray, ...], live: tuple[Any, ...]
 ) -> Called:
-    for name, original in case.inputs.items():
+    for name, original in stored_inputs(case).items():
         if not np.array_equal(raw(to_numpy(given[name])), raw(original)):
             return Called(results, live, Outcome.MISMATCH, f"the call changed its input {name}", "input-mutated")
     for name, zone in getattr(given, "zones", {}).items():
@@ -197,7 +199,7 @@ def call_with_gaps(subject: Subject, case: Case, seconds: float = 60.0) -> Calle
     return call_on(
         subject,
         case,
-        lambda: {name: with_gaps(array, subject.arrays, POISONS[0]) for name, array in case.inputs.items()},
+        lambda: {name: with_gaps(array, subject.arrays, POISONS[0]) for name, array in stored_inputs(case).items()},
         seconds,
     )
 
@@ -208,7 +210,7 @@ def call_at_offset(subject: Subject, case: Case, seconds: float = 60.0) -> Calle
     return call_on(
         subject,
         case,
-        lambda: {name: at_offset(array, subject.arrays, POISONS[0]) for name, array in case.inputs.items()},
+        lambda: {name: at_offset(array, subject.arrays, POISONS[0]) for name, array in stored_inputs(case).items()},
         seconds,
     )
 
@@ -227,8 +229,8 @@ def replay_in_place(subject: Subject, case: Case, seconds: float = 60.0) -> tupl
         return storage
 
     def second_data() -> Mapping[str, Any]:
-        for name, array in storage.items():
-            overwrite(array, second_case.inputs[name], subject.arrays)
+        for name, data in stored_inputs(second_case).items():
+            overwrite(storage[name], data, subject.arrays)
         return storage
 
     first = call_on(subject, case, first_data, seconds)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 # Parameters that describe the inputs of a case and are not keywords of the golden function.
-DESCRIPTIVE = frozenset({"input"})
+DESCRIPTIVE = frozenset({"input", "random"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,7 +20,8 @@ class Case:
 
     operation: a name in `operation.OPERATIONS`. profile: a profile name (N14).
     params: the keywords of the golden function as JSON values (`tile` is a list, `splits` a list of rows an
-    expert, `tokens` a count), plus `input`, the dtype name of the floating-point input, which is not passed on.
+    expert, `tokens` a count, `philox` a list of the key's numbers), plus two that are not passed on: `input`, the dtype
+    name of the floating-point input, and `random`, how random bits come when not as `rbits`.
     inputs: arrays by the names of the golden signature; bfloat16 arrays have dtype `ml_dtypes.bfloat16`.
     recipe: what the inputs were expanded from, or None. label: what the case is there to hit.
     domain: the enumerable domain that the case is a part of, or None.
@@ -37,8 +38,8 @@ class Case:
     def arguments(self) -> dict[str, Any]:
         """Return the keywords to call with: inputs (the same arrays, not copies) and parameters; no profile."""
         kept = {name: value for name, value in self.params.items() if name not in DESCRIPTIVE}
-        if "tile" in kept:
-            kept["tile"] = tuple(kept["tile"])
+        for name in {"tile", "philox"} & set(kept):
+            kept[name] = tuple(kept[name])
         return {**self.inputs, **kept}
 
     def with_inputs(
@@ -89,9 +90,9 @@ def plain(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def variant(operation: str, profile: str, params: Mapping[str, Any]) -> str:
-    """Return the name of what is judged, e.g. `mxfp4_to_fp8[HOPPER, scale=max]`, without `splits` and `tokens`."""
+    """Return the name of what is judged, e.g. `mxfp4_to_fp8[HOPPER, scale=max]`, without its data parameters."""
     shown = []
     for name, item in plain(params).items():
-        if name not in ("splits", "tokens"):
+        if name not in ("splits", "tokens", "philox"):
             shown.append(f"{name}=" + ("x".join(map(str, item)) if isinstance(item, list) else str(item)))
     return f"{operation}[{', '.join([profile, *shown])}]"

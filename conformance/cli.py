@@ -138,6 +138,7 @@ def check(
         examples,
         timeout,
         named=frozenset(operation or ()),
+        special=True,
     )
     document = reports.Report(
         reports.header(level.value, seed, sys.argv[1:], chosen.records(), chosen.broken, examples=examples),

@@ -18,6 +18,7 @@ from refnum.formats import get_format
 from .case import Case
 from .geometry import blocks_hit, spread
 from .operation import Output, as_bits, outputs_of
+from .storage import OUT, PLAIN, bytes_of, stored_scales
 from .verdict import CLASSES, LEVELS, NO_LEVEL, input_classes
 
 Bits = dict[str, np.ndarray]
@@ -50,7 +51,10 @@ class Comparison:
 
 
 def observe(case: Case, golden: Mapping[str, np.ndarray], results: Sequence[np.ndarray]) -> tuple[Bits, str]:
-    """Return the observed outputs as bits, or a sentence that says how count, shape or dtype is wrong."""
+    """Return the observed outputs as bits, or a sentence that says how count, shape, dtype or padding is wrong.
+
+    Scales in a layout come back as the bytes that it holds.
+    """
     outputs = outputs_of(case)
     if len(results) != len(outputs):
         return {}, (
@@ -60,11 +64,18 @@ def observe(case: Case, golden: Mapping[str, np.ndarray], results: Sequence[np.n
     observed: Bits = {}
     for output, array in zip(outputs, results, strict=True):
         want = golden[output.name]
-        allowed = _allowed(output, want, case)
+        laid = output.kind == "scales" and case.params.get(OUT, PLAIN) != PLAIN
+        if laid:
+            want = stored_scales(case, want)
+        allowed = (want.dtype.name,) if laid else _allowed(output, want, case)
         if array.dtype.name not in allowed:
             return {}, f"{output.name} has dtype {array.dtype.name}; expected {' or '.join(allowed)}"
         if array.shape != want.shape:
             return {}, f"{output.name} has shape {list(array.shape)}; expected {list(want.shape)}"
+        if laid:
+            array, words = bytes_of(case, golden[output.name], array)
+            if words:
+                return {}, words
         if output.kind == "index":
             array = array.astype(want.dtype.name.replace("u", ""))
         observed[output.name] = as_bits(array)

@@ -29,6 +29,7 @@ from .operation import run_golden
 from .plan import Plan, Progress, Variant
 from .probes import probe
 from .report import Report
+from .specials import unclaimed
 from .subject import Subject
 from .tally import DomainCount, Failure, Tally
 from .verdict import NO_LEVEL, Outcome
@@ -37,6 +38,8 @@ LOOKED_AT = 24
 """Corner cases among which the smallest is the first call of all, see `doors.adapter`."""
 PROBES = 4
 """Corner cases of a variant on which the calling contract is probed as well."""
+SPECIAL_LARGEST = 1 << 16
+"""Members of the largest domain that is run for scale layouts and keyed random bits: they decide no code."""
 COVERED_CHUNKS = 2
 """Cases of a domain in which coverpoints are counted; all of them would cost as much as the judging."""
 
@@ -52,6 +55,7 @@ def new_tally(plan: Plan, subject: Subject, item: Variant) -> Tally:
         claimed=subject.claimed_level(name),
         refusal=subject.refuses(name, item.profile, item.params),
         smoke=plan.level == "smoke",
+        left_out=[] if item.special else unclaimed(subject, name, item.profile),
     )
 
 
@@ -172,23 +176,40 @@ class Engine:
         if self.plan.level == "smoke":
             return
         for domain in domains_for(*self._key, self.plan.level):
-            counts = {s.name: DomainCount(domain.name, domain.size, domain.how) for s in self.active()}
+            if self.item.special and domain.size > SPECIAL_LARGEST:
+                continue
+            left = {subject.name for subject in self.active() if self._left_out(domain, subject)}
+            counts = {
+                s.name: DomainCount(domain.name, domain.size, domain.how) for s in self.active() if s.name not in left
+            }
             for name, counted in counts.items():
                 self.tallies[name].domains.append(counted)
             self.book.enter(self._key, domain.name)
-            there = {subject.name for subject in self.active() if domain.wide and self._on_device(subject)}
-            for case, golden in self._golden(domain.cases(), but=there):
+            there = {name for name in counts if domain.wide and self._on_device(name)}
+            for case, golden in self._golden(domain.cases(), but=left | there):
                 for subject in self._cover(case, golden, self.number < COVERED_CHUNKS):
-                    if subject.name not in there:
+                    if subject.name not in left | there:
                         counts[subject.name].add(self._one(subject, case, golden))
             if there:
                 self._there(domain, there, counts)
             for subject in self.active():
-                counted = counts[subject.name]
-                counted.complete = counted.calls > 0 and not counted.missed
+                if subject.name in counts:
+                    counted = counts[subject.name]
+                    counted.complete = counted.calls > 0 and not counted.missed
 
-    def _on_device(self, subject: Subject) -> bool:
+    def _left_out(self, domain: Domain, subject: Subject) -> bool:
+        """Whether profiles judged before decide all that this domain would; noted. Never at level exhaustive."""
+        if self.plan.level == "exhaustive":
+            return False
+        before = self.item.before.get(subject.name, ())
+        decided = bool(before) and domain.within(before)
+        if decided:
+            self.tallies[subject.name].left_out.append(f"{domain.name}, decided under {', '.join(before)}")
+        return decided
+
+    def _on_device(self, name: str) -> bool:
         """Whether whole domains can be judged where a subject's arrays are: in this process, byte for byte."""
+        subject = next(subject for subject in self.judged if subject.name == name)
         return subject.arrays == "cupy" and subject.apart is None and not self.tallies[subject.name].claimed
 
     def _there(self, domain: Domain, names: set[str], counts: dict[str, DomainCount]) -> None:

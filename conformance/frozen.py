@@ -10,6 +10,7 @@ import numpy as np
 
 from .case import Case, plain
 from .operation import DATA_PARAMS, OPERATIONS, as_bits
+from .storage import IN, OUT
 from .vectors.errors import VectorFileError
 from .vectors.load import Vector, load_vectors
 
@@ -26,9 +27,13 @@ Frozen = tuple[Case, dict[str, np.ndarray]]
 
 
 def frozen_cases(operation: str, profile: str, params: Mapping[str, Any]) -> Iterator[Frozen]:
-    """Yield (case, frozen outputs as unsigned integers) of every vector of one variant, in the order of the files."""
+    """Yield (case, frozen outputs as unsigned integers) of every vector of one variant, in the order of the files.
+
+    Vectors hold scales as bytes, so that they are asked in every layout.
+    """
+    layouts = {name: params[name] for name in (IN, OUT) if name in params}
     for vector in _vectors(operation, profile):
-        given = {**OPERATIONS[operation].defaults(), **vector.params}
+        given = {**OPERATIONS[operation].defaults(), **layouts, **vector.params}
         if "input" in params:
             given["input"] = _dtype(vector)
         if plain({name: given.get(name) for name in params}) != plain(params):

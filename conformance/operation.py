@@ -18,10 +18,11 @@ import refnum
 from refnum.arrays import contiguous
 from refnum.errors import ArgumentError
 
+from . import storage
 from .case import Case
 
-DATA_PARAMS = frozenset({"splits", "tokens"})
-"""Keywords that belong to a case's data, not to a variant: rows of each expert, rows of an unpermuted output."""
+DATA_PARAMS = frozenset({"splits", "tokens", "philox"})
+"""Keywords that belong to a case's data, not to a variant: rows of each expert, rows of an unpermuted output, a key."""
 
 MX_ELEMENTS = ("E2M1", "E2M3", "E3M2", "E4M3", "E5M2", "MXINT8")
 FLOAT_INPUTS = ("float32", "bfloat16", "float16")
@@ -56,6 +57,8 @@ class Operation:
     params: for each parameter its choices, the default first; `input` is the dtype of the floating-point input.
     profiled: whether the operation takes a profile. optional: array inputs that a case may lack.
     nullable: those optional inputs that are passed as None when a case lacks them.
+    layouts: the keywords for scale layouts that it has beside its parameters (N6.5), see `storage.py`. keyed: whether
+    its random bits may come by a Philox key (N13.5).
     quantises: whether results are reported by input class (N17).
     """
 
@@ -67,6 +70,8 @@ class Operation:
     profiled: bool = False
     optional: tuple[str, ...] = ()
     nullable: tuple[str, ...] = ()
+    layouts: tuple[str, ...] = ()
+    keyed: bool = False
     quantises: bool = False
 
     def variants(self) -> Iterator[dict[str, Any]]:
@@ -77,6 +82,11 @@ class Operation:
     def defaults(self) -> dict[str, Any]:
         """Return the default of every parameter."""
         return {name: choices[0] for name, choices in self.params.items()}
+
+    @property
+    def known(self) -> frozenset[str]:
+        """Names of all parameters that a case of it may have."""
+        return frozenset({*self.params, *self.layouts, *(("random",) if self.keyed else ()), *DATA_PARAMS})
 
     def undefined(self, profile: str) -> str:
         """Return why the operation has no meaning under a profile (N2.6), or an empty string when it has one."""
@@ -98,6 +108,7 @@ _FP8_BOTH = (
     Output("column_scales", "scales", "E8M0"),
 )
 _TILES = ([1, 128], [128, 128])
+_BOTH = (storage.IN, storage.OUT)
 
 _TABLE = (
     Operation(
@@ -108,9 +119,18 @@ _TABLE = (
         {"input": FLOAT_INPUTS},
         profiled=True,
         optional=("rbits",),
+        layouts=(storage.OUT,),
+        keyed=True,
         quantises=True,
     ),
-    Operation("dequantize_mxfp4", "N5", ("packed", "scales"), (Output("values", "values"),), {"dtype": FLOAT_OUTPUTS}),
+    Operation(
+        "dequantize_mxfp4",
+        "N5",
+        ("packed", "scales"),
+        (Output("values", "values"),),
+        {"dtype": FLOAT_OUTPUTS},
+        layouts=(storage.IN,),
+    ),
     Operation(
         "quantize_mx",
         "N5",
@@ -119,6 +139,7 @@ _TABLE = (
         {"element": MX_ELEMENTS, "input": FLOAT_INPUTS},
         profiled=True,
         optional=("rbits",),
+        keyed=True,
         quantises=True,
     ),
     Operation(
@@ -135,6 +156,7 @@ _TABLE = (
         (Output("codes", "codes", "E4M3", "tile"), Output("scales", "scales", "E8M0")),
         {"tile": _TILES, "input": FLOAT_INPUTS},
         profiled=True,
+        layouts=(storage.OUT,),
         quantises=True,
     ),
     Operation(
@@ -143,9 +165,10 @@ _TABLE = (
         ("codes", "scales"),
         (Output("values", "values"),),
         {"tile": _TILES, "dtype": FLOAT_OUTPUTS},
+        layouts=(storage.IN,),
     ),
-    Operation("fp8_to_mxfp4", "N7", ("codes", "scales"), _MXFP4, profiled=True, quantises=True),
-    Operation("mxfp4_to_fp8", "N8", ("packed", "scales"), _FP8_ROWS, {"scale": ("max", "amax")}),
+    Operation("fp8_to_mxfp4", "N7", ("codes", "scales"), _MXFP4, profiled=True, layouts=_BOTH, quantises=True),
+    Operation("mxfp4_to_fp8", "N8", ("packed", "scales"), _FP8_ROWS, {"scale": ("max", "amax")}, layouts=_BOTH),
     Operation("mxfp4_to_fp8_columns", "N9", ("packed", "scales"), _FP8_COLUMNS, {"scale": ("max", "amax")}),
     Operation("mxfp4_to_fp8_rows_columns", "N9", ("packed", "scales"), _FP8_BOTH, {"scale": ("max", "amax")}),
     Operation(
@@ -247,12 +270,13 @@ def select(patterns: list[str] | None) -> list[Operation]:
 
 
 def arguments_of(case: Case) -> dict[str, Any]:
-    """Return the keywords of a call, the profile apart: inputs, None for nullable ones, and parameters."""
-    return {**dict.fromkeys(OPERATIONS[case.operation].nullable), **case.arguments()}
+    """Return the keywords of a call, the profile apart: inputs as stored, None for nullable ones, and parameters."""
+    keywords = {**case.arguments(), **storage.stored_inputs(case)}
+    return {**dict.fromkeys(OPERATIONS[case.operation].nullable), **keywords}
 
 
 def call_golden(case: Case, profile: refnum.Profile | None = None) -> tuple[np.ndarray, ...]:
-    """Return the golden model's outputs as it returns them, in the order of `outputs_of(case)`.
+    """Return the golden model's outputs as it returns them, in the order of `outputs_of(case)`, scales in their layout.
 
     profile: one to use in place of the case's own (diagnosis asks what another choice would give).
     """
@@ -269,9 +293,10 @@ def call_golden(case: Case, profile: refnum.Profile | None = None) -> tuple[np.n
 
 
 def run_golden(case: Case, profile: refnum.Profile | None = None) -> dict[str, np.ndarray]:
-    """Return the golden outputs by name as unsigned integers; floating-point outputs are viewed as bits."""
-    arrays = call_golden(case, profile)
-    return {output.name: as_bits(array) for output, array in zip(outputs_of(case), arrays, strict=True)}
+    """Return the golden outputs by name as unsigned integers; scales as bytes whatever the layout, floats as bits."""
+    plain = storage.without_layouts(case)
+    arrays = call_golden(plain, profile)
+    return {output.name: as_bits(array) for output, array in zip(outputs_of(plain), arrays, strict=True)}
 
 
 def as_bits(array: np.ndarray) -> np.ndarray:

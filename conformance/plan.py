@@ -10,6 +10,7 @@ import refnum
 
 from .case import Case
 from .operation import Operation
+from .specials import lacking, special_params
 from .subject import Subject
 
 RUN_LEVELS = ("smoke", "standard", "exhaustive")
@@ -21,6 +22,7 @@ class Plan:
 
     lost: libraries whose device died during the run, with the words that say when; filled by the engine.
     named: operations asked for by name; a subject that lacks one is reported as unsupported, not left out.
+    special: whether scale layouts and keyed random bits are asked of the subjects that name their keywords.
     cases: (operation, profile, params) -> cases that replace corners, domains and sampled cases.
     """
 
@@ -35,6 +37,7 @@ class Plan:
     save: bool = True
     lost: dict[str, str] = field(default_factory=dict)
     named: frozenset[str] = frozenset()
+    special: bool = False
     cases: Callable[[str, str, dict[str, Any]], Iterator[Case]] | None = None
 
 
@@ -50,21 +53,28 @@ class Progress:
 
 @dataclass
 class Variant:
-    """One operation under one profile and one choice of parameters, and the subjects to judge on it."""
+    """One operation under one profile and one choice of parameters, and the subjects to judge on it.
+
+    before: name of a subject -> the profiles under which it is judged on these parameters before this one.
+    special: whether it asks for a scale layout or for keyed random bits.
+    """
 
     operation: Operation
     profile: str
     params: dict[str, Any]
     subjects: list[Subject]
+    before: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    special: bool = False
 
 
 def variants(plan: Plan) -> list[Variant]:
     """Return every (operation, profile, parameters) that a subject has or was asked for, with those subjects."""
-    found = []
+    found: list[Variant] = []
     for operation in plan.operations:
         owners = [
             subject for subject in plan.subjects if operation.name in subject.operations or operation.name in plan.named
         ]
+        before: dict[str, tuple[str, ...]] = {subject.name: () for subject in owners}
         for profile in _profiles(plan, operation, owners):
             here = [
                 subject
@@ -75,8 +85,30 @@ def variants(plan: Plan) -> list[Variant]:
                 continue
             choices = list(operation.variants())
             for params in choices[:1] if plan.level == "smoke" else choices:
-                found.append(Variant(operation, profile, params, here))
+                found.append(Variant(operation, profile, params, here, dict(before)))
+            if plan.special and plan.level != "smoke":
+                found += _specials(plan.level, operation, profile, here, before)
+            before |= {subject.name: (*before[subject.name], profile) for subject in here}
     return found
+
+
+def _specials(
+    level: str, operation: Operation, profile: str, subjects: list[Subject], before: dict[str, tuple[str, ...]]
+) -> Iterator[Variant]:
+    """Yield the variants with scale layouts and keyed random bits, for the subjects that name their keywords.
+
+    Layouts do not depend on the profile: they are asked under a subject's first, and under stochastic rounding, which
+    kernels do apart.
+    """
+    stochastic = refnum.get_profile(profile).rounding == "stochastic"
+    for params in special_params(level, operation, keyed=operation.keyed and stochastic):
+        able = [
+            subject
+            for subject in subjects
+            if (stochastic or not before[subject.name]) and not lacking(subject, operation, params)
+        ]
+        if able:
+            yield Variant(operation, profile, params, able, special=True)
 
 
 def _profiles(plan: Plan, operation: Operation, owners: list[Subject]) -> list[str]:

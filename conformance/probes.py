@@ -134,7 +134,7 @@ def _out(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: fl
     for poison in POISONS:
         called = into_guarded(subject, case, like, poison, seconds)
         held = record(called, case, golden, tally)
-        if held is False and called.outcome is Outcome.PASS and _holds_poison(called, golden, poison):
+        if held is False and called.outcome is Outcome.PASS and _holds_poison(called, like, poison):
             words = f"bytes of `out` still hold the poison 0x{poison:02X}: they were never written"
             _breach(tally, case, "output-not-written", words)
 
@@ -253,8 +253,8 @@ def _same(one: Called, other: Called) -> bool:
     return len(one.results) == len(other.results) and all(np.array_equal(raw(a), raw(b)) for a, b in pairs)
 
 
-def _holds_poison(called: Called, golden: Golden, poison: int) -> bool:
-    for result, want in zip(called.results, golden.values(), strict=False):
+def _holds_poison(called: Called, like: tuple[np.ndarray, ...], poison: int) -> bool:
+    for result, want in zip(called.results, like, strict=False):
         if result.nbytes == want.nbytes:
             got, right = result.reshape(-1).view(np.uint8), np.ascontiguousarray(want).reshape(-1).view(np.uint8)
             if ((got == poison) & (right != poison)).any():

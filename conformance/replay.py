@@ -25,7 +25,7 @@ from refnum.errors import FileError, RefnumError
 from . import files
 from .case import Case, plain
 from .environment import environment, model_digest
-from .operation import DATA_PARAMS, OPERATIONS, as_bits, outputs_of, run_golden
+from .operation import OPERATIONS, as_bits, outputs_of, run_golden
 from .subject import Subject
 from .tally import Failure
 
@@ -161,7 +161,7 @@ def _rebuild(body: dict[str, Any], path: Path) -> Replay:
             f"{path}: inputs of {operation.name} are {sorted(allowed)}; "
             f"unknown {sorted(strange)}, missing {sorted(missing)}."
         )
-    unknown = set(body["params"]) - set(operation.params) - DATA_PARAMS
+    unknown = set(body["params"]) - operation.known
     if unknown:
         raise FileError(f"{path}: {operation.name} has no parameters {sorted(unknown)}.")
     if operation.profiled:

@@ -15,6 +15,7 @@ import numpy as np
 from .call import Called, call_on, lay_out, other_data, raw, where_it_lives
 from .case import Case
 from .libraries import overwrite, to_numpy
+from .storage import stored_inputs
 from .subject import Subject, arguments_for
 from .verdict import Outcome
 
@@ -140,7 +141,7 @@ def under_graph(subject: Subject, case: Case, seconds: float = 60.0) -> tuple[Ca
         streams.wait()
         parts = result if isinstance(result, tuple | list) else (result,)
         live = tuple(part for part in parts if part is not None)
-        for name, array in of.inputs.items():
+        for name, array in stored_inputs(of).items():
             if not np.array_equal(raw(to_numpy(given[name])), raw(array)):
                 return Called((), live, Outcome.MISMATCH, f"the graph changed its input {name}", "input-mutated")
         return Called(tuple(np.array(to_numpy(part), copy=True) for part in live), live)
@@ -153,8 +154,8 @@ def under_graph(subject: Subject, case: Case, seconds: float = 60.0) -> tuple[Ca
             result, launch = streams.capture(call)
             launch()
             first = collected(result, case)
-            for name, array in given.items():
-                overwrite(array, second_case.inputs[name], subject.arrays)
+            for name, data in stored_inputs(second_case).items():
+                overwrite(given[name], data, subject.arrays)
             streams.wait()
             launch()
             return second_case, first, collected(result, second_case)

@@ -16,7 +16,7 @@ import importlib.metadata
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,9 @@ from typing import Any
 from refnum.errors import ArgumentError, FileError, UnsupportedError
 from refnum.profiles import get_profile, profile_name
 
-from .case import Case
+from .case import DESCRIPTIVE, Case
 from .operation import DATA_PARAMS, OPERATIONS, arguments_of
+from .storage import PLAIN
 
 GROUP = "refnum.subjects"
 KINDS = ("model", "host", "gpu", "peer", "user", "control")
@@ -44,8 +45,10 @@ def _nothing() -> dict[str, Any]:
 class Subject:
     """A judged implementation.
 
-    operations: name of an operation -> callable. profiles: names of the profiles it claims to implement, or None
+    operations: name of an operation -> callable; one that names `layout_in`, `layout_out` or `philox` is judged on
+    scale layouts and keyed random bits too. profiles: names of the profiles it claims to implement, or None
     when it claims none: then a callable without a `profile` keyword is judged by the profile asked for.
+    further: operation -> profiles that it claims for that operation beside those.
     level: the level of agreement it claims (N16); it is judged by that level and reported at what it reaches.
     arrays: `numpy`, `cupy`, `torch` or `torch-cuda`, what its callables are given; CuPy has no bfloat16 and gets
     its uint16 bits. available: (usable here, reason if not).
@@ -62,6 +65,7 @@ class Subject:
     operations: Mapping[str, Callable[..., Any]]
     kind: str = "user"
     profiles: tuple[str, ...] | None = None
+    further: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     level: int = 0
     arrays: str = "numpy"
     available: Callable[[], tuple[bool, str]] = _always
@@ -80,9 +84,18 @@ class Subject:
         return self.levels.get(operation, self.level)
 
     def profiles_for(self, operation: str) -> tuple[str, ...]:
-        """Return the profiles to judge an operation by when none is asked for."""
-        claimed = self.profiles or DEFAULT_PROFILES
-        return claimed if self._takes_profile(operation) else claimed[:1]
+        """Return the profiles to judge an operation by when none is asked for: those that it claims.
+
+        A subject that claims none is judged by the usual ones, or by the first of them if it takes no profile.
+        """
+        claimed = self.claims(operation)
+        if claimed:
+            return claimed
+        return DEFAULT_PROFILES if self._takes_profile(operation) else DEFAULT_PROFILES[:1]
+
+    def claims(self, operation: str) -> tuple[str, ...]:
+        """Return the profiles that it claims for an operation; empty when it claims none."""
+        return (*(self.profiles or ()), *self.further.get(operation, ()))
 
     def _takes_profile(self, operation: str) -> bool:
         accepted = accepts(self.operations[operation]) if operation in self.operations else (set(), False)
@@ -94,15 +107,11 @@ class Subject:
             return f"{self.name} has no {operation}"
         if OPERATIONS[operation].undefined(profile):
             return OPERATIONS[operation].undefined(profile)
-        if OPERATIONS[operation].profiled and self.profiles is not None and profile not in self.profiles:
-            return f"{self.name} claims {', '.join(self.profiles)}, not {profile}"
-        if (
-            OPERATIONS[operation].profiled
-            and self.profiles is not None
-            and not self._takes_profile(operation)
-            and profile != self.profiles[0]
-        ):
-            return f"its {operation} takes no `profile`, so only its first one, {self.profiles[0]}, can be judged"
+        claimed = self.claims(operation) if OPERATIONS[operation].profiled else ()
+        if claimed and profile not in claimed:
+            return f"{self.name} claims {', '.join(claimed)}, not {profile}"
+        if claimed and profile != claimed[0] and not self._takes_profile(operation):
+            return f"its {operation} takes no `profile`, so only its first one, {claimed[0]}, can be judged"
         if self.supports is not None:
             reason = self.supports(operation, profile, params)
             if reason:
@@ -132,8 +141,13 @@ def from_dict(entry: Mapping[str, Any] | Subject, origin: str) -> Subject:
         raise ArgumentError(f"Subject {entry['name']} from {origin} has no operation: there is nothing to judge.")
     values = dict(entry)
     claimed = values.get("profiles") or ()
-    values["profiles"] = tuple(profile_name(get_profile(profile)) for profile in claimed) or None
+    values["profiles"] = _names(claimed) or None
+    values["further"] = {name: _names(profiles) for name, profiles in (values.get("further") or {}).items()}
     return Subject(**values)
+
+
+def _names(profiles: Iterable[Any]) -> tuple[str, ...]:
+    return tuple(profile_name(get_profile(profile)) for profile in profiles)
 
 
 def installed() -> tuple[list[Subject], list[tuple[str, str]]]:
@@ -261,9 +275,9 @@ def _signature_gap(function: Callable[..., Any], operation: str, params: Mapping
     accepted = accepts(function)
     if accepted is None or accepted[1]:
         return ""
-    defaults = OPERATIONS[operation].defaults()
+    defaults = {**dict.fromkeys(OPERATIONS[operation].layouts, PLAIN), **OPERATIONS[operation].defaults()}
     for name, value in params.items():
-        if name not in ("input", *DATA_PARAMS) and name not in accepted[0] and value != defaults.get(name):
+        if name not in (*DESCRIPTIVE, *DATA_PARAMS) and name not in accepted[0] and value != defaults.get(name):
             return f"its {operation} takes no {name!r}, so only {name}={defaults.get(name)} can be judged"
     return ""
 
@@ -285,7 +299,7 @@ def arguments_for(subject: Subject, case: Case, inputs: Mapping[str, Any]) -> di
     accepted = accepts(function)
     if accepted is None or accepted[1]:
         return wanted
-    defaults = {**operation.defaults(), "splits": None}
+    defaults = {**operation.defaults(), **dict.fromkeys(operation.layouts, PLAIN), "splits": None}
     for name in [name for name in wanted if name not in accepted[0]]:
         value = case.params.get(name)
         droppable = name == "profile" or (name in case.params and value == defaults.get(name, ...))

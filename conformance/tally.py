@@ -76,7 +76,7 @@ class Tally:
     """Counts of one (subject, operation, profile, parameters).
 
     probes: name of a probe that was tried -> the words with which the subject refused it, or empty.
-    out: whether its adapter does not fit, so that nothing more is asked of it.
+    out: whether its adapter does not fit, so that nothing more is asked of it. left_out: what was not asked, and why.
     """
 
     subject: str
@@ -105,6 +105,7 @@ class Tally:
     out: bool = False
     coverpoints: int = 0
     holes: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
 
     @property
     def stopped(self) -> bool:
@@ -181,6 +182,7 @@ class Tally:
             parts.append(f"{self.tensors} tensors from files, not a proof")
         if self.unsupported and self.compared:
             parts.append(f"refused {self._refused()}")
+        parts += [f"left out {words}" for words in self.left_out]
         if self.smoke:
             parts.append("smoke only: this is not a verification")
         return "; ".join(parts)

@@ -11,7 +11,7 @@ from typing import Any
 from refnum.errors import ArgumentError
 
 from ..case import Case
-from ..recipes.inputs import with_random_bits
+from ..recipes.inputs import by_key, with_random_bits
 from . import columns, decode, floats, payload, recast, swiglu
 
 CORNERS: dict[str, Callable[..., Iterator[Any]]] = {
@@ -49,11 +49,12 @@ def corner_cases(operation: str, profile: str, params: Mapping[str, Any]) -> Ite
     """Yield the corner cases of one variant, always the same and in the same order.
 
     Cases of ragged operations choose their own `splits`; any in `params` are left out. Stochastic profiles get
-    fixed Philox bits. Raises ArgumentError for an operation without corners.
+    fixed Philox bits, or fixed keys. Raises ArgumentError for an operation without corners.
     """
     if operation not in CORNERS:
         raise ArgumentError(f"Operation {operation!r} has no corner set; choose from {', '.join(CORNERS)}.")
     fixed = {name: value for name, value in params.items() if name != "splits"}
     for number, (label, inputs, *extra) in enumerate(CORNERS[operation](operation, fixed)):
         inputs = with_random_bits(operation, profile, inputs, number)
-        yield Case(operation, profile, {**fixed, **(extra[0] if extra else {})}, inputs, None, f"corner: {label}")
+        params = {**fixed, **(extra[0] if extra else {})}
+        yield by_key(Case(operation, profile, params, inputs, None, f"corner: {label}"), number)

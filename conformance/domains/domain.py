@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from refnum.arrays import Array
 from refnum.errors import ArgumentError
 
 from ..case import Case
+from ..recipes.inputs import by_key
 from .part import Part
 from .wide import Cut, Wide
 
@@ -34,6 +35,10 @@ class Chunk:
     params: Mapping[str, Any] = field(default_factory=dict)
 
 
+def _never(_others: Sequence[str]) -> bool:
+    return False
+
+
 @dataclass(frozen=True)
 class Domain:
     """An enumerable domain of one variant of an operation.
@@ -41,6 +46,7 @@ class Domain:
     size: the exact number of members. how: what a member is and how the cases hold it. make: returns an
     iterator of chunks that together hold every member exactly once; or wide: an enumeration by arithmetic, which
     makes the same members wherever the arrays are, for domains too large to be made on the host for a device.
+    within: whether everything that the domain decides is decided by the same domain under others, by name.
     """
 
     name: str
@@ -51,6 +57,7 @@ class Domain:
     how: str
     make: Callable[[], Iterator[Chunk]] | None = None
     wide: Wide | None = None
+    within: Callable[[Sequence[str]], bool] = _never
 
     def cases(self) -> Iterator[Case]:
         """Yield the cases that hold every member exactly once, always in the same order."""
@@ -74,18 +81,9 @@ class Domain:
         if self.make is None:
             raise ArgumentError(f"{self.name} has no list of members: its {self.size} cases come from arithmetic.")
         for number, chunk in enumerate(self.make()):
-            yield (
-                Case(
-                    self.operation,
-                    self.profile,
-                    {**self.params, **chunk.params},
-                    dict(chunk.inputs),
-                    None,
-                    f"{self.name} part {number}",
-                    self.name,
-                ),
-                chunk.members,
-            )
+            params, label = {**self.params, **chunk.params}, f"{self.name} part {number}"
+            case = Case(self.operation, self.profile, params, dict(chunk.inputs), None, label, self.name)
+            yield by_key(case, number), chunk.members
 
 
 def count_once(domain: Domain) -> int:

@@ -10,7 +10,7 @@ are covered by the corner set and by sampling, not by these domains.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,15 +20,22 @@ from refnum.profiles import get_profile
 
 from ..bits import as_float, word
 from ..case import Case
-from ..operation import run_golden
+from ..operation import OPERATIONS, run_golden
 from ..recipes.inputs import target_of, with_random_bits
 from .codes import LOW_HALVES
 from .domain import CHUNK, Chunk, Domain, arrangement, in_rows
 from .wide import COLUMNS, Alone
 
+Make = Callable[[], Iterator[Chunk]]
+Within = Callable[[Sequence[str]], bool]
+
 ALONE = "every 16-bit pattern as block maximum"
 PAIRS = "every element under every scale byte"
 BESIDE = "every element beside NaN and beside Inf"
+ELEMENT_FIELDS = ("rounding", "ties", "random_bits", "overflow", "negative_zero")
+TILE_FIELDS = (*ELEMENT_FIELDS, "scale_rule", "amax_floor")
+SCALE_FIELDS = (*TILE_FIELDS, "zero_scale", "nonfinite")
+"""Fields of a profile that act on an element (N2), on a tile (N6.1) and on an MX block (N5)."""
 
 
 def quantizers(operation: str, profile: str, params: Mapping[str, Any]) -> Iterator[Domain]:
@@ -57,9 +64,36 @@ class Space:
         self.square = tuple(params.get("tile", ())) == (128, 128)
         self.width = 128 * 128 if self.square else self.target.block
 
-    def domain(self, name: str, size: int, how: str, make: Callable[[], Iterator[Chunk]]) -> Domain:
+    def domain(self, name: str, size: int, how: str, make: Make, within: Within) -> Domain:
         """A domain of this variant."""
-        return Domain(name, self.operation, self.profile, self.params, size, how, make)
+        return Domain(name, self.operation, self.profile, self.params, size, how, make, within=within)
+
+    def same_scales(self, others: Sequence[str]) -> bool:
+        """Whether a block's scale and codes follow under another profile as under this one."""
+        return any(self._alike(other, SCALE_FIELDS if self.target.block == 32 else TILE_FIELDS) for other in others)
+
+    def same_pairs(self, others: Sequence[str]) -> bool:
+        """Whether every element beside a byte here occurs beside it, and is rounded alike, under one of the others."""
+        tops: dict[int, int] = {}
+        for other in others:
+            if self._alike(other, ELEMENT_FIELDS):
+                theirs = self._pins(other)
+                tops = {byte: max(tops.get(byte, -1), theirs.get(byte, -1)) for byte in {*tops, *theirs}}
+        return all(top <= tops.get(byte, -1) for byte, top in self._pins(self.profile).items())
+
+    def same_nonfinite(self, others: Sequence[str]) -> bool:
+        """Whether a block with NaN or Inf is treated alike: byte 255 and zeros, or byte 127 and N2 for tiles."""
+        if self.target.block != 32:
+            return any(self._alike(other, ELEMENT_FIELDS) for other in others)
+        plain = [get_profile(name).nonfinite == "nosat" for name in (self.profile, *others)]
+        return self.same_scales(others) or (plain[0] and any(plain[1:]))
+
+    def _alike(self, other: str, fields: tuple[str, ...]) -> bool:
+        one, two = get_profile(self.profile), get_profile(other)
+        return all(getattr(one, field) == getattr(two, field) for field in fields)
+
+    def _pins(self, profile: str) -> dict[int, int]:
+        return pins(self.operation, profile, tuple((name, _hashable(value)) for name, value in self.params.items()))
 
     def chunk(self, bits: np.ndarray, held: Callable[[], np.ndarray]) -> Chunk:
         """Blocks of patterns [n, width] and, on demand, their members [n, width] as one case."""
@@ -91,7 +125,7 @@ class Space:
 
         how = f"the pattern stands alone among zeros in a block of {width}, in a lane that changes from block to block"
         name = ALONE if len(lows) == 1 else f"every upper half with {len(lows)} lower halves as block maximum"
-        return self.domain(name, size, how, make)
+        return self.domain(name, size, how, make, self.same_scales)
 
     def _alone_chunk(self, bits: np.ndarray, number: np.ndarray, lane: np.ndarray, width: int) -> Chunk:
         def held() -> np.ndarray:
@@ -106,7 +140,7 @@ class Space:
 
     def pairs(self, low: int) -> Domain:
         """Each pair (scale byte, element): for float32 the elements have the lower half `low`."""
-        tops = pins(self.operation, self.profile, tuple(sorted((k, _hashable(v)) for k, v in self.params.items())))
+        tops = self._pins(self.profile)
         counts = {byte: 2 * ((top >> 16 if self.fmt is FP32 else top) + 1) for byte, top in tops.items()}
         if self.fmt is FP32 and low:  # the pin itself has lower half 0, so its own upper half is not below it
             counts = {byte: count - 2 for byte, count in counts.items()}
@@ -129,7 +163,7 @@ class Space:
             f"one lane and every pattern up to it, in both signs, stands in the others, {self.width - 1} a block"
         )
         name = PAIRS if self.fmt is not FP32 else f"{PAIRS}, lower half {low:#06x}"
-        return self.domain(name, sum(counts.values()), how, make)
+        return self.domain(name, sum(counts.values()), how, make, self.same_pairs)
 
     def _elements(self, index: np.ndarray, low: int, top: int) -> np.ndarray:
         """Member 2 * magnitude + sign of one byte as its pattern; the pin is `top`."""
@@ -161,7 +195,7 @@ class Space:
                     lambda number: np.where(index < 0, -1, index + (number << 16)), number))  # fmt: skip
 
         how = f"every 16-bit pattern, {self.width - 1} a block, beside one NaN or one Inf"
-        return self.domain(BESIDE, 2 << 16, how, make)
+        return self.domain(BESIDE, 2 << 16, how, make, self.same_nonfinite)
 
     def every_maximum(self) -> Domain:
         """Every positive float32 pattern, NaN included, as the only non-zero of a block of 32: 2**31 blocks."""
@@ -169,7 +203,7 @@ class Space:
         return Domain(
             "every float32 magnitude as block maximum", self.operation, self.profile, self.params, 1 << 31,
             "the pattern alone among zeros in a block of 32, in a lane that changes from block to block",
-            wide=Alone(self.operation, self.profile, self.params, columns=columns),
+            wide=Alone(self.operation, self.profile, self.params, columns=columns), within=self.same_scales,
         )  # fmt: skip
 
 
@@ -177,13 +211,18 @@ def _hashable(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-@functools.lru_cache(maxsize=64)
 def pins(operation: str, profile: str, items: tuple[tuple[str, Any], ...]) -> dict[int, int]:
     """Return for each scale byte that a finite non-zero maximum gives the largest such maximum's pattern.
 
     Maxima are the 16-bit patterns of the input format (bfloat16 patterns widened for float32). The bytes are
     the golden model's; the scale rule being monotone, each byte belongs to one run of patterns.
     """
+    known = OPERATIONS[operation].params  # scale layouts and the like decide no byte
+    return _pins(operation, profile, tuple(sorted(item for item in items if item[0] in known)))
+
+
+@functools.lru_cache(maxsize=64)
+def _pins(operation: str, profile: str, items: tuple[tuple[str, Any], ...]) -> dict[int, int]:
     params = dict(items)
     if "tile" in params:
         params["tile"] = (1, 128)  # the scale follows from the maximum alone, whatever the tile's shape

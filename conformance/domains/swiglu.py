@@ -32,6 +32,7 @@ def swiglu(operation: str, profile: str, params: Mapping[str, Any]) -> Iterator[
         1 << 24,
         "one case a factor of the binade 1..2, gates in order",
         _make(operation, factors),
+        within=lambda others: bool(others),  # the product is rounded before any profile acts
     )
 
 

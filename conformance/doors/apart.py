@@ -69,6 +69,7 @@ def _subject(home: Household, said: Mapping[str, Any], text: str) -> Subject:
         "operations": {operation: _stub(**how) for operation, how in said["operations"].items()},
         "kind": said["kind"] if said["kind"] in KINDS else "user",
         "profiles": said["profiles"],
+        "further": said["further"],
         "level": said["level"],
         "levels": said["levels"],
         "arrays": said["arrays"],

@@ -86,6 +86,7 @@ def described(subject: Subject) -> dict[str, Any]:
         "name": subject.name,
         "kind": subject.kind,
         "profiles": None if subject.profiles is None else list(subject.profiles),
+        "further": {name: list(profiles) for name, profiles in subject.further.items()},
         "level": subject.level,
         "levels": dict(subject.levels),
         "arrays": subject.arrays,

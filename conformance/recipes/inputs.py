@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from refnum import philox
 from refnum.formats import BF16, E2M1, E4M3, FP32, get_format
 
 from ..bits import as_float, input_format
+from ..case import Case
 from ..operation import OPERATIONS
 from ..patterns import CODED, VALUES, Distribution, Draw
 from ..patterns.coded import Layout
@@ -26,6 +28,9 @@ TILED = {"quantize_fp8_tiles", "encode_e4m3", "swiglu_quantize", "swiglu_backwar
 
 FLOATING = frozenset({"x", "gate", "grad", "rows"})
 """First inputs that are floating point; the others are codes."""
+
+OFFSETS = (0, 32, (1 << 32) - 32, ((1 << 33) - 1) * 32, 1 << 61)
+"""Offsets of keyed random bits: a key's first element, and where its counter's words carry."""
 
 RANDOM_STREAM = 1 << 16
 """Philox stream of the random bits of stochastic rounding, far from the streams of the inputs."""
@@ -108,6 +113,19 @@ def with_random_bits(
         shape = tuple(int(side) for side in inputs["x"].shape)
         inputs["rbits"] = philox.random_bits(shape, chosen.random_bits, seed=seed, stream=RANDOM_STREAM, like=like)
     return inputs
+
+
+def by_key(case: Case, seed: int) -> Case:
+    """Return a case whose variant asks for keyed random bits with a Philox key in place of `rbits` (N13.5).
+
+    The keys differ in every word, and their offsets lie at both ends and at the carries of the counter.
+    """
+    if case.params.get("random") != "keyed":
+        return case
+    mixed = (seed + 1) * 0x9E3779B97F4A7C15
+    key = [mixed & (1 << 64) - 1, mixed >> 7 & (1 << 32) - 1, mixed >> 19 & (1 << 32) - 1, OFFSETS[seed % len(OFFSETS)]]
+    inputs = {name: array for name, array in case.inputs.items() if name != "rbits"}
+    return replace(case, inputs=inputs, params={**case.params, "philox": key})
 
 
 def _coded(recipe: Recipe, draw: Draw, layout: Layout, shape: tuple[int, int]) -> tuple[Array, Array]:

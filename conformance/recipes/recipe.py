@@ -13,7 +13,7 @@ from refnum.errors import ArgumentError
 from ..bits import float_bits
 from ..case import Case, plain
 from ..operation import OPERATIONS
-from .inputs import distributions_for, layout_of, make_inputs
+from .inputs import by_key, distributions_for, layout_of, make_inputs
 
 Array = Any
 
@@ -121,7 +121,7 @@ def expand(recipe: Recipe, like: Array = None) -> Case:
     params = dict(recipe.params)
     if recipe.operation == "unpermute":
         params["tokens"] = recipe.shape[0]
-    return Case(recipe.operation, recipe.profile, params, inputs, recipe, str(recipe))
+    return by_key(Case(recipe.operation, recipe.profile, params, inputs, recipe, str(recipe)), recipe.seed)
 
 
 def edited(array: Array, edits: tuple[tuple[int, int, int], ...], width: int | None = None) -> Array:

@@ -214,7 +214,8 @@ def test_corners_come_first_then_domains_then_samples(monkeypatch):
     assert order == ["corners", "vectors", "domains", "sampled"]
     assert (row["corners"], row["vectors"], row["sampled"], row["cases"]) == (1, 1, 1, 99)
     assert row["evidence"] == (
-        "1 corner cases; 1 frozen vectors; proved all of three (96 cases); 1 sampled cases, not a proof"
+        "1 corner cases; 1 frozen vectors; proved all of three (96 cases); 1 sampled cases, not a proof; "
+        "left out scales in layouts other than bytes, as it takes no `layout_out`"
     )
 
 

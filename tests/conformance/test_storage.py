@@ -1,0 +1,243 @@
+"""Scale layouts and keyed random bits as variants: what is asked of whom, and that wrong storage is caught."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from run_tools import results, right
+
+import refnum
+from conformance import storage
+from conformance.case import Case
+from conformance.corners import corner_cases
+from conformance.domains import domains_for
+from conformance.operation import OPERATIONS, call_golden, outputs_of, run_golden, select
+from conformance.plan import Plan, variants
+from conformance.recipes import sampled_cases
+from conformance.replay import load
+from conformance.report import Report, header
+from conformance.run import run
+from conformance.specials import special_params
+from conformance.subject import Subject, from_dict
+from refnum.layouts import LAYOUTS, scales_to_layout
+
+LAID = [name for name, operation in OPERATIONS.items() if operation.layouts]
+
+
+def few(operation, profile, params):
+    """The first corner cases of a variant with more than one row of scales, and one without any."""
+    cases = [case for case in corner_cases(operation, profile, params) if case.elements < 5000]
+    yield from [
+        *itertools.islice((case for case in cases if next(iter(case.inputs.values())).shape[0] > 1), 2),
+        cases[0],
+    ]
+
+
+def judged(function, operation="quantize_mxfp4", profile="HOPPER", cases=few, special=True, save=False):
+    subject = from_dict({"name": "k", "operations": {operation: function}, "profiles": [profile]}, "test")
+    plan = Plan([subject], select([operation]), None, shown=1, special=special, cases=cases, save=save)
+    return results(run(plan, Report(header("standard", 0, [], [], []))))
+
+
+@pytest.mark.parametrize("name", LAID)
+def test_the_model_hands_out_the_storage_of_its_bytes(name):
+    for params in special_params("exhaustive", OPERATIONS[name], keyed=False):
+        for case in few(name, "HOPPER", params):
+            golden = run_golden(case)
+            for output, array in zip(outputs_of(case), call_golden(case), strict=True):
+                want = golden[output.name]
+                if output.kind == "scales" and storage.OUT in params:
+                    want = scales_to_layout(want, params[storage.OUT])
+                    found, words = storage.bytes_of(case, golden[output.name], array)
+                    assert not words and np.array_equal(found, golden[output.name])
+                assert array.shape == want.shape and array.tobytes() == want.tobytes()
+
+
+@pytest.mark.parametrize("name", LAID)
+def test_every_layout_meets_every_choice_of_a_parameter(name):
+    operation = OPERATIONS[name]
+    asked = list(special_params("standard", operation, keyed=False))
+    for layout, (param, choices) in itertools.product(operation.layouts, operation.params.items()):
+        met = {(params.get(layout, "bytes"), str(params[param])) for params in asked}
+        assert met >= set(itertools.product(LAYOUTS[1:], map(str, choices)))
+    every = list(special_params("exhaustive", operation, keyed=False))
+    plain = int(np.prod([len(choices) for choices in operation.params.values()], dtype=int))
+    assert len(every) == (len(LAYOUTS) ** len(operation.layouts) - 1) * plain
+    assert all(params in every for params in asked)
+
+
+def test_only_what_names_the_keyword_is_asked():
+    def with_layouts(x, profile, *, layout_out="bytes"):
+        return refnum.quantize_mxfp4(x, profile, layout_out=layout_out)
+
+    def anything(**keywords):
+        return refnum.quantize_mxfp4(keywords["x"], keywords["profile"])
+
+    found = judged(with_layouts)
+    assert len(found) == 15 and {row["outcome"] for row in found.values()} == {"pass"}
+    for function in (right, anything):
+        found = judged(function)
+        assert len(found) == 3 and {row["outcome"] for row in found.values()} == {"pass"}
+        assert all("left out scales in layouts other than bytes" in row["evidence"] for row in found.values())
+    assert len(judged(with_layouts, special=False)) == 3
+
+
+def padding(x, profile, *, layout_out="bytes"):
+    packed, scales = refnum.quantize_mxfp4(x, profile, layout_out=layout_out)
+    if layout_out in ("gemm_float32", "packed_ue8m0", "swizzled") and x.shape[0] % 4:
+        scales = scales.copy()
+        scales.reshape(-1).view(np.uint8)[-1] = 0x3F
+    return packed, scales
+
+
+def other_byte_order(x, profile, *, layout_out="bytes"):
+    packed, scales = refnum.quantize_mxfp4(x, profile, layout_out=layout_out)
+    return packed, scales.byteswap() if layout_out == "packed_ue8m0" else scales
+
+
+def quiet_nan_lost(x, profile, *, layout_out="bytes"):
+    packed, scales = refnum.quantize_mxfp4(x, profile, layout_out=layout_out)
+    if layout_out == "float32":
+        scales = np.where(np.isnan(scales), np.uint32(0x7FFFFFFF).view(np.float32), scales)
+    return packed, scales
+
+
+def rows_unpadded(x, profile, *, layout_out="bytes"):
+    packed, scales = refnum.quantize_mxfp4(x, profile, layout_out=layout_out)
+    return packed, scales[:, : x.shape[0]].copy() if layout_out == "gemm_float32" else scales
+
+
+@pytest.mark.parametrize(
+    ("function", "layouts", "words"),
+    [
+        (padding, {"gemm_float32", "packed_ue8m0", "swizzled"}, "is padding of the layout"),
+        (other_byte_order, {"packed_ue8m0"}, ""),
+        (quiet_nan_lost, {"float32"}, "0x7FFFFFFF"),
+        (rows_unpadded, {"gemm_float32"}, "has shape"),
+    ],
+)
+def test_wrong_storage_is_a_mismatch(function, layouts, words):
+    def cases(operation, profile, params):
+        x = np.linspace(-9, 9, 5 * 96, dtype=np.float32).reshape(5, 96)
+        x[3, 40] = np.nan
+        if params["input"] == "float32":
+            yield Case(operation, profile, params, {"x": x})
+
+    found = {row["params"].get("layout_out", "bytes"): row for row in judged(function, cases=cases).values()
+             if row["params"]["input"] == "float32"}  # fmt: skip
+    assert {name for name, row in found.items() if row["outcome"] == "mismatch"} == layouts
+    assert all(words in row["failures"][0]["words"] for name, row in found.items() if name in layouts)
+
+
+def test_a_kernel_that_reads_a_layout_is_given_it():
+    seen = []
+
+    def decoder(packed, scales, dtype="float32", *, layout_in="bytes"):
+        seen.append((layout_in, scales.dtype.name))
+        return refnum.dequantize_mxfp4(packed, scales, dtype, layout_in=layout_in)
+
+    def transposed(packed, scales, dtype="float32", *, layout_in="bytes"):
+        if layout_in == "gemm_float32":
+            scales = np.ascontiguousarray(scales[::-1])
+        return refnum.dequantize_mxfp4(packed, scales, dtype, layout_in=layout_in)
+
+    found = judged(decoder, "dequantize_mxfp4")
+    assert {row["outcome"] for row in found.values()} == {"pass"}
+    want = {
+        "bytes": "uint8",
+        "float32": "float32",
+        "gemm_float32": "float32",
+        "packed_ue8m0": "int32",
+        "swizzled": "uint8",
+    }
+    assert dict(seen) == want
+    wrong = [row["params"]["layout_in"] for row in judged(transposed, "dequantize_mxfp4").values() if row["failing"]]
+    assert set(wrong) == {"gemm_float32"}
+
+
+def test_keyed_random_bits():
+    def by_key(x, profile, *, rbits=None, philox=None):
+        return refnum.quantize_mxfp4(x, profile, rbits=rbits, philox=philox)
+
+    def short_offset(x, profile, *, rbits=None, philox=None):
+        if philox is not None:
+            philox = (*philox[:3], philox[3] & 0xFFFFFFFF)
+        return refnum.quantize_mxfp4(x, profile, rbits=rbits, philox=philox)
+
+    def given_only(x, profile, *, rbits):
+        return refnum.quantize_mxfp4(x, profile, rbits=rbits)
+
+    def cases(operation, profile, params):
+        yield from itertools.islice(
+            (c for c in sampled_cases(operation, profile, params, 1, 40) if c.elements < 9000), 8
+        )
+
+    good = judged(by_key, profile="STOCHASTIC", cases=cases)
+    assert len(good) == 6 and {row["outcome"] for row in good.values()} == {"pass"}
+    bad = judged(short_offset, profile="STOCHASTIC", cases=cases)
+    assert all((row["outcome"] == "mismatch") == ("random" in row["params"]) for row in bad.values())
+    only = judged(given_only, profile="STOCHASTIC", cases=cases)
+    assert len(only) == 3 and all(
+        "keyed random bits, as it takes no `philox`" in row["evidence"] for row in only.values()
+    )
+
+
+def test_keys_differ_and_reach_the_carries():
+    params = {"input": "float32", "random": "keyed"}
+    cases = list(corner_cases("quantize_mxfp4", "STOCHASTIC", params))
+    assert all("rbits" not in case.inputs and "philox" in case.params for case in cases)
+    keys = [tuple(case.params["philox"]) for case in cases]
+    assert len(set(keys)) == len(keys) and any(key[3] >= 1 << 32 for key in keys)
+    for domain in domains_for("quantize_mxfp4", "STOCHASTIC", {"input": "bfloat16", "random": "keyed"}, "standard")[:1]:
+        case = next(domain.cases())
+        assert "philox" in case.params and set(run_golden(case)) == {"packed", "scales"}
+
+
+def test_a_failing_layout_replays(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = judged(padding, save=True)
+    record = next(row for row in rows.values() if row["outcome"] == "mismatch")["failures"][0]
+    replay = load(tmp_path / record["replay"] if not str(record["replay"]).startswith("/") else record["replay"])
+    assert replay.case.params["layout_out"] in LAYOUTS[1:]
+
+
+def test_domains_that_another_profile_decides_are_left_out():
+    def kernel(x, profile):
+        return refnum.quantize_mxfp4(x, profile)
+
+    names = ["HOPPER", "OCP", "CEIL", "EVEN", "TE", "STOCHASTIC"]
+    subject = Subject("k", {"quantize_mxfp4": kernel}, profiles=tuple(names))
+    items = variants(Plan([subject], select(["quantize_mxfp4"])))
+    before = {item.profile: item.before["k"] for item in items}
+    assert before["HOPPER"] == () and before["TE"] == ("HOPPER", "OCP", "CEIL", "EVEN")
+    kept = {}
+    for name in names:
+        domains = domains_for("quantize_mxfp4", name, {"input": "float16"}, "standard")
+        kept[name] = [d.name.split()[1] for d in domains if not d.within(before[name])]
+    assert kept == {
+        "HOPPER": ["16-bit", "element", "element"], "OCP": ["16-bit", "element"], "CEIL": ["16-bit"],
+        "EVEN": ["16-bit"], "TE": ["16-bit", "element"], "STOCHASTIC": ["16-bit", "element"],
+    }  # fmt: skip
+
+
+def test_pairs_of_a_profile_left_out_are_among_those_of_the_other():
+    """By enumeration: every (byte, element, code) under CEIL is one under HOPPER."""
+
+    def triples(profile):
+        domain = domains_for("quantize_mxfp4", profile, {"input": "float16"}, "standard")[1]
+        assert domain.within([profile])
+        found = set()
+        for case in domain.cases():
+            golden = run_golden(case)
+            x = case.inputs["x"].view(np.uint16).astype(np.uint64)
+            codes = np.stack([golden["packed"] & 15, golden["packed"] >> 4], -1).reshape(x.shape).astype(np.uint64)
+            bytes_ = np.repeat(golden["scales"], 32, axis=1)[:, : x.shape[1]].astype(np.uint64)
+            found |= set(np.unique(bytes_ << np.uint64(24) | x << np.uint64(8) | codes).tolist())
+        return found, domain
+
+    hopper, wide = triples("HOPPER")
+    ceil, narrow = triples("CEIL")
+    assert narrow.within(["HOPPER"]) and ceil <= hopper
+    assert not wide.within(["CEIL"]) and not hopper <= ceil
