@@ -63,6 +63,7 @@ def run(
 ) -> None:
     """Build and judge mutants; exit status 1 when one survives."""
     from .mutants.enumerate import enumerated
+    from .mutants.functions import settled
     from .mutants.ledger import Ledger
     from .mutants.run import Shop
     from .mutants.run import run as judge_all
@@ -77,6 +78,7 @@ def run(
         if sample is not None:
             chosen = random.Random(seed).sample(chosen, min(sample, len(chosen)))
         verdicts = list(judge_all(shop, chosen, workers, Ledger(ledger) if ledger else None))
+        verdicts = settled(shop, verdicts, Path(folder) / "functions", workers)
         if domains:
             verdicts = enumerated(shop, verdicts, Path(folder) / "domains", workers, seconds)
     headers = ("operator", *STATUSES, "score", "CPU s")

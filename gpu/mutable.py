@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import os
 import shutil
 import subprocess
+import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,13 +18,14 @@ import numpy as np
 from refnum.errors import RefnumError
 
 from . import compile as compile_
-from . import emulate, host, host_library, ops, twins
+from . import emulate, host, host_library, ops, silu_table, twins
 from .compile import KERNELS
 from .emulate_build import with_headers
 from .object_code import function_digests
 
 OPTIMISED = ("-O1", "-O3", "-O0")
 """Levels at which a change is compiled: one that tells equal code, the released one, and the one that is judged."""
+DOMAINS = host_library.ROOT / "function_domains.toml"
 CHECKED = ("-DREFNUM_CHECKED", "-fsanitize=shift-exponent,integer-divide-by-zero", "-fsanitize-undefined-trap-on-error")
 """Where a change is judged, twins of instructions check what they expect of their caller, and what C++ leaves undefined
 ends the process: a processor may give the right bits by chance."""
@@ -90,6 +93,10 @@ class HostWorkshop:
             for name, words, promised in twins.questions():
                 yield f"twin {name}", {"name": name}, words, (promised,)
 
+    def functions(self) -> dict[str, Any]:
+        """Return the domains of small functions."""
+        return _functions()
+
     def start(self, folder: Path, level: str = OPTIMISED[0]) -> dict[str, str]:
         """Copy the sources as they are into a folder and compile them; return operation -> digest of machine code.
 
@@ -136,6 +143,11 @@ class HostWorkshop:
         if done.returncode:
             first = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr[:200])
             raise DoesNotCompile(f"{unit}: {first}.")
+
+
+def _functions() -> dict[str, Any]:
+    os.environ["REFNUM_TABLE"] = str(silu_table.path())  # the programs' prelude reads it
+    return {**tomllib.loads(DOMAINS.read_text()), "compiler": host_library.find_compiler()}
 
 
 def _included(unit: Path) -> Iterator[Path]:
@@ -226,6 +238,10 @@ class WholeWorkshop:
     def questions(self, operation: str) -> Iterator[tuple[str, dict[str, Any], dict[str, Any], tuple[Any, ...]]]:
         """Yield nothing: an operation's own questions are all."""
         yield from ()
+
+    def functions(self) -> dict[str, Any]:
+        """Return the domains of small functions."""
+        return _functions()
 
     def start(self, folder: Path, level: str = OPTIMISED[0]) -> dict[str, str]:
         """Return operation -> digest of its kernels' sources as they are."""

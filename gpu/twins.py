@@ -108,6 +108,18 @@ def _scalar(a: U32, b: U32, c: U32) -> U32:
     return ((a >= 0x7F80) | ((b == 0) & (byte < 6) & (a != 0))).astype(np.uint32)
 
 
+def _bfloat16(a: U32, b: U32, c: U32) -> U32:
+    wide = a.astype(np.uint64)
+    rounded = (wide + 0x7FFF + (wide >> np.uint64(16) & np.uint64(1))) >> np.uint64(16)
+    return np.where((a & FLOAT_MAGNITUDE) > FLOAT_INF, 0x7FC0, rounded).astype(np.uint32)
+
+
+def _plain(a: U32, b: U32, c: U32) -> U32:
+    """The smallest code, 2**-9, is a normal bfloat16 under the byte, and the largest, 448, finite."""
+    k = a.astype(np.int64) - 127
+    return ((k - 9 >= -126) & (k + 8 <= 127)).astype(np.uint32)
+
+
 def _found(a: U32, b: U32, c: U32) -> U32:
     """A column is found unless its byte lies more than DEEPEST below the largest, and above 0."""
     binade = np.array([9, -1, 0, 0, 1, 1, 2, 2])[a & 7] - np.minimum(b, 1 << 20).astype(np.int64)
@@ -151,6 +163,9 @@ TWINS: dict[str, tuple[Callable[..., U32], str]] = {
         lambda a, b, c: np.where(b > 0, np.bitwise_count(a), 0).astype(np.float32).view(np.uint32),
         "counts nodes any",
     ),
+    "has_nan_code": (lambda a, b, c: ((_bytes(a) & 0x7F) == 0x7F).any(axis=1).astype(np.uint32), "any any any"),
+    "round_to_bfloat16": (_bfloat16, "floats any any"),
+    "is_plain_tile": (_plain, "tile_bytes any any"),
     "planes_found": (_found, "codes depths tops"),
 }
 """Twin -> (what it promises, the kinds of its three words)."""
@@ -197,6 +212,8 @@ def _draw(kind: str, rng: np.random.Generator) -> U32:
         every = np.arange(1 << 16, dtype=np.uint32)
         ordinary = rng.integers(0x4000, 0x42DB, 1 << 16, np.uint32)
         return np.concatenate([every | ordinary << np.uint32(16), every << np.uint32(16) | ordinary])
+    if kind == "tile_bytes":
+        return np.arange(255, dtype=np.uint32)
     if kind == "large":
         every = np.arange(GATE_TOP + 1, 0x8000, dtype=np.uint32) << np.uint32(16)
         return np.concatenate([every, every | np.uint32(0x80000000)])
@@ -220,7 +237,7 @@ def questions() -> Iterator[tuple[str, dict[str, U32], U32]]:
     for number, (name, (promised, kinds)) in enumerate(TWINS.items()):
         rng = np.random.default_rng(number)
         words = [_draw(kind, rng) for kind in kinds.split()]
-        small = not kinds.startswith(("gates", "large", "tile"))
+        small = not kinds.startswith(("gates", "large", "tile_maxima"))
         count = min(word.size for word in words) if small else words[0].size
         a, b, c = (np.resize(word, count) for word in words)
         if name in ("scale_halves", "scale_each", "halves_below"):

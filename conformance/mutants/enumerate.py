@@ -18,9 +18,8 @@ import numpy as np
 
 from . import corpus
 from .run import Shop
-from .verdict import KILLED, SURVIVED, Verdict
+from .verdict import ENUMERATED, KILLED, SURVIVED, Verdict
 
-ENUMERATED = "enumerated"
 FAST = {corpus.OWN, "vector", "corner", "sampled", "layout", "key", "element"}
 """Places of questions that are no domain."""
 

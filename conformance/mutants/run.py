@@ -48,6 +48,9 @@ class Workshop(Protocol):
     def questions(self, operation: str) -> Iterable[tuple[str, dict[str, Any], dict[str, Any], tuple[Any, ...]]]:
         """Yield (label, parameters, inputs, right answers) of what is asked beside an operation's own questions."""
 
+    def functions(self) -> dict[str, Any]:
+        """Return `domain`, `prelude` and `compiler`, see `functions.Rows`."""
+
     def start(self, folder: Path, level: str = ...) -> dict[str, str]:
         """Compile the sources as they are; return operation -> digest of its machine code."""
 

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from .enumerate import ENUMERATED
-from .verdict import EQUIVALENT, KILLED, OUTSIDE, REFUSED, SURVIVED, Verdict
+from .verdict import ENUMERATED, EQUIVALENT, KILLED, OUTSIDE, REFUSED, SURVIVED, Verdict
 
 STATUSES = (KILLED, EQUIVALENT, ENUMERATED, SURVIVED, OUTSIDE, REFUSED)
 SETTLED = (EQUIVALENT, ENUMERATED)

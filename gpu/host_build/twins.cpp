@@ -3,6 +3,7 @@
 
 #include "../kernels/bit_planes.cuh"
 #include "../kernels/column_halves.cuh"
+#include "../kernels/dequantize_fp8_tiles.cuh"
 #include "../kernels/float32_codes.cuh"
 #include "../kernels/quantize_fp8_tiles.cuh"
 #include "../kernels/swiglu.cuh"
@@ -82,5 +83,8 @@ TWIN(silu_of_large, silu_of_large(a))
 TWIN(sigmoid_of_large, sigmoid_of_large(a))
 TWIN(tile_scalar, (tile_scale(a, Policy{(int32_t)c, 1, 127}, (int)b).scalar))
 TWIN(tree_sum, (tree_sum(a, b)))
+TWIN(has_nan_code, has_nan_code(a))
+TWIN(round_to_bfloat16, round_to_bfloat16(a))
+TWIN(is_plain_tile, is_plain_tile(a))
 TWIN(planes_found, planes_found(a, b, c))
 }  // extern "C"

@@ -1,0 +1,218 @@
+"""Small functions proved equal: the original and the mutant in one program, asked every argument that callers may give.
+
+A domain is a row of a literal table that a workshop brings. What holds for a function holds for every build and every
+operation that calls it, so a mutant whose change lies in a proved function is `enumerated`.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from threading import Semaphore
+from typing import TYPE_CHECKING, Any
+
+from .operators import Mutant
+from .verdict import ENUMERATED, SURVIVED, Verdict
+
+if TYPE_CHECKING:
+    from .run import Shop
+
+SPACE = "refnum"
+PARTS = 64
+"""Pieces that the first axis of a large domain is cut into, so that all processors have work."""
+LARGE = 1 << 30
+
+
+@dataclass(frozen=True)
+class FunctionDomain:
+    """All arguments of a function, and what is compared.
+
+    file, function: where it is defined; several names with `|` where one is a part of the other. axes:
+    `name first last; ...`, integers, both ends in it. value: a C++ expression of the axes, with `at::` for the headers'
+    namespace; a number or `all(...)` of some. where: a condition on the axes; others are not asked. lines: a pattern;
+    where it is given, only changes in such lines of the function are settled. because: why what is not asked cannot
+    matter, or why nothing is left out.
+    """
+
+    file: str
+    function: str
+    axes: str
+    value: str
+    where: str = ""
+    lines: str = ""
+    because: str = "every argument"
+
+    @property
+    def ranges(self) -> list[tuple[str, int, int]]:
+        """The axes as (name, first, last)."""
+        found = [axis.split() for axis in self.axes.split(";")]
+        return [(name, int(first, 0), int(last, 0)) for name, first, last in found]
+
+    @property
+    def size(self) -> int:
+        """How many points the axes span."""
+        total = 1
+        for _, first, last in self.ranges:
+            total *= last - first + 1
+        return total
+
+    def has(self, mutant: Mutant, text: str) -> bool:
+        """Whether a change of a file's text lies in the function, and in one of its lines."""
+        if mutant.file != self.file:
+            return False
+        line = text[text.rfind("\n", 0, mutant.start) + 1 : text.find("\n", mutant.end)]
+        places = [place for name in self.function.split("|") for place in spans(text, name)]
+        inside = any(start <= mutant.start and mutant.end <= end for start, end in places)
+        return inside and (not self.lines or re.search(self.lines, line) is not None)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What asking gave. asked: points. witness: the first point that differs, or what went wrong; empty if none."""
+
+    domain: FunctionDomain
+    asked: int
+    witness: str
+
+
+def spans(text: str, function: str) -> Iterator[tuple[int, int]]:
+    """Yield (start, end) of every definition of a function, its head included."""
+    for head in re.finditer(rf"^[^\n/;]*\b{function}\([^;{{}}]*\)[^;{{}}()]*\{{", text, re.M):
+        depth, end = 1, head.end()
+        while depth:
+            depth += {"{": 1, "}": -1}.get(text[end], 0)
+            end += 1
+        yield head.start(), end
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A workshop's table of domains. prelude: C++ in front of every program. compiler: its command."""
+
+    domains: tuple[FunctionDomain, ...]
+    prelude: str
+    compiler: tuple[str, ...]
+
+    @classmethod
+    def of(cls, table: Mapping[str, Any]) -> Rows:
+        """Return the rows of a workshop's table: `domain`, a list, `prelude` and `compiler`."""
+        domains = tuple(FunctionDomain(**row) for row in table.get("domain", ()))
+        return cls(domains, table.get("prelude", ""), tuple(table["compiler"]))
+
+
+def settled(shop: Shop, verdicts: Sequence[Verdict], folder: Path, workers: int) -> list[Verdict]:
+    """Return the verdicts with survivors settled whose function is the same at every argument.
+
+    One that differs stays a survivor, and is told the arguments: a case is missing that gives them.
+    """
+    rows, turn = Rows.of(shop.workshop.functions()), Semaphore(workers)
+
+    def one(numbered: tuple[int, Verdict]) -> Verdict:
+        number, verdict = numbered
+        if verdict.status != SURVIVED:
+            return verdict
+        found = _asked_all(rows, verdict.mutant, shop.texts, folder / str(number), turn)
+        if not found:
+            return verdict
+        wrong = next((one for one in found if one.witness), None)
+        if wrong is not None:
+            return replace(verdict, how=f"{wrong.domain.function} differs at {wrong.witness}")
+        points = sum(one.asked for one in found)
+        words = f"{found[0].domain.function} is the same at {points} points: {found[0].domain.because}"
+        return replace(verdict, status=ENUMERATED, how=words)
+
+    with ThreadPoolExecutor(workers) as pool:
+        return list(pool.map(one, enumerate(verdicts)))
+
+
+def _asked_all(rows: Rows, mutant: Mutant, texts: Mapping[str, str], folder: Path, turn: Semaphore) -> list[Found]:
+    domains = [domain for domain in rows.domains if domain.has(mutant, texts[mutant.file])]
+    found = []
+    for number, domain in enumerate(domains):
+        found.append(_asked(rows, domain, mutant, texts, folder / str(number), turn))
+        if found[-1].witness:
+            break
+    shutil.rmtree(folder, ignore_errors=True)
+    return found
+
+
+def _asked(
+    rows: Rows, domain: FunctionDomain, mutant: Mutant, texts: Mapping[str, str], folder: Path, turn: Semaphore
+) -> Found:
+    for name, changed in (("original", {}), ("changed", {mutant.file: mutant.applied(texts[mutant.file])})):
+        (folder / name).mkdir(parents=True)
+        for file, text in {**texts, **changed}.items():
+            (folder / name / file).write_text(text.replace(f"namespace {SPACE}", f"namespace {name}"))
+    (folder / "ask.cpp").write_text(program(domain, rows.prelude))
+    command = [*rows.compiler, "-std=c++17", "-O2", "-march=native", "-w", "-o", "ask", "ask.cpp"]
+    with turn:
+        made = subprocess.run(command, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    if made.returncode:
+        error = next((line for line in made.stderr.splitlines() if "error" in line), made.stderr[:200])
+        return Found(domain, 0, f"no point: {error[:200]}")
+    _, first, last = domain.ranges[0]
+    whole = [first, last + 1]
+    cuts = [first + (last + 1 - first) * i // PARTS for i in range(PARTS + 1)] if domain.size > LARGE else whole
+    with ThreadPoolExecutor(PARTS) as pool:
+        parts = [(start, end) for start, end in pairwise(cuts) if start < end]
+        done = list(pool.map(lambda part: _ran(folder, *part, turn), parts))
+    wrong = next((words for code, words in done if code), "")
+    return Found(domain, sum(int(words) for code, words in done if not code), wrong)
+
+
+def _ran(folder: Path, first: int, after: int, turn: Semaphore) -> tuple[int, str]:
+    with turn:
+        command = ["./ask", str(first), str(after - 1)]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    return done.returncode, done.stdout.strip() or f"ended with {done.returncode}"
+
+
+def program(domain: FunctionDomain, prelude: str) -> str:
+    """Return the C++ program that asks both about a part of the first axis: exit status 1 at a difference."""
+    ranges = domain.ranges
+    names = [name for name, _, _ in ranges]
+    bounds = [("std::atoll(argv[1])", "std::atoll(argv[2])"), *((f"{a}ll", f"{b}ll") for _, a, b in ranges[1:])]
+    loops = [
+        f"for (int64_t {name}_ = {first}; {name}_ <= {last}; ++{name}_) {{ "
+        f"const auto {name} = ({'uint32_t' if low >= 0 else 'int32_t'}){name}_;"
+        for (name, low, _), (first, last) in zip(ranges, bounds, strict=True)
+    ]
+    point = " ".join(f"{name}=%lld" for name in names)
+    values = ", ".join(f"(long long){name}_" for name in names)
+    differs = f"""const bool given = {domain.where or "true"};
+const bool differs = given && !([&] {{ namespace at = original; return {domain.value}; }}() ==
+                                [&] {{ namespace at = changed; return {domain.value}; }}());"""
+    return f"""
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <tuple>
+#include "original/{domain.file}"
+#include "changed/{domain.file}"
+template <class... T> std::tuple<T...> all(T... x) {{ return std::tuple<T...>{{x...}}; }}
+{prelude}
+int main(int, char** argv) {{
+long long asked = 0;
+{" ".join(loops[:-1])}
+uint32_t wrong = 0, count = 0;
+{loops[-1]}
+{differs}
+wrong |= differs, count += given;
+}}
+asked += count;
+if (!wrong) {"continue" if len(loops) > 1 else 'return std::printf("%lld", asked), 0'};
+{loops[-1]}
+{differs}
+if (differs) return std::printf("{point}", {values}), 1;
+}}
+{"}" * (len(loops) - 1)}
+std::printf("%lld", asked);
+}}
+"""
