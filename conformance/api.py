@@ -18,7 +18,7 @@ from refnum.errors import ArgumentError, UnsupportedError
 from refnum.profiles import get_profile
 
 from . import report as reports
-from . import show
+from . import show, show_report
 from .choose import choose
 from .controls import verify
 from .doors.declare import declared
@@ -97,7 +97,7 @@ def verified(document: Mapping[str, Any]) -> bool:
 def as_text(document: Mapping[str, Any]) -> str:
     """Return a report as the plain text that the command line prints."""
     stream = StringIO()
-    show.everything(Console(file=stream, width=show.PLAIN_WIDTH, color_system=None, highlight=False), document)
+    show_report.everything(Console(file=stream, width=show.PLAIN_WIDTH, color_system=None, highlight=False), document)
     return stream.getvalue()
 
 

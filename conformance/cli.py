@@ -18,7 +18,7 @@ import typer
 
 from refnum.errors import RefnumError, UnsupportedError
 
-from . import files, show
+from . import files, show, show_report
 from . import report as reports
 from .bench.command import bench
 from .choose import choose
@@ -188,7 +188,7 @@ def _deliver(document: reports.Report, path: Path | None, json: bool) -> None:
         reports.check(final, "this report")
         print(encoder.dumps(final, indent=1))
     else:
-        show.everything(show.console(), final)
+        show_report.everything(show.console(), final)
     raise typer.Exit(final["footer"]["exit"])
 
 

@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 
 from refnum.errors import RefnumError
 
-from . import files, show
+from . import files, show, show_report
 from . import report as reports
 
 
@@ -55,7 +55,7 @@ def told(function: Callable[..., None]) -> Callable[..., None]:
 def show_report(file: File) -> None:
     """Check a report and print it; the exit status is the one of its run."""
     document = reports.load(file)
-    show.everything(show.console(), document)
+    show_report.everything(show.console(), document)
     raise typer.Exit(document["footer"]["exit"])
 
 

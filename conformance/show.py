@@ -15,7 +15,7 @@ from .reports import facts
 from .reports.facts import worst
 from .verdict import CLASSES
 
-__all__ = ["PLAIN_WIDTH", "console", "element", "escape", "everything", "failure", "outcome_text", "table", "worst"]
+__all__ = ["PLAIN_WIDTH", "console", "element", "escape", "failure", "outcome_text", "table", "worst"]
 
 PLAIN_WIDTH = 200
 _STYLES = {"pass": "green", "unsupported": "yellow", "not-run": "yellow", "not-verified": "yellow"}
@@ -201,38 +201,3 @@ def element(out: Console, page: Mapping[str, Any]) -> None:
         )
         cells = page[side]
         out.print(f"    {side:<9} {cells['bits']:<11} {cells['fields']:<14} {escape(cells['value'])}{escape(tail)}")
-
-
-def everything(out: Console, report: Mapping[str, Any]) -> None:
-    """Print a whole report: table, what is not verified, classes, mismatches, and the verdict line."""
-    from .show_data import tensors
-
-    if report["results"] or not report["data"]:
-        verdicts(out, report)
-    tensors(out, report)
-    classes(out, report)
-    not_verified(out, report)
-    holes(out, report)
-    more: list[str] = []
-    for result in [*report["results"], *report["data"]]:
-        for record in result["failures"]:
-            if result["outcome"] == "pass":
-                continue
-            if record["shrunk"] or record["reproduced"][:1] != "3" or report["footer"]["status"] == "partial":
-                failure(out, result, record)
-            else:
-                like = ", ".join(bug["id"] for bug in record["bug_classes"]) or "no known bug class"
-                more.append(f"{result['variant']}  subject={result['subject']}  like {like}  {record['command']}")
-        if result["outcome"] in ("fault", "timeout", "compile-error"):
-            out.print(
-                f"\n[bold red]{result['outcome'].upper()}[/]  {escape(result['variant'])}  "
-                f"subject={escape(result['subject'])}\n  {escape(result['words'])}"
-            )
-    if more:
-        out.print(f"\n{len(more)} more failing variants, not shrunk:")
-        for line in more:
-            out.print(f"  {escape(line)}", soft_wrap=True)
-    for line in report["harness"]:
-        out.print(f"[bold red]HARNESS[/]  {escape(line)}")
-    style = {0: "green", 1: "bold red"}.get(report["footer"]["exit"], "yellow")
-    out.print(f"\n[{style}]{escape(report['footer']['verdict'])}[/]", soft_wrap=True)
