@@ -147,7 +147,7 @@ class HostWorkshop:
 
 def _functions() -> dict[str, Any]:
     os.environ["REFNUM_TABLE"] = str(silu_table.path())  # the programs' prelude reads it
-    return {**tomllib.loads(DOMAINS.read_text()), "compiler": host_library.find_compiler()}
+    return {**tomllib.loads(DOMAINS.read_text()), "compiler": host_library.find_compiler(), "flags": CHECKED}
 
 
 def _included(unit: Path) -> Iterator[Path]:

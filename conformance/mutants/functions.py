@@ -91,19 +91,31 @@ def spans(text: str, function: str) -> Iterator[tuple[int, int]]:
         yield head.start(), end
 
 
+_CHOICE = re.compile(r"(?<![\w.] )([\w.\[\]]+) [<>]=? ([\w.\[\]]+) \? ([\w.\[\]]+) : ([\w.\[\]]+)(?![ \w.(]* [-+*&|?])")
+
+
+def chooses_between_equals(mutant: Mutant, text: str) -> bool:
+    """Whether a change lets equality in or out of `a < b ? a : b` or its like: then both values are one."""
+    if mutant.old.strip().rstrip("=") != mutant.new.strip().rstrip("=") or mutant.old.strip()[:1] not in ("<", ">"):
+        return False
+    choices = (c for c in _CHOICE.finditer(text) if c.start() <= mutant.start and mutant.end <= c.end())
+    return any({c[1], c[2]} == {c[3], c[4]} for c in choices)
+
+
 @dataclass(frozen=True)
 class Rows:
-    """A workshop's table of domains. prelude: C++ in front of every program. compiler: its command."""
+    """A workshop's table of domains. prelude: C++ in front of every program. compiler: its command. flags: more."""
 
     domains: tuple[FunctionDomain, ...]
     prelude: str
     compiler: tuple[str, ...]
+    flags: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, table: Mapping[str, Any]) -> Rows:
         """Return the rows of a workshop's table: `domain`, a list, `prelude` and `compiler`."""
         domains = tuple(FunctionDomain(**row) for row in table.get("domain", ()))
-        return cls(domains, table.get("prelude", ""), tuple(table["compiler"]))
+        return cls(domains, table.get("prelude", ""), tuple(table["compiler"]), tuple(table.get("flags", ())))
 
 
 def settled(shop: Shop, verdicts: Sequence[Verdict], folder: Path, workers: int) -> list[Verdict]:
@@ -117,12 +129,14 @@ def settled(shop: Shop, verdicts: Sequence[Verdict], folder: Path, workers: int)
         number, verdict = numbered
         if verdict.status != SURVIVED:
             return verdict
+        if chooses_between_equals(verdict.mutant, shop.texts[verdict.mutant.file]):
+            return replace(verdict, status=ENUMERATED, how="a choice between two values, changed where they are equal")
         found = _asked_all(rows, verdict.mutant, shop.texts, folder / str(number), turn)
         if not found:
             return verdict
         wrong = next((one for one in found if one.witness), None)
         if wrong is not None:
-            return replace(verdict, how=f"{wrong.domain.function} differs at {wrong.witness}")
+            return replace(verdict, how=f"{wrong.domain.function} differs: {wrong.witness}")
         points = sum(one.asked for one in found)
         words = f"{found[0].domain.function} is the same at {points} points: {found[0].domain.because}"
         return replace(verdict, status=ENUMERATED, how=words)
@@ -150,7 +164,7 @@ def _asked(
         for file, text in {**texts, **changed}.items():
             (folder / name / file).write_text(text.replace(f"namespace {SPACE}", f"namespace {name}"))
     (folder / "ask.cpp").write_text(program(domain, rows.prelude))
-    command = [*rows.compiler, "-std=c++17", "-O2", "-march=native", "-w", "-o", "ask", "ask.cpp"]
+    command = [*rows.compiler, "-std=c++17", "-O2", "-march=native", "-w", *rows.flags, "-o", "ask", "ask.cpp"]
     with turn:
         made = subprocess.run(command, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if made.returncode:
