@@ -13,8 +13,9 @@ from typer.core import TyperGroup
 
 from refnum.errors import RefnumError
 
-from . import files, show, show_report
+from . import files, show
 from . import report as reports
+from .show_report import everything
 
 
 class _ShowsFiles(TyperGroup):
@@ -55,7 +56,7 @@ def told(function: Callable[..., None]) -> Callable[..., None]:
 def show_report(file: File) -> None:
     """Check a report and print it; the exit status is the one of its run."""
     document = reports.load(file)
-    show_report.everything(show.console(), document)
+    everything(show.console(), document)
     raise typer.Exit(document["footer"]["exit"])
 
 
