@@ -17,7 +17,7 @@ from ..call import call
 from ..case import Case
 from ..compare import compare
 from ..coverpoints import count
-from ..device import device_like, expand_there, fetch, judge_there
+from ..device import compare_there, device_like, expand_there, fetch, judge_there
 from ..libraries import alive, to_numpy
 from ..operation import run_golden
 from ..recipes.recipe import Recipe, expand
@@ -83,6 +83,7 @@ class Bench:
             seen.finding, seen.words = "wrong-shape-or-dtype", verdict.problem
         if seen.finding or seen.level > self.subject.claimed_level(recipe.operation):
             seen.outcome = Outcome.MISMATCH
+            seen.words = seen.words or compare_there(golden, verdict.observed).words
         if case.elements <= COUNTED:
             seen.points = points(case, golden)
         return seen

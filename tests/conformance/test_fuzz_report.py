@@ -27,3 +27,4 @@ def test_what_failed_is_named(tmp_path):
     text = report(tmp_path / "camp")
     assert "| one_point quantize_mxfp4[HOPPER, input=float32] | mismatch | E2M1_TIES_UP |" in text
     assert "x [1, 32]; 32 elements | tie -2.5 | 3 of 3 on cpu" in text
+    assert " in packed differ |" in text
