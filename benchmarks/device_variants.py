@@ -1,4 +1,4 @@
-"""Stochastic rounding and scale layouts on one GPU: bits against the golden model, time, and calls of a launcher.
+"""Stochastic rounding and scale layouts on one GPU: bits against the golden model, and time.
 
     python benchmarks/device_variants.py --json variants.json     check and time every line
     python benchmarks/device_variants.py --large                  more than 2**32 elements a call, compared in slices
@@ -126,46 +126,6 @@ def run(name: str, copy: float) -> dict[str, Any]:
     return row
 
 
-def call_times() -> dict[str, float]:
-    """Return host microseconds a call on small arrays: libraries, operations, fresh outputs and `out`."""
-    found: dict[str, float] = {}
-    inputs = {"CuPy": cupy.zeros((16, 1024), np.float32)}
-    try:
-        import torch
-
-        inputs["torch"] = torch.zeros((16, 1024), device="cuda")
-    except ImportError:
-        pass
-    for library, x in inputs.items():
-        packed = ops.quantize_mxfp4(x)
-        kinds: dict[str, tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = {
-            "quantize_mxfp4": (ops.quantize_mxfp4, (x,), {}),
-            "quantize_mxfp4 by key": (ops.quantize_mxfp4, (x, "STOCHASTIC"), {"philox": KEY}),
-            "quantize_mxfp4 packed_ue8m0": (ops.quantize_mxfp4, (x,), {"layout_out": "packed_ue8m0"}),
-            "dequantize_mxfp4": (ops.dequantize_mxfp4, packed, {}),
-            "mxfp4_to_fp8": (ops.mxfp4_to_fp8, packed, {}),
-        }
-        for kind, (function, arrays, options) in kinds.items():
-            out = function(*arrays, **options)
-            found[f"{library}, {kind}, fresh"] = _host_time(lambda f=function, a=arrays, o=options: f(*a, **o))
-            found[f"{library}, {kind}, out"] = _host_time(
-                lambda f=function, a=arrays, o=options, w=out: f(*a, **o, out=w)
-            )
-    return found
-
-
-def _host_time(call: Callable[[], Any]) -> float:
-    """Return the median of nine times 300 calls, each started with an idle device."""
-    rounds = []
-    for _ in range(10):
-        cupy.cuda.Device().synchronize()
-        start = time.perf_counter()
-        for _ in range(300):
-            call()
-        rounds.append((time.perf_counter() - start) / 300 * 1e6)
-    return round(statistics.median(rounds[1:]), 2)
-
-
 LARGE: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("quantize_mxfp4", "bfloat16", {}),
     ("quantize_mxfp4", "float32", {"layout_out": "packed_ue8m0"}),
@@ -257,8 +217,8 @@ def main() -> int:
         report["large"] = run_large(options.budget)
     else:
         copy = copy_bandwidth()
-        report["copy_bytes_per_second"], report["call_us"] = copy, call_times()
-        print(f"copy {copy / 1e12:.3f} TB/s", report["call_us"], flush=True)
+        report["copy_bytes_per_second"] = copy
+        print(f"copy {copy / 1e12:.3f} TB/s", flush=True)
         names = [name for name in LINES if not options.only or any(word in name for word in options.only)]
         prepare(names, options.sweep)
         report["lines"] = []

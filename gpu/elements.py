@@ -8,13 +8,13 @@ from typing import Any
 
 from refnum.errors import ArgumentError, DtypeError, ShapeError
 
-from . import checks, interop
+from . import checks, interop, plans
 from .driver import driver
-from .launch import U8, Outputs
+from .launch import NAMES, U8, Outputs
+from .plans import planned
 
 KERNEL, THREADS, EIGHT = "encode_elements", 256, 8
 DEFINES = (f"THREADS={THREADS}",)
-NAMES = ("float32", "bfloat16", "float16")
 
 
 class Elements(ctypes.Structure):
@@ -26,6 +26,7 @@ class Elements(ctypes.Structure):
     ]  # fmt: skip
 
 
+@planned(1)
 def encode_e2m1(x: Any, *, scale_byte: int = 127, out: Any = None) -> Any:
     """E2M1 codes u8 of x / 2**(scale_byte - 127), one a byte (N2); NaN gives 7, overflow 6 with its sign.
 
@@ -35,11 +36,13 @@ def encode_e2m1(x: Any, *, scale_byte: int = 127, out: Any = None) -> Any:
     return _encode("encode_e2m1", x, out, byte=checks.choice("scale_byte", scale_byte, range(256)))
 
 
+@planned(1)
 def encode_e4m3(x: Any, overflow: str = "saturate", *, out: Any = None) -> Any:
     """E4M3 codes u8 of x (N2); NaN gives 0x7F, what passes 448 gives 448 (`saturate`) or NaN (`nan`), with its sign."""
     return _encode("encode_e4m3", x, out, option=checks.choice("overflow", overflow, ("saturate", "nan")))
 
 
+@planned(1)
 def encode_e8m0(x: Any, rounding: str = "up", saturate: bool = False, *, out: Any = None) -> Any:
     """E8M0 bytes u8 of |x| (N1); rounding: `up` | `down` | `nearest`; overflow is 254 when saturating, else 255."""
     if not isinstance(saturate, bool):
@@ -62,5 +65,5 @@ def _encode(name: str, x: Any, out: Any, byte: int = 127, rounding: int = 0, opt
                              view.address % 16 == 0)  # fmt: skip
         function = driver().function(KERNEL, f"{name}_{NAMES[kind]}", view.device, DEFINES)
         blocks = -(-count // (THREADS * EIGHT))
-        driver().launch(function, view.device, (blocks, 1), THREADS, view.library.stream(view.device), arguments)
+        plans.launch(function, view.device, (blocks, 1), THREADS, view.library.stream(view.device), arguments)
     return outputs.finish()

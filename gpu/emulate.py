@@ -34,22 +34,14 @@ from refnum.errors import RefnumError, UnsupportedError
 
 from . import driver, emulate_build, interop, ops, plans
 from .compile import KERNELS
+from .emulate_arrays import EmulatedArray, address_of, array, element_map, living
 from .emulate_source import CompileError
-from .interop import Library, View
 
-ALIGNMENT = 256
-"""Bytes that a device array's address is a multiple of."""
-POISON = 0xC5
-"""Every byte of a fresh output."""
 MESSAGE = 1024
 
 
 class EmulationError(RefnumError):
     """A kernel did what a device punishes or leaves undefined; the message names the function, the CTA, the thread."""
-
-
-class EmulatedArray(np.ndarray):
-    """A NumPy array that the launchers take for a device array. A read-only one may not be written by a kernel."""
 
 
 class _Array(ctypes.Structure):
@@ -72,54 +64,6 @@ class _Launch(ctypes.Structure):
     ]  # fmt: skip
 
 
-_known: dict[int, weakref.ref[EmulatedArray]] = {}  # id -> array that a launcher has looked at, the latest last
-
-
-def _address(x: EmulatedArray) -> int:
-    """Return where an array lies, and know it from now on: a launch has only its address."""
-    _known.pop(id(x), None)
-    _known[id(x)] = weakref.ref(x)
-    return int(x.ctypes.data)
-
-
-def _view(name: str, x: EmulatedArray, library: Library) -> View:
-    return View(name, _address(x), x.shape, x.strides, x.dtype, 0, library, x)
-
-
-def _empty(shape: tuple[int, ...], dtype: np.dtype[Any], device: int) -> EmulatedArray:
-    size = int(np.prod(shape)) * dtype.itemsize
-    store = np.full(size + ALIGNMENT, POISON, np.uint8)
-    start = -int(store.ctypes.data) % ALIGNMENT
-    return store[start : start + size].view(dtype).reshape(shape).view(EmulatedArray)
-
-
-def _signature(x: EmulatedArray) -> tuple[Any, ...]:
-    return _address(x), x.shape, x.strides, x.dtype, x.flags.writeable
-
-
-LIBRARY = Library("emulated", _view, _empty, lambda device: 0, _address)
-interop.OWN[EmulatedArray] = LIBRARY
-interop.SIGNATURES[EmulatedArray] = _signature
-
-
-def array(x: np.ndarray[Any, Any], *, written: bool = False) -> EmulatedArray:
-    """Return a view of a NumPy array, its memory shared, for the launchers; `written`: kernels may write to it."""
-    view = x.view(EmulatedArray)
-    view.flags.writeable = written
-    return view
-
-
-def _element_map(x: EmulatedArray, low: int, high: int) -> np.ndarray[Any, Any]:
-    """Return u8, 1 for each byte from `low` to `high` that belongs to an element."""
-    if x.size * x.itemsize == high - low:
-        return np.ones(high - low, np.uint8)
-    bytes_ = np.zeros(high - low, np.uint8)
-    start = int(x.ctypes.data) - low
-    shape, strides = (*x.shape, x.itemsize), (*x.strides, 1)
-    np.lib.stride_tricks.as_strided(bytes_[start:], shape, strides)[...] = 1
-    return bytes_
-
-
 def _pointers(arguments: ctypes.Structure) -> Iterator[tuple[str, int]]:
     """Yield (field, address) of every pointer of a kernel's arguments that is not null."""
     for base in reversed(type(arguments).__mro__):
@@ -137,10 +81,7 @@ class _Memory:
     """The arrays that a launch's pointers lead to, as the emulated machine takes them."""
 
     def __init__(self, arguments: ctypes.Structure, function: str) -> None:
-        living = [x for x in (reference() for reference in _known.values()) if x is not None]
-        for number in [number for number, reference in _known.items() if reference() is None]:
-            _known.pop(number, None)
-        places = {int(x.ctypes.data): x for x in living}
+        places = living()
         self.kept: list[Any] = []
         made = []
         for name, address in _pointers(arguments):
@@ -151,8 +92,8 @@ class _Memory:
         self.entries = (_Array * max(len(made), 1))(*made)
 
     def _entry(self, name: str, x: EmulatedArray) -> _Array:
-        low, high = _view(name, x, LIBRARY).span()
-        elements = _element_map(x, low, high)
+        low, high = interop.look(name, x).span()
+        elements = element_map(x, low, high)
         writers = np.zeros(high - low, np.uint32) if x.flags.writeable else None
         self.kept += [x, elements, writers]
         pointer = writers.ctypes.data if writers is not None else None
@@ -184,7 +125,7 @@ class Emulator:
 
     def constant(self, name: str, x: np.ndarray[Any, Any], device: int) -> int:
         """Return the address of a constant array, known to every launch."""
-        return _address(self._constants.setdefault(name, array(x)))
+        return address_of(self._constants.setdefault(name, array(x)))
 
     def function(self, kernel: str, name: str, device: int, defines: tuple[str, ...] = ()) -> int:
         """Return the handle of a function of a kernel file, compiled and loaded on first use."""

@@ -65,12 +65,12 @@ class Library:
     empty: Callable[[tuple[int, ...], np.dtype[Any], int], Any]
     stream: Callable[[int], int]
     address: Callable[[Any], int]
-    empty_here: Callable[..., Any] | None = None  # `empty` in a shorter way, once `stream` was asked
     give: Callable[[Any], Any] = lambda x: x
 
 
 @functools.cache
-def _cupy() -> Any:
+def cupy_module() -> Any:
+    """Return CuPy; UnsupportedError where it is not installed."""
     try:
         return importlib.import_module("cupy")
     except ImportError as error:
@@ -84,13 +84,13 @@ def _view_cupy(name: str, x: Any, library: Library) -> View:
 
 
 @functools.cache
-def _cupy_calls() -> tuple[Any, Any, Any]:
-    cupy = _cupy()
-    return cupy.cuda.runtime.getDevice, cupy.cuda.get_current_stream, cupy.ndarray
+def _cupy_calls() -> tuple[Any, Any]:
+    cupy = cupy_module()
+    return cupy.cuda.runtime.getDevice, cupy.cuda.get_current_stream
 
 
 def _empty_cupy(shape: tuple[int, ...], dtype: np.dtype[Any], device: int) -> Any:
-    cupy = _cupy()
+    cupy = cupy_module()
     if cupy.cuda.runtime.getDevice() == device:
         return cupy.empty(shape, dtype)
     with cupy.cuda.Device(device):
@@ -98,7 +98,7 @@ def _empty_cupy(shape: tuple[int, ...], dtype: np.dtype[Any], device: int) -> An
 
 
 def _stream_cupy(device: int) -> int:
-    current_device, current_stream, _ = _cupy_calls()
+    current_device, current_stream = _cupy_calls()
     current = current_device()
     if current != device:
         raise ArgumentError(
@@ -114,20 +114,18 @@ def _address_cupy(x: Any) -> int:
     return pointer
 
 
-def _signature_cupy(x: Any) -> tuple[Any, ...]:
+def _signature_cupy(x: Any) -> tuple[int, tuple[Any, ...]]:
     data = x.data
-    return data.ptr, x.shape, x.strides, x.dtype.num, data.device_id
+    place = data.ptr
+    return place, (type(x), place & 15, x.shape, x.strides, x.dtype.num, data.device_id)
 
 
-def _empty_here_cupy(shape: tuple[int, ...], dtype: np.dtype[Any], device: int) -> Any:
-    return _cupy_calls()[2](shape, dtype)
-
-
-CUPY = Library("cupy", _view_cupy, _empty_cupy, _stream_cupy, _address_cupy, _empty_here_cupy)
+CUPY = Library("cupy", _view_cupy, _empty_cupy, _stream_cupy, _address_cupy)
 
 
 @functools.cache
-def _torch_dtypes() -> tuple[dict[Any, np.dtype[Any]], dict[np.dtype[Any], Any]]:
+def torch_dtypes() -> tuple[dict[Any, np.dtype[Any]], dict[np.dtype[Any], Any]]:
+    """Return torch's dtype -> NumPy's, and the way back."""
     torch = sys.modules["torch"]
     pairs = {
         torch.float32: np.dtype(np.float32), torch.bfloat16: BFLOAT16, torch.float16: np.dtype(np.float16),
@@ -140,7 +138,7 @@ def _torch_dtypes() -> tuple[dict[Any, np.dtype[Any]], dict[np.dtype[Any], Any]]
 def _view_torch(name: str, x: Any, library: Library) -> View:
     if not x.is_cuda:
         raise DtypeError(f"{name} is a torch tensor on {x.device}; {HOST_HINT}")
-    dtype = _torch_dtypes()[0].get(x.dtype)
+    dtype = torch_dtypes()[0].get(x.dtype)
     if dtype is None:
         raise DtypeError(
             f"{name} has dtype {x.dtype}; allowed are float32, bfloat16, float16, uint16, uint8, int32 and int64"
@@ -156,7 +154,7 @@ def _torch_device(device: int) -> Any:
 
 def _empty_torch(shape: tuple[int, ...], dtype: np.dtype[Any], device: int) -> Any:
     torch = sys.modules["torch"]
-    return torch.empty(shape, dtype=_torch_dtypes()[1][dtype], device=_torch_device(device))
+    return torch.empty(shape, dtype=torch_dtypes()[1][dtype], device=_torch_device(device))
 
 
 @functools.cache
@@ -176,41 +174,14 @@ def _address_torch(x: Any) -> int:
     return pointer
 
 
-def _signature_torch(x: Any) -> tuple[Any, ...]:
-    # the device's number is -1 on the host, whose tensors never get a plan
-    return x.data_ptr(), x.shape, x.stride(), x.dtype, x.get_device()
+def _signature_torch(x: Any) -> tuple[int, tuple[Any, ...]]:
+    place = x.data_ptr()  # the device's number is -1 on the host, whose tensors never get a plan
+    return place, (type(x), place & 15, x.shape, x.stride(), x.dtype, x.get_device())
 
 
-@functools.cache
-def _torch_short_ways() -> tuple[Callable[[], int], Callable[..., Any]] | None:
-    """Return torch's own calls for the current device and for an empty tensor on it, where this torch has them.
-
-    They are what compiled graphs call; `torch.empty` takes more than twice the time.
-    """
-    torch = sys.modules["torch"]
-    guards = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
-    device, empty = getattr(torch._C, "_cuda_getDevice", None), getattr(guards, "_empty_strided_cuda", None)
-    return None if device is None or empty is None else (device, empty)
-
-
-@functools.lru_cache(4096)
-def _torch_layout(shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[Any, ...]:
-    strides = [1]
-    for length in reversed(shape[1:]):
-        strides.insert(0, strides[0] * length)
-    return shape, tuple(strides), _torch_dtypes()[1][dtype]
-
-
-def _empty_here_torch(shape: tuple[int, ...], dtype: np.dtype[Any], device: int) -> Any:
-    short = _torch_short_ways()
-    if short is None or short[0]() != device:
-        return _empty_torch(shape, dtype, device)
-    return short[1](*_torch_layout(shape, dtype))
-
-
-TORCH = Library("torch", _view_torch, _empty_torch, _stream_torch, _address_torch, _empty_here_torch)
-SIGNATURES: dict[type, Callable[[Any], tuple[Any, ...]]] = {}
-"""Array type -> its address, then what else all checks of such an array depend on; filled with the types seen."""
+TORCH = Library("torch", _view_torch, _empty_torch, _stream_torch, _address_torch)
+SIGNATURES: dict[type, Callable[[Any], tuple[int, tuple[Any, ...]]]] = {}
+"""Array type -> its address, and all that the checks of such an array depend on; filled with the types seen."""
 OWN: dict[type, Library] = {}
 """Array type -> its library, for types that come with one (gpu/emulate.py)."""
 
@@ -221,7 +192,7 @@ def _foreign(x: Any) -> Library:
     back = getattr(namespace, "from_dlpack", None) if hasattr(x, "__dlpack__") else None
 
     def view(name: str, array: Any, library: Library) -> View:
-        cupy = _cupy()
+        cupy = cupy_module()
         try:
             on_device = cupy.from_dlpack(array) if hasattr(array, "__dlpack__") else cupy.asarray(array)
         except Exception as error:  # each library refuses in its own way
@@ -230,7 +201,7 @@ def _foreign(x: Any) -> Library:
             ) from error
         return _view_cupy(name, on_device, library)
 
-    return Library(type(x).__module__, view, _empty_cupy, _stream_cupy, _address_cupy, None, back or (lambda y: y))
+    return Library(type(x).__module__, view, _empty_cupy, _stream_cupy, _address_cupy, back or (lambda y: y))
 
 
 def look(name: str, x: Any) -> View:

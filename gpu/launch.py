@@ -10,13 +10,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from refnum.errors import ArgumentError, DtypeError, ScaleError, ShapeError
-from refnum.profiles import Profile
+from refnum.profiles import Profile, get_profile
 
 from . import checks, interop, plans
 from .driver import driver
 from .interop import View
 
 U8 = np.dtype(np.uint8)
+NAMES = ("float32", "bfloat16", "float16")
+"""`FloatKind` of the headers -> the word for it in a kernel's name."""
 
 
 class Grid(NamedTuple):
@@ -159,18 +161,17 @@ def written(rows: int, columns: int, layout: str) -> tuple[tuple[int, ...], np.d
 class Outputs:
     """The arrays that a kernel writes: fresh ones of the caller's library, or the caller's `out`."""
 
-    def __init__(self, out: Any, wanted: Sequence[tuple[tuple[int, ...], np.dtype[Any]]], inputs: Sequence[View]):
+    def __init__(
+        self, out: Any, wanted: Sequence[tuple[tuple[int, ...], np.dtype[Any]]], inputs: Sequence[View], held: int = 0
+    ) -> None:
+        """`held`: bytes of memory that the call's launches share and nobody gets (`scratch`)."""
         source = inputs[0]
+        self._scratch = _fresh(source, (held,), U8) if held else None
+        self.scratch = self._scratch.address if self._scratch else None
         if out is None:
-            arrays = [source.library.empty(shape, dtype, source.device) for shape, dtype in wanted]
-            self.views = [
-                source.library.view("out", x, source.library)
-                if source.library in (interop.CUPY, interop.TORCH)
-                else interop.look("out", x)
-                for x in arrays
-            ]
+            self.views = [_fresh(source, shape, dtype) for shape, dtype in wanted]
             self._give = source.library.give
-            plans.note_outputs(list(wanted), list(inputs), self.views)
+            plans.note_outputs(list(wanted), list(inputs), self.views, held)
             return
         given = list(out) if isinstance(out, tuple | list) else [out]
         if len(given) != len(wanted):
@@ -182,12 +183,19 @@ class Outputs:
         if any(high > low for (_, high), (low, _) in itertools.pairwise(lows)):
             raise ArgumentError("the arrays of out share memory; give each storage of its own")
         self._give = lambda x: x
-        plans.note_outputs(list(wanted), list(inputs), self.views)
+        plans.note_outputs(list(wanted), list(inputs), self.views, held)
 
     def finish(self) -> Any:
         """Return the results in the caller's library: a tuple unless there is one."""
         results = [self._give(view.owner) for view in self.views]
         return results[0] if len(results) == 1 else tuple(results)
+
+
+def _fresh(source: View, shape: tuple[int, ...], dtype: np.dtype[Any]) -> View:
+    """Return the view of an empty array of an input's library, on its device."""
+    x = source.library.empty(shape, dtype, source.device)
+    own = source.library in (interop.CUPY, interop.TORCH)
+    return source.library.view("out", x, source.library) if own else interop.look("out", x)
 
 
 def _fits(view: View, shape: tuple[int, ...], dtype: np.dtype[Any], inputs: Sequence[View]) -> None:
@@ -205,6 +213,13 @@ def _fits(view: View, shape: tuple[int, ...], dtype: np.dtype[Any], inputs: Sequ
     low, high = view.span()
     if any(low < end and start < high for start, end in (x.span() for x in inputs)):
         raise ArgumentError(f"{view.name} shares memory with {inputs[0].name} or its scales; give storage of its own")
+
+
+def rules(profile: Profile | str) -> tuple[int, int, int]:
+    """Return the fields of `Policy` for a profile or its name; UnsupportedError where the kernels lack it."""
+    chosen = get_profile(profile)
+    checks.profile(chosen)
+    return policy(chosen)
 
 
 def policy(chosen: Profile) -> tuple[int, int, int]:

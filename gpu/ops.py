@@ -4,6 +4,9 @@ Each has the name, argument order and defaults of its twin in `refnum`. Inputs a
 anything else that speaks DLPack or `__cuda_array_interface__`; results are arrays of the same library, written on
 that library's current stream. `out` is an array, or a tuple of arrays, of exactly the results' shapes and dtypes,
 contiguous and apart from the inputs. Rows may have any stride. Errors of `refnum.errors` come before any launch.
+
+Row-wise conversions and those between rows and columns are here; scalars, payloads, permutations and SwiGLU are in the
+rooms that they are imported from. Small results of one call on CuPy arrays may be parts of one allocation.
 """
 
 from __future__ import annotations
@@ -13,14 +16,16 @@ from typing import Any
 
 from refnum.profiles import HOPPER, Profile, get_profile
 
-from . import checks, columns, launch, permute, stochastic, swiglu
-from . import payload as payloads
+from . import checks, columns, launch, stochastic
 from .checks import BLOCK, TILE, tiles
 from .driver import available
 from .elements import encode_e2m1, encode_e4m3, encode_e8m0
 from .launch import U8, Outputs
+from .payload import fp8_to_payload, pack_payload, quantize_payload, unpack_payload
+from .permute import permute_pad, permute_unpack
 from .plans import planned
-from .unpermute import sum_rows
+from .swiglu import swiglu_backward, swiglu_quantize
+from .unpermute import unpermute
 
 __all__ = [
     "available",
@@ -48,15 +53,6 @@ __all__ = [
     "unpermute",
 ]
 
-NAMES = ("float32", "bfloat16", "float16")
-"""`FloatKind` of the headers -> the word for it in a kernel's name."""
-
-
-def _profile(profile: Profile | str) -> tuple[int, int, int]:
-    chosen = get_profile(profile)
-    checks.profile(chosen)
-    return launch.policy(chosen)
-
 
 @planned(1, "rbits", "philox")
 def quantize_mxfp4(
@@ -81,7 +77,7 @@ def quantize_mxfp4(
     wanted = [((m, k // 2), U8), launch.written(m, k // BLOCK, layout_out)]
     outputs = Outputs(out, wanted, [view] if random is None else [view, random])
     kind, layouts = checks.KINDS[view.dtype], ("bytes", layout_out)
-    name = f"quantize_mxfp4_{NAMES[kind]}"
+    name = f"quantize_mxfp4_{launch.NAMES[kind]}"
     if key or random:
         return stochastic.quantize_mxfp4(name, view, random, key, outputs, rules, layouts)
     return launch.rowwise(
@@ -99,7 +95,7 @@ def dequantize_mxfp4(
     beside = launch.scales(scales, (m, k // BLOCK), view, layout_in)
     kind, result = checks.output_dtype(dtype)
     outputs = Outputs(out, [((m, k), result)], [view, beside])
-    name = f"dequantize_mxfp4_{NAMES[kind]}"
+    name = f"dequantize_mxfp4_{launch.NAMES[kind]}"
     layouts = (layout_in, "bytes")
     return launch.rowwise(
         "dequantize_mxfp4", name, [view, beside], outputs, k, BLOCK, halved=kind == 0, layouts=layouts
@@ -117,12 +113,12 @@ def quantize_fp8_tiles(
 ) -> Any:
     """Quantise [M, K] floats to E4M3 (N6) -> (codes u8 [M, K], scales a 1x128 or 128x128 tile, in `layout_out`)."""
     view = launch.floats("x", x)
-    (m, k), tall, rules = view.shape, checks.tile_rows(tile), _profile(profile)
+    (m, k), tall, rules = view.shape, checks.tile_rows(tile), launch.rules(profile)
     outputs = Outputs(out, [((m, k), U8), launch.written(-(-m // tall), tiles(k), layout_out)], [view])
     kind = checks.KINDS[view.dtype]
     if tall > 1:
-        return launch.squares(f"quantize_fp8_squares_{NAMES[kind]}", view, outputs, rules, layout_out)
-    name, layouts = f"quantize_fp8_tiles_{NAMES[kind]}", ("bytes", layout_out)
+        return launch.squares(f"quantize_fp8_squares_{launch.NAMES[kind]}", view, outputs, rules, layout_out)
+    name, layouts = f"quantize_fp8_tiles_{launch.NAMES[kind]}", ("bytes", layout_out)
     return launch.rowwise(
         "quantize_fp8_tiles", name, [view], outputs, k, TILE, rules, rceil=True, halved=kind == 0, layouts=layouts
     )
@@ -144,7 +140,7 @@ def dequantize_fp8_tiles(
     beside = launch.scales(scales, (-(-m // tall), tiles(k)), view, layout_in)
     kind, result = checks.output_dtype(dtype)
     outputs = Outputs(out, [((m, k), result)], [view, beside])
-    name = f"dequantize_fp8_tiles_{NAMES[kind]}"
+    name = f"dequantize_fp8_tiles_{launch.NAMES[kind]}"
     layouts = (layout_in, "bytes")
     return launch.rowwise(
         "dequantize_fp8_tiles", name, [view, beside], outputs, k, TILE, tall=tall, halved=kind == 0, layouts=layouts
@@ -163,7 +159,7 @@ def fp8_to_mxfp4(
 ) -> Any:
     """Quantise E4M3 1x128 tiles to MXFP4 directly (N7) -> (packed u8 [M, K/2], scales of [M, K/32] in `layout_out`)."""
     view = launch.codes("codes", codes, BLOCK)
-    (m, k), rules, layouts = view.shape, _profile(profile), (layout_in, layout_out)
+    (m, k), rules, layouts = view.shape, launch.rules(profile), (layout_in, layout_out)
     beside = launch.scales(scales, (m, tiles(k)), view, layout_in)
     outputs = Outputs(out, [((m, k // 2), U8), launch.written(m, k // BLOCK, layout_out)], [view, beside])
     return launch.rowwise(
@@ -252,78 +248,3 @@ def fp8_columns(
     rows = checks.row_splits(splits, m)
     outputs = Outputs(out, [((k, m), U8), ((checks.segments(rows, TILE), k), U8)], [view, beside])
     return columns.columns("fp8_columns", f"fp8_columns_{underflow}", view, beside, outputs, k, rows.tolist())
-
-
-@planned(2)
-def pack_payload(packed: Any, scales: Any, *, out: Any = None) -> Any:
-    """Join MXFP4 codes u8 [T, K/2] and scales u8 [T, K/32] row by row (N12) -> u8 [T, 17 * K/32]."""
-    return payloads.pack_payload(packed, scales, out)
-
-
-@planned(1)
-def unpack_payload(payload: Any, *, out: Any = None) -> Any:
-    """Split a payload u8 [T, 17 * K/32] into (packed u8 [T, K/2], scales u8 [T, K/32]) (N12)."""
-    return payloads.unpack_payload(payload, out)
-
-
-@planned(1)
-def quantize_payload(x: Any, profile: Profile | str = HOPPER, *, out: Any = None) -> Any:
-    """Quantise [T, K] floats straight into MXFP4 payload rows (N12) -> u8 [T, 17 * K/32]."""
-    view = launch.floats("x", x)
-    name = f"quantize_payload_{NAMES[checks.KINDS[view.dtype]]}"
-    return payloads.fused(name, [view], out, view.shape[1], _profile(profile))
-
-
-@planned(2)
-def fp8_to_payload(codes: Any, scales: Any, profile: Profile | str = HOPPER, *, out: Any = None) -> Any:
-    """Quantise E4M3 1x128 tiles [T, K] straight into MXFP4 payload rows (N12) -> u8 [T, 17 * K/32]."""
-    view = launch.codes("codes", codes, BLOCK)
-    beside = launch.scales(scales, (view.shape[0], tiles(view.shape[1])), view)
-    return payloads.fused("fp8_to_payload", [view, beside], out, view.shape[1], _profile(profile))
-
-
-def permute_pad(payload: Any, row_map: Any, splits: Any, align: int = 32, *, out: Any = None) -> Any:
-    """Gather payload rows u8 [T, W] by expert, padded to `align` (N12) -> (u8 [sum roundup(m_i, align), W], offsets).
-
-    offsets: int64 [experts], computed on the device. splits: the host's, for they decide the result's shape; or an
-    array of integers on the device, then `out` must be given, experts beyond its rows are cut off, and rows behind
-    the last expert are zero. Nothing on the device is looked at before the launch: a row_map item that is no row of
-    the payload gives a zero row.
-    """
-    return permute.gather("permute_pad", payload, row_map, splits, align, out)
-
-
-def permute_unpack(payload: Any, row_map: Any, splits: Any, align: int = 32, *, out: Any = None) -> Any:
-    """Gather payload rows as `permute_pad` does and split them as `unpack_payload` does, in one pass (N12).
-
-    Returns (packed u8 [R, K/2], scales u8 [R, K/32], offsets int64 [experts]), R = sum roundup(m_i, align).
-    """
-    return permute.gather("permute_unpack", payload, row_map, splits, align, out)
-
-
-def unpermute(
-    rows: Any, row_map: Any, splits: Sequence[int], weights: Any | None, tokens: int, align: int = 32,
-    *, out: Any = None,
-) -> Any:  # fmt: skip
-    """Sum each token's expert rows, weighted, in float32 and in ascending expert order (N12) -> float32 [tokens, H].
-
-    The host must know splits and tokens. Nothing on the device is looked at before the launch: a row whose row_map
-    item is no token is left out.
-    """
-    return sum_rows(rows, row_map, splits, weights, tokens, align, out)
-
-
-def swiglu_quantize(
-    gate: Any, up: Any, prob: Any = None, to: str = "fp8", profile: Profile | str = HOPPER, *, out: Any = None
-) -> Any:
-    """Quantise silu(gate) * up, times `prob` f32 [M] (N11), bfloat16 [M, H] -> as `quantize_fp8_tiles`/`_mxfp4`."""
-    return swiglu.quantize(gate, up, prob=prob, to=to, profile=profile, out=out)
-
-
-def swiglu_backward(grad: Any, gate: Any, up: Any, prob: Any = None, *, out: Any = None) -> Any:
-    """Return (dgate f32 [M, H], dup f32 [M, H], dprob f32 [M] or None) of SwiGLU (N11); grad: bfloat16 or float32.
-
-    out: (dgate, dup), and dprob when prob is given.
-    """
-    results = swiglu.backward(grad, gate, up, prob=prob, out=out)
-    return results if prob is not None else (*results, None)

@@ -1,4 +1,4 @@
-"""Launches of payloads: joined, parted, and quantised straight into (clause N12)."""
+"""Launchers of payloads: joined, parted, and quantised straight into (clause N12)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 
 from refnum.errors import ShapeError
+from refnum.profiles import HOPPER, Profile
 
-from . import launch, plans
+from . import checks, launch, plans
 from .checks import BLOCK
 from .driver import driver
 from .interop import View
 from .launch import U8, Arguments, Outputs
 from .payload_rows import UNIT, RowArguments, move_rows, together, widest_piece
+from .plans import planned
 
 
 class PackArguments(RowArguments):
@@ -29,8 +31,9 @@ class UnpackArguments(RowArguments):
     slots = ("x", "out", "out_scales")
 
 
-def pack_payload(packed: Any, scales: Any, out: Any) -> Any:
-    """Join codes and scales row by row."""
+@planned(2)
+def pack_payload(packed: Any, scales: Any, *, out: Any = None) -> Any:
+    """Join MXFP4 codes u8 [T, K/2] and scales u8 [T, K/32] row by row (N12) -> u8 [T, 17 * K/32]."""
     view = launch.codes("packed", packed, BLOCK // 2)
     rows, half = view.shape
     beside, blocks = launch.codes("scales", scales, 1), 2 * half // BLOCK
@@ -48,8 +51,9 @@ def pack_payload(packed: Any, scales: Any, out: Any) -> Any:
     return outputs.finish()
 
 
-def unpack_payload(payload: Any, out: Any) -> Any:
-    """Split payload rows into codes and scales."""
+@planned(1)
+def unpack_payload(payload: Any, *, out: Any = None) -> Any:
+    """Split a payload u8 [T, 17 * K/32] into (packed u8 [T, K/2], scales u8 [T, K/32]) (N12)."""
     view = launch.codes("payload", payload, UNIT)
     rows, width = view.shape
     codes = width // UNIT * (UNIT - 1)
@@ -64,7 +68,23 @@ def unpack_payload(payload: Any, out: Any) -> Any:
     return outputs.finish()
 
 
-def fused(name: str, inputs: Sequence[View], out: Any, k: int, rules: tuple[int, int, int]) -> Any:
+@planned(1)
+def quantize_payload(x: Any, profile: Profile | str = HOPPER, *, out: Any = None) -> Any:
+    """Quantise [T, K] floats straight into MXFP4 payload rows (N12) -> u8 [T, 17 * K/32]."""
+    view = launch.floats("x", x)
+    name = f"quantize_payload_{launch.NAMES[checks.KINDS[view.dtype]]}"
+    return _fused(name, [view], out, view.shape[1], launch.rules(profile))
+
+
+@planned(2)
+def fp8_to_payload(codes: Any, scales: Any, profile: Profile | str = HOPPER, *, out: Any = None) -> Any:
+    """Quantise E4M3 1x128 tiles [T, K] straight into MXFP4 payload rows (N12) -> u8 [T, 17 * K/32]."""
+    view = launch.codes("codes", codes, BLOCK)
+    beside = launch.scales(scales, (view.shape[0], checks.tiles(view.shape[1])), view)
+    return _fused("fp8_to_payload", [view, beside], out, view.shape[1], launch.rules(profile))
+
+
+def _fused(name: str, inputs: Sequence[View], out: Any, k: int, rules: tuple[int, int, int]) -> Any:
     """Launch a kernel that quantises rows of k elements straight into payload rows."""
     x = inputs[0]
     m = x.shape[0]

@@ -1,4 +1,4 @@
-"""Launches of the permutation of payloads by expert, padded (clause N12)."""
+"""Launchers of the permutation of payloads by expert, padded (clause N12)."""
 
 from __future__ import annotations
 
@@ -72,10 +72,14 @@ def _gather_host(payload: Any, row_map: Any, splits: Any, align: Any, name: str,
     view, align = _payload(payload, name), count("align", align, 1)
     experts, total, taken = places(row_counts(splits), align)
     index, map_bytes = indices("row_map", row_map, view, taken, f"splits sum to {taken}")
-    outputs = Outputs(out, _wanted(view, name, total, experts.count), [view, index])
-    arguments = _gather_arguments(GATHERS[name, False], view, index, outputs, total, map_bytes=map_bytes)
+    once = _reads_once(view, taken)
+    outputs = Outputs(out, _wanted(view, name, total, experts.count), [view, index], once * view.shape[0] * PLACES)
+    kind = SCATTERS[name] if once else GATHERS[name, False]
+    arguments = _gather_arguments(kind, view, index, outputs, total, map_bytes=map_bytes)
     arguments.experts = experts
-    if total and view.shape[1]:
+    if once:
+        _scatter(name, view, arguments)
+    elif total and view.shape[1]:
         move_rows(name, view, None, arguments)
     elif experts.count:  # no byte to move, but offsets to write
         grid = launch.TUNING["payload_rows"]
@@ -84,15 +88,34 @@ def _gather_host(payload: Any, row_map: Any, splits: Any, align: Any, name: str,
     return outputs.finish()
 
 
+def _reads_once(view: View, taken: int) -> bool:
+    """Whether a gather is large and takes rows so often that lists of their places pay."""
+    tokens, width = view.shape
+    return 0 < 2 * tokens <= taken and taken * width >= ONCE and width > 0
+
+
+def _scatter(name: str, view: View, arguments: RowArguments) -> None:
+    """Launch a gather from the payload's side: every place entered in its token's list, every row read once."""
+    grid, stream, tokens, taken = (
+        launch.TUNING["payload_rows"],
+        view.library.stream(view.device),
+        view.shape[0],
+        arguments.mapped,
+    )
+    for step, items in (("permute_clear", tokens), ("permute_list", taken)):
+        function = driver().function("payload_rows", step, view.device, grid.defines)
+        plans.launch(function, view.device, (-(-items // grid.threads), 1), grid.threads, stream, arguments)
+    move_rows(name + "_scatter", view, None, arguments, tokens + arguments.rows - taken)
+
+
 @planned(3)
 def _gather_device(payload: Any, row_map: Any, splits: Any, align: Any, name: str, *, out: Any = None) -> Any:
-    """Gather by splits that lie on the device; the rows of `out` say how many there are, its last array is scratch."""
+    """Gather by splits that lie on the device; the rows of `out` say how many there are."""
     view, align = _payload(payload, name), count("align", align, 1)
     index, map_bytes = indices("row_map", row_map, view, None, "it is a list of rows")
     counts, split_bytes = indices("splits", splits, view, None, "it is a list of counts")
     experts, total = counts.shape[0], int(interop.look("out[0]", out[0]).shape[0])
-    held = ((8 * (experts + 1),), U8)
-    outputs = Outputs(out, [*_wanted(view, name, total, experts), held], [view, index, counts])
+    outputs = Outputs(out, _wanted(view, name, total, experts), [view, index, counts], 8 * (experts + 1))
     arguments = _gather_arguments(
         GATHERS[name, True], view, index, outputs, total, map_bytes=map_bytes, splits=counts.address,
         split_stride=counts.strides[0], split_bytes=split_bytes, align=align, all_experts=experts,
@@ -102,25 +125,6 @@ def _gather_device(payload: Any, row_map: Any, splits: Any, align: Any, name: st
     plans.launch(function, view.device, (1, 1), 1024, view.library.stream(view.device), arguments)
     if total and view.shape[1]:
         move_rows(name + "_device", view, None, arguments)
-    return outputs.finish()
-
-
-@planned(2)
-def _gather_once(payload: Any, row_map: Any, splits: Any, align: Any, name: str, *, out: Any = None) -> Any:
-    """Gather by splits that the host knows, from the payload's side; the last result is scratch."""
-    view, align = _payload(payload, name), count("align", align, 1)
-    experts, total, taken = places(row_counts(splits), align)
-    index, map_bytes = indices("row_map", row_map, view, taken, f"splits sum to {taken}")
-    tokens = view.shape[0]
-    held = ((tokens * PLACES,), U8)
-    outputs = Outputs(out, [*_wanted(view, name, total, experts.count), held], [view, index])
-    arguments = _gather_arguments(SCATTERS[name], view, index, outputs, total, map_bytes=map_bytes)
-    arguments.experts = experts
-    grid, stream = launch.TUNING["payload_rows"], view.library.stream(view.device)
-    for step, items in (("permute_clear", tokens), ("permute_list", taken)):
-        function = driver().function("payload_rows", step, view.device, grid.defines)
-        plans.launch(function, view.device, (-(-items // grid.threads), 1), grid.threads, stream, arguments)
-    move_rows(name + "_scatter", view, None, arguments, tokens + total - taken)
     return outputs.finish()
 
 
@@ -139,41 +143,45 @@ def _wanted(view: View, name: str, total: int, experts: int) -> list[Any]:
 def _gather_arguments(
     kind: type[RowArguments], view: View, index: View, outputs: Outputs, total: int, **more: Any
 ) -> RowArguments:
-    results = [slot for slot in kind.slots if slot in ("out", "out_scales", "offsets", "scratch")]
+    results = [slot for slot in kind.slots if slot in ("out", "out_scales", "offsets")]
     addresses = dict(zip(results, (x.address for x in outputs.views), strict=True))
     return kind(
-        x=view.address, map=index.address, x_stride=view.strides[0], map_stride=index.strides[0], rows=total,
-        tokens=view.shape[0], mapped=index.shape[0], width=view.shape[1], codes=outputs.views[0].shape[1],
-        **addresses, **more,
+        x=view.address, map=index.address, scratch=outputs.scratch, x_stride=view.strides[0],
+        map_stride=index.strides[0], rows=total, tokens=view.shape[0], mapped=index.shape[0], width=view.shape[1],
+        codes=outputs.views[0].shape[1], **addresses, **more,
     )  # fmt: skip
 
 
-def _reads_once(payload: Any, row_map: Any) -> bool:
-    """Whether a gather is large and takes rows so often that lists of their places pay."""
-    rows: tuple[int, ...] = getattr(payload, "shape", ())
-    taken: tuple[int, ...] = getattr(row_map, "shape", ())
-    if len(rows) != 2 or len(taken) != 1:
-        return False  # the checks say what is wrong
-    return bool(0 < 2 * rows[0] <= taken[0] and taken[0] * rows[1] >= ONCE and rows[1] > 0)
+def permute_pad(payload: Any, row_map: Any, splits: Any, align: int = 32, *, out: Any = None) -> Any:
+    """Gather payload rows u8 [T, W] by expert, padded to `align` (N12) -> (u8 [sum roundup(m_i, align), W], offsets).
+
+    offsets: int64 [experts], computed on the device. splits: the host's, for they decide the result's shape; or an
+    array of integers on the device, then `out` must be given, experts beyond its rows are cut off, and rows behind
+    the last expert are zero. Nothing on the device is looked at before the launch: a row_map item that is no row of
+    the payload gives a zero row.
+    """
+    if _on_device(splits, out, 2):
+        return _gather_device(payload, row_map, splits, align, "permute_pad", out=out)
+    return _gather_host(payload, row_map, splits, align, "permute_pad", out=out)
 
 
-def gather(name: str, payload: Any, row_map: Any, splits: Any, align: int, out: Any) -> Any:
-    """`permute_pad` or `permute_unpack`: gather payload rows by expert, padded with zero rows."""
-    results = 2 + (name == "permute_unpack")
-    if not hasattr(splits, "__dlpack_device__") or isinstance(splits, np.ndarray):
-        if not _reads_once(payload, row_map):
-            return _gather_host(payload, row_map, splits, align, name, out=out)
-        if isinstance(out, tuple | list) and len(out) == results:
-            view = interop.look("payload", payload)
-            out = (*out, view.library.empty((view.shape[0] * PLACES,), U8, view.device))
-        elif out is not None:
-            raise ArgumentError(f"out is not a tuple of {results} arrays, the results of {name}")
-        return _gather_once(payload, row_map, splits, align, name, out=out)[:results]
+def permute_unpack(payload: Any, row_map: Any, splits: Any, align: int = 32, *, out: Any = None) -> Any:
+    """Gather payload rows as `permute_pad` does and split them as `unpack_payload` does, in one pass (N12).
+
+    Returns (packed u8 [R, K/2], scales u8 [R, K/32], offsets int64 [experts]), R = sum roundup(m_i, align).
+    """
+    if _on_device(splits, out, 3):
+        return _gather_device(payload, row_map, splits, align, "permute_unpack", out=out)
+    return _gather_host(payload, row_map, splits, align, "permute_unpack", out=out)
+
+
+def _on_device(splits: Any, out: Any, results: int) -> bool:
+    """Whether splits lie on the device; ArgumentError when they do and `out` does not say how many rows there are."""
+    if type(splits) is list or not hasattr(splits, "__dlpack_device__") or isinstance(splits, np.ndarray):
+        return False
     if not isinstance(out, tuple | list) or len(out) != results:
         raise ArgumentError(
             f"splits lie on the device but out is not a tuple of {results} arrays; its rows say how many rows there "
             f"are, which only the device knows: give it, or give splits of the host"
         )
-    counts = interop.look("splits", splits)
-    held = counts.library.empty((8 * (counts.shape[0] + 1),) if counts.shape else (8,), U8, counts.device)
-    return _gather_device(payload, row_map, splits, align, name, out=(*out, held))[:results]
+    return True

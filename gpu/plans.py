@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import inspect
 import struct
 import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar, cast
 
+import numpy as np
+
 from refnum.profiles import Profile
 
-from . import interop
+from . import fresh, interop
 from .driver import Frame, driver
 from .interop import View
 
@@ -31,9 +34,9 @@ SLOTS = (("x", "scales"), ("out", "out_scales"))
 class Launch(NamedTuple):
     """One launch: function, CTAs across and down, threads a CTA, and the arguments but for the addresses.
 
-    The class of the arguments may have `slots`, the fields of the addresses of all inputs and outputs in order, and
-    `values`, (keyword, field, function) of an option that every call may give anew: the function makes of it the
-    integers of as many fields of 8 bytes, from that field on.
+    The class of the arguments may have `slots`, the fields of the addresses of all inputs, outputs and scratch in
+    order, and `values`, (keyword, field, function) of an option that every call may give anew: the function makes of
+    it the integers of as many fields of 8 bytes, from that field on.
     """
 
     function: int
@@ -56,8 +59,10 @@ class Ready:
         value = getattr(kind, "values", None)
         self._value = (getattr(kind, value[1]).offset, value[2]) if value else None
 
-    def fire(self, places: tuple[int, ...], device: int, stream: int, given: Any) -> None:
-        """Launch on arrays at these addresses; `given` is the option of `values`."""
+    def fire(
+        self, fire: Callable[[Frame, int], None], places: tuple[int, ...], device: int, stream: int, given: Any
+    ) -> None:
+        """Launch, by a driver's `fire`, on arrays at these addresses; `given` is the option of `values`."""
         try:
             frame = self._frames.pop()
         except IndexError:
@@ -71,7 +76,7 @@ class Ready:
             WORDS[len(numbers)].pack_into(frame.arguments, self._value[0], *numbers)
         if frame.stream != stream:
             frame.config.stream = frame.stream = stream
-        driver().fire(frame, device)
+        fire(frame, device)
         self._frames.append(frame)
 
 
@@ -93,27 +98,30 @@ class Plan:
     """All launches of a kind of call, what to allocate, and the bytes before and behind each array's address."""
 
     __slots__ = (
-        "_address",
         "_apart",
         "_device",
-        "_empty",
+        "_fire",
+        "_fresh",
         "_inputs",
         "_launches",
+        "_scratch",
         "_spans",
         "_stream",
-        "_wanted",
         "held",
     )
 
     def __init__(self, notes: _Notes, held: list[Profile]) -> None:
         self.held = held  # the key has their ids, which are theirs as long as they live
         library, self._device = notes.inputs[0].library, notes.inputs[0].device
-        self._stream, self._address = library.stream, library.address
-        self._empty = library.empty_here or library.empty
-        self._wanted, self._inputs = notes.wanted, len(notes.inputs)
+        self._stream, self._inputs = library.stream, len(notes.inputs)
+        self._fresh = fresh.prepare(library, notes.wanted, self._device)
+        scratch = [((notes.held,), np.dtype(np.uint8))]
+        self._scratch = fresh.prepare(library, scratch, self._device) if notes.held else None
+        self._fire = driver().fire  # the functions are handles of this driver
         views = notes.inputs + notes.outputs
         self._spans = [(view.span()[0] - view.address, view.span()[1] - view.address) for view in views]
-        self._launches = [Ready(each, len(notes.inputs), len(notes.outputs)) for each in notes.launches or []]
+        outputs = len(notes.outputs) + (notes.held > 0)
+        self._launches = [Ready(each, len(notes.inputs), outputs) for each in notes.launches or []]
         self._apart: Any = None  # the last addresses that were found to share no memory
 
     def replay(self, places: tuple[int, ...], out: tuple[Any, ...], value: Any) -> Any:
@@ -125,10 +133,13 @@ class Plan:
                     return None
                 self._apart = places
         else:
-            results = tuple([self._empty(shape, dtype, device) for shape, dtype in self._wanted])
-            places += tuple([self._address(x) for x in results])
+            results, addresses = self._fresh()
+            places += addresses
+        if self._scratch is not None:
+            _kept, addresses = self._scratch()  # whose memory may serve the next call of this stream
+            places += addresses
         for each in self._launches:
-            each.fire(places, device, stream, value)
+            each.fire(self._fire, places, device, stream, value)
         return results[0] if len(results) == 1 else results
 
     def _meet(self, places: tuple[int, ...]) -> bool:
@@ -144,15 +155,16 @@ class _Notes(threading.local):
     wanted: list[Any]
     inputs: list[View]
     outputs: list[View]
+    held: int
 
 
 _notes = _Notes()
 _plans: dict[Any, Plan] = {}
 
 
-def note_outputs(wanted: list[Any], inputs: list[View], outputs: list[View]) -> None:
-    """Remember what the call in progress allocates, reads and writes."""
-    _notes.wanted, _notes.inputs, _notes.outputs = wanted, inputs, outputs
+def note_outputs(wanted: list[Any], inputs: list[View], outputs: list[View], held: int) -> None:
+    """Remember what the call in progress allocates, reads and writes; `held`: its bytes of scratch."""
+    _notes.wanted, _notes.inputs, _notes.outputs, _notes.held = wanted, inputs, outputs, held
 
 
 def launch(
@@ -180,41 +192,50 @@ def _keep(key: Any, profiles: list[Profile]) -> None:
     _plans[key] = Plan(_notes, profiles)
 
 
+def _plain(each: Any) -> Any:
+    """Return what stands for an argument in a key."""
+    kind = type(each)
+    if kind is Profile:  # a hash of all its fields would cost more than the rest; see `Plan.held`
+        return id(each)
+    return tuple(each) if kind is list else each
+
+
+def _position(function: Callable[..., Any], name: str) -> int:
+    """Return the number of an argument that can be given by its place, else one behind all places."""
+    places = inspect.signature(function).parameters.values()
+    names = [place.name for place in places if place.kind is place.POSITIONAL_OR_KEYWORD]
+    return names.index(name) if name in names else len(names)
+
+
 def planned(arrays: int, optional: str = "", value: str = "") -> Callable[[F], F]:
     """Decorate a launcher whose first `arrays` arguments are arrays and whose results `out` may take.
 
-    optional: a keyword that may hold one more input, last among the inputs. value: a keyword whose value may change
-    from call to call without making another kind of call (`Launch`).
+    optional: an argument behind those that may hold one more input, last among the inputs, or None. value: a keyword
+    whose value may change from call to call without making another kind of call (`Launch`).
     """
 
     def decorate(function: F) -> F:
-        name = function.__name__
-
-        def plain(each: Any) -> Any:
-            if type(each) is Profile:  # a hash of all its fields would cost more than the rest; see `Plan.held`
-                return id(each)
-            return tuple(each) if type(each) is list else each
+        name, at = f"{function.__module__}.{function.__name__}", _position(function, optional)
+        changing = (optional, value)
 
         def kind_of(args: Any, out: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            """Return (key, addresses); the key is None for arrays that are not exactly CuPy's or torch's."""
-            kind = type(args[0])
-            signature = interop.SIGNATURES.get(kind)
-            if signature is None or len(args) < arrays:
-                return None, ()
-            key: list[Any] = [name, kind, len(out)]
-            places = []
-            more = kwargs.get(optional) if kwargs else None
+            """Return (key, addresses); LookupError unless arrays of CuPy's or torch's own type are in their places."""
+            signature = interop.SIGNATURES[type(args[arrays - 1])]
+            more = args[at] if at < len(args) else kwargs.get(optional) if kwargs else None
+            key, places = [name, len(out), more is None], []
             for x in args[:arrays] + out if more is None else (*args[:arrays], more, *out):
-                if type(x) is not kind:
-                    return None, ()
-                found = signature(x)
-                places.append(found[0])
-                key.append(found[0] & 15)
-                key += found[1:]
-            for each in args[arrays:]:
-                key.append(plain(each))
+                place, kind = signature(x)
+                places.append(place)
+                key.append(kind)
+            for each in args[arrays:at]:
+                key.append(_plain(each))
+            for each in args[at + 1 :]:
+                key.append(_plain(each))
             for option, each in kwargs.items():
-                key += option, each is None if option in (optional, value) else plain(each)
+                if option not in changing:
+                    key += option, _plain(each)
+                elif option != optional:
+                    key += option, each is None
             return tuple(key), tuple(places)
 
         @functools.wraps(function)
@@ -224,7 +245,7 @@ def planned(arrays: int, optional: str = "", value: str = "") -> Callable[[F], F
             try:
                 key, places = kind_of(args, given, kwargs)
                 plan = _plans.get(key)
-            except (TypeError, AttributeError, RuntimeError, IndexError):  # the full checks say what is wrong
+            except (TypeError, AttributeError, RuntimeError, LookupError):  # the full checks say what is wrong
                 key = None
             if plan is not None:
                 done = plan.replay(places, given, kwargs.get(value) if kwargs else None)

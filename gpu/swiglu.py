@@ -1,4 +1,4 @@
-"""Launches of SwiGLU with quantisation and of its gradients (clause N11)."""
+"""Launchers of SwiGLU with quantisation and of its gradients (clause N11)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from refnum.errors import ArgumentError, DtypeError, ShapeError
-from refnum.profiles import Profile, get_profile
+from refnum.profiles import HOPPER, Profile, get_profile
 
 from . import checks, launch, plans
 from .checks import BFLOAT16, BLOCK, TILE
@@ -85,10 +85,10 @@ class WeightedBackward(Backward):
 
 
 @planned(2, optional="prob")
-def quantize(
-    gate: Any, up: Any, *, prob: Any = None, to: str = "fp8", profile: Profile | str = "HOPPER", out: Any = None
+def swiglu_quantize(
+    gate: Any, up: Any, prob: Any = None, to: str = "fp8", profile: Profile | str = HOPPER, *, out: Any = None
 ) -> Any:
-    """See `ops.swiglu_quantize`."""
+    """Quantise silu(gate) * up, times `prob` f32 [M] (N11), bfloat16 [M, H] -> as `quantize_fp8_tiles`/`_mxfp4`."""
     mxfp4 = bool(checks.choice("to", to, ("fp8", "mxfp4")))
     views = _inputs([("gate", gate, BLOCK), ("up", up, 1)], prob)
     chosen = get_profile(profile)
@@ -120,9 +120,18 @@ def quantize(
     return outputs.finish()
 
 
+def swiglu_backward(grad: Any, gate: Any, up: Any, prob: Any = None, *, out: Any = None) -> Any:
+    """Return (dgate f32 [M, H], dup f32 [M, H], dprob f32 [M] or None) of SwiGLU (N11); grad: bfloat16 or float32.
+
+    out: (dgate, dup), and dprob when prob is given.
+    """
+    results = _backward(grad, gate, up, prob, out=out)
+    return results if prob is not None else (*results, None)
+
+
 @planned(3, optional="prob")
-def backward(grad: Any, gate: Any, up: Any, *, prob: Any = None, out: Any = None) -> Any:
-    """See `ops.swiglu_backward`; without `prob` there are two results."""
+def _backward(grad: Any, gate: Any, up: Any, prob: Any, *, out: Any = None) -> Any:
+    """As `swiglu_backward`; without `prob` there are two results."""
     views = _inputs([("gate", gate, 1), ("up", up, 1)], prob)
     received = launch.matrix("grad", grad, 1, views[0])
     if received.dtype != F32 and received.dtype not in (BFLOAT16, np.uint16):

@@ -1,11 +1,12 @@
 // Expert rows summed back to their tokens, weighted, in ascending expert order (clause N12). Three launches: counts
-// of zero; every row entered in its token's list; sums. A list is in no order; its rows are put into theirs by the
-// warp that sums them, so the result does not depend on the order in which they were entered.
+// of zero; every row entered in its token's list; sums. For few rows one launch: every CTA walks the row map and lists
+// its own tokens' rows in shared memory. A list is in no order; its rows are put into theirs by the warp that sums
+// them, so the result does not depend on the order in which they were entered.
 #include "payload_memory.cuh"
 
 namespace refnum {
 
-// The one parameter (gpu/payload.py has its mirror). Strides are in bytes.
+// The one parameter (gpu/unpermute.py has its mirror). Strides are in bytes.
 struct SumArguments {
     const uint8_t *x, *map, *weights;  // expert rows; tokens of the rows in expert order; float32, or null for 1
     uint8_t *out, *scratch;            // float32 [tokens, width]; a list of LISTED entries a token, then the counts
@@ -15,6 +16,10 @@ struct SumArguments {
     int32_t map_bytes;
     Experts experts;
 };
+
+constexpr uint32_t WARPS = THREADS / 32;  // of a CTA
+
+__device__ __forceinline__ uint64_t warp_number() { return (uint64_t)blockIdx.x * WARPS + threadIdx.x / 32; }
 
 // One row of a token: where it lies, and its weight's bits.
 struct Entry {
@@ -145,16 +150,54 @@ __device__ __forceinline__ void sum_walking(const SumArguments& a, uint64_t toke
     }
 }
 
+// This warp's columns of a token that has `rows` rows: those of its list, if they fit one.
 template <int kind, int count>
-__device__ __forceinline__ void sum_rows(const SumArguments& a) {
-    const uint64_t item = (uint64_t)blockIdx.x * (THREADS / 32) + threadIdx.x / 32, token = item / a.warps;
-    if (token >= a.tokens) return;
-    const uint32_t start = (uint32_t)(item % a.warps) * a.span, left = a.width - start;
-    const uint32_t end = start + (left < a.span ? left : a.span), rows = *count_of(a, token);
+__device__ __forceinline__ void sum_token(const SumArguments& a, uint64_t token, const Entry* list, uint32_t rows) {
+    const uint32_t part = (uint32_t)(warp_number() - token * a.warps), start = part * a.span, left = a.width - start;
+    const uint32_t end = start + (left < a.span ? left : a.span);
     if (rows > LISTED) return sum_walking<kind, count>(a, token, start, end);
     Entry mine = {~0u, 0};
-    if (threadIdx.x % 32 < rows) mine = entries_of(a, token)[threadIdx.x % 32];
+    if (threadIdx.x % 32 < rows) mine = list[threadIdx.x % 32];
     sum_listed<kind, count>(a, token, sorted(mine, rows), rows, start, end);
+}
+
+template <int kind, int count>
+__device__ __forceinline__ void sum_rows(const SumArguments& a) {
+    const uint64_t token = warp_number() / a.warps;
+    if (token < a.tokens) sum_token<kind, count>(a, token, entries_of(a, token), *count_of(a, token));
+}
+
+// Lists the rows of WARPS tokens from `first` on; `counts` may pass what a list holds.
+__device__ __forceinline__ void list_own(const SumArguments& a, uint64_t first, Entry (&lists)[WARPS][LISTED],
+                                         uint32_t (&counts)[WARPS]) {
+    constexpr int ahead = 8;  // items of the row map that are read before the first is looked at
+    if (threadIdx.x < WARPS) counts[threadIdx.x] = 0;
+    __syncthreads();
+#pragma unroll 1
+    for (uint64_t start = threadIdx.x; start < a.mapped; start += ahead * THREADS) {
+        uint64_t tokens[ahead];
+#pragma unroll
+        for (int i = 0; i < ahead; ++i) {
+            const uint64_t place = start + i * THREADS;
+            tokens[i] = place < a.mapped ? index_at(a.map, a.map_stride, place, a.map_bytes) : ~0ull;
+        }
+#pragma unroll
+        for (int i = 0; i < ahead; ++i) {
+            if (tokens[i] >= a.tokens || tokens[i] < first || tokens[i] - first >= WARPS) continue;
+            const uint32_t own = (uint32_t)(tokens[i] - first), slot = atomicAdd(&counts[own], 1u);
+            if (slot < LISTED) lists[own][slot] = entry_at(a, start + i * THREADS);
+        }
+    }
+    __syncthreads();
+}
+
+template <int kind, int count>
+__device__ __forceinline__ void list_and_sum(const SumArguments& a) {
+    __shared__ Entry lists[WARPS][LISTED];
+    __shared__ uint32_t counts[WARPS];
+    const uint64_t first = (uint64_t)blockIdx.x * WARPS / a.warps, token = warp_number() / a.warps;
+    list_own(a, first, lists, counts);
+    if (token < a.tokens) sum_token<kind, count>(a, token, lists[token - first], counts[token - first]);
 }
 
 }  // namespace refnum
@@ -169,6 +212,9 @@ extern "C" __global__ __launch_bounds__(THREADS) void unpermute_list(refnum::Sum
 #define KERNEL(name, kind, count)                                                \
     extern "C" __global__ __launch_bounds__(THREADS, 2) void name(refnum::SumArguments a) { \
         refnum::sum_rows<refnum::kind, count>(a);                                \
+    }                                                                            \
+    extern "C" __global__ __launch_bounds__(THREADS, 2) void name##_single(refnum::SumArguments a) { \
+        refnum::list_and_sum<refnum::kind, count>(a);                            \
     }
 KERNEL(unpermute_bfloat16_vector, BFLOAT16, 4)
 KERNEL(unpermute_float32_vector, FLOAT32, 4)

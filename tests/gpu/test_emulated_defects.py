@@ -15,6 +15,7 @@ import refnum
 from gpu import emulate
 from gpu.compile import KERNELS
 from gpu.emulate import EmulationError
+from gpu.emulate_arrays import POISON
 
 if not emulate.available()[0]:
     pytest.skip(emulate.available()[1], allow_module_level=True)
@@ -111,7 +112,7 @@ def test_a_grid_that_is_too_small_leaves_poison() -> None:
     packed, scales = emulate.subject_operations(Short())["fp8_to_mxfp4"](*given)
     wanted = refnum.fp8_to_mxfp4(*given)
     assert not np.array_equal(packed, wanted[0])
-    assert (packed.reshape(-1)[-100:] == emulate.POISON).all() and scales[-1, -1] == emulate.POISON
+    assert (packed.reshape(-1)[-100:] == POISON).all() and scales[-1, -1] == POISON
 
 
 def test_one_emulator_does_not_run_the_plans_of_another(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpu import emulate
+from gpu import emulate, emulate_arrays
 from gpu.emulate import EmulationError
 from gpu.emulate_source import CompileError
 from refnum.errors import ArgumentError
@@ -37,7 +37,7 @@ def launch(
     x = np.arange(n, dtype=np.uint32) if x is None else x
     out = emulate.array(np.zeros(n, np.uint32) if out is None else out, written=True)
     given = emulate.array(x)
-    arguments = Arguments(emulate._address(given), emulate._address(out), n)
+    arguments = Arguments(emulate_arrays.address_of(given), emulate_arrays.address_of(out), n)
     emulator.launch(emulator.function("tiny", "run", 0), 0, blocks, threads, 0, arguments)
     return np.asarray(out)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import kernel_samples as samples
@@ -10,7 +12,7 @@ import pytest
 
 import gpu
 import refnum
-from refnum.errors import ArgumentError, DtypeError, RefnumError, ScaleError, ShapeError, UnsupportedError
+from gpu import plans
 
 USABLE, REASON = gpu.available()
 pytestmark = pytest.mark.skipif(not USABLE, reason=f"NO KERNEL WAS RUN: {REASON}")
@@ -92,9 +94,21 @@ def test_gathers(splits: list[int], align: int) -> None:
     check("permute_pad", (np.zeros((3, 0), np.uint8), np.zeros(sum(splits), np.int32)), splits, align)
 
 
+@pytest.fixture
+def limits(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, int], None]]:
+    """Set a size from which on another kernel is taken, and drop the plans that were made under another."""
+
+    def change(name: str, value: int) -> None:
+        plans.forget()
+        monkeypatch.setattr(name, value)
+
+    yield change
+    plans.forget()
+
+
 @pytest.mark.parametrize("splits", SPLITS, ids=lambda s: f"{len(s)}of{sum(s)}")
-def test_gathers_that_read_every_row_once(splits: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpu.permute.ONCE", 1)
+def test_gathers_that_read_every_row_once(splits: list[int], limits: Callable[[str, int], None]) -> None:
+    limits("gpu.permute.ONCE", 1)
     rng = np.random.default_rng(sum(splits))
     for tokens in (1, 3, 40):  # one token has more places than a list holds
         for k, align in ((32, 32), (96, 1), (128, 7), (256, 32), (512, 16), (7168, 32), (16384, 32)):
@@ -124,9 +138,11 @@ def test_map_items_out_of_range_give_zero_rows() -> None:
     assert sums.max(axis=1).tolist() == [2, 0]
 
 
+@pytest.mark.parametrize("together", [0, 1 << 20], ids=["lists in memory", "one launch"])
 @pytest.mark.parametrize("splits", SPLITS, ids=lambda s: f"{len(s)}of{sum(s)}")
 @pytest.mark.parametrize("dtype", [np.float32, samples.BFLOAT16], ids=["float32", "bfloat16"])
-def test_unpermute(splits: list[int], dtype: Any) -> None:
+def test_unpermute(splits: list[int], dtype: Any, together: int, limits: Callable[[str, int], None]) -> None:
+    limits("gpu.unpermute.TOGETHER", together)
     rng = np.random.default_rng(len(splits))
     for align, columns, tokens in ((32, 96, 50), (1, 7, 3), (16, 1280, 9), (32, 7168, 200), (8, 130, 1)):
         total = sum(-(-m // align) * align for m in splits)
@@ -139,7 +155,9 @@ def test_unpermute(splits: list[int], dtype: Any) -> None:
             equal(want, gpu.unpermute(to_device(rows), to_device(row_map), splits, held, tokens, align))
 
 
-def test_unpermute_walks_beyond_its_lists() -> None:
+@pytest.mark.parametrize("together", [0, 1 << 20], ids=["lists in memory", "one launch"])
+def test_unpermute_walks_beyond_its_lists(together: int, limits: Callable[[str, int], None]) -> None:
+    limits("gpu.unpermute.TOGETHER", together)
     rng = np.random.default_rng(1)
     for count in (31, 32, 33, 200):
         rows = samples.floats(rng, count, 64, np.float32)
@@ -208,9 +226,10 @@ def given(name: str) -> tuple[Any, list[Any]]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("once", [1, 1 << 40])
-def test_out_is_guarded_and_repeats_agree(name: str, once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpu.permute.ONCE", once)
+@pytest.mark.parametrize("lists", [True, False])
+def test_out_is_guarded_and_repeats_agree(name: str, lists: bool, limits: Callable[[str, int], None]) -> None:
+    limits("gpu.permute.ONCE", 1 if lists else 1 << 40)
+    limits("gpu.unpermute.TOGETHER", 0 if lists else 1 << 40)
     want, inputs = given(name)
     wants = want if isinstance(want, tuple) else (want,)
     rooms = [cupy.full(w.nbytes + 512, 0xA5, np.uint8) for w in wants]
@@ -230,7 +249,10 @@ def test_out_is_guarded_and_repeats_agree(name: str, once: int, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_graph_replays_on_new_data(name: str) -> None:
+@pytest.mark.parametrize("lists", [True, False])
+def test_graph_replays_on_new_data(name: str, lists: bool, limits: Callable[[str, int], None]) -> None:
+    limits("gpu.permute.ONCE", 1 if lists else 1 << 40)
+    limits("gpu.unpermute.TOGETHER", 0 if lists else 1 << 40)
     want, inputs = given(name)
     blank = [cupy.zeros_like(x) if isinstance(x, cupy.ndarray) else x for x in inputs]
     outs = tuple(cupy.empty(w.shape, w.dtype) for w in (want if isinstance(want, tuple) else (want,)))
@@ -262,49 +284,6 @@ def test_torch(name: str) -> None:
         equal(want, tuple(g.cpu().numpy() for g in gots) if len(gots) > 1 else gots[0].cpu().numpy())
 
 
-ROWS = {"rows": (64, 32), "map": (40,), "splits": [40]}
-ERRORS = {
-    "payload width": (ShapeError, lambda c: gpu.unpack_payload(c.zeros((3, 16), "u1"))),
-    "scales shape": (ShapeError, lambda c: gpu.pack_payload(c.zeros((3, 16), "u1"), c.zeros((3, 2), "u1"))),
-    "scales dtype": (DtypeError, lambda c: gpu.pack_payload(c.zeros((3, 16), "u1"), c.zeros((3, 1), "f4"))),
-    "tile dtype": (ScaleError, lambda c: gpu.fp8_to_payload(c.zeros((3, 32), "u1"), c.zeros((3, 1), "f4"))),
-    "map dtype": (DtypeError, lambda c: gpu.permute_pad(c.zeros((3, 17), "u1"), c.zeros(2, "f4"), [2])),
-    "map length": (ShapeError, lambda c: gpu.permute_pad(c.zeros((3, 17), "u1"), c.zeros(3, "i4"), [2])),
-    "negative split": (ArgumentError, lambda c: gpu.permute_pad(c.zeros((3, 17), "u1"), c.zeros(2, "i4"), [3, -1])),
-    "fractional split": (ArgumentError, lambda c: gpu.permute_pad(c.zeros((3, 17), "u1"), c.zeros(2, "i4"), [2.0])),
-    "align": (ArgumentError, lambda c: gpu.permute_pad(c.zeros((3, 17), "u1"), c.zeros(2, "i4"), [2], 0)),
-    "host map": (DtypeError, lambda c: gpu.permute_pad(c.zeros((3, 17), "u1"), np.zeros(2, "i4"), [2])),
-    "device splits without out": (
-        ArgumentError, lambda c: gpu.permute_pad(c.zeros((3, 17), "u1"), c.zeros(2, "i4"), c.asarray([2]))),
-    "experts": (UnsupportedError, lambda c: gpu.permute_pad(c.zeros((3, 17), "u1"), c.zeros(0, "i4"), [0] * 1025)),
-    "rows": (ShapeError, lambda c: gpu.unpermute(c.zeros((40, 32), "f4"), c.zeros(40, "i4"), [40], None, 4)),
-    "rows dtype": (DtypeError, lambda c: gpu.unpermute(c.zeros((64, 32), "f2"), c.zeros(40, "i4"), [40], None, 4)),
-    "tokens": (ArgumentError, lambda c: gpu.unpermute(c.zeros((64, 32), "f4"), c.zeros(40, "i4"), [40], None, -1)),
-    "weights": (
-        DtypeError,
-        lambda c: gpu.unpermute(c.zeros((64, 32), "f4"), c.zeros(40, "i4"), [40], c.zeros(40, "f8"), 4)),
-    "weights length": (
-        ShapeError,
-        lambda c: gpu.unpermute(c.zeros((64, 32), "f4"), c.zeros(40, "i4"), [40], c.zeros(41, "f4"), 4)),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("what", list(ERRORS))
-def test_errors(what: str) -> None:
-    error, call = ERRORS[what]
-    with pytest.raises(RefnumError) as caught:
-        call(cupy)
-    assert type(caught.value) is error, caught.value
-
-
-def test_shared_storage_is_refused_on_every_call() -> None:
-    payload = cupy.zeros((64, 34), np.uint8)
-    offsets = cupy.zeros(1, np.int64)
-    for _ in range(2):
-        with pytest.raises(ArgumentError, match="shares memory"):
-            gpu.permute_pad(payload, cupy.zeros(64, np.int32), [64], 32, out=(payload, offsets))
-
-
 def test_more_than_2_31_elements() -> None:
     if cupy.cuda.runtime.memGetInfo()[0] < 40 << 30:
         pytest.skip("needs 40 GiB of free device memory")
@@ -313,6 +292,7 @@ def test_more_than_2_31_elements() -> None:
     for once in (1, 1 << 60):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("gpu.permute.ONCE", once)
+            plans.forget()
             rows, offsets = gpu.permute_pad(to_device(payload), row_map, [1, 599_999])
             packed, scales, _ = gpu.permute_unpack(to_device(payload), row_map, [1, 599_999])
         assert rows.size > 1 << 31 and offsets.tolist() == [0, 32] and not rows[1:32].any()
@@ -332,3 +312,18 @@ def test_more_than_2_31_elements() -> None:
     sums = gpu.unpermute(x, token, [300_032], None, 300_032, 1)
     want = gpu.unpermute(x[:512], cupy.arange(512), [512], None, 512, 1)[::-1]
     assert all((sums[i : i + 512].view(np.uint32) == want.view(np.uint32)).all() for i in range(0, 300_032, 512))
+
+
+def test_small_results_share_an_allocation_and_outlive_each_other() -> None:
+    """Results of a planned call: contiguous arrays without a base, none over another, each alive without the rest."""
+    inputs = [to_device(x) if isinstance(x, np.ndarray) else x for x in calls()["permute_unpack"]]
+    want = refnum.permute_unpack(*calls()["permute_unpack"])
+    held = [gpu.permute_unpack(*inputs) for _ in range(6)]
+    spans = sorted((x.data.ptr, x.data.ptr + x.nbytes) for results in held for x in results)
+    assert all(end <= start for (_, end), (start, _) in itertools.pairwise(spans))
+    assert all(x.base is None and x.flags.c_contiguous and x.data.ptr % 256 == 0 for results in held for x in results)
+    scales = [results[1] for results in held]
+    del held
+    for _ in range(6):
+        gpu.permute_unpack(*(cupy.zeros_like(x) if isinstance(x, cupy.ndarray) else x for x in inputs))
+    assert all(np.array_equal(raw(want[1]), raw(x)) for x in scales)

@@ -1,0 +1,97 @@
+"""Arrays of the emulated device: NumPy arrays that the launchers take, and what a launch must know of them."""
+
+from __future__ import annotations
+
+import math
+import weakref
+from typing import Any
+
+import numpy as np
+
+from . import fresh, interop
+from .interop import Library, View
+
+ALIGNMENT = 256
+"""Bytes that a device array's address is a multiple of."""
+POISON = 0xC5
+"""Every byte of a fresh output."""
+
+
+class EmulatedArray(np.ndarray):
+    """A NumPy array that the launchers take for a device array. A read-only one may not be written by a kernel."""
+
+
+_known: dict[int, weakref.ref[EmulatedArray]] = {}  # id -> array that a launcher has looked at, the latest last
+
+
+def address_of(x: EmulatedArray) -> int:
+    """Return where an array lies, and know it from now on: a launch has only its address."""
+    _known.pop(id(x), None)
+    _known[id(x)] = weakref.ref(x)
+    return int(x.ctypes.data)
+
+
+def _view(name: str, x: EmulatedArray, library: Library) -> View:
+    return View(name, address_of(x), x.shape, x.strides, x.dtype, 0, library, x)
+
+
+def _memory(size: int) -> np.ndarray[Any, Any]:
+    store = np.full(size + ALIGNMENT, POISON, np.uint8)
+    start = -int(store.ctypes.data) % ALIGNMENT
+    return store[start : start + size]
+
+
+def _empty(shape: tuple[int, ...], dtype: np.dtype[Any], device: int) -> EmulatedArray:
+    return _memory(math.prod(shape) * dtype.itemsize).view(dtype).reshape(shape).view(EmulatedArray)
+
+
+def _together(wanted: fresh.Wanted, device: int) -> fresh.Fresh | None:
+    starts, size = fresh.places(wanted)
+    if len(wanted) == 1 or size > fresh.TOGETHER:
+        return None
+
+    def made() -> tuple[tuple[EmulatedArray, ...], tuple[int, ...]]:
+        memory, arrays = _memory(size), []
+        for (shape, dtype), start in zip(wanted, starts, strict=True):
+            bytes_ = memory[start : start + math.prod(shape) * dtype.itemsize]
+            arrays.append(bytes_.view(dtype).reshape(shape).view(EmulatedArray))
+        return tuple(arrays), tuple([address_of(x) for x in arrays])
+
+    return made
+
+
+def _signature(x: EmulatedArray) -> tuple[int, tuple[Any, ...]]:
+    place = address_of(x)
+    return place, (type(x), place & 15, x.shape, x.strides, x.dtype, x.flags.writeable)
+
+
+LIBRARY = Library("emulated", _view, _empty, lambda device: 0, address_of)
+fresh.WAYS[LIBRARY.name] = _together
+interop.OWN[EmulatedArray] = LIBRARY
+interop.SIGNATURES[EmulatedArray] = _signature
+
+
+def array(x: np.ndarray[Any, Any], *, written: bool = False) -> EmulatedArray:
+    """Return a view of a NumPy array, its memory shared, for the launchers; `written`: kernels may write to it."""
+    view = x.view(EmulatedArray)
+    view.flags.writeable = written
+    return view
+
+
+def living() -> dict[int, EmulatedArray]:
+    """Return address -> array, for the arrays that a launcher has looked at and that still exist."""
+    found = [(number, reference()) for number, reference in _known.items()]
+    for number in [number for number, x in found if x is None]:
+        _known.pop(number, None)
+    return {int(x.ctypes.data): x for _, x in found if x is not None}
+
+
+def element_map(x: EmulatedArray, low: int, high: int) -> np.ndarray[Any, Any]:
+    """Return u8, 1 for each byte from `low` to `high` that belongs to an element."""
+    if x.size * x.itemsize == high - low:
+        return np.ones(high - low, np.uint8)
+    bytes_ = np.zeros(high - low, np.uint8)
+    start = int(x.ctypes.data) - low
+    shape, strides = (*x.shape, x.itemsize), (*x.strides, 1)
+    np.lib.stride_tricks.as_strided(bytes_[start:], shape, strides)[...] = 1
+    return bytes_
