@@ -39,13 +39,19 @@ SHAPES = ((0, 32), (0, 160), (1, 32), (1, 96), (3, 128), (2, 160), (5, 288), (31
 """No rows, one block, a last tile with one to three blocks, odd row counts, DeepSeek-V3's hidden size."""
 
 
-def quantizer_blocks(target: Target) -> Iterator[Blocks]:
-    """Yield (label, blocks u16 or u32 [n, B]) for a block quantiser."""
-    yield "every 16-bit pattern as block maximum, rotating lane", maximum_blocks(target)
-    yield "block maximum at every scale-rule step and one ulp beside", boundary_blocks(target)
-    yield "every value and midpoint of the element format at every scale, and one ulp beside", tie_blocks(target)
-    yield "special values in every lane", special_blocks(target)
-    yield "whole blocks of zeros, subnormals, Inf, NaN", uniform_blocks(target)
+@functools.lru_cache(maxsize=3)
+def quantizer_blocks(target: Target) -> tuple[Blocks, ...]:
+    """Return (label, blocks u16 or u32 [n, B]) for a block quantiser; read-only, kept for the next variants."""
+    found = (
+        ("every 16-bit pattern as block maximum, rotating lane", maximum_blocks(target)),
+        ("block maximum at every scale-rule step and one ulp beside", boundary_blocks(target)),
+        ("every value and midpoint of the element format at every scale, and one ulp beside", tie_blocks(target)),
+        ("special values in every lane", special_blocks(target)),
+        ("whole blocks of zeros, subnormals, Inf, NaN", uniform_blocks(target)),
+    )
+    for _, blocks in found:
+        blocks.flags.writeable = False
+    return found
 
 
 def maximum_blocks(target: Target) -> np.ndarray:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import hypothesis
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
-from ..case import Case
-from ..operation import OPERATIONS
+from ..case import Case, plain
+from ..operation import DATA_PARAMS, OPERATIONS
 from .inputs import distributions_for
 from .recipe import ROUTED, Recipe, expand
 
@@ -72,10 +75,22 @@ def _towards(low: int, high: int, simple: int) -> st.SearchStrategy[int]:
 
 
 def sampled_recipes(operation: str, profile: str, params: Mapping[str, Any], seed: int, examples: int) -> list[Recipe]:
-    """Return the recipes that Hypothesis generates from a seed, in order; the same seed gives the same list."""
-    found: list[Recipe] = []
+    """Return the recipes that Hypothesis generates from a seed, in order; the same seed gives the same list.
+
+    Profiles, scale layouts and the way of random bits do not change what is drawn.
+    """
     if examples <= 0:
-        return found
+        return []
+    known = OPERATIONS[operation].params
+    drawing = {name: value for name, value in params.items() if name in known or name in DATA_PARAMS}
+    rest = {name: value for name, value in params.items() if name not in drawing}
+    drawn = _drawn(operation, json.dumps(plain(drawing)), seed, examples)
+    return [replace(recipe, profile=profile, params={**recipe.params, **rest}) for recipe in drawn]
+
+
+@functools.lru_cache(maxsize=256)
+def _drawn(operation: str, params: str, seed: int, examples: int) -> tuple[Recipe, ...]:
+    found: list[Recipe] = []
 
     @settings(
         phases=[Phase.generate],
@@ -86,12 +101,12 @@ def sampled_recipes(operation: str, profile: str, params: Mapping[str, Any], see
         suppress_health_check=list(HealthCheck),
         print_blob=False,
     )
-    @hypothesis.given(recipes(operation, profile, params))
+    @hypothesis.given(recipes(operation, "HOPPER", json.loads(params)))
     def collect(recipe: Recipe) -> None:
         found.append(recipe)
 
     hypothesis.seed(seed)(collect)()
-    return found
+    return tuple(found)
 
 
 def sampled_cases(operation: str, profile: str, params: Mapping[str, Any], seed: int, examples: int) -> Iterator[Case]:
