@@ -10,7 +10,8 @@
 
 An argument is an input or an output of the operation (a pointer to its C-contiguous data), `rows(NAME)`,
 `columns(NAME)` or `size(NAME)` of one (int64), `splits` (pointer to int64) and `size(splits)`, a parameter such as
-`scale` (int32: its place among the choices that the specification lists), or `stream` (a CUDA stream, 0). The
+`scale` (int32: its place among the choices that the specification lists), `profile` (int32: its place among the
+declared profiles), or `stream` (a CUDA stream, 0). A function that takes no `profile` is judged by the first only. The
 function returns int 0, or 1 when it does not support the case; any other value is a fault. With
 `memory = "device"` the pointers are device pointers, the function must be done on the default stream's order.
 Outputs are filled with poison before the call and lie between guard zones, which must not be written.
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import inspect
 import re
 import tomllib
 from collections.abc import Callable
@@ -29,6 +31,7 @@ from typing import Any
 import numpy as np
 
 from refnum.errors import ArgumentError, FileError, UnsupportedError
+from refnum.profiles import get_profile, profile_name
 
 from ..case import Case
 from ..libraries import Guarded
@@ -62,11 +65,14 @@ def from_library(path: Path) -> dict[str, Any]:
     library = text.parent / said.get("library", path.name if path.suffix != ".toml" else text.stem + ".so")
     if not said.get("operations"):
         raise ArgumentError(f"{text} has no [operations.NAME]: there is nothing to judge.")
-    operations = {name: _function(library, name, one, memory, text) for name, one in said["operations"].items()}
+    profiles = [profile_name(get_profile(name)) for name in said.get("profiles") or ()]
+    operations = {
+        name: _function(library, name, one, memory, profiles, text) for name, one in said["operations"].items()
+    }
     return {
         "name": said.get("name", text.stem),
         "operations": operations,
-        "profiles": said.get("profiles"),
+        "profiles": profiles or None,
         "level": said.get("level", 0),
         "arrays": MEMORIES[memory],
         "outside": _limits(said["operations"]),
@@ -89,7 +95,9 @@ def _only(said: dict[str, Any], allowed: set[str], where: Path) -> None:
         raise ArgumentError(f"{where} has unknown keys {unknown}; allowed are {sorted(allowed)}.")
 
 
-def _function(library: Path, name: str, said: dict[str, Any], memory: str, where: Path) -> Callable[..., Any]:
+def _function(
+    library: Path, name: str, said: dict[str, Any], memory: str, profiles: list[str], where: Path
+) -> Callable[..., Any]:
     if name not in OPERATIONS:
         raise ArgumentError(f"{where}: no operation is named {name!r}; choose from {', '.join(OPERATIONS)}.")
     _only(said, _OPERATION_KEYS, where)
@@ -97,6 +105,8 @@ def _function(library: Path, name: str, said: dict[str, Any], memory: str, where
     arguments = said.get("arguments") or [*operation.inputs, *(output.name for output in operation.outputs)]
     for argument in arguments:
         _check(argument, operation, where)
+    if "profile" in arguments and not profiles:
+        raise ArgumentError(f"{where}: {name} takes `profile`, a place among `profiles`: declare them.")
     symbol = said.get("symbol", name)
 
     named = {match[2] if (match := _SIZE.fullmatch(argument)) else argument for argument in arguments}
@@ -110,7 +120,7 @@ def _function(library: Path, name: str, said: dict[str, Any], memory: str, where
         }
         outs = {output: zone.array for output, zone in zones.items()}
         inputs = {key: keywords.get(key) for key in operation.inputs}
-        given = [_argument(one, {**inputs, **outs}, case) for one in arguments]
+        given = [_argument(one, {**inputs, **outs}, case, profiles) for one in arguments]
         code = _loaded(library, symbol)(*given)
         if code == 1:
             raise UnsupportedError(f"{symbol} says that it does not support this case (it returned 1)")
@@ -121,6 +131,15 @@ def _function(library: Path, name: str, said: dict[str, Any], memory: str, where
                 raise RuntimeError(f"{symbol} wrote memory {side} the output {output}")
         return tuple(outs.values())
 
+    return _with_signature(call, operation, named)
+
+
+def _with_signature(call: Callable[..., Any], operation: Operation, named: set[str]) -> Callable[..., Any]:
+    """Let a function name the keywords that its library is told, so that it is judged on those."""
+    arrays = [name for name in (*operation.inputs, *operation.optional) if name in named or name in operation.inputs]
+    told = [name for name in (*operation.params, "splits", "profile") if name in named]
+    keywords = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in (*arrays, *told)]
+    call.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]
     return call
 
 
@@ -139,17 +158,20 @@ def _refuse_unnamed(symbol: str, case: Case, named: set[str]) -> None:
 def _check(argument: str, operation: Operation, where: Path) -> None:
     arrays = {*operation.inputs, *operation.optional, *(output.name for output in operation.outputs)}
     match = _SIZE.fullmatch(argument)
-    known = argument in arrays or argument in operation.params or argument in ("splits", "stream")
+    told = ("splits", "stream", *(("profile",) if operation.profiled else ()))
+    known = argument in arrays or argument in operation.params or argument in told
     if not known and not (match and match[2] in {*arrays, "splits"}):
         raise ArgumentError(
             f"{where}: {operation.name} has no argument {argument!r}; allowed are {', '.join(sorted(arrays))}, "
-            f"rows(NAME), columns(NAME), size(NAME), splits, stream{''.join(f', {name}' for name in operation.params)}."
+            f"rows(NAME), columns(NAME), size(NAME), {', '.join((*told, *operation.params))}."
         )
 
 
-def _argument(text: str, arrays: dict[str, Any], case: Case) -> Any:
+def _argument(text: str, arrays: dict[str, Any], case: Case, profiles: list[str]) -> Any:
     if text == "stream":
         return ctypes.c_void_p(0)
+    if text == "profile":
+        return ctypes.c_int32(profiles.index(case.profile))
     match = _SIZE.fullmatch(text)
     rows = case.params.get("splits")
     if text == "splits":

@@ -195,6 +195,31 @@ def test_an_unknown_operation_is_refused_where_it_is_declared():
         implements("quantise")
 
 
+TWO = DECLARATION.replace('["OCP"]', '["OCP", "HOPPER"]')
+
+
+@needs_compiler
+def test_a_library_that_is_told_no_profile_is_judged_by_its_first_and_the_others_are_said(tmp_path):
+    (subject,) = from_file(str(library(tmp_path, declaration=TWO)))
+    assert subject.profiles_for("quantize_mxfp4") == ("OCP", "HOPPER")
+    plan = Plan([subject], select(["quantize_mxfp4"]), None, "smoke", 0, 3, save=False)
+    found = {row["profile"]: row for row in run(plan, Report({"level": "smoke"})).results}
+    assert {name: row["outcome"] for name, row in found.items()} == {"OCP": "pass", "HOPPER": "unsupported"}
+    assert "takes no `profile`, so only its first one, OCP" in found["HOPPER"]["words"]
+
+
+@needs_compiler
+def test_a_library_that_is_told_the_profile_is_judged_by_each(tmp_path):
+    told = TWO.replace('"quantize"', '"quantize_by"').replace("columns(x)", 'columns(x)", "profile')
+    for declaration, wanted in ((told, {"pass"}), (told.replace('"OCP", "HOPPER"', '"HOPPER", "OCP"'), {"mismatch"})):
+        (subject,) = from_file(str(library(tmp_path, declaration=declaration)))
+        plan = Plan([subject], select(["quantize_mxfp4"]), None, "smoke", 0, 3, shown=0, save=False)
+        rows = run(plan, Report({"level": "smoke"})).results
+        assert len(rows) == 2 and {row["outcome"] for row in rows} == wanted
+    with pytest.raises(ArgumentError, match="declare them"):
+        from_file(str(library(tmp_path, declaration=told.replace('profiles = ["OCP", "HOPPER"]', ""))))
+
+
 TILES = """
 name = "tiles"
 profiles = ["HOPPER"]

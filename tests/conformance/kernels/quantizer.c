@@ -19,8 +19,9 @@ static int code_of(double v) {
     return best | (signbit(v) ? 8 : 0);
 }
 
-/* Rows of 32-element blocks, profile OCP: floor scale, zero blocks 0, NaN or Inf blocks 255. */
-int quantize(const float *x, int64_t rows, int64_t columns, uint8_t *packed, uint8_t *scales) {
+/* Rows of 32-element blocks: zero blocks 0, NaN or Inf blocks 255; the scale is floored (OCP), or the least without
+   saturation (HOPPER) where `profile` is 1. */
+int quantize_by(const float *x, int64_t rows, int64_t columns, int32_t profile, uint8_t *packed, uint8_t *scales) {
 #ifdef REFUSE
     return 1;
 #endif
@@ -32,8 +33,8 @@ int quantize(const float *x, int64_t rows, int64_t columns, uint8_t *packed, uin
             special |= !isfinite(in[i]);
             amax = fmax(amax, fabs((double)in[i]));
         }
-        frexp(amax, &exponent);
-        int byte = special ? 255 : amax == 0 ? 0 : exponent - 1 - 2 + 127;
+        const int beyond = frexp(amax, &exponent) > 0.75;
+        int byte = special ? 255 : amax == 0 ? 0 : exponent - 1 - 2 + 127 + (profile == 1 && beyond);
         byte = byte < 0 ? 0 : byte;
         scales[block] = (uint8_t)byte;
         for (int i = 0; i < 32; i++) {
@@ -46,6 +47,10 @@ int quantize(const float *x, int64_t rows, int64_t columns, uint8_t *packed, uin
     packed[0] ^= 1;
 #endif
     return 0;
+}
+
+int quantize(const float *x, int64_t rows, int64_t columns, uint8_t *packed, uint8_t *scales) {
+    return quantize_by(x, rows, columns, 0, packed, scales);
 }
 
 #ifdef EXECUTABLE
