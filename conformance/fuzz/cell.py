@@ -65,7 +65,7 @@ class Cell:
         self.identity: dict[str, Any] = {}
         self.number: int | None = None
         self.warming = False
-        self.since = self.heard = 0.0
+        self.born = self.since = self.heard = 0.0
         self.served = 0
 
     @property
@@ -96,7 +96,7 @@ class Cell:
         theirs.close()
         self.connection = Connection(ours.detach())
         self.identity, self.number, self.served = {}, None, 0
-        self.since = self.heard = time.monotonic()
+        self.born = self.since = self.heard = time.monotonic()
         self._send(spec=self.spec.to_json())
 
     def give(self, task: Mapping[str, Any]) -> None:

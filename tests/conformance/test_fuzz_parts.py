@@ -19,6 +19,7 @@ from conformance.fuzz.corpus import minimise
 from conformance.fuzz.database import Database, create
 from conformance.fuzz.desk import SLOW, Desk
 from conformance.fuzz.errors import ConflictError, UnlikeCampaignError
+from conformance.fuzz.executors import local
 from conformance.fuzz.merge import merge
 from conformance.fuzz.quarantine import TRIES, Action, after_loss, after_mismatch
 from conformance.fuzz.session import duration
@@ -166,6 +167,13 @@ def test_rounds_do_not_depend_on_the_number_of_workers(tmp_path):
         room, spec = tmp_path / str(places), make_spec([subject], cases=5, elements=4096, round_shards=16)
         digests.add(campaign(room, subject, 150, executor=Here(spec, places), round_shards=16)[1].digest())
     assert len(digests) == 1
+
+
+def test_a_process_that_is_old_is_replaced_between_two_shards(tmp_path, monkeypatch):
+    monkeypatch.setattr(local, "RECYCLE", 0.0)
+    _, db = campaign(tmp_path / "camp", right_subject(tmp_path), 15, workers=1)
+    done_by = [row["shards"] for row in db.rows("SELECT shards FROM workers WHERE words LIKE 'replaced%'")]
+    assert len(done_by) >= 2 and set(done_by) == {1} and not db.rows("SELECT * FROM findings")
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("8h", 28800), ("1h30m", 5400), ("90", 90), ("2.5m", 150)])

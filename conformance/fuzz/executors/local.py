@@ -12,8 +12,8 @@ from typing import Any
 from ..cell import GONE, Cell, Event
 from ..spec import Spec
 
-RECYCLE = 400
-"""Tasks after which a process is replaced, so that nothing it leaks adds up."""
+RECYCLE = 1200.0
+"""Seconds after which a process is replaced, so that nothing it leaks adds up; on a GPU a new one warms up for some."""
 FAILURES = 3
 """Starts in a row that may fail before a place is given up."""
 
@@ -100,7 +100,8 @@ class LocalExecutor:
                 slot.failures += 1
                 slot.words = slot.words or event.words
         sick = any(event.result.get("dead") for event in events if event.what == "done")
-        if sick or (slot.cell.served >= RECYCLE and slot.cell.ready):
+        old = slot.cell.served and slot.cell.ready and time.monotonic() - slot.cell.born >= RECYCLE
+        if sick or old:
             words = "its device stopped answering" if sick else "replaced after enough work"
             events.append(Event("left", slot.cell.key, slot.cell.device, words=words))
             slot.cell.kill()
