@@ -22,17 +22,23 @@ NAMES = ("float32", "bfloat16", "float16")
 
 
 class Grid(NamedTuple):
-    """How a launch is cut: threads a CTA, chunks a thread, elements a chunk, whether memory passes by the caches."""
+    """How a launch is cut: threads a CTA, chunks a thread, elements a chunk, whether memory passes by the caches, rows
+    that a warp moves at once where it moves whole rows.
+    """
 
     threads: int
     unroll: int
     part: int
     stream: int = 0
+    rows: int = 1
 
     @property
     def defines(self) -> tuple[str, ...]:
-        """The macros of kernels/memory.cuh."""
-        return tuple(f"{name.upper()}={value}" for name, value in self._asdict().items())
+        """The macros of kernels/memory.cuh, and of kernels/payload_rows.cu if it moves several rows."""
+        macros = (
+            {**self._asdict(), "rows": self.rows} if self.rows > 1 else dict(zip(self._fields[:4], self, strict=False))
+        )
+        return tuple(f"{name.upper()}={value}" for name, value in macros.items())
 
 
 TUNING: dict[str, Grid] = {

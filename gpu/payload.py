@@ -93,7 +93,8 @@ def _fused(name: str, inputs: Sequence[View], out: Any, k: int, rules: tuple[int
         return outputs.finish()
     grid = launch.TUNING["payload_quantize"]
     part = grid.part // 2 if x.dtype == np.float32 else grid.part
-    aligned = widest_piece(x.address, x.strides[0] if m > 1 else 0, k // BLOCK * UNIT) == 16
+    aligned = widest_piece(x.address, x.strides[0] if m > 1 else 0) == 16
+    whole = aligned and k // BLOCK * UNIT % 16 == 0
     arguments = Arguments(
         x=x.address, scales=inputs[1].address if len(inputs) > 1 else None, out=outputs.views[0].address,
         chunks=m * (k // part), x_stride=x.strides[0], scale_stride=inputs[1].strides[0] if len(inputs) > 1 else 0,
@@ -101,7 +102,7 @@ def _fused(name: str, inputs: Sequence[View], out: Any, k: int, rules: tuple[int
         per_row_inverse=((1 << 64) // (k // part) + 1) & ((1 << 64) - 1),
         rule=rules[0], satfinite=rules[1], zero_byte=rules[2],
     )  # fmt: skip
-    suffix = ("_aligned_rceil" if rules[0] == 0 else "_aligned") if aligned else ""
+    suffix = ("_aligned_rceil" if rules[0] == 0 else "_aligned") if whole else ""
     function = driver().function("payload_quantize", name + suffix, x.device, grid.defines)
     blocks = -(-m * (k // part) // (grid.threads * grid.unroll))
     plans.launch(function, x.device, (blocks, 1), grid.threads, x.library.stream(x.device), arguments)

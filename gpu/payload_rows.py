@@ -138,5 +138,5 @@ def move_rows(name: str, x: View, beside: View | None, arguments: RowArguments, 
     if slabs > 65535:
         raise UnsupportedError(f"a row of {width} bytes; the kernels move at most {65535 * step * grid.unroll} of them")
     function = driver().function("payload_rows", f"{name}_{piece}", x.device, grid.defines)
-    blocks = (-(-rows // (grid.threads // 32)), slabs)
+    blocks = (-(-rows // (grid.threads // 32 * (grid.rows if warps is None else 1))), slabs)
     plans.launch(function, x.device, blocks, grid.threads, x.library.stream(x.device), arguments)

@@ -33,7 +33,7 @@ __device__ __forceinline__ void store_payload(const Arguments& a, const Chunk<fa
     if (chunk.leads(lanes)) row[codes + chunk.column / lanes] = (uint8_t)byte;
 }
 
-// aligned: input rows and payload rows start at multiples of 16 bytes.
+// aligned: input rows and payload rows start at multiples of 16 bytes. Else a.aligned says whether input rows do.
 template <int kind, bool aligned, bool rceil>
 __device__ __forceinline__ void quantize_payload(const Arguments& a) {
     constexpr int part = FloatShare<kind>::part, words = FloatShare<kind>::words;
@@ -41,7 +41,7 @@ __device__ __forceinline__ void quantize_payload(const Arguments& a) {
     Chunk<false> chunks[UNROLL];
     locate_rows(a, chunks);
     uint32_t in[UNROLL][bytes / 4], w[UNROLL][words], most[UNROLL];
-    load_share<bytes>(a, chunks, aligned, in);
+    load_share<bytes>(a, chunks, aligned || a.aligned, in);
     float_share<kind>(in, w, most);
 #pragma unroll
     for (int u = 0; u < UNROLL; ++u) {
@@ -63,7 +63,7 @@ __device__ __forceinline__ void fp8_to_payload(const Arguments& a) {
 #pragma unroll
         for (int i = 0; i < words; ++i) w[u][i] = 0;
         if (!chunks[u].exists) continue;
-        load<PART>(a.x + chunks[u].input(a, PART), aligned, w[u]);
+        load<PART>(a.x + chunks[u].input(a, PART), aligned || a.aligned, w[u]);
         tile[u] = load_byte(a.scales + chunks[u].row * a.scale_stride + chunks[u].column / (128 / PART));
     }
     CodeLanes<words> part[UNROLL];

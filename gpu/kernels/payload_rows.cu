@@ -1,6 +1,10 @@
-// Payload rows joined, split and gathered by expert (clause N12). A warp moves one row, or `span` bytes of a long one,
-// all its loads before its stores.
+// Payload rows joined, split and gathered by expert (clause N12). A warp moves ROWS short rows, or one, or `span` bytes of
+// a long one, all its loads before its stores.
 #include "payload_memory.cuh"
+
+#ifndef ROWS
+#define ROWS 1
+#endif
 
 namespace refnum {
 
@@ -35,32 +39,46 @@ __device__ __forceinline__ void write_offsets(const RowArguments& a) {
     }
 }
 
-template <int bytes, bool joins, bool parts, Places places>
-__device__ __forceinline__ void move_rows(const RowArguments& a) {
-    constexpr int words = (bytes + 3) / 4;
-    if (places == PARAMETERS) write_offsets(a);
-    const uint64_t row = (uint64_t)blockIdx.x * (THREADS / 32) + threadIdx.x / 32;
-    if (row >= a.rows) return;
-    const uint64_t from = source<places>(a, row);
-    const bool exists = places == SAME || from < a.tokens;
-    const uint8_t* in = a.x + (offset_t)from * a.x_stride;
-    const uint8_t* in_scales = joins ? a.scales + (offset_t)from * a.scale_stride - a.codes : in;
+// Writes the pieces of a row of the result.
+template <int bytes, bool parts>
+__device__ __forceinline__ void store_row(const RowArguments& a, uint64_t row, uint32_t mine, uint32_t end,
+                                          const uint32_t (&w)[UNROLL][(bytes + 3) / 4]) {
     uint8_t* out = a.out + row * (parts ? a.codes : a.width);
     uint8_t* out_scales = parts ? a.out_scales + row * (a.width - a.codes) - a.codes : out;
-    const uint32_t start = blockIdx.y * a.span, left = a.width - start, end = start + (left < a.span ? left : a.span);
-    const uint32_t mine = start + threadIdx.x % 32 * bytes;
-    uint32_t w[UNROLL][words];
-#pragma unroll
-    for (int u = 0; u < UNROLL; ++u) {
-        const uint32_t place = mine + u * 32 * bytes;
-#pragma unroll
-        for (int i = 0; i < words; ++i) w[u][i] = 0;
-        if (exists && place < end) load_piece<bytes>((joins && place >= a.codes ? in_scales : in) + place, w[u]);
-    }
 #pragma unroll
     for (int u = 0; u < UNROLL; ++u) {
         const uint32_t place = mine + u * 32 * bytes;
         if (place < end) store_piece<bytes>((parts && place >= a.codes ? out_scales : out) + place, w[u]);
+    }
+}
+
+template <int bytes, bool joins, bool parts, Places places>
+__device__ __forceinline__ void move_rows(const RowArguments& a) {
+    constexpr int words = (bytes + 3) / 4;
+    if (places == PARAMETERS) write_offsets(a);
+    const uint64_t first = ((uint64_t)blockIdx.x * (THREADS / 32) + threadIdx.x / 32) * ROWS;
+    if (first >= a.rows) return;
+    const uint32_t start = blockIdx.y * a.span, left = a.width - start, end = start + (left < a.span ? left : a.span);
+    const uint32_t mine = start + threadIdx.x % 32 * bytes;
+    const uint64_t found = source<places>(a, first + (ROWS > 1 ? threadIdx.x % ROWS : 0));  // a lane finds one row
+    uint32_t w[ROWS][UNROLL][words];
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) {
+        const uint64_t from = ROWS > 1 ? __shfl_sync(~0u, found, r) : found;
+        const bool exists = first + r < a.rows && (places == SAME || from < a.tokens);
+        const uint8_t* in = a.x + (offset_t)from * a.x_stride;
+        const uint8_t* in_scales = joins ? a.scales + (offset_t)from * a.scale_stride - a.codes : in;
+#pragma unroll
+        for (int u = 0; u < UNROLL; ++u) {
+            const uint32_t place = mine + u * 32 * bytes;
+#pragma unroll
+            for (int i = 0; i < words; ++i) w[r][u][i] = 0;
+            if (exists && place < end) load_piece<bytes>((joins && place >= a.codes ? in_scales : in) + place, w[r][u]);
+        }
+    }
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) {
+        if (first + r < a.rows) store_row<bytes, parts>(a, first + r, mine, end, w[r]);
     }
 }
 
@@ -104,18 +122,6 @@ __device__ __forceinline__ uint32_t padding_row(const RowArguments& a, uint64_t 
         else high = middle;
     }
     return a.experts.taken[low + 1] + (uint32_t)number;  // first + its rows + (number - (first - taken))
-}
-
-template <int bytes, bool parts>
-__device__ __forceinline__ void store_row(const RowArguments& a, uint32_t row, uint32_t mine, uint32_t end,
-                                          const uint32_t (&w)[UNROLL][(bytes + 3) / 4]) {
-    uint8_t* out = a.out + (uint64_t)row * (parts ? a.codes : a.width);
-    uint8_t* out_scales = parts ? a.out_scales + (uint64_t)row * (a.width - a.codes) - a.codes : out;
-#pragma unroll
-    for (int u = 0; u < UNROLL; ++u) {
-        const uint32_t place = mine + u * 32 * bytes;
-        if (place < end) store_piece<bytes>((parts && place >= a.codes ? out_scales : out) + place, w[u]);
-    }
 }
 
 template <int bytes, bool parts>

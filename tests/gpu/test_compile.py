@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from gpu import columns, elements, launch, swiglu
+from gpu import columns, elements, launch, payload_rows, swiglu
 from gpu import compile as build
 from refnum.errors import ArgumentError, UnsupportedError
 
@@ -38,6 +38,7 @@ SHIPPED = [(name, grid.defines, "") for name, grid in launch.TUNING.items()] + [
 ]
 SHIPPED.append((elements.KERNEL, elements.DEFINES, ""))
 SHIPPED += [(name, stay.defines, "") for name, stay in swiglu.TUNING.items()]
+SHIPPED += [("payload_rows", payload_rows.SHORT.defines, "")]
 # kernels compiled for other scale layouts: one of each way to find a scale's place
 LAID = {"quantize_mxfp4": ("bytes", "packed_ue8m0"), "dequantize_fp8_tiles": ("gemm_float32", "bytes"),
         "fp8_to_mxfp4": ("float32", "swizzled")}  # fmt: skip
