@@ -51,7 +51,9 @@ __device__ __forceinline__ BlockRows find_rows(BlocksTile& tile, const Block& bl
     const BlockRows out = {most & 0xFFFF, most >> 16 == NAN_BYTE};
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
-        atomicOr(masks.depths() + min(out.top - byte[j], depths), place[j]);  // the last word is read by none
+        // few rows lie below `amax`'s depths: a word that nobody reads takes them, which costs less than a branch
+        const uint32_t depth = min(out.top - byte[j], depths);
+        if (depths == DEPTHS || depth < depths) atomicOr(masks.depths() + depth, place[j]);
     }
     __syncwarp();
     return out;
