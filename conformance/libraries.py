@@ -1,4 +1,4 @@
-"""Arrays of NumPy, CuPy and torch behind one small set of verbs: what the watch over a call needs."""
+"""Arrays of NumPy, CuPy, torch and JAX behind one small set of verbs: what the watch over a call needs."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ import numpy as np
 
 from refnum.errors import ArgumentError
 
-LIBRARIES = ("numpy", "cupy", "torch", "torch-cuda")
+LIBRARIES = ("numpy", "cupy", "torch", "torch-cuda", "jax")
+IMMUTABLE = frozenset({"jax"})
+"""Libraries whose arrays nobody can write to: they lie where the library puts them, on its default device."""
 
 
 def to_library(array: np.ndarray, library: str) -> Any:
     """Return a NumPy array as an array of a library; CuPy has no bfloat16 and gets its uint16 bits.
 
-    NumPy gives the array itself, torch shares its memory, CuPy and torch-cuda copy it to the device.
+    NumPy gives the array itself, torch shares its memory, the others copy it to their device.
     """
     if library == "numpy":
         return array
@@ -30,6 +32,10 @@ def to_library(array: np.ndarray, library: str) -> Any:
         else:
             tensor = torch.from_numpy(array)
         return tensor.cuda() if library == "torch-cuda" else tensor
+    if library == "jax":
+        import jax
+
+        return jax.device_put(np.array(array, copy=True))
     raise ArgumentError(f"arrays={library!r} is not one of {', '.join(LIBRARIES)}.")
 
 
@@ -49,15 +55,15 @@ def to_numpy(array: Any) -> np.ndarray:
         return array.view(torch.uint8).numpy() if small else array.numpy()
     if hasattr(array, "get"):
         return array.get()
+    if hasattr(array, "__array__"):  # before DLPack, which has no bfloat16 for NumPy
+        return np.asarray(array)
     if hasattr(array, "__dlpack__"):
         return np.from_dlpack(array)
-    if hasattr(array, "__array__"):
-        return np.asarray(array)
     raise TypeError(f"a result is {type(array).__name__}, not an array")
 
 
 def overwrite(target: Any, data: np.ndarray, library: str) -> None:
-    """Write other data of the same shape and dtype into an array of a library, in place."""
+    """Write other data of the same shape and dtype into an array of a library, in place; not those of `IMMUTABLE`."""
     if library == "numpy":
         np.copyto(target.reshape(-1).view(np.uint8), np.ascontiguousarray(data).reshape(-1).view(np.uint8))
     elif library == "cupy":
@@ -103,7 +109,7 @@ def at_offset(array: np.ndarray, library: str, poison: int) -> Any:
 
 def alive(library: str) -> bool:
     """Whether the library's device still answers; a CUDA context is dead for good after an illegal access."""
-    if library not in ("cupy", "torch-cuda"):
+    if library not in ("cupy", "torch-cuda", "jax"):
         return True
     try:
         return bool(to_numpy(to_library(np.ones(1, np.uint8), library))[0] == 1)

@@ -25,6 +25,7 @@ from .call import (
 from .case import Case
 from .compare import compare
 from .judge import record
+from .libraries import IMMUTABLE
 from .operation import call_golden, run_golden
 from .streams import STREAMED, on_side_stream, under_graph
 from .subject import Subject
@@ -154,6 +155,10 @@ def _streamed(subject: Subject, _operation: str) -> bool:
     return subject.arrays in STREAMED
 
 
+def _placed(subject: Subject, _operation: str) -> bool:
+    return subject.arrays not in IMMUTABLE
+
+
 def _viewed(subject: Subject, _operation: str) -> bool:
     return subject.arrays in ("numpy", "cupy")
 
@@ -182,9 +187,9 @@ GAPS, OFFSET, SIDE_STREAM = (
 )
 
 PROBES = (
-    Probe("new data in place", _in_place),
+    Probe("new data in place", _in_place, _placed),
     Probe(GAPS.name, _elsewhere(GAPS), _viewed),
-    Probe(OFFSET.name, _elsewhere(OFFSET)),
+    Probe(OFFSET.name, _elsewhere(OFFSET), _placed),
     Probe("ten repeats", _repeats, once=True),
     Probe("poisoned out with guard zones", _out, has_out),
     Probe(SIDE_STREAM.name, _elsewhere(SIDE_STREAM), _streamed),

@@ -50,7 +50,7 @@ class Subject:
     when it claims none: then a callable without a `profile` keyword is judged by the profile asked for.
     further: operation -> profiles that it claims for that operation beside those.
     level: the level of agreement it claims (N16); it is judged by that level and reported at what it reaches.
-    arrays: `numpy`, `cupy`, `torch` or `torch-cuda`, what its callables are given; CuPy has no bfloat16 and gets
+    arrays: `numpy`, `cupy`, `torch`, `torch-cuda` or `jax`, what its callables are given; CuPy has no bfloat16 and gets
     its uint16 bits. available: (usable here, reason if not).
     supports: (operation, profile, params) -> reason why not, or "" when supported.
     describe: versions, flags and devices for the report. levels: exceptions from `level` by operation.
