@@ -10,13 +10,16 @@ import pytest
 import refnum
 from conformance import diagnose as doctor
 from conformance.case import Case
+from conformance.compare import equal_at
 from conformance.controls.cases import control_cases
 from conformance.corners import corner_cases
 from conformance.diagnose import diagnose
-from conformance.operation import OPERATIONS, run_golden
+from conformance.operation import OPERATIONS, as_bits, call_golden, outputs_of, run_golden
 from conformance.page import number_text, page
 from conformance.suspects import COARSE, FINER, SUSPECTS
 from conformance.vectors.errors import VectorFileError
+from conformance.vectors.wrong import WRONG
+from refnum.errors import RefnumError
 
 
 def control(operation, **params):
@@ -323,3 +326,48 @@ def test_ties_are_named_after_the_element_format(element: str, note: str) -> Non
     found = diagnose(case, run_golden(case), {"codes": codes, "scales": scales})
     assert note in [entry["id"] for entry in found]
     assert [entry["id"] for entry in found if entry["id"].endswith("_TIES_UP")] == [note]
+
+
+NUMBERS = [name for name, operation in OPERATIONS.items() if operation.outputs[0].kind == "values"]
+
+
+@pytest.mark.parametrize("operation", NUMBERS)
+def test_rules_that_read_results_as_numbers_are_handed_numbers(operation):
+    """A vector's rule sees what the operation returns; diagnosis holds bits, and must hand it the same."""
+    struck = set()
+    rules = [(note, rule) for note, parts in WRONG.items() for patterns, rule in parts if matches(operation, patterns)]
+    for params in OPERATIONS[operation].variants():
+        cases = itertools.islice((c for c in corner_cases(operation, "HOPPER", params) if 0 < c.elements < 3000), 4)
+        for case, (note, rule) in itertools.product([control(operation, **params), *cases], rules):
+            bits = wrong_bits(case, rule)
+            if bits is None or equal_at(case, run_golden(case), bits, 0):
+                continue
+            struck.add(note)
+            suspects = [s for s in SUSPECTS if s.id == note and matches(operation, s.operations)]
+            with np.errstate(all="ignore"):
+                found = [suspect.wrong(case, run_golden(case)) for suspect in suspects]
+            assert any(given is not None and equal_at(case, in_bits(given), bits, 0) for given in found), (note, case)
+    assert struck, "no rule strikes any case"
+
+
+def matches(operation, patterns):
+    return any(fnmatchcase(operation, pattern) for pattern in patterns)
+
+
+def in_bits(outputs):
+    return {name: as_bits(np.asarray(array)) for name, array in outputs.items()}
+
+
+def wrong_bits(case, rule):
+    """What a rule makes of the operation's own results; None where it was not written for such a case."""
+    golden = dict(zip((output.name for output in outputs_of(case)), call_golden(case), strict=True))
+    try:
+        with np.errstate(all="ignore"):
+            given = rule(case, golden)
+    except (RefnumError, ValueError, LookupError, TypeError, ArithmeticError):
+        return None
+    if given is None or {name: array.dtype for name, array in given.items()} != {
+        name: array.dtype for name, array in golden.items()
+    }:
+        return None
+    return in_bits(given)
