@@ -23,17 +23,18 @@ EXIT_SURVIVORS = 1
 
 
 def _workshop(name: str) -> Any:
-    from .choose import choose
+    """Return a subject's workshop. Whether it is usable is asked in another process: this one forks, and a device that
+    was started here would be of no use there."""
+    from .mutants.apart import apart
+    from .subject import installed
 
-    chosen = choose([name])
-    found = [item for item in chosen.usable if item.name == name and item.mutable is not None]
-    if not found:
-        reasons = "; ".join(f"{item.name}: {reason}" for item, reason in chosen.unusable)
-        raise ArgumentError(
-            f"--subject {name} cannot be built from changed sources ({reasons or 'it has no `mutable`'})."
-        )
-    assert found[0].mutable is not None
-    return found[0].mutable()
+    found = next((item for item in installed()[0] if item.name == name and item.mutable is not None), None)
+    if found is None or found.mutable is None:
+        raise ArgumentError(f"--subject {name} cannot be built from changed sources: it has no `mutable`.")
+    usable, reason = apart(found.available, 120)
+    if not usable:
+        raise ArgumentError(f"--subject {name} cannot be built from changed sources: {reason}.")
+    return found.mutable()
 
 
 @mutate_app.command()
@@ -44,6 +45,11 @@ def operators() -> None:
     rows = [[one.name, one.words, one.example[0], " / ".join(one.example[1]) or "(nothing)"] for one in OPERATORS]
     headers = ("operator", "what it breaks", "from", "to")
     show.table(show.console(), "Mutation operators", headers, [[show.escape(text) for text in row] for row in rows])
+
+
+def _hints(path: Path | None) -> dict[str, str]:
+    rows = [json.loads(line) for line in path.read_text().splitlines()] if path else []
+    return {row["id"]: row["operation"] for row in rows if row.get("operation")}
 
 
 @mutate_app.command()
@@ -59,6 +65,7 @@ def run(
     ledger: Annotated[
         Path | None, typer.Option(help="Keep verdicts in this file; a later run goes on from it.")
     ] = None,
+    hints: Annotated[Path | None, typer.Option(help="A ledger of another subject: what to ask first.")] = None,
     out: Annotated[Path | None, typer.Option(help="Write all verdicts as JSON.")] = None,
 ) -> None:
     """Build and judge mutants; exit status 1 when one survives."""
@@ -69,17 +76,25 @@ def run(
     from .mutants.run import run as judge_all
     from .mutants.score import STATUSES, by_operator, document, rows
     from .mutants.verdict import SURVIVED
+    from .mutants.whole import Shop as WholeShop
+    from .mutants.whole import run as judge_whole
 
     with tempfile.TemporaryDirectory(prefix="refnum-mutate-") as folder:
-        shop = Shop.open(_workshop(subject), Path(folder) / "start")
+        workshop = _workshop(subject)
+        whole = hasattr(workshop, "parts")
+        shop: Any = WholeShop.open(workshop) if whole else Shop.open(workshop, Path(folder) / "start")
         chosen = [m for m in shop.mutants() if fnmatchcase(m.file, file) and fnmatchcase(m.operator, operator)]
         if not chosen:
             raise ArgumentError(f"No mutant of {subject} has --file {file} and --operator {operator}.")
         if sample is not None:
             chosen = random.Random(seed).sample(chosen, min(sample, len(chosen)))
-        verdicts = list(judge_all(shop, chosen, workers, Ledger(ledger) if ledger else None))
-        verdicts = settled(shop, verdicts, Path(folder) / "functions", workers)
-        if domains:
+        kept = Ledger(ledger) if ledger else None
+        if whole:
+            verdicts = list(judge_whole(shop, chosen, workers, kept, _hints(hints)))
+        else:
+            verdicts = list(judge_all(shop, chosen, workers, kept))
+        verdicts = settled(shop, verdicts, Path(folder) / "functions", workers, kept)
+        if domains and not whole:
             verdicts = enumerated(shop, verdicts, Path(folder) / "domains", workers, seconds)
     headers = ("operator", *STATUSES, "score", "CPU s")
     show.table(show.console(), f"Mutants of {subject}", headers, list(rows(by_operator(verdicts))))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import os
 import shutil
 import subprocess
@@ -13,19 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from refnum.errors import RefnumError
 
-from . import compile as compile_
-from . import emulate, host, host_library, ops, silu_table, twins
-from .compile import KERNELS
+from . import host, host_library, silu_table, twins
 from .emulate_build import with_headers
 from .object_code import function_digests
 
 OPTIMISED = ("-O1", "-O3", "-O0")
 """Levels at which a change is compiled: one that tells equal code, the released one, and the one that is judged."""
 DOMAINS = host_library.ROOT / "function_domains.toml"
+DRAWN = "STOCHASTIC+nonfinite=satfinite+zero_scale=127"
 CHECKED = ("-DREFNUM_CHECKED", "-fsanitize=shift-exponent,integer-divide-by-zero", "-fsanitize-undefined-trap-on-error")
 """Where a change is judged, twins of instructions check what they expect of their caller, and what C++ leaves undefined
 ends the process: a processor may give the right bits by chance."""
@@ -58,7 +54,7 @@ class HostWorkshop:
     """Builds the host build's library from changed headers. files: names of the headers that it is made of."""
 
     name: str = "host"
-    profiles: tuple[str, ...] = ("HOPPER", "OCP", "CEIL", "EVEN", "TE", "STOCHASTIC")
+    profiles: tuple[str, ...] = ("HOPPER", "OCP", "CEIL", "EVEN", "TE", "STOCHASTIC", DRAWN)
     root: Path = host_library.ROOT / "kernels"
 
     @functools.cached_property
@@ -95,7 +91,7 @@ class HostWorkshop:
 
     def functions(self) -> dict[str, Any]:
         """Return the domains of small functions."""
-        return _functions()
+        return functions()
 
     def start(self, folder: Path, level: str = OPTIMISED[0]) -> dict[str, str]:
         """Copy the sources as they are into a folder and compile them; return operation -> digest of machine code.
@@ -145,7 +141,8 @@ class HostWorkshop:
             raise DoesNotCompile(f"{unit}: {first}.")
 
 
-def _functions() -> dict[str, Any]:
+def functions() -> dict[str, Any]:
+    """Return the table of small functions with their domains, and how its programs are compiled."""
     os.environ["REFNUM_TABLE"] = str(silu_table.path())  # the programs' prelude reads it
     return {**tomllib.loads(DOMAINS.read_text()), "compiler": host_library.find_compiler(), "flags": CHECKED}
 
@@ -201,90 +198,3 @@ def _operations(objects: list[Path], library: Path) -> dict[str, Callable[..., A
 
     found = {name: through(name) for name in host.__all__ if name not in ("available", "describe")}
     return {**found, "twins": ask_twin}
-
-
-WHOLE: dict[str, tuple[str, ...]] = {
-    "quantize_mxfp4": ("quantize_mxfp4", "quantize_mxfp4_stochastic"),
-    "quantize_payload": ("payload_quantize",),
-    "fp8_to_payload": ("payload_quantize",),
-    "pack_payload": ("payload_rows",),
-    "unpack_payload": ("payload_rows",),
-    "permute_pad": ("payload_rows",),
-    "permute_unpack": ("payload_rows",),
-    "unpermute": ("permute_sum",),
-    "encode_e2m1": ("encode_elements",),
-    "encode_e4m3": ("encode_elements",),
-    "encode_e8m0": ("encode_elements",),
-}
-"""Operation -> kernel files, where they are not the one of its name."""
-
-
-@dataclass(frozen=True)
-class WholeWorkshop:
-    """Whole kernels from a changed folder: by the emulator, or by NVRTC on a device, in the process that calls.
-
-    A copy's code is told apart by its sources: what does not include a changed file is unchanged.
-    """
-
-    name: str = "emulated"
-    profiles: tuple[str, ...] = ("HOPPER", "OCP")
-    root: Path = KERNELS
-
-    @property
-    def files(self) -> tuple[str, ...]:
-        """Names of the files that may be changed."""
-        return tuple(sorted(path.name for path in self.root.glob("*.cu*")))
-
-    def questions(self, operation: str) -> Iterator[tuple[str, dict[str, Any], dict[str, Any], tuple[Any, ...]]]:
-        """Yield nothing: an operation's own questions are all."""
-        yield from ()
-
-    def functions(self) -> dict[str, Any]:
-        """Return the domains of small functions."""
-        return _functions()
-
-    def start(self, folder: Path, level: str = OPTIMISED[0]) -> dict[str, str]:
-        """Return operation -> digest of its kernels' sources as they are."""
-        names = [name for name in ops.__all__ if name != "available"]
-        return {name: _source_digest(self.root, name) for name in names}
-
-    def build(self, changed: Mapping[str, str], folder: Path, started: Path, level: str = OPTIMISED[0]) -> Built:
-        """Copy all kernels with some changed (name -> text); they are compiled at the first call of an operation."""
-        copy = folder / "whole"
-        copy.mkdir(parents=True, exist_ok=True)
-        for name in self.files:
-            (copy / name).write_text(changed.get(name) or (self.root / name).read_text())
-        names = [name for name in ops.__all__ if name != "available"]
-        call = _emulated(copy) if self.name == "emulated" else {name: _on_device(copy, name) for name in names}
-        return Built({name: _source_digest(copy, name) for name in names}, call)
-
-
-def _source_digest(folder: Path, operation: str) -> str:
-    texts: dict[str, str] = {}
-    for kernel in WHOLE.get(operation, (operation,)):
-        with_headers(folder / f"{kernel}.cu", texts)
-    return hashlib.sha256("\0".join(f"{name}\0{texts[name]}" for name in sorted(texts)).encode()).hexdigest()
-
-
-def _emulated(folder: Path) -> dict[str, Callable[..., Any]]:
-    emulator = emulate.Emulator(folder)
-    return emulate.subject_operations(emulator)
-
-
-def _on_device(folder: Path, name: str) -> Callable[..., Any]:
-    """Return a launcher as a function of NumPy arrays, its kernels compiled by NVRTC from a folder."""
-
-    def moved(value: Any) -> Any:
-        import cupy
-
-        if isinstance(value, np.ndarray):
-            return cupy.asarray(value.view(np.uint16) if value.dtype.name == "bfloat16" else value)
-        return value
-
-    def call(**arguments: Any) -> Any:
-        compile_.KERNELS = folder
-        result = getattr(ops, name)(**{key: moved(value) for key, value in arguments.items()})
-        parts = result if isinstance(result, tuple) else (result,)
-        return tuple(None if part is None else part.get() for part in parts)
-
-    return call

@@ -6,7 +6,7 @@ import hashlib
 import importlib.util
 from typing import Any
 
-from . import columns, driver, elements, emulate, host, launch, mutable, ops, swiglu
+from . import columns, driver, elements, emulate, host, launch, mutable, mutable_whole, ops, swiglu
 from . import compile as build
 
 HOST_OPERATIONS = (
@@ -125,7 +125,7 @@ def subjects() -> list[dict[str, Any]]:
             "further": FURTHER,
             "available": emulate.available,
             "describe": emulate.describe,
-            "mutable": mutable.WholeWorkshop,
+            "mutable": mutable_whole.EmulatedWorkshop,
             "on_request": True,
         },
         {
@@ -138,5 +138,6 @@ def subjects() -> list[dict[str, Any]]:
             "available": available_gpu,
             "describe": describe_gpu,
             "trace": trace_gpu,
+            "mutable": mutable_whole.DeviceWorkshop,
         },
     ]

@@ -120,6 +120,19 @@ def _plain(a: U32, b: U32, c: U32) -> U32:
     return ((k - 9 >= -126) & (k + 8 <= 127)).astype(np.uint32)
 
 
+def _binade(a: U32, b: U32, c: U32) -> U32:
+    nibbles = np.stack([word >> np.uint32(4 * i) & np.uint32(7) for word in (a, b) for i in range(8)])
+    return np.array([0, 1, 2, 2, 3, 3, 4, 4], np.uint32)[nibbles].max(axis=0)
+
+
+def _decoded(a: U32, b: U32, c: U32) -> U32:
+    """An E2M1 value times 2**(byte - 127) as float32 bits; byte 255 is NaN."""
+    value = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])[a & 7] * 2.0 ** ((b & 255).astype(np.int64) - 127)
+    with np.errstate(over="ignore"):
+        bits = value.astype(np.float32).view(np.uint32) | (a & np.uint32(8)) << np.uint32(28)
+    return np.where((b & 255) == 255, FLOAT_NAN, bits)
+
+
 def _found(a: U32, b: U32, c: U32) -> U32:
     """A column is found unless its byte lies more than DEEPEST below the largest, and above 0."""
     binade = np.array([9, -1, 0, 0, 1, 1, 2, 2])[a & 7] - np.minimum(b, 1 << 20).astype(np.int64)
@@ -166,6 +179,9 @@ TWINS: dict[str, tuple[Callable[..., U32], str]] = {
     "has_nan_code": (lambda a, b, c: ((_bytes(a) & 0x7F) == 0x7F).any(axis=1).astype(np.uint32), "any any any"),
     "round_to_bfloat16": (_bfloat16, "floats any any"),
     "is_plain_tile": (_plain, "tile_bytes any any"),
+    "largest_binade": (_binade, "sparse sparse any"),
+    "e2m1_decode": (_decoded, "any any any"),
+    "byte_place": (lambda a, b, c: a * b + c, "any any any"),
     "planes_found": (_found, "codes depths tops"),
 }
 """Twin -> (what it promises, the kinds of its three words)."""
@@ -180,7 +196,7 @@ def _edges(rng: np.random.Generator) -> U32:
 
 def _float_words(rng: np.random.Generator) -> U32:
     special = np.array([0, 1, 2, 3, 0x7FFFFF, 0x800000, 0x800001, 0x3F800000, 0x3FFFFFFF, 0x7F000000, 0x7F7FFFFF,
-                        0x7F800000, 0x7FC00000], np.uint32)  # fmt: skip
+                        0x7F800000, 0x7F800001, 0x7FC00000], np.uint32)  # fmt: skip
     drawn = rng.integers(0, 1 << 32, COUNT, np.uint32)
     near = rng.integers(0x3E000000, 0x41000000, COUNT, np.uint32)  # exponents that meet, so that sums cancel
     few = (drawn >> np.uint32(9) << np.uint32(9)) | np.uint32(1) * (rng.integers(0, 2, COUNT, np.uint32))
@@ -212,6 +228,10 @@ def _draw(kind: str, rng: np.random.Generator) -> U32:
         every = np.arange(1 << 16, dtype=np.uint32)
         ordinary = rng.integers(0x4000, 0x42DB, 1 << 16, np.uint32)
         return np.concatenate([every | ordinary << np.uint32(16), every << np.uint32(16) | ordinary])
+    if kind == "sparse":  # one nibble, or none
+        return (rng.integers(1, 16, COUNT, np.uint32) << np.uint32(4) * rng.integers(0, 8, COUNT, np.uint32)) * (
+            rng.random(COUNT) < 0.6
+        ).astype(np.uint32)
     if kind == "tile_bytes":
         return np.arange(255, dtype=np.uint32)
     if kind == "large":

@@ -30,7 +30,7 @@ EVEN: tuple[list[int], ...] = (
 def fp4_columns_corners(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
     """`mxfp4_to_fp8_columns` and `mxfp4_columns`: the same rows, split sizes even for the FP4 target."""
     tall = 32 if operation == "mxfp4_columns" else 128
-    corners = [_distances(np.arange(tall)), _combinations(tall), _column_maxima(tall)]
+    corners = [_distances(np.arange(tall)), _combinations(tall), _column_maxima(tall), _lone_magnitudes(tall)]
     if tall == 32:
         corners.append(_distances(np.r_[0, 10:41]))
     for label, codes, scales in corners:
@@ -87,6 +87,21 @@ def _column_maxima(tall: int) -> tuple[str, np.ndarray, np.ndarray]:
     scales = np.maximum(bases[:, None, None] - (np.arange(tall) % 5)[None, None, :], 0)
     scales = np.broadcast_to(scales, (bases.size, 4, tall))
     return ("a different maximum in every column, at every row", codes.reshape(-1, 32),
+            scales.reshape(-1, 1).astype(np.uint8))  # fmt: skip
+
+
+def _lone_magnitudes(tall: int) -> tuple[str, np.ndarray, np.ndarray]:
+    """Columns whose only element is each magnitude under each small or large byte, beside a row far away.
+
+    Rows that lie near each other are often taken together; here none do.
+    """
+    bytes_ = np.r_[np.arange(16), 120, 250:255]
+    codes = np.zeros((bytes_.size, tall, 32), np.uint8)
+    codes[:, 0, :14] = np.r_[1:8, 9:16]
+    codes[:, tall - 1, 31] = 2
+    scales = np.repeat(bytes_[:, None], tall, axis=1)
+    scales[:, tall - 1] = np.where(bytes_ < 100, bytes_ + 100, bytes_ - 100)
+    return ("each magnitude alone in its column, a row far away", codes.reshape(-1, 32),
             scales.reshape(-1, 1).astype(np.uint8))  # fmt: skip
 
 

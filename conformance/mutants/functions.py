@@ -21,6 +21,7 @@ from .operators import Mutant
 from .verdict import ENUMERATED, SURVIVED, Verdict
 
 if TYPE_CHECKING:
+    from .ledger import Ledger
     from .run import Shop
 
 SPACE = "refnum"
@@ -91,7 +92,9 @@ def spans(text: str, function: str) -> Iterator[tuple[int, int]]:
         yield head.start(), end
 
 
-_CHOICE = re.compile(r"(?<![\w.] )([\w.\[\]]+) [<>]=? ([\w.\[\]]+) \? ([\w.\[\]]+) : ([\w.\[\]]+)(?![ \w.(]* [-+*&|?])")
+_CHOICE = re.compile(
+    r"(?<![-+*/&|^%] )([\w.\[\]]+) [<>]=? ([\w.\[\]]+) \? ([\w.\[\]]+) : ([\w.\[\]]+)(?![ \w.(]* [-+*&|?])"
+)
 
 
 def chooses_between_equals(mutant: Mutant, text: str) -> bool:
@@ -118,8 +121,10 @@ class Rows:
         return cls(domains, table.get("prelude", ""), tuple(table["compiler"]), tuple(table.get("flags", ())))
 
 
-def settled(shop: Shop, verdicts: Sequence[Verdict], folder: Path, workers: int) -> list[Verdict]:
-    """Return the verdicts with survivors settled whose function is the same at every argument.
+def settled(
+    shop: Shop, verdicts: Sequence[Verdict], folder: Path, workers: int, ledger: Ledger | None = None
+) -> list[Verdict]:
+    """Return the verdicts with survivors settled whose function is the same at every argument; `ledger` keeps them.
 
     One that differs stays a survivor, and is told the arguments: a case is missing that gives them.
     """
@@ -141,8 +146,14 @@ def settled(shop: Shop, verdicts: Sequence[Verdict], folder: Path, workers: int)
         words = f"{found[0].domain.function} is the same at {points} points: {found[0].domain.because}"
         return replace(verdict, status=ENUMERATED, how=words)
 
+    def kept(numbered: tuple[int, Verdict]) -> Verdict:
+        verdict = one(numbered)
+        if ledger is not None and verdict is not numbered[1]:
+            ledger.write(shop, verdict)
+        return verdict
+
     with ThreadPoolExecutor(workers) as pool:
-        return list(pool.map(one, enumerate(verdicts)))
+        return list(pool.map(kept, enumerate(verdicts)))
 
 
 def _asked_all(rows: Rows, mutant: Mutant, texts: Mapping[str, str], folder: Path, turn: Semaphore) -> list[Found]:

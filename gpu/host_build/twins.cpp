@@ -5,6 +5,7 @@
 #include "../kernels/column_halves.cuh"
 #include "../kernels/dequantize_fp8_tiles.cuh"
 #include "../kernels/float32_codes.cuh"
+#include "../kernels/layouts.cuh"
 #include "../kernels/quantize_fp8_tiles.cuh"
 #include "../kernels/swiglu.cuh"
 
@@ -37,6 +38,14 @@ uint32_t tree_sum(uint32_t count, uint32_t node) {
     for (uint32_t& pending : tree.pending) pending = node;
     tree.count = count;
     return tree.sum();
+}
+
+// Of a block of which two words, or one, are not zero; `places` says which.
+int32_t binade_of_two(uint32_t a, uint32_t b, uint32_t places) {
+    uint32_t packed[4] = {};
+    packed[places & 3] = a;
+    packed[(places + 1 + (places >> 2) % 3) & 3] = b;
+    return largest_binade(packed);
 }
 
 }  // namespace
@@ -86,5 +95,8 @@ TWIN(tree_sum, (tree_sum(a, b)))
 TWIN(has_nan_code, has_nan_code(a))
 TWIN(round_to_bfloat16, round_to_bfloat16(a))
 TWIN(is_plain_tile, is_plain_tile(a))
+TWIN(largest_binade, binade_of_two(a, b, c))
+TWIN(e2m1_decode, e2m1_decode(a & 15, b & 255))
+TWIN(byte_place, scale_place(BYTES, 0, a, b, c))
 TWIN(planes_found, planes_found(a, b, c))
 }  // extern "C"

@@ -14,7 +14,7 @@ from conformance.mutants.run import Shop
 
 gpu_mutable = pytest.importorskip("gpu.mutable")
 host = pytest.importorskip("gpu.host")
-KERNELS = gpu_mutable.KERNELS
+KERNELS = gpu_mutable.HostWorkshop().root
 
 QUICK = ("fp8_to_mxfp4", "mxfp4_to_fp8", "mxfp4_to_fp8_columns", "decode_e4m3", "decode_e8m0", "scale layouts")
 """Operations whose questions are made in a moment; `refnum mutate museum` visits all."""

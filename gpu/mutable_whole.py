@@ -1,0 +1,121 @@
+"""Whole kernels as mutation testing sees them: on a device, compiled by NVRTC, or on the emulated one."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from . import columns, elements, emulate, launch, ops, payload_rows, swiglu
+from . import compile as build
+from .compile import KERNELS
+from .emulate_build import with_headers
+from .mutable import functions
+
+LAYOUTS = "scale layouts"
+OPERATIONS: dict[str, tuple[str, ...]] = {
+    "quantize_mxfp4_stochastic": ("quantize_mxfp4",),
+    "payload_quantize": ("quantize_payload", "fp8_to_payload"),
+    "payload_rows": ("pack_payload", "unpack_payload", "permute_pad", "permute_unpack"),
+    "permute_sum": ("unpermute",),
+    "encode_elements": ("encode_e2m1", "encode_e4m3", "encode_e8m0"),
+}
+"""Kernel file -> the operations that run it, where they are not the one of its name."""
+LAID: dict[str, str] = {"dequantize_mxfp4": "LAYOUT_IN", "quantize_mxfp4": "LAYOUT_OUT"}
+"""Kernels that stand for all that read and write scales in a layout -> the macro that chooses one."""
+
+
+class Part(NamedTuple):
+    """One compiled unit: a kernel file under its macros, and the operations that run it."""
+
+    name: str
+    operations: tuple[str, ...]
+    arguments: tuple[str, tuple[str, ...]]
+
+
+def cuts(kernel: str) -> list[tuple[str, ...]]:
+    """Return the macros under which a kernel file is compiled for its launches, scale layouts apart."""
+    found = {grid.defines for name, grid in launch.TUNING.items() if name == kernel}
+    found |= {order.defines for name, order in columns.TUNING.items() if name.rpartition("_")[0] == kernel}
+    found |= {stay.defines for name, stay in swiglu.TUNING.items() if name == kernel}
+    found |= {elements.DEFINES} if kernel == elements.KERNEL else set()
+    found |= {payload_rows.SHORT.defines} if kernel == "payload_rows" else set()
+    return sorted(found) or [()]
+
+
+def _parts() -> Iterator[Part]:
+    for kernel in build.kernel_names():
+        operations = OPERATIONS.get(kernel, (kernel,))
+        for macros in cuts(kernel):
+            yield Part(f"{kernel} {' '.join(macros)}".strip(), operations, (kernel, macros))
+        for number in range(1, 5) if kernel in LAID else ():
+            laid = (*cuts(kernel)[0], f"{LAID[kernel]}={number}")
+            yield Part(f"{kernel} {' '.join(laid)}", (LAYOUTS,), (kernel, laid))
+
+
+@dataclass(frozen=True)
+class DeviceWorkshop:
+    """Whole kernels from a changed folder, by NVRTC and on a device, in the process that calls."""
+
+    name: str = "gpu"
+    profiles: tuple[str, ...] = ("HOPPER", "OCP")
+    largest: int = 1 << 22
+    root: Path = KERNELS
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Names of the files that may be changed."""
+        return tuple(sorted(path.name for path in self.root.glob("*.cu*")))
+
+    def parts(self, file: str) -> list[Part]:
+        """Return the units that a file is a part of, those of few sources first."""
+        found = [part for part in _parts() if file in _closure(part.arguments[0])]
+        return sorted(found, key=lambda part: (LAYOUTS in part.operations, len(_closure(part.arguments[0]))))
+
+    def functions(self) -> dict[str, Any]:
+        """Return the domains of small functions."""
+        return functions()
+
+    def code(self, folder: Path, part: Part) -> str:
+        """Return a digest of a unit's machine code; UnsupportedError when it does not compile."""
+        kernel, macros = part.arguments
+        build.KERNELS = folder
+        return hashlib.sha256(build.compiled(kernel, defines=macros).read_bytes()).hexdigest()
+
+    def subject(self, folder: Path) -> Any:
+        """Return the subject that runs the kernels of a folder: for this process, from now on."""
+        from conformance.subject import Subject
+
+        build.KERNELS = folder
+        operations = {name: getattr(ops, name) for name in ops.__all__ if name != "available"}
+        return Subject(self.name, operations, "gpu", self.profiles, arrays="cupy")
+
+
+@dataclass(frozen=True)
+class EmulatedWorkshop(DeviceWorkshop):
+    """The same on the emulated machine, which sees races, strays and what was never written."""
+
+    name: str = "emulated"
+    largest: int = 1 << 13
+
+    def code(self, folder: Path, part: Part) -> str:
+        """Return a digest of a unit's sources: what does not include a changed file is unchanged."""
+        texts: dict[str, str] = {}
+        with_headers(folder / f"{part.arguments[0]}.cu", texts)
+        return hashlib.sha256("\0".join(f"{name}\0{texts[name]}" for name in sorted(texts)).encode()).hexdigest()
+
+    def subject(self, folder: Path) -> Any:
+        """Return the subject that runs the kernels of a folder on the emulated machine."""
+        from conformance.subject import Subject
+
+        return Subject(self.name, emulate.subject_operations(emulate.Emulator(folder)), "host", self.profiles)
+
+
+@functools.cache
+def _closure(kernel: str) -> frozenset[str]:
+    texts: dict[str, str] = {}
+    with_headers(KERNELS / f"{kernel}.cu", texts)
+    return frozenset(texts)
