@@ -1,8 +1,10 @@
 """What `refnum init` writes is a repository that passes, and it overwrites nothing."""
 
+import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import yaml
@@ -70,6 +72,25 @@ def test_the_workflow_is_yaml_and_names_what_was_written(tmp_path):
     lines = " ".join(step.get("run", "") for step in workflow["jobs"]["conformance"]["steps"])
     for name in WRITTEN:
         assert name in lines or name.startswith(".github")
+
+
+def test_the_commands_of_the_workflow_write_the_summary_and_the_sarif_file(tmp_path):
+    """Each `run` line that needs no network, as a runner does: with bash, and a file for the page of the run."""
+    write(tmp_path, "decode_e2m1", "HOPPER")
+    kernel = tmp_path / "kernels_under_test.py"
+    kernel.write_text(kernel.read_text().replace("return golden.decode_e2m1(", "return -golden.decode_e2m1("))
+    steps = yaml.safe_load((tmp_path / ".github/workflows/conformance.yml").read_text())["jobs"]["conformance"]["steps"]
+    lines = [step["run"] for step in steps if "refnum check" in step.get("run", "") or "report" in step.get("run", "")]
+    assert len(lines) == 2
+    scripts = Path(sys.executable).parent
+    settings = {**os.environ, "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}", "GITHUB_STEP_SUMMARY": "page.md"}
+    codes = [subprocess.run(["bash", "-e", "-c", line], cwd=tmp_path, env=settings).returncode for line in lines]
+    assert codes == [1, 0]
+    assert "decode_e2m1" in (tmp_path / "page.md").read_text() and "mismatch" in (tmp_path / "page.md").read_text()
+    found = json.loads((tmp_path / "conformance.sarif").read_text())["runs"][0]["results"]
+    assert found and found[0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"].endswith(kernel.name)
+    uploads = [step["with"] for step in steps if "upload-sarif" in step.get("uses", "")]
+    assert [step["sarif_file"] for step in uploads] == ["conformance.sarif"]
 
 
 @pytest.mark.parametrize(
