@@ -16,7 +16,6 @@ import json
 import platform
 import statistics
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -146,23 +145,6 @@ def fill_bandwidth(nbytes: int = 1 << 29) -> float:
     return nbytes / (statistics.median(times) * 1e-6)
 
 
-def call_overhead() -> dict[str, float]:
-    """Return host microseconds a call of a launcher on a small array, with and without `out`."""
-    x = cupy.zeros((16, 1024), np.float32)
-    out = ops.quantize_mxfp4(x)
-    found = {}
-    for name, options in (("fresh outputs", {}), ("out given", {"out": out})):
-        for _ in range(200):
-            ops.quantize_mxfp4(x, **options)
-        cupy.cuda.Device().synchronize()
-        start = time.perf_counter()
-        for _ in range(1000):
-            ops.quantize_mxfp4(x, **options)
-        found[name] = round((time.perf_counter() - start) * 1000, 2)
-        cupy.cuda.Device().synchronize()
-    return found
-
-
 def prepare(operations: set[str], sweep: bool) -> None:
     """Compile what will be launched, several at a time."""
     arch = build.architecture(driver().capability(0))
@@ -268,10 +250,9 @@ def main() -> int:
         "copy_bytes_per_second": copy,
     }  # fmt: skip
     about["fill_bytes_per_second"] = fill_bandwidth()
-    about["call_overhead_us"] = call_overhead()
     print(
         f"{about['device']}, copy {copy / 1e12:.3f} TB/s (bytes read and written), "
-        f"fill {about['fill_bytes_per_second'] / 1e12:.3f} TB/s, a call {about['call_overhead_us']} us",
+        f"fill {about['fill_bytes_per_second'] / 1e12:.3f} TB/s",
         flush=True,
     )
     rows = []

@@ -37,6 +37,18 @@ from .compile import KERNELS
 from .emulate_arrays import EmulatedArray, address_of, array, element_map, living
 from .emulate_source import CompileError
 
+__all__ = [
+    "CompileError",
+    "EmulatedArray",
+    "EmulationError",
+    "Emulator",
+    "array",
+    "available",
+    "describe",
+    "on_numpy",
+    "subject_operations",
+]
+
 MESSAGE = 1024
 
 

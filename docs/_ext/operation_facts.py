@@ -10,6 +10,7 @@ from typing import Any
 
 from value_tables import Table
 
+import gpu
 import refnum
 from conformance import golden
 from conformance.domains import domains_for
@@ -26,9 +27,14 @@ def golden_function(name: str) -> Any:
     return getattr(golden, name, None) or getattr(refnum, name, None)
 
 
+def source(function: Any) -> Path:
+    """Return the file of a function, from the root of the repository."""
+    return Path(inspect.getsourcefile(inspect.unwrap(function)) or "").resolve().relative_to(ROOT)
+
+
 def place(function: Any) -> str:
     """Return `module.name` and the file of a function, as code."""
-    path = Path(inspect.getsourcefile(inspect.unwrap(function)) or "").resolve().relative_to(ROOT)
+    path = source(function)
     public = ".".join(path.with_suffix("").parts) if path.parts[0] != "refnum" else "refnum"
     public += ".oracle" if path.parts[:2] == ("refnum", "oracle") else ""
     return f"`{public}.{function.__name__}` in `{path.as_posix()}`"
@@ -115,7 +121,7 @@ def facts(name: str) -> Table:
         ["parameters", _parameters(operation)],
         ["takes a profile", "yes" if operation.profiled else "no"],
         ["kernel", _paths(kernels(name), "none yet")],
-        ["device launcher", f"`gpu.{name}` in `gpu/ops.py`" if name in launchers else "none yet"],
+        ["device launcher", f"`gpu.{name}` in `{source(getattr(gpu, name))}`" if name in launchers else "none yet"],
         ["subjects", ", ".join(f"`{subject}`" for subject in subjects(name)) or "none beside the model"],
         ["vectors", _paths(vectors(name), "none yet")],
         ["tests", _paths(tests(name), "none yet")],

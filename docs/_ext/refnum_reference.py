@@ -34,6 +34,8 @@ def public(module_name: str) -> list[tuple[str, Any]]:
     ]
     if module_name == "refnum":
         return sorted(own, key=lambda item: (inspect.isclass(item[1]), item[0]))
+    if hasattr(module, "__all__"):  # which may have names of other modules
+        return [(name, dict(own)[name]) for name in module.__all__ if name in dict(own)]
     return [(name, thing) for name, thing in own if thing.__module__ == module_name]
 
 
