@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import json as encoder
 import sys
-from collections.abc import Callable
-from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from refnum.errors import RefnumError
-
 from . import show
+from .cli_words import told
 from .fuzz import spec as specs
 from .fuzz.coordinator import Limits
 from .fuzz.database import FILE, Database, create
-from .report import EXIT_USAGE
 
 fuzz_app = typer.Typer(
     no_args_is_help=True,
@@ -36,20 +32,6 @@ Scheduler = Annotated[
     str | None, typer.Option("--scheduler", help="Address of a Dask scheduler, tcp://... or tls://..., to run there.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the summary as JSON on standard output.")]
-
-
-def told(function: Callable[..., None]) -> Callable[..., None]:
-    """Turn a RefnumError into one sentence on standard error and exit status 2."""
-
-    @wraps(function)
-    def wrapped(*args: Any, **kwargs: Any) -> None:
-        try:
-            function(*args, **kwargs)
-        except RefnumError as error:
-            print(f"refnum: {error}", file=sys.stderr)
-            raise typer.Exit(EXIT_USAGE) from error
-
-    return wrapped
 
 
 @fuzz_app.command()

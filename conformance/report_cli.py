@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from refnum.errors import RefnumError
-
 from . import files, show
 from . import report as reports
+from .cli_words import told
 from .show_report import everything
 
 
@@ -35,20 +32,6 @@ report_app = typer.Typer(
 
 File = Annotated[Path, typer.Argument(metavar="REPORT", help="A report written by `refnum check --report`.")]
 Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file; standard output without it.")]
-
-
-def told(function: Callable[..., None]) -> Callable[..., None]:
-    """Turn a RefnumError into one sentence on standard error and exit status 2."""
-
-    @wraps(function)
-    def wrapped(*args: Any, **kwargs: Any) -> None:
-        try:
-            function(*args, **kwargs)
-        except RefnumError as error:
-            print(f"refnum: {error}", file=sys.stderr)
-            raise typer.Exit(reports.EXIT_USAGE) from error
-
-    return wrapped
 
 
 @report_app.command("show")
