@@ -26,7 +26,7 @@ import refnum
 from benchmarks.device import as_bits, copy_bandwidth, time_calls, tuple_of
 from benchmarks.device_cases import noise
 from gpu import compile as build
-from gpu import launch, ops, plans, unpermute
+from gpu import launch, ops, permute_sum, plans
 from gpu.driver import driver
 
 ROUTES = ((4096, 64, 1280, 7), (4096, 64, 2048, 6), (4096, 160, 5120, 6), (4096, 256, 7168, 8), (32768, 256, 7168, 1),
@@ -152,11 +152,11 @@ def run(line: Line, sweep: bool, check: bool, copy: float) -> dict[str, Any]:
     same = copy_bandwidth(max(moved // 2 & -(1 << 20), 1 << 20))
     shipped = launch.TUNING[file]
     for grid in [shipped, *(GRIDS[file] if sweep else [])]:
-        for columns in (unpermute.COLUMNS, *((512, 1024, 1792) if sweep and file == "permute_sum" else ())):
-            kept, unpermute.COLUMNS, launch.TUNING[file] = unpermute.COLUMNS, columns, grid
+        for columns in (permute_sum.COLUMNS, *((512, 1024, 1792) if sweep and file == "permute_sum" else ())):
+            kept, permute_sum.COLUMNS, launch.TUNING[file] = permute_sum.COLUMNS, columns, grid
             plans.forget()
             times = time_calls(calls)
-            unpermute.COLUMNS = kept
+            permute_sum.COLUMNS = kept
             median = statistics.median(times)
             entry = {"grid": " ".join(grid.defines) + (f" {columns}" if file == "permute_sum" else ""),
                      "us": round(median, 2), "us_min": round(min(times), 2), "us_max": round(max(times), 2),

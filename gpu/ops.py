@@ -23,9 +23,9 @@ from .elements import encode_e2m1, encode_e4m3, encode_e8m0
 from .launch import U8, Outputs
 from .payload import fp8_to_payload, pack_payload, quantize_payload, unpack_payload
 from .permute import permute_pad, permute_unpack
+from .permute_sum import unpermute
 from .plans import planned
 from .swiglu import swiglu_backward, swiglu_quantize
-from .unpermute import unpermute
 
 __all__ = [
     "available",

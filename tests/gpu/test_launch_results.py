@@ -87,7 +87,7 @@ def test_an_optional_array_may_stand_in_its_place_or_be_named():
 @pytest.mark.parametrize("together", [0, 1 << 20])
 @pytest.mark.parametrize("columns", [5, 128, 1056, 2052])
 def test_unpermute_with_lists_in_memory_or_without(together, columns, monkeypatch):
-    monkeypatch.setattr("gpu.unpermute.TOGETHER", together)
+    monkeypatch.setattr("gpu.permute_sum.TOGETHER", together)
     rng = np.random.default_rng(columns)
     for tokens, splits in ((1, [0, 40, 3]), (7, [33, 0, 18]), (9, [5]), (3, [0, 0])):  # 43 rows pass what a list holds
         count, total = sum(splits), sum(-(-n // 8) * 8 for n in splits)
@@ -100,3 +100,11 @@ def test_unpermute_with_lists_in_memory_or_without(together, columns, monkeypatc
             given = [emulate.array(x) for x in (rows, row_map)]
             got = ops.unpermute(*given, splits, emulate.array(weights), tokens, 8)
             assert np.array_equal(got.view(np.uint32), want.view(np.uint32))
+
+
+def test_every_launcher_of_the_package_is_a_function():
+    """A room must not have a launcher's name: the package's attribute would be the room once it is imported."""
+    import gpu
+
+    for name in gpu.__all__:
+        assert callable(getattr(gpu, name)) and getattr(gpu, name) is getattr(ops, name), name
