@@ -74,8 +74,6 @@ def run(
     from .mutants.ledger import Ledger
     from .mutants.run import Shop
     from .mutants.run import run as judge_all
-    from .mutants.score import STATUSES, by_operator, document, rows
-    from .mutants.verdict import SURVIVED
     from .mutants.whole import Shop as WholeShop
     from .mutants.whole import run as judge_whole
 
@@ -96,14 +94,48 @@ def run(
         verdicts = settled(shop, verdicts, Path(folder) / "functions", workers, kept)
         if domains and not whole:
             verdicts = enumerated(shop, verdicts, Path(folder) / "domains", workers, seconds)
+    _told(subject, verdicts, out)
+
+
+@mutate_app.command()
+def python(
+    target: Annotated[str, typer.Argument(help="`model` or `comparator`.")],
+    sample: Annotated[int | None, typer.Option(min=1, help="Only so many mutants, drawn by the seed.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the draw.")] = 0,
+    workers: Annotated[int, typer.Option(min=1, help="Processes.")] = os.cpu_count() or 1,
+    tests: Annotated[bool, typer.Option("--tests", help="Run survivors against tests; in a checkout.")] = False,
+    ledger: Annotated[
+        Path | None, typer.Option(help="Keep verdicts in this file; a later run goes on from it.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write all verdicts as JSON.")] = None,
+) -> None:
+    """Mutate the golden model or the comparator; exit status 1 when a mutant survives."""
+    from .mutants import python as room
+    from .mutants.ledger import Ledger
+
+    found = next((one for one in room.TARGETS if one.name == target), None)
+    if found is None:
+        raise ArgumentError(f"There is no target {target!r}; choose from {', '.join(t.name for t in room.TARGETS)}.")
+    shop = room.Shop.open(found)
+    chosen = shop.mutants()
+    if sample is not None:
+        chosen = random.Random(seed).sample(chosen, min(sample, len(chosen)))
+    _told(target, list(room.run(shop, chosen, workers, Ledger(ledger) if ledger else None, tests)), out)
+
+
+def _told(name: str, verdicts: list[Any], out: Path | None) -> None:
+    """Print the score and the survivors, and write all verdicts; exit status 1 when one survives."""
+    from .mutants.score import STATUSES, by_operator, document, rows
+    from .mutants.verdict import SURVIVED
+
     headers = ("operator", *STATUSES, "score", "CPU s")
-    show.table(show.console(), f"Mutants of {subject}", headers, list(rows(by_operator(verdicts))))
+    show.table(show.console(), f"Mutants of {name}", headers, list(rows(by_operator(verdicts))))
     survivors = [verdict for verdict in verdicts if verdict.status == SURVIVED]
     for one in survivors:
         change = f"{one.mutant.old.strip()} -> {one.mutant.new.strip() or '(nothing)'}"
-        show.console().print(f"survived  {one.mutant.id}: {show.escape(change)}")
+        show.console().print(f"survived  {one.mutant.id}: {show.escape(change)}  {show.escape(one.how)}")
     if out is not None:
-        write_text(out, json.dumps(document(verdicts, subject=subject), indent=1) + "\n")
+        write_text(out, json.dumps(document(verdicts, subject=name), indent=1) + "\n")
     if survivors:
         raise typer.Exit(EXIT_SURVIVORS)
 
