@@ -14,6 +14,7 @@ from . import compile as build
 from .compile import KERNELS
 from .emulate_build import with_headers
 from .mutable import functions
+from .object_code import device_digest
 
 LAYOUTS = "scale layouts"
 OPERATIONS: dict[str, tuple[str, ...]] = {
@@ -83,7 +84,15 @@ class DeviceWorkshop:
         """Return a digest of a unit's machine code; UnsupportedError when it does not compile."""
         kernel, macros = part.arguments
         build.KERNELS = folder
-        return hashlib.sha256(build.compiled(kernel, defines=macros).read_bytes()).hexdigest()
+        return device_digest(build.compiled(kernel, defines=macros).read_bytes())
+
+    def flags(self) -> list[tuple[str, str, str]]:
+        """Return (operator, flag as it is, changed flag) of the compiler's flags that may change bits."""
+        return [("ftz on", "-ftz=false", "-ftz=true"), ("fma on", "-fmad=false", "-fmad=true")]
+
+    def use(self, old: str, new: str) -> None:
+        """Compile with a changed flag: in this process, from now on."""
+        build.FLAGS = tuple(new if flag == old else flag for flag in build.FLAGS)
 
     def subject(self, folder: Path) -> Any:
         """Return the subject that runs the kernels of a folder: for this process, from now on."""
@@ -100,6 +109,10 @@ class EmulatedWorkshop(DeviceWorkshop):
 
     name: str = "emulated"
     largest: int = 1 << 13
+
+    def flags(self) -> list[tuple[str, str, str]]:
+        """Return nothing: the emulated machine has no such flags."""
+        return []
 
     def code(self, folder: Path, part: Part) -> str:
         """Return a digest of a unit's sources: what does not include a changed file is unchanged."""

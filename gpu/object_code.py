@@ -64,6 +64,17 @@ def _read(data: bytes) -> _Object | None:
     return read
 
 
+CODE = (".text.", ".nv.constant", ".nv.global", ".nv.shared")
+
+
+def device_digest(data: bytes) -> str:
+    """Return the digest of a cubin's code and constants; what it says of its compiler's options is left out."""
+    read = _read(data)
+    sections = {} if read is None else {s.name: s.bytes for s in read.sections.values() if s.name.startswith(CODE)}
+    text = "\n".join(f"{name} {hashlib.sha256(sections[name]).hexdigest()}" for name in sorted(sections))
+    return hashlib.sha256(text.encode() if sections else data).hexdigest()
+
+
 def function_digests(paths: Iterable[Path]) -> dict[str, str]:
     """Return exported function -> digest of the machine code that it consists of and reaches.
 

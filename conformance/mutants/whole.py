@@ -64,6 +64,12 @@ class WholeShop(Protocol):
     def parts(self, file: str) -> Sequence[Part]:
         """Return the units that a file is a part of, quick ones first."""
 
+    def flags(self) -> Sequence[tuple[str, str, str]]:
+        """Return (operator, flag as it is, changed flag): mutants of whole kernels, as line 0."""
+
+    def use(self, old: str, new: str) -> None:
+        """Compile with a changed flag: in this process, from now on."""
+
     def code(self, folder: Path, part: Part) -> str:
         """Return a digest of a unit's machine code; an error that says `could not compile` refuses the source."""
 
@@ -124,7 +130,10 @@ class Shop:
     def mutants(self) -> list[Mutant]:
         """Return every mutant of the operators, but those of text that is compiled for a host alone."""
         found = [m for file in self.workshop.files for m in mutants_of(file, self.texts[file])]
-        return [m for m in found if m.side != "host"]
+        kernels = [file for file in self.workshop.files if file.endswith(".cu")]
+        flags = [Mutant(file, 0, name, 1, 0, 0, old, new)
+                 for file in kernels for name, old, new in self.workshop.flags()]  # fmt: skip
+        return [*(m for m in found if m.side != "host"), *flags]
 
     def own(self, part: Part) -> str:
         """Return the digest of a unit as it is."""
@@ -139,14 +148,16 @@ def judge(shop: Shop, mutant: Mutant, hint: str = "") -> Verdict:
     parts = sorted(shop.workshop.parts(mutant.file), key=lambda part: hint not in part.operations)
     with tempfile.TemporaryDirectory(prefix="refnum-whole-") as folder:
         for file, text in shop.texts.items():
-            changed = mutant.applied(text) if file == mutant.file else text
+            changed = mutant.applied(text) if file == mutant.file and mutant.line else text
             (Path(folder) / file).write_text(changed)
-        found = apart(lambda: _judged(shop, Path(folder), parts), SECONDS)
+        found = apart(lambda: _judged(shop, mutant, Path(folder), parts), SECONDS)
     changed = tuple(found.pop("changed", ()))
     return Verdict(mutant, **{"status": SURVIVED, **found}, changed=changed, judged=time.monotonic() - start)
 
 
-def _judged(shop: Shop, folder: Path, parts: Sequence[Part]) -> dict[str, Any]:
+def _judged(shop: Shop, mutant: Mutant, folder: Path, parts: Sequence[Part]) -> dict[str, Any]:
+    if not mutant.line:
+        shop.workshop.use(mutant.old, mutant.new)
     asked: dict[str, None] = {}
     subject = None
     for part in parts:
