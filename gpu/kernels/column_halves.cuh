@@ -59,6 +59,8 @@ REFNUM_HD ColumnScales column_scales(const HalfMaxima& maxima, uint32_t base) {
     REFNUM_UNROLL
     for (int i = 0; i < 4; ++i) {
         const uint32_t field = pairs[i] >> 10 & 0x003F003Fu;
+        REFNUM_EXPECTS(larger_lane(pairs[i]) < 0x7B00 && base <= 254);
+        REFNUM_EXPECTS(larger_lane(pairs[i]) < 0x400 || base + (larger_lane(pairs[i]) >> 10) <= 258);
         const uint32_t lift = both_lanes((uint32_t)((int32_t)base - E4M3_LIFT) & 0xFFFF);
         const uint32_t byte = add_and_clamp(field, lift, 0x00FE00FEu);
         const uint32_t some = lane_signs(field + 0x7FFF7FFFu);

@@ -30,6 +30,8 @@ REFNUM_HD uint32_t e2m1_pack_lanes(const uint32_t* r, const uint32_t* w) {
 // it is added to the top eight discarded bits.
 template <int mantissa, int bias, bool stochastic>
 REFNUM_HD uint32_t round_float(int32_t exponent, uint32_t significand, uint32_t most, uint32_t random) {
+    REFNUM_EXPECTS(significand == 0 || (significand >> 23 == 1 && exponent >= -410 && exponent <= 410));
+    REFNUM_EXPECTS(random < 256);
     const int32_t biased = exponent + bias, clamped = biased > 1 ? biased : 1;
     const int32_t wanted = clamped - biased + 23 - mantissa, places = wanted < 31 ? wanted : 31;
     uint32_t code = ((uint32_t)(clamped - 1) << mantissa) + (significand >> places);
@@ -46,6 +48,7 @@ REFNUM_HD uint32_t round_float(int32_t exponent, uint32_t significand, uint32_t 
 
 // Exponent and significand (leading one at bit 23; 0 for zero) of finite float32 magnitude bits.
 REFNUM_HD void split_float(uint32_t magnitude, int32_t& exponent, uint32_t& significand) {
+    REFNUM_EXPECTS(magnitude <= 0x7F800000);
     if (magnitude >= 1u << 23) {
         exponent = (int32_t)(magnitude >> 23) - 127;
         significand = (magnitude & 0x7FFFFF) | 0x800000;

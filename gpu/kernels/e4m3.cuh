@@ -73,6 +73,7 @@ REFNUM_HD uint32_t round_to_bfloat16(uint32_t bits) {
 
 // Bytes of all eight E2M1 magnitudes times 2**shift. Codes above what the caller's block holds may be junk.
 REFNUM_HD Table e4m3_table(int32_t shift) {
+    REFNUM_EXPECTS(shift >= -300 && shift <= 300);
     if (shift >= -5) {  // no subnormal: every byte but that of zero moves by whole binades
         return {0x3C383000u + 0x08080800u * (uint32_t)shift, 0x4C484440u + 0x08080808u * (uint32_t)shift};
     }

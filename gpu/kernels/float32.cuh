@@ -43,6 +43,7 @@ REFNUM_HD int32_t float_exponent(uint32_t magnitude) {
 
 // A significand moved up by 27 places, then down by `apart`, as far as two exponents can lie apart.
 REFNUM_HD uint64_t aligned_significand(uint32_t significand, int32_t apart) {
+    REFNUM_EXPECTS(significand < 1u << 24 && apart >= 0 && apart <= 253);
     return ((uint64_t)significand << 27) >> (apart < 60 ? apart : 60);
 }
 #endif

@@ -23,6 +23,7 @@ REFNUM_HD uint32_t lowering_distance(uint32_t row, uint32_t byte) {
 // place too; the second one, exact, brings the smallest normals together, and the code lies in bits 7..13.
 template <int count>
 REFNUM_HD void lower_rne(const uint32_t* codes, uint32_t k, uint32_t* out) {
+    REFNUM_EXPECTS(k <= 19);
     uint32_t lanes[2 * count];
     REFNUM_UNROLL
     for (int i = 0; i < count; ++i) {

@@ -10,6 +10,7 @@ namespace refnum {
 
 // log2 of the block scale relative to the tile's, before the clamp, for a largest magnitude code in 1..126.
 REFNUM_HD int32_t relative_scale(uint32_t amax, int32_t rule) {
+    REFNUM_EXPECTS(amax >= 1 && amax <= 127);
     const int32_t lift = amax < 8 ? leading_zeros(amax) - 28 : 0;  // subnormal codes: leading one to bit 3
     return (int32_t)(((amax << lift) + e2m1_carry(rule, 3)) >> 3) - lift - 7 - E2M1_EMAX;
 }

@@ -43,6 +43,7 @@ REFNUM_HD void quantize_fp8_words(const uint32_t* w, const TileScale& scale, uin
     uint32_t lanes[2 * count];
     REFNUM_UNROLL
     for (int i = 0; i < 2 * count; ++i) {
+        REFNUM_EXPECTS(larger_lane(w[i] & LANE_MAGNITUDES) < (scale.byte + 9) << 7);
         const uint32_t h = subtract_to_zero(w[i] & LANE_MAGNITUDES, scale.base) << 3;
         lanes[i] = (h & ~scale.sticky) | (h & scale.sticky) << 1;
     }

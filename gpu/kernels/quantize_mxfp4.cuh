@@ -57,6 +57,7 @@ REFNUM_HD BlockScale half_block_scale(uint32_t amax, Policy policy) {
 // Two binary16 lanes, not yet scaled, from a word of two inputs; signs dropped.
 template <int kind>
 REFNUM_HD uint32_t block_lanes(uint32_t word, const BlockScale& scale) {
+    REFNUM_EXPECTS(kind == FLOAT16 || larger_lane(word & LANE_MAGNITUDES) < (scale.byte + 3) << 7);
     const uint32_t lanes = subtract_to_zero(word & LANE_MAGNITUDES, scale.base);
     if (kind != FLOAT16) return lanes << 3;
     // up to three bits are lost to a subnormal: keep them as one sticky bit

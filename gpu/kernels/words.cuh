@@ -175,7 +175,10 @@ REFNUM_HD int32_t leading_zeros(uint32_t x) {
 }
 
 // binary16 bits of 2**k, k in -24..15.
-REFNUM_HD uint32_t half_power(int32_t k) { return k >= -14 ? (uint32_t)(k + 15) << 10 : 1u << (k + 24); }
+REFNUM_HD uint32_t half_power(int32_t k) {
+    REFNUM_EXPECTS(k >= -24 && k <= 15);
+    return k >= -14 ? (uint32_t)(k + 15) << 10 : 1u << (k + 24);
+}
 
 #if !defined(__CUDACC__) && !defined(__CUDACC_RTC__)
 // One lane of `scale_halves`: binary16 bits times 2**k, rounded to nearest even, by integers and without branches,
@@ -199,6 +202,7 @@ REFNUM_HD uint32_t scale_half(uint32_t h, int32_t k) {
 
 // k of binary16 bits of 2**k; for 0 one that takes every lane below 2**15 to zero.
 REFNUM_HD int32_t exponent_of(uint32_t power) {
+    REFNUM_EXPECTS(power < 0x400 ? (power & (power - 1)) == 0 : power <= 0x7800 && power % 0x400 == 0);
     return power >= 0x400 ? (int32_t)(power >> 10) - 15 : power ? 7 - leading_zeros(power) : -64;
 }
 #endif
@@ -251,6 +255,7 @@ REFNUM_HD uint32_t scale_halves(uint32_t h, uint32_t powers) {
 #ifndef __CUDA_ARCH__
 // A significand below 2**24 moved down by `places`, -13 or more, what falls out cut off.
 REFNUM_HD uint32_t moved_down(uint32_t significand, int32_t places) {
+    REFNUM_EXPECTS(significand < 1u << 24 && places >= -13 && places <= 300);
     if (places > 31) return 0;
     return places >= 0 ? significand >> places : significand << -places;
 }
@@ -269,6 +274,7 @@ REFNUM_HD uint32_t half_below(uint32_t magnitude, int32_t k) {
 
 // k of float32 bits of 2**k, k in -149..126.
 REFNUM_HD int32_t exponent_of_float(uint32_t power) {
+    REFNUM_EXPECTS(power < 0x800000 ? (power & (power - 1)) == 0 : power < 0x7F000000 && power % 0x800000 == 0);
     return power >> 23 ? (int32_t)(power >> 23) - 127 : -118 - leading_zeros(power);
 }
 #endif
