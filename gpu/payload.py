@@ -47,7 +47,7 @@ def pack_payload(packed: Any, scales: Any, *, out: Any = None) -> Any:
         scale_stride=beside.strides[0], rows=rows, tokens=rows, width=width, codes=half,
     )  # fmt: skip
     if width:
-        move_rows("pack_payload", view, beside, arguments)
+        move_rows("pack_payload", view, beside, arguments, rows)
     return outputs.finish()
 
 
@@ -64,7 +64,7 @@ def unpack_payload(payload: Any, *, out: Any = None) -> Any:
         width=width, codes=codes,
     )  # fmt: skip
     if width:
-        move_rows("unpack_payload", view, None, arguments)
+        move_rows("unpack_payload", view, None, arguments, rows)
     return outputs.finish()
 
 

@@ -21,7 +21,7 @@ UNIT = BLOCK // 2 + 1
 """Payload bytes of one MX block: 16 of codes and one of scale."""
 EXPERTS = 1024
 """Experts whose places fit a launch's parameters."""
-SHORT = launch.Grid(128, 4, 16, stream=1)
+SHORT = launch.Grid(64, 4, 16, rows=2)
 """The grid of rows so short that four loads a thread take one."""
 MOST = (1 << 31) - 1
 
@@ -118,7 +118,7 @@ def widest_piece(*places: int) -> int:
 
 
 def move_rows(name: str, x: View, beside: View | None, arguments: RowArguments, warps: int | None = None) -> None:
-    """Launch a kernel that moves rows, a warp a row of the result unless `warps` says how many.
+    """Launch a kernel that moves rows; without `warps`, a gather, whose warps take as many rows as the grid says.
 
     `beside` is a second matrix whose rows are moved along.
     """
@@ -138,5 +138,6 @@ def move_rows(name: str, x: View, beside: View | None, arguments: RowArguments, 
     if slabs > 65535:
         raise UnsupportedError(f"a row of {width} bytes; the kernels move at most {65535 * step * grid.unroll} of them")
     function = driver().function("payload_rows", f"{name}_{piece}", x.device, grid.defines)
-    blocks = (-(-rows // (grid.threads // 32 * (grid.rows if warps is None else 1))), slabs)
+    each = grid.threads // 32 * (grid.rows if warps is None else 1)
+    blocks = (-(-rows // each), slabs)
     plans.launch(function, x.device, blocks, grid.threads, x.library.stream(x.device), arguments)

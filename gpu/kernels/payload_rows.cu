@@ -1,5 +1,5 @@
-// Payload rows joined, split and gathered by expert (clause N12). A warp moves ROWS short rows, or one, or `span` bytes of
-// a long one, all its loads before its stores.
+// Payload rows joined, split and gathered by expert (clause N12). A warp moves one row, or `span` bytes of a long one,
+// or gathers ROWS short ones; all its loads before its stores.
 #include "payload_memory.cuh"
 
 #ifndef ROWS
@@ -54,17 +54,17 @@ __device__ __forceinline__ void store_row(const RowArguments& a, uint64_t row, u
 
 template <int bytes, bool joins, bool parts, Places places>
 __device__ __forceinline__ void move_rows(const RowArguments& a) {
-    constexpr int words = (bytes + 3) / 4;
+    constexpr int words = (bytes + 3) / 4, rows = places == SAME ? 1 : ROWS;
     if (places == PARAMETERS) write_offsets(a);
-    const uint64_t first = ((uint64_t)blockIdx.x * (THREADS / 32) + threadIdx.x / 32) * ROWS;
+    const uint64_t first = ((uint64_t)blockIdx.x * (THREADS / 32) + threadIdx.x / 32) * rows;
     if (first >= a.rows) return;
     const uint32_t start = blockIdx.y * a.span, left = a.width - start, end = start + (left < a.span ? left : a.span);
     const uint32_t mine = start + threadIdx.x % 32 * bytes;
-    const uint64_t found = source<places>(a, first + (ROWS > 1 ? threadIdx.x % ROWS : 0));  // a lane finds one row
-    uint32_t w[ROWS][UNROLL][words];
+    const uint64_t found = source<places>(a, first + (rows > 1 ? threadIdx.x % rows : 0));  // a lane finds one row
+    uint32_t w[rows][UNROLL][words];
 #pragma unroll
-    for (int r = 0; r < ROWS; ++r) {
-        const uint64_t from = ROWS > 1 ? __shfl_sync(~0u, found, r) : found;
+    for (int r = 0; r < rows; ++r) {
+        const uint64_t from = rows > 1 ? __shfl_sync(~0u, found, r) : found;
         const bool exists = first + r < a.rows && (places == SAME || from < a.tokens);
         const uint8_t* in = a.x + (offset_t)from * a.x_stride;
         const uint8_t* in_scales = joins ? a.scales + (offset_t)from * a.scale_stride - a.codes : in;
@@ -77,7 +77,7 @@ __device__ __forceinline__ void move_rows(const RowArguments& a) {
         }
     }
 #pragma unroll
-    for (int r = 0; r < ROWS; ++r) {
+    for (int r = 0; r < rows; ++r) {
         if (first + r < a.rows) store_row<bytes, parts>(a, first + r, mine, end, w[r]);
     }
 }

@@ -150,54 +150,67 @@ __device__ __forceinline__ void sum_walking(const SumArguments& a, uint64_t toke
     }
 }
 
-// This warp's columns of a token that has `rows` rows: those of its list, if they fit one.
+// This warp's columns of a token that has `rows` rows: lane i has the i-th of its list in `mine`, if they fit one.
 template <int kind, int count>
-__device__ __forceinline__ void sum_token(const SumArguments& a, uint64_t token, const Entry* list, uint32_t rows) {
+__device__ __forceinline__ void sum_token(const SumArguments& a, uint64_t token, Entry mine, uint32_t rows) {
     const uint32_t part = (uint32_t)(warp_number() - token * a.warps), start = part * a.span, left = a.width - start;
     const uint32_t end = start + (left < a.span ? left : a.span);
     if (rows > LISTED) return sum_walking<kind, count>(a, token, start, end);
-    Entry mine = {~0u, 0};
-    if (threadIdx.x % 32 < rows) mine = list[threadIdx.x % 32];
     sum_listed<kind, count>(a, token, sorted(mine, rows), rows, start, end);
 }
 
 template <int kind, int count>
 __device__ __forceinline__ void sum_rows(const SumArguments& a) {
     const uint64_t token = warp_number() / a.warps;
-    if (token < a.tokens) sum_token<kind, count>(a, token, entries_of(a, token), *count_of(a, token));
+    if (token >= a.tokens) return;
+    const uint32_t rows = *count_of(a, token), lane = threadIdx.x % 32;
+    const Entry mine = lane < rows ? entries_of(a, token)[lane] : Entry{~0u, 0};
+    sum_token<kind, count>(a, token, mine, rows);
 }
 
-// Lists the rows of WARPS tokens from `first` on; `counts` may pass what a list holds.
-__device__ __forceinline__ void list_own(const SumArguments& a, uint64_t first, Entry (&lists)[WARPS][LISTED],
-                                         uint32_t (&counts)[WARPS]) {
-    constexpr int ahead = 8;  // items of the row map that are read before the first is looked at
-    if (threadIdx.x < WARPS) counts[threadIdx.x] = 0;
-    __syncthreads();
+// Enters the places of WARPS tokens from `first` on in their lists; `counts` may pass what a list holds. `bytes`: width
+// of the row map's items, known so that the loads of several need not wait for each other; 0: as the arguments say.
+template <int bytes>
+__device__ __forceinline__ void enter_own(const SumArguments& a, uint64_t first, uint32_t (&lists)[WARPS][LISTED],
+                                          uint32_t (&counts)[WARPS]) {
+    constexpr int ahead = bytes ? 8 : 1;  // items that are read before the first is looked at
 #pragma unroll 1
     for (uint64_t start = threadIdx.x; start < a.mapped; start += ahead * THREADS) {
         uint64_t tokens[ahead];
 #pragma unroll
         for (int i = 0; i < ahead; ++i) {
             const uint64_t place = start + i * THREADS;
-            tokens[i] = place < a.mapped ? index_at(a.map, a.map_stride, place, a.map_bytes) : ~0ull;
+            tokens[i] = place < a.mapped ? index_at(a.map, a.map_stride, place, bytes ? bytes : a.map_bytes) : ~0ull;
         }
 #pragma unroll
         for (int i = 0; i < ahead; ++i) {
             if (tokens[i] >= a.tokens || tokens[i] < first || tokens[i] - first >= WARPS) continue;
             const uint32_t own = (uint32_t)(tokens[i] - first), slot = atomicAdd(&counts[own], 1u);
-            if (slot < LISTED) lists[own][slot] = entry_at(a, start + i * THREADS);
+            if (slot < LISTED) lists[own][slot] = (uint32_t)start + i * THREADS;
         }
     }
+}
+
+__device__ __forceinline__ void list_own(const SumArguments& a, uint64_t first, uint32_t (&lists)[WARPS][LISTED],
+                                         uint32_t (&counts)[WARPS]) {
+    if (threadIdx.x < WARPS) counts[threadIdx.x] = 0;
+    __syncthreads();
+    if (a.map_bytes == 8 || a.map_bytes == -8) enter_own<8>(a, first, lists, counts);
+    else if (a.map_bytes == -4) enter_own<-4>(a, first, lists, counts);
+    else enter_own<0>(a, first, lists, counts);
     __syncthreads();
 }
 
 template <int kind, int count>
 __device__ __forceinline__ void list_and_sum(const SumArguments& a) {
-    __shared__ Entry lists[WARPS][LISTED];
+    __shared__ uint32_t lists[WARPS][LISTED];
     __shared__ uint32_t counts[WARPS];
     const uint64_t first = (uint64_t)blockIdx.x * WARPS / a.warps, token = warp_number() / a.warps;
     list_own(a, first, lists, counts);
-    if (token < a.tokens) sum_token<kind, count>(a, token, lists[token - first], counts[token - first]);
+    if (token >= a.tokens) return;
+    const uint32_t rows = counts[token - first], lane = threadIdx.x % 32;
+    const Entry mine = lane < rows ? entry_at(a, lists[token - first][lane]) : Entry{~0u, 0};
+    sum_token<kind, count>(a, token, mine, rows);
 }
 
 }  // namespace refnum

@@ -84,24 +84,6 @@ def test_an_optional_array_may_stand_in_its_place_or_be_named():
     assert len(plans._plans) == 2
 
 
-@pytest.mark.parametrize("together", [0, 1 << 20])
-@pytest.mark.parametrize("columns", [5, 128, 1056, 2052])
-def test_unpermute_with_lists_in_memory_or_without(together, columns, monkeypatch):
-    monkeypatch.setattr("gpu.permute_sum.TOGETHER", together)
-    rng = np.random.default_rng(columns)
-    for tokens, splits in ((1, [0, 40, 3]), (7, [33, 0, 18]), (9, [5]), (3, [0, 0])):  # 43 rows pass what a list holds
-        count, total = sum(splits), sum(-(-n // 8) * 8 for n in splits)
-        rows = rng.standard_normal((total, columns), np.float32)
-        row_map = rng.integers(-1, tokens + 1, count) if tokens > 1 else np.zeros(count, np.int64)
-        weights = rng.standard_normal(count, np.float32)
-        kept = np.where((row_map >= 0) & (row_map < tokens), row_map, tokens)
-        want = refnum.unpermute(rows, kept, splits, weights, tokens + 1, 8)[:tokens]
-        for _ in range(2):
-            given = [emulate.array(x) for x in (rows, row_map)]
-            got = ops.unpermute(*given, splits, emulate.array(weights), tokens, 8)
-            assert np.array_equal(got.view(np.uint32), want.view(np.uint32))
-
-
 def test_every_launcher_of_the_package_is_a_function():
     """A room must not have a launcher's name: the package's attribute would be the room once it is imported."""
     import gpu

@@ -1,0 +1,77 @@
+"""Payload rows and the way back under every cut that the launchers may choose, on the emulated device."""
+
+import numpy as np
+import pytest
+
+import refnum
+from gpu import emulate, launch, ops, plans
+
+if not emulate.available()[0]:
+    pytest.skip(emulate.available()[1], allow_module_level=True)
+
+EMULATOR = emulate.Emulator()
+
+
+@pytest.fixture(autouse=True)
+def planned_anew():
+    with EMULATOR.running():
+        plans.forget()
+        yield
+    plans.forget()
+
+
+def on_device(*arrays):
+    return [emulate.array(x) for x in arrays]
+
+
+def equal(got, want):
+    wants = want if isinstance(want, tuple) else (want,)
+    gots = got if isinstance(got, tuple) else (got,)
+    assert all(np.array_equal(g, w) for g, w in zip(gots, wants, strict=True))
+
+
+@pytest.mark.parametrize("rows", [1, 2, 4])
+def test_several_rows_a_warp(rows, monkeypatch):
+    monkeypatch.setattr("gpu.payload_rows.SHORT", launch.Grid(128, 4, 16, 1, rows))
+    rng = np.random.default_rng(rows)
+    for k, tokens, splits in ((1280, 9, [5, 0, 7, 1]), (512, 3, [2, 33]), (96, 6, [1])):
+        payload = rng.integers(0, 256, (tokens, k // 32 * 17), np.uint8)
+        row_map = rng.integers(0, tokens, sum(splits))
+        for name in ("permute_pad", "permute_unpack"):
+            equal(getattr(ops, name)(*on_device(payload, row_map), splits, 8),
+                  getattr(refnum, name)(payload, row_map, splits, 8))  # fmt: skip
+        parts = refnum.unpack_payload(payload)
+        equal(ops.unpack_payload(*on_device(payload)), parts)
+        equal(ops.pack_payload(*on_device(*parts)), payload)
+
+
+@pytest.mark.parametrize("k", [96, 512, 1280])  # payload rows of 51, 272 and 680 bytes
+@pytest.mark.parametrize("start", [0, 1])  # input rows at multiples of 16 bytes, or not
+def test_quantised_whatever_is_aligned(k, start):
+    rng = np.random.default_rng(k)
+    room = np.zeros((7, k + start), np.float32)
+    x = room[:, start:]
+    x[...] = rng.standard_normal((7, k)) * 8
+    equal(ops.quantize_payload(*on_device(x)), refnum.quantize_payload(x))
+    codes, scales = refnum.quantize_fp8_tiles(x)
+    loose = np.zeros((7, k + start), np.uint8)[:, start:]
+    loose[...] = codes
+    equal(ops.fp8_to_payload(*on_device(loose, scales)), refnum.fp8_to_payload(codes, scales))
+
+
+@pytest.mark.parametrize("together", [0, 1 << 20])
+@pytest.mark.parametrize("columns", [5, 128, 1056, 2052])
+def test_unpermute_with_lists_in_memory_or_without(together, columns, monkeypatch):
+    monkeypatch.setattr("gpu.permute_sum.TOGETHER", together)
+    rng = np.random.default_rng(columns)
+    for tokens, splits in ((1, [0, 40, 3]), (7, [33, 0, 18]), (9, [5]), (3, [0, 0])):  # 43 rows pass what a list holds
+        count, total = sum(splits), sum(-(-n // 8) * 8 for n in splits)
+        rows = rng.standard_normal((total, columns), np.float32)
+        row_map = rng.integers(-1, tokens + 1, count) if tokens > 1 else np.zeros(count, np.int64)
+        weights = rng.standard_normal(count, np.float32)
+        kept = np.where((row_map >= 0) & (row_map < tokens), row_map, tokens)
+        want = refnum.unpermute(rows, kept, splits, weights, tokens + 1, 8)[:tokens]
+        for _ in range(2):
+            given = on_device(rows, row_map)
+            got = ops.unpermute(*given, splits, emulate.array(weights), tokens, 8)
+            assert np.array_equal(got.view(np.uint32), want.view(np.uint32))
