@@ -35,10 +35,13 @@ SETS, REPEATS = 2, 30
 ORDERS = {
     "mxfp4_to_fp8_columns": [
         *(columns.Order(across, 8, 128, stream) for across in (1, 2) for stream in (0, 1)),
-        *(columns.Order(across, blocks, 256, 0, deep) for across in (1, 2) for blocks in (3, 4) for deep in (1, 2)),
+        *(columns.Order(across, blocks, 256) for across in (1, 2) for blocks in (3, 4)),
     ],
     "mxfp4_to_fp8_rows_columns": [
-        columns.Order(across, blocks, 256, 0, deep) for across in (0, 1, 4) for blocks in (3, 4) for deep in (1, 2)
+        columns.Order(across, blocks, 256, 0, cluster)
+        for across in (0, 1, 4)
+        for blocks in (3, 4)
+        for cluster in (1, 2, 4)
     ],
     "mxfp4_columns": [
         columns.Order(across, blocks * 256 // wide, wide)

@@ -24,15 +24,15 @@ VECTORS, SCALES = 1, 2
 
 class Order(NamedTuple):
     """How a launch is cut: column tiles that neighbouring CTAs take of the same rows (0: all), CTAs that a
-    multiprocessor must hold at once, columns of a tile, whether memory passes by the caches, blocks of rows that a CTA
-    fetches together.
+    multiprocessor must hold at once, columns of a tile, whether memory passes by the caches, CTAs below each other
+    that store columns at the same time.
     """
 
     across: int
     blocks: int
     wide: int = 128
     stream: int = 0
-    deep: int = 1
+    cluster: int = 1
 
     @property
     def defines(self) -> tuple[str, ...]:
@@ -43,10 +43,10 @@ class Order(NamedTuple):
 TUNING: dict[str, Order] = {
     "mxfp4_to_fp8_columns_max": Order(2, 4, 256),
     "mxfp4_to_fp8_columns_amax": Order(2, 8),
-    "mxfp4_to_fp8_rows_columns_max": Order(0, 4, 256),
-    "mxfp4_to_fp8_rows_columns_amax": Order(0, 3, 256),
+    "mxfp4_to_fp8_rows_columns_max": Order(0, 4, 256, cluster=2),
+    "mxfp4_to_fp8_rows_columns_amax": Order(0, 4, 256, cluster=2),
     "mxfp4_columns_max": Order(2, 3, 256),
-    "mxfp4_columns_amax": Order(1, 5),
+    "mxfp4_columns_amax": Order(1, 3, 256),
     "fp8_columns_rne": Order(2, 6),
     "fp8_columns_te": Order(2, 5),
 }
@@ -155,6 +155,7 @@ def columns(kernel: str, name: str, x: View, scales: View, outputs: Outputs, k: 
         sizes = x.strides[0], scales.strides[0], m // shape.codes, k
         arguments = kind(*addresses, *sizes, *part[:4], tiles, aligned, vector, *part[4:])
         across = order.across or tiles
-        grid = (-(-part.segments // (shape.blocks * order.deep)) * across, -(-tiles // across))
+        turns = -(-part.segments // (shape.blocks * order.cluster)) * order.cluster
+        grid = (turns * across, -(-tiles // across))
         plans.launch(function, device, grid, threads, stream, arguments)
     return outputs.finish()

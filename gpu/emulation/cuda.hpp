@@ -21,6 +21,7 @@
 #define __noinline__ __attribute__((noinline))
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #define __launch_bounds__(...)
+#define __cluster_dims__(...)
 #define __restrict__
 
 #define threadIdx (::emulation::place.thread)

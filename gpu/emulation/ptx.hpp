@@ -278,8 +278,11 @@ struct Step {
             copy_in(shared_place(r.get(o[0])), a, (uint32_t)b, shared_place(c));
         } else if constexpr (i.has("cp.async.bulk.global.shared::cta")) {
             copy_out(r.get(o[0]), shared_place(a), (uint32_t)b);
-        } else if constexpr (i.first() == "fence" || i.has("commit_group") || i.has("wait_group")) {
-            // copies out of shared memory leave at once, and one thread runs at a time
+        } else if constexpr (i.first() == "createpolicy") {
+            r.set(o[0], 0);  // there is no L2
+        } else if constexpr (i.first() == "fence" || i.has("commit_group") || i.has("wait_group") ||
+                             i.has("barrier.cluster")) {
+            // copies out of shared memory leave at once, one thread runs at a time, and CTAs share no memory
         } else {
             static_assert(NEVER<Step>, "this PTX instruction has no entry in gpu/emulation/ptx.hpp");
         }

@@ -18,9 +18,14 @@
 #ifndef WIDE
 #define WIDE 128
 #endif
-// Blocks of rows of a CTA: fetched together, turned one after another.
-#ifndef DEEP
-#define DEEP 1
+// CTAs of one column tile and blocks of rows below each other that store their columns at the same time.
+#ifndef CLUSTER
+#define CLUSTER 1
+#endif
+#if CLUSTER > 1 && __CUDA_ARCH__ >= 900
+#define CLUSTERED __cluster_dims__(CLUSTER, 1, 1)
+#else
+#define CLUSTERED
 #endif
 
 namespace refnum {
@@ -72,14 +77,23 @@ struct ColumnTile {
     __device__ __forceinline__ Segment stripe(uint32_t i) const { return Segment{row, rows}.stripe(32 * i); }
 };
 
-// The tile of this CTA: across the grid go the blocks of rows, ACROSS column tiles of each; down go the stripes of
-// ACROSS column tiles. Its `rows` are 0 behind the last column.
-__device__ __forceinline__ ColumnTile column_tile(const ColumnArguments& a, uint32_t turn = 0) {
-    const uint32_t across = ACROSS ? ACROSS : a.tiles, row = blockIdx.x / across;
-    const uint32_t segment = row * DEEP + turn, column = blockIdx.y * across + (blockIdx.x - row * across);
+// The tile of this CTA: across the grid go the blocks of rows, CLUSTER at a time, ACROSS column tiles of each; down go
+// the stripes of ACROSS column tiles. Its `rows` are 0 behind the last column and the last block.
+__device__ __forceinline__ ColumnTile column_tile(const ColumnArguments& a) {
+    const uint32_t across = ACROSS ? ACROSS : a.tiles, number = blockIdx.x / CLUSTER, row = number / across;
+    const uint32_t segment = row * CLUSTER + blockIdx.x % CLUSTER;
+    const uint32_t column = blockIdx.y * across + (number - row * across);
     if (column >= a.tiles || segment >= a.segments) return {0, 0, 0, 0};
     const Segment rows = segment_at<TALL>(a, segment);
     return {rows.row, (offset_t)column * WIDE, a.first_segment + segment, rows.rows};
+}
+
+// The threads of a cluster wait for each other; those of one CTA alone, and devices without clusters, do not.
+__device__ __forceinline__ void meet_cluster() {
+#if CLUSTER > 1 && __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
+    asm volatile("barrier.cluster.wait;" ::: "memory");
+#endif
 }
 
 // The first `bytes` of four words, in stores of at most `vector` bytes.

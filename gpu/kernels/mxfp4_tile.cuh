@@ -30,12 +30,14 @@ struct PackedTile {
     template <class Stripe>
     __device__ __forceinline__ void fetch(const ColumnArguments& a, offset_t column, bool whole, offset_t first,
                                           Stripe stripe) {
-        if (whole && a.aligned == (VECTORS | SCALES) && column + WIDE <= a.k) fetch_whole(a, column, first);
-        else fetch_stripes(a, column, stripe);
+        const uint64_t keep = keep_policy();  // for scales: 64 bytes of DRAM hold those of two to eight more tiles
+        if (whole && a.aligned == (VECTORS | SCALES) && column + WIDE <= a.k) fetch_whole(a, column, first, keep);
+        else fetch_stripes(a, column, stripe, keep);
     }
 
 private:
-    __device__ __forceinline__ void fetch_whole(const ColumnArguments& a, offset_t column, offset_t first) {
+    __device__ __forceinline__ void fetch_whole(const ColumnArguments& a, offset_t column, offset_t first,
+                                                uint64_t keep) {
         const uint32_t group = threadIdx.x % GROUPS, row = threadIdx.x / GROUPS;
         const uint8_t* x = a.x + (first + row) * a.x_stride + (column / 2 + 16 * group);
         const offset_t step = 32 * a.x_stride, scale_step = WIDE * a.scale_stride;
@@ -44,13 +46,14 @@ private:
         const uint8_t* scales = a.scales + (first + threadIdx.x) * a.scale_stride + column / 32;
 #pragma unroll
         for (uint32_t i = threadIdx.x; i < tall; i += WIDE, scales += scale_step) {
-            if (GROUPS == 8) copy_8(bytes + i * GROUPS, scales, true);
-            else copy_4(bytes + i * GROUPS, scales, true);
+            if (GROUPS == 8) copy_8(bytes + i * GROUPS, scales, true, keep);
+            else copy_4(bytes + i * GROUPS, scales, true, keep);
         }
     }
 
     template <class Stripe>
-    __device__ __forceinline__ void fetch_stripes(const ColumnArguments& a, offset_t column, Stripe stripe) {
+    __device__ __forceinline__ void fetch_stripes(const ColumnArguments& a, offset_t column, Stripe stripe,
+                                                  uint64_t keep) {
         const uint32_t group = threadIdx.x % GROUPS, row = threadIdx.x / GROUPS;
         const uint8_t* x = a.x + row * a.x_stride + (column / 2 + 16 * group);
         const bool inside = column + 32 * group < a.k;
@@ -69,12 +72,13 @@ private:
                 block(32 * i + row, group) = make_uint4(w[0], w[1], w[2], w[3]);
             }
         }
-        fetch_scales(a, column, stripe);
+        fetch_scales(a, column, stripe, keep);
     }
 
     // A warp a stripe, a lane a row.
     template <class Stripe>
-    __device__ __forceinline__ void fetch_scales(const ColumnArguments& a, offset_t column, Stripe stripe) {
+    __device__ __forceinline__ void fetch_scales(const ColumnArguments& a, offset_t column, Stripe stripe,
+                                                 uint64_t keep) {
         const uint32_t lane = threadIdx.x % 32;
         const uint8_t* scales = a.scales + lane * a.scale_stride + column / 32;
         const bool whole = a.aligned & SCALES && column + WIDE <= a.k;
@@ -84,8 +88,8 @@ private:
             const bool exists = lane < from.rows;
             const uint8_t* x = scales + from.row * a.scale_stride;
             uint8_t* to = bytes + (32 * i + lane) * GROUPS;
-            if (whole && GROUPS == 8) copy_8(to, x, exists);
-            else if (whole && GROUPS == 4) copy_4(to, x, exists);
+            if (whole && GROUPS == 8) copy_8(to, x, exists, keep);
+            else if (whole && GROUPS == 4) copy_4(to, x, exists, keep);
             else fetch_bytes(a, column, x, exists, to);
         }
     }

@@ -5,9 +5,12 @@ namespace refnum {
 
 template <bool amax>
 __device__ __forceinline__ void mxfp4_to_fp8_columns(const ColumnArguments& a) {
-    __shared__ RowsTile rows[DEEP];
+    __shared__ RowsTile rows;
     __shared__ TileTables tables[GROUPS];
-    if (fetch_tiles(a, rows)) turn_tiles<amax, false>(a, rows, tables);
+    const ColumnTile tile = column_tile(a);
+    if (tile.rows == 0) return;
+    fetch_tile(a, tile, rows);
+    turn_groups<amax, false>(a, tile, rows, tables[threadIdx.x / 32]);
 }
 
 }  // namespace refnum

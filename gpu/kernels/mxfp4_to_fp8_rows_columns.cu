@@ -1,4 +1,4 @@
-// Row-wise MXFP4 -> E4M3 rows and columns in one pass (clauses N8 and N9): the input is read once. A CTA has tiles of
+// Row-wise MXFP4 -> E4M3 rows and columns in one pass (clauses N8 and N9): the input is read once. A CTA has a tile of
 // 128 rows; for rows a thread first has 128 columns of a row, then sixteen elements at a time; for columns see
 // mxfp4_to_fp8_tile.cuh.
 #include "mxfp4_to_fp8_tile.cuh"
@@ -56,31 +56,29 @@ __device__ __forceinline__ void store_rows(const ColumnArguments& a, const Colum
 
 template <bool amax>
 __device__ __forceinline__ void mxfp4_to_fp8_rows_columns(const ColumnArguments& a) {
-    __shared__ RowsTile rows[DEEP];
+    __shared__ RowsTile rows;
     __shared__ union {
         OneRowTables rows[GROUPS];
         TileTables columns[GROUPS];
     } tables;
-    if (!fetch_tiles(a, rows)) return;
-#pragma unroll 1
-    for (uint32_t i = 0; i < DEEP; ++i) {
-        const ColumnTile tile = column_tile(a, i);
-        if (tile.rows == 0) break;
-        row_tables<amax>(a, tile, rows[i], tables.rows);
-        __syncthreads();
-        store_rows(a, tile, rows[i], tables.rows);
-        __syncthreads();
-    }
-    turn_tiles<amax, true>(a, rows, tables.columns);
+    const ColumnTile tile = column_tile(a);
+    if (tile.rows == 0) return meet_cluster();
+    fetch_tile(a, tile, rows);
+    row_tables<amax>(a, tile, rows, tables.rows);
+    __syncthreads();
+    store_rows(a, tile, rows, tables.rows);
+    __syncthreads();
+    meet_cluster();  // two blocks of rows are 256 bytes of a column: DRAM takes them for less when they come together
+    turn_groups<amax, true>(a, tile, rows, tables.columns[threadIdx.x / 32]);
 }
 
 }  // namespace refnum
 
-extern "C" __global__ __launch_bounds__(WIDE, BLOCKS) void mxfp4_to_fp8_rows_columns_max(
+extern "C" __global__ CLUSTERED __launch_bounds__(WIDE, BLOCKS) void mxfp4_to_fp8_rows_columns_max(
     const __grid_constant__ refnum::ColumnArguments a) {
     refnum::mxfp4_to_fp8_rows_columns<false>(a);
 }
-extern "C" __global__ __launch_bounds__(WIDE, BLOCKS) void mxfp4_to_fp8_rows_columns_amax(
+extern "C" __global__ CLUSTERED __launch_bounds__(WIDE, BLOCKS) void mxfp4_to_fp8_rows_columns_amax(
     const __grid_constant__ refnum::ColumnArguments a) {
     refnum::mxfp4_to_fp8_rows_columns<true>(a);
 }

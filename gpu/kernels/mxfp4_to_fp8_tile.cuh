@@ -238,31 +238,11 @@ __device__ __forceinline__ void turn_groups(const ColumnArguments& a, const Colu
     store_scales(a, tile, 8 * share.word + 4, bytes.high);
 }
 
-// Brings all blocks of rows of a CTA: all threads. False where it has none.
-__device__ __forceinline__ bool fetch_tiles(const ColumnArguments& a, RowsTile (&rows)[DEEP]) {
-    if (column_tile(a).rows == 0) return false;
-#pragma unroll
-    for (uint32_t i = 0; i < DEEP; ++i) {
-        const ColumnTile tile = column_tile(a, i);
-        if (tile.rows == 0) break;
-        rows[i].fetch(a, tile.column, tile.rows == TALL, tile.row, [&](uint32_t j) { return tile.stripe(j); });
-    }
+// Brings a tile that has rows: all threads.
+__device__ __forceinline__ void fetch_tile(const ColumnArguments& a, const ColumnTile& tile, RowsTile& rows) {
+    rows.fetch(a, tile.column, tile.rows == TALL, tile.row, [&](uint32_t i) { return tile.stripe(i); });
     wait_copies();
     __syncthreads();
-    return true;
-}
-
-// Turns them, one after another, so that a column's bytes of all of them leave close to each other.
-template <bool amax, bool cleared>
-__device__ __forceinline__ void turn_tiles(const ColumnArguments& a, RowsTile (&rows)[DEEP],
-                                           TileTables (&tables)[GROUPS]) {
-#pragma unroll 1
-    for (uint32_t i = 0; i < DEEP; ++i) {
-        const ColumnTile tile = column_tile(a, i);
-        if (tile.rows == 0) return;
-        turn_groups<amax, cleared>(a, tile, rows[i], tables[threadIdx.x / 32]);
-        __syncwarp();  // the tables are free again
-    }
 }
 
 }  // namespace refnum
