@@ -143,28 +143,40 @@ def _told(name: str, verdicts: list[Any], out: Path | None) -> None:
 @mutate_app.command()
 def museum(
     names: Annotated[list[str] | None, typer.Argument(help="Exhibits by name or pattern; all when left out.")] = None,
-    subject: Subject = "host",
+    workers: Annotated[int, typer.Option(min=1, help="Processes.")] = os.cpu_count() or 1,
+    out: Annotated[Path | None, typer.Option(help="Write what became of each exhibit as JSON.")] = None,
 ) -> None:
-    """Build the real bugs of the field in a subject's sources; exit status 1 when one is not caught."""
+    """Build the real bugs of the field in our sources and check them; exit status 1 when one is not caught."""
     from .mutants.museum import EXHIBITS
     from .mutants.museum.visit import visit
     from .mutants.run import Shop
 
-    shown = [e for e in EXHIBITS if e.build == subject and any(fnmatchcase(e.name, n) for n in names or ["*"])]
+    shown = [e for e in EXHIBITS if any(fnmatchcase(e.name, n) for n in names or ["*"])]
     if not shown:
-        raise ArgumentError(f"No exhibit for {subject} is named {', '.join(names or [])}; see docs/guides/mutation.md.")
-    missed = 0
+        raise ArgumentError(f"No exhibit is named {', '.join(names or [])}; see docs/guides/mutation.md.")
     with tempfile.TemporaryDirectory(prefix="refnum-museum-") as folder:
-        shop = Shop.open(_workshop(subject), Path(folder))
-        rows = []
-        for one in visit(shop, shown):
-            missed += not one.killed
-            caught = f"{one.judged:.2f} s" if one.killed else "not caught"
-            rows.append([one.exhibit.name, one.exhibit.operation, caught, "yes" if one.right else "no",
-                         ", ".join(one.guesses) or one.case, ", ".join(one.exhibit.seen)])  # fmt: skip
+        whole = _workshop("emulated") if any(e.build == "emulated" for e in shown) else None
+        met = list(visit(Shop.open(_workshop("host"), Path(folder)), shown, whole, workers))
+    rows = [
+        [one.exhibit.name, one.exhibit.operation, f"{one.first:.2f} s" if one.killed else "not caught",
+         "yes" if one.right else "no", ", ".join(one.guesses) or one.case, ", ".join(one.exhibit.seen)]
+        for one in met
+    ]  # fmt: skip
     headers = ("bug", "operation", "caught in", "guessed", "what the report says", "seen in")
     show.table(show.console(), "Museum", headers, [[show.escape(text) for text in row] for row in rows])
-    right = sum(row[3] == "yes" for row in rows)
+    missed, right = sum(not one.killed for one in met), sum(one.right for one in met)
     show.console().print(f"{len(rows) - missed} of {len(rows)} caught, {right} with the right bug class")
+    if out is not None:
+        write_text(out, json.dumps([_met(one) for one in met], indent=1) + "\n")
     if missed:
         raise typer.Exit(EXIT_SURVIVORS)
+
+
+def _met(one: Any) -> dict[str, Any]:
+    exhibit = one.exhibit
+    return {
+        "name": exhibit.name, "file": exhibit.file, "operation": exhibit.operation, "build": exhibit.build,
+        "seen": list(exhibit.seen), "classes": list(exhibit.classes), "caught": one.killed, "right": one.right,
+        "guesses": list(one.guesses), "how": one.case,
+        "built": round(one.built, 2), "first": round(one.first, 3), "whole": round(one.whole, 1),
+    }  # fmt: skip

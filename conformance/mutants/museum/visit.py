@@ -1,42 +1,54 @@
-"""A visit to the museum: every exhibit built, caught, timed, and its bug class guessed."""
+"""A visit to the museum: every exhibit built and judged as `refnum check` judges it, at level `standard`.
+
+What is written down is the first variant that fails, run to its end: how long it took to the first wrong answer, and
+the bug classes that the report prints.
+"""
 
 from __future__ import annotations
 
 import functools
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from ...diagnose import SHOWN, diagnose
-from ...operation import as_bits, outputs_of
+from ...case import Case
+from ...corners import corner_cases
+from ...engine import Engine, new_tally
+from ...journal import Journal
+from ...operation import select
+from ...plan import Plan, Progress, Variant, variants
+from ...report import Report
+from ...run import close
+from ...subject import Subject
 from .. import corpus
 from ..apart import apart
-from ..corpus import Question
-from ..run import SECONDS, Shop
+from ..run import Shop
 from .exhibit import Exhibit
 
-SMALL, LONG = 1 << 13, 120
-WITNESSES = 12
-"""Failing cases that are asked for the bug class."""
-LAYOUT_NOTES = {"swizzled": "SWIZZLE_LAYOUT", "packed_ue8m0": "UE8M0_PACK_ORDER"}
+SECONDS = 600
+SMALL = 1 << 13
+"""Elements of the largest corner that whole kernels are asked on the emulated machine, thread by thread."""
+LAID = ("quantize_mxfp4", "dequantize_mxfp4")
+"""Operations on which storage layouts of scales are looked at."""
 
 
 @dataclass(frozen=True)
 class Caught:
-    """An exhibit as it was met. guesses: bug classes as they are printed. built, judged: seconds."""
+    """An exhibit as it was met. guesses: bug classes as they are printed. built, first, whole: seconds to build it, to
+    its first wrong answer, and for its variant with the report."""
 
     exhibit: Exhibit
     killed: bool
     case: str
-    guesses: tuple[str, ...]
-    built: float
-    judged: float
+    guesses: tuple[str, ...] = ()
+    built: float = 0.0
+    first: float = 0.0
+    whole: float = 0.0
 
     @property
     def right(self) -> bool:
@@ -46,61 +58,91 @@ class Caught:
         return bool(set(self.exhibit.classes) & set(self.guesses))
 
 
-def visit(shop: Shop, exhibits: Sequence[Exhibit]) -> Iterator[Caught]:
-    """Build each exhibit and ask it the questions on its operation until enough answers are wrong."""
-    for one in exhibits:
-        questions: Sequence[Question] = shop.questions(one.operation)
-        seconds = SECONDS
-        if one.build != "host":  # whole kernels are compiled in the process that asks, and run thread by thread
-            questions, seconds = [q for q in questions if q.case.elements <= SMALL], LONG
-        with tempfile.TemporaryDirectory(prefix="refnum-exhibit-") as folder:
-            start = time.monotonic()
-            changed = {one.file: one.mutant(shop.text(one.file)).applied(shop.text(one.file))}
-            built = shop.workshop.build(changed, Path(folder), shop.folder)
-            between = time.monotonic()
-            found = apart(functools.partial(_wrong, built.operations, questions), seconds)
-            caught = found if isinstance(found, list) else [(0, None, found["how"])]
-            seen = time.monotonic()
-            first = "" if not caught else questions[caught[0][0]].label if caught[0][1] else caught[0][2]
-            witnesses = [(questions[i], results) for i, results, _ in caught if results is not None]
-            yield Caught(one, bool(caught), first, guess(witnesses), between - start, seen - between)
+@dataclass
+class _Watched(Engine):
+    """Judges as a check does, and notes when the first answer was wrong."""
+
+    wrong_at: list[float] = field(default_factory=list)
+
+    def _one(self, subject: Subject, case: Case, golden: dict[str, Any]) -> bool | None:
+        held = super()._one(subject, case, golden)
+        tally = self.tallies[subject.name]
+        if not self.wrong_at and (tally.failing or tally.faults):
+            self.wrong_at.append(time.monotonic())
+        return held
 
 
-def _wrong(operations: Any, questions: Sequence[Question]) -> list[tuple[int, Any, str]]:
-    """Return (number of the question, wrong answer or None, words) of the first failures."""
-    found: list[tuple[int, Any, str]] = []
-    for i, question in enumerate(questions):
-        try:
-            with np.errstate(all="ignore"):
-                results = corpus.answer(operations[question.case.operation], question)
-        except Exception as error:
-            return [*found, (i, None, f"{type(error).__name__}: {error}")]
-        if corpus.differs(results, question.golden):
-            found.append((i, [np.array(array) for array in results if array is not None], ""))
-            if len(found) == WITNESSES:
-                break
-    return found
+def visit(shop: Shop, exhibits: Sequence[Exhibit], whole: Any = None, workers: int = 1) -> Iterator[Caught]:
+    """Yield what became of each exhibit, in their order. whole: the workshop of those that are emulated."""
+    _here[:] = [shop, whole]
+    with ProcessPoolExecutor(workers, mp_context=get_context("fork")) as pool:
+        yield from pool.map(_met, exhibits)
 
 
-def guess(witnesses: Sequence[tuple[Question, list[np.ndarray]]]) -> tuple[str, ...]:
-    """Return the bug classes that explain the most witnesses, as many as a report prints."""
-    votes: Counter[str] = Counter()
-    for question, results in witnesses:
-        for entry in _explained(question, results):
-            votes[entry] += 1
-    most = max(votes.values(), default=0)
-    return tuple(name for name, count in votes.most_common(SHOWN) if count == most)
+_here: list[Any] = []
 
 
-def _explained(question: Question, results: list[np.ndarray]) -> list[str]:
-    case = question.case
-    layout = case.params.get("layout_out") or case.params.get("layout_in")
-    if layout in LAYOUT_NOTES and (question.place == "layout"):
-        moved = len(results) < 2 or np.array_equal(np.sort(results[1], None), np.sort(question.golden[1], None))
-        return [LAYOUT_NOTES[layout]] if moved else []
-    names = [output.name for output in outputs_of(case)]
-    if len(results) != len(names):
-        return []
-    golden = {name: as_bits(array) for name, array in zip(names, question.golden, strict=True)}
-    observed = {name: as_bits(array) for name, array in zip(names, results, strict=True)}
-    return [entry["id"] for entry in diagnose(case, golden, observed)]
+def _met(exhibit: Exhibit) -> Caught:
+    found = apart(functools.partial(_visited, exhibit), SECONDS)
+    return found if isinstance(found, Caught) else Caught(exhibit, True, found["how"])
+
+
+def _visited(exhibit: Exhibit) -> Caught:
+    shop, whole = _here
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="refnum-exhibit-") as folder:
+        if exhibit.build == "host":
+            changed = {exhibit.file: exhibit.mutant(shop.text(exhibit.file)).applied(shop.text(exhibit.file))}
+            operations = shop.workshop.build(changed, Path(folder), shop.folder).operations
+            claimed = tuple(name for name in shop.workshop.profiles if "+" not in name)
+            subject, cases = Subject("host", operations, "host", claimed), None
+        else:
+            for file in whole.files:
+                text = (whole.root / file).read_text()
+                changed_text = exhibit.mutant(text).applied(text) if file == exhibit.file else text
+                (Path(folder) / file).write_text(changed_text)
+            subject, cases = whole.subject(Path(folder)), small_corners
+        return check(exhibit, subject, cases, time.monotonic() - start)
+
+
+def small_corners(operation: str, profile: str, params: dict[str, Any]) -> Iterator[Case]:
+    """Yield the corner cases that an emulated machine runs in a moment."""
+    return (case for case in corner_cases(operation, profile, params) if case.elements <= SMALL)
+
+
+def check(exhibit: Exhibit, subject: Subject, cases: Callable[..., Iterator[Case]] | None, built: float) -> Caught:
+    """Judge a subject on an exhibit's operation, variant by variant, until one fails."""
+    layouts = exhibit.operation == corpus.LAYOUTS
+    names = LAID if layouts else (exhibit.operation,)
+    plan = Plan([subject], select(list(names)), named=frozenset(names), special=layouts, save=False, cases=cases)
+    report, start = Report({}), time.monotonic()
+    for item in variants(plan):
+        if item.special != layouts:
+            continue
+        caught = _of_variant(exhibit, plan, item, report, start)
+        if caught is not None:
+            first, result = caught
+            words = f"{result['variant']}: {result['words']}"
+            return Caught(exhibit, True, words[:160], _printed(result), built, first, time.monotonic() - start)
+    return Caught(exhibit, False, "", built=built, whole=time.monotonic() - start)
+
+
+def _of_variant(
+    exhibit: Exhibit, plan: Plan, item: Variant, report: Report, start: float
+) -> tuple[float, dict[str, Any]] | None:
+    """Return (seconds to the first wrong answer, the result) of a variant that is no pass; None for a pass."""
+    from ...failures import Presenter
+
+    tallies = {subject.name: new_tally(plan, subject, item) for subject in item.subjects}
+    engine = _Watched(plan, item, tallies, report, Progress(), Journal(None))
+    engine.everything()
+    tally = next(iter(tallies.values()))
+    if tally.refusal or not (tally.failing or tally.faults):
+        return None
+    result = close(item, tallies, report, Presenter(plan))[0]
+    return (engine.wrong_at[0] if engine.wrong_at else time.monotonic()) - start, result
+
+
+def _printed(result: dict[str, Any]) -> tuple[str, ...]:
+    found = (entry["id"] for failure in result["failures"] for entry in failure["bug_classes"])
+    return tuple(dict.fromkeys(found))
