@@ -22,7 +22,7 @@ from refnum.errors import ArgumentError, UnsupportedError
 from .host_library import cache_folder
 
 KERNELS = Path(__file__).resolve().parent / "kernels"
-FLAGS = ("-std=c++17", "-ftz=false", "-fmad=false", "-prec-div=true", "-prec-sqrt=true")
+FLAGS: tuple[str, ...] = ("-std=c++17", "-ftz=false", "-fmad=false", "-prec-div=true", "-prec-sqrt=true")
 ARCHITECTURES = {(8, 0): "sm_80", (8, 9): "sm_89", (9, 0): "sm_90a", (10, 0): "sm_100a"}
 """Compute capability -> what its machine code is compiled for."""
 DEFAULT = "sm_90a"

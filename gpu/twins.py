@@ -80,7 +80,7 @@ def _floats(function: Callable[..., Any]) -> Callable[..., U32]:
 
 
 def _larger_magnitude(a: U32, b: U32, c: U32) -> U32:
-    return np.maximum(a, b & np.uint32(0x7FFFFFFF))
+    return np.asarray(np.maximum(a, b & np.uint32(0x7FFFFFFF)))
 
 
 def _outside(bits: int) -> Callable[..., U32]:
@@ -218,16 +218,16 @@ def _draw(kind: str, rng: np.random.Generator) -> U32:
     if kind == "halves":
         return _word(np.minimum(_lanes(words) & 0x7FFF, 0x7BFF))
     if kind in ("powers", "normal_powers"):
-        every = [2.0**k for k in range(-14 if kind == "normal_powers" else -24, 16)]
-        return _word(rng.choice(np.array([0, *every], np.float16).view(np.uint16), (COUNT, 2)))
+        powers = [2.0**k for k in range(-14 if kind == "normal_powers" else -24, 16)]
+        return _word(rng.choice(np.array([0, *powers], np.float16).view(np.uint16), (COUNT, 2)))
     if kind == "float_powers":
         return rng.choice(np.array([2.0**k for k in range(-149, 127)], np.float32), COUNT).view(np.uint32)
     if kind == "floats":
         return _float_words(rng)
     if kind == "gates":
-        every = np.arange(1 << 16, dtype=np.uint32)
+        gates = np.arange(1 << 16, dtype=np.uint32)
         ordinary = rng.integers(0x4000, 0x42DB, 1 << 16, np.uint32)
-        return np.concatenate([every | ordinary << np.uint32(16), every << np.uint32(16) | ordinary])
+        return np.concatenate([gates | ordinary << np.uint32(16), gates << np.uint32(16) | ordinary])
     if kind == "sparse":  # one nibble, or none
         return (rng.integers(1, 16, COUNT, np.uint32) << np.uint32(4) * rng.integers(0, 8, COUNT, np.uint32)) * (
             rng.random(COUNT) < 0.6
@@ -235,11 +235,11 @@ def _draw(kind: str, rng: np.random.Generator) -> U32:
     if kind == "tile_bytes":
         return np.arange(255, dtype=np.uint32)
     if kind == "large":
-        every = np.arange(GATE_TOP + 1, 0x8000, dtype=np.uint32) << np.uint32(16)
-        return np.concatenate([every, every | np.uint32(0x80000000)])
+        large = np.arange(GATE_TOP + 1, 0x8000, dtype=np.uint32) << np.uint32(16)
+        return np.concatenate([large, large | np.uint32(0x80000000)])
     if kind in ("tile_maxima", "kinds", "rules"):
-        every = np.meshgrid(np.arange(1 << 15), np.arange(3), np.arange(4), indexing="ij")
-        return every[("tile_maxima", "kinds", "rules").index(kind)].reshape(-1).astype(np.uint32)
+        tiles = np.meshgrid(np.arange(1 << 15), np.arange(3), np.arange(4), indexing="ij")
+        return tiles[("tile_maxima", "kinds", "rules").index(kind)].reshape(-1).astype(np.uint32)
     if kind == "counts":
         return np.concatenate([np.arange(1, 1 << 12), 2 ** np.arange(12, 32), rng.integers(1, 1 << 32, COUNT)]).astype(
             np.uint32

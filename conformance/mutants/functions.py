@@ -186,9 +186,10 @@ def _asked(
     cuts = [first + (last + 1 - first) * i // PARTS for i in range(PARTS + 1)] if domain.size > LARGE else whole
     with ThreadPoolExecutor(PARTS) as pool:
         parts = [(start, end) for start, end in pairwise(cuts) if start < end]
-        done = list(pool.map(lambda part: _ran(folder, *part, turn), parts))
+        done = list(pool.map(lambda part: _ran(folder, part[0], part[1], turn), parts))
     wrong = next((words for code, words in done if code), "")
-    return Found(domain, sum(int(words) for code, words in done if not code), wrong)
+    asked = sum(int(words) for code, words in done if not code)
+    return Found(domain, asked, wrong or ("" if asked else "no point of it was asked"))
 
 
 def _ran(folder: Path, first: int, after: int, turn: Semaphore) -> tuple[int, str]:

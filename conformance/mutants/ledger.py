@@ -11,8 +11,15 @@ from .operators import Mutant
 from .verdict import SURVIVED, Verdict
 
 if TYPE_CHECKING:
-    from .run import Shop
-    from .whole import Shop as WholeShop
+    from typing import Protocol
+
+    class Shop(Protocol):
+        """What a ledger asks of a shop: whose sources, and their texts."""
+
+        workshop: Any
+
+        def text(self, file: str) -> str:
+            """Return a source as it was when the shop was opened."""
 
 
 KEPT = ("status", "how", "operation", "case", "vectors", "only", "built", "judged")
@@ -30,7 +37,7 @@ class Ledger:
         lines = path.read_text().splitlines() if path.exists() else []
         self._rows = {row["key"]: row for row in map(_row, lines) if row}
 
-    def known(self, shop: Shop | WholeShop, mutant: Mutant) -> Verdict | None:
+    def known(self, shop: Shop, mutant: Mutant) -> Verdict | None:
         """Return the verdict on a mutant if it was judged before."""
         row = self._rows.get(_key(shop, mutant))
         if row is None or row["status"] == SURVIVED:
@@ -39,7 +46,7 @@ class Ledger:
         values: dict[str, Any] = {name: row[name] for name in KEPT}
         return Verdict(mutant, **values, **lists)
 
-    def write(self, shop: Shop | WholeShop, verdict: Verdict) -> None:
+    def write(self, shop: Shop, verdict: Verdict) -> None:
         """Append a verdict."""
         row = {"key": _key(shop, verdict.mutant), **verdict.to_json()}
         with self.path.open("a") as stream:
@@ -54,6 +61,6 @@ def _row(line: str) -> dict[str, Any]:
     return row if isinstance(row, dict) else {}
 
 
-def _key(shop: Shop | WholeShop, mutant: Mutant) -> str:
+def _key(shop: Shop, mutant: Mutant) -> str:
     text = f"{shop.workshop.name}\0{shop.text(mutant.file)}\0{mutant.start}\0{mutant.end}\0{mutant.new}"
     return hashlib.sha256(text.encode()).hexdigest()

@@ -65,7 +65,7 @@ class _Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         """Find the one module."""
         if name != self.name:
             return None
-        return importlib.util.spec_from_file_location(name, self.path, loader=self)  # type: ignore[arg-type]
+        return importlib.util.spec_from_file_location(name, self.path, loader=self)
 
     def create_module(self, spec: Any) -> None:
         """Take the usual module."""

@@ -151,8 +151,8 @@ def judge(shop: Shop, mutant: Mutant, hint: str = "") -> Verdict:
             changed = mutant.applied(text) if file == mutant.file and mutant.line else text
             (Path(folder) / file).write_text(changed)
         found = apart(lambda: _judged(shop, mutant, Path(folder), parts), SECONDS)
-    changed = tuple(found.pop("changed", ()))
-    return Verdict(mutant, **{"status": SURVIVED, **found}, changed=changed, judged=time.monotonic() - start)
+    values: dict[str, Any] = {"status": SURVIVED, **found, "changed": tuple(found.get("changed", ()))}
+    return Verdict(mutant, **values, judged=time.monotonic() - start)
 
 
 def _judged(shop: Shop, mutant: Mutant, folder: Path, parts: Sequence[Part]) -> dict[str, Any]:
