@@ -29,7 +29,8 @@ class Rows:
 
     inputs: name -> array whose first axis is the row. classes: letter index of each row (N17).
 
-    keys: what a `Difference` speaks of -> its unsigned pattern for each row: `x`, `amax`, `codes` or `scales`.
+    keys: what a `Difference` speaks of -> its unsigned pattern for each row: `x`, `amax`, `codes`, `scales`, or
+    `zero_block`, the scale byte of a tile that has a block of zeros, else 0.
     """
 
     inputs: Mapping[str, np.ndarray]
@@ -163,7 +164,8 @@ def _tiles() -> Rows:
     codes = np.tile(tiles, (len(scales), 1))
     bytes_ = np.repeat(np.array(scales, np.uint8), len(tiles))[:, None]
     bad = ((codes & 127) == 127).any(axis=1) | (bytes_[:, 0] == 255)
-    keys = {"scales": bytes_[:, 0], "codes": bad.astype(np.uint8)}
+    blank = ((codes & 127) == 0).reshape(-1, 4, 32).all(axis=2).any(axis=1)
+    keys = {"scales": bytes_[:, 0], "codes": bad.astype(np.uint8), "zero_block": np.where(blank, bytes_[:, 0], 0)}
     return Rows({"codes": codes, "scales": bytes_}, np.where(bad, 5, 0).astype(np.uint8), keys)
 
 

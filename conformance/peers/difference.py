@@ -53,6 +53,7 @@ BUG_CLASSES: Mapping[str, str] = {
     "underflow-keeps-sign": "NEGATIVE_ZERO_POLICY",
     "plus-zero-is-minus-zero": "NEGATIVE_ZERO_POLICY",
     "zero-tile-scale": "TILE_ZERO_BYTE",
+    "zero-times-inf-factor": "ZERO_TIMES_INF_FACTOR",
     "inf-tile-scale": "TILE_NONFINITE",
     "nan-tile-scale": "TILE_NONFINITE",
     "e2m1-nan-sign": "SPECIAL_INPUT_UNDEFINED",
@@ -69,7 +70,8 @@ class Difference:
     bug_class: the class of bugs it belongs to, empty where the libraries merely chose otherwise.
     where: inclusive ranges of float32 bit patterns, of the element (`of="x"`, casts), of the block's amax magnitude
     (`of="amax"`, quantisers) or of any element divided by the golden scale (`of="quotient"`, quantisers); or of the
-    golden scale byte (`of="byte"`, quantisers), the code (`of="codes"`, decoders) or the scale byte (`of="scales"`).
+    golden scale byte (`of="byte"`, quantisers), the code (`of="codes"`, decoders), the scale byte (`of="scales"`), or
+    that of a tile with a block of zeros (`of="zero_block"`).
     example: the smallest such pattern; golden, peer: what each gives there (the scale byte for `amax`, unless
     `output` says `codes`: then both give the same scale and other codes). A peer value of None means it refuses.
     exact: False when only the place is known and not every pattern there differs (it depends on a maths library).
@@ -98,7 +100,7 @@ class Difference:
     @property
     def input_classes(self) -> str:
         """Letters of the input classes (N17) that the ranges meet; of the element itself for a cast, none for codes."""
-        if self.of == "codes":
+        if self.of in ("codes", "zero_block"):
             return ""
         spans = [(low & 0x7FFFFFFF, high & 0x7FFFFFFF) for low, high in self.where]
         return "".join(

@@ -64,6 +64,12 @@ def _fp8_specials() -> Iterator[Draft]:
         comment="zero blocks under any tile byte: byte 0",
     )
     yield Draft(
+        {"codes": octets([[0x38] * 32 + [0] * 32 + [0x80] * 32] * 2), "scales": octets([[254], [160]])},
+        clause="N4",
+        flags=("ZERO_TIMES_INF_FACTOR",),
+        comment="zero blocks beside ones in tiles with a large scale",
+    )
+    yield Draft(
         {"codes": octets([[0x38] * 40 + [0x7F] + [0x38] * 55 + [0xFF] + [0xB0] * 31]), "scales": octets([[127]])},
         clause="N4",
         flags=("AMAX_DROPS_NAN",),

@@ -137,6 +137,7 @@ WRONG: dict[str, tuple[tuple[tuple[str, ...], Rule], ...]] = {
     "SCALE_OF_NEIGHBOUR": (((*F, *BYTES_IN), decoding.neighbour_scale),),
     "TAIL_OR_LATER_BATCH": (((*F, *BYTES_IN), decoding.first_row_or_tile),),
     "RECIPE_ZERO_FULL_SCALE": ((("mxfp4_to_*",), converting.zero_to_full_scale),),
+    "ZERO_TIMES_INF_FACTOR": ((("fp8_to_mxfp4",), special.infinite_factor),),
     "SIGN_LOST": ((("quantize_mxfp4", "fp8_to_mxfp4", "mxfp4_to_fp8", "quantize_fp8_tiles"), converting.signless),),
     "OUTPUT_NOT_WRITTEN": ((("*",), converting.not_written),),
     "RECIPE_SIGN_LOST": ((("mxfp4_to_fp8_columns",), converting.sign_masked),),

@@ -41,6 +41,14 @@ def drop_nan(case: Case, golden: Outputs) -> Outputs | None:
     return with_bits(case, lambda b: np.where((b & MAGNITUDE) > INF, 0, b))
 
 
+def infinite_factor(case: Case, golden: Outputs) -> Outputs | None:
+    """Elements are multiplied by the quotient of both scales, Inf for zeros under a large scale: 0 * Inf is NaN."""
+    given = np.repeat(case.inputs["scales"].astype(np.int32), 4, axis=1)[:, : golden["scales"].shape[1]]
+    wide = np.repeat(given - golden["scales"] >= 128, 32, axis=1)
+    codes = codes_of(golden)
+    return with_codes(golden, np.where(wide & (codes & 7 == 0), 7, codes).astype(np.uint8))
+
+
 def without_abs(case: Case, golden: Outputs) -> Outputs | None:
     """The maximum is taken without the absolute value."""
     blocks = blocks_of(case)
