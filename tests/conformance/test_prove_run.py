@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 import refnum
 from conformance import golden
 from conformance.cli import app
+from conformance.domains.wide import Cut, EveryPattern
 from conformance.files import write_json
 from conformance.prove import catalogue
 from conformance.prove.catalogue import CATALOGUE, HOST, Proof
@@ -26,7 +27,6 @@ from conformance.prove.run import Refuted, Stopped, Watch, prove, unchanged
 from conformance.prove.standard import Standard
 from conformance.prove.state import State
 from conformance.prove.verify import draw_chunks, verify
-from conformance.domains.wide import Cut, EveryPattern
 from conformance.subject import Subject
 from refnum.errors import ArgumentError, FileError, UnsupportedError
 
