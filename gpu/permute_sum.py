@@ -19,7 +19,7 @@ from .plans import planned
 
 HELD = 32 * 8 + 4
 """Bytes that `unpermute` holds of a token: a list of 32 rows and weights, and their count."""
-TOGETHER = 512
+TOGETHER = 4096
 """Rows in expert order up to which one launch does it all: measured, see docs/results."""
 COLUMNS = 1024
 """Columns of `unpermute` that a warp takes at most: measured, see docs/results."""
