@@ -83,5 +83,6 @@ CASES: dict[str, tuple[str, str, Callable[[int], tuple[Any, ...]], dict[str, Any
                                    {"scale": "amax", "splits": EXPERT_ROWS}),
     "FP8 columns rne": ("fp8_columns", "fp8_columns_rne", fp8, {"underflow": "rne"}),
     "FP8 columns te": ("fp8_columns", "fp8_columns_te", fp8, {"underflow": "te"}),
+    "FP8 columns, 256 experts": ("fp8_columns", "fp8_columns_rne", fp8, {"underflow": "rne", "splits": EXPERT_ROWS}),
     "MXFP4 -> FP8 amax": ("mxfp4_to_fp8", "mxfp4_to_fp8_amax_flat", fp4, {"scale": "amax"}),
 }  # fmt: skip
