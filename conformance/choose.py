@@ -59,7 +59,7 @@ def _record(item: Subject, available: bool, reason: str) -> dict[str, Any]:
         "available": available,
         "reason": reason,
         "operations": sorted(item.operations),
-        "profiles": list(item.profiles or ()),
+        "profiles": [*(item.profiles or ()), *(f"{p} ({name})" for name, more in item.further.items() for p in more)],
         "level": f"L{item.level}",
         "source": sources(item),
         "describe": {str(key): str(value) for key, value in facts.items()},
