@@ -227,10 +227,9 @@ def planned(arrays: int, optional: str = "", value: str = "") -> Callable[[F], F
                 place, kind = signature(x)
                 places.append(place)
                 key.append(kind)
-            for each in args[arrays:at]:
-                key.append(_plain(each))
-            for each in args[at + 1 :]:
-                key.append(_plain(each))
+            if len(args) > arrays:
+                for each in args[arrays:at] + args[at + 1 :]:
+                    key.append(_plain(each))
             for option, each in kwargs.items():
                 if option not in changing:
                     key += option, _plain(each)
