@@ -15,10 +15,11 @@ import numpy as np
 
 from refnum.errors import RefnumError
 
+from . import storage
 from .case import Case
 from .compare import equal_at
 from .operation import as_bits, outputs_of, run_golden
-from .suspects import SUSPECTS, Suspect
+from .suspects import COARSE, SUSPECTS, Suspect
 from .vectors.errors import VectorFileError
 from .vectors.load import load_notes
 
@@ -38,16 +39,39 @@ def diagnose(
 
     level: the level of agreement at which bits are equal (N16), so that what a lower level forgives, say codes
     under a NaN scale, does not hide the bug that is asked about. also: a larger case that failed, with what was
-    observed there; if any suspects explain that too, only those are returned. Each is {"id", "words", "note"},
+    observed there; if any suspects explain that too, only those are returned, and if others explain it, those: on
+    a case of a few elements a wrong rule may look like a coarser one. Each is {"id", "words", "note"},
     where note is the entry of the notes registry with that id, or None.
     """
     if case.elements > LARGEST:
         return []
     found = list(_explaining(case, golden, observed, level, SUSPECTS))
-    if also is not None and len(found) > 1 and also[0].elements <= LARGEST:
-        found = list(_explaining(also[0], run_golden(also[0]), also[1], level, found)) or found
+    if also is not None and also[0].elements <= LARGEST and also[0] is not case:
+        wanted = run_golden(also[0])
+        found = (
+            list(_explaining(also[0], wanted, also[1], level, found))
+            or list(_explaining(also[0], wanted, also[1], level, SUSPECTS))
+            or found
+        )
     first = {suspect.id: suspect for suspect in reversed(found)}
     return [_entry(suspect) for suspect in found if first[suspect.id] is suspect][:SHOWN]
+
+
+def named(classes: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether bug classes say more than the coarse ones, which explain much at once."""
+    return any(entry["id"] not in {suspect.id for suspect in COARSE} for entry in classes)
+
+
+LAYOUTS = {"swizzled": "SWIZZLE_LAYOUT", "packed_ue8m0": "UE8M0_PACK_ORDER"}
+
+
+def laid_out(case: Case, problem: str) -> list[dict[str, Any]]:
+    """Return the note on a scale layout whose storage holds what no bytes give, by the comparison's words for it."""
+    name = LAYOUTS.get(str(case.params.get(storage.OUT)), "")
+    if not name or "layout" not in problem:
+        return []
+    note = notes().get(name)
+    return [{"id": name, "words": (note or {}).get("description", ""), "note": note}]
 
 
 def _entry(suspect: Suspect) -> dict[str, Any]:

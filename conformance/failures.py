@@ -12,7 +12,7 @@ from . import replay
 from .call import Called
 from .case import Case, plain
 from .compare import Comparison, compare
-from .diagnose import diagnose
+from .diagnose import diagnose, laid_out, named
 from .grid import grid_of
 from .operation import run_golden
 from .page import page
@@ -49,6 +49,14 @@ def shows(subject: Subject, case: Case, failure: Failure, seconds: float = 60.0)
     if called.outcome is not Outcome.PASS or comparison.problem:
         return False
     return comparison.level >= failure.level
+
+
+def _guessed(failure: Failure) -> list[dict[str, Any]]:
+    """Return the bug classes of another failure of the same variant, as it was met."""
+    if not failure.observed or failure.case.elements > QUICK:
+        return []
+    level = 0 if failure.finding else max(failure.level - 1, 0)
+    return diagnose(failure.case, run_golden(failure.case), failure.observed, level)
 
 
 class Presenter:
@@ -117,7 +125,9 @@ class Presenter:
         level = 0 if failure.finding else max(failure.level - 1, 0)
         details = page(case, golden, observed, level) if observed else {}
         larger = (original, failure.observed) if failure.observed else None
-        classes = diagnose(case, golden, observed, level, larger) if observed else []
+        classes = diagnose(case, golden, observed, level, larger) if observed else laid_out(case, comparison.problem)
+        if not named(classes):
+            classes = next(filter(named, map(_guessed, alike)), classes)
         if failure.finding:
             classes = [{"id": failure.finding.upper().replace("-", "_"), "words": failure.words}, *classes]
         document = replay.document(case, golden, observed, subject=subject, failure=failure, original=original)

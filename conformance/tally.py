@@ -121,7 +121,7 @@ class Tally:
         """Count a failing case and keep it if it is among the smallest of its level and breach."""
         self.failing += 1
         alike = [f for f in self.failures if (f.level, f.finding) == (failure.level, failure.finding)]
-        if len(alike) >= 2:
+        if len(alike) >= KEEP:
             largest = max(alike, key=lambda kept: kept.case.elements)
             if largest.case.elements <= failure.case.elements:
                 return

@@ -167,7 +167,7 @@ EXHIBITS = (
         _FP8_LOOP,
         "    const bool saturate = e2m1_saturates(rule);\n    std::memset(packed, 0, (size_t)(m * k / 2));\n"
         "    std::memset(out_scales, 0, (size_t)(m * k / BLOCK));\n"
-        "    for (int64_t r = 0; r < (m > 2 ? m / 2 : 1); ++r) {\n",
+        "    for (int64_t r = 0; r < (m > 2 ? m / 2 : m); ++r) {\n",
         "TAIL_OR_LATER_BATCH",
         "NVIDIA/cutlass#3511",
         "",
