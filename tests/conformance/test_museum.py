@@ -16,7 +16,7 @@ gpu_mutable = pytest.importorskip("gpu.mutable")
 host = pytest.importorskip("gpu.host")
 KERNELS = gpu_mutable.HostWorkshop().root
 
-QUICK = ("fp8_to_mxfp4", "mxfp4_to_fp8", "mxfp4_to_fp8_columns", "decode_e4m3", "decode_e8m0", "scale layouts")
+QUICK = ("decode_e4m3", "decode_e8m0")
 """Operations whose questions are made in a moment; `refnum mutate museum` visits all."""
 
 
@@ -42,7 +42,7 @@ def test_every_row_of_the_catalogue_is_shown_or_explained() -> None:
 def test_a_sample_is_caught_in_a_second_and_named(tmp_path: Path) -> None:
     chosen = [e for e in EXHIBITS if e.build == "host" and e.operation in QUICK and not e.file.startswith("e2m1")]
     caught = list(visit(Shop.open(gpu_mutable.HostWorkshop(), tmp_path), chosen))
-    assert len(caught) >= 12 and all(one.killed and one.first < 5 for one in caught)
+    assert len(caught) >= 5 and all(one.killed and one.first < 5 for one in caught)
     assert sum(one.right for one in caught) >= 0.9 * len(caught), [
         (c.exhibit.name, c.guesses) for c in caught if not c.right
     ]

@@ -1,0 +1,105 @@
+"""Functions proved equal, or told apart by a witness; verdicts kept in a file; twins of instructions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from conformance.mutants.functions import FunctionDomain, chooses_between_equals, settled, spans
+from conformance.mutants.ledger import Ledger
+from conformance.mutants.operators import Mutant
+from conformance.mutants.verdict import ENUMERATED, KILLED, SURVIVED, Verdict
+
+host = pytest.importorskip("gpu.host")
+twins = pytest.importorskip("gpu.twins")
+if not host.available()[0]:
+    pytest.skip(host.available()[1], allow_module_level=True)
+
+TEXT = """#pragma once
+#include <cstdint>
+namespace refnum {
+inline uint32_t larger(uint32_t a, uint32_t b) { return a > b ? a : b; }
+inline uint32_t places(uint32_t x) {
+    if (x < 16) return 4;
+    return x > 30 ? 30 : x;
+}
+}
+"""
+DOMAIN = {"file": "x.cuh", "function": "places", "axes": "x 0 100", "value": "at::places(x)"}
+
+
+def change(old: str, new: str) -> Mutant:
+    assert TEXT.count(old) == 1
+    start = TEXT.index(old)
+    return Mutant("x.cuh", TEXT[:start].count("\n") + 1, "test", 1, start, start + len(old), old, new)
+
+
+def sign(context: str, new: str) -> Mutant:
+    """The sign of a comparison, as the operators change it."""
+    whole, old = change(context, ""), f" {context.split()[1]} "
+    start = whole.start + context.index(old)
+    return replace(whole, start=start, end=start + len(old), old=old, new=f" {new} ")
+
+
+def shop(*domains: dict) -> SimpleNamespace:
+    from gpu.host_library import find_compiler
+
+    table = {"domain": list(domains), "compiler": find_compiler()}
+    workshop = SimpleNamespace(name="test", functions=lambda: table)
+    return SimpleNamespace(workshop=workshop, texts={"x.cuh": TEXT}, text=lambda file: TEXT)
+
+
+def verdict_on(mutant: Mutant, tmp_path: Path, *domains: dict) -> Verdict:
+    return settled(shop(*domains), [Verdict(mutant, SURVIVED)], tmp_path, 1)[0]
+
+
+def test_a_function_that_is_the_same_everywhere_settles_a_mutant(tmp_path: Path) -> None:
+    verdict = verdict_on(change("x > 30 ?", "x >= 30 ?"), tmp_path, DOMAIN)
+    assert verdict.status == ENUMERATED and "101 points" in verdict.how
+
+
+def test_a_function_that_differs_names_a_witness(tmp_path: Path) -> None:
+    verdict = verdict_on(change("x < 16", "x < 15"), tmp_path, DOMAIN)
+    assert verdict.status == SURVIVED and verdict.how.endswith("x=15")
+
+
+def test_a_domain_without_a_point_or_of_another_function_settles_nothing(tmp_path: Path) -> None:
+    mutant = change("x < 16", "x <= 16")
+    assert "no point" in verdict_on(mutant, tmp_path / "a", {**DOMAIN, "where": "x > 100"}).how
+    assert verdict_on(mutant, tmp_path / "b", {**DOMAIN, "function": "larger"}).how == ""
+    assert verdict_on(mutant, tmp_path / "c", {**DOMAIN, "lines": "30"}).how == ""
+
+
+def test_equality_may_go_in_and_out_of_a_choice_between_the_same_values() -> None:
+    assert chooses_between_equals(sign("a > b ?", ">="), TEXT)
+    assert not chooses_between_equals(sign("a > b ?", "<"), TEXT)
+    assert not chooses_between_equals(sign("x < 16", "<="), TEXT)
+
+
+def test_spans_are_whole_definitions() -> None:
+    (start, end), *others = spans(TEXT, "places")
+    assert not others and TEXT[start:end].startswith("inline uint32_t places") and TEXT[end - 2 : end] == "\n}"
+    assert FunctionDomain(**DOMAIN).has(change("x < 16", "x <= 16"), TEXT)
+
+
+def test_a_ledger_knows_what_was_judged_but_asks_survivors_again(tmp_path: Path) -> None:
+    here, path = shop(), tmp_path / "ledger.jsonl"
+    killed = Verdict(change("x < 16", "x <= 16"), KILLED, "other bytes", vectors=3, changed=("a",))
+    survived = Verdict(change("x > 30 ?", "x >= 30 ?"), SURVIVED)
+    for verdict in (killed, survived):
+        Ledger(path).write(here, verdict)
+    path.write_text(path.read_text() + '{"key": "cut o')
+    assert Ledger(path).known(here, killed.mutant) == killed
+    assert Ledger(path).known(here, survived.mutant) is None
+    assert Ledger(path).known(here, replace(killed.mutant, new="x < 17")) is None
+
+
+@pytest.mark.parametrize(
+    "name, words, promised", list(twins.questions()), ids=lambda one: one if isinstance(one, str) else ""
+)
+def test_a_twin_does_what_its_instruction_does(name: str, words: dict, promised: np.ndarray) -> None:
+    assert promised.size and np.array_equal(twins.ask(name, **words), promised)
