@@ -141,6 +141,21 @@ def _told(name: str, verdicts: list[Any], out: Path | None) -> None:
 
 
 @mutate_app.command()
+def vectors(
+    run: Annotated[Path, typer.Argument(help="What `refnum mutate run --out` wrote.")],
+    out: Annotated[Path | None, typer.Option(help="Write the page as Markdown.")] = None,
+) -> None:
+    """List the frozen vectors that are the only one to kill a mutant, with those mutants."""
+    from .mutants.page import vectors_page
+
+    text = vectors_page(json.loads(run.read_text()))
+    if out is None:
+        show.console().print(text, markup=False)
+    else:
+        write_text(out, text)
+
+
+@mutate_app.command()
 def museum(
     names: Annotated[list[str] | None, typer.Argument(help="Exhibits by name or pattern; all when left out.")] = None,
     workers: Annotated[int, typer.Option(min=1, help="Processes.")] = os.cpu_count() or 1,
