@@ -6,6 +6,7 @@ import json
 import os
 import random
 import tempfile
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any
@@ -60,6 +61,9 @@ def run(
     sample: Annotated[int | None, typer.Option(min=1, help="Only so many mutants, drawn by the seed.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the draw.")] = 0,
     workers: Annotated[int, typer.Option(min=1, help="Processes.")] = os.cpu_count() or 1,
+    profile: Annotated[
+        list[str] | None, typer.Option(help="Ask under these profiles; the workshop's when left out.")
+    ] = None,
     domains: Annotated[bool, typer.Option("--domains", help="Ask survivors every enumerable domain as well.")] = False,
     seconds: Annotated[float, typer.Option(help="With --domains: seconds for one operation.")] = 600.0,
     ledger: Annotated[
@@ -78,7 +82,7 @@ def run(
     from .mutants.whole import run as judge_whole
 
     with tempfile.TemporaryDirectory(prefix="refnum-mutate-") as folder:
-        workshop = _workshop(subject)
+        workshop = replace(_workshop(subject), **({"profiles": tuple(profile)} if profile else {}))
         whole = hasattr(workshop, "parts")
         shop: Any = WholeShop.open(workshop) if whole else Shop.open(workshop, Path(folder) / "start")
         chosen = [m for m in shop.mutants() if fnmatchcase(m.file, file) and fnmatchcase(m.operator, operator)]

@@ -37,6 +37,8 @@ from .verdict import EQUIVALENT, KILLED, REFUSED, SURVIVED, Verdict
 
 SECONDS = 40
 """CPU seconds that a mutant may take."""
+KEYED = "quantize_mxfp4"
+"""The operation that takes random bits by key, which is no variant of it."""
 SAME = "identical machine code of every kernel that includes it"
 
 
@@ -182,7 +184,7 @@ def _judged(shop: Shop, mutant: Mutant, folder: Path, parts: Sequence[Part]) -> 
 def ask(subject: Subject, operation: str, workshop: WholeShop) -> dict[str, Any]:
     """Judge a subject on an operation as a check does, until something is wrong; return what to say, or nothing."""
     if operation == corpus.LAYOUTS:
-        return _layouts(subject)
+        return _beside(subject, operation)
     for key, cases in questions(operation, workshop.profiles, workshop.largest):
         tally = Tally(subject.name, *key, claimed=0)
         if subject.refuses(*key):
@@ -194,7 +196,7 @@ def ask(subject: Subject, operation: str, workshop: WholeShop) -> dict[str, Any]
             if _wrong(tally):
                 case = f"{one.place}: {one.case.label or one.case}"
                 return {"status": KILLED, "how": _wrong(tally)[:200], "operation": operation, "case": case[:160]}
-    return {}
+    return _beside(subject, operation) if operation == KEYED else {}
 
 
 def _wrong(tally: Tally) -> str:
@@ -205,17 +207,17 @@ def _wrong(tally: Tally) -> str:
     return (tally.failures[0].words or "other bytes") if tally.failures else ""
 
 
-def _layouts(subject: Subject) -> dict[str, Any]:
-    for question in _layout_questions():
+def _beside(subject: Subject, operation: str) -> dict[str, Any]:
+    for question in _questions_beside(operation):
         called = corpus.answer(on_numpy(subject, question.case.operation), question)
         if corpus.differs(called, question.golden):
-            return {"status": KILLED, "how": "other bytes", "operation": corpus.LAYOUTS, "case": question.label}
+            return {"status": KILLED, "how": "other bytes", "operation": operation, "case": question.label}
     return {}
 
 
 @functools.cache
-def _layout_questions() -> tuple[corpus.Question, ...]:
-    return tuple(corpus.beside(corpus.LAYOUTS))
+def _questions_beside(operation: str) -> tuple[corpus.Question, ...]:
+    return tuple(corpus.beside(operation))
 
 
 def on_numpy(subject: Subject, operation: str) -> Any:
@@ -260,9 +262,9 @@ def run(
     with ProcessPoolExecutor(workers, mp_context=get_context("fork")) as pool:
         shop.code.update(pool.map(_code_here, parts.values()))
     for operation in dict.fromkeys(name for part in parts.values() for name in part.operations):
-        if operation == corpus.LAYOUTS:
-            _layout_questions()
-        else:
+        if operation in (corpus.LAYOUTS, KEYED):
+            _questions_beside(operation)
+        if operation != corpus.LAYOUTS:
             questions(operation, shop.workshop.profiles, shop.workshop.largest)
     with ProcessPoolExecutor(workers, mp_context=get_context("fork")) as pool:
         waiting = [pool.submit(_judge_here, mutant, hints.get(mutant.id, "")) for mutant in left]
