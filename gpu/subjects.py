@@ -6,7 +6,7 @@ import hashlib
 import importlib.util
 from typing import Any
 
-from . import columns, driver, elements, emulate, host, launch, mutable, mutable_whole, ops, swiglu
+from . import columns, driver, elements, emulate, host, launch, mutable, mutable_whole, ops, payload_rows, swiglu
 from . import compile as build
 
 HOST_OPERATIONS = (
@@ -59,14 +59,19 @@ def describe_gpu() -> dict[str, str]:
     }
 
 
-KERNELS = dict.fromkeys(("encode_e2m1", "encode_e4m3", "encode_e8m0"), elements.KERNEL)
+KERNELS = {
+    **dict.fromkeys(("encode_e2m1", "encode_e4m3", "encode_e8m0"), elements.KERNEL),
+    **dict.fromkeys(("quantize_payload", "fp8_to_payload"), "payload_quantize"),
+    **dict.fromkeys(("pack_payload", "unpack_payload", "permute_pad", "permute_unpack"), "payload_rows"),
+    "unpermute": "permute_sum",
+}
 """Operation -> its kernel file, where that has another name."""
 
 
 def trace_gpu(operation: str) -> dict[str, str]:
     """Return the digests of what runs for an operation: source with its headers, machine code; compiler and flags.
 
-    Empty for an operation without a kernel file of its own.
+    Empty for an operation without a kernel.
     """
     name = KERNELS.get(operation, operation)
     if name not in build.kernel_names():
@@ -74,6 +79,7 @@ def trace_gpu(operation: str) -> dict[str, str]:
     cuts = {grid.defines for kernel, grid in launch.TUNING.items() if kernel == name}
     cuts |= {order.defines for function, order in columns.TUNING.items() if function.rpartition("_")[0] == name}
     cuts |= {elements.DEFINES} if name == elements.KERNEL else set()
+    cuts |= {payload_rows.SHORT.defines} if name == "payload_rows" else set()
     cuts |= {stay.defines for kernel, stay in swiglu.TUNING.items() if kernel == name}
     arch = build.architecture(driver.driver().capability(0)) if ops.available()[0] else build.DEFAULT
     images = hashlib.sha256()

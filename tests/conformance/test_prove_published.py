@@ -11,7 +11,7 @@ SIZE = 1 << 25
 """Members up to which every chunk of a certificate is made again here; of larger ones one, and that is slow."""
 
 
-WAITING = {"mxfp4-float32-pairs", "fp8-tiles-float32-pairs"}
+WAITING = {"fp8-tiles-float32-pairs"}
 """Proofs that wait for their run on a device."""
 
 
