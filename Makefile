@@ -38,8 +38,8 @@ bench: $(VENV)/.dev ## speed of the golden model beside other CPU implementation
 
 lock: ## resolve the pinned requirements again (needs uv)
 	uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-header -q -o requirements/base.lock
-	uv pip compile pyproject.toml --extra dev --extra peers --extra docs --extra dask --extra plot --universal --python-version 3.11 \
-		--generate-hashes --no-header -q -o requirements/dev.lock
+	uv pip compile pyproject.toml --extra dev --extra peers --extra docs --extra dask --extra plot --extra guests \
+		--universal --python-version 3.11 --generate-hashes --no-header -q -o requirements/dev.lock
 
 clean: ## remove the environment and what was built
 	rm -rf $(VENV) docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis .refnum

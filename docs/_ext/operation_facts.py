@@ -57,8 +57,10 @@ def kernels(name: str) -> list[str]:
     """Return the kernel files of an operation: those that bear its name, else those that define it.
 
     A scalar cast is a function of its format's header, `e2m1_encode` in `e2m1.cuh`; payload and SwiGLU have one
-    header a clause, which its first line names.
+    header a clause, which its first line names. None for an operation that our kernels do not offer.
     """
+    if not any(name in entry["operations"] for entry in our_kernels()):
+        return []
     texts = _texts("gpu/kernels", (".cuh", ".cu"))
     own = [path for path in texts if Path(path).name.split(".")[0] == name]
     cast = re.compile(rf"REFNUM_HD [\w ]+ {'_'.join(reversed(name.split('_')))}\(")
