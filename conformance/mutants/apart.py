@@ -14,6 +14,8 @@ from typing import Any
 
 from .verdict import KILLED
 
+LATE = "did not come back"
+
 
 def apart(work: Callable[[], Any], seconds: int) -> Any:
     """Return what a function returns in a forked process; a process that dies or is late is a kill, in words."""
@@ -40,7 +42,7 @@ def apart(work: Callable[[], Any], seconds: int) -> Any:
     _, status = os.waitpid(child, 0)
     if data:
         return pickle.loads(data)
-    died = "did not come back" if data is None or os.WTERMSIG(status) == signal.SIGXCPU else "its process died"
+    died = LATE if data is None or os.WTERMSIG(status) == signal.SIGXCPU else "its process died"
     return {"status": KILLED, "how": died}
 
 
