@@ -87,7 +87,7 @@ def _outside(bits: int) -> Callable[..., U32]:
     def call(a: U32, b: U32, c: U32) -> U32:
         magnitudes = _lanes(a) & 0x7FFF
         inside = (magnitudes <= GATE_TOP) & (magnitudes > GATE_TOP - (1 << bits))
-        return (~inside.all(axis=1)).astype(np.uint32)
+        return np.asarray(~inside.all(axis=1), np.uint32)
 
     return call
 

@@ -136,8 +136,9 @@ def questions() -> Iterator[Asked]:
     """Yield what the model is asked: every frozen vector, then small corner and sampled cases, by turns."""
     from ..operation import OPERATIONS
 
-    rows = [[q for q in corpus.first(name, PROFILES) if q.case.elements <= LARGEST] for name in OPERATIONS]
-    for places in (("vector",), ("corner", "sampled")):
+    names = (*OPERATIONS, corpus.LAYOUTS)
+    rows = [[q for q in corpus.first(name, PROFILES) if q.case.elements <= LARGEST] for name in names]
+    for places in (("vector",), ("layout", "key"), ("corner", "sampled")):
         turn = [iter([q for q in row if q.place in places and not q.given]) for row in rows]
         while turn:
             for row in list(turn):
