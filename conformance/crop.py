@@ -59,9 +59,14 @@ def _scale_unit(case: Case) -> tuple[int, int]:
     return int(rows), int(columns)
 
 
+def row_unit(case: Case) -> int:
+    """Return the number of rows at whose multiples a cut keeps every tile of the input scales whole."""
+    return _scale_unit(case)[0] if "scales" in case.inputs else 1
+
+
 def take_rows(case: Case, start: int, stop: int) -> Case:
     """Return the case with rows start..stop only; cuts inside a 128-row tile move out to its border."""
-    tall = _scale_unit(case)[0] if "scales" in case.inputs else 1
+    tall = row_unit(case)
     start -= start % tall
     inputs = {}
     for name, array in case.inputs.items():

@@ -5,6 +5,7 @@ Golden outputs are computed once a case. What was not compared, refused or wrong
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
@@ -18,12 +19,11 @@ import refnum
 from refnum.errors import RefnumError
 
 from . import golden as casts
-from .case import Case
-from .crop import take_rows
-from .device import device_like, elements_of, fetch, judge_there
+from .case import Case, plain
 from .domains import Domain, domains_for
 from .journal import Journal
 from .judge import judge
+from .judge_wide import judge_there
 from .libraries import alive
 from .operation import run_golden
 from .plan import Plan, Progress, Variant
@@ -31,8 +31,8 @@ from .probes import probe
 from .report import Report
 from .specials import unclaimed
 from .subject import Subject
-from .tally import DomainCount, Failure, Tally
-from .verdict import NO_LEVEL, Outcome
+from .tally import DomainCount, Tally
+from .verdict import Outcome
 
 LOOKED_AT = 24
 """Corner cases among which the smallest is the first call of all, see `doors.adapter`."""
@@ -55,7 +55,7 @@ def new_tally(plan: Plan, subject: Subject, item: Variant) -> Tally:
         claimed=subject.claimed_level(name),
         refusal=subject.refuses(name, item.profile, item.params),
         smoke=plan.level == "smoke",
-        left_out=[] if item.special else unclaimed(subject, name, item.profile),
+        left_out=[] if item.special else [*unclaimed(subject, name, item.profile), *plan.elsewhere(subject, item)],
     )
 
 
@@ -133,7 +133,7 @@ class Engine:
         for subject in self.active():
             tally = self.tallies[subject.name]
             smoke(subject, tally, cases, self.plan.seconds, partial(self.book.note, subject.name))
-            self._lost(subject, tally)
+            self.lost(subject, tally)
 
     def corners(self) -> None:
         """Judge on the corner cases, or on the plan's own cases, and probe the calling contract on the first."""
@@ -148,7 +148,7 @@ class Engine:
         for case, golden in self._golden(chain(first, cases)):
             for subject in self._cover(case, golden):
                 tally = self.tallies[subject.name]
-                tally.corners += self._one(subject, case, golden) is not None
+                tally.corners += self.one(subject, case, golden) is not None
                 if probes and case.elements and self.was_compared:
                     probe(subject, case, golden, tally, self.plan.seconds)
             probes -= bool(probes and case.elements)
@@ -169,7 +169,7 @@ class Engine:
             if not all(np.array_equal(golden[name], array) for name, array in frozen[0].items()):
                 self.report.harness.append(f"the golden model gives other bytes than the frozen {case.label}")
             for subject in self._cover(case, golden):
-                self.tallies[subject.name].vectors += self._one(subject, case, golden) is not None
+                self.tallies[subject.name].vectors += self.one(subject, case, golden) is not None
 
     def domains(self) -> None:
         """Judge on every enumerable domain of the level."""
@@ -185,63 +185,38 @@ class Engine:
             for name, counted in counts.items():
                 self.tallies[name].domains.append(counted)
             self.book.enter(self._key, domain.name)
-            there = {name for name in counts if domain.wide and self._on_device(name)}
+            there = {s.name for s in self.active() if s.name in counts and domain.wide and self.on_device(s)}
             for case, golden in self._golden(domain.cases(), but=left | there):
-                for subject in self._cover(case, golden, self.number < COVERED_CHUNKS):
-                    if subject.name not in left | there:
-                        counts[subject.name].add(self._one(subject, case, golden))
+                for subject in self._cover(case, golden, self.number < COVERED_CHUNKS, but=left | there):
+                    counts[subject.name].add(self.one(subject, case, golden))
             if there:
-                self._there(domain, there, counts)
+                judge_there(self, domain, {name: counts[name] for name in there})
             for subject in self.active():
                 if subject.name in counts:
                     counted = counts[subject.name]
                     counted.complete = counted.calls > 0 and not counted.missed
+                    if counted.verdict == "proved":
+                        self.plan.decided.setdefault(self._decision(domain, subject), []).append(self.item.profile)
+
+    def on_device(self, subject: Subject) -> bool:
+        """Whether whole domains can be judged where a subject's arrays are: in this process, byte for byte."""
+        return subject.arrays == "cupy" and subject.apart is None and not self.tallies[subject.name].claimed
+
+    def _decision(self, domain: Domain, subject: Subject) -> tuple[str, ...]:
+        return subject.name, self.item.operation.name, json.dumps(plain(self.item.params)), domain.name
 
     def _left_out(self, domain: Domain, subject: Subject) -> bool:
-        """Whether profiles judged before decide all that this domain would; noted. Never at level exhaustive."""
-        if self.plan.level == "exhaustive":
+        """Whether profiles that were proved before decide all that this domain would; noted.
+
+        Only for a subject whose profiles are one code, and never at level exhaustive.
+        """
+        if self.plan.level == "exhaustive" or not subject.one_code:
             return False
-        before = self.item.before.get(subject.name, ())
+        before = self.plan.decided.get(self._decision(domain, subject), [])
         decided = bool(before) and domain.within(before)
         if decided:
             self.tallies[subject.name].left_out.append(f"{domain.name}, decided under {', '.join(before)}")
         return decided
-
-    def _on_device(self, name: str) -> bool:
-        """Whether whole domains can be judged where a subject's arrays are: in this process, byte for byte."""
-        subject = next(subject for subject in self.judged if subject.name == name)
-        return subject.arrays == "cupy" and subject.apart is None and not self.tallies[subject.name].claimed
-
-    def _there(self, domain: Domain, names: set[str], counts: dict[str, DomainCount]) -> None:
-        """Judge on a wide domain where the subjects' arrays are: made, run by the model and compared there (N18.6)."""
-        like = device_like()
-        for self.number, part in enumerate(domain.parts(like)):
-            subjects = [subject for subject in self.active() if subject.name in names]
-            if not subjects:
-                return
-            self.progress.step(part.case)
-            golden = run_golden(part.case)
-            for subject in subjects:
-                self.book.note(subject.name, self.number)
-                tally, start = self.tallies[subject.name], time.perf_counter()
-                counts[subject.name].add(self._judge_there(subject, part.case, golden, tally))
-                tally.seconds += time.perf_counter() - start
-
-    def _judge_there(self, subject: Subject, case: Case, golden: dict[str, Any], tally: Tally) -> bool | None:
-        """Judge on arrays of the device; what does not pass is judged again on the host, for its words."""
-        seen = judge_there(subject, case, golden, self.plan.seconds)
-        if seen.outcome is Outcome.PASS:
-            tally.compared += elements_of(case, golden)
-            return True
-        row = seen.records[0].index[0] if seen.records else 0
-        for rows in (take_rows(case, row, row + 1), case):  # the row alone may be right: then all of them
-            host = fetch(rows)
-            held = self._one(subject, host, run_golden(host))
-            if held is not True:
-                return held
-        words = f"{seen.words} at first, and the same case gave the right bytes when it was judged again"
-        tally.fail(Failure(host, NO_LEVEL, words, "not-deterministic"))
-        return False
 
     def sampled(self, seed: int) -> None:
         """Judge on sampled recipes of a seed."""
@@ -251,16 +226,18 @@ class Engine:
         examples = min(self.plan.examples, 5) if self.plan.level == "smoke" else self.plan.examples
         for case, golden in self._golden(sampled_cases(*self._key, seed, examples)):
             for subject in self._cover(case, golden):
-                self.tallies[subject.name].sampled += self._one(subject, case, golden) is not None
+                self.tallies[subject.name].sampled += self.one(subject, case, golden) is not None
 
-    def _cover(self, case: Case, golden: dict[str, Any], counted: bool = True) -> Iterator[Subject]:
-        """Yield the subjects to judge on a case; after each that was compared, close the coverpoints it hit."""
+    def _cover(
+        self, case: Case, golden: dict[str, Any], counted: bool = True, but: Collection[str] = ()
+    ) -> Iterator[Subject]:
+        """Yield the subjects to judge on a case, `but` some; after each that was compared, close the points it hit."""
         from .coverpoints import count
 
         waiting = counted and any(self.open_points.get(subject.name) for subject in self.active())
         hit = {name for name, times in count(case, golden).items() if times} if waiting else set()
         for subject in self.active():
-            if subject.arrays in self.plan.lost:  # the device died under the subject before
+            if subject.name in but or subject.arrays in self.plan.lost:  # the device died under the subject before
                 continue
             self.was_compared = False
             self.book.note(subject.name, self.number)
@@ -268,17 +245,18 @@ class Engine:
             if self.was_compared and subject.name in self.open_points:
                 self.open_points[subject.name] -= hit
 
-    def _one(self, subject: Subject, case: Case, golden: dict[str, Any]) -> bool | None:
+    def one(self, subject: Subject, case: Case, golden: dict[str, Any]) -> bool | None:
+        """Judge a subject on a case and count it; return whether it held, None if it was not compared."""
         tally = self.tallies[subject.name]
         start = time.perf_counter()
         held = judge(subject, case, golden, tally, self.plan.seconds)
         tally.seconds += time.perf_counter() - start
         self.was_compared = held is not None
         if held is None:
-            self._lost(subject, tally)
+            self.lost(subject, tally)
         return held
 
-    def _lost(self, subject: Subject, tally: Tally) -> None:
+    def lost(self, subject: Subject, tally: Tally) -> None:
         """Give the device up when a fault left it dead; that of another process comes back with a new one."""
         if tally.faults and subject.apart is None and not alive(subject.arrays):
             self.plan.lost[subject.arrays] = (
@@ -294,11 +272,16 @@ class Engine:
         for self.number, case in enumerate(cases):
             if all(subject.name in but for subject in self.active()):
                 return
-            self.progress.step(case)
-            try:
-                golden = run_golden(case)
-            except Exception as error:  # a case the model cannot take is reported, and the run goes on
-                kind = "refused" if isinstance(error, RefnumError) else f"failed ({type(error).__name__}) on"
-                self.report.harness.append(f"the golden model {kind} {case} ({case.label}): {error}")
-                continue
-            yield case, golden
+            golden = self.golden(case)
+            if golden is not None:
+                yield case, golden
+
+    def golden(self, case: Case) -> dict[str, Any] | None:
+        """Return the model's outputs; a case that it cannot take is reported, and the run goes on."""
+        self.progress.step(case)
+        try:
+            return run_golden(case)
+        except Exception as error:
+            kind = "refused" if isinstance(error, RefnumError) else f"failed ({type(error).__name__}) on"
+            self.report.harness.append(f"the golden model {kind} {case} ({case.label}): {error}")
+            return None

@@ -46,10 +46,13 @@ class Journal:
             self.place["seed"] = seed
         self.place.update(operation=operation, profile=profile, params=plain(params), stream=stream)
 
-    def note(self, subject: str, number: int) -> None:
-        """Write down that a subject is about to run on a case of the stream, by its number."""
+    def note(self, subject: str, number: int, there: bool = False) -> None:
+        """Write down that a subject is about to run on a case of the stream, by its number.
+
+        there: it is a part of a wide domain as a device makes it.
+        """
         if self.stream is not None:
-            text = json.dumps({**self.place, "subject": subject, "number": number}).encode()
+            text = json.dumps({**self.place, "subject": subject, "number": number, "there": there}).encode()
             self.stream.seek(0)
             self.stream.write(text.ljust(1024) + b"\n")  # one write, the longest the same: never half a note
 
@@ -133,5 +136,8 @@ def again(note: Mapping[str, Any]) -> Case:
     elif note["stream"] == "sampled":
         cases = sampled_cases(*key, note["seed"], note["examples"])
     else:
-        cases = next(domain for domain in domains_for(*key, note["level"]) if domain.name == note["stream"]).cases()
+        domain = next(domain for domain in domains_for(*key, note["level"]) if domain.name == note["stream"])
+        if note.get("there"):
+            return domain.part(note["number"])
+        cases = domain.cases()
     return next(itertools.islice(cases, note["number"], None))

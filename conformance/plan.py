@@ -24,6 +24,8 @@ class Plan:
     named: operations asked for by name; a subject that lacks one is reported as unsupported, not left out.
     special: whether scale layouts and keyed random bits are asked of the subjects that name their keywords.
     cases: (operation, profile, params) -> cases that replace corners, domains and sampled cases.
+    decided: (subject, operation, parameters, domain) -> profiles under which it was proved so far; by the engine.
+    laid: (subject, operation) -> the profile under which its scale layouts are asked, if not under each.
     """
 
     subjects: list[Subject]
@@ -39,6 +41,14 @@ class Plan:
     named: frozenset[str] = frozenset()
     special: bool = False
     cases: Callable[[str, str, dict[str, Any]], Iterator[Case]] | None = None
+    decided: dict[tuple[str, ...], list[str]] = field(default_factory=dict)
+    laid: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def elsewhere(self, subject: Subject, item: Variant) -> list[str]:
+        """Return in words what is asked of a subject under another profile than a variant's."""
+        profile = self.laid.get((subject.name, item.operation.name), item.profile)
+        stochastic = refnum.get_profile(item.profile).rounding == "stochastic"
+        return [] if profile == item.profile or stochastic else [f"scale layouts, asked under {profile}"]
 
 
 @dataclass
@@ -55,7 +65,6 @@ class Progress:
 class Variant:
     """One operation under one profile and one choice of parameters, and the subjects to judge on it.
 
-    before: name of a subject -> the profiles under which it is judged on these parameters before this one.
     special: whether it asks for a scale layout or for keyed random bits.
     """
 
@@ -63,18 +72,17 @@ class Variant:
     profile: str
     params: dict[str, Any]
     subjects: list[Subject]
-    before: dict[str, tuple[str, ...]] = field(default_factory=dict)
     special: bool = False
 
 
 def variants(plan: Plan) -> list[Variant]:
     """Return every (operation, profile, parameters) that a subject has or was asked for, with those subjects."""
     found: list[Variant] = []
+    plan.laid.clear()
     for operation in plan.operations:
         owners = [
             subject for subject in plan.subjects if operation.name in subject.operations or operation.name in plan.named
         ]
-        before: dict[str, tuple[str, ...]] = {subject.name: () for subject in owners}
         for profile in _profiles(plan, operation, owners):
             here = [
                 subject
@@ -85,30 +93,31 @@ def variants(plan: Plan) -> list[Variant]:
                 continue
             choices = list(operation.variants())
             for params in choices[:1] if plan.level == "smoke" else choices:
-                found.append(Variant(operation, profile, params, here, dict(before)))
+                found.append(Variant(operation, profile, params, here))
             if plan.special and plan.level != "smoke":
-                found += _specials(plan.level, operation, profile, here, before)
-            before |= {subject.name: (*before[subject.name], profile) for subject in here}
+                found += _specials(plan, operation, profile, here)
     return found
 
 
-def _specials(
-    level: str, operation: Operation, profile: str, subjects: list[Subject], before: dict[str, tuple[str, ...]]
-) -> Iterator[Variant]:
+def _specials(plan: Plan, operation: Operation, profile: str, subjects: list[Subject]) -> Iterator[Variant]:
     """Yield the variants with scale layouts and keyed random bits, for the subjects that name their keywords.
 
-    Layouts do not depend on the profile: they are asked under a subject's first, and under stochastic rounding, which
-    kernels do apart.
+    At level standard, layouts, which the profile does not touch, are asked under the first profile that a subject can
+    be judged under, and under stochastic rounding, which kernels do apart; at level exhaustive under each.
     """
     stochastic = refnum.get_profile(profile).rounding == "stochastic"
-    for params in special_params(level, operation, keyed=operation.keyed and stochastic):
-        able = [
-            subject
-            for subject in subjects
-            if (stochastic or not before[subject.name]) and not lacking(subject, operation, params)
-        ]
+    asked = [
+        subject
+        for subject in subjects
+        if stochastic or plan.level == "exhaustive" or (subject.name, operation.name) not in plan.laid
+    ]
+    for params in special_params(plan.level, operation, keyed=operation.keyed and stochastic):
+        able = [subject for subject in asked if not lacking(subject, operation, params)]
         if able:
             yield Variant(operation, profile, params, able, special=True)
+        for subject in able:
+            if plan.level != "exhaustive" and not stochastic and not subject.refuses(operation.name, profile, params):
+                plan.laid[subject.name, operation.name] = profile
 
 
 def _profiles(plan: Plan, operation: Operation, owners: list[Subject]) -> list[str]:

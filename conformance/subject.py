@@ -55,7 +55,8 @@ class Subject:
     supports: (operation, profile, params) -> reason why not, or "" when supported.
     describe: versions, flags and devices for the report. levels: exceptions from `level` by operation.
     origin: the `path/to/file.py:name` that it came from, for the replay command. trace: operation -> digests of the
-    code that runs for it, for certificates (N18.5).
+    code that runs for it, for certificates (N18.5). one_code: whether its profiles are one piece of code, in which the
+    scale rule and the rounding are arguments, so that what is proved under one need not be proved again under another.
     on_request: whether it is judged only when its own name is asked for: it takes long. apart: carries out a watched
     call of `call.py` in the process where the subject lives, when that is another one (`doors.apart`).
     mutable: gives the sources that mutation testing may change and builds changed copies (`mutants.run.Workshop`).
@@ -75,6 +76,7 @@ class Subject:
     outside: Callable[[Case], str] | None = None
     origin: str = ""
     on_request: bool = False
+    one_code: bool = False
     trace: Callable[[str], dict[str, str]] | None = None
     mutable: Callable[[], Any] | None = None
     apart: Callable[..., Any] | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -68,13 +69,30 @@ class Domain:
             yield case
 
     def parts(self, like: Array) -> Iterator[Part]:
-        """Yield the parts of a wide domain in order, with inputs where `like` lives; none if it is not wide."""
+        """Yield the parts of a wide domain in order, with inputs where `like` lives; none if it is not wide.
+
+        Raises ArgumentError at the end when they do not hold as many members as are stated.
+        """
         if self.wide is None:
             return
-        wide = replace(self.wide, cut=HOST_CUT) if isinstance(like, np.ndarray) else self.wide
+        wide, held = replace(self.wide, cut=HOST_CUT) if isinstance(like, np.ndarray) else self.wide, 0
         for number, part in enumerate(part for chunk in range(wide.chunks) for part in wide.parts(chunk, like)):
-            case = replace(part.case, operation=self.operation, label=f"{self.name} part {number}", domain=self.name)
-            yield replace(part, case=case)
+            held += part.members
+            yield self._named(part, number)
+        if held != self.size:
+            raise ArgumentError(f"{self.name} is stated to have {self.size} members; its parts hold {held}.")
+
+    def part(self, number: int) -> Case:
+        """Return a part of a wide domain by its number on a device, with inputs on the host."""
+        if self.wide is None:
+            raise ArgumentError(f"{self.name} is no domain that a device makes for itself.")
+        chunk, place = divmod(number, max(1, self.wide.cut.chunk // self.wide.cut.part))
+        made = self.wide.parts(chunk, np.empty(0, np.uint8))
+        return self._named(next(itertools.islice(made, place, None)), number).case
+
+    def _named(self, part: Part, number: int) -> Part:
+        label = f"{self.name} part {number}"
+        return replace(part, case=replace(part.case, operation=self.operation, label=label, domain=self.name))
 
     def chunks(self) -> Iterator[tuple[Case, Callable[[], np.ndarray]]]:
         """Yield each case with a function that returns which member stands where, see `Chunk.members`."""

@@ -31,7 +31,7 @@ def piece(subject: Subject, recipe: Recipe, like: Array, seconds: float) -> Case
         judged = judge_there(subject, case, seconds=seconds)
         return judged.outcome is Outcome.MISMATCH and not judged.finding
 
-    best = _halved(whole, lambda case: crop.shape(case)[0], crop.take_rows, 1, differs)
+    best = _halved(whole, lambda case: crop.shape(case)[0], crop.take_rows, crop.row_unit(whole), differs)
     best = _halved(best, lambda case: crop.shape(case)[1], crop.take_columns, crop.column_unit(whole), differs)
     return None if best is whole else fetch(best)
 
@@ -47,7 +47,7 @@ def _halved(
     while case.elements > ENOUGH and size(case) > unit:
         middle = -(-(size(case) // 2) // unit) * unit
         halves = (take(case, 0, middle), take(case, middle, size(case)))
-        kept = next((half for half in halves if differs(half)), None)
+        kept = next((half for half in halves if half.elements < case.elements and differs(half)), None)
         if kept is None:
             return case
         case = kept

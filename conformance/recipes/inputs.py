@@ -29,8 +29,8 @@ TILED = {"quantize_fp8_tiles", "encode_e4m3", "swiglu_quantize", "swiglu_backwar
 FLOATING = frozenset({"x", "gate", "grad", "rows"})
 """First inputs that are floating point; the others are codes."""
 
-OFFSETS = (0, 32, (1 << 32) - 32, ((1 << 33) - 1) * 32, 1 << 61)
-"""Offsets of keyed random bits: a key's first element, and where its counter's words carry."""
+OFFSETS = (0, 32, (1 << 32) - 32, ((1 << 33) - 1) * 32)
+"""Offsets of keyed random bits: a key's first element, and where its counter carries; beside them `last_offset`."""
 
 RANDOM_STREAM = 1 << 16
 """Philox stream of the random bits of stochastic rounding, far from the streams of the inputs."""
@@ -123,9 +123,15 @@ def by_key(case: Case, seed: int) -> Case:
     if case.params.get("random") != "keyed":
         return case
     mixed = (seed + 1) * 0x9E3779B97F4A7C15
-    key = [mixed & (1 << 64) - 1, mixed >> 7 & (1 << 32) - 1, mixed >> 19 & (1 << 32) - 1, OFFSETS[seed % len(OFFSETS)]]
+    offsets = (*OFFSETS, last_offset(refnum.get_profile(case.profile).random_bits))
+    key = [mixed & (1 << 64) - 1, mixed >> 7 & (1 << 32) - 1, mixed >> 19 & (1 << 32) - 1, offsets[seed % len(offsets)]]
     inputs = {name: array for name, array in case.inputs.items() if name != "rbits"}
     return replace(case, inputs=inputs, params={**case.params, "philox": key})
+
+
+def last_offset(bits: int) -> int:
+    """Return the last power of two that keyed random bits of a width may begin at: bytes, halves or words (N13.5)."""
+    return 1 << (61 if bits <= 8 else 60 if bits <= 16 else 59)
 
 
 def _coded(recipe: Recipe, draw: Draw, layout: Layout, shape: tuple[int, int]) -> tuple[Array, Array]:

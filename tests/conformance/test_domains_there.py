@@ -10,6 +10,7 @@ import refnum
 from conformance import engine
 from conformance.domains import domains_for
 from conformance.domains.wide import Alone, Cut
+from refnum.errors import ArgumentError
 
 NAME = "every float32 magnitude as block maximum"
 FIRST, BLOCKS = 0x3F9AB300, 256
@@ -34,11 +35,11 @@ def there(monkeypatch):
 
     def short(operation, profile, params, level):
         domain = next((d for d in domains_for(operation, profile, params, level) if d.name == NAME), None)
-        return [replace(domain, wide=Short(domain.wide))] if domain else []
+        return [replace(domain, wide=Short(domain.wide), size=BLOCKS)] if domain else []
 
     monkeypatch.setattr(engine, "domains_for", short)
-    monkeypatch.setattr(engine, "device_like", lambda: np.empty(0, np.uint8))
-    monkeypatch.setattr(engine.Engine, "_on_device", lambda self, subject: True)
+    monkeypatch.setattr("conformance.device.device_like", lambda: np.empty(0, np.uint8))
+    monkeypatch.setattr(engine.Engine, "on_device", lambda self, subject: True)
 
     def result(function):
         return only(report_of(subject(function), level="exhaustive", cases=None))
@@ -49,7 +50,7 @@ def there(monkeypatch):
 def test_a_right_subject_is_proved_and_its_elements_are_counted(there):
     right = there(refnum.quantize_mxfp4)
     (domain,) = right["domains"]
-    assert (right["outcome"], domain["verdict"], domain["points"]) == ("pass", "proved", 1 << 31)
+    assert (right["outcome"], domain["verdict"], domain["points"]) == ("pass", "proved", BLOCKS)
 
 
 @pytest.mark.parametrize("magnitude", [FIRST, FIRST + 77, FIRST + 255])
@@ -87,3 +88,18 @@ def test_what_is_wrong_only_in_a_large_case_is_shown_by_all_of_it(there):
 
     row = there(large)
     assert row["outcome"] == "mismatch" and "not-deterministic" not in row["findings"]
+
+
+def test_parts_that_do_not_hold_what_is_stated_are_no_proof(there):
+    made = domains_for("quantize_mxfp4", "HOPPER", {"input": "float32"}, "exhaustive")
+    domain = next(domain for domain in made if domain.name == NAME)
+    with pytest.raises(ArgumentError, match="stated to have 257 members; its parts hold 256"):
+        list(replace(domain, wide=Short(domain.wide), size=BLOCKS + 1).cases())
+
+
+def test_a_part_of_the_device_is_made_again_by_its_number():
+    made = domains_for("quantize_mxfp4", "HOPPER", {"input": "float32"}, "exhaustive")
+    domain = next(domain for domain in made if domain.name == NAME)
+    small = replace(domain, wide=replace(domain.wide, cut=Cut(1 << 12, 1 << 10)))
+    blocks = small.part(9).inputs["x"].view(np.uint32).reshape(-1, 32)
+    assert (blocks.max(axis=1) == np.arange(9 * 32, 10 * 32)).all()

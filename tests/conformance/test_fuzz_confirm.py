@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from fuzz_tools import PLANTED
 
+import refnum
 from conformance.device import fetch
 from conformance.fuzz import confirm, cut
 from conformance.fuzz.bench import Bench
@@ -11,6 +12,8 @@ from conformance.fuzz.office import Office
 from conformance.fuzz.shards import Address, recipes_of
 from conformance.fuzz.spec import make_spec
 from conformance.recipes import Recipe, expand
+from conformance.recipes.inputs import distributions_for
+from conformance.subject import Subject
 from conformance.verdict import Outcome
 
 HOST = np.empty(0, np.uint8)
@@ -57,7 +60,6 @@ def silent(number, warming=False):
 
 
 def large(rows, seed=3, distribution="normal"):
-    from conformance.recipes.inputs import distributions_for
 
     table = distributions_for("quantize_mxfp4")
     return Recipe("quantize_mxfp4", "HOPPER", {"input": "float32"}, (rows, 4096), seed, distribution,
@@ -113,3 +115,21 @@ def test_halves_are_cut_until_they_are_small(rows, kept):
     best = cut._halved(whole, lambda case: case.inputs["x"].shape[0], cut.crop.take_rows, 1, differs)
     assert best.inputs["x"][-1, -1] == 1 and best.inputs["x"].shape[0] == (kept or rows)
     assert (best is whole) == (kept is None)
+
+
+@pytest.mark.parametrize("rows", [64, 200, 300])
+def test_tiles_of_many_rows_are_cut_at_their_borders_only(rows):
+    """An error in the last row, whose half would be the whole case again when cuts move out to the tile."""
+    drawn = dict(distributions_for("dequantize_fp8_tiles")["uniform"].simple)
+    params = {"tile": [128, 128], "dtype": "float32"}
+    recipe = Recipe("dequantize_fp8_tiles", "HOPPER", params, (rows, 4096), 3, "uniform", drawn)
+    last = expand(recipe).inputs["codes"][-1].tobytes()
+
+    def wrong(codes, scales, tile, dtype):
+        values = refnum.dequantize_fp8_tiles(codes, scales, tile, dtype)
+        if codes.tobytes().endswith(last[-128:]):
+            values[-1, -1] = 77.0
+        return values
+
+    piece = cut.piece(Subject("k", {"dequantize_fp8_tiles": wrong}), recipe, HOST, 60.0)
+    assert piece is not None and piece.inputs["codes"].shape[0] == (rows - 1) % 128 + 1

@@ -16,11 +16,13 @@ from conformance.domains import domains_for
 from conformance.operation import OPERATIONS, call_golden, outputs_of, run_golden, select
 from conformance.plan import Plan, variants
 from conformance.recipes import sampled_cases
+from conformance.recipes.inputs import last_offset
 from conformance.replay import load
 from conformance.report import Report, header
 from conformance.run import run
 from conformance.specials import special_params
 from conformance.subject import Subject, from_dict
+from refnum.errors import ArgumentError
 from refnum.layouts import LAYOUTS, scales_to_layout
 
 LAID = [name for name, operation in OPERATIONS.items() if operation.layouts]
@@ -203,22 +205,76 @@ def test_a_failing_layout_replays(tmp_path, monkeypatch):
     assert replay.case.params["layout_out"] in LAYOUTS[1:]
 
 
-def test_domains_that_another_profile_decides_are_left_out():
-    def kernel(x, profile):
+NAMES = ["HOPPER", "OCP", "CEIL", "EVEN", "TE"]
+WRONG = 0x3213  # a float16 element, wrong under CEIL alone
+
+
+def both(function, names, operation="quantize_mxfp4", **more):
+    """Results by profile on the domains of float16, nothing else asked."""
+    subject = Subject("k", {operation: function}, profiles=tuple(names), **more)
+    plan = Plan([subject], select([operation]), names, shown=0, save=False, examples=0)
+    only = {**plan.operations[0].__dict__, "params": {"input": ("float16",)}}
+    plan.operations = [type(plan.operations[0])(**only)]
+    document = run(plan, Report(header("standard", 0, [], [], []))).document()
+    return {row["profile"]: row for row in document["results"]}
+
+
+def wrong_under_ceil(x, profile):
+    packed, scales = refnum.quantize_mxfp4(x, profile)
+    if refnum.get_profile(profile).name == "CEIL":
+        row, column = np.nonzero(x.view(np.uint16) == WRONG)
+        byte = scales[row, column // 32]
+        hit = (byte >= 124) & (byte <= 125)
+        packed[row[hit], column[hit] // 2] ^= 0x11
+    return packed, scales
+
+
+@pytest.mark.parametrize("names", [["CEIL"], ["HOPPER", "CEIL"]])
+def test_profiles_of_foreign_code_are_each_tried_completely(names):
+    rows = both(wrong_under_ceil, names)
+    assert rows["CEIL"]["outcome"] == "mismatch"
+
+
+def test_a_profile_that_was_not_proved_decides_nothing():
+    """HOPPER is refused, then wrong on a domain: CEIL is tried completely, though its code is one."""
+
+    def supports(operation, profile, params):
+        return "not here" if profile == "HOPPER" else ""
+
+    assert both(wrong_under_ceil, ["HOPPER", "CEIL"], one_code=True, supports=supports)["CEIL"]["outcome"] == "mismatch"
+
+    def wrong_under_both(x, profile):
+        return wrong_under_ceil(x, "CEIL")
+
+    rows = both(wrong_under_both, ["HOPPER", "CEIL"], one_code=True)
+    assert "scale byte, decided under" not in rows["CEIL"]["evidence"]
+
+
+def test_layouts_are_asked_under_the_first_profile_that_can_be_judged():
+    def kernel(x, profile, layout_in="bytes", layout_out="bytes"):
         return refnum.quantize_mxfp4(x, profile)
 
-    names = ["HOPPER", "OCP", "CEIL", "EVEN", "TE", "STOCHASTIC"]
-    subject = Subject("k", {"quantize_mxfp4": kernel}, profiles=tuple(names))
-    items = variants(Plan([subject], select(["quantize_mxfp4"])))
-    before = {item.profile: item.before["k"] for item in items}
-    assert before["HOPPER"] == () and before["TE"] == ("HOPPER", "OCP", "CEIL", "EVEN")
-    kept = {}
-    for name in names:
-        domains = domains_for("quantize_mxfp4", name, {"input": "float16"}, "standard")
-        kept[name] = [d.name.split()[1] for d in domains if not d.within(before[name])]
+    def supports(operation, profile, params):
+        return "not here" if profile == "HOPPER" else ""
+
+    subject = Subject("k", {"quantize_mxfp4": kernel}, profiles=("HOPPER", "CEIL", "TE"), supports=supports)
+    plan = Plan([subject], select(["quantize_mxfp4"]), special=True)
+    asked = {item.profile for item in variants(plan) if item.special and not subject.refuses(
+        "quantize_mxfp4", item.profile, item.params)}  # fmt: skip
+    assert asked == {"CEIL"}
+    ordinary = {item.profile: plan.elsewhere(subject, item) for item in variants(plan) if not item.special}
+    assert ordinary["TE"] == ["scale layouts, asked under CEIL"] and ordinary["CEIL"] == []
+    every = Plan([subject], select(["quantize_mxfp4"]), special=True, level="exhaustive")
+    assert {item.profile for item in variants(every) if item.special} == {"HOPPER", "CEIL", "TE"}
+
+
+def test_domains_that_another_profile_decides_are_left_out():
+    rows = both(lambda x, profile: refnum.quantize_mxfp4(x, profile), NAMES, one_code=True)
+    kept = {name: [domain["name"].split()[1] for domain in rows[name]["domains"]] for name in NAMES}
+    assert "every element under every scale byte, decided under HOPPER" in rows["CEIL"]["evidence"]
     assert kept == {
         "HOPPER": ["16-bit", "element", "element"], "OCP": ["16-bit", "element"], "CEIL": ["16-bit"],
-        "EVEN": ["16-bit"], "TE": ["16-bit", "element"], "STOCHASTIC": ["16-bit", "element"],
+        "EVEN": ["16-bit"], "TE": ["16-bit", "element"],
     }  # fmt: skip
 
 
@@ -241,3 +297,15 @@ def test_pairs_of_a_profile_left_out_are_among_those_of_the_other():
     ceil, narrow = triples("CEIL")
     assert narrow.within(["HOPPER"]) and ceil <= hopper
     assert not wide.within(["CEIL"]) and not hopper <= ceil
+
+
+@pytest.mark.parametrize("bits", [4, 8, 11, 16, 24])
+def test_the_model_takes_every_key_that_is_drawn(bits):
+    profile = f"STOCHASTIC+random_bits={bits}"
+    params = {"input": "float32", "random": "keyed"}
+    cases = list(itertools.islice(sampled_cases("quantize_mxfp4", profile, params, 0, 10), 12))
+    assert last_offset(bits) in {case.params["philox"][3] for case in cases}
+    for case in cases:
+        run_golden(case)
+    with pytest.raises(ArgumentError):
+        refnum.philox.random_bits(1, bits, seed=0, offset=2 * last_offset(bits))

@@ -64,8 +64,9 @@ class _Watched(Engine):
 
     wrong_at: list[float] = field(default_factory=list)
 
-    def _one(self, subject: Subject, case: Case, golden: dict[str, Any]) -> bool | None:
-        held = super()._one(subject, case, golden)
+    def one(self, subject: Subject, case: Case, golden: dict[str, Any]) -> bool | None:
+        """Judge, and remember the first wrong answer."""
+        held = super().one(subject, case, golden)
         tally = self.tallies[subject.name]
         if not self.wrong_at and (tally.failing or tally.faults):
             self.wrong_at.append(time.monotonic())
