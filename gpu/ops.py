@@ -7,6 +7,14 @@ contiguous and apart from the inputs. Rows may have any stride. Errors of `refnu
 
 Row-wise conversions and those between rows and columns are here; scalars, payloads, permutations and SwiGLU are in the
 rooms that they are imported from. Small results of one call on CuPy arrays may be parts of one allocation.
+
+Calls can be captured into graphs of CuPy and torch. A graph has addresses, not arrays: keep what a captured call was
+given, `row_map` and device splits too, and with CuPy what it returned. Scratch memory of a call that CuPy captures
+(`unpermute` above 4096 rows, gathers by splits on the device, large gathers that read every row once) is kept for the
+process; once none of its graphs is left, `gpu.plans.captured.clear()` gives it back.
+
+The host's splits are read at every call; only lists and tuples of Python's integers take the short way of a call whose
+kind is known.
 """
 
 from __future__ import annotations

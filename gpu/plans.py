@@ -1,7 +1,8 @@
 """Calls that were worked out once: the next call of the same kind only allocates, fills in addresses and launches.
 
 A kind of call is the operation, its options, and of every array the shape, strides, dtype, device and place within
-16 bytes. All checks depend on these alone, but for shared memory, which is looked at every time.
+16 bytes. All checks depend on these alone, but for shared memory, which is looked at every time. Options are known by
+value, so a call with one that is no plain value, say an array of splits, is worked out anew every time.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from refnum.profiles import Profile
 
 from . import fresh, interop
 from .driver import Frame, driver
-from .interop import View
+from .interop import Library, View
 
 F = TypeVar("F", bound=Callable[..., Any])
 LIMIT = 4096
@@ -29,6 +30,14 @@ WORDS = [struct.Struct(f"={count}Q") for count in range(9)]
 """Forms of as many fields of 8 bytes."""
 SLOTS = (("x", "scales"), ("out", "out_scales"))
 """Fields of the inputs' and of the outputs' addresses, for arguments that have no `slots` of their own."""
+BARE = frozenset((str, int, type(None), type))
+"""Types of options whose values stand for themselves in a key: none of them equals a value of another."""
+KEYWORD = object()
+"""Stands before an option's name in a key, which may be a value as well."""
+
+captured: list[Any] = []
+"""Scratch memory whose address a graph of CuPy's has: kept for the process, for no one tells when the graph is gone.
+Whoever knows that none is left may clear the list."""
 
 
 class Launch(NamedTuple):
@@ -104,6 +113,7 @@ class Plan:
         "_fresh",
         "_inputs",
         "_launches",
+        "_library",
         "_scratch",
         "_spans",
         "_stream",
@@ -112,7 +122,8 @@ class Plan:
 
     def __init__(self, notes: _Notes, held: list[Profile]) -> None:
         self.held = held  # the key has their ids, which are theirs as long as they live
-        library, self._device = notes.inputs[0].library, notes.inputs[0].device
+        self._library = library = notes.inputs[0].library
+        self._device = notes.inputs[0].device
         self._stream, self._inputs = library.stream, len(notes.inputs)
         self._fresh = fresh.prepare(library, notes.wanted, self._device)
         scratch = [((notes.held,), np.dtype(np.uint8))]
@@ -136,7 +147,9 @@ class Plan:
             results, addresses = self._fresh()
             places += addresses
         if self._scratch is not None:
-            _kept, addresses = self._scratch()  # whose memory may serve the next call of this stream
+            scratch, addresses = self._scratch()  # whose memory may serve the next call of this stream
+            if _capturing(self._library, stream):
+                captured.append(scratch[0])
             places += addresses
         for each in self._launches:
             each.fire(self._fire, places, device, stream, value)
@@ -156,6 +169,7 @@ class _Notes(threading.local):
     inputs: list[View]
     outputs: list[View]
     held: int
+    scratch: int | None = None
 
 
 _notes = _Notes()
@@ -163,14 +177,34 @@ _plans: dict[Any, Plan] = {}
 
 
 def note_outputs(wanted: list[Any], inputs: list[View], outputs: list[View], held: int) -> None:
-    """Remember what the call in progress allocates, reads and writes; `held`: its bytes of scratch."""
+    """Remember what the call in progress allocates, reads and writes; `held`: its bytes of scratch.
+
+    Its launches get other scratch, that is kept, where a graph records them.
+    """
     _notes.wanted, _notes.inputs, _notes.outputs, _notes.held = wanted, inputs, outputs, held
+    library, device = inputs[0].library, inputs[0].device
+    _notes.scratch = None
+    if held and _capturing(library, library.stream(device)):
+        captured.append(library.empty((held,), np.dtype(np.uint8), device))
+        _notes.scratch = library.address(captured[-1])
+
+
+def _capturing(library: Library, stream: int) -> bool:
+    """Whether a graph records what is launched in a stream, and keeps addresses of CuPy's memory but not the memory.
+
+    A graph of torch has a pool of its own. The legacy stream, 0, cannot be captured and may not be asked.
+    """
+    if library.empty is not interop.CUPY.empty or stream == 0:
+        return False
+    return bool(interop.cupy_module().cuda.runtime.streamIsCapturing(stream))
 
 
 def launch(
     function: int, device: int, blocks: tuple[int, int], threads: int, stream: int, arguments: ctypes.Structure
 ) -> None:
     """Launch, and remember it for the call in progress."""
+    if _notes.scratch is not None:
+        cast(Any, arguments).scratch = _notes.scratch
     if _notes.launches is not None:
         _notes.launches.append(Launch(function, blocks, threads, arguments))
     driver().launch(function, device, blocks, threads, stream, arguments)
@@ -193,11 +227,23 @@ def _keep(key: Any, profiles: list[Profile]) -> None:
 
 
 def _plain(each: Any) -> Any:
-    """Return what stands for an argument in a key."""
+    """Return what stands for an argument in a key, equal only for what the checks take alike.
+
+    TypeError for anything but plain values: what is equal by identity may hold other values at the next call.
+    """
     kind = type(each)
-    if kind is Profile:  # a hash of all its fields would cost more than the rest; see `Plan.held`
-        return id(each)
-    return tuple(each) if kind is list else each
+    if kind in BARE:
+        return each
+    if kind is list or kind is tuple:
+        if [*map(type, each)].count(int) == len(each):  # the fastest way
+            return tuple(each)
+    elif kind is Profile:  # a hash of all its fields would cost more than the rest; see `Plan.held`
+        return kind, id(each)
+    elif kind is bool:  # True equals 1
+        return kind, each
+    elif isinstance(each, np.dtype):  # which may equal its name
+        return np.dtype, each
+    raise TypeError(f"a {kind.__name__} is no plain value")
 
 
 def _position(function: Callable[..., Any], name: str) -> int:
@@ -218,11 +264,12 @@ def planned(arrays: int, optional: str = "", value: str = "") -> Callable[[F], F
         name, at = f"{function.__module__}.{function.__name__}", _position(function, optional)
         changing = (optional, value)
 
-        def kind_of(args: Any, out: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        def kind_of(args: Any, out: tuple[Any, ...] | None, kwargs: dict[str, Any]) -> Any:
             """Return (key, addresses); LookupError unless arrays of CuPy's or torch's own type are in their places."""
+            count, out = (-1, ()) if out is None else (len(out), out)
             signature = interop.SIGNATURES[type(args[arrays - 1])]
             more = args[at] if at < len(args) else kwargs.get(optional) if kwargs else None
-            key, places = [name, len(out), more is None], []
+            key, places = [name, count, more is None], []
             for x in args[:arrays] + out if more is None else (*args[:arrays], more, *out):
                 place, kind = signature(x)
                 places.append(place)
@@ -232,14 +279,16 @@ def planned(arrays: int, optional: str = "", value: str = "") -> Callable[[F], F
                     key.append(_plain(each))
             for option, each in kwargs.items():
                 if option not in changing:
-                    key += option, _plain(each)
+                    key += KEYWORD, option, _plain(each)
                 elif option != optional:
-                    key += option, each is None
+                    key += KEYWORD, option, each is None
+                elif at < len(args):
+                    raise TypeError(f"{optional} was given twice")
             return tuple(key), tuple(places)
 
         @functools.wraps(function)
         def call(*args: Any, out: Any = None, **kwargs: Any) -> Any:
-            given = () if out is None else tuple(out) if type(out) in (tuple, list) else (out,)
+            given = None if out is None else tuple(out) if type(out) in (tuple, list) else (out,)
             key = plan = None
             try:
                 key, places = kind_of(args, given, kwargs)
@@ -247,7 +296,7 @@ def planned(arrays: int, optional: str = "", value: str = "") -> Callable[[F], F
             except (TypeError, AttributeError, RuntimeError, LookupError):  # the full checks say what is wrong
                 key = None
             if plan is not None:
-                done = plan.replay(places, given, kwargs.get(value) if kwargs else None)
+                done = plan.replay(places, given or (), kwargs.get(value) if kwargs else None)
                 if done is not None:
                     return done
             _notes.launches = [] if key is not None else None
@@ -259,6 +308,7 @@ def planned(arrays: int, optional: str = "", value: str = "") -> Callable[[F], F
             finally:
                 _notes.launches = None
                 _notes.inputs, _notes.outputs = [], []  # a view holds its array, and so the array's memory
+                _notes.scratch = None
 
         return cast(F, call)
 
