@@ -125,7 +125,9 @@ TARGETS = (
         "comparator",
         tuple(f"conformance/{name}.py" for name in ("compare", "bits", "geometry", "verdict", "judge", "tally")),
         ask_comparator,
-        ("tests/conformance/test_compare.py", "tests/conformance/test_run.py"),
+        tuple(f"tests/conformance/test_{name}.py" for name in (
+            "compare", "patterns", "grid", "run", "storage", "shrink", "show_data", "device_judging",
+        )),
     ),
 )  # fmt: skip
 
