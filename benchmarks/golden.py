@@ -37,7 +37,7 @@ SMALL_ROWS = 64
 class Contender:
     """One implementation in one row: `make(rows)` prepares it on the first `rows` rows and returns the call."""
 
-    library: str
+    name: str
     make: Callable[[int], Callable[[], object]]
     note: str = ""
     small: bool = False
@@ -135,17 +135,17 @@ def measure(row, shape, rounds):
     """Time every contender of a row, taking turns; return one record each, the model first."""
     entries = []
     for contender in row.contenders:
-        if contender.library != "refnum" and c.installed(contender.library) is None:
+        if contender.name != "refnum" and c.installed(contender.name) is None:
             continue
         n = min(SMALL_ROWS, shape[0]) if contender.small else shape[0]
         call = contender.make(n)
-        for threads in threads_of(contender.library):
+        for threads in threads_of(contender.name):
             fresh = {"contender": contender, "threads": threads, "elements": n * shape[1], "call": call}
             entries.append({**fresh, "wall": [], "cpu": []})
     results = [warm(entry) for entry in entries]
     for _ in range(rounds):
         for entry in entries:
-            set_threads(entry["contender"].library, entry["threads"])
+            set_threads(entry["contender"].name, entry["threads"])
             clock = time.thread_time if entry["threads"] == 1 else time.process_time
             wall, cpu = time.perf_counter(), clock()
             entry["call"]()
@@ -157,7 +157,7 @@ def measure(row, shape, rounds):
 
 
 def warm(entry):
-    set_threads(entry["contender"].library, entry["threads"])
+    set_threads(entry["contender"].name, entry["threads"])
     entry["call"]()
     return entry["call"]()
 
@@ -168,7 +168,7 @@ def record(entry, first, result, reference):
     clock = "cpu" if entry["threads"] == 1 else "wall"
     ratios = [theirs / ours for theirs, ours in zip(entry[clock], first[clock], strict=True)]
     return {
-        "library": contender.library, "threads": entry["threads"], "note": contender.note,
+        "library": contender.name, "threads": entry["threads"], "note": contender.note,
         "elements": entry["elements"],
         "elements_per_second": round(1 / statistics.median(entry["wall"])),
         "elements_per_cpu_second": round(1 / statistics.median(entry["cpu"])),

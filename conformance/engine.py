@@ -23,7 +23,7 @@ from .case import Case, plain
 from .domains import Domain, domains_for
 from .journal import Journal
 from .judge import judge
-from .judge_wide import judge_there
+from .judge_wide import judge_wide
 from .libraries import alive
 from .operation import run_golden
 from .plan import Plan, Progress, Variant
@@ -190,7 +190,7 @@ class Engine:
                 for subject in self._cover(case, golden, self.number < COVERED_CHUNKS, but=left | there):
                     counts[subject.name].add(self.one(subject, case, golden))
             if there:
-                judge_there(self, domain, {name: counts[name] for name in there})
+                judge_wide(self, domain, {name: counts[name] for name in there})
             for subject in self.active():
                 if subject.name in counts:
                     counted = counts[subject.name]

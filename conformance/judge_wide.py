@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .engine import Engine
 
 
-def judge_there(engine: Engine, domain: Domain, counts: dict[str, DomainCount]) -> None:
+def judge_wide(engine: Engine, domain: Domain, counts: dict[str, DomainCount]) -> None:
     """Judge the subjects that `counts` names on every part of a domain, on their device, and count."""
     for engine.number, part in enumerate(domain.parts(device.device_like())):
         subjects = [subject for subject in engine.active() if subject.name in counts]

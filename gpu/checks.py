@@ -238,3 +238,23 @@ def _fits(number: int, array: Any, shape: tuple[int, ...], dtype: np.dtype, inpu
         raise ArgumentError(f"out[{number}] is read-only; give an array that can be written")
     if any(np.may_share_memory(array, x) for x in inputs):
         raise ArgumentError(f"out[{number}] shares memory with an input; give storage of its own")
+
+
+def count(name: str, value: Any, least: int) -> int:
+    """Return an argument that must be an integer of at least `least`; ArgumentError otherwise."""
+    try:
+        number = least - 1 if isinstance(value, bool | np.bool_) else operator.index(value)
+    except TypeError:
+        number = least - 1
+    if number < least:
+        raise ArgumentError(f"{name} is {value!r}; allowed are integers of at least {least}")
+    return number
+
+
+def row_counts(splits: Any) -> list[int]:
+    """Return the host's splits, the rows of each expert, as a list; ArgumentError where one is no count."""
+    try:
+        given = list(splits)
+    except TypeError as error:
+        raise ArgumentError(f"splits={splits!r}; allowed is a sequence of integers, the rows of each expert") from error
+    return [count("a split", m, 0) for m in given]

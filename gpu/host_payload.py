@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
@@ -77,7 +76,7 @@ def permute_pad(payload: Array, row_map: Array, splits: Any, align: int = 32, *,
     Returns (rows u8 [sum_i roundup(m_i, align), W], offsets int64 [experts], each expert's first row).
     """
     tokens, width = checks.codes("payload", payload, 1)
-    align = _count("align", align, 1)
+    align = checks.count("align", align, 1)
     experts, total = _experts(splits, align)
     place = _row_map(row_map, int(experts.sum()), tokens, "payload rows")
     results = Outputs(out, [((total, width), np.uint8), ((experts.size,), np.int64)], [payload, row_map])
@@ -96,7 +95,7 @@ def permute_unpack(
     Returns (packed u8 [R, K/2], scales u8 [R, K/32], offsets int64 [experts]), R = sum_i roundup(m_i, align).
     """
     tokens, width = checks.codes("payload", payload, UNIT)
-    align, blocks = _count("align", align, 1), width // UNIT
+    align, blocks = checks.count("align", align, 1), width // UNIT
     experts, total = _experts(splits, align)
     place = _row_map(row_map, int(experts.sum()), tokens, "payload rows")
     wanted = [((total, blocks * (UNIT - 1)), np.uint8), ((total, blocks), np.uint8), ((experts.size,), np.int64)]
@@ -120,7 +119,7 @@ def unpermute(
     height, width = checks.matrix("rows", rows, 1)
     if rows.dtype not in (np.dtype(np.float32), BFLOAT16, np.dtype(np.uint16)):
         raise DtypeError(f"rows has dtype {rows.dtype}; allowed are float32, bfloat16 and uint16 (bfloat16 bits)")
-    tokens, align = _count("tokens", tokens, 0), _count("align", align, 1)
+    tokens, align = checks.count("tokens", tokens, 0), checks.count("align", align, 1)
     experts, total = _experts(splits, align)
     if height != total:
         raise ShapeError(f"rows has shape {rows.shape}; splits at align={align} need {total} rows")
@@ -137,23 +136,9 @@ def unpermute(
     return results.finish()
 
 
-def _count(name: str, value: Any, least: int) -> int:
-    try:
-        count = least - 1 if isinstance(value, bool | np.bool_) else operator.index(value)
-    except TypeError:
-        count = least - 1
-    if count < least:
-        raise ArgumentError(f"{name} is {value!r}; allowed are integers of at least {least}")
-    return count
-
-
 def _experts(splits: Any, align: int) -> tuple[Array, int]:
     """Rows of each expert as int64, and how many rows they take when padded."""
-    try:
-        given = list(splits)
-    except TypeError as error:
-        raise ArgumentError(f"splits={splits!r}; allowed is a sequence of integers, the rows of each expert") from error
-    rows = [_count("a split", m, 0) for m in given]
+    rows = checks.row_counts(splits)
     return np.array(rows, np.int64), sum(-(-m // align) * align for m in rows)
 
 

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-import operator
 from collections.abc import Sequence
 from typing import Any
-
-import numpy as np
 
 from refnum.errors import ArgumentError, DtypeError, ShapeError, UnsupportedError
 
@@ -49,26 +46,6 @@ class RowArguments(ctypes.Structure):
         ("map_bytes", ctypes.c_int32), ("split_bytes", ctypes.c_int32), ("all_experts", ctypes.c_uint32),
         ("experts", Experts),
     ]  # fmt: skip
-
-
-def count(name: str, value: Any, least: int) -> int:
-    """Return an argument that must be an integer of at least `least`; ArgumentError otherwise."""
-    try:
-        number = least - 1 if isinstance(value, bool | np.bool_) else operator.index(value)
-    except TypeError:
-        number = least - 1
-    if number < least:
-        raise ArgumentError(f"{name} is {value!r}; allowed are integers of at least {least}")
-    return number
-
-
-def row_counts(splits: Any) -> list[int]:
-    """Return the host's splits, the rows of each expert, as a list; ArgumentError where one is no count."""
-    try:
-        given = list(splits)
-    except TypeError as error:
-        raise ArgumentError(f"splits={splits!r}; allowed is a sequence of integers, the rows of each expert") from error
-    return [count("a split", m, 0) for m in given]
 
 
 def places(rows: Sequence[int], align: int) -> tuple[Experts, int, int]:

@@ -9,10 +9,11 @@ import numpy as np
 from refnum.errors import ArgumentError
 
 from . import interop, launch, plans
+from .checks import count, row_counts
 from .driver import driver
 from .interop import View
 from .launch import U8, Outputs
-from .payload_rows import UNIT, RowArguments, count, indices, move_rows, places, row_counts
+from .payload_rows import UNIT, RowArguments, indices, move_rows, places
 from .plans import planned
 
 ONCE = 96 << 20

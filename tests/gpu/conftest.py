@@ -14,3 +14,25 @@ def host():
     if not usable:
         pytest.skip(reason)
     return module
+
+
+@pytest.fixture(scope="session")
+def emulated_machine():
+    from gpu import emulate
+
+    usable, reason = emulate.available()
+    if not usable:
+        pytest.skip(reason)
+    return emulate.Emulator()
+
+
+@pytest.fixture
+def emulator(emulated_machine):
+    """The emulated device, with no plan of another test."""
+    from gpu import plans
+
+    with emulated_machine.running():
+        plans.forget()
+        yield emulated_machine
+    plans.forget()
+    plans.captured.clear()

@@ -9,23 +9,11 @@ import refnum
 from gpu import emulate, interop, ops, permute, plans
 from refnum.errors import ArgumentError
 
-if not emulate.available()[0]:
-    pytest.skip(emulate.available()[1], allow_module_level=True)
-
-EMULATOR = emulate.Emulator()
+pytestmark = pytest.mark.usefixtures("emulator")
 X = np.linspace(-8, 8, 64, dtype=np.float32).reshape(1, 64)
 FP4 = refnum.quantize_mxfp4(X)
 PAYLOAD = np.arange(4 * 34, dtype=np.uint8).reshape(4, 34)
 ROW_MAP = np.array([2, 0, 3])
-
-
-@pytest.fixture(autouse=True)
-def planned_anew():
-    with EMULATOR.running():
-        plans.forget()
-        yield
-    plans.forget()
-    plans.captured.clear()
 
 
 def device(*arrays):
@@ -124,10 +112,10 @@ def test_plain_values_make_a_plan():
     assert len(plans._plans) == 5  # a list and a tuple of the same counts are one kind
 
 
-def summed(monkeypatch):
+def summed(monkeypatch, machine):
     """Sum a matrix by lists in scratch memory; return the scratch addresses of its launches."""
     found = []
-    fire = EMULATOR.fire
+    fire = machine.fire
 
     def noted(frame, number):
         found.append(frame.arguments.scratch)
@@ -135,7 +123,7 @@ def summed(monkeypatch):
 
     with monkeypatch.context() as patched:
         patched.setattr("gpu.permute_sum.TOGETHER", 0)
-        patched.setattr(EMULATOR, "fire", noted)
+        patched.setattr(machine, "fire", noted)
         plans.forget()  # its plans hold the driver's own `fire`
         rows = np.random.default_rng(5).standard_normal((4, 40), np.float32)
         for _ in range(3):
@@ -144,17 +132,17 @@ def summed(monkeypatch):
     return [found[at : at + 3] for at in range(0, len(found), 3)]
 
 
-def test_a_graph_keeps_scratch_of_its_own_for_every_call(monkeypatch):
+def test_a_graph_keeps_scratch_of_its_own_for_every_call(monkeypatch, emulator):
     monkeypatch.setattr(plans, "_capturing", lambda library, stream: True)
-    calls = summed(monkeypatch)
+    calls = summed(monkeypatch, emulator)
     assert len(calls) == 3 and all(len(set(places)) == 1 for places in calls)
     plans.forget()  # a graph outlives plans
     assert [int(x.ctypes.data) for x in plans.captured] == [places[0] for places in calls]
     assert len({places[0] for places in calls}) == 3
 
 
-def test_without_a_graph_scratch_goes_back(monkeypatch):
-    summed(monkeypatch)
+def test_without_a_graph_scratch_goes_back(monkeypatch, emulator):
+    summed(monkeypatch, emulator)
     assert not plans.captured
 
 

@@ -9,17 +9,7 @@ import refnum
 from gpu import emulate, fresh, ops, plans
 from gpu.emulate_arrays import ALIGNMENT
 
-if not emulate.available()[0]:
-    pytest.skip(emulate.available()[1], allow_module_level=True)
-
-EMULATOR = emulate.Emulator()
-
-
-@pytest.fixture(autouse=True)
-def planned_anew():
-    with EMULATOR.running():
-        plans.forget()
-        yield
+pytestmark = pytest.mark.usefixtures("emulator")
 
 
 def codes(rows=40, k=96):

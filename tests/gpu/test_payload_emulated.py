@@ -4,20 +4,9 @@ import numpy as np
 import pytest
 
 import refnum
-from gpu import emulate, launch, ops, plans
+from gpu import emulate, launch, ops
 
-if not emulate.available()[0]:
-    pytest.skip(emulate.available()[1], allow_module_level=True)
-
-EMULATOR = emulate.Emulator()
-
-
-@pytest.fixture(autouse=True)
-def planned_anew():
-    with EMULATOR.running():
-        plans.forget()
-        yield
-    plans.forget()
+pytestmark = pytest.mark.usefixtures("emulator")
 
 
 def on_device(*arrays):
