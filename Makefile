@@ -38,7 +38,7 @@ bench: $(VENV)/.dev ## speed of the golden model beside other CPU implementation
 
 lock: ## resolve the pinned requirements again (needs uv)
 	uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-header -q -o requirements/base.lock
-	uv pip compile pyproject.toml --extra dev --extra peers --extra docs --extra dask --extra plot --extra guests \
+	uv pip compile pyproject.toml --extra dev --extra peers --extra docs --extra dask --extra plot --extra guests --extra compile \
 		--universal --python-version 3.11 --generate-hashes --no-header -q -o requirements/dev.lock
 
 clean: ## remove the environment and what was built

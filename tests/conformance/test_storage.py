@@ -224,7 +224,7 @@ def wrong_under_ceil(x, profile):
     if refnum.get_profile(profile).name == "CEIL":
         row, column = np.nonzero(x.view(np.uint16) == WRONG)
         byte = scales[row, column // 32]
-        hit = (byte >= 124) & (byte <= 125)
+        hit = (byte >= 138) & (byte <= 139)  # no corner and no sample stands there
         packed[row[hit], column[hit] // 2] ^= 0x11
     return packed, scales
 
