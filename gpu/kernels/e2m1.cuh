@@ -6,7 +6,6 @@
 namespace refnum {
 
 constexpr uint32_t NIBBLE_MAGNITUDES = 0x77777777u;
-constexpr uint32_t NIBBLE_SIGNS = 0x88888888u;
 constexpr uint32_t BYTE_SIGNS = 0x80808080u;
 constexpr uint32_t LANE_MAGNITUDES = 0x7FFF7FFFu;
 constexpr uint32_t HALF_E2M1_MAX = 0x0E000E00u;  // 6 in both lanes where 1 is binary16's smallest normal

@@ -30,7 +30,7 @@ struct PackedTile {
     template <class Stripe>
     __device__ __forceinline__ void fetch(const ColumnArguments& a, offset_t column, bool whole, offset_t first,
                                           Stripe stripe) {
-        const uint64_t keep = keep_policy();  // for scales: 64 bytes of DRAM hold those of two to eight more tiles
+        const uint64_t keep = keep_policy();  // for scales: 64 bytes of DRAM hold a row's for eight or sixteen tiles
         if (whole && a.aligned == (VECTORS | SCALES) && column + WIDE <= a.k) fetch_whole(a, column, first, keep);
         else fetch_stripes(a, column, stripe, keep);
     }

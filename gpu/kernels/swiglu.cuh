@@ -42,13 +42,6 @@ REFNUM_HD SwigluGradients swiglu_gradients(uint32_t grad, uint32_t g, uint32_t u
     return {canonical_float(dgate), canonical_float(multiply_floats(received, y)), canonical_float(term)};
 }
 
-// Levels of the tree over `count` terms, 1 or more: the smallest n with 2**n >= count.
-REFNUM_HD uint32_t tree_levels(uint64_t count) {
-    uint32_t levels = 0;
-    while (levels < 63 && (uint64_t)1 << levels < count) ++levels;
-    return levels;
-}
-
 // The sum over a row as a binary tree of neighbours: a level's odd last node is added to +0. Terms arrive one by
 // one; `pending[l]` is the node of level l that waits for its right neighbour.
 struct TreeSum {

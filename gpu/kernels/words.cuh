@@ -305,15 +305,6 @@ REFNUM_HD uint64_t high_product(uint64_t a, uint64_t b) {
 #endif
 }
 
-// Largest lane of `count` words (a multiple of two) of 16-bit magnitudes.
-template <int count>
-REFNUM_HD uint32_t largest_lane(const uint32_t* words) {
-    uint32_t most = 0;
-    REFNUM_UNROLL
-    for (int i = 0; i < count; i += 2) most = max3_lanes(most, words[i], words[i + 1]);
-    return larger_lane(most);
-}
-
 // 4x4 byte transpose: byte j of word i goes to byte i of word j. Eight PRMT.
 REFNUM_HD void transpose_bytes(uint32_t (&w)[4]) {
     const uint32_t a = permute(w[0], w[1], 0x5140), b = permute(w[2], w[3], 0x5140);
