@@ -18,12 +18,13 @@ from refnum.errors import ArgumentError, UnsupportedError
 from refnum.profiles import get_profile
 
 from . import report as reports
-from . import show, show_report
+from . import show
 from .choose import choose
 from .controls import verify
 from .doors.declare import declared
 from .operation import select
 from .run import RUN_LEVELS, Plan, run
+from .show import report as show_report
 from .subject import Subject, from_dict
 
 Kernel = Callable[..., Any] | Mapping[str, Any] | Subject | str

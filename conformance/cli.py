@@ -15,11 +15,11 @@ from refnum.errors import UnsupportedError
 
 from . import show
 from .bench.command import bench
-from .check_cli import check
 from .choose import choose
-from .cli_words import Isolate, Subjects, told
-from .matrix_cli import matrix
-from .prove_cli import prove
+from .commands.check import check
+from .commands.matrix import matrix
+from .commands.prove import prove
+from .commands.words import Isolate, Subjects, told
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -59,7 +59,7 @@ def replay(
     subject: Subjects = None,
 ) -> None:
     """Run one saved case again: the golden side anywhere, the subject where it is available."""
-    from .rerun import rerun
+    from .commands.rerun import rerun
 
     raise typer.Exit(rerun(file, subject, show.console()))
 
@@ -72,7 +72,7 @@ def shrink(
     calls: Annotated[int, typer.Option(min=1, help="Calls of the subject to spend.")] = 2000,
 ) -> None:
     """Make a saved case smaller and write it as a new replay file."""
-    from .rerun import shrink_again
+    from .commands.rerun import shrink_again
 
     raise typer.Exit(shrink_again(file, subject, calls, show.console()))
 
@@ -89,7 +89,7 @@ def explain(
     param: Annotated[list[str] | None, typer.Option(help="name=value, e.g. scale=amax. May be repeated.")] = None,
 ) -> None:
     """Show every step of the golden model for one element."""
-    from .explaining import explanation
+    from .commands.explain import explanation
 
     print(explanation(what, values, scales, index, profile, dtype, param or []))
 
@@ -98,7 +98,7 @@ def explain(
 @told
 def doctor() -> None:
     """Look at this machine: float modes, compilers, GPU, flags, subjects and caches."""
-    from .doctor import BAD, examine
+    from .commands.doctor import BAD, examine
 
     findings = list(examine())
     styles = {"ok": "green", "warn": "yellow", "bad": "bold red"}
@@ -179,11 +179,11 @@ def _mount(name: str, module: str, attribute: str) -> None:
             raise UnsupportedError(reason)
 
 
-_mount("vectors", "conformance.vectors_cli", "vectors_app")
-_mount("report", "conformance.report_cli", "report_app")
+_mount("vectors", "conformance.commands.vectors", "vectors_app")
+_mount("report", "conformance.commands.report", "report_app")
 app.command()(told(bench))
-_mount("fuzz", "conformance.fuzz_cli", "fuzz_app")
-_mount("mutate", "conformance.mutate_cli", "mutate_app")
+_mount("fuzz", "conformance.commands.fuzz", "fuzz_app")
+_mount("mutate", "conformance.commands.mutate", "mutate_app")
 app.command("prove")(told(prove))
 app.command("matrix")(told(matrix))
 

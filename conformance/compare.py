@@ -15,10 +15,10 @@ import numpy as np
 from refnum.codec import value
 from refnum.formats import get_format
 
+from .calling.storage import OUT, PLAIN, bytes_of, stored_scales
 from .case import Case
 from .geometry import blocks_hit, spread
 from .operation import Output, as_bits, outputs_of
-from .storage import OUT, PLAIN, bytes_of, stored_scales
 from .verdict import CLASSES, LEVELS, NO_LEVEL, input_classes
 
 Bits = dict[str, np.ndarray]

@@ -15,10 +15,10 @@ import numpy as np
 from refnum.arrays import BFLOAT16, Array, contiguous
 from refnum.errors import ArgumentError, UnsupportedError
 
-from .call import COMPILE_ERRORS, CallTimeout, limit
+from .calling.call import COMPILE_ERRORS, CallTimeout, limit
+from .calling.libraries import share_memory, to_numpy
 from .case import Case
 from .compare import observe
-from .libraries import share_memory, to_numpy
 from .operation import OPERATIONS, run_golden
 from .recipes import Recipe, expand
 from .subject import Subject, arguments_for

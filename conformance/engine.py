@@ -19,15 +19,15 @@ import refnum
 from refnum.errors import RefnumError
 
 from . import golden as casts
+from .calling.libraries import alive
+from .calling.probes import probe
 from .case import Case, plain
 from .domains import Domain, domains_for
 from .journal import Journal
 from .judge import judge
 from .judge_wide import judge_wide
-from .libraries import alive
 from .operation import run_golden
 from .plan import Plan, Progress, Variant
-from .probes import probe
 from .report import Report
 from .specials import unclaimed
 from .subject import Subject

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from .calling.storage import IN, OUT
 from .case import Case, plain
 from .operation import DATA_PARAMS, OPERATIONS, as_bits
-from .storage import IN, OUT
 from .vectors.errors import VectorFileError
 from .vectors.load import Vector, load_vectors
 

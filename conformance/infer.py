@@ -21,7 +21,7 @@ from refnum.errors import ArgumentError, RefnumError, UnsupportedError
 from refnum.profiles import CHOICES, PROFILES, Profile, get_profile, profile_name
 
 from .api import as_subject
-from .call import call
+from .calling.call import call
 from .case import Case
 from .choose import choose
 from .compare import observe

@@ -16,8 +16,8 @@ from typing import Any
 
 from refnum.errors import RefnumError
 
-from . import replay
 from .case import Case, plain
+from .counterexample import replay
 from .operation import run_golden
 from .subject import Subject
 from .tally import Failure

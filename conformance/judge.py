@@ -1,4 +1,4 @@
-"""Judge one subject on one case: the smallest step of a run. `probes.py` judges the calling contract."""
+"""Judge one subject on one case: the smallest step of a run. `calling.probes` judges the calling contract."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from .call import Called, call
+from .calling.call import Called, call
 from .case import Case
 from .compare import Comparison, compare
 from .subject import Subject

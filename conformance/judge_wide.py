@@ -6,10 +6,10 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from . import device
+from .calling.libraries import alive
 from .case import Case
-from .crop import take_rows
+from .counterexample.crop import take_rows
 from .domains import Domain
-from .libraries import alive
 from .operation import run_golden
 from .subject import Subject
 from .tally import DomainCount, Failure

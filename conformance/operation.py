@@ -18,7 +18,7 @@ import refnum
 from refnum.arrays import contiguous
 from refnum.errors import ArgumentError
 
-from . import storage
+from .calling import storage
 from .case import Case
 
 DATA_PARAMS = frozenset({"splits", "tokens", "philox"})
@@ -57,8 +57,8 @@ class Operation:
     params: for each parameter its choices, the default first; `input` is the dtype of the floating-point input.
     profiled: whether the operation takes a profile. optional: array inputs that a case may lack.
     nullable: those optional inputs that are passed as None when a case lacks them.
-    layouts: the keywords for scale layouts that it has beside its parameters (N6.5), see `storage.py`. keyed: whether
-    its random bits may come by a Philox key (N13.5).
+    layouts: the keywords for scale layouts that it has beside its parameters (N6.5), see `calling.storage`.
+    keyed: whether its random bits may come by a Philox key (N13.5).
     quantises: whether results are reported by input class (N17).
     """
 

@@ -26,7 +26,7 @@ def run(
 
     checkpoint: called with the report after every variant, so that a run that dies leaves what it had.
     """
-    from .failures import Presenter
+    from .counterexample.failures import Presenter
 
     progress = progress or Progress()
     todo = variants(plan)

@@ -13,8 +13,8 @@ from typing import Any
 import refnum
 from refnum.layouts import LAYOUTS
 
+from .calling.storage import IN, OTHERS, OUT, PLAIN
 from .operation import OPERATIONS, Operation
-from .storage import IN, OTHERS, OUT, PLAIN
 from .subject import Subject, takes
 
 RANDOM, KEYED = "random", "keyed"

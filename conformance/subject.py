@@ -24,9 +24,9 @@ from typing import Any
 from refnum.errors import ArgumentError, FileError, UnsupportedError
 from refnum.profiles import get_profile, profile_name
 
+from .calling.storage import PLAIN
 from .case import DESCRIPTIVE, Case
 from .operation import DATA_PARAMS, OPERATIONS, arguments_of
-from .storage import PLAIN
 
 GROUP = "refnum.subjects"
 KINDS = ("model", "host", "gpu", "peer", "user", "control")
@@ -58,7 +58,7 @@ class Subject:
     code that runs for it, for certificates (N18.5). one_code: whether its profiles are one piece of code, in which the
     scale rule and the rounding are arguments, so that what is proved under one need not be proved again under another.
     on_request: whether it is judged only when its own name is asked for: it takes long. apart: carries out a watched
-    call of `call.py` in the process where the subject lives, when that is another one (`doors.apart`).
+    call of `calling` in the process where the subject lives, when that is another one (`doors.apart`).
     mutable: gives the sources that mutation testing may change and builds changed copies (`mutants.run.Workshop`).
     """
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from ..call import Called, call
+from ..calling.call import Called, call
 from ..case import Case
 from ..compare import observe
 from ..operation import call_golden, outputs_of, run_golden

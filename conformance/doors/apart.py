@@ -22,7 +22,7 @@ import numpy as np
 
 from refnum.errors import ArgumentError, FileError
 
-from ..call import Called, other_data
+from ..calling.call import Called, other_data
 from ..case import Case
 from ..subject import KINDS, Subject, from_dict
 from ..verdict import Outcome
@@ -170,7 +170,7 @@ class Household:
         like: tuple[np.ndarray, ...] = (),
         poison: int | None = None,
     ) -> Any:
-        """Carry out a watched call of `call.py` or `streams.py` there; returns what that function returns."""
+        """Carry out a watched call of `calling` there; returns what that function returns."""
         if which == "into_guarded":
             like, poison, *rest = arguments if arguments else (like, poison)
             seconds = rest[0] if rest else seconds

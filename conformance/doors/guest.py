@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import call, streams
+from ..calling import call, streams
+from ..calling.libraries import alive
 from ..choose import resolve
-from ..libraries import alive
 from ..subject import Subject, accepts
 from ..verdict import Outcome
 from .wire import case_from, receive, send

@@ -12,7 +12,7 @@ import numpy as np
 from refnum import layouts
 from refnum.arrays import require_choice
 
-from ..libraries import to_library, to_numpy
+from ..calling.libraries import to_library, to_numpy
 from ..operation import OPERATIONS
 
 OURS = ("low_first", "bytes")

@@ -33,8 +33,8 @@ import numpy as np
 from refnum.errors import ArgumentError, FileError, UnsupportedError
 from refnum.profiles import get_profile, profile_name
 
+from ..calling.libraries import Guarded
 from ..case import Case
-from ..libraries import Guarded
 from ..operation import OPERATIONS, Operation, outputs_of
 from .shapes import case_of, output_specs
 

@@ -13,12 +13,12 @@ import numpy as np
 from refnum.errors import RefnumError
 
 from .. import fused
-from ..call import call
+from ..calling.call import call
+from ..calling.libraries import alive, to_numpy
 from ..case import Case
 from ..compare import compare
 from ..coverpoints import count
 from ..device import compare_there, device_like, expand_there, fetch, judge_there
-from ..libraries import alive, to_numpy
 from ..operation import run_golden
 from ..recipes.recipe import Recipe, expand
 from ..subject import Subject

@@ -19,20 +19,20 @@ import numpy as np
 
 from refnum.errors import RefnumError
 
-from .. import replay
-from ..call import call
+from ..calling.call import call
 from ..case import Case, plain
 from ..compare import compare
+from ..counterexample import replay
+from ..counterexample.failures import REPEATS, Presenter, shows
+from ..counterexample.shrink import Blocks, Rows, Search
+from ..counterexample.shrink import shrink as smaller_case
 from ..coverpoints import count
 from ..device import device_like
-from ..failures import REPEATS, Presenter, shows
 from ..operation import run_golden
 from ..plan import Plan
 from ..recipes.inputs import distributions_for
 from ..recipes.recipe import Recipe, expand
 from ..recipes.strategies import EDIT_BITS
-from ..shrink import Blocks, Rows, Search
-from ..shrink import shrink as smaller_case
 from ..subject import Subject
 from ..tally import Failure
 from ..verdict import NO_LEVEL, Outcome
@@ -265,7 +265,7 @@ class Trial:
 
 def probe(office: Office, task: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     """Call a subject on a case from a file; this process may not survive it."""
-    from ..libraries import alive
+    from ..calling.libraries import alive
 
     with open(task["path"], "rb") as stream:
         case = pickle.load(stream)  # written by the process that started this one

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from refnum.arrays import Array
 
-from .. import crop
 from ..case import Case
+from ..counterexample import crop
 from ..device import expand_there, fetch, judge_there
 from ..recipes.recipe import Recipe
 from ..subject import Subject

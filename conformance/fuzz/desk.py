@@ -9,7 +9,7 @@ from typing import Any
 
 from refnum.errors import RefnumError
 
-from .. import replay
+from ..counterexample import replay
 from ..verdict import Outcome
 from .cell import START, Event
 from .database import Database

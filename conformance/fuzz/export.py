@@ -8,7 +8,8 @@ from typing import Any
 from refnum.errors import ArgumentError
 from refnum.profiles import get_profile
 
-from .. import files, replay
+from .. import files
+from ..counterexample import replay
 from ..vectors.build import ARGUMENTS
 from ..vectors.load import load_notes
 from ..vectors.operations import VECTOR_OPERATIONS, answer, make_case

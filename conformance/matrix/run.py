@@ -12,12 +12,12 @@ import numpy as np
 from refnum.errors import RefnumError, UnsupportedError
 from refnum.profiles import PROFILES
 
+from ..calling.libraries import to_library, to_numpy
 from ..case import Case
-from ..libraries import to_library, to_numpy
+from ..counterexample.shrink import shrink
 from ..operation import OPERATIONS, as_bits
 from ..peers import all_differences
 from ..peers.guest import base_name
-from ..shrink import shrink
 from ..subject import Subject, arguments_for
 from ..verdict import CLASSES, NO_LEVEL, level_name
 from . import cells, inputs

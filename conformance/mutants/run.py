@@ -184,7 +184,7 @@ def _killed(question: Question, how: str, found: tuple[str, ...]) -> dict[str, A
 
 def guesses(question: Question, results: Sequence[Any]) -> tuple[str, ...]:
     """Return the ids of the bug classes that a wrong answer looks like, the likeliest first."""
-    from ..diagnose import diagnose
+    from ..counterexample.diagnose import diagnose
     from ..operation import as_bits, outputs_of
 
     names = [output.name for output in outputs_of(question.case)]

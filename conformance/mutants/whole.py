@@ -19,13 +19,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ..calling.probes import probe
 from ..case import Case
 from ..corners import corner_cases
 from ..engine import PROBES
 from ..frozen import frozen_cases
 from ..judge import judge as judge_case
 from ..operation import run_golden
-from ..probes import probe
 from ..recipes import sampled_cases
 from ..subject import Subject
 from ..tally import Tally
@@ -224,7 +224,7 @@ def _questions_beside(operation: str) -> tuple[corpus.Question, ...]:
 
 def on_numpy(subject: Subject, operation: str) -> Any:
     """Return a subject's operation as a function of NumPy arrays."""
-    from ..libraries import to_library, to_numpy
+    from ..calling.libraries import to_library, to_numpy
 
     def call(**arguments: Any) -> tuple[Any, ...]:
         given = {

@@ -17,10 +17,10 @@ import numpy as np
 from refnum.arrays import Array
 from refnum.errors import RefnumError, UnsupportedError
 
+from ..calling.libraries import to_numpy
 from ..compare import observe
 from ..device import Mismatch, call_there, compare_there, device_like, place
 from ..domains.part import Part
-from ..libraries import to_numpy
 from ..operation import run_golden
 from ..subject import Subject
 from . import trace

@@ -60,7 +60,7 @@ def _rebuild(folder: Path, fresh: Path) -> None:
         sys.executable,
         "-P",
         "-m",
-        "conformance.vectors_cli",
+        "conformance.commands.vectors",
         "build",
         "--out",
         str(fresh),

@@ -79,8 +79,8 @@ def test_a_replay_file_is_explained(failed, tmp_path):
 
 def test_a_replay_file_is_shrunk_further(tmp_path):
     import refnum as model
-    from conformance import replay
     from conformance.case import Case
+    from conformance.counterexample import replay
     from conformance.subject import Subject, from_file
     from conformance.tally import Failure
     from conformance.verdict import NO_LEVEL
@@ -311,8 +311,8 @@ def test_a_report_is_shown_with_and_without_the_word(failed):
 
 
 def stored(tmp_path, kind, **body_changes):
-    from conformance import replay
     from conformance.case import Case
+    from conformance.counterexample import replay
     from conformance.subject import Subject
     from conformance.tally import Failure
     from conformance.verdict import NO_LEVEL

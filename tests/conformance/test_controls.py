@@ -5,7 +5,7 @@ import pytest
 
 import conformance.controls as room
 from conformance import compare as comparator
-from conformance.call import Called
+from conformance.calling.call import Called
 from conformance.controls import HarnessError, check_control, controls, verify
 from conformance.controls.cases import control_cases
 from conformance.operation import OPERATIONS, run_golden
@@ -84,8 +84,8 @@ def test_a_broken_comparator_is_caught_by_the_controls(monkeypatch, broken):
     ("module", "name", "replacement"),
     [
         ("conformance.engine", "probe", lambda *args: None),
-        ("conformance.libraries", "Guarded.trespass", lambda self: ""),
-        ("conformance.call", "_kept_contract", lambda case, given, results, live: Called(results, live)),
+        ("conformance.calling.libraries", "Guarded.trespass", lambda self: ""),
+        ("conformance.calling.call", "_kept_contract", lambda case, given, results, live: Called(results, live)),
     ],
 )
 def test_a_harness_without_its_probes_is_caught_by_the_controls(monkeypatch, module, name, replacement):

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 import refnum
-from conformance import diagnose as doctor
 from conformance.case import Case
 from conformance.compare import equal_at
 from conformance.controls.cases import control_cases
 from conformance.corners import corner_cases
-from conformance.diagnose import diagnose
+from conformance.counterexample import diagnose as doctor
+from conformance.counterexample.diagnose import diagnose
+from conformance.counterexample.page import number_text, page
+from conformance.counterexample.suspects import COARSE, FINER, SUSPECTS
 from conformance.operation import OPERATIONS, as_bits, call_golden, outputs_of, run_golden
-from conformance.page import number_text, page
-from conformance.suspects import COARSE, FINER, SUSPECTS
 from conformance.vectors.errors import VectorFileError
 from conformance.vectors.wrong import WRONG
 from refnum.errors import RefnumError

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from conformance.calling.floatmode import float_mode
 from conformance.choose import choose
 from conformance.corners import corner_cases
-from conformance.floatmode import float_mode
 from conformance.operation import select
 from conformance.plan import Plan
 from conformance.report import Report

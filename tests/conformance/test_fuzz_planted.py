@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from fuzz_tools import PLANTED, campaign
 
-from conformance import replay
+from conformance.counterexample import replay
 from conformance.fuzz.corpus import minimise
 from conformance.fuzz.database import FILE, Database
 from conformance.fuzz.export import export

@@ -5,7 +5,7 @@ import pytest
 
 import refnum
 from conformance.case import Case
-from conformance.grid import MOST_RIGHT, MOST_WRONG, grid, grid_of
+from conformance.counterexample.grid import MOST_RIGHT, MOST_WRONG, grid, grid_of
 from conformance.operation import run_golden
 
 

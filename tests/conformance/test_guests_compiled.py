@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import refnum
+from conformance.calling.libraries import IMMUTABLE, share_memory, to_library, to_numpy
 from conformance.case import Case
 from conformance.corners import corner_cases
-from conformance.libraries import IMMUTABLE, share_memory, to_library, to_numpy
 from conformance.operation import select
 from conformance.plan import Plan
 from conformance.report import Report, header

@@ -50,7 +50,7 @@ def test_nothing_is_overwritten(tmp_path):
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_every_operation_has_a_subject_that_is_called_as_its_golden_twin(tmp_path, name):
-    from conformance.call import call
+    from conformance.calling.call import call
     from conformance.corners import corner_cases
     from conformance.verdict import Outcome
 

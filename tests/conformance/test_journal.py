@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from conformance import replay
+from conformance.counterexample import replay
 from conformance.journal import FINDING, Journal, again, leftovers
 from conformance.recipes import sampled_cases
 

@@ -7,7 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 import refnum
-from conformance import files, matrix_cli
+from conformance import files
+from conformance.commands import matrix as matrix_cli
 from conformance.matrix import cells, document, inputs, recorded, run
 from conformance.peers.difference import INF32, NANS, POSITIVE_NAN, Difference
 from conformance.subject import from_dict

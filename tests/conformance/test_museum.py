@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.diagnose import notes
+from conformance.counterexample.diagnose import notes
 from conformance.mutants.museum import EXHIBITS, Exhibit, ExhibitError
 from conformance.mutants.museum.rows import ABSENT, every_row
 from conformance.mutants.museum.visit import visit

@@ -13,7 +13,7 @@ import pytest
 
 import refnum
 from conformance import golden
-from conformance.libraries import to_library, to_numpy
+from conformance.calling.libraries import to_library, to_numpy
 from conformance.operation import OPERATIONS, as_bits
 from conformance.peers import (
     PEERS,

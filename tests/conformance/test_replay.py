@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import refnum
-from conformance import replay
 from conformance.controls.cases import control_cases
-from conformance.failures import Presenter
+from conformance.counterexample import replay
+from conformance.counterexample.failures import Presenter
 from conformance.operation import OPERATIONS, call_golden, run_golden
 from conformance.run import Plan
 from conformance.subject import Subject

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from conformance import replay
 from conformance.controls.cases import control_cases
+from conformance.counterexample import replay
 from conformance.operation import OPERATIONS, run_golden
 from conformance.subject import Subject
 from conformance.tally import Failure

@@ -9,10 +9,10 @@ import conformance.engine
 import conformance.frozen
 import conformance.recipes
 import refnum
-from conformance import replay
 from conformance import report as reports
 from conformance.case import Case
 from conformance.controls.cases import control_cases
+from conformance.counterexample import replay
 from conformance.operation import run_golden, select
 from conformance.run import Plan, Progress, run, variants
 from conformance.subject import Subject
@@ -348,7 +348,7 @@ def test_a_device_that_dies_takes_no_innocent_subject_with_it(monkeypatch):
         return right(x, profile)
 
     monkeypatch.setattr("conformance.engine.alive", lambda library: library == "numpy" or not dead)
-    monkeypatch.setattr("conformance.call.to_library", lambda array, library: array)
+    monkeypatch.setattr("conformance.calling.call.to_library", lambda array, library: array)
     gpu = {"arrays": "torch-cuda"}
     document = report_of(subject(kills, "kills", **gpu), subject(innocent, "innocent", **gpu), subject(name="host"))
     outcomes = {

@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 
 import refnum
-from conformance import crop
 from conformance.case import Case
-from conformance.failures import shows
+from conformance.counterexample import crop
+from conformance.counterexample.failures import shows
+from conformance.counterexample.shrink import SHRINKERS, Search, shrink, weight
 from conformance.operation import run_golden
 from conformance.recipes import sampled_cases
-from conformance.shrink import SHRINKERS, Search, shrink, weight
 from conformance.subject import Subject
 from conformance.tally import Failure
 from conformance.verdict import NO_LEVEL

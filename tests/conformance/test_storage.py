@@ -9,15 +9,15 @@ import pytest
 from run_tools import results, right
 
 import refnum
-from conformance import storage
+from conformance.calling import storage
 from conformance.case import Case
 from conformance.corners import corner_cases
+from conformance.counterexample.replay import load
 from conformance.domains import domains_for
 from conformance.operation import OPERATIONS, call_golden, outputs_of, run_golden, select
 from conformance.plan import Plan, variants
 from conformance.recipes import sampled_cases
 from conformance.recipes.inputs import last_offset
-from conformance.replay import load
 from conformance.report import Report, header
 from conformance.run import run
 from conformance.specials import special_params

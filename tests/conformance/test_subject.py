@@ -8,10 +8,10 @@ import pytest
 
 import conformance.subject as doors
 import refnum
-from conformance.call import call, other_data, replay_in_place
+from conformance.calling.call import call, other_data, replay_in_place
+from conformance.calling.libraries import share_memory, to_library, to_numpy, with_gaps
 from conformance.case import Case
 from conformance.choose import choose
-from conformance.libraries import share_memory, to_library, to_numpy, with_gaps
 from conformance.operation import call_golden
 from conformance.subject import Subject, arguments_for, from_dict, from_file
 from conformance.verdict import Outcome

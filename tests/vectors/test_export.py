@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from conformance.commands.vectors import vectors_app
 from conformance.vectors import load_vectors
 from conformance.vectors.errors import VectorFileError
 from conformance.vectors.export import export_vectors
-from conformance.vectors_cli import vectors_app
 
 GCC = shutil.which("gcc")
 PRINTER = """

@@ -6,8 +6,8 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+from conformance.commands.vectors import vectors_app
 from conformance.vectors.show import show_vector
-from conformance.vectors_cli import vectors_app
 
 
 def run(*words):

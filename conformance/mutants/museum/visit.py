@@ -132,7 +132,7 @@ def _of_variant(
     exhibit: Exhibit, plan: Plan, item: Variant, report: Report, start: float
 ) -> tuple[float, dict[str, Any]] | None:
     """Return (seconds to the first wrong answer, the result) of a variant that is no pass; None for a pass."""
-    from ...failures import Presenter
+    from ...counterexample.failures import Presenter
 
     tallies = {subject.name: new_tally(plan, subject, item) for subject in item.subjects}
     engine = _Watched(plan, item, tallies, report, Progress(), Journal(None))

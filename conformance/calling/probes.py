@@ -1,0 +1,267 @@
+"""The calling contract, probed: one function a habit of callers that a kernel may not have been written for.
+
+Each probe is tried on a few corner cases of every variant. A probe that a subject refuses with an error is reported
+as refused, which is no failure; one that it takes must give the golden bytes. Breaches have names, see `Called`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..case import Case
+from ..compare import compare
+from ..judge import record
+from ..operation import call_golden, run_golden
+from ..subject import Subject
+from ..tally import Failure, Tally
+from ..verdict import NO_LEVEL, Outcome
+from .call import (
+    POISONS,
+    Called,
+    call,
+    call_at_offset,
+    call_with_gaps,
+    has_out,
+    into_guarded,
+    raw,
+    replay_in_place,
+)
+from .libraries import IMMUTABLE
+from .streams import STREAMED, on_side_stream, under_graph
+
+REPEATS = 10
+Golden = Mapping[str, np.ndarray]
+Judging = Callable[[Subject, Case, Golden, Tally, float], None]
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A habit of callers. name: as it stands in reports. run: judges it. applies: whether a subject can be asked.
+
+    once: it costs many calls, and one case of a variant is enough.
+    """
+
+    name: str
+    run: Judging
+    applies: Callable[[Subject, str], bool] = lambda _subject, _operation: True
+    once: bool = False
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """The same data in other storage or on another stream: how to call, and what a wrong result is called.
+
+    refusable: whether a subject may refuse it; nobody may refuse a stream.
+    """
+
+    name: str
+    call: Callable[[Subject, Case, float], Called]
+    finding: str
+    words: str
+    refusable: bool = True
+
+
+def probe(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
+    """Try every probe that applies to a subject; what it refuses is noted in the tally."""
+    for one in PROBES:
+        done = one.once and one.name in tally.probes
+        if one.applies(subject, case.operation) and not tally.stopped and not done:
+            tally.probes.setdefault(one.name, "")
+            one.run(subject, case, golden, tally, seconds)
+
+
+def _breach(tally: Tally, case: Case, finding: str, words: str) -> None:
+    tally.fail(Failure(case, NO_LEVEL, words, finding))
+
+
+def _refused(called: Called, tally: Tally, name: str) -> bool:
+    if called.outcome is Outcome.PASS or called.finding:
+        return False
+    tally.probes[name] = called.words
+    return True
+
+
+def _right(subject: Subject, case: Case, golden: Golden, seconds: float) -> bool:
+    """Whether a plain call on the same data is right: only then is the habit to blame."""
+    return compare(case, golden, call(subject, case, seconds).results).level == 0
+
+
+def _in_place(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
+    second_case, first, second = replay_in_place(subject, case, seconds)
+    if first is second:  # the first call already failed; there is no second one
+        record(first, case, golden, tally)
+        return
+    right = record(first, case, golden, tally) and compare(case, golden, first.results).level == 0
+    held = record(second, second_case, run_golden(second_case), tally)
+    if right and held is False and not second.finding and _same(second, first):
+        words = (
+            "the second call, with new data in the same storage, gave the first call's result again: results are "
+            "cached by address"
+        )
+        _breach(tally, second_case, "stale-output", words)
+
+
+def _elsewhere(storage: Elsewhere) -> Judging:
+    """Return the probe of a call on the same data elsewhere; where a plain call is right, that place is to blame."""
+
+    def run(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
+        called = storage.call(subject, case, seconds)
+        if storage.refusable and _refused(called, tally, storage.name):
+            return
+        wrong = record(called, case, golden, tally) is False and not called.finding
+        if wrong and _right(subject, case, golden, seconds):
+            _breach(tally, case, storage.finding, storage.words)
+
+    return run
+
+
+def _repeats(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
+    first = call(subject, case, seconds)
+    if first.outcome is not Outcome.PASS:  # judged elsewhere
+        return
+    for number in range(2, REPEATS + 1):
+        again = call(subject, case, seconds)
+        if again.outcome is Outcome.PASS and not _same(again, first):
+            words = f"call {number} on the same inputs gave other bytes than the first: the result is not determined"
+            _breach(tally, case, "not-deterministic", words)
+            return
+
+
+def _out(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
+    like = call_golden(case)
+    for poison in POISONS:
+        called = into_guarded(subject, case, like, poison, seconds)
+        held = record(called, case, golden, tally)
+        if held is False and called.outcome is Outcome.PASS and _holds_poison(called, like, poison):
+            words = f"bytes of `out` still hold the poison 0x{poison:02X}: they were never written"
+            _breach(tally, case, "output-not-written", words)
+
+
+def _graph(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
+    second_case, first, second = under_graph(subject, case, seconds)
+    if _refused(first, tally, "graph capture"):
+        return
+    right = record(first, case, golden, tally) and compare(case, golden, first.results).level == 0
+    wrong = record(second, second_case, run_golden(second_case), tally) is False and not second.finding
+    if right and wrong:
+        words = "right when captured, wrong when the graph is launched again with new data in the same storage"
+        _breach(tally, second_case, "graph-replay-stale", words)
+
+
+def _streamed(subject: Subject, _operation: str) -> bool:
+    return subject.arrays in STREAMED
+
+
+def _placed(subject: Subject, _operation: str) -> bool:
+    return subject.arrays not in IMMUTABLE
+
+
+def _viewed(subject: Subject, _operation: str) -> bool:
+    return subject.arrays in ("numpy", "cupy")
+
+
+GAPS, OFFSET, SIDE_STREAM = (
+    Elsewhere(
+        "views with gaps",
+        call_with_gaps,
+        "strides-ignored",
+        "right on contiguous inputs, wrong on the same inputs with gaps between the elements: strides are ignored",
+    ),
+    Elsewhere(
+        "views at an odd address",
+        call_at_offset,
+        "alignment-assumed",
+        "right on inputs at the start of an allocation, wrong on the same inputs one element further: the alignment of "
+        "the address is assumed",
+    ),
+    Elsewhere(
+        "side stream",
+        on_side_stream,
+        "stream-ignored",
+        "wrong when the caller's current stream is not the default one: it launches on another stream",
+        refusable=False,
+    ),
+)
+
+PROBES = (
+    Probe("new data in place", _in_place, _placed),
+    Probe(GAPS.name, _elsewhere(GAPS), _viewed),
+    Probe(OFFSET.name, _elsewhere(OFFSET), _placed),
+    Probe("ten repeats", _repeats, once=True),
+    Probe("poisoned out with guard zones", _out, has_out),
+    Probe(SIDE_STREAM.name, _elsewhere(SIDE_STREAM), _streamed),
+    Probe("graph capture", _graph, _streamed),
+)
+"""In the order they are tried; adding one is one entry."""
+
+
+def again(finding: str) -> Callable[[Subject, Case, float], tuple[Case, Called]]:
+    """Return the call that shows a breach once more, with the case that it answers; a plain call for other names."""
+    for storage in (GAPS, OFFSET, SIDE_STREAM):
+        if finding == storage.finding:
+            return lambda subject, case, seconds: (case, storage.call(subject, case, seconds))
+    return _AGAIN.get(finding, _plain)
+
+
+def _plain(subject: Subject, case: Case, seconds: float) -> tuple[Case, Called]:
+    return case, call(subject, case, seconds)
+
+
+def _second_in_place(subject: Subject, case: Case, seconds: float) -> tuple[Case, Called]:
+    second_case, _, second = replay_in_place(subject, case, seconds)
+    return second_case, second
+
+
+def _second_of_graph(subject: Subject, case: Case, seconds: float) -> tuple[Case, Called]:
+    second_case, _, second = under_graph(subject, case, seconds)
+    return second_case, second
+
+
+def _into_out(subject: Subject, case: Case, seconds: float) -> tuple[Case, Called]:
+    if not has_out(subject, case.operation):
+        return _plain(subject, case, seconds)
+    return case, into_guarded(subject, case, call_golden(case), POISONS[0], seconds)
+
+
+def _odd_one(subject: Subject, case: Case, seconds: float) -> tuple[Case, Called]:
+    """Return the first call that differs from the golden bytes, or the last one."""
+    golden = run_golden(case)
+    for _ in range(REPEATS):
+        called = call(subject, case, seconds)
+        if called.outcome is Outcome.PASS and compare(case, golden, called.results).level:
+            break
+    return case, called
+
+
+_AGAIN: dict[str, Callable[[Subject, Case, float], tuple[Case, Called]]] = {
+    "stale-output": _second_in_place,
+    "earlier-result-changed": _second_in_place,
+    "guard-overwritten": _into_out,
+    "output-not-written": _into_out,
+    "not-deterministic": _odd_one,
+    "graph-replay-stale": _second_of_graph,
+}
+SECOND_CASE = frozenset({"stale-output", "earlier-result-changed", "graph-replay-stale"})
+"""Breaches whose call answers other data than the case's."""
+DIFFERENT_BYTES = frozenset({*_AGAIN, GAPS.finding, OFFSET.finding, SIDE_STREAM.finding}) - {
+    "earlier-result-changed",
+    "guard-overwritten",
+}
+"""Breaches that show as bytes that differ; the call itself names the others."""
+
+
+def _same(one: Called, other: Called) -> bool:
+    pairs = zip(one.results, other.results, strict=False)
+    return len(one.results) == len(other.results) and all(np.array_equal(raw(a), raw(b)) for a, b in pairs)
+
+
+def _holds_poison(called: Called, like: tuple[np.ndarray, ...], poison: int) -> bool:
+    for result, want in zip(called.results, like, strict=False):
+        if result.nbytes == want.nbytes:
+            got, right = result.reshape(-1).view(np.uint8), np.ascontiguousarray(want).reshape(-1).view(np.uint8)
+            if ((got == poison) & (right != poison)).any():
+                return True
+    return False

@@ -1,0 +1,115 @@
+"""`refnum explain`: build a small case from the command line, or from a replay file, and let the model explain it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+import refnum
+from refnum.errors import ArgumentError
+from refnum.explain import EXPLAINED
+
+from ..case import Case
+from ..counterexample import replay
+from ..operation import OPERATIONS
+
+_DTYPES = {"float32": np.dtype(np.float32), "bfloat16": np.dtype(ml_dtypes.bfloat16), "float16": np.dtype(np.float16)}
+
+
+def explanation(
+    what: str, values: str | None, scales: str | None, index: str, profile: str, dtype: str, params: list[str]
+) -> str:
+    """Return the explanation of one element as text. `what` is an operation or the path of a replay file."""
+    if what.endswith(".json") or Path(what).is_file():
+        case = replay.load(Path(what)).case
+    else:
+        case = build(what, values, scales, profile, dtype, params)
+    return str(refnum.explain(case.operation, case, parse_index(index)))
+
+
+def build(operation: str, values: str | None, scales: str | None, profile: str, dtype: str, params: list[str]) -> Case:
+    """Return a case of one row: the values (or codes) given, padded with zeros to whole blocks."""
+    if operation not in EXPLAINED:
+        raise ArgumentError(
+            f"{operation!r} cannot be explained; choose from {', '.join(EXPLAINED)}, or give a replay file."
+        )
+    if values is None:
+        raise ArgumentError("Give --values, e.g. --values 1.25,0.1,-3, or a replay file.")
+    keywords = dict(OPERATIONS[operation].defaults())
+    keywords.update(_param(text, operation) for text in params)
+    words = [word for word in values.replace(" ", ",").split(",") if word]
+    if "x" in OPERATIONS[operation].inputs:
+        if dtype not in _DTYPES:
+            raise ArgumentError(f"--dtype {dtype!r} is not one of {', '.join(_DTYPES)}.")
+        row = _padded(np.array([_float(word, _DTYPES[dtype]) for word in words], _DTYPES[dtype]))
+        return Case(operation, profile, {**keywords, "input": dtype}, {"x": row})
+    codes = _padded(np.array([_integer(word, 255) for word in words], np.uint8))
+    packed = "packed" in OPERATIONS[operation].inputs
+    unit = 32 if packed else 128
+    count = -(-codes.shape[1] // unit)
+    given = [_integer(word, 255) for word in (scales or "127").split(",")]
+    if len(given) not in (1, count):
+        raise ArgumentError(f"--scales has {len(given)} bytes; {codes.shape[1]} elements have {count} scales.")
+    row = np.array([given * count if len(given) == 1 else given], np.uint8)
+    if packed:
+        if (codes > 15).any():
+            raise ArgumentError("--values are E2M1 codes here, one an element: 0 to 15.")
+        codes = np.ascontiguousarray(codes[:, 0::2] | codes[:, 1::2] << 4)
+    if operation == "mxfp4_columns":  # a column output packs two rows: the second one is the same
+        codes, row = np.repeat(codes, 2, axis=0), np.repeat(row, 2, axis=0)
+    return Case(operation, profile, keywords, {"packed" if packed else "codes": codes, "scales": row})
+
+
+def parse_index(text: str) -> int | tuple[int, int]:
+    """Return a flat index, or (row, column)."""
+    try:
+        parts = [int(part) for part in text.split(",")]
+    except ValueError as error:
+        raise ArgumentError(f"--index {text!r} is not a number or row,column.") from error
+    if len(parts) == 1:
+        return parts[0]
+    if len(parts) == 2:
+        return parts[0], parts[1]
+    raise ArgumentError(f"--index {text!r} has {len(parts)} numbers; give one, or row,column.")
+
+
+def _param(text: str, operation: str) -> tuple[str, Any]:
+    name, _, word = text.partition("=")
+    choices = OPERATIONS[operation].params.get(name)
+    if choices is None:
+        raise ArgumentError(f"--param {text!r}: {operation} has {', '.join(OPERATIONS[operation].params) or 'none'}.")
+    for choice in choices:
+        shown = "x".join(map(str, choice)) if isinstance(choice, list) else str(choice)
+        if word == shown:
+            return name, choice
+    raise ArgumentError(f"--param {text!r}: choose from {', '.join(map(str, choices))}.")
+
+
+def _float(word: str, dtype: np.dtype) -> Any:
+    if word.lower().startswith("0x"):
+        bits = _integer(word, (1 << 8 * dtype.itemsize) - 1)
+        return np.array([bits], f"u{dtype.itemsize}").view(dtype)[0]
+    try:
+        return np.array([float(word)]).astype(dtype)[0]
+    except ValueError as error:
+        raise ArgumentError(f"{word!r} is neither a number nor 0x... bits of {dtype.name}.") from error
+
+
+def _integer(word: str, largest: int) -> int:
+    try:
+        number = int(word, 0)
+    except ValueError as error:
+        raise ArgumentError(f"{word!r} is not a whole number.") from error
+    if not 0 <= number <= largest:
+        raise ArgumentError(f"{word} is not in 0..{largest}.")
+    return number
+
+
+def _padded(row: np.ndarray) -> np.ndarray:
+    width = max(32, -(-row.size // 32) * 32)
+    out = np.zeros((1, width), row.dtype)
+    out[0, : row.size] = row
+    return out

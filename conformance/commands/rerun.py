@@ -1,0 +1,174 @@
+"""`refnum replay` and `refnum shrink`: take a saved case up again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.markup import escape
+
+from refnum.errors import ArgumentError
+
+from .. import show
+from ..case import variant
+from ..choose import choose
+from ..counterexample import replay
+from ..counterexample.failures import Presenter, observe_again, shows
+from ..counterexample.page import page
+from ..counterexample.shrink import shrink
+from ..report import EXIT_MISMATCH, EXIT_VERIFIED
+from ..run import Plan
+from ..subject import Subject
+from ..tally import Failure
+from ..verdict import NO_LEVEL, Outcome
+
+DEADLY = ("process-died", "kernel-hung")
+"""Findings whose case may end or block the process that runs it."""
+APART = "REFNUM_APART"
+PATIENCE = 30.0
+"""Seconds after which a case that has hung before counts as hung again."""
+
+
+def rerun(path: Path, names: list[str] | None, out: Console) -> int:
+    """Replay a file: golden bytes against the file's expectation, then the subject. Return the exit status.
+
+    1 when the golden model no longer gives the file's expectation, or the subject (still) differs; 0 otherwise.
+    """
+    saved = replay.load(path)
+    golden = saved.golden()
+    out.print(f"{escape(variant(saved.case.operation, saved.case.profile, saved.case.params))}  {path.name}")
+    status = EXIT_VERIFIED
+    changed = [name for name in golden if not np.array_equal(golden[name], saved.expected[name])]
+    if changed:
+        out.print(
+            f"[bold red]EXPECTATION CHANGED[/]  the golden model gives other {', '.join(changed)} than the file"
+            + ("" if saved.same_model else "; its source is not the one that wrote the file")
+        )
+        status = EXIT_MISMATCH
+    else:
+        out.print(
+            "golden    the file's expectation is reproduced, every byte"
+            + ("" if saved.same_model else " (by another version of the model)")
+        )
+    subjects = _subjects(saved, names, out)
+    if not subjects and saved.observed:
+        _show_saved(saved, out)
+    for subject in subjects:
+        deadly = saved.body["finding"] in DEADLY and APART not in os.environ
+        status = max(status, _apart(path, subject, out) if deadly else _judge(saved, subject, out))
+    return status
+
+
+def _apart(path: Path, subject: Subject, out: Console) -> int:
+    """Replay in a process of its own a case that has killed or hung one before; return the exit status."""
+    name, settings = escape(subject.name), {**os.environ, APART: "1"}
+    command = [sys.executable, "-m", "conformance.cli", "replay", str(path), "-s", subject.origin or subject.name]
+    try:
+        child = subprocess.run(command, env=settings, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    except subprocess.TimeoutExpired:
+        out.print(f"[bold red]TIMEOUT[/]  {name}: no answer within {PATIENCE:g} s; its process was killed")
+        return EXIT_MISMATCH
+    if child.returncode < 0:
+        out.print(f"[bold red]FAULT[/]  {name}: its process ended with {signal.Signals(-child.returncode).name}")
+        return EXIT_MISMATCH
+    told = any(word in child.stdout for word in ("FAULT", "MISMATCH", "TIMEOUT"))  # what its end prints is no news then
+    if not told and (child.returncode not in (EXIT_VERIFIED, EXIT_MISMATCH) or "Traceback" in child.stderr):
+        last = (child.stderr.strip().splitlines() or [f"exit status {child.returncode}"])[-1]
+        out.print(f"[bold red]FAULT[/]  {name}: its process gave up: {escape(last[:300])}")
+        return EXIT_MISMATCH
+    out.print(escape(child.stdout.rstrip()))
+    return EXIT_MISMATCH if told else child.returncode
+
+
+def _subjects(saved: replay.Replay, names: list[str] | None, out: Console) -> list[Subject]:
+    """Return the subjects to call: those named, else the one that wrote the file if it is here."""
+    recorded = saved.body["subject"]
+    if names is None and (recorded is None or recorded["kind"] == "user"):
+        if recorded is not None:
+            out.print(f"subject   {escape(recorded['name'])} was a user's own; give --subject FILE.py:NAME to call it")
+        return []
+    try:
+        choice = choose(names or [recorded["name"]], None)
+    except ArgumentError as error:
+        if names is not None:
+            raise
+        out.print(f"subject   {escape(recorded['name'])} is not here: {escape(str(error))}")
+        return []
+    for item, reason in choice.unusable:
+        out.print(f"subject   {escape(item.name)} is not usable here: {escape(reason)}")
+    able = []
+    for item in choice.usable:
+        reason = item.refuses(saved.case.operation, saved.case.profile, saved.case.params)
+        if reason:
+            out.print(f"subject   unsupported: {escape(reason)}")
+        else:
+            able.append(item)
+    return able
+
+
+def _failure(saved: replay.Replay) -> Failure:
+    fails = saved.body["fails"]
+    level = int(fails[1:]) + 1 if fails else 1
+    return Failure(saved.case, NO_LEVEL if saved.body["finding"] else level, finding=saved.body["finding"])
+
+
+def _judge(saved: replay.Replay, subject: Subject, out: Console) -> int:
+    called, comparison = observe_again(subject, saved.case, saved.body["finding"])
+    if called.outcome not in (Outcome.PASS, Outcome.MISMATCH):
+        out.print(f"[bold red]{called.outcome.upper()}[/]  {escape(subject.name)}: {escape(called.words)}")
+        if APART in os.environ:  # a dead context would complain of every array that is freed from here on
+            out.file.flush()
+            os._exit(EXIT_MISMATCH)
+        return EXIT_MISMATCH
+    again = shows(subject, saved.case, _failure(saved))
+    if not again and not comparison.problem and comparison.level <= subject.claimed_level(saved.case.operation):
+        out.print(
+            f"[green]PASS[/]      {escape(subject.name)} gives every expected byte now; the saved failure is gone"
+            if comparison.level == 0
+            else f"[green]PASS[/]      {escape(subject.name)} reaches L{comparison.level}, as it claims"
+        )
+        return EXIT_VERIFIED
+    record = Presenter(Plan([subject], [], shown=0, save=False)).record(subject, _failure(saved), shrunk=False)
+    result = {
+        "variant": variant(saved.case.operation, saved.case.profile, saved.case.params),
+        "subject": subject.name,
+        "outcome": "mismatch",
+    }
+    show.failure(out, result, record)
+    return EXIT_MISMATCH
+
+
+def _show_saved(saved: replay.Replay, out: Console) -> None:
+    """Print the page of the observed bytes in the file, for a reader without the subject."""
+    level = int(saved.body["fails"][1:]) if saved.body["fails"] else 0
+    if set(saved.observed) != set(saved.expected):
+        return
+    details = page(saved.case, saved.expected, saved.observed, level)
+    if details:
+        out.print("observed  as saved in the file:")
+        show.element(out, details)
+
+
+def shrink_again(path: Path, names: list[str] | None, calls: int, out: Console) -> int:
+    """Shrink a saved case with a larger budget and write the smaller one beside it. Return the exit status."""
+    saved = replay.load(path)
+    subjects = _subjects(saved, names, out)
+    if len(subjects) != 1:
+        raise ArgumentError(f"Shrinking needs exactly one usable subject; {len(subjects)} are. Give --subject.")
+    subject, failure = subjects[0], _failure(saved)
+    if not shows(subject, saved.case, failure):
+        raise ArgumentError(f"{subject.name} does not show the saved failure any more; there is nothing to shrink.")
+    case = shrink(saved.case, lambda smaller: shows(subject, smaller, failure), calls=calls, seconds=120.0)
+    if case is saved.case:
+        out.print("nothing smaller fails the same way")
+        return EXIT_VERIFIED
+    _, comparison = observe_again(subject, case, failure.finding)
+    body = replay.document(case, replay.run_golden(case), comparison.observed, subject, failure, saved.case)
+    written = replay.save(body, path.parent)
+    out.print(f"shrunk    {saved.case.elements} to {case.elements} elements: {escape(str(written))}", soft_wrap=True)
+    return EXIT_VERIFIED

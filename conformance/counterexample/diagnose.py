@@ -1,0 +1,113 @@
+"""Guess the bug class of a mismatch: try every known wrong rule and keep those that give the very same wrong bits.
+
+A guess is not a proof. On a case of one or two elements several wrong rules may give the same bits; all of them
+are named, the most specific first, as they stand in `suspects.SUSPECTS`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+import numpy as np
+
+from refnum.errors import RefnumError
+
+from ..calling import storage
+from ..case import Case
+from ..compare import equal_at
+from ..operation import as_bits, outputs_of, run_golden
+from ..vectors.errors import VectorFileError
+from ..vectors.load import load_notes
+from .suspects import COARSE, SUSPECTS, Suspect
+
+SHOWN = 4
+LARGEST = 1 << 20
+"""Elements of the largest case on which suspects are tried."""
+_NOT_APPLICABLE = (RefnumError, ValueError, LookupError, TypeError, AttributeError, AssertionError, ArithmeticError)
+
+
+Bits = Mapping[str, Any]
+
+
+def diagnose(
+    case: Case, golden: Bits, observed: Bits, level: int = 0, also: tuple[Case, Bits] | None = None
+) -> list[dict[str, Any]]:
+    """Return the suspects whose wrong bits equal the observed bits and differ from the golden ones.
+
+    level: the level of agreement at which bits are equal (N16), so that what a lower level forgives, say codes
+    under a NaN scale, does not hide the bug that is asked about. also: a larger case that failed, with what was
+    observed there; if any suspects explain that too, only those are returned, and if others explain it, those: on
+    a case of a few elements a wrong rule may look like a coarser one. Each is {"id", "words", "note"},
+    where note is the entry of the notes registry with that id, or None.
+    """
+    if case.elements > LARGEST:
+        return []
+    found = list(_explaining(case, golden, observed, level, SUSPECTS))
+    if also is not None and also[0].elements <= LARGEST and also[0] is not case:
+        wanted = run_golden(also[0])
+        found = (
+            list(_explaining(also[0], wanted, also[1], level, found))
+            or list(_explaining(also[0], wanted, also[1], level, SUSPECTS))
+            or found
+        )
+    first = {suspect.id: suspect for suspect in reversed(found)}
+    return [_entry(suspect) for suspect in found if first[suspect.id] is suspect][:SHOWN]
+
+
+def named(classes: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether bug classes say more than the coarse ones, which explain much at once."""
+    return any(entry["id"] not in {suspect.id for suspect in COARSE} for entry in classes)
+
+
+LAYOUTS = {"swizzled": "SWIZZLE_LAYOUT", "packed_ue8m0": "UE8M0_PACK_ORDER"}
+
+
+def laid_out(case: Case, problem: str) -> list[dict[str, Any]]:
+    """Return the note on a scale layout whose storage holds what no bytes give, by the comparison's words for it."""
+    name = LAYOUTS.get(str(case.params.get(storage.OUT)), "")
+    if not name or "layout" not in problem:
+        return []
+    note = notes().get(name)
+    return [{"id": name, "words": (note or {}).get("description", ""), "note": note}]
+
+
+def _entry(suspect: Suspect) -> dict[str, Any]:
+    note = notes().get(suspect.id)
+    return {"id": suspect.id, "words": suspect.words or (note or {}).get("description", ""), "note": note}
+
+
+def _explaining(case: Case, golden: Bits, observed: Bits, level: int, suspects: Iterable[Suspect]) -> Iterator[Suspect]:
+    for suspect in suspects:
+        if not any(fnmatchcase(case.operation, pattern) for pattern in suspect.operations):
+            continue
+        if suspect.id.endswith("_TIES_UP") and suspect.id != _ties_up_id(case):
+            continue  # one rule, three notes: the element format says which
+        try:
+            with np.errstate(all="ignore"):
+                wrong = suspect.wrong(case, golden)
+            if wrong is None:
+                continue
+            wrong = {name: as_bits(array) for name, array in wrong.items()}
+            if equal_at(case, golden, wrong, level) or not equal_at(case, wrong, observed, level):
+                continue
+        except _NOT_APPLICABLE:  # a wrong rule may meet shapes or values that it was not written for
+            continue
+        yield suspect
+
+
+def _ties_up_id(case: Case) -> str:
+    """Return the note on ties for the element format that the case is encoded to."""
+    formats = {output.format(case.params) for output in outputs_of(case) if output.kind in ("codes", "packed")}
+    return next((f"{name}_TIES_UP" for name in ("E2M1", "E4M3") if name in formats), "ELEMENT_TIES_UP")
+
+
+@functools.cache
+def notes() -> dict[str, dict[str, Any]]:
+    """Return the registry of bug notes by id (`vectors/notes.json`); empty when it is not installed."""
+    try:
+        return {name: {"id": name, **note} for name, note in load_notes().items()}
+    except VectorFileError:
+        return {}
