@@ -73,3 +73,10 @@ def test_contributing_has_a_file_list_for(what):
     steps = re.findall(r"^(\d+)\. `([\w./-]+)`", section[1], re.MULTILINE)
     assert steps, f"no numbered files to add a {what}"
     assert [int(n) for n, _ in steps] == sorted(int(n) for n, _ in steps)
+
+
+def test_contributing_names_every_part_of_conformance():
+    section = text("CONTRIBUTING.md").partition("## Where things are in `conformance/`")[2].partition("\n## ")[0]
+    named = {path.rstrip("/") for path in re.findall(r"`(conformance/[\w./]+)`", section)}
+    there = {f"conformance/{path.name}" for path in (ROOT / "conformance").iterdir() if not path.name.startswith("_")}
+    assert named == there
