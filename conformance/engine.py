@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
@@ -18,6 +18,7 @@ import numpy as np
 import refnum
 from refnum.errors import RefnumError
 
+from . import device
 from . import golden as casts
 from .calling.libraries import alive
 from .calling.probes import probe
@@ -190,13 +191,28 @@ class Engine:
                 for subject in self._cover(case, golden, self.number < COVERED_CHUNKS, but=left | there):
                     counts[subject.name].add(self.one(subject, case, golden))
             if there:
-                judge_wide(self, domain, {name: counts[name] for name in there})
+                self._wide(domain, {name: counts[name] for name in there})
             for subject in self.active():
                 if subject.name in counts:
                     counted = counts[subject.name]
                     counted.complete = counted.calls > 0 and not counted.missed
                     if counted.verdict == "proved":
                         self.plan.decided.setdefault(self._decision(domain, subject), []).append(self.item.profile)
+
+    def _wide(self, domain: Domain, counts: dict[str, DomainCount]) -> None:
+        """Judge the subjects that `counts` names on every part of a domain, made on their device."""
+        for self.number, part in enumerate(domain.parts(device.device_like())):
+            subjects = [subject for subject in self.active() if subject.name in counts]
+            if not subjects:
+                return
+            golden = self.golden(part.case)
+            for subject in subjects:
+                self.book.note(subject.name, self.number, there=True)
+                held = None
+                if golden is not None:
+                    again = partial(domain.part, self.number)
+                    held = self._timed(subject, partial(judge_wide, case=part.case, golden=golden, again=again))
+                counts[subject.name].add(held)
 
     def on_device(self, subject: Subject) -> bool:
         """Whether whole domains can be judged where a subject's arrays are: in this process, byte for byte."""
@@ -247,9 +263,12 @@ class Engine:
 
     def one(self, subject: Subject, case: Case, golden: dict[str, Any]) -> bool | None:
         """Judge a subject on a case and count it; return whether it held, None if it was not compared."""
+        return self._timed(subject, partial(judge, case=case, golden=golden))
+
+    def _timed(self, subject: Subject, judged: Callable[..., bool | None]) -> bool | None:
         tally = self.tallies[subject.name]
         start = time.perf_counter()
-        held = judge(subject, case, golden, tally, self.plan.seconds)
+        held = judged(subject, tally=tally, seconds=self.plan.seconds)
         tally.seconds += time.perf_counter() - start
         self.was_compared = held is not None
         if held is None:
