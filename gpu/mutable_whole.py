@@ -9,24 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from . import columns, elements, emulate, launch, ops, payload_rows, swiglu
 from . import compile as build
+from . import emulate, ops, units
 from .compile import KERNELS
 from .emulate_build import with_headers
 from .mutable import functions
 from .object_code import device_digest
 
 LAYOUTS = "scale layouts"
-OPERATIONS: dict[str, tuple[str, ...]] = {
-    "quantize_mxfp4_stochastic": ("quantize_mxfp4",),
-    "payload_quantize": ("quantize_payload", "fp8_to_payload"),
-    "payload_rows": ("pack_payload", "unpack_payload", "permute_pad", "permute_unpack"),
-    "permute_sum": ("unpermute",),
-    "encode_elements": ("encode_e2m1", "encode_e4m3", "encode_e8m0"),
-}
-"""Kernel file -> the operations that run it, where they are not the one of its name."""
-LAID: dict[str, str] = {"dequantize_mxfp4": "LAYOUT_IN", "quantize_mxfp4": "LAYOUT_OUT"}
-"""Kernels that stand for all that read and write scales in a layout -> the macro that chooses one."""
+LAID = ("dequantize_mxfp4", "quantize_mxfp4")
+"""Kernels that stand for all that read and write scales in a layout."""
 
 
 class Part(NamedTuple):
@@ -37,23 +29,12 @@ class Part(NamedTuple):
     arguments: tuple[str, tuple[str, ...]]
 
 
-def cuts(kernel: str) -> list[tuple[str, ...]]:
-    """Return the macros under which a kernel file is compiled for its launches, scale layouts apart."""
-    found = {grid.defines for name, grid in launch.TUNING.items() if name == kernel}
-    found |= {order.defines for name, order in columns.TUNING.items() if name.rpartition("_")[0] == kernel}
-    found |= {stay.defines for name, stay in swiglu.TUNING.items() if name == kernel}
-    found |= {elements.DEFINES} if kernel == elements.KERNEL else set()
-    found |= {payload_rows.SHORT.defines} if kernel == "payload_rows" else set()
-    return sorted(found) or [()]
-
-
 def _parts() -> Iterator[Part]:
     for kernel in build.kernel_names():
-        operations = OPERATIONS.get(kernel, (kernel,))
-        for macros in cuts(kernel):
-            yield Part(f"{kernel} {' '.join(macros)}".strip(), operations, (kernel, macros))
-        for number in range(1, 5) if kernel in LAID else ():
-            laid = (*cuts(kernel)[0], f"{LAID[kernel]}={number}")
+        for macros in units.cuts(kernel):
+            yield Part(f"{kernel} {' '.join(macros)}".strip(), units.operations(kernel), (kernel, macros))
+        for layout in units.layouts(kernel)[1:] if kernel in LAID else ():
+            laid = (*units.cuts(kernel)[0], *layout)
             yield Part(f"{kernel} {' '.join(laid)}", (LAYOUTS,), (kernel, laid))
 
 

@@ -6,8 +6,8 @@ import hashlib
 import importlib.util
 from typing import Any
 
-from . import columns, driver, elements, emulate, host, launch, mutable, mutable_whole, ops, payload_rows, swiglu
 from . import compile as build
+from . import driver, emulate, host, mutable, mutable_whole, ops, units
 
 HOST_OPERATIONS = (
     "quantize_mxfp4",
@@ -59,36 +59,26 @@ def describe_gpu() -> dict[str, str]:
     }
 
 
-KERNELS = {
-    **dict.fromkeys(("encode_e2m1", "encode_e4m3", "encode_e8m0"), elements.KERNEL),
-    **dict.fromkeys(("quantize_payload", "fp8_to_payload"), "payload_quantize"),
-    **dict.fromkeys(("pack_payload", "unpack_payload", "permute_pad", "permute_unpack"), "payload_rows"),
-    "unpermute": "permute_sum",
-}
-"""Operation -> its kernel file, where that has another name."""
-
-
 def trace_gpu(operation: str) -> dict[str, str]:
-    """Return the digests of what runs for an operation: source with its headers, machine code; compiler and flags.
+    """Return the digests of what runs for an operation: sources with their headers, machine code; compiler and flags.
 
+    The machine code is that of every kernel file under all macros that its launches take, scale layouts among them,
+    and the constant array that they read belongs to it.
     Empty for an operation without a kernel.
     """
-    name = KERNELS.get(operation, operation)
-    if name not in build.kernel_names():
+    compiled = units.units(operation)
+    if not compiled:
         return {}
-    cuts = {grid.defines for kernel, grid in launch.TUNING.items() if kernel == name}
-    cuts |= {order.defines for function, order in columns.TUNING.items() if function.rpartition("_")[0] == name}
-    cuts |= {elements.DEFINES} if name == elements.KERNEL else set()
-    cuts |= {payload_rows.SHORT.defines} if name == "payload_rows" else set()
-    cuts |= {stay.defines for kernel, stay in swiglu.TUNING.items() if kernel == name}
+    kernels = sorted({unit.kernel for unit in compiled})
     arch = build.architecture(driver.driver().capability(0)) if ops.available()[0] else build.DEFAULT
-    images = hashlib.sha256()
-    for defines in sorted(cuts):
-        images.update(hashlib.sha256(build.compiled(name, arch, defines=defines).read_bytes()).digest())
+    sources = [bytes.fromhex(build.read_source(name).digest) for name in kernels]
+    images = [hashlib.sha256(build.compiled(name, arch, defines=macros).read_bytes()) for name, macros in compiled]
+    constant = bytes.fromhex(units.CONSTANTS.get(operation, ""))
     return {
-        "kernel": name,
-        "source": build.read_source(name).digest,
-        "machine_code": images.hexdigest() if cuts else "",
+        "kernel": " ".join(kernels),
+        "units": str(len(compiled)),
+        "source": hashlib.sha256(b"".join(sources)).hexdigest(),
+        "machine_code": hashlib.sha256(b"".join(image.digest() for image in images) + constant).hexdigest(),
         "architecture": arch,
         "compiler": f"NVRTC {build.nvrtc().version}",
         "flags": " ".join(build.FLAGS),

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from gpu import columns, elements, launch, payload_rows, swiglu
+from gpu import columns, launch, units
 from gpu import compile as build
 from refnum.errors import ArgumentError, UnsupportedError
 
@@ -28,17 +28,15 @@ def cache(tmp_path_factory: pytest.TempPathFactory):
 
 
 def defines(name: str) -> tuple[str, ...]:
-    cut = launch.TUNING.get(name) or swiglu.TUNING.get(name)
-    return cut.defines if cut else ()
+    return units.cuts(name)[-1]
 
 
 # kernel file, macros, and the one function that ships with them ("" for all)
-SHIPPED = [(name, grid.defines, "") for name, grid in launch.TUNING.items()] + [
-    (function.rpartition("_")[0], order.defines, function) for function, order in columns.TUNING.items()
+TURNING = [(function.rpartition("_")[0], order.defines, function) for function, order in columns.TUNING.items()]
+SHIPPED = [
+    (name, cut, "") for name in KERNELS for cut in units.cuts(name) if name not in {file for file, *_ in TURNING}
 ]
-SHIPPED.append((elements.KERNEL, elements.DEFINES, ""))
-SHIPPED += [(name, stay.defines, "") for name, stay in swiglu.TUNING.items()]
-SHIPPED += [("payload_rows", payload_rows.SHORT.defines, "")]
+SHIPPED += TURNING
 # kernels compiled for other scale layouts: one of each way to find a scale's place
 LAID = {"quantize_mxfp4": ("bytes", "packed_ue8m0"), "dequantize_fp8_tiles": ("gemm_float32", "bytes"),
         "fp8_to_mxfp4": ("float32", "swizzled")}  # fmt: skip

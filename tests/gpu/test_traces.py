@@ -1,17 +1,103 @@
-"""What a report and a certificate say of the kernels: every launcher's operation has its kernel's digests."""
+"""What a report and a certificate say of the kernels: the digests of all that an operation's launchers compile."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from conformance.calling.storage import stored_inputs
+from conformance.operation import OPERATIONS
+from conformance.recipes import expand, sampled_recipes
+from conformance.specials import special_params
+from conformance.subject import Subject, arguments_for
 from gpu import compile as build
-from gpu.subjects import GPU_OPERATIONS, trace_gpu
+from gpu import emulate, silu_table, units
+from gpu.subjects import FURTHER, GPU_OPERATIONS, trace_gpu
+
+
+class Recorder(emulate.Emulator):
+    """A device that launches nothing and remembers what it was asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: set[units.Unit] = set()
+        self.constants: set[str] = set()
+
+    def function(self, kernel: str, name: str, device: int, defines: tuple[str, ...] = ()) -> int:
+        self.asked.add(units.Unit(kernel, defines))
+        return 0
+
+    def constant(self, name: str, x: Any, device: int) -> int:
+        self.constants.add(hashlib.sha256(x.astype("<u4").tobytes()).hexdigest())
+        return super().constant(name, x, device)
+
+    def fire(self, frame: Any, device: int) -> None:
+        pass
 
 
 @pytest.mark.parametrize("operation", GPU_OPERATIONS)
-def test_every_operation_has_the_digests_of_its_kernel(operation):
+def test_what_the_launchers_compile_is_traced(operation: str) -> None:
+    recorder, entry = Recorder(), OPERATIONS[operation]
+    subject = Subject("recorder", emulate.subject_operations(recorder), "host", ("HOPPER",))
+    for profile in ("HOPPER", *FURTHER.get(operation, ())):
+        for params in (*entry.variants(), *special_params("exhaustive", entry, profile == "STOCHASTIC")):
+            drawn = sampled_recipes(operation, profile, params, seed=3, examples=12)
+            wide = replace(drawn[-1], shape=(drawn[-1].shape[0], 4096))  # rows of samples are short
+            for case in map(expand, (*drawn, wide)):
+                subject.operations[operation](**arguments_for(subject, case, stored_inputs(case)))
+    assert recorder.asked == set(units.units(operation))
+    assert (
+        recorder.constants == {units.CONSTANTS[operation]} if operation in units.CONSTANTS else not recorder.constants
+    )
+
+
+def test_the_tables_name_what_exists() -> None:
+    kernels = build.kernel_names()
+    assert set(units.OPERATIONS) | set(units.LAID) <= set(kernels)
+    assert {name for kernel in kernels for name in units.operations(kernel)} == set(GPU_OPERATIONS)
+    assert set(units.CONSTANTS.values()) == {silu_table.SHA256}
+    assert units.units("nothing") == [] and trace_gpu("nothing") == {}
+
+
+@pytest.mark.parametrize("operation", GPU_OPERATIONS)
+def test_every_unit_is_in_the_digest(operation: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """With images that are made up: to compile all takes more than a minute."""
     try:
         build.nvrtc()
     except Exception as error:  # whatever the loader says: there is no compiler here
         pytest.skip(str(error))
-    trace = trace_gpu(operation)
-    assert trace["kernel"] in build.kernel_names()
+    changed: list[units.Unit] = []
+
+    def image(name: str, arch: str, defines: tuple[str, ...]) -> Path:
+        path = tmp_path / "image"
+        path.write_text(f"{name} {defines} {(name, defines) in changed}")
+        return path
+
+    monkeypatch.setattr(build, "compiled", image)
+    trace, compiled = trace_gpu(operation), units.units(operation)
+    assert trace["kernel"].split() == sorted({unit.kernel for unit in compiled})
+    assert trace["units"] == str(len(compiled))
     assert len(trace["source"]) == len(trace["machine_code"]) == 64
+    found = {trace["machine_code"]}
+    for unit in compiled:
+        changed[:] = [unit]
+        found.add(trace_gpu(operation)["machine_code"])
+    if operation in units.CONSTANTS:
+        changed.clear()
+        monkeypatch.setitem(units.CONSTANTS, operation, "00" * 32)
+        found.add(trace_gpu(operation)["machine_code"])
+    assert len(found) == 1 + len(compiled) + (operation in units.CONSTANTS)
+
+
+def test_the_digest_is_of_machine_code() -> None:
+    try:
+        build.nvrtc()
+    except Exception as error:
+        pytest.skip(str(error))
+    (image,) = [build.compiled(*units.units("encode_e2m1")[0][:1], defines=units.units("encode_e2m1")[0].defines)]
+    wanted = hashlib.sha256(hashlib.sha256(image.read_bytes()).digest()).hexdigest()
+    assert trace_gpu("encode_e2m1")["machine_code"] == wanted
