@@ -31,6 +31,8 @@ from gpu.driver import driver
 
 ROUTES = ((4096, 64, 1280, 7), (4096, 64, 2048, 6), (4096, 160, 5120, 6), (4096, 256, 7168, 8), (32768, 256, 7168, 1),
           (32768, 256, 7168, 8))  # fmt: skip
+LOCAL = ((4096, 8, 2048, 512), (32768, 16, 7168, 1024))
+"""(Tokens, local experts, hidden, rows that those experts have of them)."""
 FILE = {"quantize_payload": "payload_quantize", "fp8_to_payload": "payload_quantize", "unpermute": "permute_sum"}
 """Operation -> kernel file, where it is not `payload_rows`."""
 GRIDS = {
@@ -79,6 +81,17 @@ def summed(dtype: str, tokens: int, experts: int, hidden: int, top: int) -> Call
     return make
 
 
+def summed_local(tokens: int, experts: int, hidden: int, rows: int) -> Callable[[int], tuple[Any, ...]]:
+    """Rows of the few experts that one rank has, of tokens that mostly went elsewhere."""
+
+    def make(seed: int) -> tuple[Any, ...]:
+        picked = cupy.random.default_rng(seed).permutation(tokens)[:rows].astype(np.int32)
+        splits = [rows // experts] * experts
+        return noise((rows, hidden), "bfloat16", seed), picked, splits, None, tokens
+
+    return make
+
+
 def lines() -> Iterator[Line]:
     """Yield the lines: 32768 x 7168 first, then every route."""
     m, k = 32768, 7168
@@ -101,6 +114,8 @@ def lines() -> Iterator[Line]:
         )  # fmt: skip
     for route in ROUTES:
         yield Line(f"unpermute BF16 {route}", "unpermute", summed("bfloat16", *route), columns=True)
+    for local in LOCAL:
+        yield Line(f"unpermute BF16 local {local}", "unpermute", summed_local(*local), columns=True)
     yield Line(f"unpermute FP32 {ROUTES[3]}", "unpermute", summed("float32", *ROUTES[3]), columns=True)
 
 

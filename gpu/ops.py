@@ -10,8 +10,8 @@ rooms that they are imported from. Small results of one call on CuPy arrays may 
 
 Calls can be captured into graphs of CuPy and torch. A graph has addresses, not arrays: keep what a captured call was
 given, `row_map` and device splits too, and with CuPy what it returned. Scratch memory of a call that CuPy captures
-(`unpermute` above 4096 rows, gathers by splits on the device, large gathers that read every row once) is kept for the
-process; once none of its graphs is left, `gpu.plans.captured.clear()` gives it back.
+(`unpermute` unless rows and tokens are few, gathers by splits on the device, large gathers that read every row once) is
+kept for the process; once none of its graphs is left, `gpu.plans.captured.clear()` gives it back.
 
 The host's splits are read at every call; only lists and tuples of Python's integers take the short way of a call whose
 kind is known.

@@ -21,7 +21,14 @@ from .plans import planned
 HELD = 32 * 8 + 4
 """Bytes that `unpermute` holds of a token: a list of 32 rows and weights, and their count."""
 TOGETHER = 4096
-"""Rows in expert order up to which one launch does it all: measured, see docs/results."""
+"""Rows in expert order up to which one launch may do it all, every CTA reading the whole row map: measured, see
+docs/results.
+"""
+WALKED = 1 << 22
+"""Items of the row map that all CTAs of that launch may read together. CTAs grow with tokens and columns, also where
+few of the tokens have a row here: then nearly every walk finds nothing, and two more launches cost less. At 3.7 million
+items both ways took the same time.
+"""
 COLUMNS = 1024
 """Columns of `unpermute` that a warp takes at most: measured, see docs/results."""
 
@@ -70,7 +77,8 @@ def unpermute(
             raise DtypeError(f"weights has dtype {factors.dtype}; allowed is float32")
         inputs.append(factors)
     width = view.shape[1]
-    together = taken <= TOGETHER
+    lanes, span, warps = _columns(view)
+    together = taken <= TOGETHER and _blocks(tokens * warps) * taken <= WALKED
     outputs = Outputs(out, [((tokens, width), np.dtype(np.float32))], inputs, 0 if together else tokens * HELD)
     if tokens == 0 or width == 0:
         return outputs.finish()
@@ -79,23 +87,31 @@ def unpermute(
         out=outputs.views[0].address, scratch=outputs.scratch, x_stride=view.strides[0],
         map_stride=index.strides[0],
         weight_stride=factors.strides[0] if factors else 0, tokens=tokens, mapped=taken, width=width,
-        map_bytes=index_width, experts=experts,
+        map_bytes=index_width, experts=experts, span=span, warps=warps,
     )  # fmt: skip
-    _launch_sums(view, arguments)
+    _launch_sums(view, lanes, arguments)
     return outputs.finish()
 
 
-def _launch_sums(view: View, arguments: SumArguments) -> None:
+def _columns(view: View) -> tuple[int, int, int]:
+    """Return (columns that a lane takes at a time, columns of a warp, warps of a token)."""
+    width = view.shape[1]
+    lanes = 4 if width % 4 == 0 and widest_piece(view.address, view.strides[0]) >= 4 * view.dtype.itemsize else 1
+    step, warps = 32 * lanes, max(-(-width // COLUMNS), 1)
+    span = max(-(-width // (warps * step)), 1) * step
+    return lanes, span, -(-width // span)
+
+
+def _blocks(warps: int) -> int:
+    """Return the CTAs that so many warps make."""
+    return -(-32 * warps // launch.TUNING["permute_sum"].threads)
+
+
+def _launch_sums(view: View, lanes: int, arguments: SumArguments) -> None:
     """Launch the three kernels, counts of zero, lists of rows, sums; or the one that has no lists in memory."""
     tokens, width, taken = arguments.tokens, arguments.width, arguments.mapped
-    size = view.dtype.itemsize
-    lanes = 4 if width % 4 == 0 and widest_piece(view.address, view.strides[0]) >= 4 * size else 1
-    step = 32 * lanes
-    arguments.warps = -(-width // COLUMNS)
-    arguments.span = -(-width // (arguments.warps * step)) * step
-    arguments.warps = -(-width // arguments.span)
     grid, stream = launch.TUNING["permute_sum"], view.library.stream(view.device)
-    if tokens * arguments.warps > MOST * (grid.threads // 32):
+    if _blocks(tokens * arguments.warps) > MOST:
         raise UnsupportedError(f"{tokens} tokens of {width} columns; give fewer at a time")
     kind = "float32" if view.dtype == np.float32 else "bfloat16"
     name = f"unpermute_{kind}{'_vector' * (lanes > 1)}{'_single' * (not arguments.scratch)}"

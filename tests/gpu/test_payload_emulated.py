@@ -48,6 +48,35 @@ def test_quantised_whatever_is_aligned(k, start):
     equal(ops.fp8_to_payload(*on_device(loose, scales)), refnum.fp8_to_payload(codes, scales))
 
 
+def launches_of(monkeypatch, machine, tokens, taken, columns):
+    """Launches of a sum, none of which runs."""
+    fired = []
+    with monkeypatch.context() as patched:
+        patched.setattr(machine, "function", lambda *asked: 0)
+        patched.setattr(machine, "fire", lambda frame, device: fired.append(frame))
+        rows, row_map = np.zeros((taken, columns), np.uint16), np.zeros(taken, np.int32)
+        ops.unpermute(*on_device(rows, row_map), [taken], None, tokens, 1)
+    return len(fired)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "taken", "columns", "launches"),
+    [
+        (512, 4096, 7168, 1),  # measured: as fast as three
+        (512, 4097, 64, 3),
+        (4096, 64, 1024, 1),
+        (4096, 4096, 1024, 1),
+        (4097, 4096, 1024, 3),  # a CTA more
+        (4096, 4096, 1028, 3),  # a second warp a token
+        (4097, 0, 1024, 1),
+    ],
+)
+def test_few_rows_of_many_tokens_are_not_looked_for_by_every_block(
+    tokens, taken, columns, launches, monkeypatch, emulator
+):
+    assert launches_of(monkeypatch, emulator, tokens, taken, columns) == launches
+
+
 @pytest.mark.parametrize("together", [0, 1 << 20])
 @pytest.mark.parametrize("columns", [5, 128, 1056, 2052])
 def test_unpermute_with_lists_in_memory_or_without(together, columns, monkeypatch):

@@ -143,6 +143,7 @@ def test_map_items_out_of_range_give_zero_rows() -> None:
 @pytest.mark.parametrize("dtype", [np.float32, samples.BFLOAT16], ids=["float32", "bfloat16"])
 def test_unpermute(splits: list[int], dtype: Any, together: int, limits: Callable[[str, int], None]) -> None:
     limits("gpu.permute_sum.TOGETHER", together)
+    limits("gpu.permute_sum.WALKED", 1 << 60)
     rng = np.random.default_rng(len(splits))
     for align, columns, tokens in ((32, 96, 50), (1, 7, 3), (16, 1280, 9), (32, 7168, 200), (8, 130, 1)):
         total = sum(-(-m // align) * align for m in splits)
@@ -158,6 +159,7 @@ def test_unpermute(splits: list[int], dtype: Any, together: int, limits: Callabl
 @pytest.mark.parametrize("together", [0, 1 << 20], ids=["lists in memory", "one launch"])
 def test_unpermute_walks_beyond_its_lists(together: int, limits: Callable[[str, int], None]) -> None:
     limits("gpu.permute_sum.TOGETHER", together)
+    limits("gpu.permute_sum.WALKED", 1 << 60)
     rng = np.random.default_rng(1)
     for count in (31, 32, 33, 200):
         rows = samples.floats(rng, count, 64, np.float32)
@@ -230,6 +232,7 @@ def given(name: str) -> tuple[Any, list[Any]]:
 def test_out_is_guarded_and_repeats_agree(name: str, lists: bool, limits: Callable[[str, int], None]) -> None:
     limits("gpu.permute.ONCE", 1 if lists else 1 << 40)
     limits("gpu.permute_sum.TOGETHER", 0 if lists else 1 << 40)
+    limits("gpu.permute_sum.WALKED", 1 << 60)
     want, inputs = given(name)
     wants = want if isinstance(want, tuple) else (want,)
     rooms = [cupy.full(w.nbytes + 512, 0xA5, np.uint8) for w in wants]
@@ -253,6 +256,7 @@ def test_out_is_guarded_and_repeats_agree(name: str, lists: bool, limits: Callab
 def test_graph_replays_on_new_data(name: str, lists: bool, limits: Callable[[str, int], None]) -> None:
     limits("gpu.permute.ONCE", 1 if lists else 1 << 40)
     limits("gpu.permute_sum.TOGETHER", 0 if lists else 1 << 40)
+    limits("gpu.permute_sum.WALKED", 1 << 60)
     want, inputs = given(name)
     blank = [cupy.zeros_like(x) if isinstance(x, cupy.ndarray) else x for x in inputs]
     outs = tuple(cupy.empty(w.shape, w.dtype) for w in (want if isinstance(want, tuple) else (want,)))
