@@ -11,7 +11,7 @@ from typing import Any
 from refnum.errors import ArgumentError
 
 from ..case import Case
-from ..recipes.inputs import by_key, with_random_bits
+from ..recipes.random_bits import by_key, with_random_bits
 from . import columns, decode, floats, payload, recast, swiglu
 
 CORNERS: dict[str, Callable[..., Iterator[Any]]] = {

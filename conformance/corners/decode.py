@@ -10,7 +10,7 @@ import numpy as np
 from refnum.formats import get_format
 
 from ..patterns import CODED, Draw
-from ..recipes.inputs import layout_of
+from ..recipes.distributions import layout_of
 from .arrange import pack
 from .floats import SHAPES
 

@@ -18,7 +18,7 @@ from ..bits import as_float, assemble, exact, word
 from ..patterns import VALUES, Draw
 from ..patterns.grid import as_arrays, grid, scale_thresholds
 from ..patterns.values import Target
-from ..recipes.inputs import target_of
+from ..recipes.distributions import target_of
 from .arrange import fill, lanes, matrix, rotate
 
 Blocks = tuple[str, np.ndarray]
@@ -35,8 +35,9 @@ SPECIALS = {
 }  # fmt: skip
 """Patterns at which some implementation is known to be wrong, in each input format; zeros, Inf, NaN payloads first."""
 
-SHAPES = ((0, 32), (0, 160), (1, 32), (1, 96), (3, 128), (2, 160), (5, 288), (31, 64), (33, 32), (1, 7168))
-"""No rows, one block, a last tile with one to three blocks, odd row counts, DeepSeek-V3's hidden size."""
+SHAPES = ((0, 32), (0, 160), (1, 32), (1, 96), (3, 128), (2, 160), (5, 288), (31, 64), (33, 32), (1, 7168), (3, 256))
+"""No rows, one block, a last tile with one to three blocks, odd row counts, DeepSeek-V3's hidden size; a payload row of
+136 bytes."""
 
 
 @functools.lru_cache(maxsize=3)

@@ -13,7 +13,7 @@ from refnum.formats import Format
 from ..bits import float_bits, input_format
 from ..case import Case
 from ..patterns.coded import Layout
-from ..recipes.inputs import target_of
+from ..recipes.distributions import target_of
 from .elements import FROM_FLOAT, element_of
 from .point import Counts, Golden, Group, read_float, rule_exponent
 

@@ -13,7 +13,7 @@ from refnum.formats import BF16, FP32
 from ..bits import float_bits, input_format
 from ..case import Case
 from ..domains.quantizers import pins
-from ..recipes.inputs import layout_of
+from ..recipes.distributions import layout_of
 from .elements import FROM_FLOAT, FROM_FP4
 from .point import Counts, Golden, Group, histogram, read_float
 

@@ -10,7 +10,7 @@ import numpy as np
 from refnum.formats import FP32, get_format
 
 from ..bits import as_float, input_format
-from ..recipes.inputs import layout_of
+from ..recipes.distributions import layout_of
 from .domain import Chunk, Domain, sequence
 from .wide import EveryPattern
 

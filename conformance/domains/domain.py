@@ -13,7 +13,7 @@ from refnum.arrays import Array
 from refnum.errors import ArgumentError
 
 from ..case import Case
-from ..recipes.inputs import by_key
+from ..recipes.random_bits import by_key
 from .part import Part
 from .wide import Cut, Wide
 

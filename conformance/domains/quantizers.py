@@ -21,7 +21,8 @@ from refnum.profiles import get_profile
 from ..bits import as_float, word
 from ..case import Case
 from ..operation import OPERATIONS, run_golden
-from ..recipes.inputs import target_of, with_random_bits
+from ..recipes.distributions import target_of
+from ..recipes.random_bits import with_random_bits
 from .codes import LOW_HALVES
 from .domain import CHUNK, Chunk, Domain, arrangement, in_rows
 from .wide import COLUMNS, Alone

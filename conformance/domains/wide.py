@@ -15,7 +15,7 @@ from refnum.formats import FP32
 from ..bits import as_float, input_format
 from ..case import Case
 from ..operation import run_golden
-from ..recipes.inputs import with_random_bits
+from ..recipes.random_bits import with_random_bits
 from .part import Part
 
 COLUMNS = 1024

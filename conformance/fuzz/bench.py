@@ -20,7 +20,8 @@ from ..compare import compare
 from ..coverpoints import count
 from ..device import compare_there, device_like, expand_there, fetch, judge_there
 from ..operation import run_golden
-from ..recipes.recipe import Recipe, expand
+from ..recipes.inputs import expand
+from ..recipes.recipe import Recipe
 from ..subject import Subject
 from ..verdict import Outcome
 

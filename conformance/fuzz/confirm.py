@@ -30,8 +30,9 @@ from ..coverpoints import count
 from ..device import device_like
 from ..operation import run_golden
 from ..plan import Plan
-from ..recipes.inputs import distributions_for
-from ..recipes.recipe import Recipe, expand
+from ..recipes.distributions import distributions_for
+from ..recipes.inputs import expand
+from ..recipes.recipe import Recipe
 from ..recipes.strategies import EDIT_BITS
 from ..subject import Subject
 from ..tally import Failure

@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import files
 from ..operation import run_golden
-from ..recipes.recipe import expand
+from ..recipes.inputs import expand
 from .bench import points
 from .cell import Cell
 from .coordinator import locked

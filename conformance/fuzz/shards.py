@@ -16,8 +16,8 @@ from refnum.philox import random_words
 
 from ..case import variant
 from ..operation import OPERATIONS
-from ..recipes.inputs import distributions_for
-from ..recipes.recipe import ROUTED, Recipe
+from ..recipes.distributions import ROUTED, WIDE, distributions_for
+from ..recipes.recipe import Recipe
 from ..recipes.strategies import EDIT_BITS, OPTIONAL, RAGGED, WIDTHS
 from .spec import Spec, Target
 
@@ -31,7 +31,7 @@ WORDS = 128
 """Random words that one recipe may use."""
 ROWS = (0, 1, 31, 32, 33, 64, 127, 128, 129, 160, 255, 256)
 """Rows of an expert around multiples of 32 and 128."""
-WIDE = (8192, 16384)
+LONG = (8192, 16384)
 CROWD = 4096
 """Routed rows up to which they may all belong to one token."""
 T = TypeVar("T")
@@ -117,11 +117,12 @@ def recipe_of(spec: Spec, target: Target, address: Address, case: int) -> Recipe
         (dice.between(0, 511), dice.between(0, 8191), dice.pick(EDIT_BITS)) for _ in range(dice.between(0, 3))
     )
     optional = bool(OPTIONAL & set(OPERATIONS[target.operation].optional)) and dice.chance(2)
-    return Recipe(*target.key[:2], params, shape, seed, chosen.name, parameters, edits, optional)
+    wide = target.operation in WIDE and dice.chance(2)
+    return Recipe(*target.key[:2], params, shape, seed, chosen.name, parameters, edits, optional, wide)
 
 
 def _shape(dice: Dice, target: Target, elements: int) -> tuple[tuple[int, int], dict[str, Any]]:
-    widths = [width for width in (*WIDTHS, *WIDE) if width <= elements] or [32]
+    widths = [width for width in (*WIDTHS, *LONG) if width <= elements] or [32]
     width = dice.pick(widths)
     even = target.operation == "mxfp4_columns"
     rows = _rows(dice, max(1, elements // width), even)

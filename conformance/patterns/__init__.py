@@ -39,6 +39,9 @@ _EXPONENT = (-130, 120)
 
 _VALUES = (
     Distribution("zero", values.zero),
+    Distribution(
+        "signed_zeros", values.signed_zeros, {"mixed": (0, 128), "values": (0, 128)}, {"mixed": 64, "values": 2}
+    ),
     Distribution("whole", values.whole, {"limit": (1, 255), "exponent": _EXPONENT}, {"limit": 8, "exponent": 0}),
     Distribution("normal", values.normal, {"exponent": _EXPONENT}, {"exponent": 0}),
     Distribution("boundary", values.boundary, {"low": (-149, 127), "span": (0, 276)}, {"low": -2, "span": 4}),

@@ -35,6 +35,23 @@ def zero(draw: Draw, target: Target, shape: tuple[int, int]) -> Array:
     return draw.zeros(shape, word(target.input))
 
 
+def signed_zeros(draw: Draw, target: Target, shape: tuple[int, int], mixed: int = 0, values: int = 0) -> Array:
+    """Blocks of +0 and blocks of -0, as many of one as of the other; 128 rows share signs, so that tiles have one.
+
+    mixed: chance in 256 of a block whose zeros each have their own sign. values: chance in 256 of a bell with standard
+    deviation 1 in place of a zero.
+    """
+    rows, columns = shape
+    blocks = -(-columns // target.block)
+    negative = repeated(draw.chance(128, -(-rows // 128), blocks), target.block, 128)[:rows, :columns]
+    own = per_element(draw, draw.chance(mixed, rows, blocks), target, columns)
+    negative = np.where(own, draw.chance(128, rows, columns), negative)
+    number = np.where(draw.chance(values, rows, columns), draw.bell(rows, columns), np.int32(0))
+    sign = word(target.input)(target.input.sign_mask)
+    out = from_integer(target, number, -16)
+    return np.where(negative & (number == 0), out | sign, out)
+
+
 def whole(draw: Draw, target: Target, shape: tuple[int, int], limit: int = 8, exponent: int = 0) -> Array:
     """Whole numbers -limit..limit times 2**exponent: readable counter-examples."""
     number = draw.between(-limit, limit, *shape)

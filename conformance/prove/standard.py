@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -17,8 +18,7 @@ from ..domains import DOMAINS, domains_for
 from ..domains.part import Part
 from ..operation import OPERATIONS
 from ..recipes import Recipe, expand
-from ..recipes.inputs import distributions_for
-from ..recipes.recipe import ROUTED
+from ..recipes.distributions import ROUTED, WIDE, distributions_for
 
 TENSORS = "sampled tensors"
 SHAPE, SPLITS = (256, 2048), (100, 0, 30, 126)
@@ -39,10 +39,14 @@ class Chunk:
 
     @functools.cached_property
     def members(self) -> int:
-        """Members of the domain; of tensors, the elements of their first inputs."""
+        """Members of the domain; of tensors, SHAPE's elements for each distribution and width of their first inputs."""
         if self.name == TENSORS:
-            return SHAPE[0] * SHAPE[1] * len(distributions_for(self.operation))
+            return SHAPE[0] * SHAPE[1] * len(distributions_for(self.operation)) * len(self._widths)
         return int(self._domain.size)
+
+    @property
+    def _widths(self) -> tuple[bool, ...]:
+        return (False, True) if self.operation in WIDE else (False,)
 
     @property
     def _domain(self) -> Any:
@@ -55,13 +59,14 @@ class Chunk:
             for case, members in self._domain.chunks():
                 yield case, int(np.count_nonzero(members() >= 0))
             return
-        for number, distribution in enumerate(distributions_for(self.operation).values()):
+        made = itertools.product(self._widths, enumerate(distributions_for(self.operation).values()))
+        for wide, (number, distribution) in made:
             params = dict(self.params)
             if self.operation in ROUTED or "columns" in self.operation:
                 params["splits"] = list(SPLITS)
             yield (
                 expand(Recipe(self.operation, self.profile, params, SHAPE, number, distribution.name,
-                              dict(distribution.simple), optional=True)),
+                              dict(distribution.simple), optional=True, wide=wide)),
                 SHAPE[0] * SHAPE[1],
             )  # fmt: skip
 

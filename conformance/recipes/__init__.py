@@ -1,6 +1,7 @@
 """Recipes: drawn by Hypothesis, expanded by Philox, written as JSON, simplified by a shrinker."""
 
-from .recipe import Recipe, edited, expand
+from .inputs import edited, expand
+from .recipe import Recipe
 from .simplify import simpler, size
 from .strategies import recipes, sampled_cases, sampled_recipes, splits
 

@@ -1,73 +1,61 @@
-"""What each operation's inputs are made of: which distribution fills what, in which layout."""
+"""Expansion: the case that a recipe stands for, made by Philox, the same on CPU and GPU."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-import refnum
-from refnum import philox
-from refnum.formats import BF16, E2M1, E4M3, FP32, get_format
+from refnum.formats import BF16, E2M1, E4M3, FP32
 
-from ..bits import as_float, input_format
+from ..bits import as_float, float_bits
 from ..case import Case
 from ..operation import OPERATIONS
-from ..patterns import CODED, VALUES, Distribution, Draw
+from ..patterns import CODED, VALUES, Draw
 from ..patterns.coded import Layout
 from ..patterns.values import Target, from_integer
-
-if TYPE_CHECKING:
-    from .recipe import Recipe
+from .distributions import FLOATING, ROUTED, layout_of, target_of
+from .random_bits import by_key, with_random_bits
+from .recipe import Recipe
 
 Array = Any
 
-TILED = {"quantize_fp8_tiles", "encode_e4m3", "swiglu_quantize", "swiglu_backward"}
-"""Operations whose values are rounded to E4M3 in blocks of 128; the others round to their element in 32."""
 
-FLOATING = frozenset({"x", "gate", "grad", "rows"})
-"""First inputs that are floating point; the others are codes."""
+def expand(recipe: Recipe, like: Array = None) -> Case:
+    """Return the case of a recipe: the same bits on every machine (N13).
 
-OFFSETS = (0, 32, (1 << 32) - 32, ((1 << 33) - 1) * 32)
-"""Offsets of keyed random bits: a key's first element, and where its counter carries; beside them `last_offset`."""
-
-RANDOM_STREAM = 1 << 16
-"""Philox stream of the random bits of stochastic rounding, far from the streams of the inputs."""
-
-
-def distributions_for(operation: str) -> dict[str, Distribution]:
-    """Return the distributions that fill an operation's main input, simplest first."""
-    inputs = OPERATIONS[operation].inputs
-    return VALUES if inputs[0] in FLOATING else CODED
+    like: an array of the library and device wanted; None means NumPy. On a device bfloat16 inputs are uint16.
+    """
+    inputs = _inputs(recipe, like)
+    if recipe.edits:
+        first = OPERATIONS[recipe.operation].inputs[0]
+        bits = layout_of(recipe.operation, recipe.params).element.bits if first == "codes" else None
+        inputs[first] = edited(inputs[first], recipe.edits, bits)
+    params = dict(recipe.params)
+    if recipe.operation == "unpermute":
+        params["tokens"] = recipe.shape[0]
+    return by_key(Case(recipe.operation, recipe.profile, params, inputs, recipe, str(recipe)), recipe.seed)
 
 
-def target_of(operation: str, params: Any) -> Target:
-    """Return what the values of an operation are drawn for."""
-    fmt = input_format(params["input"]) if "input" in params else BF16
-    if operation in TILED:
-        return Target(fmt, E4M3, 128)
-    return Target(fmt, get_format(params.get("element", "E2M1")), 32)
+def edited(array: Array, edits: tuple[tuple[int, int, int], ...], width: int | None = None) -> Array:
+    """Return a copy with the bits of some elements replaced; an empty array stays as it is.
+
+    width: bits of an element, where the array's items are wider than a code (one E2M1 code a byte).
+    """
+    if not array.size:
+        return array
+    bits = float_bits(array).copy()
+    mask = (1 << (width or 8 * bits.dtype.itemsize)) - 1
+    for row, column, value in edits:
+        bits[row % bits.shape[0], column % bits.shape[1]] = np.uint64(value & mask).astype(bits.dtype)
+    return bits.view(array.dtype)
 
 
-def layout_of(operation: str, params: Any) -> Layout:
-    """Return the layout of an operation's codes and scales."""
-    if operation == "decode_e4m3":
-        return Layout(E4M3, 1, 128)
-    if operation == "decode_e8m0":
-        return Layout(refnum.E8M0, 1, 128)
-    if "element" in params:
-        return Layout(get_format(params["element"]), 1, 32)
-    if OPERATIONS[operation].inputs[0] == "codes" and operation != "decode_e2m1":
-        rows, columns = params.get("tile", (1, 128))
-        return Layout(E4M3, rows, columns)
-    return Layout(E2M1, 1, 32)
-
-
-def make_inputs(recipe: Recipe, like: Array) -> dict[str, Array]:
-    """Return the arrays of a recipe's inputs by name, before its edits."""
+def _inputs(recipe: Recipe, like: Array) -> dict[str, Array]:
+    """The arrays of a recipe's inputs by name, before its edits."""
     names = OPERATIONS[recipe.operation].inputs
-    if recipe.operation in ("permute_pad", "permute_unpack", "unpermute"):
+    if recipe.operation in ROUTED:
         return _routed(recipe, like)
     if names[0] in FLOATING:
         return _values(recipe, names, like)
@@ -89,8 +77,9 @@ def _values(recipe: Recipe, names: tuple[str, ...], like: Array) -> dict[str, Ar
     make = VALUES[recipe.distribution].make
     inputs = {}
     for stream, name in enumerate(names):
-        bits = make(Draw(recipe.seed, stream, like), target, recipe.shape, **recipe.parameters)
-        inputs[name] = as_float(bits, target.input)
+        aim = replace(target, input=FP32) if recipe.wide and not stream else target
+        bits = make(Draw(recipe.seed, stream, like), aim, recipe.shape, **recipe.parameters)
+        inputs[name] = as_float(bits, aim.input)
     if recipe.optional and "prob" in OPERATIONS[recipe.operation].optional:
         draw = Draw(recipe.seed, len(names), like)
         inputs["prob"] = as_float(_fractions(draw, recipe.shape[0]), FP32)
@@ -104,36 +93,6 @@ def _fractions(draw: Draw, count: int) -> Array:
     return from_integer(Target(FP32, E2M1, 32), number, -24)
 
 
-def with_random_bits(
-    operation: str, profile: str, inputs: dict[str, Array], seed: int, like: Array = None
-) -> dict[str, Array]:
-    """Add `rbits` where the profile rounds stochastically and the operation takes them."""
-    chosen = refnum.get_profile(profile)
-    if chosen.rounding == "stochastic" and "rbits" in OPERATIONS[operation].optional:
-        shape = tuple(int(side) for side in inputs["x"].shape)
-        inputs["rbits"] = philox.random_bits(shape, chosen.random_bits, seed=seed, stream=RANDOM_STREAM, like=like)
-    return inputs
-
-
-def by_key(case: Case, seed: int) -> Case:
-    """Return a case whose variant asks for keyed random bits with a Philox key in place of `rbits` (N13.5).
-
-    The keys differ in every word, and their offsets lie at both ends and at the carries of the counter.
-    """
-    if case.params.get("random") != "keyed":
-        return case
-    mixed = (seed + 1) * 0x9E3779B97F4A7C15
-    offsets = (*OFFSETS, last_offset(refnum.get_profile(case.profile).random_bits))
-    key = [mixed & (1 << 64) - 1, mixed >> 7 & (1 << 32) - 1, mixed >> 19 & (1 << 32) - 1, offsets[seed % len(offsets)]]
-    inputs = {name: array for name, array in case.inputs.items() if name != "rbits"}
-    return replace(case, inputs=inputs, params={**case.params, "philox": key})
-
-
-def last_offset(bits: int) -> int:
-    """Return the last power of two that keyed random bits of a width may begin at: bytes, halves or words (N13.5)."""
-    return 1 << (61 if bits <= 8 else 60 if bits <= 16 else 59)
-
-
 def _coded(recipe: Recipe, draw: Draw, layout: Layout, shape: tuple[int, int]) -> tuple[Array, Array]:
     return CODED[recipe.distribution].make(draw, layout, shape, **recipe.parameters)
 
@@ -145,7 +104,7 @@ def _pack(codes: Array) -> Array:
 def _routed(recipe: Recipe, like: Array) -> dict[str, Array]:
     """The gathers and `unpermute`: shape is (tokens, K), splits count the rows routed to each expert.
 
-    Rows of `unpermute` are bfloat16, the padding rows filled like the others: they must not be read.
+    The padding rows of `unpermute` are filled like the others: they must not be read.
     """
     tokens, columns = recipe.shape
     splits = recipe.params["splits"]
@@ -156,10 +115,10 @@ def _routed(recipe: Recipe, like: Array) -> dict[str, Array]:
         codes, scales = _coded(recipe, Draw(recipe.seed, 0, like), Layout(E2M1, 1, 32), (tokens, columns))
         return {"payload": np.concatenate([_pack(codes), scales], axis=1), "row_map": row_map}
     align = recipe.params.get("align", 32)
-    target = Target(BF16, E4M3, 128)
+    target = Target(FP32 if recipe.wide else BF16, E4M3, 128)
     shape = (sum(-(-count // align) * align for count in splits), columns)
     bits = VALUES[recipe.distribution].make(Draw(recipe.seed, 0, like), target, shape, **recipe.parameters)
-    inputs = {"rows": as_float(bits, BF16), "row_map": row_map}
+    inputs = {"rows": as_float(bits, target.input), "row_map": row_map}
     if recipe.optional:
         inputs["weights"] = as_float(_fractions(draw, routed), FP32)
     return inputs

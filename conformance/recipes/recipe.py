@@ -1,4 +1,4 @@
-"""A recipe: a few numbers that stand for whole tensors, and their expansion by Philox, the same on CPU and GPU."""
+"""A recipe: a few numbers that stand for whole tensors, a value that JSON holds."""
 
 from __future__ import annotations
 
@@ -6,16 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from refnum.errors import ArgumentError
 
-from ..bits import float_bits
-from ..case import Case, plain
+from ..case import plain
 from ..operation import OPERATIONS
-from .inputs import by_key, distributions_for, layout_of, make_inputs
-
-Array = Any
+from .distributions import ROUTED, WIDE, distributions_for
 
 
 @dataclass(frozen=True)
@@ -27,6 +22,8 @@ class Recipe:
     `unpermute` (tokens, K). seed: 64-bit Philox key. distribution: a name in `patterns.VALUES` or `patterns.CODED`,
     parameters: its whole numbers. edits: (row, column, bits) put into the first input after it is made, row
     and column modulo its shape, bits modulo its width. optional: whether optional inputs (`prob`) are given.
+    wide: whether the first input is float32 where the operation also takes bfloat16 (rows of `unpermute`, the
+    gradient of `swiglu_backward`).
     """
 
     operation: str
@@ -38,6 +35,7 @@ class Recipe:
     parameters: Mapping[str, int] = field(default_factory=dict)
     edits: tuple[tuple[int, int, int], ...] = ()
     optional: bool = False
+    wide: bool = False
 
     def __post_init__(self) -> None:
         """Check what JSON cannot: names, ranges and that the splits fit the rows. Raises ArgumentError."""
@@ -58,6 +56,10 @@ class Recipe:
                 raise ArgumentError(
                     f"Parameter {name}={self.parameters[name]} of {self.distribution!r} is outside {low}..{high}."
                 )
+        if self.wide and self.operation not in WIDE:
+            raise ArgumentError(
+                f"Recipe for {self.operation} is wide; only those for {', '.join(sorted(WIDE))} can be."
+            )
         splits = self.params.get("splits")
         if self.operation in ROUTED and (splits is None or (sum(splits) and not self.shape[0])):
             raise ArgumentError(
@@ -70,20 +72,20 @@ class Recipe:
             )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the recipe as JSON values; `from_json` gives an equal recipe back."""
+        """Return the recipe as JSON values; `from_json` gives an equal recipe back. `wide` is named where it holds."""
         return {
             "operation": self.operation, "profile": self.profile, "params": plain(self.params),
             "shape": list(self.shape), "seed": self.seed, "distribution": self.distribution,
             "parameters": dict(sorted(self.parameters.items())), "edits": [list(edit) for edit in self.edits],
-            "optional": self.optional,
+            "optional": self.optional, **({"wide": True} if self.wide else {}),
         }  # fmt: skip
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Recipe:
         """Return the recipe of `to_json`; ArgumentError names missing or unknown fields."""
         names = set(cls.__dataclass_fields__)
-        if set(data) != names:
-            wrong = sorted(set(data) ^ names)
+        if {*data, "wide"} != names:
+            wrong = sorted({*data, "wide"} ^ names)
             raise ArgumentError(f"A recipe has the fields {sorted(names)}; these are missing or unknown: {wrong}.")
         rows, columns = data["shape"]
         edits = tuple((int(row), int(column), int(bits)) for row, column, bits in data["edits"])
@@ -97,42 +99,9 @@ class Recipe:
             dict(data["parameters"]),
             edits,
             bool(data["optional"]),
+            bool(data.get("wide", False)),
         )
 
     def __str__(self) -> str:
         shown = ", ".join(f"{name}={value}" for name, value in self.parameters.items())
         return f"{self.distribution}({shown}) {self.shape[0]}x{self.shape[1]} seed {self.seed}"
-
-
-ROUTED = frozenset({"permute_pad", "permute_unpack", "unpermute"})
-"""Operations whose splits count routed rows, not the rows of the shape."""
-
-
-def expand(recipe: Recipe, like: Array = None) -> Case:
-    """Return the case of a recipe: the same bits on every machine (N13).
-
-    like: an array of the library and device wanted; None means NumPy. On a device bfloat16 inputs are uint16.
-    """
-    inputs = make_inputs(recipe, like)
-    if recipe.edits:
-        first = OPERATIONS[recipe.operation].inputs[0]
-        bits = layout_of(recipe.operation, recipe.params).element.bits if first == "codes" else None
-        inputs[first] = edited(inputs[first], recipe.edits, bits)
-    params = dict(recipe.params)
-    if recipe.operation == "unpermute":
-        params["tokens"] = recipe.shape[0]
-    return by_key(Case(recipe.operation, recipe.profile, params, inputs, recipe, str(recipe)), recipe.seed)
-
-
-def edited(array: Array, edits: tuple[tuple[int, int, int], ...], width: int | None = None) -> Array:
-    """Return a copy with the bits of some elements replaced; an empty array stays as it is.
-
-    width: bits of an element, where the array's items are wider than a code (one E2M1 code a byte).
-    """
-    if not array.size:
-        return array
-    bits = float_bits(array).copy()
-    mask = (1 << (width or 8 * bits.dtype.itemsize)) - 1
-    for row, column, value in edits:
-        bits[row % bits.shape[0], column % bits.shape[1]] = np.uint64(value & mask).astype(bits.dtype)
-    return bits.view(array.dtype)

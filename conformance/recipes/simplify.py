@@ -7,15 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 from ..operation import OPERATIONS
-from .inputs import distributions_for
-from .recipe import ROUTED, Recipe
+from .distributions import ROUTED, distributions_for
+from .recipe import Recipe
 
 
 def simpler(recipe: Recipe) -> Iterator[Recipe]:
     """Yield recipes that are each simpler in one way: fewer rows, columns, experts, edits; plainer numbers.
 
     Every result differs from the recipe and is strictly simpler in the order (elements, experts, edits,
-    optional inputs, distribution, parameters away from simple, seed), so repeating the first success ends.
+    optional inputs, width, distribution, parameters away from simple, seed), so repeating the first success ends.
     """
     yield from _splits(recipe)
     yield from _shapes(recipe)
@@ -23,6 +23,8 @@ def simpler(recipe: Recipe) -> Iterator[Recipe]:
         yield replace(recipe, edits=recipe.edits[:number] + recipe.edits[number + 1 :])
     if recipe.optional:
         yield replace(recipe, optional=False)
+    if recipe.wide:
+        yield replace(recipe, wide=False)
     yield from _distributions(recipe)
     if recipe.seed:
         yield replace(recipe, seed=0)
@@ -88,6 +90,7 @@ def size(recipe: Recipe) -> tuple[int, ...]:
         0 if splits is None else 1 + len(splits),
         len(recipe.edits),
         int(optional),
+        int(recipe.wide),
         names.index(recipe.distribution),
         away,
         int(recipe.seed != 0),

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from ..case import Case, plain
 from ..operation import DATA_PARAMS, OPERATIONS
-from .inputs import distributions_for
-from .recipe import ROUTED, Recipe, expand
+from .distributions import ROUTED, WIDE, distributions_for
+from .inputs import expand
+from .recipe import Recipe
 
 WIDTHS = (32, 64, 96, 128, 160, 224, 256, 288, 512, 1024, 2048, 7168)
 """K: one block, several, a short last tile, whole tiles, DeepSeek-V3's hidden size; simplest first."""
@@ -56,6 +57,7 @@ def recipes(draw: st.DrawFn, operation: str, profile: str, params: Mapping[str, 
         rows &= ~1 if operation == "mxfp4_columns" else ~0
     edits = draw(st.lists(st.tuples(st.integers(0, 511), st.integers(0, 8191), st.sampled_from(EDIT_BITS)), max_size=3))
     optional = bool(OPTIONAL & set(OPERATIONS[operation].optional)) and draw(st.booleans())
+    wide = operation in WIDE and draw(st.booleans())
     return Recipe(
         operation,
         profile,
@@ -66,6 +68,7 @@ def recipes(draw: st.DrawFn, operation: str, profile: str, params: Mapping[str, 
         parameters,
         tuple(edits),
         optional,
+        wide,
     )
 
 

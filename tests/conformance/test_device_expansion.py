@@ -9,8 +9,7 @@ import pytest
 from conformance.bits import float_bits
 from conformance.operation import OPERATIONS
 from conformance.recipes import Recipe, expand
-from conformance.recipes.inputs import distributions_for
-from conformance.recipes.recipe import ROUTED
+from conformance.recipes.distributions import ROUTED, distributions_for
 
 spec = importlib.util.spec_from_file_location("stand_in", Path(__file__).parents[1] / "refnum" / "test_dispatch.py")
 stand_in = importlib.util.module_from_spec(spec)

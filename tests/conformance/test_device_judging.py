@@ -11,8 +11,7 @@ from conformance.bits import float_bits
 from conformance.device import call_there, device_like, expand_there, fetch, judge_there, judged_there, place
 from conformance.operation import OPERATIONS, call_golden, run_golden
 from conformance.recipes import Recipe, expand
-from conformance.recipes.inputs import distributions_for
-from conformance.recipes.recipe import ROUTED
+from conformance.recipes.distributions import ROUTED, distributions_for
 from conformance.subject import Subject
 from conformance.verdict import Outcome
 from refnum.errors import ArgumentError, UnsupportedError

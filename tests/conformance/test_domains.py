@@ -11,7 +11,7 @@ from conformance.domains.domain import arrangement
 from conformance.domains.quantizers import pins
 from conformance.domains.recast import allowed, maxima
 from conformance.operation import OPERATIONS, run_golden
-from conformance.recipes.inputs import layout_of
+from conformance.recipes.distributions import layout_of
 from refnum.errors import ArgumentError
 
 SMALL = 1 << 21

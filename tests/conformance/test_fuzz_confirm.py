@@ -12,7 +12,7 @@ from conformance.fuzz.office import Office
 from conformance.fuzz.shards import Address, recipes_of
 from conformance.fuzz.spec import make_spec
 from conformance.recipes import Recipe, expand
-from conformance.recipes.inputs import distributions_for
+from conformance.recipes.distributions import distributions_for
 from conformance.subject import Subject
 from conformance.verdict import Outcome
 

@@ -106,9 +106,10 @@ def test_frozen_numbers_do_not_change():
 
 
 FROZEN = {
-    "zero": 0x00000000, "whole": 0x61600000, "normal": 0xb4f3b600, "boundary": 0x7142a0a4, "ties": 0x475ff811,
-    "distances": 0x03a591c0, "outlier": 0xa2119540, "tiny": 0x29640f92, "huge": 0xd69af06e, "specials": 0xdbf7ffc9,
-    "heavy": 0x76919540, "channels": 0x9d0a5700, "gated": 0x73692b00, "lattice": 0xf95eb4e5, "bits": 0xc920f056,
+    "zero": 0x00000000, "signed_zeros": 0xb3bcb800, "whole": 0x61600000, "normal": 0xb4f3b600, "boundary": 0x7142a0a4,
+    "ties": 0x475ff811, "distances": 0x03a591c0, "outlier": 0xa2119540, "tiny": 0x29640f92, "huge": 0xd69af06e,
+    "specials": 0xdbf7ffc9, "heavy": 0x76919540, "channels": 0x9d0a5700, "gated": 0x73692b00, "lattice": 0xf95eb4e5,
+    "bits": 0xc920f056,
 }  # fmt: skip
 
 
@@ -133,6 +134,21 @@ def test_boundary_maxima_are_steps_and_their_neighbours():
     top = (bits & 0x7FFFFFFF).reshape(-1, 32).max(axis=1)
     steps = {0x3F800000, 0x3FC00000, 0x3FE00000, 0x3FF80000}
     assert set(top.tolist()) == {s + d for s in steps for d in (-1, 0, 1)}
+
+
+@pytest.mark.parametrize(("block", "rows"), [(32, 300), (128, 300), (128, 7)])
+def test_signed_zeros_hold_blocks_and_tiles_of_one_sign(block, rows):
+    make, target = VALUES["signed_zeros"].make, Target(BF16, E4M3, block)
+    bits = make(Draw(5), target, (rows, 512), mixed=0, values=0)
+    tiles = bits[: rows // 128 * 128 or rows].reshape(-1, min(rows, 128), 512 // block, block)
+    whole = np.unique(tiles.swapaxes(1, 2).reshape(-1, min(rows, 128) * block), axis=0)
+    assert whole.tolist() == [[0] * whole.shape[1], [0x8000] * whole.shape[1]]
+    mixed = make(Draw(5), target, (rows, 512), mixed=128, values=0).reshape(-1, block)
+    assert set(np.unique(mixed)) == {0, 0x8000}
+    alike = (mixed == mixed[:, :1]).all(axis=1)
+    assert 0.3 < alike.mean() < 0.7
+    some = make(Draw(5), target, (rows, 512), mixed=0, values=2)
+    assert 0 < ((some & 0x7FFF) != 0).mean() < 0.02 and ((some == 0) | (some == 0x8000)).any()
 
 
 def test_specials_hold_nan_inf_and_zero_blocks():

@@ -1,6 +1,7 @@
 """Recipes: the same seed, the same cases; JSON and simplification that lose nothing and end."""
 
 import hypothesis
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
@@ -18,7 +19,7 @@ from conformance.recipes import (
     size,
     splits,
 )
-from conformance.recipes.inputs import distributions_for
+from conformance.recipes.distributions import distributions_for
 from refnum.errors import ArgumentError
 
 VARIANTS = [(name, params) for name, operation in OPERATIONS.items() for params in list(operation.variants())[:2]]
@@ -81,6 +82,21 @@ def test_edits_are_planted_in_the_first_input():
     assert expand(plain(shape=(0, 32), edits=((1, 1, 1),))).inputs["x"].size == 0
 
 
+@pytest.mark.parametrize(("name", "first"), [("unpermute", "rows"), ("swiglu_backward", "grad")])
+def test_wide_recipes_have_a_float32_first_input(name, first):
+    found = sampled_recipes(name, "HOPPER", OPERATIONS[name].defaults(), 3, 40)
+    assert {recipe.wide for recipe in found} == {False, True}
+    for recipe in found:
+        inputs = expand(recipe).inputs
+        assert inputs[first].dtype == (np.float32 if recipe.wide else ml_dtypes.bfloat16)
+        assert ("wide" in recipe.to_json()) is recipe.wide, (
+            "recipes written before there were wide ones stay as they are"
+        )
+        assert Recipe.from_json(recipe.to_json()) == recipe
+        others = set(inputs) & {"gate", "up"}
+        assert all(inputs[other].dtype == ml_dtypes.bfloat16 for other in others)
+
+
 def test_stochastic_and_optional_inputs():
     case = expand(plain(profile="STOCHASTIC"))
     assert case.inputs["rbits"].shape == (3, 64) and case.inputs["rbits"].max() < 256
@@ -101,6 +117,7 @@ def test_inputs_of_one_case_differ():
     ({"parameters": {"exponent": 9999}}, "outside"),
     ({**ZEROS, "operation": "fp8_columns", "params": {"splits": [1]}}, "sum to 1"),
     ({**ZEROS, "operation": "permute_pad", "params": {}}, "give splits"),
+    ({"wide": True}, "only those for swiglu_backward, unpermute can be"),
 ])  # fmt: skip
 def test_impossible_recipes_are_refused(change, words):
     with pytest.raises(ArgumentError, match=words):

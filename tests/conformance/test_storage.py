@@ -17,7 +17,7 @@ from conformance.domains import domains_for
 from conformance.operation import OPERATIONS, call_golden, outputs_of, run_golden, select
 from conformance.plan import Plan, variants
 from conformance.recipes import sampled_cases
-from conformance.recipes.inputs import last_offset
+from conformance.recipes.random_bits import last_offset
 from conformance.report import Report, header
 from conformance.run import run
 from conformance.specials import special_params
@@ -173,7 +173,7 @@ def test_keyed_random_bits():
 
     def cases(operation, profile, params):
         yield from itertools.islice(
-            (c for c in sampled_cases(operation, profile, params, 1, 40) if c.elements < 9000), 8
+            (c for c in sampled_cases(operation, profile, params, 2, 40) if c.elements < 9000), 12
         )
 
     good = judged(by_key, profile="STOCHASTIC", cases=cases)

@@ -1,0 +1,50 @@
+"""The random bits of cases that round stochastically: as an array, or by a key of Philox (N13)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import refnum
+from refnum import philox
+
+from ..case import Case
+from ..operation import OPERATIONS
+
+Array = Any
+
+OFFSETS = (0, 32, (1 << 32) - 32, ((1 << 33) - 1) * 32)
+"""Offsets of keyed random bits: a key's first element, and where its counter carries; beside them `last_offset`."""
+
+STREAM = 1 << 16
+"""Philox stream of the random bits of stochastic rounding, far from the streams of the inputs."""
+
+
+def with_random_bits(
+    operation: str, profile: str, inputs: dict[str, Array], seed: int, like: Array = None
+) -> dict[str, Array]:
+    """Add `rbits` where the profile rounds stochastically and the operation takes them."""
+    chosen = refnum.get_profile(profile)
+    if chosen.rounding == "stochastic" and "rbits" in OPERATIONS[operation].optional:
+        shape = tuple(int(side) for side in inputs["x"].shape)
+        inputs["rbits"] = philox.random_bits(shape, chosen.random_bits, seed=seed, stream=STREAM, like=like)
+    return inputs
+
+
+def by_key(case: Case, seed: int) -> Case:
+    """Return a case whose variant asks for keyed random bits with a Philox key in place of `rbits` (N13.5).
+
+    The keys differ in every word, and their offsets lie at both ends and at the carries of the counter.
+    """
+    if case.params.get("random") != "keyed":
+        return case
+    mixed = (seed + 1) * 0x9E3779B97F4A7C15
+    offsets = (*OFFSETS, last_offset(refnum.get_profile(case.profile).random_bits))
+    key = [mixed & (1 << 64) - 1, mixed >> 7 & (1 << 32) - 1, mixed >> 19 & (1 << 32) - 1, offsets[seed % len(offsets)]]
+    inputs = {name: array for name, array in case.inputs.items() if name != "rbits"}
+    return replace(case, inputs=inputs, params={**case.params, "philox": key})
+
+
+def last_offset(bits: int) -> int:
+    """Return the last power of two that keyed random bits of a width may begin at: bytes, halves or words (N13.5)."""
+    return 1 << (61 if bits <= 8 else 60 if bits <= 16 else 59)
