@@ -17,6 +17,7 @@ from refnum.profiles import Profile
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 BLOCK, TILE = 32, 128
+TILES = ((1, TILE), (TILE, TILE))
 KINDS = {np.dtype(np.float32): 0, BFLOAT16: 1, np.dtype(np.uint16): 1, np.dtype(np.float16): 2}
 """Input dtype -> `FloatKind` of the headers; uint16 holds bfloat16 bits."""
 OUTPUTS = {"float32": (0, np.dtype(np.float32)), "bfloat16": (1, BFLOAT16)}
@@ -108,9 +109,11 @@ def choice(name: str, value: Any, allowed: Sequence[Any]) -> int:
 
 
 def tile_rows(tile: Any) -> int:
-    """Return 1 or 128 from a tile of (1, 128) or (128, 128)."""
-    given = tuple(tile) if isinstance(tile, tuple | list) else tile
-    return (1, TILE)[choice("tile", given, ((1, TILE), (TILE, TILE)))]
+    """Return 1 or 128 from a tile of (1, 128) or (128, 128), of integers: `True` and `1.0` are none."""
+    plain = isinstance(tile, tuple | list) and all(isinstance(n, int | np.integer) for n in tile)
+    if plain and bool not in map(type, tile) and tuple(tile) in TILES:
+        return int(tile[0])
+    raise ArgumentError(f"tile={tile!r}; allowed are {', '.join(map(repr, TILES))}")
 
 
 def output_dtype(dtype: Any) -> tuple[int, np.dtype]:
@@ -182,9 +185,12 @@ def random_bits(rbits: Any, x: np.ndarray, chosen: Profile) -> np.ndarray | None
 def row_splits(splits: Any, rows: int, *, even: bool = False) -> np.ndarray:
     """Return rows per expert as int64; None is one expert of all rows."""
     try:
-        given = [rows] if splits is None else [operator.index(n) for n in splits]
+        items = [rows] if splits is None else list(splits)
+        given = [operator.index(n) for n in items]
     except TypeError as error:
         raise ArgumentError(f"splits={splits!r}; allowed is a sequence of integers, the rows of each expert") from error
+    if bool in map(type, items):
+        raise ArgumentError(f"splits={items}; allowed are integers, and a bool is none")
     if any(n < 0 for n in given):
         raise ArgumentError(f"splits={given}; a row count cannot be negative")
     if sum(given) != rows:

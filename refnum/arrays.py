@@ -88,9 +88,13 @@ def row_splits(splits: Any, rows: int) -> list[tuple[int, int]]:
     """
     if splits is None:
         return [(0, rows)]
-    lengths = [int(m) for m in splits]
-    if any(m < 0 or m != given for m, given in zip(lengths, splits, strict=True)):
-        raise ArgumentError(f"splits={list(splits)!r}; allowed are integers >= 0, the rows of each expert")
+    try:
+        given = list(splits)
+        lengths = [int(m) for m in given]
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"splits={splits!r}; allowed are integers >= 0, the rows of each expert") from error
+    if any(m < 0 or m != one or isinstance(one, bool) for m, one in zip(lengths, given, strict=True)):
+        raise ArgumentError(f"splits={given!r}; allowed are integers >= 0, the rows of each expert")
     if sum(lengths) != rows:
         raise ShapeError(f"splits sum to {sum(lengths)} rows but the array has {rows}; they must be equal")
     ends = [sum(lengths[: i + 1]) for i in range(len(lengths))]

@@ -112,10 +112,16 @@ def get_profile(profile: Profile | str) -> Profile:
     """Return the profile of a name; a Profile is returned as it is.
 
     A name is one of `PROFILES`, or a custom profile (N14): one of them and the fields that differ, as in
-    `OCP+ties=away+zero_scale=127`. Raises ProfileError naming the known profiles, fields or values.
+    `OCP+ties=away+zero_scale=127`. Raises ProfileError naming the known profiles, fields or values, or the type of
+    what is neither.
     """
     if isinstance(profile, Profile):
         return profile
+    if not isinstance(profile, str):
+        raise ProfileError(
+            f"profile is {profile!r}, of type {type(profile).__name__}; give a Profile or the name of one, "
+            f"known are {', '.join(PROFILES)}"
+        )
     base, *changes = profile.split("+")
     if base not in PROFILES:
         raise ProfileError(f"profile {profile!r} is not known; known are {', '.join(PROFILES)}")

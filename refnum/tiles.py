@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from .arrays import (
@@ -13,7 +15,6 @@ from .arrays import (
     empty,
     group_amax,
     own_bits,
-    require_choice,
     require_codes,
     require_float,
     require_scales,
@@ -24,6 +25,7 @@ from .arrays import (
 )  # fmt: skip
 from .blocks import _dtype_name, _scaled_table
 from .codec import INF32, encode_bits
+from .errors import ArgumentError
 from .formats import E4M3
 from .layouts import scales_from_layout, scales_to_layout
 from .narrow import encode_scaled
@@ -36,6 +38,16 @@ TILE_SHAPES = ((1, 128), (128, 128))
 def tile_count(n: int) -> int:
     """Number of 128-element tiles that cover n elements; the last may be short."""
     return -(-n // TILE)
+
+
+def _tile(tile: Any) -> tuple[int, int]:
+    """Return one of TILE_SHAPES; ArgumentError for anything else, `True` and `1.0` in place of 1 too."""
+    whole = isinstance(tile, (tuple, list)) and all(
+        isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in tile
+    )
+    if not whole or tuple(tile) not in TILE_SHAPES:
+        raise ArgumentError(f"tile={tile!r} is not one of {', '.join(map(repr, TILE_SHAPES))}")
+    return int(tile[0]), int(tile[1])
 
 
 def quantize_fp8_tiles(
@@ -51,8 +63,7 @@ def quantize_fp8_tiles(
     Raises DtypeError, ShapeError, ArgumentError, ProfileError.
     """
     require_float("x", x, BLOCK)
-    tile = (int(tile[0]), int(tile[1]))
-    require_choice("tile", tile, TILE_SHAPES)
+    tile = _tile(tile)
     profile = get_profile(profile)
     m, k = x.shape
     tall = tile[0]
@@ -124,8 +135,7 @@ def dequantize_fp8_tiles(
     Raises DtypeError, ShapeError, ScaleError, ArgumentError.
     """
     require_codes("codes", codes, BLOCK)
-    tile = (int(tile[0]), int(tile[1]))
-    require_choice("tile", tile, TILE_SHAPES)
+    tile = _tile(tile)
     m, k = codes.shape
     tall = tile[0]
     scales = scales_from_layout(scales, layout_in, -(-m // tall), tile_count(k))

@@ -94,6 +94,11 @@ def test_choices_are_checked(host, x, fp8, mx):
         lambda: host.fp8_columns(*fp8, None, "flush"),
         lambda: host.quantize_fp8_tiles(x, (128, 1)),
         lambda: host.quantize_fp8_tiles(x, 128),
+        lambda: host.quantize_fp8_tiles(x, (True, 128)),
+        lambda: host.quantize_fp8_tiles(x, (1.0, 128)),
+        lambda: host.dequantize_fp8_tiles(*fp8, tile=(1, 128.0)),
+        lambda: host.fp8_columns(*fp8, [True, 5]),
+        lambda: host.fp8_columns(*fp8, 6),
         lambda: host.dequantize_mxfp4(*mx, "float16"),
         lambda: host.dequantize_fp8_tiles(*fp8, dtype=np.float64),
         lambda: host.encode_e2m1(x, scale_byte=256),
@@ -107,6 +112,11 @@ def test_choices_are_checked(host, x, fp8, mx):
             call()
     with pytest.raises(ProfileError):
         host.quantize_mxfp4(x, "HOPER")
+    with pytest.raises(ProfileError, match="type int"):
+        host.quantize_mxfp4(x, 5)
+    for tile in ([1, 128], (np.int64(1), np.int32(128))):
+        for ours, golden in zip(host.quantize_fp8_tiles(x, tile), refnum.quantize_fp8_tiles(x, tile), strict=True):
+            assert np.array_equal(ours, golden)
 
 
 def test_splits_are_checked(host, fp8, mx):

@@ -7,7 +7,7 @@ import pytest
 
 import refnum
 from gpu import emulate, interop, ops, permute, plans
-from refnum.errors import ArgumentError
+from refnum.errors import ArgumentError, ProfileError
 
 pytestmark = pytest.mark.usefixtures("emulator")
 X = np.linspace(-8, 8, 64, dtype=np.float32).reshape(1, 64)
@@ -65,6 +65,8 @@ WRONG = {
     "fractional split": lambda: ops.permute_pad(*device(PAYLOAD, ROW_MAP), [1.0, 2.0], 1),
     "split of truth": lambda: ops.permute_pad(*device(PAYLOAD, ROW_MAP), [True, 2], 1),
     "fractional rows": lambda: ops.mxfp4_to_fp8_columns(*device(*FP4), [1.0]),
+    "rows of truth": lambda: ops.mxfp4_to_fp8_columns(*device(*FP4), [True]),
+    "tile of truth": lambda: ops.quantize_fp8_tiles(*device(X), (True, 128)),
     "option in the place of splits": lambda: ops.mxfp4_to_fp8_columns(*device(*FP4), "scale", "max"),
     "scale byte": lambda: ops.encode_e2m1(*device(X), scale_byte=127.0),
     "scale byte of truth": lambda: ops.encode_e2m1(*device(X), scale_byte=True),
@@ -74,7 +76,7 @@ WRONG = {
     "no arrays in a list": lambda: ops.quantize_mxfp4(*device(X), out=[]),
     "weights twice": lambda: ops.unpermute(*device(X, np.zeros(1, int)), [1], None, 1, 1, weights=None),
 }
-ERRORS = {"number of a profile": AttributeError, "weights twice": TypeError}
+ERRORS = {"number of a profile": ProfileError, "weights twice": TypeError}
 
 
 @pytest.mark.parametrize("what", list(WRONG))
