@@ -26,10 +26,21 @@ EVEN: tuple[list[int], ...] = (
 )  # fmt: skip
 """Splits for the FP4 target, where two rows share a byte."""
 
+TILED: dict[int, tuple[tuple[list[int] | None, int, int], ...]] = {
+    128: ((None, 133, 288), ([4, 64, 36, 0, 12, 60], 176, 160), ([16, 0, 48, 112, 128], 304, 288), (None, 160, 416)),
+    32: ((None, 262, 288), ([8, 64, 40, 0, 24, 56], 192, 160), ([32, 0, 96, 128, 64], 320, 288), (None, 288, 416)),
+}
+"""Rows of a block -> (splits, rows, columns): full tiles beside partial ones, ends at multiples of 1, 4 and 16 bytes.
+
+They come first, since the calling contract is probed on the first corners: what a kernel does at the edge of a tile
+depends on strides, on addresses, and on what lies behind an output.
+"""
+
 
 def fp4_columns_corners(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
     """`mxfp4_to_fp8_columns` and `mxfp4_columns`: the same rows, split sizes even for the FP4 target."""
     tall = 32 if operation == "mxfp4_columns" else 128
+    yield from _tiled(Layout(E2M1, 1, 32), TILED[tall])
     corners = [_distances(np.arange(tall)), _combinations(tall), _column_maxima(tall), _lone_magnitudes(tall)]
     if tall == 32:
         corners.append(_distances(np.r_[0, 10:41]))
@@ -105,6 +116,16 @@ def _lone_magnitudes(tall: int) -> tuple[str, np.ndarray, np.ndarray]:
             scales.reshape(-1, 1).astype(np.uint8))  # fmt: skip
 
 
+def _tiled(layout: Layout, shapes: tuple[tuple[list[int] | None, int, int], ...]) -> Iterator[Corner]:
+    """Rows of all distances, some NaN or zero; a row behind the last one of an expert is another expert's, or none."""
+    for counts, rows, columns in shapes:
+        codes, scales = CODED["rows"].make(Draw(rows + columns), layout, (rows, columns), base=127, spread=12, zero=50,
+                                           nan=4)  # fmt: skip
+        first = {"packed": pack(codes)} if layout.element is E2M1 else {"codes": codes}
+        extra = {} if counts is None else {"splits": counts}
+        yield f"tiles of {rows} x {columns}, splits {counts or 'none'}", {**first, "scales": scales}, extra
+
+
 def _ragged(operation: str, layout: Layout, splits: tuple[list[int], ...]) -> Iterator[Corner]:
     """Experts of awkward sizes; padded rows have zero codes under byte 0 or 254; some rows are NaN."""
     for number, counts in enumerate(splits):
@@ -125,6 +146,7 @@ def _ragged(operation: str, layout: Layout, splits: tuple[list[int], ...]) -> It
 
 def fp8_columns_corners(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
     """Every code at every distance 0..41 below edge bytes, zero rows under huge bytes, NaN rows, ragged experts."""
+    yield from _tiled(Layout(E4M3, 1, 128), TILED[128])
     tile = np.arange(256, dtype=np.uint8)
     distance = np.arange(42)
     tops = np.unique(np.r_[EDGE_BYTES[EDGE_BYTES < 255], 20, 41, 60, 200])

@@ -31,8 +31,8 @@ REFNUM_HD uint32_t logic(uint32_t a, uint32_t b, uint32_t c) {
 // Exchanges bit `place` of the bits' places with bit `number` of the words' numbers.
 template <int number, int place>
 REFNUM_HD void exchange(uint32_t (&w)[32]) {
-    constexpr uint32_t masks[5] = {0x55555555u, 0x33333333u, 0x0F0F0F0Fu, 0x00FF00FFu, 0x0000FFFFu};
     constexpr int step = 1 << place;
+    constexpr uint32_t lower = ~0u / ((1u << step) + 1);  // `step` bits in turn set and clear
     REFNUM_UNROLL
     for (int i = 0; i < 32; ++i) {
         if (i >> number & 1) continue;
@@ -41,8 +41,8 @@ REFNUM_HD void exchange(uint32_t (&w)[32]) {
             w[i] = permute(a, b, place == 4 ? 0x5410 : 0x6240);
             w[i | 1 << number] = permute(a, b, place == 4 ? 0x7632 : 0x7351);
         } else {
-            w[i] = choose(a, b << step, masks[place]);
-            w[i | 1 << number] = choose(a >> step, b, masks[place]);
+            w[i] = choose(a, b << step, lower);
+            w[i | 1 << number] = choose(a >> step, b, lower);
         }
     }
 }

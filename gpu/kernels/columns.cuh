@@ -55,7 +55,7 @@ struct Segment {
 
     // Its rows `first` to `first` + 31, none if there are fewer.
     __device__ __forceinline__ Segment stripe(uint32_t first) const {
-        return {row + first, rows < first ? 0 : rows - first < 32 ? rows - first : 32};
+        return {row + first, min(max(rows, first) - first, 32u)};
     }
 };
 
@@ -67,7 +67,7 @@ __device__ __forceinline__ Segment segment_at(const ColumnArguments& a, uint32_t
         return {a.first_row + (offset_t)(first << a.shift), end - first << a.shift};
     }
     const offset_t row = (offset_t)number * tall, left = a.dense_rows - row;
-    return {row, left < tall ? (uint32_t)left : tall};
+    return {row, (uint32_t)min(left, (offset_t)tall)};
 }
 
 struct ColumnTile {
@@ -96,19 +96,15 @@ __device__ __forceinline__ void meet_cluster() {
 #endif
 }
 
-// The first `bytes` of four words, in stores of at most `vector` bytes.
+// The first `bytes` of four words, in stores of 4 bytes or single ones. All ends, and so `bytes`, are multiples of `vector`.
 __device__ __forceinline__ void store_some(uint8_t* to, uint4 four, int32_t bytes, uint32_t vector) {
-    if (vector == 16 && bytes >= 16) {
-        *reinterpret_cast<uint4*>(to) = four;
-        return;
-    }
 #pragma unroll 1
-    for (int32_t i = 0; i < 16 && i < bytes; i += 4) {
-        if (vector >= 4 && bytes - i >= 4) {
-            *reinterpret_cast<uint32_t*>(to + i) = four.x;
+    for (int32_t left = min(bytes, 16); left > 0; left -= 4, to += 4) {
+        if (vector == 1) {
+#pragma unroll 1
+            for (int32_t j = 0; j < 4 && j < left; ++j) to[j] = (uint8_t)(four.x >> (8 * j));
         } else {
-#pragma unroll 1
-            for (int32_t j = 0; j < 4 && i + j < bytes; ++j) to[i + j] = (uint8_t)(four.x >> (8 * j));
+            *reinterpret_cast<uint32_t*>(to) = four.x;
         }
         four = make_uint4(four.y, four.z, four.w, 0);
     }
@@ -133,14 +129,12 @@ struct Turned {
         uint8_t* out = a.out + tile.column * a.out_stride + tile.row + 16 * chunk;
         const int32_t rows = (int32_t)tile.rows - 16 * (int32_t)chunk;
         if (rows <= 0) return;
-        if (a.vector == 16 && rows >= 16 && tile.column + WIDE <= a.k) {
+        if (a.vector == 16 && tile.column + WIDE <= a.k) {
             uint8_t* to = out + first * a.out_stride;
             const offset_t step = threads / 8 * a.out_stride;
 #pragma unroll
             for (int i = 0; i < passes; ++i, to += step) {
-                const uint4 rows_16 = sixteen_rows(first + i * (threads / 8), chunk);
-                const uint32_t w[4] = {rows_16.x, rows_16.y, rows_16.z, rows_16.w};
-                store<16>(to, w);
+                store_all(to, sixteen_rows(first + i * (threads / 8), chunk));
             }
             return;
         }
@@ -148,8 +142,14 @@ struct Turned {
         for (int i = 0; i < passes; ++i) {
             const uint32_t column = first + i * (threads / 8);
             if (tile.column + column >= a.k) return;
-            store_some(out + column * a.out_stride, sixteen_rows(column, chunk), rows, a.vector);
+            if (a.vector == 16) store_all(out + column * a.out_stride, sixteen_rows(column, chunk));
+            else store_some(out + column * a.out_stride, sixteen_rows(column, chunk), rows, a.vector);
         }
+    }
+
+    static __device__ __forceinline__ void store_all(uint8_t* to, uint4 rows) {
+        const uint32_t w[4] = {rows.x, rows.y, rows.z, rows.w};
+        store<16>(to, w);
     }
 
     __device__ __forceinline__ uint4 sixteen_rows(uint32_t column, uint32_t chunk) const {

@@ -65,9 +65,9 @@ REFNUM_HD uint32_t e4m3_decode(uint32_t code, uint32_t byte) {
     return sign | (field > 0 ? (uint32_t)field << 23 | fraction : (0x800000 | fraction) >> (1 - field));
 }
 
-// bfloat16 bits of exact float32 bits, to nearest even; NaN gives 0x7FC0.
+// bfloat16 bits of exact float32 bits, to nearest even; of NaNs only the quiet one, 0x7FC00000.
 REFNUM_HD uint32_t round_to_bfloat16(uint32_t bits) {
-    if ((bits & 0x7FFFFFFF) > 0x7F800000) return 0x7FC0;
+    REFNUM_EXPECTS((bits & 0x7FFFFFFF) <= 0x7F800000 || bits == 0x7FC00000);
     return (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
 }
 

@@ -102,7 +102,7 @@ __device__ __forceinline__ Table turn_any(const ColumnArguments& a, BlocksTile& 
 
 __device__ __forceinline__ void store_block(const ColumnArguments& a, const Block& block, uint32_t (&w)[32]) {
     uint8_t* to = a.out + block.out;
-    if (a.vector == 16 && block.rows == BLOCK_ROWS) {
+    if (a.vector == 16) {
 #pragma unroll
         for (int c = 0; c < 8; ++c, to += a.out_stride) {
             const uint32_t four[4] = {w[c], w[8 + c], w[16 + c], w[24 + c]};

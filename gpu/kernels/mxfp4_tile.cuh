@@ -40,14 +40,13 @@ private:
                                                 uint64_t keep) {
         const uint32_t group = threadIdx.x % GROUPS, row = threadIdx.x / GROUPS;
         const uint8_t* x = a.x + (first + row) * a.x_stride + (column / 2 + 16 * group);
-        const offset_t step = 32 * a.x_stride, scale_step = WIDE * a.scale_stride;
+        const offset_t step = 32 * a.x_stride;
 #pragma unroll
         for (int i = 0; i < tall / 32; ++i, x += step) copy_16(&block(32 * i + row, group), x, true);
-        const uint8_t* scales = a.scales + (first + threadIdx.x) * a.scale_stride + column / 32;
+        const uint8_t* scales = a.scales + column / 32;
 #pragma unroll
-        for (uint32_t i = threadIdx.x; i < tall; i += WIDE, scales += scale_step) {
-            if (GROUPS == 8) copy_8(bytes + i * GROUPS, scales, true, keep);
-            else copy_4(bytes + i * GROUPS, scales, true, keep);
+        for (uint32_t i = threadIdx.x; i < tall; i += WIDE) {
+            copy_scales(bytes + i * GROUPS, scales + (first + i) * a.scale_stride, true, keep);
         }
     }
 
@@ -88,10 +87,16 @@ private:
             const bool exists = lane < from.rows;
             const uint8_t* x = scales + from.row * a.scale_stride;
             uint8_t* to = bytes + (32 * i + lane) * GROUPS;
-            if (whole && GROUPS == 8) copy_8(to, x, exists, keep);
-            else if (whole && GROUPS == 4) copy_4(to, x, exists, keep);
+            if (whole) copy_scales(to, x, exists, keep);
             else fetch_bytes(a, column, x, exists, to);
         }
+    }
+
+    // A row's scales in one copy.
+    static __device__ __forceinline__ void copy_scales(uint8_t* to, const uint8_t* scales, bool exists, uint64_t keep) {
+        static_assert(GROUPS == 4 || GROUPS == 8, "as many bytes as a copy may have");
+        if (GROUPS == 8) copy_8(to, scales, exists, keep);
+        else copy_4(to, scales, exists, keep);
     }
 
     static __device__ __forceinline__ void fetch_bytes(const ColumnArguments& a, offset_t column,

@@ -47,7 +47,7 @@ __device__ __forceinline__ void store_runs(const ColumnArguments& a, const Colum
     uint8_t* to = column_at(a, tile, share);
     const int32_t rows = (int32_t)tile.rows - (int32_t)share.row;
     if (rows <= 0 || tile.column + 8 * share.word >= a.k) return;
-    if (a.vector == 16 && rows >= RUN) {
+    if (a.vector == 16) {
 #pragma unroll
         for (int j = 0; j < 8; ++j, to += a.out_stride) store<16>(to, out[j]);
         return;
