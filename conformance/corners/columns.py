@@ -117,10 +117,12 @@ def _lone_magnitudes(tall: int) -> tuple[str, np.ndarray, np.ndarray]:
 
 
 def _tiled(layout: Layout, shapes: tuple[tuple[list[int] | None, int, int], ...]) -> Iterator[Corner]:
-    """Rows of all distances, some NaN or zero; a row behind the last one of an expert is another expert's, or none."""
+    """Rows of all distances, some NaN or zero; behind the last row of an expert comes a NaN row of the next one."""
     for counts, rows, columns in shapes:
         codes, scales = CODED["rows"].make(Draw(rows + columns), layout, (rows, columns), base=127, spread=12, zero=50,
                                            nan=4)  # fmt: skip
+        starts = np.cumsum(counts or [rows])
+        scales[starts[starts < rows], ::2] = 255
         first = {"packed": pack(codes)} if layout.element is E2M1 else {"codes": codes}
         extra = {} if counts is None else {"splits": counts}
         yield f"tiles of {rows} x {columns}, splits {counts or 'none'}", {**first, "scales": scales}, extra
