@@ -106,14 +106,8 @@ def _e4m3_exponents() -> np.ndarray:
     for code in range(1, 127):
         exact = value("E4M3", code)
         assert not isinstance(exact, str)
-        exponents[code] = _floor_log2(exact.numerator, exact.denominator)
+        exponents[code] = int(exact * 2**9).bit_length() - 10  # every value is a multiple of 2^-9
     return exponents
-
-
-def _floor_log2(numerator: int, denominator: int) -> int:
-    guess = numerator.bit_length() - denominator.bit_length()
-    above = numerator >= denominator << guess if guess >= 0 else numerator << -guess >= denominator
-    return guess if above else guess - 1
 
 
 def _classify_scaled(code: np.ndarray, scales: np.ndarray) -> np.ndarray:
