@@ -19,6 +19,7 @@ from .calling.storage import OUT, PLAIN, bytes_of, stored_scales
 from .case import Case
 from .geometry import blocks_hit, spread
 from .operation import Output, as_bits, outputs_of
+from .problem import NO_PROBLEM, SHAPE, Problem
 from .verdict import CLASSES, LEVELS, NO_LEVEL, input_classes
 
 Bits = dict[str, np.ndarray]
@@ -37,29 +38,30 @@ _STORAGE = {
 class Comparison:
     """One judged call.
 
-    problem: a result that cannot be compared byte for byte (count, shape, dtype), in words; empty otherwise.
+    problem: a result that cannot be compared byte for byte (count, shape, dtype, padding of a scale layout).
     level: the highest level that passes, NO_LEVEL when even the values differ. compared: elements compared.
     classes: class letter -> [blocks, blocks that differ in any byte, level reached] for quantisers.
     observed: the observed outputs as unsigned integers.
     """
 
-    problem: str = ""
+    problem: Problem = NO_PROBLEM
     level: int = 0
     compared: int = 0
     classes: dict[str, list[int]] = field(default_factory=dict)
     observed: Bits = field(default_factory=dict)
 
 
-def observe(case: Case, golden: Mapping[str, np.ndarray], results: Sequence[np.ndarray]) -> tuple[Bits, str]:
-    """Return the observed outputs as bits, or a sentence that says how count, shape, dtype or padding is wrong.
+def observe(case: Case, golden: Mapping[str, np.ndarray], results: Sequence[np.ndarray]) -> tuple[Bits, Problem]:
+    """Return the observed outputs as bits, and how count, shape, dtype or padding is wrong; then there are no bits.
 
     Scales in a layout come back as the bytes that it holds.
     """
     outputs = outputs_of(case)
     if len(results) != len(outputs):
-        return {}, (
+        return {}, Problem(
+            SHAPE,
             f"{len(results)} results came back; {case.operation} gives {len(outputs)}: "
-            f"{', '.join(output.name for output in outputs)}"
+            f"{', '.join(output.name for output in outputs)}",
         )
     observed: Bits = {}
     for output, array in zip(outputs, results, strict=True):
@@ -69,17 +71,18 @@ def observe(case: Case, golden: Mapping[str, np.ndarray], results: Sequence[np.n
             want = stored_scales(case, want)
         allowed = (want.dtype.name,) if laid else _allowed(output, want, case)
         if array.dtype.name not in allowed:
-            return {}, f"{output.name} has dtype {array.dtype.name}; expected {' or '.join(allowed)}"
+            words = f"{output.name} has dtype {array.dtype.name}; expected {' or '.join(allowed)}"
+            return {}, Problem(SHAPE, words)
         if array.shape != want.shape:
-            return {}, f"{output.name} has shape {list(array.shape)}; expected {list(want.shape)}"
+            return {}, Problem(SHAPE, f"{output.name} has shape {list(array.shape)}; expected {list(want.shape)}")
         if laid:
-            array, words = bytes_of(case, golden[output.name], array)
-            if words:
-                return {}, words
+            array, problem = bytes_of(case, golden[output.name], array)
+            if problem:
+                return {}, problem
         if output.kind == "index":
             array = array.astype(want.dtype.name.replace("u", ""))
         observed[output.name] = as_bits(array)
-    return observed, ""
+    return observed, NO_PROBLEM
 
 
 def _allowed(output: Output, want: np.ndarray, case: Case) -> tuple[str, ...]:
@@ -182,7 +185,8 @@ def _table(name: str, level: int) -> np.ndarray:
         if exact == 0:
             table[code] = 0
         if level >= 3 and exact == "nan":
-            table[code] = fmt.nan_code or 0
+            assert fmt.nan_code is not None
+            table[code] = fmt.nan_code
     return table
 
 
@@ -218,7 +222,7 @@ def _normal_float(bits: np.ndarray, level: int) -> np.ndarray:
     sign, infinity, quiet = (0x80000000, 0x7F800000, 0x7FC00000) if bits.itemsize == 4 else (0x8000, 0x7F80, 0x7FC0)
     result = np.where(bits == word(sign), word(0), bits)
     if level >= 3:
-        result = np.where((result & word(~sign & (2 * sign - 1))) > word(infinity), word(quiet), result)
+        result = np.where((result & word(sign - 1)) > word(infinity), word(quiet), result)
     return result
 
 

@@ -125,7 +125,7 @@ def judge_there(subject: Subject, case: Case, golden: Bits | None = None, second
                 return breach
             observed, problem = observe(case, golden, results)
             if problem:
-                return Judged(Outcome.MISMATCH, problem, "wrong-shape-or-dtype")
+                return Judged(Outcome.MISMATCH, problem.words, problem.finding)
             return compare_there(golden, observed)
     except CallTimeout as error:
         return Judged(Outcome.TIMEOUT, str(error))

@@ -42,5 +42,5 @@ def count(comparison: Comparison, case: Case, tally: Tally) -> None:
     tally.reached = max(tally.reached, comparison.level)
     tally.add_classes(comparison.classes)
     if comparison.level:
-        finding = "wrong-shape-or-dtype" if comparison.problem else ""
-        tally.fail(Failure(case, comparison.level, comparison.problem, finding, comparison.observed))
+        words, finding = comparison.problem.words, comparison.problem.finding
+        tally.fail(Failure(case, comparison.level, words, finding, comparison.observed))

@@ -15,6 +15,7 @@ import numpy as np
 from refnum.layouts import LAYOUTS, scales_to_layout
 
 from ..case import Case
+from ..problem import NO_PROBLEM, PADDING, SCALE, Problem
 
 PLAIN = "bytes"
 IN, OUT = "layout_in", "layout_out"
@@ -34,8 +35,8 @@ def stored_scales(case: Case, scales: np.ndarray) -> np.ndarray:
     return scales_to_layout(scales, case.params.get(OUT, PLAIN))
 
 
-def bytes_of(case: Case, want: np.ndarray, given: np.ndarray) -> tuple[np.ndarray, str]:
-    """Return the E8M0 bytes that a storage holds, or a sentence that says what in it belongs to no bytes.
+def bytes_of(case: Case, want: np.ndarray, given: np.ndarray) -> tuple[np.ndarray, Problem]:
+    """Return the E8M0 bytes that a storage holds, and what in it belongs to no bytes.
 
     want: the golden bytes, u8 [R, C]. given: of the shape and dtype of their storage. Compared as bits.
     """
@@ -44,12 +45,13 @@ def bytes_of(case: Case, want: np.ndarray, given: np.ndarray) -> tuple[np.ndarra
     again, bits = _bits(scales_to_layout(found, layout)), _bits(given)
     strange = np.argwhere(again != bits)
     if not strange.size:
-        return found, ""
+        return found, NO_PROBLEM
     index = tuple(int(i) for i in strange[0])
     where = f"scales[{', '.join(map(str, index))}] is 0x{int(bits[index]):0{2 * bits.itemsize}X}"
     if layout in ("packed_ue8m0", "swizzled") or (layout == "gemm_float32" and index[1] >= want.shape[0]):
-        return found, f"{where}, which is padding of the layout {layout} and must be zero (N6.2)"
-    return found, f"{where}; in the layout {layout} a float32 is 2^(byte - 127), or 0x7FC00000 for byte 255 (N0)"
+        return found, Problem(PADDING, f"{where}, which is padding of the layout {layout} and must be zero (N6.2)")
+    words = f"{where}; in the layout {layout} a float32 is 2^(byte - 127), or 0x7FC00000 for byte 255 (N0)"
+    return found, Problem(SCALE, words)
 
 
 def _bits(array: np.ndarray) -> np.ndarray:

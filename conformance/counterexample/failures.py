@@ -13,6 +13,7 @@ from ..calling.probes import DIFFERENT_BYTES, SECOND_CASE, again
 from ..case import Case, plain
 from ..compare import Comparison, compare
 from ..operation import run_golden
+from ..problem import FINDINGS, Problem
 from ..subject import Subject
 from ..tally import Failure, Tally
 from ..verdict import Outcome
@@ -33,7 +34,7 @@ def observe_again(subject: Subject, case: Case, finding: str, seconds: float = 6
     case, called = again(finding)(subject, case, seconds)
     golden = run_golden(case)
     if called.outcome not in (Outcome.PASS, Outcome.MISMATCH):
-        return called, Comparison(problem=called.words)
+        return called, Comparison(problem=Problem(called.outcome.value, called.words))
     return called, compare(case, golden, called.results)
 
 
@@ -42,8 +43,8 @@ def shows(subject: Subject, case: Case, failure: Failure, seconds: float = 60.0)
     called, comparison = observe_again(subject, case, failure.finding, seconds)
     if failure.finding in DIFFERENT_BYTES:
         return called.outcome is Outcome.PASS and comparison.level > 0
-    if failure.finding == "wrong-shape-or-dtype":
-        return bool(comparison.problem) and called.outcome is Outcome.PASS
+    if failure.finding in FINDINGS:
+        return comparison.problem.finding == failure.finding and called.outcome is Outcome.PASS
     if failure.finding:
         return called.finding == failure.finding
     if called.outcome is not Outcome.PASS or comparison.problem:
@@ -125,7 +126,9 @@ class Presenter:
         level = 0 if failure.finding else max(failure.level - 1, 0)
         details = page(case, golden, observed, level) if observed else {}
         larger = (original, failure.observed) if failure.observed else None
-        classes = diagnose(case, golden, observed, level, larger) if observed else laid_out(case, comparison.problem)
+        classes = (
+            diagnose(case, golden, observed, level, larger) if observed else laid_out(case, comparison.problem.words)
+        )
         if not named(classes):
             classes = next(filter(named, map(_guessed, alike)), classes)
         if failure.finding:

@@ -37,7 +37,7 @@ def smoke(subject: Subject, tally: Tally, cases: list[Case], seconds: float, not
         observed, problem = observe(case, golden, called.results)
         if problem:
             words = f"{_asked(case)}: {problem}; {_wanted(case)}"
-            tally.fail(Failure(case, NO_LEVEL, words, "wrong-shape-or-dtype", observed))
+            tally.fail(Failure(case, NO_LEVEL, words, problem.finding, observed))
             tally.compared += sum(array.size for array in golden.values())
             tally.out = True
         return

@@ -81,7 +81,7 @@ class Bench:
         verdict = compare(case, golden, called.results)
         seen.level, seen.compared, seen.classes = verdict.level, verdict.compared, verdict.classes
         if verdict.problem and not seen.finding:
-            seen.finding, seen.words = "wrong-shape-or-dtype", verdict.problem
+            seen.finding, seen.words = verdict.problem.finding, verdict.problem.words
         if seen.finding or seen.level > self.subject.claimed_level(recipe.operation):
             seen.outcome = Outcome.MISMATCH
             seen.words = seen.words or compare_there(golden, verdict.observed).words

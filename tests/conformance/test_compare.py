@@ -12,6 +12,7 @@ from conformance.compare import compare, differences, normalise, unpack
 from conformance.geometry import blocks_hit, spread
 from conformance.operation import call_golden, run_golden
 from conformance.verdict import CLASSES, NO_LEVEL, input_classes, level_name
+from refnum.errors import ArgumentError
 
 
 def case_of(x, operation="quantize_mxfp4", profile="HOPPER", **params):
@@ -34,7 +35,7 @@ def judged(case, change):
 def test_identical_bytes_are_level_0_and_everything_is_counted():
     case = case_of(sample())
     verdict = compare(case, run_golden(case), call_golden(case))
-    assert verdict.level == 0 and verdict.problem == "" and verdict.compared == 3 * 32 + 3 * 2
+    assert verdict.level == 0 and not verdict.problem and verdict.compared == 3 * 32 + 3 * 2
 
 
 @pytest.mark.parametrize(("row", "column"), [(0, 0), (2, 31), (0, 16)])
@@ -157,7 +158,7 @@ def test_what_cannot_be_compared_is_said_in_words(results, words):
 
     case = case_of(sample())
     verdict = compare(case, run_golden(case), results(*call_golden(case)))
-    assert verdict.level == NO_LEVEL and verdict.compared == 0 and re.search(words, verdict.problem)
+    assert verdict.level == NO_LEVEL and verdict.compared == 0 and re.search(words, verdict.problem.words)
 
 
 def test_storage_dtypes_of_the_same_bytes_are_accepted():
@@ -166,7 +167,7 @@ def test_storage_dtypes_of_the_same_bytes_are_accepted():
     typed = codes.view(ml_dtypes.float8_e4m3fn), scales.view(ml_dtypes.float8_e8m0fnu)
     assert compare(case, run_golden(case), typed).level == 0
     wrong = codes.view(ml_dtypes.float8_e5m2), scales
-    assert "dtype float8_e5m2" in compare(case, run_golden(case), wrong).problem
+    assert "dtype float8_e5m2" in compare(case, run_golden(case), wrong).problem.words
 
 
 def test_non_contiguous_results_are_compared_by_content():
@@ -208,6 +209,53 @@ def test_differences_mark_elements_not_bytes():
 
 def test_unpack_puts_the_even_element_in_the_low_nibble():
     assert unpack(np.array([[0x21, 0x43]], np.uint8)).tolist() == [[1, 2, 3, 4]]
+    assert unpack(np.array([0xF0], np.uint8)).tolist() == [0, 15]
+    assert unpack(np.array([[[0x21], [0x43]]], np.uint8)).tolist() == [[[1, 2], [3, 4]]]
+
+
+def test_what_each_level_maps_to_which_representative():
+    """One block under a NaN byte, one of both zeros and a one: the codes and the bytes that are compared."""
+    case = case_of(np.ones((1, 64), np.float32))
+    packed, scales = np.full((1, 32), 0x28, np.uint8), np.array([[255, 130]], np.uint8)
+    packed[0, 16] = 0x80
+    mapped = [normalise(case, {"packed": packed, "scales": scales}, level) for level in range(4)]
+    assert all(np.array_equal(level["scales"], scales) for level in mapped)
+    assert [level["packed"][0, :2].tolist() for level in mapped] == [[8, 2], [0, 0], [0, 0], [0, 0]]
+    assert [level["packed"][0, 32:36].tolist() for level in mapped] == [[0, 8, 8, 2]] * 2 + [[0, 0, 0, 2]] * 2
+    (values,) = normalise(case, {"packed": packed, "scales": scales}, 4).values()
+    assert values.shape == (1, 64) and np.isnan(values[:, :32].view(np.float64)).all()
+    assert np.unique(values[:, :32]).size == 1
+    assert values[0, 32:36].view(np.float64).tolist() == [0, 0, 0, 8] and not values[0, 32:35].any()
+
+
+@pytest.mark.parametrize("element", ["E4M3", "E5M2"])
+def test_levels_of_every_code_of_eight_bits(element):
+    codes = np.arange(256, dtype=np.uint8).reshape(8, 32)
+    case = Case("quantize_mx", "HOPPER", {"element": element, "input": "float32"}, {"x": np.ones((8, 32), np.float32)})
+    mapped = [normalise(case, {"codes": codes, "scales": np.full((8, 1), 127, np.uint8)}, at) for at in range(5)]
+    fmt = refnum.get_format(element)
+    for code in range(256):
+        exact, level = refnum.value(fmt, code), [int(one["codes"].reshape(-1)[code]) for one in mapped[:4]]
+        assert level[:2] == [code, code]
+        assert level[2] == (0 if exact == 0 else code)
+        assert level[3] == (fmt.nan_code if exact == "nan" else level[2])
+    values = mapped[4]["codes"].reshape(-1).view(np.float64)
+    want = [float(refnum.value(fmt, code)) for code in range(256)]
+    assert np.array_equal(values, want, equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "word", "sign", "inf", "quiet"),
+    [("float32", np.uint32, 1 << 31, 0x7F800000, 0x7FC00000), ("bfloat16", np.uint16, 1 << 15, 0x7F80, 0x7FC0)],
+)
+def test_levels_of_values(dtype, word, sign, inf, quiet):
+    case = Case("dequantize_mxfp4", "HOPPER", {"dtype": dtype}, {})
+    kept = [0, 1, sign | 1, inf - 1, inf, sign | inf, sign | (inf - 1), quiet]
+    bits = np.array([[sign, inf + 1, sign | (inf + 1), sign - 1, 2 * sign - 1, sign | quiet, *kept]], word)
+    mapped = [normalise(case, {"values": bits}, level)["values"][0].tolist() for level in range(5)]
+    assert mapped[0] == mapped[1] == bits[0].tolist()
+    assert mapped[2] == [0, *bits[0, 1:].tolist()]
+    assert mapped[3] == mapped[4] == [0, *[quiet] * 5, *kept]
 
 
 # --- geometry -------------------------------------------------------------------------------------------------
@@ -235,7 +283,23 @@ def test_spread_over_tiles_and_blocks_hit_are_inverse():
     wide = spread("tile", case, scales, (130, 288))
     for block in range(6):
         hit = blocks_hit("tile", case, wide == block)
-        assert np.argwhere(hit).tolist() == [[block // 3, block % 3]]
+        assert hit.shape == (2, 3) and np.argwhere(hit).tolist() == [[block // 3, block % 3]]
+
+
+@pytest.mark.parametrize(("geometry", "last"), [("row32", 32), ("row128", 128)])
+def test_spread_over_rows_and_blocks_hit_are_inverse(geometry, last):
+    scales = np.arange(9, dtype=np.uint8).reshape(3, 3)
+    wide = spread(geometry, case_of(sample()), scales, (3, 2 * last + 32))
+    assert wide.shape == (3, 2 * last + 32)
+    assert np.array_equal(wide, scales[:, np.arange(2 * last + 32) // last])
+    for block in range(9):
+        hit = blocks_hit(geometry, case_of(sample()), wide == block)
+        assert hit.shape == (3, 3) and np.argwhere(hit).tolist() == [[block // 3, block % 3]]
+
+
+def test_an_unknown_geometry_is_named():
+    with pytest.raises(ArgumentError, match="Unknown block geometry 'row7'; choose from row32, row128"):
+        spread("row7", case_of(sample()), np.zeros((1, 1), np.uint8), (1, 1))
 
 
 # --- input classes --------------------------------------------------------------------------------------------
@@ -289,6 +353,24 @@ def test_classes_of_fp8_blocks_at_their_borders():
     assert got == want and set(got) >= {"T", "F", "H", "Z", "N"}
     nan_scale = case.with_inputs({"scales": np.full((7, 1), 255, np.uint8)})
     assert {CLASSES[i] for i in input_classes(nan_scale).reshape(-1)} == {"N"}
+
+
+def test_classes_of_every_fp8_maximum_under_every_scale():
+    codes, scales = np.zeros((128 * 256, 128), np.uint8), np.arange(128 * 256) % 256
+    codes[:, 5] = np.arange(128 * 256) // 256
+    case = Case("fp8_to_mxfp4", "HOPPER", {}, {"codes": codes, "scales": scales.astype(np.uint8)[:, None]})
+    got = [CLASSES[i] for i in input_classes(case)[:, 0]]
+    for code in range(128):
+        exact = refnum.value("E4M3", code)
+        for byte in range(256):
+            if exact == "nan" or byte == 255:
+                want = "N"
+            elif exact == 0:
+                want = "Z"
+            else:
+                amax = exact * Fraction(2) ** (byte - 127)
+                want = "T" if amax < Fraction(2) ** -124 else "H" if amax >= Fraction(2) ** 126 else "F"
+            assert got[256 * code + byte] == want
 
 
 def test_results_are_counted_by_class():

@@ -11,7 +11,9 @@ from run_tools import results, right
 import refnum
 from conformance.calling import storage
 from conformance.case import Case
+from conformance.compare import compare
 from conformance.corners import corner_cases
+from conformance.counterexample.diagnose import diagnose
 from conformance.counterexample.replay import load
 from conformance.domains import domains_for
 from conformance.operation import OPERATIONS, call_golden, outputs_of, run_golden, select
@@ -22,6 +24,7 @@ from conformance.report import Report, header
 from conformance.run import run
 from conformance.specials import special_params
 from conformance.subject import Subject, from_dict
+from conformance.verdict import NO_LEVEL
 from refnum.errors import ArgumentError
 from refnum.layouts import LAYOUTS, scales_to_layout
 
@@ -52,8 +55,8 @@ def test_the_model_hands_out_the_storage_of_its_bytes(name):
                 want = golden[output.name]
                 if output.kind == "scales" and storage.OUT in params:
                     want = scales_to_layout(want, params[storage.OUT])
-                    found, words = storage.bytes_of(case, golden[output.name], array)
-                    assert not words and np.array_equal(found, golden[output.name])
+                    found, problem = storage.bytes_of(case, golden[output.name], array)
+                    assert not problem and np.array_equal(found, golden[output.name])
                 assert array.shape == want.shape and array.tobytes() == want.tobytes()
 
 
@@ -112,15 +115,15 @@ def rows_unpadded(x, profile, *, layout_out="bytes"):
 
 
 @pytest.mark.parametrize(
-    ("function", "layouts", "words"),
+    ("function", "layouts", "finding", "words"),
     [
-        (padding, {"gemm_float32", "packed_ue8m0", "swizzled"}, "is padding of the layout"),
-        (other_byte_order, {"packed_ue8m0"}, ""),
-        (quiet_nan_lost, {"float32"}, "0x7FFFFFFF"),
-        (rows_unpadded, {"gemm_float32"}, "has shape"),
+        (padding, {"gemm_float32", "packed_ue8m0", "swizzled"}, "wrong-padding", "is padding of the layout"),
+        (other_byte_order, {"packed_ue8m0"}, "wrong-padding", ""),
+        (quiet_nan_lost, {"float32"}, "scale-not-a-power-of-two", "0x7FFFFFFF"),
+        (rows_unpadded, {"gemm_float32"}, "wrong-shape-or-dtype", "has shape"),
     ],
 )
-def test_wrong_storage_is_a_mismatch(function, layouts, words):
+def test_wrong_storage_is_a_mismatch(function, layouts, finding, words):
     def cases(operation, profile, params):
         x = np.linspace(-9, 9, 5 * 96, dtype=np.float32).reshape(5, 96)
         x[3, 40] = np.nan
@@ -130,7 +133,23 @@ def test_wrong_storage_is_a_mismatch(function, layouts, words):
     found = {row["params"].get("layout_out", "bytes"): row for row in judged(function, cases=cases).values()
              if row["params"]["input"] == "float32"}  # fmt: skip
     assert {name for name, row in found.items() if row["outcome"] == "mismatch"} == layouts
-    assert all(words in row["failures"][0]["words"] for name, row in found.items() if name in layouts)
+    failures = [row["failures"][0] for name, row in found.items() if name in layouts]
+    assert all(words in failure["words"] and failure["finding"] == finding for failure in failures)
+    assert all(failure["reproduced"] == "3 of 3" for failure in failures)
+
+
+@pytest.mark.parametrize(("row", "names"), [(3, ["PADDING_NOT_ZERO"]), (33, []), (63, ["PADDING_NOT_ZERO"])])
+def test_padding_rows_are_bytes_like_others(row, names):
+    """A byte of any value in a padding row, and not in a row of an expert."""
+    x = np.arange(5 * 34, dtype=np.uint8).reshape(5, 34)
+    case = Case("permute_pad", "HOPPER", {"align": 32, "splits": [3, 2]},
+                {"payload": x, "row_map": np.arange(5, dtype=np.int32)})  # fmt: skip
+    golden = run_golden(case)
+    rows, offsets = refnum.permute_pad(**case.inputs, splits=[3, 2])
+    rows[row, 7] ^= 1
+    comparison = compare(case, golden, (rows, offsets))
+    assert not comparison.problem and comparison.level == NO_LEVEL
+    assert [entry["id"] for entry in diagnose(case, golden, comparison.observed, 0)] == names
 
 
 def test_a_kernel_that_reads_a_layout_is_given_it():
