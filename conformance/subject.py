@@ -17,6 +17,7 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,8 @@ class Subject:
     on_request: whether it is judged only when its own name is asked for: it takes long. apart: carries out a watched
     call of `calling` in the process where the subject lives, when that is another one (`doors.apart`).
     mutable: gives the sources that mutation testing may change and builds changed copies (`mutants.run.Workshop`).
+    ways: operation -> name -> context in which its callable takes a way that it otherwise chooses by size alone: judged
+    cases are small, and are called on every way.
     """
 
     name: str
@@ -80,6 +83,7 @@ class Subject:
     trace: Callable[[str], dict[str, str]] | None = None
     mutable: Callable[[], Any] | None = None
     apart: Callable[..., Any] | None = None
+    ways: Mapping[str, Mapping[str, Callable[[], AbstractContextManager[Any]]]] = field(default_factory=dict)
 
     def claimed_level(self, operation: str) -> int:
         """Return the level of agreement claimed for an operation."""

@@ -20,6 +20,10 @@ POISON = 0xC5
 class EmulatedArray(np.ndarray):
     """A NumPy array that the launchers take for a device array. A read-only one may not be written by a kernel."""
 
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Return (kDLCUDA, 0): splits that are such an array lie on the device."""
+        return 2, 0
+
 
 _known: dict[int, weakref.ref[EmulatedArray]] = {}  # id -> array that a launcher has looked at, the latest last
 

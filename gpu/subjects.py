@@ -7,7 +7,7 @@ import importlib.util
 from typing import Any
 
 from . import compile as build
-from . import driver, emulate, host, mutable, mutable_whole, ops, units
+from . import driver, emulate, host, mutable, mutable_whole, ops, units, ways
 
 HOST_OPERATIONS = (
     "quantize_mxfp4",
@@ -124,6 +124,7 @@ def subjects() -> list[dict[str, Any]]:
             "available": emulate.available,
             "describe": emulate.describe,
             "mutable": mutable_whole.EmulatedWorkshop,
+            "ways": ways.WAYS,
             "on_request": True,
         },
         {
@@ -138,5 +139,6 @@ def subjects() -> list[dict[str, Any]]:
             "describe": describe_gpu,
             "trace": trace_gpu,
             "mutable": mutable_whole.DeviceWorkshop,
+            "ways": ways.WAYS,
         },
     ]

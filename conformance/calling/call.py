@@ -24,7 +24,7 @@ from ..operation import as_bits
 from ..subject import Subject, arguments_for, takes
 from ..verdict import Outcome
 from .floatmode import default_float_mode, float_mode
-from .libraries import Guarded, at_offset, overwrite, share_memory, to_library, to_numpy, with_gaps
+from .libraries import Guarded, at_offset, overwrite, share_memory, to_library, to_numpy, with_gaps, with_rows_apart
 from .storage import stored_inputs
 
 COMPILE_ERRORS = frozenset({"CompileError", "CompileException", "NVRTCError"})
@@ -48,8 +48,9 @@ class Called:
 
     live: the results as the subject handed them out, in its own library. finding: a short name for a breach of
     the calling contract (`input-mutated`, `float-mode-changed`, `output-aliases-input`, `stale-output`,
-    `earlier-result-changed`, `guard-overwritten`, `output-not-written`, `strides-ignored`, `alignment-assumed`,
-    `not-deterministic`, `stream-ignored`, `graph-replay-stale`), else empty.
+    `earlier-result-changed`, `guard-overwritten`, `output-not-written`, `strides-ignored`, `row-stride-ignored`,
+    `row-alignment-assumed`, `alignment-assumed`, `not-deterministic`, `stream-ignored`, `graph-replay-stale`,
+    `way-by-size`, `splits-as-array`), else empty.
     """
 
     results: tuple[np.ndarray, ...] = ()
@@ -200,6 +201,30 @@ def call_with_gaps(subject: Subject, case: Case, seconds: float = 60.0) -> Calle
         subject,
         case,
         lambda: {name: with_gaps(array, subject.arrays, POISONS[0]) for name, array in stored_inputs(case).items()},
+        seconds,
+    )
+
+
+@where_it_lives
+def call_with_padded_rows(subject: Subject, case: Case, seconds: float = 60.0) -> Called:
+    """Call with views that have 16 bytes of poison behind every row: as well aligned as before, and no longer dense."""
+    return _call_with_rows_apart(subject, case, seconds, lambda array: max(16 // array.itemsize, 1))
+
+
+@where_it_lives
+def call_with_odd_rows(subject: Subject, case: Case, seconds: float = 60.0) -> Called:
+    """Call with views that have one element of poison behind every row: rows lie at all alignments."""
+    return _call_with_rows_apart(subject, case, seconds, lambda array: 1)
+
+
+def _call_with_rows_apart(subject: Subject, case: Case, seconds: float, gap: Callable[[np.ndarray], int]) -> Called:
+    return call_on(
+        subject,
+        case,
+        lambda: {
+            name: with_rows_apart(array, subject.arrays, POISONS[0], gap(array))
+            for name, array in stored_inputs(case).items()
+        },
         seconds,
     )
 

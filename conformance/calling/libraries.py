@@ -100,6 +100,18 @@ def with_gaps(array: np.ndarray, library: str, poison: int) -> Any:
     return view
 
 
+def with_rows_apart(array: np.ndarray, library: str, poison: int, gap: int) -> Any:
+    """Return the data as a view whose rows, the last axis, have a gap of `gap` elements behind each; it holds poison.
+
+    The elements of a row stay neighbours. An array of one axis has no rows that could lie apart.
+    """
+    if array.ndim < 2:
+        return to_library(array, library)
+    wide = np.full((*array.shape[:-1], (array.shape[-1] + gap) * array.itemsize), poison, np.uint8).view(array.dtype)
+    wide[..., : array.shape[-1]] = array
+    return to_library(wide, library)[..., : array.shape[-1]]
+
+
 def at_offset(array: np.ndarray, library: str, poison: int) -> Any:
     """Return the data as a contiguous view that begins one element into an allocation; the rest holds poison."""
     wide = np.full((array.size + 2) * array.itemsize, poison, np.uint8).view(array.dtype)

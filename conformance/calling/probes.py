@@ -24,6 +24,8 @@ from .call import (
     call,
     call_at_offset,
     call_with_gaps,
+    call_with_odd_rows,
+    call_with_padded_rows,
     has_out,
     into_guarded,
     raw,
@@ -31,8 +33,12 @@ from .call import (
 )
 from .libraries import IMMUTABLE
 from .streams import STREAMED, on_side_stream, under_graph
+from .ways import call_on_way, call_with_array_splits, has_ways, takes_arrays, with_empty_experts
 
 REPEATS = 10
+LAUNCHED = frozenset({"DriverError", "EmulationError", "CUDARuntimeError", "CUDADriverError", "AcceleratorError"})
+"""Errors of a device, by name: a kernel ran and did what is forbidden, which is no refusal. Under capture of a graph
+they may be: what cannot be captured ends so."""
 Golden = Mapping[str, np.ndarray]
 Judging = Callable[[Subject, Case, Golden, Tally, float], None]
 
@@ -77,8 +83,8 @@ def _breach(tally: Tally, case: Case, finding: str, words: str) -> None:
     tally.fail(Failure(case, NO_LEVEL, words, finding))
 
 
-def _refused(called: Called, tally: Tally, name: str) -> bool:
-    if called.outcome is Outcome.PASS or called.finding:
+def _refused(called: Called, tally: Tally, name: str, launched: frozenset[str] = LAUNCHED) -> bool:
+    if called.outcome is Outcome.PASS or called.finding or called.words.partition(":")[0] in launched:
         return False
     tally.probes[name] = called.words
     return True
@@ -142,13 +148,34 @@ def _out(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: fl
 
 def _graph(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
     second_case, first, second = under_graph(subject, case, seconds)
-    if _refused(first, tally, "graph capture"):
+    if _refused(first, tally, "graph capture", frozenset()):
         return
     right = record(first, case, golden, tally) and compare(case, golden, first.results).level == 0
     wrong = record(second, second_case, run_golden(second_case), tally) is False and not second.finding
     if right and wrong:
         words = "right when captured, wrong when the graph is launched again with new data in the same storage"
         _breach(tally, second_case, "graph-replay-stale", words)
+
+
+def _ways(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
+    for way in subject.ways[case.operation]:
+        called = call_on_way(subject, case, way, seconds)
+        wrong = record(called, case, golden, tally) is False and not called.finding
+        if wrong and _right(subject, case, golden, seconds):
+            words = f"right on the way that this size takes, wrong on another that larger data takes: {way}"
+            _breach(tally, case, "way-by-size", words)
+
+
+def _array_splits(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
+    for one in (case, with_empty_experts(case)):
+        called = call_with_array_splits(subject, one, seconds)
+        if _refused(called, tally, "splits as an array"):
+            return
+        want = golden if one is case else run_golden(one)
+        wrong = record(called, one, want, tally) is False and not called.finding
+        if wrong and _right(subject, case, golden, seconds):
+            words = "right by splits in a list, wrong by the same splits in an array"
+            _breach(tally, one, "splits-as-array", words)
 
 
 def _streamed(subject: Subject, _operation: str) -> bool:
@@ -163,12 +190,24 @@ def _viewed(subject: Subject, _operation: str) -> bool:
     return subject.arrays in ("numpy", "cupy")
 
 
-GAPS, OFFSET, SIDE_STREAM = (
+GAPS, PADDED, ODD, OFFSET, SIDE_STREAM = (
     Elsewhere(
         "views with gaps",
         call_with_gaps,
         "strides-ignored",
         "right on contiguous inputs, wrong on the same inputs with gaps between the elements: strides are ignored",
+    ),
+    Elsewhere(
+        "rows 16 bytes apart",
+        call_with_padded_rows,
+        "row-stride-ignored",
+        "right on contiguous inputs, wrong where 16 bytes lie behind every row: a row's stride is taken for its length",
+    ),
+    Elsewhere(
+        "rows one element apart",
+        call_with_odd_rows,
+        "row-alignment-assumed",
+        "right on contiguous inputs, wrong where one element lies behind every row: the alignment of rows is assumed",
     ),
     Elsewhere(
         "views at an odd address",
@@ -186,21 +225,28 @@ GAPS, OFFSET, SIDE_STREAM = (
     ),
 )
 
+MOVED = (GAPS, PADDED, ODD, OFFSET, SIDE_STREAM)
+"""Calls on the same data elsewhere."""
+
 PROBES = (
     Probe("new data in place", _in_place, _placed),
     Probe(GAPS.name, _elsewhere(GAPS), _viewed),
+    Probe(PADDED.name, _elsewhere(PADDED), _placed),
+    Probe(ODD.name, _elsewhere(ODD), _placed),
     Probe(OFFSET.name, _elsewhere(OFFSET), _placed),
     Probe("ten repeats", _repeats, once=True),
     Probe("poisoned out with guard zones", _out, has_out),
     Probe(SIDE_STREAM.name, _elsewhere(SIDE_STREAM), _streamed),
     Probe("graph capture", _graph, _streamed),
+    Probe("ways by size", _ways, has_ways),
+    Probe("splits as an array", _array_splits, takes_arrays),
 )
 """In the order they are tried; adding one is one entry."""
 
 
 def again(finding: str) -> Callable[[Subject, Case, float], tuple[Case, Called]]:
     """Return the call that shows a breach once more, with the case that it answers; a plain call for other names."""
-    for storage in (GAPS, OFFSET, SIDE_STREAM):
+    for storage in MOVED:
         if finding == storage.finding:
             return lambda subject, case, seconds: (case, storage.call(subject, case, seconds))
     return _AGAIN.get(finding, _plain)
@@ -236,6 +282,24 @@ def _odd_one(subject: Subject, case: Case, seconds: float) -> tuple[Case, Called
     return case, called
 
 
+def _on_ways(subject: Subject, case: Case, seconds: float) -> tuple[Case, Called]:
+    """Return the first call on a way that differs from the golden bytes, or the last one."""
+    if not has_ways(subject, case.operation):
+        return _plain(subject, case, seconds)
+    golden = run_golden(case)
+    for way in subject.ways[case.operation]:
+        called = call_on_way(subject, case, way, seconds)
+        if called.outcome is Outcome.PASS and compare(case, golden, called.results).level:
+            break
+    return case, called
+
+
+def _by_array(subject: Subject, case: Case, seconds: float) -> tuple[Case, Called]:
+    if not takes_arrays(subject, case.operation):
+        return _plain(subject, case, seconds)
+    return case, call_with_array_splits(subject, case, seconds)
+
+
 _AGAIN: dict[str, Callable[[Subject, Case, float], tuple[Case, Called]]] = {
     "stale-output": _second_in_place,
     "earlier-result-changed": _second_in_place,
@@ -243,10 +307,12 @@ _AGAIN: dict[str, Callable[[Subject, Case, float], tuple[Case, Called]]] = {
     "output-not-written": _into_out,
     "not-deterministic": _odd_one,
     "graph-replay-stale": _second_of_graph,
+    "way-by-size": _on_ways,
+    "splits-as-array": _by_array,
 }
 SECOND_CASE = frozenset({"stale-output", "earlier-result-changed", "graph-replay-stale"})
 """Breaches whose call answers other data than the case's."""
-DIFFERENT_BYTES = frozenset({*_AGAIN, GAPS.finding, OFFSET.finding, SIDE_STREAM.finding}) - {
+DIFFERENT_BYTES = frozenset({*_AGAIN, *(storage.finding for storage in MOVED)}) - {
     "earlier-result-changed",
     "guard-overwritten",
 }

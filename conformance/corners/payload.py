@@ -18,7 +18,7 @@ from .floats import SPECIALS
 
 Corner = tuple[str, dict[str, np.ndarray], dict[str, Any]]
 
-SHAPES = ((0, 32), (1, 32), (3, 96), (257, 160), (64, 512), (2, 7168))
+SHAPES = ((0, 32), (1, 32), (3, 96), (257, 160), (64, 512), (2, 7168), (5, 480), (4, 608))
 SPLITS: tuple[list[int], ...] = (
     [], [0], [0, 0, 0], [1], [32], [31, 0, 33], [0, 5, 0, 0, 64, 1, 0], [16, 17, 15, 128, 127, 129], [0, 3],
 )  # fmt: skip
@@ -47,6 +47,15 @@ def unpack_corners(operation: str, params: Mapping[str, Any]) -> Iterator[Corner
         yield label, {"payload": np.concatenate([inputs["packed"], inputs["scales"]], axis=1)}, extra
 
 
+TAKEN = (33, 2, 32, 2, 1)
+"""How often each token is taken: more often than a list of 32 holds, as often, seldom; all others never."""
+
+
+def _crowded() -> np.ndarray:
+    """A row map of 70 rows in which tokens are taken as often as `TAKEN` says, in no order."""
+    return np.repeat(np.arange(len(TAKEN)), TAKEN)[np.arange(sum(TAKEN)) * 29 % sum(TAKEN)]
+
+
 def _maps(tokens: int, rows: int) -> Iterator[tuple[str, np.ndarray]]:
     number = np.arange(rows)
     yield "rows in order", (number % tokens).astype(np.int32)
@@ -54,11 +63,19 @@ def _maps(tokens: int, rows: int) -> Iterator[tuple[str, np.ndarray]]:
     yield "one row taken again and again", np.full(rows, tokens - 1, np.int32)
 
 
+def _payload(tokens: int, columns: int) -> np.ndarray:
+    """Payload rows without a zero byte: padding must be told from data."""
+    return np.concatenate(_bytes(tokens, columns), axis=1) | np.uint8(1)
+
+
 def permute_corners(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
     """Empty experts, experts of one row, repeated and unused rows; a payload whose every byte is non-zero."""
+    for blocks, splits, dtype in ((7, [0, 5, 0, 0, 64, 1, 0], np.int32), (8, [33, 0, 37], np.int64),
+                                  (15, [3, 67], np.int32), (19, [70], np.int64)):  # fmt: skip
+        inputs = {"payload": _payload(20, 32 * blocks), "row_map": _crowded().astype(dtype)}
+        yield f"tokens taken often, seldom and never, of 20x{32 * blocks}, splits {splits}", inputs, {"splits": splits}
     for tokens, columns in ((1, 32), (50, 96), (300, 512)):
-        packed, scales = _bytes(tokens, columns)
-        payload = np.concatenate([packed, scales], axis=1) | np.uint8(1)  # padding must be told from data
+        payload = _payload(tokens, columns)
         for splits in SPLITS:
             for label, row_map in _maps(tokens, sum(splits)):
                 yield (f"{label} of {tokens}x{columns}, splits {splits}", {"payload": payload, "row_map": row_map},
@@ -70,6 +87,7 @@ def permute_corners(operation: str, params: Mapping[str, Any]) -> Iterator[Corne
 def unpermute_corners(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
     """Tokens with no row, one and many; cancellation, NaN, Inf, subnormal and overflowing sums; NaN in the padding."""
     align = int(params.get("align", 32))
+    yield from _uneven_sums(align)
     for number, splits in enumerate(SPLITS):
         for tokens in (1, 7, 200):
             for label, row_map in _maps(tokens, sum(splits)):
@@ -87,6 +105,27 @@ def unpermute_corners(operation: str, params: Mapping[str, Any]) -> Iterator[Cor
     inputs = {"rows": as_float(special_rows, FP32), "row_map": (np.arange(64) % 9).astype(np.int32),
               "weights": as_float(np.resize(special[::-1], 64), FP32)}  # fmt: skip
     yield "special values and weights", inputs, {"splits": [64], "tokens": 9}
+
+
+def _uneven_sums(align: int) -> Iterator[Corner]:
+    """Tokens with many rows and with few, widths that end one column into a step, maps too long for one look."""
+    splits, weights = [6, 64], _weights(70, 9)
+    rows, row_map = _expert_rows(splits, align, 65, 9), _crowded().astype(np.int32)
+    inputs = {"rows": as_float(rows, FP32), "row_map": row_map, "weights": weights}
+    yield "tokens of 33, 32 and fewer rows of 65 columns", inputs, {"splits": splits, "tokens": 20}
+    number = np.arange(1000)
+    for columns, dtype in ((4, np.int64), (3, np.int32)):
+        rows = _expert_rows([990, 10], align, columns, columns)
+        given = {"row_map": (number * 7919 % 37).astype(dtype), "weights": _weights(1000, columns)}
+        kind = {4: as_float(rows, FP32), 3: as_float(rows >> np.uint32(16), BF16)}[columns]
+        yield f"1000 rows of {columns} columns", {"rows": kind, **given}, {"splits": [990, 10], "tokens": 39}
+    rows = _expert_rows([5, 12], align, 100, 11)
+    yield ("bfloat16 rows in fours", {"rows": as_float(rows >> np.uint32(16), BF16),
+                                      "row_map": (np.arange(17) * 5 % 9).astype(np.int64)},
+           {"splits": [5, 12], "tokens": 9})  # fmt: skip
+    rows = _expert_rows([9], align, 2100, 12)
+    yield ("rows of 2100 columns", {"rows": as_float(rows, FP32), "row_map": (np.arange(9) % 2).astype(np.int32),
+                                    "weights": _weights(9, 12)}, {"splits": [9], "tokens": 2})  # fmt: skip
 
 
 def _expert_rows(splits: list[int], align: int, columns: int, seed: int) -> np.ndarray:

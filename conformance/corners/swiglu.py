@@ -38,17 +38,22 @@ def _factors() -> Iterator[tuple[str, np.ndarray]]:
     yield "up over all patterns", ((number * 40503 + 12345) & 0xFFFF).astype(np.uint16)
 
 
+def _edges() -> Corner:
+    """Probabilities at their edges; first of the corners, for the contract is probed on those."""
+    rows = _data(len(PROBS), 256)
+    prob = as_float(np.array(PROBS, np.uint32), FP32)
+    return "probabilities at their edges", {"gate": rows[0], "up": rows[1], "prob": prob}
+
+
 def swiglu_quantize_corners(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
     """Every gate in sequence and spread, with three kinds of `up`; specials against specials; probabilities."""
+    yield _edges()
     for order, gate in (("in sequence", gate_rows()), ("spread", gates())):
         for label, up in _factors():
             yield f"every gate {order}, {label}", {"gate": as_float(gate, BF16), "up": as_float(up, BF16)}
     gate, up = _special_pairs()
     yield "special gates times special factors", {"gate": gate, "up": up}
     yield "one rare gate in every place among ordinary ones", _lone_gates()
-    prob = as_float(np.array(PROBS, np.uint32), FP32)
-    rows = _data(len(PROBS), 256)
-    yield "probabilities at their edges", {"gate": rows[0], "up": rows[1], "prob": prob}
     for shape in SHAPES:
         rows = _data(*shape)
         yield f"shape {shape[0]}x{shape[1]}", {"gate": rows[0], "up": rows[1]}
@@ -56,6 +61,8 @@ def swiglu_quantize_corners(operation: str, params: Mapping[str, Any]) -> Iterat
         yield f"shape {shape[0]}x{shape[1]} with prob", {"gate": rows[0], "up": rows[1], "prob": prob}
 
 
+SUMMED = ((3, 1), (2, 2), (2, 3), (2, 3072), (2, 70000))
+"""Rows whose sum is one term, an odd tree, three eighths of a segment of 32768, and three segments."""
 RARE_GATES = (0x0000, 0x8000, 0x0001, 0x8040, 0x3280, 0xB200, 0x3C12, 0x3C13, 0xBC28, 0x42DB, 0x42DC, 0xC2DC, 0x4780,
               0xC7C3, 0x7F7F, 0xFF7F, 0x7F80, 0xFF80, 0x7FC0, 0xFF81)  # fmt: skip
 """Gates at which a table or a series gives way to a bound: zeros, tiny, small, large, Inf and NaN."""
@@ -71,6 +78,8 @@ def _lone_gates() -> dict[str, np.ndarray]:
 
 def swiglu_backward_corners(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
     """Every gate with a bfloat16 and a float32 gradient, specials, probabilities, shapes."""
+    label, inputs = _edges()
+    yield label, {"grad": _data(len(PROBS), 256)[2], **inputs}
     gate = gate_rows()
     number = np.arange(64 * COLUMNS, dtype=np.uint32).reshape(64, COLUMNS)
     grad32 = as_float(0x3F800000 | (number * 0x9E3779B1 & 0x7FFFFF), FP32)
@@ -83,10 +92,7 @@ def swiglu_backward_corners(operation: str, params: Mapping[str, Any]) -> Iterat
     yield "special gates times special factors", {"grad": grad, "gate": special_gate, "up": special_up}
     lone = _lone_gates()
     yield "one rare gate in every place among ordinary ones", {"grad": lone["up"], **lone}
-    rows = _data(len(PROBS), 256)
-    yield "probabilities at their edges", {"grad": rows[2], "gate": rows[0], "up": rows[1],
-                                           "prob": as_float(np.array(PROBS, np.uint32), FP32)}  # fmt: skip
-    for shape in SHAPES:
+    for shape in (*SHAPES, *SUMMED):
         rows = _data(*shape)
         yield f"shape {shape[0]}x{shape[1]}", {"grad": rows[2], "gate": rows[0], "up": rows[1]}
         prob = as_float(np.full(shape[0], 0x3EAAAAAB, np.uint32), FP32)
