@@ -71,7 +71,8 @@ def only_padding(case: Case, golden: Bits, observed: Bits) -> bool:
     moved = [each.any(axis=1) for each in wrong if each.ndim == 2]
     if any(each.any() for each in wrong if each.ndim != 2):  # offsets
         return False
-    return all(len(each) == len(padding) and not np.any(each & ~padding) for each in moved)
+    within = all(len(each) == len(padding) and not np.any(each & ~padding) for each in moved)
+    return within and any(each.any() for each in moved)
 
 
 def named(classes: Iterable[Mapping[str, Any]]) -> bool:
