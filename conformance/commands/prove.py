@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -37,6 +37,13 @@ def prove(
     again: Annotated[
         bool, typer.Option("--again", help="Run even where a certificate is there and nothing changed.")
     ] = False,
+    gpus: Annotated[
+        str | None,
+        typer.Option("--gpus", help="all, or indices or UUIDs such as 0,1: one process each shares the work."),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, help="Processes that share the work, for a subject on the CPU.")
+    ] = None,
 ) -> None:
     """Prove a kernel equal to the model on whole domains, with certificates; verify certificates anywhere."""
     if listed:
@@ -44,50 +51,66 @@ def prove(
     elif verify:
         _verify(verify, chunks, chunk, seed, device)
     else:
-        _run(names, subject, out, state, most, again)
+        _run(_selected(names), subject, (gpus, workers), out, state, most, again)
 
 
-def _run(names: list[str] | None, name: str, out: Path, state: Path, most: int | None, again: bool) -> None:
+def _run(
+    proofs: list[Any], name: str, shared: tuple[str | None, int | None], out: Path, state: Path, most: int | None,
+    again: bool,
+) -> None:  # fmt: skip
+    """Run proofs for the subjects of a name; exit status 1 when one was refuted, 130 stopped, 3 none was proved."""
     from ..choose import choose
-    from ..prove.certificate import file_name, write_certificate
-    from ..prove.run import Refuted, Stopped, prove, unchanged
+    from ..prove.processes import Processes, places_on
 
     chosen = choose([name])
     if not chosen.usable:
         reasons = "; ".join(f"{item.name}: {reason}" for item, reason in chosen.unusable)
         raise ArgumentError(f"--subject {name} selects nothing usable ({reasons}).")
     exact = [item for item in chosen.usable if item.name == name]  # before those whose kind or file has that name
-    refuted = stopped = proved = False
-    for proof in _selected(names):
+    ended = set()
+    with ExitStack() as stack:
         for subject in exact or chosen.usable:
-            path = out / file_name(proof.name, subject.name)
-            if not again and unchanged(path, proof, subject):
-                proved = True
-                show.console().print(f"[green]proved[/]   {proof.name}: {path} holds, nothing changed since")
-                continue
-            try:
-                with _bar() as watch:
-                    document = prove(proof, subject, state, watch, most)
-            except Stopped as error:
-                stopped = True
-                show.console().print(f"[yellow]stopped[/]  {show.escape(str(error))}")
-                if most is None:
-                    raise typer.Exit(EXIT_STOPPED) from error
-                continue
-            except UnsupportedError as error:
-                show.console().print(f"[dim]not run[/]  {proof.name}: {show.escape(str(error))}")
-                continue
-            except Refuted as error:
-                refuted = True
-                show.console().print(f"[bold red]refuted[/]  {show.escape(str(error))}")
-                continue
-            proved = True
-            write_certificate(path, document)
-            show.console().print(f"[green]proved[/]   {_sentence(document)} -> {path}")
-    if refuted or stopped:
-        raise typer.Exit(1 if refuted else EXIT_STOPPED)
-    if not proved:
+            places = places_on(subject, *shared)
+            processes = stack.enter_context(closing(Processes(name, places))) if places else None
+            for proof in proofs:
+                word = _prove(proof, subject, out, state, most, again, processes)
+                if word == "stopped" and most is None:
+                    raise typer.Exit(EXIT_STOPPED)
+                ended.add(word)
+    if ended & {"refuted", "stopped"}:
+        raise typer.Exit(1 if "refuted" in ended else EXIT_STOPPED)
+    if "proved" not in ended:
         raise typer.Exit(EXIT_NOTHING)
+
+
+def _prove(
+    proof: Any, subject: Any, out: Path, state: Path, most: int | None, again: bool, processes: Any
+) -> str:  # fmt: skip
+    """Run one proof, write its certificate and print a line; return how it ended, the line's first word."""
+    from ..prove.certificate import file_name, write_certificate
+    from ..prove.chunk import Refuted
+    from ..prove.run import Stopped, prove, unchanged
+
+    tell = show.console().print
+    path = out / file_name(proof.name, subject.name)
+    if not again and unchanged(path, proof, subject):
+        tell(f"[green]proved[/]   {proof.name}: {path} holds, nothing changed since")
+        return "proved"
+    try:
+        with _bar() as watch:
+            document = prove(proof, subject, state, watch, most, processes)
+    except Stopped as error:
+        tell(f"[yellow]stopped[/]  {show.escape(str(error))}")
+        return "stopped"
+    except UnsupportedError as error:
+        tell(f"[dim]not run[/]  {proof.name}: {show.escape(str(error))}")
+        return "not run"
+    except Refuted as error:
+        tell(f"[bold red]refuted[/]  {show.escape(str(error))}")
+        return "refuted"
+    write_certificate(path, document)
+    tell(f"[green]proved[/]   {_sentence(document)} -> {path}")
+    return "proved"
 
 
 def _sentence(document: dict[str, Any]) -> str:

@@ -11,23 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from ..environment import model_digest, versions
+from ..gpus import smi
 
 REVISION = "REFNUM_REVISION"
 """Environment variable by which a worker learns the git hash from its parent, which has asked git already."""
-QUERY = ("uuid", "name", "driver_version", "memory.total", "clocks.sm", "clocks.mem", "clocks.max.sm",
-         "temperature.gpu", "ecc.errors.corrected.volatile.total", "ecc.errors.uncorrected.volatile.total",
-         "ecc.errors.uncorrected.aggregate.total")  # fmt: skip
-
-
-def smi(device: str | None = None) -> list[dict[str, str]]:
-    """Return what nvidia-smi says of each device (or of one, by index or UUID); empty where there is none."""
-    chosen = [] if device is None else ["-i", device]
-    command = ["nvidia-smi", f"--query-gpu={','.join(QUERY)}", "--format=csv,noheader,nounits", *chosen]
-    try:
-        text = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
-    except (OSError, subprocess.SubprocessError):
-        return []
-    return [dict(zip(QUERY, map(str.strip, line.split(",")), strict=False)) for line in text.splitlines() if line]
 
 
 @functools.cache

@@ -17,12 +17,12 @@ from rich.live import Live
 from refnum.errors import ArgumentError
 
 from .. import show
+from ..gpus import chosen_gpus, smi
 from .coordinator import Coordinator, Limits
 from .database import FILE, Database
 from .executors import Executor
 from .executors.cluster import DaskExecutor, exposed
 from .executors.local import LocalExecutor
-from .identity import smi
 from .spec import Spec
 from .status import Watcher, render
 
@@ -49,20 +49,7 @@ def devices(text: str, spec: Spec) -> list[str]:
         if "gpu" in spec.devices:
             raise ArgumentError("--gpus none leaves no worker for the subjects that need a GPU.")
         return []
-    cards = [card["uuid"] for card in smi()]
-    if text == "all":
-        if not cards:
-            raise ArgumentError("--gpus all: nvidia-smi names no GPU on this machine.")
-        return cards
-    chosen = []
-    for word in text.split(","):
-        if word.isdigit() and int(word) < len(cards):
-            chosen.append(cards[int(word)])
-        elif word in cards:
-            chosen.append(word)
-        else:
-            raise ArgumentError(f"--gpus {text}: no GPU {word!r}; this machine has {len(cards)}.")
-    return chosen
+    return [card["uuid"] for card in chosen_gpus(text)]
 
 
 def executor_for(

@@ -17,10 +17,10 @@ from .. import files
 from ..case import plain, variant
 from ..choose import Choice, choose
 from ..environment import model_digest
+from ..gpus import smi
 from ..operation import select
 from ..plan import Plan, variants
 from ..recipes.recipe import Recipe
-from .identity import smi
 
 CASES = 25
 """Cases of a shard by default: a second or so of work, so that little is lost when a worker dies."""

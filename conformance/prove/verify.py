@@ -13,7 +13,7 @@ from refnum.errors import ArgumentError
 
 from .catalogue import get_proof
 from .certificate import CertificateError
-from .run import golden_chunk
+from .chunk import golden_chunk
 
 
 def draw_chunks(document: dict[str, Any], count: int | None, seed: int, numbers: list[int] | None = None) -> list[int]:

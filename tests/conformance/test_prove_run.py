@@ -22,8 +22,9 @@ from conformance.files import write_json
 from conformance.prove import catalogue
 from conformance.prove.catalogue import CATALOGUE, HOST, Proof
 from conformance.prove.certificate import CertificateError, file_name, load_certificate, write_certificate
+from conformance.prove.chunk import Refuted
 from conformance.prove.digest import root
-from conformance.prove.run import Refuted, Stopped, Watch, prove, unchanged
+from conformance.prove.run import Stopped, Watch, prove, unchanged
 from conformance.prove.standard import Standard
 from conformance.prove.state import State
 from conformance.prove.verify import draw_chunks, verify

@@ -1,0 +1,111 @@
+"""Processes that judge chunks of proofs, one on each GPU or several on the processor. Digests and counts come back."""
+
+from __future__ import annotations
+
+import functools
+import multiprocessing
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from refnum.errors import ArgumentError, RefnumError
+
+from ..choose import choose
+from ..gpus import chosen_gpus
+from ..subject import Subject
+from .catalogue import Proof, get_proof
+from .chunk import Done, like_of, run_chunk
+
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+
+
+class ProcessLost(RefnumError):
+    """A process that judged chunks ended by itself."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where one process runs: the environment variables that it gets, and the name of its GPU (empty: none)."""
+
+    settings: dict[str, str]
+    device: str = ""
+
+
+def places_on(subject: Subject, gpus: str | None, workers: int | None) -> list[Place]:
+    """Return the places that the options `--gpus` and `--workers` give a subject; none when neither was given.
+
+    Raises ArgumentError for the option that is of no use to the subject, or a GPU that is not here.
+    """
+    on_gpu = subject.arrays == "cupy"
+    if workers is not None and on_gpu:
+        raise ArgumentError(f"--workers is for subjects on the processor; {subject.name} is on a GPU: give --gpus.")
+    if gpus is not None and not on_gpu:
+        raise ArgumentError(f"--gpus is for subjects on a GPU; {subject.name} is not: give --workers.")
+    if gpus is not None:
+        return [Place({"CUDA_VISIBLE_DEVICES": card["uuid"], **ONE_THREAD}, card["name"]) for card in chosen_gpus(gpus)]
+    return [Place({"CUDA_VISIBLE_DEVICES": "", **ONE_THREAD})] * (workers or 0)
+
+
+class Processes:
+    """A pool of processes, each with its place. It serves one proof after the other and is closed at the end.
+
+    subject: the name or file that a process chooses its subjects by, as it was typed.
+    """
+
+    def __init__(self, subject: str, places: Sequence[Place]) -> None:
+        self.subject, self.places = subject, tuple(places)
+        context = multiprocessing.get_context("spawn")  # a forked process cannot use CUDA
+        settings = context.SimpleQueue()
+        for place in places:
+            settings.put(place.settings)
+        self.pool = ProcessPoolExecutor(len(self.places), context, _begin, (settings,))
+
+    def submit(self, proof: Proof, subject: Subject, chunk: int) -> Future[Done]:
+        """Judge a chunk in some process."""
+        return self.pool.submit(_judge, proof.name, self.subject, subject.name, chunk)
+
+    def record(self) -> dict[str, str]:
+        """Return what a certificate says of them beside the machine."""
+        cards = {place.settings["CUDA_VISIBLE_DEVICES"] for place in self.places if place.device}
+        names = sorted({place.device for place in self.places if place.device})
+        count = str(len(self.places))
+        return (
+            {"device": ", ".join(names), "processes": f"{count} on {len(cards)} GPUs"}
+            if cards
+            else {"processes": count}
+        )
+
+    def close(self) -> None:
+        """End the processes, each after the chunk that it is at."""
+        self.pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def told(proof: Proof) -> Iterator[None]:
+    """Turn the end of a process into a named error."""
+    try:
+        yield
+    except BrokenProcessPool as error:
+        raise ProcessLost(f"A process that judged chunks of {proof.name} ended by itself, say for want of memory; "
+                          f"the chunks before it are kept: run the same command again.") from error  # fmt: skip
+
+
+def _begin(settings: Any) -> None:
+    """Begin a process: take a place, before anything asks for a GPU, and leave Ctrl-C to the parent."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.environ.update(settings.get())
+
+
+@functools.cache
+def _subject(typed: str, name: str) -> Subject:
+    return next(subject for subject in choose([typed]).usable if subject.name == name)
+
+
+def _judge(proof: str, typed: str, name: str, chunk: int) -> Done:
+    judged, subject = get_proof(proof), _subject(typed, name)
+    return run_chunk(judged, subject, chunk, like_of(judged, subject))

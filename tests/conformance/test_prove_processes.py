@@ -1,0 +1,95 @@
+"""Proofs shared among processes: the same digests, the same refutation, and no chunk lost with a process."""
+
+import dataclasses
+import os
+import pickle
+import signal
+from contextlib import closing
+
+import pytest
+from typer.testing import CliRunner
+
+from conformance import gpus
+from conformance.choose import choose
+from conformance.cli import app
+from conformance.prove.catalogue import CATALOGUE
+from conformance.prove.chunk import Refuted
+from conformance.prove.processes import Place, Processes, ProcessLost, places_on
+from conformance.prove.run import Stopped, Watch, prove
+from refnum.errors import ArgumentError
+
+CARDS = [{"uuid": "GPU-a", "name": "NVIDIA H200"}, {"uuid": "GPU-b", "name": "NVIDIA H200"}]
+
+
+@pytest.fixture(scope="module")
+def host():
+    return choose(["host"]).usable[0]
+
+
+@pytest.fixture
+def cards(monkeypatch):
+    monkeypatch.setattr(gpus, "smi", lambda: CARDS)
+
+
+def test_the_options_give_places_of_their_own_kind(host, cards):
+    device = dataclasses.replace(host, name="device", arrays="cupy")
+    assert places_on(host, None, None) == places_on(device, None, None) == []
+    assert [place.settings["CUDA_VISIBLE_DEVICES"] for place in places_on(host, None, 3)] == ["", "", ""]
+    found = places_on(device, "1,0,1,GPU-a", None)
+    assert [place.settings["CUDA_VISIBLE_DEVICES"] for place in found] == ["GPU-b", "GPU-a", "GPU-b", "GPU-a"]
+    assert len(places_on(device, "all", None)) == 2
+    with pytest.raises(ArgumentError, match="--gpus is for subjects on a GPU; host is not"):
+        places_on(host, "all", None)
+    with pytest.raises(ArgumentError, match="--workers is for subjects on the processor; device is on a GPU"):
+        places_on(device, None, 2)
+    with pytest.raises(ArgumentError, match="--gpus 0,2: no GPU '2'; this machine has 2"):
+        places_on(device, "0,2", None)
+
+
+def test_a_certificate_says_how_many_processes_and_on_what():
+    places = [Place({"CUDA_VISIBLE_DEVICES": card["uuid"]}, card["name"]) for card in (*CARDS, CARDS[0])]
+    with closing(Processes("host", places)) as processes:
+        assert processes.record() == {"device": "NVIDIA H200", "processes": "3 on 2 GPUs"}
+    with closing(Processes("host", [Place({})] * 2)) as processes:
+        assert processes.record() == {"processes": "2"}
+
+
+def test_processes_give_the_digests_of_one_and_one_that_is_killed_loses_no_chunk(host, tmp_path):
+    proof = CATALOGUE["scalars"]
+    whole = prove(proof, host)
+    seen = []
+
+    def kill_one(*_):
+        seen.append(1)
+        if len(seen) == 4:
+            os.kill(next(iter(processes.pool._processes)), signal.SIGKILL)
+
+    with (
+        closing(Processes("host", places_on(host, None, 2))) as processes,
+        pytest.raises(ProcessLost, match="judged chunks of scalars ended by itself"),
+    ):
+        prove(proof, host, tmp_path, Watch(advance=kill_one), processes=processes)
+    with closing(Processes("host", places_on(host, None, 2))) as processes:
+        done = []
+        with pytest.raises(Stopped, match=f"of {proof.made.chunks} chunks done"):
+            prove(proof, host, tmp_path, Watch(lambda *start: done.append(start[2])), most=2, processes=processes)
+        assert done[0] >= 4
+        document = prove(proof, host, tmp_path, processes=processes)
+    assert document["digest"] == whole["digest"] and document["result"] == whole["result"]
+    assert document["run"]["resumed"] == 2 and document["machine"]["processes"] == "2"
+
+
+def test_a_refutation_crosses_processes(tmp_path):
+    error = Refuted("codes", 3, "title", "words", None, "x[0] = 0x1")
+    assert str(pickle.loads(pickle.dumps(error))) == str(error) == "codes, chunk 3 (title), input x[0] = 0x1; words"
+    source = tmp_path / "kernel.py"
+    source.write_text(
+        "from conformance import golden\n"
+        "def decode_e2m1(codes, dtype='float32'):\n    return golden.decode_e2m1(codes, dtype)\n"
+        "def decode_e4m3(codes, dtype='float32'):\n    return golden.decode_e4m3(codes ^ (codes == 9), dtype)\n"
+        "def decode_e8m0(codes, dtype='float32'):\n    return golden.decode_e8m0(codes ^ (codes == 9), dtype)\n"
+    )
+    arguments = ["prove", "codes", "-s", str(source), "--out", str(tmp_path), "--state", str(tmp_path)]
+    alone, shared = (CliRunner().invoke(app, [*arguments, *more]) for more in ([], ["--workers", "2"]))
+    assert alone.exit_code == shared.exit_code == 1
+    assert alone.output == shared.output and "decode_e4m3" in alone.output and "= 0x9" in alone.output
