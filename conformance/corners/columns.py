@@ -26,11 +26,19 @@ EVEN: tuple[list[int], ...] = (
 )  # fmt: skip
 """Splits for the FP4 target, where two rows share a byte."""
 
-TILED: dict[int, tuple[tuple[list[int] | None, int, int], ...]] = {
-    128: ((None, 133, 288), ([4, 64, 36, 0, 12, 60], 176, 160), ([16, 0, 48, 112, 128], 304, 288), (None, 160, 416)),
-    32: ((None, 262, 288), ([8, 64, 40, 0, 24, 56], 192, 160), ([32, 0, 96, 128, 64], 320, 288), (None, 288, 416)),
-}
-"""Rows of a block -> (splits, rows, columns): full tiles beside partial ones, ends at multiples of 1, 4 and 16 bytes.
+Tiled = tuple[list[int] | None, int, int, int]
+TILED: dict[int, tuple[Tiled, ...]] = {
+    128: (
+        (None, 133, 288, 12), ([4, 64, 36, 0, 12, 60], 176, 160, 60), ([16, 0, 48, 112, 128], 304, 288, 12),
+        (None, 160, 416, 60), (None, 131, 288, 60),
+    ),
+    32: (
+        (None, 262, 288, 12), ([8, 64, 40, 0, 24, 56], 192, 160, 60), ([32, 0, 96, 128, 64], 320, 288, 12),
+        (None, 288, 416, 60), (None, 62, 288, 60),
+    ),
+}  # fmt: skip
+"""Rows of a block -> (splits, rows, columns, spread of the bytes): full tiles beside partial ones, ends at multiples of
+1, 4 and 16 bytes, rows near each other and far apart.
 
 They come first, since the calling contract is probed on the first corners: what a kernel does at the edge of a tile
 depends on strides, on addresses, and on what lies behind an output.
@@ -116,11 +124,11 @@ def _lone_magnitudes(tall: int) -> tuple[str, np.ndarray, np.ndarray]:
             scales.reshape(-1, 1).astype(np.uint8))  # fmt: skip
 
 
-def _tiled(layout: Layout, shapes: tuple[tuple[list[int] | None, int, int], ...]) -> Iterator[Corner]:
+def _tiled(layout: Layout, shapes: tuple[Tiled, ...]) -> Iterator[Corner]:
     """Rows of all distances, some NaN or zero; behind the last row of an expert comes a NaN row of the next one."""
-    for counts, rows, columns in shapes:
-        codes, scales = CODED["rows"].make(Draw(rows + columns), layout, (rows, columns), base=127, spread=12, zero=50,
-                                           nan=4)  # fmt: skip
+    for counts, rows, columns, spread in shapes:
+        codes, scales = CODED["rows"].make(Draw(rows + columns), layout, (rows, columns), base=127, spread=spread,
+                                           zero=50, nan=4)  # fmt: skip
         starts = np.cumsum(counts or [rows])
         scales[starts[starts < rows], ::2] = 255
         first = {"packed": pack(codes)} if layout.element is E2M1 else {"codes": codes}

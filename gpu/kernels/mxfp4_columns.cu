@@ -48,7 +48,7 @@ __device__ __forceinline__ BlockRows find_rows(BlocksTile& tile, const Block& bl
     }
     most = max_lanes(most, __shfl_xor_sync(~0u, most, 1));
     most = max_lanes(most, __shfl_xor_sync(~0u, most, 2));
-    const BlockRows out = {most & 0xFFFF, most >> 16 == NAN_BYTE};
+    const BlockRows out = {most & 0xFF, most >> 16 == NAN_BYTE};
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
         // few rows lie below `amax`'s depths: a word that nobody reads takes them, which costs less than a branch

@@ -233,7 +233,7 @@ __device__ __forceinline__ void turn_groups(const ColumnArguments& a, const Colu
         turn_max(Run(rows, tables, share), out);
         store_runs(a, tile, share, out);
     }
-    if (share.row > 0) return;
+    if (share.row != 0) return;
     store_scales(a, tile, 8 * share.word, bytes.low);
     store_scales(a, tile, 8 * share.word + 4, bytes.high);
 }
