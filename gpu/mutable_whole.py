@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import importlib
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +17,10 @@ from .compile import KERNELS
 from .emulate_build import with_headers
 from .mutable import functions
 from .object_code import device_digest
+from .ways import WAYS
 
 LAYOUTS = "scale layouts"
+NO_EFFECT = Path(__file__).parent / "no_effect.toml"
 LAID = ("dequantize_mxfp4", "quantize_mxfp4")
 """Kernels that stand for all that read and write scales in a layout."""
 
@@ -43,8 +47,9 @@ class DeviceWorkshop:
     """Whole kernels from a changed folder, by NVRTC and on a device, in the process that calls."""
 
     name: str = "gpu"
-    profiles: tuple[str, ...] = ("HOPPER", "OCP")
+    profiles: tuple[str, ...] = ("HOPPER", "OCP", "CEIL", "EVEN", "TE", "STOCHASTIC")
     largest: int = 1 << 22
+    patience: int = 20
     root: Path = KERNELS
 
     @property
@@ -61,6 +66,10 @@ class DeviceWorkshop:
         """Return the domains of small functions."""
         return functions()
 
+    def reasons(self) -> list[dict[str, Any]]:
+        """Return the changes that no question can show, with the reason of each."""
+        return list(tomllib.loads(NO_EFFECT.read_text())["change"])
+
     def code(self, folder: Path, part: Part) -> str:
         """Return a digest of a unit's machine code; UnsupportedError when it does not compile."""
         kernel, macros = part.arguments
@@ -75,13 +84,17 @@ class DeviceWorkshop:
         """Compile with a changed flag: in this process, from now on."""
         build.FLAGS = tuple(new if flag == old else flag for flag in build.FLAGS)
 
+    def ready(self) -> None:
+        """Import CuPy once for all judging processes; importing starts no device."""
+        importlib.import_module("cupy")
+
     def subject(self, folder: Path) -> Any:
         """Return the subject that runs the kernels of a folder: for this process, from now on."""
         from conformance.subject import Subject
 
         build.KERNELS = folder
         operations = {name: getattr(ops, name) for name in ops.__all__ if name != "available"}
-        return Subject(self.name, operations, "gpu", self.profiles, arrays="cupy")
+        return Subject(self.name, operations, "gpu", self.profiles, arrays="cupy", ways=WAYS)
 
 
 @dataclass(frozen=True)
@@ -89,7 +102,8 @@ class EmulatedWorkshop(DeviceWorkshop):
     """The same on the emulated machine, which sees races, strays and what was never written."""
 
     name: str = "emulated"
-    largest: int = 1 << 13
+    largest: int = 1 << 17
+    patience: int = 100
 
     def flags(self) -> list[tuple[str, str, str]]:
         """Return nothing: the emulated machine has no such flags."""
@@ -101,11 +115,15 @@ class EmulatedWorkshop(DeviceWorkshop):
         with_headers(folder / f"{part.arguments[0]}.cu", texts)
         return hashlib.sha256("\0".join(f"{name}\0{texts[name]}" for name in sorted(texts)).encode()).hexdigest()
 
+    def ready(self) -> None:
+        """Import nothing: the emulated machine needs no library of arrays."""
+
     def subject(self, folder: Path) -> Any:
         """Return the subject that runs the kernels of a folder on the emulated machine."""
         from conformance.subject import Subject
 
-        return Subject(self.name, emulate.subject_operations(emulate.Emulator(folder)), "host", self.profiles)
+        operations = emulate.subject_operations(emulate.Emulator(folder))
+        return Subject(self.name, operations, "host", self.profiles, ways=WAYS)
 
 
 @functools.cache

@@ -53,6 +53,12 @@ def _hints(path: Path | None) -> dict[str, str]:
     return {row["id"]: row["operation"] for row in rows if row.get("operation")}
 
 
+def _gpus(text: str) -> list[str]:
+    from ..gpus import chosen_gpus, smi
+
+    return [card["uuid"] for card in chosen_gpus(text)] if smi() or text != "all" else []
+
+
 @mutate_app.command()
 def run(
     subject: Subject = "host",
@@ -70,16 +76,20 @@ def run(
         Path | None, typer.Option(help="Keep verdicts in this file; a later run goes on from it.")
     ] = None,
     hints: Annotated[Path | None, typer.Option(help="A ledger of another subject: what to ask first.")] = None,
+    gpus: Annotated[
+        str, typer.Option("--gpus", help="Whole kernels: all, or indices or UUIDs such as 0,1: processes in turns.")
+    ] = "all",
     out: Annotated[Path | None, typer.Option(help="Write all verdicts as JSON.")] = None,
 ) -> None:
     """Build and judge mutants; exit status 1 when one survives."""
     from ..mutants.enumerate import enumerated
     from ..mutants.functions import settled
     from ..mutants.ledger import Ledger
+    from ..mutants.reasoned import reasoned, reasons_of
     from ..mutants.run import Shop
     from ..mutants.run import run as judge_all
     from ..mutants.whole import Shop as WholeShop
-    from ..mutants.whole import run as judge_whole
+    from ..mutants.whole_run import run as judge_whole
 
     with tempfile.TemporaryDirectory(prefix="refnum-mutate-") as folder:
         workshop = replace(_workshop(subject), **({"profiles": tuple(profile)} if profile else {}))
@@ -92,12 +102,13 @@ def run(
             chosen = random.Random(seed).sample(chosen, min(sample, len(chosen)))
         kept = Ledger(ledger) if ledger else None
         if whole:
-            verdicts = list(judge_whole(shop, chosen, workers, kept, _hints(hints)))
+            verdicts = list(judge_whole(shop, chosen, workers, kept, _hints(hints), _gpus(gpus)))
         else:
             verdicts = list(judge_all(shop, chosen, workers, kept))
         verdicts = settled(shop, verdicts, Path(folder) / "functions", workers, kept)
         if domains and not whole:
             verdicts = enumerated(shop, verdicts, Path(folder) / "domains", workers, seconds)
+        verdicts = reasoned(verdicts, reasons_of(getattr(workshop, "reasons", tuple)()), shop.texts)
     _told(subject, verdicts, out)
 
 

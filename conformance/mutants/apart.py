@@ -15,6 +15,8 @@ from typing import Any
 from .verdict import KILLED
 
 LATE = "did not come back"
+STUCK = "a call did not come back"
+"""What is said when a process runs into its profiling timer, which it may set anew before every call."""
 
 
 def apart(work: Callable[[], Any], seconds: int) -> Any:
@@ -42,7 +44,8 @@ def apart(work: Callable[[], Any], seconds: int) -> Any:
     _, status = os.waitpid(child, 0)
     if data:
         return pickle.loads(data)
-    died = LATE if data is None or os.WTERMSIG(status) == signal.SIGXCPU else "its process died"
+    ended: int = signal.SIGXCPU if data is None else os.WTERMSIG(status)
+    died = LATE if ended == signal.SIGXCPU else STUCK if ended == signal.SIGPROF else "its process died"
     return {"status": KILLED, "how": died}
 
 

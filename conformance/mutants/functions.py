@@ -136,6 +136,9 @@ def settled(
             return verdict
         if chooses_between_equals(verdict.mutant, shop.texts[verdict.mutant.file]):
             return replace(verdict, status=ENUMERATED, how="a choice between two values, changed where they are equal")
+        proved = ledger.proof(shop, verdict.mutant) if ledger is not None else None
+        if proved is not None:
+            return replace(verdict, status=ENUMERATED, how=proved.how)
         found = _asked_all(rows, verdict.mutant, shop.texts, folder / str(number), turn)
         if not found:
             return verdict

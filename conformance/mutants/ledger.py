@@ -4,32 +4,40 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .operators import Mutant
-from .verdict import SURVIVED, Verdict
+from .verdict import ENUMERATED, SURVIVED, Verdict
 
 if TYPE_CHECKING:
     from typing import Protocol
 
     class Shop(Protocol):
-        """What a ledger asks of a shop: whose sources, and their texts."""
+        """What a ledger asks of a shop: whose sources, their texts, and what else a verdict hangs on."""
 
         workshop: Any
 
-        def text(self, file: str) -> str:
-            """Return a source as it was when the shop was opened."""
+        @property
+        def texts(self) -> Mapping[str, str]:
+            """Every source that may be changed, as it was when the shop was opened."""
+
+        def digest(self, file: str) -> str:
+            """Return a digest of all that a mutant of a file is built from, and of how it is built."""
 
 
 KEPT = ("status", "how", "operation", "case", "vectors", "only", "built", "judged")
+_INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 
 
 class Ledger:
     """Verdicts in a file, a line each, appended as they come.
 
-    A verdict is known again while its file's text and the mutant are the same. A survivor is judged again: there may be
-    new questions.
+    A verdict is known again while the mutant, all that it is built from and how it is built are the same. Questions are
+    no part of that: what was killed stays killed, and a survivor is asked again. What a proof of a small function says
+    holds for every subject that has the function.
     """
 
     def __init__(self, path: Path) -> None:
@@ -40,17 +48,37 @@ class Ledger:
     def known(self, shop: Shop, mutant: Mutant) -> Verdict | None:
         """Return the verdict on a mutant if it was judged before."""
         row = self._rows.get(_key(shop, mutant))
-        if row is None or row["status"] == SURVIVED:
-            return None
-        lists: dict[str, Any] = {name: tuple(row[name]) for name in ("guesses", "changed")}
-        values: dict[str, Any] = {name: row[name] for name in KEPT}
-        return Verdict(mutant, **values, **lists)
+        return None if row is None or row["status"] == SURVIVED else _verdict(mutant, row)
+
+    def proof(self, shop: Shop, mutant: Mutant) -> Verdict | None:
+        """Return the proof that a mutant's function is the same, if there is one for today's text of it."""
+        row = self._rows.get(_proof_key(shop, mutant))
+        return None if row is None else _verdict(mutant, row)
 
     def write(self, shop: Shop, verdict: Verdict) -> None:
-        """Append a verdict."""
-        row = {"key": _key(shop, verdict.mutant), **verdict.to_json()}
+        """Append a verdict, and a proof under a key of its own too."""
+        proved = [_proof_key(shop, verdict.mutant)] if verdict.status == ENUMERATED else []
+        rows = [{"key": key, **verdict.to_json()} for key in (_key(shop, verdict.mutant), *proved)]
         with self.path.open("a") as stream:
-            stream.write(json.dumps(row) + "\n")
+            stream.write("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def included(texts: Mapping[str, str], files: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of some sources and of all that they include, sorted."""
+    found: set[str] = set()
+    waiting = list(files)
+    while waiting:
+        file = waiting.pop()
+        if file in texts and file not in found:
+            found.add(file)
+            waiting += _INCLUDE.findall(texts[file])
+    return tuple(sorted(found))
+
+
+def digest_of(texts: Mapping[str, str], files: Iterable[str], *more: str) -> str:
+    """Return a SHA-256 of some of the texts, under their names, and of more words."""
+    parts = [*(f"{file}\0{texts[file]}" for file in files), *more]
+    return hashlib.sha256("\0\0".join(parts).encode()).hexdigest()
 
 
 def _row(line: str) -> dict[str, Any]:
@@ -61,6 +89,20 @@ def _row(line: str) -> dict[str, Any]:
     return row if isinstance(row, dict) else {}
 
 
+def _verdict(mutant: Mutant, row: Mapping[str, Any]) -> Verdict:
+    lists: dict[str, Any] = {name: tuple(row[name]) for name in ("guesses", "changed")}
+    values: dict[str, Any] = {name: row[name] for name in KEPT}
+    return Verdict(mutant, **values, **lists)
+
+
 def _key(shop: Shop, mutant: Mutant) -> str:
-    text = f"{shop.workshop.name}\0{shop.text(mutant.file)}\0{mutant.start}\0{mutant.end}\0{mutant.new}"
+    return _hashed(shop.workshop.name, shop.digest(mutant.file), mutant)
+
+
+def _proof_key(shop: Shop, mutant: Mutant) -> str:
+    return _hashed("the same at every point", digest_of(shop.texts, included(shop.texts, [mutant.file])), mutant)
+
+
+def _hashed(what: str, digest: str, mutant: Mutant) -> str:
+    text = f"{what}\0{digest}\0{mutant.file}\0{mutant.start}\0{mutant.end}\0{mutant.new}"
     return hashlib.sha256(text.encode()).hexdigest()

@@ -24,7 +24,7 @@ from ..case import Case
 from . import corpus
 from .apart import apart
 from .corpus import Question
-from .ledger import Ledger
+from .ledger import Ledger, digest_of
 from .operators import Mutant, mutants_of
 from .verdict import EQUIVALENT, KILLED, OUTSIDE, REFUSED, SURVIVED, Verdict
 
@@ -90,6 +90,11 @@ class Shop:
         if file not in self.texts:
             self.texts[file] = (self.workshop.root / file).read_text()
         return self.texts[file]
+
+    def digest(self, file: str) -> str:
+        """Return a digest of every source, and of the machine code that they give: the build is one library."""
+        code = (f"{name} {digest} {self.plain[name]}" for name, digest in sorted(self.code.items()))
+        return digest_of(self.texts, self.texts, *code)
 
     def mutants(self) -> list[Mutant]:
         """Return every mutant of the operators, but those of text that is compiled for a device alone."""

@@ -1,44 +1,38 @@
 """Mutants of whole kernels, judged as `refnum check` judges a subject: cases and the calling contract's probes.
 
-A kernel is built from a changed folder of sources; what of it keeps its machine code is not asked. Frozen vectors and
-corners come small ones first; the first corners are called with gaps, at odd addresses, into guarded outputs, on a side
-stream and under a graph as well.
+A kernel is built from a changed folder of sources; what of it keeps its machine code is not asked. What is asked, and
+in which order, is in `asked`. The sources as they are must give every right answer first: else nothing is judged.
 """
 
 from __future__ import annotations
 
 import functools
+import signal
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
+from refnum.errors import UnsupportedError
+
 from ..calling.probes import probe
-from ..case import Case
-from ..corners import corner_cases
-from ..engine import PROBES
-from ..frozen import frozen_cases
 from ..judge import judge as judge_case
-from ..operation import run_golden
-from ..recipes import sampled_cases
-from ..subject import Subject
+from ..subject import Subject, takes
 from ..tally import Tally
-from . import corpus
+from . import asked, corpus
 from .apart import LATE, apart
-from .ledger import Ledger
+from .ledger import digest_of, included
 from .operators import Mutant, mutants_of
 from .verdict import EQUIVALENT, KILLED, REFUSED, SURVIVED, Verdict
 
-SECONDS = 120
-"""CPU seconds that a mutant may take."""
-KEYED = "quantize_mxfp4"
-"""The operation that takes random bits by key, which is no variant of it."""
+SECONDS = 300
+"""CPU seconds that a mutant may take for everything; being late is no wrong answer."""
+BESIDE = ("quantize_mxfp4", "encode_e2m1", corpus.LAYOUTS)
+"""Operations that are asked what is no variant of them: random bits by key, scale bytes, layouts."""
 SAME = "identical machine code of every kernel that includes it"
 
 
@@ -52,11 +46,13 @@ class Part:
 
 
 class WholeShop(Protocol):
-    """Whole kernels that may be changed; a subject's `mutable` gives one. largest: elements of the largest case."""
+    """Whole kernels that may be changed; a subject's `mutable` gives one. largest: elements of the largest case.
+    patience: CPU seconds for one question, after which a call counts as one that never comes back."""
 
     name: str
     profiles: tuple[str, ...]
     largest: int
+    patience: int
     root: Path
 
     @property
@@ -75,41 +71,11 @@ class WholeShop(Protocol):
     def code(self, folder: Path, part: Part) -> str:
         """Return a digest of a unit's machine code; an error that says `could not compile` refuses the source."""
 
+    def ready(self) -> None:
+        """Import what every judging process needs, before they part; no device may be started by it."""
+
     def subject(self, folder: Path) -> Subject:
         """Return the subject that runs the kernels of a folder, in this process."""
-
-
-@dataclass(frozen=True)
-class Asked:
-    """One case with its golden outputs. probed: whether the calling contract is probed with it."""
-
-    case: Case
-    golden: Mapping[str, np.ndarray]
-    place: str
-    probed: bool
-
-
-Key = tuple[str, str, dict[str, Any]]
-
-
-@functools.cache
-def questions(operation: str, profiles: tuple[str, ...], largest: int) -> tuple[tuple[Key, tuple[Asked, ...]], ...]:
-    """Return (variant, its cases up to so many elements) of an operation, small cases first."""
-    return tuple((key, tuple(_of_variant(key, largest))) for key in corpus.variants(operation, profiles))
-
-
-def _of_variant(key: Key, largest: int) -> list[Asked]:
-    found, probes = [], PROBES
-    for case in corner_cases(*key):
-        if case.elements <= largest:
-            found.append(Asked(case, run_golden(case), "corner", bool(probes and case.elements)))
-            probes -= bool(probes and case.elements)
-    vectors = [Asked(case, run_golden(case), "vector", False) for case, _ in frozen_cases(*key)]
-    sampled = [
-        Asked(case, run_golden(case), "sampled", False) for case in sampled_cases(*key, corpus.SEED, corpus.SAMPLED)
-    ]
-    small = [one for one in sampled if one.case.elements <= largest]
-    return sorted([*found, *vectors, *small], key=lambda one: (one.case.elements, one.place))
 
 
 @dataclass
@@ -119,6 +85,7 @@ class Shop:
     workshop: WholeShop
     code: dict[str, str] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
+    _digests: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def open(cls, workshop: WholeShop) -> Shop:
@@ -137,6 +104,14 @@ class Shop:
                  for file in kernels for name, old, new in self.workshop.flags()]  # fmt: skip
         return [*(m for m in found if m.side != "host"), *flags]
 
+    def digest(self, file: str) -> str:
+        """Return a digest of all sources of the units that a file is a part of, and of their machine code as it is."""
+        if file not in self._digests:
+            kernels = [name for name in self.texts if file in included(self.texts, [name])]
+            code = (f"{part.name} {self.own(part)}" for part in self.workshop.parts(file))
+            self._digests[file] = digest_of(self.texts, included(self.texts, kernels), *code)
+        return self._digests[file]
+
     def own(self, part: Part) -> str:
         """Return the digest of a unit as it is."""
         if part.name not in self.code:
@@ -147,11 +122,8 @@ class Shop:
 def judge(shop: Shop, mutant: Mutant, hint: str = "") -> Verdict:
     """Build a mutant unit by unit and ask what runs a changed one, in a process of its own; `hint`: asked first."""
     start = time.monotonic()
-    parts = sorted(shop.workshop.parts(mutant.file), key=lambda part: hint not in part.operations)
     with tempfile.TemporaryDirectory(prefix="refnum-whole-") as folder:
-        for file, text in shop.texts.items():
-            changed = mutant.applied(text) if file == mutant.file and mutant.line else text
-            (Path(folder) / file).write_text(changed)
+        parts = _written(shop, mutant, Path(folder), hint)
         found = apart(lambda: _judged(shop, mutant, Path(folder), parts), SECONDS)
     if found.get("how") == LATE:  # many cases take long: being late is no wrong answer here
         found = {"how": f"{LATE} within {SECONDS} CPU seconds"}
@@ -159,46 +131,94 @@ def judge(shop: Shop, mutant: Mutant, hint: str = "") -> Verdict:
     return Verdict(mutant, **values, judged=time.monotonic() - start)
 
 
-def _judged(shop: Shop, mutant: Mutant, folder: Path, parts: Sequence[Part]) -> dict[str, Any]:
+def build(shop: Shop, mutant: Mutant, hint: str = "") -> Verdict | None:
+    """Compile a mutant up to the first unit whose code is another; a verdict when there is none, or it is refused."""
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="refnum-whole-") as folder:
+        parts = _written(shop, mutant, Path(folder), hint)
+        found = apart(lambda: _compiled(shop, mutant, Path(folder), parts), SECONDS)
+    return Verdict(mutant, **found, built=time.monotonic() - start) if found else None
+
+
+def _compiled(shop: Shop, mutant: Mutant, folder: Path, parts: Sequence[Part]) -> dict[str, Any]:
+    try:
+        changed = next(_changed(shop, mutant, folder, parts), None)
+    except UnsupportedError as error:
+        return _refusal(error)
+    return {} if changed else {"status": EQUIVALENT, "how": SAME}
+
+
+def _written(shop: Shop, mutant: Mutant, folder: Path, hint: str) -> list[Part]:
+    """Write the changed sources; return the units that the file is a part of, those of the hint first."""
+    for file, text in shop.texts.items():
+        (folder / file).write_text(mutant.applied(text) if file == mutant.file and mutant.line else text)
+    return sorted(shop.workshop.parts(mutant.file), key=lambda part: hint not in part.operations)
+
+
+def _changed(shop: Shop, mutant: Mutant, folder: Path, parts: Sequence[Part]) -> Iterator[Part]:
+    """Compile unit by unit, and yield those whose code is another."""
     if not mutant.line:
         shop.workshop.use(mutant.old, mutant.new)
-    asked: dict[str, None] = {}
+    return (part for part in parts if shop.workshop.code(folder, part) != shop.own(part))
+
+
+def _judged(shop: Shop, mutant: Mutant, folder: Path, parts: Sequence[Part]) -> dict[str, Any]:
+    called: dict[str, None] = {}
     subject = None
-    for part in parts:
-        try:
-            if shop.workshop.code(folder, part) == shop.own(part):
-                continue
-        except Exception as error:
-            if "could not compile" in str(error):
-                return {"status": REFUSED, "how": str(error)[:300]}
-            raise
-        subject = subject or shop.workshop.subject(folder)
-        for operation in part.operations:
-            if operation in asked:
-                continue
-            asked[operation] = None
-            said = ask(subject, operation, shop.workshop)
-            if said:
-                return {**said, "changed": list(asked)}
-    return {"changed": list(asked)} if asked else {"status": EQUIVALENT, "how": SAME}
+    try:
+        for part in _changed(shop, mutant, folder, parts):
+            subject = subject or shop.workshop.subject(folder)
+            for operation in part.operations:
+                if operation in called:
+                    continue
+                called[operation] = None
+                said = ask(subject, operation, shop.workshop, _patient)
+                if said:
+                    return {**said, "changed": list(called)}
+    except UnsupportedError as error:
+        return _refusal(error)
+    return {"changed": list(called)} if called else {"status": EQUIVALENT, "how": SAME}
 
 
-def ask(subject: Subject, operation: str, workshop: WholeShop) -> dict[str, Any]:
-    """Judge a subject on an operation as a check does, until something is wrong; return what to say, or nothing."""
-    if operation == corpus.LAYOUTS:
-        return _beside(subject, operation)
-    for key, cases in questions(operation, workshop.profiles, workshop.largest):
-        tally = Tally(subject.name, *key, claimed=0)
-        if subject.refuses(*key):
+def _refusal(error: UnsupportedError) -> dict[str, Any]:
+    if "could not compile" not in str(error):
+        raise error
+    return {"status": REFUSED, "how": str(error)[:300]}
+
+
+def _patient(seconds: int) -> None:
+    """End this process unless it asks for patience again within so many CPU seconds."""
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+
+
+def ask(
+    subject: Subject, operation: str, workshop: WholeShop, patient: Callable[[int], None] = lambda _seconds: None
+) -> dict[str, Any]:
+    """Judge a subject on an operation as a check does, until something is wrong; return what to say, or nothing.
+
+    patient: called before every question with the CPU seconds that it may take.
+    """
+    tallies: dict[int, Tally] = {}
+    for one in asked.questions(operation, workshop.profiles, workshop.largest) if operation != corpus.LAYOUTS else ():
+        if one.variant not in tallies:
+            tallies[one.variant] = Tally(subject.name, *one.key, claimed=0, refusal=subject.refuses(*one.key))
+        tally = tallies[one.variant]
+        if tally.refusal:
             continue
-        for one in cases:
-            judge_case(subject, one.case, one.golden, tally, SECONDS)
-            if one.probed and not _wrong(tally):
-                probe(subject, one.case, one.golden, tally, SECONDS)
-            if _wrong(tally):
-                case = f"{one.place}: {one.case.label or one.case}"
-                return {"status": KILLED, "how": _wrong(tally)[:200], "operation": operation, "case": case[:160]}
-    return _beside(subject, operation) if operation == KEYED else {}
+        patient(workshop.patience)
+        (probe if one.probed else judge_case)(subject, one.case, one.golden, tally, SECONDS)
+        if _wrong(tally):
+            case = f"{one.place}{', probed' * one.probed}: {one.case.label or one.case}"
+            return {"status": KILLED, "how": _wrong(tally)[:200], "operation": operation, "case": case[:160]}
+    for question in questions_beside(operation) if operation in BESIDE else ():
+        function = subject.operations[question.case.operation]
+        if not all(takes(function, name) for name in question.case.inputs):
+            continue
+        patient(workshop.patience)
+        called = corpus.answer(on_numpy(subject, question.case.operation), question)
+        if corpus.differs(called, question.golden):
+            return {"status": KILLED, "how": "other bytes", "operation": operation, "case": question.label}
+    return {}
 
 
 def _wrong(tally: Tally) -> str:
@@ -209,16 +229,9 @@ def _wrong(tally: Tally) -> str:
     return (tally.failures[0].words or "other bytes") if tally.failures else ""
 
 
-def _beside(subject: Subject, operation: str) -> dict[str, Any]:
-    for question in _questions_beside(operation):
-        called = corpus.answer(on_numpy(subject, question.case.operation), question)
-        if corpus.differs(called, question.golden):
-            return {"status": KILLED, "how": "other bytes", "operation": operation, "case": question.label}
-    return {}
-
-
 @functools.cache
-def _questions_beside(operation: str) -> tuple[corpus.Question, ...]:
+def questions_beside(operation: str) -> tuple[corpus.Question, ...]:
+    """Return what is asked of an operation beside its variants: keys, or layouts."""
     return tuple(corpus.beside(operation))
 
 
@@ -236,42 +249,3 @@ def on_numpy(subject: Subject, operation: str) -> Any:
         return tuple(None if part is None else to_numpy(part) for part in parts)
 
     return call
-
-
-_shop: list[Shop] = []
-
-
-def _judge_here(mutant: Mutant, hint: str) -> Verdict:
-    return judge(_shop[0], mutant, hint)
-
-
-def _code_here(part: Part) -> tuple[str, str]:
-    return part.name, _shop[0].workshop.code(_shop[0].workshop.root, part)
-
-
-def run(
-    shop: Shop, mutants: Sequence[Mutant], workers: int, ledger: Ledger | None, hints: Mapping[str, str]
-) -> Iterator[Verdict]:
-    """Yield the verdict of every mutant as it is there; questions and the code as it is are made first, and shared.
-
-    hints: mutant -> an operation that is likely to show it, so that its units are built before others.
-    """
-    known = {mutant: ledger.known(shop, mutant) if ledger else None for mutant in mutants}
-    yield from (verdict for verdict in known.values() if verdict is not None)
-    left = [mutant for mutant, verdict in known.items() if verdict is None]
-    parts = {part.name: part for mutant in left for part in shop.workshop.parts(mutant.file)}
-    _shop[:] = [shop]
-    with ProcessPoolExecutor(workers, mp_context=get_context("fork")) as pool:
-        shop.code.update(pool.map(_code_here, parts.values()))
-    for operation in dict.fromkeys(name for part in parts.values() for name in part.operations):
-        if operation in (corpus.LAYOUTS, KEYED):
-            _questions_beside(operation)
-        if operation != corpus.LAYOUTS:
-            questions(operation, shop.workshop.profiles, shop.workshop.largest)
-    with ProcessPoolExecutor(workers, mp_context=get_context("fork")) as pool:
-        waiting = [pool.submit(_judge_here, mutant, hints.get(mutant.id, "")) for mutant in left]
-        for done in as_completed(waiting):
-            verdict = done.result()
-            if ledger is not None:
-                ledger.write(shop, verdict)
-            yield verdict

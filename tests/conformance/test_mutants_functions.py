@@ -50,7 +50,7 @@ def shop(*domains: dict) -> SimpleNamespace:
 
     table = {"domain": list(domains), "compiler": find_compiler()}
     workshop = SimpleNamespace(name="test", functions=lambda: table)
-    return SimpleNamespace(workshop=workshop, texts={"x.cuh": TEXT}, text=lambda file: TEXT)
+    return SimpleNamespace(workshop=workshop, texts={"x.cuh": TEXT}, text=lambda file: TEXT, digest=lambda file: "")
 
 
 def verdict_on(mutant: Mutant, tmp_path: Path, *domains: dict) -> Verdict:
@@ -96,6 +96,31 @@ def test_a_ledger_knows_what_was_judged_but_asks_survivors_again(tmp_path: Path)
     assert Ledger(path).known(here, killed.mutant) == killed
     assert Ledger(path).known(here, survived.mutant) is None
     assert Ledger(path).known(here, replace(killed.mutant, new="x < 17")) is None
+
+
+def test_a_ledger_knows_nothing_of_a_mutant_that_is_built_from_other_sources(tmp_path: Path) -> None:
+    here, ledger = shop(), tmp_path / "ledger.jsonl"
+    killed = Verdict(change("x < 16", "x <= 16"), KILLED, "other bytes")
+    Ledger(ledger).write(here, killed)
+    assert Ledger(ledger).known(here, killed.mutant) == killed
+    here.digest = lambda file: "another header, or another compiler"
+    assert Ledger(ledger).known(here, killed.mutant) is None
+
+
+def test_a_proof_holds_for_every_subject_until_a_header_of_the_function_changes(tmp_path: Path) -> None:
+    one, other, ledger = shop(DOMAIN), shop(), Ledger(tmp_path / "ledger.jsonl")
+    mutant = change("x > 30 ?", "x >= 30 ?")
+    texts = {"x.cuh": '#include "y.cuh"\n', "y.cuh": "", "z.cuh": ""}
+    ledger.write(one, Verdict(mutant, ENUMERATED, "at 101 points"))
+    other.workshop.name = "other"
+    found = settled(other, [Verdict(mutant, SURVIVED)], tmp_path, 1, Ledger(ledger.path))[0]
+    assert found.status == ENUMERATED and found.how == "at 101 points"
+    one.texts = texts
+    ledger.write(one, Verdict(mutant, ENUMERATED, "at 101 points"))
+    other.texts = {**texts, "z.cuh": "other"}
+    assert Ledger(ledger.path).proof(other, mutant) is not None
+    other.texts = {**texts, "y.cuh": "other"}
+    assert Ledger(ledger.path).proof(other, mutant) is None
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from conformance.mutants import whole
+import refnum
+from conformance.corners import corner_cases
+from conformance.mutants import asked, whole
+from conformance.mutants.apart import STUCK, apart
 from conformance.mutants.operators import Mutant
-from conformance.mutants.verdict import EQUIVALENT, KILLED, REFUSED
+from conformance.mutants.verdict import EQUIVALENT, KILLED, REFUSED, SURVIVED
+from conformance.mutants.whole_run import run
+from conformance.subject import Subject
+from refnum.errors import UnsupportedError
 
 room = pytest.importorskip("gpu.mutable_whole")
 emulate = pytest.importorskip("gpu.emulate")
@@ -47,6 +55,94 @@ def test_code_is_compared_and_refused_sources_are_told() -> None:
     assert whole.judge(shop, change(shop, "fp8_to_mxfp4.cu", here, here.replace("= 0", "= no"))).status == REFUSED
     flag = next(m for m in shop.mutants() if m.operator == "fma on" and m.file == "fp8_to_mxfp4.cu")
     assert flag.line == 0 and whole.judge(shop, flag).status == EQUIVALENT
+
+
+def test_a_verdict_hangs_on_every_source_of_the_units_that_have_the_file() -> None:
+    shop = whole.Shop.open(room.EmulatedWorkshop())
+    before = {file: shop.digest(file) for file in ("philox.cuh", "fp8_to_mxfp4.cu", "words.cuh")}
+    other = whole.Shop.open(room.EmulatedWorkshop())
+    other.texts["quantize_mxfp4_stochastic.cu"] += "\n"
+    assert other.digest("philox.cuh") != before["philox.cuh"] and other.digest("words.cuh") != before["words.cuh"]
+    assert other.digest("fp8_to_mxfp4.cu") == before["fp8_to_mxfp4.cu"]
+    other._digests.clear()
+    part = shop.workshop.parts("fp8_to_mxfp4.cu")[0]
+    other.code = {part.name: "of another compiler"}
+    assert other.digest("fp8_to_mxfp4.cu") != before["fp8_to_mxfp4.cu"]
+
+
+def test_every_case_is_asked_and_probes_come_last_under_one_profile_of_a_rounding() -> None:
+    names = ("HOPPER", "OCP", "STOCHASTIC")
+    found = asked.questions("quantize_mxfp4", names, 1 << 12)
+    assert [one.turn for one in found] == sorted(one.turn for one in found)
+    assert {one.key[1] for one in found} == set(names)
+    assert {one.key[1] for one in found if one.probed} == {"HOPPER", "STOCHASTIC"}
+    params = next(one.key[2] for one in found if one.key[1] == "OCP")
+    corners = [case for case in corner_cases("quantize_mxfp4", "OCP", params) if case.elements <= 1 << 12]
+    plain = [one.case.label for one in found if one.place == "corner" and one.key[1:] == ("OCP", params)]
+    assert sorted(plain) == sorted(case.label for case in corners)
+
+
+def test_a_call_that_never_comes_back_is_told_from_many_that_take_long() -> None:
+    def stuck() -> None:
+        whole._patient(1)
+        while True:
+            pass
+
+    said = apart(stuck, 60)
+    assert said == {"status": KILLED, "how": STUCK}
+
+
+class Counted:
+    """Whole kernels that are none: how the run treats them. wrong: whether the sources as they are fail."""
+
+    name, profiles, largest, patience, files = "counted", ("HOPPER",), 1 << 8, 20, ("a.cu",)
+
+    def __init__(self, root: Path, wrong: bool) -> None:
+        self.root, self.wrong = root, wrong
+        (root / "a.cu").write_text("int a = 1;\n")
+
+    def parts(self, file: str) -> list[whole.Part]:
+        return [whole.Part("a", ("decode_e2m1",))]
+
+    def flags(self) -> list[tuple[str, str, str]]:
+        return []
+
+    def ready(self) -> None:
+        pass
+
+    def code(self, folder: Path, part: whole.Part) -> str:
+        text = (folder / "a.cu").read_text()
+        if "no" in text:
+            raise UnsupportedError("could not compile a.cu")
+        return text.replace("(1)", "1")
+
+    def subject(self, folder: Path) -> Subject:
+        wrong = self.wrong or "2" in (folder / "a.cu").read_text()
+
+        def decode_e2m1(codes: np.ndarray, dtype: str = "float32") -> np.ndarray:
+            if os.environ.get("CUDA_VISIBLE_DEVICES") not in ("5", "7"):
+                raise UnsupportedError("no GPU was given")
+            right = refnum.decode("E2M1", codes).astype(dtype)
+            return -right if wrong else right
+
+        return Subject("counted", {"decode_e2m1": decode_e2m1}, "user")
+
+
+@pytest.mark.parametrize("looks", [0, 9])
+def test_a_run_judges_on_the_gpus_that_it_is_given_and_compiles_ahead_while_they_are_busy(
+    tmp_path: Path, looks: int
+) -> None:
+    shop = whole.Shop.open(Counted(tmp_path, wrong=False))
+    mutants = [Mutant("a.cu", 1, new, 1, 8, 9, "1", new) for new in ("2", "(1)", "no", "3")]
+    left = iter([True] * looks)
+    found = {v.mutant.new: v.status for v in run(shop, mutants, 2, None, {}, ("5", "7"), lambda: next(left, False))}
+    assert found == {"2": KILLED, "(1)": EQUIVALENT, "no": REFUSED, "3": SURVIVED}
+
+
+def test_a_run_judges_nothing_where_the_sources_as_they_are_fail(tmp_path: Path) -> None:
+    shop = whole.Shop.open(Counted(tmp_path, wrong=True))
+    with pytest.raises(UnsupportedError, match="the sources as they are fail"):
+        list(run(shop, [Mutant("a.cu", 1, "x", 1, 8, 9, "1", "3")], 1, None, {}, ("5",)))
 
 
 def test_units_are_found_by_what_they_include() -> None:
