@@ -27,7 +27,18 @@ from .wire import case_from, receive, send
 CALLS = {
     name: getattr(room, name)
     for room, names in (
-        (call, ("call", "call_with_gaps", "call_at_offset", "replay_in_place", "into_guarded")),
+        (
+            call,
+            (
+                "call",
+                "call_with_gaps",
+                "call_with_padded_rows",
+                "call_with_odd_rows",
+                "call_at_offset",
+                "replay_in_place",
+                "into_guarded",
+            ),
+        ),
         (streams, ("on_side_stream", "under_graph")),
     )
     for name in names
