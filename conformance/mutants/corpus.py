@@ -129,6 +129,8 @@ def _scaled_elements() -> Iterator[Question]:
         yield ask(Case("encode_e2m1", DEFAULT, near, {"x": x}, label=f"byte {byte}"), "element")
         random = Case("encode_e2m1", DEFAULT, near, {"x": x, "rbits": rbits}, label=f"byte {byte}, random")
         yield Question(random, (code,), "element")
+    nan = Case("encode_e2m1", DEFAULT, {"scale_byte": 255}, {"x": x}, label="byte 255")
+    yield Question(nan, (np.zeros(x.shape, np.uint8),), "element")  # a NaN block's codes (N4)
 
 
 def _scaled_codes() -> Iterator[Question]:

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from .verdict import ENUMERATED, EQUIVALENT, KILLED, OUTSIDE, REFUSED, SURVIVED, Verdict
+from .verdict import ENUMERATED, EQUIVALENT, KILLED, OUTSIDE, REASONED, REFUSED, SURVIVED, Verdict
 
-STATUSES = (KILLED, EQUIVALENT, ENUMERATED, SURVIVED, OUTSIDE, REFUSED)
-SETTLED = (EQUIVALENT, ENUMERATED)
-"""No kill was possible: the same machine code, or right at every point of its domains."""
+STATUSES = (KILLED, EQUIVALENT, ENUMERATED, REASONED, SURVIVED, OUTSIDE, REFUSED)
+SETTLED = (EQUIVALENT, ENUMERATED, REASONED)
+"""No kill was possible: the same machine code, right at every point of its domains, or without effect for a reason."""
 
 
 @dataclass

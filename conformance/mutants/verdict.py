@@ -8,7 +8,7 @@ from typing import Any
 from .operators import Mutant
 
 KILLED, SURVIVED, EQUIVALENT, OUTSIDE, REFUSED = "killed", "survived", "equivalent", "outside", "does not compile"
-ENUMERATED = "enumerated"
+ENUMERATED, REASONED = "enumerated", "reasoned"
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,46 @@
+"""Changes without effect, by reason: a row covers exactly what it says, and settles survivors alone."""
+
+import pytest
+
+from conformance.mutants.operators import mutants_of
+from conformance.mutants.reasoned import Reason, reasoned, reasons_of
+from conformance.mutants.score import by_operator
+from conformance.mutants.verdict import KILLED, REASONED, SURVIVED, Verdict
+from conformance.mutants.whole import Shop
+from gpu.mutable_whole import DeviceWorkshop
+
+TEXT = "if (wide && n < 4) return near(n);\nif (n < 4) return far(n);\n"
+
+
+def test_a_row_covers_its_text_and_its_change_and_nothing_else():
+    row = Reason("k*.cu", "wide && n < 4", ("wide && n <= 4",), "both ways give the same")
+    covered = [mutant for mutant in mutants_of("kernel.cu", TEXT) if row.covers(mutant, TEXT)]
+    assert [(mutant.line, mutant.old, mutant.new) for mutant in covered] == [(1, " < ", " <= ")]
+    assert not any(row.covers(mutant, TEXT) for mutant in mutants_of("other.cu", TEXT))
+    assert not any(row.covers(mutant, TEXT.replace("wide", "tall")) for mutant in mutants_of("kernel.cu", TEXT))
+
+
+def test_survivors_alone_are_settled_and_no_longer_counted():
+    row = Reason("kernel.cu", "n < 4", ("n <= 4",), "both ways give the same")
+    mutants = [mutant for mutant in mutants_of("kernel.cu", TEXT) if mutant.new == " <= "]
+    verdicts = reasoned([Verdict(mutants[0], SURVIVED), Verdict(mutants[1], KILLED)], [row], {"kernel.cu": TEXT})
+    assert [(one.status, one.how) for one in verdicts] == [(REASONED, row.because), (KILLED, "")]
+    assert by_operator(verdicts)["all"].judged == 1
+
+
+@pytest.fixture(scope="module")
+def shop():
+    return Shop.open(DeviceWorkshop())
+
+
+@pytest.fixture(scope="module")
+def lines(shop):
+    return {file: mutants_of(file, text) for file, text in shop.texts.items()}
+
+
+@pytest.mark.parametrize("row", reasons_of(DeviceWorkshop().reasons()), ids=lambda row: f"{row.file}: {row.text}")
+def test_every_reason_of_our_kernels_is_still_about_something(row, shop, lines):
+    for other in row.becomes:
+        one = Reason(row.file, row.text, (other,), row.because)
+        assert any(one.covers(m, shop.texts[file]) for file, found in lines.items() for m in found), other
+    assert len(row.because.split()) > 4
