@@ -79,9 +79,13 @@ def run(
     gpus: Annotated[
         str, typer.Option("--gpus", help="Whole kernels: all, or indices or UUIDs such as 0,1: processes in turns.")
     ] = "all",
+    outside: Annotated[
+        Path | None, typer.Option(help="Another subject's --out: its verdicts where this build has no code.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Write all verdicts as JSON.")] = None,
 ) -> None:
     """Build and judge mutants; exit status 1 when one survives."""
+    from ..mutants import elsewhere
     from ..mutants.enumerate import enumerated
     from ..mutants.functions import settled
     from ..mutants.ledger import Ledger
@@ -109,7 +113,9 @@ def run(
         if domains and not whole:
             verdicts = enumerated(shop, verdicts, Path(folder) / "domains", workers, seconds)
         verdicts = reasoned(verdicts, reasons_of(getattr(workshop, "reasons", tuple)()), shop.texts)
-    _told(subject, verdicts, out)
+    if outside is not None:
+        verdicts = elsewhere.taken(verdicts, json.loads(outside.read_text()), shop.texts)
+    _told(subject, verdicts, out, sources=elsewhere.sources(shop.texts))
 
 
 @mutate_app.command()
@@ -138,8 +144,8 @@ def python(
     _told(target, list(room.run(shop, chosen, workers, Ledger(ledger) if ledger else None, tests)), out)
 
 
-def _told(name: str, verdicts: list[Any], out: Path | None) -> None:
-    """Print the score and the survivors, and write all verdicts; exit status 1 when one survives."""
+def _told(name: str, verdicts: list[Any], out: Path | None, **facts: Any) -> None:
+    """Print the score and the survivors, and write all verdicts with facts; exit status 1 when one survives."""
     from ..mutants.score import STATUSES, by_operator, document, rows
     from ..mutants.verdict import SURVIVED
 
@@ -150,7 +156,7 @@ def _told(name: str, verdicts: list[Any], out: Path | None) -> None:
         change = f"{one.mutant.old.strip()} -> {one.mutant.new.strip() or '(nothing)'}"
         show.console().print(f"survived  {one.mutant.id}: {show.escape(change)}  {show.escape(one.how)}")
     if out is not None:
-        write_text(out, json.dumps(document(verdicts, subject=name), indent=1) + "\n")
+        write_text(out, json.dumps(document(verdicts, subject=name, **facts), indent=1) + "\n")
     if survivors:
         raise typer.Exit(EXIT_SURVIVORS)
 

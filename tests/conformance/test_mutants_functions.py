@@ -9,10 +9,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from conformance.mutants.elsewhere import sources, taken
 from conformance.mutants.functions import FunctionDomain, chooses_between_equals, settled, spans
 from conformance.mutants.ledger import Ledger
 from conformance.mutants.operators import Mutant
-from conformance.mutants.verdict import ENUMERATED, KILLED, SURVIVED, Verdict
+from conformance.mutants.score import document
+from conformance.mutants.verdict import ENUMERATED, KILLED, OUTSIDE, SURVIVED, Verdict
 
 host = pytest.importorskip("gpu.host")
 twins = pytest.importorskip("gpu.twins")
@@ -121,6 +123,17 @@ def test_a_proof_holds_for_every_subject_until_a_header_of_the_function_changes(
     assert Ledger(ledger.path).proof(other, mutant) is not None
     other.texts = {**texts, "y.cuh": "other"}
     assert Ledger(ledger.path).proof(other, mutant) is None
+
+
+def test_what_a_build_has_no_code_of_takes_its_verdict_from_a_run_on_the_same_text() -> None:
+    mutant, texts = change("x < 16", "x <= 16"), {"x.cuh": TEXT}
+    killed = Verdict(mutant, KILLED, "other bytes", "pack", "corner: one")
+    run = document([killed, Verdict(change("x > 30 ?", "x >= 30 ?"), SURVIVED)], subject="gpu", sources=sources(texts))
+    (told,) = taken([Verdict(mutant, OUTSIDE)], run, texts)
+    assert (told.status, told.operation, told.how) == (KILLED, "pack", "by gpu: other bytes")
+    assert taken([Verdict(mutant, SURVIVED)], run, texts)[0].status == SURVIVED
+    assert taken([Verdict(replace(mutant, new="x < 17"), OUTSIDE)], run, texts)[0].status == OUTSIDE
+    assert taken([Verdict(mutant, OUTSIDE)], run, {"x.cuh": TEXT + " "})[0].status == OUTSIDE
 
 
 @pytest.mark.parametrize(
