@@ -178,7 +178,7 @@ struct Chunk {
     __device__ __forceinline__ uint32_t load_scale(const Arguments& a, uint32_t lanes) const {
         if (LAYOUT_IN == BYTES) return load_byte(a.scales + input_scale(a, lanes));
         const uint32_t columns = (a.valid + lanes - 1) / lanes;
-        const uint32_t above = (uint32_t)(flat || a.tall == 1 ? row : row / a.tall);
+        const uint32_t above = flat ? (uint32_t)row : (uint32_t)row / a.tall;
         const uint8_t* from = a.scales + (flat && !TURNED_IN ? 4 * (offset_t)(number / lanes)
                                           : scale_place(LAYOUT_IN, a.scale_rows, columns, above, column / lanes));
         return is_float_layout(LAYOUT_IN) ? byte_of_scale(load_scale_word(from)) : load_byte(from);

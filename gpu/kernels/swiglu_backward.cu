@@ -52,7 +52,7 @@ __device__ __forceinline__ void read(const GradientArguments& a, offset_t row, o
     const uint8_t *grad = a.grad + row * a.grad_stride + first * bytes, *gate = a.gate + row * a.gate_stride + 2 * first,
                   *up = a.up + row * a.up_stride + 2 * first;
     const offset_t count = first < a.h ? a.h - first : 0;
-    in.prob = 0;
+    in = {};
     if (weighted) load<4>(a.prob + row * a.prob_stride, aligned, &in.prob);
     if (!aligned) {
         read_some<bytes>(grad, count, in.grad);
@@ -60,8 +60,6 @@ __device__ __forceinline__ void read(const GradientArguments& a, offset_t row, o
         read_some<2>(up, count, in.up);
         return;
     }
-#pragma unroll
-    for (int i = 0; i < 2; ++i) in.grad[i] = in.grad[wide ? i + 2 : i] = in.gate[i] = in.up[i] = 0;
     if (count == 0) return;
     load<4 * bytes>(grad, true, in.grad);
     load<8>(gate, true, in.gate);
@@ -189,9 +187,7 @@ __device__ __forceinline__ void backward(const GradientArguments& a) {
         if (leaf < LEAVES && spot.turn != 0) continue;
         __syncthreads();
         if (threadIdx.x < 32) {
-            const offset_t done = ((offset_t)here.turn + 1) * THREADS * CHUNK, over = done > a.h ? done - a.h : 0;
-            const uint32_t count = leaf - (uint32_t)(over >> LEAF_LEVELS);
-            const uint32_t top = sum_of_leaves(leaves[segment & 1], count, a.levels);
+            const uint32_t top = sum_of_leaves(leaves[segment & 1], leaf, a.levels);  // those behind the row are +0
             if (threadIdx.x == 0) close(a, sum, here.row, top, spot.turn == 0);
         }
         ++segment;

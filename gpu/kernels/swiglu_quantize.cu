@@ -47,9 +47,7 @@ struct Pairs {
 
 template <bool weighted, bool aligned>
 __device__ __forceinline__ void read(const SwigluArguments& a, Spot spot, Pairs& in) {
-#pragma unroll
-    for (int i = 0; i < CHUNK_WORDS; ++i) in.gate[i] = in.up[i] = 0;
-    in.prob = 0;
+    in = {};
     if (!spot.exists(a)) return;
     const offset_t across = (offset_t)spot.column * CHUNK_BYTES;
     load<CHUNK_BYTES>(a.gate + spot.row * a.gate_stride + across, aligned, in.gate);
@@ -92,7 +90,7 @@ __device__ __forceinline__ void quantize(const SwigluArguments& a, const uint32_
     const offset_t place = (offset_t)spot.row * a.valid + spot.column;
     store<4 * words>(a.out + place * (4 * words), out);
     if (spot.column % lanes == 0) {
-        a.out_scales[(offset_t)spot.row * ((a.valid + lanes - 1) / lanes) + spot.column / lanes] = (uint8_t)byte;
+        a.out_scales[(offset_t)spot.row * (a.per_row / lanes) + spot.column / lanes] = (uint8_t)byte;
     }
 }
 
