@@ -6,11 +6,13 @@ import functools
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing.connection import wait
 from typing import Any
 
 from refnum.errors import ArgumentError, RefnumError
@@ -96,9 +98,17 @@ def told(proof: Proof) -> Iterator[None]:
 
 
 def _begin(settings: Any) -> None:
-    """Begin a process: take a place, before anything asks for a GPU, and leave Ctrl-C to the parent."""
+    """Begin a process: take a place, before anything asks for a GPU, leave Ctrl-C to the parent, and die with it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ.update(settings.get())
+    threading.Thread(target=_die_with_parent, daemon=True).start()
+
+
+def _die_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:  # killed, it has told nobody: its end of the pool's queue would be waited for for ever
+        wait([parent.sentinel])
+        os._exit(1)
 
 
 @functools.cache

@@ -4,7 +4,11 @@ import dataclasses
 import os
 import pickle
 import signal
+import subprocess
+import sys
+import time
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -77,6 +81,42 @@ def test_processes_give_the_digests_of_one_and_one_that_is_killed_loses_no_chunk
         document = prove(proof, host, tmp_path, processes=processes)
     assert document["digest"] == whole["digest"] and document["result"] == whole["result"]
     assert document["run"]["resumed"] == 2 and document["machine"]["processes"] == "2"
+
+
+KILLED = """
+import os, signal
+from conformance.choose import choose
+from conformance.prove.catalogue import CATALOGUE
+from conformance.prove.processes import Processes, places_on
+from conformance.prove.run import Watch, prove
+
+def stop(*_):
+    print(*processes.pool._processes, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+if __name__ == "__main__":
+    host = choose(["host"]).usable[0]
+    processes = Processes("host", places_on(host, None, 2))
+    prove(CATALOGUE["scalars"], host, None, Watch(advance=stop), processes=processes)
+"""
+
+
+def test_processes_end_with_a_parent_that_is_killed(tmp_path):
+    (tmp_path / "proof.py").write_text(KILLED)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    ended = subprocess.run([sys.executable, str(tmp_path / "proof.py")], env=environment, stdout=subprocess.PIPE)
+    left = {int(word) for word in ended.stdout.split()}
+    assert ended.returncode == -signal.SIGKILL and left
+    limit = time.monotonic() + 20
+    while left and time.monotonic() < limit:
+        left = {process for process in left if alive(process)}
+        time.sleep(0.05)
+    assert not left
+
+
+def alive(process):
+    stat = Path(f"/proc/{process}/stat")
+    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
 def test_a_refutation_crosses_processes(tmp_path):
