@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from . import plans
 from .driver import driver
 from .interop import View
-from .launch import Outputs
+from .outputs import Outputs
 
 SEGMENTS, REACH = 1920, 0xFFFF
 """Blocks of rows of one launch over several experts, and units from its first row to the end of its last; more take

@@ -10,7 +10,8 @@ from refnum.errors import ArgumentError, DtypeError, ShapeError
 
 from . import checks, interop, plans
 from .driver import driver
-from .launch import NAMES, U8, Outputs
+from .launch import NAMES
+from .outputs import U8, Outputs
 from .plans import planned
 
 KERNEL, THREADS, EIGHT = "encode_elements", 256, 8

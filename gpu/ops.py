@@ -28,7 +28,7 @@ from . import checks, columns, launch, stochastic
 from .checks import BLOCK, TILE, tiles
 from .driver import available
 from .elements import encode_e2m1, encode_e4m3, encode_e8m0
-from .launch import U8, Outputs
+from .outputs import U8, Outputs
 from .payload import fp8_to_payload, pack_payload, quantize_payload, unpack_payload
 from .permute import permute_pad, permute_unpack
 from .permute_sum import unpermute

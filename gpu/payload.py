@@ -14,7 +14,8 @@ from . import checks, launch, plans
 from .checks import BLOCK
 from .driver import driver
 from .interop import View
-from .launch import U8, Arguments, Outputs
+from .launch import Arguments
+from .outputs import U8, Outputs
 from .payload_rows import UNIT, RowArguments, move_rows, together, widest_piece
 from .plans import planned
 

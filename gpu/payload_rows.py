@@ -34,7 +34,7 @@ class Experts(ctypes.Structure):
 
 
 class RowArguments(ctypes.Structure):
-    """Mirror of `refnum::RowArguments` in kernels/payload_memory.cuh. `slots`: see `plans.Launch`."""
+    """Mirror of `refnum::RowArguments` in kernels/payload_memory.cuh. `slots`: see `ready.Launch`."""
 
     slots: tuple[str, ...] = ()
     _fields_ = [

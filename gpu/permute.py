@@ -12,7 +12,7 @@ from . import interop, launch, plans
 from .checks import count, row_counts
 from .driver import driver
 from .interop import View
-from .launch import U8, Outputs
+from .outputs import U8, Outputs
 from .payload_rows import UNIT, RowArguments, indices, move_rows, places
 from .plans import planned
 

@@ -14,7 +14,7 @@ from . import checks, launch, plans
 from .checks import count, row_counts
 from .driver import driver
 from .interop import View
-from .launch import Outputs
+from .outputs import Outputs
 from .payload_rows import MOST, Experts, indices, places, vector, widest_piece
 from .plans import planned
 

@@ -10,26 +10,22 @@ from __future__ import annotations
 import ctypes
 import functools
 import inspect
-import struct
 import threading
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from refnum.profiles import Profile
 
 from . import fresh, interop
-from .driver import Frame, driver
+from .driver import driver
 from .interop import Library, View
+from .ready import Launch, Ready
 
 F = TypeVar("F", bound=Callable[..., Any])
 LIMIT = 4096
 """Kinds of call that are kept; then all are forgotten."""
-WORDS = [struct.Struct(f"={count}Q") for count in range(9)]
-"""Forms of as many fields of 8 bytes."""
-SLOTS = (("x", "scales"), ("out", "out_scales"))
-"""Fields of the inputs' and of the outputs' addresses, for arguments that have no `slots` of their own."""
 BARE = frozenset((str, int, type(None), type))
 """Types of options whose values stand for themselves in a key: none of them equals a value of another."""
 KEYWORD = object()
@@ -38,69 +34,6 @@ KEYWORD = object()
 captured: list[Any] = []
 """Scratch memory whose address a graph of CuPy's has: kept for the process, for no one tells when the graph is gone.
 Whoever knows that none is left may clear the list."""
-
-
-class Launch(NamedTuple):
-    """One launch: function, CTAs across and down, threads a CTA, and the arguments but for the addresses.
-
-    The class of the arguments may have `slots`, the fields of the addresses of all inputs, outputs and scratch in
-    order, and `values`, (keyword, field, function) of an option that every call may give anew: the function makes of
-    it the integers of as many fields of 8 bytes, from that field on.
-    """
-
-    function: int
-    blocks: tuple[int, int]
-    threads: int
-    arguments: ctypes.Structure
-
-
-class Ready:
-    """A launch with the places of its addresses found, and the frames that no thread uses now."""
-
-    __slots__ = ("_frames", "_launch", "_runs", "_value")
-
-    def __init__(self, launch: Launch, inputs: int, outputs: int) -> None:
-        kind = type(launch.arguments)
-        names = getattr(kind, "slots", None) or SLOTS[0][:inputs] + SLOTS[1][:outputs]
-        places = [getattr(kind, name).offset for name in names[: inputs + outputs]]
-        self._launch, self._frames = launch, list[Frame]()
-        self._runs = _runs(bytes(launch.arguments), places)
-        value = getattr(kind, "values", None)
-        self._value = (getattr(kind, value[1]).offset, value[2]) if value else None
-
-    def fire(
-        self, fire: Callable[[Frame, int], None], places: tuple[int, ...], device: int, stream: int, given: Any
-    ) -> None:
-        """Launch, by a driver's `fire`, on arrays at these addresses; `given` is the option of `values`."""
-        try:
-            frame = self._frames.pop()
-        except IndexError:
-            frame = Frame(*self._launch)
-        if frame.places != places:
-            for at, form, first, end in self._runs:
-                form.pack_into(frame.arguments, at, *places[first:end])
-            frame.places = places
-        if given is not None and self._value is not None:
-            numbers = self._value[1](given)
-            WORDS[len(numbers)].pack_into(frame.arguments, self._value[0], *numbers)
-        if frame.stream != stream:
-            frame.config.stream = frame.stream = stream
-        fire(frame, device)
-        self._frames.append(frame)
-
-
-def _runs(template: bytes, places: list[int]) -> list[tuple[int, struct.Struct, int, int]]:
-    """Return (offset, form, first and last-plus-one address) of the fewest writes; null pointers between may be."""
-    runs: list[tuple[int, struct.Struct, int, int]] = []
-    start = 0
-    for number in range(1, len(places) + 1):
-        gap = template[places[number - 1] + 8 : places[number]] if number < len(places) else b"end"
-        if number == len(places) or any(gap) or places[number] < places[number - 1]:
-            steps = [b - a - 8 for a, b in zip(places[start : number - 1], places[start + 1 : number], strict=True)]
-            form = "=Q" + "".join(f"{step}xQ" for step in steps)
-            runs.append((places[start], struct.Struct(form), start, number))
-            start = number
-    return runs
 
 
 class Plan:

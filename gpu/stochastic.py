@@ -12,7 +12,8 @@ from refnum.errors import DtypeError, ShapeError
 from . import checks, launch
 from .checks import BLOCK
 from .interop import View
-from .launch import U8, Arguments, Layouts, Outputs
+from .launch import Arguments, Layouts
+from .outputs import U8, Outputs
 
 PHILOX_BYTES = 16
 """Elements to which one block of the stream gives a byte each."""
@@ -30,7 +31,7 @@ def key_words(philox: Any) -> tuple[int, int, int]:
 
 
 class StochasticArguments(ctypes.Structure):
-    """Mirror of `refnum::StochasticArguments` in kernels/quantize_mxfp4_stochastic.cu; see `plans.Launch`."""
+    """Mirror of `refnum::StochasticArguments` in kernels/quantize_mxfp4_stochastic.cu; see `ready.Launch`."""
 
     slots: tuple[str, ...] = ("x", "random", "out", "out_scales")
     _fields_ = [

@@ -15,7 +15,7 @@ from . import checks, launch, plans
 from .checks import BFLOAT16, BLOCK, TILE
 from .driver import driver
 from .interop import View, look
-from .launch import U8, Outputs
+from .outputs import U8, Outputs
 from .plans import planned
 from .silu_table import on_device
 
@@ -50,7 +50,7 @@ TUNING: dict[str, Stay] = {
 
 
 class Forward(ctypes.Structure):
-    """Mirror of `refnum::SwigluArguments` in kernels/swiglu_quantize.cu. `slots`: see `plans.Launch`."""
+    """Mirror of `refnum::SwigluArguments` in kernels/swiglu_quantize.cu. `slots`: see `ready.Launch`."""
 
     slots: tuple[str, ...] = ("gate", "up", "out", "out_scales")
     _fields_ = [
