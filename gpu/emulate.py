@@ -2,7 +2,7 @@
 
 `Emulator` stands in for libcuda's driver. It compiles a kernel function with the system's C++ compiler (see
 `emulate_build`), runs every thread of every CTA, and ends a launch with `EmulationError` at the first access out of
-bounds, into a stride's gap, to an input by a store, misaligned, to shared memory that nobody wrote, or in a race; at a
+bounds, into a stride's gap, to an input by a store, misaligned, to memory that nobody wrote, or in a race; at a
 barrier that not all threads reach; and at warp-wide operations that do not match.
 
     with emulate.Emulator().running():
@@ -61,7 +61,7 @@ class _Array(ctypes.Structure):
 
     _fields_ = [
         ("name", ctypes.c_char_p), ("low", ctypes.c_size_t), ("high", ctypes.c_size_t),
-        ("map", ctypes.c_void_p), ("writers", ctypes.c_void_p),
+        ("map", ctypes.c_void_p), ("writers", ctypes.c_void_p), ("made", ctypes.c_void_p),
     ]  # fmt: skip
 
 
@@ -109,7 +109,8 @@ class _Memory:
         writers = np.zeros(high - low, np.uint32) if x.flags.writeable else None
         self.kept += [x, elements, writers]
         pointer = writers.ctypes.data if writers is not None else None
-        return _Array(name.encode(), low, high, elements.ctypes.data, pointer)
+        made = x.made.ctypes.data if x.made is not None else None
+        return _Array(name.encode(), low, high, elements.ctypes.data, pointer, made)
 
 
 class Emulator:

@@ -18,7 +18,12 @@ POISON = 0xC5
 
 
 class EmulatedArray(np.ndarray):
-    """A NumPy array that the launchers take for a device array. A read-only one may not be written by a kernel."""
+    """A NumPy array that the launchers take for a device array. A read-only one may not be written by a kernel.
+
+    made: u8, 1 for each byte that a kernel has written, of fresh memory: what else it holds may not be read. None: all.
+    """
+
+    made: np.ndarray[Any, Any] | None = None
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """Return (kDLCUDA, 0): splits that are such an array lie on the device."""
@@ -46,7 +51,14 @@ def _memory(size: int) -> np.ndarray[Any, Any]:
 
 
 def _empty(shape: tuple[int, ...], dtype: np.dtype[Any], device: int) -> EmulatedArray:
-    return _memory(math.prod(shape) * dtype.itemsize).view(dtype).reshape(shape).view(EmulatedArray)
+    return _fresh(_memory(math.prod(shape) * dtype.itemsize), shape, dtype)
+
+
+def _fresh(memory: np.ndarray[Any, Any], shape: tuple[int, ...], dtype: np.dtype[Any]) -> EmulatedArray:
+    """Return memory that nobody has written as an array."""
+    x = memory.view(dtype).reshape(shape).view(EmulatedArray)
+    x.made = np.zeros(memory.size, np.uint8)
+    return x
 
 
 def _together(wanted: fresh.Wanted, device: int) -> fresh.Fresh | None:
@@ -58,7 +70,7 @@ def _together(wanted: fresh.Wanted, device: int) -> fresh.Fresh | None:
         memory, arrays = _memory(size), []
         for (shape, dtype), start in zip(wanted, starts, strict=True):
             bytes_ = memory[start : start + math.prod(shape) * dtype.itemsize]
-            arrays.append(bytes_.view(dtype).reshape(shape).view(EmulatedArray))
+            arrays.append(_fresh(bytes_, shape, dtype))
         return tuple(arrays), tuple([address_of(x) for x in arrays])
 
     return made

@@ -71,6 +71,7 @@ struct Array {
     uintptr_t low, high;
     const uint8_t* map;
     uint32_t* writers;  // thread + 1 that wrote each byte in this launch; null when it may only be read
+    uint8_t* made;      // 1 for each byte that was written since the array was made; null when all were
 };
 
 struct Launch {

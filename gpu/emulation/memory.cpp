@@ -92,7 +92,12 @@ void Memory::check_array(const Array& array, uintptr_t address, size_t bytes, Ac
             fail("%s of %zu bytes out of bounds: %lld bytes from the start of %s, byte %zu belongs to no element",
                  WORDS[(int)access], bytes, offset, array.name, i);
         }
+        if (array.made && access != Access::STORE && !array.made[offset + (long long)i]) {
+            fail("%s of %zu bytes of %s, %lld bytes from its start, which nobody has written", WORDS[(int)access], bytes,
+                 array.name, offset);
+        }
         if (access != Access::STORE) continue;
+        if (array.made) array.made[offset + (long long)i] = 1;
         uint32_t& writer = array.writers[offset + (long long)i];
         const uint32_t self = block_ * launch_->threads + thread_ + 1;
         if (writer && writer != self) {

@@ -120,7 +120,7 @@ __device__ __forceinline__ uint32_t gradients(const GradientArguments& a, const 
         const SwigluGradients one = swiglu_gradients<weighted>(grad, g, u, y[i], s[i], in.prob);
         dgate[i] = one.gate;
         dup[i] = one.up;
-        term[i] = first + i < a.h ? one.term : 0;
+        term[i] = one.term;  // +0 behind the row's end, where all that was read is 0
     }
     const offset_t place = row * a.h + first, count = a.h - first;
     write<aligned>(a.dgate, place, count, dgate);
