@@ -12,15 +12,20 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from .verdict import KILLED
+from .verdict import KILLED, SURVIVED
 
-LATE = "did not come back"
+LATE, RAISED = "did not come back", "it raised"
 STUCK = "a call did not come back"
 """What is said when a process runs into its profiling timer, which it may set anew before every call."""
+OUR_FAULT = (ImportError, MemoryError, SyntaxError)
+"""Errors that no mutant of a kernel raises: what judges is broken, or too large, and has judged nothing."""
 
 
 def apart(work: Callable[[], Any], seconds: int) -> Any:
-    """Return what a function returns in a forked process; a process that dies or is late is a kill, in words."""
+    """Return what a function returns in a forked process; one that dies, raises or is late is a kill, in words.
+
+    An error of `OUR_FAULT` is none: then nothing was judged, and the words say so.
+    """
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
@@ -30,7 +35,7 @@ def apart(work: Callable[[], Any], seconds: int) -> Any:
             faulthandler.disable()
             resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 2))
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-            os.write(writer, pickle.dumps(work()))
+            os.write(writer, _answer(work))
             code = 0
         finally:
             os._exit(code)
@@ -47,6 +52,15 @@ def apart(work: Callable[[], Any], seconds: int) -> Any:
     ended: int = signal.SIGXCPU if data is None else os.WTERMSIG(status)
     died = LATE if ended == signal.SIGXCPU else STUCK if ended == signal.SIGPROF else "its process died"
     return {"status": KILLED, "how": died}
+
+
+def _answer(work: Callable[[], Any]) -> bytes:
+    try:
+        return pickle.dumps(work())
+    except OUR_FAULT as error:
+        return pickle.dumps({"status": SURVIVED, "how": f"not judged: {type(error).__name__}: {error}"[:200]})
+    except Exception as error:
+        return pickle.dumps({"status": KILLED, "how": f"{RAISED} {type(error).__name__}: {error}"[:200]})
 
 
 def _drained(reader: int, seconds: float) -> bytes | None:

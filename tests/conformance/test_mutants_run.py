@@ -77,6 +77,12 @@ def test_one_that_does_not_come_back_is_killed() -> None:
     assert apart(lambda: None, 5) is None
 
 
+def test_one_that_raises_is_killed_unless_what_judges_is_broken() -> None:
+    assert apart(lambda: 1 // 0, 5)["status"] == KILLED and "ZeroDivisionError" in apart(lambda: 1 // 0, 5)["how"]
+    broken = apart(lambda: __import__("no_such_module"), 5)
+    assert broken["status"] == SURVIVED and broken["how"].startswith("not judged: ModuleNotFoundError")
+
+
 def test_the_sources_as_they_are_answer_everything(shop: Shop, tmp_path: Path) -> None:
     built = shop.workshop.build({}, tmp_path, shop.folder)
     assert built.code == shop.code
