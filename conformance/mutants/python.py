@@ -3,21 +3,20 @@
 A mutant's module is imported anew, in a process of its own, beside all that depends on it. A model's mutant is asked
 the frozen vectors, then corner and sampled cases, whose right answers are those that the host build gives as well. A
 comparator's mutant judges the controls, right and wrong implementations whose verdicts are known. What survives is
-run against tests that are named.
+run against tests, the quickest first. Of all that, a mutant is asked what runs its statement (`reach.py`).
 """
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
-import io
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from multiprocessing import get_context
@@ -29,14 +28,13 @@ import numpy as np
 
 from . import corpus
 from .apart import apart
-from .ledger import Ledger
+from .ledger import Ledger, digest_of
 from .operators import Mutant
 from .python_operators import mutants_of
+from .reach import PYTEST, Reach, record, silent
+from .trace import ROOT, Lines, Recorder, forget, module_of
 from .verdict import KILLED, REFUSED, SURVIVED, Verdict
 
-ROOT = Path(__file__).resolve().parents[2]
-OWN = ("refnum", "conformance")
-"""Packages that are imported anew: what imports the changed module must see it."""
 SECONDS = 240
 LARGEST = 1 << 14
 PROFILES = ("HOPPER", "OCP", "EVEN", "TE", "STOCHASTIC")
@@ -47,11 +45,16 @@ Asked = tuple[str, str, str, dict[str, Any], dict[str, np.ndarray], tuple[np.nda
 
 @dataclass(frozen=True)
 class Target:
-    """Modules that are mutated, how a mutant is asked, and the tests that survivors are run against."""
+    """Modules that are mutated, and what a mutant is asked.
+
+    asked: the function of this module that says how many questions there are. ask: the one that returns what a
+    process answers wrongly to the question of a number, or nothing. tests: what survivors are run against.
+    """
 
     name: str
     files: tuple[str, ...]
-    ask: Callable[[], str]
+    asked: str
+    ask: str
     tests: tuple[str, ...] = ()
 
 
@@ -77,34 +80,44 @@ class _Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 def with_change(file: str, text: str) -> None:
     """Make this process import a changed text for a file of the repository, and everything of ours anew."""
-    for name in [name for name in sys.modules if name.partition(".")[0] in OWN]:
-        del sys.modules[name]
-    module = file.removesuffix(".py").replace("/", ".")
-    sys.meta_path.insert(0, _Changed(module, ROOT / file, text))
+    forget()
+    sys.meta_path.insert(0, _Changed(module_of(file), ROOT / file, text))
 
 
-def ask_model() -> str:
-    """Return the first question that the model of this process answers wrongly, or nothing."""
+def model_questions() -> int:
+    """Return how many questions a model is asked."""
+    return len(_questions)
+
+
+def ask_model(number: int) -> str:
+    """Return a question's label if the model of this process answers it wrongly."""
     operation, case_type = (importlib.import_module(f"conformance.{name}") for name in ("operation", "case"))
-    for label, name, profile, params, inputs, golden in _questions:
-        try:
-            with np.errstate(all="ignore"):
-                answers = operation.call_golden(case_type.Case(name, profile, params, inputs))
-        except Exception as error:
-            return f"{label}: {type(error).__name__}"
-        if corpus.differs(answers, golden):
-            return label
-    return ""
+    label, name, profile, params, inputs, golden = _questions[number]
+    try:
+        with np.errstate(all="ignore"):
+            answers = operation.call_golden(case_type.Case(name, profile, params, inputs))
+    except Exception as error:
+        return f"{label}: {type(error).__name__}"
+    return label if corpus.differs(answers, golden) else ""
 
 
-def ask_comparator() -> str:
-    """Return the first control that gets a wrong verdict in this process, or nothing."""
-    controls = importlib.import_module("conformance.controls")
-    for control in controls.controls():
-        try:
-            controls.check_control(control)
-        except Exception as error:
-            return f"control {control.subject.name}: {str(error)[:120]}"
+@functools.cache
+def _controls() -> list[Any]:
+    return list(importlib.import_module("conformance.controls").controls())
+
+
+def control_questions() -> int:
+    """Return how many controls there are."""
+    return len(_controls())
+
+
+def ask_comparator(number: int) -> str:
+    """Return a control's name if the comparator of this process misjudges it."""
+    control = _controls()[number]
+    try:
+        importlib.import_module("conformance.controls").check_control(control)
+    except Exception as error:
+        return f"control {control.subject.name}: {str(error)[:120]}"
     return ""
 
 
@@ -115,18 +128,23 @@ TARGETS = (
             "rounding", "scales", "codec", "blocks", "tiles", "recast", "columns", "swiglu", "softfloat", "narrow",
             "philox", "layouts", "payload", "formats",
         )),
-        ask_model,
+        "model_questions",
+        "ask_model",
         tuple(f"tests/refnum/test_{name}.py" for name in (
             "philox", "profiles", "layouts", "softfloat", "payload", "narrow", "published", "swiglu", "inputs",
-            "dispatch",
+            "dispatch", "model_equals_oracle", "operations_equal_oracle", "explain", "oracle",
         )),
     ),
     Target(
         "comparator",
         tuple(f"conformance/{name}.py" for name in ("compare", "bits", "geometry", "verdict", "judge", "tally")),
-        ask_comparator,
+        "control_questions",
+        "ask_comparator",
         tuple(f"tests/conformance/test_{name}.py" for name in (
-            "compare", "patterns", "grid", "run", "storage", "shrink", "show_data", "device_judging",
+            "compare", "patterns", "grid", "run", "storage", "shrink", "show_data", "device_judging", "case",
+            "controls", "coverpoints", "corners", "corners_recast", "diagnose", "domains", "domains_there", "report",
+            "report_diff", "replay", "api", "subject", "journal", "fused_drawing", "probes", "undefined_variants",
+            "html", "sarif", "recipes", "plugin", "data", "matrix_cells", "tally", "bits",
         )),
     ),
 )  # fmt: skip
@@ -169,7 +187,7 @@ class Shop:
     @classmethod
     def open(cls, target: Target) -> Shop:
         """Read the sources, and make the questions of a model."""
-        if target.ask is ask_model and not _questions:
+        if target.ask == "ask_model" and not _questions:
             _questions[:] = list(questions())
         return cls(target, {file: (ROOT / file).read_text() for file in target.files})
 
@@ -177,62 +195,98 @@ class Shop:
         """Return a source as it was when the shop was opened."""
         return self.texts[file]
 
+    def digest(self, file: str) -> str:
+        """Return a digest of every source of the target."""
+        return digest_of(self.texts, self.texts)
+
     def mutants(self) -> list[Mutant]:
         """Return every mutant of the operators."""
         return [mutant for file, text in self.texts.items() for mutant in mutants_of(file, text)]
 
 
-def judge(shop: Shop, mutant: Mutant, tests: bool) -> Verdict:
-    """Import a mutant and ask it; `tests`: run what survives against the target's tests."""
+def recorded(shop: Shop, workers: int, tests: bool) -> Reach:
+    """Run every question, and every test if they are wanted, once and unchanged."""
+    target = shop.workshop
+    return record(target.files, lambda recorder: _listened(target, recorder), target.tests if tests else (), workers)
+
+
+def _listened(target: Target, recorder: Recorder) -> Iterator[Lines]:
+    module = _fresh()
+    for number in range(getattr(module, target.asked)()):
+        with recorder.listening() as lines:
+            wrong = getattr(module, target.ask)(number)
+        assert not wrong, wrong
+        yield frozenset(lines)
+
+
+def _fresh() -> ModuleType:
+    """Return this module as it is imported anew, with the questions of this process."""
+    module = importlib.import_module(__name__)
+    module._questions[:] = _questions
+    return module
+
+
+def judge(shop: Shop, mutant: Mutant, questions: Sequence[int], tests: Sequence[str]) -> Verdict:
+    """Import a mutant, ask it questions by their numbers, and run what survives against tests by their names."""
     start = time.monotonic()
     text = mutant.applied(shop.text(mutant.file))
     try:
         compile(text, mutant.file, "exec")
     except SyntaxError as error:
         return Verdict(mutant, REFUSED, str(error))
-    found = apart(lambda: _asked(shop.workshop, mutant.file, text, tests), SECONDS)
-    return Verdict(mutant, **{"status": SURVIVED, **found}, judged=time.monotonic() - start)
+    asked = f"{len(questions)} questions, {len(tests)} tests"
+    found = apart(lambda: _asked(shop.workshop, mutant.file, text, questions, tests), SECONDS)
+    return Verdict(mutant, **{"status": SURVIVED, "how": asked, **found}, judged=time.monotonic() - start)
 
 
-def _asked(target: Target, file: str, text: str, tests: bool) -> Mapping[str, str]:
+def _asked(
+    target: Target, file: str, text: str, questions: Sequence[int], tests: Sequence[str] = ()
+) -> Mapping[str, str]:
     with_change(file, text)
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+    with silent():
         try:
-            module = importlib.import_module(__name__)
-            module._questions[:] = _questions
-            wrong = getattr(module, target.ask.__name__)()
+            importlib.import_module(module_of(file))
+            module = _fresh()
+            asked = (getattr(module, target.ask)(number) for number in questions)
+            wrong = next((words for words in asked if words), "")
         except Exception as error:
             wrong = f"it cannot be imported: {type(error).__name__}"
         if wrong:
             return {"status": KILLED, "how": "other bytes", "case": wrong[:160]}
-        return _tested(target.tests) if tests else {}
+        return _tested(tests) if tests else {}
 
 
-def _tested(files: Sequence[str]) -> Mapping[str, str]:
+def _tested(names: Sequence[str]) -> Mapping[str, str]:
     import pytest
 
+    failed: list[str] = []
+
+    class First:
+        def pytest_runtest_logreport(self, report: Any) -> None:
+            failed.extend([report.nodeid] * report.failed)
+
     os.chdir(ROOT)
-    for file in files:
-        if pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", file]) not in (0, 5):
-            return {"status": KILLED, "how": "a test fails", "case": file}
-    return {}
+    if pytest.main(["-x", *PYTEST, *names], plugins=[First()]) in (0, 5):
+        return {}
+    return {"status": KILLED, "how": "a test fails", "case": next(iter(failed), "tests cannot be collected")[:160]}
 
 
 _shop: list[Shop] = []
 
 
-def _judge_here(mutant: Mutant, tests: bool) -> Verdict:
-    return judge(_shop[0], mutant, tests)
+def _judge_here(mutant: Mutant, questions: Sequence[int], tests: Sequence[str]) -> Verdict:
+    return judge(_shop[0], mutant, questions, tests)
 
 
 def run(shop: Shop, mutants: Sequence[Mutant], workers: int, ledger: Ledger | None, tests: bool) -> Iterator[Verdict]:
     """Yield the verdict of every mutant as it is there."""
     known = {mutant: ledger.known(shop, mutant) if ledger else None for mutant in mutants}
     yield from (verdict for verdict in known.values() if verdict is not None)
+    left = [mutant for mutant, verdict in known.items() if verdict is None]
     _shop[:] = [shop]
+    reach = recorded(shop, workers, tests) if left else Reach()
     with ProcessPoolExecutor(workers, mp_context=get_context("fork")) as pool:
-        left = [mutant for mutant, verdict in known.items() if verdict is None]
-        waiting = [pool.submit(_judge_here, mutant, tests) for mutant in left]
+        waiting = [pool.submit(_judge_here, mutant, *reach.of(mutant, shop.text(mutant.file))) for mutant in left]
         for done in as_completed(waiting):
             verdict = done.result()
             if ledger is not None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from conformance.mutants import python as room
 from conformance.mutants.python_operators import OPERATORS, PythonOperator, mutants_of
+from conformance.mutants.reach import Reach, statement
+from conformance.mutants.trace import Recorder
 from conformance.mutants.verdict import KILLED, SURVIVED
 
 TEXT = '''"""A constant 3 in words."""
@@ -43,18 +47,65 @@ def model() -> room.Shop:
     room._questions.clear()
 
 
+@pytest.fixture(scope="module")
+def reach(model: room.Shop) -> Reach:
+    """What runs which line, of those vectors and of one file of tests."""
+    model.workshop = replace(model.workshop, tests=("tests/refnum/test_philox.py",))
+    return room.recorded(model, 2, tests=True)
+
+
 def test_a_wrong_model_is_seen_by_a_vector(model: room.Shop) -> None:
-    text = model.text("refnum/rounding.py")
-    assert room.apart(lambda: room._asked(model.workshop, "refnum/rounding.py", text, False), 60) == {}
-    kills = [room.judge(model, mutant, False) for mutant in mutants_of("refnum/rounding.py", text)[:12]]
+    file, every = "refnum/rounding.py", range(room.model_questions())
+    text = model.text(file)
+    assert room.apart(lambda: room._asked(model.workshop, file, text, every), 60) == {}
+    kills = [room.judge(model, mutant, every, ()) for mutant in mutants_of(file, text)[:12]]
     assert any(verdict.status == KILLED and verdict.case for verdict in kills)
+
+
+def test_what_runs_a_line_sees_as_much_as_everything(model: room.Shop, reach: Reach) -> None:
+    """Elements of tables that are kept, constants of a module, functions that tests alone run, and lines of no use."""
+    seen = set()
+    for file in ("refnum/codec.py", "refnum/philox.py", "refnum/formats.py", "refnum/blocks.py"):
+        text = model.text(file)
+        for mutant in mutants_of(file, text)[::90]:
+            questions, tests = reach.of(mutant, text)
+            some = room.judge(model, mutant, questions, tests)
+            every = room.judge(model, mutant, range(reach.asked), sorted(reach.seconds))
+            assert some.status == every.status, mutant
+            seen.add((some.status, len(questions) < reach.asked))
+    assert seen >= {(KILLED, True), (KILLED, False), (SURVIVED, True)}
+
+
+def test_lines_of_a_table_count_for_all_that_read_it() -> None:
+    recorder = Recorder([FILE])
+    recorder._files = {__file__: FILE}
+    made = recorder.cache(_double)
+    read = []
+    for _ in range(2):
+        with recorder.listening() as lines:
+            assert made(4) == 8
+        read.append(lines)
+    assert read[0] == read[1] == {(FILE, _double.__code__.co_firstlineno + 1)}
+
+
+FILE = "tests/conformance/test_mutants_python.py"
+
+
+def _double(n: int) -> int:
+    return 2 * n
+
+
+def test_a_statement_has_all_its_lines() -> None:
+    text = "if (a\n        and b):\n    c = [\n        1,\n    ]\n"
+    assert [list(statement(text, line)) for line in (1, 2, 4)] == [[1, 2], [1, 2], [3, 4, 5]]
 
 
 def test_a_comparator_that_holds_everything_equal_is_seen_by_a_control() -> None:
     shop = room.Shop.open(room.TARGETS[1])
-    text = shop.text("conformance/compare.py")
+    file, every = "conformance/compare.py", range(room.control_questions())
+    text = shop.text(file)
     blind = "def compare(*args, **kwargs):\n    return Comparison(compared=1)\n"
-    found = room.apart(lambda: room._asked(shop.workshop, "conformance/compare.py", text + "\n" + blind, False), 120)
+    found = room.apart(lambda: room._asked(shop.workshop, file, text + "\n" + blind, every), 120)
     assert found["status"] == KILLED and "control" in found["case"]
-    assert room.apart(lambda: room._asked(shop.workshop, "conformance/compare.py", text, False), 120) == {}
+    assert room.apart(lambda: room._asked(shop.workshop, file, text, every), 120) == {}
     assert SURVIVED not in found.values()
