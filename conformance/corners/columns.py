@@ -91,6 +91,8 @@ def _combinations(tall: int) -> tuple[str, np.ndarray, np.ndarray]:
     codes[::11] = np.where(np.arange(32) & 1, 8, 0)  # and blocks in which every row but the odd ones is empty
     for number in range(0, count, 11):
         codes[number, number % tall] = odd[number // 10][0]
+    scales[5::19] = 255  # and blocks in which every row is NaN, with codes and without
+    codes[24::19] = 0
     return ("padding, negative zero and NaN rows among ordinary rows", codes.reshape(-1, 32),
             scales.reshape(-1, 1).astype(np.uint8))  # fmt: skip
 
@@ -125,12 +127,16 @@ def _lone_magnitudes(tall: int) -> tuple[str, np.ndarray, np.ndarray]:
 
 
 def _tiled(layout: Layout, shapes: tuple[Tiled, ...]) -> Iterator[Corner]:
-    """Rows of all distances, some NaN or zero; behind the last row of an expert comes a NaN row of the next one."""
+    """Rows of all distances, some NaN or zero; behind the last row of an expert comes a NaN row of the next one.
+
+    Where there are many rows, the last 128 of a group of columns are all NaN.
+    """
     for counts, rows, columns, spread in shapes:
         codes, scales = CODED["rows"].make(Draw(rows + columns), layout, (rows, columns), base=127, spread=spread,
                                            zero=50, nan=4)  # fmt: skip
         starts = np.cumsum(counts or [rows])
         scales[starts[starts < rows], ::2] = 255
+        scales[max(rows - 128, 128) :, 1] = 255
         first = {"packed": pack(codes)} if layout.element is E2M1 else {"codes": codes}
         extra = {} if counts is None else {"splits": counts}
         yield f"tiles of {rows} x {columns}, splits {counts or 'none'}", {**first, "scales": scales}, extra
