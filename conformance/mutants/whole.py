@@ -6,7 +6,9 @@ in which order, is in `asked`. The sources as they are must give every right ans
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import itertools
 import signal
 import tempfile
 import time
@@ -27,6 +29,7 @@ from . import asked, corpus
 from .apart import LATE, apart
 from .ledger import digest_of, included
 from .operators import Mutant, mutants_of
+from .strays import strays
 from .verdict import EQUIVALENT, KILLED, REFUSED, SURVIVED, Verdict
 
 SECONDS = 300
@@ -210,12 +213,14 @@ def ask(
         if _wrong(tally):
             case = f"{one.place}{', probed' * one.probed}: {one.case.label or one.case}"
             return {"status": KILLED, "how": _wrong(tally)[:200], "operation": operation, "case": case[:160]}
-    for question in questions_beside(operation) if operation in BESIDE else ():
+    ways = (contextlib.nullcontext, *subject.ways.get(operation, {}).values())
+    for question, way in itertools.product(questions_beside(operation), ways):
         function = subject.operations[question.case.operation]
         if not all(takes(function, name) for name in question.case.inputs):
             continue
         patient(workshop.patience)
-        called = corpus.answer(on_numpy(subject, question.case.operation), question)
+        with way():
+            called = corpus.answer(on_numpy(subject, question.case.operation), question)
         if corpus.differs(called, question.golden):
             return {"status": KILLED, "how": "other bytes", "operation": operation, "case": question.label}
     return {}
@@ -231,19 +236,21 @@ def _wrong(tally: Tally) -> str:
 
 @functools.cache
 def questions_beside(operation: str) -> tuple[corpus.Question, ...]:
-    """Return what is asked of an operation beside its variants: keys, or layouts."""
-    return tuple(corpus.beside(operation))
+    """Return what is asked of an operation beside its variants: keys, layouts, what the golden model refuses."""
+    return (*(corpus.beside(operation) if operation in BESIDE else ()), *strays(operation))
 
 
 def on_numpy(subject: Subject, operation: str) -> Any:
     """Return a subject's operation as a function of NumPy arrays."""
     from ..calling.libraries import to_library, to_numpy
 
+    def converted(value: Any) -> Any:
+        if isinstance(value, tuple) and value and isinstance(value[0], np.ndarray):
+            return tuple(to_library(part.copy(), subject.arrays) for part in value)  # written to
+        return to_library(value, subject.arrays) if isinstance(value, np.ndarray) else value
+
     def call(**arguments: Any) -> tuple[Any, ...]:
-        given = {
-            name: to_library(value, subject.arrays) if isinstance(value, np.ndarray) else value
-            for name, value in arguments.items()
-        }
+        given = {name: converted(value) for name, value in arguments.items()}
         result = subject.operations[operation](**given)
         parts = result if isinstance(result, tuple) else (result,)
         return tuple(None if part is None else to_numpy(part) for part in parts)

@@ -48,7 +48,7 @@ def run(
     with _pool(workers) as pool:
         shop.code.update(pool.map(_code_here, parts.values()))
         asked.make((o for o in operations if o != corpus.LAYOUTS), shop.workshop.profiles, shop.workshop.largest, pool)
-    for operation in set(operations) & set(whole.BESIDE):
+    for operation in set(operations):
         whole.questions_beside(operation)
     known = {mutant: ledger.known(shop, mutant) if ledger else None for mutant in mutants}
     yield from (verdict for verdict in known.values() if verdict is not None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import numpy as np
 import pytest
 
 import refnum
+from conformance.mutants.corpus import answer, differs
+from conformance.mutants.strays import strays
 from gpu import emulate, ops, permute, permute_sum
 from gpu.compile import KERNELS
 from gpu.emulate import EmulationError
@@ -71,3 +74,14 @@ def test_a_defect_on_a_way_is_seen(
     for way in WAYS[operation].values():
         with way(), pytest.raises(EmulationError, match=words):
             called(operation, folder)
+
+
+@pytest.mark.parametrize("operation", list(WAYS))
+def test_what_the_model_refuses_is_answered_as_promised_on_every_way(operation: str) -> None:
+    function = emulate.subject_operations(emulate.Emulator())[operation]
+    questions = list(strays(operation))
+    assert questions
+    for way in (contextlib.nullcontext, *WAYS[operation].values()):
+        for question in questions:
+            with way():
+                assert not differs(answer(function, question), question.golden), question.label
