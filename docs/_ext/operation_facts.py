@@ -18,6 +18,7 @@ from conformance.operation import OPERATIONS, Operation
 from conformance.peers import subjects as peers
 from gpu import __all__ as launchers
 from gpu.subjects import subjects as our_kernels
+from gpu.units import units
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -54,7 +55,7 @@ def mentions(name: str, folder: str, suffixes: tuple[str, ...]) -> list[str]:
 
 
 def kernels(name: str) -> list[str]:
-    """Return the kernel files of an operation: those that bear its name, else those that define it.
+    """Return the kernel files of an operation: those that bear its name or are launched for it, and a header of it.
 
     A scalar cast is a function of its format's header, `e2m1_encode` in `e2m1.cuh`; payload and SwiGLU have one
     header a clause, which its first line names. None for an operation that our kernels do not offer.
@@ -62,13 +63,16 @@ def kernels(name: str) -> list[str]:
     if not any(name in entry["operations"] for entry in our_kernels()):
         return []
     texts = _texts("gpu/kernels", (".cuh", ".cu"))
-    own = [path for path in texts if Path(path).name.split(".")[0] == name]
+    stems = {name, *(unit.kernel for unit in units(name))}
+    own = [path for path in texts if Path(path).stem in stems]
+    if any(path.endswith(".cuh") for path in own):
+        return own
     cast = re.compile(rf"REFNUM_HD [\w ]+ {'_'.join(reversed(name.split('_')))}\(")
     shared = f"(clause {OPERATIONS[name].clause})"
-    return (
-        own
-        or [path for path, text in texts.items() if cast.search(text)]
-        or [p for p, t in texts.items() if Path(p).stem not in OPERATIONS and shared in t.partition("\n")[0]]
+    headers = {path: text for path, text in texts.items() if path.endswith(".cuh")}
+    return own + (
+        [path for path, text in headers.items() if cast.search(text)]
+        or [p for p, t in headers.items() if Path(p).stem not in OPERATIONS and shared in t.partition("\n")[0]]
     )
 
 
