@@ -25,7 +25,7 @@ class EmulatedArray(np.ndarray):
 
     made: np.ndarray[Any, Any] | None = None
 
-    def __dlpack_device__(self) -> tuple[int, int]:
+    def __dlpack_device__(self) -> tuple[int, int]:  # type: ignore[override]
         """Return (kDLCUDA, 0): splits that are such an array lie on the device."""
         return 2, 0
 
