@@ -8,8 +8,8 @@ from typing import Any
 
 from refnum.errors import RefnumError
 
+from ..calling.again import DIFFERENT_BYTES, SECOND_CASE, again
 from ..calling.call import Called
-from ..calling.probes import DIFFERENT_BYTES, SECOND_CASE, again
 from ..case import Case, plain
 from ..compare import Comparison, compare
 from ..operation import run_golden
