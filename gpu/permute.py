@@ -158,8 +158,8 @@ def permute_pad(payload: Any, row_map: Any, splits: Any, align: int = 32, *, out
 
     offsets: int64 [experts], computed on the device. splits: the host's, for they decide the result's shape; or an
     array of integers on the device, then `out` must be given, experts beyond its rows are cut off, and rows behind
-    the last expert are zero. Nothing on the device is looked at before the launch: a row_map item that is no row of
-    the payload gives a zero row.
+    the last expert, or beyond the row_map, are zero; a count that is negative or above the row_map's is 0.
+    Nothing on the device is looked at before the launch: a row_map item that is no row of the payload gives a zero row.
     """
     if _on_device(splits, out, 2):
         return _gather_device(payload, row_map, splits, align, "permute_pad", out=out)

@@ -66,11 +66,14 @@ def _gathers(operation: str) -> Iterator[Question]:
 
 
 def _cut(operation: str) -> Iterator[Question]:
-    """Counts on the device below zero and above all rows, which are none; experts cut off, and rows behind the last."""
-    payload, counts = _payload(), np.array([-1, 33, 1000, 4], np.int64)
+    """Counts on the device below zero and above all rows, which are none; experts cut off, and rows behind the last;
+    more rows than the map has, which are zero.
+    """
+    payload, counts = _payload(), np.array([-1, 33, 1000, 4, 3], np.int64)
     row_map = (np.arange(sum(SPLITS)) * 7 % TOKENS).astype(np.int32)
-    whole = getattr(refnum, operation)(payload, row_map, [0, 33, 0, 4])
-    for rows in (33, 96, 130):
+    longer, beyond = np.concatenate([payload, np.zeros((1, WIDTH), np.uint8)]), np.full(3, TOKENS, np.int32)
+    whole = getattr(refnum, operation)(longer, np.concatenate([row_map, beyond]), [0, 33, 0, 4, 3])
+    for rows in (33, 128, 130):
         parts = [_rows_of(part, rows) for part in whole[:-1]]
         out = tuple(np.full_like(part, 0xCD) for part in (*parts, whole[-1]))
         yield _question(operation, {"payload": payload, "row_map": row_map}, {}, (*parts, whole[-1]),
