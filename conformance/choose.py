@@ -8,9 +8,9 @@ from typing import Any
 
 from refnum.errors import ArgumentError
 
-from . import subject as doors
+from .doors import entrances
 from .source import sources
-from .subject import Subject
+from .subject import Subject, from_dict
 
 
 class Choice:
@@ -73,14 +73,14 @@ def choose(names: list[str] | None, isolate: bool | None = False) -> Choice:
     Raises ArgumentError for a name that selects nothing, FileError for a file that cannot be loaded.
     """
     choice = Choice()
-    kernels, choice.broken = doors.installed()
+    kernels, choice.broken = entrances.installed()
     if not names:
         found = [item for item in kernels if item.kind != "peer" and not item.on_request]
         choice.add(_apart(found) if isolate else found)
         return choice
     others: list[Subject] = []
     if any(not _is_file(name) for name in names):
-        shipped, broken = doors.peers()
+        shipped, broken = entrances.peers()
         choice.broken += broken
         others = [*shipped, *_model()]
     for name in names:
@@ -96,7 +96,7 @@ def _from_file(name: str, isolate: bool) -> list[Subject]:
     """An executable is a process of its own already."""
     from .doors.apart import apart
 
-    return apart(name) if isolate and not name.startswith("exec:") else doors.from_file(name)
+    return apart(name) if isolate and not name.startswith("exec:") else entrances.from_file(name)
 
 
 def _apart(found: list[Subject]) -> list[Subject]:
@@ -109,8 +109,8 @@ def _apart(found: list[Subject]) -> list[Subject]:
 def resolve(text: str) -> list[Subject]:
     """Return the subjects of one file or name, in this process; ArgumentError or FileError when there is none."""
     if _is_file(text):
-        return doors.from_file(text)
-    return _named(text, doors.installed()[0], [*doors.peers()[0], *_model()])
+        return entrances.from_file(text)
+    return _named(text, entrances.installed()[0], [*entrances.peers()[0], *_model()])
 
 
 def _named(name: str, kernels: list[Subject], others: list[Subject]) -> list[Subject]:
@@ -139,7 +139,7 @@ def _model() -> list[Subject]:
 
     host = {"name": "model", **model.SUBJECT}
     device = {**host, "name": "model-cupy", "arrays": "cupy", "available": _cupy_device, "profiles": ("HOPPER", "OCP")}
-    return [doors.from_dict(entry, "conformance.controls.right.model") for entry in (host, device)]
+    return [from_dict(entry, "conformance.controls.right.model") for entry in (host, device)]
 
 
 def _cupy_device() -> tuple[bool, str]:

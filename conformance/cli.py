@@ -135,7 +135,8 @@ def infer(
     timeout: Annotated[float, typer.Option(min=0.0, help="Seconds that one call of a subject may take.")] = 60.0,
 ) -> None:
     """Say which profile a kernel follows, and for each choice the input that decides it."""
-    from .infer import infer_profile, tell
+    from .infer import infer_profile
+    from .show.inference import tell
 
     raise typer.Exit(tell(infer_profile(subject, operation, isolate, timeout), show.console()))
 

@@ -1,8 +1,6 @@
 """Who is judged. A subject is a named set of callables, one an operation, behind one small interface.
 
-Subjects come in by three doors: the entry-point group `refnum.subjects` (kernels, ours and anybody's), the peers
-that ship with this package, and a file named on the command line: Python, a declared shared library, or an
-executable (`doors/`). None is imported by name here.
+Subjects come in by the doors of `doors/`. None is imported by name here.
 
 A callable takes the golden twin's keywords: the arrays, the operation's parameters, and `profile` where the
 operation has one. A parameter that a callable does not name may be left out as long as it is at its default;
@@ -11,25 +9,19 @@ any other value is reported as unsupported. Results are a tuple of arrays, or on
 
 from __future__ import annotations
 
-import importlib
-import importlib.metadata
-import importlib.util
 import inspect
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any
 
-from refnum.errors import ArgumentError, FileError, UnsupportedError
+from refnum.errors import ArgumentError, UnsupportedError
 from refnum.profiles import get_profile, profile_name
 
 from .calling.storage import PLAIN
 from .case import DESCRIPTIVE, Case
 from .operation import DATA_PARAMS, OPERATIONS, arguments_of
 
-GROUP = "refnum.subjects"
 KINDS = ("model", "host", "gpu", "peer", "user", "control")
 DEFAULT_PROFILES = ("HOPPER", "OCP")
 
@@ -154,111 +146,6 @@ def from_dict(entry: Mapping[str, Any] | Subject, origin: str) -> Subject:
 
 def _names(profiles: Iterable[Any]) -> tuple[str, ...]:
     return tuple(profile_name(get_profile(profile)) for profile in profiles)
-
-
-def installed() -> tuple[list[Subject], list[tuple[str, str]]]:
-    """Return the subjects of the entry-point group, and (entry point, reason) for each that failed to load."""
-    found: list[Subject] = []
-    broken: list[tuple[str, str]] = []
-    for point in sorted(importlib.metadata.entry_points(group=GROUP), key=lambda point: point.name):
-        try:
-            found += [from_dict(entry, point.value) for entry in point.load()()]
-        except Exception as error:  # a foreign package may fail in any way; it must not stop the others
-            broken.append((point.name, f"{type(error).__name__}: {error}"))
-    return found, broken
-
-
-def peers() -> tuple[list[Subject], list[tuple[str, str]]]:
-    """Return the peers shipped in `conformance.peers` (imported here, not before); absent means none."""
-    if importlib.util.find_spec("conformance.peers") is None:
-        return [], []
-    try:
-        module = importlib.import_module("conformance.peers")
-        return [from_dict(entry, "conformance.peers") for entry in module.subjects()], []
-    except Exception as error:  # a peer library's import may fail in any way
-        return [], [("conformance.peers", f"{type(error).__name__}: {error}")]
-
-
-def from_file(text: str) -> list[Subject]:
-    """Return the subjects of `path/to/file.py:name`, of a declared library, or of `exec:path`.
-
-    `name` is a callable named like an operation (or with an attribute `operation`), a dict in the form of the
-    entry-point group, a dict of operation -> callable, or a function without arguments that returns a list of them.
-    Without `:name` the file's `subjects()` is taken, or its declared functions, or every function named like an
-    operation. A library is its `.so` or its `.toml`, see `doors.library`; an executable, see `doors.executable`.
-    """
-    if text.startswith("exec:"):
-        from .doors.executable import from_executable
-
-        return [replace(from_dict(from_executable(text[5:]), text), origin=text)]
-    if Path(text).suffix in (".so", ".toml"):
-        from .doors.library import from_library
-
-        return [replace(from_dict(from_library(Path(text)), text), origin=text)]
-    path_text, _, name = text.partition(":") if ":" in text[2:] else (text, "", "")
-    path = Path(path_text)
-    if not path.is_file():
-        raise FileError(f"No such file {path}; give --subject path/to/file.py:name.")
-    module = _load(path)
-    return [replace(subject, origin=subject.origin or text) for subject in _subjects_in(module, path, name, text)]
-
-
-def _subjects_in(module: Any, path: Path, name: str, text: str) -> list[Subject]:
-    from .doors.declare import declared
-
-    if not name:
-        if callable(getattr(module, "subjects", None)):
-            return [from_dict(entry, text) for entry in module.subjects()]
-        entries = declared([value for value in vars(module).values() if callable(value)])
-        if entries:
-            return [from_dict(entry, text) for entry in entries]
-        own = {op: getattr(module, op) for op in OPERATIONS if callable(getattr(module, op, None))}
-        if not own:
-            raise ArgumentError(f"{path} has no function named like an operation; name one: {path}:NAME.")
-        return [Subject(path.stem, own)]
-    if not hasattr(module, name):
-        raise ArgumentError(f"{path} has no {name!r}.")
-    return _from_object(getattr(module, name), name, text)
-
-
-def _from_object(value: Any, name: str, origin: str) -> list[Subject]:
-    from .doors.declare import declared
-
-    if isinstance(value, list | tuple):
-        return [from_dict(entry, origin) for entry in value]
-    if isinstance(value, Subject):
-        return [value]
-    if isinstance(value, Mapping):
-        entry = value if "operations" in value else {"name": name, "operations": value}
-        return [from_dict(entry, origin)]
-    entries = declared([value])
-    if entries:
-        return [from_dict(entries[0], origin)]
-    operation = getattr(value, "operation", name)
-    if callable(value) and operation in OPERATIONS:
-        return [Subject(name, {operation: value})]
-    if callable(value) and name == "subjects":
-        return [from_dict(entry, origin) for entry in value()]
-    raise ArgumentError(
-        f"{origin}: {name!r} is not named like an operation; rename it, set `{name}.operation`, "
-        f"or give a dict of operation -> callable."
-    )
-
-
-def _load(path: Path) -> Any:
-    module_name = f"refnum_subject_{path.stem}"
-    spec = importlib.util.spec_from_file_location(module_name, path)
-    if spec is None or spec.loader is None:
-        raise FileError(f"{path} is not a Python file.")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[module_name] = module
-    try:
-        spec.loader.exec_module(module)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # SystemExit too: a file that ends its process must not end this one
-        raise FileError(f"{path} failed to import: {type(error).__name__}: {error}.") from error
-    return module
 
 
 def accepts(function: Callable[..., Any]) -> tuple[set[str], bool] | None:

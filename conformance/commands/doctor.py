@@ -15,7 +15,8 @@ import numpy as np
 
 import refnum
 
-from .. import environment, subject
+from .. import environment
+from ..doors import entrances
 
 OK, WARN, BAD = "ok", "warn", "bad"
 
@@ -114,7 +115,7 @@ def _cupy() -> Iterator[Finding]:
 
 
 def _subjects() -> Iterator[Finding]:
-    found, broken = subject.installed()
+    found, broken = entrances.installed()
     for item in found:
         usable, reason = item.available()
         yield Finding(
@@ -125,7 +126,7 @@ def _subjects() -> Iterator[Finding]:
     for name, reason in broken:
         yield Finding(f"subject {name}", BAD, f"its entry point failed: {reason}")
     if not found and not broken:
-        yield Finding("subjects", WARN, f"nothing is registered in the entry-point group {subject.GROUP}")
+        yield Finding("subjects", WARN, f"nothing is registered in the entry-point group {entrances.GROUP}")
 
 
 def _caches() -> Iterator[Finding]:

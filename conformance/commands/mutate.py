@@ -26,8 +26,8 @@ EXIT_SURVIVORS = 1
 def _workshop(name: str) -> Any:
     """Return a subject's workshop. Whether it is usable is asked in another process: this one forks, and a device that
     was started here would be of no use there."""
+    from ..doors.entrances import installed
     from ..mutants.apart import apart
-    from ..subject import installed
 
     found = next((item for item in installed()[0] if item.name == name and item.mutable is not None), None)
     if found is None or found.mutable is None:

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-import conformance.subject as doors
 from conformance import report as reports
 from conformance.cli import app
+from conformance.doors import entrances
 
 RIGHT = """
 import refnum
@@ -29,7 +29,7 @@ def quantize_mxfp4(x, profile):
 @pytest.fixture(autouse=True)
 def in_a_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(doors, "installed", lambda: ([], []))
+    monkeypatch.setattr(entrances, "installed", lambda: ([], []))
     (tmp_path / "right.py").write_text(RIGHT)
     (tmp_path / "wrong.py").write_text(WRONG)
 
@@ -81,7 +81,8 @@ def test_a_replay_file_is_shrunk_further(tmp_path):
     import refnum as model
     from conformance.case import Case
     from conformance.counterexample import replay
-    from conformance.subject import Subject, from_file
+    from conformance.doors.entrances import from_file
+    from conformance.subject import Subject
     from conformance.tally import Failure
     from conformance.verdict import NO_LEVEL
 

@@ -14,11 +14,11 @@ import pytest
 from conformance.calling.floatmode import float_mode
 from conformance.choose import choose
 from conformance.corners import corner_cases
+from conformance.doors.entrances import from_file
 from conformance.operation import select
 from conformance.plan import Plan
 from conformance.report import Report
 from conformance.run import run
-from conformance.subject import from_file
 from refnum.errors import FileError
 
 RIGHT = "result = refnum.quantize_mxfp4(x, 'OCP')"

@@ -11,13 +11,14 @@ import pytest
 
 import refnum
 from conformance import implements
+from conformance.doors.entrances import from_file
 from conformance.doors.executable import from_executable
 from conformance.doors.library import from_library
 from conformance.operation import select
 from conformance.plan import Plan
 from conformance.report import Report
 from conformance.run import run
-from conformance.subject import from_dict, from_file
+from conformance.subject import from_dict
 from refnum import layouts
 from refnum.errors import ArgumentError, FileError, ProfileError, UnsupportedError
 

@@ -12,11 +12,12 @@ import refnum
 from conformance.calling.libraries import IMMUTABLE, share_memory, to_library, to_numpy
 from conformance.case import Case
 from conformance.corners import corner_cases
+from conformance.doors.entrances import from_file
 from conformance.operation import select
 from conformance.plan import Plan
 from conformance.report import Report, header
 from conformance.run import run
-from conformance.subject import from_dict, from_file
+from conformance.subject import from_dict
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "guides" / "examples"
 

@@ -11,9 +11,9 @@ import yaml
 from typer.testing import CliRunner
 
 from conformance.cli import app
+from conformance.doors.entrances import from_file
 from conformance.init import WRITTEN, write
 from conformance.operation import OPERATIONS
-from conformance.subject import from_file
 from refnum.errors import ArgumentError, FileError, ProfileError
 
 

@@ -6,14 +6,15 @@ import types
 import numpy as np
 import pytest
 
-import conformance.subject as doors
 import refnum
 from conformance.calling.call import call, other_data, replay_in_place
 from conformance.calling.libraries import share_memory, to_library, to_numpy, with_gaps
 from conformance.case import Case
 from conformance.choose import choose
+from conformance.doors import entrances
+from conformance.doors.entrances import from_file
 from conformance.operation import call_golden
-from conformance.subject import Subject, arguments_for, from_dict, from_file
+from conformance.subject import Subject, arguments_for, from_dict
 from conformance.verdict import Outcome
 from refnum.errors import ArgumentError, FileError, ProfileError, UnsupportedError
 
@@ -154,11 +155,11 @@ def test_a_broken_entry_point_does_not_stop_the_others(monkeypatch):
     good = entry_point(lambda: lambda: [{"name": "good", "operations": {"quantize_mxfp4": plain_kernel}}], "b")
     listed = lambda: ["not a subject"]  # noqa: E731
     monkeypatch.setattr(
-        doors.importlib.metadata,
+        entrances.importlib.metadata,
         "entry_points",
         lambda group: [entry_point(fail, "a"), good, entry_point(lambda: listed, "c")],
     )
-    found, broken = doors.installed()
+    found, broken = entrances.installed()
     assert [subject.name for subject in found] == ["good"]
     assert [name for name, _ in broken] == ["a", "c"] and "libcuda" in broken[0][1]
 
@@ -173,8 +174,10 @@ def three(monkeypatch):
         }
 
     entries = [entry("ours", "host"), entry("fast", "gpu", False), entry("theirs", "peer")]
-    monkeypatch.setattr(doors.importlib.metadata, "entry_points", lambda group: [entry_point(lambda: lambda: entries)])
-    monkeypatch.setattr(doors, "peers", lambda: ([], []))
+    monkeypatch.setattr(
+        entrances.importlib.metadata, "entry_points", lambda group: [entry_point(lambda: lambda: entries)]
+    )
+    monkeypatch.setattr(entrances, "peers", lambda: ([], []))
 
 
 def test_the_default_choice_is_every_usable_kernel_and_no_peer(monkeypatch):
