@@ -207,8 +207,10 @@ def call_with_gaps(subject: Subject, case: Case, seconds: float = 60.0) -> Calle
 
 @where_it_lives
 def call_with_padded_rows(subject: Subject, case: Case, seconds: float = 60.0) -> Called:
-    """Call with views that have 16 bytes of poison behind every row: as well aligned as before, and no longer dense."""
-    return _call_with_rows_apart(subject, case, seconds, lambda array: max(16 // array.itemsize, 1))
+    """Call with views whose rows begin at multiples of 16 bytes, with at least 16 bytes of poison behind each."""
+    return _call_with_rows_apart(
+        subject, case, seconds, lambda array: (16 + -array.shape[-1] * array.itemsize % 16) // array.itemsize
+    )
 
 
 @where_it_lives

@@ -198,10 +198,10 @@ GAPS, PADDED, ODD, OFFSET, SIDE_STREAM = (
         "right on contiguous inputs, wrong on the same inputs with gaps between the elements: strides are ignored",
     ),
     Elsewhere(
-        "rows 16 bytes apart",
+        "padded rows",
         call_with_padded_rows,
         "row-stride-ignored",
-        "right on contiguous inputs, wrong where 16 bytes lie behind every row: a row's stride is taken for its length",
+        "right on contiguous inputs, wrong where padding lies behind every row: a row's stride is taken for its length",
     ),
     Elsewhere(
         "rows one element apart",

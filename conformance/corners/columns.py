@@ -51,7 +51,7 @@ def fp4_columns_corners(operation: str, params: Mapping[str, Any]) -> Iterator[C
     yield from _tiled(Layout(E2M1, 1, 32), TILED[tall])
     corners = [_distances(np.arange(tall)), _combinations(tall), _column_maxima(tall), _lone_magnitudes(tall)]
     if tall == 32:
-        corners.append(_distances(np.r_[0, 10:41]))
+        corners += [_distances(np.r_[0, 10:41]), _lone_places()]
     for label, codes, scales in corners:
         yield label, {"packed": pack(codes), "scales": scales}, {}
     yield from _ragged(operation, Layout(E2M1, 1, 32), EVEN if tall == 32 else RAGGED)
@@ -126,10 +126,24 @@ def _lone_magnitudes(tall: int) -> tuple[str, np.ndarray, np.ndarray]:
             scales.reshape(-1, 1).astype(np.uint8))  # fmt: skip
 
 
+def _lone_places() -> tuple[str, np.ndarray, np.ndarray]:
+    """Blocks in which one row holds one bit, at each of 32 places, under the largest byte: it must not be missed."""
+    place, bit = (axis.reshape(-1) for axis in np.meshgrid(np.arange(32), np.arange(3), indexing="ij"))
+    number = np.arange(place.size)
+    codes = np.broadcast_to(NIBBLES, (place.size, 32, 32)).copy()
+    scales = np.full((place.size, 32), 120, np.uint8)
+    row = (5 * number + 3) % 32
+    codes[number, row] = 0
+    codes[number, row, place] = 1 << bit
+    scales[number, row] = 124 + number % 3
+    return "a row of one bit at every place under the largest byte", codes.reshape(-1, 32), scales.reshape(-1, 1)
+
+
 def _tiled(layout: Layout, shapes: tuple[Tiled, ...]) -> Iterator[Corner]:
     """Rows of all distances, some NaN or zero; behind the last row of an expert comes a NaN row of the next one.
 
-    Where there are many rows, the last 128 of a group of columns are all NaN.
+    Where there are many rows, the last 128 of a group of columns are all NaN. Of the rows that hold something, the last
+    one of a full tile alone has the largest byte.
     """
     for counts, rows, columns, spread in shapes:
         codes, scales = CODED["rows"].make(Draw(rows + columns), layout, (rows, columns), base=127, spread=spread,
@@ -137,6 +151,7 @@ def _tiled(layout: Layout, shapes: tuple[Tiled, ...]) -> Iterator[Corner]:
         starts = np.cumsum(counts or [rows])
         scales[starts[starts < rows], ::2] = 255
         scales[max(rows - 128, 128) :, 1] = 255
+        codes[127:128, ::5], scales[127:128, 0] = 3, 128
         if spread > 40:  # and columns whose only elements lie far below the other columns'
             codes[:, 3::7], codes[16::32, 3::7], scales[16::32] = 0, 5, 1
         first = {"packed": pack(codes)} if layout.element is E2M1 else {"codes": codes}

@@ -20,7 +20,7 @@ def test_every_probe_that_applies_is_in_the_report():
     assert list(only(document)["probes"]) == [
         "new data in place",
         "views with gaps",
-        "rows 16 bytes apart",
+        "padded rows",
         "rows one element apart",
         "views at an odd address",
         "ten repeats",
