@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from . import compile as build
-from . import emulate, ops, units
+from . import driver, emulate, ops, plans, units
 from .compile import KERNELS
 from .emulate_build import with_headers
 from .mutable import functions
@@ -84,6 +84,16 @@ class DeviceWorkshop:
         """Compile with a changed flag: in this process, from now on."""
         build.FLAGS = tuple(new if flag == old else flag for flag in build.FLAGS)
 
+    @property
+    def slow_start(self) -> bool:
+        """Whether a process takes long until it can launch: contexts of a device are made one after another."""
+        return True
+
+    def forget(self) -> None:
+        """Forget every kernel that this process has loaded, and what was worked out for calls of them."""
+        plans.forget()
+        driver.hardware.cache_clear()
+
     def ready(self) -> None:
         """Import CuPy once for all judging processes; importing starts no device."""
         importlib.import_module("cupy")
@@ -114,6 +124,11 @@ class EmulatedWorkshop(DeviceWorkshop):
         texts: dict[str, str] = {}
         with_headers(folder / f"{part.arguments[0]}.cu", texts)
         return hashlib.sha256("\0".join(f"{name}\0{texts[name]}" for name in sorted(texts)).encode()).hexdigest()
+
+    @property
+    def slow_start(self) -> bool:
+        """Whether a process takes long until it can launch: the emulated machine is there at once."""
+        return False
 
     def ready(self) -> None:
         """Import nothing: the emulated machine needs no library of arrays."""

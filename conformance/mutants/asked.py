@@ -43,6 +43,11 @@ class Asked:
     probed: bool = False
 
     @property
+    def label(self) -> str:
+        """What it is, in a line."""
+        return f"{self.place}{', probed' * self.probed}: {self.case.label or self.case}"
+
+    @property
     def turn(self) -> tuple[int, int, str]:
         """When it is asked: the order of what this returns."""
         size = self.case.elements

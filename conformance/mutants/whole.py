@@ -6,36 +6,24 @@ in which order, is in `asked`. The sources as they are must give every right ans
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import itertools
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
-
 from refnum.errors import UnsupportedError
 
-from ..calling.probes import probe
-from ..judge import judge as judge_case
-from ..subject import Subject, takes
-from ..tally import Tally
-from . import asked, corpus
+from ..subject import Subject
+from . import asked
 from .apart import LATE, apart
 from .ledger import digest_of, included
 from .operators import Mutant, mutants_of
-from .strays import strays
 from .verdict import EQUIVALENT, KILLED, REFUSED, SURVIVED, Verdict
+from .whole_ask import SECONDS, Beside, Chosen, ask, every
 
-SECONDS = 300
-"""CPU seconds that a mutant may take for everything; being late is no wrong answer."""
-BESIDE = ("quantize_mxfp4", "encode_e2m1", corpus.LAYOUTS)
-"""Operations that are asked what is no variant of them: random bits by key, scale bytes, layouts."""
 SAME = "identical machine code of every kernel that includes it"
 
 
@@ -73,6 +61,13 @@ class WholeShop(Protocol):
 
     def code(self, folder: Path, part: Part) -> str:
         """Return a digest of a unit's machine code; an error that says `could not compile` refuses the source."""
+
+    @property
+    def slow_start(self) -> bool:
+        """Whether a process takes long until it can launch: then quick questions on many mutants share one."""
+
+    def forget(self) -> None:
+        """Forget every kernel that this process has loaded, so that those of another folder are."""
 
     def ready(self) -> None:
         """Import what every judging process needs, before they part; no device may be started by it."""
@@ -130,8 +125,7 @@ def judge(shop: Shop, mutant: Mutant, hint: str = "") -> Verdict:
         found = apart(lambda: _judged(shop, mutant, Path(folder), parts), SECONDS)
     if found.get("how") == LATE:  # many cases take long: being late is no wrong answer here
         found = {"how": f"{LATE} within {SECONDS} CPU seconds"}
-    values: dict[str, Any] = {"status": SURVIVED, **found, "changed": tuple(found.get("changed", ()))}
-    return Verdict(mutant, **values, judged=time.monotonic() - start)
+    return _verdict(mutant, found, start)
 
 
 def build(shop: Shop, mutant: Mutant, hint: str = "") -> Verdict | None:
@@ -165,7 +159,7 @@ def _changed(shop: Shop, mutant: Mutant, folder: Path, parts: Sequence[Part]) ->
     return (part for part in parts if shop.workshop.code(folder, part) != shop.own(part))
 
 
-def _judged(shop: Shop, mutant: Mutant, folder: Path, parts: Sequence[Part]) -> dict[str, Any]:
+def _judged(shop: Shop, mutant: Mutant, folder: Path, parts: Sequence[Part], chosen: Chosen = every) -> dict[str, Any]:
     called: dict[str, None] = {}
     subject = None
     try:
@@ -175,7 +169,7 @@ def _judged(shop: Shop, mutant: Mutant, folder: Path, parts: Sequence[Part]) -> 
                 if operation in called:
                     continue
                 called[operation] = None
-                said = ask(subject, operation, shop.workshop, _patient)
+                said = ask(subject, operation, shop.workshop, chosen, _patient)
                 if said:
                     return {**said, "changed": list(called)}
     except UnsupportedError as error:
@@ -194,65 +188,33 @@ def _patient(seconds: int) -> None:
     signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
-def ask(
-    subject: Subject, operation: str, workshop: WholeShop, patient: Callable[[int], None] = lambda _seconds: None
-) -> dict[str, Any]:
-    """Judge a subject on an operation as a check does, until something is wrong; return what to say, or nothing.
+def judge_quickly(shop: Shop, mutant: Mutant, hint: str = "") -> Verdict | None:
+    """Ask a mutant the quick questions, in a process that asks other mutants too; None when it must be asked alone.
 
-    patient: called before every question with the CPU seconds that it may take.
+    A kill counts where the sources as they are give the right answer to the same question right after it, in the same
+    process: then nothing that an earlier mutant left behind is to blame. RuntimeError where they do not: the process
+    is of no more use.
     """
-    tallies: dict[int, Tally] = {}
-    for one in asked.questions(operation, workshop.profiles, workshop.largest) if operation != corpus.LAYOUTS else ():
-        if one.variant not in tallies:
-            tallies[one.variant] = Tally(subject.name, *one.key, claimed=0, refusal=subject.refuses(*one.key))
-        tally = tallies[one.variant]
-        if tally.refusal:
-            continue
-        patient(workshop.patience)
-        (probe if one.probed else judge_case)(subject, one.case, one.golden, tally, SECONDS)
-        if _wrong(tally):
-            case = f"{one.place}{', probed' * one.probed}: {one.case.label or one.case}"
-            return {"status": KILLED, "how": _wrong(tally)[:200], "operation": operation, "case": case[:160]}
-    ways = (contextlib.nullcontext, *subject.ways.get(operation, {}).values())
-    for question, way in itertools.product(questions_beside(operation), ways):
-        function = subject.operations[question.case.operation]
-        if not all(takes(function, name) for name in question.case.inputs):
-            continue
-        patient(workshop.patience)
-        with way():
-            called = corpus.answer(on_numpy(subject, question.case.operation), question)
-        if corpus.differs(called, question.golden):
-            return {"status": KILLED, "how": "other bytes", "operation": operation, "case": question.label}
-    return {}
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="refnum-whole-") as folder:
+        parts = _written(shop, mutant, Path(folder), hint)
+        shop.workshop.forget()
+        found = _judged(shop, mutant, Path(folder), parts, lambda _number, one: _is_quick(one))
+        if found.get("status") is None:
+            return None
+        if found["status"] == KILLED:
+            shop.workshop.forget()
+            same, root = found["number"], shop.workshop.subject(shop.workshop.root)
+            if ask(root, found["operation"], shop.workshop, lambda number, _one: number == same, _patient):
+                raise RuntimeError("the sources as they are fail in this process")
+    return _verdict(mutant, found, start)
 
 
-def _wrong(tally: Tally) -> str:
-    if tally.faults:
-        return str(tally.faults[0][1])
-    if tally.unsupported:
-        return next(iter(tally.unsupported))
-    return (tally.failures[0].words or "other bytes") if tally.failures else ""
+def _is_quick(one: asked.Asked | Beside) -> bool:
+    return one.case.elements <= asked.SMALL and not one.probed
 
 
-@functools.cache
-def questions_beside(operation: str) -> tuple[corpus.Question, ...]:
-    """Return what is asked of an operation beside its variants: keys, layouts, what the golden model refuses."""
-    return (*(corpus.beside(operation) if operation in BESIDE else ()), *strays(operation))
-
-
-def on_numpy(subject: Subject, operation: str) -> Any:
-    """Return a subject's operation as a function of NumPy arrays."""
-    from ..calling.libraries import to_library, to_numpy
-
-    def converted(value: Any) -> Any:
-        if isinstance(value, tuple) and value and isinstance(value[0], np.ndarray):
-            return tuple(to_library(part.copy(), subject.arrays) for part in value)  # written to
-        return to_library(value, subject.arrays) if isinstance(value, np.ndarray) else value
-
-    def call(**arguments: Any) -> tuple[Any, ...]:
-        given = {name: converted(value) for name, value in arguments.items()}
-        result = subject.operations[operation](**given)
-        parts = result if isinstance(result, tuple) else (result,)
-        return tuple(None if part is None else to_numpy(part) for part in parts)
-
-    return call
+def _verdict(mutant: Mutant, found: Mapping[str, Any], start: float) -> Verdict:
+    values: dict[str, Any] = {"status": SURVIVED, **found, "changed": tuple(found.get("changed", ()))}
+    values.pop("number", None)
+    return Verdict(mutant, **values, judged=time.monotonic() - start)

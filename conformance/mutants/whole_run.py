@@ -11,13 +11,15 @@ from typing import Any
 
 from refnum.errors import UnsupportedError
 
-from . import asked, corpus, whole
-from .apart import apart
+from . import asked, corpus, whole, whole_ask
+from .apart import apart, each_apart
 from .ledger import Ledger
 from .operators import Mutant
 from .verdict import Verdict
 from .whole import Part, Shop
 
+TOGETHER = 16
+"""Mutants that are asked quick questions in one process."""
 _shop: list[Shop] = []
 _places = get_context("fork").Value("i", 0)
 """How many judging processes were given a GPU."""
@@ -49,7 +51,7 @@ def run(
         shop.code.update(pool.map(_code_here, parts.values()))
         asked.make((o for o in operations if o != corpus.LAYOUTS), shop.workshop.profiles, shop.workshop.largest, pool)
     for operation in set(operations):
-        whole.questions_beside(operation)
+        whole_ask.questions_beside(operation)
     known = {mutant: ledger.known(shop, mutant) if ledger else None for mutant in mutants}
     yield from (verdict for verdict in known.values() if verdict is not None)
     left = [mutant for mutant, verdict in known.items() if verdict is None]
@@ -60,6 +62,9 @@ def run(
     left.sort(key=lambda mutant: -len(shop.workshop.parts(mutant.file)))
     with _pool(workers, gpus) as pool:
         _hold(pool.map(_control, operations if left else ()))
+        for verdict in _quickly(left, pool, hints) if shop.workshop.slow_start else ():
+            left.remove(verdict.mutant)
+            yield _kept(shop, ledger, verdict)
         for done in as_completed([pool.submit(_judge_here, mutant, hints.get(mutant.id, "")) for mutant in left]):
             yield _kept(shop, ledger, done.result())
 
@@ -102,6 +107,19 @@ def _compiled_ahead(
         time.sleep(0.2)
 
 
+def _quickly(mutants: Sequence[Mutant], pool: ProcessPoolExecutor, hints: Mapping[str, str]) -> Iterator[Verdict]:
+    """Yield the verdicts that quick questions give, asked of several mutants in one process."""
+    lined = [(mutant, hints.get(mutant.id, "")) for mutant in mutants if mutant.line]  # a flag changes its process
+    batches = max(1, len(lined) // TOGETHER)
+    for done in as_completed([pool.submit(_quick_here, lined[number::batches]) for number in range(batches)]):
+        yield from done.result()
+
+
+def _quick_here(pairs: Sequence[tuple[Mutant, str]]) -> list[Verdict]:
+    found = each_apart(lambda pair: whole.judge_quickly(_shop[0], *pair), pairs, whole_ask.SECONDS)
+    return [verdict for _, verdict in found if verdict is not None]
+
+
 def _build_here(mutant: Mutant, hint: str) -> Verdict | None:
     return whole.build(_shop[0], mutant, hint)
 
@@ -117,7 +135,7 @@ def _code_here(part: Part) -> tuple[str, str]:
 def _control(operation: str) -> dict[str, Any]:
     """Ask the sources as they are, in a process of their own; return what is wrong."""
     workshop = _shop[0].workshop
-    return apart(lambda: whole.ask(workshop.subject(workshop.root), operation, workshop), whole.SECONDS)
+    return apart(lambda: whole_ask.ask(workshop.subject(workshop.root), operation, workshop), whole_ask.SECONDS)
 
 
 def _hold(controls: Iterable[Mapping[str, Any]]) -> None:

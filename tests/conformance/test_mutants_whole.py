@@ -11,7 +11,7 @@ import pytest
 import refnum
 from conformance.corners import corner_cases
 from conformance.mutants import asked, whole
-from conformance.mutants.apart import STUCK, apart
+from conformance.mutants.apart import STUCK, apart, each_apart
 from conformance.mutants.operators import Mutant
 from conformance.mutants.verdict import EQUIVALENT, KILLED, REFUSED, SURVIVED
 from conformance.mutants.whole_run import run
@@ -92,13 +92,42 @@ def test_a_call_that_never_comes_back_is_told_from_many_that_take_long() -> None
     assert said == {"status": KILLED, "how": STUCK}
 
 
+def test_what_is_asked_in_one_process_goes_on_in_another_where_that_ends() -> None:
+    def work(item: int) -> tuple[int, int]:
+        if item == 2:
+            os.abort()
+        if item == 4:
+            raise ValueError
+        return item, os.getpid()
+
+    found = dict(each_apart(work, [1, 2, 3, 4, 5, 6], 20))
+    assert list(found) == [1, 2, 3, 4, 5, 6] and found[2] is None and found[4] is None
+    done = dict(filter(None, found.values()))
+    assert set(done) == {1, 3, 5, 6} and done[5] == done[6] and len(set(done.values())) == 3
+
+
+def test_a_kill_in_a_process_that_an_earlier_mutant_spoilt_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = whole.Shop.open(Counted(tmp_path, False, True))
+    spoils, right, wrong = (Mutant("a.cu", 1, new, 1, 8, 9, "1", new) for new in ("4", "3", "2"))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5")
+
+    def judged(mutant: Mutant) -> str:
+        verdict = whole.judge_quickly(shop, mutant)
+        return verdict.status if verdict else "alone"
+
+    found = each_apart(judged, [right, wrong, spoils, right, wrong], 20)
+    assert [status for _, status in found] == ["alone", KILLED, None, "alone", KILLED]
+
+
 class Counted:
     """Whole kernels that are none: how the run treats them. wrong: whether the sources as they are fail."""
 
     name, profiles, largest, patience, files = "counted", ("HOPPER",), 1 << 8, 20, ("a.cu",)
 
-    def __init__(self, root: Path, wrong: bool) -> None:
-        self.root, self.wrong = root, wrong
+    def __init__(self, root: Path, wrong: bool, slow_start: bool = False) -> None:
+        self.root, self.wrong, self.slow_start = root, wrong, slow_start
         (root / "a.cu").write_text("int a = 1;\n")
 
     def parts(self, file: str) -> list[whole.Part]:
@@ -110,6 +139,9 @@ class Counted:
     def ready(self) -> None:
         pass
 
+    def forget(self) -> None:
+        pass
+
     def code(self, folder: Path, part: whole.Part) -> str:
         text = (folder / "a.cu").read_text()
         if "no" in text:
@@ -117,26 +149,30 @@ class Counted:
         return text.replace("(1)", "1")
 
     def subject(self, folder: Path) -> Subject:
-        wrong = self.wrong or "2" in (folder / "a.cu").read_text()
+        text = (folder / "a.cu").read_text()
+        self.wrong |= "4" in text  # it leaves its process in a state in which nothing is right
+        wrong = self.wrong or "2" in text
 
         def decode_e2m1(codes: np.ndarray, dtype: str = "float32") -> np.ndarray:
             if os.environ.get("CUDA_VISIBLE_DEVICES") not in ("5", "7"):
                 raise UnsupportedError("no GPU was given")
+            if "5" in text:
+                os.abort()
             right = refnum.decode("E2M1", codes).astype(dtype)
             return -right if wrong else right
 
         return Subject("counted", {"decode_e2m1": decode_e2m1}, "user")
 
 
-@pytest.mark.parametrize("looks", [0, 9])
+@pytest.mark.parametrize("looks, slow_start", [(0, False), (9, False), (0, True)])
 def test_a_run_judges_on_the_gpus_that_it_is_given_and_compiles_ahead_while_they_are_busy(
-    tmp_path: Path, looks: int
+    tmp_path: Path, looks: int, slow_start: bool
 ) -> None:
-    shop = whole.Shop.open(Counted(tmp_path, wrong=False))
-    mutants = [Mutant("a.cu", 1, new, 1, 8, 9, "1", new) for new in ("2", "(1)", "no", "3")]
+    shop = whole.Shop.open(Counted(tmp_path, False, slow_start))
+    mutants = [Mutant("a.cu", 1, new, 1, 8, 9, "1", new) for new in ("4", "2", "(1)", "no", "3", "5")]
     left = iter([True] * looks)
     found = {v.mutant.new: v.status for v in run(shop, mutants, 2, None, {}, ("5", "7"), lambda: next(left, False))}
-    assert found == {"2": KILLED, "(1)": EQUIVALENT, "no": REFUSED, "3": SURVIVED}
+    assert found == {"2": KILLED, "(1)": EQUIVALENT, "no": REFUSED, "3": SURVIVED, "4": KILLED, "5": KILLED}
 
 
 def test_a_run_judges_nothing_where_the_sources_as_they_are_fail(tmp_path: Path) -> None:
