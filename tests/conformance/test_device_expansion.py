@@ -9,7 +9,7 @@ import pytest
 from conformance.bits import float_bits
 from conformance.operation import OPERATIONS
 from conformance.recipes import Recipe, expand
-from conformance.recipes.distributions import ROUTED, distributions_for
+from conformance.recipes.distributions import ROUTED, WIDE, distributions_for
 
 spec = importlib.util.spec_from_file_location("stand_in", Path(__file__).parents[1] / "refnum" / "test_dispatch.py")
 stand_in = importlib.util.module_from_spec(spec)
@@ -18,17 +18,20 @@ spec.loader.exec_module(stand_in)
 EDITS = ((1, 3, 0x7FC00001), (2, 40, 0x80))
 
 
-def recipe(name, distribution):
+def recipe(name, distribution, wide=False):
     operation = OPERATIONS[name]
     params = dict(operation.defaults())
     rows = 10
     if name in ROUTED or "columns" in name:
         params["splits"] = [4, 0, 6]
     return Recipe(name, "STOCHASTIC" if name == "quantize_mxfp4" else "HOPPER", params, (rows, 160), 77,
-                  distribution.name, dict(distribution.simple), EDITS, optional=True)  # fmt: skip
+                  distribution.name, dict(distribution.simple), EDITS, optional=True, wide=wide)  # fmt: skip
 
 
 RECIPES = [recipe(name, distribution) for name in OPERATIONS for distribution in distributions_for(name).values()]
+RECIPES += [
+    recipe(name, distribution, True) for name in sorted(WIDE) for distribution in distributions_for(name).values()
+]
 
 
 def same(made, get, kind):
@@ -43,12 +46,12 @@ def same(made, get, kind):
                 (want if want.dtype.kind == "i" else float_bits(want))).all()  # fmt: skip
 
 
-@pytest.mark.parametrize("made", RECIPES, ids=lambda r: f"{r.operation}-{r.distribution}")
+@pytest.mark.parametrize("made", RECIPES, ids=lambda r: f"{r.operation}-{r.distribution}{'-wide' * r.wide}")
 def test_on_the_stand_in(made):
     same(made, lambda array: array.host, stand_in.DeviceArray(np.zeros(1, np.uint32)))
 
 
-@pytest.mark.parametrize("made", RECIPES, ids=lambda r: f"{r.operation}-{r.distribution}")
+@pytest.mark.parametrize("made", RECIPES, ids=lambda r: f"{r.operation}-{r.distribution}{'-wide' * r.wide}")
 def test_on_cupy(made):
     cupy = pytest.importorskip("cupy")
     try:
