@@ -14,7 +14,7 @@ import refnum
 from ..case import Case
 from .corpus import DEFAULT, Question
 
-TOKENS, WIDTH, SPLITS = 20, 119, (0, 33, 4)
+TOKENS, WIDTH, SPLITS = 20, 119, (0, 37, 4)
 STRAYS = (-1, TOKENS, 2**31 - 1, -(2**31))
 """Items that are no row of 20, in a map of signed integers."""
 
@@ -69,10 +69,10 @@ def _cut(operation: str) -> Iterator[Question]:
     """Counts on the device below zero and above all rows, which are none; experts cut off, and rows behind the last;
     more rows than the map has, which are zero.
     """
-    payload, counts = _payload(), np.array([-1, 33, 1000, 4, 3], np.int64)
+    payload, counts = _payload(), np.array([-1, 37, 1000, 4, 3], np.int64)
     row_map = (np.arange(sum(SPLITS)) * 7 % TOKENS).astype(np.int32)
     longer, beyond = np.concatenate([payload, np.zeros((1, WIDTH), np.uint8)]), np.full(3, TOKENS, np.int32)
-    whole = getattr(refnum, operation)(longer, np.concatenate([row_map, beyond]), [0, 33, 0, 4, 3])
+    whole = getattr(refnum, operation)(longer, np.concatenate([row_map, beyond]), [0, 37, 0, 4, 3])
     for rows in (33, 128, 130):
         parts = [_rows_of(part, rows) for part in whole[:-1]]
         out = tuple(np.full_like(part, 0xCD) for part in (*parts, whole[-1]))

@@ -60,7 +60,7 @@ __device__ __forceinline__ void move_rows(const RowArguments& a) {
     if (first >= a.rows) return;
     const uint32_t start = blockIdx.y * a.span, left = a.width - start, end = start + (left < a.span ? left : a.span);
     const uint32_t mine = start + threadIdx.x % 32 * bytes;
-    const uint64_t found = source<places>(a, first + (rows > 1 ? threadIdx.x % rows : 0));  // a lane finds one row
+    const uint64_t found = source<places>(a, first + threadIdx.x % rows);  // a lane finds one row
     uint32_t w[rows][UNROLL][words];
 #pragma unroll
     for (int r = 0; r < rows; ++r) {
