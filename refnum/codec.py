@@ -52,13 +52,12 @@ def to_float32_bits(exact: Fraction, negative: bool = False) -> int:
         return sign
     if exact >= Fraction(2) ** 128:
         return sign | INF32
-    exponent = exact.numerator.bit_length() - exact.denominator.bit_length()
-    exponent -= exact < Fraction(2) ** exponent
-    quantum = Fraction(2) ** (max(exponent, -126) - 23)
-    if (exact / quantum).denominator != 1:
+    # floor(log2) where the denominator is a power of two; no other value is a float32
+    exponent = max(exact.numerator.bit_length() - exact.denominator.bit_length(), -126)
+    units = exact / Fraction(2) ** (exponent - 23)
+    if units.denominator != 1:
         raise ProfileError(f"{exact} is no float32 value; decode to a wider type")
-    units = int(exact / quantum)
-    return sign | (units if exponent < -126 else ((exponent + 127) << 23) + units - (1 << 23))
+    return sign | ((exponent + 126 << 23) + int(units))  # the leading bit of a normal value adds one to its field
 
 
 @functools.cache
@@ -131,11 +130,12 @@ def _round_radix4(fmt: Format, exponent: Array, significand: Array, profile: Pro
     for upper in range(1, fmt.max_code + 1):
         middle = (magnitude_value(fmt, upper - 1) + magnitude_value(fmt, upper)) / 2
         bits = to_float32_bits(middle)
-        at, fraction = np.int32((bits >> 23) - 127), np.uint32((bits & 0x7FFFFF) | 0x800000)
+        field = bits >> 23
+        at, fraction = np.int32(field - 127), np.uint32(bits - (field - 1 << 23))
         passed = (exponent > at) | ((exponent == at) & (significand > fraction))
         if upper % 2 == 0:
             passed |= (exponent == at) & (significand == fraction)
-        code += (passed & (significand != 0)).astype(code.dtype)
+        code += passed.astype(code.dtype)
     return code
 
 

@@ -19,8 +19,12 @@ LAYOUTS = ("bytes", "float32", "gemm_float32", "packed_ue8m0", "swizzled")
 NIBBLE_ORDERS = ("low_first", "high_first", "ggml")
 
 
+def _runs(n: int, length: int) -> int:
+    return -(-n // length)
+
+
 def _roundup(n: int, multiple: int) -> int:
-    return -(-n // multiple) * multiple
+    return _runs(n, multiple) * multiple
 
 
 def _padded(x: Array, rows: int, columns: int) -> Array:
@@ -129,7 +133,7 @@ def scales_to_packed_ue8m0(scales: Array) -> Array:
     Raises DtypeError, ShapeError.
     """
     require_codes("scales", scales)
-    rows, quads = scales.shape[0], _roundup(scales.shape[1], 4) // 4
+    rows, quads = scales.shape[0], _runs(scales.shape[1], 4)
     octets = _padded(scales, _roundup(rows, 4), quads * 4)
     packed = octets.view("<i4").astype(np.int32)
     return packed.T.copy()
@@ -140,7 +144,7 @@ def scales_from_packed_ue8m0(packed: Array, rows: int, columns: int, padding: st
 
     Raises DtypeError, ShapeError, and ScaleError for padding that is not zero unless padding="ignore".
     """
-    shape = (_roundup(columns, 4) // 4, _roundup(rows, 4))
+    shape = (_runs(columns, 4), _roundup(rows, 4))
     _require_shape("packed", packed, shape, np.int32, f"the packed form of {rows} x {columns} scales")
     octets = packed.T.copy().astype("<i4").view(np.uint8)
     return _unpadded(octets.reshape(shape[1], shape[0] * 4), rows, columns, padding)
@@ -156,7 +160,7 @@ def scales_to_swizzled(scales: Array) -> Array:
     order of cuBLAS and CUTLASS; padding is zero. Raises DtypeError, ShapeError.
     """
     require_codes("scales", scales)
-    high, wide = _roundup(scales.shape[0], 128) // 128, _roundup(scales.shape[1], 4) // 4
+    high, wide = _runs(scales.shape[0], 128), _runs(scales.shape[1], 4)
     blocks = _padded(scales, high * 128, wide * 4).reshape(high, 4, 32, wide, 4)
     return blocks.transpose(0, 3, 2, 1, 4).copy().reshape(-1)
 
@@ -167,7 +171,7 @@ def scales_from_swizzled(swizzled: Array, rows: int, columns: int, padding: str 
     Raises DtypeError, ShapeError, and ScaleError for padding that is not zero unless padding="ignore".
     """
     require_array("swizzled", swizzled)
-    high, wide = _roundup(rows, 128) // 128, _roundup(columns, 4) // 4
+    high, wide = _runs(rows, 128), _runs(columns, 4)
     flat = swizzled.reshape(-1)
     _require_shape("swizzled", flat, (high * wide * 512,), np.uint8, f"the swizzle of {rows} x {columns} scales")
     blocks = flat.reshape(high, wide, 32, 4, 4).transpose(0, 3, 2, 1, 4)

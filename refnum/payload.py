@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 from typing import Any
 
@@ -112,13 +113,15 @@ def unpermute(rows: Array, row_map: Array, splits: Any, weights: Array | None, t
     factors = _weights(weights, place.size, rows)
     place = np.asarray(place, like=rows)
     # positions in expert order, sorted by token and then by position
-    span = np.int64(max(place.size, 1))
+    span = np.int64(place.size)
     order = np.sort(row_map * span + np.arange(place.size, dtype=np.int64, like=rows)) % span
     counts = np.bincount(row_map, minlength=tokens)
     starts = np.cumsum(counts) - counts
     out = np.zeros((tokens, rows.shape[1]), dtype=np.uint32, like=rows)
-    for turn in range(int(counts.max()) if tokens else 0):
+    for turn in itertools.count():
         token = np.flatnonzero(counts > turn)
+        if not token.size:
+            break
         position = order[starts[token] + turn]
         term = softfloat.multiply(factors[position][:, None], float32_bits(rows[place[position]]))
         out[token] = term if turn == 0 else softfloat.add(out[token], term)

@@ -128,11 +128,11 @@ def random_bits(
         raise ArgumentError(f"bits={bits}; allowed are 1..32, the width of a random integer")
     dims = (shape,) if isinstance(shape, int) else tuple(shape)
     n = math.prod(_unsigned("a dimension of shape", d, 62) for d in dims)
-    unit, width = ("<u1", 8) if bits <= 8 else ("<u2", 16) if bits <= 16 else ("<u4", 32)
-    first = _unsigned("offset", offset, 62 - (width // 16)) * width // 8  # a byte below 2**62
-    octets = random_bytes(n * width // 8, seed, stream, step, first, like)
+    unit, size = ("<u1", 1) if bits <= 8 else ("<u2", 2) if bits <= 16 else ("<u4", 4)
+    first = _unsigned("offset", offset, 62 - (size >> 1)) * size  # a byte below 2**62
+    octets = random_bytes(n * size, seed, stream, step, first, like)
     drawn = octets.view(unit).astype(np.dtype(unit).newbyteorder("="))
-    return (drawn >> drawn.dtype.type(width - bits)).reshape(dims)
+    return (drawn >> drawn.dtype.type(8 * size - bits)).reshape(dims)
 
 
 def _word64(word: Any) -> Array:

@@ -29,9 +29,9 @@ def split_float32(magnitude: Array) -> tuple[Array, Array]:
     small = field == 0
     if bool(small.any()):
         # int -> float32 of an integer below 2**24 is exact and normal: no rounding, nothing to flush
-        lifted = fraction.astype(np.float32).view(np.uint32)
-        exponent = np.where(small, (lifted >> np.uint32(23)).astype(np.int32) - np.int32(127 + 149), exponent)
-        normalised = np.where(fraction == 0, np.uint32(0), (lifted & np.uint32(0x7FFFFF)) | np.uint32(0x800000))
+        lead = (fraction.astype(np.float32).view(np.uint32) >> np.uint32(23)).astype(np.int32) - np.int32(127)
+        exponent = np.where(small, lead - np.int32(149), exponent)
+        normalised = fraction << (np.int32(23) - lead).astype(np.uint32)
         significand = np.where(small, normalised, significand)
     return exponent, significand
 
@@ -60,7 +60,7 @@ def round_magnitude(
     word = significand.dtype.type
     # 1. the place of the last kept bit
     base, places = _last_place(fmt, exponent, word, point)
-    dropped = np.minimum(places, np.int32(word(0).itemsize * 8 - 1)).astype(significand.dtype)
+    dropped = np.minimum(places, np.int32(point + 2)).astype(significand.dtype)  # that many leave less than a half
     # 2. kept bits
     code = significand >> dropped
     if base is not None:
@@ -131,7 +131,7 @@ def _round_stochastic(profile: Profile, significand: Array, places: Array, rbits
 
 def _overflow(fmt: Format, code: Array, profile: Profile, negative: Array | None, word: Any) -> Array:
     if fmt.min_code is not None:
-        if fmt.min_code == -fmt.max_code or negative is None:
+        if negative is None:
             return np.minimum(code, word(fmt.max_code))
         return np.minimum(code, np.where(negative, word(-fmt.min_code), word(fmt.max_code)))
     if profile.overflow == "saturate":

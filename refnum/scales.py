@@ -79,6 +79,4 @@ def encode_e8m0(x: Array, rounding: str = "up", saturate: bool = False) -> Array
         exponent = exponent + (fraction >= np.uint32(0x400000)).astype(np.int32)
     top = np.int32(254) if saturate else np.int32(255)
     byte = np.minimum(np.maximum(exponent + np.int32(127), np.int32(0)), top)
-    byte = np.where(significand == np.uint32(0), np.int32(0), byte)
-    byte = np.where(magnitude >= INF32, np.where(magnitude == INF32, top, np.int32(255)), byte)
-    return byte.astype(np.uint8)
+    return np.where(magnitude > INF32, np.int32(255), byte).astype(np.uint8)

@@ -144,6 +144,43 @@ def test_nibble_orders() -> None:
     assert layouts.codes_to_packed(np.zeros((3, 0), np.uint8)).shape == (3, 0)
 
 
+@pytest.mark.parametrize("rows", [1, 127, 128, 129, 256, 257, 385])
+def test_the_swizzle_has_whole_blocks(rows: int) -> None:
+    scales = (np.arange(rows * 5) % 251 + 1).astype(np.uint8).reshape(rows, 5)
+    laid = layouts.scales_to_swizzled(scales)
+    assert laid.shape == (-(-rows // 128) * 2 * 512,) and np.count_nonzero(laid) == scales.size
+    assert np.array_equal(layouts.scales_from_swizzled(laid, rows, 5), scales)
+
+
+@pytest.mark.parametrize("layout", ["float32", "gemm_float32"])
+def test_a_named_float_layout_takes_every_nan_and_nothing_else_than_powers_of_two(layout: str) -> None:
+    def read(bits: int) -> int:
+        values = np.array([[1.0, 1.0]], np.float32)
+        values.view(np.uint32)[0, 1] = bits
+        laid = values if layout == "float32" else np.pad(values.T, ((0, 0), (0, 3)))
+        return int(layouts.scales_from_layout(laid, layout, 1, 2)[0, 1])
+
+    for nan in (0x7F800001, 0x7FC00000, 0x7FFFFFFF, 0xFF800001, 0xFFC00000, 0xFFFFFFFF):
+        assert read(nan) == 255
+    assert [read(bits) for bits in (0x00400000, 0x00800000, 0x7F000000)] == [0, 1, 254]
+    for wrong in (0, 1 << 31, 0x00400001, 0x80400000, 0x7F800000, 0xFF800000, 0x3F800001, 0xBF800000):
+        with pytest.raises(ScaleError, match="no positive normal power of two"):
+            read(wrong)
+
+
+def test_nibble_orders_of_long_and_of_odd_rows() -> None:
+    codes = (np.arange(2 * 1024) * 7 % 16).astype(np.uint8).reshape(2, 1024)
+    for order in layouts.NIBBLE_ORDERS:
+        assert np.array_equal(layouts.codes_from_packed(layouts.codes_to_packed(codes, order), order), codes)
+    assert layouts.codes_from_packed(np.array([[0x21, 0x43, 0x65]], np.uint8)).tolist() == [[1, 2, 3, 4, 5, 6]]
+    with pytest.raises(ShapeError, match="multiple of 2"):
+        layouts.codes_to_packed(np.zeros((1, 3), np.uint8))
+    with pytest.raises(ShapeError, match="multiple of 32"):
+        layouts.codes_to_packed(np.zeros((1, 16), np.uint8), "ggml")
+    with pytest.raises(ShapeError, match="multiple of 16"):
+        layouts.codes_from_packed(np.zeros((1, 8), np.uint8), "ggml")
+
+
 def test_wrong_arguments_are_named() -> None:
     scales = normal((5, 3))
     with pytest.raises(DtypeError, match="int32"):

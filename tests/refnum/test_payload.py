@@ -131,6 +131,7 @@ def test_permute_then_unpermute_gives_the_rows_back() -> None:
 def test_defaults() -> None:
     assert inspect.signature(payload.permute_pad).parameters["align"].default == 32
     assert inspect.signature(payload.unpermute).parameters["align"].default == 32
+    assert inspect.signature(payload.permute_unpack).parameters["align"].default == 32
 
 
 def test_wrong_arguments_are_named() -> None:

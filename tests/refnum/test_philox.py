@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -110,6 +112,54 @@ def test_defaults_are_zero_and_bounds_are_sharp() -> None:
     ):
         with pytest.raises(ArgumentError):
             call()
+
+
+def test_a_key_has_sharp_bounds_and_defaults() -> None:
+    assert philox.Key(3) == (3, 0, 0, 0) == philox.as_key((3, 0, 0))
+    most = ((1 << 64) - 1, (1 << 32) - 1, (1 << 32) - 1, (1 << 62) - 32)
+    assert philox.as_key(most) == philox.Key(*most)
+    for place, (name, limit) in enumerate([("seed", 64), ("stream", 32), ("step", 32), ("offset", 62)]):
+        for wrong in (1 << limit, -1):
+            with pytest.raises(
+                ArgumentError, match=f"{name} is {wrong}; allowed are integers from 0 to 2..{limit} - 1"
+            ):
+                philox.as_key((*most[:place], wrong, *most[place + 1 :]))
+    with pytest.raises(ArgumentError, match="multiples of 32"):
+        philox.as_key((0, 0, 0, 33))
+
+
+@pytest.mark.parametrize("draw", [philox.random_words, philox.random_bytes])
+def test_counts_and_offsets_have_sharp_bounds(draw: Callable[..., np.ndarray]) -> None:
+    last = (1 << 62) - 1
+    assert draw(1, 9, offset=last).shape == (1,)
+    for more in ({"n": 1 << 62}, {"offset": 1 << 62}, {"seed": 1 << 64}):
+        with pytest.raises(ArgumentError, match=f"{next(iter(more))} is"):
+            draw(**{"n": 1, "seed": 9, **more})
+    with pytest.raises((MemoryError, ValueError)) as raised:
+        draw(1 << 61, 9)
+    assert not isinstance(raised.value, ArgumentError)
+
+
+def test_random_bits_of_every_width_are_the_top_bits_of_units() -> None:
+    words = philox.random_words(12, 7)
+    assert np.array_equal(philox.random_bits(5, seed=7), philox.random_bits(5, 8, seed=7))
+    for bits in range(1, 33):
+        size = 1 if bits <= 8 else 2 if bits <= 16 else 4
+        units = words.astype("<u4").view(f"<u{size}")[3:8]
+        found = philox.random_bits(5, bits, seed=7, offset=3)
+        assert found.dtype.itemsize == size and found.tolist() == (units >> units.dtype.type(8 * size - bits)).tolist()
+
+
+@pytest.mark.parametrize(("bits", "limit"), [(8, 62), (16, 61), (32, 60)])
+def test_random_bits_say_their_own_bounds(bits: int, limit: int) -> None:
+    assert philox.random_bits(1, bits, seed=0, offset=(1 << limit) - 1).shape == (1,)
+    with pytest.raises(ArgumentError, match=f"offset is {1 << limit}; allowed are integers from 0 to 2..{limit} - 1"):
+        philox.random_bits(1, bits, seed=0, offset=1 << limit)
+    with pytest.raises(ArgumentError, match="a dimension of shape is 4611686018427387904"):
+        philox.random_bits((1 << 62,), bits, seed=0)
+    with pytest.raises((MemoryError, ValueError)) as raised:
+        philox.random_bits((1 << 61,), 8, seed=0)
+    assert not isinstance(raised.value, ArgumentError)
 
 
 def test_wrong_arguments_are_named() -> None:

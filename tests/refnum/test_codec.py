@@ -1,0 +1,161 @@
+"""Codes and values at their edges, and the facts of the formats that no table of values shows."""
+
+import itertools
+from fractions import Fraction
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import refnum
+from refnum.arrays import CHUNK
+from refnum.codec import code_dtype, ml_dtype, to_float32_bits
+from refnum.errors import ProfileError
+from refnum.formats import FORMATS, Format
+from refnum.rounding import round_magnitude, split_float32
+from refnum.scales import block_scale, encode_e8m0
+
+SUBNORMALS = sorted({0, 1, 2, 3, *(1 << k for k in range(23)), *((1 << k) - 1 for k in range(1, 24)), 0x555555})
+
+
+def test_nan_and_infinity_of_each_format() -> None:
+    both = {name: (fmt.nan_code, fmt.inf_code) for name, fmt in FORMATS.items() if fmt.nan_code or fmt.inf_code}
+    assert both == {
+        "E4M3": (0x7F, None),
+        "E5M2": (0x7F, 0x7C),
+        "E8M0": (0xFF, None),
+        "BF16": (0x7FC0, 0x7F80),
+        "FP16": (0x7E00, 0x7C00),
+        "FP32": (0x7FC00000, 0x7F800000),
+    }
+    x = np.array([np.nan, np.inf, -np.inf], np.float32)
+    assert refnum.encode("E4M3", x).tolist() == [0x7F, 0x7E, 0xFE]  # HOPPER saturates
+    assert refnum.encode("E5M2", x).tolist() == [0x7F, 0x7B, 0xFB]
+    beyond = refnum.get_profile("HOPPER").replace(name="inf", overflow="nan")
+    assert refnum.encode("E5M2", x, 0, beyond).tolist() == [0x7F, 0x7C, 0xFC]
+    assert refnum.encode("BF16", x, 0, beyond).tolist() == [0x7FC0, 0x7F80, 0xFF80]
+    assert refnum.encode("FP16", x, 0, beyond).tolist() == [0x7E00, 0x7C00, 0xFC00]
+    assert [FORMATS[name].bias for name in ("INT4", "MXINT8")] == [0, 0]  # no exponent, no bias
+
+
+def test_one_code_has_the_smallest_dtype_that_holds_it() -> None:
+    widths = {8: np.uint8, 9: np.uint16, 16: np.uint16, 17: np.uint32, 32: np.uint32}
+    for bits, dtype in widths.items():
+        assert code_dtype(Format("x", 4, bits - 5, 7, 1)) == dtype
+    assert [code_dtype(FORMATS[name]) for name in ("E4M3", "BF16", "FP16", "FP32")] == [
+        np.uint8, np.uint16, np.uint16, np.uint32,
+    ]  # fmt: skip
+
+
+def test_the_dtype_of_each_format() -> None:
+    assert ml_dtype("FP16") == np.float16 and ml_dtype("FP32") == np.float32 and ml_dtype("BF16") == ml_dtypes.bfloat16
+    assert ml_dtype("E2M1") == ml_dtypes.float4_e2m1fn and ml_dtype("MXINT8") is None
+
+
+def test_float32_bits_of_exact_values() -> None:
+    bits = [
+        *SUBNORMALS,
+        0x7FFFFF,
+        0x800000,
+        0x800001,
+        0xFFFFFF,
+        0x1000000,
+        0x3F7FFFFF,
+        0x3F800000,
+        0x3F800001,
+        0x7F7FFFFF,
+    ]
+    for pattern in bits:
+        exact = Fraction(float(np.uint32(pattern).view(np.float32)))
+        assert to_float32_bits(exact) == pattern
+        assert to_float32_bits(-exact) == (pattern | 1 << 31 if pattern else 0)
+    assert to_float32_bits(Fraction(0), negative=True) == 1 << 31
+    assert [to_float32_bits(Fraction(2) ** e) for e in (127, 128, 129)] == [0x7F000000, 0x7F800000, 0x7F800000]
+    assert to_float32_bits(-(Fraction(2) ** 128)) == 0xFF800000
+    for wrong in (
+        Fraction(1, 3),
+        Fraction(2, 3),
+        Fraction(2) ** -150,
+        Fraction(3) * Fraction(2) ** -150,
+        Fraction((1 << 24) + 1),
+    ):
+        with pytest.raises(ProfileError, match="is no float32 value"):
+            to_float32_bits(wrong)
+
+
+def test_float32_is_split_exactly() -> None:
+    bits = np.array([*SUBNORMALS, 0x7FFFFF, 0x800000, 0x800001, 0xFFFFFF, 0x3F800000, 0x7F7FFFFF], np.uint32)
+    for few in (bits, bits[bits >= 1 << 23]):
+        exponent, significand = split_float32(few)
+        assert exponent.dtype == np.int32 and significand.dtype == np.uint32
+        for pattern, e, s in zip(few.tolist(), exponent.tolist(), significand.tolist(), strict=True):
+            assert s * Fraction(2) ** (e - 23) == Fraction(float(np.uint32(pattern).view(np.float32)))
+            assert s >> 23 == 1 if pattern else s == 0
+    assert split_float32(bits[:1])[0][0] < -149  # below every format's range
+
+
+def test_radix_4_rounds_to_the_nearest_and_halves_to_even_codes() -> None:
+    values = [refnum.value("FP4_RADIX4", code) for code in range(8)]
+    middles = [(below + above) / 2 for below, above in itertools.pairwise(values)]
+    bits = np.array([to_float32_bits(middle) for middle in middles], np.uint32)
+    for step in (-1, 0, 1):
+        found = refnum.encode("FP4_RADIX4", (bits + np.uint32(step % (1 << 32))).view(np.float32)).tolist()
+        assert found == [code + 1 if step > 0 or (step == 0 and code % 2) else code for code in range(7)]
+    x = np.array([0, 1e-45, 1.1754942e-38, float(values[7]), 1e30, np.inf, -1e30, -0.0], np.float32)
+    assert refnum.encode("FP4_RADIX4", x).tolist() == [0, 0, 0, 7, 7, 7, 15, 8]
+
+
+@pytest.mark.parametrize("random_bits", [1, 4, 8, 15, 16, 17, 21, 22, 23, 24])
+@pytest.mark.parametrize("name", ["E2M1", "E4M3", "BF16", "MXINT8"])
+def test_stochastic_rounding_adds_random_bits_below_the_last_place(name: str, random_bits: int) -> None:
+    """The magnitude in units of 2^-random_bits of its last place, cut off, plus the random bits, cut off again."""
+    rng = np.random.default_rng(random_bits)
+    fmt, profile = FORMATS[name], refnum.get_profile("STOCHASTIC").replace(name="k", random_bits=random_bits)
+    significand = rng.integers(1 << 23, 1 << 24, 200, np.uint32)
+    significand[:4] = (1 << 23, (1 << 24) - 1, (1 << 23) + 1, 0)
+    exponent = rng.integers(-30, 2, 200).astype(np.int32)
+    exponent[3] = -276
+    rbits = rng.integers(0, 1 << random_bits, 200, np.uint64)
+    rbits[:2] = (1 << random_bits) - 1, 0
+    negative = np.zeros(200, bool)
+    codes = round_magnitude(fmt, exponent, significand, profile, negative=negative, rbits=rbits)
+    for s, e, r, code in zip(significand.tolist(), exponent.tolist(), rbits.tolist(), codes.tolist(), strict=True):
+        lowest = -fmt.fraction_bits if fmt.kind == "integer" else max(e, 1 - fmt.bias) - fmt.mantissa_bits
+        base = 0 if fmt.kind == "integer" else max(e - (1 - fmt.bias), 0) << fmt.mantissa_bits
+        units = s * Fraction(2) ** (e - 23 - lowest)
+        kept, rest = units // 1, units % 1
+        carry = (rest * 2**random_bits // 1 + r) >> random_bits
+        assert code == min(base + int(kept) + int(carry), fmt.max_code)
+
+
+def test_a_block_of_zeros_has_its_own_byte_and_the_smallest_magnitude_another() -> None:
+    profile = refnum.get_profile("HOPPER").replace(name="z", zero_scale=77)
+    assert block_scale(np.array([0, 1], np.uint32), FORMATS["E2M1"], profile).tolist() == [77, 0]
+
+
+@pytest.mark.parametrize("rounding", ["up", "down", "nearest"])
+@pytest.mark.parametrize("saturate", [False, True])
+def test_scale_casts_at_both_ends(rounding: str, saturate: bool) -> None:
+    bits = np.array(
+        [0, 1 << 31, 1, 0x400000, 0x7F000000, 0x7F000001, 0x7F7FFFFF, 0x7F800000, 0xFF800000, 0x7F800001], np.uint32
+    )
+    top = 254 if saturate else 255
+    over = {"up": [top, top], "down": [254, 254], "nearest": [254, top]}[rounding]
+    assert encode_e8m0(bits.view(np.float32), rounding, saturate).tolist() == [0, 0, 0, 0, 254, *over, top, top, 255]
+
+
+def test_every_nan_of_a_large_array_is_one() -> None:
+    x = np.ones(CHUNK + 3, np.float32)
+    x.view(np.uint32)[[0, CHUNK + 1, CHUNK + 2]] = 0x7F800001, 0xFF800001, 0x7F800000
+    codes = refnum.encode("E4M3", x)
+    assert codes[[0, 1, CHUNK, CHUNK + 1, CHUNK + 2]].tolist() == [0x7F, 0x38, 0x38, 0x7F, 0x7E]
+
+
+def test_random_bits_by_key_go_on_from_pass_to_pass() -> None:
+    rows = CHUNK // 512 + 5
+    x = np.random.default_rng(3).standard_normal((rows, 512)).astype(np.float32)
+    key = (5, 6, 7, 96)
+    rbits = refnum.philox.random_bytes(x.size, *key).reshape(x.shape)
+    want = refnum.quantize_mxfp4(x, "STOCHASTIC", rbits=rbits)
+    found = refnum.quantize_mxfp4(x, "STOCHASTIC", philox=key)
+    assert all(np.array_equal(one, other) for one, other in zip(want, found, strict=True))
