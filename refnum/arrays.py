@@ -111,11 +111,18 @@ def row_chunks(x: Array, elements_per_row: int, multiple: int = 1) -> Iterator[s
 
     Each range but the last is a multiple of `multiple` rows.
     """
-    rows = x.shape[0]
-    step = rows if not is_host(x) else max(1, CHUNK // max(1, elements_per_row))
+    return chunks(x.shape[0], elements_per_row, x, multiple)
+
+
+def chunks(count: int, elements_each: int, like: Array, multiple: int = 1) -> Iterator[slice]:
+    """Yield ranges of `count` things of so many elements: of cache size on the host, one of all on a device.
+
+    Each range but the last is a multiple of `multiple` things.
+    """
+    step = max(1, CHUNK // max(1, elements_each)) if is_host(like) else count
     step = max(multiple, step // multiple * multiple)
-    for start in range(0, rows, step):
-        yield slice(start, min(start + step, rows))
+    for start in range(0, count, step):
+        yield slice(start, min(start + step, count))
 
 
 def float32_bits(x: Array) -> Array:
@@ -184,13 +191,17 @@ def group_amax(bits: Array, size: int) -> Array:
     return group_max(bits & np.uint32(0x7FFFFFFF), size)
 
 
+def grouped(x: Array, size: int) -> Array:
+    """Runs of `size` items along the last axis: [..., K] -> [..., K/size, size], K a multiple of size."""
+    return x.reshape(*x.shape[:-1], x.shape[-1] // size, size)
+
+
 def group_max(x: Array, size: int) -> Array:
     """Maximum of each run of `size` items along the last axis: [..., K] -> [..., K/size], K a multiple of size."""
-    shape = (*x.shape[:-1], x.shape[-1] // size)
     if not is_host(x) or not x.size:
-        return x.reshape(*shape, size).max(axis=-1)
+        return grouped(x, size).max(axis=-1)
     starts = np.arange(0, x.size, size)  # twice as fast as max(axis=-1) over runs this short
-    return np.maximum.reduceat(x.reshape(-1), starts).reshape(shape)
+    return np.maximum.reduceat(x.reshape(-1), starts).reshape(*x.shape[:-1], x.shape[-1] // size)
 
 
 def spread(x: Array, count: int, axis: int) -> Array:

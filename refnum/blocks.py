@@ -13,6 +13,7 @@ from .arrays import (
     contiguous,
     empty,
     group_amax,
+    grouped,
     own_bits,
     pack_nibbles,
     require_array,
@@ -31,7 +32,7 @@ from .layouts import scales_from_layout, scales_to_layout
 from .narrow import encode_scaled
 from .philox import as_key, random_bits
 from .profiles import HOPPER, Profile, get_profile
-from .scales import MAX_BYTE, NAN_BYTE, block_scale
+from .scales import NAN_BYTE, ONE_BYTE, block_scale
 
 
 def quantize_mxfp4(
@@ -106,17 +107,15 @@ def _require_rbits(x: Array, rbits: Array, profile: Profile) -> None:
 def quantize_block_bits(bits: Array, fmt: Format, profile: Profile, rbits: Array | None = None) -> tuple[Array, Array]:
     """Quantise bits [M, K] (`own_bits`) -> (codes u8 [M, K], scales u8 [M, K/32]); the heart of N5."""
     m, k = bits.shape
-    blocks = bits.reshape(m, k // BLOCK, BLOCK)
+    blocks = grouped(bits, BLOCK)
     amax = group_amax(bits, BLOCK)
     scales = block_scale(amax, fmt, profile)
     finite = not bool((amax >= np.uint32(INF32)).any())
-    plain = finite and rbits is None
-    quick = encode_scaled(fmt, blocks, scales, amax == np.uint32(0), profile) if plain else None
-    if quick is not None:
-        return quick.reshape(m, k), scales
+    if finite and rbits is None:
+        quick = encode_scaled(fmt, blocks, np.where(amax == np.uint32(0), ONE_BYTE, scales), profile)
+        if quick is not None:
+            return quick.reshape(m, k), scales
     exponent = (scales.astype(np.int32) - np.int32(127))[..., None]
-    if not finite and profile.nonfinite == "satfinite":  # finite elements beside an Inf are encoded at 2**127
-        exponent = np.where(scales[..., None] == NAN_BYTE, np.int32(MAX_BYTE) - np.int32(127), exponent)
     random = None if rbits is None else rbits.reshape(blocks.shape)
     codes = encode_bits(fmt, widen(blocks), exponent, profile, rbits=random, finite=finite)
     if not finite:
@@ -131,7 +130,7 @@ def _scaled_table(fmt: Format, dtype: str) -> np.ndarray:
     table = np.stack([*rows, np.full(1 << fmt.bits, NAN32, np.uint32)])
     if dtype == "bfloat16":
         table = round_to_bfloat16(table)
-    table = table.reshape(-1)
+    table = table.ravel()
     table.flags.writeable = False
     return table
 
@@ -158,9 +157,9 @@ def dequantize_mxfp4(packed: Array, scales: Array, dtype: str = "float32", *, la
     table = table_like(_pair_table, packed, name)
     out = empty((m, k // 2), table.dtype, packed)
     for rows in row_chunks(packed, k):
-        index = packed[rows].reshape(-1, k // BLOCK, BLOCK // 2).astype(np.int32)
+        index = grouped(packed[rows], BLOCK // 2).astype(np.int32)
         index |= scales[rows].astype(np.int32)[..., None] << np.int32(8)
-        out[rows] = np.take(table, index).reshape(-1, k // 2)
+        out[rows] = np.take(table, index).reshape(out[rows].shape)
     return out.view(_numpy_dtype(name))
 
 
@@ -169,7 +168,7 @@ def _pair_table(dtype: str) -> np.ndarray:
     """Both decoded elements of a packed byte under a scale byte, as one word: index scale << 8 | byte."""
     table = _scaled_table(E2M1, dtype).reshape(256, 16)
     pair = np.stack([np.tile(table, (1, 16)), np.repeat(table, 16, axis=1)], axis=-1)
-    pair = np.ascontiguousarray(pair).view(np.uint64 if dtype == "float32" else np.uint32).reshape(-1)
+    pair = np.ascontiguousarray(pair).view(np.uint64 if dtype == "float32" else np.uint32).ravel()
     pair.flags.writeable = False
     return pair
 
@@ -191,9 +190,9 @@ def dequantize_mx(codes: Array, scales: Array, element: Format | str = E2M1, dty
     table = table_like(_scaled_table, codes, fmt, name)
     out = empty((m, k), table.dtype, codes)
     for rows in row_chunks(codes, k):
-        index = codes[rows].reshape(-1, k // BLOCK, BLOCK).astype(np.int32)
+        index = grouped(codes[rows], BLOCK).astype(np.int32)
         index |= scales[rows].astype(np.int32)[..., None] << np.int32(fmt.bits)
-        out[rows] = np.take(table, index).reshape(-1, k)
+        out[rows] = np.take(table, index).reshape(out[rows].shape)
     return out.view(_numpy_dtype(name))
 
 

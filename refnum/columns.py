@@ -7,18 +7,17 @@ Column blocks (128 rows for FP8, 32 for MXFP4) restart at every expert.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from .arrays import (
     BLOCK,
-    CHUNK,
     TILE,
     Array,
+    chunks,
     contiguous,
     empty,
-    is_host,
     pack_nibbles,
     require_choice,
     require_codes,
@@ -68,7 +67,7 @@ def mxfp4_to_fp8_columns(
     out_scales = empty((len(segments), k), np.uint8, packed)
     if scale == "max":
         part = participating(block_maxima(packed), scales, "max")
-    for group in _groups(segments, TILE * k, packed):
+    for group in chunks(len(segments), TILE * k, packed):
         rows = slice(segments[group.start][0], segments[group.stop - 1][1])
         starts = [start - rows.start for start, _ in segments[group]]
         counts = [stop - start for start, stop in segments[group]]
@@ -115,7 +114,7 @@ def mxfp4_columns(packed: Array, scales: Array, splits: Splits = None, scale: st
     require_choice("scale", scale, SCALE_MODES)
     m, k = _require_mxfp4(packed, scales)
     ranges = row_splits(splits, m)
-    odd = [stop - start for start, stop in ranges if (stop - start) % 2]
+    odd = [count for count in (stop - start for start, stop in ranges) if count % 2]
     if odd:
         raise ShapeError(
             f"splits hold an odd row count, {odd[0]}; two codes share a byte, so pad each to an even count"
@@ -123,7 +122,7 @@ def mxfp4_columns(packed: Array, scales: Array, splits: Splits = None, scale: st
     segments = _segments(ranges, BLOCK)
     out_packed = empty((k, m // 2), np.uint8, packed)
     out_scales = empty((len(segments), k), np.uint8, packed)
-    for group in _groups(segments, BLOCK * k, packed):
+    for group in chunks(len(segments), BLOCK * k, packed):
         rows = slice(segments[group.start][0], segments[group.stop - 1][1])
         starts = [start - rows.start for start, _ in segments[group]]
         counts = [stop - start for start, stop in segments[group]]
@@ -148,10 +147,7 @@ def mxfp4_columns(packed: Array, scales: Array, splits: Splits = None, scale: st
 
 def _mxfp4_column_bytes(part: Array, mode: str) -> Array:
     """Bytes of 32x1 column blocks: N3 rceil per column (`amax`), or one byte a 32-column group (`max`)."""
-    if mode == "amax":
-        byte = key_scale("rceil", E2M1, part)
-    else:
-        byte = np.maximum(part, np.int32(0)).astype(np.uint8)
+    byte = key_scale("rceil", E2M1, part) if mode == "amax" else part.astype(np.uint8)
     byte = np.where(part == np.int32(ABSENT), np.uint8(HOPPER.zero_scale), byte)
     return byte if mode == "amax" else spread(byte, BLOCK, axis=1)
 
@@ -175,7 +171,7 @@ def fp8_columns(codes: Array, scales: Array, splits: Splits = None, underflow: s
     out = empty((k, m), np.uint8, codes)
     out_scales = empty((len(segments), k), np.uint8, codes)
     table = table_like(_te_table if underflow == "te" else _rne_table, codes)
-    for group in _groups(segments, TILE * k, codes):
+    for group in chunks(len(segments), TILE * k, codes):
         rows = slice(segments[group.start][0], segments[group.stop - 1][1])
         starts = [start - rows.start for start, _ in segments[group]]
         counts = [stop - start for start, stop in segments[group]]
@@ -183,7 +179,7 @@ def fp8_columns(codes: Array, scales: Array, splits: Splits = None, underflow: s
         present = _row_tile_nonzero(codes[rows]) & (row_byte != NAN_BYTE)
         part = np.where(present, row_byte.astype(np.int32), np.int32(ABSENT))
         part = segment_maxima(part, starts, counts, TILE)
-        byte = np.where(part == np.int32(ABSENT), ONE_BYTE, np.maximum(part, np.int32(0)).astype(np.uint8))
+        byte = np.where(part == np.int32(ABSENT), ONE_BYTE, part.astype(np.uint8))
         shift = row_byte.astype(np.int32) - _spread_rows(byte, counts).astype(np.int32)
         shift = np.where(row_byte == NAN_BYTE, np.int32(NAN_SHIFT), shift)
         index = ((spread_tiles(shift, k) + np.int32(SHIFT_BIAS)) << np.int32(8)) | codes[rows]
@@ -198,22 +194,22 @@ NAN_SHIFT = -256
 
 @functools.cache
 def _rne_table() -> np.ndarray:
-    table = recode_table(E4M3, E4M3, HOPPER).copy()
-    table[:256] = 0x7F
-    return table
+    table = recode_table(E4M3, E4M3, HOPPER).reshape(2 * SHIFT_BIAS, 256).copy()
+    table[NAN_SHIFT + SHIFT_BIAS] = 0x7F
+    return table.ravel()
 
 
 @functools.cache
 def _te_table() -> np.ndarray:
     """The `te` element rule on bits, index (shift + 256) << 8 | code."""
     codes = np.arange(256, dtype=np.int32)
-    field, mantissa, sign = (codes >> 3) & 15, codes & 7, codes & 0x80
+    field, others = (codes >> 3) & 15, codes & 0x87
     shifts = np.arange(-SHIFT_BIAS, SHIFT_BIAS, dtype=np.int32)[:, None]
-    lowered = np.maximum(field + np.minimum(shifts, 0), 0)
-    table = np.where(field == 0, 0, sign | (lowered << 3) | mantissa).astype(np.uint8).reshape(-1)
-    table[:256] = 0x7F
+    lowered = np.maximum(field + shifts, 0)  # a shift above 0 meets zeros alone: their row takes no part
+    table = np.where(field == 0, 0, others | (lowered << 3)).astype(np.uint8)
+    table[NAN_SHIFT + SHIFT_BIAS] = 0x7F
     table.flags.writeable = False
-    return table
+    return table.ravel()
 
 
 def _row_tile_nonzero(codes: Array) -> Array:
@@ -223,7 +219,7 @@ def _row_tile_nonzero(codes: Array) -> Array:
     whole = k // TILE * TILE
     largest = magnitude[:, :whole].reshape(m, whole // TILE, TILE).max(axis=-1)
     if whole != k:
-        largest = np.concatenate([largest, magnitude[:, whole:].max(axis=-1)[:, None]], axis=1)
+        largest = np.concatenate([largest, magnitude[:, whole:].max(axis=1)[:, None]], axis=1)
     return largest != np.uint8(0)
 
 
@@ -257,13 +253,6 @@ def _require_mxfp4(packed: Array, scales: Array) -> tuple[int, int]:
 def _segments(ranges: list[tuple[int, int]], tall: int) -> list[tuple[int, int]]:
     """Row ranges of the column blocks: each expert's rows in steps of `tall`, the last one short."""
     return [(start, min(start + tall, stop)) for first, stop in ranges for start in range(first, stop, tall)]
-
-
-def _groups(segments: list[tuple[int, int]], elements_per_segment: int, like: Array) -> Iterator[slice]:
-    """Yield runs of segments of about cache size on the host, one run of all on a device."""
-    step = len(segments) if not is_host(like) else max(1, 2 * CHUNK // max(1, elements_per_segment))
-    for start in range(0, len(segments), max(1, step)):
-        yield slice(start, min(start + step, len(segments)))
 
 
 def _spread_rows(byte: Array, counts: list[int]) -> Array:

@@ -75,15 +75,14 @@ def fits(fmt: Format, profile: Profile) -> bool:
     return short and profile.rounding != "stochastic"
 
 
-def encode_scaled(fmt: Format, bits: Array, scales: Array, empty: Array, profile: Profile) -> Array | None:
+def encode_scaled(fmt: Format, bits: Array, scales: Array, profile: Profile) -> Array | None:
     """Codes (u8) of finite blocks, or None where the table does not reach.
 
     bits: `own_bits` [..., n], finite, whose magnitudes divided by the block's scale are below 2**16; scales: u8
-    [...], one byte a block; empty: bool [...], blocks of zeros, whose byte does not matter.
+    [...], one byte a block. Zeros have the same codes under every byte, so a block of zeros may be given any.
     """
     if not fits(fmt, profile):
         return None
-    scales = np.where(empty, np.uint8(127), scales)
     if bool(((scales < np.uint8(LOW_BYTE)) | (scales > np.uint8(HIGH_BYTE))).any()):
         return None
     index = upper_bits_to_odd(bits)

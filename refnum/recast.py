@@ -16,6 +16,7 @@ from .arrays import (
     Array,
     empty,
     group_max,
+    grouped,
     pack_nibbles,
     require_choice,
     require_codes,
@@ -25,12 +26,12 @@ from .arrays import (
     table_like,
     unpack_nibbles,
 )  # fmt: skip
-from .codec import apply_sign, decode_table, value
+from .codec import INF32, apply_sign, decode_table
 from .errors import ProfileError
 from .formats import E2M1, E4M3, Format
 from .layouts import scales_from_layout, scales_to_layout
 from .profiles import HOPPER, Profile, get_profile
-from .rounding import round_magnitude
+from .rounding import round_magnitude, split_float32
 from .scales import NAN_BYTE, ONE_BYTE, exponent_byte, scale_exponent
 from .tiles import tile_count
 
@@ -39,23 +40,20 @@ SHIFT_BIAS = 256
 SCALE_MODES = ("max", "amax")
 
 
+def _magnitudes(fmt: Format) -> np.ndarray:
+    """float32 bits of each code's magnitude, u32."""
+    return decode_table(fmt) & np.uint32(0x7FFFFFFF)
+
+
 @functools.cache
 def magnitude_table(fmt: Format) -> np.ndarray:
-    """Sort key of each code's magnitude: exponent << 23 | fraction23, i32; zero is the smallest, NaN not used.
+    """Sort key of each code's magnitude: exponent << 23 | fraction23, i32; those of zero and NaN are not used.
 
     Keys order as magnitudes do and take a power of two by adding exponent << 23.
     """
-    keys = np.full(1 << fmt.bits, ZERO_KEY, np.int32)
-    for code in range(1 << fmt.bits):
-        exact = value(fmt, code)
-        if not isinstance(exact, str) and exact != 0:
-            bits = int(decode_table(fmt)[code]) & 0x7FFFFFFF
-            keys[code] = bits - (127 << 23)
+    keys = _magnitudes(fmt).astype(np.int32) - np.int32(127 << 23)
     keys.flags.writeable = False
     return keys
-
-
-ZERO_KEY = -(1 << 30)
 
 
 @functools.cache
@@ -66,19 +64,16 @@ def recode_table(source: Format, target: Format, profile: Profile) -> np.ndarray
     without one never receive it (their block is a NaN block).
     """
     codes = np.arange(1 << source.bits)
-    bits = decode_table(source)
-    magnitude = bits & np.uint32(0x7FFFFFFF)
-    zero, nan = magnitude == 0, magnitude > 0x7F800000
-    exponent = np.where(zero, -1024, (magnitude >> 23).astype(np.int32) - 127)  # a shift must not lift a zero
-    significand = np.where(zero | nan, 0, (magnitude & 0x7FFFFF) | 0x800000).astype(np.uint32)
-    negative = (codes & source.sign_mask) != 0
+    magnitude = _magnitudes(source)
+    exponent, significand = split_float32(magnitude)  # a zero's exponent is so low that no shift lifts it
     shifts = np.arange(-SHIFT_BIAS, SHIFT_BIAS, dtype=np.int32)[:, None]
     wide = np.broadcast_to(significand, (shifts.size, codes.size))
-    out = round_magnitude(target, exponent + shifts, wide, profile, negative=np.broadcast_to(negative, wide.shape))
-    out = apply_sign(target, out, np.broadcast_to(negative, wide.shape), profile)
+    negative = np.broadcast_to((codes & source.sign_mask) != 0, wide.shape)
+    out = round_magnitude(target, exponent + shifts, wide, profile, negative=negative)
+    out = apply_sign(target, out, negative, profile)
     if target.nan_code is not None:
-        out = np.where(nan, np.uint8(target.nan_code), out)
-    out = out.reshape(-1)
+        out = np.where(magnitude > np.uint32(INF32), np.uint8(target.nan_code), out)
+    out = out.ravel()
     out.flags.writeable = False
     return out
 
@@ -113,15 +108,14 @@ def fp8_to_mxfp4(
     packed = empty((m, k // 2), np.uint8, codes)
     out_scales = empty((m, k // BLOCK), np.uint8, codes)
     for rows in row_chunks(codes, k):
-        blocks = codes[rows].reshape(-1, k // BLOCK, BLOCK)
         tile = spread(scales[rows], TILE // BLOCK, axis=1)[:, : k // BLOCK]
         amax = group_max(codes[rows] & np.uint8(0x7F), BLOCK)
         byte = _fp8_block_scale(amax, tile, profile)
         shift = tile.astype(np.int32) - byte.astype(np.int32)
-        out = recode(E4M3, E2M1, blocks, shift[..., None], profile)
+        out = recode(E4M3, E2M1, grouped(codes[rows], BLOCK), shift[..., None], profile)
         if bool((byte == NAN_BYTE).any()):
             out = np.where((byte == NAN_BYTE)[..., None], np.uint8(0), out)
-        packed[rows] = pack_nibbles(out.reshape(-1, k))
+        packed[rows] = pack_nibbles(out).reshape(packed[rows].shape)
         out_scales[rows] = byte
     return packed, scales_to_layout(out_scales, layout_out)
 
@@ -131,18 +125,15 @@ def _fp8_block_scale(amax: Array, tile: Array, profile: Profile) -> Array:
     key = np.take(table_like(magnitude_table, amax, E4M3), amax)
     key = key + ((tile.astype(np.int32) - np.int32(127)) << np.int32(23))
     if profile.amax_floor is not None:
-        key = np.maximum(key, np.int32(_floor_key(profile)))
+        key = np.maximum(key, np.int32(_floor_key(profile.name, profile.amax_floor)))
     byte = key_scale(profile.scale_rule, E2M1, key)
     byte = np.where(amax == np.uint8(0), np.uint8(profile.zero_scale), byte)
     return np.where((amax == np.uint8(0x7F)) | (tile == NAN_BYTE), NAN_BYTE, byte)
 
 
-def _floor_key(profile: Profile) -> int:
-    bits = profile.amax_floor or 0
+def _floor_key(name: str, bits: int) -> int:
     if bits < 1 << 23:
-        raise ProfileError(
-            f"profile {profile.name}: amax_floor is a subnormal float32; fp8_to_mxfp4 takes a normal one"
-        )
+        raise ProfileError(f"profile {name}: amax_floor is a subnormal float32; fp8_to_mxfp4 takes a normal one")
     return bits - (127 << 23)
 
 
@@ -159,8 +150,8 @@ def block_maxima(packed: Array) -> Array:
     return group_max(both, BLOCK // 2)
 
 
-ABSENT = -0x7F000000
-"""Stands for a block that takes no part in a maximum: empty (all zeros) or NaN."""
+ABSENT = np.iinfo(np.int32).min
+"""Stands for a block that takes no part in a maximum: empty (all zeros) or NaN. Below every byte and sort key."""
 
 
 def participating(largest: Array, scales: Array, mode: str) -> Array:
@@ -176,7 +167,7 @@ def participating(largest: Array, scales: Array, mode: str) -> Array:
 def shared_fp8_scale(part: Array, mode: str) -> Array:
     """Tile byte from the maximum of `participating`: max(emax - 6, 0), or N3 rceil with m = 448; 127 if none."""
     if mode == "max":
-        byte = np.maximum(part - np.int32(6), np.int32(0)).astype(np.uint8)
+        byte = (np.maximum(part, np.int32(6)) - np.int32(6)).astype(np.uint8)
     else:
         byte = key_scale("rceil", E4M3, part)
     return np.where(part == np.int32(ABSENT), ONE_BYTE, byte)
@@ -196,16 +187,17 @@ def mxfp4_to_fp8(
     require_choice("scale", scale, SCALE_MODES)
     require_codes("packed", packed, BLOCK // 2)
     m, k = packed.shape[0], packed.shape[1] * 2
-    scales = scales_from_layout(scales, layout_in, m, k // BLOCK)
-    require_scales(scales, (m, k // BLOCK), f"packed of shape {tuple(packed.shape)}")
+    shape = (m, k // BLOCK)
+    scales = scales_from_layout(scales, layout_in, *shape)
+    require_scales(scales, shape, f"packed of shape {tuple(packed.shape)}")
     codes = empty((m, k), np.uint8, packed)
     out_scales = empty((m, tile_count(k)), np.uint8, packed)
     for rows in row_chunks(packed, k):
         part = participating(block_maxima(packed[rows]), scales[rows], scale)
         byte = shared_fp8_scale(_tile_maxima(part), scale)
         tile = spread(byte, TILE // BLOCK, axis=1)[:, : k // BLOCK]
-        nibbles = unpack_nibbles(packed[rows]).reshape(-1, k // BLOCK, BLOCK)
-        codes[rows] = recode_blocks(nibbles, scales[rows], tile).reshape(-1, k)
+        nibbles = grouped(unpack_nibbles(packed[rows]), BLOCK)
+        codes[rows] = recode_blocks(nibbles, scales[rows], tile).reshape(codes[rows].shape)
         out_scales[rows] = byte
     return codes, scales_to_layout(out_scales, layout_out)
 
@@ -226,4 +218,4 @@ def _tile_maxima(part: Array) -> Array:
     if missing:
         absent = np.zeros((m, missing), dtype=np.int32, like=part) + np.int32(ABSENT)  # np.full takes no CuPy `like`
         part = np.concatenate([part, absent], axis=1)
-    return part.reshape(m, -1, TILE // BLOCK).max(axis=-1)
+    return group_max(part, TILE // BLOCK)

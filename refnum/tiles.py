@@ -14,6 +14,7 @@ from .arrays import (
     contiguous,
     empty,
     group_amax,
+    grouped,
     own_bits,
     require_codes,
     require_float,
@@ -40,14 +41,19 @@ def tile_count(n: int) -> int:
     return -(-n // TILE)
 
 
-def _tile(tile: Any) -> tuple[int, int]:
-    """Return one of TILE_SHAPES; ArgumentError for anything else, `True` and `1.0` in place of 1 too."""
+def _tall(tile: Any) -> int:
+    """Return the rows of one of TILE_SHAPES; ArgumentError for anything else, `True` and `1.0` in place of 1 too."""
     whole = isinstance(tile, (tuple, list)) and all(
         isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in tile
     )
     if not whole or tuple(tile) not in TILE_SHAPES:
         raise ArgumentError(f"tile={tile!r} is not one of {', '.join(map(repr, TILE_SHAPES))}")
-    return int(tile[0]), int(tile[1])
+    return int(tile[0])
+
+
+def _tile_rows(rows: slice, tall: int) -> slice:
+    """Range of the tiles that hold a range of rows, which starts where a tile does."""
+    return slice(rows.start // tall, -(-rows.stop // tall))
 
 
 def quantize_fp8_tiles(
@@ -63,33 +69,28 @@ def quantize_fp8_tiles(
     Raises DtypeError, ShapeError, ArgumentError, ProfileError.
     """
     require_float("x", x, BLOCK)
-    tile = _tile(tile)
+    tall = _tall(tile)
     profile = get_profile(profile)
     m, k = x.shape
-    tall = tile[0]
     codes = empty((m, k), np.uint8, x)
     scales = empty((-(-m // tall), tile_count(k)), np.uint8, x)
     for rows in row_chunks(x, k, multiple=tall):
         bits = own_bits(contiguous(x[rows]))
-        amax = _row_tile_amax(bits)
-        if tall > 1:
-            amax = _fold_rows(amax, tall)
+        amax = _fold_rows(_row_tile_amax(bits), tall)
         byte = tile_scale(amax, E4M3, profile)
-        scales[rows.start // tall : -(-rows.stop // tall)] = byte
-        codes[rows] = _encode_tiles(bits, byte, tall, amax, profile)
+        scales[_tile_rows(rows, tall)] = byte
+        finite = not bool((amax >= np.uint32(INF32)).any())
+        codes[rows] = _encode_tiles(bits, spread(byte, tall, axis=0)[: bits.shape[0]], finite, profile)
     return codes, scales_to_layout(scales, layout_out)
 
 
-def _encode_tiles(bits: Array, byte: Array, tall: int, amax: Array, profile: Profile) -> Array:
+def _encode_tiles(bits: Array, byte: Array, finite: bool, profile: Profile) -> Array:
+    """Codes of bits [M, K] (`own_bits`) under the bytes of their tiles [M, ceil(K/128)]."""
     m, k = bits.shape
-    if tall > 1:
-        byte, amax = (spread(each, tall, axis=0)[:m] for each in (byte, amax))
-    finite = not bool((amax >= np.uint32(INF32)).any())
     if finite:
         width = TILE if k % TILE == 0 else BLOCK
-        groups = bits.reshape(m, k // width, width)
-        byte_each, amax_each = (spread(each, TILE // width, axis=1)[:, : k // width] for each in (byte, amax))
-        quick = encode_scaled(E4M3, groups, byte_each, amax_each == np.uint32(0), profile)
+        each = spread(byte, TILE // width, axis=1)[:, : k // width]
+        quick = encode_scaled(E4M3, grouped(bits, width), each, profile)
         if quick is not None:
             return quick.reshape(m, k)
     exponent = spread_tiles(byte.astype(np.int32) - np.int32(127), k)
@@ -111,12 +112,12 @@ def _fold_rows(amax: Array, tall: int) -> Array:
     missing = -amax.shape[0] % tall
     if missing:
         amax = np.concatenate([amax, np.zeros((missing, amax.shape[1]), dtype=amax.dtype, like=amax)])
-    return amax.reshape(-1, tall, amax.shape[1]).max(axis=1)
+    return amax.reshape(amax.shape[0] // tall, tall, amax.shape[1]).max(axis=1)
 
 
 def spread_tiles(byte: Array, k: int) -> Array:
-    """Repeat one item a 128-element tile for each element: [..., ceil(K/128)] -> [..., K]."""
-    return spread(byte, TILE, axis=-1)[..., :k]
+    """Repeat one item a 128-element tile for each element: [M, ceil(K/128)] -> [M, K]."""
+    return spread(byte, TILE, axis=1)[:, :k]
 
 
 def dequantize_fp8_tiles(
@@ -135,17 +136,15 @@ def dequantize_fp8_tiles(
     Raises DtypeError, ShapeError, ScaleError, ArgumentError.
     """
     require_codes("codes", codes, BLOCK)
-    tile = _tile(tile)
+    tall = _tall(tile)
     m, k = codes.shape
-    tall = tile[0]
-    scales = scales_from_layout(scales, layout_in, -(-m // tall), tile_count(k))
-    require_scales(scales, (-(-m // tall), tile_count(k)), f"codes of shape {tuple(codes.shape)} in tiles {tile}")
+    shape = (-(-m // tall), tile_count(k))
+    scales = scales_from_layout(scales, layout_in, *shape)
+    require_scales(scales, shape, f"codes of shape {tuple(codes.shape)} in {tall}x{TILE} tiles")
     name = _dtype_name(dtype)
     table = table_like(_scaled_table, codes, E4M3, name)
     out = empty((m, k), table.dtype, codes)
     for rows in row_chunks(codes, k, multiple=tall):
-        byte = spread_tiles(scales[rows.start // tall : -(-rows.stop // tall)], k)
-        if tall > 1:
-            byte = spread(byte, tall, axis=0)[: rows.stop - rows.start]
-        out[rows] = np.take(table, (byte.astype(np.int32) << np.int32(8)) | codes[rows])
+        byte = spread(scales[_tile_rows(rows, tall)], tall, axis=0)[: rows.stop - rows.start]
+        out[rows] = np.take(table, (spread_tiles(byte, k).astype(np.int32) << np.int32(8)) | codes[rows])
     return out.view(BFLOAT16 if name == "bfloat16" else np.float32)
