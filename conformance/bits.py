@@ -69,15 +69,12 @@ def assemble(fmt: Format, significand: Array, exponent: Array) -> Array:
     if fused.serves(significand):
         return fused.assemble(fmt, significand, exponent)
     lead, fraction = normalise(significand)
-    place = lead + exponent
-    dropped = np.uint32(23 - fmt.mantissa_bits)
-    normal = ((place + np.int32(fmt.bias)).astype(np.uint32) << np.uint32(fmt.mantissa_bits)) | (fraction >> dropped)
-    sunk = np.clip(np.int32(1 - fmt.bias) - place, 0, 31 - int(dropped)).astype(np.uint32)
-    subnormal = (fraction | np.uint32(1 << 23)) >> (dropped + sunk)
-    pattern = np.where(place < 1 - fmt.bias, subnormal, normal)
-    top = np.uint32(fmt.max_code)
-    pattern = np.where(place + np.int32(fmt.bias) > fmt.max_code >> fmt.mantissa_bits, top, pattern)
-    return np.where(significand == 0, np.uint32(0), np.minimum(pattern, top)).astype(np.uint32)
+    field = lead + exponent + np.int32(fmt.bias - 1)  # less the one that a normal value's leading bit adds
+    sunk = np.int32(23 - fmt.mantissa_bits) + np.maximum(-field, 0)
+    kept = (fraction | np.uint32(1 << 23)) >> np.minimum(sunk, 24).astype(np.uint32)
+    field = np.clip(field, 0, fmt.max_code >> fmt.mantissa_bits).astype(np.uint32)
+    pattern = np.minimum((field << np.uint32(fmt.mantissa_bits)) + kept, np.uint32(fmt.max_code))
+    return np.where(significand == 0, np.uint32(0), pattern).astype(np.uint32)
 
 
 def exact(fmt: Format, significand: Array, exponent: Array) -> tuple[Array, Array]:
@@ -88,7 +85,7 @@ def exact(fmt: Format, significand: Array, exponent: Array) -> tuple[Array, Arra
     place = lead + exponent
     dropped = 23 - fmt.mantissa_bits + np.maximum(1 - fmt.bias - place, 0)
     whole = (fraction | 1 << 23).astype(np.int64)
-    kept = (whole & ((np.int64(1) << np.minimum(dropped, 40).astype(np.int64)) - 1)) == 0
+    kept = (whole & ((np.int64(1) << np.minimum(dropped, 24).astype(np.int64)) - 1)) == 0
     fits = place + fmt.bias <= fmt.max_code >> fmt.mantissa_bits
     return pattern, (kept & fits) | (significand == 0)
 

@@ -143,7 +143,7 @@ def normalise(case: Case, arrays: Mapping[str, np.ndarray], level: int) -> Bits:
         if level >= 1 and wide is not None:
             codes = np.where(wide == 255, codes.dtype.type(0), codes)
         if level >= 2:
-            codes = _table(coded.format(case.params), min(level, 3))[codes]
+            codes = _table(coded.format(case.params), level)[codes]
         result[coded.name] = codes
         if level >= 4:
             result = {
@@ -157,13 +157,12 @@ def normalise(case: Case, arrays: Mapping[str, np.ndarray], level: int) -> Bits:
 
 
 def coded_outputs(case: Case) -> list[tuple[Output, Output | None]]:
-    """Return every output of element codes with that of its scales: the next one of that kind, where it has blocks."""
+    """Return every output of element codes with that of its scales: the next one of that kind, if any."""
     outputs = outputs_of(case)
     found = []
     for number, output in enumerate(outputs):
         if output.kind in ("codes", "packed"):
-            scales = [other for other in outputs[number:] if other.kind == "scales"]
-            found.append((output, scales[0] if scales and output.block else None))
+            found.append((output, next((other for other in outputs[number:] if other.kind == "scales"), None)))
     return found
 
 
@@ -177,7 +176,7 @@ def unpack(packed: np.ndarray) -> np.ndarray:
 
 @functools.cache
 def _table(name: str, level: int) -> np.ndarray:
-    """Return the map of codes that ignores the sign of zero (2) and also NaN payload and sign (3)."""
+    """Return the map of codes that ignores the sign of zero (2) and also NaN payload and sign (3 and above)."""
     fmt = get_format(name)
     table = np.arange(256, dtype=np.uint8)
     for code in range(1 << fmt.bits):
@@ -212,7 +211,7 @@ def _values(name: str, codes: np.ndarray, scales: np.ndarray | None) -> np.ndarr
     values = _exact(name)[codes]
     if scales is not None:
         values = values * _powers()[scales]
-    bits = np.where(np.isnan(values), np.float64(np.nan), values + 0.0)
+    bits = np.where(np.isnan(values), np.float64(np.nan), values)
     return np.where(bits == 0, np.float64(0.0), bits).view(np.uint64)
 
 

@@ -8,13 +8,8 @@ from refnum.errors import ArgumentError
 
 from .case import Case
 
-BLOCKS: dict[str, tuple[int, int]] = {
-    "row32": (1, 32),
-    "row128": (1, 128),
-    "column32": (1, 32),
-    "column128": (1, 128),
-}
-"""Geometry -> (rows, elements of the last axis) that one scale covers."""
+BLOCKS: dict[str, int] = {"row32": 32, "row128": 128, "column32": 32, "column128": 128}
+"""Geometry -> elements of the last axis, in one row, that one scale covers."""
 
 
 def block_shape(geometry: str, case: Case) -> tuple[int, int]:
@@ -24,7 +19,7 @@ def block_shape(geometry: str, case: Case) -> tuple[int, int]:
         return int(rows), int(columns)
     if geometry not in BLOCKS:
         raise ArgumentError(f"Unknown block geometry {geometry!r}; choose from {', '.join(BLOCKS)} or tile.")
-    return BLOCKS[geometry]
+    return 1, BLOCKS[geometry]
 
 
 def splits_of(case: Case, rows: int) -> list[int]:

@@ -35,6 +35,7 @@ def test_patterns_are_the_rationals_cut_off(name):
         range(-fmt.bias - 1, -fmt.bias + 2),
         (-24, -23, -1, 0, 1),
         range(fmt.bias - 25, fmt.bias + 3),
+        (-600, 600),
     ]
     exponents = np.array(sorted({e for some in ends for e in some}), np.int32)[:, None]
     significands = np.array(EDGES, np.uint32)

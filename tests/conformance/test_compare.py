@@ -205,6 +205,9 @@ def test_differences_mark_elements_not_bytes():
     packed[2, 5] ^= 0x70
     wrong = differences(case, run_golden(case), {"packed": packed, "scales": scales})
     assert np.argwhere(wrong["packed"]).tolist() == [[2, 11]] and not wrong["scales"].any()
+    packed[1, 20] ^= 1  # under a NaN scale: a difference of bytes, and of no level above
+    seen = [differences(case, run_golden(case), {"packed": packed, "scales": scales}, *at) for at in ((), (0,), (1,))]
+    assert [np.argwhere(one["packed"]).tolist() for one in seen] == [[[1, 40], [2, 11]]] * 2 + [[[2, 11]]]
 
 
 def test_unpack_puts_the_even_element_in_the_low_nibble():
