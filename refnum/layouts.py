@@ -46,7 +46,7 @@ def _unpadded(padded: Array, rows: int, columns: int, padding: str) -> Array:
 def _refuse_where(bad: Array, x: Array, why: str) -> None:
     """Raise ScaleError naming the first bad value and its index."""
     if bool(np.any(bad)):
-        flat = int(np.argmax(bad.reshape(-1)))
+        flat = int(np.argmax(bad.ravel()))
         index = tuple(int(i) for i in np.unravel_index(flat, tuple(x.shape)))
         raise ScaleError(f"the scale {x[index].item()!r} at index {index} {why}")
 
@@ -162,7 +162,7 @@ def scales_to_swizzled(scales: Array) -> Array:
     require_codes("scales", scales)
     high, wide = _runs(scales.shape[0], 128), _runs(scales.shape[1], 4)
     blocks = _padded(scales, high * 128, wide * 4).reshape(high, 4, 32, wide, 4)
-    return blocks.transpose(0, 3, 2, 1, 4).copy().reshape(-1)
+    return blocks.transpose(0, 3, 2, 1, 4).ravel()
 
 
 def scales_from_swizzled(swizzled: Array, rows: int, columns: int, padding: str = "zero") -> Array:
@@ -172,7 +172,7 @@ def scales_from_swizzled(swizzled: Array, rows: int, columns: int, padding: str 
     """
     require_array("swizzled", swizzled)
     high, wide = _runs(rows, 128), _runs(columns, 4)
-    flat = swizzled.reshape(-1)
+    flat = swizzled.ravel()
     _require_shape("swizzled", flat, (high * wide * 512,), np.uint8, f"the swizzle of {rows} x {columns} scales")
     blocks = flat.reshape(high, wide, 32, 4, 4).transpose(0, 3, 2, 1, 4)
     return _unpadded(blocks.copy().reshape(high * 128, wide * 4), rows, columns, padding)

@@ -12,7 +12,7 @@ import functools
 
 import numpy as np
 
-from .arrays import CHUNK, Array, contiguous, empty, float32_bits, is_host, require_float_dtype, table_like
+from .arrays import CHUNK, Array, chunks, contiguous, empty, float32_bits, is_host, require_float_dtype, table_like
 from .codec import code_dtype, encode_bits
 from .formats import Format, get_format
 from .profiles import HOPPER, Profile, get_profile
@@ -44,15 +44,14 @@ def encode(
     few = is_host(bits) and bits.size <= CHUNK
     if few or not isinstance(scale_exponent, int) or rbits is not None:
         return encode_bits(fmt, bits, scale_exponent, profile, rbits=rbits)
-    codes, flat = empty(bits.shape, code_dtype(fmt), bits), contiguous(bits).reshape(-1)
-    step = CHUNK if is_host(bits) else max(1, flat.size)
-    for start in range(0, flat.size, step):
-        part = slice(start, start + step)
+    flat = contiguous(bits).ravel()
+    codes = empty(flat.shape, code_dtype(fmt), bits)
+    for part in chunks(flat.size, 1, bits):
         quick = encode_plain(fmt, flat[part], scale_exponent, profile)
         if quick is None:
             quick = encode_bits(fmt, flat[part], scale_exponent, profile)
-        codes.reshape(-1)[part] = quick
-    return codes
+        codes[part] = quick
+    return codes.reshape(bits.shape)
 
 
 @functools.cache
@@ -102,7 +101,7 @@ def encode_plain(fmt: Format, bits: Array, exponent: int, profile: Profile) -> A
     if bool((magnitude > np.uint32(0x7F800000)).any()):
         return None
     magnitude = np.minimum(magnitude, np.uint32(((143 + exponent) << 23) - 1))
-    index = upper_bits_to_odd(magnitude | (bits & np.uint32(0x80000000)))
+    index = upper_bits_to_odd(magnitude | (bits >> np.uint32(31) << np.uint32(31)))
     index += np.uint32((HIGH_BYTE - 127 - exponent) << 7)
     return np.take(table_like(code_table, bits, fmt, profile), index)
 

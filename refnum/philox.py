@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .arrays import Array, empty, is_host
+from .arrays import Array, chunks, empty
 from .errors import ArgumentError, ShapeError
 
 _MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
 _WEYL = (0x9E3779B9, 0xBB67AE85)
 _LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
-_CHUNK = 1 << 13
-"""Blocks that a host pass makes at once: its temporaries stay in the second-level cache."""
+_BLOCK = 16
+"""Bytes of a block: as many blocks are made at once on a host as keep its temporaries in the second-level cache."""
 
 
 class Key(NamedTuple):
@@ -83,15 +83,13 @@ def random_words(
     like = np.empty(0, np.uint32) if like is None else like
     first, stop = offset // 4, -(-(offset + n) // 4)
     out = empty((stop - first, 4), np.uint32, like)
-    size = _CHUNK if is_host(like) else max(1, stop - first)
-    for start in range(first, stop, size):
-        end = min(start + size, stop)
-        block = np.arange(start, end, dtype=np.uint64, like=like)
+    for part in chunks(stop - first, _BLOCK, like):
+        block = np.arange(first + part.start, first + part.stop, dtype=np.uint64, like=like)
         high, tail = block >> _HALF, (np.uint64(stream), np.uint64(step))
         words = philox4x32((block & _LOW, high, *tail), (seed & 0xFFFFFFFF, seed >> 32))
         for lane in range(4):
-            out[start - first : end - first, lane] = words[lane]
-    return out.reshape(-1)[offset % 4 : offset % 4 + n]
+            out[part, lane] = words[lane]
+    return out.ravel()[offset % 4 : offset % 4 + n]
 
 
 def random_bytes(

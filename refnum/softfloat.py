@@ -90,7 +90,7 @@ def _by_chunks(operation: Callable[[Array, Array], Array], a: Array, b: Array) -
     if not is_host(a) or a.size <= CHUNK:
         return operation(a, b)
     out = empty(a.shape, np.uint32, a)
-    flat, left, right = out.reshape(-1), a.reshape(-1), b.reshape(-1)
+    flat, left, right = out.ravel(), a.ravel(), b.ravel()
     for start in range(0, a.size, CHUNK):
         part = slice(start, start + CHUNK)
         flat[part] = operation(left[part], right[part])

@@ -159,3 +159,12 @@ def test_random_bits_by_key_go_on_from_pass_to_pass() -> None:
     want = refnum.quantize_mxfp4(x, "STOCHASTIC", rbits=rbits)
     found = refnum.quantize_mxfp4(x, "STOCHASTIC", philox=key)
     assert all(np.array_equal(one, other) for one, other in zip(want, found, strict=True))
+
+
+def test_a_large_array_may_have_an_exponent_each() -> None:
+    x = np.resize(np.array([1.5, -3.0, 0.25, 100.0], np.float32), CHUNK + 4)
+    exponent = np.resize(np.arange(5, dtype=np.int32), x.size)
+    codes = refnum.encode("E4M3", x, exponent)
+    few = [refnum.encode("E4M3", x[:20], exponent[:20]), refnum.encode("E4M3", x[-20:], exponent[-20:])]
+    assert np.array_equal(np.concatenate([codes[:20], codes[-20:]]), np.concatenate(few))
+    assert refnum.encode("E4M3", x.reshape(2, -1), 1).shape == (2, x.size // 2)
