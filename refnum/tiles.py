@@ -88,9 +88,8 @@ def _encode_tiles(bits: Array, byte: Array, finite: bool, profile: Profile) -> A
     """Codes of bits [M, K] (`own_bits`) under the bytes of their tiles [M, ceil(K/128)]."""
     m, k = bits.shape
     if finite:
-        width = TILE if k % TILE == 0 else BLOCK
-        each = spread(byte, TILE // width, axis=1)[:, : k // width]
-        quick = encode_scaled(E4M3, grouped(bits, width), each, profile)
+        each = spread(byte, TILE // BLOCK, axis=1)[:, : k // BLOCK]
+        quick = encode_scaled(E4M3, grouped(bits, BLOCK), each, profile)
         if quick is not None:
             return quick.reshape(m, k)
     exponent = spread_tiles(byte.astype(np.int32) - np.int32(127), k)
