@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 import refnum
@@ -148,11 +149,17 @@ def _layouts() -> Iterator[Question]:
         x = _floats(m, k)
         packed, scales = refnum.quantize_mxfp4(x)
         scales[::3, 0], scales[1::3, -1], scales[-1, 0] = 255, 0, 1
+        half, (codes, tile_scales) = x.astype(ml_dtypes.bfloat16), refnum.quantize_fp8_tiles(x)
+        tiles = {"codes": codes, "scales": tile_scales}
         for layout in refnum.layouts.LAYOUTS[1:]:
             label = f"{m}x{k} {layout}"
             yield ask(Case("quantize_mxfp4", DEFAULT, {"layout_out": layout}, {"x": x}, label=label), "layout")
             laid = {"packed": packed, "scales": scales}
             yield ask(Case("dequantize_mxfp4", DEFAULT, {"layout_in": layout}, laid, label=label), "layout")
+            # a scale of one thread, and tiles that a row does not fill
+            yield ask(Case("quantize_mxfp4", DEFAULT, {"layout_out": layout}, {"x": half}, label=label), "layout")
+            both = {"layout_in": layout, "layout_out": layout}
+            yield ask(Case("fp8_to_mxfp4", DEFAULT, both, tiles, label=label), "layout")
         yield _strange_scales(m, k, packed, scales)
 
 
