@@ -188,14 +188,14 @@ def fp8_columns(codes: Array, scales: Array, splits: Splits = None, underflow: s
     return out, out_scales
 
 
-NAN_SHIFT = -256
-"""A shift no pair of finite bytes has: the table row that turns every code into NaN."""
+NAN_SHIFT = -SHIFT_BIAS
+"""A shift no pair of finite bytes has: the table's first row, which turns every code into NaN."""
 
 
 @functools.cache
 def _rne_table() -> np.ndarray:
     table = recode_table(E4M3, E4M3, HOPPER).reshape(2 * SHIFT_BIAS, 256).copy()
-    table[NAN_SHIFT + SHIFT_BIAS] = 0x7F
+    table[0] = 0x7F
     return table.ravel()
 
 
@@ -207,7 +207,7 @@ def _te_table() -> np.ndarray:
     shifts = np.arange(-SHIFT_BIAS, SHIFT_BIAS, dtype=np.int32)[:, None]
     lowered = np.maximum(field + shifts, 0)  # a shift above 0 meets zeros alone: their row takes no part
     table = np.where(field == 0, 0, others | (lowered << 3)).astype(np.uint8)
-    table[NAN_SHIFT + SHIFT_BIAS] = 0x7F
+    table[0] = 0x7F
     table.flags.writeable = False
     return table.ravel()
 

@@ -26,7 +26,7 @@ from .arrays import (
     table_like,
     unpack_nibbles,
 )  # fmt: skip
-from .codec import INF32, apply_sign, decode_table
+from .codec import NAN32, apply_sign, decode_table
 from .errors import ProfileError
 from .formats import E2M1, E4M3, Format
 from .layouts import scales_from_layout, scales_to_layout
@@ -64,15 +64,14 @@ def recode_table(source: Format, target: Format, profile: Profile) -> np.ndarray
     without one never receive it (their block is a NaN block).
     """
     codes = np.arange(1 << source.bits)
-    magnitude = _magnitudes(source)
-    exponent, significand = split_float32(magnitude)  # a zero's exponent is so low that no shift lifts it
+    exponent, significand = split_float32(_magnitudes(source))  # a zero's exponent is so low that no shift lifts it
     shifts = np.arange(-SHIFT_BIAS, SHIFT_BIAS, dtype=np.int32)[:, None]
     wide = np.broadcast_to(significand, (shifts.size, codes.size))
     negative = np.broadcast_to((codes & source.sign_mask) != 0, wide.shape)
     out = round_magnitude(target, exponent + shifts, wide, profile, negative=negative)
     out = apply_sign(target, out, negative, profile)
     if target.nan_code is not None:
-        out = np.where(magnitude > np.uint32(INF32), np.uint8(target.nan_code), out)
+        out = np.where(decode_table(source) == NAN32, np.uint8(target.nan_code), out)
     out = out.ravel()
     out.flags.writeable = False
     return out
