@@ -27,14 +27,15 @@ def figures(folder: Path) -> dict[str, float]:
 
 def draw(axis, rows: list[dict], x: str, label: str) -> None:
     rows = sorted(rows, key=lambda row: row[x])
-    axis.plot([r[x] for r in rows], [r["rate"] / 1e6 for r in rows], "o-", label="campaign, wall time")
+    unit, letter = (1e9, "G") if max(row["rate"] for row in rows) >= 1e9 else (1e6, "M")
+    axis.plot([r[x] for r in rows], [r["rate"] / unit for r in rows], "o-", label="campaign, wall time")
     if x == "elements":
-        axis.plot([r[x] for r in rows], [r["busy rate"] / 1e6 for r in rows], "s--", label="one worker, time at work")
+        axis.plot([r[x] for r in rows], [r["busy rate"] / unit for r in rows], "s--", label="one worker, time at work")
     else:
-        one = rows[0]["rate"] / rows[0][x] / 1e6
+        one = rows[0]["rate"] / rows[0][x] / unit
         axis.plot([r[x] for r in rows], [one * r[x] for r in rows], "k:", label="proportional")
     scale = "log" if x == "elements" else "linear"
-    axis.set(xlabel=label, ylabel="M elements judged a second", xscale=scale, yscale=scale)
+    axis.set(xlabel=label, ylabel=f"{letter} items judged a second", xscale=scale, yscale=scale)
     if x == "workers":
         axis.set(ylim=(0, None), xticks=[row[x] for row in rows])
     axis.legend()
