@@ -16,6 +16,7 @@ import importlib.util
 import os
 import sys
 import time
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
@@ -32,10 +33,12 @@ from .ledger import Ledger, digest_of
 from .operators import Mutant
 from .python_operators import mutants_of
 from .reach import PYTEST, Reach, record, silent
+from .reasoned import Reason, reasoned, reasons_of
 from .trace import ROOT, Lines, Recorder, forget, module_of
 from .verdict import KILLED, REFUSED, SURVIVED, Verdict
 
-SECONDS = 240
+NO_EFFECT = Path(__file__).parent / "no_effect.toml"
+SECONDS = 150
 LARGEST = 1 << 14
 PROFILES = ("HOPPER", "OCP", "EVEN", "TE", "STOCHASTIC")
 
@@ -132,7 +135,8 @@ TARGETS = (
         "ask_model",
         tuple(f"tests/refnum/test_{name}.py" for name in (
             "philox", "profiles", "layouts", "softfloat", "payload", "narrow", "published", "swiglu", "inputs",
-            "dispatch", "model_equals_oracle", "operations_equal_oracle", "explain", "oracle",
+            "model_edges", "dispatch", "model_equals_oracle", "operations_equal_oracle", "explain", "oracle",
+            "codec", "model_edges",
         )),
     ),
     Target(
@@ -271,6 +275,11 @@ def _tested(names: Sequence[str]) -> Mapping[str, str]:
     return {"status": KILLED, "how": "a test fails", "case": next(iter(failed), "tests cannot be collected")[:160]}
 
 
+def reasons() -> tuple[Reason, ...]:
+    """Return the changes that no question can show, with their reasons."""
+    return reasons_of(tomllib.loads(NO_EFFECT.read_text())["change"])
+
+
 _shop: list[Shop] = []
 
 
@@ -291,4 +300,4 @@ def run(shop: Shop, mutants: Sequence[Mutant], workers: int, ledger: Ledger | No
             verdict = done.result()
             if ledger is not None:
                 ledger.write(shop, verdict)
-            yield verdict
+            yield from reasoned([verdict], reasons(), shop.texts)

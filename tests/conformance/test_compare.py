@@ -216,6 +216,12 @@ def test_unpack_puts_the_even_element_in_the_low_nibble():
     assert unpack(np.array([[[0x21], [0x43]]], np.uint8)).tolist() == [[[1, 2], [3, 4]]]
 
 
+def test_tables_of_levels_have_an_entry_a_byte():
+    from conformance.compare import _exact, _table
+
+    assert [_table("E2M1", level).shape for level in (2, 3, 4)] + [_exact("E2M1").shape] == [(256,)] * 4
+
+
 def test_what_each_level_maps_to_which_representative():
     """One block under a NaN byte, one of both zeros and a one: the codes and the bytes that are compared."""
     case = case_of(np.ones((1, 64), np.float32))

@@ -9,6 +9,7 @@ import pytest
 from conformance.mutants import python as room
 from conformance.mutants.python_operators import OPERATORS, PythonOperator, mutants_of
 from conformance.mutants.reach import Reach, statement
+from conformance.mutants.reasoned import Reason
 from conformance.mutants.trace import Recorder
 from conformance.mutants.verdict import KILLED, SURVIVED
 
@@ -86,6 +87,15 @@ def test_lines_of_a_table_count_for_all_that_read_it() -> None:
             assert made(4) == 8
         read.append(lines)
     assert read[0] == read[1] == {(FILE, _double.__code__.co_firstlineno + 1)}
+
+
+@pytest.mark.parametrize("row", room.reasons(), ids=lambda row: f"{row.file}: {row.text}")
+def test_every_reason_is_still_about_something(row: Reason) -> None:
+    text = (room.ROOT / row.file).read_text()
+    for other in row.becomes:
+        one = Reason(row.file, row.text, (other,), row.because)
+        assert any(one.covers(mutant, text) for mutant in mutants_of(row.file, text)), other
+    assert len(row.because.split()) > 4
 
 
 FILE = "tests/conformance/test_mutants_python.py"
