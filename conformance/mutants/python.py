@@ -136,7 +136,7 @@ TARGETS = (
         tuple(f"tests/refnum/test_{name}.py" for name in (
             "philox", "profiles", "layouts", "softfloat", "payload", "narrow", "published", "swiglu", "inputs",
             "model_edges", "dispatch", "model_equals_oracle", "operations_equal_oracle", "explain", "oracle",
-            "codec", "model_edges",
+            "codec",
         )),
     ),
     Target(

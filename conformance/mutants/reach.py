@@ -28,7 +28,7 @@ from .trace import ROOT, Lines, Recorder, module_of
 PYTEST = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:faulthandler")
 LONGEST, IN_ALL = 4, 60
 """CPU seconds, under the trace, of a test that is worth asking, and of all tests that one mutant is asked."""
-PARTS, RECORDING = 8, 50
+PARTS, RECORDING = 8, 120
 """Processes that share the tests of a file, and the CPU seconds that recording may take."""
 
 
@@ -114,10 +114,10 @@ class _Plugin:
 
             @pytest.hookimpl(wrapper=True)
             def pytest_runtest_protocol(self, item: Any) -> Any:
-                start = time.process_time()
+                start = time.process_time() - recorder.spent
                 with recorder.listening() as lines, _alarm(LONGEST):
                     result = yield
-                plugin.seconds[item.nodeid] = time.process_time() - start
+                plugin.seconds[item.nodeid] = time.process_time() - recorder.spent - start
                 used = item._fixtureinfo.name2fixturedefs.values()
                 shared = [plugin.fixtures.get(each, set()) for fixtures in used for each in fixtures]
                 plugin.lines[item.nodeid] = frozenset(lines.union(plugin.collected, *shared))

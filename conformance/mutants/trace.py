@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -40,6 +42,9 @@ class Recorder:
         self._files = {str(ROOT / file): file for file in files}
         self._modules = {module_of(file) for file in self._files.values()}
         self._open: list[set[tuple[str, int]]] = [set()]
+        self._making = False
+        self.spent = 0.0
+        """CPU seconds that went into what is made once and kept."""
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[set[tuple[str, int]]]:
@@ -55,6 +60,21 @@ class Recorder:
             sys.settrace(before)
             threading.settrace(None)
             self._open = [other for other in self._open if other is not lines]
+
+    @contextlib.contextmanager
+    def _untimed(self) -> Iterator[None]:
+        """Make something that is kept: whoever happens to ask first does not pay for it."""
+        if self._making:
+            yield
+            return
+        self._making, start = True, time.process_time()
+        left, again = signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        try:
+            yield
+        finally:
+            self._making = False
+            self.spent += time.process_time() - start
+            signal.setitimer(signal.ITIMER_VIRTUAL, left, again)
 
     def _called(self, frame: Any, event: str, _: Any) -> Any:
         file = self._files.get(frame.f_code.co_filename)
@@ -76,7 +96,7 @@ class Recorder:
         def call(*args: Any, **named: Any) -> Any:
             key = (args, tuple(sorted(named.items())))
             if key not in kept:
-                with self.listening() as lines:
+                with self.listening() as lines, self._untimed():
                     value = function(*args, **named)
                 kept[key] = value, lines
             value, lines = kept[key]
