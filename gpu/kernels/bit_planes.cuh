@@ -133,13 +133,14 @@ struct Depth {
     bool found;
 };
 
-// The same for a column that has an element in the first four depths, as nearly all have. upto[d]: rows of depth d at most.
+// The same for a column that has an element in the first four depths, as nearly all have. `three` holds all elements of the
+// depths before it as well, since what is at least 4 is at least 2, 1 and something.
 constexpr uint32_t NEAR_DEPTHS = 4;
-REFNUM_HD Depth find_near_depth(const uint32_t (&upto)[NEAR_DEPTHS], const Planes& x) {
+REFNUM_HD Depth find_near_depth(const uint32_t (&at)[NEAR_DEPTHS], const Planes& x) {
     const uint32_t some = x.some(), ones = x.ones(), twos = x.twos(), fours = x.fours();
-    const uint32_t zero = fours & upto[0], one = (fours & upto[1]) | (twos & upto[0]);
-    const uint32_t two = (fours & upto[2]) | (twos & upto[1]) | (ones & upto[0]);
-    const uint32_t three = (fours & upto[3]) | (twos & upto[2]) | (ones & upto[1]) | (some & upto[0]);
+    const uint32_t zero = fours & at[0], one = (fours & at[1]) | (twos & at[0]);
+    const uint32_t two = (fours & at[2]) | (twos & at[1]) | (ones & at[0]);
+    const uint32_t three = (fours & at[3]) | (twos & at[2]) | (ones & at[1]) | (some & at[0]);
     return {zero ? 0u : one ? 1u : two ? 2u : 3u, three != 0};
 }
 
@@ -161,13 +162,11 @@ REFNUM_HD Planes column_planes(const uint32_t (&w)[32], int c) { return {{w[c], 
 
 // Binades from `top` to the bytes of eight columns. False: elements of one lie too deep.
 REFNUM_HD bool find_depths(const uint32_t* masks, uint32_t top, const uint32_t (&w)[32], uint32_t (&below)[8]) {
-    uint32_t upto[NEAR_DEPTHS] = {masks[0], masks[1], masks[2], masks[3]};
-    REFNUM_UNROLL
-    for (uint32_t d = 1; d < NEAR_DEPTHS; ++d) upto[d] |= upto[d - 1];
+    const uint32_t near[NEAR_DEPTHS] = {masks[0], masks[1], masks[2], masks[3]};
     bool found = top >= NEAR_DEPTHS - 1;
     REFNUM_UNROLL
     for (int c = 0; c < 8; ++c) {
-        const Depth depth = find_near_depth(upto, column_planes(w, c));
+        const Depth depth = find_near_depth(near, column_planes(w, c));
         below[c] = depth.below;
         found = found && depth.found;
     }
