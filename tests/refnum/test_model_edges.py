@@ -182,3 +182,11 @@ def test_mxfp4_columns_of_one_byte_keep_it(byte):
     out, scales = R.mxfp4_columns(packed, np.full((32, 1), byte, np.uint8), None, "max")
     assert (scales == byte).all()
     assert np.array_equal(arrays.unpack_nibbles(out), arrays.unpack_nibbles(packed).T)
+
+
+@pytest.mark.parametrize("byte", [0, 5, 6, 7, 254])
+def test_mxfp4_to_fp8_of_one_byte_is_six_lower_and_no_less_than_0(byte):
+    packed, scales = np.full((1, 64), 0x22, np.uint8), np.full((1, 4), byte, np.uint8)
+    out, tiles = R.mxfp4_to_fp8(packed, scales)
+    assert tiles.item() == max(byte - 6, 0)
+    assert (out == R.encode("E4M3", np.full(1, 2.0 ** (byte - tiles.item()), np.float32))).all()
