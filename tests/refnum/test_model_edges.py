@@ -29,7 +29,7 @@ CALLS = {
     "quantize_mxfp4": lambda: R.quantize_mxfp4(X),
     "quantize_mx": lambda: R.quantize_mx(X, "E5M2"),
     "dequantize_mxfp4": lambda: R.dequantize_mxfp4(PACKED, SCALES),
-    "dequantize_mx": lambda: R.dequantize_mx(CODES & 63, SCALES, "E2M3"),
+    "dequantize_mx": lambda: R.dequantize_mx(CODES & 15, SCALES),
     "quantize_fp8_tiles": lambda: R.quantize_fp8_tiles(X),
     "quantize_fp8_tiles 128x128": lambda: R.quantize_fp8_tiles(X, (128, 128)),
     "dequantize_fp8_tiles": lambda: R.dequantize_fp8_tiles(CODES, TILES),
@@ -190,3 +190,11 @@ def test_mxfp4_to_fp8_of_one_byte_is_six_lower_and_no_less_than_0(byte):
     out, tiles = R.mxfp4_to_fp8(packed, scales)
     assert tiles.item() == max(byte - 6, 0)
     assert (out == R.encode("E4M3", np.full(1, 2.0 ** (byte - tiles.item()), np.float32))).all()
+
+
+@pytest.mark.parametrize("underflow", ["rne", "te"])
+def test_fp8_columns_turn_a_nan_tile_into_nan_codes_alone(underflow):
+    codes = np.tile(np.arange(256, dtype=np.uint8), (2, 1))
+    out, scales = R.fp8_columns(codes, np.array([[255, 127], [127, 255]], np.uint8), None, underflow)
+    assert (out[:128, 0] == 0x7F).all() and (out[128:, 1] == 0x7F).all()
+    assert out[0x38, 1] == 0x38 and out[0xB8, 0] == 0xB8 and (scales == 127).all()
