@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 from enum import StrEnum
+from fractions import Fraction
 
 import numpy as np
 
-from refnum.arrays import float32_bits
+from refnum.arrays import TILE, float32_bits
 from refnum.codec import value
 
 from .case import Case
@@ -85,7 +86,7 @@ def input_classes(case: Case) -> np.ndarray | None:
         return classify(_reduce(magnitude, rows, last))
     codes, scales = case.inputs["codes"], case.inputs["scales"]
     code = _reduce(codes & np.uint8(0x7F), rows, last)
-    wide = np.repeat(scales, 128 // last, axis=1)[:, : code.shape[1]]
+    wide = np.repeat(scales, TILE // last, axis=1)[:, : code.shape[1]]
     return _classify_scaled(code, wide)
 
 
@@ -102,12 +103,8 @@ def _reduce(magnitude: np.ndarray, rows: int, last: int) -> np.ndarray:
 @functools.cache
 def _e4m3_exponents() -> np.ndarray:
     """floor(log2) of every E4M3 magnitude code, from its exact value."""
-    exponents = np.zeros(128, np.int32)
-    for code in range(1, 127):
-        exact = value("E4M3", code)
-        assert not isinstance(exact, str)
-        exponents[code] = int(exact * 2**9).bit_length() - 10  # every value is a multiple of 2^-9
-    return exponents
+    exact = [Fraction(value("E4M3", code)) for code in range(127)]  # a multiple of 2^-9 each; the last code is NaN
+    return np.array([*(int(x * 2**9).bit_length() - 10 for x in exact), 0], np.int32)
 
 
 def _classify_scaled(code: np.ndarray, scales: np.ndarray) -> np.ndarray:

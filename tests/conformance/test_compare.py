@@ -382,6 +382,28 @@ def test_classes_of_every_fp8_maximum_under_every_scale():
             assert got[256 * code + byte] == want
 
 
+@pytest.mark.parametrize("tile", [[1, 128], [128, 128]])
+def test_classes_of_tiles_are_those_of_their_elements_at_every_border(tile):
+    x = np.full((260, 288), 2.0**-140, np.float32)
+    spots = {(0, 0): 1.0, (127, 127): np.inf, (128, 128): 2.0**126, (259, 287): np.nan, (5, 256): -1.0, (200, 0): 0.5}
+    for place, number in spots.items():
+        x[place] = number
+    index = input_classes(case_of(x, "quantize_fp8_tiles", tile=tile))
+    tall = tile[0]
+    assert index.shape == (-(-260 // tall), 3)
+    for row in range(index.shape[0]):
+        for column in range(3):
+            inside = x[row * tall : (row + 1) * tall, column * 128 : (column + 1) * 128]
+            assert CLASSES[index[row, column]] == exact_class(np.unique(inside).tolist())
+
+
+def test_classes_of_blocks_take_the_scale_of_their_tile():
+    codes = np.full((2, 288), 0x38, np.uint8)
+    scales = np.array([[127, 0, 254], [255, 127, 2]], np.uint8)
+    index = input_classes(Case("fp8_to_mxfp4", "HOPPER", {}, {"codes": codes, "scales": scales}))
+    assert ["".join(CLASSES[i] for i in row) for row in index] == ["FFFFTTTTH", "NNNNFFFFT"]
+
+
 def test_results_are_counted_by_class():
     x = sample()
     x[2, 32:] = 0.0

@@ -117,6 +117,11 @@ def test_stochastic_rounding_adds_random_bits_below_the_last_place(name: str, ra
     exponent[3] = -276
     rbits = rng.integers(0, 1 << random_bits, 200, np.uint64)
     rbits[:2] = (1 << random_bits) - 1, 0
+    quantum = [-fmt.fraction_bits if fmt.kind == "integer" else max(e, 1 - fmt.bias) - fmt.mantissa_bits
+               for e in exponent.tolist()]  # fmt: skip
+    for i in range(4, 200, 2):  # what is just enough, and one less, to carry
+        rest = int(significand[i]) * Fraction(2) ** (int(exponent[i]) - 23 - quantum[i]) % 1
+        rbits[i] = ((1 << random_bits) - int(rest * 2**random_bits) - i // 2 % 2) % (1 << random_bits)
     negative = np.zeros(200, bool)
     codes = round_magnitude(fmt, exponent, significand, profile, negative=negative, rbits=rbits)
     for s, e, r, code in zip(significand.tolist(), exponent.tolist(), rbits.tolist(), codes.tolist(), strict=True):
