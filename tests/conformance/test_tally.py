@@ -123,10 +123,13 @@ def test_the_six_smallest_failures_of_a_kind_are_kept_and_twelve_in_all():
     for rows in (9, 8, 7, 6, 5, 4, 3, 3, 10, 2):
         one.fail(Failure(case(rows), 1))
     assert [f.case.elements // 32 for f in one.failures] == [6, 5, 4, 3, 3, 2] and one.failing == 10
+    first = list(one.failures)
+    one.fail(Failure(case(6), 1))  # no smaller than the largest that is kept
+    assert all(kept is before for kept, before in zip(one.failures, first, strict=True))
     for finding in "abcdefgh":
         one.fail(Failure(case(), 1, "", finding))
     one.fail(Failure(case(), 2))
-    assert len(one.failures) == 12 and one.failing == 19
+    assert len(one.failures) == 12 and one.failing == 20
     assert [f.finding for f in one.failures[6:]] == list("abcdef")
 
 
