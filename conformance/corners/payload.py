@@ -127,10 +127,10 @@ def _uneven_sums(align: int) -> Iterator[Corner]:
         given = {"row_map": (number * 7919 % 37).astype(dtype), "weights": _weights(1000, columns)}
         kind = {4: as_float(rows, FP32), 3: as_float(rows >> np.uint32(16), BF16)}[columns]
         yield f"1000 rows of {columns} columns", {"rows": kind, **given}, {"splits": [990, 10], "tokens": 39}
-    rows = _expert_rows([5, 12], align, 100, 11)
-    yield ("bfloat16 rows in fours", {"rows": as_float(rows >> np.uint32(16), BF16),
-                                      "row_map": (np.arange(17) * 5 % 9).astype(np.int64)},
-           {"splits": [5, 12], "tokens": 9})  # fmt: skip
+    rows, number = _expert_rows([5, 55], align, 100, 11), np.arange(60)
+    row_map = np.where(number % 3 == 0, number % 9, 4).astype(np.int64)
+    inputs = {"rows": as_float(rows >> np.uint32(16), BF16), "row_map": row_map}
+    yield "bfloat16 rows in fours, 40 of one token", inputs, {"splits": [5, 55], "tokens": 9}
     rows = _expert_rows([9], align, 2100, 12)
     yield ("rows of 2100 columns", {"rows": as_float(rows, FP32), "row_map": (np.arange(9) % 2).astype(np.int32),
                                     "weights": _weights(9, 12)}, {"splits": [9], "tokens": 2})  # fmt: skip
