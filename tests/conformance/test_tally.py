@@ -69,6 +69,7 @@ def test_refusals_name_the_three_most_common_reasons():
     one = tally()
     one.unsupported.update({"a": 4, "b": 3, "c": 2, "d": 1})
     assert (one.close(), one.words) == (Outcome.UNSUPPORTED, "4 cases: a; 3 cases: b; 2 cases: c")
+    assert one.evidence() == "" == tally(compared=1).evidence()
 
 
 @pytest.mark.parametrize(
