@@ -16,8 +16,8 @@ from ..verdict import Outcome
 from .call import POISONS, Called, call, call_on, has_out, into_guarded, lay_out
 from .libraries import Guarded, to_library, to_numpy
 
-EMPTY = 1100
-"""Experts without a row that are put in front of a case's: more than threads of a CTA."""
+EMPTY = 1023
+"""Experts without a row that are put in front of a case's: its first is the last of 1,024 threads, the others pass."""
 LONG = 1024
 """Splits of more experts are given as int64, others as int32: a probe asks both."""
 

@@ -78,6 +78,10 @@ def _cut(operation: str) -> Iterator[Question]:
         out = tuple(np.full_like(part, 0xCD) for part in (*parts, whole[-1]))
         yield _question(operation, {"payload": payload, "row_map": row_map}, {}, (*parts, whole[-1]),
                         f"splits on the device, {rows} rows", splits=counts, out=out)  # fmt: skip
+    fewer = getattr(refnum, operation)(payload, row_map[:39], [37, 2])
+    out = tuple(np.full_like(part, 0xCD) for part in fewer)
+    yield _question(operation, {"payload": payload, "row_map": row_map}, {}, fewer,
+                    "splits on the device, fewer rows than the row map", splits=np.array([37, 2]), out=out)  # fmt: skip
 
 
 def _rows_of(part: np.ndarray, rows: int) -> np.ndarray:
