@@ -128,7 +128,7 @@ def _uneven_sums(align: int) -> Iterator[Corner]:
         kind = {4: as_float(rows, FP32), 3: as_float(rows >> np.uint32(16), BF16)}[columns]
         yield f"1000 rows of {columns} columns", {"rows": kind, **given}, {"splits": [990, 10], "tokens": 39}
     rows, number = _expert_rows([5, 55], align, 100, 11), np.arange(60)
-    row_map = np.where(number % 3 == 0, number % 9, 4).astype(np.int64)
+    row_map = np.where(number % 3 == 0, number % 9, 4).astype(np.int16)
     inputs = {"rows": as_float(rows >> np.uint32(16), BF16), "row_map": row_map}
     yield "bfloat16 rows in fours, 40 of one token", inputs, {"splits": [5, 55], "tokens": 9}
     rows = _expert_rows([9], align, 2100, 12)
