@@ -173,3 +173,8 @@ def test_a_large_array_may_have_an_exponent_each() -> None:
     few = [refnum.encode("E4M3", x[:20], exponent[:20]), refnum.encode("E4M3", x[-20:], exponent[-20:])]
     assert np.array_equal(np.concatenate([codes[:20], codes[-20:]]), np.concatenate(few))
     assert refnum.encode("E4M3", x.reshape(2, -1), 1).shape == (2, x.size // 2)
+
+
+def test_an_integer_format_without_signs_saturates_at_its_largest() -> None:
+    exponent, significand = split_float32(np.array([0x40000000, 0x41200000], np.uint32))  # 2 and 10
+    assert round_magnitude(FORMATS["INT4"], exponent, significand, refnum.get_profile("HOPPER")).tolist() == [2, 7]
