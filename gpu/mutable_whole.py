@@ -90,7 +90,9 @@ class DeviceWorkshop:
         return True
 
     def forget(self) -> None:
-        """Forget every kernel that this process has loaded, and what was worked out for calls of them."""
+        """Forget every kernel that this process has loaded, and what was worked out for calls of them; the sources are
+        those of `root` again."""
+        build.KERNELS = self.root
         plans.forget()
         driver.hardware.cache_clear()
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from refnum.errors import UnsupportedError
+from refnum.errors import ArgumentError, UnsupportedError
 
 from ..subject import Subject
 from . import asked
@@ -67,7 +67,7 @@ class WholeShop(Protocol):
         """Whether a process takes long until it can launch: then quick questions on many mutants share one."""
 
     def forget(self) -> None:
-        """Forget every kernel that this process has loaded, so that those of another folder are."""
+        """Forget every kernel that this process has loaded and the folder that they are from: as in a new process."""
 
     def ready(self) -> None:
         """Import what every judging process needs, before they part; no device may be started by it."""
@@ -149,7 +149,10 @@ def _written(shop: Shop, mutant: Mutant, folder: Path, hint: str) -> list[Part]:
     """Write the changed sources; return the units that the file is a part of, those of the hint first."""
     for file, text in shop.texts.items():
         (folder / file).write_text(mutant.applied(text) if file == mutant.file and mutant.line else text)
-    return sorted(shop.workshop.parts(mutant.file), key=lambda part: hint not in part.operations)
+    parts = shop.workshop.parts(mutant.file)
+    if not parts:  # then all that follows would call it equivalent
+        raise ArgumentError(f"{mutant.file} is a part of no unit that is compiled here.")
+    return sorted(parts, key=lambda part: hint not in part.operations)
 
 
 def _changed(shop: Shop, mutant: Mutant, folder: Path, parts: Sequence[Part]) -> Iterator[Part]:
@@ -197,13 +200,13 @@ def judge_quickly(shop: Shop, mutant: Mutant, hint: str = "") -> Verdict | None:
     """
     start = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="refnum-whole-") as folder:
-        parts = _written(shop, mutant, Path(folder), hint)
         shop.workshop.forget()
+        parts = _written(shop, mutant, Path(folder), hint)
         found = _judged(shop, mutant, Path(folder), parts, lambda _number, one: _is_quick(one))
         if found.get("status") is None:
             return None
+        shop.workshop.forget()
         if found["status"] == KILLED:
-            shop.workshop.forget()
             same, root = found["number"], shop.workshop.subject(shop.workshop.root)
             if ask(root, found["operation"], shop.workshop, lambda number, _one: number == same, _patient):
                 raise RuntimeError("the sources as they are fail in this process")

@@ -16,7 +16,7 @@ from conformance.mutants.operators import Mutant
 from conformance.mutants.verdict import EQUIVALENT, KILLED, REFUSED, SURVIVED
 from conformance.mutants.whole_run import run
 from conformance.subject import Subject
-from refnum.errors import UnsupportedError
+from refnum.errors import ArgumentError, UnsupportedError
 
 room = pytest.importorskip("gpu.mutable_whole")
 emulate = pytest.importorskip("gpu.emulate")
@@ -119,6 +119,24 @@ def test_a_kill_in_a_process_that_an_earlier_mutant_spoilt_does_not_count(
 
     found = each_apart(judged, [right, wrong, spoils, right, wrong], 20)
     assert [status for _, status in found] == ["alone", KILLED, None, "alone", KILLED]
+
+
+@pytest.mark.skipif(not nvrtc(), reason="NVRTC is not installed")
+def test_one_process_tells_mutants_apart_one_after_another() -> None:
+    shop = whole.Shop.open(room.DeviceWorkshop())
+    (here,) = [line for line in shop.text("fp8_to_mxfp4.cu").splitlines() if "tile[u] = 0;" in line]
+    same = change(shop, "fp8_to_mxfp4.cu", here, here.replace("= 0", "= (0)"))
+    no = change(shop, "fp8_to_mxfp4.cu", here, here.replace("= 0", "= no"))
+    asked_of = [same, no, same, no]
+    found = each_apart(lambda mutant: whole.judge_quickly(shop, mutant).status, asked_of, 60)
+    assert [status for _, status in found] == [EQUIVALENT, REFUSED, EQUIVALENT, REFUSED]
+
+
+def test_what_no_unit_includes_is_not_called_equivalent(tmp_path: Path) -> None:
+    shop = whole.Shop.open(Counted(tmp_path, wrong=False))
+    shop.workshop.parts = lambda file: []
+    with pytest.raises(ArgumentError, match="a part of no unit"):
+        whole.judge(shop, Mutant("a.cu", 1, "x", 1, 8, 9, "1", "3"))
 
 
 class Counted:
