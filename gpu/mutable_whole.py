@@ -15,7 +15,7 @@ from . import compile as build
 from . import driver, emulate, ops, plans, units
 from .compile import KERNELS
 from .emulate_build import with_headers
-from .mutable import functions
+from .mutable import DRAWN, functions
 from .object_code import device_digest
 from .ways import WAYS
 
@@ -47,7 +47,7 @@ class DeviceWorkshop:
     """Whole kernels from a changed folder, by NVRTC and on a device, in the process that calls."""
 
     name: str = "gpu"
-    profiles: tuple[str, ...] = ("HOPPER", "OCP", "CEIL", "EVEN", "TE", "STOCHASTIC")
+    profiles: tuple[str, ...] = ("HOPPER", "OCP", "CEIL", "EVEN", "TE", "STOCHASTIC", DRAWN)
     largest: int = 1 << 22
     patience: int = 20
     root: Path = KERNELS
