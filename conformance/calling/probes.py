@@ -7,7 +7,7 @@ as refused, which is no failure; one that it takes must give the golden bytes. B
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -36,9 +36,19 @@ from .streams import STREAMED, on_side_stream, under_graph
 from .ways import call_on_way, call_with_array_splits, has_ways, takes_arrays, with_empty_experts
 
 REPEATS = 10
-LAUNCHED = frozenset({"DriverError", "EmulationError", "CUDARuntimeError", "CUDADriverError", "AcceleratorError"})
-"""Errors of a device, by name: a kernel ran and did what is forbidden, which is no refusal. Under capture of a graph
-they may be: what cannot be captured ends so."""
+LAUNCHED = frozenset(
+    {"DriverError", "EmulationError", "CUDARuntimeError", "CUDADriverError", "CudaAPIError", "AcceleratorError"}
+)
+DEVICE_WORDS = (
+    "cuda error",
+    "cuda_error",
+    "cudaerror",
+    "illegal memory access",
+    "misaligned address",
+    "device-side assert",
+)
+"""Errors of a device, by name and by what libraries say of them: a kernel ran and did what is forbidden, which is no
+refusal. Under capture of a graph they may be: what cannot be captured ends so."""
 Golden = Mapping[str, np.ndarray]
 Judging = Callable[[Subject, Case, Golden, Tally, float], None]
 
@@ -83,9 +93,15 @@ def _breach(tally: Tally, case: Case, finding: str, words: str) -> None:
     tally.fail(Failure(case, NO_LEVEL, words, finding))
 
 
-def _refused(called: Called, tally: Tally, name: str, launched: frozenset[str] = LAUNCHED) -> bool:
-    if called.outcome is Outcome.PASS or called.finding or called.words.partition(":")[0] in launched:
+def _refused(called: Called, tally: Tally, name: str, capturing: bool = False) -> bool:
+    """Whether a subject said no: with an error of its own. A crash, a hang or a device's error is none."""
+    error = called.words.partition(":")[0]
+    if called.outcome is Outcome.PASS or called.finding or called.outcome is Outcome.TIMEOUT:
         return False
+    if called.outcome is Outcome.FAULT:
+        launched = error in LAUNCHED or any(words in called.words.lower() for words in DEVICE_WORDS)
+        if not error.isidentifier() or (launched and not capturing):
+            return False
     tally.probes[name] = called.words
     return True
 
@@ -117,6 +133,10 @@ def _elsewhere(storage: Elsewhere) -> Judging:
         called = storage.call(subject, case, seconds)
         if storage.refusable and _refused(called, tally, storage.name):
             return
+        if called.outcome in (Outcome.FAULT, Outcome.TIMEOUT):
+            called = replace(
+                called, words=f"{called.words} ({storage.name}; to say no, raise an error)"
+            )
         wrong = record(called, case, golden, tally) is False and not called.finding
         if wrong and _right(subject, case, golden, seconds):
             _breach(tally, case, storage.finding, storage.words)
@@ -148,7 +168,7 @@ def _out(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: fl
 
 def _graph(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
     second_case, first, second = under_graph(subject, case, seconds)
-    if _refused(first, tally, "graph capture", frozenset()):
+    if _refused(first, tally, "graph capture", capturing=True):
         return
     right = record(first, case, golden, tally) and compare(case, golden, first.results).level == 0
     wrong = record(second, second_case, run_golden(second_case), tally) is False and not second.finding

@@ -1,7 +1,13 @@
 """The probes of the calling contract on the host: each habit is tried, and a breach has its name."""
 
 import numpy as np
+import pytest
 from run_tools import only, report_of, right, subject
+
+from conformance.calling import probes
+from conformance.calling.call import Called
+from conformance.tally import Tally
+from conformance.verdict import Outcome
 
 
 def test_a_refusal_of_strides_is_said_and_is_no_failure():
@@ -13,6 +19,42 @@ def test_a_refusal_of_strides_is_said_and_is_no_failure():
     document = report_of(subject(dense_only))
     assert only(document)["outcome"] == "pass" and "make it contiguous" in only(document)["probes"]["views with gaps"]
     assert only(document)["refused"] == 0
+
+
+@pytest.mark.parametrize(
+    ("outcome", "words", "refused"),
+    [
+        (Outcome.UNSUPPORTED, "rows must be dense", True),
+        (Outcome.FAULT, "ValueError: make it contiguous", True),
+        (Outcome.FAULT, "its process ended with SIGSEGV", False),
+        (Outcome.FAULT, "it raised SystemExit(1)", False),
+        (Outcome.FAULT, "CUDARuntimeError: cudaErrorMisalignedAddress: misaligned address", False),
+        (Outcome.FAULT, "RuntimeError: Triton Error [CUDA]: an illegal memory access was encountered", False),
+        (Outcome.FAULT, "RuntimeError: CUDA error: misaligned address", False),
+        (Outcome.TIMEOUT, "no answer within 1 s", False),
+    ],
+)
+def test_only_an_error_of_the_subject_s_own_is_a_refusal(outcome, words, refused):
+    tally = Tally("s", "quantize_mxfp4", "HOPPER", {}, claimed=0)
+    assert probes._refused(Called(outcome=outcome, words=words), tally, "padded rows") is refused
+    assert tally.probes == ({"padded rows": words} if refused else {})
+
+
+def test_what_cannot_be_captured_may_say_so_by_an_error_of_the_device_but_not_by_a_crash():
+    tally = Tally("s", "quantize_mxfp4", "HOPPER", {}, claimed=0)
+    error = Called(outcome=Outcome.FAULT, words="CUDARuntimeError: cudaErrorStreamCaptureUnsupported: not permitted")
+    assert probes._refused(error, tally, "graph capture", capturing=True)
+    assert not probes._refused(Called(outcome=Outcome.FAULT, words="its process ended with SIGSEGV"), tally, "g", True)
+
+
+def test_a_device_s_error_on_padded_rows_is_a_fault_and_says_where():
+    def faults(x, profile):
+        if x.strides[0] != x.shape[1] * x.itemsize:
+            raise RuntimeError("Triton Error [CUDA]: an illegal memory access was encountered")
+        return right(x, profile)
+
+    row = only(report_of(subject(faults)))
+    assert row["outcome"] == "fault" and "views with gaps" in str(row)
 
 
 def test_every_probe_that_applies_is_in_the_report():
