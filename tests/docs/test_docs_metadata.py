@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 import refnum
+from conformance.calling.probes import MOVED, PROBES
 
 ROOT = Path(__file__).resolve().parents[2]
 CITATION = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
@@ -80,3 +81,11 @@ def test_contributing_names_every_part_of_conformance():
     named = {path.rstrip("/") for path in re.findall(r"`(conformance/[\w./]+)`", section)}
     there = {f"conformance/{path.name}" for path in (ROOT / "conformance").iterdir() if not path.name.startswith("_")}
     assert named == there
+
+
+def test_the_guide_has_every_probe_and_whether_it_may_be_refused():
+    section = text("docs/guides/judge-your-kernel.md").partition("## What callers do")[2].partition("\n## ")[0]
+    rows = dict(re.findall(r"^\| `([^`]+)` \|.*\| (yes|no) \|$", section, re.MULTILINE))
+    assert list(rows) == [probe.name for probe in PROBES]
+    assert {probe.name: rows[probe.name] for probe in MOVED} == {p.name: ["no", "yes"][p.refusable] for p in MOVED}
+    assert all(f"`{one.finding}`" in section for one in MOVED)
