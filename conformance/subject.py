@@ -19,7 +19,7 @@ from refnum.errors import ArgumentError, UnsupportedError
 from refnum.profiles import get_profile, profile_name
 
 from .calling.storage import PLAIN
-from .case import DESCRIPTIVE, Case
+from .case import DESCRIPTIVE, Case, plain
 from .operation import DATA_PARAMS, OPERATIONS, arguments_of
 
 KINDS = ("model", "host", "gpu", "peer", "user", "control")
@@ -45,7 +45,8 @@ class Subject:
     level: the level of agreement it claims (N16); it is judged by that level and reported at what it reaches.
     arrays: `numpy`, `cupy`, `torch`, `torch-cuda` or `jax`, what its callables are given; CuPy has no bfloat16 and gets
     its uint16 bits. available: (usable here, reason if not).
-    supports: (operation, profile, params) -> reason why not, or "" when supported.
+    supports: (operation, profile, params) -> reason why not, or "" when supported; it is asked about a case's own
+    parameters too where one has a value that the operation's table does not list, such as another `align`.
     describe: versions, flags and devices for the report. levels: exceptions from `level` by operation.
     origin: the `path/to/file.py:name` that it came from, for the replay command. trace: operation -> digests of the
     code that runs for it, for certificates (N18.5). one_code: whether its profiles are one piece of code, in which the
@@ -175,13 +176,21 @@ def _signature_gap(function: Callable[..., Any], operation: str, params: Mapping
     return ""
 
 
+def _refuses_beside(subject: Subject, case: Case) -> str:
+    """Return why a subject does not support a case with a value that is none of the table's choices, or nothing."""
+    choices = OPERATIONS[case.operation].params
+    params = {name: value for name, value in case.params.items() if name not in DATA_PARAMS}
+    beside = any(name in choices and value not in choices[name] for name, value in plain(params).items())
+    return subject.supports(case.operation, case.profile, params) if beside and subject.supports else ""
+
+
 def arguments_for(subject: Subject, case: Case, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keywords for one call on these arrays, which are of the subject's library.
 
     Raises UnsupportedError when the callable cannot take something that matters, or the case is outside of what the
     subject supports.
     """
-    reason = subject.outside(case) if subject.outside else ""
+    reason = (subject.outside(case) if subject.outside else "") or _refuses_beside(subject, case)
     if reason:
         raise UnsupportedError(f"{subject.name}: {reason}.")
     function = subject.operations[case.operation]

@@ -16,7 +16,7 @@ from refnum.errors import ArgumentError
 from refnum.profiles import Profile, get_profile, profile_name
 
 from ..case import Case
-from ..operation import OPERATIONS
+from ..operation import FLOAT_INPUTS, OPERATIONS
 from .layouts import in_layouts
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -35,8 +35,9 @@ class Declaration:
 class Limits:
     """Inputs that a kernel supports; cases outside are reported as unsupported, not as wrong.
 
-    dtypes: names of the floating-point inputs it takes (empty: all). rows, columns: what the first two-dimensional
-    input's rows and columns, in that array's own elements, must be multiples of. max_elements: of any input.
+    dtypes: names of the floating-point inputs it takes (empty: all), by the parameter `input` or, where an operation
+    has none, by the first matrix. rows, columns: what the first two-dimensional input's rows and columns, in that
+    array's own elements, must be multiples of. max_elements: of any input.
     """
 
     dtypes: tuple[str, ...] = ()
@@ -46,10 +47,10 @@ class Limits:
 
     def refuses(self, case: Case) -> str:
         """Return why a case is outside, or an empty string."""
-        given = case.params.get("input")
-        if self.dtypes and given is not None and given not in self.dtypes:
-            return f"it takes {', '.join(self.dtypes)}, not {given}"
         first = next((array for array in case.inputs.values() if array.ndim == 2), None)
+        given = case.params.get("input") or (first.dtype.name if first is not None else "")
+        if self.dtypes and given in FLOAT_INPUTS and given not in self.dtypes:
+            return f"it takes {', '.join(self.dtypes)}, not {given}"
         if first is not None and (first.shape[0] % self.rows or first.shape[1] % self.columns):
             return f"it takes rows in multiples of {self.rows} and columns of {self.columns}, not {list(first.shape)}"
         largest = max((array.size for array in case.inputs.values()), default=0)

@@ -11,9 +11,9 @@ hexadecimal integers, one row of the array a line, rows first):
     end
 
 Its answer, on its standard output, `packed` then `scales`, each a line a row, then `end`; or one line
-`unsupported REASON`. Lines that begin with `#` are passed over. It goes on reading until its input ends, or ends
-itself after an answer. One that dies in the middle of a case or answers nothing is a fault and is started again for
-the next case.
+`unsupported REASON`. A parameter has any value that the specification allows, such as `align=7`. Lines that begin with
+`#` are passed over. It goes on reading until its input ends, or ends itself after an answer. One that dies in the
+middle of a case or answers nothing is a fault and is started again for the next case.
 """
 
 from __future__ import annotations

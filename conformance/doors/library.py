@@ -10,8 +10,9 @@
 
 An argument is an input or an output of the operation (a pointer to its C-contiguous data), `rows(NAME)`,
 `columns(NAME)` or `size(NAME)` of one (int64), `splits` (pointer to int64) and `size(splits)`, a parameter such as
-`scale` (int32: its place among the choices that the specification lists), `profile` (int32: its place among the
-declared profiles), or `stream` (a CUDA stream, 0). A function that takes no `profile` is judged by the first only. The
+`scale` (int32: its place among the choices that the specification lists; a case with another value is unsupported),
+`profile` (int32: its place among the declared profiles), or `stream` (a CUDA stream, 0). A row map is int32; a case
+with another integer type is unsupported. A function that takes no `profile` is judged by the first only. The
 function returns int 0, or 1 when it does not support the case; any other value is a fault. With
 `memory = "device"` the pointers are device pointers, the function must be done on the default stream's order.
 Outputs are filled with poison before the call and lie between guard zones, which must not be written.
@@ -184,10 +185,16 @@ def _argument(text: str, arrays: dict[str, Any], case: Case, profiles: list[str]
         return ctypes.c_int64(sizes[match[1]])
     if text in arrays:
         array = arrays[text]
+        if text == "row_map" and array.dtype != np.int32:  # a pointer does not say what it points at
+            raise UnsupportedError(f"row_map is {array.dtype}; a library is given int32")
         return None if array is None else ctypes.c_void_p(_address(array))
     choices = OPERATIONS[case.operation].params[text]
     value = case.params.get(text, choices[0])
-    return ctypes.c_int32(choices.index(list(value) if isinstance(value, tuple) else value))
+    value = list(value) if isinstance(value, tuple) else value
+    if value not in choices:
+        listed = ", ".join(map(str, choices))
+        raise UnsupportedError(f"{text}={value} is no choice; a library is told {listed} by their places")
+    return ctypes.c_int32(choices.index(value))
 
 
 def _address(array: Any) -> int:
