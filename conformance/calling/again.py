@@ -1,8 +1,8 @@
-"""A breach shown once more: for each finding the call that made it, which a replay repeats."""
+"""A breach shown once more: for each finding the calls that may have made it, which a replay makes again."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from ..case import Case
 from ..compare import compare
@@ -10,21 +10,44 @@ from ..operation import call_golden, run_golden
 from ..subject import Subject
 from ..verdict import Outcome
 from .call import POISONS, Called, call, has_out, into_guarded, replay_in_place
-from .probes import MOVED, REPEATS
+from .probes import MOVED, PROBES, REPEATS
 from .streams import under_graph
-from .ways import call_on_way, call_with_array_splits, has_ways, takes_arrays
+from .ways import call_with_array_splits, on_way, takes_arrays
+
+NAMED = frozenset({"input-mutated", "guard-overwritten", "float-mode-changed", "output-aliases-input"})
+"""Breaches that a call itself names, whichever probe makes it: on a way, into `out`, in other storage."""
 
 
 def again(finding: str) -> Callable[[Subject, Case, float], tuple[Case, Called]]:
-    """Return the call that shows a breach once more, with the case that it answers; a plain call for other names."""
+    """Return what shows a breach once more, with the case that its call answers; a plain call for other names.
+
+    Where several calls may have made it, they are made in turn up to the first that shows it; else the first is shown.
+    """
     for storage in MOVED:
         if finding == storage.finding:
             return lambda subject, case, seconds: (case, storage.call(subject, case, seconds))
-    return _AGAIN.get(finding, _plain)
+    if finding in NAMED:
+        return lambda subject, case, seconds: _first(finding, _every, subject, case, seconds)
+    if finding in _IN_TURN:
+        return lambda subject, case, seconds: _first(finding, _IN_TURN[finding], subject, case, seconds)
+    return _SECOND.get(finding, _plain)
 
 
 def _plain(subject: Subject, case: Case, seconds: float) -> tuple[Case, Called]:
     return case, call(subject, case, seconds)
+
+
+def _first(finding: str, calls: Calls, subject: Subject, case: Case, seconds: float) -> tuple[Case, Called]:
+    """Return the first call that has the breach by name, or differs from the golden bytes; else the first of all."""
+    golden, first = run_golden(case), None
+    for called in calls(subject, case, seconds):
+        first = first or called
+        if finding in NAMED:
+            if called.finding == finding:
+                return case, called
+        elif called.outcome is Outcome.PASS and compare(case, golden, called.results).level:
+            return case, called
+    return (case, first) if first else _plain(subject, case, seconds)
 
 
 def _second_in_place(subject: Subject, case: Case, seconds: float) -> tuple[Case, Called]:
@@ -37,54 +60,61 @@ def _second_of_graph(subject: Subject, case: Case, seconds: float) -> tuple[Case
     return second_case, second
 
 
-def _into_out(subject: Subject, case: Case, seconds: float) -> tuple[Case, Called]:
-    if not has_out(subject, case.operation):
-        return _plain(subject, case, seconds)
-    return case, into_guarded(subject, case, call_golden(case), POISONS[0], seconds)
-
-
-def _odd_one(subject: Subject, case: Case, seconds: float) -> tuple[Case, Called]:
-    """Return the first call that differs from the golden bytes, or the last one."""
-    golden = run_golden(case)
+def _repeated(subject: Subject, case: Case, seconds: float) -> Iterator[Called]:
     for _ in range(REPEATS):
-        called = call(subject, case, seconds)
-        if called.outcome is Outcome.PASS and compare(case, golden, called.results).level:
-            break
-    return case, called
+        yield call(subject, case, seconds)
 
 
-def _on_ways(subject: Subject, case: Case, seconds: float) -> tuple[Case, Called]:
-    """Return the first call on a way that differs from the golden bytes, or the last one."""
-    if not has_ways(subject, case.operation):
-        return _plain(subject, case, seconds)
-    golden = run_golden(case)
-    for way in subject.ways[case.operation]:
-        called = call_on_way(subject, case, way, seconds)
-        if called.outcome is Outcome.PASS and compare(case, golden, called.results).level:
-            break
-    return case, called
+def _ways(subject: Subject, operation: str) -> list[Subject]:
+    return [on_way(subject, operation, way) for way in subject.ways.get(operation, {})]
 
 
-def _by_array(subject: Subject, case: Case, seconds: float) -> tuple[Case, Called]:
-    if not takes_arrays(subject, case.operation):
-        return _plain(subject, case, seconds)
-    return case, call_with_array_splits(subject, case, seconds)
+def _on_ways(subject: Subject, case: Case, seconds: float) -> Iterator[Called]:
+    for large in _ways(subject, case.operation):
+        yield call(large, case, seconds)
+        yield from _guarded(large, case, seconds)
 
 
-_AGAIN: dict[str, Callable[[Subject, Case, float], tuple[Case, Called]]] = {
-    "stale-output": _second_in_place,
-    "earlier-result-changed": _second_in_place,
-    "guard-overwritten": _into_out,
+def _guarded(subject: Subject, case: Case, seconds: float) -> Iterator[Called]:
+    if has_out(subject, case.operation):
+        yield into_guarded(subject, case, call_golden(case), POISONS[0], seconds)
+
+
+def _into_out(subject: Subject, case: Case, seconds: float) -> Iterator[Called]:
+    for one in (subject, *_ways(subject, case.operation)):
+        yield from _guarded(one, case, seconds)
+
+
+def _by_array(subject: Subject, case: Case, seconds: float) -> Iterator[Called]:
+    if takes_arrays(subject, case.operation):
+        yield call_with_array_splits(subject, case, seconds)
+
+
+def _every(subject: Subject, case: Case, seconds: float) -> Iterator[Called]:
+    """Make every call on this case of which a probe judges the first result."""
+    yield call(subject, case, seconds)
+    yield from _guarded(subject, case, seconds)
+    yield from _on_ways(subject, case, seconds)
+    yield from _by_array(subject, case, seconds)
+    applies = {probe.name: probe.applies for probe in PROBES}
+    for storage in MOVED:
+        if applies[storage.name](subject, case.operation):
+            yield storage.call(subject, case, seconds)
+
+
+Calls = Callable[[Subject, Case, float], Iterator[Called]]
+_IN_TURN: dict[str, Calls] = {
     "output-not-written": _into_out,
-    "not-deterministic": _odd_one,
-    "graph-replay-stale": _second_of_graph,
+    "not-deterministic": _repeated,
     "way-by-size": _on_ways,
     "splits-as-array": _by_array,
 }
-SECOND_CASE = frozenset({"stale-output", "earlier-result-changed", "graph-replay-stale"})
-"""Breaches whose call answers other data than the case's."""
-DIFFERENT_BYTES = frozenset({*_AGAIN, *(storage.finding for storage in MOVED)}) - {
-    "earlier-result-changed",
-    "guard-overwritten",
+_SECOND: dict[str, Callable[[Subject, Case, float], tuple[Case, Called]]] = {
+    "stale-output": _second_in_place,
+    "earlier-result-changed": _second_in_place,
+    "graph-replay-stale": _second_of_graph,
 }
+SECOND_CASE = frozenset(_SECOND)
+"""Breaches whose call answers other data than the case's."""
+DIFFERENT_BYTES = frozenset({*_IN_TURN, *_SECOND, *(storage.finding for storage in MOVED)}) - {"earlier-result-changed"}
 """Breaches that show as bytes that differ; the call itself names the others."""

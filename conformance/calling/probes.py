@@ -33,7 +33,7 @@ from .call import (
 )
 from .libraries import IMMUTABLE
 from .streams import STREAMED, on_side_stream, under_graph
-from .ways import call_on_way, call_with_array_splits, has_ways, takes_arrays, with_empty_experts
+from .ways import call_with_array_splits, has_ways, named, on_way, takes_arrays, with_empty_experts
 
 REPEATS = 10
 LAUNCHED = frozenset(
@@ -134,9 +134,7 @@ def _elsewhere(storage: Elsewhere) -> Judging:
         if storage.refusable and _refused(called, tally, storage.name):
             return
         if called.outcome in (Outcome.FAULT, Outcome.TIMEOUT):
-            called = replace(
-                called, words=f"{called.words} ({storage.name}; to say no, raise an error)"
-            )
+            called = replace(called, words=f"{called.words} ({storage.name}; to say no, raise an error)")
         wrong = record(called, case, golden, tally) is False and not called.finding
         if wrong and _right(subject, case, golden, seconds):
             _breach(tally, case, storage.finding, storage.words)
@@ -179,11 +177,31 @@ def _graph(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: 
 
 def _ways(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
     for way in subject.ways[case.operation]:
-        called = call_on_way(subject, case, way, seconds)
+        large = on_way(subject, case.operation, way)
+        called = named(call(large, case, seconds), way)
         wrong = record(called, case, golden, tally) is False and not called.finding
         if wrong and _right(subject, case, golden, seconds):
-            words = f"right on the way that this size takes, wrong on another that larger data takes: {way}"
-            _breach(tally, case, "way-by-size", words)
+            _by_size(tally, case, way)
+        elif called.outcome is Outcome.PASS and not wrong and has_out(subject, case.operation):
+            _way_into_out(subject, case, golden, tally, seconds, way)
+
+
+def _way_into_out(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float, way: str) -> None:
+    like, large = call_golden(case), on_way(subject, case.operation, way)
+    called = named(into_guarded(large, case, like, POISONS[0], seconds), way)
+    if record(called, case, golden, tally) is not False or called.finding:
+        return
+    if _holds_poison(called, like, POISONS[0]):
+        words = f"bytes of `out` still hold the poison 0x{POISONS[0]:02X} on the way that larger data takes: {way}"
+        _breach(tally, case, "output-not-written", words)
+    usual = into_guarded(subject, case, like, POISONS[0], seconds)
+    if compare(case, golden, usual.results).level == 0:
+        _by_size(tally, case, way)
+
+
+def _by_size(tally: Tally, case: Case, way: str) -> None:
+    words = f"right on the way that this size takes, wrong on another that larger data takes: {way}"
+    _breach(tally, case, "way-by-size", words)
 
 
 def _array_splits(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
@@ -193,7 +211,7 @@ def _array_splits(subject: Subject, case: Case, golden: Golden, tally: Tally, se
             return
         want = golden if one is case else run_golden(one)
         wrong = record(called, one, want, tally) is False and not called.finding
-        if wrong and _right(subject, case, golden, seconds):
+        if wrong and _right(subject, one, want, seconds):
             words = "right by splits in a list, wrong by the same splits in an array"
             _breach(tally, one, "splits-as-array", words)
 

@@ -72,6 +72,7 @@ def _subject(home: Household, said: Mapping[str, Any], text: str) -> Subject:
         "further": said["further"],
         "level": said["level"],
         "levels": said["levels"],
+        "ways": {operation: dict.fromkeys(ways, _way) for operation, ways in said["ways"].items()},
         "arrays": said["arrays"],
         "on_request": said["on_request"],
         "available": lambda: (bool(usable), str(reason)),
@@ -95,6 +96,10 @@ def _stub(keywords: list[str], anything: bool) -> Callable[..., Any]:
         parameters.append(inspect.Parameter("anything", inspect.Parameter.VAR_KEYWORD))
     elsewhere.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return elsewhere
+
+
+def _way() -> contextlib.AbstractContextManager[None]:
+    raise NotImplementedError("this subject lives in a process of its own; its ways are taken there, by `ways.on_way`")
 
 
 class _Lost(Exception):
@@ -169,15 +174,16 @@ class Household:
         seconds: float = 60.0,
         like: tuple[np.ndarray, ...] = (),
         poison: int | None = None,
+        way: str | None = None,
     ) -> Any:
-        """Carry out a watched call of `calling` there; returns what that function returns."""
+        """Carry out a watched call of `calling` there, on one of the subject's ways; returns what it returns there."""
         if which == "into_guarded":
             like, poison, *rest = arguments if arguments else (like, poison)
             seconds = rest[0] if rest else seconds
         elif arguments:
             (seconds,) = arguments
         more = {} if poison is None else {"poison": poison}
-        head = {"subject": name, "ask": which, "case": case_head(case), "seconds": seconds, "more": more}
+        head = {"subject": name, "ask": which, "case": case_head(case), "seconds": seconds, "way": way, "more": more}
         limit = _CALLS.get(which, 1) * seconds + GRACE if seconds > 0 else 0.0
         try:
             self._up()

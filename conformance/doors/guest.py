@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ..calling import call, streams
+from ..calling import call, streams, ways
 from ..calling.libraries import alive
 from ..choose import resolve
 from ..subject import Subject, accepts
@@ -40,6 +40,7 @@ CALLS = {
             ),
         ),
         (streams, ("on_side_stream", "under_graph")),
+        (ways, ("call_with_array_splits",)),
     )
     for name in names
 }
@@ -100,6 +101,7 @@ def described(subject: Subject) -> dict[str, Any]:
         "further": {name: list(profiles) for name, profiles in subject.further.items()},
         "level": subject.level,
         "levels": dict(subject.levels),
+        "ways": {operation: list(ways) for operation, ways in subject.ways.items()},
         "arrays": subject.arrays,
         "on_request": subject.on_request,
         "available": [bool(usable), str(reason)],
@@ -120,6 +122,8 @@ def _answer(
     if head["ask"] == "into_guarded":
         more["like"] = tuple(arrays[len(case.inputs) :])
     try:
+        if head["way"] is not None:
+            subject = ways.on_way(subject, case.operation, head["way"])
         back = CALLS[head["ask"]](subject, case, seconds=head["seconds"], **more)
     except BaseException as error:  # a watched call catches what a subject raises; what is left is still a fault
         return {"calls": [_fault(f"{type(error).__name__}: {error}")], "same": True}, []

@@ -3,9 +3,11 @@
 import contextlib
 
 import numpy as np
+import pytest
 from run_tools import only, report_of, right, subject
 
 import refnum
+from conformance.choose import choose
 from conformance.controls import controls
 from conformance.subject import from_dict
 
@@ -65,3 +67,182 @@ def test_splits_in_an_array_are_judged_with_more_experts_than_a_cta_has_threads(
     assert only(document)["outcome"] == "pass"
     assert {*taken} == {("int32", False), ("int64", True)}
     assert failure(report_of(row, operation="permute_pad"), "splits-as-array")["reproduced"] == "3 of 3"
+
+
+class Large:
+    """A context in which a callable takes its way for large data, and what it is asked whether it does."""
+
+    def __init__(self):
+        self.taken = False
+
+    @contextlib.contextmanager
+    def __call__(self):
+        self.taken = True
+        try:
+            yield
+        finally:
+            self.taken = False
+
+
+def written(result, out):
+    for one, data in zip(out, result, strict=True):
+        one[...] = data
+
+
+def on_two_ways(large, write):
+    """Return a subject that is right, but for how `write` hands out its results on the way for large data."""
+
+    def quantize_mxfp4(x, profile, out=None):
+        result = right(x, profile)
+        if out is None:
+            return result
+        (write if large.taken and x.size else written)(result, out)
+        return out
+
+    entry = {"name": "two", "operations": {"quantize_mxfp4": quantize_mxfp4}}
+    return from_dict({**entry, "ways": {"quantize_mxfp4": {"the large one": large}}}, "here")
+
+
+def zone_behind(array):
+    """Return the bytes of an array and the one behind them, which belongs to nobody that was given the array."""
+    return np.lib.stride_tricks.as_strided(array.reshape(-1).view(np.uint8), (array.nbytes + 1,), (1,))
+
+
+def test_what_a_way_writes_into_out_is_judged():
+    def flips(result, out):
+        written(result, out)
+        out[0][0, 0] ^= 1
+
+    document = report_of(on_two_ways(Large(), flips))
+    assert failure(document, "way-by-size")["reproduced"] == "3 of 3"
+    assert only(document)["findings"] == ["way-by-size"]
+
+
+def test_bytes_of_out_that_a_way_leaves_are_named_and_shown_again():
+    document = report_of(on_two_ways(Large(), lambda result, out: written(result[:1], out[:1])))
+    assert only(document)["findings"] == ["output-not-written", "way-by-size"]
+    assert failure(document, "output-not-written")["reproduced"] == "3 of 3"
+
+
+def test_a_write_behind_out_on_a_way_is_named_with_its_way_and_shown_again():
+    def overruns(result, out):
+        written(result, out)
+        zone_behind(out[1])[-1] = 7
+
+    document = report_of(on_two_ways(Large(), overruns))
+    found = failure(document, "guard-overwritten")
+    assert only(document)["outcome"] == "mismatch"
+    assert found["reproduced"] == "3 of 3" and "the large one" in found["words"]
+
+
+def test_a_way_that_cannot_be_entered_is_a_fault_of_the_subject():
+    def nowhere():
+        raise RuntimeError("no such way")
+
+    entry = {"name": "w", "operations": {"quantize_mxfp4": right}, "ways": {"quantize_mxfp4": {"nowhere": nowhere}}}
+    document = report_of(from_dict(entry, "here"))
+    assert only(document)["outcome"] == "fault" and "no such way" in str(document.document())
+
+
+def permuting(spoil):
+    """Return a subject that is right, but for what `spoil` does to the splits that it is given."""
+
+    def permute_pad(payload, row_map, splits, align=32, *, out=None):
+        result = refnum.permute_pad(payload, row_map, [int(n) for n in splits], align)
+        result = spoil(splits, result) or result
+        if out is None:
+            return result
+        out[0][...], out[1][...] = result
+        return out
+
+    return from_dict({"name": "p", "operations": {"permute_pad": permute_pad}}, "here")
+
+
+def sorts(splits, result):
+    if isinstance(splits, np.ndarray):
+        splits[:] = 0
+
+
+def overruns_splits(splits, result):
+    if isinstance(splits, np.ndarray):
+        zone_behind(splits)[-1] = 7
+
+
+@pytest.mark.parametrize(("spoil", "finding"), [(sorts, "input-mutated"), (overruns_splits, "guard-overwritten")])
+def test_splits_in_an_array_are_only_read(spoil, finding):
+    document = report_of(permuting(spoil), operation="permute_pad")
+    assert only(document)["outcome"] == "mismatch"
+    assert failure(document, finding)["reproduced"] == "3 of 3" and "splits" in failure(document, finding)["words"]
+
+
+def test_an_array_of_splits_is_not_blamed_for_what_a_list_does_too():
+    def forgets(splits, result):
+        if len(splits) > 1023:
+            result[0][...] = 0
+
+    row = only(report_of(permuting(forgets), operation="permute_pad"))
+    assert row["outcome"] == "mismatch" and "splits-as-array" not in row["findings"]
+
+
+def test_an_input_written_in_one_storage_only_is_shown_again():
+    def writes_where_padded(x, profile):
+        result = right(x, profile)
+        if x.size and x.strides[0] > x.shape[1] * x.itemsize and x.strides[1] == x.itemsize:
+            x.view(np.uint32)[0, 0] ^= 1
+        return result
+
+    document = report_of(subject(writes_where_padded))
+    assert only(document)["outcome"] == "mismatch"
+    assert failure(document, "input-mutated")["reproduced"] == "3 of 3"
+
+
+FILE = """
+import contextlib
+import numpy as np
+import refnum
+
+LARGE = [False]
+
+@contextlib.contextmanager
+def always():
+    LARGE[0] = True
+    yield
+    LARGE[0] = False
+
+def quantize_mxfp4(x, profile, out=None):
+    packed, scales = refnum.quantize_mxfp4(x, profile)
+    if LARGE[0]:
+        packed[-1:] ^= 1
+    if out is None:
+        return packed, scales
+    out[0][...], out[1][...] = packed, scales
+    return out
+
+def permute_pad(payload, row_map, splits, align=32, *, out=None):
+    rows, offsets = refnum.permute_pad(payload, row_map, [int(n) for n in splits], align)
+    if isinstance(splits, np.ndarray):
+        rows[:1] ^= 1
+    if out is None:
+        return rows, offsets
+    out[0][...], out[1][...] = rows, offsets
+    return out
+
+SUBJECT = {
+    "name": "mine",
+    "operations": {"quantize_mxfp4": quantize_mxfp4, "permute_pad": permute_pad},
+    "ways": {"quantize_mxfp4": {"the large one": always}},
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("operation", "probe", "finding"),
+    [("quantize_mxfp4", "ways by size", "way-by-size"), ("permute_pad", "splits as an array", "splits-as-array")],
+)
+def test_a_subject_in_a_process_of_its_own_is_asked_too(tmp_path, operation, probe, finding):
+    path = tmp_path / "mine.py"
+    path.write_text(FILE)
+    (there,) = choose([f"{path}:SUBJECT"], None).usable
+    assert there.apart is not None
+    document = report_of(there, operation=operation)
+    assert probe in only(document)["probes"] and failure(document, finding)["reproduced"] == "3 of 3"
