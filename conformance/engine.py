@@ -207,6 +207,8 @@ class Engine:
                 return
             golden = self.golden(part.case)
             for subject in subjects:
+                if subject.arrays in self.plan.lost:  # the device died under the subject before
+                    continue
                 self.book.note(subject.name, self.number, there=True)
                 held = None
                 if golden is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+from pathlib import Path
 from typing import Any
 
 from . import compile as build
@@ -85,6 +86,21 @@ def trace_gpu(operation: str) -> dict[str, str]:
     }
 
 
+def trace_emulated(operation: str) -> dict[str, str]:
+    """Return the digests of what runs for an operation on the emulated machine: kernels, launchers, compiler."""
+    compiled = units.units(operation)
+    if not compiled:
+        return {}
+    told = emulate.describe()
+    sources = "".join(build.read_source(name).digest for name in sorted({unit.kernel for unit in compiled}))
+    launchers = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
+    return {
+        "source": hashlib.sha256(f"{sources}{compiled}{units.CONSTANTS.get(operation, '')}".encode()).hexdigest(),
+        "launchers": hashlib.sha256(launchers).hexdigest(),
+        **{name: told[name] for name in ("machine_sha256", "compiler", "version", "flags") if name in told},
+    }
+
+
 def trace_host(operation: str) -> dict[str, str]:
     """Return the digest of the host build's sources and the key of its library: compiler, flags, machine."""
     told = host.describe()
@@ -123,6 +139,7 @@ def subjects() -> list[dict[str, Any]]:
             "one_code": True,
             "available": emulate.available,
             "describe": emulate.describe,
+            "trace": trace_emulated,
             "mutable": mutable_whole.EmulatedWorkshop,
             "ways": ways.WAYS,
             "on_request": True,

@@ -130,7 +130,7 @@ class Recorder:
     def imported(self, modules: Iterable[str]) -> Lines:
         """Import everything of ours anew, with caches of this recorder; return the lines that ran."""
         forget()
-        functools.lru_cache = self._lru_cache  # type: ignore[assignment]  # `functools.cache` calls it
+        functools.lru_cache = self._lru_cache  # `functools.cache` calls it
         functools.cached_property = self._cached_property()  # type: ignore[assignment, misc]
         with self.listening() as lines:
             for module in modules:

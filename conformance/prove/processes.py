@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import signal
 import threading
+import traceback
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -15,19 +16,21 @@ from dataclasses import dataclass
 from multiprocessing.connection import wait
 from typing import Any
 
-from refnum.errors import ArgumentError, RefnumError
+from refnum.errors import ArgumentError, RefnumError, UnsupportedError
 
 from ..choose import choose
 from ..gpus import chosen_gpus
 from ..subject import Subject
 from .catalogue import Proof, get_proof
-from .chunk import Done, like_of, run_chunk
-
-ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+from .chunk import Done, Refuted, like_of, run_chunk
 
 
 class ProcessLost(RefnumError):
     """A process that judged chunks ended by itself."""
+
+
+class ProcessFailed(RefnumError):
+    """What a subject, or the harness, raised in a process that judged chunks: type, words and where."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +52,8 @@ def places_on(subject: Subject, gpus: str | None, workers: int | None) -> list[P
     if gpus is not None and not on_gpu:
         raise ArgumentError(f"--gpus is for subjects on a GPU; {subject.name} is not: give --workers.")
     if gpus is not None:
-        return [Place({"CUDA_VISIBLE_DEVICES": card["uuid"], **ONE_THREAD}, card["name"]) for card in chosen_gpus(gpus)]
-    return [Place({"CUDA_VISIBLE_DEVICES": "", **ONE_THREAD})] * (workers or 0)
+        return [Place({"CUDA_VISIBLE_DEVICES": card["uuid"]}, card["name"]) for card in chosen_gpus(gpus)]
+    return [Place({"CUDA_VISIBLE_DEVICES": ""})] * (workers or 0)
 
 
 class Processes:
@@ -113,9 +116,19 @@ def _die_with_parent() -> None:
 
 @functools.cache
 def _subject(typed: str, name: str) -> Subject:
-    return next(subject for subject in choose([typed]).usable if subject.name == name)
+    chosen = choose([typed])
+    for subject in chosen.usable:
+        if subject.name == name:
+            return subject
+    reasons = "; ".join(f"{missing.name}: {reason}" for missing, reason in chosen.unusable) or "it is not among them"
+    raise UnsupportedError(f"{name} cannot be used in a process that shares a proof: {reasons}.")
 
 
 def _judge(proof: str, typed: str, name: str, chunk: int) -> Done:
     judged, subject = get_proof(proof), _subject(typed, name)
-    return run_chunk(judged, subject, chunk, like_of(judged, subject))
+    try:
+        return run_chunk(judged, subject, chunk, like_of(judged, subject))
+    except (RefnumError, Refuted):
+        raise
+    except Exception as error:  # another's error need not survive the way to the parent
+        raise ProcessFailed(f"{type(error).__name__}: {error}\n{traceback.format_exc()}") from None

@@ -104,4 +104,5 @@ class Recipe:
 
     def __str__(self) -> str:
         shown = ", ".join(f"{name}={value}" for name, value in self.parameters.items())
-        return f"{self.distribution}({shown}) {self.shape[0]}x{self.shape[1]} seed {self.seed}"
+        wide = " float32" if self.wide else ""
+        return f"{self.distribution}({shown}) {self.shape[0]}x{self.shape[1]}{wide} seed {self.seed}"

@@ -4,11 +4,13 @@ import json
 import platform
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from fuzz_tools import Here, campaign, done, right_subject
 from typer.testing import CliRunner
 
+import conformance
 from conformance.cli import app
 from conformance.fuzz import session
 from conformance.fuzz.bounds import statement, upper_bound
@@ -27,7 +29,7 @@ from conformance.fuzz.shards import Address, key_of, recipes_of, strata
 from conformance.fuzz.spec import Spec, Target, make_spec
 from conformance.fuzz.status import Watcher
 from conformance.operation import OPERATIONS, run_golden
-from conformance.recipes import expand
+from conformance.recipes import Recipe, expand
 from refnum.errors import ArgumentError, FileError
 
 
@@ -273,3 +275,11 @@ def test_what_the_devices_say_at_the_end_is_kept(tmp_path, monkeypatch):
     summary = session.work(tmp_path / "camp", Limits(cases=10), workers=1, quiet=True)
     (worker,) = summary["workers"]
     assert worker["identity"]["card_at_end"]["ecc"] == "1" and worker["left"] and "ended" in worker["words"]
+
+
+def test_the_schema_of_a_corpus_has_every_field_of_a_recipe():
+    recipe = Recipe("unpermute", "HOPPER", {"align": 16}, (8, 32), 0, "zero", {}, (), False, True).to_json()
+    schema = json.loads((Path(conformance.__file__).parent / "schema" / "corpus.schema.json").read_text())
+    fields = schema["properties"]["cases"]["items"]["properties"]["recipe"]
+    assert recipe["wide"] is True
+    assert set(fields["required"]) <= set(recipe) <= set(fields["properties"])

@@ -133,3 +133,34 @@ def test_a_refutation_crosses_processes(tmp_path):
     alone, shared = (CliRunner().invoke(app, [*arguments, *more]) for more in ([], ["--workers", "2"]))
     assert alone.exit_code == shared.exit_code == 1
     assert alone.output == shared.output and "decode_e4m3" in alone.output and "= 0x9" in alone.output
+
+
+ELSEWHERE = """
+import os
+from refnum import fp8_columns as right
+
+class Two(Exception):
+    def __init__(self, code, text):
+        super().__init__(text)
+
+def fp8_columns(*arguments, **options):
+    raise Two(3, "no workspace")
+
+WRONG = {"name": "raises", "operations": {"fp8_columns": fp8_columns}}
+HERE = os.getpid()
+GONE = {"name": "gone", "operations": {"fp8_columns": right},
+        "available": lambda: (os.environ.get("CUDA_VISIBLE_DEVICES") != "", "no device in this process")}
+"""
+
+
+def test_what_a_process_raises_or_lacks_is_said_by_name(tmp_path, monkeypatch):
+    file = tmp_path / "elsewhere.py"
+    file.write_text(ELSEWHERE)
+    words = ["prove", "fp8-columns", "--workers", "2", "--most", "2", "--out", str(tmp_path), "--state", str(tmp_path)]
+    told = CliRunner().invoke(app, [*words, "-s", f"{file}:WRONG"])
+    assert told.exit_code and "Two: no workspace" in str(told.output) + str(told.exception)
+    assert "ended by itself" not in str(told.output) + str(told.exception)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    told = CliRunner().invoke(app, [*words, "-s", f"{file}:GONE"])
+    assert "no device in this process" in str(told.output) + str(told.exception)
+    assert not isinstance(told.exception, RuntimeError)

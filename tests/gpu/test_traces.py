@@ -16,7 +16,7 @@ from conformance.specials import special_params
 from conformance.subject import Subject, arguments_for
 from gpu import compile as build
 from gpu import emulate, silu_table, units
-from gpu.subjects import FURTHER, GPU_OPERATIONS, trace_gpu
+from gpu.subjects import FURTHER, GPU_OPERATIONS, trace_emulated, trace_gpu
 
 
 class Recorder(emulate.Emulator):
@@ -104,3 +104,12 @@ def test_the_digest_is_of_machine_code() -> None:
     (image,) = [build.compiled(*units.units("encode_e2m1")[0][:1], defines=units.units("encode_e2m1")[0].defines)]
     wanted = hashlib.sha256(hashlib.sha256(image.read_bytes()).digest()).hexdigest()
     assert trace_gpu("encode_e2m1")["machine_code"] == wanted
+
+
+def test_a_proof_of_the_emulated_machine_is_bound_to_the_kernels_that_ran(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, other = trace_emulated("mxfp4_columns"), build.read_source("fp8_columns")
+    assert len(before["source"]) == len(before["launchers"]) == 64
+    assert before == trace_emulated("mxfp4_columns") != trace_emulated("fp8_columns")
+    monkeypatch.setattr(build, "read_source", lambda name: other)  # as if its text were another
+    assert trace_emulated("mxfp4_columns")["source"] != before["source"]
+    assert trace_emulated("decode_e2m1") == {}
