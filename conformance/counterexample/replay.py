@@ -34,9 +34,8 @@ MAX_BYTES = 1 << 26
 
 _DTYPES = {
     "bfloat16": np.dtype(ml_dtypes.bfloat16),
-    **{
-        name: np.dtype(name) for name in ("float32", "float16", "uint8", "uint16", "uint32", "uint64", "int32", "int64")
-    },
+    **{name: np.dtype(name) for name in ("float32", "float16")},
+    **{f"{kind}{bits}": np.dtype(f"{kind}{bits}") for kind in ("uint", "int") for bits in (8, 16, 32, 64)},
 }
 
 

@@ -1,12 +1,14 @@
 """Replay files: literal, checked, refused when touched, and the same verdict anywhere."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import refnum
 from conformance.controls.cases import control_cases
+from conformance.corners import corner_cases
 from conformance.counterexample import replay
 from conformance.counterexample.failures import Presenter
 from conformance.operation import OPERATIONS, call_golden, run_golden
@@ -45,6 +47,49 @@ def test_a_case_of_every_operation_survives_the_file(tmp_path, operation):
         }
         again = back.golden()
         assert all(np.array_equal(again[name], back.expected[name]) for name in golden)
+
+
+def dtypes_of(case):
+    return {name: array.dtype for name, array in case.inputs.items()}
+
+
+def smallest_corners(operation):
+    """The smallest corner case of every choice of dtypes that the corners of an operation have."""
+    found = {}
+    every = list(OPERATIONS[operation].variants())
+    profiles = [name for name in ("HOPPER", "STOCHASTIC") if not OPERATIONS[operation].undefined(name)]
+    for profile in profiles if OPERATIONS[operation].profiled else profiles[:1]:
+        for params in (every[0], every[-1]):
+            for case in corner_cases(operation, profile, params):
+                key = tuple(sorted((name, str(dtype)) for name, dtype in dtypes_of(case).items()))
+                if case.elements and (key not in found or case.elements < found[key].elements):
+                    found[key] = case
+    return found.values()
+
+
+@pytest.mark.parametrize("operation", list(OPERATIONS))
+def test_every_dtype_of_a_corner_survives_the_file(tmp_path, operation):
+    cases = list(smallest_corners(operation))
+    assert cases
+    for case in cases:
+        golden = run_golden(case)
+        back = replay.load(replay.save(replay.document(case, golden, golden), tmp_path))
+        assert back.case.digest() == case.digest() and dtypes_of(back.case) == dtypes_of(case)
+
+
+def test_a_row_map_of_any_signed_integers_survives_the_file(tmp_path):
+    (case,) = control_cases("unpermute", "HOPPER", {"align": 32})
+    golden = run_golden(case)
+    for dtype in (np.int8, np.int16, np.int32, np.int64):
+        other = case.with_inputs({"row_map": case.inputs["row_map"].astype(dtype)})
+        back = replay.load(replay.save(replay.document(other, golden, golden), tmp_path))
+        assert dtypes_of(back.case)["row_map"] == dtype
+        assert all(np.array_equal(array, golden[name]) for name, array in back.golden().items())
+
+
+def test_the_schema_and_the_reader_know_the_same_dtypes():
+    schema = json.loads((Path(replay.__file__).parents[1] / "schema" / "replay.schema.json").read_text())
+    assert set(schema["$defs"]["array"]["properties"]["dtype"]["enum"]) == set(replay._DTYPES)
 
 
 def test_the_id_comes_from_the_content_not_from_the_time_or_the_machine(tmp_path, monkeypatch):
