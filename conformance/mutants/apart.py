@@ -24,12 +24,15 @@ STUCK = "a call did not come back"
 """What is said when a process runs into its profiling timer, which it may set anew before every call."""
 OUR_FAULT = (ImportError, MemoryError, SyntaxError)
 """Errors that no mutant of a kernel raises: what judges is broken, or too large, and has judged nothing."""
+PATIENCE = 4
+"""A process is waited for so many times its CPU seconds: a crowded host gives it less than a processor."""
 
 
 def apart(work: Callable[[], Any], seconds: int) -> Any:
     """Return what a function returns in a forked process; one that dies, raises or is late is a kill, in words.
 
-    An error of `OUR_FAULT` is none: then nothing was judged, and the words say so.
+    seconds: CPU seconds that it may take. An error of `OUR_FAULT` is no kill, nor is an end without an answer that its
+    CPU time does not account for: then nothing was judged, and the words say so.
     """
     reader, writer = os.pipe()
     child = os.fork()
@@ -46,24 +49,31 @@ def apart(work: Callable[[], Any], seconds: int) -> Any:
             os._exit(code)
     os.close(writer)
     try:
-        data = _drained(reader, 4 * seconds)
+        data = _drained(reader, PATIENCE * seconds)
     finally:
         os.close(reader)
     if data is None:
         os.kill(child, signal.SIGKILL)
-    _, status = os.waitpid(child, 0)
+    _, status, used = os.wait4(child, 0)
     if data:
         return pickle.loads(data)
-    ended: int = signal.SIGXCPU if data is None else os.WTERMSIG(status)
-    died = LATE if ended == signal.SIGXCPU else STUCK if ended == signal.SIGPROF else "its process died"
-    return {"status": KILLED, "how": died}
+    ended, spent = os.WTERMSIG(status), used.ru_utime + used.ru_stime
+    if ended == signal.SIGKILL and spent < seconds:
+        waited = f"no answer within {PATIENCE * seconds:g} s" if data is None else "something killed its process"
+        return _not_judged(f"{waited}, in which it had {spent:.1f} s of CPU time")
+    late = ended in (signal.SIGXCPU, signal.SIGKILL)  # the second where it does not listen to the first
+    return {"status": KILLED, "how": LATE if late else STUCK if ended == signal.SIGPROF else "its process died"}
+
+
+def _not_judged(words: str) -> dict[str, str]:
+    return {"status": SURVIVED, "how": f"not judged: {words}"[:200]}
 
 
 def _answer(work: Callable[[], Any]) -> bytes:
     try:
         return pickle.dumps(work())
     except OUR_FAULT as error:
-        return pickle.dumps({"status": SURVIVED, "how": f"not judged: {type(error).__name__}: {error}"[:200]})
+        return pickle.dumps(_not_judged(f"{type(error).__name__}: {error}"))
     except Exception as error:
         return pickle.dumps({"status": KILLED, "how": f"{RAISED} {type(error).__name__}: {error}"[:200]})
 
@@ -120,8 +130,8 @@ def _in_one_process(work: Callable[[Item], Result], items: Sequence[Item], secon
     os.close(writer)
     try:
         for _ in items:
-            (length,) = LENGTH.unpack(_exactly(reader, LENGTH.size, 4 * seconds))
-            yield pickle.loads(_exactly(reader, length, 4 * seconds))
+            (length,) = LENGTH.unpack(_exactly(reader, LENGTH.size, PATIENCE * seconds))
+            yield pickle.loads(_exactly(reader, length, PATIENCE * seconds))
     except EOFError:  # it died, or is late
         return
     finally:

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from . import corpus
-from .apart import apart
+from .apart import OUR_FAULT, apart
 from .ledger import Ledger, digest_of
 from .operators import Mutant
 from .python_operators import mutants_of
@@ -99,6 +99,8 @@ def ask_model(number: int) -> str:
     try:
         with np.errstate(all="ignore"):
             answers = operation.call_golden(case_type.Case(name, profile, params, inputs))
+    except OUR_FAULT:
+        raise
     except Exception as error:
         return f"{label}: {type(error).__name__}"
     return label if corpus.differs(answers, golden) else ""
@@ -119,6 +121,8 @@ def ask_comparator(number: int) -> str:
     control = _controls()[number]
     try:
         importlib.import_module("conformance.controls").check_control(control)
+    except OUR_FAULT:
+        raise
     except Exception as error:
         return f"control {control.subject.name}: {str(error)[:120]}"
     return ""
@@ -248,30 +252,64 @@ def _asked(
 ) -> Mapping[str, str]:
     with_change(file, text)
     with silent():
-        try:
-            importlib.import_module(module_of(file))
-            module = _fresh()
-            asked = (getattr(module, target.ask)(number) for number in questions)
-            wrong = next((words for words in asked if words), "")
-        except Exception as error:
-            wrong = f"it cannot be imported: {type(error).__name__}"
+        wrong = _wrong(target, file, questions)
         if wrong:
             return {"status": KILLED, "how": "other bytes", "case": wrong[:160]}
         return _tested(tests) if tests else {}
+
+
+def _wrong(target: Target, file: str, questions: Sequence[int]) -> str:
+    """Return in words what the mutant of this process answers wrongly, or nothing.
+
+    Raises MemoryError, and another error of `OUR_FAULT` where the unchanged text does not do without it.
+    """
+    number: int | None = None
+    try:
+        importlib.import_module(module_of(file))
+        module = _fresh()
+        for number in questions:
+            if words := getattr(module, target.ask)(number):
+                return str(words)
+    except MemoryError:
+        raise
+    except OUR_FAULT as error:
+        if not _right_unchanged(target, file, number):
+            raise
+        return f"{'it cannot be imported' if number is None else f'question {number}'}: {type(error).__name__}"
+    except Exception as error:
+        return f"it cannot be imported: {type(error).__name__}"
+    return ""
+
+
+def _right_unchanged(target: Target, file: str, number: int | None) -> bool:
+    """Whether the unchanged text is imported and answers a question rightly, now and in this process."""
+    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _Changed)]
+    forget()
+    try:
+        importlib.import_module(module_of(file))
+        return number is None or not getattr(_fresh(), target.ask)(number)
+    except Exception:
+        return False
 
 
 def _tested(names: Sequence[str]) -> Mapping[str, str]:
     import pytest
 
     failed: list[str] = []
+    large: list[MemoryError] = []
 
     class First:
+        def pytest_exception_interact(self, call: Any) -> None:
+            large.extend([call.excinfo.value] * isinstance(call.excinfo.value, MemoryError))
+
         def pytest_runtest_logreport(self, report: Any) -> None:
             failed.extend([report.nodeid] * report.failed)
 
     os.chdir(ROOT)
     if pytest.main(["-x", *PYTEST, *names], plugins=[First()]) in (0, 5):
         return {}
+    if large:
+        raise large[0]
     return {"status": KILLED, "how": "a test fails", "case": next(iter(failed), "tests cannot be collected")[:160]}
 
 

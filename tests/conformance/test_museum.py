@@ -8,9 +8,11 @@ import pytest
 
 from conformance.counterexample.diagnose import notes
 from conformance.mutants.museum import EXHIBITS, Exhibit, ExhibitError
+from conformance.mutants.museum import visit as visiting
 from conformance.mutants.museum.rows import ABSENT, every_row
 from conformance.mutants.museum.visit import visit
 from conformance.mutants.run import Shop
+from conformance.mutants.verdict import KILLED, SURVIVED
 
 gpu_mutable = pytest.importorskip("gpu.mutable")
 host = pytest.importorskip("gpu.host")
@@ -30,6 +32,12 @@ def test_an_exhibit_fits_the_sources(exhibit: Exhibit) -> None:
 def test_an_edit_that_no_longer_fits_is_an_error() -> None:
     with pytest.raises(ExhibitError, match="0 times"):
         EXHIBITS[0].mutant("another text")
+
+
+@pytest.mark.parametrize(("status", "killed"), [(KILLED, True), (SURVIVED, False)])
+def test_what_was_not_judged_was_not_caught(monkeypatch: pytest.MonkeyPatch, status: str, killed: bool) -> None:
+    monkeypatch.setattr(visiting, "apart", lambda work, seconds: {"status": status, "how": "words"})
+    assert visiting._met(EXHIBITS[0]) == visiting.Caught(EXHIBITS[0], killed, "words")
 
 
 def test_every_row_of_the_catalogue_is_shown_or_explained() -> None:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.abc
+import sys
+from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -63,6 +68,60 @@ def test_a_wrong_model_is_seen_by_a_vector(model: room.Shop) -> None:
     assert any(verdict.status == KILLED and verdict.case for verdict in kills)
 
 
+def asked(model: room.Shop, file: str, text: str, broken: bool = False) -> dict[str, str]:
+    """Ask a changed text the first questions; broken: where no one can import `refnum.scales`."""
+
+    def work() -> Mapping[str, str]:
+        if broken:
+            sys.meta_path.insert(0, Missing())
+        return room._asked(model.workshop, file, text, range(4))
+
+    return dict(room.apart(work, 60))
+
+
+class Missing(importlib.abc.MetaPathFinder):
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
+        if name == "refnum.scales":
+            raise ImportError("no scales here", name=name)
+
+
+RAISES = "\ndef encode_bits(*args, **keywords):\n    {}\n"
+
+
+@pytest.mark.parametrize("where", ["raise MemoryError('too large')", RAISES.format("raise MemoryError('too large')")])
+def test_too_little_memory_is_no_kill(model: room.Shop, where: str) -> None:
+    found = asked(model, CODEC, model.text(CODEC) + "\n" + where)
+    assert found == {"status": SURVIVED, "how": "not judged: MemoryError: too large"}
+
+
+@pytest.mark.parametrize("where", ["import no_such", RAISES.format("import no_such"), RAISES.format("eval('1 +')")])
+def test_an_import_that_the_change_alone_breaks_is_a_kill(model: room.Shop, where: str) -> None:
+    found = asked(model, CODEC, model.text(CODEC) + "\n" + where)
+    assert found["status"] == KILLED and found["how"] == "other bytes" and "Error" in found["case"]
+
+
+def test_an_import_that_breaks_without_the_change_too_is_no_kill(model: room.Shop) -> None:
+    found = asked(model, CODEC, model.text(CODEC), broken=True)
+    assert found == {"status": SURVIVED, "how": "not judged: ImportError: no scales here"}
+
+
+def test_a_test_that_runs_out_of_memory_is_no_kill(tmp_path: Path) -> None:
+    path = tmp_path / "test_large.py"
+    path.write_text("def test_large():\n    raise MemoryError('too large')\n\n\ndef test_wrong():\n    assert 0\n")
+    for name, status in (("test_large", SURVIVED), ("test_wrong", KILLED)):
+        found = room.apart(lambda name=name: room._tested([f"{path}::{name}"]), 60)
+        assert found["status"] == status, found
+
+
+def test_a_control_that_runs_out_of_memory_is_no_kill(monkeypatch: pytest.MonkeyPatch) -> None:
+    def check(control: Any) -> None:
+        raise MemoryError("too large")
+
+    monkeypatch.setattr("conformance.controls.check_control", check)
+    with pytest.raises(MemoryError):
+        room.ask_comparator(0)
+
+
 def test_what_runs_a_line_sees_as_much_as_everything(model: room.Shop, reach: Reach) -> None:
     """Elements of tables that are kept, constants of a module, functions that tests alone run, and lines of no use."""
     seen = set()
@@ -98,6 +157,7 @@ def test_every_reason_is_still_about_something(row: Reason) -> None:
     assert len(row.because.split()) > 4
 
 
+CODEC = "refnum/codec.py"
 FILE = "tests/conformance/test_mutants_python.py"
 
 

@@ -28,6 +28,7 @@ from ...subject import Subject
 from .. import corpus
 from ..apart import apart
 from ..run import Shop
+from ..verdict import KILLED
 from .exhibit import Exhibit
 
 SECONDS = 600
@@ -85,7 +86,7 @@ _here: list[Any] = []
 
 def _met(exhibit: Exhibit) -> Caught:
     found = apart(functools.partial(_visited, exhibit), SECONDS)
-    return found if isinstance(found, Caught) else Caught(exhibit, True, found["how"])
+    return found if isinstance(found, Caught) else Caught(exhibit, found["status"] == KILLED, found["how"])
 
 
 def _visited(exhibit: Exhibit) -> Caught:
