@@ -32,7 +32,8 @@ def _workshop(name: str) -> Any:
     found = next((item for item in installed()[0] if item.name == name and item.mutable is not None), None)
     if found is None or found.mutable is None:
         raise ArgumentError(f"--subject {name} cannot be built from changed sources: it has no `mutable`.")
-    usable, reason = apart(found.available, 120)
+    said = apart(found.available, 120)  # words of how it ended, where it did not answer
+    usable, reason = (False, said["how"]) if isinstance(said, dict) else said
     if not usable:
         raise ArgumentError(f"--subject {name} cannot be built from changed sources: {reason}.")
     return found.mutable()

@@ -12,12 +12,16 @@ from typing import Any
 
 import pytest
 
+from conformance.commands import mutate
+from conformance.doors import entrances
 from conformance.mutants import run as runner
 from conformance.mutants.apart import apart
 from conformance.mutants.operators import Mutant
 from conformance.mutants.run import Shop, judge
 from conformance.mutants.score import by_operator, document
 from conformance.mutants.verdict import EQUIVALENT, KILLED, OUTSIDE, REFUSED, SURVIVED, Verdict
+from conformance.subject import Subject
+from refnum.errors import ArgumentError
 
 gpu_mutable = pytest.importorskip("gpu.mutable")
 host = pytest.importorskip("gpu.host")
@@ -119,3 +123,10 @@ def test_what_does_not_compile_is_not_counted() -> None:
     assert counts["mask"].judged == 1 and counts["all"].score == 1.0
     assert by_operator([*many, replace(one, status=SURVIVED)])["all"].score == 0.5
     assert document(many, subject="host")["operators"]["all"][REFUSED] == 1
+
+
+def test_a_subject_that_dies_when_it_is_asked_whether_it_is_there_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    dead = Subject("dead", {}, mutable=object, available=lambda: os._exit(3))
+    monkeypatch.setattr(entrances, "installed", lambda: ([dead], []))
+    with pytest.raises(ArgumentError, match="dead cannot be built from changed sources: its process died"):
+        mutate._workshop("dead")
