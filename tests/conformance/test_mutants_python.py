@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.abc
+import os
+import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -18,6 +20,7 @@ from conformance.mutants.reasoned import Reason
 from conformance.mutants.trace import Recorder
 from conformance.mutants.verdict import KILLED, SURVIVED
 
+FRESH = "REFNUM_TESTED_IN_A_FRESH_PROCESS"
 TEXT = '''"""A constant 3 in words."""
 
 def take(x: int = 5) -> int:
@@ -122,8 +125,18 @@ def test_a_control_that_runs_out_of_memory_is_no_kill(monkeypatch: pytest.Monkey
         room.ask_comparator(0)
 
 
-def test_what_runs_a_line_sees_as_much_as_everything(model: room.Shop, reach: Reach) -> None:
-    """Elements of tables that are kept, constants of a module, functions that tests alone run, and lines of no use."""
+def test_what_runs_a_line_sees_as_much_as_everything(request: pytest.FixtureRequest) -> None:
+    """Elements of tables that are kept, constants of a module, functions that tests alone run, and lines of no use.
+
+    In a process of its own: what other tests have imported has threads, which a forked recorder may wait for.
+    """
+    if FRESH not in os.environ:
+        words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", request.node.nodeid]
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+        done = subprocess.run(words, cwd=room.ROOT, env={**kept, FRESH: "1"}, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout
+        return
+    model, reach = request.getfixturevalue("model"), request.getfixturevalue("reach")
     seen = set()
     for file in ("refnum/codec.py", "refnum/philox.py", "refnum/formats.py", "refnum/blocks.py"):
         text = model.text(file)

@@ -14,6 +14,7 @@ import pytest
 import refnum
 from conformance import golden
 from conformance.calling.libraries import to_library, to_numpy
+from conformance.doors.entrances import peers
 from conformance.operation import OPERATIONS, as_bits
 from conformance.peers import (
     PEERS,
@@ -27,7 +28,7 @@ from conformance.peers import (
 )
 from conformance.peers import subjects as peer_subjects
 from conformance.peers.difference import BUG_CLASSES, expected
-from conformance.subject import Subject, from_dict, peers
+from conformance.subject import Subject, from_dict
 from conformance.verdict import CLASSES, classify
 from refnum.arrays import float32_bits
 from refnum.errors import UnsupportedError
