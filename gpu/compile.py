@@ -78,19 +78,19 @@ class Nvrtc:
         tried = []
         for path in _candidates():
             try:
-                self.library = ctypes.CDLL(path)
+                self.nvrtc = ctypes.CDLL(path)
                 break
             except OSError as error:
                 tried.append(str(error))
         else:
             raise UnsupportedError(f"NVRTC was not found: install nvidia-cuda-nvrtc or the CUDA toolkit ({tried[-1]})")
-        self.library.nvrtcGetErrorString.restype = ctypes.c_char_p
+        self.nvrtc.nvrtcGetErrorString.restype = ctypes.c_char_p
 
     def call(self, function: str, *arguments: object) -> None:
         """Call a function; UnsupportedError when it does not return success."""
-        code = getattr(self.library, function)(*arguments)
+        code = getattr(self.nvrtc, function)(*arguments)
         if code:
-            raise UnsupportedError(f"{function} failed: {self.library.nvrtcGetErrorString(code).decode()}")
+            raise UnsupportedError(f"{function} failed: {self.nvrtc.nvrtcGetErrorString(code).decode()}")
 
     @functools.cached_property
     def version(self) -> str:
@@ -108,7 +108,7 @@ class Nvrtc:
         self.call("nvrtcCreateProgram", ctypes.byref(program), source.text, source.name.encode(), count, texts, names)
         try:
             given = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
-            if self.library.nvrtcCompileProgram(program, len(options), given):
+            if self.nvrtc.nvrtcCompileProgram(program, len(options), given):
                 log = self._read(program, "nvrtcGetProgramLog").decode(errors="replace")
                 first = re.search(r"^.*\berror\b.*$", log, re.M)
                 raise UnsupportedError(

@@ -21,7 +21,7 @@ from ..operation import OPERATIONS
 from ..subject import Subject, from_dict
 from .declare import declared
 from .executable import from_executable
-from .library import from_library
+from .shared_library import from_library
 
 GROUP = "refnum.subjects"
 
@@ -55,7 +55,7 @@ def from_file(text: str) -> list[Subject]:
     `name` is a callable named like an operation (or with an attribute `operation`), a dict in the form of the
     entry-point group, a dict of operation -> callable, or a function without arguments that returns a list of them.
     Without `:name` the file's `subjects()` is taken, or its declared functions, or every function named like an
-    operation. A library is its `.so` or its `.toml`, see `doors.library`; an executable, see `doors.executable`.
+    operation. A library is its `.so` or its `.toml`, see `doors.shared_library`; an executable, see `doors.executable`.
     """
     if text.startswith("exec:"):
         return [replace(from_dict(from_executable(text[5:]), text), origin=text)]

@@ -34,20 +34,12 @@ def apart(work: Callable[[], Any], seconds: int) -> Any:
     seconds: CPU seconds that it may take. An error of `OUR_FAULT` is no kill, nor is an end without an answer that its
     CPU time does not account for: then nothing was judged, and the words say so.
     """
-    reader, writer = os.pipe()
-    child = os.fork()
-    if not child:
-        code = 1
-        try:
-            os.close(reader)
-            faulthandler.disable()
-            resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 2))
-            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-            os.write(writer, _answer(work))
-            code = 0
-        finally:
-            os._exit(code)
-    os.close(writer)
+
+    def answer(writer: int) -> None:
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 2))
+        os.write(writer, _answer(work))
+
+    child, reader = _forked(answer)
     try:
         data = _drained(reader, PATIENCE * seconds)
     finally:
@@ -67,6 +59,24 @@ def apart(work: Callable[[], Any], seconds: int) -> Any:
 
 def _not_judged(words: str) -> dict[str, str]:
     return {"status": SURVIVED, "how": f"not judged: {words}"[:200]}
+
+
+def _forked(work: Callable[[int], None]) -> tuple[int, int]:
+    """Run `work`, which is given a pipe to write to, in a forked process; return that and the pipe's other end."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            os.close(reader)
+            faulthandler.disable()
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            work(writer)
+            code = 0
+        finally:
+            os._exit(code)
+    os.close(writer)
+    return child, reader
 
 
 def _answer(work: Callable[[], Any]) -> bytes:
@@ -112,22 +122,13 @@ def each_apart(
 
 
 def _in_one_process(work: Callable[[Item], Result], items: Sequence[Item], seconds: int) -> Iterator[Result]:
-    reader, writer = os.pipe()
-    child = os.fork()
-    if not child:
-        code = 1
-        try:
-            os.close(reader)
-            faulthandler.disable()
-            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-            for item in items:
-                signal.setitimer(signal.ITIMER_PROF, seconds)
-                result = pickle.dumps(work(item))
-                os.write(writer, LENGTH.pack(len(result)) + result)
-            code = 0
-        finally:
-            os._exit(code)
-    os.close(writer)
+    def answer(writer: int) -> None:
+        for item in items:
+            signal.setitimer(signal.ITIMER_PROF, seconds)
+            result = pickle.dumps(work(item))
+            os.write(writer, LENGTH.pack(len(result)) + result)
+
+    child, reader = _forked(answer)
     try:
         for _ in items:
             (length,) = LENGTH.unpack(_exactly(reader, LENGTH.size, PATIENCE * seconds))

@@ -149,10 +149,10 @@ TARGETS = (
         "control_questions",
         "ask_comparator",
         tuple(f"tests/conformance/test_{name}.py" for name in (
-            "compare", "patterns", "grid", "run", "storage", "shrink", "show_data", "device_judging", "case",
-            "controls", "coverpoints", "corners", "corners_recast", "diagnose", "domains", "domains_there", "report",
-            "report_diff", "replay", "api", "subject", "journal", "fused_drawing", "probes", "undefined_variants",
-            "html", "sarif", "recipes", "plugin", "data", "matrix_cells", "tally", "bits",
+            "compare", "input_classes", "patterns", "grid", "run", "storage", "shrink", "show_data", "device_judging",
+            "case", "controls", "coverpoints", "corners", "corners_recast", "diagnose", "domains", "domains_there",
+            "report", "report_diff", "replay", "api", "subject", "journal", "fused_drawing", "probes",
+            "undefined_variants", "html", "sarif", "recipes", "plugin", "data", "matrix_cells", "tally", "bits",
         )),
     ),
 )  # fmt: skip

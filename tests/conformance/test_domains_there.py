@@ -10,6 +10,7 @@ import refnum
 from conformance import engine
 from conformance.domains import domains_for
 from conformance.domains.wide import Alone, Cut
+from conformance.verdict import Outcome
 from refnum.errors import ArgumentError
 
 NAME = "every float32 magnitude as block maximum"
@@ -103,3 +104,18 @@ def test_a_part_of_the_device_is_made_again_by_its_number():
     small = replace(domain, wide=replace(domain.wide, cut=Cut(1 << 12, 1 << 10)))
     blocks = small.part(9).inputs["x"].view(np.uint32).reshape(-1, 32)
     assert (blocks.max(axis=1) == np.arange(9 * 32, 10 * 32)).all()
+
+
+def test_a_device_that_dies_under_one_subject_blames_no_other(there, monkeypatch):
+    asked = []
+
+    def dead(subject, case, golden, tally, seconds, again):
+        asked.append(subject.name)
+        tally.faults.append((Outcome.FAULT, "illegal address", again()))
+
+    monkeypatch.setattr(engine, "judge_wide", dead)
+    monkeypatch.setattr(engine, "alive", lambda _library: not asked)
+    pair = [subject(refnum.quantize_mxfp4, name) for name in ("first", "second")]
+    rows = report_of(*pair, level="exhaustive", cases=None).document()["results"]
+    assert asked == ["first"]
+    assert {row["subject"] for row in rows if row["outcome"] == "fault"} == {"first"}

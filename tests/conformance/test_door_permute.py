@@ -16,7 +16,7 @@ from conformance.case import Case
 from conformance.corners import corner_cases
 from conformance.doors.declare import Limits
 from conformance.doors.entrances import from_file
-from conformance.doors.library import from_library
+from conformance.doors.shared_library import from_library
 from conformance.judge import judge
 from conformance.operation import OPERATIONS, run_golden
 from conformance.subject import Subject, from_dict

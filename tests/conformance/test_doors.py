@@ -13,7 +13,7 @@ import refnum
 from conformance import implements
 from conformance.doors.entrances import from_file
 from conformance.doors.executable import from_executable
-from conformance.doors.library import from_library
+from conformance.doors.shared_library import from_library
 from conformance.operation import select
 from conformance.plan import Plan
 from conformance.report import Report

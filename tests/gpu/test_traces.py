@@ -16,7 +16,7 @@ from conformance.specials import special_params
 from conformance.subject import Subject, arguments_for
 from gpu import compile as build
 from gpu import emulate, silu_table, units
-from gpu.subjects import FURTHER, GPU_OPERATIONS, trace_emulated, trace_gpu
+from gpu.subjects import FURTHER, GPU_OPERATIONS, subjects, trace_emulated, trace_gpu
 
 
 class Recorder(emulate.Emulator):
@@ -113,3 +113,4 @@ def test_a_proof_of_the_emulated_machine_is_bound_to_the_kernels_that_ran(monkey
     monkeypatch.setattr(build, "read_source", lambda name: other)  # as if its text were another
     assert trace_emulated("mxfp4_columns")["source"] != before["source"]
     assert trace_emulated("decode_e2m1") == {}
+    assert next(entry for entry in subjects() if entry["name"] == "emulated")["trace"] is trace_emulated
