@@ -266,7 +266,7 @@ GAPS, PADDED, ODD, OFFSET, SIDE_STREAM = (
 MOVED = (GAPS, PADDED, ODD, OFFSET, SIDE_STREAM)
 """Calls on the same data elsewhere."""
 
-PROBES = (
+PROBES: tuple[Probe, ...] = (
     Probe("new data in place", _in_place, _placed),
     Probe(GAPS.name, _elsewhere(GAPS), _viewed),
     Probe(PADDED.name, _elsewhere(PADDED), _placed),
