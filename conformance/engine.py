@@ -22,7 +22,7 @@ from . import device
 from . import golden as casts
 from .calling.libraries import alive
 from .calling.probes import probe
-from .case import Case, plain
+from .case import Case, plain, variant
 from .domains import Domain, domains_for
 from .journal import Journal
 from .judge import judge
@@ -36,7 +36,7 @@ from .tally import DomainCount, Tally
 from .verdict import Outcome
 
 LOOKED_AT = 24
-"""Corner cases among which the smallest is the first call of all, see `doors.adapter`."""
+"""Corner cases among which the smallest is the first call where no vector was one, see `doors.adapter`."""
 PROBES = 4
 """Corner cases of a variant on which the calling contract is probed as well."""
 SPECIAL_LARGEST = 1 << 16
@@ -73,6 +73,7 @@ class Engine:
     judged: list[Subject] = field(default_factory=list)
     number: int = 0
     open_points: dict[str, set[str]] = field(default_factory=dict)
+    called: set[str] = field(default_factory=set)
     was_compared: bool = False
 
     def __post_init__(self) -> None:
@@ -91,16 +92,30 @@ class Engine:
             tally.outcome, tally.words = Outcome.NOT_RUN, f"refnum has no {name}"
         return False
 
-    def everything(self) -> None:
-        """Judge every stream of the plan, in order."""
+    def look(self) -> None:
+        """Judge on what takes moments and tells most: the frozen vectors, each of which is there for known bugs."""
+        if self.plan.cases is None and self.known():
+            self.vectors()
+
+    def rest(self) -> None:
+        """Judge every other stream of the plan, in order, and end."""
         if not self.known():
             return
         self.corners()
         if self.plan.cases is None:
-            self.vectors()
             self.domains()
             self.sampled(self.plan.seed)
         self.finish()
+
+    @property
+    def name(self) -> str:
+        """The variant, as reports name it."""
+        return variant(*self._key)
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything was asked of a subject."""
+        return any(tally.compared or tally.faults for tally in self.tallies.values())
 
     def finish(self) -> None:
         """Write down the coverpoints that no compared case has hit, and who could not be judged to the end."""
@@ -108,7 +123,7 @@ class Engine:
 
         for subject in self.judged:
             tally, words = self.tallies[subject.name], self.plan.lost.get(subject.arrays)
-            if words and not tally.faults:
+            if words and not tally.wrong:
                 tally.outcome, tally.words = Outcome.NOT_RUN, words
         for name, points in self.open_points.items():
             if self.tallies[name].compared:
@@ -132,8 +147,11 @@ class Engine:
         from .doors.adapter import smoke
 
         for subject in self.active():
+            if subject.name in self.called:
+                continue
             tally = self.tallies[subject.name]
-            smoke(subject, tally, cases, self.plan.seconds, partial(self.book.note, subject.name))
+            if smoke(subject, tally, cases, self.plan.seconds, partial(self.book.note, subject.name)):
+                self.called.add(subject.name)
             self.lost(subject, tally)
 
     def corners(self) -> None:
@@ -159,15 +177,10 @@ class Engine:
         from .frozen import frozen_cases
 
         self.book.enter(self._key, "vectors")
-        frozen: list[dict[str, Any]] = []
-
-        def cases() -> Iterator[Case]:
-            for case, outputs in frozen_cases(*self._key):
-                frozen[:] = [outputs]
-                yield case
-
-        for case, golden in self._golden(cases()):
-            if not all(np.array_equal(golden[name], array) for name, array in frozen[0].items()):
+        vectors = list(frozen_cases(*self._key))
+        self._adapters([case for case, _ in vectors])
+        for case, golden in self._golden(case for case, _ in vectors):
+            if not all(np.array_equal(golden[name], array) for name, array in vectors[self.number][1].items()):
                 self.report.harness.append(f"the golden model gives other bytes than the frozen {case.label}")
             for subject in self._cover(case, golden):
                 self.tallies[subject.name].vectors += self.one(subject, case, golden) is not None

@@ -53,11 +53,17 @@ class Plan:
 
 @dataclass
 class Progress:
-    """Callbacks of a run; the default does nothing."""
+    """Callbacks of a run; the default does nothing.
+
+    start: how many variants there are. enter: the variant at work, once on its vectors and once on all else. step:
+    the case that is next. wrong: in words, that vectors of an operation show a subject to be wrong. leave: the results
+    of a variant.
+    """
 
     start: Callable[[int], None] = lambda variants: None
     enter: Callable[[str], None] = lambda name: None
     step: Callable[[Case], None] = lambda case: None
+    wrong: Callable[[str], None] = lambda words: None
     leave: Callable[[list[dict[str, Any]]], None] = lambda results: None
 
 

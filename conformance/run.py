@@ -1,6 +1,7 @@
-"""The run of `refnum check`: corners first, frozen vectors, enumerable domains, then sampled recipes.
+"""The run of `refnum check`: the frozen vectors of all variants, then each one's corners, domains and sampled recipes.
 
-Nothing stops a run but the user; what was not run, not compared or refused is written down as such.
+Vectors take milliseconds and show most bugs, so that a wrong kernel is told within the first seconds, whichever of its
+profiles is wrong. Nothing stops a run but the user; what was not run, not compared or refused is written down as such.
 """
 
 from __future__ import annotations
@@ -8,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .case import variant
 from .engine import Engine, new_tally
-from .journal import journal
+from .journal import Journal, journal
 from .plan import RUN_LEVELS, Plan, Progress, Variant, variants
 from .report import COMPLETE, Report
 from .tally import Tally
@@ -24,7 +24,7 @@ def run(
 ) -> Report:
     """Run a plan and fill the report; on Ctrl-C the report stays partial, holds what was done, and returns.
 
-    checkpoint: called with the report after every variant, so that a run that dies leaves what it had.
+    checkpoint: called with the report at the start and after every variant, so that a run that dies leaves what it had.
     """
     from .counterexample.failures import Presenter
 
@@ -33,22 +33,37 @@ def run(
     progress.start(len(todo))
     presenter = Presenter(plan)
     with journal(plan) as book:
+        if checkpoint is not None:
+            checkpoint(report)  # a run that dies among the vectors leaves a report that says so
+        waiting: list[Engine] = []
+        at: Engine | None = None
         try:
             for item in todo:
-                progress.enter(variant(item.operation.name, item.profile, item.params))
-                tallies = {subject.name: new_tally(plan, subject, item) for subject in item.subjects}
-                try:
-                    Engine(plan, item, tallies, report, progress, book).everything()
-                except KeyboardInterrupt:
-                    close(item, tallies, report, presenter, interrupted=True)
-                    raise
-                progress.leave(close(item, tallies, report, presenter))
+                at = _engine(plan, item, report, progress, book)
+                waiting.append(at)
+                progress.enter(at.name)
+                at.look()
+                for subject in item.subjects:
+                    presenter.tell(subject, at.tallies[subject.name], progress.wrong)
+            while waiting:
+                at = waiting[0]
+                progress.enter(at.name)
+                at.rest()
+                progress.leave(close(at.item, at.tallies, report, presenter))
+                waiting.pop(0)
                 if checkpoint is not None:
                     checkpoint(report)
             report.status = COMPLETE
         except KeyboardInterrupt:
-            pass
+            for engine in waiting:
+                if engine is at or engine.begun:
+                    close(engine.item, engine.tallies, report, presenter, interrupted=True)
     return report
+
+
+def _engine(plan: Plan, item: Variant, report: Report, progress: Progress, book: Journal) -> Engine:
+    tallies = {subject.name: new_tally(plan, subject, item) for subject in item.subjects}
+    return Engine(plan, item, tallies, report, progress, book)
 
 
 def close(

@@ -113,6 +113,11 @@ class Tally:
         return self.out or bool(self.refusal) or len(self.faults) >= FAULTS_BEFORE_STOP
 
     @property
+    def wrong(self) -> bool:
+        """Whether what was asked so far is enough to fail: a breach, a level above the one claimed, or a fault."""
+        return bool(self.faults) or self.reached > self.claimed or any(failure.finding for failure in self.failures)
+
+    @property
     def cases(self) -> int:
         """Cases compared."""
         return self.corners + self.vectors + self.sampled + self.tensors + sum(domain.points for domain in self.domains)

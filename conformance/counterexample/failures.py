@@ -10,7 +10,7 @@ from refnum.errors import RefnumError
 
 from ..calling.again import DIFFERENT_BYTES, SECOND_CASE, again
 from ..calling.call import Called
-from ..case import Case, plain
+from ..case import Case, plain, variant
 from ..compare import Comparison, compare
 from ..operation import run_golden
 from ..problem import FINDINGS, Problem
@@ -60,6 +60,13 @@ def _guessed(failure: Failure) -> list[dict[str, Any]]:
     return diagnose(failure.case, run_golden(failure.case), failure.observed, level)
 
 
+def commonest(guesses: Sequence[Sequence[str]]) -> list[str]:
+    """Return the bug classes that explain the most of some failures, in the order in which they were first named."""
+    times = Counter(name for names in guesses for name in dict.fromkeys(names))
+    most = max(times.values(), default=0)
+    return [name for name, count in times.items() if count == most]
+
+
 class Presenter:
     """Turns tallies into results, with a bounded number of shrunk counterexamples a subject and operation."""
 
@@ -68,6 +75,7 @@ class Presenter:
         self.folder = folder or replay.folder
         self.given: Counter[tuple[str, str]] = Counter()
         self.known: set[tuple[str, str, str]] = set()
+        self.told: set[tuple[str, str]] = set()
 
     def result(self, subject: Subject, tally: Tally, quick: bool = False) -> dict[str, Any]:
         """Return the result record of a tally; quick: do not shrink (the user is waiting for the end)."""
@@ -79,6 +87,18 @@ class Presenter:
         if outcome is Outcome.MISMATCH and records and all(record["reproduced"] == "0 of 3" for record in records):
             tally.outcome, tally.words = Outcome.FLAKY, "failed once, then never again on the same case"
         return {**tally.serializable(), "failures": records}
+
+    def tell(self, subject: Subject, tally: Tally, say: Callable[[str], None]) -> None:
+        """Say in a line that a subject's vectors are wrong, and what like; once for an operation."""
+        key = subject.name, tally.operation
+        if not tally.wrong or key in self.told:
+            return
+        self.told.add(key)
+        where = variant(tally.operation, tally.profile, tally.params)
+        said = tally.faults[0][1] if tally.faults else tally.failures[0].words if tally.out else ""
+        like = commonest([[entry["id"] for entry in _guessed(failure)] for failure in tally.failures])
+        words = f"{tally.failing} of {tally.vectors} frozen vectors differ{', like ' * bool(like)}{' or '.join(like)}"
+        say(f"{subject.name} is wrong on {where}: {said or words}")
 
     def _deserves(self, subject: Subject, failure: Failure) -> bool:
         """Whether to spend time on shrinking: the first failures of an operation, and each new bug class after."""

@@ -15,8 +15,10 @@ from ..tally import Failure, Tally
 from ..verdict import NO_LEVEL, Outcome
 
 
-def smoke(subject: Subject, tally: Tally, cases: list[Case], seconds: float, note: Callable[[int], None]) -> None:
+def smoke(subject: Subject, tally: Tally, cases: list[Case], seconds: float, note: Callable[[int], None]) -> bool:
     """Call a subject once; one that cannot be judged at all is failed, and left alone from here on.
+
+    Returns whether it was called: not where it supports none of the cases.
 
     An adapter is off when the call raises, or gives another count of results, other shapes or other dtypes. cases:
     the smallest that the subject supports is called. note: told the number of a case before the call.
@@ -32,7 +34,7 @@ def smoke(subject: Subject, tally: Tally, cases: list[Case], seconds: float, not
         if called.outcome is not Outcome.PASS and not called.finding:
             tally.faults.append((called.outcome, f"{_asked(case)}: {called.words}; {_advice(called)}", case))
             tally.out = True
-            return
+            return True
         golden = run_golden(case)
         observed, problem = observe(case, golden, called.results)
         if problem:
@@ -40,7 +42,8 @@ def smoke(subject: Subject, tally: Tally, cases: list[Case], seconds: float, not
             tally.fail(Failure(case, NO_LEVEL, words, problem.finding, observed))
             tally.compared += sum(array.size for array in golden.values())
             tally.out = True
-        return
+        return True
+    return False
 
 
 def _asked(case: Case) -> str:

@@ -1,4 +1,4 @@
-"""The progress bar of a run: on standard error, and only when that is a terminal."""
+"""What a run tells while it works, on standard error: lines, and on a terminal a bar."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ from . import console
 
 @contextmanager
 def progress_bar(quiet: bool = False) -> Iterator[Progress]:
-    """Yield the callbacks of a run that draw a bar: variants done, the variant at work, elements judged."""
+    """Yield the callbacks of a run: a line at once where vectors show a bug, and a bar with the variant at work."""
     err = console(stderr=True)
-    if quiet or not err.is_terminal:
+    if quiet:
         yield Progress()
+        return
+    if not err.is_terminal:
+        yield Progress(wrong=lambda words: err.print(words, markup=False, soft_wrap=True))
         return
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
     with Bar(*columns, console=err, transient=True) as bar:
@@ -25,5 +28,6 @@ def progress_bar(quiet: bool = False) -> Iterator[Progress]:
         yield Progress(
             start=lambda variants: bar.update(task, total=variants),
             enter=lambda name: bar.update(task, description=name.replace("[", "\\[")),
+            wrong=lambda words: bar.console.print(words, markup=False, soft_wrap=True),
             leave=lambda results: bar.advance(task),
         )

@@ -1,7 +1,8 @@
 """A visit to the museum: every exhibit built and judged as `refnum check` judges it, at level `standard`.
 
-A visit ends with the stream of cases (corners, vectors, domains, samples) in which an answer is wrong. Written down are
-how long it took to the first wrong answer, and the bug classes that the report of that variant prints.
+Its streams come in the order of a check: the vectors of every variant of the operation, then corners, domains and
+samples of one variant after another. A visit ends with the stream in which an answer is wrong. Written down are how
+long it took to the first wrong answer, and the bug classes that the report of that variant prints.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import functools
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing import get_context
@@ -113,41 +114,43 @@ def small_corners(operation: str, profile: str, params: dict[str, Any]) -> Itera
 
 
 def check(exhibit: Exhibit, subject: Subject, cases: Callable[..., Iterator[Case]] | None, built: float) -> Caught:
-    """Judge a subject on an exhibit's operation, variant by variant, until one fails."""
+    """Judge a subject on an exhibit's operation, stream by stream, until one fails."""
+    from ...counterexample.failures import Presenter
+
     layouts = exhibit.operation == corpus.LAYOUTS
     names = LAID if layouts else (exhibit.operation,)
     plan = Plan([subject], select(list(names)), named=frozenset(names), special=layouts, save=False, cases=cases)
     report, start = Report({}), time.monotonic()
-    for item in variants(plan):
-        if item.special != layouts:
+    engines = (_watched(plan, item, report) for item in variants(plan) if item.special == layouts)
+    for engine, stream in _streams(engines):
+        stream()
+        tally = engine.tallies[subject.name]
+        if not tally.failing and not tally.faults:
             continue
-        caught = _of_variant(exhibit, plan, item, report, start)
-        if caught is not None:
-            first, result = caught
-            words = f"{result['variant']}: {result['words']}"
-            return Caught(exhibit, True, words[:160], _printed(result), built, first, time.monotonic() - start)
+        engine.finish()
+        result = close(engine.item, engine.tallies, report, Presenter(plan))[0]
+        first = (engine.wrong_at[0] if engine.wrong_at else time.monotonic()) - start
+        words = f"{result['variant']}: {result['words']}"
+        return Caught(exhibit, True, words[:160], _printed(result), built, first, time.monotonic() - start)
     return Caught(exhibit, False, "", built=built, whole=time.monotonic() - start)
 
 
-def _of_variant(
-    exhibit: Exhibit, plan: Plan, item: Variant, report: Report, start: float
-) -> tuple[float, dict[str, Any]] | None:
-    """Return (seconds to the first wrong answer, the result) of a variant that is no pass; None for a pass."""
-    from ...counterexample.failures import Presenter
-
+def _watched(plan: Plan, item: Variant, report: Report) -> _Watched:
     tallies = {subject.name: new_tally(plan, subject, item) for subject in item.subjects}
-    engine = _Watched(plan, item, tallies, report, Progress(), Journal(None))
-    tally = next(iter(tallies.values()))
-    for stream in (engine.corners, engine.vectors, engine.domains, functools.partial(engine.sampled, plan.seed)):
-        if plan.cases is None or stream == engine.corners:
-            stream()
-        if tally.failing or tally.faults:
-            break
-    engine.finish()
-    if tally.refusal or not (tally.failing or tally.faults):
-        return None
-    result = close(item, tallies, report, Presenter(plan))[0]
-    return (engine.wrong_at[0] if engine.wrong_at else time.monotonic()) - start, result
+    return _Watched(plan, item, tallies, report, Progress(), Journal(None))
+
+
+def _streams(engines: Iterable[_Watched]) -> Iterator[tuple[_Watched, Callable[[], None]]]:
+    """Yield every stream of a check with its variant's engine, in the order of `conformance.run.run`."""
+    looked = []
+    for engine in engines:
+        looked.append(engine)
+        yield engine, engine.look
+    for engine in looked:
+        yield engine, engine.corners
+        if engine.plan.cases is None:
+            yield engine, engine.domains
+            yield engine, functools.partial(engine.sampled, engine.plan.seed)
 
 
 def _printed(result: dict[str, Any]) -> tuple[str, ...]:
