@@ -24,6 +24,8 @@ from ..vectors.load import load_notes
 from .suspects import COARSE, SUSPECTS, Suspect
 
 SHOWN = 4
+ENOUGH = 8
+"""Wrong scales that must be in failing cases before scales alone tell a rule."""
 LARGEST = 1 << 20
 """Elements of the largest case on which suspects are tried."""
 _NOT_APPLICABLE = (RefnumError, ValueError, LookupError, TypeError, AttributeError, AssertionError, ArithmeticError)
@@ -57,6 +59,32 @@ def diagnose(
     if not found and only_padding(case, golden, observed):
         return [_note("PADDING_NOT_ZERO")]
     return [_entry(suspect) for suspect in found if first[suspect.id] is suspect][:SHOWN]
+
+
+def of_scales(failures: Iterable[tuple[Case, Bits]]) -> list[dict[str, Any]]:
+    """Return the suspects that give all the scales of some failing cases, although not their codes.
+
+    A kernel with a wrong scale rule has a way of its own to encode what then is too large, which no rule foretells; so
+    where nothing explains all bits, the scales of many blocks may still tell their rule. failures: (case, what was
+    observed); those whose scales are right say nothing. There must be ENOUGH wrong scales in all.
+    """
+    left, wrong_blocks = [suspect for suspect in SUSPECTS if suspect not in COARSE], 0
+    for case, observed in failures:
+        golden = run_golden(case)
+        if "scales" not in golden or np.array_equal(golden["scales"], observed["scales"]):
+            continue
+        wrong_blocks += int(np.count_nonzero(golden["scales"] != observed["scales"]))
+        left = [suspect for suspect in left if _gives_scales(suspect, case, golden, observed["scales"])]
+    if wrong_blocks < ENOUGH:
+        return []
+    return [_note(one.id, f"{one.words or _note(one.id)['words']} (by the scales alone)") for one in left][:SHOWN]
+
+
+def _gives_scales(suspect: Suspect, case: Case, golden: Bits, scales: np.ndarray) -> bool:
+    if not any(fnmatchcase(case.operation, pattern) for pattern in suspect.operations):
+        return False
+    wrong = _wrong(suspect, case, golden)
+    return wrong is not None and np.array_equal(as_bits(np.asarray(wrong["scales"])), scales)
 
 
 def only_padding(case: Case, golden: Bits, observed: Bits) -> bool:
@@ -106,17 +134,36 @@ def _explaining(case: Case, golden: Bits, observed: Bits, level: int, suspects: 
             continue
         if suspect.id.endswith("_TIES_UP") and suspect.id != _ties_up_id(case):
             continue  # one rule, three notes: the element format says which
+        wrong = _wrong(suspect, case, golden)
+        if wrong is None:
+            continue
         try:
-            with np.errstate(all="ignore"):
-                wrong = suspect.wrong(case, golden)
-            if wrong is None:
+            if equal_at(case, golden, _over(golden, wrong), level):
                 continue
-            wrong = {name: as_bits(array) for name, array in wrong.items()}
-            if equal_at(case, golden, wrong, level) or not equal_at(case, wrong, observed, level):
+            if not equal_at(case, _over(observed, wrong), observed, level):
                 continue
-        except _NOT_APPLICABLE:  # a wrong rule may meet shapes or values that it was not written for
+        except _NOT_APPLICABLE:
             continue
         yield suspect
+
+
+def _wrong(suspect: Suspect, case: Case, golden: Bits) -> Bits | None:
+    """Return what a suspect gives, as it gives it; None where it does not apply."""
+    try:
+        with np.errstate(all="ignore"):
+            return suspect.wrong(case, golden)
+    except _NOT_APPLICABLE:  # a wrong rule may meet shapes or values that it was not written for
+        return None
+
+
+def _over(there: Bits, wrong: Bits) -> dict[str, np.ndarray]:
+    """Return the bits of a wrong answer written over what was there: what a rule masks it never writes."""
+    return {
+        name: np.where(array.mask, there[name], as_bits(array.data))
+        if isinstance(array, np.ma.MaskedArray)
+        else as_bits(array)
+        for name, array in wrong.items()
+    }
 
 
 def _ties_up_id(case: Case) -> str:

@@ -18,7 +18,7 @@ from ..subject import Subject
 from ..tally import Failure, Tally
 from ..verdict import Outcome
 from . import replay
-from .diagnose import diagnose, laid_out, named
+from .diagnose import diagnose, laid_out, named, of_scales
 from .grid import grid_of
 from .page import page
 from .shrink import shrink
@@ -60,9 +60,14 @@ def _guessed(failure: Failure) -> list[dict[str, Any]]:
     return diagnose(failure.case, run_golden(failure.case), failure.observed, level)
 
 
-def commonest(guesses: Sequence[Sequence[str]]) -> list[str]:
+def _quick(failures: Sequence[Failure]) -> list[tuple[Case, dict[str, Any]]]:
+    return [(one.case, one.observed) for one in failures if one.observed and one.case.elements <= QUICK]
+
+
+def commonest(failures: Sequence[Failure]) -> list[str]:
     """Return the bug classes that explain the most of some failures, in the order in which they were first named."""
-    times = Counter(name for names in guesses for name in dict.fromkeys(names))
+    guesses = [found for found in map(_guessed, failures) if named(found)] or [of_scales(_quick(failures))]
+    times = Counter(name for found in guesses for name in dict.fromkeys(entry["id"] for entry in found))
     most = max(times.values(), default=0)
     return [name for name, count in times.items() if count == most]
 
@@ -96,7 +101,7 @@ class Presenter:
         self.told.add(key)
         where = variant(tally.operation, tally.profile, tally.params)
         said = tally.faults[0][1] if tally.faults else tally.failures[0].words if tally.out else ""
-        like = commonest([[entry["id"] for entry in _guessed(failure)] for failure in tally.failures])
+        like = commonest(tally.failures)
         words = f"{tally.failing} of {tally.vectors} frozen vectors differ{', like ' * bool(like)}{' or '.join(like)}"
         say(f"{subject.name} is wrong on {where}: {said or words}")
 
@@ -151,6 +156,8 @@ class Presenter:
         )
         if not named(classes):
             classes = next(filter(named, map(_guessed, alike)), classes)
+        if not named(classes):
+            classes = of_scales(_quick(alike)) or classes
         if failure.finding:
             classes = [{"id": failure.finding.upper().replace("-", "_"), "words": failure.words}, *classes]
         document = replay.document(case, golden, observed, subject=subject, failure=failure, original=original)

@@ -9,11 +9,11 @@ import pytest
 
 import refnum
 from conformance.case import Case
-from conformance.compare import equal_at
+from conformance.compare import equal_at, unpack
 from conformance.controls.cases import control_cases
 from conformance.corners import corner_cases
 from conformance.counterexample import diagnose as doctor
-from conformance.counterexample.diagnose import diagnose
+from conformance.counterexample.diagnose import diagnose, of_scales
 from conformance.counterexample.page import number_text, page
 from conformance.counterexample.suspects import COARSE, FINER, SUSPECTS
 from conformance.operation import OPERATIONS, as_bits, call_golden, outputs_of, run_golden
@@ -84,6 +84,81 @@ def test_nan_lost_in_the_maximum_is_named():
     without = case.inputs["x"].copy()
     without[0, 1] = 0
     assert ids(case, run_golden(case.with_inputs({"x": without}))) == ["AMAX_DROPS_NAN"]
+
+
+def test_a_nan_block_with_a_number_for_a_byte_is_named():
+    case = quantise(6, np.nan, 1)
+    assert ids(case, {**run_golden(case), "scales": np.zeros((1, 1), np.uint8)})[0] == "AMAX_DROPS_NAN"
+
+
+@pytest.mark.parametrize("operation", ["encode_e2m1", "encode_e4m3", "quantize_mxfp4"])
+def test_what_wraps_from_the_tie_on_is_named(operation):
+    """A tie between the largest code and the one above goes to the even one: 7 in E2M1 wraps, 464 in E4M3 does not."""
+    values = {"encode_e4m3": [448, 464, 465, -500], "encode_e2m1": [6, 7, -8, -np.inf], "quantize_mxfp4": [7.5, -7, 1]}
+    x = np.zeros((1, 32), np.float32)
+    x[0, : len(values[operation])] = values[operation]
+    profile = "OCP" if operation == "quantize_mxfp4" else "HOPPER"  # the rule that lets the maximum exceed 6
+    defaults = {"overflow": "saturate"} if operation == "encode_e4m3" else {}
+    case = Case(operation, profile, {"input": "float32", **defaults}, {"x": x})
+    golden = run_golden(case)
+    name, wraps, codes = (
+        next(iter(golden)),
+        {"encode_e4m3": [2, 3], "encode_e2m1": [1, 2, 3]}.get(operation, [0, 1]),
+        None,
+    )
+    codes = golden[name].copy() if name == "codes" else unpack(golden[name])
+    codes[0, wraps] &= 0x80 if operation == "encode_e4m3" else 8
+    observed = {**golden, name: codes if name == "codes" else codes[:, ::2] | codes[:, 1::2] << 4}
+    assert "OVERFLOW_WRAPS" in ids(case, observed)
+
+
+def test_blocks_that_run_on_are_named_whatever_lies_where_nothing_is_written():
+    rng = np.random.default_rng(5)
+    codes, scales = rng.integers(0, 127, (7, 32), np.uint8), rng.integers(120, 130, (7, 1), np.uint8)
+    params = {"underflow": "rne", "splits": [3, 0, 4]}
+    case = Case("fp8_columns", "HOPPER", params, {"codes": codes, "scales": scales})
+    golden, on = run_golden(case), run_golden(case.with_inputs(params={"splits": None}))
+    for stale in (0, 77):
+        observed = {"codes": on["codes"], "scales": np.concatenate([on["scales"], np.full((1, 32), stale, np.uint8)])}
+        assert observed["scales"].shape == golden["scales"].shape
+        assert ids(case, observed)[0] == "RAGGED_BLOCK_RESTART"
+    stale = {**golden, "scales": np.concatenate([golden["scales"][:1], np.full((1, 32), 77, np.uint8)])}
+    assert "RAGGED_BLOCK_RESTART" not in ids(case, stale)  # what is written must be wrong too
+
+
+@pytest.mark.parametrize("step", [1, 8, 64])
+def test_a_lost_step_of_the_reduction_is_named(step):
+    rng = np.random.default_rng(step)
+    x = (rng.standard_normal((2, 256)) * 2.0 ** rng.integers(-6, 6, (2, 256))).astype(np.float32)
+    case = Case("quantize_fp8_tiles", "HOPPER", {"tile": (1, 128), "input": "float32"}, {"x": x})
+    odd = (np.arange(256) & step).astype(bool)
+    low, high = (refnum.quantize_fp8_tiles(np.where(odd == other, np.float32(0), x)) for other in (True, False))
+    observed = {"codes": np.where(odd, high[0], low[0]), "scales": low[1]}
+    assert ids(case, observed) == ["AMAX_LANE_LEFT_OUT"]
+
+
+def scales_of_a_floor_with_odd_codes(seed):
+    x = np.random.default_rng(seed).standard_normal((16, 96)).astype(np.float32)
+    case = Case("quantize_mxfp4", "HOPPER", {"input": "float32"}, {"x": x})
+    observed = under(case, scale_rule="floor")
+    return case, {**observed, "packed": observed["packed"] ^ np.uint8(0x11)}
+
+
+def test_scales_alone_tell_their_rule_where_codes_go_wrong_as_well():
+    case, observed = scales_of_a_floor_with_odd_codes(0)
+    assert ids(case, observed) == []
+    found, *_ = of_scales([(case, observed), scales_of_a_floor_with_odd_codes(1)])
+    assert found["id"] == "E8M0_MODE" and "`floor`" in found["words"] and "scales alone" in found["words"]
+    other = {**run_golden(case), "packed": observed["packed"]}  # another failing case, whose scales are right
+    assert of_scales([(case, observed), (case, other)])[0]["id"] == "E8M0_MODE"
+    (few, wrong) = scales_of_a_floor_with_odd_codes(0)
+    few, wrong = (
+        few.with_inputs({"x": few.inputs["x"][:1, :32]}),
+        {"packed": wrong["packed"][:1, :16], "scales": wrong["scales"][:1, :1]},
+    )
+    assert of_scales([(few, wrong)]) == []  # one block proves nothing
+    mixed = {**observed, "scales": np.roll(observed["scales"], 1)}
+    assert of_scales([(case, mixed)]) == []
 
 
 def test_flushed_subnormals_are_named():

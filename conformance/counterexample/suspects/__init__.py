@@ -94,6 +94,14 @@ FINER: tuple[Suspect, ...] = (
     Suspect(
         "SPECIAL_INPUT_UNDEFINED", "zero, which E8M0 lacks, becomes NaN", ("encode_e8m0",), on_codes(rules.zero_is_nan)
     ),
+    Suspect(
+        "OVERFLOW_WRAPS",
+        "what rounds beyond the largest value becomes zero",
+        (*FROM_FLOATS, *ENCODERS),
+        on_codes(rules.overflow_wraps),
+    ),
+    Suspect("AMAX_DROPS_NAN", "a NaN block gets byte 0, a number", QUANTISERS, rules.nan_block_gets_zero),
+    Suspect("RAGGED_BLOCK_RESTART", "column blocks run on over experts", ("*_columns",), rules.blocks_run_on),
     Suspect("E8M0_ZERO_IS_TINY", "byte 0 is decoded as 0.0, not 2^-127", ("dequantize_*",), rules.byte_zero_is_zero),
     Suspect(
         "E8M0_FF_NOT_NAN",
@@ -108,6 +116,17 @@ FINER: tuple[Suspect, ...] = (
         rules.empty_counts,
     ),
 )
+
+STEPS: tuple[Suspect, ...] = tuple(
+    Suspect(
+        "AMAX_LANE_LEFT_OUT",
+        f"elements {step} apart have maxima of their own: the reduction lacks a step",
+        FROM_FLOATS,
+        rules.step_lost(step),
+    )
+    for step in (1, 2, 4, 8, 16, 32, 64)
+)
+"""Believed after the notes' own rules: they take long, and few cases show them."""
 
 COARSE: tuple[Suspect, ...] = (
     Suspect(
@@ -132,4 +151,4 @@ _LIKELIER = ("E2M1_STICKY_LOST", "FTZ_SILENT")
 
 _NOTES = (*_LIKELIER, *(note for note in WRONG if note not in _LIKELIER))
 
-SUSPECTS: tuple[Suspect, ...] = (*FINER, *(suspect for note in _NOTES for suspect in _of_note(note)), *COARSE)
+SUSPECTS: tuple[Suspect, ...] = (*FINER, *(suspect for note in _NOTES for suspect in _of_note(note)), *STEPS, *COARSE)

@@ -7,11 +7,16 @@ import numpy as np
 
 import refnum
 from refnum.arrays import float32_bits
+from refnum.formats import magnitude_value
 
 from ...case import Case
 from ...compare import unpack
+from ...geometry import block_shape, spread
 from ...operation import run_golden
-from .make import Bits, coded, pack, scaled_by
+from .make import Bits, Wrong, coded, pack, scaled_by
+
+STEPS_LARGEST = 1 << 15
+"""Elements of the largest case on which every step of a reduction is left out in turn."""
 
 
 def through_bfloat16(bits: np.ndarray, wide: np.ndarray) -> np.ndarray:
@@ -101,6 +106,70 @@ def byte_under_mask(case: Case, golden: Bits) -> Bits | None:
     normal = (bits & 0x7FFFFFFF) >= 0x800000
     cut = np.where(normal & ((bits & 0x7FFFFFFF) < 0x7F800000), bits & ~np.uint32(0x300000), bits)
     return run_golden(case.with_inputs({"x": cut.view(np.float32)}, params={"input": "float32"}))
+
+
+def overflow_wraps(case: Case, codes: np.ndarray, golden: Bits) -> np.ndarray | None:
+    """What rounds beyond the largest value, a tie that goes up and Inf included, is a zero of its sign."""
+    output = coded(case)
+    fmt = refnum.get_format(output.format(case.params))
+    if fmt.kind != "float":
+        return None
+    bits = float32_bits(np.ascontiguousarray(case.inputs["x"]))
+    with np.errstate(invalid="ignore"):
+        quotient = np.abs(bits.view(np.float32).astype(np.float64))
+    if "scales" in golden:
+        wide = spread(output.block, case, golden["scales"], bits.shape).astype(np.int64)
+        quotient = np.where(wide == 255, 0.0, np.ldexp(quotient, 127 - wide))
+    top, below = (float(magnitude_value(fmt, fmt.max_code - less)) for less in (0, 1))
+    tie = top + (top - below) / 2
+    beyond = quotient >= tie if fmt.max_code & 1 else quotient > tie  # the code above an odd one is even
+    return np.where(beyond, codes & np.uint8(fmt.sign_mask), codes)
+
+
+def nan_block_gets_zero(case: Case, golden: Bits) -> Bits:
+    """The byte of a NaN block is 0."""
+    return {**golden, "scales": np.where(golden["scales"] == 255, np.uint8(0), golden["scales"])}
+
+
+def blocks_run_on(case: Case, golden: Bits) -> Bits | None:
+    """Column blocks run on from one expert into the next: there are fewer, and no scale is written behind theirs."""
+    if not case.params.get("splits"):
+        return None
+    wrong = run_golden(case.with_inputs(params={"splits": None}))
+    return {name: _before_nothing(wrong[name], golden[name]) for name in golden}
+
+
+def _before_nothing(array: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Return an array in the shape of a longer one; what lies behind it is masked."""
+    if array.shape == wanted.shape:
+        return array
+    whole = np.ma.MaskedArray(np.zeros_like(wanted), mask=True)
+    whole[: len(array)] = array
+    return whole
+
+
+def step_lost(step: int) -> Wrong:
+    """Make a wrong rule: elements whose indices differ in the bit `step` have maxima of their own, as where a reduction
+    lacks one of its exchanges; the scales are those of the elements without it."""
+
+    def wrong(case: Case, golden: Bits) -> Bits | None:
+        output = coded(case)
+        if case.elements > STEPS_LARGEST or block_shape(output.block, case)[1] < 2 * step:
+            return None
+        x = case.inputs["x"]
+        if not np.isfinite(x).all():  # one NaN or Inf in a half of a block looks like much else
+            return None
+        upper = (np.arange(x.shape[1]) & step).astype(bool)
+        parts = []
+        for absent in (upper, ~upper):
+            kept = x.copy()
+            kept[:, absent] = 0
+            parts.append(run_golden(case.with_inputs({"x": kept})))
+        low, high = (unpack(part[output.name]) if output.kind == "packed" else part[output.name] for part in parts)
+        codes = np.where(upper, high, low)
+        return {**parts[0], output.name: pack(codes) if output.kind == "packed" else codes}
+
+    return wrong
 
 
 def signless(case: Case, codes: np.ndarray, golden: Bits) -> np.ndarray | None:
