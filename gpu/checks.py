@@ -6,24 +6,29 @@ The golden model has its own checks; the two share no code, only the named error
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-from refnum.errors import ArgumentError, DtypeError, ScaleError, ShapeError, UnsupportedError
+from refnum.errors import ArgumentError, DtypeError, ScaleError, ShapeError, UnsupportedError, shown
 from refnum.profiles import Profile
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 BLOCK, TILE = 32, 128
 TILES = ((1, TILE), (TILE, TILE))
+MOST = (1 << 31) - 1
+"""Largest count of rows or tokens, and alignment: what a kernel counts with 32 bits."""
 KINDS = {np.dtype(np.float32): 0, BFLOAT16: 1, np.dtype(np.uint16): 1, np.dtype(np.float16): 2}
 """Input dtype -> `FloatKind` of the headers; uint16 holds bfloat16 bits."""
 OUTPUTS = {"float32": (0, np.dtype(np.float32)), "bfloat16": (1, BFLOAT16)}
 RULES = {"rceil": 0, "floor": 1, "ceil": 2, "even": 3}
 LAYOUTS = ("bytes", "float32", "gemm_float32", "packed_ue8m0", "swizzled")
 """Storage layouts of scales (N6.5) in the order of `ScaleLayout` of the headers."""
+BOOLS = (bool, np.bool_)
+TEXTS = (str, bytes, bytearray, memoryview, Mapping)
+"""What can be indexed and is no sequence of numbers to a reader."""
 SUPPORTED: dict[str, tuple[object, ...]] = {
     "scale_rule": tuple(RULES),
     "rounding": ("nearest",),
@@ -57,7 +62,7 @@ def layout_of(rows: int, columns: int, layout: str) -> tuple[tuple[int, ...], np
 
 def matrix(name: str, x: Any, multiple: int) -> tuple[int, int]:
     """Return the shape of a 2-D NumPy array whose last axis is a multiple of `multiple`."""
-    if not isinstance(x, np.ndarray):
+    if not isinstance(x, np.ndarray) or isinstance(x, np.ma.MaskedArray | np.matrix):
         raise DtypeError(f"{name} is a {type(x).__name__}; the host build takes NumPy arrays")
     if x.ndim != 2 or x.shape[1] % multiple:
         raise ShapeError(f"{name} has shape {x.shape}; allowed is [rows, n] with n a multiple of {multiple}")
@@ -103,9 +108,9 @@ def mxfp4(packed: Any, block_scales: Any) -> tuple[int, int]:
 def choice(name: str, value: Any, allowed: Sequence[Any]) -> int:
     """Return the position of `value` among `allowed`."""
     for position, one in enumerate(allowed):
-        if type(value) is type(one) and value == one:
+        if (type(value) is type(one) or isinstance(value, str)) and value == one:
             return position
-    raise ArgumentError(f"{name}={value!r}; allowed are {', '.join(map(repr, allowed))}")
+    raise ArgumentError(f"{name}={shown(value)}; allowed are {', '.join(map(repr, allowed))}")
 
 
 def tile_rows(tile: Any) -> int:
@@ -113,14 +118,22 @@ def tile_rows(tile: Any) -> int:
     plain = isinstance(tile, tuple | list) and all(isinstance(n, int | np.integer) for n in tile)
     if plain and bool not in map(type, tile) and tuple(tile) in TILES:
         return int(tile[0])
-    raise ArgumentError(f"tile={tile!r}; allowed are {', '.join(map(repr, TILES))}")
+    raise ArgumentError(f"tile={shown(tile)}; allowed are {', '.join(map(repr, TILES))}")
 
 
 def output_dtype(dtype: Any) -> tuple[int, np.dtype]:
-    """Return (kind, dtype) of a dequantiser's output."""
-    name = dtype if isinstance(dtype, str) else np.dtype(dtype).name
-    choice("dtype", name, tuple(OUTPUTS))
-    return OUTPUTS[name]
+    """Return (kind, dtype) of a dequantiser's output, from a name, or from a dtype of NumPy, ml_dtypes or torch."""
+    wanted = dtype if isinstance(dtype, str) else torch_name(dtype)
+    for name, (kind, made) in OUTPUTS.items():
+        if wanted == name or dtype is made.type or (isinstance(dtype, np.dtype) and dtype == made):
+            return kind, made
+    raise ArgumentError(f"dtype={shown(dtype)}; allowed are {', '.join(map(repr, OUTPUTS))}")
+
+
+def torch_name(dtype: Any) -> str:
+    """Return the name of a dtype of torch's, which need not be there; nothing of anything else."""
+    kind = type(dtype)
+    return str(dtype).removeprefix("torch.") if (kind.__module__, kind.__name__) == ("torch", "dtype") else ""
 
 
 def profile(chosen: Profile, *, stochastic: bool = False) -> None:
@@ -155,11 +168,11 @@ def randomness(rbits: Any, philox: Any, chosen: Profile) -> tuple[int, int, int,
 def philox_key(value: Any) -> tuple[int, int, int, int]:
     """Return (seed, stream, step, offset) of a key of N13.5; the offset is 0 if not given."""
     if not isinstance(value, tuple | list) or len(value) not in (3, 4):
-        raise ArgumentError(f"philox={value!r}; allowed is (seed, stream, step) or (seed, stream, step, offset)")
+        raise ArgumentError(f"philox={shown(value)}; allowed is (seed, stream, step) or (seed, stream, step, offset)")
     numbers = []
     for name, bits, each in zip(("seed", "stream", "step", "offset"), (64, 32, 32, 62), value, strict=False):
         if isinstance(each, bool) or not isinstance(each, int | np.integer) or not 0 <= each < 1 << bits:
-            raise ArgumentError(f"{name} is {each!r}; allowed are integers from 0 to 2**{bits} - 1")
+            raise ArgumentError(f"{name} is {shown(each)}; allowed are integers from 0 to 2**{bits} - 1")
         numbers.append(int(each))
     seed, stream, step, offset = [*numbers, 0][:4]
     if offset % BLOCK:
@@ -184,15 +197,7 @@ def random_bits(rbits: Any, x: np.ndarray, chosen: Profile) -> np.ndarray | None
 
 def row_splits(splits: Any, rows: int, *, even: bool = False) -> np.ndarray:
     """Return rows per expert as int64; None is one expert of all rows."""
-    try:
-        items = [rows] if splits is None else list(splits)
-        given = [operator.index(n) for n in items]
-    except TypeError as error:
-        raise ArgumentError(f"splits={splits!r}; allowed is a sequence of integers, the rows of each expert") from error
-    if bool in map(type, items):
-        raise ArgumentError(f"splits={items}; allowed are integers, and a bool is none")
-    if any(n < 0 for n in given):
-        raise ArgumentError(f"splits={given}; a row count cannot be negative")
+    given = [rows] if splits is None else row_counts(splits)
     if sum(given) != rows:
         raise ShapeError(f"splits sum to {sum(given)} but there are {rows} rows; give every row to one expert")
     if even and any(n % 2 for n in given):
@@ -246,21 +251,28 @@ def _fits(number: int, array: Any, shape: tuple[int, ...], dtype: np.dtype, inpu
         raise ArgumentError(f"out[{number}] shares memory with an input; give storage of its own")
 
 
-def count(name: str, value: Any, least: int) -> int:
-    """Return an argument that must be an integer of at least `least`; ArgumentError otherwise."""
+def count(name: str, value: Any, least: int, most: int = MOST) -> int:
+    """Return an argument that must be an integer from `least` to `most`; ArgumentError otherwise."""
     try:
-        number = least - 1 if isinstance(value, bool | np.bool_) else operator.index(value)
+        bare = not isinstance(value, BOOLS) and getattr(value, "dtype", None) != np.bool_
+        number = operator.index(value) if bare else least - 1
     except TypeError:
         number = least - 1
-    if number < least:
-        raise ArgumentError(f"{name} is {value!r}; allowed are integers of at least {least}")
+    if not least <= number <= most:
+        raise ArgumentError(f"{name} is {shown(value)}; allowed are integers from {least} to {most}")
     return number
 
 
 def row_counts(splits: Any) -> list[int]:
     """Return the host's splits, the rows of each expert, as a list; ArgumentError where one is no count."""
-    try:
-        given = list(splits)
-    except TypeError as error:
-        raise ArgumentError(f"splits={splits!r}; allowed is a sequence of integers, the rows of each expert") from error
+    if isinstance(splits, np.ndarray) and splits.ndim == 1 and splits.dtype.kind in "iu":
+        given = splits.tolist()  # NumPy's own integers are read much slower
+    else:
+        try:
+            ordered = hasattr(splits, "__getitem__") and not isinstance(splits, TEXTS)
+            given = list(splits) if ordered else None
+        except TypeError:  # an array without axes
+            given = None
+    if given is None:
+        raise ArgumentError(f"splits={shown(splits)}; allowed is a sequence of integers, the rows of each expert")
     return [count("a split", m, 0) for m in given]

@@ -9,12 +9,15 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from .errors import ArgumentError, DtypeError, ScaleError, ShapeError
+from .arguments import require_choice
+from .errors import ArgumentError, DtypeError, ScaleError, ShapeError, shown
 
 Array = Any
 """A NumPy array, or any array that answers NEP 13 and NEP 18 the way CuPy's does."""
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+OUTPUTS: dict[str, np.dtype[Any]] = {"float32": np.dtype(np.float32), "bfloat16": BFLOAT16}
+"""Dtypes of what the dequantisers give."""
 BLOCK = 32
 """Elements of an MX block."""
 TILE = 128
@@ -26,12 +29,14 @@ np.empty(1 << 24, np.uint8)
 # glibc gives freed memory back to the kernel until it has seen one block of this size freed; the page faults that
 # follow make the temporaries of a small call three times as dear. The array is never touched, so it costs nothing.
 
+_OTHERWISE = (np.ma.MaskedArray, np.matrix)
 _FLOAT_INPUTS = "float32, bfloat16 (ml_dtypes or its uint16 bits), float16"
 
 
 def require_array(name: str, x: Array) -> None:
-    """Raise DtypeError unless `x` is an array."""
-    if not hasattr(x, "dtype") or not hasattr(x, "shape"):
+    """Raise DtypeError unless `x` is an array; one that reads its items otherwise (masked, a np.matrix) is none."""
+    array = isinstance(getattr(x, "dtype", None), np.dtype) and hasattr(x, "ndim") and hasattr(x, "__array_function__")
+    if not array or isinstance(x, _OTHERWISE):
         raise DtypeError(f"{name} is a {type(x).__name__}; give a NumPy or CuPy array")
 
 
@@ -75,30 +80,32 @@ def require_float_dtype(name: str, x: Array) -> None:
         raise DtypeError(f"{name} has dtype {x.dtype}; allowed are {_FLOAT_INPUTS}{hint}")
 
 
-def require_choice(name: str, value: object, allowed: tuple[Any, ...]) -> None:
-    """Raise ArgumentError unless `value` is one of `allowed`."""
-    if value not in allowed:
-        raise ArgumentError(f"{name}={value!r} is not one of {', '.join(map(repr, allowed))}")
+def require_below(name: str, x: Array, bits: int, what: str) -> None:
+    """Raise ArgumentError where an array of unsigned integers holds 2**bits or more; free where its dtype cannot."""
+    if x.dtype.itemsize * 8 > bits and x.size and int(x.max()) >= 1 << bits:
+        raise ArgumentError(f"{name} holds {int(x.max())}; {what} are below {1 << bits}")
 
 
-def row_splits(splits: Any, rows: int) -> list[tuple[int, int]]:
-    """Return the [start, stop) row range of each expert; None means one range of all rows.
+def require_random(name: str, rbits: Array, x: Array, bits: int) -> None:
+    """Raise unless `rbits` holds unsigned integers below 2**bits in the shape of `x`."""
+    require_array(name, rbits)
+    if rbits.shape != x.shape:
+        raise ShapeError(f"{name} has shape {tuple(rbits.shape)}; allowed is that of x, {tuple(x.shape)}")
+    if rbits.dtype.kind != "u":
+        raise DtypeError(f"{name} has dtype {rbits.dtype}; allowed are unsigned integers")
+    require_below(name, rbits, bits, f"random bits, {bits} bits an element,")
 
-    Raises ArgumentError for a negative or non-integer split, ShapeError when the splits do not sum to `rows`.
-    """
-    if splits is None:
-        return [(0, rows)]
-    try:
-        given = list(splits)
-        lengths = [int(m) for m in given]
-    except (TypeError, ValueError) as error:
-        raise ArgumentError(f"splits={splits!r}; allowed are integers >= 0, the rows of each expert") from error
-    if any(m < 0 or m != one or isinstance(one, bool) for m, one in zip(lengths, given, strict=True)):
-        raise ArgumentError(f"splits={given!r}; allowed are integers >= 0, the rows of each expert")
-    if sum(lengths) != rows:
-        raise ShapeError(f"splits sum to {sum(lengths)} rows but the array has {rows}; they must be equal")
-    ends = [sum(lengths[: i + 1]) for i in range(len(lengths))]
-    return [(end - m, end) for end, m in zip(ends, lengths, strict=True)]
+
+def output_dtype(dtype: object) -> str:
+    """Return the name of a dequantiser's dtype: "float32" or "bfloat16", or the dtype of that name, native order."""
+    if isinstance(dtype, str):
+        require_choice("dtype", dtype, tuple(OUTPUTS))
+        return dtype
+    named = isinstance(dtype, (np.dtype, type))
+    for name, one in OUTPUTS.items():
+        if named and (dtype is one.type or dtype == one):
+            return name
+    raise ArgumentError(f"dtype={shown(dtype)} is not one of {', '.join(map(repr, OUTPUTS))}")
 
 
 def is_host(x: Array) -> bool:

@@ -7,26 +7,27 @@ import functools
 import numpy as np
 
 from .arrays import (
-    BFLOAT16,
     BLOCK,
+    OUTPUTS,
     Array,
     contiguous,
     empty,
     group_amax,
     grouped,
+    output_dtype,
     own_bits,
     pack_nibbles,
-    require_array,
-    require_choice,
+    require_below,
     require_codes,
     require_float,
+    require_random,
     require_scales,
     row_chunks,
     table_like,
     widen,
 )  # fmt: skip
 from .codec import INF32, NAN32, decode_table, encode_bits
-from .errors import ArgumentError, DtypeError, ShapeError
+from .errors import ArgumentError
 from .formats import E2M1, MX_ELEMENTS, Format, get_format
 from .layouts import scales_from_layout, scales_to_layout
 from .narrow import encode_scaled
@@ -78,7 +79,7 @@ def _quantize(
     if rbits is not None and philox is not None:
         raise ArgumentError("rbits and philox were both given; allowed is one of them")
     if rbits is not None:
-        _require_rbits(x, rbits, profile)
+        require_random("rbits", rbits, x, profile.random_bits)
     key = None if philox is None else as_key(philox)
     m, k = x.shape
     codes = empty((m, k // 2 if pack else k), np.uint8, x)
@@ -92,16 +93,6 @@ def _quantize(
         part, scales[rows] = quantize_block_bits(bits, fmt, profile, random)
         codes[rows] = pack_nibbles(part) if pack else part
     return codes, scales
-
-
-def _require_rbits(x: Array, rbits: Array, profile: Profile) -> None:
-    require_array("rbits", rbits)
-    if rbits.shape != x.shape:
-        raise ShapeError(f"rbits has shape {tuple(rbits.shape)}; allowed is that of x, {tuple(x.shape)}")
-    if rbits.dtype.kind != "u":
-        raise DtypeError(f"rbits has dtype {rbits.dtype}; allowed are unsigned integers")
-    if rbits.size and int(rbits.max()) >= 1 << profile.random_bits:
-        raise ArgumentError(f"rbits holds {int(rbits.max())}; allowed are {profile.random_bits} bits an element")
 
 
 def quantize_block_bits(bits: Array, fmt: Format, profile: Profile, rbits: Array | None = None) -> tuple[Array, Array]:
@@ -152,15 +143,14 @@ def dequantize_mxfp4(packed: Array, scales: Array, dtype: str = "float32", *, la
     require_codes("packed", packed, BLOCK // 2)
     m, k = packed.shape[0], packed.shape[1] * 2
     scales = scales_from_layout(scales, layout_in, m, k // BLOCK)
-    require_scales(scales, (m, k // BLOCK), f"packed of shape {tuple(packed.shape)}")
-    name = _dtype_name(dtype)
+    name = output_dtype(dtype)
     table = table_like(_pair_table, packed, name)
     out = empty((m, k // 2), table.dtype, packed)
     for rows in row_chunks(packed, k):
         index = grouped(packed[rows], BLOCK // 2).astype(np.int32)
         index |= scales[rows].astype(np.int32)[..., None] << np.int32(8)
         out[rows] = np.take(table, index).reshape(out[rows].shape)
-    return out.view(_numpy_dtype(name))
+    return out.view(OUTPUTS[name])
 
 
 @functools.cache
@@ -184,26 +174,15 @@ def dequantize_mx(codes: Array, scales: Array, element: Format | str = E2M1, dty
     require_codes("codes", codes, BLOCK)
     m, k = codes.shape
     require_scales(scales, (m, k // BLOCK), f"codes of shape {tuple(codes.shape)}")
-    if fmt.bits < 8 and codes.size and int(codes.max()) >= 1 << fmt.bits:
-        raise ArgumentError(f"codes holds {int(codes.max())}; {fmt.name} codes are below {1 << fmt.bits}")
-    name = _dtype_name(dtype)
+    require_below("codes", codes, fmt.bits, f"{fmt.name} codes")
+    name = output_dtype(dtype)
     table = table_like(_scaled_table, codes, fmt, name)
     out = empty((m, k), table.dtype, codes)
     for rows in row_chunks(codes, k):
         index = grouped(codes[rows], BLOCK).astype(np.int32)
         index |= scales[rows].astype(np.int32)[..., None] << np.int32(fmt.bits)
         out[rows] = np.take(table, index).reshape(out[rows].shape)
-    return out.view(_numpy_dtype(name))
-
-
-def _dtype_name(dtype: object) -> str:
-    name = dtype if isinstance(dtype, str) else np.dtype(dtype).name  # type: ignore[call-overload]
-    require_choice("dtype", name, ("float32", "bfloat16"))
-    return str(name)
-
-
-def _numpy_dtype(name: str) -> np.dtype:
-    return BFLOAT16 if name == "bfloat16" else np.dtype(np.float32)
+    return out.view(OUTPUTS[name])
 
 
 def block_class(x: Array) -> Array:

@@ -8,9 +8,11 @@ from fractions import Fraction
 import ml_dtypes
 import numpy as np
 
+from .arguments import require_integer
 from .arrays import (
     Array,
     require_array,
+    require_below,
     table_like,
 )  # fmt: skip
 from .errors import DtypeError, ProfileError
@@ -27,8 +29,12 @@ def code_dtype(fmt: Format) -> np.dtype:
 
 
 def value(fmt: Format | str, code: int) -> Fraction | str:
-    """Exact value of one code as a Fraction, or 'nan', '+inf', '-inf' (clause N1)."""
+    """Exact value of one code as a Fraction, or 'nan', '+inf', '-inf' (clause N1).
+
+    code: an integer from 0 to 2**bits - 1. Raises ProfileError, ArgumentError.
+    """
     fmt = get_format(fmt)
+    code = require_integer("code", code, 0, (1 << fmt.bits) - 1)
     if fmt.kind == "integer":
         signed = code - (1 << fmt.bits) if code & fmt.sign_mask else code
         return Fraction(signed, 1 << fmt.fraction_bits)
@@ -82,12 +88,13 @@ def decode(fmt: Format | str, codes: Array) -> Array:
     """Decode codes of a format of at most 16 bits to float32, exact (clause N1).
 
     codes: unsigned integers below 2**bits, any shape. Returns float32 of the same shape; NaN is 0x7FC00000.
-    Raises DtypeError for a signed or floating dtype.
+    Raises ProfileError, DtypeError for a signed or floating dtype, ArgumentError for a code out of range.
     """
     fmt = get_format(fmt)
     require_array("codes", codes)
     if codes.dtype.kind != "u":
         raise DtypeError(f"codes has dtype {codes.dtype}; allowed are unsigned integers holding {fmt.name} codes")
+    require_below("codes", codes, fmt.bits, f"{fmt.name} codes")
     if fmt is FP32:
         return codes.astype(np.uint32).view(np.float32)
     return np.take(table_like(decode_table, codes, fmt), codes).view(np.float32)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from .arguments import require_choice, row_splits
 from .arrays import (
     BLOCK,
     TILE,
@@ -19,10 +20,8 @@ from .arrays import (
     contiguous,
     empty,
     pack_nibbles,
-    require_choice,
     require_codes,
     require_scales,
-    row_splits,
     spread,
     table_like,
     unpack_nibbles,

@@ -1,5 +1,7 @@
 """Named errors. Every message says what was given, what is allowed and what to do."""
 
+from typing import Any
+
 
 class RefnumError(Exception):
     """Base of every error that refnum raises on purpose."""
@@ -31,3 +33,11 @@ class FileError(RefnumError, OSError):
 
 class UnsupportedError(RefnumError):
     """Something needed is not there (a compiler, a GPU, an optional package); the message says what."""
+
+
+def shown(value: Any) -> str:
+    """Return how a message shows what was given: an array by its type, dtype and shape, the rest by its start."""
+    if hasattr(value, "dtype") and isinstance(getattr(value, "shape", None), tuple) and value.shape:
+        return f"a {type(value).__name__} of {value.dtype}, shape {value.shape}"
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

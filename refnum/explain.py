@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import BLOCK, TILE, float32_bits, row_splits, unpack_nibbles
+from .arguments import require_integer, row_splits
+from .arrays import BLOCK, TILE, float32_bits, unpack_nibbles
 from .blocks import quantize_mx, quantize_mxfp4
 from .codec import value
 from .columns import fp8_columns, mxfp4_columns, mxfp4_to_fp8_columns
-from .errors import ArgumentError
+from .errors import ArgumentError, shown
 from .formats import E2M1, E4M3, FP32, get_format, magnitude_value
 from .profiles import Profile, get_profile
 from .recast import fp8_to_mxfp4, mxfp4_to_fp8
@@ -47,10 +48,11 @@ def explain(operation: str, case: Any, index: int | tuple[int, int]) -> Explanat
 
     operation: one of `EXPLAINED`. case: a mapping of the golden function's arguments by name (arrays and
     parameters, `profile` included), or an object with `inputs`, `params` and `profile`. index: (row, column) of
-    the element in [M, K], or its flat index. Raises ArgumentError for what it cannot explain.
+    the element in [M, K], or its flat index. Raises ArgumentError for what it cannot explain, and what the golden
+    function raises.
     """
-    if operation not in EXPLAINED:
-        raise ArgumentError(f"operation {operation!r} cannot be explained; can be: {', '.join(EXPLAINED)}")
+    if not isinstance(operation, str) or operation not in EXPLAINED:
+        raise ArgumentError(f"operation {shown(operation)} cannot be explained; can be: {', '.join(EXPLAINED)}")
     arguments, profile = _arguments(case)
     try:
         return EXPLAINED[operation](operation, arguments, profile, index)
@@ -62,22 +64,31 @@ def _arguments(case: Any) -> tuple[dict[str, Any], Profile]:
     if isinstance(case, Mapping):
         arguments = dict(case)
         return arguments, get_profile(arguments.pop("profile", "HOPPER"))
-    return {**case.params, **case.inputs}, get_profile(case.profile)
+    parts = [getattr(case, name, None) for name in ("params", "inputs", "profile")]
+    if not all(isinstance(part, Mapping) for part in parts[:2]):
+        raise ArgumentError(f"case is {shown(case)}; allowed is a mapping of arguments by name, or a case of them")
+    return {**parts[0], **parts[1]}, get_profile(parts[2])  # type: ignore[dict-item, arg-type]
 
 
 def _place(shape: tuple[int, ...], index: int | tuple[int, int]) -> tuple[int, int]:
-    row, column = divmod(index, shape[1]) if isinstance(index, int) and shape[1] else index  # type: ignore[misc]
-    if not (0 <= row < shape[0] and 0 <= column < shape[1]):
+    rows, columns = shape
+    if isinstance(index, (tuple, list)):
+        if len(index) != 2:
+            raise ArgumentError(f"index is {shown(index)}; allowed is (row, column), or one integer")
+        row, column = (require_integer("an index", i, 0) for i in index)
+    else:
+        row, column = divmod(require_integer("index", index, 0), columns or 1)
+    if not (row < rows and column < columns):
         raise ArgumentError(f"index {index} is outside the array of shape {tuple(shape)}")
-    return int(row), int(column)
+    return row, column
 
 
 def _quantize(operation: str, arguments: dict[str, Any], profile: Profile, index: Any) -> Explanation:
     x = np.asarray(arguments["x"])
-    row, column = _place(x.shape, index)
     if operation == "quantize_fp8_tiles":
-        fmt, tile = E4M3, tuple(arguments.get("tile", (1, 128)))
+        fmt, tile = E4M3, arguments.get("tile", (1, 128))
         codes, scales = quantize_fp8_tiles(x, tile, profile)
+        row, column = _place(x.shape, index)
         code, byte = int(codes[row, column]), int(scales[row // tile[0], column // TILE])
         rows = slice(row // tile[0] * tile[0], (row // tile[0] + 1) * tile[0])
         columns = slice(column // TILE * TILE, (column // TILE + 1) * TILE)
@@ -88,6 +99,7 @@ def _quantize(operation: str, arguments: dict[str, Any], profile: Profile, index
         codes, scales = quantize_mx(x, fmt, profile, rbits=rbits)
         if operation == "quantize_mxfp4":
             codes = unpack_nibbles(quantize_mxfp4(x, profile, rbits=rbits)[0])
+        row, column = _place(x.shape, index)
         code, byte = int(codes[row, column]), int(scales[row, column // BLOCK])
         rows, columns = slice(row, row + 1), slice(column // BLOCK * BLOCK, (column // BLOCK + 1) * BLOCK)
         unit = f"block {column // BLOCK}"
@@ -126,9 +138,9 @@ def _recast(operation: str, arguments: dict[str, Any], profile: Profile, index: 
     source, target = _RECASTS[operation]
     first = "codes" if source is E4M3 else "packed"
     given, scales = np.asarray(arguments[first]), np.asarray(arguments["scales"])
+    out_codes, out_scales, mode = _run_recast(operation, arguments, given, scales, profile)
     codes = given if source is E4M3 else unpack_nibbles(given)
     row, column = _place(codes.shape, index)
-    out_codes, out_scales, mode = _run_recast(operation, arguments, given, scales, profile)
     own, row_byte = int(codes[row, column]), int(scales[row, column // (TILE if source is E4M3 else BLOCK)])
     if operation in ("fp8_to_mxfp4", "mxfp4_to_fp8", "mxfp4_to_fp8_rows_columns"):  # of both layouts, the row's
         code, byte = int(out_codes[row, column]), int(out_scales[row, column // (BLOCK if target is E2M1 else TILE)])

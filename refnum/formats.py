@@ -10,7 +10,7 @@ import functools
 from dataclasses import dataclass
 from fractions import Fraction
 
-from .errors import ProfileError
+from .errors import ProfileError, shown
 
 
 @dataclass(frozen=True)
@@ -119,10 +119,15 @@ MX_ELEMENTS: dict[str, Format] = {f.name: f for f in (E2M1, E2M3, E3M2, E4M3, E5
 def get_format(fmt: Format | str, among: dict[str, Format] | None = None) -> Format:
     """Return the format of that name; a Format is returned as it is.
 
-    Raises ProfileError naming the known formats.
+    among: name -> format, the table to look in; `FORMATS` unless given.
+    Raises ProfileError naming the known formats, for a Format that differs from the table's of its name too.
     """
     table = FORMATS if among is None else among
+    if not isinstance(table, dict):
+        raise ProfileError(f"among is {shown(among)}; allowed is a table of formats by name")
     name = fmt.name if isinstance(fmt, Format) else fmt
-    if name not in table:
-        raise ProfileError(f"format {name!r} is not known here; known are {', '.join(table)}")
-    return fmt if isinstance(fmt, Format) else table[name]
+    if not isinstance(name, str) or name not in table:
+        raise ProfileError(f"format {shown(name)} is not known here; known are {', '.join(map(str, table))}")
+    if isinstance(fmt, Format) and fmt != table[name]:
+        raise ProfileError(f"format {name} differs from the one known here; give a format of the table, or its name")
+    return table[name]

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import Array, contiguous, require_array, require_choice, require_codes
+from .arguments import MOST_ROWS, require_choice, require_integer
+from .arrays import Array, contiguous, require_array, require_codes, require_scales
 from .errors import ArgumentError, DtypeError, ScaleError, ShapeError
 
 LAYOUTS = ("bytes", "float32", "gemm_float32", "packed_ue8m0", "swizzled")
@@ -93,6 +94,10 @@ def _float32_bytes(scales: Array) -> Array:
     return field.astype(np.uint8)
 
 
+def _axis(name: str, value: int) -> int:
+    return require_integer(name, value, 0, MOST_ROWS)
+
+
 def _two_axes(x: Array) -> tuple[int, int]:
     if x.ndim != 2:
         raise ShapeError(f"the array has shape {tuple(x.shape)}; allowed are two axes: reshape it")
@@ -116,6 +121,7 @@ def scales_from_gemm_float32(scales: Array, rows: int, padding: str = "zero") ->
     """
     require_array("scales", scales)
     columns, _ = _two_axes(scales)
+    rows = _axis("rows", rows)
     shape = (columns, _roundup(rows, 4))
     _require_shape("scales", scales, shape, np.float32, f"the GEMM-ready form of {rows} rows")
     return _float32_bytes(_unpadded(scales, columns, rows, padding)).T.copy()
@@ -144,6 +150,7 @@ def scales_from_packed_ue8m0(packed: Array, rows: int, columns: int, padding: st
 
     Raises DtypeError, ShapeError, and ScaleError for padding that is not zero unless padding="ignore".
     """
+    rows, columns = _axis("rows", rows), _axis("columns", columns)
     shape = (_runs(columns, 4), _roundup(rows, 4))
     _require_shape("packed", packed, shape, np.int32, f"the packed form of {rows} x {columns} scales")
     octets = packed.T.copy().astype("<i4").view(np.uint8)
@@ -171,6 +178,7 @@ def scales_from_swizzled(swizzled: Array, rows: int, columns: int, padding: str 
     Raises DtypeError, ShapeError, and ScaleError for padding that is not zero unless padding="ignore".
     """
     require_array("swizzled", swizzled)
+    rows, columns = _axis("rows", rows), _axis("columns", columns)
     high, wide = _runs(rows, 128), _runs(columns, 4)
     flat = swizzled.ravel()
     _require_shape("swizzled", flat, (high * wide * 512,), np.uint8, f"the swizzle of {rows} x {columns} scales")
@@ -187,6 +195,7 @@ def scales_to_layout(scales: Array, layout: str) -> Array:
     Raises DtypeError, ShapeError, and ArgumentError for a name that is not in LAYOUTS.
     """
     require_choice("layout_out", layout, LAYOUTS)
+    require_codes("scales", scales)
     make = {
         "float32": scales_to_float32,
         "gemm_float32": scales_to_gemm_float32,
@@ -200,10 +209,11 @@ def scales_from_layout(scales: Array, layout: str, rows: int, columns: int) -> A
     """Scales in the layout of that name -> E8M0 bytes u8 [rows, columns]; undoes `scales_to_layout` (N6.5).
 
     Padding is not read. In the float32 layouts 2**-127 comes back as byte 0 and NaN as byte 255; any other value
-    that is no positive power of two raises ScaleError. `bytes` gives the array as it is, whatever its shape.
+    that is no positive power of two raises ScaleError. `bytes` gives the array as it is; ScaleError if it is not u8.
     Raises DtypeError, ShapeError, ArgumentError otherwise.
     """
     require_choice("layout_in", layout, LAYOUTS)
+    rows, columns = _axis("rows", rows), _axis("columns", columns)
     if layout == "packed_ue8m0":
         return scales_from_packed_ue8m0(scales, rows, columns, "ignore")
     if layout == "swizzled":
@@ -215,6 +225,7 @@ def scales_from_layout(scales: Array, layout: str, rows: int, columns: int) -> A
         shape = (columns, _roundup(rows, 4))
         _require_shape("scales", scales, shape, np.float32, f"the layout {layout} of {rows} x {columns} scales")
         return _any_float32_bytes(scales[:, :rows].T.copy())
+    require_scales(scales, (rows, columns), f"a matrix of {rows} x {columns} scales")
     return scales
 
 

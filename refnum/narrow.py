@@ -9,16 +9,33 @@ What does not fit (NaN, Inf, scales near either end, random bits, longer formats
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import numpy as np
 
-from .arrays import CHUNK, Array, chunks, contiguous, empty, float32_bits, is_host, require_float_dtype, table_like
+from .arguments import require_integer
+from .arrays import (
+    CHUNK,
+    Array,
+    chunks,
+    contiguous,
+    empty,
+    float32_bits,
+    is_host,
+    require_array,
+    require_float_dtype,
+    require_random,
+    table_like,
+)  # fmt: skip
 from .codec import code_dtype, encode_bits
+from .errors import ArgumentError, DtypeError, ShapeError
 from .formats import Format, get_format
 from .profiles import HOPPER, Profile, get_profile
 
 LOW_BYTE, HIGH_BYTE = 32, 240
 """Scale bytes between which the exponent field of a quotient neither ends above 143 nor turns zeros into numbers."""
+MOST_EXPONENT = 1024
+"""Largest magnitude of `scale_exponent`: far beyond what still leaves a finite quotient, far within 32 bits."""
 _OFFSET = (HIGH_BYTE - 127) << 7
 assert (127 + 16 << 7) + _OFFSET == 1 << 15  # quotients below 2**16 and the sign: 65,536 entries in all
 
@@ -33,25 +50,50 @@ def encode(
 ) -> Array:
     """Encode x / 2**scale_exponent, the quotient exact, as codes of `fmt` (clause N2).
 
-    x: float32, bfloat16, float16 or uint16 (bfloat16 bits), any shape; scale_exponent: int or i32 array that
-    broadcasts against x; rbits: see `refnum.rounding.round_magnitude`. Returns codes in `code_dtype(fmt)`.
+    x: float32, bfloat16, float16 or uint16 (bfloat16 bits), any shape; scale_exponent: an integer or an array of
+    integers that broadcasts to x's shape, -1024 to 1024; rbits: for a stochastic profile, unsigned integers below
+    2**profile.random_bits in x's shape. Returns codes in `code_dtype(fmt)`.
     NaN gives the format's canonical NaN, positive, or the largest positive value where it has none; Inf is an
-    overflow. Raises DtypeError, ProfileError, ArgumentError.
+    overflow. Raises DtypeError, ShapeError, ProfileError, ArgumentError.
     """
     fmt, profile = get_format(fmt), get_profile(profile)
     require_float_dtype("x", x)
+    exponent = _exponent(scale_exponent, x)
+    if rbits is not None:
+        require_random("rbits", rbits, x, profile.random_bits)
     bits = float32_bits(x)
-    few = is_host(bits) and bits.size <= CHUNK
-    if few or not isinstance(scale_exponent, int) or rbits is not None:
-        return encode_bits(fmt, bits, scale_exponent, profile, rbits=rbits)
+    few = bits.size <= CHUNK and (is_host(bits) or not bits.shape)
+    if few or not isinstance(exponent, int) or rbits is not None:
+        return encode_bits(fmt, bits, exponent, profile, rbits=rbits)
     flat = contiguous(bits).ravel()
     codes = empty(flat.shape, code_dtype(fmt), bits)
     for part in chunks(flat.size, 1, bits):
-        quick = encode_plain(fmt, flat[part], scale_exponent, profile)
+        quick = encode_plain(fmt, flat[part], exponent, profile)
         if quick is None:
-            quick = encode_bits(fmt, flat[part], scale_exponent, profile)
+            quick = encode_bits(fmt, flat[part], exponent, profile)
         codes[part] = quick
     return codes.reshape(bits.shape)
+
+
+def _exponent(given: Any, x: Array) -> Any:
+    """Check `scale_exponent`; return it as an int, or as an i32 array if it has axes."""
+    if not getattr(given, "shape", ()):
+        return require_integer("scale_exponent", given, -MOST_EXPONENT, MOST_EXPONENT)
+    require_array("scale_exponent", given)
+    if given.dtype.kind not in "iu":
+        raise DtypeError(f"scale_exponent has dtype {given.dtype}; allowed are integers")
+    try:
+        fits_x = np.broadcast_shapes(given.shape, x.shape) == tuple(x.shape)
+    except ValueError:
+        fits_x = False
+    if not fits_x:
+        raise ShapeError(f"scale_exponent has shape {tuple(given.shape)}; it must broadcast to x's {tuple(x.shape)}")
+    if given.size and not -MOST_EXPONENT <= int(given.min()) <= int(given.max()) <= MOST_EXPONENT:
+        raise ArgumentError(
+            f"scale_exponent holds {int(given.min())} to {int(given.max())}; "
+            f"allowed are {-MOST_EXPONENT} to {MOST_EXPONENT}"
+        )
+    return given.astype(np.int32)
 
 
 @functools.cache

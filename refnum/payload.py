@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import operator
 from typing import Any
 
 import numpy as np
 
 from . import softfloat
+from .arguments import MOST_ROWS, require_integer, row_counts
 from .arrays import BFLOAT16, BLOCK, Array, float32_bits, require_array, require_codes, require_matrix
 from .blocks import quantize_mxfp4
 from .errors import ArgumentError, DtypeError, ShapeError
@@ -72,8 +72,9 @@ def permute_pad(payload: Array, row_map: Array, splits: Any, align: int = 32) ->
     Raises DtypeError, ShapeError, and ArgumentError for a row out of range, a split or `align`.
     """
     require_codes("payload", payload)
-    rows, offsets, total = _placement(splits, align)
-    row_map = _row_map(row_map, rows.size, payload.shape[0], "payload rows", payload)
+    align, lengths = require_integer("align", align, 1, MOST_ROWS), row_counts(splits)
+    row_map = _row_map(row_map, sum(lengths), payload.shape[0], "payload rows", payload)
+    rows, offsets, total = _placement(lengths, align)
     out = np.zeros((total, payload.shape[1]), dtype=np.uint8, like=payload)
     out[np.asarray(rows, like=payload)] = np.take(payload, row_map, axis=0)
     return out, np.asarray(offsets, like=payload)
@@ -105,11 +106,13 @@ def unpermute(rows: Array, row_map: Array, splits: Any, weights: Array | None, t
     require_matrix("rows", rows)
     if rows.dtype not in (np.float32, BFLOAT16, np.uint16):
         raise DtypeError(f"rows has dtype {rows.dtype}; allowed are float32, bfloat16 (or its uint16 bits)")
-    tokens = _count("tokens", tokens, 0)
-    place, _, total = _placement(splits, align)
+    tokens, align = require_integer("tokens", tokens, 0, MOST_ROWS), require_integer("align", align, 1, MOST_ROWS)
+    lengths = row_counts(splits)
+    total = sum(-(-m // align) * align for m in lengths)
     if rows.shape[0] != total:
         raise ShapeError(f"rows has shape {tuple(rows.shape)}; splits at align={align} need {total} rows")
-    row_map = _row_map(row_map, place.size, tokens, "tokens", rows)
+    row_map = _row_map(row_map, sum(lengths), tokens, "tokens", rows)
+    place, *_ = _placement(lengths, align)
     factors = _weights(weights, place.size, rows)
     place = np.asarray(place, like=rows)
     # positions in expert order, sorted by token and then by position
@@ -128,25 +131,14 @@ def unpermute(rows: Array, row_map: Array, splits: Any, weights: Array | None, t
     return out.view(np.float32)
 
 
-def _placement(splits: Any, align: int) -> tuple[np.ndarray, np.ndarray, int]:
+def _placement(rows_of_each: list[int], align: int) -> tuple[np.ndarray, np.ndarray, int]:
     """Host arrays: padded row of each row in expert order, start of each expert, and the padded row count."""
-    align = _count("align", align, 1)
-    lengths = np.array([_count("a split", m, 0) for m in splits], np.int64)
+    lengths = np.array(rows_of_each, np.int64)
     padded = -(-lengths // align) * align
     offsets = np.cumsum(padded) - padded
     shift = offsets - (np.cumsum(lengths) - lengths)
     rows = np.arange(int(lengths.sum()), dtype=np.int64) + np.repeat(shift, lengths)
     return rows, offsets, int(padded.sum())
-
-
-def _count(name: str, value: Any, least: int) -> int:
-    try:
-        count = operator.index(value)
-    except TypeError:
-        count = least - 1
-    if count < least or isinstance(value, bool):
-        raise ArgumentError(f"{name} is {value!r}; allowed are integers of at least {least}")
-    return count
 
 
 def _row_map(row_map: Any, count: int, limit: int, what: str, like: Array) -> Array:

@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .arrays import Array, chunks, empty
-from .errors import ArgumentError, ShapeError
+from .arguments import require_integer, require_sequence
+from .arrays import Array, chunks, empty, require_array, require_below
+from .errors import ArgumentError, DtypeError, ShapeError, shown
 
 _MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
 _WEYL = (0x9E3779B9, 0xBB67AE85)
@@ -41,7 +42,7 @@ def as_key(value: Any) -> Key:
     Raises ArgumentError for anything else.
     """
     if not isinstance(value, tuple | list) or len(value) not in (3, 4):
-        raise ArgumentError(f"philox={value!r}; allowed is (seed, stream, step) or (seed, stream, step, offset)")
+        raise ArgumentError(f"philox={shown(value)}; allowed is (seed, stream, step) or (seed, stream, step, offset)")
     limits = (("seed", 64), ("stream", 32), ("step", 32), ("offset", 62))
     key = Key(*(_unsigned(name, each, bits) for each, (name, bits) in zip(value, limits, strict=False)))
     if key.offset % 32:
@@ -53,15 +54,25 @@ def philox4x32(counter: Sequence[Array], key: Sequence[int], rounds: int = 10) -
     """Return the four output words (u32) of Philox4x32 for the counter words and the key.
 
     counter: four integer arrays or integers that broadcast together, each word below 2**32; key: two integers
-    below 2**32. Raises ShapeError unless there are four and two of them, ArgumentError for a key or a round
-    count outside its range.
+    below 2**32. Raises ShapeError unless there are four and two of them or when they do not broadcast, DtypeError for
+    an array of no integers, ArgumentError for a word or a round count outside its range.
     """
-    if len(counter) != 4 or len(key) != 2:
-        raise ShapeError(f"{len(counter)} counter and {len(key)} key words were given; Philox4x32 takes 4 and 2")
-    if not 0 <= rounds <= 16:
-        raise ArgumentError(f"rounds={rounds}; allowed are 0..16, and 10 is the standard")
-    k0, k1 = (_unsigned("key word", k, 32) for k in key)
-    x, y, z, w = (_word64(c) for c in counter)
+    words, keys = require_sequence("counter", counter), require_sequence("key", key)
+    if len(words) != 4 or len(keys) != 2:
+        raise ShapeError(f"{len(words)} counter and {len(keys)} key words were given; Philox4x32 takes 4 and 2")
+    rounds = require_integer("rounds", rounds, 0, 16)
+    first, second = (_unsigned("key word", k, 32) for k in keys)
+    words = [_word64(c) for c in words]
+    try:
+        np.broadcast_shapes(*(word.shape for word in words))
+    except ValueError:
+        raise ShapeError(f"counter words of shapes {[w.shape for w in words]} do not broadcast together") from None
+    return _rounds(words, first, second, rounds)
+
+
+def _rounds(words: Sequence[Array], k0: int, k1: int, rounds: int = 10) -> tuple[Array, ...]:
+    """`philox4x32` of words u64 below 2**32, unchecked."""
+    x, y, z, w = words
     for _ in range(rounds):
         left, right = x * _MULTIPLIERS[0], z * _MULTIPLIERS[1]
         x, y = (right >> _HALF) ^ y ^ np.uint64(k0), right & _LOW
@@ -76,17 +87,19 @@ def random_words(
     """Return words offset .. offset+n-1 of a stream as u32 [n].
 
     seed: 64 bits; stream and step: 32 bits each; offset and n: words. `like` gives the array library.
-    Raises ArgumentError for a value outside its range.
+    Raises ArgumentError for a value outside its range, DtypeError when `like` is no array.
     """
     n, offset = _unsigned("n", n, 62), _unsigned("offset", offset, 62)
     seed, stream, step = (_unsigned(*a) for a in (("seed", seed, 64), ("stream", stream, 32), ("step", step, 32)))
-    like = np.empty(0, np.uint32) if like is None else like
+    if like is None:
+        like = np.empty(0, np.uint32)
+    require_array("like", like)
     first, stop = offset // 4, -(-(offset + n) // 4)
     out = empty((stop - first, 4), np.uint32, like)
     for part in chunks(stop - first, _BLOCK, like):
         block = np.arange(first + part.start, first + part.stop, dtype=np.uint64, like=like)
         high, tail = block >> _HALF, (np.uint64(stream), np.uint64(step))
-        words = philox4x32((block & _LOW, high, *tail), (seed & 0xFFFFFFFF, seed >> 32))
+        words = _rounds((block & _LOW, high, *tail), seed & 0xFFFFFFFF, seed >> 32)
         for lane in range(4):
             out[part, lane] = words[lane]
     return out.ravel()[offset % 4 : offset % 4 + n]
@@ -122,9 +135,8 @@ def random_bits(
     (bits <= 8, u8), of the little-endian 16-bit unit i (bits <= 16, u16) or of word i (bits <= 32, u32).
     Raises ArgumentError for bits outside 1..32, otherwise as `random_words`.
     """
-    if not 1 <= bits <= 32:
-        raise ArgumentError(f"bits={bits}; allowed are 1..32, the width of a random integer")
-    dims = (shape,) if isinstance(shape, int) else tuple(shape)
+    bits = require_integer("bits", bits, 1, 32)
+    dims: list[Any] = [shape] if hasattr(shape, "__index__") else require_sequence("shape", shape)
     n = math.prod(_unsigned("a dimension of shape", d, 62) for d in dims)
     unit, size = ("<u1", 1) if bits <= 8 else ("<u2", 2) if bits <= 16 else ("<u4", 4)
     first = _unsigned("offset", offset, 62 - (size >> 1)) * size  # a byte below 2**62
@@ -134,10 +146,16 @@ def random_bits(
 
 
 def _word64(word: Any) -> Array:
-    return word.astype(np.uint64) if hasattr(word, "astype") else np.uint64(_unsigned("counter word", word, 32))
+    if not getattr(word, "shape", ()):
+        return np.uint64(_unsigned("counter word", word, 32))
+    require_array("a counter word", word)
+    if word.dtype.kind not in "iu":
+        raise DtypeError(f"a counter word has dtype {word.dtype}; allowed are integers")
+    if word.dtype.kind == "i" and word.size and int(word.min()) < 0:
+        raise ArgumentError(f"a counter word holds {int(word.min())}; allowed are integers from 0 to 2**32 - 1")
+    require_below("a counter word", word, 32, "counter words")
+    return word.astype(np.uint64)
 
 
 def _unsigned(name: str, value: int, bits: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 0 <= value < 1 << bits:
-        raise ArgumentError(f"{name} is {value!r}; allowed are integers from 0 to 2**{bits} - 1")
-    return int(value)
+    return require_integer(name, value, 0, (1 << bits) - 1)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
-from .errors import ProfileError
+from .arguments import require_choice
+from .errors import ProfileError, shown
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "scale_rule": ("rceil", "floor", "ceil", "even"),
@@ -16,6 +17,15 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "nonfinite": ("nosat", "satfinite"),
 }
 """Field of a profile -> the literal values it may have."""
+
+RANGES: dict[str, tuple[int, int, str]] = {
+    "zero_scale": (0, 254, "a byte in 0..254"),
+    "random_bits": (1, 24, "an integer in 1..24"),
+    "amax_floor": (1, 0x7F7FFFFF, "the bits of a positive finite float32"),
+}
+"""Field of a profile that is an int -> least and largest value, and what they are."""
+
+_WORDS = ("name", "description", "source")
 
 
 @dataclass(frozen=True)
@@ -46,18 +56,17 @@ class Profile:
     source: str = ""
 
     def __post_init__(self) -> None:
+        for field in _WORDS:
+            if not isinstance(getattr(self, field), str):
+                raise ProfileError(f"a profile's {field} is {shown(getattr(self, field))}; allowed is text")
         for field, allowed in CHOICES.items():
+            require_choice(f"profile {self.name!r}: {field}", getattr(self, field), allowed, ProfileError)
+        for field, (least, most, what) in RANGES.items():
             value = getattr(self, field)
-            if value not in allowed:
-                raise ProfileError(f"profile {self.name!r}: {field}={value!r} is not one of {', '.join(allowed)}")
-        if not 0 <= self.zero_scale <= 254:
-            raise ProfileError(f"profile {self.name!r}: zero_scale={self.zero_scale} is not a byte in 0..254")
-        if not 1 <= self.random_bits <= 24:
-            raise ProfileError(f"profile {self.name!r}: random_bits={self.random_bits} is not in 1..24")
-        if self.amax_floor is not None and not 0 < self.amax_floor < 0x7F800000:
-            raise ProfileError(
-                f"profile {self.name!r}: amax_floor={self.amax_floor!r} is not the bits of a positive finite float32"
-            )
+            if value is None and field == "amax_floor":
+                continue
+            if type(value) is not int or not least <= value <= most:
+                raise ProfileError(f"profile {self.name!r}: {field}={shown(value)} is not {what}")
 
     def replace(self, **changes: object) -> Profile:
         """Return a copy with some fields changed; give it its own `name`."""
@@ -119,7 +128,7 @@ def get_profile(profile: Profile | str) -> Profile:
         return profile
     if not isinstance(profile, str):
         raise ProfileError(
-            f"profile is {profile!r}, of type {type(profile).__name__}; give a Profile or the name of one, "
+            f"profile is {shown(profile)}, of type {type(profile).__name__}; give a Profile or the name of one, "
             f"known are {', '.join(PROFILES)}"
         )
     base, *changes = profile.split("+")
@@ -128,6 +137,8 @@ def get_profile(profile: Profile | str) -> Profile:
     if not changes:
         return PROFILES[base]
     fields = dict(_change(profile, change) for change in changes)
+    if len(fields) < len(changes):
+        raise ProfileError(f"profile {profile!r} names a field twice; give each once")
     return Profile(**{**_fields(PROFILES[base]), **fields, "name": profile})  # type: ignore[arg-type]
 
 
@@ -138,9 +149,6 @@ def profile_name(profile: Profile) -> str:
     """
     base = PROFILES.get(profile.name.partition("+")[0], HOPPER)
     return "+".join([base.name, *(f"{k}={v}" for k, v in _fields(profile).items() if v != getattr(base, k))])
-
-
-_WORDS = ("name", "description", "source")
 
 
 def _fields(profile: Profile) -> dict[str, object]:

@@ -10,6 +10,7 @@ import functools
 
 import numpy as np
 
+from .arguments import require_choice
 from .arrays import (
     BLOCK,
     TILE,
@@ -18,9 +19,7 @@ from .arrays import (
     group_max,
     grouped,
     pack_nibbles,
-    require_choice,
     require_codes,
-    require_scales,
     row_chunks,
     spread,
     table_like,
@@ -103,7 +102,6 @@ def fp8_to_mxfp4(
     require_codes("codes", codes, BLOCK)
     m, k = codes.shape
     scales = scales_from_layout(scales, layout_in, m, tile_count(k))
-    require_scales(scales, (m, tile_count(k)), f"codes of shape {tuple(codes.shape)} in 1x128 tiles")
     packed = empty((m, k // 2), np.uint8, codes)
     out_scales = empty((m, k // BLOCK), np.uint8, codes)
     for rows in row_chunks(codes, k):
@@ -186,9 +184,7 @@ def mxfp4_to_fp8(
     require_choice("scale", scale, SCALE_MODES)
     require_codes("packed", packed, BLOCK // 2)
     m, k = packed.shape[0], packed.shape[1] * 2
-    shape = (m, k // BLOCK)
-    scales = scales_from_layout(scales, layout_in, *shape)
-    require_scales(scales, shape, f"packed of shape {tuple(packed.shape)}")
+    scales = scales_from_layout(scales, layout_in, m, k // BLOCK)
     codes = empty((m, k), np.uint8, packed)
     out_scales = empty((m, tile_count(k)), np.uint8, packed)
     for rows in row_chunks(packed, k):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .arrays import Array, float32_bits, require_choice, require_float_dtype
+from .arguments import require_choice, require_flag
+from .arrays import Array, float32_bits, require_float_dtype
 from .formats import Format
 from .profiles import Profile
 from .rounding import split_float32
@@ -70,6 +71,7 @@ def encode_e8m0(x: Array, rounding: str = "up", saturate: bool = False) -> Array
     """
     require_float_dtype("x", x)
     require_choice("rounding", rounding, ("up", "down", "nearest"))
+    saturate = require_flag("saturate", saturate)
     magnitude = float32_bits(x) & np.uint32(0x7FFFFFFF)
     exponent, significand = split_float32(magnitude)
     fraction = significand & np.uint32(0x7FFFFF)

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from . import softfloat
+from .arguments import require_choice
 from .arrays import (
     BFLOAT16,
     BLOCK,
@@ -16,7 +17,6 @@ from .arrays import (
     empty,
     float32_bits,
     require_array,
-    require_choice,
     require_matrix,
     row_chunks,
     table_like,

@@ -7,26 +7,26 @@ from typing import Any
 import numpy as np
 
 from .arrays import (
-    BFLOAT16,
     BLOCK,
+    OUTPUTS,
     TILE,
     Array,
     contiguous,
     empty,
     group_amax,
     grouped,
+    output_dtype,
     own_bits,
     require_codes,
     require_float,
-    require_scales,
     row_chunks,
     spread,
     table_like,
     widen,
 )  # fmt: skip
-from .blocks import _dtype_name, _scaled_table
+from .blocks import _scaled_table
 from .codec import INF32, encode_bits
-from .errors import ArgumentError
+from .errors import ArgumentError, shown
 from .formats import E4M3
 from .layouts import scales_from_layout, scales_to_layout
 from .narrow import encode_scaled
@@ -47,7 +47,7 @@ def _tall(tile: Any) -> int:
         isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in tile
     )
     if not whole or tuple(tile) not in TILE_SHAPES:
-        raise ArgumentError(f"tile={tile!r} is not one of {', '.join(map(repr, TILE_SHAPES))}")
+        raise ArgumentError(f"tile={shown(tile)} is not one of {', '.join(map(repr, TILE_SHAPES))}")
     return int(tile[0])
 
 
@@ -137,13 +137,11 @@ def dequantize_fp8_tiles(
     require_codes("codes", codes, BLOCK)
     tall = _tall(tile)
     m, k = codes.shape
-    shape = (-(-m // tall), tile_count(k))
-    scales = scales_from_layout(scales, layout_in, *shape)
-    require_scales(scales, shape, f"codes of shape {tuple(codes.shape)} in {tall}x{TILE} tiles")
-    name = _dtype_name(dtype)
+    scales = scales_from_layout(scales, layout_in, -(-m // tall), tile_count(k))
+    name = output_dtype(dtype)
     table = table_like(_scaled_table, codes, E4M3, name)
     out = empty((m, k), table.dtype, codes)
     for rows in row_chunks(codes, k, multiple=tall):
         byte = spread(scales[_tile_rows(rows, tall)], tall, axis=0)[: rows.stop - rows.start]
         out[rows] = np.take(table, (spread_tiles(byte, k).astype(np.int32) << np.int32(8)) | codes[rows])
-    return out.view(BFLOAT16 if name == "bfloat16" else np.float32)
+    return out.view(OUTPUTS[name])

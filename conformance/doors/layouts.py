@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from refnum import layouts
-from refnum.arrays import require_choice
+from refnum.arguments import require_choice
 
 from ..calling.libraries import to_library, to_numpy
 from ..operation import OPERATIONS

@@ -123,7 +123,7 @@ def test_splits_are_checked(host, fp8, mx):
     for call, arrays in ((host.fp8_columns, fp8), (host.mxfp4_to_fp8_columns, mx), (host.mxfp4_columns, mx)):
         with pytest.raises(ShapeError, match=r"5.*6"):
             call(*arrays, [2, 3])
-        with pytest.raises(ArgumentError, match="negative"):
+        with pytest.raises(ArgumentError, match="a split is -2"):
             call(*arrays, [8, -2])
         with pytest.raises(ArgumentError, match="integers"):
             call(*arrays, [2.5, 3.5])

@@ -49,7 +49,7 @@ def test_the_fields_decide():
         ("MINE+ties=away", "known are HOPPER"),
         ("OCP+tie=away", "fields are scale_rule"),
         ("OCP+ties", "FIELD=VALUE"),
-        ("OCP+ties=upwards", "not one of even"),
+        ("OCP+ties=upwards", "not one of 'even'"),
         ("OCP+zero_scale=big", "no integer"),
         ("OCP+zero_scale=255", "0..254"),
         ("OCP+name=x", "fields are"),

@@ -1,0 +1,271 @@
+"""Nonsense in any one argument of any public function is refused by a named error, never by NumPy's or Python's own.
+
+What is nonsense depends on what the argument is, so each has a kind, and each kind its list.
+"""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import refnum as R
+from refnum import layouts, philox
+from refnum.errors import ArgumentError, DtypeError, ProfileError, RefnumError, ShapeError, shown
+
+X = np.linspace(-3, 3, 512, dtype=np.float32).reshape(4, 128)
+BF16 = X.astype(ml_dtypes.bfloat16)
+PACKED, SCALES = R.quantize_mxfp4(X)
+CODES, TILES = R.quantize_fp8_tiles(X)
+NIBBLES, _ = R.quantize_mx(X)
+PAYLOAD = R.pack_payload(PACKED, SCALES)
+ROWS = np.zeros((32, 32), np.float32)
+MAP = np.arange(4)
+PROB = np.ones(4, np.float32)
+BITS = np.zeros(X.shape, np.uint8)
+FLOATS = layouts.scales_to_float32(SCALES)
+
+
+class LooksLikeAnArray:
+    """Has a dtype and a shape and is none."""
+
+    dtype, shape = np.dtype(np.float32), (4, 128)
+
+
+def once():
+    """Can be read only once."""
+    yield 4
+
+
+THINGS = [object(), {4: 4}, {4}, b"4", 4j, slice(None), np.float32, LooksLikeAnArray()]
+NOTHING = [*THINGS, {}, X, X[:0], np.array("4")]
+"""Nonsense wherever no array is asked for."""
+NO_INTEGER = [*NOTHING, None, True, np.True_, np.array(True), 1.0, float("nan"), float("inf"), np.float64(1), "1", [1],
+              np.array([1]), np.array(1.0), -(10**30)]  # fmt: skip
+NO_WORD = [*NOTHING, None, True, 0, "", "nonsense", b"max", ["max"], ("max",), np.array(["max"]), np.dtype(np.uint8)]
+NO_ARRAY = [object(), None, 5, 1.0, "x", [[1.0] * 32], np.float32, np.float32(1), LooksLikeAnArray(), np.array(1.0),
+            X.astype(object), X.astype(complex), np.ma.masked_array(X, X > 0), X.astype("S4"), np.zeros((4, 128), "V4"),
+            np.zeros((4, 128), [("a", "f4")])]  # fmt: skip
+NO_FLOATS = [*NO_ARRAY, X[0], X[None], X[:, :33], X.astype(np.float64), X.astype(">f4"), X.astype(">f2"), CODES, X > 0,
+             CODES.view(ml_dtypes.float8_e4m3fn)]  # fmt: skip
+NO_CODES = [*NO_ARRAY, PACKED[0], PACKED[None], X, PACKED > 0, PACKED.view(np.int8), PACKED.astype(np.uint16),
+            PACKED.astype(float),
+            CODES.view(ml_dtypes.float8_e4m3fn), np.ma.masked_array(PACKED, PACKED > 9)]  # fmt: skip
+WRONG = {
+    "integer": NO_INTEGER,
+    "word": NO_WORD,
+    "profile": [*NO_WORD, "hopper", R.E2M1, "HOPPER+ties=up+ties=down", "HOPPER+zero_scale=999"],
+    "format": [*NO_WORD, "e2m1", R.HOPPER, R.Format("E2M1", 5, 2, 15, 0x7B)],
+    "flag": [*NOTHING, None, 0, 1, 1.0, "True", [True]],
+    "splits": [*NOTHING, 4, 4.0, "4", once, range(3, 5), [4.0], [np.float32(4)], [True, 3], [np.True_] * 4, ["4"],
+               [float("inf")], [float("nan")], [-1, 5], [4, None], [[4]], [10**30], [2**63, 4 - 2**63], [4j],
+               np.array(4), np.array([4.0]), np.array([[4]]), np.ones(4, bool), np.array([4.0], object)],
+    "tile": [*NOTHING, None, 128, "ab", (1,), (1, 128, 1), (True, 128), (1.0, 128), (64, 64), {1: 2, 128: 3},
+             [1, 128.0],
+             np.array([1, 128])],
+    "dtype": [object(), None, True, 0, 4j, {4: 4}, X, "nonsense", "float64", np.float64, float, int,
+              np.dtype(np.float64),
+              np.dtype(">f4"), np.float32(1), np.array(1.0, np.float32), LooksLikeAnArray(), once],
+    "key": [*NOTHING, 5, "123", (1, 2), (1, 2, 3, 4), (1.5, 2, 3), (np.True_, 2, 3), (-1, 2, 3), (2**64, 0, 0),
+            [None] * 3,
+            np.array([1, 2, 3])],
+    "floats": NO_FLOATS,
+    "half floats": [*NO_ARRAY, BF16[0], BF16[:, :33], X.astype(float), X.astype(np.float16), BF16.astype(">f4"), CODES],
+    "element floats": [*NO_ARRAY, X.astype(np.float64), X.astype(">f4"), CODES, X > 0],
+    "codes": NO_CODES,
+    "element codes": [*NO_ARRAY, X, CODES.view(np.int8), X > 0, CODES.astype(np.uint16) + np.uint16(256),
+                      np.full((4, 128), 1 << 32, np.uint64)],
+    "scales": [*NO_CODES, SCALES[:, :3], SCALES[:1], FLOATS.astype(np.float64)],
+    "random bits": [*NO_ARRAY[2:], X, BITS[:1], BITS.view(np.int8), X > 0, BITS + np.uint16(256)],
+    "row map": [*NO_ARRAY, [0, 1, 2, 3], MAP[:3], MAP[:, None], MAP.astype(float), MAP > 0, MAP - 1, MAP + 1,
+                MAP + 2**62,
+                np.array([0, 1, 2, 2**64 - 1], np.uint64), MAP.astype(object), MAP.astype("m8[s]")],
+    "weights": [*NO_ARRAY[2:], [1.0] * 4, PROB[:3], PROB[:, None], PROB.astype(float), PROB.astype(">f4"), MAP],
+    "exponent": [*THINGS, None, True, np.True_, 0.0, "0", [0], 1025, -1025, 10**30, 2**31, MAP, PROB, X,
+                 np.array([0.0]), np.array([4096]), np.ones((2, 4, 128), int), np.zeros((4, 128), bool)],
+    "case": [*THINGS, 5, None, [1], {"x": 5}, {"x": X.tolist()}, {"x": None}, {"x": X, "profile": 3}],
+    "index": [*NO_INTEGER, (0,), (0, 1, 2), (0.5, 1), (True, 1), ("a", 1), (0, 128), (4, 0), (-1, 0), 512, "01"],
+    "words": [5, None, "1234", {1: 1, 2: 2, 3: 3, 4: 4}, {1, 2, 3, 4}, once, (1, 2, 3), (1, 2, 3, -4), (1, 2, 3, 4.0),
+              (1, 2, 3, 2**32), (1, 2, 3, True), (1, 2, 3, X), (1, 2, 3, MAP - 1), (1, 2, 3, MAP + 2**32),
+              (1, 2, MAP, MAP[:3]), np.ones(4), np.ones(4, bool)],
+    "key words": [5, None, "12", b"12", {1: 1, 2: 2}, (1,), (1, -1), (1, 2.0), (1, 2**32), (1, True), np.ones(2)],
+    "like": [*THINGS, 5, "x", [1], np.float32(1)],
+    "shape": [*THINGS, None, True, 4.0, "4", once, [4.0], [True], [-1], -1, 2**62, ["4"], np.array(True)],
+}  # fmt: skip
+KINDS = {
+    "align": "integer", "tokens": "integer", "code": "integer", "columns": "integer", "n": "integer",
+    "seed": "integer", "stream": "integer", "step": "integer", "offset": "integer", "bits": "integer",
+    "rounds": "integer",
+    "layout_in": "word", "layout_out": "word", "scale": "word", "underflow": "word", "to": "word", "rounding": "word",
+    "layout": "word", "order": "word", "source": "word", "target": "word", "padding": "word", "operation": "word",
+    "profile": "profile", "element": "format", "fmt": "format", "saturate": "flag", "splits": "splits", "tile": "tile",
+    "dtype": "dtype", "philox": "key", "value": "key", "x": "floats", "packed": "codes", "codes": "codes",
+    "payload": "codes", "scales": "scales", "rbits": "random bits", "row_map": "row map", "weights": "weights",
+    "prob": "weights", "gate": "half floats", "up": "half floats", "grad": "half floats", "rows": "half floats",
+    "scale_exponent": "exponent", "case": "case", "index": "index", "counter": "words",
+    "key": "key words", "like": "like", "shape": "shape",
+}  # fmt: skip
+"""Argument -> what it is; an asterisk in a call below names another kind."""
+
+LIKE = np.empty(0, np.uint32)
+DRAW = {"n": 8, "seed": 1, "stream": 0, "step": 0, "offset": 0, "like": LIKE}
+MX = {"packed": PACKED, "scales": SCALES}
+FP8 = {"codes": CODES, "scales": TILES}
+GATHER = {"payload": PAYLOAD, "row_map": MAP, "splits": [4], "align": 32}
+CALLS = {
+    "quantize_mxfp4": {"x": X, "profile": "HOPPER", "layout_out": "bytes"},
+    "quantize_mxfp4 rbits": {"x": X, "profile": "STOCHASTIC", "rbits": BITS},
+    "quantize_mxfp4 philox": {"x": X, "profile": "STOCHASTIC", "philox": (1, 2, 3)},
+    "quantize_mx": {"x": X, "element": "E2M1", "profile": "HOPPER"},
+    "dequantize_mxfp4": {**MX, "dtype": "float32", "layout_in": "bytes"},
+    "dequantize_mx": {"codes": NIBBLES, "scales": SCALES, "element": "E2M1", "dtype": "float32"},
+    "block_class": {"x": X},
+    "quantize_fp8_tiles": {"x": X, "tile": (1, 128), "profile": "HOPPER", "layout_out": "bytes"},
+    "dequantize_fp8_tiles": {**FP8, "tile": (1, 128), "dtype": "float32", "layout_in": "bytes"},
+    "fp8_to_mxfp4": {**FP8, "profile": "HOPPER", "layout_in": "bytes", "layout_out": "bytes"},
+    "mxfp4_to_fp8": {**MX, "scale": "max", "layout_in": "bytes", "layout_out": "bytes"},
+    "mxfp4_to_fp8_columns": {**MX, "splits": [4], "scale": "max"},
+    "mxfp4_to_fp8_rows_columns": {**MX, "splits": [4], "scale": "max"},
+    "mxfp4_columns": {**MX, "splits": [4], "scale": "max"},
+    "fp8_columns": {**FP8, "splits": [4], "underflow": "rne"},
+    "swiglu_quantize": {"gate": BF16, "up": BF16, "prob": PROB, "to": "fp8", "profile": "HOPPER"},
+    "swiglu_backward": {"grad": BF16, "gate": BF16, "up": BF16, "prob": PROB},
+    "pack_payload": MX,
+    "unpack_payload": {"payload": PAYLOAD},
+    "quantize_payload": {"x": X, "profile": "HOPPER"},
+    "fp8_to_payload": {**FP8, "profile": "HOPPER"},
+    "permute_pad": GATHER,
+    "permute_unpack": GATHER,
+    "unpermute": {"rows": ROWS, "row_map": MAP, "splits": [4], "weights": PROB, "tokens": 4, "align": 32},
+    "encode": {"fmt": "E2M1", "x*element floats": X, "scale_exponent": 0, "profile": "HOPPER"},
+    "encode rbits": {"fmt": "E2M1", "x": X, "scale_exponent": 0, "profile": "STOCHASTIC", "rbits": BITS},
+    "encode_e8m0": {"x*element floats": X, "rounding": "up", "saturate": False},
+    "decode": {"fmt": "E4M3", "codes*element codes": CODES},
+    "value": {"fmt": "E4M3", "code": 3},
+    "get_format": {"fmt": "E2M1"},
+    "get_profile": {"profile": "OCP"},
+    "explain": {"operation": "quantize_mxfp4", "case": {"x": X}, "index": (0, 1)},
+    "layouts.scales_to_float32": {"scales*codes": SCALES},
+    "layouts.scales_to_gemm_float32": {"scales*codes": SCALES},
+    "layouts.scales_to_packed_ue8m0": {"scales*codes": SCALES},
+    "layouts.scales_to_swizzled": {"scales*codes": SCALES},
+    "layouts.scales_to_layout": {"scales*codes": SCALES, "layout": "bytes"},
+    "layouts.scales_from_float32": {"scales": FLOATS},
+    "layouts.scales_from_gemm_float32": {
+        "scales": layouts.scales_to_gemm_float32(SCALES), "rows*integer": 4, "padding": "zero"},
+    "layouts.scales_from_packed_ue8m0": {
+        "packed": layouts.scales_to_packed_ue8m0(SCALES), "rows*integer": 4, "columns": 4, "padding": "zero"},
+    "layouts.scales_from_swizzled": {
+        "swizzled*scales": layouts.scales_to_swizzled(SCALES), "rows*integer": 4, "columns": 4, "padding": "zero"},
+    "layouts.scales_from_layout": {"scales": SCALES, "layout": "bytes", "rows*integer": 4, "columns": 4},
+    "layouts.codes_to_packed": {"codes": NIBBLES, "order": "low_first"},
+    "layouts.codes_from_packed": {"packed": PACKED, "order": "low_first"},
+    "layouts.repack_nibbles": {"packed": PACKED, "source": "low_first", "target": "ggml"},
+    "philox.as_key": {"value": (1, 2, 3)},
+    "philox.philox4x32": {"counter": (1, 2, 3, 4), "key": (1, 2), "rounds": 10},
+    "philox.random_words": DRAW,
+    "philox.random_bytes": DRAW,
+    "philox.random_bits": {"shape": (4,), "bits": 8, **{name: given for name, given in DRAW.items() if name != "n"}},
+}  # fmt: skip
+
+
+TWINS = ("quantize_", "dequantize_mxfp4", "dequantize_fp8", "fp8_", "mxfp4_", "swiglu_", "pack_", "unpack_", "permute_",
+         "unpermute")  # fmt: skip
+
+
+def nonsense(given):
+    """Yield (argument, wrong value) of a call."""
+    for argument in given:
+        name, _, kind = argument.partition("*")
+        for wrong in WRONG[kind or KINDS[name]]:
+            yield argument, wrong() if wrong is once else wrong
+
+
+def raised(function, given, argument, wrong):
+    try:
+        function(**{name.partition("*")[0]: wrong if name == argument else each for name, each in given.items()})
+    except Exception as error:
+        return error
+    return None
+
+
+def complaints(module, call):
+    given, function = CALLS[call], module
+    for part in call.partition(" ")[0].split("."):
+        function = getattr(function, part)
+    assert raised(function, given, None, None) is None
+    for argument, wrong in nonsense(given):
+        error = raised(function, given, argument, wrong)
+        if not isinstance(error, RefnumError):
+            yield f"{call}({argument}={shown(wrong)}): {'accepted' if error is None else repr(error)}"
+        elif len(str(error)) > 400:
+            yield f"{call}({argument}={shown(wrong)}): a message of {len(str(error))} characters"
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_nonsense_is_refused_by_a_named_error(call):
+    assert not list(complaints(R, call))
+
+
+@pytest.mark.parametrize("call", [c for c in CALLS if c.startswith(TWINS) and not c.startswith("quantize_mx ")])
+def test_the_kernels_twins_refuse_what_the_model_refuses(call):
+    host = pytest.importorskip("gpu.host")
+    usable, reason = host.available()
+    if not usable:
+        pytest.skip(reason)
+    if hasattr(host, call.partition(" ")[0]):
+        assert not list(complaints(host, call))
+
+
+def test_every_public_function_is_asked():
+    asked = {call.partition(" ")[0] for call in CALLS}
+    for prefix, module in (("", R), ("layouts.", layouts), ("philox.", philox)):
+        for name in getattr(module, "__all__", dir(module)):
+            function = getattr(module, name)
+            if callable(function) and not isinstance(function, type) and function.__module__.startswith("refnum."):
+                own = not prefix or (function.__module__ == module.__name__ and not name.startswith("_"))
+                assert not own or prefix + name in asked, prefix + name
+
+
+def test_a_profile_of_nonsense_is_refused():
+    for field in ("scale_rule", "rounding", "ties", "overflow", "negative_zero", "nonfinite"):
+        for wrong in NO_WORD:
+            with pytest.raises(ProfileError, match=field):
+                R.HOPPER.replace(**{field: wrong})
+    for field in ("zero_scale", "random_bits", "amax_floor"):
+        for wrong in [w for w in NO_INTEGER if w is not None or field != "amax_floor"]:
+            with pytest.raises(ProfileError, match=field):
+                R.HOPPER.replace(**{field: wrong})
+    for wrong in (None, 5, b"x", ["x"]):
+        with pytest.raises(ProfileError, match="name"):
+            R.Profile(wrong)
+
+
+def test_what_is_no_nonsense_is_taken():
+    want = [array.tobytes() for array in R.fp8_columns(CODES, TILES, [1, 3])]
+    for splits in ((1, 3), np.array([1, 3], np.int32), np.array([1, 3], ">u2"), [np.int64(1), np.array(3)]):
+        assert [array.tobytes() for array in R.fp8_columns(CODES, TILES, splits)] == want
+    assert R.fp8_columns(CODES, TILES, range(4, 5))[1].shape == (1, 128)
+    for dtype in ("bfloat16", ml_dtypes.bfloat16, np.dtype(ml_dtypes.bfloat16), np.str_("bfloat16")):
+        assert R.dequantize_mxfp4(PACKED, SCALES, dtype).dtype == ml_dtypes.bfloat16
+    for x in (np.array(3.0, np.float32), np.array(3.0, np.float16)):
+        assert (
+            R.encode("E2M1", x) == 5
+            and R.encode("E2M1", x, np.int64(1)) == 3
+            and R.encode_e8m0(x, saturate=np.True_) == 129
+        )
+    by_row = R.encode("E2M1", X, np.array([[0], [1], [2], [3]]))
+    assert all(np.array_equal(by_row[e], R.encode("E2M1", X[e], e)) for e in range(4))
+    assert R.value("E2M1", np.uint8(2)) == 1 and R.decode("E2M1", np.array(2, np.uint64)) == 1.0
+
+
+def test_a_wish_for_more_rows_than_there_are_takes_no_memory():
+    for call in (
+        lambda: R.permute_pad(PAYLOAD, MAP, [2**31 - 1] * 4),
+        lambda: R.permute_unpack(PAYLOAD, MAP, [2**31 - 1]),
+        lambda: R.unpermute(ROWS, MAP, [2**31 - 1], None, 4),
+    ):
+        with pytest.raises(ShapeError):
+            call()
+    with pytest.raises(ArgumentError, match="align"):
+        R.permute_pad(PAYLOAD, MAP, [4], 2**31)
+    with pytest.raises(DtypeError, match="MaskedArray"):
+        R.quantize_mxfp4(np.ma.masked_array(X, X > 0))
