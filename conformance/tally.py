@@ -123,7 +123,7 @@ class Tally:
         return self.corners + self.vectors + self.sampled + self.tensors + sum(domain.points for domain in self.domains)
 
     def fail(self, failure: Failure) -> None:
-        """Count a failing case and keep it if it is among the smallest of its level and breach."""
+        """Count a failing case and keep it if it is the first or among the smallest of its level and breach."""
         self.failing += 1
         alike = [f for f in self.failures if (f.level, f.finding) == (failure.level, failure.finding)]
         if len(alike) >= KEEP:
@@ -131,7 +131,7 @@ class Tally:
             if largest.case.elements <= failure.case.elements:
                 return
             self.failures.remove(largest)
-        if len(self.failures) < KEEP * 2:
+        if not alike or len(self.failures) < KEEP * 2:
             self.failures.append(failure)
 
     def add_classes(self, counts: dict[str, list[int]]) -> None:

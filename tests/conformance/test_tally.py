@@ -213,3 +213,14 @@ def test_a_breach_is_counted_though_every_byte_is_right():
     assert record(called, asked, run_golden(asked), one) is False
     assert [(f.level, f.words, f.finding) for f in one.failures] == [(NO_LEVEL, "it wrote to x", "input-mutated")]
     assert one.reached == 0 and one.compared == 17 and set(one.failures[0].observed) == {"packed", "scales"}
+
+
+def test_a_breach_is_kept_however_many_other_failures_there_are():
+    judged = tally()
+    for level in range(NO_LEVEL):
+        for _ in range(20):
+            judged.fail(Failure(case(), level + 1, "other bytes"))
+    judged.fail(Failure(case(8), NO_LEVEL, "another result at each call", "not-deterministic"))
+    assert judged.serializable()["findings"] == ["not-deterministic"]
+    assert judged.failing == 20 * NO_LEVEL + 1
+    assert judged.wrong
