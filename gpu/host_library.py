@@ -29,9 +29,10 @@ I32, I64, U64, POINTER = ctypes.c_int, ctypes.c_int64, ctypes.c_uint64, ctypes.c
 TWINS = (
     "permute", "sign_bytes", "lane_signs", "pair_upper_0", "pair_upper_1", "pair_upper_2", "pair_upper_3", "choose",
     "max_lanes", "min_lanes", "max3_lanes", "larger_lane", "subtract_to_zero", "add_and_clamp", "scale_halves",
-    "scale_each", "halves_below", "add_and_max_lanes", "add_and_min", "shift_in", "larger_magnitude", "multiply", "add",
-    "outside_12", "outside_11", "silu_of_large", "sigmoid_of_large", "tile_scalar", "tree_sum", "has_nan_code",
-    "round_to_bfloat16", "is_plain_tile", "largest_binade", "e2m1_decode", "byte_place", "planes_found",
+    "scale_each", "halves_below", "add_and_max_lanes", "add_and_min", "high_product", "shift_in", "larger_magnitude",
+    "multiply", "add", "outside_12", "outside_11", "silu_of_large", "sigmoid_of_large", "tile_scalar", "tree_sum",
+    "has_nan_code", "round_to_bfloat16", "is_plain_tile", "largest_binade", "e2m1_decode", "byte_place",
+    "planes_found",
 )  # fmt: skip
 """Functions of `twins.cpp`: three words in, one out, see `twins.py`."""
 FUNCTIONS: dict[str, tuple[type, ...]] = {

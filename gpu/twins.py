@@ -101,6 +101,12 @@ def _large(function: Callable[..., Any]) -> Callable[..., U32]:
     return call
 
 
+def _product(a: U32, b: U32, c: U32) -> U32:
+    """Bits 71 to 102 of the product of two words of 64 bits."""
+    rows = zip(a.tolist(), b.tolist(), c.tolist(), strict=True)
+    return np.array([((x << 32 | y) * (z << 32 | x) >> 71) & 0xFFFFFFFF for x, y, z in rows], np.uint32)
+
+
 def _scalar(a: U32, b: U32, c: U32) -> U32:
     """Tiles of NaN or Inf, and float32 tiles whose byte, before it is clamped, lies below 6."""
     carry = np.array([31, 0, 127, 8], np.uint32)[c]  # RCEIL: above 1.75; FLOOR; CEIL; EVEN: from 1.9375 on
@@ -163,6 +169,7 @@ TWINS: dict[str, tuple[Callable[..., U32], str]] = {
     "halves_below": (_below, "floats floats float_powers"),
     "add_and_max_lanes": (lambda a, b, c: _word(np.maximum(_lanes(a) + _lanes(b), _lanes(c))), "any any any"),
     "add_and_min": (lambda a, b, c: np.minimum(a + b, c), "any any any"),
+    "high_product": (_product, "any any any"),
     "shift_in": (lambda a, b, c: a << np.uint32(4) | b >> np.uint32(28), "any any any"),
     "larger_magnitude": (_larger_magnitude, "float_magnitudes any any"),
     "multiply": (_floats(np.multiply), "floats floats any"),
@@ -170,7 +177,7 @@ TWINS: dict[str, tuple[Callable[..., U32], str]] = {
     "outside_12": (_outside(12), "gates any any"),
     "outside_11": (_outside(11), "gates any any"),
     "silu_of_large": (_large(lambda g: np.where(g < 0, np.float32(-0.0), g)), "large any any"),
-    "sigmoid_of_large": (_large(lambda g: (g > 0).astype(np.float32)), "large any any"),
+    "sigmoid_of_large": (lambda a, b, c: np.where(a >> 31, 0, 0x3F800000).astype(np.uint32), "large any any"),
     "tile_scalar": (_scalar, "tile_maxima kinds rules"),
     "tree_sum": (
         lambda a, b, c: np.where(b > 0, np.bitwise_count(a), 0).astype(np.float32).view(np.uint32),

@@ -26,12 +26,9 @@ __device__ __forceinline__ void dequantize_fp8_tiles(const Arguments& a) {
     constexpr int bytes = wide ? PART / 2 : PART, words = bytes / 4;
     Chunk<flat> chunks[UNROLL];
     locate(a, chunks);
-    uint32_t codes[UNROLL][words], byte[UNROLL];
+    uint32_t codes[UNROLL][words] = {}, byte[UNROLL] = {};
 #pragma unroll
     for (int u = 0; u < UNROLL; ++u) {
-        byte[u] = 0;
-#pragma unroll
-        for (int i = 0; i < words; ++i) codes[u][i] = 0;
         if (!chunks[u].exists) continue;
         load<bytes>(a.x + chunks[u].input(a, bytes), flat || a.aligned, codes[u]);
         byte[u] = chunks[u].load_scale(a, 128 / bytes);

@@ -10,12 +10,9 @@ __device__ __forceinline__ void dequantize_mxfp4(const Arguments& a) {
     constexpr int elements = wide ? PART / 2 : PART, bytes = elements / 2, words = (bytes + 3) / 4;
     Chunk<flat> chunks[UNROLL];
     locate(a, chunks);
-    uint32_t packed[UNROLL][words], byte[UNROLL];
+    uint32_t packed[UNROLL][words] = {}, byte[UNROLL] = {};
 #pragma unroll
     for (int u = 0; u < UNROLL; ++u) {
-        byte[u] = 0;
-#pragma unroll
-        for (int i = 0; i < words; ++i) packed[u][i] = 0;
         if (!chunks[u].exists) continue;
         load<bytes>(a.x + chunks[u].input(a, bytes), flat || a.aligned, packed[u]);
         byte[u] = chunks[u].load_scale(a, 32 / elements);

@@ -81,7 +81,7 @@ REFNUM_HD uint32_t e2m1_decode(uint32_t code, uint32_t byte) {
     if (magnitude == 0) return sign;
     const int32_t field = (int32_t)byte + (int32_t)(magnitude >> 1) - 1;
     if (field >= 255) return sign | 0x7F800000;
-    const uint32_t fraction = magnitude > 1 ? (magnitude & 1) << 22 : 0;
+    const uint32_t fraction = (0xA8u >> magnitude & 1) << 22;  // of 1.5, 3 and 6
     return sign | (field > 0 ? (uint32_t)field << 23 | fraction : (0x800000 | fraction) >> (1 - field));
 }
 

@@ -9,7 +9,7 @@
 
 namespace refnum {
 
-constexpr uint32_t FLOAT_MAGNITUDE = 0x7FFFFFFF, FLOAT_SIGN = 0x80000000, FLOAT_INF = 0x7F800000;
+constexpr uint32_t FLOAT_SIGN = 0x80000000, FLOAT_MAGNITUDE = ~FLOAT_SIGN, FLOAT_INF = 0x7F800000;
 constexpr uint32_t FLOAT_NAN = 0x7FC00000, FLOAT_ONE = 0x3F800000;
 
 REFNUM_HD uint32_t canonical_float(uint32_t bits) {

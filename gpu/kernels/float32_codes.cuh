@@ -52,7 +52,8 @@ REFNUM_HD uint32_t add_and_min(uint32_t a, uint32_t b, uint32_t c) {
 #ifdef __CUDA_ARCH__
     return __viaddmin_u32(a, b, c);
 #else
-    return a + b < c ? a + b : c;
+    const uint32_t sum = a + b;
+    return sum < c ? sum : c;
 #endif
 }
 

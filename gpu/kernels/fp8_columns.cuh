@@ -11,11 +11,10 @@ namespace refnum {
 REFNUM_HD uint32_t row_part(bool nonzero, uint32_t byte) { return nonzero && byte != NAN_BYTE ? byte + 1 : 0; }
 REFNUM_HD uint32_t tile_byte(uint32_t part) { return part ? part - 1 : ONE_BYTE; }
 
-// `rne`: how far a row of byte `row` is lowered to the tile's `byte`. A row above the tile's byte is all zeros; from 19
-// on every value is below half of the smallest subnormal.
+// `rne`: how far a row of byte `row` is lowered to the tile's `byte`. A row above the tile's byte is all zeros.
 REFNUM_HD uint32_t lowering_distance(uint32_t row, uint32_t byte) {
     const int32_t k = (int32_t)byte - (int32_t)row;
-    return (uint32_t)(k < 0 ? 0 : k > 19 ? 19 : k);
+    return (uint32_t)(k < 0 ? 0 : k);
 }
 
 // `rne`: `count` words of codes times 2**-k, NaN codes to 0x7F. A lane holds value * 2**-8. The first multiply puts
@@ -23,7 +22,7 @@ REFNUM_HD uint32_t lowering_distance(uint32_t row, uint32_t byte) {
 // place too; the second one, exact, brings the smallest normals together, and the code lies in bits 7..13.
 template <int count>
 REFNUM_HD void lower_rne(const uint32_t* codes, uint32_t k, uint32_t* out) {
-    REFNUM_EXPECTS(k <= 19);
+    REFNUM_EXPECTS(k <= NAN_BYTE);
     uint32_t lanes[2 * count];
     REFNUM_UNROLL
     for (int i = 0; i < count; ++i) {
@@ -38,7 +37,7 @@ REFNUM_HD void lower_rne(const uint32_t* codes, uint32_t k, uint32_t* out) {
         out[i] = choose((lanes[2 * i] >> 7) + lanes[2 * i + 1] * 2, codes[i], BYTE_MAGNITUDES);
         nan |= (codes[i] & BYTE_MAGNITUDES) + 0x01010101u;
     }
-    if (k > 17) {  // 2**-25 is no binary16; only 288 to 448 lie above half of the smallest subnormal, and at 18
+    if (k > 17) {  // 2**-25 is no binary16; 288 to 448 at 18 lie above half of the smallest subnormal, all else below
         REFNUM_UNROLL
         for (int i = 0; i < count; ++i) {
             const uint32_t one = ((codes[i] & BYTE_MAGNITUDES) + 0x07070707u) >> 7 & 0x01010101u;

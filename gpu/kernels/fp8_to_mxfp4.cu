@@ -8,12 +8,9 @@ __device__ __forceinline__ void fp8_to_mxfp4(const Arguments& a) {
     constexpr int lanes = 32 / PART, words = PART / 4;
     Chunk<flat> chunks[UNROLL];
     locate(a, chunks);
-    uint32_t w[UNROLL][words], tile[UNROLL], most[UNROLL];
+    uint32_t w[UNROLL][words] = {}, tile[UNROLL] = {}, most[UNROLL];
 #pragma unroll
     for (int u = 0; u < UNROLL; ++u) {
-        tile[u] = 0;
-#pragma unroll
-        for (int i = 0; i < words; ++i) w[u][i] = 0;
         if (!chunks[u].exists) continue;
         load<PART>(a.x + chunks[u].input(a, PART), flat || a.aligned, w[u]);
         tile[u] = chunks[u].load_scale(a, 128 / PART);

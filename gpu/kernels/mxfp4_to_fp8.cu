@@ -9,10 +9,9 @@ __device__ __forceinline__ void mxfp4_to_fp8(const Arguments& a) {
     constexpr int lanes = 128 / PART, words = PART / 8;
     Chunk<flat> chunks[UNROLL];
     locate(a, chunks);
-    uint32_t w[UNROLL][4], byte[UNROLL], part[UNROLL];
+    uint32_t w[UNROLL][4] = {}, byte[UNROLL] = {}, part[UNROLL];
 #pragma unroll
     for (int u = 0; u < UNROLL; ++u) {
-        w[u][0] = w[u][1] = w[u][2] = w[u][3] = byte[u] = 0;
         if (!chunks[u].exists) continue;
         load<PART / 2>(a.x + chunks[u].input(a, PART / 2), flat || a.aligned, w[u]);
         byte[u] = chunks[u].load_scale(a, 32 / PART);

@@ -40,7 +40,7 @@ __device__ __forceinline__ void quantize_payload(const Arguments& a) {
     constexpr int bytes = FloatShare<kind>::bytes;
     Chunk<false> chunks[UNROLL];
     locate_rows(a, chunks);
-    uint32_t in[UNROLL][bytes / 4], w[UNROLL][words], most[UNROLL];
+    uint32_t in[UNROLL][bytes / 4] = {}, w[UNROLL][words], most[UNROLL];
     load_share<bytes>(a, chunks, aligned || a.aligned, in);
     float_share<kind>(in, w, most);
 #pragma unroll
@@ -56,12 +56,9 @@ __device__ __forceinline__ void fp8_to_payload(const Arguments& a) {
     constexpr int words = PART / 4;
     Chunk<false> chunks[UNROLL];
     locate_rows(a, chunks);
-    uint32_t w[UNROLL][words], tile[UNROLL], most[UNROLL];
+    uint32_t w[UNROLL][words] = {}, tile[UNROLL] = {}, most[UNROLL];
 #pragma unroll
     for (int u = 0; u < UNROLL; ++u) {
-        tile[u] = 0;
-#pragma unroll
-        for (int i = 0; i < words; ++i) w[u][i] = 0;
         if (!chunks[u].exists) continue;
         load<PART>(a.x + chunks[u].input(a, PART), aligned || a.aligned, w[u]);
         tile[u] = load_byte(a.scales + chunks[u].row * a.scale_stride + chunks[u].column / (128 / PART));

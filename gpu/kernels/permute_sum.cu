@@ -103,14 +103,12 @@ __device__ __forceinline__ void sum_listed(const SumArguments& a, uint64_t token
         uint32_t sums[groups][count] = {};
 #pragma unroll 1
         for (uint32_t first = 0; first < rows; first += UNROLL) {
-            uint32_t w[UNROLL][groups][words];
+            uint32_t w[UNROLL][groups][words] = {};
 #pragma unroll
             for (int u = 0; u < UNROLL; ++u) {
                 const uint8_t* row = in + (offset_t)__shfl_sync(~0u, mine.row, first + u & 31) * a.x_stride;
 #pragma unroll
                 for (int g = 0; g < groups; ++g) {
-#pragma unroll
-                    for (int i = 0; i < words; ++i) w[u][g][i] = 0;
                     if (column + g * step < end && first + u < rows) {
                         load_elements<kind, count>(row + (offset_t)(g * step * size), w[u][g]);
                     }
@@ -184,7 +182,7 @@ __device__ __forceinline__ void enter_own(const SumArguments& a, uint64_t first,
         }
 #pragma unroll
         for (int i = 0; i < ahead; ++i) {
-            if (tokens[i] >= a.tokens || tokens[i] < first || tokens[i] - first >= WARPS) continue;
+            if (tokens[i] - first >= WARPS) continue;  // others' tokens, and none; a list behind the last is not read
             const uint32_t own = (uint32_t)(tokens[i] - first), slot = atomicAdd(&counts[own], 1u);
             if (slot < LISTED) lists[own][slot] = (uint32_t)start + i * THREADS;
         }
@@ -195,9 +193,11 @@ __device__ __forceinline__ void list_own(const SumArguments& a, uint64_t first, 
                                          uint32_t (&counts)[WARPS]) {
     if (threadIdx.x < WARPS) counts[threadIdx.x] = 0;
     __syncthreads();
-    if (a.map_bytes == 8 || a.map_bytes == -8) enter_own<8>(a, first, lists, counts);
-    else if (a.map_bytes == -4) enter_own<-4>(a, first, lists, counts);
-    else enter_own<0>(a, first, lists, counts);
+    switch (a.map_bytes) {
+        case 8: case -8: enter_own<8>(a, first, lists, counts); break;
+        case -4: enter_own<-4>(a, first, lists, counts); break;
+        default: enter_own<0>(a, first, lists, counts);
+    }
     __syncthreads();
 }
 

@@ -102,8 +102,8 @@ __device__ __forceinline__ void quantize_squares(const Arguments& a) {
     }
     if (threadIdx.x == 0) {
         const uint32_t above = blockIdx.x / a.per_row, beside = blockIdx.x % a.per_row;
-        if (LAYOUT_OUT == BYTES) a.out_scales[blockIdx.x] = (uint8_t)scale.byte;
-        else lay_scale(a.out_scales, a.out_scale_rows, a.per_row, above, beside, scale.byte);
+        lay_scale(a.out_scales, a.out_scale_rows, a.per_row, TURNED_OUT ? above : 0, TURNED_OUT ? beside : blockIdx.x,
+                  scale.byte);
     }
 }
 

@@ -10,7 +10,7 @@ __device__ __forceinline__ void quantize_mxfp4(const Arguments& a) {
     constexpr int bytes = FloatShare<kind>::bytes;
     Chunk<flat> chunks[UNROLL];
     locate(a, chunks);
-    uint32_t in[UNROLL][bytes / 4], w[UNROLL][words], most[UNROLL];
+    uint32_t in[UNROLL][bytes / 4] = {}, w[UNROLL][words], most[UNROLL];
     load_share<bytes>(a, chunks, flat || a.aligned, in);
     float_share<kind>(in, w, most);
 #pragma unroll

@@ -22,13 +22,9 @@ __device__ __forceinline__ void quantize_stochastic(const StochasticArguments& s
     const Arguments& a = s.rows;
     Chunk<flat> chunks[UNROLL];
     locate(a, chunks);
-    uint32_t in[UNROLL][bytes / 4], w[UNROLL][words], random[UNROLL][part / 4], most[UNROLL];
+    uint32_t in[UNROLL][bytes / 4] = {}, random[UNROLL][part / 4] = {}, w[UNROLL][words], most[UNROLL];
 #pragma unroll
     for (int u = 0; u < UNROLL; ++u) {
-#pragma unroll
-        for (int i = 0; i < bytes / 4; ++i) in[u][i] = 0;
-#pragma unroll
-        for (int i = 0; i < part / 4; ++i) random[u][i] = 0;
         if (!chunks[u].exists) continue;
         load<bytes>(a.x + chunks[u].input(a, bytes), flat || a.aligned, in[u]);
         if (keyed) continue;

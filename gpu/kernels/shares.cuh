@@ -12,14 +12,12 @@ struct FloatShare {
     static constexpr int bytes = kind == FLOAT32 ? 4 * part : 2 * part;
 };
 
-// Loads `bytes` of every chunk; zeros where there is none.
+// Loads `bytes` of every chunk that exists; `in` stays what it was where there is none.
 template <int bytes, bool flat>
 __device__ __forceinline__ void load_share(const Arguments& a, const Chunk<flat> (&chunks)[UNROLL], bool aligned,
                                            uint32_t (&in)[UNROLL][bytes / 4]) {
 #pragma unroll
     for (int u = 0; u < UNROLL; ++u) {
-#pragma unroll
-        for (int i = 0; i < bytes / 4; ++i) in[u][i] = 0;
         if (chunks[u].exists) load<bytes>(a.x + chunks[u].input(a, bytes), aligned, in[u]);
     }
 }

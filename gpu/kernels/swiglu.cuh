@@ -55,17 +55,15 @@ struct TreeSum {
         ++count;
     }
 
-    // The sum of 1 to 2**32 - 1 terms.
+    // The sum of 1 to 2**32 - 1 terms. A sum with +0 is never -0, so adding +0 to it again changes nothing; a node that
+    // waits alone is the whole sum, and -0 added to it changes nothing.
     REFNUM_HD uint32_t sum() const {
-        uint32_t carry = 0, level = 0;
-        bool carries = false;
-        for (; level < 32 && count > 1u << level; ++level) {
-            const bool waits = count >> level & 1;
-            if (!waits && !carries) continue;
-            carry = add_floats(waits ? pending[level] : carry, waits && carries ? carry : 0);
-            carries = true;
+        uint32_t carry = count & (count - 1) ? 0 : FLOAT_SIGN;
+        const uint32_t* node = pending;
+        for (uint32_t left = count; left != 0; left >>= 1, ++node) {
+            if (left & 1) carry = add_floats(*node, carry);
         }
-        return canonical_float(carries ? carry : pending[level]);
+        return canonical_float(carry);
     }
 };
 

@@ -69,7 +69,7 @@ __device__ __forceinline__ void read(const GradientArguments& a, offset_t row, o
 template <bool aligned>
 __device__ __forceinline__ void write(uint8_t* out, offset_t place, offset_t count, const uint32_t* bits) {
     if (aligned) {
-        if (count > 0) store<16>(out + 4 * place, bits);
+        if (count >= CHUNK) store<16>(out + 4 * place, bits);
         return;
     }
 #pragma unroll
@@ -166,8 +166,7 @@ __device__ __forceinline__ void backward(const GradientArguments& a) {
     Quad<wide> in, ahead;
     if (AHEAD) read<wide, weighted, aligned>(a, spot.row, spot.first(), in);
     for (uint32_t i = 4 * threadIdx.x; i < 2 * Window::entries; i += 4 * THREADS) {
-        const uint32_t place = i < Window::entries ? Window::gate(i) : (1u << 16) + Window::gate(i - Window::entries);
-        load_vector<16>(reinterpret_cast<const uint8_t*>(a.table + place), windows + i);
+        load_vector<16>(reinterpret_cast<const uint8_t*>(a.table + Window::gate(i)), windows + i);
     }
     if (weighted && threadIdx.x == 0) sum.count = 0;
     __syncthreads();

@@ -25,7 +25,8 @@ struct GateWindow {
     static constexpr uint32_t size = 1u << bits, entries = 2 * size, lowest = GATE_TOP + 1 - size;
     static_assert(lowest <= 0x3C13 && lowest % 4 == 0, "the formulas below the window hold up to 0x3C12");
 
-    // The gate that entry `i` is for. Four entries from a multiple of four on are for neighbours.
+    // The gate that entry `i` is for; entries of a second window behind are for gates 2**16 further. Four entries from a
+    // multiple of four on are for neighbours.
     REFNUM_HD static uint32_t gate(uint32_t i) {
         return (lowest + ((i - lowest) & (size - 1))) | i >> bits << 15;
     }
@@ -71,9 +72,8 @@ REFNUM_HD uint32_t sigmoid_of_small(uint32_t g) { return add_floats(0x3F000000, 
 REFNUM_HD uint32_t silu_of_large(uint32_t g) {
     return (g & FLOAT_MAGNITUDE) > FLOAT_INF ? FLOAT_NAN : g & FLOAT_SIGN ? FLOAT_SIGN : g;
 }
-REFNUM_HD uint32_t sigmoid_of_large(uint32_t g) {
-    return (g & FLOAT_MAGNITUDE) > FLOAT_INF ? FLOAT_NAN : g & FLOAT_SIGN ? 0 : FLOAT_ONE;
-}
+// Of Inf and NaN as well: sigmoid serves the derivative alone, which multiplies by the gate and is NaN there.
+REFNUM_HD uint32_t sigmoid_of_large(uint32_t g) { return g & FLOAT_SIGN ? 0 : FLOAT_ONE; }
 
 // float32 bits of one gate of some pairs.
 REFNUM_HD uint32_t gate_float(const uint32_t* pairs, int i) {

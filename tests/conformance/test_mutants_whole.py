@@ -49,10 +49,10 @@ def nvrtc() -> bool:
 @pytest.mark.skipif(not nvrtc(), reason="NVRTC is not installed")
 def test_code_is_compared_and_refused_sources_are_told() -> None:
     shop = whole.Shop.open(room.DeviceWorkshop())
-    (here,) = [line for line in shop.text("fp8_to_mxfp4.cu").splitlines() if "tile[u] = 0;" in line]
-    same = change(shop, "fp8_to_mxfp4.cu", here, here.replace("= 0", "= (0)"))
+    (here,) = [line for line in shop.text("fp8_to_mxfp4.cu").splitlines() if "own_policy<rceil>(a)" in line]
+    same = change(shop, "fp8_to_mxfp4.cu", here, here.replace("(a)", "((a))"))
     assert whole.judge(shop, same).status == EQUIVALENT
-    assert whole.judge(shop, change(shop, "fp8_to_mxfp4.cu", here, here.replace("= 0", "= no"))).status == REFUSED
+    assert whole.judge(shop, change(shop, "fp8_to_mxfp4.cu", here, here.replace("(a)", "(no)"))).status == REFUSED
     flag = next(m for m in shop.mutants() if m.operator == "fma on" and m.file == "fp8_to_mxfp4.cu")
     assert flag.line == 0 and whole.judge(shop, flag).status == EQUIVALENT
 
@@ -124,9 +124,9 @@ def test_a_kill_in_a_process_that_an_earlier_mutant_spoilt_does_not_count(
 @pytest.mark.skipif(not nvrtc(), reason="NVRTC is not installed")
 def test_one_process_tells_mutants_apart_one_after_another() -> None:
     shop = whole.Shop.open(room.DeviceWorkshop())
-    (here,) = [line for line in shop.text("fp8_to_mxfp4.cu").splitlines() if "tile[u] = 0;" in line]
-    same = change(shop, "fp8_to_mxfp4.cu", here, here.replace("= 0", "= (0)"))
-    no = change(shop, "fp8_to_mxfp4.cu", here, here.replace("= 0", "= no"))
+    (here,) = [line for line in shop.text("fp8_to_mxfp4.cu").splitlines() if "own_policy<rceil>(a)" in line]
+    same = change(shop, "fp8_to_mxfp4.cu", here, here.replace("(a)", "((a))"))
+    no = change(shop, "fp8_to_mxfp4.cu", here, here.replace("(a)", "(no)"))
     asked_of = [same, no, same, no]
     found = each_apart(lambda mutant: whole.judge_quickly(shop, mutant).status, asked_of, 60)
     assert [status for _, status in found] == [EQUIVALENT, REFUSED, EQUIVALENT, REFUSED]
