@@ -23,6 +23,8 @@ CHUNK, QUAD = 16, 4
 """Elements that a thread takes at a time, forward and backward."""
 ROWS = 1 << 31
 """Rows that a launch cannot number."""
+STAYING = 1 << 31
+"""CTAs that a launch has at most, on a device of however many multiprocessors."""
 F32 = np.dtype(np.float32)
 
 
@@ -102,7 +104,7 @@ def swiglu_quantize(
         return outputs.finish()
     x, tuning, group = views[0], TUNING["swiglu_quantize"], BLOCK if mxfp4 else TILE
     per_row, valid = -(-h // group) * (group // CHUNK), h // CHUNK
-    blocks = min(tuning.blocks * driver().multiprocessors(x.device), -(-m * per_row // tuning.threads))
+    blocks = min(STAYING, tuning.blocks * driver().multiprocessors(x.device), -(-m * per_row // tuning.threads))
     step = blocks * tuning.threads
     weighted, aligned = len(views) > 2, _aligned(views[:2], 16) and _aligned(views[2:], 4)
     places = {"gate": x.address, "up": views[1].address, "prob": views[2].address if weighted else None}
@@ -159,7 +161,7 @@ def _backward(grad: Any, gate: Any, up: Any, prob: Any, *, out: Any = None) -> A
         prob_stride=views[2].strides[0] if weighted else 0, h=h,
         rows=m, turns=-(-h // (QUAD * tuning.threads)), levels=(h - 1).bit_length(),
     )  # fmt: skip
-    blocks = min(tuning.blocks * driver().multiprocessors(x.device), m)
+    blocks = min(STAYING, tuning.blocks * driver().multiprocessors(x.device), m)
     name = f"swiglu_backward_{'float32' if wide else 'bfloat16'}{'_weighted' * weighted}{'_loose' * (not aligned)}"
     function = driver().function("swiglu_backward", name, x.device, tuning.defines)
     plans.launch(function, x.device, (blocks, 1), tuning.threads, x.library.stream(x.device), arguments)

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 
-from . import permute, permute_sum, plans
+from . import permute, permute_sum, plans, swiglu
 
 
 @contextlib.contextmanager
@@ -23,10 +23,13 @@ def _bound(module: ModuleType, name: str, value: int) -> Iterator[None]:
         plans.forget()
 
 
+_ALONE = {"one CTA takes all": functools.partial(_bound, swiglu, "STAYING", 1)}
 _ONCE = {"every row read once": functools.partial(_bound, permute, "ONCE", 0)}
 WAYS: Mapping[str, Mapping[str, Callable[[], contextlib.AbstractContextManager[None]]]] = {
     "permute_pad": _ONCE,
     "permute_unpack": _ONCE,
     "unpermute": {"lists in memory": functools.partial(_bound, permute_sum, "TOGETHER", 0)},
+    "swiglu_quantize": _ALONE,
+    "swiglu_backward": _ALONE,
 }
 """Operation -> name of a way -> context in which its launcher takes that way wherever it can."""

@@ -51,7 +51,7 @@ def fp4_columns_corners(operation: str, params: Mapping[str, Any]) -> Iterator[C
     yield from _tiled(Layout(E2M1, 1, 32), TILED[tall])
     corners = [_distances(np.arange(tall)), _combinations(tall), _column_maxima(tall), _lone_magnitudes(tall)]
     if tall == 32:
-        corners += [_distances(np.r_[0, 10:41]), _lone_places()]
+        corners += [_distances(np.r_[0, 10:41]), _lone_places(), _all_shallow()]
     for label, codes, scales in corners:
         yield label, {"packed": pack(codes), "scales": scales}, {}
     yield from _ragged(operation, Layout(E2M1, 1, 32), EVEN if tall == 32 else RAGGED)
@@ -139,6 +139,17 @@ def _lone_places() -> tuple[str, np.ndarray, np.ndarray]:
     return "a row of one bit at every place under the largest byte", codes.reshape(-1, 32), scales.reshape(-1, 1)
 
 
+def _all_shallow() -> tuple[str, np.ndarray, np.ndarray]:
+    """Blocks of columns with the same largest magnitude, under bytes 0 to 3: none sends the others another way."""
+    tops, magnitudes = (axis.reshape(-1) for axis in np.meshgrid(np.arange(4), np.arange(1, 8), indexing="ij"))
+    codes = np.zeros((tops.size, 32, 32), np.uint8)
+    number, column = np.meshgrid(np.arange(tops.size), np.arange(32), indexing="ij")
+    codes[:, ::2] = 1
+    codes[number, (7 * column + number) % 32, column] = magnitudes[number]
+    scales = np.repeat(tops, 32).astype(np.uint8)
+    return "columns alike under every small byte", codes.reshape(-1, 32), scales[:, None]
+
+
 def _tiled(layout: Layout, shapes: tuple[Tiled, ...]) -> Iterator[Corner]:
     """Rows of all distances, some NaN or zero; behind the last row of an expert comes a NaN row of the next one.
 
@@ -170,11 +181,12 @@ def _ragged(operation: str, layout: Layout, splits: tuple[list[int], ...]) -> It
     codes, scales = CODED["activations"].make(Draw(9), layout, (256, 256), spread=2, exponent=0)
     first = {"packed": pack(codes)} if layout.element is E2M1 else {"codes": codes}
     yield "activations", {**first, "scales": scales}, {"splits": [96, 0, 160]}
-    for rows in (0, 1, 2, 64, 130):
+    for rows, columns in ((0, 96), (1, 96), (2, 96), (64, 96), (130, 96), (38, 256)):  # the last: whole tiles across
         if rows != 1 or operation != "mxfp4_columns":
-            codes, scales = CODED["apart"].make(Draw(rows), layout, (rows, 96), base=127, spread=12, empty=60, nan=10)
+            codes, scales = CODED["apart"].make(Draw(rows), layout, (rows, columns), base=127, spread=12, empty=60,
+                                                nan=10)  # fmt: skip
             first = {"packed": pack(codes)} if layout.element is E2M1 else {"codes": codes}
-            yield f"one expert of {rows} rows", {**first, "scales": scales}, {}
+            yield f"one expert of {rows} rows x {columns}", {**first, "scales": scales}, {}
 
 
 def fp8_columns_corners(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:

@@ -63,6 +63,8 @@ def swiglu_quantize_corners(operation: str, params: Mapping[str, Any]) -> Iterat
 
 SUMMED = ((3, 1), (2, 2), (2, 3), (2, 3072), (2, 70000))
 """Rows whose sum is one term, an odd tree, three eighths of a segment of 32768, and three segments."""
+ZERO_SUMS = ((1, 1), (1, 2), (1, 3), (1, 4), (1, 128), (1, 256), (1, 1024), (1, 3072), (2, 65536), (1, 98304))
+"""Rows whose tree is full, so that -0 stays, at sizes where a kernel's levels begin, and such as +0 fills up."""
 RARE_GATES = (0x0000, 0x8000, 0x0001, 0x8040, 0x3280, 0xB200, 0x3C12, 0x3C13, 0xBC28, 0x42DB, 0x42DC, 0xC2DC, 0x4780,
               0xC7C3, 0x7F7F, 0xFF7F, 0x7F80, 0xFF80, 0x7FC0, 0xFF81)  # fmt: skip
 """Gates at which a table or a series gives way to a bound: zeros, tiny, small, large, Inf and NaN."""
@@ -98,6 +100,16 @@ def swiglu_backward_corners(operation: str, params: Mapping[str, Any]) -> Iterat
         prob = as_float(np.full(shape[0], 0x3EAAAAAB, np.uint32), FP32)
         yield (f"shape {shape[0]}x{shape[1]} with prob",
                {"grad": rows[2], "gate": rows[0], "up": rows[1], "prob": prob})  # fmt: skip
+    yield from _zero_sums()
+
+
+def _zero_sums() -> Iterator[Corner]:
+    """Rows of which every share of dprob is -0, before an ordinary one: -0 stays where nothing is added to it."""
+    for shape in ZERO_SUMS:
+        gate, up, grad = _data(*shape)
+        gate.view(np.uint16)[0], up.view(np.uint16)[0], grad.view(np.uint16)[0] = ONE, 0, ONE | 0x8000
+        prob = as_float(np.full(shape[0], 0x3F800000, np.uint32), FP32)
+        yield f"terms of -0, {shape[0]}x{shape[1]}", {"grad": grad, "gate": gate, "up": up, "prob": prob}
 
 
 def _special_pairs() -> tuple[np.ndarray, np.ndarray]:

@@ -115,10 +115,13 @@ def _floats(m: int, k: int) -> np.ndarray:
 
 
 def _keyed() -> Iterator[Question]:
-    """Random bits by key (N13.5): both halves of the counter's words, and an offset."""
-    for key in ((1, 2, 3), (2**63 + 5, 2**32 - 1, 7, 64), (3, 0, 2**32 - 1, 2**37)):
-        case = Case("quantize_mxfp4", "STOCHASTIC", {"philox": key}, {"x": _floats(9, 96)}, label=f"key {key}")
-        yield ask(case, "key")
+    """Random bits by key (N13.5): both halves of the counter's words, and an offset, of every float type."""
+    keys, x = ((1, 2, 3), (2**63 + 5, 2**32 - 1, 7, 64), (3, 0, 2**32 - 1, 2**37)), _floats(9, 96)
+    for dtype, key in itertools.product((np.float32, np.float16, ml_dtypes.bfloat16), keys):
+        with np.errstate(over="ignore"):
+            given = {"x": x.astype(dtype)}
+        label = f"key {key}, {np.dtype(dtype).name}"
+        yield ask(Case("quantize_mxfp4", "STOCHASTIC", {"philox": key}, given, label=label), "key")
 
 
 def _scaled_elements() -> Iterator[Question]:
