@@ -18,7 +18,7 @@ from threading import Semaphore
 from typing import TYPE_CHECKING, Any
 
 from .operators import Mutant
-from .verdict import ENUMERATED, SURVIVED, Verdict
+from .verdict import ENUMERATED, OUTSIDE, SURVIVED, Verdict
 
 if TYPE_CHECKING:
     from .ledger import Ledger
@@ -93,7 +93,7 @@ def spans(text: str, function: str) -> Iterator[tuple[int, int]]:
 
 
 _CHOICE = re.compile(
-    r"(?<![-+*/&|^%] )([\w.\[\]]+) [<>]=? ([\w.\[\]]+) \? ([\w.\[\]]+) : ([\w.\[\]]+)(?![ \w.(]* [-+*&|?])"
+    r"(?<![-+*/&|^%] )([\w.\[\]]+) [<>]=? (-?[\w.\[\]]+) \? (-?[\w.\[\]]+) : (-?[\w.\[\]]+)(?![ \w.(]* [-+*&|?])"
 )
 
 
@@ -126,13 +126,14 @@ def settled(
 ) -> list[Verdict]:
     """Return the verdicts with survivors settled whose function is the same at every argument; `ledger` keeps them.
 
-    One that differs stays a survivor, and is told the arguments: a case is missing that gives them.
+    One that differs stays a survivor, and is told the arguments: a case is missing that gives them. What a build has no
+    code of is asked too: a compiler may have made the same code of a place and of its change.
     """
     rows, turn = Rows.of(shop.workshop.functions()), Semaphore(workers)
 
     def one(numbered: tuple[int, Verdict]) -> Verdict:
         number, verdict = numbered
-        if verdict.status != SURVIVED:
+        if verdict.status not in (SURVIVED, OUTSIDE):
             return verdict
         if chooses_between_equals(verdict.mutant, shop.texts[verdict.mutant.file]):
             return replace(verdict, status=ENUMERATED, how="a choice between two values, changed where they are equal")
@@ -144,7 +145,8 @@ def settled(
             return verdict
         wrong = next((one for one in found if one.witness), None)
         if wrong is not None:
-            return replace(verdict, how=f"{wrong.domain.function} differs: {wrong.witness}")
+            words = f"{wrong.domain.function} differs: {wrong.witness}"
+            return verdict if verdict.status == OUTSIDE else replace(verdict, how=words)
         points = sum(one.asked for one in found)
         words = f"{found[0].domain.function} is the same at {points} points: {found[0].domain.because}"
         return replace(verdict, status=ENUMERATED, how=words)

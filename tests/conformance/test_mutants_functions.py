@@ -80,6 +80,15 @@ def test_equality_may_go_in_and_out_of_a_choice_between_the_same_values() -> Non
     assert chooses_between_equals(sign("a > b ?", ">="), TEXT)
     assert not chooses_between_equals(sign("a > b ?", "<"), TEXT)
     assert not chooses_between_equals(sign("x < 16", "<="), TEXT)
+    bounded = "a = last > -24 ? last : -24;"
+    place = bounded.index(">")
+    assert chooses_between_equals(Mutant("x", 1, "comparison", 1, place, place + 1, ">", ">="), bounded)
+
+
+def test_what_a_build_has_no_code_of_is_settled_where_nothing_differs_and_else_stays(tmp_path: Path) -> None:
+    same, other = change("x > 30 ?", "x >= 30 ?"), change("x < 16", "x < 15")
+    found = settled(shop(DOMAIN), [Verdict(same, OUTSIDE), Verdict(other, OUTSIDE)], tmp_path, 1)
+    assert [verdict.status for verdict in found] == [ENUMERATED, OUTSIDE] and not found[1].how
 
 
 def test_spans_are_whole_definitions() -> None:
