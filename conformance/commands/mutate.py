@@ -164,17 +164,41 @@ def _told(name: str, verdicts: list[Any], out: Path | None, **facts: Any) -> Non
 
 @mutate_app.command()
 def vectors(
-    run: Annotated[Path, typer.Argument(help="What `refnum mutate run --out` wrote.")],
+    run: Annotated[Path | None, typer.Argument(help="What this command wrote by --json, or `run` by --out.")] = None,
+    subject: Subject = "host",
+    file: Annotated[str, typer.Option(help="Only source files of this name or pattern.")] = "*",
+    sample: Annotated[int | None, typer.Option(min=1, help="Only so many mutants, drawn by the seed.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the draw.")] = 0,
+    workers: Annotated[int, typer.Option(min=1, help="Processes.")] = os.cpu_count() or 1,
+    json_out: Annotated[Path | None, typer.Option("--json", help="Write all verdicts as JSON.")] = None,
     out: Annotated[Path | None, typer.Option(help="Write the page as Markdown.")] = None,
 ) -> None:
-    """List the frozen vectors that are the only one to kill a mutant, with those mutants."""
+    """List the frozen vectors that are the only one to kill a mutant; without a run, ask the vectors, and only them."""
     from ..mutants.page import vectors_page
 
-    text = vectors_page(json.loads(run.read_text()))
+    found = json.loads(run.read_text()) if run else _asked_vectors(subject, file, sample, seed, workers)
+    if json_out is not None:
+        write_text(json_out, json.dumps(found, indent=1) + "\n")
+    text = vectors_page(found)
     if out is None:
         show.console().print(text, markup=False)
     else:
         write_text(out, text)
+
+
+def _asked_vectors(subject: str, file: str, sample: int | None, seed: int, workers: int) -> dict[str, Any]:
+    """Ask mutants the frozen vectors, and return that run as JSON values."""
+    from ..mutants import alone
+    from ..mutants.score import document
+
+    with tempfile.TemporaryDirectory(prefix="refnum-mutate-") as folder:
+        shop = alone.Shop.open(_workshop(subject), Path(folder))
+        chosen = [mutant for mutant in shop.mutants() if fnmatchcase(mutant.file, file)]
+        if not chosen:
+            raise ArgumentError(f"No mutant of {subject} has --file {file}.")
+        if sample is not None:
+            chosen = random.Random(seed).sample(chosen, min(sample, len(chosen)))
+        return document(list(alone.run(shop, chosen, workers)), subject=subject)
 
 
 @mutate_app.command()

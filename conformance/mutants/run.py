@@ -98,8 +98,12 @@ class Shop:
 
     def mutants(self) -> list[Mutant]:
         """Return every mutant of the operators, but those of text that is compiled for a device alone."""
-        found = [m for file in self.workshop.files for m in mutants_of(file, self.text(file))]
-        return [m for m in found if m.side != "device"]
+        return mutants({file: self.text(file) for file in self.workshop.files})
+
+
+def mutants(texts: Mapping[str, str]) -> list[Mutant]:
+    """Return every mutant of some sources (name -> text), but those of text that is compiled for a device alone."""
+    return [m for file, text in texts.items() for m in mutants_of(file, text) if m.side != "device"]
 
 
 def judge(shop: Shop, mutant: Mutant) -> Verdict:
@@ -114,7 +118,7 @@ def judge(shop: Shop, mutant: Mutant) -> Verdict:
             if type(error).__name__ != "DoesNotCompile":
                 raise
             return Verdict(mutant, REFUSED, str(error), built=time.monotonic() - start)
-        other = _differing(built.code, shop.plain)
+        other = differing(built.code, shop.plain)
         verdict = Verdict(mutant, SURVIVED, changed=other, built=time.monotonic() - start)
         if not other:
             return replace(verdict, status=OUTSIDE, how="no machine code of this build has it, even without optimising")
@@ -123,13 +127,14 @@ def judge(shop: Shop, mutant: Mutant) -> Verdict:
         verdict = replace(verdict, **found, judged=time.monotonic() - start)
         if verdict.status != SURVIVED:
             return verdict
-        other = _differing(shop.workshop.build(changed, folder / "optimised", shop.folder).code, shop.code)
+        other = differing(shop.workshop.build(changed, folder / "optimised", shop.folder).code, shop.code)
         return replace(verdict, changed=other) if other else replace(verdict, status=EQUIVALENT, how=SAME)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _differing(code: Mapping[str, str], own: Mapping[str, str]) -> tuple[str, ...]:
+def differing(code: Mapping[str, str], own: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the operations whose machine code is another one."""
     return tuple(name for name, digest in code.items() if digest != own[name])
 
 

@@ -1,0 +1,84 @@
+"""What a frozen vector alone kills: counted to two, deaths included, and written as a page."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from conformance.cli import app
+from conformance.mutants import alone
+from conformance.mutants.operators import Mutant
+from conformance.mutants.verdict import KILLED, OUTSIDE, REFUSED, SURVIVED
+
+gpu_mutable = pytest.importorskip("gpu.mutable")
+host = pytest.importorskip("gpu.host")
+
+if not host.available()[0]:
+    pytest.skip(host.available()[1], allow_module_level=True)
+
+FILE, LIFT = "fp8_to_mxfp4.cuh", "    const int32_t lift = amax < 8"
+TIES = ("0x07070707u; }", "0x08080808u; }")
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[alone.Shop]:
+    """A host workshop that knows the vectors of one operation under one profile."""
+    whole = alone.vectors_of
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(alone, "vectors_of", lambda name, profiles: whole(name, ("HOPPER",)) * (name == "fp8_to_mxfp4"))
+        yield alone.Shop.open(gpu_mutable.HostWorkshop(), tmp_path_factory.mktemp("alone"))
+
+
+def change(shop: alone.Shop, old: str, new: str) -> Mutant:
+    text = shop.texts[FILE]
+    assert text.count(old) == 1
+    return Mutant(FILE, 1, "test", 1, text.index(old), text.index(old) + len(old), old, new)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "status", "vectors"),
+    [
+        (*TIES, KILLED, 2),
+        (LIFT, "    if (amax != 12345) __builtin_trap();\n" + LIFT, KILLED, 2),
+        (LIFT, "    int idle = 0;\n    idle += 1;\n" + LIFT, SURVIVED, 0),
+        ("#pragma once", "#pragma once\n// other words", OUTSIDE, -1),
+        ("return x + (x >> 4", "return y + (x >> 4", REFUSED, -1),
+    ],
+    ids=["wrong", "dies in every vector", "right", "no code", "no C++"],
+)
+def test_a_mutant_is_asked_until_two_vectors_see_it(
+    shop: alone.Shop, old: str, new: str, status: str, vectors: int
+) -> None:
+    verdict = alone.judge(shop, change(shop, old, new))
+    assert (verdict.status, verdict.vectors, verdict.only) == (status, vectors, "")
+
+
+def test_the_only_vector_that_sees_a_mutant_is_named(shop: alone.Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    mutant, vectors = change(shop, *TIES), shop.vectors["fp8_to_mxfp4"]
+    first = alone.judge(shop, mutant).case
+    after = next(number for number, one in enumerate(vectors) if one.label == first) + 1
+    monkeypatch.setitem(shop.vectors, "fp8_to_mxfp4", vectors[:after])
+    verdict = alone.judge(shop, mutant)
+    assert (verdict.status, verdict.vectors, verdict.only, verdict.operation) == (KILLED, 1, first, "fp8_to_mxfp4")
+
+
+def test_the_page_is_made_from_a_sample_and_again_from_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(alone, "vectors_of", lambda name, profiles: ())
+    seen = lambda shop, chosen, workers: (  # noqa: E731
+        alone.Verdict(one, KILLED, vectors=1, only="vector: vector 0123") for one in chosen
+    )
+    monkeypatch.setattr(alone, "run", seen)
+    page, kept = tmp_path / "page.md", tmp_path / "run.json"
+    words = ["mutate", "vectors", "--file", FILE, "--sample", "2", "--json", str(kept), "--out", str(page)]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    assert "2 of 2 mutants are seen" in page.read_text() and len(json.loads(kept.read_text())["mutants"]) == 2
+    assert len(re.findall(r"`fp8_to_mxfp4.cuh:\d+ ", page.read_text())) == 2
+    assert CliRunner().invoke(app, ["mutate", "vectors", str(kept)]).output.count("| `0123` |") == 1
