@@ -9,7 +9,10 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from refnum.errors import ShapeError
+
 from . import plans
+from .checks import MOST
 from .driver import driver
 from .interop import View
 from .outputs import Outputs
@@ -18,6 +21,8 @@ SEGMENTS, REACH = 1920, 0xFFFF
 """Blocks of rows of one launch over several experts, and units from its first row to the end of its last; more take
 another. A unit is the largest power of two that divides all places.
 """
+DOWN = 0xFFFF
+"""CTAs of a grid's second axis, at most."""
 VECTORS, SCALES = 1, 2
 """Bits of `ColumnArguments.aligned`."""
 
@@ -143,6 +148,9 @@ def columns(kernel: str, name: str, x: View, scales: View, outputs: Outputs, k: 
     ends = list(itertools.accumulate(n for n in splits if n))
     *rows, codes, bytes_ = outputs.views
     tiles = -(-k // order.wide)
+    across = order.across or tiles
+    if -(-tiles // across) > DOWN:
+        raise ShapeError(f"{x.name} has rows of {k} elements; {name} takes at most {DOWN * across * order.wide}")
     vector = _vector(codes.address, m // shape.codes, [end // shape.codes for end in ends])
     aligned = _aligned(x, scales, order.wide // 32)
     function = driver().function(kernel, name, device, order.defines)
@@ -154,8 +162,9 @@ def columns(kernel: str, name: str, x: View, scales: View, outputs: Outputs, k: 
     for part in _parts(ends, shape.tall):
         sizes = x.strides[0], scales.strides[0], m // shape.codes, k
         arguments = kind(*addresses, *sizes, *part[:4], tiles, aligned, vector, *part[4:])
-        across = order.across or tiles
         turns = -(-part.segments // (shape.blocks * order.cluster)) * order.cluster
         grid = (turns * across, -(-tiles // across))
+        if grid[0] > MOST:
+            raise ShapeError(f"{x.name} has shape {x.shape}; {name} launches at most {MOST} blocks of tiles across")
         plans.launch(function, device, grid, threads, stream, arguments)
     return outputs.finish()

@@ -5,9 +5,11 @@ Those libraries use a device's primary context, and so does this.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,8 @@ from refnum.errors import RefnumError, UnsupportedError
 from . import compile as build
 
 MULTIPROCESSORS, MAJOR, MINOR = 16, 75, 76
+RELAXED, NON_BLOCKING = 2, 1
+"""CU_STREAM_CAPTURE_MODE_RELAXED and CU_STREAM_NON_BLOCKING."""
 ATTRIBUTES = {"shared_bytes": 1, "local_bytes": 3, "registers": 4}
 """What `resources` reports -> CUfunction_attribute."""
 
@@ -114,13 +118,23 @@ class Driver:
         found = self._functions.get(key)
         if found is not None:
             return found
-        with self._lock:
-            self.enter(device)
-            try:
-                self._functions[key] = self._load(kernel, name, device, defines)
-            finally:
-                self.leave()
+        with self._lock, self._setting_up(device):
+            self._functions[key] = self._load(kernel, name, device, defines)
         return self._functions[key]
+
+    @contextlib.contextmanager
+    def _setting_up(self, device: int) -> Iterator[None]:
+        """Within, a device's context is current and may load and allocate, also while a graph records this call."""
+        mode = ctypes.c_int(RELAXED)
+        self.enter(device)
+        try:
+            self.call("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode))  # which gives what was before
+            try:
+                yield
+            finally:
+                self.call("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode))
+        finally:
+            self.leave()
 
     def _load(self, kernel: str, name: str, device: int, defines: tuple[str, ...]) -> int:
         slot = (kernel, device, defines)
@@ -142,16 +156,28 @@ class Driver:
         """Return the address of a copy of `x` in a device's memory, made at the first call and kept under `name`."""
         with self._lock:
             if (name, device) not in self._constants:
-                place = ctypes.c_uint64()
-                self.enter(device)
-                try:
-                    self.call("cuMemAlloc_v2", ctypes.byref(place), ctypes.c_size_t(x.nbytes))
-                    self.call("cuMemcpyHtoD_v2", place, ctypes.c_void_p(x.ctypes.data), ctypes.c_size_t(x.nbytes))
-                    self.call("cuStreamSynchronize", None)  # the copy may return before its last bytes are there
-                finally:
-                    self.leave()
-                self._constants[name, device] = place.value
+                with self._setting_up(device):
+                    self._constants[name, device] = self._copy(x)
             return self._constants[name, device]
+
+    def _copy(self, x: np.ndarray[Any, Any]) -> int:
+        """Return the address of a copy in the current device's memory.
+
+        It goes by a stream of its own: the legacy stream would wait for streams that a graph records, which ends them.
+        """
+        place, stream, size = ctypes.c_uint64(), ctypes.c_void_p(), ctypes.c_size_t(x.nbytes)
+        self.call("cuStreamCreate", ctypes.byref(stream), NON_BLOCKING)
+        try:
+            self.call("cuMemAlloc_v2", ctypes.byref(place), size)
+            try:
+                self.call("cuMemcpyHtoDAsync_v2", place, ctypes.c_void_p(x.ctypes.data), size, stream)
+                self.call("cuStreamSynchronize", stream)
+            except DriverError:
+                self.library.cuMemFree_v2(place)  # if that fails too, the first error is the one to know
+                raise
+        finally:
+            self.library.cuStreamDestroy_v2(stream)
+        return place.value
 
     def enter(self, device: int) -> None:
         """Make a device's primary context current, above what is current now."""

@@ -1,6 +1,7 @@
 """Device arrays of any library: read through one small view, allocated and given back in the caller's library.
 
-CuPy and torch are read directly; whatever else speaks DLPack or `__cuda_array_interface__` goes through CuPy.
+CuPy and torch are read directly; whatever else speaks DLPack or `__cuda_array_interface__` goes through CuPy, and comes
+back as CuPy arrays where its library has no `from_dlpack` that its arrays name.
 Neither is imported before an array of it, or one that needs it, is given.
 """
 
@@ -58,7 +59,10 @@ class View:
 
 @dataclass(frozen=True)
 class Library:
-    """What is asked of an array library: a view of an array, an empty array, the current stream, the way back."""
+    """What is asked of an array library: a view of an array, an empty array, the current stream, the way back.
+
+    lent: whether it may give an array's memory to another one while a kernel that reads it is still to run.
+    """
 
     name: str
     view: Callable[[str, Any, Library], View]
@@ -66,6 +70,7 @@ class Library:
     stream: Callable[[int], int]
     address: Callable[[Any], int]
     give: Callable[[Any], Any] = lambda x: x
+    lent: bool = False
 
 
 @functools.cache
@@ -187,7 +192,11 @@ OWN: dict[type, Library] = {}
 
 
 def _foreign(x: Any) -> Library:
-    """Return the way of an array that is neither CuPy's nor torch's: in by CuPy, back by its own `from_dlpack`."""
+    """Return the way of an array that is neither CuPy's nor torch's: in by CuPy, back by its own `from_dlpack`.
+
+    What has no `__array_namespace__` to ask for that, say arrays with `__cuda_array_interface__` alone, gets CuPy
+    arrays. Its library frees memory without CuPy's stream in mind, so a call waits for its kernels (`plans`).
+    """
     namespace = x.__array_namespace__() if hasattr(x, "__array_namespace__") else None
     back = getattr(namespace, "from_dlpack", None) if hasattr(x, "__dlpack__") else None
 
@@ -201,7 +210,7 @@ def _foreign(x: Any) -> Library:
             ) from error
         return _view_cupy(name, on_device, library)
 
-    return Library(type(x).__module__, view, _empty_cupy, _stream_cupy, _address_cupy, back or (lambda y: y))
+    return Library(type(x).__module__, view, _empty_cupy, _stream_cupy, _address_cupy, back or (lambda y: y), lent=True)
 
 
 def look(name: str, x: Any) -> View:

@@ -199,6 +199,8 @@ def cut(
     vector = min(bytes_, 16)
     aligned = x.address % vector == 0 and (m == 1 or x.strides[0] % vector == 0)
     per_row, valid = -(-k // group) * (group // chunk), k // chunk
+    if per_row >> 32:
+        raise ShapeError(f"{x.name} has rows of {k} elements; allowed are fewer than 2**32 times {chunk}")
     flat = aligned and tall == 1 and k % group == 0 and x.contiguous and (scale is None or scale.contiguous)
     if layouts != PLAIN:  # rows are found by a product with the inverse, exact below 2**64 (memory.cuh)
         flat = flat and per_row > 1 and m * per_row * per_row < 1 << 64
@@ -247,6 +249,8 @@ def squares(name: str, x: View, outputs: Outputs, rules: tuple[int, int, int], l
     if m == 0 or k == 0:
         return outputs.finish()
     vector, across = 16, checks.tiles(k)
+    if k // 8 >> 32:
+        raise ShapeError(f"{x.name} has rows of {k} elements; allowed are fewer than 2**35")
     aligned = x.address % vector == 0 and (m == 1 or x.strides[0] % vector == 0)
     out = [view.address for view in outputs.views]
     arguments = Arguments(

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from refnum.errors import ShapeError
+from refnum.errors import ShapeError, UnsupportedError
 from refnum.profiles import HOPPER, Profile
 
 from . import checks, launch, plans
-from .checks import BLOCK
+from .checks import BLOCK, MOST
 from .driver import driver
 from .interop import View
 from .launch import Arguments
@@ -87,15 +87,16 @@ def fp8_to_payload(codes: Any, scales: Any, profile: Profile | str = HOPPER, *, 
 
 def _fused(name: str, inputs: Sequence[View], out: Any, k: int, rules: tuple[int, int, int]) -> Any:
     """Launch a kernel that quantises rows of k elements straight into payload rows."""
-    x = inputs[0]
+    x, width, grid = inputs[0], k // BLOCK * UNIT, launch.TUNING["payload_quantize"]
     m = x.shape[0]
-    outputs = Outputs(out, [((m, k // BLOCK * UNIT), U8)], inputs)
+    part = grid.part // 2 if x.dtype == np.float32 else grid.part
+    if width > MOST or m * (k // part) ** 2 >= 1 << 64:  # rows are found by a product with the inverse
+        raise UnsupportedError(f"{m} rows of {width} bytes; the kernels count a row's to {MOST}: give fewer at a time")
+    outputs = Outputs(out, [((m, width), U8)], inputs)
     if m == 0 or k == 0:
         return outputs.finish()
-    grid = launch.TUNING["payload_quantize"]
-    part = grid.part // 2 if x.dtype == np.float32 else grid.part
     aligned = widest_piece(x.address, x.strides[0] if m > 1 else 0) == 16
-    whole = aligned and k // BLOCK * UNIT % 16 == 0
+    whole = aligned and width % 16 == 0
     arguments = Arguments(
         x=x.address, scales=inputs[1].address if len(inputs) > 1 else None, out=outputs.views[0].address,
         chunks=m * (k // part), x_stride=x.strides[0], scale_stride=inputs[1].strides[0] if len(inputs) > 1 else 0,

@@ -10,7 +10,7 @@ from typing import Any
 from refnum.errors import ArgumentError, DtypeError, ShapeError, UnsupportedError
 
 from . import interop, launch, plans
-from .checks import BLOCK
+from .checks import BLOCK, MOST
 from .driver import driver
 from .interop import View
 
@@ -20,7 +20,6 @@ EXPERTS = 1024
 """Experts whose places fit a launch's parameters."""
 SHORT = launch.Grid(64, 4, 16, rows=2)
 """The grid of rows so short that four loads a thread take one."""
-MOST = (1 << 31) - 1
 
 
 class Experts(ctypes.Structure):
@@ -60,12 +59,18 @@ def places(rows: Sequence[int], align: int) -> tuple[Experts, int, int]:
 
 
 def vector(name: str, x: Any, beside: View, count: int | None, what: str) -> View:
-    """Return the view of a 1-D device array beside another; any stride whole items long."""
+    """Return the view of a 1-D device array beside another: every item at a multiple of its size, any stride."""
     view = interop.look(name, x)
     if len(view.shape) != 1 or (count is not None and view.shape != (count,)):
         wanted = "[n]" if count is None else f"({count},)"
         raise ShapeError(f"{name} has shape {view.shape}; {what}, so it must be {wanted}")
     together(view, beside)
+    size = view.dtype.itemsize
+    if view.address % size or (view.shape[0] > 1 and view.strides[0] % size):
+        raise ArgumentError(
+            f"{name} lies at {view.address:#x} with a stride of {view.strides[0]} bytes; allowed are multiples of its "
+            f"items' {size} bytes"
+        )
     return view
 
 
@@ -84,8 +89,6 @@ def indices(name: str, x: Any, beside: View, count: int | None, what: str) -> tu
     if view.dtype.kind not in "iu":
         raise DtypeError(f"{name} has dtype {view.dtype}; allowed are integers")
     size = view.dtype.itemsize
-    if view.address % size or (view.shape[0] > 1 and view.strides[0] % size):
-        raise ArgumentError(f"{name} lies at {view.address:#x}; allowed are multiples of its items' {size} bytes")
     return view, size if view.dtype.kind == "u" else -size
 
 

@@ -11,11 +11,11 @@ import numpy as np
 from refnum.errors import DtypeError, ShapeError, UnsupportedError
 
 from . import checks, launch, plans
-from .checks import count, row_counts
+from .checks import MOST, count, row_counts
 from .driver import driver
 from .interop import View
 from .outputs import Outputs
-from .payload_rows import MOST, Experts, indices, places, vector, widest_piece
+from .payload_rows import Experts, indices, places, vector, widest_piece
 from .plans import planned
 
 HELD = 32 * 8 + 4

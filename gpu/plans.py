@@ -10,15 +10,16 @@ from __future__ import annotations
 import ctypes
 import functools
 import inspect
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from refnum.profiles import Profile
 
-from . import fresh, interop
+from . import checks, fresh, interop
 from .driver import driver
 from .interop import Library, View
 from .ready import Launch, Ready
@@ -62,7 +63,7 @@ class Plan:
         scratch = [((notes.held,), np.dtype(np.uint8))]
         self._scratch = fresh.prepare(library, scratch, self._device) if notes.held else None
         self._fire = driver().fire  # the functions are handles of this driver
-        views = notes.inputs + notes.outputs
+        views = [*notes.inputs, *notes.outputs]
         self._spans = [(view.span()[0] - view.address, view.span()[1] - view.address) for view in views]
         outputs = len(notes.outputs) + (notes.held > 0)
         self._launches = [Ready(each, len(notes.inputs), outputs) for each in notes.launches or []]
@@ -99,8 +100,8 @@ class Plan:
 class _Notes(threading.local):
     launches: list[Launch] | None = None
     wanted: list[Any]
-    inputs: list[View]
-    outputs: list[View]
+    inputs: Sequence[View] = ()
+    outputs: Sequence[View] = ()
     held: int
     scratch: int | None = None
 
@@ -130,6 +131,13 @@ def _capturing(library: Library, stream: int) -> bool:
     if library.empty is not interop.CUPY.empty or stream == 0:
         return False
     return bool(interop.cupy_module().cuda.runtime.streamIsCapturing(stream))
+
+
+def _wait(lent: View) -> None:
+    """Wait for the kernels of a call on lent memory, unless a graph records them: then its arrays are the caller's."""
+    stream = lent.library.stream(lent.device)
+    if not _capturing(lent.library, stream):
+        interop.cupy_module().cuda.runtime.streamSynchronize(stream)
 
 
 def launch(
@@ -172,18 +180,16 @@ def _plain(each: Any) -> Any:
             return tuple(each)
     elif kind is Profile:  # a hash of all its fields would cost more than the rest; see `Plan.held`
         return kind, id(each)
-    elif kind is bool:  # True equals 1
+    elif kind is bool or isinstance(each, np.dtype) or checks.torch_name(each):  # may equal a number or a name
         return kind, each
-    elif isinstance(each, np.dtype):  # which may equal its name
-        return np.dtype, each
     raise TypeError(f"a {kind.__name__} is no plain value")
 
 
 def _position(function: Callable[..., Any], name: str) -> int:
-    """Return the number of an argument that can be given by its place, else one behind all places."""
+    """Return the number of an argument that can be given by its place, else one that no place has."""
     places = inspect.signature(function).parameters.values()
     names = [place.name for place in places if place.kind is place.POSITIONAL_OR_KEYWORD]
-    return names.index(name) if name in names else len(names)
+    return names.index(name) if name in names else sys.maxsize
 
 
 def planned(arrays: int, optional: str = "", value: str = "") -> Callable[[F], F]:
@@ -195,7 +201,7 @@ def planned(arrays: int, optional: str = "", value: str = "") -> Callable[[F], F
 
     def decorate(function: F) -> F:
         name, at = f"{function.__module__}.{function.__name__}", _position(function, optional)
-        changing = (optional, value)
+        changing = tuple(filter(None, (optional, value)))
 
         def kind_of(args: Any, out: tuple[Any, ...] | None, kwargs: dict[str, Any]) -> Any:
             """Return (key, addresses); LookupError unless arrays of CuPy's or torch's own type are in their places."""
@@ -239,9 +245,12 @@ def planned(arrays: int, optional: str = "", value: str = "") -> Callable[[F], F
                     _keep(key, [each for each in (*args, *kwargs.values()) if type(each) is Profile])
                 return result
             finally:
+                lent = next((view for view in (*_notes.inputs, *_notes.outputs) if view.library.lent), None)
                 _notes.launches = None
-                _notes.inputs, _notes.outputs = [], []  # a view holds its array, and so the array's memory
+                _notes.inputs, _notes.outputs = (), ()  # a view holds its array, and so the array's memory
                 _notes.scratch = None
+                if lent is not None:
+                    _wait(lent)
 
         return cast(F, call)
 

@@ -2,8 +2,10 @@
 
 Importing this registers one operator for each launcher of `gpu.ops`, with the launcher's name, argument order and
 defaults, and gives it as a function of this module. Where torch has its own words, they are used: a profile is its
-name, a dtype is a `torch.dtype`, a tile is a list of two integers and splits are a list of integers. Results are
-fresh contiguous tensors on the input's device, codes and scale bytes torch.uint8. No operator has a gradient.
+name, a dtype is a `torch.dtype`, a tile is a list of two integers and splits are a list of integers. Its integers are
+of 63 bits and a sign: a seed of 2**63 or more, which torch refuses before anything runs, is given as seed - 2**64.
+Results are fresh contiguous tensors on the input's device, codes and scale bytes torch.uint8. No operator has a
+gradient.
 
 Shapes and dtypes of the results are given without a device (fake tensors), dynamic sizes included; the launchers'
 own checks raise `refnum.errors` when the operator runs. Adding a launcher is one entry of `OPERATORS`.
@@ -46,13 +48,18 @@ def _dtype_name(dtype: torch.dtype | None) -> str:
     return str(dtype or torch.float32).removeprefix("torch.")
 
 
+def _key(philox: list[int] | None) -> tuple[int, ...] | None:
+    """Return a key of N13.5; torch's integers have a sign, so the upper half of the seeds comes as negative ones."""
+    return philox and (philox[0] % (1 << 64), *philox[1:])  # type: ignore[return-value]
+
+
 _DTYPE = ("dtype", _dtype_name)
 _TILE = ("tile", tuple)
 
 OPERATORS: dict[str, Operator] = {
     "quantize_mxfp4": Operator(
         'Tensor x, str profile="HOPPER", *, Tensor? rbits=None, int[]? philox=None, str layout_out="bytes"',
-        shapes.quantize_mxfp4, words=(("philox", lambda key: key and tuple(key)),),
+        shapes.quantize_mxfp4, words=(("philox", _key),),
     ),
     "dequantize_mxfp4": Operator(
         'Tensor packed, Tensor scales, ScalarType? dtype=None, *, str layout_in="bytes"', shapes.dequantize_mxfp4,

@@ -51,6 +51,12 @@ def _fp8(m: Any, k: Any, tall: int = 1, layout: str = "bytes") -> Wanted:
     return [((m, k), torch.uint8), _scales(_up(m, tall), _up(k, 128), layout)]
 
 
+def _output(dtype: torch.dtype | None) -> torch.dtype:
+    """Return the dtype of a dequantiser's result; ArgumentError for one that its launcher refuses."""
+    checks.output_dtype(dtype or torch.float32)
+    return dtype or torch.float32
+
+
 def _fp8_columns(m: Any, k: Any, splits: Any) -> Wanted:
     return [((k, m), torch.uint8), ((_segments(splits, m, TALL["fp8"]), k), torch.uint8)]
 
@@ -61,15 +67,16 @@ def quantize_mxfp4(x: Any, profile: str, rbits: Any, philox: Any, layout_out: st
 
 def dequantize_mxfp4(packed: Any, scales: Any, dtype: Any, layout_in: str) -> Wanted:
     m, half = _size("packed", packed, 16)
-    return [((m, 2 * half), dtype or torch.float32)]
+    return [((m, 2 * half), _output(dtype))]
 
 
 def quantize_fp8_tiles(x: Any, tile: list[int], profile: str, layout_out: str) -> Wanted:
-    return _fp8(*_size("x", x, 32), tall=tile[0], layout=layout_out)
+    return _fp8(*_size("x", x, 32), tall=checks.tile_rows(tile), layout=layout_out)
 
 
 def dequantize_fp8_tiles(codes: Any, scales: Any, tile: list[int], dtype: Any, layout_in: str) -> Wanted:
-    return [(_size("codes", codes, 32), dtype or torch.float32)]
+    checks.tile_rows(tile)
+    return [(_size("codes", codes, 32), _output(dtype))]
 
 
 def fp8_to_mxfp4(codes: Any, scales: Any, profile: str, layout_in: str, layout_out: str) -> Wanted:
@@ -102,7 +109,7 @@ def fp8_columns(codes: Any, scales: Any, splits: Any, underflow: str) -> Wanted:
 
 def swiglu_quantize(gate: Any, up: Any, prob: Any, to: str, profile: str) -> Wanted:
     size = _size("gate", gate, 32)
-    return _fp8(*size) if to == "fp8" else _mxfp4(*size)
+    return _mxfp4(*size) if checks.choice("to", to, ("fp8", "mxfp4")) else _fp8(*size)
 
 
 def swiglu_backward(grad: Any, gate: Any, up: Any, prob: Any) -> Wanted:

@@ -224,12 +224,14 @@ extern "C" __attribute__((visibility("default"))) int refnum_emulate(const Launc
     place = {{0, 0, 0}, {0, 0, 0}, {threads, 1, 1}, {given->across, given->down, 1}};
     if (_setjmp(bail)) return 1;
     if (threads == 0 || threads > MOST) fail("launch of %u threads a CTA; allowed are 1 to %u", threads, MOST);
-    if (given->across == 0 || given->down == 0 || given->down > 65535) {
-        fail("launch of %u x %u CTAs; allowed are 1 or more, and 65535 down", given->across, given->down);
+    if (given->across == 0 || given->down == 0 || given->across > 0x7FFFFFFF || given->down > 65535) {
+        fail("launch of %u x %u CTAs; allowed are 1 or more, 2147483647 across and 65535 down", given->across, given->down);
     }
+    const uint64_t ctas = (uint64_t)given->across * given->down;
+    if (ctas > 0xFFFFFFFF) fail("launch of %llu CTAs; the emulator runs fewer than 2**32", (unsigned long long)ctas);
+    const uint32_t blocks = (uint32_t)ctas;
     prepare();
     memory.start(*given);
-    const uint32_t blocks = given->across * given->down;
     block_order = (uint32_t*)realloc(block_order, blocks * sizeof *block_order);
     permute(block_order, blocks);
     for (uint32_t i = 0; i < blocks; ++i) {

@@ -19,6 +19,7 @@ namespace emulation {
 namespace {
 
 constexpr uint16_t NOBODY = 0, MANY = 0xFFFF, ENGINE = 0xFFFE, UNDER_WAY = 0xFFFD, WARP = 0x8000;
+constexpr size_t STATIC = 48 << 10, DYNAMIC = 227 << 10;  // shared bytes of a CTA: declared, and of launch-time size
 const char* const WORDS[] = {"load", "store", "atomic"};
 
 }  // namespace
@@ -28,6 +29,9 @@ ENGINE_STATE Memory memory;
 void Memory::start(const Launch& launch) {
     launch_ = &launch;
     low_ = (uintptr_t)__bss_start, high_ = (uintptr_t)_end;
+    if (high_ - low_ > STATIC && high_ - low_ < DYNAMIC) {  // an array of launch-time size has DYNAMIC bytes
+        fail("a CTA needs %zu bytes of shared memory; allowed are %zu declared ones", (size_t)(high_ - low_), STATIC);
+    }
     if (!shadow_ && high_ > low_) shadow_ = (Shadow*)calloc(high_ - low_, sizeof(Shadow));
 }
 

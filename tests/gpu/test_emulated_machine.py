@@ -206,6 +206,10 @@ def test_what_does_not_compile_says_so(tmp_path: Path) -> None:
 
 
 def test_launches_that_a_device_refuses(tmp_path: Path) -> None:
-    for threads, blocks in ((0, (1, 1)), (1025, (1, 1)), (64, (0, 1)), (64, (1, 65536))):
+    for threads, blocks in ((0, (1, 1)), (1025, (1, 1)), (64, (0, 1)), (64, (1 << 31, 1)), (64, (1, 65536))):
         with pytest.raises(EmulationError, match="allowed"):
             launch(tmp_path, RIGHT["indices"][0], threads=threads, blocks=blocks)
+    shared = "KERNEL { __shared__ uint32_t s[WORDS]; s[threadIdx.x] = 1; __syncthreads(); a.out[threadIdx.x] = s[0]; }"
+    assert launch(tmp_path, shared.replace("WORDS", str(48 << 8))).all()
+    with pytest.raises(EmulationError, match="49160 bytes of shared memory; allowed are 49152"):
+        launch(tmp_path, shared.replace("WORDS", str((48 << 8) + 2)))

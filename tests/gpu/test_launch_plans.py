@@ -26,8 +26,8 @@ class Counts:
     def __init__(self, *counts):
         self.counts = counts
 
-    def __iter__(self):
-        return iter(self.counts)
+    def __getitem__(self, number):
+        return self.counts[number]
 
 
 def test_splits_that_are_filled_anew_are_read_anew():

@@ -8,8 +8,8 @@ import pytest
 
 import conformance.golden
 import refnum
-from gpu import checks, ops
-from refnum.errors import ShapeError
+from gpu import checks, emulate, ops, plans
+from refnum.errors import ArgumentError, ShapeError
 
 torch = pytest.importorskip("torch", reason="needs torch")
 
@@ -165,3 +165,45 @@ def test_a_tensor_on_the_host_is_refused():
 def test_an_unknown_name_says_what_there_is():
     with pytest.raises(AttributeError, match="quantize_mxfp4"):
         operators.convert2  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("dequantize_mxfp4", {"packed": zeros(6, 48), "scales": zeros(6, 3), "dtype": torch.float16}),
+        ("dequantize_fp8_tiles", {"codes": zeros(6, 96), "scales": zeros(6, 1), "dtype": torch.float64}),
+        ("dequantize_fp8_tiles", {"codes": zeros(6, 96), "scales": zeros(6, 1), "tile": [7, 128]}),
+        ("quantize_fp8_tiles", {"x": zeros(6, 96, dtype=np.float32), "tile": [7, 128]}),
+        ("swiglu_quantize", {**dict.fromkeys(("gate", "up"), zeros(5, 64, dtype=BF16)), "to": "nvfp4"}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else next(reversed(value)),
+)
+def test_a_fake_refuses_as_its_launcher_what_decides_a_result(name, arguments):
+    with FakeTensorMode(), pytest.raises(ArgumentError, match="allowed are"):
+        getattr(torch.ops.refnum, name)(**{key: fake_of(value) for key, value in arguments.items()})
+
+
+@pytest.mark.parametrize("seed", [0, 1, (1 << 63) - 1, 1 << 63, (1 << 64) - 1])
+def test_every_seed_has_an_integer_of_torchs(seed):
+    signed = seed - (seed >> 63 << 64)
+    assert operators._key([signed, 3, 5, 64]) == (seed, 3, 5, 64)
+    assert checks.philox_key(operators._key([signed, 3, 5])) == (seed, 3, 5, 0)
+    with FakeTensorMode():
+        x = torch.empty(2, 32, device="cuda")
+        assert torch.ops.refnum.quantize_mxfp4(x, "STOCHASTIC", philox=[signed, 3, 5])[0].shape == (2, 16)
+
+
+def test_torchs_dtypes_are_taken_by_the_launchers_and_planned():
+    if not emulate.available()[0]:
+        pytest.skip(emulate.available()[1])
+    packed, scales = refnum.quantize_mxfp4(np.linspace(-8, 8, 64, dtype=np.float32).reshape(2, 32))
+    with emulate.Emulator().running():
+        plans.forget()
+        for dtype in (torch.float32, torch.bfloat16):
+            want = refnum.dequantize_mxfp4(packed, scales, str(dtype).removeprefix("torch."))
+            for _ in range(2):
+                got = ops.dequantize_mxfp4(emulate.array(packed), emulate.array(scales), dtype)
+                assert got.dtype == want.dtype and got.tobytes() == want.tobytes()
+        assert len(plans._plans) == 2
+        with pytest.raises(ArgumentError, match="allowed are 'float32', 'bfloat16'"):
+            ops.dequantize_mxfp4(emulate.array(packed), emulate.array(scales), torch.float16)

@@ -1,0 +1,209 @@
+"""What a launcher refuses before it launches: places that no load may have, counts that no grid and no field holds."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import refnum
+from gpu import columns, emulate, launch, ops, payload
+from gpu.emulate_arrays import LIBRARY
+from gpu.interop import View
+from refnum.errors import ArgumentError, RefnumError, ShapeError, UnsupportedError
+
+ACROSS, DOWN, THREADS = (1 << 31) - 1, (1 << 16) - 1, 1 << 10
+"""What CUDA allows of a launch."""
+
+
+class Device(emulate.Emulator):
+    """A device that runs nothing, and notes the launches that CUDA would take."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.grids: list[tuple[int, int]] = []
+
+    def function(self, kernel: str, name: str, device: int, defines: tuple[str, ...] = ()) -> int:
+        return 0
+
+    def fire(self, frame: Any, device: int) -> None:
+        config = frame.config
+        assert 0 < config.across <= ACROSS and 0 < config.down <= DOWN and 0 < config.threads <= THREADS
+        self.grids.append((config.across, config.down))
+
+
+@pytest.fixture
+def device() -> Iterator[Device]:
+    with Device().running() as device:
+        yield device
+
+
+def at(offset: int, stride: int, count: int = 4) -> Any:
+    """A vector of float32, so many bytes behind an aligned address, its items so many bytes apart."""
+    store = emulate.array(np.zeros(64, np.float32)).view(np.uint8)
+    return emulate.array(np.ndarray((count,), np.float32, store, offset, (stride,)))
+
+
+@pytest.mark.parametrize(("offset", "stride"), [(1, 4), (2, 4), (0, 6), (3, 5), (0, -6)])
+def test_weights_at_no_multiple_of_their_size_are_refused(offset: int, stride: int, device: Device) -> None:
+    rows, row_map = emulate.array(np.zeros((4, 32), np.float32)), emulate.array(np.arange(4))
+    weights = at(offset + (100 if stride < 0 else 0), stride)
+    with pytest.raises(ArgumentError, match=r"weights lies at .* allowed are multiples of its items' 4 bytes"):
+        ops.unpermute(rows, row_map, [4], weights, 4, 1)
+    assert not device.grids
+
+
+@pytest.mark.parametrize(("offset", "stride", "count"), [(4, 4, 4), (8, 12, 4), (60, -8, 4), (4, 6, 1)])
+def test_weights_at_any_multiple_of_their_size_are_taken(
+    offset: int, stride: int, count: int, device: Device
+) -> None:  # fmt: skip
+    rows, row_map = emulate.array(np.zeros((count, 32), np.float32)), emulate.array(np.arange(count))
+    ops.unpermute(rows, row_map, [count], at(offset, stride, count), count, 1)
+    assert device.grids
+
+
+@pytest.mark.parametrize("name", [name for name, order in columns.TUNING.items() if order.across])
+def test_columns_take_as_many_as_a_grid_has_and_name_the_bound(name: str, device: Device) -> None:
+    operation, _, mode = name.rpartition("_")
+    order, option = columns.TUNING[name], "underflow" if operation == "fp8_columns" else "scale"
+    most = columns.DOWN * order.across * order.wide
+
+    def call(k: int) -> Any:
+        per, block = (1, 128) if operation == "fp8_columns" else (2, 32)
+        given = np.zeros((2, k // per), np.uint8), np.zeros((2, -(-k // block)), np.uint8)
+        return getattr(ops, operation)(*map(emulate.array, given), **{option: mode})
+
+    call(most)
+    assert device.grids == [(order.across, DOWN)]
+    with pytest.raises(ShapeError, match=f"rows of {most + 32} elements; {name} takes at most {most}"):
+        call(most + 32)
+    assert len(device.grids) == 1
+
+
+def test_columns_of_all_tiles_across_have_no_such_bound(device: Device) -> None:
+    k = 1 << 25
+    codes, scales = np.zeros((2, k // 2), np.uint8), np.zeros((2, k // 32), np.uint8)
+    ops.mxfp4_to_fp8_rows_columns(*map(emulate.array, (codes, scales)))
+    (across, down) = device.grids[0]
+    assert across >= k // 256 and down == 1
+
+
+def flat(m: int, k: int, dtype: Any, per: int = 1) -> View:
+    """A matrix of k elements a row that nobody has the memory for."""
+    kind = np.dtype(dtype)
+    width = k // per
+    return View("x", 256, (m, width), (width * kind.itemsize, kind.itemsize), kind, 0, LIBRARY, None)
+
+
+@pytest.mark.parametrize(("dtype", "m", "k"), [
+    (np.float32, 1, 1 << 32), (ml_dtypes.bfloat16, 3, 32 * -(-(1 << 31) // 17)),
+    (np.float32, 300, (1 << 31) // 17 * 32),
+])  # fmt: skip
+def test_rows_of_a_payload_that_no_field_holds_are_refused(dtype: Any, m: int, k: int, device: Device) -> None:
+    with pytest.raises(UnsupportedError, match=f"{m} rows of {k // 32 * 17} bytes; the kernels count"):
+        payload._fused("quantize_payload_float32", [flat(m, k, dtype)], None, k, (0, 0, 0))
+    assert not device.grids
+
+
+@dataclasses.dataclass
+class Written:
+    """Outputs that nobody allocates."""
+
+    views: list[View]
+
+    def finish(self) -> None:
+        """Return nothing."""
+
+
+@pytest.mark.parametrize("kernel", ["dequantize_mxfp4", "dequantize_fp8_tiles", "quantize_mxfp4", "fp8_to_mxfp4"])
+def test_rows_of_more_chunks_than_a_field_holds_are_refused(kernel: str) -> None:
+    k = launch.TUNING[kernel].part << 32
+    for given, made in ((k - 128, True), (k, False)):
+        x = flat(1, given, np.uint8, 2 if kernel == "dequantize_mxfp4" else 1)
+        outputs: Any = Written([flat(1, given, np.uint8)] * 2)
+        if made:
+            cut = launch.cut(kernel, x, None, outputs, given, 128)
+            assert cut.arguments.per_row * launch.TUNING[kernel].part == given
+            continue
+        with pytest.raises(ShapeError, match=f"rows of {k} elements; allowed are fewer than"):
+            launch.cut(kernel, x, None, outputs, given, 128)
+
+
+def test_squares_of_more_chunks_than_a_field_holds_are_refused(device: Device) -> None:
+    outputs: Any = Written([flat(1, 128, np.uint8)] * 2)
+    launch.squares("quantize_fp8_squares_float32", flat(1, (1 << 35) - 128, np.uint8), outputs, (0, 0, 0))
+    assert device.grids == [((1 << 28) - 1, 1)]
+    with pytest.raises(ShapeError, match="rows of 34359738368 elements"):
+        launch.squares("quantize_fp8_squares_float32", flat(1, 1 << 35, np.uint8), outputs, (0, 0, 0))
+
+
+@pytest.mark.parametrize("align", [1 << 31, 1 << 63, 1 << 64, (1 << 64) + 32])
+@pytest.mark.parametrize("where", ["host", "device"])
+def test_an_alignment_has_the_models_bound(where: str, align: int, device: Device) -> None:
+    rows, row_map = np.zeros((4, 17), np.uint8), np.arange(4)
+    splits = [2, 2] if where == "host" else emulate.array(np.array([2, 2]))
+    out = tuple(LIBRARY.empty(shape, np.dtype(kind), 0) for shape, kind in (((8, 17), np.uint8), ((2,), np.int64)))
+    for call in (
+        lambda: refnum.permute_pad(rows, row_map, [2, 2], align),
+        lambda: ops.permute_pad(emulate.array(rows), emulate.array(row_map), splits, align, out=out),
+    ):
+        with pytest.raises(ArgumentError, match=f"align is {align}; allowed are integers from 1 to"):
+            call()
+    assert not device.grids
+
+
+X = np.linspace(-8, 8, 256, dtype=np.float32).reshape(4, 64)
+FP4 = refnum.quantize_mxfp4(X)
+HISTORIES: dict[str, tuple[type[Exception], Callable[..., Any], Callable[..., Any]]] = {
+    "one place too many": (
+        TypeError,
+        lambda x, packed, scales, bits: ops.mxfp4_to_fp8(packed, scales, "max"),
+        lambda x, packed, scales, bits: ops.mxfp4_to_fp8(packed, scales, "max", None),
+    ),
+    "random bits in a place": (
+        TypeError,
+        lambda x, packed, scales, bits: ops.quantize_mxfp4(x, "STOCHASTIC", rbits=bits),
+        lambda x, packed, scales, bits: ops.quantize_mxfp4(x, "STOCHASTIC", bits),
+    ),
+    "no random bits in a place": (
+        TypeError,
+        lambda x, packed, scales, bits: ops.quantize_mxfp4(x, "HOPPER"),
+        lambda x, packed, scales, bits: ops.quantize_mxfp4(x, "HOPPER", None),
+    ),
+    "a keyword without a name": (
+        TypeError,
+        lambda x, packed, scales, bits: ops.dequantize_mxfp4(packed, scales),
+        lambda x, packed, scales, bits: ops.dequantize_mxfp4(packed, scales, **{"": None}),
+    ),
+    "a dtype that is none": (
+        ArgumentError,
+        lambda x, packed, scales, bits: ops.dequantize_mxfp4(packed, scales, "bfloat16"),
+        lambda x, packed, scales, bits: ops.dequantize_mxfp4(packed, scales, 5),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", list(HISTORIES))
+def test_an_error_does_not_depend_on_the_calls_before(what: str, device: Device) -> None:
+    error, right, wrong = HISTORIES[what]
+    arrays = [emulate.array(x) for x in (X, *FP4, np.zeros(X.shape, np.uint8))]
+
+    def words() -> str:
+        with pytest.raises(error) as caught:
+            wrong(*arrays)
+        return str(caught.value)
+
+    first = words()
+    for _ in range(2):
+        right(*arrays)
+        assert words() == first
+
+
+@pytest.mark.parametrize("dtype", [np.float64, "float16", "torch.bfloat16", object, 5, None, [("a", "f4")]], ids=str)
+def test_a_dtype_that_no_dequantiser_writes_is_named(dtype: Any, device: Device) -> None:
+    with pytest.raises(RefnumError, match=r"dtype=.*allowed are 'float32', 'bfloat16'"):
+        ops.dequantize_mxfp4(*map(emulate.array, FP4), dtype)
