@@ -61,14 +61,14 @@ def _row(*cells: Any) -> str:
 
 
 def vectors_page(document: Mapping[str, Any]) -> str:
-    """Return a whole page on what each frozen vector alone kills, of a run in which all are asked."""
+    """Return a whole page on what each frozen vector alone kills, of a run in which that was asked."""
     mutants = document["mutants"]
     seen, unknown = sum(m["vectors"] > 0 for m in mutants), sum(m["vectors"] < 0 for m in mutants)
     return f"""# Frozen vectors and the mutants that only they kill
 
-Made by `refnum mutate vectors` from a run on {document["subject"]} in which every mutant was asked every frozen vector
-of the operations that it can touch. {seen} of {len(mutants)} mutants are seen by at least one vector; for {unknown}
-that is not known, since nothing was asked of them, or their process died among the vectors. A vector that is not
-listed kills no mutant that another vector does not kill as well.
+Made by `refnum mutate vectors` from a run on {document["subject"]} in which every mutant was asked the frozen vectors
+of the operations that it can touch, at least until two had seen it. {seen} of {len(mutants)} mutants are seen by one or
+more; for {unknown} that is not known: nothing was asked of them, or their process died among the vectors. A vector that
+is not listed kills no mutant that another vector does not kill as well.
 
 {by_vector(document, places_of_vectors())}"""
