@@ -24,11 +24,17 @@ from ..operation import as_bits
 from ..subject import Subject, arguments_for, takes
 from ..verdict import Outcome
 from .floatmode import default_float_mode, float_mode
-from .libraries import Guarded, at_offset, overwrite, share_memory, to_library, to_numpy, with_gaps, with_rows_apart
+from .libraries import Guarded, overwrite, share_memory, to_library, to_numpy
 from .storage import stored_inputs
 
 COMPILE_ERRORS = frozenset({"CompileError", "CompileException", "NVRTCError"})
 POISONS = (0xCD, 0x32)
+NO_ROOM = "this machine has no room for the case"
+"""What is said where memory was short and no one knows whether the subject is to blame: it was not judged."""
+OUT_OF_MEMORY = frozenset({"MemoryError", "OutOfMemoryError"})
+"""Errors, by name, that say that memory is short: Python's and NumPy's, and those of the libraries of devices."""
+SMALL, ROOM = 1 << 20, 1 << 26
+"""Bytes of the inputs of a case that wants no memory to speak of, and bytes that must be free to say so."""
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -115,12 +121,14 @@ def call_on(
     subject: Subject, case: Case, inputs: Callable[[], Mapping[str, Any]], seconds: float = 60.0, **extra: Any
 ) -> Called:
     """Call a subject on the arrays that `inputs` makes, equal to the case's; `extra` keywords are passed on."""
-    process, mode = os.getpid(), float_mode()
+    process, mode, inside = os.getpid(), float_mode(), False
     try:
         given = inputs()
         arguments = arguments_for(subject, case, given)
         with limit(seconds):
+            inside = True
             result = subject.operations[case.operation](**arguments, **extra)
+            inside = False
             parts = result if isinstance(result, tuple | list) else (result,)
             live = tuple(part for part in parts if part is not None)
             results = tuple(to_numpy(part) for part in live)
@@ -135,6 +143,8 @@ def call_on(
     except (UnsupportedError, NotImplementedError) as error:
         return Called(outcome=Outcome.UNSUPPORTED, words=str(error) or type(error).__name__)
     except Exception as error:
+        if _short_of_memory(error) and not (inside and _to_blame(subject, case)):
+            return Called(outcome=Outcome.UNSUPPORTED, words=f"{NO_ROOM}: {type(error).__name__}")
         kind = Outcome.COMPILE_ERROR if type(error).__name__ in COMPILE_ERRORS else Outcome.FAULT
         return Called(outcome=kind, words=f"{type(error).__name__}: {_first_line(error)}")
     except BaseException as error:  # SystemExit above all: a kernel must not end the run that judges it
@@ -144,6 +154,21 @@ def call_on(
             os._exit(1)
         if float_mode() != mode:
             default_float_mode()
+
+
+def _short_of_memory(error: BaseException) -> bool:
+    return any(kind.__name__ in OUT_OF_MEMORY for kind in type(error).__mro__)
+
+
+def _to_blame(subject: Subject, case: Case) -> bool:
+    """Whether a subject that ran out of memory in its own code is at fault: a small case, and there is memory."""
+    if subject.kind == "control" or sum(array.nbytes for array in case.inputs.values()) > SMALL:
+        return False
+    try:
+        to_library(np.zeros(ROOM, np.uint8), subject.arrays)
+    except Exception:
+        return False
+    return True
 
 
 def _first_line(error: BaseException) -> str:
@@ -192,54 +217,6 @@ def other_data(case: Case) -> Case:
             turned = bits ^ bits.dtype.type(1)
         inputs[name] = turned.view(array.dtype)
     return case.with_inputs(inputs, label="same storage, new data")
-
-
-@where_it_lives
-def call_with_gaps(subject: Subject, case: Case, seconds: float = 60.0) -> Called:
-    """Call with views that have a poisoned gap after every element of the last axis."""
-    return call_on(
-        subject,
-        case,
-        lambda: {name: with_gaps(array, subject.arrays, POISONS[0]) for name, array in stored_inputs(case).items()},
-        seconds,
-    )
-
-
-@where_it_lives
-def call_with_padded_rows(subject: Subject, case: Case, seconds: float = 60.0) -> Called:
-    """Call with views whose rows begin at multiples of 16 bytes, with at least 16 bytes of poison behind each."""
-    return _call_with_rows_apart(
-        subject, case, seconds, lambda array: (16 + -array.shape[-1] * array.itemsize % 16) // array.itemsize
-    )
-
-
-@where_it_lives
-def call_with_odd_rows(subject: Subject, case: Case, seconds: float = 60.0) -> Called:
-    """Call with views that have one element of poison behind every row: rows lie at all alignments."""
-    return _call_with_rows_apart(subject, case, seconds, lambda array: 1)
-
-
-def _call_with_rows_apart(subject: Subject, case: Case, seconds: float, gap: Callable[[np.ndarray], int]) -> Called:
-    return call_on(
-        subject,
-        case,
-        lambda: {
-            name: with_rows_apart(array, subject.arrays, POISONS[0], gap(array))
-            for name, array in stored_inputs(case).items()
-        },
-        seconds,
-    )
-
-
-@where_it_lives
-def call_at_offset(subject: Subject, case: Case, seconds: float = 60.0) -> Called:
-    """Call with views that begin one element into a larger allocation, whose other bytes are poison."""
-    return call_on(
-        subject,
-        case,
-        lambda: {name: at_offset(array, subject.arrays, POISONS[0]) for name, array in stored_inputs(case).items()},
-        seconds,
-    )
 
 
 @where_it_lives

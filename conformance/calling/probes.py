@@ -22,15 +22,12 @@ from .call import (
     POISONS,
     Called,
     call,
-    call_at_offset,
-    call_with_gaps,
-    call_with_odd_rows,
-    call_with_padded_rows,
     has_out,
     into_guarded,
     raw,
     replay_in_place,
 )
+from .elsewhere import call_at_offset, call_with_gaps, call_with_odd_rows, call_with_padded_rows
 from .libraries import IMMUTABLE
 from .streams import STREAMED, on_side_stream, under_graph
 from .ways import call_with_array_splits, has_ways, named, on_way, takes_arrays, with_empty_experts

@@ -33,7 +33,7 @@ Isolate = Annotated[
 
 
 def told(function: Callable[..., None]) -> Callable[..., None]:
-    """Turn a RefnumError into one sentence on standard error and exit status 2."""
+    """Turn a RefnumError, and want of memory, into one sentence on standard error and exit status 2."""
 
     @wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> None:
@@ -41,6 +41,9 @@ def told(function: Callable[..., None]) -> Callable[..., None]:
             function(*args, **kwargs)
         except RefnumError as error:
             print(f"refnum: {error}", file=sys.stderr)
+            raise typer.Exit(EXIT_USAGE) from error
+        except MemoryError as error:  # of ours: a subject's is an outcome
+            print(f"refnum: this machine has too little memory for it: {error}".rstrip(": "), file=sys.stderr)
             raise typer.Exit(EXIT_USAGE) from error
 
     return wrapped

@@ -14,6 +14,7 @@ from typing import Any
 
 from refnum.errors import RefnumError
 
+from ..calling.call import NO_ROOM
 from ..operation import select
 from ..subject import Subject, from_dict
 from ..verdict import Outcome
@@ -21,6 +22,10 @@ from ..verdict import Outcome
 
 class HarnessError(RefnumError):
     """The harness misjudged one of its own controls: no verdict of this run is to be believed."""
+
+
+class NoRoomError(HarnessError, MemoryError):
+    """Memory was short while a control was judged: nothing is known of the harness."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +79,8 @@ def judge_control(control: Control, thorough: bool = False) -> tuple[set[str], s
     report = run(plan, Report({"level": "smoke"}))
     if report.harness:
         raise HarnessError(f"Judging the control {control.subject.name}: {report.harness[0]}")
+    if any(NO_ROOM in result["refusal"] for result in report.results):
+        raise NoRoomError(f"Judging the control {control.subject.name}: {NO_ROOM}; end other programs, or judge less.")
     outcomes = {result["outcome"] for result in report.results}
     return outcomes, {name for result in report.results for name in result["findings"]}
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from refnum.errors import ArgumentError, FileError
 
-from ..calling.call import Called, other_data
+from ..calling.call import NO_ROOM, Called, other_data
 from ..case import Case
 from ..subject import KINDS, Subject, from_dict
 from ..verdict import Outcome
@@ -189,6 +189,9 @@ class Household:
             self._up()
             answer, results = self._exchange(head, [*case.inputs.values(), *like], limit)
             calls = _calls(answer, results)
+        except MemoryError:  # of this process, which judges
+            self.stop()
+            calls, answer = [Called(outcome=Outcome.UNSUPPORTED, words=NO_ROOM)], {"same": True}
         except (_Lost, MessageError, FileError) as error:
             self.stop()
             hung = isinstance(error, _Lost) and error.hung

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ..calling import call, streams, ways
+from ..calling import call, elsewhere, streams, ways
 from ..calling.libraries import alive
 from ..choose import resolve
 from ..subject import Subject, accepts
@@ -27,18 +27,8 @@ from .wire import case_from, receive, send
 CALLS = {
     name: getattr(room, name)
     for room, names in (
-        (
-            call,
-            (
-                "call",
-                "call_with_gaps",
-                "call_with_padded_rows",
-                "call_with_odd_rows",
-                "call_at_offset",
-                "replay_in_place",
-                "into_guarded",
-            ),
-        ),
+        (call, ("call", "replay_in_place", "into_guarded")),
+        (elsewhere, ("call_with_gaps", "call_with_padded_rows", "call_with_odd_rows", "call_at_offset")),
         (streams, ("on_side_stream", "under_graph")),
         (ways, ("call_with_array_splits",)),
     )
@@ -69,6 +59,9 @@ def main() -> None:
             head, arrays = receive(line)
         except (EOFError, OSError):
             return
+        except MemoryError:  # within a message: what is left of it can never be told from the next
+            send(line, {"calls": [_no_room()], "same": True})
+            return
         answer, results = _answer(subjects[head["subject"]], head, arrays)
         if os.getpid() != process:
             os._exit(1)
@@ -76,6 +69,8 @@ def main() -> None:
             send(line, answer, results)
         except TypeError as error:
             send(line, {"calls": [_fault(str(error))], "same": True})
+        except MemoryError:
+            send(line, {"calls": [_no_room()], "same": True})
         if answer.get("dead"):
             os._exit(0)  # its device answers no more; the parent starts another process
 
@@ -125,6 +120,8 @@ def _answer(
         if head["way"] is not None:
             subject = ways.on_way(subject, case.operation, head["way"])
         back = CALLS[head["ask"]](subject, case, seconds=head["seconds"], **more)
+    except MemoryError:  # outside of the subject's own code: nobody's fault
+        return {"calls": [_no_room()], "same": True}, []
     except BaseException as error:  # a watched call catches what a subject raises; what is left is still a fault
         return {"calls": [_fault(f"{type(error).__name__}: {error}")], "same": True}, []
     parts = back if isinstance(back, tuple) else (case, back)
@@ -156,6 +153,10 @@ def _said(subject: Subject, head: dict[str, Any]) -> dict[str, Any]:
 
 def _fault(words: str) -> dict[str, Any]:
     return {"outcome": Outcome.FAULT.value, "words": words[:300], "finding": "", "results": 0}
+
+
+def _no_room() -> dict[str, Any]:
+    return {"outcome": Outcome.UNSUPPORTED.value, "words": call.NO_ROOM, "finding": "", "results": 0}
 
 
 if __name__ == "__main__":

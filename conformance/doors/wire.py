@@ -53,7 +53,7 @@ def receive(line: Connection) -> tuple[dict[str, Any], list[np.ndarray]]:
             start = end
         if start != len(data) or not isinstance(said["head"], dict):
             raise ValueError("bytes are left over")
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, MemoryError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise MessageError(f"what came back is no message: {str(error)[:200]}") from error
     return said["head"], arrays
 

@@ -344,3 +344,12 @@ def test_the_version_names_the_model():
 
     result = refnum("--version")
     assert result.exit_code == 0 and result.stdout.startswith("refnum ") and model_digest() in result.stdout
+
+
+def test_want_of_memory_is_one_sentence_and_no_mismatch(monkeypatch):
+    def exhausted(*_, **__):
+        raise MemoryError("Unable to allocate 9 TiB")
+
+    monkeypatch.setattr("conformance.commands.check.run", exhausted)
+    result = CliRunner().invoke(app, ["check", "--level", "smoke", "-s", "model"])
+    assert result.exit_code == 2 and "too little memory for it: Unable to allocate 9 TiB" in result.output

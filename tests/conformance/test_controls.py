@@ -1,5 +1,7 @@
 """The harness proves itself: right controls pass, wrong ones fail for their reason, and a broken harness is caught."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -94,3 +96,22 @@ def test_a_harness_without_its_probes_is_caught_by_the_controls(monkeypatch, mod
         for control in ALL.values():
             if control.subject.name != "model":
                 check_control(control)
+
+
+def exhausted(*_, **__):
+    raise MemoryError
+
+
+@pytest.mark.parametrize("room", ["lay_out", "_kept_contract"])
+@pytest.mark.parametrize("name", ["model", "ties_up"])
+def test_want_of_memory_says_nothing_of_the_harness(monkeypatch, room, name):
+    monkeypatch.setattr(f"conformance.calling.call.{room}", exhausted)
+    with pytest.raises(MemoryError, match="no room"):
+        check_control(ALL[name])
+
+
+def test_want_of_memory_in_a_control_s_own_call_says_nothing_of_the_harness():
+    control = ALL["sometimes"]
+    subject = dataclasses.replace(control.subject, operations={"quantize_mxfp4": exhausted})
+    with pytest.raises(MemoryError, match="no room"):
+        check_control(dataclasses.replace(control, subject=subject))

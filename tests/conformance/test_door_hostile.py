@@ -11,7 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from conformance.calling.call import call
 from conformance.calling.floatmode import float_mode
+from conformance.case import Case
 from conformance.choose import choose
 from conformance.corners import corner_cases
 from conformance.doors.entrances import from_file
@@ -19,6 +21,7 @@ from conformance.operation import select
 from conformance.plan import Plan
 from conformance.report import Report
 from conformance.run import run
+from conformance.verdict import Outcome
 from refnum.errors import FileError
 
 RIGHT = "result = refnum.quantize_mxfp4(x, 'OCP')"
@@ -222,3 +225,19 @@ def test_what_cannot_be_shared_between_the_two_is_refused(tmp_path):
             receive(other)
     with pytest.raises(TypeError, match="not of numbers"):
         send(one, {}, [np.array([None])])
+
+
+@pytest.mark.parametrize("where", ["conformance.doors.apart.receive", "conformance.doors.apart.send"])
+def test_want_of_memory_of_the_harness_is_no_verdict(monkeypatch, tmp_path, where):
+    def exhausted(*_, **__):
+        raise MemoryError
+
+    path = tmp_path / "right.py"
+    path.write_text("import refnum\n\ndef quantize_mxfp4(x, profile):\n    return refnum.quantize_mxfp4(x, profile)\n")
+    (subject,) = choose([f"{path}:quantize_mxfp4"], isolate=True).usable
+    case = Case("quantize_mxfp4", "HOPPER", {"input": "float32"}, {"x": np.ones((1, 32), np.float32)})
+    assert call(subject, case).outcome is Outcome.PASS
+    with monkeypatch.context() as short:
+        short.setattr(where, exhausted)
+        assert call(subject, case).outcome is Outcome.UNSUPPORTED
+    assert call(subject, case).outcome is Outcome.PASS

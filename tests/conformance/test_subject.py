@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import refnum
-from conformance.calling.call import call, other_data, replay_in_place
+from conformance.calling.call import NO_ROOM, call, other_data, replay_in_place
 from conformance.calling.libraries import share_memory, to_library, to_numpy, with_gaps
 from conformance.case import Case
 from conformance.choose import choose
@@ -251,6 +251,30 @@ def test_what_a_subject_raises_becomes_an_outcome(error, outcome):
 
     called = judged(kernel)
     assert called.outcome is outcome and str(error) in called.words
+
+
+@pytest.mark.parametrize("error", [MemoryError("4 GiB"), type("OutOfMemoryError", (RuntimeError,), {})("CUDA")])
+def test_want_of_memory_is_the_subject_s_fault_only_on_a_small_case_where_there_is_memory(monkeypatch, error):
+    def kernel(x):
+        raise error
+
+    large = Case("quantize_mxfp4", "HOPPER", {}, {"x": np.zeros((4097, 128), np.float32)})
+    assert judged(kernel).outcome is Outcome.FAULT
+    called = judged(kernel, large)
+    assert called.outcome is Outcome.UNSUPPORTED and called.words.startswith(NO_ROOM)
+    monkeypatch.setattr("conformance.calling.call.to_library", exhausted)
+    assert judged(kernel).outcome is Outcome.UNSUPPORTED
+
+
+def exhausted(*_, **__):
+    raise MemoryError
+
+
+@pytest.mark.parametrize("room", ["lay_out", "_kept_contract", "to_numpy"])
+def test_want_of_memory_outside_of_the_subject_is_no_verdict(monkeypatch, room):
+    monkeypatch.setattr(f"conformance.calling.call.{room}", exhausted)
+    called = judged(refnum.quantize_mxfp4)
+    assert called.outcome is Outcome.UNSUPPORTED and called.words.startswith(NO_ROOM)
 
 
 def test_ctrl_c_is_not_a_fault():
