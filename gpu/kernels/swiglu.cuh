@@ -58,7 +58,7 @@ struct TreeSum {
     // The sum of 1 to 2**32 - 1 terms. A sum with +0 is never -0, so adding +0 to it again changes nothing; a node that
     // waits alone is the whole sum, and -0 added to it changes nothing.
     REFNUM_HD uint32_t sum() const {
-        uint32_t carry = count & (count - 1) ? 0 : FLOAT_SIGN;
+        uint32_t carry = (count & (0u - count)) == count ? FLOAT_SIGN : 0;
         const uint32_t* node = pending;
         for (uint32_t left = count; left != 0; left >>= 1, ++node) {
             if (left & 1) carry = add_floats(*node, carry);
