@@ -9,13 +9,14 @@ from ..compare import compare
 from ..operation import call_golden, run_golden
 from ..subject import Subject
 from ..verdict import Outcome
-from .call import POISONS, Called, call, has_out, into_guarded, replay_in_place
-from .probes import MOVED, PROBES, REPEATS
+from .call import POISONS, Called, call, has_out, into_guarded, other_data, replay_in_place
+from .probes import GRAPH, IN_PLACE, MOVED, PROBES, REPEATS
 from .streams import under_graph
 from .ways import call_with_array_splits, on_way, takes_arrays
 
 NAMED = frozenset({"input-mutated", "guard-overwritten", "float-mode-changed", "output-aliases-input"})
-"""Breaches that a call itself names, whichever probe makes it: on a way, into `out`, in other storage."""
+"""Breaches that a call itself names, whichever probe makes it: on a way, into `out`, in other storage, the second time.
+"""
 
 
 def again(finding: str) -> Callable[[Subject, Case, float], tuple[Case, Called]]:
@@ -91,15 +92,28 @@ def _by_array(subject: Subject, case: Case, seconds: float) -> Iterator[Called]:
 
 
 def _every(subject: Subject, case: Case, seconds: float) -> Iterator[Called]:
-    """Make every call on this case of which a probe judges the first result."""
+    """Make every call that answers this case and that a probe judges, the last of several too."""
+    applies = {probe.name: probe.applies(subject, case.operation) for probe in PROBES}
     yield call(subject, case, seconds)
     yield from _guarded(subject, case, seconds)
     yield from _on_ways(subject, case, seconds)
     yield from _by_array(subject, case, seconds)
-    applies = {probe.name: probe.applies for probe in PROBES}
     for storage in MOVED:
-        if applies[storage.name](subject, case.operation):
+        if applies[storage.name]:
             yield storage.call(subject, case, seconds)
+    if applies[IN_PLACE]:
+        yield from _last(replay_in_place(subject, other_data(case), seconds))
+    if applies[GRAPH]:
+        yield under_graph(subject, case, seconds)[1]
+        yield from _last(under_graph(subject, other_data(case), seconds))
+    yield from _repeated(subject, case, seconds)
+
+
+def _last(calls: tuple[Case, Called, Called]) -> Iterator[Called]:
+    """Yield the second of two calls, whose data is the other of the first's, if it was made."""
+    _, first, second = calls
+    if second is not first:
+        yield second
 
 
 Calls = Callable[[Subject, Case, float], Iterator[Called]]

@@ -40,7 +40,24 @@ def to_library(array: np.ndarray, library: str) -> Any:
 
 
 def to_numpy(array: Any) -> np.ndarray:
-    """Return any library's array as NumPy, bits kept; sub-byte and 8-bit torch dtypes come back as uint8."""
+    """Return any library's array as NumPy, bits kept; sub-byte and 8-bit torch dtypes come back as uint8.
+
+    TypeError for what is no array, and for one whose bytes are not those of numbers as this machine stores them.
+    """
+    found = _to_numpy(array)
+    if not_numbers(found.dtype):
+        raise TypeError(f"a result is an array of {found.dtype}, {not_numbers(found.dtype)}")
+    return found
+
+
+def not_numbers(dtype: np.dtype) -> str:
+    """Return why the bytes of a dtype are not those of numbers here (text, objects, records, dates, swapped bytes)."""
+    if dtype.hasobject or dtype.kind in "SUMm" or dtype.type is np.void:
+        return "not of numbers"
+    return "" if dtype.isnative else "whose bytes are in another order than this machine's"
+
+
+def _to_numpy(array: Any) -> np.ndarray:
     if isinstance(array, np.ndarray):
         return array
     if type(array).__module__.partition(".")[0] == "torch":
@@ -53,7 +70,7 @@ def to_numpy(array: Any) -> np.ndarray:
             return array.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
         small = array.dtype.itemsize == 1 and array.dtype not in (torch.int8, torch.uint8, torch.bool)
         return array.view(torch.uint8).numpy() if small else array.numpy()
-    if hasattr(array, "get"):
+    if hasattr(array, "__cuda_array_interface__") and hasattr(array, "get"):
         return array.get()
     if hasattr(array, "__array__"):  # before DLPack, which has no bfloat16 for NumPy
         return np.asarray(array)

@@ -33,6 +33,8 @@ from .streams import STREAMED, on_side_stream, under_graph
 from .ways import call_with_array_splits, has_ways, named, on_way, takes_arrays, with_empty_experts
 
 REPEATS = 10
+IN_PLACE, GRAPH = "new data in place", "graph capture"
+"""Names of the probes that call twice, on a case and on other data."""
 LAUNCHED = frozenset(
     {"DriverError", "EmulationError", "CUDARuntimeError", "CUDADriverError", "CudaAPIError", "AcceleratorError"}
 )
@@ -140,12 +142,14 @@ def _elsewhere(storage: Elsewhere) -> Judging:
 
 
 def _repeats(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
-    first = call(subject, case, seconds)
-    if first.outcome is not Outcome.PASS:  # judged elsewhere
-        return
-    for number in range(2, REPEATS + 1):
+    first: Called | None = None
+    for number in range(1, REPEATS + 1):
         again = call(subject, case, seconds)
-        if again.outcome is Outcome.PASS and not _same(again, first):
+        if again.outcome is not Outcome.PASS:
+            record(again, case, golden, tally)
+            return
+        first = first or again
+        if not _same(again, first):
             words = f"call {number} on the same inputs gave other bytes than the first: the result is not determined"
             _breach(tally, case, "not-deterministic", words)
             return
@@ -163,7 +167,7 @@ def _out(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: fl
 
 def _graph(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
     second_case, first, second = under_graph(subject, case, seconds)
-    if _refused(first, tally, "graph capture", capturing=True):
+    if _refused(first, tally, GRAPH, capturing=True):
         return
     right = record(first, case, golden, tally) and compare(case, golden, first.results).level == 0
     wrong = record(second, second_case, run_golden(second_case), tally) is False and not second.finding
@@ -264,7 +268,7 @@ MOVED = (GAPS, PADDED, ODD, OFFSET, SIDE_STREAM)
 """Calls on the same data elsewhere."""
 
 PROBES: tuple[Probe, ...] = (
-    Probe("new data in place", _in_place, _placed),
+    Probe(IN_PLACE, _in_place, _placed),
     Probe(GAPS.name, _elsewhere(GAPS), _viewed),
     Probe(PADDED.name, _elsewhere(PADDED), _placed),
     Probe(ODD.name, _elsewhere(ODD), _placed),
@@ -272,7 +276,7 @@ PROBES: tuple[Probe, ...] = (
     Probe("ten repeats", _repeats, once=True),
     Probe("poisoned out with guard zones", _out, has_out),
     Probe(SIDE_STREAM.name, _elsewhere(SIDE_STREAM), _streamed),
-    Probe("graph capture", _graph, _streamed),
+    Probe(GRAPH, _graph, _streamed),
     Probe("ways by size", _ways, has_ways),
     Probe("splits as an array", _array_splits, takes_arrays),
 )

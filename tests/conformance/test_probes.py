@@ -1,11 +1,17 @@
 """The probes of the calling contract on the host: each habit is tried, and a breach has its name."""
 
+import itertools
+
 import numpy as np
 import pytest
 from run_tools import only, report_of, right, subject
 
+import refnum
 from conformance.calling import probes
 from conformance.calling.call import Called
+from conformance.case import Case
+from conformance.counterexample.failures import observe_again
+from conformance.operation import run_golden
 from conformance.tally import Tally
 from conformance.verdict import Outcome
 
@@ -82,3 +88,33 @@ def test_a_result_that_is_not_determined_is_named_and_shown_again():
     assert row["outcome"] == "mismatch" and "not-deterministic" in row["findings"]
     shown = next(failure for failure in row["failures"] if failure["finding"] == "not-deterministic")
     assert shown["reproduced"] == "3 of 3"
+
+
+def spoils(when):
+    """Return a right kernel that changes its input in the calls that `when` names: by number, or by known storage."""
+    kept, number = [], itertools.count(1)
+
+    def quantize_mxfp4(x, profile):
+        result = refnum.quantize_mxfp4(x, profile)
+        if when(next(number), any(x is one for one in kept)):
+            x.view(np.uint8)[0, 0] ^= 1
+        kept[:] = [x]
+        return result
+
+    return quantize_mxfp4
+
+
+@pytest.mark.parametrize(
+    "when", [lambda _, known: known, lambda number, _: number % 7 == 0, lambda number, _: number % 9 == 0]
+)
+def test_a_breach_that_only_a_later_call_makes_is_found_and_shown_again(when):
+    judged = subject(spoils(when))
+    case = Case("quantize_mxfp4", "HOPPER", {"input": "float32"}, {"x": np.ones((4, 64), np.float32)})
+    tally = Tally("kernel", case.operation, case.profile, case.params)
+    probes.probe(judged, case, run_golden(case), tally, 60.0)
+    found = [failure for failure in tally.failures if failure.finding == "input-mutated"]
+    assert found
+    for failure in found:
+        called, comparison = observe_again(judged, failure.case, failure.finding)
+        assert called.finding == "input-mutated"
+        assert comparison.level == 0  # its bytes are those of the failing case, not of the call before
