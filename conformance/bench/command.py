@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,7 +34,10 @@ def bench(
     ] = None,
     peer_shape: Annotated[
         list[str] | None,
-        typer.Option(help="Shapes at which the peers run too; they are compiled for each. Default: 32768x7168."),
+        typer.Option(help="Shapes at which the peers run too; they are compiled for each. Default: all."),
+    ] = None,
+    peer_seconds: Annotated[
+        float | None, typer.Option(min=0, help="Seconds after which no peer begins: the subject's own lines go on.")
     ] = None,
     repeat: Annotated[int, typer.Option(min=2, help="Calls that are timed.")] = 30,
     json: Annotated[Path | None, typer.Option(help="Write the figures to this file.")] = None,
@@ -51,27 +55,30 @@ def bench(
         found = document.read(load)
     else:
         with contextlib.redirect_stdout(sys.stderr):  # what a peer prints must not get into the table
-            found = _run(operation, subject, shape, peer, peer_shape, repeat)
+            found = _run(
+                operation, subject, shape, peer, peer_shape, peer_seconds, repeat,
+                lambda head, records: _keep(_paths(head, results, json, markdown, plot)["json"], head, records),
+            )  # fmt: skip
     if not document.timed(found):
         raise UnsupportedError("Nothing was timed: " + _why(found))
-    paths = _paths(found, results, json, markdown, plot)
-    _write(found, paths)
+    _write(found, _paths(found["header"], results, json, markdown, plot))
     tables.terminal(found)
 
 
 def _run(
     operation: list[str] | None, subject: str | None, shape: list[str] | None, peer: list[str] | None,
-    peer_shape: list[str] | None, repeat: int,
+    peer_shape: list[str] | None, peer_seconds: float | None, repeat: int,
+    keep: Callable[[dict[str, Any], list[dict[str, Any]]], None],
 ) -> dict[str, Any]:  # fmt: skip
     from . import document, lines, measure
     from .clock import COPY_BYTES, Clock
     from .contender import of_subject
     from .contenders import peers
-    from .shapes import PLAIN, SHAPES, parse
+    from .shapes import SHAPES, parse
 
     chosen = lines.select(operation)
     shapes = [parse(text) for text in shape or SHAPES]
-    beside = frozenset(parse(text).name for text in peer_shape or [PLAIN.name])
+    beside = frozenset(parse(text).name for text in peer_shape) if peer_shape else None
     device = Clock()
     one = _subject(subject)
     own = of_subject(one)
@@ -80,12 +87,30 @@ def _run(
     head = document.header(sys.argv[1:], device.facts(), [own, *others], missing)
     head["repeat"] = repeat
     head["copy_bytes_per_second"] = device.copy(2 * COPY_BYTES, repeat)
-    plan = measure.Plan(own, others, chosen, shapes, beside, repeat, _tell)
-    records = list(measure.run(plan, device))
+    plan = measure.Plan(own, others, chosen, shapes, beside, repeat, peer_seconds, _tell)
+    records: list[dict[str, Any]] = []
+
+    def close() -> None:
+        head["copy_again_bytes_per_second"] = device.copy_again(2 * COPY_BYTES, repeat)
+        head["seconds"] = round(time.perf_counter() - start, 1)
+
+    for record in measure.run(plan, device):
+        if records and record["shape"] != records[-1]["shape"] and document.timed({"records": records}):
+            close()
+            keep(head, records)
+        records.append(record)
     calls = list(measure.overheads(one, own, chosen, device))
-    head["copy_again_bytes_per_second"] = device.copy_again(2 * COPY_BYTES, repeat)
-    head["seconds"] = round(time.perf_counter() - start, 1)
+    close()
     return document.document(head, records, calls)
+
+
+def _keep(path: Path | None, head: dict[str, Any], records: list[dict[str, Any]]) -> None:
+    """Write the figures of the shapes that are done, so that what ends a run early costs the last one only."""
+    from .. import files
+    from . import document
+
+    if path:
+        files.write_json(path, document.document(head, records, []))
 
 
 def _tell(words: str) -> None:
@@ -114,12 +139,12 @@ def _why(found: dict[str, Any]) -> str:
 
 
 def _paths(
-    found: dict[str, Any], results: Path | None, json: Path | None, markdown: Path | None, plot: Path | None
+    head: dict[str, Any], results: Path | None, json: Path | None, markdown: Path | None, plot: Path | None
 ) -> dict[str, Path | None]:
     if results is None:
         return {"json": json, "markdown": markdown, "plot": plot}
-    device = found["header"]["device"]["name"].split()[-1].lower()
-    stem = f"{found['header']['date'][:10]}-{device}-bench"
+    device = head["device"]["name"].split()[-1].lower()
+    stem = f"{head['date'][:10]}-{device}-bench"
     return {
         "json": json or results / f"{stem}.json",
         "markdown": markdown or results / f"{stem}.md",

@@ -10,6 +10,7 @@ from typing import Any
 from refnum.arrays import Array
 from refnum.profiles import HOPPER
 
+from ..calling import storage
 from ..case import Case
 from ..operation import OPERATIONS
 from ..subject import Subject, arguments_for, takes
@@ -36,7 +37,8 @@ class Contender:
     """A name, whether it is the subject, and how a case of a line is made ready for it.
 
     offers: (line) -> why it is not timed on this line, or an empty string. prepare: (case) -> Prepared.
-    describe: versions, for the header. note: what is run, in a sentence.
+    describe: versions, for the header. note: what is run, in a sentence. slow: whether a call takes so long that it is
+    timed at the first shape alone, after all others.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Contender:
     describe: Callable[[], dict[str, str]] = dict
     note: str = ""
     is_subject: bool = False
+    slow: bool = False
 
 
 def nbytes(arrays: Sequence[Any]) -> int:
@@ -111,7 +114,7 @@ def of_subject(subject: Subject) -> Contender:
 
     def prepare(line: Line, case: Case) -> Prepared:
         on_torch = subject.arrays.startswith("torch")
-        arrays = {name: to_torch(x) if on_torch else x for name, x in case.inputs.items()}
+        arrays = {name: to_torch(x) if on_torch else x for name, x in storage.stored_inputs(case).items()}
         function = subject.operations[line.operation]
         arguments = arguments_for(subject, case, arrays)
         like = next(iter(case.inputs.values()))

@@ -6,6 +6,7 @@ CuPy, or NumPy in a test. bfloat16 arrays are uint16 bits, which the model and t
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -48,7 +49,17 @@ def by_rows(function: Callable[..., Any], *arrays: Array) -> tuple[Array, ...]:
 
 
 def _x(xp: Any, line: Line, shape: Shape, seed: int) -> dict[str, Array]:
-    return {"x": noise(xp, shape.matrix(line.at), line.params["input"], seed)}
+    found = {"x": noise(xp, shape.matrix(line.at), line.params["input"], seed)}
+    if "rbits" in line.optional:
+        found["rbits"] = _random_bytes(xp, shape.matrix(line.at), seed)
+    return found
+
+
+def _random_bytes(xp: Any, shape: tuple[int, int], seed: int) -> Array:
+    rng, out = xp.random.default_rng(seed), xp.empty(shape, np.uint8)
+    for row in range(0, shape[0], PART):
+        out[row : row + PART] = rng.integers(0, 256, out[row : row + PART].shape, dtype=np.uint8)
+    return out
 
 
 def _mxfp4(xp: Any, line: Line, shape: Shape, seed: int) -> dict[str, Array]:
@@ -57,14 +68,18 @@ def _mxfp4(xp: Any, line: Line, shape: Shape, seed: int) -> dict[str, Array]:
 
 
 def _fp8(xp: Any, line: Line, shape: Shape, seed: int) -> dict[str, Array]:
-    codes, scales = by_rows(refnum.quantize_fp8_tiles, noise(xp, shape.matrix(line.at), "bfloat16", seed))
+    tall, wide = line.params.get("tile", (1, 128))
+    quantise = functools.partial(refnum.quantize_fp8_tiles, tile=(tall, wide))
+    codes, scales = by_rows(quantise, noise(xp, shape.matrix(line.at), "bfloat16", seed))
     return {"codes": codes, "scales": scales}
 
 
 def _swiglu(xp: Any, line: Line, shape: Shape, seed: int) -> dict[str, Array]:
     m, h = shape.matrix(line.at)
     names = [name for name in OPERATIONS[line.operation].inputs if name != "prob"]
-    found = {name: noise(xp, (m, h), "bfloat16", seed + place) for place, name in enumerate(names)}
+    found = {
+        name: noise(xp, (m, h), line.dtypes.get(name, "bfloat16"), seed + place) for place, name in enumerate(names)
+    }
     return {**found, "prob": xp.random.default_rng(seed).random((m,), np.float32)}
 
 
@@ -90,7 +105,8 @@ def _unpermute(xp: Any, line: Line, shape: Shape, seed: int) -> dict[str, Array]
     rows, columns = shape.matrix(line.at)  # every expert has whole groups of 32 rows: no padding is added
     weights = xp.random.default_rng(seed).random((rows,), np.float32)
     return {
-        "rows": noise(xp, (rows, columns), "bfloat16", seed), "row_map": _row_map(xp, shape), "weights": weights,
+        "rows": noise(xp, (rows, columns), line.dtypes.get("rows", "bfloat16"), seed),
+        "row_map": _row_map(xp, shape), "weights": weights,
     }  # fmt: skip
 
 

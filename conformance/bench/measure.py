@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -19,11 +20,13 @@ from .agree import Agreement, Golden
 from .clock import COPY_BYTES, Call, Times, sets_for
 from .contender import Contender, Prepared, as_tuple, as_written, nbytes, to_torch
 from .lines import Line
-from .shapes import PLAIN, Shape
+from .shapes import Shape
 
 POISON = 0xA5
 ROUNDS = 3
 """Times that a contender's buffers are made anew: where they come to lie moves a time by several per cent."""
+LONGEST = 0.25
+"""Seconds that the timed calls of a contender may take in a round: of a slow one fewer calls are timed."""
 SMALL = Shape(32, 1, 1024, 1, 1024)
 """The shape of the calls whose host time is taken: the device is done before the host is."""
 
@@ -51,19 +54,25 @@ class Device(Protocol):
 
 @dataclass(frozen=True)
 class Plan:
-    """What to run. peer_shapes: names of the shapes at which the peers run too."""
+    """What to run.
+
+    peer_shapes: names of the shapes at which the peers run too, None for all. peer_seconds: seconds from the start of
+    the run after which no peer begins, so that the subject comes to its end; None for no limit.
+    """
 
     subject: Contender
     peers: Sequence[Contender]
     lines: Sequence[Line]
     shapes: Sequence[Shape]
-    peer_shapes: frozenset[str] = frozenset({PLAIN.name})
+    peer_shapes: frozenset[str] | None = None
     repeat: int = 30
+    peer_seconds: float | None = None
     told: Callable[[str], None] = field(default=lambda words: None)
 
 
 def run(plan: Plan, device: Device) -> Iterator[dict[str, Any]]:
-    """Yield one record a contender, line and shape; a contender that fails is a record that says so."""
+    """Yield one record a contender, line and shape; a contender or a line that fails is a record that says so."""
+    start = time.perf_counter()
     copy = device.copy(2 * COPY_BYTES, plan.repeat)
     for shape in plan.shapes:
         for line in plan.lines:
@@ -71,29 +80,48 @@ def run(plan: Plan, device: Device) -> Iterator[dict[str, Any]]:
             if reason:
                 yield _record(line, shape, plan.subject, "not offered", reason)
                 continue
-            peers = plan.peers if shape.name in plan.peer_shapes else ()
-            yield from _line(plan, device, line, shape, [plan.subject, *peers], copy)
-            device.free()
+            late = plan.peer_seconds is not None and time.perf_counter() - start > plan.peer_seconds
+            try:
+                found = list(_line(plan, device, line, shape, late, copy))
+                device.free()
+            except Exception as error:  # no inputs, no golden results, or a device that is lost: the others go on
+                found = [_record(line, shape, plan.subject, "failed", _words(error))]
+            yield from found
 
 
-def _line(
-    plan: Plan, device: Device, line: Line, shape: Shape, contenders: Sequence[Contender], copy: float
-) -> Iterator[dict[str, Any]]:
+def _left_out(plan: Plan, line: Line, shape: Shape, late: bool) -> dict[str, dict[str, Any]]:
+    """Return the records of the contenders that are not timed on a line, by name: why not."""
+    found: dict[str, dict[str, Any]] = {}
+    for one in (plan.subject, *plan.peers):
+        status, words = "not offered", one.offers(line)
+        if not words and one.slow and shape is not plan.shapes[0]:
+            words = f"it is slow: timed at {plan.shapes[0].name} only"
+        if not words and late and not one.is_subject:
+            status, words = "failed", "the seconds given to peers were over"
+        if words:
+            found[one.name] = _record(line, shape, one, status, words)
+    return found
+
+
+def _line(plan: Plan, device: Device, line: Line, shape: Shape, late: bool, copy: float) -> Iterator[dict[str, Any]]:
+    here = plan.peer_shapes is None or shape.name in plan.peer_shapes
+    contenders = [plan.subject, *(plan.peers if here else ())]
     case = inputs.make(device.xp, line, shape)
     golden = Golden(case)
-    records = {
-        one.name: _record(line, shape, one, "not offered", one.offers(line)) for one in contenders if one.offers(line)
-    }
+    records = _left_out(plan, line, shape, late)
     samples: dict[str, tuple[float, ...]] = {}
-    for number in range(ROUNDS):  # the contenders by turns, so that none has the better half of a run
-        for contender in contenders:
+    # the contenders by turns, so that none has the better half of a run; slow ones once, when the others are done
+    rounds = [*ROUNDS * [[one for one in contenders if not one.slow]], [one for one in contenders if one.slow]]
+    for number, turns in enumerate(rounds):
+        for contender in turns:
             name = contender.name
             if name in records and records[name]["status"] != "timed":
                 continue
             plan.told(f"{shape.name}  {line.label}  {name}  {number + 1} of {ROUNDS}")
+            first = name not in records
             records.setdefault(name, _record(line, shape, contender, "timed", ""))
             try:
-                found, times = _measure(plan, device, line, contender, case, golden if number == 0 else None)
+                found, times = _measure(plan, device, line, contender, case, golden if first else None)
             except Exception as error:  # a peer may fail in any way; the others go on
                 words = str(error) if isinstance(error, RefnumError) else _words(error)
                 records[name] = _record(line, shape, contender, "failed", words)
@@ -143,7 +171,12 @@ def _measure(
         moved = nbytes(first.inputs) + nbytes(as_tuple(first.call()))
     device.synchronize()
     prepared = [first, *(contender.prepare(line, other) for other in inputs.copies(case, sets_for(moved))[1:])]
-    return facts, device.time([one.call for one in prepared], -(-plan.repeat // ROUNDS))
+    device.synchronize()
+    start = time.perf_counter()
+    first.call()
+    device.synchronize()
+    bearable = int(LONGEST / max(time.perf_counter() - start, 1e-9))
+    return facts, device.time([one.call for one in prepared], max(2, min(-(-plan.repeat // ROUNDS), bearable)))
 
 
 def _check(prepared: Prepared, contender: Contender, golden: Golden) -> tuple[Agreement, int]:
@@ -192,11 +225,19 @@ def overheads(
         if line.operation in seen or contender.offers(line):
             continue
         seen.add(line.operation)
-        case = inputs.make(device.xp, line, SMALL)
-        arrays = {name: to_torch(x) if subject.arrays.startswith("torch") else x for name, x in case.inputs.items()}
-        function = subject.operations[line.operation]
-        call = as_written(function, line.operation, arguments_for(subject, case, arrays))
-        out = call()
-        again = as_written(function, line.operation, {**arguments_for(subject, case, arrays), "out": out})
-        given = round(device.host_time(again), 2) if takes(function, "out") else None
-        yield {"operation": line.operation, "fresh_us": round(device.host_time(call), 2), "out_us": given}
+        try:
+            fresh, given = _host_times(subject, line, device)
+        except Exception:  # its line has failed too, and says why
+            continue
+        yield {"operation": line.operation, "fresh_us": round(fresh, 2), "out_us": given and round(given, 2)}
+
+
+def _host_times(subject: Subject, line: Line, device: Device) -> tuple[float, float | None]:
+    case = inputs.make(device.xp, line, SMALL)
+    arrays = {name: to_torch(x) if subject.arrays.startswith("torch") else x for name, x in case.inputs.items()}
+    function = subject.operations[line.operation]
+    call = as_written(function, line.operation, arguments_for(subject, case, arrays))
+    out = call()
+    again = as_written(function, line.operation, {**arguments_for(subject, case, arrays), "out": out})
+    given = device.host_time(again) if takes(function, "out") else None
+    return device.host_time(call), given

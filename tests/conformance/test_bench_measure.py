@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import refnum
+from conformance import golden
 from conformance.bench import agree, document, inputs, lines, measure, shapes
 from conformance.bench.clock import Times, sets_for
 from conformance.bench.contender import Contender, Prepared, of_subject
@@ -14,6 +15,7 @@ from conformance.subject import from_dict
 from refnum.errors import ArgumentError
 
 SHAPE = shapes.Shape(64, 3, 256, 4, 128)
+PLAIN = shapes.Shape(64, 1, 128, 1, 128)
 
 
 class Host:
@@ -47,7 +49,7 @@ def model(name, broken=False):
     """Return a launcher with `out`, as kernels have it; a broken one leaves its last byte unwritten."""
 
     def call(*arrays, out=None, **options):
-        found = getattr(refnum, name)(*arrays, **options)
+        found = (getattr(golden, name, None) or getattr(refnum, name))(*arrays, **options)
         found = found if isinstance(found, tuple) else (found,)
         if out is None:
             return found
@@ -99,7 +101,7 @@ def test_bytes_are_inputs_and_outputs_once(whole):
 
 
 def test_every_timed_operation_has_a_line():
-    silent = {"quantize_mx", "dequantize_mx"} | {name for name in OPERATIONS if name.startswith(("encode_", "decode_"))}
+    silent = {"quantize_mx", "dequantize_mx"} | {name for name in OPERATIONS if name.startswith("decode_")}
     assert {line.operation for line in lines.LINES} == set(OPERATIONS) - silent
 
 
@@ -117,19 +119,107 @@ def test_a_peer_that_fails_does_not_stop_the_others():
         return Prepared(lambda: call_golden(case), list(case.inputs.values()), list)
 
     peers = (Contender("bad", lambda line: "", bad), Contender("good", lambda line: "", good))
-    found = records(plan(peers=peers, lines=lines.select(["pack_payload"]), peer_shapes=frozenset({SHAPE.name})))
+    found = records(plan(peers=peers, lines=lines.select(["pack_payload"])))
     assert [(r["contender"], r["status"]) for r in found] == [
         ("stand-in", "timed"), ("bad", "failed"), ("good", "timed"),
     ]  # fmt: skip
     assert found[1]["words"] == "ZeroDivisionError in bad: no such launch"
-    assert not records(plan(peers=peers, lines=lines.select(["pack_payload"])))[1:]  # not at this shape
+    elsewhere = plan(peers=peers, lines=lines.select(["pack_payload"]), peer_shapes=frozenset({"32x32"}))
+    assert not records(elsewhere)[1:]  # not at this shape
+
+
+def good(line, case):
+    return Prepared(lambda: call_golden(case), list(case.inputs.values()), list)
+
+
+def test_a_slow_peer_is_timed_once_after_the_others_and_at_the_first_shape_alone():
+    told = []
+    peers = (
+        Contender("slow", lambda line: "", good, slow=True),
+        Contender("good", lambda line: "", good),
+    )
+    chosen = plan(peers=peers, lines=lines.select(["pack_payload"]), shapes=(SHAPE, PLAIN), told=told.append)
+    found = records(chosen)
+    assert [(r["shape"], r["contender"], r["status"]) for r in found] == [
+        (SHAPE.name, "stand-in", "timed"), (SHAPE.name, "slow", "timed"), (SHAPE.name, "good", "timed"),
+        (PLAIN.name, "stand-in", "timed"), (PLAIN.name, "slow", "not offered"), (PLAIN.name, "good", "timed"),
+    ]  # fmt: skip
+    assert found[4]["words"] == f"it is slow: timed at {SHAPE.name} only"
+    assert [words for words in told if "slow" in words] == [told[6]]  # the last of the first shape
+
+
+def test_no_peer_begins_after_its_seconds_and_the_subject_goes_on():
+    peers = (Contender("good", lambda line: "", good),)
+    found = records(plan(peers=peers, lines=lines.select(["pack_payload"]), peer_seconds=0.0))
+    assert [(r["contender"], r["status"], r["words"]) for r in found] == [
+        ("stand-in", "timed", ""), ("good", "failed", "the seconds given to peers were over"),
+    ]  # fmt: skip
+
+
+def test_a_line_without_golden_results_is_a_record_and_the_next_line_goes_on(monkeypatch):
+    make = inputs.make
+
+    def fails_once(xp, line, shape, seed=0):
+        if line.operation == "pack_payload":
+            raise MemoryError("4 GiB")
+        return make(xp, line, shape, seed)
+
+    monkeypatch.setattr(inputs, "make", fails_once)
+    found = records(plan(lines=lines.select(["pack_payload", "unpack_payload"])))
+    assert [(r["line"], r["status"], r["words"]) for r in found] == [
+        ("pack payload", "failed", "MemoryError in fails_once: 4 GiB"), ("unpack payload", "timed", ""),
+    ]  # fmt: skip
+
+
+def test_of_a_long_call_fewer_are_timed():
+    device, counts = Host(), []
+    device.time = lambda calls, repeat: counts.append(repeat) or Times((1.0,) * repeat)
+
+    def long(line, case):
+        return Prepared(lambda: time.sleep(0.06) or call_golden(case), list(case.inputs.values()), list)
+
+    chosen = plan(peers=(Contender("long", lambda line: "", long),), lines=lines.select(["pack_payload"]), repeat=30)
+    list(measure.run(chosen, device))
+    assert sorted(set(counts)) in ([3, 10], [4, 10])
+
+
+def test_scales_in_a_layout_are_counted_and_compared_as_they_are_stored(whole):
+    by = {r["line"]: r for r in whole}
+    given = 64 * 256 * 2 + 64 * 128  # bfloat16 and packed codes
+    assert by["BF16 -> MXFP4, float32 scales"]["bytes"] == given + 4 * 64 * 8
+    assert by["BF16 -> MXFP4, packed UE8M0 scales"]["bytes"] == given + 4 * 2 * 64
+    assert by["BF16 -> MXFP4, swizzled scales"]["bytes"] == given + 128 * 8  # rows up to 128
+    (line,) = lines.select(["BF16 -> MXFP4, swizzled scales"])
+    case = inputs.make(np, line, SHAPE)
+    packed, scales = (x.copy() for x in call_golden(case))
+    scales[-1] ^= 1  # padding
+    assert agree.Golden(case).compare((packed, scales)).verdict == "differs"
+
+
+def test_bytes_of_the_lines_of_other_dtypes(whole):
+    by = {r["line"]: r for r in whole}
+    assert by["FP32 -> E4M3 codes"]["bytes"] == 64 * 256 * (4 + 1)
+    assert by["BF16 -> MXFP4, stochastic, bits given"]["bytes"] == by["BF16 -> MXFP4"]["bytes"] + 64 * 256
+    assert by["BF16 -> MXFP4, stochastic, by key"]["bytes"] == by["BF16 -> MXFP4"]["bytes"]
+    assert by["SwiGLU backward, FP32 gradient"]["bytes"] == by["SwiGLU backward"]["bytes"] + 2 * 256 * 128
+    assert by["FP8 128x128 -> BF16"]["bytes"] == 3 * 256 * 256 + 2 * 2
+    rows, columns = by["MXFP4 -> FP8, amax"]["bytes"], by["MXFP4 -> FP8 columns, amax"]["bytes"]
+    both = by["MXFP4 -> FP8 rows and columns, amax"]["bytes"]
+    assert both == rows + columns - 256 * 128 - 256 * 8  # its inputs are read once
+
+
+def test_parts_have_the_random_bits_of_the_whole(monkeypatch):
+    monkeypatch.setattr(agree, "STEP", {0: 32, 1: 32})
+    case = inputs.make(np, lines.select(["BF16 -> MXFP4, stochastic, by key"])[0], SHAPE)
+    assert [part.case.params["philox"][3] for part in agree.Golden(case).parts] == [0, 32 * 256]
+    assert agree.Golden(case).compare(call_golden(case)).verdict == "equal"
 
 
 def test_a_line_that_the_subject_lacks_is_recorded_with_the_reason():
     one = from_dict({"name": "few", "operations": {"pack_payload": model("pack_payload")}, "arrays": "cupy"}, "here")
-    chosen = measure.Plan(of_subject(one), (), lines.select(["pack_payload", "unpermute"]), (SHAPE,), repeat=2)
+    chosen = measure.Plan(of_subject(one), (), lines.select(["pack_payload", "permute_pad"]), (SHAPE,), repeat=2)
     assert [(r["status"], r["words"]) for r in records(chosen)] == [
-        ("timed", ""), ("not offered", "few has no unpermute"),
+        ("timed", ""), ("not offered", "few has no permute_pad"),
     ]  # fmt: skip
 
 
@@ -193,7 +283,7 @@ def test_shapes_by_numbers():
 
 def test_an_operation_that_is_not_timed_is_refused():
     with pytest.raises(ArgumentError, match="selects nothing"):
-        lines.select(["encode_e2m1"])
+        lines.select(["decode_e2m1"])
 
 
 def test_the_document_has_its_schema(whole):

@@ -10,37 +10,53 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from .formula_rounding import e2m1, e2m1_stochastic
+from .formula_scales import loaded, power, scale_byte, stored
+
 T = torch.Tensor
 
-LARGEST = {"mxfp4": (0x3FFFFF, 2), "fp8": (0x1FFFFF, 8)}
-"""Target -> what rounds a maximum's bits up to the next power of two that holds it, and that format's exponent."""
+
+def _pack(code: T, m: int, k: int) -> T:
+    pairs = code.view(m, k // 2, 2)
+    return pairs[..., 0] | (pairs[..., 1] << 4)
 
 
-def scale_byte(amax: T, to: str) -> T:
-    """Return the scale byte of a finite maximum: the least power of two under which it fits the format."""
-    add, exponent = LARGEST[to]
-    return (((amax.view(torch.int32) + add) >> 23) - exponent).clamp(min=0)
+def quantize_mxfp4(x: T, rule: str = "rceil", layout_out: str = "bytes") -> tuple[T, T]:
+    """N5 by the scale rule rceil or floor -> (packed, scales)."""
+    m, k = x.shape
+    blocks = x.float().view(m, k // 32, 32)
+    byte = scale_byte(blocks.abs().amax(-1), "mxfp4", rule)
+    return _pack(e2m1(blocks * power(254 - byte)[..., None]), m, k), stored(byte, layout_out)
 
 
-def power(byte: T) -> T:
-    """Return 2^(byte - 127) as float32, bytes 1 to 254."""
-    return (byte.to(torch.int32) << 23).view(torch.float32)
-
-
-def _e2m1(x: T) -> T:
-    """Round to E2M1 codes, to nearest even."""
-    a = x.abs()
-    code = (a > 0.25).to(torch.uint8) + (a >= 0.75) + (a > 1.25) + (a >= 1.75) + (a > 2.5) + (a >= 3.5) + (a > 5.0)
-    return code.to(torch.uint8) | (torch.signbit(x).to(torch.uint8) << 3)
-
-
-def quantize_mxfp4(x: T) -> tuple[T, T]:
-    """N5 by the scale rule rceil -> (packed, scale bytes)."""
+def quantize_mxfp4_stochastic(x: T, rbits: T) -> tuple[T, T]:
+    """N5 with stochastic rounding by random bits that are given -> (packed, scale bytes)."""
     m, k = x.shape
     blocks = x.float().view(m, k // 32, 32)
     byte = scale_byte(blocks.abs().amax(-1), "mxfp4")
-    code = _e2m1(blocks * power(254 - byte)[..., None]).view(m, k // 2, 2)
-    return code[..., 0] | (code[..., 1] << 4), byte.to(torch.uint8)
+    code = e2m1_stochastic(blocks * power(254 - byte)[..., None], rbits.view(blocks.shape).to(torch.int32))
+    return _pack(code, m, k), byte.to(torch.uint8)
+
+
+def quantize_mxfp4_random(x: T) -> tuple[T, T]:
+    """The same by torch's own generator: other random bits than the model's, so other codes."""
+    drawn = torch.rand(x.shape, device=x.device, dtype=torch.float32) * 256
+    return quantize_mxfp4_stochastic(x, drawn.to(torch.int32))
+
+
+def encode_e2m1(x: T) -> T:
+    """N2 -> codes."""
+    return e2m1(x.float())
+
+
+def encode_e4m3(x: T) -> T:
+    """N2, saturating -> codes."""
+    return x.float().clamp(-448, 448).to(torch.float8_e4m3fn).view(torch.uint8)
+
+
+def encode_e8m0(x: T) -> T:
+    """N1, up, of normal magnitudes -> bytes."""
+    return ((x.float().abs().view(torch.int32) + 0x7FFFFF) >> 23).to(torch.uint8)
 
 
 def _decode(packed: T, scales: T) -> T:
@@ -55,34 +71,37 @@ def _decode(packed: T, scales: T) -> T:
     return (value * power(scales)[..., None]).view(m, 2 * half)
 
 
-def dequantize_mxfp4(packed: T, scales: T, dtype: torch.dtype) -> T:
+def dequantize_mxfp4(packed: T, scales: T, dtype: torch.dtype, layout_in: str = "bytes") -> T:
     """N5 -> [M, K] of a dtype."""
-    return _decode(packed, scales).to(dtype)
+    m, half = packed.shape
+    return _decode(packed, loaded(scales, layout_in, m, half // 16)).to(dtype)
 
 
-def quantize_fp8_tiles(x: T, tall: int = 1) -> tuple[T, T]:
-    """N6, tiles of `tall` rows and 128 columns -> (codes, scale bytes)."""
+def quantize_fp8_tiles(x: T, tall: int = 1, layout_out: str = "bytes") -> tuple[T, T]:
+    """N6, tiles of `tall` rows and 128 columns -> (codes, scales)."""
     m, k = x.shape
     tiles = x.float().view(m // tall, tall, k // 128, 128)
     byte = scale_byte(tiles.abs().amax((1, 3)), "fp8")
     codes = (tiles * power(254 - byte)[:, None, :, None]).to(torch.float8_e4m3fn)
-    return codes.view(torch.uint8).view(m, k), byte.to(torch.uint8)
+    return codes.view(torch.uint8).view(m, k), stored(byte, layout_out)
 
 
-def _decode_fp8(codes: T, scales: T) -> T:
+def _decode_fp8(codes: T, scales: T, tall: int = 1) -> T:
     m, k = codes.shape
-    values = codes.view(torch.float8_e4m3fn).float().view(m, k // 128, 128)
-    return (values * power(scales)[..., None]).view(m, k)
+    values = codes.view(torch.float8_e4m3fn).float().view(m // tall, tall, k // 128, 128)
+    return (values * power(scales)[:, None, :, None]).view(m, k)
 
 
-def dequantize_fp8_tiles(codes: T, scales: T, dtype: torch.dtype) -> T:
-    """N6, tiles 1x128 -> [M, K] of a dtype."""
-    return _decode_fp8(codes, scales).to(dtype)
+def dequantize_fp8_tiles(codes: T, scales: T, dtype: torch.dtype, tall: int = 1, layout_in: str = "bytes") -> T:
+    """N6, tiles of `tall` rows and 128 columns -> [M, K] of a dtype."""
+    m, k = codes.shape
+    return _decode_fp8(codes, loaded(scales, layout_in, m // tall, k // 128), tall).to(dtype)
 
 
-def fp8_to_mxfp4(codes: T, scales: T) -> tuple[T, T]:
-    """N7 -> (packed, scale bytes)."""
-    return quantize_mxfp4(_decode_fp8(codes, scales))
+def fp8_to_mxfp4(codes: T, scales: T, layout_in: str = "bytes", layout_out: str = "bytes") -> tuple[T, T]:
+    """N7 -> (packed, scales)."""
+    m, k = codes.shape
+    return quantize_mxfp4(_decode_fp8(codes, loaded(scales, layout_in, m, k // 128)), layout_out=layout_out)
 
 
 def _occupied(packed: T, scales: T) -> T:
@@ -96,12 +115,13 @@ def _to_fp8(values: T, byte: T) -> T:
     return (values * power(254 - byte)).to(torch.float8_e4m3fn).view(torch.uint8)
 
 
-def mxfp4_to_fp8_max(packed: T, scales: T) -> tuple[T, T]:
-    """N8 by the largest byte -> (codes, scale bytes)."""
-    m, blocks = scales.shape
+def mxfp4_to_fp8_max(packed: T, scales: T, layout_in: str = "bytes", layout_out: str = "bytes") -> tuple[T, T]:
+    """N8 by the largest byte -> (codes, scales)."""
+    m, blocks = packed.shape[0], packed.shape[1] // 16
+    scales = loaded(scales, layout_in, m, blocks)
     byte = (_occupied(packed, scales).view(m, blocks // 4, 4).amax(-1) - 6).clamp(min=0)
     values = _decode(packed, scales).view(m, blocks // 4, 128)
-    return _to_fp8(values, byte[..., None]).view(m, 32 * blocks), byte.to(torch.uint8)
+    return _to_fp8(values, byte[..., None]).view(m, 32 * blocks), stored(byte, layout_out)
 
 
 def mxfp4_to_fp8_amax(packed: T, scales: T) -> tuple[T, T]:
@@ -135,7 +155,16 @@ def mxfp4_columns(packed: T, scales: T) -> tuple[T, T]:
     m, half = packed.shape
     blocks = _decode(packed, scales).view(m // 32, 32, 2 * half)
     byte = scale_byte(blocks.abs().amax(1), "mxfp4")
-    code = _e2m1(blocks * power(254 - byte)[:, None]).view(m // 2, 2, 2 * half)
+    code = e2m1(blocks * power(254 - byte)[:, None]).view(m // 2, 2, 2 * half)
+    return (code[:, 0] | (code[:, 1] << 4)).t().contiguous(), byte.to(torch.uint8)
+
+
+def mxfp4_columns_max(packed: T, scales: T) -> tuple[T, T]:
+    """N9 to MXFP4 by the largest byte, one expert -> (packed [K, M/2], scale bytes [M/32, K])."""
+    m, half = packed.shape
+    byte = _occupied(packed, scales).view(m // 32, 32, half // 16).amax(1).repeat_interleave(32, dim=1)
+    blocks = _decode(packed, scales).view(m // 32, 32, 2 * half)
+    code = e2m1(blocks * power(254 - byte)[:, None]).view(m // 2, 2, 2 * half)
     return (code[:, 0] | (code[:, 1] << 4)).t().contiguous(), byte.to(torch.uint8)
 
 
@@ -147,6 +176,52 @@ def fp8_columns(codes: T, scales: T) -> tuple[T, T]:
     byte = byte.repeat_interleave(128, dim=1)
     values = _decode_fp8(codes, scales).view(m // 128, 128, k)
     return _to_fp8(values, byte[:, None]).view(m, k).t().contiguous(), byte.to(torch.uint8)
+
+
+def mxfp4_to_fp8_rows_columns_max(packed: T, scales: T) -> tuple[T, ...]:
+    """N9.10 by the largest byte, one expert -> (codes, scale bytes, codes [K, M], scale bytes [M/128, K])."""
+    return *mxfp4_to_fp8_max(packed, scales), *mxfp4_to_fp8_columns_max(packed, scales)
+
+
+def mxfp4_to_fp8_rows_columns_amax(packed: T, scales: T) -> tuple[T, ...]:
+    """N9.10 by the exact maximum, one expert -> as `mxfp4_to_fp8_rows_columns_max`."""
+    return *mxfp4_to_fp8_amax(packed, scales), *mxfp4_to_fp8_columns_amax(packed, scales)
+
+
+def spaced(x: T, rows: T) -> T:
+    """Return the rows of these numbers, rows of zeros for -1: every expert's rows up to whole tiles."""
+    return torch.where(rows[:, None] >= 0, x.index_select(0, rows.clamp(min=0)), 0)
+
+
+def _experts(columns: Any, codes: T, scales: T, rows: T, keep: T) -> tuple[T, T]:
+    """Return the columns of experts that end within tiles, see `spaced`; keep: the rows that are no padding."""
+    found, byte = columns(spaced(codes, rows), spaced(scales, rows))
+    return found.index_select(1, keep), byte
+
+
+def mxfp4_to_fp8_columns_max_experts(packed: T, scales: T, rows: T, keep: T) -> tuple[T, T]:
+    """`mxfp4_to_fp8_columns_max` of experts."""
+    return _experts(mxfp4_to_fp8_columns_max, packed, scales, rows, keep)
+
+
+def mxfp4_to_fp8_columns_amax_experts(packed: T, scales: T, rows: T, keep: T) -> tuple[T, T]:
+    """`mxfp4_to_fp8_columns_amax` of experts."""
+    return _experts(mxfp4_to_fp8_columns_amax, packed, scales, rows, keep)
+
+
+def mxfp4_to_fp8_rows_columns_max_experts(packed: T, scales: T, rows: T, keep: T) -> tuple[T, ...]:
+    """`mxfp4_to_fp8_rows_columns_max` of experts."""
+    return *mxfp4_to_fp8_max(packed, scales), *mxfp4_to_fp8_columns_max_experts(packed, scales, rows, keep)
+
+
+def mxfp4_to_fp8_rows_columns_amax_experts(packed: T, scales: T, rows: T, keep: T) -> tuple[T, ...]:
+    """`mxfp4_to_fp8_rows_columns_amax` of experts."""
+    return *mxfp4_to_fp8_amax(packed, scales), *mxfp4_to_fp8_columns_amax_experts(packed, scales, rows, keep)
+
+
+def fp8_columns_experts(codes: T, scales: T, rows: T, keep: T) -> tuple[T, T]:
+    """`fp8_columns` of experts."""
+    return _experts(fp8_columns, codes, scales, rows, keep)
 
 
 def swiglu(gate: T, up: T, prob: T) -> T:

@@ -1,7 +1,8 @@
 """The BF16 round trip in separate kernels: dequantise, transpose where the way is by columns, quantise.
 
 Two kinds. `separate` takes the subject's own dequantiser and quantiser, so that what is compared is the fusion alone;
-`separate, compiled` takes torch.compile of each step. The transpose is torch.compile's in both.
+`separate, compiled` takes torch.compile of each step. The transpose is torch.compile's in both. Where experts end
+within tiles, it also spaces them out to whole tiles, and a last step takes their codes together again.
 """
 
 from __future__ import annotations
@@ -12,19 +13,22 @@ from typing import Any
 
 from refnum.arrays import Array, contiguous
 
+from ...calling import storage
 from ...case import Case
 from ...subject import Subject, arguments_for
 from ..contender import Contender, Prepared, as_tuple, from_torch, to_torch
 from ..lines import Line
 from . import compiled
 
-# operation -> (dequantiser of its input, whether the way is by columns, quantiser of its output)
-_ROUTES: dict[str, tuple[str, bool, str]] = {
-    "fp8_to_mxfp4": ("dequantize_fp8_tiles", False, "quantize_mxfp4"),
-    "mxfp4_to_fp8": ("dequantize_mxfp4", False, "quantize_fp8_tiles"),
-    "mxfp4_to_fp8_columns": ("dequantize_mxfp4", True, "quantize_fp8_tiles"),
-    "mxfp4_columns": ("dequantize_mxfp4", True, "quantize_mxfp4"),
-    "fp8_columns": ("dequantize_fp8_tiles", True, "quantize_fp8_tiles"),
+_ROWS, _COLUMNS = False, True
+# operation -> (dequantiser of its input, ways of its outputs, quantiser of each)
+_ROUTES: dict[str, tuple[str, tuple[bool, ...], str]] = {
+    "fp8_to_mxfp4": ("dequantize_fp8_tiles", (_ROWS,), "quantize_mxfp4"),
+    "mxfp4_to_fp8": ("dequantize_mxfp4", (_ROWS,), "quantize_fp8_tiles"),
+    "mxfp4_to_fp8_columns": ("dequantize_mxfp4", (_COLUMNS,), "quantize_fp8_tiles"),
+    "mxfp4_to_fp8_rows_columns": ("dequantize_mxfp4", (_ROWS, _COLUMNS), "quantize_fp8_tiles"),
+    "mxfp4_columns": ("dequantize_mxfp4", (_COLUMNS,), "quantize_mxfp4"),
+    "fp8_columns": ("dequantize_fp8_tiles", (_COLUMNS,), "quantize_fp8_tiles"),
 }
 # step -> (names of its arrays, its parameters)
 _STEPS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
@@ -38,32 +42,55 @@ Run = Callable[[str, Sequence[Any]], tuple[Any, ...]]
 
 @functools.cache
 def _transpose() -> Any:
-    import torch
+    return compiled.compile_(lambda x: x.t().contiguous())
 
-    return torch.compile(lambda x: x.t().contiguous(), fullgraph=True)
+
+@functools.cache
+def _transpose_spaced() -> Any:
+    from .formulas import spaced
+
+    return compiled.compile_(lambda x, rows: spaced(x, rows).t().contiguous())
+
+
+@functools.cache
+def _together() -> Any:
+    return compiled.compile_(lambda codes, keep: codes.index_select(1, keep))
 
 
 def _offers(line: Line) -> str:
     if line.operation not in _ROUTES:
         return "no way by BF16"
-    return "a launch an expert would be needed" if line.experts else ""
+    return "timed on scale bytes" if {storage.IN, storage.OUT} & set(line.params) else ""
 
 
-def _chain(case: Case, run: Run, arrays: Sequence[Any], turn: Callable[[Any], Any]) -> Callable[[], tuple[Any, ...]]:
-    """Return a call of all steps, the results in the layout of the quantiser."""
-    first, by_columns, last = _ROUTES[case.operation]
+def _chain(case: Case, run: Run, arrays: Sequence[Any], torch_: Callable[..., Any]) -> Callable[[], tuple[Any, ...]]:
+    """Return a call of all steps, the results in the layout of the quantiser.
+
+    run: (step, arrays) -> results. torch_: calls a function of torch tensors on arrays of the library of `run`.
+    """
+    first, ways, last = _ROUTES[case.operation]
+    places = [to_torch(x) for x in compiled.stacks(case).values()]
+
+    def column_wise(values: Any) -> tuple[Any, ...]:
+        if not places:
+            return run(last, (torch_(_transpose(), values),))
+        codes, scales = run(last, (torch_(_transpose_spaced(), values, places[0]),))
+        return torch_(_together(), codes, places[1]), scales
 
     def call() -> tuple[Any, ...]:
         (values,) = run(first, arrays)
-        return run(last, (turn(values) if by_columns else values,))
+        return tuple(x for by_columns in ways for x in (column_wise(values) if by_columns else run(last, (values,))))
 
     return call
 
 
 def _canonical(case: Case, arrays: Sequence[Array]) -> list[Array]:
     """Turn the scales of a way by columns to the golden layout; codes have it already."""
-    codes, scales = arrays
-    return [codes, contiguous(scales.T) if _ROUTES[case.operation][1] else scales]
+    found: list[Array] = []
+    for place, by_columns in enumerate(_ROUTES[case.operation][1]):
+        codes, scales = arrays[2 * place : 2 * place + 2]
+        found += [codes, contiguous(scales.T) if by_columns else scales]
+    return found
 
 
 def _run_compiled(operation: str, arrays: Sequence[Any]) -> tuple[Any, ...]:
@@ -75,7 +102,7 @@ def _run_compiled(operation: str, arrays: Sequence[Any]) -> tuple[Any, ...]:
 def _prepare_compiled(line: Line, case: Case) -> Prepared:
     tensors = [to_torch(x) for x in case.inputs.values()]
     like = next(iter(case.inputs.values()))
-    call = _chain(case, _run_compiled, tensors, lambda x: _transpose()(x))
+    call = _chain(case, _run_compiled, tensors, lambda function, *given: function(*given))
     return Prepared(call, tensors, lambda found: _canonical(case, [from_torch(x, like) for x in found]))
 
 
@@ -91,17 +118,17 @@ def _own(subject: Subject) -> Contender:
         like = next(iter(case.inputs.values()))
         arrays = [to_torch(x) if on_torch else x for x in case.inputs.values()]
 
-        def turn(x: Any) -> Any:
-            return _transpose()(x) if on_torch else from_torch(_transpose()(to_torch(x)), like)
+        def torch_(function: Callable[..., Any], x: Any, *tensors: Any) -> Any:
+            return function(x, *tensors) if on_torch else from_torch(function(to_torch(x), *tensors), like)
 
         def canonical(found: Any) -> list[Array]:
             return _canonical(case, [from_torch(x, like) for x in found] if on_torch else found)
 
-        return Prepared(_chain(case, run, arrays, turn), arrays, canonical)
+        return Prepared(_chain(case, run, arrays, torch_), arrays, canonical)
 
     def offers(line: Line) -> str:
         reason = _offers(line)
-        steps = [] if reason else [step for step in _ROUTES[line.operation] if isinstance(step, str)]
+        steps = [] if reason else _ROUTES[line.operation][::2]
         missing = [step for step in steps if step not in subject.operations]
         return f"{subject.name} has no {missing[0]}" if missing else reason
 

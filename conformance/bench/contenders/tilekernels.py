@@ -1,7 +1,7 @@
 """DeepSeek TileKernels: its casts in the formats that they take, float32 scales, powers of two.
 
-Codes and scales are made ready outside the timed call. A row-to-column cast leaves its codes in rows, so a transpose
-follows, as it would have to.
+Codes and scales that it reads are made ready outside the timed call. A row-to-column cast leaves its codes in rows, so
+a transpose follows, as it would have to.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 
 from refnum.arrays import Array
 
+from ...calling import storage
 from ...case import Case
 from ...subject import Subject
 from ..contender import Contender, Prepared, as_tuple, from_torch, to_torch
@@ -88,9 +89,24 @@ def _by_columns(codes: Any, scales: Any) -> tuple[Any, ...]:
     return codes.view(torch.uint8).t().contiguous(), scales
 
 
+_STORED: dict[str, dict[str, bool]] = {
+    "bytes": {},
+    "float32": {},
+    "gemm_float32": {"use_tma_aligned_col_major_sf": True},
+    "packed_ue8m0": {"use_tma_aligned_col_major_sf": True, "use_packed_ue8m0": True},
+}
+"""Layout of scales that are handed out -> how TileKernels is asked for it; what it has for bytes is float32."""
+
+
+def _quantize_mxfp4(params: Mapping[str, Any]) -> Callable[..., Any]:
+    options = {**_STORED[params.get(storage.OUT, "bytes")], **({"stochastic_cast": True} if "philox" in params else {})}
+    return lambda x: _quant().per_token_cast(x, "e2m1", 32, round_sf=True, **options)
+
+
 def _quantize_fp8(params: Mapping[str, Any]) -> Callable[..., Any]:
     if list(params["tile"]) == [1, 128]:
-        return lambda x: _quant().per_token_cast(x, "e4m3", 128, round_sf=True)
+        options = _STORED[params.get(storage.OUT, "bytes")]
+        return lambda x: _quant().per_token_cast(x, "e4m3", 128, round_sf=True, **options)
     return lambda x: _quant().per_block_cast(x, "e4m3", (128, 128), round_sf=True)
 
 
@@ -108,6 +124,11 @@ def _mxfp4_columns(params: Mapping[str, Any]) -> Callable[..., Any]:
     return run
 
 
+def _rows_columns(params: Mapping[str, Any]) -> Callable[..., Any]:
+    rows, columns = _requantize(params), _mxfp4_columns(params)
+    return lambda x, sf: (*rows(x, sf), *columns(x, sf))
+
+
 def _fp8_columns(params: Mapping[str, Any]) -> Callable[..., Any]:
     def run(x: Any, sf: Any) -> tuple[Any, ...]:
         return _by_columns(*_quant().per_channel_cast((x, sf), "e4m3", 128, round_sf=True, num_per_channels=128))
@@ -123,16 +144,20 @@ Way = tuple[Callable[[Case], tuple[Any, ...]], Callable[[Mapping[str, Any]], Cal
 
 # operation -> (the inputs as TileKernels takes them, from the line's parameters the call)
 _WAYS: dict[str, Way] = {
-    "quantize_mxfp4": (_floats, lambda p: lambda x: _quant().per_token_cast(x, "e2m1", 32, round_sf=True)),
+    "quantize_mxfp4": (_floats, _quantize_mxfp4),
     "quantize_fp8_tiles": (_floats, _quantize_fp8),
     "dequantize_mxfp4": (_mxfp4, lambda p: lambda x, sf: _quant().cast_back((x, sf), _format(p), (1, 32))),
-    "dequantize_fp8_tiles": (_fp8, lambda p: lambda x, sf: _quant().cast_back((x, sf), _format(p), (1, 128))),
+    "dequantize_fp8_tiles": (
+        _fp8,
+        lambda p: lambda x, sf: _quant().cast_back((x, sf), _format(p), tuple(p["tile"])),
+    ),
     "fp8_to_mxfp4": (
         _fp8,
         lambda p: lambda x, sf: _quant().per_token_cast((x, sf), "e2m1", 32, x_block_size=(1, 128), round_sf=True),
     ),
     "mxfp4_to_fp8": (_mxfp4, _requantize),
     "mxfp4_to_fp8_columns": (_mxfp4, _mxfp4_columns),
+    "mxfp4_to_fp8_rows_columns": (_mxfp4, _rows_columns),
     "fp8_columns": (_fp8, _fp8_columns),
     "swiglu_quantize": (
         _gate_up,
@@ -151,23 +176,29 @@ def offers(line: Line) -> str:
     """Return why TileKernels does not have a line."""
     if line.operation not in _WAYS:
         return "TileKernels has no such kernel"
-    if line.profile != "HOPPER":
+    if line.profile == "OCP":
         return "TileKernels rounds scales up, not down"
+    if "rbits" in line.optional:
+        return "TileKernels draws its random bits itself: see the line by key"
     if line.params.get("input") == "float16":
         return "TileKernels takes bfloat16 and float32"
+    if line.dtypes:
+        return "TileKernels takes gradients of the dtype of gate and up"
     if line.params.get("to") == "mxfp4":
         return "TileKernels has SwiGLU to FP8 only"
     if line.params.get("underflow") == "te":
         return "TileKernels rounds to nearest even"
     if line.operation == "mxfp4_to_fp8_columns" and line.params["scale"] == "max":
         return "TileKernels scales columns by their maximum: see amax"
+    if storage.IN in line.params:
+        return "its scales are float32 on the line with bytes too"
+    if line.params.get(storage.OUT, "bytes") not in _STORED:
+        return "TileKernels has no such layout"
     return "its kernels know no experts" if line.experts else ""
 
 
 def _canonical(case: Case, found: Any) -> list[Array]:
-    """Return results in the golden layouts: bytes of codes, E8M0 bytes, bits of values."""
-    import torch
-
+    """Return results in the golden layouts: bytes of codes, scales in the case's layout, bits of values."""
     like = next(iter(case.inputs.values()))
     results = as_tuple(found)
     if case.operation == "swiglu_backward":
@@ -177,9 +208,21 @@ def _canonical(case: Case, found: Any) -> list[Array]:
         return [from_torch(x, like) for x in parts]
     if case.operation.startswith("dequantize"):
         return [from_torch(x, like) for x in results]
-    codes, scales = results
-    byte = (scales.contiguous().view(torch.int32) >> 23).to(torch.uint8)
-    return [from_torch(codes, like).view(np.uint8), from_torch(byte, like)]
+    pairs = zip(results[::2], results[1::2], strict=True)
+    return [x for codes, scales in pairs for x in (from_torch(codes, like).view(np.uint8), _scale(case, scales, like))]
+
+
+def _scale(case: Case, scales: Any, like: Array) -> Array:
+    import torch
+
+    layout = case.params.get(storage.OUT, "bytes")
+    if layout == "bytes":
+        return from_torch((scales.contiguous().view(torch.int32) >> 23).to(torch.uint8), like)
+    columns = case.inputs["x"].shape[1] // (32 if case.operation == "quantize_mxfp4" else 128)
+    if layout == "packed_ue8m0" and columns % 4:  # what fills the last word is not written
+        scales = scales.clone()
+        scales[:, -1] &= (1 << 8 * (columns % 4)) - 1
+    return from_torch(scales if layout == "float32" else scales.t(), like)  # the others come transposed
 
 
 def prepare(line: Line, case: Case) -> Prepared:

@@ -10,6 +10,7 @@ import importlib.metadata
 import importlib.util
 from typing import Any
 
+from ...calling import storage
 from ...case import Case
 from ...subject import Subject
 from ..contender import Contender, Prepared, as_tuple, from_torch, to_torch
@@ -35,7 +36,9 @@ def missing() -> str:
 def _offers(line: Line) -> str:
     if line.operation not in OPERATIONS:
         return "Triton has MXFP4 from and to floating point only"
-    return "Triton's scale rule is rounded up" if line.profile != "HOPPER" else ""
+    if {storage.IN, storage.OUT} & set(line.params):
+        return "Triton has scale bytes in rows"
+    return "Triton rounds scales up and values to nearest" if line.profile != "HOPPER" else ""
 
 
 def _offers_helpers(line: Line) -> str:
@@ -96,4 +99,4 @@ def contenders(subject: Subject) -> list[Contender]:
     if _found(KERNELS):
         return [Contender("triton_kernels", _offers, _prepare_kernels, describe, "Triton's mxfp kernels")]
     note = "triton.tools.mxfp, torch helpers"
-    return [Contender("triton.tools.mxfp", _offers_helpers, _prepare_helpers, describe, note)]
+    return [Contender("triton.tools.mxfp", _offers_helpers, _prepare_helpers, describe, note, slow=True)]
