@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -44,7 +44,7 @@ class Place:
 def places_on(subject: Subject, gpus: str | None, workers: int | None) -> list[Place]:
     """Return the places that the options `--gpus` and `--workers` give a subject; none when neither was given.
 
-    Raises ArgumentError for the option that is of no use to the subject, or a GPU that is not here.
+    Raises ArgumentError for the option that is of no use to the subject, a GPU that is not here, and unlike GPUs.
     """
     on_gpu = subject.arrays == "cupy"
     if workers is not None and on_gpu:
@@ -52,8 +52,23 @@ def places_on(subject: Subject, gpus: str | None, workers: int | None) -> list[P
     if gpus is not None and not on_gpu:
         raise ArgumentError(f"--gpus is for subjects on a GPU; {subject.name} is not: give --workers.")
     if gpus is not None:
-        return [Place({"CUDA_VISIBLE_DEVICES": card["uuid"]}, card["name"]) for card in chosen_gpus(gpus)]
+        cards = chosen_gpus(gpus)
+        alike(f"--gpus {gpus}", {card["name"] for card in cards})
+        return [Place({"CUDA_VISIBLE_DEVICES": card["uuid"]}, card["name"]) for card in cards]
     return [Place({"CUDA_VISIBLE_DEVICES": ""})] * (workers or 0)
+
+
+def alike(what: str, names: set[str]) -> None:
+    """Raise ArgumentError unless cards have one name: a certificate has one digest of machine code, made for one."""
+    if len(names) > 1:
+        raise ArgumentError(
+            f"{what}: the GPUs are unlike, {' and '.join(sorted(names))}; a certificate is of the machine code for one "
+            f"kind: give GPUs of one kind, or set CUDA_VISIBLE_DEVICES to them."
+        )
+
+
+Seat = tuple[int, str]
+"""A process by its number, and the GPU that it may use (empty: none)."""
 
 
 class Processes:
@@ -64,26 +79,37 @@ class Processes:
 
     def __init__(self, subject: str, places: Sequence[Place]) -> None:
         self.subject, self.places = subject, tuple(places)
+        self.judged: set[Seat] = set()
         context = multiprocessing.get_context("spawn")  # a forked process cannot use CUDA
         settings = context.SimpleQueue()
         for place in places:
             settings.put(place.settings)
         self.pool = ProcessPoolExecutor(len(self.places), context, _begin, (settings,))
 
-    def submit(self, proof: Proof, subject: Subject, chunk: int) -> Future[Done]:
+    def like(self, device: str) -> None:
+        """Raise ArgumentError unless the GPUs are of the kind of this process', which made the machine code's digest.
+
+        device: its name; nvidia-smi's may lack what follows, the slice of a GPU that is shared.
+        """
+        others = {place.device for place in self.places if place.device and not device.startswith(place.device)}
+        alike("--gpus", others | {device})
+
+    def submit(self, proof: Proof, subject: Subject, chunk: int) -> Future[tuple[Seat, Done]]:
         """Judge a chunk in some process."""
         return self.pool.submit(_judge, proof.name, self.subject, subject.name, chunk)
 
+    def results(self, answers: Iterable[tuple[Seat, Done]]) -> Iterator[Done]:
+        """Yield the results of one proof's chunks and note who judged them."""
+        self.judged.clear()
+        for seat, done in answers:
+            self.judged.add(seat)
+            yield done
+
     def record(self) -> dict[str, str]:
-        """Return what a certificate says of them beside the machine."""
-        cards = {place.settings["CUDA_VISIBLE_DEVICES"] for place in self.places if place.device}
-        names = sorted({place.device for place in self.places if place.device})
-        count = str(len(self.places))
-        return (
-            {"device": ", ".join(names), "processes": f"{count} on {len(cards)} GPUs"}
-            if cards
-            else {"processes": count}
-        )
+        """Return what a certificate says beside the machine: how many processes judged chunks, and on how many GPUs."""
+        cards = {card for _, card in self.judged if card}
+        count = str(len(self.judged))
+        return {"processes": f"{count} on {len(cards)} GPUs" if cards else count} if self.judged else {}
 
     def close(self) -> None:
         """End the processes, each after the chunk that it is at."""
@@ -124,10 +150,11 @@ def _subject(typed: str, name: str) -> Subject:
     raise UnsupportedError(f"{name} cannot be used in a process that shares a proof: {reasons}.")
 
 
-def _judge(proof: str, typed: str, name: str, chunk: int) -> Done:
+def _judge(proof: str, typed: str, name: str, chunk: int) -> tuple[Seat, Done]:
     judged, subject = get_proof(proof), _subject(typed, name)
+    seat = (os.getpid(), os.environ.get("CUDA_VISIBLE_DEVICES", ""))
     try:
-        return run_chunk(judged, subject, chunk, like_of(judged, subject))
+        return seat, run_chunk(judged, subject, chunk, like_of(judged, subject))
     except (RefnumError, Refuted):
         raise
     except Exception as error:  # another's error need not survive the way to the parent

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from refnum.arrays import Array
 from refnum.errors import RefnumError
@@ -24,6 +24,7 @@ from .digest import RULE
 from .processes import Processes, ProcessLost, told
 from .state import State, state_key
 
+Result = TypeVar("Result")
 LAYOUT = 1
 """Raised when an enumeration lays the same members out differently, so that no old state goes on."""
 
@@ -55,8 +56,10 @@ def prove(
     records = {
         "model": trace.model_record(proof, "numpy" if proof.golden == HOST else subject.arrays),
         "subject": trace.subject_record(proof, subject),
-        "machine": {**trace.machine_record(subject.arrays), **(processes.record() if processes else {})},
+        "machine": trace.machine_record(subject.arrays),
     }
+    if processes is not None:
+        processes.like(records["machine"].get("device", ""))
     records["subject"]["digest"] = trace.subject_digest(records["subject"])
     path = folder / f"{file_name(proof.name, subject.name)}.part" if folder else None
     state = State.load(path if records["subject"]["digest"] else None, _key(proof, records))
@@ -81,6 +84,7 @@ def prove(
     except Refuted:
         state.forget()
         raise
+    records["machine"] |= processes.record() if processes else {}
     document = certificate(proof, state.chunks, _result(proof, state), {**records, "run": _run(state)})
     state.forget()
     return document
@@ -107,7 +111,8 @@ def _in_order(
     """Judge chunks and yield their results in order: by processes, or here; the model on the host, on all its cores."""
     if processes is not None:
         with told(proof):
-            yield from _ahead(lambda chunk: processes.submit(proof, subject, chunk), 2 * len(processes.places), chunks)
+            most = 2 * len(processes.places)
+            yield from processes.results(_ahead(lambda one: processes.submit(proof, subject, one), most, chunks))
     elif proof.golden == HOST:
         workers = os.cpu_count() or 1
         with ThreadPoolExecutor(workers) as pool:
@@ -116,7 +121,7 @@ def _in_order(
         yield from (run_chunk(proof, subject, chunk, like) for chunk in chunks)
 
 
-def _ahead(submit: Callable[[int], Future[Done]], most: int, chunks: range) -> Iterator[Done]:
+def _ahead(submit: Callable[[int], Future[Result]], most: int, chunks: range) -> Iterator[Result]:
     """Yield the results of chunks in order, with so many given out at any time; the rest is taken back at the end."""
     ahead = iter(chunks)
     waiting = deque(submit(chunk) for chunk in itertools.islice(ahead, most))

@@ -50,12 +50,34 @@ def test_the_options_give_places_of_their_own_kind(host, cards):
         places_on(device, "0,2", None)
 
 
-def test_a_certificate_says_how_many_processes_and_on_what():
+def test_unlike_gpus_share_no_proof(host, monkeypatch):
+    device = dataclasses.replace(host, name="device", arrays="cupy")
+    monkeypatch.setattr(gpus, "smi", lambda: [*CARDS, {"uuid": "GPU-c", "name": "NVIDIA L4"}])
+    assert len(places_on(device, "0,1", None)) == 2 and len(places_on(device, "2", None)) == 1
+    for choice in ("all", "1,GPU-c"):
+        with pytest.raises(ArgumentError, match=f"--gpus {choice}: the GPUs are unlike, NVIDIA H200 and NVIDIA L4"):
+            places_on(device, choice, None)
+    with closing(Processes("host", places_on(device, "2", None))) as processes:
+        for name in ("NVIDIA L4", "NVIDIA L4 MIG 1g.6gb"):
+            processes.like(name)
+        with pytest.raises(ArgumentError, match="unlike, NVIDIA H200 and NVIDIA L4"):
+            processes.like("NVIDIA H200")  # this process would have compiled for another
+    with closing(Processes("host", places_on(host, None, 2))) as processes:
+        processes.like("")
+
+
+def test_a_certificate_counts_the_processes_that_judged_and_their_gpus():
     places = [Place({"CUDA_VISIBLE_DEVICES": card["uuid"]}, card["name"]) for card in (*CARDS, CARDS[0])]
+    done = ("0" * 32, 1, 1, 1)
     with closing(Processes("host", places)) as processes:
-        assert processes.record() == {"device": "NVIDIA H200", "processes": "3 on 2 GPUs"}
-    with closing(Processes("host", [Place({})] * 2)) as processes:
-        assert processes.record() == {"processes": "2"}
+        assert processes.record() == {}  # nothing was left to judge
+        answers = [((7, "GPU-a"), done), ((8, "GPU-b"), done), ((7, "GPU-a"), done), ((9, "GPU-a"), done)]
+        assert list(processes.results(answers)) == [done] * 4
+        assert processes.record() == {"processes": "3 on 2 GPUs"}
+        assert list(processes.results([((8, "GPU-b"), done)])) == [done]  # the next proof has one chunk
+        assert processes.record() == {"processes": "1 on 1 GPUs"}
+        assert list(processes.results([((8, ""), done)])) == [done]
+        assert processes.record() == {"processes": "1"}
 
 
 def test_processes_give_the_digests_of_one_and_one_that_is_killed_loses_no_chunk(host, tmp_path):
@@ -80,7 +102,7 @@ def test_processes_give_the_digests_of_one_and_one_that_is_killed_loses_no_chunk
         assert done[0] >= 4
         document = prove(proof, host, tmp_path, processes=processes)
     assert document["digest"] == whole["digest"] and document["result"] == whole["result"]
-    assert document["run"]["resumed"] == 2 and document["machine"]["processes"] == "2"
+    assert document["run"]["resumed"] == 2 and document["machine"]["processes"] in ("1", "2")
 
 
 KILLED = """
