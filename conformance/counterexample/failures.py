@@ -25,6 +25,8 @@ from .shrink import shrink
 
 REPEATS = 3
 MOST_SHRUNK = 12
+RANKED_BY = 6
+"""Failures by which bug classes that explain one of them are put in order."""
 QUICK = 1 << 16
 """Elements of the largest case that is diagnosed before it is shrunk."""
 
@@ -70,6 +72,15 @@ def commonest(failures: Sequence[Failure]) -> list[str]:
     times = Counter(name for found in guesses for name in dict.fromkeys(entry["id"] for entry in found))
     most = max(times.values(), default=0)
     return [name for name, count in times.items() if count == most]
+
+
+def ranked(classes: list[dict[str, Any]], failures: Sequence[Failure]) -> list[dict[str, Any]]:
+    """Return bug classes with those first that explain the most of the smallest failures, else in their own order."""
+    if len(classes) < 2:
+        return classes
+    asked = sorted(failures, key=lambda failure: failure.case.elements)[:RANKED_BY]
+    times = Counter(name for one in asked for name in {entry["id"] for entry in _guessed(one)})
+    return sorted(classes, key=lambda entry: -times[entry["id"]])
 
 
 class Presenter:
@@ -158,6 +169,7 @@ class Presenter:
             classes = next(filter(named, map(_guessed, alike)), classes)
         if not named(classes):
             classes = of_scales(_quick(alike)) or classes
+        classes = ranked(classes, alike)
         if failure.finding:
             classes = [{"id": failure.finding.upper().replace("-", "_"), "words": failure.words}, *classes]
         document = replay.document(case, golden, observed, subject=subject, failure=failure, original=original)

@@ -13,10 +13,12 @@ from conformance.compare import equal_at, unpack
 from conformance.controls.cases import control_cases
 from conformance.corners import corner_cases
 from conformance.counterexample import diagnose as doctor
+from conformance.counterexample import failures
 from conformance.counterexample.diagnose import diagnose, of_scales
 from conformance.counterexample.page import number_text, page
 from conformance.counterexample.suspects import COARSE, FINER, SUSPECTS
 from conformance.operation import OPERATIONS, as_bits, call_golden, outputs_of, run_golden
+from conformance.tally import Failure
 from conformance.vectors.errors import VectorFileError
 from conformance.vectors.wrong import WRONG
 from refnum.errors import RefnumError
@@ -446,3 +448,15 @@ def wrong_bits(case, rule):
     }:
         return None
     return in_bits(given)
+
+
+def test_the_class_that_explains_most_failures_comes_first(monkeypatch):
+    """Six failing cases of a clamped maximum: one of them is what a step through float16 gives as well."""
+    made = [Failure(quantise(float(n)), 5, observed={"n": n}) for n in range(1, 8)]
+    names = {1: ["A", "B"], 2: ["B"], 3: ["B", "C"], 7: ["C", "C", "A"]}
+    guesses = lambda failure: [{"id": name} for name in names.get(failure.observed["n"], [])]  # noqa: E731
+    monkeypatch.setattr(failures, "_guessed", guesses)
+    classes = [{"id": name} for name in "ABC"]
+    assert [entry["id"] for entry in failures.ranked(classes, made[:6])] == ["B", "A", "C"]
+    assert failures.ranked(classes[:1], made) == classes[:1] and failures.ranked([], made) == []
+    assert [entry["id"] for entry in failures.ranked(classes, [])] == ["A", "B", "C"]
