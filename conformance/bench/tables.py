@@ -11,8 +11,8 @@ from .document import agreement, factors, shapes, timed
 COLUMNS = ("kernel", "who", "us", "quartiles", "TB/s", "of copy", "of a copy as long", "factor", "golden model")
 
 HOW = """\
-Median of {repeat} calls between CUDA events, all queued ahead of the device, on buffers in turn that together are
-several times the L2. Bytes are what the contender reads and writes, each once, in the formats that it takes. *Of
+Median of {repeat} calls between CUDA events, fewer of calls over 25 ms, all queued ahead of the device, on buffers in
+turn that together are several times the L2. Bytes are what the contender reads and writes, each once, in the formats that it takes. *Of
 copy* is against the copy above, *of a copy as long* against one that moves as many bytes. *Factor* is a peer's time
 over the subject's. *Golden model* says whether all bytes of a result equal the model's. A share above 100 % is no
 error: a copy is half reads and half writes, which is not the fastest mix."""
@@ -54,10 +54,15 @@ def device_words(found: dict[str, Any]) -> str:
     device = head["device"]
     copy, again = (head[f"copy{which}_bytes_per_second"] / 1e12 for which in ("", "_again"))
     driver = f", driver {device['driver']}" if device.get("driver") else ""
-    return (
-        f"{device['name']}{driver}, CUDA {device['cuda_runtime'] // 1000}.{device['cuda_runtime'] % 1000 // 10}. "
-        f"A copy of 512 MiB runs at {copy:.2f} TB/s, read plus written; again at the end: {again:.2f}."
-    )
+    cuda = f"CUDA runtime {_version(device['cuda_runtime'])}"
+    if device.get("cuda_driver"):
+        cuda += f" on a driver for CUDA {_version(device['cuda_driver'])}"
+    return f"{device['name']}{driver}, {cuda}. A copy of 512 MiB runs at {copy:.2f} TB/s, read plus written; again at the end: {again:.2f}."
+
+
+def _version(number: int) -> str:
+    """Return a version of CUDA, which gives 13000 for 13.0."""
+    return f"{number // 1000}.{number % 1000 // 10}"
 
 
 def terminal(found: dict[str, Any]) -> None:
@@ -89,13 +94,22 @@ def _table(columns: Sequence[str], body: Iterator[list[str]] | Sequence[Sequence
 
 
 def _summary(found: dict[str, Any]) -> Iterator[str]:
-    """Yield, for each peer, over how many lines it was timed and by what factors."""
-    names = dict.fromkeys(r["contender"] for r in timed(found) if not r["is_subject"])
-    for name in names:
-        mine = sorted((value, line) for (_, line, peer), value in factors(found).items() if peer == name)
-        if mine:
-            (least, where), (most, there) = mine[0], mine[-1]
-            yield f"- {name}: {len(mine)} lines, {least:.2f} ({where}) to {most:.2f} ({there}) times as long."
+    """Yield, for each peer, over how many lines it was timed and by what factors, the first shape by itself."""
+    first, *others = shapes(found)
+    for name in dict.fromkeys(r["contender"] for r in timed(found) if not r["is_subject"]):
+        mine = [(value, line, shape) for (shape, line, peer), value in factors(found).items() if peer == name]
+        parts = [_range([one for one in mine if one[2] == first]), _range([one for one in mine if one[2] in others])]
+        words = [f"{part}{place}" for part, place in zip(parts, (f" at {first}", " at the other shapes"), strict=True)
+                 if part]  # fmt: skip
+        if words:
+            yield f"- {name}: {'; '.join(words)}."
+
+
+def _range(mine: list[tuple[float, str, str]]) -> str:
+    if not mine:
+        return ""
+    (least, where, _), (most, there, _) = min(mine), max(mine)
+    return f"{len(mine)} lines, {least:.2f} ({where}) to {most:.2f} ({there}) times as long"
 
 
 def markdown(found: dict[str, Any], title: str, figures: str = "", picture: str = "") -> str:

@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from conformance.bench import document, plot, tables
+from conformance.bench.lines import LINES
 from conformance.cli import app
 from refnum.errors import FileError
 
@@ -32,7 +33,7 @@ def record(line, contender, median=100.0, shape="32768x7168", own=False, **more)
 def found():
     head = {
         "date": "2026-11-21T07:00:00+00:00", "command": "refnum bench", "versions": {"python": "3.12.3"},
-        "device": {"name": "NVIDIA H200", "driver": "580.1", "cuda_runtime": 13000, "multiprocessors": 132},
+        "device": {"name": "NVIDIA H200", "driver": "580.1", "cuda_runtime": 13020, "cuda_driver": 13000, "multiprocessors": 132},
         "model_digest": "sha256:" + 64 * "0", "repeat": 30, "seconds": 1.0,
         "copy_bytes_per_second": 4.2e12, "copy_again_bytes_per_second": 4.1e12,
         "contenders": [
@@ -48,6 +49,7 @@ def found():
         record("quick", "TileKernels", 650.0, agreement="values", differing=10),
         record("quick", "torch.compile", status="failed", words="Boom in call: no | memory"),
         record("quick", "gpu", 50.0, shape="4096-64-1280-7-1024", own=True),
+        record("quick", "TileKernels", 100.0, shape="4096-64-1280-7-1024"),
         record("none", "gpu", status="not offered", words="gpu has no none", own=True),
     ]
     return document.document(head, records, [{"operation": "fp8_to_mxfp4", "fresh_us": 9.5, "out_us": None}])
@@ -64,11 +66,12 @@ def test_rows_are_sorted_by_share_and_peers_follow(found):
 def test_a_page_says_what_was_measured_and_what_was_not(found):
     page = tables.markdown(found, "Title", "x.json", "x.png")
     for words in (
-        "NVIDIA H200, driver 580.1, CUDA 13.0", "4.20 TB/s", "again at the end: 4.10", "`refnum bench`",
+        "NVIDIA H200, driver 580.1, CUDA runtime 13.2 on a driver for CUDA 13.0.", "4.20 TB/s", "again at the end: 4.10", "`refnum bench`",
         "[x.json](x.json)",
         "![Share of copy bandwidth by kernel](x.png)", "- triton: not run, is not installed.", "no | memory",
         "## 4096 tokens, 64 experts, hidden 1280, top-7, feed-forward 1024", "- none: gpu has no none.",
-        "| fp8_to_mxfp4 | 9.5 |  |", "- TileKernels: 2 lines, 3.00 (slow) to 6.50 (quick) times as long.",
+        "| fp8_to_mxfp4 | 9.5 |  |", "- TileKernels: 2 lines, 3.00 (slow) to 6.50 (quick) times as long at 32768x7168; "
+        "1 lines, 2.00 (quick) to 2.00 (quick) times as long at the other shapes.",
     ):  # fmt: skip
         assert words in page
     tabled = [line for line in page.splitlines() if line.startswith("| quick | gpu")]
@@ -95,6 +98,16 @@ def test_results_are_named_by_date_and_device(found, tmp_path):
     page = (tmp_path / "out" / "2026-11-21-h200-bench.md").read_text()
     assert "(2026-11-21-h200-bench.png)" in page
     assert (tmp_path / "out" / "2026-11-21-h200-bench.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_a_picture_has_a_heading_for_every_line_and_layouts_by_themselves(found):
+    records = [record(line.label, "gpu", own=True, operation=line.operation, params=line.params) for line in LINES]
+    drawn = list(plot._rows(records))
+    assert [text for text, one in drawn if one is None] == list(plot.GROUPS)
+    assert sorted(text for text, one in drawn if one) == sorted(line.label for line in LINES)
+    at = [text for text, _ in drawn].index(plot.LAYOUTS)
+    assert all(text.endswith(" scales") for text, _ in drawn[at + 1 :])
+    assert {name for names in plot.GROUPS.values() for name in names} == {line.operation for line in LINES}
 
 
 def test_a_picture_with_an_unknown_suffix_is_refused(found, tmp_path):
