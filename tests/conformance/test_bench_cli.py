@@ -33,7 +33,7 @@ def record(line, contender, median=100.0, shape="32768x7168", own=False, **more)
 def found():
     head = {
         "date": "2026-11-21T07:00:00+00:00", "command": "refnum bench", "versions": {"python": "3.12.3"},
-        "device": {"name": "NVIDIA H200", "driver": "580.1", "cuda_runtime": 13020, "cuda_driver": 13000, "multiprocessors": 132},
+        "device": {"name": "NVIDIA H200", "driver": "580.1", "cuda_runtime": 13020, "cuda_driver": 13000},
         "model_digest": "sha256:" + 64 * "0", "repeat": 30, "seconds": 1.0,
         "copy_bytes_per_second": 4.2e12, "copy_again_bytes_per_second": 4.1e12,
         "contenders": [
@@ -66,7 +66,8 @@ def test_rows_are_sorted_by_share_and_peers_follow(found):
 def test_a_page_says_what_was_measured_and_what_was_not(found):
     page = tables.markdown(found, "Title", "x.json", "x.png")
     for words in (
-        "NVIDIA H200, driver 580.1, CUDA runtime 13.2 on a driver for CUDA 13.0.", "4.20 TB/s", "again at the end: 4.10", "`refnum bench`",
+        "NVIDIA H200, driver 580.1, CUDA runtime 13.2 on a driver for CUDA 13.0.",
+        "4.20 TB/s", "again at the end: 4.10", "`refnum bench`",
         "[x.json](x.json)",
         "![Share of copy bandwidth by kernel](x.png)", "- triton: not run, is not installed.", "no | memory",
         "## 4096 tokens, 64 experts, hidden 1280, top-7, feed-forward 1024", "- none: gpu has no none.",
