@@ -13,8 +13,8 @@ COLUMNS = ("kernel", "who", "us", "quartiles", "TB/s", "of copy", "of a copy as 
 HOW = """\
 Median of {repeat} calls between CUDA events, fewer of calls over 25 ms, all queued ahead of the device, on buffers in
 turn that together are several times the L2. Bytes are what the contender reads and writes, each once, in the formats
-that it takes. *Of copy* is against the copy above, *of a copy as long* against one that moves as many bytes. *Factor* is
-a peer's time over the subject's. *Golden model* says whether all bytes of a result equal the model's. A share above
+that it takes. *Of copy* is against the copy above, *of a copy as long* against one that moves as many bytes. *Factor*
+is a peer's time over the subject's. *Golden model* says whether all bytes of a result equal the model's. A share above
 100 % is no error: a copy is half reads and half writes, which is not the fastest mix."""
 
 
@@ -57,8 +57,10 @@ def device_words(found: dict[str, Any]) -> str:
     cuda = f"CUDA runtime {_version(device['cuda_runtime'])}"
     if device.get("cuda_driver"):
         cuda += f" on a driver for CUDA {_version(device['cuda_driver'])}"
-    return f"{device['name']}{driver}, {cuda}. A copy of 512 MiB runs at {copy:.2f} TB/s, read plus written; "
+    return (
+        f"{device['name']}{driver}, {cuda}. A copy of 512 MiB runs at {copy:.2f} TB/s, read plus written; "
         f"again at the end: {again:.2f}."
+    )
 
 
 def _version(number: int) -> str:
