@@ -1,17 +1,23 @@
 """The kernels' launchers: twins of the golden operations, on device arrays.
 
 Each has the name, argument order and defaults of its twin in `refnum`. Inputs are CuPy arrays, torch tensors or
-anything else that speaks DLPack or `__cuda_array_interface__`; results are arrays of the same library, written on
-that library's current stream. `out` is an array, or a tuple of arrays, of exactly the results' shapes and dtypes,
-contiguous and apart from the inputs. Rows may have any stride. Errors of `refnum.errors` come before any launch.
+anything else that speaks DLPack or `__cuda_array_interface__`, all of one library. Results of CuPy arrays and torch
+tensors are arrays of their library, written on its current stream. What is neither is read, and worked on, on CuPy's
+current stream, and the call ends when its kernels have. Its results are arrays of its library where its arrays name
+one with a `from_dlpack` (`__array_namespace__`; JAX), else CuPy's.
+
+Rows of a matrix may have any stride; the elements of a row are neighbours. What the scalar conversions `encode_*` take
+is contiguous, and so are scales in a layout other than bytes. Items of a vector lie at multiples of their size. `out`
+is an array, or a tuple of arrays, of exactly the results' shapes and dtypes, contiguous and apart from the inputs.
+Errors of `refnum.errors` come before any launch.
 
 Row-wise conversions and those between rows and columns are here; scalars, payloads, permutations and SwiGLU are in the
 rooms that they are imported from. Small results of one call on CuPy arrays may be parts of one allocation.
 
-Calls can be captured into graphs of CuPy and torch. A graph has addresses, not arrays: keep what a captured call was
-given, `row_map` and device splits too, and with CuPy what it returned. Scratch memory of a call that CuPy captures
-(`unpermute` unless rows and tokens are few, gathers by splits on the device, large gathers that read every row once) is
-kept for the process; once none of its graphs is left, `gpu.plans.captured.clear()` gives it back.
+Calls, first ones too, can be captured into graphs of CuPy and torch. A graph has addresses, not arrays: keep what a
+captured call was given, `row_map` and device splits too, and with CuPy what it returned. Scratch memory of a call that
+CuPy captures (`unpermute` unless rows and tokens are few, gathers by splits on the device, large gathers that read
+every row once) is kept for the process; once none of its graphs is left, `gpu.plans.captured.clear()` gives it back.
 
 The host's splits are read at every call; only lists and tuples of Python's integers take the short way of a call whose
 kind is known.
