@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from refnum.errors import ArgumentError
+from refnum.errors import RefnumError
 from refnum.profiles import get_profile
 
 from .. import files
@@ -39,7 +39,7 @@ def export(db: Database, out: Path) -> tuple[int, list[str]]:
                 left.append(f"finding {finding['id']}: {saved.case} is too large or no vector operation")
                 continue
             entry, shared = _entry(saved.case, finding)
-        except ArgumentError as error:
+        except RefnumError as error:
             left.append(f"finding {finding['id']}: {error}")
             continue
         key = (saved.case.operation, saved.case.profile)

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 import refnum
+from conformance.vectors import safetensors, vectors_folder
 from conformance.vectors.errors import VectorFileError
 from conformance.vectors.record import (
+    DTYPES,
     array_record,
     canonical,
     profile_choices,
@@ -32,13 +34,20 @@ def test_hex_is_the_little_endian_memory_image():
         np.asarray([[0x7FC1, 0x8000]], np.uint16).view(ml_dtypes.bfloat16),
         np.asarray([0x7F800001, 0x80000000], np.uint32).view(np.float32),
         np.zeros((0, 64), np.uint8),
-        np.asarray([-1, 5], np.int64),
+        *(np.asarray([-1, 5]).astype(kind) for kind in ("i1", "i2", "i4", "i8", "u8")),
     ],
 )
 def test_records_round_trip_to_the_bit(array):
     back = record_array(json.loads(json.dumps(array_record(array))))
     assert back.dtype == array.dtype and back.shape == array.shape
     assert back.tobytes() == array.tobytes()
+
+
+def test_every_dtype_of_a_row_map_fits_a_record_the_schema_and_a_tensor_file():
+    schema = json.loads((vectors_folder() / "schema" / "common.schema.json").read_text())
+    assert set(schema["$defs"]["array"]["properties"]["dtype"]["enum"]) == set(DTYPES) == set(safetensors._NAMES)
+    kinds = {np.dtype(f"{sign}{size}").name for sign in "iu" for size in (1, 2, 4, 8)}
+    assert kinds <= set(DTYPES)
 
 
 def test_big_endian_arrays_give_the_same_hex():
