@@ -18,7 +18,9 @@ class Line:
 
     at: the matrix of a shape that it works on, see `Shape.matrix`. params: of the operation, scale layouts and a key
     for random bits among them. experts: whether the rows are split over the shape's experts, not one. optional:
-    optional inputs that are given. dtypes: of inputs that are no bfloat16 here though they mostly are.
+    optional inputs that are given. dtypes: of inputs that are no bfloat16 here though they mostly are. once: whether it
+    is timed at the first shape of a run alone, being the kernel of another line with its scales elsewhere, or no part
+    of a layer.
     """
 
     label: str
@@ -29,6 +31,7 @@ class Line:
     experts: bool = False
     optional: tuple[str, ...] = ()
     dtypes: Mapping[str, str] = field(default_factory=dict)
+    once: bool = False
 
 
 _FLOATS = {"bfloat16": "BF16", "float16": "FP16", "float32": "FP32"}
@@ -46,6 +49,12 @@ def _quantisers(to: str, operation: str, **params: Any) -> tuple[Line, ...]:
     )
 
 
+def _casts() -> Iterator[Line]:
+    for to, operation in (("E2M1", "encode_e2m1"), ("E4M3", "encode_e4m3"), ("E8M0", "encode_e8m0")):
+        for dtype, name in _FLOATS.items():
+            yield Line(f"{name} -> {to} codes", operation, "tokens", {"input": dtype}, once=True)
+
+
 def _stochastic() -> Iterator[Line]:
     for dtype, name in _FLOATS.items():
         given, label = {"input": dtype}, f"{name} -> MXFP4, stochastic"
@@ -57,7 +66,7 @@ def _stochastic() -> Iterator[Line]:
 def _in_layouts(label: str, operation: str, at: str, ways: tuple[str, ...], **params: Any) -> tuple[Line, ...]:
     """Return a line for each layout of scales that are no bytes, the same in all these ways."""
     return tuple(
-        Line(f"{label}, {words}", operation, at, {**params, **dict.fromkeys(ways, layout)})
+        Line(f"{label}, {words}", operation, at, {**params, **dict.fromkeys(ways, layout)}, once=True)
         for layout, words in _LAYOUTS.items()
     )
 
@@ -106,9 +115,7 @@ _ALL = (
     Line("unpermute", "unpermute", "rows", {"align": 32}, experts=True, optional=("weights",)),
     Line("unpermute, FP32 rows", "unpermute", "rows", {"align": 32}, experts=True, optional=("weights",),
          dtypes={"rows": "float32"}),
-    *_quantisers("E2M1 codes", "encode_e2m1"),
-    *_quantisers("E4M3 codes", "encode_e4m3"),
-    *_quantisers("E8M0 codes", "encode_e8m0"),
+    *_casts(),
     *_in_layouts("BF16 -> MXFP4", "quantize_mxfp4", "tokens", ("layout_out",), input="bfloat16"),
     *_in_layouts("BF16 -> FP8 1x128", "quantize_fp8_tiles", "tokens", ("layout_out",), input="bfloat16", tile=[1, 128]),
     *_in_layouts("MXFP4 -> BF16", "dequantize_mxfp4", "rows", ("layout_in",), dtype="bfloat16"),

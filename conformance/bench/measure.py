@@ -76,6 +76,8 @@ def run(plan: Plan, device: Device) -> Iterator[dict[str, Any]]:
     copy = device.copy(2 * COPY_BYTES, plan.repeat)
     for shape in plan.shapes:
         for line in plan.lines:
+            if line.once and shape is not plan.shapes[0]:
+                continue
             reason = plan.subject.offers(line)
             if reason:
                 yield _record(line, shape, plan.subject, "not offered", reason)

@@ -148,6 +148,14 @@ def test_a_slow_peer_is_timed_once_after_the_others_and_at_the_first_shape_alone
     assert [words for words in told if "slow" in words] == [told[6]]  # the last of the first shape
 
 
+def test_lines_that_are_no_part_of_a_layer_are_timed_at_the_first_shape_alone():
+    chosen = lines.select(["BF16 -> E4M3 codes", "BF16 -> MXFP4", "BF16 -> MXFP4, swizzled scales"])
+    found = records(plan(lines=chosen, shapes=(SHAPE, PLAIN)))
+    assert [(r["shape"], r["line"]) for r in found] == [
+        *((SHAPE.name, line.label) for line in chosen), (PLAIN.name, "BF16 -> MXFP4"),
+    ]  # fmt: skip
+
+
 def test_no_peer_begins_after_its_seconds_and_the_subject_goes_on():
     peers = (Contender("good", lambda line: "", good),)
     found = records(plan(peers=peers, lines=lines.select(["pack_payload"]), peer_seconds=0.0))
@@ -180,7 +188,8 @@ def test_of_a_long_call_fewer_are_timed():
 
     chosen = plan(peers=(Contender("long", lambda line: "", long),), lines=lines.select(["pack_payload"]), repeat=30)
     list(measure.run(chosen, device))
-    assert sorted(set(counts)) in ([3, 10], [4, 10])
+    assert max(counts) == 10  # the stand-in's
+    assert 2 <= min(counts) <= 4
 
 
 def test_scales_in_a_layout_are_counted_and_compared_as_they_are_stored(whole):
