@@ -26,6 +26,9 @@ EVEN: tuple[list[int], ...] = (
 )  # fmt: skip
 """Splits for the FP4 target, where two rows share a byte."""
 
+ALONE = ((0, 96), (1, 96), (2, 96), (64, 96), (130, 96), (38, 256), (128, 128), (128, 256))
+"""Rows and columns of one expert: the last ones in tiles that are whole across, and down."""
+
 Tiled = tuple[list[int] | None, int, int, int]
 TILED: dict[int, tuple[Tiled, ...]] = {
     128: (
@@ -181,7 +184,7 @@ def _ragged(operation: str, layout: Layout, splits: tuple[list[int], ...]) -> It
     codes, scales = CODED["activations"].make(Draw(9), layout, (256, 256), spread=2, exponent=0)
     first = {"packed": pack(codes)} if layout.element is E2M1 else {"codes": codes}
     yield "activations", {**first, "scales": scales}, {"splits": [96, 0, 160]}
-    for rows, columns in ((0, 96), (1, 96), (2, 96), (64, 96), (130, 96), (38, 256)):  # the last: whole tiles across
+    for rows, columns in ALONE:
         if rows != 1 or operation != "mxfp4_columns":
             codes, scales = CODED["apart"].make(Draw(rows), layout, (rows, columns), base=127, spread=12, empty=60,
                                                 nan=10)  # fmt: skip
