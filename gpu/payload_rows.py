@@ -97,10 +97,20 @@ def widest_piece(*places: int) -> int:
     return next(n for n in (16, 8, 4, 1) if all(place % n == 0 for place in places))
 
 
-def move_rows(name: str, x: View, beside: View | None, arguments: RowArguments, warps: int | None = None) -> None:
+def step(x: View, arguments: RowArguments, name: str, blocks: int, threads: int) -> None:
+    """Launch a kernel that prepares a move of rows."""
+    function = driver().function("payload_rows", name, x.device, launch.TUNING["payload_rows"].defines)
+    plans.launch(function, x.device, (blocks, 1), threads, x.library.stream(x.device), arguments)
+
+
+def move_rows(
+    name: str, x: View, beside: View | None, arguments: RowArguments, warps: int | None = None,
+    before: Sequence[tuple[str, int, int]] = (),
+) -> None:  # fmt: skip
     """Launch a kernel that moves rows; without `warps`, a gather, whose warps take as many rows as the grid says.
 
-    `beside` is a second matrix whose rows are moved along.
+    `beside` is a second matrix whose rows are moved along. `before`: names, CTAs and threads of the steps that go
+    before it, once nothing is left to refuse.
     """
     rows, width = arguments.rows if warps is None else warps, arguments.width
     if rows == 0:
@@ -111,12 +121,14 @@ def move_rows(name: str, x: View, beside: View | None, arguments: RowArguments, 
     if beside is not None:
         places += [beside.address, beside.strides[0] if beside.shape[0] > 1 else 0]
     piece = widest_piece(*places)
-    step = 32 * piece
-    grid = SHORT if width <= SHORT.unroll * step else launch.TUNING["payload_rows"]
-    slabs = -(-width // (step * grid.unroll))
-    arguments.span = -(-width // (slabs * step)) * step
+    warp = 32 * piece
+    grid = SHORT if width <= SHORT.unroll * warp else launch.TUNING["payload_rows"]
+    slabs = -(-width // (warp * grid.unroll))
+    arguments.span = -(-width // (slabs * warp)) * warp
     if slabs > 65535:
-        raise UnsupportedError(f"a row of {width} bytes; the kernels move at most {65535 * step * grid.unroll} of them")
+        raise UnsupportedError(f"a row of {width} bytes; the kernels move at most {65535 * warp * grid.unroll} of them")
+    for first in before:
+        step(x, arguments, *first)
     function = driver().function("payload_rows", f"{name}_{piece}", x.device, grid.defines)
     each = grid.threads // 32 * (grid.rows if warps is None else 1)
     blocks = (-(-rows // each), slabs)

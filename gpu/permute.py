@@ -8,12 +8,11 @@ import numpy as np
 
 from refnum.errors import ArgumentError
 
-from . import interop, launch, plans
+from . import interop, launch
 from .checks import count, row_counts
-from .driver import driver
 from .interop import View
 from .outputs import U8, Outputs
-from .payload_rows import UNIT, RowArguments, indices, move_rows, places
+from .payload_rows import UNIT, RowArguments, indices, move_rows, places, step
 from .plans import planned
 
 ONCE = 96 << 20
@@ -83,9 +82,8 @@ def _gather_host(payload: Any, row_map: Any, splits: Any, align: Any, name: str,
     elif total and view.shape[1]:
         move_rows(name, view, None, arguments)
     elif experts.count:  # no byte to move, but offsets to write
-        grid = launch.TUNING["payload_rows"]
-        function, arguments.rows = driver().function("payload_rows", f"{name}_1", view.device, grid.defines), 0
-        plans.launch(function, view.device, (1, 1), grid.threads, view.library.stream(view.device), arguments)
+        arguments.rows = 0
+        step(view, arguments, f"{name}_1", 1, launch.TUNING["payload_rows"].threads)
     return outputs.finish()
 
 
@@ -97,16 +95,10 @@ def _reads_once(view: View, taken: int) -> bool:
 
 def _scatter(name: str, view: View, arguments: RowArguments) -> None:
     """Launch a gather from the payload's side: every place entered in its token's list, every row read once."""
-    grid, stream, tokens, taken = (
-        launch.TUNING["payload_rows"],
-        view.library.stream(view.device),
-        view.shape[0],
-        arguments.mapped,
-    )
-    for step, items in (("permute_clear", tokens), ("permute_list", taken)):
-        function = driver().function("payload_rows", step, view.device, grid.defines)
-        plans.launch(function, view.device, (-(-items // grid.threads), 1), grid.threads, stream, arguments)
-    move_rows(name + "_scatter", view, None, arguments, tokens + arguments.rows - taken)
+    threads, tokens, taken = launch.TUNING["payload_rows"].threads, view.shape[0], arguments.mapped
+    items = (("permute_clear", tokens), ("permute_list", taken))
+    before = [(name_, -(-count_ // threads), threads) for name_, count_ in items]
+    move_rows(name + "_scatter", view, None, arguments, tokens + arguments.rows - taken, before)
 
 
 @planned(3)
@@ -121,11 +113,11 @@ def _gather_device(payload: Any, row_map: Any, splits: Any, align: Any, name: st
         GATHERS[name, True], view, index, outputs, total, map_bytes=map_bytes, splits=counts.address,
         split_stride=counts.strides[0], split_bytes=split_bytes, align=align, all_experts=experts,
     )  # fmt: skip
-    grid = launch.TUNING["payload_rows"]
-    function = driver().function("payload_rows", "permute_offsets", view.device, grid.defines)
-    plans.launch(function, view.device, (1, 1), 1024, view.library.stream(view.device), arguments)
+    offsets = ("permute_offsets", 1, 1024)
     if total and view.shape[1]:
-        move_rows(name + "_device", view, None, arguments)
+        move_rows(name + "_device", view, None, arguments, before=[offsets])
+    else:
+        step(view, arguments, *offsets)
     return outputs.finish()
 
 

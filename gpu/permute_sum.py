@@ -96,6 +96,8 @@ def unpermute(
 def _columns(view: View) -> tuple[int, int, int]:
     """Return (columns that a lane takes at a time, columns of a warp, warps of a token)."""
     width = view.shape[1]
+    if width > MOST:
+        raise UnsupportedError(f"rows of {width} columns; the kernels count to {MOST}")
     lanes = 4 if width % 4 == 0 and widest_piece(view.address, view.strides[0]) >= 4 * view.dtype.itemsize else 1
     step, warps = 32 * lanes, max(-(-width // COLUMNS), 1)
     span = max(-(-width // (warps * step)), 1) * step

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import refnum
-from gpu import columns, emulate, launch, ops, payload
+from gpu import columns, emulate, launch, ops, payload, permute_sum
 from gpu.emulate_arrays import LIBRARY
 from gpu.interop import View
 from refnum.errors import ArgumentError, RefnumError, ShapeError, UnsupportedError
@@ -139,6 +139,22 @@ def test_squares_of_more_chunks_than_a_field_holds_are_refused(device: Device) -
     assert device.grids == [((1 << 28) - 1, 1)]
     with pytest.raises(ShapeError, match="rows of 34359738368 elements"):
         launch.squares("quantize_fp8_squares_float32", flat(1, 1 << 35, np.uint8), outputs, (0, 0, 0))
+
+
+def test_columns_of_a_sum_are_counted_too() -> None:
+    assert permute_sum._columns(flat(1, (1 << 31) - 32, np.float32))[2] == 1 << 21
+    with pytest.raises(UnsupportedError, match="rows of 2147483648 columns"):
+        permute_sum._columns(flat(1, 1 << 31, np.float32))
+
+
+def test_splits_on_the_device_write_no_offsets_of_rows_that_are_refused(device: Device) -> None:
+    width = DOWN * 32 * 8 + 1  # no vectors
+    payload_ = emulate.array(np.zeros((1, width), np.uint8))
+    out = tuple(LIBRARY.empty(shape, np.dtype(kind), 0) for shape, kind in (((1, width), np.uint8), ((1,), np.int64)))
+    given = payload_, emulate.array(np.zeros(1, np.int64)), emulate.array(np.ones(1, np.int64)), 1
+    with pytest.raises(UnsupportedError, match=f"a row of {width} bytes; the kernels move at most {width - 1}"):
+        ops.permute_pad(*given, out=out)
+    assert not device.grids
 
 
 @pytest.mark.parametrize("align", [1 << 31, 1 << 63, 1 << 64, (1 << 64) + 32])
