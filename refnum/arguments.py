@@ -37,7 +37,7 @@ def require_integer(
 
 def _bound(most: int) -> str:
     bits = most.bit_length()
-    return f"2**{bits} - 1" if bits > 16 and most == (1 << bits) - 1 else str(most)
+    return f"2**{bits} - 1" if most == (1 << bits) - 1 else str(most)
 
 
 def require_flag(name: str, value: object) -> bool:

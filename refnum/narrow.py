@@ -62,8 +62,8 @@ def encode(
     if rbits is not None:
         require_random("rbits", rbits, x, profile.random_bits)
     bits = float32_bits(x)
-    few = bits.size <= CHUNK and (is_host(bits) or not bits.shape)
-    if few or not isinstance(exponent, int) or rbits is not None:
+    few = is_host(bits) and bits.size <= CHUNK
+    if few or not bits.shape or not isinstance(exponent, int) or rbits is not None:
         return encode_bits(fmt, bits, exponent, profile, rbits=rbits)
     flat = contiguous(bits).ravel()
     codes = empty(flat.shape, code_dtype(fmt), bits)

@@ -134,10 +134,11 @@ def python(
     """Mutate the golden model or the comparator; exit status 1 when a mutant survives."""
     from ..mutants import python as room
     from ..mutants.ledger import Ledger
+    from ..mutants.python_targets import TARGETS
 
-    found = next((one for one in room.TARGETS if one.name == target), None)
+    found = next((one for one in TARGETS if one.name == target), None)
     if found is None:
-        raise ArgumentError(f"There is no target {target!r}; choose from {', '.join(t.name for t in room.TARGETS)}.")
+        raise ArgumentError(f"There is no target {target!r}; choose from {', '.join(t.name for t in TARGETS)}.")
     shop = room.Shop.open(found)
     chosen = shop.mutants()
     if sample is not None:

@@ -32,6 +32,7 @@ from .apart import OUR_FAULT, apart
 from .ledger import Ledger, digest_of
 from .operators import Mutant
 from .python_operators import mutants_of
+from .python_targets import Target
 from .reach import PYTEST, Reach, record, silent
 from .reasoned import Reason, reasoned, reasons_of
 from .trace import ROOT, Lines, Recorder, forget, module_of
@@ -44,21 +45,6 @@ PROFILES = ("HOPPER", "OCP", "EVEN", "TE", "STOCHASTIC")
 
 Asked = tuple[str, str, str, dict[str, Any], dict[str, np.ndarray], tuple[np.ndarray, ...]]
 """Label, operation, profile, parameters, inputs, right answers."""
-
-
-@dataclass(frozen=True)
-class Target:
-    """Modules that are mutated, and what a mutant is asked.
-
-    asked: the function of this module that says how many questions there are. ask: the one that returns what a
-    process answers wrongly to the question of a number, or nothing. tests: what survivors are run against.
-    """
-
-    name: str
-    files: tuple[str, ...]
-    asked: str
-    ask: str
-    tests: tuple[str, ...] = ()
 
 
 class _Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -127,35 +113,6 @@ def ask_comparator(number: int) -> str:
         return f"control {control.subject.name}: {str(error)[:120]}"
     return ""
 
-
-TARGETS = (
-    Target(
-        "model",
-        tuple(f"refnum/{name}.py" for name in (
-            "rounding", "scales", "codec", "blocks", "tiles", "recast", "columns", "swiglu", "softfloat", "narrow",
-            "philox", "layouts", "payload", "formats",
-        )),
-        "model_questions",
-        "ask_model",
-        tuple(f"tests/refnum/test_{name}.py" for name in (
-            "philox", "profiles", "layouts", "softfloat", "payload", "narrow", "published", "swiglu", "inputs",
-            "model_edges", "dispatch", "model_equals_oracle", "operations_equal_oracle", "explain", "oracle",
-            "codec",
-        )),
-    ),
-    Target(
-        "comparator",
-        tuple(f"conformance/{name}.py" for name in ("compare", "bits", "geometry", "verdict", "judge", "tally")),
-        "control_questions",
-        "ask_comparator",
-        tuple(f"tests/conformance/test_{name}.py" for name in (
-            "compare", "input_classes", "patterns", "grid", "run", "storage", "shrink", "show_data", "device_judging",
-            "case", "controls", "coverpoints", "corners", "corners_recast", "diagnose", "domains", "domains_there",
-            "report", "report_diff", "replay", "api", "subject", "journal", "fused_drawing", "probes",
-            "undefined_variants", "html", "sarif", "recipes", "plugin", "data", "matrix_cells", "tally", "bits",
-        )),
-    ),
-)  # fmt: skip
 
 _questions: list[Asked] = []
 

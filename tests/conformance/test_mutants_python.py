@@ -15,6 +15,7 @@ import pytest
 
 from conformance.mutants import python as room
 from conformance.mutants.python_operators import OPERATORS, PythonOperator, mutants_of
+from conformance.mutants.python_targets import TARGETS
 from conformance.mutants.reach import Reach, statement
 from conformance.mutants.reasoned import Reason
 from conformance.mutants.trace import Recorder
@@ -52,7 +53,7 @@ def model() -> room.Shop:
         for case, outputs in frozen_cases("encode_e2m1", "HOPPER", {"input": "float32"})
     ]
     assert room._questions
-    yield room.Shop.open(room.TARGETS[0])
+    yield room.Shop.open(TARGETS[0])
     room._questions.clear()
 
 
@@ -184,7 +185,7 @@ def test_a_statement_has_all_its_lines() -> None:
 
 
 def test_a_comparator_that_holds_everything_equal_is_seen_by_a_control() -> None:
-    shop = room.Shop.open(room.TARGETS[1])
+    shop = room.Shop.open(TARGETS[1])
     file, every = "conformance/compare.py", range(room.control_questions())
     text = shop.text(file)
     blind = "def compare(*args, **kwargs):\n    return Comparison(compared=1)\n"
