@@ -138,7 +138,11 @@ def infer(
     from .infer import infer_profile
     from .show.inference import tell
 
-    raise typer.Exit(tell(infer_profile(subject, operation, isolate, timeout), show.console()))
+    err = show.console(stderr=True)
+    found = infer_profile(
+        subject, operation, isolate, timeout, lambda words: err.print(words, markup=False, soft_wrap=True)
+    )
+    raise typer.Exit(tell(found, show.console()))
 
 
 @app.command()

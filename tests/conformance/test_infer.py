@@ -5,7 +5,7 @@ from typer.testing import CliRunner
 
 import refnum
 from conformance.cli import app
-from conformance.infer import infer_profile
+from conformance.infer import answers, infer_profile
 from refnum.errors import ArgumentError, UnsupportedError
 
 
@@ -29,7 +29,52 @@ def test_a_kernel_that_follows_none_is_told_the_nearest_and_what_is_not_explaine
     path = kernel(tmp_path, "(lambda p, s: (p ^ (s[:, :1] == 130), s))(*refnum.quantize_mxfp4(x, 'OCP'))")
     done = CliRunner().invoke(app, ["infer", "-s", path, "--no-isolate"])
     assert done.exit_code == 1 and "comes closest to OCP" in done.stdout
-    assert "not explained by any profile" in done.stdout
+    assert "not explained by it" in done.stdout and "no profile explains every answer" in done.stdout
+    assert "is asked 92 cases" in done.stderr and "candidates left" in done.stderr
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """Few and small cases, and a list of what the golden model is asked."""
+    asked, golden, cases = [], answers.run_golden, answers._cases
+    monkeypatch.setattr(answers, "CORNERS_OF", ("OCP",))
+    monkeypatch.setattr(answers, "_cases", lambda *words: (case for case in cases(*words) if case.elements < 20000))
+    monkeypatch.setattr(answers, "run_golden", lambda *words: (asked.append(words), golden(*words))[1])
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("profile", "error", "words"),
+    [
+        ("OCP", "p ^ 1, s", "the even codes of packed: 0x01 where 0x00 is right"),
+        ("MODELOPT", "p ^ 0x80, s", "the odd codes of packed: 0x08 where 0x00 is right"),
+        ("OCP", "p, s + 2", "scales: 0xFE where 0xFC is right"),
+        ("EVEN", "p ^ 8, s ^ 1", "scales: 0x"),
+    ],
+)
+def test_a_systematic_error_hides_no_profile(tmp_path, few, profile, error, words):
+    body = f"(lambda p, s: ({error}))(*refnum.quantize_mxfp4(x, {profile!r}))"
+    found = infer_profile(kernel(tmp_path, body), None, False)
+    assert found.best.name == profile and not found.exact and len(found.unexplained) == found.cases
+    assert any(text.startswith(words) for text in found.recoded), found.recoded
+    assert len(few) < 5000  # of 96 candidates for the scales and 24 for the codes, and not of all their combinations
+
+
+def test_scales_that_follow_a_profile_are_told_apart_from_codes_that_follow_none(tmp_path, few):
+    body = "(lambda p, s: (p * 0 + 0x33, s))(*refnum.quantize_mxfp4(x, 'EVEN'))"
+    found = infer_profile(kernel(tmp_path, body), None, False)
+    agreed, total = found.agreement["scales"]
+    assert found.best.scale_rule == "even" and not found.exact and agreed == total > 0
+    assert found.agreement["packed"][0] < found.agreement["packed"][1] // 2
+
+
+@pytest.mark.parametrize(("error", "exact"), [("", True), (" ^ 1", False)])
+def test_a_payload_is_told_apart_into_codes_and_scales(tmp_path, few, error, exact):
+    path = tmp_path / "k.py"
+    body = f"return refnum.fp8_to_payload(codes, scales, 'OCP'){error}"
+    path.write_text(f"import refnum\n\ndef fp8_to_payload(codes, scales):\n    {body}\n")
+    found = infer_profile(str(path), None, False)
+    assert found.best.scale_rule == "floor" and found.exact is exact
 
 
 def test_what_cannot_be_inferred_says_why(tmp_path):
