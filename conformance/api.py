@@ -9,6 +9,7 @@ def test_my_quantiser():
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from io import StringIO
 from typing import Any
 
@@ -38,7 +39,7 @@ def judge_kernel(
     level: str = "standard",
     seed: int = 0,
     examples: int = 25,
-    agreement: int = 0,
+    agreement: int | None = None,
     save: bool = True,
 ) -> dict[str, Any]:
     """Judge a kernel and return the report as JSON values (`schema/report.schema.json`).
@@ -46,7 +47,8 @@ def judge_kernel(
     kernel: a callable with the keywords of its golden twin, one declared by `@implements`, a dict of operation ->
     callable, a Subject, or what would come after `--subject`: that one lives in a process of its own.
     operation: what a bare callable is; for the others a name or pattern that narrows what is judged.
-    profile: a profile name; None means those that the kernel claims. agreement: the level of N16 that is enough.
+    profile: a profile name; None means those that the kernel claims. agreement: the level of N16 that is enough,
+    0 to 4, whatever the kernel claims; None means what it claims, or 0.
     save: write replay files of mismatches under `.refnum/cases`.
 
     Raises ArgumentError or ProfileError for unknown names, UnsupportedError for a subject that says that it cannot run
@@ -102,8 +104,16 @@ def as_text(document: Mapping[str, Any]) -> str:
     return stream.getvalue()
 
 
-def as_subject(kernel: Kernel, operation: str | None = None, agreement: int = 0) -> Subject:
-    """Return what is given as a Subject; ArgumentError when it is none, or not exactly one."""
+def as_subject(kernel: Kernel, operation: str | None = None, agreement: int | None = None) -> Subject:
+    """Return what is given as a Subject; ArgumentError when it is none, or not exactly one.
+
+    agreement: the level of agreement that is enough, in the place of what the kernel claims; None leaves that.
+    """
+    subject = _subject(kernel, operation)
+    return subject if agreement is None else replace(subject, level=agreement, levels={})
+
+
+def _subject(kernel: Kernel, operation: str | None) -> Subject:
     if isinstance(kernel, str):
         chosen = choose([kernel], None)
         found = [*chosen.usable, *(subject for subject, _ in chosen.unusable)]
@@ -116,9 +126,8 @@ def as_subject(kernel: Kernel, operation: str | None = None, agreement: int = 0)
     for declaration in declared([kernel]):
         return from_dict(declaration, "judge_kernel")
     if isinstance(kernel, Mapping):
-        entry = kernel if "operations" in kernel else {"name": "kernel", "operations": kernel}
-        return from_dict({"level": agreement, **entry}, "judge_kernel")
+        return from_dict(kernel if "operations" in kernel else {"name": "kernel", "operations": kernel}, "judge_kernel")
     if not callable(kernel) or operation is None:
         raise ArgumentError("Give a callable with the operation it implements, or a dict of operation -> callable.")
     name = getattr(kernel, "__name__", type(kernel).__name__)
-    return from_dict({"name": name, "operations": {operation: kernel}, "level": agreement}, "judge_kernel")
+    return from_dict({"name": name, "operations": {operation: kernel}}, "judge_kernel")

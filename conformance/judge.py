@@ -24,10 +24,12 @@ def record(called: Called, case: Case, golden: Mapping[str, np.ndarray], tally: 
     """Count one call's result in a tally; return whether it held at the claimed level, None if not compared."""
     if called.outcome is Outcome.UNSUPPORTED:
         tally.unsupported[called.words] += 1
+        tally.refusals.refuse(case, called.words, called.declared)
         return None
     if called.outcome is not Outcome.PASS and not called.finding:
         tally.faults.append((called.outcome, called.words, case))
         return None
+    tally.refusals.answer(case)
     comparison = compare(case, golden, called.results)
     count(comparison, case, tally)
     if called.finding:

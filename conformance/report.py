@@ -44,6 +44,10 @@ class TotalsDiffer(InvalidReport):
     """The footer's totals are not the sums of the results."""
 
 
+class VerdictDiffers(InvalidReport):
+    """The footer's exit status or verdict is not what follows from the results."""
+
+
 class MissingFailure(InvalidReport):
     """A result is a mismatch but shows no failing case."""
 
@@ -115,6 +119,9 @@ class Report:
             counts = f"{len(names)} tensors, {len(self.data)} results, {compared} elements compared"
         if total["outcomes"].get("unsupported"):
             counts += f", {total['outcomes']['unsupported']} variants unsupported"
+        refused = sum(result["refused"] for result in self.results if result["outcome"] != Outcome.UNSUPPORTED)
+        if refused:
+            counts += f", {refused} cases refused"
         if self.status == PARTIAL:
             counts = f"run cut short: {counts}"
         where = "on this data" if self.data else f"at level {level}"
@@ -159,6 +166,13 @@ def totals(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
+def concluded(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return totals, exit status and verdict as they follow from a document's results and its status."""
+    parts = {name: document[name] for name in ("header", "results", "harness", "data")}
+    footer = Report(**parts, status=document["footer"]["status"]).footer()
+    return {name: footer[name] for name in ("totals", "exit", "verdict")}
+
+
 def check(document: Mapping[str, Any], origin: str) -> None:
     """Raise the named error of the first way in which a document is no valid report."""
     if isinstance(document, Mapping) and "footer" not in document:
@@ -171,8 +185,14 @@ def check(document: Mapping[str, Any], origin: str) -> None:
             raise DuplicateResult(f"{origin} has two results for {key[0]} on {key[1]}.")
         seen.add(key)
         _check_result(result, origin)
-    if totals(document["results"]) != document["footer"]["totals"]:
+    follows, footer = concluded(document), document["footer"]
+    if follows["totals"] != footer["totals"]:
         raise TotalsDiffer(f"{origin}: the footer's totals are not the sums of the results.")
+    if (follows["exit"], follows["verdict"]) != (footer["exit"], footer["verdict"]):
+        raise VerdictDiffers(
+            f"{origin} says {footer['verdict']!r} and exit status {footer['exit']}; from its results follow "
+            f"{follows['verdict']!r} and {follows['exit']}."
+        )
 
 
 def _check_result(result: Mapping[str, Any], origin: str) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from .case import Case, plain, variant
 from .operation import OPERATIONS
+from .refusals import Refusals
 from .verdict import NO_LEVEL, Outcome, level_name
 
 KEEP = 6
@@ -96,6 +97,7 @@ class Tally:
     outcome: Outcome | None = None
     words: str = ""
     unsupported: Counter[str] = field(default_factory=Counter)
+    refusals: Refusals = field(default_factory=Refusals)
     faults: list[tuple[Outcome, str, Case]] = field(default_factory=list)
     failing: int = 0
     failures: list[Failure] = field(default_factory=list)
@@ -161,6 +163,9 @@ class Tally:
             if self.unsupported:
                 return Outcome.UNSUPPORTED, self._refused()
             return Outcome.NOT_VERIFIED, "nothing was compared"
+        unexplained = self.refusals.unexplained()
+        if unexplained:
+            return Outcome.NOT_VERIFIED, unexplained
         return Outcome.PASS, self._reach()
 
     def _reach(self) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 
 from refnum.arrays import TILE, float32_bits
 from refnum.codec import value
+from refnum.errors import ArgumentError
 
 from .case import Case
 from .geometry import block_shape
@@ -50,6 +51,13 @@ CLASSES = "FTHZIN"
 
 _TINY, _HUGE = (-124 + 127) << 23, (126 + 127) << 23
 _INF = 0x7F800000
+
+
+def checked_level(level: object, who: str) -> int:
+    """Return a level of agreement that somebody claims; ArgumentError unless it is a whole number from 0 to 4."""
+    if type(level) is not int or not 0 <= level < NO_LEVEL:
+        raise ArgumentError(f"{who} claims level {level!r}; a level of agreement is 0 to {NO_LEVEL - 1} (N16).")
+    return level
 
 
 def level_name(level: int) -> str:

@@ -9,7 +9,7 @@ from ..compare import compare
 from ..operation import call_golden, run_golden
 from ..subject import Subject
 from ..verdict import Outcome
-from .call import POISONS, Called, call, has_out, into_guarded, other_data, replay_in_place
+from .call import POISONS, Called, call, has_out, hold_results, into_guarded, other_data, replay_in_place
 from .probes import GRAPH, IN_PLACE, MOVED, PROBES, REPEATS
 from .streams import under_graph
 from .ways import call_with_array_splits, on_way, takes_arrays
@@ -17,6 +17,9 @@ from .ways import call_with_array_splits, on_way, takes_arrays
 NAMED = frozenset({"input-mutated", "guard-overwritten", "float-mode-changed", "output-aliases-input"})
 """Breaches that a call itself names, whichever probe makes it: on a way, into `out`, in other storage, the second time.
 """
+
+HELD, IN_STORAGE = "earlier-result-changed", "refused-in-place"
+"""Breaches that the later of two calls names."""
 
 
 def again(finding: str) -> Callable[[Subject, Case, float], tuple[Case, Called]]:
@@ -54,6 +57,13 @@ def _first(finding: str, calls: Calls, subject: Subject, case: Case, seconds: fl
 def _second_in_place(subject: Subject, case: Case, seconds: float) -> tuple[Case, Called]:
     second_case, _, second = replay_in_place(subject, case, seconds)
     return second_case, second
+
+
+def _held(subject: Subject, case: Case, seconds: float) -> tuple[Case, Called]:
+    second_case, called = _second_in_place(subject, case, seconds)
+    if called.finding != HELD:
+        second_case, _, called = hold_results(subject, case, seconds)
+    return second_case, called
 
 
 def _second_of_graph(subject: Subject, case: Case, seconds: float) -> tuple[Case, Called]:
@@ -125,10 +135,11 @@ _IN_TURN: dict[str, Calls] = {
 }
 _SECOND: dict[str, Callable[[Subject, Case, float], tuple[Case, Called]]] = {
     "stale-output": _second_in_place,
-    "earlier-result-changed": _second_in_place,
+    HELD: _held,
+    IN_STORAGE: _second_in_place,
     "graph-replay-stale": _second_of_graph,
 }
 SECOND_CASE = frozenset(_SECOND)
 """Breaches whose call answers other data than the case's."""
-DIFFERENT_BYTES = frozenset({*_IN_TURN, *_SECOND, *(storage.finding for storage in MOVED)}) - {"earlier-result-changed"}
+DIFFERENT_BYTES = frozenset({*_IN_TURN, *_SECOND, *(storage.finding for storage in MOVED)}) - {HELD, IN_STORAGE}
 """Breaches that show as bytes that differ; the call itself names the others."""

@@ -31,6 +31,8 @@ COMPILE_ERRORS = frozenset({"CompileError", "CompileException", "NVRTCError"})
 POISONS = (0xCD, 0x32)
 NO_ROOM = "this machine has no room for the case"
 """What is said where memory was short and no one knows whether the subject is to blame: it was not judged."""
+CALLS_KEPT = 10
+"""Calls of which the first one's results are held: buffers that a subject hands out in turn come round."""
 OUT_OF_MEMORY = frozenset({"MemoryError", "OutOfMemoryError"})
 """Errors, by name, that say that memory is short: Python's and NumPy's, and those of the libraries of devices."""
 SMALL, ROOM = 1 << 20, 1 << 26
@@ -56,7 +58,8 @@ class Called:
     the calling contract (`input-mutated`, `float-mode-changed`, `output-aliases-input`, `stale-output`,
     `earlier-result-changed`, `guard-overwritten`, `output-not-written`, `strides-ignored`, `row-stride-ignored`,
     `row-alignment-assumed`, `alignment-assumed`, `not-deterministic`, `stream-ignored`, `graph-replay-stale`,
-    `way-by-size`, `splits-as-array`), else empty.
+    `way-by-size`, `splits-as-array`, `refused-in-place`), else empty. declared: whether a case that is unsupported is
+    so by the subject's declaration or its arrays' library, before anything of its own ran.
     """
 
     results: tuple[np.ndarray, ...] = ()
@@ -64,6 +67,7 @@ class Called:
     outcome: Outcome = Outcome.PASS
     words: str = ""
     finding: str = ""
+    declared: bool = False
 
 
 @contextmanager
@@ -141,7 +145,7 @@ def call_on(
     except CallTimeout as error:
         return Called(outcome=Outcome.TIMEOUT, words=str(error))
     except (UnsupportedError, NotImplementedError) as error:
-        return Called(outcome=Outcome.UNSUPPORTED, words=str(error) or type(error).__name__)
+        return Called(outcome=Outcome.UNSUPPORTED, words=str(error) or type(error).__name__, declared=not inside)
     except Exception as error:
         if _short_of_memory(error) and not (inside and _to_blame(subject, case)):
             return Called(outcome=Outcome.UNSUPPORTED, words=f"{NO_ROOM}: {type(error).__name__}")
@@ -224,7 +228,8 @@ def replay_in_place(subject: Subject, case: Case, seconds: float = 60.0) -> tupl
     """Call twice with the same storage and new data in between.
 
     Returns (second case, first call, second call). A first result that changed during the second call is a
-    breach; whether the second result is right is for the caller to judge against the golden model.
+    breach, and so is a second call that is refused though the same data elsewhere is answered; whether the second
+    result is right is for the caller to judge against the golden model.
     """
     storage: dict[str, Any] = {}
 
@@ -243,15 +248,43 @@ def replay_in_place(subject: Subject, case: Case, seconds: float = 60.0) -> tupl
     kept = [np.array(result, copy=True) for result in first.results]
     second_case = other_data(case)
     second = call_on(subject, second_case, second_data, seconds)
-    if second.outcome is Outcome.PASS:
-        for number, (before, now) in enumerate(zip(kept, first.live, strict=True)):
-            if not np.array_equal(raw(before), raw(to_numpy(now))):
-                words = (
-                    f"result {number} of the first call changed when the second call ran: the subject hands "
-                    f"out its own buffer"
-                )
-                second = Called(second.results, second.live, Outcome.MISMATCH, words, "earlier-result-changed")
-    return second_case, first, second
+    if second.outcome is Outcome.UNSUPPORTED and not second.words.startswith(NO_ROOM):
+        fresh = call_on(subject, second_case, lambda: lay_out(subject, second_case), seconds)
+        if fresh.outcome is Outcome.PASS:
+            words = f"new data in the storage of an earlier call is refused, elsewhere it is answered: {second.words}"
+            second = Called(fresh.results, fresh.live, Outcome.MISMATCH, words, "refused-in-place")
+    words = "when the second call ran: the subject hands out its own buffer"
+    return second_case, first, _kept_results(kept, first, second, words)
+
+
+@where_it_lives
+def hold_results(subject: Subject, case: Case, seconds: float = 60.0) -> tuple[Case, Called, Called]:
+    """Call on a case, then again and again on other data, each in storage of its own, and hold the first results.
+
+    Returns (other case, first call, last call). A first result that changed is a breach of the last call.
+    """
+    first = call_on(subject, case, lambda: lay_out(subject, case), seconds)
+    if first.outcome is not Outcome.PASS:
+        return case, first, first
+    kept = [np.array(result, copy=True) for result in first.results]
+    other, last = other_data(case), first
+    for _ in range(CALLS_KEPT - 1):
+        last = call_on(subject, other, lambda: lay_out(subject, other), seconds)
+        if last.outcome is not Outcome.PASS:
+            break
+    words = f"during {CALLS_KEPT - 1} further calls: the subject hands out its own buffers in turn"
+    return other, first, _kept_results(kept, first, last, words)
+
+
+def _kept_results(kept: list[np.ndarray], first: Called, later: Called, when: str) -> Called:
+    """Return the later call, as a breach if results of the first are no longer what was `kept` of them."""
+    if later.outcome is not Outcome.PASS:
+        return later
+    for number, (before, now) in enumerate(zip(kept, first.live, strict=True)):
+        if not np.array_equal(raw(before), raw(to_numpy(now))):
+            words = f"result {number} of the first call changed {when}"
+            return Called(later.results, later.live, Outcome.MISMATCH, words, "earlier-result-changed")
+    return later
 
 
 @where_it_lives

@@ -23,6 +23,7 @@ from .call import (
     Called,
     call,
     has_out,
+    hold_results,
     into_guarded,
     raw,
     replay_in_place,
@@ -155,6 +156,14 @@ def _repeats(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds
             return
 
 
+def _held(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
+    other_case, first, last = hold_results(subject, case, seconds)
+    if first is last:
+        record(first, case, golden, tally)
+    else:
+        record(last, other_case, run_golden(other_case), tally)
+
+
 def _out(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
     like = call_golden(case)
     for poison in POISONS:
@@ -274,6 +283,7 @@ PROBES: tuple[Probe, ...] = (
     Probe(ODD.name, _elsewhere(ODD), _placed),
     Probe(OFFSET.name, _elsewhere(OFFSET), _placed),
     Probe("ten repeats", _repeats, once=True),
+    Probe("earlier results held", _held, once=True),
     Probe("poisoned out with guard zones", _out, has_out),
     Probe(SIDE_STREAM.name, _elsewhere(SIDE_STREAM), _streamed),
     Probe(GRAPH, _graph, _streamed),

@@ -47,7 +47,7 @@ def document():
 
 
 def _footer_of(whole, count):
-    return {**whole["footer"], "totals": reports.totals(whole["results"][:count])}
+    return {**whole["footer"], **reports.concluded({**whole, "results": whole["results"][:count]})}
 
 
 def many(count):
@@ -57,6 +57,6 @@ def many(count):
     whole["results"] = [
         {**model, "subject": f"kernel-{i % 40}", "variant": f"{model['variant']} {i}"} for i in range(count)
     ]
-    whole["footer"]["totals"] = reports.totals(whole["results"])
+    whole["footer"].update(reports.concluded(whole))
     reports.check({**whole, "results": whole["results"][:1], "footer": _footer_of(whole, 1)}, "one of many")
     return whole

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 import refnum
-from conformance import assert_conforms, judge_kernel
+from conformance import assert_conforms, implements, judge_kernel
 from conformance import report as reports
+from conformance.api import as_subject
 from conformance.subject import Subject
 from refnum.errors import ArgumentError, ProfileError
 
@@ -50,10 +51,41 @@ def test_the_report_is_valid_and_says_what_was_asked(tmp_path):
     assert not (tmp_path / ".refnum").exists()
 
 
-def test_a_level_of_agreement_can_be_enough():
-    def no_negative_zero(x, profile):
-        return refnum.quantize_mxfp4(x, profile.replace(name="drop", negative_zero="drop"))
+def no_negative_zero(x, profile):
+    return refnum.quantize_mxfp4(x, profile.replace(name="drop", negative_zero="drop"))
 
+
+FILE = """import refnum
+def quantize_mxfp4(x, profile):
+    return refnum.quantize_mxfp4(x, profile.replace(name="drop", negative_zero="drop"))
+"""
+
+
+@pytest.mark.parametrize("form", ["function", "dict", "subject", "declared", "path"])
+def test_the_level_that_is_enough_counts_for_every_form_of_kernel(form, tmp_path):
+    (tmp_path / "own.py").write_text(FILE)
+    operations = {"quantize_mxfp4": no_negative_zero}
+    kernel = {
+        "function": no_negative_zero,
+        "dict": {"name": "k", "level": 1, "operations": operations},
+        "subject": Subject("k", operations, level=1, levels={"quantize_mxfp4": 1}),
+        "declared": implements("quantize_mxfp4", level=1)(lambda x, profile: no_negative_zero(x, profile)),
+        "path": "own.py:quantize_mxfp4",
+    }[form]
+    of = "quantize_mxfp4" if form == "function" else None
+    claimed = {"function": 0, "path": 0}.get(form, 1)
+    for agreement, counts in ((None, claimed), (2, 2), (0, 0)):
+        assert as_subject(kernel, of, agreement).claimed_level("quantize_mxfp4") == counts
+    with pytest.raises(ArgumentError, match="0 to 4"):
+        as_subject(kernel, of, 5)
+
+
+def test_a_declared_level_beyond_the_last_is_refused_where_it_is_declared():
+    with pytest.raises(ArgumentError, match="quantize_mxfp4 claims level 99; a level of agreement is 0 to 4"):
+        implements("quantize_mxfp4", level=99)
+
+
+def test_a_level_of_agreement_can_be_enough():
     assert_conforms(no_negative_zero, "quantize_mxfp4", level="smoke", agreement=2)
     with pytest.raises(AssertionError, match="fails L1"):
         assert_conforms(no_negative_zero, "quantize_mxfp4", level="smoke")

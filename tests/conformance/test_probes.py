@@ -72,6 +72,7 @@ def test_every_probe_that_applies_is_in_the_report():
         "rows one element apart",
         "views at an odd address",
         "ten repeats",
+        "earlier results held",
     ]
     assert not any(only(document)["probes"].values())
 

@@ -78,6 +78,25 @@ def failing_pass(d):
     result_of(d, "pass")["failures"] = result_of(d, "mismatch")["failures"]
 
 
+def called_verified(d):
+    d["footer"]["exit"] = 0
+
+
+def in_other_words(d):
+    d["footer"]["verdict"] = d["footer"]["verdict"].replace("WRONG", "verified")
+
+
+def passes_cut_short(d):
+    d["results"] = [row for row in d["results"] if row["outcome"] == "pass"]
+    d["footer"].update(reports.concluded(d))
+    assert d["footer"]["exit"] == 0
+    d["footer"]["status"] = "partial"
+
+
+def beyond_every_level(d):
+    result_of(d, "pass")["level"]["claimed"] = "none"
+
+
 def false_proof(d):
     result_of(d, "pass")["domains"] = [{"name": "x", "size": 9, "how": "", "points": 8, "verdict": "proved"}]
 
@@ -91,6 +110,10 @@ def false_proof(d):
         (hide_failure, reports.MissingFailure),
         (failing_pass, reports.UnexpectedFailure),
         (false_proof, reports.ProofWithoutCases),
+        (called_verified, reports.VerdictDiffers),
+        (in_other_words, reports.VerdictDiffers),
+        (passes_cut_short, reports.VerdictDiffers),
+        (beyond_every_level, FileError),
         (lambda d: d["footer"]["totals"].update(cases=0), reports.TotalsDiffer),
         (lambda d: d["results"].pop(), reports.TotalsDiffer),
         (lambda d: result_of(d, "pass").update(outcome="ok"), FileError),
@@ -137,7 +160,7 @@ def test_what_is_no_report_is_a_file_error(tmp_path):
 )
 def test_exit_status(outcome, compared, status, code):
     document = reports.Report(
-        {"level": "standard"}, [{"outcome": outcome, "compared": compared, "cases": 1}], status=status
+        {"level": "standard"}, [{"outcome": outcome, "compared": compared, "cases": 1, "refused": 0}], status=status
     )
     assert document.exit_status() == code
 

@@ -15,13 +15,15 @@ def verified(**header):
     document = make_document()
     document["results"] = [row for row in document["results"] if row["outcome"] == "pass"]
     document["header"].update(header)
-    document["footer"] = {**document["footer"], "exit": 0, "totals": reports.totals(document["results"])}
+    document["footer"].update(reports.concluded(document))
+    assert document["footer"]["exit"] == 0
     return document
 
 
 def partial():
     document = verified()
     document["footer"]["status"] = "partial"
+    document["footer"].update(reports.concluded(document))
     return document
 
 
