@@ -4,70 +4,14 @@ import time
 
 import numpy as np
 import pytest
+from bench_tools import PLAIN, SHAPE, Host, model, subject
 
-import refnum
-from conformance import golden
 from conformance.bench import agree, document, inputs, lines, measure, shapes
 from conformance.bench.clock import Times, sets_for
 from conformance.bench.contender import Contender, Prepared, of_subject
 from conformance.operation import OPERATIONS, call_golden
 from conformance.subject import from_dict
 from refnum.errors import ArgumentError
-
-SHAPE = shapes.Shape(64, 3, 256, 4, 128)
-PLAIN = shapes.Shape(64, 1, 128, 1, 128)
-
-
-class Host:
-    """The interface of `clock.Clock` on the host; a copy has a made-up rate, so that shares can be checked."""
-
-    xp = np
-    RATE = 1e9
-
-    def synchronize(self):
-        pass
-
-    def free(self):
-        pass
-
-    def time(self, calls, repeat):
-        found = []
-        for number in range(repeat):
-            start = time.perf_counter()
-            calls[number % len(calls)]()
-            found.append(1e6 * (time.perf_counter() - start))
-        return Times(tuple(found))
-
-    def host_time(self, call, repeat=3):
-        return self.time([call], 3).summary()["median"]
-
-    def copy(self, nbytes, repeat):
-        return self.RATE
-
-
-def model(name, broken=False):
-    """Return a launcher with `out`, as kernels have it; a broken one leaves its last byte unwritten."""
-
-    def call(*arrays, out=None, **options):
-        found = (getattr(golden, name, None) or getattr(refnum, name))(*arrays, **options)
-        found = found if isinstance(found, tuple) else (found,)
-        if out is None:
-            return found
-        for target, source in zip(out, found, strict=True):
-            flat, data = target.reshape(-1).view(np.uint8), np.ascontiguousarray(source).reshape(-1).view(np.uint8)
-            flat[: flat.size - broken] = data[: flat.size - broken]
-        return out
-
-    def by_name(out=None, **options):
-        return call(out=out, **options)
-
-    return by_name
-
-
-def subject(broken=False):
-    names = {line.operation for line in lines.LINES}
-    operations = {name: model(name, broken) for name in names}
-    return from_dict({"name": "stand-in", "operations": operations, "arrays": "cupy"}, "here")
 
 
 def records(plan):
