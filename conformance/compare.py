@@ -20,6 +20,7 @@ from .case import Case
 from .geometry import blocks_hit, spread
 from .operation import Output, as_bits, outputs_of
 from .problem import NO_PROBLEM, SHAPE, Problem
+from .same import same
 from .verdict import CLASSES, LEVELS, NO_LEVEL, input_classes
 
 Bits = dict[str, np.ndarray]
@@ -117,9 +118,9 @@ def compare(case: Case, golden: Mapping[str, np.ndarray], results: Sequence[np.n
 def equal_at(case: Case, golden: Mapping[str, np.ndarray], observed: Mapping[str, np.ndarray], level: int) -> bool:
     """Whether both sides are equal at a level."""
     if level == 0:
-        return all(np.array_equal(golden[name], observed[name]) for name in golden)
+        return all(same(golden[name], observed[name]) for name in golden)
     left, right = normalise(case, golden, level), normalise(case, observed, level)
-    return all(np.array_equal(left[name], right[name]) for name in left)
+    return all(same(left[name], right[name]) for name in left)
 
 
 def differences(

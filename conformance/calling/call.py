@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,11 +17,13 @@ from functools import wraps
 from typing import Any, TypeVar, cast
 
 import numpy as np
+from numpy import geterr, seterr  # as they are now: a kernel may replace those of the module
 
 from refnum.errors import UnsupportedError
 
 from ..case import Case
 from ..operation import as_bits
+from ..same import same
 from ..subject import Subject, arguments_for, takes
 from ..verdict import Outcome
 from .floatmode import default_float_mode, float_mode
@@ -126,6 +129,7 @@ def call_on(
 ) -> Called:
     """Call a subject on the arrays that `inputs` makes, equal to the case's; `extra` keywords are passed on."""
     process, mode, inside = os.getpid(), float_mode(), False
+    errors, depth = geterr(), sys.getrecursionlimit()
     try:
         given = inputs()
         arguments = arguments_for(subject, case, given)
@@ -158,6 +162,8 @@ def call_on(
             os._exit(1)
         if float_mode() != mode:
             default_float_mode()
+        seterr(**errors)
+        sys.setrecursionlimit(depth)
 
 
 def _short_of_memory(error: BaseException) -> bool:
@@ -184,7 +190,7 @@ def _kept_contract(
     case: Case, given: Mapping[str, Any], results: tuple[np.ndarray, ...], live: tuple[Any, ...]
 ) -> Called:
     for name, original in stored_inputs(case).items():
-        if not np.array_equal(raw(to_numpy(given[name])), raw(original)):
+        if not same(raw(to_numpy(given[name])), raw(original)):
             return Called(results, live, Outcome.MISMATCH, f"the call changed its input {name}", "input-mutated")
     for name, zone in getattr(given, "zones", {}).items():
         side = zone.trespass()
@@ -281,7 +287,7 @@ def _kept_results(kept: list[np.ndarray], first: Called, later: Called, when: st
     if later.outcome is not Outcome.PASS:
         return later
     for number, (before, now) in enumerate(zip(kept, first.live, strict=True)):
-        if not np.array_equal(raw(before), raw(to_numpy(now))):
+        if not same(raw(before), raw(to_numpy(now))):
             words = f"result {number} of the first call changed {when}"
             return Called(later.results, later.live, Outcome.MISMATCH, words, "earlier-result-changed")
     return later

@@ -15,6 +15,7 @@ from ..case import Case
 from ..compare import compare
 from ..judge import record
 from ..operation import call_golden, run_golden
+from ..same import same
 from ..subject import Subject
 from ..tally import Failure, Tally
 from ..verdict import NO_LEVEL, Outcome
@@ -295,7 +296,7 @@ PROBES: tuple[Probe, ...] = (
 
 def _same(one: Called, other: Called) -> bool:
     pairs = zip(one.results, other.results, strict=False)
-    return len(one.results) == len(other.results) and all(np.array_equal(raw(a), raw(b)) for a, b in pairs)
+    return len(one.results) == len(other.results) and all(same(raw(a), raw(b)) for a, b in pairs)
 
 
 def _holds_poison(called: Called, like: tuple[np.ndarray, ...], poison: int) -> bool:

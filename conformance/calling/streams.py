@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..case import Case
+from ..same import same
 from ..subject import Subject, arguments_for
 from ..verdict import Outcome
 from .call import Called, call_on, lay_out, other_data, raw, where_it_lives
@@ -142,7 +143,7 @@ def under_graph(subject: Subject, case: Case, seconds: float = 60.0) -> tuple[Ca
         parts = result if isinstance(result, tuple | list) else (result,)
         live = tuple(part for part in parts if part is not None)
         for name, array in stored_inputs(of).items():
-            if not np.array_equal(raw(to_numpy(given[name])), raw(array)):
+            if not same(raw(to_numpy(given[name])), raw(array)):
                 return Called((), live, Outcome.MISMATCH, f"the graph changed its input {name}", "input-mutated")
         return Called(tuple(np.array(to_numpy(part), copy=True) for part in live), live)
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from ..case import Case
 from ..operation import OPERATIONS, call_golden
+from ..same import same
 from ..subject import Subject
 from ..verdict import Outcome
 from .call import POISONS, Called, call_on, has_out, lay_out, raw, where_it_lives
@@ -87,7 +88,7 @@ def call_with_array_splits(subject: Subject, case: Case, seconds: float = 60.0) 
     called = call_on(subject, case, inputs, seconds, out=outs if len(outs) > 1 else outs[0])
     if called.outcome is not Outcome.PASS or called.finding:
         return called
-    if not np.array_equal(raw(to_numpy(held.array)), raw(splits)):
+    if not same(raw(to_numpy(held.array)), raw(splits)):
         words = "the call changed its input splits, given as an array"
         return Called(called.results, called.live, Outcome.MISMATCH, words, "input-mutated")
     watched = [("the input splits, an array,", held), *((f"output {n}", zone) for n, zone in enumerate(zones))]
