@@ -20,15 +20,19 @@ def write_json(path: Path, document: Any) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file whole or not at all; FileError when the folder cannot be written."""
+    """Write a text file as UTF-8, whole or not at all; FileError when the folder cannot be written.
+
+    Lone surrogates, which names of files may hold, are written as `\\udcff`.
+    """
+    data = text.encode("utf-8", "backslashreplace")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     except OSError as error:
         raise FileError(f"Cannot write {path}: {error.strerror}.") from error
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
         os.chmod(name, 0o666 & ~_mask())
         os.replace(name, path)
     except OSError as error:

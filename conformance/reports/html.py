@@ -9,6 +9,7 @@ from ..verdict import CLASSES
 from . import facts
 from .badge import digest
 from .picture import picture
+from .printable import printable
 from .text import headline
 
 MOST_PAGES, MOST_LINES = 200, 2000
@@ -23,13 +24,15 @@ def html(document: Mapping[str, Any], pages: int = MOST_PAGES, lines: int = MOST
 
     Raises UnsupportedError where the package jinja2 is missing.
     """
+    report = digest(document)
+    document = printable(document)
     found = facts.failures(document)
     return _template().render(
         document=document,
         header=document["header"],
         footer=document["footer"],
         state=_STATES.get(document["footer"]["exit"], "unsure") if not _smoke(document) else "unsure",
-        digest=digest(document),
+        digest=report,
         verdicts=facts.verdicts(document),
         classes=facts.class_rows(document),
         letters=CLASSES,

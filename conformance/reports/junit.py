@@ -7,9 +7,8 @@ from typing import Any
 from xml.etree import ElementTree
 
 from .facts import ERRORS, WRONG
+from .printable import printable
 from .text import page_text
-
-_FORBIDDEN = {code: None for code in range(32) if chr(code) not in "\t\n\r"}
 
 
 def junit(document: Mapping[str, Any]) -> str:
@@ -17,6 +16,7 @@ def junit(document: Mapping[str, Any]) -> str:
 
     What is not verified is skipped, with its reason.
     """
+    document = printable(document)
     rows = [*document["results"], *document["data"]]
     stamp = document["header"]["started"].rstrip("Z")
     root = ElementTree.Element("testsuites", name="refnum")
@@ -31,7 +31,7 @@ def junit(document: Mapping[str, Any]) -> str:
         )
         for number, line in enumerate(document["harness"]):
             case = ElementTree.SubElement(suite, "testcase", {"classname": "refnum.harness", "name": str(number)})
-            ElementTree.SubElement(case, "error", {"message": _clean(line), "type": "harness"})
+            ElementTree.SubElement(case, "error", {"message": line, "type": "harness"})
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
@@ -69,10 +69,5 @@ def _testcase(suite: ElementTree.Element, row: Mapping[str, Any]) -> None:
         if name in row:
             ElementTree.SubElement(properties, "property", {"name": name, "value": str(row[name])})
     if kind := _kind(row):
-        detail = ElementTree.SubElement(case, kind, {"message": _clean(row["words"]), "type": row["outcome"]})
-        detail.text = _clean("".join(page_text(row, record) for record in row["failures"]))
-
-
-def _clean(text: str) -> str:
-    """Drop the control characters that XML cannot hold: a subject's words may have any."""
-    return text.translate(_FORBIDDEN)
+        detail = ElementTree.SubElement(case, kind, {"message": row["words"], "type": row["outcome"]})
+        detail.text = "".join(page_text(row, record) for record in row["failures"])

@@ -13,6 +13,7 @@ from typing import Any
 from refnum import __version__
 
 from . import facts
+from .printable import printable
 from .text import headline, page_text
 
 MOST_RESULTS = 25_000
@@ -32,6 +33,7 @@ def sarif(document: Mapping[str, Any], results: int = MOST_RESULTS, size: int = 
     in a notification of the run. `partialFingerprints` hold subject, variant and what is wrong, and not the numbers
     of the case: the same mistake keeps its fingerprint when other inputs show it.
     """
+    document = printable(document)
     rules: dict[str, dict[str, Any]] = {}
     sources = {entry["name"]: entry.get("source", {}) for entry in document["header"]["subjects"]}
     kept: list[dict[str, Any]] = []

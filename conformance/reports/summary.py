@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from . import facts
+from .printable import printable
 from .text import page_text
 
 LIMIT = 1024 * 1024
@@ -19,6 +20,7 @@ def markdown(document: Mapping[str, Any], limit: int = LIMIT - MARGIN) -> str:
 
     The table has at most half of the room, so that there is always a page of a mismatch. What is left out is counted.
     """
+    document = printable(document)
     head = f"## refnum: {document['footer']['verdict']}\n\n"
     errors = "".join(f"- **harness**: {_cell(line)}\n" for line in document["harness"][:20])
     text = _cut(head + errors, limit)

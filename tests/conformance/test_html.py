@@ -42,7 +42,7 @@ class Tags(HTMLParser):
 def test_the_page_says_the_verdict_the_counterexample_and_what_was_not_verified(page):
     assert ">WRONG at level standard" in page and "E2M1_TIES_UP" in page
     assert "tie at 5 -&gt; even (N2)" in page and "needs a &lt;GPU&gt; | a big one" in page
-    assert "boom \x1b[31m &lt;b&gt;" in page and "How the golden model gets there" in page
+    assert "boom \\x1b[31m &lt;b&gt;" in page and "How the golden model gets there" in page
 
 
 def test_the_page_is_well_formed_and_fetches_nothing(page):

@@ -1,0 +1,32 @@
+"""A report's words as text that every format holds: XML has no control characters, UTF-8 no lone surrogates."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, TypeVar
+
+_Value = TypeVar("_Value")
+_UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def printable(value: _Value) -> _Value:
+    """Return JSON values in which all text, keys too, shows such characters as `\\x1b` or `\\udcff`.
+
+    A subject's name, the words of its errors and the name of a file can have any.
+    """
+    return _printable(value)  # type: ignore[no-any-return]
+
+
+def _printable(value: Any) -> Any:
+    if isinstance(value, str):
+        return _UNPRINTABLE.sub(_escape, value)
+    if isinstance(value, dict):
+        return {_printable(key): _printable(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_printable(entry) for entry in value]
+    return value
+
+
+def _escape(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
