@@ -17,6 +17,7 @@ from refnum.profiles import Profile, get_profile, profile_name
 
 from ..case import Case
 from ..operation import FLOAT_INPUTS, OPERATIONS
+from ..verdict import checked_level
 from .layouts import in_layouts
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -91,10 +92,11 @@ def implements(
     profile: the profile or profiles that it follows, by name, as `OCP+ties=away`, or as `refnum.Profile` (N14).
     arrays, level and `more`: fields of `conformance.subject.Subject`. dtypes, rows, columns, max_elements: see
     `Limits`. nibbles, scales: the layouts of `refnum.layouts` that its packed codes and scales have, in and out.
-    Raises ArgumentError for an unknown operation or layout, ProfileError for an unknown profile.
+    Raises ArgumentError for an unknown operation, layout or level of agreement, ProfileError for an unknown profile.
     """
     if operation not in OPERATIONS:
         raise ArgumentError(f"No operation is named {operation!r}; choose from {', '.join(OPERATIONS)}.")
+    checked_level(level, name or operation)
     profiles = (profile,) if isinstance(profile, str | Profile) else tuple(profile or ())
     limits = Limits(tuple(dtypes), rows, columns, max_elements)
 
