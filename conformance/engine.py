@@ -31,7 +31,7 @@ from .operation import run_golden
 from .plan import Plan, Progress, Variant
 from .report import Report
 from .specials import unclaimed
-from .subject import Subject
+from .subject import Broken, Subject
 from .tally import DomainCount, Tally
 from .verdict import Outcome
 
@@ -46,15 +46,22 @@ COVERED_CHUNKS = 2
 
 
 def new_tally(plan: Plan, subject: Subject, item: Variant) -> Tally:
-    """Return the empty tally of a subject on a variant, refused if the subject cannot be judged on it."""
+    """Return the empty tally of a subject on a variant, refused if the subject cannot be judged on it.
+
+    One that fails when it is asked whether it supports the variant has that fault on it.
+    """
     name = item.operation.name
+    refusal = subject.refuses(name, item.profile, item.params)
+    broken = isinstance(refusal, Broken)
     return Tally(
         subject.name,
         name,
         item.profile,
         item.params,
         claimed=subject.claimed_level(name),
-        refusal=subject.refuses(name, item.profile, item.params),
+        refusal=refusal,
+        outcome=Outcome.FAULT if broken else None,
+        words=refusal if broken else "",
         smoke=plan.level == "smoke",
         left_out=[] if item.special else [*unclaimed(subject, name, item.profile), *plan.elsewhere(subject, item)],
     )

@@ -61,14 +61,18 @@ class Judge:
         level = self.config.getoption("--refnum-level")
         if level:
             asked["level"] = level
+        absent = wrong = ""
+        document: dict[str, Any] = {}
         try:
             document = judge_kernel(kernel, operation or self.operation, **asked)
         except UnsupportedError as error:
-            pytest.skip(str(error))
+            absent = str(error)
         except RefnumError as error:
-            pytest.fail(str(error), pytrace=False)
-        if not verified(document):
-            pytest.fail(as_text(document), pytrace=False)
+            wrong = str(error)
+        if absent:  # out of the `except`, or pytest tells of both
+            pytest.skip(absent)
+        if wrong or not verified(document):
+            pytest.fail(wrong or as_text(document), pytrace=False)
         return document
 
 

@@ -16,14 +16,26 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from refnum.errors import ArgumentError, UnsupportedError
-from refnum.profiles import get_profile, profile_name
+from refnum.profiles import Profile, get_profile, profile_name
 
+from .calling.libraries import LIBRARIES
 from .calling.storage import PLAIN
 from .case import DESCRIPTIVE, Case, plain
 from .operation import DATA_PARAMS, OPERATIONS, arguments_of
+from .verdict import checked_level
 
 KINDS = ("model", "host", "gpu", "peer", "user", "control")
 DEFAULT_PROFILES = ("HOPPER", "OCP")
+
+
+class Broken(str):
+    """A reason why a subject cannot be judged that is a fault of its own: what should have given one failed."""
+
+
+def words_of(error: BaseException) -> str:
+    """Return the type of an error and the first line of its words."""
+    first = next(iter(str(error).strip().splitlines()), "")[:300]
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__
 
 
 def _always() -> tuple[bool, str]:
@@ -78,6 +90,13 @@ class Subject:
     apart: Callable[..., Any] | None = None
     ways: Mapping[str, Mapping[str, Callable[[], AbstractContextManager[Any]]]] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Refuse a claimed level of agreement that is none: beyond the last one anything would hold."""
+        if not isinstance(self.levels, Mapping):
+            raise ArgumentError(f"{self.name} has levels={self.levels!r}; give operation -> level of agreement.")
+        for level in (self.level, *self.levels.values()):
+            checked_level(level, self.name)
+
     def claimed_level(self, operation: str) -> int:
         """Return the level of agreement claimed for an operation."""
         return self.levels.get(operation, self.level)
@@ -112,7 +131,10 @@ class Subject:
         if claimed and profile != claimed[0] and not self._takes_profile(operation):
             return f"its {operation} takes no `profile`, so only its first one, {claimed[0]}, can be judged"
         if self.supports is not None:
-            reason = self.supports(operation, profile, params)
+            try:
+                reason = self.supports(operation, profile, params)
+            except Exception as error:  # foreign code may fail in any way: its own fault, and nobody else's
+                return Broken(f"its `supports` failed: {words_of(error)}")
             if reason:
                 return reason
         return _signature_gap(self.operations[operation], operation, params)
@@ -122,6 +144,8 @@ def from_dict(entry: Mapping[str, Any] | Subject, origin: str) -> Subject:
     """Return a Subject from the dict form of the entry-point group; ArgumentError names what is wrong."""
     if isinstance(entry, Subject):
         return entry
+    if not isinstance(entry, Mapping):
+        raise ArgumentError(f"A subject from {origin} is {type(entry).__name__}; give a dict with its fields.")
     fields = set(Subject.__dataclass_fields__)
     unknown = sorted(set(entry) - fields)
     if unknown:
@@ -138,15 +162,38 @@ def from_dict(entry: Mapping[str, Any] | Subject, origin: str) -> Subject:
         raise ArgumentError(f"Subject {entry['name']} has kind {entry['kind']!r}; choose from {', '.join(KINDS)}.")
     if not entry["operations"]:
         raise ArgumentError(f"Subject {entry['name']} from {origin} has no operation: there is nothing to judge.")
+    _check_fields(entry, f"Subject {entry['name']} from {origin}")
     values = dict(entry)
-    claimed = values.get("profiles") or ()
-    values["profiles"] = _names(claimed) or None
+    values["profiles"] = _names(values.get("profiles") or ()) or None
     values["further"] = {name: _names(profiles) for name, profiles in (values.get("further") or {}).items()}
     return Subject(**values)
 
 
-def _names(profiles: Iterable[Any]) -> tuple[str, ...]:
-    return tuple(profile_name(get_profile(profile)) for profile in profiles)
+_MAPPINGS = {"levels": "operation -> level", "further": "operation -> profiles", "ways": "operation -> name -> way"}
+_CALLED = ("available", "describe", "supports", "outside", "trace", "mutable", "apart")
+
+
+def _check_fields(entry: Mapping[str, Any], who: str) -> None:
+    """Raise ArgumentError for a field of another kind than it must be."""
+    for name, what in _MAPPINGS.items():
+        if not isinstance(entry.get(name) or {}, Mapping):
+            raise ArgumentError(f"{who} has {name}={entry[name]!r}; give a dict, {what}.")
+    for name in _CALLED:
+        if entry.get(name) is not None and not callable(entry[name]):
+            raise ArgumentError(f"{who} has {name}={entry[name]!r}; give a function.")
+    for name, function in entry["operations"].items():
+        if not callable(function):
+            raise ArgumentError(f"{who} has {type(function).__name__} as {name}; give a function.")
+    if entry.get("arrays", "numpy") not in LIBRARIES:
+        raise ArgumentError(f"{who} has arrays={entry['arrays']!r}; choose from {', '.join(LIBRARIES)}.")
+    if not isinstance(entry.get("profiles") or (), Iterable | Profile):
+        raise ArgumentError(f"{who} has profiles={entry['profiles']!r}; give their names.")
+
+
+def _names(profiles: Any) -> tuple[str, ...]:
+    """Return the names of profiles; a text is one of them."""
+    listed = (profiles,) if isinstance(profiles, str | Profile) else profiles
+    return tuple(profile_name(get_profile(profile)) for profile in listed)
 
 
 def accepts(function: Callable[..., Any]) -> tuple[set[str], bool] | None:

@@ -63,7 +63,7 @@ def _advice(called: Called) -> str:
     if "argument" in called.words or "parameter" in called.words:
         return "name the function's arguments as the operation does"
     if called.words.startswith("TypeError: a result is"):
-        return "return arrays, one an output"
+        return "return arrays of numbers, one an output"
     if called.outcome is Outcome.TIMEOUT:
         return "give --timeout more seconds if it compiles in its first call"
     return "a legal call must not fail: mend it, or declare what it does not support (dtypes, rows, columns)"

@@ -1,6 +1,12 @@
-"""Subjects in a process of their own: one that crashes, hangs, exits or tampers harms nobody and gets no pass.
+"""Subjects in a process of their own, for what goes wrong by accident: crashes, hangs, exits, wild writes, patches.
 
-The process loads the file, so this one never runs a line of it. Results come back as bytes and are compared here.
+This process never runs a line of a subject's file. Results come back as bytes and are compared here, so nothing that
+it does to its own memory, modules, float modes or signals changes a verdict or reaches another subject; what it sends
+is checked, waited for no longer than a deadline, and whatever it has started is killed with it.
+
+It is no sandbox. The process has the rights of the user who runs this one: it can signal it, write its files or fill
+the disk, and a run that it ends so has no verdict, but no report that says verified either. A subject that calls
+`refnum` passes by construction: the judge sees bytes, not where they come from. Judge what you do not trust elsewhere.
 """
 
 from __future__ import annotations
@@ -15,26 +21,35 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
 
-from refnum.errors import ArgumentError, FileError
+from refnum.errors import ArgumentError, FileError, RefnumError
 
-from ..calling.call import NO_ROOM, Called, other_data
+from ..calling.call import CALLS_KEPT, NO_ROOM, Called, other_data
 from ..case import Case
-from ..subject import KINDS, Subject, from_dict
+from ..subject import KINDS, Broken, Subject, from_dict
 from ..verdict import Outcome
+from . import kin
+from .line import NEVER, LateError, Line
 from .wire import MessageError, case_head, receive, send
 
 START = 120.0
 """Seconds that a process may take to come up: imports, and a CUDA context."""
 GRACE = 3.0
 """Seconds beyond a call's own limit before the process is killed."""
-_CALLS = {"replay_in_place": 2, "under_graph": 4}
+_CALLS = {"replay_in_place": 3, "hold_results": CALLS_KEPT, "under_graph": 4}
 _FINDINGS = frozenset(
-    {"", "input-mutated", "float-mode-changed", "output-aliases-input", "earlier-result-changed", "guard-overwritten"}
+    {
+        "",
+        "input-mutated",
+        "float-mode-changed",
+        "output-aliases-input",
+        "earlier-result-changed",
+        "refused-in-place",
+        "guard-overwritten",
+    }
 )
 
 
@@ -44,7 +59,14 @@ def apart(text: str) -> list[Subject]:
     text: as after `--subject`. Raises FileError when they cannot be loaded there.
     """
     home = Household(text)
-    subjects = [_subject(home, said, text) for said in home.start()]
+    try:
+        subjects = [_subject(home, said, text) for said in home.start()]
+    except RefnumError:
+        home.stop()
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        home.stop()
+        raise FileError(f"{text} cannot be loaded: what came back describes no subjects.") from error
     if not subjects:
         raise ArgumentError(f"{text} has no subject.")
     return subjects
@@ -56,7 +78,10 @@ def _subject(home: Household, said: Mapping[str, Any], text: str) -> Subject:
     facts = {**said["describe"], "process": "its own"}
 
     def supports(operation: str, profile: str, params: Mapping[str, Any]) -> str:
-        return str(home.ask(name, "supports", operation=operation, profile=profile, params=dict(params)))
+        try:
+            return str(home.ask(name, "supports", operation=operation, profile=profile, params=dict(params)))
+        except RuntimeError as error:
+            return Broken(f"its `supports` failed: {error}")
 
     def trace(operation: str) -> dict[str, str]:
         return dict(home.ask(name, "trace", operation=operation))
@@ -111,31 +136,37 @@ class _Lost(Exception):
 
 
 class Household:
-    """Starts, asks, kills and restarts the process of some subjects. Not thread-safe."""
+    """Starts, asks, kills and restarts the process of some subjects. Not thread-safe.
+
+    silent: how a question without arrays was not answered in time, so that it is not waited for again.
+    """
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.process: subprocess.Popen[bytes] | None = None
-        self.line: Connection | None = None
+        self.line: Line | None = None
+        self.mark = self.silent = ""
         atexit.register(self.stop)
 
     def start(self) -> list[dict[str, Any]]:
         """Start the process and return what its subjects say of themselves; FileError when they cannot be loaded."""
         ours, theirs = socket.socketpair()
-        paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
-        self.process = subprocess.Popen(
+        self.mark, environment = kin.marked()
+        environment["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
+        process = subprocess.Popen(
             [sys.executable, "-P", "-m", "conformance.doors.guest", str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
-            env={**os.environ, "PYTHONPATH": paths},
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=sys.__stderr__.fileno() if sys.__stderr__ is not None else subprocess.DEVNULL,
             start_new_session=True,
         )
         theirs.close()
-        self.line = Connection(ours.detach())
+        self.process, self.line = process, Line(ours, lambda: process.poll() is not None)
         try:
             head, _ = self._exchange({"load": self.text}, [], START)
-        except _Lost as error:
+        except (_Lost, MessageError) as error:
+            self.stop()
             raise FileError(f"{self.text} cannot be loaded: {error}.") from error
         if "unable" in head:
             self.stop()
@@ -144,26 +175,30 @@ class Household:
         return list(head["subjects"])
 
     def stop(self) -> None:
-        """End the process, and what it has forked off, at once."""
+        """End the process, and what it has started, at once."""
         if self.process is not None:
-            with contextlib.suppress(OSError):
-                os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.kill()
-            self.process.wait()
+            kin.end(self.process, self.mark)
         if self.line is not None:
             self.line.close()
         self.process = self.line = None
 
     def ask(self, name: str, what: str, **more: Any) -> Any:
         """Return what a subject says to a question without arrays; RuntimeError when it fails."""
+        if self.silent:
+            raise RuntimeError(self.silent)
         try:
             self._up()
             head, _ = self._exchange({"subject": name, "ask": what, **more}, [], START)
-        except _Lost as error:
+            if "said" not in head and "failed" not in head:
+                raise MessageError("what came back is no answer")
+        except (_Lost, MessageError, RefnumError) as error:
+            self.stop()
+            if isinstance(error, _Lost) and error.hung:
+                self.silent = str(error)
             raise RuntimeError(str(error)) from error
         if "failed" in head:
             raise RuntimeError(str(head["failed"]))
-        return head.get("said")
+        return head["said"]
 
     def carry_out(
         self,
@@ -192,7 +227,7 @@ class Household:
         except MemoryError:  # of this process, which judges
             self.stop()
             calls, answer = [Called(outcome=Outcome.UNSUPPORTED, words=NO_ROOM)], {"same": True}
-        except (_Lost, MessageError, FileError) as error:
+        except (_Lost, MessageError, RefnumError) as error:
             self.stop()
             hung = isinstance(error, _Lost) and error.hung
             calls = [Called(outcome=Outcome.TIMEOUT if hung else Outcome.FAULT, words=str(error))]
@@ -214,18 +249,18 @@ class Household:
     def _exchange(
         self, head: dict[str, Any], arrays: list[np.ndarray], limit: float
     ) -> tuple[dict[str, Any], list[np.ndarray]]:
-        """Send and wait for the answer; _Lost when the process ends or runs past its limit (0: none)."""
+        """Send and wait for the answer; _Lost when the process ends or runs past its limit (0: none).
+
+        The limit is one for both messages: the process may stop reading or writing in the middle of either.
+        """
         assert self.line is not None and self.process is not None
+        until = time.monotonic() + limit if limit else NEVER
         try:
-            send(self.line, head, arrays)
-            until = time.monotonic() + limit
-            while not self.line.poll(0.05):
-                if self.process.poll() is not None and not self.line.poll():
-                    raise EOFError
-                if limit and time.monotonic() > until:
-                    self.stop()
-                    raise _Lost(f"no answer within {limit:g} s; its process was killed", hung=True)
-            return receive(self.line)
+            send(self.line, head, arrays, until)
+            return receive(self.line, until)
+        except LateError as error:
+            self.stop()
+            raise _Lost(f"no answer within {limit:g} s; its process was killed", hung=True) from error
         except (EOFError, OSError) as error:
             raise _Lost(self._death()) from error
         except KeyboardInterrupt:
@@ -252,7 +287,7 @@ def _calls(answer: dict[str, Any], results: list[np.ndarray]) -> list[Called]:
             outcome, count = Outcome(one["outcome"]), int(one["results"])
             own, rest = tuple(rest[:count]), rest[count:]
             finding = one["finding"] if one["finding"] in _FINDINGS else "input-mutated"
-            calls.append(Called(own, own, outcome, str(one["words"])[:1000], finding))
+            calls.append(Called(own, own, outcome, str(one["words"])[:1000], finding, one.get("declared") is True))
         if not calls or rest:
             raise ValueError("it has no calls, or more results than calls")
     except (KeyError, TypeError, ValueError) as error:

@@ -10,7 +10,7 @@ import importlib
 import importlib.metadata
 import importlib.util
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 from refnum.errors import ArgumentError, FileError
 
 from ..operation import OPERATIONS
-from ..subject import Subject, from_dict
+from ..subject import Subject, from_dict, words_of
 from .declare import declared
 from .executable import from_executable
 from .shared_library import from_library
@@ -72,7 +72,7 @@ def from_file(text: str) -> list[Subject]:
 def _subjects_in(module: Any, path: Path, name: str, text: str) -> list[Subject]:
     if not name:
         if callable(getattr(module, "subjects", None)):
-            return [from_dict(entry, text) for entry in module.subjects()]
+            return _listed(module.subjects, text)
         entries = declared([value for value in vars(module).values() if callable(value)])
         if entries:
             return [from_dict(entry, text) for entry in entries]
@@ -100,11 +100,20 @@ def _from_object(value: Any, name: str, origin: str) -> list[Subject]:
     if callable(value) and operation in OPERATIONS:
         return [Subject(name, {operation: value})]
     if callable(value) and name == "subjects":
-        return [from_dict(entry, origin) for entry in value()]
+        return _listed(value, origin)
     raise ArgumentError(
         f"{origin}: {name!r} is not named like an operation; rename it, set `{name}.operation`, "
         f"or give a dict of operation -> callable."
     )
+
+
+def _listed(function: Callable[[], Any], origin: str) -> list[Subject]:
+    """Return the subjects that a file's function lists; FileError when it fails."""
+    try:
+        entries = list(function())
+    except Exception as error:  # foreign code may fail in any way
+        raise FileError(f"{origin}: its subjects() failed: {words_of(error)}.") from error
+    return [from_dict(entry, origin) for entry in entries]
 
 
 def _load(path: Path) -> Any:

@@ -34,6 +34,7 @@ from refnum.errors import FileError, UnsupportedError
 
 from ..case import Case, plain
 from ..operation import OPERATIONS, as_bits, outputs_of
+from . import kin
 from .shapes import case_of, output_specs
 
 SECONDS = 60.0
@@ -127,14 +128,14 @@ class _Process:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.process: subprocess.Popen[bytes] | None = None
+        self.mark = ""
         self.served = False
         atexit.register(self.stop)
 
     def stop(self) -> None:
-        """End it, for good or until the next question."""
+        """End it, and what it has started, for good or until the next question."""
         if self.process is not None:
-            self.process.kill()
-            self.process.wait()
+            kin.end(self.process, self.mark)
             self.process = None
 
     def ask(self, text: str) -> Iterator[str]:
@@ -157,8 +158,15 @@ class _Process:
 
     def _started(self) -> subprocess.Popen[bytes]:
         if self.process is None or self.process.poll() is not None:
+            self.stop()
+            self.mark, environment = kin.marked()
             self.process = subprocess.Popen(
-                [str(self.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+                [str(self.path)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=environment,
+                start_new_session=True,
             )
             self.served = False
         return self.process

@@ -11,23 +11,26 @@ import ctypes
 import os
 import resource
 import signal
+import socket
 import sys
-from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
 
+from refnum.errors import RefnumError
+
 from ..calling import call, elsewhere, streams, ways
 from ..calling.libraries import alive
 from ..choose import resolve
-from ..subject import Subject, accepts
+from ..subject import Subject, accepts, words_of
 from ..verdict import Outcome
+from .line import Line
 from .wire import case_from, receive, send
 
 CALLS = {
     name: getattr(room, name)
     for room, names in (
-        (call, ("call", "replay_in_place", "into_guarded")),
+        (call, ("call", "replay_in_place", "hold_results", "into_guarded")),
         (elsewhere, ("call_with_gaps", "call_with_padded_rows", "call_with_odd_rows", "call_at_offset")),
         (streams, ("on_side_stream", "under_graph")),
         (ways, ("call_with_array_splits",)),
@@ -44,13 +47,15 @@ def main() -> None:
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    line = Connection(int(sys.argv[1]))
+    line = Line(socket.socket(fileno=int(sys.argv[1])))
     first, _ = receive(line)
     try:
         subjects = {subject.name: subject for subject in resolve(first["load"])}
         said = [described(subject) for subject in subjects.values()]
     except BaseException as error:  # whatever is wrong with the file, the parent must hear of it
-        send(line, {"unable": str(error), "type": type(error).__name__})
+        own = isinstance(error, RefnumError)
+        words = str(error) if own else f"{first['load']} cannot be loaded: {words_of(error)}."
+        send(line, {"unable": words, "type": type(error).__name__})
         return
     send(line, {"subjects": said})
     process = os.getpid()
@@ -132,6 +137,7 @@ def _answer(
                 "outcome": called.outcome.value,
                 "words": called.words,
                 "finding": called.finding,
+                "declared": called.declared,
                 "results": len(called.results),
             }
         )

@@ -14,7 +14,7 @@ from conformance.choose import choose
 from conformance.doors import entrances
 from conformance.doors.entrances import from_file
 from conformance.operation import call_golden
-from conformance.subject import Subject, arguments_for, from_dict
+from conformance.subject import Broken, Subject, arguments_for, from_dict
 from conformance.verdict import Outcome
 from refnum.errors import ArgumentError, FileError, ProfileError, UnsupportedError
 
@@ -38,7 +38,22 @@ def plain_kernel(x):
         ({"name": "k", "operations": {}}, ArgumentError, "nothing to judge"),
         ({"name": "k", "operations": {"quantize_mxfp4": plain_kernel}, "kind": "toy"}, ArgumentError, "kind 'toy'"),
         ({"name": "k", "operations": {"quantize_mxfp4": plain_kernel}, "colour": 1}, ArgumentError, "unknown keys"),
+        (3, ArgumentError, "from somewhere is int; give a dict"),
+        ({"name": "k", "operations": {"quantize_mxfp4": 3}}, ArgumentError, "has int as quantize_mxfp4; give a"),
+        *(
+            ({"name": "k", "operations": {"quantize_mxfp4": plain_kernel}, **said}, ArgumentError, words)
+            for said, words in (
+                ({"levels": [1]}, r"has levels=\[1\]; give a dict, operation -> level"),
+                ({"profiles": 3}, "has profiles=3; give their names"),
+                ({"arrays": "tensorflow"}, "has arrays='tensorflow'; choose from numpy, cupy"),
+                ({"supports": "no"}, "has supports='no'; give a function"),
+            )
+        ),
         ({"name": "k", "operations": {"quantize_mxfp4": plain_kernel}, "profiles": ["NOPE"]}, ProfileError, "NOPE"),
+        *(
+            ({"name": "k", "operations": {"quantize_mxfp4": plain_kernel}, **claim}, ArgumentError, "is 0 to 4")
+            for claim in ({"level": 5}, {"level": -1}, {"level": True}, {"level": "2"}, {"levels": {"encode_e2m1": 9}})
+        ),
     ],
 )
 def test_a_malformed_subject_is_refused_in_words(entry, error, words):
@@ -388,3 +403,29 @@ def test_the_harness_imports_no_kernel_package():
         "sys.exit(any(name.split('.')[0] == 'gpu' for name in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_text_is_one_profile():
+    assert from_dict({"name": "k", "operations": {"quantize_mxfp4": plain_kernel}, "profiles": "OCP"}, "test").profiles
+
+
+@pytest.mark.parametrize(
+    ("result", "words"),
+    [
+        ({"packed": 1}, "a result is dict, not an array"),
+        (np.array(["a"]), "a result is an array of <U1, not of numbers"),
+        (np.array([None]), "a result is an array of object, not of numbers"),
+        (np.zeros(1, "M8[s]"), "not of numbers"),
+        (np.zeros(1, [("a", "u1")]), "not of numbers"),
+        (np.zeros((2, 32), ">f4"), "an array of >f4, whose bytes are in another order than this machine's"),
+    ],
+)
+def test_what_is_no_array_of_numbers_is_a_fault_in_one_sentence(result, words):
+    called = call(Subject("k", {"quantize_mxfp4": lambda x: (result, x)}), case())
+    assert called.outcome is Outcome.FAULT and words in called.words
+
+
+def test_supports_that_fails_is_a_reason_and_a_fault_of_its_own():
+    subject = Subject("k", {"quantize_mxfp4": plain_kernel}, supports=lambda o, p, given: given["absent"])
+    refusal = subject.refuses("quantize_mxfp4", "OCP", {})
+    assert isinstance(refusal, Broken) and refusal == "its `supports` failed: KeyError: 'absent'"

@@ -1,0 +1,228 @@
+"""The line to a subject's process: whole messages by a deadline in both directions, and the end of all it started."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from conformance.choose import choose
+from conformance.doors import kin
+from conformance.doors.apart import Household
+from conformance.doors.executable import _Process
+from conformance.doors.line import LateError, Line
+from conformance.doors.wire import MessageError, receive, send
+from conformance.subject import Broken
+from refnum.errors import ArgumentError, FileError
+
+BEGIN = b"refnum\xff\x01"
+
+
+@pytest.fixture
+def ends():
+    one, other = (Line(end) for end in socket.socketpair())
+    yield one, other
+    one.close()
+    other.close()
+
+
+def message(text, length=None):
+    return BEGIN + (len(text) if length is None else length).to_bytes(8, "little") + text
+
+
+def specs(*arrays):
+    return message(json.dumps({"head": {}, "arrays": arrays}).encode())
+
+
+def soon(seconds=0.1):
+    return time.monotonic() + seconds
+
+
+def test_what_is_sent_is_received(ends):
+    one, other = ends
+    arrays = [np.zeros((2, 0), np.float32), np.array(3, np.uint8), np.arange(6, dtype="u2").reshape(2, 3).T]
+    send(one, {"a": 1}, arrays, soon())
+    head, got = receive(other, soon())
+    assert head == {"a": 1} and [(array.dtype, array.shape) for array in got] == [
+        (array.dtype, array.shape) for array in arrays
+    ]
+    assert all(np.array_equal(a, b) for a, b in zip(got, arrays, strict=True))
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        bytes(16),
+        b"\xff" * 40,
+        message(b"", 1 << 40),
+        message(b"[]"),
+        message(b"\xff\xfe"),
+        message(b"[" * 99999),
+        specs([]),
+        specs(["uint8", [1 << 34]]),
+        specs(["uint8", [-1]]),
+        specs(["uint8", [True]]),
+        specs(["uint8", "1"]),
+        specs(["uint8", [0, 1 << 70]]),
+        specs(["object", [1]]),
+        specs(["finfo", [1]]),
+        specs([">f4", [1]]),
+        specs(["U4", [1]]),
+        specs([[["a", "u1"]], [1]]),
+    ],
+)
+def test_what_is_no_message_is_said_so(ends, broken):
+    one, other = ends
+    one.send(broken, soon())
+    with pytest.raises(MessageError, match="no message"):
+        receive(other, soon())
+
+
+@pytest.mark.parametrize("array", [np.array([None]), np.array(["a"]), np.zeros(1, ">f4")])
+def test_what_is_no_array_of_numbers_is_not_sent(ends, array):
+    with pytest.raises(TypeError, match="a result is an array of"):
+        send(ends[0], {}, [array], soon())
+    send(ends[0], {"after": 1}, [], soon())
+    assert receive(ends[1], soon())[0] == {"after": 1}
+
+
+def test_a_message_that_stops_in_the_middle_is_late_in_both_directions(ends):
+    one, other = ends
+    start = time.monotonic()
+    for part in (b"", BEGIN, message(b"{", 9), specs(["uint8", [9]]) + b"1234"):
+        other.send(part)
+        with pytest.raises(LateError):
+            receive(one, soon(0.03))
+    with pytest.raises(LateError):
+        send(one, {}, [np.zeros(1 << 22, np.uint8)], soon(0.03))
+    assert time.monotonic() - start < 2
+
+
+def test_a_line_whose_process_has_ended_is_at_its_end_though_a_child_holds_it():
+    one, other = socket.socketpair()
+    line, held = Line(one, lambda: True), Line(other)
+    send(held, {"last": 1})
+    assert receive(line, soon(9))[0] == {"last": 1}
+    with pytest.raises(EOFError):
+        receive(line, soon(9))
+    line.close()
+    held.close()
+
+
+def test_want_of_memory_for_a_message_leaves_the_next_one_whole(ends, monkeypatch):
+    one, other = ends
+    send(one, {"first": 1}, [np.ones(9)])
+    send(one, {"second": 1})
+    with monkeypatch.context() as short:
+        short.setattr("conformance.doors.wire.np.empty", lambda *_: (_ for _ in ()).throw(MemoryError))
+        with pytest.raises(MemoryError):
+            receive(other, soon())
+    assert receive(other, soon())[0] == {"second": 1}
+
+
+def alive(number):
+    try:
+        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def gone(number):
+    until = soon(5)
+    while alive(number) and time.monotonic() < until:
+        time.sleep(0.01)
+    return not alive(number)
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="sessions of their own are found in /proc")
+def test_whoever_a_process_has_started_ends_with_it():
+    code = (
+        "import os, signal, time\nif not os.fork():\n    os.setsid()\n    if os.fork(): os._exit(0)\n"
+        "    print(os.getpid(), flush=True)\n    time.sleep(60)\ntime.sleep(60)"
+    )
+    mark, environment = kin.marked()
+    process = subprocess.Popen(
+        [sys.executable, "-S", "-c", code], env=environment, stdout=subprocess.PIPE, start_new_session=True
+    )
+    orphan = int(process.stdout.readline())
+    assert os.getsid(orphan) != os.getsid(process.pid) and alive(orphan)
+    os.kill(process.pid, signal.SIGSTOP)
+    kin.end(process, mark)
+    process.stdout.close()
+    assert process.returncode == -signal.SIGKILL and gone(orphan)
+
+
+def test_the_children_of_an_executable_end_with_it(tmp_path):
+    path = tmp_path / "waits.sh"
+    path.write_text(f"#!/bin/sh\nsleep 61 &\necho $! > {tmp_path}/child\nwait\n")
+    path.chmod(0o755)
+    process = _Process(path)
+    process._started()
+    until = soon(5)
+    while not (tmp_path / "child").exists() or not (tmp_path / "child").read_text().strip():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    child = int((tmp_path / "child").read_text())
+    assert alive(child)
+    process.stop()
+    assert gone(child)
+
+
+FORGED = "import os, sys\nos.write(int(sys.argv[1]), {})\ndef quantize_mxfp4(x): ...\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "isolate", "error", "words"),
+    [
+        (FORGED.format(specs()), True, FileError, "describes no subjects"),
+        (
+            FORGED.format(b"\0\0\0\5hello world, hello"),
+            True,
+            FileError,
+            "cannot be loaded: what came back is no message",
+        ),
+        ("def subjects(): 1 / 0\n", False, FileError, r"its subjects\(\) failed: ZeroDivisionError: division by zero"),
+        ("def subjects(): return [3]\n", False, ArgumentError, "is int; give a dict"),
+    ],
+)
+def test_a_file_that_says_nonsense_of_itself_cannot_be_judged(tmp_path, body, isolate, error, words):
+    path = tmp_path / "nonsense.py"
+    path.write_text(body)
+    with pytest.raises(error, match=words):
+        choose([str(path)], isolate)
+
+
+def test_supports_that_fails_there_is_a_fault_of_its_own(tmp_path):
+    path = tmp_path / "asks.py"
+    path.write_text(
+        "def q(x): ...\n\nSUBJECT = {'name': 's', 'operations': {'quantize_mxfp4': q}, "
+        "'supports': lambda operation, profile, params: params['absent']}\n"
+    )
+    (subject,) = choose([f"{path}:SUBJECT"], None).usable
+    refusal = subject.refuses("quantize_mxfp4", "OCP", {})
+    assert isinstance(refusal, Broken) and refusal == "its `supports` failed: KeyError: 'absent'"
+
+
+def test_a_question_that_was_not_answered_in_time_is_not_asked_again(monkeypatch):
+    home, asked = Household("nobody"), []
+
+    def late(head, _arrays, limit):
+        from conformance.doors.apart import _Lost
+
+        asked.append(head)
+        raise _Lost(f"no answer within {limit:g} s", hung=True)
+
+    monkeypatch.setattr(home, "_up", lambda: None)
+    monkeypatch.setattr(home, "_exchange", late)
+    for _ in range(3):
+        with pytest.raises(RuntimeError, match="no answer within 120 s"):
+            home.ask("k", "supports")
+    assert len(asked) == 1
