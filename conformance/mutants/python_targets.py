@@ -37,7 +37,9 @@ TARGETS = (
     ),
     Target(
         "comparator",
-        tuple(f"conformance/{name}.py" for name in ("compare", "bits", "geometry", "verdict", "judge", "tally")),
+        tuple(f"conformance/{name}.py" for name in (
+            "compare", "same", "bits", "geometry", "verdict", "judge", "tally", "refusals",
+        )),
         "control_questions",
         "ask_comparator",
         tuple(f"tests/conformance/test_{name}.py" for name in (
@@ -45,6 +47,7 @@ TARGETS = (
             "case", "controls", "coverpoints", "corners", "corners_recast", "diagnose", "domains", "domains_there",
             "report", "report_diff", "replay", "api", "subject", "journal", "fused_drawing", "probes",
             "undefined_variants", "html", "sarif", "recipes", "plugin", "data", "matrix_cells", "tally", "bits",
+            "refusals", "same",
         )),
     ),
 )  # fmt: skip

@@ -11,6 +11,7 @@ from conformance.case import Case
 from conformance.doors.declare import AnyOf, Limits
 from conformance.judge import record
 from conformance.operation import call_golden, run_golden
+from conformance.refusals import Refusals
 from conformance.reports.badge import badge
 from conformance.tally import Tally
 from conformance.verdict import Outcome
@@ -143,3 +144,18 @@ def test_results_of_their_own_are_held():
     other, first, last = hold_results(subject(right), case())
     assert first.outcome is last.outcome is Outcome.PASS and not last.finding
     assert np.array_equal(last.results[0], call_golden(other)[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "one", "other", "explained"),
+    [
+        ("splits", [32, 0], [0, 32], True),
+        ("align", 1, 7, True),
+        ("philox", [1, 2, 3], [4, 5, 6], False),
+    ],
+)
+def test_parameters_explain_a_refusal_but_the_random_key_does_not(name, one, other, explained):
+    refusals = Refusals()
+    refusals.answer(case().with_inputs(params={name: one}))
+    refusals.refuse(case().with_inputs(params={name: other}), "no", False)
+    assert (refusals.unexplained() == "") is explained

@@ -393,7 +393,7 @@ def test_a_domain_with_a_wrong_or_refused_case_is_not_proved(monkeypatch):
         "points": 0,
         "verdict": "incomplete",
     }
-    assert "proved" not in rows["r"]["evidence"]
+    assert "proved" not in rows["r"]["evidence"] and rows["r"]["outcome"] == "not-verified"
 
 
 def test_an_interrupted_domain_is_not_proved(monkeypatch):
