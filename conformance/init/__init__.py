@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import json
+from importlib import metadata
 from importlib.resources import files as resources
 from pathlib import Path
 from string import Template
@@ -23,15 +25,17 @@ WRITTEN = {
 """File in the user's repository -> template."""
 
 
-def write(folder: Path, operation: str, profile: str) -> list[Path]:
+def write(folder: Path, operation: str, profile: str, install: str | None = None) -> list[Path]:
     """Write the files and return their paths; FileError when any of them exists: nothing is overwritten then.
 
     operation: that of the first function. profile: which it follows (passed over where the operation has none).
+    install: what pip installs in CI, by default what `requirement` says.
     Raises ArgumentError or ProfileError for unknown names.
     """
     if operation not in OPERATIONS:
         raise ArgumentError(f"No operation is named {operation!r}; choose from {', '.join(OPERATIONS)}.")
-    words = _words(OPERATIONS[operation], profile_name(get_profile(profile)))
+    wanted = requirement() if install is None else install
+    words = {**_words(OPERATIONS[operation], profile_name(get_profile(profile))), **_source(wanted)}
     there = [str(folder / name) for name in WRITTEN if (folder / name).exists()]
     if there:
         raise FileError(f"{', '.join(there)} exists already; nothing was written. Give another folder, or remove it.")
@@ -40,6 +44,34 @@ def write(folder: Path, operation: str, profile: str) -> list[Path]:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         files.write_text(folder / name, Template(text).substitute(words))
     return [folder / name for name in WRITTEN]
+
+
+def requirement() -> str:
+    """Return what pip installs to have this very package elsewhere.
+
+    Empty where it came from a place that only this machine has, such as a folder or a file.
+    """
+    try:
+        found = metadata.distribution("refnum")
+    except metadata.PackageNotFoundError:
+        return ""
+    text = found.read_text("direct_url.json")
+    if text is None:  # from an index
+        return f"refnum=={found.version}"
+    origin = json.loads(text)
+    if not str(origin["url"]).startswith("https://"):
+        return ""
+    version = origin.get("vcs_info")
+    where = f"{version['vcs']}+{origin['url']}@{version['commit_id']}" if version else origin["url"]
+    return f"refnum @ {where}"
+
+
+def _source(wanted: str) -> dict[str, str]:
+    """Return the words of the workflow's setting for what pip installs."""
+    if any(sign in wanted for sign in "'\n"):
+        raise ArgumentError(f"install={wanted!r} has a quote or a line's end; give one requirement as pip takes it.")
+    told = "this is where it came from; the repository variable REFNUM overrides it."
+    return {"requirement": wanted, "origin": told if wanted else "set the repository variable REFNUM to where it is."}
 
 
 def _words(operation: Operation, profile: str) -> dict[str, str]:

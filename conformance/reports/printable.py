@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import re
-from typing import Any, TypeVar
+from typing import Any
 
-_Value = TypeVar("_Value")
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def printable(value: _Value) -> _Value:
+def printable(value: Any) -> Any:
     """Return JSON values in which all text, keys too, shows such characters as `\\x1b` or `\\udcff`.
 
     A subject's name, the words of its errors and the name of a file can have any.
     """
-    return _printable(value)  # type: ignore[no-any-return]
-
-
-def _printable(value: Any) -> Any:
     if isinstance(value, str):
         return _UNPRINTABLE.sub(_escape, value)
     if isinstance(value, dict):
-        return {_printable(key): _printable(entry) for key, entry in value.items()}
+        return {printable(key): printable(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [_printable(entry) for entry in value]
+        return [printable(entry) for entry in value]
     return value
 
 

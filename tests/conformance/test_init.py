@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from conformance import init
 from conformance.cli import app
 from conformance.doors.entrances import from_file
 from conformance.init import WRITTEN, write
@@ -38,6 +40,83 @@ def test_what_is_written_passes_and_a_wrong_kernel_in_it_fails(tmp_path):
     path.write_text(path.read_text().replace('profile="OCP")  #', 'profile="OCP+ties=away")  #'))
     wrong = subprocess.run(tests, cwd=tmp_path, capture_output=True, text=True, env=settings)
     assert wrong.returncode == 1 and "E2M1_TIES_UP" in wrong.stdout
+
+
+def test_where_the_plugin_is_missing_the_written_test_fails(tmp_path):
+    write(tmp_path, "decode_e2m1", "OCP")
+    words = [sys.executable, "-m", "pytest", "-p", "no:refnum", "-p", "no:cacheprovider", "-q"]
+    settings = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, env=settings)
+    assert done.returncode == 1 and "fixture 'judge' not found" in done.stdout, done.stdout
+
+
+class Installed:
+    """A distribution as `importlib.metadata` gives it. url: the text of direct_url.json (PEP 610), or None."""
+
+    version = "1.2"
+
+    def __init__(self, url):
+        self.url = url
+
+    def read_text(self, name):
+        assert name == "direct_url.json"
+        return self.url
+
+
+@pytest.mark.parametrize(
+    ("url", "wanted"),
+    [
+        (None, "refnum==1.2"),
+        ({"url": "file:///home/me/refnum", "dir_info": {"editable": True}}, ""),
+        ({"url": "file:///home/me/refnum-1.2.whl", "archive_info": {}}, ""),
+        ({"url": "https://a.org/refnum-1.2.whl", "archive_info": {}}, "refnum @ https://a.org/refnum-1.2.whl"),
+        (
+            {
+                "url": "https://a.org/b/refnum",
+                "vcs_info": {"vcs": "git", "commit_id": "ab12", "requested_revision": "v1"},
+            },
+            "refnum @ git+https://a.org/b/refnum@ab12",
+        ),
+    ],
+)
+def test_the_workflow_installs_refnum_from_where_it_came(tmp_path, monkeypatch, url, wanted):
+    """What has no place that CI could reach is asked for by one sentence, and is never a name that does not exist."""
+    found = Installed(url if url is None else json.dumps(url))
+    monkeypatch.setattr(init.metadata, "distribution", lambda name: found)
+    done = CliRunner().invoke(app, ["init", str(tmp_path), "-o", "decode_e2m1"])
+    assert done.exit_code == 0 and ("REFNUM" in done.stdout) == (not wanted)
+    text = (tmp_path / ".github/workflows/conformance.yml").read_text()
+    workflow = yaml.safe_load(text)
+    assert workflow["env"]["REFNUM"] == f"${{{{ vars.REFNUM || '{wanted}' }}}}" and "OWNER" not in text
+    step = next(step for step in workflow["jobs"]["conformance"]["steps"] if step.get("name") == "Install refnum")
+    (tmp_path / "python").write_text('#!/bin/bash\nprintf "%s\\n" "$@" > said\n')
+    (tmp_path / "python").chmod(0o755)
+    for given in ("", wanted or "x @ https://b.org/x"):
+        settings = {"PATH": str(tmp_path), "REFNUM": given}
+        did = subprocess.run(
+            [shutil.which("bash"), "-e", "-c", step["run"]], cwd=tmp_path, env=settings, capture_output=True, text=True
+        )
+        assert (did.returncode == 0) == bool(given) == ("repository variable REFNUM" not in did.stderr)
+        assert (tmp_path / "said").exists() == bool(given)
+    assert (tmp_path / "said").read_text().split("\n")[:5] == ["-m", "pip", "install", given, "pytest"]
+
+
+def test_what_pip_installs_can_be_said(tmp_path):
+    done = CliRunner().invoke(
+        app, ["init", str(tmp_path), "-o", "decode_e2m1", "--install", "refnum @ git+https://a.org/b@v1"]
+    )
+    assert done.exit_code == 0 and "REFNUM" not in done.stdout
+    text = (tmp_path / ".github/workflows/conformance.yml").read_text()
+    assert "vars.REFNUM || 'refnum @ git+https://a.org/b@v1'" in text
+    with pytest.raises(ArgumentError, match="quote"):
+        write(tmp_path / "b", "decode_e2m1", "OCP", "a'b")
+    assert not (tmp_path / "b").exists()
+
+
+def test_the_workflow_keeps_the_replay_files():
+    """actions/upload-artifact leaves out what lies in a folder with a dot unless it is told."""
+    text = (Path(init.__file__).parent / "templates/conformance.yml.txt").read_text()
+    assert ".refnum/cases" in text and "include-hidden-files: true" in text
 
 
 def test_nothing_is_overwritten(tmp_path):
