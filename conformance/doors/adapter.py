@@ -64,6 +64,8 @@ def _advice(called: Called) -> str:
         return "name the function's arguments as the operation does"
     if called.words.startswith("TypeError: a result is"):
         return "return arrays of numbers, one an output"
+    if called.words.startswith("what came back is no"):
+        return "let it write to no file descriptor that it did not open"
     if called.outcome is Outcome.TIMEOUT:
         return "give --timeout more seconds if it compiles in its first call"
     return "a legal call must not fail: mend it, or declare what it does not support (dtypes, rows, columns)"

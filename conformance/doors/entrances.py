@@ -111,7 +111,9 @@ def _listed(function: Callable[[], Any], origin: str) -> list[Subject]:
     """Return the subjects that a file's function lists; FileError when it fails."""
     try:
         entries = list(function())
-    except Exception as error:  # foreign code may fail in any way
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # SystemExit too, as when the file is loaded
         raise FileError(f"{origin}: its subjects() failed: {words_of(error)}.") from error
     return [from_dict(entry, origin) for entry in entries]
 

@@ -119,6 +119,7 @@ def test_own_assertion(judge):
     result.stdout.fnmatch_lines(
         ["*return the kernel, or call judge(kernel).*", "*out of luck*", "*quantise_mxfp4*", "*OPC*"]
     )
+    assert "During handling" not in result.stdout.str()
 
 
 def test_one_that_cannot_run_here_is_skipped_with_its_reason(run):
