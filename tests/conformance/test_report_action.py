@@ -69,11 +69,14 @@ class Runner:
         self.inputs = {name: str(entry.get("default", "")) for name, entry in ACTION["inputs"].items()}
         self.inputs |= {"python": sys.executable, **inputs}
         self.outputs = {}
+        self.github, self.strategy = {"job": "conformance"}, {"job-index": "0"}
 
     def value(self, text):
         def meaning(match):
             kind, *rest = match[1].split(".")
-            return self.inputs[rest[0]] if kind == "inputs" else self.outputs.get((rest[0], rest[2]), "")
+            if kind == "steps":
+                return self.outputs.get((rest[0], rest[2]), "")
+            return {"inputs": self.inputs, "github": self.github, "strategy": self.strategy}[kind][rest[0]]
 
         return re.sub(r"\$\{\{ ([\w.-]+) \}\}", meaning, text)
 
@@ -121,6 +124,45 @@ def test_a_wrong_kernel_makes_a_red_run_with_every_report(tmp_path):
     assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "my kernel.py"
     assert (tmp_path / "summary").read_text().startswith("## refnum: WRONG")
     assert runner.run("Verdict").returncode == 1
+
+
+def test_nothing_but_the_verdict_makes_a_run_red():
+    """Code scanning may be off or not allowed, and a report that cannot be made must not hide the others."""
+    assert STEPS["Send the mismatches to code scanning"]["continue-on-error"] is True
+    for name in ("Keep the reports", "Send the mismatches to code scanning"):
+        assert STEPS[name]["if"].startswith("always() && ")
+    assert STEPS["Verdict"]["if"] == "always()" and ACTION["runs"]["steps"][-1] is STEPS["Verdict"]
+
+
+def test_the_replay_files_are_kept():
+    """actions/upload-artifact leaves out what lies in a folder with a dot unless it is told."""
+    given = STEPS["Keep the reports"]["with"]
+    assert given["path"].split() == ["${{", "inputs.report", "}}", ".refnum/cases"] and given["include-hidden-files"]
+
+
+OTHER_PYTHON = """#!/bin/bash
+case "$*" in *"report html"*) exit 1;; *" report "*) echo text;; esac
+while [ $# -gt 0 ]; do [ "$1" = -o ] && echo text > "$2"; shift; done
+"""
+
+
+@needs_bash
+def test_the_artifact_has_a_legal_name_of_its_own_and_one_lost_report_takes_no_other(tmp_path):
+    python = tmp_path / "python"
+    python.write_text(OTHER_PYTHON)
+    python.chmod(0o755)
+    names = set()
+    for folder, job, index in (("out/refnum: a", "x", "0"), ("out", "x", "0"), ("out", "x", "1"), ("out", "y", "0")):
+        runner = Runner(tmp_path, python=str(python), report=folder)
+        runner.github, runner.strategy = {"job": job}, {"job-index": index}
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+        (tmp_path / folder / "report.json").write_text("{}")
+        assert runner.run("Write the reports").returncode == 1  # the page is missing: said, but later
+        assert runner.outputs["reports", "made"] == "true"
+        assert {path.name for path in (tmp_path / folder).iterdir()} >= {"junit.xml", "report.sarif"}
+        names.add(runner.value(STEPS["Keep the reports"]["with"]["name"]))
+    assert len(names) == 4 and all(re.fullmatch(r"[\w.-]+", name) for name in names), names
+    assert {runner.value(STEPS["Send the mismatches to code scanning"]["with"]["category"])} <= names
 
 
 @needs_bash
