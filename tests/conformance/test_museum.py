@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 
 from conformance.counterexample.diagnose import notes
-from conformance.mutants.museum import EXHIBITS, Exhibit, ExhibitError
+from conformance.mutants.museum import EXHIBITS, Exhibit, ExhibitError, practice
 from conformance.mutants.museum import visit as visiting
 from conformance.mutants.museum.rows import ABSENT, every_row
 from conformance.mutants.museum.visit import visit
 from conformance.mutants.run import Shop
 from conformance.mutants.verdict import KILLED, SURVIVED
+from conformance.vectors import load_vectors
+from conformance.vectors.wrong import WRONG
 
 gpu_mutable = pytest.importorskip("gpu.mutable")
 host = pytest.importorskip("gpu.host")
@@ -44,6 +46,19 @@ def test_every_row_of_the_catalogue_is_shown_or_explained() -> None:
     shown = {row for exhibit in EXHIBITS for row in exhibit.rows}
     assert len(every_row()) == 113 and shown | set(ABSENT) == set(every_row()) and not shown & set(ABSENT)
     assert len({exhibit.name for exhibit in EXHIBITS}) == len(EXHIBITS)
+
+
+def test_each_of_the_first_classes_is_shown_by_all_who_have_it_or_explained() -> None:
+    """The table is the museum's, both ways: an exhibit renamed, of another class or added changes it."""
+    assert len(practice.SHOWN) + len(practice.UNSHOWN) == 24 and not set(practice.SHOWN) & set(practice.UNSHOWN)
+    assert {*practice.SHOWN, *practice.UNSHOWN} <= set(notes())
+    for name in (*practice.SHOWN, *practice.UNSHOWN):
+        assert practice.SHOWN.get(name, ()) == tuple(one.name for one in EXHIBITS if name in one.classes), name
+
+
+def test_a_class_without_an_exhibit_is_hunted_by_vectors() -> None:
+    flags = {flag for vector in load_vectors() for flag in vector.flags}
+    assert set(practice.UNSHOWN) <= flags & set(WRONG) and all(practice.UNSHOWN.values())
 
 
 @pytest.mark.skipif(not host.available()[0], reason=host.available()[1])
