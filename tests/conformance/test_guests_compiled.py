@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shutil
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 import refnum
 from conformance.calling.libraries import IMMUTABLE, share_memory, to_library, to_numpy
 from conformance.case import Case
+from conformance.choose import choose
 from conformance.corners import corner_cases
 from conformance.doors.entrances import from_file
 from conformance.operation import select
@@ -52,6 +54,18 @@ def test_the_example_passes(name):
     assert row["outcome"] == "pass" and row["compared"] > 1000 and row["corners"] >= 5, row["words"]
     placed = "new data in place" in row["probes"]
     assert placed == (name not in IMMUTABLE)
+
+
+def test_the_example_in_triton_passes_in_its_interpreter(monkeypatch):
+    """As `refnum check` does it: in a process of its own, which reads TRITON_INTERPRET when it starts."""
+    for name in ("torch", "triton"):
+        if importlib.util.find_spec(name) is None:
+            pytest.skip(f"{name} is not installed: the Triton example of the guides is NOT judged here")
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    chosen = choose([str(EXAMPLES / "mxfp4_triton.py")], isolate=True)
+    assert [subject.name for subject in chosen.usable] == ["mxfp4_triton"], (chosen.unusable, chosen.broken)
+    (row,) = judged(chosen.usable)
+    assert row["outcome"] == "pass" and row["compared"] > 1000 and row["corners"] >= 5, row["words"]
 
 
 @pytest.mark.slow

@@ -49,7 +49,7 @@ def test_every_row_of_the_catalogue_is_shown_or_explained() -> None:
 
 
 def test_each_of_the_first_classes_is_shown_by_all_who_have_it_or_explained() -> None:
-    """The table is the museum's, both ways: an exhibit renamed, of another class or added changes it."""
+    """The table is the museum's, both ways: whoever adds or renames an exhibit changes it."""
     assert len(practice.SHOWN) + len(practice.UNSHOWN) == 24 and not set(practice.SHOWN) & set(practice.UNSHOWN)
     assert {*practice.SHOWN, *practice.UNSHOWN} <= set(notes())
     for name in (*practice.SHOWN, *practice.UNSHOWN):

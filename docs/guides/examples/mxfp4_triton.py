@@ -44,7 +44,8 @@ def quantize_mxfp4(x):
     rows, columns = x.shape
     packed = torch.empty((rows, columns // 2), dtype=torch.uint8, device=x.device)
     scales = torch.empty((rows, columns // 32), dtype=torch.uint8, device=x.device)
-    blocks, size = scales.numel(), 65536 if ON_CPU else 128
+    blocks = scales.numel()
     if blocks:
+        size = min(triton.next_power_of_2(blocks), 65536) if ON_CPU else 128
         quantize_kernel[(triton.cdiv(blocks, size),)](x.contiguous(), packed, scales, blocks, BLOCK=size)
     return packed, scales
