@@ -22,6 +22,7 @@ spec.loader.exec_module(stand_in)
 stand_in.FUNCTIONS |= {np.sort, np.flatnonzero}  # CuPy has both; `unpermute` uses them
 stand_in.DeviceArray.itemsize = property(lambda self: self.host.itemsize)
 stand_in.DeviceArray.get = lambda self: self.host
+stand_in.DeviceArray.__cuda_array_interface__ = property(lambda self: {"version": 3})
 stand_in.DeviceArray.nonzero = lambda self: stand_in.wrap(self.host.nonzero())
 
 
