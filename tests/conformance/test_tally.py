@@ -7,7 +7,7 @@ from conformance.calling.call import Called
 from conformance.case import Case
 from conformance.judge import record
 from conformance.operation import call_golden, run_golden
-from conformance.tally import DomainCount, Failure, Tally
+from conformance.tally import KEEP, DomainCount, Failure, Tally
 from conformance.verdict import NO_LEVEL, Outcome
 
 
@@ -145,6 +145,18 @@ def test_failures_of_another_level_or_breach_do_not_push_each_other_out():
     assert sorted((f.level, f.case.elements // 32) for f in one.failures) == sorted(
         [(level, rows) for level in (1, 2) for rows in (1, 4, 4, 4, 4, 4)]
     )
+
+
+def test_of_twelve_failures_that_are_kept_no_other_of_a_kind_is_added():
+    one = tally()
+    for level in (1,) * KEEP + (2,) * (KEEP - 1) + (3,):
+        one.fail(Failure(case(4), level))
+    kept = list(one.failures)
+    for level in (2, 3):
+        one.fail(Failure(case(1), level))
+    assert len(kept) == 2 * KEEP and all(now is before for now, before in zip(one.failures, kept, strict=True))
+    one.fail(Failure(case(9), 4))  # the first of its kind always is
+    assert [f.level for f in one.failures[2 * KEEP :]] == [4] and one.failing == 2 * KEEP + 3
 
 
 def test_classes_add_up_and_keep_the_worst_level():

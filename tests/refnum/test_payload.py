@@ -161,6 +161,9 @@ def test_wrong_arguments_are_named() -> None:
         payload.permute_pad(data, row_map, [2], align=0)
     with pytest.raises(ShapeError, match="need 64 rows"):
         payload.unpermute(rows, row_map, [1, 1], weights, 4)
+    for align in (0, 2**31):
+        with pytest.raises(ArgumentError, match=f"align is {align}; allowed are integers from 1 to "):
+            payload.unpermute(rows, row_map, [2], weights, 4, align)
     with pytest.raises(ArgumentError, match=r"allowed are 0..0, there are 1 tokens"):
         payload.unpermute(rows, row_map + 1, [2], weights, 1)
     with pytest.raises(ArgumentError, match="tokens is -1"):
