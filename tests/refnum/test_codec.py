@@ -71,6 +71,12 @@ def test_exponents_up_to_1024_are_taken() -> None:
                 refnum.encode("E2M1", x, given)
 
 
+def test_mxint8_never_gives_minus_2_though_it_reads_it() -> None:
+    x = np.array([-2, -3, -255 / 128, -127 / 64, 2, -np.inf, -1.5], np.float32)
+    assert refnum.encode("MXINT8", x).tolist() == [0x81, 0x81, 0x81, 0x81, 0x7F, 0x81, 0xA0]
+    assert refnum.value("MXINT8", 0x80) == -2 and FORMATS["MXINT8"].min_code == -127
+
+
 ENCODED = [name for name in FORMATS if name not in ("E8M0", "FP32")]
 
 
