@@ -7,6 +7,7 @@ raised and the checks of arguments that raise it are left alone.
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -83,7 +84,8 @@ def _compared(node: ast.AST, source: _Source) -> Iterator[Edit]:
 
 def _joined(node: ast.AST, source: _Source) -> Iterator[Edit]:
     if isinstance(node, ast.BoolOp):
-        yield from source.between(node.values[0], node.values[1], *_SIGNS[type(node.op)])
+        for left, right in itertools.pairwise(node.values):
+            yield from source.between(left, right, *_SIGNS[type(node.op)])
 
 
 def _constant(node: ast.AST, source: _Source) -> Iterator[Edit]:
@@ -96,8 +98,9 @@ def _constant(node: ast.AST, source: _Source) -> Iterator[Edit]:
 
 def _unary(node: ast.AST, source: _Source) -> Iterator[Edit]:
     if isinstance(node, ast.UnaryOp):
-        start, _ = source.place(node)
-        yield start, source.place(node.operand)[0], ""
+        start, end = source.place(node)[0], source.place(node.operand)[0]
+        sign, _, _ = source.text[start:end].partition("(")
+        yield start, start + len(sign), ""
 
 
 def _called(node: ast.AST, source: _Source) -> Iterator[Edit]:

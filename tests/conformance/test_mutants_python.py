@@ -38,6 +38,22 @@ def test_an_example_gives_its_mutants(operator: PythonOperator) -> None:
     assert tuple(m.applied(text) for m in mutants_of("x.py", text) if m.operator == operator.name) == wanted
 
 
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("x = -(a + b)", ("x = (a + b)",)),
+        ("x = not (a if b else c)", ("x = (a if b else c)",)),
+        ("x = -(-a // b)", ("x = (-a // b)", "x = -(a // b)")),
+        ("x = a and b and (c)", ("x = a or b and (c)", "x = a and b or (c)")),
+    ],
+)
+def test_signs_before_parentheses_and_every_one_of_several_conditions(text: str, wanted: tuple[str, ...]) -> None:
+    made = [m.applied(text) for m in mutants_of("x.py", text) if m.operator in ("sign", "boolean")]
+    assert tuple(made) == wanted
+    for each in made:
+        compile(each, "x.py", "exec")
+
+
 def test_words_and_checks_of_arguments_are_left_alone() -> None:
     lines = {mutant.line for mutant in mutants_of("x.py", TEXT)}
     assert lines == {3, 7}
