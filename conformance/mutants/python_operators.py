@@ -78,8 +78,11 @@ def _binary(*kinds: type[ast.AST]) -> Callable[[ast.AST, _Source], Iterator[Edit
 
 
 def _compared(node: ast.AST, source: _Source) -> Iterator[Edit]:
-    if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in _SIGNS:
-        yield from source.between(node.left, node.comparators[0], *_SIGNS[type(node.ops[0])])
+    if isinstance(node, ast.Compare):
+        operands = itertools.pairwise([node.left, *node.comparators])
+        for (left, right), sign in zip(operands, map(type, node.ops), strict=True):
+            if sign in _SIGNS:
+                yield from source.between(left, right, *_SIGNS[sign])
 
 
 def _joined(node: ast.AST, source: _Source) -> Iterator[Edit]:

@@ -45,10 +45,11 @@ def test_an_example_gives_its_mutants(operator: PythonOperator) -> None:
         ("x = not (a if b else c)", ("x = (a if b else c)",)),
         ("x = -(-a // b)", ("x = (-a // b)", "x = -(a // b)")),
         ("x = a and b and (c)", ("x = a or b and (c)", "x = a and b or (c)")),
+        ("x = 0 < a <= (b)", ("x = 0 <= a <= (b)", "x = 0 < a < (b)")),
     ],
 )
 def test_signs_before_parentheses_and_every_one_of_several_conditions(text: str, wanted: tuple[str, ...]) -> None:
-    made = [m.applied(text) for m in mutants_of("x.py", text) if m.operator in ("sign", "boolean")]
+    made = [m.applied(text) for m in mutants_of("x.py", text) if m.operator in ("sign", "boolean", "comparison")]
     assert tuple(made) == wanted
     for each in made:
         compile(each, "x.py", "exec")
