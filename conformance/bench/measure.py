@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -29,6 +30,9 @@ LONGEST = 0.25
 """Seconds that the timed calls of a contender may take in a round: of a slow one fewer calls are timed."""
 SMALL = Shape(32, 1, 1024, 1, 1024)
 """The shape of the calls whose host time is taken: the device is done before the host is."""
+
+COMPILER = re.compile(r"\berror\s*:\s*\S", re.IGNORECASE)
+"""A line of a compiler that names a fault."""
 
 
 class Device(Protocol):
@@ -197,7 +201,8 @@ def _bytes_of(x: Array) -> Array:
 
 def _words(error: BaseException) -> str:
     last = traceback.extract_tb(error.__traceback__)[-1]
-    text = " ".join(str(error).split())[:300]
+    said = next(filter(COMPILER.search, str(error).splitlines()), str(error))  # which comes after all of the source
+    text = " ".join(said.split())[:300]
     return f"{type(error).__name__} in {last.name}: {text}"
 
 

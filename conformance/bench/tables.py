@@ -38,9 +38,17 @@ def rows(found: dict[str, Any], shape: str) -> Iterator[list[str]]:
         ]  # fmt: skip
 
 
-def failures(found: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the records that failed."""
-    return [r for r in found["records"] if r["status"] == "failed"]
+def failures(found: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Yield who failed and where, in which words, and on which lines; lines that failed alike, together."""
+    places: dict[tuple[str, str, str], list[str]] = {}
+    for r in found["records"]:
+        if r["status"] == "failed":
+            places.setdefault((r["contender"], r["words"], r["line"]), []).append(r["shape"])
+    alike: dict[tuple[str, str], list[str]] = {}
+    for (who, words, line), where in places.items():
+        alike.setdefault((f"{who} at {', '.join(where)}", words), []).append(line)
+    for (place, words), lines in alike.items():
+        yield place, words, "; ".join(lines)
 
 
 def not_offered(found: dict[str, Any]) -> list[dict[str, Any]]:
@@ -76,8 +84,8 @@ def terminal(found: dict[str, Any]) -> None:
         show.table(out, shape, COLUMNS, ([show.escape(cell) for cell in row] for row in rows(found, shape)))
     if found["calls"]:
         show.table(out, "Host time of a call, us", ("operation", "fresh outputs", "out given"), _calls(found))
-    for r in failures(found):
-        out.print(show.escape(f"failed: {r['contender']}, {r['line']}, {r['shape']}: {r['words']}"), soft_wrap=True)
+    for place, words, failed in failures(found):
+        out.print(show.escape(f"failed: {place}: {words}: {failed}"), soft_wrap=True)
     for item in found["header"]["missing"]:
         out.print(show.escape(f"not run: {item['name']}: {item['reason']}"), soft_wrap=True)
     lines = {r["line"]: r["words"] for r in not_offered(found)}
@@ -144,9 +152,9 @@ def markdown(found: dict[str, Any], title: str, figures: str = "", picture: str 
             "",
         ]
         text += _table(("operation", "fresh outputs", "`out` given"), list(_calls(found)))
-    if failures(found):
-        text += ["", "## Failed", ""]
-        text += [f"- {r['contender']}, {r['line']}, {r['shape']}: `{r['words']}`" for r in failures(found)]
+    failed = [f"- {place}: `{words}`: {alike}." for place, words, alike in failures(found)]
+    if failed:
+        text += ["", "## Failed", "", *failed]
     if not_offered(found):
         text += ["", "## Not offered", ""]
         text += [f"- {line}: {words}." for line, words in {r["line"]: r["words"] for r in not_offered(found)}.items()]

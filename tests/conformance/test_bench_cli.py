@@ -79,6 +79,20 @@ def test_a_page_says_what_was_measured_and_what_was_not(found):
     assert tabled[0] == "| quick | gpu | 100.0 | 9.0 to 11.0 | 4.00 | 90.0 % | 95.0 % |  | equal |"
 
 
+def test_failures_that_are_alike_are_told_once(found):
+    late = {"status": "failed", "words": "the seconds were over"}
+    found["records"] += [
+        record(line, "TileKernels", shape=shape, **late)
+        for shape, line in (("1x32", "slow"), ("1x32", "quick"), ("2x32", "quick"), ("1x32", "other"))
+    ]
+    assert list(tables.failures(found)) == [
+        ("torch.compile at 32768x7168", "Boom in call: no | memory", "quick"),
+        ("TileKernels at 1x32", "the seconds were over", "slow; other"),
+        ("TileKernels at 1x32, 2x32", "the seconds were over", "quick"),
+    ]
+    assert "\n- TileKernels at 1x32: `the seconds were over`: slow; other.\n" in tables.markdown(found, "Title")
+
+
 def test_saved_figures_are_shown_and_rendered_again(found, tmp_path):
     (tmp_path / "run.json").write_text(json.dumps(found))
     arguments = ["bench", "--load", str(tmp_path / "run.json"), "--markdown", str(tmp_path / "run.md")]

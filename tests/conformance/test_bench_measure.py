@@ -123,6 +123,21 @@ def test_a_line_without_golden_results_is_a_record_and_the_next_line_goes_on(mon
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    "said", ["ptxas x.ptx, line 9; error   : cvt.rs is not for sm_90a", "x.cu(3): error: identifier is undefined"]
+)
+def test_a_compile_error_is_told_by_the_compiler_and_not_by_the_source_before_it(said):
+    text = f"#if defined(_MSC_VER)\n{200 * '#include <x>'}\nCompilation error:\n{said}\n1 error detected"
+    assert measure._words(_raised(RuntimeError(text))) == f"RuntimeError in _raised: {' '.join(said.split())}"
+
+
+def _raised(error):
+    try:
+        raise error
+    except RuntimeError as found:
+        return found
+
+
 def test_of_a_long_call_fewer_are_timed():
     device, counts = Host(), []
     device.time = lambda calls, repeat: counts.append(repeat) or Times((1.0,) * repeat)
