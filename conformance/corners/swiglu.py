@@ -19,6 +19,9 @@ Corner = tuple[str, dict[str, np.ndarray]]
 ONE, COLUMNS = 0x3F80, 1024
 PROBS = (0x3F800000, 0, 0x80000000, 0x3F000001, 0x00000001, 0x007FFFFF, 0x00800000, 0x7F800000, 0x7FC00000, 0xFF800001,
          0xBF800000, 0x3EAAAAAB, 0x34000000, 0x7F7FFFFF)  # fmt: skip
+UNEVEN = 608
+"""Columns of 19 blocks or 5 tiles, odd numbers that divide no count of threads: those that walk on over such rows go
+over ends, and come to other columns."""
 
 
 def gates() -> np.ndarray:
@@ -38,16 +41,16 @@ def _factors() -> Iterator[tuple[str, np.ndarray]]:
     yield "up over all patterns", ((number * 40503 + 12345) & 0xFFFF).astype(np.uint16)
 
 
-def _edges() -> Corner:
+def _edges(columns: int = 256) -> dict[str, np.ndarray]:
     """Probabilities at their edges; first of the corners, for the contract is probed on those."""
-    rows = _data(len(PROBS), 256)
-    prob = as_float(np.array(PROBS, np.uint32), FP32)
-    return "probabilities at their edges", {"gate": rows[0], "up": rows[1], "prob": prob}
+    rows = _data(len(PROBS), columns)
+    return {"gate": rows[0], "up": rows[1], "prob": as_float(np.array(PROBS, np.uint32), FP32)}
 
 
 def swiglu_quantize_corners(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
     """Every gate in sequence and spread, with three kinds of `up`; specials against specials; probabilities."""
-    yield _edges()
+    yield "probabilities at their edges", _edges()
+    yield f"probabilities at their edges, {UNEVEN} columns", _edges(UNEVEN)
     for order, gate in (("in sequence", gate_rows()), ("spread", gates())):
         for label, up in _factors():
             yield f"every gate {order}, {label}", {"gate": as_float(gate, BF16), "up": as_float(up, BF16)}
@@ -80,8 +83,7 @@ def _lone_gates() -> dict[str, np.ndarray]:
 
 def swiglu_backward_corners(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
     """Every gate with a bfloat16 and a float32 gradient, specials, probabilities, shapes."""
-    label, inputs = _edges()
-    yield label, {"grad": _data(len(PROBS), 256)[2], **inputs}
+    yield "probabilities at their edges", {"grad": _data(len(PROBS), 256)[2], **_edges()}
     gate = gate_rows()
     number = np.arange(64 * COLUMNS, dtype=np.uint32).reshape(64, COLUMNS)
     grad32 = as_float(0x3F800000 | (number * 0x9E3779B1 & 0x7FFFFF), FP32)

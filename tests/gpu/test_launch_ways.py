@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 import shutil
 from pathlib import Path
@@ -12,6 +13,8 @@ import numpy as np
 import pytest
 
 import refnum
+from conformance.corners import corner_cases
+from conformance.engine import PROBES
 from conformance.mutants.corpus import answer, differs
 from conformance.mutants.strays import strays
 from gpu import emulate, ops, permute, permute_sum, swiglu
@@ -93,6 +96,20 @@ def test_a_defect_on_a_way_is_seen(
     for way in WAYS[operation].values():
         with way():
             assert re.search(words, told(operation, folder))
+
+
+@pytest.mark.parametrize(("to", "group"), [("fp8", 128), ("mxfp4", 32)])
+def test_ways_are_asked_for_a_corner_in_which_one_cta_walks_over_ends_of_rows(to: str, group: int) -> None:
+    threads = swiglu.TUNING["swiglu_quantize"].threads
+
+    def walks_on(rows: int, columns: int) -> bool:
+        """Whether a thread's second chunk is the first of a row: one at which across is the chunks a row, no more."""
+        chunks = -(-columns // group) * (group // swiglu.CHUNK)
+        second = range(threads, rows * chunks)
+        return any(chunk % chunks == 0 and (chunk - threads) % chunks for chunk in second)
+
+    cases = (case for case in corner_cases("swiglu_quantize", "HOPPER", {"to": to}) if case.elements)
+    assert any(walks_on(*case.inputs["gate"].shape) for case in itertools.islice(cases, PROBES))
 
 
 @pytest.mark.parametrize("operation", [name for name in WAYS if list(strays(name))])
