@@ -6,6 +6,7 @@ from fnmatch import fnmatchcase
 import ml_dtypes
 import numpy as np
 import pytest
+from diagnose_tools import distant, quantise, under
 
 import refnum
 from conformance.case import Case
@@ -15,7 +16,6 @@ from conformance.corners import corner_cases
 from conformance.counterexample import diagnose as doctor
 from conformance.counterexample import failures
 from conformance.counterexample.diagnose import diagnose, of_scales
-from conformance.counterexample.page import number_text, page
 from conformance.counterexample.suspects import COARSE, FINER, SUSPECTS
 from conformance.operation import OPERATIONS, as_bits, call_golden, outputs_of, run_golden
 from conformance.tally import Failure
@@ -31,18 +31,6 @@ def control(operation, **params):
 
 def ids(case, observed, level=0):
     return [entry["id"] for entry in diagnose(case, run_golden(case), observed, level)]
-
-
-def quantise(*values, dtype=np.float32, bits=None):
-    x = np.zeros((1, 32), dtype)
-    if bits is not None:
-        x.view(np.uint32)[0, : len(bits)] = bits
-    x[0, len(bits or ()) : len(bits or ()) + len(values)] = values
-    return Case("quantize_mxfp4", "HOPPER", {"input": x.dtype.name}, {"x": x})
-
-
-def under(case, **changes):
-    return run_golden(case, refnum.HOPPER.replace(name="wrong", **changes))
 
 
 @pytest.mark.parametrize(
@@ -189,17 +177,6 @@ def test_wrong_decoders_are_named(operation, change, expected):
     assert expected in ids(case, observed)
 
 
-def distant(columns=False):
-    """Two blocks of one tile (or two rows of one column block) ten binades apart, with zeros in the lower one."""
-    packed = np.full((2, 32), 0x22, np.uint8)
-    packed[1, :], scales = 0x80, np.array([[137, 127], [127, 127]], np.uint8)
-    packed[0, 16:20] = 0x80
-    name = "mxfp4_to_fp8_columns" if columns else "mxfp4_to_fp8"
-    return Case(
-        name, "HOPPER", {"scale": "max", **({"splits": [2]} if columns else {})}, {"packed": packed, "scales": scales}
-    )
-
-
 @pytest.mark.parametrize("columns", [False, True])
 def test_the_zero_bug_of_the_released_kernel_is_named(columns):
     case = distant(columns)
@@ -330,79 +307,6 @@ def test_every_suspect_has_a_note_that_says_what_it_does():
 
 
 # --- the page ---------------------------------------------------------------------------------------------------
-
-
-def test_a_page_says_where_what_and_why():
-    case = quantise(6, 0, 0, 1.25)
-    shown = page(case, run_golden(case), under(case, ties="away"), 0)
-    assert shown["place"] == "row 0 block 0 lane 3" and shown["output"] == "packed"
-    assert shown["input"] == [
-        {"name": "x", "bits": "0x3FA00000", "fields": "0 01111111 01000000000000000000000", "value": "1.25"}
-    ]
-    assert shown["expected"] == {"bits": "0x2", "fields": "0 01 0", "value": "1"}
-    assert shown["observed"] == {"bits": "0x3", "fields": "0 01 1", "value": "1.5"}
-    assert shown["differs"] == "mantissa bit 0 differs" and "tie at 1.25 -> even" in shown["rule"]
-    assert shown["scale"] == {"expected": "0x7F (1)", "observed": "0x7F (1)"}
-    assert shown["differing"] == {"packed": "1 of 32"}
-
-
-def test_a_page_of_a_wrong_scale_shows_the_scale_rule():
-    case = quantise(7.0)
-    golden = run_golden(case)
-    shown = page(case, golden, {**golden, "scales": golden["scales"] - 1}, 0)
-    assert shown["output"] == "scales" and shown["place"] == "row 0 block 0"
-    assert shown["rule"].startswith("rceil: k = 2 - 2 + 1 = 1") and shown["expected"]["value"] == "2"
-
-
-@pytest.mark.parametrize("operation", list(OPERATIONS))
-def test_every_operation_has_a_page_for_each_output(operation):
-    every = list(OPERATIONS[operation].variants())
-    for params in (every[0], every[-1]):
-        (case,) = control_cases(operation, "HOPPER", params)
-        golden = run_golden(case)
-        for name, array in golden.items():
-            flipped = array.copy()
-            flipped.reshape(-1)[-1] ^= 1
-            shown = page(case, golden, {**golden, name: flipped}, 0)
-            assert shown["output"] == name and shown["expected"]["bits"] != shown["observed"]["bits"]
-            assert shown["differs"] and shown["place"]
-
-
-def test_column_pages_point_at_the_input_row():
-    case = distant(columns=True)
-    golden = run_golden(case)
-    codes = golden["codes"].copy()
-    codes[33, 1] ^= 0x80
-    shown = page(case, golden, {**golden, "codes": codes}, 0)
-    assert shown["place"] == "input row 1 column 33 (output [33, 1])"
-    assert {entry["name"]: entry["bits"] for entry in shown["input"]} == {"packed": "0x8", "scales": "0x7F"}
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [("5/4", "1.25"), ("1/1024", "0.0009765625"), ("0", "0"), (str(2**127), "2^127"), (f"3/{2**130}", "1.5*2^-129")],
-)
-def test_numbers_are_short_and_exact(value, text):
-    from fractions import Fraction
-
-    assert number_text(Fraction(value)) == text
-
-
-@pytest.mark.parametrize(
-    ("element", "note"), [("E2M1", "E2M1_TIES_UP"), ("E4M3", "E4M3_TIES_UP"), ("E3M2", "ELEMENT_TIES_UP")]
-)
-def test_ties_are_named_after_the_element_format(element: str, note: str) -> None:
-    """The rule is one, its notes are three: only the one of the format at hand is named."""
-    x = np.zeros((1, 32), np.float32)
-    fmt = refnum.FORMATS[element]
-    tie = (refnum.value(fmt, 4) + refnum.value(fmt, 5)) / 2
-    x[0, :2] = float(fmt.max_value), float(tie)
-    case = Case("quantize_mx", "HOPPER", {"element": element, "input": "float32"}, {"x": x})
-    away = refnum.HOPPER.replace(name="AWAY", ties="away")
-    codes, scales = refnum.quantize_mx(x, element, away)
-    found = diagnose(case, run_golden(case), {"codes": codes, "scales": scales})
-    assert note in [entry["id"] for entry in found]
-    assert [entry["id"] for entry in found if entry["id"].endswith("_TIES_UP")] == [note]
 
 
 NUMBERS = [name for name, operation in OPERATIONS.items() if operation.outputs[0].kind == "values"]
