@@ -38,6 +38,20 @@ def rows(found: dict[str, Any], shape: str) -> Iterator[list[str]]:
         ]  # fmt: skip
 
 
+def quicker(found: dict[str, Any]) -> list[list[str]]:
+    """Return the rows of the lines on which a peer is quicker at some shape: its factor there, what its results are."""
+    agree = {(r["line"], r["contender"]): agreement(r) for r in timed(found)}
+    lines: dict[tuple[str, str], dict[str, str]] = {}
+    for (shape, line, peer), value in factors(found).items():
+        if (shown := f"{value:.2f}") < "1":
+            lines.setdefault((line, peer), {})[shape] = shown
+    columns = shapes(found)
+    return [
+        [line, peer, *(at.get(shape, "") for shape in columns), agree[line, peer]]
+        for (line, peer), at in sorted(lines.items(), key=lambda item: (item[0][1], item[0][0]))
+    ]
+
+
 def failures(found: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
     """Yield who failed and where, in which words, and on which lines; lines that failed alike, together."""
     places: dict[tuple[str, str, str], list[str]] = {}
@@ -141,6 +155,10 @@ def markdown(found: dict[str, Any], title: str, figures: str = "", picture: str 
     summary = list(_summary(found))
     if summary:
         text += ["", "## Beside the peers", "", *summary]
+    ahead = quicker(found)
+    if ahead:
+        text += ["", "## Where a peer is quicker", "", "Its time over the subject's, where that is below 1.", ""]
+        text += _table(("kernel", "who", *shapes(found), "golden model"), ahead)
     for shape in shapes(found):
         text += ["", f"## {_shape_words(shape)}", "", *_table(COLUMNS, rows(found, shape))]
     if found["calls"]:

@@ -79,6 +79,23 @@ def test_a_page_says_what_was_measured_and_what_was_not(found):
     assert tabled[0] == "| quick | gpu | 100.0 | 9.0 to 11.0 | 4.00 | 90.0 % | 95.0 % |  | equal |"
 
 
+def test_lines_on_which_a_peer_is_quicker_are_listed_shape_by_shape(found):
+    assert tables.quicker(found) == []
+    assert "Where a peer is quicker" not in tables.markdown(found, "Title")
+    found["records"] += [
+        record("quick", "torch.compile", 99.0),
+        record("quick", "torch.compile", 25.0, shape="4096-64-1280-7-1024"),
+        record("slow", "torch.compile", 199.5, agreement="differs", differing=25, values_differing=25),
+        record("slow", "separate", 20.0, agreement="differs", differing=25, values_differing=25),
+    ]
+    assert tables.quicker(found) == [
+        ["slow", "separate", "0.10", "", "2.5 % differ"],
+        ["quick", "torch.compile", "0.99", "0.50", "equal"],
+    ]
+    head = "| kernel | who | 32768x7168 | 4096-64-1280-7-1024 | golden model |"
+    assert head in tables.markdown(found, "Title").splitlines()
+
+
 def test_failures_that_are_alike_are_told_once(found):
     late = {"status": "failed", "words": "the seconds were over"}
     found["records"] += [
