@@ -43,11 +43,11 @@ TARGETS = (
         "control_questions",
         "ask_comparator",
         tuple(f"tests/conformance/test_{name}.py" for name in (
-            "compare", "input_classes", "patterns", "grid", "run", "run_order", "storage", "shrink", "show_data", "device_judging",
-            "case", "controls", "coverpoints", "corners", "corners_recast", "diagnose", "mismatch_page", "domains", "domains_there",
-            "report", "report_diff", "replay", "api", "subject", "subject_calls", "journal", "fused_drawing", "probes",
-            "undefined_variants", "html", "sarif", "recipes", "plugin", "data", "matrix_cells", "tally", "bits",
-            "refusals", "same",
+            "compare", "input_classes", "patterns", "grid", "run", "run_order", "storage", "shrink", "show_data",
+            "device_judging", "case", "controls", "coverpoints", "corners", "corners_recast", "diagnose",
+            "mismatch_page", "domains", "domains_there", "report", "report_diff", "replay", "api", "subject",
+            "subject_calls", "journal", "fused_drawing", "probes", "undefined_variants", "html", "sarif", "recipes",
+            "plugin", "data", "matrix_cells", "tally", "bits", "refusals", "same",
         )),
     ),
 )  # fmt: skip
