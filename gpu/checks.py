@@ -254,7 +254,7 @@ def _fits(number: int, array: Any, shape: tuple[int, ...], dtype: np.dtype, inpu
 def count(name: str, value: Any, least: int, most: int = MOST) -> int:
     """Return an argument that must be an integer from `least` to `most`; ArgumentError otherwise."""
     try:
-        bare = not isinstance(value, BOOLS) and getattr(value, "dtype", None) != np.bool_
+        bare = not isinstance(value, BOOLS) and not str(getattr(value, "dtype", "")).endswith("bool")
         number = operator.index(value) if bare else least - 1
     except TypeError:
         number = least - 1

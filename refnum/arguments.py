@@ -25,7 +25,7 @@ def require_integer(
     NumPy's integers and arrays of one integer without axes are integers; a bool, a float and text are none.
     """
     try:
-        plain = not isinstance(value, _BOOLS) and getattr(value, "dtype", None) != np.bool_
+        plain = not isinstance(value, _BOOLS) and not str(getattr(value, "dtype", "")).endswith("bool")
         number = operator.index(value) if plain else None  # type: ignore[arg-type]
     except TypeError:
         number = None

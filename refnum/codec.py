@@ -112,8 +112,9 @@ def encode_bits(
     negative = bits != magnitude
     exponent, significand = split_float32(magnitude)
     exponent -= scale_exponent if isinstance(scale_exponent, int) else scale_exponent.astype(np.int32, copy=False)
-    if not finite:  # Inf overflows at any scale
+    if not finite:  # Inf overflows and a zero stays one at any scale
         exponent = np.where(magnitude == np.uint32(INF32), np.int32(1024), exponent)
+        exponent = np.where(magnitude == np.uint32(0), np.int32(-1024), exponent)
     code = _round(fmt, exponent, significand, profile, negative, rbits)
     if not finite:
         nan = fmt.max_code if fmt.nan_code is None else fmt.nan_code

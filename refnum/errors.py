@@ -39,5 +39,7 @@ def shown(value: Any) -> str:
     """Return how a message shows what was given: an array by its type, dtype and shape, the rest by its start."""
     if hasattr(value, "dtype") and isinstance(getattr(value, "shape", None), tuple) and value.shape:
         return f"a {type(value).__name__} of {value.dtype}, shape {value.shape}"
+    if isinstance(value, int) and value.bit_length() > 10_000:  # Python writes no more than 4300 digits
+        return f"an integer of {value.bit_length()} bits"
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."

@@ -48,8 +48,8 @@ def explain(operation: str, case: Any, index: int | tuple[int, int]) -> Explanat
 
     operation: one of `EXPLAINED`. case: a mapping of the golden function's arguments by name (arrays and
     parameters, `profile` included), or an object with `inputs`, `params` and `profile`. index: (row, column) of
-    the element in [M, K], or its flat index. Raises ArgumentError for what it cannot explain, and what the golden
-    function raises.
+    the element in [M, K], an array of the two, or its flat index. Raises ArgumentError for what it cannot explain,
+    and what the golden function raises.
     """
     if not isinstance(operation, str) or operation not in EXPLAINED:
         raise ArgumentError(f"operation {shown(operation)} cannot be explained; can be: {', '.join(EXPLAINED)}")
@@ -72,7 +72,7 @@ def _arguments(case: Any) -> tuple[dict[str, Any], Profile]:
 
 def _place(shape: tuple[int, ...], index: int | tuple[int, int]) -> tuple[int, int]:
     rows, columns = shape
-    if isinstance(index, (tuple, list)):
+    if isinstance(index, (tuple, list)) or (isinstance(index, np.ndarray) and index.ndim):
         if len(index) != 2:
             raise ArgumentError(f"index is {shown(index)}; allowed is (row, column), or one integer")
         row, column = (require_integer("an index", i, 0) for i in index)

@@ -64,7 +64,8 @@ def encode(
     bits = float32_bits(x)
     few = is_host(bits) and bits.size <= CHUNK
     if few or not bits.shape or not isinstance(exponent, int) or rbits is not None:
-        return encode_bits(fmt, bits, exponent, profile, rbits=rbits)
+        codes = encode_bits(fmt, bits, exponent, profile, rbits=rbits)
+        return codes if bits.shape else codes[...]  # NumPy makes a number of an array without axes
     flat = contiguous(bits).ravel()
     codes = empty(flat.shape, code_dtype(fmt), bits)
     for part in chunks(flat.size, 1, bits):

@@ -136,7 +136,8 @@ def random_bits(
     Raises ArgumentError for bits outside 1..32, otherwise as `random_words`.
     """
     bits = require_integer("bits", bits, 1, 32)
-    dims: list[Any] = [shape] if hasattr(shape, "__index__") else require_sequence("shape", shape)
+    one = hasattr(shape, "__index__") and not getattr(shape, "shape", ())  # an array with axes may have it too
+    dims: list[Any] = [shape] if one else require_sequence("shape", shape)
     n = math.prod(_unsigned("a dimension of shape", d, 62) for d in dims)
     unit, size = ("<u1", 1) if bits <= 8 else ("<u2", 2) if bits <= 16 else ("<u4", 4)
     first = _unsigned("offset", offset, 62 - (size >> 1)) * size  # a byte below 2**62

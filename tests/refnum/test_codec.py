@@ -61,7 +61,7 @@ def test_a_value_is_asked_for_every_code_and_no_other(name: str) -> None:
 def test_exponents_up_to_1024_are_taken() -> None:
     x = np.array([2.0**-149, 1.0, 2.0**127, 0.0, np.inf], np.float32)
     assert refnum.encode("E2M1", x, 1024).tolist() == [0, 0, 0, 0, 7]
-    assert refnum.encode("E2M1", -x[x != 0], -1024).tolist() == [15, 15, 15, 15]
+    assert refnum.encode("E2M1", -x, -1024).tolist() == [15, 15, 15, 8, 15]
     for exponent in (1024, -1024):
         both = refnum.encode("E2M1", x, np.array([exponent])), refnum.encode("E2M1", x, exponent)
         assert np.array_equal(*both)
@@ -81,17 +81,18 @@ ENCODED = [name for name in FORMATS if name not in ("E8M0", "FP32")]
 
 
 @pytest.mark.parametrize("name", ENCODED)
-def test_a_zero_stays_zero_under_exponents_beyond_every_scale(name: str) -> None:
-    exponents = np.arange(-150, 1025)
+def test_a_zero_stays_zero_under_every_exponent(name: str) -> None:
+    exponents = np.arange(-1024, 1025)
     assert not refnum.encode(name, np.zeros(exponents.shape, np.float32), exponents).any()
+    assert refnum.encode(name, np.zeros(3, np.float16), -1024).tolist() == [0, 0, 0]
+    if FORMATS[name].kind == "float":
+        negative = refnum.encode(name, np.full(exponents.shape, -0.0, np.float32), exponents)
+        assert (negative == FORMATS[name].sign_mask).all()
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the model gives a zero the exponent -276: under 2^-1024 it is taken for a number"
-)
-@pytest.mark.parametrize("name", [name for name in ENCODED if FORMATS[name].kind == "float"])
-def test_a_zero_stays_zero_under_the_least_exponents(name: str) -> None:
-    assert refnum.encode(name, np.zeros(1, np.float32), -1024).tolist() == [0]
+def test_an_array_without_axes_gives_one() -> None:
+    codes = refnum.encode("E4M3", np.array(1.5, np.float32))
+    assert isinstance(codes, np.ndarray) and codes.shape == () and refnum.decode("E4M3", codes) == 1.5
 
 
 def test_the_dtype_of_each_format() -> None:

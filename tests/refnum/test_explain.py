@@ -52,6 +52,7 @@ def test_the_maximum_is_shown_with_its_own_lane():
     assert "6 at [0, 40] in block 1, lane 8" in text
     assert "between 1 and 1.5: tie at 1.25 -> even" in text
     assert text == str(R.explain("quantize_mxfp4", {"x": x}, 33))
+    assert text == str(R.explain("quantize_mxfp4", {"x": x}, np.array([0, 33])))
 
 
 def test_a_finite_element_beside_an_infinity_shows_how_it_is_rounded():

@@ -30,6 +30,15 @@ class LooksLikeAnArray:
     dtype, shape = np.dtype(np.float32), (4, 128)
 
 
+class ForeignBool:
+    """A bool of another library, which Python may take for an integer."""
+
+    dtype, shape = "torch.bool", ()
+
+    def __index__(self) -> int:
+        return 1
+
+
 def once():
     """Can be read only once."""
     yield 4
@@ -39,7 +48,7 @@ THINGS = [object(), {4: 4}, {4}, b"4", 4j, slice(None), np.float32, LooksLikeAnA
 NOTHING = [*THINGS, {}, X, X[:0], np.array("4")]
 """Nonsense wherever no array is asked for."""
 NO_INTEGER = [*NOTHING, None, True, np.True_, np.array(True), 1.0, float("nan"), float("inf"), np.float64(1), "1", [1],
-              np.array([1]), np.array(1.0), -(10**30)]  # fmt: skip
+              np.array([1]), np.array(1.0), -(10**30), -(10**5000), ForeignBool()]  # fmt: skip
 NO_WORD = [*NOTHING, None, True, 0, "", "nonsense", b"max", ["max"], ("max",), np.array(["max"]), np.dtype(np.uint8)]
 NO_ARRAY = [object(), None, 5, 1.0, "x", [[1.0] * 32], np.float32, np.float32(1), LooksLikeAnArray(), np.array(1.0),
             X.astype(object), X.astype(complex), np.ma.masked_array(X, X > 0), X.astype("S4"), np.zeros((4, 128), "V4"),
@@ -56,7 +65,8 @@ WRONG = {
     "format": [*NO_WORD, "e2m1", R.HOPPER, R.Format("E2M1", 5, 2, 15, 0x7B)],
     "flag": [*NOTHING, None, 0, 1, 1.0, "True", [True]],
     "splits": [*NOTHING, 4, 4.0, "4", once, range(3, 5), [4.0], [np.float32(4)], [True, 3], [np.True_] * 4, ["4"],
-               [float("inf")], [float("nan")], [-1, 5], [4, None], [[4]], [10**30], [2**63, 4 - 2**63], [4j],
+               [float("inf")], [float("nan")], [-1, 5], [4, None], [[4]], [10**30], [10**5000], [ForeignBool(), 3],
+               [2**63, 4 - 2**63], [4j],
                np.array(4), np.array([4.0]), np.array([[4]]), np.ones(4, bool), np.array([4.0], object)],
     "tile": [*NOTHING, None, 128, "ab", (1,), (1, 128, 1), (True, 128), (1.0, 128), (64, 64), {1: 2, 128: 3},
              [1, 128.0],

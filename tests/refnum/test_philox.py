@@ -109,6 +109,7 @@ def test_random_bits_take_the_top_bits_of_their_unit() -> None:
         assert drawn.shape == (5, 7) and drawn.dtype == np.dtype(dtype)
         assert np.array_equal(drawn.reshape(-1), unit >> np.uint64(8 * width - bits))
     assert philox.random_bits(4, seed=3).shape == (4,)
+    assert philox.random_bits(np.array([2, 3]), seed=3).shape == (2, 3)
     assert philox.random_bits((0, 3), seed=3).shape == (0, 3)
 
 
