@@ -1,12 +1,13 @@
 """Bytes that are the same, and a judge that a kernel in its own process cannot make blind by accident."""
 
 import sys
+import tracemalloc
 
 import numpy as np
 import pytest
 from run_tools import only, report_of, right, subject
 
-from conformance.same import same
+from conformance.same import CHUNK, same
 
 ONES = np.ones((2, 3), np.uint32)
 
@@ -29,12 +30,27 @@ class Lies(np.ndarray):
         (ONES * 2, False),
         ((ONES * 2).view(Lies), False),
         (ONES.reshape(3, 2), False),
+        (np.ones((), np.uint32), False),
         (ONES.astype(np.uint64), False),
         (np.zeros((2, 0), np.uint32), False),
     ],
 )
 def test_same_means_shape_size_and_bytes(other, equal):
     assert same(ONES, other) is equal and same(other, ONES) is equal
+
+
+def test_every_byte_of_large_arrays_counts_and_none_is_copied_whole():
+    size = 3 * CHUNK + 5
+    left, right = np.zeros(size, np.uint8), np.zeros(size, np.uint8)
+    assert same(left, right)
+    for place in (0, CHUNK - 1, CHUNK, 3 * CHUNK, size - 1):
+        right[place] = 1
+        assert not same(left, right) and not same(right, left)
+        right[place] = 0
+    tracemalloc.start()
+    assert same(left, right)
+    assert tracemalloc.get_traced_memory()[1] < size
+    tracemalloc.stop()
 
 
 def test_nan_is_the_same_as_its_own_bits_and_the_zeros_differ():
