@@ -138,14 +138,15 @@ class _Lost(Exception):
 class Household:
     """Starts, asks, kills and restarts the process of some subjects. Not thread-safe.
 
-    silent: how a question without arrays was not answered in time, so that it is not waited for again.
+    silent: (subject, question without arrays) -> how it was not answered in time, so that it is not waited for again.
     """
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.process: subprocess.Popen[bytes] | None = None
         self.line: Line | None = None
-        self.mark = self.silent = ""
+        self.mark = ""
+        self.silent: dict[tuple[str, str], str] = {}
         atexit.register(self.stop)
 
     def start(self) -> list[dict[str, Any]]:
@@ -184,8 +185,8 @@ class Household:
 
     def ask(self, name: str, what: str, **more: Any) -> Any:
         """Return what a subject says to a question without arrays; RuntimeError when it fails."""
-        if self.silent:
-            raise RuntimeError(self.silent)
+        if (name, what) in self.silent:
+            raise RuntimeError(self.silent[name, what])
         try:
             self._up()
             head, _ = self._exchange({"subject": name, "ask": what, **more}, [], START)
@@ -194,7 +195,7 @@ class Household:
         except (_Lost, MessageError, RefnumError) as error:
             self.stop()
             if isinstance(error, _Lost) and error.hung:
-                self.silent = str(error)
+                self.silent[name, what] = str(error)
             raise RuntimeError(str(error)) from error
         if "failed" in head:
             raise RuntimeError(str(head["failed"]))

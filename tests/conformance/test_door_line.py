@@ -226,3 +226,21 @@ def test_a_question_that_was_not_answered_in_time_is_not_asked_again(monkeypatch
         with pytest.raises(RuntimeError, match="no answer within 120 s"):
             home.ask("k", "supports")
     assert len(asked) == 1
+
+
+def test_one_who_is_silent_does_not_answer_for_the_others_of_its_file(monkeypatch):
+    """By subject and question: one whose `supports` hangs says nothing of another, or of its own `trace`."""
+    home = Household("nobody")
+
+    def partly(head, _arrays, limit):
+        from conformance.doors.apart import _Lost
+
+        if (head["subject"], head["ask"]) == ("hangs", "supports"):
+            raise _Lost(f"no answer within {limit:g} s", hung=True)
+        return {"said": ""}, []
+
+    monkeypatch.setattr(home, "_up", lambda: None)
+    monkeypatch.setattr(home, "_exchange", partly)
+    with pytest.raises(RuntimeError, match="no answer"):
+        home.ask("hangs", "supports")
+    assert home.ask("innocent", "supports") == home.ask("hangs", "trace") == ""
