@@ -33,11 +33,11 @@ def run(
     progress.start(len(todo))
     presenter = Presenter(plan)
     with journal(plan) as book:
-        if checkpoint is not None:
-            checkpoint(report)  # a run that dies among the vectors leaves a report that says so
         waiting: list[Engine] = []
         at: Engine | None = None
         try:
+            if checkpoint is not None:
+                checkpoint(report)  # a run that dies among the vectors leaves a report that says so
             for item in todo:
                 at = _engine(plan, item, report, progress, book)
                 waiting.append(at)
@@ -55,8 +55,9 @@ def run(
                     checkpoint(report)
             report.status = COMPLETE
         except KeyboardInterrupt:
+            closed = {result["variant"] for result in report.results}  # it may come while the last is told of
             for engine in waiting:
-                if engine is at or engine.begun:
+                if engine.name not in closed and (engine is at or engine.begun):
                     close(engine.item, engine.tallies, report, presenter, interrupted=True)
     return report
 

@@ -171,6 +171,29 @@ def test_ctrl_c_after_the_vectors_keeps_what_they_showed(monkeypatch):
     reports.check(document.document(), "this report")
 
 
+def test_ctrl_c_between_two_variants_counts_each_once(monkeypatch):
+    streams(monkeypatch, FakeDomain())
+
+    def stop(_):
+        raise KeyboardInterrupt
+
+    document = standard(subject(), profiles=["HOPPER", "OCP"], progress=Progress(leave=stop))
+    rows = [(row["profile"], row["outcome"]) for row in document.results]
+    assert rows == [("HOPPER", "pass"), ("OCP", "not-verified")] and document.exit_status() == 3
+    reports.check(document.document(), "this report")
+
+
+def test_ctrl_c_at_the_first_checkpoint_leaves_a_report(monkeypatch):
+    streams(monkeypatch, FakeDomain())
+    plan = Plan([subject()], select(["quantize_mxfp4"]), ["HOPPER"], save=False)
+
+    def stop(_):
+        raise KeyboardInterrupt
+
+    document = run(plan, reports.Report(reports.header("standard", 0, [], [], [])), checkpoint=stop)
+    assert document.results == [] and document.status == "partial" and document.exit_status() == 3
+
+
 def test_a_mismatch_is_not_hidden_by_a_device_that_died_later(monkeypatch):
     dead = []
 
