@@ -132,6 +132,24 @@ def test_an_invalid_report_is_refused_by_name(tmp_path, change, error):
     assert type(caught.value) is error
 
 
+def test_a_report_whose_writer_counted_less_is_valid(tmp_path):
+    """Reports of an earlier version, whose words had no count of what was refused."""
+    path = written(tmp_path)
+    document = json.loads(path.read_text())
+    result_of(document, "pass")["refused"] = 7
+    document["footer"].update(reports.concluded(document))
+    said = document["footer"]["verdict"]
+    assert said.endswith(", 7 cases refused)")
+    for words, valid in ((said, True), (said.replace(", 7 cases refused", ""), True), (said.replace("7", "8"), False)):
+        document["footer"]["verdict"] = words
+        path.write_text(json.dumps(document))
+        if valid:
+            assert reports.load(path)["footer"]["verdict"] == words
+        else:
+            with pytest.raises(reports.VerdictDiffers):
+                reports.load(path)
+
+
 def test_what_is_no_report_is_a_file_error(tmp_path):
     path = tmp_path / "r.json"
     for text in ("", "[]", "{}"):
