@@ -14,7 +14,6 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -24,11 +23,11 @@ import numpy as np
 from ..frozen import frozen_cases
 from ..operation import OPERATIONS
 from . import corpus
-from .apart import each_apart
+from .apart import OUR_FAULT, Ended, each_apart
 from .corpus import Question
 from .operators import Mutant
-from .run import PLAIN, Workshop, differing, mutants
-from .verdict import KILLED, OUTSIDE, REFUSED, SURVIVED, Verdict
+from .run import PLAIN, Workshop, build, mutants
+from .verdict import KILLED, SURVIVED, Verdict
 
 SECONDS = 5
 """CPU seconds that a mutant may take for one vector."""
@@ -69,42 +68,45 @@ def vectors_of(operation: str, profiles: tuple[str, ...]) -> tuple[Question, ...
 
 def judge(shop: Shop, mutant: Mutant) -> Verdict:
     """Build a mutant and ask it vectors until ENOUGH of them see it."""
-    start, folder = time.monotonic(), Path(tempfile.mkdtemp(prefix="refnum-alone-"))
+    folder = Path(tempfile.mkdtemp(prefix="refnum-alone-"))
     try:
         changed = {mutant.file: mutant.applied(shop.texts[mutant.file])}
-        try:
-            built = shop.workshop.build(changed, folder, shop.folder, PLAIN)
-        except Exception as error:
-            if type(error).__name__ != "DoesNotCompile":
-                raise
-            return Verdict(mutant, REFUSED, str(error), built=time.monotonic() - start)
-        other = differing(built.code, shop.plain)
-        verdict = Verdict(mutant, SURVIVED, changed=other, built=time.monotonic() - start)
-        if not other:
-            return replace(verdict, status=OUTSIDE, how="no machine code of this build has it, even without optimising")
-        start = time.monotonic()
-        questions = [question for name in other for question in shop.vectors[name]]
-        seeing = list(islice(_seeing(built.operations, questions), ENOUGH))
-        verdict = replace(verdict, vectors=len(seeing), judged=time.monotonic() - start)
-        if not seeing:
+        verdict, operations = build(shop, mutant, changed, folder)
+        if verdict.status != SURVIVED:
             return verdict
+        start = time.monotonic()
+        questions = [question for name in verdict.changed for question in shop.vectors[name]]
+        seeing, unknown = _seeing(operations, questions)
+        verdict = replace(verdict, vectors=-1 if unknown else len(seeing), judged=time.monotonic() - start)
+        if unknown or not seeing:
+            return replace(verdict, how=unknown)
         first, only = seeing[0], seeing[0].label if len(seeing) == 1 else ""
         return replace(verdict, status=KILLED, operation=first.case.operation, case=first.label, only=only)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _seeing(operations: Any, questions: Sequence[Question]) -> Iterator[Question]:
-    """Yield the questions that a mutant answers wrongly, or not at all."""
+def _seeing(operations: Any, questions: Sequence[Question]) -> tuple[list[Question], str]:
+    """Return the first ENOUGH questions that a mutant answers wrongly or not at all, and why one before was not judged.
+
+    With a question that was not judged nothing is known: a vector might be told to be the only one that is not.
+    """
+    found: list[Question] = []
     for question, wrong in each_apart(functools.partial(_wrong, operations), questions, SECONDS):
-        if wrong or wrong is None:
-            yield question
+        if isinstance(wrong, Ended) and wrong.status != KILLED:
+            return found, wrong.how
+        found += [question] if wrong else []
+        if len(found) == ENOUGH:
+            break
+    return found, ""
 
 
 def _wrong(operations: Any, question: Question) -> bool:
     try:
         with np.errstate(all="ignore"):
             results = corpus.answer(operations[question.case.operation], question)
+    except OUR_FAULT:
+        raise
     except Exception:  # a right answer is an answer
         return True
     return corpus.differs(results, question.golden)

@@ -11,6 +11,7 @@ import signal
 import struct
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from .verdict import KILLED, SURVIVED
@@ -26,6 +27,14 @@ OUR_FAULT = (ImportError, MemoryError, SyntaxError)
 """Errors that no mutant of a kernel raises: what judges is broken, or too large, and has judged nothing."""
 PATIENCE = 4
 """A process is waited for so many times its CPU seconds: a crowded host gives it less than a processor."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How an item ended the process that it was given to, in the words of `apart`: a kill, or not judged."""
+
+    status: str
+    how: str
 
 
 def apart(work: Callable[[], Any], seconds: int) -> Any:
@@ -49,10 +58,15 @@ def apart(work: Callable[[], Any], seconds: int) -> Any:
     _, status, used = os.wait4(child, 0)
     if data:
         return pickle.loads(data)
-    ended, spent = os.WTERMSIG(status), used.ru_utime + used.ru_stime
+    return _unanswered(status, used.ru_utime + used.ru_stime, seconds, waited=data is None)
+
+
+def _unanswered(status: int, spent: float, seconds: int, waited: bool) -> dict[str, str]:
+    """Say how a process ended without an answer. spent: its CPU seconds. waited: it was killed when time was over."""
+    ended = os.WTERMSIG(status)
     if ended == signal.SIGKILL and spent < seconds:
-        waited = f"no answer within {PATIENCE * seconds:g} s" if data is None else "something killed its process"
-        return _not_judged(f"{waited}, in which it had {spent:.1f} s of CPU time")
+        words = f"no answer within {PATIENCE * seconds:g} s" if waited else "something killed its process"
+        return _not_judged(f"{words}, in which it had {spent:.1f} s of CPU time")
     late = ended in (signal.SIGXCPU, signal.SIGKILL)  # the second where it does not listen to the first
     return {"status": KILLED, "how": LATE if late else STUCK if ended == signal.SIGPROF else "its process died"}
 
@@ -104,11 +118,11 @@ def _drained(reader: int, seconds: float) -> bytes | None:
 
 def each_apart(
     work: Callable[[Item], Result], items: Sequence[Item], seconds: int
-) -> Iterator[tuple[Item, Result | None]]:
-    """Yield (item, result) of a function, one after another in one forked process; None for one that ended it.
+) -> Iterator[tuple[Item, Result | Ended]]:
+    """Yield (item, result) of a function, one after another in one forked process; `Ended` for one that ended it.
 
     seconds: CPU seconds for one item, unless the work sets the profiling timer anew. After one that ended its process,
-    by an error too, another process goes on with the next.
+    by an error too, another process goes on with the next. What is no kill is told as `apart` tells it.
     """
     left = list(items)
     while left:
@@ -116,36 +130,53 @@ def each_apart(
         for result in _in_one_process(work, left, seconds):
             yield left[done], result
             done += 1
-        if done < len(left):
-            yield left[done], None
-        left = left[done + 1 :]
+        left = left[done:]
 
 
-def _in_one_process(work: Callable[[Item], Result], items: Sequence[Item], seconds: int) -> Iterator[Result]:
+def _in_one_process(work: Callable[[Item], Result], items: Sequence[Item], seconds: int) -> Iterator[Result | Ended]:
+    """Yield one result or more: of every item, or of those up to the one that ends the process."""
+
     def answer(writer: int) -> None:
         for item in items:
             signal.setitimer(signal.ITIMER_PROF, seconds)
-            result = pickle.dumps(work(item))
-            os.write(writer, LENGTH.pack(len(result)) + result)
+            try:
+                result: Result | Ended = work(item)
+            except OUR_FAULT as error:
+                result = Ended(**_not_judged(f"{type(error).__name__}: {error}"))
+            told = pickle.dumps((time.process_time(), result))
+            os.write(writer, LENGTH.pack(len(told)) + told)
 
     child, reader = _forked(answer)
+    ended, before = False, 0.0
     try:
         for _ in items:
-            (length,) = LENGTH.unpack(_exactly(reader, LENGTH.size, PATIENCE * seconds))
-            yield pickle.loads(_exactly(reader, length, PATIENCE * seconds))
-    except EOFError:  # it died, or is late
-        return
+            try:
+                (length,) = LENGTH.unpack(_exactly(reader, LENGTH.size, PATIENCE * seconds))
+                before, result = pickle.loads(_exactly(reader, length, PATIENCE * seconds))
+            except (EOFError, TimeoutError) as error:
+                waited = isinstance(error, TimeoutError)
+                if waited:
+                    os.kill(child, signal.SIGKILL)
+                _, status, used = os.wait4(child, 0)
+                ended, spent = True, used.ru_utime + used.ru_stime - before
+                result = Ended(**_unanswered(status, spent, seconds, waited))
+            yield result
+            if isinstance(result, Ended):
+                return
     finally:
         os.close(reader)
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+        if not ended:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
 
 
 def _exactly(reader: int, count: int, seconds: float) -> bytes:
-    """Return so many bytes of a pipe; EOFError when it ends before, or nothing comes in time."""
+    """Return so many bytes of a pipe; EOFError when it ends before, TimeoutError when nothing comes in time."""
     found = b""
     while len(found) < count:
-        part = os.read(reader, count - len(found)) if select.select([reader], [], [], seconds)[0] else b""
+        if not select.select([reader], [], [], seconds)[0]:
+            raise TimeoutError
+        part = os.read(reader, count - len(found))
         if not part:
             raise EOFError
         found += part

@@ -68,7 +68,7 @@ def vectors_page(document: Mapping[str, Any]) -> str:
 
 Made by `refnum mutate vectors` from a run on {document["subject"]} in which every mutant was asked the frozen vectors
 of the operations that it can touch, at least until two had seen it. {seen} of {len(mutants)} mutants are seen by one or
-more; for {unknown} that is not known: nothing was asked of them, or their process died among the vectors. A vector that
+more; for {unknown} that is not known: nothing was asked of them, or not to the end. A vector that
 is not listed kills no mutant that another vector does not kill as well.
 
 {by_vector(document, places_of_vectors())}"""

@@ -58,6 +58,14 @@ class Workshop(Protocol):
         """Return an object with `code` (operation -> digest) and `operations`; raise an error that is `refused`."""
 
 
+class Started(Protocol):
+    """A workshop whose sources were compiled as they are into a folder; plain: the digests of that code at -O0."""
+
+    workshop: Workshop
+    folder: Path
+    plain: dict[str, str]
+
+
 @dataclass
 class Shop:
     """A workshop that was started: where, and the digests of its code, at the level that is judged and at -O0."""
@@ -108,22 +116,14 @@ def mutants(texts: Mapping[str, str]) -> list[Mutant]:
 
 def judge(shop: Shop, mutant: Mutant) -> Verdict:
     """Build a mutant and ask it the questions of the fast stage, in a process of its own."""
-    start = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="refnum-mutant-"))
     changed = {mutant.file: mutant.applied(shop.text(mutant.file))}
     try:
-        try:
-            built = shop.workshop.build(changed, folder / "plain", shop.folder, PLAIN)
-        except Exception as error:
-            if type(error).__name__ != "DoesNotCompile":
-                raise
-            return Verdict(mutant, REFUSED, str(error), built=time.monotonic() - start)
-        other = differing(built.code, shop.plain)
-        verdict = Verdict(mutant, SURVIVED, changed=other, built=time.monotonic() - start)
-        if not other:
-            return replace(verdict, status=OUTSIDE, how="no machine code of this build has it, even without optimising")
+        verdict, operations = build(shop, mutant, changed, folder / "plain")
+        if verdict.status != SURVIVED:
+            return verdict
         start = time.monotonic()
-        found = apart(lambda: ask(built.operations, _in_order(shop, other), shop.guess), SECONDS)
+        found = apart(lambda: ask(operations, _in_order(shop, verdict.changed), shop.guess), SECONDS)
         verdict = replace(verdict, **found, judged=time.monotonic() - start)
         if verdict.status != SURVIVED:
             return verdict
@@ -131,6 +131,23 @@ def judge(shop: Shop, mutant: Mutant) -> Verdict:
         return replace(verdict, changed=other) if other else replace(verdict, status=EQUIVALENT, how=SAME)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def build(shop: Started, mutant: Mutant, changed: Mapping[str, str], folder: Path) -> tuple[Verdict, Any]:
+    """Build a mutant without optimising; return its verdict, a survivor's if it is to be asked, and its operations."""
+    start = time.monotonic()
+    try:
+        built = shop.workshop.build(changed, folder, shop.folder, PLAIN)
+    except Exception as error:
+        if type(error).__name__ != "DoesNotCompile":
+            raise
+        return Verdict(mutant, REFUSED, str(error), built=time.monotonic() - start), None
+    other = differing(built.code, shop.plain)
+    verdict = Verdict(mutant, SURVIVED, changed=other, built=time.monotonic() - start)
+    if not other:
+        words = "no machine code of this build has it, even without optimising"
+        return replace(verdict, status=OUTSIDE, how=words), None
+    return verdict, built.operations
 
 
 def differing(code: Mapping[str, str], own: Mapping[str, str]) -> tuple[str, ...]:

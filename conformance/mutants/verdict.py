@@ -15,8 +15,8 @@ ENUMERATED, REASONED = "enumerated", "reasoned"
 class Verdict:
     """What became of a mutant. how: the words for it. operation, case: what killed it. guesses: bug classes.
 
-    vectors: how many frozen vectors see it, -1 when that is not known: its process died among them. `alone` counts to
-    two. only: the one that does, when it is one.
+    vectors: how many frozen vectors see it, -1 when that is not known: not all were asked. `alone` counts to two.
+    only: the one that does, when it is one.
     """
 
     mutant: Mutant

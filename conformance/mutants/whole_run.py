@@ -12,7 +12,7 @@ from typing import Any
 from refnum.errors import UnsupportedError
 
 from . import asked, corpus, whole, whole_ask
-from .apart import apart, each_apart
+from .apart import Ended, apart, each_apart
 from .ledger import Ledger
 from .operators import Mutant
 from .verdict import Verdict
@@ -117,7 +117,7 @@ def _quickly(mutants: Sequence[Mutant], pool: ProcessPoolExecutor, hints: Mappin
 
 def _quick_here(pairs: Sequence[tuple[Mutant, str]]) -> list[Verdict]:
     found = each_apart(lambda pair: whole.judge_quickly(_shop[0], *pair), pairs, whole_ask.SECONDS)
-    return [verdict for _, verdict in found if verdict is not None]
+    return [verdict for _, verdict in found if verdict is not None and not isinstance(verdict, Ended)]
 
 
 def _build_here(mutant: Mutant, hint: str) -> Verdict | None:

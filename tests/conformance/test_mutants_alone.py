@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -65,6 +67,26 @@ def test_the_only_vector_that_sees_a_mutant_is_named(shop: alone.Shop, monkeypat
     monkeypatch.setitem(shop.vectors, "fp8_to_mxfp4", vectors[:after])
     verdict = alone.judge(shop, mutant)
     assert (verdict.status, verdict.vectors, verdict.only, verdict.operation) == (KILLED, 1, first, "fp8_to_mxfp4")
+
+
+def test_what_breaks_the_judge_is_no_kill(shop: alone.Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lack of memory, or of time on a crowded host, is not seen by a vector: nothing is known then."""
+    mutant, answer = change(shop, *TIES), alone.corpus.answer
+    labels = [question.label for question in shop.vectors["fp8_to_mxfp4"]]
+
+    def short(function: Any, question: Any) -> Any:
+        if question.label == labels[0]:
+            raise MemoryError("no room")
+        return answer(function, question)
+
+    monkeypatch.setattr(alone.corpus, "answer", short)
+    verdict = alone.judge(shop, mutant)
+    assert (verdict.status, verdict.how) == (SURVIVED, "not judged: MemoryError: no room")
+    assert (verdict.vectors, verdict.only) == (-1, "")
+    monkeypatch.setattr("conformance.mutants.apart.PATIENCE", 0.1)
+    monkeypatch.setattr(alone.corpus, "answer", lambda function, question: time.sleep(60))
+    verdict = alone.judge(shop, mutant)
+    assert verdict.status == SURVIVED and verdict.how.startswith("not judged: no answer within 0.5 s, in which it had")
 
 
 def test_the_page_is_made_from_a_sample_and_again_from_its_file(

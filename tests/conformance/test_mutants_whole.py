@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 import refnum
 from conformance.corners import corner_cases
 from conformance.mutants import asked, whole
-from conformance.mutants.apart import STUCK, apart, each_apart
+from conformance.mutants.apart import STUCK, Ended, apart, each_apart
 from conformance.mutants.operators import Mutant
 from conformance.mutants.verdict import EQUIVALENT, KILLED, REFUSED, SURVIVED
 from conformance.mutants.whole_run import run
@@ -101,9 +102,36 @@ def test_what_is_asked_in_one_process_goes_on_in_another_where_that_ends() -> No
         return item, os.getpid()
 
     found = dict(each_apart(work, [1, 2, 3, 4, 5, 6], 20))
-    assert list(found) == [1, 2, 3, 4, 5, 6] and found[2] is None and found[4] is None
-    done = dict(filter(None, found.values()))
+    assert list(found) == [1, 2, 3, 4, 5, 6] and found[2] == found[4] == Ended(KILLED, "its process died")
+    done = dict(pair for pair in found.values() if not isinstance(pair, Ended))
     assert set(done) == {1, 3, 5, 6} and done[5] == done[6] and len(set(done.values())) == 3
+
+
+def test_what_is_asked_in_one_process_is_late_by_cpu_time_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CPU time of the item, not of those before it in the same process."""
+    monkeypatch.setattr("conformance.mutants.apart.PATIENCE", 3)
+
+    def spin(seconds: float) -> None:
+        end = time.process_time() + seconds
+        while time.process_time() < end:
+            pass
+
+    def work(item: str) -> str:
+        if item.startswith("busy"):
+            spin(0.6)
+        elif item == "waits":
+            time.sleep(60)
+        elif item == "never":
+            spin(60)
+        elif item == "broken":
+            raise MemoryError("no room")
+        return item
+
+    found = dict(each_apart(work, ["busy", "busy too", "waits", "broken", "never", "fine"], 1))
+    assert (found["busy"], found["fine"], found["never"]) == ("busy", "fine", Ended(KILLED, STUCK))
+    assert found["broken"] == Ended(SURVIVED, "not judged: MemoryError: no room")
+    assert found["waits"].status == SURVIVED
+    assert found["waits"].how.startswith("not judged: no answer within 3 s, in which it had 0.")
 
 
 def test_a_kill_in_a_process_that_an_earlier_mutant_spoilt_does_not_count(
@@ -118,7 +146,8 @@ def test_a_kill_in_a_process_that_an_earlier_mutant_spoilt_does_not_count(
         return verdict.status if verdict else "alone"
 
     found = each_apart(judged, [right, wrong, spoils, right, wrong], 20)
-    assert [status for _, status in found] == ["alone", KILLED, None, "alone", KILLED]
+    told = [status if isinstance(status, str) else "ended" for _, status in found]
+    assert told == ["alone", KILLED, "ended", "alone", KILLED]
 
 
 @pytest.mark.skipif(not nvrtc(), reason="NVRTC is not installed")
