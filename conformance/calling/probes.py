@@ -16,6 +16,7 @@ from ..compare import compare
 from ..judge import record
 from ..operation import call_golden, run_golden
 from ..same import same
+from ..specials import KEYWORDS
 from ..subject import Subject
 from ..tally import Failure, Tally
 from ..verdict import NO_LEVEL, Outcome
@@ -59,12 +60,14 @@ class Probe:
     """A habit of callers. name: as it stands in reports. run: judges it. applies: whether a subject can be asked.
 
     once: it costs many calls, and one case of a variant is enough.
+    ordinary: it asks about buffers, which are the same in the variants with scale layouts and keyed random bits.
     """
 
     name: str
     run: Judging
     applies: Callable[[Subject, str], bool] = lambda _subject, _operation: True
     once: bool = False
+    ordinary: bool = False
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,7 @@ class Elsewhere:
 def probe(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
     """Try every probe that applies to a subject; what it refuses is noted in the tally."""
     for one in PROBES:
-        done = one.once and one.name in tally.probes
+        done = (one.once and one.name in tally.probes) or (one.ordinary and not KEYWORDS.keys().isdisjoint(case.params))
         if one.applies(subject, case.operation) and not tally.stopped and not done:
             tally.probes.setdefault(one.name, "")
             one.run(subject, case, golden, tally, seconds)
@@ -284,7 +287,7 @@ PROBES: tuple[Probe, ...] = (
     Probe(ODD.name, _elsewhere(ODD), _placed),
     Probe(OFFSET.name, _elsewhere(OFFSET), _placed),
     Probe("ten repeats", _repeats, once=True),
-    Probe("earlier results held", _held, once=True),
+    Probe("earlier results held", _held, once=True, ordinary=True),
     Probe("poisoned out with guard zones", _out, has_out),
     Probe(SIDE_STREAM.name, _elsewhere(SIDE_STREAM), _streamed),
     Probe(GRAPH, _graph, _streamed),

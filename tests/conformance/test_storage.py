@@ -46,6 +46,18 @@ def judged(function, operation="quantize_mxfp4", profile="HOPPER", cases=few, sp
     return results(run(plan, Report(header("standard", 0, [], [], []))))
 
 
+def test_buffers_are_asked_about_on_ordinary_variants_only():
+    def quantize_mxfp4(x, profile, layout_out="bytes"):
+        packed, scales = right(x, profile)
+        return packed, scales_to_layout(scales, layout_out)
+
+    rows = judged(quantize_mxfp4, cases=lambda *key: itertools.islice(few(*key), 1))
+    laid = {variant: set(row["probes"]) for (_, variant), row in rows.items() if storage.OUT in row["params"]}
+    plain = {variant: set(row["probes"]) for (_, variant), row in rows.items() if storage.OUT not in row["params"]}
+    assert laid and plain and all({"ten repeats", "earlier results held"} <= asked for asked in plain.values())
+    assert all("ten repeats" in asked and "earlier results held" not in asked for asked in laid.values())
+
+
 @pytest.mark.parametrize("name", LAID)
 def test_the_model_hands_out_the_storage_of_its_bytes(name):
     for params in special_params("exhaustive", OPERATIONS[name], keyed=False):
