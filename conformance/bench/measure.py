@@ -75,7 +75,10 @@ class Plan:
 
 
 def run(plan: Plan, device: Device) -> Iterator[dict[str, Any]]:
-    """Yield one record a contender, line and shape; a contender or a line that fails is a record that says so."""
+    """Yield one record a contender, line and shape; a contender or a line that fails is a record that says so.
+
+    Where the device fails behind a line that was timed, the line has such a record beside those of its times.
+    """
     start = time.perf_counter()
     copy = device.copy(2 * COPY_BYTES, plan.repeat)
     for shape in plan.shapes:
@@ -88,11 +91,10 @@ def run(plan: Plan, device: Device) -> Iterator[dict[str, Any]]:
                 continue
             late = plan.peer_seconds is not None and time.perf_counter() - start > plan.peer_seconds
             try:
-                found = list(_line(plan, device, line, shape, late, copy))
+                yield from _line(plan, device, line, shape, late, copy)
                 device.free()
             except Exception as error:  # no inputs, no golden results, or a device that is lost: the others go on
-                found = [_record(line, shape, plan.subject, "failed", _words(error))]
-            yield from found
+                yield _record(line, shape, plan.subject, "failed", _words(error))
 
 
 def _left_out(plan: Plan, line: Line, shape: Shape, late: bool) -> dict[str, dict[str, Any]]:
@@ -117,20 +119,21 @@ def _line(plan: Plan, device: Device, line: Line, shape: Shape, late: bool, copy
     records = _left_out(plan, line, shape, late)
     samples: dict[str, tuple[float, ...]] = {}
     # the contenders by turns, so that none has the better half of a run; slow ones once, when the others are done
-    rounds = [*ROUNDS * [[one for one in contenders if not one.slow]], [one for one in contenders if one.slow]]
-    for number, turns in enumerate(rounds):
+    quick, slow = ([one for one in contenders if one.slow is is_slow] for is_slow in (False, True))
+    rounds = [*((f"{number + 1} of {ROUNDS}", quick) for number in range(ROUNDS)), ("1 of 1, slow", slow)]
+    for words, turns in rounds:
         for contender in turns:
             name = contender.name
             if name in records and records[name]["status"] != "timed":
                 continue
-            plan.told(f"{shape.name}  {line.label}  {name}  {number + 1} of {ROUNDS}")
+            plan.told(f"{shape.name}  {line.label}  {name}  {words}")
             first = name not in records
             records.setdefault(name, _record(line, shape, contender, "timed", ""))
             try:
                 found, times = _measure(plan, device, line, contender, case, golden if first else None)
             except Exception as error:  # a peer may fail in any way; the others go on
-                words = str(error) if isinstance(error, RefnumError) else _words(error)
-                records[name] = _record(line, shape, contender, "failed", words)
+                reason = str(error) if isinstance(error, RefnumError) else _words(error)
+                records[name] = _record(line, shape, contender, "failed", reason)
                 device.free()
                 continue
             records[name] |= found
@@ -138,11 +141,12 @@ def _line(plan: Plan, device: Device, line: Line, shape: Shape, late: bool, copy
         device.free()
     for contender in contenders:
         record = records[contender.name]
-        yield (
-            _with_shares(record, samples[contender.name], device, copy, plan.repeat)
-            if record["status"] == "timed"
-            else record
-        )
+        if record["status"] == "timed":
+            try:
+                record = _with_shares(record, samples[contender.name], device, copy, plan.repeat)
+            except Exception as error:  # a device that is lost
+                record = _record(line, shape, contender, "failed", _words(error))
+        yield record
 
 
 def _with_shares(
@@ -226,7 +230,10 @@ def _record(line: Line, shape: Shape, contender: Contender, status: str, words: 
 def overheads(
     subject: Subject, contender: Contender, lines: Sequence[Line], device: Device
 ) -> Iterator[dict[str, Any]]:
-    """Yield host microseconds of a call of each operation on a small matrix, fresh outputs and given ones."""
+    """Yield host microseconds of a call of each operation on a small matrix, fresh outputs and given ones.
+
+    Both are None, and `words` says why, where they cannot be had.
+    """
     seen: set[str] = set()
     for line in lines:
         if line.operation in seen or contender.offers(line):
@@ -234,7 +241,8 @@ def overheads(
         seen.add(line.operation)
         try:
             fresh, given = _host_times(subject, line, device)
-        except Exception:  # its line has failed too, and says why
+        except Exception as error:  # the other operations go on
+            yield {"operation": line.operation, "fresh_us": None, "out_us": None, "words": _words(error)}
             continue
         yield {"operation": line.operation, "fresh_us": round(fresh, 2), "out_us": given and round(given, 2)}
 

@@ -40,16 +40,31 @@ def rows(found: dict[str, Any], shape: str) -> Iterator[list[str]]:
 
 def quicker(found: dict[str, Any]) -> list[list[str]]:
     """Return the rows of the lines on which a peer is quicker at some shape: its factor there, what its results are."""
-    agree = {(r["line"], r["contender"]): agreement(r) for r in timed(found)}
+    agree = {(r["shape"], r["line"], r["contender"]): agreement(r) for r in timed(found)}
     lines: dict[tuple[str, str], dict[str, str]] = {}
     for (shape, line, peer), value in factors(found).items():
         if (shown := f"{value:.2f}") < "1":
             lines.setdefault((line, peer), {})[shape] = shown
     columns = shapes(found)
     return [
-        [line, peer, *(at.get(shape, "") for shape in columns), agree[line, peer]]
+        [
+            line,
+            peer,
+            *(at.get(shape, "") for shape in columns),
+            _alike({shape: agree[shape, line, peer] for shape in at}),
+        ]
         for (line, peer), at in sorted(lines.items(), key=lambda item: (item[0][1], item[0][0]))
     ]
+
+
+def _alike(verdicts: dict[str, str]) -> str:
+    """Return the verdict of some shapes, with their names where it is not the same at all."""
+    places: dict[str, list[str]] = {}
+    for shape, verdict in verdicts.items():
+        places.setdefault(verdict, []).append(shape)
+    if len(places) == 1:
+        return next(iter(places))
+    return "; ".join(f"{verdict} at {', '.join(where)}" for verdict, where in places.items())
 
 
 def failures(found: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
@@ -61,6 +76,9 @@ def failures(found: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
     alike: dict[tuple[str, str], list[str]] = {}
     for (who, words, line), where in places.items():
         alike.setdefault((f"{who} at {', '.join(where)}", words), []).append(line)
+    for call in found["calls"]:
+        if call.get("words"):
+            alike.setdefault(("host time of a call", call["words"]), []).append(call["operation"])
     for (place, words), lines in alike.items():
         yield place, words, "; ".join(lines)
 
@@ -109,8 +127,8 @@ def terminal(found: dict[str, Any]) -> None:
 
 def _calls(found: dict[str, Any]) -> Iterator[list[str]]:
     for call in found["calls"]:
-        given = "" if call["out_us"] is None else f"{call['out_us']:.1f}"
-        yield [call["operation"], f"{call['fresh_us']:.1f}", given]
+        fresh = "failed" if call["fresh_us"] is None else f"{call['fresh_us']:.1f}"
+        yield [call["operation"], fresh, "" if call["out_us"] is None else f"{call['out_us']:.1f}"]
 
 
 def _table(columns: Sequence[str], body: Iterator[list[str]] | Sequence[Sequence[str]]) -> list[str]:

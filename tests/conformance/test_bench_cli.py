@@ -92,6 +92,14 @@ def test_lines_on_which_a_peer_is_quicker_are_listed_shape_by_shape(found):
         ["slow", "separate", "0.10", "", "2.5 % differ"],
         ["quick", "torch.compile", "0.99", "0.50", "equal"],
     ]
+    found["records"][-4] |= {"agreement": "values", "differing": 10}  # the other shape is equal
+    found["records"].append(record("slow", "separate", 400.0, shape="4096-64-1280-7-1024"))  # not quicker here
+    found["records"].append(record("slow", "gpu", 300.0, shape="4096-64-1280-7-1024", own=True))
+    assert tables.quicker(found) == [
+        ["slow", "separate", "0.10", "", "2.5 % differ"],
+        ["quick", "torch.compile", "0.99", "0.50",
+         "equal values, 1 % of the bytes differ at 32768x7168; equal at 4096-64-1280-7-1024"],
+    ]  # fmt: skip
     head = "| kernel | who | 32768x7168 | 4096-64-1280-7-1024 | golden model |"
     assert head in tables.markdown(found, "Title").splitlines()
 

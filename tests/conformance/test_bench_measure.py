@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from bench_tools import PLAIN, SHAPE, Host, model, subject
 
-from conformance.bench import agree, document, inputs, lines, measure, shapes
+from conformance.bench import agree, document, inputs, lines, measure, shapes, tables
 from conformance.bench.clock import Times, sets_for
 from conformance.bench.contender import Contender, Prepared, of_subject
 from conformance.operation import OPERATIONS, call_golden
@@ -90,6 +90,8 @@ def test_a_slow_peer_is_timed_once_after_the_others_and_at_the_first_shape_alone
     ]  # fmt: skip
     assert found[4]["words"] == f"it is slow: timed at {SHAPE.name} only"
     assert [words for words in told if "slow" in words] == [told[6]]  # the last of the first shape
+    own = [words for words in told if words.startswith(SHAPE.name) and words.split("  ")[2] == "stand-in"]
+    assert [words.split("  ")[-1] for words in (*own, told[6])] == ["1 of 3", "2 of 3", "3 of 3", "1 of 1, slow"]
 
 
 def test_lines_that_are_no_part_of_a_layer_are_timed_at_the_first_shape_alone():
@@ -121,6 +123,46 @@ def test_a_line_without_golden_results_is_a_record_and_the_next_line_goes_on(mon
     assert [(r["line"], r["status"], r["words"]) for r in found] == [
         ("pack payload", "failed", "MemoryError in fails_once: 4 GiB"), ("unpack payload", "timed", ""),
     ]  # fmt: skip
+
+
+class Failing(Host):
+    """A device of which one call of one kind fails, counted from 1."""
+
+    def __init__(self, name, number):
+        self.name, self.number, self.count = name, number, 0
+
+    def _counted(self, name):
+        self.count += name == self.name
+        if name == self.name and self.count == self.number:
+            raise MemoryError("lost")
+
+    def free(self):
+        self._counted("free")
+
+    def copy(self, nbytes, repeat):
+        self._counted("copy")
+        return self.RATE
+
+
+LOST = "MemoryError in _counted: lost"
+
+
+@pytest.mark.parametrize(
+    ("device", "wanted"),
+    [
+        # four rounds of the first line, and behind them
+        (Failing("free", 5), [("stand-in", ""), ("good", ""), ("stand-in", LOST), ("stand-in", ""), ("good", "")]),
+        # that of the run, of the subject, and of the peer
+        (Failing("copy", 3), [("stand-in", ""), ("good", LOST), ("stand-in", ""), ("good", "")]),
+    ],
+    ids=["free", "copy"],
+)
+def test_what_was_timed_is_kept_when_the_device_fails_behind_it(device, wanted):
+    peers = (Contender("good", lambda line: "", good),)
+    chosen = plan(peers=peers, lines=lines.select(["pack_payload", "unpack_payload"]))
+    found = list(measure.run(chosen, device))
+    assert [(r["contender"], r["words"]) for r in found] == wanted
+    assert [r["status"] for r in found] == ["failed" if words else "timed" for _, words in wanted]
 
 
 @pytest.mark.parametrize(
@@ -198,6 +240,26 @@ def test_host_time_of_every_operation():
     assert all(call["fresh_us"] > 0 and call["out_us"] > 0 for call in found)
 
 
+def test_a_call_whose_host_time_cannot_be_had_says_why(whole, monkeypatch):
+    make = inputs.make
+
+    def fails_once(xp, line, shape, seed=0):
+        if line.operation == "pack_payload":
+            raise MemoryError("4 GiB")
+        return make(xp, line, shape, seed)
+
+    monkeypatch.setattr(inputs, "make", fails_once)
+    one = subject()
+    chosen = lines.select(["pack_payload", "unpack_payload"])
+    calls = list(measure.overheads(one, of_subject(one), chosen, Host()))
+    assert [call["operation"] for call in calls] == ["pack_payload", "unpack_payload"] and calls[1]["fresh_us"] > 0
+    words = "MemoryError in fails_once: 4 GiB"
+    assert calls[0] == {"operation": "pack_payload", "fresh_us": None, "out_us": None, "words": words}
+    found = saved(whole, calls)
+    assert ("host time of a call", words, "pack_payload") in list(tables.failures(found))
+    assert "| pack_payload | failed |  |" in tables.markdown(found, "Title")
+
+
 @pytest.mark.parametrize("steps", [{0: 128, 1: 128}, {0: 2048, 1: 1024}])
 def test_parts_cover_every_byte_once(steps, monkeypatch):
     monkeypatch.setattr(agree, "STEP", steps)
@@ -254,8 +316,13 @@ def test_an_operation_that_is_not_timed_is_refused():
         lines.select(["decode_e2m1"])
 
 
-def test_the_document_has_its_schema(whole):
-    head = document.header(["bench"], {"name": "Stand-in"}, [of_subject(subject())], [("peer", "why")])
+def saved(records, calls):
+    device = {"name": "Stand-in", "cuda_runtime": 13020}
+    head = document.header(["bench"], device, [of_subject(subject())], [("peer", "why")])
     head |= {"repeat": 2, "copy_bytes_per_second": 1e9, "copy_again_bytes_per_second": 1e9, "seconds": 0.1}
-    found = document.document(head, whole, [{"operation": "pack_payload", "fresh_us": 1.0, "out_us": None}])
+    return document.document(head, records, calls)
+
+
+def test_the_document_has_its_schema(whole):
+    found = saved(whole, [{"operation": "pack_payload", "fresh_us": 1.0, "out_us": None}])
     assert found["schema"] == "refnum.bench/1"
