@@ -15,13 +15,15 @@ import argparse
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -104,16 +106,32 @@ def under(tool: str, operation: str, arguments: argparse.Namespace) -> dict[str,
 
 
 def _run(tool: str, given: list[str], seconds: float) -> tuple[int, int | None, str]:
-    """Run this file under a tool; return the exit status, the tool's count of errors, and what was printed."""
+    """Run this file under a tool; return the exit status, the tool's count of errors, and what was printed.
+
+    One that is late has status -1 and no count. It is ended with all of its session: the tool's end is not its child's.
+    """
     checked = ["compute-sanitizer", "--tool", tool, *TOOLS[tool], "--error-exitcode", str(FOUND)]
     own = [sys.executable, __file__, *given]
-    try:
-        done = subprocess.run([*checked, *own], capture_output=True, text=True, timeout=seconds, check=False)
-    except subprocess.TimeoutExpired as late:
-        return -1, None, str(late.stdout or "")
-    text = done.stdout + done.stderr
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:  # a pipe is open as long as any child is
+        process = subprocess.Popen([*checked, *own], stdout=out, stderr=err, start_new_session=True)
+        try:
+            status = process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            status = None
+        finally:
+            if process.returncode is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        text = "".join(_read(file) for file in (out, err))
+    if status is None:
+        return -1, None, text
     found = SUMMARY.search(text)
-    return done.returncode, int(found[1]) if found else None, text
+    return status, int(found[1]) if found else None, text
+
+
+def _read(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode(errors="replace")
 
 
 def environment() -> dict[str, str]:
@@ -131,11 +149,8 @@ def environment() -> dict[str, str]:
     return {**found, **describe_gpu()}
 
 
-def main() -> int:
-    """Run every operation under every tool; 1 when a tool found something or an answer is wrong."""
-    from conformance.mutants.corpus import LAYOUTS
-    from gpu.subjects import GPU_OPERATIONS
-
+def arguments_of(words: list[str] | None) -> argparse.Namespace:
+    """Return what is asked for in words, those of the command line for None."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--largest", type=int, default=1 << 14, help="elements of the largest case")
     parser.add_argument("--seconds", type=float, default=60, help="time for the questions of one process")
@@ -144,7 +159,15 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="where the result goes")
     parser.add_argument("--operation", help="ask one operation in this process, under no tool")
     parser.add_argument("--control", choices=TOOLS, help="run the kernel with a fault in this process, under no tool")
-    arguments = parser.parse_args()
+    return parser.parse_args(words)
+
+
+def main(words: list[str] | None = None) -> int:
+    """Run every operation under every tool; 1 when a tool found something or an answer is wrong."""
+    from conformance.mutants.corpus import LAYOUTS
+    from gpu.subjects import GPU_OPERATIONS
+
+    arguments = arguments_of(words)
     if arguments.control:
         control(arguments.control)
         return 0
