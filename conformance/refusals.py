@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 
-from .calling.call import NO_ROOM
+import numpy as np
+
+from .calling.call import NO_ROOM, other_data
 from .case import Case, plain
 
 Form = tuple[str, ...]
@@ -18,30 +21,50 @@ def form(case: Case) -> Form:
     return (*arrays, json.dumps(params))
 
 
+def on_same_shapes(case: Case) -> Iterator[Case]:
+    """Yield cases of the same form with other data: the case's own turned round, zeros, and ones.
+
+    Row maps and random bits stay as they are. A subject that answers one of them refused the case by content.
+    """
+    turned = other_data(case)
+    yield replace(turned, domain=None, label="the same shapes, other data")
+    for fill in (0, 1):
+        inputs = {
+            name: array if array.dtype.kind == "i" or name == "rbits" else np.full(array.shape, fill, array.dtype)
+            for name, array in turned.inputs.items()
+        }
+        yield replace(turned, inputs=inputs, domain=None, label=f"the same shapes, filled with {fill}")
+
+
 @dataclass
 class Refusals:
     """The cases of one variant that a subject answered and refused.
 
     answered: forms of cases that it answered. refused: form -> how many it refused, an example and the words to it.
-    domains: enumerable domain -> the words with which a part of it was not answered, though nothing declared so.
+    A form ends with how it was called, for a way or a place may take less than a plain call does. short: cases for
+    which memory was short, and an example.
     """
 
     answered: set[Form] = field(default_factory=set)
     refused: dict[Form, tuple[int, str, str]] = field(default_factory=dict)
-    domains: dict[str, str] = field(default_factory=dict)
+    short: tuple[int, str] = (0, "")
 
-    def answer(self, case: Case) -> None:
+    def answer(self, case: Case, how: str = "") -> None:
         """Note a case that was answered, right or wrong."""
-        self.answered.add(form(case))
+        self.answered.add((*form(case), how))
 
-    def refuse(self, case: Case, words: str, declared: bool) -> None:
-        """Note a case that was not. declared: the subject's declaration said so before it was called."""
-        if case.domain and not declared:
-            self.domains.setdefault(case.domain, words)
-        if words.startswith(NO_ROOM):  # of the machine, not of the subject
-            return
-        count, example, first = self.refused.get(form(case), (0, f"{case} ({case.label})", words))
-        self.refused[form(case)] = count + 1, example, first
+    def refuse(self, case: Case, words: str, how: str = "") -> bool:
+        """Note a case that was not; return whether it is not known yet if its form explains that."""
+        key = (*form(case), how)
+        new = key not in self.refused and key not in self.answered
+        shown = _shown(case) + (f", {how}" if how else "")
+        count, example, first = self.refused.get(key, (0, shown, words))
+        self.refused[key] = count + 1, example, first
+        return new
+
+    def no_room(self, case: Case) -> None:
+        """Note a case for which memory was short: of the machine or by the subject, nobody knows."""
+        self.short = self.short[0] + 1, self.short[1] or _shown(case)
 
     def unexplained(self) -> str:
         """Return in words what keeps a variant from being verified, or an empty string."""
@@ -52,4 +75,9 @@ class Refusals:
                 f"{count} cases were refused by content, though others of the same dtypes, shapes and parameters were "
                 f"answered; for example {example}: {words}"
             )
-        return "; ".join(f"{name} was left incomplete: {words}" for name, words in self.domains.items())
+        count, example = self.short
+        return f"{count} cases were not judged: {NO_ROOM}; for example {example}" if count else ""
+
+
+def _shown(case: Case) -> str:
+    return f"{case} ({case.label})"

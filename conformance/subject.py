@@ -94,8 +94,9 @@ class Subject:
         """Refuse a claimed level of agreement that is none: beyond the last one anything would hold."""
         if not isinstance(self.levels, Mapping):
             raise ArgumentError(f"{self.name} has levels={self.levels!r}; give operation -> level of agreement.")
-        for level in (self.level, *self.levels.values()):
-            checked_level(level, self.name)
+        object.__setattr__(self, "level", checked_level(self.level, self.name))
+        levels = {operation: checked_level(level, self.name) for operation, level in self.levels.items()}
+        object.__setattr__(self, "levels", levels)
 
     def claimed_level(self, operation: str) -> int:
         """Return the level of agreement claimed for an operation."""

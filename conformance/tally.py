@@ -159,13 +159,13 @@ class Tally:
         if self.faults:
             outcome, words, _ = self.faults[0]
             return outcome, words if self.out else f"{len(self.faults)} of its calls failed: {words}"
+        unexplained = self.refusals.unexplained()
+        if unexplained:
+            return Outcome.NOT_VERIFIED, unexplained
         if self.compared == 0:
             if self.unsupported:
                 return Outcome.UNSUPPORTED, self._refused()
             return Outcome.NOT_VERIFIED, "nothing was compared"
-        unexplained = self.refusals.unexplained()
-        if unexplained:
-            return Outcome.NOT_VERIFIED, unexplained
         return Outcome.PASS, self._reach()
 
     def _reach(self) -> str:

@@ -55,9 +55,9 @@ _INF = 0x7F800000
 
 def checked_level(level: object, who: str) -> int:
     """Return a level of agreement that somebody claims; ArgumentError unless it is a whole number from 0 to 4."""
-    if type(level) is not int or not 0 <= level < NO_LEVEL:
+    if not isinstance(level, int | np.integer) or isinstance(level, bool) or not 0 <= level < NO_LEVEL:
         raise ArgumentError(f"{who} claims level {level!r}; a level of agreement is 0 to {NO_LEVEL - 1} (N16).")
-    return level
+    return int(level)
 
 
 def level_name(level: int) -> str:

@@ -61,8 +61,8 @@ class Called:
     the calling contract (`input-mutated`, `float-mode-changed`, `output-aliases-input`, `stale-output`,
     `earlier-result-changed`, `guard-overwritten`, `output-not-written`, `strides-ignored`, `row-stride-ignored`,
     `row-alignment-assumed`, `alignment-assumed`, `not-deterministic`, `stream-ignored`, `graph-replay-stale`,
-    `way-by-size`, `splits-as-array`, `refused-in-place`), else empty. declared: whether a case that is unsupported is
-    so by the subject's declaration or its arrays' library, before anything of its own ran.
+    `way-by-size`, `splits-as-array`, `refused-in-place`), else empty. no_room: whether a case is unsupported
+    for want of memory, as the judge saw it, whatever the words.
     """
 
     results: tuple[np.ndarray, ...] = ()
@@ -70,7 +70,7 @@ class Called:
     outcome: Outcome = Outcome.PASS
     words: str = ""
     finding: str = ""
-    declared: bool = False
+    no_room: bool = False
 
 
 @contextmanager
@@ -149,10 +149,10 @@ def call_on(
     except CallTimeout as error:
         return Called(outcome=Outcome.TIMEOUT, words=str(error))
     except (UnsupportedError, NotImplementedError) as error:
-        return Called(outcome=Outcome.UNSUPPORTED, words=str(error) or type(error).__name__, declared=not inside)
+        return Called(outcome=Outcome.UNSUPPORTED, words=str(error) or type(error).__name__)
     except Exception as error:
         if _short_of_memory(error) and not (inside and _to_blame(subject, case)):
-            return Called(outcome=Outcome.UNSUPPORTED, words=f"{NO_ROOM}: {type(error).__name__}")
+            return Called(outcome=Outcome.UNSUPPORTED, words=f"{NO_ROOM}: {type(error).__name__}", no_room=True)
         kind = Outcome.COMPILE_ERROR if type(error).__name__ in COMPILE_ERRORS else Outcome.FAULT
         return Called(outcome=kind, words=f"{type(error).__name__}: {_first_line(error)}")
     except BaseException as error:  # SystemExit above all: a kernel must not end the run that judges it
@@ -254,7 +254,7 @@ def replay_in_place(subject: Subject, case: Case, seconds: float = 60.0) -> tupl
     kept = [np.array(result, copy=True) for result in first.results]
     second_case = other_data(case)
     second = call_on(subject, second_case, second_data, seconds)
-    if second.outcome is Outcome.UNSUPPORTED and not second.words.startswith(NO_ROOM):
+    if second.outcome is Outcome.UNSUPPORTED and not second.no_room:
         fresh = call_on(subject, second_case, lambda: lay_out(subject, second_case), seconds)
         if fresh.outcome is Outcome.PASS:
             words = f"new data in the storage of an earlier call is refused, elsewhere it is answered: {second.words}"

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..case import Case
 from ..compare import compare
-from ..judge import record
+from ..judge import Again, record
 from ..operation import call_golden, run_golden
 from ..same import same
 from ..specials import KEYWORDS
@@ -38,6 +38,7 @@ from .ways import call_with_array_splits, has_ways, named, on_way, takes_arrays,
 REPEATS = 10
 IN_PLACE, GRAPH = "new data in place", "graph capture"
 """Names of the probes that call twice, on a case and on other data."""
+OUT, WAYS = "poisoned out with guard zones", "ways by size"
 LAUNCHED = frozenset(
     {"DriverError", "EmulationError", "CUDARuntimeError", "CUDADriverError", "CudaAPIError", "AcceleratorError"}
 )
@@ -139,7 +140,11 @@ def _elsewhere(storage: Elsewhere) -> Judging:
             return
         if called.outcome in (Outcome.FAULT, Outcome.TIMEOUT):
             called = replace(called, words=f"{called.words} ({storage.name}; to say no, raise an error)")
-        wrong = record(called, case, golden, tally) is False and not called.finding
+
+        def again(other: Case) -> Called:
+            return storage.call(subject, other, seconds)
+
+        wrong = record(called, case, golden, tally, again, storage.name) is False and not called.finding
         if wrong and _right(subject, case, golden, seconds):
             _breach(tally, case, storage.finding, storage.words)
 
@@ -172,7 +177,7 @@ def _out(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: fl
     like = call_golden(case)
     for poison in POISONS:
         called = into_guarded(subject, case, like, poison, seconds)
-        held = record(called, case, golden, tally)
+        held = record(called, case, golden, tally, _guarded(subject, poison, seconds), OUT)
         if held is False and called.outcome is Outcome.PASS and _holds_poison(called, like, poison):
             words = f"bytes of `out` still hold the poison 0x{poison:02X}: they were never written"
             _breach(tally, case, "output-not-written", words)
@@ -193,17 +198,33 @@ def _ways(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: f
     for way in subject.ways[case.operation]:
         large = on_way(subject, case.operation, way)
         called = named(call(large, case, seconds), way)
-        wrong = record(called, case, golden, tally) is False and not called.finding
+        if called.outcome is Outcome.UNSUPPORTED:
+            tally.probes[WAYS] = called.words
+        wrong = record(called, case, golden, tally, _on(large, way, seconds), f"{WAYS}: {way}") is False
+        wrong = wrong and not called.finding
         if wrong and _right(subject, case, golden, seconds):
             _by_size(tally, case, way)
         elif called.outcome is Outcome.PASS and not wrong and has_out(subject, case.operation):
             _way_into_out(subject, case, golden, tally, seconds, way)
 
 
+def _on(large: Subject, way: str, seconds: float) -> Again:
+    """Return the call on a way, for other data."""
+    return lambda other: named(call(large, other, seconds), way)
+
+
+def _guarded(subject: Subject, poison: int, seconds: float) -> Again:
+    """Return the call into poisoned `out`, for other data."""
+    return lambda other: into_guarded(subject, other, call_golden(other), poison, seconds)
+
+
 def _way_into_out(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float, way: str) -> None:
     like, large = call_golden(case), on_way(subject, case.operation, way)
-    called = named(into_guarded(large, case, like, POISONS[0], seconds), way)
-    if record(called, case, golden, tally) is not False or called.finding:
+    called, again = (
+        named(into_guarded(large, case, like, POISONS[0], seconds), way),
+        _guarded(large, POISONS[0], seconds),
+    )
+    if record(called, case, golden, tally, again, f"{OUT}, {WAYS}: {way}") is not False or called.finding:
         return
     if _holds_poison(called, like, POISONS[0]):
         words = f"bytes of `out` still hold the poison 0x{POISONS[0]:02X} on the way that larger data takes: {way}"
@@ -288,10 +309,10 @@ PROBES: tuple[Probe, ...] = (
     Probe(OFFSET.name, _elsewhere(OFFSET), _placed),
     Probe("ten repeats", _repeats, once=True),
     Probe("earlier results held", _held, once=True, ordinary=True),
-    Probe("poisoned out with guard zones", _out, has_out),
+    Probe(OUT, _out, has_out),
     Probe(SIDE_STREAM.name, _elsewhere(SIDE_STREAM), _streamed),
     Probe(GRAPH, _graph, _streamed),
-    Probe("ways by size", _ways, has_ways),
+    Probe(WAYS, _ways, has_ways),
     Probe("splits as an array", _array_splits, takes_arrays),
 )
 """In the order they are tried; adding one is one entry."""

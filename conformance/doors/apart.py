@@ -227,7 +227,7 @@ class Household:
             calls = _calls(answer, results)
         except MemoryError:  # of this process, which judges
             self.stop()
-            calls, answer = [Called(outcome=Outcome.UNSUPPORTED, words=NO_ROOM)], {"same": True}
+            calls, answer = [Called(outcome=Outcome.UNSUPPORTED, words=NO_ROOM, no_room=True)], {"same": True}
         except (_Lost, MessageError, RefnumError) as error:
             self.stop()
             hung = isinstance(error, _Lost) and error.hung
@@ -288,7 +288,7 @@ def _calls(answer: dict[str, Any], results: list[np.ndarray]) -> list[Called]:
             outcome, count = Outcome(one["outcome"]), int(one["results"])
             own, rest = tuple(rest[:count]), rest[count:]
             finding = one["finding"] if one["finding"] in _FINDINGS else "input-mutated"
-            calls.append(Called(own, own, outcome, str(one["words"])[:1000], finding, one.get("declared") is True))
+            calls.append(Called(own, own, outcome, str(one["words"])[:1000], finding, one.get("no_room") is True))
         if not calls or rest:
             raise ValueError("it has no calls, or more results than calls")
     except (KeyError, TypeError, ValueError) as error:

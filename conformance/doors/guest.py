@@ -137,7 +137,7 @@ def _answer(
                 "outcome": called.outcome.value,
                 "words": called.words,
                 "finding": called.finding,
-                "declared": called.declared,
+                "no_room": called.no_room,
                 "results": len(called.results),
             }
         )
@@ -162,7 +162,7 @@ def _fault(words: str) -> dict[str, Any]:
 
 
 def _no_room() -> dict[str, Any]:
-    return {"outcome": Outcome.UNSUPPORTED.value, "words": call.NO_ROOM, "finding": "", "results": 0}
+    return {"outcome": Outcome.UNSUPPORTED.value, "words": call.NO_ROOM, "finding": "", "no_room": True, "results": 0}
 
 
 if __name__ == "__main__":

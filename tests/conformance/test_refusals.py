@@ -1,5 +1,8 @@
 """Refusals: what dtypes, shapes and declarations explain is said, and what only content explains is no pass."""
 
+import contextlib
+import functools
+
 import numpy as np
 import pytest
 from run_tools import only, report_of, right, subject
@@ -8,11 +11,13 @@ import refnum
 from conformance.api import verified
 from conformance.calling.call import NO_ROOM, Called, hold_results
 from conformance.case import Case
+from conformance.corners import corner_cases
 from conformance.doors.declare import AnyOf, Limits
-from conformance.judge import record
+from conformance.judge import judge, record
 from conformance.operation import call_golden, run_golden
-from conformance.refusals import Refusals
+from conformance.refusals import Refusals, on_same_shapes
 from conformance.reports.badge import badge
+from conformance.subject import Subject
 from conformance.tally import Tally
 from conformance.verdict import Outcome
 
@@ -34,12 +39,24 @@ def case(fill=1.0, rows=1, **more):
     return Case("quantize_mxfp4", "HOPPER", {"input": "float32"}, {"x": x}, **more)
 
 
+def empty():
+    return Tally("k", "quantize_mxfp4", "HOPPER", {"input": "float32"})
+
+
 def tally_of(*asked):
-    """A tally that counted (case, the words with which it was refused or "", declared)."""
-    tally = Tally("k", "quantize_mxfp4", "HOPPER", {"input": "float32"})
-    for one, words, declared in asked:
-        called = Called(outcome=Outcome.UNSUPPORTED, words=words, declared=declared) if words else None
+    """A tally that counted (case, the words with which it was refused or ""); nothing is asked again."""
+    tally = empty()
+    for one, words in asked:
+        called = Called(outcome=Outcome.UNSUPPORTED, words=words, no_room=words == NO_ROOM) if words else None
         record(called or Called(call_golden(one)), one, run_golden(one), tally)
+    return tally
+
+
+def tally_by(kernel, *cases, **more):
+    """The tally of a kernel that was judged on some cases."""
+    tally = empty()
+    for one in cases:
+        judge(subject(kernel, **more), one, run_golden(one), tally, 10.0)
     return tally
 
 
@@ -75,38 +92,184 @@ def test_one_that_refuses_a_dtype_or_a_shape_is_what_it_was():
 @pytest.mark.parametrize(
     ("asked", "outcome"),
     [
-        ([(case(), "", False), (case(2.0), "no two", False)], Outcome.NOT_VERIFIED),
-        ([(case(2.0), "no two", False), (case(), "", False)], Outcome.NOT_VERIFIED),
-        ([(case(), "", False), (case(2.0), "no two", True)], Outcome.NOT_VERIFIED),  # no content can be declared
-        ([(case(), "", False), (case(rows=2), "one row", False)], Outcome.PASS),
-        ([(case(), "", False), (case(2.0), f"{NO_ROOM}: MemoryError", False)], Outcome.PASS),
-        ([(case(), "", False), (case(rows=2, domain="all"), "one row", False)], Outcome.NOT_VERIFIED),
-        ([(case(), "", False), (case(rows=2, domain="all"), "one row", True)], Outcome.PASS),
-        ([(case(), "", False), (case(rows=2, domain="all"), f"{NO_ROOM}: MemoryError", False)], Outcome.NOT_VERIFIED),
-        ([(case(), "no", False), (case(2.0), "no", False)], Outcome.UNSUPPORTED),
+        ([(case(), ""), (case(2.0), "no two")], Outcome.NOT_VERIFIED),
+        ([(case(2.0), "no two"), (case(), "")], Outcome.NOT_VERIFIED),
+        ([(case(), ""), (case(rows=2), "one row")], Outcome.PASS),
+        ([(case(), ""), (case(rows=2, domain="all"), "one row")], Outcome.PASS),
+        ([(case(), ""), (case(2.0), f"{NO_ROOM}, says the subject")], Outcome.NOT_VERIFIED),
+        ([(case(), ""), (case(rows=2), f"{NO_ROOM}, says the subject")], Outcome.PASS),
+        ([(case(), ""), (case(rows=2), NO_ROOM)], Outcome.NOT_VERIFIED),
+        ([(case(), NO_ROOM)], Outcome.NOT_VERIFIED),
+        ([(case(), "no"), (case(2.0), "no")], Outcome.UNSUPPORTED),
     ],
 )
 def test_what_explains_a_refusal_decides(asked, outcome):
     assert tally_of(*asked).close() is outcome
 
 
+def only_twos(x, profile):
+    if (x != 2).any():
+        raise NotImplementedError("twos only")
+    return right(x, profile)
+
+
+def dead_on_zeros(x, profile):
+    if x.any():
+        raise NotImplementedError("zeros only")
+    raise RuntimeError("dead")
+
+
+def no_finite(x, profile):
+    if np.isfinite(x).all():
+        raise NotImplementedError("no finite number")
+    return right(x, profile)
+
+
+def one_row(x, profile):
+    if len(x) > 1:
+        raise NotImplementedError("one row")
+    return right(x, profile)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "asked", "outcome"),
+    [
+        (zeros_only, [case(0.0), case(2.0, rows=2)], Outcome.NOT_VERIFIED),  # each form comes once
+        (zeros_only, [case(2.0)], Outcome.NOT_VERIFIED),
+        (no_nan, [case(), case(np.nan, rows=2)], Outcome.NOT_VERIFIED),
+        (no_nan, [case(), case(np.nan, rows=2, domain="all")], Outcome.NOT_VERIFIED),
+        (one_row, [case(), case(rows=2)], Outcome.PASS),
+        (one_row, [case(), case(rows=2, domain="all")], Outcome.PASS),
+        (one_row, [case(rows=2)], Outcome.UNSUPPORTED),
+        (dead_on_zeros, [case()], Outcome.FAULT),
+        (only_twos, [case(2.0), case(rows=2)], Outcome.PASS),  # what its second calls do not show is not known
+    ],
+)
+def test_a_refused_form_is_asked_again_with_other_data(kernel, asked, outcome):
+    assert tally_by(kernel, *asked).close() is outcome
+
+
+def test_what_a_declaration_refuses_by_content_is_asked_too():
+    def outside(one):
+        return "no NaN" if np.isnan(one.inputs["x"]).any() else ""
+
+    tally = tally_by(right, case(), case(np.nan, rows=2), outside=outside)
+    assert tally.close() is Outcome.NOT_VERIFIED and "no NaN" in tally.words
+    limited = AnyOf({"quantize_mxfp4": Limits(columns=64)})
+    assert tally_by(right, case(), outside=limited).close() is Outcome.UNSUPPORTED
+
+
+def test_a_refused_form_is_asked_again_once():
+    calls = []
+
+    def never(x, profile):
+        calls.append(1)
+        raise NotImplementedError("never")
+
+    tally = tally_by(never, case(), case(2.0), case(3.0))
+    assert len(calls) == 3 + len(list(on_same_shapes(case()))) and tally.close() is Outcome.UNSUPPORTED
+    assert tally.unsupported == {"never": 3}
+
+
+def test_other_data_of_the_same_form_is_legal_and_keeps_row_maps():
+    given = Case(
+        "unpermute", "HOPPER", {}, {"x": np.ones((2, 32), np.float32), "row_map": np.arange(2, dtype=np.int32)}
+    )
+    others = list(on_same_shapes(given))
+    assert all(np.array_equal(other.inputs["row_map"], [0, 1]) for other in others)
+    assert {float(other.inputs["x"][0, 0]) for other in others} >= {0.0, 1.0}
+    assert all(other.inputs["x"].dtype == np.float32 and other.inputs["x"].shape == (2, 32) for other in others)
+
+
+@pytest.mark.parametrize("operation", ["unpack_payload", "pack_payload", "unpermute", "permute_pad"])
+def test_content_is_found_where_no_domain_is_and_most_forms_come_once(operation):
+    golden = getattr(refnum, operation)
+
+    def refused(array):
+        if array.dtype == np.uint8:
+            return (array == 255).any()
+        return array.dtype.kind != "i" and np.isnan(array.astype(np.float32)).any()
+
+    @functools.wraps(golden)
+    def no_ff(*given, **more):
+        if any(refused(v) for v in [*given, *more.values()] if isinstance(v, np.ndarray)):
+            raise refnum.errors.UnsupportedError(f"{NO_ROOM}: no 255 and no NaN")
+        return golden(*given, **more)
+
+    row = only(report_of(Subject("p", {operation: no_ff}), operation=operation, cases=corner_cases))
+    assert row["outcome"] == "not-verified" and "refused by content" in row["words"], row
+
+
+def test_want_of_memory_is_no_pass_unless_it_answers_once_more():
+    asked = []
+
+    def short(x, profile):
+        if len(x) > 8192:
+            asked.append(1)
+            if len(asked) < need:
+                raise MemoryError("1 TiB of scratch")
+        return right(x, profile)
+
+    large, need = case(rows=8193), 9
+    tally = tally_by(short, case(), large)
+    assert (
+        tally.close() is Outcome.NOT_VERIFIED and tally.words.startswith("1 cases were not judged") and len(asked) == 2
+    )
+    asked.clear()
+    need = 2
+    assert tally_by(short, case(), large).close() is Outcome.PASS
+
+
+def test_words_do_not_excuse_a_second_call_that_is_refused_in_place():
+    seen = []
+
+    def by_address(x, profile):
+        if any(x is one for one in seen):
+            raise NotImplementedError(f"{NO_ROOM}: cached")
+        seen.append(x)
+        return right(x, profile)
+
+    assert only(report_of(subject(by_address)))["findings"] == ["refused-in-place"]
+
+
+def wayed(refuses):
+    on = []
+
+    @contextlib.contextmanager
+    def persistent():
+        on.append(1)
+        try:
+            yield
+        finally:
+            on.clear()
+
+    def kernel(x, profile):
+        if on and refuses(x):
+            raise NotImplementedError("not on the persistent way")
+        return right(x, profile)
+
+    return subject(kernel, ways={"quantize_mxfp4": {"persistent": persistent}})
+
+
+def test_a_way_that_refuses_a_shape_is_a_refused_probe_and_one_that_refuses_content_is_no_pass():
+    row = only(report_of(wayed(lambda x: x.shape[1] % 4096)))
+    assert row["outcome"] == "pass" and row["probes"]["ways by size"] == "not on the persistent way"
+    row = only(report_of(wayed(lambda x: x.any())))
+    assert row["outcome"] == "not-verified" and "refused by content" in row["words"] and "persistent" in row["words"]
+
+
 def test_the_words_count_and_show_one():
-    tally = tally_of((case(), "", False), *((case(2.0, label="twos"), "no two", False) for _ in range(3)))
+    tally = tally_of((case(), ""), *((case(2.0, label="twos"), "no two") for _ in range(3)))
     tally.close()
     assert tally.words == (
         "3 cases were refused by content, though others of the same dtypes, shapes and parameters were answered; for "
         "example quantize_mxfp4[HOPPER, input=float32] x float32[1, 32] (twos): no two"
     )
-    left = tally_of((case(), "", False), (case(rows=2, domain="every code"), "one row", False))
-    assert left.close() is Outcome.NOT_VERIFIED and left.words == "every code was left incomplete: one row"
-
-
-def test_a_declared_limit_is_known_as_one():
-    from conformance.calling.call import call
-
-    limited = subject(right, outside=AnyOf({"quantize_mxfp4": Limits(columns=64)}))
-    assert call(limited, case()).declared and call(limited, case()).outcome is Outcome.UNSUPPORTED
-    assert not call(subject(zeros_only), case()).declared
+    short = tally_of((case(), ""), (case(rows=2, label="big"), NO_ROOM))
+    short.close()
+    assert short.words == (
+        f"1 cases were not judged: {NO_ROOM}; for example quantize_mxfp4[HOPPER, input=float32] x float32[2, 32] (big)"
+    )
 
 
 def test_one_that_refuses_storage_that_it_has_seen_is_found():
@@ -157,5 +320,5 @@ def test_results_of_their_own_are_held():
 def test_parameters_explain_a_refusal_but_the_random_key_does_not(name, one, other, explained):
     refusals = Refusals()
     refusals.answer(case().with_inputs(params={name: one}))
-    refusals.refuse(case().with_inputs(params={name: other}), "no", False)
+    refusals.refuse(case().with_inputs(params={name: other}), "no")
     assert (refusals.unexplained() == "") is explained

@@ -2,6 +2,7 @@
 
 import sys
 import types
+from enum import IntEnum
 
 import numpy as np
 import pytest
@@ -45,13 +46,27 @@ def plain_kernel(x):
         ({"name": "k", "operations": {"quantize_mxfp4": plain_kernel}, "profiles": ["NOPE"]}, ProfileError, "NOPE"),
         *(
             ({"name": "k", "operations": {"quantize_mxfp4": plain_kernel}, **claim}, ArgumentError, "is 0 to 4")
-            for claim in ({"level": 5}, {"level": -1}, {"level": True}, {"level": "2"}, {"levels": {"encode_e2m1": 9}})
+            for claim in (
+                {"level": 5},
+                {"level": np.int64(5)},
+                {"level": 1.0},
+                {"level": -1},
+                {"level": True},
+                {"level": "2"},
+                {"levels": {"encode_e2m1": 9}},
+            )
         ),
     ],
 )
 def test_a_malformed_subject_is_refused_in_words(entry, error, words):
     with pytest.raises(error, match=words):
         from_dict(entry, "somewhere")
+
+
+def test_a_claimed_level_is_any_whole_number():
+    for level in (np.int64(2), np.uint8(2), IntEnum("Level", {"L2": 2}).L2):
+        claims = Subject("k", {"quantize_mxfp4": plain_kernel}, level=level, levels={"encode_e2m1": level})
+        assert type(claims.level) is type(claims.claimed_level("encode_e2m1")) is int and claims.level == 2
 
 
 def test_a_callable_without_profile_is_judged_by_one_profile():

@@ -56,9 +56,16 @@ def test_want_of_memory_is_the_subject_s_fault_only_on_a_small_case_where_there_
     large = Case("quantize_mxfp4", "HOPPER", {}, {"x": np.zeros((4097, 128), np.float32)})
     assert judged(kernel).outcome is Outcome.FAULT
     called = judged(kernel, large)
-    assert called.outcome is Outcome.UNSUPPORTED and called.words.startswith(NO_ROOM)
+    assert called.outcome is Outcome.UNSUPPORTED and called.words.startswith(NO_ROOM) and called.no_room
     monkeypatch.setattr("conformance.calling.call.to_library", exhausted)
     assert judged(kernel).outcome is Outcome.UNSUPPORTED
+
+
+def test_words_about_memory_are_words():
+    def kernel(x):
+        raise NotImplementedError(f"{NO_ROOM}: no")
+
+    assert judged(kernel).outcome is Outcome.UNSUPPORTED and not judged(kernel).no_room
 
 
 def exhausted(*_, **__):
@@ -69,7 +76,7 @@ def exhausted(*_, **__):
 def test_want_of_memory_outside_of_the_subject_is_no_verdict(monkeypatch, room):
     monkeypatch.setattr(f"conformance.calling.call.{room}", exhausted)
     called = judged(refnum.quantize_mxfp4)
-    assert called.outcome is Outcome.UNSUPPORTED and called.words.startswith(NO_ROOM)
+    assert called.outcome is Outcome.UNSUPPORTED and called.words.startswith(NO_ROOM) and called.no_room
 
 
 def test_ctrl_c_is_not_a_fault():
