@@ -159,15 +159,7 @@ class _Process:
     def _started(self) -> subprocess.Popen[bytes]:
         if self.process is None or self.process.poll() is not None:
             self.stop()
-            self.mark, environment = kin.marked()
-            self.process = subprocess.Popen(
-                [str(self.path)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env=environment,
-                start_new_session=True,
-            )
+            self.process, self.mark = kin.started(self.path)
             self.served = False
         return self.process
 

@@ -1,7 +1,8 @@
-"""The end of a process that a subject lives in, and of all that it has started: groups, sessions and orphans too.
+"""Start and end of a process that a subject lives in, and of all that it has started: groups, sessions, orphans too.
 
 What a process starts inherits its environment, so each gets a mark of its own in there. On systems without /proc only
-the process and its group are ended; a child that starts with another environment gets away.
+the process and its group are ended; a child that starts with another environment gets away. Where this process is
+killed it ends nobody: Linux then ends the one that it started, whose own children find their lines closed.
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+
+from . import mortal
 
 _NAME = "REFNUM_HOUSEHOLD"
 _ROUNDS = 10
@@ -24,6 +28,40 @@ def marked() -> tuple[str, dict[str, str]]:
     """Return a new mark and this process's environment with it."""
     mark = uuid.uuid4().hex
     return mark, {**os.environ, _NAME: mark}
+
+
+def started(path: Path) -> tuple[subprocess.Popen[bytes], str]:
+    """Start an executable that leads its own group, to be asked by pipes, and return it and its mark.
+
+    It ends with the thread that calls this, at the latest (Linux). Raises the OSError of the system where it cannot be
+    executed. Between fork and exec nothing of this process runs, which may have threads: another program does the rest.
+    """
+    mark, environment = marked()
+    says, told = os.pipe()
+    shim = [sys.executable, "-I", "-S", mortal.__file__, str(os.getpid()), str(told)]
+    tied = sys.platform == "linux"
+    with os.fdopen(says, "rb") as line:
+        try:
+            process = subprocess.Popen(
+                [*(shim if tied else []), str(path)],
+                pass_fds=[told] if tied else [],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=environment,
+                start_new_session=True,
+            )
+        finally:
+            os.close(told)
+        try:
+            failed = line.read()
+        except BaseException:
+            end(process, mark)
+            raise
+    if failed:
+        end(process, mark)
+        raise OSError(int(failed), os.strerror(int(failed)), str(path))
+    return process, mark
 
 
 def end(process: subprocess.Popen[bytes], mark: str) -> None:

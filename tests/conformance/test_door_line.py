@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from conformance.choose import choose
-from conformance.doors import kin
+from conformance.doors import kin, mortal
 from conformance.doors.apart import Household
 from conformance.doors.executable import _Process
 from conformance.doors.line import LateError, Line
@@ -174,6 +174,63 @@ def test_the_children_of_an_executable_end_with_it(tmp_path):
     assert alive(child)
     process.stop()
     assert gone(child)
+
+
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="a process is told to end with its parent on Linux only")
+
+
+def script(path, lines):
+    path.write_text("#!/bin/sh\n" + lines)
+    path.chmod(0o755)
+    return path
+
+
+@LINUX
+def test_an_executable_ends_with_the_process_that_asks_it_however_that_ends(tmp_path):
+    path = script(tmp_path / "sleeps.sh", "exec sleep 61\n")
+    code = (
+        "import sys, time\nfrom pathlib import Path\nfrom conformance.doors.executable import _Process\n"
+        "one = _Process(Path(sys.argv[1]))\nprint(one._started().pid, flush=True)\ntime.sleep(60)"
+    )
+    asks = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE)
+    number = int(asks.stdout.readline())
+    assert alive(number)
+    asks.kill()
+    asks.wait()
+    asks.stdout.close()
+    assert gone(number)
+
+
+def test_an_executable_is_started_as_if_by_itself(tmp_path, monkeypatch):
+    """Its own name, two pipes, no signal ignored, the environment of this process."""
+    path = script(
+        tmp_path / "says.sh",
+        f"echo $0 $# $ASKED $REFNUM_HOUSEHOLD\nls -l /proc/$$/fd > {tmp_path}/files\n"
+        "grep SigIgn /proc/$$/status || echo none\necho end\n",
+    )
+    monkeypatch.setenv("ASKED", "by refnum")
+    process = _Process(path)
+    name, ignored = process.ask("")
+    process.stop()
+    assert name == f"{path} 0 by refnum {process.mark}"
+    if sys.platform == "linux":
+        assert ignored.split() == ["SigIgn:", "0" * 16]
+        assert (tmp_path / "files").read_text().count("pipe:") == 2
+
+
+def test_an_executable_that_cannot_be_executed_is_named(tmp_path):
+    path = tmp_path / "text"
+    path.write_text("no program\n")
+    path.chmod(0o755)
+    with pytest.raises(OSError, match=r"Exec format error.*text"):
+        _Process(path)._started()
+
+
+@LINUX
+def test_nothing_is_executed_for_a_parent_that_has_ended(tmp_path):
+    path = script(tmp_path / "touches.sh", f"touch {tmp_path}/ran\n")
+    done = subprocess.run([sys.executable, "-I", "-S", mortal.__file__, "1", "2", str(path)], stderr=subprocess.PIPE)
+    assert done.returncode != 0 and not (tmp_path / "ran").exists() and b"Traceback" not in done.stderr
 
 
 FORGED = "import os, sys\nos.write(int(sys.argv[1]), {})\ndef quantize_mxfp4(x): ...\n"
