@@ -25,6 +25,7 @@ from ..choose import resolve
 from ..subject import Subject, accepts, words_of
 from ..verdict import Outcome
 from .line import Line
+from .mortal import DIE_WITH_PARENT
 from .wire import case_from, receive, send
 
 CALLS = {
@@ -38,14 +39,13 @@ CALLS = {
     for name in names
 }
 """The watched calls that may be asked for."""
-_DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 
 def main() -> None:
     """Serve the parent until it closes the line."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this process itself
     with contextlib.suppress(AttributeError, OSError):
-        ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+        ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     line = Line(socket.socket(fileno=int(sys.argv[1])))
     first, _ = receive(line)
