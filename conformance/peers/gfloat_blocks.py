@@ -19,6 +19,7 @@ import numpy as np
 
 from refnum.errors import UnsupportedError
 
+from ..case import Case
 from .difference import INF32, NANS, POSITIVE_NAN, Difference
 
 NAME, NAME32 = "gfloat", "gfloat-float32"
@@ -26,6 +27,13 @@ MAX_ELEMENTS = 1 << 20
 """Elements a block call takes: gfloat's scale function takes one block, some 10 us of Python."""
 MAX_SCALARS = 1 << 17
 """Elements an E8M0 cast takes: its array functions have no E8M0 below 2^-127, so the scalar ones are judged."""
+
+_LARGEST = {
+    "quantize_mxfp4": (MAX_ELEMENTS, "gfloat takes one block a call"),
+    "quantize_mx": (MAX_ELEMENTS, "gfloat takes one block a call"),
+    "encode_e8m0": (MAX_SCALARS, "gfloat's E8M0 cast takes one number a call"),
+}
+"""Operation -> the most elements that are judged at once, and why."""
 
 _FORMATS = {"E2M1": "ocp_e2m1", "E2M3": "ocp_e2m3", "E3M2": "ocp_e3m2", "E4M3": "ocp_e4m3", "E5M2": "ocp_e5m2",
             "MXINT8": "ocp_int8", "E8M0": "ocp_e8m0"}  # fmt: skip
@@ -95,6 +103,12 @@ def describe() -> dict[str, Any]:
     return {"gfloat": importlib.metadata.version("gfloat")}
 
 
+def outside(case: Case) -> str:
+    """Return why a case is too large to be judged, or an empty string."""
+    most, why = _LARGEST.get(case.operation, (case.elements, ""))
+    return f"{why}; at most {most} elements are judged at once" if case.elements > most else ""
+
+
 def _info(element: str) -> Any:
     import gfloat.formats
 
@@ -120,8 +134,6 @@ def quantize_blocks(x: np.ndarray, element: str, dtype: Any) -> tuple[np.ndarray
     """Quantise [M, K] block by block in `dtype` -> (codes u8 [M, K], scales u8 [M, K/32])."""
     import gfloat.block
 
-    if x.size > MAX_ELEMENTS:
-        raise UnsupportedError(f"gfloat takes one block a call; at most {MAX_ELEMENTS} elements are judged at once.")
     info, wide = _info(element), _widen(x, dtype)
     blocks = wide.reshape(-1, 32)
     if info.num_nans == 0 and np.isnan(blocks).any():
@@ -165,8 +177,6 @@ def encode_e8m0(x: np.ndarray, rounding: str = "up", saturate: bool = False) -> 
     """round_float and encode_float, one number at a time: TowardPositive, TowardZero or TiesToEven."""
     import gfloat
 
-    if x.size > MAX_SCALARS:
-        raise UnsupportedError(f"gfloat's scalar E8M0 cast is judged on at most {MAX_SCALARS} elements at once.")
     info, mode = _info("E8M0"), getattr(gfloat.RoundMode, _ROUNDING[rounding])
     wide = _widen(x, np.float64)
     rounded = (gfloat.round_float(info, value, mode, saturate) for value in wide.reshape(-1).tolist())
@@ -210,7 +220,13 @@ def subjects() -> list[dict[str, Any]]:
     """Return both subjects of this peer."""
     casts: tuple[Callable[..., Any], ...] = (encode_e2m1, encode_e4m3, encode_e8m0, decode_e2m1, decode_e4m3,
                                              decode_e8m0)  # fmt: skip
-    shared: Mapping[str, Any] = {"kind": "peer", "profiles": ("OCP",), "available": available, "describe": describe}
+    shared: Mapping[str, Any] = {
+        "kind": "peer",
+        "profiles": ("OCP",),
+        "available": available,
+        "describe": describe,
+        "outside": outside,
+    }
     named = {operation.__name__: operation for operation in casts}
     return [{**shared, "name": NAME, "operations": {**named, **_quantisers(np.float64)}},
             {**shared, "name": NAME32, "operations": _quantisers(np.float32)}]  # fmt: skip

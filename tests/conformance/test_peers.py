@@ -14,6 +14,7 @@ import pytest
 import refnum
 from conformance import golden
 from conformance.calling.libraries import to_library, to_numpy
+from conformance.case import Case
 from conformance.doors.entrances import peers
 from conformance.operation import OPERATIONS, as_bits
 from conformance.peers import (
@@ -221,6 +222,7 @@ def test_every_bug_class_of_a_difference_is_a_note_of_the_vectors():
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_the_gfloat_adapter_gives_what_encode_block_gives(element, dtype):
     gfloat = pytest.importorskip("gfloat")
+    pytest.importorskip("gfloat.formats")
     block_format = getattr(
         gfloat.formats,
         {"E2M1": "format_info_mxfp4_e2m1", "E4M3": "format_info_mxfp8_e4m3", "E3M2": "format_info_mxfp6_e3m2"}[element],
@@ -242,8 +244,16 @@ def test_gfloat_refuses_what_it_has_no_code_for():
         gfloat_blocks.encode_e2m1(nan)
     with pytest.raises(UnsupportedError, match="NaN"):
         gfloat_blocks.quantize_blocks(nan, "E2M1", np.float64)
-    with pytest.raises(UnsupportedError, match="at most"):
-        gfloat_blocks.quantize_blocks(np.zeros((1 << 16, 32), np.float32), "E2M1", np.float64)
+
+
+def test_what_gfloat_is_too_slow_for_is_declared():
+    for subject in map(from_dict, gfloat_blocks.subjects(), ["here"] * 2):
+        for operation in {"quantize_mxfp4", "encode_e8m0", "encode_e4m3"} & set(subject.operations):
+            largest = {"quantize_mxfp4": 1 << 20, "encode_e8m0": 1 << 17}.get(operation)
+            for size, outside in ((1 << 17, False), (1 << 18, largest == 1 << 17), (1 << 21, largest is not None)):
+                x = np.zeros((size // 32, 32), np.float32)
+                words = subject.outside(Case(operation, "OCP", {"input": "float32"}, {"x": x}))
+                assert bool(words) is outside and (not words or f"at most {largest} elements" in words)
 
 
 def test_every_peer_comes_in_by_the_public_door():
