@@ -10,10 +10,11 @@ hexadecimal integers, one row of the array a line, rows first):
     out scales uint8 2 2
     end
 
-Its answer, on its standard output, `packed` then `scales`, each a line a row, then `end`; or one line
-`unsupported REASON`. A parameter has any value that the specification allows, such as `align=7`. Lines that begin with
-`#` are passed over. It goes on reading until its input ends, or ends itself after an answer. One that dies in the
-middle of a case or answers nothing is a fault and is started again for the next case.
+Its answer, on its standard output, `packed` then `scales`, each a line a row, then `end`; or one line `unsupported
+REASON`, for the dtypes, shapes or parameters of a case: it is asked again with other data, and one that answers then
+has looked at the numbers, which is no pass. A parameter has any value that the specification allows, such as
+`align=7`. Lines that begin with `#` are passed over. It goes on reading until its input ends, or ends itself after an
+answer. One that dies in the middle of a case or answers nothing is a fault and is started again for the next case.
 """
 
 from __future__ import annotations

@@ -227,5 +227,19 @@ def test_want_of_memory_of_the_harness_is_no_verdict(monkeypatch, tmp_path, wher
     assert call(subject, case).outcome is Outcome.PASS
     with monkeypatch.context() as short:
         short.setattr(where, exhausted)
-        assert call(subject, case).outcome is Outcome.UNSUPPORTED
+        called = call(subject, case)
+        assert called.outcome is Outcome.UNSUPPORTED and called.no_room
     assert call(subject, case).outcome is Outcome.PASS
+
+
+def test_want_of_memory_in_its_process_is_told_from_words_about_it(tmp_path):
+    path = tmp_path / "short.py"
+    path.write_text(
+        "from conformance.calling.call import NO_ROOM\n\ndef quantize_mxfp4(x):\n"
+        "    raise (MemoryError if len(x) > 8192 else NotImplementedError)(NO_ROOM)\n"
+    )
+    (subject,) = choose([f"{path}:quantize_mxfp4"], isolate=True).usable
+    for rows in (8193, 1):
+        case = Case("quantize_mxfp4", "HOPPER", {"input": "float32"}, {"x": np.ones((rows, 32), np.float32)})
+        called = call(subject, case)
+        assert called.outcome is Outcome.UNSUPPORTED and called.no_room is (rows == 8193)
