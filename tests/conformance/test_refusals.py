@@ -322,3 +322,11 @@ def test_parameters_explain_a_refusal_but_the_random_key_does_not(name, one, oth
     refusals.answer(case().with_inputs(params={name: one}))
     refusals.refuse(case().with_inputs(params={name: other}), "no")
     assert (refusals.unexplained() == "") is explained
+
+
+def test_the_first_case_short_of_memory_is_the_example():
+    refusals = Refusals()
+    for size in (4, 8, 12):
+        refusals.no_room(Case("decode_e8m0", "HOPPER", {}, {"codes": np.zeros(size, np.uint8)}, label=f"of {size}"))
+    count, example = refusals.short
+    assert count == 3 and "of 4" in example
