@@ -136,6 +136,12 @@ def _parts(ends: Sequence[int], tall: int) -> list[Part]:
     return parts
 
 
+def _grid(part: Part, shape: Shape, order: Order, across: int, tiles: int) -> tuple[int, int]:
+    """Return the CTAs of a part's launch, across and down."""
+    turns = -(-part.segments // (shape.blocks * order.cluster)) * order.cluster
+    return turns * across, -(-tiles // across)
+
+
 def columns(kernel: str, name: str, x: View, scales: View, outputs: Outputs, k: int, splits: Sequence[int]) -> Any:
     """Launch a column kernel on the caller's current stream and return its results.
 
@@ -151,6 +157,10 @@ def columns(kernel: str, name: str, x: View, scales: View, outputs: Outputs, k: 
     across = order.across or tiles
     if -(-tiles // across) > DOWN:
         raise ShapeError(f"{x.name} has rows of {k} elements; {name} takes at most {DOWN * across * order.wide}")
+    parts = _parts(ends, shape.tall)
+    grids = [_grid(part, shape, order, across, tiles) for part in parts]
+    if any(grid[0] > MOST for grid in grids):
+        raise ShapeError(f"{x.name} has shape {x.shape}; {name} launches at most {MOST} blocks of tiles across")
     vector = _vector(codes.address, m // shape.codes, [end // shape.codes for end in ends])
     aligned = _aligned(x, scales, order.wide // 32)
     function = driver().function(kernel, name, device, order.defines)
@@ -159,12 +169,8 @@ def columns(kernel: str, name: str, x: View, scales: View, outputs: Outputs, k: 
     first_two: list[int | None] = [view.address for view in rows] or [None, None]
     addresses = [x.address, scales.address, *first_two, codes.address, bytes_.address]
     kind = RowColumnArguments if rows else ColumnArguments
-    for part in _parts(ends, shape.tall):
+    for part, grid in zip(parts, grids, strict=True):
         sizes = x.strides[0], scales.strides[0], m // shape.codes, k
         arguments = kind(*addresses, *sizes, *part[:4], tiles, aligned, vector, *part[4:])
-        turns = -(-part.segments // (shape.blocks * order.cluster)) * order.cluster
-        grid = (turns * across, -(-tiles // across))
-        if grid[0] > MOST:
-            raise ShapeError(f"{x.name} has shape {x.shape}; {name} launches at most {MOST} blocks of tiles across")
         plans.launch(function, device, grid, threads, stream, arguments)
     return outputs.finish()

@@ -220,10 +220,8 @@ def _guarded(subject: Subject, poison: int, seconds: float) -> Again:
 
 def _way_into_out(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float, way: str) -> None:
     like, large = call_golden(case), on_way(subject, case.operation, way)
-    called, again = (
-        named(into_guarded(large, case, like, POISONS[0], seconds), way),
-        _guarded(large, POISONS[0], seconds),
-    )
+    called = named(into_guarded(large, case, like, POISONS[0], seconds), way)
+    again = _guarded(large, POISONS[0], seconds)
     if record(called, case, golden, tally, again, f"{OUT}, {WAYS}: {way}") is not False or called.finding:
         return
     if _holds_poison(called, like, POISONS[0]):

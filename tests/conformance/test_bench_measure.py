@@ -110,15 +110,20 @@ def test_no_peer_begins_after_its_seconds_and_the_subject_goes_on():
     ]  # fmt: skip
 
 
-def test_a_line_without_golden_results_is_a_record_and_the_next_line_goes_on(monkeypatch):
+def no_inputs_of(operation, monkeypatch):
+    """Have the inputs of one operation fail, as they do where memory is short."""
     make = inputs.make
 
     def fails_once(xp, line, shape, seed=0):
-        if line.operation == "pack_payload":
+        if line.operation == operation:
             raise MemoryError("4 GiB")
         return make(xp, line, shape, seed)
 
     monkeypatch.setattr(inputs, "make", fails_once)
+
+
+def test_a_line_without_golden_results_is_a_record_and_the_next_line_goes_on(monkeypatch):
+    no_inputs_of("pack_payload", monkeypatch)
     found = records(plan(lines=lines.select(["pack_payload", "unpack_payload"])))
     assert [(r["line"], r["status"], r["words"]) for r in found] == [
         ("pack payload", "failed", "MemoryError in fails_once: 4 GiB"), ("unpack payload", "timed", ""),
@@ -241,14 +246,7 @@ def test_host_time_of_every_operation():
 
 
 def test_a_call_whose_host_time_cannot_be_had_says_why(whole, monkeypatch):
-    make = inputs.make
-
-    def fails_once(xp, line, shape, seed=0):
-        if line.operation == "pack_payload":
-            raise MemoryError("4 GiB")
-        return make(xp, line, shape, seed)
-
-    monkeypatch.setattr(inputs, "make", fails_once)
+    no_inputs_of("pack_payload", monkeypatch)
     one = subject()
     chosen = lines.select(["pack_payload", "unpack_payload"])
     calls = list(measure.overheads(one, of_subject(one), chosen, Host()))

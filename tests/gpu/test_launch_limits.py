@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import refnum
-from gpu import columns, emulate, launch, ops, payload, permute_sum
+from gpu import columns, emulate, launch, ops, payload, permute_sum, plans
 from gpu.emulate_arrays import LIBRARY
 from gpu.interop import View
 from refnum.errors import ArgumentError, RefnumError, ShapeError, UnsupportedError
@@ -64,6 +64,21 @@ def test_weights_at_any_multiple_of_their_size_are_taken(
     rows, row_map = emulate.array(np.zeros((count, 32), np.float32)), emulate.array(np.arange(count))
     ops.unpermute(rows, row_map, [count], at(offset, stride, count), count, 1)
     assert device.grids
+
+
+def test_columns_refuse_a_later_launch_before_the_first(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts, experts = columns._parts, columns.SEGMENTS + 1
+    given = np.zeros((2 * experts, 16), np.uint8), np.zeros((2 * experts, 1), np.uint8)
+    packed, scales = map(emulate.array, given)
+    ops.mxfp4_to_fp8_columns(packed, scales, [2] * experts, "max")
+    assert [across for across, _ in device.grids] == [2 * columns.SEGMENTS, 2]
+    device.grids.clear()
+    plans.forget()
+    monkeypatch.setattr(columns, "_parts", lambda *given: parts(*given)[::-1])
+    monkeypatch.setattr(columns, "MOST", 2)
+    with pytest.raises(ShapeError, match="launches at most 2 blocks of tiles across"):
+        ops.mxfp4_to_fp8_columns(packed, scales, [2] * experts, "max")
+    assert not device.grids
 
 
 @pytest.mark.parametrize("name", [name for name, order in columns.TUNING.items() if order.across])
