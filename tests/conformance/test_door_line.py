@@ -62,6 +62,7 @@ def test_what_is_sent_is_received(ends):
     [
         bytes(16),
         b"\xff" * 40,
+        b"\xff" * 8 + (9).to_bytes(8, "little"),  # said at once, though the length that it names may still come
         message(b"", 1 << 40),
         message(b"[]"),
         message(b"\xff\xfe"),

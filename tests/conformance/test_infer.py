@@ -1,11 +1,15 @@
 """`refnum infer` finds the profile that a kernel follows, with a witness for each choice."""
 
+from collections import Counter
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 import refnum
 from conformance.cli import app
-from conformance.infer import answers, infer_profile
+from conformance.infer import answers, infer_profile, score
 from refnum.errors import ArgumentError, UnsupportedError
 
 
@@ -84,3 +88,18 @@ def test_what_cannot_be_inferred_says_why(tmp_path):
         infer_profile(kernel(tmp_path, "1 / 0"), None, False)
     with pytest.raises(ArgumentError, match="Give --operation"):
         infer_profile(kernel(tmp_path, "x"), "encode_e2m1", False)
+
+
+def test_the_worse_half_is_asked_no_more_after_each_round():
+    """Candidate n gets n of 64 elements wrong."""
+    asked = Counter()
+
+    def golden(wrong):
+        asked[wrong] += 1
+        return {"codes": (np.arange(64) < wrong).astype(np.uint8)}
+
+    given = SimpleNamespace(golden=golden, observed={"codes": answers.Part("codes", np.zeros(64, np.uint8))})
+    said = []
+    assert score.scored([given] * (3 * score.ROUND), range(24), ["codes"], said.append) == [0]
+    assert [asked[n] // score.ROUND for n in (0, 5, 6, 11, 12, 23)] == [3, 3, 2, 2, 1, 1]
+    assert [words.split()[-3] for words in said[1:]] == ["12", "6", "6"]

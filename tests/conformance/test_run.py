@@ -94,6 +94,17 @@ def test_a_subject_that_keeps_faulting_is_left_alone_and_the_run_goes_on():
     assert document.exit_status() == 1
 
 
+def test_a_supports_that_fails_is_a_fault_of_that_subject_alone():
+    def absent(operation, profile, params):
+        return params["absent"]
+
+    document = report_of(subject(supports=absent), subject(name="fine"))
+    row = only(document)
+    assert (row["subject"], row["outcome"]) == ("k", "fault") and "its `supports` failed: KeyError" in row["words"]
+    assert {row["outcome"] for row in document.results if row["subject"] == "fine"} == {"pass"}
+    assert document.exit_status() == 1
+
+
 def test_a_case_the_model_refuses_is_the_harness_s_fault_and_is_exit_1():
     def illegal(operation, profile, params):
         yield Case(operation, profile, params, {"x": np.zeros((1, 31), np.float32)}, label="odd")
