@@ -1,5 +1,7 @@
 """What the peers run, on the host: the plain formulas against the golden model, and the table of peers."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -16,6 +18,7 @@ from conformance.bench.contenders import compiled, separate, tilekernels, triton
 SHAPE = shapes.Shape(256, 3, 256, 1, 128)
 FLOAT32_STEPS = {"swiglu_quantize", "swiglu_backward", "unpermute"}
 """Operations whose formula leaves a function or an order of sums to torch: not the model's bits."""
+COMPILE = compiled.compile_
 FORMULAS = [line for line in lines.LINES if not compiled.offers(line)]
 
 
@@ -143,3 +146,18 @@ def test_every_line_a_peer_lacks_has_a_reason(peer):
     reasons = [offers(line) for line in lines.LINES]
     assert any(reasons) and not all(reasons)
     assert all(not reason.endswith(".") for reason in reasons)
+
+
+def test_every_shape_is_compiled_by_itself_and_none_is_refused(monkeypatch):
+    """More than torch's own limit of eight, and no graph that takes its sizes when it is called."""
+    sizes = []
+
+    def backend(graph, given):
+        sizes.append([x for x in given if not isinstance(x, torch.Tensor)] or list(given[0].shape))
+        return graph.forward
+
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend=backend))
+    doubled = COMPILE(lambda x: x + x)
+    for rows in range(2, 12):
+        assert doubled(torch.ones(rows, 4)).shape == (rows, 4)
+    assert sizes == [[rows, 4] for rows in range(2, 12)]
