@@ -86,8 +86,8 @@ def together(view: View, beside: View) -> None:
 def indices(name: str, x: Any, beside: View, count: int | None, what: str) -> tuple[View, int]:
     """Return the view of a 1-D array of integers, and its items' width in bytes, negative when they are signed."""
     view = vector(name, x, beside, count, what)
-    if view.dtype.kind not in "iu":
-        raise DtypeError(f"{name} has dtype {view.dtype}; allowed are integers")
+    if view.dtype.kind not in "iu" or not view.dtype.isnative:
+        raise DtypeError(f"{name} has dtype {view.dtype}; allowed are integers in the machine's byte order")
     size = view.dtype.itemsize
     return view, size if view.dtype.kind == "u" else -size
 

@@ -107,7 +107,7 @@ def _gather_device(payload: Any, row_map: Any, splits: Any, align: Any, name: st
     view, align = _payload(payload, name), count("align", align, 1)
     index, map_bytes = indices("row_map", row_map, view, None, "it is a list of rows")
     counts, split_bytes = indices("splits", splits, view, None, "it is a list of counts")
-    experts, total = counts.shape[0], int(interop.look("out[0]", out[0]).shape[0])
+    experts, total = counts.shape[0], next(iter(interop.look("out[0]", out[0]).shape), 0)
     outputs = Outputs(out, _wanted(view, name, total, experts), [view, index, counts], 8 * (experts + 1))
     arguments = _gather_arguments(
         GATHERS[name, True], view, index, outputs, total, map_bytes=map_bytes, splits=counts.address,

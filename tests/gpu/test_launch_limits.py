@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,7 +15,7 @@ import refnum
 from gpu import columns, emulate, launch, ops, payload, permute_sum, plans
 from gpu.emulate_arrays import LIBRARY
 from gpu.interop import View
-from refnum.errors import ArgumentError, RefnumError, ShapeError, UnsupportedError
+from refnum.errors import ArgumentError, DtypeError, RefnumError, ShapeError, UnsupportedError
 
 ACROSS, DOWN, THREADS = (1 << 31) - 1, (1 << 16) - 1, 1 << 10
 """What CUDA allows of a launch."""
@@ -169,6 +170,26 @@ def test_splits_on_the_device_write_no_offsets_of_rows_that_are_refused(device: 
     given = payload_, emulate.array(np.zeros(1, np.int64)), emulate.array(np.ones(1, np.int64)), 1
     with pytest.raises(UnsupportedError, match=f"a row of {width} bytes; the kernels move at most {width - 1}"):
         ops.permute_pad(*given, out=out)
+    assert not device.grids
+
+
+@pytest.mark.parametrize("shape", [(), (8,), (8, 17, 1)])
+def test_splits_on_the_device_refuse_an_out_that_is_no_matrix(shape: tuple[int, ...], device: Device) -> None:
+    given = np.zeros((4, 17), np.uint8), np.arange(4), np.array([2, 2])
+    out = tuple(LIBRARY.empty(*each, 0) for each in ((shape, np.dtype(np.uint8)), ((2,), np.dtype(np.int64))))
+    with pytest.raises(ShapeError, match=re.escape(f"out[0] has shape {shape}; allowed is (")):
+        ops.permute_pad(*map(emulate.array, given), 4, out=out)
+    assert not device.grids
+
+
+@pytest.mark.parametrize("dtype", [">i8", ">i4", ">u2"])
+@pytest.mark.parametrize("name", ["row_map", "splits"])
+def test_integers_of_the_other_byte_order_are_refused(name: str, dtype: str, device: Device) -> None:
+    given = {"payload": np.zeros((4, 17), np.uint8), "row_map": np.arange(4), "splits": np.array([2, 2])}
+    given[name] = given[name].astype(dtype)
+    out = tuple(LIBRARY.empty(shape, np.dtype(kind), 0) for shape, kind in (((4, 17), np.uint8), ((2,), np.int64)))
+    with pytest.raises(DtypeError, match=f"{name} has dtype {dtype}; allowed are integers in the machine's byte order"):
+        ops.permute_pad(*map(emulate.array, given.values()), 1, out=out)
     assert not device.grids
 
 
