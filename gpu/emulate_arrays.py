@@ -35,9 +35,10 @@ _known: dict[int, weakref.ref[EmulatedArray]] = {}  # id -> array that a launche
 
 def address_of(x: EmulatedArray) -> int:
     """Return where an array lies, and know it from now on: a launch has only its address."""
+    place = int(x.ctypes.data)  # of what is no array there is none
     _known.pop(id(x), None)
     _known[id(x)] = weakref.ref(x)
-    return int(x.ctypes.data)
+    return place
 
 
 def _view(name: str, x: EmulatedArray, library: Library) -> View:

@@ -122,7 +122,7 @@ def _address_cupy(x: Any) -> int:
 def _signature_cupy(x: Any) -> tuple[int, tuple[Any, ...]]:
     data = x.data
     place = data.ptr
-    return place, (type(x), place & 15, x.shape, x.strides, x.dtype.num, data.device_id)
+    return place, (type(x), place & 15, x.shape, x.strides, x.dtype, data.device_id)
 
 
 CUPY = Library("cupy", _view_cupy, _empty_cupy, _stream_cupy, _address_cupy)
@@ -148,8 +148,18 @@ def _view_torch(name: str, x: Any, library: Library) -> View:
         raise DtypeError(
             f"{name} has dtype {x.dtype}; allowed are float32, bfloat16, float16, uint16, uint8, int32 and int64"
         )
-    strides = tuple(step * dtype.itemsize for step in x.stride())
-    return View(name, x.data_ptr(), tuple(x.shape), strides, dtype, x.device.index, library, x)
+    shape = tuple(x.shape)
+    try:
+        address, steps = x.data_ptr(), x.stride()
+    except RuntimeError:  # torch's word for no memory, or for no strides
+        address, steps = 0, ()
+    if address == 0 and 0 not in shape:  # a device that is given this address is lost to the process
+        raise DtypeError(
+            f"{name} is a {type(x).__name__} without memory of its own: traced, sparse, or a wrapper of others; the "
+            f"kernels take plain tensors: give what it holds, or where it is traced call torch.ops.refnum"
+        )
+    strides = tuple(step * dtype.itemsize for step in steps)
+    return View(name, address, shape, strides, dtype, x.device.index, library, x)
 
 
 @functools.cache
@@ -222,7 +232,7 @@ def look(name: str, x: Any) -> View:
     if root == "cupy" and hasattr(x, "data"):
         SIGNATURES.setdefault(type(x), _signature_cupy)
         return _view_cupy(name, x, CUPY)
-    if root == "torch" and hasattr(x, "is_cuda"):
+    if (root == "torch" and hasattr(x, "is_cuda")) or isinstance(x, getattr(sys.modules.get("torch"), "Tensor", ())):
         view = _view_torch(name, x, TORCH)
         SIGNATURES.setdefault(type(x), _signature_torch)
         return view

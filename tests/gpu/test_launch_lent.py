@@ -6,6 +6,7 @@ memory away at the moment its last holder lets go.
 
 from __future__ import annotations
 
+import dataclasses
 import types
 import weakref
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ import numpy as np
 import pytest
 
 import refnum
-from gpu import emulate, interop, ops, plans
+from gpu import emulate, fresh, interop, ops, plans
 from gpu.emulate_arrays import LIBRARY, address_of
 from refnum.errors import DtypeError
 
@@ -154,3 +155,29 @@ def test_cupys_own_arrays_are_not_waited_for(device: Late) -> None:
     with pytest.raises(DtypeError):
         ops.quantize_mxfp4(Array(emulate.array(X.astype(np.int32))))
     assert device.waits == []
+
+
+def test_a_call_waits_where_its_kernels_run(device: Late, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = dataclasses.replace(LIBRARY, stream=lambda device: 9)  # a library with a stream of its own, as torch
+    monkeypatch.setitem(interop.OWN, emulate.EmulatedArray, other)
+    out = tuple(Interface(np.zeros_like(x)) for x in refnum.quantize_mxfp4(X))
+    for x in out:
+        x.memory.flags.writeable = True
+    for captures, waits in ((False, [9]), (True, [])):
+        device.captures = captures
+        device.waits.clear()
+        ops.quantize_mxfp4(emulate.array(X), out=out)
+        assert device.waits == waits and bool(device.queue) is captures
+    for want, got in zip(refnum.quantize_mxfp4(X), out, strict=True):
+        assert np.array_equal(want, memory_of(got))
+
+
+def test_numbers_of_the_other_byte_order_are_refused_behind_the_plan_of_an_equal_call(
+    device: Late, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(fresh.WAYS, "cupy")  # which needs more of CuPy
+    for _ in range(2):
+        ops.quantize_mxfp4(Array(emulate.array(X)))
+    assert len(plans._plans) == 1
+    with pytest.raises(DtypeError, match="x has dtype >f4"):
+        ops.quantize_mxfp4(Array(emulate.array(X.astype(">f4"))))

@@ -8,8 +8,8 @@ import pytest
 
 import conformance.golden
 import refnum
-from gpu import checks, emulate, ops, plans
-from refnum.errors import ArgumentError, ShapeError
+from gpu import checks, emulate, interop, ops, plans
+from refnum.errors import ArgumentError, DtypeError, ShapeError
 
 torch = pytest.importorskip("torch", reason="needs torch")
 
@@ -207,3 +207,52 @@ def test_torchs_dtypes_are_taken_by_the_launchers_and_planned():
         assert len(plans._plans) == 2
         with pytest.raises(ArgumentError, match="allowed are 'float32', 'bfloat16'"):
             ops.dequantize_mxfp4(emulate.array(packed), emulate.array(scales), torch.float16)
+
+
+class Wrapper(torch.Tensor):
+    """A tensor on a device that holds others in place of memory, as distributed and quantised ones do."""
+
+    @staticmethod
+    def __new__(cls, *shape):
+        return torch.Tensor._make_wrapper_subclass(cls, shape, device="cuda")
+
+    def __init__(self, *shape):
+        pass
+
+    @classmethod
+    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+        raise NotImplementedError(function)
+
+
+class Sparse:
+    """What of a sparse tensor on a device is asked."""
+
+    is_cuda, dtype, shape = True, torch.float32, torch.Size((4, 64))
+
+    def data_ptr(self):
+        raise RuntimeError("Cannot access data pointer of Tensor that doesn't have storage")
+
+
+Sparse.__module__ = "torch"
+
+
+@pytest.mark.filterwarnings("ignore:Accessing the data pointer of FakeTensor")
+@pytest.mark.parametrize("kind", ["fake", "wrapper", "sparse"])
+def test_a_tensor_without_memory_is_refused_by_a_launcher(kind):
+    with FakeTensorMode():
+        fake = torch.empty(4, 64, device="cuda")
+    x = {"fake": fake, "wrapper": Wrapper(4, 64), "sparse": Sparse()}[kind]
+    with pytest.raises(DtypeError, match=f"x is a {type(x).__name__} without memory of its own"):
+        ops.quantize_mxfp4(x)
+
+
+def test_a_tensor_of_a_class_of_the_users_is_torchs():
+    class Mine(torch.Tensor):
+        is_cuda = True
+
+    x = torch.zeros(4, 64).as_subclass(Mine)
+    try:
+        view = interop.look("x", x)
+    finally:
+        interop.SIGNATURES.pop(Mine, None)
+    assert view.library is interop.TORCH and view.address == x.data_ptr() and view.strides == (256, 4)
