@@ -13,7 +13,7 @@ import importlib.util
 import os
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -99,6 +99,12 @@ class Nvrtc:
         self.call("nvrtcVersion", ctypes.byref(major), ctypes.byref(minor))
         return f"{major.value}.{minor.value}"
 
+    @functools.cached_property
+    def build(self) -> str:
+        """What NVRTC writes of itself into PTX, `V13.0.88`: several builds share a version."""
+        found = re.search(rb"\bV\d+\.\d+\.\d+", self.compile(Source("empty.cu", b"", ()), (), "ptx"))
+        return found[0].decode() if found else self.version
+
     def compile(self, source: Source, options: tuple[str, ...], output: str) -> bytes:
         """Return the machine code or PTX; UnsupportedError with the first error of the compiler's log."""
         program = ctypes.c_void_p()
@@ -151,21 +157,33 @@ def options(arch: str = DEFAULT, output: str = "cubin", defines: tuple[str, ...]
 def compiled(name: str, arch: str = DEFAULT, output: str = "cubin", defines: tuple[str, ...] = ()) -> Path:
     """Return the file of a compiled kernel, made now unless the cache has it.
 
-    The cache's key is the SHA-256 of all sources, the options and the compiler's version. `output` is `cubin` or
-    `ptx`; `defines` are macros such as `UNROLL=2`. Raises UnsupportedError when NVRTC is missing or refuses.
+    The cache's key is the SHA-256 of all sources, the options and the compiler's build. `output` is `cubin` or
+    `ptx`; `defines` are macros such as `UNROLL=2`. Raises UnsupportedError when NVRTC is missing or refuses, and
+    where the cache cannot be written.
     """
     source, given, compiler = read_source(name), options(arch, output, defines), nvrtc()
-    key = hashlib.sha256("\n".join((source.digest, *given, compiler.version)).encode()).hexdigest()
+    key = hashlib.sha256("\n".join((source.digest, *given, compiler.build)).encode()).hexdigest()
     target = cache_folder() / f"{name}-{arch}-{key[:32]}.{output}"
-    if target.exists():
-        return target
+    try:
+        if not (target.exists() and target.stat().st_size):
+            _make(target, lambda: compiler.compile(source, given, output))
+    except OSError as error:
+        raise UnsupportedError(
+            f"compiled kernels cannot be kept in {target.parent} ({error.strerror}): set REFNUM_CACHE to a folder that "
+            f"can be written"
+        ) from error
+    return target
+
+
+def _make(target: Path, data: Callable[[], bytes]) -> None:
+    """Write a file under a temporary name, then rename it: whole or not at all, and for all to read."""
     target.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(prefix=f"{target.stem}.", suffix=".tmp", dir=target.parent)
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(compiler.compile(source, given, output))
+            file.write(data())
+        os.chmod(temporary, 0o644)
         os.replace(temporary, target)
     finally:
         if os.path.exists(temporary):
             os.unlink(temporary)
-    return target

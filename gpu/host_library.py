@@ -95,11 +95,14 @@ class Build:
 
 
 def cache_folder() -> Path:
-    """Return $REFNUM_CACHE, else `refnum` in the user's cache folder."""
+    """Return $REFNUM_CACHE, else `refnum` in the user's cache folder; UnsupportedError where there is none."""
     if os.environ.get("REFNUM_CACHE"):
         return Path(os.environ["REFNUM_CACHE"])
     base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "refnum"
+    try:
+        return (Path(base) if base else Path.home() / ".cache") / "refnum"
+    except RuntimeError as error:
+        raise UnsupportedError("there is no home folder to keep what is compiled in: set REFNUM_CACHE") from error
 
 
 def units() -> list[Path]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -96,6 +98,51 @@ def test_the_cache_is_keyed_by_options(cache: None) -> None:
     paths = {build.compiled(name, defines=(f"THREADS={n}",)) for n in (64, 128, 64)}
     assert len(paths) == 2 and all(path.exists() for path in paths)
     assert not list(next(iter(paths)).parent.glob("*.tmp"))
+
+
+def another(number: int) -> build.Nvrtc:
+    """A build of version 13.0 that compiles everything to a line that names it."""
+    found = build.Nvrtc.__new__(build.Nvrtc)
+    found.__dict__["version"] = "13.0"
+    found.compile = lambda *given: f"// release 13.0, V13.0.{number}\n".encode()  # type: ignore[method-assign]
+    return found
+
+
+def test_builds_of_one_version_share_no_cache(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
+    monkeypatch.setenv("REFNUM_CACHE", str(tmp_path))
+    texts = []
+    for number in (48, 88, 48):
+        monkeypatch.setattr(build, "nvrtc", functools.partial(another, number))
+        texts.append(build.compiled(KERNELS[0]).read_text().split("V")[1])
+    assert texts == ["13.0.48\n", "13.0.88\n", "13.0.48\n"]
+    assert len(list(tmp_path.iterdir())) == 2
+    assert re.fullmatch(r"V\d+\.\d+\.\d+", build.Nvrtc().build)
+
+
+def test_a_cache_is_read_by_others_and_made_anew_where_it_is_empty(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
+    monkeypatch.setenv("REFNUM_CACHE", str(tmp_path / "new"))
+    monkeypatch.setattr(build, "nvrtc", functools.partial(another, 48))
+    path = build.compiled(KERNELS[0])
+    assert path.stat().st_mode & 0o777 == 0o644
+    path.write_bytes(b"")  # a machine that lost its power behind the rename
+    assert build.compiled(KERNELS[0]) == path and path.stat().st_size > 0
+
+
+def test_without_a_place_for_the_cache_it_says_what_to_set(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr(build, "nvrtc", functools.partial(another, 48))
+    monkeypatch.setenv("REFNUM_CACHE", str(tmp_path / "file" / "below"))
+    with pytest.raises(UnsupportedError, match=r"cannot be kept in .*file/below.*: set REFNUM_CACHE"):
+        build.compiled(KERNELS[0])
+    for name in ("REFNUM_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", no_home)
+    with pytest.raises(UnsupportedError, match="no home folder .*: set REFNUM_CACHE"):
+        build.compiled(KERNELS[0])
+
+
+def no_home() -> Path:
+    raise RuntimeError("Could not determine home directory.")
 
 
 def test_named_errors(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
