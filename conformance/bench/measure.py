@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 import traceback
@@ -79,7 +80,7 @@ def run(plan: Plan, device: Device) -> Iterator[dict[str, Any]]:
 
     Where the device fails behind a line that was timed, the line has such a record beside those of its times.
     """
-    start = time.perf_counter()
+    end = math.inf if plan.peer_seconds is None else time.perf_counter() + plan.peer_seconds
     copy = device.copy(2 * COPY_BYTES, plan.repeat)
     for shape in plan.shapes:
         for line in plan.lines:
@@ -89,34 +90,31 @@ def run(plan: Plan, device: Device) -> Iterator[dict[str, Any]]:
             if reason:
                 yield _record(line, shape, plan.subject, "not offered", reason)
                 continue
-            late = plan.peer_seconds is not None and time.perf_counter() - start > plan.peer_seconds
             try:
-                yield from _line(plan, device, line, shape, late, copy)
+                yield from _line(plan, device, line, shape, end, copy)
                 device.free()
             except Exception as error:  # no inputs, no golden results, or a device that is lost: the others go on
                 yield _record(line, shape, plan.subject, "failed", _words(error))
 
 
-def _left_out(plan: Plan, line: Line, shape: Shape, late: bool) -> dict[str, dict[str, Any]]:
-    """Return the records of the contenders that are not timed on a line, by name: why not."""
+def _left_out(plan: Plan, line: Line, shape: Shape) -> dict[str, dict[str, Any]]:
+    """Return the records of the contenders that a line is not for, by name: why not."""
     found: dict[str, dict[str, Any]] = {}
     for one in (plan.subject, *plan.peers):
-        status, words = "not offered", one.offers(line)
+        words = one.offers(line)
         if not words and one.slow and shape is not plan.shapes[0]:
             words = f"it is slow: timed at {plan.shapes[0].name} only"
-        if not words and late and not one.is_subject:
-            status, words = "failed", "the seconds given to peers were over"
         if words:
-            found[one.name] = _record(line, shape, one, status, words)
+            found[one.name] = _record(line, shape, one, "not offered", words)
     return found
 
 
-def _line(plan: Plan, device: Device, line: Line, shape: Shape, late: bool, copy: float) -> Iterator[dict[str, Any]]:
+def _line(plan: Plan, device: Device, line: Line, shape: Shape, end: float, copy: float) -> Iterator[dict[str, Any]]:
     here = plan.peer_shapes is None or shape.name in plan.peer_shapes
     contenders = [plan.subject, *(plan.peers if here else ())]
     case = inputs.make(device.xp, line, shape)
     golden = Golden(case)
-    records = _left_out(plan, line, shape, late)
+    records = _left_out(plan, line, shape)
     samples: dict[str, tuple[float, ...]] = {}
     # the contenders by turns, so that none has the better half of a run; slow ones once, when the others are done
     quick, slow = ([one for one in contenders if one.slow is is_slow] for is_slow in (False, True))
@@ -126,8 +124,11 @@ def _line(plan: Plan, device: Device, line: Line, shape: Shape, late: bool, copy
             name = contender.name
             if name in records and records[name]["status"] != "timed":
                 continue
-            plan.told(f"{shape.name}  {line.label}  {name}  {words}")
             first = name not in records
+            if first and not contender.is_subject and time.perf_counter() > end:
+                records[name] = _record(line, shape, contender, "failed", "the seconds given to peers were over")
+                continue
+            plan.told(f"{shape.name}  {line.label}  {name}  {words}")
             records.setdefault(name, _record(line, shape, contender, "timed", ""))
             try:
                 found, times = _measure(plan, device, line, contender, case, golden if first else None)
@@ -156,8 +157,13 @@ def _with_shares(
     summary = Times(us).summary()
     same = device.copy(record["bytes"], repeat)
     rate = record["bytes"] / (summary["median"] * 1e-6)
-    shares = {"tb_s": round(rate / 1e12, 3), "of_copy": round(rate / copy, 4), "of_same": round(rate / same, 4)}
-    return {**record, "us": summary, **shares}
+    shares = {"of_copy": _rounded(rate / copy), "of_same": _rounded(rate / same)}
+    return {**record, "us": summary, "tb_s": round(rate / 1e12, 3), **shares}
+
+
+def _rounded(share: float) -> float:
+    """Return a share to four places, or to two digits that say something."""
+    return round(share, 4) or float(f"{share:.2g}")
 
 
 def _measure(

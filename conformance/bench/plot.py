@@ -11,7 +11,7 @@ from typing import Any
 from refnum.errors import FileError, UnsupportedError
 
 from ..calling import storage
-from .document import shapes, timed
+from .document import timed
 
 SUBJECT = "#2a6f97"
 PEERS = (("#d1495b", "D"), ("#edae49", "s"), ("#66a182", "^"), ("#8d6a9f", "v"), ("#5c5c5c", "o"))
@@ -50,9 +50,9 @@ def _rows(own: Sequence[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any] |
 
 
 def draw(found: dict[str, Any], path: Path) -> None:
-    """Write the picture of the first shape of a run; the suffix of the path says the format.
+    """Write the picture of the first shape at which the subject was timed; the suffix of the path says the format.
 
-    Raises UnsupportedError without matplotlib, FileError when the file cannot be written.
+    Raises UnsupportedError without such a shape or matplotlib, FileError when the file cannot be written.
     """
     try:
         import matplotlib
@@ -61,7 +61,9 @@ def draw(found: dict[str, Any], path: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    shape = shapes(found)[0]
+    shape = next((r["shape"] for r in timed(found) if r["is_subject"]), "")
+    if not shape:
+        raise UnsupportedError("--plot needs a line of the subject's, and the subject was timed nowhere.")
     records = timed(found, shape)
     rows = list(_rows([r for r in records if r["is_subject"]]))
     places = {record["line"]: -place for place, (_, record) in enumerate(rows) if record}

@@ -25,7 +25,7 @@ class Shape:
     @property
     def name(self) -> str:
         """`rows x columns` of a plain matrix, else tokens, experts, hidden, top-k and feed-forward."""
-        if self.top_k == 1:
+        if self == _plain(self.tokens, self.hidden):
             return f"{self.tokens}x{self.hidden}"
         return "-".join(map(str, (self.tokens, self.experts, self.hidden, self.top_k, self.ffn)))
 
@@ -41,6 +41,12 @@ class Shape:
         rows = np.floor(drawn).astype(int)
         rows[: total - rows.sum()] += 1
         return [ALIGN * int(n) for n in rows]
+
+
+def _plain(rows: int, columns: int) -> Shape:
+    """Return the shape that `rows x columns` names: one expert, but for the one that is timed by default."""
+    named = (rows, columns) == (PLAIN.tokens, PLAIN.hidden)
+    return PLAIN if named else Shape(rows, 1, columns, 1, columns)
 
 
 PLAIN = Shape(32768, 256, 7168, 1, 7168)
@@ -63,7 +69,7 @@ def parse(text: str) -> Shape:
     parts = text.split("x") if "x" in text else text.split("-")
     if all(part.isdecimal() and int(part) > 0 for part in parts):
         numbers = [int(part) for part in parts]
-        shape = Shape(numbers[0], 1, numbers[1], 1, numbers[1]) if len(numbers) == 2 else None
+        shape = _plain(*numbers) if len(numbers) == 2 else None
         shape = Shape(*numbers) if len(numbers) == 5 else shape
         if shape and shape.tokens % ALIGN == 0 and shape.hidden % ALIGN == 0 and shape.ffn % ALIGN == 0:
             return shape

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from conformance.bench import document, plot, tables
 from conformance.bench.lines import LINES
 from conformance.cli import app
-from refnum.errors import FileError
+from refnum.errors import FileError, UnsupportedError
 
 RUNNER = CliRunner()
 TIMES = {"q1": 9.0, "q3": 11.0, "min": 8.0, "max": 12.0}
@@ -148,6 +148,20 @@ def test_a_picture_has_a_heading_for_every_line_and_layouts_by_themselves(found)
     at = [text for text, _ in drawn].index(plot.LAYOUTS)
     assert all(text.endswith(" scales") for text, _ in drawn[at + 1 :])
     assert {name for names in plot.GROUPS.values() for name in names} == {line.operation for line in LINES}
+
+
+def test_a_picture_is_of_the_first_shape_at_which_the_subject_was_timed(found, tmp_path):
+    pytest.importorskip("matplotlib", reason="needs matplotlib")
+    failed = {"own": True, "status": "failed", "words": "no memory"}
+    own = [r for r in found["records"] if r["is_subject"] and r["status"] == "timed"]
+    for r in own[:2]:
+        found["records"][found["records"].index(r)] = record(r["line"], "gpu", **failed)
+    plot.draw(found, tmp_path / "picture.svg")
+    assert "4096-64-1280-7-1024" in (tmp_path / "picture.svg").read_text()
+    found["records"].remove(own[2])
+    with pytest.raises(UnsupportedError, match="the subject was timed nowhere"):
+        plot.draw(found, tmp_path / "none.svg")
+    assert not (tmp_path / "none.svg").exists()
 
 
 def test_a_picture_with_an_unknown_suffix_is_refused(found, tmp_path):

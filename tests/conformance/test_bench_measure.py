@@ -1,6 +1,7 @@
 """A whole run on a stand-in device: NumPy arrays and a host clock in place of CuPy and events."""
 
 import time
+import types
 
 import numpy as np
 import pytest
@@ -108,6 +109,39 @@ def test_no_peer_begins_after_its_seconds_and_the_subject_goes_on():
     assert [(r["contender"], r["status"], r["words"]) for r in found] == [
         ("stand-in", "timed", ""), ("good", "failed", "the seconds given to peers were over"),
     ]  # fmt: skip
+
+
+def test_no_peer_of_a_line_begins_after_its_seconds(monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr(measure, "time", types.SimpleNamespace(perf_counter=lambda: clock[0]))
+
+    def late(line, case):
+        clock[0] = 60.0
+        return good(line, case)
+
+    peers = [Contender(name, lambda line: "", ready, slow=slow) for name, ready, slow in
+             (("long", late, False), ("good", good, False), ("slow", good, True))]  # fmt: skip
+    found = records(plan(peers=peers, lines=lines.select(["pack_payload"]), peer_seconds=30.0))
+    assert [(r["contender"], r["status"]) for r in found] == [
+        ("stand-in", "timed"), ("long", "timed"), ("good", "failed"), ("slow", "failed"),
+    ]  # fmt: skip
+    assert {r["words"] for r in found[2:]} == {"the seconds given to peers were over"}
+
+
+@pytest.mark.parametrize("us", [(100.0, 1000.0), (7.0,), (1.0, 2.0, 3.0, 4.0, 100.0)])
+def test_quartiles_lie_between_the_least_and_the_greatest(us):
+    found = Times(us).summary()
+    assert min(us) == found["min"] <= found["q1"] <= found["median"] <= found["q3"] <= found["max"] == max(us)
+
+
+def test_a_share_is_never_nothing():
+    class Fast(Host):
+        RATE = 7e16
+
+    chosen = plan(lines=lines.select(["pack_payload"]), shapes=(PLAIN,))
+    (record,) = found = list(measure.run(chosen, Fast()))
+    assert 0 < record["of_copy"] < 1e-4 and 0 < record["of_same"] < 1e-4
+    saved(found, [])
 
 
 def no_inputs_of(operation, monkeypatch):
@@ -299,6 +333,13 @@ def test_recipe_shapes_have_whole_blocks_and_give_every_row_away(shape):
     assert sum(splits) == shape.tokens * shape.top_k
     assert all(rows % 32 == 0 and rows >= 0 for rows in splits)
     assert shapes.parse(shape.name) == shape
+
+
+def test_shapes_that_differ_have_names_that_differ():
+    texts = [*shapes.SHAPES, "64x96", "64-1-96-1-96", "64-3-96-1-96", "64-1-96-1-128", "32768-1-7168-1-7168"]
+    found = {shapes.parse(text) for text in texts}
+    assert len(found) == len(texts) - 1  # one is there twice
+    assert {shapes.parse(shape.name) for shape in found} == found and len({shape.name for shape in found}) == len(found)
 
 
 def test_shapes_by_numbers():

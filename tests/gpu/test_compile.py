@@ -137,7 +137,7 @@ def test_without_a_place_for_the_cache_it_says_what_to_set(monkeypatch: pytest.M
     for name in ("REFNUM_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(Path, "home", no_home)
-    with pytest.raises(UnsupportedError, match="no home folder .*: set REFNUM_CACHE"):
+    with pytest.raises(UnsupportedError, match=r"no home folder .*: set REFNUM_CACHE"):
         build.compiled(KERNELS[0])
 
 
