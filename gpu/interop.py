@@ -223,6 +223,17 @@ def _foreign(x: Any) -> Library:
     return Library(type(x).__module__, view, _empty_cupy, _stream_cupy, _address_cupy, back or (lambda y: y), lent=True)
 
 
+def on_gpu(name: str, x: Any) -> bool:
+    """Whether what speaks DLPack lies on a GPU; DtypeError where it does not say, as an array over several devices."""
+    try:
+        kind = x.__dlpack_device__()[0]
+    except Exception as error:  # each library refuses in its own way
+        raise DtypeError(
+            f"{name} is a {type(x).__name__} that lies on no one device ({error}); give an array on one GPU"
+        ) from error
+    return kind in (2, 13)  # kDLCUDA, kDLCUDAManaged
+
+
 def look(name: str, x: Any) -> View:
     """Return the view of a device array; DtypeError for anything else, with what to do."""
     own = OWN.get(type(x))
@@ -240,7 +251,7 @@ def look(name: str, x: Any) -> View:
         raise DtypeError(f"{name} is a NumPy array on the host; {HOST_HINT}")
     if not hasattr(x, "__dlpack__") and not hasattr(x, "__cuda_array_interface__"):
         raise DtypeError(f"{name} is a {type(x).__name__}; {HOST_HINT}")
-    if hasattr(x, "__dlpack_device__") and x.__dlpack_device__()[0] not in (2, 13):  # kDLCUDA, kDLCUDAManaged
+    if hasattr(x, "__dlpack_device__") and not on_gpu(name, x):
         raise DtypeError(f"{name} is a {type(x).__name__} on the host; {HOST_HINT}")
     library = _foreign(x)
     return library.view(name, x, library)

@@ -172,7 +172,7 @@ def _on_device(splits: Any, out: Any, results: int) -> bool:
     """Whether splits lie on the device; ArgumentError when they do and `out` does not say how many rows there are."""
     if type(splits) is list or not hasattr(splits, "__dlpack_device__"):
         return False
-    if splits.__dlpack_device__()[0] not in (2, 13):  # kDLCUDA, kDLCUDAManaged
+    if not interop.on_gpu("splits", splits):
         return False
     if not isinstance(out, tuple | list) or len(out) != results:
         raise ArgumentError(

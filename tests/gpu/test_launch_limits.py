@@ -193,6 +193,26 @@ def test_integers_of_the_other_byte_order_are_refused(name: str, dtype: str, dev
     assert not device.grids
 
 
+class Sharded:
+    """An array of JAX over several devices, as far as it answers."""
+
+    def __dlpack__(self, **options: Any) -> Any:
+        raise BufferError("__dlpack__ only supported for unsharded arrays.")
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        raise BufferError("__dlpack__ only supported for unsharded arrays.")
+
+
+@pytest.mark.parametrize("name", ["payload", "row_map", "splits", "out"])
+def test_what_lies_on_no_one_device_is_named(name: str, device: Device) -> None:
+    given: dict[str, Any] = {"payload": np.zeros((4, 17), np.uint8), "row_map": np.arange(4), "splits": [2, 2]}
+    given = {key: emulate.array(x) if isinstance(x, np.ndarray) else x for key, x in given.items()}
+    given[name] = (Sharded(), Sharded()) if name == "out" else Sharded()
+    with pytest.raises(DtypeError, match=f"{name}.* is a Sharded that lies on no one device .*unsharded"):
+        ops.permute_pad(*[given[key] for key in ("payload", "row_map", "splits")], 1, out=given.get("out"))
+    assert not device.grids
+
+
 @pytest.mark.parametrize("align", [1 << 31, 1 << 63, 1 << 64, (1 << 64) + 32])
 @pytest.mark.parametrize("where", ["host", "device"])
 def test_an_alignment_has_the_models_bound(where: str, align: int, device: Device) -> None:
