@@ -60,9 +60,19 @@ def layout_of(rows: int, columns: int, layout: str) -> tuple[tuple[int, ...], np
     return stored[layout]
 
 
+def plain(x: Any) -> bool:
+    """Whether it is a NumPy array all of whose elements count: one with a mask is none."""
+    return isinstance(x, np.ndarray) and not isinstance(x, np.ma.MaskedArray | np.matrix)
+
+
+def called(x: Any) -> Any:
+    """Return what an error calls it: the dtype of a NumPy array, the type of anything else."""
+    return x.dtype if plain(x) else type(x).__name__
+
+
 def matrix(name: str, x: Any, multiple: int) -> tuple[int, int]:
     """Return the shape of a 2-D NumPy array whose last axis is a multiple of `multiple`."""
-    if not isinstance(x, np.ndarray) or isinstance(x, np.ma.MaskedArray | np.matrix):
+    if not plain(x):
         raise DtypeError(f"{name} is a {type(x).__name__}; the host build takes NumPy arrays")
     if x.ndim != 2 or x.shape[1] % multiple:
         raise ShapeError(f"{name} has shape {x.shape}; allowed is [rows, n] with n a multiple of {multiple}")
@@ -90,7 +100,7 @@ def codes(name: str, x: Any, multiple: int) -> tuple[int, int]:
 
 def scales(x: Any, shape: tuple[int, int]) -> None:
     """Raise unless `x` is the uint8 array of E8M0 bytes of this shape."""
-    if not isinstance(x, np.ndarray):
+    if not plain(x):
         raise DtypeError(f"scales is a {type(x).__name__}; the host build takes NumPy arrays")
     if x.dtype != np.uint8:
         raise ScaleError(f"scales has dtype {x.dtype}; allowed is uint8, one E8M0 byte a scale: convert it first")
@@ -185,9 +195,8 @@ def random_bits(rbits: Any, x: np.ndarray, chosen: Profile) -> np.ndarray | None
     randomness(rbits, None, chosen)
     if rbits is None:
         return None
-    if not isinstance(rbits, np.ndarray) or rbits.dtype.kind != "u":
-        given = getattr(rbits, "dtype", type(rbits).__name__)
-        raise DtypeError(f"rbits has dtype {given}; allowed are unsigned integers")
+    if not plain(rbits) or rbits.dtype.kind != "u":
+        raise DtypeError(f"rbits has dtype {called(rbits)}; allowed are unsigned integers")
     if rbits.shape != x.shape:
         raise ShapeError(f"rbits has shape {rbits.shape}; allowed is that of x, {x.shape}")
     if rbits.size and int(rbits.max()) > 255:
@@ -239,7 +248,7 @@ class Outputs:
 
 
 def _fits(number: int, array: Any, shape: tuple[int, ...], dtype: np.dtype, inputs: Sequence[np.ndarray]) -> None:
-    if not isinstance(array, np.ndarray):
+    if not plain(array):
         raise DtypeError(f"out[{number}] is a {type(array).__name__}; allowed is a NumPy array")
     if array.dtype != dtype:
         raise DtypeError(f"out[{number}] has dtype {array.dtype}; allowed is {dtype}")

@@ -23,9 +23,8 @@ def read(scales: Any, shape: tuple[int, int], layout: str) -> Array:
         checks.scales(scales, shape)
         return np.asarray(scales)
     wanted, dtype = checks.layout_of(*shape, layout)
-    if not isinstance(scales, np.ndarray) or scales.dtype != dtype:
-        given = getattr(scales, "dtype", type(scales).__name__)
-        raise ScaleError(f"scales has dtype {given}; the layout {layout} is of {dtype}")
+    if not checks.plain(scales) or scales.dtype != dtype:
+        raise ScaleError(f"scales has dtype {checks.called(scales)}; the layout {layout} is of {dtype}")
     if scales.shape != wanted:
         raise ShapeError(f"scales has shape {scales.shape}; {shape} scales in the layout {layout} need {wanted}")
     source, found = np.ascontiguousarray(scales), np.empty(shape, np.uint8)

@@ -143,8 +143,8 @@ def _experts(splits: Any, align: int) -> tuple[Array, int]:
 
 
 def _row_map(row_map: Any, count: int, limit: int, what: str) -> Array:
-    if not isinstance(row_map, np.ndarray) or row_map.dtype.kind not in "iu":
-        raise DtypeError(f"row_map is {getattr(row_map, 'dtype', type(row_map).__name__)}; allowed are integer arrays")
+    if not checks.plain(row_map) or row_map.dtype.kind not in "iu":
+        raise DtypeError(f"row_map is {checks.called(row_map)}; allowed are integer arrays")
     if row_map.shape != (count,):
         raise ShapeError(f"row_map has shape {row_map.shape}; splits sum to {count}, so it must be ({count},)")
     bad = np.flatnonzero((row_map < 0) | (row_map >= limit))
@@ -158,8 +158,8 @@ def _row_map(row_map: Any, count: int, limit: int, what: str) -> Array:
 def _weights(weights: Any, count: int) -> Array | None:
     if weights is None:
         return None
-    if not isinstance(weights, np.ndarray) or weights.dtype != np.float32:
-        raise DtypeError(f"weights is {getattr(weights, 'dtype', type(weights).__name__)}; allowed is a float32 array")
+    if not checks.plain(weights) or weights.dtype != np.float32:
+        raise DtypeError(f"weights is {checks.called(weights)}; allowed is a float32 array")
     if weights.shape != (count,):
         raise ShapeError(f"weights has shape {weights.shape}; splits sum to {count}, so it must be ({count},)")
     return np.ascontiguousarray(weights)

@@ -92,8 +92,8 @@ def _gate_and_up(gate: Any, up: Any, multiple: int) -> tuple[int, int]:
 def _weights(prob: Any, m: int) -> list[Array]:
     if prob is None:
         return []
-    if not isinstance(prob, np.ndarray) or prob.dtype != np.float32:
-        raise DtypeError(f"prob is {getattr(prob, 'dtype', type(prob).__name__)}; allowed is a float32 array")
+    if not checks.plain(prob) or prob.dtype != np.float32:
+        raise DtypeError(f"prob is {checks.called(prob)}; allowed is a float32 array")
     if prob.shape != (m,):
         raise ShapeError(f"prob has shape {prob.shape}; allowed is one weight a row, ({m},)")
     return [prob]

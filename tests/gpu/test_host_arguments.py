@@ -2,6 +2,7 @@
 
 import inspect
 
+import launcher_calls
 import ml_dtypes
 import numpy as np
 import pytest
@@ -49,6 +50,24 @@ def test_quantisers_refuse_other_dtypes(host, x, dtype):
     for call in (host.quantize_mxfp4, host.quantize_fp8_tiles):
         with pytest.raises(DtypeError, match="x has dtype"):
             call(x.astype(dtype))
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_an_array_with_a_mask_is_no_array(host, name):
+    arguments = launcher_calls.make(name)
+    for key in [key for key, value in arguments.items() if isinstance(value, np.ndarray)]:
+        masked = np.ma.array(arguments[key], mask=True)
+        with pytest.raises(DtypeError, match=f"{key} .*MaskedArray"):
+            getattr(host, name)(**{**arguments, key: masked})
+    results = getattr(host, name)(**arguments)
+    out = tuple(np.ma.array(x) for x in (results if isinstance(results, tuple) else (results,)) if x is not None)
+    with pytest.raises(DtypeError, match=r"out\[0\] is a MaskedArray"):
+        getattr(host, name)(**arguments, out=out)
+
+
+def test_random_bits_with_a_mask_are_refused(host, x):
+    with pytest.raises(DtypeError, match="rbits has dtype MaskedArray"):
+        host.quantize_mxfp4(x, "STOCHASTIC", rbits=np.ma.array(np.zeros(x.shape, np.uint8), mask=True))
 
 
 def test_lists_and_other_libraries_are_refused(host, x):
