@@ -33,6 +33,7 @@ from .layouts import scales_from_layout, scales_to_layout
 from .narrow import encode_scaled
 from .philox import as_key, random_bits
 from .profiles import HOPPER, Profile, get_profile
+from .rounding import require_rounding
 from .scales import NAN_BYTE, ONE_BYTE, block_scale
 
 
@@ -81,6 +82,7 @@ def _quantize(
     if rbits is not None:
         require_random("rbits", rbits, x, profile.random_bits)
     key = None if philox is None else as_key(philox)
+    require_rounding(fmt, profile, "rbits" if rbits is not None else "philox" if key is not None else None)
     m, k = x.shape
     codes = empty((m, k // 2 if pack else k), np.uint8, x)
     scales = empty((m, k // BLOCK), np.uint8, x)

@@ -18,7 +18,7 @@ from .arrays import (
 from .errors import DtypeError, ProfileError
 from .formats import FP32, Format, get_format, magnitude_value
 from .profiles import Profile
-from .rounding import round_magnitude, split_float32
+from .rounding import require_rounding, round_magnitude, split_float32
 
 INF32, NAN32 = 0x7F800000, 0x7FC00000
 
@@ -85,7 +85,7 @@ def decode_table(fmt: Format, shift: int = 0) -> np.ndarray:
 
 
 def decode(fmt: Format | str, codes: Array) -> Array:
-    """Decode codes of a format of at most 16 bits to float32, exact (clause N1).
+    """Decode codes to float32, exact (clause N1).
 
     codes: unsigned integers below 2**bits, any shape. Returns float32 of the same shape; NaN is 0x7FC00000.
     Raises ProfileError, DtypeError for a signed or floating dtype, ArgumentError for a code out of range.
@@ -96,8 +96,10 @@ def decode(fmt: Format | str, codes: Array) -> Array:
         raise DtypeError(f"codes has dtype {codes.dtype}; allowed are unsigned integers holding {fmt.name} codes")
     require_below("codes", codes, fmt.bits, f"{fmt.name} codes")
     if fmt is FP32:
-        return codes.astype(np.uint32).view(np.float32)
-    return np.take(table_like(decode_table, codes, fmt), codes).view(np.float32)
+        bits = codes.astype(np.uint32)
+        return np.where((bits & np.uint32(0x7FFFFFFF)) > np.uint32(INF32), np.uint32(NAN32), bits).view(np.float32)
+    # of an index without axes NumPy makes a number, and `...` makes an array of it
+    return np.take(table_like(decode_table, codes, fmt), codes)[...].view(np.float32)
 
 
 def encode_bits(
@@ -126,14 +128,13 @@ def _round(
     fmt: Format, exponent: Array, significand: Array, profile: Profile, negative: Array, rbits: Array | None
 ) -> Array:
     if fmt.radix == 4:
-        return _round_radix4(fmt, exponent, significand, profile)
+        require_rounding(fmt, profile, None if rbits is None else "rbits")
+        return _round_radix4(fmt, exponent, significand)
     return round_magnitude(fmt, exponent, significand, profile, negative=negative, rbits=rbits)
 
 
-def _round_radix4(fmt: Format, exponent: Array, significand: Array, profile: Profile) -> Array:
+def _round_radix4(fmt: Format, exponent: Array, significand: Array) -> Array:
     """Radix-4 FP4: count the midpoints passed; between 4**n and 4**(n+1) the midpoint is 2.5 * 4**n."""
-    if profile.rounding != "nearest" or profile.ties != "even":
-        raise ProfileError(f"{fmt.name} is rounded to nearest, ties to even; profile {profile.name} asks otherwise")
     code = np.zeros_like(significand)
     for upper in range(1, fmt.max_code + 1):
         middle = (magnitude_value(fmt, upper - 1) + magnitude_value(fmt, upper)) / 2

@@ -41,5 +41,8 @@ def shown(value: Any) -> str:
         return f"a {type(value).__name__} of {value.dtype}, shape {value.shape}"
     if isinstance(value, int) and value.bit_length() > 10_000:  # Python writes no more than 4300 digits
         return f"an integer of {value.bit_length()} bits"
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:  # such an integer inside, or a class that cannot show itself
+        return f"a {type(value).__name__} that cannot be written out"
     return text if len(text) <= 80 else f"{text[:77]}..."

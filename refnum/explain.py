@@ -14,16 +14,17 @@ from typing import Any
 import numpy as np
 
 from .arguments import require_integer, row_splits
-from .arrays import BLOCK, TILE, float32_bits, unpack_nibbles
+from .arrays import BLOCK, TILE, float32_bits, require_codes, unpack_nibbles
 from .blocks import quantize_mx, quantize_mxfp4
 from .codec import value
 from .columns import fp8_columns, mxfp4_columns, mxfp4_to_fp8_columns
 from .errors import ArgumentError, shown
 from .formats import E2M1, E4M3, FP32, get_format, magnitude_value
+from .layouts import scales_from_layout
 from .profiles import Profile, get_profile
 from .recast import fp8_to_mxfp4, mxfp4_to_fp8
 from .steps import Step, check_rounding, code_step, fields, round_steps, rule_steps, show
-from .tiles import quantize_fp8_tiles
+from .tiles import quantize_fp8_tiles, tile_count
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,8 @@ def _place(shape: tuple[int, ...], index: int | tuple[int, int]) -> tuple[int, i
 
 
 def _quantize(operation: str, arguments: dict[str, Any], profile: Profile, index: Any) -> Explanation:
-    x = np.asarray(arguments["x"])
+    x = arguments["x"]
+    random = {name: arguments[name] for name in ("rbits", "philox") if name in arguments}
     if operation == "quantize_fp8_tiles":
         fmt, tile = E4M3, arguments.get("tile", (1, 128))
         codes, scales = quantize_fp8_tiles(x, tile, profile)
@@ -95,10 +97,9 @@ def _quantize(operation: str, arguments: dict[str, Any], profile: Profile, index
         unit = f"tile {tile[0]}x{tile[1]}"
     else:
         fmt = E2M1 if operation == "quantize_mxfp4" else get_format(arguments.get("element", "E2M1"))
-        rbits = arguments.get("rbits")
-        codes, scales = quantize_mx(x, fmt, profile, rbits=rbits)
+        codes, scales = quantize_mx(x, fmt, profile, **random)
         if operation == "quantize_mxfp4":
-            codes = unpack_nibbles(quantize_mxfp4(x, profile, rbits=rbits)[0])
+            codes = unpack_nibbles(quantize_mxfp4(x, profile, **random)[0])
         row, column = _place(x.shape, index)
         code, byte = int(codes[row, column]), int(scales[row, column // BLOCK])
         rows, columns = slice(row, row + 1), slice(column // BLOCK * BLOCK, (column // BLOCK + 1) * BLOCK)
@@ -137,11 +138,14 @@ def _recast(operation: str, arguments: dict[str, Any], profile: Profile, index: 
     """N7 to N10: an input code under an input byte becomes an output code under an output byte."""
     source, target = _RECASTS[operation]
     first = "codes" if source is E4M3 else "packed"
-    given, scales = np.asarray(arguments[first]), np.asarray(arguments["scales"])
+    given, unit = arguments[first], TILE if source is E4M3 else BLOCK
+    require_codes(first, given, BLOCK if source is E4M3 else BLOCK // 2)
+    count = tile_count(given.shape[1]) if source is E4M3 else given.shape[1] * 2 // BLOCK
+    scales = scales_from_layout(arguments["scales"], arguments.get("layout_in", "bytes"), given.shape[0], count)
     out_codes, out_scales, mode = _run_recast(operation, arguments, given, scales, profile)
     codes = given if source is E4M3 else unpack_nibbles(given)
     row, column = _place(codes.shape, index)
-    own, row_byte = int(codes[row, column]), int(scales[row, column // (TILE if source is E4M3 else BLOCK)])
+    own, row_byte = int(codes[row, column]), int(scales[row, column // unit])
     if operation in ("fp8_to_mxfp4", "mxfp4_to_fp8", "mxfp4_to_fp8_rows_columns"):  # of both layouts, the row's
         code, byte = int(out_codes[row, column]), int(out_scales[row, column // (BLOCK if target is E2M1 else TILE)])
     else:
@@ -152,7 +156,7 @@ def _recast(operation: str, arguments: dict[str, Any], profile: Profile, index: 
     text = f"{source.name} code {fields(source, own)}, value {show(exact, bool(own & source.sign_mask))}"
     steps = [Step("element", f"{text}, under scale byte {row_byte}", "N1")]
     clause = _CLAUSES[operation]
-    if row_byte == 255 or isinstance(scaled, str):
+    if row_byte == 255 or (isinstance(scaled, str) and mode != "te"):
         steps += [Step("special", "a NaN code or a NaN scale: the result is NaN", clause), code_step(target, code)]
         return Explanation(operation, profile.name, (row, column), tuple(steps), code, byte)
     if byte != 255 and operation == "fp8_to_mxfp4":
@@ -162,14 +166,22 @@ def _recast(operation: str, arguments: dict[str, Any], profile: Profile, index: 
     if byte == 255:
         steps += [Step("special", "the block holds NaN", "N4"), code_step(target, code)]
         return Explanation(operation, profile.name, (row, column), tuple(steps), code, byte)
-    quotient = scaled / Fraction(2) ** (byte - 127)
-    if mode == "te":
-        steps.append(Step("quotient", f"value / scale = {show(quotient)}", clause))
-        steps += [Step("rounding", "exponent field lowered, mantissa bits kept", clause), code_step(target, code)]
+    if mode == "te" or isinstance(scaled, str):
+        steps += [Step("rounding", _te_step(own, byte - row_byte), clause), code_step(target, code)]
     else:
+        quotient = scaled / Fraction(2) ** (byte - 127)
         check_rounding(target, quotient, profile, code)
         steps += round_steps(target, quotient, bool(own & source.sign_mask), profile, code)
     return Explanation(operation, profile.name, (row, column), tuple(steps), code, byte)
+
+
+def _te_step(code: int, lowered: int) -> str:
+    """What N10.5 does to the fields of an E4M3 code, NaN included; `lowered` is its k."""
+    field = code >> 3 & 15
+    if field == 0:
+        return "exponent field 0: code 0x00, sign and fraction dropped"
+    below = ", below 1: 0" if field - lowered < 1 else ""
+    return f"exponent field {field} - {lowered} = {field - lowered}{below}, sign and fraction bits kept"
 
 
 def _fp8_block_steps(codes: Any, tile_byte: int, block: int, profile: Profile) -> list[Step]:

@@ -224,7 +224,7 @@ def scales_from_layout(scales: Array, layout: str, rows: int, columns: int) -> A
     if layout == "gemm_float32":
         shape = (columns, _roundup(rows, 4))
         _require_shape("scales", scales, shape, np.float32, f"the layout {layout} of {rows} x {columns} scales")
-        return _any_float32_bytes(scales[:, :rows].T.copy())
+        return _any_float32_bytes(scales[:, :rows].copy()).T.copy()
     require_scales(scales, (rows, columns), f"a matrix of {rows} x {columns} scales")
     return scales
 

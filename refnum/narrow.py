@@ -61,11 +61,13 @@ def encode(
     exponent = _exponent(scale_exponent, x)
     if rbits is not None:
         require_random("rbits", rbits, x, profile.random_bits)
+    if not x.shape:  # NumPy makes numbers of arrays without axes, and warns where a number wraps
+        alone = None if rbits is None else rbits.reshape(1)
+        return encode(fmt, x.reshape(1), exponent, profile, rbits=alone).reshape(())
     bits = float32_bits(x)
     few = is_host(bits) and bits.size <= CHUNK
-    if few or not bits.shape or not isinstance(exponent, int) or rbits is not None:
-        codes = encode_bits(fmt, bits, exponent, profile, rbits=rbits)
-        return codes if bits.shape else codes[...]  # NumPy makes a number of an array without axes
+    if few or not isinstance(exponent, int) or rbits is not None:
+        return encode_bits(fmt, bits, exponent, profile, rbits=rbits)
     flat = contiguous(bits).ravel()
     codes = empty(flat.shape, code_dtype(fmt), bits)
     for part in chunks(flat.size, 1, bits):

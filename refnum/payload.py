@@ -12,7 +12,7 @@ from .arguments import MOST_ROWS, require_integer, row_counts
 from .arrays import BFLOAT16, BLOCK, Array, float32_bits, require_array, require_codes, require_matrix
 from .blocks import quantize_mxfp4
 from .errors import ArgumentError, DtypeError, ShapeError
-from .profiles import HOPPER, Profile
+from .profiles import HOPPER, Profile, deterministic
 from .recast import fp8_to_mxfp4
 
 _UNIT = BLOCK // 2 + 1
@@ -47,16 +47,17 @@ def quantize_payload(x: Array, profile: Profile | str = HOPPER) -> Array:
     """Quantise to MXFP4 and join codes and scales, the sender's side of a dispatch (clause N12).
 
     x: float32, bfloat16, float16 (or uint16 bfloat16 bits) [T, K], K % 32 == 0. Returns u8 [T, K/2 + K/32]:
-    `pack_payload` of what `quantize_mxfp4` gives. Raises DtypeError, ShapeError, ArgumentError for a profile.
+    `pack_payload` of what `quantize_mxfp4` gives. Raises DtypeError, ShapeError, ProfileError, also for a stochastic
+    profile.
     """
-    return pack_payload(*quantize_mxfp4(x, profile))
+    return pack_payload(*quantize_mxfp4(x, deterministic(profile, "quantize_payload")))
 
 
 def fp8_to_payload(codes: Array, scales: Array, profile: Profile | str = HOPPER) -> Array:
     """Quantise E4M3 1x128 tiles to MXFP4 directly and join codes and scales (clause N12).
 
     codes: u8 [T, K], K % 32 == 0; scales: u8 [T, ceil(K/128)]. Returns u8 [T, K/2 + K/32]: `pack_payload` of what
-    `fp8_to_mxfp4` gives. Raises DtypeError, ScaleError, ShapeError, ArgumentError for a profile.
+    `fp8_to_mxfp4` gives. Raises DtypeError, ScaleError, ShapeError, ProfileError.
     """
     return pack_payload(*fp8_to_mxfp4(codes, scales, profile))
 
@@ -148,13 +149,12 @@ def _row_map(row_map: Any, count: int, limit: int, what: str, like: Array) -> Ar
         raise DtypeError(f"row_map has dtype {row_map.dtype}; allowed are integers")
     if tuple(row_map.shape) != (count,):
         raise ShapeError(f"row_map has shape {tuple(row_map.shape)}; splits sum to {count}, so it must be ({count},)")
-    row_map = np.asarray(row_map, like=like).astype(np.int64)
+    given = np.asarray(row_map, like=like)
+    row_map = given.astype(np.int64)  # uint64 of 2**63 and more wraps below 0
     bad = (row_map < np.int64(0)) | (row_map >= np.int64(limit))
     if bool(np.any(bad)):
         at = int(np.argmax(bad))
-        raise ArgumentError(
-            f"row_map[{at}] is {int(row_map[at])}; allowed are 0..{limit - 1}, there are {limit} {what}"
-        )
+        raise ArgumentError(f"row_map[{at}] is {int(given[at])}; allowed are 0..{limit - 1}, there are {limit} {what}")
     return row_map
 
 

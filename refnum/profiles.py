@@ -142,6 +142,14 @@ def get_profile(profile: Profile | str) -> Profile:
     return Profile(**{**_fields(PROFILES[base]), **fields, "name": profile})  # type: ignore[arg-type]
 
 
+def deterministic(profile: Profile | str, operation: str) -> Profile:
+    """Return the profile as `get_profile`; ProfileError for a stochastic one, which `operation` does not take."""
+    profile = get_profile(profile)
+    if profile.rounding == "stochastic":
+        raise ProfileError(f"profile {profile.name} is stochastic; {operation} takes a deterministic one")
+    return profile
+
+
 def profile_name(profile: Profile) -> str:
     """Return the name under which `get_profile` gives a profile with the same fields: `BASE` or `BASE+field=value`.
 

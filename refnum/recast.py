@@ -29,8 +29,8 @@ from .codec import NAN32, apply_sign, decode_table
 from .errors import ProfileError
 from .formats import E2M1, E4M3, Format
 from .layouts import scales_from_layout, scales_to_layout
-from .profiles import HOPPER, Profile, get_profile
-from .rounding import round_magnitude, split_float32
+from .profiles import HOPPER, Profile, deterministic
+from .rounding import require_rounding, round_magnitude, split_float32
 from .scales import NAN_BYTE, ONE_BYTE, exponent_byte, scale_exponent
 from .tiles import tile_count
 
@@ -94,20 +94,21 @@ def fp8_to_mxfp4(
 
     codes: u8 [M, K] E4M3, K % 32 == 0; scales: [M, ceil(K/128)], one E8M0 byte a 1x128 tile, in the storage layout
     `layout_in` of N6.5. Returns (packed u8 [M, K/2], scales of [M, K/32] bytes in `layout_out`). A NaN code or a scale
-    byte of 255 makes NaN blocks (byte 255, codes 0). Raises DtypeError, ShapeError, ScaleError, ProfileError.
+    byte of 255 makes NaN blocks (byte 255, codes 0).
+    Raises DtypeError, ShapeError, ScaleError, ArgumentError, ProfileError.
     """
-    profile = get_profile(profile)
-    if profile.rounding == "stochastic":
-        raise ProfileError(f"profile {profile.name} is stochastic; fp8_to_mxfp4 takes a deterministic one")
+    profile = deterministic(profile, "fp8_to_mxfp4")
+    require_rounding(E2M1, profile)
     require_codes("codes", codes, BLOCK)
     m, k = codes.shape
     scales = scales_from_layout(scales, layout_in, m, tile_count(k))
+    floor = _floor_key(profile)
     packed = empty((m, k // 2), np.uint8, codes)
     out_scales = empty((m, k // BLOCK), np.uint8, codes)
     for rows in row_chunks(codes, k):
         tile = spread(scales[rows], TILE // BLOCK, axis=1)[:, : k // BLOCK]
         amax = group_max(codes[rows] & np.uint8(0x7F), BLOCK)
-        byte = _fp8_block_scale(amax, tile, profile)
+        byte = _fp8_block_scale(amax, tile, floor, profile)
         shift = tile.astype(np.int32) - byte.astype(np.int32)
         out = recode(E4M3, E2M1, grouped(codes[rows], BLOCK), shift[..., None], profile)
         if bool((byte == NAN_BYTE).any()):
@@ -117,21 +118,25 @@ def fp8_to_mxfp4(
     return packed, scales_to_layout(out_scales, layout_out)
 
 
-def _fp8_block_scale(amax: Array, tile: Array, profile: Profile) -> Array:
+def _fp8_block_scale(amax: Array, tile: Array, floor: int, profile: Profile) -> Array:
     """E8M0 byte of blocks whose largest magnitude code is `amax` (u8) under the tile byte (u8)."""
     key = np.take(table_like(magnitude_table, amax, E4M3), amax)
     key = key + ((tile.astype(np.int32) - np.int32(127)) << np.int32(23))
-    if profile.amax_floor is not None:
-        key = np.maximum(key, np.int32(_floor_key(profile.name, profile.amax_floor)))
+    key = np.maximum(key, np.int32(floor))
     byte = key_scale(profile.scale_rule, E2M1, key)
     byte = np.where(amax == np.uint8(0), np.uint8(profile.zero_scale), byte)
     return np.where((amax == np.uint8(0x7F)) | (tile == NAN_BYTE), NAN_BYTE, byte)
 
 
-def _floor_key(name: str, bits: int) -> int:
-    if bits < 1 << 23:
-        raise ProfileError(f"profile {name}: amax_floor is a subnormal float32; fp8_to_mxfp4 takes a normal one")
-    return bits - (127 << 23)
+def _floor_key(profile: Profile) -> int:
+    """Sort key of the profile's amax floor, ABSENT without one; ProfileError for a subnormal floor (N14.4)."""
+    if profile.amax_floor is None:
+        return ABSENT
+    if profile.amax_floor < 1 << 23:
+        raise ProfileError(
+            f"profile {profile.name}: amax_floor is a subnormal float32; fp8_to_mxfp4 takes a normal one"
+        )
+    return profile.amax_floor - (127 << 23)
 
 
 def key_scale(rule: str, fmt: Format, key: Array) -> Array:

@@ -53,10 +53,11 @@ def round_magnitude(
     array, is needed by the ties `up` and `down`; `rbits`, integers below 2**profile.random_bits, by
     stochastic rounding. Returns codes in the dtype of `significand`.
 
-    Raises ProfileError for a format that is no binary float, ArgumentError when `rbits` is missing or given
-    in vain.
+    Raises ProfileError for a format that is no signed binary one, and as `require_rounding`.
     """
-    _check_rounding(fmt, profile, rbits)
+    require_rounding(fmt, profile, None if rbits is None else "rbits")
+    if fmt.kind == "scale" or fmt.radix != 2:
+        raise ProfileError(f"format {fmt.name} is no signed binary format; this rounding takes one")
     word = significand.dtype.type
     # 1. the place of the last kept bit
     base, places = _last_place(fmt, exponent, word, point)
@@ -87,15 +88,22 @@ def _last_place(fmt: Format, exponent: Array, word: Any, point: int) -> tuple[Ar
     return binade.astype(word) << word(fmt.mantissa_bits), places
 
 
-def _check_rounding(fmt: Format, profile: Profile, rbits: Array | None) -> None:
-    if fmt.kind == "scale" or fmt.radix != 2:
-        raise ProfileError(f"format {fmt.name} is no signed binary format; this rounding takes one")
-    if (rbits is not None) != (profile.rounding == "stochastic"):
-        given = "is missing" if rbits is None else "was given"
+def require_rounding(fmt: Format, profile: Profile, random: str | None = None) -> None:
+    """Raise unless elements of `fmt` can be rounded as the profile says (clause N2).
+
+    random: the name of the argument that brings random bits, or None for none. Raises ArgumentError when they are
+    missing or given in vain, ProfileError for a choice that the format does not have.
+    """
+    if fmt.radix != 2 and (profile.rounding != "nearest" or profile.ties != "even"):
+        raise ProfileError(f"{fmt.name} is rounded to nearest, ties to even; profile {profile.name} asks otherwise")
+    if (random is not None) != (profile.rounding == "stochastic"):
+        given = "rbits is missing" if random is None else f"{random} was given"
         raise ArgumentError(
-            f"rbits {given} but profile {profile.name} rounds {profile.rounding}: "
+            f"{given} but profile {profile.name} rounds {profile.rounding}: "
             "random bits go with stochastic rounding and only with it"
         )
+    if profile.overflow == "nan" and fmt.inf_code is None and fmt.nan_code is None:
+        raise ProfileError(f"overflow='nan' with {fmt.name}, which has neither Inf nor NaN; use 'saturate'")
 
 
 def _round_nearest(
@@ -137,6 +145,4 @@ def _overflow(fmt: Format, code: Array, profile: Profile, negative: Array | None
     if profile.overflow == "saturate":
         return np.minimum(code, word(fmt.max_code))
     beyond = fmt.inf_code if fmt.inf_code is not None else fmt.nan_code
-    if beyond is None:
-        raise ProfileError(f"overflow='nan' with {fmt.name}, which has neither Inf nor NaN; use 'saturate'")
     return np.where(code > word(fmt.max_code), word(beyond), code)

@@ -69,8 +69,9 @@ def from_float16(bits: Array) -> Array:
 def to_bfloat16(bits: Array) -> Array:
     """Return the bfloat16 bits (u16) of float32 bits (u32), to nearest even; NaN becomes 0x7FC0."""
     _require_bits("bits", bits)
-    odd = (bits >> np.uint32(16)) & np.uint32(1)
-    rounded = (bits + (np.uint32(0x7FFF) + odd)) >> np.uint32(16)
+    upper = bits >> np.uint32(16)
+    odd = upper & np.uint32(1)
+    rounded = upper + (((bits & np.uint32(0xFFFF)) + (np.uint32(0x7FFF) + odd)) >> np.uint32(16))
     return np.where((bits & _MAGNITUDE) > INF, np.uint32(0x7FC0), rounded).astype(np.uint16)
 
 

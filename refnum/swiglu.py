@@ -23,7 +23,7 @@ from .arrays import (
 )  # fmt: skip
 from .blocks import quantize_mxfp4
 from .errors import DtypeError, FileError, ShapeError
-from .profiles import HOPPER, Profile
+from .profiles import HOPPER, Profile, deterministic
 from .tiles import quantize_fp8_tiles
 
 TABLE_PATH = Path(__file__).with_name("silu_bf16.bin")
@@ -42,6 +42,7 @@ def swiglu_quantize(
     """
     require_choice("to", to, ("fp8", "mxfp4"))
     require_matrix("gate", gate, BLOCK)
+    profile = deterministic(profile, "swiglu_quantize")
     result = swiglu(gate, up, prob)
     return quantize_fp8_tiles(result, profile=profile) if to == "fp8" else quantize_mxfp4(result, profile)
 

@@ -30,7 +30,7 @@ from .errors import ArgumentError, shown
 from .formats import E4M3
 from .layouts import scales_from_layout, scales_to_layout
 from .narrow import encode_scaled
-from .profiles import HOPPER, Profile, get_profile
+from .profiles import HOPPER, Profile, deterministic
 from .scales import tile_scale
 
 TILE_SHAPES = ((1, 128), (128, 128))
@@ -70,7 +70,7 @@ def quantize_fp8_tiles(
     """
     require_float("x", x, BLOCK)
     tall = _tall(tile)
-    profile = get_profile(profile)
+    profile = deterministic(profile, "quantize_fp8_tiles")
     m, k = x.shape
     codes = empty((m, k), np.uint8, x)
     scales = empty((-(-m // tall), tile_count(k)), np.uint8, x)

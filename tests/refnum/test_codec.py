@@ -95,6 +95,35 @@ def test_an_array_without_axes_gives_one() -> None:
     assert isinstance(codes, np.ndarray) and codes.shape == () and refnum.decode("E4M3", codes) == 1.5
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", ENCODED)
+def test_a_number_without_axes_has_the_code_that_it_has_in_an_array(name: str) -> None:
+    x = np.array([0.0, -0.0, 1.0, -1.0, 1e-45, -3e38, np.inf, -np.inf, np.nan], np.float32)
+    with np.errstate(all="raise"):
+        alone = [refnum.encode(name, np.array(each)) for each in x]
+    assert all(isinstance(code, np.ndarray) and code.shape == () for code in alone)
+    assert [code.item() for code in alone] == refnum.encode(name, x).tolist()
+    bits, stochastic = np.array(200, np.uint8), refnum.get_profile("STOCHASTIC")
+    if FORMATS[name].radix == 2:
+        for each in x:
+            alone = refnum.encode(name, np.array(each), 1, stochastic, rbits=bits)
+            assert alone == refnum.encode(name, each.reshape(1), 1, stochastic, rbits=bits.reshape(1))
+
+
+def test_float32_is_decoded_with_one_nan() -> None:
+    codes = np.array([0x7F800001, 0xFFC12345, 0x7FC00000, 0x7F800000, 0xFF800000, 1 << 31, 1, 0x3F800000], np.uint32)
+    want = [0x7FC00000, 0x7FC00000, *codes[2:].tolist()]
+    for given in (codes, codes.astype(np.uint64)):
+        assert refnum.decode("FP32", given).view(np.uint32).tolist() == want
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_code_without_axes_gives_an_array(name: str) -> None:
+    found = refnum.decode(name, np.array(1, code_dtype(FORMATS[name])))
+    assert isinstance(found, np.ndarray) and found.shape == () and found.dtype == np.float32
+    assert found == float(refnum.value(name, 1))
+
+
 def test_the_dtype_of_each_format() -> None:
     assert ml_dtype("FP16") == np.float16 and ml_dtype("FP32") == np.float32 and ml_dtype("BF16") == ml_dtypes.bfloat16
     assert ml_dtype("E2M1") == ml_dtypes.float4_e2m1fn and ml_dtype("MXINT8") is None

@@ -62,3 +62,47 @@ def test_a_finite_element_beside_an_infinity_shows_how_it_is_rounded():
     assert steps["special"] == "an Inf tile: byte 127" and "tie at 0.0009765625 -> even" in steps["rounding"]
     steps = {step.name: step.text for step in R.explain("quantize_mxfp4", {"x": x}, (0, 1)).steps}
     assert steps["special"] == "an Inf block: byte 255 (nonfinite nosat)" and "rounding" not in steps
+
+
+def steps(operation, case, index):
+    return {step.name: step.text for step in R.explain(operation, case, index).steps}
+
+
+def test_te_is_explained_by_what_it_does_to_the_fields():
+    codes = np.full((4, 128), 0x38, np.uint8)
+    codes[1], codes[2], codes[3] = 0xFF, 0x87, 0xC5
+    case = {"codes": codes, "scales": np.array([[130], [127], [127], [120]], np.uint8), "underflow": "te"}
+    told = steps("fp8_columns", case, (1, 0))  # N10.5: a NaN code has no special place in the rule
+    assert told["rounding"] == "exponent field 15 - 3 = 12, sign and fraction bits kept" and "special" not in told
+    assert told["code"].startswith("0xE7") and "quotient" not in told
+    assert steps("fp8_columns", case, (2, 5))["rounding"] == "exponent field 0: code 0x00, sign and fraction dropped"
+    told = steps("fp8_columns", case, (3, 9))
+    assert told["rounding"] == "exponent field 8 - 10 = -2, below 1: 0, sign and fraction bits kept"
+    assert told["code"].startswith("0x85")
+    case["scales"][1] = 255
+    assert "NaN" in steps("fp8_columns", case, (1, 0))["special"]
+
+
+def test_random_bits_by_key_are_explained():
+    key = {"x": X, "profile": "STOCHASTIC", "philox": (1, 2, 3)}
+    packed, _ = R.quantize_mxfp4(**key)
+    codes = R.arrays.unpack_nibbles(packed)
+    for column in range(64, 160, 5):
+        assert R.explain("quantize_mxfp4", key, (4, column)).code == codes[4, column]
+        assert R.explain("quantize_mx", key, (4, column)).code == codes[4, column]
+
+
+@pytest.mark.parametrize("layout", R.layouts.LAYOUTS)
+def test_scales_in_any_layout_are_explained(layout):
+    for operation in ("fp8_to_mxfp4", "mxfp4_to_fp8"):
+        case = CASES[operation]
+        laid = {**case, "scales": R.layouts.scales_to_layout(case["scales"], layout), "layout_in": layout}
+        for index in ((0, 3), (1, 40), (5, 159)):
+            assert str(R.explain(operation, laid, index)) == str(R.explain(operation, case, index))
+
+
+def test_what_the_model_refuses_is_not_explained():
+    for operation, name in (("quantize_mxfp4", "x"), ("quantize_fp8_tiles", "x"), ("mxfp4_to_fp8", "packed")):
+        masked = np.ma.masked_array(CASES[operation][name], mask=True)
+        with pytest.raises(R.errors.DtypeError, match="MaskedArray"):
+            R.explain(operation, {**CASES[operation], name: masked}, (0, 0))

@@ -1,5 +1,10 @@
 """Wrong input gets its named error; strided and read-only input works and is never written to (N0)."""
 
+import ctypes
+import platform
+import shutil
+import subprocess
+
 import numpy as np
 import pytest
 
@@ -9,6 +14,10 @@ from refnum.errors import ArgumentError, DtypeError, ProfileError, RefnumError, 
 X = np.ones((4, 128), np.float32)
 PACKED, SCALES = R.quantize_mxfp4(X)
 CODES, TILES = R.quantize_fp8_tiles(X)
+BITS = np.zeros(X.shape, np.uint8)
+BEYOND = R.HOPPER.replace(name="beyond", overflow="nan")
+TINY_FLOOR = R.HOPPER.replace(name="tiny", amax_floor=1)
+LAST_ROW = np.array([2**64 - 1], np.uint64)
 
 WRONG = [
     ("float64", DtypeError, "float64", lambda: R.quantize_mxfp4(X.astype(np.float64))),
@@ -58,7 +67,12 @@ WRONG = [
         lambda: R.quantize_mxfp4(X, "STOCHASTIC", rbits=np.full(X.shape, 256, np.uint16)),
     ),
     ("rbits dtype", DtypeError, "unsigned", lambda: R.quantize_mxfp4(X, "STOCHASTIC", rbits=np.zeros(X.shape))),
-    ("stochastic recast", ProfileError, "deterministic", lambda: R.fp8_to_mxfp4(CODES, TILES, "STOCHASTIC")),
+    ("rbits in vain, radix 4", ArgumentError, "rbits was given", lambda: R.encode("FP4_RADIX4", X, rbits=BITS)),
+    ("philox in vain", ArgumentError, "philox was given", lambda: R.quantize_mxfp4(X, philox=(1, 2, 3))),
+    ("nan of INT4", ProfileError, "neither Inf nor NaN", lambda: R.encode("INT4", X, 0, BEYOND)),
+    ("nan of radix 4", ProfileError, "neither Inf nor NaN", lambda: R.encode("FP4_RADIX4", X, 0, BEYOND)),
+    ("nan of MXINT8", ProfileError, "neither Inf nor NaN", lambda: R.quantize_mx(X, "MXINT8", BEYOND)),
+    ("row beyond 2**63", ArgumentError, "is 18446744073709551615;", lambda: R.permute_pad(PACKED, LAST_ROW, [1])),
     ("scale rule", ProfileError, "rceil", lambda: R.Profile("x", scale_rule="round")),
     ("zero scale", ProfileError, "0..254", lambda: R.Profile("x", zero_scale=255)),
     ("amax floor", ProfileError, "amax_floor", lambda: R.Profile("x", amax_floor=0x7F800000)),
@@ -132,6 +146,60 @@ def test_no_rows(name):
     columns = name.endswith("columns") and "rows" not in name  # whose first output lies column by column
     first = got[0] if isinstance(got, tuple) else got
     assert first.shape[1 if columns else 0] == 0
+
+
+NEVER = {
+    "tiles": (ProfileError, "STOCHASTIC is stochastic", lambda x: R.quantize_fp8_tiles(x, profile="STOCHASTIC")),
+    "recast": (ProfileError, "STOCHASTIC is stochastic", lambda x: R.fp8_to_mxfp4(*fp8(x), "STOCHASTIC")),
+    "payload": (ProfileError, "STOCHASTIC is stochastic", lambda x: R.quantize_payload(x, "STOCHASTIC")),
+    "swiglu": (ProfileError, "is stochastic", lambda x: R.swiglu_quantize(*bf16(x), to="mxfp4", profile="STOCHASTIC")),
+    "rbits missing": (ArgumentError, "rbits is missing", lambda x: R.quantize_mxfp4(x, "STOCHASTIC")),
+    "rbits in vain": (ArgumentError, "rbits was given", lambda x: R.quantize_mx(x, rbits=BITS[: x.shape[0]])),
+    "philox in vain": (ArgumentError, "philox was given", lambda x: R.quantize_mxfp4(x, "OCP", philox=(1, 2, 3))),
+    "nan": (ProfileError, "neither Inf nor NaN", lambda x: R.quantize_mxfp4(x, BEYOND)),
+    "nan of a recast": (ProfileError, "neither Inf nor NaN", lambda x: R.fp8_to_mxfp4(*fp8(x), BEYOND)),
+    "floor of a recast": (ProfileError, "amax_floor is a subnormal", lambda x: R.fp8_to_mxfp4(*fp8(x), TINY_FLOOR)),
+}
+
+
+def fp8(x):
+    return CODES[: x.shape[0]], TILES[: x.shape[0]]
+
+
+def bf16(x):
+    return [x.astype(R.arrays.BFLOAT16)] * 2
+
+
+@pytest.mark.parametrize("rows", [0, 4])
+@pytest.mark.parametrize("name", NEVER)
+def test_what_is_refused_is_refused_without_rows_too(name, rows):
+    error, says, call = NEVER[name]
+    with pytest.raises(error, match=says):
+        call(X[:rows])
+
+
+@pytest.fixture
+def flushing(tmp_path):
+    """FTZ and DAZ set for the thread that runs the test."""
+    compiler = shutil.which("cc")
+    if compiler is None or platform.machine() not in ("x86_64", "AMD64"):
+        pytest.skip("needs a C compiler and x86's MXCSR")
+    source, library = tmp_path / "mode.c", tmp_path / "mode.so"
+    source.write_text(
+        "#include <xmmintrin.h>\n"
+        "unsigned swap_mode(unsigned m) { unsigned old = _mm_getcsr(); _mm_setcsr(m); return old; }\n"
+    )
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    swap_mode = ctypes.CDLL(str(library)).swap_mode
+    old = swap_mode(0x9FC0)
+    yield
+    swap_mode(old)
+
+
+def test_flushing_is_noticed_under_every_error_state_of_numpy(flushing):
+    """A flushed product raises the underflow flag, of which NumPy may be told to make an error."""
+    with np.errstate(all="raise"):
+        assert R.environment.flushes_subnormals()
 
 
 def test_flushed_subnormals_are_noticed(monkeypatch):

@@ -205,3 +205,14 @@ def test_wrong_arguments_are_named() -> None:
         layouts.codes_to_packed(np.full((1, 2), 16, np.uint8))
     with pytest.raises(DtypeError, match="list"):
         layouts.scales_to_float32([[1]])
+
+
+def test_a_refused_scale_is_named_where_it_was_given():
+    given = layouts.scales_to_gemm_float32(np.full((3, 2), 127, np.uint8))
+    given[1, 2] = 3
+    for read in (
+        lambda: layouts.scales_from_layout(given, "gemm_float32", 3, 2),
+        lambda: layouts.scales_from_gemm_float32(given, 3),
+    ):
+        with pytest.raises(ScaleError, match=r"3\.0 at index \(1, 2\)"):
+            read()

@@ -153,3 +153,12 @@ def test_wrong_dtypes_are_named() -> None:
         softfloat.from_float16(good)
     with pytest.raises(DtypeError, match="uint16"):
         softfloat.to_bfloat16(np.zeros(2, np.uint16))
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", ["negate", "to_bfloat16"])
+def test_one_number_is_as_good_as_an_array(name):
+    operation = getattr(softfloat, name)
+    for bits in (0, 1 << 31, 0x7F800000, 0xFF800000, 0x7F800001, 0x7FC00000, 0xFFFFFFFF, 0x7F7FFFFF, 0xFF7F8000):
+        with np.errstate(all="raise"):
+            assert operation(np.uint32(bits)) == operation(np.array([bits], np.uint32))[0]
