@@ -8,8 +8,9 @@ one with a `from_dlpack` (`__array_namespace__`; JAX), else CuPy's.
 
 Rows of a matrix may have any stride; the elements of a row are neighbours. What the scalar conversions `encode_*` take
 is contiguous, and so are scales in a layout other than bytes. Items of a vector lie at multiples of their size. `out`
-is an array, or a tuple of arrays, of exactly the results' shapes and dtypes, contiguous and apart from the inputs.
-Errors of `refnum.errors` come before any launch.
+is an array, or a tuple of arrays, of exactly the results' shapes and dtypes, contiguous and apart from the inputs,
+of their library; beside what is neither CuPy's nor torch's it may be CuPy's. Errors of `refnum.errors` come before any
+launch.
 
 Row-wise conversions and those between rows and columns are here; scalars, payloads, permutations and SwiGLU are in the
 rooms that they are imported from. Small results of one call on CuPy arrays may be parts of one allocation.

@@ -63,6 +63,11 @@ def _fits(view: View, shape: tuple[int, ...], dtype: np.dtype[Any], inputs: Sequ
         raise ShapeError(f"{view.name} has shape {view.shape}; allowed is {shape}")
     if view.device != inputs[0].device:
         raise ArgumentError(f"{view.name} is on device {view.device} and {inputs[0].name} on {inputs[0].device}")
+    if view.library.stream is not inputs[0].library.stream:  # one library's kernels would not wait for the other's
+        raise ArgumentError(
+            f"{view.name} is an array of {view.library.name} and {inputs[0].name} one of {inputs[0].library.name}; "
+            f"give both of one library"
+        )
     if 0 not in shape and (not view.contiguous or view.address % 16):
         raise ArgumentError(
             f"{view.name} has strides {view.strides} and address {view.address:#x}; allowed is a "

@@ -133,13 +133,10 @@ def _capturing(library: Library, stream: int) -> bool:
     return bool(interop.cupy_module().cuda.runtime.streamIsCapturing(stream))
 
 
-def _wait(first: View) -> None:
-    """Wait for the kernels of a call on lent memory, unless a graph records them: then its arrays are the caller's.
-
-    first: the first input, in whose library's stream they were launched.
-    """
-    stream = first.library.stream(first.device)
-    if not _capturing(interop.CUPY, stream):
+def _wait(lent: View) -> None:
+    """Wait for the kernels of a call on lent memory, unless a graph records them: then its arrays are the caller's."""
+    stream = lent.library.stream(lent.device)
+    if not _capturing(lent.library, stream):
         interop.cupy_module().cuda.runtime.streamSynchronize(stream)
 
 
@@ -248,12 +245,12 @@ def planned(arrays: int, optional: str = "", value: str = "") -> Callable[[F], F
                     _keep(key, [each for each in (*args, *kwargs.values()) if type(each) is Profile])
                 return result
             finally:
-                views = (*_notes.inputs, *_notes.outputs)
+                lent = next((view for view in (*_notes.inputs, *_notes.outputs) if view.library.lent), None)
                 _notes.launches = None
                 _notes.inputs, _notes.outputs = (), ()  # a view holds its array, and so the array's memory
                 _notes.scratch = None
-                if any(view.library.lent for view in views):
-                    _wait(views[0])
+                if lent is not None:
+                    _wait(lent)
 
         return cast(F, call)
 

@@ -6,7 +6,6 @@ memory away at the moment its last holder lets go.
 
 from __future__ import annotations
 
-import dataclasses
 import types
 import weakref
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ import pytest
 import refnum
 from gpu import emulate, fresh, interop, ops, plans
 from gpu.emulate_arrays import LIBRARY, address_of
-from refnum.errors import DtypeError
+from refnum.errors import ArgumentError, DtypeError
 
 if not emulate.available()[0]:
     pytest.skip(emulate.available()[1], allow_module_level=True)
@@ -157,19 +156,22 @@ def test_cupys_own_arrays_are_not_waited_for(device: Late) -> None:
     assert device.waits == []
 
 
-def test_a_call_waits_where_its_kernels_run(device: Late, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = dataclasses.replace(LIBRARY, stream=lambda device: 9)  # a library with a stream of its own, as torch
-    monkeypatch.setitem(interop.OWN, emulate.EmulatedArray, other)
-    out = tuple(Interface(np.zeros_like(x)) for x in refnum.quantize_mxfp4(X))
-    for x in out:
-        x.memory.flags.writeable = True
-    for captures, waits in ((False, [9]), (True, [])):
-        device.captures = captures
-        device.waits.clear()
-        ops.quantize_mxfp4(emulate.array(X), out=out)
-        assert device.waits == waits and bool(device.queue) is captures
+@pytest.mark.parametrize("kind", [Lent, Interface, Array])
+def test_an_out_of_a_library_with_another_stream_is_refused(kind: Any, device: Late) -> None:
+    """Its own library's next kernel would not wait for this one; torch's arrays and CuPy's are such a pair."""
+    out = tuple(kind(emulate.array(np.zeros_like(x))) for x in refnum.quantize_mxfp4(X))
+    for _ in range(2):
+        with pytest.raises(ArgumentError, match=r"out\[0\] is an array of .* and x one of emulated; give both of one"):
+            ops.quantize_mxfp4(emulate.array(X), out=out)
+    assert not device.queue
+
+
+def test_an_out_of_cupys_goes_with_lent_memory(device: Late) -> None:
+    out = tuple(Array(emulate.array(np.zeros_like(x), written=True)) for x in refnum.quantize_mxfp4(X))
+    ops.quantize_mxfp4(Lent(X), out=out)
     for want, got in zip(refnum.quantize_mxfp4(X), out, strict=True):
         assert np.array_equal(want, memory_of(got))
+    assert device.waits == [STREAM]
 
 
 def test_numbers_of_the_other_byte_order_are_refused_behind_the_plan_of_an_equal_call(
