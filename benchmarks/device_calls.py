@@ -3,7 +3,7 @@
     python benchmarks/device_calls.py --json calls.json
 
 A time is the median of nine rounds of 300 calls on small arrays, from the second call of a kind on, each round started
-with an idle device. What a call is made of is timed beside it.
+with an idle device. What a call is made of is timed beside it, and so are calls that everybody knows: a sum of two arrays, and an empty kernel of CuPy's.
 """
 
 from __future__ import annotations
@@ -138,13 +138,33 @@ def parts() -> dict[str, float]:
     }
 
 
+def yardsticks() -> dict[str, float]:
+    """Return microseconds of calls that are not ours, on arrays as small."""
+    x, out = cupy.ones((ROWS, K), np.float32), cupy.empty((ROWS, K), np.float32)
+    empty = cupy.RawKernel('extern "C" __global__ void empty(const float* x, float* out, long long n) {}', "empty")
+    found = {
+        "CuPy, x + x": host_time(lambda: x + x),
+        "CuPy, add(x, x, out)": host_time(lambda: cupy.add(x, x, out)),
+        "CuPy, an empty RawKernel": host_time(lambda: empty((1,), (128,), (x, out, ROWS * K))),
+    }
+    if "torch" in libraries():
+        import torch
+
+        a, b = to_torch(x), to_torch(out)
+        found["torch, x + x"] = host_time(lambda: a + a)
+        found["torch, add(x, x, out=out)"] = host_time(lambda: torch.add(a, a, out=b))
+        found["torch, frexp(x), two results"] = host_time(lambda: torch.frexp(a))
+    return found
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     plans.forget()
-    report = {"calls": call_times(), "parts": parts()}
+    report = {"calls": call_times(), "parts": parts(), "yardsticks": yardsticks()}
     print(report["parts"])
+    print(report["yardsticks"])
     if options.json:
         options.json.write_text(json.dumps(report, indent=1) + "\n")
     return 0
