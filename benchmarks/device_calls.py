@@ -3,7 +3,8 @@
     python benchmarks/device_calls.py --json calls.json
 
 A time is the median of nine rounds of 300 calls on small arrays, from the second call of a kind on, each round started
-with an idle device. What a call is made of is timed beside it, and so are calls that everybody knows: a sum of two arrays, and an empty kernel of CuPy's.
+with an idle device. What a call is made of is timed beside it, and so are calls that everybody knows: a sum of two
+arrays, and an empty kernel of CuPy's.
 """
 
 from __future__ import annotations
