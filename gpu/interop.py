@@ -148,15 +148,14 @@ def _view_torch(name: str, x: Any, library: Library) -> View:
         raise DtypeError(
             f"{name} has dtype {x.dtype}; allowed are float32, bfloat16, float16, uint16, uint8, int32 and int64"
         )
-    shape = tuple(x.shape)
     try:
-        address, steps = x.data_ptr(), x.stride()
-    except RuntimeError:  # torch's word for no memory, or for no strides
-        address, steps = 0, ()
+        address, shape, steps = x.data_ptr(), tuple(x.shape), x.stride()
+    except RuntimeError:  # torch's word for no memory, no one shape or no strides
+        address, shape, steps = 0, (), ()
     if address == 0 and 0 not in shape:  # a device that is given this address is lost to the process
         raise DtypeError(
-            f"{name} is a {type(x).__name__} without memory of its own: traced, sparse, or a wrapper of others; the "
-            f"kernels take plain tensors: give what it holds, or where it is traced call torch.ops.refnum"
+            f"{name} is a {type(x).__name__} without memory of its own: traced, sparse, nested, or a wrapper of others; "
+            f"the kernels take plain tensors: give what it holds, or where it is traced call torch.ops.refnum"
         )
     strides = tuple(step * dtype.itemsize for step in steps)
     return View(name, address, shape, strides, dtype, x.device.index, library, x)

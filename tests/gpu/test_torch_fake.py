@@ -236,12 +236,23 @@ class Sparse:
 Sparse.__module__ = "torch"
 
 
+class Nested(Sparse):
+    """One of rows of several lengths, which has no shape."""
+
+    @property
+    def shape(self):
+        raise RuntimeError("Internal error: NestedTensorImpl doesn't support sizes")
+
+
+Nested.__module__ = "torch"
+
+
 @pytest.mark.filterwarnings("ignore:Accessing the data pointer of FakeTensor")
-@pytest.mark.parametrize("kind", ["fake", "wrapper", "sparse"])
+@pytest.mark.parametrize("kind", ["fake", "wrapper", "sparse", "nested"])
 def test_a_tensor_without_memory_is_refused_by_a_launcher(kind):
     with FakeTensorMode():
         fake = torch.empty(4, 64, device="cuda")
-    x = {"fake": fake, "wrapper": Wrapper(4, 64), "sparse": Sparse()}[kind]
+    x = {"fake": fake, "wrapper": Wrapper(4, 64), "sparse": Sparse(), "nested": Nested()}[kind]
     with pytest.raises(DtypeError, match=f"x is a {type(x).__name__} without memory of its own"):
         ops.quantize_mxfp4(x)
 
