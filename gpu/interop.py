@@ -154,7 +154,7 @@ def _view_torch(name: str, x: Any, library: Library) -> View:
         address, shape, steps = 0, (), ()
     if address == 0 and 0 not in shape:  # a device that is given this address is lost to the process
         raise DtypeError(
-            f"{name} is a {type(x).__name__} without memory of its own: traced, sparse, nested, or a wrapper of others; "
+            f"{name} is a {type(x).__name__} without memory of its own: traced, sparse, nested or a wrapper of others; "
             f"the kernels take plain tensors: give what it holds, or where it is traced call torch.ops.refnum"
         )
     strides = tuple(step * dtype.itemsize for step in steps)
