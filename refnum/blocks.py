@@ -170,7 +170,7 @@ def dequantize_mx(codes: Array, scales: Array, element: Format | str = E2M1, dty
 
     codes: u8 [M, K] below 2**bits of the element; scales: u8 [M, K/32]; dtype: "float32" or "bfloat16".
     Returns [M, K], as `dequantize_mxfp4`; MXFP8 results below bfloat16's normal range are rounded to nearest even.
-    Raises also ArgumentError for a code out of range.
+    Raises as it, and ProfileError for the element, ArgumentError for a code out of range.
     """
     fmt = get_format(element, MX_ELEMENTS)
     require_codes("codes", codes, BLOCK)
@@ -191,6 +191,7 @@ def block_class(x: Array) -> Array:
     """Input class of each MX block (clause N17): one byte of b"FTHZIN" a block, u8 [M, K/32].
 
     F finite with 2**-124 <= amax < 2**126, T smaller, H larger, Z zero, I holds Inf, N holds NaN.
+    Raises DtypeError, ShapeError.
     """
     require_float("x", x, BLOCK)
     amax = group_amax(own_bits(contiguous(x)), BLOCK)

@@ -50,7 +50,7 @@ def explain(operation: str, case: Any, index: int | tuple[int, int]) -> Explanat
     operation: one of `EXPLAINED`. case: a mapping of the golden function's arguments by name (arrays and
     parameters, `profile` included), or an object with `inputs`, `params` and `profile`. index: (row, column) of
     the element in [M, K], an array of the two, or its flat index. Raises ArgumentError for what it cannot explain,
-    and what the golden function raises.
+    and what the golden function raises: DtypeError, ShapeError, ScaleError, ProfileError.
     """
     if not isinstance(operation, str) or operation not in EXPLAINED:
         raise ArgumentError(f"operation {shown(operation)} cannot be explained; can be: {', '.join(EXPLAINED)}")

@@ -117,7 +117,8 @@ def scales_to_gemm_float32(scales: Array) -> Array:
 def scales_from_gemm_float32(scales: Array, rows: int, padding: str = "zero") -> Array:
     """float32 [C, roundup(rows, 4)] -> E8M0 bytes u8 [rows, C]; undoes `scales_to_gemm_float32`.
 
-    Raises ScaleError as `scales_from_float32`, and for padding that is not 0.0 unless padding="ignore".
+    Raises ScaleError as `scales_from_float32`, and for padding that is not 0.0 unless padding="ignore"; DtypeError,
+    ShapeError, ArgumentError.
     """
     require_array("scales", scales)
     columns, _ = _two_axes(scales)
@@ -148,7 +149,7 @@ def scales_to_packed_ue8m0(scales: Array) -> Array:
 def scales_from_packed_ue8m0(packed: Array, rows: int, columns: int, padding: str = "zero") -> Array:
     """int32 [ceil(columns/4), roundup(rows, 4)] -> E8M0 bytes u8 [rows, columns].
 
-    Raises DtypeError, ShapeError, and ScaleError for padding that is not zero unless padding="ignore".
+    Raises DtypeError, ShapeError, ArgumentError, and ScaleError for padding that is not zero unless padding="ignore".
     """
     rows, columns = _axis("rows", rows), _axis("columns", columns)
     shape = (_runs(columns, 4), _roundup(rows, 4))
@@ -175,7 +176,7 @@ def scales_to_swizzled(scales: Array) -> Array:
 def scales_from_swizzled(swizzled: Array, rows: int, columns: int, padding: str = "zero") -> Array:
     """u8 of roundup(rows, 128) * roundup(columns, 4) bytes, any shape -> E8M0 bytes u8 [rows, columns].
 
-    Raises DtypeError, ShapeError, and ScaleError for padding that is not zero unless padding="ignore".
+    Raises DtypeError, ShapeError, ArgumentError, and ScaleError for padding that is not zero unless padding="ignore".
     """
     require_array("swizzled", swizzled)
     rows, columns = _axis("rows", rows), _axis("columns", columns)

@@ -154,7 +154,8 @@ def _row_map(row_map: Any, count: int, limit: int, what: str, like: Array) -> Ar
     bad = (row_map < np.int64(0)) | (row_map >= np.int64(limit))
     if bool(np.any(bad)):
         at = int(np.argmax(bad))
-        raise ArgumentError(f"row_map[{at}] is {int(given[at])}; allowed are 0..{limit - 1}, there are {limit} {what}")
+        allowed = f"0..{limit - 1}" if limit else "none"
+        raise ArgumentError(f"row_map[{at}] is {int(given[at])}; allowed are {allowed}, there are {limit} {what}")
     return row_map
 
 

@@ -60,13 +60,13 @@ class Profile:
             if not isinstance(getattr(self, field), str):
                 raise ProfileError(f"a profile's {field} is {shown(getattr(self, field))}; allowed is text")
         for field, allowed in CHOICES.items():
-            require_choice(f"profile {self.name!r}: {field}", getattr(self, field), allowed, ProfileError)
+            require_choice(f"profile {shown(self.name)}: {field}", getattr(self, field), allowed, ProfileError)
         for field, (least, most, what) in RANGES.items():
             value = getattr(self, field)
             if value is None and field == "amax_floor":
                 continue
             if type(value) is not int or not least <= value <= most:
-                raise ProfileError(f"profile {self.name!r}: {field}={shown(value)} is not {what}")
+                raise ProfileError(f"profile {shown(self.name)}: {field}={shown(value)} is not {what}")
 
     def replace(self, **changes: object) -> Profile:
         """Return a copy with some fields changed; give it its own `name`."""
@@ -133,12 +133,12 @@ def get_profile(profile: Profile | str) -> Profile:
         )
     base, *changes = profile.split("+")
     if base not in PROFILES:
-        raise ProfileError(f"profile {profile!r} is not known; known are {', '.join(PROFILES)}")
+        raise ProfileError(f"profile {shown(profile)} is not known; known are {', '.join(PROFILES)}")
     if not changes:
         return PROFILES[base]
     fields = dict(_change(profile, change) for change in changes)
     if len(fields) < len(changes):
-        raise ProfileError(f"profile {profile!r} names a field twice; give each once")
+        raise ProfileError(f"profile {shown(profile)} names a field twice; give each once")
     return Profile(**{**_fields(PROFILES[base]), **fields, "name": profile})  # type: ignore[arg-type]
 
 
@@ -169,7 +169,9 @@ def _change(profile: str, change: str) -> tuple[str, object]:
     name, equals, text = change.partition("=")
     known = _fields(HOPPER)
     if name not in known or not equals:
-        raise ProfileError(f"profile {profile!r}: {change!r} is no FIELD=VALUE; fields are {', '.join(known)}")
+        raise ProfileError(
+            f"profile {shown(profile)}: {shown(change)} is no FIELD=VALUE; fields are {', '.join(known)}"
+        )
     if name in CHOICES:
         return name, text
     if name == "amax_floor" and text == "None":
@@ -177,4 +179,4 @@ def _change(profile: str, change: str) -> tuple[str, object]:
     try:
         return name, int(text, 0)
     except ValueError:
-        raise ProfileError(f"profile {profile!r}: {name}={text!r} is no integer") from None
+        raise ProfileError(f"profile {shown(profile)}: {name}={shown(text)} is no integer") from None

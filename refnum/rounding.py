@@ -78,7 +78,9 @@ def round_magnitude(
 def _last_place(fmt: Format, exponent: Array, word: Any, point: int) -> tuple[Array | None, Array]:
     """Return (code of the binade's start or None, number of discarded bits i32, at least 1)."""
     if point <= fmt.mantissa_bits:
-        raise ProfileError(f"format {fmt.name} keeps {fmt.mantissa_bits} bits; the significand has only {point}")
+        raise ProfileError(
+            f"format {fmt.name} keeps {fmt.mantissa_bits} fraction bits; allowed are at most {point - 1}"
+        )
     if fmt.kind == "integer":  # one quantum for all values; four binades above one are enough to overflow
         return None, np.int32(point - fmt.fraction_bits) - np.minimum(exponent, np.int32(4))
     lift = exponent - np.int32(1 - fmt.bias)

@@ -116,9 +116,15 @@ def _goes_up(
     return upward[ties]
 
 
+def _widths(dtype: str) -> tuple[int, int]:
+    if dtype not in _FLOATS:
+        raise ArgumentError(f"dtype={dtype!r} is not one of {', '.join(_FLOATS)}")
+    return _FLOATS[dtype]
+
+
 def float_value(bits: int, dtype: str = "float32") -> Exact:
     """Return the exact value of the bits of a float32, bfloat16 or float16; -0 is '-0'."""
-    exponent_bits, fraction_bits = _FLOATS[dtype]
+    exponent_bits, fraction_bits = _widths(dtype)
     fraction = bits % 2**fraction_bits
     field = bits // 2**fraction_bits % 2**exponent_bits
     minus = bits // 2 ** (fraction_bits + exponent_bits) % 2 == 1
@@ -135,7 +141,7 @@ def float_bits(value: Exact, dtype: str = "float32") -> int:
 
     Overflow gives an infinity and NaN the canonical quiet one (float32: 0x7FC00000).
     """
-    exponent_bits, fraction_bits = _FLOATS[dtype]
+    exponent_bits, fraction_bits = _widths(dtype)
     infinity = (2**exponent_bits - 1) * 2**fraction_bits
     sign = 2 ** (exponent_bits + fraction_bits) if is_negative(value) else 0
     if value == NAN:

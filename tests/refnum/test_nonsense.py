@@ -3,6 +3,8 @@
 What is nonsense depends on what the argument is, so each has a kind, and each kind its list.
 """
 
+import re
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -61,7 +63,8 @@ NO_CODES = [*NO_ARRAY, PACKED[0], PACKED[None], X, PACKED > 0, PACKED.view(np.in
 WRONG = {
     "integer": NO_INTEGER,
     "word": NO_WORD,
-    "profile": [*NO_WORD, "hopper", R.E2M1, "HOPPER+ties=up+ties=down", "HOPPER+zero_scale=999"],
+    "profile": [*NO_WORD, "hopper", R.E2M1, "HOPPER+ties=up+ties=down", "HOPPER+zero_scale=999", "x" * 999,
+                f"HOPPER+{'x' * 999}", f"HOPPER+zero_scale={'9' * 5000}", f"HOPPER+{'zero_scale=5+' * 99}"],
     "format": [*NO_WORD, "e2m1", R.HOPPER, R.Format("E2M1", 5, 2, 15, 0x7B)],
     "flag": [*NOTHING, None, 0, 1, 1.0, "True", [True]],
     "splits": [*NOTHING, 4, 4.0, "4", once, range(3, 5), [4.0], [np.float32(4)], [True, 3], [np.True_] * 4, ["4"],
@@ -199,6 +202,13 @@ def raised(function, given, argument, wrong):
     return None
 
 
+def promised(function):
+    """The docstring of a function, and of those that it says it is like."""
+    like = re.findall(r"(?:[Aa]s|than|gives) `(\w+)`", function.__doc__)
+    others = [getattr(module, name, None) for name in like for module in (R, layouts, philox)]
+    return function.__doc__ + "".join(promised(other) for other in others if other is not None)
+
+
 def complaints(module, call):
     given, function = CALLS[call], module
     for part in call.partition(" ")[0].split("."):
@@ -208,6 +218,8 @@ def complaints(module, call):
         error = raised(function, given, argument, wrong)
         if not isinstance(error, RefnumError):
             yield f"{call}({argument}={shown(wrong)}): {'accepted' if error is None else repr(error)}"
+        elif module is R and type(error).__name__ not in promised(function):
+            yield f"{call}({argument}={shown(wrong)}): {type(error).__name__}, which its docstring does not name"
         elif len(str(error)) > 400:
             yield f"{call}({argument}={shown(wrong)}): a message of {len(str(error))} characters"
 
