@@ -30,7 +30,7 @@ TWINS = (
     "permute", "sign_bytes", "lane_signs", "pair_upper_0", "pair_upper_1", "pair_upper_2", "pair_upper_3", "choose",
     "max_lanes", "min_lanes", "max3_lanes", "larger_lane", "subtract_to_zero", "add_and_clamp", "scale_halves",
     "scale_each", "halves_below", "add_and_max_lanes", "add_and_min", "high_product", "shift_in", "larger_magnitude",
-    "multiply", "add", "outside_12", "outside_11", "silu_of_large", "sigmoid_of_large", "tile_scalar", "tree_sum",
+    "multiply", "add", "outside_12", "outside_11", "silu_of_large", "sigmoid_of_large", "scale_float", "tree_sum",
     "has_nan_code", "round_to_bfloat16", "is_plain_tile", "largest_binade", "e2m1_decode", "byte_place",
     "planes_found",
 )  # fmt: skip
@@ -68,7 +68,8 @@ FUNCTIONS: dict[str, tuple[type, ...]] = {
     "decode_e2m1": (POINTER, I32, POINTER, I64),
     "decode_e4m3": (POINTER, I32, POINTER, I64),
     "decode_e8m0": (POINTER, I32, POINTER, I64),
-    "encode_lanes": (POINTER, I32, I32, POINTER, I64),
+    "encode_e2m1_lanes": (POINTER, I32, POINTER, I64),
+    "encode_e4m3_words": (I32, POINTER, I32, POINTER, I64),
     "scale_half": (POINTER, I32, POINTER, I64),
     "multiply_floats": (POINTER, POINTER, POINTER, I64),
     "add_floats": (POINTER, POINTER, POINTER, I64),

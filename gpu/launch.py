@@ -43,7 +43,7 @@ class Grid(NamedTuple):
 TUNING: dict[str, Grid] = {
     "quantize_mxfp4": Grid(128, 2, 32),
     "dequantize_mxfp4": Grid(512, 2, 8, stream=1),
-    "quantize_fp8_tiles": Grid(256, 2, 16),
+    "quantize_fp8_tiles": Grid(512, 1, 16),
     "dequantize_fp8_tiles": Grid(128, 2, 8),
     "fp8_to_mxfp4": Grid(128, 2, 32),
     "mxfp4_to_fp8": Grid(512, 2, 16),

@@ -107,13 +107,6 @@ def _product(a: U32, b: U32, c: U32) -> U32:
     return np.array([((x << 32 | y) * (z << 32 | x) >> 71) & 0xFFFFFFFF for x, y, z in rows], np.uint32)
 
 
-def _scalar(a: U32, b: U32, c: U32) -> U32:
-    """Tiles of NaN or Inf, and float32 tiles whose byte, before it is clamped, lies below 6."""
-    carry = np.array([31, 0, 127, 8], np.uint32)[c]  # RCEIL: above 1.75; FLOOR; CEIL; EVEN: from 1.9375 on
-    byte = (a + carry >> np.uint32(7)).astype(np.int64) - 8
-    return ((a >= 0x7F80) | ((b == 0) & (byte < 6) & (a != 0))).astype(np.uint32)
-
-
 def _bfloat16(a: U32, b: U32, c: U32) -> U32:
     wide = a.astype(np.uint64)
     rounded = (wide + 0x7FFF + (wide >> np.uint64(16) & np.uint64(1))) >> np.uint64(16)
@@ -178,7 +171,7 @@ TWINS: dict[str, tuple[Callable[..., U32], str]] = {
     "outside_11": (_outside(11), "gates any any"),
     "silu_of_large": (_large(lambda g: np.where(g < 0, np.float32(-0.0), g)), "large any any"),
     "sigmoid_of_large": (lambda a, b, c: np.where(a >> 31, 0, 0x3F800000).astype(np.uint32), "large any any"),
-    "tile_scalar": (_scalar, "tile_maxima kinds rules"),
+    "scale_float": (_floats(np.multiply), "floats float_powers any"),
     "tree_sum": (
         lambda a, b, c: np.where(b > 0, np.bitwise_count(a), 0).astype(np.float32).view(np.uint32),
         "counts nodes any",
@@ -244,9 +237,6 @@ def _draw(kind: str, rng: np.random.Generator) -> U32:
     if kind == "large":
         large = np.arange(GATE_TOP + 1, 0x8000, dtype=np.uint32) << np.uint32(16)
         return np.concatenate([large, large | np.uint32(0x80000000)])
-    if kind in ("tile_maxima", "kinds", "rules"):
-        tiles = np.meshgrid(np.arange(1 << 15), np.arange(3), np.arange(4), indexing="ij")
-        return tiles[("tile_maxima", "kinds", "rules").index(kind)].reshape(-1).astype(np.uint32)
     if kind == "counts":
         return np.concatenate([np.arange(1, 1 << 12), 2 ** np.arange(12, 32), rng.integers(1, 1 << 32, COUNT)]).astype(
             np.uint32

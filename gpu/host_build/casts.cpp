@@ -1,7 +1,9 @@
-// Scalar conversions, one element at a time (clauses N1 and N2), and the parts that have proofs of their own.
+// Scalar conversions (clauses N1 and N2), and the parts that have proofs of their own.
+#include <type_traits>
+
 #include "common.hpp"
 
-#include "../kernels/float32.cuh"
+#include "../kernels/encode_elements.cuh"
 #include "../kernels/quantize_fp8_tiles.cuh"
 
 using namespace refnum;
@@ -15,19 +17,52 @@ void put(void* out, int kind, int64_t i, uint32_t bits) {
     else std::memcpy(static_cast<uint8_t*>(out) + 4 * i, &bits, 4);
 }
 
+template <int kind>
+using Kind = std::integral_constant<int, kind>;
+
+// Writes the codes of n floats, four at a time: `encode` makes a word of the words of four.
+template <class Encode>
+void encode_fours(int kind, const void* x, uint8_t* out, int64_t n, Encode encode) {
+    const int64_t width = kind == FLOAT32 ? 4 : 2;
+    for (int64_t first = 0; first < n; first += 4) {
+        const int64_t here = n - first < 4 ? n - first : 4;
+        uint32_t in[4] = {};
+        std::memcpy(in, static_cast<const uint8_t*>(x) + first * width, (size_t)(here * width));
+        const uint32_t codes = kind == FLOAT32    ? encode(Kind<FLOAT32>(), in)
+                               : kind == BFLOAT16 ? encode(Kind<BFLOAT16>(), in)
+                                                  : encode(Kind<FLOAT16>(), in);
+        std::memcpy(out + first, &codes, (size_t)here);
+    }
+}
+
 }  // namespace
 
 extern "C" {
 
 void refnum_encode_e2m1(int kind, const void* x, int byte, uint8_t* out, int64_t n) {
-    for (int64_t i = 0; i < n; ++i) out[i] = (uint8_t)e2m1_encode<false>(float_at(x, kind, i), byte - 127, 0);
+    const ElementScale scale = element_scale((uint32_t)byte);
+    encode_fours(kind, x, out, n, [&](auto of, const uint32_t* in) {
+        uint32_t lanes[2], codes;
+        bfloat16_lanes<decltype(of)::value, 2>(in, lanes);
+        e2m1_elements<1>(lanes, scale, &codes);
+        return codes;
+    });
 }
 
 void refnum_encode_e2m1_stochastic(int kind, const void* x, const uint8_t* random, int byte, uint8_t* out, int64_t n) {
     for (int64_t i = 0; i < n; ++i) out[i] = (uint8_t)e2m1_encode<true>(float_at(x, kind, i), byte - 127, random[i]);
 }
 
+// Kernels ask for byte 127 alone.
 void refnum_encode_e4m3(int kind, const void* x, int byte, int nan, uint8_t* out, int64_t n) {
+    if (byte == ONE_BYTE) {
+        encode_fours(kind, x, out, n, [&](auto of, const uint32_t* in) {
+            uint32_t bits[4];
+            float_bits<decltype(of)::value, 2>(in, bits);
+            return nan ? e4m3_elements<true>(bits) : e4m3_elements<false>(bits);
+        });
+        return;
+    }
     for (int64_t i = 0; i < n; ++i) {
         const uint32_t bits = float_at(x, kind, i);
         out[i] = (uint8_t)(nan ? e4m3_encode<false>(bits, byte - 127) : e4m3_encode<true>(bits, byte - 127));
@@ -35,7 +70,13 @@ void refnum_encode_e4m3(int kind, const void* x, int byte, int nan, uint8_t* out
 }
 
 void refnum_encode_e8m0(int kind, const void* x, int rounding, int saturate, uint8_t* out, int64_t n) {
-    for (int64_t i = 0; i < n; ++i) out[i] = (uint8_t)e8m0_encode(float_at(x, kind, i), rounding, saturate != 0);
+    const ByteRule rule = byte_rule(rounding, saturate != 0);
+    encode_fours(kind, x, out, n, [&](auto of, const uint32_t* in) {
+        uint32_t lanes[2], codes;
+        bfloat16_lanes<decltype(of)::value, 2>(in, lanes);
+        e8m0_elements<1>(lanes, rule, &codes);
+        return codes;
+    });
 }
 
 void refnum_decode_e2m1(const uint8_t* codes, int kind, void* out, int64_t n) {
@@ -50,22 +91,25 @@ void refnum_decode_e8m0(const uint8_t* codes, int kind, void* out, int64_t n) {
     for (int64_t i = 0; i < n; ++i) put(out, kind, i, e8m0_decode(codes[i]));
 }
 
-// The packed paths with a chosen scale, one lane a call: exhaustive over every lane pattern and scale byte.
-void refnum_encode_lanes(const uint16_t* lanes, int byte, int fp8, uint8_t* out, int64_t n) {
+// The packed path with a chosen scale, one lane a call: exhaustive over every lane pattern and scale byte.
+void refnum_encode_e2m1_lanes(const uint16_t* lanes, int byte, uint8_t* out, int64_t n) {
     const BlockScale block = bfloat16_scale((uint32_t)byte);
-    const TileScale tile = bfloat16_tile_scale((uint32_t)byte);
     for (int64_t i = 0; i < n; ++i) {
-        const uint32_t word = lanes[i];
-        if (fp8) {
-            const uint32_t w[2] = {word, 0};
-            uint32_t codes;
-            quantize_fp8_words<true, 1>(w, tile, &codes);
-            out[i] = (uint8_t)codes;
-        } else {
-            const uint32_t h = scale_halves(block_lanes<BFLOAT16>(word, block), block.powers);
-            const uint32_t r[4] = {e2m1_round_lanes(min_lanes(h, HALF_E2M1_MAX)), 0, 0, 0}, w[4] = {word, 0, 0, 0};
-            out[i] = (uint8_t)(e2m1_pack_lanes(r, w) & 15);
-        }
+        const uint32_t word = lanes[i], h = scale_halves(block_lanes<BFLOAT16>(word, block), block.powers);
+        const uint32_t r[4] = {e2m1_round_lanes(min_lanes(h, HALF_E2M1_MAX)), 0, 0, 0}, w[4] = {word, 0, 0, 0};
+        out[i] = (uint8_t)(e2m1_pack_lanes(r, w) & 15);
+    }
+}
+
+// Elements of FP8 tiles under a chosen byte, four a call.
+void refnum_encode_e4m3_words(int kind, const void* x, int byte, uint8_t* out, int64_t n) {
+    for (int64_t i = 0; i < n; i += 4) {
+        uint32_t in[4], codes = 0;
+        std::memcpy(in, words_at(x, kind, i), kind == FLOAT32 ? 16 : 8);
+        if (kind == FLOAT32) quantize_fp8_words<FLOAT32, 1>(in, (uint32_t)byte, &codes);
+        if (kind == BFLOAT16) quantize_fp8_words<BFLOAT16, 1>(in, (uint32_t)byte, &codes);
+        if (kind == FLOAT16) quantize_fp8_words<FLOAT16, 1>(in, (uint32_t)byte, &codes);
+        std::memcpy(out + i, &codes, 4);
     }
 }
 

@@ -26,6 +26,11 @@ inline uint32_t half_at(const void* p, int64_t i) {
     return half;
 }
 
+// Where element i lies.
+inline const uint8_t* words_at(const void* x, int kind, int64_t i) {
+    return static_cast<const uint8_t*>(x) + (kind == FLOAT32 ? 4 : 2) * i;
+}
+
 // Element i as float32 bits, exact.
 inline uint32_t float_at(const void* x, int kind, int64_t i) {
     if (kind == FLOAT32) return word_at(x, i);

@@ -5,6 +5,7 @@
 #include "../kernels/layouts.cuh"
 #include "../kernels/parts.cuh"
 #include "../kernels/philox.cuh"
+#include "../kernels/quantize_fp8_tiles.cuh"
 
 using namespace refnum;
 
@@ -74,31 +75,38 @@ void quantize_stochastic(int kind, const void* x, int64_t blocks, Policy policy,
     if (kind == FLOAT16) quantize_stochastic<FLOAT16>(x, blocks, policy, packed, scales, draw);
 }
 
-// Lanes of bfloat16 for FP8, which takes binary16 by way of bfloat16 rounded to odd.
-void load_tile_lanes(const void* x, int kind, int64_t first, int count, uint32_t* w) {
-    if (kind == FLOAT32) return load_lanes<FLOAT32>(x, first, count, w);
-    load_lanes<BFLOAT16>(x, first, count, w);
-    if (kind == FLOAT16) {
-        for (int i = 0; i < count; ++i) w[i] = odd_bfloat16_from_half(w[i]);
-    }
+// Words of the input that hold `elements` of it.
+template <int kind>
+constexpr int words_of(int elements) {
+    return kind == FLOAT32 ? elements : elements / 2;
 }
 
-// One row of a tile, 32 elements at a time. `w` are its lanes; a scalar tile reads the input again, one by one.
-void encode_tile_row(const void* x, int kind, int64_t first, const uint32_t* w, int words, const TileScale& scale,
-                     bool saturate, uint8_t* codes) {
-    for (int i = 0; i < words; i += 8) {
-        uint32_t out[8], bits[4];
-        if (scale.scalar) {
-            for (int e = 0; e < 32; ++e) {
-                bits[e & 3] = float_at(x, kind, first + 4 * i + e);
-                if ((e & 3) == 3) out[e >> 2] = quantize_fp8_scalar_word(bits, scale.byte);
+// Tiles of `tall` rows, 32 elements at a time, as threads of the device take eight or 16.
+template <int kind>
+void quantize_tiles(const void* x, int64_t m, int64_t k, int64_t tall, uint32_t carry, uint8_t* codes,
+                    uint8_t* scales) {
+    constexpr int words = words_of<kind>(BLOCK);
+    for (int64_t top = 0; top < m; top += tall) {
+        const int64_t bottom = top + tall < m ? top + tall : m;
+        for (int64_t t = 0; t < tiles(k); ++t) {
+            const int64_t left = k - t * TILE, wide = left < TILE ? left : TILE;
+            uint32_t most = 0, in[words], out[BLOCK / 4];
+            for (int64_t r = top; r < bottom; ++r) {
+                for (int64_t c = 0; c < wide; c += BLOCK) {
+                    std::memcpy(in, words_at(x, kind, r * k + t * TILE + c), sizeof in);
+                    most = max_lanes(most, tile_largest<kind, words>(in));
+                }
             }
-        } else if (saturate) {
-            quantize_fp8_words<true, 8>(w + 2 * i, scale, out);
-        } else {
-            quantize_fp8_words<false, 8>(w + 2 * i, scale, out);
+            const uint32_t byte = tile_byte<kind>(larger_lane(most), carry);
+            for (int64_t r = top; r < bottom; ++r) {
+                for (int64_t c = 0; c < wide; c += BLOCK) {
+                    std::memcpy(in, words_at(x, kind, r * k + t * TILE + c), sizeof in);
+                    quantize_fp8_words<kind, BLOCK / 4>(in, byte, out);
+                    std::memcpy(codes + r * k + t * TILE + c, out, sizeof out);
+                }
+            }
+            scales[top / tall * tiles(k) + t] = (uint8_t)byte;
         }
-        std::memcpy(codes + 4 * i, out, 32);
     }
 }
 
@@ -195,26 +203,10 @@ void refnum_dequantize_mxfp4(const uint8_t* packed, const uint8_t* scales, int64
 
 void refnum_quantize_fp8_tiles(int kind, const void* x, int64_t m, int64_t k, int64_t tall, int rule, uint8_t* codes,
                                uint8_t* scales) {
-    const Policy policy = {rule, 0, 0};
-    const bool saturate = e4m3_saturates(rule);
-    for (int64_t top = 0; top < m; top += tall) {
-        const int64_t bottom = top + tall < m ? top + tall : m;
-        for (int64_t t = 0; t < tiles(k); ++t) {
-            const int words = (int)((k - t * TILE < TILE ? k - t * TILE : TILE) / 4);
-            uint32_t most = 0, w[64];
-            for (int64_t r = top; r < bottom; ++r) {
-                load_tile_lanes(x, kind, r * k + t * TILE, 2 * words, w);
-                for (int i = 0; i < 2 * words; i += 8) most = max_lanes(most, part_largest<8>(w + i));
-            }
-            const uint32_t amax = larger_lane(most);
-            const TileScale scale = tile_scale(amax, policy, kind);
-            for (int64_t r = top; r < bottom; ++r) {
-                if (tall > 1) load_tile_lanes(x, kind, r * k + t * TILE, 2 * words, w);
-                encode_tile_row(x, kind, r * k + t * TILE, w, words, scale, saturate, codes + r * k + t * TILE);
-            }
-            scales[top / tall * tiles(k) + t] = (uint8_t)scale.byte;
-        }
-    }
+    const uint32_t carry = e4m3_carry(rule, 23);
+    if (kind == FLOAT32) quantize_tiles<FLOAT32>(x, m, k, tall, carry, codes, scales);
+    if (kind == BFLOAT16) quantize_tiles<BFLOAT16>(x, m, k, tall, carry, codes, scales);
+    if (kind == FLOAT16) quantize_tiles<FLOAT16>(x, m, k, tall, carry, codes, scales);
 }
 
 void refnum_dequantize_fp8_tiles(const uint8_t* codes, const uint8_t* scales, int64_t m, int64_t k, int64_t tall,

@@ -66,6 +66,29 @@ REFNUM_HD uint32_t multiply_floats(uint32_t a, uint32_t b) {
 #endif
 }
 
+// FMUL by a power of two, its bits without a sign. The twin has no branches, so that compilers make vectors of it; the one
+// conversion, of an integer below 2**23, is exact and normal: it finds the leading one of a subnormal.
+REFNUM_HD uint32_t scale_float(uint32_t bits, uint32_t power) {
+#ifdef __CUDA_ARCH__
+    return multiply_floats(bits, power);
+#else
+    const uint32_t magnitude = bits & FLOAT_MAGNITUDE, sign = bits & FLOAT_SIGN, fraction = bits & 0x7FFFFF;
+    const float counted = (float)(int32_t)(fraction | 1);
+    uint32_t pattern;
+    __builtin_memcpy(&pattern, &counted, 4);
+    const int32_t lift = 150 - (int32_t)(pattern >> 23);  // of a subnormal: brings the leading one to bit 23
+    const bool normal = magnitude >= 1u << 23;
+    const uint32_t significand = normal ? fraction | 1u << 23 : fraction << lift;
+    const int32_t field = (normal ? (int32_t)(magnitude >> 23) : 1 - lift) + exponent_of_float(power);
+    const int32_t low = field < 1 ? 1 - field : 0, down = low < 25 ? low : 25;
+    const uint32_t kept = significand >> down, rest = significand & ((1u << down) - 1);
+    const uint32_t subnormal = kept + (uint32_t)(2 * rest + (kept & 1) > 1u << down);
+    const uint32_t whole = field < 255 ? ((uint32_t)(field - 1) << 23) + significand : FLOAT_INF;
+    const uint32_t product = sign | (magnitude == 0 ? 0 : field > 0 ? whole : subnormal);
+    return magnitude < FLOAT_INF ? product : magnitude > FLOAT_INF ? FLOAT_NAN : sign | FLOAT_INF;
+#endif
+}
+
 // FADD: bits of a + b. An exact zero is +0, unless both addends carry a minus.
 REFNUM_HD uint32_t add_floats(uint32_t a, uint32_t b) {
 #ifdef __CUDA_ARCH__

@@ -35,7 +35,19 @@ REFNUM_HD uint32_t multiply_magnitude(uint32_t a, uint32_t b) {
 #endif
 }
 
-// F2FP.SATFINITE.E4M3: two codes from float32 bits, the first one lowest; to nearest even, saturating, NaN 0x7F.
+// E4M3 code of float32 bits by integers: to nearest even, saturating, NaN 0x7F. Without branches, for vectors. The
+// leading one that a subnormal lacks does not matter: it lies far below half of the smallest code.
+REFNUM_HD uint32_t e4m3_of_float(uint32_t bits) {
+    const uint32_t magnitude = bits & FLOAT_MAGNITUDE;
+    const int32_t above = (int32_t)(magnitude >> 23) - 120, clamped = above > 1 ? above : 1;
+    const int32_t wanted = clamped - above + 20, places = wanted < 31 ? wanted : 31;
+    const uint32_t significand = (magnitude & 0x7FFFFF) | 0x800000, rest = significand & ((1u << places) - 1);
+    const uint32_t cut = ((uint32_t)(clamped - 1) << 3) + (significand >> places);
+    const uint32_t code = cut + (uint32_t)(rest + (cut & 1) > 1u << (places - 1));
+    return magnitude > FLOAT_INF ? E4M3_NAN : (code < 0x7E ? code : 0x7E) | bits >> 31 << 7;
+}
+
+// F2FP.SATFINITE.E4M3: two codes from float32 bits, the first one lowest; as `e4m3_of_float`.
 REFNUM_HD uint32_t e4m3_pair(uint32_t first, uint32_t second) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
     uint16_t codes;
@@ -43,7 +55,7 @@ REFNUM_HD uint32_t e4m3_pair(uint32_t first, uint32_t second) {
         : "=h"(codes) : "f"(__uint_as_float(second)), "f"(__uint_as_float(first)));
     return codes;
 #else
-    return e4m3_encode(first, 0) | e4m3_encode(second, 0) << 8;
+    return e4m3_of_float(first) | e4m3_of_float(second) << 8;
 #endif
 }
 
@@ -84,8 +96,8 @@ REFNUM_HD void e4m3_words(const uint32_t* bits, uint32_t byte, uint32_t* codes) 
     REFNUM_UNROLL
     for (int i = 0; i < count; ++i) {
         const uint32_t* x = bits + 4 * i;
-        const uint32_t low = e4m3_pair(multiply_floats(x[0], inverse), multiply_floats(x[1], inverse));
-        const uint32_t high = e4m3_pair(multiply_floats(x[2], inverse), multiply_floats(x[3], inverse));
+        const uint32_t low = e4m3_pair(scale_float(x[0], inverse), scale_float(x[1], inverse));
+        const uint32_t high = e4m3_pair(scale_float(x[2], inverse), scale_float(x[3], inverse));
         codes[i] = low | high << 16;
     }
 }

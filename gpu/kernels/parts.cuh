@@ -6,7 +6,7 @@
 #include "dequantize_fp8_tiles.cuh"
 #include "fp8_to_mxfp4.cuh"
 #include "mxfp4_to_fp8.cuh"
-#include "quantize_fp8_tiles.cuh"
+#include "quantize_mxfp4.cuh"
 
 namespace refnum {
 

@@ -1,7 +1,11 @@
 // Float [M, K] -> E4M3 tiles of 1x128 or 128x128 (clause N6). A chunk is PART elements of a tile row, 8 or
 // 16, and half as many of float32.
 #include "memory.cuh"
-#include "parts.cuh"
+#include "quantize_fp8_tiles.cuh"
+
+#ifndef SQUARE
+#define SQUARE 256
+#endif
 
 namespace refnum {
 
@@ -16,94 +20,79 @@ __device__ __forceinline__ void load_floats(const uint8_t* p, bool aligned, bool
     if (exists) load<bytes_of<kind, elements>>(p, aligned, in);
 }
 
-// The loaded words as bfloat16 lanes; float32 and binary16 are rounded to odd.
 template <int kind, int elements>
-__device__ __forceinline__ void as_bfloat16(const uint32_t* in, uint32_t* w) {
-#pragma unroll
-    for (int i = 0; i < elements / 2; ++i) {
-        if (kind == FLOAT32) w[i] = odd_bfloat16_pair(in[2 * i], in[2 * i + 1]);
-        else w[i] = kind == FLOAT16 ? odd_bfloat16_from_half(in[i]) : in[i];
-    }
-}
-
-// Encodes a chunk; `from` is where it came from, for the tiles that are encoded one by one.
-template <int kind, bool saturate, int elements>
-__device__ __forceinline__ void encode(const uint8_t* from, const uint32_t* w, const TileScale& scale, uint8_t* out) {
-    if (scale.scalar) {
-#pragma unroll 1
-        for (int i = 0; i < elements; ++i) {
-            out[i] = (uint8_t)e4m3_encode(float_at<kind>(from, i), (int32_t)scale.byte - 127);
-        }
-        return;
-    }
+__device__ __forceinline__ void encode(const uint32_t* in, uint32_t byte, uint8_t* out) {
     uint32_t codes[elements / 4];
-    quantize_fp8_words<saturate, elements / 4>(w, scale, codes);
+    quantize_fp8_words<kind, elements / 4>(in, byte, codes);
     store<elements>(out, codes);
 }
 
 template <int kind, bool flat, bool rceil>
 __device__ __forceinline__ void quantize_rows(const Arguments& a) {
     constexpr int part = kind == FLOAT32 ? PART / 2 : PART, lanes = 128 / part, bytes = bytes_of<kind, part>;
+    const uint32_t carry = e4m3_carry(own_policy<rceil>(a).rule, 23);
     Chunk<flat> chunks[UNROLL];
     locate(a, chunks);
-    uint32_t in[UNROLL][bytes / 4], w[UNROLL][part / 2], most[UNROLL];
+    uint32_t in[UNROLL][bytes / 4], most[UNROLL];
 #pragma unroll
     for (int u = 0; u < UNROLL; ++u) {
         load_floats<kind, part>(a.x + chunks[u].input(a, bytes), flat || a.aligned, chunks[u].exists, in[u]);
     }
 #pragma unroll
-    for (int u = 0; u < UNROLL; ++u) {
-        as_bfloat16<kind, part>(in[u], w[u]);
-        most[u] = part_largest<part / 2>(w[u]);
-    }
+    for (int u = 0; u < UNROLL; ++u) most[u] = tile_largest<kind, bytes / 4>(in[u]);
     reduce_largest<lanes, UNROLL>(most);
 #pragma unroll
     for (int u = 0; u < UNROLL; ++u) {
-        const TileScale scale = tile_scale(most[u], own_policy<rceil>(a), kind);
+        const uint32_t byte = tile_byte<kind>(most[u], carry);
         if (!chunks[u].exists) continue;
-        encode<kind, !rceil, part>(a.x + chunks[u].input(a, bytes), w[u], scale, a.out + chunks[u].place(a) * part);
-        if (chunks[u].leads(lanes)) chunks[u].store_scale(a, lanes, scale.byte);
+        encode<kind, part>(in[u], byte, a.out + chunks[u].place(a) * part);
+        if (chunks[u].leads(lanes)) chunks[u].store_scale(a, lanes, byte);
     }
 }
 
-// One CTA of 256 threads a tile of 128x128, all of it in registers, eight elements a load: a.per_row tiles a row of
-// tiles, a.valid loads a row of the array, a.chunks rows.
-template <int kind>
-__device__ __forceinline__ void quantize_squares(const Arguments& a) {
-    constexpr int bytes = bytes_of<kind, 8>, passes = 8, rows = 16;
-    __shared__ uint32_t largest[8];
-    const offset_t top = (offset_t)(blockIdx.x / a.per_row) * 128 + threadIdx.x / 16;
-    const uint32_t column = blockIdx.x % a.per_row * 16 + threadIdx.x % 16;
-    uint32_t in[passes][bytes / 4], w[passes][4], most[1] = {0};
+// One CTA of SQUARE threads a tile of 128x128, all of it in registers, eight elements a load: a.per_row tiles a row of
+// tiles, a.valid loads a row of the array, a.chunks rows. `whole`: all of the tile exists and can be read by vector
+// loads.
+template <int kind, bool whole>
+__device__ __forceinline__ void quantize_square(const Arguments& a, uint32_t above, uint32_t beside) {
+    constexpr int words = bytes_of<kind, 8> / 4, rows = SQUARE / 16, passes = 128 / rows;
+    __shared__ uint32_t largest[SQUARE / 32];
+    const offset_t top = (offset_t)above * 128 + threadIdx.x / 16;
+    const uint32_t column = beside * 16 + threadIdx.x % 16;
+    const uint8_t* from = a.x + top * a.x_stride + (offset_t)column * (4 * words);
+    uint32_t in[passes * words], most[1];
 #pragma unroll
     for (int i = 0; i < passes; ++i) {
-        const offset_t row = top + i * rows;
-        const bool exists = row < a.chunks && column < a.valid;
-        load_floats<kind, 8>(a.x + row * a.x_stride + (offset_t)column * bytes, a.aligned, exists, in[i]);
+        const bool exists = whole || (top + i * rows < a.chunks && column < a.valid);
+        load_floats<kind, 8>(from + i * rows * a.x_stride, whole || a.aligned, exists, in + i * words);
     }
-#pragma unroll
-    for (int i = 0; i < passes; ++i) {
-        as_bfloat16<kind, 8>(in[i], w[i]);
-        most[0] = max_lanes(most[0], part_largest<4>(w[i]));
-    }
+    most[0] = tile_largest<kind, passes * words>(in);
     reduce_largest<32, 1>(most);
     if (threadIdx.x % 32 == 0) largest[threadIdx.x / 32] = most[0];
     __syncthreads();
 #pragma unroll
-    for (int i = 0; i < 8; ++i) most[0] = max_lanes(most[0], largest[i]);
-    const TileScale scale = tile_scale(most[0], own_policy<false>(a), kind);
+    for (int i = 0; i < SQUARE / 32; ++i) most[0] = max_lanes(most[0], largest[i]);
+    const uint32_t byte = tile_byte<kind>(most[0], e4m3_carry(a.policy.rule, 23));
+    uint8_t* to = a.out + (top * a.valid + column) * 8;
 #pragma unroll
     for (int i = 0; i < passes; ++i) {
-        const offset_t row = top + i * rows;
-        if (row < a.chunks && column < a.valid) {
-            encode<kind, true, 8>(a.x + row * a.x_stride + (offset_t)column * bytes, w[i], scale,
-                                  a.out + (row * a.valid + column) * 8);
+        if (whole || (top + i * rows < a.chunks && column < a.valid)) {
+            encode<kind, 8>(in + i * words, byte, to + (offset_t)i * rows * 8 * a.valid);
         }
     }
     if (threadIdx.x == 0) {
-        const uint32_t above = blockIdx.x / a.per_row, beside = blockIdx.x % a.per_row;
         lay_scale(a.out_scales, a.out_scale_rows, a.per_row, TURNED_OUT ? above : 0, TURNED_OUT ? beside : blockIdx.x,
-                  scale.byte);
+                  byte);
+    }
+}
+
+template <int kind>
+__device__ __forceinline__ void quantize_squares(const Arguments& a) {
+    const uint32_t above = blockIdx.x / a.per_row, beside = blockIdx.x % a.per_row;
+    if (a.aligned && (offset_t)above * 128 + 128 <= a.chunks && a.valid - beside * 16 >= 16) {
+        quantize_square<kind, true>(a, above, beside);
+    } else {
+        quantize_square<kind, false>(a, above, beside);
     }
 }
 
@@ -114,7 +103,7 @@ __device__ __forceinline__ void quantize_squares(const Arguments& a) {
         refnum::quantize_rows<kind, flat, rceil>(a);                             \
     }
 #define SQUARES(name, kind)                                                      \
-    extern "C" __global__ __launch_bounds__(256) void name(refnum::Arguments a) { \
+    extern "C" __global__ __launch_bounds__(SQUARE) void name(refnum::Arguments a) { \
         refnum::quantize_squares<kind>(a);                                       \
     }
 KERNEL(quantize_fp8_tiles_float32_flat_rceil, refnum::FLOAT32, true, true)

@@ -272,9 +272,9 @@ REFNUM_HD uint32_t half_below(uint32_t magnitude, int32_t k) {
     return ((uint32_t)(lowest + 24) << 10) + moved_down(significand, lowest - unit);  // bit 10 counts as a field
 }
 
-// k of float32 bits of 2**k, k in -149..126.
+// k of float32 bits of 2**k, k in -149..127.
 REFNUM_HD int32_t exponent_of_float(uint32_t power) {
-    REFNUM_EXPECTS(power < 0x800000 ? (power & (power - 1)) == 0 : power < 0x7F000000 && power % 0x800000 == 0);
+    REFNUM_EXPECTS(power < 0x800000 ? (power & (power - 1)) == 0 : power <= 0x7F000000 && power % 0x800000 == 0);
     return power >> 23 ? (int32_t)(power >> 23) - 127 : -118 - leading_zeros(power);
 }
 #endif

@@ -33,18 +33,39 @@ def test_half_product_twin_every_half_and_power(host):
         same(products[fits], exact[fits].astype(np.float16).view(np.uint16), f"k={k}")
 
 
-@pytest.mark.parametrize("fmt", ["E2M1", "E4M3"])
-def test_packed_rounding_every_bfloat16_under_every_byte(host, fmt):
-    """The packed path takes lanes below twice the format's largest binade; the scale rules promise that."""
-    codes = np.empty(BF16.size, np.uint8)
-    limit, seen = {"E2M1": 8.0, "E4M3": 512.0}[fmt], 0
+def test_packed_rounding_every_bfloat16_under_every_byte(host):
+    """The packed path to E2M1 takes lanes below twice the format's largest binade; the scale rules promise that."""
+    codes, seen = np.empty(BF16.size, np.uint8), 0
     for byte in range(255):
-        call(host, "encode_lanes", BF16, byte, int(fmt == "E4M3"), codes, codes.size)
+        call(host, "encode_e2m1_lanes", BF16, byte, codes, codes.size)
         scaled = BF16_VALUES / 2.0 ** (byte - 127)
-        fits = FINITE & (np.abs(scaled) < limit)
-        same(codes[fits], oracle.encode(fmt, scaled[fits]), f"byte {byte}")
+        fits = FINITE & (np.abs(scaled) < 8)
+        same(codes[fits], oracle.encode("E2M1", scaled[fits]), f"byte {byte}")
         seen += int(fits.sum())
     assert seen > 8_000_000
+
+
+@pytest.mark.parametrize("kind", [1, 2], ids=["bfloat16", "float16"])
+def test_fp8_words_every_half_under_every_byte(host, kind):
+    """Elements of FP8 tiles, specials and those that no tile has under this byte included."""
+    with np.errstate(invalid="ignore"):
+        values = BF16_VALUES if kind == 1 else BF16.view(np.float16).astype(np.float64)
+    finite, infinite, codes = np.isfinite(values), np.isinf(values), np.empty(BF16.size, np.uint8)
+    signs = (BF16 >> 8 & 0x80).astype(np.uint8)
+    for byte in range(255):
+        call(host, "encode_e4m3_words", kind, BF16, byte, codes, codes.size)
+        same(codes[finite], oracle.encode("E4M3", values[finite] / 2.0 ** (byte - 127)), f"byte {byte}")
+        same(codes[infinite], 0x7E | signs[infinite], f"byte {byte}")
+        same(codes[np.isnan(values)], 0x7F, f"byte {byte}")
+
+
+def test_fp8_words_float32_around_every_cut(host):
+    """Every sign, exponent and upper 7 fraction bits, with low bits nothing, least, half and all."""
+    bits = ((BF16.astype(np.uint32) << 16)[:, None] | np.array([0, 1, 0x8000, 0xFFFF], np.uint32)).reshape(-1)
+    x, codes = bits[(bits & 0x7F800000) != 0x7F800000].view(np.float32), np.empty(bits.size, np.uint8)
+    for byte in (0, 1, 2, 5, 6, 7, 100, 127, 200, 253, 254):
+        call(host, "encode_e4m3_words", 0, x, byte, codes, x.size)
+        same(codes[: x.size], oracle.encode("E4M3", x.astype(np.float64) / 2.0 ** (byte - 127)), f"byte {byte}")
 
 
 @pytest.mark.parametrize("fmt", ["E2M1", "E4M3"])

@@ -23,13 +23,9 @@ _WORDS = (
 _RECODE = "    return {e4m3_table((int32_t)byte - (int32_t)tile), BYTE_SIGNS};\n" + _WORDS
 _TILE = (
     "            for (int64_t r = top; r < bottom; ++r) {\n"
-    "                load_tile_lanes(x, kind, r * k + t * TILE, 2 * words, w);\n"
-    "                for (int i = 0; i < 2 * words; i += 8) most = max_lanes(most, part_largest<8>(w + i));\n"
-    "            }\n"
-    "            const uint32_t amax = larger_lane(most);\n"
-    "            const TileScale scale = tile_scale(amax, policy, kind);\n"
-    "            for (int64_t r = top; r < bottom; ++r) {\n"
-    "                if (tall > 1) load_tile_lanes(x, kind, r * k + t * TILE, 2 * words, w);"
+    "                for (int64_t c = 0; c < wide; c += BLOCK) {\n"
+    "                    std::memcpy(in, words_at(x, kind, r * k + t * TILE + c), sizeof in);\n"
+    "                    most = max_lanes"
 )
 _PLACE = "            std::memcpy(out + (start + r) * width, payload + row_map[taken + r] * width, (size_t)width);\n"
 _TREE = "    REFNUM_HD void add(uint32_t term) {\n        int level = 0;\n"
@@ -189,11 +185,9 @@ EXHIBITS = (
         ROWS,
         _TILE,
         _TILE.replace(
-            "int64_t r = top; r < bottom; ++r) {\n                load",
-            "int64_t r = top / 128 * 128; "
-            "r < m && r < (tall > 1 ? bottom : top / 128 * 128 + 128); ++r) {\n                load",
-            1,
-        ).replace("if (tall > 1) load", "load"),
+            "int64_t r = top; r < bottom;",
+            "int64_t r = top / 128 * 128; r < m && r < (tall > 1 ? bottom : top / 128 * 128 + 128);",
+        ),
         "TILE_GEOMETRY",
         "flashinfer-ai/flashinfer#3882 vllm-project/vllm#42089",
         "L11",
