@@ -5,7 +5,7 @@ defaults, and gives it as a function of this module. Where torch has its own wor
 name, a dtype is a `torch.dtype`, a tile is a list of two integers and splits are a list of integers. Its integers are
 of 63 bits and a sign: a seed of 2**63 or more, which torch refuses before anything runs, is given as seed - 2**64.
 Results are fresh contiguous tensors on the input's device, codes and scale bytes torch.uint8. No operator has a
-gradient.
+gradient: what `swiglu_backward` and `unpermute` give refuses one, what all others give is constant to autograd.
 
 Shapes and dtypes of the results are given without a device (fake tensors), dynamic sizes included; the launchers'
 own checks raise `refnum.errors` when the operator runs. Adding a launcher is one entry of `OPERATORS`.
@@ -34,7 +34,7 @@ class Operator:
 
     arguments: in torch's schema language. results: shapes and dtypes of the results, from the same arguments.
     returns: how many results. words: argument -> what the launcher is given in its place. differentiable: whether
-    inputs and results are floating point, so that autograd would ask for a gradient.
+    inputs and results are numbers, not codes and scales, so that autograd may ask for a gradient and is refused.
     """
 
     arguments: str
@@ -165,6 +165,8 @@ def _register(name: str, operator: Operator) -> Callable[..., Any]:
     torch.library.register_fake(qualified, _bound(name, fake), lib=_library)
     if operator.differentiable:
         torch.library.register_autograd(qualified, _no_gradient(name), lib=_library)
+    else:  # or autograd would follow float32 scales, and lose their gradient with a warning
+        _library.impl(name, torch.library.fallthrough_kernel, "Autograd")
     overload: Callable[..., Any] = getattr(torch.ops.refnum, name).default
     return overload
 

@@ -9,7 +9,7 @@ import pytest
 import conformance.golden
 import refnum
 from gpu import checks, emulate, interop, ops, plans
-from refnum.errors import ArgumentError, DtypeError, ShapeError
+from refnum.errors import ArgumentError, DtypeError, ShapeError, UnsupportedError
 
 torch = pytest.importorskip("torch", reason="needs torch")
 
@@ -207,6 +207,38 @@ def test_torchs_dtypes_are_taken_by_the_launchers_and_planned():
         assert len(plans._plans) == 2
         with pytest.raises(ArgumentError, match="allowed are 'float32', 'bfloat16'"):
             ops.dequantize_mxfp4(emulate.array(packed), emulate.array(scales), torch.float16)
+
+
+def asks_for_a_gradient(value):
+    if not isinstance(value, np.ndarray):
+        return value
+    dtype = DTYPES[value.dtype]
+    return torch.empty(value.shape, dtype=dtype, device="meta", requires_grad=dtype.is_floating_point)
+
+
+LAID = [
+    ("quantize_mxfp4", {"x": zeros(4, 64, dtype=np.float32), "layout_out": "float32"}),
+    ("quantize_fp8_tiles", {"x": zeros(4, 64, dtype=np.float32), "layout_out": "gemm_float32"}),
+    ("dequantize_mxfp4", {"packed": zeros(4, 32), "scales": zeros(4, 2, dtype=np.float32), "layout_in": "float32"}),
+    ("dequantize_fp8_tiles", {"codes": zeros(4, 64), "scales": zeros(1, 4, dtype=np.float32),
+                              "layout_in": "gemm_float32"}),
+    ("fp8_to_mxfp4", {"codes": zeros(4, 64), "scales": zeros(4, 1, dtype=np.float32), "layout_in": "float32",
+                      "layout_out": "float32"}),
+    ("mxfp4_to_fp8", {"packed": zeros(4, 32), "scales": zeros(4, 2, dtype=np.float32), "layout_in": "float32",
+                      "layout_out": "float32"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "arguments"), [*CASES, *LAID], ids=lambda value: value if type(value) is str else "")
+def test_a_gradient_is_never_lost_on_the_way(name, arguments):
+    results = getattr(torch.ops.refnum, name)(**{key: asks_for_a_gradient(x) for key, x in arguments.items()})
+    results = results if isinstance(results, tuple) else (results,)
+    if not operators.OPERATORS[name].differentiable:
+        assert not any(result.requires_grad for result in results)  # constants to autograd, which says so
+        return
+    assert all(result.requires_grad for result in results)
+    with pytest.raises(UnsupportedError, match=f"{name} has no gradient"):
+        results[0].sum().backward()
 
 
 class Wrapper(torch.Tensor):
