@@ -36,6 +36,7 @@ ORDERS = {
     "mxfp4_to_fp8_columns": [
         *(columns.Order(across, 8, 128, stream) for across in (1, 2) for stream in (0, 1)),
         *(columns.Order(across, blocks, 256) for across in (1, 2) for blocks in (3, 4)),
+        *(columns.Order(across, blocks, 256, turns=2) for across in (1, 2) for blocks in (5, 6, 7)),
     ],
     "mxfp4_to_fp8_rows_columns": [
         columns.Order(across, blocks, 256, 0, cluster)
@@ -50,7 +51,7 @@ ORDERS = {
         for blocks in (2, 3)
     ],
     "fp8_columns": [
-        columns.Order(across, blocks, 128, stream) for across in (1, 2) for blocks in (5, 6) for stream in (0, 1)
+        columns.Order(across, blocks, 128, stream) for across in (1, 2) for blocks in (6, 8) for stream in (0, 1)
     ],
 }
 PARTS = {"quantize_mxfp4": (16, 32), "quantize_fp8_tiles": (8, 16), "fp8_to_mxfp4": (16, 32), "mxfp4_to_fp8": (16, 32)}

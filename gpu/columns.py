@@ -30,7 +30,7 @@ VECTORS, SCALES = 1, 2
 class Order(NamedTuple):
     """How a launch is cut: column tiles that neighbouring CTAs take of the same rows (0: all), CTAs that a
     multiprocessor must hold at once, columns of a tile, whether memory passes by the caches, CTAs below each other
-    that store columns at the same time.
+    that store columns at the same time, groups of 32 columns that a warp takes one after another.
     """
 
     across: int
@@ -38,6 +38,7 @@ class Order(NamedTuple):
     wide: int = 128
     stream: int = 0
     cluster: int = 1
+    turns: int = 1
 
     @property
     def defines(self) -> tuple[str, ...]:
@@ -47,13 +48,13 @@ class Order(NamedTuple):
 
 TUNING: dict[str, Order] = {
     "mxfp4_to_fp8_columns_max": Order(2, 4, 256),
-    "mxfp4_to_fp8_columns_amax": Order(2, 8),
+    "mxfp4_to_fp8_columns_amax": Order(2, 6, 256, turns=2),
     "mxfp4_to_fp8_rows_columns_max": Order(0, 4, 256, cluster=2),
     "mxfp4_to_fp8_rows_columns_amax": Order(0, 4, 256, cluster=2),
     "mxfp4_columns_max": Order(2, 3, 256),
     "mxfp4_columns_amax": Order(1, 3, 256),
-    "fp8_columns_rne": Order(2, 6),
-    "fp8_columns_te": Order(2, 5),
+    "fp8_columns_rne": Order(2, 8),
+    "fp8_columns_te": Order(2, 8),
 }
 """Function -> its order: measured, see docs/results."""
 
@@ -165,7 +166,7 @@ def columns(kernel: str, name: str, x: View, scales: View, outputs: Outputs, k: 
     aligned = _aligned(x, scales, order.wide // 32)
     function = driver().function(kernel, name, device, order.defines)
     stream = x.library.stream(device)
-    threads = shape.threads or order.wide
+    threads = shape.threads or order.wide // order.turns
     first_two: list[int | None] = [view.address for view in rows] or [None, None]
     addresses = [x.address, scales.address, *first_two, codes.address, bytes_.address]
     kind = RowColumnArguments if rows else ColumnArguments

@@ -83,7 +83,7 @@ struct GroupRows {
     }
 };
 
-// `amax` by binary16: bytes of 32 columns, and codes of every row, bytes of columns (0, 2, 4, 6) and (1, 3, 5, 7).
+// `amax` by binary16: bytes of 32 columns, and codes of every row.
 template <class Store>
 void column_group_by_halves(const Group& group, int64_t rows, const GroupRows& known, uint8_t* scales,
                             Store put) {
@@ -106,14 +106,23 @@ void column_group_by_halves(const Group& group, int64_t rows, const GroupRows& k
         std::memcpy(scales + 8 * j, &bytes.low, 4);
         std::memcpy(scales + 8 * j + 4, &bytes.high, 4);
     }
-    for (int64_t r = 0; r < rows; ++r) {
-        uint32_t w[4], byte;
-        group.row(r, w, byte);
-        const Table table = known.table(w, byte);
+    for (int64_t r = 0; r < rows; r += 4) {
+        uint32_t w[4][4] = {}, byte;
+        Table tables[4] = {};
+        const int here = rows - r < 4 ? (int)(rows - r) : 4;
+        for (int i = 0; i < here; ++i) {
+            group.row(r + i, w[i], byte);
+            tables[i] = known.table(w[i], byte);
+        }
         for (int j = 0; j < 4; ++j) {
-            uint32_t even, odd;
-            column_words(w[j], row_halves(w[j], table), columns[j].power, even, odd);
-            put(r, 2 * j, permute(even, odd, 0x5140), permute(even, odd, 0x7362));  // columns in order again
+            uint32_t packed[4], codes[8], first[4], second[4];
+            Table halves[4];
+            for (int i = 0; i < 4; ++i) packed[i] = w[i][j], halves[i] = row_halves(w[i][j], tables[i]);
+            turn_rows(packed, halves, columns[j].power, codes);
+            for (int i = 0; i < 4; ++i) first[i] = codes[i], second[i] = codes[4 + i];
+            transpose_bytes(first);  // rows again
+            transpose_bytes(second);
+            for (int i = 0; i < here; ++i) put(r + i, 2 * j, first[i], second[i]);
         }
     }
 }

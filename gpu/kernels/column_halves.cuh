@@ -6,8 +6,9 @@
 // met exactly above its smallest normal, and below it the multiply rounds to nearest even. A second multiply, exact,
 // brings E4M3's smallest normal to binary16's; the code then lies in the pattern, in bits 7..13.
 //
-// A packed word holds eight columns. Its lanes are columns (0, 4), (2, 6), (1, 5) and (3, 7): so codes leave as bytes
-// of columns (0, 2, 4, 6) and (1, 3, 5, 7), whose signs lie at the tops of the packed word moved by four, and of it.
+// Four rows are turned at a time: lanes are rows (0, 2) and (1, 3) of one column, so its codes leave as the bytes of a
+// word. A packed word holds eight columns; of four words whose bytes are transposed, each has two columns, whose signs
+// lie at the tops of the bytes moved by four, and of the bytes.
 #pragma once
 
 #include "mxfp4_to_fp8_columns.cuh"
@@ -47,9 +48,9 @@ REFNUM_HD void raise_halves(HalfMaxima& maxima, Table a, Table b) {
     maxima.w[3] = max3_lanes(maxima.w[3], a.high, b.high);
 }
 
-// Bytes and powers of eight columns in lanes (0, 4), (2, 6), (1, 5), (3, 7).
+// Bytes of eight columns in lanes (0, 4), (2, 6), (1, 5), (3, 7), and the power of each in both lanes.
 struct ColumnScales {
-    uint32_t byte[4], power[4];
+    uint32_t byte[4], power[8];
 };
 REFNUM_HD ColumnScales column_scales(const HalfMaxima& maxima, uint32_t base) {
     const uint32_t* w = maxima.w;
@@ -65,10 +66,13 @@ REFNUM_HD ColumnScales column_scales(const HalfMaxima& maxima, uint32_t base) {
         const uint32_t byte = add_and_clamp(field, lift, 0x00FE00FEu);
         const uint32_t some = lane_signs(field + 0x7FFF7FFFu);
         // 2**(base - byte): the field is 1 to 25 while rows lie within E4M3_SPREAD, for columns of zeros too
-        out.power[i] = (both_lanes(15 + base) - byte) << 10;
+        const uint32_t power = (both_lanes(15 + base) - byte) << 10;
+        const uint32_t first = scale_halves(power, both_lanes(half_power(E4M3_DOWN)));  // exact
+        const int column = i % 2 * 2 + i / 2;
+        out.power[column] = permute(first, first, 0x1010);
+        out.power[column + 4] = permute(first, first, 0x3232);
         out.byte[i] = choose(byte, both_lanes(ONE_BYTE), some);
     }
-    scale_all<4>(out.power, both_lanes(half_power(E4M3_DOWN)));  // exact
     return out;
 }
 
@@ -79,16 +83,30 @@ REFNUM_HD Table scale_bytes(const ColumnScales& scales) {
     return {permute(even, odd, 0x5140), permute(even, odd, 0x7362)};
 }
 
-// Codes of a row's eight columns: bytes of columns (0, 2, 4, 6) and (1, 3, 5, 7).
-REFNUM_HD void column_words(uint32_t packed, Table halves, const uint32_t (&powers)[4], uint32_t& even,
-                            uint32_t& odd) {
-    uint32_t lanes[4] = {pair_upper<0>(halves.low, halves.high), pair_upper<2>(halves.low, halves.high),
-                         pair_upper<1>(halves.low, halves.high), pair_upper<3>(halves.low, halves.high)};
-    REFNUM_UNROLL
-    for (int i = 0; i < 4; ++i) lanes[i] = scale_halves(lanes[i], powers[i]);  // rounds
-    scale_all<4>(lanes, both_lanes(half_power(E4M3_UP)));
-    even = choose((lanes[0] >> 7) + lanes[1] * 2, packed << 4, BYTE_MAGNITUDES);
-    odd = choose((lanes[2] >> 7) + lanes[3] * 2, packed, BYTE_MAGNITUDES);
+// Codes of four rows of a column: byte `i` of each row's word, under the column's power, and signs at the tops of bytes.
+template <int i>
+REFNUM_HD uint32_t column_rows(uint32_t row, uint32_t next, uint32_t third, uint32_t last, uint32_t power,
+                                uint32_t signs) {
+    uint32_t lanes[2] = {pair_upper<i>(row, third), pair_upper<i>(next, last)};
+    scale_all<2>(lanes, power);  // rounds
+    scale_all<2>(lanes, both_lanes(half_power(E4M3_UP)));
+    return choose((lanes[0] >> 7) + lanes[1] * 2, signs, BYTE_MAGNITUDES);
+}
+
+// Packed words of four rows, and what `row_halves` made of them -> words of four rows of eight columns.
+REFNUM_HD void turn_rows(uint32_t (&packed)[4], const Table (&rows)[4], const uint32_t (&powers)[8],
+                         uint32_t (&out)[8]) {
+    transpose_bytes(packed);
+    const uint32_t a = rows[0].low, b = rows[1].low, c = rows[2].low, d = rows[3].low;
+    out[0] = column_rows<0>(a, b, c, d, powers[0], packed[0] << 4);
+    out[1] = column_rows<1>(a, b, c, d, powers[1], packed[0]);
+    out[2] = column_rows<2>(a, b, c, d, powers[2], packed[1] << 4);
+    out[3] = column_rows<3>(a, b, c, d, powers[3], packed[1]);
+    const uint32_t e = rows[0].high, f = rows[1].high, g = rows[2].high, h = rows[3].high;
+    out[4] = column_rows<0>(e, f, g, h, powers[4], packed[2] << 4);
+    out[5] = column_rows<1>(e, f, g, h, powers[5], packed[2]);
+    out[6] = column_rows<2>(e, f, g, h, powers[6], packed[3] << 4);
+    out[7] = column_rows<3>(e, f, g, h, powers[7], packed[3]);
 }
 
 }  // namespace refnum

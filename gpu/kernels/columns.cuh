@@ -18,6 +18,10 @@
 #ifndef WIDE
 #define WIDE 128
 #endif
+// Groups of 32 columns that a warp takes one after another.
+#ifndef TURNS
+#define TURNS 1
+#endif
 // CTAs of one column tile and blocks of rows below each other that store their columns at the same time.
 #ifndef CLUSTER
 #define CLUSTER 1
@@ -35,7 +39,7 @@ constexpr uint32_t VECTORS = 1, SCALES = 2;  // bits of `aligned`: codes by 16 b
 
 // The one parameter of every column kernel (gpu/columns.py has its mirror). Blocks of rows of one expert follow from
 // `dense_rows`; else a launch takes up to 1920 blocks, from row `first_row` and column block `first_segment` on: the first
-// row of each and, behind them, the last one's end, in units of 2**shift rows. Strides are in bytes.
+// row of each and, behind them, the last one's end, in units of 2**shift rows; zeros follow. Strides are in bytes.
 struct ColumnArguments {
     const uint8_t *x, *scales;
     uint8_t *rows, *row_scales;  // outputs of kernels that write rows too

@@ -74,7 +74,7 @@ __device__ __forceinline__ void fp8_columns(const ColumnArguments& a) {
     Rows rows;
     load_rows(a, tile, part, quad, rows);
     const uint32_t byte = shared_byte(rows, largest);
-    turn<te>(rows, byte, part, quad, turned);
+    if (threadIdx.x / 32 * 16 < tile.rows) turn<te>(rows, byte, part, quad, turned);  // a warp has sixteen rows
     if (threadIdx.x < 32) store_scales(a, tile, 4 * threadIdx.x, byte * 0x01010101u);
     __syncthreads();
     turned.template store_columns<256>(a, tile);

@@ -9,6 +9,7 @@ namespace refnum {
 
 constexpr int BLOCK_ROWS = 32, BLOCKS_A_TILE = 8;
 typedef PackedTile<BLOCK_ROWS * BLOCKS_A_TILE, BLOCK_ROWS> BlocksTile;
+static_assert(TURNS == 1, "a thread has one block of rows");
 
 struct Block {  // of rows, and eight columns of it
     uint32_t number, group, word, row, rows;
@@ -124,8 +125,11 @@ __device__ __forceinline__ void mxfp4_columns(const ColumnArguments& a) {
     const uint32_t first = turn * BLOCKS_A_TILE, stripe = blockIdx.y * across + (blockIdx.x - turn * across);
     if (stripe >= a.tiles) return;
     const offset_t column = (offset_t)stripe * WIDE;
-    const offset_t row = (offset_t)first * BLOCK_ROWS;
-    tile.fetch(a, column, row + BLOCK_ROWS * BLOCKS_A_TILE <= a.dense_rows, row, [&](uint32_t i) {
+    const offset_t row = segment_at<BLOCK_ROWS>(a, first).row;
+    // a block begins where the one before it ends; behind the launch's last end lie zeros
+    const offset_t end = a.dense_rows ? a.dense_rows : segment_at<BLOCK_ROWS>(a, first + BLOCKS_A_TILE).row;
+    const bool whole = row + BLOCK_ROWS * BLOCKS_A_TILE <= end;  // all blocks are there, and none is short
+    tile.fetch(a, column, whole, row, BLOCK_ROWS * BLOCKS_A_TILE, [&](uint32_t i) {
         return first + i < a.segments ? segment_at<BLOCK_ROWS>(a, first + i) : Segment{0, 0};
     });
     const uint32_t group = threadIdx.x / 32, number = threadIdx.x % 32 / 4, word = 4 * group + threadIdx.x % 4;

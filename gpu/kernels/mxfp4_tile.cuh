@@ -1,8 +1,8 @@
 // Tiles of row-wise MXFP4 in shared memory, and which thread turns what of them. Device only.
 //
-// A warp has a group of 32 columns to itself. First its lanes have a row's block each (bytes, maxima, tables), then
-// `run` rows of eight columns each, so that a thread ends with `run` rows of a column and stores them without a
-// second pass through shared memory.
+// A warp has a group of 32 columns to itself, TURNS of them one after another. First its lanes have a row's block each
+// (bytes, maxima, tables), then `run` rows of eight columns each, so that a thread ends with `run` rows of a column and
+// stores them without a second pass through shared memory.
 #pragma once
 
 #include "bulk.cuh"
@@ -11,7 +11,8 @@
 
 namespace refnum {
 
-constexpr int GROUPS = WIDE / 32;  // of a tile, and its warps
+constexpr int GROUPS = WIDE / 32, WARPS = GROUPS / TURNS, WORKERS = 32 * WARPS;  // of a tile, and its threads
+constexpr int ROWS_A_PASS = WORKERS / GROUPS;                                      // that a CTA copies at a time
 
 // Skews keep the blocks of eight neighbouring rows, and equal rows of eight runs, in different banks.
 template <int tall, int run>
@@ -26,27 +27,28 @@ struct PackedTile {
     }
 
     // All threads of a CTA; complete behind `wait_copies` and a barrier. stripe(i): the array's rows for rows 32 i and on
-    // of the tile, at most 32; the others are empty blocks. whole: all of them are there, from row `first` on.
+    // of the tile, at most 32; the others are empty blocks. joined: they are its first rows, and the array's from row
+    // `first` on, `rows` of them.
     template <class Stripe>
-    __device__ __forceinline__ void fetch(const ColumnArguments& a, offset_t column, bool whole, offset_t first,
-                                          Stripe stripe) {
+    __device__ __forceinline__ void fetch(const ColumnArguments& a, offset_t column, bool joined, offset_t first,
+                                          uint32_t rows, Stripe stripe) {
         const uint64_t keep = keep_policy();  // for scales: 64 bytes of DRAM hold a row's for eight or sixteen tiles
-        if (whole && a.aligned == (VECTORS | SCALES) && column + WIDE <= a.k) fetch_whole(a, column, first, keep);
+        if (joined && a.aligned == (VECTORS | SCALES) && column + WIDE <= a.k) fetch_rows(a, column, first, rows, keep);
         else fetch_stripes(a, column, stripe, keep);
     }
 
 private:
-    __device__ __forceinline__ void fetch_whole(const ColumnArguments& a, offset_t column, offset_t first,
-                                                uint64_t keep) {
+    __device__ __forceinline__ void fetch_rows(const ColumnArguments& a, offset_t column, offset_t first, uint32_t rows,
+                                               uint64_t keep) {
         const uint32_t group = threadIdx.x % GROUPS, row = threadIdx.x / GROUPS;
         const uint8_t* x = a.x + (first + row) * a.x_stride + (column / 2 + 16 * group);
-        const offset_t step = 32 * a.x_stride;
+        const offset_t step = ROWS_A_PASS * a.x_stride;
 #pragma unroll
-        for (int i = 0; i < tall / 32; ++i, x += step) copy_16(&block(32 * i + row, group), x, true);
+        for (int i = 0; i < tall; i += ROWS_A_PASS, x += step) copy_16(&block(i + row, group), x, i + row < rows);
         const uint8_t* scales = a.scales + column / 32;
 #pragma unroll
-        for (uint32_t i = threadIdx.x; i < tall; i += WIDE) {
-            copy_scales(bytes + i * GROUPS, scales + (first + i) * a.scale_stride, true, keep);
+        for (uint32_t i = threadIdx.x; i < tall; i += WORKERS) {
+            copy_scales(bytes + i * GROUPS, scales + (first + i) * a.scale_stride, i < rows, keep);
         }
     }
 
@@ -54,21 +56,29 @@ private:
     __device__ __forceinline__ void fetch_stripes(const ColumnArguments& a, offset_t column, Stripe stripe,
                                                   uint64_t keep) {
         const uint32_t group = threadIdx.x % GROUPS, row = threadIdx.x / GROUPS;
-        const uint8_t* x = a.x + row * a.x_stride + (column / 2 + 16 * group);
+        const uint8_t* x = a.x + (column / 2 + 16 * group);
         const bool inside = column + 32 * group < a.k;
         if (a.aligned & VECTORS) {
 #pragma unroll
             for (int i = 0; i < tall / 32; ++i) {
                 const Segment from = stripe(i);
-                copy_16(&block(32 * i + row, group), x + from.row * a.x_stride, inside && row < from.rows);
+#pragma unroll
+                for (uint32_t j = 0; j < 32; j += ROWS_A_PASS) {
+                    const uint8_t* own = x + (from.row + j + row) * a.x_stride;
+                    copy_16(&block(32 * i + j + row, group), own, inside && j + row < from.rows);
+                }
             }
         } else {
 #pragma unroll 1
             for (int i = 0; i < tall / 32; ++i) {
                 const Segment from = stripe(i);
-                uint32_t w[4] = {0, 0, 0, 0};
-                if (inside && row < from.rows) load<16>(x + from.row * a.x_stride, false, w);
-                block(32 * i + row, group) = make_uint4(w[0], w[1], w[2], w[3]);
+#pragma unroll 1
+                for (uint32_t j = 0; j < 32; j += ROWS_A_PASS) {
+                    const uint8_t* own = x + (from.row + j + row) * a.x_stride;
+                    uint32_t w[4] = {0, 0, 0, 0};
+                    if (inside && j + row < from.rows) load<16>(own, false, w);
+                    block(32 * i + j + row, group) = make_uint4(w[0], w[1], w[2], w[3]);
+                }
             }
         }
         fetch_scales(a, column, stripe, keep);
@@ -82,7 +92,7 @@ private:
         const uint8_t* scales = a.scales + lane * a.scale_stride + column / 32;
         const bool whole = a.aligned & SCALES && column + WIDE <= a.k;
 #pragma unroll
-        for (uint32_t i = threadIdx.x / 32; i < tall / 32; i += GROUPS) {
+        for (uint32_t i = threadIdx.x / 32; i < tall / 32; i += WARPS) {
             const Segment from = stripe(i);
             const bool exists = lane < from.rows;
             const uint8_t* x = scales + from.row * a.scale_stride;

@@ -6,7 +6,7 @@ namespace refnum {
 template <bool amax>
 __device__ __forceinline__ void mxfp4_to_fp8_columns(const ColumnArguments& a) {
     __shared__ RowsTile rows;
-    __shared__ TileTables tables[GROUPS];
+    __shared__ TileTables tables[WARPS];
     const ColumnTile tile = column_tile(a);
     if (tile.rows == 0) return;
     fetch_tile(a, tile, rows);
@@ -15,11 +15,11 @@ __device__ __forceinline__ void mxfp4_to_fp8_columns(const ColumnArguments& a) {
 
 }  // namespace refnum
 
-extern "C" __global__ __launch_bounds__(WIDE, BLOCKS) void mxfp4_to_fp8_columns_max(
+extern "C" __global__ __launch_bounds__(refnum::WORKERS, BLOCKS) void mxfp4_to_fp8_columns_max(
     const __grid_constant__ refnum::ColumnArguments a) {
     refnum::mxfp4_to_fp8_columns<false>(a);
 }
-extern "C" __global__ __launch_bounds__(WIDE, BLOCKS) void mxfp4_to_fp8_columns_amax(
+extern "C" __global__ __launch_bounds__(refnum::WORKERS, BLOCKS) void mxfp4_to_fp8_columns_amax(
     const __grid_constant__ refnum::ColumnArguments a) {
     refnum::mxfp4_to_fp8_columns<true>(a);
 }

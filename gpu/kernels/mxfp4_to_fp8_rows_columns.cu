@@ -5,7 +5,7 @@
 
 namespace refnum {
 
-constexpr int THREADS_A_TILE = 32 * GROUPS, PIECES = WIDE / 16;
+constexpr int PIECES = WIDE / 16;
 typedef RowTables<TALL, TALL> OneRowTables;
 
 // The byte of each row of the tile, and the tables of its blocks. The codes of NaN blocks are cleared.
@@ -36,7 +36,7 @@ __device__ __forceinline__ void row_tables(const ColumnArguments& a, const Colum
 
 __device__ __forceinline__ void store_rows(const ColumnArguments& a, const ColumnTile& tile, RowsTile& rows,
                                            OneRowTables (&tables)[GROUPS]) {
-    static_assert(THREADS_A_TILE / PIECES == RUN, "equal rows of all runs lie at constant distances");
+    static_assert(WIDE / PIECES == RUN && TURNS == 1, "equal rows of all runs lie at constant distances");
     const uint32_t piece = threadIdx.x % PIECES, first = threadIdx.x / PIECES;
     const offset_t column = tile.column + 16 * piece, step = RUN * a.k;
     if (column >= a.k) return;

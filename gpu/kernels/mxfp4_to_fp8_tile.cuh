@@ -20,9 +20,10 @@ struct Share {
 
     __device__ __forceinline__ uint32_t table() const { return (group - first) * lanes * 4 + row; }
 };
-__device__ __forceinline__ Share own_share(uint32_t rows) {
-    const uint32_t lane = threadIdx.x % 32, lanes = rows > TALL / 2 ? 32 : rows > TALL / 4 ? 16 : 8;
-    const uint32_t first = threadIdx.x / lanes & ~(32 / lanes - 1), group = threadIdx.x / lanes;
+__device__ __forceinline__ Share own_share(uint32_t rows, uint32_t turn) {
+    const uint32_t thread = turn * WORKERS + threadIdx.x, lane = thread % 32;
+    const uint32_t lanes = rows > TALL / 2 ? 32 : rows > TALL / 4 ? 16 : 8;
+    const uint32_t first = thread / lanes & ~(32 / lanes - 1), group = thread / lanes;
     return {first, group, 4 * group + lane % 4, lane % lanes / 4 * RUN, lanes};
 }
 
@@ -145,15 +146,13 @@ __device__ __forceinline__ ColumnScales amax_scales(const Run& run, const Share&
 __device__ __forceinline__ void turn_amax(const Run& run, const ColumnScales& scales, uint32_t (&out)[8][4]) {
 #pragma unroll
     for (int q = 0; q < 4; ++q) {
-        uint32_t even[4], odd[4];
+        uint32_t packed[4], codes[8];
+        Table halves[4];
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            column_words(run.word(4 * q + i), run.halves(4 * q + i), scales.power, even[i], odd[i]);
-        }
-        transpose_bytes(even);
-        transpose_bytes(odd);
+        for (int i = 0; i < 4; ++i) packed[i] = run.word(4 * q + i), halves[i] = run.halves(4 * q + i);
+        turn_rows(packed, halves, scales.power, codes);
 #pragma unroll
-        for (int i = 0; i < 4; ++i) out[2 * i][q] = even[i], out[2 * i + 1][q] = odd[i];
+        for (int j = 0; j < 8; ++j) out[j][q] = codes[j];
     }
 }
 
@@ -203,13 +202,10 @@ __device__ __forceinline__ Table turn_any(const ColumnArguments& a, const Column
     return {bytes[0], bytes[1]};
 }
 
-// A warp's whole work on its groups, behind the tile's arrival. cleared: whether the codes of NaN rows are zero, and other
-// warps may read the tile still.
+// cleared: whether the codes of NaN rows are zero, and other warps may read the tile still.
 template <bool amax, bool cleared>
-__device__ __forceinline__ void turn_groups(const ColumnArguments& a, const ColumnTile& tile, RowsTile& rows,
-                                            TileTables& tables) {
-    const Share share = own_share(tile.rows);
-    if (share.first >= GROUPS || tile.column + 32 * share.first >= a.k) return;
+__device__ __forceinline__ void turn_share(const ColumnArguments& a, const ColumnTile& tile, RowsTile& rows,
+                                           TileTables& tables, const Share& share) {
     Table bytes;
     uint32_t out[8][4];
     if (amax) {
@@ -238,9 +234,22 @@ __device__ __forceinline__ void turn_groups(const ColumnArguments& a, const Colu
     store_scales(a, tile, 8 * share.word + 4, bytes.high);
 }
 
+// A warp's whole work on its groups, behind the tile's arrival.
+template <bool amax, bool cleared>
+__device__ __forceinline__ void turn_groups(const ColumnArguments& a, const ColumnTile& tile, RowsTile& rows,
+                                            TileTables& tables) {
+#pragma unroll 1
+    for (uint32_t turn = 0; turn < TURNS; ++turn) {
+        const Share share = own_share(tile.rows, turn);
+        if (share.first >= GROUPS || tile.column + 32 * share.first >= a.k) return;
+        turn_share<amax, cleared>(a, tile, rows, tables, share);
+        __syncwarp();  // the tables are the next group's from here on
+    }
+}
+
 // Brings a tile that has rows: all threads.
 __device__ __forceinline__ void fetch_tile(const ColumnArguments& a, const ColumnTile& tile, RowsTile& rows) {
-    rows.fetch(a, tile.column, tile.rows == TALL, tile.row, [&](uint32_t i) { return tile.stripe(i); });
+    rows.fetch(a, tile.column, true, tile.row, tile.rows, [&](uint32_t i) { return tile.stripe(i); });
     wait_copies();
     __syncthreads();
 }
