@@ -43,11 +43,18 @@ def header(
         "versions": versions(),
         "model_digest": model_digest(),
         "contenders": [
-            {"name": one.name, "note": one.note, "is_subject": one.is_subject, "describe": one.describe()}
+            {"name": one.name, "note": one.note, "is_subject": one.is_subject, "describe": _facts(one)}
             for one in contenders
         ],
         "missing": [{"name": name, "reason": reason} for name, reason in missing],
     }
+
+
+def _facts(one: Contender) -> dict[str, str]:
+    try:
+        return one.describe()
+    except Exception as error:  # foreign code may fail in any way
+        return {"describe": f"failed: {type(error).__name__}: {error}"}
 
 
 def document(head: dict[str, Any], records: list[dict[str, Any]], calls: list[dict[str, Any]]) -> dict[str, Any]:

@@ -362,6 +362,16 @@ def saved(records, calls):
     return document.document(head, records, calls)
 
 
+def test_who_cannot_say_what_it_is_is_timed_all_the_same():
+    def fails():
+        raise KeyError("tilelang")
+
+    one = from_dict({"name": "mute", "operations": {"pack_payload": model("pack_payload")}, "describe": fails}, "here")
+    others = (of_subject(one), Contender("peer", lambda line: "", good, fails))
+    found = document.header([], {}, others, [])["contenders"]
+    assert [each["describe"] for each in found] == [{"describe": "failed: KeyError: 'tilelang'"}] * 2
+
+
 def test_the_document_has_its_schema(whole):
     found = saved(whole, [{"operation": "pack_payload", "fresh_us": 1.0, "out_us": None}])
     assert found["schema"] == "refnum.bench/1"
