@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -98,6 +99,14 @@ def test_columns_take_as_many_as_a_grid_has_and_name_the_bound(name: str, device
     with pytest.raises(ShapeError, match=f"rows of {most + 32} elements; {name} takes at most {most}"):
         call(most + 32)
     assert len(device.grids) == 1
+
+
+def test_the_bounds_of_columns_are_those_of_the_page() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "gpu.md").read_text(encoding="utf-8")
+    told = re.findall(r"^\| `(\w+)` \| `(\w+)` \| ([\d,]+) \|$", page, re.M)
+    orders = {name: order for name, order in columns.TUNING.items() if order.across}
+    wanted = {tuple(name.rsplit("_", 1)): f"{columns.DOWN * o.across * o.wide:,}" for name, o in orders.items()}
+    assert {(operation, by): most for operation, by, most in told} == wanted
 
 
 def test_columns_of_all_tiles_across_have_no_such_bound(device: Device) -> None:
