@@ -7,9 +7,10 @@ the device and not the host.
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,6 +61,18 @@ class Times:
         }
 
 
+def in_turn(calls: Sequence[Call]) -> Iterator[None]:
+    """Make the next call with every step, the first after the last; a call's results live until its next turn.
+
+    A library's allocator hands out again what was let go: without that, calls that allocate their results would all
+    write to one place, which a cache may hold, beside calls with an `out` that write to places in turn.
+    """
+    held: list[Any] = [None] * len(calls)
+    for number in itertools.cycle(range(len(calls))):
+        held[number] = calls[number]()
+        yield
+
+
 def sets_for(nbytes: int) -> int:
     """Return how many sets of buffers a call that moves this many bytes needs, so that no cache holds them all."""
     return min(max(-(-SETS_BYTES // max(nbytes, 1)), SETS[0]), SETS[1])
@@ -97,20 +110,21 @@ class Clock:
 
     def time(self, calls: Sequence[Call], repeat: int) -> Times:
         """Return the device's time of `repeat` calls, taking the calls in turn."""
-        for call in calls:
-            call()
+        turns = in_turn(calls)
+        for _ in calls:
+            next(turns)
         start = time.perf_counter()
         for _ in range(WARM_UP):
-            calls[0]()
+            next(turns)
         host = (time.perf_counter() - start) / WARM_UP
         self.synchronize()
         cuda = self.xp.cuda
         events = [(cuda.Event(), cuda.Event()) for _ in range(repeat)]
         waiting = int(1e9 * min(2 * host * repeat + LEAD, 1.0))
         self._wait((1,), (1,), (np.int64(waiting),))
-        for number, (before, after) in enumerate(events):
+        for before, after in events:
             before.record()
-            calls[number % len(calls)]()
+            next(turns)
             after.record()
         self.synchronize()
         return Times(tuple(1000 * cuda.get_elapsed_time(before, after) for before, after in events))

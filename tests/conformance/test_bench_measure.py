@@ -2,13 +2,14 @@
 
 import time
 import types
+import weakref
 
 import numpy as np
 import pytest
 from bench_tools import PLAIN, SHAPE, Host, model, subject
 
 from conformance.bench import agree, document, inputs, lines, measure, shapes, tables
-from conformance.bench.clock import Times, sets_for
+from conformance.bench.clock import Times, in_turn, sets_for
 from conformance.bench.contender import Contender, Prepared, of_subject
 from conformance.operation import OPERATIONS, call_golden
 from conformance.subject import from_dict
@@ -375,3 +376,22 @@ def test_who_cannot_say_what_it_is_is_timed_all_the_same():
 def test_the_document_has_its_schema(whole):
     found = saved(whole, [{"operation": "pack_payload", "fresh_us": 1.0, "out_us": None}])
     assert found["schema"] == "refnum.bench/1"
+
+
+def test_results_live_until_their_calls_next_turn():
+    """An allocator hands out again what was let go: calls would write to one place, which a cache holds."""
+
+    class Result:
+        pass
+
+    alive: list[weakref.ref[Result]] = []
+
+    def call() -> Result:
+        result = Result()
+        alive.append(weakref.ref(result))
+        return result
+
+    turns = in_turn([call] * 3)
+    for _ in range(8):
+        next(turns)
+    assert [each() is not None for each in alive] == [False] * 5 + [True] * 3
