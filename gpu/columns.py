@@ -47,7 +47,7 @@ class Order(NamedTuple):
 
 
 TUNING: dict[str, Order] = {
-    "mxfp4_to_fp8_columns_max": Order(2, 4, 256),
+    "mxfp4_to_fp8_columns_max": Order(2, 5, 256),
     "mxfp4_to_fp8_columns_amax": Order(2, 6, 256, turns=2),
     "mxfp4_to_fp8_rows_columns_max": Order(0, 4, 256, cluster=2),
     "mxfp4_to_fp8_rows_columns_amax": Order(0, 4, 256, cluster=2),
