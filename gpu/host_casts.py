@@ -1,4 +1,4 @@
-"""The host build's scalar conversions: the kernels' functions for single elements, as twins of the golden casts."""
+"""The host build's scalar conversions: the kernels' functions for elements, as twins of the golden casts."""
 
 from __future__ import annotations
 
@@ -30,12 +30,9 @@ def encode_e2m1(x: Array, *, scale_byte: int = 127, rbits: Array | None = None) 
     x: float32, bfloat16 or float16 of any shape. rbits: uint8 of x's shape rounds stochastically with these eight
     bits an element (N13). Under byte 255 every code is 0 (N4).
     """
-    if scale_byte == 255 and rbits is None:
-        return np.zeros(_floats(x).shape, np.uint8)
-    byte = _byte(scale_byte)
     if rbits is None:
-        return _encode("encode_e2m1", x, byte)
-    source = _floats(x)
+        return _encode("encode_e2m1", x, checks.choice("scale_byte", scale_byte, range(256)))
+    byte, source = _byte(scale_byte), _floats(x)
     random = checks.random_bits(rbits, x, get_profile("STOCHASTIC"))
     assert random is not None
     codes = np.empty(x.shape, np.uint8)

@@ -128,11 +128,14 @@ def _scaled_elements() -> Iterator[Question]:
     """Elements under a scale byte, to nearest and by random bits."""
     x = np.concatenate([_floats(33, 64).reshape(-1), np.float32(2.0) ** np.arange(-149, 128, dtype=np.float32)])
     rbits = np.random.default_rng(1).integers(0, 256, x.shape, np.uint8)
-    for byte in (0, 1, 100, 127, 150, 254):
+    for byte in (0, 1, 7, 100, 127, 150, 253, 254):
         near, code = {"scale_byte": byte}, refnum.encode("E2M1", x, byte - 127, "STOCHASTIC", rbits=rbits)
         yield ask(Case("encode_e2m1", DEFAULT, near, {"x": x}, label=f"byte {byte}"), "element")
         random = Case("encode_e2m1", DEFAULT, near, {"x": x, "rbits": rbits}, label=f"byte {byte}, random")
         yield Question(random, (code,), "element")
+    moved = np.concatenate([x[:1], x])[1:]  # an element into its memory: no vector load takes it
+    odd = Case("encode_e2m1", DEFAULT, {"scale_byte": 128}, {"x": moved}, label="byte 128, at an odd place")
+    yield ask(odd, "element")
     nan = Case("encode_e2m1", DEFAULT, {"scale_byte": 255}, {"x": x}, label="byte 255")
     yield Question(nan, (np.zeros(x.shape, np.uint8),), "element")  # a NaN block's codes (N4)
 

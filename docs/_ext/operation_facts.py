@@ -57,7 +57,7 @@ def mentions(name: str, folder: str, suffixes: tuple[str, ...]) -> list[str]:
 def kernels(name: str) -> list[str]:
     """Return the kernel files of an operation: those that bear its name or are launched for it, and a header of it.
 
-    A scalar cast is a function of its format's header, `e2m1_encode` in `e2m1.cuh`; payload and SwiGLU have one
+    A scalar decoder is a function of its format's header, `e2m1_decode` in `e2m1.cuh`; payload and SwiGLU have one
     header a clause, which its first line names. None for an operation that our kernels do not offer.
     """
     if not any(name in entry["operations"] for entry in our_kernels()):

@@ -40,17 +40,6 @@ REFNUM_HD int32_t clamp_byte(int32_t byte) { return byte < 0 ? 0 : byte > 254 ? 
 
 enum ByteRounding : int32_t { BYTE_UP = 0, BYTE_DOWN = 1, BYTE_NEAREST = 2 };
 
-// E8M0 byte of a float32's magnitude (clause N1); the midpoint 1.5 * 2**k goes up. Above 2**127 and Inf: byte 254
-// when saturating, else 255; NaN: 255; zero: 0.
-REFNUM_HD uint32_t e8m0_encode(uint32_t bits, int32_t rounding, bool saturate) {
-    const uint32_t magnitude = bits & 0x7FFFFFFF, top = saturate ? MAX_BYTE : NAN_BYTE;
-    if (magnitude > 0x7F800000) return NAN_BYTE;
-    const uint32_t carry = rounding == BYTE_UP ? 0x7FFFFF : rounding == BYTE_NEAREST ? 0x400000 : 0;
-    // byte 0 is 2**-127: half of the smallest normal, so the subnormals' cut lies one bit lower
-    const uint32_t byte = (magnitude + (magnitude < 0x800000 ? carry >> 1 : carry)) >> 23;
-    return byte < top ? byte : top;
-}
-
 // Float32 bits of an E8M0 byte, exact; 255 is the quiet NaN.
 REFNUM_HD uint32_t e8m0_decode(uint32_t byte) {
     return byte == NAN_BYTE ? 0x7FC00000 : byte ? byte << 23 : 0x400000;

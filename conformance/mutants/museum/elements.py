@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from .exhibit import exhibit
 
-_ROUND = "        code += rest + (code & 1) > half;\n"
-_MAGNITUDE = "    const uint32_t magnitude = bits & 0x7FFFFFFF;\n    if (magnitude > 0x7F800000) return E4M3_NAN;\n"
+_ROUND = "    const uint32_t code = cut + (uint32_t)(rest + (cut & 1) > 1u << (places - 1));\n"
+_E4M3 = "REFNUM_HD uint32_t e4m3_of_float(uint32_t bits) {\n"
+_SIGNS = "        signs[i] = w[i] & ~(magnitudes + ABOVE_INF) & scale.signs;\n"
+_CODES = "        codes[i] = choose(permute(first, second, 0x7531) >> 1, signed_bytes, 0x07070707u);\n"
 _WEIGHTED = "    return first ? term : add_floats(sum, term);"
 _FUSED = (
     "    float s, a, b;\n    __builtin_memcpy(&s, &sum, 4);\n    __builtin_memcpy(&a, &weight, 4);\n"
@@ -36,9 +38,9 @@ EXHIBITS = (
     ),
     exhibit(
         "ties up, in the scalar conversion",
-        "e2m1.cuh",
+        "float32_codes.cuh",
         _ROUND,
-        "        code += rest >= half;\n",
+        "    const uint32_t code = cut + (uint32_t)(rest >= 1u << (places - 1));\n",
         "E2M1_TIES_UP E4M3_TIES_UP",
         "ROCm/aiter#3153 ahrefs/ocannl#646",
         "D21 D25",
@@ -66,9 +68,9 @@ EXHIBITS = (
     ),
     exhibit(
         "sticky bits lost, in the scalar conversion",
-        "e2m1.cuh",
-        _ROUND,
-        "        code += (rest & (half | half >> 1)) + (code & 1) > half;\n",
+        "encode_elements.cuh",
+        "w[i] = odd_bfloat16_pair(in[2 * i], in[2 * i + 1]);",
+        "w[i] = permute(in[2 * i], in[2 * i + 1], 0x7632);",
         "E2M1_STICKY_LOST",
         "ROCm/rocm-systems#10591 tenstorrent/tt-metal#51975",
         "D7 D9",
@@ -89,11 +91,11 @@ EXHIBITS = (
     ),
     exhibit(
         "through float16",
-        "e4m3.cuh",
-        _MAGNITUDE,
-        "    const uint32_t cut = bits & 0x1FFF;\n"
+        "float32_codes.cuh",
+        _E4M3,
+        _E4M3 + "    const uint32_t low = bits & 0x1FFF;\n"
         "    if ((bits & 0x7FFFFFFF) < 0x7F800000) bits = (bits & ~0x1FFFu) + "
-        "((uint32_t)(cut > 0x1000 || (cut == 0x1000 && (bits >> 13 & 1))) << 13);\n" + _MAGNITUDE,
+        "((uint32_t)(low > 0x1000 || (low == 0x1000 && (bits >> 13 & 1))) << 13);\n",
         "DOUBLE_ROUNDING_FP16",
         "triton-lang/triton#11753 triton-lang/triton#2583 triton-lang/triton#10846",
         "D17",
@@ -101,10 +103,9 @@ EXHIBITS = (
     ),
     exhibit(
         "carry out of the mantissa lost",
-        "e2m1.cuh",
+        "float32_codes.cuh",
         _ROUND,
-        "        const uint32_t field = (1u << mantissa) - 1, up = rest + (code & 1) > half;\n"
-        "        code = (code & ~field) | ((code + up) & field);\n",
+        "    const uint32_t up = rest + (cut & 1) > 1u << (places - 1), code = (cut & ~7u) | ((cut + up) & 7);\n",
         "E4M3_CARRY_LOST",
         "triton-lang/triton#9808 triton-lang/triton#8322",
         "D19",
@@ -112,9 +113,9 @@ EXHIBITS = (
     ),
     exhibit(
         "largest value taken for an overflow",
-        "e2m1.cuh",
-        "    return code < most ? code : most;",
-        "    return code < most ? code : most - 1;",
+        "encode_elements.cuh",
+        "<< 7) + 0x140;",
+        "<< 7) + 0x100;",
         "TOP_VALUE_UNREACHABLE",
         "ROCm/rocm-systems#6870",
         "D8",
@@ -122,9 +123,9 @@ EXHIBITS = (
     ),
     exhibit(
         "what rounds beyond the largest wraps",
-        "e2m1.cuh",
-        "    return code < most ? code : most;",
-        "    return code <= most ? code : 0;",
+        "encode_elements.cuh",
+        "<< 7) + 0x140;",
+        "<< 7) + 0x180;",
         "OVERFLOW_WRAPS",
         "pytorch/ao#436",
         "A25 A26",
@@ -132,9 +133,9 @@ EXHIBITS = (
     ),
     exhibit(
         "NaN where it should saturate",
-        "e4m3.cuh",
-        "most = saturate ? 0x7E : E4M3_NAN;",
-        "most = E4M3_NAN;",
+        "float32_codes.cuh",
+        "(code < 0x7E ? code : 0x7E)",
+        "(code < 0x7F ? code : 0x7F)",
         "E4M3_OVERFLOW_POLICY",
         "jax-ml/ml_dtypes#400 pytorch/pytorch#177870 ucb-bar/saturn-vectors#101",
         "C2 C3 C4 C6",
@@ -142,9 +143,9 @@ EXHIBITS = (
     ),
     exhibit(
         "saturation at 256",
-        "e4m3.cuh",
-        "most = saturate ? 0x7E :",
-        "most = saturate ? 0x78 :",
+        "float32_codes.cuh",
+        "(code < 0x7E ? code : 0x7E)",
+        "(code < 0x78 ? code : 0x78)",
         "E4M3_SATURATES_EARLY",
         "sgl-project/sglang#40581",
         "C7",
@@ -152,9 +153,9 @@ EXHIBITS = (
     ),
     exhibit(
         "NaN keeps its sign",
-        "e4m3.cuh",
-        "    if (magnitude > 0x7F800000) return E4M3_NAN;\n",
-        "    if (magnitude > 0x7F800000) return E4M3_NAN | bits >> 31 << 7;\n",
+        "float32_codes.cuh",
+        "magnitude > FLOAT_INF ? E4M3_NAN :",
+        "magnitude > FLOAT_INF ? E4M3_NAN | bits >> 31 << 7 :",
         "E4M3_NAN_SIGN",
         "stillwater-sc/universal#1302 leanprover/TensorLib#95",
         "",
@@ -172,9 +173,9 @@ EXHIBITS = (
     ),
     exhibit(
         "sign of zero lost, encoding",
-        "e4m3.cuh",
-        "    return code | bits >> 31 << 7;",
-        "    return code ? code | bits >> 31 << 7 : 0;",
+        "float32_codes.cuh",
+        "(code < 0x7E ? code : 0x7E) | bits >> 31 << 7;",
+        "(code < 0x7E ? code : 0x7E) | (code ? bits >> 31 << 7 : 0);",
         "E4M3_NEG_ZERO SIGN_OF_ZERO_LOST",
         "ROCm/rocm-libraries#7439",
         "",
@@ -182,9 +183,10 @@ EXHIBITS = (
     ),
     exhibit(
         "NaN becomes -0",
-        "e2m1.cuh",
-        "    if (magnitude > 0x7F800000) return 7;",
-        "    if (magnitude > 0x7F800000) return 8;",
+        "encode_elements.cuh",
+        _SIGNS,
+        _SIGNS + "        const uint32_t nan = lane_signs(magnitudes + ABOVE_INF);\n"
+        "        lanes[i] &= ~nan;\n        signs[i] |= nan & scale.signs;\n",
         "SPECIAL_INPUT_UNDEFINED",
         "github.com/jax-ml/ml_dtypes",
         "C16",
@@ -192,9 +194,9 @@ EXHIBITS = (
     ),
     exhibit(
         "plus zero becomes minus zero",
-        "e2m1.cuh",
-        "    return code | bits >> 31 << 3;",
-        "    return code ? code | bits >> 31 << 3 : 8;",
+        "encode_elements.cuh",
+        _CODES,
+        _CODES + "        codes[i] |= ~((codes[i] & 0x07070707u) + 0x07070707u) & 0x08080808u;\n",
         "SIGN_OF_ZERO_LOST",
         "github.com/NVIDIA/Model-Optimizer",
         "C15",
