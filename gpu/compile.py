@@ -19,7 +19,7 @@ from pathlib import Path
 
 from refnum.errors import ArgumentError, UnsupportedError
 
-from .host_library import cache_folder
+from .host_library import cache_folder, cannot_keep
 
 KERNELS = Path(__file__).resolve().parent / "kernels"
 FLAGS: tuple[str, ...] = ("-std=c++17", "-ftz=false", "-fmad=false", "-prec-div=true", "-prec-sqrt=true")
@@ -168,10 +168,7 @@ def compiled(name: str, arch: str = DEFAULT, output: str = "cubin", defines: tup
         if not (target.exists() and target.stat().st_size):
             _make(target, lambda: compiler.compile(source, given, output))
     except OSError as error:
-        raise UnsupportedError(
-            f"compiled kernels cannot be kept in {target.parent} ({error.strerror}): set REFNUM_CACHE to a folder that "
-            f"can be written"
-        ) from error
+        raise cannot_keep(target.parent, error) from error
     return target
 
 

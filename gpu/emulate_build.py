@@ -20,7 +20,7 @@ from pathlib import Path
 from refnum.errors import ArgumentError, UnsupportedError
 
 from .emulate_source import CompileError, rewritten
-from .host_library import NATIVE, cache_folder, plan
+from .host_library import NATIVE, cache_folder, cannot_keep, plan
 
 MACHINE = Path(__file__).resolve().parent / "emulation"
 COMMON = ("-std=c++20", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off", "-U_FORTIFY_SOURCE", "-fno-exceptions")
@@ -113,8 +113,11 @@ def _run(arguments: list[str], what: str) -> None:
 
 def _place(target: Path, make: str, arguments: list[str]) -> Path:
     """Run the compiler with a temporary output beside `target`, then rename it."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f"{target.stem}.", suffix=f".tmp{target.suffix}", dir=target.parent)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f"{target.stem}.", suffix=f".tmp{target.suffix}", dir=target.parent)
+    except OSError as error:
+        raise cannot_keep(target.parent, error) from error
     os.close(handle)
     try:
         _run([*arguments, "-o", name], make)

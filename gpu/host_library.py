@@ -106,6 +106,14 @@ def cache_folder() -> Path:
         raise UnsupportedError("there is no home folder to keep what is compiled in: set REFNUM_CACHE") from error
 
 
+def cannot_keep(folder: Path, error: OSError) -> UnsupportedError:
+    """Return the error of a cache folder that cannot be written."""
+    return UnsupportedError(
+        f"what is compiled cannot be kept in {folder} ({error.strerror}): set REFNUM_CACHE to a folder that can be "
+        f"written"
+    )
+
+
 def units() -> list[Path]:
     """Return the translation units."""
     return sorted((ROOT / "host_build").glob("*.cpp"))

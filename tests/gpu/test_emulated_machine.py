@@ -205,6 +205,15 @@ def test_what_does_not_compile_says_so(tmp_path: Path) -> None:
         emulate.Emulator(tmp_path).function("large", "run", 0)
 
 
+def test_a_cache_that_cannot_be_written_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("REFNUM_CACHE", str(tmp_path / "file" / "below"))
+    usable, reason = emulate.available.__wrapped__()
+    assert not usable and reason.endswith(
+        "file/below (Not a directory): set REFNUM_CACHE to a folder that can be written"
+    )
+
+
 def test_launches_that_a_device_refuses(tmp_path: Path) -> None:
     for threads, blocks in ((0, (1, 1)), (1025, (1, 1)), (64, (0, 1)), (64, (1 << 31, 1)), (64, (1, 65536))):
         with pytest.raises(EmulationError, match="allowed"):
