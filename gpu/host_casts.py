@@ -70,9 +70,10 @@ def decode_e8m0(codes: Array, dtype: Any = "float32") -> Array:
 
 
 def _floats(x: Array) -> Array:
-    if not isinstance(x, np.ndarray) or x.dtype not in checks.KINDS:
-        given = x.dtype if isinstance(x, np.ndarray) else type(x).__name__
-        raise DtypeError(f"x has dtype {given}; allowed are float32, bfloat16, float16 and uint16 (bfloat16 bits)")
+    if not checks.plain(x) or x.dtype not in checks.KINDS:
+        raise DtypeError(
+            f"x has dtype {checks.called(x)}; allowed are float32, bfloat16, float16 and uint16 (bfloat16 bits)"
+        )
     return np.ascontiguousarray(x)
 
 
@@ -87,8 +88,8 @@ def _encode(name: str, x: Array, *options: int) -> Array:
 
 
 def _decode(name: str, codes: Array, dtype: Any, most: int = 255) -> Array:
-    if not isinstance(codes, np.ndarray) or codes.dtype != np.uint8:
-        raise DtypeError(f"codes is {getattr(codes, 'dtype', type(codes).__name__)}; allowed is a uint8 array")
+    if not checks.plain(codes) or codes.dtype != np.uint8:
+        raise DtypeError(f"codes is {checks.called(codes)}; allowed is a uint8 array")
     if most < 255 and codes.size and int(codes.max()) > most:
         raise ArgumentError(f"codes holds {int(codes.max())}; allowed are 0..{most}, one code a byte: unpack first")
     kind, numpy_dtype = checks.output_dtype(dtype)
