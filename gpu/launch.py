@@ -53,6 +53,8 @@ TUNING: dict[str, Grid] = {
     "permute_sum": Grid(128, 4, 4),
 }
 """Kernel file -> its grid: measured, see docs/results."""
+SQUARE = 256
+"""Threads of a tile of 128x128 (kernels/quantize_fp8_tiles.cu)."""
 
 
 class Arguments(ctypes.Structure):
@@ -258,5 +260,5 @@ def squares(name: str, x: View, outputs: Outputs, rules: tuple[int, int, int], l
     )
     defines = (*TUNING["quantize_fp8_tiles"].defines, *layout_defines(("bytes", layout)))
     function = driver().function("quantize_fp8_tiles", name, x.device, defines)
-    plans.launch(function, x.device, (across * checks.tiles(m), 1), 256, x.library.stream(x.device), arguments)
+    plans.launch(function, x.device, (across * checks.tiles(m), 1), SQUARE, x.library.stream(x.device), arguments)
     return outputs.finish()

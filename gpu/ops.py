@@ -135,7 +135,7 @@ def quantize_fp8_tiles(
         return launch.squares(f"quantize_fp8_squares_{launch.NAMES[kind]}", view, outputs, rules, layout_out)
     name, layouts = f"quantize_fp8_tiles_{launch.NAMES[kind]}", ("bytes", layout_out)
     return launch.rowwise(
-        "quantize_fp8_tiles", name, [view], outputs, k, TILE, rules, rceil=True, halved=kind == 0, layouts=layouts
+        "quantize_fp8_tiles", name, [view], outputs, k, TILE, rules, halved=kind == 0, layouts=layouts
     )
 
 

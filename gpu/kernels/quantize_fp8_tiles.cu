@@ -3,11 +3,9 @@
 #include "memory.cuh"
 #include "quantize_fp8_tiles.cuh"
 
-#ifndef SQUARE
-#define SQUARE 256
-#endif
-
 namespace refnum {
+
+constexpr int SQUARE = 256;  // threads a tile of 128x128; gpu/launch.py has its mirror
 
 // Bytes of `elements` of a kind.
 template <int kind, int elements>
@@ -27,10 +25,10 @@ __device__ __forceinline__ void encode(const uint32_t* in, uint32_t byte, uint8_
     store<elements>(out, codes);
 }
 
-template <int kind, bool flat, bool rceil>
+template <int kind, bool flat>
 __device__ __forceinline__ void quantize_rows(const Arguments& a) {
     constexpr int part = kind == FLOAT32 ? PART / 2 : PART, lanes = 128 / part, bytes = bytes_of<kind, part>;
-    const uint32_t carry = e4m3_carry(own_policy<rceil>(a).rule, 23);
+    const uint32_t carry = e4m3_carry(a.policy.rule, 23);
     Chunk<flat> chunks[UNROLL];
     locate(a, chunks);
     uint32_t in[UNROLL][bytes / 4], most[UNROLL];
@@ -98,23 +96,20 @@ __device__ __forceinline__ void quantize_squares(const Arguments& a) {
 
 }  // namespace refnum
 
-#define KERNEL(name, kind, flat, rceil)                                          \
+#define KERNEL(name, kind, flat)                                                 \
     extern "C" __global__ __launch_bounds__(THREADS) void name(refnum::Arguments a) { \
-        refnum::quantize_rows<kind, flat, rceil>(a);                             \
+        refnum::quantize_rows<kind, flat>(a);                                    \
     }
 #define SQUARES(name, kind)                                                      \
-    extern "C" __global__ __launch_bounds__(SQUARE) void name(refnum::Arguments a) { \
+    extern "C" __global__ __launch_bounds__(refnum::SQUARE) void name(refnum::Arguments a) { \
         refnum::quantize_squares<kind>(a);                                       \
     }
-KERNEL(quantize_fp8_tiles_float32_flat_rceil, refnum::FLOAT32, true, true)
-KERNEL(quantize_fp8_tiles_bfloat16_flat_rceil, refnum::BFLOAT16, true, true)
-KERNEL(quantize_fp8_tiles_float16_flat_rceil, refnum::FLOAT16, true, true)
-KERNEL(quantize_fp8_tiles_float32_flat, refnum::FLOAT32, true, false)
-KERNEL(quantize_fp8_tiles_bfloat16_flat, refnum::BFLOAT16, true, false)
-KERNEL(quantize_fp8_tiles_float16_flat, refnum::FLOAT16, true, false)
-KERNEL(quantize_fp8_tiles_float32, refnum::FLOAT32, false, false)
-KERNEL(quantize_fp8_tiles_bfloat16, refnum::BFLOAT16, false, false)
-KERNEL(quantize_fp8_tiles_float16, refnum::FLOAT16, false, false)
+KERNEL(quantize_fp8_tiles_float32_flat, refnum::FLOAT32, true)
+KERNEL(quantize_fp8_tiles_bfloat16_flat, refnum::BFLOAT16, true)
+KERNEL(quantize_fp8_tiles_float16_flat, refnum::FLOAT16, true)
+KERNEL(quantize_fp8_tiles_float32, refnum::FLOAT32, false)
+KERNEL(quantize_fp8_tiles_bfloat16, refnum::BFLOAT16, false)
+KERNEL(quantize_fp8_tiles_float16, refnum::FLOAT16, false)
 SQUARES(quantize_fp8_squares_float32, refnum::FLOAT32)
 SQUARES(quantize_fp8_squares_bfloat16, refnum::BFLOAT16)
 SQUARES(quantize_fp8_squares_float16, refnum::FLOAT16)
