@@ -21,16 +21,6 @@ REFNUM_HD void bfloat16_lanes(const uint32_t* in, uint32_t* w) {
     }
 }
 
-// float32 bits of 2 * `count` loaded floats.
-template <int kind, int count>
-REFNUM_HD void float_bits(const uint32_t* in, uint32_t* bits) {
-    REFNUM_UNROLL
-    for (int i = 0; i < count; ++i) {
-        bits[2 * i] = kind == FLOAT32 ? in[2 * i] : widen_lane<kind>(in[i]);
-        bits[2 * i + 1] = kind == FLOAT32 ? in[2 * i + 1] : widen_lane<kind>(in[i] >> 16);
-    }
-}
-
 // How lanes become E2M1 under a scale byte; both lanes of a word are alike.
 struct ElementScale {
     uint32_t base;    // exponent taken off every lane, as a negative number

@@ -29,10 +29,7 @@ REFNUM_HD uint32_t tile_byte(uint32_t largest, uint32_t carry) {
 template <int kind, int count>
 REFNUM_HD void quantize_fp8_words(const uint32_t* in, uint32_t byte, uint32_t* codes) {
     uint32_t bits[4 * count];
-    REFNUM_UNROLL
-    for (int i = 0; i < 4 * count; ++i) {
-        bits[i] = kind == FLOAT32 ? in[i] : widen_lane<kind>(i & 1 ? in[i / 2] >> 16 : in[i / 2] & 0xFFFF);
-    }
+    float_bits<kind, 2 * count>(in, bits);
     e4m3_words<count>(bits, byte, codes);
 }
 

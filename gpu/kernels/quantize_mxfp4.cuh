@@ -82,4 +82,14 @@ REFNUM_HD uint32_t widen_lane(uint32_t lane) {
 #endif
 }
 
+// Float32 bits of 2 * `count` loaded floats.
+template <int kind, int count>
+REFNUM_HD void float_bits(const uint32_t* in, uint32_t* bits) {
+    REFNUM_UNROLL
+    for (int i = 0; i < count; ++i) {
+        bits[2 * i] = kind == FLOAT32 ? in[2 * i] : widen_lane<kind>(in[i] & 0xFFFF);
+        bits[2 * i + 1] = kind == FLOAT32 ? in[2 * i + 1] : widen_lane<kind>(in[i] >> 16);
+    }
+}
+
 }  // namespace refnum
