@@ -15,13 +15,12 @@ from .host_library import address, library
 Array = np.ndarray[Any, Any]
 
 
-def encode_e4m3(x: Array, overflow: str = "saturate", *, scale_byte: int = 127) -> Array:
-    """E4M3 codes u8 of x / 2**(scale_byte - 127) (N2); x: float32, bfloat16 or float16 of any shape.
+def encode_e4m3(x: Array, overflow: str = "saturate") -> Array:
+    """E4M3 codes u8 of x (N2); x: float32, bfloat16 or float16 of any shape.
 
     NaN gives 0x7F; what passes 448 gives 448 (`saturate`) or NaN (`nan`), each with its sign.
     """
-    nan = checks.choice("overflow", overflow, ("saturate", "nan"))
-    return _encode("encode_e4m3", x, _byte(scale_byte), nan)
+    return _encode("encode_e4m3", x, checks.choice("overflow", overflow, ("saturate", "nan")))
 
 
 def encode_e2m1(x: Array, *, scale_byte: int = 127, rbits: Array | None = None) -> Array:
@@ -32,7 +31,7 @@ def encode_e2m1(x: Array, *, scale_byte: int = 127, rbits: Array | None = None) 
     """
     if rbits is None:
         return _encode("encode_e2m1", x, checks.choice("scale_byte", scale_byte, range(256)))
-    byte, source = _byte(scale_byte), _floats(x)
+    byte, source = checks.choice("scale_byte", scale_byte, range(255)), _floats(x)
     random = checks.random_bits(rbits, x, get_profile("STOCHASTIC"))
     assert random is not None
     codes = np.empty(x.shape, np.uint8)
@@ -75,10 +74,6 @@ def _floats(x: Array) -> Array:
             f"x has dtype {checks.called(x)}; allowed are float32, bfloat16, float16 and uint16 (bfloat16 bits)"
         )
     return np.ascontiguousarray(x)
-
-
-def _byte(scale_byte: int) -> int:
-    return checks.choice("scale_byte", scale_byte, range(255))
 
 
 def _encode(name: str, x: Array, *options: int) -> Array:

@@ -63,7 +63,7 @@ FUNCTIONS: dict[str, tuple[type, ...]] = {
     "unpermute": (I32, POINTER, I64, POINTER, POINTER, I64, I64, POINTER, I64, POINTER, POINTER),
     "encode_e2m1": (I32, POINTER, I32, POINTER, I64),
     "encode_e2m1_stochastic": (I32, POINTER, POINTER, I32, POINTER, I64),
-    "encode_e4m3": (I32, POINTER, I32, I32, POINTER, I64),
+    "encode_e4m3": (I32, POINTER, I32, POINTER, I64),
     "encode_e8m0": (I32, POINTER, I32, I32, POINTER, I64),
     "decode_e2m1": (POINTER, I32, POINTER, I64),
     "decode_e4m3": (POINTER, I32, POINTER, I64),

@@ -50,23 +50,15 @@ void refnum_encode_e2m1(int kind, const void* x, int byte, uint8_t* out, int64_t
 }
 
 void refnum_encode_e2m1_stochastic(int kind, const void* x, const uint8_t* random, int byte, uint8_t* out, int64_t n) {
-    for (int64_t i = 0; i < n; ++i) out[i] = (uint8_t)e2m1_encode<true>(float_at(x, kind, i), byte - 127, random[i]);
+    for (int64_t i = 0; i < n; ++i) out[i] = (uint8_t)e2m1_encode(float_at(x, kind, i), byte - 127, random[i]);
 }
 
-// Kernels ask for byte 127 alone.
-void refnum_encode_e4m3(int kind, const void* x, int byte, int nan, uint8_t* out, int64_t n) {
-    if (byte == ONE_BYTE) {
-        encode_fours(kind, x, out, n, [&](auto of, const uint32_t* in) {
-            uint32_t bits[4];
-            float_bits<decltype(of)::value, 2>(in, bits);
-            return nan ? e4m3_elements<true>(bits) : e4m3_elements<false>(bits);
-        });
-        return;
-    }
-    for (int64_t i = 0; i < n; ++i) {
-        const uint32_t bits = float_at(x, kind, i);
-        out[i] = (uint8_t)(nan ? e4m3_encode<false>(bits, byte - 127) : e4m3_encode<true>(bits, byte - 127));
-    }
+void refnum_encode_e4m3(int kind, const void* x, int nan, uint8_t* out, int64_t n) {
+    encode_fours(kind, x, out, n, [&](auto of, const uint32_t* in) {
+        uint32_t bits[4];
+        float_bits<decltype(of)::value, 2>(in, bits);
+        return nan ? e4m3_elements<true>(bits) : e4m3_elements<false>(bits);
+    });
 }
 
 void refnum_encode_e8m0(int kind, const void* x, int rounding, int saturate, uint8_t* out, int64_t n) {

@@ -25,9 +25,9 @@ REFNUM_HD uint32_t e2m1_pack_lanes(const uint32_t* r, const uint32_t* w) {
 }
 
 // Magnitude code of significand * 2**(exponent - 23), leading one at bit 23 (or zero), in a float format of
-// `mantissa` bits and that bias, nearest even, saturating at `most`. `random` below 256 rounds stochastically:
-// it is added to the top eight discarded bits.
-template <int mantissa, int bias, bool stochastic>
+// `mantissa` bits and that bias, rounded stochastically, saturating at `most`: `random`, below 256, is added to the
+// top eight discarded bits.
+template <int mantissa, int bias>
 REFNUM_HD uint32_t round_float(int32_t exponent, uint32_t significand, uint32_t most, uint32_t random) {
     REFNUM_EXPECTS(significand == 0 || (significand >> 23 == 1 && exponent >= -410 && exponent <= 410));
     REFNUM_EXPECTS(random < 256);
@@ -35,13 +35,8 @@ REFNUM_HD uint32_t round_float(int32_t exponent, uint32_t significand, uint32_t 
     const int32_t wanted = clamped - biased + 23 - mantissa, places = wanted < 31 ? wanted : 31;
     uint32_t code = ((uint32_t)(clamped - 1) << mantissa) + (significand >> places);
     if (clamped > 64) return most;
-    if (stochastic) {
-        const uint32_t rest = significand & ((1u << places) - 1);
-        code += ((rest >> (wanted < 39 ? wanted - 8 : 31)) + random) >> 8;
-    } else {
-        const uint32_t rest = significand & ((1u << places) - 1), half = 1u << (places - 1);
-        code += rest + (code & 1) > half;
-    }
+    const uint32_t rest = significand & ((1u << places) - 1);
+    code += ((rest >> (wanted < 39 ? wanted - 8 : 31)) + random) >> 8;
     return code < most ? code : most;
 }
 
@@ -61,8 +56,8 @@ REFNUM_HD void split_float(uint32_t magnitude, int32_t& exponent, uint32_t& sign
     }
 }
 
-// E2M1 code of float32 bits divided by 2**scale (clause N2). NaN gives 7, Inf 7 with its sign.
-template <bool stochastic>
+// E2M1 code of float32 bits divided by 2**scale, rounded stochastically (clauses N2 and N13). NaN gives 7, Inf 7 with
+// its sign.
 REFNUM_HD uint32_t e2m1_encode(uint32_t bits, int32_t scale, uint32_t random) {
     const uint32_t magnitude = bits & 0x7FFFFFFF;
     if (magnitude > 0x7F800000) return 7;
@@ -70,7 +65,7 @@ REFNUM_HD uint32_t e2m1_encode(uint32_t bits, int32_t scale, uint32_t random) {
     uint32_t significand;
     split_float(magnitude, exponent, significand);
     const uint32_t code =
-        magnitude == 0x7F800000 ? 7 : round_float<1, 1, stochastic>(exponent - scale, significand, 7, random);
+        magnitude == 0x7F800000 ? 7 : round_float<1, 1>(exponent - scale, significand, 7, random);
     return code | bits >> 31 << 3;
 }
 

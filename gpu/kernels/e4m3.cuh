@@ -31,21 +31,6 @@ REFNUM_HD bool has_nan_code(uint32_t codes) {
     return (((codes & BYTE_MAGNITUDES) + 0x01010101u) & BYTE_SIGNS) != 0;
 }
 
-// E4M3 code of float32 bits divided by 2**scale (clause N2). NaN gives 0x7F. What passes 448, and Inf, gives 448 with
-// its sign when saturating, else NaN with its sign.
-template <bool saturate = true>
-REFNUM_HD uint32_t e4m3_encode(uint32_t bits, int32_t scale) {
-    constexpr uint32_t most = saturate ? 0x7E : E4M3_NAN;
-    const uint32_t magnitude = bits & 0x7FFFFFFF;
-    if (magnitude > 0x7F800000) return E4M3_NAN;
-    int32_t exponent;
-    uint32_t significand;
-    split_float(magnitude, exponent, significand);
-    const uint32_t code =
-        magnitude == 0x7F800000 ? most : round_float<3, 7, false>(exponent - scale, significand, most, 0);
-    return code | bits >> 31 << 7;
-}
-
 // Float32 bits of an E4M3 code times 2**(byte - 127), exact; 2**128 and more is Inf (clause N6). A NaN code and
 // byte 255 give the quiet NaN.
 REFNUM_HD uint32_t e4m3_decode(uint32_t code, uint32_t byte) {
