@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -151,6 +152,13 @@ def test_many_blocks_of_rows_take_several_launches() -> None:
     case = Case(
         "fp8_columns", "HOPPER", {"underflow": "rne", "splits": [1] * rows}, {"codes": x & 0x7B, "scales": scales}
     )
+    equal(case, call(case, as_is), call_golden(case))
+
+
+def test_a_short_tile_behind_several_whole_ones() -> None:
+    """Tile 5 of a row has 12 of 16 chunks: how many there are is counted from its own start, and no other's."""
+    x = (np.random.default_rng(3).standard_normal((128, 608)) * 8).astype(ml_dtypes.bfloat16)
+    case = Case("quantize_fp8_tiles", "HOPPER", {"tile": (128, 128)}, {"x": x})
     equal(case, call(case, as_is), call_golden(case))
 
 
