@@ -254,7 +254,7 @@ def questions() -> Iterator[tuple[str, dict[str, U32], U32]]:
     for number, (name, (promised, kinds)) in enumerate(TWINS.items()):
         rng = np.random.default_rng(number)
         words = [_draw(kind, rng) for kind in kinds.split()]
-        small = not kinds.startswith(("gates", "large", "tile_maxima"))
+        small = not kinds.startswith(("gates", "large"))
         count = min(word.size for word in words) if small else words[0].size
         a, b, c = (np.resize(word, count) for word in words)
         if name in ("scale_halves", "scale_each", "halves_below"):
