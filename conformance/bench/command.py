@@ -77,7 +77,7 @@ def _run(
     from .shapes import SHAPES, parse
 
     chosen = lines.select(operation)
-    shapes = [parse(text) for text in shape or SHAPES]
+    shapes = list(dict.fromkeys(parse(text) for text in shape or SHAPES))  # one that is given twice is timed once
     beside = frozenset(parse(text).name for text in peer_shape) if peer_shape else None
     device = Clock()
     one = _subject(subject)

@@ -22,7 +22,7 @@ def asked(tmp_path, monkeypatch, *options):
     monkeypatch.setattr(clock, "Clock", Whole)
     monkeypatch.setattr(command, "_subject", lambda name: subject())
     arguments = ["bench", "--operation", "*ack payload", "--operation", "FP32 -> E4M3 codes", "--peer", "none"]
-    shape = ["--shape", SHAPE.name, "--shape", "64x128", "--repeat", "2", "--results", str(tmp_path)]
+    shape = ["--shape", SHAPE.name, "--shape", "64x128", "--shape", SHAPE.name, "--repeat", "2", "--results", str(tmp_path)]
     return CliRunner().invoke(app, [*arguments, *shape, *options])
 
 
