@@ -22,8 +22,9 @@ def asked(tmp_path, monkeypatch, *options):
     monkeypatch.setattr(clock, "Clock", Whole)
     monkeypatch.setattr(command, "_subject", lambda name: subject())
     arguments = ["bench", "--operation", "*ack payload", "--operation", "FP32 -> E4M3 codes", "--peer", "none"]
-    shape = ["--shape", SHAPE.name, "--shape", "64x128", "--shape", SHAPE.name, "--repeat", "2", "--results", str(tmp_path)]
-    return CliRunner().invoke(app, [*arguments, *shape, *options])
+    shapes = [word for name in (SHAPE.name, "64x128", SHAPE.name) for word in ("--shape", name)]
+    given = [*arguments, *shapes, "--repeat", "2", "--results", str(tmp_path), *options]
+    return CliRunner().invoke(app, given)
 
 
 def test_the_command_writes_figures_page_and_picture(tmp_path, monkeypatch):
