@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-import shutil
-import subprocess
+import struct
 from pathlib import Path
 
 import pytest
@@ -70,21 +69,36 @@ def test_machine_code(name: str, macros: tuple[str, ...], function: str, cache: 
     assert b".nv.local." + function.encode() not in image
 
 
+def frames(image: bytes) -> dict[str, int]:
+    """Return bytes of stack by function, in machine code as it ships: what is spilled lies there."""
+    (table,), (size, count, names) = struct.unpack_from("<Q", image, 40), struct.unpack_from("<HHH", image, 58)
+    heads = [struct.unpack_from("<IIQQQQIIQQ", image, table + i * size) for i in range(count)]
+    body = [image[head[4] : head[4] + head[5]] for head in heads]
+    named = {body[names][head[0] :].split(b"\0")[0]: i for i, head in enumerate(heads)}
+    symbols, facts, at = named[b".symtab"], body[named[b".nv.info"]], 0
+    words, found = body[heads[symbols][6]], {}
+    while at < len(facts):
+        form, attribute, length = struct.unpack_from("<BBH", facts, at)
+        if attribute == 0x11:  # EIATTR_FRAME_SIZE: a symbol, and bytes
+            symbol, stack = struct.unpack_from("<II", facts, at + 4)
+            start = struct.unpack_from("<I", body[symbols], 24 * symbol)[0]
+            found[words[start:].split(b"\0")[0].decode()] = stack
+        at += 4 + (length if form == 4 else 0)
+    return found
+
+
 @pytest.mark.parametrize(("name", "macros", "function"), SHIPPED, ids=str)
-def test_no_spills(name: str, macros: tuple[str, ...], function: str, cache: None, tmp_path) -> None:
-    if shutil.which("ptxas") is None:
-        pytest.skip("ptxas is not on PATH, so spills were not counted")
-    ptx = build.compiled(name, output="ptx", defines=macros).read_text(errors="replace").rstrip("\0")
-    (tmp_path / "kernel.ptx").write_text(re.sub(r"^\.version .*$", ".version 8.8", ptx, flags=re.M))
-    command = ["ptxas", "-v", "-arch=sm_90a", str(tmp_path / "kernel.ptx"), "-o", str(tmp_path / "kernel.cubin")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr[:500]
-    found = re.findall(
-        r"Function properties for (\w+)\s+(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads",
-        done.stderr,
-    )
-    assert found and any(function in line[0] for line in found)
-    assert [line for line in found if function in line[0] and line[1:] != ("0", "0", "0")] == []
+def test_no_spills(name: str, macros: tuple[str, ...], function: str, cache: None) -> None:
+    found = frames(build.compiled(name, defines=macros).read_bytes())
+    assert found and any(function in each for each in found)
+    assert {each: stack for each, stack in found.items() if function in each and stack} == {}
+
+
+def test_spills_are_seen(cache: None) -> None:
+    """Eight CTAs of 256 threads leave a thread 32 registers, which these functions cannot do with."""
+    order = columns.TUNING["mxfp4_to_fp8_columns_max"]._replace(blocks=8)
+    found = frames(build.compiled("mxfp4_to_fp8_columns", defines=order.defines).read_bytes())
+    assert min(found.values()) > 0
 
 
 def test_flags_reach_the_compiler() -> None:
