@@ -35,7 +35,7 @@ SETS, REPEATS = 2, 30
 ORDERS = {
     "mxfp4_to_fp8_columns": [
         *(columns.Order(across, 8, 128, stream) for across in (1, 2) for stream in (0, 1)),
-        *(columns.Order(across, blocks, 256) for across in (1, 2) for blocks in (3, 4)),
+        *(columns.Order(across, blocks, 256) for across in (1, 2) for blocks in (3, 4, 5)),
         *(columns.Order(across, blocks, 256, turns=2) for across in (1, 2) for blocks in (5, 6, 7)),
     ],
     "mxfp4_to_fp8_rows_columns": [

@@ -37,11 +37,4 @@ inline uint32_t float_at(const void* x, int kind, int64_t i) {
     return kind == BFLOAT16 ? widen_lane<BFLOAT16>(half_at(x, i)) : widen_lane<FLOAT16>(half_at(x, i));
 }
 
-// Largest magnitude of `count` words of 16-bit lanes.
-inline uint32_t tile_amax(const uint32_t* w, int count) {
-    uint32_t most = 0;
-    for (int i = 0; i < count; ++i) most = max_lanes(most, w[i] & LANE_MAGNITUDES);
-    return larger_lane(most);
-}
-
 }  // namespace refnum
