@@ -10,22 +10,28 @@ from typing import Any
 
 from value_tables import Table
 
-import gpu
 import refnum
-from conformance import golden
-from conformance.domains import domains_for
-from conformance.operation import OPERATIONS, Operation
-from conformance.peers import subjects as peers
-from gpu import __all__ as launchers
-from gpu.subjects import subjects as our_kernels
-from gpu.units import units
+from refnum import gpu
+from refnum.conformance.cases.domains import domains_for
+from refnum.conformance.cases.operation import OPERATIONS, Operation
+from refnum.conformance.cases.primitives import VECTOR_OPERATIONS
+from refnum.conformance.subjects.peers import subjects as peers
+from refnum.gpu import __all__ as launchers
+from refnum.gpu.ops.compiled import units
+from refnum.gpu.subjects import subjects as our_kernels
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
+GENERIC = {"encode_element": refnum.encode, "decode_element": refnum.decode}
+"""Operation -> the golden function that does it for every format."""
+_ROOMS = (refnum, refnum.layouts, refnum.philox)
+
+
 def golden_function(name: str) -> Any:
     """Return the golden function of an operation, or None while it is being written."""
-    return getattr(golden, name, None) or getattr(refnum, name, None)
+    named = (getattr(room, name) for room in _ROOMS if hasattr(room, name))
+    return GENERIC.get(name) or next(named, None)
 
 
 def source(function: Any) -> Path:
@@ -37,6 +43,7 @@ def place(function: Any) -> str:
     """Return `module.name` and the file of a function, as code."""
     path = source(function)
     public = ".".join(path.with_suffix("").parts) if path.parts[0] != "refnum" else "refnum"
+    public += f".{path.stem}" if path.stem in ("layouts", "philox") else ""
     public += ".oracle" if path.parts[:2] == ("refnum", "oracle") else ""
     return f"`{public}.{function.__name__}` in `{path.as_posix()}`"
 
@@ -113,26 +120,56 @@ def signature_of(function: Any) -> str:
     return function.__name__ + re.sub(r"(?:Profile|Format)\(name='(\w+)'.*?source='[^']*'\)", r"\1", text)
 
 
-def facts(name: str) -> Table:
-    """The fact box of an operation's page."""
-    operation = OPERATIONS[name]
-    function, oracle = golden_function(name), getattr(refnum.oracle, name, None)
+def interface(name: str) -> Table:
+    """What an operation takes and gives: the part of its fact box that belongs to the specification."""
+    operation = VECTOR_OPERATIONS[name]
+    inputs = [f"`{i}`" for i in operation.inputs] + [f"`{i}` (optional)" for i in operation.optional]
     rows = [
         ["clause", operation.clause],
-        ["golden function", place(function) if function else "-"],
-        ["second oracle", place(oracle) if oracle else "none of this name: its parts are checked, see the tests"],
         ["call", f"`{signature(name)}`"],
-        ["inputs", ", ".join([f"`{i}`" for i in operation.inputs] + [f"`{i}` (optional)" for i in operation.optional])],
+        ["inputs", ", ".join(inputs)],
         ["outputs", _outputs(operation)],
         ["parameters", _parameters(operation)],
         ["takes a profile", "yes" if operation.profiled else "no"],
-        ["kernel", _paths(kernels(name), "none yet")],
-        ["device launcher", f"`gpu.{name}` in `{source(getattr(gpu, name))}`" if name in launchers else "none yet"],
+    ]
+    return Table(["", ""], rows)
+
+
+def facts(name: str) -> Table:
+    """The fact box of an operation's page: its interface, and where everything about it is."""
+    function, oracle = golden_function(name), getattr(refnum.oracle, name, None)
+    rows = [
+        *interface(name).rows,
+        ["golden function", place(function) if function else "-"],
+        ["second oracle", place(oracle) if oracle else "none of this name: its parts are checked, see the tests"],
+        ["kernel", _paths(kernels(name), _NOT_JUDGED if name not in OPERATIONS else "none yet")],
+        ["device launcher", f"`gpu.{name}` in `{source(getattr(gpu, name))}`" if name in launchers else "-"],
         ["subjects", ", ".join(f"`{subject}`" for subject in subjects(name)) or "none beside the model"],
         ["vectors", _paths(vectors(name), "none yet")],
         ["tests", _paths(tests(name), "none yet")],
     ]
     return Table(["", ""], rows)
+
+
+_NOT_JUDGED = "none: a primitive that has vectors and is not judged by itself"
+
+
+def defaults() -> Table:
+    """Every argument of every operation: those that a caller must give, and the defaults of the others (N0.12)."""
+    rows = []
+    for name in VECTOR_OPERATIONS:
+        parameters = inspect.signature(golden_function(name)).parameters.values()
+        required = [f"`{p.name}`" for p in parameters if p.default is inspect.Parameter.empty]
+        optional = [f"`{p.name}` {_default(p.default)}" for p in parameters if p.default is not inspect.Parameter.empty]
+        rows.append([f"@{name}", ", ".join(required), ", ".join(optional) or "-"])
+    return Table(["operation", "arguments that are required", "defaults of the others"], rows)
+
+
+def _default(value: Any) -> str:
+    if value is None:
+        return "none"
+    named = value.name if isinstance(value, refnum.Profile | refnum.Format) else value
+    return f"= `{named}`"
 
 
 def _outputs(operation: Operation) -> str:
@@ -158,7 +195,7 @@ def _paths(paths: list[str], otherwise: str) -> str:
 def operations() -> Table:
     """Every operation: what it does is on its page; this is where it is."""
     rows = []
-    for operation in OPERATIONS.values():
+    for operation in VECTOR_OPERATIONS.values():
         rows.append([f"@{operation.name}", operation.clause, ", ".join(f"`{i}`" for i in operation.inputs),
                      ", ".join(f"`{o.name}`" for o in operation.outputs), _parameters(operation)])  # fmt: skip
     return Table(["operation", "clause", "inputs", "outputs", "parameters, the default first"], rows)

@@ -19,7 +19,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 from typer.testing import CliRunner
 
-from conformance.cli import app as command_line
+from refnum.conformance.cli import app as command_line
 
 WIDTH = 96
 

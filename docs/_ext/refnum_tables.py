@@ -13,6 +13,7 @@ import re
 from typing import Any
 
 import bug_classes
+import clause_coverage
 import operation_facts
 import rule_tables
 import value_tables
@@ -23,7 +24,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 from value_tables import Table
 
-from conformance.operation import OPERATIONS
+from refnum.conformance.cases.primitives import VECTOR_OPERATIONS
 
 TABLES = {
     "formats": value_tables.formats,
@@ -44,6 +45,12 @@ TABLES = {
     "underflow": rule_tables.underflow,
     "e8m0-conversions": rule_tables.e8m0_conversions,
     "philox": rule_tables.philox,
+    "stream": rule_tables.stream,
+    "stream-bits": rule_tables.stream_bits,
+    "silu-digests": rule_tables.silu_digests,
+    "coverage": clause_coverage.coverage,
+    "defaults": operation_facts.defaults,
+    "interface": operation_facts.interface,
     "operation": operation_facts.facts,
     "operations": operation_facts.operations,
     "domains": operation_facts.domains,
@@ -55,6 +62,9 @@ TABLES = {
 }
 WRAP = {
     "vectors",
+    "coverage",
+    "defaults",
+    "interface",
     "domains",
     "operation",
     "operations",
@@ -134,7 +144,7 @@ def inline(text: str, docname: str) -> list[nodes.Node]:
 
 
 def _operation_link(docname: str, name: str) -> nodes.Node:
-    if name not in OPERATIONS:
+    if name not in VECTOR_OPERATIONS:
         return nodes.literal(name, name)
     return addnodes.pending_xref(
         "", nodes.literal(name, name), refdomain="std", reftype="doc",

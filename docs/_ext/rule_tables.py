@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from fractions import Fraction
 
 import numpy as np
@@ -177,9 +178,47 @@ def philox() -> Table:
     return Table(["counter", "key", "output"], [[f"`{cell}`" for cell in row] for row in rows])
 
 
+STREAM = {"seed": 2026, "stream": 3, "step": 9}
+"""The stream that N13 prints."""
+
+
+def stream() -> Table:
+    """The first blocks of one stream, as words and as bytes (N13.2)."""
+    words = refnum.philox.random_words(8, **STREAM)
+    octets = refnum.philox.random_bytes(32, **STREAM)
+    key = ", ".join(f"{name} {value}" for name, value in STREAM.items())
+    rows = [["of", key]]
+    for block in range(2):
+        rows.append([f"words {4 * block} to {4 * block + 3}", _hexadecimal(words[4 * block : 4 * block + 4], 8)])
+        rows.append([f"bytes {16 * block} to {16 * block + 15}", _hexadecimal(octets[16 * block : 16 * block + 16], 2)])
+    return Table(["", "stream"], rows)
+
+
+def stream_bits() -> Table:
+    """The random bits of the first elements of that stream for several K (N13.3)."""
+    rows = []
+    for bits in (8, 1, 4, 12, 16, 24):
+        drawn = refnum.philox.random_bits(8, bits, **STREAM)
+        rows.append([str(bits), _hexadecimal(drawn, -(-bits // 4))])
+    return Table(["K", "bits of elements 0 to 7"], rows)
+
+
+def _hexadecimal(words: np.ndarray, digits: int) -> str:
+    return "`" + " ".join(f"{int(word):0{digits}x}" for word in words) + "`"
+
+
+def silu_digests() -> Table:
+    """SHA-256 of both functions over all bfloat16 inputs, and of the file that holds one after the other (N11.1)."""
+    gates = np.arange(1 << 16, dtype=np.uint32).astype(np.uint16)
+    both = {"silu": refnum.swiglu.silu(gates), "sigmoid": refnum.swiglu.sigmoid(gates)}
+    parts = {name: bits.astype("<u4").tobytes() for name, bits in both.items()}
+    parts["silu, then sigmoid: the file"] = b"".join(parts.values())
+    return Table(["results", "SHA-256"], [[name, f"`{hashlib.sha256(p).hexdigest()}`"] for name, p in parts.items()])
+
+
 def levels() -> Table:
     """The levels of agreement (N16), in the harness's own words."""
-    from conformance.verdict import LEVELS
+    from refnum.conformance.cases.levels import LEVELS
 
     return Table(["level", "what is compared"], [[f"`L{i}`", text] for i, text in enumerate(LEVELS)])
 

@@ -45,15 +45,17 @@ def formats() -> Table:
     for fmt in refnum.FORMATS.values():
         is_float = fmt.kind == "float"
         largest = show(fmt.max_value) if fmt.bits <= 16 else "(2^24 - 1) x 2^104"
+        integer = fmt.kind == "integer"
+        fields = "integer" if integer else f"{int(fmt.signed)}.{fmt.exponent_bits}.{fmt.mantissa_bits}"
         rows.append([
-            f"`{fmt.name}`", str(fmt.bits), f"{int(fmt.signed)}.{fmt.exponent_bits}.{fmt.mantissa_bits}",
-            "-" if fmt.kind == "integer" else str(fmt.bias), largest, code(fmt.max_code, digits(fmt)),
+            f"`{fmt.name}`", str(fmt.bits), fields, str(fmt.fraction_bits if integer else fmt.mantissa_bits),
+            "-" if integer else str(fmt.bias), largest, code(fmt.max_code, digits(fmt)),
             show(refnum.value(fmt, 1 << fmt.mantissa_bits)) if is_float else "-",
             show(refnum.value(fmt, 1)) if is_float and fmt.mantissa_bits else "-",
             "-" if fmt.nan_code is None else code(fmt.nan_code, digits(fmt)),
             "-" if fmt.inf_code is None else code(fmt.inf_code, digits(fmt)),
         ])  # fmt: skip
-    header = ["format", "bits", "S.E.M", "bias", "largest", "its code", "least normal", "least subnormal",
+    header = ["format", "bits", "S.E.M", "p", "bias", "largest", "its code", "least normal", "least subnormal",
               "NaN", "Inf"]  # fmt: skip
     return Table(header, rows)
 

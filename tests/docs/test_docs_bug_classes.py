@@ -3,8 +3,8 @@
 import bug_classes
 import pytest
 
-from conformance.operation import OPERATIONS
-from conformance.vectors import load_vectors
+from refnum.conformance.cases.operation import OPERATIONS
+from refnum.conformance.vectors import load_vectors
 
 
 def test_every_note_has_a_section_with_its_id_as_anchor():

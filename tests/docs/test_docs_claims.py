@@ -37,6 +37,37 @@ def test_n3_3_each_rule_is_the_floor_rule_plus_zero_or_one():
             assert byte == 125 + (fraction >= bound), (rule, hex(fraction))
 
 
+def test_n3_2_only_mxint8_reaches_the_clamp_and_saturates():
+    block = np.zeros((1, 32), np.uint32)
+    block[0, 0] = 0x7F7FFFFF
+    clamped = set()
+    for name, fmt in refnum.MX_ELEMENTS.items():
+        codes, scales = refnum.quantize_mx(block.view(np.float32), name)
+        largest = Fraction(2**24 - 1) * Fraction(2) ** 104
+        if fmt.max_value * Fraction(2) ** (int(scales[0, 0]) - 127) < largest:
+            clamped.add((name, int(scales[0, 0]), int(codes[0, 0])))
+    assert clamped == {("MXINT8", 254, 0x7F)}
+
+
+def test_n4_3_and_n4_4_overflow_is_the_profile_s():
+    x = np.array([[np.inf, -np.inf, 465, 1] + [0] * 124], np.float32)
+    strict = refnum.HOPPER.replace(name="strict", overflow="nan", nonfinite="satfinite")
+    codes, scales = refnum.quantize_fp8_tiles(x, profile=strict)
+    assert codes[0, :4].tolist() == [0x7F, 0xFF, 0x7F, 0x38] and scales.tolist() == [[127]]
+    assert refnum.quantize_fp8_tiles(x)[0][0, :4].tolist() == [0x7E, 0xFE, 0x7E, 0x38]
+    for element, beyond in (("E4M3", [0x7F, 0xFF]), ("E5M2", [0x7C, 0xFC])):
+        codes, scales = refnum.quantize_mx(x[:, :32], element, strict)
+        assert codes[0, :2].tolist() == beyond and scales.tolist() == [[254]]
+
+
+def test_n6_3_and_n6_5_read_bytes_0_and_255_in_operations_only():
+    stored = layouts.scales_to_float32(np.array([[0, 255]], np.uint8))
+    assert layouts.scales_from_layout(stored, "float32", 1, 2).tolist() == [[0, 255]]
+    for one in (stored[:, :1], stored[:, 1:]):
+        with pytest.raises(refnum.errors.ScaleError):
+            layouts.scales_from_float32(np.ascontiguousarray(one))
+
+
 def test_n5_4_formats_that_are_exact_in_bfloat16():
     exact = {}
     for name, fmt in refnum.MX_ELEMENTS.items():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.operation import OPERATIONS
+from refnum.conformance.cases.operation import OPERATIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 SPECIFICATION = ROOT / "docs" / "specification"

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 import refnum
-from conformance.calling.probes import MOVED, PROBES
+from refnum.conformance.verdicts.probes import MOVED, PROBES
 
 ROOT = Path(__file__).resolve().parents[2]
 CITATION = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))

@@ -3,7 +3,7 @@
 import rule_tables
 import value_tables
 
-from conformance.verdict import CLASSES, LEVELS
+from refnum.conformance.cases.levels import CLASSES, LEVELS
 
 
 def column(table, name):

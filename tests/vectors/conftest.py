@@ -5,9 +5,9 @@ import shutil
 
 import pytest
 
-from conformance.vectors import load_vectors, vectors_folder
-from conformance.vectors.build import manifest
-from conformance.vectors.record import canonical
+from refnum.conformance.vectors import load_vectors, vectors_folder
+from refnum.conformance.vectors.build import manifest
+from refnum.conformance.vectors.record import canonical
 
 SMALL = (
     "quantize_mxfp4/MLX.json",

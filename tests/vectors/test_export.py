@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from conformance.commands.vectors import vectors_app
-from conformance.vectors import load_vectors
-from conformance.vectors.errors import VectorFileError
-from conformance.vectors.export import export_vectors
+from refnum.conformance.commands.vectors import vectors_app
+from refnum.conformance.vectors import load_vectors
+from refnum.conformance.vectors.errors import VectorFileError
+from refnum.conformance.vectors.export import export_vectors
 
 GCC = shutil.which("gcc")
 PRINTER = """

@@ -5,8 +5,8 @@ import shutil
 
 import pytest
 
-from conformance.vectors.errors import VectorFileError
-from conformance.vectors.history import answers, require_kept
+from refnum.conformance.vectors.errors import VectorFileError
+from refnum.conformance.vectors.history import answers, require_kept
 
 MLX = "quantize_mxfp4/MLX.json"
 

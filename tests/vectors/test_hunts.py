@@ -6,8 +6,8 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
-from conformance.vectors.load import load_notes
-from conformance.vectors.wrong import WRONG, same, wrong_answers
+from refnum.conformance.bugs import WRONG, same, wrong_answers
+from refnum.conformance.vectors.load import load_notes
 
 REGISTRY = [
     "E2M1_TIES_UP",

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from conformance.vectors.errors import VectorFileError
-from conformance.vectors.lint import lint
+from refnum.conformance.vectors.errors import VectorFileError
+from refnum.conformance.vectors.lint import lint
 
 MLX, COLUMNS = "quantize_mxfp4/MLX.json", "mxfp4_columns/HOPPER.json"
 

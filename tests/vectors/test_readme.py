@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from conformance.vectors.export import export_vectors
+from refnum.conformance.vectors.export import export_vectors
 
 GCC = shutil.which("gcc")
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import refnum
-from conformance.vectors import safetensors, vectors_folder
-from conformance.vectors.errors import VectorFileError
-from conformance.vectors.record import (
+from refnum.conformance.vectors import safetensors, vectors_folder
+from refnum.conformance.vectors.errors import VectorFileError
+from refnum.conformance.vectors.record import (
     DTYPES,
     array_record,
     canonical,

@@ -8,8 +8,8 @@ import pytest
 import safetensors
 import safetensors.numpy
 
-from conformance.vectors.errors import VectorFileError
-from conformance.vectors.safetensors import read_safetensors, write_safetensors
+from refnum.conformance.vectors.errors import VectorFileError
+from refnum.conformance.vectors.safetensors import read_safetensors, write_safetensors
 
 TENSORS = {
     "inputs.x": np.arange(6, dtype=np.float32).reshape(2, 3),

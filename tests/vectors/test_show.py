@@ -6,8 +6,8 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from conformance.commands.vectors import vectors_app
-from conformance.vectors.show import show_vector
+from refnum.conformance.commands.vectors import vectors_app
+from refnum.conformance.vectors.show import show_vector
 
 
 def run(*words):

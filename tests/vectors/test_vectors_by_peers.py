@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from conformance.vectors import load_vectors
+from refnum.conformance.vectors import load_vectors
 
 RANDOM123 = {
     (0, 0, 0, 0): (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8),

@@ -7,11 +7,11 @@ import shutil
 import pytest
 from typer.testing import CliRunner
 
-from conformance.commands.vectors import vectors_app
-from conformance.vectors.build import build, manifest
-from conformance.vectors.errors import VectorFileError, VectorMismatchError
-from conformance.vectors.oracle import agrees, expected_by_oracle, remembered, sampled
-from conformance.vectors.verify import compare, require_manifest, verify
+from refnum.conformance.commands.vectors import vectors_app
+from refnum.conformance.vectors.build import build, manifest
+from refnum.conformance.vectors.errors import VectorFileError, VectorMismatchError
+from refnum.conformance.vectors.oracle import agrees, expected_by_oracle, remembered, sampled
+from refnum.conformance.vectors.verify import compare, require_manifest, verify
 
 MLX = "quantize_mxfp4/MLX.json"
 

@@ -1,0 +1,166 @@
+// The parts of the specification that decide a result, each with a wrong reading of it. READ("N3.4", right, wrong) is
+// what the text says; the wrong reading is taken only when that part is chosen. So the program also tells which vectors
+// hold a part: those whose answer changes under a wrong reading of it.
+#pragma once
+#include <cstddef>
+#include <string_view>
+
+struct Part {
+    std::string_view id;     // of the part; what follows a slash tells its readings apart
+    std::string_view wrong;  // the wrong reading
+};
+
+constexpr Part PARTS[] = {
+    {"N0.1", "floating-point results are compared as values: -0 is 0"},
+    {"N0.2", "subnormal float32 inputs are flushed to zero"},
+    {"N0.3", "E(x) of a subnormal number is taken from its field, without normalising it"},
+    {"N0.4", "byte 0 is zero"},
+    {"N0.5", "byte 255 is 2^128"},
+    {"N0.6", "float16 is taken for bfloat16"},
+    {"N0.7", "a last tile of fewer than 128 columns has no scale of its own"},
+    {"N0.8", "the even element is in the high nibble"},
+    {"N0.8/high_first", "`high_first` is `low_first`"},
+    {"N0.8/ggml", "`ggml` pairs neighbours"},
+    {"N0.9", "an empty matrix has one row of scales"},
+    {"N0.10", "segments do not begin anew at an expert"},
+    {"N1.1", "the bias of every format is one smaller"},
+    {"N1.2", "exponent field 0 has the exponent of field 1 less one"},
+    {"N1.3", "the largest E2M1 code is an infinity"},
+    {"N1.4", "the bias of E8M0 is 126"},
+    {"N1.5", "`nearest` takes a midpoint down"},
+    {"N1.5/saturate", "saturation is to 255"},
+    {"N1.6", "0x7F of E4M3 is 480"},
+    {"N1.7", "0x7C of E5M2 is a NaN"},
+    {"N1.7/nan", "the canonical NaN of E5M2 is 0x7E"},
+    {"N1.8", "the largest code of E2M3 and E3M2 is a NaN"},
+    {"N1.9", "a midpoint of the radix-4 format is geometric, 2 * 4^n"},
+    {"N1.9/zero", "the midpoint of 0 and 4^-2 goes to 4^-2"},
+    {"N1.10", "INT4 is symmetric"},
+    {"N1.10/mxint8", "the encoder of MXINT8 gives -2"},
+    {"N1.11", "a decoded NaN keeps its sign"},
+    {"N1.12", "BF16 and FP16 overflow to their infinity under `saturate`"},
+    {"N2.1", "subnormal results are flushed to zero"},
+    {"N2.2", "`even` is `away`"},
+    {"N2.2/away", "`away` is `even`"},
+    {"N2.2/zero", "`zero` is `even`"},
+    {"N2.2/up", "`up` does not depend on the sign"},
+    {"N2.2/down", "`down` does not depend on the sign"},
+    {"N2.2/sticky", "only the eight highest discarded bits take part"},
+    {"N2.3", "a tie of E2M1 goes to the larger magnitude"},
+    {"N2.4", "`saturate` gives the next smaller value"},
+    {"N2.4/nan", "`nan` overflows from the largest value on, not from the tie above it"},
+    {"N2.5", "a NaN keeps its sign"},
+    {"N2.5/none", "a NaN gives 0 in a format without NaN"},
+    {"N2.6", "the lowest discarded bits are added to"},
+    {"N2.6/bits", "no more than eight random bits are used"},
+    {"N2.7", "`toward_zero` is `nearest`"},
+    {"N2.8", "`keep` drops"},
+    {"N2.8/drop", "`drop` keeps"},
+    {"N3.1", "the maximum is of the values, without their magnitudes"},
+    {"N3.1/nan", "a NaN is lost in the maximum"},
+    {"N3.2", "`rceil` steps at m as well"},
+    {"N3.2/floor", "`floor` is `ceil`"},
+    {"N3.2/ceil", "`ceil` always adds 1"},
+    {"N3.2/even", "`even` takes a tie to the smaller multiple"},
+    {"N3.3", "`even` takes all bits below the sign of MXINT8 for fraction bits"},
+    {"N3.4", "a byte below 0 wraps"},
+    {"N3.4/elements", "elements are rounded at the scale before the clamp"},
+    {"N3.5", "there is no amax floor"},
+    {"N3.5/zero", "the amax floor acts on zero blocks, too"},
+    {"N4.1", "a zero block has byte 127 whatever the profile says"},
+    {"N4.2", "a zero tile has byte 0"},
+    {"N4.3", "an Inf gives byte 254 under every policy"},
+    {"N4.3/satfinite", "an Inf gives byte 255 under every policy"},
+    {"N4.3/overflow", "an Inf saturates under `overflow = nan`, too"},
+    {"N4.4", "a tile with a NaN has byte 255"},
+    {"N4.4/overflow", "tiles with NaN or Inf saturate under `overflow = nan`, too"},
+    {"N5.1", "the quotient is rounded to bfloat16 before the element is"},
+    {"N5.2", "emax is that of E2M1 for every element"},
+    {"N5.3", "2^128 and more gives the largest finite float32"},
+    {"N5.3/subnormal", "subnormal results are flushed to zero"},
+    {"N5.4", "a bfloat16 result is cut"},
+    {"N5.5", "random bits are ignored"},
+    {"N6.1", "the last tile is filled up with elements of magnitude 448"},
+    {"N6.1/tall", "tiles of 128 x 128 have a byte for each row"},
+    {"N6.2/gemm_float32", "`gemm_float32` is not transposed"},
+    {"N6.2/packed_ue8m0", "the first scale is in the highest byte"},
+    {"N6.2/swizzled", "`swizzled` is not swizzled"},
+    {"N6.2/padding", "padding is written as 0xFF"},
+    {"N6.4", "a NaN code gives 480"},
+    {"N6.5", "stored scales are read as if they were row-major"},
+    {"N6.5/least", "2^-127 is byte 255"},
+    {"N6.5/padding", "padding is read as scales"},
+    {"N7.1", "the values are rounded to bfloat16 on the way"},
+    {"N7.2", "a NaN code is 448"},
+    {"N8.1", "empty blocks participate"},
+    {"N8.1/nan", "NaN blocks participate"},
+    {"N8.2", "s = max(emax - 7, 0)"},
+    {"N8.2/clamp", "s below 0 wraps"},
+    {"N8.3", "mode `amax` is mode `max`"},
+    {"N8.4", "elements are cut"},
+    {"N8.5", "a zero at distance 7 or more gives 448"},
+    {"N8.6", "elements of NaN blocks are zeros"},
+    {"N8.7", "a tile without participants has byte 0"},
+    {"N9.1", "the output is not transposed"},
+    {"N9.2", "each column has an emax of its own"},
+    {"N9.3", "mode `amax` is mode `max`"},
+    {"N9.4", "elements of NaN blocks are zeros"},
+    {"N9.6", "the even row is in the high nibble"},
+    {"N9.7", "mode `amax` is mode `max`"},
+    {"N9.8", "mode `max` is mode `amax`"},
+    {"N9.9", "a NaN block touches its own rows only: they are zeros"},
+    {"N9.10", "rows are in mode `max` whatever the mode"},
+    {"N10.1", "the output is not transposed"},
+    {"N10.2", "rows of byte 255 participate"},
+    {"N10.2/none", "a tile without participants has byte 0"},
+    {"N10.3", "rows of zeros participate"},
+    {"N10.4", "a subnormal result is zero"},
+    {"N10.5", "`te` is `rne`"},
+    {"N10.5/zero", "`te` keeps the sign of zeros and subnormals"},
+    {"N10.6", "under byte 255 elements are zeros"},
+    {"N11.1", "silu is one float32 step larger in magnitude"},
+    {"N11.1/below", "silu is one float32 step smaller in magnitude"},
+    {"N11.1/infinite", "silu(-Inf) is NaN"},
+    {"N11.2", "the weight multiplies before `up`, not after it"},
+    {"N11.2/to", "r is rounded to bfloat16"},
+    {"N11.3", "dprob takes grad times prob"},
+    {"N11.3/order", "dgate is RN(gp * RN(up * d))"},
+    {"N11.4", "dprob is summed in order"},
+    {"N11.5", "NaN results keep their sign"},
+    {"N12.1", "scale bytes come first"},
+    {"N12.2", "row j of the payload goes to row row_map[j]"},
+    {"N12.2/offsets", "offsets count rows without padding"},
+    {"N12.2/padding", "padding rows are 0xFF"},
+    {"N12.3", "rows are summed in descending order"},
+    {"N12.3/fused", "product and sum are rounded once together"},
+    {"N12.3/none", "a token without rows gives -0"},
+    {"N12.5/quantize_payload", "`quantize_payload` has the scale bytes first"},
+    {"N12.5/fp8_to_payload", "`fp8_to_payload` has the scale bytes first"},
+    {"N12.5/permute_unpack", "`permute_unpack` has the scale bytes first"},
+    {"N13.1", "the key is not increased between rounds"},
+    {"N13.1/words", "the words of a round do not change places"},
+    {"N13.2", "stream and step have changed places"},
+    {"N13.2/high", "the upper half of the block number is dropped"},
+    {"N13.2/bytes", "the highest byte of a word comes first"},
+    {"N13.3", "the lowest bits are taken"},
+    {"N13.3/unit", "16-bit units have the first byte in the high half"},
+    {"N13.5", "the offset counts bytes"},
+};
+constexpr std::size_t PART_COUNT = sizeof(PARTS) / sizeof(PARTS[0]);
+
+inline std::size_t chosen = PART_COUNT;  // none
+inline bool consulted[PART_COUNT];       // whether an answer has asked for a part
+
+inline bool wrong(std::size_t i) {
+    consulted[i] = true;
+    return chosen == i;
+}
+
+consteval std::size_t part(std::string_view id) {
+    for (std::size_t i = 0; i < PART_COUNT; i++)
+        if (PARTS[i].id == id) return i;
+    throw "no part of this name in PARTS";
+}
+
+#define WRONG(id) wrong(part(id))
+#define READ(id, right, wrong_reading) (WRONG(id) ? (wrong_reading) : (right))
