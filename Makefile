@@ -5,7 +5,7 @@ JOBS ?= auto
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: check test lint types docs vectors torch bench lock clean help
+.PHONY: check test lint types docs specification vectors torch bench lock clean help
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -26,6 +26,11 @@ types: $(VENV)/.dev ## static types
 
 docs: $(VENV)/.dev ## the documentation, warnings are errors
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html
+
+specification: $(VENV)/.dev ## the specification as one file and as a PDF
+	$(BIN)/python docs/_ext/clause_coverage.py
+	$(BIN)/python docs/_ext/specification.py
+	$(BIN)/python docs/_ext/specification_pdf.py
 
 vectors: $(VENV)/.dev ## regenerate the test vectors and compare
 	$(BIN)/refnum vectors verify

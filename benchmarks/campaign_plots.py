@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from conformance.fuzz.database import FILE, Database
+from refnum.conformance.commands.fuzz.database import FILE, Database
 
 
 def figures(folder: Path) -> dict[str, float]:

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from conformance.fuzz.database import FILE, Database
-from conformance.fuzz.status import Watcher
+from refnum.conformance.commands.fuzz.database import FILE, Database
+from refnum.conformance.commands.fuzz.status import Watcher
 
 STEP = 60.0
 """Seconds that one row of the rate over time covers."""

@@ -165,20 +165,20 @@ def ml_dtypes_cast(x):
 
 
 def gfloat_quantize(x):
-    from conformance.peers import gfloat_blocks
+    from refnum.conformance.subjects.peers import gfloat_blocks
 
     quantize = gfloat_blocks.subjects()[0]["operations"]["quantize_mxfp4"]
     return lambda: quantize(x)
 
 
 def gfloat_cast(x):
-    from conformance.peers import gfloat_blocks
+    from refnum.conformance.subjects.peers import gfloat_blocks
 
     return lambda: (gfloat_blocks.encode_e4m3(x),)
 
 
 def gfloat_decode(codes):
-    from conformance.peers import gfloat_blocks
+    from refnum.conformance.subjects.peers import gfloat_blocks
 
     return lambda: (gfloat_blocks.decode_e4m3(codes),)
 

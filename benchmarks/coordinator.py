@@ -13,14 +13,14 @@ import time
 from collections import deque
 from pathlib import Path
 
-from conformance.fuzz.cell import Event
-from conformance.fuzz.coordinator import Coordinator, Limits
-from conformance.fuzz.database import FILE, Database, create
-from conformance.fuzz.merge import merge
-from conformance.fuzz.office import Office
-from conformance.fuzz.spec import make_spec
-from conformance.fuzz.status import Watcher
-from conformance.fuzz.work import shard
+from refnum.conformance.commands.fuzz.context import Office
+from refnum.conformance.commands.fuzz.coordinator import Coordinator, Limits
+from refnum.conformance.commands.fuzz.database import FILE, Database, create
+from refnum.conformance.commands.fuzz.merge import merge
+from refnum.conformance.commands.fuzz.spec import make_spec
+from refnum.conformance.commands.fuzz.status import Watcher
+from refnum.conformance.commands.fuzz.work import shard
+from refnum.conformance.commands.fuzz.worker_process import Event
 
 WORKERS = (10, 100, 1000)
 BATCH = 64

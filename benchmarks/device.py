@@ -27,9 +27,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import refnum
 from benchmarks.device_cases import CASES, K, M
-from gpu import columns, launch, ops, plans
-from gpu import compile as build
-from gpu.driver import driver
+from refnum.gpu import ops
+from refnum.gpu.device import compile as build
+from refnum.gpu.device import plans
+from refnum.gpu.device.driver import driver
+from refnum.gpu.ops import columns, launch
 
 SETS, REPEATS = 2, 30
 ORDERS = {

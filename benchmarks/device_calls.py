@@ -23,8 +23,9 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from gpu import ops, plans
-from gpu.driver import driver
+from refnum.gpu import ops
+from refnum.gpu.device import plans
+from refnum.gpu.device.driver import driver
 
 ROWS, K, EXPERTS = 32, 1024, 4
 KEY = (0x0123456789ABCDEF, 7, 9)

@@ -8,7 +8,7 @@ from typing import Any
 import cupy
 import numpy as np
 
-from gpu import ops
+from refnum.gpu import ops
 
 M, K = 32768, 7168
 

@@ -25,9 +25,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import refnum
 from benchmarks.device import as_bits, copy_bandwidth, time_calls, tuple_of
 from benchmarks.device_cases import noise
-from gpu import compile as build
-from gpu import launch, ops, permute_sum, plans
-from gpu.driver import driver
+from refnum.gpu import ops
+from refnum.gpu.device import compile as build
+from refnum.gpu.device import plans
+from refnum.gpu.device.driver import driver
+from refnum.gpu.ops import launch, permute_sum
 
 ROUTES = ((4096, 64, 1280, 7), (4096, 64, 2048, 6), (4096, 160, 5120, 6), (4096, 256, 7168, 8), (32768, 256, 7168, 1),
           (32768, 256, 7168, 8))  # fmt: skip

@@ -51,7 +51,7 @@ SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (\d+)")
 
 @dataclass(frozen=True)
 class Bounds:
-    """What an operation is asked: `conformance.mutants.whole_ask.Bounds`."""
+    """What an operation is asked: `refnum.conformance.commands.mutate.kernels_ask.Bounds`."""
 
     largest: int
     profiles: tuple[str, ...] = PROFILES
@@ -73,9 +73,9 @@ def ask(operation: str, largest: int, seconds: float) -> dict[str, Any]:
     """Ask one operation in this process, without a pool; return how many questions were asked and what is wrong."""
     import cupy
 
-    from conformance.calling import probes
-    from conformance.doors.entrances import installed
-    from conformance.mutants import whole_ask
+    from refnum.conformance.commands.mutate import kernels_ask
+    from refnum.conformance.subjects.loading.discover import installed
+    from refnum.conformance.verdicts import probes
 
     cupy.cuda.set_allocator(None)
     cupy.cuda.set_pinned_memory_allocator(None)
@@ -89,7 +89,7 @@ def ask(operation: str, largest: int, seconds: float) -> dict[str, Any]:
         counts["elements"] += 0 if late else one.case.elements
         return not late
 
-    wrong = whole_ask.ask(subject, operation, Bounds(largest), chosen)
+    wrong = kernels_ask.ask(subject, operation, Bounds(largest), chosen)
     cupy.cuda.Device().synchronize()
     return {**counts, "wrong": wrong, "seconds": round(time.monotonic() - begun, 1)}
 
@@ -139,7 +139,7 @@ def environment() -> dict[str, str]:
     import cupy
     import numpy
 
-    from gpu.subjects import describe_gpu
+    from refnum.gpu.subjects import describe_gpu
 
     query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
     card = subprocess.run(query, capture_output=True, text=True, check=True).stdout.splitlines()[0]
@@ -164,8 +164,8 @@ def arguments_of(words: list[str] | None) -> argparse.Namespace:
 
 def main(words: list[str] | None = None) -> int:
     """Run every operation under every tool; 1 when a tool found something or an answer is wrong."""
-    from conformance.mutants.corpus import LAYOUTS
-    from gpu.subjects import GPU_OPERATIONS
+    from refnum.conformance.commands.mutate.corpus import LAYOUTS
+    from refnum.gpu.subjects import GPU_OPERATIONS
 
     arguments = arguments_of(words)
     if arguments.control:

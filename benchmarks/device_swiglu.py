@@ -28,9 +28,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import refnum
 from benchmarks.device import REPEATS, SETS, as_bits, copy_bandwidth, fill_bandwidth, time_calls
 from benchmarks.device_cases import K, M, noise
-from gpu import compile as build
-from gpu import ops, plans, swiglu
-from gpu.driver import driver
+from refnum.gpu import ops
+from refnum.gpu.device import compile as build
+from refnum.gpu.device import plans
+from refnum.gpu.device.driver import driver
+from refnum.gpu.ops import swiglu
 
 CUTS = {
     "swiglu_quantize": [swiglu.Stay(*cut) for cut in ((384, 2), (256, 3), (512, 2), (256, 4), (1024, 1, 0), (512, 1))],

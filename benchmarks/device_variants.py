@@ -27,10 +27,12 @@ import refnum
 from benchmarks import device
 from benchmarks.device import SETS, as_bits, copy_bandwidth, tuple_of
 from benchmarks.device_cases import K, M, fp4, fp8, noise
-from gpu import compile as build
-from gpu import launch, ops, plans
-from gpu.driver import driver
 from refnum import layouts
+from refnum.gpu import ops
+from refnum.gpu.device import compile as build
+from refnum.gpu.device import plans
+from refnum.gpu.device.driver import driver
+from refnum.gpu.ops import launch
 
 KEY = (0x0123456789ABCDEF, 7, 9)
 STEP = 2048

@@ -7,12 +7,22 @@ declares a function as one to be judged.
 import importlib
 from typing import Any
 
-__all__ = ["assert_conforms", "implements", "judge_kernel"]
+from refnum import errors
+
+_PLACES = {
+    "as_text": ".api",
+    "assert_conforms": ".api",
+    "implements": ".subjects.loading.declare",
+    "judge_kernel": ".api",
+    "verified": ".api",
+}
+"""Name -> the module that it is imported from when it is first used."""
+
+__all__ = [*_PLACES, "errors"]
 
 
 def __getattr__(name: str) -> Any:
-    """Load the Python door on first use: importing a part of this room must not import all of it."""
-    if name in __all__:
-        module = ".doors.declare" if name == "implements" else ".api"
-        return getattr(importlib.import_module(module, __name__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    """Import a part of the Python interface when it is first used: a part of this package must not import all of it."""
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_PLACES[name], __name__), name)

@@ -1,6 +1,6 @@
 """The door for tests: judge a callable from Python, and fail with the page of the first mismatch.
 
-from conformance import assert_conforms
+from refnum.conformance import assert_conforms
 
 def test_my_quantiser():
     assert_conforms(my_quantiser, "quantize_mxfp4", profile="OCP")
@@ -8,8 +8,7 @@ def test_my_quantiser():
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from io import StringIO
 from typing import Any
 
@@ -18,17 +17,13 @@ from rich.console import Console
 from refnum.errors import ArgumentError, UnsupportedError
 from refnum.profiles import get_profile
 
-from . import report as reports
-from . import show
-from .choose import choose
-from .controls import verify
-from .doors.declare import declared
-from .operation import select
-from .run import RUN_LEVELS, Plan, run
-from .show import report as show_report
-from .subject import Subject, from_dict
-
-Kernel = Callable[..., Any] | Mapping[str, Any] | Subject | str
+from .cases.operation import select
+from .commands.check.controls import verify
+from .commands.check.run import RUN_LEVELS, Plan, run
+from .reports import report as reports
+from .reports import terminal
+from .reports.terminal import report as show_report
+from .subjects.choose import Kernel, as_subject
 
 
 def judge_kernel(
@@ -100,34 +95,7 @@ def verified(document: Mapping[str, Any]) -> bool:
 def as_text(document: Mapping[str, Any]) -> str:
     """Return a report as the plain text that the command line prints."""
     stream = StringIO()
-    show_report.everything(Console(file=stream, width=show.PLAIN_WIDTH, color_system=None, highlight=False), document)
+    show_report.everything(
+        Console(file=stream, width=terminal.PLAIN_WIDTH, color_system=None, highlight=False), document
+    )
     return stream.getvalue()
-
-
-def as_subject(kernel: Kernel, operation: str | None = None, agreement: int | None = None) -> Subject:
-    """Return what is given as a Subject; ArgumentError when it is none, or not exactly one.
-
-    agreement: the level of agreement that is enough, in the place of what the kernel claims; None leaves that.
-    """
-    subject = _subject(kernel, operation)
-    return subject if agreement is None else replace(subject, level=agreement, levels={})
-
-
-def _subject(kernel: Kernel, operation: str | None) -> Subject:
-    if isinstance(kernel, str):
-        chosen = choose([kernel], None)
-        found = [*chosen.usable, *(subject for subject, _ in chosen.unusable)]
-        if len(found) != 1:
-            names = ", ".join(subject.name for subject in found)
-            raise ArgumentError(f"{kernel} has {len(found)} subjects, {names}; name one: {kernel}:NAME.")
-        return found[0]
-    if isinstance(kernel, Subject):
-        return kernel
-    for declaration in declared([kernel]):
-        return from_dict(declaration, "judge_kernel")
-    if isinstance(kernel, Mapping):
-        return from_dict(kernel if "operations" in kernel else {"name": "kernel", "operations": kernel}, "judge_kernel")
-    if not callable(kernel) or operation is None:
-        raise ArgumentError("Give a callable with the operation it implements, or a dict of operation -> callable.")
-    name = getattr(kernel, "__name__", type(kernel).__name__)
-    return from_dict({"name": name, "operations": {operation: kernel}}, "judge_kernel")

@@ -1,27 +1,100 @@
-"""The command line: `refnum check`, `fuzz`, `report`, `explain`, `replay`, `shrink`, `doctor`, `subjects`, `vectors`.
+"""The command line: a table of commands, each imported when it is chosen.
 
-Exit status: 0 all verified, 1 mismatch, 2 usage or bad input, 3 nothing verified. Functions here parse options,
-call one function of another module and print; they decide nothing.
+Exit status: 0 all verified, 1 mismatch, 2 usage or bad input, 3 nothing verified.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
-from refnum.errors import UnsupportedError
+COMMANDS: dict[str, tuple[str, str]] = {
+    "check": ("check.command:check", "Judge kernels bit for bit against the golden model: the main job."),
+    "replay": (
+        "rerun:replay",
+        "Run one saved case again: the golden side anywhere, the subject where it is available.",
+    ),
+    "shrink": ("rerun:shrink", "Make a saved case smaller and write it as a new replay file."),
+    "explain": ("explain:explain", "Show every step of the golden model for one element."),
+    "doctor": (
+        "doctor:doctor",
+        "Look at this machine: float modes, compilers, GPU, flags, subjects and caches.",
+    ),
+    "init": (
+        "init.command:init",
+        "Write a subject file, a pytest file and a CI workflow into a repository; nothing is overwritten.",
+    ),
+    "infer": (
+        "infer.command:infer",
+        "Say which profile a kernel follows, and for each choice the input that decides it.",
+    ),
+    "subjects": (
+        "subjects:subjects",
+        "List who can be judged here: kernels, peers, and why the others cannot.",
+    ),
+    "bench": (
+        "bench.command:bench",
+        "Time a subject's kernels on a GPU, beside a copy of the device and what else could be taken.",
+    ),
+    "prove": (
+        "prove.command:prove",
+        "Prove a kernel equal to the model on whole domains, with certificates; verify certificates anywhere.",
+    ),
+    "matrix": (
+        "matrix.command:matrix",
+        "Compare every installed peer with every profile: where each first differs, and whether that is known.",
+    ),
+    "vectors": ("vectors:vectors_app", "Frozen test vectors: build, verify, show, export."),
+    "report": (
+        "report:report_app",
+        "Show a report of `refnum check --report FILE`, and make HTML, JUnit, SARIF and Markdown from it.",
+    ),
+    "fuzz": (
+        "fuzz.command:fuzz_app",
+        "Campaigns of sampled cases that survive faults, hangs and reboots: run, status, resume, merge, minimise, "
+        "export.",
+    ),
+    "mutate": (
+        "mutate.command:mutate_app",
+        "Mutation: broken copies of a subject's sources, and a museum.",
+    ),
+}
+"""Command -> its place under `commands`, `module:name` of a function or of a Typer application, and its help."""
 
-from . import show
-from .bench.command import bench
-from .choose import choose
-from .commands.check import check
-from .commands.matrix import matrix
-from .commands.prove import prove
-from .commands.words import Isolate, Subjects, told
+
+def load(name: str) -> Any:
+    """Import a command and return it as the command-line library's object."""
+    module, _, attribute = COMMANDS[name][0].partition(":")
+    found = getattr(import_module(f".commands.{module}", __package__), attribute)
+    if isinstance(found, typer.Typer):
+        return typer.main.get_group(found)
+    alone = typer.Typer(add_completion=False)
+    alone.command(name)(found)
+    return typer.main.get_command(alone)
+
+
+class _Table(TyperGroup):
+    """The commands of the table. Help needs their names and sentences only, so nothing is imported for it."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command that has a name and a help text, or None."""
+        return TyperCommand(cmd_name, help=COMMANDS[cmd_name][1]) if cmd_name in COMMANDS else None
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that is to be run, imported."""
+        name, _, rest = super().resolve_command(ctx, args)
+        return name, load(str(name)), rest
+
 
 app = typer.Typer(
+    cls=_Table,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -31,9 +104,8 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from .environment import model_digest, versions
-
-        print(f"refnum {versions().get('refnum', 'from a folder')}, model {model_digest()}")
+        environment = import_module(".reports.environment", __package__)
+        print(f"refnum {environment.versions().get('refnum', 'from a folder')}, model {environment.model_digest()}")
         raise typer.Exit
 
 
@@ -47,153 +119,6 @@ def top(
     ] = False,
 ) -> None:
     """Bit-exact FP4 numerics: judge any kernel against the golden model."""
-
-
-app.command("check")(check)
-
-
-@app.command()
-@told
-def replay(
-    file: Annotated[Path, typer.Argument(help="A replay file, .refnum/cases/<id>.json.")],
-    subject: Subjects = None,
-) -> None:
-    """Run one saved case again: the golden side anywhere, the subject where it is available."""
-    from .commands.rerun import rerun
-
-    raise typer.Exit(rerun(file, subject, show.console()))
-
-
-@app.command()
-@told
-def shrink(
-    file: Annotated[Path, typer.Argument(help="A replay file.")],
-    subject: Subjects = None,
-    calls: Annotated[int, typer.Option(min=1, help="Calls of the subject to spend.")] = 2000,
-) -> None:
-    """Make a saved case smaller and write it as a new replay file."""
-    from .commands.rerun import shrink_again
-
-    raise typer.Exit(shrink_again(file, subject, calls, show.console()))
-
-
-@app.command()
-@told
-def explain(
-    what: Annotated[str, typer.Argument(help="An operation, or a replay file.")],
-    values: Annotated[str | None, typer.Option(help="Input numbers, or codes: 1.25,0x3FA00000,nan,...")] = None,
-    scales: Annotated[str | None, typer.Option(help="Scale bytes of coded inputs: 127,0x7F,...")] = None,
-    index: Annotated[str, typer.Option(help="Element: flat, or row,column.")] = "0",
-    profile: Annotated[str, typer.Option("--profile", "-p")] = "HOPPER",
-    dtype: Annotated[str, typer.Option(help="float32, bfloat16 or float16, for floating-point inputs.")] = "float32",
-    param: Annotated[list[str] | None, typer.Option(help="name=value, e.g. scale=amax. May be repeated.")] = None,
-) -> None:
-    """Show every step of the golden model for one element."""
-    from .commands.explain import explanation
-
-    print(explanation(what, values, scales, index, profile, dtype, param or []))
-
-
-@app.command()
-@told
-def doctor() -> None:
-    """Look at this machine: float modes, compilers, GPU, flags, subjects and caches."""
-    from .commands.doctor import BAD, examine
-
-    findings = list(examine())
-    styles = {"ok": "green", "warn": "yellow", "bad": "bold red"}
-    show.table(
-        show.console(),
-        "Doctor",
-        ("check", "state", "finding"),
-        ([f.name, f"[{styles[f.state]}]{f.state}[/]", show.escape(f.words)] for f in findings),
-    )
-    raise typer.Exit(int(any(finding.state == BAD for finding in findings)))
-
-
-@app.command()
-@told
-def init(
-    folder: Annotated[Path, typer.Argument(help="The root of your repository.")],
-    operation: Annotated[str, typer.Option("--operation", "-o", help="What your kernel does.")] = "quantize_mxfp4",
-    profile: Annotated[str, typer.Option("--profile", "-p", help="Which profile it follows; see `infer`.")] = "OCP",
-    install: Annotated[str | None, typer.Option(help="What pip installs in CI; default: from where this is.")] = None,
-) -> None:
-    """Write a subject file, a pytest file and a CI workflow into a repository; nothing is overwritten."""
-    from .init import SUBJECT, requirement, write
-
-    for path in write(folder, operation, profile, install):
-        print(f"wrote {path}")
-    if not (requirement() if install is None else install):
-        print("refnum came from this machine alone: tell CI where it is, by the repository variable REFNUM.")
-    print(f"Now call your kernel in {folder / SUBJECT}, and run: pytest {folder}")
-
-
-@app.command()
-@told
-def infer(
-    subject: Annotated[str, typer.Option("--subject", "-s", help="As for `check`; exactly one subject.")],
-    operation: Annotated[str | None, typer.Option("--operation", "-o", help="Default: its only one.")] = None,
-    isolate: Isolate = None,
-    timeout: Annotated[float, typer.Option(min=0.0, help="Seconds that one call of a subject may take.")] = 60.0,
-) -> None:
-    """Say which profile a kernel follows, and for each choice the input that decides it."""
-    from .infer import infer_profile
-    from .show.inference import tell
-
-    err = show.console(stderr=True)
-    found = infer_profile(
-        subject, operation, isolate, timeout, lambda words: err.print(words, markup=False, soft_wrap=True)
-    )
-    raise typer.Exit(tell(found, show.console()))
-
-
-@app.command()
-@told
-def subjects() -> None:
-    """List who can be judged here: kernels, peers, and why the others cannot."""
-    chosen = choose(["all"])
-    rows = [
-        [
-            show.escape(r["name"]),
-            r["kind"],
-            "yes" if r["available"] else show.escape(r["reason"]),
-            ", ".join(r["operations"]),
-            ", ".join(r["profiles"]),
-            r["level"],
-        ]
-        for r in chosen.records()
-    ]
-    show.table(show.console(), "Subjects", ("subject", "kind", "usable", "operations", "profiles", "level"), rows)
-    for name, reason in chosen.broken:
-        show.console().print(f"[bold red]broken[/] {show.escape(name)}: {show.escape(reason)}")
-
-
-def _mount(name: str, module: str, attribute: str) -> None:
-    """Mount a sub-command that another module of this room brings; one that fails to import says so when used."""
-    import importlib
-    import importlib.util
-
-    if importlib.util.find_spec(module) is None:
-        return
-    try:
-        app.add_typer(getattr(importlib.import_module(module), attribute), name=name)
-    except ImportError as error:
-        reason = f"`refnum {name}` cannot be used: {error}."
-
-        @app.command(name, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
-        @told
-        def broken() -> None:
-            raise UnsupportedError(reason)
-
-
-_mount("vectors", "conformance.commands.vectors", "vectors_app")
-_mount("report", "conformance.commands.report", "report_app")
-app.command()(told(bench))
-_mount("fuzz", "conformance.commands.fuzz", "fuzz_app")
-_mount("mutate", "conformance.commands.mutate", "mutate_app")
-app.command("prove")(told(prove))
-app.command("matrix")(told(matrix))
 
 
 def main() -> None:

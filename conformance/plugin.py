@@ -19,6 +19,8 @@ from typing import Any
 
 import pytest
 
+import refnum.conformance as harness
+
 LEVELS = ("smoke", "standard", "exhaustive")
 MARK = "conforms"
 
@@ -52,10 +54,6 @@ class Judge:
         Skips the test when the subject says that it cannot run here.
         """
         __tracebackhide__ = True
-        from refnum.errors import RefnumError, UnsupportedError
-
-        from .api import as_text, judge_kernel, verified
-
         self.calls += 1
         asked = {**self.options, "seed": self.config.getoption("--refnum-seed"), **options}
         level = self.config.getoption("--refnum-level")
@@ -64,15 +62,15 @@ class Judge:
         absent = wrong = ""
         document: dict[str, Any] = {}
         try:
-            document = judge_kernel(kernel, operation or self.operation, **asked)
-        except UnsupportedError as error:
+            document = harness.judge_kernel(kernel, operation or self.operation, **asked)
+        except harness.errors.UnsupportedError as error:
             absent = str(error)
-        except RefnumError as error:
+        except harness.errors.RefnumError as error:
             wrong = str(error)
         if absent:  # out of the `except`, or pytest tells of both
             pytest.skip(absent)
-        if wrong or not verified(document):
-            pytest.fail(wrong or as_text(document), pytrace=False)
+        if wrong or not harness.verified(document):
+            pytest.fail(wrong or harness.as_text(document), pytrace=False)
         return document
 
 

@@ -16,7 +16,7 @@ version = release = refnum.__version__
 extensions = ["myst_parser", "refnum_clauses", "refnum_tables", "refnum_examples", "refnum_reference"]
 myst_enable_extensions = ["colon_fence", "deflist", "fieldlist"]
 myst_heading_anchors = 3
-exclude_patterns = ["_build", "_ext"]
+exclude_patterns = ["_build", "_ext", "specification.md"]
 nitpicky = True
 
 html_theme = "furo"
@@ -27,14 +27,3 @@ html_copy_source = False
 html_show_sphinx = False
 pygments_style = "friendly"
 pygments_dark_style = "monokai"
-
-
-def _without_empty_results(app, docname, content):
-    """Leave `results/*` out of the contents while that folder holds no page: Sphinx warns of an empty glob."""
-    if docname == "index" and not any((HERE / "results").glob("*.md")):
-        content[0] = content[0].replace("results/*\n", "")
-
-
-def setup(app):
-    """Connect the hook above."""
-    app.connect("source-read", _without_empty_results)

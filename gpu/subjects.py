@@ -7,8 +7,13 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
-from . import compile as build
-from . import driver, emulate, host, mutable, mutable_whole, ops, units, ways
+from . import emulate, host, ops
+from .device import compile as build
+from .device import driver
+from .mutation import host as mutable
+from .mutation import kernels as mutable_whole
+from .ops import compiled as units
+from .ops import forced_paths
 
 HOST_OPERATIONS = (
     "quantize_mxfp4",
@@ -93,7 +98,7 @@ def trace_emulated(operation: str) -> dict[str, str]:
         return {}
     told = emulate.describe()
     sources = "".join(build.read_source(name).digest for name in sorted({unit.kernel for unit in compiled}))
-    launchers = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
+    launchers = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.rglob("*.py")))
     return {
         "source": hashlib.sha256(f"{sources}{compiled}{units.CONSTANTS.get(operation, '')}".encode()).hexdigest(),
         "launchers": hashlib.sha256(launchers).hexdigest(),
@@ -141,7 +146,7 @@ def subjects() -> list[dict[str, Any]]:
             "describe": emulate.describe,
             "trace": trace_emulated,
             "mutable": mutable_whole.EmulatedWorkshop,
-            "ways": ways.WAYS,
+            "ways": forced_paths.WAYS,
             "on_request": True,
         },
         {
@@ -156,6 +161,6 @@ def subjects() -> list[dict[str, Any]]:
             "describe": describe_gpu,
             "trace": trace_gpu,
             "mutable": mutable_whole.DeviceWorkshop,
-            "ways": ways.WAYS,
+            "ways": forced_paths.WAYS,
         },
     ]

@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 
 from .arguments import require_choice
+from .environment import check_host
 from .errors import ArgumentError, DtypeError, ScaleError, ShapeError, shown
 
 Array = Any
@@ -234,3 +235,6 @@ def unpack_nibbles(packed: Array) -> Array:
     """Inverse of `pack_nibbles`: u8 [..., K/2] -> u8 [..., K]."""
     pairs = contiguous(packed).astype("<u2")
     return ((pairs | (pairs << np.uint16(4))) & np.uint16(0x0F0F)).view(np.uint8)
+
+
+check_host()

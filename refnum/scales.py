@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .arguments import require_choice, require_flag
-from .arrays import Array, float32_bits, require_float_dtype
+from .arguments import require_choice
+from .arrays import Array
 from .formats import Format
 from .profiles import Profile
 from .rounding import split_float32
@@ -59,26 +59,3 @@ def tile_scale(amax: Array, fmt: Format, profile: Profile) -> Array:
     """E8M0 byte of an FP8 tile from its amax bits (u32): 127 for a zero, NaN or Inf tile (N4, N6)."""
     ordinary = (amax != np.uint32(0)) & (amax < INF32)
     return np.where(ordinary, finite_scale(amax, fmt, profile), ONE_BYTE)
-
-
-def encode_e8m0(x: Array, rounding: str = "up", saturate: bool = False) -> Array:
-    """float32 -> E8M0 byte of |x|, the scalar conversion (CUDA's `__nv_cvt_float_to_e8m0`).
-
-    x: float32, bfloat16, float16 or uint16 (bfloat16 bits), any shape. rounding: `up` | `down` | `nearest`
-    (the true midpoint 1.5 * 2**k goes up). 2**127 overflowed: 254 when saturating, else 255; Inf likewise;
-    NaN 255; zero and what rounds below 2**-127 give 0. Returns u8 of the same shape.
-    Raises DtypeError, ArgumentError.
-    """
-    require_float_dtype("x", x)
-    require_choice("rounding", rounding, ("up", "down", "nearest"))
-    saturate = require_flag("saturate", saturate)
-    magnitude = float32_bits(x) & np.uint32(0x7FFFFFFF)
-    exponent, significand = split_float32(magnitude)
-    fraction = significand & np.uint32(0x7FFFFF)
-    if rounding == "up":
-        exponent = exponent + (fraction != np.uint32(0)).astype(np.int32)
-    elif rounding == "nearest":
-        exponent = exponent + (fraction >= np.uint32(0x400000)).astype(np.int32)
-    top = np.int32(254) if saturate else np.int32(255)
-    byte = np.minimum(np.maximum(exponent + np.int32(127), np.int32(0)), top)
-    return np.where(magnitude > INF32, np.int32(255), byte).astype(np.uint8)

@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import typer
 
 import refnum
 
-from .. import environment
-from ..doors import entrances
+from ..reports import environment, terminal
+from ..subjects.loading import discover
+from .options import told
 
 OK, WARN, BAD = "ok", "warn", "bad"
 
@@ -28,6 +30,20 @@ class Finding:
     name: str
     state: str
     words: str
+
+
+@told
+def doctor() -> None:
+    """Look at this machine: float modes, compilers, GPU, flags, subjects and caches."""
+    findings = list(examine())
+    styles = {"ok": "green", "warn": "yellow", "bad": "bold red"}
+    terminal.table(
+        terminal.console(),
+        "Doctor",
+        ("check", "state", "finding"),
+        ([f.name, f"[{styles[f.state]}]{f.state}[/]", terminal.escape(f.words)] for f in findings),
+    )
+    raise typer.Exit(int(any(finding.state == BAD for finding in findings)))
 
 
 def examine() -> Iterator[Finding]:
@@ -115,7 +131,7 @@ def _cupy() -> Iterator[Finding]:
 
 
 def _subjects() -> Iterator[Finding]:
-    found, broken = entrances.installed()
+    found, broken = discover.installed()
     for item in found:
         usable, reason = item.available()
         yield Finding(
@@ -126,7 +142,7 @@ def _subjects() -> Iterator[Finding]:
     for name, reason in broken:
         yield Finding(f"subject {name}", BAD, f"its entry point failed: {reason}")
     if not found and not broken:
-        yield Finding("subjects", WARN, f"nothing is registered in the entry-point group {entrances.GROUP}")
+        yield Finding("subjects", WARN, f"nothing is registered in the entry-point group {discover.GROUP}")
 
 
 def _caches() -> Iterator[Finding]:

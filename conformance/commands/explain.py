@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import ml_dtypes
 import numpy as np
+import typer
 
 import refnum
 from refnum.errors import ArgumentError
-from refnum.explain import EXPLAINED
+from refnum.explanation import EXPLAINED
 
-from ..case import Case
-from ..counterexample import replay
-from ..operation import OPERATIONS
+from ..cases.case import Case
+from ..cases.operation import OPERATIONS
+from ..mismatches import replay
+from .options import told
 
 _DTYPES = {"float32": np.dtype(np.float32), "bfloat16": np.dtype(ml_dtypes.bfloat16), "float16": np.dtype(np.float16)}
+
+
+@told
+def explain(
+    what: Annotated[str, typer.Argument(help="An operation, or a replay file.")],
+    values: Annotated[str | None, typer.Option(help="Input numbers, or codes: 1.25,0x3FA00000,nan,...")] = None,
+    scales: Annotated[str | None, typer.Option(help="Scale bytes of coded inputs: 127,0x7F,...")] = None,
+    index: Annotated[str, typer.Option(help="Element: flat, or row,column.")] = "0",
+    profile: Annotated[str, typer.Option("--profile", "-p")] = "HOPPER",
+    dtype: Annotated[str, typer.Option(help="float32, bfloat16 or float16, for floating-point inputs.")] = "float32",
+    param: Annotated[list[str] | None, typer.Option(help="name=value, e.g. scale=amax. May be repeated.")] = None,
+) -> None:
+    """Show every step of the golden model for one element."""
+    print(explanation(what, values, scales, index, profile, dtype, param or []))
 
 
 def explanation(

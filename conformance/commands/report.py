@@ -9,10 +9,17 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from .. import files, show
-from .. import report as reports
-from ..show.report import everything
-from .words import told
+from ..reports import badge as badges
+from ..reports import files, terminal
+from ..reports import report as reports
+from ..reports.difference import difference, show_difference
+from ..reports.html import html as as_html
+from ..reports.junit import junit as as_junit
+from ..reports.merge import merge as join
+from ..reports.sarif import sarif as as_sarif
+from ..reports.summary import markdown
+from ..reports.terminal.report import everything
+from .options import told
 
 
 class _ShowsFiles(TyperGroup):
@@ -39,7 +46,7 @@ Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write to th
 def show_report(file: File) -> None:
     """Check a report and print it; the exit status is the one of its run."""
     document = reports.load(file)
-    everything(show.console(), document)
+    everything(terminal.console(), document)
     raise typer.Exit(document["footer"]["exit"])
 
 
@@ -47,35 +54,27 @@ def show_report(file: File) -> None:
 @told
 def html(file: File, output: Output = None) -> None:
     """One page for a browser, without scripts and without anything from the network."""
-    from ..reports.html import html as render
-
-    _write(render(reports.load(file)), output)
+    _write(as_html(reports.load(file)), output)
 
 
 @report_app.command()
 @told
 def junit(file: File, output: Output = None) -> None:
     """JUnit XML: a test case for each subject and variant."""
-    from ..reports.junit import junit as render
-
-    _write(render(reports.load(file)), output)
+    _write(as_junit(reports.load(file)), output)
 
 
 @report_app.command()
 @told
 def sarif(file: File, output: Output = None) -> None:
     """SARIF 2.1.0 for code scanning, with fingerprints, at most 25,000 results and 10 MB."""
-    from ..reports.sarif import sarif as render
-
-    _write(render(reports.load(file)), output)
+    _write(as_sarif(reports.load(file)), output)
 
 
 @report_app.command()
 @told
 def summary(file: File, output: Output = None) -> None:
     """Markdown for the page of a run on GitHub, under its limit of 1,024 KiB."""
-    from ..reports.summary import markdown
-
     _write(markdown(reports.load(file)), output)
 
 
@@ -87,8 +86,6 @@ def badge(
     check: Annotated[Path | None, typer.Option(help="Exit 1 unless this report's badge stands in this file.")] = None,
 ) -> None:
     """A line of Markdown with the verdict, its level, and the digests of the model and of this report."""
-    from ..reports import badge as badges
-
     document = reports.load(file)
     if check is None:
         print(badges.badge(document, link))
@@ -104,10 +101,8 @@ def diff(
     new: Annotated[Path, typer.Argument(help="The report after it.")],
 ) -> None:
     """What a change introduced. Exit 1: something new fails; 3: something is no longer verified; 0: neither."""
-    from ..reports.difference import difference, show_difference
-
     found = difference(reports.load(old), reports.load(new), (str(old), str(new)))
-    show_difference(show.console(), found)
+    show_difference(terminal.console(), found)
     raise typer.Exit(found.exit)
 
 
@@ -118,8 +113,6 @@ def merge(
     output: Annotated[Path, typer.Option("--output", "-o", help="Where the merged report goes.")],
 ) -> None:
     """Put the reports of several machines or subjects together; partial and unlike ones are refused."""
-    from ..reports.merge import merge as join
-
     document = join([reports.load(path) for path in file], [str(path) for path in file])
     files.write_json(output, document)
     print(document["footer"]["verdict"])

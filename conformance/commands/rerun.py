@@ -7,25 +7,28 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
+import typer
 from rich.console import Console
 from rich.markup import escape
 
 from refnum.errors import ArgumentError
 
-from .. import show
-from ..case import variant
-from ..choose import choose
-from ..counterexample import replay
-from ..counterexample.failures import Presenter, observe_again, shows
-from ..counterexample.page import page
-from ..counterexample.shrink import shrink
-from ..report import EXIT_MISMATCH, EXIT_VERIFIED
-from ..run import Plan
-from ..subject import Subject
-from ..tally import Failure
-from ..verdict import NO_LEVEL, Outcome
+from ..cases.case import variant
+from ..cases.levels import NO_LEVEL, Outcome
+from ..mismatches import replay as replays
+from ..mismatches.failures import Presenter, observe_again, shows
+from ..mismatches.page import page
+from ..mismatches.shrink import shrink as shrink_case
+from ..reports import terminal
+from ..reports.report import EXIT_MISMATCH, EXIT_VERIFIED
+from ..subjects.choose import choose
+from ..subjects.subject import Subject
+from ..verdicts.tally import Failure
+from .check.run import Plan
+from .options import Subjects, told
 
 DEADLY = ("process-died", "kernel-hung")
 """Findings whose case may end or block the process that runs it."""
@@ -34,12 +37,31 @@ PATIENCE = 30.0
 """Seconds after which a case that has hung before counts as hung again."""
 
 
+@told
+def replay(
+    file: Annotated[Path, typer.Argument(help="A replay file, .refnum/cases/<id>.json.")],
+    subject: Subjects = None,
+) -> None:
+    """Run one saved case again: the golden side anywhere, the subject where it is available."""
+    raise typer.Exit(rerun(file, subject, terminal.console()))
+
+
+@told
+def shrink(
+    file: Annotated[Path, typer.Argument(help="A replay file.")],
+    subject: Subjects = None,
+    calls: Annotated[int, typer.Option(min=1, help="Calls of the subject to spend.")] = 2000,
+) -> None:
+    """Make a saved case smaller and write it as a new replay file."""
+    raise typer.Exit(shrink_again(file, subject, calls, terminal.console()))
+
+
 def rerun(path: Path, names: list[str] | None, out: Console) -> int:
     """Replay a file: golden bytes against the file's expectation, then the subject. Return the exit status.
 
     1 when the golden model no longer gives the file's expectation, or the subject (still) differs; 0 otherwise.
     """
-    saved = replay.load(path)
+    saved = replays.load(path)
     golden = saved.golden()
     out.print(f"{escape(variant(saved.case.operation, saved.case.profile, saved.case.params))}  {path.name}")
     status = EXIT_VERIFIED
@@ -67,7 +89,15 @@ def rerun(path: Path, names: list[str] | None, out: Console) -> int:
 def _apart(path: Path, subject: Subject, out: Console) -> int:
     """Replay in a process of its own a case that has killed or hung one before; return the exit status."""
     name, settings = escape(subject.name), {**os.environ, APART: "1"}
-    command = [sys.executable, "-m", "conformance.cli", "replay", str(path), "-s", subject.origin or subject.name]
+    command = [
+        sys.executable,
+        "-m",
+        "refnum.conformance.cli",
+        "replay",
+        str(path),
+        "-s",
+        subject.origin or subject.name,
+    ]
     try:
         child = subprocess.run(command, env=settings, capture_output=True, text=True, timeout=PATIENCE, check=False)
     except subprocess.TimeoutExpired:
@@ -85,7 +115,7 @@ def _apart(path: Path, subject: Subject, out: Console) -> int:
     return EXIT_MISMATCH if told else child.returncode
 
 
-def _subjects(saved: replay.Replay, names: list[str] | None, out: Console) -> list[Subject]:
+def _subjects(saved: replays.Replay, names: list[str] | None, out: Console) -> list[Subject]:
     """Return the subjects to call: those named, else the one that wrote the file if it is here."""
     recorded = saved.body["subject"]
     if names is None and (recorded is None or recorded["kind"] == "user"):
@@ -111,13 +141,13 @@ def _subjects(saved: replay.Replay, names: list[str] | None, out: Console) -> li
     return able
 
 
-def _failure(saved: replay.Replay) -> Failure:
+def _failure(saved: replays.Replay) -> Failure:
     fails = saved.body["fails"]
     level = int(fails[1:]) + 1 if fails else 1
     return Failure(saved.case, NO_LEVEL if saved.body["finding"] else level, finding=saved.body["finding"])
 
 
-def _judge(saved: replay.Replay, subject: Subject, out: Console) -> int:
+def _judge(saved: replays.Replay, subject: Subject, out: Console) -> int:
     called, comparison = observe_again(subject, saved.case, saved.body["finding"])
     if called.outcome not in (Outcome.PASS, Outcome.MISMATCH):
         out.print(f"[bold red]{called.outcome.upper()}[/]  {escape(subject.name)}: {escape(called.words)}")
@@ -139,11 +169,11 @@ def _judge(saved: replay.Replay, subject: Subject, out: Console) -> int:
         "subject": subject.name,
         "outcome": "mismatch",
     }
-    show.failure(out, result, record)
+    terminal.failure(out, result, record)
     return EXIT_MISMATCH
 
 
-def _show_saved(saved: replay.Replay, out: Console) -> None:
+def _show_saved(saved: replays.Replay, out: Console) -> None:
     """Print the page of the observed bytes in the file, for a reader without the subject."""
     level = int(saved.body["fails"][1:]) if saved.body["fails"] else 0
     if set(saved.observed) != set(saved.expected):
@@ -151,24 +181,24 @@ def _show_saved(saved: replay.Replay, out: Console) -> None:
     details = page(saved.case, saved.expected, saved.observed, level)
     if details:
         out.print("observed  as saved in the file:")
-        show.element(out, details)
+        terminal.element(out, details)
 
 
 def shrink_again(path: Path, names: list[str] | None, calls: int, out: Console) -> int:
     """Shrink a saved case with a larger budget and write the smaller one beside it. Return the exit status."""
-    saved = replay.load(path)
+    saved = replays.load(path)
     subjects = _subjects(saved, names, out)
     if len(subjects) != 1:
         raise ArgumentError(f"Shrinking needs exactly one usable subject; {len(subjects)} are. Give --subject.")
     subject, failure = subjects[0], _failure(saved)
     if not shows(subject, saved.case, failure):
         raise ArgumentError(f"{subject.name} does not show the saved failure any more; there is nothing to shrink.")
-    case = shrink(saved.case, lambda smaller: shows(subject, smaller, failure), calls=calls, seconds=120.0)
+    case = shrink_case(saved.case, lambda smaller: shows(subject, smaller, failure), calls=calls, seconds=120.0)
     if case is saved.case:
         out.print("nothing smaller fails the same way")
         return EXIT_VERIFIED
     _, comparison = observe_again(subject, case, failure.finding)
-    body = replay.document(case, replay.run_golden(case), comparison.observed, subject, failure, saved.case)
-    written = replay.save(body, path.parent)
+    body = replays.document(case, replays.run_golden(case), comparison.observed, subject, failure, saved.case)
+    written = replays.save(body, path.parent)
     out.print(f"shrunk    {saved.case.elements} to {case.elements} elements: {escape(str(written))}", soft_wrap=True)
     return EXIT_VERIFIED

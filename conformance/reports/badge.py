@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from refnum.errors import FileError
 
-from ..report import COMPLETE, EXIT_MISMATCH, EXIT_VERIFIED
+from .report import COMPLETE, EXIT_MISMATCH, EXIT_VERIFIED
 
 _COLOURS = {EXIT_VERIFIED: "2e7d32", EXIT_MISMATCH: "c62828"}
 _GREY = "757575"

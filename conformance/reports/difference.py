@@ -8,10 +8,9 @@ from typing import Any
 
 from rich.console import Console
 
-from .. import show
-from ..report import EXIT_MISMATCH, EXIT_NOTHING, EXIT_VERIFIED
-from . import facts
+from . import facts, terminal
 from .merge import refuse_unlike
+from .report import EXIT_MISMATCH, EXIT_NOTHING, EXIT_VERIFIED
 from .sarif import fingerprint
 
 Key = tuple[str, str, str]
@@ -141,7 +140,7 @@ def show_difference(out: Console, found: Difference) -> None:
     for line in found.new:
         out.print(f"[bold red]new[/]     {_text(line)}", soft_wrap=True)
         for record in line.failures:
-            show.failure(out, line.result, record)
+            terminal.failure(out, line.result, record)
     for name, style, lines in (
         ("lost", "yellow", found.lost),
         ("fixed", "green", found.fixed),
@@ -150,7 +149,7 @@ def show_difference(out: Console, found: Difference) -> None:
         for line in lines:
             out.print(f"[{style}]{name:<7}[/] {_text(line)}", soft_wrap=True)
     for note in found.notes:
-        out.print(f"note    {show.escape(note)}", soft_wrap=True)
+        out.print(f"note    {terminal.escape(note)}", soft_wrap=True)
     out.print(
         f"{len(found.new)} new, {len(found.lost)} lost, {len(found.fixed)} fixed, {len(found.gained)} gained; "
         f"{found.same} fail as before, {found.unchanged} unchanged"
@@ -159,4 +158,4 @@ def show_difference(out: Console, found: Difference) -> None:
 
 def _text(line: Line) -> str:
     words = f": {line.words}" if line.words else ""
-    return show.escape(f"{line.subject} {line.variant}: {line.before} -> {line.after}{words}".replace("  ", " "))
+    return terminal.escape(f"{line.subject} {line.variant}: {line.before} -> {line.after}{words}".replace("  ", " "))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..verdict import BAD, CLASSES, Outcome
+from ..cases.levels import BAD, CLASSES, Outcome
 
 Report = Mapping[str, Any]
 Result = Mapping[str, Any]

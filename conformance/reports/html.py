@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..verdict import CLASSES
+from refnum.errors import UnsupportedError
+
+from ..cases.levels import CLASSES
 from . import facts
 from .badge import digest
 from .picture import picture
@@ -50,14 +52,12 @@ def _smoke(document: Mapping[str, Any]) -> bool:
 
 
 def _template() -> Any:
-    from refnum.errors import UnsupportedError
-
     try:
         import jinja2
     except ModuleNotFoundError as error:
         raise UnsupportedError("The HTML page needs the package jinja2; install it.") from error
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("conformance.reports"),
+        loader=jinja2.PackageLoader("refnum.conformance.reports"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

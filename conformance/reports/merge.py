@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .. import report as reports
-from ..report import COMPLETE, InvalidReport
+from . import report as reports
+from .report import COMPLETE, InvalidReport
 
 
 class PartialReport(InvalidReport):

@@ -14,7 +14,7 @@ from typing import Any
 from refnum.codec import value
 from refnum.formats import get_format
 
-from ..counterexample.page import number_text
+from .number import number_text
 
 WIDTH, HEIGHT = 680, 400
 _LEFT, _RIGHT, _TOP, _BOTTOM = 72, 12, 14, 56
@@ -22,7 +22,7 @@ _NARROWEST, _LABELS, _LONGEST = 4.0, 20, 7
 
 
 def picture(grid: Mapping[str, Any]) -> str:
-    """Return the SVG of the points of a failing case (`conformance.counterexample.grid`); empty without points."""
+    """Return the SVG of the points of a failing case (`refnum.conformance.mismatches.grid`); empty without points."""
     if not grid:
         return ""
     axis = _Axis(grid["element"])

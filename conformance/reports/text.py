@@ -8,13 +8,15 @@ from typing import Any
 
 from rich.console import Console
 
-from .. import show
+from . import terminal
 
 
 def page_text(result: Mapping[str, Any], record: Mapping[str, Any]) -> str:
     """Return the page of one failing case as plain text."""
     stream = StringIO()
-    show.failure(Console(file=stream, width=show.PLAIN_WIDTH, color_system=None, highlight=False), result, record)
+    terminal.failure(
+        Console(file=stream, width=terminal.PLAIN_WIDTH, color_system=None, highlight=False), result, record
+    )
     return stream.getvalue()
 
 

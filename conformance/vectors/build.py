@@ -13,17 +13,17 @@ import numpy as np
 
 from refnum.profiles import Profile, get_profile
 
+from ..bugs import earned
+from ..cases.primitives import VECTOR_OPERATIONS, answer, make_case
 from . import history
 from .cases import CASES, PROFILED, WHOLE
 from .draft import Draft
 from .errors import VectorFileError
 from .folder import AUTHORED, FOREIGN, MANIFEST, data_files, vectors_folder
-from .operations import VECTOR_OPERATIONS, answer, make_case
 from .record import array_record, canonical, profile_record, vector_id
 from .safetensors import write_safetensors
-from .wrong import earned
 
-ARGUMENTS = ("splits", "tokens")
+ARGUMENTS = ("splits", "tokens", "rows", "columns")
 """Parameters that belong to one vector, not to its group."""
 
 

@@ -192,6 +192,28 @@ def scales_to_gemm_float32(vector: Vector) -> Any:
     return (out,)
 
 
+def scales_from_layout(vector: Vector) -> Any:
+    """N6.5: every place of the layout that holds a scale is read; padding is not."""
+    rows, columns, layout = (vector.params[name] for name in ("rows", "columns", "layout"))
+    flat = vector.inputs["stored"].reshape(-1)
+    words = flat.view(f"u{flat.dtype.itemsize}").tolist()
+    tall, wide = (rows + 3) // 4 * 4, (columns + 3) // 4
+    place: dict[str, Callable[[int, int], int]] = {
+        "bytes": lambda r, c: words[r * columns + c],
+        "float32": lambda r, c: _scale_byte(words[r * columns + c]),
+        "gemm_float32": lambda r, c: _scale_byte(words[c * tall + r]),
+        "packed_ue8m0": lambda r, c: words[c // 4 * tall + r] >> 8 * (c % 4) & 255,
+        "swizzled": lambda r, c: words[(r // 128 * wide + c // 4) * 512 + r % 32 * 16 + r % 128 // 32 * 4 + c % 4],
+    }
+    return ([[place[layout](r, c) for c in range(columns)] for r in range(rows)],)
+
+
+def _scale_byte(bits: int) -> int:
+    """The byte of a float32 scale by its value: NaN is 255, 2^-127 is 0."""
+    value = oracle.float_value(bits)
+    return 255 if value == oracle.NAN else oracle.floor_log2(Fraction(value)) + 127
+
+
 def codes_to_packed(vector: Vector) -> Any:
     """N0: where the partner of each code sits in the three nibble orders."""
     out = []
@@ -210,22 +232,41 @@ def codes_to_packed(vector: Vector) -> Any:
 
 
 def philox4x32(vector: Vector) -> Any:
-    """N13: ten rounds on Python integers."""
-    out = []
-    for counter in vector.inputs["counter"].tolist():
-        k0, k1 = vector.inputs["key"].tolist()
-        c0, c1, c2, c3 = counter
-        for _ in range(10):
-            left, right = 0xD2511F53 * c0, 0xCD9E8D57 * c2
-            c0, c1, c2, c3 = right >> 32 ^ c1 ^ k0, right % 2**32, left >> 32 ^ c3 ^ k1, left % 2**32
-            k0, k1 = (k0 + 0x9E3779B9) % 2**32, (k1 + 0xBB67AE85) % 2**32
-        out.append([c0, c1, c2, c3])
-    return (out,)
+    """N13.1: ten rounds on Python integers."""
+    return ([_block(counter, vector.inputs["key"].tolist()) for counter in vector.inputs["counter"].tolist()],)
+
+
+def _block(counter: list[int], key: list[int]) -> list[int]:
+    (c0, c1, c2, c3), (k0, k1) = counter, key
+    for _ in range(10):
+        left, right = 0xD2511F53 * c0, 0xCD9E8D57 * c2
+        c0, c1, c2, c3 = right >> 32 ^ c1 ^ k0, right % 2**32, left >> 32 ^ c3 ^ k1, left % 2**32
+        k0, k1 = (k0 + 0x9E3779B9) % 2**32, (k1 + 0xBB67AE85) % 2**32
+    return [c0, c1, c2, c3]
+
+
+def random_bits(vector: Vector) -> Any:
+    """N13.2, N13.3 and N13.5: the top bits of the byte, 16-bit unit or word of each element of a stream."""
+    bits, count = vector.params["bits"], vector.params["count"]
+    size = 1 if bits <= 8 else 2 if bits <= 16 else 4
+    return ([_stream_bits(key, bits, size, count) for key in vector.inputs["keys"].tolist()],)
+
+
+def _stream_bits(key: list[int], bits: int, size: int, count: int) -> list[int]:
+    seed, stream, step, offset = key
+    first = offset * size // 16
+    words = []
+    for block in range(first, (offset + count) * size // 16 + 1):
+        words += _block([block % 2**32, block >> 32, stream, step], [seed % 2**32, seed >> 32])
+    octets = b"".join(word.to_bytes(4, "little") for word in words)
+    starts = range(offset * size - first * 16, (offset + count) * size - first * 16, size)
+    return [int.from_bytes(octets[at : at + size], "little") >> 8 * size - bits for at in starts]
 
 
 DEFINITIONS: dict[str, Callable[[Vector], Any]] = {
     function.__name__: function
     for function in (swiglu_backward, permute_pad, permute_unpack, unpermute, pack_payload, unpack_payload,
                      scales_to_swizzled,
-                     scales_to_packed_ue8m0, scales_to_gemm_float32, codes_to_packed, philox4x32)
+                     scales_to_packed_ue8m0, scales_to_gemm_float32, scales_from_layout, codes_to_packed, philox4x32,
+                     random_bits)
 }  # fmt: skip

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import refnum
+
 from .errors import VectorFileError
 
 AUTHORED = ("README.md", "notes.json", "history.json", "schema")
@@ -15,7 +17,7 @@ MANIFEST = "MANIFEST.sha256"
 
 def vectors_folder() -> Path:
     """Return the installed vectors folder. Raises VectorFileError when the installation lacks it."""
-    folder = Path(__file__).resolve().parents[2] / "vectors"
+    folder = Path(refnum.__file__).parent / "vectors"
     if not (folder / "notes.json").is_file():
         raise VectorFileError(f"No vectors in {folder}; install the whole distribution, or name a folder.")
     return folder

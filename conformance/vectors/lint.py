@@ -15,7 +15,8 @@ import referencing
 import referencing.exceptions
 import referencing.jsonschema
 
-from refnum.profiles import PROFILES
+from refnum.errors import ProfileError
+from refnum.profiles import get_profile
 
 from .errors import VectorFileError
 from .folder import data_files
@@ -86,7 +87,9 @@ def _validator(folder: str, kind: str) -> jsonschema.Draft202012Validator:
 
 def _require_canonical(folder: Path, file: str, document: Mapping[str, Any]) -> None:
     if (folder / file).read_text(encoding="utf-8") != canonical(document):
-        raise VectorFileError(f"{file}: the text is not canonical; write it with conformance.vectors.record.canonical.")
+        raise VectorFileError(
+            f"{file}: the text is not canonical; write it with refnum.conformance.vectors.record.canonical."
+        )
 
 
 def _entries(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -98,7 +101,7 @@ def _lint_document(document: Mapping[str, Any], file: str, folder: Path, ids: di
     profile = document["profile"]
     if file != f"{document['operation']}/{profile['name']}.json":
         raise VectorFileError(f"{file}: holds {document['operation']} under {profile['name']}; the name must say so.")
-    if profile["name"] not in PROFILES or profile_record(PROFILES[profile["name"]]) != profile:
+    if not _known(profile):
         raise VectorFileError(f"{file}: its profile is not refnum's {profile['name']}.")
     entries = list(_entries(document))
     if document["count"] != len(entries):
@@ -118,6 +121,14 @@ def _lint_document(document: Mapping[str, Any], file: str, folder: Path, ids: di
         if entry["id"] in ids:
             raise VectorFileError(f"{file}: vector {entry['id']} is already in {ids[entry['id']]}.")
         ids[entry["id"]] = file
+
+
+def _known(profile: Mapping[str, Any]) -> bool:
+    """Whether the record is that of the profile of its name: one of refnum's, or a custom one (N14.5)."""
+    try:
+        return profile_record(get_profile(profile["name"])) == profile
+    except ProfileError:
+        return False
 
 
 def _lint_notes(notes: Mapping[str, Any], used: Counter[str]) -> None:

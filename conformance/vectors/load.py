@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from ..case import Case
+from ..cases.case import Case
+from ..cases.primitives import VECTOR_OPERATIONS, make_case
 from .errors import VectorFileError
 from .folder import AUTHORED, vectors_folder
-from .operations import VECTOR_OPERATIONS, make_case
 from .record import record_array
 from .safetensors import read_safetensors
 

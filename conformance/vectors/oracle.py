@@ -120,18 +120,19 @@ def _converter(function: Callable[..., Any], first: str, *more: str) -> Callable
 
 
 def _encode(vector: Vector, element: str, **choices: Any) -> Any:
-    values = np.asarray(exact(vector.inputs["x"]), dtype=object)
+    values = np.asarray(exact(vector.inputs["x"]), dtype=object).reshape(-1)
     if element in _IEEE:
-        return ([_encode_ieee(element, value) for value in values.reshape(-1)],)
-    codes = [oracle.encode(element, value, **choices) for value in values.reshape(-1)]
+        return ([_encode_ieee(element, value, choices["overflow"]) for value in values],)
+    draws = vector.inputs["rbits"].reshape(-1).tolist() if "rbits" in vector.inputs else [0] * len(values)
+    codes = [oracle.encode(element, v, rbits=r, **choices) for v, r in zip(values, draws, strict=True)]
     return (codes,)
 
 
-def _encode_ieee(element: str, value: oracle.Exact) -> int:
-    """BF16 and FP16 have no value table: one rounding of the exact value, an overflow saturates."""
+def _encode_ieee(element: str, value: oracle.Exact, overflow: str) -> int:
+    """BF16 and FP16 have no value table: one rounding of the exact value, whose overflow saturates or is Inf."""
     dtype, infinity = _IEEE[element]
     bits = oracle.float_bits(value, dtype)
-    return bits - 1 if bits & 0x7FFF == infinity else bits
+    return bits - 1 if overflow == "saturate" and bits & 0x7FFF == infinity else bits
 
 
 def _encode_e8m0(vector: Vector) -> Any:
@@ -175,7 +176,7 @@ _ROW_WISE = (
     "fp8_to_mxfp4",
     "mxfp4_to_fp8",
 )
-_CHOICES = ("rounding", "ties", "overflow", "negative_zero")
+_CHOICES = ("rounding", "ties", "overflow", "negative_zero", "random_bits")
 
 
 def _joined(name: str) -> Callable[[Vector], Any]:
@@ -200,7 +201,7 @@ _SOLVERS: dict[str, Callable[[Vector], Any]] = {
     "fp8_columns": _converter(oracle.fp8_columns, "codes", "splits", "underflow"),
     "encode_e2m1": lambda v: _encode(v, "E2M1"),
     "encode_e4m3": lambda v: _encode(v, "E4M3", overflow=v.params["overflow"]),
-    "encode_element": lambda v: _encode(v, v.params["element"], **{c: v.params[c] for c in _CHOICES}),
+    "encode_element": lambda v: _encode(v, v.params["element"], **{c: v.params[c] for c in _CHOICES if c in v.params}),
     "encode_e8m0": _encode_e8m0,
     "decode_e2m1": lambda v: _decode(v, "E2M1"),
     "decode_e4m3": lambda v: _decode(v, "E4M3"),

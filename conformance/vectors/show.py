@@ -16,8 +16,8 @@ from rich.text import Text
 import refnum
 from refnum.arrays import unpack_nibbles
 
+from ..cases.primitives import VECTOR_OPERATIONS
 from .load import Vector, load_notes
-from .operations import VECTOR_OPERATIONS
 from .record import profile_choices
 
 ROWS, RUNS = 8, 48

@@ -14,6 +14,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import refnum
+
 from . import oracle
 from .build import manifest
 from .errors import VectorFileError, VectorMismatchError
@@ -55,12 +57,12 @@ def verify(folder: Path, rebuild: bool = True, oracle_rows: int | None = ORACLE_
 
 
 def _rebuild(folder: Path, fresh: Path) -> None:
-    root = str(Path(__file__).resolve().parents[2])  # these packages, whatever else the working folder holds
+    root = str(Path(refnum.__file__).parents[1])  # these packages, whatever else the working folder holds
     command = [
         sys.executable,
         "-P",
         "-m",
-        "conformance.commands.vectors",
+        "refnum.conformance.commands.vectors",
         "build",
         "--out",
         str(fresh),

@@ -75,7 +75,7 @@ def test_one_that_is_late_is_ended_with_its_children_and_what_it_said_is_kept(to
 
 @pytest.mark.parametrize(("seen", "code", "asked"), [(0, 1, False), (1, 0, True)], ids=["blind", "sees"])
 def test_a_tool_that_does_not_find_the_fault_of_its_control_judges_nothing(tool, capsys, seen, code, asked):
-    pytest.importorskip("gpu.subjects")
+    pytest.importorskip("refnum.gpu.subjects")
     control = f"echo '{MEMCHECK.format(seen)}'"
     clean = f"echo '{TOLD.format('{}')}'; echo '{MEMCHECK.format(0)}'"
     tool(f'case "$*" in *--control*) {control};; *) {clean};; esac')

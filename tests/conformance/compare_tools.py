@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from conformance.case import Case
+from refnum.conformance.cases.case import Case
 
 
 def case_of(x, operation="quantize_mxfp4", profile="HOPPER", **params):

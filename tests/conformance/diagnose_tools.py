@@ -3,8 +3,8 @@
 import numpy as np
 
 import refnum
-from conformance.case import Case
-from conformance.operation import run_golden
+from refnum.conformance.cases.case import Case
+from refnum.conformance.cases.operation import run_golden
 
 
 def quantise(*values, dtype=np.float32, bits=None):

@@ -7,13 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from conformance.fuzz.cell import Event
-from conformance.fuzz.coordinator import Coordinator, Limits
-from conformance.fuzz.database import FILE, Database, create
-from conformance.fuzz.executors.local import LocalExecutor
-from conformance.fuzz.office import Office
-from conformance.fuzz.spec import make_spec
-from conformance.fuzz.work import TASKS
+from refnum.conformance.commands.fuzz.context import Office
+from refnum.conformance.commands.fuzz.coordinator import Coordinator, Limits
+from refnum.conformance.commands.fuzz.database import FILE, Database, create
+from refnum.conformance.commands.fuzz.executors.local import LocalExecutor
+from refnum.conformance.commands.fuzz.spec import make_spec
+from refnum.conformance.commands.fuzz.work import TASKS
+from refnum.conformance.commands.fuzz.worker_process import Event
 
 PLANTED = str(Path(__file__).with_name("planted_cpu.py"))
 RIGHT = """
@@ -23,8 +23,8 @@ def mxfp4_to_fp8(packed, scales, scale):
     return refnum.mxfp4_to_fp8(packed, scales, scale)
 
 def decode_e4m3(codes, dtype):
-    from conformance import golden
-    return golden.decode_e4m3(codes, dtype)
+    import refnum
+    return refnum.decode_e4m3(codes, dtype)
 """
 
 
@@ -80,7 +80,7 @@ def command(*words, **more):
     """Start `refnum fuzz` in a process of its own group."""
     root = Path(__file__).parents[2]
     environment = {**os.environ, "PYTHONPATH": str(root)}
-    return subprocess.Popen([sys.executable, "-m", "conformance.cli", "fuzz", *map(str, words)], env=environment,
+    return subprocess.Popen([sys.executable, "-m", "refnum.conformance.cli", "fuzz", *map(str, words)], env=environment,
                             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
                             **more)  # fmt: skip
 

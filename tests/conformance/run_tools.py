@@ -1,11 +1,11 @@
 """Subjects and reports that the tests of runs and of probes make."""
 
 import refnum
-from conformance import report as reports
-from conformance.controls.cases import control_cases
-from conformance.operation import select
-from conformance.run import Plan, run
-from conformance.subject import Subject
+from refnum.conformance.cases.operation import select
+from refnum.conformance.commands.check.control_cases import control_cases
+from refnum.conformance.commands.check.run import Plan, run
+from refnum.conformance.reports import report as reports
+from refnum.conformance.subjects.subject import Subject
 
 
 def right(x, profile):

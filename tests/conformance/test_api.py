@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import refnum
-from conformance import assert_conforms, implements, judge_kernel
-from conformance import report as reports
-from conformance.api import as_subject
-from conformance.subject import Subject
+from refnum.conformance import assert_conforms, implements, judge_kernel
+from refnum.conformance.api import as_subject
+from refnum.conformance.reports import report as reports
+from refnum.conformance.subjects.subject import Subject
 from refnum.errors import ArgumentError, ProfileError
 
 
@@ -31,7 +31,7 @@ def test_a_right_kernel_conforms():
 
 
 def refnum_decode(codes, dtype):
-    from conformance.golden import decode_e2m1
+    from refnum.casts import decode_e2m1
 
     return decode_e2m1(codes, dtype)
 
@@ -123,6 +123,7 @@ def test_importing_a_part_does_not_import_all():
     import subprocess
     import sys
 
-    code = "import sys, conformance.case; sys.exit('conformance.controls' in sys.modules)"
+    code = "import sys, refnum.conformance.cases.case;"
+    code += "sys.exit('refnum.conformance.commands.check.controls' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
     assert np.__version__

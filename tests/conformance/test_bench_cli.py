@@ -6,9 +6,9 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from conformance.bench import document, plot, tables
-from conformance.bench.lines import LINES
-from conformance.cli import app
+from refnum.conformance.cli import app
+from refnum.conformance.commands.bench import document, plot, tables
+from refnum.conformance.commands.bench.lines import LINES
 from refnum.errors import FileError, UnsupportedError
 
 RUNNER = CliRunner()

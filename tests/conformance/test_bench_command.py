@@ -4,8 +4,8 @@ import pytest
 from bench_tools import SHAPE, Host, subject
 from typer.testing import CliRunner
 
-from conformance.bench import clock, command, document, inputs
-from conformance.cli import app
+from refnum.conformance.cli import app
+from refnum.conformance.commands.bench import clock, command, document, inputs
 
 
 class Whole(Host):

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from bench_tools import PLAIN, SHAPE, Host, model, subject
 
-from conformance.bench import agree, document, inputs, lines, measure, shapes, tables
-from conformance.bench.clock import Times, in_turn, sets_for
-from conformance.bench.contender import Contender, Prepared, of_subject
-from conformance.operation import OPERATIONS, call_golden
-from conformance.subject import from_dict
+from refnum.conformance.cases.operation import OPERATIONS, call_golden
+from refnum.conformance.commands.bench import agree, document, inputs, lines, measure, shapes, tables
+from refnum.conformance.commands.bench.clock import Times, in_turn, sets_for
+from refnum.conformance.commands.bench.contender import Contender, Prepared, of_subject
+from refnum.conformance.subjects.subject import from_dict
 from refnum.errors import ArgumentError
 
 

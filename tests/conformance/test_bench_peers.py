@@ -5,15 +5,15 @@ import functools
 import numpy as np
 import pytest
 
-from conformance.bench import agree, inputs, lines, shapes
-from conformance.bench.contenders import PEERS, peers
-from conformance.subject import from_dict
+from refnum.conformance.commands.bench import agree, inputs, lines, shapes
+from refnum.conformance.commands.bench.contenders import PEERS, peers
+from refnum.conformance.subjects.subject import from_dict
 from refnum.errors import ArgumentError
 
 torch = pytest.importorskip("torch", reason="needs torch")
 
-from conformance.bench.contender import as_tuple  # noqa: E402
-from conformance.bench.contenders import compiled, separate, tilekernels, triton_mxfp  # noqa: E402
+from refnum.conformance.commands.bench.contender import as_tuple  # noqa: E402
+from refnum.conformance.commands.bench.contenders import compiled, separate, tilekernels, triton_mxfp  # noqa: E402
 
 SHAPE = shapes.Shape(256, 3, 256, 1, 128)
 FLOAT32_STEPS = {"swiglu_quantize", "swiglu_backward", "unpermute"}

@@ -7,7 +7,17 @@ import numpy as np
 import pytest
 
 import refnum
-from conformance.bits import INPUT_FORMATS, as_float, assemble, exact, float_bits, high_product, normalise, signed, word
+from refnum.conformance.cases.draw.bits import (
+    INPUT_FORMATS,
+    as_float,
+    assemble,
+    exact,
+    float_bits,
+    high_product,
+    normalise,
+    signed,
+    word,
+)
 from refnum.errors import ArgumentError
 
 EDGES = sorted({0, 1, 2, 3, 5, 0xAAAAAA, 0xFFFFFF, *(1 << k for k in range(24)), *((1 << k) - 1 for k in range(2, 24)),
@@ -81,7 +91,7 @@ def test_the_high_half_of_a_product():
 
 
 def test_an_unknown_input_is_named():
-    from conformance.bits import input_format
+    from refnum.conformance.cases.draw.bits import input_format
 
     assert input_format("float16") is refnum.FP16
     with pytest.raises(ArgumentError, match="input='float8' is not a floating-point input"):

@@ -2,8 +2,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from conformance.case import Case, variant
-from conformance.operation import OPERATIONS, outputs_of, run_golden, select
+from refnum.conformance.cases.case import Case, variant
+from refnum.conformance.cases.operation import OPERATIONS, outputs_of, run_golden, select
 from refnum.errors import ArgumentError
 
 

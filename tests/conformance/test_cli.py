@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from conformance import report as reports
-from conformance.cli import app
-from conformance.doors import entrances
+from refnum.conformance.cli import app
+from refnum.conformance.reports import report as reports
+from refnum.conformance.subjects.loading import discover
 
 RIGHT = """
 import refnum
@@ -29,7 +29,7 @@ def quantize_mxfp4(x, profile):
 @pytest.fixture(autouse=True)
 def in_a_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(entrances, "installed", lambda: ([], []))
+    monkeypatch.setattr(discover, "installed", lambda: ([], []))
     (tmp_path / "right.py").write_text(RIGHT)
     (tmp_path / "wrong.py").write_text(WRONG)
 
@@ -79,12 +79,12 @@ def test_a_replay_file_is_explained(failed, tmp_path):
 
 def test_a_replay_file_is_shrunk_further(tmp_path):
     import refnum as model
-    from conformance.case import Case
-    from conformance.counterexample import replay
-    from conformance.doors.entrances import from_file
-    from conformance.subject import Subject
-    from conformance.tally import Failure
-    from conformance.verdict import NO_LEVEL
+    from refnum.conformance.cases.case import Case
+    from refnum.conformance.cases.levels import NO_LEVEL
+    from refnum.conformance.mismatches import replay
+    from refnum.conformance.subjects.loading.discover import from_file
+    from refnum.conformance.subjects.subject import Subject
+    from refnum.conformance.verdicts.tally import Failure
 
     x = np.tile(np.array([6, 1.25, 0.3, -2], np.float32), (4, 16))
     case = Case("quantize_mxfp4", "HOPPER", {"input": "float32"}, {"x": x})
@@ -186,7 +186,7 @@ def test_subjects_lists_the_model():
 
 
 def test_the_controls_alone(monkeypatch):
-    import conformance.controls as room
+    from refnum.conformance.commands.check import controls as room
 
     few = [control for control in room.controls() if control.subject.name in ("twin", "ties_up", "raises")]
     room.verify.cache_clear()
@@ -197,8 +197,8 @@ def test_the_controls_alone(monkeypatch):
 
 
 def test_a_broken_harness_does_not_judge(monkeypatch):
-    import conformance.compare as comparator
-    from conformance.controls import verify
+    from refnum.conformance.commands.check.controls import verify
+    from refnum.conformance.verdicts import compare as comparator
 
     verify.cache_clear()
     monkeypatch.setattr(comparator, "equal_at", lambda *args: True)
@@ -242,7 +242,7 @@ def test_a_wrong_kernel_is_caught_on_a_tensor(tmp_path):
 
 
 def test_the_module_runs_as_a_program():
-    words = [sys.executable, "-m", "conformance.cli", "--help"]
+    words = [sys.executable, "-m", "refnum.conformance.cli", "--help"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "check" in done.stdout
 
@@ -255,7 +255,7 @@ def test_a_report_that_cannot_be_written_is_said_before_the_run(tmp_path):
 
 DIES = """
 import os
-from conformance.golden import encode_e2m1 as golden
+from refnum import encode_e2m1 as golden
 
 def encode_e2m1(x):
     if x.dtype == "float16" and x.size > LARGEST:
@@ -267,7 +267,18 @@ def encode_e2m1(x):
 @pytest.mark.parametrize(("largest", "left"), [(1 << 14, ["float32", "bfloat16"]), (0, [])], ids=["corner", "vector"])
 def test_a_run_that_dies_leaves_a_partial_report(tmp_path, largest, left):
     (tmp_path / "dies.py").write_text(DIES.replace("LARGEST", str(largest)))
-    words = [sys.executable, "-m", "conformance.cli", "check", "-s", "dies.py", "--examples", "0", "--report", "r.json"]
+    words = [
+        sys.executable,
+        "-m",
+        "refnum.conformance.cli",
+        "check",
+        "-s",
+        "dies.py",
+        "--examples",
+        "0",
+        "--report",
+        "r.json",
+    ]
     assert subprocess.run([*words, "--no-isolate"], check=False).returncode == 9
     document = reports.load(tmp_path / "r.json")
     assert document["footer"]["status"] == "partial" and document["footer"]["exit"] == 3
@@ -282,7 +293,7 @@ def test_what_a_kernel_prints_does_not_get_into_the_report(tmp_path):
     result = refnum(*words, "--no-isolate")
     assert json.loads(result.stdout)["footer"]["exit"] == 0 and "tuning..." in result.stderr
     done = subprocess.run(
-        [sys.executable, "-m", "conformance.cli", *words], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "refnum.conformance.cli", *words], capture_output=True, text=True, check=False
     )
     assert json.loads(done.stdout)["footer"]["exit"] == 0 and "tuning..." in done.stderr
 
@@ -313,11 +324,11 @@ def test_a_report_is_shown_with_and_without_the_word(failed):
 
 
 def stored(tmp_path, kind, **body_changes):
-    from conformance.case import Case
-    from conformance.counterexample import replay
-    from conformance.subject import Subject
-    from conformance.tally import Failure
-    from conformance.verdict import NO_LEVEL
+    from refnum.conformance.cases.case import Case
+    from refnum.conformance.cases.levels import NO_LEVEL
+    from refnum.conformance.mismatches import replay
+    from refnum.conformance.subjects.subject import Subject
+    from refnum.conformance.verdicts.tally import Failure
 
     case = Case("quantize_mxfp4", "HOPPER", {"input": "float32"}, {"x": np.full((1, 32), 1.25, np.float32)})
     expected = replay.run_golden(case)
@@ -340,7 +351,7 @@ def test_a_model_that_has_changed_is_said_and_exits_1(tmp_path):
 
 
 def test_the_version_names_the_model():
-    from conformance.environment import model_digest
+    from refnum.conformance.reports.environment import model_digest
 
     result = refnum("--version")
     assert result.exit_code == 0 and result.stdout.startswith("refnum ") and model_digest() in result.stdout
@@ -350,6 +361,6 @@ def test_want_of_memory_is_one_sentence_and_no_mismatch(monkeypatch):
     def exhausted(*_, **__):
         raise MemoryError("Unable to allocate 9 TiB")
 
-    monkeypatch.setattr("conformance.commands.check.run", exhausted)
+    monkeypatch.setattr("refnum.conformance.commands.check.command.run", exhausted)
     result = CliRunner().invoke(app, ["check", "--level", "smoke", "-s", "model"])
     assert result.exit_code == 2 and "too little memory for it: Unable to allocate 9 TiB" in result.output

@@ -6,11 +6,12 @@ import pytest
 from compare_tools import case_of, sample
 
 import refnum
-from conformance.case import Case
-from conformance.compare import compare, differences, normalise, unpack
-from conformance.geometry import blocks_hit, spread
-from conformance.operation import call_golden, run_golden
-from conformance.verdict import NO_LEVEL, level_name
+from refnum.arrays import unpack_nibbles
+from refnum.conformance.cases.case import Case
+from refnum.conformance.cases.geometry import blocks_hit, spread
+from refnum.conformance.cases.levels import NO_LEVEL, level_name
+from refnum.conformance.cases.operation import call_golden, run_golden
+from refnum.conformance.verdicts.compare import compare, differences, normalise
 from refnum.errors import ArgumentError
 
 
@@ -200,13 +201,13 @@ def test_differences_mark_elements_not_bytes():
 
 
 def test_unpack_puts_the_even_element_in_the_low_nibble():
-    assert unpack(np.array([[0x21, 0x43]], np.uint8)).tolist() == [[1, 2, 3, 4]]
-    assert unpack(np.array([0xF0], np.uint8)).tolist() == [0, 15]
-    assert unpack(np.array([[[0x21], [0x43]]], np.uint8)).tolist() == [[[1, 2], [3, 4]]]
+    assert unpack_nibbles(np.array([[0x21, 0x43]], np.uint8)).tolist() == [[1, 2, 3, 4]]
+    assert unpack_nibbles(np.array([0xF0], np.uint8)).tolist() == [0, 15]
+    assert unpack_nibbles(np.array([[[0x21], [0x43]]], np.uint8)).tolist() == [[[1, 2], [3, 4]]]
 
 
 def test_tables_of_levels_have_an_entry_a_byte():
-    from conformance.compare import _exact, _table
+    from refnum.conformance.verdicts.compare import _exact, _table
 
     assert [_table("E2M1", level).shape for level in (2, 3, 4)] + [_exact("E2M1").shape] == [(256,)] * 4
 

@@ -5,12 +5,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-import conformance.controls as room
-from conformance import compare as comparator
-from conformance.calling.call import Called
-from conformance.controls import HarnessError, check_control, controls, verify
-from conformance.controls.cases import control_cases
-from conformance.operation import OPERATIONS, run_golden
+from refnum.conformance.cases.operation import OPERATIONS, run_golden
+from refnum.conformance.commands.check import controls as room
+from refnum.conformance.commands.check.control_cases import control_cases
+from refnum.conformance.commands.check.controls import HarnessError, check_control, controls, verify
+from refnum.conformance.subjects.calls.call import Called
+from refnum.conformance.verdicts import compare as comparator
 
 ALL = {control.subject.name: control for control in controls()}
 
@@ -85,9 +85,13 @@ def test_a_broken_comparator_is_caught_by_the_controls(monkeypatch, broken):
 @pytest.mark.parametrize(
     ("module", "name", "replacement"),
     [
-        ("conformance.engine", "probe", lambda *args: None),
-        ("conformance.calling.libraries", "Guarded.trespass", lambda self: ""),
-        ("conformance.calling.call", "_kept_contract", lambda case, given, results, live: Called(results, live)),
+        ("refnum.conformance.commands.check.engine", "probe", lambda *args: None),
+        ("refnum.conformance.subjects.arrays", "Guarded.trespass", lambda self: ""),
+        (
+            "refnum.conformance.subjects.calls.call",
+            "_kept_contract",
+            lambda case, given, results, live: Called(results, live),
+        ),
     ],
 )
 def test_a_harness_without_its_probes_is_caught_by_the_controls(monkeypatch, module, name, replacement):
@@ -105,7 +109,7 @@ def exhausted(*_, **__):
 @pytest.mark.parametrize("room", ["lay_out", "_kept_contract"])
 @pytest.mark.parametrize("name", ["model", "ties_up"])
 def test_want_of_memory_says_nothing_of_the_harness(monkeypatch, room, name):
-    monkeypatch.setattr(f"conformance.calling.call.{room}", exhausted)
+    monkeypatch.setattr(f"refnum.conformance.subjects.calls.call.{room}", exhausted)
     with pytest.raises(MemoryError, match="no room"):
         check_control(ALL[name])
 

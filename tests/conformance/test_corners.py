@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from defects import DEFECTS, RIGHT
 
-from conformance.corners import CORNERS, corner_cases
-from conformance.corners.arrange import fill, lanes, matrix, rotate
-from conformance.corners.floats import maximum_blocks
-from conformance.operation import OPERATIONS, run_golden
-from conformance.patterns.values import Target
+from refnum.conformance.cases.corners import CORNERS, corner_cases
+from refnum.conformance.cases.corners.arrange import fill, lanes, matrix, rotate
+from refnum.conformance.cases.corners.floats import maximum_blocks
+from refnum.conformance.cases.draw.values import Target
+from refnum.conformance.cases.operation import OPERATIONS, run_golden
 from refnum.errors import ArgumentError
 from refnum.formats import BF16, E2M1, FP32
 

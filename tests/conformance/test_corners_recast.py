@@ -4,8 +4,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from conformance.corners import corner_cases
-from conformance.operation import run_golden
+from refnum.conformance.cases.corners import corner_cases
+from refnum.conformance.cases.operation import run_golden
 
 E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
 FP8 = np.arange(256, dtype=np.uint8).view(ml_dtypes.float8_e4m3fn).astype(np.float64)

@@ -4,12 +4,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from conformance.bits import as_float
-from conformance.case import Case
-from conformance.corners import corner_cases
-from conformance.coverpoints import COVERPOINTS, FUSED, count, describe, expected, holes, merged
-from conformance.coverpoints.point import read_float, rounding, rule_exponent
-from conformance.operation import OPERATIONS, run_golden
+from refnum.conformance.cases.case import Case
+from refnum.conformance.cases.corners import corner_cases
+from refnum.conformance.cases.coverpoints import COVERPOINTS, FUSED, count, describe, expected, holes, merged
+from refnum.conformance.cases.coverpoints.point import read_float, rounding, rule_exponent
+from refnum.conformance.cases.draw.bits import as_float
+from refnum.conformance.cases.operation import OPERATIONS, run_golden
 from refnum.formats import BF16, E2M1, E4M3, FP16, FP32
 from refnum.profiles import PROFILES
 

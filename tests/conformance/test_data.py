@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from conformance.data import load_tensors, statistics, tensor_statistics
+from refnum.conformance.commands.check.data import load_tensors, statistics, tensor_statistics
 from refnum.errors import ArgumentError, DtypeError, FileError
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from conformance.bits import float_bits
-from conformance.operation import OPERATIONS
-from conformance.recipes import Recipe, expand
-from conformance.recipes.distributions import ROUTED, WIDE, distributions_for
+from refnum.conformance.cases.draw.bits import float_bits
+from refnum.conformance.cases.operation import OPERATIONS
+from refnum.conformance.cases.recipes import Recipe, expand
+from refnum.conformance.cases.recipes.distributions import ROUTED, WIDE, distributions_for
 
 spec = importlib.util.spec_from_file_location("stand_in", Path(__file__).parents[1] / "refnum" / "test_dispatch.py")
 stand_in = importlib.util.module_from_spec(spec)

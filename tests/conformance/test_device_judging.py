@@ -7,13 +7,21 @@ import numpy as np
 import pytest
 
 import refnum
-from conformance.bits import float_bits
-from conformance.device import call_there, device_like, expand_there, fetch, judge_there, judged_there, place
-from conformance.operation import OPERATIONS, call_golden, run_golden
-from conformance.recipes import Recipe, expand
-from conformance.recipes.distributions import ROUTED, distributions_for
-from conformance.subject import Subject
-from conformance.verdict import Outcome
+from refnum.conformance.cases.draw.bits import float_bits
+from refnum.conformance.cases.levels import Outcome
+from refnum.conformance.cases.operation import OPERATIONS, call_golden, run_golden
+from refnum.conformance.cases.recipes import Recipe, expand
+from refnum.conformance.cases.recipes.distributions import ROUTED, distributions_for
+from refnum.conformance.subjects.subject import Subject
+from refnum.conformance.verdicts.device import (
+    call_there,
+    device_like,
+    expand_there,
+    fetch,
+    judge_there,
+    judged_there,
+    place,
+)
 from refnum.errors import ArgumentError, UnsupportedError
 
 spec = importlib.util.spec_from_file_location("stand_in", Path(__file__).parents[1] / "refnum" / "test_dispatch.py")
@@ -64,7 +72,7 @@ def subject(like, name, wrap=lambda results: results):
 
 
 def golden_of(name, keywords):
-    from conformance.case import Case
+    from refnum.conformance.cases.case import Case
 
     inputs = {k: v for k, v in keywords.items() if hasattr(v, "dtype")}
     params = {k: v for k, v in keywords.items() if not hasattr(v, "dtype") and v is not None}

@@ -9,18 +9,19 @@ import pytest
 from diagnose_tools import distant, quantise, under
 
 import refnum
-from conformance.case import Case
-from conformance.compare import equal_at, unpack
-from conformance.controls.cases import control_cases
-from conformance.corners import corner_cases
-from conformance.counterexample import diagnose as doctor
-from conformance.counterexample import failures
-from conformance.counterexample.diagnose import diagnose, of_scales
-from conformance.counterexample.suspects import COARSE, FINER, SUSPECTS
-from conformance.operation import OPERATIONS, as_bits, call_golden, outputs_of, run_golden
-from conformance.tally import Failure
-from conformance.vectors.errors import VectorFileError
-from conformance.vectors.wrong import WRONG
+from refnum.arrays import unpack_nibbles
+from refnum.conformance.bugs import WRONG
+from refnum.conformance.bugs.suspects import COARSE, FINER, SUSPECTS
+from refnum.conformance.cases.case import Case
+from refnum.conformance.cases.corners import corner_cases
+from refnum.conformance.cases.operation import OPERATIONS, as_bits, call_golden, outputs_of, run_golden
+from refnum.conformance.commands.check.control_cases import control_cases
+from refnum.conformance.mismatches import diagnose as doctor
+from refnum.conformance.mismatches import failures
+from refnum.conformance.mismatches.diagnose import diagnose, of_scales
+from refnum.conformance.vectors.errors import VectorFileError
+from refnum.conformance.verdicts.compare import equal_at
+from refnum.conformance.verdicts.tally import Failure
 from refnum.errors import RefnumError
 
 
@@ -96,7 +97,7 @@ def test_what_wraps_from_the_tie_on_is_named(operation):
         {"encode_e4m3": [2, 3], "encode_e2m1": [1, 2, 3]}.get(operation, [0, 1]),
         None,
     )
-    codes = golden[name].copy() if name == "codes" else unpack(golden[name])
+    codes = golden[name].copy() if name == "codes" else unpack_nibbles(golden[name])
     codes[0, wraps] &= 0x80 if operation == "encode_e4m3" else 8
     observed = {**golden, name: codes if name == "codes" else codes[:, ::2] | codes[:, 1::2] << 4}
     assert "OVERFLOW_WRAPS" in ids(case, observed)

@@ -5,13 +5,13 @@ import itertools
 import numpy as np
 import pytest
 
-from conformance.bits import float_bits
-from conformance.domains import DOMAINS, LEVELS, Chunk, Domain, count_once, domains_for
-from conformance.domains.domain import arrangement
-from conformance.domains.quantizers import pins
-from conformance.domains.recast import allowed, maxima
-from conformance.operation import OPERATIONS, run_golden
-from conformance.recipes.distributions import layout_of
+from refnum.conformance.cases.domains import DOMAINS, LEVELS, Chunk, Domain, count_once, domains_for
+from refnum.conformance.cases.domains.domain import arrangement
+from refnum.conformance.cases.domains.quantizers import pins
+from refnum.conformance.cases.domains.recast import allowed, maxima
+from refnum.conformance.cases.draw.bits import float_bits
+from refnum.conformance.cases.operation import OPERATIONS, run_golden
+from refnum.conformance.cases.recipes.distributions import layout_of
 from refnum.errors import ArgumentError
 
 SMALL = 1 << 21

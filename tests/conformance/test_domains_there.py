@@ -7,10 +7,10 @@ import pytest
 from run_tools import only, report_of, subject
 
 import refnum
-from conformance import engine
-from conformance.domains import domains_for
-from conformance.domains.wide import Alone, Cut
-from conformance.verdict import Outcome
+from refnum.conformance.cases.domains import domains_for
+from refnum.conformance.cases.domains.wide import Alone, Cut
+from refnum.conformance.cases.levels import Outcome
+from refnum.conformance.commands.check import engine
 from refnum.errors import ArgumentError
 
 NAME = "every float32 magnitude as block maximum"
@@ -39,7 +39,7 @@ def there(monkeypatch):
         return [replace(domain, wide=Short(domain.wide), size=BLOCKS)] if domain else []
 
     monkeypatch.setattr(engine, "domains_for", short)
-    monkeypatch.setattr("conformance.device.device_like", lambda: np.empty(0, np.uint8))
+    monkeypatch.setattr("refnum.conformance.verdicts.device.device_like", lambda: np.empty(0, np.uint8))
     monkeypatch.setattr(engine.Engine, "on_device", lambda self, subject: True)
 
     def result(function):

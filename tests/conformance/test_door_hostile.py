@@ -11,17 +11,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from conformance.calling.call import call
-from conformance.calling.floatmode import float_mode
-from conformance.case import Case
-from conformance.choose import choose
-from conformance.corners import corner_cases
-from conformance.doors.entrances import from_file
-from conformance.operation import select
-from conformance.plan import Plan
-from conformance.report import Report
-from conformance.run import run
-from conformance.verdict import Outcome
+from refnum.conformance.cases.case import Case
+from refnum.conformance.cases.corners import corner_cases
+from refnum.conformance.cases.levels import Outcome
+from refnum.conformance.cases.operation import select
+from refnum.conformance.commands.check.plan import Plan
+from refnum.conformance.commands.check.run import run
+from refnum.conformance.reports.report import Report
+from refnum.conformance.subjects.calls.call import call
+from refnum.conformance.subjects.calls.float_mode import float_mode
+from refnum.conformance.subjects.choose import choose
+from refnum.conformance.subjects.loading.discover import from_file
 from refnum.errors import FileError
 
 RIGHT = "result = refnum.quantize_mxfp4(x, 'OCP')"
@@ -92,7 +92,8 @@ HOSTILE = {
         "killed",
     ),
     "tampers_with_the_judge": (
-        "import conformance.compare as c; c.equal_at = lambda *_: True; np.array_equal = lambda *_, **__: True; "
+        "import refnum.conformance.verdicts.compare as c; c.equal_at = lambda *_: True; "
+        "np.array_equal = lambda *_, **__: True; "
         f"result = {ZEROS}",
         "mismatch",
         "",
@@ -117,7 +118,7 @@ def words_of(row):
 
 @pytest.fixture(autouse=True)
 def short_grace(monkeypatch):
-    monkeypatch.setattr("conformance.doors.apart.GRACE", 0.5)
+    monkeypatch.setattr("refnum.conformance.subjects.isolation.parent.GRACE", 0.5)
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -188,7 +189,7 @@ def test_a_file_that_dies_when_it_is_loaded_is_named(tmp_path, body, words):
 def test_the_command_line_is_not_ended_by_a_subject(tmp_path):
     path = tmp_path / "leaves.py"
     path.write_text("import os\n\ndef encode_e2m1(x):\n    os.write(1, b'x' * 99)\n    os._exit(0)\n")
-    command = [sys.executable, "-m", "conformance.cli", "check", "-s", str(path), "--level", "smoke", "--json"]
+    command = [sys.executable, "-m", "refnum.conformance.cli", "check", "-s", str(path), "--level", "smoke", "--json"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 1 and done.stdout.startswith("{") and '"fault"' in done.stdout, done.stderr
 
@@ -215,7 +216,10 @@ def test_a_breach_of_a_second_call_is_found_in_its_process(tmp_path):
     assert row["outcome"] == "mismatch" and "stale-output" in row["findings"]
 
 
-@pytest.mark.parametrize("where", ["conformance.doors.apart.receive", "conformance.doors.apart.send"])
+@pytest.mark.parametrize(
+    "where",
+    ["refnum.conformance.subjects.isolation.parent.receive", "refnum.conformance.subjects.isolation.parent.send"],
+)
 def test_want_of_memory_of_the_harness_is_no_verdict(monkeypatch, tmp_path, where):
     def exhausted(*_, **__):
         raise MemoryError
@@ -235,7 +239,7 @@ def test_want_of_memory_of_the_harness_is_no_verdict(monkeypatch, tmp_path, wher
 def test_want_of_memory_in_its_process_is_told_from_words_about_it(tmp_path):
     path = tmp_path / "short.py"
     path.write_text(
-        "from conformance.calling.call import NO_ROOM\n\ndef quantize_mxfp4(x):\n"
+        "from refnum.conformance.subjects.calls.call import NO_ROOM\n\ndef quantize_mxfp4(x):\n"
         "    raise (MemoryError if len(x) > 8192 else NotImplementedError)(NO_ROOM)\n"
     )
     (subject,) = choose([f"{path}:quantize_mxfp4"], isolate=True).usable

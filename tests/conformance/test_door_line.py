@@ -14,13 +14,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from conformance.choose import choose
-from conformance.doors import kin, mortal
-from conformance.doors.apart import Household
-from conformance.doors.executable import _Process
-from conformance.doors.line import LateError, Line
-from conformance.doors.wire import MessageError, receive, send
-from conformance.subject import Broken
+from refnum.conformance.subjects.choose import choose
+from refnum.conformance.subjects.isolation import die_with_parent, process_tree
+from refnum.conformance.subjects.isolation.channel import LateError, Line
+from refnum.conformance.subjects.isolation.parent import Household
+from refnum.conformance.subjects.isolation.wire import MessageError, receive, send
+from refnum.conformance.subjects.loading.executable import _Process
+from refnum.conformance.subjects.subject import Broken
 from refnum.errors import ArgumentError, FileError
 
 BEGIN = b"refnum\xff\x01"
@@ -123,7 +123,9 @@ def test_want_of_memory_for_a_message_leaves_the_next_one_whole(ends, monkeypatc
     send(one, {"first": 1}, [np.ones(9)])
     send(one, {"second": 1})
     with monkeypatch.context() as short:
-        short.setattr("conformance.doors.wire.np.empty", lambda *_: (_ for _ in ()).throw(MemoryError))
+        short.setattr(
+            "refnum.conformance.subjects.isolation.wire.np.empty", lambda *_: (_ for _ in ()).throw(MemoryError)
+        )
         with pytest.raises(MemoryError):
             receive(other, soon())
     assert receive(other, soon())[0] == {"second": 1}
@@ -149,14 +151,14 @@ def test_whoever_a_process_has_started_ends_with_it():
         "import os, signal, time\nif not os.fork():\n    os.setsid()\n    if os.fork(): os._exit(0)\n"
         "    print(os.getpid(), flush=True)\n    time.sleep(60)\ntime.sleep(60)"
     )
-    mark, environment = kin.marked()
+    mark, environment = process_tree.marked()
     process = subprocess.Popen(
         [sys.executable, "-S", "-c", code], env=environment, stdout=subprocess.PIPE, start_new_session=True
     )
     orphan = int(process.stdout.readline())
     assert os.getsid(orphan) != os.getsid(process.pid) and alive(orphan)
     os.kill(process.pid, signal.SIGSTOP)
-    kin.end(process, mark)
+    process_tree.end(process, mark)
     process.stdout.close()
     assert process.returncode == -signal.SIGKILL and gone(orphan)
 
@@ -190,7 +192,8 @@ def script(path, lines):
 def test_an_executable_ends_with_the_process_that_asks_it_however_that_ends(tmp_path):
     path = script(tmp_path / "sleeps.sh", "exec sleep 61\n")
     code = (
-        "import sys, time\nfrom pathlib import Path\nfrom conformance.doors.executable import _Process\n"
+        "import sys, time\nfrom pathlib import Path\n"
+        "from refnum.conformance.subjects.loading.executable import _Process\n"
         "one = _Process(Path(sys.argv[1]))\nprint(one._started().pid, flush=True)\ntime.sleep(60)"
     )
     asks = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE)
@@ -240,7 +243,9 @@ def test_an_executable_that_cannot_be_executed_is_named(tmp_path):
 @LINUX
 def test_nothing_is_executed_for_a_parent_that_has_ended(tmp_path):
     path = script(tmp_path / "touches.sh", f"touch {tmp_path}/ran\n")
-    done = subprocess.run([sys.executable, "-I", "-S", mortal.__file__, "1", "2", str(path)], stderr=subprocess.PIPE)
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", die_with_parent.__file__, "1", "2", str(path)], stderr=subprocess.PIPE
+    )
     assert done.returncode != 0 and not (tmp_path / "ran").exists() and b"Traceback" not in done.stderr
 
 
@@ -283,7 +288,7 @@ def test_a_question_that_was_not_answered_in_time_is_not_asked_again(monkeypatch
     home, asked = Household("nobody"), []
 
     def late(head, _arrays, limit):
-        from conformance.doors.apart import _Lost
+        from refnum.conformance.subjects.isolation.parent import _Lost
 
         asked.append(head)
         raise _Lost(f"no answer within {limit:g} s", hung=True)
@@ -301,7 +306,7 @@ def test_one_who_is_silent_does_not_answer_for_the_others_of_its_file(monkeypatc
     home = Household("nobody")
 
     def partly(head, _arrays, limit):
-        from conformance.doors.apart import _Lost
+        from refnum.conformance.subjects.isolation.parent import _Lost
 
         if (head["subject"], head["ask"]) == ("hangs", "supports"):
             raise _Lost(f"no answer within {limit:g} s", hung=True)

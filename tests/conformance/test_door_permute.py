@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 
 import refnum
-from conformance.case import Case
-from conformance.corners import corner_cases
-from conformance.doors.declare import Limits
-from conformance.doors.entrances import from_file
-from conformance.doors.shared_library import from_library
-from conformance.judge import judge
-from conformance.operation import OPERATIONS, run_golden
-from conformance.subject import Subject, from_dict
-from conformance.tally import Tally
+from refnum.conformance.cases.case import Case
+from refnum.conformance.cases.corners import corner_cases
+from refnum.conformance.cases.operation import OPERATIONS, run_golden
+from refnum.conformance.subjects.loading.declare import Limits
+from refnum.conformance.subjects.loading.discover import from_file
+from refnum.conformance.subjects.loading.shared_library import from_library
+from refnum.conformance.subjects.subject import Subject, from_dict
+from refnum.conformance.verdicts.judge import judge
+from refnum.conformance.verdicts.tally import Tally
 
 CASES = [case for case in corner_cases("permute_pad", "HOPPER", {"align": 16}) if case.elements < 1 << 14]
 BESIDE = [case for case in CASES if case.params["align"] not in OPERATIONS["permute_pad"].params["align"]]

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 
 import refnum
-from conformance import implements
-from conformance.doors.entrances import from_file
-from conformance.doors.executable import from_executable
-from conformance.doors.shared_library import from_library
-from conformance.operation import select
-from conformance.plan import Plan
-from conformance.report import Report
-from conformance.run import run
-from conformance.subject import from_dict
 from refnum import layouts
+from refnum.conformance import implements
+from refnum.conformance.cases.operation import select
+from refnum.conformance.commands.check.plan import Plan
+from refnum.conformance.commands.check.run import run
+from refnum.conformance.reports.report import Report
+from refnum.conformance.subjects.loading.discover import from_file
+from refnum.conformance.subjects.loading.executable import from_executable
+from refnum.conformance.subjects.loading.shared_library import from_library
+from refnum.conformance.subjects.subject import from_dict
 from refnum.errors import ArgumentError, FileError, ProfileError, UnsupportedError
 
 SOURCE = Path(__file__).parent / "kernels" / "quantizer.c"
@@ -151,7 +151,7 @@ def test_a_program_that_does_not_exist_is_named():
 def test_the_decorator_declares_a_subject_and_leaves_the_function_alone(tmp_path):
     path = tmp_path / "mine.py"
     path.write_text(
-        "import refnum\nfrom conformance import implements\n\n"
+        "import refnum\nfrom refnum.conformance import implements\n\n"
         "@implements('quantize_mxfp4', name='mine', profile='OCP+ties=away', columns=64)\n"
         "def quantize(x):\n    return refnum.quantize_mxfp4(x, 'OCP+ties=away')\n\n"
         "@implements('fp8_to_mxfp4', name='mine', profile='OCP+ties=away')\n"
@@ -183,7 +183,7 @@ def test_other_layouts_are_turned_into_ours(nibbles, scales):
 def test_two_declarations_of_one_name_must_agree(tmp_path):
     path = tmp_path / "mine.py"
     path.write_text(
-        "from conformance import implements\n\n"
+        "from refnum.conformance import implements\n\n"
         "@implements('quantize_mxfp4', name='mine', profile='OCP')\ndef one(x): ...\n\n"
         "@implements('fp8_to_mxfp4', name='mine', profile='TE')\ndef two(codes, scales): ...\n"
     )

@@ -6,8 +6,8 @@ import pytest
 from report_documents import document as make_document
 from report_documents import many
 
-from conformance.reports.junit import junit
-from conformance.reports.summary import LIMIT, markdown
+from refnum.conformance.reports.junit import junit
+from refnum.conformance.reports.summary import LIMIT, markdown
 
 
 @pytest.fixture(scope="module")

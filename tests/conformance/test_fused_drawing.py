@@ -7,11 +7,11 @@ import subprocess
 import numpy as np
 import pytest
 
-from conformance import fused
-from conformance.bits import assemble, high_product, signed
-from conformance.fuzz.bench import fingerprint
-from conformance.patterns.draw import Draw
-from conformance.patterns.values import Target, from_integer
+from refnum.conformance.cases.draw import device as fused
+from refnum.conformance.cases.draw.bits import assemble, high_product, signed
+from refnum.conformance.cases.draw.values import Target, from_integer
+from refnum.conformance.cases.draw.words import Draw
+from refnum.conformance.verdicts.judge_worker import fingerprint
 from refnum.formats import BF16, E2M1, FP16, FP32
 from refnum.philox import random_words
 

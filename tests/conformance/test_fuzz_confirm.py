@@ -5,16 +5,16 @@ import pytest
 from fuzz_tools import PLANTED
 
 import refnum
-from conformance.device import fetch
-from conformance.fuzz import confirm, cut
-from conformance.fuzz.bench import Bench
-from conformance.fuzz.office import Office
-from conformance.fuzz.shards import Address, recipes_of
-from conformance.fuzz.spec import make_spec
-from conformance.recipes import Recipe, expand
-from conformance.recipes.distributions import distributions_for
-from conformance.subject import Subject
-from conformance.verdict import Outcome
+from refnum.conformance.cases.levels import Outcome
+from refnum.conformance.cases.recipes import Recipe, expand
+from refnum.conformance.cases.recipes.distributions import distributions_for
+from refnum.conformance.commands.fuzz import confirm, halve
+from refnum.conformance.commands.fuzz.context import Office
+from refnum.conformance.commands.fuzz.shards import Address, recipes_of
+from refnum.conformance.commands.fuzz.spec import make_spec
+from refnum.conformance.subjects.subject import Subject
+from refnum.conformance.verdicts.device import fetch
+from refnum.conformance.verdicts.judge_worker import Bench
 
 HOST = np.empty(0, np.uint8)
 SIGNLESS = """
@@ -86,19 +86,19 @@ def test_a_large_mismatch_is_cut_down_where_it_is():
     office = office_of(f"{PLANTED}:subjects")
     subject = office.subjects["one_in_a_million"]
     recipe = large(512, distribution="bits")
-    small = cut.piece(subject, recipe, HOST, 10.0)
-    assert 0 < small.elements <= cut.ENOUGH < expand(recipe).elements
+    small = halve.piece(subject, recipe, HOST, 10.0)
+    assert 0 < small.elements <= halve.ENOUGH < expand(recipe).elements
     assert confirm.shows(subject, small, confirm.Failure(small, 1, "", ""))
     rows = {row.tobytes() for row in expand(recipe).inputs["x"].reshape(-1, small.inputs["x"].shape[1])}
     assert {row.tobytes() for row in fetch(small).inputs["x"]} <= rows
-    assert cut.piece(office.subjects["right"], recipe, HOST, 10.0) is None
+    assert halve.piece(office.subjects["right"], recipe, HOST, 10.0) is None
 
 
 def test_what_only_the_whole_shows_is_confirmed_as_a_whole(tmp_path, monkeypatch):
     office = office_of(written(tmp_path, AS_A_WHOLE), 1 << 19)
     target = next(target for target in office.spec.targets if target.params["input"] == "float32")
     subject, recipe = office.subject(target.name), large(100)
-    assert cut.piece(subject, recipe, HOST, 10.0) is None
+    assert halve.piece(subject, recipe, HOST, 10.0) is None
     monkeypatch.setattr(confirm, "_recipe", lambda office, task: recipe)
     task = task_of(office, Address(0, target.name, "normal", 0), 0, 1, tmp_path)
     assert confirm.confirm(office, task, silent)["shown"] == 3
@@ -112,7 +112,7 @@ def test_halves_are_cut_until_they_are_small(rows, kept):
     x = np.zeros((rows, 4096), np.float32)
     x[-1, -1] = 1
     whole = expand(large(rows)).with_inputs({"x": x})
-    best = cut._halved(whole, lambda case: case.inputs["x"].shape[0], cut.crop.take_rows, 1, differs)
+    best = halve._halved(whole, lambda case: case.inputs["x"].shape[0], halve.crop.take_rows, 1, differs)
     assert best.inputs["x"][-1, -1] == 1 and best.inputs["x"].shape[0] == (kept or rows)
     assert (best is whole) == (kept is None)
 
@@ -131,5 +131,5 @@ def test_tiles_of_many_rows_are_cut_at_their_borders_only(rows):
             values[-1, -1] = 77.0
         return values
 
-    piece = cut.piece(Subject("k", {"dequantize_fp8_tiles": wrong}), recipe, HOST, 60.0)
+    piece = halve.piece(Subject("k", {"dequantize_fp8_tiles": wrong}), recipe, HOST, 60.0)
     assert piece is not None and piece.inputs["codes"].shape[0] == (rows - 1) % 128 + 1

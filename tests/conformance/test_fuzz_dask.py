@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from fuzz_tools import PLANTED, campaign, done, go_on, right_subject
 
-from conformance.fuzz.database import create
-from conformance.fuzz.executors.cluster import DaskExecutor, exposed
-from conformance.fuzz.spec import make_spec
+from refnum.conformance.commands.fuzz.database import create
+from refnum.conformance.commands.fuzz.executors.cluster import DaskExecutor, exposed
+from refnum.conformance.commands.fuzz.spec import make_spec
 
 pytest.importorskip("distributed")
 CASES = 300

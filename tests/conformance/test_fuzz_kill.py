@@ -9,9 +9,9 @@ import time
 import pytest
 from fuzz_tools import campaign, command, done, go_on, right_subject
 
-from conformance.fuzz.database import FILE, Database, create
-from conformance.fuzz.errors import CampaignError, DiskFullError
-from conformance.fuzz.spec import make_spec
+from refnum.conformance.commands.fuzz.database import FILE, Database, create
+from refnum.conformance.commands.fuzz.errors import CampaignError, DiskFullError
+from refnum.conformance.commands.fuzz.spec import make_spec
 
 CASES = 300
 
@@ -107,7 +107,7 @@ def test_a_file_that_may_not_grow_is_told_in_one_sentence(tmp_path):
 
 
 def test_two_coordinators_do_not_share_a_folder(tmp_path):
-    from conformance.fuzz.coordinator import locked
+    from refnum.conformance.commands.fuzz.coordinator import locked
 
     create(tmp_path / "camp", spec_of(tmp_path)).close()
     with locked(tmp_path / "camp"), pytest.raises(CampaignError, match="Another process"):

@@ -10,26 +10,26 @@ import pytest
 from fuzz_tools import Here, campaign, done, right_subject
 from typer.testing import CliRunner
 
-import conformance
-from conformance.cli import app
-from conformance.fuzz import session
-from conformance.fuzz.bounds import statement, upper_bound
-from conformance.fuzz.budget import PROBING, Budget, _shares
-from conformance.fuzz.cell import DIED, GONE, HUNG, KILLED, Event
-from conformance.fuzz.coordinator import Limits
-from conformance.fuzz.corpus import minimise
-from conformance.fuzz.database import Database, create
-from conformance.fuzz.desk import SLOW, Desk
-from conformance.fuzz.errors import ConflictError, UnlikeCampaignError
-from conformance.fuzz.executors import local
-from conformance.fuzz.merge import merge
-from conformance.fuzz.quarantine import TRIES, Action, after_loss, after_mismatch
-from conformance.fuzz.session import duration
-from conformance.fuzz.shards import Address, key_of, recipes_of, strata
-from conformance.fuzz.spec import Spec, Target, make_spec
-from conformance.fuzz.status import Watcher
-from conformance.operation import OPERATIONS, run_golden
-from conformance.recipes import expand, sampled_recipes
+from refnum import conformance
+from refnum.conformance.cases.operation import OPERATIONS, run_golden
+from refnum.conformance.cases.recipes import expand, sampled_recipes
+from refnum.conformance.cli import app
+from refnum.conformance.commands.fuzz import session
+from refnum.conformance.commands.fuzz.budget import PROBING, Budget, _shares
+from refnum.conformance.commands.fuzz.confidence import statement, upper_bound
+from refnum.conformance.commands.fuzz.coordinator import Limits
+from refnum.conformance.commands.fuzz.corpus import minimise
+from refnum.conformance.commands.fuzz.database import Database, create
+from refnum.conformance.commands.fuzz.errors import ConflictError, UnlikeCampaignError
+from refnum.conformance.commands.fuzz.executors import local
+from refnum.conformance.commands.fuzz.findings import SLOW, Desk
+from refnum.conformance.commands.fuzz.merge import merge
+from refnum.conformance.commands.fuzz.quarantine import TRIES, Action, after_loss, after_mismatch
+from refnum.conformance.commands.fuzz.session import duration
+from refnum.conformance.commands.fuzz.shards import Address, key_of, recipes_of, strata
+from refnum.conformance.commands.fuzz.spec import Spec, Target, make_spec
+from refnum.conformance.commands.fuzz.status import Watcher
+from refnum.conformance.commands.fuzz.worker_process import DIED, GONE, HUNG, KILLED, Event
 from refnum.errors import ArgumentError, FileError
 
 
@@ -279,7 +279,7 @@ def test_what_the_devices_say_at_the_end_is_kept(tmp_path, monkeypatch):
 
 def test_the_schema_of_a_corpus_has_every_field_of_a_recipe():
     recipe = next(recipe for recipe in sampled_recipes("swiglu_backward", "HOPPER", {}, 0, 40) if recipe.wide).to_json()
-    schema = json.loads((Path(conformance.__file__).parent / "schema" / "corpus.schema.json").read_text())
+    schema = json.loads((Path(conformance.__file__).parent / "reports" / "schema" / "corpus.schema.json").read_text())
     fields = schema["properties"]["cases"]["items"]["properties"]["recipe"]
     assert recipe["wide"] is True
     assert set(fields["required"]) <= set(recipe) <= set(fields["properties"])

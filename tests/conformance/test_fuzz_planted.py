@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from fuzz_tools import PLANTED, campaign
 
-from conformance.counterexample import replay
-from conformance.fuzz.corpus import minimise
-from conformance.fuzz.database import FILE, Database
-from conformance.fuzz.export import export
-from conformance.fuzz.status import Watcher, bug_of, exit_status
-from conformance.vectors.load import read_document
+from refnum.conformance.commands.fuzz.corpus import minimise
+from refnum.conformance.commands.fuzz.database import FILE, Database
+from refnum.conformance.commands.fuzz.export import export
+from refnum.conformance.commands.fuzz.status import Watcher, bug_of, exit_status
+from refnum.conformance.mismatches import replay
+from refnum.conformance.vectors.load import read_document
 
 
 def run(tmp_path, names, limit=None, workers=2, **more):
@@ -27,7 +27,7 @@ def run(tmp_path, names, limit=None, workers=2, **more):
 
 
 def replayed(finding, subject):
-    words = [sys.executable, "-m", "conformance.cli", "replay", finding["replay"], "--subject", subject]
+    words = [sys.executable, "-m", "refnum.conformance.cli", "replay", finding["replay"], "--subject", subject]
     return subprocess.run(words, check=False, capture_output=True, text=True, timeout=60)
 
 

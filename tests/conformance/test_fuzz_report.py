@@ -3,7 +3,7 @@
 import pytest
 from fuzz_tools import PLANTED, campaign, right_subject
 
-from conformance.fuzz.status import Watcher
+from refnum.conformance.commands.fuzz.status import Watcher
 
 report = pytest.importorskip("benchmarks.campaign_report").report
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import refnum
-from conformance.case import Case
-from conformance.counterexample.grid import MOST_RIGHT, MOST_WRONG, grid, grid_of
-from conformance.operation import run_golden
+from refnum.conformance.cases.case import Case
+from refnum.conformance.cases.operation import run_golden
+from refnum.conformance.mismatches.grid import MOST_RIGHT, MOST_WRONG, grid, grid_of
 
 
 def case_of(values, operation="quantize_mxfp4", **params):

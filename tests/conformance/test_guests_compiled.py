@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 
 import refnum
-from conformance.calling.libraries import IMMUTABLE, share_memory, to_library, to_numpy
-from conformance.case import Case
-from conformance.choose import choose
-from conformance.corners import corner_cases
-from conformance.doors.entrances import from_file
-from conformance.operation import select
-from conformance.plan import Plan
-from conformance.report import Report, header
-from conformance.run import run
-from conformance.subject import from_dict
+from refnum.conformance.cases.case import Case
+from refnum.conformance.cases.corners import corner_cases
+from refnum.conformance.cases.operation import select
+from refnum.conformance.commands.check.plan import Plan
+from refnum.conformance.commands.check.run import run
+from refnum.conformance.reports.report import Report, header
+from refnum.conformance.subjects.arrays import IMMUTABLE, share_memory, to_library, to_numpy
+from refnum.conformance.subjects.choose import choose
+from refnum.conformance.subjects.loading.discover import from_file
+from refnum.conformance.subjects.subject import from_dict
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "guides" / "examples"
 

@@ -11,8 +11,8 @@ import pytest
 from report_documents import document as make_document
 from report_documents import many
 
-from conformance.reports.html import bit_fields, html
-from conformance.reports.picture import picture
+from refnum.conformance.reports.html import bit_fields, html
+from refnum.conformance.reports.picture import picture
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 needs_browser = pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed here")

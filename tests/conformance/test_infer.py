@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 import refnum
-from conformance.cli import app
-from conformance.infer import answers, infer_profile, score
+from refnum.conformance.cli import app
+from refnum.conformance.commands.infer import answers, infer_profile, score
 from refnum.errors import ArgumentError, UnsupportedError
 
 

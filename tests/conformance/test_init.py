@@ -11,11 +11,11 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from conformance import init
-from conformance.cli import app
-from conformance.doors.entrances import from_file
-from conformance.init import WRITTEN, write
-from conformance.operation import OPERATIONS
+from refnum.conformance.cases.operation import OPERATIONS
+from refnum.conformance.cli import app
+from refnum.conformance.commands import init
+from refnum.conformance.commands.init import WRITTEN, write
+from refnum.conformance.subjects.loading.discover import from_file
 from refnum.errors import ArgumentError, FileError, ProfileError
 
 
@@ -29,7 +29,7 @@ def test_what_is_written_passes_and_a_wrong_kernel_in_it_fails(tmp_path):
         "-p",
         "no:refnum",
         "-p",
-        "conformance.plugin",
+        "refnum.conformance.plugin",
         "--refnum-level=smoke",
         "-q",
     ]
@@ -129,9 +129,9 @@ def test_nothing_is_overwritten(tmp_path):
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_every_operation_has_a_subject_that_is_called_as_its_golden_twin(tmp_path, name):
-    from conformance.calling.call import call
-    from conformance.corners import corner_cases
-    from conformance.verdict import Outcome
+    from refnum.conformance.cases.corners import corner_cases
+    from refnum.conformance.cases.levels import Outcome
+    from refnum.conformance.subjects.calls.call import call
 
     write(tmp_path, name, "TE")
     (subject,) = from_file(str(tmp_path / "kernels_under_test.py"))
@@ -157,7 +157,7 @@ def test_the_commands_of_the_workflow_write_the_summary_and_the_sarif_file(tmp_p
     """Each `run` line that needs no network, as a runner does: with bash, and a file for the page of the run."""
     write(tmp_path, "decode_e2m1", "HOPPER")
     kernel = tmp_path / "kernels_under_test.py"
-    kernel.write_text(kernel.read_text().replace("return golden.decode_e2m1(", "return -golden.decode_e2m1("))
+    kernel.write_text(kernel.read_text().replace("return refnum.decode_e2m1(", "return -refnum.decode_e2m1("))
     steps = yaml.safe_load((tmp_path / ".github/workflows/conformance.yml").read_text())["jobs"]["conformance"]["steps"]
     lines = [step["run"] for step in steps if "refnum check" in step.get("run", "") or "report" in step.get("run", "")]
     assert len(lines) == 2

@@ -7,10 +7,10 @@ import pytest
 from compare_tools import case_of, sample
 
 import refnum
-from conformance.case import Case
-from conformance.compare import compare
-from conformance.operation import call_golden, run_golden
-from conformance.verdict import CLASSES, NO_LEVEL, input_classes
+from refnum.conformance.cases.case import Case
+from refnum.conformance.cases.levels import CLASSES, NO_LEVEL, input_classes
+from refnum.conformance.cases.operation import call_golden, run_golden
+from refnum.conformance.verdicts.compare import compare
 
 
 def exact_class(values):

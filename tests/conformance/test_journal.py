@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from conformance.counterexample import replay
-from conformance.journal import FINDING, Journal, again, leftovers
-from conformance.recipes import sampled_cases
+from refnum.conformance.cases.recipes import sampled_cases
+from refnum.conformance.commands.check.journal import FINDING, Journal, again, leftovers
+from refnum.conformance.mismatches import replay
 
 DEADLY = """
 import os, signal
@@ -33,7 +33,7 @@ def check(*words):
     command = [
         sys.executable,
         "-m",
-        "conformance.cli",
+        "refnum.conformance.cli",
         "check",
         "-s",
         "deadly.py",
@@ -55,7 +55,7 @@ def test_a_segfault_is_found_by_the_next_run_with_a_case_that_kills_again(tmp_pa
     assert told["operation"] == "quantize_mxfp4" and not note.exists()
     saved = replay.load(path)
     assert saved.case.inputs["x"].shape[0] == 96 and saved.body["finding"] == FINDING
-    words = [sys.executable, "-m", "conformance.cli", "replay", str(path), "-s", "deadly.py"]
+    words = [sys.executable, "-m", "refnum.conformance.cli", "replay", str(path), "-s", "deadly.py"]
     shown = subprocess.run(words, check=False, capture_output=True, text=True)
     assert shown.returncode == 1 and "FAULT  deadly: its process ended with SIGSEGV" in shown.stdout
     (tmp_path / "deadly.py").write_text(DEADLY.replace("SIGSEGV", "SIGCONT"))

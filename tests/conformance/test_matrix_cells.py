@@ -7,11 +7,11 @@ import pytest
 from typer.testing import CliRunner
 
 import refnum
-from conformance import files
-from conformance.commands import matrix as matrix_cli
-from conformance.matrix import cells, document, inputs, recorded, run
-from conformance.peers.difference import INF32, NANS, POSITIVE_NAN, Difference
-from conformance.subject import from_dict
+from refnum.conformance.commands.matrix import cells, document, inputs, recorded, run
+from refnum.conformance.commands.matrix import command as matrix_cli
+from refnum.conformance.reports import files
+from refnum.conformance.subjects.peers.difference import INF32, NANS, POSITIVE_NAN, Difference
+from refnum.conformance.subjects.subject import from_dict
 from refnum.errors import ArgumentError, FileError, UnsupportedError
 
 PARAMS = {"input": "float32"}
@@ -196,7 +196,7 @@ def test_the_document_is_valid_and_its_exit_status_is_the_loudest_cell(monkeypat
 
 
 def test_the_command_runs_a_real_peer_and_refuses_unknown_names(tmp_path):
-    from conformance.cli import app
+    from refnum.conformance.cli import app
 
     target = tmp_path / "matrix.json"
     asked = ["matrix", "-s", "ml_dtypes", "-o", "encode_e4m3", "--json", str(target)]

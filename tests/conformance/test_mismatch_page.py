@@ -5,11 +5,11 @@ import pytest
 from diagnose_tools import distant, quantise, under
 
 import refnum
-from conformance.case import Case
-from conformance.controls.cases import control_cases
-from conformance.counterexample.diagnose import diagnose
-from conformance.counterexample.page import number_text, page
-from conformance.operation import OPERATIONS, run_golden
+from refnum.conformance.cases.case import Case
+from refnum.conformance.cases.operation import OPERATIONS, run_golden
+from refnum.conformance.commands.check.control_cases import control_cases
+from refnum.conformance.mismatches.diagnose import diagnose
+from refnum.conformance.mismatches.page import number_text, page
 
 
 def test_a_page_says_where_what_and_why():

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import museum_practice
 import pytest
+from museum_rows import ABSENT, every_row
 
-from conformance.counterexample.diagnose import notes
-from conformance.mutants.museum import EXHIBITS, Exhibit, ExhibitError, practice
-from conformance.mutants.museum import visit as visiting
-from conformance.mutants.museum.rows import ABSENT, every_row
-from conformance.mutants.museum.visit import visit
-from conformance.mutants.run import Shop
-from conformance.mutants.verdict import KILLED, SURVIVED
-from conformance.vectors import load_vectors
-from conformance.vectors.wrong import WRONG
+from refnum.conformance.bugs import WRONG
+from refnum.conformance.commands.mutate.museum import EXHIBITS, Exhibit, ExhibitError
+from refnum.conformance.commands.mutate.museum import visit as visiting
+from refnum.conformance.commands.mutate.museum.visit import visit
+from refnum.conformance.commands.mutate.run import Shop
+from refnum.conformance.commands.mutate.verdict import KILLED, SURVIVED
+from refnum.conformance.mismatches.diagnose import notes
+from refnum.conformance.vectors import load_vectors
 
-gpu_mutable = pytest.importorskip("gpu.mutable")
-host = pytest.importorskip("gpu.host")
+gpu_mutable = pytest.importorskip("refnum.gpu.mutation.host")
+host = pytest.importorskip("refnum.gpu.host")
 KERNELS = gpu_mutable.HostWorkshop().root
 
 QUICK = ("decode_e4m3", "decode_e8m0")
@@ -50,15 +51,17 @@ def test_every_row_of_the_catalogue_is_shown_or_explained() -> None:
 
 def test_each_of_the_first_classes_is_shown_by_all_who_have_it_or_explained() -> None:
     """The table is the museum's, both ways: whoever adds or renames an exhibit changes it."""
-    assert len(practice.SHOWN) + len(practice.UNSHOWN) == 24 and not set(practice.SHOWN) & set(practice.UNSHOWN)
-    assert {*practice.SHOWN, *practice.UNSHOWN} <= set(notes())
-    for name in (*practice.SHOWN, *practice.UNSHOWN):
-        assert practice.SHOWN.get(name, ()) == tuple(one.name for one in EXHIBITS if name in one.classes), name
+    assert len(museum_practice.SHOWN) + len(museum_practice.UNSHOWN) == 24 and not set(museum_practice.SHOWN) & set(
+        museum_practice.UNSHOWN
+    )
+    assert {*museum_practice.SHOWN, *museum_practice.UNSHOWN} <= set(notes())
+    for name in (*museum_practice.SHOWN, *museum_practice.UNSHOWN):
+        assert museum_practice.SHOWN.get(name, ()) == tuple(one.name for one in EXHIBITS if name in one.classes), name
 
 
 def test_a_class_without_an_exhibit_is_hunted_by_vectors() -> None:
     flags = {flag for vector in load_vectors() for flag in vector.flags}
-    assert set(practice.UNSHOWN) <= flags & set(WRONG) and all(practice.UNSHOWN.values())
+    assert set(museum_practice.UNSHOWN) <= flags & set(WRONG) and all(museum_practice.UNSHOWN.values())
 
 
 @pytest.mark.skipif(not host.available()[0], reason=host.available()[1])

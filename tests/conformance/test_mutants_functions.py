@@ -9,15 +9,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from conformance.mutants.elsewhere import sources, taken
-from conformance.mutants.functions import FunctionDomain, chooses_between_equals, settled, spans
-from conformance.mutants.ledger import Ledger
-from conformance.mutants.operators import Mutant
-from conformance.mutants.score import document
-from conformance.mutants.verdict import ENUMERATED, KILLED, OUTSIDE, SURVIVED, Verdict
+from refnum.conformance.commands.mutate.functions import FunctionDomain, chooses_between_equals, settled, spans
+from refnum.conformance.commands.mutate.ledger import Ledger
+from refnum.conformance.commands.mutate.operators import Mutant
+from refnum.conformance.commands.mutate.other_build import sources, taken
+from refnum.conformance.commands.mutate.score import document
+from refnum.conformance.commands.mutate.verdict import ENUMERATED, KILLED, OUTSIDE, SURVIVED, Verdict
 
-host = pytest.importorskip("gpu.host")
-twins = pytest.importorskip("gpu.twins")
+host = pytest.importorskip("refnum.gpu.host")
+twins = pytest.importorskip("refnum.gpu.mutation.instructions")
 if not host.available()[0]:
     pytest.skip(host.available()[1], allow_module_level=True)
 
@@ -48,7 +48,7 @@ def sign(context: str, new: str) -> Mutant:
 
 
 def shop(*domains: dict) -> SimpleNamespace:
-    from gpu.host_library import find_compiler
+    from refnum.gpu.host.build import find_compiler
 
     table = {"domain": list(domains), "compiler": find_compiler()}
     workshop = SimpleNamespace(name="test", functions=lambda: table)

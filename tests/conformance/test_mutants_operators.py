@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.mutants import source
-from conformance.mutants.operators import OPERATORS, Operator, mutants_of
+from refnum.conformance.commands.mutate import source
+from refnum.conformance.commands.mutate.operators import OPERATORS, Operator, mutants_of
 
 NAMES = (
     "tie rule", "sticky lost", "shift off by one", "mask", "table entry", "comparison", "sign", "clamp bound",

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from conformance.mutants import python as room
-from conformance.mutants.python_operators import OPERATORS, PythonOperator, mutants_of
-from conformance.mutants.python_targets import TARGETS
-from conformance.mutants.reach import Reach, statement
-from conformance.mutants.reasoned import Reason
-from conformance.mutants.trace import Recorder
-from conformance.mutants.verdict import KILLED, SURVIVED
+from refnum.conformance.commands.mutate.accepted import Reason
+from refnum.conformance.commands.mutate.verdict import KILLED, SURVIVED
+from tools.mutation import python as room
+from tools.mutation.coverage import Reach, statement
+from tools.mutation.line_trace import Recorder
+from tools.mutation.python_operators import OPERATORS, PythonOperator, mutants_of
+from tools.mutation.python_targets import TARGETS
 
 FRESH = "REFNUM_TESTED_IN_A_FRESH_PROCESS"
 TEXT = '''"""A constant 3 in words."""
@@ -63,7 +63,7 @@ def test_words_and_checks_of_arguments_are_left_alone() -> None:
 @pytest.fixture(scope="module")
 def model() -> room.Shop:
     """A model that is asked a few vectors alone."""
-    from conformance.frozen import frozen_cases
+    from refnum.conformance.vectors.frozen import frozen_cases
 
     room._questions[:] = [
         (case.label, case.operation, case.profile, dict(case.params), dict(case.inputs), tuple(outputs.values()))
@@ -138,7 +138,7 @@ def test_a_control_that_runs_out_of_memory_is_no_kill(monkeypatch: pytest.Monkey
     def check(control: Any) -> None:
         raise MemoryError("too large")
 
-    monkeypatch.setattr("conformance.controls.check_control", check)
+    monkeypatch.setattr("refnum.conformance.commands.check.controls.check_control", check)
     with pytest.raises(MemoryError):
         room.ask_comparator(0)
 
@@ -203,7 +203,7 @@ def test_a_statement_has_all_its_lines() -> None:
 
 def test_a_comparator_that_holds_everything_equal_is_seen_by_a_control() -> None:
     shop = room.Shop.open(TARGETS[1])
-    file, every = "conformance/compare.py", range(room.control_questions())
+    file, every = "conformance/verdicts/compare.py", range(room.control_questions())
     text = shop.text(file)
     blind = "def compare(*args, **kwargs):\n    return Comparison(compared=1)\n"
     found = room.apart(lambda: room._asked(shop.workshop, file, text + "\n" + blind, every), 120)

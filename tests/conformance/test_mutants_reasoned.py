@@ -2,12 +2,12 @@
 
 import pytest
 
-from conformance.mutants.operators import mutants_of
-from conformance.mutants.reasoned import Reason, reasoned, reasons_of
-from conformance.mutants.score import by_operator
-from conformance.mutants.verdict import KILLED, REASONED, SURVIVED, Verdict
-from conformance.mutants.whole import Shop
-from gpu.mutable_whole import DeviceWorkshop
+from refnum.conformance.commands.mutate.accepted import Reason, reasoned, reasons_of
+from refnum.conformance.commands.mutate.kernels import Shop
+from refnum.conformance.commands.mutate.operators import mutants_of
+from refnum.conformance.commands.mutate.score import by_operator
+from refnum.conformance.commands.mutate.verdict import KILLED, REASONED, SURVIVED, Verdict
+from refnum.gpu.mutation.kernels import DeviceWorkshop
 
 TEXT = "if (wide && n < 4) return near(n);\nif (n < 4) return far(n);\n"
 

@@ -12,19 +12,19 @@ from typing import Any
 
 import pytest
 
-from conformance.commands import mutate
-from conformance.doors import entrances
-from conformance.mutants import run as runner
-from conformance.mutants.apart import apart
-from conformance.mutants.operators import Mutant
-from conformance.mutants.run import Shop, judge
-from conformance.mutants.score import by_operator, document
-from conformance.mutants.verdict import EQUIVALENT, KILLED, OUTSIDE, REFUSED, SURVIVED, Verdict
-from conformance.subject import Subject
+from refnum.conformance.commands.mutate import command
+from refnum.conformance.commands.mutate import run as runner
+from refnum.conformance.commands.mutate.forked import apart
+from refnum.conformance.commands.mutate.operators import Mutant
+from refnum.conformance.commands.mutate.run import Shop, judge
+from refnum.conformance.commands.mutate.score import by_operator, document
+from refnum.conformance.commands.mutate.verdict import EQUIVALENT, KILLED, OUTSIDE, REFUSED, SURVIVED, Verdict
+from refnum.conformance.subjects.loading import discover
+from refnum.conformance.subjects.subject import Subject
 from refnum.errors import ArgumentError
 
-gpu_mutable = pytest.importorskip("gpu.mutable")
-host = pytest.importorskip("gpu.host")
+gpu_mutable = pytest.importorskip("refnum.gpu.mutation.host")
+host = pytest.importorskip("refnum.gpu.host")
 
 if not host.available()[0]:
     pytest.skip(host.available()[1], allow_module_level=True)
@@ -71,7 +71,7 @@ def test_mutants_are_told_apart(shop: Shop, name: str) -> None:
 
 
 def test_one_that_does_not_come_back_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("conformance.mutants.apart.PATIENCE", 60)  # this host may be crowded
+    monkeypatch.setattr("refnum.conformance.commands.mutate.forked.PATIENCE", 60)  # this host may be crowded
 
     def never() -> Any:
         while True:
@@ -85,7 +85,7 @@ def test_one_that_does_not_come_back_is_killed(monkeypatch: pytest.MonkeyPatch) 
 
 def test_one_that_is_late_without_its_cpu_time_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     """A crowded host, or one that kills what takes memory, says nothing about a mutant."""
-    monkeypatch.setattr("conformance.mutants.apart.PATIENCE", 0.5)
+    monkeypatch.setattr("refnum.conformance.commands.mutate.forked.PATIENCE", 0.5)
     late = apart(lambda: time.sleep(60), 1)
     assert late["status"] == SURVIVED and late["how"].startswith("not judged: no answer within 0.5 s, in which it had")
     shot = apart(lambda: os.kill(os.getpid(), signal.SIGKILL), 5)
@@ -93,7 +93,7 @@ def test_one_that_is_late_without_its_cpu_time_is_not_judged(monkeypatch: pytest
 
 
 def test_one_that_ignores_the_end_of_its_cpu_time_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("conformance.mutants.apart.PATIENCE", 60)
+    monkeypatch.setattr("refnum.conformance.commands.mutate.forked.PATIENCE", 60)
 
     def deaf() -> None:
         signal.signal(signal.SIGXCPU, signal.SIG_IGN)
@@ -127,6 +127,6 @@ def test_what_does_not_compile_is_not_counted() -> None:
 
 def test_a_subject_that_dies_when_it_is_asked_whether_it_is_there_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
     dead = Subject("dead", {}, mutable=object, available=lambda: os._exit(3))
-    monkeypatch.setattr(entrances, "installed", lambda: ([dead], []))
+    monkeypatch.setattr(discover, "installed", lambda: ([dead], []))
     with pytest.raises(ArgumentError, match="dead cannot be built from changed sources: its process died"):
-        mutate._workshop("dead")
+        command._workshop("dead")

@@ -10,21 +10,21 @@ import numpy as np
 import pytest
 
 import refnum
-from conformance.corners import corner_cases
-from conformance.mutants import asked, whole
-from conformance.mutants.apart import STUCK, Ended, apart, each_apart
-from conformance.mutants.operators import Mutant
-from conformance.mutants.verdict import EQUIVALENT, KILLED, REFUSED, SURVIVED
-from conformance.mutants.whole_run import run
-from conformance.subject import Subject
+from refnum.conformance.cases.corners import corner_cases
+from refnum.conformance.commands.mutate import kernel_questions, kernels
+from refnum.conformance.commands.mutate.forked import STUCK, Ended, apart, each_apart
+from refnum.conformance.commands.mutate.kernels_run import run
+from refnum.conformance.commands.mutate.operators import Mutant
+from refnum.conformance.commands.mutate.verdict import EQUIVALENT, KILLED, REFUSED, SURVIVED
+from refnum.conformance.subjects.subject import Subject
 from refnum.errors import ArgumentError, UnsupportedError
 
-room = pytest.importorskip("gpu.mutable_whole")
-emulate = pytest.importorskip("gpu.emulate")
+room = pytest.importorskip("refnum.gpu.mutation.kernels")
+emulate = pytest.importorskip("refnum.gpu.emulate")
 BARRIER = "largest[threadIdx.x / 32] = part;\n    __syncthreads();\n"
 
 
-def change(shop: whole.Shop, file: str, old: str, new: str) -> Mutant:
+def change(shop: kernels.Shop, file: str, old: str, new: str) -> Mutant:
     text = shop.text(file)
     assert text.count(old) == 1
     return Mutant(file, 1, "test", 1, text.index(old), text.index(old) + len(old), old, new)
@@ -32,14 +32,14 @@ def change(shop: whole.Shop, file: str, old: str, new: str) -> Mutant:
 
 @pytest.mark.skipif(not emulate.available()[0], reason=emulate.available()[1])
 def test_a_barrier_that_is_missing_is_a_race(monkeypatch: pytest.MonkeyPatch) -> None:
-    shop = whole.Shop.open(room.EmulatedWorkshop())
-    verdict = whole.judge(shop, change(shop, "fp8_columns.cu", BARRIER, BARRIER.partition("\n")[0] + "\n"))
+    shop = kernels.Shop.open(room.EmulatedWorkshop())
+    verdict = kernels.judge(shop, change(shop, "fp8_columns.cu", BARRIER, BARRIER.partition("\n")[0] + "\n"))
     assert verdict.status == KILLED and verdict.operation == "fp8_columns" and "EmulationError" in verdict.how
 
 
 def nvrtc() -> bool:
-    from gpu.compile import nvrtc as load
     from refnum.errors import UnsupportedError
+    from refnum.gpu.device.compile import nvrtc as load
 
     try:
         return bool(load())
@@ -49,19 +49,19 @@ def nvrtc() -> bool:
 
 @pytest.mark.skipif(not nvrtc(), reason="NVRTC is not installed")
 def test_code_is_compared_and_refused_sources_are_told() -> None:
-    shop = whole.Shop.open(room.DeviceWorkshop())
+    shop = kernels.Shop.open(room.DeviceWorkshop())
     (here,) = [line for line in shop.text("fp8_to_mxfp4.cu").splitlines() if "own_policy<rceil>(a)" in line]
     same = change(shop, "fp8_to_mxfp4.cu", here, here.replace("(a)", "((a))"))
-    assert whole.judge(shop, same).status == EQUIVALENT
-    assert whole.judge(shop, change(shop, "fp8_to_mxfp4.cu", here, here.replace("(a)", "(no)"))).status == REFUSED
+    assert kernels.judge(shop, same).status == EQUIVALENT
+    assert kernels.judge(shop, change(shop, "fp8_to_mxfp4.cu", here, here.replace("(a)", "(no)"))).status == REFUSED
     flag = next(m for m in shop.mutants() if m.operator == "fma on" and m.file == "fp8_to_mxfp4.cu")
-    assert flag.line == 0 and whole.judge(shop, flag).status == EQUIVALENT
+    assert flag.line == 0 and kernels.judge(shop, flag).status == EQUIVALENT
 
 
 def test_a_verdict_hangs_on_every_source_of_the_units_that_have_the_file() -> None:
-    shop = whole.Shop.open(room.EmulatedWorkshop())
+    shop = kernels.Shop.open(room.EmulatedWorkshop())
     before = {file: shop.digest(file) for file in ("philox.cuh", "fp8_to_mxfp4.cu", "words.cuh")}
-    other = whole.Shop.open(room.EmulatedWorkshop())
+    other = kernels.Shop.open(room.EmulatedWorkshop())
     other.texts["quantize_mxfp4_stochastic.cu"] += "\n"
     assert other.digest("philox.cuh") != before["philox.cuh"] and other.digest("words.cuh") != before["words.cuh"]
     assert other.digest("fp8_to_mxfp4.cu") == before["fp8_to_mxfp4.cu"]
@@ -73,7 +73,7 @@ def test_a_verdict_hangs_on_every_source_of_the_units_that_have_the_file() -> No
 
 def test_every_case_is_asked_and_probes_come_last_under_one_profile_of_a_rounding() -> None:
     names = ("HOPPER", "OCP", "STOCHASTIC")
-    found = asked.questions("quantize_mxfp4", names, 1 << 12)
+    found = kernel_questions.questions("quantize_mxfp4", names, 1 << 12)
     assert [one.turn for one in found] == sorted(one.turn for one in found)
     assert {one.key[1] for one in found} == set(names)
     assert {one.key[1] for one in found if one.probed} == {"HOPPER", "STOCHASTIC"}
@@ -85,7 +85,7 @@ def test_every_case_is_asked_and_probes_come_last_under_one_profile_of_a_roundin
 
 def test_a_call_that_never_comes_back_is_told_from_many_that_take_long() -> None:
     def stuck() -> None:
-        whole._patient(1)
+        kernels._patient(1)
         while True:
             pass
 
@@ -109,7 +109,7 @@ def test_what_is_asked_in_one_process_goes_on_in_another_where_that_ends() -> No
 
 def test_what_is_asked_in_one_process_is_late_by_cpu_time_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """CPU time of the item, not of those before it in the same process."""
-    monkeypatch.setattr("conformance.mutants.apart.PATIENCE", 3)
+    monkeypatch.setattr("refnum.conformance.commands.mutate.forked.PATIENCE", 3)
 
     def spin(seconds: float) -> None:
         end = time.process_time() + seconds
@@ -137,12 +137,12 @@ def test_what_is_asked_in_one_process_is_late_by_cpu_time_alone(monkeypatch: pyt
 def test_a_kill_in_a_process_that_an_earlier_mutant_spoilt_does_not_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shop = whole.Shop.open(Counted(tmp_path, False, True))
+    shop = kernels.Shop.open(Counted(tmp_path, False, True))
     spoils, right, wrong = (Mutant("a.cu", 1, new, 1, 8, 9, "1", new) for new in ("4", "3", "2"))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5")
 
     def judged(mutant: Mutant) -> str:
-        verdict = whole.judge_quickly(shop, mutant)
+        verdict = kernels.judge_quickly(shop, mutant)
         return verdict.status if verdict else "alone"
 
     found = each_apart(judged, [right, wrong, spoils, right, wrong], 20)
@@ -152,20 +152,20 @@ def test_a_kill_in_a_process_that_an_earlier_mutant_spoilt_does_not_count(
 
 @pytest.mark.skipif(not nvrtc(), reason="NVRTC is not installed")
 def test_one_process_tells_mutants_apart_one_after_another() -> None:
-    shop = whole.Shop.open(room.DeviceWorkshop())
+    shop = kernels.Shop.open(room.DeviceWorkshop())
     (here,) = [line for line in shop.text("fp8_to_mxfp4.cu").splitlines() if "own_policy<rceil>(a)" in line]
     same = change(shop, "fp8_to_mxfp4.cu", here, here.replace("(a)", "((a))"))
     no = change(shop, "fp8_to_mxfp4.cu", here, here.replace("(a)", "(no)"))
     asked_of = [same, no, same, no]
-    found = each_apart(lambda mutant: whole.judge_quickly(shop, mutant).status, asked_of, 60)
+    found = each_apart(lambda mutant: kernels.judge_quickly(shop, mutant).status, asked_of, 60)
     assert [status for _, status in found] == [EQUIVALENT, REFUSED, EQUIVALENT, REFUSED]
 
 
 def test_what_no_unit_includes_is_not_called_equivalent(tmp_path: Path) -> None:
-    shop = whole.Shop.open(Counted(tmp_path, wrong=False))
+    shop = kernels.Shop.open(Counted(tmp_path, wrong=False))
     shop.workshop.parts = lambda file: []
     with pytest.raises(ArgumentError, match="a part of no unit"):
-        whole.judge(shop, Mutant("a.cu", 1, "x", 1, 8, 9, "1", "3"))
+        kernels.judge(shop, Mutant("a.cu", 1, "x", 1, 8, 9, "1", "3"))
 
 
 class Counted:
@@ -177,8 +177,8 @@ class Counted:
         self.root, self.wrong, self.slow_start = root, wrong, slow_start
         (root / "a.cu").write_text("int a = 1;\n")
 
-    def parts(self, file: str) -> list[whole.Part]:
-        return [whole.Part("a", ("decode_e2m1",))]
+    def parts(self, file: str) -> list[kernels.Part]:
+        return [kernels.Part("a", ("decode_e2m1",))]
 
     def flags(self) -> list[tuple[str, str, str]]:
         return []
@@ -189,7 +189,7 @@ class Counted:
     def forget(self) -> None:
         pass
 
-    def code(self, folder: Path, part: whole.Part) -> str:
+    def code(self, folder: Path, part: kernels.Part) -> str:
         text = (folder / "a.cu").read_text()
         if "no" in text:
             raise UnsupportedError("could not compile a.cu")
@@ -215,7 +215,7 @@ class Counted:
 def test_a_run_judges_on_the_gpus_that_it_is_given_and_compiles_ahead_while_they_are_busy(
     tmp_path: Path, looks: int, slow_start: bool
 ) -> None:
-    shop = whole.Shop.open(Counted(tmp_path, False, slow_start))
+    shop = kernels.Shop.open(Counted(tmp_path, False, slow_start))
     mutants = [Mutant("a.cu", 1, new, 1, 8, 9, "1", new) for new in ("4", "2", "(1)", "no", "3", "5")]
     left = iter([True] * looks)
     found = {v.mutant.new: v.status for v in run(shop, mutants, 2, None, {}, ("5", "7"), lambda: next(left, False))}
@@ -223,7 +223,7 @@ def test_a_run_judges_on_the_gpus_that_it_is_given_and_compiles_ahead_while_they
 
 
 def test_a_run_judges_nothing_where_the_sources_as_they_are_fail(tmp_path: Path) -> None:
-    shop = whole.Shop.open(Counted(tmp_path, wrong=True))
+    shop = kernels.Shop.open(Counted(tmp_path, wrong=True))
     with pytest.raises(UnsupportedError, match="the sources as they are fail"):
         list(run(shop, [Mutant("a.cu", 1, "x", 1, 8, 9, "1", "3")], 1, None, {}, ("5",)))
 

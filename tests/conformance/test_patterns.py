@@ -5,11 +5,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from conformance.bits import as_float, assemble, exact, float_bits, input_format, normalise
-from conformance.patterns import CODED, VALUES, Draw
-from conformance.patterns.coded import Layout
-from conformance.patterns.grid import grid, overflow_threshold, scale_thresholds, walking
-from conformance.patterns.values import Target
+from refnum.conformance.cases.draw import CODED, VALUES, Draw
+from refnum.conformance.cases.draw.bits import as_float, assemble, exact, float_bits, input_format, normalise
+from refnum.conformance.cases.draw.coded import Layout
+from refnum.conformance.cases.draw.grid import grid, overflow_threshold, scale_thresholds, walking
+from refnum.conformance.cases.draw.values import Target
 from refnum.errors import ArgumentError
 from refnum.formats import BF16, E2M1, E4M3, FP16, FP32, MXINT8
 

@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 
 import refnum
-from conformance import golden
-from conformance.calling.libraries import to_library, to_numpy
-from conformance.case import Case
-from conformance.doors.entrances import peers
-from conformance.operation import OPERATIONS, as_bits
-from conformance.peers import (
+from refnum.arrays import float32_bits
+from refnum.conformance.cases.case import Case
+from refnum.conformance.cases.levels import CLASSES, classify
+from refnum.conformance.cases.operation import OPERATIONS, as_bits
+from refnum.conformance.subjects.arrays import to_library, to_numpy
+from refnum.conformance.subjects.loading.discover import peers
+from refnum.conformance.subjects.peers import (
     PEERS,
     all_differences,
     build,
@@ -27,11 +28,9 @@ from conformance.peers import (
     survey,
     torch_dtypes,
 )
-from conformance.peers import subjects as peer_subjects
-from conformance.peers.difference import BUG_CLASSES, expected
-from conformance.subject import Subject, from_dict
-from conformance.verdict import CLASSES, classify
-from refnum.arrays import float32_bits
+from refnum.conformance.subjects.peers import subjects as peer_subjects
+from refnum.conformance.subjects.peers.difference import BUG_CLASSES, expected
+from refnum.conformance.subjects.subject import Subject, from_dict
 from refnum.errors import UnsupportedError
 
 SUBJECTS = {entry["name"]: from_dict(entry, "test") for entry in peer_subjects()}
@@ -74,7 +73,7 @@ def run(subject, operation, params, **inputs):
 
 
 def model(operation, params, **inputs):
-    function = getattr(golden, operation, None) or getattr(refnum, operation)
+    function = getattr(refnum, operation)
     result = function(**inputs, **params)
     return [as_bits(part) for part in (result if isinstance(result, tuple) else (result,))]
 

@@ -3,11 +3,20 @@
 import numpy as np
 import pytest
 
-from conformance.matrix import inputs, run
-from conformance.operation import OPERATIONS
-from conformance.peers import GUESTS, all_differences, build, differences, foreign, guest, guests, nvidia_device
-from conformance.subject import from_dict
-from conformance.verdict import CLASSES
+from refnum.conformance.cases.levels import CLASSES
+from refnum.conformance.cases.operation import OPERATIONS
+from refnum.conformance.commands.matrix import inputs, run
+from refnum.conformance.subjects.peers import (
+    GUESTS,
+    all_differences,
+    build,
+    differences,
+    foreign,
+    guests,
+    nvidia_device,
+    torch_peer,
+)
+from refnum.conformance.subjects.subject import from_dict
 from refnum.errors import UnsupportedError
 
 SUBJECTS = {entry["name"]: from_dict(entry, "test") for entry in guests()}
@@ -25,7 +34,7 @@ def test_every_guest_says_why_it_cannot_be_used(monkeypatch, tmp_path):
 def test_every_entry_names_a_guest_an_operation_and_a_clause():
     own = all_differences()[len(differences()) :]
     assert len(own) > 100
-    names = {guest.base_name(name) for name in SUBJECTS} | set(SUBJECTS)
+    names = {torch_peer.base_name(name) for name in SUBJECTS} | set(SUBJECTS)
     assert {entry.subject for entry in own} <= names
     for entry in own:
         assert entry.operation in OPERATIONS and entry.clause in ("N1", "N2", "N3", "N4", "N5", "N6", "N7"), entry
@@ -36,7 +45,7 @@ def test_every_entry_names_a_guest_an_operation_and_a_clause():
 
 def first_row(subject, entry):
     """The first row of the matrix in an entry's place, run through the peer that is here; None where it has none."""
-    from conformance.matrix import cells
+    from refnum.conformance.commands.matrix import cells
 
     for params in OPERATIONS[entry.operation].variants():
         if not inputs.wanted(entry.operation, params) or not entry.covers(entry.operation, params, entry.profile):
@@ -94,10 +103,10 @@ def test_a_checkout_is_found_by_its_variable_and_nothing_is_found_without(tmp_pa
 def test_scale_bytes_are_exact_and_refuse_what_is_no_power_of_two():
     torch = pytest.importorskip("torch")
     powers = np.ldexp(1.0, np.arange(-127, 128)).astype(np.float32)
-    assert guest.scale_bytes(torch.from_numpy(powers)).tolist() == list(range(255))
-    assert guest.scale_bytes(torch.tensor([0.0, float("inf"), float("nan")])).tolist() == [0, 255, 255]
+    assert torch_peer.scale_bytes(torch.from_numpy(powers)).tolist() == list(range(255))
+    assert torch_peer.scale_bytes(torch.tensor([0.0, float("inf"), float("nan")])).tolist() == [0, 255, 255]
     with pytest.raises(UnsupportedError, match="no power of two"):
-        guest.scale_bytes(torch.tensor([3.0]))
+        torch_peer.scale_bytes(torch.tensor([3.0]))
 
 
 def test_the_device_source_compiles_for_the_host_of_a_device():

@@ -6,11 +6,11 @@ import sys
 import pytest
 
 pytest_plugins = ["pytester"]
-PLUGIN = ("-p", "no:refnum", "-p", "conformance.plugin", "-p", "no:cacheprovider")
+PLUGIN = ("-p", "no:refnum", "-p", "refnum.conformance.plugin", "-p", "no:cacheprovider")
 KERNELS = """
 import pytest
 import refnum
-from conformance import implements
+from refnum.conformance import implements
 
 def right(x):
     return refnum.quantize_mxfp4(x, "OCP")
@@ -26,8 +26,8 @@ def crash(x):
 @pytest.fixture(scope="module", autouse=True)
 def harness():
     """Import everything once for all the runs in this process: a run forgets what it has imported itself."""
-    from conformance import judge_kernel
-    from conformance.golden import encode_e2m1
+    from refnum.casts import encode_e2m1
+    from refnum.conformance import judge_kernel
 
     judge_kernel(encode_e2m1, "encode_e2m1", level="smoke", examples=1, save=False)
     judge_kernel(abs, "decode_e2m1", level="smoke", examples=1, save=False)
@@ -163,7 +163,8 @@ def test_it(name):
 
 
 def test_the_plugin_is_light_and_never_imports_gpu(run):
-    code = "import sys, conformance.plugin; print({'numpy', 'refnum', 'hypothesis', 'rich', 'gpu'} & set(sys.modules))"
+    code = "import sys, refnum.conformance.plugin as p; loaded = {'numpy', 'hypothesis', 'rich', 'refnum.gpu'}"
+    code += "; print(loaded & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"
     result = run(
         """

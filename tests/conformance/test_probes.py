@@ -7,13 +7,13 @@ import pytest
 from run_tools import only, report_of, right, subject
 
 import refnum
-from conformance.calling import probes
-from conformance.calling.call import Called
-from conformance.case import Case
-from conformance.counterexample.failures import observe_again
-from conformance.operation import run_golden
-from conformance.tally import Tally
-from conformance.verdict import Outcome
+from refnum.conformance.cases.case import Case
+from refnum.conformance.cases.levels import Outcome
+from refnum.conformance.cases.operation import run_golden
+from refnum.conformance.mismatches.failures import observe_again
+from refnum.conformance.subjects.calls.call import Called
+from refnum.conformance.verdicts import probes
+from refnum.conformance.verdicts.tally import Tally
 
 
 def test_a_refusal_of_strides_is_said_and_is_no_failure():

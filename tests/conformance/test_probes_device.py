@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import refnum
-from conformance.api import judge_kernel
-from conformance.subject import from_dict
+from refnum.conformance.api import judge_kernel
+from refnum.conformance.subjects.subject import from_dict
 
 
 def usable() -> bool:
@@ -64,7 +64,7 @@ def test_what_cannot_be_captured_is_refused_not_failed():
 
 
 def test_our_kernels_are_captured():
-    from gpu import ops
+    from refnum.gpu import ops
 
     row = judged(lambda x, profile, out=None: ops.quantize_mxfp4(x, profile, out=out))
     refused = [name for name, words in row["probes"].items() if words]

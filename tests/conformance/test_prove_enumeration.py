@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 import refnum
-from conformance.bits import float_bits
-from conformance.choose import choose
-from conformance.device import as_words
-from conformance.domains.wide import INFINITY, QUIET, Alone, Cut, EveryPattern, Pin, Pinned, largest_maxima
-from conformance.operation import OPERATIONS, run_golden
-from conformance.prove import trace
-from conformance.prove.catalogue import CATALOGUE, get_proof
-from conformance.prove.catalogue import HOST as HOST_MODEL
-from conformance.prove.digest import ChunkDigest, root
-from conformance.prove.standard import SHAPE, TENSORS, Standard
+from refnum.conformance.cases.domains.wide import INFINITY, QUIET, Alone, Cut, EveryPattern, Pin, Pinned, largest_maxima
+from refnum.conformance.cases.draw.bits import float_bits
+from refnum.conformance.cases.operation import OPERATIONS, run_golden
+from refnum.conformance.commands.prove import trace
+from refnum.conformance.commands.prove.catalogue import CATALOGUE, get_proof
+from refnum.conformance.commands.prove.catalogue import HOST as HOST_MODEL
+from refnum.conformance.commands.prove.digest import ChunkDigest, root
+from refnum.conformance.commands.prove.standard import SHAPE, TENSORS, Standard
+from refnum.conformance.subjects.choose import choose
+from refnum.conformance.verdicts.device import as_words
 from refnum.errors import ArgumentError
 
 spec = importlib.util.spec_from_file_location("stand_in", Path(__file__).parents[1] / "refnum" / "test_dispatch.py")
@@ -59,14 +59,14 @@ def test_the_issues_domains_are_there():
 
 
 def test_the_model_digest_covers_what_an_operation_runs(monkeypatch):
-    """The scalar casts are defined in `conformance.golden`; a change there is another model for their proofs."""
+    """A change of the scalar casts is another model for their proofs."""
     before = {name: trace.model_digest(CATALOGUE[name]) for name in ("scalars", "codes", "maxima-rceil", "fp8-columns")}
     read = trace._file_digest
     for module, changed in (
-        ("conformance.golden", {"scalars", "codes"}),
+        ("refnum.casts", {"scalars", "codes"}),
         ("refnum.codec", set(before)),
         ("refnum.columns", {"fp8-columns"}),
-        ("refnum.explain", set()),
+        ("refnum.explanation", set()),
     ):
         monkeypatch.setattr(trace, "_file_digest", lambda name, module=module: "" if name == module else read(name))
         assert {name for name, digest in before.items() if trace.model_digest(CATALOGUE[name]) != digest} == changed

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from conformance import gpus
-from conformance.choose import choose
-from conformance.cli import app
-from conformance.prove.catalogue import CATALOGUE
-from conformance.prove.chunk import Refuted
-from conformance.prove.processes import Place, Processes, ProcessLost, places_on
-from conformance.prove.run import Stopped, Watch, prove
+from refnum.conformance.cli import app
+from refnum.conformance.commands.prove.catalogue import CATALOGUE
+from refnum.conformance.commands.prove.chunk import Refuted
+from refnum.conformance.commands.prove.processes import Place, Processes, ProcessLost, places_on
+from refnum.conformance.commands.prove.run import Stopped, Watch, prove
+from refnum.conformance.reports import gpus
+from refnum.conformance.subjects.choose import choose
 from refnum.errors import ArgumentError
 
 CARDS = [{"uuid": "GPU-a", "name": "NVIDIA H200"}, {"uuid": "GPU-b", "name": "NVIDIA H200"}]
@@ -107,10 +107,10 @@ def test_processes_give_the_digests_of_one_and_one_that_is_killed_loses_no_chunk
 
 KILLED = """
 import os, signal
-from conformance.choose import choose
-from conformance.prove.catalogue import CATALOGUE
-from conformance.prove.processes import Processes, places_on
-from conformance.prove.run import Watch, prove
+from refnum.conformance.subjects.choose import choose
+from refnum.conformance.commands.prove.catalogue import CATALOGUE
+from refnum.conformance.commands.prove.processes import Processes, places_on
+from refnum.conformance.commands.prove.run import Watch, prove
 
 def stop(*_):
     print(*processes.pool._processes, flush=True)
@@ -146,10 +146,10 @@ def test_a_refutation_crosses_processes(tmp_path):
     assert str(pickle.loads(pickle.dumps(error))) == str(error) == "codes, chunk 3 (title), input x[0] = 0x1; words"
     source = tmp_path / "kernel.py"
     source.write_text(
-        "from conformance import golden\n"
-        "def decode_e2m1(codes, dtype='float32'):\n    return golden.decode_e2m1(codes, dtype)\n"
-        "def decode_e4m3(codes, dtype='float32'):\n    return golden.decode_e4m3(codes ^ (codes == 9), dtype)\n"
-        "def decode_e8m0(codes, dtype='float32'):\n    return golden.decode_e8m0(codes ^ (codes == 9), dtype)\n"
+        "import refnum\n"
+        "def decode_e2m1(codes, dtype='float32'):\n    return refnum.decode_e2m1(codes, dtype)\n"
+        "def decode_e4m3(codes, dtype='float32'):\n    return refnum.decode_e4m3(codes ^ (codes == 9), dtype)\n"
+        "def decode_e8m0(codes, dtype='float32'):\n    return refnum.decode_e8m0(codes ^ (codes == 9), dtype)\n"
     )
     arguments = ["prove", "codes", "-s", str(source), "--out", str(tmp_path), "--state", str(tmp_path)]
     alone, shared = (CliRunner().invoke(app, [*arguments, *more]) for more in ([], ["--workers", "2"]))

@@ -2,9 +2,9 @@
 
 import pytest
 
-from conformance.prove.catalogue import CATALOGUE
-from conformance.prove.certificate import file_name, load_certificate, published
-from conformance.prove.verify import draw_chunks, verify
+from refnum.conformance.commands.prove.catalogue import CATALOGUE
+from refnum.conformance.commands.prove.certificate import file_name, load_certificate, published
+from refnum.conformance.commands.prove.verify import draw_chunks, verify
 
 PUBLISHED = published()
 SIZE = 1 << 25

@@ -15,23 +15,27 @@ import pytest
 from typer.testing import CliRunner
 
 import refnum
-from conformance import golden
-from conformance.cli import app
-from conformance.domains.wide import Cut, EveryPattern
-from conformance.files import write_json
-from conformance.prove import catalogue
-from conformance.prove.catalogue import CATALOGUE, HOST, Proof
-from conformance.prove.certificate import CertificateError, file_name, load_certificate, write_certificate
-from conformance.prove.chunk import Refuted
-from conformance.prove.digest import root
-from conformance.prove.run import Stopped, Watch, prove, unchanged
-from conformance.prove.standard import Standard
-from conformance.prove.state import State
-from conformance.prove.verify import draw_chunks, verify
-from conformance.subject import Subject
+from refnum.conformance.cases.domains.wide import Cut, EveryPattern
+from refnum.conformance.cli import app
+from refnum.conformance.commands.prove import catalogue
+from refnum.conformance.commands.prove.catalogue import CATALOGUE, HOST, Proof
+from refnum.conformance.commands.prove.certificate import (
+    CertificateError,
+    file_name,
+    load_certificate,
+    write_certificate,
+)
+from refnum.conformance.commands.prove.chunk import Refuted
+from refnum.conformance.commands.prove.digest import root
+from refnum.conformance.commands.prove.run import Stopped, Watch, prove, unchanged
+from refnum.conformance.commands.prove.standard import Standard
+from refnum.conformance.commands.prove.state import State
+from refnum.conformance.commands.prove.verify import draw_chunks, verify
+from refnum.conformance.reports.files import write_json
+from refnum.conformance.subjects.subject import Subject
 from refnum.errors import ArgumentError, FileError, UnsupportedError
 
-MODEL = Subject("model", {"encode_e2m1": golden.encode_e2m1}, kind="model")
+MODEL = Subject("model", {"encode_e2m1": refnum.encode_e2m1}, kind="model")
 BYTES = (0, 1, 100, 126, 127, 128, 129, 130, 200, 253, 254, 255)
 SMALL = Proof(
     "small",
@@ -51,7 +55,7 @@ def in_the_catalogue(monkeypatch):
 
 def wrong_at(bits, byte):
     def encode_e2m1(x, scale_byte=127):
-        codes = golden.encode_e2m1(x, scale_byte)
+        codes = refnum.encode_e2m1(x, scale_byte)
         return codes ^ ((x.view(np.uint16) == bits) & (scale_byte == byte)).astype(np.uint8)
 
     return Subject("wrong", {"encode_e2m1": encode_e2m1})
@@ -111,7 +115,7 @@ def test_the_nibble_that_differs_names_its_element(at, flip):
 
 
 def test_a_subject_that_changes_shape_is_refuted():
-    shorter = Subject("shorter", {"encode_e2m1": lambda x, scale_byte=127: golden.encode_e2m1(x, scale_byte)[1:]})
+    shorter = Subject("shorter", {"encode_e2m1": lambda x, scale_byte=127: refnum.encode_e2m1(x, scale_byte)[1:]})
     with pytest.raises(Refuted, match="codes has shape"):
         prove(SMALL, shorter)
 
@@ -171,17 +175,17 @@ def test_a_certificate_holds_until_something_changes(tmp_path, monkeypatch):
     write_certificate(path, prove(SMALL, MODEL))
     assert unchanged(path, SMALL, MODEL)
     assert not unchanged(path, SMALL, dataclasses.replace(MODEL, trace=lambda operation: {"machine_code": "x"}))
-    monkeypatch.setattr("conformance.prove.trace._file_digest", lambda name: "another file")
+    monkeypatch.setattr("refnum.conformance.commands.prove.trace._file_digest", lambda name: "another file")
     assert not unchanged(path, SMALL, MODEL)
 
 
 def test_the_model_may_run_on_the_host_for_a_subject_elsewhere():
     made = Standard(("decode_e2m1", "pack_payload"), tensors=True)
     proof = Proof("crossed", "s", "N18.6", made.operations, made.size, "o", made, golden=HOST)
-    calls = {"decode_e2m1": golden.decode_e2m1, "pack_payload": refnum.pack_payload}
+    calls = {"decode_e2m1": refnum.decode_e2m1, "pack_payload": refnum.pack_payload}
     document = prove(proof, Subject("model", calls))
     assert document["result"]["members"] == made.size
-    bad = {**calls, "decode_e2m1": lambda codes, dtype="float32": -golden.decode_e2m1(codes, dtype)}
+    bad = {**calls, "decode_e2m1": lambda codes, dtype="float32": -refnum.decode_e2m1(codes, dtype)}
     with pytest.raises(Refuted, match=r"decode_e2m1\[HOPPER, dtype=float32\]"):
         prove(proof, Subject("model", bad))
 
@@ -291,12 +295,12 @@ def flip_first(document):
 def test_the_command_tells_a_refutation(tmp_path):
     source = tmp_path / "kernel.py"
     source.write_text(
-        "import numpy as np\nfrom conformance import golden\n"
-        "def decode_e2m1(codes, dtype='float32'):\n    return golden.decode_e2m1(codes, dtype)\n"
-        "def decode_e4m3(codes, dtype='float32'):\n    return golden.decode_e4m3(codes, dtype)\n"
+        "import numpy as np\nimport refnum\n"
+        "def decode_e2m1(codes, dtype='float32'):\n    return refnum.decode_e2m1(codes, dtype)\n"
+        "def decode_e4m3(codes, dtype='float32'):\n    return refnum.decode_e4m3(codes, dtype)\n"
         "def decode_e8m0(codes, dtype='float32'):\n"
-        "    return np.where(codes == 9, np.zeros(1, 'f4').astype(golden.decode_e8m0(codes, dtype).dtype),"
-        " golden.decode_e8m0(codes, dtype))\n"
+        "    return np.where(codes == 9, np.zeros(1, 'f4').astype(refnum.decode_e8m0(codes, dtype).dtype),"
+        " refnum.decode_e8m0(codes, dtype))\n"
     )
     result = command("codes", "-s", source, "--out", tmp_path, "--state", tmp_path)
     assert result.exit_code == 1 and "refuted  codes, chunk" in result.output.replace("\n", " ")
@@ -308,12 +312,12 @@ def test_the_command_tells_a_refutation(tmp_path):
 KILLED = """
 import sys, time
 from pathlib import Path
-from conformance.prove import state
-from conformance.prove.run import Watch, prove
-from conformance.prove.certificate import write_certificate
+from refnum.conformance.commands.prove import state
+from refnum.conformance.commands.prove.run import Watch, prove
+from refnum.conformance.commands.prove.certificate import write_certificate
 sys.path.insert(0, sys.argv[1])
 from test_prove_run import MODEL, SMALL
-from conformance.prove import catalogue
+from refnum.conformance.commands.prove import catalogue
 catalogue.CATALOGUE["small"] = SMALL
 state.EVERY = 0.0
 folder = Path(sys.argv[2])

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from conformance.bits import float_bits
-from conformance.operation import OPERATIONS, run_golden
-from conformance.recipes import (
+from refnum.conformance.cases.draw.bits import float_bits
+from refnum.conformance.cases.operation import OPERATIONS, run_golden
+from refnum.conformance.cases.recipes import (
     Recipe,
     expand,
     recipes,
@@ -19,7 +19,7 @@ from conformance.recipes import (
     size,
     splits,
 )
-from conformance.recipes.distributions import distributions_for
+from refnum.conformance.cases.recipes.distributions import distributions_for
 from refnum.errors import ArgumentError
 
 VARIANTS = [(name, params) for name, operation in OPERATIONS.items() for params in list(operation.variants())[:2]]

@@ -8,18 +8,18 @@ import pytest
 from run_tools import only, report_of, right, subject
 
 import refnum
-from conformance.api import verified
-from conformance.calling.call import NO_ROOM, Called, hold_results
-from conformance.case import Case
-from conformance.corners import corner_cases
-from conformance.doors.declare import AnyOf, Limits
-from conformance.judge import judge, record
-from conformance.operation import call_golden, run_golden
-from conformance.refusals import Refusals, on_same_shapes
-from conformance.reports.badge import badge
-from conformance.subject import Subject
-from conformance.tally import Tally
-from conformance.verdict import Outcome
+from refnum.conformance.api import verified
+from refnum.conformance.cases.case import Case
+from refnum.conformance.cases.corners import corner_cases
+from refnum.conformance.cases.levels import Outcome
+from refnum.conformance.cases.operation import call_golden, run_golden
+from refnum.conformance.reports.badge import badge
+from refnum.conformance.subjects.calls.call import NO_ROOM, Called, hold_results
+from refnum.conformance.subjects.loading.declare import AnyOf, Limits
+from refnum.conformance.subjects.subject import Subject
+from refnum.conformance.verdicts.judge import judge, record
+from refnum.conformance.verdicts.refusals import Refusals, on_same_shapes
+from refnum.conformance.verdicts.tally import Tally
 
 
 def zeros_only(x, profile):

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 
 import refnum
-from conformance.controls.cases import control_cases
-from conformance.corners import corner_cases
-from conformance.counterexample import replay
-from conformance.counterexample.failures import Presenter
-from conformance.operation import OPERATIONS, call_golden, run_golden
-from conformance.run import Plan
-from conformance.subject import Subject
-from conformance.tally import Failure
-from conformance.verdict import NO_LEVEL
+from refnum.conformance.cases.corners import corner_cases
+from refnum.conformance.cases.levels import NO_LEVEL
+from refnum.conformance.cases.operation import OPERATIONS, call_golden, run_golden
+from refnum.conformance.commands.check.control_cases import control_cases
+from refnum.conformance.commands.check.run import Plan
+from refnum.conformance.mismatches import replay
+from refnum.conformance.mismatches.failures import Presenter
+from refnum.conformance.subjects.subject import Subject
+from refnum.conformance.verdicts.tally import Failure
 from refnum.errors import FileError
 
 
@@ -88,7 +88,7 @@ def test_a_row_map_of_any_signed_integers_survives_the_file(tmp_path):
 
 
 def test_the_schema_and_the_reader_know_the_same_dtypes():
-    schema = json.loads((Path(replay.__file__).parents[1] / "schema" / "replay.schema.json").read_text())
+    schema = json.loads((Path(replay.__file__).parents[1] / "reports" / "schema" / "replay.schema.json").read_text())
     assert set(schema["$defs"]["array"]["properties"]["dtype"]["enum"]) == set(replay._DTYPES)
 
 
@@ -195,7 +195,7 @@ def test_a_missing_and_a_huge_file_are_refused(tmp_path, monkeypatch):
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
-    import conformance.files as files
+    from refnum.conformance.reports import files
 
     def fail(*args):
         raise OSError(28, "No space left on device")

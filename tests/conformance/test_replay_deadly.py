@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from conformance.controls.cases import control_cases
-from conformance.counterexample import replay
-from conformance.operation import OPERATIONS, run_golden
-from conformance.subject import Subject
-from conformance.tally import Failure
-from conformance.verdict import NO_LEVEL
+from refnum.conformance.cases.levels import NO_LEVEL
+from refnum.conformance.cases.operation import OPERATIONS, run_golden
+from refnum.conformance.commands.check.control_cases import control_cases
+from refnum.conformance.mismatches import replay
+from refnum.conformance.subjects.subject import Subject
+from refnum.conformance.verdicts.tally import Failure
 
 SOURCE = """
 import atexit
@@ -38,7 +38,7 @@ def test_the_replay_of_a_fault_ends_in_order(tmp_path, finding):
         replay.document(case, run_golden(case), {}, subject, Failure(case, NO_LEVEL, "", finding)), tmp_path
     )
     done = subprocess.run(
-        [sys.executable, "-m", "conformance.cli", "replay", str(path), "-s", f"{source}:dequantize_mxfp4"],
+        [sys.executable, "-m", "refnum.conformance.cli", "replay", str(path), "-s", f"{source}:dequantize_mxfp4"],
         capture_output=True, text=True, check=False, cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
     )  # fmt: skip

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import refnum
-from conformance import report as reports
-from conformance.controls.cases import control_cases
-from conformance.operation import select
-from conformance.run import Plan, run
-from conformance.subject import Subject
+from refnum.conformance.cases.operation import select
+from refnum.conformance.commands.check.control_cases import control_cases
+from refnum.conformance.commands.check.run import Plan, run
+from refnum.conformance.reports import report as reports
+from refnum.conformance.subjects.subject import Subject
 from refnum.errors import FileError
 
 
@@ -48,7 +48,7 @@ def test_a_report_says_who_where_with_what_and_how_much(tmp_path):
 
 
 def test_variables_that_look_like_ours_are_recorded_and_secrets_are_not(monkeypatch):
-    from conformance.environment import variables
+    from refnum.conformance.reports.environment import variables
 
     monkeypatch.setenv("CUPY_CACHE_DIR", "/x")
     monkeypatch.setenv("REFNUM_API_TOKEN", "hush")
@@ -184,7 +184,7 @@ def test_exit_status(outcome, compared, status, code):
 
 
 def test_a_written_file_has_the_permissions_of_any_new_file(tmp_path):
-    from conformance import files
+    from refnum.conformance.reports import files
 
     (tmp_path / "plain").touch()
     files.write_text(tmp_path / "ours", "text")

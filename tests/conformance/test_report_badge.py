@@ -6,9 +6,9 @@ import pytest
 from report_documents import document as make_document
 from typer.testing import CliRunner
 
-from conformance import report as reports
-from conformance.cli import app
-from conformance.reports.badge import badge, digest
+from refnum.conformance.cli import app
+from refnum.conformance.reports import report as reports
+from refnum.conformance.reports.badge import badge, digest
 
 
 def verified(**header):

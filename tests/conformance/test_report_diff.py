@@ -6,10 +6,10 @@ import pytest
 from report_documents import document as make_document
 from typer.testing import CliRunner
 
-from conformance import report as reports
-from conformance.cli import app
-from conformance.reports.difference import difference
-from conformance.reports.merge import PartialReport, UnlikeReports
+from refnum.conformance.cli import app
+from refnum.conformance.reports import report as reports
+from refnum.conformance.reports.difference import difference
+from refnum.conformance.reports.merge import PartialReport, UnlikeReports
 
 NAMES = ("old.json", "new.json")
 

@@ -7,9 +7,9 @@ from report_documents import document as make_document
 from report_documents import faults, made, refuses, right, wrong
 from typer.testing import CliRunner
 
-from conformance import report as reports
-from conformance.cli import app
-from conformance.reports.merge import PartialReport, UnlikeReports, merge
+from refnum.conformance.cli import app
+from refnum.conformance.reports import report as reports
+from refnum.conformance.reports.merge import PartialReport, UnlikeReports, merge
 
 
 @pytest.fixture(scope="module")

@@ -7,9 +7,9 @@ import pytest
 import report_documents
 from typer.testing import CliRunner
 
-from conformance import files
-from conformance.cli import app
-from conformance.reports.printable import printable
+from refnum.conformance.cli import app
+from refnum.conformance.reports import files
+from refnum.conformance.reports.printable import printable
 from refnum.errors import FileError
 
 BAD = "\x1b[31mno\x01 \udcff\ufffe\x85"
@@ -46,7 +46,7 @@ def test_text_stays_and_the_rest_is_shown_by_its_number():
 @pytest.mark.parametrize("kind", ["html", "junit", "sarif", "summary"])
 @pytest.mark.parametrize("to_file", [True, False])
 def test_any_character_can_be_in_a_report(report, tmp_path, kind, to_file, monkeypatch):
-    from conformance import report as reports
+    from refnum.conformance.reports import report as reports
 
     monkeypatch.setattr(reports, "check", lambda document, origin: None)  # the footer is not made anew
     out = tmp_path / "out"

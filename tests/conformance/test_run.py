@@ -5,13 +5,13 @@ import pytest
 from run_tools import only, report_of, right, subject
 
 import refnum
-from conformance import report as reports
-from conformance.case import Case
-from conformance.controls.cases import control_cases
-from conformance.counterexample import replay
-from conformance.operation import select
-from conformance.run import Plan, variants
-from conformance.subject import Subject
+from refnum.conformance.cases.case import Case
+from refnum.conformance.cases.operation import select
+from refnum.conformance.commands.check.control_cases import control_cases
+from refnum.conformance.commands.check.run import Plan, variants
+from refnum.conformance.mismatches import replay
+from refnum.conformance.reports import report as reports
+from refnum.conformance.subjects.subject import Subject
 from refnum.errors import FileError, UnsupportedError
 
 
@@ -115,7 +115,8 @@ def test_a_case_the_model_refuses_is_the_harness_s_fault_and_is_exit_1():
 
 
 def test_an_operation_the_model_lacks_is_not_run(monkeypatch):
-    monkeypatch.delattr(refnum, "quantize_mxfp4")
+    monkeypatch.delitem(refnum._PUBLIC, "quantize_mxfp4")
+    monkeypatch.delitem(vars(refnum), "quantize_mxfp4", raising=False)
     row = only(report_of(subject(lambda x, profile: None)))
     assert row["outcome"] == "not-run" and "refnum has no quantize_mxfp4" in row["words"]
 
@@ -221,8 +222,10 @@ def test_a_device_that_dies_takes_no_innocent_subject_with_it(monkeypatch):
             raise RuntimeError("cudaErrorIllegalAddress")
         return right(x, profile)
 
-    monkeypatch.setattr("conformance.engine.alive", lambda library: library == "numpy" or not dead)
-    monkeypatch.setattr("conformance.calling.call.to_library", lambda array, library: array)
+    monkeypatch.setattr(
+        "refnum.conformance.commands.check.engine.alive", lambda library: library == "numpy" or not dead
+    )
+    monkeypatch.setattr("refnum.conformance.subjects.calls.call.to_library", lambda array, library: array)
     gpu = {"arrays": "torch-cuda"}
     document = report_of(subject(kills, "kills", **gpu), subject(innocent, "innocent", **gpu), subject(name="host"))
     outcomes = {

@@ -3,16 +3,16 @@
 import numpy as np
 from run_tools import only, right, subject
 
-import conformance.corners
-import conformance.engine
-import conformance.frozen
-import conformance.recipes
 import refnum
-from conformance import report as reports
-from conformance.case import Case
-from conformance.controls.cases import control_cases
-from conformance.operation import run_golden, select
-from conformance.run import Plan, Progress, run
+import refnum.conformance.cases.corners
+import refnum.conformance.cases.recipes
+import refnum.conformance.commands.check.engine
+import refnum.conformance.vectors.frozen
+from refnum.conformance.cases.case import Case
+from refnum.conformance.cases.operation import run_golden, select
+from refnum.conformance.commands.check.control_cases import control_cases
+from refnum.conformance.commands.check.run import Plan, Progress, run
+from refnum.conformance.reports import report as reports
 from refnum.errors import UnsupportedError
 
 
@@ -43,10 +43,16 @@ def streams(monkeypatch, domain, corners=control_cases, order=None):
 
         return stream
 
-    monkeypatch.setattr(conformance.corners, "corner_cases", said("corners", corners))
-    monkeypatch.setattr(conformance.engine, "domains_for", lambda *args: (note("domains"), [domain])[1])
-    monkeypatch.setattr(conformance.frozen, "frozen_cases", said("vectors", frozen))
-    monkeypatch.setattr(conformance.recipes, "sampled_cases", said("sampled", lambda *args: control_cases(*args[:3])))
+    monkeypatch.setattr(refnum.conformance.commands.check.engine, "corner_cases", said("corners", corners))
+    monkeypatch.setattr(
+        refnum.conformance.commands.check.engine, "domains_for", lambda *args: (note("domains"), [domain])[1]
+    )
+    monkeypatch.setattr(refnum.conformance.commands.check.engine, "frozen_cases", said("vectors", frozen))
+    monkeypatch.setattr(
+        refnum.conformance.commands.check.engine,
+        "sampled_cases",
+        said("sampled", lambda *args: control_cases(*args[:3])),
+    )
 
 
 def standard(*subjects, level="standard", progress=None, profiles=("HOPPER",), shown=0):
@@ -74,9 +80,10 @@ def test_the_vectors_of_every_variant_come_before_what_takes_long(monkeypatch):
     def noted(word, stream):
         return lambda *key: (asked.append((word, key[1])), stream(*key))[1]
 
-    vectors, corners = conformance.frozen.frozen_cases, conformance.corners.corner_cases
-    monkeypatch.setattr(conformance.frozen, "frozen_cases", noted("vectors", vectors))
-    monkeypatch.setattr(conformance.corners, "corner_cases", noted("corners", corners))
+    engine = refnum.conformance.commands.check.engine
+    vectors, corners = engine.frozen_cases, engine.corner_cases
+    monkeypatch.setattr(refnum.conformance.commands.check.engine, "frozen_cases", noted("vectors", vectors))
+    monkeypatch.setattr(refnum.conformance.commands.check.engine, "corner_cases", noted("corners", corners))
     document = standard(subject(), profiles=["OCP", "HOPPER"])
     assert asked == [("vectors", "OCP"), ("vectors", "HOPPER"), ("corners", "OCP"), ("corners", "HOPPER")]
     assert [(row["profile"], row["cases"]) for row in document.results] == [("OCP", 99), ("HOPPER", 99)]
@@ -112,7 +119,7 @@ def test_what_a_claimed_level_forgives_is_not_told_as_wrong(monkeypatch):
         return (np.where(low == 8, 0, low) | np.where(high == 8, 0, high) << 4).astype(np.uint8), scales
 
     streams(monkeypatch, FakeDomain())
-    monkeypatch.setattr(conformance.frozen, "frozen_cases", lambda *key: iter([
+    monkeypatch.setattr(refnum.conformance.commands.check.engine, "frozen_cases", lambda *key: iter([
         (case, run_golden(case))
         for case in [Case(*key, {"x": np.where(np.arange(32)[None] < 2, np.float32(-0.0), np.float32(1))})]
     ]))  # fmt: skip
@@ -147,7 +154,7 @@ def test_a_subject_that_takes_no_vector_is_tried_on_a_corner(monkeypatch):
         return tuple(array.astype(np.float64) for array in right(x, profile))
 
     streams(monkeypatch, FakeDomain(), corners=lambda *key: iter([Case(*key, {"x": np.ones((1, 32), np.float32)})]))
-    monkeypatch.setattr(conformance.frozen, "frozen_cases", lambda *key: iter([
+    monkeypatch.setattr(refnum.conformance.commands.check.engine, "frozen_cases", lambda *key: iter([
         (case, run_golden(case)) for case in [Case(*key, {"x": np.ones((2, 32), np.float32)})]
     ]))  # fmt: skip
     row = only(standard(subject(float64_result)))
@@ -208,9 +215,9 @@ def test_a_mismatch_is_not_hidden_by_a_device_that_died_later(monkeypatch):
         return right(x, profile)
 
     streams(monkeypatch, FakeDomain())
-    monkeypatch.setattr("conformance.engine.alive", lambda library: not dead)
-    monkeypatch.setattr("conformance.engine.probe", lambda *args: None)
-    monkeypatch.setattr("conformance.calling.call.to_library", lambda array, library: array)
+    monkeypatch.setattr("refnum.conformance.commands.check.engine.alive", lambda library: not dead)
+    monkeypatch.setattr("refnum.conformance.commands.check.engine.probe", lambda *args: None)
+    monkeypatch.setattr("refnum.conformance.subjects.calls.call.to_library", lambda array, library: array)
     gpu = {"arrays": "torch-cuda"}
     document = standard(subject(wrong, "w", **gpu), subject(kills, "kills", **gpu), subject(name="fine", **gpu))
     outcomes = {row["subject"]: row["outcome"] for row in document.results}
@@ -223,23 +230,25 @@ def test_a_vector_that_the_model_disagrees_with_is_the_harness_s_fault(monkeypat
             yield case, {**outputs, "scales": outputs["scales"] ^ 1}
 
     streams(monkeypatch, FakeDomain())
-    monkeypatch.setattr(conformance.frozen, "frozen_cases", other)
+    monkeypatch.setattr(refnum.conformance.commands.check.engine, "frozen_cases", other)
     document = standard(subject())
     assert document.harness and "other bytes than the frozen" in document.harness[0] and document.exit_status() == 1
 
 
 def test_the_frozen_vectors_of_every_operation_are_run_once_each():
     """Every vector of the folder whose operation is judged belongs to exactly one variant."""
-    from conformance.operation import OPERATIONS
-    from conformance.vectors.load import load_vectors
+    from refnum.conformance.cases.operation import OPERATIONS
+    from refnum.conformance.vectors.load import load_vectors
 
-    expected = {v.id for v in load_vectors() if v.operation in OPERATIONS}
+    judged = [v for v in load_vectors() if v.operation in OPERATIONS]
+    expected, profiles = {v.id for v in judged}, sorted({v.profile["name"] for v in judged})
+    assert set(refnum.PROFILES) < set(profiles), "custom profiles have vectors, too"
     seen = [
         case.label.removeprefix("vector ")
         for name, operation in OPERATIONS.items()
-        for profile in refnum.PROFILES
+        for profile in profiles
         for params in operation.variants()
-        for case, _ in conformance.frozen.frozen_cases(name, profile, params)
+        for case, _ in refnum.conformance.vectors.frozen.frozen_cases(name, profile, params)
     ]
     assert len(seen) == len(set(seen)) and set(seen) == expected
 

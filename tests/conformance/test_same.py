@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from run_tools import only, report_of, right, subject
 
-from conformance.same import CHUNK, same
+from refnum.conformance.cases.same_bytes import CHUNK, same
 
 ONES = np.ones((2, 3), np.uint32)
 

@@ -8,10 +8,10 @@ import pytest
 from report_documents import document as make_document
 from report_documents import many
 
-from conformance.doors.entrances import from_file
-from conformance.reports.sarif import MOST_BYTES, MOST_PAGES, MOST_RESULTS, sarif
-from conformance.source import sources
-from conformance.subject import Subject
+from refnum.conformance.reports.sarif import MOST_BYTES, MOST_PAGES, MOST_RESULTS, sarif
+from refnum.conformance.subjects.loading.discover import from_file
+from refnum.conformance.subjects.source_lines import sources
+from refnum.conformance.subjects.subject import Subject
 
 TEXT = {"type": "object", "required": ["text"], "properties": {"text": {"type": "string", "minLength": 1}}}
 ESSENTIALS = {

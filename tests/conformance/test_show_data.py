@@ -6,8 +6,8 @@ import numpy as np
 from rich.console import Console
 from typer.testing import CliRunner
 
-from conformance.cli import app
-from conformance.show import data as show_data
+from refnum.conformance.cli import app
+from refnum.conformance.reports.terminal import data as show_data
 
 
 def row(tensor, variant, outcome="pass", level="L0", **statistics):

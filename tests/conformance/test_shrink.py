@@ -5,15 +5,15 @@ import numpy as np
 import pytest
 
 import refnum
-from conformance.case import Case
-from conformance.counterexample import crop
-from conformance.counterexample.failures import shows
-from conformance.counterexample.shrink import SHRINKERS, Search, shrink, weight
-from conformance.operation import run_golden
-from conformance.recipes import sampled_cases
-from conformance.subject import Subject
-from conformance.tally import Failure
-from conformance.verdict import NO_LEVEL
+from refnum.conformance.cases import crop
+from refnum.conformance.cases.case import Case
+from refnum.conformance.cases.levels import NO_LEVEL
+from refnum.conformance.cases.operation import run_golden
+from refnum.conformance.cases.recipes import sampled_cases
+from refnum.conformance.mismatches.failures import shows
+from refnum.conformance.mismatches.shrink import SHRINKERS, Search, shrink, weight
+from refnum.conformance.subjects.subject import Subject
+from refnum.conformance.verdicts.tally import Failure
 
 
 def quantise(x):
@@ -228,8 +228,8 @@ def test_patterns_and_with_patterns_are_inverse():
     ],
 )
 def test_a_wrong_bit_of_any_operation_is_shrunk_and_stays_wrong(operation):
-    from conformance.controls.cases import control_cases
-    from conformance.operation import OPERATIONS, call_golden
+    from refnum.conformance.cases.operation import OPERATIONS, call_golden
+    from refnum.conformance.commands.check.control_cases import control_cases
 
     (case,) = control_cases(operation, "HOPPER", OPERATIONS[operation].defaults())
 

@@ -9,22 +9,22 @@ import pytest
 from run_tools import results, right
 
 import refnum
-from conformance.calling import storage
-from conformance.case import Case
-from conformance.compare import compare
-from conformance.corners import corner_cases
-from conformance.counterexample.diagnose import diagnose
-from conformance.counterexample.replay import load
-from conformance.domains import domains_for
-from conformance.operation import OPERATIONS, call_golden, outputs_of, run_golden, select
-from conformance.plan import Plan, variants
-from conformance.recipes import sampled_cases
-from conformance.recipes.random_bits import last_offset
-from conformance.report import Report, header
-from conformance.run import run
-from conformance.specials import special_params
-from conformance.subject import Subject, from_dict
-from conformance.verdict import NO_LEVEL
+from refnum.conformance.cases import layouts as storage
+from refnum.conformance.cases.case import Case
+from refnum.conformance.cases.corners import corner_cases
+from refnum.conformance.cases.domains import domains_for
+from refnum.conformance.cases.levels import NO_LEVEL
+from refnum.conformance.cases.operation import OPERATIONS, call_golden, outputs_of, run_golden, select
+from refnum.conformance.cases.recipes import sampled_cases
+from refnum.conformance.cases.recipes.random_bits import last_offset
+from refnum.conformance.commands.check.plan import Plan, variants
+from refnum.conformance.commands.check.run import run
+from refnum.conformance.mismatches.diagnose import diagnose
+from refnum.conformance.mismatches.replay import load
+from refnum.conformance.reports.report import Report, header
+from refnum.conformance.subjects.layout_variants import special_params
+from refnum.conformance.subjects.subject import Subject, from_dict
+from refnum.conformance.verdicts.compare import compare
 from refnum.errors import ArgumentError
 from refnum.layouts import LAYOUTS, scales_to_layout
 

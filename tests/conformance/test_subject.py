@@ -9,13 +9,13 @@ import pytest
 from call_tools import case
 
 import refnum
-from conformance.calling.call import call
-from conformance.case import Case
-from conformance.choose import choose
-from conformance.doors import entrances
-from conformance.doors.entrances import from_file
-from conformance.subject import Broken, Subject, arguments_for, from_dict
-from conformance.verdict import Outcome
+from refnum.conformance.cases.case import Case
+from refnum.conformance.cases.levels import Outcome
+from refnum.conformance.subjects.calls.call import call
+from refnum.conformance.subjects.choose import choose
+from refnum.conformance.subjects.loading import discover
+from refnum.conformance.subjects.loading.discover import from_file
+from refnum.conformance.subjects.subject import Broken, Subject, arguments_for, from_dict
 from refnum.errors import ArgumentError, FileError, ProfileError, UnsupportedError
 
 
@@ -178,11 +178,11 @@ def test_a_broken_entry_point_does_not_stop_the_others(monkeypatch):
     good = entry_point(lambda: lambda: [{"name": "good", "operations": {"quantize_mxfp4": plain_kernel}}], "b")
     listed = lambda: ["not a subject"]  # noqa: E731
     monkeypatch.setattr(
-        entrances.importlib.metadata,
+        discover.importlib.metadata,
         "entry_points",
         lambda group: [entry_point(fail, "a"), good, entry_point(lambda: listed, "c")],
     )
-    found, broken = entrances.installed()
+    found, broken = discover.installed()
     assert [subject.name for subject in found] == ["good"]
     assert [name for name, _ in broken] == ["a", "c"] and "libcuda" in broken[0][1]
 
@@ -198,9 +198,9 @@ def three(monkeypatch):
 
     entries = [entry("ours", "host"), entry("fast", "gpu", False), entry("theirs", "peer")]
     monkeypatch.setattr(
-        entrances.importlib.metadata, "entry_points", lambda group: [entry_point(lambda: lambda: entries)]
+        discover.importlib.metadata, "entry_points", lambda group: [entry_point(lambda: lambda: entries)]
     )
-    monkeypatch.setattr(entrances, "peers", lambda: ([], []))
+    monkeypatch.setattr(discover, "peers", lambda: ([], []))
 
 
 def test_the_default_choice_is_every_usable_kernel_and_no_peer(monkeypatch):
@@ -246,8 +246,9 @@ def test_the_harness_imports_no_kernel_package():
     import subprocess
 
     code = (
-        "import sys, conformance.cli, conformance.run, conformance.controls;"
-        "sys.exit(any(name.split('.')[0] == 'gpu' for name in sys.modules))"
+        "import sys, refnum.conformance.cli;"
+        "import refnum.conformance.commands.check.controls;"
+        "sys.exit(any(name.startswith('refnum.gpu') for name in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 

@@ -5,12 +5,12 @@ import pytest
 from call_tools import case
 
 import refnum
-from conformance.calling.call import NO_ROOM, call, other_data, replay_in_place
-from conformance.calling.libraries import share_memory, to_library, to_numpy, with_gaps
-from conformance.case import Case
-from conformance.operation import call_golden
-from conformance.subject import Subject
-from conformance.verdict import Outcome
+from refnum.conformance.cases.case import Case
+from refnum.conformance.cases.levels import Outcome
+from refnum.conformance.cases.operation import call_golden
+from refnum.conformance.subjects.arrays import share_memory, to_library, to_numpy, with_gaps
+from refnum.conformance.subjects.calls.call import NO_ROOM, call, other_data, replay_in_place
+from refnum.conformance.subjects.subject import Subject
 from refnum.errors import UnsupportedError
 
 
@@ -57,7 +57,7 @@ def test_want_of_memory_is_the_subject_s_fault_only_on_a_small_case_where_there_
     assert judged(kernel).outcome is Outcome.FAULT
     called = judged(kernel, large)
     assert called.outcome is Outcome.UNSUPPORTED and called.words.startswith(NO_ROOM) and called.no_room
-    monkeypatch.setattr("conformance.calling.call.to_library", exhausted)
+    monkeypatch.setattr("refnum.conformance.subjects.calls.call.to_library", exhausted)
     assert judged(kernel).outcome is Outcome.UNSUPPORTED
 
 
@@ -74,7 +74,7 @@ def exhausted(*_, **__):
 
 @pytest.mark.parametrize("room", ["lay_out", "_kept_contract", "to_numpy"])
 def test_want_of_memory_outside_of_the_subject_is_no_verdict(monkeypatch, room):
-    monkeypatch.setattr(f"conformance.calling.call.{room}", exhausted)
+    monkeypatch.setattr(f"refnum.conformance.subjects.calls.call.{room}", exhausted)
     called = judged(refnum.quantize_mxfp4)
     assert called.outcome is Outcome.UNSUPPORTED and called.words.startswith(NO_ROOM) and called.no_room
 

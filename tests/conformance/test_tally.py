@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from conformance.calling.call import Called
-from conformance.case import Case
-from conformance.judge import record
-from conformance.operation import call_golden, run_golden
-from conformance.tally import KEEP, DomainCount, Failure, Tally
-from conformance.verdict import NO_LEVEL, Outcome
+from refnum.conformance.cases.case import Case
+from refnum.conformance.cases.levels import NO_LEVEL, Outcome
+from refnum.conformance.cases.operation import call_golden, run_golden
+from refnum.conformance.subjects.calls.call import Called
+from refnum.conformance.verdicts.judge import record
+from refnum.conformance.verdicts.tally import KEEP, DomainCount, Failure, Tally
 
 
 def tally(**more):

@@ -3,11 +3,11 @@
 import pytest
 from typer.testing import CliRunner
 
-from conformance.cli import app
-from conformance.coverpoints import expected
-from conformance.domains import domains_for
-from conformance.operation import OPERATIONS, run_golden
-from conformance.recipes import Recipe, expand
+from refnum.conformance.cases.coverpoints import expected
+from refnum.conformance.cases.domains import domains_for
+from refnum.conformance.cases.operation import OPERATIONS, run_golden
+from refnum.conformance.cases.recipes import Recipe, expand
+from refnum.conformance.cli import app
 from refnum.errors import ArgumentError, ProfileError
 
 PROFILED = [operation for operation in OPERATIONS.values() if operation.profiled]

@@ -7,9 +7,9 @@ import pytest
 from run_tools import only, report_of, right, subject
 
 import refnum
-from conformance.choose import choose
-from conformance.controls import controls
-from conformance.subject import from_dict
+from refnum.conformance.commands.check.controls import controls
+from refnum.conformance.subjects.choose import choose
+from refnum.conformance.subjects.subject import from_dict
 
 KNOWN = {control.subject.name: control.subject for control in controls()}
 

@@ -8,7 +8,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 @pytest.fixture(scope="session")
 def host():
-    from gpu import host as module
+    from refnum.gpu import host as module
 
     usable, reason = module.available()
     if not usable:
@@ -18,7 +18,7 @@ def host():
 
 @pytest.fixture(scope="session")
 def emulated_machine():
-    from gpu import emulate
+    from refnum.gpu import emulate
 
     usable, reason = emulate.available()
     if not usable:
@@ -29,7 +29,7 @@ def emulated_machine():
 @pytest.fixture
 def emulator(emulated_machine):
     """The emulated device, with no plan of another test."""
-    from gpu import plans
+    from refnum.gpu.device import plans
 
     with emulated_machine.running():
         plans.forget()

@@ -9,7 +9,6 @@ from typing import Any
 import kernel_samples as samples
 import numpy as np
 
-import conformance.golden
 import refnum
 
 M, K, T = 192, 320, 150
@@ -76,7 +75,7 @@ def make(name: str) -> dict[str, Any]:
 
 def wanted(name: str) -> list[Any]:
     """Return the model's results of that call."""
-    found = (getattr(conformance.golden, name, None) or getattr(refnum, name))(**make(name))
+    found = getattr(refnum, name)(**make(name))
     return list(found) if isinstance(found, tuple) else [found]
 
 

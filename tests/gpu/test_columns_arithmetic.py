@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import refnum
-from gpu import host
+from refnum.gpu import host
 
 if not host.available()[0]:
     pytest.skip(host.available()[1], allow_module_level=True)

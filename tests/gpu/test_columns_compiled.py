@@ -10,9 +10,9 @@ import re
 
 import pytest
 
-from gpu import columns
-from gpu import compile as build
 from refnum.errors import UnsupportedError
+from refnum.gpu.device import compile as build
+from refnum.gpu.ops import columns
 
 try:
     build.nvrtc()

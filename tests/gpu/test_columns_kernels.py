@@ -8,8 +8,8 @@ import kernel_samples as samples
 import numpy as np
 import pytest
 
-import gpu
 import refnum
+from refnum import gpu
 
 USABLE, REASON = gpu.available()
 pytestmark = pytest.mark.skipif(not USABLE, reason=f"NO KERNEL WAS RUN: {REASON}")

@@ -8,7 +8,7 @@ import itertools
 import numpy as np
 import pytest
 
-from gpu import columns
+from refnum.gpu.ops import columns
 
 
 def blocks(ends: list[int], tall: int) -> list[tuple[int, int]]:

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 import refnum
-from gpu import columns, emulate
-from gpu.columns import Order
+from refnum.gpu import emulate
+from refnum.gpu.ops import columns
+from refnum.gpu.ops.columns import Order
 
 if not emulate.available()[0]:
     pytest.skip(emulate.available()[1], allow_module_level=True)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from gpu import columns, launch, units
-from gpu import compile as build
 from refnum.errors import ArgumentError, UnsupportedError
+from refnum.gpu.device import compile as build
+from refnum.gpu.ops import columns, compiled, launch
 
 try:
     build.nvrtc()
@@ -29,13 +29,13 @@ def cache(tmp_path_factory: pytest.TempPathFactory):
 
 
 def defines(name: str) -> tuple[str, ...]:
-    return units.cuts(name)[-1]
+    return compiled.cuts(name)[-1]
 
 
 # kernel file, macros, and the one function that ships with them ("" for all)
 TURNING = [(function.rpartition("_")[0], order.defines, function) for function, order in columns.TUNING.items()]
 SHIPPED = [
-    (name, cut, "") for name in KERNELS for cut in units.cuts(name) if name not in {file for file, *_ in TURNING}
+    (name, cut, "") for name in KERNELS for cut in compiled.cuts(name) if name not in {file for file, *_ in TURNING}
 ]
 SHIPPED += TURNING
 # kernels compiled for other scale layouts: one of each way to find a scale's place

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from launcher_calls import call, make, wanted
 
-import gpu
-from gpu import driver, plans
+from refnum import gpu
+from refnum.gpu.device import driver, plans
 
 USABLE, REASON = gpu.available()
 pytestmark = pytest.mark.skipif(not USABLE, reason=f"NO KERNEL WAS RUN: {REASON}")

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from launcher_calls import call, make, wanted
 
-import gpu
 import refnum
+from refnum import gpu
 
 USABLE, REASON = gpu.available()
 pytestmark = pytest.mark.skipif(not USABLE, reason=f"NO KERNEL WAS RUN: {REASON}")
-NAMES = [name for name in gpu.ops.__all__ if name != "available"]
+NAMES = [name for name in refnum.gpu.ops.__all__ if name != "available"]
 
 
 @pytest.mark.parametrize("way", list(device_arrays.WAYS))

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from launcher_calls import call, make, wanted
 
-import gpu
-from gpu import driver
+from refnum import gpu
 from refnum.errors import ArgumentError
+from refnum.gpu.device import driver
 
 USABLE, REASON = gpu.available()
 pytestmark = [

@@ -12,9 +12,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-import gpu
-from conformance import golden
-from gpu import elements, emulate
+import refnum
+from refnum import gpu
+from refnum.gpu import emulate
+from refnum.gpu.ops import casts
 
 Host = np.ndarray[Any, Any]
 Call = Callable[..., Host]
@@ -24,7 +25,7 @@ DATA: dict[str, Host] = {
     "bfloat16": PATTERNS.view(ml_dtypes.bfloat16),
     "float16": PATTERNS.view(np.float16),
 }
-CHUNK = {"float32": elements.GRID.part // 2, "bfloat16": elements.GRID.part, "float16": elements.GRID.part}
+CHUNK = {"float32": casts.GRID.part // 2, "bfloat16": casts.GRID.part, "float16": casts.GRID.part}
 OPTIONS: list[tuple[str, dict[str, Any]]] = [
     *(("encode_e2m1", {"scale_byte": byte}) for byte in (0, 7, 8, 127, 252, 253, 254, 255)),
     *(("encode_e4m3", {"overflow": overflow}) for overflow in ("saturate", "nan")),
@@ -54,19 +55,19 @@ def call(request: pytest.FixtureRequest) -> Call:
 def test_every_upper_half_under_scales_and_rules(call: Call, kind: str) -> None:
     x = DATA[kind]
     for name, options in OPTIONS:
-        want = getattr(golden, name)(x, **options)
+        want = getattr(refnum, name)(x, **options)
         assert np.array_equal(call(name, x, 0, options), want), (name, options)
 
 
 @pytest.mark.parametrize("kind", DATA)
 def test_counts_and_places(call: Call, kind: str) -> None:
     """Around a chunk and a CTA's chunks, at addresses of 16 bytes and at others."""
-    part, threads = CHUNK[kind], elements.GRID.threads
-    whole = threads * elements.GRID.unroll * part
+    part, threads = CHUNK[kind], casts.GRID.threads
+    whole = threads * casts.GRID.unroll * part
     counts = (1, part - 1, part, part + 1, threads, threads * part + 1, whole - 1, whole, whole + part + 1)
     for name, options in (OPTIONS[3], OPTIONS[9], OPTIONS[-1]):
         for count in counts:
             for place in (0, 1, part - 1):
                 x = np.resize(DATA[kind], place + count)
-                want = getattr(golden, name)(x, **options)[place:]
+                want = getattr(refnum, name)(x, **options)[place:]
                 assert np.array_equal(call(name, x, place, options), want), (name, count, place)

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import refnum
-from gpu import emulate
-from gpu.compile import KERNELS
-from gpu.emulate import EmulationError
-from gpu.emulate_arrays import POISON
+from refnum.gpu import emulate
+from refnum.gpu.device.compile import KERNELS
+from refnum.gpu.emulate import EmulationError
+from refnum.gpu.emulate.arrays import POISON
 
 if not emulate.available()[0]:
     pytest.skip(emulate.available()[1], allow_module_level=True)

@@ -10,12 +10,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from conformance.case import Case
-from conformance.operation import OPERATIONS, as_bits, call_golden
-from conformance.recipes import expand, sampled_recipes
-from conformance.subject import Subject, arguments_for
-from gpu import emulate, ops
+from refnum.conformance.cases.case import Case
+from refnum.conformance.cases.operation import OPERATIONS, as_bits, call_golden
+from refnum.conformance.cases.recipes import expand, sampled_recipes
+from refnum.conformance.subjects.subject import Subject, arguments_for
 from refnum.errors import ArgumentError, ShapeError, UnsupportedError
+from refnum.gpu import emulate, ops
 
 if not emulate.available()[0]:
     pytest.skip(emulate.available()[1], allow_module_level=True)
@@ -163,7 +163,7 @@ def test_a_short_tile_behind_several_whole_ones() -> None:
 
 
 def test_the_device_is_put_back() -> None:
-    from gpu import driver
+    from refnum.gpu.device import driver
 
     assert driver.stand_in.driver is None
     with pytest.raises(ShapeError):
@@ -172,7 +172,7 @@ def test_the_device_is_put_back() -> None:
 
 
 def test_an_empty_view_with_other_strides_is_contiguous():
-    from gpu.interop import OWN, View
+    from refnum.gpu.device.arrays import OWN, View
 
     view = View("x", 4, (0, 64), (0, 0), np.dtype(np.float32), 0, OWN, None)
     assert view.contiguous and not View("x", 4, (2, 64), (0, 0), np.dtype(np.float32), 0, OWN, None).contiguous

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpu import emulate, emulate_arrays
-from gpu.emulate import EmulationError
-from gpu.emulate_source import CompileError
 from refnum.errors import ArgumentError
+from refnum.gpu import emulate
+from refnum.gpu.emulate import EmulationError, arrays
+from refnum.gpu.emulate.source import CompileError
 
 if not emulate.available()[0]:
     pytest.skip(emulate.available()[1], allow_module_level=True)
@@ -37,7 +37,7 @@ def launch(
     x = np.arange(n, dtype=np.uint32) if x is None else x
     out = emulate.array(np.zeros(n, np.uint32) if out is None else out, written=True)
     given = emulate.array(x)
-    arguments = Arguments(emulate_arrays.address_of(given), emulate_arrays.address_of(out), n)
+    arguments = Arguments(arrays.address_of(given), arrays.address_of(out), n)
     emulator.launch(emulator.function("tiny", "run", 0), 0, blocks, threads, 0, arguments)
     return np.asarray(out)
 
@@ -195,7 +195,7 @@ def test_bulk_copies(bytes_: int, wait: int, words: str, tmp_path: Path) -> None
 
 def test_what_does_not_compile_says_so(tmp_path: Path) -> None:
     for body, words in (
-        ('KERNEL { asm volatile("frobnicate.b32 %0, 1;" : "=r"(*a.out)); }', "has no entry in gpu/emulation/ptx.hpp"),
+        ('KERNEL { asm volatile("frobnicate.b32 %0, 1;" : "=r"(*a.out)); }', "has no entry in gpu/emulate/ptx.hpp"),
         ("KERNEL { __frobnicate(); }", "__frobnicate"),
         ('KERNEL { asm("mov.b32 %0, 1;" : "=q"(*a.out)); }', "tiny.cu:5: the emulator cannot read the operand"),
     ):

@@ -13,7 +13,7 @@ FINITE = np.isfinite(BF16_VALUES)
 
 
 def call(host, name, *arguments):
-    from gpu.host_library import library
+    from refnum.gpu.host.build import library
 
     getattr(library(), f"refnum_{name}")(*(a.ctypes.data if isinstance(a, np.ndarray) else a for a in arguments))
 

@@ -20,7 +20,7 @@ MODES = {"flush": 0x9FC0, "up": 0x5F80, "down": 0x3F80, "to zero and flush": 0xF
 
 
 def call(name, a, b):
-    from gpu.host_library import library
+    from refnum.gpu.host.build import library
 
     a, b = (np.ascontiguousarray(x, np.uint32) for x in (a, b))
     out = np.empty(a.shape, np.uint32)
@@ -142,7 +142,7 @@ def set_mode(tmp_path_factory):
     """A function that sets this thread's MXCSR and returns what it was."""
     if platform.machine() not in ("x86_64", "AMD64"):
         pytest.skip("MXCSR is x86's")
-    from gpu.host_library import find_compiler
+    from refnum.gpu.host.build import find_compiler
 
     folder = tmp_path_factory.mktemp("mode")
     source = folder / "mode.cpp"

@@ -8,36 +8,37 @@ import float64_oracle as oracle
 import numpy as np
 import pytest
 
-from conformance.operation import OPERATIONS
-from gpu import host_library, subjects
+from refnum.conformance.cases.operation import OPERATIONS
 from refnum.errors import UnsupportedError
+from refnum.gpu import subjects
+from refnum.gpu.host import build as library
 
 
 @pytest.fixture
 def fresh(monkeypatch, tmp_path):
     """An empty cache, and a process that has not yet decided whether there is a library."""
     monkeypatch.setenv("REFNUM_CACHE", str(tmp_path / "cache"))
-    host_library._loaded.cache_clear()
+    library._loaded.cache_clear()
     yield tmp_path / "cache"
-    host_library._loaded.cache_clear()
+    library._loaded.cache_clear()
 
 
 def test_no_compiler_is_said(fresh, monkeypatch):
     monkeypatch.setenv("PATH", str(fresh))
     monkeypatch.delenv("CXX", raising=False)
-    usable, reason = host_library.available()
+    usable, reason = library.available()
     assert not usable and "compiler" in reason
-    assert host_library.describe()["available"] == "no"
+    assert library.describe()["available"] == "no"
     with pytest.raises(UnsupportedError, match="compiler"):
-        host_library.library()
+        library.library()
     monkeypatch.setenv("CXX", "no-such-compiler -O1")
-    host_library._loaded.cache_clear()
-    assert "no-such-compiler" in host_library.available()[1]
+    library._loaded.cache_clear()
+    assert "no-such-compiler" in library.available()[1]
 
 
 def test_a_compiler_that_fails_is_said_and_leaves_no_file(fresh, monkeypatch):
     monkeypatch.setenv("CXX", "false")
-    usable, reason = host_library.available()
+    usable, reason = library.available()
     assert not usable and "could not compile" in reason
     assert not list(fresh.glob("*"))
 
@@ -46,22 +47,22 @@ def test_a_cache_that_cannot_be_written_is_said(fresh, monkeypatch, tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("")
     monkeypatch.setenv("REFNUM_CACHE", str(blocked / "below"))
-    usable, reason = host_library.available()
+    usable, reason = library.available()
     assert not usable and "could not be made" in reason
 
 
 def test_key_follows_sources_flags_and_compiler(host, monkeypatch, tmp_path):
-    build = host_library.plan()
-    assert build.digest == host_library.source_digest() == host.describe()["source_sha256"]
+    build = library.plan()
+    assert build.digest == library.source_digest() == host.describe()["source_sha256"]
     copy = tmp_path / "gpu"
-    shutil.copytree(host_library.ROOT, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(host_library, "ROOT", copy)
-    assert host_library.plan().key == build.key
+    shutil.copytree(library.ROOT, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(library, "ROOT", copy)
+    assert library.plan().key == build.key
     with open(copy / "kernels" / "e2m1.cuh", "a") as header:
         header.write("// changed\n")
-    assert host_library.plan().key != build.key
+    assert library.plan().key != build.key
     parts = [(version, flags, machine) for version in "12" for flags in (("a",), ("b",)) for machine in "mn"]
-    assert len({host_library.Build(("g++",), *part, "d").key for part in parts}) == 8
+    assert len({library.Build(("g++",), *part, "d").key for part in parts}) == 8
 
 
 MUTANTS = {
@@ -74,7 +75,7 @@ MUTANTS = {
 def test_changed_arithmetic_is_another_library_and_is_caught(fresh, monkeypatch, tmp_path):
     """One build with three faults: the same inputs that pass for the real headers must fail here."""
     copy = tmp_path / "gpu"
-    shutil.copytree(host_library.ROOT, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(library.ROOT, copy, ignore=shutil.ignore_patterns("__pycache__"))
     for name, old, new in MUTANTS.values():
         path = copy / "kernels" / name
         assert path.read_text().count(old) == 1
@@ -87,25 +88,25 @@ def test_changed_arithmetic_is_another_library_and_is_caught(fresh, monkeypatch,
     row, weight = np.full((1, 1), 1 + 2.0**-12, np.float32), np.full(1, 1 + 2.0**-12, np.float32)
     tie = [[1 + 2.0**-11]]  # of 1 + 2**-11 + 2**-24, to even
     one_row = (np.zeros(1, np.int64), [1], weight, 1, 1)
-    from gpu import host
+    from refnum.gpu import host
 
     if not shutil.which("g++"):
         pytest.skip("no g++")
-    monkeypatch.setattr(host_library, "FLAGS", ("-O1", *host_library.FLAGS[1:]))
-    monkeypatch.setattr(host_library, "ROOT", copy)
+    monkeypatch.setattr(library, "FLAGS", ("-O1", *library.FLAGS[1:]))
+    monkeypatch.setattr(library, "ROOT", copy)
     assert not np.array_equal(host.fp8_to_mxfp4(codes, scales)[0], oracle.fp8_to_mxfp4(codes, scales)[0])
     assert not np.array_equal(host.mxfp4_to_fp8(packed, bytes_)[1], oracle.mxfp4_to_fp8(packed, bytes_)[1])
     assert host.unpermute(row, *one_row).tolist() != tie
     assert [p.suffix for p in fresh.iterdir()] == [".so"]
     monkeypatch.undo()
-    host_library._loaded.cache_clear()
+    library._loaded.cache_clear()
     assert np.array_equal(host.fp8_to_mxfp4(codes, scales)[0], oracle.fp8_to_mxfp4(codes, scales)[0])
     assert np.array_equal(host.mxfp4_to_fp8(packed, bytes_)[1], oracle.mxfp4_to_fp8(packed, bytes_)[1])
     assert host.unpermute(row, *one_row).tolist() == tie
 
 
 def test_importing_needs_no_compiler():
-    code = "import os; os.environ['PATH'] = ''; import gpu.subjects as s; print(s.subjects()[0]['name'])"
+    code = "import os; os.environ['PATH'] = ''; import refnum.gpu.subjects as s; print(s.subjects()[0]['name'])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "host", done.stderr
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import refnum
-from gpu import silu_table as tables
-from gpu.host_library import library
 from refnum import swiglu as golden
 from refnum.environment import flushes_subnormals
 from refnum.errors import ArgumentError, DtypeError, FileError, ProfileError, ShapeError, UnsupportedError
+from refnum.gpu import silu as tables
+from refnum.gpu.host.build import library
 
 NAN, INF = np.uint32(0x7FC00000), np.uint32(0x7F800000)
 GATES = np.arange(1 << 16, dtype=np.uint32).astype(np.uint16)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpu import driver
+from refnum.gpu.device import driver
 
 GLOBAL, RELAXED = 0, 2
 UNSUPPORTED, IMPLICIT, FAILED = 900, 906, 700

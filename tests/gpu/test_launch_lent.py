@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 
 import refnum
-from gpu import emulate, fresh, interop, ops, plans
-from gpu.emulate_arrays import LIBRARY, address_of
 from refnum.errors import ArgumentError, DtypeError
+from refnum.gpu import emulate, ops
+from refnum.gpu.device import allocate, arrays, plans
+from refnum.gpu.emulate.arrays import LIBRARY, address_of
 
 if not emulate.available()[0]:
     pytest.skip(emulate.available()[1], allow_module_level=True)
@@ -103,12 +104,12 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[Late]:
         from_dlpack=alias, asarray=alias, empty=lambda shape, dtype: Array(LIBRARY.empty(shape, dtype, 0)),
         cuda=types.SimpleNamespace(runtime=runtime, get_current_stream=lambda: stream),
     )  # fmt: skip
-    monkeypatch.setattr(interop, "cupy_module", lambda: cupy)
-    monkeypatch.setattr(interop, "_cupy_calls", lambda: (runtime.getDevice, cupy.cuda.get_current_stream))
+    monkeypatch.setattr(arrays, "cupy_module", lambda: cupy)
+    monkeypatch.setattr(arrays, "_cupy_calls", lambda: (runtime.getDevice, cupy.cuda.get_current_stream))
     with device.running():
         plans.forget()
         yield device
-    interop.SIGNATURES.pop(Array, None)
+    arrays.SIGNATURES.pop(Array, None)
     plans.forget()
     plans.captured.clear()
 
@@ -177,7 +178,7 @@ def test_an_out_of_cupys_goes_with_lent_memory(device: Late) -> None:
 def test_numbers_of_the_other_byte_order_are_refused_behind_the_plan_of_an_equal_call(
     device: Late, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delitem(fresh.WAYS, "cupy")  # which needs more of CuPy
+    monkeypatch.delitem(allocate.WAYS, "cupy")  # which needs more of CuPy
     for _ in range(2):
         ops.quantize_mxfp4(Array(emulate.array(X)))
     assert len(plans._plans) == 1

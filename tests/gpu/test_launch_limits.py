@@ -13,10 +13,12 @@ import numpy as np
 import pytest
 
 import refnum
-from gpu import columns, emulate, launch, ops, payload, permute_sum, plans
-from gpu.emulate_arrays import LIBRARY
-from gpu.interop import View
 from refnum.errors import ArgumentError, DtypeError, RefnumError, ShapeError, UnsupportedError
+from refnum.gpu import emulate, ops
+from refnum.gpu.device import plans
+from refnum.gpu.device.arrays import View
+from refnum.gpu.emulate.arrays import LIBRARY
+from refnum.gpu.ops import columns, launch, payload, permute_sum
 
 ACROSS, DOWN, THREADS = (1 << 31) - 1, (1 << 16) - 1, 1 << 10
 """What CUDA allows of a launch."""

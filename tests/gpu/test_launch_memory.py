@@ -6,7 +6,8 @@ import weakref
 import numpy as np
 import pytest
 
-from gpu import emulate, ops, plans
+from refnum.gpu import emulate, ops
+from refnum.gpu.device import plans
 
 if not emulate.available()[0]:
     pytest.skip(emulate.available()[1], allow_module_level=True)

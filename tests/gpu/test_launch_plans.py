@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 
 import refnum
-from gpu import emulate, interop, ops, permute, plans
 from refnum.errors import ArgumentError, ProfileError
+from refnum.gpu import emulate, ops
+from refnum.gpu.device import arrays as interop
+from refnum.gpu.device import plans
+from refnum.gpu.ops import permute
 
 pytestmark = pytest.mark.usefixtures("emulator")
 X = np.linspace(-8, 8, 64, dtype=np.float32).reshape(1, 64)
@@ -124,7 +127,7 @@ def summed(monkeypatch, machine):
         fire(frame, number)
 
     with monkeypatch.context() as patched:
-        patched.setattr("gpu.permute_sum.TOGETHER", 0)
+        patched.setattr("refnum.gpu.ops.permute_sum.TOGETHER", 0)
         patched.setattr(machine, "fire", noted)
         plans.forget()  # its plans hold the driver's own `fire`
         rows = np.random.default_rng(5).standard_normal((4, 40), np.float32)

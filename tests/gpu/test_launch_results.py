@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import refnum
-from gpu import emulate, fresh, ops, plans
-from gpu.emulate_arrays import ALIGNMENT
+from refnum.gpu import emulate, ops
+from refnum.gpu.device import allocate, plans
+from refnum.gpu.emulate.arrays import ALIGNMENT
 
 pytestmark = pytest.mark.usefixtures("emulator")
 
@@ -36,9 +37,9 @@ def called(given):
     return [ops.mxfp4_to_fp8_rows_columns(*arrays) for _ in range(3)][-1]
 
 
-@pytest.mark.parametrize("limit", [0, fresh.TOGETHER])
+@pytest.mark.parametrize("limit", [0, allocate.TOGETHER])
 def test_results_do_not_overlap_and_are_right(limit, monkeypatch):
-    monkeypatch.setattr(fresh, "TOGETHER", limit)
+    monkeypatch.setattr(allocate, "TOGETHER", limit)
     given = codes()
     results = called(given)
     assert len(owners(results)) == (1 if limit else 4)
@@ -55,7 +56,7 @@ def test_calls_do_not_share_memory():
 
 
 def test_large_results_have_memory_of_their_own():
-    rows = 32 * (fresh.TOGETHER // 1024 // 32 + 1)
+    rows = 32 * (allocate.TOGETHER // 1024 // 32 + 1)
     results = called(codes(rows, 512))
     assert len(owners(results)) == 4
 
@@ -76,7 +77,7 @@ def test_an_optional_array_may_stand_in_its_place_or_be_named():
 
 def test_every_launcher_of_the_package_is_a_function():
     """A room must not have a launcher's name: the package's attribute would be the room once it is imported."""
-    import gpu
+    from refnum import gpu
 
     for name in gpu.__all__:
         assert callable(getattr(gpu, name)) and getattr(gpu, name) is getattr(ops, name), name

@@ -13,14 +13,15 @@ import numpy as np
 import pytest
 
 import refnum
-from conformance.corners import corner_cases
-from conformance.engine import PROBES
-from conformance.mutants.corpus import answer, differs
-from conformance.mutants.strays import strays
-from gpu import emulate, ops, permute, permute_sum, swiglu
-from gpu.compile import KERNELS
-from gpu.emulate import EmulationError
-from gpu.ways import WAYS
+from refnum.conformance.cases.corners import corner_cases
+from refnum.conformance.commands.check.engine import PROBES
+from refnum.conformance.commands.mutate.corpus import answer, differs
+from refnum.conformance.commands.mutate.out_of_range import strays
+from refnum.gpu import emulate, ops
+from refnum.gpu.device.compile import KERNELS
+from refnum.gpu.emulate import EmulationError
+from refnum.gpu.ops import permute, permute_sum, swiglu
+from refnum.gpu.ops.forced_paths import WAYS
 
 if not emulate.available()[0]:
     pytest.skip(emulate.available()[1], allow_module_level=True)

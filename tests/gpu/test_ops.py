@@ -9,8 +9,8 @@ import kernel_samples as samples
 import numpy as np
 import pytest
 
-import gpu
 import refnum
+from refnum import gpu
 from refnum.errors import ArgumentError, DtypeError, RefnumError, ScaleError, ShapeError, UnsupportedError
 
 USABLE, REASON = gpu.available()
@@ -258,7 +258,7 @@ def test_named_errors_before_any_launch() -> None:
 
 
 def test_second_calls_take_the_plan_and_still_check() -> None:
-    from gpu import plans
+    from refnum.gpu.device import plans
 
     rng = np.random.default_rng(7)
     for name, inputs, options in every_operation(rng, 33, 256):

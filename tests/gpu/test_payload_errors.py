@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import gpu
+from refnum import gpu
 from refnum.errors import ArgumentError, DtypeError, RefnumError, ScaleError, ShapeError, UnsupportedError
 
 USABLE, REASON = gpu.available()

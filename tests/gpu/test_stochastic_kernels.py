@@ -71,7 +71,7 @@ def test_rows_alone_have_the_bits_of_the_whole(machine: Any) -> None:
 
 
 def test_a_new_key_each_step_takes_the_kept_plan(machine: Any) -> None:
-    from gpu import plans
+    from refnum.gpu.device import plans
 
     call, _ = machine
     x = samples.floats(np.random.default_rng(4), 5, 64, np.float32)

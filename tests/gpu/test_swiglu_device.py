@@ -9,11 +9,11 @@ import kernel_samples as samples
 import numpy as np
 import pytest
 
-import gpu
 import refnum
-from gpu import compile as build
-from gpu import swiglu as launches
+from refnum import gpu
 from refnum.errors import ArgumentError, DtypeError, RefnumError, ShapeError, UnsupportedError
+from refnum.gpu.device import compile as build
+from refnum.gpu.ops import swiglu as launches
 
 USABLE, REASON = gpu.available()
 pytestmark = pytest.mark.skipif(not USABLE, reason=f"NO KERNEL WAS RUN: {REASON}")
@@ -293,7 +293,7 @@ def test_more_than_two_to_the_31_elements() -> None:
 
 
 def test_other_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
-    from gpu import plans
+    from refnum.gpu.device import plans
 
     for forward, backward in (((128, 1, 0), (32, 1, 0)), ((1024, 1), (1024, 1)), ((256, 2), (256, 3, 0, 1))):
         monkeypatch.setitem(launches.TUNING, "swiglu_quantize", launches.Stay(*forward))

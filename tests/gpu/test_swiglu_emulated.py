@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import refnum
-from gpu import emulate, ops, swiglu
+from refnum.gpu import emulate, ops
+from refnum.gpu.ops import swiglu
 
 USABLE, REASON = emulate.available()
 pytestmark = pytest.mark.skipif(not USABLE, reason=f"NO KERNEL WAS EMULATED: {REASON}")

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from launcher_calls import K, M, bytes_of, floats, make, wanted
 
-import gpu
 import refnum
+from refnum import gpu
 from refnum.errors import UnsupportedError
 
 USABLE, REASON = gpu.available()
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(
     reason=f"NO KERNEL WAS RUN: {REASON or 'torch sees no GPU'}",
 )
 
-import gpu.torch as operators  # noqa: E402
+from refnum.gpu import torch as operators  # noqa: E402
 
 
 def given(name):

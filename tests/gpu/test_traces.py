@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 
-from conformance.calling.storage import stored_inputs
-from conformance.operation import OPERATIONS
-from conformance.recipes import expand, sampled_recipes
-from conformance.specials import special_params
-from conformance.subject import Subject, arguments_for
-from gpu import compile as build
-from gpu import emulate, silu_table, units
-from gpu.subjects import FURTHER, GPU_OPERATIONS, subjects, trace_emulated, trace_gpu
+from refnum.conformance.cases.layouts import stored_inputs
+from refnum.conformance.cases.operation import OPERATIONS
+from refnum.conformance.cases.recipes import expand, sampled_recipes
+from refnum.conformance.subjects.layout_variants import special_params
+from refnum.conformance.subjects.subject import Subject, arguments_for
+from refnum.gpu import emulate, silu
+from refnum.gpu.device import compile as build
+from refnum.gpu.ops import compiled as units
+from refnum.gpu.subjects import FURTHER, GPU_OPERATIONS, subjects, trace_emulated, trace_gpu
 
 
 class Recorder(emulate.Emulator):
@@ -60,7 +61,7 @@ def test_the_tables_name_what_exists() -> None:
     kernels = build.kernel_names()
     assert set(units.OPERATIONS) | set(units.LAID) <= set(kernels)
     assert {name for kernel in kernels for name in units.operations(kernel)} == set(GPU_OPERATIONS)
-    assert set(units.CONSTANTS.values()) == {silu_table.SHA256}
+    assert set(units.CONSTANTS.values()) == {silu.SHA256}
     assert units.units("nothing") == [] and trace_gpu("nothing") == {}
 
 

@@ -9,7 +9,7 @@ import kernel_samples as samples
 import numpy as np
 import pytest
 
-import gpu
+from refnum import gpu
 from refnum.errors import RefnumError
 
 USABLE, REASON = gpu.available()
@@ -31,7 +31,7 @@ def launchers() -> tuple[Callable[..., Any], str]:
             return tuple(x.get() for x in result) if isinstance(result, tuple) else result.get()
 
         return call, "gpu"
-    from gpu import emulate
+    from refnum.gpu import emulate
 
     usable, reason = emulate.available()
     if not usable:

@@ -9,11 +9,12 @@ import pytest
 
 import refnum
 from refnum.arrays import CHUNK
+from refnum.casts import encode_e8m0
 from refnum.codec import code_dtype, ml_dtype, to_float32_bits
 from refnum.errors import ArgumentError, ProfileError
 from refnum.formats import FORMATS, Format
 from refnum.rounding import round_magnitude, split_float32
-from refnum.scales import block_scale, encode_e8m0
+from refnum.scales import block_scale
 
 SUBNORMALS = sorted({0, 1, 2, 3, *(1 << k for k in range(23)), *((1 << k) - 1 for k in range(1, 24)), 0x555555})
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import refnum as R
-from refnum.explain import EXPLAINED
+from refnum.explanation import EXPLAINED
 
 X = R.philox.random_words(6 * 160, 4).view(np.float32).reshape(6, 160).copy()
 X[~np.isfinite(X)] = 1.25

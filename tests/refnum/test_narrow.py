@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import refnum
-from conformance.peers import survey
 from refnum import narrow
 from refnum.arrays import group_max, pack_nibbles, unpack_nibbles
 from refnum.codec import encode_bits
+from refnum.conformance.subjects.peers import survey
 
 FORMATS = ("E2M1", "E2M3", "E3M2", "E4M3", "E5M2")
 ROUNDINGS = {

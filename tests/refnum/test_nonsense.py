@@ -106,7 +106,7 @@ WRONG = {
 KINDS = {
     "align": "integer", "tokens": "integer", "code": "integer", "columns": "integer", "n": "integer",
     "seed": "integer", "stream": "integer", "step": "integer", "offset": "integer", "bits": "integer",
-    "rounds": "integer",
+    "rounds": "integer", "scale_byte": "integer", "overflow": "word",
     "layout_in": "word", "layout_out": "word", "scale": "word", "underflow": "word", "to": "word", "rounding": "word",
     "layout": "word", "order": "word", "source": "word", "target": "word", "padding": "word", "operation": "word",
     "profile": "profile", "element": "format", "fmt": "format", "saturate": "flag", "splits": "splits", "tile": "tile",
@@ -150,7 +150,12 @@ CALLS = {
     "unpermute": {"rows": ROWS, "row_map": MAP, "splits": [4], "weights": PROB, "tokens": 4, "align": 32},
     "encode": {"fmt": "E2M1", "x*element floats": X, "scale_exponent": 0, "profile": "HOPPER"},
     "encode rbits": {"fmt": "E2M1", "x": X, "scale_exponent": 0, "profile": "STOCHASTIC", "rbits": BITS},
+    "encode_e2m1": {"x*element floats": X, "scale_byte": 127},
+    "encode_e4m3": {"x*element floats": X, "overflow": "nan"},
     "encode_e8m0": {"x*element floats": X, "rounding": "up", "saturate": False},
+    "decode_e2m1": {"codes*element codes": NIBBLES, "dtype": "float32"},
+    "decode_e4m3": {"codes*element codes": CODES, "dtype": "float32"},
+    "decode_e8m0": {"codes*element codes": CODES, "dtype": "float32"},
     "decode": {"fmt": "E4M3", "codes*element codes": CODES},
     "value": {"fmt": "E4M3", "code": 3},
     "get_format": {"fmt": "E2M1"},
@@ -231,7 +236,7 @@ def test_nonsense_is_refused_by_a_named_error(call):
 
 @pytest.mark.parametrize("call", [c for c in CALLS if c.startswith(TWINS)])
 def test_the_kernels_twins_refuse_what_the_model_refuses(call):
-    host = pytest.importorskip("gpu.host")
+    host = pytest.importorskip("refnum.gpu.host")
     usable, reason = host.available()
     if not usable:
         pytest.skip(reason)

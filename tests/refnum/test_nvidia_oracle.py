@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import refnum
-from conformance.peers import nvidia_headers as nvidia
-from conformance.peers import survey
+from refnum.conformance.subjects.peers import nvidia_headers as nvidia
+from refnum.conformance.subjects.peers import survey
 from refnum.scales import block_scale
 
 READY, REASON = nvidia.available()

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from refnum.formats import E2M1, E4M3, E8M0, MX_ELEMENTS
-from refnum.profiles import HOPPER, Profile
+from refnum.profiles import HOPPER, PROFILES, Profile
 
 from ..draft import Draft
-from . import columns, dequantise, mixed, movement, narrow, quantise, recast, scalars, stochastic, swiglu, tiles
+from . import columns, dequantise, mixed, movement, narrow, quantise, recast, scalars, steps, stochastic, swiglu, tiles
 
 Drafts = Iterator[Draft]
 DTYPES = ("float32", "bfloat16")
@@ -21,6 +21,9 @@ def _quantize_mxfp4(profile: Profile) -> Drafts:
     if profile.rounding == "stochastic":
         yield from stochastic.drafts()
         yield from mixed.stochastic()
+        return
+    if profile.name not in PROFILES:
+        yield from quantise.zero_drafts()
         return
     yield from quantise.quantiser_drafts(E2M1)
     yield from narrow.narrow_drafts()
@@ -34,11 +37,18 @@ def _quantize_mx(profile: Profile) -> Drafts:
     for name, fmt in MX_ELEMENTS.items():
         if fmt is E2M1 and profile is not HOPPER:
             continue  # `quantize_mxfp4` asks the same
-        asked = list(quantise.quantiser_drafts(fmt)) + (list(mixed.quantizer(12)) if profile is HOPPER else [])
+        if profile.overflow == "nan":
+            asked = list(steps.overflow_drafts(fmt)) if fmt.nan_code is not None else []
+        else:
+            asked = [*quantise.quantiser_drafts(fmt), *steps.even_drafts(fmt)]
+            asked += list(mixed.quantizer(12)) if profile is HOPPER else []
         yield from (replace(draft, params={"element": name}) for draft in asked)
 
 
 def _quantize_fp8_tiles(profile: Profile) -> Drafts:
+    if profile.overflow == "nan":
+        yield from tiles.overflow_drafts()
+        return
     yield from tiles.tile_drafts()
     if profile is HOPPER:
         yield from mixed.tiles()
@@ -47,6 +57,8 @@ def _quantize_fp8_tiles(profile: Profile) -> Drafts:
 def _swiglu_quantize(profile: Profile) -> Drafts:
     for to in ("fp8", "mxfp4"):
         yield from swiglu.swiglu_quantize(to)
+        yield from swiglu.on_the_edge(to)
+        yield from swiglu.in_order(to)
         if profile is HOPPER:
             yield from mixed.swiglu(to)
 
@@ -101,13 +113,15 @@ CASES: dict[str, Callable[[Profile], Drafts]] = {
     "decode_e2m1": _each(lambda dtype: scalars.decode_table(E2M1, dtype), DTYPES),
     "decode_e4m3": _each(lambda dtype: scalars.decode_table(E4M3, dtype), DTYPES),
     "decode_e8m0": _each(lambda dtype: scalars.decode_table(E8M0, dtype), DTYPES),
-    "encode_element": _plain(scalars.encode_element),
+    "encode_element": _plain(scalars.encode_element, stochastic.encode_element),
     "decode_element": _plain(scalars.decode_element),
     "scales_to_gemm_float32": _plain(movement.scales_to_gemm_float32),
     "scales_to_packed_ue8m0": _plain(movement.scales_to_packed_ue8m0),
     "scales_to_swizzled": _plain(movement.scales_to_swizzled),
+    "scales_from_layout": _plain(movement.scales_from_layout),
     "codes_to_packed": _plain(movement.codes_to_packed),
     "philox4x32": _plain(movement.philox4x32),
+    "random_bits": _plain(stochastic.random_bits),
 }
 PROFILED: dict[str, tuple[str, ...]] = {
     "quantize_mxfp4": (
@@ -121,9 +135,10 @@ PROFILED: dict[str, tuple[str, ...]] = {
         "MODELOPT",
         "MLX",
         "STOCHASTIC",
+        "RECIPE+zero_scale=3",
     ),
-    "quantize_mx": FIVE,
-    "quantize_fp8_tiles": ("HOPPER", "OCP", "CEIL", "EVEN"),
+    "quantize_mx": (*FIVE, "OCP+overflow=nan+nonfinite=satfinite"),
+    "quantize_fp8_tiles": ("HOPPER", "OCP", "CEIL", "EVEN", "OCP+overflow=nan"),
     "fp8_to_mxfp4": ("HOPPER", "OCP", "CEIL", "EVEN", "RECIPE", "DEEPGEMM", "MICROXCALING", "TRITON_GEN1", "MODELOPT"),
     "swiglu_quantize": ("HOPPER", "OCP"),
 }

@@ -137,6 +137,12 @@ def mxfp4_to_fp8_rows_columns(mode: str) -> Iterator[Draft]:
         flags=(),
         comment=f"experts of {RAGGED} rows: column blocks restart, rows do not know of experts",
     )
+    yield Draft(
+        stack(*[blocks(((1, 9, 2, 3), 120 + 3 * r), ((1, 10), 118)) for r in range(4)]),
+        asked([3, 1]),
+        flags=("SHARED_SCALE_MODE",),
+        comment="codes of 0.5 to 1.5 alone: the modes give other bytes, in rows as in columns",
+    )
 
 
 def mxfp4_columns(mode: str) -> Iterator[Draft]:

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from refnum.layouts import NIBBLE_ORDERS
+from refnum import layouts
 
-from ..draft import Draft, bfloat16, bits, float32, octets
+from ..draft import NAN, SIGN, Draft, bfloat16, bits, float32, octets
 
 ROW_MAP = (3, 0, 5, 5, 1, 4, 2)
 SPLITS = [3, 0, 4]
@@ -157,6 +157,17 @@ def unpermute() -> Iterator[Draft]:
         flags=("FTZ_SILENT",),
         comment="NaN, Inf, -0 and a subnormal",
     )
+    special[0, :4] = [0xFFC00001, 0xFF800000, 0xFF800001, 0x7F800000]
+    special[1, :4] = [bits(1), 0x7F800000, 0xFF800000, 0x7F800000]
+    yield Draft(
+        {
+            "rows": special.view(np.float32),
+            "row_map": np.asarray([0, 0], np.int32),
+            "weights": float32([[bits(-1), bits(-1)]])[0],
+        },
+        {"splits": [2], "tokens": 1, "align": 32},
+        comment="NaN with a sign and a payload, and NaN from Inf - Inf: every NaN is 0x7FC00000",
+    )
 
 
 def scales_to_swizzled() -> Iterator[Draft]:
@@ -196,10 +207,42 @@ def scales_to_gemm_float32() -> Iterator[Draft]:
     )
 
 
+def scales_from_layout() -> Iterator[Draft]:
+    """Stored scales of every layout, as an operation reads them: bytes 0 and 255 among them, padding not zero."""
+    for rows, columns in ((6, 7), (130, 5), (1, 1)):
+        scales = _bytes(rows, columns)
+        scales[0, -1] = 255
+        scales[-1, 0] = 0
+        for layout in layouts.LAYOUTS:
+            stored = layouts.scales_to_layout(scales, layout).copy()
+            words = stored.view(f"u{stored.dtype.itemsize}")
+            if layout == "gemm_float32":
+                words[:, rows:] = 0xDEADBEEF
+            elif layout == "packed_ue8m0":
+                words[:, rows:] = 0xEE
+                words[-1] |= np.uint32(0xEE000000) if columns % 4 else np.uint32(0)
+            elif layout == "swizzled":
+                held = layouts.scales_to_swizzled(np.ones_like(scales))
+                words[held == 0] = 0xEE
+            yield Draft(
+                {"stored": stored},
+                {"layout": layout, "rows": rows, "columns": columns},
+                flags=("SCALE_LAYOUT_REVERSED",) if layout != "bytes" else (),
+                comment=f"{rows} x {columns} scales, whatever lies in the padding",
+            )
+    nans = np.asarray([[NAN, SIGN | NAN, 0x7F800001, 0xFFFFFFFF, 0x00400000, 0x00800000, 0x7F000000]], np.uint32)
+    yield Draft(
+        {"stored": nans.view(np.float32)},
+        {"layout": "float32", "rows": 1, "columns": 7},
+        flags=("SCALE_LAYOUT_REVERSED",),
+        comment="every NaN is byte 255, 2^-127 is byte 0, and both ends of the normal range",
+    )
+
+
 def codes_to_packed() -> Iterator[Draft]:
     """Three nibble orders of the same codes."""
     codes = (np.arange(128) * 5 % 16).astype(np.uint8).reshape(2, 64)
-    for order in NIBBLE_ORDERS:
+    for order in layouts.NIBBLE_ORDERS:
         yield Draft(
             {"codes": codes}, {"order": order}, flags=("NIBBLE_ORDER", "SPLIT_HALF_ORDER"), comment=f"order {order}"
         )

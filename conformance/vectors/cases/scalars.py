@@ -10,8 +10,8 @@ import numpy as np
 
 from refnum.formats import E2M1, E4M3, E8M0, FORMATS, Format, get_format
 
+from ...cases.primitives import DECODED, ENCODED
 from ..draft import INF, LARGEST, NAN, SIGN, SNAN, Draft, bfloat16, both_signs, float16, power
-from ..operations import DECODED, ENCODED
 from . import grids
 
 SMALL = tuple(name for name in ENCODED if FORMATS[name].bits <= 8)
@@ -32,7 +32,8 @@ def _beyond(fmt: Format) -> list[int]:
     """Around the overflow threshold and far beyond it."""
     m, step = fmt.max_value, fmt.max_value - grids.values(fmt)[-2]
     edge = power(0, m + step / 2)
-    return both_signs([power(0, m), edge - 1, edge, edge + 1, power(0, m + step), power(0, 2 * m), power(0, 4 * m)])
+    far = [power(0, v) for v in (m + step, 2 * m, 4 * m)]  # Inf where float32 has no such value
+    return both_signs([power(0, m), edge - 1, edge, edge + 1, *far])
 
 
 def encode_e2m1() -> Iterator[Draft]:
@@ -207,6 +208,12 @@ def encode_element() -> Iterator[Draft]:
             _choices(name),
             flags=("ELEMENT_TIES_UP", "ELEMENT_TRUNCATED"),
             comment="ties, subnormals and overflow",
+        )
+        yield Draft(
+            {"x": _flat(both_signs([*_beyond(get_format(name)), LARGEST, INF]) + list(NANS))},
+            _choices(name, overflow="nan"),
+            flags=("E4M3_OVERFLOW_POLICY",),
+            comment="around the overflow threshold: the format's own Inf",
         )
 
 

@@ -1,17 +1,23 @@
-"""What is asked of stochastic rounding: explicit random bits at both sides of every carry (N2, N13)."""
+"""What is asked of stochastic rounding: explicit random bits at both sides of every carry, and streams (N2, N13)."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
-from refnum.formats import E2M1
+from refnum.formats import E2M1, FORMATS, Format
 
-from ..draft import NAN, SIGN, Draft, bits, float32, power, row
+from ..draft import INF, LARGEST, NAN, SIGN, Draft, bits, float32, power, row
 from . import grids
+
+WIDTHS = (1, 4, 8, 12, 16, 24)
+"""Random bits an element: within a byte, within 16 bits, and beyond."""
+STOCHASTIC_ELEMENTS = ("E2M1", "E3M0", "E2M3", "E3M2", "E4M3", "E5M2", "INT4", "MXINT8")
+COUNT = 48
 
 
 def drafts() -> Iterator[Draft]:
@@ -52,3 +58,66 @@ def drafts() -> Iterator[Draft]:
         flags=("AMAX_DROPS_NAN", "ZERO_BLOCK_BYTE"),
         comment="a NaN block and a block of -0",
     )
+
+
+def encode_element() -> Iterator[Draft]:
+    """Every element format with few and with many random bits: carries at their edge, overflow, specials."""
+    for name, width in itertools.product(STOCHASTIC_ELEMENTS, WIDTHS):
+        patterns, draws = _at_the_carry(FORMATS[name], width)
+        params: dict[str, Any] = {
+            "element": name,
+            "rounding": "stochastic",
+            "ties": "even",
+            "overflow": "saturate",
+            "negative_zero": "keep",
+            "random_bits": width,
+        }
+        dtype = np.uint8 if width <= 8 else np.uint16 if width <= 16 else np.uint32
+        yield Draft(
+            {"x": np.asarray(patterns, np.uint32).view(np.float32), "rbits": np.asarray(draws, dtype)},
+            params,
+            flags=("STOCHASTIC_BITS_IGNORED", "RANDOM_BITS_CUT") if width > 8 else ("STOCHASTIC_BITS_IGNORED",),
+            comment=f"{width} random bits that just carry and one less, subnormal results, overflow, specials",
+        )
+
+
+def _at_the_carry(fmt: Format, width: int) -> tuple[list[int], list[int]]:
+    """float32 patterns between neighbours of a format, each with the least r that carries and with one less."""
+    ladder = [Fraction(0), *grids.values(fmt)]
+    every = list(itertools.pairwise(ladder))
+    steps = [*every[:: max(1, len(ladder) // 10)], every[-1]]
+    patterns, draws = [], []
+    for number, (low, high) in enumerate(steps):
+        part = Fraction(2 * number + 3, 64) + Fraction(1, 2**13)
+        discarded = int(part * 2**width)
+        pattern = power(0, low + (high - low) * part) | (SIGN if number % 3 == 1 else 0)
+        for draw in (2**width - discarded, 2**width - discarded - 1):
+            patterns.append(pattern)
+            draws.append(min(draw, 2**width - 1))
+    over = ladder[-1] + (ladder[-1] - ladder[-2]) * Fraction(3, 4)
+    for pattern in (0, SIGN, 1, SIGN | 1, power(0, ladder[1]), power(0, over), INF, SIGN | INF, LARGEST, NAN):
+        patterns += [pattern, pattern]
+        draws += [0, 2**width - 1]
+    return patterns, draws
+
+
+def random_bits() -> Iterator[Draft]:
+    """Streams by key: seed, stream, step and offset all differ, and the block number passes 2^32."""
+    keys = [
+        [0, 0, 0, 0],
+        [0x0123456789ABCDEF, 3, 9, 0],
+        [0x0123456789ABCDEF, 9, 3, 0],
+        [2026, 1, 0, 32],
+        [2026, 0, 1, 96],
+        [0xFFFFFFFFFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFE, 0],
+        [7, 5, 11, (1 << 36) - 32],
+        [7, 5, 11, (1 << 34) + 64],
+    ]
+    for width in (8, 1, 5, 12, 16, 20, 24, 32):
+        low = ("RANDOM_LOW_BITS",) if width not in (8, 16, 32) else ()
+        yield Draft(
+            {"keys": np.asarray(keys, np.uint64)},
+            {"bits": width, "count": COUNT},
+            flags=("PHILOX_STREAM_STEP", *low),
+            comment=f"{width} bits an element, {COUNT} elements of each stream from its offset on",
+        )

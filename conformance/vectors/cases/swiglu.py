@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
+
+from refnum import oracle
+from refnum.swiglu import silu
 
 from ..draft import Draft, bfloat16, bits, float32
 
@@ -154,3 +158,85 @@ def swiglu_backward() -> Iterator[Draft]:
         },
         comment="Inf gate gives a NaN derivative; NaN and Inf propagate; every NaN is 0x7FC00000",
     )
+    yield Draft(
+        {
+            "grad": float32([[0xFFC00001, bits(1), 0xFF800000, bits(-1), 0xFF800001, bits(-1)]]),
+            "gate": bfloat16([[0x3F80, 0xBF80, 0x0000, 0xFF80, 0x4000, 0x7F80]]),
+            "up": bfloat16([[0x3F80, 0xFFC1, 0x3F80, 0xBF80, 0x8000, 0xBF80]]),
+            "prob": _prob(0x3F000000),
+        },
+        comment="NaN with a sign and a payload, and NaN from Inf * 0 of either sign: every NaN is 0x7FC00000",
+    )
+
+
+EDGE_GATES = tuple(g | s for g in (0x3F80, 0x3E10, 0x3FC9, 0x4015, 0x4077, 0x40B3, 0x3D42, 0x4120) for s in (0, 0x8000))
+
+
+def on_the_edge(to: str) -> Iterator[Draft]:
+    """Products on a midpoint of the element or one step above it: silu one step off gives another code.
+
+    A row has its gate in lane 0 among zeros, and a weight that puts the product there.
+    """
+    for wrong, word in ((1, "above"), (-1, "below")):
+        rows = [_edge(gate, wrong, to) for gate in EDGE_GATES]
+        yield Draft(
+            {
+                "gate": bfloat16([[gate] + [0] * 31 for gate in EDGE_GATES]),
+                "up": bfloat16([[up] * 32 for up, _ in rows]),
+                "prob": _prob(*(weight for _, weight in rows)),
+            },
+            {"to": to},
+            flags=("SILU_OFF_BY_ULP",),
+            comment=f"products at a midpoint: a silu one float32 step {word} the right one gives another code",
+        )
+
+
+def in_order(to: str) -> Iterator[Draft]:
+    """Products beside a midpoint: multiplied by the weight first and by `up` second, they lie on its other side."""
+    rows = [_order(gate, to) for gate in EDGE_GATES]
+    yield Draft(
+        {
+            "gate": bfloat16([[gate] + [0] * 31 for gate in EDGE_GATES]),
+            "up": bfloat16([[up] * 32 for up, _ in rows]),
+            "prob": _prob(*(weight for _, weight in rows)),
+        },
+        {"to": to},
+        comment="products beside a midpoint: the weight multiplies after `up`, not before it",
+    )
+
+
+def _order(gate: int, to: str) -> tuple[int, int]:
+    """Return (up, weight) for which the order of the two products decides a tie of `_edge`."""
+    multiply = oracle.float32_multiply
+    y = int(silu(np.asarray([gate], np.uint16))[0]) & 0x7FFFFFFF
+    middle = bits(Fraction(17, 16) if to == "fp8" else Fraction(5, 4))
+    for up in range(0x3F81, 0x4000):
+        first = multiply(y, up << 16)
+        for weight in _weights(middle, first):
+            ends = [multiply(first, weight) <= middle, multiply(multiply(y, weight), up << 16) <= middle]
+            if ends[0] != ends[1]:
+                return up, weight
+    raise ValueError(f"no weight makes the order of the products of gate {gate:#06x} count; choose another gate")
+
+
+def _weights(middle: int, product: int) -> Iterator[int]:
+    """Yield the float32 bits around the weight that makes a product the middle."""
+    guess = Fraction(oracle.float_value(middle)) / Fraction(oracle.float_value(product))
+    quantum = Fraction(2) ** (oracle.floor_log2(guess) - 23)
+    yield from (bits((int(guess / quantum) + step) * quantum) for step in range(-2, 4))
+
+
+def _edge(gate: int, wrong: int, to: str) -> tuple[int, int]:
+    """Return (up, weight) under which silu(gate) and a silu `wrong` steps larger lie on both sides of a tie.
+
+    The tie, 17/16 of E4M3 or 5/4 of E2M1 whatever the scale, goes to the smaller magnitude, which is even.
+    """
+    y = int(silu(np.asarray([gate], np.uint16))[0]) & 0x7FFFFFFF
+    middle = bits(Fraction(17, 16) if to == "fp8" else Fraction(5, 4))
+    for up in range(0x3F80, 0x4000):
+        right, off = (oracle.float32_multiply(near, up << 16) for near in (y, y + wrong))
+        for weight in _weights(middle, right):
+            ends = [oracle.float32_multiply(product, weight) <= middle for product in (right, off)]
+            if ends == [wrong > 0, wrong < 0]:
+                return up, weight
+    raise ValueError(f"no weight puts the product of gate {gate:#06x} on the edge; choose another gate")

@@ -14,6 +14,28 @@ ROWS, WEIGHTS = {"tile": [1, 128]}, {"tile": [128, 128]}
 FACTORS = (Fraction(1), Fraction(5, 4), Fraction(3, 2), Fraction(7, 4), Fraction(15, 8), Fraction(63, 32))
 
 
+def overflow_drafts() -> Iterator[Draft]:
+    """Tiles under a profile whose overflow is NaN: beside NaN and Inf, and where the scale leaves room to overflow."""
+    beyond = [448, 449, 464, 465, 479, 480, 496, 511]
+    for params in (ROWS, WEIGHTS):
+        for name, pattern in (("NaN", NAN), ("Inf", INF), ("-Inf", SIGN | INF)):
+            lanes = [pattern, *(bits(v) | s for v in (*beyond, 1000) for s in (0, SIGN)), LARGEST]
+            yield Draft(
+                {"x": float32([row(lanes, 160), row([bits(1)], 160)])},
+                params,
+                clause="N4",
+                flags=("OVERFLOW_SATURATES",),
+                comment=f"{name} in the tile: finite values beyond 464 overflow at scale 1",
+            )
+        yield Draft(
+            {"x": float32([row([bits(v) | s for v in beyond for s in (0, SIGN)], 160)])},
+            params,
+            clause="N2",
+            flags=("OVERFLOW_SATURATES",),
+            comment="a scale rule that rounds down: 464 is the last value that is no overflow",
+        )
+
+
 def tile_drafts() -> Iterator[Draft]:
     """Yield every draft for the two tile shapes."""
     yield from _rounding()

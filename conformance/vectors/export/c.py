@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
@@ -39,7 +40,7 @@ def headers(vectors: Iterable[Vector]) -> Mapping[str, bytes]:
     """Return the common header and one header for each operation and profile, by file name."""
     files = {"refnum_vectors.h": COMMON.encode()}
     for file, group in itertools.groupby(vectors, key=lambda vector: vector.file):
-        stem = "refnum_" + file.removesuffix(".json").replace("/", "_")
+        stem = "refnum_" + re.sub(r"\W", "_", file.removesuffix(".json"))
         files[f"{stem}.h"] = ("\n".join(_header(stem, list(group))) + "\n").encode()
     return files
 

@@ -17,7 +17,7 @@ import numpy as np
 from ..load import Vector
 from ..record import canonical
 
-_DATA = ("splits", "tokens")
+_DATA = ("splits", "tokens", "rows", "columns")
 
 
 def memories(vectors: Iterable[Vector]) -> Mapping[str, bytes]:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from conformance import implements
+from refnum.conformance import implements
 
 MIDDLES = np.array([0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0])
 

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from conformance import implements
+from refnum.conformance import implements
 
 BYTES = np.arange(255)[:, None]
 with np.errstate(over="ignore"):

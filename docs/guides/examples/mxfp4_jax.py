@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from conformance import implements
+from refnum.conformance import implements
 
 BYTES = np.arange(255)[:, None]
 with np.errstate(over="ignore"):

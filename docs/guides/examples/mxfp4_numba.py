@@ -5,7 +5,7 @@ import math
 import numba
 import numpy as np
 
-from conformance import implements
+from refnum.conformance import implements
 
 MIDPOINTS = np.array([0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0])
 TO_EVEN = np.array([False, True, False, True, False, True, False])  # whether a tie goes up

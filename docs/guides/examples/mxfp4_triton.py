@@ -6,7 +6,7 @@ import torch
 import triton
 import triton.language as tl
 
-from conformance import implements
+from refnum.conformance import implements
 
 ON_CPU = os.environ.get("TRITON_INTERPRET") == "1"
 

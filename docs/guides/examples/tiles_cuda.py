@@ -5,7 +5,7 @@ from pathlib import Path
 
 import cupy
 
-from conformance import implements
+from refnum.conformance import implements
 
 FLAGS = ("--std=c++17",) + (("-DFIXED",) if os.environ.get("FIXED") else ())
 KERNEL = cupy.RawModule(code=(Path(__file__).parent / "tiles.cu").read_text(), options=FLAGS, backend="nvrtc")

@@ -1,0 +1,212 @@
+"""The bugs of the field as wrong rules: what each note's bug gives for a case.
+
+A rule is a function (case, golden outputs) -> the outputs of the buggy kernel, or None where it does not apply.
+A vector carries a flag only where the flag's rule gives another answer, so that a flag is a promise: a kernel
+with this bug fails here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+
+import numpy as np
+
+from ..cases.case import Case
+from . import converting, decoding, moving, rounding, scales, special
+from .tools import Outputs, Rule
+
+Q = ("quantize_*", "fp8_to_mxfp4")
+F = ("quantize_*",)
+ENC = ("encode_*",)
+COL = ("*_columns",)
+BYTES_IN = ("dequantize_*", "fp8_to_mxfp4", "fp8_columns", "mxfp4_*")
+
+WRONG: dict[str, tuple[tuple[tuple[str, ...], Rule], ...]] = {
+    "E2M1_TIES_UP": (((*Q, *ENC, "mxfp4_columns"), rounding.ties("away")),),
+    "E2M1_TIES_TO_ZERO": (((*Q, *ENC, "mxfp4_columns"), rounding.ties("zero")),),
+    "E4M3_TIES_UP": (((*Q, *ENC), rounding.ties("away")),),
+    "ELEMENT_TIES_UP": (((*Q, *ENC), rounding.ties("away")),),
+    "ELEMENT_TIES_TO_ZERO": (((*Q, *ENC), rounding.ties("zero")),),
+    "ELEMENT_TRUNCATED": (((*Q, *ENC), rounding.truncated),),
+    "E2M1_STICKY_LOST": (((*F, *ENC), rounding.sticky_lost),),
+    "DOUBLE_ROUNDING_BF16": (((*F, *ENC), rounding.through_bfloat16),),
+    "DOUBLE_ROUNDING_FP16": (((*F, *ENC), rounding.through_float16),),
+    "SIGN_OF_ZERO_LOST": (
+        (
+            (
+                "quantize_*",
+                "dequantize_*",
+                "encode_e[24]*",
+                "encode_element",
+                "decode_*",
+                "fp8_to_mxfp4",
+                "mxfp4_to_fp8",
+            ),
+            rounding.positive_zero,
+        ),
+    ),
+    "E4M3_NEG_ZERO": (
+        (
+            (
+                "quantize_*",
+                "dequantize_*",
+                "encode_e[24]*",
+                "encode_element",
+                "decode_*",
+                "fp8_to_mxfp4",
+                "mxfp4_to_fp8",
+            ),
+            rounding.positive_zero,
+        ),
+    ),
+    "TOP_VALUE_UNREACHABLE": (((*F, *ENC), rounding.top_unreachable),),
+    "OVERFLOW_WRAPS": (((*F, *ENC), rounding.overflow_wraps),),
+    "E4M3_CARRY_LOST": ((("encode_e4m3",), rounding.carry_lost),),
+    "E4M3_SATURATES_EARLY": ((("encode_e4m3", "quantize_fp8_tiles"), rounding.saturates_early),),
+    "E4M3_NAN_SIGN": ((("encode_e4m3", "quantize_fp8_tiles"), rounding.nan_with_sign),),
+    "E4M3_OVERFLOW_POLICY": ((("encode_*",), rounding.other_overflow),),
+    "SPECIAL_INPUT_UNDEFINED": (((*F, *ENC), rounding.nan_input_is_minus_zero),),
+    "E4M3_SUBNORMAL_SCALE": (
+        (
+            ("decode_e4m3", "decode_element", "dequantize_fp8_tiles", "encode_e4m3", "fp8_to_mxfp4"),
+            rounding.subnormal_quantum,
+        ),
+    ),
+    "FTZ_SILENT": (
+        (("quantize_*", "encode_*", "dequantize_*", "decode_*", "swiglu_quantize", "unpermute"), rounding.flush_inputs),
+    ),
+    "FTZ_HALF_INPUT": ((F, rounding.flush_half),),
+    "TIE_RULE": ((ENC, rounding.default_ties),),
+    "NEGATIVE_ZERO_POLICY": ((ENC, rounding.keeps_negative_zero),),
+    "E8M0_MODE": ((Q, scales.other_scale_rule),),
+    "E8M0_EXP_BY_LOG2": ((F, scales.by_log2),),
+    "SCALE_LOG2_OF_QUOTIENT": ((F, scales.log2_of_quotient),),
+    "DIV_BY_RECIPROCAL": ((F, scales.reciprocal_high),),
+    "SCALE_BOUNDARY_INCLUSIVE": ((Q, scales.boundary_inclusive),),
+    "SCALE_FLOOR_OF_QUOTIENT": ((F, scales.floor_of_quotient),),
+    "SCALE_EMAX_NOT_SUBTRACTED": ((F, scales.emax_not_subtracted),),
+    "SCALE_MANTISSA_MASK": ((F, scales.mantissa_mask),),
+    "AMAX_NARROWED": ((F, scales.amax_narrowed),),
+    "SCALE_ROUNDED_AFTER": ((F, scales.rounded_after),),
+    "EVEN_INTEGER_WIDTH": ((("quantize_mx",), scales.even_width_of_the_sign),),
+    "SCALE_OVERFLOW_TO_NAN": ((F, scales.overflow_to_nan),),
+    "SCALE_EXPONENT_WRAPS": ((Q, scales.exponent_wraps),),
+    "SCALE_CLAMP_IGNORED": ((Q, scales.clamp_ignored),),
+    "SCALE_BYTE_ABOVE_254": ((("fp8_to_mxfp4",), scales.byte_above),),
+    "SCALE_MIN_NORMAL": ((("quantize_mx*", "dequantize_*"), scales.min_normal),),
+    "E8M0_SUBNORMAL_IN": (((*F, "encode_e8m0"), scales.subnormal_quotient),),
+    "AMAX_CLAMP": ((Q, scales.floor_clamp),),
+    "AMAX_DROPS_NAN": (((*Q, "swiglu_quantize"), special.drop_nan),),
+    "AMAX_WITHOUT_ABS": ((F, special.without_abs),),
+    "AMAX_LANE_LEFT_OUT": ((F, special.last_lane_left_out), (F, special.first_lane_left_out)),
+    "BLOCK_BOUNDARY_SHIFTED": ((F, special.boundary_shifted),),
+    "INF_BLOCK_POLICY": ((F, special.other_infinity),),
+    "BYTE_254_RECIPROCAL": ((F, special.no_reciprocal),),
+    "ZERO_BLOCK_BYTE": (((*Q, "mxfp4_columns", "swiglu_quantize"), special.zero_byte),),
+    "TILE_ZERO_BYTE": (
+        (("quantize_fp8_tiles", "mxfp4_to_*", "fp8_columns", "swiglu_quantize"), special.tile_zero_byte),
+    ),
+    "TILE_NONFINITE": ((("quantize_fp8_tiles",), special.tile_nonfinite),),
+    "TILE_RECIPROCAL_OVERFLOW": ((("quantize_fp8_tiles",), special.reciprocal_overflows),),
+    "TILE_GEOMETRY": ((("quantize_fp8_tiles",), special.other_tile),),
+    "STOCHASTIC_BITS_IGNORED": (((*F, "encode_element"), rounding.no_random),),
+    "STOCHASTIC_EXACT_MOVES": ((F, rounding.always_up),),
+    "RANDOM_BITS_CUT": ((("encode_element",), rounding.eight_random_bits),),
+    "OVERFLOW_SATURATES": ((("quantize_mx", "quantize_fp8_tiles"), rounding.saturates),),
+    "E8M0_EXP2_INEXACT": ((("quantize_mx*", "dequantize_*"), rounding.inexact_power),),
+    "E8M0_ENCODE_ROUNDING": ((("encode_e8m0",), scales.encode_rounding),),
+    "E8M0_OVERFLOW_POLICY": ((("encode_e8m0",), scales.encode_overflow),),
+    "E8M0_ZERO_IS_TINY": (
+        (("dequantize_*", "decode_e8m0", "decode_element", "scales_to_gemm_float32"), decoding.byte_zero_is_zero),
+    ),
+    "E8M0_FF_NOT_NAN": (
+        ((*BYTES_IN, "decode_e8m0", "decode_element", "encode_e8m0", "scales_to_gemm_float32"), decoding.ff_is_number),
+    ),
+    "SCALE_APPLIED_PER_ELEMENT": ((("dequantize_*",), decoding.per_element),),
+    "SCALE_EXP_ADD_WRAP": ((("dequantize_mxfp4",), decoding.exponent_added),),
+    "DEQUANTISED_OVERFLOW_CLAMPED": ((("dequantize_*",), decoding.overflow_clamped),),
+    "DEQUANTISED_THROUGH_FP16": ((("dequantize_*",), decoding.through_float16),),
+    "LOGICAL_VS_PACKED_SHAPE": ((("dequantize_mxfp4",), decoding.half_the_row),),
+    "E4M3_TOP_IS_NAN": ((("decode_e4m3", "decode_element", "dequantize_fp8_tiles"), decoding.top_is_number),),
+    "NIBBLE_ORDER": (
+        (("quantize_mxfp4", "fp8_to_mxfp4", "mxfp4_*", "dequantize_mxfp4"), decoding.nibbles_swapped),
+        (("codes_to_packed",), moving.other_nibble_order),
+    ),
+    "SPLIT_HALF_ORDER": (
+        (("quantize_mxfp4", "fp8_to_mxfp4", "dequantize_mxfp4"), decoding.split_halves),
+        (("codes_to_packed",), moving.ggml_order),
+    ),
+    "SCALE_OF_NEIGHBOUR": (((*F, *BYTES_IN), decoding.neighbour_scale),),
+    "TAIL_OR_LATER_BATCH": (((*F, *BYTES_IN), decoding.first_row_or_tile),),
+    "RECIPE_ZERO_FULL_SCALE": ((("mxfp4_to_*",), converting.zero_to_full_scale),),
+    "ZERO_TIMES_INF_FACTOR": ((("fp8_to_mxfp4",), special.infinite_factor),),
+    "SIGN_LOST": ((("quantize_mxfp4", "fp8_to_mxfp4", "mxfp4_to_fp8", "quantize_fp8_tiles"), converting.signless),),
+    "OUTPUT_NOT_WRITTEN": ((("*",), converting.not_written),),
+    "RECIPE_SIGN_LOST": ((("mxfp4_to_fp8_columns",), converting.sign_masked),),
+    "RECIPE_SCALE_BYTE_WRAPS": ((("mxfp4_to_*",), converting.byte_wraps),),
+    "EMPTY_BLOCK_JOINS_MAX": ((("mxfp4_*", "fp8_columns"), converting.everything_joins),),
+    "NAN_BLOCK_JOINS_MAX": ((("mxfp4_*", "fp8_columns"), converting.everything_joins),),
+    "SHARED_SCALE_MODE": ((("mxfp4_*",), converting.other_mode),),
+    "E4M3_FLUSHES_SUBNORMALS": ((("mxfp4_to_*",), converting.flush_e4m3),),
+    "UNDERFLOW_KEEPS_MANTISSA": ((("fp8_columns",), converting.other_underflow),),
+    "UNDERFLOW_FLUSHED": ((("fp8_columns",), converting.underflow_flushed),),
+    "TRANSPOSE_MISSING": ((("*_columns", "scales_to_gemm_float32"), converting.not_transposed),),
+    "RAGGED_BLOCK_RESTART": ((COL, converting.splits_ignored),),
+    "PAD_SCALE_READ": ((("mxfp4_to_fp8", "scales_to_*"), converting.missing_blocks_read),),
+    "PAD_STRIDE": (
+        (
+            ("dequantize_fp8_tiles", "fp8_columns", "fp8_to_mxfp4", "mxfp4_to_fp8", "quantize_fp8_tiles"),
+            converting.unpadded_stride,
+        ),
+    ),
+    "SWIGLU_BF16_INTERMEDIATE": ((("swiglu_quantize",), moving.bfloat16_between),),
+    "SWIGLU_PROB_IGNORED": ((("swiglu_quantize",), moving.prob_ignored),),
+    "SWIGLU_EXP_OVERFLOW": ((("swiglu_*",), moving.exp_overflows),),
+    "SILU_OFF_BY_ULP": ((("swiglu_quantize",), moving.silu_one_above), (("swiglu_quantize",), moving.silu_one_below)),
+    "FMA_CONTRACTION": ((("swiglu_backward", "unpermute"), moving.contracted),),
+    "SUM_ORDER": ((("swiglu_backward", "unpermute"), moving.other_order),),
+    "PADDING_READ": ((("unpermute",), moving.padding_read),),
+    "PAYLOAD_ORDER": ((("*_payload", "permute_unpack"), moving.scales_first),),
+    "PADDING_NOT_ZERO": ((("permute_*",), moving.padding_dirty),),
+    "ROW_MAP_INVERTED": ((("permute_*",), moving.map_inverted),),
+    "SWIZZLE_LAYOUT": ((("scales_to_swizzled",), moving.row_major),),
+    "UE8M0_PACK_ORDER": ((("scales_to_packed_ue8m0",), moving.first_byte_high),),
+    "SCALE_LAYOUT_REVERSED": ((("scales_from_layout",), moving.written_again),),
+    "PHILOX_WIDTH": ((("philox4x32",), moving.philox4x64),),
+    "PHILOX_STREAM_STEP": ((("random_bits",), moving.stream_and_step_swapped),),
+    "RANDOM_LOW_BITS": ((("random_bits",), moving.low_bits),),
+}
+"""Note -> what it may strike (operation patterns) and what it would give there."""
+
+
+def wrong_answers(note: str, case: Case, golden: Outputs) -> list[Outputs]:
+    """Return what every rule of the note gives for the case; empty when none applies to its operation."""
+    with np.errstate(all="ignore"):
+        found = [
+            rule(case, golden)
+            for patterns, rule in WRONG.get(note, ())
+            if any(fnmatchcase(case.operation, pattern) for pattern in patterns)
+        ]
+    return [outputs for outputs in found if outputs is not None]
+
+
+def same(a: Outputs, b: Outputs) -> bool:
+    """Whether two results agree in names, shapes and every bit."""
+    return set(a) == set(b) and all(_words(a[name], b[name]) for name in a)
+
+
+def _words(a: np.ndarray, b: np.ndarray) -> bool:
+    a, b = np.ascontiguousarray(a), np.ascontiguousarray(b)
+    if a.shape != b.shape or a.dtype.itemsize != b.dtype.itemsize:
+        return False
+    return bool(np.array_equal(a.view(f"u{a.dtype.itemsize}"), b.view(f"u{b.dtype.itemsize}")))
+
+
+def earned(flags: Iterable[str], case: Case, golden: Outputs) -> tuple[str, ...]:
+    """Return, sorted, those flags whose bug would give another answer to this case."""
+    return tuple(
+        flag
+        for flag in sorted(set(flags))
+        if any(not same(outputs, golden) for outputs in wrong_answers(flag, case, golden))
+    )

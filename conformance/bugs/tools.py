@@ -1,0 +1,148 @@
+"""Tools to build wrong rules from: the golden model with one thing changed, and requantisation at given scales."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import refnum
+from refnum.arrays import float32_bits, pack_nibbles, unpack_nibbles
+from refnum.codec import encode_bits
+from refnum.formats import E2M1, E4M3, FORMATS, Format
+from refnum.profiles import Profile
+
+from ..cases.case import Case
+from ..cases.primitives import VECTOR_OPERATIONS, answer
+
+Outputs = dict[str, np.ndarray]
+Rule = Callable[[Case, Outputs], "Outputs | None"]
+MAGNITUDE = np.uint32(0x7FFFFFFF)
+INF = np.uint32(0x7F800000)
+
+
+def edited(case: Case, **inputs: np.ndarray) -> Case:
+    """Return the case with some inputs replaced."""
+    return dataclasses.replace(case, inputs={**case.inputs, **inputs})
+
+
+def changed(case: Case, **inputs: Any) -> Outputs:
+    """The golden answer to other inputs or parameters."""
+    params = {k: v for k, v in inputs.items() if k not in case.inputs}
+    arrays = {k: v for k, v in inputs.items() if k in case.inputs}
+    return answer(dataclasses.replace(case, inputs={**case.inputs, **arrays}, params={**case.params, **params}))
+
+
+def under(case: Case, **fields: Any) -> Outputs | None:
+    """The golden answer under a changed profile."""
+    if not VECTOR_OPERATIONS[case.operation].profiled:
+        if case.operation in ("encode_e2m1", "encode_e4m3", "encode_element"):
+            return encode_under(case, **fields)
+        return None
+    profile = refnum.get_profile(case.profile).replace(name="wrong", **fields)
+    result = getattr(refnum, case.operation)(**case.arguments(), profile=profile)
+    names = [o.name for o in VECTOR_OPERATIONS[case.operation].outputs]
+    if case.params.get("to") == "mxfp4":
+        names = ["packed", "scales"]
+    return dict(zip(names, result, strict=True))
+
+
+def encode_under(case: Case, **fields: Any) -> Outputs:
+    """Return the scalar encoder's codes under a changed profile."""
+    fmt = {"encode_e2m1": "E2M1", "encode_e4m3": "E4M3"}.get(case.operation) or case.params["element"]
+    chosen = {
+        k: v
+        for k, v in case.params.items()
+        if k in ("rounding", "ties", "overflow", "negative_zero") and case.operation != "encode_e8m0"
+    }
+    profile = refnum.HOPPER.replace(name="wrong", **{**chosen, **fields})
+    return {"codes": refnum.encode(fmt, case.inputs["x"], profile=profile)}
+
+
+def with_bits(case: Case, edit: Callable[[np.ndarray], np.ndarray]) -> Outputs:
+    """The golden answer when the float32 bits of x (widened) go through `edit` first."""
+    bits = edit(float32_bits(case.inputs["x"]).copy())
+    return changed(case, x=np.ascontiguousarray(bits.astype(np.uint32)).view(np.float32), input="float32")
+
+
+def to_bfloat16(bits: np.ndarray) -> np.ndarray:
+    """Round float32 bits to bfloat16, to nearest even; NaN and Inf stay."""
+    rounded = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) & np.uint32(0xFFFF0000)
+    return np.where((bits & MAGNITUDE) >= INF, bits, rounded).astype(np.uint32)
+
+
+def element_format(case: Case) -> Format:
+    """Return the element format of a quantiser's case."""
+    if case.operation == "quantize_mxfp4":
+        return E2M1
+    return E4M3 if case.operation == "quantize_fp8_tiles" else FORMATS[case.params["element"]]
+
+
+def quantiser_block(case: Case) -> int | None:
+    """Elements a scale covers, or None for what is not a row-wise quantiser of floats."""
+    if case.operation in ("quantize_mxfp4", "quantize_mx"):
+        return 32
+    if case.operation == "quantize_fp8_tiles" and case.params["tile"][0] == 1:
+        return 128
+    return None
+
+
+def blocks_of(case: Case) -> np.ndarray:
+    """float32 bits of x as [M, blocks, block], a short last tile filled up with zeros."""
+    bits = float32_bits(case.inputs["x"])
+    size = quantiser_block(case) or 32
+    missing = -bits.shape[1] % size
+    return np.pad(bits, ((0, 0), (0, missing))).reshape(bits.shape[0], -1, size)
+
+
+def amax_of(case: Case) -> np.ndarray:
+    """Return the magnitude bits of every block's maximum."""
+    return (blocks_of(case) & MAGNITUDE).max(axis=-1)
+
+
+def requantise(
+    case: Case, golden: Outputs, byte: np.ndarray, exponent: np.ndarray | None = None, profile: Profile | None = None
+) -> Outputs:
+    """Encode at other scale bytes (or at other exponents); blocks that the golden model calls special stay."""
+    blocks, fmt = blocks_of(case), element_format(case)
+    profile = profile or refnum.get_profile(case.profile)
+    amax = amax_of(case)
+    special = (amax >= INF) | (amax == 0)
+    byte = np.where(special, golden["scales"], byte).astype(np.uint8)
+    exponent = (
+        byte.astype(np.int32) - 127 if exponent is None else np.where(special, byte.astype(np.int32) - 127, exponent)
+    )
+    codes = encode_bits(fmt, blocks, exponent[..., None].astype(np.int32), profile).reshape(blocks.shape[0], -1)
+    codes = codes[:, : case.inputs["x"].shape[1]]
+    right = codes_of(golden)
+    codes = np.where(np.repeat(special, blocks.shape[-1], axis=1)[:, : codes.shape[1]], right, codes)
+    return with_codes(golden, codes, byte)
+
+
+def codes_of(outputs: Outputs) -> np.ndarray:
+    """Codes one a byte, from `packed` or `codes`."""
+    return unpack_nibbles(outputs["packed"]) if "packed" in outputs else outputs["codes"]
+
+
+def with_codes(outputs: Outputs, codes: np.ndarray, scales: np.ndarray | None = None) -> Outputs:
+    """Return the outputs with other codes (one a byte), packed where they were, and other scales."""
+    codes = codes.astype(np.uint8)
+    new = {"packed": pack_nibbles(codes)} if "packed" in outputs else {"codes": codes}
+    return {**outputs, **new, **({} if scales is None else {"scales": scales.astype(np.uint8)})}
+
+
+def rescaled(case: Case, golden: Outputs, rule: Callable[..., Any], clamp: bool = True) -> Outputs | None:
+    """Requantise at the exponent k = rule(exponent, fraction, fmt) of each block's maximum."""
+    if quantiser_block(case) is None or refnum.get_profile(case.profile).rounding == "stochastic":
+        return None
+    value = amax_of(case)
+    lead = np.where(value == 0, 1, value).astype(np.float64)  # only for the bit length of subnormals
+    subnormal = value < 0x800000
+    shift = np.where(subnormal, 23 - np.floor(np.log2(lead)).astype(np.int64), 0)
+    normal = (value.astype(np.int64) << shift) & 0xFFFFFFFF
+    exponent = np.where(subnormal, 1, value >> 23).astype(np.int64) - 127 - shift
+    k = np.asarray(rule(exponent, normal & 0x7FFFFF, element_format(case)))
+    byte = np.clip(k + 127, 0, 254) if clamp else (k + 127) & 255
+    return requantise(case, golden, byte)

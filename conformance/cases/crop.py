@@ -1,0 +1,115 @@
+"""Cut a case down and write elements in it: what shrinking needs to know about the shapes of inputs.
+
+Everything here keeps a case legal: scale arrays, splits and row-wise vectors follow the elements they belong to.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from refnum.arrays import contiguous, unpack_nibbles
+
+from .case import Case
+from .draw.bits import float_bits
+from .geometry import splits_of
+
+ELEMENTS = ("x", "gate", "up", "grad", "rbits", "codes", "packed")
+OPAQUE = ("permute_pad", "permute_unpack", "unpermute", "pack_payload", "unpack_payload")
+
+
+def croppable(case: Case) -> bool:
+    """Whether rows and columns of this case's inputs can be dropped by what is known here."""
+    return case.operation not in OPAQUE
+
+
+def shape(case: Case) -> tuple[int, int]:
+    """Return (rows, elements along the last axis) of the case's element inputs."""
+    name = main_input(case)
+    array = case.inputs[name]
+    rows, last = (1, array.size) if array.ndim != 2 else array.shape
+    return int(rows), int(last) * (2 if name == "packed" else 1)
+
+
+def main_input(case: Case) -> str:
+    """Return the name of the input that holds the elements."""
+    return next((name for name in ELEMENTS if name in case.inputs), next(iter(case.inputs)))
+
+
+def column_unit(case: Case) -> int:
+    """Return the number of columns at whose multiples a cut keeps every block and tile whole."""
+    if case.operation.startswith(("encode_", "decode_")):
+        return 1
+    mx_only = case.operation in (
+        "quantize_mxfp4",
+        "quantize_payload",
+        "dequantize_mxfp4",
+        "quantize_mx",
+        "dequantize_mx",
+        "mxfp4_columns",
+    )
+    return 32 if mx_only else 128
+
+
+def _scale_unit(case: Case) -> tuple[int, int]:
+    """Return (rows, columns) that one byte of the input scales covers."""
+    if "packed" in case.inputs or case.operation == "dequantize_mx":
+        return 1, 32
+    rows, columns = case.params.get("tile", (1, 128))
+    return int(rows), int(columns)
+
+
+def row_unit(case: Case) -> int:
+    """Return the number of rows at whose multiples a cut keeps every tile of the input scales whole."""
+    return _scale_unit(case)[0] if "scales" in case.inputs else 1
+
+
+def take_rows(case: Case, start: int, stop: int) -> Case:
+    """Return the case with rows start..stop only; cuts inside a 128-row tile move out to its border."""
+    tall = row_unit(case)
+    start -= start % tall
+    inputs = {}
+    for name, array in case.inputs.items():
+        step = tall if name == "scales" else 1
+        inputs[name] = array[start // step : -(-stop // step)]
+    params = {}
+    if case.params.get("splits") is not None:
+        params["splits"] = _cut_splits(splits_of(case, shape(case)[0]), start, stop)
+    return case.with_inputs({name: contiguous(array) for name, array in inputs.items()}, params)
+
+
+def _cut_splits(splits: list[int], start: int, stop: int) -> list[int]:
+    kept, first = [], 0
+    for count in splits:
+        kept.append(max(0, min(stop, first + count) - max(start, first)))
+        first += count
+    return [count for count in kept if count] or [0]
+
+
+def take_columns(case: Case, start: int, stop: int) -> Case:
+    """Return the case with columns start..stop only; start is a multiple of `column_unit`."""
+    inputs = {}
+    wide = _scale_unit(case)[1]
+    for name, array in case.inputs.items():
+        if name == "scales":
+            inputs[name] = array[:, start // wide : -(-stop // wide)]
+        elif name in ELEMENTS:
+            per = 2 if name == "packed" else 1
+            inputs[name] = array[..., start // per : stop // per]
+        else:
+            inputs[name] = array
+    return case.with_inputs({name: contiguous(array) for name, array in inputs.items()})
+
+
+def patterns(case: Case, name: str) -> np.ndarray:
+    """Return an input's elements as a flat array of unsigned integers, packed codes one an item (a copy)."""
+    array = case.inputs[name]
+    return (unpack_nibbles(array) if name == "packed" else float_bits(np.ascontiguousarray(array))).reshape(-1).copy()
+
+
+def with_patterns(case: Case, name: str, flat: np.ndarray) -> Case:
+    """Return the case with an input's elements replaced; the inverse of `patterns`."""
+    array = case.inputs[name]
+    if name == "packed":
+        pairs = flat.reshape(*array.shape, 2)
+        return case.with_inputs({name: np.ascontiguousarray(pairs[..., 0] | (pairs[..., 1] << 4))})
+    return case.with_inputs({name: flat.reshape(array.shape).view(array.dtype)})

@@ -1,0 +1,101 @@
+"""Whole numbers out of Philox words: every draw is addressed by (seed, stream, step), so host and device agree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from refnum import philox
+from refnum.arrays import empty
+
+from . import device
+
+Array = Any
+
+
+class Draw:
+    """A source of random whole numbers for one input of one case (N13).
+
+    seed: 64-bit key. stream: which input. Every call uses the next step, so the numbers depend on the order
+    of calls and on nothing else. like: an array whose library and device the results get; None means NumPy.
+    """
+
+    def __init__(self, seed: int, stream: int = 0, like: Array = None) -> None:
+        self.seed, self.stream, self.like, self._step = seed, stream, like, 0
+
+    def words(self, *shape: int) -> Array:
+        """Uniform u32 of a shape."""
+        if device.serves(self.like):
+            return device.words(shape, self._take(1), self.like)
+        count = int(np.prod(shape, dtype=np.int64)) if shape else 1
+        drawn = philox.random_words(count, self.seed, stream=self.stream, step=self._take(1).step, like=self.like)
+        return drawn.reshape(shape)
+
+    def _take(self, steps: int) -> philox.Key:
+        """Return the key of the next draw and leave so many steps behind."""
+        key = philox.Key(self.seed, self.stream, self._step)
+        self._step += steps
+        return key
+
+    def below(self, bound: int, *shape: int) -> Array:
+        """Uniform u32 in [0, bound), bound <= 2**32: the high half of word * bound."""
+        if device.serves(self.like):
+            return device.below(bound, shape, self._take(1), self.like)
+        wide = self.words(*shape).astype(np.uint64) * np.uint64(bound)
+        return (wide >> np.uint64(32)).astype(np.uint32)
+
+    def between(self, low: int, high: int, *shape: int) -> Array:
+        """Uniform i32 in [low, high], both included."""
+        if device.serves(self.like):
+            return device.between(low, high, shape, self._take(1), self.like)
+        return self.below(high - low + 1, *shape).astype(np.int32) + np.int32(low)
+
+    def chance(self, in_256: int, *shape: int) -> Array:
+        """Bool, true with probability in_256 / 256."""
+        if device.serves(self.like):
+            return device.chance(in_256, shape, self._take(1), self.like)
+        return self.below(256, *shape) < np.uint32(in_256)
+
+    def pick(self, table: Array, *shape: int) -> Array:
+        """Uniform choice from a host table of numbers."""
+        table = self.table(table)
+        return np.take(table, self.below(table.size, *shape))
+
+    def table(self, values: Any, dtype: Any = None) -> Array:
+        """A host table as an array where the draws live."""
+        values = np.asarray(values, dtype)
+        return values if self.like is None else np.asarray(values, like=self.like)
+
+    def zeros(self, shape: tuple[int, ...], dtype: Any) -> Array:
+        """Zeros where the draws live."""
+        return np.zeros(shape, dtype) if self.like is None else np.zeros(shape, dtype, like=self.like)
+
+    def arange(self, count: int) -> Array:
+        """0 .. count-1 as i32 where the draws live."""
+        return self.table(np.arange(count, dtype=np.int32))
+
+    def bell(self, *shape: int) -> Array:
+        """Roughly normal i32 of standard deviation 2**16 (2 % high): a sum of eight uniform 16-bit halves.
+
+        Irwin-Hall with n = 8 has standard deviation sqrt(8 / 12) * 2**16; times 5/4, rounded down, it is
+        1.02 * 2**16, and |value| < 2**19. Whole numbers only, so every machine gives the same.
+        """
+        if device.serves(self.like):
+            return device.bell(shape, self._take(4), self.like)
+        total = np.int32(0)
+        for half in (self.words(*shape) for _ in range(4)):
+            total = total + (half & np.uint32(0xFFFF)).astype(np.int32) + (half >> np.uint32(16)).astype(np.int32)
+        centred = total - np.int32(4 * 65535)
+        return (centred * np.int32(5)) >> np.int32(2)
+
+
+def repeated(values: Array, columns: int, rows: int = 1) -> Array:
+    """Each item of a matrix as a block of rows x columns equal ones: [M, N] -> [M * rows, N * columns].
+
+    One copy: np.repeat along an axis costs CuPy a launch for every item of that axis.
+    """
+    height, width = values.shape
+    out = empty((height * rows, width * columns), values.dtype, values)
+    out.reshape(height, rows, width, columns)[...] = values[:, None, :, None]
+    return out

@@ -1,0 +1,82 @@
+"""How a case's scales are stored: in the layouts of N6.5, on the way to a kernel and on the way back.
+
+A case holds E8M0 bytes, and golden outputs are compared as bytes, whatever the layout: its parameters `layout_in` and
+`layout_out` say how a kernel is given them and hands them out. An operation with a layout is the operation on bytes
+with the conversion composed (N6.5), so a result is right if its storage is that of the right bytes, padding included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from refnum.layouts import LAYOUTS, scales_to_layout
+
+from .case import Case
+from .findings import NO_PROBLEM, PADDING, SCALE, Problem
+
+PLAIN = "bytes"
+IN, OUT = "layout_in", "layout_out"
+OTHERS = tuple(name for name in LAYOUTS if name != PLAIN)
+
+
+def stored_inputs(case: Case) -> Mapping[str, np.ndarray]:
+    """Return a case's inputs as a kernel is given them."""
+    layout = case.params.get(IN, PLAIN)
+    if layout == PLAIN:
+        return case.inputs
+    return {**case.inputs, "scales": scales_to_layout(case.inputs["scales"], layout)}
+
+
+def stored_scales(case: Case, scales: np.ndarray) -> np.ndarray:
+    """Return the storage in which an operation hands out these E8M0 bytes."""
+    return scales_to_layout(scales, case.params.get(OUT, PLAIN))
+
+
+def bytes_of(case: Case, want: np.ndarray, given: np.ndarray) -> tuple[np.ndarray, Problem]:
+    """Return the E8M0 bytes that a storage holds, and what in it belongs to no bytes.
+
+    want: the golden bytes, u8 [R, C]. given: of the shape and dtype of their storage. Compared as bits.
+    """
+    layout = case.params[OUT]
+    found = _read(given, layout, *want.shape)
+    again, bits = _bits(scales_to_layout(found, layout)), _bits(given)
+    strange = np.argwhere(again != bits)
+    if not strange.size:
+        return found, NO_PROBLEM
+    index = tuple(int(i) for i in strange[0])
+    where = f"scales[{', '.join(map(str, index))}] is 0x{int(bits[index]):0{2 * bits.itemsize}X}"
+    if layout in ("packed_ue8m0", "swizzled") or (layout == "gemm_float32" and index[1] >= want.shape[0]):
+        return found, Problem(PADDING, f"{where}, which is padding of the layout {layout} and must be zero (N6.2)")
+    words = f"{where}; in the layout {layout} a float32 is 2^(byte - 127), or 0x7FC00000 for byte 255 (N0)"
+    return found, Problem(SCALE, words)
+
+
+def _bits(array: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}")
+
+
+def _read(given: np.ndarray, layout: str, rows: int, columns: int) -> np.ndarray:
+    """Read the bytes where the layout has them; what is no power of two gives some byte, for the caller to notice."""
+    if layout == "float32":
+        return _float_bytes(given)
+    if layout == "gemm_float32":
+        return _float_bytes(given[:, :rows].T)
+    r, c = np.indices((rows, columns))
+    if layout == "packed_ue8m0":
+        return (given[c // 4, r].astype(np.int64) >> 8 * (c % 4) & 255).astype(np.uint8)
+    wide = -(-columns // 4)
+    return given.reshape(-1)[(r // 128 * wide + c // 4) * 512 + r % 32 * 16 + r % 128 // 32 * 4 + c % 4]
+
+
+def _float_bytes(values: np.ndarray) -> np.ndarray:
+    return (_bits(values) >> np.uint32(23) & np.uint32(255)).astype(np.uint8)
+
+
+def without_layouts(case: Case) -> Case:
+    """Return the case on bytes; itself when it has no layouts."""
+    if IN not in case.params and OUT not in case.params:
+        return case
+    return replace(case, params={name: value for name, value in case.params.items() if name not in (IN, OUT)})

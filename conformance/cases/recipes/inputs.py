@@ -1,0 +1,121 @@
+"""Expansion: the case that a recipe stands for, made by Philox, the same on CPU and GPU."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from refnum.arrays import pack_nibbles
+from refnum.formats import BF16, E2M1, E4M3, FP32
+
+from ..case import Case
+from ..draw import CODED, VALUES, Draw
+from ..draw.bits import as_float, float_bits
+from ..draw.coded import Layout
+from ..draw.values import Target, from_integer
+from ..operation import OPERATIONS
+from .distributions import FLOATING, ROUTED, layout_of, target_of
+from .random_bits import by_key, with_random_bits
+from .recipe import Recipe
+
+Array = Any
+
+
+def expand(recipe: Recipe, like: Array = None) -> Case:
+    """Return the case of a recipe: the same bits on every machine (N13).
+
+    like: an array of the library and device wanted; None means NumPy. On a device bfloat16 inputs are uint16.
+    """
+    inputs = _inputs(recipe, like)
+    if recipe.edits:
+        first = OPERATIONS[recipe.operation].inputs[0]
+        bits = layout_of(recipe.operation, recipe.params).element.bits if first == "codes" else None
+        inputs[first] = edited(inputs[first], recipe.edits, bits)
+    params = dict(recipe.params)
+    if recipe.operation == "unpermute":
+        params["tokens"] = recipe.shape[0]
+    return by_key(Case(recipe.operation, recipe.profile, params, inputs, recipe, str(recipe)), recipe.seed)
+
+
+def edited(array: Array, edits: tuple[tuple[int, int, int], ...], width: int | None = None) -> Array:
+    """Return a copy with the bits of some elements replaced; an empty array stays as it is.
+
+    width: bits of an element, where the array's items are wider than a code (one E2M1 code a byte).
+    """
+    if not array.size:
+        return array
+    bits = float_bits(array).copy()
+    mask = (1 << (width or 8 * bits.dtype.itemsize)) - 1
+    for row, column, value in edits:
+        bits[row % bits.shape[0], column % bits.shape[1]] = np.uint64(value & mask).astype(bits.dtype)
+    return bits.view(array.dtype)
+
+
+def _inputs(recipe: Recipe, like: Array) -> dict[str, Array]:
+    """The arrays of a recipe's inputs by name, before its edits."""
+    names = OPERATIONS[recipe.operation].inputs
+    if recipe.operation in ROUTED:
+        return _routed(recipe, like)
+    if names[0] in FLOATING:
+        return _values(recipe, names, like)
+    draw = Draw(recipe.seed, 0, like)
+    codes, scales = _coded(recipe, draw, layout_of(recipe.operation, recipe.params), recipe.shape)
+    if names == ("codes",):
+        return {"codes": codes}
+    if names == ("codes", "scales"):
+        return {"codes": codes, "scales": scales}
+    packed = pack_nibbles(codes)
+    if names == ("payload",):
+        return {"payload": np.concatenate([packed, scales], axis=1)}
+    return {"packed": packed, "scales": scales}
+
+
+def _values(recipe: Recipe, names: tuple[str, ...], like: Array) -> dict[str, Array]:
+    """Each floating-point input from its own Philox stream with the same distribution."""
+    target = target_of(recipe.operation, recipe.params)
+    make = VALUES[recipe.distribution].make
+    inputs = {}
+    for stream, name in enumerate(names):
+        aim = replace(target, input=FP32) if recipe.wide and not stream else target
+        bits = make(Draw(recipe.seed, stream, like), aim, recipe.shape, **recipe.parameters)
+        inputs[name] = as_float(bits, aim.input)
+    if recipe.optional and "prob" in OPERATIONS[recipe.operation].optional:
+        draw = Draw(recipe.seed, len(names), like)
+        inputs["prob"] = as_float(_fractions(draw, recipe.shape[0]), FP32)
+    return with_random_bits(recipe.operation, recipe.profile, inputs, recipe.seed, like)
+
+
+def _fractions(draw: Draw, count: int) -> Array:
+    """Routing probabilities: k / 2**24 with k uniform below 2**24, one in sixteen of them 0."""
+    number = draw.below(1 << 24, count).astype(np.int32)
+    number = np.where(draw.chance(16, count), np.int32(0), number)
+    return from_integer(Target(FP32, E2M1, 32), number, -24)
+
+
+def _coded(recipe: Recipe, draw: Draw, layout: Layout, shape: tuple[int, int]) -> tuple[Array, Array]:
+    return CODED[recipe.distribution].make(draw, layout, shape, **recipe.parameters)
+
+
+def _routed(recipe: Recipe, like: Array) -> dict[str, Array]:
+    """The gathers and `unpermute`: shape is (tokens, K), splits count the rows routed to each expert.
+
+    The padding rows of `unpermute` are filled like the others: they must not be read.
+    """
+    tokens, columns = recipe.shape
+    splits = recipe.params["splits"]
+    routed = sum(splits)
+    draw = Draw(recipe.seed, 1, like)
+    row_map = draw.below(max(tokens, 1), routed).astype(np.int32)
+    if recipe.operation != "unpermute":
+        codes, scales = _coded(recipe, Draw(recipe.seed, 0, like), Layout(E2M1, 1, 32), (tokens, columns))
+        return {"payload": np.concatenate([pack_nibbles(codes), scales], axis=1), "row_map": row_map}
+    align = recipe.params.get("align", 32)
+    target = Target(FP32 if recipe.wide else BF16, E4M3, 128)
+    shape = (sum(-(-count // align) * align for count in splits), columns)
+    bits = VALUES[recipe.distribution].make(Draw(recipe.seed, 0, like), target, shape, **recipe.parameters)
+    inputs = {"rows": as_float(bits, target.input), "row_map": row_map}
+    if recipe.optional:
+        inputs["weights"] = as_float(_fractions(draw, routed), FP32)
+    return inputs

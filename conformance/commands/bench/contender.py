@@ -1,0 +1,130 @@
+"""Who is timed on a line: the subject's own kernel, or what a user would take in its place."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from refnum.arrays import Array
+from refnum.profiles import HOPPER
+
+from ...cases import layouts
+from ...cases.case import Case
+from ...cases.operation import OPERATIONS
+from ...subjects.subject import Subject, arguments_for, takes
+from .lines import Line
+
+Results = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """One call, made ready in the formats that the contender takes, on one set of buffers.
+
+    call: launches it and returns its results. inputs: the arrays that it reads. canonical: its results as arrays
+    of the golden model's library, shapes and dtypes.
+    """
+
+    call: Callable[[], Any]
+    inputs: Sequence[Any]
+    canonical: Callable[[Any], Sequence[Array]]
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A name, whether it is the subject, and how a case of a line is made ready for it.
+
+    offers: (line) -> why it is not timed on this line, or an empty string. prepare: (case) -> Prepared.
+    describe: versions, for the header. note: what is run, in a sentence. slow: whether a call takes so long that it is
+    timed at the first shape alone, after all others.
+    """
+
+    name: str
+    offers: Callable[[Line], str]
+    prepare: Callable[[Line, Case], Prepared]
+    describe: Callable[[], dict[str, str]] = dict
+    note: str = ""
+    is_subject: bool = False
+    slow: bool = False
+
+
+def nbytes(arrays: Sequence[Any]) -> int:
+    """Return the bytes of some arrays of any library, without those that are None."""
+    return sum(int(x.nbytes) for x in arrays if x is not None)
+
+
+def as_tuple(result: Any) -> Results:
+    """Return the results of a call as a tuple, without those that are None."""
+    return tuple(x for x in (result if isinstance(result, tuple | list) else (result,)) if x is not None)
+
+
+def to_torch(x: Array) -> Any:
+    """Return a torch tensor on the memory of a CuPy or NumPy array; uint16 becomes bfloat16."""
+    import numpy as np
+    import torch
+
+    if x.dtype.name in ("uint16", "bfloat16"):
+        return torch.from_dlpack(x.view(np.int16)).view(torch.bfloat16)
+    return torch.from_dlpack(x)
+
+
+def from_torch(x: Any, like: Array) -> Array:
+    """Return an array of the library of `like` on the memory of a torch tensor, bits kept."""
+    import numpy as np
+    import torch
+
+    bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[x.element_size()]
+    plain = x.detach().contiguous().view(bits)
+    if isinstance(like, np.ndarray):
+        array = plain.numpy()
+    else:
+        import cupy
+
+        array = cupy.from_dlpack(plain)
+    return array if x.element_size() in (1, 8) else array.view(f"u{x.element_size()}")
+
+
+def as_written(function: Callable[..., Any], operation: str, arguments: dict[str, Any]) -> Callable[[], Any]:
+    """Return the call as a user would write it: arrays by position, and by name what is not at its default."""
+    arrays = [name for name in OPERATIONS[operation].inputs if name in arguments]
+    defaults = {**OPERATIONS[operation].defaults(), "splits": None, "profile": HOPPER}
+    named = {
+        key: value for key, value in arguments.items()
+        if key not in arrays and (key not in defaults or not _equal(value, defaults[key]))
+    }  # fmt: skip
+    if list(inspect.signature(function).parameters)[: len(arrays)] != arrays:
+        return lambda: function(**{name: arguments[name] for name in arrays}, **named)
+    given = [arguments[name] for name in arrays]
+    return lambda: function(*given, **named)
+
+
+def _equal(one: Any, other: Any) -> bool:
+    plain = [list(x) if isinstance(x, tuple | list) else x for x in (one, other)]
+    return bool(plain[0] == plain[1])
+
+
+def of_subject(subject: Subject) -> Contender:
+    """Return the contender of a subject: its callables, given the arrays it asks for, `out` where it takes that."""
+
+    def offers(line: Line) -> str:
+        params = {**OPERATIONS[line.operation].defaults(), **line.params}
+        return subject.refuses(line.operation, line.profile, params)
+
+    def prepare(line: Line, case: Case) -> Prepared:
+        on_torch = subject.arrays.startswith("torch")
+        arrays = {name: to_torch(x) if on_torch else x for name, x in layouts.stored_inputs(case).items()}
+        function = subject.operations[line.operation]
+        arguments = arguments_for(subject, case, arrays)
+        like = next(iter(case.inputs.values()))
+        canonical = (lambda found: [from_torch(x, like) for x in as_tuple(found)]) if on_torch else as_tuple
+        call = as_written(function, line.operation, arguments)
+        if takes(function, "out"):
+            call = as_written(function, line.operation, {**arguments, "out": call()})
+        return Prepared(call, list(arrays.values()), canonical)
+
+    def describe() -> dict[str, str]:
+        return {str(key): str(value) for key, value in subject.describe().items()}
+
+    return Contender(subject.name, offers, prepare, describe, "the subject", is_subject=True)

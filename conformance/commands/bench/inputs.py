@@ -1,0 +1,140 @@
+"""Inputs of a timed call, made where they are used: normal values, each row at its own power of two.
+
+Codes come from the golden model, so that they are what a kernel gets in training and not arbitrary bytes. `xp` is
+CuPy, or NumPy in a test. bfloat16 arrays are uint16 bits, which the model and the device libraries both take.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import refnum
+from refnum.arrays import Array
+
+from ...cases.case import Case
+from ...cases.operation import OPERATIONS
+from .lines import Line
+from .shapes import Shape
+
+PART = 4096
+"""Rows that are made at a time."""
+
+
+def noise(xp: Any, shape: tuple[int, int], dtype: str, seed: int) -> Array:
+    """Return standard normal values times a power of two a row, as float32, float16 or bfloat16 bits."""
+    rng = xp.random.default_rng(seed)
+    out = xp.empty(shape, {"bfloat16": np.uint16}.get(dtype, dtype))
+    for row in range(0, shape[0], PART):
+        count = min(PART, shape[0] - row)
+        part = rng.standard_normal((count, shape[1]), np.float32)
+        part *= xp.exp2(rng.integers(-4, 4, (count, 1)).astype(np.float32))
+        out[row : row + count] = _bfloat16_bits(part) if dtype == "bfloat16" else part.astype(dtype)
+    return out
+
+
+def _bfloat16_bits(x: Array) -> Array:
+    """Round float32 to bfloat16 bits, to nearest even."""
+    bits = x.view(np.uint32)
+    return ((bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))) >> np.uint32(16)).astype(np.uint16)
+
+
+def by_rows(function: Callable[..., Any], *arrays: Array) -> tuple[Array, ...]:
+    """Return a row-wise golden function's results, worked out some rows at a time."""
+    parts = [function(*(x[row : row + PART] for x in arrays)) for row in range(0, max(len(arrays[0]), 1), PART)]
+    return tuple(np.concatenate(pieces) for pieces in zip(*parts, strict=True))
+
+
+def _x(xp: Any, line: Line, shape: Shape, seed: int) -> dict[str, Array]:
+    found = {"x": noise(xp, shape.matrix(line.at), line.params["input"], seed)}
+    if "rbits" in line.optional:
+        found["rbits"] = _random_bytes(xp, shape.matrix(line.at), seed)
+    return found
+
+
+def _random_bytes(xp: Any, shape: tuple[int, int], seed: int) -> Array:
+    rng, out = xp.random.default_rng(seed), xp.empty(shape, np.uint8)
+    for row in range(0, shape[0], PART):
+        out[row : row + PART] = rng.integers(0, 256, out[row : row + PART].shape, dtype=np.uint8)
+    return out
+
+
+def _mxfp4(xp: Any, line: Line, shape: Shape, seed: int) -> dict[str, Array]:
+    packed, scales = by_rows(refnum.quantize_mxfp4, noise(xp, shape.matrix(line.at), "bfloat16", seed))
+    return {"packed": packed, "scales": scales}
+
+
+def _fp8(xp: Any, line: Line, shape: Shape, seed: int) -> dict[str, Array]:
+    tall, wide = line.params.get("tile", (1, 128))
+    quantise = functools.partial(refnum.quantize_fp8_tiles, tile=(tall, wide))
+    codes, scales = by_rows(quantise, noise(xp, shape.matrix(line.at), "bfloat16", seed))
+    return {"codes": codes, "scales": scales}
+
+
+def _swiglu(xp: Any, line: Line, shape: Shape, seed: int) -> dict[str, Array]:
+    m, h = shape.matrix(line.at)
+    names = [name for name in OPERATIONS[line.operation].inputs if name != "prob"]
+    found = {
+        name: noise(xp, (m, h), line.dtypes.get(name, "bfloat16"), seed + place) for place, name in enumerate(names)
+    }
+    return {**found, "prob": xp.random.default_rng(seed).random((m,), np.float32)}
+
+
+def _payload(xp: Any, line: Line, shape: Shape, seed: int) -> dict[str, Array]:
+    return {"payload": refnum.pack_payload(**_mxfp4(xp, line, shape, seed))}
+
+
+def _row_map(xp: Any, shape: Shape) -> Array:
+    """Return the token of every row in expert order: each token goes to `top_k` of the experts."""
+    count = shape.tokens * shape.top_k
+    mixed = np.random.default_rng(1).permutation(count) % shape.tokens
+    ends = np.cumsum(shape.splits())
+    for start, end in zip(ends - shape.splits(), ends, strict=True):
+        mixed[start:end].sort()
+    return xp.asarray(mixed.astype(np.int64))
+
+
+def _permute(xp: Any, line: Line, shape: Shape, seed: int) -> dict[str, Array]:
+    return {**_payload(xp, line, shape, seed), "row_map": _row_map(xp, shape)}
+
+
+def _unpermute(xp: Any, line: Line, shape: Shape, seed: int) -> dict[str, Array]:
+    rows, columns = shape.matrix(line.at)  # every expert has whole groups of 32 rows: no padding is added
+    weights = xp.random.default_rng(seed).random((rows,), np.float32)
+    return {
+        "rows": noise(xp, (rows, columns), line.dtypes.get("rows", "bfloat16"), seed),
+        "row_map": _row_map(xp, shape), "weights": weights,
+    }  # fmt: skip
+
+
+MAKERS: dict[tuple[str, ...], Callable[[Any, Line, Shape, int], dict[str, Array]]] = {
+    ("x",): _x,
+    ("packed", "scales"): _mxfp4,
+    ("codes", "scales"): _fp8,
+    ("gate", "up"): _swiglu,
+    ("grad", "gate", "up"): _swiglu,
+    ("payload",): _payload,
+    ("payload", "row_map"): _permute,
+    ("rows", "row_map"): _unpermute,
+}
+"""Inputs of an operation -> how they are made."""
+
+
+def make(xp: Any, line: Line, shape: Shape, seed: int = 0) -> Case:
+    """Return one call of a line at a shape, its arrays in `xp`."""
+    found = MAKERS[OPERATIONS[line.operation].inputs](xp, line, shape, seed)
+    wanted = {*OPERATIONS[line.operation].inputs, *line.optional}
+    params = dict(line.params)
+    if line.experts:
+        params["splits"] = shape.splits()
+    if line.operation == "unpermute":
+        params["tokens"] = shape.tokens
+    return Case(line.operation, line.profile, params, {name: x for name, x in found.items() if name in wanted})
+
+
+def copies(case: Case, count: int) -> list[Case]:
+    """Return `count` cases of equal data, each in storage of its own; the first is the case itself."""
+    return [case, *(case.with_inputs({name: x.copy() for name, x in case.inputs.items()}) for _ in range(count - 1))]

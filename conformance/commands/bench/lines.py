@@ -1,0 +1,143 @@
+"""What is timed: one literal line a conversion, with the operation, its parameters and where in a layer it happens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any
+
+from refnum.errors import ArgumentError
+
+from ...cases.operation import OPERATIONS
+
+
+@dataclass(frozen=True)
+class Line:
+    """One conversion.
+
+    at: the matrix of a shape that it works on, see `Shape.matrix`. params: of the operation, scale layouts and a key
+    for random bits among them. experts: whether the rows are split over the shape's experts, not one. optional:
+    optional inputs that are given. dtypes: of inputs that are no bfloat16 here though they mostly are. once: whether it
+    is timed at the first shape of a run alone, being the kernel of another line with its scales elsewhere, or no part
+    of a layer.
+    """
+
+    label: str
+    operation: str
+    at: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+    profile: str = "HOPPER"
+    experts: bool = False
+    optional: tuple[str, ...] = ()
+    dtypes: Mapping[str, str] = field(default_factory=dict)
+    once: bool = False
+
+
+_FLOATS = {"bfloat16": "BF16", "float16": "FP16", "float32": "FP32"}
+_LAYOUTS = {
+    "float32": "float32 scales", "gemm_float32": "GEMM-ready float32 scales", "packed_ue8m0": "packed UE8M0 scales",
+    "swizzled": "swizzled scales",
+}  # fmt: skip
+_KEY = [20261121, 1, 2]
+"""A Philox key: seed, stream, step."""
+
+
+def _quantisers(to: str, operation: str, **params: Any) -> tuple[Line, ...]:
+    return tuple(
+        Line(f"{name} -> {to}", operation, "tokens", {"input": dtype, **params}) for dtype, name in _FLOATS.items()
+    )
+
+
+def _casts() -> Iterator[Line]:
+    for to, operation in (("E2M1", "encode_e2m1"), ("E4M3", "encode_e4m3"), ("E8M0", "encode_e8m0")):
+        for dtype, name in _FLOATS.items():
+            yield Line(f"{name} -> {to} codes", operation, "tokens", {"input": dtype}, once=True)
+
+
+def _stochastic() -> Iterator[Line]:
+    for dtype, name in _FLOATS.items():
+        given, label = {"input": dtype}, f"{name} -> MXFP4, stochastic"
+        yield Line(f"{label}, bits given", "quantize_mxfp4", "tokens", given, "STOCHASTIC", optional=("rbits",))
+        keyed = {**given, "random": "keyed", "philox": _KEY}
+        yield Line(f"{label}, by key", "quantize_mxfp4", "tokens", keyed, "STOCHASTIC")
+
+
+def _in_layouts(label: str, operation: str, at: str, ways: tuple[str, ...], **params: Any) -> tuple[Line, ...]:
+    """Return a line for each layout of scales that are no bytes, the same in all these ways."""
+    return tuple(
+        Line(f"{label}, {words}", operation, at, {**params, **dict.fromkeys(ways, layout)}, once=True)
+        for layout, words in _LAYOUTS.items()
+    )
+
+
+def _by_experts(label: str, operation: str, **params: Any) -> tuple[Line, ...]:
+    """Return a line for one expert and one for the shape's."""
+    return (
+        Line(label, operation, "rows", params),
+        Line(f"{label}, experts", operation, "rows", params, experts=True),
+    )
+
+
+_ALL = (
+    *_quantisers("MXFP4", "quantize_mxfp4"),
+    Line("BF16 -> MXFP4, floor", "quantize_mxfp4", "tokens", {"input": "bfloat16"}, "OCP"),
+    *_stochastic(),
+    *_quantisers("FP8 1x128", "quantize_fp8_tiles", tile=[1, 128]),
+    *_quantisers("FP8 128x128", "quantize_fp8_tiles", tile=[128, 128]),
+    Line("MXFP4 -> BF16", "dequantize_mxfp4", "rows", {"dtype": "bfloat16"}),
+    Line("MXFP4 -> FP32", "dequantize_mxfp4", "rows", {"dtype": "float32"}),
+    Line("FP8 -> BF16", "dequantize_fp8_tiles", "rows", {"tile": [1, 128], "dtype": "bfloat16"}),
+    Line("FP8 -> FP32", "dequantize_fp8_tiles", "rows", {"tile": [1, 128], "dtype": "float32"}),
+    Line("FP8 128x128 -> BF16", "dequantize_fp8_tiles", "rows", {"tile": [128, 128], "dtype": "bfloat16"}),
+    Line("FP8 128x128 -> FP32", "dequantize_fp8_tiles", "rows", {"tile": [128, 128], "dtype": "float32"}),
+    Line("FP8 -> MXFP4", "fp8_to_mxfp4", "rows"),
+    Line("MXFP4 -> FP8, max", "mxfp4_to_fp8", "rows", {"scale": "max"}),
+    Line("MXFP4 -> FP8, amax", "mxfp4_to_fp8", "rows", {"scale": "amax"}),
+    *_by_experts("MXFP4 -> FP8 columns, max", "mxfp4_to_fp8_columns", scale="max"),
+    *_by_experts("MXFP4 -> FP8 columns, amax", "mxfp4_to_fp8_columns", scale="amax"),
+    *_by_experts("MXFP4 -> FP8 rows and columns", "mxfp4_to_fp8_rows_columns", scale="max"),
+    *_by_experts("MXFP4 -> FP8 rows and columns, amax", "mxfp4_to_fp8_rows_columns", scale="amax"),
+    *_by_experts("MXFP4 -> MXFP4 columns, amax", "mxfp4_columns", scale="amax"),
+    *_by_experts("MXFP4 -> MXFP4 columns, max", "mxfp4_columns", scale="max"),
+    *_by_experts("FP8 -> FP8 columns, rne", "fp8_columns", underflow="rne"),
+    *_by_experts("FP8 -> FP8 columns, te", "fp8_columns", underflow="te"),
+    Line("SwiGLU -> FP8", "swiglu_quantize", "ffn", {"to": "fp8"}, optional=("prob",)),
+    Line("SwiGLU -> MXFP4", "swiglu_quantize", "ffn", {"to": "mxfp4"}, optional=("prob",)),
+    Line("SwiGLU backward", "swiglu_backward", "ffn", optional=("prob",)),
+    Line("SwiGLU backward, FP32 gradient", "swiglu_backward", "ffn", optional=("prob",), dtypes={"grad": "float32"}),
+    Line("pack payload", "pack_payload", "tokens"),
+    *_quantisers("payload", "quantize_payload"),
+    Line("FP8 -> payload", "fp8_to_payload", "tokens"),
+    Line("unpack payload", "unpack_payload", "rows"),
+    Line("permute and pad", "permute_pad", "tokens", {"align": 32}, experts=True),
+    Line("permute and unpack", "permute_unpack", "tokens", {"align": 32}, experts=True),
+    Line("unpermute", "unpermute", "rows", {"align": 32}, experts=True, optional=("weights",)),
+    Line("unpermute, FP32 rows", "unpermute", "rows", {"align": 32}, experts=True, optional=("weights",),
+         dtypes={"rows": "float32"}),
+    *_casts(),
+    *_in_layouts("BF16 -> MXFP4", "quantize_mxfp4", "tokens", ("layout_out",), input="bfloat16"),
+    *_in_layouts("BF16 -> FP8 1x128", "quantize_fp8_tiles", "tokens", ("layout_out",), input="bfloat16", tile=[1, 128]),
+    *_in_layouts("MXFP4 -> BF16", "dequantize_mxfp4", "rows", ("layout_in",), dtype="bfloat16"),
+    *_in_layouts("FP8 -> BF16", "dequantize_fp8_tiles", "rows", ("layout_in",), tile=[1, 128], dtype="bfloat16"),
+    *_in_layouts("FP8 -> MXFP4", "fp8_to_mxfp4", "rows", ("layout_in", "layout_out")),
+    *_in_layouts("MXFP4 -> FP8, max", "mxfp4_to_fp8", "rows", ("layout_in", "layout_out"), scale="max"),
+)  # fmt: skip
+
+LINES: tuple[Line, ...] = tuple(line for line in _ALL if line.operation in OPERATIONS)
+"""The lines of the operations that this version has."""
+
+
+def select(patterns: list[str] | None) -> tuple[Line, ...]:
+    """Return the lines whose operation or label matches any shell pattern; ArgumentError for one without a match."""
+    if not patterns:
+        return LINES
+    for pattern in patterns:
+        if not any(_matches(line, pattern) for line in LINES):
+            known = sorted({line.operation for line in LINES})
+            raise ArgumentError(f"--operation {pattern!r} selects nothing that is timed; known are {', '.join(known)}.")
+    return tuple(line for line in LINES if any(_matches(line, pattern) for pattern in patterns))
+
+
+def _matches(line: Line, pattern: str) -> bool:
+    return fnmatchcase(line.operation, pattern) or fnmatchcase(line.label, pattern)

@@ -1,0 +1,1 @@
+"""`refnum check`: the plan of a run, its cases, and its progress."""

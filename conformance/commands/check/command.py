@@ -1,0 +1,124 @@
+"""`refnum check`: options, the run, and the report that comes of it."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from refnum import get_profile
+from refnum.errors import FileError
+
+from ...cases.operation import select
+from ...reports import files, terminal
+from ...reports import report as reports
+from ...reports.terminal import report as show_report
+from ...subjects.choose import choose
+from ..options import Isolate, Subjects, told
+from .controls import verify
+from .data.check import check_data
+from .journal import leftovers
+from .plan import Plan
+from .progress import progress_bar
+from .run import run
+
+
+class Level(StrEnum):
+    """How much a run covers."""
+
+    SMOKE = "smoke"
+    STANDARD = "standard"
+    EXHAUSTIVE = "exhaustive"
+
+
+@told
+def check(
+    operation: Annotated[list[str] | None, typer.Option("--operation", "-o", help="Name or pattern.")] = None,
+    subject: Subjects = None,
+    profile: Annotated[list[str] | None, typer.Option("--profile", "-p", help="Default: all that are claimed.")] = None,
+    level: Annotated[Level, typer.Option(help="smoke verifies nothing; exhaustive adds 2^32 sweeps.")] = Level.STANDARD,
+    seed: Annotated[int, typer.Option(help="Seed of the sampled cases.")] = 0,
+    examples: Annotated[int, typer.Option(min=0, help="Sampled cases a variant.")] = 25,
+    data: Annotated[Path | None, typer.Option(help="Judge on the tensors of this file or folder instead.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the report as JSON on standard output.")] = False,
+    report: Annotated[Path | None, typer.Option(help="Write the report to this file.")] = None,
+    timeout: Annotated[float, typer.Option(min=0.0, help="Seconds that one call of a subject may take.")] = 60.0,
+    controls: Annotated[bool, typer.Option("--controls", help="Judge only the harness's own controls.")] = False,
+    isolate: Isolate = None,
+) -> None:
+    """Judge kernels bit for bit against the golden model: the main job."""
+    if controls:
+        counts = verify(thorough=True)
+        print(
+            f"harness verified: {counts['right_passed']} right controls pass, "
+            f"{counts['wrong_caught']} wrong ones are caught"
+        )
+        return
+    operations = select(operation)  # a name that is wrong is told before the harness verifies itself
+    for name in profile or []:
+        get_profile(name)
+    if data is not None and not data.exists():
+        raise FileError(f"--data {data}: there is no such file or folder.")
+    chosen = choose(subject, isolate)
+    counts = verify()
+    _tell_of_deaths()
+    plan = Plan(
+        chosen.usable,
+        operations,
+        profile or None,
+        level.value,
+        seed,
+        examples,
+        timeout,
+        named=frozenset(operation or ()),
+        special=True,
+    )
+    document = reports.Report(
+        reports.header(level.value, seed, sys.argv[1:], chosen.records(), chosen.broken, examples=examples),
+        controls=counts,
+    )
+    saved = reports.checkpoint(report) if report is not None else None
+    with contextlib.redirect_stdout(sys.stderr):  # what a subject prints must not get into the report
+        _carry_out(plan, document, data, json, saved)
+    _deliver(document, report, json)
+
+
+def _tell_of_deaths() -> None:
+    """Say on standard error which kernel killed an earlier run, and where its case was saved."""
+    for note, path in leftovers():
+        where = f"replay with: refnum replay {path} --subject ..." if path else "its case cannot be made again"
+        print(
+            f"refnum: an earlier run died while {note['subject']} ran {note['operation']} "
+            f"[{note['profile']}], case {note['number']} of {note['stream']}; {where}",
+            file=sys.stderr,
+        )
+
+
+def _carry_out(
+    plan: Plan, document: reports.Report, data: Path | None, quiet: bool, saved: Callable[[reports.Report], None] | None
+) -> None:
+    if data is not None:
+        check_data(plan, document, data)
+        return
+    with progress_bar(quiet) as progress:
+        run(plan, document, progress, saved)
+
+
+def _deliver(document: reports.Report, path: Path | None, json: bool) -> None:
+    final = document.document()
+    if path is not None:
+        files.write_json(path, final)  # first the file, then its checks: what was measured must not be lost
+        reports.check(final, str(path))
+    if json:
+        import json as encoder
+
+        reports.check(final, "this report")
+        print(encoder.dumps(final, indent=1))
+    else:
+        show_report.everything(terminal.console(), final)
+    raise typer.Exit(final["footer"]["exit"])

@@ -1,0 +1,77 @@
+"""The harness judges itself: every control must get the verdict that it was made for."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from refnum.errors import RefnumError
+
+from ...cases.levels import Outcome
+from ...cases.operation import select
+from ...reports.report import Report
+from ...subjects.calls.call import NO_ROOM
+from ...subjects.controls import Control, controls
+from .control_cases import control_cases
+from .run import Plan, run
+
+
+class HarnessError(RefnumError):
+    """The harness misjudged one of its own controls: no verdict of this run is to be believed."""
+
+
+class NoRoomError(HarnessError, MemoryError):
+    """Memory was short while a control was judged: nothing is known of the harness."""
+
+
+def judge_control(control: Control, thorough: bool = False) -> tuple[set[str], set[str]]:
+    """Return the outcomes and the findings of one control; nothing is saved or shrunk.
+
+    Judged on the few cases of `control_cases`, or, when thorough, on the corners and a few sampled cases.
+    """
+
+    operations = select(list(control.subject.operations))
+    plan = Plan(
+        [control.subject],
+        operations,
+        profiles=["HOPPER"],
+        level="smoke",
+        examples=2,
+        seconds=0.5 if control.outcome is Outcome.TIMEOUT else 60.0,  # a machine that is busy is no hang
+        save=False,
+        shown=0,
+        cases=None if thorough else control_cases,
+    )
+    report = run(plan, Report({"level": "smoke"}))
+    if report.harness:
+        raise HarnessError(f"Judging the control {control.subject.name}: {report.harness[0]}")
+    if any(NO_ROOM in result["refusal"] for result in report.results):
+        raise NoRoomError(f"Judging the control {control.subject.name}: {NO_ROOM}; end other programs, or judge less.")
+    outcomes = {result["outcome"] for result in report.results}
+    return outcomes, {name for result in report.results for name in result["findings"]}
+
+
+def check_control(control: Control, thorough: bool = False) -> None:
+    """Raise HarnessError unless a control gets its outcome and its breach is named."""
+    outcomes, findings = judge_control(control, thorough)
+    name = control.subject.name
+    if outcomes != {control.outcome.value}:
+        raise HarnessError(
+            f"The control {name} must end in {control.outcome.value} and ended in "
+            f"{', '.join(sorted(outcomes)) or 'nothing'}: the harness itself is broken."
+        )
+    if control.finding and control.finding not in findings:
+        raise HarnessError(
+            f"The control {name} must be caught as {control.finding} and was caught as "
+            f"{', '.join(sorted(findings)) or 'nothing in particular'}."
+        )
+
+
+@functools.cache
+def verify(thorough: bool = False) -> dict[str, Any]:
+    """Judge every control once a process; HarnessError names the first that is misjudged."""
+    counts = {"right_passed": 0, "wrong_caught": 0}
+    for control in controls():
+        check_control(control, thorough)
+        counts["right_passed" if control.right else "wrong_caught"] += 1
+    return counts

@@ -1,0 +1,318 @@
+"""The streams of cases of one variant, each judged for every subject that is still in.
+
+Golden outputs are computed once a case. What was not compared, refused or wrong is counted in the tallies.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain, islice
+from typing import Any
+
+import numpy as np
+
+import refnum
+from refnum.errors import RefnumError
+
+from ...cases.case import Case, plain, variant
+from ...cases.corners import corner_cases
+from ...cases.coverpoints import count, expected
+from ...cases.domains import Domain, domains_for
+from ...cases.levels import Outcome
+from ...cases.operation import run_golden
+from ...cases.recipes import sampled_cases
+from ...reports.report import Report
+from ...subjects.arrays import alive
+from ...subjects.layout_variants import unclaimed
+from ...subjects.subject import Broken, Subject
+from ...vectors.frozen import frozen_cases
+from ...verdicts import device
+from ...verdicts.judge import judge
+from ...verdicts.judge_wide import judge_wide
+from ...verdicts.probes import probe
+from ...verdicts.smoke import smoke
+from ...verdicts.tally import DomainCount, Tally
+from .journal import Journal
+from .plan import Plan, Progress, Variant
+
+LOOKED_AT = 24
+"""Corner cases among which the smallest is the first call where no vector was one, see `verdicts.smoke`."""
+PROBES = 4
+"""Corner cases of a variant on which the calling contract is probed as well."""
+SPECIAL_LARGEST = 1 << 16
+"""Members of the largest domain that is run for scale layouts and keyed random bits: they decide no code."""
+COVERED_CHUNKS = 2
+"""Cases of a domain in which coverpoints are counted; all of them would cost as much as the judging."""
+
+
+def new_tally(plan: Plan, subject: Subject, item: Variant) -> Tally:
+    """Return the empty tally of a subject on a variant, refused if the subject cannot be judged on it.
+
+    One that fails when it is asked whether it supports the variant has that fault on it.
+    """
+    name = item.operation.name
+    refusal = subject.refuses(name, item.profile, item.params)
+    broken = isinstance(refusal, Broken)
+    return Tally(
+        subject.name,
+        name,
+        item.profile,
+        item.params,
+        claimed=subject.claimed_level(name),
+        refusal=refusal,
+        outcome=Outcome.FAULT if broken else None,
+        words=refusal if broken else "",
+        smoke=plan.level == "smoke",
+        left_out=[] if item.special else [*unclaimed(subject, name, item.profile), *plan.elsewhere(subject, item)],
+    )
+
+
+@dataclass
+class Engine:
+    """One variant at work. Each method judges one stream of cases; `finish` writes down what was not covered."""
+
+    plan: Plan
+    item: Variant
+    tallies: dict[str, Tally]
+    report: Report
+    progress: Progress
+    book: Journal
+    judged: list[Subject] = field(default_factory=list)
+    number: int = 0
+    open_points: dict[str, set[str]] = field(default_factory=dict)
+    called: set[str] = field(default_factory=set)
+    was_compared: bool = False
+
+    def __post_init__(self) -> None:
+        self.judged = [subject for subject in self.item.subjects if not self.tallies[subject.name].refusal]
+        if self.plan.cases is None and not self.item.special:  # the inputs are those of the ordinary variant
+            self.open_points = {subject.name: set(expected(*self._key)) for subject in self.judged}
+
+    def known(self) -> bool:
+        """Whether the golden model has the operation; if not, every subject's outcome says so."""
+        name = self.item.operation.name
+        if hasattr(refnum, name):
+            return True
+        for tally in self.tallies.values():
+            tally.outcome, tally.words = Outcome.NOT_RUN, f"refnum has no {name}"
+        return False
+
+    def look(self) -> None:
+        """Judge on what takes moments and tells most: the frozen vectors, each of which is there for known bugs."""
+        if self.plan.cases is None and self.known():
+            self.vectors()
+
+    def rest(self) -> None:
+        """Judge every other stream of the plan, in order, and end."""
+        if not self.known():
+            return
+        self.corners()
+        if self.plan.cases is None:
+            self.domains()
+            self.sampled(self.plan.seed)
+        self.finish()
+
+    @property
+    def name(self) -> str:
+        """The variant, as reports name it."""
+        return variant(*self._key)
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything was asked of a subject."""
+        return any(tally.compared or tally.faults for tally in self.tallies.values())
+
+    def finish(self) -> None:
+        """Write down the coverpoints that no compared case has hit, and who could not be judged to the end."""
+        for subject in self.judged:
+            tally, words = self.tallies[subject.name], self.plan.lost.get(subject.arrays)
+            if words and not tally.wrong:
+                tally.outcome, tally.words = Outcome.NOT_RUN, words
+        for name, points in self.open_points.items():
+            if self.tallies[name].compared:
+                self.tallies[name].holes = sorted(points)
+                self.tallies[name].coverpoints = len(expected(*self._key))
+
+    @property
+    def _key(self) -> tuple[str, str, dict[str, Any]]:
+        return self.item.operation.name, self.item.profile, self.item.params
+
+    def active(self) -> list[Subject]:
+        """Return the subjects that are neither refused nor left alone after repeated faults."""
+        return [
+            subject
+            for subject in self.judged
+            if not self.tallies[subject.name].stopped and subject.arrays not in self.plan.lost
+        ]
+
+    def _adapters(self, cases: list[Case]) -> None:
+        """Call every subject once before any verdict; one whose results cannot be compared at all is left alone."""
+        for subject in self.active():
+            if subject.name in self.called:
+                continue
+            tally = self.tallies[subject.name]
+            if smoke(subject, tally, cases, self.plan.seconds, partial(self.book.note, subject.name)):
+                self.called.add(subject.name)
+            self.lost(subject, tally)
+
+    def corners(self) -> None:
+        """Judge on the corner cases, or on the plan's own cases, and probe the calling contract on the first."""
+        probes = 1 if self.item.special else PROBES
+        self.book.enter(self._key, "corners")
+        cases = iter((self.plan.cases or corner_cases)(*self._key))
+        first = list(islice(cases, LOOKED_AT))
+        if self.plan.cases is None:
+            self._adapters(first)
+        for case, golden in self._golden(chain(first, cases)):
+            for subject in self._cover(case, golden):
+                tally = self.tallies[subject.name]
+                tally.corners += self.one(subject, case, golden) is not None
+                if probes and case.elements and self.was_compared:
+                    probe(subject, case, golden, tally, self.plan.seconds)
+            probes -= bool(probes and case.elements)
+
+    def vectors(self) -> None:
+        """Judge on the frozen vectors; one that the golden model no longer agrees with is the harness's fault."""
+        self.book.enter(self._key, "vectors")
+        vectors = list(frozen_cases(*self._key))
+        self._adapters([case for case, _ in vectors])
+        for case, golden in self._golden(case for case, _ in vectors):
+            if not all(np.array_equal(golden[name], array) for name, array in vectors[self.number][1].items()):
+                self.report.harness.append(f"the golden model gives other bytes than the frozen {case.label}")
+            for subject in self._cover(case, golden):
+                self.tallies[subject.name].vectors += self.one(subject, case, golden) is not None
+
+    def domains(self) -> None:
+        """Judge on every enumerable domain of the level."""
+        if self.plan.level == "smoke":
+            return
+        for domain in domains_for(*self._key, self.plan.level):
+            if self.item.special and domain.size > SPECIAL_LARGEST:
+                continue
+            left = {subject.name for subject in self.active() if self._left_out(domain, subject)}
+            counts = {
+                s.name: DomainCount(domain.name, domain.size, domain.how) for s in self.active() if s.name not in left
+            }
+            for name, counted in counts.items():
+                self.tallies[name].domains.append(counted)
+            self.book.enter(self._key, domain.name)
+            there = {s.name for s in self.active() if s.name in counts and domain.wide and self.on_device(s)}
+            for case, golden in self._golden(domain.cases(), but=left | there):
+                for subject in self._cover(case, golden, self.number < COVERED_CHUNKS, but=left | there):
+                    counts[subject.name].add(self.one(subject, case, golden))
+            if there:
+                self._wide(domain, {name: counts[name] for name in there})
+            for subject in self.active():
+                if subject.name in counts:
+                    counted = counts[subject.name]
+                    counted.complete = counted.calls > 0 and not counted.missed
+                    if counted.verdict == "proved":
+                        self.plan.decided.setdefault(self._decision(domain, subject), []).append(self.item.profile)
+
+    def _wide(self, domain: Domain, counts: dict[str, DomainCount]) -> None:
+        """Judge the subjects that `counts` names on every part of a domain, made on their device."""
+        for self.number, part in enumerate(domain.parts(device.device_like())):
+            subjects = [subject for subject in self.active() if subject.name in counts]
+            if not subjects:
+                return
+            golden = self.golden(part.case)
+            for subject in subjects:
+                if subject.arrays in self.plan.lost:  # the device died under the subject before
+                    continue
+                self.book.note(subject.name, self.number, there=True)
+                held = None
+                if golden is not None:
+                    again = partial(domain.part, self.number)
+                    held = self._timed(subject, partial(judge_wide, case=part.case, golden=golden, again=again))
+                counts[subject.name].add(held)
+
+    def on_device(self, subject: Subject) -> bool:
+        """Whether whole domains can be judged where a subject's arrays are: in this process, byte for byte."""
+        return subject.arrays == "cupy" and subject.apart is None and not self.tallies[subject.name].claimed
+
+    def _decision(self, domain: Domain, subject: Subject) -> tuple[str, ...]:
+        return subject.name, self.item.operation.name, json.dumps(plain(self.item.params)), domain.name
+
+    def _left_out(self, domain: Domain, subject: Subject) -> bool:
+        """Whether profiles that were proved before decide all that this domain would; noted.
+
+        Only for a subject whose profiles are one code, and never at level exhaustive.
+        """
+        if self.plan.level == "exhaustive" or not subject.one_code:
+            return False
+        before = self.plan.decided.get(self._decision(domain, subject), [])
+        decided = bool(before) and domain.within(before)
+        if decided:
+            self.tallies[subject.name].left_out.append(f"{domain.name}, decided under {', '.join(before)}")
+        return decided
+
+    def sampled(self, seed: int) -> None:
+        """Judge on sampled recipes of a seed."""
+        self.book.enter(self._key, "sampled", seed)
+        examples = min(self.plan.examples, 5) if self.plan.level == "smoke" else self.plan.examples
+        for case, golden in self._golden(sampled_cases(*self._key, seed, examples)):
+            for subject in self._cover(case, golden):
+                self.tallies[subject.name].sampled += self.one(subject, case, golden) is not None
+
+    def _cover(
+        self, case: Case, golden: dict[str, Any], counted: bool = True, but: Collection[str] = ()
+    ) -> Iterator[Subject]:
+        """Yield the subjects to judge on a case, `but` some; after each that was compared, close the points it hit."""
+        waiting = counted and any(self.open_points.get(subject.name) for subject in self.active())
+        hit = {name for name, times in count(case, golden).items() if times} if waiting else set()
+        for subject in self.active():
+            if subject.name in but or subject.arrays in self.plan.lost:  # the device died under the subject before
+                continue
+            self.was_compared = False
+            self.book.note(subject.name, self.number)
+            yield subject
+            if self.was_compared and subject.name in self.open_points:
+                self.open_points[subject.name] -= hit
+
+    def one(self, subject: Subject, case: Case, golden: dict[str, Any]) -> bool | None:
+        """Judge a subject on a case and count it; return whether it held, None if it was not compared."""
+        return self._timed(subject, partial(judge, case=case, golden=golden))
+
+    def _timed(self, subject: Subject, judged: Callable[..., bool | None]) -> bool | None:
+        tally = self.tallies[subject.name]
+        start = time.perf_counter()
+        held = judged(subject, tally=tally, seconds=self.plan.seconds)
+        tally.seconds += time.perf_counter() - start
+        self.was_compared = held is not None
+        if held is None:
+            self.lost(subject, tally)
+        return held
+
+    def lost(self, subject: Subject, tally: Tally) -> None:
+        """Give the device up when a fault left it dead; that of another process comes back with a new one."""
+        if tally.faults and subject.apart is None and not alive(subject.arrays):
+            self.plan.lost[subject.arrays] = (
+                f"the device stopped answering while {subject.name} ran {tally.faults[-1][2]}; "
+                f"nothing after it is judged on this device"
+            )
+
+    def _golden(self, cases: Iterator[Case], but: Collection[str] = ()) -> Iterator[tuple[Case, dict[str, Any]]]:
+        """Yield each case with its golden outputs; a case the golden model refuses is the harness's own fault.
+
+        but: subjects that these cases are not for; none is made when nobody else is left.
+        """
+        for self.number, case in enumerate(cases):
+            if all(subject.name in but for subject in self.active()):
+                return
+            golden = self.golden(case)
+            if golden is not None:
+                yield case, golden
+
+    def golden(self, case: Case) -> dict[str, Any] | None:
+        """Return the model's outputs; a case that it cannot take is reported, and the run goes on."""
+        self.progress.step(case)
+        try:
+            return run_golden(case)
+        except Exception as error:
+            kind = "refused" if isinstance(error, RefnumError) else f"failed ({type(error).__name__}) on"
+            self.report.harness.append(f"the golden model {kind} {case} ({case.label}): {error}")
+            return None

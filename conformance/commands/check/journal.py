@@ -1,0 +1,142 @@
+"""A note of the case at work, written before each call, so that a kernel that kills the process is still found.
+
+A case is a place in a deterministic stream, so the note is a few words. The next `refnum check` finds the note of
+a process that is gone, makes the case again and saves it as a replay file.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from refnum.errors import RefnumError
+
+from ...cases.case import Case, plain
+from ...cases.corners import corner_cases
+from ...cases.domains import domains_for
+from ...cases.levels import NO_LEVEL
+from ...cases.operation import run_golden
+from ...cases.recipes import sampled_cases
+from ...mismatches import replay
+from ...subjects.subject import Subject
+from ...vectors.frozen import frozen_cases
+from ...verdicts.tally import Failure
+
+FINDING = "process-died"
+
+
+def folder() -> Path:
+    """Return the folder of the notes, `.refnum` in the working directory."""
+    return Path(".refnum")
+
+
+class Journal:
+    """The note of one process. `enter` says which stream of which variant runs; `note` is called before each call."""
+
+    def __init__(self, path: Path | None, seed: int = 0, examples: int = 0, level: str = "standard") -> None:
+        self.path = path
+        self.place: dict[str, Any] = {"pid": os.getpid(), "seed": seed, "examples": examples, "level": level}
+        self.stream = None if path is None else path.open("wb", buffering=0)
+
+    def enter(self, key: tuple[str, str, Mapping[str, Any]], stream: str, seed: int | None = None) -> None:
+        """Remember the variant and the stream: `corners`, `vectors`, `sampled` (of a seed) or a domain's name."""
+        operation, profile, params = key
+        if seed is not None:
+            self.place["seed"] = seed
+        self.place.update(operation=operation, profile=profile, params=plain(params), stream=stream)
+
+    def note(self, subject: str, number: int, there: bool = False) -> None:
+        """Write down that a subject is about to run on a case of the stream, by its number.
+
+        there: it is a part of a wide domain as a device makes it.
+        """
+        if self.stream is not None:
+            text = json.dumps({**self.place, "subject": subject, "number": number, "there": there}).encode()
+            self.stream.seek(0)
+            self.stream.write(text.ljust(1024) + b"\n")  # one write, the longest the same: never half a note
+
+    def close(self) -> None:
+        """Take the note away: the process lives and reports for itself."""
+        if self.stream is not None and self.path is not None:
+            self.stream.close()
+            self.path.unlink(missing_ok=True)
+
+
+@contextmanager
+def journal(plan: Any) -> Iterator[Journal]:
+    """Yield the journal of a run; one that writes nothing when the folder cannot be written or nothing is saved."""
+    path = None
+    if plan.save:
+        try:
+            folder().mkdir(parents=True, exist_ok=True)
+            path = folder() / f"journal-{os.getpid()}.json"
+            book = Journal(path, plan.seed, plan.examples, plan.level)
+        except OSError:
+            path = None
+    if path is None:
+        book = Journal(None)
+    try:
+        yield book
+    finally:
+        book.close()
+
+
+def leftovers() -> Iterator[tuple[dict[str, Any], Path | None]]:
+    """Yield (note, replay file) of every process that died during a call, and take the notes away.
+
+    The replay file is None when the case cannot be made again, say by another version.
+    """
+    for path in sorted(folder().glob("journal-*.json")):
+        try:
+            note = json.loads(path.read_text())
+            alive = _alive(int(note["pid"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            note, alive = None, False
+        if alive:
+            continue
+        path.unlink(missing_ok=True)
+        if note and "subject" in note:
+            yield note, _saved(note)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _saved(note: Mapping[str, Any]) -> Path | None:
+    try:
+        case = again(note)
+        subject = Subject(note["subject"], {}, kind="user")
+        failure = Failure(case, NO_LEVEL, finding=FINDING)
+        return replay.save(replay.document(case, run_golden(case), {}, subject, failure), replay.folder())
+    except (RefnumError, StopIteration, KeyError, TypeError, ValueError):
+        return None
+
+
+def again(note: Mapping[str, Any]) -> Case:
+    """Make the case of a note again; StopIteration when its stream is shorter than it was."""
+    key = note["operation"], note["profile"], note["params"]
+    cases: Iterator[Case]
+    if note["stream"] == "corners":
+        cases = corner_cases(*key)
+    elif note["stream"] == "vectors":
+        cases = (case for case, _ in frozen_cases(*key))
+    elif note["stream"] == "sampled":
+        cases = sampled_cases(*key, note["seed"], note["examples"])
+    else:
+        domain = next(domain for domain in domains_for(*key, note["level"]) if domain.name == note["stream"])
+        if note.get("there"):
+            return domain.part(note["number"])
+        cases = domain.cases()
+    return next(itertools.islice(cases, note["number"], None))

@@ -1,0 +1,66 @@
+"""The corpus: for each coverpoint of each target the smallest case that hits it, kept as an address of a few words."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ...cases.operation import run_golden
+from ...cases.recipes.inputs import expand
+from ...reports import files
+from ...verdicts.judge_worker import points
+from .coordinator import locked
+from .database import FILE, Database
+from .findings import Desk
+from .shards import recipe_of
+from .worker_process import Cell
+
+
+def cover(db: Database) -> list[dict[str, Any]]:
+    """Return, for each target, few small cases that together hit every coverpoint the campaign has hit.
+
+    Greedy: of the corpus's cases the one with the most new points, the smallest of equals, until nothing is new.
+    """
+    targets = {target.name: target for target in db.spec.targets}
+    chosen = []
+    for name in [row[0] for row in db.rows("SELECT DISTINCT target FROM corpus ORDER BY target")]:
+        wanted = {row[0] for row in db.rows("SELECT point FROM corpus WHERE target = ?", (name,))}
+        places = db.rows("SELECT DISTINCT shard, number FROM corpus WHERE target = ?", (name,))
+        recipes = [recipe_of(db.spec, targets[name], db.address(shard), number) for shard, number in places]
+        cases = [expand(recipe) for recipe in recipes]
+        hits = [set(points(case, run_golden(case))) for case in cases]
+        while wanted:
+            best = max(range(len(cases)), key=lambda i: (len(hits[i] & wanted), -cases[i].elements))
+            gained = hits[best] & wanted
+            if not gained:
+                break
+            chosen.append({"target": targets[name].variant, "points": sorted(gained),
+                           "elements": cases[best].elements, "recipe": recipes[best].to_json()})  # fmt: skip
+            wanted -= gained
+    return list({json.dumps(entry, sort_keys=True): entry for entry in chosen}.values())
+
+
+def minimise(folder: Path) -> tuple[int, int]:
+    """Make small what the campaign left as it was; return (findings made small, cases in `corpus.json`)."""
+    db = Database(folder / FILE)
+    with locked(folder):
+        desk = Desk(db, {target.name: target for target in db.spec.targets}, folder.resolve())
+        cells: dict[str, Cell] = {}
+        done = 0
+        for row in db.rows("SELECT * FROM findings WHERE state = 'confirmed'"):
+            task = desk.task("shrink", row)
+            cell = cells.setdefault(task["device"], Cell(db.spec))
+            event = next(event for event in cell.run(task) if event.what in ("done", "lost"))
+            with db.transaction():
+                if event.what == "done":
+                    desk.made_small(task, event)
+                    done += 1
+                else:
+                    desk.lost({**task, "tries": 2}, event)
+        for cell in cells.values():
+            cell.close()
+        kept = cover(db)
+        files.write_json(folder / "corpus.json", {"schema": "refnum.corpus/1", "model": db.spec.model, "cases": kept})
+    db.close()
+    return done, len(kept)

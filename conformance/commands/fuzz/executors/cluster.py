@@ -1,0 +1,195 @@
+"""Workers of a Dask cluster: the same tasks, each done in a cell beside a Dask worker, one GPU a worker.
+
+A kernel that faults or hangs harms the cell and not the Dask worker, so Dask's own retries never carry a poison case
+from GPU to GPU. Workers may join, die and come back; when the scheduler is gone, its tasks are taken as lost, the
+executor connects again, and the shards are submitted anew. A result that comes twice is taken once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import ipaddress
+import queue
+import socket
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from refnum.errors import ArgumentError, UnsupportedError
+
+from ..errors import WorkerError
+from ..spec import Spec
+from ..worker_process import GONE, RESTARTED, Cell, Event
+
+PER_WORKER = 2
+"""Tasks in hand for each Dask worker, so that none waits for the way to the coordinator and back."""
+REFRESH = 2.0
+"""Seconds between two looks at who is there."""
+
+_cells: dict[tuple[str, int], Cell] = {}
+
+
+def do(spec: str, task: dict[str, Any], fresh: bool) -> list[dict[str, Any]]:
+    """Do one task in this Dask worker's cell and return the events as JSON values; runs on the cluster."""
+    place = (spec, threading.get_ident())
+    if place not in _cells:
+        _cells[place] = Cell(Spec.from_json(spec))
+    cell = _cells[place]
+    before = cell.identity
+    try:
+        events = cell.run(task, fresh)
+    except WorkerError as error:
+        return [dataclasses.asdict(Event("unable", words=str(error))),
+                dataclasses.asdict(Event("lost", task=task, why=GONE, words=str(error)))]  # fmt: skip
+    address = _own_address()
+    for event in events:
+        event.task = {"id": event.task["id"]} if event.task else {}
+        if event.what == "joined":
+            event.result = {**event.result, "dask": address}
+        if event.what == "done" and event.result.get("dead"):
+            cell.kill()
+    if before and not any(event.what == "joined" for event in events):  # a new coordinator has not met this worker
+        events.insert(0, Event("joined", before["key"], before["device"], result={**before, "dask": address}))
+    return [dataclasses.asdict(event) for event in events]
+
+
+def _own_address() -> str:
+    from distributed import get_worker
+
+    try:
+        return str(get_worker().address)
+    except ValueError:  # called outside a worker
+        return ""
+
+
+def exposed(address: str) -> bool:
+    """Whether a scheduler's address is plain text and not on this machine alone."""
+    parts = urlsplit(address if "://" in address else f"tcp://{address}")
+    if parts.scheme in ("tls", "wss", "inproc"):
+        return False
+    try:
+        found = {item[4][0] for item in socket.getaddrinfo(parts.hostname, None)}
+    except OSError:
+        return True
+    return not all(ipaddress.ip_address(str(text).partition("%")[0]).is_loopback for text in found)
+
+
+class DaskExecutor:
+    """Tasks on the cluster of a scheduler. TLS comes from Dask's own configuration (`distributed.comm.tls`)."""
+
+    def __init__(self, spec: Spec, address: str, patience: float = 600.0) -> None:
+        try:
+            import distributed
+        except ImportError as error:
+            raise UnsupportedError("--scheduler needs Dask: install refnum[dask].") from error
+        self.distributed, self.spec, self.address, self.patience = distributed, spec.to_json(), address, patience
+        self.arrived: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
+        self.flying: dict[str, tuple[dict[str, Any], Any]] = {}
+        self.known: set[str] = set()
+        self.hosts: dict[str, str] = {}
+        self.waiting: list[Event] = []
+        self.threads, self.looked = 0, 0.0
+        self.client = self._connect()
+
+    def _connect(self) -> Any:
+        """Return a client, waiting for a scheduler that is being restarted; ArgumentError when none answers."""
+        end = time.monotonic() + (self.patience if self.known else 30.0)
+        while True:
+            try:
+                return self.distributed.Client(self.address, timeout=10, set_as_default=False, name="refnum fuzz",
+                                               heartbeat_interval=1000)  # fmt: skip
+            except (OSError, TimeoutError) as error:
+                if time.monotonic() > end:
+                    raise ArgumentError(f"No Dask scheduler answers at {self.address}: {error}.") from error
+                time.sleep(1.0)
+
+    def _look(self) -> None:
+        """Count the threads of the workers that are there, every now and then."""
+        if time.monotonic() - self.looked < REFRESH:
+            return
+        self.looked = time.monotonic()
+        try:
+            workers = dict(self.client.nthreads())
+        except Exception:  # between two schedulers there is nobody to ask
+            workers = {}
+        self.threads = sum(workers.values())
+        self.known |= set(workers)
+
+    def free(self, device: str) -> int:
+        """Return how many more tasks the cluster may get; every worker serves what it has a device for."""
+        self._look()
+        return max(0, PER_WORKER * self.threads - len(self.flying))
+
+    def submit(self, task: Mapping[str, Any], fresh: bool = False, avoid: str = "", only: str = "") -> None:
+        """Submit a task; Dask's addresses of devices are learnt from the events."""
+        places = {address for address, device in self.hosts.items() if device == only} if only else set()
+        if avoid:
+            places = {address for address, device in self.hosts.items() if device != avoid}
+        body = {name: value for name, value in task.items() if name not in ("fresh", "avoid", "only")}
+        key = f"refnum-{task['id'].replace(' ', '-')}-{time.time_ns():x}"
+        try:
+            future = self.client.submit(do, self.spec, body, fresh, key=key, pure=False, retries=0,
+                                        workers=sorted(places) or None, allow_other_workers=bool(places))  # fmt: skip
+        except Exception as error:  # the scheduler went away a moment ago
+            self.waiting.append(Event("lost", task=dict(task), why=RESTARTED, words=str(error)))
+            return
+        self.flying[key] = (dict(task), future)
+        future.add_done_callback(lambda future: self.arrived.put((key, future)))
+
+    def poll(self, seconds: float) -> list[Event]:
+        """Return what has happened; connects again when the scheduler is gone."""
+        events, self.waiting = self.waiting, []
+        if self.client.status not in ("running", "connecting"):
+            return events + self._restarted()
+        wait = seconds
+        while True:
+            try:
+                key, future = self.arrived.get(timeout=wait) if wait else self.arrived.get_nowait()
+            except queue.Empty:
+                return events
+            wait = 0.0
+            if key in self.flying:
+                task, _ = self.flying.pop(key)
+                events += self._events(task, future)
+
+    def _events(self, task: dict[str, Any], future: Any) -> list[Event]:
+        if future.status != "finished":
+            lost_all = future.status in ("cancelled", "lost")
+            why = RESTARTED if lost_all else GONE
+            return [Event("lost", task=task, why=why, words=f"its Dask worker is gone ({future.status})")]
+        try:
+            events = [Event(**event) for event in future.result(timeout=10)]
+        except Exception as error:  # the result went with its worker, or the scheduler did
+            return [Event("lost", task=task, why=RESTARTED, words=f"{type(error).__name__}: {error}")]
+        for event in events:
+            event.task = task if event.what in ("done", "lost") else {}
+            if event.what == "joined":
+                self.hosts[str(event.result.get("dask", ""))] = event.device
+        return events
+
+    def _restarted(self) -> list[Event]:
+        """Give up what the old scheduler had and connect to the new one."""
+        lost = [Event("lost", task=task, why=RESTARTED, words="the scheduler was restarted")
+                for task, _ in self.flying.values()]  # fmt: skip
+        self.flying.clear()
+        self.hosts.clear()
+        with contextlib.suppress(Exception):  # it is being replaced; how it ends does not matter
+            self.client.close(timeout=2)
+        self.client = self._connect()
+        self.threads, self.looked = 0, 0.0
+        return lost
+
+    def health(self) -> dict[str, int]:
+        """Return how many workers are there and how many tasks are out."""
+        return {"up": self.threads, "busy": min(self.threads, len(self.flying)), "starting": 1, "given up": 0}
+
+    def close(self) -> None:
+        """Let the cluster go; its workers stay."""
+        try:
+            self.client.cancel([future for _, future in self.flying.values()])
+            self.client.close(timeout=5)
+        except Exception:  # nothing depends on a farewell
+            pass

@@ -1,0 +1,92 @@
+"""The worker process: takes tasks over a socket, one at a time, and tells before each case which one it is.
+
+Started by `worker_process` as `python -m refnum.conformance.commands.fuzz.worker FD`. It dies
+when its parent does: a beat that cannot be sent ends it at once, even while a kernel hangs. What a subject prints goes
+nowhere.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from multiprocessing.connection import Connection
+from typing import Any
+
+BEAT = 0.5
+"""Seconds between two beats."""
+
+
+class Line:
+    """The socket to the parent, shared by the work and the beats."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.connection = Connection(descriptor)
+        self.lock = threading.Lock()
+
+    def send(self, **message: Any) -> None:
+        """Send one message; a parent that is gone ends this process."""
+        try:
+            with self.lock:
+                self.connection.send_bytes(json.dumps(message).encode())
+        except OSError:
+            os._exit(0)
+
+    def receive(self) -> dict[str, Any]:
+        """Wait for a message."""
+        try:
+            return dict(json.loads(self.connection.recv_bytes()))
+        except (EOFError, OSError):
+            os._exit(0)
+
+
+def beat(line: Line) -> None:
+    """Say every half second that this process runs."""
+    while True:
+        line.send(beat=time.monotonic())
+        time.sleep(BEAT)
+
+
+def main() -> None:
+    """Serve tasks until told to stop."""
+    faulthandler.enable()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the coordinator, which ends its workers itself
+    line = Line(int(sys.argv[1]))
+    threading.Thread(target=beat, args=(line,), daemon=True).start()
+    from .context import Office
+    from .identity import identity
+    from .spec import Spec
+    from .work import TASKS
+
+    try:
+        office = Office(Spec.from_json(line.receive()["spec"]))
+        who = identity()
+    except Exception as error:  # whatever is missing here, the parent must hear of it
+        line.send(unable=f"{type(error).__name__}: {error}")
+        return
+    line.send(hello=who)
+    while True:
+        message = line.receive()
+        if "task" not in message:
+            return
+        task = message["task"]
+        try:
+            result = TASKS[task["kind"]](
+                office, task, lambda number, warming=False: line.send(at=number, warming=warming)
+            )
+        except Exception as error:
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            line.send(
+                broken=f"{type(error).__name__}: {error} ({os.path.basename(place.filename)}:{place.lineno})"[:500]
+            )
+            continue
+        line.send(done=result)
+
+
+if __name__ == "__main__":
+    main()

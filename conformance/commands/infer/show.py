@@ -1,0 +1,62 @@
+"""What `refnum infer` prints: the profile, each choice, and the inputs that rule the others out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from refnum.profiles import profile_name
+
+from . import FIELDS, Inference, Witness
+
+
+def tell(found: Inference, out: Console) -> int:
+    """Print what was found and return the exit status: 0 when one profile explains every answer, else 1."""
+    verb = "follows" if found.exact else "comes closest to"
+    out.print(
+        f"{escape(found.subject)} {verb} [bold]{profile_name(found.best)}[/] on {found.operation}", soft_wrap=True
+    )
+    out.print(f"{found.cases} cases compared, {found.refused} refused, {len(found.unexplained)} not explained")
+    if not found.exact:
+        _disagreement(found, out)
+    for name in FIELDS:
+        _choice(found, name, out)
+    for text in found.unexplained[:5]:
+        out.print(f"  not explained by it: {escape(text)}", soft_wrap=True)
+    if found.exact:
+        out.print(f"judge it with: refnum check --profile {profile_name(found.best)}")
+    return int(not found.exact)
+
+
+def _disagreement(found: Inference, out: Console) -> None:
+    out.print("no profile explains every answer; with this one")
+    for name, (agreed, total) in found.agreement.items():
+        share = 100 * agreed / total if total else 0.0
+        out.print(f"  {name}: {agreed:,} of {total:,} elements agree ({share:.3g} %)")
+    for words in found.recoded:
+        out.print(f"  {escape(words)}", soft_wrap=True)
+
+
+def _choice(found: Inference, name: str, out: Console) -> None:
+    out.print(f"  {name} = {_text(name, getattr(found.best, name))}")
+    for witness in found.choices.get(name, []):
+        out.print(f"    {_witness(name, witness)}", soft_wrap=True)
+    for values, words in (
+        (found.undecided.get(name), "no input tried tells it from"),
+        (found.unclear.get(name), "the kernel agrees with it nowhere where it differs from"),
+    ):
+        if values:
+            out.print(f"    {words} {', '.join(_text(name, value) for value in values)}")
+
+
+def _witness(name: str, w: Witness) -> str:
+    return (
+        f"not {_text(name, w.instead)}: {escape(w.given)} -> {escape(w.place)} is {w.kernel}, "
+        f"would be {w.other}   ({escape(w.case)})"
+    )
+
+
+def _text(name: str, value: Any) -> str:
+    return f"0x{value:08X}" if name == "amax_floor" and value is not None else str(value)

@@ -1,0 +1,234 @@
+"""`refnum mutate`: break a subject's sources on purpose and count what the harness notices. Parses, calls, prints."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import tempfile
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from refnum.errors import ArgumentError
+
+from ...reports import terminal
+from ...reports.files import write_text
+from ...reports.gpus import chosen_gpus, smi
+from ...subjects.loading.discover import installed
+from . import other_build, score, sole_killers
+from .accepted import reasoned, reasons_of
+from .enumerate import enumerated
+from .forked import apart
+from .functions import settled
+from .kernels import Shop as WholeShop
+from .kernels_run import run as judge_whole
+from .ledger import Ledger
+from .museum import EXHIBITS
+from .museum.visit import visit
+from .operators import OPERATORS
+from .page import vectors_page
+from .run import Shop
+from .run import run as judge_all
+from .score import document
+from .verdict import SURVIVED
+
+mutate_app = typer.Typer(no_args_is_help=True, help="Mutation: broken copies of a subject's sources, and a museum.")
+Subject = Annotated[str, typer.Option("--subject", "-s", help="Whose sources: a subject that can be built anew.")]
+EXIT_SURVIVORS = 1
+
+
+def _workshop(name: str) -> Any:
+    """Return a subject's workshop. Whether it is usable is asked in another process: this one forks, and a device that
+    was started here would be of no use there."""
+    found = next((item for item in installed()[0] if item.name == name and item.mutable is not None), None)
+    if found is None or found.mutable is None:
+        raise ArgumentError(f"--subject {name} cannot be built from changed sources: it has no `mutable`.")
+    said = apart(found.available, 120)  # words of how it ended, where it did not answer
+    usable, reason = (False, said["how"]) if isinstance(said, dict) else said
+    if not usable:
+        raise ArgumentError(f"--subject {name} cannot be built from changed sources: {reason}.")
+    return found.mutable()
+
+
+@mutate_app.command()
+def operators() -> None:
+    """List the operators, each with an example."""
+    rows = [[one.name, one.words, one.example[0], " / ".join(one.example[1]) or "(nothing)"] for one in OPERATORS]
+    headers = ("operator", "what it breaks", "from", "to")
+    terminal.table(
+        terminal.console(), "Mutation operators", headers, [[terminal.escape(text) for text in row] for row in rows]
+    )
+
+
+def _hints(path: Path | None) -> dict[str, str]:
+    rows = [json.loads(line) for line in path.read_text().splitlines()] if path else []
+    return {row["id"]: row["operation"] for row in rows if row.get("operation")}
+
+
+def _gpus(text: str) -> list[str]:
+    return [card["uuid"] for card in chosen_gpus(text)] if smi() or text != "all" else []
+
+
+@mutate_app.command()
+def run(
+    subject: Subject = "host",
+    file: Annotated[str, typer.Option(help="Only source files of this name or pattern.")] = "*",
+    operator: Annotated[str, typer.Option(help="Only operators of this name or pattern.")] = "*",
+    sample: Annotated[int | None, typer.Option(min=1, help="Only so many mutants, drawn by the seed.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the draw.")] = 0,
+    workers: Annotated[int, typer.Option(min=1, help="Processes.")] = os.cpu_count() or 1,
+    profile: Annotated[
+        list[str] | None, typer.Option(help="Ask under these profiles; the workshop's when left out.")
+    ] = None,
+    domains: Annotated[bool, typer.Option("--domains", help="Ask survivors every enumerable domain as well.")] = False,
+    seconds: Annotated[float, typer.Option(help="With --domains: seconds for one operation.")] = 600.0,
+    ledger: Annotated[
+        Path | None, typer.Option(help="Keep verdicts in this file; a later run goes on from it.")
+    ] = None,
+    hints: Annotated[Path | None, typer.Option(help="A ledger of another subject: what to ask first.")] = None,
+    gpus: Annotated[
+        str, typer.Option("--gpus", help="Whole kernels: all, or indices or UUIDs such as 0,1: processes in turns.")
+    ] = "all",
+    outside: Annotated[
+        Path | None, typer.Option(help="Another subject's --out: its verdicts where this build has no code.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write all verdicts as JSON.")] = None,
+) -> None:
+    """Build and judge mutants; exit status 1 when one survives."""
+    with tempfile.TemporaryDirectory(prefix="refnum-mutate-") as folder:
+        workshop = replace(_workshop(subject), **({"profiles": tuple(profile)} if profile else {}))
+        whole = hasattr(workshop, "parts")
+        shop: Any = WholeShop.open(workshop) if whole else Shop.open(workshop, Path(folder) / "start")
+        chosen = [m for m in shop.mutants() if fnmatchcase(m.file, file) and fnmatchcase(m.operator, operator)]
+        if not chosen:
+            raise ArgumentError(f"No mutant of {subject} has --file {file} and --operator {operator}.")
+        if sample is not None:
+            chosen = random.Random(seed).sample(chosen, min(sample, len(chosen)))
+        kept = Ledger(ledger) if ledger else None
+        if whole:
+            verdicts = list(judge_whole(shop, chosen, workers, kept, _hints(hints), _gpus(gpus)))
+        else:
+            verdicts = list(judge_all(shop, chosen, workers, kept))
+        verdicts = settled(shop, verdicts, Path(folder) / "functions", workers, kept)
+        if domains and not whole:
+            verdicts = enumerated(shop, verdicts, Path(folder) / "domains", workers, seconds)
+        verdicts = reasoned(verdicts, reasons_of(getattr(workshop, "reasons", tuple)()), shop.texts)
+    if outside is not None:
+        verdicts = other_build.taken(verdicts, json.loads(outside.read_text()), shop.texts)
+    _told(subject, verdicts, out, sources=other_build.sources(shop.texts))
+
+
+@mutate_app.command()
+def python(
+    target: Annotated[str, typer.Argument(help="`model` or `comparator`.")],
+    sample: Annotated[int | None, typer.Option(min=1, help="Only so many mutants, drawn by the seed.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the draw.")] = 0,
+    workers: Annotated[int, typer.Option(min=1, help="Processes.")] = os.cpu_count() or 1,
+    tests: Annotated[bool, typer.Option("--tests", help="Run survivors against tests; in a checkout.")] = False,
+    ledger: Annotated[
+        Path | None, typer.Option(help="Keep verdicts in this file; a later run goes on from it.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write all verdicts as JSON.")] = None,
+) -> None:
+    """Mutate the golden model or the comparator; exit status 1 when a mutant survives."""
+    from tools.mutation import python as room
+    from tools.mutation.python_targets import TARGETS
+
+    found = next((one for one in TARGETS if one.name == target), None)
+    if found is None:
+        raise ArgumentError(f"There is no target {target!r}; choose from {', '.join(t.name for t in TARGETS)}.")
+    shop = room.Shop.open(found)
+    chosen = shop.mutants()
+    if sample is not None:
+        chosen = random.Random(seed).sample(chosen, min(sample, len(chosen)))
+    _told(target, list(room.run(shop, chosen, workers, Ledger(ledger) if ledger else None, tests)), out)
+
+
+def _told(name: str, verdicts: list[Any], out: Path | None, **facts: Any) -> None:
+    """Print the score and the survivors, and write all verdicts with facts; exit status 1 when one survives."""
+    headers = ("operator", *score.STATUSES, "score", "CPU s")
+    terminal.table(terminal.console(), f"Mutants of {name}", headers, list(score.rows(score.by_operator(verdicts))))
+    survivors = [verdict for verdict in verdicts if verdict.status == SURVIVED]
+    for one in survivors:
+        change = f"{one.mutant.old.strip()} -> {one.mutant.new.strip() or '(nothing)'}"
+        terminal.console().print(f"survived  {one.mutant.id}: {terminal.escape(change)}  {terminal.escape(one.how)}")
+    if out is not None:
+        write_text(out, json.dumps(score.document(verdicts, subject=name, **facts), indent=1) + "\n")
+    if survivors:
+        raise typer.Exit(EXIT_SURVIVORS)
+
+
+@mutate_app.command()
+def vectors(
+    run: Annotated[Path | None, typer.Argument(help="What this command wrote by --json, or `run` by --out.")] = None,
+    subject: Subject = "host",
+    file: Annotated[str, typer.Option(help="Only source files of this name or pattern.")] = "*",
+    sample: Annotated[int | None, typer.Option(min=1, help="Only so many mutants, drawn by the seed.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the draw.")] = 0,
+    workers: Annotated[int, typer.Option(min=1, help="Processes.")] = os.cpu_count() or 1,
+    json_out: Annotated[Path | None, typer.Option("--json", help="Write all verdicts as JSON.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the page as Markdown.")] = None,
+) -> None:
+    """List the frozen vectors that are the only one to kill a mutant; without a run, ask the vectors, and only them."""
+    found = json.loads(run.read_text()) if run else _asked_vectors(subject, file, sample, seed, workers)
+    if json_out is not None:
+        write_text(json_out, json.dumps(found, indent=1) + "\n")
+    text = vectors_page(found)
+    if out is None:
+        terminal.console().print(text, markup=False)
+    else:
+        write_text(out, text)
+
+
+def _asked_vectors(subject: str, file: str, sample: int | None, seed: int, workers: int) -> dict[str, Any]:
+    """Ask mutants the frozen vectors, and return that run as JSON values."""
+    with tempfile.TemporaryDirectory(prefix="refnum-mutate-") as folder:
+        shop = sole_killers.Shop.open(_workshop(subject), Path(folder))
+        chosen = [mutant for mutant in shop.mutants() if fnmatchcase(mutant.file, file)]
+        if not chosen:
+            raise ArgumentError(f"No mutant of {subject} has --file {file}.")
+        if sample is not None:
+            chosen = random.Random(seed).sample(chosen, min(sample, len(chosen)))
+        return document(list(sole_killers.run(shop, chosen, workers)), subject=subject)
+
+
+@mutate_app.command()
+def museum(
+    names: Annotated[list[str] | None, typer.Argument(help="Exhibits by name or pattern; all when left out.")] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Processes.")] = os.cpu_count() or 1,
+    out: Annotated[Path | None, typer.Option(help="Write what became of each exhibit as JSON.")] = None,
+) -> None:
+    """Build the real bugs of the field in our sources and check them; exit status 1 when one is not caught."""
+    shown = [e for e in EXHIBITS if any(fnmatchcase(e.name, n) for n in names or ["*"])]
+    if not shown:
+        raise ArgumentError(f"No exhibit is named {', '.join(names or [])}; see docs/guides/mutation.md.")
+    with tempfile.TemporaryDirectory(prefix="refnum-museum-") as folder:
+        whole = _workshop("emulated") if any(e.build == "emulated" for e in shown) else None
+        met = list(visit(Shop.open(_workshop("host"), Path(folder)), shown, whole, workers))
+    rows = [
+        [one.exhibit.name, one.exhibit.operation, f"{one.first:.2f} s" if one.killed else "not caught",
+         "yes" if one.right else "no", ", ".join(one.guesses) or one.case, ", ".join(one.exhibit.seen)]
+        for one in met
+    ]  # fmt: skip
+    headers = ("bug", "operation", "caught in", "guessed", "what the report says", "seen in")
+    terminal.table(terminal.console(), "Museum", headers, [[terminal.escape(text) for text in row] for row in rows])
+    missed, right = sum(not one.killed for one in met), sum(one.right for one in met)
+    terminal.console().print(f"{len(rows) - missed} of {len(rows)} caught, {right} with the right bug class")
+    if out is not None:
+        write_text(out, json.dumps([_met(one) for one in met], indent=1) + "\n")
+    if missed:
+        raise typer.Exit(EXIT_SURVIVORS)
+
+
+def _met(one: Any) -> dict[str, Any]:
+    exhibit = one.exhibit
+    return {
+        "name": exhibit.name, "file": exhibit.file, "operation": exhibit.operation, "build": exhibit.build,
+        "seen": list(exhibit.seen), "classes": list(exhibit.classes), "caught": one.killed, "right": one.right,
+        "guesses": list(one.guesses), "how": one.case,
+        "built": round(one.built, 2), "first": round(one.first, 3), "whole": round(one.whole, 1),
+    }  # fmt: skip

@@ -1,0 +1,49 @@
+"""What the commands share: options that several take, and how an error of ours is told."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import wraps
+from typing import Annotated, Any
+
+import typer
+
+from refnum.errors import RefnumError
+
+from ..reports.report import EXIT_USAGE
+
+Subjects = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--subject",
+        "-s",
+        help="Name, kind, pattern, `peers`, `all`, `model`, path/to/file.py:NAME, libkernel.so or exec:PATH. May be "
+        "repeated. "
+        "Default: every kernel that is installed and usable here.",
+    ),
+]
+Isolate = Annotated[
+    bool | None,
+    typer.Option(
+        "--isolate/--no-isolate",
+        help="Call subjects in processes of their own, which may crash or hang. Default: those of files and libraries.",
+    ),
+]
+
+
+def told(function: Callable[..., None]) -> Callable[..., None]:
+    """Turn a RefnumError, and want of memory, into one sentence on standard error and exit status 2."""
+
+    @wraps(function)
+    def wrapped(*args: Any, **kwargs: Any) -> None:
+        try:
+            function(*args, **kwargs)
+        except RefnumError as error:
+            print(f"refnum: {error}", file=sys.stderr)
+            raise typer.Exit(EXIT_USAGE) from error
+        except MemoryError as error:  # of ours: a subject's is an outcome
+            print(f"refnum: this machine has too little memory for it: {error}".rstrip(": "), file=sys.stderr)
+            raise typer.Exit(EXIT_USAGE) from error
+
+    return wrapped

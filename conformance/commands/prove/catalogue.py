@@ -1,0 +1,181 @@
+"""The catalogue of proofs: one literal entry a domain. The same code runs, certifies, resumes and verifies each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from refnum.errors import ArgumentError
+
+from ...cases.domains.part import Enumeration
+from ...cases.domains.wide import Alone, Cut, EveryPattern, Pinned
+from .standard import Standard
+
+THERE, HOST = "there", "host"
+
+
+@dataclass(frozen=True)
+class Proof:
+    """One statement that is proved by trying every member of a finite domain.
+
+    size: the exact number of members, as a literal; the enumeration must come to the same. order: how members are
+    numbered and laid out. clause: the clause that says what the enumeration proves. golden: `there`, where the
+    subject's arrays are, or `host`, always NumPy. minutes: whether one core needs more than a few.
+    """
+
+    name: str
+    statement: str
+    clause: str
+    operations: tuple[str, ...]
+    size: int
+    order: str
+    made: Enumeration
+    golden: str = THERE
+    minutes: bool = False
+
+
+_F32 = {"input": "float32"}
+_E4M3 = {"overflow": "saturate", "input": "float32"}
+_TILES = {"tile": (1, 128), "input": "float32"}
+_BYTES = tuple(range(256))
+_SINGLE = (
+    "quantize_mxfp4", "dequantize_mxfp4", "quantize_mx", "dequantize_mx", "quantize_fp8_tiles", "dequantize_fp8_tiles",
+    "fp8_to_mxfp4", "mxfp4_to_fp8", "mxfp4_to_fp8_columns", "mxfp4_columns", "fp8_columns", "swiglu_quantize",
+    "swiglu_backward", "pack_payload", "unpack_payload", "permute_pad", "unpermute", "encode_e2m1", "encode_e4m3",
+    "encode_e8m0", "decode_e2m1", "decode_e4m3", "decode_e8m0",
+)  # fmt: skip
+_FUSED = ("mxfp4_to_fp8_rows_columns", "quantize_payload", "fp8_to_payload", "permute_unpack")
+_STANDARD = "variants in the order of the operations' table, each one's domains in order; one chunk a domain"
+_PATTERNS = "patterns in order, 2**28 a chunk"
+_ALONE = "block b holds the magnitude b in lane b mod 32 among zeros, 2**23 blocks a chunk"
+_BESIDE = "scale bytes upward, then Inf and NaN; beside each pin the members in order; pin in lane (block mod width)"
+
+
+def _standard(name: str, size: int, *operations: str) -> Proof:
+    """Every enumerable domain of at most 2**24 members of some operations, under HOPPER and OCP."""
+    listed = ", ".join(operations)
+    statement = f"{listed}: every domain of at most 2**24 members, in every variant"
+    return Proof(name, statement, "N18.3", operations, size, _STANDARD, Standard(operations))
+
+
+def _model(name: str, size: int, which: str, operations: tuple[str, ...]) -> Proof:
+    """The model's lines on CuPy arrays against the same lines on NumPy arrays."""
+    statement = (
+        "the model on CuPy arrays gives the bytes of the model on NumPy arrays: every domain of at most 2**24 members "
+        f"of {which}, and sampled tensors of every variant"
+    )
+    order = f"{_STANDARD}, then one of sampled tensors"
+    return Proof(name, statement, "N18.6", operations, size, order, Standard(operations, tensors=True), golden=HOST)
+
+
+def _maxima(rule: str, profile: str) -> Proof:
+    statement = f"every float32 magnitude as maximum of an MXFP4 block under the rule {rule}"
+    made = Alone("quantize_mxfp4", profile, _F32)
+    return Proof(f"maxima-{rule}", statement, "N18.2", ("quantize_mxfp4",), 1 << 31, _ALONE, made, minutes=True)
+
+
+_TABLE = (
+    _standard("codes", 1_056, "decode_e2m1", "decode_e4m3", "decode_e8m0"),
+    _standard("scalars", 4_718_592, "encode_e2m1", "encode_e4m3", "encode_e8m0"),
+    _standard("dequantize", 393_216, "dequantize_mxfp4", "dequantize_fp8_tiles"),
+    _standard("dequantize-mx", 466_944, "dequantize_mx"),
+    _standard("quantize-mxfp4", 70_874_692, "quantize_mxfp4"),
+    _standard("quantize-mx", 425_196_104, "quantize_mx"),
+    _standard("quantize-fp8-tiles", 141_254_276, "quantize_fp8_tiles"),
+    _standard("fp8-to-mxfp4", 8_454_144, "fp8_to_mxfp4"),
+    _standard("mxfp4-to-fp8", 1_783_548, "mxfp4_to_fp8"),
+    _standard("mxfp4-to-fp8-columns", 1_783_548, "mxfp4_to_fp8_columns"),
+    _standard("mxfp4-to-fp8-rows-columns", 3_567_096, "mxfp4_to_fp8_rows_columns"),
+    _standard("mxfp4-columns", 1_771_228, "mxfp4_columns"),
+    _standard("fp8-columns", 16_971_780, "fp8_columns"),
+    _standard("swiglu", 84_213_760, "swiglu_quantize", "swiglu_backward"),
+    _standard("payload", 79_328_836, "quantize_payload", "fp8_to_payload"),
+    _model("model-on-cupy", 1_660_706_824, "every operation but the fused ones", _SINGLE),
+    _model("model-on-cupy-fused", 155_247_676, "every operation that does the work of two", _FUSED),
+    Proof(
+        "e2m1-bfloat16-scales",
+        "every bfloat16 under every scale byte to E2M1",
+        "N18.2",
+        ("encode_e2m1",),
+        1 << 24,
+        "scale bytes upward, patterns in order, one byte a chunk",
+        EveryPattern("encode_e2m1", {"input": "bfloat16"}, "scale_byte", _BYTES, cut=Cut(1 << 16, 1 << 16)),
+    ),
+    Proof(
+        "e2m1-float16-scales",
+        "every float16 under every scale byte to E2M1",
+        "N18.2",
+        ("encode_e2m1",),
+        1 << 24,
+        "scale bytes upward, patterns in order, one byte a chunk",
+        EveryPattern("encode_e2m1", {"input": "float16"}, "scale_byte", _BYTES, cut=Cut(1 << 16, 1 << 16)),
+    ),
+    _maxima("rceil", "HOPPER"),
+    _maxima("floor", "OCP"),
+    _maxima("ceil", "CEIL"),
+    _maxima("even", "EVEN"),
+    Proof(
+        "e4m3-float32",
+        "every float32 to E4M3",
+        "N18.2",
+        ("encode_e4m3",),
+        1 << 32,
+        _PATTERNS,
+        EveryPattern("encode_e4m3", _E4M3),
+        minutes=True,
+    ),
+    Proof(
+        "fp8-tiles-float32",
+        "every float32 beside an Inf and beside a NaN in an FP8 tile, where all of them are encoded at scale 1",
+        "N18.2",
+        ("quantize_fp8_tiles",),
+        1 << 33,
+        _BESIDE,
+        Pinned("quantize_fp8_tiles", "HOPPER", _TILES, 128, pairs=False),
+        minutes=True,
+    ),
+    Proof(
+        "mxfp4-float32-pairs",
+        "every float32 beside every scale byte that a block holding it can have, and beside NaN and Inf, to MXFP4",
+        "N18.2",
+        ("quantize_mxfp4",),
+        558_303_805_946,
+        _BESIDE,
+        Pinned("quantize_mxfp4", "HOPPER", _F32, 32),
+        minutes=True,
+    ),
+    Proof(
+        "fp8-tiles-float32-pairs",
+        "every float32 beside every scale byte that a tile holding it can have to FP8",
+        "N18.2",
+        ("quantize_fp8_tiles",),
+        550_246_547_950,
+        _BESIDE,
+        Pinned("quantize_fp8_tiles", "HOPPER", _TILES, 128, nonfinite=False),
+        minutes=True,
+    ),
+    Proof(
+        "e2m1-float32-scales",
+        "every float32 under every scale byte to E2M1",
+        "N18.2",
+        ("encode_e2m1",),
+        1 << 40,
+        f"scale bytes upward, {_PATTERNS}",
+        EveryPattern("encode_e2m1", _F32, "scale_byte", _BYTES),
+        minutes=True,
+    ),
+)  # fmt: skip
+
+CATALOGUE: dict[str, Proof] = {proof.name: proof for proof in _TABLE}
+
+
+def get_proof(name: str) -> Proof:
+    """Return a proof by name; ArgumentError names those that exist."""
+    if name not in CATALOGUE:
+        raise ArgumentError(f"No proof is named {name!r}; choose from {', '.join(CATALOGUE)}.")
+    return CATALOGUE[name]
+
+
+def domain_record(proof: Proof) -> dict[str, Any]:
+    """Return what a certificate says of its domain: together with the proof's name it fixes every member's place."""
+    return {"size": proof.size, "order": proof.order, "chunks": proof.made.chunks}

@@ -1,0 +1,227 @@
+"""The page of one mismatch: where it is, what went in, what was expected and observed, and the rule that decides.
+
+Everything on the page is text made from integers, so that it can be stored in a report and printed anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+import refnum
+from refnum.arrays import unpack_nibbles
+from refnum.codec import value
+from refnum.errors import RefnumError
+from refnum.explanation import EXPLAINED
+from refnum.formats import Format, get_format
+
+from ..cases.case import Case, plain
+from ..cases.draw.bits import float_bits
+from ..cases.geometry import block_shape, column_block, spread
+from ..cases.operation import Output, outputs_of
+from ..reports.number import number_text
+from ..verdicts.compare import coded_outputs, differences
+
+_FLOATS = {"float32": "FP32", "bfloat16": "BF16", "float16": "FP16"}
+
+
+def page(
+    case: Case, golden: Mapping[str, np.ndarray], observed: Mapping[str, np.ndarray], level: int
+) -> dict[str, Any]:
+    """Return the first element that differs at `level` with all that decides it; empty when nothing differs."""
+    wrong = differences(case, golden, observed, level)
+    name = next((name for name in sorted(wrong, key=lambda n: n == "scales") if wrong[name].any()), "")
+    if not name:
+        return {}
+    output = next(output for output in outputs_of(case) if output.name == name)
+    index = tuple(int(i) for i in np.argwhere(wrong[name])[0])
+    sides = [_side(output, case, arrays, index) for arrays in (golden, observed)]
+    steps = rule_steps(case, source_index(output, case, index))
+    return {
+        "output": name,
+        "index": list(index),
+        "place": _place(output, case, index),
+        "differing": {key: f"{int(mask.sum())} of {mask.size}" for key, mask in wrong.items() if mask.any()},
+        "input": _inputs(output, case, index),
+        "scale": _scales(output, case, golden, observed, index),
+        "expected": sides[0],
+        "observed": sides[1],
+        "differs": _bits_apart(output, case, sides),
+        "rule": deciding_step(steps, name == "scales"),
+        "steps": steps,
+        "params": plain(case.params),
+    }
+
+
+def rule_steps(case: Case, where: tuple[int, int] | None) -> list[dict[str, str]]:
+    """Return the golden model's own explanation of an input element, step by step; empty where it has none."""
+    if where is None or case.operation not in EXPLAINED:
+        return []
+    try:
+        return [
+            {"name": step.name, "text": step.text, "clause": step.clause}
+            for step in refnum.explain(case.operation, case, where).steps
+        ]
+    except (RefnumError, AssertionError, IndexError) as error:  # a page without a rule is better than no page
+        return [{"name": "explanation", "text": f"failed: {error}", "clause": ""}]
+
+
+def deciding_step(steps: list[dict[str, str]], of_scale: bool) -> str:
+    """Return the step that decides: for a code its rounding, for a scale byte the scale rule."""
+    order = ("special", "scale exponent", "recode") if of_scale else ("rounding", "special", "recode")
+    for name in order:
+        for step in steps:
+            if step["name"] == name:
+                return f"{step['text']} ({step['clause']})"
+    return ""
+
+
+def code_text(fmt: Format, code: int) -> dict[str, str]:
+    """Return a code as hex bits, as fields (sign, exponent, mantissa) and as a value."""
+    digits = -(-fmt.bits // 4)
+    return {"bits": f"0x{code:0{digits}X}", "fields": _fields(fmt, code), "value": value_text(fmt, code)}
+
+
+def value_text(fmt: Format, code: int) -> str:
+    """Return the exact value of a code in short: a decimal, or significand times a power of two."""
+    exact = value(fmt, code)
+    if isinstance(exact, str):
+        return exact
+    negative = exact < 0 or (exact == 0 and fmt.kind == "float" and bool(code & fmt.sign_mask))
+    return ("-" if negative else "") + number_text(abs(exact))
+
+
+def _fields(fmt: Format, code: int) -> str:
+    text = f"{code:0{fmt.bits}b}"
+    if fmt.kind != "float":
+        return text
+    exponent_bits = fmt.bits - 1 - fmt.mantissa_bits
+    return " ".join(filter(None, (text[0], text[1 : 1 + exponent_bits], text[1 + exponent_bits :])))
+
+
+def _format(output: Output, case: Case, array: np.ndarray) -> Format | None:
+    if output.kind == "values":
+        return get_format("FP32" if array.itemsize == 4 else "BF16")
+    name = output.format(case.params)
+    return get_format(name) if name else None
+
+
+def _side(output: Output, case: Case, arrays: Mapping[str, np.ndarray], index: tuple[int, ...]) -> dict[str, str]:
+    array = arrays[output.name]
+    array = unpack_nibbles(array) if output.kind == "packed" else array
+    fmt = _format(output, case, array)
+    code = int(array[index])
+    if fmt is None:
+        return {"bits": f"0x{code:02X}", "fields": "", "value": str(code)}
+    return code_text(fmt, code)
+
+
+def _place(output: Output, case: Case, index: tuple[int, ...]) -> str:
+    """Return the place in the words of the field: row, block and lane, or output column and block."""
+    if len(index) != 2:
+        return "element " + ", ".join(map(str, index))
+    row, last = index
+    if output.kind == "scales":
+        return f"row {row} block {last}"
+    if output.block.startswith("column"):
+        return f"input row {last} column {row} (output [{row}, {last}])"
+    if not output.block:
+        return f"row {row} column {last}"
+    tall, wide = block_shape(output.block, case)
+    tile = "tile" if wide == 128 else "block"
+    inside = f" row {row % tall}" if tall > 1 else ""
+    return f"row {row} {tile} {last // wide}{inside} lane {last % wide}"
+
+
+def source_index(output: Output, case: Case, index: tuple[int, ...]) -> tuple[int, int] | None:
+    """Return [row, column] of the input element that an output element comes from; None where there is none."""
+    if len(index) != 2 or output.kind in ("bytes", "index"):
+        return None
+    if output.kind == "scales":
+        coded = next((codes for codes, scales in coded_outputs(case) if scales is output), None)
+        if coded is None:
+            return None
+        tall, wide = block_shape(coded.block, case)
+        if coded.block.startswith("column"):
+            rows = next(iter(case.inputs.values())).shape[0]
+            inside = np.flatnonzero(column_block(case, wide, rows) == index[0])
+            return (int(inside[0]), index[1]) if inside.size else None
+        return index[0] * tall, index[1] * wide
+    return (index[1], index[0]) if output.block.startswith("column") else (index[0], index[1])
+
+
+def _inputs(output: Output, case: Case, index: tuple[int, ...]) -> list[dict[str, str]]:
+    """Return bits and value of every input that this output element reads directly."""
+    where = source_index(output, case, index)
+    if where is None or case.operation in ("unpermute", "permute_pad", "permute_unpack"):
+        return []
+    rows = []
+    for name, array in case.inputs.items():
+        text = _input(name, array, case, where)
+        if text:
+            rows.append({"name": name, **text})
+    return rows
+
+
+def _input(name: str, array: np.ndarray, case: Case, where: tuple[int, int]) -> dict[str, str] | None:
+    row, column = where
+    if name == "scales" and array.ndim == 2:
+        mx = "packed" in case.inputs or case.operation == "dequantize_mx"
+        tall, wide = (1, 32) if mx else tuple(case.params.get("tile", (1, 128)))
+        return code_text(get_format("E8M0"), int(array[row // tall, column // wide]))
+    if name == "packed":
+        return code_text(get_format("E2M1"), int(unpack_nibbles(array)[row, column]))
+    if name == "codes":
+        named = {"decode_e2m1": "E2M1", "decode_e8m0": "E8M0"}.get(case.operation, "E4M3")
+        return code_text(get_format(str(case.params.get("element", named))), int(array[row, column]))
+    if array.dtype.name in _FLOATS:
+        place = (row,) if array.ndim == 1 else (row, column)
+        return code_text(get_format(_FLOATS[array.dtype.name]), int(float_bits(np.ascontiguousarray(array))[place]))
+    if array.ndim == 2 and name == "rbits":
+        return {"bits": f"0x{int(array[row, column]):02X}", "fields": "", "value": str(int(array[row, column]))}
+    return None
+
+
+def _scales(
+    output: Output,
+    case: Case,
+    golden: Mapping[str, np.ndarray],
+    observed: Mapping[str, np.ndarray],
+    index: tuple[int, ...],
+) -> dict[str, str]:
+    """Return the scale of this element's block on both sides, for outputs that have one."""
+    scale = dict(coded_outputs(case)).get(output)
+    if scale is None:
+        return {}
+    sides = {}
+    for side, arrays in (("expected", golden), ("observed", observed)):
+        codes = arrays[output.name]
+        shape = (codes.shape[0], codes.shape[1] * (2 if output.kind == "packed" else 1))
+        byte = int(spread(output.block, case, arrays[scale.name], shape)[index])
+        sides[side] = f"0x{byte:02X} ({value_text(get_format('E8M0'), byte)})"
+    return sides
+
+
+def _bits_apart(output: Output, case: Case, sides: list[dict[str, str]]) -> str:
+    """Return which fields differ: sign, exponent, mantissa bits by number."""
+    left, right = (int(side["bits"], 16) for side in sides)
+    apart = left ^ right
+    name = output.format(case.params)
+    if output.kind == "values":
+        name = "FP32" if len(sides[0]["bits"]) == 10 else "BF16"
+    fmt = get_format(name) if name else None
+    if not apart:
+        return "same code; the values differ by the scale"
+    if fmt is None or fmt.kind != "float":
+        return "bits " + ", ".join(str(bit) for bit in range(32) if apart >> bit & 1)
+    words = []
+    if apart & fmt.sign_mask:
+        words.append("sign")
+    mantissa = [str(bit) for bit in range(fmt.mantissa_bits) if apart >> bit & 1]
+    if (apart & ~fmt.sign_mask) >> fmt.mantissa_bits:
+        words.append("exponent")
+    if mantissa:
+        words.append(f"mantissa bit{'s' if len(mantissa) > 1 else ''} {', '.join(mantissa)}")
+    return " and ".join(words) + (" differ" if len(words) > 1 else " differs")

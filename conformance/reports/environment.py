@@ -1,0 +1,64 @@
+"""What a report says about where it was made: versions, flags, environment variables, the model's digest."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.metadata
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+import refnum
+
+PACKAGES = (
+    "refnum",
+    "numpy",
+    "ml_dtypes",
+    "hypothesis",
+    "cupy-cuda13x",
+    "cupy-cuda12x",
+    "torch",
+    "gfloat",
+    "safetensors",
+)
+OURS = ("REFNUM", "CUPY", "CUDA", "NVRTC", "NVIDIA", "TORCH", "OMP_", "MKL", "NPY_", "HYPOTHESIS", "PYTHONHASHSEED",
+        "CXX", "CC", "CFLAGS", "CXXFLAGS")  # fmt: skip
+SECRET = ("TOKEN", "KEY", "SECRET", "PASSWORD", "CREDENTIAL", "AUTH")
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of the packages that can change a result, of Python and of the platform."""
+    found = {"python": platform.python_version(), "platform": platform.platform(), "machine": platform.machine()}
+    for package in PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def variables() -> dict[str, str]:
+    """Return the environment variables that can change a result; names that look like secrets are left out."""
+    return {
+        name: value
+        for name, value in sorted(os.environ.items())
+        if name.startswith(OURS) and not any(word in name for word in SECRET)
+    }
+
+
+@functools.cache
+def model_digest() -> str:
+    """Return SHA-256 over the golden model's source files (names and bytes, in order of name)."""
+    root = Path(refnum.__file__).parent
+    state = hashlib.sha256()
+    for path in sorted([*root.glob("*.py"), *root.glob("oracle/*.py")]):
+        state.update(path.relative_to(root).as_posix().encode() + b"\0")
+        state.update(hashlib.sha256(path.read_bytes()).digest())
+    return "sha256:" + state.hexdigest()
+
+
+def environment() -> dict[str, Any]:
+    """Return the environment record of reports and replay files."""
+    return {"model_digest": model_digest(), "versions": versions(), "variables": variables()}

@@ -1,0 +1,203 @@
+"""What a person reads: the table of verdicts and the page of a mismatch. Everything comes from the report's JSON."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from ...cases.levels import CLASSES
+from .. import facts
+from ..facts import worst
+
+__all__ = ["PLAIN_WIDTH", "console", "element", "escape", "failure", "outcome_text", "table", "worst"]
+
+PLAIN_WIDTH = 200
+_STYLES = {"pass": "green", "unsupported": "yellow", "not-run": "yellow", "not-verified": "yellow"}
+
+
+def console(stderr: bool = False) -> Console:
+    """Return a console: Rich on a terminal, plain and wide when piped."""
+    stream = sys.stderr if stderr else sys.stdout
+    return (
+        Console(file=stream, highlight=False)
+        if stream.isatty()
+        else Console(file=stream, highlight=False, width=PLAIN_WIDTH, color_system=None)
+    )
+
+
+def table(out: Console, title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print a table: with rules on a terminal, in plain aligned columns that never wrap otherwise."""
+    if not out.is_terminal:
+        _plain_table(out, title, columns, rows)
+        return
+    grid = Table(title=title)
+    for column in columns:
+        grid.add_column(column, overflow="fold", justify="right" if column in _NUMBERS else "left")
+    for row in rows:
+        grid.add_row(*row)
+    out.print(grid)
+
+
+def _plain_table(out: Console, title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    cells = [list(columns), *([Text.from_markup(cell).plain for cell in row] for row in rows)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
+    lines = [title] if title else []
+    for row in cells:
+        aligned = [
+            cell.rjust(width) if name in _NUMBERS else cell.ljust(width)
+            for cell, width, name in zip(row, widths, columns, strict=True)
+        ]
+        lines.append("  ".join(aligned).rstrip())
+    out.print(Text("\n".join(lines)), soft_wrap=True)
+
+
+_NUMBERS = frozenset(
+    {
+        "variants",
+        "cases",
+        "elements",
+        "proved",
+        "seconds",
+        "results",
+        "saturated",
+        "to zero",
+        "distance",
+        "MXFP4 dB",
+        "FP8 dB",
+        "FP8 to zero",
+    }
+)
+
+
+def outcome_text(name: str) -> str:
+    """Return an outcome in its colour."""
+    return f"[{_STYLES.get(name, 'bold red')}]{name}[/]"
+
+
+def verdicts(out: Console, report: Mapping[str, Any]) -> None:
+    """Print one line a subject, operation and profile: the worst outcome and what it rests on."""
+    rows = [
+        [
+            escape(line.subject),
+            line.operation,
+            line.profile,
+            outcome_text(line.outcome),
+            line.level,
+            line.variants,
+            f"{line.cases:,}",
+            f"{line.elements:,}",
+            f"{line.proved:,}" if line.proved else "-",
+            f"{line.seconds:.1f}",
+        ]
+        for line in facts.verdicts(report)
+    ]
+    if rows:
+        table(out, "Verdicts", _VERDICTS, rows)
+
+
+_VERDICTS = (
+    "subject",
+    "operation",
+    "profile",
+    "outcome",
+    "level",
+    "variants",
+    "cases",
+    "elements",
+    "proved",
+    "seconds",
+)
+
+
+def not_verified(out: Console, report: Mapping[str, Any]) -> None:
+    """Print, loudly, everything that was not verified and why; equal reasons are one line."""
+    for what, who, words in facts.unverified(report):
+        out.print(f"[yellow]{what}[/]: {escape(who)}: {escape(words)}", soft_wrap=True)
+
+
+def classes(out: Console, report: Mapping[str, Any]) -> None:
+    """Print the result by input class (N17) of every quantiser that is not right at every byte."""
+    rows = [
+        [escape(result["subject"]), escape(result["variant"]), *cells] for result, cells in facts.class_rows(report)
+    ]
+    if rows:
+        table(
+            out,
+            "Blocks that differ, by input class: level reached, wrong/all (F finite, T tiny, H huge, Z zero, "
+            "I Inf, N NaN)",
+            ("subject", "variant", *CLASSES),
+            rows,
+        )
+
+
+def holes(out: Console, report: Mapping[str, Any]) -> None:
+    """Print the coverpoints that no case hit."""
+    for result in report["results"]:
+        if result["holes"]:
+            out.print(
+                f"[yellow]not covered[/]: {escape(result['subject'])} {escape(result['variant'])}: "
+                f"{escape(', '.join(result['holes']))}"
+            )
+
+
+def failure(out: Console, result: Mapping[str, Any], record: Mapping[str, Any]) -> None:
+    """Print the page of one failing case."""
+    page = record["page"]
+    breach = f"  {record['finding']}" if record["finding"] else f"  fails {record['fails']}"
+    head = "MISMATCH" if result["outcome"] != "pass" else "NEXT LEVEL"
+    out.print(f"\n[bold red]{head}[/]  {escape(result['variant'])}  subject={escape(result['subject'])}{breach}")
+    if record["words"]:
+        out.print(f"  {escape(record['words'])}", soft_wrap=True)
+    if page:
+        element(out, page)
+    for bug in record["bug_classes"]:
+        if bug["words"] == record["words"]:
+            continue
+        note = bug.get("note") or {}
+        effect = f" ({note['effect']})" if note.get("effect") else ""
+        out.print(f"  like      {escape(bug['id'])}: {escape(bug['words'])}{escape(effect)}", soft_wrap=True)
+    if not record["bug_classes"] and page:
+        out.print("  like      no known bug class gives these bits")
+    from_label = f" [{record['label']}]" if record["label"] else ""
+    size = (
+        f"shrunk    from {record['shrunk_from']}{from_label} to {record['case']}"
+        if record["shrunk"]
+        else f"case      {record['case']}{from_label}"
+    )
+    out.print(f"  {escape(size)}; shown in {record['reproduced']} runs", soft_wrap=True)
+    if record["command"]:
+        out.print(f"  replay    {escape(record['command'])}", soft_wrap=True)
+
+
+def element(out: Console, page: Mapping[str, Any]) -> None:
+    """Print the element that differs: inputs, scale, both codes by field, and the rule that decides."""
+    out.print(
+        f"  {escape(page['place'])}   in {escape(page['output'])}; differing: "
+        + escape(", ".join(f"{name} {count}" for name, count in page["differing"].items()))
+    )
+    for entry in page["input"]:
+        out.print(f"    {entry['name']:<9} {entry['bits']:<11} {entry['fields']:<14} {escape(entry['value'])}")
+    if page["scale"]:
+        same = page["scale"]["expected"] == page["scale"]["observed"]
+        both = (
+            page["scale"]["expected"]
+            if same
+            else f"expected {page['scale']['expected']}  observed {page['scale']['observed']}"
+        )
+        out.print(f"    scale     {both}")
+    for side in ("expected", "observed"):
+        tail = (
+            f"   ({page['rule']})"
+            if side == "expected" and page["rule"]
+            else f"   {page['differs']}"
+            if side == "observed"
+            else ""
+        )
+        cells = page[side]
+        out.print(f"    {side:<9} {cells['bits']:<11} {cells['fields']:<14} {escape(cells['value'])}{escape(tail)}")

@@ -1,0 +1,1 @@
+"""Subjects: the implementations that are judged, how they are found and loaded, and how they are called."""

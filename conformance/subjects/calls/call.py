@@ -1,0 +1,319 @@
+"""One call of a subject, watched: fresh inputs that must stay unchanged, results that must be its own, and time.
+
+Every fault ends in a `Called` with an outcome and a sentence; nothing a subject raises stops a run. A subject that
+lives in a process of its own is called there, by the very same functions.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, TypeVar, cast
+
+import numpy as np
+from numpy import geterr, seterr  # as they are now: a kernel may replace those of the module
+
+from refnum.errors import UnsupportedError
+
+from ...cases.case import Case
+from ...cases.layouts import stored_inputs
+from ...cases.levels import Outcome
+from ...cases.operation import as_bits
+from ...cases.same_bytes import same
+from ..arrays import Guarded, overwrite, share_memory, to_library, to_numpy
+from ..subject import Subject, arguments_for, takes
+from .float_mode import default_float_mode, float_mode
+
+COMPILE_ERRORS = frozenset({"CompileError", "CompileException", "NVRTCError"})
+POISONS = (0xCD, 0x32)
+NO_ROOM = "this machine has no room for the case"
+"""What is said where memory was short and no one knows whether the subject is to blame: it was not judged."""
+CALLS_KEPT = 10
+"""Calls of which the first one's results are held: buffers that a subject hands out in turn come round."""
+OUT_OF_MEMORY = frozenset({"MemoryError", "OutOfMemoryError"})
+"""Errors, by name, that say that memory is short: Python's and NumPy's, and those of the libraries of devices."""
+SMALL, ROOM = 1 << 20, 1 << 26
+"""Bytes of the inputs of a case that wants no memory to speak of, and bytes that must be free to say so."""
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class CallTimeout(BaseException):
+    """A subject's call ran past its limit. No Exception: a subject that catches those must not catch this one."""
+
+
+class Laid(dict[str, Any]):
+    """Inputs laid out for a call, and the guard zones around those on the host."""
+
+    zones: Mapping[str, Guarded] = {}
+
+
+@dataclass
+class Called:
+    """What came of one call: results as NumPy arrays, or an outcome other than pass with a sentence.
+
+    live: the results as the subject handed them out, in its own library. finding: a short name for a breach of
+    the calling contract (`input-mutated`, `float-mode-changed`, `output-aliases-input`, `stale-output`,
+    `earlier-result-changed`, `guard-overwritten`, `output-not-written`, `strides-ignored`, `row-stride-ignored`,
+    `row-alignment-assumed`, `alignment-assumed`, `not-deterministic`, `stream-ignored`, `graph-replay-stale`,
+    `way-by-size`, `splits-as-array`, `refused-in-place`), else empty. no_room: whether a case is unsupported
+    for want of memory, as the judge saw it, whatever the words.
+    """
+
+    results: tuple[np.ndarray, ...] = ()
+    live: tuple[Any, ...] = ()
+    outcome: Outcome = Outcome.PASS
+    words: str = ""
+    finding: str = ""
+    no_room: bool = False
+
+
+@contextmanager
+def limit(seconds: float) -> Iterator[None]:
+    """Raise CallTimeout after some seconds (main thread only; a hang inside one C call is seen when it ends)."""
+    if seconds <= 0 or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def expire(_signal: int, _frame: Any) -> None:
+        raise CallTimeout(f"no answer within {seconds:g} s")
+
+    before = signal.signal(signal.SIGALRM, expire)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def lay_out(subject: Subject, case: Case) -> Laid:
+    """Return fresh copies of a case's inputs in the subject's library; those of NumPy lie between guard zones."""
+    inputs = stored_inputs(case)
+    if subject.arrays != "numpy":
+        copies = {name: np.array(array, order="C", copy=True) for name, array in inputs.items()}
+        return Laid({name: to_library(array, subject.arrays) for name, array in copies.items()})
+    zones = {name: Guarded(array, "numpy", POISONS[0]) for name, array in inputs.items()}
+    for name, zone in zones.items():
+        zone.array[...] = inputs[name]
+    laid = Laid({name: zone.array for name, zone in zones.items()})
+    laid.zones = zones
+    return laid
+
+
+def where_it_lives(function: F) -> F:
+    """Carry out a watched call in the process where the subject lives."""
+
+    @wraps(function)
+    def either(subject: Subject, case: Case, *arguments: Any, **keywords: Any) -> Any:
+        if subject.apart is not None:
+            return subject.apart(function.__name__, case, *arguments, **keywords)
+        return function(subject, case, *arguments, **keywords)
+
+    return cast(F, either)
+
+
+@where_it_lives
+def call(subject: Subject, case: Case, seconds: float = 60.0) -> Called:
+    """Call a subject on fresh copies of the case's inputs and check that it kept the contract."""
+    return call_on(subject, case, lambda: lay_out(subject, case), seconds)
+
+
+def call_on(
+    subject: Subject, case: Case, inputs: Callable[[], Mapping[str, Any]], seconds: float = 60.0, **extra: Any
+) -> Called:
+    """Call a subject on the arrays that `inputs` makes, equal to the case's; `extra` keywords are passed on."""
+    process, mode, inside = os.getpid(), float_mode(), False
+    errors, depth = geterr(), sys.getrecursionlimit()
+    try:
+        given = inputs()
+        arguments = arguments_for(subject, case, given)
+        with limit(seconds):
+            inside = True
+            result = subject.operations[case.operation](**arguments, **extra)
+            inside = False
+            parts = result if isinstance(result, tuple | list) else (result,)
+            live = tuple(part for part in parts if part is not None)
+            results = tuple(to_numpy(part) for part in live)
+            if float_mode() != mode:
+                words = "the call changed the thread's rounding direction or flush-to-zero and left it so"
+                return Called(results, live, Outcome.MISMATCH, words, "float-mode-changed")
+            return _kept_contract(case, given, results, live)
+    except KeyboardInterrupt:
+        raise
+    except CallTimeout as error:
+        return Called(outcome=Outcome.TIMEOUT, words=str(error))
+    except (UnsupportedError, NotImplementedError) as error:
+        return Called(outcome=Outcome.UNSUPPORTED, words=str(error) or type(error).__name__)
+    except Exception as error:
+        if _short_of_memory(error) and not (inside and _to_blame(subject, case)):
+            return Called(outcome=Outcome.UNSUPPORTED, words=f"{NO_ROOM}: {type(error).__name__}", no_room=True)
+        kind = Outcome.COMPILE_ERROR if type(error).__name__ in COMPILE_ERRORS else Outcome.FAULT
+        return Called(outcome=kind, words=f"{type(error).__name__}: {_first_line(error)}")
+    except BaseException as error:  # SystemExit above all: a kernel must not end the run that judges it
+        return Called(outcome=Outcome.FAULT, words=f"it raised {type(error).__name__}({_first_line(error)})")
+    finally:
+        if os.getpid() != process:  # a process that the subject forked off came back here: it is not ours
+            os._exit(1)
+        if float_mode() != mode:
+            default_float_mode()
+        seterr(**errors)
+        sys.setrecursionlimit(depth)
+
+
+def _short_of_memory(error: BaseException) -> bool:
+    return any(kind.__name__ in OUT_OF_MEMORY for kind in type(error).__mro__)
+
+
+def _to_blame(subject: Subject, case: Case) -> bool:
+    """Whether a subject that ran out of memory in its own code is at fault: a small case, and there is memory."""
+    if subject.kind == "control" or sum(array.nbytes for array in case.inputs.values()) > SMALL:
+        return False
+    try:
+        to_library(np.zeros(ROOM, np.uint8), subject.arrays)
+    except Exception:
+        return False
+    return True
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return (lines[0] if lines else "")[:300]
+
+
+def _kept_contract(
+    case: Case, given: Mapping[str, Any], results: tuple[np.ndarray, ...], live: tuple[Any, ...]
+) -> Called:
+    for name, original in stored_inputs(case).items():
+        if not same(raw(to_numpy(given[name])), raw(original)):
+            return Called(results, live, Outcome.MISMATCH, f"the call changed its input {name}", "input-mutated")
+    for name, zone in getattr(given, "zones", {}).items():
+        side = zone.trespass()
+        if side:
+            words = f"memory {side} the input {name} was written (guard byte no longer 0x{zone.poison:02X})"
+            return Called(results, live, Outcome.MISMATCH, words, "guard-overwritten")
+    for name, array in given.items():
+        for number, part in enumerate(live):
+            if share_memory(part, array):
+                words = f"result {number} is a view of the input {name}: writing one changes the other"
+                return Called(results, live, Outcome.MISMATCH, words, "output-aliases-input")
+    return Called(results, live)
+
+
+def raw(array: np.ndarray) -> np.ndarray:
+    """Return an array's bytes as a flat u8 view (a copy where it is not contiguous)."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+def other_data(case: Case) -> Case:
+    """Return a case of the same shapes whose floating-point, code and scale inputs hold other data.
+
+    Every bit pattern of those is legal, so the data is reversed, and where that changes nothing one bit is
+    flipped. Row maps stay as they are: they are indices.
+    """
+    inputs = {}
+    for name, array in case.inputs.items():
+        bits = as_bits(array)
+        if array.dtype.kind == "i" or name == "rbits":
+            inputs[name] = array.copy()
+            continue
+        turned = np.ascontiguousarray(bits.reshape(-1)[::-1].reshape(bits.shape))
+        if np.array_equal(turned, bits):
+            turned = bits ^ bits.dtype.type(1)
+        inputs[name] = turned.view(array.dtype)
+    return case.with_inputs(inputs, label="same storage, new data")
+
+
+@where_it_lives
+def replay_in_place(subject: Subject, case: Case, seconds: float = 60.0) -> tuple[Case, Called, Called]:
+    """Call twice with the same storage and new data in between.
+
+    Returns (second case, first call, second call). A first result that changed during the second call is a
+    breach, and so is a second call that is refused though the same data elsewhere is answered; whether the second
+    result is right is for the caller to judge against the golden model.
+    """
+    storage: dict[str, Any] = {}
+
+    def first_data() -> Mapping[str, Any]:
+        storage.update(lay_out(subject, case))
+        return storage
+
+    def second_data() -> Mapping[str, Any]:
+        for name, data in stored_inputs(second_case).items():
+            overwrite(storage[name], data, subject.arrays)
+        return storage
+
+    first = call_on(subject, case, first_data, seconds)
+    if first.outcome is not Outcome.PASS:
+        return case, first, first
+    kept = [np.array(result, copy=True) for result in first.results]
+    second_case = other_data(case)
+    second = call_on(subject, second_case, second_data, seconds)
+    if second.outcome is Outcome.UNSUPPORTED and not second.no_room:
+        fresh = call_on(subject, second_case, lambda: lay_out(subject, second_case), seconds)
+        if fresh.outcome is Outcome.PASS:
+            words = f"new data in the storage of an earlier call is refused, elsewhere it is answered: {second.words}"
+            second = Called(fresh.results, fresh.live, Outcome.MISMATCH, words, "refused-in-place")
+    words = "when the second call ran: the subject hands out its own buffer"
+    return second_case, first, _kept_results(kept, first, second, words)
+
+
+@where_it_lives
+def hold_results(subject: Subject, case: Case, seconds: float = 60.0) -> tuple[Case, Called, Called]:
+    """Call on a case, then again and again on other data, each in storage of its own, and hold the first results.
+
+    Returns (other case, first call, last call). A first result that changed is a breach of the last call.
+    """
+    first = call_on(subject, case, lambda: lay_out(subject, case), seconds)
+    if first.outcome is not Outcome.PASS:
+        return case, first, first
+    kept = [np.array(result, copy=True) for result in first.results]
+    other, last = other_data(case), first
+    for _ in range(CALLS_KEPT - 1):
+        last = call_on(subject, other, lambda: lay_out(subject, other), seconds)
+        if last.outcome is not Outcome.PASS:
+            break
+    words = f"during {CALLS_KEPT - 1} further calls: the subject hands out its own buffers in turn"
+    return other, first, _kept_results(kept, first, last, words)
+
+
+def _kept_results(kept: list[np.ndarray], first: Called, later: Called, when: str) -> Called:
+    """Return the later call, as a breach if results of the first are no longer what was `kept` of them."""
+    if later.outcome is not Outcome.PASS:
+        return later
+    for number, (before, now) in enumerate(zip(kept, first.live, strict=True)):
+        if not same(raw(before), raw(to_numpy(now))):
+            words = f"result {number} of the first call changed {when}"
+            return Called(later.results, later.live, Outcome.MISMATCH, words, "earlier-result-changed")
+    return later
+
+
+@where_it_lives
+def into_guarded(
+    subject: Subject, case: Case, like: tuple[np.ndarray, ...], poison: int, seconds: float = 60.0
+) -> Called:
+    """Call with `out=` poisoned and a guard zone before and after every output.
+
+    like: arrays of the outputs' shapes and dtypes. Results are copies of what the subject wrote into `out`.
+    """
+    guarded = [Guarded(array, subject.arrays, poison) for array in like]
+    outs = tuple(zone.array for zone in guarded)
+    called = call_on(subject, case, lambda: lay_out(subject, case), seconds, out=outs if len(outs) > 1 else outs[0])
+    if called.outcome is not Outcome.PASS:
+        return called
+    for number, zone in enumerate(guarded):
+        side = zone.trespass()
+        if side:
+            words = f"output {number} was written {side} its bounds (guard byte no longer 0x{poison:02X})"
+            return Called(called.results, called.live, Outcome.MISMATCH, words, "guard-overwritten")
+    return Called(tuple(np.array(to_numpy(out), copy=True) for out in outs), outs)
+
+
+def has_out(subject: Subject, operation: str) -> bool:
+    """Whether a NumPy or CuPy subject's callable names `out`, so that its writes can be watched."""
+    return subject.arrays in ("numpy", "cupy") and takes(subject.operations[operation], "out")

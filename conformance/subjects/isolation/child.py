@@ -1,0 +1,170 @@
+"""The process in which foreign subjects live: it loads them, says what they claim, and calls them when asked.
+
+Started by `parent.Household` as `python -m refnum.conformance.subjects.isolation.child FD`. What a subject prints goes
+to the standard error of the harness; a child that it forks off never gets to answer; it ends with its parent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import resource
+import signal
+import socket
+import sys
+from typing import Any
+
+import numpy as np
+
+from refnum.errors import RefnumError
+
+from ...cases.levels import Outcome
+from ..arrays import alive
+from ..calls import call, moved, streams
+from ..calls import forced_paths as ways
+from ..choose import resolve
+from ..subject import Subject, accepts, words_of
+from .channel import Line
+from .die_with_parent import DIE_WITH_PARENT
+from .wire import case_from, receive, send
+
+CALLS = {
+    name: getattr(room, name)
+    for room, names in (
+        (call, ("call", "replay_in_place", "hold_results", "into_guarded")),
+        (moved, ("call_with_gaps", "call_with_padded_rows", "call_with_odd_rows", "call_at_offset")),
+        (streams, ("on_side_stream", "under_graph")),
+        (ways, ("call_with_array_splits",)),
+    )
+    for name in names
+}
+"""The watched calls that may be asked for."""
+
+
+def main() -> None:
+    """Serve the parent until it closes the line."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this process itself
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    line = Line(socket.socket(fileno=int(sys.argv[1])))
+    first, _ = receive(line)
+    try:
+        subjects = {subject.name: subject for subject in resolve(first["load"])}
+        said = [described(subject) for subject in subjects.values()]
+    except BaseException as error:  # whatever is wrong with the file, the parent must hear of it
+        own = isinstance(error, RefnumError)
+        words = str(error) if own else f"{first['load']} cannot be loaded: {words_of(error)}."
+        send(line, {"unable": words, "type": type(error).__name__})
+        return
+    send(line, {"subjects": said})
+    process = os.getpid()
+    while True:
+        try:
+            head, arrays = receive(line)
+        except (EOFError, OSError):
+            return
+        except MemoryError:  # within a message: what is left of it can never be told from the next
+            send(line, {"calls": [_no_room()], "same": True})
+            return
+        answer, results = _answer(subjects[head["subject"]], head, arrays)
+        if os.getpid() != process:
+            os._exit(1)
+        try:
+            send(line, answer, results)
+        except TypeError as error:
+            send(line, {"calls": [_fault(str(error))], "same": True})
+        except MemoryError:
+            send(line, {"calls": [_no_room()], "same": True})
+        if answer.get("dead"):
+            os._exit(0)  # its device answers no more; the parent starts another process
+
+
+def described(subject: Subject) -> dict[str, Any]:
+    """Return what a subject says of itself, as JSON values."""
+    try:
+        usable, reason = subject.available()
+    except Exception as error:  # a foreign probe may fail in any way
+        usable, reason = False, f"its availability probe failed: {type(error).__name__}: {error}"
+    try:
+        facts = {str(k): str(v) for k, v in subject.describe().items()} if usable else {}
+    except Exception as error:
+        facts = {"describe": f"failed: {type(error).__name__}: {error}"}
+    operations = {}
+    for name, function in subject.operations.items():
+        keywords, anything = accepts(function) or (set(), True)
+        operations[name] = {"keywords": sorted(keywords), "anything": anything}
+    return {
+        "name": subject.name,
+        "kind": subject.kind,
+        "profiles": None if subject.profiles is None else list(subject.profiles),
+        "further": {name: list(profiles) for name, profiles in subject.further.items()},
+        "level": subject.level,
+        "levels": dict(subject.levels),
+        "ways": {operation: list(ways) for operation, ways in subject.ways.items()},
+        "arrays": subject.arrays,
+        "on_request": subject.on_request,
+        "available": [bool(usable), str(reason)],
+        "describe": facts,
+        "operations": operations,
+        "supports": subject.supports is not None,
+        "trace": subject.trace is not None,
+    }
+
+
+def _answer(
+    subject: Subject, head: dict[str, Any], arrays: list[np.ndarray]
+) -> tuple[dict[str, Any], list[np.ndarray]]:
+    if head["ask"] not in CALLS:
+        return _said(subject, head), []
+    case = case_from(head["case"], arrays)
+    more = dict(head["more"])
+    if head["ask"] == "into_guarded":
+        more["like"] = tuple(arrays[len(case.inputs) :])
+    try:
+        if head["way"] is not None:
+            subject = ways.on_way(subject, case.operation, head["way"])
+        back = CALLS[head["ask"]](subject, case, seconds=head["seconds"], **more)
+    except MemoryError:  # outside of the subject's own code: nobody's fault
+        return {"calls": [_no_room()], "same": True}, []
+    except BaseException as error:  # a watched call catches what a subject raises; what is left is still a fault
+        return {"calls": [_fault(f"{type(error).__name__}: {error}")], "same": True}, []
+    parts = back if isinstance(back, tuple) else (case, back)
+    calls, results = [], []
+    for called in parts[1:]:
+        calls.append(
+            {
+                "outcome": called.outcome.value,
+                "words": called.words,
+                "finding": called.finding,
+                "no_room": called.no_room,
+                "results": len(called.results),
+            }
+        )
+        results += called.results
+    failed = any(one["outcome"] not in ("pass", "mismatch", "unsupported") for one in calls)
+    return {"calls": calls, "same": parts[0] is case, "dead": failed and not alive(subject.arrays)}, results
+
+
+def _said(subject: Subject, head: dict[str, Any]) -> dict[str, Any]:
+    try:
+        if head["ask"] == "supports" and subject.supports is not None:
+            return {"said": str(subject.supports(head["operation"], head["profile"], head["params"]) or "")}
+        if head["ask"] == "trace" and subject.trace is not None:
+            return {"said": {str(k): str(v) for k, v in subject.trace(head["operation"]).items()}}
+    except Exception as error:
+        return {"failed": f"{type(error).__name__}: {error}"}
+    return {"failed": f"it cannot be asked for {head['ask']!r}"}
+
+
+def _fault(words: str) -> dict[str, Any]:
+    return {"outcome": Outcome.FAULT.value, "words": words[:300], "finding": "", "results": 0}
+
+
+def _no_room() -> dict[str, Any]:
+    return {"outcome": Outcome.UNSUPPORTED.value, "words": call.NO_ROOM, "finding": "", "no_room": True, "results": 0}
+
+
+if __name__ == "__main__":
+    main()

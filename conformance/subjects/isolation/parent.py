@@ -1,0 +1,296 @@
+"""Subjects in a process of their own, for what goes wrong by accident: crashes, hangs, exits, wild writes, patches.
+
+This process never runs a line of a subject's file. Results come back as bytes and are compared here, so nothing that
+it does to its own memory, modules, float modes or signals changes a verdict or reaches another subject; what it sends
+is checked, waited for no longer than a deadline, and whatever it has started is killed with it.
+
+It is no sandbox. The process has the rights of the user who runs this one: it can signal it, write its files or fill
+the disk, and a run that it ends so has no verdict, but no report that says verified either. A subject that calls
+`refnum` passes by construction: the judge sees bytes, not where they come from. Judge what you do not trust elsewhere.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import inspect
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from refnum.errors import ArgumentError, FileError, RefnumError
+
+from ...cases.case import Case
+from ...cases.levels import Outcome
+from ..calls.call import CALLS_KEPT, NO_ROOM, Called, other_data
+from ..subject import KINDS, Broken, Subject, from_dict
+from . import process_tree
+from .channel import NEVER, LateError, Line
+from .wire import MessageError, case_head, receive, send
+
+START = 120.0
+"""Seconds that a process may take to come up: imports, and a CUDA context."""
+GRACE = 3.0
+"""Seconds beyond a call's own limit before the process is killed."""
+_CALLS = {"replay_in_place": 3, "hold_results": CALLS_KEPT, "under_graph": 4}
+_FINDINGS = frozenset(
+    {
+        "",
+        "input-mutated",
+        "float-mode-changed",
+        "output-aliases-input",
+        "earlier-result-changed",
+        "refused-in-place",
+        "guard-overwritten",
+    }
+)
+
+
+def apart(text: str) -> list[Subject]:
+    """Return the subjects of a file, a declared library or a name, living in one process of their own.
+
+    text: as after `--subject`. Raises FileError when they cannot be loaded there.
+    """
+    home = Household(text)
+    try:
+        subjects = [_subject(home, said, text) for said in home.start()]
+    except RefnumError:
+        home.stop()
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        home.stop()
+        raise FileError(f"{text} cannot be loaded: what came back describes no subjects.") from error
+    if not subjects:
+        raise ArgumentError(f"{text} has no subject.")
+    return subjects
+
+
+def _subject(home: Household, said: Mapping[str, Any], text: str) -> Subject:
+    name = str(said["name"])
+    usable, reason = said["available"]
+    facts = {**said["describe"], "process": "its own"}
+
+    def supports(operation: str, profile: str, params: Mapping[str, Any]) -> str:
+        try:
+            return str(home.ask(name, "supports", operation=operation, profile=profile, params=dict(params)))
+        except RuntimeError as error:
+            return Broken(f"its `supports` failed: {error}")
+
+    def trace(operation: str) -> dict[str, str]:
+        return dict(home.ask(name, "trace", operation=operation))
+
+    def carried_out(which: str, case: Case, *arguments: Any, **keywords: Any) -> Any:
+        return home.carry_out(name, which, case, *arguments, **keywords)
+
+    entry = {
+        "name": name,
+        "operations": {operation: _stub(**how) for operation, how in said["operations"].items()},
+        "kind": said["kind"] if said["kind"] in KINDS else "user",
+        "profiles": said["profiles"],
+        "further": said["further"],
+        "level": said["level"],
+        "levels": said["levels"],
+        "ways": {operation: dict.fromkeys(ways, _way) for operation, ways in said["ways"].items()},
+        "arrays": said["arrays"],
+        "on_request": said["on_request"],
+        "available": lambda: (bool(usable), str(reason)),
+        "describe": lambda: facts,
+        "supports": supports if said["supports"] else None,
+        "trace": trace if said["trace"] else None,
+        "apart": carried_out,
+        "origin": text,
+    }
+    return from_dict(entry, text)
+
+
+def _stub(keywords: list[str], anything: bool) -> Callable[..., Any]:
+    """Return a function with the signature of one that lives elsewhere."""
+
+    def elsewhere(**_: Any) -> Any:
+        raise NotImplementedError("this subject lives in a process of its own; it is called there, by `call.call`")
+
+    parameters = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in keywords]
+    if anything:
+        parameters.append(inspect.Parameter("anything", inspect.Parameter.VAR_KEYWORD))
+    elsewhere.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return elsewhere
+
+
+def _way() -> contextlib.AbstractContextManager[None]:
+    raise NotImplementedError("this subject lives in a process of its own; its ways are taken there, by `ways.on_way`")
+
+
+class _Lost(Exception):
+    """The process is gone or was killed; the words say why. hung: whether it ran past its limit."""
+
+    def __init__(self, words: str, hung: bool = False) -> None:
+        super().__init__(words)
+        self.hung = hung
+
+
+class Household:
+    """Starts, asks, kills and restarts the process of some subjects. Not thread-safe.
+
+    silent: (subject, question without arrays) -> how it was not answered in time, so that it is not waited for again.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.process: subprocess.Popen[bytes] | None = None
+        self.line: Line | None = None
+        self.mark = ""
+        self.silent: dict[tuple[str, str], str] = {}
+        atexit.register(self.stop)
+
+    def start(self) -> list[dict[str, Any]]:
+        """Start the process and return what its subjects say of themselves; FileError when they cannot be loaded."""
+        ours, theirs = socket.socketpair()
+        self.mark, environment = process_tree.marked()
+        environment["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "refnum.conformance.subjects.isolation.child", str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=sys.__stderr__.fileno() if sys.__stderr__ is not None else subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        theirs.close()
+        self.process, self.line = process, Line(ours, lambda: process.poll() is not None)
+        try:
+            head, _ = self._exchange({"load": self.text}, [], START)
+        except (_Lost, MessageError) as error:
+            self.stop()
+            raise FileError(f"{self.text} cannot be loaded: {error}.") from error
+        if "unable" in head:
+            self.stop()
+            own = head.get("type") == "ArgumentError"
+            raise (ArgumentError if own else FileError)(str(head["unable"]))
+        return list(head["subjects"])
+
+    def stop(self) -> None:
+        """End the process, and what it has started, at once."""
+        if self.process is not None:
+            process_tree.end(self.process, self.mark)
+        if self.line is not None:
+            self.line.close()
+        self.process = self.line = None
+
+    def ask(self, name: str, what: str, **more: Any) -> Any:
+        """Return what a subject says to a question without arrays; RuntimeError when it fails."""
+        if (name, what) in self.silent:
+            raise RuntimeError(self.silent[name, what])
+        try:
+            self._up()
+            head, _ = self._exchange({"subject": name, "ask": what, **more}, [], START)
+            if "said" not in head and "failed" not in head:
+                raise MessageError("what came back is no answer")
+        except (_Lost, MessageError, RefnumError) as error:
+            self.stop()
+            if isinstance(error, _Lost) and error.hung:
+                self.silent[name, what] = str(error)
+            raise RuntimeError(str(error)) from error
+        if "failed" in head:
+            raise RuntimeError(str(head["failed"]))
+        return head["said"]
+
+    def carry_out(
+        self,
+        name: str,
+        which: str,
+        case: Case,
+        *arguments: Any,
+        seconds: float = 60.0,
+        like: tuple[np.ndarray, ...] = (),
+        poison: int | None = None,
+        way: str | None = None,
+    ) -> Any:
+        """Carry out a watched call of `calling` there, on one of the subject's ways; returns what it returns there."""
+        if which == "into_guarded":
+            like, poison, *rest = arguments if arguments else (like, poison)
+            seconds = rest[0] if rest else seconds
+        elif arguments:
+            (seconds,) = arguments
+        more = {} if poison is None else {"poison": poison}
+        head = {"subject": name, "ask": which, "case": case_head(case), "seconds": seconds, "way": way, "more": more}
+        limit = _CALLS.get(which, 1) * seconds + GRACE if seconds > 0 else 0.0
+        try:
+            self._up()
+            answer, results = self._exchange(head, [*case.inputs.values(), *like], limit)
+            calls = _calls(answer, results)
+        except MemoryError:  # of this process, which judges
+            self.stop()
+            calls, answer = [Called(outcome=Outcome.UNSUPPORTED, words=NO_ROOM, no_room=True)], {"same": True}
+        except (_Lost, MessageError, RefnumError) as error:
+            self.stop()
+            hung = isinstance(error, _Lost) and error.hung
+            calls = [Called(outcome=Outcome.TIMEOUT if hung else Outcome.FAULT, words=str(error))]
+            answer = {"same": True}
+        if answer.get("dead"):
+            self.stop()
+        if which not in _CALLS:
+            return calls[0]
+        second_case = case if answer.get("same") and which == "replay_in_place" else other_data(case)
+        if len(calls) == 1 or calls[0].outcome is not Outcome.PASS:
+            return second_case, calls[0], calls[0]
+        return second_case, calls[0], calls[1]
+
+    def _up(self) -> None:
+        if self.process is None or self.process.poll() is not None:
+            self.stop()
+            self.start()
+
+    def _exchange(
+        self, head: dict[str, Any], arrays: list[np.ndarray], limit: float
+    ) -> tuple[dict[str, Any], list[np.ndarray]]:
+        """Send and wait for the answer; _Lost when the process ends or runs past its limit (0: none).
+
+        The limit is one for both messages: the process may stop reading or writing in the middle of either.
+        """
+        assert self.line is not None and self.process is not None
+        until = time.monotonic() + limit if limit else NEVER
+        try:
+            send(self.line, head, arrays, until)
+            return receive(self.line, until)
+        except LateError as error:
+            self.stop()
+            raise _Lost(f"no answer within {limit:g} s; its process was killed", hung=True) from error
+        except (EOFError, OSError) as error:
+            raise _Lost(self._death()) from error
+        except KeyboardInterrupt:
+            self.stop()
+            raise
+
+    def _death(self) -> str:
+        """Bury the process and return how it ended."""
+        assert self.process is not None
+        try:
+            code = self.process.wait(1.0)
+            words = f"its process ended with {signal.Signals(-code).name if code < 0 else f'exit status {code}'}"
+        except subprocess.TimeoutExpired:
+            words = "its process closed the line to the harness"
+        self.stop()
+        return words
+
+
+def _calls(answer: dict[str, Any], results: list[np.ndarray]) -> list[Called]:
+    """Return the calls of an answer; MessageError when it is none, for a subject may have written it."""
+    try:
+        calls, rest = [], list(results)
+        for one in answer["calls"]:
+            outcome, count = Outcome(one["outcome"]), int(one["results"])
+            own, rest = tuple(rest[:count]), rest[count:]
+            finding = one["finding"] if one["finding"] in _FINDINGS else "input-mutated"
+            calls.append(Called(own, own, outcome, str(one["words"])[:1000], finding, one.get("no_room") is True))
+        if not calls or rest:
+            raise ValueError("it has no calls, or more results than calls")
+    except (KeyError, TypeError, ValueError) as error:
+        raise MessageError(f"what came back is no answer: {error}") from error
+    return calls

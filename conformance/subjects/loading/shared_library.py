@@ -1,0 +1,212 @@
+"""A shared library as a subject: a TOML file beside it says which C functions it has and what they take.
+
+    name = "my_kernels"
+    profiles = ["OCP"]
+
+    [operations.quantize_mxfp4]
+    symbol = "my_quantize"
+    arguments = ["x", "rows(x)", "columns(x)", "packed", "scales"]
+    dtypes = ["float32"]
+
+An argument is an input or an output of the operation (a pointer to its C-contiguous data), `rows(NAME)`,
+`columns(NAME)` or `size(NAME)` of one (int64), `splits` (pointer to int64) and `size(splits)`, a parameter such as
+`scale` (int32: its place among the choices that the specification lists; a case with another value is unsupported),
+`profile` (int32: its place among the declared profiles), or `stream` (a CUDA stream, 0). A row map is int32; a case
+with another integer type is unsupported. A function that takes no `profile` is judged by the first only. The
+function returns int 0, or 1 when it does not support the case; any other value is a fault. With
+`memory = "device"` the pointers are device pointers, the function must be done on the default stream's order.
+Outputs are filled with poison before the call and lie between guard zones, which must not be written.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import inspect
+import re
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from refnum.errors import ArgumentError, FileError, UnsupportedError
+from refnum.profiles import get_profile, profile_name
+
+from ...cases.case import Case
+from ...cases.operation import OPERATIONS, Operation, outputs_of
+from ..arrays import Guarded
+from .declare import AnyOf, Limits
+from .shapes import case_of, output_specs
+
+POISON = 0xCD
+MEMORIES = {"host": "numpy", "device": "cupy"}
+_KEYS = {"name", "profiles", "level", "memory", "library", "operations"}
+_OPERATION_KEYS = {"symbol", "arguments", "dtypes", "rows", "columns", "max_elements"}
+_SIZE = re.compile(r"(rows|columns|size)\((\w+)\)")
+
+
+def from_library(path: Path) -> dict[str, Any]:
+    """Return the subject entry of a shared library, or of its declaration.
+
+    path: the library, with a declaration of the same name and suffix `.toml` beside it, or that declaration.
+    Raises FileError for a missing or unreadable file, ArgumentError for a declaration that is off.
+    """
+    text = path if path.suffix == ".toml" else path.with_suffix(".toml")
+    if not text.is_file():
+        raise FileError(f"No declaration {text}; write one beside the library: see docs/guides/judge-your-kernel.md.")
+    try:
+        said = tomllib.loads(text.read_text())
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise FileError(f"{text} cannot be read: {error}.") from error
+    _only(said, _KEYS, text)
+    memory = said.get("memory", "host")
+    if memory not in MEMORIES:
+        raise ArgumentError(f"{text}: memory={memory!r}; allowed are {', '.join(MEMORIES)}.")
+    library = text.parent / said.get("library", path.name if path.suffix != ".toml" else text.stem + ".so")
+    if not said.get("operations"):
+        raise ArgumentError(f"{text} has no [operations.NAME]: there is nothing to judge.")
+    profiles = [profile_name(get_profile(name)) for name in said.get("profiles") or ()]
+    operations = {
+        name: _function(library, name, one, memory, profiles, text) for name, one in said["operations"].items()
+    }
+    return {
+        "name": said.get("name", text.stem),
+        "operations": operations,
+        "profiles": profiles or None,
+        "level": said.get("level", 0),
+        "arrays": MEMORIES[memory],
+        "outside": _limits(said["operations"]),
+        "available": lambda: (library.is_file(), f"no library {library}"),
+        "describe": lambda: {"library": library, "declaration": text},
+    }
+
+
+def _limits(operations: dict[str, Any]) -> Any:
+    keys = ("dtypes", "rows", "columns", "max_elements")
+    given = {name: {key: one[key] for key in keys if key in one} for name, one in operations.items()}
+    return AnyOf({name: Limits(**{**one, "dtypes": tuple(one.get("dtypes", ()))}) for name, one in given.items()})
+
+
+def _only(said: dict[str, Any], allowed: set[str], where: Path) -> None:
+    unknown = sorted(set(said) - allowed)
+    if unknown:
+        raise ArgumentError(f"{where} has unknown keys {unknown}; allowed are {sorted(allowed)}.")
+
+
+def _function(
+    library: Path, name: str, said: dict[str, Any], memory: str, profiles: list[str], where: Path
+) -> Callable[..., Any]:
+    if name not in OPERATIONS:
+        raise ArgumentError(f"{where}: no operation is named {name!r}; choose from {', '.join(OPERATIONS)}.")
+    _only(said, _OPERATION_KEYS, where)
+    operation = OPERATIONS[name]
+    arguments = said.get("arguments") or [*operation.inputs, *(output.name for output in operation.outputs)]
+    for argument in arguments:
+        _check(argument, operation, where)
+    if "profile" in arguments and not profiles:
+        raise ArgumentError(f"{where}: {name} takes `profile`, a place among `profiles`: declare them.")
+    symbol = said.get("symbol", name)
+
+    named = {match[2] if (match := _SIZE.fullmatch(argument)) else argument for argument in arguments}
+
+    def call(**keywords: Any) -> tuple[Any, ...]:
+        case = case_of(operation, keywords)
+        _refuse_unnamed(symbol, case, named)
+        zones = {
+            output.name: Guarded(np.empty(shape, dtype), MEMORIES[memory], POISON)
+            for output, (shape, dtype) in zip(outputs_of(case), output_specs(case), strict=True)
+        }
+        outs = {output: zone.array for output, zone in zones.items()}
+        inputs = {key: keywords.get(key) for key in operation.inputs}
+        given = [_argument(one, {**inputs, **outs}, case, profiles) for one in arguments]
+        code = _loaded(library, symbol)(*given)
+        if code == 1:
+            raise UnsupportedError(f"{symbol} says that it does not support this case (it returned 1)")
+        if code:
+            raise RuntimeError(f"{symbol} returned {code}")
+        for output, zone in zones.items():
+            if side := zone.trespass():
+                raise RuntimeError(f"{symbol} wrote memory {side} the output {output}")
+        return tuple(outs.values())
+
+    return _with_signature(call, operation, named)
+
+
+def _with_signature(call: Callable[..., Any], operation: Operation, named: set[str]) -> Callable[..., Any]:
+    """Let a function name the keywords that its library is told, so that it is judged on those."""
+    arrays = [name for name in (*operation.inputs, *operation.optional) if name in named or name in operation.inputs]
+    told = [name for name in (*operation.params, "splits", "profile") if name in named]
+    keywords = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in (*arrays, *told)]
+    call.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]
+    return call
+
+
+def _refuse_unnamed(symbol: str, case: Case, named: set[str]) -> None:
+    """Raise UnsupportedError for what a case has and the function is never told: its buffers would not fit it."""
+    given = {name: value for name, value in case.params.items() if name not in ("input", *named) and value is not None}
+    for name, value in given.items():
+        choices = OPERATIONS[case.operation].params.get(name, (None,))
+        if (list(value) if isinstance(value, tuple) else value) != choices[0]:
+            raise UnsupportedError(f"{symbol} takes no {name!r}, so {name}={value} cannot be judged")
+    unread = sorted(set(case.inputs) - named)
+    if unread:
+        raise UnsupportedError(f"{symbol} takes no {', '.join(unread)}")
+
+
+def _check(argument: str, operation: Operation, where: Path) -> None:
+    arrays = {*operation.inputs, *operation.optional, *(output.name for output in operation.outputs)}
+    match = _SIZE.fullmatch(argument)
+    told = ("splits", "stream", *(("profile",) if operation.profiled else ()))
+    known = argument in arrays or argument in operation.params or argument in told
+    if not known and not (match and match[2] in {*arrays, "splits"}):
+        raise ArgumentError(
+            f"{where}: {operation.name} has no argument {argument!r}; allowed are {', '.join(sorted(arrays))}, "
+            f"rows(NAME), columns(NAME), size(NAME), {', '.join((*told, *operation.params))}."
+        )
+
+
+def _argument(text: str, arrays: dict[str, Any], case: Case, profiles: list[str]) -> Any:
+    if text == "stream":
+        return ctypes.c_void_p(0)
+    if text == "profile":
+        return ctypes.c_int32(profiles.index(case.profile))
+    match = _SIZE.fullmatch(text)
+    rows = case.params.get("splits")
+    if text == "splits":
+        return None if rows is None else (ctypes.c_int64 * len(rows))(*rows)
+    if match:
+        if match[2] == "splits":
+            return ctypes.c_int64(len(rows or ()))
+        array = arrays[match[2]]
+        sizes = {"rows": array.shape[0], "columns": array.shape[-1], "size": array.size}
+        return ctypes.c_int64(sizes[match[1]])
+    if text in arrays:
+        array = arrays[text]
+        if text == "row_map" and array.dtype != np.int32:  # a pointer does not say what it points at
+            raise UnsupportedError(f"row_map is {array.dtype}; a library is given int32")
+        return None if array is None else ctypes.c_void_p(_address(array))
+    choices = OPERATIONS[case.operation].params[text]
+    value = case.params.get(text, choices[0])
+    value = list(value) if isinstance(value, tuple) else value
+    if value not in choices:
+        listed = ", ".join(map(str, choices))
+        raise UnsupportedError(f"{text}={value} is no choice; a library is told {listed} by their places")
+    return ctypes.c_int32(choices.index(value))
+
+
+def _address(array: Any) -> int:
+    if not array.flags.c_contiguous:
+        raise UnsupportedError("a library is given contiguous arrays only: make it contiguous")
+    return int(array.ctypes.data) if isinstance(array, np.ndarray) else int(array.data.ptr)
+
+
+@functools.cache
+def _loaded(library: Path, symbol: str) -> Any:
+    try:
+        function = getattr(ctypes.CDLL(str(library.resolve())), symbol)
+    except (OSError, AttributeError) as error:
+        raise FileError(f"{library}: {error}.") from error
+    function.restype = ctypes.c_int
+    return function

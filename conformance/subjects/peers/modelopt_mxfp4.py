@@ -1,0 +1,137 @@
+"""NVIDIA ModelOpt's `MXFP4QTensor`, its packer in PyTorch. The file is read by itself: the package needs much more."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from . import foreign
+from .difference import INF32, LOG2_SLACK, POSITIVE_NAN, Difference
+from .torch_peer import float32_only, torch_subjects
+
+NAME = "ModelOpt"
+CHECKOUTS = ("", "modelopt", "Model-Optimizer")
+_FILE = "modelopt/torch/quantization/qtensor/mxfp4_tensor.py"
+
+
+class _Held:
+    """What MXFP4QTensor needs of its base class: it keeps shape, dtype and data."""
+
+    def __init__(self, shape: Any, dtype: Any, data: Any) -> None:
+        self.metadata = {"shape": shape, "dtype": dtype}
+        self._quantized_data = data
+
+
+@functools.cache
+def tensor_class() -> Any:
+    """Return MXFP4QTensor."""
+    import torch
+
+    given = {"torch": torch, "BaseQuantizedTensor": _Held}
+    return foreign.excerpt(foreign.source(_FILE, CHECKOUTS), ("MXFP4QTensor",), given)["MXFP4QTensor"]
+
+
+def quantize_mxfp4(x: Any) -> tuple[Any, Any]:
+    """MXFP4QTensor.quantize(x, 32)."""
+    held, scales = tensor_class().quantize(x.float(), 32)
+    return held._quantized_data, scales.reshape(x.shape[0], -1)
+
+
+def dequantize_mxfp4(packed: Any, scales: Any, dtype: str = "float32") -> Any:
+    """MXFP4QTensor.dequantize."""
+    import torch
+
+    held = tensor_class()(packed.shape, torch.float32, packed)
+    return held.dequantize(getattr(torch, dtype), scale=scales, block_sizes={-1: 32})
+
+
+def subjects() -> list[dict[str, Any]]:
+    """Return the subject on both devices."""
+    operations = {f.__name__: f for f in (quantize_mxfp4, dequantize_mxfp4)}
+    described = lambda: {"nvidia-modelopt": foreign.version("nvidia-modelopt")}  # noqa: E731
+    return torch_subjects(NAME, operations, ("MODELOPT",), tensor_class, described, float32_only)
+
+
+DIFFERENCES = (
+    Difference(
+        NAME,
+        "quantize_mxfp4",
+        "plus-zero-is-minus-zero",
+        "the sign bit is (2 - sign) // 2, which is 1 for a zero: +0 becomes code 8",
+        "N2",
+        ((0, 0),),
+        0,
+        0,
+        8,
+        of="quotient",
+        output="codes",
+    ),
+    Difference(
+        NAME,
+        "quantize_mxfp4",
+        "log2-above-power-of-two",
+        "ceil(log2(amax / 6)) in float32 is one too small just above 1.5 * 2^k",
+        "N3",
+        tuple(((field << 23 | 0x400001), (field << 23 | 0x400000) + LOG2_SLACK) for field in range(0, 255)),
+        0x01C00001,
+        2,
+        1,
+        of="amax",
+        exact=False,
+    ),
+    *(
+        Difference(
+            NAME,
+            "quantize_mxfp4",
+            note,
+            "the exponent is Inf or NaN and its cast to uint8 gives byte 0 on x86-64 and other bytes elsewhere",
+            "N4",
+            (place,),
+            place[0],
+            255,
+            0,
+            of="amax",
+        )
+        for note, place in (("inf-block-wraps", (INF32, INF32)), ("nan-block-wraps", POSITIVE_NAN))
+    ),
+    Difference(
+        NAME,
+        "dequantize_mxfp4",
+        "decode-scale-255",
+        "byte 255 is 2^128, Inf, not NaN",
+        "N1",
+        ((255, 255),),
+        255,
+        0x7FC00000,
+        0x7F800000,
+        of="scales",
+    ),
+    Difference(
+        "ModelOpt/cuda",
+        "quantize_mxfp4",
+        "exp2-of-127-on-cuda",
+        "a block of byte 0, 2^-127, is divided by another number: exp2(-127) on the GPU",
+        "N5",
+        ((0, 0),),
+        0,
+        0,
+        1,
+        of="byte",
+        output="codes",
+        exact=False,
+    ),
+    Difference(
+        "ModelOpt/cuda",
+        "dequantize_mxfp4",
+        "exp2-of-127-on-cuda",
+        "byte 0: exp2(-127) is 0x003FFFFF on the GPU, one ulp below 2^-127",
+        "N1",
+        ((0, 0),),
+        0,
+        0x00400000,
+        0x003FFFFF,
+        of="scales",
+        params={"dtype": "float32"},
+    ),
+)
+"""Found in 0.47.0."""

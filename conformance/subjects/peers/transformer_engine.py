@@ -1,0 +1,134 @@
+"""TransformerEngine's Python references: E2M1 and E8M0 of its NVFP4 reference, and the reference of blockwise FP8.
+
+Their files are read by themselves: importing the package needs its compiled part. MXFP4 is put together of the
+reference's own two functions, as its recipe does it with power-of-two scales: scale = E8M0 of amax / 6, rounded up.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+from . import foreign
+from .difference import INF32, LOG2_SLACK, POSITIVE_NAN, Difference
+from .torch_peer import float32_only, scale_bytes, torch_subjects
+
+FP4, FP8 = "TransformerEngine-fp4", "TransformerEngine-fp8"
+CHECKOUTS = ("TransformerEngine", "TransformerEngine/tests/pytorch")
+
+
+@functools.cache
+def functions() -> dict[str, Any]:
+    """Return cast_to_fp4x2, cast_from_fp4x2 and cast_to_e8."""
+    import torch
+
+    path = foreign.source("transformer_engine/pytorch/custom_recipes/reference_nvfp4.py", CHECKOUTS)
+    return foreign.excerpt(path, ("cast_to_fp4x2", "cast_from_fp4x2", "cast_to_e8"), {"torch": torch})
+
+
+@functools.cache
+def blockwise() -> Any:
+    """Return the reference quantiser of blockwise FP8."""
+    module = foreign.load("references.blockwise_quantizer_reference", CHECKOUTS)
+    return module.BlockwiseQuantizerReference()
+
+
+def quantize_mxfp4(x: Any) -> tuple[Any, Any]:
+    """cast_to_e8(amax / 6), then cast_to_fp4x2(x / scale)."""
+    import torch
+
+    blocks = x.float().reshape(x.shape[0], -1, 32)
+    six = torch.tensor(6.0, dtype=torch.float32, device=x.device)
+    scale = functions()["cast_to_e8"](torch.div(blocks.abs().amax(-1), six))
+    scaled = (blocks / scale[..., None]).reshape(x.shape)
+    return functions()["cast_to_fp4x2"](scaled), scale_bytes(scale)
+
+
+def quantize_fp8_tiles(x: Any, tile: tuple[int, int] = (1, 128)) -> tuple[Any, Any]:
+    """BlockwiseQuantizerReference.quantize(pow_2_scales=True)."""
+    import torch
+
+    found = blockwise().quantize(
+        x, torch.float8_e4m3fn, eps=0.0, pow_2_scales=True, quant_tile_shape=tuple(tile), munge_scale_shapes=False
+    )
+    return found.data.view(torch.uint8), scale_bytes(found.scale)
+
+
+def dequantize_mxfp4(packed: Any, scales: Any, dtype: str = "float32") -> Any:
+    """cast_from_fp4x2 times the scale."""
+    import torch
+
+    values = functions()["cast_from_fp4x2"](packed, torch.float32)
+    sf = scales.view(torch.float8_e8m0fnu).float()
+    return (values.reshape(*scales.shape, 32) * sf[..., None]).reshape(values.shape).to(getattr(torch, dtype))
+
+
+def _supports(operation: str, profile: str, params: Mapping[str, Any]) -> str:
+    return float32_only(operation, profile, params)
+
+
+def subjects() -> list[dict[str, Any]]:
+    """Return both references on both devices."""
+    fp4 = {f.__name__: f for f in (quantize_mxfp4, dequantize_mxfp4)}
+    described = lambda: {"TransformerEngine": "checkout"}  # noqa: E731
+    return [
+        *torch_subjects(FP4, fp4, ("TE_PYTHON",), functions, described, _supports),
+        *torch_subjects(FP8, {"quantize_fp8_tiles": quantize_fp8_tiles}, ("HOPPER",), blockwise, described, _supports),
+    ]
+
+
+DIFFERENCES = (
+    Difference(
+        FP4,
+        "quantize_mxfp4",
+        "underflow-keeps-sign",
+        "a negative number that becomes zero keeps its sign, code 8; only -0 itself loses it",
+        "N2",
+        ((0x80000001, 0xBE800000),),
+        0x80000001,
+        0,
+        8,
+        of="quotient",
+        output="codes",
+        exact=False,
+    ),
+    Difference(
+        FP4,
+        "quantize_mxfp4",
+        "log2-above-power-of-two",
+        "ceil(log2(amax / 6)) in float32 is one too small just above 1.5 * 2^k",
+        "N3",
+        tuple(((field << 23 | 0x400001), (field << 23 | 0x400000) + LOG2_SLACK) for field in range(0, 255)),
+        0x01C00001,
+        2,
+        1,
+        of="amax",
+        exact=False,
+    ),
+    Difference(
+        FP8,
+        "quantize_fp8_tiles",
+        "inf-tile-scale",
+        "an Inf gives the scale 1 / 0, Inf; in the model a tile with Inf or NaN has scale 1",
+        "N6",
+        ((INF32, INF32),),
+        INF32,
+        127,
+        255,
+        of="amax",
+    ),
+    Difference(
+        FP8,
+        "quantize_fp8_tiles",
+        "nan-tile-scale",
+        "frexp of NaN: the scale is 2; in the model 1",
+        "N6",
+        (POSITIVE_NAN,),
+        POSITIVE_NAN[0],
+        127,
+        128,
+        of="amax",
+    ),
+)
+"""Found in the checkout of 2026-08-22."""

@@ -1,0 +1,1 @@
+"""Verdicts: a kernel's answer compared with the golden one, and the probes of the calling contract."""

@@ -1,0 +1,206 @@
+"""Judging where the data is: recipes expanded, the model run and the bytes compared on a device, no copy between.
+
+The golden model is the same lines on CuPy arrays (NEP 13 and NEP 18). What comes back from the device is a count for
+each output and, when something differs, the first records of it; a passing case moves nothing else. With a NumPy
+`like` the same functions run on the host, so what is written for a device is tested without one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from refnum.arrays import BFLOAT16, Array, contiguous
+from refnum.errors import ArgumentError, UnsupportedError
+
+from ..cases.case import Case
+from ..cases.levels import Outcome
+from ..cases.operation import OPERATIONS, run_golden
+from ..cases.recipes import Recipe, expand
+from ..subjects.arrays import share_memory, to_numpy
+from ..subjects.calls.call import COMPILE_ERRORS, CallTimeout, limit
+from ..subjects.subject import Subject, arguments_for
+from .compare import observe
+
+Bits = Mapping[str, Array]
+RECORDS = 16
+"""Differing items that are brought back from one case."""
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """One differing item: its output, its index, and both sides' bits."""
+
+    output: str
+    index: tuple[int, ...]
+    golden: int
+    observed: int
+
+
+@dataclass
+class Judged:
+    """What came of one call judged where its data is.
+
+    compared: items of all outputs (packed codes count as bytes). wrong: items that differ, by output.
+    records: the first of them in order of output and index, at most RECORDS. words: why not PASS.
+    finding: a breach of the calling contract by its short name, as in `call.Called`.
+    """
+
+    outcome: Outcome = Outcome.PASS
+    words: str = ""
+    finding: str = ""
+    compared: int = 0
+    wrong: dict[str, int] = field(default_factory=dict)
+    records: list[Mismatch] = field(default_factory=list)
+
+
+def device_like(device: int = 0) -> Array:
+    """Return an empty CuPy array on a device, the `like` of this module's functions; UnsupportedError without one."""
+    try:
+        import cupy
+    except ImportError as error:
+        raise UnsupportedError("Judging on the device needs CuPy: install refnum[gpu].") from error
+    try:
+        count = cupy.cuda.runtime.getDeviceCount()
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        raise UnsupportedError(f"There is no CUDA device here: {error}.") from error
+    if not 0 <= device < count:
+        raise UnsupportedError(f"There is no CUDA device {device}; this machine has {count}.")
+    with cupy.cuda.Device(device):
+        return cupy.empty(0, cupy.uint8)
+
+
+def library_of(like: Array) -> str:
+    """Return `numpy` or `cupy`, the library in which subjects get their arrays beside `like`."""
+    return "numpy" if isinstance(like, np.ndarray) else "cupy"
+
+
+def judged_there(subject: Subject, like: Array) -> bool:
+    """Whether a subject takes arrays of `like`'s library, so that nothing need be copied."""
+    return subject.arrays == library_of(like)
+
+
+def expand_there(recipe: Recipe, like: Array) -> Case:
+    """Return the case of a recipe, made by Philox where `like` lives: the same bits as on the host (N13)."""
+    return expand(recipe, None if isinstance(like, np.ndarray) else like)
+
+
+def place(case: Case, like: Array) -> Case:
+    """Return a host case with its inputs where `like` lives; bfloat16 becomes its uint16 bits on a device."""
+    if isinstance(like, np.ndarray):
+        return case
+    inputs = {name: array.view(np.uint16) if array.dtype == BFLOAT16 else array for name, array in case.inputs.items()}
+    return case.with_inputs(
+        {name: np.asarray(np.ascontiguousarray(array), like=like) for name, array in inputs.items()}
+    )
+
+
+def fetch(case: Case) -> Case:
+    """Return a case with its inputs in NumPy, bfloat16 by name again: what replay and shrinking take."""
+    named = case.params.get("input") == "bfloat16" or OPERATIONS[case.operation].inputs[0] in ("gate", "grad", "rows")
+    inputs = {}
+    for name, array in case.inputs.items():
+        host = to_numpy(array)
+        inputs[name] = host.view(BFLOAT16) if named and host.dtype == np.uint16 and name != "rbits" else host
+    return case.with_inputs(inputs)
+
+
+def judge_there(subject: Subject, case: Case, golden: Bits | None = None, seconds: float = 60.0) -> Judged:
+    """Call a subject on a case's own arrays and compare every byte there (level L0).
+
+    case: inputs in the library of the subject. golden: the outputs of `run_golden(case)`; made here when absent.
+    The subject gets the case's arrays themselves; a call that changes them is a mismatch of its own, and the case
+    is then spoilt. Whatever the subject raises becomes an outcome; nothing is raised but KeyboardInterrupt.
+    A claimed level other than L0 is for the host to judge: fetch the case.
+    """
+    try:
+        before = {name: array.copy() for name, array in case.inputs.items()}
+        golden = run_golden(case) if golden is None else golden
+        with limit(seconds):
+            results = call_there(subject, case)
+            breach = _breach(case, before, results)
+            if breach:
+                return breach
+            observed, problem = observe(case, golden, results)
+            if problem:
+                return Judged(Outcome.MISMATCH, problem.words, problem.finding)
+            return compare_there(golden, observed)
+    except CallTimeout as error:
+        return Judged(Outcome.TIMEOUT, str(error))
+    except MemoryError as error:  # says nothing about the kernel
+        return Judged(Outcome.UNSUPPORTED, f"the device has no room for the case: {type(error).__name__}")
+    except (UnsupportedError, NotImplementedError) as error:
+        return Judged(Outcome.UNSUPPORTED, str(error) or type(error).__name__)
+    except Exception as error:
+        kind = Outcome.COMPILE_ERROR if type(error).__name__ in COMPILE_ERRORS else Outcome.FAULT
+        first = (str(error).strip().splitlines() or [""])[0][:300]
+        return Judged(kind, f"{type(error).__name__}: {first}")
+
+
+def call_there(subject: Subject, case: Case) -> tuple[Array, ...]:
+    """Return a subject's results on the case's own arrays, as they come; ArgumentError for one of another library."""
+    wanted = {library_of(array) for array in case.inputs.values()}
+    if wanted != {subject.arrays}:
+        raise ArgumentError(
+            f"{subject.name} takes {subject.arrays} arrays; the case holds {', '.join(sorted(wanted))}."
+        )
+    result = subject.operations[case.operation](**arguments_for(subject, case, case.inputs))
+    parts = result if isinstance(result, tuple | list) else (result,)
+    return tuple(part for part in parts if part is not None)
+
+
+def _breach(case: Case, before: Bits, results: tuple[Array, ...]) -> Judged | None:
+    for name, array in case.inputs.items():
+        if bool((as_words(array) != as_words(before[name])).any()):
+            return Judged(Outcome.MISMATCH, f"the call changed its input {name}", "input-mutated")
+        for number, part in enumerate(results):
+            if share_memory(part, array):
+                words = f"result {number} is a view of the input {name}: writing one changes the other"
+                return Judged(Outcome.MISMATCH, words, "output-aliases-input")
+    return None
+
+
+def compare_there(golden: Bits, observed: Bits) -> Judged:
+    """Compare outputs of equal shape and dtype where they are; only counts, and records of what differs, come back."""
+    judged = Judged()
+    for name, want in golden.items():
+        judged.compared += int(want.size)
+        if not bool((as_words(want) != as_words(observed[name])).any()):  # eight bytes at a time, nearly always enough
+            continue
+        unequal = want != observed[name]
+        count = int(unequal.sum())
+        if count:
+            judged.wrong[name] = count
+            judged.records += _records(name, want, observed[name], unequal, RECORDS - len(judged.records))
+    if judged.wrong:
+        judged.outcome = Outcome.MISMATCH
+        counts = ", ".join(f"{count} of {golden[name].size} in {name}" for name, count in judged.wrong.items())
+        judged.words = f"{counts} differ"
+    return judged
+
+
+def elements_of(case: Case, outputs: Bits) -> int:
+    """Return how many elements a case's outputs hold; a packed byte holds two."""
+    packed = {output.name for output in OPERATIONS[case.operation].outputs if output.kind == "packed"}
+    return sum(int(array.size) * (1 + (name in packed)) for name, array in outputs.items())
+
+
+def as_words(array: Array) -> Array:
+    """The bytes of an array in row-major order, padded with zeros to a multiple of eight, as little-endian u64."""
+    flat = contiguous(array).reshape(-1).view(np.uint8)
+    missing = -int(flat.size) % 8
+    if missing:
+        flat = np.concatenate([flat, np.zeros(missing, np.uint8, like=flat)])
+    return flat.view("<u8")
+
+
+def _records(name: str, want: Array, got: Array, unequal: Array, room: int) -> list[Mismatch]:
+    """The first differing items; only they are brought to the host."""
+    places = to_numpy(unequal.reshape(-1).nonzero()[0][: max(room, 0)])
+    flat_want, flat_got = want.reshape(-1), got.reshape(-1)
+    return [
+        Mismatch(name, tuple(int(i) for i in np.unravel_index(at, want.shape)), int(flat_want[at]), int(flat_got[at]))
+        for at in map(int, places)
+    ]

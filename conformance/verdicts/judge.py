@@ -1,0 +1,91 @@
+"""Judge one subject on one case: the smallest step of a run. `calling.probes` judges the calling contract."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from refnum.errors import RefnumError
+
+from ..cases.case import Case
+from ..cases.levels import NO_LEVEL, Outcome
+from ..cases.operation import run_golden
+from ..subjects.calls.call import Called, call
+from ..subjects.subject import Subject
+from .compare import Comparison, compare
+from .refusals import on_same_shapes
+from .tally import Failure, Tally
+
+Again = Callable[[Case], Called]
+"""The call that is judged, made on another case."""
+
+
+def judge(subject: Subject, case: Case, golden: Mapping[str, np.ndarray], tally: Tally, seconds: float) -> bool | None:
+    """Call a subject on a case, compare, and count; return whether it held at its claim, None if not compared.
+
+    Where memory is short it is called once more, with what can be freed free.
+    """
+    called = call(subject, case, seconds)
+    if called.no_room:
+        gc.collect()
+        called = call(subject, case, seconds)
+    return record(called, case, golden, tally, lambda other: call(subject, other, seconds))
+
+
+def record(
+    called: Called,
+    case: Case,
+    golden: Mapping[str, np.ndarray],
+    tally: Tally,
+    again: Again | None = None,
+    how: str = "",
+) -> bool | None:
+    """Count one call's result in a tally; return whether it held at the claimed level, None if not compared.
+
+    again: makes the call on other data of the same shapes, which tells whether a refusal is by content. how: what the
+    call differs by from a plain one.
+    """
+    if called.outcome is Outcome.UNSUPPORTED:
+        tally.unsupported[called.words] += 1
+        if called.no_room:
+            tally.refusals.no_room(case)
+        elif tally.refusals.refuse(case, called.words, how) and again is not None:
+            _ask_again(again, case, tally, how)
+        return None
+    if called.outcome is not Outcome.PASS and not called.finding:
+        tally.faults.append((called.outcome, called.words, case))
+        return None
+    tally.refusals.answer(case, how)
+    comparison = compare(case, golden, called.results)
+    count(comparison, case, tally)
+    if called.finding:
+        tally.fail(Failure(case, NO_LEVEL, called.words, called.finding, comparison.observed))
+        return False
+    return comparison.level <= tally.claimed
+
+
+def _ask_again(again: Again, case: Case, tally: Tally, how: str) -> None:
+    """Judge the first call on other data of a refused case's shapes that is not refused too."""
+    for other in on_same_shapes(case):
+        called = again(other)
+        if called.no_room:
+            tally.refusals.no_room(other)
+        elif called.outcome is not Outcome.UNSUPPORTED:
+            try:
+                golden = run_golden(other)
+            except RefnumError:  # no legal data, and what was answered says nothing
+                continue
+            record(called, other, golden, tally, how=how)
+            return
+
+
+def count(comparison: Comparison, case: Case, tally: Tally) -> None:
+    """Add a comparison to a tally, and the case to its failures unless every byte is right."""
+    tally.compared += comparison.compared
+    tally.reached = max(tally.reached, comparison.level)
+    tally.add_classes(comparison.classes)
+    if comparison.level:
+        words, finding = comparison.problem.words, comparison.problem.finding
+        tally.fail(Failure(case, comparison.level, words, finding, comparison.observed))

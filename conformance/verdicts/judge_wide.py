@@ -1,0 +1,42 @@
+"""A part of a wide domain judged where a subject's arrays are: run by the model and compared on the device (N18.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..cases.case import Case
+from ..cases.crop import take_rows
+from ..cases.levels import NO_LEVEL, Outcome
+from ..cases.operation import run_golden
+from ..subjects.arrays import alive
+from ..subjects.subject import Subject
+from . import device
+from .judge import judge
+from .tally import Failure, Tally
+
+
+def judge_wide(
+    subject: Subject, case: Case, golden: dict[str, Any], tally: Tally, seconds: float, again: Callable[[], Case]
+) -> bool | None:
+    """Judge on arrays of the device and count; return whether it held, None if it was not compared.
+
+    What does not pass is judged again on the host, for its words. again: makes the case on the host; asked if the
+    device died.
+    """
+    seen = device.judge_there(subject, case, golden, seconds)
+    if seen.outcome is Outcome.PASS:
+        tally.compared += device.elements_of(case, golden)
+        return True
+    if not alive(subject.arrays):  # nothing can be fetched from there any more
+        tally.faults.append((seen.outcome, seen.words, again()))
+        return None
+    row = seen.records[0].index[0] if seen.records else 0
+    for rows in (take_rows(case, row, row + 1), case):  # the row alone may be right: then all of them
+        host = device.fetch(rows)
+        held = judge(subject, host, run_golden(host), tally, seconds)
+        if held is not True:
+            return held
+    words = f"{seen.words} at first, and the same case gave the right bytes when it was judged again"
+    tally.fail(Failure(host, NO_LEVEL, words, "not-deterministic"))
+    return False

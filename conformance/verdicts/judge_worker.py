@@ -1,0 +1,162 @@
+"""Judge one case in a worker: on the host by the runner's own steps, or wholly on the device for a device's subject."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from refnum.errors import RefnumError
+
+from ..cases.case import Case
+from ..cases.coverpoints import count
+from ..cases.draw import device
+from ..cases.levels import Outcome
+from ..cases.operation import run_golden
+from ..cases.recipes.inputs import expand
+from ..cases.recipes.recipe import Recipe
+from ..subjects.arrays import alive, to_numpy
+from ..subjects.calls.call import call
+from ..subjects.subject import Subject
+from .compare import compare
+from .device import compare_there, device_like, expand_there, fetch, judge_there
+
+COUNTED = 1 << 17
+"""Elements of the largest case in which coverpoints are counted: larger ones hit no others and cost too much."""
+
+RESERVED = 160
+"""Bytes of device memory taken beforehand for each element of the largest case."""
+ONE_IN = 4
+"""Of the cases judged on a device one in so many is fetched and its coverpoints counted on the host."""
+
+
+@dataclass
+class Seen:
+    """What came of one case.
+
+    outcome: pass, mismatch, unsupported, or how the call failed. level: of agreement, as `Comparison`.
+    finding: a breach of the calling contract by name, or `golden` when the model itself refused the case.
+    points: coverpoints hit, with counts. print: a number that every golden byte decides. elements: of the case.
+    dead: the device no longer answers.
+    """
+
+    outcome: Outcome = Outcome.PASS
+    level: int = 0
+    compared: int = 0
+    finding: str = ""
+    words: str = ""
+    points: dict[str, int] = field(default_factory=dict)
+    classes: dict[str, list[int]] = field(default_factory=dict)
+    print: int = 0
+    elements: int = 0
+    dead: bool = False
+
+
+class Bench:
+    """Judges recipes for one subject: expansion, golden model, call, comparison, coverpoints."""
+
+    def __init__(self, subject: Subject, seconds: float, elements: int = 0) -> None:
+        self.subject, self.seconds, self.elements = subject, seconds, elements
+        self.like: Any = None
+
+    def judge(self, recipe: Recipe, number: int = 0) -> Seen:
+        """Return what came of one recipe; nothing that a subject raises gets out. number: of the case in its shard."""
+        if self.subject.arrays == "cupy" and self.subject.claimed_level(recipe.operation) == 0:
+            return self._there(recipe, number)
+        case = expand(recipe)
+        try:
+            golden = run_golden(case)
+        except (RefnumError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+            return refused(error, case.elements)
+        called = call(self.subject, case, self.seconds)
+        seen = Seen(called.outcome, finding=called.finding, words=called.words, elements=case.elements,
+                    print=fingerprint(golden))  # fmt: skip
+        if called.outcome is not Outcome.PASS and not called.finding:
+            seen.dead = called.outcome is not Outcome.UNSUPPORTED and not alive(self.subject.arrays)
+            return seen
+        verdict = compare(case, golden, called.results)
+        seen.level, seen.compared, seen.classes = verdict.level, verdict.compared, verdict.classes
+        if verdict.problem and not seen.finding:
+            seen.finding, seen.words = verdict.problem.finding, verdict.problem.words
+        if seen.finding or seen.level > self.subject.claimed_level(recipe.operation):
+            seen.outcome = Outcome.MISMATCH
+            seen.words = seen.words or compare_there(golden, verdict.observed).words
+        if case.elements <= COUNTED:
+            seen.points = points(case, golden)
+        return seen
+
+    def _there(self, recipe: Recipe, number: int) -> Seen:
+        """Judge on the device: only counters come back, and every fourth small case for its coverpoints."""
+        if self.like is None:
+            self.like = device_like()
+            reserve(self.elements)
+        try:
+            case = expand_there(recipe, self.like)
+            golden = run_golden(case)
+            mark = fingerprint(golden)
+        except (RefnumError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+            return refused(error, 0)
+        except MemoryError:
+            _make_room()
+            return Seen(
+                Outcome.UNSUPPORTED, words=f"the device has no room for {recipe.shape} of {recipe.distribution}"
+            )
+        judged = judge_there(self.subject, case, golden, self.seconds)
+        seen = Seen(judged.outcome, compared=judged.compared, finding=judged.finding, words=judged.words,
+                    print=mark, elements=case.elements)  # fmt: skip
+        if judged.outcome in (Outcome.PASS, Outcome.MISMATCH):
+            seen.level = int(bool(judged.wrong))  # at least: how far apart they are, the host tells of a confirmed one
+            if case.elements <= COUNTED and number % ONE_IN == 0:
+                seen.points = points(fetch(case), {name: to_numpy(array) for name, array in golden.items()})
+        elif judged.outcome is not Outcome.UNSUPPORTED:
+            seen.dead = not alive(self.subject.arrays)
+        return seen
+
+
+@functools.cache
+def reserve(elements: int) -> int:
+    """Take memory for the largest case at once and return how much; the pool then cuts all arrays out of it.
+
+    Every case has other sizes; asking the driver for each of them costs more than judging it.
+    """
+    import cupy
+
+    free = int(cupy.cuda.runtime.memGetInfo()[0])
+    size = min(elements * RESERVED, free * 2 // 5)  # two processes may share a device
+    with contextlib.suppress(MemoryError):  # another process may have taken it meanwhile
+        cupy.empty(size, cupy.uint8)  # given back to the pool as it is, and kept there
+    return size
+
+
+def _make_room() -> None:
+    """Give the device's unused memory back, which lies in pieces of other sizes."""
+    import cupy
+
+    cupy.get_default_memory_pool().free_all_blocks()
+
+
+def points(case: Case, golden: Mapping[str, np.ndarray]) -> dict[str, int]:
+    """Return the coverpoints that a case hits, with how often."""
+    return {name: times for name, times in count(case, golden).items() if times}
+
+
+def refused(error: Exception, elements: int) -> Seen:
+    """Return the record of a case that the golden model cannot take: the harness's fault, never the subject's."""
+    return Seen(Outcome.NOT_RUN, finding="golden", words=f"{type(error).__name__}: {error}"[:300], elements=elements)
+
+
+def fingerprint(arrays: Mapping[str, Any]) -> int:
+    """Return a 64-bit number that any one changed element changes: sums weighted by odd numbers, on any library."""
+    total = 0
+    for array in arrays.values():
+        flat = array.reshape(-1)
+        if device.serves(flat):
+            total = (total * 1_000_003 + device.weighted_sum(flat)) & (1 << 64) - 1
+            continue
+        weights = np.arange(flat.size, dtype=np.uint32, like=flat) * np.uint32(2) + np.uint32(1)
+        total = (total * 1_000_003 + int((flat.astype(np.uint32) * weights).sum(dtype=np.uint64))) & (1 << 64) - 1
+    return total

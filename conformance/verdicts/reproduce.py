@@ -1,0 +1,154 @@
+"""A breach shown once more: for each finding the calls that may have made it, which a replay makes again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from ..cases.case import Case
+from ..cases.levels import Outcome
+from ..cases.operation import call_golden, run_golden
+from ..subjects.calls.call import (
+    POISONS,
+    Called,
+    call,
+    has_out,
+    hold_results,
+    into_guarded,
+    other_data,
+    replay_in_place,
+)
+from ..subjects.calls.forced_paths import call_with_array_splits, on_way, takes_arrays
+from ..subjects.calls.streams import under_graph
+from ..subjects.subject import Subject
+from .compare import compare
+from .probes import GRAPH, IN_PLACE, MOVED, PROBES, REPEATS
+
+NAMED = frozenset({"input-mutated", "guard-overwritten", "float-mode-changed", "output-aliases-input"})
+"""Breaches that a call itself names, whichever probe makes it: on a way, into `out`, in other storage, the second time.
+"""
+
+HELD, IN_STORAGE = "earlier-result-changed", "refused-in-place"
+"""Breaches that the later of two calls names."""
+
+
+def again(finding: str) -> Callable[[Subject, Case, float], tuple[Case, Called]]:
+    """Return what shows a breach once more, with the case that its call answers; a plain call for other names.
+
+    Where several calls may have made it, they are made in turn up to the first that shows it; else the first is shown.
+    """
+    for storage in MOVED:
+        if finding == storage.finding:
+            return lambda subject, case, seconds: (case, storage.call(subject, case, seconds))
+    if finding in NAMED:
+        return lambda subject, case, seconds: _first(finding, _every, subject, case, seconds)
+    if finding in _IN_TURN:
+        return lambda subject, case, seconds: _first(finding, _IN_TURN[finding], subject, case, seconds)
+    return _SECOND.get(finding, _plain)
+
+
+def _plain(subject: Subject, case: Case, seconds: float) -> tuple[Case, Called]:
+    return case, call(subject, case, seconds)
+
+
+def _first(finding: str, calls: Calls, subject: Subject, case: Case, seconds: float) -> tuple[Case, Called]:
+    """Return the first call that has the breach by name, or differs from the golden bytes; else the first of all."""
+    golden, first = run_golden(case), None
+    for called in calls(subject, case, seconds):
+        first = first or called
+        if finding in NAMED:
+            if called.finding == finding:
+                return case, called
+        elif called.outcome is Outcome.PASS and compare(case, golden, called.results).level:
+            return case, called
+    return (case, first) if first else _plain(subject, case, seconds)
+
+
+def _second_in_place(subject: Subject, case: Case, seconds: float) -> tuple[Case, Called]:
+    second_case, _, second = replay_in_place(subject, case, seconds)
+    return second_case, second
+
+
+def _held(subject: Subject, case: Case, seconds: float) -> tuple[Case, Called]:
+    second_case, called = _second_in_place(subject, case, seconds)
+    if called.finding != HELD:
+        second_case, _, called = hold_results(subject, case, seconds)
+    return second_case, called
+
+
+def _second_of_graph(subject: Subject, case: Case, seconds: float) -> tuple[Case, Called]:
+    second_case, _, second = under_graph(subject, case, seconds)
+    return second_case, second
+
+
+def _repeated(subject: Subject, case: Case, seconds: float) -> Iterator[Called]:
+    for _ in range(REPEATS):
+        yield call(subject, case, seconds)
+
+
+def _ways(subject: Subject, operation: str) -> list[Subject]:
+    return [on_way(subject, operation, way) for way in subject.ways.get(operation, {})]
+
+
+def _on_ways(subject: Subject, case: Case, seconds: float) -> Iterator[Called]:
+    for large in _ways(subject, case.operation):
+        yield call(large, case, seconds)
+        yield from _guarded(large, case, seconds)
+
+
+def _guarded(subject: Subject, case: Case, seconds: float) -> Iterator[Called]:
+    if has_out(subject, case.operation):
+        yield into_guarded(subject, case, call_golden(case), POISONS[0], seconds)
+
+
+def _into_out(subject: Subject, case: Case, seconds: float) -> Iterator[Called]:
+    for one in (subject, *_ways(subject, case.operation)):
+        yield from _guarded(one, case, seconds)
+
+
+def _by_array(subject: Subject, case: Case, seconds: float) -> Iterator[Called]:
+    if takes_arrays(subject, case.operation):
+        yield call_with_array_splits(subject, case, seconds)
+
+
+def _every(subject: Subject, case: Case, seconds: float) -> Iterator[Called]:
+    """Make every call that answers this case and that a probe judges, the last of several too."""
+    applies = {probe.name: probe.applies(subject, case.operation) for probe in PROBES}
+    yield call(subject, case, seconds)
+    yield from _guarded(subject, case, seconds)
+    yield from _on_ways(subject, case, seconds)
+    yield from _by_array(subject, case, seconds)
+    for storage in MOVED:
+        if applies[storage.name]:
+            yield storage.call(subject, case, seconds)
+    if applies[IN_PLACE]:
+        yield from _last(replay_in_place(subject, other_data(case), seconds))
+    if applies[GRAPH]:
+        yield under_graph(subject, case, seconds)[1]
+        yield from _last(under_graph(subject, other_data(case), seconds))
+    yield from _repeated(subject, case, seconds)
+
+
+def _last(calls: tuple[Case, Called, Called]) -> Iterator[Called]:
+    """Yield the second of two calls, whose data is the other of the first's, if it was made."""
+    _, first, second = calls
+    if second is not first:
+        yield second
+
+
+Calls = Callable[[Subject, Case, float], Iterator[Called]]
+_IN_TURN: dict[str, Calls] = {
+    "output-not-written": _into_out,
+    "not-deterministic": _repeated,
+    "way-by-size": _on_ways,
+    "splits-as-array": _by_array,
+}
+_SECOND: dict[str, Callable[[Subject, Case, float], tuple[Case, Called]]] = {
+    "stale-output": _second_in_place,
+    HELD: _held,
+    IN_STORAGE: _second_in_place,
+    "graph-replay-stale": _second_of_graph,
+}
+SECOND_CASE = frozenset(_SECOND)
+"""Breaches whose call answers other data than the case's."""
+DIFFERENT_BYTES = frozenset({*_IN_TURN, *_SECOND, *(storage.finding for storage in MOVED)}) - {HELD, IN_STORAGE}
+"""Breaches that show as bytes that differ; the call itself names the others."""

@@ -1,0 +1,240 @@
+"""The count of one subject on one variant: what was compared, what failed, and the verdict that follows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..cases.case import Case, plain, variant
+from ..cases.levels import NO_LEVEL, Outcome, level_name
+from ..cases.operation import OPERATIONS
+from .refusals import Refusals
+
+KEEP = 6
+FAULTS_BEFORE_STOP = 3
+
+
+@dataclass
+class Failure:
+    """One failing case: the level that it fails (every level below it fails too), or a breach by name."""
+
+    case: Case
+    level: int
+    words: str = ""
+    finding: str = ""
+    observed: dict[str, np.ndarray] = field(default_factory=dict)
+
+
+@dataclass
+class DomainCount:
+    """One enumerable domain: its exact size, how it is enumerated, and how far one subject came.
+
+    calls: cases (chunks of the domain) compared. wrong: those that failed. complete: the enumeration ended and
+    every chunk of it was compared; only then is the size a count of what was verified.
+    """
+
+    name: str
+    size: int
+    how: str
+    calls: int = 0
+    wrong: int = 0
+    missed: int = 0
+    complete: bool = False
+
+    def add(self, held: bool | None) -> None:
+        """Count one case: whether the subject held on it, None if it was not compared."""
+        self.calls += 1
+        self.missed += held is None
+        self.wrong += held is False
+
+    @property
+    def points(self) -> int:
+        """Points of the domain that were compared, as far as that is known: all, or none yet."""
+        return self.size if self.complete else 0
+
+    @property
+    def verdict(self) -> str:
+        """`proved`, `wrong` or `incomplete`."""
+        if self.wrong:
+            return "wrong"
+        return "proved" if self.complete else "incomplete"
+
+    @property
+    def text(self) -> str:
+        """The words of the verdict line."""
+        if not self.complete:
+            return f"did not finish {self.name} (of {self.size} cases)"
+        if self.wrong:
+            return f"ran all of {self.name} ({self.size} cases)"
+        return f"proved {self.name} ({self.size} cases)"
+
+
+@dataclass
+class Tally:
+    """Counts of one (subject, operation, profile, parameters).
+
+    probes: name of a probe that was tried -> the words with which the subject refused it, or empty.
+    out: whether its adapter does not fit, so that nothing more is asked of it. left_out: what was not asked, and why.
+    """
+
+    subject: str
+    operation: str
+    profile: str
+    params: dict[str, Any]
+    claimed: int = 0
+    corners: int = 0
+    vectors: int = 0
+    sampled: int = 0
+    tensors: int = 0
+    compared: int = 0
+    reached: int = 0
+    seconds: float = 0.0
+    refusal: str = ""
+    probes: dict[str, str] = field(default_factory=dict)
+    outcome: Outcome | None = None
+    words: str = ""
+    unsupported: Counter[str] = field(default_factory=Counter)
+    refusals: Refusals = field(default_factory=Refusals)
+    faults: list[tuple[Outcome, str, Case]] = field(default_factory=list)
+    failing: int = 0
+    failures: list[Failure] = field(default_factory=list)
+    classes: dict[str, list[int]] = field(default_factory=dict)
+    domains: list[DomainCount] = field(default_factory=list)
+    smoke: bool = False
+    out: bool = False
+    coverpoints: int = 0
+    holes: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether this subject is left alone from here on: it is out, or keeps faulting."""
+        return self.out or bool(self.refusal) or len(self.faults) >= FAULTS_BEFORE_STOP
+
+    @property
+    def wrong(self) -> bool:
+        """Whether what was asked so far is enough to fail: a breach, a level above the one claimed, or a fault."""
+        return bool(self.faults) or self.reached > self.claimed or any(failure.finding for failure in self.failures)
+
+    @property
+    def cases(self) -> int:
+        """Cases compared."""
+        return self.corners + self.vectors + self.sampled + self.tensors + sum(domain.points for domain in self.domains)
+
+    def fail(self, failure: Failure) -> None:
+        """Count a failing case and keep it if it is the first or among the smallest of its level and breach."""
+        self.failing += 1
+        alike = [f for f in self.failures if (f.level, f.finding) == (failure.level, failure.finding)]
+        if len(alike) >= KEEP:
+            largest = max(alike, key=lambda kept: kept.case.elements)
+            if largest.case.elements <= failure.case.elements:
+                return
+            self.failures.remove(largest)
+        if not alike or len(self.failures) < KEEP * 2:
+            self.failures.append(failure)
+
+    def add_classes(self, counts: dict[str, list[int]]) -> None:
+        """Add the block counts of one comparison by input class."""
+        for letter, (blocks, wrong, level) in counts.items():
+            kept = self.classes.setdefault(letter, [0, 0, 0])
+            self.classes[letter] = [kept[0] + blocks, kept[1] + wrong, max(kept[2], level)]
+
+    def close(self) -> Outcome:
+        """Return the outcome: the worst of what happened; nothing compared is never a pass."""
+        if self.outcome is not None:
+            return self.outcome
+        self.outcome, self.words = self._decide()
+        return self.outcome
+
+    def _decide(self) -> tuple[Outcome, str]:
+        if self.refusal:
+            return Outcome.UNSUPPORTED, self.refusal
+        breaches = [failure for failure in self.failures if failure.finding]
+        if breaches or self.reached > self.claimed:
+            named = self.out or self.reached <= self.claimed
+            return Outcome.MISMATCH, breaches[0].words if breaches and named else self._reach()
+        if self.faults:
+            outcome, words, _ = self.faults[0]
+            return outcome, words if self.out else f"{len(self.faults)} of its calls failed: {words}"
+        unexplained = self.refusals.unexplained()
+        if unexplained:
+            return Outcome.NOT_VERIFIED, unexplained
+        if self.compared == 0:
+            if self.unsupported:
+                return Outcome.UNSUPPORTED, self._refused()
+            return Outcome.NOT_VERIFIED, "nothing was compared"
+        return Outcome.PASS, self._reach()
+
+    def _reach(self) -> str:
+        if self.reached >= NO_LEVEL:
+            return "decoded values differ"
+        return f"{level_name(self.reached)}" + (
+            "" if self.reached <= self.claimed else f", claimed {level_name(self.claimed)}"
+        )
+
+    def _refused(self) -> str:
+        return "; ".join(f"{count} cases: {words}" for words, count in self.unsupported.most_common(3))
+
+    def evidence(self) -> str:
+        """Return in words what the verdict rests on."""
+        parts = []
+        if self.corners:
+            parts.append(f"{self.corners} corner cases")
+        if self.vectors:
+            parts.append(f"{self.vectors} frozen vectors")
+        parts += [domain.text for domain in self.domains]
+        if self.sampled:
+            parts.append(f"{self.sampled} sampled cases, not a proof")
+        if self.tensors:
+            parts.append(f"{self.tensors} tensors from files, not a proof")
+        if self.unsupported and self.compared:
+            parts.append(f"refused {self._refused()}")
+        parts += [f"left out {words}" for words in self.left_out]
+        if self.smoke:
+            parts.append("smoke only: this is not a verification")
+        return "; ".join(parts)
+
+    def serializable(self) -> dict[str, Any]:
+        """Return the result record of a report, without its failures."""
+        outcome = self.close()
+        return {
+            "subject": self.subject,
+            "operation": self.operation,
+            "clause": OPERATIONS[self.operation].clause,
+            "profile": self.profile,
+            "params": plain(self.params),
+            "variant": variant(self.operation, self.profile, self.params),
+            "outcome": outcome.value,
+            "words": self.words,
+            "evidence": self.evidence(),
+            "level": {
+                "claimed": level_name(self.claimed),
+                "reached": level_name(self.reached) if self.compared else None,
+            },
+            "cases": self.cases,
+            "corners": self.corners,
+            "vectors": self.vectors,
+            "sampled": self.sampled,
+            "tensors": self.tensors,
+            "compared": self.compared,
+            "failing": self.failing,
+            "faults": len(self.faults),
+            "refused": sum(self.unsupported.values()),
+            "seconds": round(self.seconds, 3),
+            "coverpoints": self.coverpoints,
+            "holes": self.holes,
+            "refusal": self._refused() if self.unsupported else "",
+            "probes": self.probes,
+            "findings": sorted({failure.finding for failure in self.failures if failure.finding}),
+            "domains": [
+                {"name": d.name, "size": d.size, "how": d.how, "points": d.points, "verdict": d.verdict}
+                for d in self.domains
+            ],
+            "classes": {
+                letter: {"blocks": blocks, "wrong": wrong, "level": level_name(level)}
+                for letter, (blocks, wrong, level) in sorted(self.classes.items())
+            },
+        }

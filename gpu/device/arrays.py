@@ -1,0 +1,256 @@
+"""Device arrays of any library: read through one small view, allocated and given back in the caller's library.
+
+CuPy and torch are read directly; whatever else speaks DLPack or `__cuda_array_interface__` goes through CuPy, and comes
+back as CuPy arrays where its library has no `from_dlpack` that its arrays name.
+Neither is imported before an array of it, or one that needs it, is given.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from refnum.errors import ArgumentError, DtypeError, UnsupportedError
+
+from ..checks import BFLOAT16
+
+HOST_HINT = "the kernels take arrays on a GPU (CuPy, torch, or anything that speaks DLPack): move it there"
+
+
+@dataclass(frozen=True)
+class View:
+    """Where an array lies: address, shape, strides in bytes, NumPy dtype, device number; and its library."""
+
+    name: str
+    address: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: np.dtype[Any]
+    device: int
+    library: Library
+    owner: Any
+
+    @property
+    def contiguous(self) -> bool:
+        """Whether the elements lie in C order without gaps; an array without elements does."""
+        if 0 in self.shape:
+            return True
+        step = self.dtype.itemsize
+        for length, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
+            if length != 1 and stride != step:
+                return False
+            step *= length
+        return True
+
+    def span(self) -> tuple[int, int]:
+        """Return the first address and the one behind the last byte."""
+        if 0 in self.shape:
+            return self.address, self.address
+        steps = [(length - 1) * stride for length, stride in zip(self.shape, self.strides, strict=True)]
+        low, high = sum(min(step, 0) for step in steps), sum(max(step, 0) for step in steps)
+        return self.address + low, self.address + high + self.dtype.itemsize
+
+
+@dataclass(frozen=True)
+class Library:
+    """What is asked of an array library: a view of an array, an empty array, the current stream, the way back.
+
+    lent: whether it may give an array's memory to another one while a kernel that reads it is still to run.
+    """
+
+    name: str
+    view: Callable[[str, Any, Library], View]
+    empty: Callable[[tuple[int, ...], np.dtype[Any], int], Any]
+    stream: Callable[[int], int]
+    address: Callable[[Any], int]
+    give: Callable[[Any], Any] = lambda x: x
+    lent: bool = False
+
+
+@functools.cache
+def cupy_module() -> Any:
+    """Return CuPy; UnsupportedError where it is not installed."""
+    try:
+        return importlib.import_module("cupy")
+    except ImportError as error:
+        raise UnsupportedError(
+            "this array needs CuPy to be read; install refnum[gpu], or give CuPy or torch arrays"
+        ) from error
+
+
+def _view_cupy(name: str, x: Any, library: Library) -> View:
+    return View(name, x.data.ptr, x.shape, x.strides, x.dtype, x.data.device_id, library, x)
+
+
+@functools.cache
+def _cupy_calls() -> tuple[Any, Any]:
+    cupy = cupy_module()
+    return cupy.cuda.runtime.getDevice, cupy.cuda.get_current_stream
+
+
+def _empty_cupy(shape: tuple[int, ...], dtype: np.dtype[Any], device: int) -> Any:
+    cupy = cupy_module()
+    if cupy.cuda.runtime.getDevice() == device:
+        return cupy.empty(shape, dtype)
+    with cupy.cuda.Device(device):
+        return cupy.empty(shape, dtype)
+
+
+def _stream_cupy(device: int) -> int:
+    current_device, current_stream = _cupy_calls()
+    current = current_device()
+    if current != device:
+        raise ArgumentError(
+            f"the arrays are on device {device} but CuPy's current one is "
+            f"{current}: enter `with cupy.cuda.Device({device})`"
+        )
+    pointer: int = current_stream().ptr
+    return pointer
+
+
+def _address_cupy(x: Any) -> int:
+    pointer: int = x.data.ptr
+    return pointer
+
+
+def _signature_cupy(x: Any) -> tuple[int, tuple[Any, ...]]:
+    data = x.data
+    place = data.ptr
+    return place, (type(x), place & 15, x.shape, x.strides, x.dtype, data.device_id)
+
+
+CUPY = Library("cupy", _view_cupy, _empty_cupy, _stream_cupy, _address_cupy)
+
+
+@functools.cache
+def torch_dtypes() -> tuple[dict[Any, np.dtype[Any]], dict[np.dtype[Any], Any]]:
+    """Return torch's dtype -> NumPy's, and the way back."""
+    torch = sys.modules["torch"]
+    pairs = {
+        torch.float32: np.dtype(np.float32), torch.bfloat16: BFLOAT16, torch.float16: np.dtype(np.float16),
+        torch.uint16: np.dtype(np.uint16), torch.uint8: np.dtype(np.uint8), torch.float64: np.dtype(np.float64),
+        torch.int32: np.dtype(np.int32), torch.int64: np.dtype(np.int64),
+    }  # fmt: skip
+    return pairs, {numpy: own for own, numpy in pairs.items()}
+
+
+def _view_torch(name: str, x: Any, library: Library) -> View:
+    if not x.is_cuda:
+        raise DtypeError(f"{name} is a torch tensor on {x.device}; {HOST_HINT}")
+    dtype = torch_dtypes()[0].get(x.dtype)
+    if dtype is None:
+        raise DtypeError(
+            f"{name} has dtype {x.dtype}; allowed are float32, bfloat16, float16, uint16, uint8, int32 and int64"
+        )
+    try:
+        address, shape, steps = x.data_ptr(), tuple(x.shape), x.stride()
+    except RuntimeError:  # torch's word for no memory, no one shape or no strides
+        address, shape, steps = 0, (), ()
+    if address == 0 and 0 not in shape:  # a device that is given this address is lost to the process
+        raise DtypeError(
+            f"{name} is a {type(x).__name__} without memory of its own: traced, sparse, nested or a wrapper of others; "
+            f"the kernels take plain tensors: give what it holds, or where it is traced call torch.ops.refnum"
+        )
+    strides = tuple(step * dtype.itemsize for step in steps)
+    return View(name, address, shape, strides, dtype, x.device.index, library, x)
+
+
+@functools.cache
+def _torch_device(device: int) -> Any:
+    return sys.modules["torch"].device("cuda", device)
+
+
+def _empty_torch(shape: tuple[int, ...], dtype: np.dtype[Any], device: int) -> Any:
+    torch = sys.modules["torch"]
+    return torch.empty(shape, dtype=torch_dtypes()[1][dtype], device=_torch_device(device))
+
+
+@functools.cache
+def _torch_stream() -> Callable[[int], int]:
+    """Return what asks for a device's current stream: torch's own short way where this torch has one."""
+    torch = sys.modules["torch"]
+    short: Callable[[int], int] | None = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+    return short or (lambda device: int(torch.cuda.current_stream(device).cuda_stream))
+
+
+def _stream_torch(device: int) -> int:
+    return _torch_stream()(device)
+
+
+def _address_torch(x: Any) -> int:
+    pointer: int = x.data_ptr()
+    return pointer
+
+
+def _signature_torch(x: Any) -> tuple[int, tuple[Any, ...]]:
+    place = x.data_ptr()  # the device's number is -1 on the host, whose tensors never get a plan
+    return place, (type(x), place & 15, x.shape, x.stride(), x.dtype, x.get_device())
+
+
+TORCH = Library("torch", _view_torch, _empty_torch, _stream_torch, _address_torch)
+SIGNATURES: dict[type, Callable[[Any], tuple[int, tuple[Any, ...]]]] = {}
+"""Array type -> its address, and all that the checks of such an array depend on; filled with the types seen."""
+OWN: dict[type, Library] = {}
+"""Array type -> its library, for types that come with one (gpu/emulate/__init__.py)."""
+
+
+def _foreign(x: Any) -> Library:
+    """Return the way of an array that is neither CuPy's nor torch's: in by CuPy, back by its own `from_dlpack`.
+
+    What has no `__array_namespace__` to ask for that, say arrays with `__cuda_array_interface__` alone, gets CuPy
+    arrays. Its library frees memory without CuPy's stream in mind, so a call waits for its kernels (`plans`).
+    """
+    namespace = x.__array_namespace__() if hasattr(x, "__array_namespace__") else None
+    back = getattr(namespace, "from_dlpack", None) if hasattr(x, "__dlpack__") else None
+
+    def view(name: str, array: Any, library: Library) -> View:
+        cupy = cupy_module()
+        try:
+            on_device = cupy.from_dlpack(array) if hasattr(array, "__dlpack__") else cupy.asarray(array)
+        except Exception as error:  # each library refuses in its own way
+            raise DtypeError(
+                f"{name} is a {type(array).__name__} that CuPy cannot read ({error}); {HOST_HINT}"
+            ) from error
+        return _view_cupy(name, on_device, library)
+
+    return Library(type(x).__module__, view, _empty_cupy, _stream_cupy, _address_cupy, back or (lambda y: y), lent=True)
+
+
+def on_gpu(name: str, x: Any) -> bool:
+    """Whether what speaks DLPack lies on a GPU; DtypeError where it does not say, as an array over several devices."""
+    try:
+        kind = x.__dlpack_device__()[0]
+    except Exception as error:  # each library refuses in its own way
+        raise DtypeError(
+            f"{name} is a {type(x).__name__} that lies on no one device ({error}); give an array on one GPU"
+        ) from error
+    return kind in (2, 13)  # kDLCUDA, kDLCUDAManaged
+
+
+def look(name: str, x: Any) -> View:
+    """Return the view of a device array; DtypeError for anything else, with what to do."""
+    own = OWN.get(type(x))
+    if own is not None:
+        return own.view(name, x, own)
+    root = type(x).__module__.partition(".")[0]
+    if root == "cupy" and hasattr(x, "data"):
+        SIGNATURES.setdefault(type(x), _signature_cupy)
+        return _view_cupy(name, x, CUPY)
+    if (root == "torch" and hasattr(x, "is_cuda")) or isinstance(x, getattr(sys.modules.get("torch"), "Tensor", ())):
+        view = _view_torch(name, x, TORCH)
+        SIGNATURES.setdefault(type(x), _signature_torch)
+        return view
+    if isinstance(x, np.ndarray):
+        raise DtypeError(f"{name} is a NumPy array on the host; {HOST_HINT}")
+    if not hasattr(x, "__dlpack__") and not hasattr(x, "__cuda_array_interface__"):
+        raise DtypeError(f"{name} is a {type(x).__name__}; {HOST_HINT}")
+    if hasattr(x, "__dlpack_device__") and not on_gpu(name, x):
+        raise DtypeError(f"{name} is a {type(x).__name__} on the host; {HOST_HINT}")
+    library = _foreign(x)
+    return library.view(name, x, library)

@@ -1,0 +1,233 @@
+"""The host build's library: found in the cache, or compiled from the kernels' headers by the system's compiler."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import hashlib
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from refnum.errors import UnsupportedError
+
+from ..cache import cache_folder
+
+ROOT = Path(__file__).resolve().parents[1]
+FLAGS = ("-O3", "-std=c++17", "-shared", "-fPIC")
+NATIVE = "-march=native"
+COMPILERS = ("g++", "c++", "clang++")
+
+I32, I64, U64, POINTER = ctypes.c_int, ctypes.c_int64, ctypes.c_uint64, ctypes.c_void_p
+TWINS = (
+    "permute", "sign_bytes", "lane_signs", "pair_upper_0", "pair_upper_1", "pair_upper_2", "pair_upper_3", "choose",
+    "max_lanes", "min_lanes", "max3_lanes", "larger_lane", "subtract_to_zero", "add_and_clamp", "scale_halves",
+    "scale_each", "halves_below", "add_and_max_lanes", "add_and_min", "high_product", "shift_in", "larger_magnitude",
+    "multiply", "add", "outside_12", "outside_11", "silu_of_large", "sigmoid_of_large", "scale_float", "tree_sum",
+    "has_nan_code", "round_to_bfloat16", "is_plain_tile", "largest_binade", "e2m1_decode", "byte_place",
+    "planes_found",
+)  # fmt: skip
+"""Functions of `twins.cpp`: three words in, one out, see `twins.py`."""
+FUNCTIONS: dict[str, tuple[type, ...]] = {
+    "quantize_mxfp4": (I32, POINTER, I64, I32, I32, I32, POINTER, POINTER),
+    "quantize_mxfp4_stochastic": (I32, POINTER, POINTER, I64, I32, I32, I32, POINTER, POINTER),
+    "quantize_mxfp4_keyed": (I32, POINTER, U64, U64, U64, U64, I64, I32, I32, I32, POINTER, POINTER),
+    "lay_scales": (POINTER, I64, I64, I32, POINTER),
+    "read_scales": (POINTER, I64, I64, I32, POINTER),
+    "dequantize_mxfp4": (POINTER, POINTER, I64, I32, POINTER),
+    "quantize_fp8_tiles": (I32, POINTER, I64, I64, I64, I32, POINTER, POINTER),
+    "dequantize_fp8_tiles": (POINTER, POINTER, I64, I64, I64, I32, POINTER),
+    "fp8_to_mxfp4": (POINTER, POINTER, I64, I64, I32, I32, POINTER, POINTER),
+    "mxfp4_to_fp8": (POINTER, POINTER, I64, I64, I32, POINTER, POINTER),
+    "mxfp4_to_fp8_columns": (POINTER, POINTER, I64, I64, POINTER, I64, I32, POINTER, POINTER),
+    "mxfp4_to_fp8_rows_columns": (POINTER, POINTER, I64, I64, POINTER, I64, I32, *(POINTER,) * 4),
+    "mxfp4_columns": (POINTER, POINTER, I64, I64, POINTER, I64, I32, POINTER, POINTER),
+    "fp8_columns": (POINTER, POINTER, I64, I64, POINTER, I64, I32, POINTER, POINTER),
+    "swiglu": (POINTER, POINTER, POINTER, POINTER, I64, I64, POINTER),
+    "swiglu_quantize_fp8": (POINTER, POINTER, POINTER, POINTER, I64, I64, I32, POINTER, POINTER),
+    "swiglu_quantize_mxfp4": (POINTER, POINTER, POINTER, POINTER, I64, I64, I32, I32, I32, POINTER, POINTER),
+    "swiglu_backward": (POINTER, I32, POINTER, POINTER, POINTER, POINTER, I64, I64, POINTER, POINTER, POINTER),
+    "pack_payload": (POINTER, POINTER, I64, I64, POINTER),
+    "unpack_payload": (POINTER, I64, I64, POINTER, POINTER),
+    "quantize_payload": (I32, POINTER, I64, I64, I32, I32, I32, POINTER),
+    "fp8_to_payload": (POINTER, POINTER, I64, I64, I32, I32, POINTER),
+    "permute_pad": (POINTER, I64, POINTER, POINTER, I64, I64, POINTER, POINTER),
+    "permute_unpack": (POINTER, I64, POINTER, POINTER, I64, I64, POINTER, POINTER, POINTER),
+    "unpermute": (I32, POINTER, I64, POINTER, POINTER, I64, I64, POINTER, I64, POINTER, POINTER),
+    "encode_e2m1": (I32, POINTER, I32, POINTER, I64),
+    "encode_e2m1_stochastic": (I32, POINTER, POINTER, I32, POINTER, I64),
+    "encode_e4m3": (I32, POINTER, I32, POINTER, I64),
+    "encode_e8m0": (I32, POINTER, I32, I32, POINTER, I64),
+    "decode_e2m1": (POINTER, I32, POINTER, I64),
+    "decode_e4m3": (POINTER, I32, POINTER, I64),
+    "decode_e8m0": (POINTER, I32, POINTER, I64),
+    "encode_e2m1_lanes": (POINTER, I32, POINTER, I64),
+    "encode_e4m3_words": (I32, POINTER, I32, POINTER, I64),
+    "scale_half": (POINTER, I32, POINTER, I64),
+    "multiply_floats": (POINTER, POINTER, POINTER, I64),
+    "add_floats": (POINTER, POINTER, POINTER, I64),
+    **dict.fromkeys((f"twin_{name}" for name in TWINS), (POINTER, POINTER, POINTER, POINTER, I64)),
+}
+"""Function of `host/` without its prefix -> argument types; all return nothing."""
+
+
+@dataclass(frozen=True)
+class Build:
+    """How the library is made: the compiler's command, what identifies it, the flags, and the sources' digest."""
+
+    command: tuple[str, ...]
+    version: str
+    flags: tuple[str, ...]
+    machine: str
+    digest: str
+
+    @property
+    def key(self) -> str:
+        """SHA-256 of everything that can change the library's bytes."""
+        text = "\n".join([*self.command, self.version, *self.flags, self.machine, self.digest])
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def units() -> list[Path]:
+    """Return the translation units."""
+    return sorted((ROOT / "host").glob("*.cpp"))
+
+
+def sources() -> list[Path]:
+    """Return the files that the library is built from."""
+    return [*units(), *sorted((ROOT / "host").glob("*.hpp")), *sorted((ROOT / "kernels").glob("*.cuh"))]
+
+
+def source_digest() -> str:
+    """SHA-256 over the names and bytes of `sources()`."""
+    total = hashlib.sha256()
+    for path in sources():
+        total.update(path.name.encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
+    return total.hexdigest()
+
+
+def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL)
+
+
+def find_compiler() -> tuple[str, ...]:
+    """Return the command of $CXX, else of the first of g++, c++, clang++ on PATH; UnsupportedError if none."""
+    chosen = shlex.split(os.environ.get("CXX", ""))
+    if chosen:
+        if shutil.which(chosen[0]) is None:
+            raise UnsupportedError(f"CXX={os.environ['CXX']!r} is not on PATH; unset it or name a C++17 compiler")
+        return tuple(chosen)
+    for name in COMPILERS:
+        if shutil.which(name):
+            return (name,)
+    raise UnsupportedError(
+        f"the host build needs a C++17 compiler; none of {', '.join(COMPILERS)} is on PATH: install one or set CXX"
+    )
+
+
+def plan() -> Build:
+    """Return what would be built here; runs the compiler twice, for its version and the machine's features."""
+    command = find_compiler()
+    version = _run([*command, "--version"]).stdout.splitlines()
+    # the macros spell out which instructions -march=native allows, so a shared cache never crosses machines
+    native = _run([*command, NATIVE, "-dM", "-E", "-x", "c++", os.devnull])
+    machine = hashlib.sha256(native.stdout.encode()).hexdigest() if native.returncode == 0 else ""
+    flags = (*FLAGS, NATIVE) if machine else FLAGS
+    return Build(command, version[0] if version else "unknown", flags, machine, source_digest())
+
+
+def _compile(build: Build, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f"{target.stem}.", suffix=".tmp", dir=target.parent)
+    os.close(handle)
+    try:
+        done = _run([*build.command, *build.flags, "-o", name, *map(str, units())])
+        if done.returncode != 0:
+            first = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr[:200])
+            raise UnsupportedError(f"{shlex.join(build.command)} could not compile the host build: {first}")
+        os.replace(name, target)
+    finally:
+        if os.path.exists(name):
+            os.unlink(name)
+
+
+def _open(path: Path) -> ctypes.CDLL:
+    library = ctypes.CDLL(str(path))
+    for name, arguments in FUNCTIONS.items():
+        function = getattr(library, f"refnum_{name}")
+        function.argtypes, function.restype = arguments, None
+    return library
+
+
+@functools.cache
+def _loaded() -> tuple[ctypes.CDLL | None, Build | None, str]:
+    """Return (library, build, reason it is missing); decided once a process."""
+    try:
+        build = plan()
+        path = cache_folder() / f"host-{build.key[:32]}.so"
+        if not path.exists():
+            _compile(build, path)
+        return _open(path), build, ""
+    except UnsupportedError as error:
+        return None, None, str(error)
+    except (OSError, subprocess.SubprocessError) as error:
+        return None, None, f"the host build could not be made or loaded: {error}"
+
+
+_opened = functools.cache(_open)
+_stand_ins: list[Path] = []
+
+
+@contextlib.contextmanager
+def standing_in(path: Path) -> Iterator[None]:
+    """Within, this process calls the library of that path in the place of its own: one that was built from a copy."""
+    _stand_ins.append(path)
+    try:
+        yield
+    finally:
+        _stand_ins.pop()
+
+
+def library() -> ctypes.CDLL:
+    """Return the loaded library, built on first use. Raises UnsupportedError with the reason."""
+    if _stand_ins:
+        return _opened(_stand_ins[-1])
+    loaded, _, reason = _loaded()
+    if loaded is None:
+        raise UnsupportedError(reason)
+    return loaded
+
+
+def address(x: np.ndarray[Any, Any]) -> int:
+    """Return where an array's first byte lies."""
+    return int(x.ctypes.data)
+
+
+def available() -> tuple[bool, str]:
+    """Return (usable here, reason if not); builds the library when it is not in the cache."""
+    loaded, _, reason = _loaded()
+    return loaded is not None, reason
+
+
+def describe() -> dict[str, str]:
+    """Return the compiler, its version, the flags and the sources' digest, or the reason there is no library."""
+    _, build, reason = _loaded()
+    if build is None:
+        return {"available": "no", "reason": reason, "source_sha256": source_digest()}
+    return {
+        "available": "yes",
+        "compiler": shlex.join(build.command),
+        "version": build.version,
+        "flags": " ".join(build.flags),
+        "source_sha256": build.digest,
+        "library_key": build.key,
+    }

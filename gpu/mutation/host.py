@@ -1,0 +1,202 @@
+"""Our kernels as mutation testing sees them: sources that may be changed, and how a changed copy is built."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from refnum.errors import RefnumError
+
+from .. import host, silu
+from ..emulate.build import with_headers
+from ..host import build as host_build
+from . import instructions
+from .object_code import function_digests
+
+OPTIMISED = ("-O1", "-O3", "-O0")
+"""Levels at which a change is compiled: one that tells equal code, the released one, and the one that is judged."""
+DOMAINS = Path(__file__).with_name("function_domains.toml")
+DRAWN = "STOCHASTIC+nonfinite=satfinite+zero_scale=127"
+CHECKED = ("-DREFNUM_CHECKED", "-fsanitize=shift-exponent,integer-divide-by-zero", "-fsanitize-undefined-trap-on-error")
+"""Where a change is judged, twins of instructions check what they expect of their caller, and what C++ leaves undefined
+ends the process: a processor may give the right bits by chance."""
+
+FUNCTIONS: dict[str, tuple[str, ...]] = {
+    "quantize_mxfp4": ("quantize_mxfp4", "quantize_mxfp4_stochastic", "quantize_mxfp4_keyed"),
+    "swiglu_quantize": ("swiglu_quantize_fp8", "swiglu_quantize_mxfp4"),
+    "encode_e2m1": ("encode_e2m1", "encode_e2m1_stochastic"),
+    "scale layouts": ("lay_scales", "read_scales"),
+    "twins": tuple(f"twin_{name}" for name in host_build.TWINS),
+}
+"""Operation -> functions of the host build, where they are not the one of its name."""
+
+
+class DoesNotCompile(RefnumError):
+    """The compiler refuses the changed source; the message has its first error."""
+
+
+@dataclass(frozen=True)
+class Built:
+    """A changed copy. code: operation -> digest of its machine code. operations: operation -> callable, loaded at the
+    first call, for this process alone."""
+
+    code: Mapping[str, str]
+    operations: Mapping[str, Callable[..., Any]]
+
+
+@dataclass(frozen=True)
+class HostWorkshop:
+    """Builds the host build's library from changed headers. files: names of the headers that it is made of."""
+
+    name: str = "host"
+    profiles: tuple[str, ...] = ("HOPPER", "OCP", "CEIL", "EVEN", "TE", "STOCHASTIC", DRAWN)
+    root: Path = host_build.ROOT / "kernels"
+
+    @functools.cached_property
+    def _units(self) -> dict[str, frozenset[str]]:
+        """Translation unit -> names of the kernel headers that it includes."""
+        found = {}
+        for unit in host_build.units():
+            names: dict[str, str] = {}
+            for path in _included(unit):
+                with_headers(path, names)
+            found[unit.name] = frozenset(names)
+        return found
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Names of the files that may be changed."""
+        return tuple(sorted(frozenset().union(*self._units.values())))
+
+    def touched(self, file: str) -> tuple[str, ...]:
+        """Return the translation units that a header is a part of, or that a path beside the headers is."""
+        if file.startswith("../host/"):
+            return tuple(unit for unit in self._units if unit == Path(file).name or file.endswith(".hpp"))
+        return tuple(unit for unit, names in self._units.items() if file in names)
+
+    def key(self) -> str:
+        """Return a digest of the sources as they are, the compiler and the flags."""
+        return host_build.plan().key
+
+    def questions(self, operation: str) -> Iterator[tuple[str, dict[str, Any], dict[str, Any], tuple[Any, ...]]]:
+        """Yield (label, parameters, inputs, right answers) of what is asked beside an operation's own questions."""
+        if operation == "twins":
+            for name, words, promised in instructions.questions():
+                yield f"twin {name}", {"name": name}, words, (promised,)
+
+    def functions(self) -> dict[str, Any]:
+        """Return the domains of small functions."""
+        return functions()
+
+    def start(self, folder: Path, level: str = OPTIMISED[0]) -> dict[str, str]:
+        """Copy the sources as they are into a folder and compile them; return operation -> digest of machine code.
+
+        What is built later beside it is made from that copy, so that nobody's edit in the meantime is judged.
+        """
+        copy = _copied(folder / level, host_build.ROOT)
+        for unit in self._units:
+            self._compile(copy, unit, level)
+        return _by_operation(function_digests(copy / f"{unit}.o" for unit in self._units))
+
+    def build(self, changed: Mapping[str, str], folder: Path, started: Path, level: str = OPTIMISED[0]) -> Built:
+        """Build a copy with changed files (name -> text) in `folder`, beside one that was started at that level.
+
+        Raises DoesNotCompile.
+        """
+        copy = _copied(folder, started / level)
+        for name, text in changed.items():
+            (copy / "kernels" / name).write_text(text)
+        touched = {unit for name in changed for unit in self.touched(name)}
+        objects = []
+        for unit in self._units:
+            if unit in touched:
+                self._compile(copy, unit, level)
+            objects.append((copy if unit in touched else started / level) / f"{unit}.o")
+        code = _by_operation(function_digests(objects))
+        return Built(code, _operations(objects, copy / "mutant.so"))
+
+    def _compile(self, copy: Path, unit: str, level: str) -> None:
+        command = [
+            *host_build.find_compiler(),
+            level,
+            "-std=c++17",
+            "-fPIC",
+            "-ffunction-sections",
+            "-fdata-sections",
+        ]
+        checked = CHECKED if level == OPTIMISED[2] else ()
+        native = (host_build.NATIVE,) if level == "-O3" and host_build.NATIVE in host_build.plan().flags else ()
+        source = ["-w", "-c", f"host/{unit}", "-o", f"{unit}.o"]
+        done = subprocess.run(
+            [*command, *native, *checked, *source], cwd=copy, capture_output=True, text=True, timeout=300,
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        if done.returncode:
+            first = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr[:200])
+            raise DoesNotCompile(f"{unit}: {first}.")
+
+
+def functions() -> dict[str, Any]:
+    """Return the table of small functions with their domains, and how its programs are compiled."""
+    os.environ["REFNUM_TABLE"] = str(silu.path())  # the programs' prelude reads it
+    return {**tomllib.loads(DOMAINS.read_text()), "compiler": host_build.find_compiler(), "flags": CHECKED}
+
+
+def _included(unit: Path) -> Iterator[Path]:
+    """Yield the kernel headers that a translation unit names, its own header's among them."""
+    for path in (unit, *unit.parent.glob("*.hpp")):
+        for line in path.read_text().splitlines():
+            if line.startswith('#include "../kernels/'):
+                yield host_build.ROOT / "kernels" / line.split('"')[1].rpartition("/")[2]
+
+
+def _copied(folder: Path, source: Path) -> Path:
+    """Return a folder with a copy of all sources of the host build, made now unless it is there."""
+    for name, pattern in (("kernels", "*.cuh"), ("host", "*.?pp")):
+        if not (folder / name).exists():
+            (folder / name).mkdir(parents=True)
+            for path in (source / name).glob(pattern):
+                shutil.copyfile(path, folder / name / path.name)
+    return folder
+
+
+def _by_operation(functions: Mapping[str, str]) -> dict[str, str]:
+    names = [name for name in host.__all__ if name not in ("available", "describe")] + list(FUNCTIONS)
+    return {
+        name: " ".join(functions.get(f"refnum_{one}", "") for one in FUNCTIONS.get(name, (name,)))
+        for name in dict.fromkeys(names)
+    }
+
+
+def _operations(objects: list[Path], library: Path) -> dict[str, Callable[..., Any]]:
+    """Return the host build's operations, which call the library of some objects, linked at the first call."""
+
+    @functools.cache
+    def linked() -> Path:
+        command = [*host_build.find_compiler(), "-shared", *map(str, objects), "-o", str(library)]
+        subprocess.run(command, capture_output=True, check=True, timeout=300, stdin=subprocess.DEVNULL)
+        return library
+
+    def through(name: str) -> Callable[..., Any]:
+        function = getattr(host, name)
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            with host_build.standing_in(linked()):
+                return function(*args, **kwargs)
+
+        return call
+
+    def ask_twin(name: str, **words: Any) -> Any:
+        with host_build.standing_in(linked()):
+            return instructions.ask(name, **words)
+
+    found = {name: through(name) for name in host.__all__ if name not in ("available", "describe")}
+    return {**found, "twins": ask_twin}

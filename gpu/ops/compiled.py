@@ -1,0 +1,74 @@
+"""What is compiled for an operation: which kernel files it runs, and under which macros each is compiled.
+
+One place for all who ask: traces and certificates (`gpu.subjects`), mutation (`mutation.kernels`), tests.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import NamedTuple
+
+from .. import silu
+from ..checks import LAYOUTS
+from ..device import compile as build
+from . import casts, columns, launch, payload_rows, swiglu
+
+OPERATIONS: dict[str, tuple[str, ...]] = {
+    "quantize_mxfp4_stochastic": ("quantize_mxfp4",),
+    "payload_quantize": ("quantize_payload", "fp8_to_payload"),
+    "payload_rows": ("pack_payload", "unpack_payload", "permute_pad", "permute_unpack"),
+    "permute_sum": ("unpermute",),
+    "encode_elements": ("encode_e2m1", "encode_e4m3", "encode_e8m0"),
+}
+"""Kernel file -> the operations that run it, where they are not the one of its name."""
+LAID: dict[str, tuple[str, ...]] = {
+    "quantize_mxfp4": ("LAYOUT_OUT",),
+    "quantize_mxfp4_stochastic": ("LAYOUT_OUT",),
+    "dequantize_mxfp4": ("LAYOUT_IN",),
+    "quantize_fp8_tiles": ("LAYOUT_OUT",),
+    "dequantize_fp8_tiles": ("LAYOUT_IN",),
+    "fp8_to_mxfp4": ("LAYOUT_IN", "LAYOUT_OUT"),
+    "mxfp4_to_fp8": ("LAYOUT_IN", "LAYOUT_OUT"),
+}
+"""Kernel file -> the macros of kernels/memory.cuh that choose its scale layouts, in the order of the two."""
+CONSTANTS: dict[str, str] = dict.fromkeys(("swiglu_quantize", "swiglu_backward"), silu.SHA256)
+"""Operation -> SHA-256 of the constant array that its kernels read."""
+
+
+class Unit(NamedTuple):
+    """One compilation: a kernel file and its macros."""
+
+    kernel: str
+    defines: tuple[str, ...]
+
+
+def operations(kernel: str) -> tuple[str, ...]:
+    """Return the operations that run a kernel file."""
+    return OPERATIONS.get(kernel, (kernel,))
+
+
+def cuts(kernel: str) -> list[tuple[str, ...]]:
+    """Return the macros under which a kernel file is compiled for its launches, scale layouts apart."""
+    found = {grid.defines for name, grid in launch.TUNING.items() if name == kernel}
+    found |= {order.defines for name, order in columns.TUNING.items() if name.rpartition("_")[0] == kernel}
+    found |= {stay.defines for name, stay in swiglu.TUNING.items() if name == kernel}
+    found |= {casts.DEFINES} if kernel == casts.KERNEL else set()
+    found |= {payload_rows.SHORT.defines} if kernel == "payload_rows" else set()
+    return sorted(found) or [()]
+
+
+def layouts(kernel: str) -> list[tuple[str, ...]]:
+    """Return the macros of all scale layouts that a kernel file is compiled for; those of bytes, none, first."""
+    macros = LAID.get(kernel, ())
+    found = itertools.product(range(len(LAYOUTS)), repeat=len(macros))
+    return [tuple(f"{macro}={n}" for macro, n in zip(macros, numbers, strict=True) if n) for numbers in found]
+
+
+def units(operation: str) -> list[Unit]:
+    """Return everything that is compiled for an operation; empty when it has no kernel."""
+    return [
+        Unit(kernel, (*cut, *laid))
+        for kernel in build.kernel_names()
+        if operation in operations(kernel)
+        for cut, laid in itertools.product(cuts(kernel), layouts(kernel))
+    ]

@@ -1,0 +1,36 @@
+"""Ways that launchers choose by size alone, and how a judge has them take one for calls of every size."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from types import ModuleType
+
+from ..device import plans
+from . import permute, permute_sum, swiglu
+
+
+@contextlib.contextmanager
+def _bound(module: ModuleType, name: str, value: int) -> Iterator[None]:
+    """Within, a launcher's bound is another one. No other thread may call meanwhile: plans of both are dropped."""
+    before = getattr(module, name)
+    plans.forget()
+    setattr(module, name, value)
+    try:
+        yield
+    finally:
+        setattr(module, name, before)
+        plans.forget()
+
+
+_ALONE = {"one CTA takes all": functools.partial(_bound, swiglu, "STAYING", 1)}
+_ONCE = {"every row read once": functools.partial(_bound, permute, "ONCE", 0)}
+WAYS: Mapping[str, Mapping[str, Callable[[], contextlib.AbstractContextManager[None]]]] = {
+    "permute_pad": _ONCE,
+    "permute_unpack": _ONCE,
+    "unpermute": {"lists in memory": functools.partial(_bound, permute_sum, "TOGETHER", 0)},
+    "swiglu_quantize": _ALONE,
+    "swiglu_backward": _ALONE,
+}
+"""Operation -> name of a way -> context in which its launcher takes that way wherever it can."""

@@ -1,0 +1,188 @@
+"""The launchers as torch operators, `torch.ops.refnum.*`, so that torch.compile and CUDA graphs take them whole.
+
+Importing this registers one operator for each launcher of `gpu.ops`, with the launcher's name, argument order and
+defaults, and gives it as a function of this module. Where torch has its own words, they are used: a profile is its
+name, a dtype is a `torch.dtype`, a tile is a list of two integers and splits are a list of integers. Its integers are
+of 63 bits and a sign: a seed of 2**63 or more, which torch refuses before anything runs, is given as seed - 2**64.
+Results are fresh contiguous tensors on the input's device, codes and scale bytes torch.uint8. No operator has a
+gradient: what `swiglu_backward` and `unpermute` give refuses one, what all others give is constant to autograd.
+
+Shapes and dtypes of the results are given without a device (fake tensors), dynamic sizes included; the launchers'
+own checks raise `refnum.errors` when the operator runs. Adding a launcher is one entry of `OPERATORS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from refnum.errors import UnsupportedError
+
+from .. import ops
+from . import shapes as shapes
+from .shapes import Wanted
+
+NAMESPACE = "refnum"
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One launcher as torch sees it.
+
+    arguments: in torch's schema language. results: shapes and dtypes of the results, from the same arguments.
+    returns: how many results. words: argument -> what the launcher is given in its place. differentiable: whether
+    inputs and results are numbers, not codes and scales, so that autograd may ask for a gradient and is refused.
+    """
+
+    arguments: str
+    results: Callable[..., Wanted]
+    returns: int = 2
+    words: tuple[tuple[str, Callable[[Any], Any]], ...] = ()
+    differentiable: bool = False
+
+
+def _dtype_name(dtype: torch.dtype | None) -> str:
+    return str(dtype or torch.float32).removeprefix("torch.")
+
+
+def _key(philox: list[int] | None) -> tuple[int, ...] | None:
+    """Return a key of N13.5; torch's integers have a sign, so the upper half of the seeds comes as negative ones."""
+    return philox and (philox[0] % (1 << 64), *philox[1:])  # type: ignore[return-value]
+
+
+_DTYPE = ("dtype", _dtype_name)
+_TILE = ("tile", tuple)
+
+OPERATORS: dict[str, Operator] = {
+    "quantize_mxfp4": Operator(
+        'Tensor x, str profile="HOPPER", *, Tensor? rbits=None, int[]? philox=None, str layout_out="bytes"',
+        shapes.quantize_mxfp4, words=(("philox", _key),),
+    ),
+    "dequantize_mxfp4": Operator(
+        'Tensor packed, Tensor scales, ScalarType? dtype=None, *, str layout_in="bytes"', shapes.dequantize_mxfp4,
+        returns=1, words=(_DTYPE,),
+    ),
+    "quantize_fp8_tiles": Operator(
+        'Tensor x, int[] tile=[1, 128], str profile="HOPPER", *, str layout_out="bytes"', shapes.quantize_fp8_tiles,
+        words=(_TILE,),
+    ),
+    "dequantize_fp8_tiles": Operator(
+        'Tensor codes, Tensor scales, int[] tile=[1, 128], ScalarType? dtype=None, *, str layout_in="bytes"',
+        shapes.dequantize_fp8_tiles, returns=1, words=(_TILE, _DTYPE),
+    ),
+    "fp8_to_mxfp4": Operator(
+        'Tensor codes, Tensor scales, str profile="HOPPER", *, str layout_in="bytes", str layout_out="bytes"',
+        shapes.fp8_to_mxfp4,
+    ),
+    "mxfp4_to_fp8": Operator(
+        'Tensor packed, Tensor scales, str scale="max", *, str layout_in="bytes", str layout_out="bytes"',
+        shapes.mxfp4_to_fp8,
+    ),
+    "mxfp4_to_fp8_columns": Operator(
+        'Tensor packed, Tensor scales, SymInt[]? splits=None, str scale="max"', shapes.mxfp4_to_fp8_columns
+    ),
+    "mxfp4_to_fp8_rows_columns": Operator(
+        'Tensor packed, Tensor scales, SymInt[]? splits=None, str scale="max"', shapes.mxfp4_to_fp8_rows_columns,
+        returns=4,
+    ),
+    "mxfp4_columns": Operator(
+        'Tensor packed, Tensor scales, SymInt[]? splits=None, str scale="amax"', shapes.mxfp4_columns
+    ),
+    "fp8_columns": Operator(
+        'Tensor codes, Tensor scales, SymInt[]? splits=None, str underflow="rne"', shapes.fp8_columns
+    ),
+    "swiglu_quantize": Operator(
+        'Tensor gate, Tensor up, Tensor? prob=None, str to="fp8", str profile="HOPPER"', shapes.swiglu_quantize
+    ),
+    "swiglu_backward": Operator(
+        "Tensor grad, Tensor gate, Tensor up, Tensor? prob=None", shapes.swiglu_backward, returns=3, differentiable=True
+    ),
+    "pack_payload": Operator("Tensor packed, Tensor scales", shapes.pack_payload, returns=1),
+    "unpack_payload": Operator("Tensor payload", shapes.unpack_payload),
+    "quantize_payload": Operator('Tensor x, str profile="HOPPER"', shapes.quantize_payload, returns=1),
+    "fp8_to_payload": Operator('Tensor codes, Tensor scales, str profile="HOPPER"', shapes.fp8_to_payload, returns=1),
+    "permute_pad": Operator("Tensor payload, Tensor row_map, SymInt[] splits, SymInt align=32", shapes.permute_pad),
+    "permute_unpack": Operator(
+        "Tensor payload, Tensor row_map, SymInt[] splits, SymInt align=32", shapes.permute_unpack, returns=3
+    ),
+    "unpermute": Operator(
+        "Tensor rows, Tensor row_map, SymInt[] splits, Tensor? weights, SymInt tokens, SymInt align=32",
+        shapes.unpermute, returns=1, differentiable=True,
+    ),
+    "encode_e2m1": Operator("Tensor x, *, int scale_byte=127", shapes.encode, returns=1),
+    "encode_e4m3": Operator('Tensor x, str overflow="saturate"', shapes.encode, returns=1),
+    "encode_e8m0": Operator('Tensor x, str rounding="up", bool saturate=False', shapes.encode, returns=1),
+}  # fmt: skip
+"""Name of a launcher -> its operator; a launcher that this version lacks is left out when they are registered."""
+
+_library = torch.library.Library(NAMESPACE, "FRAGMENT")
+
+
+def _bound(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that gets every argument of an operator by name, defaults filled in.
+
+    torch leaves out what is at its default, at the end of the positional arguments as well as among the keywords.
+    """
+    arguments = getattr(torch.ops.refnum, name).default._schema.arguments
+    names = [argument.name for argument in arguments]
+    defaults = {argument.name: argument.default_value for argument in arguments}  # None where there is none
+
+    def call(*given: Any, **named: Any) -> Any:
+        return function({**defaults, **dict(zip(names, given, strict=False)), **named})
+
+    return call
+
+
+def _register(name: str, operator: Operator) -> Callable[..., Any]:
+    """Register one operator for CUDA tensors and for fake ones, and return it."""
+    qualified = f"{NAMESPACE}::{name}"
+    results = ", ".join(["Tensor"] * operator.returns)
+    schema = f"{name}({operator.arguments}) -> " + (f"({results})" if operator.returns > 1 else results)
+    # not torch.library.custom_op: its wrapper costs a call 10 us of host time, this way 2 us
+    _library.define(schema, tags=(torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides))
+    launcher, words = getattr(ops, name), dict(operator.words)
+    found = getattr(torch.ops.refnum, name).default._schema.arguments
+    defaults = {argument.name: argument.default_value for argument in found if argument.kwarg_only}
+
+    def launch(arguments: dict[str, Any]) -> Any:
+        wanted = {key: words[key](value) if key in words else value for key, value in arguments.items()}
+        given = [value for key, value in wanted.items() if key not in defaults]
+        found = launcher(*given, **{key: wanted[key] for key, value in defaults.items() if wanted[key] != value})
+        if operator.returns == 1:
+            return found
+        # an operator cannot return None: what was not asked for is an empty tensor
+        return tuple(torch.empty(0, device=found[0].device) if item is None else item for item in found)
+
+    def fake(arguments: dict[str, Any]) -> Any:
+        first = next(iter(arguments.values()))
+        found = tuple(first.new_empty(shape, dtype=dtype) for shape, dtype in operator.results(**arguments))
+        return found[0] if operator.returns == 1 else found
+
+    _library.impl(name, _bound(name, launch), "CUDA")
+    torch.library.register_fake(qualified, _bound(name, fake), lib=_library)
+    if operator.differentiable:
+        torch.library.register_autograd(qualified, _no_gradient(name), lib=_library)
+    else:  # or autograd would follow float32 scales, and lose their gradient with a warning
+        _library.impl(name, torch.library.fallthrough_kernel, "Autograd")
+    overload: Callable[..., Any] = getattr(torch.ops.refnum, name).default
+    return overload
+
+
+def _no_gradient(name: str) -> Callable[..., Any]:
+    def backward(context: Any, *gradients: Any) -> Any:
+        raise UnsupportedError(f"{name} has no gradient; write the backward pass with the operators themselves")
+
+    return backward
+
+
+REGISTERED = {name: _register(name, operator) for name, operator in OPERATORS.items() if hasattr(ops, name)}
+"""Name -> `torch.ops.refnum.<name>.default`, for the launchers of this version."""
+
+
+def __getattr__(name: str) -> Callable[..., Any]:
+    if name in REGISTERED:
+        return REGISTERED[name]
+    raise AttributeError(f"module {__name__!r} has no operator {name!r}; it has {', '.join(REGISTERED)}")

@@ -1,0 +1,105 @@
+"""Public names of refnum. `__init__.py` reads this list: a name is imported from its module when it is first used."""
+
+from . import errors, layouts, oracle, philox
+from .blocks import block_class, dequantize_mx, dequantize_mxfp4, quantize_mx, quantize_mxfp4
+from .casts import decode_e2m1, decode_e4m3, decode_e8m0, encode_e2m1, encode_e4m3, encode_e8m0
+from .codec import decode, value
+from .columns import fp8_columns, mxfp4_columns, mxfp4_to_fp8_columns, mxfp4_to_fp8_rows_columns
+from .explanation import Explanation, explain
+from .formats import (
+    BF16,
+    E2M1,
+    E2M3,
+    E3M0,
+    E3M2,
+    E4M3,
+    E5M2,
+    E8M0,
+    FORMATS,
+    FP4_RADIX4,
+    FP16,
+    FP32,
+    INT4,
+    MX_ELEMENTS,
+    MXINT8,
+    Format,
+    get_format,
+)
+from .narrow import encode
+from .payload import (
+    fp8_to_payload,
+    pack_payload,
+    permute_pad,
+    permute_unpack,
+    quantize_payload,
+    unpack_payload,
+    unpermute,
+)
+from .profiles import HOPPER, OCP, PROFILES, Profile, get_profile
+from .recast import fp8_to_mxfp4, mxfp4_to_fp8
+from .swiglu import swiglu_backward, swiglu_quantize
+from .tiles import dequantize_fp8_tiles, quantize_fp8_tiles
+
+__version__: str
+
+__all__ = [
+    "BF16",
+    "E2M1",
+    "E2M3",
+    "E3M0",
+    "E3M2",
+    "E4M3",
+    "E5M2",
+    "E8M0",
+    "FORMATS",
+    "FP4_RADIX4",
+    "FP16",
+    "FP32",
+    "HOPPER",
+    "INT4",
+    "MXINT8",
+    "MX_ELEMENTS",
+    "OCP",
+    "PROFILES",
+    "Explanation",
+    "Format",
+    "Profile",
+    "block_class",
+    "decode",
+    "decode_e2m1",
+    "decode_e4m3",
+    "decode_e8m0",
+    "dequantize_fp8_tiles",
+    "dequantize_mx",
+    "dequantize_mxfp4",
+    "encode",
+    "encode_e2m1",
+    "encode_e4m3",
+    "encode_e8m0",
+    "errors",
+    "explain",
+    "fp8_columns",
+    "fp8_to_mxfp4",
+    "fp8_to_payload",
+    "get_format",
+    "get_profile",
+    "layouts",
+    "mxfp4_columns",
+    "mxfp4_to_fp8",
+    "mxfp4_to_fp8_columns",
+    "mxfp4_to_fp8_rows_columns",
+    "oracle",
+    "pack_payload",
+    "permute_pad",
+    "permute_unpack",
+    "philox",
+    "quantize_fp8_tiles",
+    "quantize_mx",
+    "quantize_mxfp4",
+    "quantize_payload",
+    "swiglu_backward",
+    "swiglu_quantize",
+    "unpack_payload",
+    "unpermute",
+    "value",
+]

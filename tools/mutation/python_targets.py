@@ -1,0 +1,54 @@
+"""What of our Python is mutated, and what its mutants are asked: the golden model and the comparator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Target:
+    """Modules that are mutated, and what a mutant is asked.
+
+    asked: the function of `python` that says how many questions there are. ask: the one that returns what a
+    process answers wrongly to the question of a number, or nothing. tests: what survivors are run against.
+    """
+
+    name: str
+    files: tuple[str, ...]
+    asked: str
+    ask: str
+    tests: tuple[str, ...] = ()
+
+
+TARGETS = (
+    Target(
+        "model",
+        tuple(f"refnum/{name}.py" for name in (
+            "rounding", "scales", "casts", "codec", "blocks", "tiles", "recast", "columns", "swiglu", "softfloat",
+            "narrow", "philox", "layouts", "payload", "formats", "arguments",
+        )),
+        "model_questions",
+        "ask_model",
+        tuple(f"tests/refnum/test_{name}.py" for name in (
+            "philox", "profiles", "layouts", "softfloat", "payload", "narrow", "published", "swiglu", "inputs",
+            "model_edges", "dispatch", "model_equals_oracle", "operations_equal_oracle", "explain", "oracle",
+            "codec", "nonsense",
+        )),
+    ),
+    Target(
+        "comparator",
+        tuple(f"conformance/{name}.py" for name in (
+            "verdicts/compare", "cases/same_bytes", "cases/draw/bits", "cases/geometry", "cases/levels",
+            "verdicts/judge", "verdicts/tally", "verdicts/refusals",
+        )),
+        "control_questions",
+        "ask_comparator",
+        tuple(f"tests/conformance/test_{name}.py" for name in (
+            "compare", "input_classes", "patterns", "grid", "run", "run_order", "storage", "shrink", "show_data",
+            "device_judging", "case", "controls", "coverpoints", "corners", "corners_recast", "diagnose",
+            "mismatch_page", "domains", "domains_there", "report", "report_diff", "replay", "api", "subject",
+            "subject_calls", "journal", "fused_drawing", "probes", "undefined_variants", "html", "sarif", "recipes",
+            "plugin", "data", "matrix_cells", "tally", "bits", "refusals", "same",
+        )),
+    ),
+)  # fmt: skip
