@@ -5,7 +5,7 @@ from bench_tools import SHAPE, Host, subject
 from typer.testing import CliRunner
 
 from refnum.conformance.cli import app
-from refnum.conformance.commands.bench import clock, command, document, inputs
+from refnum.conformance.commands.bench import command, document, inputs
 
 
 class Whole(Host):
@@ -19,7 +19,7 @@ class Whole(Host):
 
 
 def asked(tmp_path, monkeypatch, *options):
-    monkeypatch.setattr(clock, "Clock", Whole)
+    monkeypatch.setattr(command, "Clock", Whole)
     monkeypatch.setattr(command, "_subject", lambda name: subject())
     arguments = ["bench", "--operation", "*ack payload", "--operation", "FP32 -> E4M3 codes", "--peer", "none"]
     shapes = [word for name in (SHAPE.name, "64x128", SHAPE.name) for word in ("--shape", name)]
