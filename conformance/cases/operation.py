@@ -18,7 +18,7 @@ from refnum.arrays import contiguous
 from refnum.errors import ArgumentError
 
 from . import layouts as storage
-from .case import Case
+from .case import FORM, Case
 
 DATA_PARAMS = frozenset({"splits", "tokens", "philox"})
 """Keywords that belong to a case's data, not to a variant: rows of each expert, rows of an unpermuted output, a key."""
@@ -85,7 +85,7 @@ class Operation:
     @property
     def known(self) -> frozenset[str]:
         """Names of all parameters that a case of it may have."""
-        return frozenset({*self.params, *self.layouts, *(("random",) if self.keyed else ()), *DATA_PARAMS})
+        return frozenset({*self.params, *self.layouts, *(("random",) if self.keyed else ()), *DATA_PARAMS, FORM})
 
     def undefined(self, profile: str) -> str:
         """Return why the operation has no meaning under a profile (N2.6), or an empty string when it has one."""

@@ -23,7 +23,8 @@ from ..subjects.subject import Subject
 from .compare import compare
 from .probes import GRAPH, IN_PLACE, MOVED, PROBES, REPEATS
 
-NAMED = frozenset({"input-mutated", "guard-overwritten", "float-mode-changed", "output-aliases-input"})
+NAMED = frozenset({"input-mutated", "guard-overwritten", "float-mode-changed", "output-aliases-input",
+                   "result-not-contiguous", "result-read-only", "results-overlap", "out-not-returned"})  # fmt: skip
 """Breaches that a call itself names, whichever probe makes it: on a way, into `out`, in other storage, the second time.
 """
 

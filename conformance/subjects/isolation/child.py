@@ -139,6 +139,7 @@ def _answer(
                 "words": called.words,
                 "finding": called.finding,
                 "no_room": called.no_room,
+                "declared": called.declared,
                 "results": len(called.results),
             }
         )

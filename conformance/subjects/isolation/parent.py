@@ -49,6 +49,11 @@ _FINDINGS = frozenset(
         "earlier-result-changed",
         "refused-in-place",
         "guard-overwritten",
+        "result-not-contiguous",
+        "result-read-only",
+        "results-overlap",
+        "out-not-returned",
+        "not-thread-safe",
     }
 )
 
@@ -288,7 +293,8 @@ def _calls(answer: dict[str, Any], results: list[np.ndarray]) -> list[Called]:
             outcome, count = Outcome(one["outcome"]), int(one["results"])
             own, rest = tuple(rest[:count]), rest[count:]
             finding = one["finding"] if one["finding"] in _FINDINGS else "input-mutated"
-            calls.append(Called(own, own, outcome, str(one["words"])[:1000], finding, one.get("no_room") is True))
+            short, declared = one.get("no_room") is True, one.get("declared") is True
+            calls.append(Called(own, own, outcome, str(one["words"])[:1000], finding, short, declared))
         if not calls or rest:
             raise ValueError("it has no calls, or more results than calls")
     except (KeyError, TypeError, ValueError) as error:
