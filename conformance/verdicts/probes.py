@@ -97,7 +97,15 @@ def _breach(tally: Tally, case: Case, finding: str, words: str) -> None:
 
 
 def _refused(called: Called, tally: Tally, name: str, capturing: bool = False) -> bool:
-    """Whether a subject said no: with an error of its own. A crash, a hang or a device's error is none."""
+    """Whether a subject said no, which is noted."""
+    if refusal(called, capturing):
+        tally.probes[name] = called.words
+        return True
+    return False
+
+
+def refusal(called: Called, capturing: bool = False) -> bool:
+    """Whether a call was refused: with an error of its own. A crash, a hang or a device's error is none."""
     error = called.words.partition(":")[0]
     if called.outcome is Outcome.PASS or called.finding or called.outcome is Outcome.TIMEOUT:
         return False
@@ -105,7 +113,6 @@ def _refused(called: Called, tally: Tally, name: str, capturing: bool = False) -
         launched = error in LAUNCHED or any(words in called.words.lower() for words in DEVICE_WORDS)
         if not error.isidentifier() or (launched and not capturing):
             return False
-    tally.probes[name] = called.words
     return True
 
 

@@ -22,10 +22,8 @@ BLOCKS = (
     256, 257, 258, 259, 260, 320, 448, 511, 512, 513, 514, 516, 576, 896,
 )  # fmt: skip
 """Blocks of 32 columns, each asked once: all residues of 128, 256 and 512 below, at and beyond 8 and 64 tiles."""
-PAIRED_ROWS = (1, 2, 3, 4, 5, 8, 15, 16, 17, 31, 32, 33, 63, 64, 65, 96, 127, 128, 129, 160, 255, 256, 257, 385, 513,
-               1025, 2049)  # fmt: skip
-PAIRED_BLOCKS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 20, 33, 34, 35, 36, 44, 45, 46, 65, 66, 90, 91,
-                 129, 257, 258)  # fmt: skip
+PAIRED_ROWS = (1, 2, 3, 5, 16, 17, 31, 32, 33, 64, 65, 127, 128, 129, 256, 257, 513, 2049)
+PAIRED_BLOCKS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 13, 15, 33, 34, 36, 45, 46, 65, 90, 130, 257)
 """Rows and blocks of which every pair is asked that is no larger than `PAIRED`."""
 SINGLE, PAIRED = 1 << 18, 1 << 16
 """Elements of the largest case of `ROWS` and `BLOCKS`, and of a pair of them."""
@@ -39,8 +37,7 @@ LOOSE = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 34, 48, 63, 
          132, 160, 191, 192, 255, 256, 257, 258, 320, 384, 511, 512, 513, 640, 1000, 1023, 1024, 1025, 1408, 2047, 2048,
          2049, 2880, 4095, 4096, 4097, 4100, 5120, 7168, 8192, 8193, 16384, 16388)  # fmt: skip
 """Columns of the operations that take any number of them."""
-PAIRED_LOOSE = (1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 32, 33, 63, 64, 65, 96, 127, 128, 129, 160, 255, 256, 257, 384, 513,
-                1025, 2049)  # fmt: skip
+PAIRED_LOOSE = (1, 2, 3, 4, 5, 8, 16, 17, 31, 32, 33, 64, 65, 96, 127, 128, 129, 160, 257, 384, 1025, 2049)
 
 EXPERTS = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 160, 255, 256, 257, 300, 511, 512,
            513, 1023, 1024, 1025, 1100)  # fmt: skip
@@ -48,8 +45,9 @@ LENGTHS = (1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 30, 31, 32, 33, 34, 47, 48, 63, 64, 
            130, 160, 192, 255, 256, 257, 258, 300, 384, 511, 512, 513, 640, 1023, 1024, 1025, 2048, 4095, 4096, 4097,
            4100, 6000)  # fmt: skip
 """Rows of the longest expert."""
-PAIRED_EXPERTS = (1, 2, 3, 8, 9, 32, 33, 64, 128, 129, 256, 257, 512, 1024, 1025)
-PAIRED_LENGTHS = (1, 2, 16, 31, 32, 33, 64, 127, 128, 129, 256, 257, 384, 1025, 4097)
+PAIRED_EXPERTS = (1, 2, 3, 8, 9, 33, 129, 257, 1025)
+PAIRED_LENGTHS = (1, 2, 31, 32, 33, 128, 129, 257, 384, 1025)
+PAIRED_BEFORE = (0, 1, 2, 16, 31, 32, 33, 127, 128, 130)
 BEFORE = (0, 1, 2, 3, 4, 8, 15, 16, 17, 31, 32, 33, 64, 65, 127, 128, 129, 130)
 """Rows of the experts before the longest: where it begins."""
 EMPTY = ("none", "first", "last", "middle", "two in a row", "three first", "33 in a row", "every other", "all but one",
@@ -59,10 +57,13 @@ NARROW = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 16, 17, 33, 34, 35, 44, 65)
 """Blocks of 32 columns of a ragged case."""
 TOKENS = (1, 2, 3, 5, 7, 8, 16, 31, 32, 33, 64, 100, 127, 128, 129, 255, 256, 257, 300, 511, 513, 1000, 1023, 1025, 2049,
           4097)  # fmt: skip
+PAIRED_TOKENS = (1, 2, 7, 33, 64, 129, 257, 1025)
 TAKEN = ("in order", "scattered", "backwards", "last alone", "first alone", "eight each", "33 of one", "few of many")
 """How a row map takes tokens."""
 ALIGNS = (32, 16, 128, 1, 2, 3, 4, 7, 8, 17, 24, 31, 33, 48, 64, 100, 127, 129, 256, 512)
+PAIRED_ALIGNS = (32, 16, 128, 1, 3, 8, 100)
 WIDTHS = (17, 34, 51, 68, 85, 102, 119, 136, 153, 170, 187, 204, 221, 272, 289, 544, 561, 1105, 1530)
+PAIRED_WIDTHS = (17, 34, 51, 68, 136, 221, 272, 561)
 """Payload bytes: 17 a block."""
 COUNTS = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 130, 255, 256, 257, 511, 512,
           513, 1000, 1023, 1024, 1025, 2047, 2048, 2049, 4095, 4096, 4097, 8191, 8193, 16385, 32769, 65535, 65536, 65537,
@@ -111,14 +112,19 @@ def _ragged_table(operation: str, paired: bool) -> Table:
     table: dict[str, tuple[Level, ...]] = {
         "experts": PAIRED_EXPERTS if paired else EXPERTS,
         "rows of an expert": PAIRED_LENGTHS if paired else LENGTHS[::-1],
-        "rows before it": BEFORE,
+        "rows before it": PAIRED_BEFORE if paired else BEFORE,
         "empty experts": EMPTY,
     }
     if operation in RAGGED:
-        return {**table, "columns": tuple(32 * count for count in NARROW), "splits": ("list", "None")}
-    columns = tuple(count for count in PAIRED_LOOSE if count < 1025) if operation == "unpermute" else WIDTHS
-    routed = {"columns": columns, "tokens": TOKENS, "taken": TAKEN, "align": ALIGNS}
-    return {**table, **routed, **({"weights": ("given", "absent"), "values": FLOATS} if operation == "unpermute" else {})}
+        narrow = NARROW[::2] if paired else NARROW
+        return {**table, "columns": tuple(32 * count for count in narrow), "splits": ("list", "None")}
+    if operation == "unpermute":
+        columns: tuple[Level, ...] = PAIRED_LOOSE[::3] if paired else tuple(count for count in LOOSE if count < 1025)
+    else:
+        columns = PAIRED_WIDTHS if paired else WIDTHS
+    table |= {"columns": columns, "tokens": PAIRED_TOKENS if paired else TOKENS, "taken": TAKEN}
+    table["align"] = PAIRED_ALIGNS if paired else ALIGNS
+    return {**table, **({"weights": ("given", "absent"), "values": FLOATS} if operation == "unpermute" else {})}
 
 
 def form_table(operation: str, inputs: Mapping[str, str], into_out: bool = False) -> Table:

@@ -21,6 +21,8 @@ from .ragged import splits
 AMOUNTS = ("smoke", "brief", "full", "exhaustive")
 """How much is asked: a few rows; every level of the shapes; every pair of them, extremes and forms too; huge ones."""
 SMOKE = 6
+SUMMED = 400
+"""Rows of one token at most: the golden model sums them one after the other."""
 LAYOUT_ROWS = (1, 2, 3, 4, 5, 31, 32, 33, 64, 65, 97, 127, 128, 129, 130, 255, 256, 257, 385)
 LAYOUT_SCALES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16, 17, 33)
 """Rows and columns of a matrix of scales in a layout: residues of 4 and 128, one group and several."""
@@ -101,9 +103,11 @@ def _fits(operation: str, most: int) -> Fits:
         counts = splits(row, operation == "mxfp4_columns")
         if counts is None or (row.get("splits") == "None" and int(row["experts"]) > 1):
             return False
+        if operation == "unpermute" and str(row["taken"]).endswith("alone") and sum(counts) > SUMMED:
+            return False
         align = int(row.get("align", 32)) if operation in ROUTED else 1
         tall = max(sum(-(-count // align) * align for count in counts), int(row.get("tokens", 0)))
-        return tall * int(row["columns"]) <= 2 * most
+        return tall * int(row["columns"]) <= (most // 2 if operation == "unpermute" else 2 * most)
 
     return fits
 
@@ -114,10 +118,14 @@ def _extremes(operation: str, amount: str) -> Iterator[Row]:
         return
     if operation in RAGGED or operation in ROUTED:
         names = ("experts", "rows of an expert", "rows before it", "empty experts", "columns", "tokens")
+        if operation == "unpermute":
+            yield {"experts": 1025, "empty experts": "every other"}
+            return
         for levels in RAGGED_EXTREMES if operation in RAGGED else ROUTED_EXTREMES:
             yield dict(zip(names, levels, strict=False))
         return
-    for rows, columns in (*factors.EXTREMES, *(factors.HUGE if amount == "exhaustive" else ())):
+    slow = operation.startswith("swiglu")
+    for rows, columns in (*factors.EXTREMES[slow * 6 :], *(factors.HUGE if amount == "exhaustive" else ())):
         yield {"rows": rows, "columns": columns}
 
 

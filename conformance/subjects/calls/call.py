@@ -166,7 +166,7 @@ def call_on(
         return Called(outcome=Outcome.TIMEOUT, words=str(error))
     except (UnsupportedError, NotImplementedError) as error:
         words = str(error) or type(error).__name__
-        return Called(outcome=Outcome.UNSUPPORTED, words=words, declared=not inside or subject.kind == "peer")
+        return Called(outcome=Outcome.UNSUPPORTED, words=words, declared=not inside or _declares(subject, case))
     except Exception as error:
         if _short_of_memory(error) and not (inside and _to_blame(subject, case)):
             return Called(outcome=Outcome.UNSUPPORTED, words=f"{NO_ROOM}: {type(error).__name__}", no_room=True)
@@ -181,6 +181,11 @@ def call_on(
             default_float_mode()
         seterr(**errors)
         sys.setrecursionlimit(depth)
+
+
+def _declares(subject: Subject, case: Case) -> bool:
+    """Whether a refusal by a line of its own is a declaration: of peers, whose adapters are ours, and of `declares`."""
+    return subject.kind == "peer" or getattr(subject.operations[case.operation], "declares", False)
 
 
 def _short_of_memory(error: BaseException) -> bool:
