@@ -78,6 +78,7 @@ class Tally:
     """Counts of one (subject, operation, profile, parameters).
 
     undeclared: words -> how often a case was refused that nothing declared said would be. coverage: of structure.
+    accepted: illegal calls that were answered, in words.
     probes: name of a probe that was tried -> the words with which the subject refused it, or empty.
     out: whether its adapter does not fit, so that nothing more is asked of it. left_out: what was not asked, and why.
     """
@@ -101,6 +102,7 @@ class Tally:
     unsupported: Counter[str] = field(default_factory=Counter)
     undeclared: Counter[str] = field(default_factory=Counter)
     refusals: Refusals = field(default_factory=Refusals)
+    accepted: list[str] = field(default_factory=list)
     structural: int = 0
     coverage: Coverage = field(default_factory=Coverage)
     faults: list[tuple[Outcome, str, Case]] = field(default_factory=list)
@@ -122,7 +124,7 @@ class Tally:
     @property
     def wrong(self) -> bool:
         """Whether what was asked so far is enough to fail: a breach, a level above the one claimed, or a fault."""
-        return bool(self.faults) or self.reached > self.claimed or any(failure.finding for failure in self.failures)
+        return bool(self.faults or self.accepted) or self.reached > self.claimed or any(failure.finding for failure in self.failures)
 
     @property
     def cases(self) -> int:
@@ -165,6 +167,8 @@ class Tally:
         if self.faults:
             outcome, words, _ = self.faults[0]
             return outcome, words if self.out else f"{len(self.faults)} of its calls failed: {words}"
+        if self.accepted:
+            return Outcome.FAULT, f"{len(self.accepted)} calls were taken that must be refused: {'; '.join(self.accepted[:4])}"
         unexplained = self.refusals.unexplained()
         if unexplained:
             return Outcome.NOT_VERIFIED, unexplained
@@ -247,7 +251,10 @@ class Tally:
             "holes": self.holes,
             "refusal": self._refused() if self.unsupported else "",
             "probes": self.probes,
-            "findings": sorted({failure.finding for failure in self.failures if failure.finding}),
+            "findings": sorted(
+                {failure.finding for failure in self.failures if failure.finding}
+                | ({"illegal-accepted"} if self.accepted else set())
+            ),
             "domains": [
                 {"name": d.name, "size": d.size, "how": d.how, "points": d.points, "verdict": d.verdict}
                 for d in self.domains

@@ -37,7 +37,7 @@ from ...verdicts.judge_wide import judge_wide
 from ...verdicts.probes import probe
 from ...verdicts.smoke import smoke
 from ...verdicts.tally import DomainCount, Tally
-from . import structure
+from . import refusals, structure
 from .journal import Journal
 from .plan import Plan, Progress, Variant
 
@@ -114,9 +114,10 @@ class Engine:
             return
         self.corners()
         if self.plan.cases is None:
-            structure.ask(self, self._key)
+            whole = self.structural()
             self.domains()
             self.sampled(self.plan.seed)
+            refusals.ask(self, self._key, whole)
         self.finish()
 
     @property
@@ -192,6 +193,10 @@ class Engine:
                 self.report.harness.append(f"the golden model gives other bytes than the frozen {case.label}")
             for subject in self.cover(case, golden):
                 self.tallies[subject.name].vectors += self.one(subject, case, golden) is not None
+
+    def structural(self) -> set[str]:
+        """Judge on structure; return the names of the subjects that were asked all of it."""
+        return structure.ask(self, self._key)
 
     def domains(self) -> None:
         """Judge on every enumerable domain of the level."""

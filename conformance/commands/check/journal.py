@@ -23,6 +23,7 @@ from ...cases.levels import NO_LEVEL
 from ...cases.operation import run_golden
 from ...cases.recipes import sampled_cases
 from ...cases.structure import structure_cases
+from ...cases.structure.illegal import illegal_cases
 from ...mismatches import replay
 from ...subjects.subject import Subject
 from ...vectors.frozen import frozen_cases
@@ -136,6 +137,8 @@ def again(note: Mapping[str, Any]) -> Case:
         cases = (case for case, _ in frozen_cases(*key))
     elif note["stream"].startswith("structure "):
         cases = (asked.case for asked in structure_cases(*key, note["stream"].partition(" ")[2]))
+    elif note["stream"] == "illegal":
+        cases = illegal_cases(*key)
     elif note["stream"] == "sampled":
         cases = sampled_cases(*key, note["seed"], note["examples"])
     else:

@@ -44,23 +44,23 @@ def amount_for(engine: Engine) -> str:
     return "exhaustive" if engine.plan.level == "exhaustive" else "full"
 
 
-def ask(engine: Engine, key: tuple[str, str, dict[str, Any]]) -> None:
-    """Judge every subject of a variant on its structural cases."""
+def ask(engine: Engine, key: tuple[str, str, dict[str, Any]]) -> set[str]:
+    """Judge every subject of a variant on its structural cases; return the names of those that were asked in full."""
     amount, profile = amount_for(engine), refnum.get_profile(engine.item.profile)
     subjects = [subject for subject in engine.active() if not _decided(engine, subject, amount, profile.rounding)]
+    names = {subject.name for subject in subjects}
     if not subjects:
-        return
+        return set()
     rows = structure_rows(*key, amount)
     for subject in subjects:
         engine.tallies[subject.name].coverage.expect(_asked_of(subject, key[0], rows))
         if amount in ("full", "exhaustive"):
             engine.plan.structured.add((subject.name, key[0]))
-    names = {subject.name for subject in subjects}
     engine.book.enter(key, f"structure {amount}")
     for asked in structure_cases(*key, amount):
         engine.number = asked.number
         if not any(subject.name in names for subject in engine.active()):
-            return
+            break
         golden = engine.golden(asked.case)
         if golden is None:
             continue
@@ -70,6 +70,7 @@ def ask(engine: Engine, key: tuple[str, str, dict[str, Any]]) -> None:
             _judge(engine, subject, asked, golden)
             if amount != "brief" and asked.number in PROBED and asked.case.elements <= MOST_PROBED:
                 probe(subject, asked.case, golden, engine.tallies[subject.name], engine.plan.seconds)
+    return names if amount in ("full", "exhaustive") else set()
 
 
 def _decided(engine: Engine, subject: Subject, amount: str, rounding: str) -> bool:

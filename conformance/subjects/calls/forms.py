@@ -6,7 +6,7 @@ process, calls it in its form.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -197,7 +197,21 @@ def _numpy_scalar(name: str, value: Any) -> Any:
     return [np.int64(side) for side in value] if name == "tile" else value
 
 
+_UNFIT: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "one row short": lambda like: like[:-1],
+    "another dtype": lambda like: like.view("i1" if like.itemsize == 1 else f"i{like.itemsize}"),
+    "read-only": lambda like: like,
+}
+"""Arrays that are no `out` of an operation, by level."""
+
+
 def out_in_form(case: Case, like: tuple[np.ndarray, ...], library: str, poison: int) -> list[Placed]:
     """Return a place for every output, filled with poison, as the form says."""
     form = form_of(case)
+    if form["out"] in _UNFIT:
+        like = (_UNFIT[form["out"]](like[0]), *like[1:])
+        places = [Placed(one, library, "contiguous", 0, poison) for one in like]
+        if form["out"] == "read-only" and library == "numpy":
+            places[0].array.flags.writeable = False
+        return places
     return [Placed(one, library, form["out"], int(form.get("out.address", 0)), poison) for one in like]
