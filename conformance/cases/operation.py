@@ -217,5 +217,5 @@ def as_bits(array: np.ndarray) -> np.ndarray:
 
     Any library's array; the result stays in it.
     """
-    array = contiguous(array)
+    array = contiguous(array).reshape(array.shape)  # NumPy's gives an array without axes one
     return array if array.dtype.kind == "u" else array.view(f"u{array.dtype.itemsize}")

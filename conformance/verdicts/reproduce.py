@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from ..cases.case import Case
 from ..cases.levels import Outcome
 from ..cases.operation import call_golden, run_golden
+from ..subjects.calls.at_once import call_at_once
 from ..subjects.calls.call import (
     POISONS,
     Called,
@@ -143,13 +144,19 @@ _IN_TURN: dict[str, Calls] = {
     "way-by-size": _on_ways,
     "splits-as-array": _by_array,
 }
+def _together(subject: Subject, case: Case, seconds: float) -> tuple[Case, Called]:
+    other, first, second = call_at_once(subject, case, seconds)
+    return (case, first) if first.finding else (other, second)
+
+
 _SECOND: dict[str, Callable[[Subject, Case, float], tuple[Case, Called]]] = {
     "stale-output": _second_in_place,
     HELD: _held,
     IN_STORAGE: _second_in_place,
     "graph-replay-stale": _second_of_graph,
+    "not-thread-safe": _together,
 }
 SECOND_CASE = frozenset(_SECOND)
 """Breaches whose call answers other data than the case's."""
-DIFFERENT_BYTES = frozenset({*_IN_TURN, *_SECOND, *(storage.finding for storage in MOVED)}) - {HELD, IN_STORAGE}
+DIFFERENT_BYTES = frozenset({*_IN_TURN, *_SECOND, *(storage.finding for storage in MOVED)}) - {HELD, IN_STORAGE, "not-thread-safe"}
 """Breaches that show as bytes that differ; the call itself names the others."""

@@ -9,8 +9,6 @@ import functools
 import itertools
 from collections.abc import Callable, Mapping
 
-from covertable import make
-
 Level = str | int
 Row = dict[str, Level]
 Table = Mapping[str, tuple[Level, ...]]
@@ -65,6 +63,8 @@ def pairs(table: Table, fits: Fits, base: Row) -> list[Row]:
 @functools.lru_cache(maxsize=64)
 def _array(table: tuple[tuple[str, tuple[Level, ...]], ...]) -> tuple[Row, ...]:
     """Return the library's array of strength 2, factors in the order of the table."""
+    from covertable import make
+
     rows = make({name: list(levels) for name, levels in table}, strength=2)
     return tuple({name: row[name] for name, _ in table} for row in rows)
 

@@ -31,6 +31,7 @@ EXTREMES = ((8191, 96), (8192, 160), (8193, 32), (9999, 64), (16384, 32), (16385
             (65537, 32), (1, 65536), (3, 65568), (2, 65600), (1, 65632), (5, 65664), (2, 131104), (1, 262176),
             (33, 8224), (130, 4160), (257, 2880))  # fmt: skip
 """Rows and columns beyond 8,192 rows, beyond 65,536 rows or columns, and large in both."""
+LOOSE_EXTREMES = ((8193, 3), (16385, 2), (65537, 1), (1, 65537), (2, 32769), (33, 4097), (1, 131073))
 HUGE = ((131073, 64), (262145, 32), (1, 1 << 20), (3, 2097184), (2048, 7168), (4097, 4128))
 """Rows and columns of level exhaustive."""
 LOOSE = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 34, 48, 63, 64, 65, 66, 96, 100, 127, 128, 129, 130,
@@ -52,6 +53,7 @@ BEFORE = (0, 1, 2, 3, 4, 8, 15, 16, 17, 31, 32, 33, 64, 65, 127, 128, 129, 130)
 """Rows of the experts before the longest: where it begins."""
 EMPTY = ("none", "first", "last", "middle", "two in a row", "three first", "33 in a row", "every other", "all but one",
          "130 first", "130 last", "all")  # fmt: skip
+PAIRED_EMPTY = ("none", "first", "last", "middle", "two in a row", "every other", "all but one")
 """Which experts have no row."""
 NARROW = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 16, 17, 33, 34, 35, 44, 65)
 """Blocks of 32 columns of a ragged case."""
@@ -113,7 +115,7 @@ def _ragged_table(operation: str, paired: bool) -> Table:
         "experts": PAIRED_EXPERTS if paired else EXPERTS,
         "rows of an expert": PAIRED_LENGTHS if paired else LENGTHS[::-1],
         "rows before it": PAIRED_BEFORE if paired else BEFORE,
-        "empty experts": EMPTY,
+        "empty experts": PAIRED_EMPTY if paired else EMPTY,
     }
     if operation in RAGGED:
         narrow = NARROW[::2] if paired else NARROW

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,8 @@ from .ragged import splits
 AMOUNTS = ("smoke", "brief", "full", "exhaustive")
 """How much is asked: a few rows; every level of the shapes; every pair of them, extremes and forms too; huge ones."""
 SMOKE = 6
+DEAR = {"swiglu_backward": 16, "swiglu_quantize": 2, "unpermute": 8}
+"""Operation -> by what its largest cases are smaller: the golden model needs so much longer an element."""
 SUMMED = 400
 """Rows of one token at most: the golden model sums them one after the other."""
 LAYOUT_ROWS = (1, 2, 3, 4, 5, 31, 32, 33, 64, 65, 97, 127, 128, 129, 130, 255, 256, 257, 385)
@@ -38,6 +41,12 @@ ROUTED_EXTREMES = (
 """As `RAGGED_EXTREMES`, and tokens."""
 
 
+ORDER = (("one", 1, 1), ("another shape", 2, 2), ("one again", 1, 1), ("its shape, other data", 1, 3), ("large", 40, 4),
+         ("one after large", 1, 1), ("another after large", 2, 5), ("one, other data", 1, 6))  # fmt: skip
+"""Calls in a row: level, size, seed of the values."""
+SEEDS = {level: seed for level, _, seed in ORDER}
+
+
 @dataclass(frozen=True)
 class Asked:
     """One row of levels and the case that it makes. number: its place in the stream, which seeds its values."""
@@ -50,7 +59,8 @@ class Asked:
 def structure_cases(operation: str, profile: str, params: Mapping[str, Any], amount: str) -> Iterator[Asked]:
     """Yield what is asked of a variant, always the same and in the same order."""
     for number, row in enumerate(structure_rows(operation, profile, params, amount)):
-        yield Asked(row, build(operation, profile, params, row, number), number)
+        seed = SEEDS.get(str(row.get("order")), number)
+        yield Asked(row, build(operation, profile, params, row, seed), number)
 
 
 def structure_rows(operation: str, profile: str, params: Mapping[str, Any], amount: str) -> list[Row]:
@@ -63,6 +73,7 @@ def structure_rows(operation: str, profile: str, params: Mapping[str, Any], amou
         keyed = "random" in params
         stochastic = refnum.get_profile(profile).rounding == "stochastic" and not keyed
         chosen += _form_rows(operation, str(params.get("input", "")), stochastic)
+        chosen += _order_rows(operation)
     return chosen
 
 
@@ -71,11 +82,12 @@ def _shape_rows(operation: str, amount: str) -> tuple[Row, ...]:
     base, table = base_row(operation), factors.shape_table(operation, paired=False)
     if amount != "full":
         table = {name: levels for name, levels in table.items() if name != "align"}
-    rows = singles(table, _fits(operation, factors.SINGLE), base)
+    dear = DEAR.get(operation, 1)
+    rows = singles(table, _fits(operation, factors.SINGLE // dear), base)
     if amount == "smoke":
         return tuple(rows[:: max(1, len(rows) // SMOKE)])
     if amount in ("full", "exhaustive"):
-        rows += pairs(factors.shape_table(operation, paired=True), _fits(operation, factors.PAIRED), base)
+        rows += pairs(factors.shape_table(operation, paired=True), _fits(operation, factors.PAIRED // dear), base)
         rows += [{**base, **row} for row in _extremes(operation, amount)]
     return tuple(rows)
 
@@ -101,13 +113,15 @@ def _fits(operation: str, most: int) -> Fits:
         if operation not in RAGGED and operation not in ROUTED:
             return int(row["rows"]) * int(row["columns"]) <= most
         counts = splits(row, operation == "mxfp4_columns")
-        if counts is None or (row.get("splits") == "None" and int(row["experts"]) > 1):
+        if counts is None:
             return False
-        if operation == "unpermute" and str(row["taken"]).endswith("alone") and sum(counts) > SUMMED:
-            return False
+        if operation == "unpermute" and sum(counts) > SUMMED:
+            spread = 1 if str(row["taken"]).endswith("alone") else int(row["tokens"])
+            if sum(counts) > SUMMED * spread // 8:
+                return False
         align = int(row.get("align", 32)) if operation in ROUTED else 1
         tall = max(sum(-(-count // align) * align for count in counts), int(row.get("tokens", 0)))
-        return tall * int(row["columns"]) <= (most // 2 if operation == "unpermute" else 2 * most)
+        return tall * int(row["columns"]) <= 2 * most
 
     return fits
 
@@ -124,9 +138,19 @@ def _extremes(operation: str, amount: str) -> Iterator[Row]:
         for levels in RAGGED_EXTREMES if operation in RAGGED else ROUTED_EXTREMES:
             yield dict(zip(names, levels, strict=False))
         return
-    slow = operation.startswith("swiglu")
-    for rows, columns in (*factors.EXTREMES[slow * 6 :], *(factors.HUGE if amount == "exhaustive" else ())):
+    most = max(map(math.prod, factors.EXTREMES)) // DEAR.get(operation, 1)
+    if operation == "swiglu_backward":
+        yield from ({"rows": rows, "columns": columns} for rows, columns in factors.LOOSE_EXTREMES)
+    for rows, columns in (*(one for one in factors.EXTREMES if math.prod(one) <= most), *(factors.HUGE if amount == "exhaustive" else ())):
         yield {"rows": rows, "columns": columns}
+
+
+def _order_rows(operation: str) -> Iterator[Row]:
+    """Yield calls that follow each other: the same again, small after large, the same shape with other data."""
+    base = base_row(operation)
+    tall = next(name for name in ("rows", "rows of an expert", "elements") if name in base)
+    for level, size, _ in ORDER:
+        yield {**base, tall: int(base[tall]) * size - size + 1, "order": level}
 
 
 @functools.lru_cache(maxsize=64)

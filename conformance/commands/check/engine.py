@@ -117,7 +117,7 @@ class Engine:
             whole = self.structural()
             self.domains()
             self.sampled(self.plan.seed)
-            refusals.ask(self, self._key, whole)
+            self.refusals(whole)
         self.finish()
 
     @property
@@ -197,6 +197,10 @@ class Engine:
     def structural(self) -> set[str]:
         """Judge on structure; return the names of the subjects that were asked all of it."""
         return structure.ask(self, self._key)
+
+    def refusals(self, names: set[str]) -> None:
+        """Make the calls that must be refused to the subjects of these names."""
+        refusals.ask(self, self._key, names)
 
     def domains(self) -> None:
         """Judge on every enumerable domain of the level."""

@@ -39,7 +39,7 @@ START = 120.0
 """Seconds that a process may take to come up: imports, and a CUDA context."""
 GRACE = 3.0
 """Seconds beyond a call's own limit before the process is killed."""
-_CALLS = {"replay_in_place": 3, "hold_results": CALLS_KEPT, "under_graph": 4}
+_CALLS = {"replay_in_place": 3, "hold_results": CALLS_KEPT, "under_graph": 4, "call_at_once": 12}
 _FINDINGS = frozenset(
     {
         "",

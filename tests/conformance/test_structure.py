@@ -1,0 +1,70 @@
+"""Structure: what is asked of every operation, and that no kernel wrong in one thing of it is verified."""
+
+import itertools
+
+import pytest
+import structure_kernels
+from structure_tools import engine_of, golden, verdict
+
+from refnum.conformance.cases.levels import Outcome
+from refnum.conformance.cases.operation import OPERATIONS, run_golden
+from refnum.conformance.cases.structure import covering, structure_cases
+from refnum.conformance.cases.structure.plan import structure_rows
+from refnum.conformance.subjects.subject import Subject
+
+PARAMS = {"quantize_mxfp4: uint16_taken_for_numbers": {"input": "bfloat16"}}
+
+
+@pytest.mark.parametrize("name", structure_kernels.KERNELS)
+def test_a_kernel_wrong_in_structure_is_not_verified(name):
+    operation, function, more = structure_kernels.KERNELS[name]
+    tally = verdict(operation, function, **{"params": PARAMS.get(name), **more})
+    assert tally.outcome not in (Outcome.PASS, Outcome.UNSUPPORTED), tally.words
+
+
+@pytest.mark.parametrize("operation", ["unpack_payload", "encode_e2m1", "dequantize_mxfp4"])
+def test_the_golden_function_is_right_in_every_form(operation):
+    subject = Subject("k", {operation: golden(operation)})
+    engine = engine_of(subject, operation, quick=False)
+    whole = engine.structural()
+    engine.refusals(whole)
+    engine.finish()
+    tally = engine.tallies["k"]
+    assert tally.close() is Outcome.PASS, tally.words
+    assert tally.structural > 200 and not tally.coverage.never() and not engine.report.harness
+    assert not tally.coverage.forms and tally.coverage.refused == 0 and tally.coverage.illegal > 2
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_every_case_is_legal_for_the_golden_model(operation):
+    params = OPERATIONS[operation].defaults()
+    for asked in itertools.islice(structure_cases(operation, "HOPPER", params, "full"), 0, None, 17):
+        if asked.case.elements < 1 << 16:
+            assert run_golden(asked.case)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_rows_are_the_same_every_time_and_small(operation):
+    params = OPERATIONS[operation].defaults()
+    rows = structure_rows(operation, "HOPPER", params, "full")
+    assert rows == structure_rows(operation, "HOPPER", params, "full")
+    assert 200 < len(rows) < 1200
+    assert len(structure_rows(operation, "HOPPER", params, "smoke")) < 10
+
+
+def test_pairs_hold_every_pair_that_fits():
+    table = {"a": (1, 2, 3), "b": ("x", "y", "z"), "c": (0, 5)}
+    fits = lambda row: not (row["a"] == 3 and row["b"] == "z")  # noqa: E731
+    rows = covering.pairs(table, fits, {"a": 1, "b": "x", "c": 0})
+    assert all(fits(row) for row in rows)
+    for one, other in itertools.combinations(table, 2):
+        found = {(row[one], row[other]) for row in rows}
+        wanted = set(itertools.product(table[one], table[other]))
+        assert wanted - found <= {(3, "z")}
+
+
+def test_singles_hold_every_level_that_fits():
+    table = {"rows": tuple(range(1, 12)), "columns": (32, 64, 96)}
+    rows = covering.singles(table, lambda row: row["rows"] * row["columns"] < 600, {"rows": 1, "columns": 32})
+    assert {row["rows"] for row in rows} == set(table["rows"])
+    assert {row["columns"] for row in rows} == set(table["columns"])
