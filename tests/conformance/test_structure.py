@@ -32,7 +32,7 @@ def test_the_golden_function_is_right_in_every_form(operation):
     tally = engine.tallies["k"]
     assert tally.close() is Outcome.PASS, tally.words
     assert tally.structural > 200 and not tally.coverage.never() and not engine.report.harness
-    assert not tally.coverage.forms and tally.coverage.refused == 0 and tally.coverage.illegal > 2
+    assert not tally.coverage.forms and tally.coverage.refused == 0 and tally.coverage.illegal > 1
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)

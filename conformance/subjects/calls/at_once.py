@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import threading
 import time
@@ -65,7 +66,7 @@ def _together(subject: Subject, cases: tuple[Case, Case], seconds: float) -> lis
     def run(place: int, arguments: dict[str, Any]) -> None:
         try:
             barrier.wait()
-            sys.settrace(_give_way)
+            sys.settrace(give_way)
             back = subject.operations[cases[place].operation](**arguments)
             sys.settrace(None)
             parts = back if isinstance(back, tuple | list) else (back,)
@@ -74,6 +75,7 @@ def _together(subject: Subject, cases: tuple[Case, Case], seconds: float) -> lis
             sys.settrace(None)
             results[place] = error
 
+    give_way = _giving_way(subject.operations[cases[0].operation])
     given = [arguments_for(subject, case, lay_out(subject, case)) for case in cases]
     threads = [threading.Thread(target=run, args=(place, one), daemon=True) for place, one in enumerate(given)]
     before = sys.getswitchinterval()
@@ -88,9 +90,14 @@ def _together(subject: Subject, cases: tuple[Case, Case], seconds: float) -> lis
     return results
 
 
-def _give_way(frame: Any, event: str, _argument: Any) -> Callable[..., Any] | None:
-    """Let another thread run at every line of code that is no library's."""
-    if event == "call" and "site-packages" in frame.f_code.co_filename:
-        return None
-    time.sleep(0)
-    return _give_way
+def _giving_way(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a trace function that lets another thread run at every line of a function's file."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+
+    def give_way(frame: Any, event: str, _argument: Any) -> Any:
+        if code is None or frame.f_code.co_filename != code.co_filename:
+            return None
+        time.sleep(0)
+        return give_way
+
+    return give_way
