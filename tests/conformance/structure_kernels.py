@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-
 import numpy as np
 
 import refnum
+from refnum.swiglu import silu
 
 KERNELS = {}
 
@@ -355,4 +354,29 @@ def first_token_alone(rows, row_map, splits, weights, tokens, align):
     return out
 
 
-_lock = threading.Lock()
+def quantised(result, to, profile):
+    if to == "fp8":
+        return refnum.quantize_fp8_tiles(result, profile=profile)
+    return refnum.quantize_mxfp4(result, profile)
+
+
+@kernel("swiglu_quantize")
+def silu_one_ulp_off(gate, up, prob=None, to="fp8", profile="HOPPER"):
+    factor = up.astype(np.float32)
+    y = (silu(gate) + np.uint32(1)).view(np.float32)
+    result = multiplied(multiplied(y, factor), 1.0 if prob is None else prob[:, None])
+    plain = multiplied(multiplied(silu(gate).view(np.float32), factor), 1.0 if prob is None else prob[:, None])
+    return quantised(np.where(np.isfinite(result) & np.isfinite(plain), result, plain), to, profile)
+
+
+@kernel("swiglu_quantize", params={"to": "mxfp4"})
+def products_in_another_order(gate, up, prob=None, to="fp8", profile="HOPPER"):
+    if prob is None:
+        return refnum.swiglu_quantize(gate, up, prob, to, profile)
+    y = silu(gate).view(np.float32)
+    return quantised(multiplied(y, multiplied(up.astype(np.float32), prob[:, None])), to, profile)
+
+
+def multiplied(one, other):
+    with np.errstate(all="ignore"):
+        return (one * np.float32(other) if np.isscalar(other) else one * other).astype(np.float32)

@@ -16,6 +16,7 @@ from ..recipes.random_bits import by_key, with_random_bits
 from . import values
 from .covering import Level, Row
 from .factors import CASTS, RAGGED, ROUTED
+from .near_ties import near_ties
 from .ragged import row_map, splits
 
 PLAIN_LEVELS = {
@@ -27,7 +28,9 @@ PLAIN_LEVELS = {
 
 def build(operation: str, profile: str, params: Mapping[str, Any], row: Row, seed: int) -> Case:
     """Return the case of a row of levels; the same row and seed give the same case."""
-    if operation in CASTS:
+    if "near ties" in row:
+        inputs, more = near_ties(str(params["to"])), {}
+    elif operation in CASTS:
         inputs, more = _cast(operation, params, row, seed), {}
     elif operation in ROUTED:
         inputs, more = _routed(operation, params, row, seed)

@@ -69,6 +69,8 @@ def structure_rows(operation: str, profile: str, params: Mapping[str, Any], amou
     if layouts:
         return list(_layout_rows(operation, IN in layouts, tuple(params.get("tile", (1, 128)))))
     chosen = list(_shape_rows(operation, amount))
+    if operation == "swiglu_quantize" and amount != "smoke":
+        chosen.append({"near ties": "silu and the order of products"})
     if amount in ("full", "exhaustive"):
         keyed = "random" in params
         stochastic = refnum.get_profile(profile).rounding == "stochastic" and not keyed
