@@ -17,6 +17,7 @@ from . import factors
 from .build import build
 from .covering import Fits, Row, completed, pairs, singles
 from .factors import CASTS, RAGGED, ROUTED
+from .models import MODELS
 from .ragged import splits
 
 AMOUNTS = ("smoke", "brief", "full", "exhaustive")
@@ -76,6 +77,7 @@ def structure_rows(operation: str, profile: str, params: Mapping[str, Any], amou
         stochastic = refnum.get_profile(profile).rounding == "stochastic" and not keyed
         chosen += _form_rows(operation, str(params.get("input", "")), stochastic)
         chosen += _order_rows(operation)
+        chosen += _model_rows(operation)
     return chosen
 
 
@@ -153,6 +155,27 @@ def _order_rows(operation: str) -> Iterator[Row]:
     tall = next(name for name in ("rows", "rows of an expert", "elements") if name in base)
     for level, size, _ in ORDER:
         yield {**base, tall: int(base[tall]) * size - size + 1, "order": level}
+
+
+def _model_rows(operation: str) -> Iterator[Row]:
+    """Yield the shapes of public models with few rows: each width once, each count of experts with its choice."""
+    if operation in CASTS:
+        return
+    base = base_row(operation)
+    if operation in RAGGED or operation in ROUTED:
+        for model in MODELS:
+            if model.experts:
+                wide = model.hidden // 32 * 17 if operation in ROUTED and operation != "unpermute" else model.hidden
+                rows = {"experts": model.experts, "rows of an expert": model.top, "rows before it": 0,
+                        "empty experts": "all but one", "columns": wide, "model": model.source}  # fmt: skip
+                yield {**base, **rows}
+        return
+    seen: set[int] = set()
+    for place, model in enumerate(MODELS):
+        for width in (model.hidden, model.wide, model.expert):
+            if width and width not in seen:
+                seen.add(width)
+                yield {**base, "rows": 1 + place % 3, "columns": width, "model": f"{model.source} {width}"}
 
 
 @functools.lru_cache(maxsize=64)
