@@ -31,6 +31,7 @@ from ...mismatches import replay
 from ...mismatches.failures import REPEATS, Presenter, shows
 from ...mismatches.shrink import Blocks, Rows, Search
 from ...mismatches.shrink import shrink as smaller_case
+from ...subjects.arrays import alive
 from ...subjects.calls.call import call
 from ...subjects.subject import Subject
 from ...verdicts.compare import compare
@@ -266,8 +267,6 @@ class Trial:
 
 def probe(office: Office, task: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     """Call a subject on a case from a file; this process may not survive it."""
-    from ...subjects.arrays import alive
-
     with open(task["path"], "rb") as stream:
         case = pickle.load(stream)  # written by the process that started this one
     subject = office.subject(task["target"])
