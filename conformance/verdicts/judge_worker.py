@@ -23,7 +23,7 @@ from ..subjects.arrays import alive, to_numpy
 from ..subjects.calls.call import call
 from ..subjects.subject import Subject
 from .compare import compare
-from .device import compare_there, device_like, expand_there, fetch, judge_there
+from .device import compare_on_device, device_like, expand_on_device, fetch, judge_on_device
 
 COUNTED = 1 << 17
 """Elements of the largest case in which coverpoints are counted: larger ones hit no others and cost too much."""
@@ -84,7 +84,7 @@ class Bench:
             seen.finding, seen.words = verdict.problem.finding, verdict.problem.words
         if seen.finding or seen.level > self.subject.claimed_level(recipe.operation):
             seen.outcome = Outcome.MISMATCH
-            seen.words = seen.words or compare_there(golden, verdict.observed).words
+            seen.words = seen.words or compare_on_device(golden, verdict.observed).words
         if case.elements <= COUNTED:
             seen.points = points(case, golden)
         return seen
@@ -95,7 +95,7 @@ class Bench:
             self.like = device_like()
             reserve(self.elements)
         try:
-            case = expand_there(recipe, self.like)
+            case = expand_on_device(recipe, self.like)
             golden = run_golden(case)
             mark = fingerprint(golden)
         except (RefnumError, ArithmeticError, LookupError, TypeError, ValueError) as error:
@@ -105,7 +105,7 @@ class Bench:
             return Seen(
                 Outcome.UNSUPPORTED, words=f"the device has no room for {recipe.shape} of {recipe.distribution}"
             )
-        judged = judge_there(self.subject, case, golden, self.seconds)
+        judged = judge_on_device(self.subject, case, golden, self.seconds)
         seen = Seen(judged.outcome, compared=judged.compared, finding=judged.finding, words=judged.words,
                     print=mark, elements=case.elements)  # fmt: skip
         if judged.outcome in (Outcome.PASS, Outcome.MISMATCH):
