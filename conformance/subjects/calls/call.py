@@ -72,6 +72,11 @@ class Called:
     finding: str = ""
     no_room: bool = False
 
+    @property
+    def answered(self) -> bool:
+        """Whether results came back that can be compared, with or without a breach of the contract."""
+        return self.outcome is Outcome.PASS or bool(self.finding)
+
 
 Look = Callable[[Case, Mapping[str, Any], tuple[Any, ...]], Called]
 """(case, arrays of the call, results) -> what came of the call."""
