@@ -14,6 +14,7 @@ from .mutation import host as mutable
 from .mutation import kernels as mutable_whole
 from .ops import compiled as units
 from .ops import forced_paths
+from .ops.tunings import tunings
 
 HOST_OPERATIONS = (
     "quantize_mxfp4",
@@ -162,5 +163,6 @@ def subjects() -> list[dict[str, Any]]:
             "trace": trace_gpu,
             "mutable": mutable_whole.DeviceWorkshop,
             "ways": forced_paths.WAYS,
+            "tunings": tunings,
         },
     ]

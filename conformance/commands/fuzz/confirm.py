@@ -31,11 +31,12 @@ from ...mismatches import replay
 from ...mismatches.failures import REPEATS, Presenter, shows
 from ...mismatches.shrink import Blocks, Rows, Search
 from ...mismatches.shrink import shrink as smaller_case
+from ...subjects.arrays import alive
 from ...subjects.calls.call import call
 from ...subjects.subject import Subject
 from ...verdicts.compare import compare
 from ...verdicts.device import device_like
-from ...verdicts.judge_worker import Bench, fingerprint
+from ...verdicts.judge_worker import RecipeJudge, fingerprint
 from ...verdicts.tally import Failure
 from ..check.plan import Plan
 from .context import FATAL, Office, Tell
@@ -75,7 +76,7 @@ def confirm(office: Office, task: Mapping[str, Any], tell: Tell) -> dict[str, An
             break
     agrees, words = True, task["suspicion"]["words"]
     if not shown and subject.arrays == "cupy":
-        seen = Bench(subject, office.spec.timeout).judge(recipe)
+        seen = RecipeJudge(subject, office.spec.timeout).judge(recipe)
         agrees = seen.outcome is not Outcome.MISMATCH or seen.print == fingerprint(run_golden(case))
         words = words if agrees else "the model's run on the device gives other bytes than the CPU model"
     return {"shown": shown, "of": REPEATS, "outcome": str(Outcome.MISMATCH), "words": words, "golden": agrees}
@@ -266,8 +267,6 @@ class Trial:
 
 def probe(office: Office, task: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     """Call a subject on a case from a file; this process may not survive it."""
-    from ...subjects.arrays import alive
-
     with open(task["path"], "rb") as stream:
         case = pickle.load(stream)  # written by the process that started this one
     subject = office.subject(task["target"])
