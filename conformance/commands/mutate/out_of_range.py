@@ -12,6 +12,7 @@ import numpy as np
 import refnum
 
 from ...cases.case import Case
+from ...cases.operation import OPERATIONS
 from .corpus import DEFAULT, Question
 
 TOKENS, WIDTH, SPLITS = 20, 119, (0, 37, 4)
@@ -21,9 +22,10 @@ STRAYS = (-1, TOKENS, 2**31 - 1, -(2**31))
 
 def strays(operation: str) -> Iterator[Question]:
     """Yield the questions on an operation, none for most."""
-    if operation == "unpermute":
+    row = OPERATIONS[operation]
+    if row.routed and not row.moves_only:
         yield from _sums()
-    if operation in ("permute_pad", "permute_unpack"):
+    if row.routed and row.moves_only:
         yield from _gathers(operation)
         yield from _cut(operation)
 
