@@ -31,7 +31,7 @@ from refnum.gpu import ops
 from refnum.gpu.device import compile as build
 from refnum.gpu.device import plans
 from refnum.gpu.device.driver import driver
-from refnum.gpu.ops import columns, launch
+from refnum.gpu.ops import columns, rowwise
 
 SETS, REPEATS = 2, 30
 ORDERS = {
@@ -59,10 +59,10 @@ ORDERS = {
 PARTS = {"quantize_mxfp4": (16, 32), "quantize_fp8_tiles": (8, 16), "fp8_to_mxfp4": (16, 32), "mxfp4_to_fp8": (16, 32)}
 
 
-def grids(operation: str) -> list[launch.Grid]:
+def grids(operation: str) -> list[rowwise.Grid]:
     """Return the grids that a sweep tries."""
     return [
-        launch.Grid(threads, unroll, part, stream)
+        rowwise.Grid(threads, unroll, part, stream)
         for part in PARTS.get(operation, (8,)) for unroll in (1, 2, 4) if part * unroll <= 64
         for threads in (128, 256, 512, 1024) for stream in (0, 1)
     ]  # fmt: skip
@@ -154,8 +154,8 @@ def fill_bandwidth(nbytes: int = 1 << 29) -> float:
 def prepare(operations: set[str], sweep: bool) -> None:
     """Compile what will be launched, several at a time."""
     arch = build.architecture(driver().capability(0))
-    rowwise, turning = operations & set(launch.TUNING), operations & set(ORDERS)
-    jobs = {(o, grid) for o in rowwise for grid in [launch.TUNING[o], *(grids(o) if sweep else [])]}
+    along, turning = operations & set(rowwise.TUNING), operations & set(ORDERS)
+    jobs = {(o, grid) for o in along for grid in [rowwise.TUNING[o], *(grids(o) if sweep else [])]}
     with concurrent.futures.ThreadPoolExecutor() as pool:
         list(pool.map(lambda job: build.compiled(job[0], arch, defines=job[1].defines), jobs))
         turns = {(f.rpartition("_")[0], order) for f, order in columns.TUNING.items()}
@@ -194,7 +194,7 @@ def run(name: str, options: argparse.Namespace, copy: float) -> dict[str, Any]:
         row["mismatches"] = sum(mismatches(operation, x, o, given) for x, o in zip(inputs, outs, strict=True))
     same = copy_bandwidth(moved // 2 & -(1 << 20))
     row["copy_of_same_bytes"] = round(same / 1e12, 3)
-    tuning: dict[str, Any] = columns.TUNING if operation in ORDERS else launch.TUNING
+    tuning: dict[str, Any] = columns.TUNING if operation in ORDERS else rowwise.TUNING
     slot = function if operation in ORDERS else operation
     shipped, others = tuning[slot], ORDERS.get(operation) or grids(operation)
     for grid in [shipped, *(others if options.sweep else [])]:

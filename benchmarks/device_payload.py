@@ -29,7 +29,7 @@ from refnum.gpu import ops
 from refnum.gpu.device import compile as build
 from refnum.gpu.device import plans
 from refnum.gpu.device.driver import driver
-from refnum.gpu.ops import launch, permute_sum
+from refnum.gpu.ops import payload_sum, rowwise
 
 ROUTES = ((4096, 64, 1280, 7), (4096, 64, 2048, 6), (4096, 160, 5120, 6), (4096, 256, 7168, 8), (32768, 256, 7168, 1),
           (32768, 256, 7168, 8))  # fmt: skip
@@ -38,9 +38,9 @@ LOCAL = ((4096, 8, 2048, 512), (32768, 16, 7168, 1024))
 FILE = {"quantize_payload": "payload_quantize", "fp8_to_payload": "payload_quantize", "unpermute": "permute_sum"}
 """Operation -> kernel file, where it is not `payload_rows`."""
 GRIDS = {
-    "payload_rows": [launch.Grid(t, u, 16, s) for t in (64, 128, 256, 512) for u in (4, 8) for s in (0, 1)],
-    "payload_quantize": [launch.Grid(t, u, 32, s) for t in (128, 256, 512) for u in (1, 2) for s in (0, 1)],
-    "permute_sum": [launch.Grid(t, u, 4, s) for t in (128, 256) for u in (4, 8) for s in (0, 1)],
+    "payload_rows": [rowwise.Grid(t, u, 16, s) for t in (64, 128, 256, 512) for u in (4, 8) for s in (0, 1)],
+    "payload_quantize": [rowwise.Grid(t, u, 32, s) for t in (128, 256, 512) for u in (1, 2) for s in (0, 1)],
+    "permute_sum": [rowwise.Grid(t, u, 4, s) for t in (128, 256) for u in (4, 8) for s in (0, 1)],
 }
 ENOUGH = 400 << 20
 """Bytes that the buffer sets of a line have together, several times the L2."""
@@ -167,20 +167,20 @@ def run(line: Line, sweep: bool, check: bool, copy: float) -> dict[str, Any]:
         for x, out in zip(inputs, outs, strict=True)
     ]
     same = copy_bandwidth(max(moved // 2 & -(1 << 20), 1 << 20))
-    shipped = launch.TUNING[file]
+    shipped = rowwise.TUNING[file]
     for grid in [shipped, *(GRIDS[file] if sweep else [])]:
-        for columns in (permute_sum.COLUMNS, *((512, 1024, 1792) if sweep and file == "permute_sum" else ())):
-            kept, permute_sum.COLUMNS, launch.TUNING[file] = permute_sum.COLUMNS, columns, grid
+        for columns in (payload_sum.COLUMNS, *((512, 1024, 1792) if sweep and file == "permute_sum" else ())):
+            kept, payload_sum.COLUMNS, rowwise.TUNING[file] = payload_sum.COLUMNS, columns, grid
             plans.forget()
             times = time_calls(calls)
-            permute_sum.COLUMNS = kept
+            payload_sum.COLUMNS = kept
             median = statistics.median(times)
             entry = {"grid": " ".join(grid.defines) + (f" {columns}" if file == "permute_sum" else ""),
                      "us": round(median, 2), "us_min": round(min(times), 2), "us_max": round(max(times), 2),
                      "tb_s": round(moved / median * 1e-6, 3), "share": round(moved / median * 1e6 / copy, 4),
                      "share_of_copy_as_long": round(moved / median * 1e6 / same, 4)}  # fmt: skip
             row.setdefault("sweep", []).append(entry)
-    launch.TUNING[file] = shipped
+    rowwise.TUNING[file] = shipped
     plans.forget()
     row |= row["sweep"][0]
     if line.separate is not None:
@@ -203,7 +203,7 @@ def run(line: Line, sweep: bool, check: bool, copy: float) -> dict[str, Any]:
 def prepare(sweep: bool) -> None:
     """Compile what will be launched, several at a time."""
     arch = build.architecture(driver().capability(0))
-    jobs = {(file, grid) for file, grids in GRIDS.items() for grid in [launch.TUNING[file], *(grids if sweep else [])]}
+    jobs = {(file, grid) for file, grids in GRIDS.items() for grid in [rowwise.TUNING[file], *(grids if sweep else [])]}
     with concurrent.futures.ThreadPoolExecutor() as pool:
         list(pool.map(lambda job: build.compiled(job[0], arch, defines=job[1].defines), jobs))
 

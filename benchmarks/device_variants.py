@@ -32,7 +32,7 @@ from refnum.gpu import ops
 from refnum.gpu.device import compile as build
 from refnum.gpu.device import plans
 from refnum.gpu.device.driver import driver
-from refnum.gpu.ops import launch
+from refnum.gpu.ops import rowwise
 
 KEY = (0x0123456789ABCDEF, 7, 9)
 STEP = 2048
@@ -193,13 +193,13 @@ THREADS, UNROLLS = (64, 128, 256), (1, 2)
 
 def prepare(names: list[str], swept: bool) -> None:
     """Compile what will be launched, several at a time."""
-    jobs = {("quantize_mxfp4_stochastic", launch.TUNING["quantize_mxfp4_stochastic"].defines)}
+    jobs = {("quantize_mxfp4_stochastic", rowwise.TUNING["quantize_mxfp4_stochastic"].defines)}
     for operation, _, options in [LINES[name] for name in names]:
         layout = options.get("layout_in", "bytes"), options.get("layout_out", "bytes")
-        jobs.add((operation, (*launch.TUNING[operation].defines, *launch.layout_defines(layout))))
-        jobs.add((operation, launch.TUNING[operation].defines))
+        jobs.add((operation, (*rowwise.TUNING[operation].defines, *rowwise.layout_defines(layout))))
+        jobs.add((operation, rowwise.TUNING[operation].defines))
     if swept:
-        grids = [launch.Grid(t, u, part) for t in THREADS for u in UNROLLS for part in (16, 32)]
+        grids = [rowwise.Grid(t, u, part) for t in THREADS for u in UNROLLS for part in (16, 32)]
         jobs |= {("quantize_mxfp4_stochastic", grid.defines) for grid in grids}
     arch = build.architecture(driver().capability(0))
     with concurrent.futures.ThreadPoolExecutor() as pool:
@@ -237,7 +237,7 @@ def main() -> int:
 
 def sweep(copy: float) -> None:
     """Time the stochastic kernel under other grids."""
-    shipped = launch.TUNING["quantize_mxfp4_stochastic"]
+    shipped = rowwise.TUNING["quantize_mxfp4_stochastic"]
     for name in ("BF16 -> MXFP4, stochastic, by key", "BF16 -> MXFP4, stochastic, bits given",
                  "FP32 -> MXFP4, stochastic, by key"):  # fmt: skip
         _, what, options = LINES[name]
@@ -249,7 +249,7 @@ def sweep(copy: float) -> None:
         for part in (32,) if what == "float32" else (16, 32):
             for threads in THREADS:
                 for unroll in UNROLLS:
-                    launch.TUNING["quantize_mxfp4_stochastic"] = launch.Grid(threads, unroll, part)
+                    rowwise.TUNING["quantize_mxfp4_stochastic"] = rowwise.Grid(threads, unroll, part)
                     plans.forget()
                     times = device.time_calls([
                         lambda g=g, c=c, o=o: ops.quantize_mxfp4(*g, **c, out=o)
@@ -259,7 +259,7 @@ def sweep(copy: float) -> None:
                     found.append((median, threads, unroll, part, moved / (median * 1e-6) / copy))
         for median, threads, unroll, part, share in sorted(found)[:6]:
             print(f"  {name}: {median:.1f} us {100 * share:.1f} % threads {threads} unroll {unroll} part {part}")
-        launch.TUNING["quantize_mxfp4_stochastic"] = shipped
+        rowwise.TUNING["quantize_mxfp4_stochastic"] = shipped
         plans.forget()
 
 

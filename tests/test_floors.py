@@ -30,7 +30,7 @@ FLOORS = {
         {"plugin"},
     ),
     "gpu": (
-        {"checks", "cache", "silu"},
+        {"checks", "cache", "operations", "silu"},
         {"device"},
         {"ops"},
         {"torch"},

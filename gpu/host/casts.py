@@ -12,6 +12,8 @@ from refnum.profiles import get_profile
 from .. import checks
 from .build import address, library
 
+__all__ = ["decode_e2m1", "decode_e4m3", "decode_e8m0", "encode_e2m1", "encode_e4m3", "encode_e8m0"]
+
 Array = np.ndarray[Any, Any]
 
 

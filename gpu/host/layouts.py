@@ -10,7 +10,7 @@ import numpy as np
 from refnum.errors import ScaleError, ShapeError
 
 from .. import checks
-from ..checks import Outputs
+from ..checks import BLOCK, Outputs
 from .build import address, library
 
 Array = np.ndarray[Any, Any]
@@ -30,6 +30,12 @@ def read(scales: Any, shape: tuple[int, int], layout: str) -> Array:
     source, found = np.ascontiguousarray(scales), np.empty(shape, np.uint8)
     library().refnum_read_scales(address(source), *shape, number, address(found))
     return found
+
+
+def read_mxfp4(packed: Array, scales: Array, layout: str) -> Array:
+    """Return E8M0 bytes of MXFP4 codes from their layout."""
+    m, half = checks.codes("packed", packed, BLOCK // 2)
+    return read(scales, (m, 2 * half // BLOCK), layout)
 
 
 class Laid(Outputs):

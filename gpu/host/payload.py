@@ -13,6 +13,16 @@ from .. import checks
 from ..checks import BFLOAT16, BLOCK, Outputs
 from .build import address, library
 
+__all__ = [
+    "fp8_to_payload",
+    "pack_payload",
+    "permute_pad",
+    "permute_unpack",
+    "quantize_payload",
+    "unpack_payload",
+    "unpermute",
+]
+
 Array = np.ndarray[Any, Any]
 Pair = tuple[Array, Array]
 UNIT = BLOCK // 2 + 1

@@ -14,6 +14,8 @@ from ..checks import BFLOAT16, BLOCK, Outputs, tiles
 from ..silu import silu_table
 from .build import address, library
 
+__all__ = ["swiglu_backward", "swiglu_quantize"]
+
 Array = np.ndarray[Any, Any]
 
 

@@ -13,7 +13,9 @@ from ..device import arrays, plans
 from ..device.driver import driver
 from ..device.outputs import U8, Outputs
 from ..device.plans import planned
-from .launch import NAMES, Grid
+from .rowwise import NAMES, Grid
+
+__all__ = ["encode_e2m1", "encode_e4m3", "encode_e8m0"]
 
 KERNEL = "encode_elements"
 GRID = Grid(256, 2, 16)

@@ -17,9 +17,11 @@ from ..device.arrays import View
 from ..device.driver import driver
 from ..device.outputs import U8, Outputs
 from ..device.plans import planned
-from . import launch
-from .launch import Arguments
+from . import rowwise
 from .payload_rows import UNIT, RowArguments, move_rows, together, widest_piece
+from .rowwise import Arguments
+
+__all__ = ["fp8_to_payload", "pack_payload", "quantize_payload", "unpack_payload"]
 
 
 class PackArguments(RowArguments):
@@ -37,9 +39,9 @@ class UnpackArguments(RowArguments):
 @planned(2)
 def pack_payload(packed: Any, scales: Any, *, out: Any = None) -> Any:
     """Join MXFP4 codes u8 [T, K/2] and scales u8 [T, K/32] row by row (N12) -> u8 [T, 17 * K/32]."""
-    view = launch.codes("packed", packed, BLOCK // 2)
+    view = rowwise.codes("packed", packed, BLOCK // 2)
     rows, half = view.shape
-    beside, blocks = launch.codes("scales", scales, 1), 2 * half // BLOCK
+    beside, blocks = rowwise.codes("scales", scales, 1), 2 * half // BLOCK
     together(beside, view)
     if beside.shape != (rows, blocks):
         raise ShapeError(f"scales has shape {beside.shape}; packed of {view.shape} needs {(rows, blocks)}")
@@ -57,7 +59,7 @@ def pack_payload(packed: Any, scales: Any, *, out: Any = None) -> Any:
 @planned(1)
 def unpack_payload(payload: Any, *, out: Any = None) -> Any:
     """Split a payload u8 [T, 17 * K/32] into (packed u8 [T, K/2], scales u8 [T, K/32]) (N12)."""
-    view = launch.codes("payload", payload, UNIT)
+    view = rowwise.codes("payload", payload, UNIT)
     rows, width = view.shape
     codes = width // UNIT * (UNIT - 1)
     outputs = Outputs(out, [((rows, codes), U8), ((rows, width - codes), U8)], [view])
@@ -74,22 +76,22 @@ def unpack_payload(payload: Any, *, out: Any = None) -> Any:
 @planned(1)
 def quantize_payload(x: Any, profile: Profile | str = HOPPER, *, out: Any = None) -> Any:
     """Quantise [T, K] floats straight into MXFP4 payload rows (N12) -> u8 [T, 17 * K/32]."""
-    view = launch.floats("x", x)
-    name = f"quantize_payload_{launch.NAMES[checks.KINDS[view.dtype]]}"
-    return _fused(name, [view], out, view.shape[1], launch.rules(profile))
+    view = rowwise.floats("x", x)
+    name = f"quantize_payload_{rowwise.NAMES[checks.KINDS[view.dtype]]}"
+    return _fused(name, [view], out, view.shape[1], rowwise.rules(profile))
 
 
 @planned(2)
 def fp8_to_payload(codes: Any, scales: Any, profile: Profile | str = HOPPER, *, out: Any = None) -> Any:
     """Quantise E4M3 1x128 tiles [T, K] straight into MXFP4 payload rows (N12) -> u8 [T, 17 * K/32]."""
-    view = launch.codes("codes", codes, BLOCK)
-    beside = launch.scales(scales, (view.shape[0], checks.tiles(view.shape[1])), view)
-    return _fused("fp8_to_payload", [view, beside], out, view.shape[1], launch.rules(profile))
+    view = rowwise.codes("codes", codes, BLOCK)
+    beside = rowwise.scales(scales, (view.shape[0], checks.tiles(view.shape[1])), view)
+    return _fused("fp8_to_payload", [view, beside], out, view.shape[1], rowwise.rules(profile))
 
 
 def _fused(name: str, inputs: Sequence[View], out: Any, k: int, rules: tuple[int, int, int]) -> Any:
     """Launch a kernel that quantises rows of k elements straight into payload rows."""
-    x, width, grid = inputs[0], k // BLOCK * UNIT, launch.TUNING["payload_quantize"]
+    x, width, grid = inputs[0], k // BLOCK * UNIT, rowwise.TUNING["payload_quantize"]
     m = x.shape[0]
     part = grid.part // 2 if x.dtype == np.float32 else grid.part
     if width > MOST or m * (k // part) ** 2 >= 1 << 64:  # rows are found by a product with the inverse

@@ -13,13 +13,13 @@ from ..checks import BLOCK, MOST
 from ..device import arrays, plans
 from ..device.arrays import View
 from ..device.driver import driver
-from . import launch
+from . import rowwise
 
 UNIT = BLOCK // 2 + 1
 """Payload bytes of one MX block: 16 of codes and one of scale."""
 EXPERTS = 1024
 """Experts whose places fit a launch's parameters."""
-SHORT = launch.Grid(64, 4, 16, rows=2)
+SHORT = rowwise.Grid(64, 4, 16, rows=2)
 """The grid of rows so short that four loads a thread take one."""
 
 
@@ -100,7 +100,7 @@ def widest_piece(*places: int) -> int:
 
 def step(x: View, arguments: RowArguments, name: str, blocks: int, threads: int) -> None:
     """Launch a kernel that prepares a move of rows."""
-    function = driver().function("payload_rows", name, x.device, launch.TUNING["payload_rows"].defines)
+    function = driver().function("payload_rows", name, x.device, rowwise.TUNING["payload_rows"].defines)
     plans.launch(function, x.device, (blocks, 1), threads, x.library.stream(x.device), arguments)
 
 
@@ -123,7 +123,7 @@ def move_rows(
         places += [beside.address, beside.strides[0] if beside.shape[0] > 1 else 0]
     piece = widest_piece(*places)
     warp = 32 * piece
-    grid = SHORT if width <= SHORT.unroll * warp else launch.TUNING["payload_rows"]
+    grid = SHORT if width <= SHORT.unroll * warp else rowwise.TUNING["payload_rows"]
     slabs = -(-width // (warp * grid.unroll))
     arguments.span = -(-width // (slabs * warp)) * warp
     if slabs > 65535:

@@ -19,7 +19,9 @@ from ..device.driver import driver
 from ..device.outputs import U8, Outputs
 from ..device.plans import planned
 from ..silu import silu_table
-from . import launch
+from . import rowwise
+
+__all__ = ["swiglu_backward", "swiglu_quantize"]
 
 CHUNK, QUAD = 16, 4
 """Elements that a thread takes at a time, forward and backward."""
@@ -97,7 +99,7 @@ def swiglu_quantize(
     views = _inputs([("gate", gate, BLOCK), ("up", up, 1)], prob)
     chosen = get_profile(profile)
     checks.profile(chosen)
-    (m, h), rules = views[0].shape, launch.policy(chosen)
+    (m, h), rules = views[0].shape, rowwise.policy(chosen)
     wanted: list[tuple[tuple[int, ...], Any]] = (
         [((m, h // 2), U8), ((m, h // BLOCK), U8)] if mxfp4 else [((m, h), U8), ((m, checks.tiles(h)), U8)]
     )
@@ -137,7 +139,7 @@ def swiglu_backward(grad: Any, gate: Any, up: Any, prob: Any = None, *, out: Any
 def _backward(grad: Any, gate: Any, up: Any, prob: Any, *, out: Any = None) -> Any:
     """As `swiglu_backward`; without `prob` there are two results."""
     views = _inputs([("gate", gate, 1), ("up", up, 1)], prob)
-    received = launch.matrix("grad", grad, 1, views[0])
+    received = rowwise.matrix("grad", grad, 1, views[0])
     if received.dtype != F32 and received.dtype not in (BFLOAT16, np.uint16):
         raise DtypeError(
             f"grad has dtype {received.dtype}; allowed are float32, bfloat16 and uint16 (bfloat16 bits)"
@@ -174,7 +176,7 @@ def _inputs(given: Sequence[tuple[str, Any, int]], prob: Any) -> list[View]:
     """Return the views of gate, up and, if given, prob; errors name what does not fit."""
     views: list[View] = []
     for name, x, multiple in given:
-        view = launch.matrix(name, x, multiple, views[0] if views else None)
+        view = rowwise.matrix(name, x, multiple, views[0] if views else None)
         if view.dtype not in (BFLOAT16, np.uint16):
             raise DtypeError(f"{name} has dtype {view.dtype}; allowed are bfloat16 and uint16 (bfloat16 bits)")
         if views and view.shape != views[0].shape:

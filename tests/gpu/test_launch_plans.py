@@ -10,7 +10,7 @@ from refnum.errors import ArgumentError, ProfileError
 from refnum.gpu import emulate, ops
 from refnum.gpu.device import arrays as interop
 from refnum.gpu.device import plans
-from refnum.gpu.ops import permute
+from refnum.gpu.ops import payload_permute
 
 pytestmark = pytest.mark.usefixtures("emulator")
 X = np.linspace(-8, 8, 64, dtype=np.float32).reshape(1, 64)
@@ -58,8 +58,8 @@ def test_where_splits_lie_is_asked_of_them(kind, on_device):
     splits = types.SimpleNamespace(__dlpack_device__=lambda: (kind, 0))
     if on_device:
         with pytest.raises(ArgumentError, match="splits lie on the device"):
-            permute._on_device(splits, None, 2)
-    assert permute._on_device(splits, (None, None), 2) is on_device
+            payload_permute._on_device(splits, None, 2)
+    assert payload_permute._on_device(splits, (None, None), 2) is on_device
 
 
 WRONG = {
@@ -127,7 +127,7 @@ def summed(monkeypatch, machine):
         fire(frame, number)
 
     with monkeypatch.context() as patched:
-        patched.setattr("refnum.gpu.ops.permute_sum.TOGETHER", 0)
+        patched.setattr("refnum.gpu.ops.payload_sum.TOGETHER", 0)
         patched.setattr(machine, "fire", noted)
         plans.forget()  # its plans hold the driver's own `fire`
         rows = np.random.default_rng(5).standard_normal((4, 40), np.float32)

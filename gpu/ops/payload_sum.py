@@ -17,8 +17,10 @@ from ..device.arrays import View
 from ..device.driver import driver
 from ..device.outputs import Outputs
 from ..device.plans import planned
-from . import launch
+from . import rowwise
 from .payload_rows import Experts, indices, places, vector, widest_piece
+
+__all__ = ["unpermute"]
 
 HELD = 32 * 8 + 4
 """Bytes that `unpermute` holds of a token: a list of 32 rows and weights, and their count."""
@@ -64,7 +66,7 @@ def unpermute(
     The host must know splits and tokens. Nothing on the device is looked at before the launch: a row whose row_map
     item is no token is left out.
     """
-    view = launch.matrix("rows", rows, 1)
+    view = rowwise.matrix("rows", rows, 1)
     if view.dtype not in checks.KINDS or view.dtype == np.float16:
         raise DtypeError(f"rows has dtype {view.dtype}; allowed are float32, bfloat16 and uint16 (bfloat16 bits)")
     tokens, align = count("tokens", tokens, 0), count("align", align, 1)
@@ -108,13 +110,13 @@ def _columns(view: View) -> tuple[int, int, int]:
 
 def _blocks(warps: int) -> int:
     """Return the CTAs that so many warps make."""
-    return -(-32 * warps // launch.TUNING["permute_sum"].threads)
+    return -(-32 * warps // rowwise.TUNING["permute_sum"].threads)
 
 
 def _launch_sums(view: View, lanes: int, arguments: SumArguments) -> None:
     """Launch the three kernels, counts of zero, lists of rows, sums; or the one that has no lists in memory."""
     tokens, width, taken = arguments.tokens, arguments.width, arguments.mapped
-    grid, stream = launch.TUNING["permute_sum"], view.library.stream(view.device)
+    grid, stream = rowwise.TUNING["permute_sum"], view.library.stream(view.device)
     if _blocks(tokens * arguments.warps) > MOST:
         raise UnsupportedError(f"{tokens} tokens of {width} columns; give fewer at a time")
     kind = "float32" if view.dtype == np.float32 else "bfloat16"

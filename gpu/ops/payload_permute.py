@@ -13,8 +13,10 @@ from ..device import arrays
 from ..device.arrays import View
 from ..device.outputs import U8, Outputs
 from ..device.plans import planned
-from . import launch
+from . import rowwise
 from .payload_rows import UNIT, RowArguments, indices, move_rows, places, step
+
+__all__ = ["permute_pad", "permute_unpack"]
 
 ONCE = 96 << 20
 """Bytes of a gather's result from which on each row that is taken several times is read once: see docs/results."""
@@ -84,7 +86,7 @@ def _gather_host(payload: Any, row_map: Any, splits: Any, align: Any, name: str,
         move_rows(name, view, None, arguments)
     elif experts.count:  # no byte to move, but offsets to write
         arguments.rows = 0
-        step(view, arguments, f"{name}_1", 1, launch.TUNING["payload_rows"].threads)
+        step(view, arguments, f"{name}_1", 1, rowwise.TUNING["payload_rows"].threads)
     return outputs.finish()
 
 
@@ -96,7 +98,7 @@ def _reads_once(view: View, taken: int) -> bool:
 
 def _scatter(name: str, view: View, arguments: RowArguments) -> None:
     """Launch a gather from the payload's side: every place entered in its token's list, every row read once."""
-    threads, tokens, taken = launch.TUNING["payload_rows"].threads, view.shape[0], arguments.mapped
+    threads, tokens, taken = rowwise.TUNING["payload_rows"].threads, view.shape[0], arguments.mapped
     items = (("permute_clear", tokens), ("permute_list", taken))
     before = [(name_, -(-count_ // threads), threads) for name_, count_ in items]
     move_rows(name + "_scatter", view, None, arguments, tokens + arguments.rows - taken, before)
@@ -123,7 +125,7 @@ def _gather_device(payload: Any, row_map: Any, splits: Any, align: Any, name: st
 
 
 def _payload(payload: Any, name: str) -> View:
-    return launch.codes("payload", payload, UNIT if name == "permute_unpack" else 1)
+    return rowwise.codes("payload", payload, UNIT if name == "permute_unpack" else 1)
 
 
 def _wanted(view: View, name: str, total: int, experts: int) -> list[Any]:

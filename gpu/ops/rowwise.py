@@ -54,8 +54,6 @@ TUNING: dict[str, Grid] = {
     "permute_sum": Grid(128, 4, 4),
 }
 """Kernel file -> its grid: measured, see docs/results."""
-SQUARE = 256
-"""Threads of a tile of 128x128 (kernels/quantize_fp8_tiles.cu)."""
 
 
 class Arguments(ctypes.Structure):
@@ -218,7 +216,7 @@ def cut(
     return Cut(arguments, flat, -(-m * per_row // (grid.threads * grid.unroll)), grid)
 
 
-def rowwise(
+def launch(
     kernel: str, name: str, inputs: Sequence[View], outputs: Outputs, k: int, group: int,
     rules: tuple[int, int, int] = (0, 0, 0), tall: int = 1, rceil: bool = False, halved: bool = False,
     layouts: Layouts = PLAIN,
@@ -243,23 +241,4 @@ def run(
     function = driver().function(kernel, name, x.device, (*made.grid.defines, *layout_defines(layouts)))
     stream = x.library.stream(x.device)
     plans.launch(function, x.device, (made.blocks, 1), made.grid.threads, stream, arguments)
-    return outputs.finish()
-
-
-def squares(name: str, x: View, outputs: Outputs, rules: tuple[int, int, int], layout: str = "bytes") -> Any:
-    """Launch the kernel of 128x128 tiles, one CTA a tile, and return its results."""
-    m, k = x.shape
-    if m == 0 or k == 0:
-        return outputs.finish()
-    vector, across = 16, checks.tiles(k)
-    if k // 8 >> 32:
-        raise ShapeError(f"{x.name} has rows of {k} elements; allowed are fewer than 2**35")
-    aligned = x.address % vector == 0 and (m == 1 or x.strides[0] % vector == 0)
-    out = [view.address for view in outputs.views]
-    arguments = Arguments(
-        x.address, None, out[0], out[1], m, x.strides[0], 0, across, k // 8, 1, aligned, *rules, 0, checks.tiles(m), 0
-    )
-    defines = (*TUNING["quantize_fp8_tiles"].defines, *layout_defines(("bytes", layout)))
-    function = driver().function("quantize_fp8_tiles", name, x.device, defines)
-    plans.launch(function, x.device, (across * checks.tiles(m), 1), SQUARE, x.library.stream(x.device), arguments)
     return outputs.finish()
