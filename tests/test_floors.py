@@ -31,6 +31,7 @@ FLOORS = {
     ),
     "gpu": (
         {"checks", "cache", "operations", "silu"},
+        {"interface"},
         {"device"},
         {"ops"},
         {"torch"},

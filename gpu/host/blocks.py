@@ -2,65 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from refnum.profiles import HOPPER, Profile, get_profile
-
-from .. import checks
-from ..checks import BLOCK, Outputs
-from .build import address, library
-from .layouts import Laid, read_mxfp4
+from ..checks import BLOCK, KINDS
+from ..interface import blocks
+from ..interface.call import U8, Rows
+from .call import Array, HostCall, twin
 
 __all__ = ["dequantize_mxfp4", "quantize_mxfp4"]
 
-Array = np.ndarray[Any, Any]
-Pair = tuple[Array, Array]
-U8 = np.uint8
 
-
-def quantize_mxfp4(
-    x: Array,
-    profile: Profile | str = HOPPER,
-    *,
-    rbits: Array | None = None,
-    philox: tuple[int, ...] | None = None,
-    layout_out: str = "bytes",
-    out: Pair | None = None,
-) -> Pair:
-    """Quantise [M, K] floats to MXFP4 (N5) -> (packed u8 [M, K/2], scales of [M, K/32] in `layout_out` of N6.5).
-
-    A profile with stochastic rounding of eight random bits takes rbits, unsigned integers below 256, [M, K], or philox,
-    the key of a stream (N13.5).
-    """
-    m, k = checks.floats("x", x)
-    chosen = get_profile(profile)
-    checks.profile(chosen, stochastic=True)
-    key = checks.randomness(rbits, philox, chosen)
-    random = None if key else checks.random_bits(rbits, x, chosen)
-    given = [x] if rbits is None else [x, rbits]
-    results = Laid(out, ((m, k // 2), U8), (m, k // BLOCK), layout_out, given)
-    source, (packed, scales) = np.ascontiguousarray(x), results.arrays
-    policy = (checks.RULES[chosen.scale_rule], int(chosen.nonfinite == "satfinite"), chosen.zero_scale)
-    kind, blocks, to = checks.KINDS[x.dtype], m * k // BLOCK, (address(packed), address(scales))
-    if key:
-        library().refnum_quantize_mxfp4_keyed(kind, address(source), *key, blocks, *policy, *to)
-    elif random is None:
-        library().refnum_quantize_mxfp4(kind, address(source), blocks, *policy, *to)
+@twin(blocks.quantize_mxfp4)
+def quantize_mxfp4(call: HostCall, given: Rows[Array]) -> None:
+    """Quantise to nearest, or by random bits that are given or made by a key."""
+    x, m = given.x, given.x.shape[0]
+    shape = m, given.k // BLOCK
+    after = (m * shape[1], *given.rules, call.arrays[0], call.scales_to_write(shape, given.layouts[1]))
+    if given.key:
+        call.run("quantize_mxfp4_keyed", KINDS[x.dtype], x, *given.key, *after)
+    elif given.random is None:
+        call.run("quantize_mxfp4", KINDS[x.dtype], x, *after)
     else:
-        library().refnum_quantize_mxfp4_stochastic(kind, address(source), address(random), blocks, *policy, *to)
-    return results.finish()
+        random = np.ascontiguousarray(given.random, dtype=U8)
+        call.run("quantize_mxfp4_stochastic", KINDS[x.dtype], x, random, *after)
 
 
-def dequantize_mxfp4(
-    packed: Array, scales: Array, dtype: Any = "float32", *, layout_in: str = "bytes", out: Array | None = None
-) -> Array:
-    """Dequantise MXFP4 (packed u8 [M, K/2], scales of [M, K/32] in `layout_in`) to float32 or bfloat16, exact (N5)."""
-    given, scales = scales, read_mxfp4(packed, scales, layout_in)
-    m, k = checks.mxfp4(packed, scales)
-    kind, numpy_dtype = checks.output_dtype(dtype)
-    results = Outputs(out, [((m, k), numpy_dtype)], [packed, given])
-    codes, bytes_ = np.ascontiguousarray(packed), np.ascontiguousarray(scales)
-    library().refnum_dequantize_mxfp4(address(codes), address(bytes_), m * k // BLOCK, kind, address(results.arrays[0]))
-    return results.finish()
+@twin(blocks.dequantize_mxfp4)
+def dequantize_mxfp4(call: HostCall, given: Rows[Array]) -> None:
+    """Dequantise block by block."""
+    assert given.scales is not None
+    shape = given.x.shape[0], given.k // BLOCK
+    scales = call.bytes_of(given.scales, shape, given.layouts[0])
+    call.run("dequantize_mxfp4", given.x, scales, shape[0] * shape[1], given.kind, call.arrays[0])

@@ -2,61 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
-from refnum.profiles import HOPPER, Profile, get_profile
-
-from .. import checks
 from ..checks import BLOCK, tiles
-from .build import address, library
-from .layouts import Laid, read, read_mxfp4
+from ..interface import recast
+from ..interface.call import Rows
+from .call import Array, HostCall, twin
 
 __all__ = ["fp8_to_mxfp4", "mxfp4_to_fp8"]
 
-Array = np.ndarray[Any, Any]
-Pair = tuple[Array, Array]
-U8 = np.uint8
+
+@twin(recast.fp8_to_mxfp4)
+def fp8_to_mxfp4(call: HostCall, given: Rows[Array]) -> None:
+    """Quantise tiles to blocks."""
+    rule, _, zero_byte = given.rules
+    _recast(call, given, tiles(given.k), given.k // BLOCK, rule, zero_byte)
 
 
-def fp8_to_mxfp4(
-    codes: Array,
-    scales: Array,
-    profile: Profile | str = HOPPER,
-    *,
-    layout_in: str = "bytes",
-    layout_out: str = "bytes",
-    out: Pair | None = None,
-) -> Pair:
-    """Quantise E4M3 1x128 tiles to MXFP4 directly (N7) -> (packed u8 [M, K/2], scales of [M, K/32] in `layout_out`)."""
-    m, k = checks.codes("codes", codes, BLOCK)
-    given, scales = scales, read(scales, (m, tiles(k)), layout_in)
-    chosen = get_profile(profile)
-    checks.profile(chosen)
-    results = Laid(out, ((m, k // 2), U8), (m, k // BLOCK), layout_out, [codes, given])
-    source, bytes_, (packed, block_scales) = np.ascontiguousarray(codes), np.ascontiguousarray(scales), results.arrays
-    rule = checks.RULES[chosen.scale_rule]
-    library().refnum_fp8_to_mxfp4(
-        address(source), address(bytes_), m, k, rule, chosen.zero_scale, address(packed), address(block_scales)
-    )
-    return results.finish()
+@twin(recast.mxfp4_to_fp8)
+def mxfp4_to_fp8(call: HostCall, given: Rows[Array]) -> None:
+    """Convert blocks to tiles."""
+    _recast(call, given, given.k // BLOCK, tiles(given.k), recast.MODES.index(given.mode))
 
 
-def mxfp4_to_fp8(
-    packed: Array,
-    scales: Array,
-    scale: str = "max",
-    *,
-    layout_in: str = "bytes",
-    layout_out: str = "bytes",
-    out: Pair | None = None,
-) -> Pair:
-    """Turn MXFP4 into E4M3 1x128 tiles (N8) -> (codes u8 [M, K], scales of [M, ceil(K/128)] in `layout_out`)."""
-    amax = checks.choice("scale", scale, ("max", "amax"))
-    given, scales = scales, read_mxfp4(packed, scales, layout_in)
-    m, k = checks.mxfp4(packed, scales)
-    results = Laid(out, ((m, k), U8), (m, tiles(k)), layout_out, [packed, given])
-    source, bytes_, (codes, tile_scales) = np.ascontiguousarray(packed), np.ascontiguousarray(scales), results.arrays
-    library().refnum_mxfp4_to_fp8(address(source), address(bytes_), m, k, amax, address(codes), address(tile_scales))
-    return results.finish()
+def _recast(call: HostCall, given: Rows[Array], read: int, written: int, *options: int) -> None:
+    """Run the conversion of the call; read, written: scales of a row."""
+    assert given.scales is not None
+    m, layouts = given.x.shape[0], given.layouts
+    scales, made = call.bytes_of(given.scales, (m, read), layouts[0]), call.scales_to_write((m, written), layouts[1])
+    call.run(call.operation, given.x, scales, m, given.k, *options, call.arrays[0], made)

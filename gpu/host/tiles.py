@@ -2,61 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
-from refnum.profiles import HOPPER, Profile, get_profile
-
-from .. import checks
-from ..checks import BLOCK, Outputs, tiles
-from .build import address, library
-from .layouts import Laid, read
+from ..checks import KINDS, tiles
+from ..interface import tiles as described
+from ..interface.call import Rows
+from .call import Array, HostCall, twin
 
 __all__ = ["dequantize_fp8_tiles", "quantize_fp8_tiles"]
 
-Array = np.ndarray[Any, Any]
-Pair = tuple[Array, Array]
-U8 = np.uint8
+
+@twin(described.quantize_fp8_tiles)
+def quantize_fp8_tiles(call: HostCall, given: Rows[Array]) -> None:
+    """Quantise tile by tile."""
+    x, m, k = given.x, given.x.shape[0], given.k
+    scales = call.scales_to_write(_tiles(given), given.layouts[1])
+    call.run("quantize_fp8_tiles", KINDS[x.dtype], x, m, k, given.tall, given.rules[0], call.arrays[0], scales)
 
 
-def quantize_fp8_tiles(
-    x: Array,
-    tile: tuple[int, int] = (1, 128),
-    profile: Profile | str = HOPPER,
-    *,
-    layout_out: str = "bytes",
-    out: Pair | None = None,
-) -> Pair:
-    """Quantise [M, K] floats to E4M3 (N6) -> (codes u8 [M, K], scales a 1x128 or 128x128 tile, in `layout_out`)."""
-    m, k = checks.floats("x", x)
-    tall = checks.tile_rows(tile)
-    chosen = get_profile(profile)
-    checks.profile(chosen)
-    results = Laid(out, ((m, k), U8), (-(-m // tall), tiles(k)), layout_out, [x])
-    source, (codes, scales) = np.ascontiguousarray(x), results.arrays
-    rule = checks.RULES[chosen.scale_rule]
-    library().refnum_quantize_fp8_tiles(
-        checks.KINDS[x.dtype], address(source), m, k, tall, rule, address(codes), address(scales)
-    )
-    return results.finish()
+@twin(described.dequantize_fp8_tiles)
+def dequantize_fp8_tiles(call: HostCall, given: Rows[Array]) -> None:
+    """Dequantise row by row."""
+    assert given.scales is not None
+    x, m, k = given.x, given.x.shape[0], given.k
+    scales = call.bytes_of(given.scales, _tiles(given), given.layouts[0])
+    call.run("dequantize_fp8_tiles", x, scales, m, k, given.tall, given.kind, call.arrays[0])
 
 
-def dequantize_fp8_tiles(
-    codes: Array,
-    scales: Array,
-    tile: tuple[int, int] = (1, 128),
-    dtype: Any = "float32",
-    *,
-    layout_in: str = "bytes",
-    out: Array | None = None,
-) -> Array:
-    """Dequantise E4M3 tiles (codes u8 [M, K]) to float32, exact, or bfloat16, nearest even (N6) -> [M, K]."""
-    m, k = checks.codes("codes", codes, BLOCK)
-    tall = checks.tile_rows(tile)
-    given, scales = scales, read(scales, (-(-m // tall), tiles(k)), layout_in)
-    kind, numpy_dtype = checks.output_dtype(dtype)
-    results = Outputs(out, [((m, k), numpy_dtype)], [codes, given])
-    source, bytes_, values = np.ascontiguousarray(codes), np.ascontiguousarray(scales), results.arrays[0]
-    library().refnum_dequantize_fp8_tiles(address(source), address(bytes_), m, k, tall, kind, address(values))
-    return results.finish()
+def _tiles(given: Rows[Array]) -> tuple[int, int]:
+    """Return how many tiles there are, down and across."""
+    return -(-given.x.shape[0] // given.tall), tiles(given.k)

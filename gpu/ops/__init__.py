@@ -29,8 +29,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..device.call import captured as captured
 from ..device.driver import available
-from ..device.plans import captured as captured
 from ..operations import LAUNCHED
 from .blocks import *
 from .casts import *

@@ -7,16 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from refnum.errors import DtypeError, ShapeError
-from refnum.profiles import HOPPER, Profile, get_profile
-
 from .. import checks
 from ..checks import BLOCK
 from ..device.arrays import View
-from ..device.outputs import U8, Outputs
+from ..device.call import DeviceCall
 from ..device.plans import planned
+from ..interface import blocks
+from ..interface.call import Rows
 from . import rowwise
-from .rowwise import Arguments, Layouts
+from .rowwise import NAMES, Arguments
 
 __all__ = ["dequantize_mxfp4", "quantize_mxfp4"]
 
@@ -54,85 +53,40 @@ class KeyedArguments(StochasticArguments):
     values = ("philox", "first_block", key_words)
 
 
-@planned(1, "rbits", "philox")
-def quantize_mxfp4(
-    x: Any,
-    profile: Profile | str = HOPPER,
-    *,
-    rbits: Any = None,
-    philox: tuple[int, ...] | None = None,
-    layout_out: str = "bytes",
-    out: Any = None,
-) -> Any:
-    """Quantise [M, K] floats to MXFP4 (N5) -> (packed u8 [M, K/2], scales of [M, K/32] in `layout_out` of N6.5).
-
-    A profile with stochastic rounding of eight bits takes rbits, u8 [M, K], or philox, the key of a stream (N13.5),
-    whose bits are then made in the kernel.
-    """
-    view, chosen = rowwise.floats("x", x), get_profile(profile)
-    checks.profile(chosen, stochastic=True)
-    (m, k), rules = view.shape, rowwise.policy(chosen)
-    key = checks.randomness(rbits, philox, chosen)
-    random = None if rbits is None else _drawn(rbits, view)
-    wanted = [((m, k // 2), U8), rowwise.written(m, k // BLOCK, layout_out)]
-    outputs = Outputs(out, wanted, [view] if random is None else [view, random])
-    kind, layouts = checks.KINDS[view.dtype], ("bytes", layout_out)
-    name = f"quantize_mxfp4_{rowwise.NAMES[kind]}"
-    if key or random:
-        return _stochastic(name, view, random, key, outputs, rules, layouts)
-    return rowwise.launch(
-        "quantize_mxfp4", name, [view], outputs, k, BLOCK, rules, rceil=True, halved=kind == 0, layouts=layouts
-    )
+@planned(blocks.quantize_mxfp4, 1, "rbits", "philox")
+def quantize_mxfp4(call: DeviceCall, given: Rows[View]) -> None:
+    """Launch the quantiser to nearest, or the one that rounds by random bits."""
+    kind = checks.KINDS[given.x.dtype]
+    if given.random or given.key:
+        _stochastic(call, NAMES[kind], given)
+    else:
+        rowwise.launch(call, "quantize_mxfp4", f"quantize_mxfp4_{NAMES[kind]}", given, BLOCK, True, kind == 0)
 
 
-@planned(2)
-def dequantize_mxfp4(
-    packed: Any, scales: Any, dtype: Any = "float32", *, layout_in: str = "bytes", out: Any = None
-) -> Any:
-    """Dequantise MXFP4 (packed u8 [M, K/2], scales of [M, K/32] in `layout_in`) to float32 or bfloat16, exact (N5)."""
-    view = rowwise.codes("packed", packed, BLOCK // 2)
-    m, k = view.shape[0], 2 * view.shape[1]
-    beside = rowwise.scales(scales, (m, k // BLOCK), view, layout_in)
-    kind, result = checks.output_dtype(dtype)
-    outputs = Outputs(out, [((m, k), result)], [view, beside])
-    name = f"dequantize_mxfp4_{rowwise.NAMES[kind]}"
-    layouts = (layout_in, "bytes")
-    return rowwise.launch(
-        "dequantize_mxfp4", name, [view, beside], outputs, k, BLOCK, halved=kind == 0, layouts=layouts
-    )
+@planned(blocks.dequantize_mxfp4, 2)
+def dequantize_mxfp4(call: DeviceCall, given: Rows[View]) -> None:
+    """Launch the dequantiser."""
+    name = f"dequantize_mxfp4_{NAMES[given.kind]}"
+    rowwise.launch(call, "dequantize_mxfp4", name, given, BLOCK, halved=given.kind == 0)
 
 
-def _drawn(rbits: Any, x: View) -> View:
-    """Return the view of random bits: uint8, one an element of x, any row stride."""
-    view = rowwise.matrix("rbits", rbits, 1, x)
-    if view.dtype != U8:
-        raise DtypeError(f"rbits has dtype {view.dtype}; the kernels take eight bits an element, uint8")
-    if view.shape != x.shape:
-        raise ShapeError(f"rbits has shape {view.shape}; allowed is that of x, {x.shape}")
-    return view
-
-
-def _stochastic(
-    name: str, x: View, random: View | None, philox: Any, outputs: Outputs, rules: tuple[int, int, int],
-    layouts: Layouts,
-) -> Any:  # fmt: skip
-    """Launch on the random bits of an array, or of a key where there is none, and return the results."""
-    m, k = x.shape
-    if m == 0 or k == 0:
-        return outputs.finish()
-    kernel = "quantize_mxfp4_stochastic"
-    made = rowwise.cut(kernel, x, None, outputs, k, BLOCK, rules, 1, x.dtype == np.float32, layouts)
-    kind = StochasticArguments if random else KeyedArguments
-    arguments = kind.from_buffer_copy(bytes(made.arguments).ljust(ctypes.sizeof(kind), b"\0"))
+def _stochastic(call: DeviceCall, kind: str, given: Rows[View]) -> None:
+    """Launch on the random bits of an array, or of a key where there is none."""
+    x, random, kernel = given.x, given.random, "quantize_mxfp4_stochastic"
+    if x.shape[0] == 0 or given.k == 0:
+        return
+    made = rowwise.cut(kernel, given, call.results, BLOCK, x.dtype == np.float32)
+    structure = StochasticArguments if random else KeyedArguments
+    arguments = structure.from_buffer_copy(bytes(made.arguments).ljust(ctypes.sizeof(structure), b"\0"))
     flat = made.flat
     if random:
-        aligned = random.address % 16 == 0 and (m == 1 or random.strides[0] % 16 == 0)
+        aligned = random.address % 16 == 0 and (x.shape[0] == 1 or random.strides[0] % 16 == 0)
         flat = flat and aligned and random.contiguous
         arguments.random, arguments.random_stride = random.address, random.strides[0]
         arguments.random_aligned = aligned
-    else:
-        seed, arguments.stream, arguments.step, offset = checks.philox_key(philox)
+    elif given.key:
+        seed, arguments.stream, arguments.step, offset = given.key
         arguments.first_block = offset // PHILOX_BYTES
         arguments.seed_low, arguments.seed_high = seed & 0xFFFFFFFF, seed >> 32
-    name = name.replace("quantize_mxfp4_", "quantize_mxfp4_drawn_" if random else "quantize_mxfp4_keyed_")
-    return rowwise.run(kernel, name + ("_flat" if flat else ""), x, outputs, made, arguments, layouts)
+    name = f"quantize_mxfp4_{'drawn' if random else 'keyed'}_{kind}{'_flat' * flat}"
+    rowwise.run(call, kernel, name, made, arguments, given.layouts)

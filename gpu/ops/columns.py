@@ -11,14 +11,12 @@ from typing import Any, NamedTuple
 
 from refnum.errors import ShapeError
 
-from .. import checks
-from ..checks import BLOCK, MOST, TILE, tiles
-from ..device import plans
+from ..checks import MOST
 from ..device.arrays import View
-from ..device.driver import driver
-from ..device.outputs import U8, Outputs
+from ..device.call import DeviceCall
 from ..device.plans import planned
-from . import rowwise
+from ..interface import columns
+from ..interface.columns import Columns
 
 __all__ = ["fp8_columns", "mxfp4_columns", "mxfp4_to_fp8_columns", "mxfp4_to_fp8_rows_columns"]
 
@@ -148,98 +146,36 @@ def _grid(part: Part, shape: Shape, order: Order, across: int, tiles: int) -> tu
     return turns * across, -(-tiles // across)
 
 
-def _launch(kernel: str, name: str, x: View, scales: View, outputs: Outputs, k: int, splits: Sequence[int]) -> Any:
-    """Launch a column kernel on the caller's current stream and return its results.
-
-    splits: rows of each expert, checked; column blocks restart at every one.
-    """
+def _launch(call: DeviceCall, given: Columns[View]) -> None:
+    """Launch a column kernel; column blocks restart at every expert."""
+    x, scales, k, kernel, name = given.x, given.scales, given.k, call.operation, f"{call.operation}_{given.mode}"
     m = x.shape[0]
     if m == 0 or k == 0:
-        return outputs.finish()
-    shape, order, device = SHAPES.get(kernel, Shape()), TUNING[name], x.device
-    ends = list(itertools.accumulate(n for n in splits if n))
-    *rows, codes, bytes_ = outputs.views
-    groups = -(-k // order.wide)
-    across = order.across or groups
-    if -(-groups // across) > DOWN:
+        return
+    shape, order = SHAPES.get(kernel, Shape()), TUNING[name]
+    ends = list(itertools.accumulate(n for n in given.splits.tolist() if n))
+    *rows, codes, bytes_ = call.results
+    tiles = -(-k // order.wide)
+    across = order.across or tiles
+    if -(-tiles // across) > DOWN:
         raise ShapeError(f"{x.name} has rows of {k} elements; {name} takes at most {DOWN * across * order.wide}")
     parts = _parts(ends, shape.tall)
-    grids = [_grid(part, shape, order, across, groups) for part in parts]
+    grids = [_grid(part, shape, order, across, tiles) for part in parts]
     if any(grid[0] > MOST for grid in grids):
         raise ShapeError(f"{x.name} has shape {x.shape}; {name} launches at most {MOST} blocks of tiles across")
     vector = _vector(codes.address, m // shape.codes, [end // shape.codes for end in ends])
     aligned = _aligned(x, scales, order.wide // 32)
-    function = driver().function(kernel, name, device, order.defines)
-    stream = x.library.stream(device)
     threads = shape.threads or order.wide // order.turns
     first_two: list[int | None] = [view.address for view in rows] or [None, None]
     addresses = [x.address, scales.address, *first_two, codes.address, bytes_.address]
     kind = RowColumnArguments if rows else ColumnArguments
     for part, grid in zip(parts, grids, strict=True):
         sizes = x.strides[0], scales.strides[0], m // shape.codes, k
-        arguments = kind(*addresses, *sizes, *part[:4], groups, aligned, vector, *part[4:])
-        plans.launch(function, device, grid, threads, stream, arguments)
-    return outputs.finish()
+        arguments = kind(*addresses, *sizes, *part[:4], tiles, aligned, vector, *part[4:])
+        call.launch(kernel, name, order.defines, grid, threads, arguments)
 
 
-@planned(2)
-def mxfp4_to_fp8_columns(
-    packed: Any, scales: Any, splits: Sequence[int] | None = None, scale: str = "max", *, out: Any = None
-) -> Any:
-    """Turn row-wise MXFP4 into column-wise E4M3 (N9) -> (codes u8 [K, M], scales u8 [sum_i ceil(m_i/128), K])."""
-    view = rowwise.codes("packed", packed, BLOCK // 2)
-    m, k = view.shape[0], 2 * view.shape[1]
-    checks.choice("scale", scale, ("max", "amax"))
-    beside = rowwise.scales(scales, (m, k // BLOCK), view)
-    rows = checks.row_splits(splits, m)
-    outputs = Outputs(out, [((k, m), U8), ((checks.segments(rows, TILE), k), U8)], [view, beside])
-    name = f"mxfp4_to_fp8_columns_{scale}"
-    return _launch("mxfp4_to_fp8_columns", name, view, beside, outputs, k, rows.tolist())
-
-
-@planned(2)
-def mxfp4_to_fp8_rows_columns(
-    packed: Any, scales: Any, splits: Sequence[int] | None = None, scale: str = "max", *, out: Any = None
-) -> Any:
-    """Turn row-wise MXFP4 into E4M3 rows and columns in one pass (N9).
-
-    Returns (row codes u8 [M, K], row scales u8 [M, ceil(K/128)], column codes u8 [K, M], column scales u8
-    [sum_i ceil(m_i/128), K]).
-    """
-    view = rowwise.codes("packed", packed, BLOCK // 2)
-    m, k = view.shape[0], 2 * view.shape[1]
-    checks.choice("scale", scale, ("max", "amax"))
-    beside = rowwise.scales(scales, (m, k // BLOCK), view)
-    rows = checks.row_splits(splits, m)
-    wanted = [((m, k), U8), ((m, tiles(k)), U8), ((k, m), U8), ((checks.segments(rows, TILE), k), U8)]
-    outputs = Outputs(out, wanted, [view, beside])
-    name = f"mxfp4_to_fp8_rows_columns_{scale}"
-    return _launch("mxfp4_to_fp8_rows_columns", name, view, beside, outputs, k, rows.tolist())
-
-
-@planned(2)
-def mxfp4_columns(
-    packed: Any, scales: Any, splits: Sequence[int] | None = None, scale: str = "amax", *, out: Any = None
-) -> Any:
-    """Turn row-wise MXFP4 into 32x1 blocks (N9) -> (packed u8 [K, M/2], scales u8 [sum_i ceil(m_i/32), K])."""
-    view = rowwise.codes("packed", packed, BLOCK // 2)
-    m, k = view.shape[0], 2 * view.shape[1]
-    checks.choice("scale", scale, ("max", "amax"))
-    beside = rowwise.scales(scales, (m, k // BLOCK), view)
-    rows = checks.row_splits(splits, m, even=True)
-    outputs = Outputs(out, [((k, m // 2), U8), ((checks.segments(rows, BLOCK), k), U8)], [view, beside])
-    return _launch("mxfp4_columns", f"mxfp4_columns_{scale}", view, beside, outputs, k, rows.tolist())
-
-
-@planned(2)
-def fp8_columns(
-    codes: Any, scales: Any, splits: Sequence[int] | None = None, underflow: str = "rne", *, out: Any = None
-) -> Any:
-    """Turn E4M3 1x128 tiles into column tiles (N10) -> (codes u8 [K, M], scales u8 [sum_i ceil(m_i/128), K])."""
-    view = rowwise.codes("codes", codes, BLOCK)
-    m, k = view.shape
-    checks.choice("underflow", underflow, ("rne", "te"))
-    beside = rowwise.scales(scales, (m, tiles(k)), view)
-    rows = checks.row_splits(splits, m)
-    outputs = Outputs(out, [((k, m), U8), ((checks.segments(rows, TILE), k), U8)], [view, beside])
-    return _launch("fp8_columns", f"fp8_columns_{underflow}", view, beside, outputs, k, rows.tolist())
+mxfp4_to_fp8_columns = planned(columns.mxfp4_to_fp8_columns, 2)(_launch)
+mxfp4_to_fp8_rows_columns = planned(columns.mxfp4_to_fp8_rows_columns, 2)(_launch)
+mxfp4_columns = planned(columns.mxfp4_columns, 2)(_launch)
+fp8_columns = planned(columns.fp8_columns, 2)(_launch)

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from refnum.errors import DtypeError, ShapeError, UnsupportedError
+from refnum.errors import UnsupportedError
 
-from .. import checks
-from ..checks import MOST, count, row_counts
-from ..device import plans
+from ..checks import MOST
 from ..device.arrays import View
-from ..device.driver import driver
-from ..device.outputs import Outputs
+from ..device.call import DeviceCall
 from ..device.plans import planned
-from . import rowwise
-from .payload_rows import Experts, indices, places, vector, widest_piece
+from ..interface import payload
+from ..interface.payload import Sum
+from .payload_rows import Experts, item_bytes, places, widest_piece
+from .rowwise import TUNING
 
 __all__ = ["unpermute"]
 
@@ -56,45 +53,30 @@ class WeightedArguments(SumArguments):
     slots = ("x", "map", "weights", "out", "scratch")
 
 
-@planned(2, optional="weights")
-def unpermute(
-    rows: Any, row_map: Any, splits: Sequence[int], weights: Any | None, tokens: int, align: int = 32,
-    *, out: Any = None,
-) -> Any:  # fmt: skip
-    """Sum each token's expert rows, weighted, in float32 and in ascending expert order (N12) -> float32 [tokens, H].
-
-    The host must know splits and tokens. Nothing on the device is looked at before the launch: a row whose row_map
-    item is no token is left out.
-    """
-    view = rowwise.matrix("rows", rows, 1)
-    if view.dtype not in checks.KINDS or view.dtype == np.float16:
-        raise DtypeError(f"rows has dtype {view.dtype}; allowed are float32, bfloat16 and uint16 (bfloat16 bits)")
-    tokens, align = count("tokens", tokens, 0), count("align", align, 1)
-    experts, total, taken = places(row_counts(splits), align)
-    if view.shape[0] != total:
-        raise ShapeError(f"rows has shape {view.shape}; splits at align={align} need {total} rows")
-    index, index_width = indices("row_map", row_map, view, taken, f"splits sum to {taken}")
-    inputs, factors = [view, index], None
-    if weights is not None:
-        factors = vector("weights", weights, view, taken, f"splits sum to {taken}")
-        if factors.dtype != np.float32:
-            raise DtypeError(f"weights has dtype {factors.dtype}; allowed is float32")
-        inputs.append(factors)
-    width = view.shape[1]
+@planned(payload.unpermute, 2, optional="weights")
+def unpermute(call: DeviceCall, given: Sum[View]) -> None:
+    """Launch one kernel that has no lists in memory, or three: counts of zero, lists of rows, sums."""
+    view, index, factors, tokens = given.rows, given.row_map, given.weights, given.tokens
+    width, taken = view.shape[1], index.shape[0]
     lanes, span, warps = _columns(view)
-    together = taken <= TOGETHER and _blocks(tokens * warps) * taken <= WALKED
-    outputs = Outputs(out, [((tokens, width), np.dtype(np.float32))], inputs, 0 if together else tokens * HELD)
     if tokens == 0 or width == 0:
-        return outputs.finish()
+        return
+    together = taken <= TOGETHER and _blocks(tokens * warps) * taken <= WALKED
     arguments = (WeightedArguments if factors else SumArguments)(
         x=view.address, map=index.address, weights=factors.address if factors else None,
-        out=outputs.views[0].address, scratch=outputs.scratch, x_stride=view.strides[0],
-        map_stride=index.strides[0],
+        out=call.results[0].address, scratch=call.scratch(0 if together else tokens * HELD),
+        x_stride=view.strides[0], map_stride=index.strides[0],
         weight_stride=factors.strides[0] if factors else 0, tokens=tokens, mapped=taken, width=width,
-        map_bytes=index_width, experts=experts, span=span, warps=warps,
+        map_bytes=item_bytes(index), experts=places(given.splits, given.align), span=span, warps=warps,
     )  # fmt: skip
-    _launch_sums(view, lanes, arguments)
-    return outputs.finish()
+    grid = TUNING["permute_sum"]
+    if _blocks(tokens * warps) > MOST:
+        raise UnsupportedError(f"{tokens} tokens of {width} columns; give fewer at a time")
+    kind = "float32" if view.dtype == np.float32 else "bfloat16"
+    name = f"unpermute_{kind}{'_vector' * (lanes > 1)}{'_single' * together}"
+    lists = [] if together else [("unpermute_clear", tokens), ("unpermute_list", taken)]
+    for function, items in (*lists, (name, 32 * tokens * warps)):
+        call.launch("permute_sum", function, grid.defines, (-(-items // grid.threads), 1), grid.threads, arguments)
 
 
 def _columns(view: View) -> tuple[int, int, int]:
@@ -110,18 +92,4 @@ def _columns(view: View) -> tuple[int, int, int]:
 
 def _blocks(warps: int) -> int:
     """Return the CTAs that so many warps make."""
-    return -(-32 * warps // rowwise.TUNING["permute_sum"].threads)
-
-
-def _launch_sums(view: View, lanes: int, arguments: SumArguments) -> None:
-    """Launch the three kernels, counts of zero, lists of rows, sums; or the one that has no lists in memory."""
-    tokens, width, taken = arguments.tokens, arguments.width, arguments.mapped
-    grid, stream = rowwise.TUNING["permute_sum"], view.library.stream(view.device)
-    if _blocks(tokens * arguments.warps) > MOST:
-        raise UnsupportedError(f"{tokens} tokens of {width} columns; give fewer at a time")
-    kind = "float32" if view.dtype == np.float32 else "bfloat16"
-    name = f"unpermute_{kind}{'_vector' * (lanes > 1)}{'_single' * (not arguments.scratch)}"
-    lists = [("unpermute_clear", tokens), ("unpermute_list", taken)] if arguments.scratch else []
-    for function_name, items in (*lists, (name, 32 * tokens * arguments.warps)):
-        function = driver().function("permute_sum", function_name, view.device, grid.defines)
-        plans.launch(function, view.device, (-(-items // grid.threads), 1), grid.threads, stream, arguments)
+    return -(-32 * warps // TUNING["permute_sum"].threads)

@@ -9,6 +9,7 @@ import refnum
 from refnum.errors import ArgumentError, ProfileError
 from refnum.gpu import emulate, ops
 from refnum.gpu.device import arrays as interop
+from refnum.gpu.device import call as device_call
 from refnum.gpu.device import plans
 from refnum.gpu.ops import payload_permute
 
@@ -138,7 +139,8 @@ def summed(monkeypatch, machine):
 
 
 def test_a_graph_keeps_scratch_of_its_own_for_every_call(monkeypatch, emulator):
-    monkeypatch.setattr(plans, "_capturing", lambda library, stream: True)
+    for module in (plans, device_call):
+        monkeypatch.setattr(module, "capturing", lambda library, stream: True)
     calls = summed(monkeypatch, emulator)
     assert len(calls) == 3 and all(len(set(places)) == 1 for places in calls)
     plans.forget()  # a graph outlives plans
@@ -157,5 +159,5 @@ def test_only_a_capturing_stream_on_cupys_memory_keeps_scratch(monkeypatch):
     monkeypatch.setattr(interop, "cupy_module", lambda: cupy)
     foreign = interop._foreign(np.zeros(1))  # whose memory is CuPy's
     for library in (interop.CUPY, foreign):
-        assert [plans._capturing(library, stream) for stream in (0, 7, 8)] == [False, True, False]
-    assert not plans._capturing(interop.TORCH, 7)  # a graph of torch has a pool of its own
+        assert [plans.capturing(library, stream) for stream in (0, 7, 8)] == [False, True, False]
+    assert not plans.capturing(interop.TORCH, 7)  # a graph of torch has a pool of its own
