@@ -30,7 +30,8 @@ FLOORS = {
         {"plugin"},
     ),
     "gpu": (
-        {"checks", "cache", "silu"},
+        {"checks", "cache", "operations", "silu"},
+        {"interface"},
         {"device"},
         {"ops"},
         {"torch"},
