@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib
-import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,11 +18,11 @@ from ..emulate.build import with_headers
 from ..operations import LAUNCHED
 from ..ops import compiled
 from ..ops.forced_paths import WAYS
+from . import rows_of
 from .host import DRAWN, functions
 from .object_code import device_digest
 
 LAYOUTS = "scale layouts"
-NO_EFFECT = Path(__file__).parent / "no_effect.toml"
 LAID = ("dequantize_mxfp4", "quantize_mxfp4")
 """Kernels that stand for all that read and write scales in a layout."""
 
@@ -75,7 +74,7 @@ class DeviceWorkshop:
 
     def reasons(self) -> list[dict[str, Any]]:
         """Return the changes that no question can show, with the reason of each."""
-        return list(tomllib.loads(NO_EFFECT.read_text())["change"])
+        return rows_of("no_effect", "change")[1]
 
     def code(self, folder: Path, part: Part) -> str:
         """Return a digest of a unit's machine code; UnsupportedError when it does not compile."""
