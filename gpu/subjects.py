@@ -15,6 +15,7 @@ from .mutation import kernels as mutable_whole
 from .operations import LAUNCHED, NAMES
 from .ops import compiled as units
 from .ops import forced_paths
+from .ops.tunings import tunings
 
 PROFILES = ("HOPPER", "OCP", "CEIL", "EVEN", "TE")
 """Profiles of `refnum.PROFILES` whose every field the kernels have (`checks.SUPPORTED`)."""
@@ -133,5 +134,6 @@ def subjects() -> list[dict[str, Any]]:
             "trace": trace_gpu,
             "mutable": mutable_whole.DeviceWorkshop,
             "ways": forced_paths.WAYS,
+            "tunings": tunings,
         },
     ]

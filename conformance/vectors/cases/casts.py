@@ -11,8 +11,8 @@ import numpy as np
 from refnum.formats import E2M1, E4M3, E8M0, FORMATS, Format, get_format
 
 from ...cases.primitives import DECODED, ENCODED
-from ..draft import INF, LARGEST, NAN, SIGN, SNAN, Draft, bfloat16, both_signs, float16, power
-from . import grids
+from ..draft import DTYPES, INF, LARGEST, NAN, SIGN, SNAN, Draft, bfloat16, both_signs, each, float16, plain, power
+from . import grids, stochastic
 
 SMALL = tuple(name for name in ENCODED if FORMATS[name].bits <= 8)
 SPECIAL = (0, SIGN, 1, SIGN | 1, 0x00400000, 0x007FFFFF, 0x00800000, LARGEST, SIGN | LARGEST, INF, SIGN | INF)
@@ -36,7 +36,7 @@ def _beyond(fmt: Format) -> list[int]:
     return both_signs([power(0, m), edge - 1, edge, edge + 1, *far])
 
 
-def encode_e2m1() -> Iterator[Draft]:
+def _encode_e2m1() -> Iterator[Draft]:
     """E2M1 by its own name: what hardware calls cvt.rn.satfinite.e2m1x2."""
     x = _flat(_beside(E2M1))
     yield Draft(
@@ -75,7 +75,7 @@ def encode_e2m1() -> Iterator[Draft]:
     )
 
 
-def encode_e4m3() -> Iterator[Draft]:
+def _encode_e4m3() -> Iterator[Draft]:
     """E4M3 by its own name, saturating and not."""
     for overflow in ("saturate", "nan"):
         params = {"overflow": overflow}
@@ -126,7 +126,7 @@ def encode_e4m3() -> Iterator[Draft]:
     )
 
 
-def encode_e8m0() -> Iterator[Draft]:
+def _encode_e8m0() -> Iterator[Draft]:
     """float32 to a scale byte in every rounding, saturating and not."""
     steps = [power(k) + d for k in (-126, -100, -1, 0, 1, 100, 126, 127) for d in (-1, 0, 1)]
     halves = [power(k, Fraction(3, 2)) + d for k in (-126, -3, 0, 5, 126) for d in (-1, 0, 1)]
@@ -178,7 +178,7 @@ def encode_e8m0() -> Iterator[Draft]:
             )
 
 
-def decode_table(fmt: Format, dtype: str) -> Iterator[Draft]:
+def _decode_table(fmt: Format, dtype: str) -> Iterator[Draft]:
     """Every code of one format as one vector."""
     flags: tuple[str, ...] = ()
     if fmt is E4M3:
@@ -191,7 +191,7 @@ def decode_table(fmt: Format, dtype: str) -> Iterator[Draft]:
     yield Draft({"codes": codes}, {"dtype": dtype}, flags=flags, clause="N1", comment=f"every code of {fmt.name}")
 
 
-def encode_element() -> Iterator[Draft]:
+def _encode_element() -> Iterator[Draft]:
     """Every format of eight bits or fewer under every choice of clause N2; BF16 and FP16 at their edges."""
     for name in SMALL:
         fmt = get_format(name)
@@ -274,9 +274,17 @@ def _choices(element: str, **changed: str) -> dict[str, Any]:
     } | changed
 
 
-def decode_element() -> Iterator[Draft]:
+def _decode_element() -> Iterator[Draft]:
     """Every code of every format of eight bits or fewer."""
     for name in DECODED:
         flags = {"E4M3": ("E4M3_SUBNORMAL_SCALE", "E4M3_TOP_IS_NAN"), "E8M0": ("E8M0_ZERO_IS_TINY", "E8M0_FF_NOT_NAN")}
         codes = np.arange(1 << FORMATS[name].bits, dtype=np.uint8).reshape(1, -1)
         yield Draft({"codes": codes}, {"element": name}, flags=flags.get(name, ()), comment=f"every code of {name}")
+
+
+encode_e2m1, encode_e4m3, encode_e8m0 = plain(_encode_e2m1), plain(_encode_e4m3), plain(_encode_e8m0)
+decode_e2m1 = each(DTYPES, lambda dtype: _decode_table(E2M1, dtype))
+decode_e4m3 = each(DTYPES, lambda dtype: _decode_table(E4M3, dtype))
+decode_e8m0 = each(DTYPES, lambda dtype: _decode_table(E8M0, dtype))
+encode_element = plain(_encode_element, stochastic.encode_element)
+decode_element = plain(_decode_element)
