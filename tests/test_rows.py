@@ -91,6 +91,10 @@ def _has_vectors(root: Path, folder: str, row: Row) -> bool:
     return any((root / folder).glob("*.json"))
 
 
+def _is_tested(root: Path, file: str, row: Row) -> bool:
+    return any(_mentions(root, f"tests/refnum/{path.name}", row) for path in (root / "tests/refnum").glob("test_*.py"))
+
+
 def _is_proved(root: Path, file: str, row: Row) -> bool:
     proof = row.facts.get("proof", "model-on-cupy")
     return f'"{proof}"' in _text(root, file)
@@ -121,7 +125,9 @@ class Part:
 PARTS = (
     Part("its clause", "docs/specification/{clause}.md", _mentions),
     Part("its page", "docs/specification/operations/{name}.md", _mentions),
+    Part("its place in the specification, by `make specification`,", "docs/specification.md", _mentions),
     Part("a line of the contents", "docs/specification/operations/index.md", _mentions),
+    Part("its name in the schema", "vectors/schema/common.schema.json", _mentions),
     Part("its golden function", "refnum/{family}.py", _names, _judged),
     Part("its public name", "refnum/__init__.pyi", _names, _judged),
     Part("its second answer", "conformance/vectors/oracle/{family}.py", _names),
@@ -131,6 +137,7 @@ PARTS = (
     Part("its domains", "conformance/cases/domains/{family}.py", _names, _computes),
     Part("its coverpoints", "conformance/cases/coverpoints/{family}.py", _names, _judged),
     Part("the proof of the model on CuPy", "conformance/commands/prove/catalogue.py", _is_proved, _judged),
+    Part("a test of the model", "tests/refnum/test_{family}.py", _is_tested, _judged),
     Part("the operation from the text alone", "tests/clean_room/operations.hpp", _mentions),
 )
 
@@ -145,7 +152,7 @@ def missing_of_operations(root: Path) -> list[str]:
                 lacking.append(f"{row.name} lacks {part.what}: write {file}")
     listed = {row.name for row in rows(root)}
     pages = {page.stem for page in (root / "docs/specification/operations").glob("*.md")} - {"index"}
-    lacking += [f"{page} is no operation: write its row in {TABLES[0]}" for page in sorted(pages - listed)]
+    lacking += [f"{page} is no operation: write {TABLES[0]}" for page in sorted(pages - listed)]
     return lacking
 
 
@@ -167,6 +174,8 @@ def missing_of_formats(root: Path) -> list[str]:
             lacking.append(f"{name} lacks its second value table: write refnum/oracle/tables.py")
         if not wide and name not in _words(_text(root, "docs/specification/N1.md")):
             lacking.append(f"{name} lacks its clause: write docs/specification/N1.md")
+        if name not in (*_words(_text(root, "vectors/schema/vectors.schema.json")), "FP32"):
+            lacking.append(f"{name} lacks its name in the schema: write vectors/schema/vectors.schema.json")
         if not wide and f'"element":"{name}"' not in _text(root, "vectors/decode_element/HOPPER.json").replace(" ", ""):
             lacking.append(f"{name} lacks its vectors: write vectors by `refnum vectors build`")
     named = set(formats(root))
