@@ -242,7 +242,7 @@ found["wrong"] = [v.id for v in asked if agrees(v, expected_by_oracle(v)) is not
 found["members"] = [CATALOGUE["model-on-cupy-negation"].made.size, CATALOGUE["model-on-cupy-negation"].size]
 Path("found.json").write_text(json.dumps(found))
 """
-CHECK = ["check", "-s", "made-up", "-p", "HOPPER", "--level", "smoke", "--report", "report.json"]
+CHECK = ["check", "-s", "made-up", "-p", "HOPPER", "--examples", "1", "--report", "report.json"]
 
 
 def apply(root: Path, edits: dict[str, Edit]) -> None:
