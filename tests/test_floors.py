@@ -31,7 +31,8 @@ FLOORS = {
         {"plugin"},
     ),
     "gpu": (
-        {"checks", "cache", "silu"},
+        {"checks", "cache", "operations", "silu"},
+        {"interface"},
         {"device"},
         {"ops"},
         {"torch"},

@@ -11,9 +11,9 @@ from typing import Any
 from ..device import compile as build
 from ..device import plans
 from ..device.driver import driver
-from . import columns, launch, swiglu
+from . import columns, rowwise, swiglu
 from .columns import Order
-from .launch import Grid
+from .rowwise import Grid
 from .swiglu import Stay
 
 Context = Callable[[], contextlib.AbstractContextManager[None]]
@@ -70,7 +70,7 @@ _SHARED = {
 
 def _slots(kernel: str) -> list[tuple[dict[str, Any], str]]:
     """Return the places of TUNING that hold a kernel file's cut: (table, key)."""
-    tables: list[dict[str, Any]] = [launch.TUNING, swiglu.TUNING]
+    tables: list[dict[str, Any]] = [rowwise.TUNING, swiglu.TUNING]
     found = [(table, kernel) for table in tables if kernel in table]
     return found or [(columns.TUNING, name) for name in columns.TUNING if name.rpartition("_")[0] == kernel]
 

@@ -1,4 +1,4 @@
-"""Launches of the quantiser with stochastic rounding: random bits beside the input, or made in the kernel (N13)."""
+"""Launchers of MXFP4 blocks, also rounded by random bits that are given or made in the kernel (N5, N13)."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from refnum.errors import DtypeError, ShapeError
-
 from .. import checks
 from ..checks import BLOCK
 from ..device.arrays import View
-from ..device.outputs import U8, Outputs
-from . import launch
-from .launch import Arguments, Layouts
+from ..device.call import DeviceCall
+from ..device.plans import planned
+from ..interface import blocks
+from ..interface.call import Rows
+from . import rowwise
+from .rowwise import NAMES, Arguments
+
+__all__ = ["dequantize_mxfp4", "quantize_mxfp4"]
 
 PHILOX_BYTES = 16
 """Elements to which one block of the stream gives a byte each."""
@@ -50,37 +53,40 @@ class KeyedArguments(StochasticArguments):
     values = ("philox", "first_block", key_words)
 
 
-def drawn(rbits: Any, x: View) -> View:
-    """Return the view of random bits: uint8, one an element of x, any row stride."""
-    view = launch.matrix("rbits", rbits, 1, x)
-    if view.dtype != U8:
-        raise DtypeError(f"rbits has dtype {view.dtype}; the kernels take eight bits an element, uint8")
-    if view.shape != x.shape:
-        raise ShapeError(f"rbits has shape {view.shape}; allowed is that of x, {x.shape}")
-    return view
+@planned(blocks.quantize_mxfp4, 1, "rbits", "philox")
+def quantize_mxfp4(call: DeviceCall, given: Rows[View]) -> None:
+    """Launch the quantiser to nearest, or the one that rounds by random bits."""
+    kind = checks.KINDS[given.x.dtype]
+    if given.random or given.key:
+        _stochastic(call, NAMES[kind], given)
+    else:
+        rowwise.launch(call, "quantize_mxfp4", f"quantize_mxfp4_{NAMES[kind]}", given, BLOCK, True, kind == 0)
 
 
-def quantize_mxfp4(
-    name: str, x: View, random: View | None, philox: Any, outputs: Outputs, rules: tuple[int, int, int],
-    layouts: Layouts,
-) -> Any:  # fmt: skip
-    """Launch on the random bits of an array, or of a key where there is none, and return the results."""
-    m, k = x.shape
-    if m == 0 or k == 0:
-        return outputs.finish()
-    kernel = "quantize_mxfp4_stochastic"
-    made = launch.cut(kernel, x, None, outputs, k, BLOCK, rules, 1, x.dtype == np.float32, layouts)
-    kind = StochasticArguments if random else KeyedArguments
-    arguments = kind.from_buffer_copy(bytes(made.arguments).ljust(ctypes.sizeof(kind), b"\0"))
+@planned(blocks.dequantize_mxfp4, 2)
+def dequantize_mxfp4(call: DeviceCall, given: Rows[View]) -> None:
+    """Launch the dequantiser."""
+    name = f"dequantize_mxfp4_{NAMES[given.kind]}"
+    rowwise.launch(call, "dequantize_mxfp4", name, given, BLOCK, halved=given.kind == 0)
+
+
+def _stochastic(call: DeviceCall, kind: str, given: Rows[View]) -> None:
+    """Launch on the random bits of an array, or of a key where there is none."""
+    x, random, kernel = given.x, given.random, "quantize_mxfp4_stochastic"
+    if x.shape[0] == 0 or given.k == 0:
+        return
+    made = rowwise.cut(kernel, given, call.results, BLOCK, x.dtype == np.float32)
+    structure = StochasticArguments if random else KeyedArguments
+    arguments = structure.from_buffer_copy(bytes(made.arguments).ljust(ctypes.sizeof(structure), b"\0"))
     flat = made.flat
     if random:
-        aligned = random.address % 16 == 0 and (m == 1 or random.strides[0] % 16 == 0)
+        aligned = random.address % 16 == 0 and (x.shape[0] == 1 or random.strides[0] % 16 == 0)
         flat = flat and aligned and random.contiguous
         arguments.random, arguments.random_stride = random.address, random.strides[0]
         arguments.random_aligned = aligned
-    else:
-        seed, arguments.stream, arguments.step, offset = checks.philox_key(philox)
+    elif given.key:
+        seed, arguments.stream, arguments.step, offset = given.key
         arguments.first_block = offset // PHILOX_BYTES
         arguments.seed_low, arguments.seed_high = seed & 0xFFFFFFFF, seed >> 32
-    name = name.replace("quantize_mxfp4_", "quantize_mxfp4_drawn_" if random else "quantize_mxfp4_keyed_")
-    return launch.run(kernel, name + ("_flat" if flat else ""), x, outputs, made, arguments, layouts)
+    name = f"quantize_mxfp4_{'drawn' if random else 'keyed'}_{kind}{'_flat' * flat}"
+    rowwise.run(call, kernel, name, made, arguments, given.layouts)

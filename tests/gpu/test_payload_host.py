@@ -152,7 +152,7 @@ def test_wrong_arguments_are_named(host):
         (ShapeError, "splits sum to 4", lambda: host.permute_pad(payload, row_map, [2, 2])),
         (ArgumentError, r"row_map\[0\] is 3", lambda: host.permute_pad(payload[:3], row_map, [3])),
         (ArgumentError, r"row_map\[2\] is -1", lambda: host.permute_pad(payload, np.array([0, 1, -1]), [3])),
-        (DtypeError, "row_map is float64", lambda: host.permute_pad(payload, row_map * 1.0, [3])),
+        (DtypeError, "row_map has dtype float64", lambda: host.permute_pad(payload, row_map * 1.0, [3])),
         (ArgumentError, "a split is -1", lambda: host.permute_pad(payload, row_map, [4, -1])),
         (ArgumentError, "a split is 1.5", lambda: host.permute_pad(payload, row_map, [1.5, 1.5])),
         (ArgumentError, "splits=3", lambda: host.permute_pad(payload, row_map, 3)),
@@ -165,7 +165,7 @@ def test_wrong_arguments_are_named(host):
         (ShapeError, "weights has shape", lambda: host.unpermute(rows, row_map, [2, 1], weights[:2], 4)),
         (
             DtypeError,
-            "weights is float64",
+            "weights has dtype float64",
             lambda: host.unpermute(rows, row_map, [2, 1], weights.astype(np.float64), 4),
         ),
     ):
