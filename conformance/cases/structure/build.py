@@ -133,7 +133,7 @@ def _ragged(operation: str, row: Row, seed: int) -> tuple[dict[str, np.ndarray],
 
 
 def _counts(operation: str, row: Row) -> list[int]:
-    even = operation == "mxfp4_columns"
+    even = OPERATIONS[operation].even_rows
     if "form shape" not in row:
         return splits(row, even) or []
     rows = shape_of(row)[0]

@@ -88,9 +88,9 @@ SCALARS = ("plain", "numpy", "omitted")
 FORM_SHAPES = ("33x160", "5x288", "1x32", "129x96", "64x128", "1x2880", "130x64", "257x32", "4x1056")
 
 LINE_INPUTS = frozenset({"prob", "weights", "row_map"})
-RAGGED = frozenset({"mxfp4_to_fp8_columns", "mxfp4_to_fp8_rows_columns", "mxfp4_columns", "fp8_columns"})
-ROUTED = frozenset({"permute_pad", "permute_unpack", "unpermute"})
-CASTS = frozenset(name for name in OPERATIONS if name.startswith(("encode_", "decode_")))
+ROUTED = frozenset(name for name, row in OPERATIONS.items() if row.routed)
+RAGGED = frozenset(name for name, row in OPERATIONS.items() if row.ragged) - ROUTED
+CASTS = frozenset(name for name, row in OPERATIONS.items() if row.scalar)
 
 
 def shape_table(operation: str, paired: bool) -> Table:

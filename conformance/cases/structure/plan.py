@@ -116,7 +116,7 @@ def _fits(operation: str, most: int) -> Fits:
             return True
         if operation not in RAGGED and operation not in ROUTED:
             return int(row["rows"]) * int(row["columns"]) <= most
-        counts = splits(row, operation == "mxfp4_columns")
+        counts = splits(row, OPERATIONS[operation].even_rows)
         if counts is None:
             return False
         if operation == "unpermute" and sum(counts) > SUMMED:

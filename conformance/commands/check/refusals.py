@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from refnum.errors import RefnumError
 
@@ -14,12 +14,10 @@ from ...cases.structure.illegal import illegal_cases, legal_beside
 from ...subjects.calls.call import call
 from ...subjects.subject import Subject, takes
 from ...verdicts.probes import refusal
-
-if TYPE_CHECKING:
-    from .engine import Engine
+from .asking import Asking
 
 
-def ask(engine: Engine, key: tuple[str, str, dict[str, Any]], names: set[str]) -> None:
+def ask(engine: Asking, key: tuple[str, str, dict[str, Any]], names: set[str]) -> None:
     """Make every illegal call of a variant to the subjects of these names, and the legal one after each."""
     beside = legal_beside(*key)
     golden = engine.golden(beside)
@@ -38,7 +36,7 @@ def ask(engine: Engine, key: tuple[str, str, dict[str, Any]], names: set[str]) -
                 engine.one(subject, beside, golden)
 
 
-def _refused_by_model(engine: Engine, case: Case) -> bool:
+def _refused_by_model(engine: Asking, case: Case) -> bool:
     """Whether the golden model refuses a case; one that it takes is the harness's own fault, those of `out` apart."""
     if "out" in case.params.get(FORM, {}):
         return True
@@ -53,7 +51,7 @@ def _refused_by_model(engine: Engine, case: Case) -> bool:
     return False
 
 
-def _judge(engine: Engine, subject: Subject, case: Case) -> bool:
+def _judge(engine: Asking, subject: Subject, case: Case) -> bool:
     """Make an illegal call; return whether it was refused, else note what became of it."""
     tally = engine.tallies[subject.name]
     called = engine.watched(subject, partial(call, subject, case, engine.plan.seconds))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import refnum
 
@@ -21,9 +21,7 @@ from ...subjects.subject import Subject, takes
 from ...verdicts.judge import record
 from ...verdicts.probes import probe, refusal
 from ...verdicts.tally import Tally
-
-if TYPE_CHECKING:
-    from .engine import Engine
+from .asking import Asking
 
 PROBED, LEAST_PROBED, MOST_PROBED = 5, 1 << 8, 1 << 14
 """Structural cases on which the calling contract is probed too, and their elements; no two have columns alike."""
@@ -32,7 +30,7 @@ FIRST = {"storage": "contiguous", "address": 0, "dtype": None, "sequence": "tupl
 """The end of a factor of form -> its plain level; None where the plain one has no name."""
 
 
-def amount_for(engine: Engine) -> str:
+def amount_for(engine: Asking) -> str:
     """Return how much is asked of a variant: all on a subject's first one, levels alone on the others."""
     if engine.plan.level == "smoke":
         return "smoke"
@@ -43,7 +41,7 @@ def amount_for(engine: Engine) -> str:
     return "exhaustive" if engine.plan.level == "exhaustive" else "full"
 
 
-def ask(engine: Engine, key: tuple[str, str, dict[str, Any]]) -> set[str]:
+def ask(engine: Asking, key: tuple[str, str, dict[str, Any]]) -> set[str]:
     """Judge every subject of a variant on its structural cases; return the names of those that were asked in full."""
     amount, profile = amount_for(engine), refnum.get_profile(engine.item.profile)
     subjects = [subject for subject in engine.active() if not _decided(engine, subject, amount, profile.rounding)]
@@ -82,7 +80,7 @@ def _worth_probing(asked: Asked, seen: dict[int, int]) -> bool:
     return place == asked.number and len(seen) <= PROBED
 
 
-def _decided(engine: Engine, subject: Subject, amount: str, rounding: str) -> bool:
+def _decided(engine: Asking, subject: Subject, amount: str, rounding: str) -> bool:
     """Whether another profile of the same code was asked the structure of these parameters; noted."""
     if engine.plan.level == "exhaustive" or not subject.one_code or rounding == "stochastic":
         return False
@@ -101,7 +99,7 @@ def _into_out(case: Case) -> bool:
     return "out" in case.params.get(FORM, {})
 
 
-def _judge(engine: Engine, subject: Subject, asked: Asked, golden: dict[str, Any]) -> None:
+def _judge(engine: Asking, subject: Subject, asked: Asked, golden: dict[str, Any]) -> None:
     """Judge a subject on one case and count it; a form that is refused is asked again without what was refused."""
     tally = engine.tallies[subject.name]
     if not asked.case.params.get(FORM):
@@ -118,7 +116,7 @@ def _judge(engine: Engine, subject: Subject, asked: Asked, golden: dict[str, Any
     _pin_down(engine, subject, asked, tally, called)
 
 
-def _called(engine: Engine, subject: Subject, case: Case, golden: Any, tally: Tally) -> Called | None:
+def _called(engine: Asking, subject: Subject, case: Case, golden: Any, tally: Tally) -> Called | None:
     """Judge a call in its form; return the call if it was refused, else None."""
     called = engine.watched(subject, partial(call, subject, case, engine.plan.seconds))
     if refusal(called):
@@ -128,7 +126,7 @@ def _called(engine: Engine, subject: Subject, case: Case, golden: Any, tally: Ta
     return None
 
 
-def _pin_down(engine: Engine, subject: Subject, asked: Asked, tally: Tally, called: Called) -> None:
+def _pin_down(engine: Asking, subject: Subject, asked: Asked, tally: Tally, called: Called) -> None:
     """Ask every level of a refused form alone, once, and then all of them that are answered together."""
     row, form = asked.row, form_of(asked.row)
     if len(form) == 1:
@@ -151,7 +149,7 @@ def _plain(name: str, level: Any, form: dict[str, Any]) -> Any:
     return FIRST[name.rpartition(".")[2]] if name in form else level
 
 
-def _ask(engine: Engine, subject: Subject, asked: Asked, row: Row, tally: Tally, words: str) -> bool:
+def _ask(engine: Asking, subject: Subject, asked: Asked, row: Row, tally: Tally, words: str) -> bool:
     """Judge a subject on a row made simpler; note it as refused in these words; return whether it was answered."""
     kept = {name: level for name, level in row.items() if level is not None}
     case = build(asked.case.operation, asked.case.profile, engine.item.params, kept, asked.number)
