@@ -1,4 +1,4 @@
-"""What the word `verified` covers: level of agreement, dtypes, sizes, and what of the space of structure was refused."""
+"""What the word `verified` covers: level of agreement, dtypes, sizes, and what of the asked structure was refused."""
 
 from __future__ import annotations
 
@@ -29,15 +29,19 @@ def extent(results: Sequence[Result]) -> list[str]:
     if not asked:
         return []
     found = [f"agreement {worst_level(results)}"]
-    dtypes = sorted({str(r["params"][name]) for r in _held(results) for name in ("input", "dtype") if name in r["params"]})
+    dtypes = sorted(
+        {str(r["params"][name]) for r in _held(results) for name in ("input", "dtype") if name in r["params"]}
+    )
     found += [f"dtypes {' and '.join(dtypes)}"] if dtypes else []
-    found += [words for name in ("rows", "columns") if (words := _span(name, [one[name] for one in asked if one[name]]))]
+    found += [
+        words for name in ("rows", "columns") if (words := _span(name, [one[name] for one in asked if one[name]]))
+    ]
     refused, total = sum(one["refused"] for one in asked), sum(one["refused"] + one["cases"] for one in asked)
     return [*found, f"{100 * refused / total:.1f} % of structure refused"]
 
 
 def coverage(results: Sequence[Result]) -> Iterator[tuple[str, str, int, int, str]]:
-    """Yield subject, factor, levels, levels answered and, in words, those refused or never asked, over all operations."""
+    """Yield subject, factor, levels, levels answered and, in words, those refused or never asked."""
     lines: dict[tuple[str, str], list[Any]] = {}
     for result in results:
         for line in result.get("structure", {}).get("factors", ()):

@@ -144,6 +144,8 @@ _IN_TURN: dict[str, Calls] = {
     "way-by-size": _on_ways,
     "splits-as-array": _by_array,
 }
+
+
 def _together(subject: Subject, case: Case, seconds: float) -> tuple[Case, Called]:
     other, first, second = call_at_once(subject, case, seconds)
     return (case, first) if first.finding else (other, second)
@@ -158,5 +160,9 @@ _SECOND: dict[str, Callable[[Subject, Case, float], tuple[Case, Called]]] = {
 }
 SECOND_CASE = frozenset(_SECOND)
 """Breaches whose call answers other data than the case's."""
-DIFFERENT_BYTES = frozenset({*_IN_TURN, *_SECOND, *(storage.finding for storage in MOVED)}) - {HELD, IN_STORAGE, "not-thread-safe"}
+DIFFERENT_BYTES = frozenset({*_IN_TURN, *_SECOND, *(storage.finding for storage in MOVED)}) - {
+    HELD,
+    IN_STORAGE,
+    "not-thread-safe",
+}
 """Breaches that show as bytes that differ; the call itself names the others."""

@@ -124,7 +124,11 @@ class Tally:
     @property
     def wrong(self) -> bool:
         """Whether what was asked so far is enough to fail: a breach, a level above the one claimed, or a fault."""
-        return bool(self.faults or self.accepted) or self.reached > self.claimed or any(failure.finding for failure in self.failures)
+        return (
+            bool(self.faults or self.accepted)
+            or self.reached > self.claimed
+            or any(failure.finding for failure in self.failures)
+        )
 
     @property
     def cases(self) -> int:
@@ -168,7 +172,10 @@ class Tally:
             outcome, words, _ = self.faults[0]
             return outcome, words if self.out else f"{len(self.faults)} of its calls failed: {words}"
         if self.accepted:
-            return Outcome.FAULT, f"{len(self.accepted)} calls were taken that must be refused: {'; '.join(self.accepted[:4])}"
+            return (
+                Outcome.FAULT,
+                f"{len(self.accepted)} calls were taken that must be refused: {'; '.join(self.accepted[:4])}",
+            )
         unexplained = self.refusals.unexplained()
         if unexplained:
             return Outcome.NOT_VERIFIED, unexplained
@@ -193,8 +200,8 @@ class Tally:
     def _undeclared(self) -> str:
         (words, _), count = self.undeclared.most_common(1)[0], sum(self.undeclared.values())
         return (
-            f"{count} cases were refused that it does not declare to refuse, for example: {words}; declare what it takes "
-            f"(dtypes, rows, columns, max_elements, supports, outside)"
+            f"{count} cases were refused that it does not declare to refuse, for example: {words}; declare what "
+            f"it takes (dtypes, rows, columns, max_elements, supports, outside)"
         )
 
     def evidence(self) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
 import refnum
@@ -94,7 +96,7 @@ def expert_of_256_rows(payload, row_map, splits, align):
 @kernel("fp8_columns")
 def two_empty_in_a_row(codes, scales, splits=None, underflow="rne"):
     out, found = refnum.fp8_columns(codes, scales, splits, underflow)
-    gone = splits is not None and any(a == b == 0 for a, b in zip(splits, splits[1:], strict=False))
+    gone = splits is not None and any(a == b == 0 for a, b in itertools.pairwise(splits))
     return out, damaged(found, 0, 0) if gone and found.size else found
 
 

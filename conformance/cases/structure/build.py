@@ -28,6 +28,7 @@ PLAIN_LEVELS = {
 
 def build(operation: str, profile: str, params: Mapping[str, Any], row: Row, seed: int) -> Case:
     """Return the case of a row of levels; the same row and seed give the same case."""
+    more: dict[str, Any]
     if "near ties" in row:
         inputs, more = near_ties(str(params["to"])), {}
     elif operation in CASTS:

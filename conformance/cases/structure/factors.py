@@ -57,8 +57,8 @@ PAIRED_EMPTY = ("none", "first", "last", "middle", "two in a row", "every other"
 """Which experts have no row."""
 NARROW = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 16, 17, 33, 34, 35, 44, 65)
 """Blocks of 32 columns of a ragged case."""
-TOKENS = (1, 2, 3, 5, 7, 8, 16, 31, 32, 33, 64, 100, 127, 128, 129, 255, 256, 257, 300, 511, 513, 1000, 1023, 1025, 2049,
-          4097)  # fmt: skip
+TOKENS = (1, 2, 3, 5, 7, 8, 16, 31, 32, 33, 64, 100, 127, 128, 129, 255, 256, 257, 300, 511, 513, 1000, 1023, 1025,
+          2049, 4097)  # fmt: skip
 PAIRED_TOKENS = (1, 2, 7, 33, 64, 129, 257, 1025)
 TAKEN = ("in order", "scattered", "backwards", "last alone", "first alone", "eight each", "33 of one", "few of many")
 """How a row map takes tokens."""
@@ -68,8 +68,8 @@ WIDTHS = (17, 34, 51, 68, 85, 102, 119, 136, 153, 170, 187, 204, 221, 272, 289, 
 PAIRED_WIDTHS = (17, 34, 51, 68, 136, 221, 272, 561)
 """Payload bytes: 17 a block."""
 COUNTS = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 130, 255, 256, 257, 511, 512,
-          513, 1000, 1023, 1024, 1025, 2047, 2048, 2049, 4095, 4096, 4097, 8191, 8193, 16385, 32769, 65535, 65536, 65537,
-          99999, 131073, 262147)  # fmt: skip
+          513, 1000, 1023, 1024, 1025, 2047, 2048, 2049, 4095, 4096, 4097, 8191, 8193, 16385, 32769, 65535, 65536,
+          65537, 99999, 131073, 262147)  # fmt: skip
 """Elements of a scalar cast in one axis."""
 CAST_SHAPES = ("vector", "row", "column", "matrix", "cube", "scalar")
 

@@ -108,7 +108,11 @@ def _dtypes(operation: str, name: str, array: np.ndarray) -> Iterator[Change]:
 
 def _splits(legal: Case) -> Iterator[Change]:
     counts = list(legal.params.get("splits") or [legal.inputs[OPERATIONS[legal.operation].inputs[0]].shape[0]])
-    yield "splits that sum to less", {}, {"splits": [*counts[:-1], max(counts[-1] - 2, 0)] if counts[-1] else counts[:-2]}
+    yield (
+        "splits that sum to less",
+        {},
+        {"splits": [*counts[:-1], max(counts[-1] - 2, 0)] if counts[-1] else counts[:-2]},
+    )
     yield "splits that sum to more", {}, {"splits": [*counts, 2]}
     yield "a negative split", {}, {"splits": [counts[0] + 2, -2, *counts[1:]]}
     yield "splits of floats", {}, {"splits": [float(count) for count in counts]}

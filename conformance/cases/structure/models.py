@@ -9,8 +9,8 @@ from dataclasses import dataclass
 class Model:
     """Sizes of one model.
 
-    hidden: columns between layers. wide: those within a dense feed-forward layer, 0 without one. expert: those within an
-    expert, 0 without experts. experts, top: routed experts, and how many a token takes. source: its repository at
+    hidden: columns between layers. wide: those within a dense feed-forward layer, 0 without one. expert: those within
+    an expert, 0 without experts. experts, top: routed experts, and how many a token takes. source: its repository at
     huggingface.co, whose `config.json` says so.
     """
 

@@ -44,9 +44,9 @@ def _rows(to: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return gates and factors (u16) and probabilities (u32), one a row."""
     gates = _gates()
     found = [_one_ulp(gates, to, step) for step in (1, -1)]
-    for factor in FACTORS[1:]:
-        some = gates[factor % 5 :: 5]
-        found += [_orders(some, factor, to, order) for order in range(3)]
+    for number in FACTORS[1:]:
+        some = gates[number % 5 :: 5]
+        found += [_orders(some, number, to, order) for order in range(3)]
     gate, factor, prob = (np.concatenate(part) for part in zip(*found, strict=True))
     return gate, factor, prob
 
@@ -89,7 +89,9 @@ def _one_ulp(gates: np.ndarray, to: str, step: int) -> tuple[np.ndarray, ...]:
     tie, right = TIES[to], _silu(gates)
     probs = _probabilities(right, tie)
     off = (right.astype(np.int64) + step).astype(np.uint32)
-    shows = _above(softfloat.multiply(right[None, :], probs), tie) != _above(softfloat.multiply(off[None, :], probs), tie)
+    shows = _above(softfloat.multiply(right[None, :], probs), tie) != _above(
+        softfloat.multiply(off[None, :], probs), tie
+    )
     return _chosen(gates, FACTORS[0], probs, shows)
 
 

@@ -143,9 +143,10 @@ def _extremes(operation: str, amount: str) -> Iterator[Row]:
             yield dict(zip(names, levels, strict=False))
         return
     most = max(map(math.prod, factors.EXTREMES)) // DEAR.get(operation, 1)
-    if operation == "swiglu_backward":
-        yield from ({"rows": rows, "columns": columns} for rows, columns in factors.LOOSE_EXTREMES)
-    for rows, columns in (*(one for one in factors.EXTREMES if math.prod(one) <= most), *(factors.HUGE if amount == "exhaustive" else ())):
+    shapes = [shape for shape in factors.EXTREMES if math.prod(shape) <= most]
+    shapes += factors.LOOSE_EXTREMES if operation == "swiglu_backward" else ()
+    shapes += factors.HUGE if amount == "exhaustive" else ()
+    for rows, columns in shapes:
         yield {"rows": rows, "columns": columns}
 
 
@@ -166,7 +167,7 @@ def _model_rows(operation: str) -> Iterator[Row]:
         for model in MODELS:
             if model.experts:
                 wide = model.hidden // 32 * 17 if operation in ROUTED and operation != "unpermute" else model.hidden
-                rows = {"experts": model.experts, "rows of an expert": model.top, "rows before it": 0,
+                rows: Row = {"experts": model.experts, "rows of an expert": model.top, "rows before it": 0,
                         "empty experts": "all but one", "columns": wide, "model": model.source}  # fmt: skip
                 yield {**base, **rows}
         return

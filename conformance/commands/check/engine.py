@@ -139,7 +139,9 @@ class Engine:
             never = [] if tally.wrong or tally.stopped or words else tally.coverage.never()
             if never:
                 named = ", ".join(never[:3])
-                self.report.harness.append(f"{self.name} was not asked of {subject.name} at {len(never)} levels: {named}")
+                self.report.harness.append(
+                    f"{self.name} was not asked of {subject.name} at {len(never)} levels: {named}"
+                )
         for name, points in self.open_points.items():
             if self.tallies[name].compared:
                 self.tallies[name].holes = sorted(points)

@@ -165,4 +165,3 @@ def _ask(engine: Asking, subject: Subject, asked: Asked, row: Row, tally: Tally,
 
 def _words(form: dict[str, Any]) -> str:
     return ", ".join(f"{name} {level}" for name, level in form.items())
-

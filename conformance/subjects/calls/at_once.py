@@ -1,4 +1,4 @@
-"""Two calls at once, from two threads that give way to each other after every line: nothing may be shared between them."""
+"""Two calls at once, from two threads that give way to each other after every line."""
 
 from __future__ import annotations
 

@@ -65,8 +65,8 @@ class Called:
     `earlier-result-changed`, `guard-overwritten`, `output-not-written`, `strides-ignored`, `row-stride-ignored`,
     `row-alignment-assumed`, `alignment-assumed`, `not-deterministic`, `stream-ignored`, `graph-replay-stale`,
     `way-by-size`, `splits-as-array`, `refused-in-place`, `result-not-contiguous`, `result-read-only`,
-    `results-overlap`, `out-not-returned`, `not-thread-safe`), else empty. no_room: whether a case is unsupported for want
-    of memory, as the judge saw it, whatever the words. lost: whether the process of the subject ended. declared:
+    `results-overlap`, `out-not-returned`, `not-thread-safe`), else empty. no_room: whether a case is unsupported for
+    want of memory, as the judge saw it, whatever the words. lost: whether the process of the subject ended. declared:
     whether it is unsupported by what the subject declares, before any line of its own ran.
     """
 

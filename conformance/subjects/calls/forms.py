@@ -139,7 +139,9 @@ def _view(whole: Any, storage: str, shape: tuple[int, ...]) -> Any:
     return whole
 
 
-def laid_in_form(case: Case, inputs: Mapping[str, np.ndarray], library: str, poison: int) -> tuple[dict[str, Any], dict]:
+def laid_in_form(
+    case: Case, inputs: Mapping[str, np.ndarray], library: str, poison: int
+) -> tuple[dict[str, Any], dict]:
     """Return a case's inputs as its form lays them out, and what watches over each.
 
     Raises UnsupportedError for a form that the library does not have.

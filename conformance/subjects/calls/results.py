@@ -20,7 +20,10 @@ def made_wrong(live: tuple[Any, ...]) -> Finding:
     for number, result in enumerate(live):
         if isinstance(result, np.ndarray) and result.size:
             if not result.flags.c_contiguous:
-                return "result-not-contiguous", f"result {number} is not contiguous: a caller that takes its memory errs"
+                return (
+                    "result-not-contiguous",
+                    f"result {number} is not contiguous",
+                )
             if not result.flags.writeable:
                 return "result-read-only", f"result {number} cannot be written"
         for other in range(number):
@@ -39,7 +42,10 @@ def held_before(key: tuple[str, str], live: tuple[Any, ...]) -> Finding:
     for earlier in calls:
         for kept, data in earlier:
             if not np.array_equal(_bytes(kept), data):
-                found = "earlier-result-changed", "a result of an earlier call changed: the subject hands out its buffer"
+                found = (
+                    "earlier-result-changed",
+                    "a result of an earlier call changed: it is the subject's buffer",
+                )
             elif any(share_memory(kept, result) for result in live):
                 found = found or ("earlier-result-changed", "a result lies in the memory of an earlier call's result")
     if found:
