@@ -2,6 +2,7 @@
 
 import itertools
 
+import numpy as np
 import pytest
 import structure_kernels
 from structure_tools import engine_of, golden, verdict
@@ -10,6 +11,10 @@ from refnum.conformance.cases.levels import Outcome
 from refnum.conformance.cases.operation import OPERATIONS, run_golden
 from refnum.conformance.cases.structure import covering, structure_cases
 from refnum.conformance.cases.structure.plan import structure_rows
+from refnum.conformance.commands.check.run import Plan, run
+from refnum.conformance.reports import covered
+from refnum.conformance.reports import report as reports
+from refnum.conformance.reports.badge import badge
 from refnum.conformance.subjects.subject import Subject
 
 PARAMS = {"quantize_mxfp4: uint16_taken_for_numbers": {"input": "bfloat16"}}
@@ -68,3 +73,62 @@ def test_singles_hold_every_level_that_fits():
     rows = covering.singles(table, lambda row: row["rows"] * row["columns"] < 600, {"rows": 1, "columns": 32})
     assert {row["rows"] for row in rows} == set(table["rows"])
     assert {row["columns"] for row in rows} == set(table["columns"])
+
+
+def report_of(function, operation="unpack_payload", **more):
+    subject = Subject("k", {operation: function}, **more)
+    plan = Plan([subject], [OPERATIONS[operation]], ["HOPPER"], examples=2, save=False, shown=0)
+    return run(plan, reports.Report(reports.header("standard", 0, [], [], [])))
+
+
+def test_the_last_line_says_what_verified_covers():
+    verdict = report_of(golden("unpack_payload")).footer()["verdict"]
+    assert verdict.startswith("verified at level standard (1 variants,")
+    assert verdict.endswith("agreement L0, rows 1 to 65537, columns 17 to 139281, 0.0 % of structure refused)")
+
+
+def test_a_narrow_contract_stands_in_the_last_line_and_the_badge():
+    def outside(case):
+        return "" if case.inputs["payload"].shape[1] % 68 == 0 else "columns in multiples of 128"
+
+    document = report_of(golden("unpack_payload"), outside=outside).document()
+    verdict = document["footer"]["verdict"]
+    assert verdict.startswith("verified within its contract at level standard") and "% of structure refused" in verdict
+    assert document["footer"]["exit"] == 0 and "within its contract" in badge(document)
+    rows = list(covered.coverage(document["results"]))
+    assert any("refused" in words for _, factor, _, _, words in rows if factor == "columns")
+
+
+def test_a_form_that_is_refused_with_an_error_belongs_to_the_contract():
+    def contiguous_only(payload):
+        if not payload.flags.c_contiguous:
+            raise ValueError("contiguous arrays only")
+        return golden("unpack_payload")(payload)
+
+    document = report_of(contiguous_only).document()
+    (result,) = document["results"]
+    assert result["outcome"] == "pass", result["words"]
+    assert result["structure"]["forms"]["payload.storage transposed"] == "ValueError: contiguous arrays only"
+    assert document["footer"]["verdict"].startswith("verified within its contract")
+    addresses = next(line for line in result["structure"]["factors"] if line["factor"] == "payload.address")
+    assert addresses["answered"] == addresses["levels"]
+
+
+def test_a_level_other_than_l0_stands_in_the_last_line_and_the_badge():
+    def other_nan(codes, dtype="float32"):
+        out = golden("decode_e4m3")(codes, dtype)
+        out.view(np.uint32)[np.isnan(out)] = 0x7FC00001
+        return out
+
+    report = report_of(lambda codes, dtype="float32": other_nan(codes, dtype), "decode_e4m3", level=4)
+    document = report.document()
+    held = [result for result in document["results"] if result["outcome"] == "pass"]
+    assert held and covered.worst_level(document["results"]) != "L0"
+
+
+def test_a_level_that_is_never_asked_is_an_error_of_the_harness():
+    engine = engine_of(Subject("k", {"unpack_payload": golden("unpack_payload")}), "unpack_payload", quick=False)
+    engine.structural()
+    engine.tallies["k"].coverage.expect([{"rows": 12345}])
+    engine.finish()
+    assert "rows 12345" in engine.report.harness[0]
