@@ -35,7 +35,7 @@ def test_a_tally_without_anything_counts_nothing():
         "structural": 0,
         "structure": {
             **dict.fromkeys(("cases", "refused", "illegal"), 0),
-            **dict.fromkeys(("rows", "columns", "factors"), []),
+            **{name: [] for name in ("rows", "columns", "factors")},
             "forms": {},
         },
         "refused": 0,
