@@ -21,8 +21,8 @@ from refnum.errors import ArgumentError
 from . import layouts as storage
 from .case import FORM, Case
 
-DATA_PARAMS = frozenset({"splits", "tokens", "philox"})
-"""Keywords that belong to a case's data, not to a variant: rows of each expert, rows of an unpermuted output, a key."""
+DATA_PARAMS = frozenset({"splits", "tokens", "philox", "scale_byte"})
+"""Keywords that belong to a case's data, not to a variant: rows of each expert, rows of an output, a key, a scale."""
 
 OPERANDS: dict[str, str] = {
     "x": "values", "gate": "values", "up": "values", "grad": "values", "rows": "values", "prob": "values",

@@ -29,16 +29,17 @@ PLAIN_LEVELS = {
 def build(operation: str, profile: str, params: Mapping[str, Any], row: Row, seed: int) -> Case:
     """Return the case of a row of levels; the same row and seed give the same case."""
     more: dict[str, Any]
+    more = {"scale_byte": int(row["scale_byte"])} if "scale_byte" in row else {}
     if "near ties" in row:
-        inputs, more = near_ties(str(params["to"])), {}
+        inputs = near_ties(str(params["to"]))
     elif operation in CASTS:
-        inputs, more = _cast(operation, params, row, seed), {}
+        inputs = _cast(operation, params, row, seed)
     elif operation in ROUTED:
         inputs, more = _routed(operation, params, row, seed)
     elif operation in RAGGED:
         inputs, more = _ragged(operation, row, seed)
     else:
-        inputs, more = _matrix(operation, params, row, seed), {}
+        inputs = _matrix(operation, params, row, seed)
     form = form_of(row)
     inputs = {name: _broadcast(array, str(form.get(f"{name}.storage", ""))) for name, array in inputs.items()}
     inputs = with_random_bits(operation, profile, inputs, seed)

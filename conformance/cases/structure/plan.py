@@ -25,6 +25,7 @@ AMOUNTS = ("smoke", "brief", "full", "exhaustive")
 SMOKE = 6
 DEAR = {"swiglu_backward": 16, "swiglu_quantize": 2, "unpermute": 8}
 """Operation -> by what its largest cases are smaller: the golden model needs so much longer an element."""
+SCALE_BYTES = (0, 1, 60, 126, 127, 128, 200, 254, 255)
 SUMMED = 400
 """Rows of one token at most: the golden model sums them one after the other."""
 LAYOUT_ROWS = (1, 2, 3, 4, 5, 31, 32, 33, 64, 65, 97, 127, 128, 129, 130, 255, 256, 257, 385)
@@ -87,8 +88,9 @@ def _shape_rows(operation: str, amount: str) -> tuple[Row, ...]:
     if amount != "full":
         table = {name: levels for name, levels in table.items() if name != "align"}
     dear = DEAR.get(operation, 1)
-    rows = singles(table, _fits(operation, factors.SINGLE // dear), base)
-    if amount == "smoke":
+    small = amount == "smoke"
+    rows = singles(table, _fits(operation, factors.SINGLE // (32 if small else dear)), base)
+    if small:
         return tuple(rows[:: max(1, len(rows) // SMOKE)])
     if amount in ("full", "exhaustive"):
         rows += pairs(factors.shape_table(operation, paired=True), _fits(operation, factors.PAIRED // dear), base)
@@ -132,6 +134,9 @@ def _fits(operation: str, most: int) -> Fits:
 
 def _extremes(operation: str, amount: str) -> Iterator[Row]:
     """Yield levels beyond those of the tables."""
+    if operation == "encode_e2m1":
+        for byte in SCALE_BYTES:
+            yield {"scale_byte": byte}
     if operation in CASTS:
         return
     if operation in RAGGED or operation in ROUTED:

@@ -136,7 +136,8 @@ class Engine:
             tally, words = self.tallies[subject.name], self.plan.lost.get(subject.arrays)
             if words and not tally.wrong:
                 tally.outcome, tally.words = Outcome.NOT_RUN, words
-            never = [] if tally.wrong or tally.stopped or words else tally.coverage.never()
+            ended = tally.wrong or tally.stopped or words or tally.coverage.cut
+            never = [] if ended else tally.coverage.never()
             if never:
                 named = ", ".join(never[:3])
                 self.report.harness.append(

@@ -87,6 +87,7 @@ def variants(plan: Plan) -> list[Variant]:
     """Return every (operation, profile, parameters) that a subject has or was asked for, with those subjects."""
     found: list[Variant] = []
     plan.laid.clear()
+    plan.structured.clear()
     for operation in plan.operations:
         owners = [
             subject for subject in plan.subjects if operation.name in subject.operations or operation.name in plan.named

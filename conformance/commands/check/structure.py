@@ -22,9 +22,14 @@ from ...verdicts.judge import record
 from ...verdicts.probes import probe, refusal
 from ...verdicts.tally import Tally
 from .asking import Asking
+from .plan import Variant
 
 PROBED, LEAST_PROBED, MOST_PROBED = 5, 1 << 8, 1 << 14
 """Structural cases on which the calling contract is probed too, and their elements; no two have columns alike."""
+KEYWORDS = ("out", "scale_byte")
+"""Keywords that a kernel need not have: it is asked for them only where its callable names them."""
+SECONDS = 300
+"""Seconds of one subject's calls after which no further structural case of a variant is asked."""
 FIRST = {"storage": "contiguous", "address": 0, "dtype": None, "sequence": "tuple", "out": "contiguous",
          "splits": "list", "profile": "object", "scalars": "plain", "padding": "zero"}  # fmt: skip
 """The end of a factor of form -> its plain level; None where the plain one has no name."""
@@ -34,11 +39,16 @@ def amount_for(engine: Asking) -> str:
     """Return how much is asked of a variant: all on a subject's first one, levels alone on the others."""
     if engine.plan.level == "smoke":
         return "smoke"
-    name = engine.item.operation.name
-    new = [subject for subject in engine.active() if (subject.name, name) not in engine.plan.structured]
+    kind = _kind(engine.item)
+    new = [subject for subject in engine.active() if (subject.name, kind) not in engine.plan.structured]
     if not new:
         return "brief"
     return "exhaustive" if engine.plan.level == "exhaustive" else "full"
+
+
+def _kind(item: Variant) -> str:
+    """Return what is asked in full once: an operation, and apart from it with random bits."""
+    return f"{item.operation.name} {refnum.get_profile(item.profile).rounding}"
 
 
 def ask(engine: Asking, key: tuple[str, str, dict[str, Any]]) -> set[str]:
@@ -52,7 +62,7 @@ def ask(engine: Asking, key: tuple[str, str, dict[str, Any]]) -> set[str]:
     for subject in subjects:
         engine.tallies[subject.name].coverage.expect(_asked_of(subject, key[0], rows))
         if amount in ("full", "exhaustive"):
-            engine.plan.structured.add((subject.name, key[0]))
+            engine.plan.structured.add((subject.name, _kind(engine.item)))
     engine.book.enter(key, f"structure {amount}")
     seen: dict[int, int] = {}
     for asked in structure_cases(*key, amount):
@@ -63,9 +73,11 @@ def ask(engine: Asking, key: tuple[str, str, dict[str, Any]]) -> set[str]:
         if golden is None:
             continue
         for subject in engine.cover(asked.case, golden, False, {s.name for s in engine.judged} - names):
-            if _into_out(asked.case) and not takes(subject.operations[key[0]], "out"):
+            if not _takes(subject, asked.case) or _too_slow(engine, subject):
                 continue
+            before = engine.tallies[subject.name].seconds
             _judge(engine, subject, asked, golden)
+            engine.tallies[subject.name].coverage.seconds += engine.tallies[subject.name].seconds - before
             if amount != "brief" and engine.was_compared and _worth_probing(asked, seen):
                 probe(subject, asked.case, golden, engine.tallies[subject.name], engine.plan.seconds)
     return names if amount in ("full", "exhaustive") else set()
@@ -91,12 +103,24 @@ def _decided(engine: Asking, subject: Subject, amount: str, rounding: str) -> bo
 
 
 def _asked_of(subject: Subject, operation: str, rows: list[Row]) -> Iterator[Row]:
-    out = takes(subject.operations[operation], "out")
-    return (row for row in rows if out or "out" not in row)
+    """Yield the rows without keywords that a callable does not name."""
+    lacking = [name for name in KEYWORDS if not takes(subject.operations[operation], name)]
+    return (row for row in rows if not any(name in row for name in lacking))
 
 
-def _into_out(case: Case) -> bool:
-    return "out" in case.params.get(FORM, {})
+def _takes(subject: Subject, case: Case) -> bool:
+    """Whether a callable names the keywords that a case gives and few kernels have."""
+    given = {*case.params, *case.params.get(FORM, {})}
+    return all(name not in given or takes(subject.operations[case.operation], name) for name in KEYWORDS)
+
+
+def _too_slow(engine: Asking, subject: Subject) -> bool:
+    """Whether a subject has used up its time, as one that compiles anew for every shape does; noted."""
+    tally = engine.tallies[subject.name]
+    if tally.coverage.seconds > SECONDS and not tally.coverage.cut:
+        tally.coverage.cut = True
+        tally.left_out.append(f"structural cases beyond {SECONDS} seconds")
+    return tally.coverage.cut
 
 
 def _judge(engine: Asking, subject: Subject, asked: Asked, golden: dict[str, Any]) -> None:

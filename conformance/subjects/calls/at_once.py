@@ -17,7 +17,7 @@ from ..arrays import to_numpy
 from ..subject import Subject, arguments_for
 from .call import Called, call, lay_out, other_data, where_it_lives
 
-ROUNDS = 4
+ROUNDS = 3
 """Times that both threads call, each on its own data."""
 INTERVAL = 1e-5
 """Seconds after which a thread gives way within a line."""
