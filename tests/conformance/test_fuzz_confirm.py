@@ -41,7 +41,7 @@ def quantize_mxfp4(x):
 
 
 def office_of(source, elements=1 << 12):
-    return Office(make_spec([str(source)], ["quantize_mxfp4"], ["HOPPER"], cases=20, elements=elements))
+    return Office(make_spec([str(source)], ["quantize_mxfp4"], ["HOPPER"], cases=20, elements=elements, isolate=False))
 
 
 def written(tmp_path, text):
