@@ -30,7 +30,8 @@ FLOORS = {
         {"plugin"},
     ),
     "gpu": (
-        {"checks", "cache", "silu"},
+        {"checks", "cache", "operations", "silu"},
+        {"interface"},
         {"device"},
         {"ops"},
         {"torch"},
@@ -47,6 +48,7 @@ MODEL_ONLY = {"gpu": {"refnum": ("errors", "profiles", "formats", "layouts", "ar
 
 BY_NAME = {
     "conformance/__init__.py": "the Python interface, when it is first used",
+    "conformance/cases/families.py": "an operation's parts, in the modules of its family",
     "conformance/cli.py": "the table of commands",
     "conformance/commands/bench/contenders/__init__.py": "contenders of a bench by their names in a table",
     "conformance/subjects/controls/__init__.py": "every control of the folder",

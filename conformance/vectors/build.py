@@ -16,7 +16,7 @@ from refnum.profiles import Profile, get_profile
 from ..bugs import earned
 from ..cases.primitives import VECTOR_OPERATIONS, answer, make_case
 from . import history
-from .cases import CASES, PROFILED, WHOLE
+from .cases import questions
 from .draft import Draft
 from .errors import VectorFileError
 from .folder import AUTHORED, FOREIGN, MANIFEST, data_files, vectors_folder
@@ -76,8 +76,8 @@ def generated_files() -> tuple[dict[str, bytes], int]:
     """Return every generated file by its path in the folder, and the number of vectors."""
     files: dict[str, bytes] = {}
     total = 0
-    for operation in CASES:
-        for name in PROFILED.get(operation, ("HOPPER",)):
+    for operation in VECTOR_OPERATIONS:
+        for name in questions(operation).profiles:
             document, tensors = _document(operation, get_profile(name))
             if document["count"]:
                 files[f"{operation}/{name}.json"] = canonical(document).encode()
@@ -110,8 +110,9 @@ def _document(operation: str, profile: Profile) -> tuple[dict[str, Any], dict[st
 
 def _answered(operation: str, profile: Profile) -> Iterator[tuple[Draft, dict[str, np.ndarray]]]:
     """Yield each draft with its answer; a profile that is not `WHOLE` gets only what differs from HOPPER's."""
-    everything = profile.name in WHOLE.get(operation, ("HOPPER",))
-    for draft in CASES[operation](profile):
+    asked = questions(operation)
+    everything = profile.name in asked.whole
+    for draft in asked.drafts(profile):
         outputs = answer(make_case(operation, profile.name, draft.params, draft.inputs))
         if not everything:
             usual = answer(make_case(operation, "HOPPER", draft.params, draft.inputs))

@@ -17,6 +17,7 @@ from refnum.errors import RefnumError
 from .. import host, silu
 from ..emulate.build import with_headers
 from ..host import build as host_build
+from ..operations import NAMES
 from . import instructions
 from .object_code import function_digests
 
@@ -168,7 +169,7 @@ def _copied(folder: Path, source: Path) -> Path:
 
 
 def _by_operation(functions: Mapping[str, str]) -> dict[str, str]:
-    names = [name for name in host.__all__ if name not in ("available", "describe")] + list(FUNCTIONS)
+    names = [*sorted(NAMES), *FUNCTIONS]
     return {
         name: " ".join(functions.get(f"refnum_{one}", "") for one in FUNCTIONS.get(name, (name,)))
         for name in dict.fromkeys(names)
@@ -198,5 +199,5 @@ def _operations(objects: list[Path], library: Path) -> dict[str, Callable[..., A
         with host_build.standing_in(linked()):
             return instructions.ask(name, **words)
 
-    found = {name: through(name) for name in host.__all__ if name not in ("available", "describe")}
+    found = {name: through(name) for name in sorted(NAMES)}
     return {**found, "twins": ask_twin}

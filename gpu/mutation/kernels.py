@@ -16,6 +16,7 @@ from ..device import compile as build
 from ..device import driver, plans
 from ..device.compile import KERNELS
 from ..emulate.build import with_headers
+from ..operations import LAUNCHED
 from ..ops import compiled
 from ..ops.forced_paths import WAYS
 from .host import DRAWN, functions
@@ -105,7 +106,7 @@ class DeviceWorkshop:
     def subject(self, folder: Path) -> dict[str, Any]:
         """Return the subject that runs the kernels of a folder: for this process, from now on."""
         build.KERNELS = folder
-        operations = {name: getattr(ops, name) for name in ops.__all__ if name != "available"}
+        operations = {name: getattr(ops, name) for name in LAUNCHED}
         return {
             "name": self.name,
             "operations": operations,
