@@ -13,6 +13,7 @@ from rich.markup import escape
 from refnum.errors import ArgumentError
 
 from ..cases.case import variant
+from ..cases.findings import Finding
 from ..cases.levels import NO_LEVEL, Outcome
 from ..mismatches import replay as replays
 from ..mismatches.failures import Presenter, observe_again, shows
@@ -26,7 +27,7 @@ from ..verdicts.tally import Failure
 from .check.run import Plan
 from .options import Subjects, told
 
-DEADLY = ("process-died", "kernel-hung")
+DEADLY = (Finding.DIED, Finding.HUNG)
 """Findings whose case may end or block the process that runs it: the subject is then called in one of its own."""
 SECONDS, PATIENCE = 60.0, 30.0
 """Seconds that a call may take, and those of a case that has hung or killed its process before."""

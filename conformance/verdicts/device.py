@@ -17,6 +17,7 @@ from refnum.arrays import BFLOAT16, Array, contiguous
 from refnum.errors import ArgumentError, UnsupportedError
 
 from ..cases.case import Case
+from ..cases.findings import Finding
 from ..cases.levels import Outcome
 from ..cases.operation import OPERATIONS, run_golden
 from ..cases.recipes import Recipe, expand
@@ -160,11 +161,11 @@ def _breach(case: Case, before: Bits, results: tuple[Any, ...]) -> Judged | None
     for name, array in case.inputs.items():
         if bool((as_words(array) != as_words(before[name])).any()):
             words = f"the call changed its input {name}"
-            return Judged(outcome=Outcome.MISMATCH, words=words, finding="input-mutated")
+            return Judged(outcome=Outcome.MISMATCH, words=words, finding=Finding.INPUT_MUTATED)
         for number, part in enumerate(results):
             if share_memory(part, array):
                 words = f"result {number} is a view of the input {name}: writing one changes the other"
-                return Judged(outcome=Outcome.MISMATCH, words=words, finding="output-aliases-input")
+                return Judged(outcome=Outcome.MISMATCH, words=words, finding=Finding.ALIASES_INPUT)
     return None
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..cases.case import Case
 from ..cases.crop import take_rows
+from ..cases.findings import Finding
 from ..cases.levels import NO_LEVEL, Outcome
 from ..cases.operation import run_golden
 from ..subjects.arrays import alive
@@ -38,5 +39,5 @@ def judge_wide(
         if held is not True:
             return held
     words = f"{seen.words} at first, and the same case gave the right bytes when it was judged again"
-    tally.fail(Failure(host, NO_LEVEL, words, "not-deterministic"))
+    tally.fail(Failure(host, NO_LEVEL, words, Finding.NOT_DETERMINISTIC))
     return False

@@ -21,6 +21,7 @@ from refnum.errors import RefnumError
 
 from ...cases.case import Case, plain
 from ...cases.coverpoints import count
+from ...cases.findings import Finding
 from ...cases.levels import NO_LEVEL, Outcome
 from ...cases.operation import run_golden
 from ...cases.recipes.distributions import distributions_for
@@ -49,7 +50,7 @@ DEADLY_CALLS, DEADLY_SECONDS = 60, 30.0
 """The same for cases that end their process: each of them costs a new one."""
 HANG, PACE, SLACK = 0.5, 1e7, 0.5
 """A case made smaller counts as hung after these seconds and its elements over this pace; all is compiled by then."""
-FINDINGS = {Outcome.TIMEOUT: "kernel-hung", Outcome.FAULT: "process-died", Outcome.COMPILE_ERROR: "raised"}
+FINDINGS = {Outcome.TIMEOUT: Finding.HUNG, Outcome.FAULT: Finding.DIED, Outcome.COMPILE_ERROR: Finding.RAISED}
 
 
 def confirm(office: Office, task: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
@@ -179,7 +180,7 @@ def _smaller_fault(
         if best is None:
             best = smaller_case(original, fails, DEADLY_CALLS, DEADLY_SECONDS)
         outcome, words = trial.outcome(best)
-    finding = FINDINGS.get(wanted, "raised") if trial.killed else "raised"
+    finding = FINDINGS.get(wanted, Finding.RAISED) if trial.killed else Finding.RAISED
     failure = Failure(best, NO_LEVEL, words, finding)
     golden = run_golden(best)
     document = replay.document(best, golden, {}, subject, failure, original)

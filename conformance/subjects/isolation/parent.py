@@ -30,6 +30,7 @@ import numpy as np
 from refnum.errors import ArgumentError, FileError, RefnumError
 
 from ...cases.case import Case
+from ...cases.findings import NAMED_BY_CALLS, Finding
 from ...cases.levels import Outcome
 from ..calls.call import CALLS_KEPT, NO_ROOM, Called, other_data
 from ..subject import KINDS, Broken, Subject, from_dict
@@ -45,17 +46,6 @@ LEAST = 0.5
 STOPPED = 1.0
 """Seconds after which a process that stopped itself is killed: nothing else stops one that leads its own session."""
 _CALLS = {"replay_in_place": 3, "hold_results": CALLS_KEPT, "under_graph": 4}
-_FINDINGS = frozenset(
-    {
-        "",
-        "input-mutated",
-        "float-mode-changed",
-        "output-aliases-input",
-        "earlier-result-changed",
-        "refused-in-place",
-        "guard-overwritten",
-    }
-)
 
 
 def apart(text: str) -> list[Subject]:
@@ -319,7 +309,7 @@ def _calls(answer: dict[str, Any], results: list[np.ndarray]) -> list[Called]:
         for one in answer["calls"]:
             outcome, count = Outcome(one["outcome"]), int(one["results"])
             own, rest = tuple(rest[:count]), rest[count:]
-            finding = one["finding"] if one["finding"] in _FINDINGS else "input-mutated"
+            finding = one["finding"] if one["finding"] in ("", *NAMED_BY_CALLS) else Finding.INPUT_MUTATED
             calls.append(Called(own, own, outcome, str(one["words"])[:1000], finding, one.get("no_room") is True))
         if not calls or rest:
             raise ValueError("it has no calls, or more results than calls")
