@@ -1,8 +1,8 @@
-"""Judging where the data is: recipes expanded, the model run and the bytes compared on a device, no copy between.
+"""Judge on the device: expand recipes, run the model and compare bytes there, without copies in between.
 
-The golden model is the same lines on CuPy arrays (NEP 13 and NEP 18). What comes back from the device is a count for
-each output and, when something differs, the first records of it; a passing case moves nothing else. With a NumPy
-`like` the same functions run on the host, so what is written for a device is tested without one.
+The golden model runs the same lines on CuPy arrays (NEP 13 and NEP 18). A case sends back a count for each output and,
+when bytes differ, the first differing items; a passing case moves nothing else. With a NumPy `like` the same functions
+run on the host, so that code for a device is tested without one.
 """
 
 from __future__ import annotations
