@@ -30,6 +30,7 @@ from .payload import (
     unpack_payload,
     unpermute,
 )
+from .product import matmul_fp8
 from .swiglu import swiglu_backward, swiglu_quantize
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "fp8_columns",
     "fp8_to_mxfp4",
     "fp8_to_payload",
+    "matmul_fp8",
     "mxfp4_columns",
     "mxfp4_to_fp8",
     "mxfp4_to_fp8_columns",

@@ -45,12 +45,15 @@ uint32_t step(const StepRow& a, const StepRow& b, uint32_t c) {
     return step_result(words, (uint32_t)__builtin_popcount(a.signs ^ b.signs), magic);
 }
 
-// A matrix of E8M0 bytes [rows / tall, blocks], or one byte for all where both strides are 0.
+// Scales [rows / tall, blocks], E8M0 bytes or float32, or one for all where both strides are 0; strides count items.
 struct Scales {
-    const uint8_t* bytes;
-    int64_t row_stride, block_stride, tall;
+    const void* items;
+    int64_t row_stride, block_stride, tall, wide;
     uint32_t at(int64_t row, int64_t block) const {
-        return bytes ? scale_of_byte(bytes[row / tall * row_stride + block * block_stride]) : FLOAT_ONE;
+        if (!items) return FLOAT_ONE;
+        const int64_t place = row / tall * row_stride + block * block_stride;
+        return wide ? static_cast<const uint32_t*>(items)[place]
+                    : scale_of_byte(static_cast<const uint8_t*>(items)[place]);
     }
 };
 
@@ -110,12 +113,12 @@ void product(const Product& p, uint32_t* out, uint16_t* narrow) {
 
 extern "C" {
 
-// formats: bit 0 of the left operand is E5M2, bit 1 of the right. Scale strides are in bytes, 0 where one serves all.
-void refnum_matmul_fp8(const uint8_t* a, const uint8_t* b, const uint8_t* a_scales, const uint8_t* b_scales,
+// formats: bit 0 of the left operand is E5M2, bit 1 of the right. `strides` holds row, block, tall, wide of both scales.
+void refnum_matmul_fp8(const uint8_t* a, const uint8_t* b, const void* a_scales, const void* b_scales,
                        int64_t m, int64_t n, int64_t k, int64_t run, int64_t part, const int64_t* strides,
                        int scaling, int formats, uint32_t* out, uint16_t* narrow) {
-    const Product p = {a, b, m, n, k, run, part, {a_scales, strides[0], strides[1], strides[2]},
-                       {b_scales, strides[3], strides[4], strides[5]}, scaling};
+    const Product p = {a, b, m, n, k, run, part, {a_scales, strides[0], strides[1], strides[2], strides[3]},
+                       {b_scales, strides[4], strides[5], strides[6], strides[7]}, scaling};
     if (formats == 0) product<E4M3, E4M3>(p, out, narrow);
     else if (formats == 1) product<E5M2, E4M3>(p, out, narrow);
     else if (formats == 2) product<E4M3, E5M2>(p, out, narrow);

@@ -77,36 +77,27 @@ def order_steps(order: str, k: int) -> Order:
     return Order(TILE // STEP, part, -(-steps // part))
 
 
-class Scales(NamedTuple):
-    """A checked array of scales: its view, strides in items of a row, a block of K and an expert, rows per item."""
+class Places(NamedTuple):
+    """Where scales lie: items from one row, block of K and expert to the next, and rows that share an item."""
 
-    view: View | None
     row: int = 0
     block: int = 0
     tall: int = 1
     expert: int = 0
 
-    def argument(self, first_row: int, expert: int) -> ProductScales:
-        """Return the kernel's argument for rows from `first_row` on, or for an expert."""
-        if self.view is None:
-            return ProductScales(None)
-        first = first_row * self.row + expert * self.expert
-        return ProductScales(self.view.address, first, self.row, self.block, self.tall, self.view.dtype == F32)
 
+def scale_places(
+    name: str, x: View | np.ndarray, strides: Sequence[int], rows: int, k: int, experts: int | None, squares: bool
+) -> Places:
+    """Return the places of a scale array whose strides count items; raise unless its dtype and shape are allowed.
 
-def _scales(
-    name: str, x: Any, rows: int, k: int, beside: View, experts: int | None = None, squares: bool = True
-) -> Scales:
-    """Check scales; with `experts` they have one more axis, without `squares` those of 128x128 are not allowed."""
-    if x is None:
-        return Scales(None)
-    view = arrays.look(name, x)
-    launch.neighbours(view, beside)
-    if view.dtype not in (U8, F32):
-        raise ScaleError(f"{name} has dtype {view.dtype}; allowed are uint8 (E8M0 bytes) and float32")
-    if all(n == 1 for n in view.shape):
-        return Scales(view)
-    shape, strides, expert = view.shape, [s // view.dtype.itemsize for s in view.strides], 0
+    With `experts` it has one more axis, unless it holds one item; without `squares` 128x128 is not allowed.
+    """
+    if x.dtype not in (U8, F32):
+        raise ScaleError(f"{name} has dtype {x.dtype}; allowed are uint8 (E8M0 bytes) and float32")
+    shape, expert = tuple(x.shape), 0
+    if all(n == 1 for n in shape):
+        return Places()
     if experts is not None:
         if len(shape) != 3 or shape[0] != experts:
             raise ShapeError(f"{name} has shape {shape}; with {experts} splits it has three axes, {experts} first")
@@ -115,8 +106,43 @@ def _scales(
     allowed = {(-(-rows // TILE), blocks): TILE} if squares else {}
     allowed |= {(rows, 1): 1, (rows, blocks): 1}
     if shape not in allowed:
-        raise ShapeError(f"{name} has shape {view.shape}; allowed are one item and {', '.join(map(str, allowed))}")
-    return Scales(view, strides[0], strides[1] if shape[1] > 1 else 0, allowed[shape], expert)
+        raise ShapeError(f"{name} has shape {x.shape}; allowed are one item and {', '.join(map(str, allowed))}")
+    return Places(strides[0], strides[1] if shape[1] > 1 else 0, allowed[shape], expert)
+
+
+class Scales(NamedTuple):
+    """A checked array of scales, or none."""
+
+    view: View | None
+    places: Places = Places()
+
+    def argument(self, first_row: int, expert: int) -> ProductScales:
+        """Return the kernel's argument for rows from `first_row` on, or for an expert."""
+        if self.view is None:
+            return ProductScales(None)
+        row, block, tall, of_expert = self.places
+        first = first_row * row + expert * of_expert
+        return ProductScales(self.view.address, first, row, block, tall, self.view.dtype == F32)
+
+
+def _scales(
+    name: str, x: Any, rows: int, k: int, beside: View, experts: int | None = None, squares: bool = True
+) -> Scales:
+    if x is None:
+        return Scales(None)
+    view = arrays.look(name, x)
+    launch.neighbours(view, beside)
+    strides = [n // view.dtype.itemsize for n in view.strides]
+    return Scales(view, scale_places(name, view, strides, rows, k, experts, squares))
+
+
+def scaling_of(given: Sequence[Places | None], plan: Order) -> int:
+    """Return the position in `SCALING`; raise ArgumentError where a run lies in several blocks that have scales."""
+    if not any(places and places.block for places in given):
+        return 2 if any(given) else 0
+    if TILE // STEP % plan.run:
+        raise ArgumentError("scales of 128 elements of K need runs that lie in one block: promote32, 64, 128 or split")
+    return 1
 
 
 def _right(b: Any, experts: int | None) -> View:
@@ -184,9 +210,8 @@ def matmul_fp8(
         _scales("a_scales", a_scales, m, k, left, squares=experts is None),
         _scales("b_scales", b_scales, n, k, left, experts),
     )
-    plan, scaling = order_steps(order, k), _scaling(pair)
-    if scaling == 1 and TILE // STEP % plan.run:
-        raise ArgumentError("scales of 128 elements of K need runs that lie in one block: promote32, 64, 128 or split")
+    plan = order_steps(order, k)
+    scaling = scaling_of([s.places if s.view else None for s in pair], plan)
     given, dtype = _output(out)
     narrow = dtype != F32
     inputs = [left, right, *(s.view for s in pair if s.view)]
@@ -207,11 +232,6 @@ def matmul_fp8(
         )  # fmt: skip
         plans.launch(function, left.device, (-(-n // SIDE), -(-count // SIDE)), THREADS, stream, arguments)
     return outputs.finish()
-
-
-def _scaling(pair: tuple[Scales, Scales]) -> int:
-    """Return the position in `SCALING`: no scales, scales of a block of K, scales of whole sums."""
-    return 1 if any(s.block for s in pair) else 2 if any(s.view for s in pair) else 0
 
 
 def _aligned(left: View, right: View) -> int:

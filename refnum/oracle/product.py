@@ -108,26 +108,28 @@ def _runs(whole: range, width: int) -> list[range]:
 
 
 def _scale(scales: Any, row: int, block: int, rows: int) -> int | None:
-    """Return the float32 bits of the scale of a row and a block of K; `scales` holds E8M0 bytes, one or [.., ..]."""
+    """Return the float32 bits of the scale of a row and a block of K; `scales` is one scale or holds [.., ..]."""
     if scales is None:
         return None
-    if isinstance(scales, int):
-        byte = scales
-    else:
+    scale = scales
+    if not isinstance(scales, int | Fraction):
         line = scales[row] if len(scales) == rows else scales[row // 128]
-        byte = line[block] if len(line) > 1 else line[0]
-    return float_bits(decode("E8M0", byte))
+        scale = line[block] if len(line) > 1 else line[0]
+    return float_bits(scale if isinstance(scale, Fraction) else decode("E8M0", scale))
 
 
 def _by_block(scales: Any) -> bool:
-    return not (scales is None or isinstance(scales, int)) and any(len(line) > 1 for line in scales)
+    return not (scales is None or isinstance(scales, int | Fraction)) and any(len(line) > 1 for line in scales)
 
 
 def matmul_fp8(
     a: Matrix, b: Matrix, a_scales: Any = None, b_scales: Any = None, order: str = "promote128", out: str = "float32",
     a_format: str = "E4M3", b_format: str = "E4M3", instruction: str = "wgmma_fp8",
 ) -> Bits:  # fmt: skip
-    """Return the bits [M, N] of a @ b.T in a named order (N19.4); scales are one E8M0 byte or a nested list of them."""
+    """Return the bits [M, N] of a @ b.T in a named order (N19.4).
+
+    Scales are E8M0 bytes, or float32 values as fractions: one, or a nested list.
+    """
     terms = _STEPS[instruction][0]
     by_block = _by_block(a_scales) or _by_block(b_scales)
 
