@@ -19,8 +19,9 @@ from .tiles import tile_count
 
 __all__ = ["Order", "matmul_bf16", "matmul_fp8", "tensor_core_step"]
 
+ONE = np.uint32(0x3F800000)
 BF16_NAN = np.uint16(0x7FFF)  # every NaN of a BF16 result (clause N19.5)
-_ORDERS = re.compile(r"chain|(promote|split)([1-9][0-9]{0,9})")
+_ORDERS = re.compile(r"chain|(promote|split)([1-9][0-9]{0,9})|split([1-9][0-9]{0,9})-chain")
 
 
 @dataclass(frozen=True)
@@ -36,9 +37,9 @@ class Order:
         """Return the [start, stop) of every run of every part of K = `k`."""
         blocks = tile_count(k)
         if self.parts > blocks:
-            raise ArgumentError(f"split{self.parts} has more parts than K = {k} has blocks of {TILE}, {blocks}")
+            raise ArgumentError(f"an order of {self.parts} parts has more than K = {k} has blocks of {TILE}, {blocks}")
         part = k if self.parts == 1 else -(-blocks // self.parts) * TILE
-        run = self.run or k
+        run = self.run or part
         return [
             [(r, min(r + run, start + part, k)) for r in range(start, min(start + part, k), run)]
             for start in range(0, k, part)
@@ -46,18 +47,18 @@ class Order:
 
 
 def parse_order(order: str, facts: Instruction) -> Order:
-    """Return what `chain`, `promote<n>` (n a multiple of the step's terms) or `split<s>` stands for."""
+    """Return what the name of an order stands for; n of `promote<n>` is a multiple of the step's terms."""
     found = _ORDERS.fullmatch(order) if isinstance(order, str) else None
     if found is None:
-        raise ArgumentError(f"order={shown(order)} is not one of 'chain', 'promote<n>', 'split<s>'")
-    if found[1] is None:
-        return Order(1, None)
-    count = require_integer(f"the number of {order}", int(found[2]), 1, MOST_ROWS)
-    if found[1] == "split":
-        return Order(count, TILE)
-    if count % facts.terms:
-        raise ArgumentError(f"order={order!r}; n of promote<n> must be a multiple of a step's {facts.terms} products")
-    return Order(1, count)
+        raise ArgumentError(f"order={shown(order)}; allowed are 'chain', 'promote<n>', 'split<s>' and 'split<s>-chain'")
+    count = require_integer(f"the number of {order}", int(found[2] or found[3] or 1), 1, MOST_ROWS)
+    if found[1] == "promote":
+        if count % facts.terms:
+            raise ArgumentError(
+                f"order={order!r}; n of promote<n> must be a multiple of a step's {facts.terms} products"
+            )
+        return Order(1, count)
+    return Order(count, TILE if found[1] else None)
 
 
 def matmul_fp8(
@@ -79,8 +80,8 @@ def matmul_fp8(
         a_scales: None, or E8M0 bytes u8 or float32: of one item, [M, 1] (one a row), [M, ceil(K/128)] or
             [ceil(M/128), ceil(K/128)].
         b_scales: the same of `b`, N in place of M; with `splits` of one item, or with the experts as first axis.
-        order: "chain", "promote<n>" with n a multiple of 32, or "split<s>"; scales of 128 elements of K need runs
-            that lie in one block: promote32, promote64, promote128 or split<s>.
+        order: "chain", "promote<n>" with n a multiple of 32, "split<s>" or "split<s>-chain"; scales of 128 elements
+            of K need runs that lie in one block: promote32, promote64, promote128 or split<s>.
         out: "float32" or "bfloat16".
         splits: rows of `a` of each expert, zeros allowed; None is one product. `a_scales` then has one item or M rows.
         a_format: "E4M3" or "E5M2".
@@ -104,7 +105,7 @@ def matmul_bf16(
     Args:
         a: bfloat16, or its bits u16, [M, K], K at least 1.
         b: bfloat16, or its bits u16, [N, K]; with `splits` [experts, N, K].
-        order: "chain", "promote<n>" with n a multiple of 16, or "split<s>".
+        order: "chain", "promote<n>" with n a multiple of 16, "split<s>" or "split<s>-chain".
         out: "float32" or "bfloat16".
         splits: rows of `a` of each expert, zeros allowed; None is one product.
 
@@ -213,21 +214,39 @@ def _summed(facts: Instruction, a: Operand, b: Operand, plan: Order, scales: Sca
                 terms = slice(first, min(first + facts.terms, stop))
                 run = step(facts, a.cut(terms, slice(0, m)), b.cut(terms, slice(0, n)), run)
             if scales.by_block:
-                run = softfloat.multiply(run, scales.of(start // TILE))
-            part = run if plan.run is None else softfloat.add(part, run)
+                part = scales.add_scaled(part, run, start // TILE)
+            else:
+                part = run if plan.run is None else softfloat.add(part, run)
         sums.append(part)
     total = functools.reduce(softfloat.add, sums)
     if not scales.by_block and not scales.absent:
-        total = softfloat.multiply(total, scales.of(0))
+        total = scales.scale_sum(total)
     return np.where((total & ~softfloat.SIGN) > softfloat.INF, NAN, total)
 
 
 @dataclass(frozen=True)
-class ScalePair:
-    """float32 bits of the scales of both operands, [R or 1, blocks of K or 1] each, or None."""
+class Scales:
+    """float32 bits of an operand's scales, [R or 1, blocks of K or 1]; of 128x128 they stand once for each row."""
 
-    a: Array | None
-    b: Array | None
+    bits: Array
+    kind: str
+    """`tensor`, `rows` or `squares`."""
+
+    def cut(self, rows: slice) -> Scales:
+        """Return the scales of some rows."""
+        return self if self.kind == "tensor" else Scales(self.bits[rows], self.kind)
+
+    def of(self, block: int) -> Array:
+        """Return the scales of a block of K, [R or 1]."""
+        return self.bits[:, block if self.bits.shape[1] > 1 else 0]
+
+
+@dataclass(frozen=True)
+class ScalePair:
+    """The scales of both operands, or None, and how results are multiplied by them (clause N19.5)."""
+
+    a: Scales | None
+    b: Scales | None
 
     @property
     def absent(self) -> bool:
@@ -237,28 +256,52 @@ class ScalePair:
     @property
     def by_block(self) -> bool:
         """Whether a scale belongs to 128 elements of K, so that each run is scaled, not their sum."""
-        return any(x is not None and x.shape[1] > 1 for x in (self.a, self.b))
+        return any(x is not None and x.bits.shape[1] > 1 for x in (self.a, self.b))
+
+    @property
+    def scales_first(self) -> bool:
+        """Whether a result's two scales are multiplied before anything else."""
+        if self.by_block:
+            return any(x is not None and x.kind == "squares" for x in (self.a, self.b))
+        return all(x is None or x.kind == "tensor" for x in (self.a, self.b))
 
     def cut(self, rows: slice, columns: slice) -> ScalePair:
         """Return the scales of some outputs."""
-        pairs = ((self.a, rows), (self.b, columns))
-        return ScalePair(*(x if x is None or x.shape[0] == 1 else x[part] for x, part in pairs))
+        return ScalePair(None if self.a is None else self.a.cut(rows), None if self.b is None else self.b.cut(columns))
+
+    def factors(self, block: int) -> tuple[Array, Array]:
+        """Return the scales of both operands for a block of K, [M or 1, 1] and [1, N or 1]; 1 where there are none."""
+        like = (self.a or self.b).bits  # type: ignore[union-attr]
+        one = np.full(1, ONE, np.uint32, like=like)
+        left, right = (one if x is None else x.of(block) for x in (self.a, self.b))
+        return left[:, None], right[None, :]
 
     def of(self, block: int) -> Array:
-        """Return the bits of the scales' products, rounded once, for a block of K; they broadcast to the result."""
-        left, right = (None if x is None else x[:, block if x.shape[1] > 1 else 0] for x in (self.a, self.b))
-        if left is None or right is None:
-            return right[None, :] if left is None else left[:, None]  # type: ignore[index]
-        return softfloat.multiply(left[:, None], right[None, :])
+        """Return the product of both scales, rounded once, for a block of K."""
+        return softfloat.multiply(*self.factors(block))
+
+    def add_scaled(self, total: Array, run: Array, block: int) -> Array:
+        """Return a sum and the scaled result of a run, rounded once after what is multiplied first."""
+        left, right = self.factors(block)
+        if self.scales_first:
+            return softfloat.multiply_add(run, softfloat.multiply(left, right), total)
+        return softfloat.multiply_add(softfloat.multiply(run, left), right, total)
+
+    def scale_sum(self, total: Array) -> Array:
+        """Return a whole sum times both scales."""
+        left, right = self.factors(0)
+        if self.scales_first:
+            return softfloat.multiply(total, softfloat.multiply(left, right))
+        return softfloat.multiply(softfloat.multiply(total, right), left)
 
 
 def scale_pair(a_scales: Array | None, b_scales: Array | None, m: int, n: int, k: int) -> ScalePair:
     """Return checked scales of a product [M, K] @ [N, K].T; raise for other shapes, NaN and Inf."""
-    return ScalePair(_scale_bits("a_scales", a_scales, m, k), _scale_bits("b_scales", b_scales, n, k))
+    return ScalePair(_checked_scales("a_scales", a_scales, m, k), _checked_scales("b_scales", b_scales, n, k))
 
 
-def _scale_bits(name: str, scales: Array | None, rows: int, k: int) -> Array | None:
-    """Return float32 bits [rows or 1, blocks of K or 1] of a scale array; raise for any other shape, NaN and Inf."""
+def _checked_scales(name: str, scales: Array | None, rows: int, k: int) -> Scales | None:
+    """Return an operand's scales; raise for any other dtype and shape, NaN and Inf."""
     if scales is None:
         return None
     require_array(name, scales)
@@ -268,14 +311,13 @@ def _scale_bits(name: str, scales: Array | None, rows: int, k: int) -> Array | N
     allowed = [(rows, 1), (rows, blocks), (tile_count(rows), blocks)]
     if scales.size != 1 and shape not in allowed:
         raise ShapeError(f"{name} has shape {shape}; allowed are one item and {', '.join(map(str, allowed))}")
-    if scales.size == 1:
+    kind = "tensor" if scales.size == 1 else "rows" if shape[0] == rows else "squares"
+    if kind == "tensor":
         scales = scales.reshape(1, 1)
     bits = (scales if scales.dtype == np.float32 else scales_to_float32(scales)).view(np.uint32)
     if bool(((bits & ~softfloat.SIGN) >= softfloat.INF).any()):
         raise ScaleError(f"{name} holds a NaN or an Inf (byte 255); allowed are finite scales: quantise again")
-    if scales.size == 1 or shape[0] == rows:
-        return bits
-    return spread(bits, TILE, axis=0)[:rows]
+    return Scales(spread(bits, TILE, axis=0)[:rows] if kind == "squares" else bits, kind)
 
 
 def _narrow(bits: Array, name: str) -> Array:

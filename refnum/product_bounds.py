@@ -65,9 +65,10 @@ def product_bounds(
     width = TILE if scales.by_block else k
     sums = [_sums(left, right, slice(start, min(start + width, k)), chains) for start in range(0, k, width)]
     low, high = np.empty((m, n), np.uint32), np.empty((m, n), np.uint32)
-    factors = [None if scales.absent else np.broadcast_to(scales.of(block), (m, n)) for block in range(len(sums))]
+    factors = [None if scales.absent else _broadcast(scales.factors(block), (m, n)) for block in range(len(sums))]
     for i, j in np.ndindex(m, n):
-        pairs = [(part.at(i, j), None if f is None else int(f[i, j])) for part, f in zip(sums, factors, strict=True)]
+        pairs = [(part.at(i, j), None if f is None else (_scale(f[0][i, j]), _scale(f[1][i, j])))
+                 for part, f in zip(sums, factors, strict=True)]  # fmt: skip
         low[i, j], high[i, j] = _interval(pairs, -(-k // FACTS.terms))
     one = None if scales.absent else (a_scales, b_scales)
     return _with_specials(low, high, a, b, one, (a_format, b_format))
@@ -204,18 +205,25 @@ def _place(most: np.ndarray) -> np.ndarray:
     return np.array(flat, most.dtype).reshape(most.shape)
 
 
-def _interval(parts: list[tuple[tuple[Fraction, ...], int | None]], steps: int) -> tuple[int, int]:
-    """Return the float32 bits of (low, high) of one result from its parts and the bits of their scales."""
+def _interval(
+    parts: list[tuple[tuple[Fraction, ...], tuple[Fraction, Fraction] | None]], steps: int
+) -> tuple[int, int]:
+    """Return the float32 bits of (low, high) of one result from its parts and their scales."""
     low = high = above = below = slack = Fraction(0)
-    for (total, positive, negative, down, up), bits in parts:
-        factor = Fraction(1) if bits is None else _scale_value(bits)
+    for (total, positive, negative, down, up), scales in parts:
+        left, right = scales or (Fraction(1), Fraction(1))
+        factor = left * right
         ends = sorted([factor * (total - down), factor * (total + up)])
         low, high = low + ends[0], high + ends[1]
         sides = sorted([factor * positive, -factor * negative])
         below, above = below - sides[0], above + sides[1]
-        if bits is not None:  # a scaled sum is rounded once, to 24 bits or to a multiple of 2**-149
-            exact = bits & 0x7FFFFF == 0
-            slack += steps * Fraction(1, 2**150) + (0 if exact else max(positive, negative) * abs(factor) / 2**23)
+        if scales is not None:
+            run, most = max(positive, negative), max(1, abs(left), abs(right))
+            if max(abs(factor), run * most) >= Fraction(2) ** 127:  # what is rounded on the way may overflow
+                return 0xFF800000, 0x7F800000
+            # up to three roundings to 24 bits, or to multiples of 2**-149 that a scale or a run then multiplies
+            exact = _is_power(left) and _is_power(right)
+            slack += (0 if exact else run * abs(factor) / 2**22) + (steps * most + run) / Fraction(2) ** 149
     most = max(above, below)
     if 2 * most >= Fraction(2) ** 128:
         return 0xFF800000, 0x7F800000
@@ -224,9 +232,17 @@ def _interval(parts: list[tuple[tuple[Fraction, ...], int | None]], steps: int) 
     return _outward(low - slack, False), _outward(high + slack, True)
 
 
-def _scale_value(bits: int) -> Fraction:
-    exact = value(FP32, bits)
-    return exact if isinstance(exact, Fraction) else Fraction(2) ** 300  # Inf: whatever it scales overflows
+def _broadcast(pair: Iterable[Array], shape: tuple[int, int]) -> list[Array]:
+    return [np.broadcast_to(x, shape) for x in pair]
+
+
+def _scale(bits: np.uint32) -> Fraction:
+    return value(FP32, int(bits))  # type: ignore[return-value]  # NaN and Inf were refused
+
+
+def _is_power(x: Fraction) -> bool:
+    """Whether a finite scale is plus or minus a power of two."""
+    return all(n & (n - 1) == 0 for n in (abs(x.numerator), x.denominator))
 
 
 def _outward(exact: Fraction, up: bool) -> int:

@@ -44,8 +44,7 @@ INSTRUCTIONS: dict[str, Instruction] = {
 NAN = np.uint32(0x7FFFFFFF)  # every NaN result, whatever the payload or the sign of its cause
 OVERFLOW = INF  # the magnitude of a result of 2**128 or more, whose bits are otherwise cut off
 ZERO_EXPONENT = -133  # the exponent that a zero term has when the largest is sought
-ZERO_SUM = np.uint32(0)  # the result of a sum that is exactly zero, whatever the signs of its terms
-CUT_SIGN = SIGN  # the sign bits that a negative sum keeps when all its bits are cut off
+ZERO = np.uint32(0)  # a sum that is zero or whose bits are all cut off, whatever the signs
 
 _ABSENT = -(1 << 14)
 """Exponent that stands for a zero term: below any other, also when two are added."""
@@ -221,9 +220,8 @@ def _result(total: Array, unit: Array, kept_bits: int) -> Array:
     # the leading one of a normal result adds one to the field
     field = np.minimum(exponent + np.int32(FP32.bias - 1), np.int32(254)).astype(np.uint32)
     bits = (field << np.uint32(23)) + (kept.astype(np.uint32) << np.uint32(23 - kept_bits))
-    bits = np.where(kept == np.int64(0), np.uint32(0), np.minimum(bits, OVERFLOW))
-    sign = np.where(total < np.int64(0), np.where(kept == np.int64(0), CUT_SIGN, SIGN), np.uint32(0))
-    return np.where(total == np.int64(0), ZERO_SUM, bits | sign)
+    bits = np.minimum(bits, OVERFLOW) | np.where(total < np.int64(0), SIGN, np.uint32(0))
+    return np.where(kept == np.int64(0), ZERO, bits)
 
 
 def _with_specials(out: Array, a: Operand, b: Operand, c: Array) -> Array:

@@ -248,6 +248,8 @@ struct Step {
             r.set(o[0], from_float(as_float(a) * as_float(b)));
         } else if constexpr (i.is("add.rn.f32")) {
             r.set(o[0], from_float(as_float(a) + as_float(b)));
+        } else if constexpr (i.is("fma.rn.f32")) {
+            r.set(o[0], from_float(__builtin_fmaf(as_float(a), as_float(b), as_float(c))));
         } else if constexpr (i.is("fma.rz.f32")) {
             r.set(o[0], from_float(fma_toward_zero(as_float(a), as_float(b), as_float(c))));
         } else if constexpr (i.is("mul.rn.f16x2")) {

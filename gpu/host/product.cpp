@@ -62,6 +62,7 @@ struct Product {
     int64_t m, n, k, run, part;  // run and part in steps
     Scales a_scales, b_scales;
     int scaling;  // 0 none, 1 a block of K, 2 the whole sum
+    bool scales_first;
 };
 
 template <Fp8 left, Fp8 right>
@@ -78,10 +79,9 @@ uint32_t entry(const Product& p, int64_t i, int64_t j, const std::vector<StepRow
         const bool ends_part = ++in_part == p.part || s + 1 == steps;
         if (++in_run == p.run || ends_part) {
             c = with_special_terms(special, c);
-            if (p.scaling == 1) {
-                c = multiply_floats(c, multiply_floats(p.a_scales.at(i, s / 4), p.b_scales.at(j, s / 4)));
-            }
-            sum = add_floats(sum, c);
+            const uint32_t left_scale = p.scaling == 1 ? p.a_scales.at(i, s / 4) : 0;
+            sum = p.scaling == 1 ? add_scaled(sum, c, left_scale, p.b_scales.at(j, s / 4), p.scales_first)
+                                 : add_floats(sum, c);
             c = special = 0;
             in_run = 0;
         }
@@ -91,7 +91,7 @@ uint32_t entry(const Product& p, int64_t i, int64_t j, const std::vector<StepRow
             in_part = 0;
         }
     }
-    if (p.scaling == 2) total = multiply_floats(total, multiply_floats(p.a_scales.at(i, 0), p.b_scales.at(j, 0)));
+    if (p.scaling == 2) total = scale_sum(total, p.a_scales.at(i, 0), p.b_scales.at(j, 0), p.scales_first);
     return total;
 }
 
@@ -116,9 +116,9 @@ extern "C" {
 // formats: bit 0 of the left operand is E5M2, bit 1 of the right. `strides` holds row, block, tall, wide of both scales.
 void refnum_matmul_fp8(const uint8_t* a, const uint8_t* b, const void* a_scales, const void* b_scales,
                        int64_t m, int64_t n, int64_t k, int64_t run, int64_t part, const int64_t* strides,
-                       int scaling, int formats, uint32_t* out, uint16_t* narrow) {
+                       int scaling, int scales_first, int formats, uint32_t* out, uint16_t* narrow) {
     const Product p = {a, b, m, n, k, run, part, {a_scales, strides[0], strides[1], strides[2], strides[3]},
-                       {b_scales, strides[4], strides[5], strides[6], strides[7]}, scaling};
+                       {b_scales, strides[4], strides[5], strides[6], strides[7]}, scaling, scales_first != 0};
     if (formats == 0) product<E4M3, E4M3>(p, out, narrow);
     else if (formats == 1) product<E5M2, E4M3>(p, out, narrow);
     else if (formats == 2) product<E4M3, E5M2>(p, out, narrow);

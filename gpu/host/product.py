@@ -12,7 +12,7 @@ from refnum.errors import DtypeError, ShapeError
 
 from .. import checks
 from ..checks import Outputs
-from ..ops.product import F32, FORMATS, Places, order_steps, scale_places, scaling_of
+from ..ops.product import F32, FORMATS, Places, order_steps, scale_places, scales_first, scaling_of
 from .build import address, library
 
 Array = np.ndarray[Any, Any]
@@ -40,7 +40,8 @@ def matmul_fp8(
     kind = checks.choice("a_format", a_format, FORMATS) + 2 * checks.choice("b_format", b_format, FORMATS)
     pair = (_scales("a_scales", a_scales, m, k, squares=experts is None), _scales("b_scales", b_scales, n, k, experts))
     plan = order_steps(order, k)
-    scaling = scaling_of([s.places if s.items is not None else None for s in pair], plan)
+    present = [s.places if s.items is not None else None for s in pair]
+    scaling = scaling_of(present, plan)
     given, dtype = (None, checks.output_dtype(out)[1]) if isinstance(out, str) else (out, _dtype(out))
     inputs = [a, b, *(x for x in (a_scales, b_scales) if x is not None)]
     results = Outputs(given, [((m, n), dtype)], inputs)
@@ -55,7 +56,8 @@ def matmul_fp8(
         places = (address(part), None) if dtype == F32 else (None, address(part))
         library().refnum_matmul_fp8(
             address(left[first:end]), address(columns), pair[0].address(first, 0), pair[1].address(0, expert),
-            count, n, k, plan.run, plan.part, address(strides), scaling, kind, *places,
+            count, n, k, plan.run, plan.part, address(strides), scaling, scales_first(present, scaling), kind,
+            *places,
         )  # fmt: skip
     return results.finish()
 

@@ -37,6 +37,7 @@ struct ProductArguments {
     uint32_t m, n, k;
     uint32_t run, part;  // steps after which the accumulator is added to its part's sum; steps of a part
     uint32_t aligned;    // whether 16 bytes of a row can be read at once
+    uint32_t scales_first;
 
     __device__ __forceinline__ const uint8_t* left(uint32_t row) const { return a + a_first + row * a_stride; }
     __device__ __forceinline__ const uint8_t* right(uint32_t row) const { return b + b_first + row * b_stride; }
@@ -188,8 +189,8 @@ __device__ __forceinline__ void add_run(const ProductArguments& a, uint32_t row,
         const uint32_t left = scaling == BY_BLOCK ? a.a_scales.at(min(row + i, a.m - 1), block) : 0;
 #pragma unroll
         for (int j = 0; j < ACROSS; ++j) {
-            const uint32_t scale = scaling == BY_BLOCK ? multiply_floats(left, right[j]) : 0;
-            sum[i][j] = add_floats(sum[i][j], scaling == BY_BLOCK ? multiply_floats(c[i][j], scale) : c[i][j]);
+            sum[i][j] = scaling == BY_BLOCK ? add_scaled(sum[i][j], c[i][j], left, right[j], a.scales_first)
+                                            : add_floats(sum[i][j], c[i][j]);
             c[i][j] = 0;
         }
     }
@@ -209,8 +210,7 @@ __device__ __forceinline__ void end_part(const ProductArguments& a, uint32_t row
             const offset_t place = a.out_first + (offset_t)(row + i) * a.n + column + j;
             if (!first) total = add_floats(a.sums[place], total);
             if (last && scaling == WHOLE) {
-                const uint32_t scale = multiply_floats(a.a_scales.at(row + i, 0), a.b_scales.at(column + j, 0));
-                total = multiply_floats(total, scale);
+                total = scale_sum(total, a.a_scales.at(row + i, 0), a.b_scales.at(column + j, 0), a.scales_first);
             }
             if (last && a.narrow) a.narrow[place] = (uint16_t)product_bfloat16(total);
             else a.sums[place] = last ? product_float(total) : total;

@@ -165,6 +165,17 @@ REFNUM_HD uint32_t with_special_terms(uint32_t found, uint32_t c) {
 // float32 bits of an E8M0 byte below 255.
 REFNUM_HD uint32_t scale_of_byte(uint32_t byte) { return byte ? byte << 23 : 0x00400000; }
 
+// A run's result c, times both scales, added to a sum: the scales are multiplied first, or the right one is fused alone.
+REFNUM_HD uint32_t add_scaled(uint32_t sum, uint32_t c, uint32_t left, uint32_t right, bool scales_first) {
+    return scales_first ? multiply_add_floats(c, multiply_floats(left, right), sum)
+                        : multiply_add_floats(multiply_floats(c, left), right, sum);
+}
+// A whole sum times both scales: the scales are multiplied first, or the right one comes before the left one.
+REFNUM_HD uint32_t scale_sum(uint32_t sum, uint32_t left, uint32_t right, bool scales_first) {
+    return scales_first ? multiply_floats(sum, multiply_floats(left, right))
+                        : multiply_floats(multiply_floats(sum, right), left);
+}
+
 // A finished product: NaN is canonical.
 REFNUM_HD uint32_t product_float(uint32_t bits) { return (bits & FLOAT_MAGNITUDE) > FLOAT_INF ? PRODUCT_NAN : bits; }
 REFNUM_HD uint32_t product_bfloat16(uint32_t bits) {

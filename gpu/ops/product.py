@@ -24,7 +24,7 @@ DEFINES = ("BLOCKS=3",)
 FORMATS = ("E4M3", "E5M2")
 NAMES = ("e4m3_e4m3", "e5m2_e4m3", "e4m3_e5m2", "e5m2_e5m2")
 SCALING = ("", "_blocks", "_whole")
-ORDERS = re.compile(r"chain|(promote|split)([1-9][0-9]{0,9})")
+ORDERS = re.compile(r"chain|(promote|split)([1-9][0-9]{0,9})|split([1-9][0-9]{0,9})-chain")
 U8, F32 = np.dtype(np.uint8), np.dtype(np.float32)
 
 
@@ -47,6 +47,7 @@ class ProductArguments(ctypes.Structure):
         ("a_scales", ProductScales), ("b_scales", ProductScales),
         ("m", ctypes.c_uint32), ("n", ctypes.c_uint32), ("k", ctypes.c_uint32),
         ("run", ctypes.c_uint32), ("part", ctypes.c_uint32), ("aligned", ctypes.c_uint32),
+        ("scales_first", ctypes.c_uint32),
     ]  # fmt: skip
 
 
@@ -59,31 +60,34 @@ class Order(NamedTuple):
 
 
 def order_steps(order: str, k: int) -> Order:
-    """Return what `chain`, `promote<n>` or `split<s>` is for this K; raise ArgumentError as the model does."""
+    """Return what an order of `refnum.matmul_fp8` is for this K; raise ArgumentError as the model does."""
     found = ORDERS.fullmatch(order) if isinstance(order, str) else None
     if found is None:
-        raise ArgumentError(f"order={shown(order)} is not one of 'chain', 'promote<n>', 'split<s>'")
+        raise ArgumentError(f"order={shown(order)}; allowed are 'chain', 'promote<n>', 'split<s>' and 'split<s>-chain'")
     steps, blocks = -(-k // STEP), -(-k // TILE)
-    if found[1] is None:
-        return Order(steps, steps, 1)
-    number = checks.count(f"the number of {order}", int(found[2]), 1)
+    number = checks.count(f"the number of {order}", int(found[2] or found[3] or 1), 1)
     if found[1] == "promote":
         if number % STEP:
             raise ArgumentError(f"order={order!r}; n of promote<n> must be a multiple of a step's {STEP} products")
         return Order(min(number // STEP, steps), steps, 1)
     if number > blocks:
-        raise ArgumentError(f"split{number} has more parts than K = {k} has blocks of {TILE}, {blocks}")
+        raise ArgumentError(f"{order} has more parts than K = {k} has blocks of {TILE}, {blocks}")
     part = steps if number == 1 else -(-blocks // number) * TILE // STEP
-    return Order(TILE // STEP, part, -(-steps // part))
+    return Order(TILE // STEP if found[1] else part, part, -(-steps // part))
 
 
 class Places(NamedTuple):
-    """Where scales lie: items from one row, block of K and expert to the next, and rows that share an item."""
+    """Where scales lie: items from one row, block of K and expert to the next, and rows that share an item.
+
+    `kind` is `tensor`, `rows` or `squares`; `by_block` says whether each 128 elements of K have a scale.
+    """
 
     row: int = 0
     block: int = 0
     tall: int = 1
     expert: int = 0
+    kind: str = "tensor"
+    by_block: bool = False
 
 
 def scale_places(
@@ -103,11 +107,13 @@ def scale_places(
             raise ShapeError(f"{name} has shape {shape}; with {experts} splits it has three axes, {experts} first")
         expert, shape, strides = strides[0], shape[1:], strides[1:]
     blocks = -(-k // TILE)
-    allowed = {(-(-rows // TILE), blocks): TILE} if squares else {}
-    allowed |= {(rows, 1): 1, (rows, blocks): 1}
+    allowed = {(-(-rows // TILE), blocks): "squares"} if squares else {}
+    allowed |= {(rows, 1): "rows", (rows, blocks): "rows"}
     if shape not in allowed:
         raise ShapeError(f"{name} has shape {x.shape}; allowed are one item and {', '.join(map(str, allowed))}")
-    return Places(strides[0], strides[1] if shape[1] > 1 else 0, allowed[shape], expert)
+    kind, by_block = allowed[shape], shape[1] > 1
+    tall = TILE if kind == "squares" else 1
+    return Places(strides[0], strides[1] if by_block else 0, tall, expert, kind, by_block)
 
 
 class Scales(NamedTuple):
@@ -120,9 +126,9 @@ class Scales(NamedTuple):
         """Return the kernel's argument for rows from `first_row` on, or for an expert."""
         if self.view is None:
             return ProductScales(None)
-        row, block, tall, of_expert = self.places
-        first = first_row * row + expert * of_expert
-        return ProductScales(self.view.address, first, row, block, tall, self.view.dtype == F32)
+        places = self.places
+        first = first_row * places.row + expert * places.expert
+        return ProductScales(self.view.address, first, *places[:3], self.view.dtype == F32)
 
 
 def _scales(
@@ -138,7 +144,7 @@ def _scales(
 
 def scaling_of(given: Sequence[Places | None], plan: Order) -> int:
     """Return the position in `SCALING`; raise ArgumentError where a run lies in several blocks that have scales."""
-    if not any(places and places.block for places in given):
+    if not any(places and places.by_block for places in given):
         return 2 if any(given) else 0
     if TILE // STEP % plan.run:
         raise ArgumentError("scales of 128 elements of K need runs that lie in one block: promote32, 64, 128 or split")
@@ -211,13 +217,14 @@ def matmul_fp8(
         _scales("b_scales", b_scales, n, k, left, experts),
     )
     plan = order_steps(order, k)
-    scaling = scaling_of([s.places if s.view else None for s in pair], plan)
+    places = [s.places if s.view else None for s in pair]
+    scaling = scaling_of(places, plan)
     given, dtype = _output(out)
     narrow = dtype != F32
     inputs = [left, right, *(s.view for s in pair if s.view)]
     outputs = Outputs(given, [((m, n), dtype)], inputs, 4 * m * n if narrow and plan.parts > 1 else 0)
     result = outputs.views[0].address
-    places = (outputs.scratch, result) if narrow else (result, None)
+    results = (outputs.scratch, result) if narrow else (result, None)
     function = driver().function(KERNEL, f"matmul_{NAMES[kind]}{SCALING[scaling]}", left.device, DEFINES)
     stream, aligned = left.library.stream(left.device), _aligned(left, right)
     rows = [m] if counts is None else counts
@@ -226,12 +233,18 @@ def matmul_fp8(
             continue
         first, of_expert = end - count, 0 if experts is None else expert * right.strides[0]
         arguments = ProductArguments(
-            left.address, right.address, *places, first * left.strides[0], of_expert, first * n, left.strides[0],
+            left.address, right.address, *results, first * left.strides[0], of_expert, first * n, left.strides[0],
             right.strides[-2], pair[0].argument(first, 0), pair[1].argument(0, expert), count, n, k,
-            plan.run, plan.part, aligned,
+            plan.run, plan.part, aligned, scales_first(places, scaling),
         )  # fmt: skip
         plans.launch(function, left.device, (-(-n // SIDE), -(-count // SIDE)), THREADS, stream, arguments)
     return outputs.finish()
+
+
+def scales_first(places: Sequence[Places | None], scaling: int) -> bool:
+    """Whether the two scales of a result are multiplied before anything else (N19.5)."""
+    kinds = {p.kind for p in places if p is not None}
+    return "squares" in kinds if scaling == 1 else kinds <= {"tensor"}
 
 
 def _aligned(left: View, right: View) -> int:

@@ -8,7 +8,17 @@ from typing import Any
 
 from ..errors import ArgumentError
 from .tables import NAN, NEG_INF, POS_INF, TABLES, Exact
-from .values import decode, float32_add, float32_multiply, float_bits, float_value, floor_log2, is_finite, number
+from .values import (
+    decode,
+    float32_add,
+    float32_fused,
+    float32_multiply,
+    float_bits,
+    float_value,
+    floor_log2,
+    is_finite,
+    number,
+)
 
 Matrix = Sequence[Sequence[Any]]
 Bits = list[list[int]]
@@ -71,10 +81,8 @@ def dot_step(
         terms.append((number(start), _exponent("FP32", number(start))))
     top = max([_EXPONENT_OF_ZERO, *(e for _, e in terms)])
     total = sum((_toward_zero(v, _TWO ** (top - fraction_bits)) for v, _ in terms), Fraction(0))
-    if total == 0:
-        return 0
-    kept = _toward_zero(total, _TWO ** (_exponent("FP32", total) - result_bits))
-    sign = 0x80000000 if total < 0 else 0
+    kept = _toward_zero(total, _TWO ** (_exponent("FP32", total) - result_bits)) if total else total
+    sign = 0x80000000 if kept < 0 else 0
     return sign + (0x7F800000 if abs(kept) >= _TWO**128 else float_bits(abs(kept)))
 
 
@@ -96,26 +104,30 @@ def _parts(order: str, k: int) -> list[list[range]]:
     if order.startswith("promote"):
         return [_runs(range(k), int(order.removeprefix("promote")))]
     if not order.startswith("split"):
-        raise ArgumentError(f"order={order!r} is not one of 'chain', 'promote<n>', 'split<s>'")
-    count = int(order.removeprefix("split"))
+        raise ArgumentError(f"order={order!r} is not one of 'chain', 'promote<n>', 'split<s>', 'split<s>-chain'")
+    count = int(order.removeprefix("split").removesuffix("-chain"))
     blocks = -(-k // 128)
-    width = k if count == 1 else -(-blocks // count) * 128
-    return [_runs(part, 128) for part in _runs(range(k), width)]
+    parts = _runs(range(k), k if count == 1 else -(-blocks // count) * 128)
+    return [[part] if order.endswith("-chain") else _runs(part, 128) for part in parts]
 
 
 def _runs(whole: range, width: int) -> list[range]:
     return [whole[i : i + width] for i in range(0, len(whole), width)]
 
 
-def _scale(scales: Any, row: int, block: int, rows: int) -> int | None:
-    """Return the float32 bits of the scale of a row and a block of K; `scales` is one scale or holds [.., ..]."""
+def _scale(scales: Any, row: int, block: int, rows: int) -> int:
+    """Return the float32 bits of the scale of a row and a block of K, 1 if none; `scales` is one or holds [.., ..]."""
     if scales is None:
-        return None
+        return float_bits(Fraction(1))
     scale = scales
     if not isinstance(scales, int | Fraction):
         line = scales[row] if len(scales) == rows else scales[row // 128]
         scale = line[block] if len(line) > 1 else line[0]
     return float_bits(scale if isinstance(scale, Fraction) else decode("E8M0", scale))
+
+
+def _squares(scales: Any, rows: int) -> bool:
+    return not (scales is None or isinstance(scales, int | Fraction)) and len(scales) != rows
 
 
 def _by_block(scales: Any) -> bool:
@@ -133,11 +145,24 @@ def matmul_fp8(
     terms = _STEPS[instruction][0]
     by_block = _by_block(a_scales) or _by_block(b_scales)
 
-    def scaled(bits: int, i: int, j: int, block: int) -> int:
-        given = [s for s in (_scale(a_scales, i, block, len(a)), _scale(b_scales, j, block, len(b))) if s is not None]
-        if not given:
-            return bits
-        return float32_multiply(bits, given[0] if len(given) == 1 else float32_multiply(*given))
+    def scales(i: int, j: int, block: int) -> tuple[int, int]:
+        return _scale(a_scales, i, block, len(a)), _scale(b_scales, j, block, len(b))
+
+    def add_run(total: int, bits: int, i: int, j: int, block: int) -> int:
+        if not by_block:
+            return float32_add(total, bits)
+        left, right = scales(i, j, block)
+        if _squares(a_scales, len(a)) or _squares(b_scales, len(b)):
+            return float32_fused(bits, float32_multiply(left, right), total)
+        return float32_fused(float32_multiply(bits, left), right, total)
+
+    def scaled(total: int, i: int, j: int) -> int:
+        if by_block or (a_scales is None and b_scales is None):
+            return total
+        left, right = scales(i, j, 0)
+        if all(x is None or isinstance(x, int | Fraction) for x in (a_scales, b_scales)):
+            return float32_multiply(total, float32_multiply(left, right))
+        return float32_multiply(float32_multiply(total, right), left)
 
     def entry(i: int, j: int) -> int:
         sums = []
@@ -147,14 +172,13 @@ def matmul_fp8(
                 bits = 0
                 for ks in _runs(run, terms):
                     bits = dot_step([a[i][k] for k in ks], [b[j][k] for k in ks], bits, instruction, a_format, b_format)
-                if by_block:
-                    bits = scaled(bits, i, j, run.start // 128)
-                part_sum = bits if order == "chain" else float32_add(part_sum, bits)
+                chain = order.endswith("chain")
+                part_sum = bits if chain else add_run(part_sum, bits, i, j, run.start // 128)
             sums.append(part_sum)
         total = sums[0]
         for other in sums[1:]:
             total = float32_add(total, other)
-        return total if by_block else scaled(total, i, j, 0)
+        return scaled(total, i, j)
 
     return [[_narrow(entry(i, j), out) for j in range(len(b))] for i in range(len(a))]
 

@@ -5,17 +5,18 @@ import itertools
 import numpy as np
 import pytest
 
+from refnum import softfloat
 from refnum.errors import ArgumentError, DtypeError, ScaleError, ShapeError
 from refnum.gpu import emulate
 from refnum.gpu.host.build import address, library
 from refnum.gpu.ops import product
 from refnum.product import matmul_fp8, tensor_core_step
 
-ORDERS = ("chain", "promote32", "promote96", "promote128", "split2", "split3")
+ORDERS = ("chain", "promote32", "promote96", "promote128", "split2", "split3", "split2-chain")
 KINDS = ("none", "tensor", "row", "1x128", "128x128")
 FORMATS = ("E4M3", "E5M2")
 FINITE = {"E4M3": 0x7E, "E5M2": 0x7B}
-CASES = [c for c in itertools.product(ORDERS, KINDS) if c[0] not in ("chain", "promote96") or c[1] not in KINDS[3:]]
+CASES = [c for c in itertools.product(ORDERS, KINDS) if c[1] not in KINDS[3:] or c[0] in ORDERS[1:2] + ORDERS[3:6]]
 
 
 def codes(rng, shape, fmt, special=False):
@@ -87,6 +88,20 @@ def test_results_go_where_the_caller_says(host, emulated, out):
             given = np.zeros((3, 4), dtype)
             call(a, b, order=order, out=given)
             assert np.array_equal(bits(given), bits(matmul_fp8(a, b, order=order, out=dtype.name)))
+
+
+def test_fused_products_and_sums_of_the_host(host):
+    rng = np.random.default_rng(3)
+    a, b, c = rng.integers(0, 1 << 32, (3, 200_000), dtype=np.uint32)
+    near = (softfloat.multiply(a, b) ^ np.uint32(1 << 31)) + rng.integers(-3, 4, a.size).astype(np.uint32)
+    few = rng.choice(np.array([0, 1, 0x800000, 0x7F800000, 0x7F7FFFFF, 0x3F800000], np.uint32), (3, 5000))
+    signs = rng.integers(0, 2, few.shape, dtype=np.uint32) << np.uint32(31)
+    for x, y, z in ((a, b, c), (a, b, near), few | signs):
+        x, y, z = map(np.ascontiguousarray, (x, y, z))
+        out = np.empty(x.size, np.uint32)
+        library().refnum_multiply_add_floats(*map(address, (x, y, z, out)), x.size)
+        out = np.where((out & np.uint32(0x7FFFFFFF)) > softfloat.INF, softfloat.NAN, out)
+        assert np.array_equal(out, softfloat.multiply_add(x, y, z))
 
 
 def steps(a, b, c, formats=0):

@@ -124,19 +124,20 @@ def test_a_step_without_results():
     assert tensor_core_step(a, b).shape == (0, 3) and tensor_core_step(b, a).shape == (3, 0)
 
 
-CODES = np.zeros((2, 32), np.uint8)
+CODES, WIDE = np.zeros((2, 32), np.uint8), np.zeros((2, 33), np.uint8)
+BYTES = CODES[:, :16]
 
 
 @pytest.mark.parametrize(
     "error, said, given",
     [
-        (ShapeError, "a has 33 columns; a step of wgmma_fp8", (np.zeros((2, 33), np.uint8), np.zeros((2, 33), np.uint8))),
+        (ShapeError, "a has 33 columns; a step of wgmma_fp8", (WIDE, WIDE)),
         (ShapeError, "a has K = 32 and b has K = 16", (CODES, CODES[:, :16])),
         (ShapeError, "K = 0", (CODES[:, :0], CODES[:, :0])),
         (ShapeError, "c has shape", (CODES, CODES, np.zeros((2, 3), np.float32))),
         (DtypeError, "c has dtype float64", (CODES, CODES, np.zeros((2, 2)))),
         (DtypeError, "a has dtype float32", (CODES.astype(np.float32), CODES)),
-        (DtypeError, "a has dtype uint8; allowed is uint16", (CODES[:, :16], CODES[:, :16], None, "wgmma_bf16", "BF16", "BF16")),
+        (DtypeError, "a has dtype uint8; allowed is uint16", (BYTES, BYTES, None, "wgmma_bf16", "BF16", "BF16")),
         (ProfileError, "a_format is E2M1", (CODES, CODES, None, "wgmma_fp8", "E2M1")),
         (ArgumentError, "instruction", (CODES, CODES, None, "wgmma_fp4")),
     ],
