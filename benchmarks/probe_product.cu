@@ -287,7 +287,7 @@ struct Order {
     int k, run, part;  // terms; those of a run (0: all of a part) and of a part
     int descending;    // the parts' sums are added from the last on
     int scaling;       // 0 none; blocks of K: 1 mul, 2 fma, 3 mul twice (a, b), 4 mul twice (b, a);
-                       // whole sums: 5 by the product, 6 a then b, 7 b then a
+                       // whole sums: 5 by the product, 6 a then b, 7 b then a; blocks: 8 mul a fma b, 9 mul b fma a
     int blocks;        // scales a row
 };
 
@@ -312,18 +312,20 @@ extern "C" __global__ void predict_products(const Rule* rule, const Order* order
         for (int at = start; at < stop; at += run) {
             const int n = at + run < stop ? run : stop - at;
             const float one = of_bits(chain(r, a, b, left + at, right + at, n, 0));
-            const bool whole = o.scaling == 0 || o.scaling > 4;
+            const bool whole = o.scaling == 0 || (o.scaling > 4 && o.scaling < 8);
             const float sa = whole ? 1.0f : a_scales[(uint64_t)rows[i] * o.blocks + at / 128];
             const float sb = whole ? 1.0f : b_scales[(uint64_t)columns[i] * o.blocks + at / 128];
             if (o.scaling == 1) sum = __fadd_rn(sum, __fmul_rn(one, __fmul_rn(sa, sb)));
             else if (o.scaling == 2) sum = __fmaf_rn(one, __fmul_rn(sa, sb), sum);
             else if (o.scaling == 3) sum = __fadd_rn(sum, __fmul_rn(__fmul_rn(one, sa), sb));
             else if (o.scaling == 4) sum = __fadd_rn(sum, __fmul_rn(__fmul_rn(one, sb), sa));
+            else if (o.scaling == 8) sum = __fmaf_rn(__fmul_rn(one, sa), sb, sum);
+            else if (o.scaling == 9) sum = __fmaf_rn(__fmul_rn(one, sb), sa, sum);
             else sum = o.run ? __fadd_rn(sum, one) : one;
         }
         total = p ? __fadd_rn(total, sum) : sum;
     }
-    if (o.scaling > 4) {
+    if (o.scaling > 4 && o.scaling < 8) {
         const float sa = a_scales[(uint64_t)rows[i] * o.blocks], sb = b_scales[(uint64_t)columns[i] * o.blocks];
         if (o.scaling == 5) total = __fmul_rn(total, __fmul_rn(sa, sb));
         if (o.scaling == 6) total = __fmul_rn(__fmul_rn(total, sa), sb);

@@ -107,8 +107,10 @@ class Product:
                 scale *= rng.uniform(1, 2, scale.shape).astype(np.float32)
             given.append(scale)
             sides.append(cupy.asarray(np.repeat(scale, 128, axis=0)[:rows] if kind == "128x128" else scale))
+            if kind == "128x128":  # rows of these lie a multiple of four items apart
+                given[-1] = np.pad(scale, ((0, 0), (0, -blocks % 4)))
         self.scales, self.blocks = tuple(cupy.ascontiguousarray(s) for s in sides), sides[0].shape[1]
-        return [torch.from_numpy(s).to(DEVICE) for s in given]
+        return [torch.from_numpy(s).to(DEVICE)[:, :blocks] for s in given]
 
 
 def _row(report: Report, label: str, found: dict[str, Any]) -> dict[str, Any]:
@@ -179,7 +181,7 @@ def blockwise(kernels: Kernels, report: Report) -> dict[str, Any]:
                 found[label] = str(error)[:300]
                 report.line(f"{label:72s} refused: {str(error)[:100]}")
                 continue
-            found[label] = _row(report, label, p.judge(out, (1, 2, 3, 4)))
+            found[label] = _row(report, label, p.judge(out, (8, 2, 9, 1, 3, 4)))
     return found
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import cupy
 import numpy as np
 import torch
-from probe_device import Kernels, Report
+from probe_device import Kernels, Report, Rule
 from probe_product_calls import TORCH, Product, _row, _with_addend, to_torch
 
 try:
@@ -51,6 +51,14 @@ if triton is not None:
         tl.store(out + rows[:, None] * n + columns[None, :], total)
 
 
+FALLBACKS = {
+    "FP16 steps": Rule(0, 0, 16, 25, 23, as_half=1),
+    "FP16 steps in pairs, accumulator apart": Rule(0, 0, 16, 25, 23, as_half=1, pairs=1, apart=1),
+    "FP16 steps in pairs": Rule(0, 0, 16, 25, 23, as_half=1, pairs=1),
+    "25 bits": Rule(0, 0, 32, 25, 23),
+}
+
+
 def triton_dots(kernels: Kernels, report: Report) -> dict[str, Any]:
     """tl.dot of FP8: the accumulator inside or outside, and max_num_imprecise_acc."""
     found: dict[str, Any] = {"version": getattr(triton, "__version__", None)}
@@ -65,7 +73,12 @@ def triton_dots(kernels: Kernels, report: Report) -> dict[str, Any]:
         label = f"triton {bm}x64x{bk} max_num_imprecise_acc={imprecise} acc {'inside' if into else 'outside'}"
         try:
             dot_kernel[(m // bm, n // 64)](a, b, out, n, k, imprecise, into, bm, 64, bk)
-            found[label] = _row(report, label, p.judge(out))
+            row = p.judge(out)
+            for name, rule in FALLBACKS.items():
+                if row["order"] is None:
+                    p.rule = rule
+                    row = {**p.judge(out), "rule": name}
+            found[label] = _row(report, f"{label} {row.get('rule', '')}", row)
         except Exception as error:
             found[label] = str(error)[:300]
             report.line(f"{label}: {type(error).__name__} {str(error)[:120]}")
