@@ -20,7 +20,7 @@ from .tiles import tile_count
 __all__ = ["Order", "matmul_bf16", "matmul_fp8", "tensor_core_step"]
 
 ONE = np.uint32(0x3F800000)
-BF16_NAN = np.uint16(0x7FFF)  # every NaN of a BF16 result (clause N19.5)
+BF16_NAN = np.uint16(0x7FFF)  # every NaN of a BF16 result (clause N19.6)
 _ORDERS = re.compile(r"chain|(promote|split)([1-9][0-9]{0,9})|split([1-9][0-9]{0,9})-chain")
 
 

@@ -40,7 +40,7 @@ INSTRUCTIONS: dict[str, Instruction] = {
 }
 # fmt: on
 
-# What a device showed, one line each (clause N19.5).
+# What a device showed, one line each (clause N19.6).
 NAN = np.uint32(0x7FFFFFFF)  # every NaN result, whatever the payload or the sign of its cause
 OVERFLOW = INF  # the magnitude of a result of 2**128 or more, whose bits are otherwise cut off
 ZERO_EXPONENT = -133  # the exponent that a zero term has when the largest is sought

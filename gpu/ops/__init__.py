@@ -42,6 +42,7 @@ from .casts import encode_e2m1, encode_e4m3, encode_e8m0
 from .payload import fp8_to_payload, pack_payload, quantize_payload, unpack_payload
 from .permute import permute_pad, permute_unpack
 from .permute_sum import unpermute
+from .product import matmul_fp8
 from .swiglu import swiglu_backward, swiglu_quantize
 
 __all__ = [
@@ -54,6 +55,7 @@ __all__ = [
     "fp8_columns",
     "fp8_to_mxfp4",
     "fp8_to_payload",
+    "matmul_fp8",
     "mxfp4_columns",
     "mxfp4_to_fp8",
     "mxfp4_to_fp8_columns",

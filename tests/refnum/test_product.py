@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from test_tensor_core import codes
 
+from refnum.bounds import product_bounds
 from refnum.errors import ArgumentError, DtypeError, ProfileError, ScaleError, ShapeError
 from refnum.oracle import product as exact
 from refnum.product import matmul_bf16, matmul_fp8
-from refnum.product_bounds import product_bounds
 
 ORDERS = ("chain", "promote32", "promote96", "promote128", "promote256", "split1", "split2", "split3", "split2-chain")
 SCALES = ("none", "tensor", "row", "1x128", "128x128")
