@@ -263,7 +263,7 @@ class ScalePair:
         """Whether a result's two scales are multiplied before anything else."""
         if self.by_block:
             return any(x is not None and x.kind == "squares" for x in (self.a, self.b))
-        return all(x is None or x.kind == "tensor" for x in (self.a, self.b))
+        return not all(x is not None and x.kind == "rows" for x in (self.a, self.b))
 
     def cut(self, rows: slice, columns: slice) -> ScalePair:
         """Return the scales of some outputs."""
@@ -272,7 +272,7 @@ class ScalePair:
     def factors(self, block: int) -> tuple[Array, Array]:
         """Return the scales of both operands for a block of K, [M or 1, 1] and [1, N or 1]; 1 where there are none."""
         like = (self.a or self.b).bits  # type: ignore[union-attr]
-        one = np.full(1, ONE, np.uint32, like=like)
+        one = np.zeros(1, np.uint32, like=like) | ONE
         left, right = (one if x is None else x.of(block) for x in (self.a, self.b))
         return left[:, None], right[None, :]
 

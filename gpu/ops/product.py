@@ -243,8 +243,8 @@ def matmul_fp8(
 
 def scales_first(places: Sequence[Places | None], scaling: int) -> bool:
     """Whether the two scales of a result are multiplied before anything else (N19.5)."""
-    kinds = {p.kind for p in places if p is not None}
-    return "squares" in kinds if scaling == 1 else kinds <= {"tensor"}
+    kinds = [p.kind for p in places if p is not None]
+    return "squares" in kinds if scaling == 1 else kinds != ["rows", "rows"]
 
 
 def _aligned(left: View, right: View) -> int:

@@ -130,6 +130,10 @@ def _squares(scales: Any, rows: int) -> bool:
     return not (scales is None or isinstance(scales, int | Fraction)) and len(scales) != rows
 
 
+def _rows(scales: Any, rows: int) -> bool:
+    return not (scales is None or isinstance(scales, int | Fraction)) and len(scales) == rows
+
+
 def _by_block(scales: Any) -> bool:
     return not (scales is None or isinstance(scales, int | Fraction)) and any(len(line) > 1 for line in scales)
 
@@ -160,9 +164,9 @@ def matmul_fp8(
         if by_block or (a_scales is None and b_scales is None):
             return total
         left, right = scales(i, j, 0)
-        if all(x is None or isinstance(x, int | Fraction) for x in (a_scales, b_scales)):
-            return float32_multiply(total, float32_multiply(left, right))
-        return float32_multiply(float32_multiply(total, right), left)
+        if _rows(a_scales, len(a)) and _rows(b_scales, len(b)):
+            return float32_multiply(float32_multiply(total, right), left)
+        return float32_multiply(total, float32_multiply(left, right))
 
     def entry(i: int, j: int) -> int:
         sums = []
