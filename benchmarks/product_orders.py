@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from check_product_kernel import TORCH, codes, differing
 from probe_device import Kernels
-from probe_product import INSTRUCTIONS, find_strides, operand_sets
+from probe_product import INSTRUCTIONS, directed, find_strides, operand_sets
 
 from refnum.gpu.ops import product
 
@@ -133,7 +133,7 @@ MODES: list[Mode] = [
 
 def likely(fast: bool, blocks: int) -> list[str]:
     """Return orders to try."""
-    parts = [s for s in (2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16) if s <= blocks]
+    parts = [s for s in range(2, 65) if s <= blocks and -(-blocks // s) != -(-blocks // (s - 1))]
     first = ["chain", *(f"split{s}-chain" for s in parts)] if fast else ["promote128", *(f"split{s}" for s in parts)]
     return [*first, *(o for o in ("chain", "promote128", "promote256", "promote512") if o not in first)]
 
@@ -192,7 +192,27 @@ def captured_steps() -> list[dict[str, Any]]:
                     "instruction": name, "data": label, "a": a[p, i].tobytes().hex(), "b": b[p, j].tobytes().hex(),
                     "c": f"{c[p, i, j]:08x}", "out": f"{got[p, i, j]:08x}",
                 })  # fmt: skip
+    for name in ("wgmma_e4m3_e4m3", "wgmma_e5m2_e5m2", "wgmma_bf16_bf16", "mma_bf16_bf16"):
+        rows += captured_sums(kernels, name, strides)
     return rows
+
+
+def captured_sums(kernels: Any, name: str, strides: tuple[int, int]) -> list[dict[str, Any]]:
+    """Return the chosen sums of `probe_product.directed` with the device's bits."""
+    cases = directed(INSTRUCTIONS[name][0])
+    k, dtype = (32, np.uint8) if INSTRUCTIONS[name][0][0] == "E" else (16, np.uint16)
+    a, b = np.zeros((len(cases), 64, k), dtype), np.zeros((len(cases), 8, k), dtype)
+    c = np.zeros((len(cases), 64, 8), np.uint32)
+    for i, (pairs, start) in enumerate(cases.values()):
+        for j, (x, y) in enumerate(pairs):
+            a[i, 0, j], b[i, 0, j] = x, y
+        c[i, 0, 0] = start
+    got = cupy.asnumpy(kernels.instruction(name, *map(cupy.asarray, (a, b, c)), strides))
+    return [
+        {"instruction": name, "data": label, "a": a[i, 0].tobytes().hex(), "b": b[i, 0].tobytes().hex(),
+         "c": f"{c[i, 0, 0]:08x}", "out": f"{got[i, 0, 0]:08x}"}
+        for i, label in enumerate(cases)
+    ]  # fmt: skip
 
 
 def captured_products(rng: Any) -> list[dict[str, Any]]:
