@@ -24,7 +24,7 @@ def judge_wide(
     What does not pass is judged again on the host, for its words. again: makes the case on the host; asked if the
     device died.
     """
-    seen = device.judge_there(subject, case, golden, seconds)
+    seen = device.judge_on_device(subject, case, golden, seconds)
     if seen.outcome is Outcome.PASS:
         tally.compared += device.elements_of(case, golden)
         return True

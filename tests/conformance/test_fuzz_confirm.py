@@ -14,7 +14,7 @@ from refnum.conformance.commands.fuzz.shards import Address, recipes_of
 from refnum.conformance.commands.fuzz.spec import make_spec
 from refnum.conformance.subjects.subject import Subject
 from refnum.conformance.verdicts.device import fetch
-from refnum.conformance.verdicts.judge_worker import Bench
+from refnum.conformance.verdicts.judge_worker import RecipeJudge
 
 HOST = np.empty(0, np.uint8)
 SIGNLESS = """
@@ -69,11 +69,11 @@ def large(rows, seed=3, distribution="normal"):
 def test_a_wrong_sign_of_zero_seen_where_the_data_is_is_confirmed_at_its_level(tmp_path):
     office = office_of(written(tmp_path, SIGNLESS))
     target = next(target for target in office.spec.targets if target.params["input"] == "float32")
-    bench = Bench(office.subject(target.name), 10.0)
-    bench.like = HOST
+    judge = RecipeJudge(office.subject(target.name), 10.0)
+    judge.like = HOST
     address = Address(0, target.name, "normal", 0)
     recipes = recipes_of(office.spec, target, address)
-    seen = [bench._there(recipe, number) for number, recipe in enumerate(recipes)]
+    seen = [judge._on_device(recipe, number) for number, recipe in enumerate(recipes)]
     number = next(n for n, each in enumerate(seen) if each.outcome is Outcome.MISMATCH)
     task = task_of(office, address, number, seen[number].level, tmp_path)
     result = confirm.confirm(office, task, silent)

@@ -19,7 +19,6 @@ from refnum.conformance.commands.mutate.operators import Mutant
 from refnum.conformance.commands.mutate.run import Shop, judge
 from refnum.conformance.commands.mutate.score import by_operator, document
 from refnum.conformance.commands.mutate.verdict import EQUIVALENT, KILLED, OUTSIDE, REFUSED, SURVIVED, Verdict
-from refnum.conformance.subjects.loading import discover
 from refnum.conformance.subjects.subject import Subject
 from refnum.errors import ArgumentError
 
@@ -127,6 +126,6 @@ def test_what_does_not_compile_is_not_counted() -> None:
 
 def test_a_subject_that_dies_when_it_is_asked_whether_it_is_there_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
     dead = Subject("dead", {}, mutable=object, available=lambda: os._exit(3))
-    monkeypatch.setattr(discover, "installed", lambda: ([dead], []))
+    monkeypatch.setattr(command, "installed", lambda: ([dead], []))
     with pytest.raises(ArgumentError, match="dead cannot be built from changed sources: its process died"):
         command._workshop("dead")

@@ -14,7 +14,7 @@ from typing import Any
 
 from ...cases.levels import Outcome
 from ...cases.recipes.recipe import Recipe
-from ...verdicts.judge_worker import Bench
+from ...verdicts.judge_worker import RecipeJudge
 from .confirm import confirm, probe, shrink
 from .context import FATAL, Office, Tell
 from .shards import simple
@@ -31,7 +31,7 @@ def shard(office: Office, task: Mapping[str, Any], tell: Tell) -> dict[str, Any]
     after it.
     """
     start = time.perf_counter()
-    bench = Bench(office.subject(task["target"]), office.spec.timeout, office.spec.elements)
+    judge = RecipeJudge(office.subject(task["target"]), office.spec.timeout, office.spec.elements)
     known = task.get("fault")
     tally = ShardTally(known)
     for number, recipe in enumerate(office.recipes(task)):
@@ -40,7 +40,7 @@ def shard(office: Office, task: Mapping[str, Any], tell: Tell) -> dict[str, Any]
         if task["target"] not in office.warm:
             _warm_up(office, task["target"], recipe, number, tell)
         tell(number)
-        tally.take(number, recipe, bench.judge(recipe, number))
+        tally.take(number, recipe, judge.judge(recipe, number))
         if tally.fault:
             break
     return tally.result(time.perf_counter() - start)
@@ -51,7 +51,7 @@ def _warm_up(office: Office, target: str, recipe: Recipe, number: int, tell: Tel
     office.warm.add(target)
     if office.targets[target].device == "gpu":
         tell(number, True)
-        Bench(office.subject(target), office.spec.timeout + WARM / 2, office.spec.elements).judge(simple(recipe))
+        RecipeJudge(office.subject(target), office.spec.timeout + WARM / 2, office.spec.elements).judge(simple(recipe))
 
 
 TASKS = {"shard": shard, "confirm": confirm, "shrink": shrink, "probe": probe}

@@ -18,6 +18,11 @@ import traceback
 from multiprocessing.connection import Connection
 from typing import Any
 
+from .context import Office
+from .identity import identity
+from .spec import Spec
+from .work import TASKS
+
 BEAT = 0.5
 """Seconds between two beats."""
 
@@ -58,11 +63,6 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the coordinator, which ends its workers itself
     line = Line(int(sys.argv[1]))
     threading.Thread(target=beat, args=(line,), daemon=True).start()
-    from .context import Office
-    from .identity import identity
-    from .spec import Spec
-    from .work import TASKS
-
     try:
         office = Office(Spec.from_json(line.receive()["spec"]))
         who = identity()

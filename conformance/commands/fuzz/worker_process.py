@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from .errors import WorkerError
@@ -126,7 +126,7 @@ class Cell:
         if self.task is not None and now - self.since > self._allowed():
             where = "" if self.number is None else f" at case {self.number}"
             events += self._ended(HUNG, f"no answer within {self._allowed():g} s{where}; the process was killed")
-        elif now - self.heard > SILENT:
+        elif self.identity and now - self.heard > SILENT:
             events += self._ended(HUNG, f"the process was silent for {SILENT:g} s and was killed")
         elif not self.identity and now - self.since > START:
             events += self._ended(HUNG, f"the process did not come up within {START:g} s")
@@ -192,8 +192,6 @@ class Cell:
 
     def run(self, task: Mapping[str, Any], fresh: bool = False) -> list[Event]:
         """Do one task to its end, restarting the process when it is not up; WorkerError when it cannot come up."""
-        from multiprocessing.connection import wait
-
         events: list[Event] = []
         if fresh:
             self.kill()
