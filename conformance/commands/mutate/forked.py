@@ -31,13 +31,13 @@ PATIENCE = 4
 
 @dataclass(frozen=True)
 class Ended:
-    """How an item ended the process that it was given to, in the words of `apart`: a kill, or not judged."""
+    """How an item ended the process that it was given to, in the words of `call_forked`: a kill, or not judged."""
 
     status: str
     how: str
 
 
-def apart(work: Callable[[], Any], seconds: int) -> Any:
+def call_forked(work: Callable[[], Any], seconds: int) -> Any:
     """Return what a function returns in a forked process; one that dies, raises or is late is a kill, in words.
 
     seconds: CPU seconds that it may take. An error of `OUR_FAULT` is no kill, nor is an end without an answer that its
@@ -116,13 +116,13 @@ def _drained(reader: int, seconds: float) -> bytes | None:
         parts.append(part)
 
 
-def each_apart(
+def call_each_forked(
     work: Callable[[Item], Result], items: Sequence[Item], seconds: int
 ) -> Iterator[tuple[Item, Result | Ended]]:
     """Yield (item, result) of a function, one after another in one forked process; `Ended` for one that ended it.
 
     seconds: CPU seconds for one item, unless the work sets the profiling timer anew. After one that ended its process,
-    by an error too, another process goes on with the next. What is no kill is told as `apart` tells it.
+    by an error too, another process goes on with the next. What is no kill is told as `call_forked` tells it.
     """
     left = list(items)
     while left:
