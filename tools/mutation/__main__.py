@@ -12,7 +12,7 @@ from refnum.conformance.commands.mutate.ledger import Ledger
 from refnum.conformance.commands.mutate.run import run
 from refnum.conformance.commands.options import told
 from refnum.errors import ArgumentError
-from tools.mutation.python import Modules
+from tools.mutation.python import Modules, reasons
 from tools.mutation.python_targets import TARGETS
 
 app = typer.Typer(add_completion=False)
@@ -36,7 +36,7 @@ def main(
     workshop = Modules.open(found, tests)
     mutants = chosen(workshop.mutants(), sample, seed, target)
     verdicts = list(run(workshop, mutants, workers, Ledger(ledger) if ledger else None))
-    report(target, accepted(verdicts, workshop.reasons(), workshop.texts), out)
+    report(target, accepted(verdicts, reasons(), workshop.texts), out)
 
 
 if __name__ == "__main__":

@@ -189,9 +189,10 @@ class Modules(Workshop):
     def _changed(self, copy: Copy) -> str:
         return copy.mutant.applied(self.texts[copy.mutant.file])
 
-    def reasons(self) -> tuple[Reason, ...]:
-        """Return the changes that no question can show, with their reasons."""
-        return reasons_of(tomllib.loads(NO_EFFECT.read_text())["change"])
+
+def reasons() -> tuple[Reason, ...]:
+    """Return the changes that no question can show, with their reasons."""
+    return reasons_of(tomllib.loads(NO_EFFECT.read_text())["change"])
 
 
 def _listened(target: Target, recorder: Recorder) -> Iterator[Lines]:

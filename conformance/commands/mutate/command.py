@@ -21,10 +21,10 @@ from ...reports.files import write_text
 from ...reports.gpus import chosen_gpus, smi
 from ...subjects.loading.discover import installed
 from . import other_build, score
-from .accepted import accepted
+from .accepted import accepted, reasons_of
 from .enumerate import enumerated
 from .forked import call_forked
-from .functions import settled
+from .functions import Rows, settled
 from .kernels import Kernels
 from .ledger import Ledger
 from .library import Library
@@ -117,10 +117,10 @@ def run(
         mutants = chosen(workshop.mutants(), sample, seed, subject, file=file, operator=operator)
         kept = Ledger(ledger) if ledger else None
         verdicts = list(judge_all(workshop, mutants, workers, kept, _hints(hints), _gpus(gpus)))
-        verdicts = settled(workshop, verdicts, Path(folder) / "functions", workers, kept)
+        verdicts = settled(workshop, Rows.of(sources.functions()), verdicts, Path(folder) / "functions", workers, kept)
         if domains and isinstance(workshop, Library):
             verdicts = enumerated(workshop, verdicts, Path(folder) / "domains", workers, seconds)
-        verdicts = accepted(verdicts, workshop.reasons(), workshop.texts)
+        verdicts = accepted(verdicts, reasons_of(getattr(sources, "reasons", tuple)()), workshop.texts)
     if outside is not None:
         verdicts = other_build.taken(verdicts, json.loads(outside.read_text()), workshop.texts)
     report(subject, verdicts, out, sources=other_build.sources(workshop.texts))

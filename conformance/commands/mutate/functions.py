@@ -120,14 +120,19 @@ class Rows:
 
 
 def settled(
-    workshop: Workshop, verdicts: Sequence[Verdict], folder: Path, workers: int, ledger: Ledger | None = None
+    workshop: Workshop,
+    rows: Rows,
+    verdicts: Sequence[Verdict],
+    folder: Path,
+    workers: int,
+    ledger: Ledger | None = None,
 ) -> list[Verdict]:
     """Return the verdicts with survivors settled whose function is the same at every argument; `ledger` keeps them.
 
     One that differs stays a survivor, and is told the arguments: a case is missing that gives them. What a build has no
     code of is asked too: a compiler may have made the same code of a place and of its change.
     """
-    rows, turn = Rows.of(workshop.functions()), Semaphore(workers)
+    turn = Semaphore(workers)
 
     def one(numbered: tuple[int, Verdict]) -> Verdict:
         number, verdict = numbered

@@ -17,14 +17,13 @@ from refnum.errors import ArgumentError, UnsupportedError
 
 from ...subjects.subject import Subject, from_dict
 from . import corpus, kernel_questions, kernels_ask
-from .accepted import Reason
 from .forked import LATE, call_forked
 from .kernels_ask import Chosen, ask, every
 from .ledger import digest_of, included
 from .operators import Mutant, mutants_of
 from .run import pool
 from .verdict import EQUIVALENT, KILLED, REFUSED
-from .workshop import Copy, Known, Sources, Workshop, reasons_in, texts_of
+from .workshop import Copy, Known, Sources, Workshop, texts_of
 
 SAME = "identical machine code of every kernel that includes it"
 
@@ -224,14 +223,6 @@ class Kernels(Workshop):
 
     def _subject(self, folder: Path) -> Subject:
         return from_dict(self.sources.subject(folder), "the workshop")
-
-    def functions(self) -> dict[str, Any]:
-        """Return the table of small functions with their domains."""
-        return self.sources.functions()
-
-    def reasons(self) -> tuple[Reason, ...]:
-        """Return the changes that no question can show, with their reasons."""
-        return reasons_in(self.sources)
 
 
 _compiling: list[KernelSources] = []

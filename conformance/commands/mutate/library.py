@@ -14,12 +14,11 @@ from typing import Any, Protocol, Self
 from ...cases.case import Case
 from ...subjects.subject import Subject
 from . import corpus
-from .accepted import Reason
 from .corpus import Question
 from .ledger import digest_of
 from .operators import Mutant, mutants_of
 from .verdict import EQUIVALENT, KILLED, OUTSIDE, REFUSED
-from .workshop import Copy, Known, Sources, Workshop, reasons_in, texts_of
+from .workshop import Copy, Known, Sources, Workshop, texts_of
 
 PLAIN, SAME = "-O0", "identical machine code when optimised"
 """Mutants are judged as they compile fastest; optimised code tells the equivalent ones."""
@@ -144,14 +143,6 @@ class Library(Workshop):
     def text(self, file: str) -> str:
         """Return the text of a source, of one that no operator changes too."""
         return self.texts[file] if file in self.texts else (self.sources.root / file).read_text()
-
-    def functions(self) -> dict[str, Any]:
-        """Return the table of small functions with their domains."""
-        return self.sources.functions()
-
-    def reasons(self) -> tuple[Reason, ...]:
-        """Return the changes that no question can show, with their reasons."""
-        return reasons_in(self.sources)
 
 
 def _differing(code: Mapping[str, str], own: Mapping[str, str]) -> tuple[str, ...]:

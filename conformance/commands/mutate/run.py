@@ -93,7 +93,7 @@ def _judged(
             del left[verdict.mutant]
             yield verdict
         in_order = sorted(left.items(), key=lambda pair: -workshop.units(pair[0]))
-        for done in as_completed([judges.submit(_judge_here, *pair) for pair in in_order]):
+        for done in as_completed([judges.submit(_with_workshop, judge, *pair) for pair in in_order]):
             yield done.result()
 
 
@@ -156,7 +156,7 @@ def _compiled_ahead(mutants: Mapping[Mutant, str], workers: int, busy: Callable[
     if not busy():
         return
     with pool(workers) as compilers:
-        for done in as_completed([compilers.submit(_build_here, *pair) for pair in list(mutants.items())]):
+        for done in as_completed([compilers.submit(_with_workshop, build, *pair) for pair in list(mutants.items())]):
             verdict = done.result()
             if verdict is not None:
                 yield verdict
@@ -171,26 +171,23 @@ def _quickly(mutants: Mapping[Mutant, str], judges: ProcessPoolExecutor) -> Iter
     """Yield the verdicts that quick questions give, asked of several mutants in one process."""
     pairs = [pair for pair in mutants.items() if pair[0].line]  # a changed flag would hold for the whole process
     batches = max(1, len(pairs) // TOGETHER)
-    for done in as_completed([judges.submit(_quick_here, pairs[number::batches]) for number in range(batches)]):
+    turns = [pairs[number::batches] for number in range(batches)]
+    for done in as_completed([judges.submit(_with_workshop, _judge_quickly_in_turn, turn) for turn in turns]):
         yield from done.result()
 
 
-def _quick_here(pairs: Sequence[tuple[Mutant, str]]) -> list[Verdict]:
-    workshop = _here[0]
-    found = call_each_forked(lambda pair: judge_quickly(workshop, *pair), pairs, workshop.SECONDS)
-    return [verdict for _, verdict in found if verdict is not None and not isinstance(verdict, Ended)]
-
-
-def _build_here(mutant: Mutant, hint: str) -> Verdict | None:
-    return build(_here[0], mutant, hint)
-
-
-def _judge_here(mutant: Mutant, hint: str) -> Verdict:
-    return judge(_here[0], mutant, hint)
+def _with_workshop(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function with the run's workshop, in a process that was forked from the run."""
+    return function(_here[0], *arguments)
 
 
 def _control_here(operation: str) -> Known:
     return _here[0].control(operation)
+
+
+def _judge_quickly_in_turn(workshop: Workshop, pairs: Sequence[tuple[Mutant, str]]) -> list[Verdict]:
+    found = call_each_forked(lambda pair: judge_quickly(workshop, *pair), pairs, workshop.SECONDS)
+    return [verdict for _, verdict in found if verdict is not None and not isinstance(verdict, Ended)]
 
 
 def _hold(controls: Iterable[Known]) -> None:

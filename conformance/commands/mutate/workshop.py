@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from .accepted import Reason, reasons_of
 from .forked import call_forked
 from .operators import Mutant
 
@@ -38,11 +37,6 @@ class Sources(Protocol):
 def texts_of(sources: Sources) -> dict[str, str]:
     """Return file -> text of all sources that may be changed."""
     return {file: (sources.root / file).read_text() for file in sources.files}
-
-
-def reasons_in(sources: Sources) -> tuple[Reason, ...]:
-    """Return the changes that no question can show, none where the sources bring no table of them."""
-    return reasons_of(getattr(sources, "reasons", tuple)())
 
 
 @dataclass
@@ -125,11 +119,3 @@ class Workshop(ABC):
     def text(self, file: str) -> str:
         """Return the text of a source when the workshop was opened."""
         return self.texts[file]
-
-    def functions(self) -> dict[str, Any]:
-        """Return the table of small functions with their domains, see `functions.Rows`; empty where there is none."""
-        return {}
-
-    def reasons(self) -> tuple[Reason, ...]:
-        """Return the changes that no question can show, with their reasons."""
-        return ()
