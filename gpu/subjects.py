@@ -12,44 +12,15 @@ from .device import compile as build
 from .device import driver
 from .mutation import host as mutable
 from .mutation import kernels as mutable_whole
+from .operations import LAUNCHED, NAMES
 from .ops import compiled as units
 from .ops import forced_paths
 from .ops.tunings import tunings
-
-HOST_OPERATIONS = (
-    "quantize_mxfp4",
-    "dequantize_mxfp4",
-    "quantize_fp8_tiles",
-    "dequantize_fp8_tiles",
-    "fp8_to_mxfp4",
-    "mxfp4_to_fp8",
-    "mxfp4_to_fp8_columns",
-    "mxfp4_to_fp8_rows_columns",
-    "mxfp4_columns",
-    "fp8_columns",
-    "swiglu_quantize",
-    "swiglu_backward",
-    "pack_payload",
-    "unpack_payload",
-    "quantize_payload",
-    "fp8_to_payload",
-    "permute_pad",
-    "permute_unpack",
-    "unpermute",
-    "encode_e2m1",
-    "encode_e4m3",
-    "encode_e8m0",
-    "decode_e2m1",
-    "decode_e4m3",
-    "decode_e8m0",
-)
 
 PROFILES = ("HOPPER", "OCP", "CEIL", "EVEN", "TE")
 """Profiles of `refnum.PROFILES` whose every field the kernels have (`checks.SUPPORTED`)."""
 FURTHER = {"quantize_mxfp4": ("STOCHASTIC",)}
 """Operation -> profiles beside those: the only kernel that takes random bits."""
-
-GPU_OPERATIONS = tuple(name for name in ops.__all__ if name != "available")
 
 
 def describe_gpu() -> dict[str, str]:
@@ -127,7 +98,7 @@ def subjects() -> list[dict[str, Any]]:
         {
             "name": "host",
             "kind": "host",
-            "operations": {name: getattr(host, name) for name in HOST_OPERATIONS},
+            "operations": {name: getattr(host, name) for name in NAMES},
             "profiles": PROFILES,
             "further": FURTHER,
             "one_code": True,
@@ -139,7 +110,7 @@ def subjects() -> list[dict[str, Any]]:
         {
             "name": "emulated",
             "kind": "host",
-            "operations": {name: emulated[name] for name in GPU_OPERATIONS},
+            "operations": {name: emulated[name] for name in LAUNCHED},
             "profiles": PROFILES,
             "further": FURTHER,
             "one_code": True,
@@ -153,7 +124,7 @@ def subjects() -> list[dict[str, Any]]:
         {
             "name": "gpu",
             "kind": "gpu",
-            "operations": {name: getattr(ops, name) for name in GPU_OPERATIONS},
+            "operations": {name: getattr(ops, name) for name in LAUNCHED},
             "profiles": PROFILES,
             "further": FURTHER,
             "one_code": True,

@@ -74,6 +74,11 @@ def library_of(like: Array) -> str:
     return "numpy" if isinstance(like, np.ndarray) else "cupy"
 
 
+def judged_on_device(subject: Subject, operation: str) -> bool:
+    """Whether cases can be judged beside a subject's arrays: on a device, in this process, byte for byte."""
+    return subject.arrays == "cupy" and subject.apart is None and subject.claimed_level(operation) == 0
+
+
 def expand_on_device(recipe: Recipe, like: Array) -> Case:
     """Return the case of a recipe, made by Philox where `like` lives: the same bits as on the host (N13)."""
     return expand(recipe, None if isinstance(like, np.ndarray) else like)

@@ -22,7 +22,7 @@ from ..cases.recipes.recipe import Recipe
 from ..subjects.arrays import alive, to_numpy
 from ..subjects.subject import Subject
 from .compare import compare
-from .device import compare_on_device, device_like, expand_on_device, fetch, judge_on_device
+from .device import compare_on_device, device_like, expand_on_device, fetch, judge_on_device, judged_on_device
 from .judge import called_with_room
 
 COUNTED = 1 << 17
@@ -71,13 +71,13 @@ class RecipeJudge:
         """Return the judgement of one recipe; nothing that a subject raises gets out.
 
         Args:
-            recipe: expanded here, on the device for a CuPy subject that claims every byte.
+            recipe: expanded here, on the device where the subject is judged there.
             number: position of the case in its shard.
         """
-        on_device = self.subject.arrays == "cupy" and self.subject.claimed_level(recipe.operation) == 0
+        on_device = judged_on_device(self.subject, recipe.operation)
         seen = self._on_device(recipe, number) if on_device else self._on_host(recipe)
         if seen.outcome not in (Outcome.PASS, Outcome.MISMATCH, Outcome.UNSUPPORTED, Outcome.NOT_RUN):
-            seen.dead = not alive(self.subject.arrays)
+            seen.dead = self.subject.apart is None and not alive(self.subject.arrays)
         return seen
 
     def _on_host(self, recipe: Recipe) -> Seen:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib
-import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,13 +15,14 @@ from ..device import compile as build
 from ..device import driver, plans
 from ..device.compile import KERNELS
 from ..emulate.build import with_headers
+from ..operations import LAUNCHED
 from ..ops import compiled
 from ..ops.forced_paths import WAYS
+from . import rows_of
 from .host import DRAWN, functions
 from .object_code import device_digest
 
 LAYOUTS = "scale layouts"
-NO_EFFECT = Path(__file__).parent / "no_effect.toml"
 LAID = ("dequantize_mxfp4", "quantize_mxfp4")
 """Kernels that stand for all that read and write scales in a layout."""
 
@@ -44,15 +44,19 @@ def _parts() -> Iterator[Part]:
             yield Part(f"{kernel} {' '.join(laid)}", (LAYOUTS,), (kernel, laid))
 
 
-@dataclass(frozen=True)
+@dataclass
 class DeviceWorkshop:
-    """Whole kernels from a changed folder, by NVRTC and on a device, in the process that calls."""
+    """Whole kernels from a changed folder, by NVRTC and on a device, in the process that calls.
+
+    compiled_with: the flags for every folder but `root`, whose kernels are always compiled as they are released.
+    """
 
     name: str = "gpu"
     profiles: tuple[str, ...] = ("HOPPER", "OCP", "CEIL", "EVEN", "TE", "STOCHASTIC", DRAWN)
     largest: int = 1 << 22
     patience: int = 20
     root: Path = KERNELS
+    compiled_with: tuple[str, ...] = build.FLAGS
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -70,13 +74,16 @@ class DeviceWorkshop:
 
     def reasons(self) -> list[dict[str, Any]]:
         """Return the changes that no question can show, with the reason of each."""
-        return list(tomllib.loads(NO_EFFECT.read_text())["change"])
+        return rows_of("no_effect", "change")[1]
 
     def code(self, folder: Path, part: Part) -> str:
         """Return a digest of a unit's machine code; UnsupportedError when it does not compile."""
         kernel, macros = part.arguments
-        build.KERNELS = folder
-        return device_digest(build.compiled(kernel, defines=macros).read_bytes())
+        image = build.compiled(kernel, defines=macros, kernels=folder, flags=self._flags(folder))
+        return device_digest(image.read_bytes())
+
+    def _flags(self, folder: Path) -> tuple[str, ...]:
+        return build.FLAGS if folder == self.root else self.compiled_with
 
     def flags(self) -> list[tuple[str, str, str]]:
         """Return (operator, flag as it is, changed flag) of the compiler's flags that may change bits."""
@@ -84,7 +91,7 @@ class DeviceWorkshop:
 
     def use(self, old: str, new: str) -> None:
         """Compile with a changed flag: in this process, from now on."""
-        build.FLAGS = tuple(new if flag == old else flag for flag in build.FLAGS)
+        self.compiled_with = tuple(new if flag == old else flag for flag in self.compiled_with)
 
     @property
     def slow_start(self) -> bool:
@@ -92,11 +99,12 @@ class DeviceWorkshop:
         return True
 
     def forget(self) -> None:
-        """Forget every kernel that this process has loaded, and what was worked out for calls of them; the sources are
-        those of `root` again."""
-        build.KERNELS = self.root
+        """Forget every kernel that this process has loaded, and the plans of their calls; from now on it launches
+        the kernels of `root` as they are released.
+        """
+        self.compiled_with = build.FLAGS
+        driver.start_with(functools.partial(driver.Driver, self.root))
         plans.forget()
-        driver.hardware.cache_clear()
 
     def ready(self) -> None:
         """Import CuPy once for all judging processes; importing starts no device."""
@@ -104,8 +112,9 @@ class DeviceWorkshop:
 
     def subject(self, folder: Path) -> dict[str, Any]:
         """Return the subject that runs the kernels of a folder: for this process, from now on."""
-        build.KERNELS = folder
-        operations = {name: getattr(ops, name) for name in ops.__all__ if name != "available"}
+        driver.start_with(functools.partial(driver.Driver, folder, self._flags(folder)))
+        plans.forget()
+        operations = {name: getattr(ops, name) for name in LAUNCHED}
         return {
             "name": self.name,
             "operations": operations,
@@ -116,7 +125,7 @@ class DeviceWorkshop:
         }
 
 
-@dataclass(frozen=True)
+@dataclass
 class EmulatedWorkshop(DeviceWorkshop):
     """The same on the emulated machine, which sees races, strays and what was never written."""
 

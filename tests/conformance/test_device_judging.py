@@ -15,7 +15,7 @@ from refnum.conformance.cases.draw.bits import float_bits
 from refnum.conformance.cases.levels import Outcome
 from refnum.conformance.cases.operation import OPERATIONS, call_golden, run_golden
 from refnum.conformance.cases.recipes import Recipe, expand
-from refnum.conformance.cases.recipes.distributions import ROUTED, distributions_for
+from refnum.conformance.cases.recipes.distributions import distributions_for
 from refnum.conformance.commands.check.control_cases import control_cases
 from refnum.conformance.subjects.calls.call import call
 from refnum.conformance.subjects.calls.float_mode import float_mode
@@ -64,7 +64,7 @@ def like(request):
 def recipe(name, number=0):
     operation, distribution = OPERATIONS[name], list(distributions_for(name).values())[number]
     params = dict(operation.defaults())
-    if name in ROUTED or "columns" in name:
+    if OPERATIONS[name].ragged:
         params["splits"] = [4, 0, 6]
     return Recipe(name, "HOPPER", params, (10, 160), 77, distribution.name, dict(distribution.simple), optional=True)
 

@@ -20,7 +20,7 @@ from refnum.conformance.commands.mutate.out_of_range import strays
 from refnum.gpu import emulate, ops
 from refnum.gpu.device.compile import KERNELS
 from refnum.gpu.emulate import EmulationError
-from refnum.gpu.ops import permute, permute_sum, swiglu
+from refnum.gpu.ops import payload_permute, payload_sum, swiglu
 from refnum.gpu.ops.forced_paths import WAYS
 
 if not emulate.available()[0]:
@@ -41,7 +41,7 @@ def inputs(operation: str) -> tuple[object, ...]:
 
 
 def bounds() -> tuple[int, ...]:
-    return permute.ONCE, permute_sum.TOGETHER, swiglu.STAYING
+    return payload_permute.ONCE, payload_sum.TOGETHER, swiglu.STAYING
 
 
 def called(operation: str, folder: Path = KERNELS) -> tuple[np.ndarray, ...]:

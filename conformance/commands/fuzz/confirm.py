@@ -35,7 +35,7 @@ from ...subjects.arrays import alive
 from ...subjects.calls.call import call
 from ...subjects.subject import Subject
 from ...verdicts.compare import compare
-from ...verdicts.device import device_like
+from ...verdicts.device import device_like, judged_on_device
 from ...verdicts.judge_worker import RecipeJudge, fingerprint
 from ...verdicts.tally import Failure
 from ..check.plan import Plan
@@ -75,7 +75,7 @@ def confirm(office: Office, task: Mapping[str, Any], tell: Tell) -> dict[str, An
         if shown:
             break
     agrees, words = True, task["suspicion"]["words"]
-    if not shown and subject.arrays == "cupy":
+    if not shown and judged_on_device(subject, recipe.operation):
         seen = RecipeJudge(subject, office.spec.timeout).judge(recipe)
         agrees = seen.outcome is not Outcome.MISMATCH or seen.print == fingerprint(run_golden(case))
         words = words if agrees else "the model's run on the device gives other bytes than the CPU model"
@@ -86,8 +86,9 @@ def _views(subject: Subject, recipe: Recipe, task: Mapping[str, Any], tell: Tell
     """Yield the piece of a large case in which it fails as well, if there is one, and then all of the case."""
     tell(task["case"])
     bytes_judged = subject.arrays in ("numpy", "cupy") and subject.claimed_level(recipe.operation) == 0
+    bytes_judged &= subject.apart is None
     if bytes_judged and math.prod(recipe.shape) > ENOUGH and not task["suspicion"]["finding"]:
-        like = device_like() if subject.arrays == "cupy" else np.empty(0, np.uint8)
+        like = device_like() if judged_on_device(subject, recipe.operation) else np.empty(0, np.uint8)
         small = piece(subject, recipe, like, seconds)
         if small is not None:
             yield small
@@ -255,10 +256,11 @@ class Trial:
         if fresh and self.warm is not None:
             self._run(self.warm, self.limit + WARM)
         allowed = max(self.seconds, SLACK) + case.elements / PACE
-        last = self._run(case, self.limit if fresh and self.warm is None else 1.5 * allowed)
+        last = self._run(case, self.limit if fresh and self.warm is None else 1.5 * allowed + SLACK)
         self.killed = last.what == "lost"
         if last.what == "lost":
             return (Outcome.TIMEOUT if last.why == HUNG else Outcome.FAULT), last.words
+        self.killed = last.result["lost"]
         if last.result["dead"]:  # a context that is dead takes every later case with it
             self.killed = True
             self.cell.kill()
@@ -272,4 +274,5 @@ def probe(office: Office, task: Mapping[str, Any], tell: Tell) -> dict[str, Any]
     subject = office.subject(task["target"])
     tell(0)
     called = call(subject, case, float(task["seconds"]))
-    return {"outcome": str(called.outcome), "words": called.words, "dead": not alive(subject.arrays)}
+    dead = subject.apart is None and not alive(subject.arrays)
+    return {"outcome": str(called.outcome), "words": called.words, "lost": called.lost, "dead": dead}

@@ -32,7 +32,7 @@ class Office:
             raise WorkerError(f"This machine has golden model {model_digest()}; the campaign has {spec.model}.")
         self.spec = spec
         self.targets = {target.name: target for target in spec.targets}
-        chosen = choose(list(spec.subjects))
+        chosen = choose(list(spec.subjects), spec.isolate)
         self.subjects: dict[str, Subject] = {subject.name: subject for subject in chosen.usable}
         self.reasons = {subject.name: why for subject, why in chosen.unusable}
         self.warm: set[str] = set()

@@ -1,5 +1,5 @@
 """Questions on what our kernels take and the golden model refuses: items of a row map that are no row, and splits on
-the device that do not fit the result. What they promise then is in the launchers' docstrings (`gpu/ops/permute.py`).
+the device that do not fit the result. What they promise then is in the launchers' docstrings (`gpu/interface/payload.py`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import numpy as np
 import refnum
 
 from ...cases.case import Case
+from ...cases.operation import OPERATIONS
 from .corpus import DEFAULT, Question
 
 TOKENS, WIDTH, SPLITS = 20, 119, (0, 37, 4)
@@ -21,9 +22,10 @@ STRAYS = (-1, TOKENS, 2**31 - 1, -(2**31))
 
 def strays(operation: str) -> Iterator[Question]:
     """Yield the questions on an operation, none for most."""
-    if operation == "unpermute":
+    row = OPERATIONS[operation]
+    if row.routed and not row.moves_only:
         yield from _sums()
-    if operation in ("permute_pad", "permute_unpack"):
+    if row.routed and row.moves_only:
         yield from _gathers(operation)
         yield from _cut(operation)
 

@@ -28,6 +28,7 @@ from ...cases.operation import as_bits
 from ...cases.same_bytes import same
 from ..arrays import Guarded, overwrite, share_memory, to_library, to_numpy
 from ..subject import Subject, arguments_for, takes
+from .exits import caught
 from .float_mode import default_float_mode, float_mode
 
 COMPILE_ERRORS = frozenset({"CompileError", "CompileException", "NVRTCError"})
@@ -62,7 +63,7 @@ class Called:
     `earlier-result-changed`, `guard-overwritten`, `output-not-written`, `strides-ignored`, `row-stride-ignored`,
     `row-alignment-assumed`, `alignment-assumed`, `not-deterministic`, `stream-ignored`, `graph-replay-stale`,
     `way-by-size`, `splits-as-array`, `refused-in-place`), else empty. no_room: whether a case is unsupported
-    for want of memory, as the judge saw it, whatever the words.
+    for want of memory, as the judge saw it, whatever the words. lost: whether the process of the subject ended.
     """
 
     results: tuple[np.ndarray, ...] = ()
@@ -71,6 +72,7 @@ class Called:
     words: str = ""
     finding: str = ""
     no_room: bool = False
+    lost: bool = False
 
     @property
     def answered(self) -> bool:
@@ -165,7 +167,7 @@ def call_on(
     try:
         given = inputs()
         arguments = arguments_for(subject, case, given)
-        with limit(seconds):
+        with caught(), limit(seconds):
             inside = True
             result = subject.operations[case.operation](**arguments, **extra)
             inside = False

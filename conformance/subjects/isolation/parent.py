@@ -14,12 +14,14 @@ from __future__ import annotations
 import atexit
 import contextlib
 import inspect
+import math
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -38,7 +40,10 @@ from .wire import MessageError, case_head, receive, send
 START = 120.0
 """Seconds that a process may take to come up: imports, and a CUDA context."""
 GRACE = 3.0
-"""Seconds beyond a call's own limit before the process is killed."""
+"""Seconds beyond a call's own limit before the process is killed; for a shorter limit as many as that, or LEAST."""
+LEAST = 0.5
+STOPPED = 1.0
+"""Seconds after which a process that stopped itself is killed: nothing else stops one that leads its own session."""
 _CALLS = {"replay_in_place": 3, "hold_results": CALLS_KEPT, "under_graph": 4}
 _FINDINGS = frozenset(
     {
@@ -135,6 +140,15 @@ class _Lost(Exception):
         self.hung = hung
 
 
+_homes: weakref.WeakSet[Household] = weakref.WeakSet()
+
+
+def stop_all() -> None:
+    """End the processes of all subjects; one that is called again gets a new process."""
+    for home in list(_homes):
+        home.stop()
+
+
 class Household:
     """Starts, asks, kills and restarts the process of some subjects. Not thread-safe.
 
@@ -146,7 +160,9 @@ class Household:
         self.process: subprocess.Popen[bytes] | None = None
         self.line: Line | None = None
         self.mark = ""
+        self.stopped = math.inf
         self.silent: dict[tuple[str, str], str] = {}
+        _homes.add(self)
         atexit.register(self.stop)
 
     def start(self) -> list[dict[str, Any]]:
@@ -163,7 +179,7 @@ class Household:
             start_new_session=True,
         )
         theirs.close()
-        self.process, self.line = process, Line(ours, lambda: process.poll() is not None)
+        self.process, self.line = process, Line(ours, lambda: process.poll() is not None or self._stopped())
         try:
             head, _ = self._exchange({"load": self.text}, [], START)
         except (_Lost, MessageError) as error:
@@ -182,6 +198,19 @@ class Household:
         if self.line is not None:
             self.line.close()
         self.process = self.line = None
+        self.stopped = math.inf
+
+    def _running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def _stopped(self) -> bool:
+        """Whether the process has been stopped by a signal for so long that it will not go on."""
+        assert self.process is not None
+        if os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is None:
+            self.stopped = math.inf
+        else:
+            self.stopped = min(self.stopped, time.monotonic())
+        return time.monotonic() - self.stopped > STOPPED
 
     def ask(self, name: str, what: str, **more: Any) -> Any:
         """Return what a subject says to a question without arrays; RuntimeError when it fails."""
@@ -220,7 +249,7 @@ class Household:
             (seconds,) = arguments
         more = {} if poison is None else {"poison": poison}
         head = {"subject": name, "ask": which, "case": case_head(case), "seconds": seconds, "way": way, "more": more}
-        limit = _CALLS.get(which, 1) * seconds + GRACE if seconds > 0 else 0.0
+        limit = _CALLS.get(which, 1) * seconds + max(LEAST, min(GRACE, seconds)) if seconds > 0 else 0.0
         try:
             self._up()
             answer, results = self._exchange(head, [*case.inputs.values(), *like], limit)
@@ -231,7 +260,7 @@ class Household:
         except (_Lost, MessageError, RefnumError) as error:
             self.stop()
             hung = isinstance(error, _Lost) and error.hung
-            calls = [Called(outcome=Outcome.TIMEOUT if hung else Outcome.FAULT, words=str(error))]
+            calls = [Called(outcome=Outcome.TIMEOUT if hung else Outcome.FAULT, words=str(error), lost=True)]
             answer = {"same": True}
         if answer.get("dead"):
             self.stop()
@@ -243,7 +272,7 @@ class Household:
         return second_case, calls[0], calls[1]
 
     def _up(self) -> None:
-        if self.process is None or self.process.poll() is not None:
+        if not self._running():
             self.stop()
             self.start()
 
@@ -263,6 +292,9 @@ class Household:
             self.stop()
             raise _Lost(f"no answer within {limit:g} s; its process was killed", hung=True) from error
         except (EOFError, OSError) as error:
+            if self._running() and self._stopped():
+                self.stop()
+                raise _Lost("its process stopped itself and was killed", hung=True) from error
             raise _Lost(self._death()) from error
         except KeyboardInterrupt:
             self.stop()
