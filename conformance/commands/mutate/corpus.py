@@ -77,7 +77,7 @@ def first(operation: str, profiles: tuple[str, ...]) -> tuple[Question, ...]:
         corners += [ask(case, "corner") for case in corner_cases(*variant)]
         sampled += [ask(case, "sampled") for case in sampled_cases(*variant, SEED, SAMPLED)]
     by_size = functools.partial(sorted, key=lambda question: question.case.elements)
-    return (*by_size(vectors), *beside(operation), *by_size(corners), *by_size(sampled))
+    return (*by_size(vectors), *extra(operation), *by_size(corners), *by_size(sampled))
 
 
 def domains(operation: str, profiles: tuple[str, ...]) -> Iterator[Question]:
@@ -94,7 +94,7 @@ def all_of(operation: str, profiles: tuple[str, ...]) -> Iterator[Question]:
     yield from domains(operation, profiles)
 
 
-def beside(operation: str) -> Iterator[Question]:
+def extra(operation: str) -> Iterator[Question]:
     """Yield the questions on what kernels have beside the variants of `OPERATIONS`."""
     makers = {
         "quantize_mxfp4": _keyed,

@@ -135,7 +135,7 @@ class Kernels(Workshop):
                 self.sources.profiles, self.sources.largest, makers,
             )  # fmt: skip
         for operation in operations:
-            kernels_ask.questions_beside(operation)
+            kernels_ask.extra_questions(operation)
         self.sources.ready()
 
     def controls(self, mutants: Sequence[Mutant]) -> Sequence[str]:
@@ -248,5 +248,5 @@ def set_patience(seconds: int) -> None:
     signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
-def _is_quick(one: kernel_questions.Asked | kernels_ask.Beside) -> bool:
+def _is_quick(one: kernels_ask.AnyQuestion) -> bool:
     return one.case.elements <= kernel_questions.SMALL and not one.probed
