@@ -7,7 +7,7 @@ from refnum.conformance.commands.mutate.kernels import Kernels
 from refnum.conformance.commands.mutate.operators import mutants_of
 from refnum.conformance.commands.mutate.score import by_operator
 from refnum.conformance.commands.mutate.verdict import KILLED, REASONED, SURVIVED, Verdict
-from refnum.gpu.mutation.kernels import DeviceWorkshop
+from refnum.gpu.mutation.kernels import DeviceSources
 
 TEXT = "if (wide && n < 4) return near(n);\nif (n < 4) return far(n);\n"
 
@@ -30,7 +30,7 @@ def test_survivors_alone_are_settled_and_no_longer_counted():
 
 @pytest.fixture(scope="module")
 def workshop():
-    return Kernels.open(DeviceWorkshop())
+    return Kernels.open(DeviceSources())
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def lines(workshop):
     return {file: mutants_of(file, text) for file, text in workshop.texts.items()}
 
 
-@pytest.mark.parametrize("row", reasons_of(DeviceWorkshop().reasons()), ids=lambda row: f"{row.file}: {row.text}")
+@pytest.mark.parametrize("row", reasons_of(DeviceSources().reasons()), ids=lambda row: f"{row.file}: {row.text}")
 def test_every_reason_of_our_kernels_is_still_about_something(row, workshop, lines):
     for other in row.becomes:
         one = Reason(row.file, row.text, (other,), row.because)

@@ -33,7 +33,7 @@ def change(workshop: Kernels, file: str, old: str, new: str) -> Mutant:
 
 @pytest.mark.skipif(not emulate.available()[0], reason=emulate.available()[1])
 def test_a_barrier_that_is_missing_is_a_race(monkeypatch: pytest.MonkeyPatch) -> None:
-    workshop = Kernels.open(room.EmulatedWorkshop())
+    workshop = Kernels.open(room.EmulatedSources())
     verdict = judge(workshop, change(workshop, "fp8_columns.cu", BARRIER, BARRIER.partition("\n")[0] + "\n"))
     assert verdict.status == KILLED and verdict.operation == "fp8_columns" and "EmulationError" in verdict.how
 
@@ -50,7 +50,7 @@ def nvrtc() -> bool:
 
 @pytest.mark.skipif(not nvrtc(), reason="NVRTC is not installed")
 def test_code_is_compared_and_refused_sources_are_told() -> None:
-    workshop = Kernels.open(room.DeviceWorkshop())
+    workshop = Kernels.open(room.DeviceSources())
     (here,) = [line for line in workshop.text("fp8_to_mxfp4.cu").splitlines() if "own_policy<rceil>(a)" in line]
     same = change(workshop, "fp8_to_mxfp4.cu", here, here.replace("(a)", "((a))"))
     assert judge(workshop, same).status == EQUIVALENT
@@ -60,15 +60,15 @@ def test_code_is_compared_and_refused_sources_are_told() -> None:
 
 
 def test_a_verdict_hangs_on_every_source_of_the_units_that_have_the_file() -> None:
-    workshop = Kernels.open(room.EmulatedWorkshop())
+    workshop = Kernels.open(room.EmulatedSources())
     before = {file: workshop.digest(file) for file in ("philox.cuh", "fp8_to_mxfp4.cu", "words.cuh")}
-    other = Kernels.open(room.EmulatedWorkshop())
+    other = Kernels.open(room.EmulatedSources())
     other.texts["quantize_mxfp4_stochastic.cu"] += "\n"
     assert other.digest("philox.cuh") != before["philox.cuh"] and other.digest("words.cuh") != before["words.cuh"]
     assert other.digest("fp8_to_mxfp4.cu") == before["fp8_to_mxfp4.cu"]
     other._digests.clear()
-    part = workshop.sources.parts("fp8_to_mxfp4.cu")[0]
-    other.code = {part.name: "of another compiler"}
+    unit = workshop.sources.units("fp8_to_mxfp4.cu")[0]
+    other.code = {unit.name: "of another compiler"}
     assert other.digest("fp8_to_mxfp4.cu") != before["fp8_to_mxfp4.cu"]
 
 
@@ -153,7 +153,7 @@ def test_a_kill_in_a_process_that_an_earlier_mutant_spoilt_does_not_count(
 
 @pytest.mark.skipif(not nvrtc(), reason="NVRTC is not installed")
 def test_one_process_tells_mutants_apart_one_after_another() -> None:
-    workshop = Kernels.open(room.DeviceWorkshop())
+    workshop = Kernels.open(room.DeviceSources())
     (here,) = [line for line in workshop.text("fp8_to_mxfp4.cu").splitlines() if "own_policy<rceil>(a)" in line]
     same = change(workshop, "fp8_to_mxfp4.cu", here, here.replace("(a)", "((a))"))
     no = change(workshop, "fp8_to_mxfp4.cu", here, here.replace("(a)", "(no)"))
@@ -164,7 +164,7 @@ def test_one_process_tells_mutants_apart_one_after_another() -> None:
 
 def test_what_no_unit_includes_is_not_called_equivalent(tmp_path: Path) -> None:
     workshop = Kernels.open(Counted(tmp_path, wrong=False))
-    workshop.sources.parts = lambda file: []
+    workshop.sources.units = lambda file: []
     with pytest.raises(ArgumentError, match="a part of no unit"):
         judge(workshop, Mutant("a.cu", 1, "x", 1, 8, 9, "1", "3"))
 
@@ -178,7 +178,7 @@ class Counted:
         self.root, self.wrong, self.slow_start = root, wrong, slow_start
         (root / "a.cu").write_text("int a = 1;\n")
 
-    def parts(self, file: str) -> list[Unit]:
+    def units(self, file: str) -> list[Unit]:
         return [Unit("a", ("decode_e2m1",))]
 
     def flags(self) -> list[tuple[str, str, str]]:
@@ -190,7 +190,7 @@ class Counted:
     def forget(self) -> None:
         pass
 
-    def code(self, folder: Path, part: Unit) -> str:
+    def code(self, folder: Path, unit: Unit) -> str:
         text = (folder / "a.cu").read_text()
         if "no" in text:
             raise UnsupportedError("could not compile a.cu")
@@ -230,9 +230,9 @@ def test_a_run_judges_nothing_where_the_sources_as_they_are_fail(tmp_path: Path)
 
 
 def test_units_are_found_by_what_they_include() -> None:
-    workshop = room.DeviceWorkshop()
-    names = {part.name.split()[0] for part in workshop.parts("philox.cuh")}
+    workshop = room.DeviceSources()
+    names = {unit.name.split()[0] for unit in workshop.units("philox.cuh")}
     assert names == {"quantize_mxfp4_stochastic"}
-    everything = {part.name.split()[0] for part in workshop.parts("words.cuh")}
+    everything = {unit.name.split()[0] for unit in workshop.units("words.cuh")}
     assert everything == {Path(file).stem for file in workshop.files if file.endswith(".cu")}
-    assert {part.operations for part in workshop.parts("layouts.cuh")} >= {("scale layouts",)}
+    assert {unit.operations for unit in workshop.units("layouts.cuh")} >= {("scale layouts",)}

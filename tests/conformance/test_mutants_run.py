@@ -22,7 +22,7 @@ from refnum.conformance.commands.mutate.verdict import EQUIVALENT, KILLED, OUTSI
 from refnum.conformance.subjects.subject import Subject
 from refnum.errors import ArgumentError
 
-gpu_mutable = pytest.importorskip("refnum.gpu.mutation.host")
+host_sources = pytest.importorskip("refnum.gpu.mutation.host")
 host = pytest.importorskip("refnum.gpu.host")
 
 if not host.available()[0]:
@@ -34,7 +34,7 @@ QUICK = ("fp8_to_mxfp4", "fp8_to_payload", "decode_e4m3", "encode_e2m1")
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Library]:
     """A host workshop whose questions are those of a few quick operations."""
-    opened = Library.open(gpu_mutable.HostWorkshop(), tmp_path_factory.mktemp("library"))
+    opened = Library.open(host_sources.HostSources(), tmp_path_factory.mktemp("library"))
     whole = opened.questions
     opened.questions = lambda name: whole(name) if name in QUICK else ()  # type: ignore[method-assign]
     yield opened

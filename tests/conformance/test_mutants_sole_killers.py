@@ -19,7 +19,7 @@ from refnum.conformance.commands.mutate.run import judge
 from refnum.conformance.commands.mutate.sole_killers import VectorsOnly
 from refnum.conformance.commands.mutate.verdict import KILLED, OUTSIDE, REFUSED, SURVIVED, Verdict
 
-gpu_mutable = pytest.importorskip("refnum.gpu.mutation.host")
+host_sources = pytest.importorskip("refnum.gpu.mutation.host")
 host = pytest.importorskip("refnum.gpu.host")
 
 if not host.available()[0]:
@@ -37,7 +37,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VectorsOnly]:
         patch.setattr(
             sole_killers, "vectors_of", lambda name, profiles: whole(name, ("HOPPER",)) * (name == "fp8_to_mxfp4")
         )
-        yield VectorsOnly.open(gpu_mutable.HostWorkshop(), tmp_path_factory.mktemp("alone"))
+        yield VectorsOnly.open(host_sources.HostSources(), tmp_path_factory.mktemp("alone"))
 
 
 def change(library: VectorsOnly, old: str, new: str) -> Mutant:

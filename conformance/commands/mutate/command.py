@@ -128,7 +128,7 @@ def run(
 
 def _opened(sources: Any, folder: Path) -> Library | Kernels:
     """Return the workshop of a subject's sources: whole kernels say which units they are compiled as."""
-    return Kernels.open(sources) if hasattr(sources, "parts") else Library.open(sources, folder)
+    return Kernels.open(sources) if hasattr(sources, "units") else Library.open(sources, folder)
 
 
 def _hints(path: Path | None) -> dict[str, str]:

@@ -39,12 +39,14 @@ class Unit:
 
 class KernelSources(Sources, Protocol):
     """Sources of whole kernels, as a subject's `mutable` gives them. largest: elements of the largest case. patience:
-    CPU seconds for one question, after which a call counts as one that never comes back."""
+    CPU seconds for one question, after which a call counts as one that never comes back. slow_start: whether a process
+    takes long until it can launch: then quick questions on many mutants share one."""
 
     largest: int
     patience: int
+    slow_start: bool
 
-    def parts(self, file: str) -> Sequence[Unit]:
+    def units(self, file: str) -> Sequence[Unit]:
         """Return the units that a file is a part of, quick ones first."""
 
     def flags(self) -> Sequence[tuple[str, str, str]]:
@@ -53,12 +55,8 @@ class KernelSources(Sources, Protocol):
     def use(self, old: str, new: str) -> None:
         """Compile with a changed flag: in this process, from now on."""
 
-    def code(self, folder: Path, part: Unit) -> str:
+    def code(self, folder: Path, unit: Unit) -> str:
         """Return a digest of a unit's machine code; an error that says `could not compile` refuses the source."""
-
-    @property
-    def slow_start(self) -> bool:
-        """Whether a process takes long until it can launch: then quick questions on many mutants share one."""
 
     def forget(self) -> None:
         """Forget every kernel that this process has loaded and the folder that they are from: as in a new process."""
@@ -101,30 +99,30 @@ class Kernels(Workshop):
         """Return a digest of all sources of the units that a file is a part of, and of their machine code as it is."""
         if file not in self._digests:
             kernels = [name for name in self.texts if file in included(self.texts, [name])]
-            code = (f"{part.name} {self.own(part)}" for part in self.sources.parts(file))
+            code = (f"{unit.name} {self.own(unit)}" for unit in self.sources.units(file))
             self._digests[file] = digest_of(self.texts, included(self.texts, kernels), *code)
         return self._digests[file]
 
-    def own(self, part: Unit) -> str:
+    def own(self, unit: Unit) -> str:
         """Return the digest of an unchanged unit's machine code."""
-        if part.name not in self.code:
-            self.code[part.name] = self.sources.code(self.sources.root, part)
-        return self.code[part.name]
+        if unit.name not in self.code:
+            self.code[unit.name] = self.sources.code(self.sources.root, unit)
+        return self.code[unit.name]
 
     def compile(self, mutants: Sequence[Mutant], workers: int) -> None:
         """Compile the unchanged units of some mutants."""
-        parts = self._parts(mutants)
+        units = self._units(mutants)
         _compiling[:] = [self.sources]
         with pool(workers) as compilers:
-            self.code.update(zip(parts, compilers.map(_code_here, parts.values()), strict=True))
+            self.code.update(zip(units, compilers.map(_code_here, units.values()), strict=True))
 
-    def _parts(self, mutants: Sequence[Mutant]) -> dict[str, Unit]:
+    def _units(self, mutants: Sequence[Mutant]) -> dict[str, Unit]:
         files = dict.fromkeys(mutant.file for mutant in mutants)
-        return {part.name: part for file in files for part in self.sources.parts(file)}
+        return {unit.name: unit for file in files for unit in self.sources.units(file)}
 
-    def units(self, mutant: Mutant) -> int:
+    def unit_count(self, mutant: Mutant) -> int:
         """Return how many compiled units a mutant is a part of."""
-        return len(self.sources.parts(mutant.file))
+        return len(self.sources.units(mutant.file))
 
     def prepare(self, mutants: Sequence[Mutant], workers: int) -> None:
         """Make the questions on every operation that some mutants may change, and import what all processes need."""
@@ -140,7 +138,7 @@ class Kernels(Workshop):
 
     def controls(self, mutants: Sequence[Mutant]) -> Sequence[str]:
         """Return the operations that run a unit of some mutants."""
-        return list(dict.fromkeys(name for part in self._parts(mutants).values() for name in part.operations))
+        return list(dict.fromkeys(name for unit in self._units(mutants).values() for name in unit.operations))
 
     def control(self, operation: str) -> Known:
         """Ask the unchanged sources an operation in a process of its own; return what is wrong."""
@@ -168,9 +166,9 @@ class Kernels(Workshop):
         called: dict[str, None] = {}
         subject = None
         try:
-            for part in self._changed(copy):
+            for unit in self._changed(copy):
                 subject = subject or self._subject(copy.folder)
-                for operation in part.operations:
+                for operation in unit.operations:
                     if operation in called:
                         continue
                     called[operation] = None
@@ -203,7 +201,7 @@ class Kernels(Workshop):
     def _written(self, copy: Copy) -> None:
         """Write the changed sources into the copy's folder."""
         mutant = copy.mutant
-        if not self.sources.parts(mutant.file):  # then all that follows would call it equivalent
+        if not self.sources.units(mutant.file):  # then all that follows would call it equivalent
             raise ArgumentError(f"{mutant.file} is a part of no unit that is compiled here.")
         for file, text in self.texts.items():
             (copy.folder / file).write_text(mutant.applied(text) if file == mutant.file and mutant.line else text)
@@ -213,8 +211,8 @@ class Kernels(Workshop):
         mutant = copy.mutant
         if not mutant.line:
             self.sources.use(mutant.old, mutant.new)
-        in_order = sorted(self.sources.parts(mutant.file), key=lambda part: copy.hint not in part.operations)
-        return (part for part in in_order if self.sources.code(copy.folder, part) != self.own(part))
+        in_order = sorted(self.sources.units(mutant.file), key=lambda unit: copy.hint not in unit.operations)
+        return (unit for unit in in_order if self.sources.code(copy.folder, unit) != self.own(unit))
 
     def subject(self, copy: Copy) -> Subject:
         """Write a copy and return the subject that runs it in this process."""
@@ -228,8 +226,8 @@ class Kernels(Workshop):
 _compiling: list[KernelSources] = []
 
 
-def _code_here(part: Unit) -> str:
-    return _compiling[0].code(_compiling[0].root, part)
+def _code_here(unit: Unit) -> str:
+    return _compiling[0].code(_compiling[0].root, unit)
 
 
 def _patient(found: Known) -> Known:

@@ -92,7 +92,7 @@ def _judged(
         for verdict in _quickly(left, judges) if workshop.slow_start else ():
             del left[verdict.mutant]
             yield verdict
-        in_order = sorted(left.items(), key=lambda pair: -workshop.units(pair[0]))
+        in_order = sorted(left.items(), key=lambda pair: -workshop.unit_count(pair[0]))
         for done in as_completed([judges.submit(_with_workshop, judge, *pair) for pair in in_order]):
             yield done.result()
 

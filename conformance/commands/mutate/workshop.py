@@ -104,7 +104,7 @@ class Workshop(ABC):
     def compile(self, mutants: Sequence[Mutant], workers: int) -> None:  # noqa: B027
         """Compile the unchanged sources as far as digests of these mutants need it."""
 
-    def units(self, mutant: Mutant) -> int:
+    def unit_count(self, mutant: Mutant) -> int:
         """Return how many compiled units a mutant is a part of: mutants of many are judged first."""
         return 0
 
