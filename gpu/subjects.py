@@ -10,11 +10,11 @@ from typing import Any
 from . import emulate, host, ops
 from .device import compile as build
 from .device import driver
-from .mutation import host as mutable
-from .mutation import kernels as mutable_whole
+from .mutation.host import HostWorkshop
+from .mutation.kernels import DeviceWorkshop, EmulatedWorkshop
 from .operations import LAUNCHED, NAMES
-from .ops import compiled as units
-from .ops import forced_paths
+from .ops import compiled
+from .ops.forced_paths import FORCED_PATHS
 from .ops.tunings import tunings
 
 PROFILES = ("HOPPER", "OCP", "CEIL", "EVEN", "TE")
@@ -44,17 +44,17 @@ def trace_gpu(operation: str) -> dict[str, str]:
     and the constant array that they read belongs to it.
     Empty for an operation without a kernel.
     """
-    compiled = units.units(operation)
-    if not compiled:
+    units = compiled.units(operation)
+    if not units:
         return {}
-    kernels = sorted({unit.kernel for unit in compiled})
+    kernels = sorted({unit.kernel for unit in units})
     arch = build.architecture(driver.driver().capability(0)) if ops.available()[0] else build.DEFAULT
     sources = [bytes.fromhex(build.read_source(name).digest) for name in kernels]
-    images = [hashlib.sha256(build.compiled(name, arch, defines=macros).read_bytes()) for name, macros in compiled]
-    constant = bytes.fromhex(units.CONSTANTS.get(operation, ""))
+    images = [hashlib.sha256(build.compiled(name, arch, defines=macros).read_bytes()) for name, macros in units]
+    constant = bytes.fromhex(compiled.CONSTANTS.get(operation, ""))
     return {
         "kernel": " ".join(kernels),
-        "units": str(len(compiled)),
+        "units": str(len(units)),
         "source": hashlib.sha256(b"".join(sources)).hexdigest(),
         "machine_code": hashlib.sha256(b"".join(image.digest() for image in images) + constant).hexdigest(),
         "architecture": arch,
@@ -65,14 +65,14 @@ def trace_gpu(operation: str) -> dict[str, str]:
 
 def trace_emulated(operation: str) -> dict[str, str]:
     """Return the digests of what runs for an operation on the emulated machine: kernels, launchers, compiler."""
-    compiled = units.units(operation)
-    if not compiled:
+    units = compiled.units(operation)
+    if not units:
         return {}
     told = emulate.describe()
-    sources = "".join(build.read_source(name).digest for name in sorted({unit.kernel for unit in compiled}))
+    sources = "".join(build.read_source(name).digest for name in sorted({unit.kernel for unit in units}))
     launchers = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.rglob("*.py")))
     return {
-        "source": hashlib.sha256(f"{sources}{compiled}{units.CONSTANTS.get(operation, '')}".encode()).hexdigest(),
+        "source": hashlib.sha256(f"{sources}{units}{compiled.CONSTANTS.get(operation, '')}".encode()).hexdigest(),
         "launchers": hashlib.sha256(launchers).hexdigest(),
         **{name: told[name] for name in ("machine_sha256", "compiler", "version", "flags") if name in told},
     }
@@ -105,7 +105,7 @@ def subjects() -> list[dict[str, Any]]:
             "available": host.available,
             "describe": host.describe,
             "trace": trace_host,
-            "mutable": mutable.HostWorkshop,
+            "mutable": HostWorkshop,
         },
         {
             "name": "emulated",
@@ -117,8 +117,8 @@ def subjects() -> list[dict[str, Any]]:
             "available": emulate.available,
             "describe": emulate.describe,
             "trace": trace_emulated,
-            "mutable": mutable_whole.EmulatedWorkshop,
-            "ways": forced_paths.WAYS,
+            "mutable": EmulatedWorkshop,
+            "ways": FORCED_PATHS,
             "on_request": True,
         },
         {
@@ -132,8 +132,8 @@ def subjects() -> list[dict[str, Any]]:
             "available": available_gpu,
             "describe": describe_gpu,
             "trace": trace_gpu,
-            "mutable": mutable_whole.DeviceWorkshop,
-            "ways": forced_paths.WAYS,
+            "mutable": DeviceWorkshop,
+            "ways": FORCED_PATHS,
             "tunings": tunings,
         },
     ]

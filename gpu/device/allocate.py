@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from . import arrays as interop
+from . import arrays
 from .arrays import Library
 
 Wanted = Sequence[tuple[tuple[int, ...], np.dtype[Any]]]
@@ -36,8 +36,8 @@ def _plain(library: Library, wanted: Wanted, device: int) -> Fresh:
     empty, address = library.empty, library.address
 
     def fresh() -> tuple[tuple[Any, ...], tuple[int, ...]]:
-        arrays = [empty(shape, dtype, device) for shape, dtype in wanted]
-        return tuple(arrays), tuple([address(x) for x in arrays])
+        made = [empty(shape, dtype, device) for shape, dtype in wanted]
+        return tuple(made), tuple([address(x) for x in made])
 
     return fresh
 
@@ -53,22 +53,22 @@ def _cupy(wanted: Wanted, device: int) -> Fresh | None:
     starts, size = places(wanted)
     if any(0 in shape for shape, _ in wanted):
         return None
-    make, alloc = _cupy_maker(), interop.cupy_module().cuda.alloc
+    make, alloc = _cupy_maker(), arrays.cupy_module().cuda.alloc
     kinds = [(shape, dtype, start) for (shape, dtype), start in zip(wanted, starts, strict=True)]
 
     def together() -> tuple[tuple[Any, ...], tuple[int, ...]]:
         memory = alloc(size)
         place = memory.ptr
-        arrays = [make(shape, dtype, memory + start) for shape, dtype, start in kinds]
-        return tuple(arrays), tuple([place + start for start in starts])
+        made = [make(shape, dtype, memory + start) for shape, dtype, start in kinds]
+        return tuple(made), tuple([place + start for start in starts])
 
     def apart() -> tuple[tuple[Any, ...], tuple[int, ...]]:
-        arrays, addresses = [], []
+        made, addresses = [], []
         for (shape, dtype), nbytes in sizes:
             memory = alloc(nbytes)
-            arrays.append(make(shape, dtype, memory))
+            made.append(make(shape, dtype, memory))
             addresses.append(memory.ptr)
-        return tuple(arrays), tuple(addresses)
+        return tuple(made), tuple(addresses)
 
     sizes = [((shape, dtype), math.prod(shape) * dtype.itemsize) for shape, dtype in wanted]
     return together if len(wanted) > 1 and size <= TOGETHER else apart
@@ -80,7 +80,7 @@ def _cupy_maker() -> Callable[..., Any]:
 
     The steps take 0.3 us less of every array. They are CuPy's own business, so they are tried before they are used.
     """
-    cupy = interop.cupy_module()
+    cupy = arrays.cupy_module()
     kind = cupy.ndarray
     new, fill = kind.__base__.__new__, getattr(kind.__base__, "_init", None)
 
@@ -105,15 +105,15 @@ def _torch(wanted: Wanted, device: int) -> Fresh | None:
     if ways is None:
         return None
     current, empty = ways
-    dtypes = interop.torch_dtypes()[1]
+    dtypes = arrays.torch_dtypes()[1]
     makes = [functools.partial(empty, shape, _strides(shape), dtypes[dtype]) for shape, dtype in wanted]
-    plain = _plain(interop.TORCH, wanted, device)
+    plain = _plain(arrays.TORCH, wanted, device)
 
     def fresh() -> tuple[tuple[Any, ...], tuple[int, ...]]:
         if current() != device:
             return plain()
-        arrays = [make() for make in makes]
-        return tuple(arrays), tuple([x.data_ptr() for x in arrays])
+        made = [make() for make in makes]
+        return tuple(made), tuple([x.data_ptr() for x in made])
 
     return fresh
 

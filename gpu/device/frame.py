@@ -29,7 +29,7 @@ class Launch(NamedTuple):
     arguments: ctypes.Structure
 
 
-class Ready:
+class PreparedLaunch:
     """A launch with the places of its addresses found, and the frames that no thread uses now."""
 
     __slots__ = ("_frames", "_launch", "_runs", "_value")

@@ -18,11 +18,10 @@ from refnum.profiles import Profile
 
 from .. import checks
 from ..interface.call import U8, public
-from . import allocate
-from . import arrays as interop
+from . import allocate, arrays
 from .call import DeviceCall, captured, capturing
 from .driver import driver
-from .frame import Ready
+from .frame import PreparedLaunch
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -63,7 +62,7 @@ class Plan:
         views = [*call.inputs, *call.results]
         self._spans = [(view.span()[0] - view.address, view.span()[1] - view.address) for view in views]
         outputs = len(call.results) + (call.held > 0)
-        self._launches = [Ready(each, len(call.inputs), outputs) for each in call.launches or []]
+        self._launches = [PreparedLaunch(each, len(call.inputs), outputs) for each in call.launches or []]
         self._apart: Any = None  # the last addresses that were found to share no memory
 
     def replay(self, places: tuple[int, ...], out: tuple[Any, ...], value: Any) -> Any:
@@ -105,7 +104,7 @@ def forget() -> None:
 def _keep(key: Any, call: DeviceCall, profiles: list[Profile]) -> None:
     """Keep the plan of a call that has launched, on arrays of a library whose addresses stay theirs."""
     library = call.inputs[0].library
-    if not call.launches or library not in (interop.CUPY, interop.TORCH, *interop.OWN.values()):
+    if not call.launches or library not in (arrays.CUPY, arrays.TORCH, *arrays.OWN.values()):
         return
     if any(view.library is not library for view in call.results):
         return
@@ -140,15 +139,15 @@ def _position(described: Callable[..., Any], name: str) -> int:
 
 
 def planned(
-    described: Callable[Concatenate[DeviceCall, P], T], arrays: int, optional: str = "", value: str = "",
+    described: Callable[Concatenate[DeviceCall, P], T], inputs: int, optional: str = "", value: str = "",
     operation: str = "",
 ) -> Callable[[Callable[[DeviceCall, T], None]], Callable[P, Any]]:  # fmt: skip
     """Return a decorator that makes a launcher of an operation out of the function that launches its kernels.
 
     Args:
-        described: the operation's description, which checks the arguments; the first `arrays` of them are arrays, and
+        described: the operation's description, which checks the arguments; the first `inputs` of them are arrays, and
             `out` may take the results.
-        arrays: how many.
+        inputs: how many.
         optional: an argument behind those that may hold one more input, last among the inputs, or None.
         value: a keyword whose value may change from call to call without making another kind of call (`Launch`).
         operation: the name of the operation, where it is not that of the description.
@@ -165,15 +164,15 @@ def planned(
         def kind_of(args: Any, out: tuple[Any, ...] | None, kwargs: dict[str, Any]) -> Any:
             """Return (key, addresses); LookupError unless arrays of CuPy's or torch's own type are in their places."""
             count, out = (-1, ()) if out is None else (len(out), out)
-            signature = interop.SIGNATURES[type(args[arrays - 1])]
+            signature = arrays.SIGNATURES[type(args[inputs - 1])]
             more = args[at] if at < len(args) else kwargs.get(optional) if kwargs else None
             key, places = [name, count, more is None], []
-            for x in args[:arrays] + out if more is None else (*args[:arrays], more, *out):
+            for x in args[:inputs] + out if more is None else (*args[:inputs], more, *out):
                 place, kind = signature(x)
                 places.append(place)
                 key.append(kind)
-            if len(args) > arrays:
-                for each in args[arrays:at] + args[at + 1 :]:
+            if len(args) > inputs:
+                for each in args[inputs:at] + args[at + 1 :]:
                     key.append(_plain(each))
             for option, each in kwargs.items():
                 if option not in changing:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..device import allocate
-from ..device import arrays as interop
+from ..device import arrays as device_arrays
 from ..device.arrays import Library, View
 
 ALIGNMENT = 256
@@ -85,8 +85,8 @@ def _signature(x: EmulatedArray) -> tuple[int, tuple[Any, ...]]:
 
 LIBRARY = Library("emulated", _view, _empty, lambda device: 0, address_of)
 allocate.WAYS[LIBRARY.name] = _together
-interop.OWN[EmulatedArray] = LIBRARY
-interop.SIGNATURES[EmulatedArray] = _signature
+device_arrays.OWN[EmulatedArray] = LIBRARY
+device_arrays.SIGNATURES[EmulatedArray] = _signature
 
 
 def array(x: np.ndarray[Any, Any], *, written: bool = False) -> EmulatedArray:

@@ -32,7 +32,7 @@ FUNCTIONS: dict[str, tuple[str, ...]] = {
     "swiglu_quantize": ("swiglu_quantize_fp8", "swiglu_quantize_mxfp4"),
     "encode_e2m1": ("encode_e2m1", "encode_e2m1_stochastic"),
     "scale layouts": ("lay_scales", "read_scales"),
-    "twins": tuple(f"twin_{name}" for name in host_build.TWINS),
+    "twins": tuple(f"instruction_{name}" for name in host_build.INSTRUCTIONS),
 }
 """Operation -> functions of the host build, where they are not the one of its name."""
 

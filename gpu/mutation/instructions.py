@@ -139,7 +139,7 @@ def _found(a: U32, b: U32, c: U32) -> U32:
     return ((a == 0) | (below <= DEEPEST) | (c <= np.minimum(below, DEEPEST))).astype(np.uint32)
 
 
-TWINS: dict[str, tuple[Callable[..., U32], str]] = {
+INSTRUCTIONS: dict[str, tuple[Callable[..., U32], str]] = {
     "permute": (_permuted, "any any selector"),
     "sign_bytes": (lambda a, b, c: _word((_bytes(a) >> 7) * 255, np.uint8), "any any any"),
     "lane_signs": (lambda a, b, c: _word((_lanes(a) >> 15).astype(np.uint32) * 0xFFFF), "any any any"),
@@ -251,7 +251,7 @@ def _draw(kind: str, rng: np.random.Generator) -> U32:
 
 def questions() -> Iterator[tuple[str, dict[str, U32], U32]]:
     """Yield (twin, its words a, b and c, what it promises), always the same."""
-    for number, (name, (promised, kinds)) in enumerate(TWINS.items()):
+    for number, (name, (promised, kinds)) in enumerate(INSTRUCTIONS.items()):
         rng = np.random.default_rng(number)
         words = [_draw(kind, rng) for kind in kinds.split()]
         small = not kinds.startswith(("gates", "large"))
@@ -283,6 +283,6 @@ def _kept(name: str, a: U32, b: U32, c: U32) -> tuple[U32, U32, U32]:
 def ask(name: str, a: U32, b: U32, c: U32) -> U32:
     """Return what the host build's twin gives for words of equal number; a NaN float as the canonical one."""
     out = np.empty_like(a)
-    function = getattr(build.library(), f"refnum_twin_{name}")
+    function = getattr(build.library(), f"refnum_instruction_{name}")
     function(*(x.ctypes.data for x in (a, b, c, out)), out.size)
     return np.where(out & FLOAT_MAGNITUDE > FLOAT_INF, FLOAT_NAN, out) if name in ("multiply", "add") else out

@@ -17,7 +17,7 @@ from ..device.compile import KERNELS
 from ..emulate.build import with_headers
 from ..operations import LAUNCHED
 from ..ops import compiled
-from ..ops.forced_paths import WAYS
+from ..ops.forced_paths import FORCED_PATHS
 from . import rows_of
 from .host import DRAWN, functions
 from .object_code import device_digest
@@ -121,7 +121,7 @@ class DeviceWorkshop:
             "kind": "gpu",
             "profiles": self.profiles,
             "arrays": "cupy",
-            "ways": WAYS,
+            "ways": FORCED_PATHS,
         }
 
 
@@ -154,7 +154,13 @@ class EmulatedWorkshop(DeviceWorkshop):
     def subject(self, folder: Path) -> dict[str, Any]:
         """Return the subject that runs the kernels of a folder on the emulated machine."""
         operations = emulate.subject_operations(emulate.Emulator(folder))
-        return {"name": self.name, "operations": operations, "kind": "host", "profiles": self.profiles, "ways": WAYS}
+        return {
+            "name": self.name,
+            "operations": operations,
+            "kind": "host",
+            "profiles": self.profiles,
+            "ways": FORCED_PATHS,
+        }
 
 
 @functools.cache

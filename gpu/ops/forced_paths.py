@@ -26,7 +26,7 @@ def _bound(module: ModuleType, name: str, value: int) -> Iterator[None]:
 
 _ALONE = {"one CTA takes all": functools.partial(_bound, swiglu, "STAYING", 1)}
 _ONCE = {"every row read once": functools.partial(_bound, payload_permute, "ONCE", 0)}
-WAYS: Mapping[str, Mapping[str, Callable[[], contextlib.AbstractContextManager[None]]]] = {
+FORCED_PATHS: Mapping[str, Mapping[str, Callable[[], contextlib.AbstractContextManager[None]]]] = {
     "permute_pad": _ONCE,
     "permute_unpack": _ONCE,
     "unpermute": {"lists in memory": functools.partial(_bound, payload_sum, "TOGETHER", 0)},

@@ -28,7 +28,7 @@ class Experts(ctypes.Structure):
 
 
 class RowArguments(ctypes.Structure):
-    """Mirror of `refnum::RowArguments` in kernels/payload_memory.cuh. `slots`: see `ready.Launch`."""
+    """Mirror of `refnum::RowArguments` in kernels/payload_memory.cuh. `slots`: see `frame.Launch`."""
 
     slots: tuple[str, ...] = ()
     _fields_ = [

@@ -48,7 +48,7 @@ TUNING: dict[str, Stay] = {
 
 
 class ForwardArguments(ctypes.Structure):
-    """Mirror of `refnum::SwigluArguments` in kernels/swiglu_quantize.cu. `slots`: see `ready.Launch`."""
+    """Mirror of `refnum::SwigluArguments` in kernels/swiglu_quantize.cu. `slots`: see `frame.Launch`."""
 
     slots: tuple[str, ...] = ("gate", "up", "out", "out_scales")
     _fields_ = [

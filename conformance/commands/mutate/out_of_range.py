@@ -1,5 +1,5 @@
 """Questions on what our kernels take and the golden model refuses: items of a row map that are no row, and splits on
-the device that do not fit the result. What they promise then is in the launchers' docstrings (`gpu/interface/payload.py`).
+the device that do not fit the result. `gpu/interface/payload.py` says what they promise then.
 """
 
 from __future__ import annotations
