@@ -1,4 +1,4 @@
-"""What this package offers to be judged, for the entry-point group `refnum.subjects`."""
+"""The subjects of this package, for the entry-point group `refnum.subjects`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .ops.tunings import tunings
 PROFILES = ("HOPPER", "OCP", "CEIL", "EVEN", "TE")
 """Profiles of `refnum.PROFILES` whose every field the kernels have (`checks.SUPPORTED`)."""
 FURTHER = {"quantize_mxfp4": ("STOCHASTIC",)}
-"""Operation -> profiles beside those: the only kernel that takes random bits."""
+"""Operation -> further profiles; only this kernel takes random bits."""
 
 
 def describe_gpu() -> dict[str, str]:
@@ -38,7 +38,7 @@ def describe_gpu() -> dict[str, str]:
 
 
 def trace_gpu(operation: str) -> dict[str, str]:
-    """Return the digests of what runs for an operation: sources with their headers, machine code; compiler and flags.
+    """Return the digests of an operation's sources with their headers and of its machine code, the compiler and flags.
 
     The machine code is that of every kernel file under all macros that its launches take, scale layouts among them,
     and the constant array that they read belongs to it.
@@ -64,7 +64,7 @@ def trace_gpu(operation: str) -> dict[str, str]:
 
 
 def trace_emulated(operation: str) -> dict[str, str]:
-    """Return the digests of what runs for an operation on the emulated machine: kernels, launchers, compiler."""
+    """Return the digests of an operation's kernels and launchers, and the compiler, for the emulated device."""
     units = compiled.units(operation)
     if not units:
         return {}
@@ -85,7 +85,7 @@ def trace_host(operation: str) -> dict[str, str]:
 
 
 def available_gpu() -> tuple[bool, str]:
-    """Return (kernels can be judged here, reason if not): they are given CuPy arrays."""
+    """Return (whether kernels can be judged here, the reason if not): the judge gives them CuPy arrays."""
     if importlib.util.find_spec("cupy") is None:
         return False, "CuPy is not installed: install refnum[gpu]"
     return ops.available()

@@ -127,7 +127,7 @@ def _plain(each: Any) -> Any:
             return tuple(each)
     elif kind is Profile:  # a hash of all its fields would cost more than the rest; see `Plan.held`
         return kind, id(each)
-    elif kind is bool or isinstance(each, np.dtype) or checks.torch_name(each):  # these can be equal to a number or a name
+    elif kind is bool or isinstance(each, np.dtype) or checks.torch_name(each):  # can equal a number or name
         return kind, each
     raise TypeError(f"a {kind.__name__} is no plain value")
 

@@ -77,12 +77,12 @@ FUNCTIONS: dict[str, tuple[type, ...]] = {
     "add_floats": (POINTER, POINTER, POINTER, I64),
     **dict.fromkeys((f"instruction_{name}" for name in INSTRUCTIONS), (POINTER, POINTER, POINTER, POINTER, I64)),
 }
-"""Function of `host/` without its prefix -> argument types; all return nothing."""
+"""Function of the sources in `host/`, without its prefix -> types of its arguments; none returns a value."""
 
 
 @dataclass(frozen=True)
 class Build:
-    """How the library is made: the compiler's command, what identifies it, the flags, and the sources' digest."""
+    """How the library is made: the compiler's command and version, the flags, the machine, and the sources' digest."""
 
     command: tuple[str, ...]
     version: str
@@ -189,7 +189,7 @@ _stand_ins: list[Path] = []
 
 @contextlib.contextmanager
 def standing_in(path: Path) -> Iterator[None]:
-    """Within, this process calls the library of that path in the place of its own: one that was built from a copy."""
+    """Make this process call the library of a path, which was built from a copy of the sources, instead of its own."""
     _stand_ins.append(path)
     try:
         yield
@@ -208,12 +208,12 @@ def library() -> ctypes.CDLL:
 
 
 def address(x: np.ndarray[Any, Any]) -> int:
-    """Return where an array's first byte lies."""
+    """Return the address of an array's first byte."""
     return int(x.ctypes.data)
 
 
 def available() -> tuple[bool, str]:
-    """Return (usable here, reason if not); builds the library when it is not in the cache."""
+    """Return (whether the library can be used here, the reason if not); builds it unless it is in the cache."""
     loaded, _, reason = _loaded()
     return loaded is not None, reason
 

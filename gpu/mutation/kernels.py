@@ -1,4 +1,4 @@
-"""Whole kernels as mutation testing sees them: on a device, compiled by NVRTC, or on the emulated one."""
+"""Whole kernels for mutation testing: compiled by NVRTC and run on a device, or run on the emulated device."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .object_code import device_digest
 
 LAYOUTS = "scale layouts"
 LAID = ("dequantize_mxfp4", "quantize_mxfp4")
-"""Kernels that stand for all that read and write scales in a layout."""
+"""The kernels whose layouts are judged, for all that read or write scales in a layout."""
 
 
 class Part(NamedTuple):
@@ -64,7 +64,7 @@ class DeviceWorkshop:
         return tuple(sorted(path.name for path in self.root.glob("*.cu*")))
 
     def parts(self, file: str) -> list[Part]:
-        """Return the units that a file is a part of, those of few sources first."""
+        """Return the units that include a file, those of few sources first."""
         found = [part for part in _parts() if file in _closure(part.arguments[0])]
         return sorted(found, key=lambda part: (LAYOUTS in part.operations, len(_closure(part.arguments[0]))))
 
@@ -73,7 +73,7 @@ class DeviceWorkshop:
         return functions()
 
     def reasons(self) -> list[dict[str, Any]]:
-        """Return the changes that no question can show, with the reason of each."""
+        """Return the changes that no input can show, each with its reason."""
         return rows_of("no_effect", "change")[1]
 
     def code(self, folder: Path, part: Part) -> str:
@@ -95,7 +95,7 @@ class DeviceWorkshop:
 
     @property
     def slow_start(self) -> bool:
-        """Whether a process takes long until it can launch: contexts of a device are made one after another."""
+        """Whether a process needs long before its first launch: contexts of a device are made one after another."""
         return True
 
     def forget(self) -> None:
@@ -127,25 +127,25 @@ class DeviceWorkshop:
 
 @dataclass
 class EmulatedWorkshop(DeviceWorkshop):
-    """The same on the emulated machine, which sees races, strays and what was never written."""
+    """The same on the emulated device, which sees races, accesses out of bounds and reads of unwritten memory."""
 
     name: str = "emulated"
     largest: int = 1 << 17
     patience: int = 100
 
     def flags(self) -> list[tuple[str, str, str]]:
-        """Return nothing: the emulated machine has no such flags."""
+        """Return no flags: the emulated device has none."""
         return []
 
     def code(self, folder: Path, part: Part) -> str:
-        """Return a digest of a unit's sources: what does not include a changed file is unchanged."""
+        """Return a digest of a unit's sources; a unit that does not include a changed file keeps its digest."""
         texts: dict[str, str] = {}
         with_headers(folder / f"{part.arguments[0]}.cu", texts)
         return hashlib.sha256("\0".join(f"{name}\0{texts[name]}" for name in sorted(texts)).encode()).hexdigest()
 
     @property
     def slow_start(self) -> bool:
-        """Whether a process takes long until it can launch: the emulated machine is there at once."""
+        """Whether a process needs long before its first launch: no."""
         return False
 
     def ready(self) -> None:
