@@ -10,8 +10,8 @@ from typing import Any
 from . import emulate, host, ops
 from .device import compile as build
 from .device import driver
-from .mutation.host import HostWorkshop
-from .mutation.kernels import DeviceWorkshop, EmulatedWorkshop
+from .mutation.host import HostSources
+from .mutation.kernels import DeviceSources, EmulatedSources
 from .operations import LAUNCHED, NAMES
 from .ops import compiled
 from .ops.forced_paths import FORCED_PATHS
@@ -105,7 +105,7 @@ def subjects() -> list[dict[str, Any]]:
             "available": host.available,
             "describe": host.describe,
             "trace": trace_host,
-            "mutable": HostWorkshop,
+            "mutable": HostSources,
         },
         {
             "name": "emulated",
@@ -117,7 +117,7 @@ def subjects() -> list[dict[str, Any]]:
             "available": emulate.available,
             "describe": emulate.describe,
             "trace": trace_emulated,
-            "mutable": EmulatedWorkshop,
+            "mutable": EmulatedSources,
             "ways": FORCED_PATHS,
             "on_request": True,
         },
@@ -132,7 +132,7 @@ def subjects() -> list[dict[str, Any]]:
             "available": available_gpu,
             "describe": describe_gpu,
             "trace": trace_gpu,
-            "mutable": DeviceWorkshop,
+            "mutable": DeviceSources,
             "ways": FORCED_PATHS,
             "tunings": tunings,
         },

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -72,11 +72,11 @@ def manifest(folder: Path) -> str:
     )
 
 
-def generated_files() -> tuple[dict[str, bytes], int]:
-    """Return every generated file by its path in the folder, and the number of vectors."""
+def generated_files(operations: Iterable[str] = tuple(VECTOR_OPERATIONS)) -> tuple[dict[str, bytes], int]:
+    """Return every generated file of some operations by its path in the folder, and the number of vectors."""
     files: dict[str, bytes] = {}
     total = 0
-    for operation in VECTOR_OPERATIONS:
+    for operation in operations:
         for name in questions(operation).profiles:
             document, tensors = _document(operation, get_profile(name))
             if document["count"]:

@@ -51,7 +51,7 @@ class Built:
 
 
 @dataclass(frozen=True)
-class HostWorkshop:
+class HostSources:
     """Builds the host build's library from changed headers. files: names of the headers that it is made of."""
 
     name: str = "host"

@@ -27,7 +27,7 @@ LAID = ("dequantize_mxfp4", "quantize_mxfp4")
 """The kernels whose layouts are judged, for all that read or write scales in a layout."""
 
 
-class Part(NamedTuple):
+class Unit(NamedTuple):
     """One compiled unit: a kernel file under its macros, and the operations that run it."""
 
     name: str
@@ -35,20 +35,21 @@ class Part(NamedTuple):
     arguments: tuple[str, tuple[str, ...]]
 
 
-def _parts() -> Iterator[Part]:
+def _units() -> Iterator[Unit]:
     for kernel in build.kernel_names():
         for macros in compiled.cuts(kernel):
-            yield Part(f"{kernel} {' '.join(macros)}".strip(), compiled.operations(kernel), (kernel, macros))
+            yield Unit(f"{kernel} {' '.join(macros)}".strip(), compiled.operations(kernel), (kernel, macros))
         for layout in compiled.layouts(kernel)[1:] if kernel in LAID else ():
             laid = (*compiled.cuts(kernel)[0], *layout)
-            yield Part(f"{kernel} {' '.join(laid)}", (LAYOUTS,), (kernel, laid))
+            yield Unit(f"{kernel} {' '.join(laid)}", (LAYOUTS,), (kernel, laid))
 
 
 @dataclass
-class DeviceWorkshop:
+class DeviceSources:
     """Whole kernels from a changed folder, by NVRTC and on a device, in the process that calls.
 
     compiled_with: the flags for every folder but `root`, whose kernels are always compiled as they are released.
+    slow_start: whether a process takes long until it can launch: contexts of a device are made one after another.
     """
 
     name: str = "gpu"
@@ -57,16 +58,17 @@ class DeviceWorkshop:
     patience: int = 20
     root: Path = KERNELS
     compiled_with: tuple[str, ...] = build.FLAGS
+    slow_start: bool = True
 
     @property
     def files(self) -> tuple[str, ...]:
         """Names of the files that may be changed."""
         return tuple(sorted(path.name for path in self.root.glob("*.cu*")))
 
-    def parts(self, file: str) -> list[Part]:
+    def units(self, file: str) -> list[Unit]:
         """Return the units that include a file, those of few sources first."""
-        found = [part for part in _parts() if file in _closure(part.arguments[0])]
-        return sorted(found, key=lambda part: (LAYOUTS in part.operations, len(_closure(part.arguments[0]))))
+        found = [unit for unit in _units() if file in _closure(unit.arguments[0])]
+        return sorted(found, key=lambda unit: (LAYOUTS in unit.operations, len(_closure(unit.arguments[0]))))
 
     def functions(self) -> dict[str, Any]:
         """Return the domains of small functions."""
@@ -76,9 +78,9 @@ class DeviceWorkshop:
         """Return the changes that no input can show, each with its reason."""
         return rows_of("no_effect", "change")[1]
 
-    def code(self, folder: Path, part: Part) -> str:
+    def code(self, folder: Path, unit: Unit) -> str:
         """Return a digest of a unit's machine code; UnsupportedError when it does not compile."""
-        kernel, macros = part.arguments
+        kernel, macros = unit.arguments
         image = build.compiled(kernel, defines=macros, kernels=folder, flags=self._flags(folder))
         return device_digest(image.read_bytes())
 
@@ -92,11 +94,6 @@ class DeviceWorkshop:
     def use(self, old: str, new: str) -> None:
         """Compile with a changed flag: in this process, from now on."""
         self.compiled_with = tuple(new if flag == old else flag for flag in self.compiled_with)
-
-    @property
-    def slow_start(self) -> bool:
-        """Whether a process needs long before its first launch: contexts of a device are made one after another."""
-        return True
 
     def forget(self) -> None:
         """Forget every kernel that this process has loaded, and the plans of their calls; from now on it launches
@@ -126,27 +123,23 @@ class DeviceWorkshop:
 
 
 @dataclass
-class EmulatedWorkshop(DeviceWorkshop):
+class EmulatedSources(DeviceSources):
     """The same on the emulated device, which sees races, accesses out of bounds and reads of unwritten memory."""
 
     name: str = "emulated"
     largest: int = 1 << 17
     patience: int = 100
+    slow_start: bool = False
 
     def flags(self) -> list[tuple[str, str, str]]:
         """Return no flags: the emulated device has none."""
         return []
 
-    def code(self, folder: Path, part: Part) -> str:
+    def code(self, folder: Path, unit: Unit) -> str:
         """Return a digest of a unit's sources; a unit that does not include a changed file keeps its digest."""
         texts: dict[str, str] = {}
-        with_headers(folder / f"{part.arguments[0]}.cu", texts)
+        with_headers(folder / f"{unit.arguments[0]}.cu", texts)
         return hashlib.sha256("\0".join(f"{name}\0{texts[name]}" for name in sorted(texts)).encode()).hexdigest()
-
-    @property
-    def slow_start(self) -> bool:
-        """Whether a process needs long before its first launch: no."""
-        return False
 
     def ready(self) -> None:
         """Import nothing: the emulated machine needs no library of arrays."""
