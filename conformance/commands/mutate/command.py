@@ -34,11 +34,13 @@ from .page import vectors_page
 from .run import Shop
 from .run import run as judge_all
 from .score import document
+from .triggers.command import triggers
 from .verdict import SURVIVED
 
 mutate_app = typer.Typer(no_args_is_help=True, help="Mutation: broken copies of a subject's sources, and a museum.")
 Subject = Annotated[str, typer.Option("--subject", "-s", help="Whose sources: a subject that can be built anew.")]
 EXIT_SURVIVORS = 1
+mutate_app.command()(triggers)
 
 
 def _workshop(name: str) -> Any:

@@ -1,0 +1,189 @@
+"""The exam: mutants of an operation judged as `refnum check` judges a subject, many of them in one pass.
+
+They are the subjects of one plan, so that the golden model runs once a case for all of them, and a mutant is left
+alone from its first wrong answer on. A right kernel is judged beside them: whoever fails it fails the exam.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from typing import Any
+
+import refnum
+from refnum.errors import ArgumentError
+
+from ....cases.levels import Outcome
+from ....cases.operation import OPERATIONS, select
+from ....reports.report import Report
+from ....subjects.choose import resolve
+from ....subjects.subject import Subject
+from ....verdicts.tally import Tally
+from ...check.engine import Engine, new_tally
+from ...check.journal import Journal
+from ...check.plan import Plan, Progress, Variant, variants
+from .base import memorised
+from .draw import Mutant, mutants
+from .kernel import kernel
+from .witness import PROFILES, STOCHASTIC
+
+RIGHT = "right"
+MODEL = "model"
+SECONDS, EXAMPLES = 60.0, 25
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a mutant: its id, classes of conditions, words and a call that shows it.
+
+    how: the variant and the words that told it to be wrong, empty for a survivor.
+    """
+
+    operation: str
+    id: str
+    conditions: tuple[str, ...]
+    effect: str
+    words: str
+    shown: str
+    how: str
+
+    @property
+    def killed(self) -> bool:
+        """Whether it was told to be wrong."""
+        return bool(self.how)
+
+
+@dataclass(frozen=True)
+class Marked:
+    """Verdicts on mutants of one operation. discarded: draws that no call was found for, by class. seconds: of CPU."""
+
+    operation: str
+    verdicts: tuple[Verdict, ...]
+    discarded: Mapping[str, int]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Exam:
+    """What is asked: so many mutants of some operations, drawn by a seed. subject: whose kernels are made wrong."""
+
+    operations: tuple[str, ...]
+    seed: int = 0
+    count: int = 100
+    level: str = "standard"
+    subject: str = MODEL
+    workers: int = 2
+
+
+@dataclass
+class _Quick(Engine):
+    """An engine that leaves a subject alone once it was wrong, and the right one once it is the last."""
+
+    dead: set[str] = field(default_factory=set)
+
+    def active(self) -> list[Subject]:
+        """Return the subjects that were right so far."""
+        left = [one for one in super().active() if one.name not in self.dead]
+        for one in left:
+            if self.tallies[one.name].failing or self.tallies[one.name].faults:
+                self.dead.add(one.name)
+        left = [one for one in left if one.name not in self.dead]
+        return left if any(one.name != RIGHT for one in left) else []
+
+
+def judge(exam: Exam, operation: str, asked: Sequence[Mutant]) -> tuple[Verdict, ...]:
+    """Return the verdicts on mutants of an operation; ArgumentError where the right kernel fails."""
+    base = base_of(exam.subject, operation)
+    subjects = [_subject(one.id, operation, kernel(operation, base, one.trigger)) for one in asked]
+    subjects.append(_subject(RIGHT, operation, kernel(operation, base, None)))
+    told = _told(exam, operation, subjects)
+    if RIGHT in told:
+        raise ArgumentError(f"The base kernel of {operation} is wrong itself: {told[RIGHT]}.")
+    return tuple(Verdict(operation, one.id, one.kinds, one.trigger.effect.name, one.words, one.shown,
+                         told.get(one.id, "")) for one in asked)  # fmt: skip
+
+
+def base_of(subject: str, operation: str) -> Callable[..., Any]:
+    """Return the right kernel that triggers are put around: the model's, remembered, or a subject's."""
+    if subject == MODEL:
+        return memorised(getattr(refnum, operation))
+    found = [one for one in resolve(subject) if operation in one.operations]
+    if len(found) != 1 or found[0].arrays != "numpy":
+        raise ArgumentError(f"--subject {subject} must be one subject on NumPy arrays that has {operation}.")
+    return memorised(found[0].operations[operation])
+
+
+def _subject(name: str, operation: str, run: Callable[..., Any]) -> Subject:
+    profiles = (*PROFILES, STOCHASTIC) if OPERATIONS[operation].keyed else PROFILES
+    return Subject(name, {operation: run}, profiles=profiles)
+
+
+def _told(exam: Exam, operation: str, subjects: list[Subject]) -> dict[str, str]:
+    """Return subject -> how it was told to be wrong, for each that was."""
+    plan = Plan(subjects, select([operation]), level=exam.level, examples=EXAMPLES, seconds=SECONDS, save=False,
+                named=frozenset([operation]), special=True)  # fmt: skip
+    report, dead = Report({}), set[str]()
+    engines = [_engine(plan, item, report, dead) for item in variants(plan)]
+    told: dict[str, str] = {}
+    for engine in engines:
+        engine.look()
+        _note(engine, told)
+    for engine in engines:
+        engine.rest()
+        _note(engine, told)
+    if report.harness:
+        raise ArgumentError(f"The harness is wrong: {report.harness[0]}.")
+    return told
+
+
+def _engine(plan: Plan, item: Variant, report: Report, dead: set[str]) -> _Quick:
+    tallies = {subject.name: new_tally(plan, subject, item) for subject in item.subjects}
+    return _Quick(plan, item, tallies, report, Progress(), Journal(None), dead=dead)
+
+
+def _note(engine: _Quick, told: dict[str, str]) -> None:
+    for name, tally in engine.tallies.items():
+        if name in told:
+            continue
+        words = _wrong(tally)
+        if words:
+            told[name] = f"{engine.name}: {words}"[:300]
+            engine.dead.add(name)
+
+
+def _wrong(tally: Tally) -> str:
+    """Return in words why a tally is no pass, or nothing. A variant that is not supported is no verdict on others."""
+    if tally.failures:
+        return f"{tally.failures[0].finding or 'other bytes'}, {tally.failures[0].case.label}"
+    if tally.faults:
+        return tally.faults[0][1]
+    unexplained = "" if tally.refusal else tally.refusals.unexplained()
+    return unexplained and f"{Outcome.NOT_VERIFIED}: {unexplained}"
+
+
+def sit(exam: Exam) -> Iterator[Marked]:
+    """Yield the verdicts of an exam, operation by operation, those of each from as many processes as there are."""
+    jobs = [(exam, name, part) for name in exam.operations for part in range(exam.workers)]
+    if exam.workers == 1:
+        yield from itertools.starmap(_share, jobs)
+        return
+    with ProcessPoolExecutor(exam.workers, mp_context=get_context("fork")) as pool:
+        yield from pool.map(_share, *zip(*jobs, strict=True))
+
+
+def _share(exam: Exam, operation: str, part: int) -> Marked:
+    """Draw the mutants of an operation and judge those of one process."""
+    discarded = Counter[str]()
+    asked = list(mutants(operation, exam.seed, exam.count, discarded))[part :: exam.workers]
+    return judged(exam, operation, asked, {} if part else discarded)
+
+
+def judged(exam: Exam, operation: str, asked: Sequence[Mutant], discarded: Mapping[str, int]) -> Marked:
+    """Return the verdicts on some mutants of an operation."""
+    start = time.process_time()
+    return Marked(operation, judge(exam, operation, asked), dict(discarded), time.process_time() - start)
