@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 from refnum.errors import ArgumentError
@@ -13,6 +14,7 @@ from refnum.errors import ArgumentError
 from ..case import Case
 from ..recipes.random_bits import by_key, with_random_bits
 from . import columns, decode, floats, payload, recast, swiglu
+from .pairs import pair_corners
 
 CORNERS: dict[str, Callable[..., Iterator[Any]]] = {
     "quantize_mxfp4": floats.quantizer_corners,
@@ -54,7 +56,8 @@ def corner_cases(operation: str, profile: str, params: Mapping[str, Any]) -> Ite
     if operation not in CORNERS:
         raise ArgumentError(f"Operation {operation!r} has no corner set; choose from {', '.join(CORNERS)}.")
     fixed = {name: value for name, value in params.items() if name != "splits"}
-    for number, (label, inputs, *extra) in enumerate(CORNERS[operation](operation, fixed)):
+    found = chain(CORNERS[operation](operation, fixed), pair_corners(operation, fixed))
+    for number, (label, inputs, *extra) in enumerate(found):
         inputs = with_random_bits(operation, profile, inputs, number)
         params = {**fixed, **(extra[0] if extra else {})}
         yield by_key(Case(operation, profile, params, inputs, None, f"corner: {label}"), number)
