@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,8 @@ from ..operation import OPERATIONS
 from ..recipes.distributions import layout_of, target_of
 
 Corner = tuple[str, dict[str, np.ndarray], dict[str, Any]]
+Place = tuple[int, int, int]
+"""Elements of a group, and two places in it."""
 
 SPANS = (2, 4, 8, 16, 32, 64, 128, 256)
 """Elements of an aligned group in whose two halves the two of a pair stand."""
@@ -50,7 +52,7 @@ def alphabet(fmt: Format, kept: int) -> tuple[int, ...]:
 
 
 @functools.cache
-def places(width: int, block: int) -> tuple[tuple[int, int, int], ...]:
+def places(width: int, block: int) -> tuple[Place, ...]:
     """Return (size, lower, upper) of each relation: two places of a group of `block` or more places.
 
     In groups of more than 32 they stand next to each other, where blocks and tiles meet.
@@ -64,13 +66,13 @@ def places(width: int, block: int) -> tuple[tuple[int, int, int], ...]:
     return tuple(found)
 
 
-def _planted(ground: np.ndarray, groups: list[tuple[int, int, int, int, int]], row: int) -> np.ndarray:
-    """Return rows of ordinary patterns with pairs in groups one after another. groups: (size, places, patterns)."""
-    ends = np.cumsum([size for size, *_ in groups])
-    flat: np.ndarray = np.resize(ground, -(-int(ends[-1]) // row) * row).copy()
-    for side in (1, 2):
-        at = ends + np.array([group[side] - group[0] for group in groups])
-        flat[at] = [group[side + 2] for group in groups]
+def _planted(ground: np.ndarray, places: Sequence[Place], pairs: Sequence[tuple[int, int]], row: int) -> np.ndarray:
+    """Return rows of ordinary patterns with every pair at every place, in groups one after another."""
+    size, lower, upper = (np.repeat(part, len(pairs)) for part in zip(*places, strict=True))
+    starts = np.cumsum(size) - size
+    flat: np.ndarray = np.resize(ground, -(-int(size.sum()) // row) * row).copy()
+    for at, patterns in zip((lower, upper), zip(*pairs, strict=True), strict=True):
+        flat[starts + at] = np.tile(np.array(patterns, flat.dtype), len(places))
     return flat.reshape(-1, row)
 
 
@@ -79,9 +81,8 @@ def along(ground: np.ndarray, classes: tuple[int, ...], block: int) -> np.ndarra
 
     block: elements that a pair has for itself, at least.
     """
-    pairs = itertools.product(classes, repeat=2)
-    groups = [(*place, *pair) for place, pair in itertools.product(places(WIDE, block), pairs)]
-    return _planted(ground, sorted(groups, key=lambda group: group[0]), WIDE)
+    pairs = list(itertools.product(classes, classes))
+    return _planted(ground, sorted(places(WIDE, block)), pairs, WIDE)
 
 
 def down(ground: np.ndarray, classes: tuple[int, ...], block: int) -> np.ndarray:
@@ -93,8 +94,7 @@ def down(ground: np.ndarray, classes: tuple[int, ...], block: int) -> np.ndarray
     parts = []
     for _, ranked in itertools.groupby(numbers, key=lambda pair: max(pair) // 2):
         pairs = [(classes[i], classes[j]) for i, j in ranked]
-        groups = [(*place, *pair) for place, pair in itertools.product(places(TALL, block), pairs)]
-        columns = _planted(ground, groups, TALL).T
+        columns = _planted(ground, sorted(places(TALL, block)), pairs, TALL).T
         parts += [columns, np.resize(ground, (TALL, -columns.shape[1] % 32)).astype(ground.dtype)]
     return np.concatenate(parts, axis=1)
 
@@ -135,16 +135,14 @@ def _summed(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
     align = int(params.get("align", 32))
     for fmt in (BF16, FP32):
         for label, rows in _arrays(fmt, 3, 32):
-            yield _taken(label, rows, align, np.arange(len(rows)))
+            yield _taken(f"{label}, {fmt.name}", rows, align, np.arange(len(rows)))
         classes = np.array(alphabet(fmt, 3), np.uint32)
         both = np.stack(np.meshgrid(classes, classes, indexing="ij")).reshape(2, -1)
-        yield _taken("sums of two classes", as_float(both, fmt), align, np.zeros(2))
-        weights = np.array(alphabet(FP32, 3), np.uint32)
-        rows = np.broadcast_to(np.resize(classes, (1, 96)), (weights.size, 96))
-        label, inputs, extra = _taken(
-            "weights and rows of every class", as_float(rows, fmt), align, np.arange(len(rows))
-        )
-        yield label, {**inputs, "weights": as_float(weights, FP32)}, extra
+        yield _taken(f"sums of two classes, {fmt.name}", as_float(both, fmt), align, np.zeros(2))
+        rows = np.broadcast_to(np.resize(classes, (1, 96)), (WEIGHTS.size, 96))
+        label = f"weights and rows of every class, {fmt.name}"
+        label, inputs, extra = _taken(label, as_float(rows, fmt), align, np.arange(len(rows)))
+        yield label, {**inputs, "weights": as_float(WEIGHTS, FP32)}, extra
 
 
 def _taken(label: str, rows: np.ndarray, align: int, row_map: np.ndarray) -> Corner:
@@ -167,17 +165,23 @@ def _gated(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
     padded = np.resize(triples, (3, -(-triples.shape[1] // 128) * 128))
     same = {name: as_float(padded[number].reshape(-1, 128), BF16) for number, name in enumerate(names)}
     yield "classes at the same place", same, {}
-    probabilities = np.array(alphabet(FP32, 3), np.uint32)
-    prob = as_float(np.repeat(probabilities, len(names)), FP32)
-    for block in (128, 1):  # each class in a tile of its own, and all in one
-        plain = np.full((prob.size, classes.size * block), 0x3F80, np.uint16)
-        held = {name: plain.copy() for name in names}
-        for number, name in enumerate(names):
-            held[name][number :: len(names), ::block] = classes
-        width = -(-plain.shape[1] // 32) * 32
-        inputs = {name: as_float(np.pad(array, ((0, 0), (0, width - array.shape[1])), constant_values=0x3F80), BF16)
-                  for name, array in held.items()}  # fmt: skip
-        yield "probabilities over rows of every class", {**inputs, "prob": prob}, {}
+    yield "probabilities over rows of every class", _weighed(names, classes), {}
+
+
+WEIGHTS = np.array(sorted({*alphabet(FP32, 0), *alphabet(FP32, 3)}), np.uint32)
+"""Weights and probabilities of every class."""
+
+
+def _weighed(names: tuple[str, ...], classes: np.ndarray) -> dict[str, np.ndarray]:
+    """Return a row of 32 for every probability, input and class: the class stands in that input, once."""
+    prob, which, kind = (part.reshape(-1) for part in np.meshgrid(WEIGHTS, range(len(names)), classes, indexing="ij"))
+    rows = np.arange(prob.size)
+    inputs = {}
+    for number, name in enumerate(names):
+        bits = np.resize(_arrays(BF16, 3, 32)[0][1][:1, 1:].view(np.uint16), (prob.size, 32))
+        bits[rows[which == number], rows[which == number] % 32] = kind[which == number]
+        inputs[name] = as_float(bits, BF16)
+    return {**inputs, "prob": as_float(prob, FP32)}
 
 
 def _coded(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
@@ -205,11 +209,19 @@ def _codes(layout: Layout) -> tuple[tuple[str, np.ndarray, np.ndarray], ...]:
 
 
 def _bytes(layout: Layout) -> tuple[np.ndarray, np.ndarray]:
-    """Return ordinary codes under scale bytes of which every one stands beside, above and below every other."""
-    order = np.array(_every_pair(len(BYTES)))
-    cells = np.array(BYTES, np.uint8)[order[(np.arange(2)[:, None] + np.arange(order.size)[None, :]) % order.size]]
-    shape = 1 + layout.rows, cells.shape[1] * layout.columns  # the second row of tall tiles is cut off
+    """Return codes under scale bytes of which every one stands beside, above and below every other, three times.
+
+    Once all codes are ordinary; then the tiles of one row are empty in turns, even ones and odd ones, so that the byte
+    of the other row decides.
+    """
+    cycle = _every_pair(len(BYTES))
+    order = np.array([*cycle, *cycle, 0, *cycle, 0])
+    cells = np.array(BYTES, np.uint8)[np.stack([order, np.roll(order, -1)])]
+    shape = 1 + layout.rows, order.size * layout.columns  # the second row of tall tiles is cut off
     codes = CODED["apart"].make(Draw(45), Layout(layout.element, 1, 32), (2, shape[1]))[0]
+    tiles = codes.reshape(2, order.size, layout.columns)
+    for row in (0, 1):
+        tiles[row, len(cycle) + row :: 2] = 0
     return np.resize(codes, shape).astype(np.uint8), cells
 
 

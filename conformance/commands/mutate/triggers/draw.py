@@ -19,8 +19,9 @@ from . import forms, sizes, values
 from .condition import Condition, Facts
 from .effects import REGIONS, draw_effect
 from .kernel import Trigger, kernel
+from .play import Play, UnfitError, other_arguments, played
 from .sizes import Maker
-from .witness import Play, UnfitError, facts_of, made, other_arguments, played
+from .witness import facts_of, made
 
 TRIES = 12
 """Calls that are made to show that a trigger tells, before it is discarded."""

@@ -5,9 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
 from random import Random
 from typing import Any
 
@@ -18,14 +16,13 @@ from refnum.errors import RefnumError
 
 from ....cases.case import Case
 from ....cases.layouts import OTHERS, PLAIN
-from ....cases.operation import OPERATIONS, Operation, arguments_of
-from ....cases.recipes.distributions import FLOATING, ROUTED
+from ....cases.operation import OPERATIONS, Operation
+from ....cases.recipes.distributions import ROUTED
 from ....cases.recipes.inputs import expand
 from ....cases.recipes.random_bits import by_key
 from ....cases.recipes.recipe import Recipe
-from ....subjects.calls.call import other_data
-from .call import PAYLOAD, address
 from .condition import Facts
+from .play import Play, UnfitError, distribution, play_of
 from .sizes import RAGGED, up
 from .values import FLOATS, SCALES, Kind, format_of
 
@@ -33,25 +30,6 @@ LARGEST = 1 << 22
 """Elements of the largest call that is made to show that a trigger tells."""
 PROFILES = ("HOPPER", "OCP")
 STOCHASTIC = "STOCHASTIC"
-MARGIN = 256
-
-
-class UnfitError(Exception):
-    """No legal call has all that is wanted of it."""
-
-
-@dataclass
-class Play:
-    """A call and what goes before it. case: its data. arguments: its keywords. out: how `out` is given, or nothing.
-
-    before: calls made first. at_once: whether two threads make it at a time.
-    """
-
-    case: Case
-    arguments: dict[str, Any]
-    out: str = ""
-    before: list[str] = field(default_factory=list)
-    at_once: bool = False
 
 
 @functools.cache
@@ -98,10 +76,10 @@ def made(name: str, facts: Facts, wanted: Mapping[str, Any], dice: Random) -> Pl
     optional = any(value for key, value in wanted.items() if key.startswith("given:"))
     if math.prod(shape) > LARGEST or rows * columns > LARGEST:
         raise UnfitError
-    recipe = Recipe(name, profile, params, shape, dice.getrandbits(63), *_distribution(operation, dice), (),
+    recipe = Recipe(name, profile, params, shape, dice.getrandbits(63), *distribution(operation, dice), (),
                     optional, wanted.get(f"form:{operation.inputs[0]}") == "float32")  # fmt: skip
     case = _formed(by_key(expand(recipe), dice.getrandbits(8)), wanted, dice)
-    return _played(operation, _planted(case, wanted, dice), wanted, dice)
+    return play_of(operation, _planted(case, wanted, dice), wanted, dice)
 
 
 def _shape(
@@ -132,12 +110,6 @@ def _shape(
 
 def _tokens(wanted: Mapping[str, Any], rows: int, dice: Random) -> int:
     return int(wanted.get("tokens") or dice.randint(1, max(1, min(rows, 64))))
-
-
-def _distribution(operation: Operation, dice: Random) -> tuple[str, dict[str, int]]:
-    if operation.inputs[0] in FLOATING:
-        return dice.choice((("normal", {"exponent": 0}), ("distances", {"spread": 8, "empty": 0, "exponent": 0})))
-    return "apart", {"base": 127, "spread": 8, "empty": 8, "nan": 0}
 
 
 def _formed(case: Case, wanted: Mapping[str, Any], dice: Random) -> Case:
@@ -219,140 +191,3 @@ def _format(case: Case, name: str, array: np.ndarray) -> tuple[Any, int]:
     if array.ndim == 1:
         return FLOATS[array.dtype.name], 0
     return format_of(OPERATIONS[case.operation], name, array, case.params.get("element", "E2M1"))
-
-
-def _played(operation: Operation, case: Case, wanted: Mapping[str, Any], dice: Random) -> Play:
-    """Return the play of a case: its arrays stored as wanted, its splits in their form."""
-    arguments = dict(arguments_of(case))
-    if operation.profiled:
-        arguments["profile"] = refnum.get_profile(case.profile)
-    form = wanted.get("splits form", "a list")
-    if arguments.get(RAGGED) is not None:
-        arguments[RAGGED] = SPLITS[form](arguments[RAGGED])
-    for key, value in wanted.items():
-        kind, _, name = key.partition(":")
-        if kind in STORED:
-            if arguments.get(name) is None:
-                raise UnfitError
-            arguments[name] = STORED[kind](arguments[name], value)
-    return Play(case, arguments, wanted.get("out", ""), list(wanted.get("before", ())), bool(wanted.get("at once")))
-
-
-SPLITS: dict[str, Callable[[list[int]], Any]] = {
-    "None": lambda splits: None,
-    "a list": list,
-    "a tuple": tuple,
-    "an int32 array": lambda splits: np.array(splits, np.int32),
-    "an int64 array": lambda splits: np.array(splits, np.int64),
-}
-
-
-def stored(array: np.ndarray, kind: str) -> np.ndarray:
-    """Return an array's data in storage of a kind; a broadcast one repeats its first row or element."""
-    if not array.size or (array.ndim < 2 and kind in ("row gap", "transposed")):
-        raise UnfitError
-    if kind == "transposed":
-        return np.array(array.T, order="C").T
-    if kind == "negative":
-        return np.array(array[::-1], order="C")[::-1]
-    if kind == "broadcast":
-        return np.broadcast_to(array[:1], array.shape)
-    gap = (0,) * (array.ndim - 1) + (array.shape[-1] if kind == "element gap" else 8,)
-    wide = np.full([side + more for side, more in zip(array.shape, gap, strict=True)], 1, array.dtype)
-    view = wide[..., ::2] if kind == "element gap" else wide[..., : array.shape[-1]]
-    view[...] = array
-    return view
-
-
-def addressed(array: np.ndarray, at: tuple[int, int]) -> np.ndarray:
-    """Return a contiguous copy whose address leaves a remainder. at: (modulus, remainder)."""
-    modulus, rest = at
-    if rest % array.itemsize:
-        raise UnfitError
-    room = np.zeros(array.nbytes + 2 * MARGIN, np.uint8)
-    start = (rest - address(room)) % modulus
-    place = room[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
-    place[...] = array
-    return place
-
-
-STORED: dict[str, Callable[[np.ndarray, Any], np.ndarray]] = {"storage": stored, "address": addressed}
-
-
-def outs_for(results: list[np.ndarray], how: str) -> list[np.ndarray]:
-    """Return arrays for `out`, filled with what no result is: plain, with padded rows, or at an odd address."""
-    found = []
-    for array in results:
-        if how == "padded":
-            wide = np.full((*array.shape[:-1], array.shape[-1] + 16), 77, array.dtype)
-            found.append(wide[..., : array.shape[-1]])
-        else:
-            like = np.full(array.shape, 77, array.dtype)
-            found.append(addressed(like, (16, like.itemsize)) if how == "odd" else like)
-    return found
-
-
-def played(play: Play, run: Callable[..., Any], base: Callable[..., Any]) -> tuple[Any, list[np.ndarray]]:
-    """Make the calls of a play; return what the last one gives, and the arrays of `out`."""
-    for step in play.before:
-        _step(play, step, run)
-    keywords = dict(play.arguments)
-    outs: list[np.ndarray] = []
-    if play.out:
-        right = base(**play.arguments)
-        arrays = [one for one in (right if isinstance(right, tuple) else (right,)) if one is not None]
-        outs = outs_for(arrays, play.out)
-        keywords["out"] = tuple(outs) if len(outs) > 1 else outs[0]
-    if not play.at_once:
-        return run(**keywords), outs
-    other = threading.Thread(target=run, kwargs=dict(play.arguments))
-    other.start()
-    try:
-        return run(**keywords), outs
-    finally:
-        other.join()
-
-
-def _step(play: Play, step: str, run: Callable[..., Any]) -> None:
-    arguments = dict(play.arguments)
-    name = OPERATIONS[play.case.operation].inputs[0]
-    if step == "refused":
-        try:
-            run(**{**arguments, name: np.zeros((2, 2, 2))})
-        except Exception:
-            return
-        raise UnfitError
-    if step in ("larger", "smaller"):
-        arguments = other_size(play, step == "larger")
-    run(**arguments)
-
-
-def other_size(play: Play, larger: bool) -> dict[str, Any]:
-    """Return the arguments of a call with twice or half the columns."""
-    case = play.case
-    params = {name: value for name, value in case.params.items() if name != "philox"}
-    recipe = Recipe(case.operation, case.profile, params, _scaled(play, larger), 7,
-                    *_distribution(OPERATIONS[case.operation], Random(0)))  # fmt: skip
-    optional = "prob" in case.inputs or "weights" in case.inputs
-    other = by_key(expand(replace(recipe, optional=optional)), 3)
-    arguments = dict(arguments_of(other))
-    if "profile" in play.arguments:
-        arguments["profile"] = play.arguments["profile"]
-    return arguments
-
-
-def _scaled(play: Play, larger: bool) -> tuple[int, int]:
-    name = OPERATIONS[play.case.operation].inputs[0]
-    array = play.case.inputs[name]
-    columns = int(array.shape[1]) * (2 if name == "packed" else 1)
-    columns = columns // PAYLOAD * 32 if name == "payload" else columns
-    rows = int(play.case.params.get("tokens", array.shape[0]))
-    if not larger and columns < 64:
-        raise UnfitError
-    return rows, columns * 2 if larger else columns // 2 // 32 * 32
-
-
-def other_arguments(play: Play) -> dict[str, Any]:
-    """Return the arguments of a play with other data of the same shapes."""
-    arguments = dict(arguments_of(other_data(play.case)))
-    return {**play.arguments, **{name: arguments[name] for name in play.case.inputs}}
