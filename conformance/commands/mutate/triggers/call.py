@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -60,17 +61,19 @@ class Call:
     @cached_property
     def rows(self) -> int:
         """Rows of the elements; of the map, for an operation that has one."""
-        return int(np.size(self.arguments["row_map"])) if self.routed else int(self.main.shape[0])
+        if self.routed:
+            return int(np.size(self.arguments["row_map"]))
+        return math.prod(self.main.shape[:-1]) if self.main.ndim else 1
 
     @cached_property
     def tokens(self) -> int:
         """Rows that a map picks from or adds to."""
-        return int(self.arguments.get("tokens", self.main.shape[0]))
+        return int(self.arguments.get("tokens", self.main.shape[0] if self.main.ndim else 1))
 
     @cached_property
     def columns(self) -> int:
         """Elements of a row."""
-        last = int(self.main.shape[-1])
+        last = int(self.main.shape[-1]) if self.main.ndim else 1
         return {"packed": 2 * last, "payload": last // PAYLOAD * 32}.get(self.operation.inputs[0], last)
 
     @cached_property

@@ -61,7 +61,10 @@ def _stale(bits: np.ndarray, number: int, call: Call, base: Callable[..., Result
 def _beyond(axis: int) -> Change:
     def change(bits: np.ndarray, number: int, call: Call, base: Callable[..., Results]) -> np.ndarray:
         name = call.operation.inputs[0]
-        moved = np.roll(call.main, -1 if axis == 0 else -(call.main.shape[-1] // 2 or 1), axis=axis)
+        last = min(axis, call.main.ndim - 1)
+        if last < 0:
+            return bits
+        moved = np.roll(call.main, -1 if axis == 0 else -(call.main.shape[last] // 2 or 1), axis=last)
         got = np.ascontiguousarray(base(**{**call.arguments, name: moved})[number])
         return got.view(bits.dtype).reshape(bits.shape)
 
@@ -99,9 +102,9 @@ def _stepped(results: Results, call: Call) -> Results:
     """Return every other element of a buffer twice as wide: the bytes are right, the strides are not."""
     found = []
     for array in results:
-        wide = np.zeros((*array.shape[:-1], 2 * array.shape[-1]), array.dtype)
-        wide[..., ::2] = array
-        found.append(wide[..., ::2])
+        wide = np.zeros((*array.shape, 2), array.dtype)
+        wide[..., 0] = array
+        found.append(wide[..., 0])
     return found
 
 
@@ -208,7 +211,7 @@ def struck(shape: tuple[int, ...], call: Call, region: str, places: np.ndarray |
 
 def image(shape: tuple[int, ...], call: Call, places: np.ndarray) -> tuple[np.ndarray, ...]:
     """Return the index of the elements of a result that lie where some elements of the first input do."""
-    rows, columns = call.main.shape[0], call.columns
+    rows, columns = call.main.shape[0], call.columns  # elements have places in matrices only
     r, c = places[:, 0], places[:, 1]
     if len(shape) == 1:
         return (np.minimum(r * shape[0] // max(rows, 1), shape[0] - 1),)
@@ -228,9 +231,10 @@ def applied(
     number = min(number, len(results) - 1)
     if effect.change is None or not results[number].size:
         return results
-    right = np.ascontiguousarray(results[number])
+    shape = results[number].shape
+    right = np.ascontiguousarray(results[number])  # of one axis or more
     bits = right.view(f"u{right.itemsize}")
     mask = struck(bits.shape, call, *where)
     wrong = np.where(mask, effect.change(bits, number, call, base), bits)
-    results[number] = wrong.view(right.dtype)
+    results[number] = wrong.view(right.dtype).reshape(shape)
     return results

@@ -87,13 +87,14 @@ class _Quick(Engine):
     dead: set[str] = field(default_factory=set)
 
     def active(self) -> list[Subject]:
-        """Return the subjects that were right so far."""
+        """Return the subjects that were right so far; nobody once the right kernel is the last."""
         left = [one for one in super().active() if one.name not in self.dead]
-        for one in left:
-            if self.tallies[one.name].failing or self.tallies[one.name].faults:
-                self.dead.add(one.name)
+        self.dead.update(one.name for one in left if self.tallies[one.name].wrong)
         left = [one for one in left if one.name not in self.dead]
         return left if any(one.name != RIGHT for one in left) else []
+
+    def finish(self) -> None:
+        """Write nothing down of what a subject was not asked: it was left alone on purpose."""
 
 
 def judge(exam: Exam, operation: str, asked: Sequence[Mutant]) -> tuple[Verdict, ...]:
@@ -132,38 +133,43 @@ def _told(exam: Exam, operation: str, subjects: list[Subject]) -> dict[str, str]
     told: dict[str, str] = {}
     for engine in engines:
         engine.look()
-        _note(engine, told)
+        told |= _told_by(engine)
     for engine in engines:
         engine.rest()
-        _note(engine, told)
+        told |= _told_by(engine)
+    for engine in engines:
+        told = {**_not_verified(engine, told), **told}
     if report.harness:
         raise ArgumentError(f"The harness is wrong: {report.harness[0]}.")
     return told
 
 
+def _told_by(engine: _Quick) -> dict[str, str]:
+    """Return subject -> words, of those that a variant shows to be wrong."""
+    wrong = {name: tally for name, tally in engine.tallies.items() if tally.wrong}
+    engine.dead.update(wrong)
+    return {name: f"{engine.name}: {_words(tally)}"[:300] for name, tally in wrong.items()}
+
+
+def _words(tally: Tally) -> str:
+    if tally.failures:
+        return f"{tally.failures[0].finding or 'other bytes'}, {tally.failures[0].case.label}"
+    tally.close()
+    return tally.words
+
+
+def _not_verified(engine: _Quick, told: Mapping[str, str]) -> dict[str, str]:
+    """Return subject -> words, of mutants that no answer shows to be wrong, but that are not verified."""
+    found = {}
+    for name, tally in engine.tallies.items():
+        if name not in told and name != RIGHT and not tally.refusal and tally.close() is not Outcome.PASS:
+            found[name] = f"{engine.name}: {tally.outcome}, {tally.words}"[:300]
+    return found
+
+
 def _engine(plan: Plan, item: Variant, report: Report, dead: set[str]) -> _Quick:
     tallies = {subject.name: new_tally(plan, subject, item) for subject in item.subjects}
     return _Quick(plan, item, tallies, report, Progress(), Journal(None), dead=dead)
-
-
-def _note(engine: _Quick, told: dict[str, str]) -> None:
-    for name, tally in engine.tallies.items():
-        if name in told:
-            continue
-        words = _wrong(tally)
-        if words:
-            told[name] = f"{engine.name}: {words}"[:300]
-            engine.dead.add(name)
-
-
-def _wrong(tally: Tally) -> str:
-    """Return in words why a tally is no pass, or nothing. A variant that is not supported is no verdict on others."""
-    if tally.failures:
-        return f"{tally.failures[0].finding or 'other bytes'}, {tally.failures[0].case.label}"
-    if tally.faults:
-        return tally.faults[0][1]
-    unexplained = "" if tally.refusal else tally.refusals.unexplained()
-    return unexplained and f"{Outcome.NOT_VERIFIED}: {unexplained}"
 
 
 def sit(exam: Exam) -> Iterator[Marked]:
