@@ -35,13 +35,14 @@ def triggers(
     count: Annotated[int, typer.Option(min=1, help="Mutants of each operation.")] = 100,
     level: Annotated[Level, typer.Option(help="Level of the check that judges them.")] = Level.STANDARD,
     subject: Annotated[str, typer.Option("--subject", "-s", help="Kernels made wrong: on NumPy arrays.")] = MODEL,
+    largest: Annotated[int | None, typer.Option(min=1, help="Judge on no case of more elements than these.")] = None,
     workers: Annotated[int, typer.Option(min=1, help="Processes.")] = 2,
     mutant: Annotated[str | None, typer.Option(help="Only this one, seed:index; with one operation.")] = None,
     json_out: Annotated[Path | None, typer.Option("--json", help="Write all verdicts as JSON.")] = None,
 ) -> None:
     """Draw wrong kernels, right but where a drawn condition holds, and judge them; exit status 1 when one survives."""
     names = tuple(one.name for one in select(operation))
-    exam = Exam(names, seed, count, level.value, subject, workers)
+    exam = Exam(names, seed, count, level.value, subject, workers, largest)
     marked = list(sit(exam)) if mutant is None else [_one(exam, mutant)]
     if json_out is not None:
         write_text(json_out, json.dumps(score.document(exam, marked), indent=1) + "\n")
@@ -69,7 +70,7 @@ def _show(exam: Exam, marked: list[Marked]) -> None:
     out.print(f"{discarded} draws were discarded: no legal call was found on which they tell")
     for verdict in (verdict for one in marked for verdict in one.verdicts):
         if not verdict.killed:
-            again = f"refnum mutate triggers -o {verdict.operation} --mutant {verdict.id} --level {exam.level}"
+            again = f"refnum mutate triggers -o {verdict.operation} --mutant {verdict.id}{_options(exam)}"
             out.print(
                 f"survived  {verdict.operation}: {verdict.words} ({verdict.shown}); {again}",
                 markup=False,
@@ -81,3 +82,10 @@ def _show(exam: Exam, marked: list[Marked]) -> None:
                 markup=False,
                 soft_wrap=True,
             )
+
+
+def _options(exam: Exam) -> str:
+    """Return the options of an exam that are not at their defaults, as they are typed."""
+    given = {"--level": exam.level, "--subject": exam.subject, "--largest": exam.largest}
+    usual = {"--level": Exam.level, "--subject": Exam.subject, "--largest": Exam.largest}
+    return "".join(f" {name} {value}" for name, value in given.items() if value != usual[name])

@@ -18,6 +18,7 @@ from typing import Any
 import refnum
 from refnum.errors import ArgumentError
 
+from ....cases.case import Case
 from ....cases.levels import Outcome
 from ....cases.operation import OPERATIONS, select
 from ....reports.report import Report
@@ -70,7 +71,10 @@ class Marked:
 
 @dataclass(frozen=True)
 class Exam:
-    """What is asked: so many mutants of some operations, drawn by a seed. subject: whose kernels are made wrong."""
+    """What is asked: so many mutants of some operations, drawn by a seed. subject: whose kernels are made wrong.
+
+    largest: elements of the largest case that they are judged on, None for every case; for kernels that are slow.
+    """
 
     operations: tuple[str, ...]
     seed: int = 0
@@ -78,6 +82,7 @@ class Exam:
     level: str = "standard"
     subject: str = MODEL
     workers: int = 2
+    largest: int | None = None
 
 
 @dataclass
@@ -85,6 +90,7 @@ class _Quick(Engine):
     """An engine that leaves a subject alone once it was wrong, and the right one once it is the last."""
 
     dead: set[str] = field(default_factory=set)
+    largest: int | None = None
 
     def active(self) -> list[Subject]:
         """Return the subjects that were right so far; nobody once the right kernel is the last."""
@@ -92,6 +98,10 @@ class _Quick(Engine):
         self.dead.update(one.name for one in left if self.tallies[one.name].wrong)
         left = [one for one in left if one.name not in self.dead]
         return left if any(one.name != RIGHT for one in left) else []
+
+    def golden(self, case: Case) -> dict[str, Any] | None:
+        """Return the model's outputs, None for a case that is larger than what is asked."""
+        return None if self.largest is not None and case.elements > self.largest else super().golden(case)
 
     def finish(self) -> None:
         """Write nothing down of what a subject was not asked: it was left alone on purpose."""
@@ -129,7 +139,7 @@ def _told(exam: Exam, operation: str, subjects: list[Subject]) -> dict[str, str]
     plan = Plan(subjects, select([operation]), level=exam.level, examples=EXAMPLES, seconds=SECONDS, save=False,
                 named=frozenset([operation]), special=True)  # fmt: skip
     report, dead = Report({}), set[str]()
-    engines = [_engine(plan, item, report, dead) for item in variants(plan)]
+    engines = [_engine(plan, item, report, dead, exam.largest) for item in variants(plan)]
     told: dict[str, str] = {}
     for engine in engines:
         engine.look()
@@ -167,9 +177,9 @@ def _not_verified(engine: _Quick, told: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def _engine(plan: Plan, item: Variant, report: Report, dead: set[str]) -> _Quick:
+def _engine(plan: Plan, item: Variant, report: Report, dead: set[str], largest: int | None) -> _Quick:
     tallies = {subject.name: new_tally(plan, subject, item) for subject in item.subjects}
-    return _Quick(plan, item, tallies, report, Progress(), Journal(None), dead=dead)
+    return _Quick(plan, item, tallies, report, Progress(), Journal(None), dead=dead, largest=largest)
 
 
 def sit(exam: Exam) -> Iterator[Marked]:

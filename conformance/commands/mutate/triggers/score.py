@@ -49,7 +49,7 @@ def document(exam: Exam, marked: list[Marked]) -> dict[str, Any]:
     verdicts = [verdict for one in marked for verdict in one.verdicts]
     return {
         "schema": "refnum.triggers/1", "seed": exam.seed, "count": exam.count, "level": exam.level,
-        "subject": exam.subject, "seconds": round(sum(one.seconds for one in marked), 1),
+        "subject": exam.subject, "largest": exam.largest, "seconds": round(sum(one.seconds for one in marked), 1),
         "discarded": {one.operation: dict(one.discarded) for one in marked if one.discarded},
         "score": {key: list(pair) for key, pair in counted(verdicts, lambda one: [number(one)]).items()},
         "conditions": {key: list(pair) for key, pair in counted(verdicts, kinds).items()},
