@@ -165,7 +165,7 @@ def arguments_of(words: list[str] | None) -> argparse.Namespace:
 def main(words: list[str] | None = None) -> int:
     """Run every operation under every tool; 1 when a tool found something or an answer is wrong."""
     from refnum.conformance.commands.mutate.corpus import LAYOUTS
-    from refnum.gpu.subjects import GPU_OPERATIONS
+    from refnum.gpu.operations import LAUNCHED
 
     arguments = arguments_of(words)
     if arguments.control:
@@ -180,7 +180,7 @@ def main(words: list[str] | None = None) -> int:
     for tool in blind:
         print(f"{tool} found nothing wrong with a kernel that has a fault: it judges nothing.", file=sys.stderr)
     tools = [tool for tool in tools if tool not in blind]
-    tasks = [(tool, name) for name in (*GPU_OPERATIONS, LAYOUTS) for tool in tools]
+    tasks = [(tool, name) for name in (*LAUNCHED, LAYOUTS) for tool in tools]
     with ThreadPoolExecutor(arguments.workers) as pool:
         rows = list(pool.map(lambda task: under(task[0], task[1], arguments), tasks))
     bad = [row for row in rows if row.get("end") is not None]

@@ -10,45 +10,17 @@ from typing import Any
 from . import emulate, host, ops
 from .device import compile as build
 from .device import driver
-from .mutation import host as mutable
-from .mutation import kernels as mutable_whole
+from .mutation import host as host_sources
+from .mutation import kernels as kernel_sources
+from .operations import LAUNCHED, NAMES
 from .ops import compiled as units
 from .ops import forced_paths
-
-HOST_OPERATIONS = (
-    "quantize_mxfp4",
-    "dequantize_mxfp4",
-    "quantize_fp8_tiles",
-    "dequantize_fp8_tiles",
-    "fp8_to_mxfp4",
-    "mxfp4_to_fp8",
-    "mxfp4_to_fp8_columns",
-    "mxfp4_to_fp8_rows_columns",
-    "mxfp4_columns",
-    "fp8_columns",
-    "swiglu_quantize",
-    "swiglu_backward",
-    "pack_payload",
-    "unpack_payload",
-    "quantize_payload",
-    "fp8_to_payload",
-    "permute_pad",
-    "permute_unpack",
-    "unpermute",
-    "encode_e2m1",
-    "encode_e4m3",
-    "encode_e8m0",
-    "decode_e2m1",
-    "decode_e4m3",
-    "decode_e8m0",
-)
+from .ops.tunings import tunings
 
 PROFILES = ("HOPPER", "OCP", "CEIL", "EVEN", "TE")
 """Profiles of `refnum.PROFILES` whose every field the kernels have (`checks.SUPPORTED`)."""
 FURTHER = {"quantize_mxfp4": ("STOCHASTIC",)}
 """Operation -> profiles beside those: the only kernel that takes random bits."""
-
-GPU_OPERATIONS = tuple(name for name in ops.__all__ if name != "available")
 
 
 def describe_gpu() -> dict[str, str]:
@@ -126,33 +98,33 @@ def subjects() -> list[dict[str, Any]]:
         {
             "name": "host",
             "kind": "host",
-            "operations": {name: getattr(host, name) for name in HOST_OPERATIONS},
+            "operations": {name: getattr(host, name) for name in NAMES},
             "profiles": PROFILES,
             "further": FURTHER,
             "one_code": True,
             "available": host.available,
             "describe": host.describe,
             "trace": trace_host,
-            "mutable": mutable.HostWorkshop,
+            "mutable": host_sources.HostSources,
         },
         {
             "name": "emulated",
             "kind": "host",
-            "operations": {name: emulated[name] for name in GPU_OPERATIONS},
+            "operations": {name: emulated[name] for name in LAUNCHED},
             "profiles": PROFILES,
             "further": FURTHER,
             "one_code": True,
             "available": emulate.available,
             "describe": emulate.describe,
             "trace": trace_emulated,
-            "mutable": mutable_whole.EmulatedWorkshop,
+            "mutable": kernel_sources.EmulatedSources,
             "ways": forced_paths.WAYS,
             "on_request": True,
         },
         {
             "name": "gpu",
             "kind": "gpu",
-            "operations": {name: getattr(ops, name) for name in GPU_OPERATIONS},
+            "operations": {name: getattr(ops, name) for name in LAUNCHED},
             "profiles": PROFILES,
             "further": FURTHER,
             "one_code": True,
@@ -160,7 +132,8 @@ def subjects() -> list[dict[str, Any]]:
             "available": available_gpu,
             "describe": describe_gpu,
             "trace": trace_gpu,
-            "mutable": mutable_whole.DeviceWorkshop,
+            "mutable": kernel_sources.DeviceSources,
             "ways": forced_paths.WAYS,
+            "tunings": tunings,
         },
     ]

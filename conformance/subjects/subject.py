@@ -68,6 +68,7 @@ class Subject:
     mutable: gives the sources that mutation testing may change and builds changed copies (`mutants.run.Workshop`).
     ways: operation -> name -> context in which its callable takes a way that it otherwise chooses by size alone: judged
     cases are small, and are called on every way.
+    tunings: operation -> name -> context in which its kernels are launched by another cut, for `refnum bench --tune`.
     """
 
     name: str
@@ -88,6 +89,7 @@ class Subject:
     trace: Callable[[str], dict[str, str]] | None = None
     mutable: Callable[[], Any] | None = None
     apart: Callable[..., Any] | None = None
+    tunings: Callable[[str], Mapping[str, Callable[[], AbstractContextManager[Any]]]] | None = None
     ways: Mapping[str, Mapping[str, Callable[[], AbstractContextManager[Any]]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -171,7 +173,7 @@ def from_dict(entry: Mapping[str, Any] | Subject, origin: str) -> Subject:
 
 
 _MAPPINGS = {"levels": "operation -> level", "further": "operation -> profiles", "ways": "operation -> name -> way"}
-_CALLED = ("available", "describe", "supports", "outside", "trace", "mutable", "apart")
+_CALLED = ("available", "describe", "supports", "outside", "trace", "mutable", "apart", "tunings")
 
 
 def _check_fields(entry: Mapping[str, Any], who: str) -> None:

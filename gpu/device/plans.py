@@ -7,36 +7,31 @@ value, so a call with one that is no plain value, say an array of splits, is wor
 
 from __future__ import annotations
 
-import ctypes
-import functools
 import inspect
 import sys
-import threading
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, cast
+from collections.abc import Callable
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import numpy as np
 
 from refnum.profiles import Profile
 
 from .. import checks
+from ..interface.call import U8, public
 from . import allocate
 from . import arrays as interop
-from .arrays import Library, View
+from .call import DeviceCall, captured, capturing
 from .driver import driver
-from .frame import Launch, Ready
+from .frame import Ready
 
-F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
+T = TypeVar("T")
 LIMIT = 4096
 """Kinds of call that are kept; then all are forgotten."""
 BARE = frozenset((str, int, type(None), type))
 """Types of options whose values stand for themselves in a key: none of them equals a value of another."""
 KEYWORD = object()
 """Stands before an option's name in a key, which may be a value as well."""
-
-captured: list[Any] = []
-"""Scratch memory whose address a graph of CuPy's has: kept for the process, for no one tells when the graph is gone.
-Whoever knows that none is left may clear the list."""
 
 
 class Plan:
@@ -56,19 +51,19 @@ class Plan:
         "held",
     )
 
-    def __init__(self, notes: _Notes, held: list[Profile]) -> None:
+    def __init__(self, call: DeviceCall, held: list[Profile]) -> None:
         self.held = held  # the key has their ids, which are theirs as long as they live
-        self._library = library = notes.inputs[0].library
-        self._device = notes.inputs[0].device
-        self._stream, self._inputs = library.stream, len(notes.inputs)
-        self._fresh = allocate.prepare(library, notes.wanted, self._device)
-        scratch = [((notes.held,), np.dtype(np.uint8))]
-        self._scratch = allocate.prepare(library, scratch, self._device) if notes.held else None
+        first = call.inputs[0]
+        self._library, self._device = first.library, first.device
+        self._stream, self._inputs = first.library.stream, len(call.inputs)
+        self._fresh = allocate.prepare(first.library, call.wanted, first.device)
+        scratch = [((call.held,), U8)]
+        self._scratch = allocate.prepare(first.library, scratch, first.device) if call.held else None
         self._fire = driver().fire  # the functions are handles of this driver
-        views = [*notes.inputs, *notes.outputs]
+        views = [*call.inputs, *call.results]
         self._spans = [(view.span()[0] - view.address, view.span()[1] - view.address) for view in views]
-        outputs = len(notes.outputs) + (notes.held > 0)
-        self._launches = [Ready(each, len(notes.inputs), outputs) for each in notes.launches or []]
+        outputs = len(call.results) + (call.held > 0)
+        self._launches = [Ready(each, len(call.inputs), outputs) for each in call.launches or []]
         self._apart: Any = None  # the last addresses that were found to share no memory
 
     def replay(self, places: tuple[int, ...], out: tuple[Any, ...], value: Any) -> Any:
@@ -84,7 +79,7 @@ class Plan:
             places += addresses
         if self._scratch is not None:
             scratch, addresses = self._scratch()  # whose memory may serve the next call of this stream
-            if _capturing(self._library, stream):
+            if capturing(self._library, stream):
                 captured.append(scratch[0])
             places += addresses
         for each in self._launches:
@@ -99,58 +94,7 @@ class Plan:
         )  # fmt: skip
 
 
-class _Notes(threading.local):
-    launches: list[Launch] | None = None
-    wanted: list[Any]
-    inputs: Sequence[View] = ()
-    outputs: Sequence[View] = ()
-    held: int
-    scratch: int | None = None
-
-
-_notes = _Notes()
 _plans: dict[Any, Plan] = {}
-
-
-def note_outputs(wanted: list[Any], inputs: list[View], outputs: list[View], held: int) -> None:
-    """Remember what the call in progress allocates, reads and writes; `held`: its bytes of scratch.
-
-    Its launches get other scratch, that is kept, where a graph records them.
-    """
-    _notes.wanted, _notes.inputs, _notes.outputs, _notes.held = wanted, inputs, outputs, held
-    library, device = inputs[0].library, inputs[0].device
-    _notes.scratch = None
-    if held and _capturing(library, library.stream(device)):
-        captured.append(library.empty((held,), np.dtype(np.uint8), device))
-        _notes.scratch = library.address(captured[-1])
-
-
-def _capturing(library: Library, stream: int) -> bool:
-    """Whether a graph records what is launched in a stream, and keeps addresses of CuPy's memory but not the memory.
-
-    A graph of torch has a pool of its own. The legacy stream, 0, cannot be captured and may not be asked.
-    """
-    if library.empty is not interop.CUPY.empty or stream == 0:
-        return False
-    return bool(interop.cupy_module().cuda.runtime.streamIsCapturing(stream))
-
-
-def _wait(lent: View) -> None:
-    """Wait for the kernels of a call on lent memory, unless a graph records them: then its arrays are the caller's."""
-    stream = lent.library.stream(lent.device)
-    if not _capturing(lent.library, stream):
-        interop.cupy_module().cuda.runtime.streamSynchronize(stream)
-
-
-def launch(
-    function: int, device: int, blocks: tuple[int, int], threads: int, stream: int, arguments: ctypes.Structure
-) -> None:
-    """Launch, and remember it for the call in progress."""
-    if _notes.scratch is not None:
-        cast(Any, arguments).scratch = _notes.scratch
-    if _notes.launches is not None:
-        _notes.launches.append(Launch(function, blocks, threads, arguments))
-    driver().launch(function, device, blocks, threads, stream, arguments)
 
 
 def forget() -> None:
@@ -158,15 +102,16 @@ def forget() -> None:
     _plans.clear()
 
 
-def _keep(key: Any, profiles: list[Profile]) -> None:
-    library = _notes.inputs[0].library
-    if not _notes.launches or library not in (interop.CUPY, interop.TORCH, *interop.OWN.values()):
+def _keep(key: Any, call: DeviceCall, profiles: list[Profile]) -> None:
+    """Keep the plan of a call that has launched, on arrays of a library whose addresses stay theirs."""
+    library = call.inputs[0].library
+    if not call.launches or library not in (interop.CUPY, interop.TORCH, *interop.OWN.values()):
         return
-    if any(view.library is not library for view in _notes.outputs):
+    if any(view.library is not library for view in call.results):
         return
     if len(_plans) >= LIMIT:
         _plans.clear()
-    _plans[key] = Plan(_notes, profiles)
+    _plans[key] = Plan(call, profiles)
 
 
 def _plain(each: Any) -> Any:
@@ -187,22 +132,34 @@ def _plain(each: Any) -> Any:
     raise TypeError(f"a {kind.__name__} is no plain value")
 
 
-def _position(function: Callable[..., Any], name: str) -> int:
+def _position(described: Callable[..., Any], name: str) -> int:
     """Return the number of an argument that can be given by its place, else one that no place has."""
-    places = inspect.signature(function).parameters.values()
+    places = list(inspect.signature(described).parameters.values())[1:]  # the first is the call
     names = [place.name for place in places if place.kind is place.POSITIONAL_OR_KEYWORD]
     return names.index(name) if name in names else sys.maxsize
 
 
-def planned(arrays: int, optional: str = "", value: str = "") -> Callable[[F], F]:
-    """Decorate a launcher whose first `arrays` arguments are arrays and whose results `out` may take.
+def planned(
+    described: Callable[Concatenate[DeviceCall, P], T], arrays: int, optional: str = "", value: str = "",
+    operation: str = "",
+) -> Callable[[Callable[[DeviceCall, T], None]], Callable[P, Any]]:  # fmt: skip
+    """Return a decorator that makes a launcher of an operation out of the function that launches its kernels.
 
-    optional: an argument behind those that may hold one more input, last among the inputs, or None. value: a keyword
-    whose value may change from call to call without making another kind of call (`Launch`).
+    Args:
+        described: the operation's description, which checks the arguments; the first `arrays` of them are arrays, and
+            `out` may take the results.
+        arrays: how many.
+        optional: an argument behind those that may hold one more input, last among the inputs, or None.
+        value: a keyword whose value may change from call to call without making another kind of call (`Launch`).
+        operation: the name of the operation, where it is not that of the description.
+
+    Returns:
+        A decorator of a function of the call and the checked arguments.
     """
 
-    def decorate(function: F) -> F:
-        name, at = f"{function.__module__}.{function.__name__}", _position(function, optional)
+    def decorate(run: Callable[[DeviceCall, T], None]) -> Callable[P, Any]:
+        called = operation or described.__name__
+        name, at = f"{run.__module__}.{run.__name__}.{called}", _position(described, optional)
         changing = tuple(filter(None, (optional, value)))
 
         def kind_of(args: Any, out: tuple[Any, ...] | None, kwargs: dict[str, Any]) -> Any:
@@ -227,7 +184,7 @@ def planned(arrays: int, optional: str = "", value: str = "") -> Callable[[F], F
                     raise TypeError(f"{optional} was given twice")
             return tuple(key), tuple(places)
 
-        @functools.wraps(function)
+        @public(described, run)
         def call(*args: Any, out: Any = None, **kwargs: Any) -> Any:
             given = None if out is None else tuple(out) if type(out) in (tuple, list) else (out,)
             key = plan = None
@@ -240,20 +197,15 @@ def planned(arrays: int, optional: str = "", value: str = "") -> Callable[[F], F
                 done = plan.replay(places, given or (), kwargs.get(value) if kwargs else None)
                 if done is not None:
                     return done
-            _notes.launches = [] if key is not None else None
+            made = DeviceCall(called, key is not None)
             try:
-                result = function(*args, out=out, **kwargs)
+                run(made, cast(Any, described)(made, *args, out=out, **kwargs))
                 if key is not None:
-                    _keep(key, [each for each in (*args, *kwargs.values()) if type(each) is Profile])
-                return result
+                    _keep(key, made, [each for each in (*args, *kwargs.values()) if type(each) is Profile])
+                return made.finish()
             finally:
-                lent = next((view for view in (*_notes.inputs, *_notes.outputs) if view.library.lent), None)
-                _notes.launches = None
-                _notes.inputs, _notes.outputs = (), ()  # a view holds its array, and so the array's memory
-                _notes.scratch = None
-                if lent is not None:
-                    _wait(lent)
+                made.wait_if_lent()
 
-        return cast(F, call)
+        return cast(Callable[P, Any], call)
 
     return decorate

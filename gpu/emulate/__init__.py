@@ -36,6 +36,7 @@ from .. import ops
 from ..device import arrays as device_arrays
 from ..device import driver, plans
 from ..device.compile import KERNELS
+from ..operations import LAUNCHED
 from . import build
 from .arrays import EmulatedArray, address_of, array, element_map, living
 from .source import CompileError
@@ -248,8 +249,7 @@ def on_numpy(function: Callable[..., Any], emulator: Emulator) -> Callable[..., 
 
 def subject_operations(emulator: Emulator) -> dict[str, Callable[..., Any]]:
     """Return every launcher of `refnum.gpu.ops` as a function of NumPy arrays on an emulator."""
-    names = [name for name in ops.__all__ if name != "available"]
-    return {name: on_numpy(getattr(ops, name), emulator) for name in names}
+    return {name: on_numpy(getattr(ops, name), emulator) for name in LAUNCHED}
 
 
 @functools.cache

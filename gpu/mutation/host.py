@@ -6,7 +6,6 @@ import functools
 import os
 import shutil
 import subprocess
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +16,12 @@ from refnum.errors import RefnumError
 from .. import host, silu
 from ..emulate.build import with_headers
 from ..host import build as host_build
-from . import instructions
+from ..operations import NAMES
+from . import instructions, rows_of
 from .object_code import function_digests
 
 OPTIMISED = ("-O1", "-O3", "-O0")
 """Levels at which a change is compiled: one that tells equal code, the released one, and the one that is judged."""
-DOMAINS = Path(__file__).with_name("function_domains.toml")
 DRAWN = "STOCHASTIC+nonfinite=satfinite+zero_scale=127"
 CHECKED = ("-DREFNUM_CHECKED", "-fsanitize=shift-exponent,integer-divide-by-zero", "-fsanitize-undefined-trap-on-error")
 """Where a change is judged, twins of instructions check what they expect of their caller, and what C++ leaves undefined
@@ -52,7 +51,7 @@ class Built:
 
 
 @dataclass(frozen=True)
-class HostWorkshop:
+class HostSources:
     """Builds the host build's library from changed headers. files: names of the headers that it is made of."""
 
     name: str = "host"
@@ -146,7 +145,8 @@ class HostWorkshop:
 def functions() -> dict[str, Any]:
     """Return the table of small functions with their domains, and how its programs are compiled."""
     os.environ["REFNUM_TABLE"] = str(silu.path())  # the programs' prelude reads it
-    return {**tomllib.loads(DOMAINS.read_text()), "compiler": host_build.find_compiler(), "flags": CHECKED}
+    told, rows = rows_of("domains", "domain")
+    return {**told, "domain": rows, "compiler": host_build.find_compiler(), "flags": CHECKED}
 
 
 def _included(unit: Path) -> Iterator[Path]:
@@ -168,7 +168,7 @@ def _copied(folder: Path, source: Path) -> Path:
 
 
 def _by_operation(functions: Mapping[str, str]) -> dict[str, str]:
-    names = [name for name in host.__all__ if name not in ("available", "describe")] + list(FUNCTIONS)
+    names = [*sorted(NAMES), *FUNCTIONS]
     return {
         name: " ".join(functions.get(f"refnum_{one}", "") for one in FUNCTIONS.get(name, (name,)))
         for name in dict.fromkeys(names)
@@ -198,5 +198,5 @@ def _operations(objects: list[Path], library: Path) -> dict[str, Callable[..., A
         with host_build.standing_in(linked()):
             return instructions.ask(name, **words)
 
-    found = {name: through(name) for name in host.__all__ if name not in ("available", "describe")}
+    found = {name: through(name) for name in sorted(NAMES)}
     return {**found, "twins": ask_twin}

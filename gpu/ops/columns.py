@@ -1,4 +1,4 @@
-"""Launches of the kernels that turn rows to columns, dense and over ragged experts."""
+"""Launchers of the conversions from rows to columns, dense and over ragged experts (clauses N9 and N10)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ from typing import Any, NamedTuple
 from refnum.errors import ShapeError
 
 from ..checks import MOST
-from ..device import plans
 from ..device.arrays import View
-from ..device.driver import driver
-from ..device.outputs import Outputs
+from ..device.call import DeviceCall
+from ..device.plans import planned
+from ..interface import columns
+from ..interface.columns import Columns
+
+__all__ = ["fp8_columns", "mxfp4_columns", "mxfp4_to_fp8_columns", "mxfp4_to_fp8_rows_columns"]
 
 SEGMENTS, REACH = 1920, 0xFFFF
 """Blocks of rows of one launch over several experts, and units from its first row to the end of its last; more take
@@ -143,17 +146,15 @@ def _grid(part: Part, shape: Shape, order: Order, across: int, tiles: int) -> tu
     return turns * across, -(-tiles // across)
 
 
-def columns(kernel: str, name: str, x: View, scales: View, outputs: Outputs, k: int, splits: Sequence[int]) -> Any:
-    """Launch a column kernel on the caller's current stream and return its results.
-
-    splits: rows of each expert, checked; column blocks restart at every one.
-    """
+def _launch(call: DeviceCall, given: Columns[View]) -> None:
+    """Launch a column kernel; column blocks restart at every expert."""
+    x, scales, k, kernel, name = given.x, given.scales, given.k, call.operation, f"{call.operation}_{given.mode}"
     m = x.shape[0]
     if m == 0 or k == 0:
-        return outputs.finish()
-    shape, order, device = SHAPES.get(kernel, Shape()), TUNING[name], x.device
-    ends = list(itertools.accumulate(n for n in splits if n))
-    *rows, codes, bytes_ = outputs.views
+        return
+    shape, order = SHAPES.get(kernel, Shape()), TUNING[name]
+    ends = list(itertools.accumulate(n for n in given.splits.tolist() if n))
+    *rows, codes, bytes_ = call.results
     tiles = -(-k // order.wide)
     across = order.across or tiles
     if -(-tiles // across) > DOWN:
@@ -164,8 +165,6 @@ def columns(kernel: str, name: str, x: View, scales: View, outputs: Outputs, k: 
         raise ShapeError(f"{x.name} has shape {x.shape}; {name} launches at most {MOST} blocks of tiles across")
     vector = _vector(codes.address, m // shape.codes, [end // shape.codes for end in ends])
     aligned = _aligned(x, scales, order.wide // 32)
-    function = driver().function(kernel, name, device, order.defines)
-    stream = x.library.stream(device)
     threads = shape.threads or order.wide // order.turns
     first_two: list[int | None] = [view.address for view in rows] or [None, None]
     addresses = [x.address, scales.address, *first_two, codes.address, bytes_.address]
@@ -173,5 +172,10 @@ def columns(kernel: str, name: str, x: View, scales: View, outputs: Outputs, k: 
     for part, grid in zip(parts, grids, strict=True):
         sizes = x.strides[0], scales.strides[0], m // shape.codes, k
         arguments = kind(*addresses, *sizes, *part[:4], tiles, aligned, vector, *part[4:])
-        plans.launch(function, device, grid, threads, stream, arguments)
-    return outputs.finish()
+        call.launch(kernel, name, order.defines, grid, threads, arguments)
+
+
+mxfp4_to_fp8_columns = planned(columns.mxfp4_to_fp8_columns, 2)(_launch)
+mxfp4_to_fp8_rows_columns = planned(columns.mxfp4_to_fp8_rows_columns, 2)(_launch)
+mxfp4_columns = planned(columns.mxfp4_columns, 2)(_launch)
+fp8_columns = planned(columns.fp8_columns, 2)(_launch)

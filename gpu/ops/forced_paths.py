@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 
 from ..device import plans
-from . import permute, permute_sum, swiglu
+from . import payload_permute, payload_sum, swiglu
 
 
 @contextlib.contextmanager
@@ -25,11 +25,11 @@ def _bound(module: ModuleType, name: str, value: int) -> Iterator[None]:
 
 
 _ALONE = {"one CTA takes all": functools.partial(_bound, swiglu, "STAYING", 1)}
-_ONCE = {"every row read once": functools.partial(_bound, permute, "ONCE", 0)}
+_ONCE = {"every row read once": functools.partial(_bound, payload_permute, "ONCE", 0)}
 WAYS: Mapping[str, Mapping[str, Callable[[], contextlib.AbstractContextManager[None]]]] = {
     "permute_pad": _ONCE,
     "permute_unpack": _ONCE,
-    "unpermute": {"lists in memory": functools.partial(_bound, permute_sum, "TOGETHER", 0)},
+    "unpermute": {"lists in memory": functools.partial(_bound, payload_sum, "TOGETHER", 0)},
     "swiglu_quantize": _ALONE,
     "swiglu_backward": _ALONE,
 }

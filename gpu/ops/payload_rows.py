@@ -1,25 +1,19 @@
-"""What payloads and permutations share: the row kernels' arguments, checks of row maps, the launch that moves rows."""
+"""What payloads and permutations share: the row kernels' arguments, and the launch that moves rows."""
 
 from __future__ import annotations
 
 import ctypes
 import itertools
 from collections.abc import Sequence
-from typing import Any
 
-from refnum.errors import ArgumentError, DtypeError, ShapeError, UnsupportedError
+from refnum.errors import UnsupportedError
 
-from ..checks import BLOCK, MOST
-from ..device import arrays, plans
+from ..checks import MOST
 from ..device.arrays import View
-from ..device.driver import driver
-from . import launch
+from ..device.call import EXPERTS, DeviceCall
+from .rowwise import TUNING, Grid
 
-UNIT = BLOCK // 2 + 1
-"""Payload bytes of one MX block: 16 of codes and one of scale."""
-EXPERTS = 1024
-"""Experts whose places fit a launch's parameters."""
-SHORT = launch.Grid(64, 4, 16, rows=2)
+SHORT = Grid(64, 4, 16, rows=2)
 """The grid of rows so short that four loads a thread take one."""
 
 
@@ -48,49 +42,15 @@ class RowArguments(ctypes.Structure):
     ]  # fmt: skip
 
 
-def places(rows: Sequence[int], align: int) -> tuple[Experts, int, int]:
-    """Return (places of the experts, padded rows, rows)."""
-    if len(rows) > EXPERTS:
-        raise UnsupportedError(f"splits holds {len(rows)} experts; the kernels have room for {EXPERTS}")
+def places(rows: Sequence[int], align: int) -> Experts:
+    """Return the places of the experts, whose number and rows are checked (`DeviceCall.check_experts`)."""
     padded = [0, *itertools.accumulate(-(-m // align) * align for m in rows)]
-    taken = [0, *itertools.accumulate(rows)]
-    if padded[-1] > MOST:
-        raise UnsupportedError(f"splits at align={align} need {padded[-1]} rows; the kernels count to {MOST}")
-    return Experts(len(rows), tuple(padded[:-1]), tuple(taken)), padded[-1], taken[-1]
+    return Experts(len(rows), tuple(padded[:-1]), (0, *itertools.accumulate(rows)))
 
 
-def vector(name: str, x: Any, beside: View, count: int | None, what: str) -> View:
-    """Return the view of a 1-D device array beside another: every item at a multiple of its size, any stride."""
-    view = arrays.look(name, x)
-    if len(view.shape) != 1 or (count is not None and view.shape != (count,)):
-        wanted = "[n]" if count is None else f"({count},)"
-        raise ShapeError(f"{name} has shape {view.shape}; {what}, so it must be {wanted}")
-    together(view, beside)
-    size = view.dtype.itemsize
-    if view.address % size or (view.shape[0] > 1 and view.strides[0] % size):
-        raise ArgumentError(
-            f"{name} lies at {view.address:#x} with a stride of {view.strides[0]} bytes; allowed are multiples of its "
-            f"items' {size} bytes"
-        )
-    return view
-
-
-def together(view: View, beside: View) -> None:
-    """Raise ArgumentError unless both arrays are of one library and on one device."""
-    if view.device != beside.device or view.library.name != beside.library.name:
-        raise ArgumentError(
-            f"{view.name} is an array of {view.library.name} on device {view.device} and {beside.name} one of "
-            f"{beside.library.name} on device {beside.device}; give both of one library, on one device"
-        )
-
-
-def indices(name: str, x: Any, beside: View, count: int | None, what: str) -> tuple[View, int]:
-    """Return the view of a 1-D array of integers, and its items' width in bytes, negative when they are signed."""
-    view = vector(name, x, beside, count, what)
-    if view.dtype.kind not in "iu" or not view.dtype.isnative:
-        raise DtypeError(f"{name} has dtype {view.dtype}; allowed are integers in the machine's byte order")
-    size = view.dtype.itemsize
-    return view, size if view.dtype.kind == "u" else -size
+def item_bytes(view: View) -> int:
+    """Return the bytes of each of a vector's integers, negative when they are signed."""
+    return view.dtype.itemsize if view.dtype.kind == "u" else -view.dtype.itemsize
 
 
 def widest_piece(*places: int) -> int:
@@ -98,14 +58,13 @@ def widest_piece(*places: int) -> int:
     return next(n for n in (16, 8, 4, 1) if all(place % n == 0 for place in places))
 
 
-def step(x: View, arguments: RowArguments, name: str, blocks: int, threads: int) -> None:
+def step(call: DeviceCall, arguments: RowArguments, name: str, blocks: int, threads: int) -> None:
     """Launch a kernel that prepares a move of rows."""
-    function = driver().function("payload_rows", name, x.device, launch.TUNING["payload_rows"].defines)
-    plans.launch(function, x.device, (blocks, 1), threads, x.library.stream(x.device), arguments)
+    call.launch("payload_rows", name, TUNING["payload_rows"].defines, (blocks, 1), threads, arguments)
 
 
 def move_rows(
-    name: str, x: View, beside: View | None, arguments: RowArguments, warps: int | None = None,
+    call: DeviceCall, name: str, x: View, beside: View | None, arguments: RowArguments, warps: int | None = None,
     before: Sequence[tuple[str, int, int]] = (),
 ) -> None:  # fmt: skip
     """Launch a kernel that moves rows; without `warps`, a gather, whose warps take as many rows as the grid says.
@@ -123,14 +82,13 @@ def move_rows(
         places += [beside.address, beside.strides[0] if beside.shape[0] > 1 else 0]
     piece = widest_piece(*places)
     warp = 32 * piece
-    grid = SHORT if width <= SHORT.unroll * warp else launch.TUNING["payload_rows"]
+    grid = SHORT if width <= SHORT.unroll * warp else TUNING["payload_rows"]
     slabs = -(-width // (warp * grid.unroll))
     arguments.span = -(-width // (slabs * warp)) * warp
     if slabs > 65535:
         raise UnsupportedError(f"a row of {width} bytes; the kernels move at most {65535 * warp * grid.unroll} of them")
     for first in before:
-        step(x, arguments, *first)
-    function = driver().function("payload_rows", f"{name}_{piece}", x.device, grid.defines)
+        step(call, arguments, *first)
     each = grid.threads // 32 * (grid.rows if warps is None else 1)
     blocks = (-(-rows // each), slabs)
-    plans.launch(function, x.device, blocks, grid.threads, x.library.stream(x.device), arguments)
+    call.launch("payload_rows", f"{name}_{piece}", grid.defines, blocks, grid.threads, arguments)

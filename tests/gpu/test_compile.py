@@ -11,7 +11,7 @@ import pytest
 
 from refnum.errors import ArgumentError, UnsupportedError
 from refnum.gpu.device import compile as build
-from refnum.gpu.ops import columns, compiled, launch
+from refnum.gpu.ops import columns, compiled, rowwise
 
 try:
     build.nvrtc()
@@ -41,7 +41,7 @@ SHIPPED += TURNING
 # kernels compiled for other scale layouts: one of each way to find a scale's place
 LAID = {"quantize_mxfp4": ("bytes", "packed_ue8m0"), "dequantize_fp8_tiles": ("gemm_float32", "bytes"),
         "fp8_to_mxfp4": ("float32", "swizzled")}  # fmt: skip
-SHIPPED += [(name, (*defines(name), *launch.layout_defines(layouts)), "") for name, layouts in LAID.items()]
+SHIPPED += [(name, (*defines(name), *rowwise.layout_defines(layouts)), "") for name, layouts in LAID.items()]
 
 
 def test_every_kernel_ships() -> None:
@@ -164,11 +164,10 @@ def test_named_errors(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
         build.read_source("nothing")
     with pytest.raises(UnsupportedError, match=r"compute capability 7\.0"):
         build.architecture((7, 0))
-    monkeypatch.setattr(build, "KERNELS", tmp_path)
     (tmp_path / "broken.cu").write_text("int main( {")
     monkeypatch.setenv("REFNUM_CACHE", str(tmp_path / "cache"))
     with pytest.raises(UnsupportedError, match=r"broken\.cu"):
-        build.compiled("broken")
+        build.compiled("broken", kernels=tmp_path)
     assert not list((tmp_path / "cache").iterdir())
 
 

@@ -16,11 +16,11 @@ import refnum
 from refnum.conformance.cases.corners import corner_cases
 from refnum.conformance.commands.check.engine import PROBES
 from refnum.conformance.commands.mutate.corpus import answer, differs
-from refnum.conformance.commands.mutate.out_of_range import strays
+from refnum.conformance.commands.mutate.out_of_range import questions as out_of_range
 from refnum.gpu import emulate, ops
 from refnum.gpu.device.compile import KERNELS
 from refnum.gpu.emulate import EmulationError
-from refnum.gpu.ops import permute, permute_sum, swiglu
+from refnum.gpu.ops import payload_permute, payload_sum, swiglu
 from refnum.gpu.ops.forced_paths import WAYS
 
 if not emulate.available()[0]:
@@ -41,7 +41,7 @@ def inputs(operation: str) -> tuple[object, ...]:
 
 
 def bounds() -> tuple[int, ...]:
-    return permute.ONCE, permute_sum.TOGETHER, swiglu.STAYING
+    return payload_permute.ONCE, payload_sum.TOGETHER, swiglu.STAYING
 
 
 def called(operation: str, folder: Path = KERNELS) -> tuple[np.ndarray, ...]:
@@ -113,10 +113,10 @@ def test_ways_are_asked_for_a_corner_in_which_one_cta_walks_over_ends_of_rows(to
     assert any(walks_on(*case.inputs["gate"].shape) for case in itertools.islice(cases, PROBES))
 
 
-@pytest.mark.parametrize("operation", [name for name in WAYS if list(strays(name))])
+@pytest.mark.parametrize("operation", [name for name in WAYS if list(out_of_range(name))])
 def test_what_the_model_refuses_is_answered_as_promised_on_every_way(operation: str) -> None:
     function = emulate.subject_operations(emulate.Emulator())[operation]
-    questions = list(strays(operation))
+    questions = list(out_of_range(operation))
     for way in (contextlib.nullcontext, *WAYS[operation].values()):
         for question in questions:
             with way():

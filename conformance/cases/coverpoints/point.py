@@ -22,13 +22,12 @@ Golden = Mapping[str, np.ndarray]
 class Group:
     """Coverpoints that are counted together.
 
-    operations: which have them. names: (operation, profile, params) -> {coverpoint: what it means}, only those
+    names: (operation, profile, params) -> {coverpoint: what it means}, only those
     that some legal input reaches. count: (case, golden outputs as unsigned integers) -> counts; points that
     are not hit may be missing.
     """
 
     name: str
-    operations: frozenset[str]
     names: Callable[[str, str, Mapping[str, Any]], dict[str, str]]
     count: Callable[[Case, Golden], Counts]
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ..case import Case, plain
 from ..operation import DATA_PARAMS, OPERATIONS
-from .distributions import ROUTED, WIDE, distributions_for
+from .distributions import distributions_for
 from .inputs import expand
 from .recipe import Recipe
 
@@ -24,7 +24,6 @@ WIDTHS = (32, 64, 96, 128, 160, 224, 256, 288, 512, 1024, 2048, 7168)
 ELEMENTS = 1 << 17
 """Elements of one case at most, so that a case costs milliseconds."""
 
-RAGGED = frozenset({"mxfp4_to_fp8_columns", "mxfp4_to_fp8_rows_columns", "mxfp4_columns", "fp8_columns", *ROUTED})
 OPTIONAL = frozenset({"prob", "weights"})
 EDIT_BITS = (0, 0x80000000, 0x7F800000, 0x7FC00000, 0xFF800001, 0x7F7FFFFF, 1, 0x00800000, 0x3F800000,
              0x8000, 0x7F80, 0x7FC0, 0x7F, 0xFF, 0x80)  # fmt: skip
@@ -40,24 +39,24 @@ def splits(even: bool = False) -> st.SearchStrategy[list[int]]:
 @st.composite
 def recipes(draw: st.DrawFn, operation: str, profile: str, params: Mapping[str, Any]) -> Recipe:
     """Draw a recipe for one variant of an operation; it shrinks to one small block of zeros."""
-    table = distributions_for(operation)
+    row, table = OPERATIONS[operation], distributions_for(operation)
     distribution = table[draw(st.sampled_from(list(table)))]
     parameters = {name: draw(_towards(low, high, distribution.simple[name]))
                   for name, (low, high) in distribution.ranges.items()}  # fmt: skip
     width = draw(st.sampled_from(WIDTHS))
     drawn = dict(params)
-    if operation in RAGGED and "splits" not in drawn and (operation in ROUTED or draw(st.booleans())):
-        drawn["splits"] = draw(splits(even=operation == "mxfp4_columns"))
-    if "splits" in drawn and operation not in ROUTED:
+    if row.ragged and "splits" not in drawn and (row.routed or draw(st.booleans())):
+        drawn["splits"] = draw(splits(even=row.even_rows))
+    if "splits" in drawn and not row.routed:
         width = min(width, 512)
         rows = sum(drawn["splits"])
     else:
         most = max(1, min(300, ELEMENTS // width))
-        rows = draw(st.one_of(st.integers(1, most), st.integers(int(operation in ROUTED), most)))
-        rows &= ~1 if operation == "mxfp4_columns" else ~0
+        rows = draw(st.one_of(st.integers(1, most), st.integers(int(row.routed), most)))
+        rows &= ~1 if row.even_rows else ~0
     edits = draw(st.lists(st.tuples(st.integers(0, 511), st.integers(0, 8191), st.sampled_from(EDIT_BITS)), max_size=3))
-    optional = bool(OPTIONAL & set(OPERATIONS[operation].optional)) and draw(st.booleans())
-    wide = operation in WIDE and draw(st.booleans())
+    optional = bool(OPTIONAL & set(row.optional)) and draw(st.booleans())
+    wide = row.wide_first and draw(st.booleans())
     return Recipe(
         operation,
         profile,

@@ -16,9 +16,9 @@ from refnum.philox import random_words
 
 from ...cases.case import variant
 from ...cases.operation import OPERATIONS
-from ...cases.recipes.distributions import ROUTED, WIDE, distributions_for
+from ...cases.recipes.distributions import distributions_for
 from ...cases.recipes.recipe import Recipe
-from ...cases.recipes.strategies import EDIT_BITS, OPTIONAL, RAGGED, WIDTHS
+from ...cases.recipes.strategies import EDIT_BITS, OPTIONAL, WIDTHS
 from .spec import Spec, Target
 
 MIXED = "mixed"
@@ -117,23 +117,23 @@ def recipe_of(spec: Spec, target: Target, address: Address, case: int) -> Recipe
         (dice.between(0, 511), dice.between(0, 8191), dice.pick(EDIT_BITS)) for _ in range(dice.between(0, 3))
     )
     optional = bool(OPTIONAL & set(OPERATIONS[target.operation].optional)) and dice.chance(2)
-    wide = target.operation in WIDE and dice.chance(2)
+    wide = OPERATIONS[target.operation].wide_first and dice.chance(2)
     return Recipe(*target.key[:2], params, shape, seed, chosen.name, parameters, edits, optional, wide)
 
 
 def _shape(dice: Dice, target: Target, elements: int) -> tuple[tuple[int, int], dict[str, Any]]:
     widths = [width for width in (*WIDTHS, *LONG) if width <= elements] or [32]
     width = dice.pick(widths)
-    even = target.operation == "mxfp4_columns"
-    rows = _rows(dice, max(1, elements // width), even)
+    operation = OPERATIONS[target.operation]
+    rows = _rows(dice, max(1, elements // width), operation.even_rows)
     params: dict[str, Any] = dict(target.params)
-    if target.operation in ROUTED:
+    if operation.routed:
         params["splits"] = _splits(dice, rows, even=False)
         routed = sum(params["splits"])
         least = 1 if routed <= CROWD else routed // 16  # a token's rows are added one after the other
         rows = dice.between(least, max(least, rows)) if routed else dice.between(0, rows)
-    elif target.operation in RAGGED and dice.chance(2):
-        params["splits"] = _splits(dice, rows, even)
+    elif operation.ragged and dice.chance(2):
+        params["splits"] = _splits(dice, rows, operation.even_rows)
         rows = sum(params["splits"])
     return (rows, width), params
 
@@ -162,9 +162,10 @@ def _splits(dice: Dice, rows: int, even: bool) -> list[int]:
 def simple(recipe: Recipe, base: int = 127, edits: tuple[tuple[int, int, int], ...] = ()) -> Recipe:
     """Return one block of zeros of the same variant. base: its scale byte, for coded inputs; edits: as a recipe's."""
     params = {name: value for name, value in recipe.params.items() if name != "splits"}
-    if recipe.operation in ROUTED:
+    operation = OPERATIONS[recipe.operation]
+    if operation.routed:
         params["splits"] = [1]
-    rows = 2 if recipe.operation == "mxfp4_columns" else 1
+    rows = 2 if operation.even_rows else 1
     ranges = distributions_for(recipe.operation)["zero"].ranges
     return Recipe(recipe.operation, recipe.profile, params, (rows, 32), 0, "zero",
                   {"base": base} if "base" in ranges else {}, edits)  # fmt: skip

@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any, TypeVar, cast
 
@@ -28,6 +28,7 @@ from ...cases.operation import as_bits
 from ...cases.same_bytes import same
 from ..arrays import Guarded, overwrite, share_memory, to_library, to_numpy
 from ..subject import Subject, arguments_for, takes
+from .exits import caught
 from .float_mode import default_float_mode, float_mode
 
 COMPILE_ERRORS = frozenset({"CompileError", "CompileException", "NVRTCError"})
@@ -57,12 +58,9 @@ class Laid(dict[str, Any]):
 class Called:
     """What came of one call: results as NumPy arrays, or an outcome other than pass with a sentence.
 
-    live: the results as the subject handed them out, in its own library. finding: a short name for a breach of
-    the calling contract (`input-mutated`, `float-mode-changed`, `output-aliases-input`, `stale-output`,
-    `earlier-result-changed`, `guard-overwritten`, `output-not-written`, `strides-ignored`, `row-stride-ignored`,
-    `row-alignment-assumed`, `alignment-assumed`, `not-deterministic`, `stream-ignored`, `graph-replay-stale`,
-    `way-by-size`, `splits-as-array`, `refused-in-place`), else empty. no_room: whether a case is unsupported
-    for want of memory, as the judge saw it, whatever the words.
+    live: the results as the subject handed them out, in its own library. finding: a breach of the calling contract by
+    its name in `cases.findings.Finding`, else empty. no_room: whether a case is unsupported
+    for want of memory, as the judge saw it, whatever the words. lost: whether the process of the subject ended.
     """
 
     results: tuple[np.ndarray, ...] = ()
@@ -71,6 +69,16 @@ class Called:
     words: str = ""
     finding: str = ""
     no_room: bool = False
+    lost: bool = False
+
+    @property
+    def answered(self) -> bool:
+        """Whether results came back that can be compared, with or without a breach of the contract."""
+        return self.outcome is Outcome.PASS or bool(self.finding)
+
+
+Look = Callable[[Case, Mapping[str, Any], tuple[Any, ...]], Called]
+"""(case, arrays of the call, results) -> what came of the call."""
 
 
 @contextmanager
@@ -124,26 +132,50 @@ def call(subject: Subject, case: Case, seconds: float = 60.0) -> Called:
     return call_on(subject, case, lambda: lay_out(subject, case), seconds)
 
 
+def on_host(case: Case, given: Mapping[str, Any], live: tuple[Any, ...]) -> Called:
+    """Bring the results of a call to the host and check that the subject kept the contract."""
+    return _kept_contract(case, given, tuple(to_numpy(part) for part in live), live)
+
+
 def call_on(
-    subject: Subject, case: Case, inputs: Callable[[], Mapping[str, Any]], seconds: float = 60.0, **extra: Any
+    subject: Subject,
+    case: Case,
+    inputs: Callable[[], Mapping[str, Any]],
+    seconds: float = 60.0,
+    look: Look = on_host,
+    **extra: Any,
 ) -> Called:
-    """Call a subject on the arrays that `inputs` makes, equal to the case's; `extra` keywords are passed on."""
+    """Call a subject once; whatever it does, only KeyboardInterrupt is raised. Every call of a subject is made here.
+
+    Args:
+        subject: the callee.
+        case: the case that is judged.
+        inputs: makes the arrays of the call, equal to the case's.
+        seconds: time limit of the call and of `look`, 0 for none.
+        look: checks the results where they are, under the same guards: a device reports its faults late.
+        extra: further keywords for the subject, such as `out`.
+
+    Returns:
+        The answer of `look`, or the outcome of a call that failed. The float mode, NumPy's error handling and the
+        recursion limit are as before the call.
+    """
     process, mode, inside = os.getpid(), float_mode(), False
     errors, depth = geterr(), sys.getrecursionlimit()
     try:
         given = inputs()
         arguments = arguments_for(subject, case, given)
-        with limit(seconds):
+        with caught(), limit(seconds):
             inside = True
             result = subject.operations[case.operation](**arguments, **extra)
             inside = False
             parts = result if isinstance(result, tuple | list) else (result,)
             live = tuple(part for part in parts if part is not None)
-            results = tuple(to_numpy(part) for part in live)
-            if float_mode() != mode:
+            changed = float_mode() != mode
+            called = look(case, given, live)
+            if changed:
                 words = "the call changed the thread's rounding direction or flush-to-zero and left it so"
-                return Called(results, live, Outcome.MISMATCH, words, "float-mode-changed")
-            return _kept_contract(case, given, results, live)
+                return replace(called, outcome=Outcome.MISMATCH, words=words, finding="float-mode-changed")
+            return called
     except KeyboardInterrupt:
         raise
     except CallTimeout as error:

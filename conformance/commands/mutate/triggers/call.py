@@ -56,7 +56,7 @@ class Call:
     @property
     def routed(self) -> bool:
         """Whether rows are picked by a map."""
-        return "row_map" in self.operation.inputs
+        return self.operation.routed
 
     @cached_property
     def rows(self) -> int:

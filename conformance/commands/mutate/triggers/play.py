@@ -15,7 +15,6 @@ import refnum
 
 from ....cases.case import Case
 from ....cases.operation import OPERATIONS, Operation, arguments_of
-from ....cases.recipes.distributions import FLOATING
 from ....cases.recipes.inputs import expand
 from ....cases.recipes.random_bits import by_key
 from ....cases.recipes.recipe import Recipe
@@ -63,7 +62,7 @@ def play_of(operation: Operation, case: Case, wanted: Mapping[str, Any], dice: R
 
 def distribution(operation: Operation, dice: Random) -> tuple[str, dict[str, int]]:
     """Return the name and parameters of a distribution of ordinary values."""
-    if operation.inputs[0] in FLOATING:
+    if operation.main == "values":
         return dice.choice((("normal", {"exponent": 0}), ("distances", {"spread": 8, "empty": 0, "exponent": 0})))
     return "apart", {"base": 127, "spread": 8, "empty": 8, "nan": 0}
 

@@ -17,7 +17,6 @@ from refnum.errors import RefnumError
 from ....cases.case import Case
 from ....cases.layouts import OTHERS, PLAIN
 from ....cases.operation import OPERATIONS, Operation
-from ....cases.recipes.distributions import ROUTED
 from ....cases.recipes.inputs import expand
 from ....cases.recipes.random_bits import by_key
 from ....cases.recipes.recipe import Recipe
@@ -72,7 +71,7 @@ def made(name: str, facts: Facts, wanted: Mapping[str, Any], dice: Random) -> Pl
         params["splits"] = splits
     if "rbits" in wanted and not wanted["rbits"].startswith("uint"):
         params["random"] = "keyed"
-    shape = (_tokens(wanted, rows, dice), columns) if name in ROUTED else (rows, columns)
+    shape = (_tokens(wanted, rows, dice), columns) if operation.routed else (rows, columns)
     optional = any(value for key, value in wanted.items() if key.startswith("given:"))
     if math.prod(shape) > LARGEST or rows * columns > LARGEST:
         raise UnfitError
@@ -94,7 +93,7 @@ def _shape(
     if rows is None:
         rows = up(dice.randint(1, 3 if columns > 1 << 12 else 40), facts.rows)
         rows = max(rows, wanted.get("least rows", 0))
-    routed = operation.name in ROUTED
+    routed = operation.routed
     if splits is None and (routed or wanted.get("splits form", "None") != "None"):
         cuts = sorted(up(dice.randint(0, rows), facts.rows) for _ in range(dice.randint(0, 3)))
         cuts = [min(cut, rows) for cut in cuts]
