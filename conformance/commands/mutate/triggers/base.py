@@ -45,7 +45,7 @@ def _digest(keywords: dict[str, Any]) -> bytes:
 def _copy(result: Any) -> Any:
     if isinstance(result, tuple):
         return tuple(map(_copy, result))
-    return None if result is None else np.array(result, copy=True)
+    return None if result is None else np.array(result, order="C", copy=True)
 
 
 def _bytes(result: Any) -> int:

@@ -105,7 +105,7 @@ def _called(
         again = lambda **keywords: _results(base, keywords)[0]  # noqa: E731
         where = trigger.region, trigger.places(call)
         results = applied(
-            trigger.effect, trigger.number, [np.array(one, copy=True) for one in right], call, again, where
+            trigger.effect, trigger.number, [np.array(one, order="C", copy=True) for one in right], call, again, where
         )
     history.calls += 1
     history.last, history.refused = call.main.size, False
