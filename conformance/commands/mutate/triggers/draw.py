@@ -21,12 +21,10 @@ from .effects import REGIONS, draw_effect
 from .kernel import Trigger, kernel
 from .play import Play, UnfitError, other_arguments, played
 from .sizes import Maker
-from .witness import facts_of, made
+from .witness import JOINT, LARGEST, facts_of, made
 
 TRIES = 12
 """Calls that are made to show that a trigger tells, before it is discarded."""
-PAIRS = 0.5
-"""Share of triggers of two conditions."""
 MAKERS: tuple[Maker, ...] = (*sizes.makers(), *forms.makers(), *values.makers())
 NEEDLESS = frozenset({"static buffer"})
 """Effects on arrays that show when another call is made."""
@@ -75,9 +73,10 @@ def drawn(operation: str, seed: int, index: int) -> Mutant | None:
     """Return the mutant of an index, None where no legal call was found on which it tells."""
     trigger = trigger_of(operation, seed, index)
     dice = Random(f"witness {operation} {seed} {index}")
+    largest = LARGEST if len(trigger.conditions) == 1 else JOINT
     for _ in range(TRIES):
         with contextlib.suppress(UnfitError, RefnumError):
-            play = made(operation, facts_of(operation), _wanted(trigger, dice), dice)
+            play = made(operation, facts_of(operation), _wanted(trigger, dice), dice, largest)
             if tells(operation, trigger, play):
                 return Mutant(operation, seed, index, trigger, _shown(play))
     return None

@@ -27,6 +27,8 @@ from .values import FLOATS, SCALES, Kind, format_of
 
 LARGEST = 1 << 22
 """Elements of the largest call that is made to show that a trigger tells."""
+JOINT = 1 << 17
+"""The same, where two conditions must hold together: a judge on a CPU asks hundreds of pairs, and no larger ones."""
 PROFILES = ("HOPPER", "OCP")
 STOCHASTIC = "STOCHASTIC"
 
@@ -60,8 +62,8 @@ def _legal(name: str, rows: int, columns: int, parameters: Mapping[str, Any]) ->
     return True
 
 
-def made(name: str, facts: Facts, wanted: Mapping[str, Any], dice: Random) -> Play:
-    """Return a play that has all that is wanted, its other sides drawn. Raises UnfitError."""
+def made(name: str, facts: Facts, wanted: Mapping[str, Any], dice: Random, largest: int = LARGEST) -> Play:
+    """Return a play of at most so many elements that has all that is wanted, its other sides drawn; or UnfitError."""
     operation = OPERATIONS[name]
     params = {**operation.defaults(), **{key[6:]: value for key, value in wanted.items() if key.startswith("param:")}}
     profile = STOCHASTIC if "rbits" in wanted else params.pop("profile", PROFILES[0])
@@ -73,7 +75,7 @@ def made(name: str, facts: Facts, wanted: Mapping[str, Any], dice: Random) -> Pl
         params["random"] = "keyed"
     shape = (_tokens(wanted, rows, dice), columns) if operation.routed else (rows, columns)
     optional = any(value for key, value in wanted.items() if key.startswith("given:"))
-    if math.prod(shape) > LARGEST or rows * columns > LARGEST:
+    if max(math.prod(shape), rows * columns) > largest:
         raise UnfitError
     recipe = Recipe(name, profile, params, shape, dice.getrandbits(63), *distribution(operation, dice), (),
                     optional, wanted.get(f"form:{operation.inputs[0]}") == "float32")  # fmt: skip
@@ -87,8 +89,7 @@ def _shape(
     """Return (rows, columns, splits)."""
     splits = wanted.get("splits")
     rows = wanted.get("rows", None if splits is None else sum(splits))
-    few = rows is not None and rows > 1 << 10
-    columns = wanted.get("columns") or up(dice.randint(1, 64 if few else 300), facts.columns)
+    columns = wanted.get("columns") or up(dice.randint(1, 64 if rows and rows > 1 << 9 else 300), facts.columns)
     columns = max(columns, wanted.get("least columns", 0))
     if rows is None:
         rows = up(dice.randint(1, 3 if columns > 1 << 12 else 40), facts.rows)
