@@ -11,16 +11,23 @@ import numpy as np
 import refnum
 from refnum.arrays import float32_bits, pack_nibbles, unpack_nibbles
 from refnum.codec import encode_bits
-from refnum.formats import E2M1, E4M3, FORMATS, Format
+from refnum.formats import FORMATS, Format
 from refnum.profiles import Profile
 
 from ..cases.case import Case
+from ..cases.geometry import block_shape
+from ..cases.operation import Operation, outputs_of
 from ..cases.primitives import VECTOR_OPERATIONS, answer
 
 Outputs = dict[str, np.ndarray]
 Rule = Callable[[Case, Outputs], "Outputs | None"]
 MAGNITUDE = np.uint32(0x7FFFFFFF)
 INF = np.uint32(0x7F800000)
+
+
+def row(case: Case) -> Operation:
+    """Return the row of a case's operation."""
+    return VECTOR_OPERATIONS[case.operation]
 
 
 def edited(case: Case, **inputs: np.ndarray) -> Case:
@@ -37,28 +44,18 @@ def changed(case: Case, **inputs: Any) -> Outputs:
 
 def under(case: Case, **fields: Any) -> Outputs | None:
     """The golden answer under a changed profile."""
-    if not VECTOR_OPERATIONS[case.operation].profiled:
-        if case.operation in ("encode_e2m1", "encode_e4m3", "encode_element"):
-            return encode_under(case, **fields)
-        return None
+    if not row(case).profiled:
+        return encode_under(case, **fields) if row(case).scalar and element_format(case).kind != "scale" else None
     profile = refnum.get_profile(case.profile).replace(name="wrong", **fields)
     result = getattr(refnum, case.operation)(**case.arguments(), profile=profile)
-    names = [o.name for o in VECTOR_OPERATIONS[case.operation].outputs]
-    if case.params.get("to") == "mxfp4":
-        names = ["packed", "scales"]
-    return dict(zip(names, result, strict=True))
+    return dict(zip((output.name for output in outputs_of(case)), result, strict=True))
 
 
 def encode_under(case: Case, **fields: Any) -> Outputs:
     """Return the scalar encoder's codes under a changed profile."""
-    fmt = {"encode_e2m1": "E2M1", "encode_e4m3": "E4M3"}.get(case.operation) or case.params["element"]
-    chosen = {
-        k: v
-        for k, v in case.params.items()
-        if k in ("rounding", "ties", "overflow", "negative_zero") and case.operation != "encode_e8m0"
-    }
+    chosen = {k: v for k, v in case.params.items() if k in ("rounding", "ties", "overflow", "negative_zero")}
     profile = refnum.HOPPER.replace(name="wrong", **{**chosen, **fields})
-    return {"codes": refnum.encode(fmt, case.inputs["x"], profile=profile)}
+    return {"codes": refnum.encode(element_format(case), case.inputs["x"], profile=profile)}
 
 
 def with_bits(case: Case, edit: Callable[[np.ndarray], np.ndarray]) -> Outputs:
@@ -74,19 +71,17 @@ def to_bfloat16(bits: np.ndarray) -> np.ndarray:
 
 
 def element_format(case: Case) -> Format:
-    """Return the element format of a quantiser's case."""
-    if case.operation == "quantize_mxfp4":
-        return E2M1
-    return E4M3 if case.operation == "quantize_fp8_tiles" else FORMATS[case.params["element"]]
+    """Return the format of the codes that a case's operation gives."""
+    return FORMATS[row(case).outputs[0].format(case.params)]
 
 
 def quantiser_block(case: Case) -> int | None:
     """Elements a scale covers, or None for what is not a row-wise quantiser of floats."""
-    if case.operation in ("quantize_mxfp4", "quantize_mx"):
-        return 32
-    if case.operation == "quantize_fp8_tiles" and case.params["tile"][0] == 1:
-        return 128
-    return None
+    block = row(case).outputs[0].block
+    if "x" not in case.inputs or not block:
+        return None
+    tall, wide = block_shape(block, case)
+    return wide if tall == 1 else None
 
 
 def blocks_of(case: Case) -> np.ndarray:
@@ -119,6 +114,12 @@ def requantise(
     right = codes_of(golden)
     codes = np.where(np.repeat(special, blocks.shape[-1], axis=1)[:, : codes.shape[1]], right, codes)
     return with_codes(golden, codes, byte)
+
+
+def quantised_product(case: Case, golden: Outputs, y: np.ndarray) -> Outputs:
+    """Return what `swiglu_quantize` gives for another product."""
+    quantise = refnum.quantize_fp8_tiles if case.params["to"] == "fp8" else refnum.quantize_mxfp4
+    return dict(zip(golden, quantise(y, profile=case.profile), strict=True))
 
 
 def codes_of(outputs: Outputs) -> np.ndarray:

@@ -147,7 +147,7 @@ def encode_with(**changes: Any) -> Wrong:
     """Make a wrong rule for the scalar encoders: the codec under another profile."""
 
     def wrong(case: Case, golden: Bits) -> Bits | None:
-        fmt = "E2M1" if case.operation == "encode_e2m1" else "E4M3"
+        fmt = refnum.get_format(outputs_of(case)[0].format(case.params))
         fields = {"overflow": case.params.get("overflow", "saturate"), **changes}
         return {
             "codes": as_bits(

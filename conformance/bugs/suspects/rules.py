@@ -11,7 +11,7 @@ from refnum.formats import magnitude_value
 
 from ...cases.case import Case
 from ...cases.geometry import block_shape, spread
-from ...cases.operation import run_golden
+from ...cases.operation import OPERATIONS, run_golden
 from .make import Bits, Wrong, coded, scaled_by
 
 STEPS_LARGEST = 1 << 15
@@ -57,7 +57,7 @@ def flush_values(case: Case, golden: Bits) -> Bits:
 def byte_zero_is_zero(case: Case, golden: Bits) -> Bits:
     """Elements under scale byte 0 decode to zeros of their sign."""
     bits, scales = golden["values"], case.inputs["scales"]
-    rows, wide = (1, 32) if case.operation != "dequantize_fp8_tiles" else tuple(case.params["tile"])
+    rows, wide = case.params.get("tile", (1, OPERATIONS[case.operation].reads.width))
     covered = np.repeat(np.repeat(scales == 0, rows, axis=0), wide, axis=1)[: bits.shape[0], : bits.shape[1]]
     return {"values": np.where(covered, bits & bits.dtype.type(1 << (bits.itemsize * 8 - 1)), bits)}
 
@@ -78,7 +78,7 @@ def empty_counts(case: Case, golden: Bits) -> Bits | None:
     lead = np.zeros(nibbles.shape, bool)
     lead[:, ::32] = empty
     wrong = dict(run_golden(case.with_inputs({"packed": pack_nibbles(np.where(lead, nibbles | 2, nibbles))})))
-    if case.operation.endswith("columns"):
+    if OPERATIONS[case.operation].ragged:
         lead, nibbles = lead.T, nibbles.T
     wrong["codes"] = np.where(lead, (nibbles & 8) << 4, wrong["codes"]).astype(np.uint8)
     return wrong
