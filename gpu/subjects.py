@@ -10,8 +10,8 @@ from typing import Any
 from . import emulate, host, ops
 from .device import compile as build
 from .device import driver
-from .mutation import host as mutable
-from .mutation import kernels as mutable_whole
+from .mutation import host as host_sources
+from .mutation import kernels as kernel_sources
 from .operations import LAUNCHED, NAMES
 from .ops import compiled as units
 from .ops import forced_paths
@@ -105,7 +105,7 @@ def subjects() -> list[dict[str, Any]]:
             "available": host.available,
             "describe": host.describe,
             "trace": trace_host,
-            "mutable": mutable.HostWorkshop,
+            "mutable": host_sources.HostSources,
         },
         {
             "name": "emulated",
@@ -117,7 +117,7 @@ def subjects() -> list[dict[str, Any]]:
             "available": emulate.available,
             "describe": emulate.describe,
             "trace": trace_emulated,
-            "mutable": mutable_whole.EmulatedWorkshop,
+            "mutable": kernel_sources.EmulatedSources,
             "ways": forced_paths.WAYS,
             "on_request": True,
         },
@@ -132,7 +132,7 @@ def subjects() -> list[dict[str, Any]]:
             "available": available_gpu,
             "describe": describe_gpu,
             "trace": trace_gpu,
-            "mutable": mutable_whole.DeviceWorkshop,
+            "mutable": kernel_sources.DeviceSources,
             "ways": forced_paths.WAYS,
             "tunings": tunings,
         },

@@ -48,9 +48,13 @@ class DeviceCall(Call[View]):
 
     def check_rows(self, x: View) -> None:
         """Raise ShapeError unless the elements of a row are neighbours; any stride of rows is taken."""
-        if 0 not in x.shape and x.shape[1] > 1 and x.strides[1] != x.dtype.itemsize:
+        self.check_last(x)
+
+    def check_last(self, x: View) -> None:
+        """Raise ShapeError unless elements along the last axis are neighbours."""
+        if 0 not in x.shape and x.shape[-1] > 1 and x.strides[-1] != x.dtype.itemsize:
             raise ShapeError(
-                f"{x.name} has a stride of {x.strides[1]} bytes along its last axis; allowed is {x.dtype.itemsize}, "
+                f"{x.name} has a stride of {x.strides[-1]} bytes along its last axis; allowed is {x.dtype.itemsize}, "
                 f"neighbours side by side: make it contiguous"
             )
 

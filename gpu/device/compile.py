@@ -30,9 +30,9 @@ LIBRARIES = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so")
 _OUTPUTS = {"cubin": "CUBIN", "ptx": "PTX"}
 
 
-def kernel_names() -> tuple[str, ...]:
-    """Return the names of the kernel files, without `.cu`."""
-    return tuple(sorted(path.stem for path in KERNELS.glob("*.cu")))
+def kernel_names(kernels: Path = KERNELS) -> tuple[str, ...]:
+    """Return the names of the kernel files of a folder, without `.cu`."""
+    return tuple(sorted(path.stem for path in kernels.glob("*.cu")))
 
 
 @dataclass(frozen=True)
@@ -52,12 +52,12 @@ class Source:
         return total.hexdigest()
 
 
-def read_source(name: str) -> Source:
-    """Return the source of a kernel file; ArgumentError names those that exist."""
-    if name not in kernel_names():
-        raise ArgumentError(f"kernel {name!r} does not exist; there are {', '.join(kernel_names())}")
-    headers = tuple((path.name, path.read_bytes()) for path in sorted(KERNELS.glob("*.cuh")))
-    return Source(f"{name}.cu", (KERNELS / f"{name}.cu").read_bytes(), headers)
+def read_source(name: str, kernels: Path = KERNELS) -> Source:
+    """Return the source of a kernel file of a folder; ArgumentError names those that exist."""
+    if name not in kernel_names(kernels):
+        raise ArgumentError(f"kernel {name!r} does not exist; there are {', '.join(kernel_names(kernels))}")
+    headers = tuple((path.name, path.read_bytes()) for path in sorted(kernels.glob("*.cuh")))
+    return Source(f"{name}.cu", (kernels / f"{name}.cu").read_bytes(), headers)
 
 
 def _candidates() -> Iterator[str]:
@@ -148,20 +148,38 @@ def architecture(capability: tuple[int, int]) -> str:
     return ARCHITECTURES[capability]
 
 
-def options(arch: str = DEFAULT, output: str = "cubin", defines: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """Return NVRTC's options; PTX is made for the virtual twin of `arch`."""
+def options(
+    arch: str = DEFAULT, output: str = "cubin", defines: tuple[str, ...] = (), flags: tuple[str, ...] = FLAGS
+) -> tuple[str, ...]:
+    """Return NVRTC's options; PTX is made for the virtual architecture of `arch`."""
     target = arch.replace("sm_", "compute_") if output == "ptx" else arch
-    return (f"--gpu-architecture={target}", *FLAGS, *(f"-D{define}" for define in defines))
+    return (f"--gpu-architecture={target}", *flags, *(f"-D{define}" for define in defines))
 
 
-def compiled(name: str, arch: str = DEFAULT, output: str = "cubin", defines: tuple[str, ...] = ()) -> Path:
+def compiled(
+    name: str, arch: str = DEFAULT, output: str = "cubin", defines: tuple[str, ...] = (), *,
+    kernels: Path = KERNELS, flags: tuple[str, ...] = FLAGS,
+) -> Path:  # fmt: skip
     """Return the file of a compiled kernel, made now unless the cache has it.
 
-    The cache's key is the SHA-256 of all sources, the options and the compiler's build. `output` is `cubin` or
-    `ptx`; `defines` are macros such as `UNROLL=2`. Raises UnsupportedError when NVRTC is missing or refuses, and
-    where the cache cannot be written.
+    The cache's key is the SHA-256 of all sources, the options and the compiler's build.
+
+    Args:
+        name: the kernel file, without `.cu`.
+        arch: the architecture of the machine code.
+        output: `cubin` or `ptx`.
+        defines: macros such as `UNROLL=2`.
+        kernels: the folder of the sources.
+        flags: the compiler's flags beside architecture and macros.
+
+    Returns:
+        The path of the compiled file.
+
+    Raises:
+        ArgumentError: there is no such kernel file.
+        UnsupportedError: NVRTC is missing or refuses the source, or the cache cannot be written.
     """
-    source, given, compiler = read_source(name), options(arch, output, defines), nvrtc()
+    source, given, compiler = read_source(name, kernels), options(arch, output, defines, flags), nvrtc()
     key = hashlib.sha256("\n".join((source.digest, *given, compiler.build)).encode()).hexdigest()
     target = cache_folder() / f"{name}-{arch}-{key[:32]}.{output}"
     try:

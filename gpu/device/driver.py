@@ -9,7 +9,8 @@ import contextlib
 import ctypes
 import functools
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -63,9 +64,13 @@ class DriverError(RefnumError):
 
 
 class Driver:
-    """libcuda, initialised, with the contexts and functions that were asked for."""
+    """libcuda, initialised, with the contexts and functions that calls have needed so far.
 
-    def __init__(self) -> None:
+    kernels, flags: the folder of the kernels' sources, and the compiler's flags.
+    """
+
+    def __init__(self, kernels: Path = build.KERNELS, flags: tuple[str, ...] = build.FLAGS) -> None:
+        self.kernels, self.flags = kernels, flags
         try:
             self.library = ctypes.CDLL("libcuda.so.1")
         except OSError as error:
@@ -139,9 +144,10 @@ class Driver:
     def _load(self, kernel: str, name: str, device: int, defines: tuple[str, ...]) -> int:
         slot = (kernel, device, defines)
         if slot not in self._modules:
-            image = build.compiled(kernel, build.architecture(self.capability(device)), defines=defines).read_bytes()
+            arch = build.architecture(self.capability(device))
+            image = build.compiled(kernel, arch, defines=defines, kernels=self.kernels, flags=self.flags)
             module = ctypes.c_void_p()
-            self.call("cuModuleLoadData", ctypes.byref(module), image)
+            self.call("cuModuleLoadData", ctypes.byref(module), image.read_bytes())
             self._modules[slot] = module
         function = ctypes.c_void_p()
         self.call("cuModuleGetFunction", ctypes.byref(function), self._modules[slot], name.encode())
@@ -217,10 +223,19 @@ class Driver:
         return found
 
 
+_start: list[Callable[[], Driver]] = [Driver]
+
+
 @functools.cache
 def hardware() -> Driver:
-    """Return libcuda's driver, started once; UnsupportedError with the reason when there is none."""
-    return Driver()
+    """Return the driver of this process, started once; UnsupportedError with the reason when there is none."""
+    return _start[0]()
+
+
+def start_with(make: Callable[[], Driver]) -> None:
+    """Launch by a driver that `make` starts at the next launch, in this process from now on; see `plans.forget`."""
+    _start[0] = make
+    hardware.cache_clear()
 
 
 class _StandIn(threading.local):

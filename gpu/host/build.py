@@ -75,6 +75,9 @@ FUNCTIONS: dict[str, tuple[type, ...]] = {
     "scale_half": (POINTER, I32, POINTER, I64),
     "multiply_floats": (POINTER, POINTER, POINTER, I64),
     "add_floats": (POINTER, POINTER, POINTER, I64),
+    "multiply_add_floats": (POINTER, POINTER, POINTER, POINTER, I64),
+    "matmul_fp8": (*(POINTER,) * 4, *(I64,) * 5, POINTER, I32, I32, I32, POINTER, POINTER),
+    "fp8_steps": (POINTER, POINTER, POINTER, I64, I64, I32, POINTER),
     **dict.fromkeys((f"twin_{name}" for name in TWINS), (POINTER, POINTER, POINTER, POINTER, I64)),
 }
 """Function of `host/` without its prefix -> argument types; all return nothing."""

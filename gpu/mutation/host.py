@@ -6,7 +6,6 @@ import functools
 import os
 import shutil
 import subprocess
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,12 +17,11 @@ from .. import host, silu
 from ..emulate.build import with_headers
 from ..host import build as host_build
 from ..operations import NAMES
-from . import instructions
+from . import instructions, rows_of
 from .object_code import function_digests
 
 OPTIMISED = ("-O1", "-O3", "-O0")
 """Levels at which a change is compiled: one that tells equal code, the released one, and the one that is judged."""
-DOMAINS = Path(__file__).with_name("function_domains.toml")
 DRAWN = "STOCHASTIC+nonfinite=satfinite+zero_scale=127"
 CHECKED = ("-DREFNUM_CHECKED", "-fsanitize=shift-exponent,integer-divide-by-zero", "-fsanitize-undefined-trap-on-error")
 """Where a change is judged, twins of instructions check what they expect of their caller, and what C++ leaves undefined
@@ -53,7 +51,7 @@ class Built:
 
 
 @dataclass(frozen=True)
-class HostWorkshop:
+class HostSources:
     """Builds the host build's library from changed headers. files: names of the headers that it is made of."""
 
     name: str = "host"
@@ -147,7 +145,8 @@ class HostWorkshop:
 def functions() -> dict[str, Any]:
     """Return the table of small functions with their domains, and how its programs are compiled."""
     os.environ["REFNUM_TABLE"] = str(silu.path())  # the programs' prelude reads it
-    return {**tomllib.loads(DOMAINS.read_text()), "compiler": host_build.find_compiler(), "flags": CHECKED}
+    told, rows = rows_of("domains", "domain")
+    return {**told, "domain": rows, "compiler": host_build.find_compiler(), "flags": CHECKED}
 
 
 def _included(unit: Path) -> Iterator[Path]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib
-import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,16 +18,16 @@ from ..emulate.build import with_headers
 from ..operations import LAUNCHED
 from ..ops import compiled
 from ..ops.forced_paths import WAYS
+from . import rows_of
 from .host import DRAWN, functions
 from .object_code import device_digest
 
 LAYOUTS = "scale layouts"
-NO_EFFECT = Path(__file__).parent / "no_effect.toml"
 LAID = ("dequantize_mxfp4", "quantize_mxfp4")
 """Kernels that stand for all that read and write scales in a layout."""
 
 
-class Part(NamedTuple):
+class Unit(NamedTuple):
     """One compiled unit: a kernel file under its macros, and the operations that run it."""
 
     name: str
@@ -36,34 +35,40 @@ class Part(NamedTuple):
     arguments: tuple[str, tuple[str, ...]]
 
 
-def _parts() -> Iterator[Part]:
+def _units() -> Iterator[Unit]:
     for kernel in build.kernel_names():
         for macros in compiled.cuts(kernel):
-            yield Part(f"{kernel} {' '.join(macros)}".strip(), compiled.operations(kernel), (kernel, macros))
+            yield Unit(f"{kernel} {' '.join(macros)}".strip(), compiled.operations(kernel), (kernel, macros))
         for layout in compiled.layouts(kernel)[1:] if kernel in LAID else ():
             laid = (*compiled.cuts(kernel)[0], *layout)
-            yield Part(f"{kernel} {' '.join(laid)}", (LAYOUTS,), (kernel, laid))
+            yield Unit(f"{kernel} {' '.join(laid)}", (LAYOUTS,), (kernel, laid))
 
 
-@dataclass(frozen=True)
-class DeviceWorkshop:
-    """Whole kernels from a changed folder, by NVRTC and on a device, in the process that calls."""
+@dataclass
+class DeviceSources:
+    """Whole kernels from a changed folder, by NVRTC and on a device, in the process that calls.
+
+    compiled_with: the flags for every folder but `root`, whose kernels are always compiled as they are released.
+    slow_start: whether a process takes long until it can launch: contexts of a device are made one after another.
+    """
 
     name: str = "gpu"
     profiles: tuple[str, ...] = ("HOPPER", "OCP", "CEIL", "EVEN", "TE", "STOCHASTIC", DRAWN)
     largest: int = 1 << 22
     patience: int = 20
     root: Path = KERNELS
+    compiled_with: tuple[str, ...] = build.FLAGS
+    slow_start: bool = True
 
     @property
     def files(self) -> tuple[str, ...]:
         """Names of the files that may be changed."""
         return tuple(sorted(path.name for path in self.root.glob("*.cu*")))
 
-    def parts(self, file: str) -> list[Part]:
+    def units(self, file: str) -> list[Unit]:
         """Return the units that a file is a part of, those of few sources first."""
-        found = [part for part in _parts() if file in _closure(part.arguments[0])]
-        return sorted(found, key=lambda part: (LAYOUTS in part.operations, len(_closure(part.arguments[0]))))
+        found = [unit for unit in _units() if file in _closure(unit.arguments[0])]
+        return sorted(found, key=lambda unit: (LAYOUTS in unit.operations, len(_closure(unit.arguments[0]))))
 
     def functions(self) -> dict[str, Any]:
         """Return the domains of small functions."""
@@ -71,13 +76,16 @@ class DeviceWorkshop:
 
     def reasons(self) -> list[dict[str, Any]]:
         """Return the changes that no question can show, with the reason of each."""
-        return list(tomllib.loads(NO_EFFECT.read_text())["change"])
+        return rows_of("no_effect", "change")[1]
 
-    def code(self, folder: Path, part: Part) -> str:
+    def code(self, folder: Path, unit: Unit) -> str:
         """Return a digest of a unit's machine code; UnsupportedError when it does not compile."""
-        kernel, macros = part.arguments
-        build.KERNELS = folder
-        return device_digest(build.compiled(kernel, defines=macros).read_bytes())
+        kernel, macros = unit.arguments
+        image = build.compiled(kernel, defines=macros, kernels=folder, flags=self._flags(folder))
+        return device_digest(image.read_bytes())
+
+    def _flags(self, folder: Path) -> tuple[str, ...]:
+        return build.FLAGS if folder == self.root else self.compiled_with
 
     def flags(self) -> list[tuple[str, str, str]]:
         """Return (operator, flag as it is, changed flag) of the compiler's flags that may change bits."""
@@ -85,19 +93,15 @@ class DeviceWorkshop:
 
     def use(self, old: str, new: str) -> None:
         """Compile with a changed flag: in this process, from now on."""
-        build.FLAGS = tuple(new if flag == old else flag for flag in build.FLAGS)
-
-    @property
-    def slow_start(self) -> bool:
-        """Whether a process takes long until it can launch: contexts of a device are made one after another."""
-        return True
+        self.compiled_with = tuple(new if flag == old else flag for flag in self.compiled_with)
 
     def forget(self) -> None:
-        """Forget every kernel that this process has loaded, and what was worked out for calls of them; the sources are
-        those of `root` again."""
-        build.KERNELS = self.root
+        """Forget every kernel that this process has loaded, and the plans of their calls; from now on it launches
+        the kernels of `root` as they are released.
+        """
+        self.compiled_with = build.FLAGS
+        driver.start_with(functools.partial(driver.Driver, self.root))
         plans.forget()
-        driver.hardware.cache_clear()
 
     def ready(self) -> None:
         """Import CuPy once for all judging processes; importing starts no device."""
@@ -105,7 +109,8 @@ class DeviceWorkshop:
 
     def subject(self, folder: Path) -> dict[str, Any]:
         """Return the subject that runs the kernels of a folder: for this process, from now on."""
-        build.KERNELS = folder
+        driver.start_with(functools.partial(driver.Driver, folder, self._flags(folder)))
+        plans.forget()
         operations = {name: getattr(ops, name) for name in LAUNCHED}
         return {
             "name": self.name,
@@ -117,28 +122,24 @@ class DeviceWorkshop:
         }
 
 
-@dataclass(frozen=True)
-class EmulatedWorkshop(DeviceWorkshop):
+@dataclass
+class EmulatedSources(DeviceSources):
     """The same on the emulated machine, which sees races, strays and what was never written."""
 
     name: str = "emulated"
     largest: int = 1 << 17
     patience: int = 100
+    slow_start: bool = False
 
     def flags(self) -> list[tuple[str, str, str]]:
         """Return nothing: the emulated machine has no such flags."""
         return []
 
-    def code(self, folder: Path, part: Part) -> str:
+    def code(self, folder: Path, unit: Unit) -> str:
         """Return a digest of a unit's sources: what does not include a changed file is unchanged."""
         texts: dict[str, str] = {}
-        with_headers(folder / f"{part.arguments[0]}.cu", texts)
+        with_headers(folder / f"{unit.arguments[0]}.cu", texts)
         return hashlib.sha256("\0".join(f"{name}\0{texts[name]}" for name in sorted(texts)).encode()).hexdigest()
-
-    @property
-    def slow_start(self) -> bool:
-        """Whether a process takes long until it can launch: the emulated machine is there at once."""
-        return False
 
     def ready(self) -> None:
         """Import nothing: the emulated machine needs no library of arrays."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from .. import silu
 from ..checks import LAYOUTS
 from ..device import compile as build
-from . import casts, columns, payload_rows, rowwise, swiglu
+from . import casts, columns, payload_rows, product, rowwise, swiglu
 
 OPERATIONS: dict[str, tuple[str, ...]] = {
     "quantize_mxfp4_stochastic": ("quantize_mxfp4",),
@@ -52,6 +52,7 @@ def cuts(kernel: str) -> list[tuple[str, ...]]:
     found = {grid.defines for name, grid in rowwise.TUNING.items() if name == kernel}
     found |= {order.defines for name, order in columns.TUNING.items() if name.rpartition("_")[0] == kernel}
     found |= {stay.defines for name, stay in swiglu.TUNING.items() if name == kernel}
+    found |= {product.DEFINES} if kernel == product.KERNEL else set()
     found |= {casts.DEFINES} if kernel == casts.KERNEL else set()
     found |= {payload_rows.SHORT.defines} if kernel == "payload_rows" else set()
     return sorted(found) or [()]

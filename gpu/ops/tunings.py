@@ -11,7 +11,7 @@ from typing import Any
 from ..device import compile as build
 from ..device import plans
 from ..device.driver import driver
-from . import columns, rowwise, swiglu
+from . import columns, compiled, rowwise, swiglu
 from .columns import Order
 from .rowwise import Grid
 from .swiglu import Stay
@@ -59,14 +59,6 @@ CUTS: Mapping[str, list[Any]] = {
 }  # fmt: skip
 """Kernel file -> cuts of its launch that are worth timing."""
 
-_SHARED = {
-    "quantize_mxfp4": ("quantize_mxfp4", "quantize_mxfp4_stochastic"),
-    **dict.fromkeys(("quantize_payload", "fp8_to_payload"), ("payload_quantize",)),
-    **dict.fromkeys(("pack_payload", "unpack_payload", "permute_pad", "permute_unpack"), ("payload_rows",)),
-    "unpermute": ("permute_sum",),
-}
-"""Operation -> its kernel files, where they are not one file of the operation's name."""
-
 
 def _slots(kernel: str) -> list[tuple[dict[str, Any], str]]:
     """Return the places of TUNING that hold a kernel file's cut: (table, key)."""
@@ -111,9 +103,9 @@ def tunings(operation: str) -> dict[str, Context]:
         Kernel file and macros in words -> a function that returns a context in which the launcher uses the cut. Empty
         for an operation whose launch has one cut.
     """
-    kernels = _SHARED.get(operation, (operation,))
+    kernels = [kernel for kernel in CUTS if operation in compiled.operations(kernel)]
     return {
         f"{kernel} {' '.join(cut.defines)}": functools.partial(_cut, kernel, cut)
-        for kernel in kernels if kernel in CUTS
+        for kernel in kernels
         for cut in CUTS[kernel] if any(table[key] != cut for table, key in _slots(kernel))
     }  # fmt: skip

@@ -22,6 +22,7 @@ import torch
 from refnum.errors import UnsupportedError
 
 from .. import ops
+from ..operations import LAUNCHED
 from . import shapes as shapes
 from .shapes import Wanted
 
@@ -116,7 +117,7 @@ OPERATORS: dict[str, Operator] = {
     "encode_e4m3": Operator('Tensor x, str overflow="saturate"', shapes.encode, returns=1),
     "encode_e8m0": Operator('Tensor x, str rounding="up", bool saturate=False', shapes.encode, returns=1),
 }  # fmt: skip
-"""Name of a launcher -> its operator; a launcher that this version lacks is left out when they are registered."""
+"""Name of a launcher -> its operator; `gpu.operations` says which there must be."""
 
 _library = torch.library.Library(NAMESPACE, "FRAGMENT")
 
@@ -178,8 +179,8 @@ def _no_gradient(name: str) -> Callable[..., Any]:
     return backward
 
 
-REGISTERED = {name: _register(name, operator) for name, operator in OPERATORS.items() if hasattr(ops, name)}
-"""Name -> `torch.ops.refnum.<name>.default`, for the launchers of this version."""
+REGISTERED = {name: _register(name, OPERATORS[name]) for name in LAUNCHED}
+"""Name of a launcher -> `torch.ops.refnum.<name>.default`."""
 
 
 def __getattr__(name: str) -> Callable[..., Any]:

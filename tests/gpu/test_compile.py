@@ -164,11 +164,10 @@ def test_named_errors(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
         build.read_source("nothing")
     with pytest.raises(UnsupportedError, match=r"compute capability 7\.0"):
         build.architecture((7, 0))
-    monkeypatch.setattr(build, "KERNELS", tmp_path)
     (tmp_path / "broken.cu").write_text("int main( {")
     monkeypatch.setenv("REFNUM_CACHE", str(tmp_path / "cache"))
     with pytest.raises(UnsupportedError, match=r"broken\.cu"):
-        build.compiled("broken")
+        build.compiled("broken", kernels=tmp_path)
     assert not list((tmp_path / "cache").iterdir())
 
 

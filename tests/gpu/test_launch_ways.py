@@ -16,7 +16,7 @@ import refnum
 from refnum.conformance.cases.corners import corner_cases
 from refnum.conformance.commands.check.engine import PROBES
 from refnum.conformance.commands.mutate.corpus import answer, differs
-from refnum.conformance.commands.mutate.out_of_range import strays
+from refnum.conformance.commands.mutate.out_of_range import questions as out_of_range
 from refnum.gpu import emulate, ops
 from refnum.gpu.device.compile import KERNELS
 from refnum.gpu.emulate import EmulationError
@@ -113,10 +113,10 @@ def test_ways_are_asked_for_a_corner_in_which_one_cta_walks_over_ends_of_rows(to
     assert any(walks_on(*case.inputs["gate"].shape) for case in itertools.islice(cases, PROBES))
 
 
-@pytest.mark.parametrize("operation", [name for name in WAYS if list(strays(name))])
+@pytest.mark.parametrize("operation", [name for name in WAYS if list(out_of_range(name))])
 def test_what_the_model_refuses_is_answered_as_promised_on_every_way(operation: str) -> None:
     function = emulate.subject_operations(emulate.Emulator())[operation]
-    questions = list(strays(operation))
+    questions = list(out_of_range(operation))
     for way in (contextlib.nullcontext, *WAYS[operation].values()):
         for question in questions:
             with way():

@@ -58,11 +58,8 @@ class Laid(dict[str, Any]):
 class Called:
     """What came of one call: results as NumPy arrays, or an outcome other than pass with a sentence.
 
-    live: the results as the subject handed them out, in its own library. finding: a short name for a breach of
-    the calling contract (`input-mutated`, `float-mode-changed`, `output-aliases-input`, `stale-output`,
-    `earlier-result-changed`, `guard-overwritten`, `output-not-written`, `strides-ignored`, `row-stride-ignored`,
-    `row-alignment-assumed`, `alignment-assumed`, `not-deterministic`, `stream-ignored`, `graph-replay-stale`,
-    `way-by-size`, `splits-as-array`, `refused-in-place`), else empty. no_room: whether a case is unsupported
+    live: the results as the subject handed them out, in its own library. finding: a breach of the calling contract by
+    its name in `cases.findings.Finding`, else empty. no_room: whether a case is unsupported
     for want of memory, as the judge saw it, whatever the words. lost: whether the process of the subject ended.
     """
 
