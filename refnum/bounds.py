@@ -218,7 +218,7 @@ def _interval(
         sides = sorted([factor * positive, -factor * negative])
         below, above = below - sides[0], above + sides[1]
         if scales is not None:
-            run, most = max(positive, negative), max(1, abs(left), abs(right))
+            run, most = max(positive, negative), max(Fraction(1), abs(left), abs(right))
             if max(abs(factor), run * most) >= Fraction(2) ** 127:  # what is rounded on the way may overflow
                 return 0xFF800000, 0x7F800000
             # up to three roundings to 24 bits, or to multiples of 2**-149 that a scale or a run then multiplies
