@@ -1,8 +1,8 @@
-"""Judging where the data is: recipes expanded, the model run and the bytes compared on a device, no copy between.
+"""Judge on the device: expand recipes, run the model and compare bytes there, without copies in between.
 
-The golden model is the same lines on CuPy arrays (NEP 13 and NEP 18). What comes back from the device is a count for
-each output and, when something differs, the first records of it; a passing case moves nothing else. With a NumPy
-`like` the same functions run on the host, so what is written for a device is tested without one.
+The golden model runs the same lines on CuPy arrays (NEP 13 and NEP 18). A case sends back a count for each output and,
+when bytes differ, the first differing items; a passing case moves nothing else. With a NumPy `like` the same functions
+run on the host, so that code for a device is tested without one.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from refnum.arrays import BFLOAT16, Array, contiguous
 from refnum.errors import ArgumentError, UnsupportedError
 
 from ..cases.case import Case
+from ..cases.findings import Finding
 from ..cases.levels import Outcome
 from ..cases.operation import OPERATIONS, run_golden
 from ..cases.recipes import Recipe, expand
@@ -160,11 +161,11 @@ def _breach(case: Case, before: Bits, results: tuple[Any, ...]) -> Judged | None
     for name, array in case.inputs.items():
         if bool((as_words(array) != as_words(before[name])).any()):
             words = f"the call changed its input {name}"
-            return Judged(outcome=Outcome.MISMATCH, words=words, finding="input-mutated")
+            return Judged(outcome=Outcome.MISMATCH, words=words, finding=Finding.INPUT_MUTATED)
         for number, part in enumerate(results):
             if share_memory(part, array):
                 words = f"result {number} is a view of the input {name}: writing one changes the other"
-                return Judged(outcome=Outcome.MISMATCH, words=words, finding="output-aliases-input")
+                return Judged(outcome=Outcome.MISMATCH, words=words, finding=Finding.ALIASES_INPUT)
     return None
 
 

@@ -1,4 +1,4 @@
-"""Judge one case in a worker: on the host by the runner's own steps, or wholly on the device for a device's subject."""
+"""Judge one recipe in a worker process: on the host, or wholly on the device for a subject whose arrays are there."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ ONE_IN = 4
 
 @dataclass
 class Seen:
-    """What came of one case.
+    """The judgement of one case.
 
-    outcome: pass, mismatch, unsupported, or how the call failed. level: of agreement, as `Comparison`.
+    outcome: pass, mismatch, unsupported, or how the call failed. level: of agreement, as in `Comparison`.
     finding: a breach of the calling contract by name, or `golden` when the model itself refused the case.
-    points: coverpoints hit, with counts. print: a number that every golden byte decides. elements: of the case.
-    dead: the device no longer answers.
+    points: coverpoints hit, with counts. print: a fingerprint of all golden bytes. elements: size of the case.
+    dead: whether the device has stopped answering.
     """
 
     outcome: Outcome = Outcome.PASS

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..cases.case import Case, plain, variant
+from ..cases.findings import Finding
 from ..cases.levels import NO_LEVEL, Outcome, level_name
 from ..cases.operation import OPERATIONS
 from .coverage import Coverage
@@ -260,7 +261,7 @@ class Tally:
             "probes": self.probes,
             "findings": sorted(
                 {failure.finding for failure in self.failures if failure.finding}
-                | ({"illegal-accepted"} if self.accepted else set())
+                | ({Finding.ILLEGAL_ACCEPTED} if self.accepted else set())
             ),
             "domains": [
                 {"name": d.name, "size": d.size, "how": d.how, "points": d.points, "verdict": d.verdict}

@@ -91,6 +91,9 @@ class Call(Generic[A]):
     def check_rows(self, x: A) -> None:
         """Raise ShapeError where the elements of a row must be neighbours and are not."""
 
+    def check_last(self, x: A) -> None:
+        """Raise ShapeError where neighbours along the last axis of an array of any axes must lie side by side."""
+
     def check_elements(self, x: A) -> None:
         """Raise ShapeError where the elements of an array of any shape must be neighbours and are not."""
 

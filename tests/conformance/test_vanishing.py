@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from refnum.conformance.commands.fuzz.context import Office
+from refnum.conformance.commands.fuzz.context import WorkerContext
 from refnum.conformance.commands.fuzz.spec import make_spec
 from refnum.conformance.subjects.calls import exits
 
@@ -113,8 +113,8 @@ def test_a_campaign_never_imports_a_file_where_it_compares(tmp_path):
     told = tmp_path / "imported"
     path = written(tmp_path, "pass", f"open({str(told)!r}, 'a').write(f'{{os.getpid()}}\\n')")
     spec = make_spec([str(path)], ["decode_e2m1"])
-    office = Office(spec)
-    subject = office.subject(spec.targets[0].name)
+    context = WorkerContext(spec)
+    subject = context.subject(spec.targets[0].name)
     assert subject.apart is not None
     assert str(os.getpid()) not in told.read_text().split()
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from refnum.gpu.device import driver
-from refnum.gpu.mutation.kernels import DeviceWorkshop
+from refnum.gpu.mutation.kernels import DeviceSources
 
 GLOBAL, RELAXED = 0, 2
 UNSUPPORTED, IMPLICIT, FAILED = 900, 906, 700
@@ -155,7 +155,7 @@ def test_a_driver_compiles_the_kernels_of_its_folder_with_its_flags(
     image.write_bytes(b"machine code")
     monkeypatch.setattr(driver.build, "compiled", lambda *names, **options: given.append(options) or image)
     monkeypatch.setattr(driver.ctypes, "CDLL", lambda name: Cuda())
-    workshop = DeviceWorkshop()
+    workshop = DeviceSources()
     own, changed = workshop.root, tuple(flag.replace("-ftz=false", "-ftz=true") for flag in driver.build.FLAGS)
     try:
         workshop.use("-ftz=false", "-ftz=true")

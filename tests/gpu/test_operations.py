@@ -63,7 +63,7 @@ def test_every_list_of_names_is_the_table() -> None:
     assert {*host.__all__} == {"available", "describe", *NAMES}
     told = {subject["name"]: set(subject["operations"]) for subject in subjects.subjects()}
     assert told == {"host": {*NAMES}, "emulated": {*LAUNCHED}, "gpu": {*LAUNCHED}}
-    assert {info.name for info in pkgutil.iter_modules(interface.__path__)} == {"call", *FAMILIES}
+    assert {info.name for info in pkgutil.iter_modules(interface.__path__)} == {"call", "product", *FAMILIES}
 
 
 def test_torch_has_an_operator_for_every_launcher() -> None:
@@ -75,4 +75,4 @@ def test_torch_has_an_operator_for_every_launcher() -> None:
 def test_the_declared_functions_of_the_host_build_are_those_of_its_sources() -> None:
     texts = [path.read_text(encoding="utf-8") for path in (ROOT / "host").glob("*.cpp")]
     defined = {name for text in texts for name in re.findall(r"^void refnum_(\w+)\(", text, re.M)}
-    assert {name for name in FUNCTIONS if not name.startswith("twin_")} == defined
+    assert {name for name in FUNCTIONS if not name.startswith("instruction_")} == defined

@@ -1,4 +1,4 @@
-"""A cell: the parent's side of one worker process, which may fault, hang or be killed without harm to anyone else."""
+"""The parent's side of one worker process, which may fault, hang or be killed without harm to any other process."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Event:
     words: str = ""
 
 
-class Cell:
+class WorkerProcess:
     """Starts, feeds, watches, kills and restarts one worker process. Not thread-safe.
 
     settings: environment variables of the worker, say CUDA_VISIBLE_DEVICES. timeout: seconds that one case may take
@@ -60,7 +60,7 @@ class Cell:
         self.limit = (spec.timeout if timeout is None else timeout) * 1.5 + 2.0
         self.process: subprocess.Popen[bytes] | None = None
         self.connection: Connection | None = None
-        self.errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the cell)
+        self.errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the worker)
         self.task: dict[str, Any] | None = None
         self.identity: dict[str, Any] = {}
         self.number: int | None = None

@@ -1,6 +1,5 @@
 """Questions on what our kernels take and the golden model refuses: items of a row map that are no row, and splits on
-the device that do not fit the result. What they promise then is in the launchers' docstrings
-(`gpu/interface/payload.py`).
+the device that do not fit the result. The launchers' docstrings say what holds then (`gpu/interface/payload.py`).
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from ...cases.operation import OPERATIONS
 from .corpus import DEFAULT, Question
 
 TOKENS, WIDTH, SPLITS = 20, 119, (0, 37, 4)
-STRAYS = (-1, TOKENS, 2**31 - 1, -(2**31))
+OUTSIDE = (-1, TOKENS, 2**31 - 1, -(2**31))
 """Items that are no row of 20, in a map of signed integers."""
 
 
-def strays(operation: str) -> Iterator[Question]:
+def questions(operation: str) -> Iterator[Question]:
     """Yield the questions on an operation, none for most."""
     row = OPERATIONS[operation]
     if row.routed and not row.moves_only:
@@ -32,11 +31,11 @@ def strays(operation: str) -> Iterator[Question]:
 
 
 def _maps() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield (row map with strays, the same with 20 in their place)."""
+    """Yield (row map with such items, the same with 20 in their place)."""
     row_map = np.arange(sum(SPLITS)) * 7 % TOKENS
     for dtype in (np.int64, np.int32):
         given: np.ndarray = row_map.astype(dtype)
-        given[2::9] = np.resize(np.array(STRAYS, dtype), given[2::9].size)
+        given[2::9] = np.resize(np.array(OUTSIDE, dtype), given[2::9].size)
         yield given, np.where((given < 0) | (given >= TOKENS), TOKENS, given)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...cases.case import Case
+from ...cases.findings import Finding
 from ...cases.levels import Outcome
 from ..arrays import to_numpy
 from ..subject import Subject, arguments_for
@@ -47,8 +48,8 @@ def _different(results: Any) -> Called:
     words = "right alone, wrong when another thread calls at the same time"
     if isinstance(results, BaseException):
         words = f"right alone; {type(results).__name__}: {results} when another thread calls at the same time"
-        return Called(outcome=Outcome.MISMATCH, words=words[:300], finding="not-thread-safe")
-    return Called(results, results, Outcome.MISMATCH, words, "not-thread-safe")
+        return Called(outcome=Outcome.MISMATCH, words=words[:300], finding=Finding.NOT_THREAD_SAFE)
+    return Called(results, results, Outcome.MISMATCH, words, Finding.NOT_THREAD_SAFE)
 
 
 def _same(results: Any, alone: Called) -> bool:

@@ -22,6 +22,7 @@ from numpy import geterr, seterr  # as they are now: a kernel may replace those 
 from refnum.errors import UnsupportedError
 
 from ...cases.case import Case
+from ...cases.findings import Finding
 from ...cases.layouts import stored_inputs
 from ...cases.levels import Outcome
 from ...cases.operation import as_bits, call_golden
@@ -60,14 +61,10 @@ class Laid(dict[str, Any]):
 class Called:
     """What came of one call: results as NumPy arrays, or an outcome other than pass with a sentence.
 
-    live: the results as the subject handed them out, in its own library. finding: a short name for a breach of
-    the calling contract (`input-mutated`, `float-mode-changed`, `output-aliases-input`, `stale-output`,
-    `earlier-result-changed`, `guard-overwritten`, `output-not-written`, `strides-ignored`, `row-stride-ignored`,
-    `row-alignment-assumed`, `alignment-assumed`, `not-deterministic`, `stream-ignored`, `graph-replay-stale`,
-    `way-by-size`, `splits-as-array`, `refused-in-place`, `result-not-contiguous`, `result-read-only`,
-    `results-overlap`, `out-not-returned`, `not-thread-safe`), else empty. no_room: whether a case is unsupported for
-    want of memory, as the judge saw it, whatever the words. lost: whether the process of the subject ended. declared:
-    whether it is unsupported by what the subject declares, before any line of its own ran.
+    live: the results as the subject handed them out, in its own library. finding: a breach of the calling contract by
+    its name in `cases.findings.Finding`, else empty. no_room: whether a case is unsupported
+    for want of memory, as the judge saw it, whatever the words. lost: whether the process of the subject ended.
+    declared: whether it is unsupported by what the subject declares, before any line of its own ran.
     """
 
     results: tuple[np.ndarray, ...] = ()
@@ -196,7 +193,7 @@ def call_on(
             asked = case.params.get("splits")
             if isinstance(asked, list) and counts is not None and [int(count) for count in counts] != asked:
                 words = "the call changed its input splits"
-                return replace(called, outcome=Outcome.MISMATCH, words=words, finding="input-mutated")
+                return replace(called, outcome=Outcome.MISMATCH, words=words, finding=Finding.INPUT_MUTATED)
             return called if "out" in extra or look is not on_host else _own_results(subject, case, called)
     except KeyboardInterrupt:
         raise
@@ -251,12 +248,12 @@ def _kept_contract(
 ) -> Called:
     for name, original in stored_inputs(case).items():
         if not same(raw(to_numpy(given[name])), raw(original)):
-            return Called(results, live, Outcome.MISMATCH, f"the call changed its input {name}", "input-mutated")
+            return Called(results, live, Outcome.MISMATCH, f"the call changed its input {name}", Finding.INPUT_MUTATED)
     for name, zone in getattr(given, "zones", {}).items():
         side = zone.trespass()
         if side:
             words = f"memory {side} the input {name} was written (guard byte no longer 0x{zone.poison:02X})"
-            return Called(results, live, Outcome.MISMATCH, words, "guard-overwritten")
+            return Called(results, live, Outcome.MISMATCH, words, Finding.GUARD)
     for name, array in given.items():
         for number, part in enumerate(live):
             if share_memory(part, array):
@@ -292,11 +289,11 @@ def _into_form(subject: Subject, case: Case, seconds: float) -> Called:
         side = place.trespass()
         if side:
             words = f"memory {side} output {number}, which was given, was written"
-            return Called(results, outs, Outcome.MISMATCH, words, "guard-overwritten")
+            return Called(results, outs, Outcome.MISMATCH, words, Finding.GUARD)
     for number, (back, out) in enumerate(zip(called.live, outs, strict=False)):
         if back is not out and not same_place(back, out):
             words = f"result {number} is not the array that was given as `out`"
-            return Called(results, outs, Outcome.MISMATCH, words, "out-not-returned")
+            return Called(results, outs, Outcome.MISMATCH, words, Finding.OUT_NOT_RETURNED)
     return Called(results, outs)
 
 
@@ -384,7 +381,7 @@ def _kept_results(kept: list[np.ndarray], first: Called, later: Called, when: st
     for number, (before, now) in enumerate(zip(kept, first.live, strict=True)):
         if not same(raw(before), raw(to_numpy(now))):
             words = f"result {number} of the first call changed {when}"
-            return Called(later.results, later.live, Outcome.MISMATCH, words, "earlier-result-changed")
+            return Called(later.results, later.live, Outcome.MISMATCH, words, Finding.HELD)
     return later
 
 
@@ -405,7 +402,7 @@ def into_guarded(
         side = zone.trespass()
         if side:
             words = f"output {number} was written {side} its bounds (guard byte no longer 0x{poison:02X})"
-            return Called(called.results, called.live, Outcome.MISMATCH, words, "guard-overwritten")
+            return Called(called.results, called.live, Outcome.MISMATCH, words, Finding.GUARD)
     return Called(tuple(np.array(to_numpy(out), copy=True) for out in outs), outs)
 
 

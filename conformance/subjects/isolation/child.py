@@ -1,7 +1,8 @@
-"""The process in which foreign subjects live: it loads them, says what they claim, and calls them when asked.
+"""The process in which foreign subjects live: it loads them, describes them, and calls them on request.
 
-Started by `parent.Household` as `python -m refnum.conformance.subjects.isolation.child FD`. What a subject prints goes
-to the standard error of the harness; a child that it forks off never gets to answer; it ends with its parent.
+Started by `parent.IsolatedProcess` as `python -m refnum.conformance.subjects.isolation.child FD`. The output of a
+subject goes to the standard error of the harness. A child that a subject forks never answers. The process ends with its
+parent.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from ..calls import at_once, call, moved, streams
 from ..calls import forced_paths as ways
 from ..choose import resolve
 from ..subject import Subject, accepts, words_of
-from .channel import Line
+from .channel import Channel
 from .die_with_parent import DIE_WITH_PARENT
 from .wire import case_from, receive, send
 
@@ -49,7 +50,7 @@ def main() -> None:
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    line = Line(socket.socket(fileno=int(sys.argv[1])))
+    line = Channel(socket.socket(fileno=int(sys.argv[1])))
     first, _ = receive(line)
     try:
         subjects = {subject.name: subject for subject in resolve(first["load"])}

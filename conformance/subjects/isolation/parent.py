@@ -1,12 +1,13 @@
-"""Subjects in a process of their own, for what goes wrong by accident: crashes, hangs, exits, wild writes, patches.
+"""Subjects in processes of their own, against accidents: crashes, hangs, exits, wild writes, replaced functions.
 
-This process never runs a line of a subject's file. Results come back as bytes and are compared here, so nothing that
-it does to its own memory, modules, float modes or signals changes a verdict or reaches another subject; what it sends
-is checked, waited for no longer than a deadline, and whatever it has started is killed with it.
+The judging process never runs a line of a subject's file. Results come back as bytes and are compared in the judging
+process, so nothing that a subject does to its own memory, modules, float modes or signals changes a verdict or reaches
+another subject. Messages of the child are checked and have a deadline, and all processes that it has started are killed
+with it.
 
-It is no sandbox. The process has the rights of the user who runs this one: it can signal it, write its files or fill
-the disk, and a run that it ends so has no verdict, but no report that says verified either. A subject that calls
-`refnum` passes by construction: the judge sees bytes, not where they come from. Judge what you do not trust elsewhere.
+This is no sandbox. The child has the rights of the user: it can signal the judging process, write its files or fill the
+disk. A run that is ended that way has no verdict, and no report that says verified. A subject that calls `refnum`
+passes by construction: the judge sees bytes, not their origin. Judge subjects that you do not trust on another machine.
 """
 
 from __future__ import annotations
@@ -30,11 +31,12 @@ import numpy as np
 from refnum.errors import ArgumentError, FileError, RefnumError
 
 from ...cases.case import Case
+from ...cases.findings import NAMED_BY_CALLS, Finding
 from ...cases.levels import Outcome
 from ..calls.call import CALLS_KEPT, NO_ROOM, Called, other_data
 from ..subject import KINDS, Broken, Subject, from_dict
 from . import process_tree
-from .channel import NEVER, LateError, Line
+from .channel import NEVER, Channel, LateError
 from .wire import MessageError, case_head, receive, send
 
 START = 120.0
@@ -45,22 +47,6 @@ LEAST = 0.5
 STOPPED = 1.0
 """Seconds after which a process that stopped itself is killed: nothing else stops one that leads its own session."""
 _CALLS = {"replay_in_place": 3, "hold_results": CALLS_KEPT, "under_graph": 4, "call_at_once": 12}
-_FINDINGS = frozenset(
-    {
-        "",
-        "input-mutated",
-        "float-mode-changed",
-        "output-aliases-input",
-        "earlier-result-changed",
-        "refused-in-place",
-        "guard-overwritten",
-        "result-not-contiguous",
-        "result-read-only",
-        "results-overlap",
-        "out-not-returned",
-        "not-thread-safe",
-    }
-)
 
 
 def apart(text: str) -> list[Subject]:
@@ -68,7 +54,7 @@ def apart(text: str) -> list[Subject]:
 
     text: as after `--subject`. Raises FileError when they cannot be loaded there.
     """
-    home = Household(text)
+    home = IsolatedProcess(text)
     try:
         subjects = [_subject(home, said, text) for said in home.start()]
     except RefnumError:
@@ -82,7 +68,7 @@ def apart(text: str) -> list[Subject]:
     return subjects
 
 
-def _subject(home: Household, said: Mapping[str, Any], text: str) -> Subject:
+def _subject(home: IsolatedProcess, said: Mapping[str, Any], text: str) -> Subject:
     name = str(said["name"])
     usable, reason = said["available"]
     facts = {**said["describe"], "process": "its own"}
@@ -145,7 +131,7 @@ class _Lost(Exception):
         self.hung = hung
 
 
-_homes: weakref.WeakSet[Household] = weakref.WeakSet()
+_homes: weakref.WeakSet[IsolatedProcess] = weakref.WeakSet()
 
 
 def stop_all() -> None:
@@ -154,7 +140,7 @@ def stop_all() -> None:
         home.stop()
 
 
-class Household:
+class IsolatedProcess:
     """Starts, asks, kills and restarts the process of some subjects. Not thread-safe.
 
     silent: (subject, question without arrays) -> how it was not answered in time, so that it is not waited for again.
@@ -163,7 +149,7 @@ class Household:
     def __init__(self, text: str) -> None:
         self.text = text
         self.process: subprocess.Popen[bytes] | None = None
-        self.line: Line | None = None
+        self.line: Channel | None = None
         self.mark = ""
         self.stopped = math.inf
         self.silent: dict[tuple[str, str], str] = {}
@@ -184,7 +170,7 @@ class Household:
             start_new_session=True,
         )
         theirs.close()
-        self.process, self.line = process, Line(ours, lambda: process.poll() is not None or self._stopped())
+        self.process, self.line = process, Channel(ours, lambda: process.poll() is not None or self._stopped())
         try:
             head, _ = self._exchange({"load": self.text}, [], START)
         except (_Lost, MessageError) as error:
@@ -324,9 +310,9 @@ def _calls(answer: dict[str, Any], results: list[np.ndarray]) -> list[Called]:
         for one in answer["calls"]:
             outcome, count = Outcome(one["outcome"]), int(one["results"])
             own, rest = tuple(rest[:count]), rest[count:]
-            finding = one["finding"] if one["finding"] in _FINDINGS else "input-mutated"
-            short, declared = one.get("no_room") is True, one.get("declared") is True
-            calls.append(Called(own, own, outcome, str(one["words"])[:1000], finding, short, declared))
+            finding = one["finding"] if one["finding"] in ("", *NAMED_BY_CALLS) else Finding.INPUT_MUTATED
+            said = {"no_room": one.get("no_room") is True, "declared": one.get("declared") is True}
+            calls.append(Called(own, own, outcome, str(one["words"])[:1000], finding, **said))
         if not calls or rest:
             raise ValueError("it has no calls, or more results than calls")
     except (KeyError, TypeError, ValueError) as error:

@@ -11,10 +11,11 @@ import pytest
 
 import refnum
 from refnum.conformance.cases.corners import corner_cases
-from refnum.conformance.commands.mutate import kernel_questions, kernels
-from refnum.conformance.commands.mutate.forked import STUCK, Ended, apart, each_apart
-from refnum.conformance.commands.mutate.kernels_run import run
+from refnum.conformance.commands.mutate import kernel_questions
+from refnum.conformance.commands.mutate.forked import STUCK, Ended, call_each_forked, call_forked
+from refnum.conformance.commands.mutate.kernels import Kernels, Unit, set_patience
 from refnum.conformance.commands.mutate.operators import Mutant
+from refnum.conformance.commands.mutate.run import judge, judge_quickly, run
 from refnum.conformance.commands.mutate.verdict import EQUIVALENT, KILLED, REFUSED, SURVIVED
 from refnum.conformance.subjects.subject import Subject
 from refnum.errors import ArgumentError, UnsupportedError
@@ -24,16 +25,16 @@ emulate = pytest.importorskip("refnum.gpu.emulate")
 BARRIER = "largest[threadIdx.x / 32] = part;\n    __syncthreads();\n"
 
 
-def change(shop: kernels.Shop, file: str, old: str, new: str) -> Mutant:
-    text = shop.text(file)
+def change(workshop: Kernels, file: str, old: str, new: str) -> Mutant:
+    text = workshop.text(file)
     assert text.count(old) == 1
     return Mutant(file, 1, "test", 1, text.index(old), text.index(old) + len(old), old, new)
 
 
 @pytest.mark.skipif(not emulate.available()[0], reason=emulate.available()[1])
 def test_a_barrier_that_is_missing_is_a_race(monkeypatch: pytest.MonkeyPatch) -> None:
-    shop = kernels.Shop.open(room.EmulatedWorkshop())
-    verdict = kernels.judge(shop, change(shop, "fp8_columns.cu", BARRIER, BARRIER.partition("\n")[0] + "\n"))
+    workshop = Kernels.open(room.EmulatedSources())
+    verdict = judge(workshop, change(workshop, "fp8_columns.cu", BARRIER, BARRIER.partition("\n")[0] + "\n"))
     assert verdict.status == KILLED and verdict.operation == "fp8_columns" and "EmulationError" in verdict.how
 
 
@@ -49,25 +50,25 @@ def nvrtc() -> bool:
 
 @pytest.mark.skipif(not nvrtc(), reason="NVRTC is not installed")
 def test_code_is_compared_and_refused_sources_are_told() -> None:
-    shop = kernels.Shop.open(room.DeviceWorkshop())
-    (here,) = [line for line in shop.text("fp8_to_mxfp4.cu").splitlines() if "own_policy<rceil>(a)" in line]
-    same = change(shop, "fp8_to_mxfp4.cu", here, here.replace("(a)", "((a))"))
-    assert kernels.judge(shop, same).status == EQUIVALENT
-    assert kernels.judge(shop, change(shop, "fp8_to_mxfp4.cu", here, here.replace("(a)", "(no)"))).status == REFUSED
-    flag = next(m for m in shop.mutants() if m.operator == "fma on" and m.file == "fp8_to_mxfp4.cu")
-    assert flag.line == 0 and kernels.judge(shop, flag).status == EQUIVALENT
+    workshop = Kernels.open(room.DeviceSources())
+    (here,) = [line for line in workshop.text("fp8_to_mxfp4.cu").splitlines() if "own_policy<rceil>(a)" in line]
+    same = change(workshop, "fp8_to_mxfp4.cu", here, here.replace("(a)", "((a))"))
+    assert judge(workshop, same).status == EQUIVALENT
+    assert judge(workshop, change(workshop, "fp8_to_mxfp4.cu", here, here.replace("(a)", "(no)"))).status == REFUSED
+    flag = next(m for m in workshop.mutants() if m.operator == "fma on" and m.file == "fp8_to_mxfp4.cu")
+    assert flag.line == 0 and judge(workshop, flag).status == EQUIVALENT
 
 
 def test_a_verdict_hangs_on_every_source_of_the_units_that_have_the_file() -> None:
-    shop = kernels.Shop.open(room.EmulatedWorkshop())
-    before = {file: shop.digest(file) for file in ("philox.cuh", "fp8_to_mxfp4.cu", "words.cuh")}
-    other = kernels.Shop.open(room.EmulatedWorkshop())
+    workshop = Kernels.open(room.EmulatedSources())
+    before = {file: workshop.digest(file) for file in ("philox.cuh", "fp8_to_mxfp4.cu", "words.cuh")}
+    other = Kernels.open(room.EmulatedSources())
     other.texts["quantize_mxfp4_stochastic.cu"] += "\n"
     assert other.digest("philox.cuh") != before["philox.cuh"] and other.digest("words.cuh") != before["words.cuh"]
     assert other.digest("fp8_to_mxfp4.cu") == before["fp8_to_mxfp4.cu"]
     other._digests.clear()
-    part = shop.workshop.parts("fp8_to_mxfp4.cu")[0]
-    other.code = {part.name: "of another compiler"}
+    unit = workshop.sources.units("fp8_to_mxfp4.cu")[0]
+    other.code = {unit.name: "of another compiler"}
     assert other.digest("fp8_to_mxfp4.cu") != before["fp8_to_mxfp4.cu"]
 
 
@@ -85,11 +86,11 @@ def test_every_case_is_asked_and_probes_come_last_under_one_profile_of_a_roundin
 
 def test_a_call_that_never_comes_back_is_told_from_many_that_take_long() -> None:
     def stuck() -> None:
-        kernels._patient(1)
+        set_patience(1)
         while True:
             pass
 
-    said = apart(stuck, 60)
+    said = call_forked(stuck, 60)
     assert said == {"status": KILLED, "how": STUCK}
 
 
@@ -101,7 +102,7 @@ def test_what_is_asked_in_one_process_goes_on_in_another_where_that_ends() -> No
             raise ValueError
         return item, os.getpid()
 
-    found = dict(each_apart(work, [1, 2, 3, 4, 5, 6], 20))
+    found = dict(call_each_forked(work, [1, 2, 3, 4, 5, 6], 20))
     assert list(found) == [1, 2, 3, 4, 5, 6] and found[2] == found[4] == Ended(KILLED, "its process died")
     done = dict(pair for pair in found.values() if not isinstance(pair, Ended))
     assert set(done) == {1, 3, 5, 6} and done[5] == done[6] and len(set(done.values())) == 3
@@ -109,7 +110,7 @@ def test_what_is_asked_in_one_process_goes_on_in_another_where_that_ends() -> No
 
 def test_what_is_asked_in_one_process_is_late_by_cpu_time_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """CPU time of the item, not of those before it in the same process."""
-    monkeypatch.setattr("refnum.conformance.commands.mutate.forked.PATIENCE", 3)
+    monkeypatch.setattr("refnum.conformance.commands.mutate.forked.PATIENCE", 8)
 
     def spin(seconds: float) -> None:
         end = time.process_time() + seconds
@@ -127,45 +128,45 @@ def test_what_is_asked_in_one_process_is_late_by_cpu_time_alone(monkeypatch: pyt
             raise MemoryError("no room")
         return item
 
-    found = dict(each_apart(work, ["busy", "busy too", "waits", "broken", "never", "fine"], 1))
+    found = dict(call_each_forked(work, ["busy", "busy too", "waits", "broken", "never", "fine"], 1))
     assert (found["busy"], found["fine"], found["never"]) == ("busy", "fine", Ended(KILLED, STUCK))
     assert found["broken"] == Ended(SURVIVED, "not judged: MemoryError: no room")
     assert found["waits"].status == SURVIVED
-    assert found["waits"].how.startswith("not judged: no answer within 3 s, in which it had 0.")
+    assert found["waits"].how.startswith("not judged: no answer within 8 s, in which it had 0.")
 
 
 def test_a_kill_in_a_process_that_an_earlier_mutant_spoilt_does_not_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shop = kernels.Shop.open(Counted(tmp_path, False, True))
+    workshop = Kernels.open(Counted(tmp_path, False, True))
     spoils, right, wrong = (Mutant("a.cu", 1, new, 1, 8, 9, "1", new) for new in ("4", "3", "2"))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5")
 
     def judged(mutant: Mutant) -> str:
-        verdict = kernels.judge_quickly(shop, mutant)
+        verdict = judge_quickly(workshop, mutant)
         return verdict.status if verdict else "alone"
 
-    found = each_apart(judged, [right, wrong, spoils, right, wrong], 20)
+    found = call_each_forked(judged, [right, wrong, spoils, right, wrong], 20)
     told = [status if isinstance(status, str) else "ended" for _, status in found]
     assert told == ["alone", KILLED, "ended", "alone", KILLED]
 
 
 @pytest.mark.skipif(not nvrtc(), reason="NVRTC is not installed")
 def test_one_process_tells_mutants_apart_one_after_another() -> None:
-    shop = kernels.Shop.open(room.DeviceWorkshop())
-    (here,) = [line for line in shop.text("fp8_to_mxfp4.cu").splitlines() if "own_policy<rceil>(a)" in line]
-    same = change(shop, "fp8_to_mxfp4.cu", here, here.replace("(a)", "((a))"))
-    no = change(shop, "fp8_to_mxfp4.cu", here, here.replace("(a)", "(no)"))
+    workshop = Kernels.open(room.DeviceSources())
+    (here,) = [line for line in workshop.text("fp8_to_mxfp4.cu").splitlines() if "own_policy<rceil>(a)" in line]
+    same = change(workshop, "fp8_to_mxfp4.cu", here, here.replace("(a)", "((a))"))
+    no = change(workshop, "fp8_to_mxfp4.cu", here, here.replace("(a)", "(no)"))
     asked_of = [same, no, same, no]
-    found = each_apart(lambda mutant: kernels.judge_quickly(shop, mutant).status, asked_of, 60)
+    found = call_each_forked(lambda mutant: judge_quickly(workshop, mutant).status, asked_of, 60)
     assert [status for _, status in found] == [EQUIVALENT, REFUSED, EQUIVALENT, REFUSED]
 
 
 def test_what_no_unit_includes_is_not_called_equivalent(tmp_path: Path) -> None:
-    shop = kernels.Shop.open(Counted(tmp_path, wrong=False))
-    shop.workshop.parts = lambda file: []
+    workshop = Kernels.open(Counted(tmp_path, wrong=False))
+    workshop.sources.units = lambda file: []
     with pytest.raises(ArgumentError, match="a part of no unit"):
-        kernels.judge(shop, Mutant("a.cu", 1, "x", 1, 8, 9, "1", "3"))
+        judge(workshop, Mutant("a.cu", 1, "x", 1, 8, 9, "1", "3"))
 
 
 class Counted:
@@ -177,8 +178,8 @@ class Counted:
         self.root, self.wrong, self.slow_start = root, wrong, slow_start
         (root / "a.cu").write_text("int a = 1;\n")
 
-    def parts(self, file: str) -> list[kernels.Part]:
-        return [kernels.Part("a", ("decode_e2m1",))]
+    def units(self, file: str) -> list[Unit]:
+        return [Unit("a", ("decode_e2m1",))]
 
     def flags(self) -> list[tuple[str, str, str]]:
         return []
@@ -189,7 +190,7 @@ class Counted:
     def forget(self) -> None:
         pass
 
-    def code(self, folder: Path, part: kernels.Part) -> str:
+    def code(self, folder: Path, unit: Unit) -> str:
         text = (folder / "a.cu").read_text()
         if "no" in text:
             raise UnsupportedError("could not compile a.cu")
@@ -215,23 +216,23 @@ class Counted:
 def test_a_run_judges_on_the_gpus_that_it_is_given_and_compiles_ahead_while_they_are_busy(
     tmp_path: Path, looks: int, slow_start: bool
 ) -> None:
-    shop = kernels.Shop.open(Counted(tmp_path, False, slow_start))
+    workshop = Kernels.open(Counted(tmp_path, False, slow_start))
     mutants = [Mutant("a.cu", 1, new, 1, 8, 9, "1", new) for new in ("4", "2", "(1)", "no", "3", "5")]
     left = iter([True] * looks)
-    found = {v.mutant.new: v.status for v in run(shop, mutants, 2, None, {}, ("5", "7"), lambda: next(left, False))}
+    found = {v.mutant.new: v.status for v in run(workshop, mutants, 2, None, {}, ("5", "7"), lambda: next(left, False))}
     assert found == {"2": KILLED, "(1)": EQUIVALENT, "no": REFUSED, "3": SURVIVED, "4": KILLED, "5": KILLED}
 
 
 def test_a_run_judges_nothing_where_the_sources_as_they_are_fail(tmp_path: Path) -> None:
-    shop = kernels.Shop.open(Counted(tmp_path, wrong=True))
+    workshop = Kernels.open(Counted(tmp_path, wrong=True))
     with pytest.raises(UnsupportedError, match="the sources as they are fail"):
-        list(run(shop, [Mutant("a.cu", 1, "x", 1, 8, 9, "1", "3")], 1, None, {}, ("5",)))
+        list(run(workshop, [Mutant("a.cu", 1, "x", 1, 8, 9, "1", "3")], 1, None, {}, ("5",)))
 
 
 def test_units_are_found_by_what_they_include() -> None:
-    workshop = room.DeviceWorkshop()
-    names = {part.name.split()[0] for part in workshop.parts("philox.cuh")}
+    workshop = room.DeviceSources()
+    names = {unit.name.split()[0] for unit in workshop.units("philox.cuh")}
     assert names == {"quantize_mxfp4_stochastic"}
-    everything = {part.name.split()[0] for part in workshop.parts("words.cuh")}
+    everything = {unit.name.split()[0] for unit in workshop.units("words.cuh")}
     assert everything == {Path(file).stem for file in workshop.files if file.endswith(".cu")}
-    assert {part.operations for part in workshop.parts("layouts.cuh")} >= {("scale layouts",)}
+    assert {unit.operations for unit in workshop.units("layouts.cuh")} >= {("scale layouts",)}

@@ -2,12 +2,12 @@
 
 import pytest
 
-from refnum.conformance.commands.mutate.accepted import Reason, reasoned, reasons_of
-from refnum.conformance.commands.mutate.kernels import Shop
+from refnum.conformance.commands.mutate.accepted import Reason, accepted, reasons_of
+from refnum.conformance.commands.mutate.kernels import Kernels
 from refnum.conformance.commands.mutate.operators import mutants_of
 from refnum.conformance.commands.mutate.score import by_operator
 from refnum.conformance.commands.mutate.verdict import KILLED, REASONED, SURVIVED, Verdict
-from refnum.gpu.mutation.kernels import DeviceWorkshop
+from refnum.gpu.mutation.kernels import DeviceSources
 
 TEXT = "if (wide && n < 4) return near(n);\nif (n < 4) return far(n);\n"
 
@@ -23,24 +23,24 @@ def test_a_row_covers_its_text_and_its_change_and_nothing_else():
 def test_survivors_alone_are_settled_and_no_longer_counted():
     row = Reason("kernel.cu", "n < 4", ("n <= 4",), "both ways give the same")
     mutants = [mutant for mutant in mutants_of("kernel.cu", TEXT) if mutant.new == " <= "]
-    verdicts = reasoned([Verdict(mutants[0], SURVIVED), Verdict(mutants[1], KILLED)], [row], {"kernel.cu": TEXT})
+    verdicts = accepted([Verdict(mutants[0], SURVIVED), Verdict(mutants[1], KILLED)], [row], {"kernel.cu": TEXT})
     assert [(one.status, one.how) for one in verdicts] == [(REASONED, row.because), (KILLED, "")]
     assert by_operator(verdicts)["all"].judged == 1
 
 
 @pytest.fixture(scope="module")
-def shop():
-    return Shop.open(DeviceWorkshop())
+def workshop():
+    return Kernels.open(DeviceSources())
 
 
 @pytest.fixture(scope="module")
-def lines(shop):
-    return {file: mutants_of(file, text) for file, text in shop.texts.items()}
+def lines(workshop):
+    return {file: mutants_of(file, text) for file, text in workshop.texts.items()}
 
 
-@pytest.mark.parametrize("row", reasons_of(DeviceWorkshop().reasons()), ids=lambda row: f"{row.file}: {row.text}")
-def test_every_reason_of_our_kernels_is_still_about_something(row, shop, lines):
+@pytest.mark.parametrize("row", reasons_of(DeviceSources().reasons()), ids=lambda row: f"{row.file}: {row.text}")
+def test_every_reason_of_our_kernels_is_still_about_something(row, workshop, lines):
     for other in row.becomes:
         one = Reason(row.file, row.text, (other,), row.because)
-        assert any(one.covers(m, shop.texts[file]) for file, found in lines.items() for m in found), other
+        assert any(one.covers(m, workshop.texts[file]) for file, found in lines.items() for m in found), other
     assert len(row.because.split()) > 4
