@@ -245,9 +245,12 @@ _TABLE = (
 OPERATIONS: dict[str, Operation] = {operation.name: operation for operation in _TABLE}
 
 
-def outputs_of(case: Case) -> tuple[Output, ...]:
-    """Return the outputs a case has: `swiglu_quantize(to="mxfp4")` gives packed codes, no `prob` no `dprob`."""
-    operation = OPERATIONS[case.operation]
+def outputs_of(case: Case, operation: Operation | None = None) -> tuple[Output, ...]:
+    """Return the outputs a case has: `swiglu_quantize(to="mxfp4")` gives packed codes, no `prob` no `dprob`.
+
+    operation: the case's, where it is not in `OPERATIONS`.
+    """
+    operation = operation or OPERATIONS[case.operation]
     others = (outputs for (name, value), outputs in operation.other_outputs.items() if case.params.get(name) == value)
     outputs = next(others, operation.outputs)
     return tuple(output for output in outputs if not output.needs or output.needs in case.inputs)

@@ -65,7 +65,8 @@ class Subject:
     scale rule and the rounding are arguments, so that what is proved under one need not be proved again under another.
     on_request: whether it is judged only when its own name is asked for: it takes long. apart: carries out a watched
     call of `calling` in the process where the subject lives, when that is another one (`isolation.parent`).
-    mutable: gives the sources that mutation testing may change and builds changed copies (`mutants.run.Workshop`).
+    mutable: gives the sources that mutation testing may change, with ways to build changed copies
+    (`commands.mutate.workshop.Sources`).
     ways: operation -> name -> context in which its callable takes a way that it otherwise chooses by size alone: judged
     cases are small, and are called on every way.
     tunings: operation -> name -> context in which its kernels are launched by another cut, for `refnum bench --tune`.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.abc
+import json
 import os
 import subprocess
 import sys
@@ -12,12 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from refnum.conformance.commands.mutate.accepted import Reason
 from refnum.conformance.commands.mutate.forked import call_forked
 from refnum.conformance.commands.mutate.operators import Mutant
 from refnum.conformance.commands.mutate.run import judge
 from refnum.conformance.commands.mutate.verdict import KILLED, SURVIVED
+from tools.mutation import __main__ as entry
 from tools.mutation import python as room
 from tools.mutation.coverage import Coverage, statement
 from tools.mutation.line_trace import Recorder
@@ -200,6 +203,39 @@ def test_every_reason_is_still_about_something(row: Reason) -> None:
         one = Reason(row.file, row.text, (other,), row.because)
         assert any(one.covers(mutant, text) for mutant in mutants_of(row.file, text)), other
     assert len(row.because.split()) > 4
+
+
+FEW = """
+import sys
+from dataclasses import replace
+from refnum.conformance.vectors.frozen import frozen_cases
+from tools.mutation import __main__ as entry, python
+python._questions[:] = [
+    (case.label, case.operation, case.profile, dict(case.params), dict(case.inputs), tuple(outputs.values()))
+    for case, outputs in frozen_cases("encode_e2m1", "HOPPER", {"input": "float32"})
+]
+entry.TARGETS = (replace(entry.TARGETS[0], files=("refnum/rounding.py",)),)
+entry.app(sys.argv[1:])
+"""
+
+
+def test_the_entry_of_a_checkout_writes_its_verdicts_and_goes_on_from_its_ledger(tmp_path: Path) -> None:
+    ledger, out = tmp_path / "ledger.jsonl", tmp_path / "out.json"
+    words = ["model", "--sample", "6", "--seed", "4", "--workers", "1", "--ledger", str(ledger), "--out", str(out)]
+    for _ in range(2):
+        done = subprocess.run([sys.executable, "-c", FEW, *words], cwd=room.ROOT, capture_output=True, text=True)
+        found = json.loads(out.read_text())
+        statuses = [row["status"] for row in found["mutants"]]
+        assert done.returncode == int(SURVIVED in statuses), done.stderr
+        assert (found["schema"], found["subject"], len(statuses)) == ("refnum.mutation/1", "model", 6)
+        assert KILLED in statuses and "Mutants of model" in done.stdout
+    kept = [json.loads(line)["status"] for line in ledger.read_text().splitlines()]
+    assert len(kept) == 6 + statuses.count(SURVIVED)  # survivors alone are asked again
+
+
+def test_a_target_that_does_not_exist_is_answered_with_those_that_do() -> None:
+    done = CliRunner().invoke(entry.app, ["kernels"])
+    assert done.exit_code == 2 and "choose from model, comparator" in done.output
 
 
 CODEC = "refnum/codec.py"

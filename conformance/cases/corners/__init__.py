@@ -7,6 +7,7 @@ An operation's corners are the function of its name in the module of its family:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 from refnum.errors import ArgumentError
@@ -15,6 +16,7 @@ from ..case import Case
 from ..families import part_of
 from ..operation import OPERATIONS
 from ..recipes.random_bits import by_key, with_random_bits
+from .pairs import pair_corners
 
 
 def corner_cases(operation: str, profile: str, params: Mapping[str, Any]) -> Iterator[Case]:
@@ -28,7 +30,8 @@ def corner_cases(operation: str, profile: str, params: Mapping[str, Any]) -> Ite
     if corners is None:
         raise ArgumentError(f"Operation {operation!r} has no corner set; choose from {', '.join(OPERATIONS)}.")
     fixed = {name: value for name, value in params.items() if name != "splits"}
-    for number, (label, inputs, *extra) in enumerate(corners(operation, fixed)):
+    found = chain(corners(operation, fixed), pair_corners(operation, fixed))
+    for number, (label, inputs, *extra) in enumerate(found):
         inputs = with_random_bits(operation, profile, inputs, number)
         params = {**fixed, **(extra[0] if extra else {})}
         yield by_key(Case(operation, profile, params, inputs, None, f"corner: {label}"), number)

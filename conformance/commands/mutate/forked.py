@@ -119,11 +119,12 @@ def _in_one_process(
     def answer(writer: int) -> None:
         for item in items:
             limit()
+            fault, given = "", None
             try:
-                result: Result | Ended = work(item)
+                given = work(item)
             except OUR_FAULT as error:
-                result = Ended(**_not_judged(f"{type(error).__name__}: {error}"))
-            told = pickle.dumps((time.process_time(), result))
+                fault = f"{type(error).__name__}: {error}"
+            told = pickle.dumps((time.process_time(), fault, given))  # no class of ours: work may import all anew
             os.write(writer, LENGTH.pack(len(told)) + told)
 
     child, reader = _forked(answer)
@@ -132,7 +133,8 @@ def _in_one_process(
         for _ in items:
             try:
                 (length,) = LENGTH.unpack(_exactly(reader, LENGTH.size, PATIENCE * seconds))
-                before, result = pickle.loads(_exactly(reader, length, PATIENCE * seconds))
+                before, fault, given = pickle.loads(_exactly(reader, length, PATIENCE * seconds))
+                result = Ended(**_not_judged(fault)) if fault else given
             except (EOFError, TimeoutError) as error:
                 waited = isinstance(error, TimeoutError)
                 if waited:
