@@ -43,7 +43,7 @@ def extent(results: Sequence[Result]) -> list[str]:
 def coverage(results: Sequence[Result]) -> Iterator[tuple[str, str, int, int, str]]:
     """Yield subject, factor, levels, levels answered and, in words, those refused or never asked."""
     lines: dict[tuple[str, str], list[Any]] = {}
-    for result in results:
+    for result in _answered(results):
         for line in result.get("structure", {}).get("factors", ()):
             kept = lines.setdefault((result["subject"], line["factor"]), [0, 0, {}])
             kept[0] += line["levels"]
@@ -61,6 +61,10 @@ def forms(results: Sequence[Result]) -> Iterator[tuple[str, str, str, str]]:
             found.setdefault((result["subject"], form), {}).setdefault(result["operation"], words)
     for (subject, form), reasons in found.items():
         yield subject, form, ", ".join(reasons), next(iter(reasons.values()))
+
+
+def _answered(results: Sequence[Result]) -> list[Result]:
+    return [result for result in results if result["outcome"] != "unsupported"]
 
 
 def _held(results: Sequence[Result]) -> list[Result]:
