@@ -117,7 +117,8 @@ def _fits(operation: str, most: int) -> Fits:
         if operation in CASTS:
             return True
         if operation not in RAGGED and operation not in ROUTED:
-            return int(row["rows"]) * int(row["columns"]) <= most
+            thin = int(row["rows"]) == 1 or int(row["columns"]) <= 32
+            return int(row["rows"]) * int(row["columns"]) <= (factors.SINGLE if thin else most)
         counts = splits(row, OPERATIONS[operation].even_rows)
         if counts is None:
             return False
@@ -127,7 +128,7 @@ def _fits(operation: str, most: int) -> Fits:
                 return False
         align = int(row.get("align", 32)) if operation in ROUTED else 1
         tall = max(sum(-(-count // align) * align for count in counts), int(row.get("tokens", 0)))
-        return tall * int(row["columns"]) <= 2 * most
+        return tall * int(row["columns"]) <= 2 * (factors.SINGLE if int(row["columns"]) <= 32 else most)
 
     return fits
 
