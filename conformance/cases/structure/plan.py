@@ -15,7 +15,7 @@ from ..layouts import IN, OUT
 from ..operation import OPERATIONS
 from . import factors
 from .build import build
-from .covering import Fits, Row, completed, pairs, singles
+from .covering import Fits, Level, Row, completed, pairs, singles
 from .factors import CASTS, RAGGED, ROUTED
 from .models import MODELS
 from .ragged import splits
@@ -133,7 +133,7 @@ def _fits(operation: str, most: int) -> Fits:
     return fits
 
 
-def _extremes(operation: str, amount: str) -> Iterator[Row]:
+def _extremes(operation: str, amount: str) -> Iterator[Mapping[str, Level]]:
     """Yield levels beyond those of the tables."""
     if operation == "encode_e2m1":
         for byte in SCALE_BYTES:
@@ -154,6 +154,8 @@ def _extremes(operation: str, amount: str) -> Iterator[Row]:
     shapes += factors.HUGE if amount == "exhaustive" else ()
     for rows, columns in shapes:
         yield {"rows": rows, "columns": columns}
+    yield from ({"rows": 3 + place % 3, "columns": columns} for place, columns in enumerate(factors.EVERY["columns"]))
+    yield from ({"rows": rows, "columns": 32 + 32 * (rows % 5)} for rows in factors.EVERY["rows"])
 
 
 def _order_rows(operation: str) -> Iterator[Row]:
