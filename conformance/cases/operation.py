@@ -19,10 +19,10 @@ from refnum.arrays import contiguous
 from refnum.errors import ArgumentError
 
 from . import layouts as storage
-from .case import Case
+from .case import FORM, Case
 
-DATA_PARAMS = frozenset({"splits", "tokens", "philox"})
-"""Keywords that belong to a case's data, not to a variant: rows of each expert, rows of an unpermuted output, a key."""
+DATA_PARAMS = frozenset({"splits", "tokens", "philox", "scale_byte"})
+"""Keywords that belong to a case's data, not to a variant: rows of each expert, rows of an output, a key, a scale."""
 
 OPERANDS: dict[str, str] = {
     "x": "values", "gate": "values", "up": "values", "grad": "values", "rows": "values", "prob": "values",
@@ -137,7 +137,7 @@ class Operation:
     @property
     def known(self) -> frozenset[str]:
         """Names of all parameters that a case of it may have."""
-        return frozenset({*self.params, *self.layouts, *(("random",) if self.keyed else ()), *DATA_PARAMS})
+        return frozenset({*self.params, *self.layouts, *(("random",) if self.keyed else ()), *DATA_PARAMS, FORM})
 
     def undefined(self, profile: str) -> str:
         """Return why the operation has no meaning under a profile (N2.6), or an empty string when it has one."""
@@ -309,5 +309,5 @@ def run_golden(case: Case, profile: refnum.Profile | None = None) -> dict[str, n
 
 def as_bits(array: np.ndarray) -> np.ndarray:
     """View an array of any library as unsigned integers of its own width; an array that is not contiguous is copied."""
-    array = contiguous(array)
+    array = contiguous(array).reshape(array.shape)  # NumPy's gives an array without axes one
     return array if array.dtype.kind == "u" else array.view(f"u{array.dtype.itemsize}")

@@ -143,7 +143,7 @@ class Kernels(Workshop):
     def control(self, operation: str) -> Known:
         """Ask the unchanged sources an operation in a process of its own; return what is wrong."""
         subject = self._subject(self.sources.root)
-        return dict(call_forked(lambda: ask(subject, operation, self.sources), self.SECONDS))
+        return dict(call_forked(lambda: ask(subject, operation, self._bounds), self.SECONDS))
 
     def build(self, copy: Copy) -> Known:
         """Compile a copy up to the first unit whose code differs, in a process of its own."""
@@ -172,7 +172,7 @@ class Kernels(Workshop):
                     if operation in called:
                         continue
                     called[operation] = None
-                    said = ask(subject, operation, self.sources, chosen, set_patience)
+                    said = ask(subject, operation, self._bounds, chosen, set_patience)
                     if said:
                         return {**said, "changed": list(called)}
         except UnsupportedError as error:
@@ -194,7 +194,7 @@ class Kernels(Workshop):
         self.sources.forget()
         if found["status"] == KILLED:
             same, root = found["number"], self._subject(self.sources.root)
-            if ask(root, found["operation"], self.sources, lambda number, _one: number == same, set_patience):
+            if ask(root, found["operation"], self._bounds, lambda number, _one: number == same, set_patience):
                 raise RuntimeError("the sources as they are fail in this process")
         return found
 
@@ -218,6 +218,10 @@ class Kernels(Workshop):
         """Write a copy and return the subject that runs it in this process."""
         self._written(copy)
         return self._subject(copy.folder)
+
+    @property
+    def _bounds(self) -> kernels_ask.Bounds:
+        return kernels_ask.Bounds(self.sources.profiles, self.sources.largest, self.sources.patience)
 
     def _subject(self, folder: Path) -> Subject:
         return from_dict(self.sources.subject(folder), "the workshop")
