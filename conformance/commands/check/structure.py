@@ -6,6 +6,7 @@ A form that a subject refuses with an error of its own is no failure; then the r
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -28,6 +29,8 @@ PROBED, LEAST_PROBED, MOST_PROBED = 5, 1 << 8, 1 << 14
 """Structural cases on which the calling contract is probed too, and their elements; no two have columns alike."""
 KEYWORDS = ("out", "scale_byte")
 """Keywords that a kernel need not have: it is asked for them only where its callable names them."""
+WHOLE_SHAPES = ("64x128", "128x512")
+"""Shapes of whole tiles."""
 SECONDS = 300
 """Seconds of one subject's calls after which no further structural case of a variant is asked."""
 FIRST = {"storage": "contiguous", "address": 0, "dtype": None, "sequence": "tuple", "out": "contiguous",
@@ -137,7 +140,10 @@ def _judge(engine: Asking, subject: Subject, asked: Asked, golden: dict[str, Any
         tally.coverage.add(asked.row, asked.case, True)
         return
     tally.coverage.add(asked.row, asked.case, False)
-    _pin_down(engine, subject, asked, tally, called)
+    if called.declared:
+        _in_other_shapes(engine, subject, asked, tally)
+    else:
+        _pin_down(engine, subject, asked, tally, called)
 
 
 def _called(engine: Asking, subject: Subject, case: Case, golden: Any, tally: Tally) -> Called | None:
@@ -148,6 +154,21 @@ def _called(engine: Asking, subject: Subject, case: Case, golden: Any, tally: Ta
     tally.structural += record(called, case, golden, tally) is not None
     engine.lost(subject, tally)
     return None
+
+
+def _in_other_shapes(engine: Asking, subject: Subject, asked: Asked, tally: Tally) -> None:
+    """Ask a form in shapes of whole tiles, for its own may be outside of what is declared.
+
+    Where none of them is taken even in the plain form, nothing more is known of it than that it was refused.
+    """
+    plain = {name: _plain(name, level, form_of(asked.row)) for name, level in asked.row.items()}
+    for shape in WHOLE_SHAPES:
+        if _ask(engine, subject, asked, {**asked.row, "form shape": shape}, tally, ""):
+            return
+        if _ask(engine, subject, asked, {**plain, "form shape": shape}, tally, ""):
+            whole = replace(asked, row={**asked.row, "form shape": shape})
+            _pin_down(engine, subject, whole, tally, Called(words="refused in this form alone"))
+            return
 
 
 def _pin_down(engine: Asking, subject: Subject, asked: Asked, tally: Tally, called: Called) -> None:
