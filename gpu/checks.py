@@ -21,7 +21,7 @@ TILES = ((1, TILE), (TILE, TILE))
 UNIT = BLOCK // 2 + 1
 """Payload bytes of one MX block: 16 of codes and one of scale."""
 MOST = (1 << 31) - 1
-"""Largest count of rows or tokens, and alignment: what a kernel counts with 32 bits."""
+"""The largest count of rows or tokens, and the largest alignment: a kernel counts them in 32 bits."""
 KINDS = {np.dtype(np.float32): 0, BFLOAT16: 1, np.dtype(np.uint16): 1, np.dtype(np.float16): 2}
 """Input dtype -> `FloatKind` of the headers; uint16 holds bfloat16 bits."""
 OUTPUTS = {"float32": (0, np.dtype(np.float32)), "bfloat16": (1, BFLOAT16)}
@@ -30,7 +30,7 @@ LAYOUTS = ("bytes", "float32", "gemm_float32", "packed_ue8m0", "swizzled")
 """Storage layouts of scales (N6.5) in the order of `ScaleLayout` of the headers."""
 BOOLS = (bool, np.bool_)
 TEXTS = (str, bytes, bytearray, memoryview, Mapping)
-"""What can be indexed and is no sequence of numbers to a reader."""
+"""Types that can be indexed and are not accepted as a sequence of integers."""
 SUPPORTED: dict[str, tuple[object, ...]] = {
     "scale_rule": tuple(RULES),
     "rounding": ("nearest",),
@@ -44,7 +44,7 @@ SUPPORTED: dict[str, tuple[object, ...]] = {
 
 
 def tiles(n: int) -> int:
-    """128-element tiles that cover n elements; the last may be short."""
+    """Return the number of 128-element tiles that cover n elements; the last may be short."""
     return -(-n // TILE)
 
 
@@ -69,7 +69,7 @@ def written(rows: int, columns: int, layout: str) -> tuple[tuple[int, ...], np.d
 
 
 def plain(x: Any) -> bool:
-    """Whether it is a NumPy array all of whose elements count: one with a mask is none."""
+    """Return whether x is a NumPy array without a mask."""
     return isinstance(x, np.ndarray) and not isinstance(x, np.ma.MaskedArray | np.matrix)
 
 
@@ -82,7 +82,7 @@ def choice(name: str, value: Any, allowed: Sequence[Any]) -> int:
 
 
 def tile_rows(tile: Any) -> int:
-    """Return 1 or 128 from a tile of (1, 128) or (128, 128), of integers: `True` and `1.0` are none."""
+    """Return 1 or 128 from a tile of (1, 128) or (128, 128); `True` and `1.0` are not accepted as integers."""
     plain = isinstance(tile, tuple | list) and all(isinstance(n, int | np.integer) for n in tile)
     if plain and bool not in map(type, tile) and tuple(tile) in TILES:
         return int(tile[0])
@@ -99,7 +99,7 @@ def output_dtype(dtype: Any) -> tuple[int, np.dtype]:
 
 
 def torch_name(dtype: Any) -> str:
-    """Return the name of a dtype of torch's, which need not be there; nothing of anything else."""
+    """Return the name of a torch dtype, an empty text for anything else; torch need not be installed."""
     kind = type(dtype)
     return str(dtype).removeprefix("torch.") if (kind.__module__, kind.__name__) == ("torch", "dtype") else ""
 
@@ -126,7 +126,7 @@ def rules(chosen: Profile, *, stochastic: bool = False) -> tuple[int, int, int]:
 
 
 def randomness(rbits: Any, philox: Any, chosen: Profile) -> tuple[int, int, int, int] | None:
-    """Return the key when the random bits come by one; raise unless they come by one way, or by none and none ask."""
+    """Return the key, None without one; raise unless stochastic rounding, and no other, has rbits or philox."""
     if rbits is not None and philox is not None:
         raise ArgumentError("rbits and philox were both given; allowed is one of them")
     given = "rbits" if philox is None else "philox"
@@ -170,7 +170,7 @@ def padded(splits: Sequence[int], align: int) -> int:
 
 
 def segments(splits: np.ndarray, tall: int) -> int:
-    """Column blocks of `tall` rows that the splits make; they restart at every split."""
+    """Return the number of column blocks of `tall` rows; blocks restart at every split."""
     return int((-(-splits // tall)).sum())
 
 

@@ -1,4 +1,4 @@
-"""What this package offers to be judged, for the entry-point group `refnum.subjects`."""
+"""The subjects of this package, for the entry-point group `refnum.subjects`."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any
 from . import emulate, host, ops
 from .device import compile as build
 from .device import driver
-from .mutation import host as host_sources
-from .mutation import kernels as kernel_sources
+from .mutation.host import HostSources
+from .mutation.kernels import DeviceSources, EmulatedSources
 from .operations import LAUNCHED, NAMES
-from .ops import compiled as units
-from .ops import forced_paths
+from .ops import compiled
+from .ops.forced_paths import FORCED_PATHS
 from .ops.tunings import tunings
 
 PROFILES = ("HOPPER", "OCP", "CEIL", "EVEN", "TE")
 """Profiles of `refnum.PROFILES` whose every field the kernels have (`checks.SUPPORTED`)."""
 FURTHER = {"quantize_mxfp4": ("STOCHASTIC",)}
-"""Operation -> profiles beside those: the only kernel that takes random bits."""
+"""Operation -> further profiles; only this kernel takes random bits."""
 
 
 def describe_gpu() -> dict[str, str]:
@@ -38,23 +38,23 @@ def describe_gpu() -> dict[str, str]:
 
 
 def trace_gpu(operation: str) -> dict[str, str]:
-    """Return the digests of what runs for an operation: sources with their headers, machine code; compiler and flags.
+    """Return the digests of an operation's sources with their headers and of its machine code, the compiler and flags.
 
     The machine code is that of every kernel file under all macros that its launches take, scale layouts among them,
     and the constant array that they read belongs to it.
     Empty for an operation without a kernel.
     """
-    compiled = units.units(operation)
-    if not compiled:
+    units = compiled.units(operation)
+    if not units:
         return {}
-    kernels = sorted({unit.kernel for unit in compiled})
+    kernels = sorted({unit.kernel for unit in units})
     arch = build.architecture(driver.driver().capability(0)) if ops.available()[0] else build.DEFAULT
     sources = [bytes.fromhex(build.read_source(name).digest) for name in kernels]
-    images = [hashlib.sha256(build.compiled(name, arch, defines=macros).read_bytes()) for name, macros in compiled]
-    constant = bytes.fromhex(units.CONSTANTS.get(operation, ""))
+    images = [hashlib.sha256(build.compiled(name, arch, defines=macros).read_bytes()) for name, macros in units]
+    constant = bytes.fromhex(compiled.CONSTANTS.get(operation, ""))
     return {
         "kernel": " ".join(kernels),
-        "units": str(len(compiled)),
+        "units": str(len(units)),
         "source": hashlib.sha256(b"".join(sources)).hexdigest(),
         "machine_code": hashlib.sha256(b"".join(image.digest() for image in images) + constant).hexdigest(),
         "architecture": arch,
@@ -64,15 +64,15 @@ def trace_gpu(operation: str) -> dict[str, str]:
 
 
 def trace_emulated(operation: str) -> dict[str, str]:
-    """Return the digests of what runs for an operation on the emulated machine: kernels, launchers, compiler."""
-    compiled = units.units(operation)
-    if not compiled:
+    """Return the digests of an operation's kernels and launchers, and the compiler, for the emulated device."""
+    units = compiled.units(operation)
+    if not units:
         return {}
     told = emulate.describe()
-    sources = "".join(build.read_source(name).digest for name in sorted({unit.kernel for unit in compiled}))
+    sources = "".join(build.read_source(name).digest for name in sorted({unit.kernel for unit in units}))
     launchers = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.rglob("*.py")))
     return {
-        "source": hashlib.sha256(f"{sources}{compiled}{units.CONSTANTS.get(operation, '')}".encode()).hexdigest(),
+        "source": hashlib.sha256(f"{sources}{units}{compiled.CONSTANTS.get(operation, '')}".encode()).hexdigest(),
         "launchers": hashlib.sha256(launchers).hexdigest(),
         **{name: told[name] for name in ("machine_sha256", "compiler", "version", "flags") if name in told},
     }
@@ -85,7 +85,7 @@ def trace_host(operation: str) -> dict[str, str]:
 
 
 def available_gpu() -> tuple[bool, str]:
-    """Return (kernels can be judged here, reason if not): they are given CuPy arrays."""
+    """Return (whether kernels can be judged here, the reason if not): the judge gives them CuPy arrays."""
     if importlib.util.find_spec("cupy") is None:
         return False, "CuPy is not installed: install refnum[gpu]"
     return ops.available()
@@ -105,7 +105,7 @@ def subjects() -> list[dict[str, Any]]:
             "available": host.available,
             "describe": host.describe,
             "trace": trace_host,
-            "mutable": host_sources.HostSources,
+            "mutable": HostSources,
         },
         {
             "name": "emulated",
@@ -117,8 +117,8 @@ def subjects() -> list[dict[str, Any]]:
             "available": emulate.available,
             "describe": emulate.describe,
             "trace": trace_emulated,
-            "mutable": kernel_sources.EmulatedSources,
-            "ways": forced_paths.WAYS,
+            "mutable": EmulatedSources,
+            "ways": FORCED_PATHS,
             "on_request": True,
         },
         {
@@ -132,8 +132,8 @@ def subjects() -> list[dict[str, Any]]:
             "available": available_gpu,
             "describe": describe_gpu,
             "trace": trace_gpu,
-            "mutable": kernel_sources.DeviceSources,
-            "ways": forced_paths.WAYS,
+            "mutable": DeviceSources,
+            "ways": FORCED_PATHS,
             "tunings": tunings,
         },
     ]

@@ -218,17 +218,18 @@ def _interval(
         sides = sorted([factor * positive, -factor * negative])
         below, above = below - sides[0], above + sides[1]
         if scales is not None:
-            run, most = max(positive, negative), max(Fraction(1), abs(left), abs(right))
+            run: Fraction = max(positive, negative)
+            most: Fraction = max(Fraction(1), abs(left), abs(right))
             if max(abs(factor), run * most) >= Fraction(2) ** 127:  # what is rounded on the way may overflow
                 return 0xFF800000, 0x7F800000
             # up to three roundings to 24 bits, or to multiples of 2**-149 that a scale or a run then multiplies
             exact = _is_power(left) and _is_power(right)
             slack += (0 if exact else run * abs(factor) / 2**22) + (steps * most + run) / Fraction(2) ** 149
-    most = max(above, below)
-    if 2 * most >= Fraction(2) ** 128:
+    largest = max(above, below)
+    if 2 * largest >= Fraction(2) ** 128:
         return 0xFF800000, 0x7F800000
     # a sum of float32 rounds by at most 2**-24 of itself, and no sum exceeds twice the sum of all terms of a sign
-    slack += (steps - 1) * most / 2**23
+    slack += (steps - 1) * largest / 2**23
     return _outward(low - slack, False), _outward(high + slack, True)
 
 

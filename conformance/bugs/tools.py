@@ -1,4 +1,8 @@
-"""Tools to build wrong rules from: the golden model with one thing changed, and requantisation at given scales."""
+"""The kit of wrong rules: the golden model with one thing changed, and requantisation at given scales.
+
+A wrong rule is a function (case, golden outputs) -> the outputs that it gives, or None where it does not apply; golden
+`values` come as floating-point numbers. Wrong rules serve the vectors, diagnosis and the controls, never a verdict.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +10,19 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 import refnum
-from refnum.arrays import float32_bits, pack_nibbles, unpack_nibbles
+from refnum.arrays import BLOCK, float32_bits, pack_nibbles, unpack_nibbles
 from refnum.codec import encode_bits
 from refnum.formats import FORMATS, Format
 from refnum.profiles import Profile
 
 from ..cases.case import Case
-from ..cases.geometry import block_shape
-from ..cases.operation import Operation, outputs_of
+from ..cases.geometry import block_shape, spread
+from ..cases.layouts import without_layouts
+from ..cases.operation import Operation, Output, call_golden, outputs_of
 from ..cases.primitives import VECTOR_OPERATIONS, answer
 
 Outputs = dict[str, np.ndarray]
@@ -39,16 +45,17 @@ def changed(case: Case, **inputs: Any) -> Outputs:
     """The golden answer to other inputs or parameters."""
     params = {k: v for k, v in inputs.items() if k not in case.inputs}
     arrays = {k: v for k, v in inputs.items() if k in case.inputs}
-    return answer(dataclasses.replace(case, inputs={**case.inputs, **arrays}, params={**case.params, **params}))
+    edit = dataclasses.replace(case, inputs={**case.inputs, **arrays}, params={**case.params, **params})
+    return answer(without_layouts(edit))
 
 
 def under(case: Case, **fields: Any) -> Outputs | None:
     """The golden answer under a changed profile."""
     if not row(case).profiled:
         return encode_under(case, **fields) if row(case).scalar and element_format(case).kind != "scale" else None
-    profile = refnum.get_profile(case.profile).replace(name="wrong", **fields)
-    result = getattr(refnum, case.operation)(**case.arguments(), profile=profile)
-    return dict(zip((output.name for output in outputs_of(case)), result, strict=True))
+    plain = without_layouts(case)
+    result = call_golden(plain, refnum.get_profile(case.profile).replace(name="wrong", **fields))
+    return dict(zip((output.name for output in outputs_of(plain)), result, strict=True))
 
 
 def encode_under(case: Case, **fields: Any) -> Outputs:
@@ -72,12 +79,12 @@ def to_bfloat16(bits: np.ndarray) -> np.ndarray:
 
 def element_format(case: Case) -> Format:
     """Return the format of the codes that a case's operation gives."""
-    return FORMATS[row(case).outputs[0].format(case.params)]
+    return FORMATS[outputs_of(case, row(case))[0].format(case.params)]
 
 
 def quantiser_block(case: Case) -> int | None:
     """Elements a scale covers, or None for what is not a row-wise quantiser of floats."""
-    block = row(case).outputs[0].block
+    block = outputs_of(case, row(case))[0].block
     if "x" not in case.inputs or not block:
         return None
     tall, wide = block_shape(block, case)
@@ -147,3 +154,80 @@ def rescaled(case: Case, golden: Outputs, rule: Callable[..., Any], clamp: bool 
     k = np.asarray(rule(exponent, normal & 0x7FFFFF, element_format(case)))
     byte = np.clip(k + 127, 0, 254) if clamp else (k + 127) & 255
     return requantise(case, golden, byte)
+
+
+def coded(case: Case) -> Output | None:
+    """Return the output that holds element codes, or None."""
+    return next((output for output in outputs_of(case, row(case)) if output.kind in ("codes", "packed")), None)
+
+
+def on_codes(change: Callable[[Case, np.ndarray, Outputs], np.ndarray | None]) -> Rule:
+    """Make a wrong rule that changes the (unpacked) codes of an output and leaves its scales alone."""
+
+    def wrong(case: Case, golden: Outputs) -> Outputs | None:
+        codes = change(case, codes_of(golden), golden) if coded(case) else None
+        return None if codes is None else with_codes(golden, codes)
+
+    return wrong
+
+
+def on_floats(rule: Rule) -> Rule:
+    """Make a rule that takes golden `values` as unsigned integers of one that takes them as floating-point numbers."""
+    floats = {1: np.uint8, 2: ml_dtypes.bfloat16, 4: np.float32}
+
+    def wrong(case: Case, golden: Outputs) -> Outputs | None:
+        values = [output.name for output in outputs_of(case, row(case)) if output.kind == "values"]
+        return rule(case, {**golden, **{name: golden[name].view(floats[golden[name].itemsize]) for name in values}})
+
+    return wrong
+
+
+def under_profile(**fields: Any) -> Rule:
+    """Make a wrong rule that is the golden model under a profile with some fields changed."""
+    return lambda case, golden: under(case, **fields)
+
+
+def with_param(name: str, value: Any) -> Rule:
+    """Make a wrong rule that is the golden model with another value of a parameter."""
+    return lambda case, golden: None if case.params.get(name, value) == value else changed(case, **{name: value})
+
+
+def on_scale_bytes(change: Callable[[np.ndarray], np.ndarray]) -> Rule:
+    """Make a wrong rule that is the golden model on changed input scale bytes."""
+    return lambda case, golden: changed(case, scales=change(case.inputs["scales"]))
+
+
+def on_elements(change: Callable[[np.ndarray], np.ndarray]) -> Rule:
+    """Make a wrong rule for quantisers: golden scales, elements rounded from changed float32 bits."""
+
+    def wrong(case: Case, golden: Outputs) -> Outputs | None:
+        output = coded(case)
+        if "x" not in case.inputs or output is None or not output.block:
+            return None
+        bits = change(float32_bits(np.ascontiguousarray(case.inputs["x"]))).astype(np.uint32)
+        byte = spread(output.block, case, golden["scales"], bits.shape)
+        profile = refnum.get_profile(case.profile)
+        codes = refnum.encode(element_format(case), bits.view(np.float32), byte.astype(np.int32) - 127, profile)
+        return with_codes(golden, np.where(byte == 255, np.uint8(0), codes))
+
+    return wrong
+
+
+def scaled_by(mode: str, rule: Callable[[np.ndarray], np.ndarray]) -> Rule:
+    """Make a wrong rule for MX quantisers of floats: the scale byte of each finite block follows `rule`.
+
+    mode: the scale rule that it is a faulty form of; under another one it is no suspect. rule: amax of
+    the blocks, positive finite float32 -> scale exponents. Elements are rounded right at the wrong scale.
+    """
+
+    def wrong(case: Case, golden: Outputs) -> Outputs | None:
+        if quantiser_block(case) != BLOCK or refnum.get_profile(case.profile).scale_rule != mode:
+            return None
+        amax = amax_of(case)
+        ordinary = (amax > 0) & (amax < INF)
+        exponent = rule(np.where(ordinary, amax, np.uint32(0x3F800000)).astype(np.uint32).view(np.float32))
+        byte = np.clip(np.nan_to_num(exponent, neginf=-127) + 127, 0, 254).astype(np.uint8)
+        changed_scales = {**golden, "scales": np.where(ordinary, byte, golden["scales"])}
+        return on_elements(lambda bits: bits)(case, changed_scales)
+
+    return wrong

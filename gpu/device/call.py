@@ -1,4 +1,4 @@
-"""A call on a device: what its arrays must be there, its outputs and scratch, and its launches."""
+"""A call on a device: the conditions on its arrays, its outputs and scratch memory, and its launches."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from .frame import Launch
 EXPERTS = 1024
 """Experts whose places fit a launch's parameters."""
 captured: list[Any] = []
-"""Scratch memory whose address a graph of CuPy's has: kept for the process, for no one tells when the graph is gone.
-Whoever knows that none is left may clear the list."""
+"""Scratch memory whose addresses graphs of CuPy hold. It is kept for the life of the process, because nothing reports
+that a graph is gone; clear the list once no such graph is used again."""
 
 
 class DeviceCall(Call[View]):
-    """A call of a launcher. launches: those of the call, where they are recorded. held: bytes of its scratch."""
+    """A call of a launcher. launches: its launches, if they are recorded for a plan. held: bytes of its scratch."""
 
     def __init__(self, operation: str, recording: bool = False) -> None:
         super().__init__(operation)
@@ -142,7 +142,7 @@ class DeviceCall(Call[View]):
     def scratch(self, size: int) -> int | None:
         """Return the address of memory that all launches of this call share, None for no bytes.
 
-        A graph that records the call keeps the address but not the memory, so that memory is kept for the process.
+        A graph that records the call keeps the address but not the memory; then the memory is added to `captured`.
         """
         if size == 0:
             return None
@@ -170,9 +170,9 @@ class DeviceCall(Call[View]):
         return results[0] if len(results) == 1 else tuple(results)
 
     def wait_if_lent(self) -> None:
-        """Wait for the kernels of a call on memory that its library may give away before they have run.
+        """Wait for the kernels if a library can reuse the memory of an array before they have run.
 
-        A graph that records them keeps the arrays' addresses, and the arrays are the caller's to keep.
+        There is nothing to wait for while a graph records the kernels; then the caller has to keep the arrays.
         """
         lent = next((view for view in (*self.inputs, *(self._results or ())) if view.library.lent), None)
         if lent is None:
@@ -183,9 +183,9 @@ class DeviceCall(Call[View]):
 
 
 def capturing(library: Library, stream: int) -> bool:
-    """Return whether a graph records the launches of a stream, and keeps addresses of CuPy's memory but not the memory.
+    """Return whether a graph of CuPy records the launches of a stream; such a graph keeps addresses, not memory.
 
-    A graph of torch has a pool of its own. The legacy stream, 0, cannot be captured and may not be asked.
+    A graph of torch has a memory pool of its own. The legacy stream, 0, cannot be captured, and the query fails on it.
     """
     if library.empty is not arrays.CUPY.empty or stream == 0:
         return False

@@ -1,7 +1,7 @@
 """Kernels compiled by NVRTC with our own flags, to machine code or PTX, and kept in a cache.
 
-Nothing here needs a GPU. CuPy's own compilation appends -ftz=true and NVRTC contracts multiply-adds unless told
-not to; both would change bits, so neither default is ever used.
+Compiling needs no GPU. CuPy's compiler functions append -ftz=true, and NVRTC contracts multiply-adds by default; both
+change bits, so neither default is used.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ..cache import cache_folder, cannot_keep
 KERNELS = Path(__file__).resolve().parents[1] / "kernels"
 FLAGS: tuple[str, ...] = ("-std=c++17", "-ftz=false", "-fmad=false", "-prec-div=true", "-prec-sqrt=true")
 ARCHITECTURES = {(8, 0): "sm_80", (8, 9): "sm_89", (9, 0): "sm_90a", (10, 0): "sm_100a"}
-"""Compute capability -> what its machine code is compiled for."""
+"""Compute capability -> the architecture that its machine code is compiled for."""
 DEFAULT = "sm_90a"
 LIBRARIES = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so")
 _OUTPUTS = {"cubin": "CUBIN", "ptx": "PTX"}
@@ -37,7 +37,7 @@ def kernel_names(kernels: Path = KERNELS) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Source:
-    """One kernel file and every header beside it, read once: what is hashed is what is compiled."""
+    """One kernel file and every header of its folder, read once, so that the hashed bytes are the compiled ones."""
 
     name: str
     text: bytes
@@ -72,7 +72,7 @@ def _candidates() -> Iterator[str]:
 
 
 class Nvrtc:
-    """The few functions of NVRTC that are used, with their return codes checked."""
+    """The functions of NVRTC that are needed, with their return codes checked."""
 
     def __init__(self) -> None:
         tried = []
@@ -101,7 +101,7 @@ class Nvrtc:
 
     @functools.cached_property
     def build(self) -> str:
-        """What NVRTC writes of itself into PTX, `V13.0.88`: several builds share a version."""
+        """The build that NVRTC writes into PTX, e.g. `V13.0.88`; several builds share a version."""
         found = re.search(rb"\bV\d+\.\d+\.\d+", self.compile(Source("empty.cu", b"", ()), (), "ptx"))
         return found[0].decode() if found else self.version
 
@@ -134,12 +134,12 @@ class Nvrtc:
 
 @functools.cache
 def nvrtc() -> Nvrtc:
-    """Return NVRTC, loaded once; UnsupportedError with the reason when it is not there."""
+    """Return NVRTC, loaded once; UnsupportedError with the reason if it is missing."""
     return Nvrtc()
 
 
 def architecture(capability: tuple[int, int]) -> str:
-    """Return what to compile for on a device; UnsupportedError for one that the kernels do not know."""
+    """Return the architecture of a device; UnsupportedError for one that the kernels do not support."""
     if capability not in ARCHITECTURES:
         known = ", ".join(f"{major}.{minor}" for major, minor in ARCHITECTURES)
         raise UnsupportedError(
@@ -191,7 +191,7 @@ def compiled(
 
 
 def _make(target: Path, data: Callable[[], bytes]) -> None:
-    """Write a file under a temporary name, then rename it: whole or not at all, and for all to read."""
+    """Write a file under a temporary name and rename it, readable for all users."""
     target.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(prefix=f"{target.stem}.", suffix=".tmp", dir=target.parent)
     try:

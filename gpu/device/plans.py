@@ -1,8 +1,8 @@
-"""Calls that were worked out once: the next call of the same kind only allocates, fills in addresses and launches.
+"""Plans of calls: the second call of a kind only allocates its results, writes addresses, and launches.
 
-A kind of call is the operation, its options, and of every array the shape, strides, dtype, device and place within
-16 bytes. All checks depend on these alone, but for shared memory, which is looked at every time. Options are known by
-value, so a call with one that is no plain value, say an array of splits, is worked out anew every time.
+The kind of a call is its operation, its options, and for every array the shape, strides, dtype, device, and address
+modulo 16. Every check depends on these alone, except the check for shared memory, which is made at every call. Options
+are compared by value, so a call with an option that is no plain value, e.g. an array of splits, gets no plan.
 """
 
 from __future__ import annotations
@@ -18,24 +18,23 @@ from refnum.profiles import Profile
 
 from .. import checks
 from ..interface.call import U8, public
-from . import allocate
-from . import arrays as interop
+from . import allocate, arrays
 from .call import DeviceCall, captured, capturing
 from .driver import driver
-from .frame import Ready
+from .frame import PreparedLaunch
 
 P = ParamSpec("P")
 T = TypeVar("T")
 LIMIT = 4096
-"""Kinds of call that are kept; then all are forgotten."""
+"""Plans that are kept at most; when there are more, all are dropped."""
 BARE = frozenset((str, int, type(None), type))
-"""Types of options whose values stand for themselves in a key: none of them equals a value of another."""
+"""Types of options that are used in a key as they are: no value of one type equals a value of another."""
 KEYWORD = object()
-"""Stands before an option's name in a key, which may be a value as well."""
+"""Precedes the name of an option in a key, because the same text can also be a value."""
 
 
 class Plan:
-    """All launches of a kind of call, what to allocate, and the bytes before and behind each array's address."""
+    """All launches of a kind of call, the arrays to allocate, and the extent of each array around its address."""
 
     __slots__ = (
         "_apart",
@@ -52,7 +51,7 @@ class Plan:
     )
 
     def __init__(self, call: DeviceCall, held: list[Profile]) -> None:
-        self.held = held  # the key has their ids, which are theirs as long as they live
+        self.held = held  # the key has the ids of these profiles, which are unique while the profiles live
         first = call.inputs[0]
         self._library, self._device = first.library, first.device
         self._stream, self._inputs = first.library.stream, len(call.inputs)
@@ -63,11 +62,11 @@ class Plan:
         views = [*call.inputs, *call.results]
         self._spans = [(view.span()[0] - view.address, view.span()[1] - view.address) for view in views]
         outputs = len(call.results) + (call.held > 0)
-        self._launches = [Ready(each, len(call.inputs), outputs) for each in call.launches or []]
-        self._apart: Any = None  # the last addresses that were found to share no memory
+        self._launches = [PreparedLaunch(each, len(call.inputs), outputs) for each in call.launches or []]
+        self._apart: Any = None  # the addresses of the last call whose arrays were found to share no memory
 
     def replay(self, places: tuple[int, ...], out: tuple[Any, ...], value: Any) -> Any:
-        """Run; None when the arrays share memory, which only the full checks can name."""
+        """Run the call and return its results; None when arrays share memory, so that the full checks name them."""
         device, stream, results = self._device, self._stream(self._device), out
         if out:
             if self._apart != places:
@@ -78,7 +77,7 @@ class Plan:
             results, addresses = self._fresh()
             places += addresses
         if self._scratch is not None:
-            scratch, addresses = self._scratch()  # whose memory may serve the next call of this stream
+            scratch, addresses = self._scratch()  # the next call of this stream may get the same memory
             if capturing(self._library, stream):
                 captured.append(scratch[0])
             places += addresses
@@ -98,14 +97,14 @@ _plans: dict[Any, Plan] = {}
 
 
 def forget() -> None:
-    """Drop all plans: for a change of `TUNING`."""
+    """Drop all plans, e.g. after a change of `TUNING`."""
     _plans.clear()
 
 
 def _keep(key: Any, call: DeviceCall, profiles: list[Profile]) -> None:
-    """Keep the plan of a call that has launched, on arrays of a library whose addresses stay theirs."""
+    """Keep the plan of a call that has launched kernels, if its arrays are of CuPy, torch or an emulator."""
     library = call.inputs[0].library
-    if not call.launches or library not in (interop.CUPY, interop.TORCH, *interop.OWN.values()):
+    if not call.launches or library not in (arrays.CUPY, arrays.TORCH, *arrays.OWN.values()):
         return
     if any(view.library is not library for view in call.results):
         return
@@ -115,40 +114,41 @@ def _keep(key: Any, call: DeviceCall, profiles: list[Profile]) -> None:
 
 
 def _plain(each: Any) -> Any:
-    """Return what stands for an argument in a key, equal only for what the checks take alike.
+    """Return the part of a key for an argument; equal parts mean that the checks treat both arguments alike.
 
-    TypeError for anything but plain values: what is equal by identity may hold other values at the next call.
+    Raises TypeError for anything but plain values: an object that is compared by identity can hold other values at the
+    next call.
     """
     kind = type(each)
     if kind in BARE:
         return each
     if kind is list or kind is tuple:
-        if [*map(type, each)].count(int) == len(each):  # the fastest way
+        if [*map(type, each)].count(int) == len(each):  # the fastest test
             return tuple(each)
     elif kind is Profile:  # a hash of all its fields would cost more than the rest; see `Plan.held`
         return kind, id(each)
-    elif kind is bool or isinstance(each, np.dtype) or checks.torch_name(each):  # may equal a number or a name
+    elif kind is bool or isinstance(each, np.dtype) or checks.torch_name(each):  # can equal a number or name
         return kind, each
     raise TypeError(f"a {kind.__name__} is no plain value")
 
 
 def _position(described: Callable[..., Any], name: str) -> int:
-    """Return the number of an argument that can be given by its place, else one that no place has."""
+    """Return the position of an argument that needs no name, else a number beyond all positions."""
     places = list(inspect.signature(described).parameters.values())[1:]  # the first is the call
     names = [place.name for place in places if place.kind is place.POSITIONAL_OR_KEYWORD]
     return names.index(name) if name in names else sys.maxsize
 
 
 def planned(
-    described: Callable[Concatenate[DeviceCall, P], T], arrays: int, optional: str = "", value: str = "",
+    described: Callable[Concatenate[DeviceCall, P], T], inputs: int, optional: str = "", value: str = "",
     operation: str = "",
 ) -> Callable[[Callable[[DeviceCall, T], None]], Callable[P, Any]]:  # fmt: skip
     """Return a decorator that makes a launcher of an operation out of the function that launches its kernels.
 
     Args:
-        described: the operation's description, which checks the arguments; the first `arrays` of them are arrays, and
+        described: the operation's description, which checks the arguments; the first `inputs` of them are arrays, and
             `out` may take the results.
-        arrays: how many.
+        inputs: how many.
         optional: an argument behind those that may hold one more input, last among the inputs, or None.
         value: a keyword whose value may change from call to call without making another kind of call (`Launch`).
         operation: the name of the operation, where it is not that of the description.
@@ -165,15 +165,15 @@ def planned(
         def kind_of(args: Any, out: tuple[Any, ...] | None, kwargs: dict[str, Any]) -> Any:
             """Return (key, addresses); LookupError unless arrays of CuPy's or torch's own type are in their places."""
             count, out = (-1, ()) if out is None else (len(out), out)
-            signature = interop.SIGNATURES[type(args[arrays - 1])]
+            signature = arrays.SIGNATURES[type(args[inputs - 1])]
             more = args[at] if at < len(args) else kwargs.get(optional) if kwargs else None
             key, places = [name, count, more is None], []
-            for x in args[:arrays] + out if more is None else (*args[:arrays], more, *out):
+            for x in args[:inputs] + out if more is None else (*args[:inputs], more, *out):
                 place, kind = signature(x)
                 places.append(place)
                 key.append(kind)
-            if len(args) > arrays:
-                for each in args[arrays:at] + args[at + 1 :]:
+            if len(args) > inputs:
+                for each in args[inputs:at] + args[at + 1 :]:
                     key.append(_plain(each))
             for option, each in kwargs.items():
                 if option not in changing:
@@ -191,7 +191,7 @@ def planned(
             try:
                 key, places = kind_of(args, given, kwargs)
                 plan = _plans.get(key)
-            except (TypeError, AttributeError, RuntimeError, LookupError):  # the full checks say what is wrong
+            except (TypeError, AttributeError, RuntimeError, LookupError):  # the full checks name the error
                 key = None
             if plan is not None:
                 done = plan.replay(places, given or (), kwargs.get(value) if kwargs else None)

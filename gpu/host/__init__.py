@@ -1,10 +1,10 @@
 # ruff: noqa: F403 - a family's `__all__` says what it offers
-"""The host build: the kernels' arithmetic, compiled for this machine's processor, as twins of the golden operations.
+"""The host build: the kernels' arithmetic, compiled for this machine's processor, as functions on NumPy arrays.
 
-Every function has the name, argument order and defaults of its twin in `refnum`, takes NumPy arrays (read-only and
-non-contiguous ones too) and gives NumPy arrays. `out` is an array, or a tuple of arrays, of exactly the result's
-shapes and dtypes that shares no memory with an input. Raises the named errors of `refnum.errors`;
-UnsupportedError when there is no compiler here, or for a profile field that the kernels do not have.
+Every function has the name, argument order and defaults of the golden operation in `refnum`. It takes NumPy arrays,
+also read-only and non-contiguous ones, and returns NumPy arrays. `out` is an array, or a tuple of arrays, with exactly
+the shapes and dtypes of the results, in memory that no input uses. The named errors of `refnum.errors` are raised
+before an output is written; UnsupportedError also without a compiler, or for a profile field that the kernels lack.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whole kernels as mutation testing sees them: on a device, compiled by NVRTC, or on the emulated one."""
+"""Whole kernels for mutation testing: compiled by NVRTC and run on a device, or run on the emulated device."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ..device.compile import KERNELS
 from ..emulate.build import with_headers
 from ..operations import LAUNCHED
 from ..ops import compiled
-from ..ops.forced_paths import WAYS
+from ..ops.forced_paths import FORCED_PATHS
 from . import rows_of
 from .host import DRAWN, functions
 from .object_code import device_digest
 
 LAYOUTS = "scale layouts"
 LAID = ("dequantize_mxfp4", "quantize_mxfp4")
-"""Kernels that stand for all that read and write scales in a layout."""
+"""The kernels whose layouts are judged, for all that read or write scales in a layout."""
 
 
 class Unit(NamedTuple):
@@ -66,7 +66,7 @@ class DeviceSources:
         return tuple(sorted(path.name for path in self.root.glob("*.cu*")))
 
     def units(self, file: str) -> list[Unit]:
-        """Return the units that a file is a part of, those of few sources first."""
+        """Return the units that include a file, those of few sources first."""
         found = [unit for unit in _units() if file in _closure(unit.arguments[0])]
         return sorted(found, key=lambda unit: (LAYOUTS in unit.operations, len(_closure(unit.arguments[0]))))
 
@@ -75,7 +75,7 @@ class DeviceSources:
         return functions()
 
     def reasons(self) -> list[dict[str, Any]]:
-        """Return the changes that no question can show, with the reason of each."""
+        """Return the changes that no input can show, each with its reason."""
         return rows_of("no_effect", "change")[1]
 
     def code(self, folder: Path, unit: Unit) -> str:
@@ -118,13 +118,13 @@ class DeviceSources:
             "kind": "gpu",
             "profiles": self.profiles,
             "arrays": "cupy",
-            "ways": WAYS,
+            "ways": FORCED_PATHS,
         }
 
 
 @dataclass
 class EmulatedSources(DeviceSources):
-    """The same on the emulated machine, which sees races, strays and what was never written."""
+    """The same on the emulated device, which sees races, accesses out of bounds and reads of unwritten memory."""
 
     name: str = "emulated"
     largest: int = 1 << 17
@@ -132,11 +132,11 @@ class EmulatedSources(DeviceSources):
     slow_start: bool = False
 
     def flags(self) -> list[tuple[str, str, str]]:
-        """Return nothing: the emulated machine has no such flags."""
+        """Return no flags: the emulated device has none."""
         return []
 
     def code(self, folder: Path, unit: Unit) -> str:
-        """Return a digest of a unit's sources: what does not include a changed file is unchanged."""
+        """Return a digest of a unit's sources; a unit that does not include a changed file keeps its digest."""
         texts: dict[str, str] = {}
         with_headers(folder / f"{unit.arguments[0]}.cu", texts)
         return hashlib.sha256("\0".join(f"{name}\0{texts[name]}" for name in sorted(texts)).encode()).hexdigest()
@@ -147,7 +147,13 @@ class EmulatedSources(DeviceSources):
     def subject(self, folder: Path) -> dict[str, Any]:
         """Return the subject that runs the kernels of a folder on the emulated machine."""
         operations = emulate.subject_operations(emulate.Emulator(folder))
-        return {"name": self.name, "operations": operations, "kind": "host", "profiles": self.profiles, "ways": WAYS}
+        return {
+            "name": self.name,
+            "operations": operations,
+            "kind": "host",
+            "profiles": self.profiles,
+            "ways": FORCED_PATHS,
+        }
 
 
 @functools.cache

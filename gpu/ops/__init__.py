@@ -1,28 +1,29 @@
 # ruff: noqa: F403 - a family's `__all__` says what it offers
-"""The kernels' launchers: twins of the golden operations, on device arrays.
+"""The kernels' launchers: the golden operations on device arrays.
 
-Each has the name, argument order and defaults of its twin in `refnum`. Inputs are CuPy arrays, torch tensors or
-anything else that speaks DLPack or `__cuda_array_interface__`, all of one library. Results of CuPy arrays and torch
-tensors are arrays of their library, written on its current stream. What is neither is read, and worked on, on CuPy's
-current stream, and the call ends when its kernels have. Its results are arrays of its library where its arrays name
-one with a `from_dlpack` (`__array_namespace__`; JAX), else CuPy's.
+Each launcher has the name, argument order and defaults of the golden operation in `refnum`.
 
-Rows of a matrix may have any stride; the elements of a row are neighbours. What the scalar conversions `encode_*` take
-is contiguous, and so are scales in a layout other than bytes. Items of a vector lie at multiples of their size. `out`
-is an array, or a tuple of arrays, of exactly the results' shapes and dtypes, contiguous and apart from the inputs,
-of their library; beside what is neither CuPy's nor torch's it may be CuPy's. Errors of `refnum.errors` come before any
-launch.
+Arrays: the inputs are CuPy arrays, torch tensors, or arrays of any library with DLPack or `__cuda_array_interface__`,
+all of one library. Results for CuPy and torch are arrays of that library, written on its current stream. Arrays of
+another library are read through CuPy, the kernels run on CuPy's current stream, and the call returns when they have
+finished; the results are arrays of that library if its arrays name a namespace with `from_dlpack` (JAX does), else CuPy
+arrays.
 
-Row-wise conversions and those between rows and columns are here; scalars, payloads, permutations and SwiGLU are in the
-rooms that they are imported from. Small results of one call on CuPy arrays may be parts of one allocation.
+Memory: rows of a matrix may have any stride, and the elements of a row must be adjacent. The inputs of `encode_*` are
+contiguous, and so are scales in a layout other than bytes. Items of a vector lie at multiples of their size. `out` is
+an array, or a tuple of arrays, with exactly the shapes and dtypes of the results, contiguous, in memory that no input
+uses, and of the inputs' library; for inputs of a library other than CuPy and torch it may also be of CuPy. Small
+results of one call on CuPy arrays may share one allocation.
 
-Calls, first ones too, can be captured into graphs of CuPy and torch. A graph has addresses, not arrays: keep what a
-captured call was given, `row_map` and device splits too, and with CuPy what it returned. Scratch memory of a call that
-CuPy captures (`unpermute` unless rows and tokens are few, gathers by splits on the device, large gathers that read
-every row once) is kept for the process; once none of its graphs is left, `captured.clear()` gives it back.
+Errors: the named errors of `refnum.errors` are raised before anything is launched.
 
-The host's splits are read at every call; only lists and tuples of Python's integers take the short way of a call whose
-kind is known.
+Graphs: every call, also the first of its kind, can be captured into a graph of CuPy or torch. A graph holds addresses
+and not arrays, so keep the arrays that a captured call was given, `row_map` and splits on the device among them, and
+for CuPy its results too. Scratch memory of a call that CuPy captures (`unpermute` unless rows and tokens are few,
+gathers by splits on the device, large gathers that read every row once) is kept for the life of the process;
+`captured.clear()` releases it, once none of these graphs is used again.
+
+Splits on the host are read at every call; only lists and tuples of Python integers can use the plan of an earlier call.
 """
 
 from __future__ import annotations

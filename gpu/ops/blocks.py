@@ -35,7 +35,7 @@ def key_words(philox: Any) -> tuple[int, int, int]:
 
 
 class StochasticArguments(ctypes.Structure):
-    """Mirror of `refnum::StochasticArguments` in kernels/quantize_mxfp4_stochastic.cu; see `ready.Launch`."""
+    """Mirror of `refnum::StochasticArguments` in kernels/quantize_mxfp4_stochastic.cu; see `frame.Launch`."""
 
     slots: tuple[str, ...] = ("x", "random", "out", "out_scales")
     _fields_ = [

@@ -1,6 +1,6 @@
-"""What is compiled for an operation: which kernel files it runs, and under which macros each is compiled.
+"""The compilations of an operation: the kernel files that it runs, and the macros of each compilation.
 
-One place for all who ask: traces and certificates (`gpu.subjects`), mutation (`mutation.kernels`), tests.
+Traces and certificates (`gpu.subjects`), mutation (`mutation.kernels`) and tests read them from here.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def operations(kernel: str) -> tuple[str, ...]:
 
 
 def cuts(kernel: str) -> list[tuple[str, ...]]:
-    """Return the macros under which a kernel file is compiled for its launches, scale layouts apart."""
+    """Return the macros with which a kernel file is compiled for its launches, without those of scale layouts."""
     found = {grid.defines for name, grid in rowwise.TUNING.items() if name == kernel}
     found |= {order.defines for name, order in columns.TUNING.items() if name.rpartition("_")[0] == kernel}
     found |= {stay.defines for name, stay in swiglu.TUNING.items() if name == kernel}
@@ -59,14 +59,14 @@ def cuts(kernel: str) -> list[tuple[str, ...]]:
 
 
 def layouts(kernel: str) -> list[tuple[str, ...]]:
-    """Return the macros of all scale layouts that a kernel file is compiled for; those of bytes, none, first."""
+    """Return the macros of all scale layouts of a kernel file; the layout bytes, which needs no macro, comes first."""
     macros = LAID.get(kernel, ())
     found = itertools.product(range(len(LAYOUTS)), repeat=len(macros))
     return [tuple(f"{macro}={n}" for macro, n in zip(macros, numbers, strict=True) if n) for numbers in found]
 
 
 def units(operation: str) -> list[Unit]:
-    """Return everything that is compiled for an operation; empty when it has no kernel."""
+    """Return the compilations of an operation; none if it has no kernel."""
     return [
         Unit(kernel, (*cut, *laid))
         for kernel in build.kernel_names()

@@ -21,13 +21,13 @@ __all__ = ["fp8_to_payload", "pack_payload", "quantize_payload", "unpack_payload
 
 
 class PackArguments(RowArguments):
-    """Of `pack_payload`."""
+    """The arguments of `pack_payload`."""
 
     slots = ("x", "scales", "out")
 
 
 class UnpackArguments(RowArguments):
-    """Of `unpack_payload`."""
+    """The arguments of `unpack_payload`."""
 
     slots = ("x", "out", "out_scales")
 

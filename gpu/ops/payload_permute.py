@@ -22,43 +22,43 @@ __all__ = ["permute_pad", "permute_unpack"]
 
 P = ParamSpec("P")
 ONCE = 96 << 20
-"""Bytes of a gather's result from which on each row that is taken several times is read once: see docs/results."""
+"""Bytes of a result; a gather of as many or more reads each payload row once: see docs/results."""
 PLACES = 32 * 4 + 4
-"""Bytes that such a gather holds of a token: a list of 32 places and their count."""
+"""Bytes of scratch that such a gather needs for a token: a list of 32 places and their count."""
 
 
 class PermuteArguments(RowArguments):
-    """Of a gather into one array."""
+    """The arguments of a gather into one array."""
 
     slots = ("x", "map", "out", "offsets")
 
 
 class PartArguments(RowArguments):
-    """Of a gather into codes and scales."""
+    """The arguments of a gather into codes and scales."""
 
     slots = ("x", "map", "out", "out_scales", "offsets")
 
 
 class PermuteDeviceArguments(RowArguments):
-    """Of a gather into one array by splits on the device."""
+    """The arguments of a gather into one array by splits on the device."""
 
     slots = ("x", "map", "splits", "out", "offsets", "scratch")
 
 
 class PartDeviceArguments(RowArguments):
-    """Of a gather into codes and scales by splits on the device."""
+    """The arguments of a gather into codes and scales by splits on the device."""
 
     slots = ("x", "map", "splits", "out", "out_scales", "offsets", "scratch")
 
 
 class ScatterArguments(RowArguments):
-    """Of a gather into one array that reads every row once."""
+    """The arguments of a gather into one array that reads every row once."""
 
     slots = ("x", "map", "out", "offsets", "scratch")
 
 
 class PartScatterArguments(RowArguments):
-    """Of a gather into codes and scales that reads every row once."""
+    """The arguments of a gather into codes and scales that reads every row once."""
 
     slots = ("x", "map", "out", "out_scales", "offsets", "scratch")
 
@@ -72,7 +72,7 @@ GATHERS = {
 
 
 def _gather(call: DeviceCall, given: Gather[View]) -> None:
-    """Launch a gather by splits that the host knows."""
+    """Launch a gather by splits on the host."""
     view, index, name = given.payload, given.row_map, call.operation
     once = _reads_once(view, index.shape[0])
     kind = SCATTERS[name] if once else GATHERS[name, False]
@@ -89,13 +89,13 @@ def _gather(call: DeviceCall, given: Gather[View]) -> None:
 
 
 def _reads_once(view: View, taken: int) -> bool:
-    """Whether a gather is large and takes rows so often that lists of their places pay."""
+    """Return whether a gather is large and takes each row so often that lists of its places save time."""
     tokens, width = view.shape
     return 0 < 2 * tokens <= taken and taken * width >= ONCE and width > 0
 
 
 def _scatter(call: DeviceCall, view: View, arguments: RowArguments) -> None:
-    """Launch a gather from the payload's side: every place entered in its token's list, every row read once."""
+    """Launch a gather that enters every place in the list of its token, then reads every payload row once."""
     threads, tokens, taken = TUNING["payload_rows"].threads, view.shape[0], arguments.mapped
     items = (("permute_clear", tokens), ("permute_list", taken))
     before = [(name, -(-count_ // threads), threads) for name, count_ in items]
@@ -158,7 +158,7 @@ def _by_splits(described: Callable[Concatenate[DeviceCall, P], Gather[View]], re
 
 
 def _on_device(splits: Any, out: Any, results: int) -> bool:
-    """Whether splits lie on the device; ArgumentError when they do and `out` does not say how many rows there are."""
+    """Return whether splits are on the device; ArgumentError if they are and `out` does not give the number of rows."""
     if type(splits) is list or not hasattr(splits, "__dlpack_device__"):
         return False
     if not arrays.on_gpu("splits", splits):

@@ -14,7 +14,7 @@ from ..device.call import EXPERTS, DeviceCall
 from .rowwise import TUNING, Grid
 
 SHORT = Grid(64, 4, 16, rows=2)
-"""The grid of rows so short that four loads a thread take one."""
+"""The grid for rows so short that a warp reads a row with four loads of each thread."""
 
 
 class Experts(ctypes.Structure):
@@ -28,7 +28,7 @@ class Experts(ctypes.Structure):
 
 
 class RowArguments(ctypes.Structure):
-    """Mirror of `refnum::RowArguments` in kernels/payload_memory.cuh. `slots`: see `ready.Launch`."""
+    """Mirror of `refnum::RowArguments` in kernels/payload_memory.cuh. `slots`: see `frame.Launch`."""
 
     slots: tuple[str, ...] = ()
     _fields_ = [
@@ -54,7 +54,7 @@ def item_bytes(view: View) -> int:
 
 
 def widest_piece(*places: int) -> int:
-    """Return the bytes that every load and store of rows at these places may have: 16, 8, 4 or 1."""
+    """Return the widest access, of 16, 8, 4 or 1 bytes, that is aligned at all these addresses, strides and widths."""
     return next(n for n in (16, 8, 4, 1) if all(place % n == 0 for place in places))
 
 
@@ -67,10 +67,19 @@ def move_rows(
     call: DeviceCall, name: str, x: View, beside: View | None, arguments: RowArguments, warps: int | None = None,
     before: Sequence[tuple[str, int, int]] = (),
 ) -> None:  # fmt: skip
-    """Launch a kernel that moves rows; without `warps`, a gather, whose warps take as many rows as the grid says.
+    """Launch a kernel that moves rows.
 
-    `beside` is a second matrix whose rows are moved along. `before`: names, CTAs and threads of the steps that go
-    before it, once nothing is left to refuse.
+    Args:
+        call: the call.
+        name: the first part of the function's name.
+        x: the matrix whose rows are moved.
+        beside: a second matrix whose rows are moved with them, or None.
+        arguments: the kernel's arguments.
+        warps: one warp for each row of this many; None for a gather, whose warps take the rows that the grid says.
+        before: (name, CTAs, threads) of the kernels to launch first, after all checks.
+
+    Raises:
+        UnsupportedError: more rows, or longer rows, than the kernels count.
     """
     rows, width = arguments.rows if warps is None else warps, arguments.width
     if rows == 0:

@@ -20,15 +20,15 @@ from .rowwise import TUNING
 __all__ = ["unpermute"]
 
 HELD = 32 * 8 + 4
-"""Bytes that `unpermute` holds of a token: a list of 32 rows and weights, and their count."""
+"""Bytes of scratch that `unpermute` needs for a token: a list of 32 rows and weights, and their count."""
 TOGETHER = 4096
-"""Rows in expert order up to which one launch may do it all, every CTA reading the whole row map: measured, see
+"""Rows in expert order up to which one launch may compute all sums, every CTA reading the whole row map: measured, see
 docs/results.
 """
 WALKED = 1 << 22
-"""Items of the row map that all CTAs of that launch may read together. CTAs grow with tokens and columns, also where
-few of the tokens have a row here: then nearly every walk finds nothing, and two more launches cost less. Up to here one
-launch took 0.42 to 0.98 of the time of three, beyond it 0.89 to 1.64.
+"""Items of the row map that all CTAs of that launch may read together. The number of CTAs grows with tokens and
+columns, even if few tokens have a row; then most CTAs read the map in vain, and three launches cost less. Up to this
+bound one launch took 0.42 to 0.98 of the time of three, beyond it 0.89 to 1.64.
 """
 COLUMNS = 1024
 """Columns of `unpermute` that a warp takes at most: measured, see docs/results."""
@@ -48,7 +48,7 @@ class SumArguments(ctypes.Structure):
 
 
 class WeightedArguments(SumArguments):
-    """Of a sum with weights."""
+    """The arguments of a sum with weights."""
 
     slots = ("x", "map", "weights", "out", "scratch")
 
@@ -91,5 +91,5 @@ def _columns(view: View) -> tuple[int, int, int]:
 
 
 def _blocks(warps: int) -> int:
-    """Return the CTAs that so many warps make."""
+    """Return the number of CTAs for a number of warps."""
     return -(-32 * warps // TUNING["permute_sum"].threads)

@@ -1,4 +1,4 @@
-"""Launches of the kernels that work along rows: the grid, the one structure of arguments, the function to take."""
+"""Launches of the kernels that work along rows: the grid, the structure of arguments, and the choice of function."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ NAMES = ("float32", "bfloat16", "float16")
 
 
 class Grid(NamedTuple):
-    """How a launch is cut: threads a CTA, chunks a thread, elements a chunk, whether memory passes by the caches, rows
-    that a warp moves at once where it moves whole rows.
+    """The cut of a launch: threads of a CTA, chunks of a thread, elements of a chunk, whether memory accesses bypass
+    the caches, and the rows that a warp moves at once if it moves whole rows.
     """
 
     threads: int
@@ -72,7 +72,7 @@ def layout_defines(layouts: Layouts) -> tuple[str, ...]:
 
 
 class Cut(NamedTuple):
-    """A row-wise launch worked out: its arguments, whether every chunk's number is its place, CTAs and the grid."""
+    """A row-wise launch: arguments, whether the number of a chunk is its position in memory, CTAs, and grid."""
 
     arguments: Arguments
     flat: bool
@@ -132,6 +132,6 @@ def launch(
 
 
 def run(call: DeviceCall, kernel: str, name: str, made: Cut, arguments: ctypes.Structure, layouts: Layouts) -> None:
-    """Launch a function of a kernel file as cut."""
+    """Launch a function of a kernel file with a cut."""
     defines = (*made.grid.defines, *layout_defines(layouts))
     call.launch(kernel, name, defines, (made.blocks, 1), made.grid.threads, arguments)

@@ -19,14 +19,14 @@ from ..silu import silu_table
 __all__ = ["swiglu_backward", "swiglu_quantize"]
 
 CHUNK, QUAD = 16, 4
-"""Elements that a thread takes at a time, forward and backward."""
+"""Elements of a thread's chunk, forward and backward."""
 STAYING = 1 << 31
-"""CTAs that a launch has at most, on a device of however many multiprocessors."""
+"""The largest number of CTAs of a launch, on a device with any number of multiprocessors."""
 
 
 class Stay(NamedTuple):
-    """How a launch of CTAs that stay is cut: threads a CTA, CTAs a multiprocessor, whether the next chunk is read
-    before this one is worked on, whether memory passes by the caches.
+    """The cut of a launch of persistent CTAs: threads of a CTA, CTAs of a multiprocessor, whether the next chunk is
+    read before the current one is converted, whether memory accesses bypass the caches.
     """
 
     threads: int
@@ -48,7 +48,7 @@ TUNING: dict[str, Stay] = {
 
 
 class ForwardArguments(ctypes.Structure):
-    """Mirror of `refnum::SwigluArguments` in kernels/swiglu_quantize.cu. `slots`: see `ready.Launch`."""
+    """Mirror of `refnum::SwigluArguments` in kernels/swiglu_quantize.cu. `slots`: see `frame.Launch`."""
 
     slots: tuple[str, ...] = ("gate", "up", "out", "out_scales")
     _fields_ = [
@@ -60,7 +60,7 @@ class ForwardArguments(ctypes.Structure):
 
 
 class WeightedForward(ForwardArguments):
-    """Of a call with `prob`."""
+    """The arguments of a call with `prob`."""
 
     slots = ("gate", "up", "prob", "out", "out_scales")
 
@@ -77,14 +77,14 @@ class BackwardArguments(ctypes.Structure):
 
 
 class WeightedBackward(BackwardArguments):
-    """Of a call with `prob`."""
+    """The arguments of a call with `prob`."""
 
     slots = ("grad", "gate", "up", "prob", "dgate", "dup", "dprob")
 
 
 @planned(swiglu.swiglu_quantize, 2, optional="prob")
 def swiglu_quantize(call: DeviceCall, given: swiglu.Forward[View]) -> None:
-    """Launch the kernel whose CTAs stay and take one chunk after another."""
+    """Launch the kernel of persistent CTAs, each of which takes one chunk after another."""
     x, up, prob, tuning = given.gate, given.up, given.prob, TUNING["swiglu_quantize"]
     m, h = x.shape
     if m == 0 or h == 0:
@@ -110,7 +110,7 @@ def swiglu_quantize(call: DeviceCall, given: swiglu.Forward[View]) -> None:
 
 @planned(swiglu.swiglu_backward, 3, optional="prob")
 def _backward(call: DeviceCall, given: swiglu.Backward[View]) -> None:
-    """Launch the kernel whose CTAs stay and take one row after another."""
+    """Launch the kernel of persistent CTAs, each of which takes one row after another."""
     grad, x, up, prob, tuning = *given, TUNING["swiglu_backward"]
     m, h = x.shape
     if m == 0:
@@ -138,10 +138,10 @@ def swiglu_backward(*args: Any, **kwargs: Any) -> Any:
 
 
 def _aligned(views: Sequence[View], n: int) -> bool:
-    """Whether every row of every array lies at a multiple of n bytes."""
+    """Return whether every row of every array begins at a multiple of n bytes."""
     return all(x.address % n == 0 and (x.shape[0] == 1 or x.strides[0] % n == 0) for x in views)
 
 
 def _table(device: int) -> int:
-    """Return the address of the table of silu in a device's memory, where it stays once a kernel needed it."""
+    """Return the address of the table of silu in a device's memory; it is copied there once and stays."""
     return driver().constant("silu", silu_table(), device)

@@ -79,7 +79,7 @@ def _compile(kernel: str) -> None:
 
 @contextlib.contextmanager
 def _cut(kernel: str, cut: Any) -> Iterator[None]:
-    """Within, a kernel is launched by another cut. No other thread may call meanwhile: plans are dropped."""
+    """Launch a kernel by another cut; drop all plans before and after. No other thread may call meanwhile."""
     _compile(kernel)
     slots = [(table, key, table[key]) for table, key in _slots(kernel)]
     plans.forget()

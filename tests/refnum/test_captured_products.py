@@ -108,6 +108,7 @@ class Rule:
     accumulator_last: bool = False
     cut_terms: bool = True
     least: int = -133
+    signed_zero: bool = False
 
 
 RULES = {"wgmma_fp8": Rule(32, 13, 13), "wgmma_bf16": Rule(16, 25, 23)}
@@ -127,6 +128,8 @@ WRONG = {
         "terms to nearest": {"cut": "nearest"}, "terms down": {"cut": "down"},
         "result to nearest": {"result_cut": "nearest"}, "normalised products": {"normalised": True},
         "accumulator added last": {"accumulator_last": True}, "steps of 8": {"terms": 8},
+        "no least exponent": {"least": -(10**6)}, "another least exponent": {"least": -132},
+        "yet another": {"least": -134}, "a cut sum keeps its sign": {"signed_zero": True},
     },
 }  # fmt: skip
 
@@ -175,7 +178,8 @@ def reading(rule, formats, a, b, c):
     if total == 0:
         return 0
     total = rounded(total, Fraction(2) ** (max(floor_log2(abs(total)), -126) - rule.result), rule.result_cut)
-    return min(float_bits(abs(total)), 0x7F800000) | (0x80000000 if total < 0 else 0)
+    minus = total < 0 or (total == 0 and rule.signed_zero and sum(summed) < 0)
+    return min(float_bits(abs(total)), 0x7F800000) | (0x80000000 if minus else 0)
 
 
 def finite(kind):

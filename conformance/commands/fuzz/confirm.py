@@ -25,9 +25,9 @@ from ...cases.findings import Finding
 from ...cases.levels import NO_LEVEL, Outcome
 from ...cases.operation import run_golden
 from ...cases.recipes.distributions import distributions_for
+from ...cases.recipes.drawing import EDIT_BITS
 from ...cases.recipes.inputs import expand
 from ...cases.recipes.recipe import Recipe
-from ...cases.recipes.strategies import EDIT_BITS
 from ...mismatches import replay
 from ...mismatches.failures import REPEATS, Presenter, shows
 from ...mismatches.shrink import Blocks, Rows, Search

@@ -35,6 +35,7 @@ from .page import vectors_page
 from .run import run as judge_all
 from .score import document
 from .sole_killers import VectorsOnly
+from .triggers.command import triggers
 from .verdict import SURVIVED, Verdict
 
 mutate_app = typer.Typer(no_args_is_help=True, help="Mutation: broken copies of a subject's sources, and a museum.")
@@ -47,6 +48,7 @@ Kept = Annotated[Path | None, typer.Option("--ledger", help="Keep verdicts in th
 Out = Annotated[Path | None, typer.Option(help="Write all verdicts as JSON.")]
 EXIT_SURVIVORS = 1
 CORES = os.cpu_count() or 1
+mutate_app.command()(triggers)
 
 
 def _sources(name: str) -> Any:

@@ -7,7 +7,7 @@ subject in its own process, by that process's parent.
 from __future__ import annotations
 
 import os
-import posix
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,7 +29,7 @@ def _guarded(status: int) -> NoReturn:
 
 def watch() -> None:
     """Put the guard in the place of `os._exit`; between judged calls it ends the process as ever."""
-    modules: tuple[Any, ...] = (os, posix)
+    modules: tuple[Any, ...] = (os, sys.modules[os.name])
     for module in modules:
         module._exit = _guarded
 

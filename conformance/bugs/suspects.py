@@ -8,19 +8,21 @@ several that give the same bits, a reader believes the first.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import cast
 
-from .. import WRONG
-from . import rules
-from .make import (
-    Wrong,
-    encode_with,
-    nan_as,
+import numpy as np
+
+from ..cases.case import Case
+from . import WRONG, converting, finer, rounding
+from .tools import (
+    Outputs,
+    Rule,
     on_codes,
     on_elements,
     on_floats,
     on_scale_bytes,
+    to_bfloat16,
     under_profile,
     with_param,
 )
@@ -32,12 +34,16 @@ ENCODERS = ("encode_e2m1", "encode_e4m3")
 
 @dataclass(frozen=True)
 class Suspect:
-    """One wrong rule. words: empty where the note of that id says it."""
+    """One wrong rule. words: empty where the note of that id says it. operations: patterns of names."""
 
     id: str
     words: str
     operations: tuple[str, ...]
-    wrong: Wrong
+    rule: Rule
+
+    def wrong(self, case: Case, golden: Mapping[str, np.ndarray]) -> Outputs | None:
+        """Return what the rule gives for a case; golden: the right outputs as unsigned integers."""
+        return on_floats(self.rule)(case, dict(golden))
 
 
 _TIES = (
@@ -49,14 +55,14 @@ _TIES = (
 
 FINER: tuple[Suspect, ...] = (
     *(Suspect(id, words, QUANTISERS, under_profile(ties=ties)) for id, words, ties in _TIES),
-    *(Suspect(id, words, ENCODERS, encode_with(ties=ties)) for id, words, ties in _TIES),
+    *(Suspect(id, words, ENCODERS, under_profile(ties=ties)) for id, words, ties in _TIES),
     Suspect(
         "E8M0_SUBNORMAL_IN",
         "the float32 quotient amax/6 is rounded wrongly where it is subnormal",
         FROM_FLOATS,
-        rules.subnormal_quotient,
+        finer.subnormal_quotient,
     ),
-    Suspect("E8M0_EXP_BY_LOG2", "the scale exponent is the floor of a float32 log2", FROM_FLOATS, rules.floor_log2),
+    Suspect("E8M0_EXP_BY_LOG2", "the scale exponent is the floor of a float32 log2", FROM_FLOATS, finer.floor_of_log2),
     *(
         Suspect("E8M0_MODE", f"the scale follows the rule `{rule}`", QUANTISERS, under_profile(scale_rule=rule))
         for rule in ("floor", "ceil", "even", "rceil")
@@ -71,12 +77,12 @@ FINER: tuple[Suspect, ...] = (
     ),
     Suspect("INF_BLOCK_POLICY", "Inf in a block saturates", QUANTISERS, under_profile(nonfinite="satfinite")),
     Suspect("INF_BLOCK_POLICY", "Inf in a block makes it a NaN block", QUANTISERS, under_profile(nonfinite="nosat")),
-    Suspect("FTZ_SILENT", "subnormal results are flushed to zero", ("dequantize_*", "decode_*"), rules.flush_values),
+    Suspect("FTZ_SILENT", "subnormal results are flushed to zero", ("dequantize_*", "decode_*"), rounding.flush_inputs),
     Suspect(
         "E8M0_FF_NOT_NAN",
         "byte 255 is taken as 254",
         ("dequantize_*", "mxfp4_*", "fp8_*"),
-        on_scale_bytes(rules.at_most_254),
+        on_scale_bytes(finer.at_most_254),
     ),
     *(
         Suspect("SHARED_SCALE_MODE", f"the shared scale follows mode `{mode}`", ("mxfp4_*",), with_param("scale", mode))
@@ -86,34 +92,34 @@ FINER: tuple[Suspect, ...] = (
         Suspect("E4M3_OVERFLOW_POLICY", words, ("encode_e4m3",), with_param("overflow", policy))
         for policy, words in (("saturate", "overflow saturates"), ("nan", "overflow gives NaN"))
     ),
-    Suspect("E4M3_NAN_SIGN", "NaN comes out as 0xFF", ("encode_e4m3",), nan_as(0xFF)),
-    Suspect("SPECIAL_INPUT_UNDEFINED", "NaN, which E2M1 lacks, becomes -0", ("encode_e2m1",), nan_as(8)),
-    Suspect("SPECIAL_INPUT_UNDEFINED", "NaN, which E2M1 lacks, becomes -6", ("encode_e2m1",), nan_as(15)),
-    Suspect("SIGN_OF_ZERO_LOST", "zeros come out negative", ENCODERS, on_codes(rules.negative_zero)),
-    Suspect("SCALE_MANTISSA_MASK", "the mantissa is tested under 0x4FFFFF", ("encode_e8m0",), rules.byte_under_mask),
+    Suspect("E4M3_NAN_SIGN", "NaN comes out as 0xFF", ("encode_e4m3",), finer.nan_as(0xFF)),
+    Suspect("SPECIAL_INPUT_UNDEFINED", "NaN, which E2M1 lacks, becomes -0", ("encode_e2m1",), finer.nan_as(8)),
+    Suspect("SPECIAL_INPUT_UNDEFINED", "NaN, which E2M1 lacks, becomes -6", ("encode_e2m1",), finer.nan_as(15)),
+    Suspect("SIGN_OF_ZERO_LOST", "zeros come out negative", ENCODERS, on_codes(finer.negative_zero)),
+    Suspect("SCALE_MANTISSA_MASK", "the mantissa is tested under 0x4FFFFF", ("encode_e8m0",), finer.byte_under_mask),
     Suspect(
-        "SPECIAL_INPUT_UNDEFINED", "zero, which E8M0 lacks, becomes NaN", ("encode_e8m0",), on_codes(rules.zero_is_nan)
+        "SPECIAL_INPUT_UNDEFINED", "zero, which E8M0 lacks, becomes NaN", ("encode_e8m0",), on_codes(finer.zero_is_nan)
     ),
     Suspect(
         "OVERFLOW_WRAPS",
         "what rounds beyond the largest value becomes zero",
         (*FROM_FLOATS, *ENCODERS),
-        on_codes(rules.overflow_wraps),
+        on_codes(finer.overflow_wraps),
     ),
-    Suspect("AMAX_DROPS_NAN", "a NaN block gets byte 0, a number", QUANTISERS, rules.nan_block_gets_zero),
-    Suspect("RAGGED_BLOCK_RESTART", "column blocks run on over experts", ("*_columns",), rules.blocks_run_on),
-    Suspect("E8M0_ZERO_IS_TINY", "byte 0 is decoded as 0.0, not 2^-127", ("dequantize_*",), rules.byte_zero_is_zero),
+    Suspect("AMAX_DROPS_NAN", "a NaN block gets byte 0, a number", QUANTISERS, finer.nan_block_gets_zero),
+    Suspect("RAGGED_BLOCK_RESTART", "column blocks run on over experts", ("*_columns",), finer.blocks_run_on),
+    Suspect("E8M0_ZERO_IS_TINY", "byte 0 is decoded as 0.0, not 2^-127", ("dequantize_*",), finer.byte_zero_is_zero),
     Suspect(
         "E8M0_FF_NOT_NAN",
         "byte 255 decodes to infinity, not NaN",
         ("dequantize_*", "decode_e8m0"),
-        rules.ff_is_infinity,
+        finer.ff_is_infinity,
     ),
     Suspect(
         "EMPTY_BLOCK_JOINS_MAX",
         "the byte of a block of zeros takes part in the maximum",
         ("mxfp4_to_fp8", "mxfp4_to_fp8_columns"),
-        rules.empty_counts,
+        finer.empty_counts,
     ),
 )
 
@@ -122,7 +128,7 @@ STEPS: tuple[Suspect, ...] = tuple(
         "AMAX_LANE_LEFT_OUT",
         f"elements {step} apart have maxima of their own: the reduction lacks a step",
         FROM_FLOATS,
-        rules.step_lost(step),
+        finer.step_lost(step),
     )
     for step in (1, 2, 4, 8, 16, 32, 64)
 )
@@ -133,17 +139,17 @@ COARSE: tuple[Suspect, ...] = (
         "DOUBLE_ROUNDING_BF16",
         "elements, not the maximum, are rounded to bfloat16 first",
         FROM_FLOATS,
-        on_elements(rules.through_bfloat16),
+        on_elements(to_bfloat16),
     ),
-    Suspect("E4M3_NEG_ZERO", "the sign of zero is lost", ("*",), on_codes(rules.positive_zero)),
-    Suspect("SIGN_LOST", "the sign bit is masked off", ("*",), on_codes(rules.signless)),
-    Suspect("OUTPUT_NOT_WRITTEN", "the output is all zeros", ("*",), rules.zeros),
+    Suspect("E4M3_NEG_ZERO", "the sign of zero is lost", ("*",), on_codes(rounding.positive_zero_codes)),
+    Suspect("SIGN_LOST", "the sign bit is masked off", ("*",), on_codes(converting.signless)),
+    Suspect("OUTPUT_NOT_WRITTEN", "the output is all zeros", ("*",), converting.not_written),
 )
 """Rules that explain much at once: believed only when nothing finer does."""
 
 
 def _of_note(note: str) -> list[Suspect]:
-    return [Suspect(note, "", patterns, on_floats(cast(Wrong, rule))) for patterns, rule in WRONG[note]]
+    return [Suspect(note, "", patterns, rule) for patterns, rule in WRONG[note]]
 
 
 _LIKELIER = ("E2M1_STICKY_LOST", "FTZ_SILENT")

@@ -21,7 +21,7 @@ from refnum.gpu import emulate, ops
 from refnum.gpu.device.compile import KERNELS
 from refnum.gpu.emulate import EmulationError
 from refnum.gpu.ops import payload_permute, payload_sum, swiglu
-from refnum.gpu.ops.forced_paths import WAYS
+from refnum.gpu.ops.forced_paths import FORCED_PATHS
 
 if not emulate.available()[0]:
     pytest.skip(emulate.available()[1], allow_module_level=True)
@@ -62,10 +62,10 @@ def told(operation: str, folder: Path = KERNELS) -> str:
     return "" if all(x.tobytes() == y.tobytes() for x, y in pairs) else "other bytes"
 
 
-@pytest.mark.parametrize("operation", list(WAYS))
+@pytest.mark.parametrize("operation", list(FORCED_PATHS))
 def test_every_way_gives_the_golden_bytes_and_bounds_come_back(operation: str) -> None:
     before = bounds()
-    for way in WAYS[operation].values():
+    for way in FORCED_PATHS[operation].values():
         with way():
             assert before != bounds()
             assert not told(operation)
@@ -94,7 +94,7 @@ def test_a_defect_on_a_way_is_seen(
     assert source.count(text) == 1
     (folder / file).write_text(source.replace(text, instead))
     assert not told(operation, folder)  # of this size it takes another way
-    for way in WAYS[operation].values():
+    for way in FORCED_PATHS[operation].values():
         with way():
             assert re.search(words, told(operation, folder))
 
@@ -113,11 +113,11 @@ def test_ways_are_asked_for_a_corner_in_which_one_cta_walks_over_ends_of_rows(to
     assert any(walks_on(*case.inputs["gate"].shape) for case in itertools.islice(cases, PROBES))
 
 
-@pytest.mark.parametrize("operation", [name for name in WAYS if list(out_of_range(name))])
+@pytest.mark.parametrize("operation", [name for name in FORCED_PATHS if list(out_of_range(name))])
 def test_what_the_model_refuses_is_answered_as_promised_on_every_way(operation: str) -> None:
     function = emulate.subject_operations(emulate.Emulator())[operation]
     questions = list(out_of_range(operation))
-    for way in (contextlib.nullcontext, *WAYS[operation].values()):
+    for way in (contextlib.nullcontext, *FORCED_PATHS[operation].values()):
         for question in questions:
             with way():
                 assert not differs(answer(function, question), question.golden), question.label

@@ -1,36 +1,27 @@
-"""Wrong rules that need more than a changed profile or parameter; those of the notes are in `vectors.wrong`."""
+"""Wrong rules that say more in a line than those of the notes: for the diagnosis of a mismatch alone."""
 
 from __future__ import annotations
 
-import ml_dtypes
 import numpy as np
 
 import refnum
 from refnum.arrays import float32_bits, pack_nibbles, unpack_nibbles
 from refnum.formats import magnitude_value
 
-from ...cases.case import Case
-from ...cases.geometry import block_shape, spread
-from ...cases.operation import OPERATIONS, run_golden
-from .make import Bits, Wrong, coded, scaled_by
+from ..cases.case import Case
+from ..cases.geometry import block_shape, spread
+from ..cases.operation import OPERATIONS
+from .decoding import spread_scales
+from .scales import by_log2
+from .tools import Outputs, Rule, changed, coded, codes_of, element_format, on_codes, scaled_by, with_codes
 
 STEPS_LARGEST = 1 << 15
 """Elements of the largest case on which every step of a reduction is left out in turn."""
 
 
-def through_bfloat16(bits: np.ndarray, wide: np.ndarray) -> np.ndarray:
-    """Return float32 bits rounded to bfloat16 and widened again (double rounding)."""
-    with np.errstate(all="ignore"):
-        return bits.view(np.float32).astype(ml_dtypes.bfloat16).astype(np.float32).view(np.uint32)
-
-
 def at_most_254(scales: np.ndarray) -> np.ndarray:
     """Return scale bytes with 255 as 254."""
     return np.minimum(scales, np.uint8(254))
-
-
-def _floor_log2(amax: np.ndarray) -> np.ndarray:
-    return np.floor(np.log2(amax)) - 2
 
 
 def _subnormal_quotient(amax: np.ndarray) -> np.ndarray:
@@ -40,36 +31,28 @@ def _subnormal_quotient(amax: np.ndarray) -> np.ndarray:
     return field.astype(np.int64) - 127 + ((fraction != 0) & ((field != 0) | (fraction > 0x400000)))
 
 
-floor_log2 = scaled_by("floor", _floor_log2)
-"""floor(log2(amax)) - 2 in float32: one too many just below a power of two."""
-
 subnormal_quotient = scaled_by("rceil", _subnormal_quotient)
 """The scale from the bits of the float32 quotient amax/6, with the subnormal quotients rounded wrongly."""
 
 
-def flush_values(case: Case, golden: Bits) -> Bits:
-    """Subnormal results are zeros."""
-    bits = golden["values"]
-    field, sign = (0x7F800000, 0x80000000) if bits.itemsize == 4 else (0x7F80, 0x8000)
-    return {"values": np.where(bits & field, bits, bits & sign).astype(bits.dtype)}
+def floor_of_log2(case: Case, golden: Outputs) -> Outputs | None:
+    """Under the rule `floor`, the exponent is that of a float32 log2: one too many just below a power of two."""
+    return by_log2(case, golden) if refnum.get_profile(case.profile).scale_rule == "floor" else None
 
 
-def byte_zero_is_zero(case: Case, golden: Bits) -> Bits:
+def byte_zero_is_zero(case: Case, golden: Outputs) -> Outputs:
     """Elements under scale byte 0 decode to zeros of their sign."""
-    bits, scales = golden["values"], case.inputs["scales"]
-    rows, wide = case.params.get("tile", (1, OPERATIONS[case.operation].reads.width))
-    covered = np.repeat(np.repeat(scales == 0, rows, axis=0), wide, axis=1)[: bits.shape[0], : bits.shape[1]]
-    return {"values": np.where(covered, bits & bits.dtype.type(1 << (bits.itemsize * 8 - 1)), bits)}
+    values = golden["values"]
+    return {"values": np.where(spread_scales(case) == 0, np.copysign(values.dtype.type(0), values), values)}
 
 
-def ff_is_infinity(case: Case, golden: Bits) -> Bits:
+def ff_is_infinity(case: Case, golden: Outputs) -> Outputs:
     """What is NaN comes out as infinity."""
-    bits = golden["values"]
-    quiet, infinity = (0x7FC00000, 0x7F800000) if bits.itemsize == 4 else (0x7FC0, 0x7F80)
-    return {"values": np.where(bits == quiet, bits.dtype.type(infinity), bits)}
+    values = golden["values"]
+    return {"values": np.where(np.isnan(values), values.dtype.type(np.inf), values)}
 
 
-def empty_counts(case: Case, golden: Bits) -> Bits | None:
+def empty_counts(case: Case, golden: Outputs) -> Outputs | None:
     """A block of zeros takes part in the maximum of the scale bytes, or of the magnitudes, as if it held a 1."""
     nibbles, scales = unpack_nibbles(case.inputs["packed"]), case.inputs["scales"]
     empty = ~(nibbles.reshape(*scales.shape, 32) & 7).any(axis=2) & (scales != 255)
@@ -77,26 +60,26 @@ def empty_counts(case: Case, golden: Bits) -> Bits | None:
         return None
     lead = np.zeros(nibbles.shape, bool)
     lead[:, ::32] = empty
-    wrong = dict(run_golden(case.with_inputs({"packed": pack_nibbles(np.where(lead, nibbles | 2, nibbles))})))
+    wrong = dict(changed(case, packed=pack_nibbles(np.where(lead, nibbles | 2, nibbles))))
     if OPERATIONS[case.operation].ragged:
         lead, nibbles = lead.T, nibbles.T
     wrong["codes"] = np.where(lead, (nibbles & 8) << 4, wrong["codes"]).astype(np.uint8)
     return wrong
 
 
-def zero_is_nan(case: Case, codes: np.ndarray, golden: Bits) -> np.ndarray:
+def zero_is_nan(case: Case, codes: np.ndarray, golden: Outputs) -> np.ndarray:
     """Zero, which E8M0 lacks, becomes NaN."""
     zero = (float32_bits(np.ascontiguousarray(case.inputs["x"])) & 0x7FFFFFFF) == 0
     return np.where(zero, np.uint8(255), codes)
 
 
-def negative_zero(case: Case, codes: np.ndarray, golden: Bits) -> np.ndarray | None:
+def negative_zero(case: Case, codes: np.ndarray, golden: Outputs) -> np.ndarray | None:
     """Zeros come out negative."""
-    fmt = refnum.get_format(coded(case).format(case.params))
+    fmt = element_format(case)
     return np.where(codes == 0, np.uint8(fmt.sign_mask), codes) if fmt.kind == "float" else None
 
 
-def byte_under_mask(case: Case, golden: Bits) -> Bits | None:
+def byte_under_mask(case: Case, golden: Outputs) -> Outputs | None:
     """A normal number's byte is rounded by those bits of its mantissa that 0x4FFFFF leaves."""
     if case.params["rounding"] != "up":
         return None
@@ -104,19 +87,18 @@ def byte_under_mask(case: Case, golden: Bits) -> Bits | None:
     bits = float32_bits(x)
     normal = (bits & 0x7FFFFFFF) >= 0x800000
     cut = np.where(normal & ((bits & 0x7FFFFFFF) < 0x7F800000), bits & ~np.uint32(0x300000), bits)
-    return run_golden(case.with_inputs({"x": cut.view(np.float32)}, params={"input": "float32"}))
+    return changed(case, x=cut.view(np.float32), input="float32")
 
 
-def overflow_wraps(case: Case, codes: np.ndarray, golden: Bits) -> np.ndarray | None:
+def overflow_wraps(case: Case, codes: np.ndarray, golden: Outputs) -> np.ndarray | None:
     """What rounds beyond the largest value, a tie that goes up and Inf included, is a zero of its sign."""
-    output = coded(case)
-    fmt = refnum.get_format(output.format(case.params))
+    output, fmt = coded(case), element_format(case)
     if fmt.kind != "float":
         return None
     bits = float32_bits(np.ascontiguousarray(case.inputs["x"]))
     with np.errstate(invalid="ignore"):
         quotient = np.abs(bits.view(np.float32).astype(np.float64))
-    if "scales" in golden:
+    if output and "scales" in golden:
         wide = spread(output.block, case, golden["scales"], bits.shape).astype(np.int64)
         quotient = np.where(wide == 255, 0.0, np.ldexp(quotient, 127 - wide))
     top, below = (float(magnitude_value(fmt, fmt.max_code - less)) for less in (0, 1))
@@ -125,16 +107,16 @@ def overflow_wraps(case: Case, codes: np.ndarray, golden: Bits) -> np.ndarray | 
     return np.where(beyond, codes & np.uint8(fmt.sign_mask), codes)
 
 
-def nan_block_gets_zero(case: Case, golden: Bits) -> Bits:
+def nan_block_gets_zero(case: Case, golden: Outputs) -> Outputs:
     """The byte of a NaN block is 0."""
     return {**golden, "scales": np.where(golden["scales"] == 255, np.uint8(0), golden["scales"])}
 
 
-def blocks_run_on(case: Case, golden: Bits) -> Bits | None:
+def blocks_run_on(case: Case, golden: Outputs) -> Outputs | None:
     """Column blocks run on from one expert into the next: there are fewer, and no scale is written behind theirs."""
     if not case.params.get("splits"):
         return None
-    wrong = run_golden(case.with_inputs(params={"splits": None}))
+    wrong = changed(case, splits=None)
     return {name: _before_nothing(wrong[name], golden[name]) for name in golden}
 
 
@@ -147,13 +129,13 @@ def _before_nothing(array: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     return whole
 
 
-def step_lost(step: int) -> Wrong:
+def step_lost(step: int) -> Rule:
     """Make a wrong rule: elements whose indices differ in the bit `step` have maxima of their own, as where a reduction
     lacks one of its exchanges; the scales are those of the elements without it."""
 
-    def wrong(case: Case, golden: Bits) -> Bits | None:
+    def wrong(case: Case, golden: Outputs) -> Outputs | None:
         output = coded(case)
-        if case.elements > STEPS_LARGEST or block_shape(output.block, case)[1] < 2 * step:
+        if not output or case.elements > STEPS_LARGEST or block_shape(output.block, case)[1] < 2 * step:
             return None
         x = case.inputs["x"]
         if not np.isfinite(x).all():  # one NaN or Inf in a half of a block looks like much else
@@ -163,28 +145,18 @@ def step_lost(step: int) -> Wrong:
         for absent in (upper, ~upper):
             kept = x.copy()
             kept[:, absent] = 0
-            parts.append(run_golden(case.with_inputs({"x": kept})))
-        low, high = (
-            unpack_nibbles(part[output.name]) if output.kind == "packed" else part[output.name] for part in parts
-        )
-        codes = np.where(upper, high, low)
-        return {**parts[0], output.name: pack_nibbles(codes) if output.kind == "packed" else codes}
+            parts.append(changed(case, x=kept))
+        low, high = (codes_of(part) for part in parts)
+        return with_codes(parts[0], np.where(upper, high, low))
 
     return wrong
 
 
-def signless(case: Case, codes: np.ndarray, golden: Bits) -> np.ndarray | None:
-    """The sign bit is masked off."""
-    fmt = refnum.get_format(coded(case).format(case.params))
-    return codes & np.uint8(fmt.sign_mask - 1) if fmt.kind == "float" else None
+def nan_as(code: int) -> Rule:
+    """Make a wrong rule for scalar encoders: every NaN input gives this code."""
 
+    def change(case: Case, codes: np.ndarray, golden: Outputs) -> np.ndarray:
+        nan = (float32_bits(np.ascontiguousarray(case.inputs["x"])) & 0x7FFFFFFF) > 0x7F800000
+        return np.where(nan, np.uint8(code), codes)
 
-def positive_zero(case: Case, codes: np.ndarray, golden: Bits) -> np.ndarray | None:
-    """Negative zeros come out positive."""
-    fmt = refnum.get_format(coded(case).format(case.params))
-    return np.where(codes == fmt.sign_mask, np.uint8(0), codes) if fmt.kind == "float" else None
-
-
-def zeros(case: Case, golden: Bits) -> Bits:
-    """Nothing is written but zeros."""
-    return {name: np.zeros_like(array) for name, array in golden.items()}
+    return on_codes(change)
