@@ -16,7 +16,6 @@ from ...subjects.subject import Subject, takes
 from ...verdicts.probes import refusal
 from .asking import Asking
 
-
 DEVICES, ON_DEVICE = ("cupy", "torch-cuda", "jax"), "illegal: a row index"
 """Libraries whose kernels cannot refuse a value that lies on the device (N0), and illegal calls by such values."""
 
