@@ -15,8 +15,9 @@ from ..layouts import IN, OUT
 from ..operation import OPERATIONS
 from . import factors
 from .build import build
-from .covering import Fits, Level, Row, completed, pairs, singles
+from .covering import Fits, Level, Row, Table, completed, pairs, singles
 from .factors import CASTS, RAGGED, ROUTED
+from .mixed import MIXED, mixed_rows
 from .models import MODELS
 from .ragged import splits
 
@@ -77,6 +78,7 @@ def structure_rows(operation: str, profile: str, params: Mapping[str, Any], amou
         keyed = "random" in params
         stochastic = refnum.get_profile(profile).rounding == "stochastic" and not keyed
         chosen += _form_rows(operation, str(params.get("input", "")), stochastic)
+        chosen += _mixed_rows(operation, str(params.get("input", "")), stochastic)
         chosen += _order_rows(operation)
         chosen += _model_rows(operation)
     return chosen
@@ -205,15 +207,29 @@ def _layout_rows(operation: str, reads: bool, tile: tuple[int, int]) -> tuple[Ro
 @functools.lru_cache(maxsize=64)
 def _form_rows(operation: str, dtype: str, stochastic: bool) -> tuple[Row, ...]:
     """Rows of the forms of a call, each with its pairs; then those of calls that give `out`."""
+    rows: list[Row] = []
+    for table in _form_tables(operation, dtype, stochastic):
+        base = {name: levels[0] for name, levels in table.items()}
+        found = pairs(table, lambda row: True, base)
+        rows += completed(found, table, lambda row: True, base)
+    return tuple(rows)
+
+
+@functools.lru_cache(maxsize=64)
+def _mixed_rows(operation: str, dtype: str, stochastic: bool) -> tuple[Row, ...]:
+    """Rows of small shapes in calls of every form."""
+    forms, outs = _form_tables(operation, dtype, stochastic)
+    outs = {name: levels for name, levels in outs.items() if name.startswith("out")}
+    fits = _fits(operation, MIXED // DEAR.get(operation, 1))
+    return tuple(mixed_rows(operation, factors.shape_table(operation, paired=False), forms, outs, fits))
+
+
+def _form_tables(operation: str, dtype: str, stochastic: bool) -> tuple[Table, Table]:
+    """Return the factors of the form of a call, and of one that gives `out`."""
     inputs = dict.fromkeys(OPERATIONS[operation].inputs, "")
     optional = {name: "" for name in OPERATIONS[operation].optional if name != "rbits" or stochastic}
     for name in inputs:
         floating = {"x": dtype, "gate": "bfloat16", "up": "bfloat16", "grad": "bfloat16", "rows": "bfloat16"}
         inputs[name] = floating.get(name, "")
-    rows: list[Row] = []
-    for into_out in (False, True):
-        table = factors.form_table(operation, {**inputs, **optional}, into_out)
-        base = {name: levels[0] for name, levels in table.items()}
-        found = pairs(table, lambda row: True, base)
-        rows += completed(found, table, lambda row: True, base)
-    return tuple(rows)
+    named = {**inputs, **optional}
+    return factors.form_table(operation, named), factors.form_table(operation, named, into_out=True)
