@@ -141,6 +141,9 @@ def _extremes(operation: str, amount: str) -> Iterator[Mapping[str, Level]]:
         for byte in SCALE_BYTES:
             yield {"scale_byte": byte}
     if operation in CASTS:
+        yield from ({"rows": rows, "columns": 1 + 7 * rows % 67} for rows in (*factors.EVERY["rows"], *factors.ROWS))
+        columns = (*factors.EVERY["columns"], *factors.LOOSE)
+        yield from ({"rows": 2 + place % 5, "columns": count} for place, count in enumerate(columns))
         return
     if operation in RAGGED or operation in ROUTED:
         names = ("experts", "rows of an expert", "rows before it", "empty experts", "columns", "tokens")
