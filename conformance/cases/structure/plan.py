@@ -142,8 +142,8 @@ def _extremes(operation: str, amount: str) -> Iterator[Mapping[str, Level]]:
             yield {"scale_byte": byte}
     if operation in CASTS:
         yield from ({"rows": rows, "columns": 1 + 7 * rows % 67} for rows in (*factors.EVERY["rows"], *factors.ROWS))
-        columns = (*factors.EVERY["columns"], *factors.LOOSE)
-        yield from ({"rows": 2 + place % 5, "columns": count} for place, count in enumerate(columns))
+        widths = (*factors.EVERY["columns"], *factors.LOOSE)
+        yield from ({"rows": 2 + place % 5, "columns": width} for place, width in enumerate(widths))
         return
     if operation in RAGGED or operation in ROUTED:
         names = ("experts", "rows of an expert", "rows before it", "empty experts", "columns", "tokens")
