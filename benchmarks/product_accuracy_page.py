@@ -21,8 +21,8 @@ Row = dict[str, Any]
 # layout of scales, order -> colour, mark
 LINES = {
     ("per tensor", "chain"): ("#d1495b", "D"),
-    ("per tensor", "promote128"): ("#2a6f97", "s"),
-    ("1x128", "promote128"): ("#66a182", "^"),
+    ("1x128", "promote128"): ("#66a182", "s"),
+    ("per tensor", "promote128"): ("#2a6f97", "."),
     ("BF16", "chain"): ("#8d6a9f", "v"),
     ("per tensor", "float32, in sequence"): ("#5c5c5c", "o"),
 }
@@ -40,7 +40,8 @@ MEASURES = {
 
 def percent(x: float) -> str:
     """Return a share of 1 in percent with two digits that count."""
-    return "0" if x == 0 else f"{100 * x:.2g} %" if 1e-5 <= abs(x) < 0.995 else f"{100 * x:.1e} %"
+    share = 100 * x
+    return "0" if x == 0 else f"{share:.1e} %" if abs(share) < 0.001 else f"{share:.{2 if share < 99.5 else 6}g} %"
 
 
 def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -89,7 +90,8 @@ def draw(document: Row, path: Path) -> None:
     for panel, name in zip(panels.flat, names, strict=False):
         _panel(panel, chosen(rows, data=name))
         panel.set_title(name, fontsize=9)
-    figure.supxlabel("K", fontsize=8)
+    for panel in panels[-1]:
+        panel.set_xlabel("K", fontsize=8)
     figure.supylabel("norm of the errors / norm of the exact product; an error of 0 has no mark", fontsize=8)
     figure.suptitle(f"{document['device']}, products of {document['rows']} x {document['rows']} x K", fontsize=10)
     handles, labels = panels.flat[0].get_legend_handles_labels()
