@@ -141,9 +141,10 @@ def _extremes(operation: str, amount: str) -> Iterator[Mapping[str, Level]]:
         for byte in SCALE_BYTES:
             yield {"scale_byte": byte}
     if operation in CASTS:
-        yield from ({"rows": rows, "columns": 1 + 7 * rows % 67} for rows in (*factors.EVERY["rows"], *factors.ROWS))
+        wide = ((rows, 67 if rows < 200 else 5) for rows in (*factors.EVERY["rows"], *factors.ROWS))
+        yield from ({"rows": rows, "columns": 1 + 7 * rows % most} for rows, most in wide)
         widths = (*factors.EVERY["columns"], *factors.LOOSE)
-        yield from ({"rows": 2 + place % 5, "columns": width} for place, width in enumerate(widths))
+        yield from ({"rows": 2 + place % 2, "columns": width} for place, width in enumerate(widths))
         return
     if operation in RAGGED or operation in ROUTED:
         names = ("experts", "rows of an expert", "rows before it", "empty experts", "columns", "tokens")

@@ -20,6 +20,7 @@ answer. One that dies in the middle of a case or answers nothing is a fault and 
 from __future__ import annotations
 
 import atexit
+import math
 import os
 import selectors
 import shutil
@@ -101,7 +102,7 @@ def _word(value: Any) -> str:
 
 
 def _rows(shape: tuple[int, ...]) -> tuple[int, int]:
-    return (1, shape[0]) if len(shape) == 1 else (shape[0], int(np.prod(shape[1:])))
+    return (1, math.prod(shape)) if len(shape) < 2 else (shape[0], math.prod(shape[1:]))
 
 
 def read(lines: Iterator[str], dtype: np.dtype, shape: tuple[int, ...], name: str) -> np.ndarray:

@@ -8,7 +8,9 @@ MAGNITUDES = (0x00000000, 0x3F000000, 0x3F800000, 0x3FC00000, 0x40000000, 0x4040
 rows, dtype = [], ""
 for line in sys.stdin:
     words = line.split()
-    if words[0] == "case":
+    if not words:  # a row of no codes
+        rows.append([])
+    elif words[0] == "case":
         rows, dtype = [], dict(word.split("=") for word in words[2:])["dtype"]
     elif words[0] == "end":
         if dtype != "float32":
