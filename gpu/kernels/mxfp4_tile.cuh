@@ -14,10 +14,10 @@ namespace refnum {
 constexpr int GROUPS = WIDE / 32, WARPS = GROUPS / TURNS, WORKERS = 32 * WARPS;  // of a tile, and its threads
 constexpr int ROWS_A_PASS = WORKERS / GROUPS;                                      // that a CTA copies at a time
 
-// Skews keep the blocks of eight neighbouring rows, and equal rows of eight runs, in different banks.
-template <int tall, int run>
+// Skews keep the blocks of eight neighbouring rows (where `skew` is 4), and equal rows of eight runs, in different banks.
+template <int tall, int run, int skew>
 struct PackedTile {
-    static constexpr int pitch = WIDE / 8 + 4, run_pitch = run * pitch + 4;  // words of a row, and of a run
+    static constexpr int pitch = WIDE / 8 + skew, run_pitch = run * pitch + 4;  // words of a row, and of a run
     __align__(16) uint32_t codes[tall * pitch + tall / run * 4];
     __align__(8) uint8_t bytes[tall * GROUPS];
 
@@ -26,82 +26,46 @@ struct PackedTile {
         return *reinterpret_cast<uint4*>(row(i) + 4 * group);
     }
 
-    // All threads of a CTA; complete behind `wait_copies` and a barrier. stripe(i): the array's rows for rows 32 i and on
-    // of the tile, at most 32; the others are empty blocks. joined: they are its first rows, and the array's from row
-    // `first` on, `rows` of them.
-    template <class Stripe>
-    __device__ __forceinline__ void fetch(const ColumnArguments& a, offset_t column, bool joined, offset_t first,
-                                          uint32_t rows, Stripe stripe) {
-        const uint64_t keep = keep_policy();  // for scales: 64 bytes of DRAM hold a row's for eight or sixteen tiles
-        if (joined && a.aligned == (VECTORS | SCALES) && column + WIDE <= a.k) fetch_rows(a, column, first, rows, keep);
-        else fetch_stripes(a, column, stripe, keep);
-    }
-
-private:
-    __device__ __forceinline__ void fetch_rows(const ColumnArguments& a, offset_t column, offset_t first, uint32_t rows,
-                                               uint64_t keep) {
+    // The array's rows from `first` on, `rows` of them; those behind are empty blocks. All threads of a CTA; complete
+    // behind `wait_copies` and a barrier.
+    __device__ __forceinline__ void fetch(const ColumnArguments& a, offset_t column, offset_t first, uint32_t rows,
+                                          uint64_t keep) {
         const uint32_t group = threadIdx.x % GROUPS, row = threadIdx.x / GROUPS;
         const uint8_t* x = a.x + (first + row) * a.x_stride + (column / 2 + 16 * group);
         const offset_t step = ROWS_A_PASS * a.x_stride;
-#pragma unroll
-        for (int i = 0; i < tall; i += ROWS_A_PASS, x += step) copy_16(&block(i + row, group), x, i + row < rows);
-        const uint8_t* scales = a.scales + column / 32;
-#pragma unroll
-        for (uint32_t i = threadIdx.x; i < tall; i += WORKERS) {
-            copy_scales(bytes + i * GROUPS, scales + (first + i) * a.scale_stride, i < rows, keep);
-        }
-    }
-
-    template <class Stripe>
-    __device__ __forceinline__ void fetch_stripes(const ColumnArguments& a, offset_t column, Stripe stripe,
-                                                  uint64_t keep) {
-        const uint32_t group = threadIdx.x % GROUPS, row = threadIdx.x / GROUPS;
-        const uint8_t* x = a.x + (column / 2 + 16 * group);
-        const bool inside = column + 32 * group < a.k;
+        const uint32_t here = column + 32 * group < a.k ? rows : 0;
         if (a.aligned & VECTORS) {
 #pragma unroll
-            for (int i = 0; i < tall / 32; ++i) {
-                const Segment from = stripe(i);
+            for (int i = 0; i < tall; i += ROWS_A_PASS, x += step) copy_16(&block(i + row, group), x, i + row < here);
+        } else {
+#pragma unroll 1
+            for (int i = 0; i < tall; i += ROWS_A_PASS, x += step) {
+                uint32_t w[4] = {0, 0, 0, 0};
+                if (i + row < here) load<16>(x, false, w);
+                block(i + row, group) = make_uint4(w[0], w[1], w[2], w[3]);
+            }
+        }
+        fetch_scales(a, column, first, rows, tall, bytes, keep);
+    }
+
+    // Scales of `count` rows from `first` on, of which `rows` exist; the others get 0.
+    static __device__ __forceinline__ void fetch_scales(const ColumnArguments& a, offset_t column, offset_t first,
+                                                        uint32_t rows, uint32_t count, uint8_t* to, uint64_t keep) {
+        const uint8_t* scales = a.scales + first * a.scale_stride + column / 32;
+        if (a.aligned & SCALES && column + WIDE <= a.k) {
 #pragma unroll
-                for (uint32_t j = 0; j < 32; j += ROWS_A_PASS) {
-                    const uint8_t* own = x + (from.row + j + row) * a.x_stride;
-                    copy_16(&block(32 * i + j + row, group), own, inside && j + row < from.rows);
-                }
+            for (uint32_t i = threadIdx.x; i < count; i += WORKERS) {
+                copy_scales(to + i * GROUPS, scales + i * a.scale_stride, i < rows, keep);
             }
         } else {
 #pragma unroll 1
-            for (int i = 0; i < tall / 32; ++i) {
-                const Segment from = stripe(i);
-#pragma unroll 1
-                for (uint32_t j = 0; j < 32; j += ROWS_A_PASS) {
-                    const uint8_t* own = x + (from.row + j + row) * a.x_stride;
-                    uint32_t w[4] = {0, 0, 0, 0};
-                    if (inside && j + row < from.rows) load<16>(own, false, w);
-                    block(32 * i + j + row, group) = make_uint4(w[0], w[1], w[2], w[3]);
-                }
+            for (uint32_t i = threadIdx.x; i < count; i += WORKERS) {
+                fetch_bytes(a, column, scales + i * a.scale_stride, i < rows, to + i * GROUPS);
             }
         }
-        fetch_scales(a, column, stripe, keep);
     }
 
-    // A warp a stripe, a lane a row.
-    template <class Stripe>
-    __device__ __forceinline__ void fetch_scales(const ColumnArguments& a, offset_t column, Stripe stripe,
-                                                 uint64_t keep) {
-        const uint32_t lane = threadIdx.x % 32;
-        const uint8_t* scales = a.scales + lane * a.scale_stride + column / 32;
-        const bool whole = a.aligned & SCALES && column + WIDE <= a.k;
-#pragma unroll
-        for (uint32_t i = threadIdx.x / 32; i < tall / 32; i += WARPS) {
-            const Segment from = stripe(i);
-            const bool exists = lane < from.rows;
-            const uint8_t* x = scales + from.row * a.scale_stride;
-            uint8_t* to = bytes + (32 * i + lane) * GROUPS;
-            if (whole) copy_scales(to, x, exists, keep);
-            else fetch_bytes(a, column, x, exists, to);
-        }
-    }
-
+private:
     // A row's scales in one copy.
     static __device__ __forceinline__ void copy_scales(uint8_t* to, const uint8_t* scales, bool exists, uint64_t keep) {
         static_assert(GROUPS == 4 || GROUPS == 8, "as many bytes as a copy may have");
@@ -119,6 +83,72 @@ private:
     }
 };
 
+// Packed word of eight columns of a row of the array, and the byte of its block.
+__device__ __forceinline__ uint32_t load_word(const ColumnArguments& a, offset_t row, offset_t column) {
+    uint32_t word;
+    load<4>(a.x + row * a.x_stride + column / 2, a.aligned & VECTORS, &word);
+    return word;
+}
+__device__ __forceinline__ uint32_t load_scale(const ColumnArguments& a, offset_t row, offset_t column) {
+    return load_byte(a.scales + row * a.scale_stride + column / 32);
+}
+
+// What rows that lie outside a window bring to the columns of their segment: `parts` of eight columns
+// (`column_part_table`), zero if none takes part. `hands` threads share a packed word's columns on a side, and take every
+// `hands`-th row.
+constexpr int WORDS = WIDE / 8, HANDS = WORKERS / WORDS;
+template <int hands>
+struct EdgeParts {
+    uint2 of[2][hands][WORDS];  // before and behind; the first hand's become all of theirs
+
+    // Joined behind a barrier. `row`: the first of `rows` of the array.
+    template <int emax>
+    __device__ __forceinline__ void find(const ColumnArguments& a, uint32_t side, uint32_t hand, offset_t row,
+                                         uint32_t rows, offset_t first_column) {
+        const uint32_t word = threadIdx.x % WORDS;
+        const offset_t column = first_column + 8 * word;
+        const uint32_t here = column < a.k ? rows : 0;
+        ColumnMaxima most[2] = {};
+        constexpr int together = 8;
+#pragma unroll 1
+        for (uint32_t r = hand; r < here; r += together * hands) {
+            uint32_t packed[together], byte[together];
+#pragma unroll
+            for (int i = 0; i < together; ++i) {
+                const bool exists = r + i * hands < here;
+                packed[i] = exists ? load_word(a, row + r + i * hands, column) : 0;
+                byte[i] = exists ? load_scale(a, row + r + i * hands, column) : 0;
+            }
+#pragma unroll
+            for (int i = 0; i < together; i += 2) {
+                const Table one = column_part_table(byte[i], emax), two = column_part_table(byte[i + 1], emax);
+                const uint32_t first = packed[i] & NIBBLE_MAGNITUDES, second = packed[i + 1] & NIBBLE_MAGNITUDES;
+                raise_maxima(most[0], look_up(one, first), look_up(two, second));
+                raise_maxima(most[1], look_up(one, first >> 16), look_up(two, second >> 16));
+            }
+        }
+        of[side][hand][word] = make_uint2(column_parts(most[0]), column_parts(most[1]));
+    }
+
+    // Behind a barrier, some threads of the CTA; read behind another.
+    __device__ __forceinline__ void join() {
+        for (uint32_t i = threadIdx.x; i < 2 * WORDS; i += WORKERS) {
+            uint2 all = of[i / WORDS][0][i % WORDS];
+#pragma unroll
+            for (int hand = 1; hand < hands; ++hand) {
+                const uint2 more = of[i / WORDS][hand][i % WORDS];
+                all = make_uint2(max_bytes(all.x, more.x), max_bytes(all.y, more.y));
+            }
+            of[i / WORDS][0][i % WORDS] = all;
+        }
+    }
+
+    __device__ __forceinline__ Table at(uint32_t side, uint32_t word) const {
+        const uint2 two = of[side][0][word];
+        return {two.x, two.y};
+    }
+};
+
 // Tables of the rows of a group, `run` apart by a skew.
 template <int tall, int run>
 struct RowTables {
@@ -129,11 +159,11 @@ struct RowTables {
 
 // Parts (`block_part_max`) of the rows that a lane has of a group: rows lane, lane + 32, ... of `count * 32`.
 template <int count, class Tile>
-__device__ __forceinline__ void block_parts(Tile& tile, uint32_t group, uint32_t first, uint32_t (&part)[count],
+__device__ __forceinline__ void block_parts(Tile& tile, uint32_t group, uint32_t (&part)[count],
                                             uint32_t (&byte)[count]) {
 #pragma unroll
     for (int i = 0; i < count; ++i) {
-        const uint32_t row = first + 32 * i + threadIdx.x % 32;
+        const uint32_t row = 32 * i + threadIdx.x % 32;
         const uint4 four = tile.block(row, group);
         const uint32_t w[4] = {four.x, four.y, four.z, four.w};
         byte[i] = tile.bytes[row * GROUPS + group];

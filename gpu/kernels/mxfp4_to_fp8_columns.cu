@@ -7,10 +7,11 @@ template <bool amax>
 __device__ __forceinline__ void mxfp4_to_fp8_columns(const ColumnArguments& a) {
     __shared__ RowsTile rows;
     __shared__ TileTables tables[WARPS];
-    const ColumnTile tile = column_tile(a);
+    __shared__ Work<amax> work;
+    const ColumnTile tile = column_tile<TALL>(a);
     if (tile.rows == 0) return;
-    fetch_tile(a, tile, rows);
-    turn_groups<amax, false>(a, tile, rows, tables[threadIdx.x / 32]);
+    fetch_tile(a, tile, rows, work);
+    turn_groups<amax, false>(a, tile, rows, tables[threadIdx.x / 32], work);
 }
 
 }  // namespace refnum

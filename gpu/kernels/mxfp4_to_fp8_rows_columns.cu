@@ -61,15 +61,16 @@ __device__ __forceinline__ void mxfp4_to_fp8_rows_columns(const ColumnArguments&
         OneRowTables rows[GROUPS];
         TileTables columns[GROUPS];
     } tables;
-    const ColumnTile tile = column_tile(a);
+    __shared__ Work<amax> work;
+    const ColumnTile tile = column_tile<TALL>(a);
     if (tile.rows == 0) return meet_cluster();
-    fetch_tile(a, tile, rows);
+    fetch_tile(a, tile, rows, work);
     row_tables<amax>(a, tile, rows, tables.rows);
     __syncthreads();
     store_rows(a, tile, rows, tables.rows);
     __syncthreads();
-    meet_cluster();  // two blocks of rows are 256 bytes of a column: DRAM takes them for less when they come together
-    turn_groups<amax, true>(a, tile, rows, tables.columns[threadIdx.x / 32]);
+    meet_cluster();  // two windows are 256 bytes of a column: DRAM takes them for less when they come together
+    turn_groups<amax, true>(a, tile, rows, tables.columns[threadIdx.x / 32], work);
 }
 
 }  // namespace refnum

@@ -1,7 +1,7 @@
-// A warp turns a group of 32 columns and up to 128 rows of MXFP4 to E4M3 columns (clause N9). Device only.
+// A warp turns a group of 32 columns and a window of 128 rows of MXFP4 to E4M3 columns (clause N9). Device only.
 //
 // A thread ends with sixteen rows of eight columns: eight stores of 16 bytes, and eight threads fill 128 bytes of a
-// column.
+// column. Rows of several segments differ in their tables alone (`max`), or in their columns' powers too (`amax`).
 #pragma once
 
 #include "mxfp4_tile.cuh"
@@ -9,22 +9,18 @@
 namespace refnum {
 
 constexpr int RUN = 16;
-typedef PackedTile<TALL, RUN> RowsTile;
+constexpr uint32_t SLOTS = 8;  // segments of a window whose columns' powers a warp keeps; more go the long way
+typedef PackedTile<TALL, RUN, 4> RowsTile;
 typedef RowTables<TALL, RUN> TileTables;
+typedef Segments<TALL, TALL> TileSegments;
 
-// What a thread turns: `RUN` rows from `row` on, the columns of packed word `word`. A warp has one group of columns, or
-// the two or four from `first` on where a tile has so few rows that all lanes find some; `lanes` share a column. The
-// warp's tables hold the rows of one group behind those of another.
+// What a thread turns: `RUN` rows from `row` on, the columns of packed word `word`. A warp has one group of columns.
 struct Share {
-    uint32_t first, group, word, row, lanes;
-
-    __device__ __forceinline__ uint32_t table() const { return (group - first) * lanes * 4 + row; }
+    uint32_t group, word, row;
 };
-__device__ __forceinline__ Share own_share(uint32_t rows, uint32_t turn) {
-    const uint32_t thread = turn * WORKERS + threadIdx.x, lane = thread % 32;
-    const uint32_t lanes = rows > TALL / 2 ? 32 : rows > TALL / 4 ? 16 : 8;
-    const uint32_t first = thread / lanes & ~(32 / lanes - 1), group = thread / lanes;
-    return {first, group, 4 * group + lane % 4, lane % lanes / 4 * RUN, lanes};
+__device__ __forceinline__ Share own_share(uint32_t turn) {
+    const uint32_t group = turn * WARPS + threadIdx.x / 32, lane = threadIdx.x % 32;
+    return {group, 4 * group + lane % 4, lane / 4 * RUN};
 }
 
 // A thread's rows: packed word i of its columns and the table of that row, at constant distances from the first.
@@ -33,9 +29,29 @@ struct Run {
     const Table* tables;
 
     __device__ __forceinline__ Run(RowsTile& rows, TileTables& own, const Share& share)
-        : words(rows.row(share.row) + share.word), tables(&own[share.table()]) {}
+        : words(rows.row(share.row) + share.word), tables(&own[share.row]) {}
     __device__ __forceinline__ uint32_t word(int i) const { return words[i * RowsTile::pitch]; }
     __device__ __forceinline__ Table halves(int i) const { return row_halves(word(i), tables[i]); }
+};
+
+// What a CTA knows of rows outside its window, and a warp of its segments.
+struct EdgeBytes {  // `max`
+    __align__(8) uint8_t bytes[2 * TALL * GROUPS];  // of the rows before the window, and of those behind it
+
+    __device__ __forceinline__ uint8_t* at(int32_t row) { return bytes + (row < 0 ? row + TALL : row) * GROUPS; }
+};
+struct SegmentPowers {  // `amax`
+    __align__(16) uint32_t of[SLOTS][16];  // 32 columns, a half each
+    __align__(16) uint8_t slots[TALL];     // of the rows
+};
+template <bool amax>
+struct Work {
+    EdgeBytes edges;
+};
+template <>
+struct Work<true> {
+    EdgeParts<HANDS> edges;
+    SegmentPowers powers[WARPS];
 };
 
 __device__ __forceinline__ uint8_t* column_at(const ColumnArguments& a, const ColumnTile& tile, const Share& share) {
@@ -59,38 +75,63 @@ __device__ __forceinline__ void store_runs(const ColumnArguments& a, const Colum
     }
 }
 
-// `max`: tables of 32 * count rows of a group, from table `first` on, and its byte. The codes of NaN rows are cleared, unless
-// they are already.
-template <bool cleared, int count>
-__device__ __forceinline__ uint32_t group_max_tables(RowsTile& rows, uint32_t group, TileTables& tables,
-                                                     uint32_t first) {
-    uint32_t part[count], byte[count], most = 0;
-    block_parts<count>(rows, group, 0, part, byte);
+// `max`: the larger of `most` and the parts of `count` rows outside the window, from `row` on. One block tells nearly
+// always: that of the largest byte. All threads of a warp.
+__device__ __forceinline__ uint32_t raise_by_edge(const ColumnArguments& a, const ColumnTile& tile, const uint8_t* bytes,
+                                                  int32_t row, uint32_t count, uint32_t group, uint32_t most) {
+    const uint8_t* x = a.x + (tile.row + row) * a.x_stride + (tile.column / 2 + 16 * group);
+    uint32_t best = 0;
 #pragma unroll
-    for (int i = 0; i < count; ++i) most = max(most, part[i]);
-    const uint32_t shared = tile_byte_max(__reduce_max_sync(~0u, most));
-#pragma unroll
-    for (int i = 0; i < count; ++i) {
-        const uint32_t row = 32 * i + threadIdx.x % 32;
-        tables[first + row] = row_table(part[i], byte[i], shared);
-        if (!cleared && byte[i] == NAN_BYTE) rows.block(row, group) = make_uint4(0, 0, 0, 0);
+    for (uint32_t r = threadIdx.x % 32; r < TALL; r += 32) {
+        const uint32_t byte = r < count ? bytes[r * GROUPS + group] : NAN_BYTE;
+        best = max(best, byte == NAN_BYTE ? 0 : (byte + 1) << 8 | r);
     }
-    return shared;
+    best = __reduce_max_sync(~0u, best);
+    if (best >> 8 <= most) return most;
+    uint32_t w[4];
+    load<16>(x + (offset_t)(best & 0xFF) * a.x_stride, a.aligned & VECTORS, w);
+    if (!is_empty(w)) return best >> 8;
+    uint32_t own = most;
+#pragma unroll 1
+    for (uint32_t r = threadIdx.x % 32; r < count; r += 32) {
+        const uint32_t byte = bytes[r * GROUPS + group];
+        load<16>(x + (offset_t)r * a.x_stride, a.aligned & VECTORS, w);
+        own = max(own, block_part_max(w, byte));
+    }
+    return __reduce_max_sync(~0u, own);
 }
 
-// The same for the groups of a warp; the byte of the thread's.
-template <bool cleared, int groups>
-__device__ __forceinline__ uint32_t max_tables(RowsTile& rows, const Share& share, TileTables& tables) {
-    constexpr int count = 4 / groups;
-    uint32_t own = 0;
+// `max`: tables of the rows of a group; stores the bytes of the segments that begin in the window. The codes of NaN rows
+// are cleared, unless they are already.
+template <bool cleared>
+__device__ __forceinline__ void max_tables(const ColumnArguments& a, const ColumnTile& tile, RowsTile& rows,
+                                           uint32_t group, TileTables& tables, EdgeBytes& edges) {
+    const uint32_t lane = threadIdx.x % 32;
+    uint32_t part[4], byte[4], shared[4] = {0, 0, 0, 0};
+    block_parts<4>(rows, group, part, byte);
+#pragma unroll 1
+    for (TileSegments s(a, tile); s.some(); s.next()) {
+        uint32_t most = 0;
 #pragma unroll
-    for (uint32_t i = 0; i < groups; ++i) {
-        const uint32_t group = share.first + i;
-        const uint32_t shared = group_max_tables<cleared, count>(rows, group, tables, 32 * count * i);
-        if (group == share.group) own = shared;
+        for (int i = 0; i < 4; ++i) most = max(most, s.now.has(32 * i + lane) ? part[i] : 0);
+        most = __reduce_max_sync(~0u, most);
+        const int32_t first = s.now.first, behind = s.now.end - TALL;
+        if (first < 0) most = raise_by_edge(a, tile, edges.at(first), first, (uint32_t)-first, group, most);
+        if (behind > 0) most = raise_by_edge(a, tile, edges.at(TALL), TALL, (uint32_t)behind, group, most);
+        const uint32_t own = tile_byte_max(most);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) shared[i] = s.now.has(32 * i + lane) ? own : shared[i];
+        if (first >= 0 && lane < 8) {
+            store_scales(a, s.now.number, tile.column + 32 * group + 4 * lane, own * 0x01010101u);
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const uint32_t row = 32 * i + lane;
+        tables[row] = row_table(part[i], byte[i], shared[i]);
+        if (!cleared && byte[i] == NAN_BYTE) rows.block(row, group) = make_uint4(0, 0, 0, 0);
     }
     __syncwarp();
-    return own;
 }
 
 __device__ __forceinline__ void turn_max(const Run& run, uint32_t (&out)[8][4]) {
@@ -108,148 +149,263 @@ __device__ __forceinline__ void turn_max(const Run& run, uint32_t (&out)[8][4]) 
     }
 }
 
-// `amax`, rows near each other: tables by binary16 of the groups of a warp, and what is known of the thread's.
-template <int groups>
-__device__ __forceinline__ GroupParts amax_tables(RowsTile& rows, const Share& share, TileTables& tables) {
-    constexpr int count = 4 / groups;
-    GroupParts own = {0, ABSENT, false};
+// `amax`, rows near each other: tables by binary16 of a group's rows, and what is known of them.
+__device__ __forceinline__ GroupParts amax_tables(RowsTile& rows, uint32_t group, TileTables& tables) {
+    uint32_t part[4], byte[4];
+    block_parts<4>(rows, group, part, byte);
+    const GroupParts all = group_parts(part, byte);
 #pragma unroll
-    for (uint32_t i = 0; i < groups; ++i) {
-        uint32_t part[count], byte[count];
-        const uint32_t group = share.first + i;
-        block_parts<count>(rows, group, 0, part, byte);
-        const GroupParts all = group_parts(part, byte);
-        if (group == share.group) own = all;
-#pragma unroll
-        for (int j = 0; j < count; ++j) {
-            const Table none = {0, 0};
-            tables[32 * (count * i + j) + threadIdx.x % 32] = part[j] ? half_bytes(part[j] - all.low) : none;
-        }
+    for (int i = 0; i < 4; ++i) {
+        const Table none = {0, 0};
+        tables[32 * i + threadIdx.x % 32] = part[i] ? half_bytes(part[i] - all.low) : none;
     }
     __syncwarp();
-    return own;
+    return all;
 }
 
-__device__ __forceinline__ ColumnScales amax_scales(const Run& run, const Share& share, uint32_t base) {
-    HalfMaxima most = {};
-#pragma unroll
-    for (int i = 0; i < RUN; i += 2) raise_halves(most, run.halves(i), run.halves(i + 1));
+__device__ __forceinline__ void join_runs(HalfMaxima& most) {
 #pragma unroll
     for (uint32_t d = 4; d < 32; d *= 2) {
-        if (d >= share.lanes) break;
 #pragma unroll
         for (int j = 0; j < 4; ++j) most.w[j] = max_lanes(most.w[j], __shfl_xor_sync(~0u, most.w[j], d));
     }
-    return column_scales(most, base);
 }
 
-__device__ __forceinline__ void turn_amax(const Run& run, const ColumnScales& scales, uint32_t (&out)[8][4]) {
+__device__ __forceinline__ void store_bytes(const ColumnArguments& a, const ColumnTile& tile, const Share& share,
+                                            uint32_t segment, Table bytes) {
+    store_scales(a, segment, tile.column + 8 * share.word, bytes.low);
+    store_scales(a, segment, tile.column + 8 * share.word + 4, bytes.high);
+}
+
+// `amax`, all rows of one segment, and it has no others.
+__device__ __forceinline__ void turn_alone(const ColumnArguments& a, const ColumnTile& tile, const Run& run,
+                                           const Share& share, uint32_t base, uint32_t segment,
+                                           uint32_t (&out)[8][4]) {
+    HalfMaxima most = {};
+#pragma unroll
+    for (int i = 0; i < RUN; i += 2) raise_halves(most, run.halves(i), run.halves(i + 1));
+    join_runs(most);
+    const ColumnScales scales = column_scales(most, base);
+    if (share.row == 0) store_bytes(a, tile, share, segment, scale_bytes(scales));
 #pragma unroll
     for (int q = 0; q < 4; ++q) {
         uint32_t packed[4], codes[8];
         Table halves[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) packed[i] = run.word(4 * q + i), halves[i] = run.halves(4 * q + i);
-        turn_rows(packed, halves, scales.power, codes);
+        turn_rows(packed, halves, scales.power, scales.power, codes);
 #pragma unroll
         for (int j = 0; j < 8; ++j) out[j][q] = codes[j];
     }
 }
 
-// `amax`, any rows: rare, so short; stores four rows at a time. Returns the bytes of the thread's columns.
-__device__ __forceinline__ Table turn_any(const ColumnArguments& a, const ColumnTile& tile, RowsTile& rows,
-                                       const Share& share) {
-    ColumnMaxima most[2] = {};
+// `amax`: the columns' bytes and powers of up to SLOTS segments. A thread takes every eighth row of its columns.
+__device__ __forceinline__ void find_powers(const ColumnArguments& a, const ColumnTile& tile, RowsTile& rows,
+                                            TileTables& tables, Work<true>& work, SegmentPowers& own, const Share& share,
+                                            uint32_t base) {
+    const uint32_t lane = threadIdx.x % 32;
+    uint32_t slot = 0, slots[4] = {0, 0, 0, 0};
 #pragma unroll 1
-    for (uint32_t row = share.row; row < share.row + RUN; ++row) {
-        const Table table = column_part_table(rows.bytes[row * GROUPS + share.group], E4M3_EMAX);
-        const uint32_t magnitudes = rows.row(row)[share.word] & NIBBLE_MAGNITUDES;
-        raise_maxima(most[0], look_up(table, magnitudes));
-        raise_maxima(most[1], look_up(table, magnitudes >> 16));
-    }
-    uint32_t bytes[2];
-    ColumnBytes columns[2];
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-#pragma unroll 1
-        for (uint32_t d = 4; d < share.lanes; d *= 2) {
-            most[h].even = max_lanes(most[h].even, __shfl_xor_sync(~0u, most[h].even, d));
-            most[h].odd = max_lanes(most[h].odd, __shfl_xor_sync(~0u, most[h].odd, d));
+    for (TileSegments s(a, tile); s.some(); s.next(), ++slot) {
+        const uint32_t end = (uint32_t)min(s.now.end, TALL);
+        HalfMaxima most = {};
+#pragma unroll 2
+        for (uint32_t row = (uint32_t)max(s.now.first, 0) + lane / 4; row < end; row += 16) {
+            const uint32_t next = row + 8 < end ? row + 8 : row;
+            raise_halves(most, row_halves(rows.row(row)[share.word], tables[row]),
+                         row_halves(rows.row(next)[share.word], tables[next]));
         }
-        bytes[h] = column_bytes(column_parts(most[h]), ONE_BYTE);
-        columns[h] = negated_columns(bytes[h]);
+        join_runs(most);
+        Table edges = {0, 0};
+        if (s.now.first < 0) edges = work.edges.at(0, share.word);
+        if (s.now.end > TALL) {
+            const Table behind = work.edges.at(1, share.word);
+            edges = {max_bytes(edges.low, behind.low), max_bytes(edges.high, behind.high)};
+        }
+        const ColumnScales scales = column_scales<true>(most, base, edges);
+        if (share.row == 0) {
+            uint32_t halves[4];
+            keep_powers(scales.power, halves);
+            *reinterpret_cast<uint4*>(&own.of[slot][4 * (share.word % 4)]) =
+                make_uint4(halves[0], halves[1], halves[2], halves[3]);
+            if (s.now.first >= 0) store_bytes(a, tile, share, s.now.number, scale_bytes(scales));
+        }
+#pragma unroll
+        for (int i = 0; i < 4; ++i) slots[i] = s.now.has(32 * i + lane) ? slot : slots[i];
     }
-#pragma unroll 1
-    for (uint32_t q = 0; q < RUN / 4 && tile.column + 8 * share.word < a.k; ++q) {
-        const uint32_t row = share.row + 4 * q;
-        uint32_t words[4][2];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) own.slots[32 * i + lane] = (uint8_t)slots[i];
+    __syncwarp();
+}
+
+__device__ __forceinline__ void turn_several(const Run& run, const SegmentPowers& own, const Share& share,
+                                             uint32_t (&out)[8][4]) {
+    const uint4 all = *reinterpret_cast<const uint4*>(own.slots + share.row);
+    const uint32_t slots[4] = {all.x, all.y, all.z, all.w};
+    const uint32_t* columns = &own.of[0][4 * (share.word % 4)];
+#pragma unroll
+    for (int q = 0; q < 4; ++q) {
+        uint32_t packed[4], codes[8], powers[4][4], even[8], odd[8];
+        Table halves[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            const uint32_t packed[1] = {rows.row(row + i)[share.word]};
-            column_codes(packed, rows.bytes[(row + i) * GROUPS + share.group], columns, words[i]);
+            packed[i] = run.word(4 * q + i), halves[i] = run.halves(4 * q + i);
+            const uint4 four = *reinterpret_cast<const uint4*>(columns + (slots[q] >> (8 * i) & 0xFF) * 16);
+            powers[i][0] = four.x, powers[i][1] = four.y, powers[i][2] = four.z, powers[i][3] = four.w;
         }
-        uint8_t* to = column_at(a, tile, share) + 4 * q;
+        pair_powers(powers[0], powers[2], even);
+        pair_powers(powers[1], powers[3], odd);
+        turn_rows(packed, halves, even, odd, codes);
 #pragma unroll
-        for (int h = 0; h < 2; ++h) {
-            uint32_t four[4] = {words[0][h], words[1][h], words[2][h], words[3][h]};
-            transpose_bytes(four);
+        for (int j = 0; j < 8; ++j) out[j][q] = codes[j];
+    }
+}
+
+// Rows `first` to `end` - 1 of four rows of a column.
+__device__ __forceinline__ void store_rows(uint8_t* to, uint32_t four, int32_t first, int32_t end, uint32_t vector) {
+    if (first <= 0 && end >= 4 && vector >= 4) {
+        *reinterpret_cast<uint32_t*>(to) = four;
+        return;
+    }
+#pragma unroll 1
+    for (int32_t i = max(first, 0); i < min(end, 4); ++i) to[i] = (uint8_t)(four >> (8 * i));
+}
+
+// `amax`, any rows: rare, so short; reads all rows of every segment that the thread's rows meet.
+__device__ __forceinline__ void turn_any(const ColumnArguments& a, const ColumnTile& tile, const Share& share) {
+    const offset_t column = tile.column + 8 * share.word;
+    const int32_t top = (int32_t)share.row;
+    if (column >= a.k || top >= (int32_t)tile.rows) return;
+    int32_t done = top;
+#pragma unroll 1
+    for (TileSegments s(a, tile, top); s.some() && s.now.first < top + RUN; s.next()) {
+        ColumnMaxima most[2] = {};
+#pragma unroll 1
+        for (int32_t row = s.now.first; row < s.now.end; ++row) {
+            const Table table = column_part_table(load_scale(a, tile.row + row, column), E4M3_EMAX);
+            const uint32_t magnitudes = load_word(a, tile.row + row, column) & NIBBLE_MAGNITUDES;
+            raise_maxima(most[0], look_up(table, magnitudes));
+            raise_maxima(most[1], look_up(table, magnitudes >> 16));
+        }
+        const uint32_t bytes[2] = {column_bytes(column_parts(most[0]), ONE_BYTE),
+                                   column_bytes(column_parts(most[1]), ONE_BYTE)};
+        if (s.now.first >= top) store_bytes(a, tile, share, s.now.number, {bytes[0], bytes[1]});
+        const ColumnBytes columns[2] = {negated_columns(bytes[0]), negated_columns(bytes[1])};
+        done = min(s.now.end, top + RUN);
+#pragma unroll 1
+        for (int32_t row = max(s.now.first, top) & ~3; row < done; row += 4) {
+            uint32_t words[2][4];
 #pragma unroll
-            for (int i = 0; i < 4; ++i, to += a.out_stride) {
-                store_some(to, make_uint4(four[i], 0, 0, 0), min((int32_t)tile.rows - (int32_t)row, 4), a.vector);
+            for (int i = 0; i < 4; ++i) {
+                uint32_t packed[1] = {0}, byte = 0, codes[2];
+                if (row + i < (int32_t)tile.held) {
+                    packed[0] = load_word(a, tile.row + row + i, column);
+                    byte = load_scale(a, tile.row + row + i, column);
+                }
+                column_codes(packed, byte, columns, codes);
+                words[0][i] = codes[0], words[1][i] = codes[1];
+            }
+            uint8_t* to = column_at(a, tile, share) + (row - top);
+#pragma unroll
+            for (int h = 0; h < 2; ++h) {
+                transpose_bytes(words[h]);
+#pragma unroll
+                for (int i = 0; i < 4; ++i, to += a.out_stride) {
+                    store_rows(to, words[h][i], s.now.first - row, done - row, a.vector);
+                }
             }
         }
     }
-    return {bytes[0], bytes[1]};
+    for (int32_t row = done; row < min(top + RUN, (int32_t)tile.rows); ++row) {  // rows of no expert
+        uint8_t* to = column_at(a, tile, share) + (row - top);
+        for (int i = 0; i < 8; ++i, to += a.out_stride) *to = 0;
+    }
 }
 
 // cleared: whether the codes of NaN rows are zero, and other warps may read the tile still.
-template <bool amax, bool cleared>
+template <bool cleared>
 __device__ __forceinline__ void turn_share(const ColumnArguments& a, const ColumnTile& tile, RowsTile& rows,
-                                           TileTables& tables, const Share& share) {
-    Table bytes;
+                                           TileTables& tables, Work<false>& work, const Share& share) {
     uint32_t out[8][4];
-    if (amax) {
-        const GroupParts all = share.lanes == 32   ? amax_tables<1>(rows, share, tables)
-                               : share.lanes == 16 ? amax_tables<2>(rows, share, tables)
-                                                   : amax_tables<4>(rows, share, tables);
-        if (__any_sync(~0u, all.nan || all.high > all.low + E4M3_SPREAD)) {
-            bytes = turn_any(a, tile, rows, share);
-        } else {
-            const Run run(rows, tables, share);
-            const ColumnScales scales = amax_scales(run, share, all.high ? all.low - 1 : 0);
-            bytes = scale_bytes(scales);
-            turn_amax(run, scales, out);
-            store_runs(a, tile, share, out);
-        }
-    } else {
-        const uint32_t shared = share.lanes == 32   ? max_tables<cleared, 1>(rows, share, tables)
-                                : share.lanes == 16 ? max_tables<cleared, 2>(rows, share, tables)
-                                                    : max_tables<cleared, 4>(rows, share, tables);
-        bytes.low = bytes.high = shared * 0x01010101u;
-        turn_max(Run(rows, tables, share), out);
+    max_tables<cleared>(a, tile, rows, share.group, tables, work.edges);
+    turn_max(Run(rows, tables, share), out);
+    store_runs(a, tile, share, out);
+}
+
+template <bool cleared>
+__device__ __forceinline__ void turn_share(const ColumnArguments& a, const ColumnTile& tile, RowsTile& rows,
+                                           TileTables& tables, Work<true>& work, const Share& share) {
+    uint32_t out[8][4];
+    const GroupParts all = amax_tables(rows, share.group, tables);
+    const bool near = !all.nan && all.high <= all.low + E4M3_SPREAD;
+    const Run run(rows, tables, share);
+    const TileSegments first(a, tile);
+    if (near && first.alone()) {
+        turn_alone(a, tile, run, share, all.high ? all.low - 1 : 0, first.now.number, out);
         store_runs(a, tile, share, out);
+        return;
     }
-    if (share.row != 0) return;
-    store_scales(a, tile, 8 * share.word, bytes.low);
-    store_scales(a, tile, 8 * share.word + 4, bytes.high);
+    // parts of the group's columns outside the window
+    const Edges edges = window_edges<TALL, TALL>(a, tile);
+    uint32_t edge = 0, count = 0;
+    if (edges.some()) {
+        const Table before = work.edges.at(0, share.word), behind = work.edges.at(1, share.word);
+        edge = max_bytes(max_bytes(before.low, before.high), max_bytes(behind.low, behind.high));
+        edge = max(max(edge & 0xFF, edge >> 8 & 0xFF), max(edge >> 16 & 0xFF, edge >> 24));
+        edge = __reduce_max_sync(~0u, edge);
+    }
+    const uint32_t base = all.high ? all.low - 1 : edge ? edge - 1 : 0;
+#pragma unroll 1
+    for (TileSegments s(a, tile); s.some(); s.next()) ++count;
+    if (near && count <= SLOTS && edge <= highest_edge(base)) {
+        SegmentPowers& own = work.powers[threadIdx.x / 32];
+        find_powers(a, tile, rows, tables, work, own, share, base);
+        turn_several(run, own, share, out);
+        store_runs(a, tile, share, out);
+    } else {
+        turn_any(a, tile, share);
+    }
 }
 
 // A warp's whole work on its groups, behind the tile's arrival.
 template <bool amax, bool cleared>
 __device__ __forceinline__ void turn_groups(const ColumnArguments& a, const ColumnTile& tile, RowsTile& rows,
-                                            TileTables& tables) {
+                                            TileTables& tables, Work<amax>& work) {
 #pragma unroll 1
     for (uint32_t turn = 0; turn < TURNS; ++turn) {
-        const Share share = own_share(tile.rows, turn);
-        if (share.first >= GROUPS || tile.column + 32 * share.first >= a.k) return;
-        turn_share<amax, cleared>(a, tile, rows, tables, share);
+        const Share share = own_share(turn);
+        if (tile.column + 32 * share.group >= a.k) return;
+        turn_share<cleared>(a, tile, rows, tables, work, share);
         __syncwarp();  // the tables are the next group's from here on
     }
 }
 
-// Brings a tile that has rows: all threads.
-__device__ __forceinline__ void fetch_tile(const ColumnArguments& a, const ColumnTile& tile, RowsTile& rows) {
-    rows.fetch(a, tile.column, true, tile.row, tile.rows, [&](uint32_t i) { return tile.stripe(i); });
+// Brings what a window with rows needs: all threads.
+__device__ __forceinline__ void fetch_edges(const ColumnArguments& a, const ColumnTile& tile, const Edges& edges,
+                                            Work<false>& work, uint64_t keep) {
+    if (edges.before) {
+        const int32_t first = -(int32_t)edges.before;
+        RowsTile::fetch_scales(a, tile.column, tile.row + first, edges.before, edges.before, work.edges.at(first), keep);
+    }
+    if (edges.behind) {
+        RowsTile::fetch_scales(a, tile.column, tile.row + TALL, edges.behind, edges.behind, work.edges.at(TALL), keep);
+    }
+}
+__device__ __forceinline__ void fetch_edges(const ColumnArguments& a, const ColumnTile& tile, const Edges& edges,
+                                            Work<true>& work, uint64_t) {
+    if (!edges.some()) return;
+    const uint32_t hand = threadIdx.x / WORDS;
+    work.edges.find<E4M3_EMAX>(a, 0, hand, tile.row - edges.before, edges.before, tile.column);
+    work.edges.find<E4M3_EMAX>(a, 1, hand, tile.row + TALL, edges.behind, tile.column);
+    __syncthreads();
+    work.edges.join();
+}
+template <bool amax>
+__device__ __forceinline__ void fetch_tile(const ColumnArguments& a, const ColumnTile& tile, RowsTile& rows,
+                                           Work<amax>& work) {
+    const uint64_t keep = keep_policy();  // for scales: 64 bytes of DRAM hold a row's for eight or sixteen tiles
+    rows.fetch(a, tile.column, tile.row, tile.held, keep);
+    fetch_edges(a, tile, window_edges<TALL, TALL>(a, tile), work, keep);
     wait_copies();
     __syncthreads();
 }

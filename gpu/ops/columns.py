@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import bisect
 import ctypes
 import itertools
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from refnum.errors import ShapeError
 
@@ -17,10 +17,8 @@ from ..device.arrays import View
 from ..device.driver import driver
 from ..device.outputs import Outputs
 
-SEGMENTS, REACH = 1920, 0xFFFF
-"""Blocks of rows of one launch over several experts, and units from its first row to the end of its last; more take
-another. A unit is the largest power of two that divides all places.
-"""
+WINDOWS, EXPERTS = 512, 320
+"""Windows of rows, and experts that meet them, of one launch by splits of the host; more take another."""
 DOWN = 0xFFFF
 """CTAs of a grid's second axis, at most."""
 VECTORS, SCALES = 1, 2
@@ -60,15 +58,15 @@ TUNING: dict[str, Order] = {
 
 
 class Shape(NamedTuple):
-    """Rows of a column block, blocks of rows of a CTA, threads of a CTA if not one a column, codes a byte."""
+    """Rows of a segment, rows of a CTA's window, threads of a CTA if not one a column, codes a byte."""
 
     tall: int = 128
-    blocks: int = 1
+    window: int = 128
     threads: int = 0
     codes: int = 1
 
 
-SHAPES = {"fp8_columns": Shape(threads=256), "mxfp4_columns": Shape(32, 8, codes=2)}
+SHAPES = {"fp8_columns": Shape(threads=256), "mxfp4_columns": Shape(32, 256, codes=2)}
 """Kernel file -> its shape, where it is not the usual one."""
 
 
@@ -76,13 +74,13 @@ class ColumnArguments(ctypes.Structure):
     """Mirror of `refnum::ColumnArguments` in kernels/columns.cuh."""
 
     _fields_ = [
-        ("x", ctypes.c_void_p), ("scales", ctypes.c_void_p), ("rows", ctypes.c_void_p),
-        ("row_scales", ctypes.c_void_p), ("out", ctypes.c_void_p), ("out_scales", ctypes.c_void_p),
-        ("x_stride", ctypes.c_int64), ("scale_stride", ctypes.c_int64), ("out_stride", ctypes.c_int64),
-        ("k", ctypes.c_int64), ("first_row", ctypes.c_int64), ("first_segment", ctypes.c_int64),
-        ("dense_rows", ctypes.c_int64),
-        ("segments", ctypes.c_uint32), ("tiles", ctypes.c_uint32), ("aligned", ctypes.c_uint32),
-        ("vector", ctypes.c_uint32), ("shift", ctypes.c_uint32), ("places", ctypes.c_uint16 * (SEGMENTS + 1)),
+        *[(name, ctypes.c_void_p) for name in
+          ("x", "scales", "rows", "row_scales", "out", "out_scales", "table")],
+        *[(name, ctypes.c_int64) for name in
+          ("x_stride", "scale_stride", "out_stride", "k", "m", "first_window")],
+        *[(name, ctypes.c_uint32) for name in ("windows", "tiles", "aligned", "vector", "experts", "blocks")],
+        ("ends", ctypes.c_int32 * (EXPERTS + 1)), ("segments", ctypes.c_uint32 * EXPERTS),
+        ("at", ctypes.c_uint16 * WINDOWS),
     ]  # fmt: skip
 
 
@@ -92,10 +90,9 @@ class RowColumnArguments(ColumnArguments):
     slots = ("x", "scales", "rows", "row_scales", "out", "out_scales")
 
 
-def _vector(address: int, rows: int, ends: Sequence[int]) -> int:
+def _vector(address: int, rows: int) -> int:
     """Return the bytes that every store of a column may have: 16, 4 or 1."""
-    places = (address, rows, *ends)
-    return next(n for n in (16, 4, 1) if all(place % n == 0 for place in places))
+    return next(n for n in (16, 4, 1) if address % n == 0 and rows % n == 0)
 
 
 def _aligned(x: View, scales: View, groups: int) -> int:
@@ -108,45 +105,55 @@ def _aligned(x: View, scales: View, groups: int) -> int:
 
 
 class Part(NamedTuple):
-    """What one launch takes: its first row and column block, all rows if they are one expert's (else 0), blocks of
-    rows, log2 of the unit of `places`, and those.
+    """What one launch takes: its first window, windows, experts that meet them (0: one expert has all rows); the first
+    row of the first of these, as its segments go, and the end of each, from the first window on; number of the first
+    segment of each; the expert in which each window begins.
     """
 
-    row: int
-    segment: int
-    dense_rows: int
-    segments: int
-    shift: int
-    places: Any
+    first: int
+    windows: int
+    experts: int = 0
+    ends: Any = ()
+    segments: Any = ()
+    at: Any = ()
 
 
-def _parts(ends: Sequence[int], tall: int) -> list[Part]:
-    """Return the launches over blocks of at most `tall` rows; blocks restart at every expert's end."""
-    kind = ctypes.c_uint16 * (SEGMENTS + 1)
+def _parts(ends: Sequence[int], shape: Shape) -> list[Part]:
+    """Return the launches over windows of rows; segments of at most `tall` rows restart at every expert's end."""
+    windows = -(-ends[-1] // shape.window)
     if len(ends) == 1:
-        return [Part(0, 0, ends[0], -(-ends[0] // tall), 0, kind())]
-    unit = math.gcd(tall, *ends)  # a power of two, as `tall` is
-    places = [row for start, end in itertools.pairwise([0, *ends]) for row in range(start, end, tall)] + [ends[-1]]
+        return [Part(0, windows)]
+    stops = np.array(ends, np.int64)
+    starts = np.concatenate([[0], stops[:-1]])
+    counts = -(-(stops - starts) // shape.tall)
+    numbers = np.cumsum(counts) - counts
+    at = np.searchsorted(stops, np.arange(windows, dtype=np.int64) * shape.window, "right")
     parts, first = [], 0
-    while first < len(places) - 1:
-        row, most = places[first], min(first + SEGMENTS, len(places) - 1)
-        last = bisect.bisect_right(places, row + REACH * unit, first, most + 1) - 1
-        packed = kind(*((place - row) // unit for place in places[first : last + 1]))
-        parts.append(Part(row, first, 0, last - first, unit.bit_length() - 1, packed))
+    while first < windows:
+        low, row = int(at[first]), first * shape.window
+        last = min(first + WINDOWS, windows)
+        behind = np.searchsorted(starts, np.minimum(np.arange(first, last) * shape.window + shape.window, stops[-1]))
+        last = first + int(np.searchsorted(behind, low + EXPERTS, "right"))
+        high = int(behind[last - first - 1])
+        done = (row - int(starts[low])) // shape.tall
+        places = np.concatenate([[int(starts[low]) + done * shape.tall], stops[low:high]]) - row
+        own = numbers[low:high].copy()
+        own[0] += done
+        parts.append(Part(first, last - first, high - low, np.minimum(places, MOST), own, at[first:last] - low))
         first = last
     return parts
 
 
-def _grid(part: Part, shape: Shape, order: Order, across: int, tiles: int) -> tuple[int, int]:
-    """Return the CTAs of a part's launch, across and down."""
-    turns = -(-part.segments // (shape.blocks * order.cluster)) * order.cluster
-    return turns * across, -(-tiles // across)
+def _grid(windows: int, order: Order, tiles: int) -> tuple[int, int]:
+    """Return the CTAs of a launch, across and down."""
+    across = order.across or tiles
+    return -(-windows // order.cluster) * order.cluster * across, -(-tiles // across)
 
 
 def columns(kernel: str, name: str, x: View, scales: View, outputs: Outputs, k: int, splits: Sequence[int]) -> Any:
     """Launch a column kernel on the caller's current stream and return its results.
 
-    splits: rows of each expert, checked; column blocks restart at every one.
+    splits: rows of each expert, checked; segments restart at every one.
     """
     m = x.shape[0]
     if m == 0 or k == 0:
@@ -158,20 +165,30 @@ def columns(kernel: str, name: str, x: View, scales: View, outputs: Outputs, k: 
     across = order.across or tiles
     if -(-tiles // across) > DOWN:
         raise ShapeError(f"{x.name} has rows of {k} elements; {name} takes at most {DOWN * across * order.wide}")
-    parts = _parts(ends, shape.tall)
-    grids = [_grid(part, shape, order, across, tiles) for part in parts]
+    parts = _parts(ends, shape)
+    grids = [_grid(part.windows, order, tiles) for part in parts]
     if any(grid[0] > MOST for grid in grids):
         raise ShapeError(f"{x.name} has shape {x.shape}; {name} launches at most {MOST} blocks of tiles across")
-    vector = _vector(codes.address, m // shape.codes, [end // shape.codes for end in ends])
-    aligned = _aligned(x, scales, order.wide // 32)
     function = driver().function(kernel, name, device, order.defines)
     stream = x.library.stream(device)
     threads = shape.threads or order.wide // order.turns
     first_two: list[int | None] = [view.address for view in rows] or [None, None]
-    addresses = [x.address, scales.address, *first_two, codes.address, bytes_.address]
     kind = RowColumnArguments if rows else ColumnArguments
     for part, grid in zip(parts, grids, strict=True):
-        sizes = x.strides[0], scales.strides[0], m // shape.codes, k
-        arguments = kind(*addresses, *sizes, *part[:4], tiles, aligned, vector, *part[4:])
+        arguments = kind(
+            x.address, scales.address, *first_two, codes.address, bytes_.address, None, x.strides[0],
+            scales.strides[0], m // shape.codes, k, m, part.first, part.windows, tiles,
+            _aligned(x, scales, order.wide // 32), _vector(codes.address, m // shape.codes), part.experts,
+            bytes_.shape[0], _filled(ColumnArguments.ends.size // 4, ctypes.c_int32, part.ends),
+            _filled(EXPERTS, ctypes.c_uint32, part.segments), _filled(WINDOWS, ctypes.c_uint16, part.at),
+        )  # fmt: skip
         plans.launch(function, device, grid, threads, stream, arguments)
     return outputs.finish()
+
+
+def _filled(count: int, kind: Any, values: Any) -> Any:
+    """Return a ctypes array that begins with these values."""
+    out = (kind * count)()
+    if len(values):
+        np.frombuffer(out, np.dtype(kind))[: len(values)] = values
+    return out
