@@ -214,36 +214,43 @@ struct TwoBlocks {
     REFNUM_HD uint32_t rows(int i) const { return i ? ~first : first; }
 };
 
+// Puts the byte of column `c` in its place: 0 if it would lie below that.
+REFNUM_HD void put_byte(Table& bytes, int c, uint32_t top, uint32_t below) {
+    const uint32_t byte = top > below ? top - below : 0;
+    (c < 4 ? bytes.low : bytes.high) |= byte << (8 * (c & 3));
+}
+
 // Bytes of eight columns as these rows alone make them, of either block. False: elements of one lie too deep.
 REFNUM_HD bool find_bytes(const uint32_t* masks, const TwoBlocks& blocks, const uint32_t (&w)[32], Table (&bytes)[2]) {
     const uint32_t near[NEAR_DEPTHS] = {masks[0], masks[1], masks[2], masks[3]};
     bool found = true;
+    bytes[0] = bytes[1] = {0, 0};
     REFNUM_UNROLL
-    for (int i = 0; i < 2; ++i) {
-        uint32_t below[8];
-        bool nearby = true;
+    for (int c = 0; c < 8; ++c) {
+        const Planes x = column_planes(w, c);
+        const uint32_t some = x.some(), ones = x.ones(), twos = x.twos(), fours = x.fours();
+        const uint32_t zero = fours & near[0], one = (fours & near[1]) | (twos & near[0]);
+        const uint32_t two = (fours & near[2]) | (twos & near[1]) | (ones & near[0]);
+        const uint32_t three = (fours & near[3]) | (twos & near[2]) | (ones & near[1]) | (some & near[0]);
         REFNUM_UNROLL
-        for (int c = 0; c < 8; ++c) {
-            const Planes x = column_planes(w, c);
-            const uint32_t some = x.some() & blocks.rows(i), ones = x.ones(), twos = x.twos(), fours = x.fours();
-            const uint32_t zero = some & fours & near[0], one = some & ((fours & near[1]) | (twos & near[0]));
-            const uint32_t two = some & ((fours & near[2]) | (twos & near[1]) | (ones & near[0]));
-            const uint32_t three = some & ((fours & near[3]) | (twos & near[2]) | (ones & near[1]) | near[0]);
-            below[c] = zero ? 0u : one ? 1u : two ? 2u : three ? 3u : blocks.top[i];
-            nearby = nearby && (three != 0 || some == 0);
+        for (int i = 0; i < 2; ++i) {
+            const uint32_t rows = blocks.rows(i);
+            const uint32_t here = zero & rows ? 0u : one & rows ? 1u : two & rows ? 2u : three & rows ? 3u : 255u;
+            put_byte(bytes[i], c, blocks.top[i], here);
+            found = found && ((three & rows) != 0 || (some & rows) == 0);
         }
-        if (!nearby) {
-            REFNUM_UNROLL
-            for (int c = 0; c < 8; ++c) {
-                const Depth depth = find_depth(masks, blocks.top[i], column_planes(w, c), blocks.rows(i));
-                below[c] = depth.below;
-                found = found && depth.found;
-            }
-        }
+    }
+    if (found) return true;
+    found = true;
+    bytes[0] = bytes[1] = {0, 0};
+    REFNUM_UNROLL
+    for (int c = 0; c < 8; ++c) {
         REFNUM_UNROLL
-        for (int c = 0; c < 8; ++c) below[c] = blocks.top[i] - (below[c] < blocks.top[i] ? below[c] : blocks.top[i]);
-        bytes[i].low = below[0] | below[1] << 8 | below[2] << 16 | below[3] << 24;
-        bytes[i].high = below[4] | below[5] << 8 | below[6] << 16 | below[7] << 24;
+        for (int i = 0; i < 2; ++i) {
+            const Depth depth = find_depth(masks, blocks.top[i], column_planes(w, c), blocks.rows(i));
+            put_byte(bytes[i], c, blocks.top[i], depth.below);
+            found = found && depth.found;
+        }
     }
     return found;
 }

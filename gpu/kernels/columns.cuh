@@ -2,8 +2,9 @@
 // shared memory. Device only; no arithmetic on values.
 //
 // A CTA has rows that begin at a multiple of its window's height, wherever experts begin: so every store is of 16 bytes
-// that lie so, and no sector of the output is written by two CTAs. A block of rows (a *segment*) that reaches beyond the
-// window gets its bytes in every window that it meets, and has its scales written by the one in which it begins.
+// that lie so, and no sector of the output is written by two CTAs. A block of rows of one expert (a *segment*) that
+// reaches beyond the window gets its bytes in every window that it meets, and has its scales written by the one in which
+// it begins. Without RAGGED all experts but the last are whole segments: then segments lie as if there were one expert.
 //
 // A thread holds four neighbouring rows. After `transpose_bytes` each of its words is four rows of one column; the
 // words of a column lie side by side in shared memory, and leave as 16-byte stores of sixteen rows.
@@ -26,6 +27,10 @@
 #ifndef TURNS
 #define TURNS 1
 #endif
+// Whether segments may begin anywhere.
+#ifndef RAGGED
+#define RAGGED 0
+#endif
 // CTAs of one column tile and windows below each other that store their columns at the same time.
 #ifndef CLUSTER
 #define CLUSTER 1
@@ -43,7 +48,7 @@ constexpr int TALL = 128, QUADS = TALL / 4;
 constexpr uint32_t VECTORS = 1, SCALES = 2;  // bits of `aligned`: codes by 16 bytes, a tile's scales of a row in one copy
 
 // The one parameter of every column kernel (gpu/columns.py has its mirror). Strides are in bytes. One expert follows from
-// `m`; several lie in `ends` and what follows it, or, by splits on the device, in `table` in the same order: expert e has
+// `m`; several (RAGGED) lie in `ends` and what follows it, or, by splits on the device, in `table` in the same order: expert e has
 // the rows ends[e] to ends[e + 1] from the launch's first window on, segments from number segments[e] on; a window begins
 // in expert at[window]. The first expert of a launch may begin before it.
 struct ColumnArguments {
@@ -56,7 +61,7 @@ struct ColumnArguments {
     uint32_t tiles;    // across the columns
     uint32_t aligned;  // which inputs can be read by vectors
     uint32_t vector;   // bytes that an output store may have: 16, 4 or 1
-    uint32_t experts;  // 0: one, of all rows
+    uint32_t experts;
     uint32_t blocks;   // rows of `out_scales`
     int32_t ends[EXPERTS + 1];
     uint32_t segments[EXPERTS];
@@ -91,10 +96,10 @@ struct ColumnTile {
 template <int height>
 __device__ __forceinline__ ColumnTile window_tile(const ColumnArguments& a, uint32_t window, uint32_t column) {
     if (column >= a.tiles || window >= a.windows) return {0, 0, 0, 0, 0};
-    const offset_t row = (a.first_window + window) * height;
+    const offset_t row = RAGGED ? (a.first_window + window) * height : (offset_t)window * height;
     const uint32_t rows = (uint32_t)min(a.m - row, (offset_t)height);
     int32_t held = (int32_t)rows;
-    if (a.table) held = max(min(a.end(a.experts) - (int32_t)window * height, held), 0);
+    if (RAGGED && a.table) held = max(min(a.end(a.experts) - (int32_t)window * height, held), 0);
     return {row, (offset_t)column * WIDE, window, rows, (uint32_t)held};
 }
 
@@ -120,7 +125,7 @@ struct Segments {
         if (row >= held) return;
         int32_t start = 0;
         uint32_t number = (uint32_t)(a.first_window + tile.window) * (height / tall);
-        if (a.experts) {
+        if (RAGGED) {
             expert = a.expert_at(tile.window);
             while (a.end(expert + 1) <= origin + row) ++expert;
             start = a.end(expert) - origin;
@@ -137,15 +142,13 @@ struct Segments {
     __device__ __forceinline__ void next() {
         if (now.end >= held) {
             now.first = held;
-        } else if (now.end < last) {
+        } else if (!RAGGED || now.end < last) {
             take(now.end, now.number + 1);
         } else {
             do last = a.end(++expert + 1) - origin; while (last <= now.end);
             take(now.end, a.segment(expert));
         }
     }
-    // Whether the first one is the only one, and nowhere outside.
-    __device__ __forceinline__ bool alone() const { return now.first == 0 && now.end == held; }
 };
 
 // Rows of segments that meet a window and lie before and behind it.
@@ -156,7 +159,7 @@ struct Edges {
 };
 template <int height, int tall>
 __device__ __forceinline__ Edges window_edges(const ColumnArguments& a, const ColumnTile& tile) {
-    if (a.experts == 0 || tile.held == 0) return {0, 0};
+    if (!RAGGED || tile.held == 0) return {0, 0};
     const Segments<height, tall> first(a, tile), last(a, tile, (int32_t)tile.held - 1);
     return {(uint32_t)max(-first.now.first, 0), (uint32_t)max(last.now.end - height, 0)};
 }
@@ -233,7 +236,7 @@ struct Turned {
 // Output scales of four neighbouring columns, unless there is no row for them.
 __device__ __forceinline__ void store_scales(const ColumnArguments& a, uint32_t segment, offset_t column,
                                              uint32_t bytes) {
-    if (column >= a.k || segment >= a.blocks) return;
+    if (column >= a.k || (RAGGED && segment >= a.blocks)) return;
     *reinterpret_cast<uint32_t*>(a.out_scales + (offset_t)segment * a.k + column) = bytes;
 }
 

@@ -22,6 +22,8 @@ __device__ __forceinline__ void load_rows(const ColumnArguments& a, const Column
     }
 }
 
+#if RAGGED
+
 // Parts of the thread's rows (`row_part`) over all columns of the tile, in all eight threads that share them.
 __device__ __forceinline__ void row_parts(const Rows& rows, uint32_t (&part)[4]) {
     uint32_t nonzero = 0;
@@ -122,9 +124,15 @@ __device__ __forceinline__ uint32_t shared_bytes(const ColumnArguments& a, const
     return reinterpret_cast<const uint32_t*>(all.bytes)[quad];
 }
 
-// The same where all rows are of one segment that has no others.
-__device__ __forceinline__ uint32_t one_byte(const ColumnArguments& a, const ColumnTile& tile, const Rows& rows,
-                                             uint32_t segment, TileRows& all) {
+#else
+
+struct TileRows {
+    uint32_t largest[8];  // part of a warp's rows
+};
+
+// All rows are of one segment, and it has no others: its byte.
+__device__ __forceinline__ uint32_t shared_bytes(const ColumnArguments&, const ColumnTile&, const Rows& rows, uint32_t,
+                                                 TileRows& all) {
     uint32_t most = 0;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -132,20 +140,20 @@ __device__ __forceinline__ uint32_t one_byte(const ColumnArguments& a, const Col
         most = max(most, row_part((any & BYTE_MAGNITUDES) != 0, rows.byte[i]));
     }
     most = __reduce_max_sync(~0u, most);
-    if (threadIdx.x % 32 == 0) all.parts[threadIdx.x / 32] = (uint16_t)most;
+    if (threadIdx.x % 32 == 0) all.largest[threadIdx.x / 32] = most;
     __syncthreads();
 #pragma unroll
-    for (int i = 0; i < 8; ++i) most = max(most, (uint32_t)all.parts[i]);
-    const uint32_t bytes = tile_byte(most) * 0x01010101u;
-    if (threadIdx.x < 32) store_scales(a, segment, tile.column + 4 * threadIdx.x, bytes);
-    return bytes;
+    for (int i = 0; i < 8; ++i) most = max(most, all.largest[i]);
+    return tile_byte(most);
 }
+
+#endif
 
 template <bool te>
 __device__ __forceinline__ void turn(Rows& rows, uint32_t bytes, uint32_t part, uint32_t quad, Turned<16>& turned) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        const uint32_t nan = rows.byte[i] == NAN_BYTE ? ~0u : 0u, byte = bytes >> (8 * i) & 0xFF;
+        const uint32_t nan = rows.byte[i] == NAN_BYTE ? ~0u : 0u, byte = RAGGED ? bytes >> (8 * i) & 0xFF : bytes;
         if (te) {
             const uint32_t steps = lowering_steps(rows.byte[i], byte);
 #pragma unroll
@@ -177,10 +185,11 @@ __device__ __forceinline__ void fp8_columns(const ColumnArguments& a) {
     if (tile.rows == 0) return;
     Rows rows;
     load_rows(a, tile, part, quad, rows);
-    const Segments<TALL, TALL> first(a, tile);
-    const uint32_t bytes = first.alone() ? one_byte(a, tile, rows, first.now.number, all)
-                                         : shared_bytes(a, tile, rows, quad, all);
+    const uint32_t bytes = shared_bytes(a, tile, rows, quad, all);
     if (threadIdx.x / 32 * 16 < tile.rows) turn<te>(rows, bytes, part, quad, turned);  // a warp has sixteen rows
+#if !RAGGED
+    if (threadIdx.x < 32) store_scales(a, tile.window, tile.column + 4 * threadIdx.x, bytes * 0x01010101u);
+#endif
     __syncthreads();
     turned.template store_columns<256>(a, tile);
 }

@@ -158,11 +158,10 @@ __device__ __forceinline__ void store_chunk(const ColumnArguments& a, const Colu
     }
 }
 
-// One block, all of it here; `exists` unless no expert has the rows.
+// One block, all of it here.
 template <bool amax>
 __device__ __forceinline__ void turn_alone(const ColumnArguments& a, const ColumnTile& tile, WindowTile& rows,
-                                           const Share& own, uint32_t segment, uint32_t some, RowMasks& masks,
-                                           uint32_t (&w)[32]) {
+                                           const Share& own, uint32_t some, RowMasks& masks, uint32_t (&w)[32]) {
     BlockRows found[1];
     find_rows<amax ? DEPTHS : MAX_DEPTHS, 1>(rows, own, some, ~0u, masks, found);
     if (own.row >= tile.rows) return;  // no lane needs another from here on
@@ -170,12 +169,16 @@ __device__ __forceinline__ void turn_alone(const ColumnArguments& a, const Colum
     if (found[0].nan) {
 #pragma unroll
         for (int i = 0; i < 32; ++i) w[i] = 0;
-    } else if (!turn_planes<amax>(masks.depths(), found[0].top, w, bytes)) {
-        return turn_any<amax>(a, tile, own);
     }
-    store_chunk(a, tile, own, w);
-    store_bytes(a, tile, own, segment, bytes);
+    if (found[0].nan || turn_planes<amax>(masks.depths(), found[0].top, w, bytes)) {
+        store_chunk(a, tile, own, w);
+        store_bytes(a, tile, own, CHUNKS * tile.window + own.row / CHUNK, bytes);
+    } else {
+        turn_any<amax>(a, tile, own);
+    }
 }
+
+#if RAGGED
 
 // The byte that rows outside the window bring to a group of columns: 255 if one has no value; else `max`'s, 0 for `amax`.
 template <bool amax>
@@ -224,44 +227,56 @@ struct WindowEdges {
     }
 };
 
+// The one or two blocks that a thread's rows meet: the rows of the first, numbers of those that begin here (else none),
+// whether the first begins above and the last ends below. More than two are not `few`.
+struct ChunkBlocks {
+    uint32_t first, number[2];
+    bool one, above, below, few;
+
+    __device__ __forceinline__ ChunkBlocks(const ColumnArguments& a, const ColumnTile& tile, int32_t top) {
+        Blocks at(a, tile, top);
+        const int32_t end = min(top + CHUNK, at.held);
+        const Segment early = at.now;
+        if (early.end < end) at.next();
+        one = early.end == at.now.end;
+        first = one ? ~0u : rows_before((uint32_t)(early.end - top));
+        number[0] = early.first < top ? ~0u : early.number;
+        number[1] = one ? ~0u : at.now.number;
+        above = early.first < top;
+        below = at.now.end > top + CHUNK;
+        few = top >= at.held || at.now.end >= end;
+    }
+};
+
 // One or two blocks, or parts of them. False: nothing was stored, for a thread of the warp cannot.
 template <bool amax>
 __device__ __forceinline__ bool turn_two(const ColumnArguments& a, const ColumnTile& tile, WindowTile& rows,
-                                         const Share& own, Blocks at, uint32_t some, RowMasks& masks,
+                                         const Share& own, uint32_t some, RowMasks& masks,
                                          const WindowEdges<amax>& edges, const BlockParts& parts, uint32_t (&w)[32]) {
-    const int32_t top = (int32_t)own.row, end = min(top + CHUNK, at.held);
-    const Segment first = at.now;
-    if (first.end < end) at.next();
-    const bool one = first.end == at.now.end, few = top >= at.held || at.now.end >= end;
-    TwoBlocks blocks = {rows_before((uint32_t)min(max(first.end - top, 0), CHUNK)), {0, 0}};
-    if (one) blocks.first = ~0u;
+    const ChunkBlocks at(a, tile, (int32_t)own.row);
     BlockRows found[2];
-    find_rows<amax ? DEPTHS : MAX_DEPTHS, 2>(rows, own, some, blocks.first, masks, found);
+    find_rows<amax ? DEPTHS : MAX_DEPTHS, 2>(rows, own, some, at.first, masks, found);
+    const TwoBlocks blocks = {at.first, {found[0].top, found[1].top}};
     Table bytes[2];
-    bool here = few;
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
-        blocks.top[i] = found[i].top;
-        bytes[i].low = bytes[i].high = found[i].top * 0x01010101u;
-    }
-    if (amax) here = find_bytes(masks.depths(), blocks, w, bytes) && here;
-    if (!__all_sync(~0u, here)) return false;
+    for (int i = 0; i < 2; ++i) bytes[i].low = bytes[i].high = found[i].top * 0x01010101u;
+    const bool here = !amax || find_bytes(masks.depths(), blocks, w, bytes);
+    if (!__all_sync(~0u, here && at.few)) return false;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
         if (found[i].nan) bytes[i].low = bytes[i].high = ~0u;
     }
     // what the rows above and below bring to the blocks that they share
-    const Table last = one ? bytes[0] : bytes[1];
+    const Table last = at.one ? bytes[0] : bytes[1];
     Table above = {__shfl_up_sync(~0u, last.low, 4), __shfl_up_sync(~0u, last.high, 4)};
     Table below = {__shfl_down_sync(~0u, bytes[0].low, 4), __shfl_down_sync(~0u, bytes[0].high, 4)};
-    if (top == 0) above = edges.of(0, parts, own.word);
-    if (top + CHUNK == WINDOW) below = edges.of(1, parts, own.word);
-    if (top >= (int32_t)tile.rows) return true;
-    if (first.first < top) bytes[0] = larger(bytes[0], above);
-    if (at.now.end > top + CHUNK) {
-        if (one) bytes[0] = larger(bytes[0], below);
-        else bytes[1] = larger(bytes[1], below);
-    }
+    if (own.row == 0) above = edges.of(0, parts, own.word);
+    if (own.row + CHUNK == WINDOW) below = edges.of(1, parts, own.word);
+    if (at.above) bytes[0] = larger(bytes[0], above);
+    if (at.below && at.one) bytes[0] = larger(bytes[0], below);
+    if (at.below && !at.one) bytes[1] = larger(bytes[1], below);
+    store_bytes(a, tile, own, at.number[0], bytes[0]);
+    store_bytes(a, tile, own, at.number[1], bytes[1]);
     turn_two<amax>(masks.depths(), blocks, w, bytes);
     const bool nan[2] = {bytes[0].low == ~0u, bytes[1].low == ~0u};
     if (nan[0] || nan[1]) {
@@ -270,23 +285,25 @@ __device__ __forceinline__ bool turn_two(const ColumnArguments& a, const ColumnT
         for (int i = 0; i < 32; ++i) w[i] &= keep;
     }
     store_chunk(a, tile, own, w);
-    if (top >= at.held) return true;
-    if (first.first >= top) store_bytes(a, tile, own, first.number, bytes[0]);
-    if (!one) store_bytes(a, tile, own, at.now.number, bytes[1]);
     return true;
 }
+
+#endif
 
 template <bool amax>
 __device__ __forceinline__ void mxfp4_columns(const ColumnArguments& a) {
     __shared__ WindowTile rows;
     __shared__ RowMasks masks[GROUPS][CHUNKS];
+#if RAGGED
     __shared__ BlockParts parts;
+#endif
     const ColumnTile tile = column_tile<WINDOW>(a);
     if (tile.rows == 0) return;
     const uint64_t keep = keep_policy();  // for scales: 64 bytes of DRAM hold a row's for eight or sixteen tiles
     rows.fetch(a, tile.column, tile.row, tile.held, keep);
     const uint32_t group = threadIdx.x / 32, number = threadIdx.x % 32 / 4;
     clear_masks(masks[group]);
+#if RAGGED
     const Edges outside = window_edges<WINDOW, CHUNK>(a, tile);
     WindowEdges<amax> edges;
     edges.find(a, tile, outside);
@@ -297,6 +314,7 @@ __device__ __forceinline__ void mxfp4_columns(const ColumnArguments& a) {
         __syncthreads();
         parts.join();
     }
+#endif
     wait_copies();
     __syncthreads();
     if (tile.column + 32 * group >= a.k) return;
@@ -309,14 +327,11 @@ __device__ __forceinline__ void mxfp4_columns(const ColumnArguments& a) {
     for (int c = 0; c < 24; ++c) some |= w[c];
     some |= __shfl_xor_sync(~0u, some, 1);
     some |= __shfl_xor_sync(~0u, some, 2);
-    const Blocks at(a, tile, (int32_t)own.row);
-    const bool alone = (int32_t)own.row >= at.held ||
-                       (at.now.first == (int32_t)own.row && at.now.end == min((int32_t)own.row + CHUNK, at.held));
-    if (__all_sync(~0u, alone)) {
-        turn_alone<amax>(a, tile, rows, own, at.now.number, some, masks[group][number], w);
-    } else if (!turn_two<amax>(a, tile, rows, own, at, some, masks[group][number], edges, parts, w)) {
-        turn_any<amax>(a, tile, own);
-    }
+#if RAGGED
+    if (!turn_two<amax>(a, tile, rows, own, some, masks[group][number], edges, parts, w)) turn_any<amax>(a, tile, own);
+#else
+    turn_alone<amax>(a, tile, rows, own, some, masks[group][number], w);
+#endif
 }
 
 }  // namespace refnum

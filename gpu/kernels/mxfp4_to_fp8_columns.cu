@@ -7,7 +7,7 @@ template <bool amax>
 __device__ __forceinline__ void mxfp4_to_fp8_columns(const ColumnArguments& a) {
     __shared__ RowsTile rows;
     __shared__ TileTables tables[WARPS];
-    __shared__ Work<amax> work;
+    __shared__ Work<amax, RAGGED> work;
     const ColumnTile tile = column_tile<TALL>(a);
     if (tile.rows == 0) return;
     fetch_tile(a, tile, rows, work);

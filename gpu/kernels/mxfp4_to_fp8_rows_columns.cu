@@ -61,7 +61,7 @@ __device__ __forceinline__ void mxfp4_to_fp8_rows_columns(const ColumnArguments&
         OneRowTables rows[GROUPS];
         TileTables columns[GROUPS];
     } tables;
-    __shared__ Work<amax> work;
+    __shared__ Work<amax, RAGGED> work;
     const ColumnTile tile = column_tile<TALL>(a);
     if (tile.rows == 0) return meet_cluster();
     fetch_tile(a, tile, rows, work);

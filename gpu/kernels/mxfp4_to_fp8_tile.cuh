@@ -44,15 +44,19 @@ struct SegmentPowers {  // `amax`
     __align__(16) uint32_t of[SLOTS][16];  // 32 columns, a half each
     __align__(16) uint8_t slots[TALL];     // of the rows
 };
-template <bool amax>
-struct Work {
+template <bool amax, bool ragged>
+struct Work {};
+template <>
+struct Work<false, true> {
     EdgeBytes edges;
 };
 template <>
-struct Work<true> {
+struct Work<true, true> {
     EdgeParts<HANDS> edges;
     SegmentPowers powers[WARPS];
 };
+typedef Work<false, RAGGED> MaxWork;
+typedef Work<true, RAGGED> AmaxWork;
 
 __device__ __forceinline__ uint8_t* column_at(const ColumnArguments& a, const ColumnTile& tile, const Share& share) {
     return a.out + (tile.column + 8 * share.word) * a.out_stride + tile.row + share.row;
@@ -101,14 +105,11 @@ __device__ __forceinline__ uint32_t raise_by_edge(const ColumnArguments& a, cons
     return __reduce_max_sync(~0u, own);
 }
 
-// `max`: tables of the rows of a group; stores the bytes of the segments that begin in the window. The codes of NaN rows
-// are cleared, unless they are already.
-template <bool cleared>
-__device__ __forceinline__ void max_tables(const ColumnArguments& a, const ColumnTile& tile, RowsTile& rows,
-                                           uint32_t group, TileTables& tables, EdgeBytes& edges) {
+// `max`: the byte of each of a lane's rows, from all rows' parts; stores those of the segments that begin in the window.
+#if RAGGED
+__device__ __forceinline__ void segment_bytes(const ColumnArguments& a, const ColumnTile& tile, uint32_t group,
+                                              const uint32_t (&part)[4], MaxWork& work, uint32_t (&shared)[4]) {
     const uint32_t lane = threadIdx.x % 32;
-    uint32_t part[4], byte[4], shared[4] = {0, 0, 0, 0};
-    block_parts<4>(rows, group, part, byte);
 #pragma unroll 1
     for (TileSegments s(a, tile); s.some(); s.next()) {
         uint32_t most = 0;
@@ -116,8 +117,8 @@ __device__ __forceinline__ void max_tables(const ColumnArguments& a, const Colum
         for (int i = 0; i < 4; ++i) most = max(most, s.now.has(32 * i + lane) ? part[i] : 0);
         most = __reduce_max_sync(~0u, most);
         const int32_t first = s.now.first, behind = s.now.end - TALL;
-        if (first < 0) most = raise_by_edge(a, tile, edges.at(first), first, (uint32_t)-first, group, most);
-        if (behind > 0) most = raise_by_edge(a, tile, edges.at(TALL), TALL, (uint32_t)behind, group, most);
+        if (first < 0) most = raise_by_edge(a, tile, work.edges.at(first), first, (uint32_t)-first, group, most);
+        if (behind > 0) most = raise_by_edge(a, tile, work.edges.at(TALL), TALL, (uint32_t)behind, group, most);
         const uint32_t own = tile_byte_max(most);
 #pragma unroll
         for (int i = 0; i < 4; ++i) shared[i] = s.now.has(32 * i + lane) ? own : shared[i];
@@ -125,6 +126,27 @@ __device__ __forceinline__ void max_tables(const ColumnArguments& a, const Colum
             store_scales(a, s.now.number, tile.column + 32 * group + 4 * lane, own * 0x01010101u);
         }
     }
+}
+#else
+__device__ __forceinline__ void segment_bytes(const ColumnArguments& a, const ColumnTile& tile, uint32_t group,
+                                              const uint32_t (&part)[4], MaxWork&, uint32_t (&shared)[4]) {
+    const uint32_t lane = threadIdx.x % 32, most = max(max(part[0], part[1]), max(part[2], part[3]));
+    const uint32_t byte = tile_byte_max(__reduce_max_sync(~0u, most));
+    const uint32_t segment = tile.window;
+    if (lane < 8) store_scales(a, segment, tile.column + 32 * group + 4 * lane, byte * 0x01010101u);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) shared[i] = byte;
+}
+#endif
+
+// `max`: tables of the rows of a group. The codes of NaN rows are cleared, unless they are already.
+template <bool cleared>
+__device__ __forceinline__ void max_tables(const ColumnArguments& a, const ColumnTile& tile, RowsTile& rows,
+                                           uint32_t group, TileTables& tables, MaxWork& work) {
+    const uint32_t lane = threadIdx.x % 32;
+    uint32_t part[4], byte[4], shared[4] = {0, 0, 0, 0};
+    block_parts<4>(rows, group, part, byte);
+    segment_bytes(a, tile, group, part, work, shared);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
         const uint32_t row = 32 * i + lane;
@@ -177,31 +199,11 @@ __device__ __forceinline__ void store_bytes(const ColumnArguments& a, const Colu
     store_scales(a, segment, tile.column + 8 * share.word + 4, bytes.high);
 }
 
-// `amax`, all rows of one segment, and it has no others.
-__device__ __forceinline__ void turn_alone(const ColumnArguments& a, const ColumnTile& tile, const Run& run,
-                                           const Share& share, uint32_t base, uint32_t segment,
-                                           uint32_t (&out)[8][4]) {
-    HalfMaxima most = {};
-#pragma unroll
-    for (int i = 0; i < RUN; i += 2) raise_halves(most, run.halves(i), run.halves(i + 1));
-    join_runs(most);
-    const ColumnScales scales = column_scales(most, base);
-    if (share.row == 0) store_bytes(a, tile, share, segment, scale_bytes(scales));
-#pragma unroll
-    for (int q = 0; q < 4; ++q) {
-        uint32_t packed[4], codes[8];
-        Table halves[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) packed[i] = run.word(4 * q + i), halves[i] = run.halves(4 * q + i);
-        turn_rows(packed, halves, scales.power, scales.power, codes);
-#pragma unroll
-        for (int j = 0; j < 8; ++j) out[j][q] = codes[j];
-    }
-}
+#if RAGGED
 
 // `amax`: the columns' bytes and powers of up to SLOTS segments. A thread takes every eighth row of its columns.
 __device__ __forceinline__ void find_powers(const ColumnArguments& a, const ColumnTile& tile, RowsTile& rows,
-                                            TileTables& tables, Work<true>& work, SegmentPowers& own, const Share& share,
+                                            TileTables& tables, AmaxWork& work, SegmentPowers& own, const Share& share,
                                             uint32_t base) {
     const uint32_t lane = threadIdx.x % 32;
     uint32_t slot = 0, slots[4] = {0, 0, 0, 0};
@@ -260,6 +262,56 @@ __device__ __forceinline__ void turn_several(const Run& run, const SegmentPowers
         for (int j = 0; j < 8; ++j) out[j][q] = codes[j];
     }
 }
+
+// `amax`, rows near each other. False: rows outside the window lie too far, or there are too many segments.
+__device__ __forceinline__ bool turn_near(const ColumnArguments& a, const ColumnTile& tile, RowsTile& rows,
+                                          TileTables& tables, AmaxWork& work, const Share& share,
+                                          const GroupParts& all, uint32_t (&out)[8][4]) {
+    const Edges outside = window_edges<TALL, TALL>(a, tile);
+    uint32_t edge = 0, count = 0;
+    if (outside.some()) {
+        const Table before = work.edges.at(0, share.word), behind = work.edges.at(1, share.word);
+        edge = max_bytes(max_bytes(before.low, before.high), max_bytes(behind.low, behind.high));
+        edge = max(max(edge & 0xFF, edge >> 8 & 0xFF), max(edge >> 16 & 0xFF, edge >> 24));
+        edge = __reduce_max_sync(~0u, edge);
+    }
+    const uint32_t base = all.high ? all.low - 1 : edge ? edge - 1 : 0;
+#pragma unroll 1
+    for (TileSegments s(a, tile); s.some(); s.next()) ++count;
+    if (count > SLOTS || edge > highest_edge(base)) return false;
+    SegmentPowers& own = work.powers[threadIdx.x / 32];
+    find_powers(a, tile, rows, tables, work, own, share, base);
+    turn_several(Run(rows, tables, share), own, share, out);
+    return true;
+}
+
+#else
+
+// `amax`, all rows of one segment, and it has no others.
+__device__ __forceinline__ bool turn_near(const ColumnArguments& a, const ColumnTile& tile, RowsTile& rows,
+                                          TileTables& tables, AmaxWork&, const Share& share, const GroupParts& all,
+                                          uint32_t (&out)[8][4]) {
+    const Run run(rows, tables, share);
+    HalfMaxima most = {};
+#pragma unroll
+    for (int i = 0; i < RUN; i += 2) raise_halves(most, run.halves(i), run.halves(i + 1));
+    join_runs(most);
+    const ColumnScales scales = column_scales(most, all.high ? all.low - 1 : 0);
+    if (share.row == 0) store_bytes(a, tile, share, tile.window, scale_bytes(scales));
+#pragma unroll
+    for (int q = 0; q < 4; ++q) {
+        uint32_t packed[4], codes[8];
+        Table halves[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) packed[i] = run.word(4 * q + i), halves[i] = run.halves(4 * q + i);
+        turn_rows(packed, halves, scales.power, scales.power, codes);
+#pragma unroll
+        for (int j = 0; j < 8; ++j) out[j][q] = codes[j];
+    }
+    return true;
+}
+
+#endif
 
 // Rows `first` to `end` - 1 of four rows of a column.
 __device__ __forceinline__ void store_rows(uint8_t* to, uint32_t four, int32_t first, int32_t end, uint32_t vector) {
@@ -325,52 +377,27 @@ __device__ __forceinline__ void turn_any(const ColumnArguments& a, const ColumnT
 // cleared: whether the codes of NaN rows are zero, and other warps may read the tile still.
 template <bool cleared>
 __device__ __forceinline__ void turn_share(const ColumnArguments& a, const ColumnTile& tile, RowsTile& rows,
-                                           TileTables& tables, Work<false>& work, const Share& share) {
+                                           TileTables& tables, MaxWork& work, const Share& share) {
     uint32_t out[8][4];
-    max_tables<cleared>(a, tile, rows, share.group, tables, work.edges);
+    max_tables<cleared>(a, tile, rows, share.group, tables, work);
     turn_max(Run(rows, tables, share), out);
     store_runs(a, tile, share, out);
 }
 
 template <bool cleared>
 __device__ __forceinline__ void turn_share(const ColumnArguments& a, const ColumnTile& tile, RowsTile& rows,
-                                           TileTables& tables, Work<true>& work, const Share& share) {
+                                           TileTables& tables, AmaxWork& work, const Share& share) {
     uint32_t out[8][4];
     const GroupParts all = amax_tables(rows, share.group, tables);
     const bool near = !all.nan && all.high <= all.low + E4M3_SPREAD;
-    const Run run(rows, tables, share);
-    const TileSegments first(a, tile);
-    if (near && first.alone()) {
-        turn_alone(a, tile, run, share, all.high ? all.low - 1 : 0, first.now.number, out);
-        store_runs(a, tile, share, out);
-        return;
-    }
-    // parts of the group's columns outside the window
-    const Edges edges = window_edges<TALL, TALL>(a, tile);
-    uint32_t edge = 0, count = 0;
-    if (edges.some()) {
-        const Table before = work.edges.at(0, share.word), behind = work.edges.at(1, share.word);
-        edge = max_bytes(max_bytes(before.low, before.high), max_bytes(behind.low, behind.high));
-        edge = max(max(edge & 0xFF, edge >> 8 & 0xFF), max(edge >> 16 & 0xFF, edge >> 24));
-        edge = __reduce_max_sync(~0u, edge);
-    }
-    const uint32_t base = all.high ? all.low - 1 : edge ? edge - 1 : 0;
-#pragma unroll 1
-    for (TileSegments s(a, tile); s.some(); s.next()) ++count;
-    if (near && count <= SLOTS && edge <= highest_edge(base)) {
-        SegmentPowers& own = work.powers[threadIdx.x / 32];
-        find_powers(a, tile, rows, tables, work, own, share, base);
-        turn_several(run, own, share, out);
-        store_runs(a, tile, share, out);
-    } else {
-        turn_any(a, tile, share);
-    }
+    if (near && turn_near(a, tile, rows, tables, work, share, all, out)) store_runs(a, tile, share, out);
+    else turn_any(a, tile, share);
 }
 
 // A warp's whole work on its groups, behind the tile's arrival.
 template <bool amax, bool cleared>
 __device__ __forceinline__ void turn_groups(const ColumnArguments& a, const ColumnTile& tile, RowsTile& rows,
-                                            TileTables& tables, Work<amax>& work) {
+                                            TileTables& tables, Work<amax, RAGGED>& work) {
 #pragma unroll 1
     for (uint32_t turn = 0; turn < TURNS; ++turn) {
         const Share share = own_share(turn);
@@ -380,9 +407,9 @@ __device__ __forceinline__ void turn_groups(const ColumnArguments& a, const Colu
     }
 }
 
-// Brings what a window with rows needs: all threads.
+#if RAGGED
 __device__ __forceinline__ void fetch_edges(const ColumnArguments& a, const ColumnTile& tile, const Edges& edges,
-                                            Work<false>& work, uint64_t keep) {
+                                            MaxWork& work, uint64_t keep) {
     if (edges.before) {
         const int32_t first = -(int32_t)edges.before;
         RowsTile::fetch_scales(a, tile.column, tile.row + first, edges.before, edges.before, work.edges.at(first), keep);
@@ -392,7 +419,7 @@ __device__ __forceinline__ void fetch_edges(const ColumnArguments& a, const Colu
     }
 }
 __device__ __forceinline__ void fetch_edges(const ColumnArguments& a, const ColumnTile& tile, const Edges& edges,
-                                            Work<true>& work, uint64_t) {
+                                            AmaxWork& work, uint64_t) {
     if (!edges.some()) return;
     const uint32_t hand = threadIdx.x / WORDS;
     work.edges.find<E4M3_EMAX>(a, 0, hand, tile.row - edges.before, edges.before, tile.column);
@@ -400,12 +427,17 @@ __device__ __forceinline__ void fetch_edges(const ColumnArguments& a, const Colu
     __syncthreads();
     work.edges.join();
 }
+#endif
+
+// Brings what a window with rows needs: all threads.
 template <bool amax>
 __device__ __forceinline__ void fetch_tile(const ColumnArguments& a, const ColumnTile& tile, RowsTile& rows,
-                                           Work<amax>& work) {
+                                           Work<amax, RAGGED>& work) {
     const uint64_t keep = keep_policy();  // for scales: 64 bytes of DRAM hold a row's for eight or sixteen tiles
     rows.fetch(a, tile.column, tile.row, tile.held, keep);
+#if RAGGED
     fetch_edges(a, tile, window_edges<TALL, TALL>(a, tile), work, keep);
+#endif
     wait_copies();
     __syncthreads();
 }

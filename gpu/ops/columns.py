@@ -28,7 +28,8 @@ VECTORS, SCALES = 1, 2
 class Order(NamedTuple):
     """How a launch is cut: column tiles that neighbouring CTAs take of the same rows (0: all), CTAs that a
     multiprocessor must hold at once, columns of a tile, whether memory passes by the caches, CTAs below each other
-    that store columns at the same time, groups of 32 columns that a warp takes one after another.
+    that store columns at the same time, groups of 32 columns that a warp takes one after another, whether experts may
+    begin at any row.
     """
 
     across: int
@@ -37,6 +38,7 @@ class Order(NamedTuple):
     stream: int = 0
     cluster: int = 1
     turns: int = 1
+    ragged: int = 0
 
     @property
     def defines(self) -> tuple[str, ...]:
@@ -54,7 +56,18 @@ TUNING: dict[str, Order] = {
     "fp8_columns_rne": Order(2, 8),
     "fp8_columns_te": Order(2, 8),
 }
-"""Function -> its order: measured, see docs/results."""
+"""Function -> its order where all experts but the last are whole segments: measured, see docs/results."""
+RAGGED: dict[str, Order] = {
+    "mxfp4_to_fp8_columns_max": Order(2, 4, 256, ragged=1),
+    "mxfp4_to_fp8_columns_amax": Order(2, 5, 256, turns=2, ragged=1),
+    "mxfp4_to_fp8_rows_columns_max": Order(0, 4, 256, cluster=2, ragged=1),
+    "mxfp4_to_fp8_rows_columns_amax": Order(0, 3, 256, cluster=2, ragged=1),
+    "mxfp4_columns_max": Order(2, 3, 256, ragged=1),
+    "mxfp4_columns_amax": Order(1, 2, 256, ragged=1),
+    "fp8_columns_rne": Order(2, 5, ragged=1),
+    "fp8_columns_te": Order(2, 5, ragged=1),
+}
+"""The same where experts begin anywhere."""
 
 
 class Shape(NamedTuple):
@@ -105,7 +118,7 @@ def _aligned(x: View, scales: View, groups: int) -> int:
 
 
 class Part(NamedTuple):
-    """What one launch takes: its first window, windows, experts that meet them (0: one expert has all rows); the first
+    """What one launch takes: its first window, windows, experts that meet them (0: segments lie as one expert's); the first
     row of the first of these, as its segments go, and the end of each, from the first window on; number of the first
     segment of each; the expert in which each window begins.
     """
@@ -121,7 +134,7 @@ class Part(NamedTuple):
 def _parts(ends: Sequence[int], shape: Shape) -> list[Part]:
     """Return the launches over windows of rows; segments of at most `tall` rows restart at every expert's end."""
     windows = -(-ends[-1] // shape.window)
-    if len(ends) == 1:
+    if all(end % shape.tall == 0 for end in ends[:-1]):
         return [Part(0, windows)]
     stops = np.array(ends, np.int64)
     starts = np.concatenate([[0], stops[:-1]])
@@ -158,14 +171,14 @@ def columns(kernel: str, name: str, x: View, scales: View, outputs: Outputs, k: 
     m = x.shape[0]
     if m == 0 or k == 0:
         return outputs.finish()
-    shape, order, device = SHAPES.get(kernel, Shape()), TUNING[name], x.device
-    ends = list(itertools.accumulate(n for n in splits if n))
+    shape, device = SHAPES.get(kernel, Shape()), x.device
+    parts = _parts(list(itertools.accumulate(n for n in splits if n)), shape)
+    order = (RAGGED if parts[0].experts else TUNING)[name]
     *rows, codes, bytes_ = outputs.views
     tiles = -(-k // order.wide)
     across = order.across or tiles
     if -(-tiles // across) > DOWN:
         raise ShapeError(f"{x.name} has rows of {k} elements; {name} takes at most {DOWN * across * order.wide}")
-    parts = _parts(ends, shape)
     grids = [_grid(part.windows, order, tiles) for part in parts]
     if any(grid[0] > MOST for grid in grids):
         raise ShapeError(f"{x.name} has shape {x.shape}; {name} launches at most {MOST} blocks of tiles across")
