@@ -118,9 +118,10 @@ def _aligned(x: View, scales: View, groups: int) -> int:
 
 
 class Part(NamedTuple):
-    """What one launch takes: its first window, windows, experts that meet them (0: segments lie as one expert's); the first
-    row of the first of these, as its segments go, and the end of each, from the first window on; number of the first
-    segment of each; the expert in which each window begins.
+    """What one launch takes: its first window, windows, experts that meet them (0: segments lie as one expert's).
+
+    Then, counted from the first window: where the segment begins in which it begins, and where each expert ends; the
+    number of the first segment of each; the expert in which each window begins.
     """
 
     first: int

@@ -50,7 +50,8 @@ def operations(kernel: str) -> tuple[str, ...]:
 def cuts(kernel: str) -> list[tuple[str, ...]]:
     """Return the macros under which a kernel file is compiled for its launches, scale layouts apart."""
     found = {grid.defines for name, grid in launch.TUNING.items() if name == kernel}
-    found |= {order.defines for name, order in columns.TUNING.items() if name.rpartition("_")[0] == kernel}
+    orders = (*columns.TUNING.items(), *columns.RAGGED.items())
+    found |= {order.defines for name, order in orders if name.rpartition("_")[0] == kernel}
     found |= {stay.defines for name, stay in swiglu.TUNING.items() if name == kernel}
     found |= {casts.DEFINES} if kernel == casts.KERNEL else set()
     found |= {payload_rows.SHORT.defines} if kernel == "payload_rows" else set()

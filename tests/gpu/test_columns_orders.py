@@ -53,6 +53,7 @@ def test_orders(name: str, order: Order, monkeypatch: pytest.MonkeyPatch) -> Non
     for function in columns.TUNING:
         if function.rpartition("_")[0] == name:
             monkeypatch.setitem(columns.TUNING, function, order)
+            monkeypatch.setitem(columns.RAGGED, function, order._replace(ragged=1))
     for lowest, above in ((0, 256), (120, 12), (60, 60)):
         compare(name, 288, lowest, above, (None, SPLITS), order.wide)
 
