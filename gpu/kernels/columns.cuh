@@ -98,8 +98,8 @@ __device__ __forceinline__ ColumnTile window_tile(const ColumnArguments& a, uint
     if (column >= a.tiles || window >= a.windows) return {0, 0, 0, 0, 0};
     const offset_t row = RAGGED ? (a.first_window + window) * height : (offset_t)window * height;
     const uint32_t rows = (uint32_t)min(a.m - row, (offset_t)height);
-    int32_t held = (int32_t)rows;
-    if (RAGGED && a.table) held = max(min(a.end(a.experts) - (int32_t)window * height, held), 0);
+    if (!RAGGED || !a.table) return {row, (offset_t)column * WIDE, window, rows, rows};
+    const int32_t held = max(min(a.end(a.experts) - (int32_t)window * height, (int32_t)rows), 0);
     return {row, (offset_t)column * WIDE, window, rows, (uint32_t)held};
 }
 

@@ -16,7 +16,7 @@ __device__ __forceinline__ void load_rows(const ColumnArguments& a, const Column
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
         rows.w[i][0] = rows.w[i][1] = rows.w[i][2] = rows.w[i][3] = rows.byte[i] = 0;
-        if (4 * quad + i >= tile.held || column >= a.k) continue;
+        if (4 * quad + i >= (RAGGED ? tile.held : tile.rows) || column >= a.k) continue;
         load<16>(x + i * a.x_stride, a.aligned & VECTORS, rows.w[i]);
         rows.byte[i] = load_byte(scales + i * a.scale_stride);
     }
