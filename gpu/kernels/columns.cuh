@@ -27,6 +27,13 @@
 #ifndef TURNS
 #define TURNS 1
 #endif
+// Windows below each other that a CTA walks, and whether it fetches a segment while it turns the one above.
+#ifndef STRIP
+#define STRIP 1
+#endif
+#ifndef AHEAD
+#define AHEAD 0
+#endif
 // Whether segments may begin anywhere.
 #ifndef RAGGED
 #define RAGGED 0
@@ -85,7 +92,7 @@ struct Segment {
     __device__ __forceinline__ bool has(uint32_t row) const { return (int32_t)row >= first && (int32_t)row < end; }
 };
 
-// The rows of this CTA; none behind the last column and the last window.
+// The rows of this CTA, a window or a strip of them; none behind the last column and the last window.
 struct ColumnTile {
     offset_t row, column;
     uint32_t window;  // of the launch
@@ -97,18 +104,18 @@ template <int height>
 __device__ __forceinline__ ColumnTile window_tile(const ColumnArguments& a, uint32_t window, uint32_t column) {
     if (column >= a.tiles || window >= a.windows) return {0, 0, 0, 0, 0};
     const offset_t row = RAGGED ? (a.first_window + window) * height : (offset_t)window * height;
-    const uint32_t rows = (uint32_t)min(a.m - row, (offset_t)height);
+    const uint32_t rows = (uint32_t)min(a.m - row, (offset_t)(min(a.windows - window, (uint32_t)STRIP) * height));
     if (!RAGGED || !a.table) return {row, (offset_t)column * WIDE, window, rows, rows};
     const int32_t held = max(min(a.end(a.experts) - (int32_t)window * height, (int32_t)rows), 0);
     return {row, (offset_t)column * WIDE, window, rows, (uint32_t)held};
 }
 
-// Across the grid go the windows, CLUSTER at a time, ACROSS column tiles of each; down go the stripes of ACROSS column
+// Across the grid go strips of STRIP windows, CLUSTER at a time, ACROSS column tiles of each; down go the stripes of ACROSS column
 // tiles.
 template <int height>
 __device__ __forceinline__ ColumnTile column_tile(const ColumnArguments& a) {
     const uint32_t across = ACROSS ? ACROSS : a.tiles, number = blockIdx.x / CLUSTER, row = number / across;
-    return window_tile<height>(a, row * CLUSTER + blockIdx.x % CLUSTER, blockIdx.y * across + (number - row * across));
+    return window_tile<height>(a, (row * CLUSTER + blockIdx.x % CLUSTER) * STRIP, blockIdx.y * across + (number - row * across));
 }
 
 // Walks the segments of at most `tall` rows that meet a window, from the one that holds its row `row` on.

@@ -29,7 +29,7 @@ class Order(NamedTuple):
     """How a launch is cut: column tiles that neighbouring CTAs take of the same rows (0: all), CTAs that a
     multiprocessor must hold at once, columns of a tile, whether memory passes by the caches, CTAs below each other
     that store columns at the same time, groups of 32 columns that a warp takes one after another, whether experts may
-    begin at any row.
+    begin at any row; windows that a CTA walks, and whether it fetches rows while it turns others.
     """
 
     across: int
@@ -39,6 +39,8 @@ class Order(NamedTuple):
     cluster: int = 1
     turns: int = 1
     ragged: int = 0
+    strip: int = 1
+    ahead: int = 0
 
     @property
     def defines(self) -> tuple[str, ...]:
@@ -58,14 +60,14 @@ TUNING: dict[str, Order] = {
 }
 """Function -> its order where all experts but the last are whole segments: measured, see docs/results."""
 RAGGED: dict[str, Order] = {
-    "mxfp4_to_fp8_columns_max": Order(2, 4, 256, ragged=1),
-    "mxfp4_to_fp8_columns_amax": Order(2, 5, 256, turns=2, ragged=1),
-    "mxfp4_to_fp8_rows_columns_max": Order(0, 4, 256, cluster=2, ragged=1),
-    "mxfp4_to_fp8_rows_columns_amax": Order(0, 3, 256, cluster=2, ragged=1),
-    "mxfp4_columns_max": Order(2, 3, 256, ragged=1),
-    "mxfp4_columns_amax": Order(1, 2, 256, ragged=1),
-    "fp8_columns_rne": Order(2, 5, ragged=1),
-    "fp8_columns_te": Order(2, 5, ragged=1),
+    "mxfp4_to_fp8_columns_max": Order(2, 8, ragged=1, strip=8, ahead=1),
+    "mxfp4_to_fp8_columns_amax": Order(2, 7, ragged=1, strip=8, ahead=1),
+    "mxfp4_to_fp8_rows_columns_max": Order(0, 7, ragged=1, strip=8, ahead=1),
+    "mxfp4_to_fp8_rows_columns_amax": Order(0, 7, ragged=1, strip=8, ahead=1),
+    "mxfp4_columns_max": Order(2, 6, ragged=1),
+    "mxfp4_columns_amax": Order(2, 3, 256, ragged=1),
+    "fp8_columns_rne": Order(2, 4, ragged=1),
+    "fp8_columns_te": Order(2, 4, ragged=1),
 }
 """The same where experts begin anywhere."""
 
@@ -161,7 +163,8 @@ def _parts(ends: Sequence[int], shape: Shape) -> list[Part]:
 def _grid(windows: int, order: Order, tiles: int) -> tuple[int, int]:
     """Return the CTAs of a launch, across and down."""
     across = order.across or tiles
-    return -(-windows // order.cluster) * order.cluster * across, -(-tiles // across)
+    strips = -(-windows // order.strip)
+    return -(-strips // order.cluster) * order.cluster * across, -(-tiles // across)
 
 
 def columns(kernel: str, name: str, x: View, scales: View, outputs: Outputs, k: int, splits: Sequence[int]) -> Any:
