@@ -51,15 +51,17 @@ LINES: dict[str, tuple[str, dict[str, str]]] = {
 """Function -> its operation and options."""
 SWEEP: dict[str, list[Order]] = {
     "mxfp4_to_fp8_columns": [
-        *(Order(across, blocks, 256) for across in (1, 2) for blocks in (3, 4, 5)),
-        *(Order(2, blocks, 256, turns=2) for blocks in (4, 5, 6, 8)),
-        *(Order(2, blocks, 128) for blocks in (6, 8)),
-        Order(2, 4, 256, cluster=2),
-        Order(0, 4, 256),
+        *(Order(2, blocks, 128, strip=strip, ahead=1) for blocks in (5, 6, 7) for strip in (4, 8, 16)),
+        *(Order(across, 6, 128, strip=8, ahead=1) for across in (1, 4, 0)),
+        *(Order(2, blocks, 128, strip=strip) for blocks in (6, 7) for strip in (4, 8)),
+        *(Order(2, 5, 256, turns=2, strip=strip) for strip in (4, 8)),
+        Order(2, 3, 256, strip=8),
     ],
     "mxfp4_to_fp8_rows_columns": [
-        *(Order(0, blocks, 256, cluster=cluster) for blocks in (2, 3, 4) for cluster in (1, 2)),
-        Order(2, 3, 256, cluster=2),
+        *(Order(0, blocks, 128, strip=strip, ahead=1) for blocks in (5, 6, 7) for strip in (4, 8, 16)),
+        *(Order(across, 6, 128, strip=8, ahead=1) for across in (2, 4)),
+        *(Order(across, 3, 256, strip=8) for across in (0, 2)),
+        Order(0, 6, 128, strip=8),
     ],
     "fp8_columns": [
         *(Order(across, blocks) for across in (1, 2, 4) for blocks in (4, 5, 6)),

@@ -238,6 +238,8 @@ __device__ __forceinline__ Table turn_any(RowsTile& rows, const Share& share, ui
     }
     const Table bytes = {column_bytes(column_parts(most[0]), ONE_BYTE), column_bytes(column_parts(most[1]), ONE_BYTE)};
     const ColumnBytes columns[2] = {negated_columns(bytes.low), negated_columns(bytes.high)};
+#pragma unroll
+    for (int i = 0; i < 32; ++i) out[i / 4][i % 4] = 0;
 #pragma unroll 1
     for (uint32_t q = 0; q < 4; ++q) {
         uint32_t words[2][4];
@@ -283,7 +285,7 @@ __device__ __forceinline__ void turn_groups(const ColumnArguments& a, const Colu
     for (uint32_t turn = 0; turn < TURNS; ++turn) {
         const Share share = own_share(turn);
         if (tile.column + 32 * share.group >= a.k) return;
-        uint32_t out[8][4] = {};
+        uint32_t out[8][4];
         turn_share<amax, cleared>(a, tile, now, rows, tables, share, out);
         store_runs(a, tile, share, now, open, out);
         __syncwarp();  // the tables are the next group's from here on

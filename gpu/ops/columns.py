@@ -61,9 +61,9 @@ TUNING: dict[str, Order] = {
 """Function -> its order where all experts but the last are whole segments: measured, see docs/results."""
 RAGGED: dict[str, Order] = {
     "mxfp4_to_fp8_columns_max": Order(2, 8, ragged=1, strip=8, ahead=1),
-    "mxfp4_to_fp8_columns_amax": Order(2, 7, ragged=1, strip=8, ahead=1),
+    "mxfp4_to_fp8_columns_amax": Order(2, 6, ragged=1, strip=8, ahead=1),
     "mxfp4_to_fp8_rows_columns_max": Order(0, 7, ragged=1, strip=8, ahead=1),
-    "mxfp4_to_fp8_rows_columns_amax": Order(0, 7, ragged=1, strip=8, ahead=1),
+    "mxfp4_to_fp8_rows_columns_amax": Order(0, 6, ragged=1, strip=8, ahead=1),
     "mxfp4_columns_max": Order(2, 6, ragged=1),
     "mxfp4_columns_amax": Order(2, 3, 256, ragged=1),
     "fp8_columns_rne": Order(2, 4, ragged=1),
