@@ -11,11 +11,6 @@
 namespace refnum {
 
 REFNUM_HD uint32_t plane_place(uint32_t row) { return (row & 7) << 2 | row >> 3; }
-// The rows before `row`, which is 0 to 32.
-REFNUM_HD uint32_t rows_before(uint32_t row) {
-    const uint32_t eights = row >> 3, rest = 0x11111111u & ((1u << 4 * (row & 7)) - 1);
-    return 0x11111111u * ((1u << eights) - 1) | rest << eights;
-}
 
 // LOP3 with any truth table of a, b and c: bit (4 a + 2 b + c) of it is the result.
 template <uint32_t truth>
@@ -128,9 +123,8 @@ REFNUM_HD Planes step_down(const Planes& x, const uint32_t (&rows)[DISTANCES]) {
 }
 
 // Rows of a block by depth: how many binades their byte lies below the largest one, `top`. Deeper rows are in no mask, and
-// columns without an element above DEEPEST are found elsewhere. `max` needs MAX_DEPTHS. Before depth 0 lie HEADROOM words
-// of zeros: of magnitudes that raise a byte, and of rows whose column has a larger byte from rows elsewhere.
-constexpr uint32_t HEADROOM = (uint32_t)(DISTANCES - NEAREST);
+// columns without an element above DEEPEST are found elsewhere. `max` needs MAX_DEPTHS. Before depth 0 lie -NEAREST words
+// of zeros.
 constexpr uint32_t DEPTHS = 32, DEEPEST = DEPTHS - DISTANCES - NEAREST, MAX_DEPTHS = DISTANCES + NEAREST;
 
 // `amax`: binades from the block's largest byte to a column's. `found` is false where the column's elements lie too deep.
@@ -150,9 +144,9 @@ REFNUM_HD Depth find_near_depth(const uint32_t (&at)[NEAR_DEPTHS], const Planes&
     return {zero ? 0u : one ? 1u : two ? 2u : 3u, three != 0};
 }
 
-// Any column: from the first depth to the one where its byte would lie below 0. Of its rows, those in `rows`.
-REFNUM_HD Depth find_depth(const uint32_t* masks, uint32_t top, const Planes& x, uint32_t rows = ~0u) {
-    const uint32_t some = x.some() & rows, ones = x.ones() & rows, twos = x.twos() & rows, fours = x.fours() & rows;
+// Any column: from the first depth to the one where its byte would lie below 0.
+REFNUM_HD Depth find_depth(const uint32_t* masks, uint32_t top, const Planes& x) {
+    const uint32_t some = x.some(), ones = x.ones(), twos = x.twos(), fours = x.fours();
     const uint32_t last = top < DEEPEST ? top : DEEPEST;
     uint32_t here = fours & masks[0], below = 0;
     REFNUM_ROLLED
@@ -205,79 +199,6 @@ REFNUM_HD bool turn_planes(const uint32_t* masks, uint32_t top, uint32_t (&w)[32
     bytes.low = top * 0x01010101u - (below[0] | below[1] << 8 | below[2] << 16 | below[3] << 24);
     bytes.high = top * 0x01010101u - (below[4] | below[5] << 8 | below[6] << 16 | below[7] << 24);
     return found;
-}
-
-// Two blocks that share the 32 rows: `first` are the first one's, and each has a largest byte of its own.
-struct TwoBlocks {
-    uint32_t first, top[2];
-
-    REFNUM_HD uint32_t rows(int i) const { return i ? ~first : first; }
-};
-
-// Puts the byte of column `c` in its place: 0 if it would lie below that.
-REFNUM_HD void put_byte(Table& bytes, int c, uint32_t top, uint32_t below) {
-    const uint32_t byte = top > below ? top - below : 0;
-    (c < 4 ? bytes.low : bytes.high) |= byte << (8 * (c & 3));
-}
-
-// Bytes of eight columns as these rows alone make them, of either block. False: elements of one lie too deep.
-REFNUM_HD bool find_bytes(const uint32_t* masks, const TwoBlocks& blocks, const uint32_t (&w)[32], Table (&bytes)[2]) {
-    const uint32_t near[NEAR_DEPTHS] = {masks[0], masks[1], masks[2], masks[3]};
-    bool found = true;
-    bytes[0] = bytes[1] = {0, 0};
-    REFNUM_UNROLL
-    for (int c = 0; c < 8; ++c) {
-        const Planes x = column_planes(w, c);
-        const uint32_t some = x.some(), ones = x.ones(), twos = x.twos(), fours = x.fours();
-        const uint32_t zero = fours & near[0], one = (fours & near[1]) | (twos & near[0]);
-        const uint32_t two = (fours & near[2]) | (twos & near[1]) | (ones & near[0]);
-        const uint32_t three = (fours & near[3]) | (twos & near[2]) | (ones & near[1]) | (some & near[0]);
-        REFNUM_UNROLL
-        for (int i = 0; i < 2; ++i) {
-            const uint32_t rows = blocks.rows(i);
-            const uint32_t here = zero & rows ? 0u : one & rows ? 1u : two & rows ? 2u : three & rows ? 3u : 255u;
-            put_byte(bytes[i], c, blocks.top[i], here);
-            found = found && ((three & rows) != 0 || (some & rows) == 0);
-        }
-    }
-    if (found) return true;
-    found = true;
-    bytes[0] = bytes[1] = {0, 0};
-    REFNUM_UNROLL
-    for (int c = 0; c < 8; ++c) {
-        REFNUM_UNROLL
-        for (int i = 0; i < 2; ++i) {
-            const Depth depth = find_depth(masks, blocks.top[i], column_planes(w, c), blocks.rows(i));
-            put_byte(bytes[i], c, blocks.top[i], depth.below);
-            found = found && depth.found;
-        }
-    }
-    return found;
-}
-
-// Where the masks of a column begin whose byte is `byte`, in a block of that largest byte.
-REFNUM_HD int32_t masks_from(uint32_t top, uint32_t byte) {
-    const int32_t below = (int32_t)top - (int32_t)byte, most = (int32_t)DEEPEST, least = -DISTANCES;
-    return (below < least ? least : below < most ? below : most) + NEAREST;
-}
-
-// Planes of eight columns to planes under the bytes of their blocks.
-template <bool amax>
-REFNUM_HD void turn_two(const uint32_t* masks, const TwoBlocks& blocks, uint32_t (&w)[32], const Table (&bytes)[2]) {
-    uint32_t rows[DISTANCES];
-    REFNUM_UNROLL
-    for (int c = 0; c < 8; ++c) {
-        if (amax || c == 0) {
-            const int shift = 8 * (c & 3);
-            const uint32_t one = (c < 4 ? bytes[0].low : bytes[0].high) >> shift & 0xFF;
-            const uint32_t two = (c < 4 ? bytes[1].low : bytes[1].high) >> shift & 0xFF;
-            const uint32_t *first = masks + masks_from(blocks.top[0], one), *second = masks + masks_from(blocks.top[1], two);
-            REFNUM_UNROLL
-            for (int i = 0; i < DISTANCES; ++i) rows[i] = choose(first[i], second[i], blocks.first);
-        }
-        const Planes old = column_planes(w, c), x = amax ? step_down<0>(old, rows) : step_down<-NEAREST>(old, rows);
-        w[c] = x.bit[0], w[8 + c] = x.bit[1], w[16 + c] = x.bit[2];
-    }
 }
 
 }  // namespace refnum

@@ -90,6 +90,10 @@ struct Segment {
     uint32_t number;
 
     __device__ __forceinline__ bool has(uint32_t row) const { return (int32_t)row >= first && (int32_t)row < end; }
+    // The row from `first` on whose number is `place` modulo 32.
+    __device__ __forceinline__ int32_t row_at(uint32_t place) const {
+        return (first & -32) + (int32_t)place + (place < (uint32_t)first % 32 ? 32 : 0);
+    }
 };
 
 // The rows of this CTA, a window or a strip of them; none behind the last column and the last window.

@@ -1,149 +1,271 @@
-// Row-wise MXFP4 -> column-wise MXFP4, blocks of 32 rows x 1 column (clause N9). A CTA has a window of 256 rows, a warp 32
-// columns of them, a thread 32 rows of eight columns: one block of rows, or parts of two, or, the long way, of more. A
-// block that two threads share gets the larger of what both find; what lies outside the window is read by the CTA.
+// Row-wise MXFP4 -> column-wise MXFP4, blocks of 32 rows x 1 column (clause N9). A CTA has eight blocks of rows at a time, of
+// any experts; a warp has 32 columns of them; a thread has a block of rows and eight columns to itself, so that the maxima
+// of a column never leave it. Where blocks begin anywhere (RAGGED), a thread has its rows by their numbers modulo 32: what
+// it makes of them lies in its columns' words as it is, in one place of sixteen bytes or two. Warps put places together
+// in shared memory and store what sectors of 64 rows they have; the rest waits for the next eight blocks of the strip.
 #include "bit_planes.cuh"
 #include "mxfp4_columns.cuh"
 #include "mxfp4_tile.cuh"
 
 namespace refnum {
 
-constexpr int CHUNK = 32, CHUNKS = 8, WINDOW = CHUNK * CHUNKS;
-typedef PackedTile<WINDOW, CHUNK, 0> WindowTile;
-typedef Segments<WINDOW, CHUNK> Blocks;
-typedef EdgeParts<HANDS / 2> BlockParts;  // fewer than 32 rows on a side
-static_assert(TURNS == 1, "a thread has 32 rows");
+constexpr int BLOCK_ROWS = 32, SLOTS = 8, HEIGHT = RAGGED ? 64 : BLOCK_ROWS * SLOTS;  // HEIGHT: of a window
+typedef PackedTile<BLOCK_ROWS * SLOTS, BLOCK_ROWS, 0> BlocksTile;
+typedef Segments<HEIGHT, BLOCK_ROWS> Blocks;
+static_assert(TURNS == 1, "a thread has one block of rows");
 
-// A thread's part of the window: 32 rows from `row` on, the columns of packed word `word`.
+// A thread's place: its slot's first row in the tile, its group, the packed word of its columns.
 struct Share {
-    uint32_t group, word, row;
+    uint32_t slot, group, word, row;
 };
 
-struct RowMasks {  // of a thread's rows, by depth
-    __align__(16) uint32_t of[HEADROOM + DEPTHS + 1];  // 44 keeps the masks of eight threads in different banks
+struct RowMasks {  // of a block, by depth
+    __align__(16) uint32_t of[DEPTHS + 4];  // 36 keeps the masks of eight blocks in different banks
 
-    __device__ __forceinline__ uint32_t* depths() { return of + HEADROOM; }
+    __device__ __forceinline__ uint32_t* depths() { return of - NEAREST; }
 };
 
-__device__ __forceinline__ void clear_masks(RowMasks (&masks)[CHUNKS]) {
-    constexpr uint32_t words = CHUNKS * (HEADROOM + DEPTHS + 1);
-    static_assert(words % 4 == 0, "cleared by 16 bytes");
+__device__ __forceinline__ void clear_masks(RowMasks (&masks)[SLOTS]) {
+    constexpr uint32_t words = SLOTS * (DEPTHS + 4);
 #pragma unroll
     for (uint32_t i = threadIdx.x % 32 * 4; i < words; i += 128) {
         *reinterpret_cast<uint4*>(masks[0].of + i) = make_uint4(0, 0, 0, 0);
     }
 }
 
-// What the four lanes of a chunk find together, of one block or of each of two: the largest byte of rows that are not all
-// zeros (0 if there are none), and whether a row has no value.
+// What the four lanes of a block find together: the largest byte of rows that are not all zeros (0 if there are none), and
+// whether a row has no value. Each lane has eight of the rows; `some` are the rows that are not all zeros.
 struct BlockRows {
     uint32_t top;
     bool nan;
 };
-// Each lane has eight of the rows; `some` are the rows that are not all zeros, `first` those of the first block.
-template <uint32_t depths, int blocks>
-__device__ __forceinline__ void find_rows(WindowTile& tile, const Share& own, uint32_t some, uint32_t first,
-                                          RowMasks& masks, BlockRows (&out)[blocks]) {
-    const uint32_t start = threadIdx.x % 4 * 8;
-    uint32_t byte[8], place[8], most[blocks] = {};
+template <uint32_t depths>
+__device__ __forceinline__ BlockRows find_rows(BlocksTile& tile, const Share& own, uint32_t some, RowMasks& masks) {
+    const uint32_t first = threadIdx.x % 4 * 8;
+    uint32_t byte[8], place[8], most = 0;
 #pragma unroll
     for (uint32_t j = 0; j < 8; ++j) {
-        const uint32_t row = start + (j + own.row / CHUNK) % 8;  // eight chunks in different banks
+        const uint32_t row = first + (j + own.slot) % 8;  // eight blocks in different banks
         byte[j] = tile.bytes[(own.row + row) * GROUPS + own.group];
         place[j] = 1u << plane_place(row);
-        const uint32_t both = byte[j] << 16 | (some & place[j] ? byte[j] : 0);
-#pragma unroll
-        for (int i = 0; i < blocks; ++i) {
-            const bool here = blocks == 1 || ((first & place[j]) != 0) == (i == 0);
-            most[i] = max_lanes(most[i], here ? both : 0);
-        }
+        most = max_lanes(most, byte[j] << 16 | (some & place[j] ? byte[j] : 0));
     }
-#pragma unroll
-    for (int i = 0; i < blocks; ++i) {
-        most[i] = max_lanes(most[i], __shfl_xor_sync(~0u, most[i], 1));
-        most[i] = max_lanes(most[i], __shfl_xor_sync(~0u, most[i], 2));
-        out[i] = {most[i] & 0xFF, most[i] >> 16 == NAN_BYTE};
-    }
+    most = max_lanes(most, __shfl_xor_sync(~0u, most, 1));
+    most = max_lanes(most, __shfl_xor_sync(~0u, most, 2));
+    const BlockRows out = {most & 0xFF, most >> 16 == NAN_BYTE};
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
         // few rows lie below `amax`'s depths: a word that nobody reads takes them, which costs less than a branch
-        const uint32_t top = blocks == 1 || first & place[j] ? out[0].top : out[blocks - 1].top;
-        const uint32_t depth = min(top - byte[j], depths);
+        const uint32_t depth = min(out.top - byte[j], depths);
         if (depths == DEPTHS || depth < depths) atomicOr(masks.depths() + depth, place[j]);
     }
     __syncwarp();
+    return out;
 }
 
-__device__ __forceinline__ uint8_t* column_at(const ColumnArguments& a, const ColumnTile& tile, const Share& own) {
-    return a.out + (tile.column + 8 * own.word) * a.out_stride + (tile.row + own.row) / 2;
-}
-
-__device__ __forceinline__ void store_bytes(const ColumnArguments& a, const ColumnTile& tile, const Share& own,
-                                            uint32_t segment, Table bytes) {
-    store_scales(a, segment, tile.column + 8 * own.word, bytes.low);
-    store_scales(a, segment, tile.column + 8 * own.word + 4, bytes.high);
-}
-
-// Any rows and blocks: rare, so short; reads all rows of every block that the thread's rows meet.
-template <bool amax>
-__device__ __forceinline__ void turn_any(const ColumnArguments& a, const ColumnTile& tile, const Share& own) {
-    const offset_t column = tile.column + 8 * own.word, group = column / 32 * 32;
-    const int32_t top = (int32_t)own.row, end = min(top + CHUNK, (int32_t)tile.rows);
-    int32_t done = top;
+// `amax`, any bytes: rare, so short. Columns as `to_columns` leaves them.
+__device__ __forceinline__ Table turn_any(BlocksTile& tile, const Share& own, uint32_t (&w)[32]) {
+    ColumnMaxima most[2] = {};
 #pragma unroll 1
-    for (Blocks s(a, tile, top); s.some() && s.now.first < end; s.next()) {
-        ColumnMaxima most[2] = {};
-        uint32_t part = 0;
-        bool nan = false;
+    for (uint32_t row = own.row; row < own.row + BLOCK_ROWS; ++row) {
+        const Table table = column_part_table(tile.bytes[row * GROUPS + own.group], E2M1_EMAX);
+        const uint32_t magnitudes = tile.row(row)[own.word] & NIBBLE_MAGNITUDES;
+        raise_maxima(most[0], look_up(table, magnitudes));
+        raise_maxima(most[1], look_up(table, magnitudes >> 16));
+    }
+    const Table bytes = {column_bytes(column_parts(most[0]), 0), column_bytes(column_parts(most[1]), 0)};
+    const ColumnBytes columns[2] = {negated_columns(bytes.low), negated_columns(bytes.high)};
 #pragma unroll 1
-        for (int32_t row = s.now.first; row < s.now.end; ++row) {
-            const uint32_t byte = load_scale(a, tile.row + row, column);
-            nan |= byte == NAN_BYTE;
-            if (amax) {
-                const Table table = column_part_table(byte, E2M1_EMAX);
-                const uint32_t magnitudes = load_word(a, tile.row + row, column) & NIBBLE_MAGNITUDES;
-                raise_maxima(most[0], look_up(table, magnitudes));
-                raise_maxima(most[1], look_up(table, magnitudes >> 16));
-            } else {
-                uint32_t w[4];
-                load<16>(a.x + (tile.row + row) * a.x_stride + group / 2, a.aligned & VECTORS, w);
-                part = max(part, block_part_max(w, byte));
-            }
-        }
-        const uint32_t shared = (part ? part - 1 : 0) * 0x01010101u;
-        Table bytes = {amax ? column_bytes(column_parts(most[0]), 0) : shared,
-                       amax ? column_bytes(column_parts(most[1]), 0) : shared};
-        const ColumnBytes columns[2] = {negated_columns(bytes.low), negated_columns(bytes.high)};
-        if (nan) bytes.low = bytes.high = ~0u;
-        if (s.now.first >= top) store_bytes(a, tile, own, s.now.number, bytes);
-        done = min(s.now.end, end);
-#pragma unroll 1
-        for (int32_t row = max(s.now.first, top); row < done; row += 2) {
+    for (uint32_t q = 0; q < BLOCK_ROWS / 8; ++q) {
+        uint32_t words[2][4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
             uint32_t nibbles[2][2];
 #pragma unroll
             for (int h = 0; h < 2; ++h) {
-                const uint32_t packed[1] = {load_word(a, tile.row + row + h, column)};
-                column_nibbles_amax(packed, load_scale(a, tile.row + row + h, column), columns, nibbles[h]);
+                const uint32_t row = own.row + 8 * q + 2 * i + h, packed[1] = {tile.row(row)[own.word]};
+                column_nibbles_amax(packed, tile.bytes[row * GROUPS + own.group], columns, nibbles[h]);
             }
-            const uint32_t pairs[2] = {nan ? 0 : join_rows(nibbles[0][0], nibbles[1][0]),
-                                       nan ? 0 : join_rows(nibbles[0][1], nibbles[1][1])};
-            uint8_t* to = column_at(a, tile, own) + (row - top) / 2;
+            words[0][i] = join_rows(nibbles[0][0], nibbles[1][0]);
+            words[1][i] = join_rows(nibbles[0][1], nibbles[1][1]);
+        }
+        transpose_bytes(words[0]);
+        transpose_bytes(words[1]);
 #pragma unroll
-            for (int c = 0; c < 8; ++c, to += a.out_stride) *to = (uint8_t)(pairs[c / 4] >> (8 * (c & 3)));
+        for (uint32_t i = 0; i < 32; ++i) {  // registers have no addresses
+            w[i] = i / 8 == q ? words[i % 8 / 4][i % 4] : w[i];
         }
     }
+    return bytes;
+}
+
+// A block to its columns, rows 8 i to 8 i + 7 of column c in w[8 i + c], and the columns' bytes.
+template <bool amax>
+__device__ __forceinline__ Table turn_block(BlocksTile& tile, const Share& own, RowMasks& masks, uint32_t (&w)[32]) {
+    uint32_t some = 0;
+#pragma unroll
+    for (int i = 0; i < 32; ++i) w[i] = tile.row(own.row)[i * BlocksTile::pitch + own.word];
+    to_planes(w);
+#pragma unroll
+    for (int c = 0; c < 24; ++c) some |= w[c];
+    some |= __shfl_xor_sync(~0u, some, 1);
+    some |= __shfl_xor_sync(~0u, some, 2);
+    const BlockRows rows = find_rows<amax ? DEPTHS : MAX_DEPTHS>(tile, own, some, masks);
+    Table bytes = {~0u, ~0u};
+    if (rows.nan) {
+#pragma unroll
+        for (int i = 0; i < 32; ++i) w[i] = 0;
+    } else if (turn_planes<amax>(masks.depths(), rows.top, w, bytes)) {
+        to_columns(w);
+    } else {
+        bytes = turn_any(tile, own, w);
+    }
+    return bytes;
+}
+
+__device__ __forceinline__ void store_bytes(const ColumnArguments& a, const ColumnTile& tile, const Segment& now,
+                                            const Share& own, Table bytes) {
+    if (now.first < 0 || now.first >= now.end) return;
+    store_scales(a, now.number, tile.column + 8 * own.word, bytes.low);
+    store_scales(a, now.number, tile.column + 8 * own.word + 4, bytes.high);
+}
+
+#if RAGGED
+
+constexpr int SECTOR = 64, PLACES = 10;  // rows of 32 bytes of a column; places of sixteen bytes that blocks meet
+
+// The first `count` of four bytes.
+__device__ __forceinline__ uint32_t first_bytes(uint32_t count) { return (1u << 8 * count) - 1; }
+
+// A warp's columns from a multiple of 64 rows on.
+struct Staged {
+    static constexpr int pitch = 4 * PLACES;
+    __align__(16) uint32_t words[32 * pitch];
+
+    __device__ __forceinline__ void clear() {
+#pragma unroll
+        for (uint32_t i = threadIdx.x % 32 * 4; i < 32 * pitch; i += 128) {
+            *reinterpret_cast<uint4*>(words + i) = make_uint4(0, 0, 0, 0);
+        }
+        __syncwarp();
+    }
+
+    // A thread's block, whose first row lies `first` rows behind the words'. A word is written by the block that has its
+    // first byte; others that begin in it add theirs.
+    __device__ __forceinline__ void put(const Segment& now, int32_t base, uint32_t (&w)[32]) {
+        const uint32_t lane = threadIdx.x % 4, start = (uint32_t)now.first % 32, split = start % 8 / 2;
+        uint32_t* to = words + 8 * lane * pitch + ((now.first & -32) - base) / 8;
+#pragma unroll
+        for (int c = 0; c < 8; ++c) turn_words(lane, w[c], w[8 + c], w[16 + c], w[24 + c]);
+#pragma unroll
+        for (uint32_t t = 0; t < 4; ++t) {
+            const uint32_t k = (t + lane) % 4, keep = split && k == start / 8 ? first_bytes(split) : ~0u;
+            const bool below = 8 * k < start;
+            if ((now.first & -32) + (int32_t)(8 * k) + (below ? 32 : 0) >= now.end) continue;
+#pragma unroll
+            for (int c = 0; c < 8; ++c) to[c * pitch + k + (below ? 4 : 0)] = w[8 * t + c] & keep;
+        }
+        __syncwarp();
+        if (split && now.first >= 0 && now.first < now.end) {
+            const uint32_t k = start / 8, t = (k - lane) % 4;
+#pragma unroll
+            for (int c = 0; c < 8; ++c) {
+                const uint32_t low = t & 1 ? w[8 + c] : w[c], high = t & 1 ? w[24 + c] : w[16 + c];
+                atomicOr(to + c * pitch + k, (t & 2 ? high : low) & ~first_bytes(split));
+            }
+        }
+        __syncwarp();
+    }
+
+    // Nothing but zeros from `row` on, whose word holds zeros behind it.
+    __device__ __forceinline__ void clear_behind(int32_t row) {
+        uint32_t* column = words + threadIdx.x % 32 * pitch;
+        for (int32_t i = (row + 7) / 8; i < pitch; ++i) column[i] = 0;
+        __syncwarp();
+    }
+
+    // Rows up to `end`, of which those from 0 to `rows` - 1 are the strip's.
+    __device__ __forceinline__ void store(const ColumnArguments& a, const ColumnTile& tile, uint32_t group, int32_t base,
+                                          int32_t end) const {
+        const uint32_t lane = threadIdx.x % 32;
 #pragma unroll 1
-    for (int32_t row = done; row < end; row += 2) {  // rows of no expert
-        uint8_t* to = column_at(a, tile, own) + (row - top) / 2;
-        for (int c = 0; c < 8; ++c, to += a.out_stride) *to = 0;
+        for (int32_t row = base + 32 * (int32_t)(lane % 8); row < end; row += 256) {
+            if (row < 0) continue;
+            uint8_t* to = a.out + (tile.column + 32 * group + lane / 8) * a.out_stride + (tile.row + row) / 2;
+            const uint32_t* from = words + lane / 8 * pitch + (row - base) / 8;
+#pragma unroll
+            for (int i = 0; i < 8; ++i, to += 4 * a.out_stride, from += 4 * pitch) {
+                const uint4 four = *reinterpret_cast<const uint4*>(from);
+                const uint32_t w[4] = {four.x, four.y, four.z, four.w};
+                if (a.vector == 16) refnum::store<16>(to, w);
+                else store_some(to, four, ((int32_t)tile.rows - row) / 2, a.vector);
+            }
+        }
+        __syncwarp();
+    }
+
+    // What lies `rows` behind the first row comes to the front: a sector.
+    __device__ __forceinline__ void move(int32_t rows) {
+        uint4* column = reinterpret_cast<uint4*>(words + threadIdx.x % 32 * pitch);
+        const uint4 one = column[rows / 32], two = column[rows / 32 + 1];
+        column[0] = one, column[1] = two;
+        __syncwarp();
+    }
+
+private:
+    // w[t] becomes w[(t + lane) % 4]: then the four lanes of a block write to different banks.
+    static __device__ __forceinline__ void turn_words(uint32_t lane, uint32_t& a, uint32_t& b, uint32_t& c, uint32_t& d) {
+        const uint32_t w[4] = {lane & 1 ? b : a, lane & 1 ? c : b, lane & 1 ? d : c, lane & 1 ? a : d};
+        a = lane & 2 ? w[2] : w[0], b = lane & 2 ? w[3] : w[1], c = lane & 2 ? w[0] : w[2], d = lane & 2 ? w[1] : w[3];
+    }
+};
+
+template <bool amax>
+__device__ __forceinline__ void turn_strip(const ColumnArguments& a, const ColumnTile& tile, BlocksTile& rows,
+                                           RowMasks (&masks)[SLOTS], Staged& staged, const Share& own) {
+    const uint64_t keep = keep_policy();  // for scales: 64 bytes of DRAM hold a row's for eight or sixteen tiles
+    const bool exists = tile.column + 32 * own.group < a.k;
+    Blocks s(a, tile);
+    staged.clear();
+#pragma unroll 1
+    while (s.some()) {
+        const int32_t base = s.now.first & -SECTOR;
+        int32_t end = 0;
+        Segment mine = {0, 0, ~0u};
+#pragma unroll 1
+        for (uint32_t slot = 0; slot < SLOTS; ++slot) {
+            rows.fetch_slot(a, tile, s.now, slot, keep);
+            if (slot == own.slot) mine = s.now;
+            if (!s.some()) continue;
+            end = s.now.end;
+            s.next();
+        }
+        clear_masks(masks);
+        wait_copies();
+        __syncthreads();
+        if (exists) {
+            uint32_t w[32];
+            const Table bytes = turn_block<amax>(rows, own, masks[own.slot], w);
+            store_bytes(a, tile, mine, own, bytes);
+            staged.put(mine, base, w);
+            const bool all = end >= (int32_t)tile.held;
+            if (all && end < (int32_t)tile.rows) staged.clear_behind(end - base);
+            const int32_t known = all ? min((end + SECTOR - 1) & -SECTOR, (int32_t)tile.rows) : end & -SECTOR;
+            staged.store(a, tile, own.group, base, min(known, (int32_t)tile.rows));
+            if (known - base >= SECTOR && !all) staged.move(known - base);
+        }
+        __syncthreads();
     }
 }
 
-__device__ __forceinline__ void store_chunk(const ColumnArguments& a, const ColumnTile& tile, const Share& own,
+#else
+
+struct Staged {};
+
+__device__ __forceinline__ void store_block(const ColumnArguments& a, const ColumnTile& tile, const Share& own,
                                             uint32_t (&w)[32]) {
-    uint8_t* to = column_at(a, tile, own);
+    uint8_t* to = a.out + (tile.column + 8 * own.word) * a.out_stride + (tile.row + own.row) / 2;
     const int32_t rows = (int32_t)tile.rows - (int32_t)own.row;
-    if (rows <= 0) return;
-    to_columns(w);
     if (a.vector == 16) {
 #pragma unroll
         for (int c = 0; c < 8; ++c, to += a.out_stride) {
@@ -158,180 +280,34 @@ __device__ __forceinline__ void store_chunk(const ColumnArguments& a, const Colu
     }
 }
 
-// One block, all of it here.
 template <bool amax>
-__device__ __forceinline__ void turn_alone(const ColumnArguments& a, const ColumnTile& tile, WindowTile& rows,
-                                           const Share& own, uint32_t some, RowMasks& masks, uint32_t (&w)[32]) {
-    BlockRows found[1];
-    find_rows<amax ? DEPTHS : MAX_DEPTHS, 1>(rows, own, some, ~0u, masks, found);
-    if (own.row >= tile.rows) return;  // no lane needs another from here on
-    Table bytes = {~0u, ~0u};
-    if (found[0].nan) {
-#pragma unroll
-        for (int i = 0; i < 32; ++i) w[i] = 0;
-    }
-    if (found[0].nan || turn_planes<amax>(masks.depths(), found[0].top, w, bytes)) {
-        store_chunk(a, tile, own, w);
-        store_bytes(a, tile, own, CHUNKS * tile.window + own.row / CHUNK, bytes);
-    } else {
-        turn_any<amax>(a, tile, own);
-    }
-}
-
-#if RAGGED
-
-// The byte that rows outside the window bring to a group of columns: 255 if one has no value; else `max`'s, 0 for `amax`.
-template <bool amax>
-__device__ __forceinline__ uint32_t edge_byte(const ColumnArguments& a, offset_t row, uint32_t count, offset_t column) {
-    const uint32_t lane = threadIdx.x % 32;
-    uint32_t own = 0;
-    if (lane < count && column < a.k) {
-        const uint32_t byte = load_scale(a, row + lane, column);
-        if (!amax) {
-            uint32_t w[4];
-            load<16>(a.x + (row + lane) * a.x_stride + column / 2, a.aligned & VECTORS, w);
-            own = is_empty(w) ? 0 : byte;
-        }
-        own = byte == NAN_BYTE ? byte : own;
-    }
-    return __reduce_max_sync(~0u, own);
-}
-
-__device__ __forceinline__ Table larger(Table a, Table b) {
-    return {max_bytes(a.low, b.low), max_bytes(a.high, b.high)};
-}
-// Bytes from parts.
-__device__ __forceinline__ uint32_t part_bytes(uint32_t parts) {
-    const uint32_t even = subtract_to_zero(parts & 0x00FF00FFu, 0x00010001u);
-    return even | subtract_to_zero(parts >> 8 & 0x00FF00FFu, 0x00010001u) << 8;
-}
-
-template <bool amax>
-struct WindowEdges {
-    uint32_t byte[2];  // of a warp's group
-    Edges rows;
-
-    __device__ __forceinline__ void find(const ColumnArguments& a, const ColumnTile& tile, const Edges& edges) {
-        const offset_t column = tile.column + threadIdx.x / 32 * 32;
-        rows = edges;
-        byte[0] = edges.before ? edge_byte<amax>(a, tile.row - edges.before, edges.before, column) : 0;
-        byte[1] = edges.behind ? edge_byte<amax>(a, tile.row + WINDOW, edges.behind, column) : 0;
-    }
-
-    // Bytes of eight columns from the rows on one side.
-    __device__ __forceinline__ Table of(int side, const BlockParts& parts, uint32_t word) const {
-        Table out = {byte[side] * 0x01010101u, byte[side] * 0x01010101u};
-        if (!amax || (side ? rows.behind : rows.before) == 0) return out;
-        const Table more = parts.at(side, word);
-        return larger(out, {part_bytes(more.low), part_bytes(more.high)});
-    }
-};
-
-// The one or two blocks that a thread's rows meet: the rows of the first, numbers of those that begin here (else none),
-// whether the first begins above and the last ends below. More than two are not `few`.
-struct ChunkBlocks {
-    uint32_t first, number[2];
-    bool one, above, below, few;
-
-    __device__ __forceinline__ ChunkBlocks(const ColumnArguments& a, const ColumnTile& tile, int32_t top) {
-        Blocks at(a, tile, top);
-        const int32_t end = min(top + CHUNK, at.held);
-        const Segment early = at.now;
-        if (early.end < end) at.next();
-        one = early.end == at.now.end;
-        first = one ? ~0u : rows_before((uint32_t)(early.end - top));
-        number[0] = early.first < top ? ~0u : early.number;
-        number[1] = one ? ~0u : at.now.number;
-        above = early.first < top;
-        below = at.now.end > top + CHUNK;
-        few = top >= at.held || at.now.end >= end;
-    }
-};
-
-// One or two blocks, or parts of them. False: nothing was stored, for a thread of the warp cannot.
-template <bool amax>
-__device__ __forceinline__ bool turn_two(const ColumnArguments& a, const ColumnTile& tile, WindowTile& rows,
-                                         const Share& own, uint32_t some, RowMasks& masks,
-                                         const WindowEdges<amax>& edges, const BlockParts& parts, uint32_t (&w)[32]) {
-    const ChunkBlocks at(a, tile, (int32_t)own.row);
-    BlockRows found[2];
-    find_rows<amax ? DEPTHS : MAX_DEPTHS, 2>(rows, own, some, at.first, masks, found);
-    const TwoBlocks blocks = {at.first, {found[0].top, found[1].top}};
-    Table bytes[2];
-#pragma unroll
-    for (int i = 0; i < 2; ++i) bytes[i].low = bytes[i].high = found[i].top * 0x01010101u;
-    const bool here = !amax || find_bytes(masks.depths(), blocks, w, bytes);
-    if (!__all_sync(~0u, here && at.few)) return false;
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-        if (found[i].nan) bytes[i].low = bytes[i].high = ~0u;
-    }
-    // what the rows above and below bring to the blocks that they share
-    const Table last = at.one ? bytes[0] : bytes[1];
-    Table above = {__shfl_up_sync(~0u, last.low, 4), __shfl_up_sync(~0u, last.high, 4)};
-    Table below = {__shfl_down_sync(~0u, bytes[0].low, 4), __shfl_down_sync(~0u, bytes[0].high, 4)};
-    if (own.row == 0) above = edges.of(0, parts, own.word);
-    if (own.row + CHUNK == WINDOW) below = edges.of(1, parts, own.word);
-    if (at.above) bytes[0] = larger(bytes[0], above);
-    if (at.below && at.one) bytes[0] = larger(bytes[0], below);
-    if (at.below && !at.one) bytes[1] = larger(bytes[1], below);
-    store_bytes(a, tile, own, at.number[0], bytes[0]);
-    store_bytes(a, tile, own, at.number[1], bytes[1]);
-    turn_two<amax>(masks.depths(), blocks, w, bytes);
-    const bool nan[2] = {bytes[0].low == ~0u, bytes[1].low == ~0u};
-    if (nan[0] || nan[1]) {
-        const uint32_t keep = (nan[0] ? 0 : blocks.first) | (nan[1] ? 0 : ~blocks.first);
-#pragma unroll
-        for (int i = 0; i < 32; ++i) w[i] &= keep;
-    }
-    store_chunk(a, tile, own, w);
-    return true;
+__device__ __forceinline__ void turn_strip(const ColumnArguments& a, const ColumnTile& tile, BlocksTile& rows,
+                                           RowMasks (&masks)[SLOTS], Staged&, const Share& own) {
+    const uint64_t keep = keep_policy();  // for scales: 64 bytes of DRAM hold a row's for eight or sixteen tiles
+    rows.fetch(a, tile.column, tile.row, tile.rows, keep);
+    clear_masks(masks);
+    wait_copies();
+    __syncthreads();
+    if (tile.column + 32 * own.group >= a.k) return;
+    uint32_t w[32];
+    const Table bytes = turn_block<amax>(rows, own, masks[own.slot], w);
+    if (own.row >= tile.rows) return;
+    store_block(a, tile, own, w);
+    store_bytes(a, tile, {(int32_t)own.row, (int32_t)tile.rows, SLOTS * tile.window + own.slot}, own, bytes);
 }
 
 #endif
 
 template <bool amax>
 __device__ __forceinline__ void mxfp4_columns(const ColumnArguments& a) {
-    __shared__ WindowTile rows;
-    __shared__ RowMasks masks[GROUPS][CHUNKS];
-#if RAGGED
-    __shared__ BlockParts parts;
-#endif
-    const ColumnTile tile = column_tile<WINDOW>(a);
+    __shared__ BlocksTile rows;
+    __shared__ RowMasks masks[GROUPS][SLOTS];
+    __shared__ Staged staged[GROUPS];
+    const ColumnTile tile = column_tile<HEIGHT>(a);
     if (tile.rows == 0) return;
-    const uint64_t keep = keep_policy();  // for scales: 64 bytes of DRAM hold a row's for eight or sixteen tiles
-    rows.fetch(a, tile.column, tile.row, tile.held, keep);
-    const uint32_t group = threadIdx.x / 32, number = threadIdx.x % 32 / 4;
-    clear_masks(masks[group]);
-#if RAGGED
-    const Edges outside = window_edges<WINDOW, CHUNK>(a, tile);
-    WindowEdges<amax> edges;
-    edges.find(a, tile, outside);
-    if (amax && outside.some()) {
-        const uint32_t side = threadIdx.x / WORDS / (HANDS / 2), hand = threadIdx.x / WORDS % (HANDS / 2);
-        const offset_t first = side ? tile.row + WINDOW : tile.row - outside.before;
-        parts.find<E2M1_EMAX>(a, side, hand, first, side ? outside.behind : outside.before, tile.column);
-        __syncthreads();
-        parts.join();
-    }
-#endif
-    wait_copies();
-    __syncthreads();
-    if (tile.column + 32 * group >= a.k) return;
-    const Share own = {group, 4 * group + threadIdx.x % 4, CHUNK * number};
-    uint32_t w[32], some = 0;
-#pragma unroll
-    for (int i = 0; i < 32; ++i) w[i] = rows.row(own.row)[i * WindowTile::pitch + own.word];
-    to_planes(w);
-#pragma unroll
-    for (int c = 0; c < 24; ++c) some |= w[c];
-    some |= __shfl_xor_sync(~0u, some, 1);
-    some |= __shfl_xor_sync(~0u, some, 2);
-#if RAGGED
-    if (!turn_two<amax>(a, tile, rows, own, some, masks[group][number], edges, parts, w)) turn_any<amax>(a, tile, own);
-#else
-    turn_alone<amax>(a, tile, rows, own, some, masks[group][number], w);
-#endif
+    const uint32_t group = threadIdx.x / 32, slot = threadIdx.x % 32 / 4;
+    const Share own = {slot, group, 4 * group + threadIdx.x % 4, BLOCK_ROWS * slot};
+    turn_strip<amax>(a, tile, rows, masks[group], staged[group], own);
 }
 
 }  // namespace refnum

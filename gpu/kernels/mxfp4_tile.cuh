@@ -52,6 +52,28 @@ struct PackedTile {
         fetch_scales(a, column, first, rows, keep, turned);
     }
 
+    // The places `from` to `from` + 31 as rows of one segment, at their numbers modulo 32: all threads.
+    __device__ __forceinline__ void fetch_slot(const ColumnArguments& a, const ColumnTile& to, const Segment& now,
+                                               uint32_t slot, uint64_t keep) {
+        static_assert(ROWS_A_PASS == 32, "a pass is a slot");
+        const uint32_t group = threadIdx.x % GROUPS, own = threadIdx.x / GROUPS, lane = threadIdx.x % 32;
+        const int32_t row = now.row_at(own), below = now.row_at(lane);
+        const uint8_t* x = a.x + (to.row + row) * a.x_stride + (to.column / 2 + 16 * group);
+        const bool here = row < now.end && to.column + 32 * group < a.k;
+        if (a.aligned & VECTORS) {
+            copy_16(&block(32 * slot + own, group), x, here);
+        } else {
+            uint32_t w[4] = {0, 0, 0, 0};
+            if (here) load<16>(x, false, w);
+            block(32 * slot + own, group) = make_uint4(w[0], w[1], w[2], w[3]);
+        }
+        if (threadIdx.x / 32 != slot % WARPS) return;
+        const uint8_t* scales = a.scales + (to.row + below) * a.scale_stride + to.column / 32;
+        uint8_t* place = bytes + (32 * slot + lane) * GROUPS;
+        if (a.aligned & SCALES && to.column + WIDE <= a.k) copy_scales(place, scales, below < now.end, keep);
+        else fetch_bytes(a, to.column, scales, below < now.end, place);
+    }
+
 private:
     __device__ __forceinline__ void fetch_scales(const ColumnArguments& a, offset_t column, offset_t first, uint32_t rows,
                                                  uint64_t keep, uint32_t turned) {
@@ -85,72 +107,6 @@ private:
             const bool here = exists && column + 32 * g < a.k;
             to[g] = here ? (uint8_t)load_byte(scales + g) : 0;
         }
-    }
-};
-
-// Packed word of eight columns of a row of the array, and the byte of its block.
-__device__ __forceinline__ uint32_t load_word(const ColumnArguments& a, offset_t row, offset_t column) {
-    uint32_t word;
-    load<4>(a.x + row * a.x_stride + column / 2, a.aligned & VECTORS, &word);
-    return word;
-}
-__device__ __forceinline__ uint32_t load_scale(const ColumnArguments& a, offset_t row, offset_t column) {
-    return load_byte(a.scales + row * a.scale_stride + column / 32);
-}
-
-// What rows that lie outside a window bring to the columns of their segment: `parts` of eight columns
-// (`column_part_table`), zero if none takes part. `hands` threads share a packed word's columns on a side, and take every
-// `hands`-th row.
-constexpr int WORDS = WIDE / 8, HANDS = WORKERS / WORDS;
-template <int hands>
-struct EdgeParts {
-    uint2 of[2][hands][WORDS];  // before and behind; the first hand's become all of theirs
-
-    // Joined behind a barrier. `row`: the first of `rows` of the array.
-    template <int emax>
-    __device__ __forceinline__ void find(const ColumnArguments& a, uint32_t side, uint32_t hand, offset_t row,
-                                         uint32_t rows, offset_t first_column) {
-        const uint32_t word = threadIdx.x % WORDS;
-        const offset_t column = first_column + 8 * word;
-        const uint32_t here = column < a.k ? rows : 0;
-        ColumnMaxima most[2] = {};
-        constexpr int together = 8;
-#pragma unroll 1
-        for (uint32_t r = hand; r < here; r += together * hands) {
-            uint32_t packed[together], byte[together];
-#pragma unroll
-            for (int i = 0; i < together; ++i) {
-                const bool exists = r + i * hands < here;
-                packed[i] = exists ? load_word(a, row + r + i * hands, column) : 0;
-                byte[i] = exists ? load_scale(a, row + r + i * hands, column) : 0;
-            }
-#pragma unroll
-            for (int i = 0; i < together; i += 2) {
-                const Table one = column_part_table(byte[i], emax), two = column_part_table(byte[i + 1], emax);
-                const uint32_t first = packed[i] & NIBBLE_MAGNITUDES, second = packed[i + 1] & NIBBLE_MAGNITUDES;
-                raise_maxima(most[0], look_up(one, first), look_up(two, second));
-                raise_maxima(most[1], look_up(one, first >> 16), look_up(two, second >> 16));
-            }
-        }
-        of[side][hand][word] = make_uint2(column_parts(most[0]), column_parts(most[1]));
-    }
-
-    // Behind a barrier, some threads of the CTA; read behind another.
-    __device__ __forceinline__ void join() {
-        for (uint32_t i = threadIdx.x; i < 2 * WORDS; i += WORKERS) {
-            uint2 all = of[i / WORDS][0][i % WORDS];
-#pragma unroll
-            for (int hand = 1; hand < hands; ++hand) {
-                const uint2 more = of[i / WORDS][hand][i % WORDS];
-                all = make_uint2(max_bytes(all.x, more.x), max_bytes(all.y, more.y));
-            }
-            of[i / WORDS][0][i % WORDS] = all;
-        }
-    }
-
-    __device__ __forceinline__ Table at(uint32_t side, uint32_t word) const {
-        const uint2 two = of[side][0][word];
-        return {two.x, two.y};
     }
 };
 

@@ -64,8 +64,8 @@ RAGGED: dict[str, Order] = {
     "mxfp4_to_fp8_columns_amax": Order(2, 6, ragged=1, strip=8, ahead=1),
     "mxfp4_to_fp8_rows_columns_max": Order(0, 7, ragged=1, strip=8, ahead=1),
     "mxfp4_to_fp8_rows_columns_amax": Order(0, 6, ragged=1, strip=8, ahead=1),
-    "mxfp4_columns_max": Order(2, 6, ragged=1),
-    "mxfp4_columns_amax": Order(2, 3, 256, ragged=1),
+    "mxfp4_columns_max": Order(2, 5, ragged=1, strip=14),
+    "mxfp4_columns_amax": Order(2, 5, ragged=1, strip=14),
     "fp8_columns_rne": Order(2, 4, ragged=1),
     "fp8_columns_te": Order(2, 4, ragged=1),
 }
@@ -73,15 +73,18 @@ RAGGED: dict[str, Order] = {
 
 
 class Shape(NamedTuple):
-    """Rows of a segment, rows of a CTA's window, threads of a CTA if not one a column, codes a byte."""
+    """Rows of a segment, rows of a CTA's window, the same where experts begin anywhere, threads of a CTA if not one a
+    column, codes a byte.
+    """
 
     tall: int = 128
     window: int = 128
+    ragged: int = 128
     threads: int = 0
     codes: int = 1
 
 
-SHAPES = {"fp8_columns": Shape(threads=256), "mxfp4_columns": Shape(32, 256, codes=2)}
+SHAPES = {"fp8_columns": Shape(threads=256), "mxfp4_columns": Shape(32, 256, 64, codes=2)}
 """Kernel file -> its shape, where it is not the usual one."""
 
 
@@ -136,19 +139,19 @@ class Part(NamedTuple):
 
 def _parts(ends: Sequence[int], shape: Shape) -> list[Part]:
     """Return the launches over windows of rows; segments of at most `tall` rows restart at every expert's end."""
-    windows = -(-ends[-1] // shape.window)
     if all(end % shape.tall == 0 for end in ends[:-1]):
-        return [Part(0, windows)]
+        return [Part(0, -(-ends[-1] // shape.window))]
+    windows, height = -(-ends[-1] // shape.ragged), shape.ragged
     stops = np.array(ends, np.int64)
     starts = np.concatenate([[0], stops[:-1]])
     counts = -(-(stops - starts) // shape.tall)
     numbers = np.cumsum(counts) - counts
-    at = np.searchsorted(stops, np.arange(windows, dtype=np.int64) * shape.window, "right")
+    at = np.searchsorted(stops, np.arange(windows, dtype=np.int64) * height, "right")
     parts, first = [], 0
     while first < windows:
-        low, row = int(at[first]), first * shape.window
+        low, row = int(at[first]), first * height
         last = min(first + WINDOWS, windows)
-        behind = np.searchsorted(starts, np.minimum(np.arange(first, last) * shape.window + shape.window, stops[-1]))
+        behind = np.searchsorted(starts, np.minimum(np.arange(first, last) * height + height, stops[-1]))
         last = first + int(np.searchsorted(behind, low + EXPERTS, "right"))
         high = int(behind[last - first - 1])
         done = (row - int(starts[low])) // shape.tall
