@@ -34,6 +34,10 @@
 #ifndef AHEAD
 #define AHEAD 0
 #endif
+// Bytes of a column that a CTA which walks stores at the same time: 32, 64 or 128.
+#ifndef LINE
+#define LINE 32
+#endif
 // Whether segments may begin anywhere.
 #ifndef RAGGED
 #define RAGGED 0
@@ -152,7 +156,7 @@ struct Segments {
     __device__ __forceinline__ bool some() const { return now.first < held; }
     __device__ __forceinline__ void next() {
         if (now.end >= held) {
-            now.first = held;
+            now = {held, held, ~0u};
         } else if (!RAGGED || now.end < last) {
             take(now.end, now.number + 1);
         } else {

@@ -132,7 +132,7 @@ __device__ __forceinline__ void store_bytes(const ColumnArguments& a, const Colu
 
 #if RAGGED
 
-constexpr int SECTOR = 64, PLACES = 10;  // rows of 32 bytes of a column; places of sixteen bytes that blocks meet
+constexpr int SECTOR = 2 * LINE, PLACES = 8 + SECTOR / 32;  // rows of 32 bytes of a column; places of sixteen bytes that blocks meet
 
 // The first `count` of four bytes.
 __device__ __forceinline__ uint32_t first_bytes(uint32_t count) { return (1u << 8 * count) - 1; }
@@ -207,8 +207,8 @@ struct Staged {
     // What lies `rows` behind the first row comes to the front: a sector.
     __device__ __forceinline__ void move(int32_t rows) {
         uint4* column = reinterpret_cast<uint4*>(words + threadIdx.x % 32 * pitch);
-        const uint4 one = column[rows / 32], two = column[rows / 32 + 1];
-        column[0] = one, column[1] = two;
+#pragma unroll
+        for (int i = 0; i < SECTOR / 32; ++i) column[i] = column[rows / 32 + i];
         __syncwarp();
     }
 

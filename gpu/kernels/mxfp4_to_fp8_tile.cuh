@@ -11,7 +11,7 @@
 
 namespace refnum {
 
-constexpr int RUN = 16, SECTOR = 32;
+constexpr int RUN = 16, SECTOR = LINE;
 typedef PackedTile<TALL, RUN, 4> RowsTile;
 typedef RowTables<TALL, RUN> TileTables;
 typedef Segments<TALL, TALL> TileSegments;
@@ -49,13 +49,14 @@ struct Places {
     }
 };
 
-// Sectors that the segment above filled in part: for every column of a group two runs of sixteen rows.
+// Lines that the segment above filled in part: for every column of a group its runs of sixteen rows.
 #if RAGGED
 struct OpenSectors {
-    uint4 of[GROUPS][8][8];
+    static constexpr int runs = SECTOR / RUN;
+    uint4 of[GROUPS][8][4 * runs];
 
     __device__ __forceinline__ uint4* own(const Share& share) {
-        return &of[share.group][0][share.row / RUN % 2 * 4 + share.word % 4];
+        return &of[share.group][0][share.row / RUN % runs * 4 + share.word % 4];
     }
 };
 #else
@@ -81,7 +82,7 @@ __device__ __forceinline__ void join_sectors(const Share& share, const Segment& 
                                              OpenSectors& open, uint32_t (&out)[8][4]) {
     const int32_t first = now.first & -SECTOR, last = end & -SECTOR;
     const bool head = place < first + SECTOR, joins = head && now.first != first && first >= 0;
-    const int32_t later = head ? now.first % TALL - (int32_t)share.row : 0;
+    const int32_t later = head ? (now.first & (TALL - 1)) - (int32_t)share.row : 0;
     const bool keeps_later = place + TALL >= last && place + TALL < last + SECTOR;
     const bool keeps = keeps_later || (place >= last && place < last + SECTOR);
     uint4* own = open.own(share);
@@ -89,7 +90,7 @@ __device__ __forceinline__ void join_sectors(const Share& share, const Segment& 
 #pragma unroll
     for (int i = 0; i < 4; ++i) below[i] = first_bytes(later, i);
 #pragma unroll
-    for (int j = 0; j < 8; ++j, own += 8) {
+    for (int j = 0; j < 8; ++j, own += 4 * OpenSectors::runs) {
         uint4 old = make_uint4(0, 0, 0, 0);
         if (joins) old = *own;
         const uint4 under = make_uint4(out[j][0] & below[0], out[j][1] & below[1], out[j][2] & below[2], out[j][3] & below[3]);

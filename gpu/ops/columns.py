@@ -29,7 +29,8 @@ class Order(NamedTuple):
     """How a launch is cut: column tiles that neighbouring CTAs take of the same rows (0: all), CTAs that a
     multiprocessor must hold at once, columns of a tile, whether memory passes by the caches, CTAs below each other
     that store columns at the same time, groups of 32 columns that a warp takes one after another, whether experts may
-    begin at any row; windows that a CTA walks, and whether it fetches rows while it turns others.
+    begin at any row; windows that a CTA walks, whether it fetches rows while it turns others,
+    bytes of a column that it stores at the same time.
     """
 
     across: int
@@ -41,6 +42,7 @@ class Order(NamedTuple):
     ragged: int = 0
     strip: int = 1
     ahead: int = 0
+    line: int = 32
 
     @property
     def defines(self) -> tuple[str, ...]:
