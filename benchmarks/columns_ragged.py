@@ -3,7 +3,7 @@
     python benchmarks/columns_ragged.py --json ragged.json       check and time the kernels as they ship
     python benchmarks/columns_ragged.py --sweep --json ...       time other orders of the ragged kernels too
 
-Time and shares as benchmarks/device.py has them. Outputs are poisoned before the run that is compared.
+Outputs are poisoned before the run that is compared.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +24,15 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import refnum
-from benchmarks import device
-from benchmarks.device import SETS, copy_bandwidth, tuple_of
-from benchmarks.device_cases import K, M, fp4, fp8
 from refnum.gpu import ops
 from refnum.gpu.device import compile as build
 from refnum.gpu.device import plans
 from refnum.gpu.device.driver import driver
-from refnum.gpu.ops import columns
+from refnum.gpu.ops import columns, rowwise
 from refnum.gpu.ops.columns import Order
 
 BEGAN = time.perf_counter()
+M, K, SETS, REPEATS = 32768, 7168, 2, 30
 EXPERTS = (64, 256)
 UNITS = (128, 32, 16, 8, 4, 2, 1)
 """Boundaries of experts are odd multiples of each."""
@@ -51,10 +49,18 @@ LINES: dict[str, tuple[str, dict[str, str]]] = {
 """Function -> its operation and options."""
 SWEEP: dict[str, list[Order]] = {
     "mxfp4_to_fp8_columns": [
-        *(Order(2, blocks, 128, strip=strip, ahead=1, line=line)
-          for blocks in (4, 5) for strip in (4, 8) for line in (64, 128)),
-        *(Order(2, blocks, 128, strip=strip, line=line)
-          for blocks in (6, 7) for strip in (2, 4, 8) for line in (32, 128)),
+        *(
+            Order(2, blocks, 128, strip=strip, ahead=1, line=line)
+            for blocks in (4, 5)
+            for strip in (4, 8)
+            for line in (64, 128)
+        ),
+        *(
+            Order(2, blocks, 128, strip=strip, line=line)
+            for blocks in (6, 7)
+            for strip in (2, 4, 8)
+            for line in (32, 128)
+        ),
         *(Order(across, 5, 128, strip=4, ahead=1, line=128) for across in (4, 0)),
         *(Order(2, blocks, 256, turns=2, strip=strip) for blocks in (4, 5) for strip in (1, 2, 3)),
         *(Order(2, 3, 256, strip=strip) for strip in (1, 2, 3)),
@@ -70,7 +76,12 @@ SWEEP: dict[str, list[Order]] = {
         *(Order(2, 4, cluster=cluster) for cluster in (2, 4)),
     ],
     "mxfp4_columns": [
-        *(Order(across, blocks, 128, strip=strip) for across in (2, 4) for blocks in (4, 5) for strip in (10, 13, 14, 29)),
+        *(
+            Order(across, blocks, 128, strip=strip)
+            for across in (2, 4)
+            for blocks in (4, 5)
+            for strip in (10, 13, 14, 29)
+        ),
         *(Order(2, blocks, 128, strip=strip, line=64) for blocks in (4,) for strip in (14, 28)),
         *(Order(2, 5, 128, strip=strip) for strip in (3, 6)),
     ],
@@ -81,6 +92,55 @@ SMALL: tuple[tuple[int, ...], ...] = (
     (8, 136, 24, 200, 64, 48), (260, 4, 132, 100, 16), (77, 400, 163), (384, 1), (112, 144, 128, 128), (640,),
     (32,) * 30, (3,) * 900, (1, 700, 2, 900, 0, 5), (16, 48, 256, 80), (300,) * 8,
 )  # fmt: skip
+
+
+def tuple_of(result: Any) -> tuple[Any, ...]:
+    return result if isinstance(result, tuple) else (result,)
+
+
+def time_calls(calls: list[Callable[[], Any]]) -> list[float]:
+    """Return microseconds of each of REPEATS launches, taking the calls in turn."""
+    for call in calls * 3:
+        call()
+    events = [(cupy.cuda.Event(), cupy.cuda.Event()) for _ in range(REPEATS)]
+    for number, (start, stop) in enumerate(events):
+        start.record()
+        calls[number % len(calls)]()
+        stop.record()
+    cupy.cuda.Device().synchronize()
+    return [1000 * cupy.cuda.get_elapsed_time(start, stop) for start, stop in events]
+
+
+def copy_bandwidth(nbytes: int = 1 << 29) -> float:
+    """Return bytes a second, read plus written, of a device-to-device copy."""
+    pairs = [(cupy.zeros(nbytes, np.uint8), cupy.empty(nbytes, np.uint8)) for _ in range(SETS)]
+    for source, _ in pairs:
+        source[:] = cupy.random.default_rng(0).integers(0, 256, 1 << 20, dtype=np.uint8).repeat(nbytes >> 20)
+    stream, runtime = cupy.cuda.get_current_stream().ptr, cupy.cuda.runtime
+    times = time_calls([
+        lambda a=a, b=b: runtime.memcpyAsync(b.data.ptr, a.data.ptr, nbytes, runtime.memcpyDeviceToDevice, stream)
+        for a, b in pairs
+    ])  # fmt: skip
+    return 2 * nbytes / (statistics.median(times) * 1e-6)
+
+
+def values(seed: int) -> Any:
+    """Return standard normal values, each row at its own power of two, as bfloat16 bits."""
+    rng, out = cupy.random.default_rng(seed), cupy.empty((M, K), np.uint16)
+    for row in range(0, M, 4096):
+        part = rng.standard_normal((4096, K), np.float32)
+        part *= cupy.exp2(rng.integers(-4, 4, (4096, 1)).astype(np.float32))
+        bits = part.view(np.uint32)
+        out[row : row + 4096] = ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
+    return out
+
+
+def fp8(seed: int) -> tuple[Any, ...]:
+    return ops.quantize_fp8_tiles(values(seed))
+
+
+def fp4(seed: int) -> tuple[Any, ...]:
+    return ops.quantize_mxfp4(values(seed))
 
 
 def splits_of(experts: int, unit: int, m: int = M) -> list[int]:
@@ -179,7 +239,7 @@ def time_line(operation: str, options: dict[str, Any], sets: list[tuple[Any, ...
             y[...] = 0xA5
     moved = sum(y.nbytes for y in sets[0]) + sum(y.nbytes for y in outs[0])
     calls = [lambda x=x, out=out: function(*x, **options, out=out) for x, out in zip(sets, outs, strict=True)]
-    times = device.time_calls(calls)
+    times = time_calls(calls)
     median = statistics.median(times)
     compared, wrong = check_large(operation, options, sets[0], outs[0], step)
     return {
@@ -247,7 +307,7 @@ def prepare(swept: bool) -> None:
     }
     if swept:
         jobs |= {(LINES[name][0], order.defines) for name in LINES for order in orders(name)}
-    jobs |= {(name, ops.launch.TUNING[name].defines) for name in ("quantize_mxfp4", "quantize_fp8_tiles")}
+    jobs |= {(name, rowwise.TUNING[name].defines) for name in ("quantize_mxfp4", "quantize_fp8_tiles")}
     arch = build.architecture(driver().capability(0))
     with concurrent.futures.ThreadPoolExecutor() as pool:
         list(pool.map(lambda job: build.compiled(job[0], arch, defines=job[1]), sorted(jobs)))

@@ -13,7 +13,7 @@ import time
 from collections import deque
 from pathlib import Path
 
-from refnum.conformance.commands.fuzz.context import Office
+from refnum.conformance.commands.fuzz.context import WorkerContext
 from refnum.conformance.commands.fuzz.coordinator import Coordinator, Limits
 from refnum.conformance.commands.fuzz.database import FILE, Database, create
 from refnum.conformance.commands.fuzz.merge import merge
@@ -54,9 +54,9 @@ class Pretended:
 
 def real_results(spec) -> dict[str, dict]:
     """Judge one real shard of every target, so that results have their true size."""
-    office = Office(spec)
+    context = WorkerContext(spec)
     task = {"seed": 0, "stratum": "mixed", "number": 0}
-    return {target.name: shard(office, {**task, "target": target.name}, _silent) for target in spec.targets}
+    return {target.name: shard(context, {**task, "target": target.name}, _silent) for target in spec.targets}
 
 
 def _silent(number: int, warming: bool = False) -> None:

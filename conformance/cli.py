@@ -5,11 +5,14 @@ Exit status: 0 all verified, 1 mismatch, 2 usage or bad input, 3 nothing verifie
 
 from __future__ import annotations
 
+from functools import partial
 from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+
+from .subjects.isolation.supervisor import supervised
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("check.command:check", "Judge kernels bit for bit against the golden model: the main job."),
@@ -93,7 +96,15 @@ class _Table(TyperGroup):
         return name, load(str(name)), rest
 
 
-app = typer.Typer(
+class _Supervised(typer.Typer):
+    """An application whose process must not vanish; tests that invoke its commands do without the supervisor."""
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        """Run a command and end with its exit status."""
+        return supervised(partial(super().__call__, *arguments, **keywords))
+
+
+app = _Supervised(
     cls=_Table,
     no_args_is_help=True,
     add_completion=False,

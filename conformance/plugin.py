@@ -21,6 +21,8 @@ import pytest
 
 import refnum.conformance as harness
 
+from .subjects.calls.exits import watch
+
 LEVELS = ("smoke", "standard", "exhaustive")
 MARK = "conforms"
 
@@ -35,7 +37,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the mark."""
+    """Register the mark, and watch `os._exit` before tests are imported: a kernel that calls it fails its test."""
+    watch()
     config.addinivalue_line(
         "markers", f"{MARK}(operation, profile=None, **options): judge the kernel that the test returns or judges"
     )

@@ -16,12 +16,11 @@ def cache_folder() -> Path:
     try:
         return (Path(base) if base else Path.home() / ".cache") / "refnum"
     except RuntimeError as error:
-        raise UnsupportedError("there is no home folder to keep what is compiled in: set REFNUM_CACHE") from error
+        raise UnsupportedError("there is no home folder for compiled kernels: set REFNUM_CACHE") from error
 
 
 def cannot_keep(folder: Path, error: OSError) -> UnsupportedError:
     """Return the error of a cache folder that cannot be written."""
     return UnsupportedError(
-        f"what is compiled cannot be kept in {folder} ({error.strerror}): set REFNUM_CACHE to a folder that can be "
-        f"written"
+        f"compiled kernels cannot be kept in {folder} ({error.strerror}): set REFNUM_CACHE to a writable folder"
     )

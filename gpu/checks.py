@@ -1,4 +1,4 @@
-"""What the launchers check before a kernel runs: dtypes, shapes, profiles, splits, `out`. NumPy arrays only.
+"""Checks of plain arguments: choices, dtypes of results, profiles, keys, splits and counts; and the facts behind them.
 
 The golden model has its own checks; the two share no code, only the named errors.
 """
@@ -12,14 +12,16 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from refnum.errors import ArgumentError, DtypeError, ScaleError, ShapeError, UnsupportedError, shown
+from refnum.errors import ArgumentError, ShapeError, UnsupportedError, shown
 from refnum.profiles import Profile
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 BLOCK, TILE = 32, 128
 TILES = ((1, TILE), (TILE, TILE))
+UNIT = BLOCK // 2 + 1
+"""Payload bytes of one MX block: 16 of codes and one of scale."""
 MOST = (1 << 31) - 1
-"""Largest count of rows or tokens, and alignment: what a kernel counts with 32 bits."""
+"""The largest count of rows or tokens, and the largest alignment: a kernel counts them in 32 bits."""
 KINDS = {np.dtype(np.float32): 0, BFLOAT16: 1, np.dtype(np.uint16): 1, np.dtype(np.float16): 2}
 """Input dtype -> `FloatKind` of the headers; uint16 holds bfloat16 bits."""
 OUTPUTS = {"float32": (0, np.dtype(np.float32)), "bfloat16": (1, BFLOAT16)}
@@ -28,7 +30,7 @@ LAYOUTS = ("bytes", "float32", "gemm_float32", "packed_ue8m0", "swizzled")
 """Storage layouts of scales (N6.5) in the order of `ScaleLayout` of the headers."""
 BOOLS = (bool, np.bool_)
 TEXTS = (str, bytes, bytearray, memoryview, Mapping)
-"""What can be indexed and is no sequence of numbers to a reader."""
+"""Types that can be indexed and are not accepted as a sequence of integers."""
 SUPPORTED: dict[str, tuple[object, ...]] = {
     "scale_rule": tuple(RULES),
     "rounding": ("nearest",),
@@ -42,7 +44,7 @@ SUPPORTED: dict[str, tuple[object, ...]] = {
 
 
 def tiles(n: int) -> int:
-    """128-element tiles that cover n elements; the last may be short."""
+    """Return the number of 128-element tiles that cover n elements; the last may be short."""
     return -(-n // TILE)
 
 
@@ -60,59 +62,15 @@ def layout_of(rows: int, columns: int, layout: str) -> tuple[tuple[int, ...], np
     return stored[layout]
 
 
+def written(rows: int, columns: int, layout: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Return shape and dtype of the scales that an operation writes in a layout."""
+    choice("layout_out", layout, LAYOUTS)
+    return layout_of(rows, columns, layout)
+
+
 def plain(x: Any) -> bool:
-    """Whether it is a NumPy array all of whose elements count: one with a mask is none."""
+    """Return whether x is a NumPy array without a mask."""
     return isinstance(x, np.ndarray) and not isinstance(x, np.ma.MaskedArray | np.matrix)
-
-
-def called(x: Any) -> Any:
-    """Return what an error calls it: the dtype of a NumPy array, the type of anything else."""
-    return x.dtype if plain(x) else type(x).__name__
-
-
-def matrix(name: str, x: Any, multiple: int) -> tuple[int, int]:
-    """Return the shape of a 2-D NumPy array whose last axis is a multiple of `multiple`."""
-    if not plain(x):
-        raise DtypeError(f"{name} is a {type(x).__name__}; the host build takes NumPy arrays")
-    if x.ndim != 2 or x.shape[1] % multiple:
-        raise ShapeError(f"{name} has shape {x.shape}; allowed is [rows, n] with n a multiple of {multiple}")
-    return int(x.shape[0]), int(x.shape[1])
-
-
-def floats(name: str, x: Any) -> tuple[int, int]:
-    """Return the shape of an [M, K] input of a quantiser."""
-    shape = matrix(name, x, BLOCK)
-    if x.dtype not in KINDS:
-        hint = ": round float64 to float32 yourself" if x.dtype == np.float64 else ""
-        raise DtypeError(
-            f"{name} has dtype {x.dtype}; allowed are float32, bfloat16, float16 and uint16 (bfloat16 bits){hint}"
-        )
-    return shape
-
-
-def codes(name: str, x: Any, multiple: int) -> tuple[int, int]:
-    """Return the shape of a uint8 array of codes."""
-    shape = matrix(name, x, multiple)
-    if x.dtype != np.uint8:
-        raise DtypeError(f"{name} has dtype {x.dtype}; allowed is uint8")
-    return shape
-
-
-def scales(x: Any, shape: tuple[int, int]) -> None:
-    """Raise unless `x` is the uint8 array of E8M0 bytes of this shape."""
-    if not plain(x):
-        raise DtypeError(f"scales is a {type(x).__name__}; the host build takes NumPy arrays")
-    if x.dtype != np.uint8:
-        raise ScaleError(f"scales has dtype {x.dtype}; allowed is uint8, one E8M0 byte a scale: convert it first")
-    if x.shape != shape:
-        raise ShapeError(f"scales has shape {x.shape}; these codes need {shape}")
-
-
-def mxfp4(packed: Any, block_scales: Any) -> tuple[int, int]:
-    """Return [M, K] of an MXFP4 pair (packed u8 [M, K/2], scales u8 [M, K/32])."""
-    m, half = codes("packed", packed, BLOCK // 2)
-    scales(block_scales, (m, 2 * half // BLOCK))
-    return m, 2 * half
 
 
 def choice(name: str, value: Any, allowed: Sequence[Any]) -> int:
@@ -124,7 +82,7 @@ def choice(name: str, value: Any, allowed: Sequence[Any]) -> int:
 
 
 def tile_rows(tile: Any) -> int:
-    """Return 1 or 128 from a tile of (1, 128) or (128, 128), of integers: `True` and `1.0` are none."""
+    """Return 1 or 128 from a tile of (1, 128) or (128, 128); `True` and `1.0` are not accepted as integers."""
     plain = isinstance(tile, tuple | list) and all(isinstance(n, int | np.integer) for n in tile)
     if plain and bool not in map(type, tile) and tuple(tile) in TILES:
         return int(tile[0])
@@ -141,7 +99,7 @@ def output_dtype(dtype: Any) -> tuple[int, np.dtype]:
 
 
 def torch_name(dtype: Any) -> str:
-    """Return the name of a dtype of torch's, which need not be there; nothing of anything else."""
+    """Return the name of a torch dtype, an empty text for anything else; torch need not be installed."""
     kind = type(dtype)
     return str(dtype).removeprefix("torch.") if (kind.__module__, kind.__name__) == ("torch", "dtype") else ""
 
@@ -161,8 +119,14 @@ def profile(chosen: Profile, *, stochastic: bool = False) -> None:
         raise UnsupportedError(f"profile {chosen.name}: random_bits={chosen.random_bits}; the kernels have 8")
 
 
+def rules(chosen: Profile, *, stochastic: bool = False) -> tuple[int, int, int]:
+    """Return the fields of `Policy` in the headers for a profile; UnsupportedError where the kernels lack it."""
+    profile(chosen, stochastic=stochastic)
+    return RULES[chosen.scale_rule], int(chosen.nonfinite == "satfinite"), chosen.zero_scale
+
+
 def randomness(rbits: Any, philox: Any, chosen: Profile) -> tuple[int, int, int, int] | None:
-    """Return the key when the random bits come by one; raise unless they come by one way, or by none and none ask."""
+    """Return the key, None without one; raise unless stochastic rounding, and no other, has rbits or philox."""
     if rbits is not None and philox is not None:
         raise ArgumentError("rbits and philox were both given; allowed is one of them")
     given = "rbits" if philox is None else "philox"
@@ -190,20 +154,6 @@ def philox_key(value: Any) -> tuple[int, int, int, int]:
     return seed, stream, step, offset
 
 
-def random_bits(rbits: Any, x: np.ndarray, chosen: Profile) -> np.ndarray | None:
-    """Return rbits as uint8, or None for a profile that rounds to nearest."""
-    randomness(rbits, None, chosen)
-    if rbits is None:
-        return None
-    if not plain(rbits) or rbits.dtype.kind != "u":
-        raise DtypeError(f"rbits has dtype {called(rbits)}; allowed are unsigned integers")
-    if rbits.shape != x.shape:
-        raise ShapeError(f"rbits has shape {rbits.shape}; allowed is that of x, {x.shape}")
-    if rbits.size and int(rbits.max()) > 255:
-        raise ArgumentError(f"rbits holds {int(rbits.max())}; allowed are 8 bits an element")
-    return np.ascontiguousarray(rbits, dtype=np.uint8)
-
-
 def row_splits(splits: Any, rows: int, *, even: bool = False) -> np.ndarray:
     """Return rows per expert as int64; None is one expert of all rows."""
     given = [rows] if splits is None else row_counts(splits)
@@ -214,50 +164,14 @@ def row_splits(splits: Any, rows: int, *, even: bool = False) -> np.ndarray:
     return np.array(given, np.int64)
 
 
+def padded(splits: Sequence[int], align: int) -> int:
+    """Return the rows of all experts, each padded to a multiple of `align`."""
+    return sum(-(-m // align) * align for m in splits)
+
+
 def segments(splits: np.ndarray, tall: int) -> int:
-    """Column blocks of `tall` rows that the splits make; they restart at every split."""
+    """Return the number of column blocks of `tall` rows; blocks restart at every split."""
     return int((-(-splits // tall)).sum())
-
-
-class Outputs:
-    """The arrays that a kernel writes: fresh ones, or the caller's `out` when it fits."""
-
-    def __init__(self, out: Any, wanted: Sequence[tuple[tuple[int, ...], Any]], inputs: Sequence[np.ndarray]) -> None:
-        self._given: list[np.ndarray] | None = None
-        if out is not None:
-            self._given = list(out) if isinstance(out, tuple | list) else [out]
-            if len(self._given) != len(wanted):
-                raise ArgumentError(f"out holds {len(self._given)} arrays; allowed is {len(wanted)}")
-            for number, (array, (shape, dtype)) in enumerate(zip(self._given, wanted, strict=True)):
-                _fits(number, array, shape, np.dtype(dtype), inputs)
-        self.arrays = (
-            [np.empty(shape, dtype) for shape, dtype in wanted]
-            if self._given is None
-            else [given if given.flags.c_contiguous else np.empty(given.shape, given.dtype) for given in self._given]
-        )
-
-    def finish(self) -> Any:
-        """Return the results: the caller's arrays when `out` was given; a tuple unless there is one."""
-        results = self.arrays
-        if self._given is not None:
-            for given, written in zip(self._given, self.arrays, strict=True):
-                if given is not written:
-                    given[...] = written
-            results = self._given
-        return results[0] if len(results) == 1 else tuple(results)
-
-
-def _fits(number: int, array: Any, shape: tuple[int, ...], dtype: np.dtype, inputs: Sequence[np.ndarray]) -> None:
-    if not plain(array):
-        raise DtypeError(f"out[{number}] is a {type(array).__name__}; allowed is a NumPy array")
-    if array.dtype != dtype:
-        raise DtypeError(f"out[{number}] has dtype {array.dtype}; allowed is {dtype}")
-    if array.shape != shape:
-        raise ShapeError(f"out[{number}] has shape {array.shape}; allowed is {shape}")
-    if not array.flags.writeable:
-        raise ArgumentError(f"out[{number}] is read-only; give an array that can be written")
-    if any(np.may_share_memory(array, x) for x in inputs):
-        raise ArgumentError(f"out[{number}] shares memory with an input; give storage of its own")
 
 
 def count(name: str, value: Any, least: int, most: int = MOST) -> int:

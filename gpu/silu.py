@@ -16,7 +16,7 @@ SHA256 = "1b53a40552a13b4d8967a44c45a383614edda6cb0c1084821c86a92e1b07349e"
 
 
 def path() -> Path:
-    """Return where the golden model's package keeps the table; the model itself is not asked."""
+    """Return the path of the table in the golden model's package; the model is not imported."""
     spec = importlib.util.find_spec("refnum")
     if spec is None or spec.origin is None:
         raise FileError("the package refnum has no folder here; install it from its wheel or its repository")

@@ -1,4 +1,4 @@
-"""What this package offers to be judged, for the entry-point group `refnum.subjects`."""
+"""The subjects of this package, for the entry-point group `refnum.subjects`."""
 
 from __future__ import annotations
 
@@ -10,45 +10,17 @@ from typing import Any
 from . import emulate, host, ops
 from .device import compile as build
 from .device import driver
-from .mutation import host as mutable
-from .mutation import kernels as mutable_whole
-from .ops import compiled as units
-from .ops import forced_paths
-
-HOST_OPERATIONS = (
-    "quantize_mxfp4",
-    "dequantize_mxfp4",
-    "quantize_fp8_tiles",
-    "dequantize_fp8_tiles",
-    "fp8_to_mxfp4",
-    "mxfp4_to_fp8",
-    "mxfp4_to_fp8_columns",
-    "mxfp4_to_fp8_rows_columns",
-    "mxfp4_columns",
-    "fp8_columns",
-    "swiglu_quantize",
-    "swiglu_backward",
-    "pack_payload",
-    "unpack_payload",
-    "quantize_payload",
-    "fp8_to_payload",
-    "permute_pad",
-    "permute_unpack",
-    "unpermute",
-    "encode_e2m1",
-    "encode_e4m3",
-    "encode_e8m0",
-    "decode_e2m1",
-    "decode_e4m3",
-    "decode_e8m0",
-)
+from .mutation.host import HostSources
+from .mutation.kernels import DeviceSources, EmulatedSources
+from .operations import LAUNCHED, NAMES
+from .ops import compiled
+from .ops.forced_paths import FORCED_PATHS
+from .ops.tunings import tunings
 
 PROFILES = ("HOPPER", "OCP", "CEIL", "EVEN", "TE")
 """Profiles of `refnum.PROFILES` whose every field the kernels have (`checks.SUPPORTED`)."""
 FURTHER = {"quantize_mxfp4": ("STOCHASTIC",)}
-"""Operation -> profiles beside those: the only kernel that takes random bits."""
-
-GPU_OPERATIONS = tuple(name for name in ops.__all__ if name != "available")
+"""Operation -> further profiles; only this kernel takes random bits."""
 
 
 def describe_gpu() -> dict[str, str]:
@@ -66,23 +38,23 @@ def describe_gpu() -> dict[str, str]:
 
 
 def trace_gpu(operation: str) -> dict[str, str]:
-    """Return the digests of what runs for an operation: sources with their headers, machine code; compiler and flags.
+    """Return the digests of an operation's sources with their headers and of its machine code, the compiler and flags.
 
     The machine code is that of every kernel file under all macros that its launches take, scale layouts among them,
     and the constant array that they read belongs to it.
     Empty for an operation without a kernel.
     """
-    compiled = units.units(operation)
-    if not compiled:
+    units = compiled.units(operation)
+    if not units:
         return {}
-    kernels = sorted({unit.kernel for unit in compiled})
+    kernels = sorted({unit.kernel for unit in units})
     arch = build.architecture(driver.driver().capability(0)) if ops.available()[0] else build.DEFAULT
     sources = [bytes.fromhex(build.read_source(name).digest) for name in kernels]
-    images = [hashlib.sha256(build.compiled(name, arch, defines=macros).read_bytes()) for name, macros in compiled]
-    constant = bytes.fromhex(units.CONSTANTS.get(operation, ""))
+    images = [hashlib.sha256(build.compiled(name, arch, defines=macros).read_bytes()) for name, macros in units]
+    constant = bytes.fromhex(compiled.CONSTANTS.get(operation, ""))
     return {
         "kernel": " ".join(kernels),
-        "units": str(len(compiled)),
+        "units": str(len(units)),
         "source": hashlib.sha256(b"".join(sources)).hexdigest(),
         "machine_code": hashlib.sha256(b"".join(image.digest() for image in images) + constant).hexdigest(),
         "architecture": arch,
@@ -92,15 +64,15 @@ def trace_gpu(operation: str) -> dict[str, str]:
 
 
 def trace_emulated(operation: str) -> dict[str, str]:
-    """Return the digests of what runs for an operation on the emulated machine: kernels, launchers, compiler."""
-    compiled = units.units(operation)
-    if not compiled:
+    """Return the digests of an operation's kernels and launchers, and the compiler, for the emulated device."""
+    units = compiled.units(operation)
+    if not units:
         return {}
     told = emulate.describe()
-    sources = "".join(build.read_source(name).digest for name in sorted({unit.kernel for unit in compiled}))
+    sources = "".join(build.read_source(name).digest for name in sorted({unit.kernel for unit in units}))
     launchers = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.rglob("*.py")))
     return {
-        "source": hashlib.sha256(f"{sources}{compiled}{units.CONSTANTS.get(operation, '')}".encode()).hexdigest(),
+        "source": hashlib.sha256(f"{sources}{units}{compiled.CONSTANTS.get(operation, '')}".encode()).hexdigest(),
         "launchers": hashlib.sha256(launchers).hexdigest(),
         **{name: told[name] for name in ("machine_sha256", "compiler", "version", "flags") if name in told},
     }
@@ -113,7 +85,7 @@ def trace_host(operation: str) -> dict[str, str]:
 
 
 def available_gpu() -> tuple[bool, str]:
-    """Return (kernels can be judged here, reason if not): they are given CuPy arrays."""
+    """Return (whether kernels can be judged here, the reason if not): the judge gives them CuPy arrays."""
     if importlib.util.find_spec("cupy") is None:
         return False, "CuPy is not installed: install refnum[gpu]"
     return ops.available()
@@ -126,33 +98,33 @@ def subjects() -> list[dict[str, Any]]:
         {
             "name": "host",
             "kind": "host",
-            "operations": {name: getattr(host, name) for name in HOST_OPERATIONS},
+            "operations": {name: getattr(host, name) for name in NAMES},
             "profiles": PROFILES,
             "further": FURTHER,
             "one_code": True,
             "available": host.available,
             "describe": host.describe,
             "trace": trace_host,
-            "mutable": mutable.HostWorkshop,
+            "mutable": HostSources,
         },
         {
             "name": "emulated",
             "kind": "host",
-            "operations": {name: emulated[name] for name in GPU_OPERATIONS},
+            "operations": {name: emulated[name] for name in LAUNCHED},
             "profiles": PROFILES,
             "further": FURTHER,
             "one_code": True,
             "available": emulate.available,
             "describe": emulate.describe,
             "trace": trace_emulated,
-            "mutable": mutable_whole.EmulatedWorkshop,
-            "ways": forced_paths.WAYS,
+            "mutable": EmulatedSources,
+            "ways": FORCED_PATHS,
             "on_request": True,
         },
         {
             "name": "gpu",
             "kind": "gpu",
-            "operations": {name: getattr(ops, name) for name in GPU_OPERATIONS},
+            "operations": {name: getattr(ops, name) for name in LAUNCHED},
             "profiles": PROFILES,
             "further": FURTHER,
             "one_code": True,
@@ -160,7 +132,8 @@ def subjects() -> list[dict[str, Any]]:
             "available": available_gpu,
             "describe": describe_gpu,
             "trace": trace_gpu,
-            "mutable": mutable_whole.DeviceWorkshop,
-            "ways": forced_paths.WAYS,
+            "mutable": DeviceSources,
+            "ways": FORCED_PATHS,
+            "tunings": tunings,
         },
     ]

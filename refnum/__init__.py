@@ -1,7 +1,7 @@
 """refnum: the bit-exact reference for FP4 training numerics on Hopper GPUs.
 
 Every operation takes and gives NumPy arrays, or CuPy arrays: the same lines run on both. Codes and scales are
-uint8; see the specification in `docs/specification` for what each clause (N0 to N18) means.
+uint8; see the specification in `docs/specification` for what each clause (N0 to N19) means.
 """
 
 import ast

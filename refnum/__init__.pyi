@@ -2,6 +2,7 @@
 
 from . import errors, layouts, oracle, philox
 from .blocks import block_class, dequantize_mx, dequantize_mxfp4, quantize_mx, quantize_mxfp4
+from .bounds import product_bounds
 from .casts import decode_e2m1, decode_e4m3, decode_e8m0, encode_e2m1, encode_e4m3, encode_e8m0
 from .codec import decode, value
 from .columns import fp8_columns, mxfp4_columns, mxfp4_to_fp8_columns, mxfp4_to_fp8_rows_columns
@@ -35,9 +36,11 @@ from .payload import (
     unpack_payload,
     unpermute,
 )
+from .product import matmul_bf16, matmul_fp8
 from .profiles import HOPPER, OCP, PROFILES, Profile, get_profile
 from .recast import fp8_to_mxfp4, mxfp4_to_fp8
 from .swiglu import swiglu_backward, swiglu_quantize
+from .tensor_core import tensor_core_step
 from .tiles import dequantize_fp8_tiles, quantize_fp8_tiles
 
 __version__: str
@@ -84,6 +87,8 @@ __all__ = [
     "get_format",
     "get_profile",
     "layouts",
+    "matmul_bf16",
+    "matmul_fp8",
     "mxfp4_columns",
     "mxfp4_to_fp8",
     "mxfp4_to_fp8_columns",
@@ -93,12 +98,14 @@ __all__ = [
     "permute_pad",
     "permute_unpack",
     "philox",
+    "product_bounds",
     "quantize_fp8_tiles",
     "quantize_mx",
     "quantize_mxfp4",
     "quantize_payload",
     "swiglu_backward",
     "swiglu_quantize",
+    "tensor_core_step",
     "unpack_payload",
     "unpermute",
     "value",

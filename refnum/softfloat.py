@@ -31,6 +31,11 @@ def add(a: Array, b: Array) -> Array:
     return _by_chunks(_add, a, b)
 
 
+def multiply_add(a: Array, b: Array, c: Array) -> Array:
+    """Return the bits of a * b + c, rounded once. a, b, c: u32 bit patterns that broadcast together. DtypeError."""
+    return _by_chunks(_multiply_add, a, b, c)
+
+
 def subtract(a: Array, b: Array) -> Array:
     """Return the bits of a - b. a, b: u32 bit patterns that broadcast together. Raises DtypeError."""
     _require_bits("b", b)
@@ -83,18 +88,19 @@ def _require_bits(name: str, x: Array) -> None:
         raise DtypeError(f"{name} has dtype {x.dtype}; allowed is uint32, the bits of float32: use .view(np.uint32)")
 
 
-def _by_chunks(operation: Callable[[Array, Array], Array], a: Array, b: Array) -> Array:
+def _by_chunks(operation: Callable[..., Array], *operands: Array) -> Array:
     """Apply an elementwise operation; on the host in pieces whose temporaries stay in the cache."""
-    _require_bits("a", a)
-    _require_bits("b", b)
-    a, b = np.broadcast_arrays(a, b)
+    for name, x in zip("abc", operands, strict=False):
+        _require_bits(name, x)
+    operands = np.broadcast_arrays(*operands)
+    a = operands[0]
     if not is_host(a) or a.size <= CHUNK:
-        return operation(a, b)
+        return operation(*operands)
     out = empty(a.shape, np.uint32, a)
-    flat, left, right = out.ravel(), a.ravel(), b.ravel()
+    flat, given = out.ravel(), [x.ravel() for x in operands]
     for start in range(0, a.size, CHUNK):
         part = slice(start, start + CHUNK)
-        flat[part] = operation(left[part], right[part])
+        flat[part] = operation(*(x[part] for x in given))
     return out
 
 
@@ -158,3 +164,45 @@ def _add(a: Array, b: Array) -> Array:
     x, y = large & _MAGNITUDE, small & _MAGNITUDE
     invalid = (x > INF) | ((x == INF) & (y == INF) & opposite)
     return np.where(invalid, NAN, np.where(x == INF, INF, magnitude) | sign)
+
+
+def _multiply_add(a: Array, b: Array, c: Array) -> Array:
+    (left, e), (right, f), (addend, g) = (_split(x & _MAGNITUDE) for x in (a, b, c))
+    product, place = left * right, e + f - np.int32(300)
+    minus = (a ^ b) & SIGN
+    total, sign, lowest = _sum(product, place, minus, addend, g - np.int32(150), c & SIGN)
+    magnitude = _round(*_jammed(total, lowest))
+    x, y, z = (v & _MAGNITUDE for v in (a, b, c))
+    infinite, opposite = (x == INF) | (y == INF), minus != (c & SIGN)
+    zero = (x == np.uint32(0)) | (y == np.uint32(0))
+    invalid = (x > INF) | (y > INF) | (z > INF) | (infinite & (zero | ((z == INF) & opposite)))
+    out = np.where(total == np.uint64(0), minus & c & SIGN, magnitude | sign)
+    out = np.where(z == INF, c, np.where(infinite, INF | minus, out))
+    return np.where(invalid, NAN, out)
+
+
+def _sum(x: Array, i: Array, minus: Array, y: Array, j: Array, other: Array) -> tuple[Array, Array, Array]:
+    """(magnitude u64, sign u32, exponent i32) of x * 2**i + y * 2**j, signs apart; x and y u64 of at most 48 bits.
+
+    The leading ones go to bit 60. What falls out of the smaller addend leaves a sticky bit; that takes a distance of
+    more than 12 places, after which a difference still has its leading one in bit 59 or 60.
+    """
+    places = [np.int32(61) - np.maximum(_bit_length(v), np.int32(0)) for v in (x, y)]
+    (x, i), (y, j) = ((v << n.astype(np.uint64), e - n) for v, e, n in zip((x, y), (i, j), places, strict=True))
+    i, j = (np.where(v == np.uint64(0), np.int32(-2000), e) for v, e in ((x, i), (y, j)))
+    swap = (i < j) | ((i == j) & (x < y))
+    large, small = np.where(swap, y, x), np.where(swap, x, y)
+    exponent = np.maximum(i, j)
+    distance = np.minimum(abs(i - j), np.int32(62)).astype(np.uint64)
+    aligned = small >> distance
+    aligned = aligned | ((aligned << distance) != small).astype(np.uint64)
+    return np.where(minus != other, large - aligned, large + aligned), np.where(swap, other, minus), exponent
+
+
+def _jammed(word: Array, exponent: Array) -> tuple[Array, Array]:
+    """The same number as a word of 27 to 52 bits for `_round`; bits that are cut leave a sticky last one."""
+    large, small = word >> np.uint64(52) != np.uint64(0), word >> np.uint64(26) == np.uint64(0)
+    kept = word >> np.uint64(10)
+    kept = kept | ((kept << np.uint64(10)) != word).astype(np.uint64)
+    moved = np.where(large, np.int32(10), np.where(small, np.int32(-26), np.int32(0)))
+    return np.where(large, kept, np.where(small, word << np.uint64(26), word)), exponent + moved

@@ -7,6 +7,7 @@ the root of a checkout, so that the tests at the end can plant one offence of ea
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +31,8 @@ FLOORS = {
         {"plugin"},
     ),
     "gpu": (
-        {"checks", "cache", "silu"},
+        {"checks", "cache", "operations", "silu"},
+        {"interface"},
         {"device"},
         {"ops"},
         {"torch"},
@@ -47,6 +49,7 @@ MODEL_ONLY = {"gpu": {"refnum": ("errors", "profiles", "formats", "layouts", "ar
 
 BY_NAME = {
     "conformance/__init__.py": "the Python interface, when it is first used",
+    "conformance/cases/families.py": "an operation's parts, in the modules of its family",
     "conformance/cli.py": "the table of commands",
     "conformance/commands/bench/contenders/__init__.py": "contenders of a bench by their names in a table",
     "conformance/subjects/controls/__init__.py": "every control of the folder",
@@ -79,6 +82,11 @@ class Import:
         return f"{self.file}:{self.line} imports {self.module}"
 
 
+@functools.lru_cache(maxsize=2048)
+def _tree(text: str) -> ast.Module:
+    return ast.parse(text)
+
+
 def sources(root: Path) -> dict[str, Path]:
     """Return module -> file for all packages, `refnum.gpu.ops` for `gpu/ops/__init__.py`."""
     found = {}
@@ -98,7 +106,7 @@ def imports(root: Path) -> Iterator[Import]:
     for name, path in modules.items():
         package = name if path.name == "__init__.py" else name.rpartition(".")[0]
         file = path.relative_to(root).as_posix()
-        for node, inside in _imports(ast.parse(path.read_text(encoding="utf-8")), False):
+        for node, inside in _imports(_tree(path.read_text(encoding="utf-8")), False):
             for module in _named(node, package, modules):
                 yield Import(file, node.lineno, module, inside)
 
@@ -175,7 +183,7 @@ def hidden(root: Path) -> list[str]:
     wrong = [f"{one}: inside a function" for one in imports(root) if one.in_function and one.file not in LAZY]
     for path in sources(root).values():
         file = path.relative_to(root).as_posix()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(_tree(path.read_text(encoding="utf-8"))):
             name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
             if name in ("import_module", "__import__") and file not in BY_NAME:
                 wrong.append(f"{file}:{node.lineno} imports by a computed name")

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..cases.case import Case
 from . import converting, decoding, moving, rounding, scales, special
-from .tools import Outputs, Rule
+from .tools import Outputs, Rule, on_codes
 
 Q = ("quantize_*", "fp8_to_mxfp4")
 F = ("quantize_*",)
@@ -141,9 +141,11 @@ WRONG: dict[str, tuple[tuple[tuple[str, ...], Rule], ...]] = {
     "TAIL_OR_LATER_BATCH": (((*F, *BYTES_IN), decoding.first_row_or_tile),),
     "RECIPE_ZERO_FULL_SCALE": ((("mxfp4_to_*",), converting.zero_to_full_scale),),
     "ZERO_TIMES_INF_FACTOR": ((("fp8_to_mxfp4",), special.infinite_factor),),
-    "SIGN_LOST": ((("quantize_mxfp4", "fp8_to_mxfp4", "mxfp4_to_fp8", "quantize_fp8_tiles"), converting.signless),),
+    "SIGN_LOST": (
+        (("quantize_mxfp4", "fp8_to_mxfp4", "mxfp4_to_fp8", "quantize_fp8_tiles"), on_codes(converting.signless)),
+    ),
     "OUTPUT_NOT_WRITTEN": ((("*",), converting.not_written),),
-    "RECIPE_SIGN_LOST": ((("mxfp4_to_fp8_columns",), converting.sign_masked),),
+    "RECIPE_SIGN_LOST": ((("mxfp4_to_fp8_columns",), on_codes(converting.signless)),),
     "RECIPE_SCALE_BYTE_WRAPS": ((("mxfp4_to_*",), converting.byte_wraps),),
     "EMPTY_BLOCK_JOINS_MAX": ((("mxfp4_*", "fp8_columns"), converting.everything_joins),),
     "NAN_BLOCK_JOINS_MAX": ((("mxfp4_*", "fp8_columns"), converting.everything_joins),),
@@ -177,7 +179,7 @@ WRONG: dict[str, tuple[tuple[tuple[str, ...], Rule], ...]] = {
     "PHILOX_STREAM_STEP": ((("random_bits",), moving.stream_and_step_swapped),),
     "RANDOM_LOW_BITS": ((("random_bits",), moving.low_bits),),
 }
-"""Note -> what it may strike (operation patterns) and what it would give there."""
+"""Note -> pairs of operation patterns and the wrong rule of a kernel with this bug."""
 
 
 def wrong_answers(note: str, case: Case, golden: Outputs) -> list[Outputs]:

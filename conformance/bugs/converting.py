@@ -7,10 +7,16 @@ import numpy as np
 from refnum.arrays import unpack_nibbles
 
 from ..cases.case import Case
-from .tools import Outputs, changed, edited, with_codes
+from ..cases.operation import TILE
+from .tools import Outputs, changed, element_format, row, with_codes
 
-ROWS_FIRST = ("mxfp4_to_fp8", "mxfp4_to_fp8_rows_columns")
-"""Conversions whose outputs `codes` and `scales` are rows."""
+PADDED = {"scales_to_swizzled": (128, 4), "scales_to_packed_ue8m0": (4, 4), "scales_to_gemm_float32": (4, 1)}
+"""Layout -> the multiples that its rows and columns are padded to."""
+
+
+def rows_first(case: Case) -> bool:
+    """Whether the outputs `codes` and `scales` of a conversion are rows."""
+    return row(case).outputs[0].block.startswith("row")
 
 
 def zero_to_full_scale(case: Case, golden: Outputs) -> Outputs | None:
@@ -19,7 +25,7 @@ def zero_to_full_scale(case: Case, golden: Outputs) -> Outputs | None:
     source = np.repeat(case.inputs["scales"], 32, axis=1).astype(int)
     bug = ((nibble & 7) == 0) & (spread_output(case, golden["scales"]).astype(int) > source)
     wrong = np.where(nibble & 8, 0x7E, 0xFE)
-    if case.operation == "mxfp4_to_fp8_columns":
+    if not rows_first(case):
         bug, wrong = bug.T, wrong.T
     return with_codes(golden, np.where(bug, wrong, golden["codes"]))
 
@@ -37,21 +43,15 @@ def row_segments(case, tall):
 
 def spread_output(case, byte):
     """The output scale byte of every input element, [M, K]."""
-    if case.operation in ROWS_FIRST:
+    if rows_first(case):
         return np.repeat(byte, 128, axis=1)[:, : case.inputs["packed"].shape[1] * 2]
-    return byte[row_segments(case, 32 if case.operation == "mxfp4_columns" else 128)]
+    return byte[row_segments(case, row(case).tall)]
 
 
-def sign_masked(case: Case, golden: Outputs) -> Outputs | None:
-    """The sign bit is masked off."""
-    return with_codes(golden, golden["codes"] & 0x7F)
-
-
-def signless(case: Case, golden: Outputs) -> Outputs | None:
+def signless(case: Case, codes: np.ndarray, golden: Outputs) -> np.ndarray | None:
     """The sign bit of every code is lost."""
-    if "packed" in golden:
-        return {**golden, "packed": golden["packed"] & np.uint8(0x77)}
-    return with_codes(golden, golden["codes"] & 0x7F)
+    fmt = element_format(case)
+    return codes & np.uint8(fmt.sign_mask - 1) if fmt.kind == "float" else None
 
 
 def not_written(case: Case, golden: Outputs) -> Outputs | None:
@@ -72,16 +72,16 @@ def byte_wraps(case: Case, golden: Outputs) -> Outputs | None:
 def everything_joins(case: Case, golden: Outputs) -> Outputs | None:
     """Blocks of zeros, or rows of zeros, take part in the maximum with their byte."""
     scales = case.inputs["scales"]
-    if case.operation == "fp8_columns":
+    if row(case).main == "codes":
         byte = max_over_rows(case, scales, 128)
         wide = np.repeat(byte, 128, axis=1)[:, : golden["scales"].shape[1]]
         return {**golden, "scales": wide.astype(np.uint8)}
-    drop = 0 if case.operation == "mxfp4_columns" else 6
-    if case.operation in ROWS_FIRST:
+    drop = 6 if row(case).rounds_to is TILE else 0
+    if rows_first(case):
         missing = -scales.shape[1] % 4
         byte = np.pad(scales, ((0, 0), (0, missing))).reshape(scales.shape[0], -1, 4).max(axis=2)
         return {**golden, "scales": np.maximum(byte.astype(int) - 6, 0).astype(np.uint8)}
-    byte = max_over_rows(case, scales, 32 if drop == 0 else 128)
+    byte = max_over_rows(case, scales, row(case).tall)
     return {**golden, "scales": np.repeat(np.maximum(byte.astype(int) - drop, 0), 32, axis=1).astype(np.uint8)}
 
 
@@ -132,19 +132,12 @@ def splits_ignored(case: Case, golden: Outputs) -> Outputs | None:
 
 def missing_blocks_read(case: Case, golden: Outputs) -> Outputs | None:
     """The block past the end of a row is read: it holds 255, and its byte joins the maximum."""
-    if case.operation.startswith("scales_to_"):
+    if case.operation in PADDED:
         name = next(iter(golden))
         rows, columns = case.inputs["scales"].shape
-        dirty = edited(
-            case, scales=np.pad(case.inputs["scales"], ((0, -rows % 128), (0, -columns % 4)), constant_values=0x77)
-        )
-        if case.operation == "scales_to_gemm_float32":
-            dirty = edited(case, scales=np.pad(case.inputs["scales"], ((0, -rows % 4), (0, 0)), constant_values=0x77))
-        if case.operation == "scales_to_packed_ue8m0":
-            dirty = edited(
-                case, scales=np.pad(case.inputs["scales"], ((0, -rows % 4), (0, -columns % 4)), constant_values=0x77)
-            )
-        return {name: changed(dirty)[name]}
+        tall, wide = PADDED[case.operation]
+        behind = ((0, -rows % tall), (0, -columns % wide))
+        return {name: changed(case, scales=np.pad(case.inputs["scales"], behind, constant_values=0x77))[name]}
     wrong = golden["scales"].copy()
     wrong[:, -1] = 240
     return {**golden, "scales": wrong}
@@ -153,13 +146,10 @@ def missing_blocks_read(case: Case, golden: Outputs) -> Outputs | None:
 def unpadded_stride(case: Case, golden: Outputs) -> Outputs | None:
     """Scales are found with stride K // 128 instead of ceil(K / 128)."""
     scales = case.inputs["scales"] if "scales" in case.inputs else golden["scales"]
-    if case.operation == "mxfp4_to_fp8":
+    packed = "packed" in case.inputs
+    if packed:
         scales = golden["scales"]
     flat, width = scales.reshape(-1), scales.shape[1]
     m, t = np.meshgrid(np.arange(scales.shape[0]), np.arange(width), indexing="ij")
     wrong = flat[np.minimum(m * (width - 1) + t, flat.size - 1)]
-    return (
-        changed(case, scales=wrong)
-        if "scales" in case.inputs and case.operation != "mxfp4_to_fp8"
-        else {**golden, "scales": wrong}
-    )
+    return changed(case, scales=wrong) if "scales" in case.inputs and not packed else {**golden, "scales": wrong}

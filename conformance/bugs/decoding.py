@@ -8,7 +8,7 @@ import refnum
 from refnum.arrays import pack_nibbles, unpack_nibbles
 
 from ..cases.case import Case
-from .tools import Outputs, changed
+from .tools import Outputs, changed, row
 
 
 def spread_scales(case):
@@ -16,17 +16,16 @@ def spread_scales(case):
     if "scales" not in case.inputs:
         return None
     scales = case.inputs["scales"]
-    if case.operation == "dequantize_fp8_tiles":
-        codes = case.inputs["codes"]
-        wide = np.repeat(np.repeat(scales, case.params["tile"][0], axis=0), 128, axis=1)
-        return wide[: codes.shape[0], : codes.shape[1]]
-    return np.repeat(scales, 32, axis=1)
+    first = case.inputs[row(case).inputs[0]]
+    rows, columns = first.shape[0], first.shape[1] * (2 if row(case).main == "packed" else 1)
+    tall, wide = case.params.get("tile", (1, row(case).reads.width))
+    return np.repeat(np.repeat(scales, tall, axis=0), wide, axis=1)[:rows, :columns]
 
 
 def byte_zero_is_zero(case: Case, golden: Outputs) -> Outputs | None:
     """Byte 0 is decoded as 0.0."""
     values = golden["values"]
-    if case.operation == "scales_to_gemm_float32":
+    if row(case).main == "scales":
         return {"values": np.where(values == np.float32(2.0**-127), 0, values).astype(values.dtype)}
     byte = spread_scales(case)
     zero = case.inputs["codes"] == 0 if byte is None else byte == 0
@@ -35,13 +34,13 @@ def byte_zero_is_zero(case: Case, golden: Outputs) -> Outputs | None:
 
 def ff_is_number(case: Case, golden: Outputs) -> Outputs | None:
     """Byte 255 is 2^128: as a number, as a participant, as a scale that is applied."""
-    if case.operation == "encode_e8m0":
+    if row(case).main == "values":
         return {"codes": np.where(golden["codes"] == 255, 254, golden["codes"]).astype(np.uint8)}
     if "values" in golden:
-        byte = spread_scales(case)
-        if case.operation == "scales_to_gemm_float32":
+        if row(case).main == "scales":
             gone = np.isnan(golden["values"])
         else:
+            byte = spread_scales(case)
             gone = case.inputs["codes"] == 255 if byte is None else byte == 255
         return {"values": np.where(gone, np.inf, golden["values"].astype(np.float32)).astype(golden["values"].dtype)}
     return changed(case, scales=np.minimum(case.inputs["scales"], 254))
@@ -129,7 +128,7 @@ def first_row_or_tile(case: Case, golden: Outputs) -> Outputs | None:
     wrong = {}
     for name, array in golden.items():
         array = array.copy()
-        if case.operation.endswith("_columns"):
+        if row(case).ragged:
             if name == "scales":
                 array[1:] = 0
             else:

@@ -7,47 +7,42 @@ from fractions import Fraction
 import ml_dtypes
 import numpy as np
 
-import refnum
 from refnum import softfloat as sf
 from refnum.arrays import float32_bits
 from refnum.oracle import float_bits, float_value
+from refnum.swiglu import sigmoid, silu, swiglu
 
 from ..cases.case import Case
-from .tools import Outputs, changed
+from .tools import Outputs, changed, quantised_product, row
 
 
 def _silu(case):
-    return refnum.swiglu.silu(case.inputs["gate"])
-
-
-def _quantise(case, golden, y):
-    quantise = refnum.quantize_fp8_tiles if case.params["to"] == "fp8" else refnum.quantize_mxfp4
-    return dict(zip(golden, quantise(y, profile=case.profile), strict=True))
+    return silu(case.inputs["gate"])
 
 
 def bfloat16_between(case: Case, golden: Outputs) -> Outputs | None:
     """The product is written as bfloat16 before it is quantised."""
-    y = refnum.swiglu.swiglu(**case.inputs)
-    return _quantise(case, golden, y.astype(ml_dtypes.bfloat16).astype(np.float32))
+    y = swiglu(**case.inputs)
+    return quantised_product(case, golden, y.astype(ml_dtypes.bfloat16).astype(np.float32))
 
 
 def prob_ignored(case: Case, golden: Outputs) -> Outputs | None:
     """The routing probability is left out."""
-    return _quantise(case, golden, refnum.swiglu.swiglu(case.inputs["gate"], case.inputs["up"]))
+    return quantised_product(case, golden, swiglu(case.inputs["gate"], case.inputs["up"]))
 
 
 def exp_overflows(case: Case, golden: Outputs) -> Outputs | None:
     """The exponential overflows to Inf: for the most negative finite gates silu is lost."""
     gate = float32_bits(case.inputs["gate"]).view(np.float32)
     far = np.isfinite(gate) & (gate < -80)
-    if case.operation == "swiglu_backward":
+    if "grad" in case.inputs:
         wrong = golden["dup"].copy()
         wrong[far & (gate > -103)] = 0
         wrong[far & (gate <= -103)] = np.nan
         return {**golden, "dup": wrong}
-    y = refnum.swiglu.swiglu(**case.inputs).copy()
+    y = swiglu(**case.inputs).copy()
     y[far] = np.nan
-    return _quantise(case, golden, y)
+    return quantised_product(case, golden, y)
 
 
 def silu_one_above(case: Case, golden: Outputs) -> Outputs | None:
@@ -67,7 +62,7 @@ def _off_by(case, golden, steps):
     product = sf.multiply(y, float32_bits(case.inputs["up"]))
     if "prob" in case.inputs:
         product = sf.multiply(product, case.inputs["prob"].view(np.uint32)[:, None])
-    return _quantise(case, golden, product.view(np.float32))
+    return quantised_product(case, golden, product.view(np.float32))
 
 
 def fma(a, b, c):
@@ -80,9 +75,9 @@ def fma(a, b, c):
 
 def contracted(case: Case, golden: Outputs) -> Outputs | None:
     """Products and sums are fused."""
-    if case.operation == "unpermute":
+    if row(case).routed:
         return {"values": _unpermute(case, fused=True, reverse=False)}
-    g, s = float32_bits(case.inputs["gate"]), refnum.swiglu.sigmoid(case.inputs["gate"])
+    g, s = float32_bits(case.inputs["gate"]), sigmoid(case.inputs["gate"])
     t = sf.subtract(np.uint32(0x3F800000), s)
     v = sf.add(np.uint32(0x3F800000), sf.multiply(g, t)).copy()
     for at in np.ndindex(v.shape):
@@ -121,7 +116,7 @@ def _unpermute(case, fused, reverse):
 
 def other_order(case: Case, golden: Outputs) -> Outputs | None:
     """Sums run from the end: the last expert first, or left to right instead of a tree."""
-    if case.operation == "unpermute":
+    if row(case).routed:
         return {"values": _unpermute(case, fused=False, reverse=True)}
     terms = sf.multiply(float32_bits(case.inputs["grad"]), sf.multiply(_silu(case), float32_bits(case.inputs["up"])))
     total = terms[:, 0]

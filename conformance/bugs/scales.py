@@ -24,6 +24,7 @@ from .tools import (
     quantiser_block,
     requantise,
     rescaled,
+    row,
     to_bfloat16,
     under,
     with_codes,
@@ -91,7 +92,7 @@ def reciprocal_high(case: Case, golden: Outputs) -> Outputs | None:
 def boundary_inclusive(case: Case, golden: Outputs) -> Outputs | None:
     """At the very significand where the rule steps, it steps the other way."""
     profile = refnum.get_profile(case.profile)
-    if case.operation == "fp8_to_mxfp4":
+    if row(case).main == "codes":
         low = case.inputs["codes"].reshape(case.inputs["codes"].shape[0], -1, 32) & 0x7F
         amax = low.max(axis=-1)
         at = ((amax & 7) == 4) & (amax > 8)
@@ -144,13 +145,11 @@ def mantissa_mask(case: Case, golden: Outputs) -> Outputs | None:
 
 def amax_narrowed(case: Case, golden: Outputs) -> Outputs | None:
     """The block maximum is rounded to bfloat16 before the scale rule."""
-    if quantiser_block(case) is None:
+    size = quantiser_block(case)
+    if size is None:
         return None
     narrow = to_bfloat16(amax_of(case))
-    fake = edited(case, x=np.repeat(narrow[..., None], 32, axis=2).reshape(narrow.shape[0], -1).view(np.float32))
-    if case.operation == "quantize_fp8_tiles":
-        wide = np.repeat(narrow, 128, axis=1)
-        fake = edited(case, x=wide.view(np.float32))
+    fake = edited(case, x=np.repeat(narrow, size, axis=1).view(np.float32))
     return requantise(case, golden, answer_scales(fake))
 
 
@@ -185,7 +184,7 @@ def overflow_to_nan(case: Case, golden: Outputs) -> Outputs | None:
 
 def exponent_wraps(case: Case, golden: Outputs) -> Outputs | None:
     """The byte is cut to eight bits instead of clamped."""
-    if case.operation == "fp8_to_mxfp4":
+    if row(case).main == "codes":
         return fp8_rescaled(case, golden, lambda k: (k + 127) & 255)
     return rescaled(case, golden, lambda e, f, fmt: right(case, e, f, fmt), clamp=False)
 
@@ -219,7 +218,7 @@ def fp8_exponent(case):
 
 def clamp_ignored(case: Case, golden: Outputs) -> Outputs | None:
     """The byte is clamped, the elements are encoded at the scale before the clamp."""
-    if case.operation == "fp8_to_mxfp4":
+    if row(case).main == "codes":
         exponent = fp8_exponent(case)
         byte = np.clip(exponent + 127, 0, 254)
         zero = (case.inputs["codes"].reshape(*golden["scales"].shape, 32) & 0x7F).max(axis=-1) == 0
@@ -254,7 +253,7 @@ def min_normal(case: Case, golden: Outputs) -> Outputs | None:
 
 def subnormal_quotient(case: Case, golden: Outputs) -> Outputs | None:
     """amax / m subnormal in float32: always bumped to byte 1. Scalar: every subnormal is taken as 2^-126."""
-    if case.operation == "encode_e8m0":
+    if row(case).scalar:
         bits = float32_bits(case.inputs["x"]) & MAGNITUDE
         small = (bits != 0) & (bits < 0x800000)
         if case.params["rounding"] == "up":

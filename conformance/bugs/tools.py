@@ -1,4 +1,8 @@
-"""Tools to build wrong rules from: the golden model with one thing changed, and requantisation at given scales."""
+"""The kit of wrong rules: the golden model with one thing changed, and requantisation at given scales.
+
+A wrong rule is a function (case, golden outputs) -> the outputs that it gives, or None where it does not apply; golden
+`values` come as floating-point numbers. Wrong rules serve the vectors, diagnosis and the controls, never a verdict.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +10,30 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 import refnum
-from refnum.arrays import float32_bits, pack_nibbles, unpack_nibbles
+from refnum.arrays import BLOCK, float32_bits, pack_nibbles, unpack_nibbles
 from refnum.codec import encode_bits
-from refnum.formats import E2M1, E4M3, FORMATS, Format
+from refnum.formats import FORMATS, Format
 from refnum.profiles import Profile
 
 from ..cases.case import Case
+from ..cases.geometry import block_shape, spread
+from ..cases.layouts import without_layouts
+from ..cases.operation import Operation, Output, call_golden, outputs_of
 from ..cases.primitives import VECTOR_OPERATIONS, answer
 
 Outputs = dict[str, np.ndarray]
 Rule = Callable[[Case, Outputs], "Outputs | None"]
 MAGNITUDE = np.uint32(0x7FFFFFFF)
 INF = np.uint32(0x7F800000)
+
+
+def row(case: Case) -> Operation:
+    """Return the row of a case's operation."""
+    return VECTOR_OPERATIONS[case.operation]
 
 
 def edited(case: Case, **inputs: np.ndarray) -> Case:
@@ -32,33 +45,24 @@ def changed(case: Case, **inputs: Any) -> Outputs:
     """The golden answer to other inputs or parameters."""
     params = {k: v for k, v in inputs.items() if k not in case.inputs}
     arrays = {k: v for k, v in inputs.items() if k in case.inputs}
-    return answer(dataclasses.replace(case, inputs={**case.inputs, **arrays}, params={**case.params, **params}))
+    edit = dataclasses.replace(case, inputs={**case.inputs, **arrays}, params={**case.params, **params})
+    return answer(without_layouts(edit))
 
 
 def under(case: Case, **fields: Any) -> Outputs | None:
     """The golden answer under a changed profile."""
-    if not VECTOR_OPERATIONS[case.operation].profiled:
-        if case.operation in ("encode_e2m1", "encode_e4m3", "encode_element"):
-            return encode_under(case, **fields)
-        return None
-    profile = refnum.get_profile(case.profile).replace(name="wrong", **fields)
-    result = getattr(refnum, case.operation)(**case.arguments(), profile=profile)
-    names = [o.name for o in VECTOR_OPERATIONS[case.operation].outputs]
-    if case.params.get("to") == "mxfp4":
-        names = ["packed", "scales"]
-    return dict(zip(names, result, strict=True))
+    if not row(case).profiled:
+        return encode_under(case, **fields) if row(case).scalar and element_format(case).kind != "scale" else None
+    plain = without_layouts(case)
+    result = call_golden(plain, refnum.get_profile(case.profile).replace(name="wrong", **fields))
+    return dict(zip((output.name for output in outputs_of(plain)), result, strict=True))
 
 
 def encode_under(case: Case, **fields: Any) -> Outputs:
     """Return the scalar encoder's codes under a changed profile."""
-    fmt = {"encode_e2m1": "E2M1", "encode_e4m3": "E4M3"}.get(case.operation) or case.params["element"]
-    chosen = {
-        k: v
-        for k, v in case.params.items()
-        if k in ("rounding", "ties", "overflow", "negative_zero") and case.operation != "encode_e8m0"
-    }
+    chosen = {k: v for k, v in case.params.items() if k in ("rounding", "ties", "overflow", "negative_zero")}
     profile = refnum.HOPPER.replace(name="wrong", **{**chosen, **fields})
-    return {"codes": refnum.encode(fmt, case.inputs["x"], profile=profile)}
+    return {"codes": refnum.encode(element_format(case), case.inputs["x"], profile=profile)}
 
 
 def with_bits(case: Case, edit: Callable[[np.ndarray], np.ndarray]) -> Outputs:
@@ -74,19 +78,17 @@ def to_bfloat16(bits: np.ndarray) -> np.ndarray:
 
 
 def element_format(case: Case) -> Format:
-    """Return the element format of a quantiser's case."""
-    if case.operation == "quantize_mxfp4":
-        return E2M1
-    return E4M3 if case.operation == "quantize_fp8_tiles" else FORMATS[case.params["element"]]
+    """Return the format of the codes that a case's operation gives."""
+    return FORMATS[outputs_of(case, row(case))[0].format(case.params)]
 
 
 def quantiser_block(case: Case) -> int | None:
     """Elements a scale covers, or None for what is not a row-wise quantiser of floats."""
-    if case.operation in ("quantize_mxfp4", "quantize_mx"):
-        return 32
-    if case.operation == "quantize_fp8_tiles" and case.params["tile"][0] == 1:
-        return 128
-    return None
+    block = outputs_of(case, row(case))[0].block
+    if "x" not in case.inputs or not block:
+        return None
+    tall, wide = block_shape(block, case)
+    return wide if tall == 1 else None
 
 
 def blocks_of(case: Case) -> np.ndarray:
@@ -121,6 +123,12 @@ def requantise(
     return with_codes(golden, codes, byte)
 
 
+def quantised_product(case: Case, golden: Outputs, y: np.ndarray) -> Outputs:
+    """Return what `swiglu_quantize` gives for another product."""
+    quantise = refnum.quantize_fp8_tiles if case.params["to"] == "fp8" else refnum.quantize_mxfp4
+    return dict(zip(golden, quantise(y, profile=case.profile), strict=True))
+
+
 def codes_of(outputs: Outputs) -> np.ndarray:
     """Codes one a byte, from `packed` or `codes`."""
     return unpack_nibbles(outputs["packed"]) if "packed" in outputs else outputs["codes"]
@@ -146,3 +154,80 @@ def rescaled(case: Case, golden: Outputs, rule: Callable[..., Any], clamp: bool 
     k = np.asarray(rule(exponent, normal & 0x7FFFFF, element_format(case)))
     byte = np.clip(k + 127, 0, 254) if clamp else (k + 127) & 255
     return requantise(case, golden, byte)
+
+
+def coded(case: Case) -> Output | None:
+    """Return the output that holds element codes, or None."""
+    return next((output for output in outputs_of(case, row(case)) if output.kind in ("codes", "packed")), None)
+
+
+def on_codes(change: Callable[[Case, np.ndarray, Outputs], np.ndarray | None]) -> Rule:
+    """Make a wrong rule that changes the (unpacked) codes of an output and leaves its scales alone."""
+
+    def wrong(case: Case, golden: Outputs) -> Outputs | None:
+        codes = change(case, codes_of(golden), golden) if coded(case) else None
+        return None if codes is None else with_codes(golden, codes)
+
+    return wrong
+
+
+def on_floats(rule: Rule) -> Rule:
+    """Make a rule that takes golden `values` as unsigned integers of one that takes them as floating-point numbers."""
+    floats = {1: np.uint8, 2: ml_dtypes.bfloat16, 4: np.float32}
+
+    def wrong(case: Case, golden: Outputs) -> Outputs | None:
+        values = [output.name for output in outputs_of(case, row(case)) if output.kind == "values"]
+        return rule(case, {**golden, **{name: golden[name].view(floats[golden[name].itemsize]) for name in values}})
+
+    return wrong
+
+
+def under_profile(**fields: Any) -> Rule:
+    """Make a wrong rule that is the golden model under a profile with some fields changed."""
+    return lambda case, golden: under(case, **fields)
+
+
+def with_param(name: str, value: Any) -> Rule:
+    """Make a wrong rule that is the golden model with another value of a parameter."""
+    return lambda case, golden: None if case.params.get(name, value) == value else changed(case, **{name: value})
+
+
+def on_scale_bytes(change: Callable[[np.ndarray], np.ndarray]) -> Rule:
+    """Make a wrong rule that is the golden model on changed input scale bytes."""
+    return lambda case, golden: changed(case, scales=change(case.inputs["scales"]))
+
+
+def on_elements(change: Callable[[np.ndarray], np.ndarray]) -> Rule:
+    """Make a wrong rule for quantisers: golden scales, elements rounded from changed float32 bits."""
+
+    def wrong(case: Case, golden: Outputs) -> Outputs | None:
+        output = coded(case)
+        if "x" not in case.inputs or output is None or not output.block:
+            return None
+        bits = change(float32_bits(np.ascontiguousarray(case.inputs["x"]))).astype(np.uint32)
+        byte = spread(output.block, case, golden["scales"], bits.shape)
+        profile = refnum.get_profile(case.profile)
+        codes = refnum.encode(element_format(case), bits.view(np.float32), byte.astype(np.int32) - 127, profile)
+        return with_codes(golden, np.where(byte == 255, np.uint8(0), codes))
+
+    return wrong
+
+
+def scaled_by(mode: str, rule: Callable[[np.ndarray], np.ndarray]) -> Rule:
+    """Make a wrong rule for MX quantisers of floats: the scale byte of each finite block follows `rule`.
+
+    mode: the scale rule that it is a faulty form of; under another one it is no suspect. rule: amax of
+    the blocks, positive finite float32 -> scale exponents. Elements are rounded right at the wrong scale.
+    """
+
+    def wrong(case: Case, golden: Outputs) -> Outputs | None:
+        if quantiser_block(case) != BLOCK or refnum.get_profile(case.profile).scale_rule != mode:
+            return None
+        amax = amax_of(case)
+        ordinary = (amax > 0) & (amax < INF)
+        exponent = rule(np.where(ordinary, amax, np.uint32(0x3F800000)).astype(np.uint32).view(np.float32))
+        byte = np.clip(np.nan_to_num(exponent, neginf=-127) + 127, 0, 254).astype(np.uint8)
+        changed_scales = {**golden, "scales": np.where(ordinary, byte, golden["scales"])}
+        return on_elements(lambda bits: bits)(case, changed_scales)
+
+    return wrong

@@ -12,14 +12,15 @@ from refnum.arrays import contiguous, unpack_nibbles
 from .case import Case
 from .draw.bits import float_bits
 from .geometry import splits_of
+from .operation import OPERATIONS
 
 ELEMENTS = ("x", "gate", "up", "grad", "rbits", "codes", "packed")
-OPAQUE = ("permute_pad", "permute_unpack", "unpermute", "pack_payload", "unpack_payload")
 
 
 def croppable(case: Case) -> bool:
     """Whether rows and columns of this case's inputs can be dropped by what is known here."""
-    return case.operation not in OPAQUE
+    operation = OPERATIONS[case.operation]
+    return not (operation.moves_only or operation.routed)
 
 
 def shape(case: Case) -> tuple[int, int]:
@@ -37,24 +38,12 @@ def main_input(case: Case) -> str:
 
 def column_unit(case: Case) -> int:
     """Return the number of columns at whose multiples a cut keeps every block and tile whole."""
-    if case.operation.startswith(("encode_", "decode_")):
-        return 1
-    mx_only = case.operation in (
-        "quantize_mxfp4",
-        "quantize_payload",
-        "dequantize_mxfp4",
-        "quantize_mx",
-        "dequantize_mx",
-        "mxfp4_columns",
-    )
-    return 32 if mx_only else 128
+    return OPERATIONS[case.operation].block
 
 
 def _scale_unit(case: Case) -> tuple[int, int]:
     """Return (rows, columns) that one byte of the input scales covers."""
-    if "packed" in case.inputs or case.operation == "dequantize_mx":
-        return 1, 32
-    rows, columns = case.params.get("tile", (1, 128))
+    rows, columns = case.params.get("tile", (1, OPERATIONS[case.operation].reads.width))
     return int(rows), int(columns)
 
 

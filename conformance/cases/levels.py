@@ -86,7 +86,7 @@ def input_classes(case: Case) -> np.ndarray | None:
     """
     operation = OPERATIONS[case.operation]
     geometry = next((output.block for output in operation.outputs if output.block), "")
-    if not operation.quantises or case.operation == "swiglu_quantize":
+    if not operation.quantises or not {"x", "codes"} & set(operation.inputs):
         return None
     rows, last = block_shape(geometry, case)
     if "x" in case.inputs:

@@ -1,6 +1,7 @@
 """What is judged: one literal table of operations, and the call of the golden model.
 
-An operation is one entry of `OPERATIONS`; its golden function is `refnum`'s of that very name.
+An operation is one entry of `OPERATIONS`; its golden function is `refnum`'s of that very name. What differs from
+operation to operation is a field of its entry, or stands in the module of its family (see `families`).
 """
 
 from __future__ import annotations
@@ -18,12 +19,19 @@ from refnum.arrays import contiguous
 from refnum.errors import ArgumentError
 
 from . import layouts as storage
-from .case import Case
+from .case import FORM, Case
 
-DATA_PARAMS = frozenset({"splits", "tokens", "philox"})
-"""Keywords that belong to a case's data, not to a variant: rows of each expert, rows of an unpermuted output, a key."""
+DATA_PARAMS = frozenset({"splits", "tokens", "philox", "scale_byte"})
+"""Keywords that belong to a case's data, not to a variant: rows of each expert, rows of an output, a key, a scale."""
 
-MX_ELEMENTS = ("E2M1", "E2M3", "E3M2", "E4M3", "E5M2", "MXINT8")
+OPERANDS: dict[str, str] = {
+    "x": "values", "gate": "values", "up": "values", "grad": "values", "rows": "values", "prob": "values",
+    "weights": "values", "rbits": "bits", "codes": "codes", "packed": "packed", "scales": "scales", "payload": "bytes",
+    "row_map": "index", "stored": "scales", "counter": "index", "key": "index", "keys": "index",
+}  # fmt: skip
+"""Name of an array argument -> its kind, as the kinds of `Output`; `bits` are random bits."""
+
+MX_ELEMENTS = tuple(refnum.MX_ELEMENTS)
 FLOAT_INPUTS = ("float32", "bfloat16", "float16")
 FLOAT_OUTPUTS = ("float32", "bfloat16")
 
@@ -36,33 +44,66 @@ class Output:
     bytes), `values` (floating point, compared as bits), `bytes` (opaque) or `index` (row offsets).
     element: the format of the codes, or the name of the parameter that holds it (`@element`).
     block: the geometry by which `scales` covers `codes`, see `geometry.spread`; empty when there is none.
+    needs: the optional input without which the output is not given.
     """
 
     name: str
     kind: str
     element: str = ""
     block: str = ""
+    needs: str = ""
 
     def format(self, params: Mapping[str, Any]) -> str:
         """Return the element format's name under these parameters (empty for kinds without one)."""
-        return str(params[self.element[1:]]) if self.element.startswith("@") else self.element
+        return _named(self.element, params)
+
+
+def _named(element: str, params: Mapping[str, Any]) -> str:
+    return str(params[element[1:]]) if element.startswith("@") else element
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Elements that share a scale byte: their format, or `@` and the parameter that holds it, and how many they are."""
+
+    element: str
+    width: int
+
+    def format(self, params: Mapping[str, Any]) -> refnum.Format:
+        """Return the element format under these parameters."""
+        return refnum.get_format(_named(self.element, params))
+
+
+MX, TILE = Blocks("E2M1", 32), Blocks("E4M3", 128)
 
 
 @dataclass(frozen=True)
 class Operation:
     """One operation that is judged.
 
-    clause: the specification's item. inputs: names of the golden signature's array arguments, in order.
+    clause: the specification's item. family: the name of the modules that hold its parts, see `families.part_of`.
+    inputs: names of the golden signature's array arguments, in order, each with its kind in `OPERANDS`.
     params: for each parameter its choices, the default first; `input` is the dtype of the floating-point input.
     profiled: whether the operation takes a profile. optional: array inputs that a case may lack.
     nullable: those optional inputs that are passed as None when a case lacks them.
     layouts: the keywords for scale layouts that it has beside its parameters (N6.5), see `calling.storage`.
     keyed: whether its random bits may come by a Philox key (N13.5).
     quantises: whether results are reported by input class (N17).
+    other_outputs: (parameter, value) -> the outputs under that value, where they are not `outputs`.
+    reads: how the codes of its inputs are blocked; rounds_to: what its results are rounded to, or its floating-point
+    inputs are drawn for. A parameter `tile` overrides both widths.
+    scalar: whether each result depends on one element alone, so that there are no blocks.
+    ragged: whether rows belong to experts (`splits`), at whose borders blocks restart; even_rows: whether an expert has
+    an even number of rows. routed: whether `splits` count the rows that a map routes, not those of the inputs.
+    wide_first: whether the first input is bfloat16 or float32 without a parameter that says which.
+    moves_only: whether bytes are moved and no number is computed.
+    joins: the operation whose codes and scales it gives, joined to payload rows (N12).
+    proof: the proof of the model on CuPy that has it (N18.6), see `commands.prove.catalogue`.
     """
 
     name: str
     clause: str
+    family: str
     inputs: tuple[str, ...]
     outputs: tuple[Output, ...]
     params: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
@@ -72,6 +113,17 @@ class Operation:
     layouts: tuple[str, ...] = ()
     keyed: bool = False
     quantises: bool = False
+    other_outputs: Mapping[tuple[str, Any], tuple[Output, ...]] = field(default_factory=dict)
+    reads: Blocks = MX
+    rounds_to: Blocks = MX
+    scalar: bool = False
+    ragged: bool = False
+    even_rows: bool = False
+    routed: bool = False
+    wide_first: bool = False
+    moves_only: bool = False
+    joins: str = ""
+    proof: str = "model-on-cupy"
 
     def variants(self) -> Iterator[dict[str, Any]]:
         """Yield every combination of the parameters' choices, all defaults first."""
@@ -85,13 +137,29 @@ class Operation:
     @property
     def known(self) -> frozenset[str]:
         """Names of all parameters that a case of it may have."""
-        return frozenset({*self.params, *self.layouts, *(("random",) if self.keyed else ()), *DATA_PARAMS})
+        return frozenset({*self.params, *self.layouts, *(("random",) if self.keyed else ()), *DATA_PARAMS, FORM})
 
     def undefined(self, profile: str) -> str:
         """Return why the operation has no meaning under a profile (N2.6), or an empty string when it has one."""
         if not self.profiled or "rbits" in self.optional or refnum.get_profile(profile).rounding != "stochastic":
             return ""
         return f"{self.name} takes no random bits, so it is not defined under {profile}, which rounds stochastically"
+
+    @property
+    def main(self) -> str:
+        """Kind of the first input: `values`, `codes`, `packed`, `scales` or `bytes`."""
+        return OPERANDS[self.inputs[0]]
+
+    @property
+    def tall(self) -> int:
+        """Rows of an expert that share a scale byte of a column output; 0 without such an output."""
+        blocks = (output.block for output in self.outputs if output.block.startswith("column"))
+        return next((int(block.removeprefix("column")) for block in blocks), 0)
+
+    @property
+    def block(self) -> int:
+        """Elements of a row after which every block and tile of the inputs and outputs is whole."""
+        return 1 if self.scalar else max(self.reads.width, self.rounds_to.width)
 
     def output(self, kind: str) -> Output | None:
         """Return the first output of a kind, or None."""
@@ -109,71 +177,90 @@ _FP8_BOTH = (
 _VALUES = (Output("values", "values"),)
 _TILES = ([1, 128], [128, 128])
 _BOTH = (storage.IN, storage.OUT)
+_MX_ELEMENT = Blocks("@element", 32)
+_FUSED = "model-on-cupy-fused"
 
 _TABLE = (
-    Operation("quantize_mxfp4", "N5", ("x",), _MXFP4, {"input": FLOAT_INPUTS}, profiled=True, optional=("rbits",),
-              layouts=(storage.OUT,), keyed=True, quantises=True),
-    Operation("dequantize_mxfp4", "N5", ("packed", "scales"), _VALUES, {"dtype": FLOAT_OUTPUTS}, layouts=(storage.IN,)),
-    Operation("quantize_mx", "N5", ("x",),
+    Operation("quantize_mxfp4", "N5", "blocks", ("x",), _MXFP4, {"input": FLOAT_INPUTS}, profiled=True,
+              optional=("rbits",), layouts=(storage.OUT,), keyed=True, quantises=True),
+    Operation("dequantize_mxfp4", "N5", "blocks", ("packed", "scales"), _VALUES, {"dtype": FLOAT_OUTPUTS},
+              layouts=(storage.IN,)),
+    Operation("quantize_mx", "N5", "blocks", ("x",),
               (Output("codes", "codes", "@element", "row32"), Output("scales", "scales", "E8M0")),
               {"element": MX_ELEMENTS, "input": FLOAT_INPUTS}, profiled=True, optional=("rbits",), keyed=True,
-              quantises=True),
-    Operation("dequantize_mx", "N5", ("codes", "scales"), _VALUES, {"element": MX_ELEMENTS, "dtype": FLOAT_OUTPUTS}),
-    Operation("quantize_fp8_tiles", "N6", ("x",),
+              quantises=True, rounds_to=_MX_ELEMENT),
+    Operation("dequantize_mx", "N5", "blocks", ("codes", "scales"), _VALUES,
+              {"element": MX_ELEMENTS, "dtype": FLOAT_OUTPUTS}, reads=_MX_ELEMENT),
+    Operation("quantize_fp8_tiles", "N6", "tiles", ("x",),
               (Output("codes", "codes", "E4M3", "tile"), Output("scales", "scales", "E8M0")),
-              {"tile": _TILES, "input": FLOAT_INPUTS}, profiled=True, layouts=(storage.OUT,), quantises=True),
-    Operation("dequantize_fp8_tiles", "N6", ("codes", "scales"), _VALUES, {"tile": _TILES, "dtype": FLOAT_OUTPUTS},
-              layouts=(storage.IN,)),
-    Operation("fp8_to_mxfp4", "N7", ("codes", "scales"), _MXFP4, profiled=True, layouts=_BOTH, quantises=True),
-    Operation("mxfp4_to_fp8", "N8", ("packed", "scales"), _FP8_ROWS, {"scale": ("max", "amax")}, layouts=_BOTH),
-    Operation("mxfp4_to_fp8_columns", "N9", ("packed", "scales"), _FP8_COLUMNS, {"scale": ("max", "amax")}),
-    Operation("mxfp4_to_fp8_rows_columns", "N9", ("packed", "scales"), _FP8_BOTH, {"scale": ("max", "amax")}),
-    Operation("mxfp4_columns", "N9", ("packed", "scales"),
+              {"tile": _TILES, "input": FLOAT_INPUTS}, profiled=True, layouts=(storage.OUT,), quantises=True,
+              rounds_to=TILE),
+    Operation("dequantize_fp8_tiles", "N6", "tiles", ("codes", "scales"), _VALUES,
+              {"tile": _TILES, "dtype": FLOAT_OUTPUTS}, layouts=(storage.IN,), reads=TILE),
+    Operation("fp8_to_mxfp4", "N7", "recast", ("codes", "scales"), _MXFP4, profiled=True, layouts=_BOTH, quantises=True,
+              reads=TILE),
+    Operation("mxfp4_to_fp8", "N8", "recast", ("packed", "scales"), _FP8_ROWS, {"scale": ("max", "amax")},
+              layouts=_BOTH, rounds_to=TILE),
+    Operation("mxfp4_to_fp8_columns", "N9", "columns", ("packed", "scales"), _FP8_COLUMNS, {"scale": ("max", "amax")},
+              rounds_to=TILE, ragged=True),
+    Operation("mxfp4_to_fp8_rows_columns", "N9", "columns", ("packed", "scales"), _FP8_BOTH, {"scale": ("max", "amax")},
+              rounds_to=TILE, ragged=True, proof=_FUSED),
+    Operation("mxfp4_columns", "N9", "columns", ("packed", "scales"),
               (Output("packed", "packed", "E2M1", "column32"), Output("scales", "scales", "E8M0")),
-              {"scale": ("amax", "max")}),
-    Operation("fp8_columns", "N10", ("codes", "scales"), _FP8_COLUMNS, {"underflow": ("rne", "te")}),
-    Operation("swiglu_quantize", "N11", ("gate", "up"), _FP8_ROWS, {"to": ("fp8", "mxfp4")}, profiled=True,
-              optional=("prob",), quantises=True),
-    Operation("swiglu_backward", "N11", ("grad", "gate", "up"),
-              (Output("dgate", "values"), Output("dup", "values"), Output("dprob", "values")), optional=("prob",)),
-    Operation("pack_payload", "N12", ("packed", "scales"), (Output("payload", "bytes"),)),
-    Operation("unpack_payload", "N12", ("payload",), (Output("packed", "bytes"), Output("scales", "bytes"))),
-    Operation("quantize_payload", "N12", ("x",), (Output("payload", "bytes"),), {"input": FLOAT_INPUTS}, profiled=True),
-    Operation("fp8_to_payload", "N12", ("codes", "scales"), (Output("payload", "bytes"),), profiled=True),
-    Operation("permute_pad", "N12", ("payload", "row_map"), (Output("rows", "bytes"), Output("offsets", "index")),
-              {"align": (32, 16, 128)}),
-    Operation("permute_unpack", "N12", ("payload", "row_map"),
+              {"scale": ("amax", "max")}, ragged=True, even_rows=True),
+    Operation("fp8_columns", "N10", "columns", ("codes", "scales"), _FP8_COLUMNS, {"underflow": ("rne", "te")},
+              reads=TILE, rounds_to=TILE, ragged=True),
+    Operation("swiglu_quantize", "N11", "swiglu", ("gate", "up"), _FP8_ROWS, {"to": ("fp8", "mxfp4")}, profiled=True,
+              optional=("prob",), quantises=True, other_outputs={("to", "mxfp4"): _MXFP4}, rounds_to=TILE),
+    Operation("swiglu_backward", "N11", "swiglu", ("grad", "gate", "up"),
+              (Output("dgate", "values"), Output("dup", "values"), Output("dprob", "values", needs="prob")),
+              optional=("prob",), rounds_to=TILE, wide_first=True),
+    Operation("pack_payload", "N12", "payload", ("packed", "scales"), (Output("payload", "bytes"),), moves_only=True),
+    Operation("unpack_payload", "N12", "payload", ("payload",),
+              (Output("packed", "bytes"), Output("scales", "bytes")), moves_only=True),
+    Operation("quantize_payload", "N12", "payload", ("x",), (Output("payload", "bytes"),), {"input": FLOAT_INPUTS},
+              profiled=True, joins="quantize_mxfp4", proof=_FUSED),
+    Operation("fp8_to_payload", "N12", "payload", ("codes", "scales"), (Output("payload", "bytes"),), profiled=True,
+              reads=TILE, joins="fp8_to_mxfp4", proof=_FUSED),
+    Operation("permute_pad", "N12", "payload", ("payload", "row_map"),
+              (Output("rows", "bytes"), Output("offsets", "index")), {"align": (32, 16, 128)}, ragged=True, routed=True,
+              moves_only=True),
+    Operation("permute_unpack", "N12", "payload", ("payload", "row_map"),
               (Output("packed", "bytes"), Output("scales", "bytes"), Output("offsets", "index")),
-              {"align": (32, 16, 128)}),
-    Operation("unpermute", "N12", ("rows", "row_map"), _VALUES, {"align": (32, 16, 128)}, optional=("weights",),
-              nullable=("weights",)),
-    Operation("encode_e2m1", "N2", ("x",), (Output("codes", "codes", "E2M1"),), {"input": FLOAT_INPUTS}),
-    Operation("encode_e4m3", "N2", ("x",), (Output("codes", "codes", "E4M3"),),
-              {"overflow": ("saturate", "nan"), "input": FLOAT_INPUTS}),
-    Operation("encode_e8m0", "N1", ("x",), (Output("codes", "codes", "E8M0"),),
-              {"rounding": ("up", "down", "nearest"), "saturate": (False, True), "input": FLOAT_INPUTS}),
-    Operation("decode_e2m1", "N1", ("codes",), _VALUES, {"dtype": FLOAT_OUTPUTS}),
-    Operation("decode_e4m3", "N1", ("codes",), _VALUES, {"dtype": FLOAT_OUTPUTS}),
-    Operation("decode_e8m0", "N1", ("codes",), _VALUES, {"dtype": FLOAT_OUTPUTS}),
+              {"align": (32, 16, 128)}, ragged=True, routed=True, moves_only=True, proof=_FUSED),
+    Operation("unpermute", "N12", "payload", ("rows", "row_map"), _VALUES, {"align": (32, 16, 128)},
+              optional=("weights",), nullable=("weights",), rounds_to=TILE, ragged=True, routed=True, wide_first=True),
+    Operation("encode_e2m1", "N2", "casts", ("x",), (Output("codes", "codes", "E2M1"),), {"input": FLOAT_INPUTS},
+              scalar=True),
+    Operation("encode_e4m3", "N2", "casts", ("x",), (Output("codes", "codes", "E4M3"),),
+              {"overflow": ("saturate", "nan"), "input": FLOAT_INPUTS}, rounds_to=TILE, scalar=True),
+    Operation("encode_e8m0", "N1", "casts", ("x",), (Output("codes", "codes", "E8M0"),),
+              {"rounding": ("up", "down", "nearest"), "saturate": (False, True), "input": FLOAT_INPUTS}, scalar=True),
+    Operation("decode_e2m1", "N1", "casts", ("codes",), _VALUES, {"dtype": FLOAT_OUTPUTS}, scalar=True),
+    Operation("decode_e4m3", "N1", "casts", ("codes",), _VALUES, {"dtype": FLOAT_OUTPUTS}, reads=TILE, scalar=True),
+    Operation("decode_e8m0", "N1", "casts", ("codes",), _VALUES, {"dtype": FLOAT_OUTPUTS}, reads=Blocks("E8M0", 128),
+              scalar=True),
 )  # fmt: skip
 
 OPERATIONS: dict[str, Operation] = {operation.name: operation for operation in _TABLE}
 
 
-def outputs_of(case: Case) -> tuple[Output, ...]:
-    """Return the outputs a case has: `swiglu_quantize(to="mxfp4")` gives packed codes, no `prob` no `dprob`."""
-    if case.operation == "swiglu_quantize" and case.params.get("to") == "mxfp4":
-        return _MXFP4
-    outputs = OPERATIONS[case.operation].outputs
-    if case.operation == "swiglu_backward" and "prob" not in case.inputs:
-        return outputs[:2]
-    return outputs
+def outputs_of(case: Case, operation: Operation | None = None) -> tuple[Output, ...]:
+    """Return the outputs a case has: `swiglu_quantize(to="mxfp4")` gives packed codes, no `prob` no `dprob`.
+
+    operation: the case's, where it is not in `OPERATIONS`.
+    """
+    operation = operation or OPERATIONS[case.operation]
+    others = (outputs for (name, value), outputs in operation.other_outputs.items() if case.params.get(name) == value)
+    outputs = next(others, operation.outputs)
+    return tuple(output for output in outputs if not output.needs or output.needs in case.inputs)
 
 
 def select(patterns: list[str] | None) -> list[Operation]:
     """Return the operations whose name matches any of the shell patterns; None or empty means all.
 
-    Raises ArgumentError for a pattern that matches nothing: a name that selects nothing is a mistake.
+    Raises:
+        ArgumentError: a pattern matches nothing.
     """
     if not patterns:
         return list(_TABLE)
@@ -184,17 +271,21 @@ def select(patterns: list[str] | None) -> list[Operation]:
 
 
 def arguments_of(case: Case) -> dict[str, Any]:
-    """Return the keywords of a call, the profile apart: inputs as stored, None for nullable ones, and parameters."""
+    """Return the keywords of a call except the profile: inputs as stored, None for nullable ones, and parameters."""
     keywords = {**case.arguments(), **storage.stored_inputs(case)}
     return {**dict.fromkeys(OPERATIONS[case.operation].nullable), **keywords}
 
 
 def call_golden(case: Case, profile: refnum.Profile | None = None) -> tuple[np.ndarray, ...]:
-    """Return the golden model's outputs as it returns them, in the order of `outputs_of(case)`, scales in their layout.
+    """Call the golden model on a case.
 
-    profile: one to use in place of the case's own (diagnosis asks what another choice would give).
+    Args:
+        case: a case of a judged operation.
+        profile: one to use in place of the case's own; a diagnosis tries other choices.
+
+    Returns:
+        The outputs as the model returns them, in the order of `outputs_of(case)`, scales in their layout.
     """
-
     operation = OPERATIONS[case.operation]
     function = getattr(refnum, operation.name)
     arguments = arguments_of(case)
@@ -206,16 +297,17 @@ def call_golden(case: Case, profile: refnum.Profile | None = None) -> tuple[np.n
 
 
 def run_golden(case: Case, profile: refnum.Profile | None = None) -> dict[str, np.ndarray]:
-    """Return the golden outputs by name as unsigned integers; scales as bytes whatever the layout, floats as bits."""
+    """Call the golden model on a case, as `call_golden`.
+
+    Returns:
+        Name -> output as unsigned integers of its own width: scales as bytes whatever the layout, floats as bits.
+    """
     plain = storage.without_layouts(case)
     arrays = call_golden(plain, profile)
     return {output.name: as_bits(array) for output, array in zip(outputs_of(plain), arrays, strict=True)}
 
 
 def as_bits(array: np.ndarray) -> np.ndarray:
-    """View an array as unsigned integers of its own width (a contiguous copy where the layout asks for one).
-
-    Any library's array; the result stays in it.
-    """
-    array = contiguous(array)
+    """View an array of any library as unsigned integers of its own width; an array that is not contiguous is copied."""
+    array = contiguous(array).reshape(array.shape)  # NumPy's gives an array without axes one
     return array if array.dtype.kind == "u" else array.view(f"u{array.dtype.itemsize}")

@@ -1,4 +1,4 @@
-"""What vectors ask of: the table of judged operations, and the scalar and layout primitives beside them."""
+"""What has vectors: the judged operations, and beside them the scalar, layout and random-bit primitives."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import refnum
 from refnum import layouts, philox
 
 from .case import Case
-from .operation import OPERATIONS, Operation, Output, call_golden, outputs_of
+from .operation import OPERATIONS, Blocks, Operation, Output, call_golden, outputs_of
 
-ENCODED = ("E2M1", "E3M0", "FP4_RADIX4", "E2M3", "E3M2", "E4M3", "E5M2", "INT4", "MXINT8", "BF16", "FP16")
-DECODED = ("E2M1", "E3M0", "FP4_RADIX4", "E2M3", "E3M2", "E4M3", "E5M2", "E8M0", "INT4", "MXINT8")
+DECODED = tuple(name for name, fmt in refnum.FORMATS.items() if fmt.bits <= 8)
+ENCODED = (*(name for name in DECODED if refnum.FORMATS[name].kind != "scale"), "BF16", "FP16")
 
 
 def _encode_element(x: np.ndarray, element: str, rbits: np.ndarray | None = None, **choices: Any) -> np.ndarray:
@@ -40,56 +40,29 @@ def _scales_from_layout(stored: np.ndarray, layout: str, rows: int, columns: int
     return layouts.scales_from_layout(stored, layout, rows, columns)
 
 
+_ELEMENT = Blocks("@element", 32)
 _TABLE: tuple[tuple[Operation, Callable[..., Any]], ...] = (
-    (
-        Operation(
-            "encode_element",
-            "N2",
-            ("x",),
-            (Output("codes", "codes", "@element"),),
-            {
-                "element": ENCODED,
-                "rounding": ("nearest", "toward_zero", "stochastic"),
-                "ties": ("even", "away", "up", "down", "zero"),
-                "overflow": ("saturate", "nan"),
-                "negative_zero": ("keep", "drop"),
-                "random_bits": (8, 1, 4, 12, 16, 24),
-            },
-            optional=("rbits",),
-        ),
-        _encode_element,
-    ),
-    (
-        Operation("decode_element", "N1", ("codes",), (Output("values", "values"),), {"element": DECODED}),
-        _decode_element,
-    ),
-    (
-        Operation("scales_to_gemm_float32", "N6", ("scales",), (Output("values", "values"),)),
-        layouts.scales_to_gemm_float32,
-    ),
-    (
-        Operation("scales_to_packed_ue8m0", "N6", ("scales",), (Output("words", "bytes"),)),
-        layouts.scales_to_packed_ue8m0,
-    ),
-    (Operation("scales_to_swizzled", "N6", ("scales",), (Output("bytes", "bytes"),)), layouts.scales_to_swizzled),
-    (
-        Operation(
-            "scales_from_layout", "N6", ("stored",), (Output("scales", "scales", "E8M0"),), {"layout": layouts.LAYOUTS}
-        ),
-        _scales_from_layout,
-    ),
-    (
-        Operation("codes_to_packed", "N0", ("codes",), (Output("packed", "bytes"),), {"order": layouts.NIBBLE_ORDERS}),
-        layouts.codes_to_packed,
-    ),
-    (Operation("philox4x32", "N13", ("counter", "key"), (Output("words", "index"),)), _philox4x32),
-    (
-        Operation(
-            "random_bits", "N13", ("keys",), (Output("rbits", "index"),), {"bits": (8, 1, 5, 12, 16, 20, 24, 32)}
-        ),
-        _random_bits,
-    ),
-)
+    (Operation("encode_element", "N2", "casts", ("x",), (Output("codes", "codes", "@element"),),
+               {"element": ENCODED, "rounding": ("nearest", "toward_zero", "stochastic"),
+                "ties": ("even", "away", "up", "down", "zero"), "overflow": ("saturate", "nan"),
+                "negative_zero": ("keep", "drop"), "random_bits": (8, 1, 4, 12, 16, 24)},
+               optional=("rbits",), rounds_to=_ELEMENT, scalar=True), _encode_element),
+    (Operation("decode_element", "N1", "casts", ("codes",), (Output("values", "values"),), {"element": DECODED},
+               reads=_ELEMENT, scalar=True), _decode_element),
+    (Operation("scales_to_gemm_float32", "N6", "layouts", ("scales",), (Output("values", "values"),)),
+     layouts.scales_to_gemm_float32),
+    (Operation("scales_to_packed_ue8m0", "N6", "layouts", ("scales",), (Output("words", "bytes"),)),
+     layouts.scales_to_packed_ue8m0),
+    (Operation("scales_to_swizzled", "N6", "layouts", ("scales",), (Output("bytes", "bytes"),)),
+     layouts.scales_to_swizzled),
+    (Operation("scales_from_layout", "N6", "layouts", ("stored",), (Output("scales", "scales", "E8M0"),),
+               {"layout": layouts.LAYOUTS}), _scales_from_layout),
+    (Operation("codes_to_packed", "N0", "layouts", ("codes",), (Output("packed", "bytes"),),
+               {"order": layouts.NIBBLE_ORDERS}), layouts.codes_to_packed),
+    (Operation("philox4x32", "N13", "philox", ("counter", "key"), (Output("words", "index"),)), _philox4x32),
+    (Operation("random_bits", "N13", "philox", ("keys",), (Output("rbits", "index"),),
+               {"bits": (8, 1, 5, 12, 16, 20, 24, 32)}), _random_bits),
+)  # fmt: skip
 
 _CALLS = {operation.name: call for operation, call in _TABLE}
 VECTOR_OPERATIONS: dict[str, Operation] = {**OPERATIONS, **{operation.name: operation for operation, _ in _TABLE}}

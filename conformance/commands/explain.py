@@ -74,7 +74,7 @@ def build(operation: str, values: str | None, scales: str | None, profile: str, 
         if (codes > 15).any():
             raise ArgumentError("--values are E2M1 codes here, one an element: 0 to 15.")
         codes = np.ascontiguousarray(codes[:, 0::2] | codes[:, 1::2] << 4)
-    if operation == "mxfp4_columns":  # a column output packs two rows: the second one is the same
+    if OPERATIONS[operation].even_rows:  # a column output packs two rows: the second one is the same
         codes, row = np.repeat(codes, 2, axis=0), np.repeat(row, 2, axis=0)
     return Case(operation, profile, keywords, {"packed" if packed else "codes": codes, "scales": row})
 

@@ -11,7 +11,7 @@ import typer
 
 from refnum.errors import RefnumError
 
-from ..reports.report import EXIT_USAGE
+from ..reports.report import EXIT_MISMATCH, EXIT_USAGE
 
 Subjects = Annotated[
     list[str] | None,
@@ -33,7 +33,10 @@ Isolate = Annotated[
 
 
 def told(function: Callable[..., None]) -> Callable[..., None]:
-    """Turn a RefnumError, and want of memory, into one sentence on standard error and exit status 2."""
+    """Turn an error of ours, and want of memory, into one sentence on standard error and exit status 2.
+
+    A SystemExit is that of a subject, for commands end with `typer.Exit`: then the exit status is 1.
+    """
 
     @wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> None:
@@ -42,6 +45,9 @@ def told(function: Callable[..., None]) -> Callable[..., None]:
         except RefnumError as error:
             print(f"refnum: {error}", file=sys.stderr)
             raise typer.Exit(EXIT_USAGE) from error
+        except SystemExit as error:
+            print(f"refnum: something ended the run with SystemExit({error.code!r}): no verdict.", file=sys.stderr)
+            raise typer.Exit(EXIT_MISMATCH) from error
         except MemoryError as error:  # of ours: a subject's is an outcome
             print(f"refnum: this machine has too little memory for it: {error}".rstrip(": "), file=sys.stderr)
             raise typer.Exit(EXIT_USAGE) from error

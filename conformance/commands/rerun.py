@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +13,7 @@ from rich.markup import escape
 from refnum.errors import ArgumentError
 
 from ..cases.case import variant
+from ..cases.findings import Finding
 from ..cases.levels import NO_LEVEL, Outcome
 from ..mismatches import replay as replays
 from ..mismatches.failures import Presenter, observe_again, shows
@@ -30,11 +27,10 @@ from ..verdicts.tally import Failure
 from .check.run import Plan
 from .options import Subjects, told
 
-DEADLY = ("process-died", "kernel-hung")
-"""Findings whose case may end or block the process that runs it."""
-APART = "REFNUM_APART"
-PATIENCE = 30.0
-"""Seconds after which a case that has hung before counts as hung again."""
+DEADLY = (Finding.DIED, Finding.HUNG)
+"""Findings whose case may end or block the process that runs it: the subject is then called in one of its own."""
+SECONDS, PATIENCE = 60.0, 30.0
+"""Seconds that a call may take, and those of a case that has hung or killed its process before."""
 
 
 @told
@@ -81,38 +77,8 @@ def rerun(path: Path, names: list[str] | None, out: Console) -> int:
     if not subjects and saved.observed:
         _show_saved(saved, out)
     for subject in subjects:
-        deadly = saved.body["finding"] in DEADLY and APART not in os.environ
-        status = max(status, _apart(path, subject, out) if deadly else _judge(saved, subject, out))
+        status = max(status, _judge(saved, subject, out))
     return status
-
-
-def _apart(path: Path, subject: Subject, out: Console) -> int:
-    """Replay in a process of its own a case that has killed or hung one before; return the exit status."""
-    name, settings = escape(subject.name), {**os.environ, APART: "1"}
-    command = [
-        sys.executable,
-        "-m",
-        "refnum.conformance.cli",
-        "replay",
-        str(path),
-        "-s",
-        subject.origin or subject.name,
-    ]
-    try:
-        child = subprocess.run(command, env=settings, capture_output=True, text=True, timeout=PATIENCE, check=False)
-    except subprocess.TimeoutExpired:
-        out.print(f"[bold red]TIMEOUT[/]  {name}: no answer within {PATIENCE:g} s; its process was killed")
-        return EXIT_MISMATCH
-    if child.returncode < 0:
-        out.print(f"[bold red]FAULT[/]  {name}: its process ended with {signal.Signals(-child.returncode).name}")
-        return EXIT_MISMATCH
-    told = any(word in child.stdout for word in ("FAULT", "MISMATCH", "TIMEOUT"))  # what its end prints is no news then
-    if not told and (child.returncode not in (EXIT_VERIFIED, EXIT_MISMATCH) or "Traceback" in child.stderr):
-        last = (child.stderr.strip().splitlines() or [f"exit status {child.returncode}"])[-1]
-        out.print(f"[bold red]FAULT[/]  {name}: its process gave up: {escape(last[:300])}")
-        return EXIT_MISMATCH
-    out.print(escape(child.stdout.rstrip()))
-    return EXIT_MISMATCH if told else child.returncode
 
 
 def _subjects(saved: replays.Replay, names: list[str] | None, out: Console) -> list[Subject]:
@@ -123,7 +89,7 @@ def _subjects(saved: replays.Replay, names: list[str] | None, out: Console) -> l
             out.print(f"subject   {escape(recorded['name'])} was a user's own; give --subject FILE.py:NAME to call it")
         return []
     try:
-        choice = choose(names or [recorded["name"]], None)
+        choice = choose(names or [recorded["name"]], saved.body["finding"] in DEADLY or None)
     except ArgumentError as error:
         if names is not None:
             raise
@@ -148,12 +114,10 @@ def _failure(saved: replays.Replay) -> Failure:
 
 
 def _judge(saved: replays.Replay, subject: Subject, out: Console) -> int:
-    called, comparison = observe_again(subject, saved.case, saved.body["finding"])
+    seconds = PATIENCE if saved.body["finding"] in DEADLY else SECONDS
+    called, comparison = observe_again(subject, saved.case, saved.body["finding"], seconds)
     if called.outcome not in (Outcome.PASS, Outcome.MISMATCH):
         out.print(f"[bold red]{called.outcome.upper()}[/]  {escape(subject.name)}: {escape(called.words)}")
-        if APART in os.environ:  # a dead context would complain of every array that is freed from here on
-            out.file.flush()
-            os._exit(EXIT_MISMATCH)
         return EXIT_MISMATCH
     again = shows(subject, saved.case, _failure(saved))
     if not again and not comparison.problem and comparison.level <= subject.claimed_level(saved.case.operation):

@@ -18,7 +18,7 @@ from refnum.errors import RefnumError
 from ..bugs.suspects import COARSE, SUSPECTS, Suspect
 from ..cases import layouts
 from ..cases.case import Case
-from ..cases.operation import as_bits, outputs_of, run_golden
+from ..cases.operation import OPERATIONS, as_bits, outputs_of, run_golden
 from ..vectors.errors import VectorFileError
 from ..vectors.load import load_notes
 from ..verdicts.compare import equal_at
@@ -89,7 +89,8 @@ def _gives_scales(suspect: Suspect, case: Case, golden: Bits, scales: np.ndarray
 
 def only_padding(case: Case, golden: Bits, observed: Bits) -> bool:
     """Whether a permutation's results differ in its padding rows and nowhere else (N12), whatever those hold."""
-    if not case.operation.startswith("permute_"):
+    operation = OPERATIONS[case.operation]
+    if not (operation.routed and operation.moves_only):
         return False
     align = int(case.params["align"])
     padding = np.concatenate(

@@ -79,7 +79,7 @@ def grid(case: Case, golden: Bits, observed: Bits, level: int) -> dict[str, Any]
 def _pictured(case: Case) -> Output | None:
     """Return the coded output whose elements come from one input element each, or None."""
     operation = OPERATIONS[case.operation]
-    if not ({"x", "codes", "packed"} & set(case.inputs)) or case.operation.startswith(("swiglu", "permute")):
+    if not {"x", "codes", "packed"} & set(case.inputs):
         return None
     coded = next((o for o in operation.outputs if o.kind in ("codes", "packed")), None)
     return None if coded is None or coded.format(case.params) in ("", "E8M0") else coded

@@ -20,7 +20,7 @@ from refnum.formats import Format, get_format
 from ..cases.case import Case, plain
 from ..cases.draw.bits import float_bits
 from ..cases.geometry import block_shape, column_block, spread
-from ..cases.operation import Output, outputs_of
+from ..cases.operation import OPERATIONS, Output, outputs_of
 from ..reports.number import number_text
 from ..verdicts.compare import coded_outputs, differences
 
@@ -155,7 +155,7 @@ def source_index(output: Output, case: Case, index: tuple[int, ...]) -> tuple[in
 def _inputs(output: Output, case: Case, index: tuple[int, ...]) -> list[dict[str, str]]:
     """Return bits and value of every input that this output element reads directly."""
     where = source_index(output, case, index)
-    if where is None or case.operation in ("unpermute", "permute_pad", "permute_unpack"):
+    if where is None or OPERATIONS[case.operation].routed:
         return []
     rows = []
     for name, array in case.inputs.items():
@@ -168,14 +168,12 @@ def _inputs(output: Output, case: Case, index: tuple[int, ...]) -> list[dict[str
 def _input(name: str, array: np.ndarray, case: Case, where: tuple[int, int]) -> dict[str, str] | None:
     row, column = where
     if name == "scales" and array.ndim == 2:
-        mx = "packed" in case.inputs or case.operation == "dequantize_mx"
-        tall, wide = (1, 32) if mx else tuple(case.params.get("tile", (1, 128)))
+        tall, wide = case.params.get("tile", (1, OPERATIONS[case.operation].reads.width))
         return code_text(get_format("E8M0"), int(array[row // tall, column // wide]))
     if name == "packed":
         return code_text(get_format("E2M1"), int(unpack_nibbles(array)[row, column]))
     if name == "codes":
-        named = {"decode_e2m1": "E2M1", "decode_e8m0": "E8M0"}.get(case.operation, "E4M3")
-        return code_text(get_format(str(case.params.get("element", named))), int(array[row, column]))
+        return code_text(OPERATIONS[case.operation].reads.format(case.params), int(array[row, column]))
     if array.dtype.name in _FLOATS:
         place = (row,) if array.ndim == 1 else (row, column)
         return code_text(get_format(_FLOATS[array.dtype.name]), int(float_bits(np.ascontiguousarray(array))[place]))

@@ -172,7 +172,7 @@ class Scales(Shrinker):
 
     def propose(self, search: Search) -> Iterator[Case]:
         """Yield cases with plainer scale bytes."""
-        if "scales" not in search.best.inputs or search.best.operation in crop.OPAQUE:
+        if "scales" not in search.best.inputs or not crop.croppable(search.best):
             return
         flat = crop.patterns(search.best, "scales")
         finite = flat[flat != 255]

@@ -65,9 +65,11 @@ class Subject:
     scale rule and the rounding are arguments, so that what is proved under one need not be proved again under another.
     on_request: whether it is judged only when its own name is asked for: it takes long. apart: carries out a watched
     call of `calling` in the process where the subject lives, when that is another one (`isolation.parent`).
-    mutable: gives the sources that mutation testing may change and builds changed copies (`mutants.run.Workshop`).
+    mutable: gives the sources that mutation testing may change, with ways to build changed copies
+    (`commands.mutate.workshop.Sources`).
     ways: operation -> name -> context in which its callable takes a way that it otherwise chooses by size alone: judged
     cases are small, and are called on every way.
+    tunings: operation -> name -> context in which its kernels are launched by another cut, for `refnum bench --tune`.
     """
 
     name: str
@@ -88,6 +90,7 @@ class Subject:
     trace: Callable[[str], dict[str, str]] | None = None
     mutable: Callable[[], Any] | None = None
     apart: Callable[..., Any] | None = None
+    tunings: Callable[[str], Mapping[str, Callable[[], AbstractContextManager[Any]]]] | None = None
     ways: Mapping[str, Mapping[str, Callable[[], AbstractContextManager[Any]]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -171,7 +174,7 @@ def from_dict(entry: Mapping[str, Any] | Subject, origin: str) -> Subject:
 
 
 _MAPPINGS = {"levels": "operation -> level", "further": "operation -> profiles", "ways": "operation -> name -> way"}
-_CALLED = ("available", "describe", "supports", "outside", "trace", "mutable", "apart")
+_CALLED = ("available", "describe", "supports", "outside", "trace", "mutable", "apart", "tunings")
 
 
 def _check_fields(entry: Mapping[str, Any], who: str) -> None:
@@ -244,6 +247,8 @@ def arguments_for(subject: Subject, case: Case, inputs: Mapping[str, Any]) -> di
     function = subject.operations[case.operation]
     operation = OPERATIONS[case.operation]
     wanted = {**arguments_of(case), **inputs}
+    if isinstance(wanted.get("splits"), list):
+        wanted["splits"] = list(wanted["splits"])  # a kernel that changes its list must not change the case
     if operation.profiled:
         wanted["profile"] = get_profile(case.profile)
     accepted = accepts(function)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from refnum.profiles import Profile, get_profile
 from ..bugs import earned
 from ..cases.primitives import VECTOR_OPERATIONS, answer, make_case
 from . import history
-from .cases import CASES, PROFILED, WHOLE
+from .cases import questions
 from .draft import Draft
 from .errors import VectorFileError
 from .folder import AUTHORED, FOREIGN, MANIFEST, data_files, vectors_folder
@@ -72,12 +72,12 @@ def manifest(folder: Path) -> str:
     )
 
 
-def generated_files() -> tuple[dict[str, bytes], int]:
-    """Return every generated file by its path in the folder, and the number of vectors."""
+def generated_files(operations: Iterable[str] = tuple(VECTOR_OPERATIONS)) -> tuple[dict[str, bytes], int]:
+    """Return every generated file of some operations by its path in the folder, and the number of vectors."""
     files: dict[str, bytes] = {}
     total = 0
-    for operation in CASES:
-        for name in PROFILED.get(operation, ("HOPPER",)):
+    for operation in operations:
+        for name in questions(operation).profiles:
             document, tensors = _document(operation, get_profile(name))
             if document["count"]:
                 files[f"{operation}/{name}.json"] = canonical(document).encode()
@@ -110,8 +110,9 @@ def _document(operation: str, profile: Profile) -> tuple[dict[str, Any], dict[st
 
 def _answered(operation: str, profile: Profile) -> Iterator[tuple[Draft, dict[str, np.ndarray]]]:
     """Yield each draft with its answer; a profile that is not `WHOLE` gets only what differs from HOPPER's."""
-    everything = profile.name in WHOLE.get(operation, ("HOPPER",))
-    for draft in CASES[operation](profile):
+    asked = questions(operation)
+    everything = profile.name in asked.whole
+    for draft in asked.drafts(profile):
         outputs = answer(make_case(operation, profile.name, draft.params, draft.inputs))
         if not everything:
             usual = answer(make_case(operation, "HOPPER", draft.params, draft.inputs))

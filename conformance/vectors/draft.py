@@ -1,8 +1,8 @@
-"""A draft: one question before its answer is frozen, and short hands to write the inputs of drafts."""
+"""A draft is one question before its answer is frozen; here are also shorthands for writing the inputs of drafts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -11,8 +11,13 @@ import ml_dtypes
 import numpy as np
 
 from refnum.codec import to_float32_bits
+from refnum.profiles import Profile
 
 BLOCK = 32
+DTYPES = ("float32", "bfloat16")
+MODES = ("max", "amax")
+FIVE = ("HOPPER", "OCP", "CEIL", "EVEN", "TE")
+"""Profiles under which the block quantisers have every vector."""
 SIGN = 0x80000000
 INF, NAN, SNAN, LARGEST = 0x7F800000, 0x7FC00000, 0x7F800001, 0x7F7FFFFF
 
@@ -30,6 +35,29 @@ class Draft:
     comment: str = ""
     clause: str = ""
     tensor: bool = False
+
+
+@dataclass(frozen=True)
+class Questions:
+    """The questions about one operation.
+
+    drafts: profile -> its drafts. profiles: those that have vectors. whole: those of them that get every vector; the
+    others get the vectors whose answer differs from HOPPER's.
+    """
+
+    drafts: Callable[[Profile], Iterator[Draft]]
+    profiles: tuple[str, ...] = ("HOPPER",)
+    whole: tuple[str, ...] = ("HOPPER",)
+
+
+def plain(*functions: Callable[[], Iterator[Draft]], **profiles: tuple[str, ...]) -> Questions:
+    """Return the questions of functions that take nothing, one function after another; profiles: as of `Questions`."""
+    return Questions(lambda _: (draft for function in functions for draft in function()), **profiles)
+
+
+def each(choices: Iterable[str], *functions: Callable[[str], Iterator[Draft]]) -> Questions:
+    """Return the questions of functions of one choice: for each choice, one function after another."""
+    return Questions(lambda _: (draft for choice in choices for function in functions for draft in function(choice)))
 
 
 def bits(value: float | Fraction, negative: bool = False) -> int:
@@ -76,6 +104,11 @@ def float16(rows: Iterable[Iterable[int]]) -> np.ndarray:
 def octets(rows: Iterable[Iterable[int]]) -> np.ndarray:
     """Return a uint8 matrix."""
     return np.asarray([list(r) for r in rows], np.uint8)
+
+
+def counted(rows: int, columns: int, start: int = 1) -> np.ndarray:
+    """Return a uint8 matrix of different bytes, none of them above 250."""
+    return ((np.arange(rows * columns) * 7 + start) % 251).astype(np.uint8).reshape(rows, columns)
 
 
 def both_signs(patterns: Iterable[int]) -> list[int]:

@@ -10,7 +10,7 @@ from .errors import VectorFileError
 
 AUTHORED = ("README.md", "notes.json", "history.json", "schema")
 """What people write; everything else in the folder is generated."""
-FOREIGN = ("proofs",)
+FOREIGN = ("proofs", "captured")
 """What others keep in the folder: carried over, with digests of its own."""
 MANIFEST = "MANIFEST.sha256"
 

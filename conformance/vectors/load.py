@@ -13,7 +13,7 @@ import numpy as np
 from ..cases.case import Case
 from ..cases.primitives import VECTOR_OPERATIONS, make_case
 from .errors import VectorFileError
-from .folder import AUTHORED, vectors_folder
+from .folder import AUTHORED, FOREIGN, vectors_folder
 from .record import record_array
 from .safetensors import read_safetensors
 
@@ -54,7 +54,7 @@ def read_document(path: Path) -> dict[str, Any]:
 
 def vector_files(folder: Path) -> list[Path]:
     """Return every `<operation>/<profile>.json` of the folder, sorted."""
-    return sorted(p for p in folder.glob("*/*.json") if p.parent.name not in (*AUTHORED, "tensors", "proofs"))
+    return sorted(p for p in folder.glob("*/*.json") if p.parent.name not in (*AUTHORED, "tensors", *FOREIGN))
 
 
 def document_vectors(document: Mapping[str, Any], folder: Path, file: str) -> Iterator[Vector]:

@@ -1,4 +1,4 @@
-"""One vector on a page: what is asked, the answer, and both decoded."""
+"""One vector on a page: its inputs and its outputs, as bits and decoded."""
 
 from __future__ import annotations
 
@@ -59,9 +59,7 @@ def _decoder(vector: Vector, side: str, name: str) -> str:
     operation = VECTOR_OPERATIONS[vector.operation]
     if side == "output":
         return next((o.format(vector.params) for o in operation.outputs if o.name == "codes"), "")
-    if vector.operation.startswith("decode_") and "element" not in vector.params:
-        return vector.operation[7:].upper()
-    return str(vector.params.get("element", "E2M1" if vector.operation == "codes_to_packed" else "E4M3"))
+    return operation.reads.format(vector.params).name
 
 
 def _table(array: np.ndarray, decoder: str, rows: int) -> Table:

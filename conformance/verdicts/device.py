@@ -1,14 +1,15 @@
-"""Judging where the data is: recipes expanded, the model run and the bytes compared on a device, no copy between.
+"""Judge on the device: expand recipes, run the model and compare bytes there, without copies in between.
 
-The golden model is the same lines on CuPy arrays (NEP 13 and NEP 18). What comes back from the device is a count for
-each output and, when something differs, the first records of it; a passing case moves nothing else. With a NumPy
-`like` the same functions run on the host, so what is written for a device is tested without one.
+The golden model runs the same lines on CuPy arrays (NEP 13 and NEP 18). A case sends back a count for each output and,
+when bytes differ, the first differing items; a passing case moves nothing else. With a NumPy `like` the same functions
+run on the host, so that code for a device is tested without one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -16,12 +17,13 @@ from refnum.arrays import BFLOAT16, Array, contiguous
 from refnum.errors import ArgumentError, UnsupportedError
 
 from ..cases.case import Case
+from ..cases.findings import Finding
 from ..cases.levels import Outcome
 from ..cases.operation import OPERATIONS, run_golden
 from ..cases.recipes import Recipe, expand
 from ..subjects.arrays import share_memory, to_numpy
-from ..subjects.calls.call import COMPILE_ERRORS, CallTimeout, limit
-from ..subjects.subject import Subject, arguments_for
+from ..subjects.calls.call import Called, call_on
+from ..subjects.subject import Subject
 from .compare import observe
 
 Bits = Mapping[str, Array]
@@ -40,17 +42,13 @@ class Mismatch:
 
 
 @dataclass
-class Judged:
-    """What came of one call judged where its data is.
+class Judged(Called):
+    """One call judged where its data is.
 
-    compared: items of all outputs (packed codes count as bytes). wrong: items that differ, by output.
-    records: the first of them in order of output and index, at most RECORDS. words: why not PASS.
-    finding: a breach of the calling contract by its short name, as in `call.Called`.
+    compared: items of all outputs (packed codes count as bytes). wrong: number of items that differ, by output.
+    records: the first differing items in order of output and index, at most RECORDS.
     """
 
-    outcome: Outcome = Outcome.PASS
-    words: str = ""
-    finding: str = ""
     compared: int = 0
     wrong: dict[str, int] = field(default_factory=dict)
     records: list[Mismatch] = field(default_factory=list)
@@ -77,12 +75,12 @@ def library_of(like: Array) -> str:
     return "numpy" if isinstance(like, np.ndarray) else "cupy"
 
 
-def judged_there(subject: Subject, like: Array) -> bool:
-    """Whether a subject takes arrays of `like`'s library, so that nothing need be copied."""
-    return subject.arrays == library_of(like)
+def judged_on_device(subject: Subject, operation: str) -> bool:
+    """Whether cases can be judged beside a subject's arrays: on a device, in this process, byte for byte."""
+    return subject.arrays == "cupy" and subject.apart is None and subject.claimed_level(operation) == 0
 
 
-def expand_there(recipe: Recipe, like: Array) -> Case:
+def expand_on_device(recipe: Recipe, like: Array) -> Case:
     """Return the case of a recipe, made by Philox where `like` lives: the same bits as on the host (N13)."""
     return expand(recipe, None if isinstance(like, np.ndarray) else like)
 
@@ -107,62 +105,71 @@ def fetch(case: Case) -> Case:
     return case.with_inputs(inputs)
 
 
-def judge_there(subject: Subject, case: Case, golden: Bits | None = None, seconds: float = 60.0) -> Judged:
-    """Call a subject on a case's own arrays and compare every byte there (level L0).
+def judge_on_device(subject: Subject, case: Case, golden: Bits | None = None, seconds: float = 60.0) -> Judged:
+    """Call a subject on a case's own arrays and compare every byte on their device (level L0).
 
-    case: inputs in the library of the subject. golden: the outputs of `run_golden(case)`; made here when absent.
-    The subject gets the case's arrays themselves; a call that changes them is a mismatch of its own, and the case
-    is then spoilt. Whatever the subject raises becomes an outcome; nothing is raised but KeyboardInterrupt.
-    A claimed level other than L0 is for the host to judge: fetch the case.
+    The subject gets the case's arrays themselves: a call that changes one is a breach, and the case is then spoilt. A
+    claimed level other than L0 is for the host to judge: fetch the case.
+
+    Args:
+        subject: takes arrays of the case's library.
+        case: inputs in the library of the subject.
+        golden: the outputs of `run_golden(case)`; made here when absent.
+        seconds: time limit of call and comparison.
+
+    Returns:
+        The judgement; nothing is raised but KeyboardInterrupt.
     """
-    try:
-        before = {name: array.copy() for name, array in case.inputs.items()}
-        golden = run_golden(case) if golden is None else golden
-        with limit(seconds):
-            results = call_there(subject, case)
-            breach = _breach(case, before, results)
-            if breach:
-                return breach
-            observed, problem = observe(case, golden, results)
-            if problem:
-                return Judged(Outcome.MISMATCH, problem.words, problem.finding)
-            return compare_there(golden, observed)
-    except CallTimeout as error:
-        return Judged(Outcome.TIMEOUT, str(error))
-    except MemoryError as error:  # says nothing about the kernel
-        return Judged(Outcome.UNSUPPORTED, f"the device has no room for the case: {type(error).__name__}")
-    except (UnsupportedError, NotImplementedError) as error:
-        return Judged(Outcome.UNSUPPORTED, str(error) or type(error).__name__)
-    except Exception as error:
-        kind = Outcome.COMPILE_ERROR if type(error).__name__ in COMPILE_ERRORS else Outcome.FAULT
-        first = (str(error).strip().splitlines() or [""])[0][:300]
-        return Judged(kind, f"{type(error).__name__}: {first}")
+    before: dict[str, Array] = {}
+    right = dict(golden or {})
+
+    def inputs() -> Bits:
+        before.update({name: array.copy() for name, array in case.inputs.items()})
+        right.update(run_golden(case) if golden is None else {})
+        return _own_arrays(subject, case)
+
+    def look(_case: Case, _given: Bits, live: tuple[Any, ...]) -> Judged:
+        breach = _breach(case, before, live)
+        if breach:
+            return breach
+        observed, problem = observe(case, right, live)
+        if problem:
+            return Judged(outcome=Outcome.MISMATCH, words=problem.words, finding=problem.finding)
+        return compare_on_device(right, observed)
+
+    called = call_on(subject, case, inputs, seconds, look)
+    if isinstance(called, Judged):
+        return called
+    return Judged(outcome=called.outcome, words=called.words, finding=called.finding, no_room=called.no_room)
 
 
-def call_there(subject: Subject, case: Case) -> tuple[Array, ...]:
-    """Return a subject's results on the case's own arrays, as they come; ArgumentError for one of another library."""
+def call_on_device(subject: Subject, case: Case) -> Called:
+    """Call a subject on the case's own arrays, under the guards of every call; the results stay where they are."""
+    return call_on(subject, case, lambda: _own_arrays(subject, case), 0, lambda _case, _given, live: Called(live, live))
+
+
+def _own_arrays(subject: Subject, case: Case) -> Bits:
     wanted = {library_of(array) for array in case.inputs.values()}
     if wanted != {subject.arrays}:
         raise ArgumentError(
             f"{subject.name} takes {subject.arrays} arrays; the case holds {', '.join(sorted(wanted))}."
         )
-    result = subject.operations[case.operation](**arguments_for(subject, case, case.inputs))
-    parts = result if isinstance(result, tuple | list) else (result,)
-    return tuple(part for part in parts if part is not None)
+    return case.inputs
 
 
-def _breach(case: Case, before: Bits, results: tuple[Array, ...]) -> Judged | None:
+def _breach(case: Case, before: Bits, results: tuple[Any, ...]) -> Judged | None:
     for name, array in case.inputs.items():
         if bool((as_words(array) != as_words(before[name])).any()):
-            return Judged(Outcome.MISMATCH, f"the call changed its input {name}", "input-mutated")
+            words = f"the call changed its input {name}"
+            return Judged(outcome=Outcome.MISMATCH, words=words, finding=Finding.INPUT_MUTATED)
         for number, part in enumerate(results):
             if share_memory(part, array):
                 words = f"result {number} is a view of the input {name}: writing one changes the other"
-                return Judged(Outcome.MISMATCH, words, "output-aliases-input")
+                return Judged(outcome=Outcome.MISMATCH, words=words, finding=Finding.ALIASES_INPUT)
     return None
 
 
-def compare_there(golden: Bits, observed: Bits) -> Judged:
+def compare_on_device(golden: Bits, observed: Bits) -> Judged:
     """Compare outputs of equal shape and dtype where they are; only counts, and records of what differs, come back."""
     judged = Judged()
     for name, want in golden.items():

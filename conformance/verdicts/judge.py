@@ -1,4 +1,4 @@
-"""Judge one subject on one case: the smallest step of a run. `calling.probes` judges the calling contract."""
+"""Judge one subject on one case: the smallest step of a run. `probes` judges the calling contract."""
 
 from __future__ import annotations
 
@@ -23,15 +23,18 @@ Again = Callable[[Case], Called]
 
 
 def judge(subject: Subject, case: Case, golden: Mapping[str, np.ndarray], tally: Tally, seconds: float) -> bool | None:
-    """Call a subject on a case, compare, and count; return whether it held at its claim, None if not compared.
+    """Call a subject on a case, compare, and count; return whether it held at its claim, None if not compared."""
+    called = called_with_room(subject, case, seconds)
+    return record(called, case, golden, tally, lambda other: call(subject, other, seconds))
 
-    Where memory is short it is called once more, with what can be freed free.
-    """
+
+def called_with_room(subject: Subject, case: Case, seconds: float) -> Called:
+    """Call a subject; where memory is short, once more after everything that can be freed is free."""
     called = call(subject, case, seconds)
     if called.no_room:
         gc.collect()
         called = call(subject, case, seconds)
-    return record(called, case, golden, tally, lambda other: call(subject, other, seconds))
+    return called
 
 
 def record(
@@ -49,12 +52,14 @@ def record(
     """
     if called.outcome is Outcome.UNSUPPORTED:
         tally.unsupported[called.words] += 1
+        if not (called.declared or called.no_room or how):
+            tally.undeclared[called.words] += 1
         if called.no_room:
             tally.refusals.no_room(case)
         elif tally.refusals.refuse(case, called.words, how) and again is not None:
             _ask_again(again, case, tally, how)
         return None
-    if called.outcome is not Outcome.PASS and not called.finding:
+    if not called.answered:
         tally.faults.append((called.outcome, called.words, case))
         return None
     tally.refusals.answer(case, how)

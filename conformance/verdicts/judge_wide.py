@@ -1,4 +1,4 @@
-"""A part of a wide domain judged where a subject's arrays are: run by the model and compared on the device (N18.6)."""
+"""Judge a part of a wide domain on the device: model and comparison run there too (N18.6)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from ..cases.case import Case
 from ..cases.crop import take_rows
+from ..cases.findings import Finding
 from ..cases.levels import NO_LEVEL, Outcome
 from ..cases.operation import run_golden
 from ..subjects.arrays import alive
@@ -19,12 +20,12 @@ from .tally import Failure, Tally
 def judge_wide(
     subject: Subject, case: Case, golden: dict[str, Any], tally: Tally, seconds: float, again: Callable[[], Case]
 ) -> bool | None:
-    """Judge on arrays of the device and count; return whether it held, None if it was not compared.
+    """Judge a case on the device and count it; return whether the subject passed, None if nothing was compared.
 
-    What does not pass is judged again on the host, for its words. again: makes the case on the host; asked if the
-    device died.
+    A case that does not pass is judged again on the host, which explains the failure. again: makes the case on the
+    host, for a device that no longer answers.
     """
-    seen = device.judge_there(subject, case, golden, seconds)
+    seen = device.judge_on_device(subject, case, golden, seconds)
     if seen.outcome is Outcome.PASS:
         tally.compared += device.elements_of(case, golden)
         return True
@@ -38,5 +39,5 @@ def judge_wide(
         if held is not True:
             return held
     words = f"{seen.words} at first, and the same case gave the right bytes when it was judged again"
-    tally.fail(Failure(host, NO_LEVEL, words, "not-deterministic"))
+    tally.fail(Failure(host, NO_LEVEL, words, Finding.NOT_DETERMINISTIC))
     return False

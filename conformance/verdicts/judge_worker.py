@@ -1,4 +1,4 @@
-"""Judge one case in a worker: on the host by the runner's own steps, or wholly on the device for a device's subject."""
+"""Judge one recipe in a worker process: on the host, or wholly on the device for a subject whose arrays are there."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from ..cases.operation import run_golden
 from ..cases.recipes.inputs import expand
 from ..cases.recipes.recipe import Recipe
 from ..subjects.arrays import alive, to_numpy
-from ..subjects.calls.call import call
 from ..subjects.subject import Subject
 from .compare import compare
-from .device import compare_there, device_like, expand_there, fetch, judge_there
+from .device import compare_on_device, device_like, expand_on_device, fetch, judge_on_device, judged_on_device
+from .judge import called_with_room
 
 COUNTED = 1 << 17
 """Elements of the largest case in which coverpoints are counted: larger ones hit no others and cost too much."""
@@ -36,12 +36,12 @@ ONE_IN = 4
 
 @dataclass
 class Seen:
-    """What came of one case.
+    """The judgement of one case.
 
-    outcome: pass, mismatch, unsupported, or how the call failed. level: of agreement, as `Comparison`.
+    outcome: pass, mismatch, unsupported, or how the call failed. level: of agreement, as in `Comparison`.
     finding: a breach of the calling contract by name, or `golden` when the model itself refused the case.
-    points: coverpoints hit, with counts. print: a number that every golden byte decides. elements: of the case.
-    dead: the device no longer answers.
+    points: coverpoints hit, with counts. print: a fingerprint of all golden bytes. elements: size of the case.
+    dead: whether the device has stopped answering.
     """
 
     outcome: Outcome = Outcome.PASS
@@ -56,7 +56,11 @@ class Seen:
     dead: bool = False
 
 
-class Bench:
+MODEL_ERRORS = (RefnumError, ArithmeticError, LookupError, TypeError, ValueError)
+"""Errors by which the golden model, or the expansion of a recipe, fails on a case."""
+
+
+class RecipeJudge:
     """Judges recipes for one subject: expansion, golden model, call, comparison, coverpoints."""
 
     def __init__(self, subject: Subject, seconds: float, elements: int = 0) -> None:
@@ -64,19 +68,28 @@ class Bench:
         self.like: Any = None
 
     def judge(self, recipe: Recipe, number: int = 0) -> Seen:
-        """Return what came of one recipe; nothing that a subject raises gets out. number: of the case in its shard."""
-        if self.subject.arrays == "cupy" and self.subject.claimed_level(recipe.operation) == 0:
-            return self._there(recipe, number)
+        """Return the judgement of one recipe; nothing that a subject raises gets out.
+
+        Args:
+            recipe: expanded here, on the device where the subject is judged there.
+            number: position of the case in its shard.
+        """
+        on_device = judged_on_device(self.subject, recipe.operation)
+        seen = self._on_device(recipe, number) if on_device else self._on_host(recipe)
+        if seen.outcome not in (Outcome.PASS, Outcome.MISMATCH, Outcome.UNSUPPORTED, Outcome.NOT_RUN):
+            seen.dead = self.subject.apart is None and not alive(self.subject.arrays)
+        return seen
+
+    def _on_host(self, recipe: Recipe) -> Seen:
         case = expand(recipe)
         try:
             golden = run_golden(case)
-        except (RefnumError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+        except MODEL_ERRORS as error:
             return refused(error, case.elements)
-        called = call(self.subject, case, self.seconds)
+        called = called_with_room(self.subject, case, self.seconds)
         seen = Seen(called.outcome, finding=called.finding, words=called.words, elements=case.elements,
                     print=fingerprint(golden))  # fmt: skip
-        if called.outcome is not Outcome.PASS and not called.finding:
-            seen.dead = called.outcome is not Outcome.UNSUPPORTED and not alive(self.subject.arrays)
+        if not called.answered:
             return seen
         verdict = compare(case, golden, called.results)
         seen.level, seen.compared, seen.classes = verdict.level, verdict.compared, verdict.classes
@@ -84,36 +97,34 @@ class Bench:
             seen.finding, seen.words = verdict.problem.finding, verdict.problem.words
         if seen.finding or seen.level > self.subject.claimed_level(recipe.operation):
             seen.outcome = Outcome.MISMATCH
-            seen.words = seen.words or compare_there(golden, verdict.observed).words
+            seen.words = seen.words or compare_on_device(golden, verdict.observed).words
         if case.elements <= COUNTED:
             seen.points = points(case, golden)
         return seen
 
-    def _there(self, recipe: Recipe, number: int) -> Seen:
+    def _on_device(self, recipe: Recipe, number: int) -> Seen:
         """Judge on the device: only counters come back, and every fourth small case for its coverpoints."""
         if self.like is None:
             self.like = device_like()
             reserve(self.elements)
         try:
-            case = expand_there(recipe, self.like)
+            case = expand_on_device(recipe, self.like)
             golden = run_golden(case)
             mark = fingerprint(golden)
-        except (RefnumError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+        except MODEL_ERRORS as error:
             return refused(error, 0)
         except MemoryError:
             _make_room()
             return Seen(
                 Outcome.UNSUPPORTED, words=f"the device has no room for {recipe.shape} of {recipe.distribution}"
             )
-        judged = judge_there(self.subject, case, golden, self.seconds)
+        judged = judge_on_device(self.subject, case, golden, self.seconds)
         seen = Seen(judged.outcome, compared=judged.compared, finding=judged.finding, words=judged.words,
                     print=mark, elements=case.elements)  # fmt: skip
         if judged.outcome in (Outcome.PASS, Outcome.MISMATCH):
-            seen.level = int(bool(judged.wrong))  # at least: how far apart they are, the host tells of a confirmed one
+            seen.level = int(bool(judged.wrong))  # the device tells only that bytes differ; the host tells the level
             if case.elements <= COUNTED and number % ONE_IN == 0:
                 seen.points = points(fetch(case), {name: to_numpy(array) for name, array in golden.items()})
-        elif judged.outcome is not Outcome.UNSUPPORTED:
-            seen.dead = not alive(self.subject.arrays)
         return seen
 
 

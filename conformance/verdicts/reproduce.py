@@ -1,12 +1,14 @@
-"""A breach shown once more: for each finding the calls that may have made it, which a replay makes again."""
+"""Reproduce a contract breach: for each finding, the calls that can trigger it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
 from ..cases.case import Case
+from ..cases.findings import Finding, Shown, found_by
 from ..cases.levels import Outcome
 from ..cases.operation import call_golden, run_golden
+from ..subjects.calls.at_once import call_at_once
 from ..subjects.calls.call import (
     POISONS,
     Called,
@@ -23,12 +25,9 @@ from ..subjects.subject import Subject
 from .compare import compare
 from .probes import GRAPH, IN_PLACE, MOVED, PROBES, REPEATS
 
-NAMED = frozenset({"input-mutated", "guard-overwritten", "float-mode-changed", "output-aliases-input"})
+NAMED = found_by(Shown.CALL)
 """Breaches that a call itself names, whichever probe makes it: on a way, into `out`, in other storage, the second time.
 """
-
-HELD, IN_STORAGE = "earlier-result-changed", "refused-in-place"
-"""Breaches that the later of two calls names."""
 
 
 def again(finding: str) -> Callable[[Subject, Case, float], tuple[Case, Called]]:
@@ -70,7 +69,7 @@ def _second_in_place(subject: Subject, case: Case, seconds: float) -> tuple[Case
 
 def _held(subject: Subject, case: Case, seconds: float) -> tuple[Case, Called]:
     second_case, called = _second_in_place(subject, case, seconds)
-    if called.finding != HELD:
+    if called.finding != Finding.HELD:
         second_case, _, called = hold_results(subject, case, seconds)
     return second_case, called
 
@@ -137,18 +136,26 @@ def _last(calls: tuple[Case, Called, Called]) -> Iterator[Called]:
 
 Calls = Callable[[Subject, Case, float], Iterator[Called]]
 _IN_TURN: dict[str, Calls] = {
-    "output-not-written": _into_out,
-    "not-deterministic": _repeated,
-    "way-by-size": _on_ways,
-    "splits-as-array": _by_array,
+    Finding.NOT_WRITTEN: _into_out,
+    Finding.NOT_DETERMINISTIC: _repeated,
+    Finding.WAY_BY_SIZE: _on_ways,
+    Finding.SPLITS_AS_ARRAY: _by_array,
 }
+
+
+def _together(subject: Subject, case: Case, seconds: float) -> tuple[Case, Called]:
+    other, first, second = call_at_once(subject, case, seconds)
+    return (case, first) if first.finding else (other, second)
+
+
 _SECOND: dict[str, Callable[[Subject, Case, float], tuple[Case, Called]]] = {
-    "stale-output": _second_in_place,
-    HELD: _held,
-    IN_STORAGE: _second_in_place,
-    "graph-replay-stale": _second_of_graph,
+    Finding.STALE: _second_in_place,
+    Finding.HELD: _held,
+    Finding.IN_STORAGE: _second_in_place,
+    Finding.GRAPH: _second_of_graph,
+    Finding.NOT_THREAD_SAFE: _together,
 }
 SECOND_CASE = frozenset(_SECOND)
 """Breaches whose call answers other data than the case's."""
-DIFFERENT_BYTES = frozenset({*_IN_TURN, *_SECOND, *(storage.finding for storage in MOVED)}) - {HELD, IN_STORAGE}
+DIFFERENT_BYTES = found_by(Shown.BYTES, Shown.LATER_BYTES)
 """Breaches that show as bytes that differ; the call itself names the others."""

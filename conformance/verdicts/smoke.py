@@ -31,7 +31,7 @@ def smoke(subject: Subject, tally: Tally, cases: list[Case], seconds: float, not
         called = call(subject, case, seconds)
         if called.outcome is Outcome.UNSUPPORTED:
             continue
-        if called.outcome is not Outcome.PASS and not called.finding:
+        if not called.answered:
             tally.faults.append((called.outcome, f"{_asked(case)}: {called.words}; {_advice(called)}", case))
             tally.out = True
             return True

@@ -56,6 +56,7 @@ TABLES = {
     "domains": operation_facts.domains,
     "scale-constants": rule_tables.scale_constants,
     "levels": rule_tables.levels,
+    "instructions": rule_tables.instructions,
     "classes": rule_tables.classes,
     "bug-classes": bug_classes.overview,
     "vectors": bug_classes.frozen,

@@ -9,6 +9,7 @@ import numpy as np
 from value_tables import Table, code, show
 
 import refnum
+from refnum.tensor_core import INSTRUCTIONS
 
 RULES = ("floor", "ceil", "even", "rceil")
 AMAX = [
@@ -234,6 +235,15 @@ def classes() -> Table:
     for text, shown, bits in examples:
         rows.append([f"`{chr(int(refnum.block_class(_block([bits]))[0, 0]))}`", text, shown])
     return Table(["class", "the block holds", "example"], rows)
+
+
+def instructions() -> Table:
+    """The numbers of each instruction's step (N19.3)."""
+    rows = [
+        [f"`{name}`", ", ".join(facts.formats), str(facts.terms), str(facts.fraction_bits), str(facts.result_bits)]
+        for name, facts in INSTRUCTIONS.items()
+    ]
+    return Table(["instruction", "operands", "T", "F", "R"], rows)
 
 
 def scale_constants() -> Table:

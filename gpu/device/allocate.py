@@ -1,4 +1,4 @@
-"""Fresh arrays for the results of planned calls: how they are made is worked out once, and then only done."""
+"""New arrays for the results of planned calls: the way to make them is chosen once for each plan."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from typing import Any
 
 import numpy as np
 
-from . import arrays as interop
+from . import arrays
 from .arrays import Library
 
 Wanted = Sequence[tuple[tuple[int, ...], np.dtype[Any]]]
 """Shapes and dtypes."""
 Fresh = Callable[[], tuple[tuple[Any, ...], tuple[int, ...]]]
-"""Makes new arrays on the current device and stream, and returns them and their addresses."""
+"""A function that makes new arrays on the current device and stream, and returns the arrays and their addresses."""
 
 TOGETHER = 1 << 20
-"""Bytes up to which the results of a call on CuPy arrays are parts of one allocation. Each of them keeps the memory of
-all, so only what is small may. torch's tensors never are: an operator's results may not share storage."""
+"""Bytes up to which the results of a call on CuPy arrays share one allocation. Each result keeps all of it alive, so
+large results do not share. torch's tensors never do: the results of an operator must not share storage."""
 PAGE = 512
-"""Bytes that such a part starts at a multiple of, as CuPy's own arrays do."""
+"""The alignment in bytes of each result in a shared allocation; CuPy aligns its own arrays so."""
 
 
 def prepare(library: Library, wanted: Wanted, device: int) -> Fresh:
-    """Return what makes such arrays of a library; it may be called once the library's `stream` was asked."""
+    """Return a function that makes arrays of a library; call the library's `stream`, which checks the device, first."""
     way = WAYS.get(library.name)
     return (way and way(wanted, device)) or _plain(library, wanted, device)
 
@@ -36,14 +36,14 @@ def _plain(library: Library, wanted: Wanted, device: int) -> Fresh:
     empty, address = library.empty, library.address
 
     def fresh() -> tuple[tuple[Any, ...], tuple[int, ...]]:
-        arrays = [empty(shape, dtype, device) for shape, dtype in wanted]
-        return tuple(arrays), tuple([address(x) for x in arrays])
+        made = [empty(shape, dtype, device) for shape, dtype in wanted]
+        return tuple(made), tuple([address(x) for x in made])
 
     return fresh
 
 
 def places(wanted: Wanted) -> tuple[list[int], int]:
-    """Return where arrays start in one piece of memory, and its size."""
+    """Return the offsets of arrays in one allocation, and its size."""
     sizes = [math.prod(shape) * dtype.itemsize for shape, dtype in wanted]
     starts = [0, *itertools.accumulate(-(-size // PAGE) * PAGE for size in sizes)]
     return starts[:-1], starts[-1]
@@ -53,22 +53,22 @@ def _cupy(wanted: Wanted, device: int) -> Fresh | None:
     starts, size = places(wanted)
     if any(0 in shape for shape, _ in wanted):
         return None
-    make, alloc = _cupy_maker(), interop.cupy_module().cuda.alloc
+    make, alloc = _cupy_maker(), arrays.cupy_module().cuda.alloc
     kinds = [(shape, dtype, start) for (shape, dtype), start in zip(wanted, starts, strict=True)]
 
     def together() -> tuple[tuple[Any, ...], tuple[int, ...]]:
         memory = alloc(size)
         place = memory.ptr
-        arrays = [make(shape, dtype, memory + start) for shape, dtype, start in kinds]
-        return tuple(arrays), tuple([place + start for start in starts])
+        made = [make(shape, dtype, memory + start) for shape, dtype, start in kinds]
+        return tuple(made), tuple([place + start for start in starts])
 
     def apart() -> tuple[tuple[Any, ...], tuple[int, ...]]:
-        arrays, addresses = [], []
+        made, addresses = [], []
         for (shape, dtype), nbytes in sizes:
             memory = alloc(nbytes)
-            arrays.append(make(shape, dtype, memory))
+            made.append(make(shape, dtype, memory))
             addresses.append(memory.ptr)
-        return tuple(arrays), tuple(addresses)
+        return tuple(made), tuple(addresses)
 
     sizes = [((shape, dtype), math.prod(shape) * dtype.itemsize) for shape, dtype in wanted]
     return together if len(wanted) > 1 and size <= TOGETHER else apart
@@ -76,11 +76,11 @@ def _cupy(wanted: Wanted, device: int) -> Fresh | None:
 
 @functools.cache
 def _cupy_maker() -> Callable[..., Any]:
-    """Return what makes an array of (shape, dtype, memory): `cupy.ndarray`, or the two steps that it is made of.
+    """Return a function that makes an array of (shape, dtype, memory): `cupy.ndarray`, or its two internal steps.
 
-    The steps take 0.3 us less of every array. They are CuPy's own business, so they are tried before they are used.
+    The steps save 0.3 us for each array. They are internal to CuPy, so their result is compared before they are used.
     """
-    cupy = interop.cupy_module()
+    cupy = arrays.cupy_module()
     kind = cupy.ndarray
     new, fill = kind.__base__.__new__, getattr(kind.__base__, "_init", None)
 
@@ -105,24 +105,24 @@ def _torch(wanted: Wanted, device: int) -> Fresh | None:
     if ways is None:
         return None
     current, empty = ways
-    dtypes = interop.torch_dtypes()[1]
+    dtypes = arrays.torch_dtypes()[1]
     makes = [functools.partial(empty, shape, _strides(shape), dtypes[dtype]) for shape, dtype in wanted]
-    plain = _plain(interop.TORCH, wanted, device)
+    plain = _plain(arrays.TORCH, wanted, device)
 
     def fresh() -> tuple[tuple[Any, ...], tuple[int, ...]]:
         if current() != device:
             return plain()
-        arrays = [make() for make in makes]
-        return tuple(arrays), tuple([x.data_ptr() for x in arrays])
+        made = [make() for make in makes]
+        return tuple(made), tuple([x.data_ptr() for x in made])
 
     return fresh
 
 
 @functools.cache
 def _torch_short_ways() -> tuple[Callable[[], int], Callable[..., Any]] | None:
-    """Return torch's own calls for the current device and for an empty tensor on it, where this torch has them.
+    """Return torch's internal functions for the current device and for an empty tensor on it, None without them.
 
-    They are what compiled graphs call; `torch.empty` takes more than twice the time.
+    Compiled graphs call these functions; `torch.empty` takes more than twice the time.
     """
     torch = sys.modules["torch"]
     guards = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
@@ -136,4 +136,4 @@ def _strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 WAYS: dict[str, Callable[[Wanted, int], Fresh | None]] = {"cupy": _cupy, "torch": _torch}
-"""Library -> its way, which gives None where the plain one must do."""
+"""Library -> its own way to make results; None from it means that the plain way must be used."""

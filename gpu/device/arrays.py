@@ -1,8 +1,8 @@
-"""Device arrays of any library: read through one small view, allocated and given back in the caller's library.
+"""Device arrays of any library: read through one small view, allocated and returned in the caller's library.
 
-CuPy and torch are read directly; whatever else speaks DLPack or `__cuda_array_interface__` goes through CuPy, and comes
-back as CuPy arrays where its library has no `from_dlpack` that its arrays name.
-Neither is imported before an array of it, or one that needs it, is given.
+Arrays of CuPy and torch are read directly. Arrays of another library with DLPack or `__cuda_array_interface__` are read
+through CuPy, and results are returned as CuPy arrays if that library's arrays name no namespace with `from_dlpack`.
+CuPy and torch are imported when the first array that needs them is given.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from refnum.errors import ArgumentError, DtypeError, UnsupportedError
 
 from ..checks import BFLOAT16
 
-HOST_HINT = "the kernels take arrays on a GPU (CuPy, torch, or anything that speaks DLPack): move it there"
+HOST_HINT = "the kernels take arrays on a GPU (CuPy, torch, or any array with DLPack): move it there"
 
 
 @dataclass(frozen=True)
 class View:
-    """Where an array lies: address, shape, strides in bytes, NumPy dtype, device number; and its library."""
+    """An array as a launcher sees it: address, shape, strides in bytes, NumPy dtype, device number, and library."""
 
     name: str
     address: int
@@ -38,7 +38,7 @@ class View:
 
     @property
     def contiguous(self) -> bool:
-        """Whether the elements lie in C order without gaps; an array without elements does."""
+        """Whether the elements lie in C order without gaps; true for an array without elements."""
         if 0 in self.shape:
             return True
         step = self.dtype.itemsize
@@ -49,7 +49,7 @@ class View:
         return True
 
     def span(self) -> tuple[int, int]:
-        """Return the first address and the one behind the last byte."""
+        """Return the address of the first byte and the address after the last byte."""
         if 0 in self.shape:
             return self.address, self.address
         steps = [(length - 1) * stride for length, stride in zip(self.shape, self.strides, strict=True)]
@@ -59,9 +59,10 @@ class View:
 
 @dataclass(frozen=True)
 class Library:
-    """What is asked of an array library: a view of an array, an empty array, the current stream, the way back.
+    """The functions that a launcher needs of an array library.
 
-    lent: whether it may give an array's memory to another one while a kernel that reads it is still to run.
+    view: the view of an array. empty: a new array. stream: the current stream of a device. address: of an array. give:
+    the array that the caller gets. lent: whether the library can reuse an array's memory before a kernel has read it.
     """
 
     name: str
@@ -150,9 +151,9 @@ def _view_torch(name: str, x: Any, library: Library) -> View:
         )
     try:
         address, shape, steps = x.data_ptr(), tuple(x.shape), x.stride()
-    except RuntimeError:  # torch's word for no memory, no one shape or no strides
+    except RuntimeError:  # torch raises it without memory, a definite shape, or strides
         address, shape, steps = 0, (), ()
-    if address == 0 and 0 not in shape:  # a device that is given this address is lost to the process
+    if address == 0 and 0 not in shape:  # a kernel with this address would end the device's context
         raise DtypeError(
             f"{name} is a {type(x).__name__} without memory of its own: traced, sparse, nested or a wrapper of others; "
             f"the kernels take plain tensors: give what it holds, or where it is traced call torch.ops.refnum"
@@ -173,7 +174,7 @@ def _empty_torch(shape: tuple[int, ...], dtype: np.dtype[Any], device: int) -> A
 
 @functools.cache
 def _torch_stream() -> Callable[[int], int]:
-    """Return what asks for a device's current stream: torch's own short way where this torch has one."""
+    """Return the function for a device's current stream: torch's internal one where this torch has it."""
     torch = sys.modules["torch"]
     short: Callable[[int], int] | None = getattr(torch._C, "_cuda_getCurrentRawStream", None)
     return short or (lambda device: int(torch.cuda.current_stream(device).cuda_stream))
@@ -195,16 +196,17 @@ def _signature_torch(x: Any) -> tuple[int, tuple[Any, ...]]:
 
 TORCH = Library("torch", _view_torch, _empty_torch, _stream_torch, _address_torch)
 SIGNATURES: dict[type, Callable[[Any], tuple[int, tuple[Any, ...]]]] = {}
-"""Array type -> its address, and all that the checks of such an array depend on; filled with the types seen."""
+"""Array type -> a function that returns an array's address and every fact that its checks depend on; filled with the
+types that have been given."""
 OWN: dict[type, Library] = {}
-"""Array type -> its library, for types that come with one (gpu/emulate/__init__.py)."""
+"""Array type -> its library, for the types of an emulated device (gpu/emulate/arrays.py)."""
 
 
 def _foreign(x: Any) -> Library:
-    """Return the way of an array that is neither CuPy's nor torch's: in by CuPy, back by its own `from_dlpack`.
+    """Return the library of an array of neither CuPy nor torch: read by CuPy, returned by its own `from_dlpack`.
 
-    What has no `__array_namespace__` to ask for that, say arrays with `__cuda_array_interface__` alone, gets CuPy
-    arrays. Its library frees memory without CuPy's stream in mind, so a call waits for its kernels (`plans`).
+    Without an `__array_namespace__` that has `from_dlpack`, results are CuPy arrays. The library frees memory without
+    regard to CuPy's stream, so a call waits for its kernels (`DeviceCall.wait_if_lent`).
     """
     namespace = x.__array_namespace__() if hasattr(x, "__array_namespace__") else None
     back = getattr(namespace, "from_dlpack", None) if hasattr(x, "__dlpack__") else None
@@ -223,7 +225,7 @@ def _foreign(x: Any) -> Library:
 
 
 def on_gpu(name: str, x: Any) -> bool:
-    """Whether what speaks DLPack lies on a GPU; DtypeError where it does not say, as an array over several devices."""
+    """Return whether an array with DLPack is on a GPU; DtypeError if it names no device, e.g. if it is on several."""
     try:
         kind = x.__dlpack_device__()[0]
     except Exception as error:  # each library refuses in its own way
@@ -234,7 +236,7 @@ def on_gpu(name: str, x: Any) -> bool:
 
 
 def look(name: str, x: Any) -> View:
-    """Return the view of a device array; DtypeError for anything else, with what to do."""
+    """Return the view of a device array; the DtypeError for anything else says what to do."""
     own = OWN.get(type(x))
     if own is not None:
         return own.view(name, x, own)

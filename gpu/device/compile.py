@@ -1,7 +1,7 @@
 """Kernels compiled by NVRTC with our own flags, to machine code or PTX, and kept in a cache.
 
-Nothing here needs a GPU. CuPy's own compilation appends -ftz=true and NVRTC contracts multiply-adds unless told
-not to; both would change bits, so neither default is ever used.
+Compiling needs no GPU. CuPy's compiler functions append -ftz=true, and NVRTC contracts multiply-adds by default; both
+change bits, so neither default is used.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from ..cache import cache_folder, cannot_keep
 KERNELS = Path(__file__).resolve().parents[1] / "kernels"
 FLAGS: tuple[str, ...] = ("-std=c++17", "-ftz=false", "-fmad=false", "-prec-div=true", "-prec-sqrt=true")
 ARCHITECTURES = {(8, 0): "sm_80", (8, 9): "sm_89", (9, 0): "sm_90a", (10, 0): "sm_100a"}
-"""Compute capability -> what its machine code is compiled for."""
+"""Compute capability -> the architecture that its machine code is compiled for."""
 DEFAULT = "sm_90a"
 LIBRARIES = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so")
 _OUTPUTS = {"cubin": "CUBIN", "ptx": "PTX"}
 
 
-def kernel_names() -> tuple[str, ...]:
-    """Return the names of the kernel files, without `.cu`."""
-    return tuple(sorted(path.stem for path in KERNELS.glob("*.cu")))
+def kernel_names(kernels: Path = KERNELS) -> tuple[str, ...]:
+    """Return the names of the kernel files of a folder, without `.cu`."""
+    return tuple(sorted(path.stem for path in kernels.glob("*.cu")))
 
 
 @dataclass(frozen=True)
 class Source:
-    """One kernel file and every header beside it, read once: what is hashed is what is compiled."""
+    """One kernel file and every header of its folder, read once, so that the hashed bytes are the compiled ones."""
 
     name: str
     text: bytes
@@ -52,12 +52,12 @@ class Source:
         return total.hexdigest()
 
 
-def read_source(name: str) -> Source:
-    """Return the source of a kernel file; ArgumentError names those that exist."""
-    if name not in kernel_names():
-        raise ArgumentError(f"kernel {name!r} does not exist; there are {', '.join(kernel_names())}")
-    headers = tuple((path.name, path.read_bytes()) for path in sorted(KERNELS.glob("*.cuh")))
-    return Source(f"{name}.cu", (KERNELS / f"{name}.cu").read_bytes(), headers)
+def read_source(name: str, kernels: Path = KERNELS) -> Source:
+    """Return the source of a kernel file of a folder; ArgumentError names those that exist."""
+    if name not in kernel_names(kernels):
+        raise ArgumentError(f"kernel {name!r} does not exist; there are {', '.join(kernel_names(kernels))}")
+    headers = tuple((path.name, path.read_bytes()) for path in sorted(kernels.glob("*.cuh")))
+    return Source(f"{name}.cu", (kernels / f"{name}.cu").read_bytes(), headers)
 
 
 def _candidates() -> Iterator[str]:
@@ -72,7 +72,7 @@ def _candidates() -> Iterator[str]:
 
 
 class Nvrtc:
-    """The few functions of NVRTC that are used, with their return codes checked."""
+    """The functions of NVRTC that are needed, with their return codes checked."""
 
     def __init__(self) -> None:
         tried = []
@@ -101,7 +101,7 @@ class Nvrtc:
 
     @functools.cached_property
     def build(self) -> str:
-        """What NVRTC writes of itself into PTX, `V13.0.88`: several builds share a version."""
+        """The build that NVRTC writes into PTX, e.g. `V13.0.88`; several builds share a version."""
         found = re.search(rb"\bV\d+\.\d+\.\d+", self.compile(Source("empty.cu", b"", ()), (), "ptx"))
         return found[0].decode() if found else self.version
 
@@ -134,12 +134,12 @@ class Nvrtc:
 
 @functools.cache
 def nvrtc() -> Nvrtc:
-    """Return NVRTC, loaded once; UnsupportedError with the reason when it is not there."""
+    """Return NVRTC, loaded once; UnsupportedError with the reason if it is missing."""
     return Nvrtc()
 
 
 def architecture(capability: tuple[int, int]) -> str:
-    """Return what to compile for on a device; UnsupportedError for one that the kernels do not know."""
+    """Return the architecture of a device; UnsupportedError for one that the kernels do not support."""
     if capability not in ARCHITECTURES:
         known = ", ".join(f"{major}.{minor}" for major, minor in ARCHITECTURES)
         raise UnsupportedError(
@@ -148,20 +148,38 @@ def architecture(capability: tuple[int, int]) -> str:
     return ARCHITECTURES[capability]
 
 
-def options(arch: str = DEFAULT, output: str = "cubin", defines: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """Return NVRTC's options; PTX is made for the virtual twin of `arch`."""
+def options(
+    arch: str = DEFAULT, output: str = "cubin", defines: tuple[str, ...] = (), flags: tuple[str, ...] = FLAGS
+) -> tuple[str, ...]:
+    """Return NVRTC's options; PTX is made for the virtual architecture of `arch`."""
     target = arch.replace("sm_", "compute_") if output == "ptx" else arch
-    return (f"--gpu-architecture={target}", *FLAGS, *(f"-D{define}" for define in defines))
+    return (f"--gpu-architecture={target}", *flags, *(f"-D{define}" for define in defines))
 
 
-def compiled(name: str, arch: str = DEFAULT, output: str = "cubin", defines: tuple[str, ...] = ()) -> Path:
+def compiled(
+    name: str, arch: str = DEFAULT, output: str = "cubin", defines: tuple[str, ...] = (), *,
+    kernels: Path = KERNELS, flags: tuple[str, ...] = FLAGS,
+) -> Path:  # fmt: skip
     """Return the file of a compiled kernel, made now unless the cache has it.
 
-    The cache's key is the SHA-256 of all sources, the options and the compiler's build. `output` is `cubin` or
-    `ptx`; `defines` are macros such as `UNROLL=2`. Raises UnsupportedError when NVRTC is missing or refuses, and
-    where the cache cannot be written.
+    The cache's key is the SHA-256 of all sources, the options and the compiler's build.
+
+    Args:
+        name: the kernel file, without `.cu`.
+        arch: the architecture of the machine code.
+        output: `cubin` or `ptx`.
+        defines: macros such as `UNROLL=2`.
+        kernels: the folder of the sources.
+        flags: the compiler's flags beside architecture and macros.
+
+    Returns:
+        The path of the compiled file.
+
+    Raises:
+        ArgumentError: there is no such kernel file.
+        UnsupportedError: NVRTC is missing or refuses the source, or the cache cannot be written.
     """
-    source, given, compiler = read_source(name), options(arch, output, defines), nvrtc()
+    source, given, compiler = read_source(name, kernels), options(arch, output, defines, flags), nvrtc()
     key = hashlib.sha256("\n".join((source.digest, *given, compiler.build)).encode()).hexdigest()
     target = cache_folder() / f"{name}-{arch}-{key[:32]}.{output}"
     try:
@@ -173,7 +191,7 @@ def compiled(name: str, arch: str = DEFAULT, output: str = "cubin", defines: tup
 
 
 def _make(target: Path, data: Callable[[], bytes]) -> None:
-    """Write a file under a temporary name, then rename it: whole or not at all, and for all to read."""
+    """Write a file under a temporary name and rename it, readable for all users."""
     target.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(prefix=f"{target.stem}.", suffix=".tmp", dir=target.parent)
     try:

@@ -1,6 +1,6 @@
-"""The CUDA driver, by ctypes: modules from machine code, functions, launches. Works beside CuPy, torch and JAX.
+"""The CUDA driver through ctypes: modules from machine code, functions, launches.
 
-Those libraries use a device's primary context, and so does this.
+It uses the primary context of a device, as CuPy, torch and JAX do, so it works beside them.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ import contextlib
 import ctypes
 import functools
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,9 +38,9 @@ class Config(ctypes.Structure):
 
 
 class Frame:
-    """A launch laid out as the driver takes it; `arguments`, the kernel's one structure, and the stream can change.
+    """A launch in the driver's own structures. `arguments`, the kernel's one structure, and the stream can be changed.
 
-    Whoever fires a frame owns it until the call returns: one thread at a time.
+    A frame belongs to one thread from the moment it is fired until the call returns.
     """
 
     __slots__ = ("arguments", "call", "config", "function", "places", "pointers", "stream")
@@ -50,22 +51,26 @@ class Frame:
         self.pointers = (ctypes.c_void_p * 1)(ctypes.addressof(self.arguments))
         self.function = ctypes.c_void_p(function)
         self.call = (ctypes.byref(self.config), self.function, self.pointers, None)
-        self.places: Any = None  # what `plans` wrote into the arguments last
+        self.places: Any = None  # the addresses that were written into the arguments last
         self.stream = 0
 
 
 OTHER_CONTEXT = (201, 400)
-"""CUDA_ERROR_INVALID_CONTEXT and CUDA_ERROR_INVALID_HANDLE: what a launch from another context than its own gives."""
+"""CUDA_ERROR_INVALID_CONTEXT and CUDA_ERROR_INVALID_HANDLE: a launch while another context is current returns one."""
 
 
 class DriverError(RefnumError):
-    """A call of the CUDA driver failed; the message names the call and the driver's own words."""
+    """A call of the CUDA driver failed; the message has the name of the call and of the driver's error."""
 
 
 class Driver:
-    """libcuda, initialised, with the contexts and functions that were asked for."""
+    """libcuda, initialised, with the contexts and functions that calls have needed so far.
 
-    def __init__(self) -> None:
+    kernels, flags: the folder of the kernels' sources, and the compiler's flags.
+    """
+
+    def __init__(self, kernels: Path = build.KERNELS, flags: tuple[str, ...] = build.FLAGS) -> None:
+        self.kernels, self.flags = kernels, flags
         try:
             self.library = ctypes.CDLL("libcuda.so.1")
         except OSError as error:
@@ -124,11 +129,11 @@ class Driver:
 
     @contextlib.contextmanager
     def _setting_up(self, device: int) -> Iterator[None]:
-        """Within, a device's context is current and may load and allocate, also while a graph records this call."""
+        """Make a device's context current, and allow loading and allocation even while a graph records this call."""
         mode = ctypes.c_int(RELAXED)
         self.enter(device)
         try:
-            self.call("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode))  # which gives what was before
+            self.call("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode))  # and get the mode before it
             try:
                 yield
             finally:
@@ -139,9 +144,10 @@ class Driver:
     def _load(self, kernel: str, name: str, device: int, defines: tuple[str, ...]) -> int:
         slot = (kernel, device, defines)
         if slot not in self._modules:
-            image = build.compiled(kernel, build.architecture(self.capability(device)), defines=defines).read_bytes()
+            arch = build.architecture(self.capability(device))
+            image = build.compiled(kernel, arch, defines=defines, kernels=self.kernels, flags=self.flags)
             module = ctypes.c_void_p()
-            self.call("cuModuleLoadData", ctypes.byref(module), image)
+            self.call("cuModuleLoadData", ctypes.byref(module), image.read_bytes())
             self._modules[slot] = module
         function = ctypes.c_void_p()
         self.call("cuModuleGetFunction", ctypes.byref(function), self._modules[slot], name.encode())
@@ -163,7 +169,8 @@ class Driver:
     def _copy(self, x: np.ndarray[Any, Any]) -> int:
         """Return the address of a copy in the current device's memory.
 
-        It goes by a stream of its own: the legacy stream would wait for streams that a graph records, which ends them.
+        The copy uses a stream of its own: the legacy stream would wait for streams that a graph records, which
+        invalidates the graph.
         """
         place, stream, size = ctypes.c_uint64(), ctypes.c_void_p(), ctypes.c_size_t(x.nbytes)
         self.call("cuStreamCreate", ctypes.byref(stream), NON_BLOCKING)
@@ -173,14 +180,14 @@ class Driver:
                 self.call("cuMemcpyHtoDAsync_v2", place, ctypes.c_void_p(x.ctypes.data), size, stream)
                 self.call("cuStreamSynchronize", stream)
             except DriverError:
-                self.library.cuMemFree_v2(place)  # if that fails too, the first error is the one to know
+                self.library.cuMemFree_v2(place)  # if that fails too, the first error matters
                 raise
         finally:
             self.library.cuStreamDestroy_v2(stream)
         return place.value
 
     def enter(self, device: int) -> None:
-        """Make a device's primary context current, above what is current now."""
+        """Push a device's primary context on the stack of contexts."""
         self.call("cuCtxPushCurrent_v2", ctypes.c_void_p(self.context(device)))
 
     def leave(self) -> None:
@@ -196,7 +203,7 @@ class Driver:
         self.fire(frame, device)
 
     def fire(self, frame: Frame, device: int) -> None:
-        """Launch a frame. Where another context than the device's is current, that one is made current meanwhile."""
+        """Launch a frame; if another context is current, make the device's context current for the launch."""
         code = self._fire(*frame.call)
         if code in OTHER_CONTEXT:  # asking for the current context before every launch would cost more
             self.enter(device)
@@ -217,10 +224,19 @@ class Driver:
         return found
 
 
+_start: list[Callable[[], Driver]] = [Driver]
+
+
 @functools.cache
 def hardware() -> Driver:
-    """Return libcuda's driver, started once; UnsupportedError with the reason when there is none."""
-    return Driver()
+    """Return the driver of this process, started once; UnsupportedError with the reason when there is none."""
+    return _start[0]()
+
+
+def start_with(make: Callable[[], Driver]) -> None:
+    """Launch by a driver that `make` starts at the next launch, in this process from now on; see `plans.forget`."""
+    _start[0] = make
+    hardware.cache_clear()
 
 
 class _StandIn(threading.local):
@@ -228,18 +244,18 @@ class _StandIn(threading.local):
 
 
 stand_in = _StandIn()
-"""What launches in this thread in libcuda's stead while it is set: an emulator (gpu/emulate/__init__.py)."""
+"""The driver of this thread in the place of libcuda's while it is set: an emulator (gpu/emulate/__init__.py)."""
 
 
 def driver() -> Driver:
-    """Return what launches kernels in this thread; UnsupportedError with the reason when there is nothing."""
+    """Return the driver of this thread; UnsupportedError with the reason if there is none."""
     found: Driver = stand_in.driver or hardware()
     return found
 
 
 @functools.cache
 def available() -> tuple[bool, str]:
-    """Return (a GPU that the kernels know and a compiler are here, reason if not)."""
+    """Return (whether there is a GPU that the kernels support and a compiler, the reason if not)."""
     try:
         build.architecture(hardware().capability(0))
         build.nvrtc()

@@ -1,4 +1,4 @@
-"""A launch laid out to be repeated: every further call writes the addresses into its arguments, and fires."""
+"""A launch that is prepared once and repeated: every further call writes its addresses and launches."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any, NamedTuple
 from .driver import Frame
 
 WORDS = [struct.Struct(f"={count}Q") for count in range(9)]
-"""Forms of as many fields of 8 bytes."""
+"""Number of fields -> the packing of that many fields of 8 bytes."""
 SLOTS = (("x", "scales"), ("out", "out_scales"))
-"""Fields of the inputs' and of the outputs' addresses, for arguments that have no `slots` of their own."""
+"""Fields with the addresses of inputs and of outputs, for classes of arguments without `slots`."""
 
 
 class Launch(NamedTuple):
-    """One launch: function, CTAs across and down, threads a CTA, and the arguments but for the addresses.
+    """One launch: function, CTAs across and down, threads of a CTA, and the arguments, whose addresses are replaced.
 
-    The class of the arguments may have `slots`, the fields of the addresses of all inputs, outputs and scratch in
-    order, and `values`, (keyword, field, function) of an option that every call may give anew: the function makes of
-    it the integers of as many fields of 8 bytes, from that field on.
+    The class of the arguments may have `slots`: the names of the fields with the addresses of all inputs, outputs and
+    scratch, in order. It may have `values`: (keyword, field, function) of an option whose value can differ from call to
+    call; the function turns the option into integers for the fields of 8 bytes from that field on.
     """
 
     function: int
@@ -29,8 +29,8 @@ class Launch(NamedTuple):
     arguments: ctypes.Structure
 
 
-class Ready:
-    """A launch with the places of its addresses found, and the frames that no thread uses now."""
+class PreparedLaunch:
+    """A launch with the offsets of its addresses, and the frames that no thread is using."""
 
     __slots__ = ("_frames", "_launch", "_runs", "_value")
 
@@ -46,7 +46,7 @@ class Ready:
     def fire(
         self, fire: Callable[[Frame, int], None], places: tuple[int, ...], device: int, stream: int, given: Any
     ) -> None:
-        """Launch, by a driver's `fire`, on arrays at these addresses; `given` is the option of `values`."""
+        """Launch with a driver's `fire` on arrays at these addresses; `given` is the option of `values`."""
         try:
             frame = self._frames.pop()
         except IndexError:
@@ -65,7 +65,7 @@ class Ready:
 
 
 def _runs(template: bytes, places: list[int]) -> list[tuple[int, struct.Struct, int, int]]:
-    """Return (offset, form, first and last-plus-one address) of the fewest writes; null pointers between may be."""
+    """Return the fewest writes as (offset, packing, first address, address after the last); gaps are null pointers."""
     runs: list[tuple[int, struct.Struct, int, int]] = []
     start = 0
     for number in range(1, len(places) + 1):

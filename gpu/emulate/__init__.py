@@ -1,18 +1,18 @@
-"""Whole kernels on the processor: the very `.cu` files, launched by the very launchers, on an emulated device.
+"""Whole kernels on the processor: the same `.cu` files and launchers as on a GPU, on an emulated device.
 
-`Emulator` stands in for libcuda's driver. It compiles a kernel function with the system's C++ compiler (see
-`emulate_build`), runs every thread of every CTA, and ends a launch with `EmulationError` at the first access out of
-bounds, into a stride's gap, to an input by a store, misaligned, to memory that nobody wrote, or in a race; at a
+`Emulator` replaces libcuda's driver. It compiles a kernel function with the system's C++ compiler (`emulate/build.py`)
+and runs every thread of every CTA. A launch ends with `EmulationError` at the first access that is out of bounds, in
+the gap of a stride, misaligned, a store to an input, a read of memory that was never written, or part of a race; at a
 barrier that not all threads reach; and at warp-wide operations that do not match.
 
     with emulate.Emulator().running():
         packed, scales = gpu.quantize_mxfp4(emulate.array(x))
 
-Another folder of kernels is judged by `Emulator(folder)`: it holds `.cu` and `.cuh` files as gpu/kernels does, as they
-are on disk when a function is first asked for. Functions are compiled one by one, when they are first launched, and
-kept in the cache by what they are made of; an Emulator keeps what it has loaded, until `close`. CompileError says what
-does not compile. `subject_operations(emulator)` gives the launchers as functions on NumPy arrays, to be judged or
-compared.
+`Emulator(folder)` runs the kernels of another folder, which holds `.cu` and `.cuh` files as gpu/kernels does; a file is
+read when one of its functions is first launched. Functions are compiled one by one at their first launch and kept in
+the cache under a digest of their sources, and an Emulator keeps the functions that it has loaded until `close`.
+CompileError names what does not compile. `subject_operations(emulator)` returns the launchers as functions of NumPy
+arrays.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ from typing import Any
 
 import numpy as np
 
-from refnum.errors import RefnumError, UnsupportedError
+from refnum.errors import ArgumentError, RefnumError, UnsupportedError
 
 from .. import ops
 from ..device import arrays as device_arrays
 from ..device import driver, plans
 from ..device.compile import KERNELS
+from ..operations import LAUNCHED
 from . import build
 from .arrays import EmulatedArray, address_of, array, element_map, living
 from .source import CompileError
@@ -56,7 +57,7 @@ MESSAGE = 1024
 
 
 class EmulationError(RefnumError):
-    """A kernel did what a device punishes or leaves undefined; the message names the function, the CTA, the thread."""
+    """A kernel did something that a device refuses or leaves undefined; the message names function, CTA and thread."""
 
 
 class _Array(ctypes.Structure):
@@ -117,7 +118,7 @@ class _Memory:
 
 
 class Emulator:
-    """Stands in for `driver.Driver`: functions of the kernel files of a folder, launched on the processor.
+    """A driver in the place of `driver.Driver`: functions of the kernel files of a folder, launched on the processor.
 
     kernels: a folder of `.cu` and `.cuh` files. seed: the order in which threads and CTAs run; 0 is the natural one.
     """
@@ -136,11 +137,11 @@ class Emulator:
         return 9, 0
 
     def multiprocessors(self, device: int) -> int:
-        """Return how many multiprocessors are emulated: enough for CTAs that meet, few enough for them to stay."""
+        """Return the number of multiprocessors: enough for CTAs to meet, few enough for persistent CTAs to loop."""
         return 2
 
     def constant(self, name: str, x: np.ndarray[Any, Any], device: int) -> int:
-        """Return the address of a constant array, known to every launch."""
+        """Return the address of a copy of a constant array, which every launch may read."""
         return address_of(self._constants.setdefault(name, array(x)))
 
     def function(self, kernel: str, name: str, device: int, defines: tuple[str, ...] = ()) -> int:
@@ -162,11 +163,11 @@ class Emulator:
     def launch(
         self, function: int, device: int, blocks: tuple[int, int], threads: int, stream: int, arguments: Any
     ) -> None:
-        """Run a launch to its end; EmulationError when the kernel does what it may not."""
+        """Run a launch to its end; EmulationError if the kernel does something undefined."""
         self.fire(driver.Frame(function, blocks, threads, arguments), device)
 
     def fire(self, frame: driver.Frame, device: int) -> None:
-        """Run a launch that is laid out for the driver; errors as `launch`."""
+        """Run a launch in the driver's structures; errors as for `launch`."""
         number, grid, arguments = frame.function.value or 0, frame.config, frame.arguments
         (run, entry), name = self._entries[number], self._names[number]
         memory = _Memory(arguments, name)
@@ -181,7 +182,7 @@ class Emulator:
             raise EmulationError(f"{name}: {message.value.decode(errors='replace')}")
 
     def close(self) -> None:
-        """Unload all functions and give their memory back; the emulator can be used again and loads them anew."""
+        """Unload all functions and free their memory; the emulator can be used again and loads them again."""
         if _planned_by and _planned_by[0]() is self:
             plans.forget()
         with self._lock, _one_at_a_time:
@@ -194,7 +195,7 @@ class Emulator:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Emulator]:
-        """Within, the launchers of this thread launch here; their arrays are those of `array`."""
+        """Make the launchers of this thread launch on this emulator, on arrays that `array` returns."""
         before = driver.stand_in.driver
         _forget_plans_of_others(self)
         driver.stand_in.driver = self
@@ -211,7 +212,7 @@ _planned_by: list[weakref.ref[Emulator]] = []
 
 
 def _forget_plans_of_others(emulator: Emulator) -> None:
-    """Drop the plans of calls, which hold function handles, unless they are this emulator's."""
+    """Drop all plans, which hold function handles, unless they are of this emulator."""
     if not _planned_by or _planned_by[0]() is not emulator:
         plans.forget()
         _planned_by[:] = [weakref.ref(emulator)]
@@ -219,6 +220,8 @@ def _forget_plans_of_others(emulator: Emulator) -> None:
 
 def _given(value: Any, written: bool) -> Any:
     if isinstance(value, np.ndarray):
+        if written and not value.flags.writeable:
+            raise ArgumentError("out is read-only; give an array that can be written")
         return array(value, written=written)
     if isinstance(value, tuple | list) and any(isinstance(part, np.ndarray) for part in value):
         return tuple(_given(part, written) for part in value)
@@ -226,7 +229,7 @@ def _given(value: Any, written: bool) -> Any:
 
 
 def on_numpy(function: Callable[..., Any], emulator: Emulator) -> Callable[..., Any]:
-    """Return a launcher as a function of NumPy arrays that runs on an emulator; `out` as the launcher's."""
+    """Return a launcher as a function of NumPy arrays, `out` among them, that runs on an emulator."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -248,13 +251,12 @@ def on_numpy(function: Callable[..., Any], emulator: Emulator) -> Callable[..., 
 
 def subject_operations(emulator: Emulator) -> dict[str, Callable[..., Any]]:
     """Return every launcher of `refnum.gpu.ops` as a function of NumPy arrays on an emulator."""
-    names = [name for name in ops.__all__ if name != "available"]
-    return {name: on_numpy(getattr(ops, name), emulator) for name in names}
+    return {name: on_numpy(getattr(ops, name), emulator) for name in LAUNCHED}
 
 
 @functools.cache
 def available() -> tuple[bool, str]:
-    """Return (kernels can be emulated here, reason if not); compiles the machine when it is not in the cache."""
+    """Return (whether kernels can be emulated, the reason if not); compiles the machine unless it is in the cache."""
     if not sys.platform.startswith("linux"):
         return False, f"the emulator needs Linux's linker; this is {sys.platform}"
     try:
@@ -265,7 +267,7 @@ def available() -> tuple[bool, str]:
 
 
 def describe() -> dict[str, str]:
-    """Return the compiler, the flags and the digests of kernels and machine, or the reason why nothing is emulated."""
+    """Return the compiler, its flags and the digest of the emulated machine, or the reason why there is none."""
     usable, reason = available()
     if not usable:
         return {"available": "no", "reason": reason}

@@ -1,4 +1,4 @@
-"""Arrays of the emulated device: NumPy arrays that the launchers take, and what a launch must know of them."""
+"""Arrays of the emulated device: NumPy arrays that the launchers take, and the facts that a launch checks."""
 
 from __future__ import annotations
 
@@ -9,25 +9,26 @@ from typing import Any
 import numpy as np
 
 from ..device import allocate
-from ..device import arrays as interop
+from ..device import arrays as device_arrays
 from ..device.arrays import Library, View
 
 ALIGNMENT = 256
-"""Bytes that a device array's address is a multiple of."""
+"""The alignment of an emulated array, in bytes."""
 POISON = 0xC5
-"""Every byte of a fresh output."""
+"""The value of every byte of a new output."""
 
 
 class EmulatedArray(np.ndarray):
-    """A NumPy array that the launchers take for a device array. A read-only one may not be written by a kernel.
+    """A NumPy array that the launchers take for a device array; a kernel may not write to a read-only one.
 
-    made: u8, 1 for each byte that a kernel has written, of fresh memory: what else it holds may not be read. None: all.
+    made: for new memory, u8 with 1 for each byte that a kernel has written; a kernel may not read the other bytes. None
+    if all bytes may be read.
     """
 
     made: np.ndarray[Any, Any] | None = None
 
     def __dlpack_device__(self) -> tuple[int, int]:  # type: ignore[override]
-        """Return (kDLCUDA, 0): splits that are such an array lie on the device."""
+        """Return (kDLCUDA, 0), so that launchers take splits in such an array for splits on the device."""
         return 2, 0
 
 
@@ -35,7 +36,7 @@ _known: dict[int, weakref.ref[EmulatedArray]] = {}  # id -> array that a launche
 
 
 def address_of(x: EmulatedArray) -> int:
-    """Return where an array lies, and know it from now on: a launch has only its address."""
+    """Return the address of an array and register the array, because a launch is given the address alone."""
     place = int(x.ctypes.data)  # of what is no array there is none
     _known.pop(id(x), None)
     _known[id(x)] = weakref.ref(x)
@@ -57,7 +58,7 @@ def _empty(shape: tuple[int, ...], dtype: np.dtype[Any], device: int) -> Emulate
 
 
 def _fresh(memory: np.ndarray[Any, Any], shape: tuple[int, ...], dtype: np.dtype[Any]) -> EmulatedArray:
-    """Return memory that nobody has written as an array."""
+    """Return memory that no kernel has written yet as an array."""
     x = memory.view(dtype).reshape(shape).view(EmulatedArray)
     x.made = np.zeros(memory.size, np.uint8)
     return x
@@ -85,8 +86,8 @@ def _signature(x: EmulatedArray) -> tuple[int, tuple[Any, ...]]:
 
 LIBRARY = Library("emulated", _view, _empty, lambda device: 0, address_of)
 allocate.WAYS[LIBRARY.name] = _together
-interop.OWN[EmulatedArray] = LIBRARY
-interop.SIGNATURES[EmulatedArray] = _signature
+device_arrays.OWN[EmulatedArray] = LIBRARY
+device_arrays.SIGNATURES[EmulatedArray] = _signature
 
 
 def array(x: np.ndarray[Any, Any], *, written: bool = False) -> EmulatedArray:

@@ -208,6 +208,7 @@ inline uint32_t __vimin3_u16x2(uint32_t a, uint32_t b, uint32_t c) { return __vm
 // a + b wraps in its 16 bits, as the instruction's does.
 inline uint32_t __viaddmax_s16x2_relu(uint32_t a, uint32_t b, uint32_t c) { return __vmaxs2(__vmaxs2(__vadd2(a, b), c), 0); }
 inline uint32_t __viaddmin_s16x2_relu(uint32_t a, uint32_t b, uint32_t c) { return __vmaxs2(__vmins2(__vadd2(a, b), c), 0); }
+inline uint32_t __viaddmax_s16x2(uint32_t a, uint32_t b, uint32_t c) { return __vmaxs2(__vadd2(a, b), c); }
 inline uint32_t __viaddmax_u16x2(uint32_t a, uint32_t b, uint32_t c) { return __vmaxu2(__vadd2(a, b), c); }
 inline uint32_t __viaddmin_u16x2(uint32_t a, uint32_t b, uint32_t c) { return __vminu2(__vadd2(a, b), c); }
 inline uint32_t __viaddmax_u32(uint32_t a, uint32_t b, uint32_t c) { return a + b > c ? a + b : c; }

@@ -180,6 +180,15 @@ inline uint64_t half_bits_down(float x) {
     return (x > 0 && got > x) || (x < 0 && got < x) ? nearest - 1 : nearest;
 }
 
+// Finite a * b + c, rounded toward zero: the sum of doubles and what it lost say on which side of it the float lies.
+inline float fma_toward_zero(float a, float b, float c) {
+    const double product = (double)a * b, sum = product + c, back = sum - product;
+    const double lost = (product - (sum - back)) + (c - back);
+    const float nearest = (float)sum;
+    const bool beyond = sum > 0 ? nearest > sum || (nearest == sum && lost < 0) : nearest < sum || (nearest == sum && lost > 0);
+    return beyond && nearest != 0 ? as_float(from_float(nearest) - 1) : nearest;
+}
+
 // E4M3 to nearest even, saturating: codes count eighths of the binade, below 2**-6 of its own lowest.
 inline uint64_t e4m3_bits(float x) {
     if (x != x) return 0x7F;
@@ -239,6 +248,10 @@ struct Step {
             r.set(o[0], from_float(as_float(a) * as_float(b)));
         } else if constexpr (i.is("add.rn.f32")) {
             r.set(o[0], from_float(as_float(a) + as_float(b)));
+        } else if constexpr (i.is("fma.rn.f32")) {
+            r.set(o[0], from_float(__builtin_fmaf(as_float(a), as_float(b), as_float(c))));
+        } else if constexpr (i.is("fma.rz.f32")) {
+            r.set(o[0], from_float(fma_toward_zero(as_float(a), as_float(b), as_float(c))));
         } else if constexpr (i.is("mul.rn.f16x2")) {
             const uint64_t low = half_bits(half_value(a) * half_value(b));
             r.set(o[0], low | half_bits(half_value(a >> 16) * half_value(b >> 16)) << 16);

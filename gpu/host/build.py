@@ -28,7 +28,7 @@ NATIVE = "-march=native"
 COMPILERS = ("g++", "c++", "clang++")
 
 I32, I64, U64, POINTER = ctypes.c_int, ctypes.c_int64, ctypes.c_uint64, ctypes.c_void_p
-TWINS = (
+INSTRUCTIONS = (
     "permute", "sign_bytes", "lane_signs", "pair_upper_0", "pair_upper_1", "pair_upper_2", "pair_upper_3", "choose",
     "max_lanes", "min_lanes", "max3_lanes", "larger_lane", "subtract_to_zero", "add_and_clamp", "scale_halves",
     "scale_each", "halves_below", "add_and_max_lanes", "add_and_min", "high_product", "shift_in", "larger_magnitude",
@@ -36,7 +36,7 @@ TWINS = (
     "has_nan_code", "round_to_bfloat16", "is_plain_tile", "largest_binade", "e2m1_decode", "byte_place",
     "planes_found",
 )  # fmt: skip
-"""Functions of `twins.cpp`: three words in, one out, see `twins.py`."""
+"""Functions of `instructions.cpp`: three words in, one out, see `mutation/instructions.py`."""
 FUNCTIONS: dict[str, tuple[type, ...]] = {
     "quantize_mxfp4": (I32, POINTER, I64, I32, I32, I32, POINTER, POINTER),
     "quantize_mxfp4_stochastic": (I32, POINTER, POINTER, I64, I32, I32, I32, POINTER, POINTER),
@@ -75,14 +75,17 @@ FUNCTIONS: dict[str, tuple[type, ...]] = {
     "scale_half": (POINTER, I32, POINTER, I64),
     "multiply_floats": (POINTER, POINTER, POINTER, I64),
     "add_floats": (POINTER, POINTER, POINTER, I64),
-    **dict.fromkeys((f"twin_{name}" for name in TWINS), (POINTER, POINTER, POINTER, POINTER, I64)),
+    "multiply_add_floats": (POINTER, POINTER, POINTER, POINTER, I64),
+    "matmul_fp8": (*(POINTER,) * 4, *(I64,) * 5, POINTER, I32, I32, I32, POINTER, POINTER),
+    "fp8_steps": (POINTER, POINTER, POINTER, I64, I64, I32, POINTER),
+    **dict.fromkeys((f"instruction_{name}" for name in INSTRUCTIONS), (POINTER, POINTER, POINTER, POINTER, I64)),
 }
-"""Function of `host/` without its prefix -> argument types; all return nothing."""
+"""Function of the sources in `host/`, without its prefix -> types of its arguments; none returns a value."""
 
 
 @dataclass(frozen=True)
 class Build:
-    """How the library is made: the compiler's command, what identifies it, the flags, and the sources' digest."""
+    """How the library is made: the compiler's command and version, the flags, the machine, and the sources' digest."""
 
     command: tuple[str, ...]
     version: str
@@ -189,7 +192,7 @@ _stand_ins: list[Path] = []
 
 @contextlib.contextmanager
 def standing_in(path: Path) -> Iterator[None]:
-    """Within, this process calls the library of that path in the place of its own: one that was built from a copy."""
+    """Make this process call the library of a path, which was built from a copy of the sources, instead of its own."""
     _stand_ins.append(path)
     try:
         yield
@@ -208,12 +211,12 @@ def library() -> ctypes.CDLL:
 
 
 def address(x: np.ndarray[Any, Any]) -> int:
-    """Return where an array's first byte lies."""
+    """Return the address of an array's first byte."""
     return int(x.ctypes.data)
 
 
 def available() -> tuple[bool, str]:
-    """Return (usable here, reason if not); builds the library when it is not in the cache."""
+    """Return (whether the library can be used here, the reason if not); builds it unless it is in the cache."""
     loaded, _, reason = _loaded()
     return loaded is not None, reason
 

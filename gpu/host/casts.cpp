@@ -110,13 +110,17 @@ void refnum_scale_half(const uint16_t* halves, int k, uint16_t* out, int64_t n) 
     for (int64_t i = 0; i < n; ++i) out[i] = (uint16_t)scale_half(halves[i], k);
 }
 
-// The host's twins of FMUL and FADD, for their own proof.
+// The host's twins of FMUL, FADD and FFMA, for their own proof.
 void refnum_multiply_floats(const uint32_t* a, const uint32_t* b, uint32_t* out, int64_t n) {
     for (int64_t i = 0; i < n; ++i) out[i] = multiply_floats(a[i], b[i]);
 }
 
 void refnum_add_floats(const uint32_t* a, const uint32_t* b, uint32_t* out, int64_t n) {
     for (int64_t i = 0; i < n; ++i) out[i] = add_floats(a[i], b[i]);
+}
+
+void refnum_multiply_add_floats(const uint32_t* a, const uint32_t* b, const uint32_t* c, uint32_t* out, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) out[i] = multiply_add_floats(a[i], b[i], c[i]);
 }
 
 }  // extern "C"

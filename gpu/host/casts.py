@@ -10,84 +10,86 @@ from refnum.errors import ArgumentError, DtypeError
 from refnum.profiles import get_profile
 
 from .. import checks
-from .build import address, library
+from ..checks import KINDS
+from ..interface import casts
+from ..interface.call import U8
+from ..interface.casts import Encoded
+from .call import Array, HostCall, twin
 
-Array = np.ndarray[Any, Any]
-
-
-def encode_e4m3(x: Array, overflow: str = "saturate") -> Array:
-    """E4M3 codes u8 of x (N2); x: float32, bfloat16 or float16 of any shape.
-
-    NaN gives 0x7F; what passes 448 gives 448 (`saturate`) or NaN (`nan`), each with its sign.
-    """
-    return _encode("encode_e4m3", x, checks.choice("overflow", overflow, ("saturate", "nan")))
+__all__ = ["decode_e2m1", "decode_e4m3", "decode_e8m0", "encode_e2m1", "encode_e4m3", "encode_e8m0"]
 
 
-def encode_e2m1(x: Array, *, scale_byte: int = 127, rbits: Array | None = None) -> Array:
-    """E2M1 codes u8, one a byte, of x / 2**(scale_byte - 127) (N2); NaN gives 7, overflow 6 with its sign.
+@twin(casts.encode_e2m1)
+def _encode_e2m1(call: HostCall, given: Encoded[Array]) -> None:
+    """Encode to nearest."""
+    _encode(call, given.x, given.byte)
 
-    x: float32, bfloat16 or float16 of any shape. rbits: uint8 of x's shape rounds stochastically with these eight
-    bits an element (N13). Under byte 255 every code is 0 (N4).
+
+@twin(casts.encode_e4m3)
+def encode_e4m3(call: HostCall, given: Encoded[Array]) -> None:
+    """Encode to nearest."""
+    _encode(call, given.x, given.option)
+
+
+@twin(casts.encode_e8m0)
+def encode_e8m0(call: HostCall, given: Encoded[Array]) -> None:
+    """Encode by the chosen rounding."""
+    _encode(call, given.x, given.rounding, given.option)
+
+
+def _encode(call: HostCall, x: Array, *options: int) -> None:
+    call.run(call.operation, KINDS[x.dtype], x, *options, call.arrays[0], x.size)
+
+
+def encode_e2m1(x: Array, *, scale_byte: int = 127, rbits: Array | None = None, out: Array | None = None) -> Array:
+    """Return E2M1 codes of x / 2**(scale_byte - 127), one a byte (N2).
+
+    Args:
+        x: float32, bfloat16, float16 or uint16 (bfloat16 bits) of any shape.
+        scale_byte: the E8M0 byte of the scale; under byte 255 every code is 0 (N4), which has no stochastic rounding.
+        rbits: unsigned integers below 256 of x's shape, which round stochastically (N13); None rounds to nearest.
+        out: the array to write.
+
+    Returns:
+        Codes u8 of x's shape; NaN gives 7, overflow 6 with its sign.
+
+    Raises:
+        RefnumError: one of its named kinds for an argument that does not fit.
     """
     if rbits is None:
-        return _encode("encode_e2m1", x, checks.choice("scale_byte", scale_byte, range(256)))
-    byte, source = checks.choice("scale_byte", scale_byte, range(255)), _floats(x)
-    random = checks.random_bits(rbits, x, get_profile("STOCHASTIC"))
-    assert random is not None
-    codes = np.empty(x.shape, np.uint8)
-    library().refnum_encode_e2m1_stochastic(
-        checks.KINDS[x.dtype], address(source), address(random), byte, address(codes), codes.size
-    )
-    return codes
-
-
-def encode_e8m0(x: Array, rounding: str = "up", saturate: bool = False) -> Array:
-    """E8M0 bytes u8 of |x| (N1); x: float32, bfloat16 or float16 of any shape.
-
-    rounding: `up` | `down` | `nearest` (1.5 * 2**k goes up). Above 2**127 and Inf: 254 when saturating, else 255;
-    NaN: 255; zero: 0.
-    """
-    mode = checks.choice("rounding", rounding, ("up", "down", "nearest"))
-    if not isinstance(saturate, bool | np.bool_):
-        raise ArgumentError(f"saturate={saturate!r}; allowed are True and False")
-    return _encode("encode_e8m0", x, mode, int(saturate))
+        return np.asarray(_encode_e2m1(x, scale_byte=scale_byte, out=out))
+    checks.choice("scale_byte", scale_byte, range(255))
+    call = HostCall("encode_e2m1")
+    given = casts.encode_e2m1(call, x, scale_byte=scale_byte, out=out)
+    checks.randomness(rbits, None, get_profile("STOCHASTIC"))
+    random = np.ascontiguousarray(call.random_bits(rbits, given.x), dtype=U8)
+    call.run("encode_e2m1_stochastic", KINDS[x.dtype], x, random, given.byte, call.arrays[0], x.size)
+    return np.asarray(call.finish())
 
 
 def decode_e4m3(codes: Array, dtype: Any = "float32") -> Array:
-    """Values of E4M3 codes u8 of any shape as float32 or bfloat16, exact (N1); NaN is the quiet NaN."""
+    """Return the values of E4M3 codes u8 of any shape as float32 or bfloat16, exact (N1); NaN is the quiet NaN."""
     return _decode("decode_e4m3", codes, dtype)
 
 
 def decode_e2m1(codes: Array, dtype: Any = "float32") -> Array:
-    """Values of E2M1 codes u8 below 16, one a byte, of any shape as float32 or bfloat16, exact (N1)."""
+    """Return the values of E2M1 codes u8 below 16, one a byte, of any shape as float32 or bfloat16, exact (N1)."""
     return _decode("decode_e2m1", codes, dtype, 15)
 
 
 def decode_e8m0(codes: Array, dtype: Any = "float32") -> Array:
-    """Values of E8M0 bytes u8 of any shape as float32 or bfloat16, exact (N0); 255 is the quiet NaN."""
+    """Return the values of E8M0 bytes u8 of any shape as float32 or bfloat16, exact (N0); 255 is the quiet NaN."""
     return _decode("decode_e8m0", codes, dtype)
 
 
-def _floats(x: Array) -> Array:
-    if not checks.plain(x) or x.dtype not in checks.KINDS:
-        raise DtypeError(
-            f"x has dtype {checks.called(x)}; allowed are float32, bfloat16, float16 and uint16 (bfloat16 bits)"
-        )
-    return np.ascontiguousarray(x)
-
-
-def _encode(name: str, x: Array, *options: int) -> Array:
-    source, codes = _floats(x), np.empty(np.shape(x), np.uint8)
-    getattr(library(), f"refnum_{name}")(checks.KINDS[x.dtype], address(source), *options, address(codes), codes.size)
-    return codes
-
-
 def _decode(name: str, codes: Array, dtype: Any, most: int = 255) -> Array:
-    if not checks.plain(codes) or codes.dtype != np.uint8:
-        raise DtypeError(f"codes is {checks.called(codes)}; allowed is a uint8 array")
-    if most < 255 and codes.size and int(codes.max()) > most:
-        raise ArgumentError(f"codes holds {int(codes.max())}; allowed are 0..{most}, one code a byte: unpack first")
-    kind, numpy_dtype = checks.output_dtype(dtype)
-    source, values = np.ascontiguousarray(codes), np.empty(codes.shape, numpy_dtype)
-    getattr(library(), f"refnum_{name}")(address(source), kind, address(values), values.size)
-    return values
+    call = HostCall(name)
+    view = call.look("codes", codes)
+    if view.dtype != U8:
+        raise DtypeError(f"codes has dtype {view.dtype}; allowed is uint8")
+    if most < 255 and view.size and int(view.max()) > most:
+        raise ArgumentError(f"codes holds {int(view.max())}; allowed are 0..{most}, one code a byte: unpack first")
+    kind, made = checks.output_dtype(dtype)
+    call.outputs(None, [(view.shape, made)], [view])
+    call.run(name, view, kind, call.arrays[0], view.size)
+    return np.asarray(call.finish())

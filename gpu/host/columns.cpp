@@ -265,7 +265,7 @@ bool has_nonzero(const uint8_t* codes, int64_t bytes) {
 
 extern "C" {
 
-void refnum_mxfp4_to_fp8(const uint8_t*, const uint8_t*, int64_t, int64_t, int, uint8_t*, uint8_t*);  // rows.cpp
+void refnum_mxfp4_to_fp8(const uint8_t*, const uint8_t*, int64_t, int64_t, int, uint8_t*, uint8_t*);  // recast.cpp
 
 void refnum_mxfp4_to_fp8_columns(const uint8_t* packed, const uint8_t* scales, int64_t m, int64_t k,
                                  const int64_t* splits, int64_t count, int amax, uint8_t* codes, uint8_t* out_scales) {

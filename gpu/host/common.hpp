@@ -1,4 +1,4 @@
-// The host build: the kernels' arithmetic headers behind a C interface (see gpu/host/library.py).
+// The host build: the kernels' arithmetic headers behind a C interface (see gpu/host/build.py).
 //
 // Each function is the loop that a grid is on the device; everything that decides a bit is in kernels/*.cuh.
 // Arrays are contiguous and row-major; the caller has checked shapes. Nothing here allocates or throws.

@@ -66,14 +66,17 @@ struct ColumnArguments {
     const uint8_t *x, *scales;
     uint8_t *rows, *row_scales;  // outputs of kernels that write rows too
     uint8_t *out, *out_scales;
-    const int32_t* table;
-    offset_t x_stride, scale_stride, out_stride, k, m, first_window;
+    const uint8_t* splits;  // on the device, or none
+    int32_t* table;
+    offset_t x_stride, scale_stride, out_stride, split_stride, k, m, first_window;
     uint32_t windows;  // of this launch
     uint32_t tiles;    // across the columns
     uint32_t aligned;  // which inputs can be read by vectors
     uint32_t vector;   // bytes that an output store may have: 16, 4 or 1
     uint32_t experts;
     uint32_t blocks;   // rows of `out_scales`
+    uint32_t tall, height;  // rows of a segment and of a window
+    int32_t split_bytes;    // of an item of `splits`, negative when signed
     int32_t ends[EXPERTS + 1];
     uint32_t segments[EXPERTS];
     uint16_t at[WINDOWS];
@@ -112,7 +115,8 @@ template <int height>
 __device__ __forceinline__ ColumnTile window_tile(const ColumnArguments& a, uint32_t window, uint32_t column) {
     if (column >= a.tiles || window >= a.windows) return {0, 0, 0, 0, 0};
     const offset_t row = RAGGED ? (a.first_window + window) * height : (offset_t)window * height;
-    const uint32_t rows = (uint32_t)min(a.m - row, (offset_t)(min(a.windows - window, (uint32_t)STRIP) * height));
+    const uint32_t most = STRIP == 1 ? height : min(a.windows - window, (uint32_t)STRIP) * height;
+    const uint32_t rows = (uint32_t)min(a.m - row, (offset_t)most);
     if (!RAGGED || !a.table) return {row, (offset_t)column * WIDE, window, rows, rows};
     const int32_t held = max(min(a.end(a.experts) - (int32_t)window * height, (int32_t)rows), 0);
     return {row, (offset_t)column * WIDE, window, rows, (uint32_t)held};
@@ -247,6 +251,22 @@ struct Turned {
         return *reinterpret_cast<const uint4*>(words + column / width * stride + column % width * QUADS + 4 * chunk);
     }
 };
+
+// Zeros for rows of no expert, from row `from` of a CTA's rows on, `codes` of them a byte: all threads.
+template <int threads, int codes>
+__device__ __forceinline__ void clear_rows(const ColumnArguments& a, const ColumnTile& tile, int32_t from) {
+    const uint32_t chunk = threadIdx.x % 8;
+    const uint32_t none[4] = {0, 0, 0, 0};
+#pragma unroll 1
+    for (uint32_t column = threadIdx.x / 8; column < WIDE && tile.column + column < a.k; column += threads / 8) {
+        uint8_t* to = a.out + (tile.column + column) * a.out_stride + tile.row / codes;
+#pragma unroll 1
+        for (int32_t row = from + 16 * codes * (int32_t)chunk; row < (int32_t)tile.rows; row += 128 * codes) {
+            if (a.vector == 16) store<16>(to + row / codes, none);
+            else store_some(to + row / codes, make_uint4(0, 0, 0, 0), ((int32_t)tile.rows - row) / codes, a.vector);
+        }
+    }
+}
 
 // Output scales of four neighbouring columns, unless there is no row for them.
 __device__ __forceinline__ void store_scales(const ColumnArguments& a, uint32_t segment, offset_t column,

@@ -111,4 +111,48 @@ REFNUM_HD uint32_t add_floats(uint32_t a, uint32_t b) {
 #endif
 }
 
+#ifndef __CUDA_ARCH__
+// A number other than zero as a word whose leading one is bit 60, times 2**exponent.
+struct LeadingOne {
+    uint64_t word;
+    int32_t exponent;
+};
+REFNUM_HD LeadingOne leading_one(uint64_t word, int32_t exponent) {
+    const int32_t places = __builtin_clzll(word) - 3;
+    return {word << places, exponent - places};
+}
+#endif
+
+// FFMA: bits of a * b + c, rounded once.
+REFNUM_HD uint32_t multiply_add_floats(uint32_t a, uint32_t b, uint32_t c) {
+#ifdef __CUDA_ARCH__
+    float sum;
+    asm("fma.rn.f32 %0, %1, %2, %3;"
+        : "=f"(sum) : "f"(__uint_as_float(a)), "f"(__uint_as_float(b)), "f"(__uint_as_float(c)));
+    return __float_as_uint(sum);
+#else
+    const uint32_t x = a & FLOAT_MAGNITUDE, y = b & FLOAT_MAGNITUDE, z = c & FLOAT_MAGNITUDE;
+    const uint32_t sign = (a ^ b) & FLOAT_SIGN;
+    if (x == 0 || y == 0 || x >= FLOAT_INF || y >= FLOAT_INF) return add_floats(multiply_floats(a, b), c);
+    if (z == 0) return multiply_floats(a, b);
+    if (z >= FLOAT_INF) return c;
+    LeadingOne large = leading_one((uint64_t)float_significand(x) * float_significand(y),
+                                   float_exponent(x) + float_exponent(y) - 300);
+    LeadingOne small = leading_one(float_significand(z), float_exponent(z) - 150);
+    const bool swap = large.exponent < small.exponent || (large.exponent == small.exponent && large.word < small.word);
+    if (swap) {
+        const LeadingOne other = large;
+        large = small;
+        small = other;
+    }
+    // what falls out leaves a sticky bit: that takes more than 12 places, and then the difference has 59 bits or more
+    const int32_t apart = large.exponent - small.exponent, places = apart < 62 ? apart : 62;
+    const uint64_t cut = small.word >> places, aligned = cut | ((cut << places) != small.word);
+    const uint64_t total = ((c ^ sign) & FLOAT_SIGN) ? large.word - aligned : large.word + aligned;
+    if (total == 0) return 0;
+    const int32_t up = __builtin_clzll(total) - 1;
+    return (swap ? c & FLOAT_SIGN : sign) | round_to_float(total << up, large.exponent - up);
+#endif
+}
+
 }  // namespace refnum

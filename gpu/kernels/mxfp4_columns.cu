@@ -12,7 +12,7 @@ namespace refnum {
 constexpr int BLOCK_ROWS = 32, SLOTS = 8, HEIGHT = RAGGED ? 64 : BLOCK_ROWS * SLOTS;  // HEIGHT: of a window
 typedef PackedTile<BLOCK_ROWS * SLOTS, BLOCK_ROWS, 0> BlocksTile;
 typedef Segments<HEIGHT, BLOCK_ROWS> Blocks;
-static_assert(TURNS == 1, "a thread has one block of rows");
+static_assert(TURNS == 1 && ROWS_A_PASS == BLOCK_ROWS, "a thread has one block of rows, a pass of copies a slot");
 
 // A thread's place: its slot's first row in the tile, its group, the packed word of its columns.
 struct Share {
@@ -256,6 +256,7 @@ __device__ __forceinline__ void turn_strip(const ColumnArguments& a, const Colum
         }
         __syncthreads();
     }
+    if (tile.held < tile.rows) clear_rows<WIDE, 2>(a, tile, ((int32_t)tile.held + SECTOR - 1) & -SECTOR);
 }
 
 #else

@@ -49,13 +49,12 @@ struct PackedTile {
                 block(i, group) = make_uint4(w[0], w[1], w[2], w[3]);
             }
         }
-        fetch_scales(a, column, first, rows, keep, turned);
+        fetch_scales(a, column, first, rows, tall, bytes, keep, turned);
     }
 
     // The places `from` to `from` + 31 as rows of one segment, at their numbers modulo 32: all threads.
     __device__ __forceinline__ void fetch_slot(const ColumnArguments& a, const ColumnTile& to, const Segment& now,
                                                uint32_t slot, uint64_t keep) {
-        static_assert(ROWS_A_PASS == 32, "a pass is a slot");
         const uint32_t group = threadIdx.x % GROUPS, own = threadIdx.x / GROUPS, lane = threadIdx.x % 32;
         const int32_t row = now.row_at(own), below = now.row_at(lane);
         const uint8_t* x = a.x + (to.row + row) * a.x_stride + (to.column / 2 + 16 * group);
@@ -74,25 +73,27 @@ struct PackedTile {
         else fetch_bytes(a, to.column, scales, below < now.end, place);
     }
 
-private:
-    __device__ __forceinline__ void fetch_scales(const ColumnArguments& a, offset_t column, offset_t first, uint32_t rows,
-                                                 uint64_t keep, uint32_t turned) {
+    // Scales of `count` rows from `first` on, of which `rows` exist; the others get 0.
+    static __device__ __forceinline__ void fetch_scales(const ColumnArguments& a, offset_t column, offset_t first,
+                                                        uint32_t rows, uint32_t count, uint8_t* to, uint64_t keep,
+                                                        uint32_t turned = 0) {
         const uint8_t* scales = a.scales + first * a.scale_stride + column / 32;
         if (a.aligned & SCALES && column + WIDE <= a.k) {
 #pragma unroll
-            for (uint32_t i = threadIdx.x; i < tall; i += WORKERS) {
+            for (uint32_t i = threadIdx.x; i < count; i += WORKERS) {
                 const uint32_t row = i < turned ? i + tall : i;
-                copy_scales(bytes + i * GROUPS, scales + row * a.scale_stride, row < rows, keep);
+                copy_scales(to + i * GROUPS, scales + row * a.scale_stride, row < rows, keep);
             }
         } else {
 #pragma unroll 1
-            for (uint32_t i = threadIdx.x; i < tall; i += WORKERS) {
+            for (uint32_t i = threadIdx.x; i < count; i += WORKERS) {
                 const uint32_t row = i < turned ? i + tall : i;
-                fetch_bytes(a, column, scales + row * a.scale_stride, row < rows, bytes + i * GROUPS);
+                fetch_bytes(a, column, scales + row * a.scale_stride, row < rows, to + i * GROUPS);
             }
         }
     }
 
+private:
     // A row's scales in one copy.
     static __device__ __forceinline__ void copy_scales(uint8_t* to, const uint8_t* scales, bool exists, uint64_t keep) {
         static_assert(GROUPS == 4 || GROUPS == 8, "as many bytes as a copy may have");

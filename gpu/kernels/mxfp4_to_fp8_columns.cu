@@ -8,11 +8,11 @@ template <bool amax>
 __device__ __forceinline__ void mxfp4_to_fp8_columns(const ColumnArguments& a) {
     __shared__ RowsTile tiles[1 + AHEAD];
     __shared__ TileTables tables[WARPS];
-    __shared__ OpenSectors open;
+    __shared__ Kept<amax> kept;
     const ColumnTile tile = column_tile<TALL>(a);
     if (tile.rows == 0) return;
-    walk_segments(a, tile, tiles, [&](const Segment& now, RowsTile& rows) {
-        turn_groups<amax, false>(a, tile, now, rows, tables[threadIdx.x / 32], open);
+    walk_rows(a, tile, tiles, kept, [&](const Segment& now, RowsTile& rows) {
+        turn_groups<amax, false>(a, tile, now, rows, tables[threadIdx.x / 32], kept);
     });
 }
 

@@ -65,16 +65,16 @@ __device__ __forceinline__ void mxfp4_to_fp8_rows_columns(const ColumnArguments&
         OneRowTables rows[GROUPS];
         TileTables columns[GROUPS];
     } tables;
-    __shared__ OpenSectors open;
+    __shared__ Kept<amax> kept;
     const ColumnTile tile = column_tile<TALL>(a);
     if (tile.rows == 0) return meet_cluster();
-    walk_segments(a, tile, tiles, [&](const Segment& now, RowsTile& rows) {
+    walk_rows(a, tile, tiles, kept, [&](const Segment& now, RowsTile& rows) {
         row_tables<amax>(a, tile, now, rows, tables.rows);
         __syncthreads();
         store_rows(a, tile, now, rows, tables.rows);
         __syncthreads();
-        meet_cluster();  // two windows are 256 bytes of a column: DRAM takes them for less when they come together
-        turn_groups<amax, true>(a, tile, now, rows, tables.columns[threadIdx.x / 32], open);
+        if (!amax || !RAGGED) meet_cluster();  // two windows are 256 bytes of a column: DRAM takes them for less when they come together
+        turn_groups<amax, true>(a, tile, now, rows, tables.columns[threadIdx.x / 32], kept);
     });
 }
 

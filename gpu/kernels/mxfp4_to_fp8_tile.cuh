@@ -1,10 +1,11 @@
 // A warp turns a group of 32 columns and a segment of up to 128 rows of MXFP4 to E4M3 columns (clause N9). Device only.
 //
 // A thread ends with sixteen rows of eight columns: eight stores of 16 bytes, and eight threads fill 128 bytes of a
-// column. Segments that begin anywhere (RAGGED) lie in the tile by their rows' numbers modulo 128: so a thread's sixteen
-// rows leave as they are, at a multiple of 16, only that one thread has rows of two such places. A sector of 32 bytes of
-// a column that a segment fills in part waits in shared memory for the next segment of the strip; segments that reach
-// beyond the strip are turned by both strips.
+// column. Where segments begin anywhere (RAGGED), `max` turns windows of 128 rows, whose segments differ in their tables
+// alone; of rows outside the window it needs the scales. `amax` would need all of them, so it walks a strip of segments.
+// Each lies in the tile by its rows' numbers modulo 128: so a thread's sixteen rows leave as they are, at a multiple of
+// 16, only that one thread has rows of two such places. A sector of 32 bytes of a column that a segment fills in part
+// waits in shared memory for the next segment; segments that reach beyond the strip are turned by both strips.
 #pragma once
 
 #include "mxfp4_tile.cuh"
@@ -15,7 +16,6 @@ constexpr int RUN = 16, SECTOR = LINE;
 typedef PackedTile<TALL, RUN, 4> RowsTile;
 typedef RowTables<TALL, RUN> TileTables;
 typedef Segments<TALL, TALL> TileSegments;
-static_assert(!RAGGED || CLUSTER == 1, "strips have different numbers of segments");
 
 // What a thread turns: `RUN` places from `row` on, the columns of packed word `word`. A warp has one group of columns.
 struct Share {
@@ -49,8 +49,8 @@ struct Places {
     }
 };
 
-// Lines that the segment above filled in part: for every column of a group its runs of sixteen rows.
-#if RAGGED
+// What a CTA keeps beside the tile. `amax`: lines that the segment above filled in part, for every column of a group its
+// runs of sixteen rows. `max`: scales of the rows before the window, and of those behind it.
 struct OpenSectors {
     static constexpr int runs = SECTOR / RUN;
     uint4 of[GROUPS][8][4 * runs];
@@ -59,16 +59,31 @@ struct OpenSectors {
         return &of[share.group][0][share.row / RUN % runs * 4 + share.word % 4];
     }
 };
-#else
-struct OpenSectors {};
-#endif
+struct EdgeBytes {
+    __align__(8) uint8_t bytes[2 * TALL * GROUPS];
+
+    __device__ __forceinline__ uint8_t* at(int32_t row) { return bytes + (row < 0 ? row + TALL : row) * GROUPS; }
+};
+struct Nothing {};
+template <bool amax, bool ragged>
+struct KeptOf {
+    typedef Nothing Kind;
+};
+template <>
+struct KeptOf<true, true> {
+    typedef OpenSectors Kind;
+};
+template <>
+struct KeptOf<false, true> {
+    typedef EdgeBytes Kind;
+};
+template <bool amax>
+using Kept = typename KeptOf<amax, RAGGED>::Kind;
 
 __device__ __forceinline__ void store_run(uint8_t* to, const uint32_t (&out)[4], int32_t rows, uint32_t vector) {
     if (vector == 16) store<16>(to, out);
     else store_some(to, make_uint4(out[0], out[1], out[2], out[3]), rows, vector);
 }
-
-#if RAGGED
 
 // The first `count` of sixteen bytes, of which word i has four.
 __device__ __forceinline__ uint32_t first_bytes(int32_t count, int i) {
@@ -119,10 +134,10 @@ __device__ __forceinline__ void store_runs(const ColumnArguments& a, const Colum
     }
 }
 
-#else
-
+// The same in a window.
+template <class Kept>
 __device__ __forceinline__ void store_runs(const ColumnArguments& a, const ColumnTile& tile, const Share& share,
-                                           const Segment&, OpenSectors&, uint32_t (&out)[8][4]) {
+                                           const Segment&, Kept&, uint32_t (&out)[8][4]) {
     uint8_t* to = a.out + (tile.column + 8 * share.word) * a.out_stride + tile.row + share.row;
     const int32_t rows = (int32_t)tile.rows - (int32_t)share.row;
     if (rows <= 0) return;
@@ -135,8 +150,6 @@ __device__ __forceinline__ void store_runs(const ColumnArguments& a, const Colum
     }
 }
 
-#endif
-
 // Column bytes of a segment, unless it begins above the strip: then the strip above has them.
 __device__ __forceinline__ void store_bytes(const ColumnArguments& a, const ColumnTile& tile, const Segment& now,
                                             uint32_t word, Table bytes) {
@@ -145,22 +158,75 @@ __device__ __forceinline__ void store_bytes(const ColumnArguments& a, const Colu
     store_scales(a, now.number, tile.column + 8 * word + 4, bytes.high);
 }
 
-// `max`: tables of the rows of a group. The codes of NaN rows are cleared, unless they are already.
-template <bool cleared>
-__device__ __forceinline__ void max_tables(const ColumnArguments& a, const ColumnTile& tile, const Segment& now,
-                                           RowsTile& rows, uint32_t group, TileTables& tables) {
-    const uint32_t lane = threadIdx.x % 32;
-    uint32_t part[4], byte[4];
-    block_parts<4>(rows, group, part, byte);
-    const uint32_t most = max(max(part[0], part[1]), max(part[2], part[3]));
-    const uint32_t shared = tile_byte_max(__reduce_max_sync(~0u, most));
-    if (lane < 8 && now.first >= 0) {
-        store_scales(a, now.number, tile.column + 32 * group + 4 * lane, shared * 0x01010101u);
+// `max`: the larger of `most` and the parts of `count` rows outside the window, from `row` on. One block tells nearly
+// always: that of the largest byte. All threads of a warp.
+__device__ __forceinline__ uint32_t raise_by_edge(const ColumnArguments& a, const ColumnTile& tile, const uint8_t* bytes,
+                                                  int32_t row, uint32_t count, uint32_t group, uint32_t most) {
+    const uint8_t* x = a.x + (tile.row + row) * a.x_stride + (tile.column / 2 + 16 * group);
+    uint32_t best = 0;
+#pragma unroll
+    for (uint32_t r = threadIdx.x % 32; r < TALL; r += 32) {
+        const uint32_t byte = r < count ? bytes[r * GROUPS + group] : NAN_BYTE;
+        best = max(best, byte == NAN_BYTE ? 0 : (byte + 1) << 8 | r);
     }
+    best = __reduce_max_sync(~0u, best);
+    if (best >> 8 <= most) return most;
+    uint32_t w[4];
+    load<16>(x + (offset_t)(best & 0xFF) * a.x_stride, a.aligned & VECTORS, w);
+    if (!is_empty(w)) return best >> 8;
+    uint32_t own = most;
+#pragma unroll 1
+    for (uint32_t r = threadIdx.x % 32; r < count; r += 32) {
+        const uint32_t byte = bytes[r * GROUPS + group];
+        load<16>(x + (offset_t)r * a.x_stride, a.aligned & VECTORS, w);
+        own = max(own, block_part_max(w, byte));
+    }
+    return __reduce_max_sync(~0u, own);
+}
+
+// `max`: the byte of each of a lane's rows, from all rows' parts; stores those of the segments that begin in the window.
+__device__ __forceinline__ void segment_bytes(const ColumnArguments& a, const ColumnTile& tile, uint32_t group,
+                                              const uint32_t (&part)[4], EdgeBytes& edges, uint32_t (&shared)[4]) {
+    const uint32_t lane = threadIdx.x % 32;
+#pragma unroll 1
+    for (TileSegments s(a, tile); s.some(); s.next()) {
+        uint32_t most = 0;
+#pragma unroll
+        for (int i = 0; i < 4; ++i) most = max(most, s.now.has(32 * i + lane) ? part[i] : 0);
+        most = __reduce_max_sync(~0u, most);
+        const int32_t first = s.now.first, behind = s.now.end - TALL;
+        if (first < 0) most = raise_by_edge(a, tile, edges.at(first), first, (uint32_t)-first, group, most);
+        if (behind > 0) most = raise_by_edge(a, tile, edges.at(TALL), TALL, (uint32_t)behind, group, most);
+        const uint32_t own = tile_byte_max(most);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) shared[i] = s.now.has(32 * i + lane) ? own : shared[i];
+        if (first >= 0 && lane < 8) {
+            store_scales(a, s.now.number, tile.column + 32 * group + 4 * lane, own * 0x01010101u);
+        }
+    }
+}
+// The same where all rows are of one segment, and it has no others.
+__device__ __forceinline__ void segment_bytes(const ColumnArguments& a, const ColumnTile& tile, uint32_t group,
+                                              const uint32_t (&part)[4], Nothing&, uint32_t (&shared)[4]) {
+    const uint32_t lane = threadIdx.x % 32, most = max(max(part[0], part[1]), max(part[2], part[3]));
+    const uint32_t byte = tile_byte_max(__reduce_max_sync(~0u, most));
+    if (lane < 8) store_scales(a, tile.window, tile.column + 32 * group + 4 * lane, byte * 0x01010101u);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) shared[i] = byte;
+}
+
+// `max`: tables of the rows of a group. The codes of NaN rows are cleared, unless they are already.
+template <bool cleared, class Kept>
+__device__ __forceinline__ void max_tables(const ColumnArguments& a, const ColumnTile& tile, RowsTile& rows,
+                                           uint32_t group, TileTables& tables, Kept& kept) {
+    const uint32_t lane = threadIdx.x % 32;
+    uint32_t part[4], byte[4], shared[4] = {0, 0, 0, 0};
+    block_parts<4>(rows, group, part, byte);
+    segment_bytes(a, tile, group, part, kept, shared);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
         const uint32_t row = 32 * i + lane;
-        tables[row] = row_table(part[i], byte[i], shared);
+        tables[row] = row_table(part[i], byte[i], shared[i]);
         if (!cleared && byte[i] == NAN_BYTE) rows.block(row, group) = make_uint4(0, 0, 0, 0);
     }
     __syncwarp();
@@ -265,66 +331,86 @@ __device__ __forceinline__ Table turn_any(RowsTile& rows, const Share& share, ui
 // cleared: whether the codes of NaN rows are zero, and other warps may read the tile still.
 template <bool amax, bool cleared>
 __device__ __forceinline__ void turn_share(const ColumnArguments& a, const ColumnTile& tile, const Segment& now,
-                                           RowsTile& rows, TileTables& tables, const Share& share,
+                                           RowsTile& rows, TileTables& tables, Kept<amax>& kept, const Share& share,
                                            uint32_t (&out)[8][4]) {
     const Run run(rows, tables, share);
-    if (!amax) {
-        max_tables<cleared>(a, tile, now, rows, share.group, tables);
-        return turn_max(run, out);
+    if constexpr (!amax) {
+        max_tables<cleared>(a, tile, rows, share.group, tables, kept);
+        turn_max(run, out);
+    } else {
+        const GroupParts all = amax_tables(rows, share.group, tables);
+        const bool near = !all.nan && all.high <= all.low + E4M3_SPREAD;
+        Table bytes;
+        if (near) bytes = turn_near(run, all, out);
+        else bytes = turn_any(rows, share, out);
+        if (share.row == 0) store_bytes(a, tile, now, share.word, bytes);
     }
-    const GroupParts all = amax_tables(rows, share.group, tables);
-    const bool near = !all.nan && all.high <= all.low + E4M3_SPREAD;
-    const Table bytes = near ? turn_near(run, all, out) : turn_any(rows, share, out);
-    if (share.row == 0) store_bytes(a, tile, now, share.word, bytes);
 }
 
-// A warp's whole work on its groups, behind the segment's arrival.
+// A warp's whole work on its groups, behind the rows' arrival.
 template <bool amax, bool cleared>
 __device__ __forceinline__ void turn_groups(const ColumnArguments& a, const ColumnTile& tile, const Segment& now,
-                                            RowsTile& rows, TileTables& tables, OpenSectors& open) {
+                                            RowsTile& rows, TileTables& tables, Kept<amax>& kept) {
 #pragma unroll 1
     for (uint32_t turn = 0; turn < TURNS; ++turn) {
         const Share share = own_share(turn);
         if (tile.column + 32 * share.group >= a.k) return;
         uint32_t out[8][4];
-        turn_share<amax, cleared>(a, tile, now, rows, tables, share, out);
-        store_runs(a, tile, share, now, open, out);
+        turn_share<amax, cleared>(a, tile, now, rows, tables, kept, share, out);
+        store_runs(a, tile, share, now, kept, out);
         __syncwarp();  // the tables are the next group's from here on
     }
 }
 
-// Brings a segment's rows: all threads.
-__device__ __forceinline__ void fetch_segment(const ColumnArguments& a, const ColumnTile& tile, const Segment& now,
-                                              RowsTile& rows, uint64_t keep) {
-    const Places places(now);
-    rows.fetch(a, tile.column, tile.row + places.base, (uint32_t)(now.end - places.base), keep, places.skew);
-}
-
-// Calls `work` with every segment that meets the CTA's rows, and the tile that holds it.
+// Calls `work` with what `amax` has of a CTA's rows at a time, every segment that meets them, and the tile that holds it.
 template <class Work>
-__device__ __forceinline__ void walk_segments(const ColumnArguments& a, const ColumnTile& tile,
-                                              RowsTile (&rows)[1 + AHEAD], Work work) {
+__device__ __forceinline__ void walk_rows(const ColumnArguments& a, const ColumnTile& tile, RowsTile (&rows)[1 + AHEAD],
+                                          OpenSectors&, Work work) {
     const uint64_t keep = keep_policy();  // for scales: 64 bytes of DRAM hold a row's for eight or sixteen tiles
     TileSegments s(a, tile);
-    fetch_segment(a, tile, s.now, rows[0], keep);
-#if RAGGED
+    const auto fetch = [&](RowsTile& to) {
+        const Places places(s.now);
+        to.fetch(a, tile.column, tile.row + places.base, (uint32_t)(s.now.end - places.base), keep, places.skew);
+    };
+    fetch(rows[0]);
 #pragma unroll 1
     for (uint32_t turn = 0; s.some(); turn = AHEAD - turn) {
         const Segment now = s.now;
         s.next();
         wait_copies();
         __syncthreads();
-        if (AHEAD && s.some()) fetch_segment(a, tile, s.now, rows[AHEAD - turn], keep);
+        if (AHEAD && s.some()) fetch(rows[AHEAD - turn]);
         work(now, rows[turn]);
         if (AHEAD || !s.some()) continue;
         __syncthreads();
-        fetch_segment(a, tile, s.now, rows[0], keep);
+        fetch(rows[0]);
     }
-#else
+    if (tile.held < tile.rows) clear_rows<WORKERS, 1>(a, tile, ((int32_t)tile.held + SECTOR - 1) & -SECTOR);
+}
+
+__device__ __forceinline__ void fetch_edges(const ColumnArguments&, const ColumnTile&, Nothing&, uint64_t) {}
+__device__ __forceinline__ void fetch_edges(const ColumnArguments& a, const ColumnTile& tile, EdgeBytes& edges,
+                                            uint64_t keep) {
+    const Edges rows = window_edges<TALL, TALL>(a, tile);
+    const int32_t first = -(int32_t)rows.before;
+    if (rows.before) {
+        RowsTile::fetch_scales(a, tile.column, tile.row + first, rows.before, rows.before, edges.at(first), keep);
+    }
+    if (rows.behind) {
+        RowsTile::fetch_scales(a, tile.column, tile.row + TALL, rows.behind, rows.behind, edges.at(TALL), keep);
+    }
+}
+
+// The same for a window, at once.
+template <class Kept, class Work>
+__device__ __forceinline__ void walk_rows(const ColumnArguments& a, const ColumnTile& tile, RowsTile (&rows)[1 + AHEAD],
+                                          Kept& kept, Work work) {
+    const uint64_t keep = keep_policy();
+    rows[0].fetch(a, tile.column, tile.row, tile.held, keep);
+    fetch_edges(a, tile, kept, keep);
     wait_copies();
     __syncthreads();
-    work(s.now, rows[0]);
-#endif
+    work({0, (int32_t)tile.held, tile.window}, rows[0]);
 }
 
 }  // namespace refnum

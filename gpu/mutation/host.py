@@ -1,4 +1,4 @@
-"""Our kernels as mutation testing sees them: sources that may be changed, and how a changed copy is built."""
+"""The host build for mutation testing: the sources that may be changed, and the build of a changed copy."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import functools
 import os
 import shutil
 import subprocess
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,25 +16,25 @@ from refnum.errors import RefnumError
 from .. import host, silu
 from ..emulate.build import with_headers
 from ..host import build as host_build
-from . import instructions
+from ..operations import NAMES
+from . import instructions, rows_of
 from .object_code import function_digests
 
 OPTIMISED = ("-O1", "-O3", "-O0")
-"""Levels at which a change is compiled: one that tells equal code, the released one, and the one that is judged."""
-DOMAINS = Path(__file__).with_name("function_domains.toml")
+"""Levels at which a change is compiled: for the comparison of code, as released, and for judging."""
 DRAWN = "STOCHASTIC+nonfinite=satfinite+zero_scale=127"
 CHECKED = ("-DREFNUM_CHECKED", "-fsanitize=shift-exponent,integer-divide-by-zero", "-fsanitize-undefined-trap-on-error")
-"""Where a change is judged, twins of instructions check what they expect of their caller, and what C++ leaves undefined
-ends the process: a processor may give the right bits by chance."""
+"""Flags for judging: the functions of single instructions check their callers, and undefined behaviour of C++ ends the
+process, because a processor can give the right bits by chance."""
 
 FUNCTIONS: dict[str, tuple[str, ...]] = {
     "quantize_mxfp4": ("quantize_mxfp4", "quantize_mxfp4_stochastic", "quantize_mxfp4_keyed"),
     "swiglu_quantize": ("swiglu_quantize_fp8", "swiglu_quantize_mxfp4"),
     "encode_e2m1": ("encode_e2m1", "encode_e2m1_stochastic"),
     "scale layouts": ("lay_scales", "read_scales"),
-    "twins": tuple(f"twin_{name}" for name in host_build.TWINS),
+    "twins": tuple(f"instruction_{name}" for name in host_build.INSTRUCTIONS),
 }
-"""Operation -> functions of the host build, where they are not the one of its name."""
+"""Operation -> its functions in the host build, unless it is the one function of its name."""
 
 
 class DoesNotCompile(RefnumError):
@@ -44,15 +43,15 @@ class DoesNotCompile(RefnumError):
 
 @dataclass(frozen=True)
 class Built:
-    """A changed copy. code: operation -> digest of its machine code. operations: operation -> callable, loaded at the
-    first call, for this process alone."""
+    """A changed copy. code: operation -> digest of its machine code. operations: operation -> a function of this
+    process, whose library is loaded at the first call."""
 
     code: Mapping[str, str]
     operations: Mapping[str, Callable[..., Any]]
 
 
 @dataclass(frozen=True)
-class HostWorkshop:
+class HostSources:
     """Builds the host build's library from changed headers. files: names of the headers that it is made of."""
 
     name: str = "host"
@@ -76,17 +75,17 @@ class HostWorkshop:
         return tuple(sorted(frozenset().union(*self._units.values())))
 
     def touched(self, file: str) -> tuple[str, ...]:
-        """Return the translation units that a header is a part of, or that a path beside the headers is."""
+        """Return the translation units that include a header, or that a path `../host/...` names."""
         if file.startswith("../host/"):
             return tuple(unit for unit in self._units if unit == Path(file).name or file.endswith(".hpp"))
         return tuple(unit for unit, names in self._units.items() if file in names)
 
     def key(self) -> str:
-        """Return a digest of the sources as they are, the compiler and the flags."""
+        """Return a digest of the unchanged sources, the compiler and the flags."""
         return host_build.plan().key
 
     def questions(self, operation: str) -> Iterator[tuple[str, dict[str, Any], dict[str, Any], tuple[Any, ...]]]:
-        """Yield (label, parameters, inputs, right answers) of what is asked beside an operation's own questions."""
+        """Yield (label, parameters, inputs, right answers) of the questions that are not an operation's own."""
         if operation == "twins":
             for name, words, promised in instructions.questions():
                 yield f"twin {name}", {"name": name}, words, (promised,)
@@ -96,9 +95,9 @@ class HostWorkshop:
         return functions()
 
     def start(self, folder: Path, level: str = OPTIMISED[0]) -> dict[str, str]:
-        """Copy the sources as they are into a folder and compile them; return operation -> digest of machine code.
+        """Copy the unchanged sources into a folder and compile them; return operation -> digest of machine code.
 
-        What is built later beside it is made from that copy, so that nobody's edit in the meantime is judged.
+        Later builds use this copy, so that an edit of the sources in the meantime is not judged.
         """
         copy = _copied(folder / level, host_build.ROOT)
         for unit in self._units:
@@ -106,7 +105,7 @@ class HostWorkshop:
         return _by_operation(function_digests(copy / f"{unit}.o" for unit in self._units))
 
     def build(self, changed: Mapping[str, str], folder: Path, started: Path, level: str = OPTIMISED[0]) -> Built:
-        """Build a copy with changed files (name -> text) in `folder`, beside one that was started at that level.
+        """Build a copy with changed files (name -> text) in `folder`, with the other objects of a started copy.
 
         Raises DoesNotCompile.
         """
@@ -146,7 +145,8 @@ class HostWorkshop:
 def functions() -> dict[str, Any]:
     """Return the table of small functions with their domains, and how its programs are compiled."""
     os.environ["REFNUM_TABLE"] = str(silu.path())  # the programs' prelude reads it
-    return {**tomllib.loads(DOMAINS.read_text()), "compiler": host_build.find_compiler(), "flags": CHECKED}
+    told, rows = rows_of("domains", "domain")
+    return {**told, "domain": rows, "compiler": host_build.find_compiler(), "flags": CHECKED}
 
 
 def _included(unit: Path) -> Iterator[Path]:
@@ -168,7 +168,7 @@ def _copied(folder: Path, source: Path) -> Path:
 
 
 def _by_operation(functions: Mapping[str, str]) -> dict[str, str]:
-    names = [name for name in host.__all__ if name not in ("available", "describe")] + list(FUNCTIONS)
+    names = [*sorted(NAMES), *FUNCTIONS]
     return {
         name: " ".join(functions.get(f"refnum_{one}", "") for one in FUNCTIONS.get(name, (name,)))
         for name in dict.fromkeys(names)
@@ -198,5 +198,5 @@ def _operations(objects: list[Path], library: Path) -> dict[str, Callable[..., A
         with host_build.standing_in(linked()):
             return instructions.ask(name, **words)
 
-    found = {name: through(name) for name in host.__all__ if name not in ("available", "describe")}
+    found = {name: through(name) for name in sorted(NAMES)}
     return {**found, "twins": ask_twin}

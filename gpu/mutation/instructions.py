@@ -1,7 +1,7 @@
-"""Single instructions' twins and small functions of the kernels, each asked by itself.
+"""Single instructions of the host build and small functions of the kernels, each tested by itself.
 
-Operations may hide what a twin does wrong: a lane that is masked later, a short way that is missed. Here every function
-is asked about words of its whole domain, and NumPy says what the instruction, or the function's comment, promises.
+An operation can hide an error of an instruction, e.g. in a lane that is masked later. Here every function gets words of
+its whole domain, and NumPy computes the result that the instruction, or the function's comment, promises.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def _found(a: U32, b: U32, c: U32) -> U32:
     return ((a == 0) | (below <= DEEPEST) | (c <= np.minimum(below, DEEPEST))).astype(np.uint32)
 
 
-TWINS: dict[str, tuple[Callable[..., U32], str]] = {
+INSTRUCTIONS: dict[str, tuple[Callable[..., U32], str]] = {
     "permute": (_permuted, "any any selector"),
     "sign_bytes": (lambda a, b, c: _word((_bytes(a) >> 7) * 255, np.uint8), "any any any"),
     "lane_signs": (lambda a, b, c: _word((_lanes(a) >> 15).astype(np.uint32) * 0xFFFF), "any any any"),
@@ -184,7 +184,7 @@ TWINS: dict[str, tuple[Callable[..., U32], str]] = {
     "byte_place": (lambda a, b, c: a * b + c, "any any any"),
     "planes_found": (_found, "codes depths tops"),
 }
-"""Twin -> (what it promises, the kinds of its three words)."""
+"""Instruction -> (its promised result, the kinds of its three words)."""
 
 
 def _edges(rng: np.random.Generator) -> U32:
@@ -205,7 +205,7 @@ def _float_words(rng: np.random.Generator) -> U32:
 
 
 def _draw(kind: str, rng: np.random.Generator) -> U32:
-    """Return words of a kind; those with a small domain hold all of it."""
+    """Return words of a kind: the whole domain if it is small, else a sample."""
     words = _edges(rng)
     if kind == "selector":
         return words & np.uint32(0x7777)
@@ -250,8 +250,8 @@ def _draw(kind: str, rng: np.random.Generator) -> U32:
 
 
 def questions() -> Iterator[tuple[str, dict[str, U32], U32]]:
-    """Yield (twin, its words a, b and c, what it promises), always the same."""
-    for number, (name, (promised, kinds)) in enumerate(TWINS.items()):
+    """Yield (instruction, its words a, b and c, its promised results), the same at every call."""
+    for number, (name, (promised, kinds)) in enumerate(INSTRUCTIONS.items()):
         rng = np.random.default_rng(number)
         words = [_draw(kind, rng) for kind in kinds.split()]
         small = not kinds.startswith(("gates", "large"))
@@ -265,7 +265,7 @@ def questions() -> Iterator[tuple[str, dict[str, U32], U32]]:
 
 
 def _kept(name: str, a: U32, b: U32, c: U32) -> tuple[U32, U32, U32]:
-    """Leave out what the instruction may not be given: products that overflow, or that are neither exact nor low."""
+    """Drop words that an instruction must not get: products that overflow, or that are neither exact nor small."""
     with np.errstate(all="ignore"):
         if name != "halves_below":
             product = _lanes(a).view(np.float16).astype(np.float64) * _lanes(b).view(np.float16)
@@ -281,8 +281,8 @@ def _kept(name: str, a: U32, b: U32, c: U32) -> tuple[U32, U32, U32]:
 
 
 def ask(name: str, a: U32, b: U32, c: U32) -> U32:
-    """Return what the host build's twin gives for words of equal number; a NaN float as the canonical one."""
+    """Return the host build's results for words of equal number; a float NaN becomes the canonical one."""
     out = np.empty_like(a)
-    function = getattr(build.library(), f"refnum_twin_{name}")
+    function = getattr(build.library(), f"refnum_instruction_{name}")
     function(*(x.ctypes.data for x in (a, b, c, out)), out.size)
     return np.where(out & FLOAT_MAGNITUDE > FLOAT_INF, FLOAT_NAN, out) if name in ("multiply", "add") else out

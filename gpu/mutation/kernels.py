@@ -1,11 +1,10 @@
-"""Whole kernels as mutation testing sees them: on a device, compiled by NVRTC, or on the emulated one."""
+"""Whole kernels for mutation testing: compiled by NVRTC and run on a device, or run on the emulated device."""
 
 from __future__ import annotations
 
 import functools
 import hashlib
 import importlib
-import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,18 +15,19 @@ from ..device import compile as build
 from ..device import driver, plans
 from ..device.compile import KERNELS
 from ..emulate.build import with_headers
+from ..operations import LAUNCHED
 from ..ops import compiled
-from ..ops.forced_paths import WAYS
+from ..ops.forced_paths import FORCED_PATHS
+from . import rows_of
 from .host import DRAWN, functions
 from .object_code import device_digest
 
 LAYOUTS = "scale layouts"
-NO_EFFECT = Path(__file__).parent / "no_effect.toml"
 LAID = ("dequantize_mxfp4", "quantize_mxfp4")
-"""Kernels that stand for all that read and write scales in a layout."""
+"""The kernels whose layouts are judged, for all that read or write scales in a layout."""
 
 
-class Part(NamedTuple):
+class Unit(NamedTuple):
     """One compiled unit: a kernel file under its macros, and the operations that run it."""
 
     name: str
@@ -35,48 +35,57 @@ class Part(NamedTuple):
     arguments: tuple[str, tuple[str, ...]]
 
 
-def _parts() -> Iterator[Part]:
+def _units() -> Iterator[Unit]:
     for kernel in build.kernel_names():
         for macros in compiled.cuts(kernel):
-            yield Part(f"{kernel} {' '.join(macros)}".strip(), compiled.operations(kernel), (kernel, macros))
+            yield Unit(f"{kernel} {' '.join(macros)}".strip(), compiled.operations(kernel), (kernel, macros))
         for layout in compiled.layouts(kernel)[1:] if kernel in LAID else ():
             laid = (*compiled.cuts(kernel)[0], *layout)
-            yield Part(f"{kernel} {' '.join(laid)}", (LAYOUTS,), (kernel, laid))
+            yield Unit(f"{kernel} {' '.join(laid)}", (LAYOUTS,), (kernel, laid))
 
 
-@dataclass(frozen=True)
-class DeviceWorkshop:
-    """Whole kernels from a changed folder, by NVRTC and on a device, in the process that calls."""
+@dataclass
+class DeviceSources:
+    """Whole kernels from a changed folder, by NVRTC and on a device, in the process that calls.
+
+    compiled_with: the flags for every folder but `root`, whose kernels are always compiled as they are released.
+    slow_start: whether a process takes long until it can launch: contexts of a device are made one after another.
+    """
 
     name: str = "gpu"
     profiles: tuple[str, ...] = ("HOPPER", "OCP", "CEIL", "EVEN", "TE", "STOCHASTIC", DRAWN)
     largest: int = 1 << 22
     patience: int = 20
     root: Path = KERNELS
+    compiled_with: tuple[str, ...] = build.FLAGS
+    slow_start: bool = True
 
     @property
     def files(self) -> tuple[str, ...]:
         """Names of the files that may be changed."""
         return tuple(sorted(path.name for path in self.root.glob("*.cu*")))
 
-    def parts(self, file: str) -> list[Part]:
-        """Return the units that a file is a part of, those of few sources first."""
-        found = [part for part in _parts() if file in _closure(part.arguments[0])]
-        return sorted(found, key=lambda part: (LAYOUTS in part.operations, len(_closure(part.arguments[0]))))
+    def units(self, file: str) -> list[Unit]:
+        """Return the units that include a file, those of few sources first."""
+        found = [unit for unit in _units() if file in _closure(unit.arguments[0])]
+        return sorted(found, key=lambda unit: (LAYOUTS in unit.operations, len(_closure(unit.arguments[0]))))
 
     def functions(self) -> dict[str, Any]:
         """Return the domains of small functions."""
         return functions()
 
     def reasons(self) -> list[dict[str, Any]]:
-        """Return the changes that no question can show, with the reason of each."""
-        return list(tomllib.loads(NO_EFFECT.read_text())["change"])
+        """Return the changes that no input can show, each with its reason."""
+        return rows_of("no_effect", "change")[1]
 
-    def code(self, folder: Path, part: Part) -> str:
+    def code(self, folder: Path, unit: Unit) -> str:
         """Return a digest of a unit's machine code; UnsupportedError when it does not compile."""
-        kernel, macros = part.arguments
-        build.KERNELS = folder
-        return device_digest(build.compiled(kernel, defines=macros).read_bytes())
+        kernel, macros = unit.arguments
+        image = build.compiled(kernel, defines=macros, kernels=folder, flags=self._flags(folder))
+        return device_digest(image.read_bytes())
+
+    def _flags(self, folder: Path) -> tuple[str, ...]:
+        return build.FLAGS if folder == self.root else self.compiled_with
 
     def flags(self) -> list[tuple[str, str, str]]:
         """Return (operator, flag as it is, changed flag) of the compiler's flags that may change bits."""
@@ -84,19 +93,15 @@ class DeviceWorkshop:
 
     def use(self, old: str, new: str) -> None:
         """Compile with a changed flag: in this process, from now on."""
-        build.FLAGS = tuple(new if flag == old else flag for flag in build.FLAGS)
-
-    @property
-    def slow_start(self) -> bool:
-        """Whether a process takes long until it can launch: contexts of a device are made one after another."""
-        return True
+        self.compiled_with = tuple(new if flag == old else flag for flag in self.compiled_with)
 
     def forget(self) -> None:
-        """Forget every kernel that this process has loaded, and what was worked out for calls of them; the sources are
-        those of `root` again."""
-        build.KERNELS = self.root
+        """Forget every kernel that this process has loaded, and the plans of their calls; from now on it launches
+        the kernels of `root` as they are released.
+        """
+        self.compiled_with = build.FLAGS
+        driver.start_with(functools.partial(driver.Driver, self.root))
         plans.forget()
-        driver.hardware.cache_clear()
 
     def ready(self) -> None:
         """Import CuPy once for all judging processes; importing starts no device."""
@@ -104,40 +109,37 @@ class DeviceWorkshop:
 
     def subject(self, folder: Path) -> dict[str, Any]:
         """Return the subject that runs the kernels of a folder: for this process, from now on."""
-        build.KERNELS = folder
-        operations = {name: getattr(ops, name) for name in ops.__all__ if name != "available"}
+        driver.start_with(functools.partial(driver.Driver, folder, self._flags(folder)))
+        plans.forget()
+        operations = {name: getattr(ops, name) for name in LAUNCHED}
         return {
             "name": self.name,
             "operations": operations,
             "kind": "gpu",
             "profiles": self.profiles,
             "arrays": "cupy",
-            "ways": WAYS,
+            "ways": FORCED_PATHS,
         }
 
 
-@dataclass(frozen=True)
-class EmulatedWorkshop(DeviceWorkshop):
-    """The same on the emulated machine, which sees races, strays and what was never written."""
+@dataclass
+class EmulatedSources(DeviceSources):
+    """The same on the emulated device, which sees races, accesses out of bounds and reads of unwritten memory."""
 
     name: str = "emulated"
     largest: int = 1 << 17
     patience: int = 100
+    slow_start: bool = False
 
     def flags(self) -> list[tuple[str, str, str]]:
-        """Return nothing: the emulated machine has no such flags."""
+        """Return no flags: the emulated device has none."""
         return []
 
-    def code(self, folder: Path, part: Part) -> str:
-        """Return a digest of a unit's sources: what does not include a changed file is unchanged."""
+    def code(self, folder: Path, unit: Unit) -> str:
+        """Return a digest of a unit's sources; a unit that does not include a changed file keeps its digest."""
         texts: dict[str, str] = {}
-        with_headers(folder / f"{part.arguments[0]}.cu", texts)
+        with_headers(folder / f"{unit.arguments[0]}.cu", texts)
         return hashlib.sha256("\0".join(f"{name}\0{texts[name]}" for name in sorted(texts)).encode()).hexdigest()
-
-    @property
-    def slow_start(self) -> bool:
-        """Whether a process takes long until it can launch: the emulated machine is there at once."""
-        return False
 
     def ready(self) -> None:
         """Import nothing: the emulated machine needs no library of arrays."""
@@ -145,7 +147,13 @@ class EmulatedWorkshop(DeviceWorkshop):
     def subject(self, folder: Path) -> dict[str, Any]:
         """Return the subject that runs the kernels of a folder on the emulated machine."""
         operations = emulate.subject_operations(emulate.Emulator(folder))
-        return {"name": self.name, "operations": operations, "kind": "host", "profiles": self.profiles, "ways": WAYS}
+        return {
+            "name": self.name,
+            "operations": operations,
+            "kind": "host",
+            "profiles": self.profiles,
+            "ways": FORCED_PATHS,
+        }
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""Machine code of single functions in relocatable object files: what a change of the source did not change.
+"""Digests of the machine code of single functions in relocatable object files, to find unchanged functions.
 
 A function's digest covers its section's bytes and relocations, and those of all that it reaches, in all objects given.
 Compile with -ffunction-sections and -fdata-sections. ELF of 64 bits, little-endian; other objects are one digest each.

@@ -1,21 +1,29 @@
-"""Launches of the kernels that turn rows to columns, dense and over ragged experts."""
+"""Launchers of the conversions from rows to columns, dense and over ragged experts (clauses N9 and N10)."""
 
 from __future__ import annotations
 
 import ctypes
+import inspect
 import itertools
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, Concatenate, NamedTuple, ParamSpec, cast
 
 import numpy as np
 
 from refnum.errors import ShapeError
 
+from .. import checks
 from ..checks import MOST
-from ..device import plans
+from ..device import arrays
 from ..device.arrays import View
-from ..device.driver import driver
-from ..device.outputs import Outputs
+from ..device.call import DeviceCall
+from ..device.plans import planned
+from ..interface import columns
+from ..interface.call import U8, public
+from ..interface.columns import MODES, Columns
+from .payload_rows import item_bytes, on_device
+
+__all__ = ["fp8_columns", "mxfp4_columns", "mxfp4_to_fp8_columns", "mxfp4_to_fp8_rows_columns"]
 
 WINDOWS, EXPERTS = 512, 320
 """Windows of rows, and experts that meet them, of one launch by splits of the host; more take another."""
@@ -23,6 +31,9 @@ DOWN = 0xFFFF
 """CTAs of a grid's second axis, at most."""
 VECTORS, SCALES = 1, 2
 """Bits of `ColumnArguments.aligned`."""
+PLACES = "column_places"
+"""Kernel file and function that find experts' places by splits on the device."""
+P = ParamSpec("P")
 
 
 class Order(NamedTuple):
@@ -62,12 +73,12 @@ TUNING: dict[str, Order] = {
 }
 """Function -> its order where all experts but the last are whole segments: measured, see docs/results."""
 RAGGED: dict[str, Order] = {
-    "mxfp4_to_fp8_columns_max": Order(2, 8, ragged=1, strip=8, ahead=1),
+    "mxfp4_to_fp8_columns_max": Order(2, 6, 256, turns=2, ragged=1),
     "mxfp4_to_fp8_columns_amax": Order(2, 6, ragged=1, strip=8, ahead=1),
-    "mxfp4_to_fp8_rows_columns_max": Order(0, 7, ragged=1, strip=8, ahead=1),
-    "mxfp4_to_fp8_rows_columns_amax": Order(0, 6, ragged=1, strip=8, ahead=1),
-    "mxfp4_columns_max": Order(2, 5, ragged=1, strip=14),
-    "mxfp4_columns_amax": Order(2, 5, ragged=1, strip=14),
+    "mxfp4_to_fp8_rows_columns_max": Order(0, 4, 256, cluster=2, ragged=1),
+    "mxfp4_to_fp8_rows_columns_amax": Order(0, 5, ragged=1, strip=8, ahead=1, line=64),
+    "mxfp4_columns_max": Order(2, 4, ragged=1, strip=14),
+    "mxfp4_columns_amax": Order(2, 4, ragged=1, strip=14),
     "fp8_columns_rne": Order(2, 4, ragged=1),
     "fp8_columns_te": Order(2, 4, ragged=1),
 }
@@ -95,10 +106,12 @@ class ColumnArguments(ctypes.Structure):
 
     _fields_ = [
         *[(name, ctypes.c_void_p) for name in
-          ("x", "scales", "rows", "row_scales", "out", "out_scales", "table")],
+          ("x", "scales", "rows", "row_scales", "out", "out_scales", "splits", "table")],
         *[(name, ctypes.c_int64) for name in
-          ("x_stride", "scale_stride", "out_stride", "k", "m", "first_window")],
-        *[(name, ctypes.c_uint32) for name in ("windows", "tiles", "aligned", "vector", "experts", "blocks")],
+          ("x_stride", "scale_stride", "out_stride", "split_stride", "k", "m", "first_window")],
+        *[(name, ctypes.c_uint32) for name in
+          ("windows", "tiles", "aligned", "vector", "experts", "blocks", "tall", "height")],
+        ("split_bytes", ctypes.c_int32),
         ("ends", ctypes.c_int32 * (EXPERTS + 1)), ("segments", ctypes.c_uint32 * EXPERTS),
         ("at", ctypes.c_uint16 * WINDOWS),
     ]  # fmt: skip
@@ -108,6 +121,18 @@ class RowColumnArguments(ColumnArguments):
     """The same for a kernel whose first two outputs are rows."""
 
     slots = ("x", "scales", "rows", "row_scales", "out", "out_scales")
+
+
+class ColumnDeviceArguments(ColumnArguments):
+    """The same for splits on the device."""
+
+    slots = ("x", "scales", "splits", "out", "out_scales", "table")
+
+
+class RowColumnDeviceArguments(ColumnArguments):
+    """The same for splits on the device and a kernel whose first two outputs are rows."""
+
+    slots = ("x", "scales", "splits", "rows", "row_scales", "out", "out_scales", "table")
 
 
 def _vector(address: int, rows: int) -> int:
@@ -172,40 +197,63 @@ def _grid(windows: int, order: Order, tiles: int) -> tuple[int, int]:
     return -(-strips // order.cluster) * order.cluster * across, -(-tiles // across)
 
 
-def columns(kernel: str, name: str, x: View, scales: View, outputs: Outputs, k: int, splits: Sequence[int]) -> Any:
-    """Launch a column kernel on the caller's current stream and return its results.
-
-    splits: rows of each expert, checked; segments restart at every one.
-    """
-    m = x.shape[0]
-    if m == 0 or k == 0:
-        return outputs.finish()
-    shape, device = SHAPES.get(kernel, Shape()), x.device
-    parts = _parts(list(itertools.accumulate(n for n in splits if n)), shape)
-    order = (RAGGED if parts[0].experts else TUNING)[name]
-    *rows, codes, bytes_ = outputs.views
-    tiles = -(-k // order.wide)
+def _sized(call: DeviceCall, kernel: str, name: str, order: Order, given: Columns[View], counts: Sequence[int]) -> Any:
+    """Return the arguments that all launches of a call share, and the grid of each number of windows."""
+    x, scales, k, m = given.x, given.scales, given.k, given.x.shape[0]
+    shape, tiles = SHAPES.get(kernel, Shape()), -(-k // order.wide)
     across = order.across or tiles
     if -(-tiles // across) > DOWN:
         raise ShapeError(f"{x.name} has rows of {k} elements; {name} takes at most {DOWN * across * order.wide}")
-    grids = [_grid(part.windows, order, tiles) for part in parts]
+    grids = [_grid(count, order, tiles) for count in counts]
     if any(grid[0] > MOST for grid in grids):
         raise ShapeError(f"{x.name} has shape {x.shape}; {name} launches at most {MOST} blocks of tiles across")
-    function = driver().function(kernel, name, device, order.defines)
-    stream = x.library.stream(device)
-    threads = shape.threads or order.wide // order.turns
-    first_two: list[int | None] = [view.address for view in rows] or [None, None]
-    kind = RowColumnArguments if rows else ColumnArguments
+    *rows, codes, bytes_ = call.results
+    shared = {
+        "x": x.address, "scales": scales.address, "out": codes.address, "out_scales": bytes_.address,
+        **dict(zip(("rows", "row_scales"), (view.address for view in rows), strict=False)),
+        "x_stride": x.strides[0], "scale_stride": scales.strides[0], "out_stride": m // shape.codes, "k": k, "m": m,
+        "tiles": tiles, "aligned": _aligned(x, scales, order.wide // 32),
+        "vector": _vector(codes.address, m // shape.codes), "blocks": bytes_.shape[0],
+    }  # fmt: skip
+    return shared, grids, shape.threads or order.wide // order.turns
+
+
+def _launch(call: DeviceCall, given: Columns[View]) -> None:
+    """Launch a column kernel; column blocks restart at every expert."""
+    kernel, name = call.operation, f"{call.operation}_{given.mode}"
+    if given.x.shape[0] == 0 or given.k == 0:
+        return
+    parts = _parts(list(itertools.accumulate(n for n in given.splits.tolist() if n)), SHAPES.get(kernel, Shape()))
+    order = (RAGGED if parts[0].experts else TUNING)[name]
+    shared, grids, threads = _sized(call, kernel, name, order, given, [part.windows for part in parts])
+    kind = RowColumnArguments if len(call.results) > 2 else ColumnArguments
     for part, grid in zip(parts, grids, strict=True):
         arguments = kind(
-            x.address, scales.address, *first_two, codes.address, bytes_.address, None, x.strides[0],
-            scales.strides[0], m // shape.codes, k, m, part.first, part.windows, tiles,
-            _aligned(x, scales, order.wide // 32), _vector(codes.address, m // shape.codes), part.experts,
-            bytes_.shape[0], _filled(ColumnArguments.ends.size // 4, ctypes.c_int32, part.ends),
-            _filled(EXPERTS, ctypes.c_uint32, part.segments), _filled(WINDOWS, ctypes.c_uint16, part.at),
+            **shared, first_window=part.first, windows=part.windows, experts=part.experts,
+            ends=_filled(ColumnArguments.ends.size // 4, ctypes.c_int32, part.ends),
+            segments=_filled(EXPERTS, ctypes.c_uint32, part.segments),
+            at=_filled(WINDOWS, ctypes.c_uint16, part.at),
         )  # fmt: skip
-        plans.launch(function, device, grid, threads, stream, arguments)
-    return outputs.finish()
+        call.launch(kernel, name, order.defines, grid, threads, arguments)
+
+
+def _launch_on_device(call: DeviceCall, given: tuple[Columns[View], View]) -> None:
+    """Launch a column kernel behind one that finds the experts' places by splits on the device."""
+    columns_, counts = given
+    kernel, name = call.operation, f"{call.operation}_{columns_.mode}"
+    m, experts, shape = columns_.x.shape[0], counts.shape[0], SHAPES.get(kernel, Shape())
+    if m == 0 or columns_.k == 0:
+        return
+    windows, order = -(-m // shape.ragged), RAGGED[name]
+    shared, (grid,), threads = _sized(call, kernel, name, order, columns_, [windows])
+    kind = RowColumnDeviceArguments if len(call.results) > 2 else ColumnDeviceArguments
+    arguments = kind(
+        **shared, windows=windows, experts=experts, tall=shape.tall, height=shape.ragged,
+        splits=counts.address, split_stride=counts.strides[0], split_bytes=item_bytes(counts),
+        table=call.scratch(4 * (2 * experts + 1 + windows)),
+    )  # fmt: skip
+    call.launch(PLACES, PLACES, (), (1, 1), 1024, arguments)
+    call.launch(kernel, name, order.defines, grid, threads, arguments)
 
 
 def _filled(count: int, kind: Any, values: Any) -> Any:
@@ -214,3 +262,44 @@ def _filled(count: int, kind: Any, values: Any) -> Any:
     if len(values):
         np.frombuffer(out, np.dtype(kind))[: len(values)] = values
     return out
+
+
+def _described_on_device(
+    call: DeviceCall, codes: Any, scales: Any, splits: Any, mode: str, *, out: Any
+) -> tuple[Columns[View], View]:
+    """Check the arguments of a call by splits that lie on the device; `out` says how many scale blocks there may be."""
+    fp8 = call.operation == "fp8_columns"
+    checks.choice("underflow" if fp8 else "scale", mode, columns.UNDERFLOWS if fp8 else MODES)
+    x, beside, m, k = call.tiles(codes, scales) if fp8 else call.mxfp4(codes, scales)
+    counts = call.indices("splits", splits, x, None, "it is a list of counts", None, "")
+    blocks = next(iter(arrays.look(f"out[{len(out) - 1}]", out[-1]).shape), 0)
+    wanted = [((k, m // SHAPES.get(call.operation, Shape()).codes), U8), ((blocks, k), U8)]
+    if call.operation == "mxfp4_to_fp8_rows_columns":
+        wanted = [((m, k), U8), ((m, checks.tiles(k)), U8), *wanted]
+    call.outputs(out, wanted, [x, beside, counts])
+    return Columns(x, beside, k, np.empty(0, np.int64), mode), counts
+
+
+def _by_splits(described: Callable[Concatenate[DeviceCall, P], Columns[View]], results: int = 2) -> Callable[P, Any]:
+    """Return the launcher of a conversion, which takes splits of the host or on the device."""
+    by_host = cast(Any, planned(described, 2)(_launch))
+    by_device = planned(_described_on_device, 3, operation=described.__name__)(_launch_on_device)
+    signature = inspect.signature(described)
+
+    @public(described, _launch)
+    def launcher(*args: Any, **kwargs: Any) -> Any:
+        splits = args[2] if len(args) > 2 else kwargs.get("splits")
+        if splits is None or not on_device(splits, kwargs.get("out"), results):
+            return by_host(*args, **kwargs)
+        bound = signature.bind(None, *args, **kwargs)
+        bound.apply_defaults()
+        _, x, scales, counts, mode = bound.args
+        return by_device(x, scales, counts, mode, out=kwargs["out"])
+
+    return cast(Callable[P, Any], launcher)
+
+
+mxfp4_to_fp8_columns = _by_splits(columns.mxfp4_to_fp8_columns)
+mxfp4_to_fp8_rows_columns = _by_splits(columns.mxfp4_to_fp8_rows_columns, 4)
+mxfp4_columns = _by_splits(columns.mxfp4_columns)
+fp8_columns = _by_splits(columns.fp8_columns)

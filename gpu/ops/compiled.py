@@ -1,6 +1,6 @@
-"""What is compiled for an operation: which kernel files it runs, and under which macros each is compiled.
+"""The compilations of an operation: the kernel files that it runs, and the macros of each compilation.
 
-One place for all who ask: traces and certificates (`gpu.subjects`), mutation (`mutation.kernels`), tests.
+Traces and certificates (`gpu.subjects`), mutation (`mutation.kernels`) and tests read them from here.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from .. import silu
 from ..checks import LAYOUTS
 from ..device import compile as build
-from . import casts, columns, launch, payload_rows, swiglu
+from . import casts, columns, payload_rows, product, rowwise, swiglu
 
 OPERATIONS: dict[str, tuple[str, ...]] = {
     "quantize_mxfp4_stochastic": ("quantize_mxfp4",),
@@ -48,25 +48,26 @@ def operations(kernel: str) -> tuple[str, ...]:
 
 
 def cuts(kernel: str) -> list[tuple[str, ...]]:
-    """Return the macros under which a kernel file is compiled for its launches, scale layouts apart."""
-    found = {grid.defines for name, grid in launch.TUNING.items() if name == kernel}
+    """Return the macros with which a kernel file is compiled for its launches, without those of scale layouts."""
+    found = {grid.defines for name, grid in rowwise.TUNING.items() if name == kernel}
     orders = (*columns.TUNING.items(), *columns.RAGGED.items())
     found |= {order.defines for name, order in orders if name.rpartition("_")[0] == kernel}
     found |= {stay.defines for name, stay in swiglu.TUNING.items() if name == kernel}
+    found |= {product.DEFINES} if kernel == product.KERNEL else set()
     found |= {casts.DEFINES} if kernel == casts.KERNEL else set()
     found |= {payload_rows.SHORT.defines} if kernel == "payload_rows" else set()
     return sorted(found) or [()]
 
 
 def layouts(kernel: str) -> list[tuple[str, ...]]:
-    """Return the macros of all scale layouts that a kernel file is compiled for; those of bytes, none, first."""
+    """Return the macros of all scale layouts of a kernel file; the layout bytes, which needs no macro, comes first."""
     macros = LAID.get(kernel, ())
     found = itertools.product(range(len(LAYOUTS)), repeat=len(macros))
     return [tuple(f"{macro}={n}" for macro, n in zip(macros, numbers, strict=True) if n) for numbers in found]
 
 
 def units(operation: str) -> list[Unit]:
-    """Return everything that is compiled for an operation; empty when it has no kernel."""
+    """Return the compilations of an operation; none if it has no kernel."""
     return [
         Unit(kernel, (*cut, *laid))
         for kernel in build.kernel_names()

@@ -1,4 +1,4 @@
-"""Ways that launchers choose by size alone, and how a judge has them take one for calls of every size."""
+"""Code paths that launchers choose by size alone, and contexts that force one of them for calls of every size."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 
 from ..device import plans
-from . import permute, permute_sum, swiglu
+from . import payload_permute, payload_sum, swiglu
 
 
 @contextlib.contextmanager
 def _bound(module: ModuleType, name: str, value: int) -> Iterator[None]:
-    """Within, a launcher's bound is another one. No other thread may call meanwhile: plans of both are dropped."""
+    """Replace a launcher's bound and drop all plans, before and after. No other thread may call at the same time."""
     before = getattr(module, name)
     plans.forget()
     setattr(module, name, value)
@@ -25,12 +25,12 @@ def _bound(module: ModuleType, name: str, value: int) -> Iterator[None]:
 
 
 _ALONE = {"one CTA takes all": functools.partial(_bound, swiglu, "STAYING", 1)}
-_ONCE = {"every row read once": functools.partial(_bound, permute, "ONCE", 0)}
-WAYS: Mapping[str, Mapping[str, Callable[[], contextlib.AbstractContextManager[None]]]] = {
+_ONCE = {"every row read once": functools.partial(_bound, payload_permute, "ONCE", 0)}
+FORCED_PATHS: Mapping[str, Mapping[str, Callable[[], contextlib.AbstractContextManager[None]]]] = {
     "permute_pad": _ONCE,
     "permute_unpack": _ONCE,
-    "unpermute": {"lists in memory": functools.partial(_bound, permute_sum, "TOGETHER", 0)},
+    "unpermute": {"lists in memory": functools.partial(_bound, payload_sum, "TOGETHER", 0)},
     "swiglu_quantize": _ALONE,
     "swiglu_backward": _ALONE,
 }
-"""Operation -> name of a way -> context in which its launcher takes that way wherever it can."""
+"""Operation -> name of a path -> a context in which its launcher takes that path wherever it can."""

@@ -1,113 +1,94 @@
-"""Launchers of payloads: joined, parted, and quantised straight into (clause N12)."""
+"""Launchers of payloads: joined, split, and quantised straight into (clause N12)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 
-from refnum.errors import ShapeError, UnsupportedError
-from refnum.profiles import HOPPER, Profile
+from refnum.errors import UnsupportedError
 
 from .. import checks
-from ..checks import BLOCK, MOST
-from ..device import plans
+from ..checks import BLOCK, MOST, UNIT
 from ..device.arrays import View
-from ..device.driver import driver
-from ..device.outputs import U8, Outputs
+from ..device.call import DeviceCall
 from ..device.plans import planned
-from . import launch
-from .launch import Arguments
-from .payload_rows import UNIT, RowArguments, move_rows, together, widest_piece
+from ..interface import payload
+from ..interface.call import Rows
+from ..interface.payload import Packed
+from .payload_rows import RowArguments, move_rows, widest_piece
+from .rowwise import NAMES, TUNING, Arguments
+
+__all__ = ["fp8_to_payload", "pack_payload", "quantize_payload", "unpack_payload"]
 
 
 class PackArguments(RowArguments):
-    """Of `pack_payload`."""
+    """The arguments of `pack_payload`."""
 
     slots = ("x", "scales", "out")
 
 
 class UnpackArguments(RowArguments):
-    """Of `unpack_payload`."""
+    """The arguments of `unpack_payload`."""
 
     slots = ("x", "out", "out_scales")
 
 
-@planned(2)
-def pack_payload(packed: Any, scales: Any, *, out: Any = None) -> Any:
-    """Join MXFP4 codes u8 [T, K/2] and scales u8 [T, K/32] row by row (N12) -> u8 [T, 17 * K/32]."""
-    view = launch.codes("packed", packed, BLOCK // 2)
+@planned(payload.pack_payload, 2)
+def pack_payload(call: DeviceCall, given: Packed[View]) -> None:
+    """Launch the kernel that moves a row of codes and a row of scales into one."""
+    view, beside = given
     rows, half = view.shape
-    beside, blocks = launch.codes("scales", scales, 1), 2 * half // BLOCK
-    together(beside, view)
-    if beside.shape != (rows, blocks):
-        raise ShapeError(f"scales has shape {beside.shape}; packed of {view.shape} needs {(rows, blocks)}")
-    width = half + blocks
-    outputs = Outputs(out, [((rows, width), U8)], [view, beside])
+    width = half + beside.shape[1]
     arguments = PackArguments(
-        x=view.address, scales=beside.address, out=outputs.views[0].address, x_stride=view.strides[0],
+        x=view.address, scales=beside.address, out=call.results[0].address, x_stride=view.strides[0],
         scale_stride=beside.strides[0], rows=rows, tokens=rows, width=width, codes=half,
     )  # fmt: skip
     if width:
-        move_rows("pack_payload", view, beside, arguments, rows)
-    return outputs.finish()
+        move_rows(call, "pack_payload", view, beside, arguments, rows)
 
 
-@planned(1)
-def unpack_payload(payload: Any, *, out: Any = None) -> Any:
-    """Split a payload u8 [T, 17 * K/32] into (packed u8 [T, K/2], scales u8 [T, K/32]) (N12)."""
-    view = launch.codes("payload", payload, UNIT)
-    rows, width = view.shape
-    codes = width // UNIT * (UNIT - 1)
-    outputs = Outputs(out, [((rows, codes), U8), ((rows, width - codes), U8)], [view])
-    first, second = outputs.views
+@planned(payload.unpack_payload, 1)
+def unpack_payload(call: DeviceCall, given: View) -> None:
+    """Launch the kernel that moves a row into one of codes and one of scales."""
+    rows, width = given.shape
+    first, second = call.results
     arguments = UnpackArguments(
-        x=view.address, out=first.address, out_scales=second.address, x_stride=view.strides[0], rows=rows, tokens=rows,
-        width=width, codes=codes,
+        x=given.address, out=first.address, out_scales=second.address, x_stride=given.strides[0], rows=rows,
+        tokens=rows, width=width, codes=first.shape[1],
     )  # fmt: skip
     if width:
-        move_rows("unpack_payload", view, None, arguments, rows)
-    return outputs.finish()
+        move_rows(call, "unpack_payload", given, None, arguments, rows)
 
 
-@planned(1)
-def quantize_payload(x: Any, profile: Profile | str = HOPPER, *, out: Any = None) -> Any:
-    """Quantise [T, K] floats straight into MXFP4 payload rows (N12) -> u8 [T, 17 * K/32]."""
-    view = launch.floats("x", x)
-    name = f"quantize_payload_{launch.NAMES[checks.KINDS[view.dtype]]}"
-    return _fused(name, [view], out, view.shape[1], launch.rules(profile))
+@planned(payload.quantize_payload, 1)
+def quantize_payload(call: DeviceCall, given: Rows[View]) -> None:
+    """Launch the quantiser of floats."""
+    _quantize(call, f"quantize_payload_{NAMES[checks.KINDS[given.x.dtype]]}", given)
 
 
-@planned(2)
-def fp8_to_payload(codes: Any, scales: Any, profile: Profile | str = HOPPER, *, out: Any = None) -> Any:
-    """Quantise E4M3 1x128 tiles [T, K] straight into MXFP4 payload rows (N12) -> u8 [T, 17 * K/32]."""
-    view = launch.codes("codes", codes, BLOCK)
-    beside = launch.scales(scales, (view.shape[0], checks.tiles(view.shape[1])), view)
-    return _fused("fp8_to_payload", [view, beside], out, view.shape[1], launch.rules(profile))
+@planned(payload.fp8_to_payload, 2)
+def fp8_to_payload(call: DeviceCall, given: Rows[View]) -> None:
+    """Launch the quantiser of tiles."""
+    _quantize(call, "fp8_to_payload", given)
 
 
-def _fused(name: str, inputs: Sequence[View], out: Any, k: int, rules: tuple[int, int, int]) -> Any:
-    """Launch a kernel that quantises rows of k elements straight into payload rows."""
-    x, width, grid = inputs[0], k // BLOCK * UNIT, launch.TUNING["payload_quantize"]
-    m = x.shape[0]
+def _quantize(call: DeviceCall, name: str, given: Rows[View]) -> None:
+    """Launch a kernel that quantises rows straight into payload rows."""
+    x, k, scales, rules = given.x, given.k, given.scales, given.rules
+    width, grid, m = k // BLOCK * UNIT, TUNING["payload_quantize"], x.shape[0]
     part = grid.part // 2 if x.dtype == np.float32 else grid.part
     if width > MOST or m * (k // part) ** 2 >= 1 << 64:  # rows are found by a product with the inverse
         raise UnsupportedError(f"{m} rows of {width} bytes; the kernels count a row's to {MOST}: give fewer at a time")
-    outputs = Outputs(out, [((m, width), U8)], inputs)
     if m == 0 or k == 0:
-        return outputs.finish()
+        return
     aligned = widest_piece(x.address, x.strides[0] if m > 1 else 0) == 16
     whole = aligned and width % 16 == 0
     arguments = Arguments(
-        x=x.address, scales=inputs[1].address if len(inputs) > 1 else None, out=outputs.views[0].address,
-        chunks=m * (k // part), x_stride=x.strides[0], scale_stride=inputs[1].strides[0] if len(inputs) > 1 else 0,
+        x=x.address, scales=scales.address if scales else None, out=call.results[0].address,
+        chunks=m * (k // part), x_stride=x.strides[0], scale_stride=scales.strides[0] if scales else 0,
         per_row=k // part, valid=k // part, tall=1, aligned=aligned,
         per_row_inverse=((1 << 64) // (k // part) + 1) & ((1 << 64) - 1),
         rule=rules[0], satfinite=rules[1], zero_byte=rules[2],
     )  # fmt: skip
     suffix = ("_aligned_rceil" if rules[0] == 0 else "_aligned") if whole else ""
-    function = driver().function("payload_quantize", name + suffix, x.device, grid.defines)
     blocks = -(-m * (k // part) // (grid.threads * grid.unroll))
-    plans.launch(function, x.device, (blocks, 1), grid.threads, x.library.stream(x.device), arguments)
-    return outputs.finish()
+    call.launch("payload_quantize", name + suffix, grid.defines, (blocks, 1), grid.threads, arguments)

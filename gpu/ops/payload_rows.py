@@ -1,4 +1,4 @@
-"""What payloads and permutations share: the row kernels' arguments, checks of row maps, the launch that moves rows."""
+"""What payloads and permutations share: the row kernels' arguments, and the launch that moves rows."""
 
 from __future__ import annotations
 
@@ -7,20 +7,16 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from refnum.errors import ArgumentError, DtypeError, ShapeError, UnsupportedError
+from refnum.errors import ArgumentError, UnsupportedError
 
-from ..checks import BLOCK, MOST
-from ..device import arrays, plans
+from ..checks import MOST
+from ..device import arrays
 from ..device.arrays import View
-from ..device.driver import driver
-from . import launch
+from ..device.call import EXPERTS, DeviceCall
+from .rowwise import TUNING, Grid
 
-UNIT = BLOCK // 2 + 1
-"""Payload bytes of one MX block: 16 of codes and one of scale."""
-EXPERTS = 1024
-"""Experts whose places fit a launch's parameters."""
-SHORT = launch.Grid(64, 4, 16, rows=2)
-"""The grid of rows so short that four loads a thread take one."""
+SHORT = Grid(64, 4, 16, rows=2)
+"""The grid for rows so short that a warp reads a row with four loads of each thread."""
 
 
 class Experts(ctypes.Structure):
@@ -34,7 +30,7 @@ class Experts(ctypes.Structure):
 
 
 class RowArguments(ctypes.Structure):
-    """Mirror of `refnum::RowArguments` in kernels/payload_memory.cuh. `slots`: see `ready.Launch`."""
+    """Mirror of `refnum::RowArguments` in kernels/payload_memory.cuh. `slots`: see `frame.Launch`."""
 
     slots: tuple[str, ...] = ()
     _fields_ = [
@@ -48,70 +44,58 @@ class RowArguments(ctypes.Structure):
     ]  # fmt: skip
 
 
-def places(rows: Sequence[int], align: int) -> tuple[Experts, int, int]:
-    """Return (places of the experts, padded rows, rows)."""
-    if len(rows) > EXPERTS:
-        raise UnsupportedError(f"splits holds {len(rows)} experts; the kernels have room for {EXPERTS}")
+def places(rows: Sequence[int], align: int) -> Experts:
+    """Return the places of the experts, whose number and rows are checked (`DeviceCall.check_experts`)."""
     padded = [0, *itertools.accumulate(-(-m // align) * align for m in rows)]
-    taken = [0, *itertools.accumulate(rows)]
-    if padded[-1] > MOST:
-        raise UnsupportedError(f"splits at align={align} need {padded[-1]} rows; the kernels count to {MOST}")
-    return Experts(len(rows), tuple(padded[:-1]), tuple(taken)), padded[-1], taken[-1]
+    return Experts(len(rows), tuple(padded[:-1]), (0, *itertools.accumulate(rows)))
 
 
-def vector(name: str, x: Any, beside: View, count: int | None, what: str) -> View:
-    """Return the view of a 1-D device array beside another: every item at a multiple of its size, any stride."""
-    view = arrays.look(name, x)
-    if len(view.shape) != 1 or (count is not None and view.shape != (count,)):
-        wanted = "[n]" if count is None else f"({count},)"
-        raise ShapeError(f"{name} has shape {view.shape}; {what}, so it must be {wanted}")
-    together(view, beside)
-    size = view.dtype.itemsize
-    if view.address % size or (view.shape[0] > 1 and view.strides[0] % size):
+def item_bytes(view: View) -> int:
+    """Return the bytes of each of a vector's integers, negative when they are signed."""
+    return view.dtype.itemsize if view.dtype.kind == "u" else -view.dtype.itemsize
+
+
+def on_device(splits: Any, out: Any, results: int) -> bool:
+    """Return whether splits are on the device; ArgumentError if they are and `out` does not give the number of rows."""
+    if type(splits) is list or not hasattr(splits, "__dlpack_device__"):
+        return False
+    if not arrays.on_gpu("splits", splits):
+        return False
+    if not isinstance(out, tuple | list) or len(out) != results:
         raise ArgumentError(
-            f"{name} lies at {view.address:#x} with a stride of {view.strides[0]} bytes; allowed are multiples of its "
-            f"items' {size} bytes"
+            f"splits lie on the device but out is not a tuple of {results} arrays; its rows say how many there "
+            f"are, which only the device knows: give it, or give splits of the host"
         )
-    return view
-
-
-def together(view: View, beside: View) -> None:
-    """Raise ArgumentError unless both arrays are of one library and on one device."""
-    if view.device != beside.device or view.library.name != beside.library.name:
-        raise ArgumentError(
-            f"{view.name} is an array of {view.library.name} on device {view.device} and {beside.name} one of "
-            f"{beside.library.name} on device {beside.device}; give both of one library, on one device"
-        )
-
-
-def indices(name: str, x: Any, beside: View, count: int | None, what: str) -> tuple[View, int]:
-    """Return the view of a 1-D array of integers, and its items' width in bytes, negative when they are signed."""
-    view = vector(name, x, beside, count, what)
-    if view.dtype.kind not in "iu" or not view.dtype.isnative:
-        raise DtypeError(f"{name} has dtype {view.dtype}; allowed are integers in the machine's byte order")
-    size = view.dtype.itemsize
-    return view, size if view.dtype.kind == "u" else -size
+    return True
 
 
 def widest_piece(*places: int) -> int:
-    """Return the bytes that every load and store of rows at these places may have: 16, 8, 4 or 1."""
+    """Return the widest access, of 16, 8, 4 or 1 bytes, that is aligned at all these addresses, strides and widths."""
     return next(n for n in (16, 8, 4, 1) if all(place % n == 0 for place in places))
 
 
-def step(x: View, arguments: RowArguments, name: str, blocks: int, threads: int) -> None:
+def step(call: DeviceCall, arguments: RowArguments, name: str, blocks: int, threads: int) -> None:
     """Launch a kernel that prepares a move of rows."""
-    function = driver().function("payload_rows", name, x.device, launch.TUNING["payload_rows"].defines)
-    plans.launch(function, x.device, (blocks, 1), threads, x.library.stream(x.device), arguments)
+    call.launch("payload_rows", name, TUNING["payload_rows"].defines, (blocks, 1), threads, arguments)
 
 
 def move_rows(
-    name: str, x: View, beside: View | None, arguments: RowArguments, warps: int | None = None,
+    call: DeviceCall, name: str, x: View, beside: View | None, arguments: RowArguments, warps: int | None = None,
     before: Sequence[tuple[str, int, int]] = (),
 ) -> None:  # fmt: skip
-    """Launch a kernel that moves rows; without `warps`, a gather, whose warps take as many rows as the grid says.
+    """Launch a kernel that moves rows.
 
-    `beside` is a second matrix whose rows are moved along. `before`: names, CTAs and threads of the steps that go
-    before it, once nothing is left to refuse.
+    Args:
+        call: the call.
+        name: the first part of the function's name.
+        x: the matrix whose rows are moved.
+        beside: a second matrix whose rows are moved with them, or None.
+        arguments: the kernel's arguments.
+        warps: one warp for each row of this many; None for a gather, whose warps take the rows that the grid says.
+        before: (name, CTAs, threads) of the kernels to launch first, after all checks.
+
+    Raises:
+        UnsupportedError: more rows, or longer rows, than the kernels count.
     """
     rows, width = arguments.rows if warps is None else warps, arguments.width
     if rows == 0:
@@ -123,14 +107,13 @@ def move_rows(
         places += [beside.address, beside.strides[0] if beside.shape[0] > 1 else 0]
     piece = widest_piece(*places)
     warp = 32 * piece
-    grid = SHORT if width <= SHORT.unroll * warp else launch.TUNING["payload_rows"]
+    grid = SHORT if width <= SHORT.unroll * warp else TUNING["payload_rows"]
     slabs = -(-width // (warp * grid.unroll))
     arguments.span = -(-width // (slabs * warp)) * warp
     if slabs > 65535:
         raise UnsupportedError(f"a row of {width} bytes; the kernels move at most {65535 * warp * grid.unroll} of them")
     for first in before:
-        step(x, arguments, *first)
-    function = driver().function("payload_rows", f"{name}_{piece}", x.device, grid.defines)
+        step(call, arguments, *first)
     each = grid.threads // 32 * (grid.rows if warps is None else 1)
     blocks = (-(-rows // each), slabs)
-    plans.launch(function, x.device, blocks, grid.threads, x.library.stream(x.device), arguments)
+    call.launch("payload_rows", f"{name}_{piece}", grid.defines, blocks, grid.threads, arguments)

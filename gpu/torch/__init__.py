@@ -1,14 +1,14 @@
-"""The launchers as torch operators, `torch.ops.refnum.*`, so that torch.compile and CUDA graphs take them whole.
+"""The launchers as torch operators, `torch.ops.refnum.*`, for torch.compile and CUDA graphs.
 
-Importing this registers one operator for each launcher of `gpu.ops`, with the launcher's name, argument order and
-defaults, and gives it as a function of this module. Where torch has its own words, they are used: a profile is its
-name, a dtype is a `torch.dtype`, a tile is a list of two integers and splits are a list of integers. Its integers are
-of 63 bits and a sign: a seed of 2**63 or more, which torch refuses before anything runs, is given as seed - 2**64.
-Results are fresh contiguous tensors on the input's device, codes and scale bytes torch.uint8. No operator has a
-gradient: what `swiglu_backward` and `unpermute` give refuses one, what all others give is constant to autograd.
+Importing this module registers one operator for each launcher of `gpu.ops`, with the launcher's name, argument order
+and defaults, and makes it a function of this module. Arguments have torch's types: a profile is its name, a dtype is a
+`torch.dtype`, a tile is a list of two integers, and splits are a list of integers. torch's integers have 63 bits and a
+sign, so give a seed of 2**63 or more as seed - 2**64. Results are new contiguous tensors on the input's device, codes
+and scale bytes torch.uint8. No operator has a gradient: autograd raises UnsupportedError for the results of
+`swiglu_backward` and `unpermute`, and treats all other results as constants.
 
-Shapes and dtypes of the results are given without a device (fake tensors), dynamic sizes included; the launchers'
-own checks raise `refnum.errors` when the operator runs. Adding a launcher is one entry of `OPERATORS`.
+Fake tensors give the shapes and dtypes of the results without a device, with dynamic sizes too; the launchers' checks
+raise `refnum.errors` when an operator runs. A new launcher needs one entry of `OPERATORS`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import torch
 from refnum.errors import UnsupportedError
 
 from .. import ops
+from ..operations import LAUNCHED
 from . import shapes as shapes
 from .shapes import Wanted
 
@@ -30,11 +31,12 @@ NAMESPACE = "refnum"
 
 @dataclass(frozen=True)
 class Operator:
-    """One launcher as torch sees it.
+    """One launcher as a torch operator.
 
-    arguments: in torch's schema language. results: shapes and dtypes of the results, from the same arguments.
-    returns: how many results. words: argument -> what the launcher is given in its place. differentiable: whether
-    inputs and results are numbers, not codes and scales, so that autograd may ask for a gradient and is refused.
+    arguments: in torch's schema language. results: the function for shapes and dtypes of the results, with the same
+    arguments. returns: the number of results. words: argument -> the function from torch's value to the launcher's.
+    differentiable: whether inputs and results are numbers, not codes and scales, so that a request for a gradient is an
+    error.
     """
 
     arguments: str
@@ -49,7 +51,7 @@ def _dtype_name(dtype: torch.dtype | None) -> str:
 
 
 def _key(philox: list[int] | None) -> tuple[int, ...] | None:
-    """Return a key of N13.5; torch's integers have a sign, so the upper half of the seeds comes as negative ones."""
+    """Return a key of N13.5; torch's integers have a sign, so the upper half of the seeds are negative."""
     return philox and (philox[0] % (1 << 64), *philox[1:])  # type: ignore[return-value]
 
 
@@ -116,15 +118,15 @@ OPERATORS: dict[str, Operator] = {
     "encode_e4m3": Operator('Tensor x, str overflow="saturate"', shapes.encode, returns=1),
     "encode_e8m0": Operator('Tensor x, str rounding="up", bool saturate=False', shapes.encode, returns=1),
 }  # fmt: skip
-"""Name of a launcher -> its operator; a launcher that this version lacks is left out when they are registered."""
+"""Name of a launcher -> its operator; `gpu.operations` says which there must be."""
 
 _library = torch.library.Library(NAMESPACE, "FRAGMENT")
 
 
 def _bound(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that gets every argument of an operator by name, defaults filled in.
+    """Return a function that gets every argument of an operator by name, with its defaults.
 
-    torch leaves out what is at its default, at the end of the positional arguments as well as among the keywords.
+    torch omits arguments that have their default, at the end of the positional ones and among the keywords.
     """
     arguments = getattr(torch.ops.refnum, name).default._schema.arguments
     names = [argument.name for argument in arguments]
@@ -178,8 +180,8 @@ def _no_gradient(name: str) -> Callable[..., Any]:
     return backward
 
 
-REGISTERED = {name: _register(name, operator) for name, operator in OPERATORS.items() if hasattr(ops, name)}
-"""Name -> `torch.ops.refnum.<name>.default`, for the launchers of this version."""
+REGISTERED = {name: _register(name, OPERATORS[name]) for name in LAUNCHED}
+"""Name of a launcher -> `torch.ops.refnum.<name>.default`."""
 
 
 def __getattr__(name: str) -> Callable[..., Any]:

@@ -186,6 +186,16 @@ def float32_add(a: int, b: int) -> int:
     return float_bits(NEG_ZERO if x == y == NEG_ZERO else total)
 
 
+def float32_fused(a: int, b: int, c: int) -> int:
+    """Return the bits of a * b + c of three float32 given as bits, rounded once."""
+    x, y, z = float_value(a), float_value(b), float_value(c)
+    if not (is_finite(x) and is_finite(y)) or 0 in (number(x), number(y)):
+        return float32_add(float32_multiply(a, b), c)  # the product is exact
+    if not is_finite(z):
+        return float32_add(0, c)
+    return float_bits(number(x) * number(y) + number(z))
+
+
 def floor_log2(value: Fraction) -> int:
     """Return the largest k with 2**k <= value, for value > 0."""
     k = value.numerator.bit_length() - value.denominator.bit_length()

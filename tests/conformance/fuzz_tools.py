@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from refnum.conformance.commands.fuzz.context import Office
+from refnum.conformance.commands.fuzz.context import WorkerContext
 from refnum.conformance.commands.fuzz.coordinator import Coordinator, Limits
 from refnum.conformance.commands.fuzz.database import FILE, Database, create
 from refnum.conformance.commands.fuzz.executors.local import LocalExecutor
@@ -39,7 +39,7 @@ class Here:
     """An executor without processes, for subjects that do no harm: results come back in an order that is drawn."""
 
     def __init__(self, spec, places=1):
-        self.office, self.places, self.flying, self.dice = Office(spec), places, [], random.Random(places)
+        self.context, self.places, self.flying, self.dice = WorkerContext(spec), places, [], random.Random(places)
 
     def free(self, device):
         return self.places - len(self.flying)
@@ -49,7 +49,7 @@ class Here:
 
     def poll(self, seconds):
         task = self.flying.pop(self.dice.randrange(len(self.flying)))
-        return [Event("done", "here", "cpu", task, TASKS[task["kind"]](self.office, task, lambda *_: None))]
+        return [Event("done", "here", "cpu", task, TASKS[task["kind"]](self.context, task, lambda *_: None))]
 
     def health(self):
         return {"up": 1, "starting": 0}

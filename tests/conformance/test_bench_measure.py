@@ -1,5 +1,8 @@
 """A whole run on a stand-in device: NumPy arrays and a host clock in place of CuPy and events."""
 
+import contextlib
+import dataclasses
+import functools
 import time
 import types
 import weakref
@@ -11,9 +14,9 @@ from bench_tools import PLAIN, SHAPE, Host, model, subject
 from refnum.conformance.cases.operation import OPERATIONS, call_golden
 from refnum.conformance.commands.bench import agree, document, inputs, lines, measure, shapes, tables
 from refnum.conformance.commands.bench.clock import Times, in_turn, sets_for
-from refnum.conformance.commands.bench.contender import Contender, Prepared, of_subject
+from refnum.conformance.commands.bench.contender import Contender, Prepared, of_subject, tunings_of
 from refnum.conformance.subjects.subject import from_dict
-from refnum.errors import ArgumentError
+from refnum.errors import ArgumentError, UnsupportedError
 
 
 def records(plan):
@@ -395,3 +398,36 @@ def test_results_live_until_their_calls_next_turn():
     for _ in range(8):
         next(turns)
     assert [each() is not None for each in alive] == [False] * 5 + [True] * 3
+
+
+def test_other_cuts_of_a_launch_are_timed_within_their_contexts():
+    used = []
+
+    @contextlib.contextmanager
+    def cut(words):
+        used.append(words)
+        yield
+
+    def tunings(operation):
+        if operation != "fp8_to_mxfp4":
+            return {}
+        return {words: functools.partial(cut, words) for words in ("THREADS=64", "THREADS=512")}
+
+    own = dataclasses.replace(subject(), tunings=tunings)
+    chosen = lines.select(["FP8 -> MXFP4", "pack_payload"])
+    others = tunings_of(own, chosen)
+    found = records(plan(peers=others, lines=chosen))
+    assert [(r["line"], r["contender"], r["agreement"]) for r in found] == [
+        ("FP8 -> MXFP4", "stand-in", "equal"), ("FP8 -> MXFP4", "THREADS=64", "equal"),
+        ("FP8 -> MXFP4", "THREADS=512", "equal"), ("pack payload", "stand-in", "equal"),
+    ]  # fmt: skip
+    assert used == ["THREADS=64", "THREADS=512"] * measure.ROUNDS
+    with pytest.raises(UnsupportedError, match="stand-in has no `tunings`"):
+        tunings_of(subject(), chosen)
+
+
+def test_copies_keep_the_distance_of_rows():
+    case = inputs.make(np, lines.select(["SwiGLU -> FP8, gate and up in one array"])[0], SHAPE)
+    for copy in inputs.copies(case, 2):
+        assert copy.inputs["gate"].strides == (4 * 128, 2)
+        np.testing.assert_array_equal(copy.inputs["gate"], case.inputs["gate"])

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from refnum.conformance.cases.levels import Outcome
 from refnum.conformance.cases.operation import OPERATIONS, run_golden
 from refnum.conformance.commands.check import controls as room
 from refnum.conformance.commands.check.control_cases import control_cases
@@ -100,6 +101,12 @@ def test_a_harness_without_its_probes_is_caught_by_the_controls(monkeypatch, mod
         for control in ALL.values():
             if control.subject.name != "model":
                 check_control(control)
+
+
+def test_a_path_of_wide_domains_that_a_subject_ends_is_caught(monkeypatch):
+    monkeypatch.setattr(room, "judge_on_device", lambda subject, case: Called(outcome=Outcome.PASS))
+    with pytest.raises(HarnessError, match="exits must end in fault"):
+        check_control(ALL["exits"])
 
 
 def exhausted(*_, **__):

@@ -6,7 +6,7 @@ import pytest
 
 from refnum.conformance.cases.case import Case
 from refnum.conformance.cases.corners import corner_cases
-from refnum.conformance.cases.coverpoints import COVERPOINTS, FUSED, count, describe, expected, holes, merged
+from refnum.conformance.cases.coverpoints import count, describe, expected, groups, holes, merged
 from refnum.conformance.cases.coverpoints.point import read_float, rounding, rule_exponent
 from refnum.conformance.cases.draw.bits import as_float
 from refnum.conformance.cases.operation import OPERATIONS, run_golden
@@ -166,8 +166,7 @@ def test_the_corner_set_leaves_no_hole_in_any_variant(name):
 
 def test_names_are_unique_and_every_operation_with_numbers_has_points():
     for name, operation in OPERATIONS.items():
-        params, whose = operation.defaults(), FUSED.get(name, name)
-        points = [point for group in COVERPOINTS if whose in group.operations
-                  for point in group.names(whose, "HOPPER", params)]  # fmt: skip
+        params, whose = operation.defaults(), operation.joins or name
+        points = [point for group in groups(name) for point in group.names(whose, "HOPPER", params)]
         assert len(points) == len(set(points)) == len(describe(name, "HOPPER", params))
         assert bool(points) == (name not in ("pack_payload", "unpack_payload"))

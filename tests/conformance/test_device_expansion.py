@@ -9,7 +9,7 @@ import pytest
 from refnum.conformance.cases.draw.bits import float_bits
 from refnum.conformance.cases.operation import OPERATIONS
 from refnum.conformance.cases.recipes import Recipe, expand
-from refnum.conformance.cases.recipes.distributions import ROUTED, WIDE, distributions_for
+from refnum.conformance.cases.recipes.distributions import distributions_for
 
 spec = importlib.util.spec_from_file_location("stand_in", Path(__file__).parents[1] / "refnum" / "test_dispatch.py")
 stand_in = importlib.util.module_from_spec(spec)
@@ -22,16 +22,15 @@ def recipe(name, distribution, wide=False):
     operation = OPERATIONS[name]
     params = dict(operation.defaults())
     rows = 10
-    if name in ROUTED or "columns" in name:
+    if OPERATIONS[name].ragged:
         params["splits"] = [4, 0, 6]
     return Recipe(name, "STOCHASTIC" if name == "quantize_mxfp4" else "HOPPER", params, (rows, 160), 77,
                   distribution.name, dict(distribution.simple), EDITS, optional=True, wide=wide)  # fmt: skip
 
 
 RECIPES = [recipe(name, distribution) for name in OPERATIONS for distribution in distributions_for(name).values()]
-RECIPES += [
-    recipe(name, distribution, True) for name in sorted(WIDE) for distribution in distributions_for(name).values()
-]
+WIDE = [name for name, operation in OPERATIONS.items() if operation.wide_first]
+RECIPES += [recipe(name, distribution, True) for name in WIDE for distribution in distributions_for(name).values()]
 
 
 def same(made, get, kind):

@@ -1,6 +1,10 @@
 """Judging where the data is: on NumPy and on a stand-in for CuPy here, on CuPy where there is a GPU."""
 
+import ctypes
+import dataclasses
 import importlib.util
+import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,18 +15,23 @@ from refnum.conformance.cases.draw.bits import float_bits
 from refnum.conformance.cases.levels import Outcome
 from refnum.conformance.cases.operation import OPERATIONS, call_golden, run_golden
 from refnum.conformance.cases.recipes import Recipe, expand
-from refnum.conformance.cases.recipes.distributions import ROUTED, distributions_for
+from refnum.conformance.cases.recipes.distributions import distributions_for
+from refnum.conformance.commands.check.control_cases import control_cases
+from refnum.conformance.subjects.calls.call import call
+from refnum.conformance.subjects.calls.float_mode import float_mode
+from refnum.conformance.subjects.controls import controls
 from refnum.conformance.subjects.subject import Subject
+from refnum.conformance.verdicts.compare import compare
 from refnum.conformance.verdicts.device import (
-    call_there,
+    call_on_device,
     device_like,
-    expand_there,
+    expand_on_device,
     fetch,
-    judge_there,
-    judged_there,
+    judge_on_device,
+    library_of,
     place,
 )
-from refnum.errors import ArgumentError, UnsupportedError
+from refnum.errors import UnsupportedError
 
 spec = importlib.util.spec_from_file_location("stand_in", Path(__file__).parents[1] / "refnum" / "test_dispatch.py")
 stand_in = importlib.util.module_from_spec(spec)
@@ -47,7 +56,7 @@ def likes():
     yield pytest.param(cupy, id="cupy")
 
 
-@pytest.fixture(params=likes())
+@pytest.fixture(params=list(likes()))
 def like(request):
     return request.param()
 
@@ -55,7 +64,7 @@ def like(request):
 def recipe(name, number=0):
     operation, distribution = OPERATIONS[name], list(distributions_for(name).values())[number]
     params = dict(operation.defaults())
-    if name in ROUTED or "columns" in name:
+    if OPERATIONS[name].ragged:
         params["splits"] = [4, 0, 6]
     return Recipe(name, "HOPPER", params, (10, 160), 77, distribution.name, dict(distribution.simple), optional=True)
 
@@ -81,8 +90,8 @@ def golden_of(name, keywords):
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_the_model_passes_on_every_operation(like, name):
-    case = expand_there(recipe(name, 1), like)
-    judged = judge_there(subject(like, name), case)
+    case = expand_on_device(recipe(name, 1), like)
+    judged = judge_on_device(subject(like, name), case)
     assert judged.outcome is Outcome.PASS, judged.words
     assert judged.compared == sum(array.size for array in run_golden(expand(recipe(name, 1))).values()) > 0
     assert judged.wrong == {} and judged.records == []
@@ -96,9 +105,9 @@ def test_a_wrong_byte_comes_back_as_a_record_and_a_count(like):
         scales[9, 4] = scales[9, 4] ^ np.uint8(2)
         return packed, scales
 
-    case = expand_there(recipe("quantize_mxfp4", 1), like)
+    case = expand_on_device(recipe("quantize_mxfp4", 1), like)
     want = run_golden(expand(recipe("quantize_mxfp4", 1)))
-    judged = judge_there(subject(like, "quantize_mxfp4", spoil), case)
+    judged = judge_on_device(subject(like, "quantize_mxfp4", spoil), case)
     assert judged.outcome is Outcome.MISMATCH and judged.wrong == {"packed": 81, "scales": 1}
     assert "81 of 800 in packed, 1 of 50 in scales differ" in judged.words
     first = judged.records[0]
@@ -117,7 +126,7 @@ def test_a_wrong_byte_comes_back_as_a_record_and_a_count(like):
     ids=["count", "shape", "dtype"],
 )
 def test_results_that_cannot_be_compared(like, wrap, finding):
-    judged = judge_there(subject(like, "quantize_mxfp4", wrap), expand_there(recipe("quantize_mxfp4"), like))
+    judged = judge_on_device(subject(like, "quantize_mxfp4", wrap), expand_on_device(recipe("quantize_mxfp4"), like))
     assert judged.outcome is Outcome.MISMATCH and judged.finding == finding and judged.words
 
 
@@ -128,9 +137,9 @@ def test_a_changed_input_is_a_breach(like):
         return result
 
     arrays = "numpy" if isinstance(like, np.ndarray) else "cupy"
-    judged = judge_there(
+    judged = judge_on_device(
         Subject("writer", {"quantize_mxfp4": quantize_mxfp4}, arrays=arrays),
-        expand_there(recipe("quantize_mxfp4", 1), like),
+        expand_on_device(recipe("quantize_mxfp4", 1), like),
     )
     assert judged.finding == "input-mutated" and judged.outcome is Outcome.MISMATCH
 
@@ -142,22 +151,126 @@ def test_what_a_subject_raises_becomes_an_outcome(like):
         def quantize_mxfp4(x, profile=None):
             raise error
 
-        return judge_there(
+        return judge_on_device(
             Subject("s", {"quantize_mxfp4": quantize_mxfp4}, arrays=arrays),
-            expand_there(recipe("quantize_mxfp4"), like),
+            expand_on_device(recipe("quantize_mxfp4"), like),
         )
 
     assert judged_by(RuntimeError("illegal address\nmore")).outcome is Outcome.FAULT
     assert judged_by(RuntimeError("illegal address\nmore")).words == "RuntimeError: illegal address"
     assert judged_by(UnsupportedError("no")).outcome is Outcome.UNSUPPORTED
-    assert judged_by(MemoryError()).outcome is Outcome.UNSUPPORTED  # the device is full: no word on the kernel
     assert judged_by(type("CompileError", (Exception,), {})("x")).outcome is Outcome.COMPILE_ERROR
+
+
+@pytest.mark.parametrize("error", [SystemExit(0), GeneratorExit("no"), type("Own", (BaseException,), {})("no")])
+def test_no_error_of_a_subject_ends_the_run(like, error):
+    def quantize_mxfp4(x, profile=None):
+        raise error
+
+    judged = judge_on_device(
+        Subject("s", {"quantize_mxfp4": quantize_mxfp4}, arrays=library_of(like)),
+        expand_on_device(recipe("quantize_mxfp4"), like),
+    )
+    assert judged.outcome is Outcome.FAULT and type(error).__name__ in judged.words
+
+
+def test_a_call_leaves_the_settings_of_the_process_as_they_were(like):
+    def quantize_mxfp4(x, profile=None):
+        np.seterr(all="raise")
+        sys.setrecursionlimit(5_000)
+        return refnum.quantize_mxfp4(x)
+
+    before = np.geterr(), sys.getrecursionlimit(), float_mode()
+    subject = Subject("s", {"quantize_mxfp4": quantize_mxfp4}, arrays=library_of(like))
+    judged = judge_on_device(subject, expand_on_device(recipe("quantize_mxfp4", 1), like))
+    assert judged.outcome is Outcome.PASS
+    assert (np.geterr(), sys.getrecursionlimit(), float_mode()) == before
+
+
+def test_a_changed_float_mode_is_a_breach_and_does_not_stay(like):
+    def quantize_mxfp4(x, profile=None):
+        ctypes.CDLL("libm.so.6").fesetround(0x800)
+        return refnum.quantize_mxfp4(x)
+
+    mode = float_mode()
+    subject = Subject("s", {"quantize_mxfp4": quantize_mxfp4}, arrays=library_of(like))
+    judged = judge_on_device(subject, expand_on_device(recipe("quantize_mxfp4", 1), like))
+    assert judged.finding == "float-mode-changed" and judged.outcome is Outcome.MISMATCH
+    assert float_mode() == mode
+
+
+def test_a_forked_child_never_gets_to_judge(like):
+    def quantize_mxfp4(x, profile=None):
+        if not os.fork():
+            raise ValueError("the child")
+        return refnum.quantize_mxfp4(x)
+
+    process = os.getpid()
+    subject = Subject("s", {"quantize_mxfp4": quantize_mxfp4}, arrays=library_of(like))
+    assert judge_on_device(subject, expand_on_device(recipe("quantize_mxfp4", 1), like)).outcome is Outcome.PASS
+    assert os.getpid() == process and os.waitpid(-1, 0)[1] >> 8 == 1
+
+
+def test_an_array_that_lies_about_equality_is_compared_by_its_bytes(like):
+    class Lies(type(like)):
+        def __ne__(self, other):
+            return np.zeros_like(other)
+
+    def lying(results):
+        wrong = results[0] ^ np.uint8(1)
+        return wrong.view(Lies) if isinstance(like, np.ndarray) else Lies(getattr(wrong, "host", wrong)), results[1]
+
+    if type(like).__module__.startswith("cupy"):
+        pytest.skip("a class that CuPy itself allocates")
+    judged = judge_on_device(
+        subject(like, "quantize_mxfp4", lying), expand_on_device(recipe("quantize_mxfp4", 1), like)
+    )
+    assert judged.outcome in (Outcome.MISMATCH, Outcome.FAULT)
+
+
+def controls_judged_by_a_plain_call():
+    """Controls whose first call on a case shows what is wrong with them, and the right ones."""
+    for control in controls():
+        subject = control.subject
+        if control.outcome is not Outcome.TIMEOUT and subject.name not in ("model", "sometimes"):
+            yield pytest.param(control, id=subject.name)
+
+
+@pytest.mark.parametrize("control", list(controls_judged_by_a_plain_call()))
+def test_a_control_is_judged_alike_on_both_paths(control):
+    subject = control.subject
+    for operation in subject.operations:
+        for params in OPERATIONS[operation].variants():
+            (case,) = control_cases(operation, "HOPPER", params)
+            if subject.refuses(operation, "HOPPER", params):
+                continue
+            golden = run_golden(case)
+            host, there = call(subject, case), judge_on_device(subject, case, golden)
+            wrong = host.outcome is Outcome.PASS and compare(case, golden, host.results).level > 0
+            assert there.outcome is (Outcome.MISMATCH if wrong else host.outcome), there.words
+            if not wrong:
+                assert (there.words, there.finding) == (host.words, host.finding)
+
+
+def test_want_of_memory_on_a_large_case_says_nothing_of_the_kernel():
+    def quantize_mxfp4(x, profile=None):
+        raise MemoryError
+
+    def judged_on(rows):
+        case = expand_on_device(
+            dataclasses.replace(recipe("quantize_mxfp4"), shape=(rows, 4096)), np.empty(0, np.uint8)
+        )
+        return judge_on_device(Subject("s", {"quantize_mxfp4": quantize_mxfp4}), case)
+
+    assert judged_on(1).outcome is Outcome.FAULT  # 64 MiB are free, as for every call
+    large = judged_on(512)
+    assert large.outcome is Outcome.UNSUPPORTED and large.no_room
 
 
 def test_a_case_travels_there_and_back(like):
     for name in OPERATIONS:
         host = expand(recipe(name, 1))
-        for there in (place(host, like), expand_there(recipe(name, 1), like)):
+        for there in (place(host, like), expand_on_device(recipe(name, 1), like)):
             back = fetch(there)
             for key, array in host.inputs.items():
                 assert isinstance(back.inputs[key], np.ndarray) and back.inputs[key].dtype == array.dtype, (name, key)
@@ -167,9 +280,7 @@ def test_a_case_travels_there_and_back(like):
 def test_another_librarys_subject_is_refused():
     case = expand(recipe("quantize_mxfp4"))
     torch = Subject("t", {"quantize_mxfp4": refnum.quantize_mxfp4}, arrays="torch")
-    assert not judged_there(torch, np.empty(0))
-    with pytest.raises(ArgumentError, match="takes torch arrays; the case holds numpy"):
-        call_there(torch, case)
+    assert "takes torch arrays; the case holds numpy" in call_on_device(torch, case).words
 
 
 def test_no_device_is_said(monkeypatch):

@@ -16,8 +16,8 @@ import pytest
 
 from refnum.conformance.subjects.choose import choose
 from refnum.conformance.subjects.isolation import die_with_parent, process_tree
-from refnum.conformance.subjects.isolation.channel import LateError, Line
-from refnum.conformance.subjects.isolation.parent import Household
+from refnum.conformance.subjects.isolation.channel import Channel, LateError
+from refnum.conformance.subjects.isolation.parent import IsolatedProcess
 from refnum.conformance.subjects.isolation.wire import MessageError, receive, send
 from refnum.conformance.subjects.loading.executable import _Process
 from refnum.conformance.subjects.subject import Broken
@@ -28,7 +28,7 @@ BEGIN = b"refnum\xff\x01"
 
 @pytest.fixture
 def ends():
-    one, other = (Line(end) for end in socket.socketpair())
+    one, other = (Channel(end) for end in socket.socketpair())
     yield one, other
     one.close()
     other.close()
@@ -109,7 +109,7 @@ def test_a_message_that_stops_in_the_middle_is_late_in_both_directions(ends):
 
 def test_a_line_whose_process_has_ended_is_at_its_end_though_a_child_holds_it():
     one, other = socket.socketpair()
-    line, held = Line(one, lambda: True), Line(other)
+    line, held = Channel(one, lambda: True), Channel(other)
     send(held, {"last": 1})
     assert receive(line, soon(9))[0] == {"last": 1}
     with pytest.raises(EOFError):
@@ -285,7 +285,7 @@ def test_supports_that_fails_there_is_a_fault_of_its_own(tmp_path):
 
 
 def test_a_question_that_was_not_answered_in_time_is_not_asked_again(monkeypatch):
-    home, asked = Household("nobody"), []
+    home, asked = IsolatedProcess("nobody"), []
 
     def late(head, _arrays, limit):
         from refnum.conformance.subjects.isolation.parent import _Lost
@@ -303,7 +303,7 @@ def test_a_question_that_was_not_answered_in_time_is_not_asked_again(monkeypatch
 
 def test_one_who_is_silent_does_not_answer_for_the_others_of_its_file(monkeypatch):
     """By subject and question: one whose `supports` hangs says nothing of another, or of its own `trace`."""
-    home = Household("nobody")
+    home = IsolatedProcess("nobody")
 
     def partly(head, _arrays, limit):
         from refnum.conformance.subjects.isolation.parent import _Lost

@@ -9,12 +9,12 @@ from refnum.conformance.cases.levels import Outcome
 from refnum.conformance.cases.recipes import Recipe, expand
 from refnum.conformance.cases.recipes.distributions import distributions_for
 from refnum.conformance.commands.fuzz import confirm, halve
-from refnum.conformance.commands.fuzz.context import Office
+from refnum.conformance.commands.fuzz.context import WorkerContext
 from refnum.conformance.commands.fuzz.shards import Address, recipes_of
 from refnum.conformance.commands.fuzz.spec import make_spec
 from refnum.conformance.subjects.subject import Subject
 from refnum.conformance.verdicts.device import fetch
-from refnum.conformance.verdicts.judge_worker import Bench
+from refnum.conformance.verdicts.judge_worker import RecipeJudge
 
 HOST = np.empty(0, np.uint8)
 SIGNLESS = """
@@ -40,8 +40,10 @@ def quantize_mxfp4(x):
 """
 
 
-def office_of(source, elements=1 << 12):
-    return Office(make_spec([str(source)], ["quantize_mxfp4"], ["HOPPER"], cases=20, elements=elements))
+def context_of(source, elements=1 << 12):
+    return WorkerContext(
+        make_spec([str(source)], ["quantize_mxfp4"], ["HOPPER"], cases=20, elements=elements, isolate=False)
+    )
 
 
 def written(tmp_path, text):
@@ -49,7 +51,7 @@ def written(tmp_path, text):
     return tmp_path / "subject.py"
 
 
-def task_of(office, address, number, level, tmp_path):
+def task_of(context, address, number, level, tmp_path):
     suspicion = {"kind": "mismatch", "level": level, "finding": "", "words": "", "outcome": ""}
     return {"target": address.target, "seed": address.seed, "stratum": address.stratum, "number": address.number,
             "case": number, "suspicion": suspicion, "folder": str(tmp_path)}  # fmt: skip
@@ -67,41 +69,41 @@ def large(rows, seed=3, distribution="normal"):
 
 
 def test_a_wrong_sign_of_zero_seen_where_the_data_is_is_confirmed_at_its_level(tmp_path):
-    office = office_of(written(tmp_path, SIGNLESS))
-    target = next(target for target in office.spec.targets if target.params["input"] == "float32")
-    bench = Bench(office.subject(target.name), 10.0)
-    bench.like = HOST
+    context = context_of(written(tmp_path, SIGNLESS))
+    target = next(target for target in context.spec.targets if target.params["input"] == "float32")
+    judge = RecipeJudge(context.subject(target.name), 10.0)
+    judge.like = HOST
     address = Address(0, target.name, "normal", 0)
-    recipes = recipes_of(office.spec, target, address)
-    seen = [bench._there(recipe, number) for number, recipe in enumerate(recipes)]
+    recipes = recipes_of(context.spec, target, address)
+    seen = [judge._on_device(recipe, number) for number, recipe in enumerate(recipes)]
     number = next(n for n, each in enumerate(seen) if each.outcome is Outcome.MISMATCH)
-    task = task_of(office, address, number, seen[number].level, tmp_path)
-    result = confirm.confirm(office, task, silent)
+    task = task_of(context, address, number, seen[number].level, tmp_path)
+    result = confirm.confirm(context, task, silent)
     assert result["shown"] == result["of"] == 3 and result["golden"]
-    record = confirm.shrink(office, task, silent)["record"]
+    record = confirm.shrink(context, task, silent)["record"]
     assert record["fails"] == "L1" and record["case"] == "x [1, 32]; 32 elements"
 
 
 def test_a_large_mismatch_is_cut_down_where_it_is():
-    office = office_of(f"{PLANTED}:subjects")
-    subject = office.subjects["one_in_a_million"]
+    context = context_of(f"{PLANTED}:subjects")
+    subject = context.subjects["one_in_a_million"]
     recipe = large(512, distribution="bits")
     small = halve.piece(subject, recipe, HOST, 10.0)
     assert 0 < small.elements <= halve.ENOUGH < expand(recipe).elements
     assert confirm.shows(subject, small, confirm.Failure(small, 1, "", ""))
     rows = {row.tobytes() for row in expand(recipe).inputs["x"].reshape(-1, small.inputs["x"].shape[1])}
     assert {row.tobytes() for row in fetch(small).inputs["x"]} <= rows
-    assert halve.piece(office.subjects["right"], recipe, HOST, 10.0) is None
+    assert halve.piece(context.subjects["right"], recipe, HOST, 10.0) is None
 
 
 def test_what_only_the_whole_shows_is_confirmed_as_a_whole(tmp_path, monkeypatch):
-    office = office_of(written(tmp_path, AS_A_WHOLE), 1 << 19)
-    target = next(target for target in office.spec.targets if target.params["input"] == "float32")
-    subject, recipe = office.subject(target.name), large(100)
+    context = context_of(written(tmp_path, AS_A_WHOLE), 1 << 19)
+    target = next(target for target in context.spec.targets if target.params["input"] == "float32")
+    subject, recipe = context.subject(target.name), large(100)
     assert halve.piece(subject, recipe, HOST, 10.0) is None
-    monkeypatch.setattr(confirm, "_recipe", lambda office, task: recipe)
-    task = task_of(office, Address(0, target.name, "normal", 0), 0, 1, tmp_path)
-    assert confirm.confirm(office, task, silent)["shown"] == 3
+    monkeypatch.setattr(confirm, "_recipe", lambda context, task: recipe)
+    task = task_of(context, Address(0, target.name, "normal", 0), 0, 1, tmp_path)
+    assert confirm.confirm(context, task, silent)["shown"] == 3
 
 
 @pytest.mark.parametrize(("rows", "kept"), [(1, None), (64, 32), (100, 25)])

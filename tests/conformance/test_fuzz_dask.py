@@ -1,6 +1,7 @@
 """Campaigns on a Dask cluster: the same shards, the same digest, whoever dies on the way."""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -75,6 +76,40 @@ def test_a_kernel_that_dies_is_found_on_a_cluster_and_kills_no_worker(tmp_path, 
     found = {(row["target"].split()[0], row["outcome"]) for row in db.rows("SELECT * FROM findings")}
     assert found == {("faulty", "fault"), ("one_point", "mismatch")}
     assert {worker.pid for worker in cluster.workers.values()} == before
+
+
+@pytest.fixture
+def secured(tmp_path):
+    """Dask's own configuration with a fresh authority and certificate, for this process and the workers it starts."""
+    import dask
+
+    if shutil.which("openssl") is None:
+        pytest.skip("needs openssl")
+    key, own = tmp_path / "key.pem", tmp_path / "cert.pem"
+    make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+            "-days", "2", "-subj", "/CN=localhost", "-keyout", key, "-out", own]  # fmt: skip
+    subprocess.run(make, check=True, capture_output=True)
+    tls = {"ca-file": str(own)}
+    for role in ("scheduler", "worker", "client"):
+        tls |= {f"{role}.cert": str(own), f"{role}.key": str(key)}
+    settings = {f"distributed.comm.tls.{name}": value for name, value in tls.items()}
+    with dask.config.set({**settings, "distributed.comm.require-encryption": True}):
+        yield
+
+
+@pytest.mark.slow
+def test_a_campaign_over_tls_ends_like_one_of_this_machine(tmp_path, secured, undisturbed):
+    from distributed import Client, LocalCluster, Security
+
+    folder, spec = begin(tmp_path)
+    with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, protocol="tls://",
+                      security=Security()) as cluster:  # fmt: skip
+        address = cluster.scheduler_address
+        assert address.startswith("tls://") and not exposed(address)
+        with pytest.raises((OSError, RuntimeError)):  # in plain text nobody is let in
+            Client(address.replace("tls://", "tcp://"), timeout=3, security=Security(require_encryption=False))
+        end, db = go_on(folder, CASES, executor=DaskExecutor(spec, address))
+    assert end == "complete" and db.digest() == undisturbed and len(done(folder)) * 5 == CASES
 
 
 def dask(*words):

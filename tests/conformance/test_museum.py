@@ -9,17 +9,17 @@ import pytest
 from museum_rows import ABSENT, every_row
 
 from refnum.conformance.bugs import WRONG
+from refnum.conformance.commands.mutate.library import Library
 from refnum.conformance.commands.mutate.museum import EXHIBITS, Exhibit, ExhibitError
 from refnum.conformance.commands.mutate.museum import visit as visiting
 from refnum.conformance.commands.mutate.museum.visit import visit
-from refnum.conformance.commands.mutate.run import Shop
 from refnum.conformance.commands.mutate.verdict import KILLED, SURVIVED
 from refnum.conformance.mismatches.diagnose import notes
 from refnum.conformance.vectors import load_vectors
 
-gpu_mutable = pytest.importorskip("refnum.gpu.mutation.host")
+host_sources = pytest.importorskip("refnum.gpu.mutation.host")
 host = pytest.importorskip("refnum.gpu.host")
-KERNELS = gpu_mutable.HostWorkshop().root
+KERNELS = host_sources.HostSources().root
 
 QUICK = ("decode_e4m3", "decode_e8m0")
 """Operations whose questions are made in a moment; `refnum mutate museum` visits all."""
@@ -39,7 +39,7 @@ def test_an_edit_that_no_longer_fits_is_an_error() -> None:
 
 @pytest.mark.parametrize(("status", "killed"), [(KILLED, True), (SURVIVED, False)])
 def test_what_was_not_judged_was_not_caught(monkeypatch: pytest.MonkeyPatch, status: str, killed: bool) -> None:
-    monkeypatch.setattr(visiting, "apart", lambda work, seconds: {"status": status, "how": "words"})
+    monkeypatch.setattr(visiting, "call_forked", lambda work, seconds: {"status": status, "how": "words"})
     assert visiting._met(EXHIBITS[0]) == visiting.Caught(EXHIBITS[0], killed, "words")
 
 
@@ -67,7 +67,7 @@ def test_a_class_without_an_exhibit_is_hunted_by_vectors() -> None:
 @pytest.mark.skipif(not host.available()[0], reason=host.available()[1])
 def test_a_sample_is_caught_in_a_second_and_named(tmp_path: Path) -> None:
     chosen = [e for e in EXHIBITS if e.build == "host" and e.operation in QUICK and not e.file.startswith("e2m1")]
-    caught = list(visit(Shop.open(gpu_mutable.HostWorkshop(), tmp_path), chosen))
+    caught = list(visit({"host": Library.open(host_sources.HostSources(), tmp_path)}, chosen))
     assert len(caught) >= 5 and all(one.killed and one.first < 5 for one in caught)
     assert sum(one.right for one in caught) >= 0.9 * len(caught), [
         (c.exhibit.name, c.guesses) for c in caught if not c.right

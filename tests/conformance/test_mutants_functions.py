@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from refnum.conformance.commands.mutate.functions import FunctionDomain, chooses_between_equals, settled, spans
+from refnum.conformance.commands.mutate.functions import FunctionDomain, Rows, chooses_between_equals, settled, spans
 from refnum.conformance.commands.mutate.ledger import Ledger
 from refnum.conformance.commands.mutate.operators import Mutant
 from refnum.conformance.commands.mutate.other_build import sources, taken
@@ -47,16 +47,18 @@ def sign(context: str, new: str) -> Mutant:
     return replace(whole, start=start, end=start + len(old), old=old, new=f" {new} ")
 
 
-def shop(*domains: dict) -> SimpleNamespace:
+def workshop() -> SimpleNamespace:
+    return SimpleNamespace(name="test", texts={"x.cuh": TEXT}, digest=lambda file: "")
+
+
+def rows(*domains: dict) -> Rows:
     from refnum.gpu.host.build import find_compiler
 
-    table = {"domain": list(domains), "compiler": find_compiler()}
-    workshop = SimpleNamespace(name="test", functions=lambda: table)
-    return SimpleNamespace(workshop=workshop, texts={"x.cuh": TEXT}, text=lambda file: TEXT, digest=lambda file: "")
+    return Rows.of({"domain": list(domains), "compiler": find_compiler()})
 
 
 def verdict_on(mutant: Mutant, tmp_path: Path, *domains: dict) -> Verdict:
-    return settled(shop(*domains), [Verdict(mutant, SURVIVED)], tmp_path, 1)[0]
+    return settled(workshop(), rows(*domains), [Verdict(mutant, SURVIVED)], tmp_path, 1)[0]
 
 
 def test_a_function_that_is_the_same_everywhere_settles_a_mutant(tmp_path: Path) -> None:
@@ -87,7 +89,7 @@ def test_equality_may_go_in_and_out_of_a_choice_between_the_same_values() -> Non
 
 def test_what_a_build_has_no_code_of_is_settled_where_nothing_differs_and_else_stays(tmp_path: Path) -> None:
     same, other = change("x > 30 ?", "x >= 30 ?"), change("x < 16", "x < 15")
-    found = settled(shop(DOMAIN), [Verdict(same, OUTSIDE), Verdict(other, OUTSIDE)], tmp_path, 1)
+    found = settled(workshop(), rows(DOMAIN), [Verdict(same, OUTSIDE), Verdict(other, OUTSIDE)], tmp_path, 1)
     assert [verdict.status for verdict in found] == [ENUMERATED, OUTSIDE] and not found[1].how
 
 
@@ -98,7 +100,7 @@ def test_spans_are_whole_definitions() -> None:
 
 
 def test_a_ledger_knows_what_was_judged_but_asks_survivors_again(tmp_path: Path) -> None:
-    here, path = shop(), tmp_path / "ledger.jsonl"
+    here, path = workshop(), tmp_path / "ledger.jsonl"
     killed = Verdict(change("x < 16", "x <= 16"), KILLED, "other bytes", vectors=3, changed=("a",))
     survived = Verdict(change("x > 30 ?", "x >= 30 ?"), SURVIVED)
     for verdict in (killed, survived):
@@ -110,7 +112,7 @@ def test_a_ledger_knows_what_was_judged_but_asks_survivors_again(tmp_path: Path)
 
 
 def test_a_ledger_knows_nothing_of_a_mutant_that_is_built_from_other_sources(tmp_path: Path) -> None:
-    here, ledger = shop(), tmp_path / "ledger.jsonl"
+    here, ledger = workshop(), tmp_path / "ledger.jsonl"
     killed = Verdict(change("x < 16", "x <= 16"), KILLED, "other bytes")
     Ledger(ledger).write(here, killed)
     assert Ledger(ledger).known(here, killed.mutant) == killed
@@ -119,12 +121,12 @@ def test_a_ledger_knows_nothing_of_a_mutant_that_is_built_from_other_sources(tmp
 
 
 def test_a_proof_holds_for_every_subject_until_a_header_of_the_function_changes(tmp_path: Path) -> None:
-    one, other, ledger = shop(DOMAIN), shop(), Ledger(tmp_path / "ledger.jsonl")
+    one, other, ledger = workshop(), workshop(), Ledger(tmp_path / "ledger.jsonl")
     mutant = change("x > 30 ?", "x >= 30 ?")
     texts = {"x.cuh": '#include "y.cuh"\n', "y.cuh": "", "z.cuh": ""}
     ledger.write(one, Verdict(mutant, ENUMERATED, "at 101 points"))
-    other.workshop.name = "other"
-    found = settled(other, [Verdict(mutant, SURVIVED)], tmp_path, 1, Ledger(ledger.path))[0]
+    other.name = "other"
+    found = settled(other, rows(), [Verdict(mutant, SURVIVED)], tmp_path, 1, Ledger(ledger.path))[0]
     assert found.status == ENUMERATED and found.how == "at 101 points"
     one.texts = texts
     ledger.write(one, Verdict(mutant, ENUMERATED, "at 101 points"))

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import importlib.abc
+import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from refnum.conformance.commands.mutate.accepted import Reason
+from refnum.conformance.commands.mutate.forked import call_forked
+from refnum.conformance.commands.mutate.operators import Mutant
+from refnum.conformance.commands.mutate.run import judge
 from refnum.conformance.commands.mutate.verdict import KILLED, SURVIVED
+from tools.mutation import __main__ as entry
 from tools.mutation import python as room
-from tools.mutation.coverage import Reach, statement
+from tools.mutation.coverage import Coverage, statement
 from tools.mutation.line_trace import Recorder
 from tools.mutation.python_operators import OPERATORS, PythonOperator, mutants_of
 from tools.mutation.python_targets import TARGETS
@@ -61,7 +67,7 @@ def test_words_and_checks_of_arguments_are_left_alone() -> None:
 
 
 @pytest.fixture(scope="module")
-def model() -> room.Shop:
+def model() -> room.Modules:
     """A model that is asked a few vectors alone."""
     from refnum.conformance.vectors.frozen import frozen_cases
 
@@ -70,34 +76,44 @@ def model() -> room.Shop:
         for case, outputs in frozen_cases("encode_e2m1", "HOPPER", {"input": "float32"})
     ]
     assert room._questions
-    yield room.Shop.open(TARGETS[0])
+    yield room.Modules.open(TARGETS[0])
     room._questions.clear()
 
 
 @pytest.fixture(scope="module")
-def reach(model: room.Shop) -> Reach:
-    """What runs which line, of those vectors and of one file of tests."""
-    model.workshop = replace(model.workshop, tests=("tests/refnum/test_philox.py",))
-    return room.recorded(model, 2, tests=True)
+def covered(model: room.Modules) -> room.Modules:
+    """The model, with what runs which line, of those vectors and of one file of tests."""
+    model.target = replace(model.target, tests=("tests/refnum/test_philox.py",))
+    model.tested = True
+    model.prepare((), 2)
+    return model
 
 
-def test_a_wrong_model_is_seen_by_a_vector(model: room.Shop) -> None:
+class Everything(Coverage):
+    """Everything is said to run every line."""
+
+    def of(self, mutant: Mutant, text: str) -> tuple[Sequence[int], list[str]]:
+        return range(self.asked), sorted(self.seconds)
+
+
+def test_a_wrong_model_is_seen_by_a_vector(model: room.Modules) -> None:
     file, every = "refnum/rounding.py", range(room.model_questions())
     text = model.text(file)
-    assert room.apart(lambda: room._asked(model.workshop, file, text, every), 60) == {}
-    kills = [room.judge(model, mutant, every, ()) for mutant in mutants_of(file, text)[:12]]
+    assert call_forked(lambda: room._asked(model.target, file, text, every), 60) == {}
+    whole = replace(model, coverage=Everything(asked=len(every)))
+    kills = [judge(whole, mutant) for mutant in mutants_of(file, text)[:12]]
     assert any(verdict.status == KILLED and verdict.case for verdict in kills)
 
 
-def asked(model: room.Shop, file: str, text: str, broken: bool = False) -> dict[str, str]:
+def asked(model: room.Modules, file: str, text: str, broken: bool = False) -> dict[str, str]:
     """Ask a changed text the first questions; broken: where no one can import `refnum.scales`."""
 
     def work() -> Mapping[str, str]:
         if broken:
             sys.meta_path.insert(0, Missing())
-        return room._asked(model.workshop, file, text, range(4))
+        return room._asked(model.target, file, text, range(4))
 
-    return dict(room.apart(work, 60))
+    return dict(call_forked(work, 60))
 
 
 class Missing(importlib.abc.MetaPathFinder):
@@ -110,18 +126,18 @@ RAISES = "\ndef encode_bits(*args, **keywords):\n    {}\n"
 
 
 @pytest.mark.parametrize("where", ["raise MemoryError('too large')", RAISES.format("raise MemoryError('too large')")])
-def test_too_little_memory_is_no_kill(model: room.Shop, where: str) -> None:
+def test_too_little_memory_is_no_kill(model: room.Modules, where: str) -> None:
     found = asked(model, CODEC, model.text(CODEC) + "\n" + where)
     assert found == {"status": SURVIVED, "how": "not judged: MemoryError: too large"}
 
 
 @pytest.mark.parametrize("where", ["import no_such", RAISES.format("import no_such"), RAISES.format("eval('1 +')")])
-def test_an_import_that_the_change_alone_breaks_is_a_kill(model: room.Shop, where: str) -> None:
+def test_an_import_that_the_change_alone_breaks_is_a_kill(model: room.Modules, where: str) -> None:
     found = asked(model, CODEC, model.text(CODEC) + "\n" + where)
     assert found["status"] == KILLED and found["how"] == "other bytes" and "Error" in found["case"]
 
 
-def test_an_import_that_breaks_without_the_change_too_is_no_kill(model: room.Shop) -> None:
+def test_an_import_that_breaks_without_the_change_too_is_no_kill(model: room.Modules) -> None:
     found = asked(model, CODEC, model.text(CODEC), broken=True)
     assert found == {"status": SURVIVED, "how": "not judged: ImportError: no scales here"}
 
@@ -130,7 +146,7 @@ def test_a_test_that_runs_out_of_memory_is_no_kill(tmp_path: Path) -> None:
     path = tmp_path / "test_large.py"
     path.write_text("def test_large():\n    raise MemoryError('too large')\n\n\ndef test_wrong():\n    assert 0\n")
     for name, status in (("test_large", SURVIVED), ("test_wrong", KILLED)):
-        found = room.apart(lambda name=name: room._tested([f"{path}::{name}"]), 60)
+        found = call_forked(lambda name=name: room._tested([f"{path}::{name}"]), 60)
         assert found["status"] == status, found
 
 
@@ -154,16 +170,17 @@ def test_what_runs_a_line_sees_as_much_as_everything(request: pytest.FixtureRequ
         done = subprocess.run(words, cwd=room.ROOT, env={**kept, FRESH: "1"}, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout
         return
-    model, reach = request.getfixturevalue("model"), request.getfixturevalue("reach")
+    model = request.getfixturevalue("covered")
+    coverage = model.coverage
+    whole = replace(model, coverage=Everything(asked=coverage.asked, seconds=coverage.seconds))
     seen = set()
     for file in ("refnum/codec.py", "refnum/philox.py", "refnum/formats.py", "refnum/blocks.py"):
         text = model.text(file)
         for mutant in mutants_of(file, text)[::90]:
-            questions, tests = reach.of(mutant, text)
-            some = room.judge(model, mutant, questions, tests)
-            every = room.judge(model, mutant, range(reach.asked), sorted(reach.seconds))
+            questions, _ = coverage.of(mutant, text)
+            some, every = judge(model, mutant), judge(whole, mutant)
             assert some.status == every.status, mutant
-            seen.add((some.status, len(questions) < reach.asked))
+            seen.add((some.status, len(questions) < coverage.asked))
     assert seen >= {(KILLED, True), (KILLED, False), (SURVIVED, True)}
 
 
@@ -188,6 +205,39 @@ def test_every_reason_is_still_about_something(row: Reason) -> None:
     assert len(row.because.split()) > 4
 
 
+FEW = """
+import sys
+from dataclasses import replace
+from refnum.conformance.vectors.frozen import frozen_cases
+from tools.mutation import __main__ as entry, python
+python._questions[:] = [
+    (case.label, case.operation, case.profile, dict(case.params), dict(case.inputs), tuple(outputs.values()))
+    for case, outputs in frozen_cases("encode_e2m1", "HOPPER", {"input": "float32"})
+]
+entry.TARGETS = (replace(entry.TARGETS[0], files=("refnum/rounding.py",)),)
+entry.app(sys.argv[1:])
+"""
+
+
+def test_the_entry_of_a_checkout_writes_its_verdicts_and_goes_on_from_its_ledger(tmp_path: Path) -> None:
+    ledger, out = tmp_path / "ledger.jsonl", tmp_path / "out.json"
+    words = ["model", "--sample", "6", "--seed", "4", "--workers", "1", "--ledger", str(ledger), "--out", str(out)]
+    for _ in range(2):
+        done = subprocess.run([sys.executable, "-c", FEW, *words], cwd=room.ROOT, capture_output=True, text=True)
+        found = json.loads(out.read_text())
+        statuses = [row["status"] for row in found["mutants"]]
+        assert done.returncode == int(SURVIVED in statuses), done.stderr
+        assert (found["schema"], found["subject"], len(statuses)) == ("refnum.mutation/1", "model", 6)
+        assert KILLED in statuses and "Mutants of model" in done.stdout
+    kept = [json.loads(line)["status"] for line in ledger.read_text().splitlines()]
+    assert len(kept) == 6 + statuses.count(SURVIVED)  # survivors alone are asked again
+
+
+def test_a_target_that_does_not_exist_is_answered_with_those_that_do() -> None:
+    done = CliRunner().invoke(entry.app, ["kernels"])
+    assert done.exit_code == 2 and "choose from model, comparator" in done.output
+
+
 CODEC = "refnum/codec.py"
 FILE = "tests/conformance/test_mutants_python.py"
 
@@ -202,11 +252,11 @@ def test_a_statement_has_all_its_lines() -> None:
 
 
 def test_a_comparator_that_holds_everything_equal_is_seen_by_a_control() -> None:
-    shop = room.Shop.open(TARGETS[1])
+    comparator = room.Modules.open(TARGETS[1])
     file, every = "conformance/verdicts/compare.py", range(room.control_questions())
-    text = shop.text(file)
+    text = comparator.text(file)
     blind = "def compare(*args, **kwargs):\n    return Comparison(compared=1)\n"
-    found = room.apart(lambda: room._asked(shop.workshop, file, text + "\n" + blind, every), 120)
+    found = call_forked(lambda: room._asked(comparator.target, file, text + "\n" + blind, every), 120)
     assert found["status"] == KILLED and "control" in found["case"]
-    assert room.apart(lambda: room._asked(shop.workshop, file, text, every), 120) == {}
+    assert call_forked(lambda: room._asked(comparator.target, file, text, every), 120) == {}
     assert SURVIVED not in found.values()

@@ -13,17 +13,16 @@ from typing import Any
 import pytest
 
 from refnum.conformance.commands.mutate import command
-from refnum.conformance.commands.mutate import run as runner
-from refnum.conformance.commands.mutate.forked import apart
+from refnum.conformance.commands.mutate.forked import call_forked
+from refnum.conformance.commands.mutate.library import Library, ask
 from refnum.conformance.commands.mutate.operators import Mutant
-from refnum.conformance.commands.mutate.run import Shop, judge
+from refnum.conformance.commands.mutate.run import judge
 from refnum.conformance.commands.mutate.score import by_operator, document
 from refnum.conformance.commands.mutate.verdict import EQUIVALENT, KILLED, OUTSIDE, REFUSED, SURVIVED, Verdict
-from refnum.conformance.subjects.loading import discover
 from refnum.conformance.subjects.subject import Subject
 from refnum.errors import ArgumentError
 
-gpu_mutable = pytest.importorskip("refnum.gpu.mutation.host")
+host_sources = pytest.importorskip("refnum.gpu.mutation.host")
 host = pytest.importorskip("refnum.gpu.host")
 
 if not host.available()[0]:
@@ -33,16 +32,16 @@ QUICK = ("fp8_to_mxfp4", "fp8_to_payload", "decode_e4m3", "encode_e2m1")
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+def library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Library]:
     """A host workshop whose questions are those of a few quick operations."""
-    opened = Shop.open(gpu_mutable.HostWorkshop(), tmp_path_factory.mktemp("shop"))
+    opened = Library.open(host_sources.HostSources(), tmp_path_factory.mktemp("library"))
     whole = opened.questions
     opened.questions = lambda name: whole(name) if name in QUICK else ()  # type: ignore[method-assign]
     yield opened
 
 
-def change(shop: Shop, file: str, old: str, new: str) -> Mutant:
-    text = shop.text(file)
+def change(library: Library, file: str, old: str, new: str) -> Mutant:
+    text = library.text(file)
     assert text.count(old) == 1
     return Mutant(file, 1, "test", 1, text.index(old), text.index(old) + len(old), old, new)
 
@@ -59,9 +58,9 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_mutants_are_told_apart(shop: Shop, name: str) -> None:
+def test_mutants_are_told_apart(library: Library, name: str) -> None:
     file, old, new, status = CHANGES[name]
-    verdict = judge(shop, change(shop, file, old, new))
+    verdict = judge(library, change(library, file, old, new))
     assert verdict.status == status, verdict
     if name == "killed":
         assert verdict.operation in QUICK and verdict.case and "fp8_to_mxfp4" in verdict.changed
@@ -78,17 +77,17 @@ def test_one_that_does_not_come_back_is_killed(monkeypatch: pytest.MonkeyPatch) 
             pass
 
     start = time.process_time()
-    assert apart(never, 1) == {"status": KILLED, "how": "did not come back"} and time.process_time() - start < 1
-    assert apart(lambda: os.kill(os.getpid(), signal.SIGSEGV), 5) == {"status": KILLED, "how": "its process died"}
-    assert apart(lambda: None, 5) is None
+    assert call_forked(never, 1) == {"status": KILLED, "how": "did not come back"} and time.process_time() - start < 1
+    assert call_forked(lambda: os.kill(os.getpid(), signal.SIGSEGV), 5) == {"status": KILLED, "how": "its process died"}
+    assert call_forked(lambda: None, 5) is None
 
 
 def test_one_that_is_late_without_its_cpu_time_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     """A crowded host, or one that kills what takes memory, says nothing about a mutant."""
     monkeypatch.setattr("refnum.conformance.commands.mutate.forked.PATIENCE", 0.5)
-    late = apart(lambda: time.sleep(60), 1)
+    late = call_forked(lambda: time.sleep(60), 1)
     assert late["status"] == SURVIVED and late["how"].startswith("not judged: no answer within 0.5 s, in which it had")
-    shot = apart(lambda: os.kill(os.getpid(), signal.SIGKILL), 5)
+    shot = call_forked(lambda: os.kill(os.getpid(), signal.SIGKILL), 5)
     assert shot["status"] == SURVIVED and shot["how"].startswith("not judged: something killed its process")
 
 
@@ -100,20 +99,23 @@ def test_one_that_ignores_the_end_of_its_cpu_time_is_killed(monkeypatch: pytest.
         while True:
             pass
 
-    assert apart(deaf, 1) == {"status": KILLED, "how": "did not come back"}
+    assert call_forked(deaf, 1) == {"status": KILLED, "how": "did not come back"}
 
 
 def test_one_that_raises_is_killed_unless_what_judges_is_broken() -> None:
-    assert apart(lambda: 1 // 0, 5)["status"] == KILLED and "ZeroDivisionError" in apart(lambda: 1 // 0, 5)["how"]
-    broken = apart(lambda: __import__("no_such_module"), 5)
+    assert (
+        call_forked(lambda: 1 // 0, 5)["status"] == KILLED
+        and "ZeroDivisionError" in call_forked(lambda: 1 // 0, 5)["how"]
+    )
+    broken = call_forked(lambda: __import__("no_such_module"), 5)
     assert broken["status"] == SURVIVED and broken["how"].startswith("not judged: ModuleNotFoundError")
 
 
-def test_the_sources_as_they_are_answer_everything(shop: Shop, tmp_path: Path) -> None:
-    built = shop.workshop.build({}, tmp_path, shop.folder)
-    assert built.code == shop.code
-    questions = [question for name in QUICK for question in shop.questions(name)]
-    assert len(questions) > 300 and runner.ask(built.operations, questions, False) == {"vectors": 0, "only": ""}
+def test_the_sources_as_they_are_answer_everything(library: Library, tmp_path: Path) -> None:
+    built = library.sources.build({}, tmp_path, library.folder)
+    assert built.code == library.code
+    questions = [question for name in QUICK for question in library.questions(name)]
+    assert len(questions) > 300 and ask(built.operations, questions) == {"vectors": 0, "only": ""}
 
 
 def test_what_does_not_compile_is_not_counted() -> None:
@@ -127,6 +129,6 @@ def test_what_does_not_compile_is_not_counted() -> None:
 
 def test_a_subject_that_dies_when_it_is_asked_whether_it_is_there_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
     dead = Subject("dead", {}, mutable=object, available=lambda: os._exit(3))
-    monkeypatch.setattr(discover, "installed", lambda: ([dead], []))
+    monkeypatch.setattr(command, "installed", lambda: ([dead], []))
     with pytest.raises(ArgumentError, match="dead cannot be built from changed sources: its process died"):
-        command._workshop("dead")
+        command._sources("dead")

@@ -180,7 +180,7 @@ def test_it(judge):
 
 
 def test_a_file_is_judged_in_a_process_of_its_own(run, pytester):
-    pytester.makepyfile(leaves="import os\n\ndef encode_e2m1(x):\n    os._exit(0)\n")
+    pytester.makepyfile(leaves="import ctypes\n\ndef encode_e2m1(x):\n    ctypes.CDLL(None)._exit(0)\n")
     result = run("""
 @pytest.mark.conforms("encode_e2m1")
 def test_it():

@@ -5,7 +5,6 @@ import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
-from hypothesis import strategies as st
 
 from refnum.conformance.cases.draw.bits import float_bits
 from refnum.conformance.cases.operation import OPERATIONS, run_golden
@@ -17,7 +16,6 @@ from refnum.conformance.cases.recipes import (
     sampled_recipes,
     simpler,
     size,
-    splits,
 )
 from refnum.conformance.cases.recipes.distributions import distributions_for
 from refnum.errors import ArgumentError
@@ -176,12 +174,6 @@ def test_hypothesis_itself_shrinks_to_a_small_recipe():
     with pytest.raises(AssertionError):
         never_wide()
     assert seen[-1].shape == (1, 128) and seen[-1].distribution == "zero" and not seen[-1].edits
-
-
-@settings(max_examples=50, database=None, derandomize=True)
-@hypothesis.given(st.data())
-def test_even_splits(data):
-    assert all(count % 2 == 0 for count in data.draw(splits(even=True)))
 
 
 def test_frozen_case_digest():

@@ -10,9 +10,9 @@ from refnum.conformance.cases.operation import OPERATIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 SPECIFICATION = ROOT / "docs" / "specification"
-NUMBERS = [f"N{i}" for i in range(19)]
+NUMBERS = [f"N{i}" for i in range(20)]
 HEAD = re.compile(r"^:::\{clause\} (N\d+)\.(\d+)(?: (\S.*))?$", re.MULTILINE)
-CITED = re.compile(r"\bN(?:1[0-8]|[0-9])(?:\.[0-9]+)?\b(?!\()")
+CITED = re.compile(r"\bN(?:1[0-9]|[0-9])(?:\.[0-9]+)?\b(?!\()")
 
 
 def clauses_of(number):

@@ -24,9 +24,9 @@ def segments(ends: list[int], tall: int) -> list[tuple[int, int]]:
 
 def seen(part: columns.Part, shape: Shape, rows: int) -> Iterator[tuple[int, int, int]]:
     """(number, first row, end) of what each window of a launch meets, as kernels/columns.cuh reads it (`Segments`)."""
-    origin = part.first * shape.window
+    origin = part.first * shape.ragged
     for window in range(part.windows):
-        row, end = window * shape.window, min((window + 1) * shape.window, rows - origin)
+        row, end = window * shape.ragged, min((window + 1) * shape.ragged, rows - origin)
         expert = int(part.at[window])
         while row < end:
             while part.ends[expert + 1] <= row:
@@ -45,10 +45,11 @@ def test_every_window_meets_its_segments(shape: Shape, unit: int) -> None:
     for experts, most in ((2, 3), (300, 40), (2000, 1), (2, 3000), (40, 600)):
         ends = [unit * int(n) for n in np.cumsum(rng.integers(1, most + 1, experts))]
         parts, wanted = columns._parts(ends, shape), segments(ends, shape.tall)
-        windows = -(-ends[-1] // shape.window)
+        whole = all(end % shape.tall == 0 for end in ends[:-1])
+        windows = -(-ends[-1] // (shape.window if whole else shape.ragged))
         assert [p.first for p in parts] == list(itertools.accumulate((p.windows for p in parts[:-1]), initial=0))
         assert sum(p.windows for p in parts) == windows
-        if all(end % shape.tall == 0 for end in ends[:-1]):
+        if whole:
             assert [p.experts for p in parts] == [0]
             continue
         assert all(0 < p.windows <= columns.WINDOWS and 0 < p.experts <= columns.EXPERTS for p in parts)

@@ -68,12 +68,12 @@ def test_an_array_with_a_mask_is_no_array(host, name):
 @pytest.mark.parametrize("name", [f"{way}_{code}" for way in ("encode", "decode") for code in ("e2m1", "e4m3", "e8m0")])
 def test_a_cast_takes_no_array_with_a_mask(host, name):
     x = np.ma.array(np.zeros(4, np.uint8 if name.startswith("decode") else np.float32), mask=True)
-    with pytest.raises(DtypeError, match="MaskedArray; allowed"):
+    with pytest.raises(DtypeError, match=r"(x|codes) is a MaskedArray"):
         getattr(host, name)(x)
 
 
 def test_random_bits_with_a_mask_are_refused(host, x):
-    with pytest.raises(DtypeError, match="rbits has dtype MaskedArray"):
+    with pytest.raises(DtypeError, match="rbits is a MaskedArray"):
         host.quantize_mxfp4(x, "STOCHASTIC", rbits=np.ma.array(np.zeros(x.shape, np.uint8), mask=True))
 
 

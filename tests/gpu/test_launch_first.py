@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from refnum.gpu.device import driver
+from refnum.gpu.mutation.kernels import DeviceSources
 
 GLOBAL, RELAXED = 0, 2
 UNSUPPORTED, IMPLICIT, FAILED = 900, 906, 700
@@ -144,6 +145,31 @@ def test_a_function_is_loaded_while_a_graph_records(
         cuda.fails = ""
     function = device.function("kernel", "name", 0)
     assert function and device.function("kernel", "name", 0) == function and cuda.at_rest()
+
+
+def test_a_driver_compiles_the_kernels_of_its_folder_with_its_flags(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    given: list[Any] = []
+    image = tmp_path / "image"
+    image.write_bytes(b"machine code")
+    monkeypatch.setattr(driver.build, "compiled", lambda *names, **options: given.append(options) or image)
+    monkeypatch.setattr(driver.ctypes, "CDLL", lambda name: Cuda())
+    workshop = DeviceSources()
+    own, changed = workshop.root, tuple(flag.replace("-ftz=false", "-ftz=true") for flag in driver.build.FLAGS)
+    try:
+        workshop.use("-ftz=false", "-ftz=true")
+        for folder in (tmp_path, own):
+            workshop.subject(folder)
+            driver.hardware().function("kernel", "name", 0)
+        workshop.forget()
+        workshop.subject(tmp_path)
+        driver.hardware().function("kernel", "name", 0)
+    finally:
+        driver.start_with(driver.Driver)
+    assert [(one["kernels"], one["flags"]) for one in given] == [
+        (tmp_path, changed), (own, driver.build.FLAGS), (tmp_path, driver.build.FLAGS),
+    ]  # fmt: skip
 
 
 def test_the_fake_refuses_what_a_capture_does_not_survive(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,8 +16,10 @@ from refnum.errors import ArgumentError, DtypeError, RefnumError, ShapeError, Un
 from refnum.gpu import emulate, ops
 from refnum.gpu.device import plans
 from refnum.gpu.device.arrays import View
+from refnum.gpu.device.call import DeviceCall
 from refnum.gpu.emulate.arrays import LIBRARY
-from refnum.gpu.ops import columns, launch, payload, permute_sum
+from refnum.gpu.interface.call import Rows
+from refnum.gpu.ops import columns, payload, payload_sum, rowwise, tiles
 
 ACROSS, DOWN, THREADS = (1 << 31) - 1, (1 << 16) - 1, 1 << 10
 """What CUDA allows of a launch."""
@@ -133,46 +134,40 @@ def flat(m: int, k: int, dtype: Any, per: int = 1) -> View:
 ])  # fmt: skip
 def test_rows_of_a_payload_that_no_field_holds_are_refused(dtype: Any, m: int, k: int, device: Device) -> None:
     with pytest.raises(UnsupportedError, match=f"{m} rows of {k // 32 * 17} bytes; the kernels count"):
-        payload._fused("quantize_payload_float32", [flat(m, k, dtype)], None, k, (0, 0, 0))
+        payload._quantize(DeviceCall("quantize_payload"), "quantize_payload_float32", Rows(flat(m, k, dtype), k))
     assert not device.grids
-
-
-@dataclasses.dataclass
-class Written:
-    """Outputs that nobody allocates."""
-
-    views: list[View]
-
-    def finish(self) -> None:
-        """Return nothing."""
 
 
 @pytest.mark.parametrize("kernel", ["dequantize_mxfp4", "dequantize_fp8_tiles", "quantize_mxfp4", "fp8_to_mxfp4"])
 def test_rows_of_more_chunks_than_a_field_holds_are_refused(kernel: str) -> None:
-    k = launch.TUNING[kernel].part << 32
+    k = rowwise.TUNING[kernel].part << 32
     for given, made in ((k - 128, True), (k, False)):
         x = flat(1, given, np.uint8, 2 if kernel == "dequantize_mxfp4" else 1)
-        outputs: Any = Written([flat(1, given, np.uint8)] * 2)
+        outputs = [flat(1, given, np.uint8)] * 2
         if made:
-            cut = launch.cut(kernel, x, None, outputs, given, 128)
-            assert cut.arguments.per_row * launch.TUNING[kernel].part == given
+            cut = rowwise.cut(kernel, Rows(x, given), outputs, 128)
+            assert cut.arguments.per_row * rowwise.TUNING[kernel].part == given
             continue
         with pytest.raises(ShapeError, match=f"rows of {k} elements; allowed are fewer than"):
-            launch.cut(kernel, x, None, outputs, given, 128)
+            rowwise.cut(kernel, Rows(x, given), outputs, 128)
 
 
 def test_squares_of_more_chunks_than_a_field_holds_are_refused(device: Device) -> None:
-    outputs: Any = Written([flat(1, 128, np.uint8)] * 2)
-    launch.squares("quantize_fp8_squares_float32", flat(1, (1 << 35) - 128, np.uint8), outputs, (0, 0, 0))
+    def launch(k: int) -> None:
+        call, x = DeviceCall("quantize_fp8_tiles"), flat(1, k, np.uint8)
+        call.inputs, call._results = [x], [flat(1, 128, np.uint8)] * 2
+        tiles._squares(call, "quantize_fp8_squares_float32", Rows(x, k, tall=128))
+
+    launch((1 << 35) - 128)
     assert device.grids == [((1 << 28) - 1, 1)]
     with pytest.raises(ShapeError, match="rows of 34359738368 elements"):
-        launch.squares("quantize_fp8_squares_float32", flat(1, 1 << 35, np.uint8), outputs, (0, 0, 0))
+        launch(1 << 35)
 
 
 def test_columns_of_a_sum_are_counted_too() -> None:
-    assert permute_sum._columns(flat(1, (1 << 31) - 32, np.float32))[2] == 1 << 21
+    assert payload_sum._columns(flat(1, (1 << 31) - 32, np.float32))[2] == 1 << 21
     with pytest.raises(UnsupportedError, match="rows of 2147483648 columns"):
-        permute_sum._columns(flat(1, 1 << 31, np.float32))
+        payload_sum._columns(flat(1, 1 << 31, np.float32))
 
 
 def test_splits_on_the_device_write_no_offsets_of_rows_that_are_refused(device: Device) -> None:

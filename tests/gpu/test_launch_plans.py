@@ -9,8 +9,9 @@ import refnum
 from refnum.errors import ArgumentError, ProfileError
 from refnum.gpu import emulate, ops
 from refnum.gpu.device import arrays as interop
+from refnum.gpu.device import call as device_call
 from refnum.gpu.device import plans
-from refnum.gpu.ops import permute
+from refnum.gpu.ops import payload_permute
 
 pytestmark = pytest.mark.usefixtures("emulator")
 X = np.linspace(-8, 8, 64, dtype=np.float32).reshape(1, 64)
@@ -58,8 +59,8 @@ def test_where_splits_lie_is_asked_of_them(kind, on_device):
     splits = types.SimpleNamespace(__dlpack_device__=lambda: (kind, 0))
     if on_device:
         with pytest.raises(ArgumentError, match="splits lie on the device"):
-            permute._on_device(splits, None, 2)
-    assert permute._on_device(splits, (None, None), 2) is on_device
+            payload_permute._on_device(splits, None, 2)
+    assert payload_permute._on_device(splits, (None, None), 2) is on_device
 
 
 WRONG = {
@@ -127,7 +128,7 @@ def summed(monkeypatch, machine):
         fire(frame, number)
 
     with monkeypatch.context() as patched:
-        patched.setattr("refnum.gpu.ops.permute_sum.TOGETHER", 0)
+        patched.setattr("refnum.gpu.ops.payload_sum.TOGETHER", 0)
         patched.setattr(machine, "fire", noted)
         plans.forget()  # its plans hold the driver's own `fire`
         rows = np.random.default_rng(5).standard_normal((4, 40), np.float32)
@@ -138,7 +139,8 @@ def summed(monkeypatch, machine):
 
 
 def test_a_graph_keeps_scratch_of_its_own_for_every_call(monkeypatch, emulator):
-    monkeypatch.setattr(plans, "_capturing", lambda library, stream: True)
+    for module in (plans, device_call):
+        monkeypatch.setattr(module, "capturing", lambda library, stream: True)
     calls = summed(monkeypatch, emulator)
     assert len(calls) == 3 and all(len(set(places)) == 1 for places in calls)
     plans.forget()  # a graph outlives plans
@@ -157,5 +159,5 @@ def test_only_a_capturing_stream_on_cupys_memory_keeps_scratch(monkeypatch):
     monkeypatch.setattr(interop, "cupy_module", lambda: cupy)
     foreign = interop._foreign(np.zeros(1))  # whose memory is CuPy's
     for library in (interop.CUPY, foreign):
-        assert [plans._capturing(library, stream) for stream in (0, 7, 8)] == [False, True, False]
-    assert not plans._capturing(interop.TORCH, 7)  # a graph of torch has a pool of its own
+        assert [plans.capturing(library, stream) for stream in (0, 7, 8)] == [False, True, False]
+    assert not plans.capturing(interop.TORCH, 7)  # a graph of torch has a pool of its own

@@ -5,7 +5,7 @@ import pytest
 
 import refnum
 from refnum.gpu import emulate, ops
-from refnum.gpu.ops import launch
+from refnum.gpu.ops import rowwise
 
 pytestmark = pytest.mark.usefixtures("emulator")
 
@@ -22,7 +22,7 @@ def equal(got, want):
 
 @pytest.mark.parametrize("rows", [1, 2, 4])
 def test_several_rows_a_warp(rows, monkeypatch):
-    monkeypatch.setattr("refnum.gpu.ops.payload_rows.SHORT", launch.Grid(128, 4, 16, 1, rows))
+    monkeypatch.setattr("refnum.gpu.ops.payload_rows.SHORT", rowwise.Grid(128, 4, 16, 1, rows))
     rng = np.random.default_rng(rows)
     for k, tokens, splits in ((1280, 9, [5, 0, 7, 1]), (512, 3, [2, 33]), (96, 6, [1])):
         payload = rng.integers(0, 256, (tokens, k // 32 * 17), np.uint8)
@@ -81,7 +81,7 @@ def test_few_rows_of_many_tokens_are_not_looked_for_by_every_block(
 @pytest.mark.parametrize("together", [0, 1 << 20])
 @pytest.mark.parametrize("columns", [5, 128, 1056, 2052])
 def test_unpermute_with_lists_in_memory_or_without(together, columns, monkeypatch):
-    monkeypatch.setattr("refnum.gpu.ops.permute_sum.TOGETHER", together)
+    monkeypatch.setattr("refnum.gpu.ops.payload_sum.TOGETHER", together)
     rng = np.random.default_rng(columns)
     for tokens, splits in ((1, [0, 40, 3]), (7, [33, 0, 18]), (9, [5]), (3, [0, 0])):  # 43 rows pass what a list holds
         count, total = sum(splits), sum(-(-n // 8) * 8 for n in splits)

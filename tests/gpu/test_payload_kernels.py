@@ -108,7 +108,7 @@ def limits(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, int], Non
 
 @pytest.mark.parametrize("splits", SPLITS, ids=lambda s: f"{len(s)}of{sum(s)}")
 def test_gathers_that_read_every_row_once(splits: list[int], limits: Callable[[str, int], None]) -> None:
-    limits("refnum.gpu.ops.permute.ONCE", 1)
+    limits("refnum.gpu.ops.payload_permute.ONCE", 1)
     rng = np.random.default_rng(sum(splits))
     for tokens in (1, 3, 40):  # one token has more places than a list holds
         for k, align in ((32, 32), (96, 1), (128, 7), (256, 32), (512, 16), (7168, 32), (16384, 32)):
@@ -142,8 +142,8 @@ def test_map_items_out_of_range_give_zero_rows() -> None:
 @pytest.mark.parametrize("splits", SPLITS, ids=lambda s: f"{len(s)}of{sum(s)}")
 @pytest.mark.parametrize("dtype", [np.float32, samples.BFLOAT16], ids=["float32", "bfloat16"])
 def test_unpermute(splits: list[int], dtype: Any, together: int, limits: Callable[[str, int], None]) -> None:
-    limits("refnum.gpu.ops.permute_sum.TOGETHER", together)
-    limits("refnum.gpu.ops.permute_sum.WALKED", 1 << 60)
+    limits("refnum.gpu.ops.payload_sum.TOGETHER", together)
+    limits("refnum.gpu.ops.payload_sum.WALKED", 1 << 60)
     rng = np.random.default_rng(len(splits))
     for align, columns, tokens in ((32, 96, 50), (1, 7, 3), (16, 1280, 9), (32, 7168, 200), (8, 130, 1)):
         total = sum(-(-m // align) * align for m in splits)
@@ -158,8 +158,8 @@ def test_unpermute(splits: list[int], dtype: Any, together: int, limits: Callabl
 
 @pytest.mark.parametrize("together", [0, 1 << 20], ids=["lists in memory", "one launch"])
 def test_unpermute_walks_beyond_its_lists(together: int, limits: Callable[[str, int], None]) -> None:
-    limits("refnum.gpu.ops.permute_sum.TOGETHER", together)
-    limits("refnum.gpu.ops.permute_sum.WALKED", 1 << 60)
+    limits("refnum.gpu.ops.payload_sum.TOGETHER", together)
+    limits("refnum.gpu.ops.payload_sum.WALKED", 1 << 60)
     rng = np.random.default_rng(1)
     for count in (31, 32, 33, 200):
         rows = samples.floats(rng, count, 64, np.float32)
@@ -230,9 +230,9 @@ def given(name: str) -> tuple[Any, list[Any]]:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("lists", [True, False])
 def test_out_is_guarded_and_repeats_agree(name: str, lists: bool, limits: Callable[[str, int], None]) -> None:
-    limits("refnum.gpu.ops.permute.ONCE", 1 if lists else 1 << 40)
-    limits("refnum.gpu.ops.permute_sum.TOGETHER", 0 if lists else 1 << 40)
-    limits("refnum.gpu.ops.permute_sum.WALKED", 1 << 60)
+    limits("refnum.gpu.ops.payload_permute.ONCE", 1 if lists else 1 << 40)
+    limits("refnum.gpu.ops.payload_sum.TOGETHER", 0 if lists else 1 << 40)
+    limits("refnum.gpu.ops.payload_sum.WALKED", 1 << 60)
     want, inputs = given(name)
     wants = want if isinstance(want, tuple) else (want,)
     rooms = [cupy.full(w.nbytes + 512, 0xA5, np.uint8) for w in wants]
@@ -254,9 +254,9 @@ def test_out_is_guarded_and_repeats_agree(name: str, lists: bool, limits: Callab
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("lists", [True, False])
 def test_graph_replays_on_new_data(name: str, lists: bool, limits: Callable[[str, int], None]) -> None:
-    limits("refnum.gpu.ops.permute.ONCE", 1 if lists else 1 << 40)
-    limits("refnum.gpu.ops.permute_sum.TOGETHER", 0 if lists else 1 << 40)
-    limits("refnum.gpu.ops.permute_sum.WALKED", 1 << 60)
+    limits("refnum.gpu.ops.payload_permute.ONCE", 1 if lists else 1 << 40)
+    limits("refnum.gpu.ops.payload_sum.TOGETHER", 0 if lists else 1 << 40)
+    limits("refnum.gpu.ops.payload_sum.WALKED", 1 << 60)
     want, inputs = given(name)
     blank = [cupy.zeros_like(x) if isinstance(x, cupy.ndarray) else x for x in inputs]
     outs = tuple(cupy.empty(w.shape, w.dtype) for w in (want if isinstance(want, tuple) else (want,)))
@@ -295,7 +295,7 @@ def test_more_than_2_31_elements() -> None:
     payload, row_map = octets(rng, 1000, 3808), cupy.asarray(rng.integers(0, 1000, 600_000))
     for once in (1, 1 << 60):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("refnum.gpu.ops.permute.ONCE", once)
+            patch.setattr("refnum.gpu.ops.payload_permute.ONCE", once)
             plans.forget()
             rows, offsets = gpu.permute_pad(to_device(payload), row_map, [1, 599_999])
             packed, scales, _ = gpu.permute_unpack(to_device(payload), row_map, [1, 599_999])

@@ -16,8 +16,9 @@ from refnum.conformance.subjects.layout_variants import special_params
 from refnum.conformance.subjects.subject import Subject, arguments_for
 from refnum.gpu import emulate, silu
 from refnum.gpu.device import compile as build
+from refnum.gpu.operations import LAUNCHED, UNJUDGED
 from refnum.gpu.ops import compiled as units
-from refnum.gpu.subjects import FURTHER, GPU_OPERATIONS, subjects, trace_emulated, trace_gpu
+from refnum.gpu.subjects import FURTHER, subjects, trace_emulated, trace_gpu
 
 
 class Recorder(emulate.Emulator):
@@ -40,7 +41,7 @@ class Recorder(emulate.Emulator):
         pass
 
 
-@pytest.mark.parametrize("operation", GPU_OPERATIONS)
+@pytest.mark.parametrize("operation", LAUNCHED)
 def test_what_the_launchers_compile_is_traced(operation: str) -> None:
     recorder, entry = Recorder(), OPERATIONS[operation]
     subject = Subject("recorder", emulate.subject_operations(recorder), "host", ("HOPPER",))
@@ -60,12 +61,12 @@ def test_what_the_launchers_compile_is_traced(operation: str) -> None:
 def test_the_tables_name_what_exists() -> None:
     kernels = build.kernel_names()
     assert set(units.OPERATIONS) | set(units.LAID) <= set(kernels)
-    assert {name for kernel in kernels for name in units.operations(kernel)} == set(GPU_OPERATIONS)
+    assert {name for kernel in kernels for name in units.operations(kernel)} == {*LAUNCHED, *UNJUDGED}
     assert set(units.CONSTANTS.values()) == {silu.SHA256}
     assert units.units("nothing") == [] and trace_gpu("nothing") == {}
 
 
-@pytest.mark.parametrize("operation", GPU_OPERATIONS)
+@pytest.mark.parametrize("operation", LAUNCHED)
 def test_every_unit_is_in_the_digest(operation: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """With images that are made up: to compile all takes more than a minute."""
     try:

@@ -11,6 +11,7 @@ import pytest
 from refnum import oracle, softfloat
 from refnum.environment import flushes_subnormals
 from refnum.errors import DtypeError
+from refnum.oracle import values as oracle_values
 
 OPERATIONS = {
     "multiply": (softfloat.multiply, np.multiply),
@@ -99,6 +100,25 @@ def test_against_exact_rationals(kind: str) -> None:
     for x, y, product, total in zip(a.tolist(), b.tolist(), products.tolist(), sums.tolist(), strict=True):
         assert product == oracle.float32_multiply(x, y), (hex(x), hex(y))
         assert total == oracle.float32_add(x, y), (hex(x), hex(y))
+
+
+def triples(kind: str, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Operands of a fused product and sum: corners, pairs of a kind beside any addend, or one that nearly cancels."""
+    rng = np.random.default_rng(len(kind))
+    if kind == "corners":
+        return tuple(rng.choice(corners(), (3, n)))  # type: ignore[return-value]
+    a, b = random_pairs("near" if kind == "nearly equal" else kind, n, rng)
+    if kind != "nearly equal":
+        return a, b, random_pairs("near", n, rng)[0] if kind == "any" else random_pairs(kind, n, rng)[1]
+    return a, b, (softfloat.multiply(a, b) ^ np.uint32(1 << 31)) + rng.integers(-3, 4, n).astype(np.uint32)
+
+
+@pytest.mark.parametrize("kind", ["corners", "any", "near", "subnormal", "short", "nearly equal"])
+def test_fused_products_and_sums_against_exact_rationals(kind: str) -> None:
+    operands = triples(kind, 1500)
+    got = softfloat.multiply_add(*operands).tolist()
+    for *given, total in zip(*(x.tolist() for x in operands), got, strict=True):
+        assert total == oracle_values.float32_fused(*given), [hex(x) for x in given]
 
 
 def test_negate() -> None:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from multiprocessing import get_context
 from typing import Any
 
-from refnum.conformance.commands.mutate.forked import apart
+from refnum.conformance.commands.mutate.forked import call_forked
 from refnum.conformance.commands.mutate.operators import Mutant
 from tools.mutation.line_trace import ROOT, Lines, Recorder, module_of
 
@@ -33,7 +33,7 @@ PARTS, RECORDING = 8, 120
 
 
 @dataclass
-class Reach:
+class Coverage:
     """What runs each line. questions: line -> numbers, in their order. tests: line -> names, the quickest first."""
 
     imported: Lines = frozenset()
@@ -160,7 +160,7 @@ _asking: list[tuple[tuple[str, ...], Questions]] = []
 
 
 def _record_tests(job: tuple[tuple[str, ...], str, int]) -> Recorded:
-    found = apart(lambda: {"tests": _recorded_here(*job)}, RECORDING)
+    found = call_forked(lambda: {"tests": _recorded_here(*job)}, RECORDING)
     return dict(found.get("tests", {}))
 
 
@@ -177,7 +177,7 @@ def _recorded_here(files: tuple[str, ...], test: str, part: int) -> Recorded:
 
 
 def _record_questions() -> Mapping[str, Any]:
-    return dict(apart(_asked_here, RECORDING))
+    return dict(call_forked(_asked_here, RECORDING))
 
 
 def _asked_here() -> Mapping[str, Any]:
@@ -188,20 +188,20 @@ def _asked_here() -> Mapping[str, Any]:
         return {"imported": imported, "lines": list(questions(recorder))}
 
 
-def record(files: tuple[str, ...], questions: Questions, tests: Sequence[str], workers: int) -> Reach:
+def record(files: tuple[str, ...], questions: Questions, tests: Sequence[str], workers: int) -> Coverage:
     """Run everything once. questions: in a process of its own, yields the lines of each question in turn."""
-    reach = Reach()
+    coverage = Coverage()
     _asking[:] = [(files, questions)]
     with ProcessPoolExecutor(workers, mp_context=get_context("fork")) as pool:
         asking = pool.submit(_record_questions)
         waiting = pool.map(_record_tests, [(files, test, part) for part in range(PARTS) for test in tests])
         asked = asking.result()
-        reach.imported, reach.asked = asked["imported"], len(asked["lines"])
+        coverage.imported, coverage.asked = asked["imported"], len(asked["lines"])
         for number, lines in enumerate(asked["lines"]):
             for line in lines:
-                reach.questions.setdefault(line, []).append(number)
+                coverage.questions.setdefault(line, []).append(number)
         for name, (seconds, lines) in (item for found in waiting for item in found.items()):
-            reach.seconds[name] = seconds
+            coverage.seconds[name] = seconds
             for line in lines:
-                reach.tests.setdefault(line, set()).add(name)
-    return reach
+                coverage.tests.setdefault(line, set()).add(name)
+    return coverage

@@ -3,7 +3,7 @@
 A mutant's module is imported anew, in a process of its own, beside all that depends on it. A model's mutant is asked
 the frozen vectors, then corner and sampled cases, whose right answers are those that the host build gives as well. A
 comparator's mutant judges the controls, right and wrong implementations whose verdicts are known. What survives is
-run against tests, the quickest first. Of all that, a mutant is asked what runs its statement (`reach.py`).
+run against tests, the quickest first. Of all that, a mutant is asked what runs its statement (`coverage.py`).
 """
 
 from __future__ import annotations
@@ -15,31 +15,28 @@ import importlib.machinery
 import importlib.util
 import os
 import sys
-import time
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
-from multiprocessing import get_context
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from refnum.conformance.commands.mutate import corpus
-from refnum.conformance.commands.mutate.accepted import Reason, reasoned, reasons_of
-from refnum.conformance.commands.mutate.forked import OUR_FAULT, apart
-from refnum.conformance.commands.mutate.ledger import Ledger, digest_of
+from refnum.conformance.commands.mutate.accepted import Reason, reasons_of
+from refnum.conformance.commands.mutate.forked import OUR_FAULT
+from refnum.conformance.commands.mutate.ledger import digest_of
 from refnum.conformance.commands.mutate.operators import Mutant
-from refnum.conformance.commands.mutate.verdict import KILLED, REFUSED, SURVIVED, Verdict
-from tools.mutation.coverage import PYTEST, Reach, record, silent
+from refnum.conformance.commands.mutate.verdict import KILLED, REFUSED
+from refnum.conformance.commands.mutate.workshop import Copy, Known, Workshop
+from tools.mutation.coverage import PYTEST, Coverage, record, silent
 from tools.mutation.line_trace import ROOT, Lines, Recorder, forget, loaded_from, module_of
 from tools.mutation.python_operators import mutants_of
 from tools.mutation.python_targets import Target
 
 NO_EFFECT = Path(__file__).parent / "no_effect.toml"
-SECONDS = 150
 LARGEST = 1 << 14
 PROFILES = ("HOPPER", "OCP", "EVEN", "TE", "STOCHASTIC")
 
@@ -145,36 +142,57 @@ def questions() -> Iterator[Asked]:
 
 
 @dataclass
-class Shop:
-    """A target whose sources were read."""
+class Modules(Workshop):
+    """The modules of a target. tested: whether survivors are run against tests. coverage: what runs which lines."""
 
-    workshop: Target
-    texts: dict[str, str] = field(default_factory=dict)
+    target: Target
+    tested: bool = False
+    coverage: Coverage = field(default_factory=Coverage)
+    SECONDS = 150
 
     @classmethod
-    def open(cls, target: Target) -> Shop:
-        """Read the sources, and make the questions of a model."""
-        if target.ask == "ask_model" and not _questions:
-            _questions[:] = list(questions())
-        return cls(target, {file: (ROOT / file).read_text() for file in target.files})
-
-    def text(self, file: str) -> str:
-        """Return a source as it was when the shop was opened."""
-        return self.texts[file]
-
-    def digest(self, file: str) -> str:
-        """Return a digest of every source of the target."""
-        return digest_of(self.texts, self.texts)
+    def open(cls, target: Target, tested: bool = False) -> Self:
+        """Read the sources."""
+        return cls(target.name, {file: (ROOT / file).read_text() for file in target.files}, target, tested)
 
     def mutants(self) -> list[Mutant]:
         """Return every mutant of the operators."""
         return [mutant for file, text in self.texts.items() for mutant in mutants_of(file, text)]
 
+    def digest(self, file: str) -> str:
+        """Return a digest of every source of the target."""
+        return digest_of(self.texts, self.texts)
 
-def recorded(shop: Shop, workers: int, tests: bool) -> Reach:
-    """Run every question, and every test if they are wanted, once and unchanged."""
-    target = shop.workshop
-    return record(target.files, lambda recorder: _listened(target, recorder), target.tests if tests else (), workers)
+    def prepare(self, mutants: Sequence[Mutant], workers: int) -> None:
+        """Make the questions of a model, and run every question and every test that is wanted once, unchanged."""
+        target = self.target
+        if target.ask == "ask_model" and not _questions:
+            _questions[:] = list(questions())
+        tests = target.tests if self.tested else ()
+        self.coverage = record(target.files, lambda recorder: _listened(target, recorder), tests, workers)
+
+    def build(self, copy: Copy) -> Known:
+        """Compile the changed text to byte code; Python keeps nothing of that."""
+        try:
+            compile(self._changed(copy), copy.mutant.file, "exec")
+        except SyntaxError as error:
+            return {"status": REFUSED, "how": str(error)}
+        return {}
+
+    def ask(self, copy: Copy) -> Known:
+        """Import a mutant, ask it the questions that run its statement, and run the tests that do."""
+        file = copy.mutant.file
+        questions, tests = self.coverage.of(copy.mutant, self.texts[file])
+        told = _asked(self.target, file, self._changed(copy), questions, tests)
+        return {"how": f"{len(questions)} questions, {len(tests)} tests", **told}
+
+    def _changed(self, copy: Copy) -> str:
+        return copy.mutant.applied(self.texts[copy.mutant.file])
+
+
+def reasons() -> tuple[Reason, ...]:
+    """Return the changes that no question can show, with their reasons."""
+    return reasons_of(tomllib.loads(NO_EFFECT.read_text())["change"])
 
 
 def _listened(target: Target, recorder: Recorder) -> Iterator[Lines]:
@@ -191,19 +209,6 @@ def _fresh() -> ModuleType:
     module = importlib.import_module(__name__)
     module._questions[:] = _questions
     return module
-
-
-def judge(shop: Shop, mutant: Mutant, questions: Sequence[int], tests: Sequence[str]) -> Verdict:
-    """Import a mutant, ask it questions by their numbers, and run what survives against tests by their names."""
-    start = time.monotonic()
-    text = mutant.applied(shop.text(mutant.file))
-    try:
-        compile(text, mutant.file, "exec")
-    except SyntaxError as error:
-        return Verdict(mutant, REFUSED, str(error))
-    asked = f"{len(questions)} questions, {len(tests)} tests"
-    found = apart(lambda: _asked(shop.workshop, mutant.file, text, questions, tests), SECONDS)
-    return Verdict(mutant, **{"status": SURVIVED, "how": asked, **found}, judged=time.monotonic() - start)
 
 
 def _asked(
@@ -270,31 +275,3 @@ def _tested(names: Sequence[str]) -> Mapping[str, str]:
     if large:
         raise large[0]
     return {"status": KILLED, "how": "a test fails", "case": next(iter(failed), "tests cannot be collected")[:160]}
-
-
-def reasons() -> tuple[Reason, ...]:
-    """Return the changes that no question can show, with their reasons."""
-    return reasons_of(tomllib.loads(NO_EFFECT.read_text())["change"])
-
-
-_shop: list[Shop] = []
-
-
-def _judge_here(mutant: Mutant, questions: Sequence[int], tests: Sequence[str]) -> Verdict:
-    return judge(_shop[0], mutant, questions, tests)
-
-
-def run(shop: Shop, mutants: Sequence[Mutant], workers: int, ledger: Ledger | None, tests: bool) -> Iterator[Verdict]:
-    """Yield the verdict of every mutant as it is there."""
-    known = {mutant: ledger.known(shop, mutant) if ledger else None for mutant in mutants}
-    yield from (verdict for verdict in known.values() if verdict is not None)
-    left = [mutant for mutant, verdict in known.items() if verdict is None]
-    _shop[:] = [shop]
-    reach = recorded(shop, workers, tests) if left else Reach()
-    with ProcessPoolExecutor(workers, mp_context=get_context("fork")) as pool:
-        waiting = [pool.submit(_judge_here, mutant, *reach.of(mutant, shop.text(mutant.file))) for mutant in left]
-        for done in as_completed(waiting):
-            verdict = done.result()
-            if ledger is not None:
-                ledger.write(shop, verdict)
-            yield from reasoned([verdict], reasons(), shop.texts)

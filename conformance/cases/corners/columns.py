@@ -12,7 +12,8 @@ from refnum.formats import E2M1, E4M3
 
 from ..draw import CODED, Draw
 from ..draw.coded import EDGE_BYTES, Layout
-from .recast import NIBBLES, mxfp4_to_fp8_corners
+from ..operation import OPERATIONS
+from .recast import NIBBLES, mxfp4_to_fp8
 
 Corner = tuple[str, dict[str, np.ndarray], dict[str, Any]]
 
@@ -48,9 +49,9 @@ depends on strides, on addresses, and on what lies behind an output.
 """
 
 
-def fp4_columns_corners(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
+def mxfp4_columns(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
     """`mxfp4_to_fp8_columns` and `mxfp4_columns`: the same rows, split sizes even for the FP4 target."""
-    tall = 32 if operation == "mxfp4_columns" else 128
+    tall = OPERATIONS[operation].tall
     yield from _tiled(Layout(E2M1, 1, 32), TILED[tall])
     corners = [_distances(np.arange(tall)), _combinations(tall), _column_maxima(tall), _lone_magnitudes(tall)]
     if tall == 32:
@@ -60,10 +61,13 @@ def fp4_columns_corners(operation: str, params: Mapping[str, Any]) -> Iterator[C
     yield from _ragged(operation, Layout(E2M1, 1, 32), EVEN if tall == 32 else RAGGED)
 
 
-def rows_columns_corners(operation: str, params: Mapping[str, Any]) -> Iterator[Any]:
+mxfp4_to_fp8_columns = mxfp4_columns
+
+
+def mxfp4_to_fp8_rows_columns(operation: str, params: Mapping[str, Any]) -> Iterator[Any]:
     """`mxfp4_to_fp8_rows_columns`: what is awkward down the rows, and what is awkward along them."""
-    yield from fp4_columns_corners(operation, params)
-    for label, *rest in mxfp4_to_fp8_corners(operation, params):
+    yield from mxfp4_columns(operation, params)
+    for label, *rest in mxfp4_to_fp8(operation, params):
         yield (f"along the rows: {label}", *rest)
 
 
@@ -185,14 +189,14 @@ def _ragged(operation: str, layout: Layout, splits: tuple[list[int], ...]) -> It
     first = {"packed": pack_nibbles(codes)} if layout.element is E2M1 else {"codes": codes}
     yield "activations", {**first, "scales": scales}, {"splits": [96, 0, 160]}
     for rows, columns in ALONE:
-        if rows != 1 or operation != "mxfp4_columns":
+        if rows % 2 == 0 or not OPERATIONS[operation].even_rows:
             codes, scales = CODED["apart"].make(Draw(rows), layout, (rows, columns), base=127, spread=12, empty=60,
                                                 nan=10)  # fmt: skip
             first = {"packed": pack_nibbles(codes)} if layout.element is E2M1 else {"codes": codes}
             yield f"one expert of {rows} rows x {columns}", {**first, "scales": scales}, {}
 
 
-def fp8_columns_corners(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
+def fp8_columns(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
     """Every code at every distance 0..41 below edge bytes, zero rows under huge bytes, NaN rows, ragged experts."""
     yield from _tiled(Layout(E4M3, 1, 128), TILED[128])
     tile = np.arange(256, dtype=np.uint8)

@@ -1,4 +1,4 @@
-"""Corners of operations that round floating-point values in blocks, and of the scalar encoders.
+"""Corners of operations that round floating-point values in blocks.
 
 They implement the minimum input set that tells all known defects of block quantisers apart: every 16-bit
 pattern as block maximum, every scale-rule boundary, every tie at every scale, specials in every lane.
@@ -200,7 +200,7 @@ def quantizer_corners(operation: str, params: Mapping[str, Any]) -> Iterator[tup
     if square:
         yield from _square(target)
     else:
-        yield "all 16-bit patterns in sequence", {"x": as_float(_sequence(target.input, 1024), target.input)}
+        yield "all 16-bit patterns in sequence", {"x": as_float(sequence(target.input, 1024), target.input)}
     for shape in SHAPES:
         yield f"shape {shape[0]}x{shape[1]}", {"x": as_float(_content(target, shape), target.input)}
     for name in ("normal", "heavy", "channels", "specials", "bits"):
@@ -209,7 +209,8 @@ def quantizer_corners(operation: str, params: Mapping[str, Any]) -> Iterator[tup
         yield f"{name} data", {"x": as_float(bits, target.input)}
 
 
-def _sequence(fmt: Format, columns: int) -> np.ndarray:
+def sequence(fmt: Format, columns: int) -> np.ndarray:
+    """Return all 16-bit patterns in order, in the upper half of float32 ones: [65536 / columns, columns]."""
     pattern = np.arange(1 << 16, dtype=np.uint32) << np.uint32(fmt.bits - 16)
     return pattern.reshape(-1, columns)
 
@@ -229,17 +230,3 @@ def _square(target: Target) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
     yield "maximum in every row and column of a 128x128 tile", {"x": as_float(x.reshape(-1, 128), fmt)}
     for shape in ((127, 128), (129, 128), (130, 160), (257, 96)):
         yield f"ragged tiles {shape[0]}x{shape[1]}", {"x": as_float(_content(target, shape), fmt)}
-
-
-def encoder_corners(operation: str, params: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
-    """Yield (label, {"x": [M, K]}) for the scalar encoders: every 16-bit pattern, every tie, every special."""
-    target = target_of(operation, params)
-    fmt = target.input
-    yield "all 16-bit patterns", {"x": as_float(_sequence(fmt, 1024), fmt)}
-    yield "every tie and one ulp beside, at every power of two", {"x": as_float(matrix(tie_blocks(target), 1024), fmt)}
-    yield "special values", {"x": as_float(np.array([SPECIALS[fmt]], np.uint32), fmt)}
-    for name in ("normal", "bits", "tiny"):
-        distribution = VALUES[name]
-        bits = distribution.make(Draw(17), target, (64, 512), **distribution.simple)
-        yield f"{name} data", {"x": as_float(bits, fmt)}
-    yield "no rows", {"x": as_float(np.zeros((0, 32), np.uint32), fmt)}

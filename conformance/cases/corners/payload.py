@@ -14,7 +14,11 @@ from ..draw import CODED, VALUES, Draw
 from ..draw.bits import as_float
 from ..draw.coded import Layout
 from ..draw.values import Target
-from .floats import SPECIALS
+from .floats import SPECIALS, quantizer_corners
+from .recast import fp8_to_mxfp4
+
+quantize_payload = quantizer_corners
+fp8_to_payload = fp8_to_mxfp4
 
 Corner = tuple[str, dict[str, np.ndarray], dict[str, Any]]
 
@@ -31,7 +35,7 @@ def _bytes(rows: int, columns: int) -> tuple[np.ndarray, np.ndarray]:
     return pack_nibbles(codes), scales
 
 
-def pack_corners(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
+def pack_payload(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
     """Every byte value at every shape: moving bytes knows no numbers."""
     every = np.arange(256, dtype=np.uint8)
     yield ("every byte value", {"packed": np.broadcast_to(every, (256, 256)).copy(),
@@ -41,9 +45,9 @@ def pack_corners(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
         yield f"shape {shape[0]}x{shape[1]}", {"packed": packed, "scales": scales}, {}
 
 
-def unpack_corners(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
+def unpack_payload(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
     """The payloads of the pack corners."""
-    for label, inputs, extra in pack_corners(operation, params):
+    for label, inputs, extra in pack_payload(operation, params):
         yield label, {"payload": np.concatenate([inputs["packed"], inputs["scales"]], axis=1)}, extra
 
 
@@ -71,7 +75,7 @@ def _payload(tokens: int, columns: int) -> np.ndarray:
     return np.concatenate(_bytes(tokens, columns), axis=1) | np.uint8(1)
 
 
-def permute_corners(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
+def permute_pad(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
     """Empty experts, experts of one row, repeated and unused rows; a payload whose every byte is non-zero."""
     for blocks, splits, dtype in ((7, [0, 5, 0, 0, 92, 1, 0], np.int32), (8, [33, 0, 65], np.int64),
                                   (15, [3, 95], np.int32), (19, [98], np.int64)):  # fmt: skip
@@ -91,7 +95,10 @@ def permute_corners(operation: str, params: Mapping[str, Any]) -> Iterator[Corne
     yield "no tokens, no rows", {"payload": none, "row_map": np.zeros(0, np.int32)}, {"splits": [0, 0]}
 
 
-def unpermute_corners(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
+permute_unpack = permute_pad
+
+
+def unpermute(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
     """Tokens with no row, one and many; cancellation, NaN, Inf, subnormal and overflowing sums; NaN in the padding."""
     align = int(params.get("align", 32))
     yield from _uneven_sums(align)

@@ -20,7 +20,7 @@ NIBBLES = np.tile(np.arange(16, dtype=np.uint8), 2)
 """All sixteen codes twice: one block."""
 
 
-def fp8_to_mxfp4_corners(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
+def fp8_to_mxfp4(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
     """Block-maximum ladders under edge bytes, codes around every threshold, NaN in every lane, zeros, shapes."""
     yield "every block maximum with the codes below it, under edge scale bytes", _tiles(_ladder(), EDGE_BYTES)
     yield "every tile scale byte", _tiles(_ladder()[np.r_[0:254:9, 248:254]], np.arange(256, dtype=np.uint8))
@@ -72,7 +72,7 @@ def _mixed() -> np.ndarray:
     return blocks
 
 
-def mxfp4_to_fp8_corners(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
+def mxfp4_to_fp8(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
     """All codes at every distance 0..40 from every largest byte, empty blocks under huge bytes, NaN blocks, shapes."""
     yield "all codes at distances 0..40 from every largest byte", _distances()
     yield "zeros of both signs at every distance", _zero_distances()

@@ -47,7 +47,7 @@ def _edges(columns: int = 256) -> dict[str, np.ndarray]:
     return {"gate": rows[0], "up": rows[1], "prob": as_float(np.array(PROBS, np.uint32), FP32)}
 
 
-def swiglu_quantize_corners(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
+def swiglu_quantize(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
     """Every gate in sequence and spread, with three kinds of `up`; specials against specials; probabilities."""
     yield "probabilities at their edges", _edges()
     yield f"probabilities at their edges, {UNEVEN} columns", _edges(UNEVEN)
@@ -81,7 +81,7 @@ def _lone_gates() -> dict[str, np.ndarray]:
     return {"gate": as_float(gate, BF16), "up": as_float(np.full_like(gate, ONE), BF16)}
 
 
-def swiglu_backward_corners(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
+def swiglu_backward(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
     """Every gate with a bfloat16 and a float32 gradient, specials, probabilities, shapes."""
     yield "probabilities at their edges", {"grad": _data(len(PROBS), 256)[2], **_edges()}
     gate = gate_rows()

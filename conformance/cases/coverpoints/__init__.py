@@ -15,22 +15,16 @@ import numpy as np
 import refnum
 
 from ..case import Case
+from ..families import part_of
 from ..operation import OPERATIONS
-from .blocks import BLOCKS
-from .elements import ROUNDING
-from .moves import PAYLOAD, SPLITS, SWIGLU
 from .point import Counts, Group, merged
-from .scales import READ, SCALE_CAST, WRITTEN
-from .tiles import DIRECT, DISTANCE
 
-__all__ = ["COVERPOINTS", "Group", "count", "describe", "expected", "holes", "merged"]
+__all__ = ["Group", "count", "describe", "expected", "holes", "merged"]
 
-COVERPOINTS: tuple[Group, ...] = (
-    ROUNDING, BLOCKS, WRITTEN, READ, SCALE_CAST, DISTANCE, DIRECT, SPLITS, PAYLOAD, SWIGLU,
-)  # fmt: skip
 
-FUSED = {"quantize_payload": "quantize_mxfp4", "fp8_to_payload": "fp8_to_mxfp4"}
-"""Operation that writes payload rows -> the one whose codes and scales they join: it has the same coverpoints."""
+def groups(operation: str) -> tuple[Group, ...]:
+    """Return the groups of coverpoints of an operation: the tuple of its name in the module of its family."""
+    return part_of(__name__, OPERATIONS[operation].family, operation) or ()
 
 
 def describe(operation: str, profile: str, params: Mapping[str, Any]) -> dict[str, str]:
@@ -38,10 +32,9 @@ def describe(operation: str, profile: str, params: Mapping[str, Any]) -> dict[st
     found: dict[str, str] = {}
     if OPERATIONS[operation].undefined(profile):
         return found
-    operation = FUSED.get(operation, operation)
-    for group in COVERPOINTS:
-        if operation in group.operations:
-            found |= group.names(operation, profile, params)
+    whose = OPERATIONS[operation].joins or operation
+    for group in groups(operation):
+        found |= group.names(whose, profile, params)
     return found
 
 
@@ -53,17 +46,22 @@ def expected(operation: str, profile: str, params: Mapping[str, Any]) -> list[st
 def count(case: Case, golden_outputs: Mapping[str, np.ndarray]) -> Counts:
     """Return how often one case hits each coverpoint of its variant.
 
-    golden_outputs: as `operation.run_golden` returns them. Whole numbers decide; cost is a few passes over the
-    elements. Only expected coverpoints are returned, with 0 for those that the case does not hit.
+    Args:
+        case: any case of a judged operation.
+        golden_outputs: as `operation.run_golden` returns them.
+
+    Returns:
+        Expected coverpoint -> hits, 0 for one that the case does not hit. Integers decide; the cost is a few passes
+        over the elements.
     """
-    if case.operation in FUSED:
+    whose = OPERATIONS[case.operation].joins
+    if whose:
         packed, scales = refnum.unpack_payload(golden_outputs["payload"])
-        case, golden_outputs = replace(case, operation=FUSED[case.operation]), {"packed": packed, "scales": scales}
+        case, golden_outputs = replace(case, operation=whose), {"packed": packed, "scales": scales}
     names = expected(case.operation, case.profile, case.params)
     found: Counts = {}
-    for group in COVERPOINTS:
-        if case.operation in group.operations:
-            found |= group.count(case, golden_outputs)
+    for group in groups(case.operation):
+        found |= group.count(case, golden_outputs)
     return {name: int(found.get(name, 0)) for name in names}
 
 

@@ -10,20 +10,15 @@ import numpy as np
 
 import refnum
 from refnum.arrays import unpack_nibbles
-from refnum.formats import E2M1, E4M3, Format, get_format
+from refnum.formats import E2M1, Format, get_format
 
 from ..case import Case
 from ..draw.bits import float_bits, input_format
-from ..draw.coded import Layout
 from ..draw.grid import overflow_threshold
 from ..geometry import column_block, spread
 from ..operation import OPERATIONS
+from ..recipes.distributions import layout_of
 from .point import TIES, Counts, Golden, Group, Magnitudes, read_float, rounding
-
-FROM_FLOAT = ("quantize_mxfp4", "quantize_mx", "quantize_fp8_tiles")
-SCALAR = ("encode_e2m1", "encode_e4m3")
-TO_FP8 = ("mxfp4_to_fp8", "mxfp4_to_fp8_columns", "mxfp4_to_fp8_rows_columns")
-FROM_FP4 = (*TO_FP8, "mxfp4_columns")
 
 _TEXT = {
     "tie between normal values": "half way between two codes of the normal range",
@@ -42,16 +37,13 @@ _OVERFLOW = ("tie at the overflow threshold", "beyond the overflow threshold")
 
 def element_of(operation: str, params: Mapping[str, Any]) -> Format:
     """Return the format that an operation rounds its elements to."""
-    if "element" in params:
-        return get_format(params["element"])
-    to_fp8 = operation in ("quantize_fp8_tiles", "encode_e4m3", "fp8_columns", *TO_FP8)
-    return E4M3 if to_fp8 else E2M1
+    return get_format(OPERATIONS[operation].outputs[0].format(params))
 
 
 def _names(operation: str, profile: str, params: Mapping[str, Any]) -> dict[str, str]:
-    fmt = element_of(operation, params)
+    fmt, row = element_of(operation, params), OPERATIONS[operation]
     names = list(_UNDERFLOW) if fmt.kind == "float" else list(_UNDERFLOW[:-1])
-    if operation in FROM_FP4 or operation == "fp8_columns":
+    if not (row.scalar or row.profiled):  # codes are moved to a scale no smaller than their own
         if params.get("underflow") == "te":
             return {}
         names.append("tie between subnormal values")
@@ -60,7 +52,7 @@ def _names(operation: str, profile: str, params: Mapping[str, Any]) -> dict[str,
         names += ["tie between normal values", "tie between subnormal values"]
         ties = tuple(name for _, name in TIES) if fmt is E2M1 else ()
         rule = refnum.get_profile(profile).scale_rule
-        if operation in SCALAR or operation == "fp8_to_mxfp4":  # a clamp at byte 254 lets FP8 overflow E2M1
+        if row.scalar or row.main == "codes":  # a clamp at byte 254 lets FP8 overflow E2M1
             names += _OVERFLOW
         elif rule == "floor":  # a maximum lies below twice 2**emax
             names += [name for name, fits in zip(_OVERFLOW, _above(fmt, params), strict=True) if fits]
@@ -81,16 +73,15 @@ def _above(fmt: Format, params: Mapping[str, Any]) -> tuple[bool, bool]:
 
 def scaled(case: Case, golden: Golden) -> Magnitudes:
     """Return every element divided by its output scale, exactly; elements under byte 255 are not finite."""
-    if case.operation in SCALAR:
-        return read_float(float_bits(case.inputs["x"]), input_format(_input_name(case)))
-    if case.operation in FROM_FLOAT:
+    row = OPERATIONS[case.operation]
+    if row.main == "values":
         value = read_float(float_bits(case.inputs["x"]), input_format(_input_name(case)))
-        byte = spread(OPERATIONS[case.operation].outputs[0].block, case, golden["scales"], value.exponent.shape)
+        if row.scalar:
+            return value
+        byte = spread(row.outputs[0].block, case, golden["scales"], value.exponent.shape)
         return _below(value, byte.astype(np.int32) - 127, byte == 255)
-    if "packed" in case.inputs:
-        codes, layout = unpack_nibbles(case.inputs["packed"]), Layout(E2M1, 1, 32)
-    else:
-        codes, layout = case.inputs["codes"], Layout(E4M3, 1, 128)
+    codes, layout = case.inputs[row.inputs[0]], layout_of(case.operation, case.params)
+    codes = unpack_nibbles(codes) if row.main == "packed" else codes
     value = read_float(codes, layout.element)
     own = layout.spread(case.inputs["scales"], codes.shape).astype(np.int32)
     out = output_bytes(case, golden, codes.shape).astype(np.int32)
@@ -118,5 +109,4 @@ def _count(case: Case, golden: Golden) -> Counts:
     return rounding(scaled(case, golden), element_of(case.operation, case.params))
 
 
-ROUNDING = Group("element rounding", frozenset((*FROM_FLOAT, *SCALAR, *FROM_FP4, "fp8_to_mxfp4", "fp8_columns")),
-                 _names, _count)  # fmt: skip
+ROUNDING = Group("element rounding", _names, _count)

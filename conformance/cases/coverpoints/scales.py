@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,52 +13,57 @@ from refnum.formats import BF16, FP32
 from ..case import Case
 from ..domains.quantizers import pins
 from ..draw.bits import float_bits, input_format
+from ..operation import OPERATIONS
 from ..recipes.distributions import layout_of
-from .elements import FROM_FLOAT, FROM_FP4
 from .point import Counts, Golden, Group, histogram, read_float
 
 EDGES = (0, 1, 6, 7, 126, 127, 128, 246, 247, 248, 252, 253, 254, 255)
 """Bytes at which a rule clamps, a decoder flushes, or a result stops being finite."""
 
-DECODERS = ("dequantize_mxfp4", "dequantize_mx", "dequantize_fp8_tiles")
-CASTS = ("decode_e2m1", "decode_e4m3", "decode_e8m0")
+Reachable = Callable[[str, str, Mapping[str, Any]], set[int]]
+"""(operation, profile, parameters) -> the bytes that an operation can write."""
 
 
-def reachable(operation: str, profile: str, params: Mapping[str, Any]) -> set[int]:
-    """Return the bytes that an operation can write."""
-    if operation in FROM_FLOAT:
-        items = sorted((name, tuple(value) if isinstance(value, list) else value) for name, value in params.items())
-        chosen = refnum.get_profile(profile)
-        found = set(pins(operation, profile, tuple(items)))
-        if operation == "quantize_fp8_tiles":
-            return found | {127}
-        return found | {chosen.zero_scale, 255} | ({254} if chosen.nonfinite == "satfinite" else set())
-    if operation == "fp8_to_mxfp4":
-        return _raised(set(range(256)), profile)
-    if operation == "mxfp4_columns":
-        return set(range(256))
-    if operation == "fp8_columns":
-        return set(range(255))
-    if operation in FROM_FP4:
-        return set(range(249))  # at most 254 - 6
-    if params.get("to") == "mxfp4":
-        return reachable("quantize_mxfp4", profile, {"input": "float32"})
-    return reachable("quantize_fp8_tiles", profile, {"input": "float32", "tile": (1, 128)})
+def from_blocks(operation: str, profile: str, params: Mapping[str, Any]) -> set[int]:
+    """Return the bytes of a quantiser of floats in MX blocks: those of finite maxima, of zero blocks and of NaN."""
+    chosen = refnum.get_profile(profile)
+    saturated = {254} if chosen.nonfinite == "satfinite" else set()
+    return {*_of_maxima(operation, profile, params), chosen.zero_scale, 255, *saturated}
 
 
-def _raised(bytes_: set[int], profile: str) -> set[int]:
-    """Leave out the bytes that a profile's floor under amax makes impossible, but for that of a zero block."""
+def from_tiles(operation: str, profile: str, params: Mapping[str, Any]) -> set[int]:
+    """Return the bytes of a quantiser of floats in FP8 tiles: those of finite maxima, and 127."""
+    return _of_maxima(operation, profile, params) | {127}
+
+
+def _of_maxima(operation: str, profile: str, params: Mapping[str, Any]) -> set[int]:
+    items = sorted((name, tuple(value) if isinstance(value, list) else value) for name, value in params.items())
+    return set(pins(operation, profile, tuple(items)))
+
+
+def above_floor(operation: str, profile: str, params: Mapping[str, Any]) -> set[int]:
+    """Return all bytes but those that a profile's floor under amax makes impossible; that of a zero block stays."""
     chosen = refnum.get_profile(profile)
     low = 0
     if chosen.amax_floor is not None:
         x = np.array([[chosen.amax_floor] + [0] * 31], np.uint32).view(np.float32)
         low = int(refnum.quantize_mxfp4(x, chosen)[1][0, 0])
-    return {byte for byte in bytes_ if byte >= low} | {chosen.zero_scale}
+    return {*range(low, 256), chosen.zero_scale}
 
 
-def _written_names(operation: str, profile: str, params: Mapping[str, Any]) -> dict[str, str]:
-    can = reachable(operation, profile, params)
-    return {f"scale byte {byte} written": "in the output" for byte in EDGES if byte in can}
+def below(count: int) -> Reachable:
+    """Return the rule of an operation that can write every byte below a number, and no other."""
+    return lambda operation, profile, params: set(range(count))
+
+
+def written(reachable: Reachable) -> Group:
+    """Return the coverpoints of the edges that an operation can write."""
+
+    def names(operation: str, profile: str, params: Mapping[str, Any]) -> dict[str, str]:
+        can = reachable(operation, profile, params)
+        return {f"scale byte {byte} written": "in the output" for byte in EDGES if byte in can}
+
+    return Group("scale bytes written", names, _written)
 
 
 def _written(case: Case, golden: Golden) -> Counts:
@@ -67,17 +72,17 @@ def _written(case: Case, golden: Golden) -> Counts:
 
 
 def _read_names(operation: str, profile: str, params: Mapping[str, Any]) -> dict[str, str]:
-    names = {f"scale byte {byte} read": "in the input" for byte in EDGES} if operation not in CASTS else {}
+    scalar, fmt = OPERATIONS[operation].scalar, layout_of(operation, params).element
+    names = {f"scale byte {byte} read": "in the input" for byte in EDGES} if not scalar else {}
     names["NaN result"] = "from a NaN code or byte 255"
-    if operation not in CASTS:
+    if not scalar:
         names |= {"subnormal result": "of the output format", "Inf result": "a magnitude of 2**128 or more",
                   "finite result under byte 254": "small enough codes stay finite"}  # fmt: skip
-    signed = "E8M0" not in operation and operation != "decode_e8m0"
-    if signed and params.get("element") != "MXINT8":
+    if fmt.kind == "float":
         names["negative zero result"] = "the sign of a zero is kept"
-    if operation == "decode_e2m1":
+    if scalar and fmt.nan_code is None:
         del names["NaN result"]
-    if operation == "decode_e8m0":
+    if fmt.kind == "scale":
         names["subnormal result"] = "byte 0 is 2**-127"
     return names
 
@@ -100,10 +105,6 @@ def _read(case: Case, golden: Golden) -> Counts:
         byte = layout_of(case.operation, case.params).spread(scales, magnitude.shape)
         found["finite result under byte 254"] = int(np.count_nonzero((byte == 254) & (magnitude < infinity)))
     return found
-
-
-WRITERS = frozenset((*FROM_FLOAT, *FROM_FP4, "fp8_to_mxfp4", "fp8_columns", "swiglu_quantize"))
-WRITTEN = Group("scale bytes written", WRITERS, _written_names, _written)
 
 
 def _cast_names(operation: str, profile: str, params: Mapping[str, Any]) -> dict[str, str]:
@@ -133,5 +134,5 @@ def _cast(case: Case, golden: Golden) -> Counts:
     return {name: int(np.count_nonzero(hit)) for name, hit in counts.items()}
 
 
-SCALE_CAST = Group("float to E8M0", frozenset({"encode_e8m0"}), _cast_names, _cast)
-READ = Group("decoding", frozenset((*DECODERS, *CASTS)), _read_names, _read)
+SCALE_CAST = Group("float to E8M0", _cast_names, _cast)
+READ = Group("decoding", _read_names, _read)

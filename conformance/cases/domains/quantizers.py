@@ -23,9 +23,8 @@ from ..draw.bits import as_float, word
 from ..operation import OPERATIONS, run_golden
 from ..recipes.distributions import target_of
 from ..recipes.random_bits import with_random_bits
-from .codes import LOW_HALVES
 from .domain import CHUNK, Chunk, Domain, arrangement, in_rows
-from .wide import COLUMNS, Alone
+from .wide import COLUMNS, LOW_HALVES, Alone
 
 Make = Callable[[], Iterator[Chunk]]
 Within = Callable[[Sequence[str]], bool]

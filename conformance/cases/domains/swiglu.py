@@ -10,13 +10,14 @@ import numpy as np
 from refnum.formats import BF16
 
 from ..draw.bits import as_float
+from ..operation import OPERATIONS
 from .domain import Chunk, Domain, sequence
 
 ONE = 0x3F80
 SHAPE = (64, 1024)
 
 
-def swiglu(operation: str, profile: str, params: Mapping[str, Any]) -> Iterator[Domain]:
+def swiglu_quantize(operation: str, profile: str, params: Mapping[str, Any]) -> Iterator[Domain]:
     """Every gate times 1, 65,536; and times +-(1 .. 2), all 256 signs and significands of bfloat16: 2**24.
 
     silu(gate) has one argument, so the first enumerates it; the rounding of the product depends on the two
@@ -36,13 +37,16 @@ def swiglu(operation: str, profile: str, params: Mapping[str, Any]) -> Iterator[
     )
 
 
+swiglu_backward = swiglu_quantize
+
+
 def _make(operation: str, factors: tuple[int, ...]) -> Callable[[], Iterator[Chunk]]:
     def make() -> Iterator[Chunk]:
         gate = as_float(np.arange(1 << 16, dtype=np.uint32).reshape(SHAPE), BF16)
         grad = as_float(np.full(SHAPE, ONE), BF16)
         for number, factor in enumerate(factors):
             inputs = {"gate": gate, "up": as_float(np.full(SHAPE, factor), BF16)}
-            if operation == "swiglu_backward":
+            if "grad" in OPERATIONS[operation].inputs:
                 inputs = {"grad": grad, **inputs}
             yield Chunk(inputs, sequence(number << 16, SHAPE))
 

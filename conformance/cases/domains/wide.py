@@ -22,6 +22,8 @@ COLUMNS = 1024
 INFINITY, QUIET = 0x7F800000, 0x7FC00000
 EVERY = 1 << 32
 """All float32 patterns."""
+LOW_HALVES = (0x0000, 0x0001, 0x7FFF, 0x8000, 0x8001, 0xFFFF)
+"""Low halves of float32 patterns that decide a tie, a sticky bit or a carry into the upper half."""
 
 
 @dataclass(frozen=True)

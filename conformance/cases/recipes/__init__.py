@@ -3,6 +3,6 @@
 from .inputs import edited, expand
 from .recipe import Recipe
 from .simplify import simpler, size
-from .strategies import recipes, sampled_cases, sampled_recipes, splits
+from .strategies import recipes, sampled_cases, sampled_recipes
 
-__all__ = ["Recipe", "edited", "expand", "recipes", "sampled_cases", "sampled_recipes", "simpler", "size", "splits"]
+__all__ = ["Recipe", "edited", "expand", "recipes", "sampled_cases", "sampled_recipes", "simpler", "size"]

@@ -8,15 +8,14 @@ from typing import Any
 import numpy as np
 
 from refnum.arrays import pack_nibbles
-from refnum.formats import BF16, E2M1, E4M3, FP32
+from refnum.formats import E2M1, FP32
 
 from ..case import Case
 from ..draw import CODED, VALUES, Draw
 from ..draw.bits import as_float, float_bits
-from ..draw.coded import Layout
 from ..draw.values import Target, from_integer
 from ..operation import OPERATIONS
-from .distributions import FLOATING, ROUTED, layout_of, target_of
+from .distributions import layout_of, target_of
 from .random_bits import by_key, with_random_bits
 from .recipe import Recipe
 
@@ -28,13 +27,13 @@ def expand(recipe: Recipe, like: Array = None) -> Case:
 
     like: an array of the library and device wanted; None means NumPy. On a device bfloat16 inputs are uint16.
     """
-    inputs = _inputs(recipe, like)
+    inputs, operation = _inputs(recipe, like), OPERATIONS[recipe.operation]
     if recipe.edits:
-        first = OPERATIONS[recipe.operation].inputs[0]
-        bits = layout_of(recipe.operation, recipe.params).element.bits if first == "codes" else None
+        first = operation.inputs[0]
+        bits = layout_of(recipe.operation, recipe.params).element.bits if operation.main == "codes" else None
         inputs[first] = edited(inputs[first], recipe.edits, bits)
     params = dict(recipe.params)
-    if recipe.operation == "unpermute":
+    if operation.routed and operation.main == "values":
         params["tokens"] = recipe.shape[0]
     return by_key(Case(recipe.operation, recipe.profile, params, inputs, recipe, str(recipe)), recipe.seed)
 
@@ -55,13 +54,13 @@ def edited(array: Array, edits: tuple[tuple[int, int, int], ...], width: int | N
 
 def _inputs(recipe: Recipe, like: Array) -> dict[str, Array]:
     """The arrays of a recipe's inputs by name, before its edits."""
-    names = OPERATIONS[recipe.operation].inputs
-    if recipe.operation in ROUTED:
+    operation = OPERATIONS[recipe.operation]
+    names = operation.inputs
+    if operation.routed:
         return _routed(recipe, like)
-    if names[0] in FLOATING:
+    if operation.main == "values":
         return _values(recipe, names, like)
-    draw = Draw(recipe.seed, 0, like)
-    codes, scales = _coded(recipe, draw, layout_of(recipe.operation, recipe.params), recipe.shape)
+    codes, scales = _coded(recipe, like)
     if names == ("codes",):
         return {"codes": codes}
     if names == ("codes", "scales"):
@@ -94,8 +93,9 @@ def _fractions(draw: Draw, count: int) -> Array:
     return from_integer(Target(FP32, E2M1, 32), number, -24)
 
 
-def _coded(recipe: Recipe, draw: Draw, layout: Layout, shape: tuple[int, int]) -> tuple[Array, Array]:
-    return CODED[recipe.distribution].make(draw, layout, shape, **recipe.parameters)
+def _coded(recipe: Recipe, like: Array) -> tuple[Array, Array]:
+    layout = layout_of(recipe.operation, recipe.params)
+    return CODED[recipe.distribution].make(Draw(recipe.seed, 0, like), layout, recipe.shape, **recipe.parameters)
 
 
 def _routed(recipe: Recipe, like: Array) -> dict[str, Array]:
@@ -108,11 +108,12 @@ def _routed(recipe: Recipe, like: Array) -> dict[str, Array]:
     routed = sum(splits)
     draw = Draw(recipe.seed, 1, like)
     row_map = draw.below(max(tokens, 1), routed).astype(np.int32)
-    if recipe.operation != "unpermute":
-        codes, scales = _coded(recipe, Draw(recipe.seed, 0, like), Layout(E2M1, 1, 32), (tokens, columns))
+    if OPERATIONS[recipe.operation].main != "values":
+        codes, scales = _coded(recipe, like)
         return {"payload": np.concatenate([pack_nibbles(codes), scales], axis=1), "row_map": row_map}
     align = recipe.params.get("align", 32)
-    target = Target(FP32 if recipe.wide else BF16, E4M3, 128)
+    target = target_of(recipe.operation, recipe.params)
+    target = replace(target, input=FP32) if recipe.wide else target
     shape = (sum(-(-count // align) * align for count in splits), columns)
     bits = VALUES[recipe.distribution].make(Draw(recipe.seed, 0, like), target, shape, **recipe.parameters)
     inputs = {"rows": as_float(bits, target.input), "row_map": row_map}

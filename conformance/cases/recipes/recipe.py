@@ -10,7 +10,7 @@ from refnum.errors import ArgumentError
 
 from ..case import plain
 from ..operation import OPERATIONS
-from .distributions import ROUTED, WIDE, distributions_for
+from .distributions import distributions_for
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Recipe:
         """Check what JSON cannot: names, ranges and that the splits fit the rows. Raises ArgumentError."""
         if self.operation not in OPERATIONS:
             raise ArgumentError(f"Recipe names operation {self.operation!r}; choose from {', '.join(OPERATIONS)}.")
-        table = distributions_for(self.operation)
+        operation, table = OPERATIONS[self.operation], distributions_for(self.operation)
         if self.distribution not in table:
             raise ArgumentError(
                 f"Recipe for {self.operation} names distribution {self.distribution!r}; choose from {', '.join(table)}."
@@ -56,17 +56,16 @@ class Recipe:
                 raise ArgumentError(
                     f"Parameter {name}={self.parameters[name]} of {self.distribution!r} is outside {low}..{high}."
                 )
-        if self.wide and self.operation not in WIDE:
-            raise ArgumentError(
-                f"Recipe for {self.operation} is wide; only those for {', '.join(sorted(WIDE))} can be."
-            )
+        if self.wide and not operation.wide_first:
+            allowed = ", ".join(sorted(name for name, other in OPERATIONS.items() if other.wide_first))
+            raise ArgumentError(f"Recipe for {self.operation} is wide; only those for {allowed} can be.")
         splits = self.params.get("splits")
-        if self.operation in ROUTED and (splits is None or (sum(splits) and not self.shape[0])):
+        if operation.routed and (splits is None or (sum(splits) and not self.shape[0])):
             raise ArgumentError(
                 f"Recipe for {self.operation} routes splits={splits} from {self.shape[0]} tokens; "
                 f"give splits, and a token when there are rows."
             )
-        if splits is not None and self.operation not in ROUTED and sum(splits) != self.shape[0]:
+        if splits is not None and not operation.routed and sum(splits) != self.shape[0]:
             raise ArgumentError(
                 f"Recipe has {self.shape[0]} rows but splits that sum to {sum(splits)}; make them equal."
             )

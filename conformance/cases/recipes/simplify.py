@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..operation import OPERATIONS
-from .distributions import ROUTED, distributions_for
+from .distributions import distributions_for
 from .recipe import Recipe
 
 
@@ -32,8 +32,9 @@ def simpler(recipe: Recipe) -> Iterator[Recipe]:
 
 def _shapes(recipe: Recipe) -> Iterator[Recipe]:
     rows, columns = recipe.shape
-    even = recipe.operation == "mxfp4_columns"
-    if "splits" not in recipe.params or recipe.operation in ROUTED:
+    operation = OPERATIONS[recipe.operation]
+    even = operation.even_rows
+    if "splits" not in recipe.params or operation.routed:
         for fewer in dict.fromkeys((2 if even else 1, rows // 2, rows - 2 if even else rows - 1)):
             fewer -= fewer % 2 if even else 0
             if 0 < fewer < rows:
@@ -47,7 +48,7 @@ def _splits(recipe: Recipe) -> Iterator[Recipe]:
     splits = recipe.params.get("splits")
     if not splits:
         return
-    if recipe.operation not in ROUTED:
+    if not OPERATIONS[recipe.operation].routed:
         yield _with_splits(recipe, None)
     for number, rows in enumerate(splits):
         yield _with_splits(recipe, [*splits[:number], *splits[number + 1 :]])
@@ -60,7 +61,7 @@ def _with_splits(recipe: Recipe, splits: list[int] | None) -> Recipe:
     params: dict[str, Any] = {name: value for name, value in recipe.params.items() if name != "splits"}
     if splits is None:
         return replace(recipe, params=params)
-    rows = recipe.shape[0] if recipe.operation in ROUTED else sum(splits)
+    rows = recipe.shape[0] if OPERATIONS[recipe.operation].routed else sum(splits)
     return replace(recipe, params={**params, "splits": splits}, shape=(rows, recipe.shape[1]))
 
 
@@ -81,9 +82,9 @@ def size(recipe: Recipe) -> tuple[int, ...]:
     names = list(table)
     simple = table[recipe.distribution].simple
     away = sum(recipe.parameters[name] != value for name, value in simple.items())
-    splits = recipe.params.get("splits")
-    elements = recipe.shape[0] * recipe.shape[1] + (sum(splits) if splits and recipe.operation in ROUTED else 0)
-    optional = bool(recipe.optional) and bool(OPERATIONS[recipe.operation].optional)
+    operation, splits = OPERATIONS[recipe.operation], recipe.params.get("splits")
+    elements = recipe.shape[0] * recipe.shape[1] + (sum(splits) if splits and operation.routed else 0)
+    optional = bool(recipe.optional) and bool(operation.optional)
     return (
         elements,
         sum(recipe.shape),

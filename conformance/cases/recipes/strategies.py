@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import hypothesis
 from hypothesis import HealthCheck, Phase, settings
@@ -14,67 +14,47 @@ from hypothesis import strategies as st
 
 from ..case import Case, plain
 from ..operation import DATA_PARAMS, OPERATIONS
-from .distributions import ROUTED, WIDE, distributions_for
+from .drawing import Limits, draw_recipe
 from .inputs import expand
 from .recipe import Recipe
 
-WIDTHS = (32, 64, 96, 128, 160, 224, 256, 288, 512, 1024, 2048, 7168)
-"""K: one block, several, a short last tile, whole tiles, DeepSeek-V3's hidden size; simplest first."""
+T = TypeVar("T")
 
-ELEMENTS = 1 << 17
-"""Elements of one case at most, so that a case costs milliseconds."""
-
-RAGGED = frozenset({"mxfp4_to_fp8_columns", "mxfp4_to_fp8_rows_columns", "mxfp4_columns", "fp8_columns", *ROUTED})
-OPTIONAL = frozenset({"prob", "weights"})
-EDIT_BITS = (0, 0x80000000, 0x7F800000, 0x7FC00000, 0xFF800001, 0x7F7FFFFF, 1, 0x00800000, 0x3F800000,
-             0x8000, 0x7F80, 0x7FC0, 0x7F, 0xFF, 0x80)  # fmt: skip
-"""Patterns worth planting: zeros, Inf, NaN, largest, smallest, in float32, in 16 bits, in FP8."""
+LIMITS = Limits(elements=1 << 18, rows=1024)
+"""The largest case of a run, so that it costs milliseconds."""
 
 
-def splits(even: bool = False) -> st.SearchStrategy[list[int]]:
-    """Rows of each expert: empty experts, odd counts, tails around multiples of 32 and 128."""
-    count = st.one_of(st.integers(0, 40), st.sampled_from((0, 31, 32, 33, 64, 127, 128, 129, 160, 255, 256)))
-    return st.lists(count.map(lambda rows: rows & ~1) if even else count, min_size=0, max_size=6)
+class Shrinking:
+    """Choices that Hypothesis makes, and shrinks."""
+
+    def __init__(self, draw: st.DrawFn) -> None:
+        self.draw = draw
+
+    def between(self, low: int, high: int) -> int:
+        """A whole number in [low, high], which shrinks to the lowest."""
+        return self.draw(st.integers(low, high))
+
+    def pick(self, choices: Sequence[T]) -> T:
+        """One of some choices, which shrinks to the first."""
+        return self.draw(st.sampled_from(list(choices)))
+
+    def chance(self, one_in: int) -> bool:
+        """True once in so many; shrinks to False."""
+        return self.between(1, one_in) == one_in
+
+    def towards(self, low: int, high: int, simple: int) -> int:
+        """A whole number in [low, high], which shrinks to `simple`."""
+        return self.draw(st.one_of(st.just(simple), st.integers(low, high)))
+
+    def seed(self) -> int:
+        """64 bits, which shrink to 0."""
+        return self.between(0, 2**64 - 1)
 
 
 @st.composite
 def recipes(draw: st.DrawFn, operation: str, profile: str, params: Mapping[str, Any]) -> Recipe:
     """Draw a recipe for one variant of an operation; it shrinks to one small block of zeros."""
-    table = distributions_for(operation)
-    distribution = table[draw(st.sampled_from(list(table)))]
-    parameters = {name: draw(_towards(low, high, distribution.simple[name]))
-                  for name, (low, high) in distribution.ranges.items()}  # fmt: skip
-    width = draw(st.sampled_from(WIDTHS))
-    drawn = dict(params)
-    if operation in RAGGED and "splits" not in drawn and (operation in ROUTED or draw(st.booleans())):
-        drawn["splits"] = draw(splits(even=operation == "mxfp4_columns"))
-    if "splits" in drawn and operation not in ROUTED:
-        width = min(width, 512)
-        rows = sum(drawn["splits"])
-    else:
-        most = max(1, min(300, ELEMENTS // width))
-        rows = draw(st.one_of(st.integers(1, most), st.integers(int(operation in ROUTED), most)))
-        rows &= ~1 if operation == "mxfp4_columns" else ~0
-    edits = draw(st.lists(st.tuples(st.integers(0, 511), st.integers(0, 8191), st.sampled_from(EDIT_BITS)), max_size=3))
-    optional = bool(OPTIONAL & set(OPERATIONS[operation].optional)) and draw(st.booleans())
-    wide = operation in WIDE and draw(st.booleans())
-    return Recipe(
-        operation,
-        profile,
-        drawn,
-        (rows, width),
-        draw(st.integers(0, 2**64 - 1)),
-        distribution.name,
-        parameters,
-        tuple(edits),
-        optional,
-        wide,
-    )
-
-
-def _towards(low: int, high: int, simple: int) -> st.SearchStrategy[int]:
-    """Whole numbers of a range that shrink to `simple`."""
-    return st.one_of(st.just(simple), st.integers(low, high))
+    return draw_recipe(Shrinking(draw), operation, profile, params, LIMITS)
 
 
 def sampled_recipes(operation: str, profile: str, params: Mapping[str, Any], seed: int, examples: int) -> list[Recipe]:

@@ -19,7 +19,7 @@ from ..options import told
 from . import document, lines, measure, tables
 from . import plot as pictures
 from .clock import COPY_BYTES, Clock
-from .contender import of_subject
+from .contender import of_subject, tunings_of
 from .contenders import peers
 from .shapes import SHAPES, parse
 
@@ -50,6 +50,9 @@ def bench(
     peer_seconds: Annotated[
         float | None, typer.Option(min=0, help="Seconds after which no peer begins: the subject's own lines go on.")
     ] = None,
+    tune: Annotated[
+        bool, typer.Option("--tune", help="Time the subject under every other cut of its launches, in place of peers.")
+    ] = False,
     repeat: Annotated[int, typer.Option(min=2, help="Calls that are timed.")] = 30,
     json: Annotated[Path | None, typer.Option(help="Write the figures to this file.")] = None,
     markdown: Annotated[Path | None, typer.Option(help="Write a page to this file.")] = None,
@@ -65,7 +68,7 @@ def bench(
     else:
         with contextlib.redirect_stdout(sys.stderr):  # what a peer prints must not get into the table
             found = _run(
-                operation, subject, shape, peer, peer_shape, peer_seconds, repeat,
+                operation, subject, shape, peer, peer_shape, peer_seconds, tune, repeat,
                 lambda head, records: _keep(_paths(head, results, json, markdown, plot)["json"], head, records),
             )  # fmt: skip
     if not document.timed(found):
@@ -76,7 +79,7 @@ def bench(
 
 def _run(
     operation: list[str] | None, subject: str | None, shape: list[str] | None, peer: list[str] | None,
-    peer_shape: list[str] | None, peer_seconds: float | None, repeat: int,
+    peer_shape: list[str] | None, peer_seconds: float | None, tune: bool, repeat: int,
     keep: Callable[[dict[str, Any], list[dict[str, Any]]], None],
 ) -> dict[str, Any]:  # fmt: skip
     chosen = lines.select(operation)
@@ -85,9 +88,11 @@ def _run(
     device = Clock()
     one = _subject(subject)
     own = of_subject(one)
-    others, missing = peers(peer, one)
+    others, missing = (tunings_of(one, chosen), []) if tune else peers(peer, one)
     start = time.perf_counter()
-    head = document.header(sys.argv[1:], device.facts(), [own, *others], missing)
+    head = document.header(
+        sys.argv[1:], device.facts(), [own, *(other for other in others if not other.tuning)], missing
+    )
     head["repeat"] = repeat
     head["copy_bytes_per_second"] = device.copy(2 * COPY_BYTES, repeat)
     plan = measure.Plan(own, others, chosen, shapes, beside, repeat, peer_seconds, _tell)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from refnum.arrays import Array
+from refnum.errors import UnsupportedError
 from refnum.profiles import HOPPER
 
 from ...cases import layouts
@@ -38,7 +41,8 @@ class Contender:
 
     offers: (line) -> why it is not timed on this line, or an empty string. prepare: (case) -> Prepared.
     describe: versions, for the header. note: what is run, in a sentence. slow: whether a call takes so long that it is
-    timed at the first shape alone, after all others.
+    timed at the first shape alone, after all others. within: returns a context for its calls. tuning: whether it is the
+    subject under another cut of its launches.
     """
 
     name: str
@@ -48,6 +52,8 @@ class Contender:
     note: str = ""
     is_subject: bool = False
     slow: bool = False
+    within: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
+    tuning: bool = False
 
 
 def nbytes(arrays: Sequence[Any]) -> int:
@@ -128,3 +134,19 @@ def of_subject(subject: Subject) -> Contender:
         return {str(key): str(value) for key, value in subject.describe().items()}
 
     return Contender(subject.name, offers, prepare, describe, "the subject", is_subject=True)
+
+
+def tunings_of(subject: Subject, lines: Sequence[Line]) -> list[Contender]:
+    """Return the subject under each other cut of its launches, as contenders of the lines that the cut is for."""
+    if subject.tunings is None:
+        raise UnsupportedError(f"{subject.name} has no `tunings`: there is nothing that --tune could try.")
+    own, found = of_subject(subject), []
+    for operation in dict.fromkeys(line.operation for line in lines):
+        for words, within in subject.tunings(operation).items():
+            offers = functools.partial(_only, operation, own.offers)
+            found.append(replace(own, name=words, offers=offers, note="", is_subject=False, within=within, tuning=True))
+    return found
+
+
+def _only(operation: str, offers: Callable[[Line], str], line: Line) -> str:
+    return offers(line) if line.operation == operation else f"a cut of {operation}"

@@ -80,6 +80,12 @@ def _swiglu(xp: Any, line: Line, shape: Shape, seed: int) -> dict[str, Array]:
     found = {
         name: noise(xp, (m, h), line.dtypes.get(name, "bfloat16"), seed + place) for place, name in enumerate(names)
     }
+    if line.data == "gate and up in one array":
+        both = xp.concatenate([found["gate"], found["up"]], axis=1)
+        found |= {"gate": both[:, :h], "up": both[:, h:]}
+    elif line.data:
+        zeroed = xp.random.default_rng(seed).integers(0, 2, (m, h), dtype=np.uint16) * (line.data != "all gates zero")
+        found["gate"] *= zeroed.astype(np.uint16)
     return {**found, "prob": xp.random.default_rng(seed).random((m,), np.float32)}
 
 
@@ -135,6 +141,15 @@ def make(xp: Any, line: Line, shape: Shape, seed: int = 0) -> Case:
     return Case(line.operation, line.profile, params, {name: x for name, x in found.items() if name in wanted})
 
 
+def _copied(x: Array) -> Array:
+    """Return a copy whose rows are as far apart as those of `x`."""
+    if x.flags.c_contiguous:
+        return x.copy()
+    out = type(x)((x.shape[0], x.strides[0] // x.itemsize), x.dtype)[:, : x.shape[1]]
+    out[...] = x
+    return out
+
+
 def copies(case: Case, count: int) -> list[Case]:
     """Return `count` cases of equal data, each in storage of its own; the first is the case itself."""
-    return [case, *(case.with_inputs({name: x.copy() for name, x in case.inputs.items()}) for _ in range(count - 1))]
+    return [case, *(case.with_inputs({name: _copied(x) for name, x in case.inputs.items()}) for _ in range(count - 1))]

@@ -20,7 +20,7 @@ class Line:
     for random bits among them. experts: whether the rows are split over the shape's experts, not one. optional:
     optional inputs that are given. dtypes: of inputs that are no bfloat16 here though they mostly are. once: whether it
     is timed at the first shape of a run alone, being the kernel of another line with its scales elsewhere, or no part
-    of a layer.
+    of a layer. data: what is special about the gates of SwiGLU, one of `GATES`.
     """
 
     label: str
@@ -32,7 +32,10 @@ class Line:
     optional: tuple[str, ...] = ()
     dtypes: Mapping[str, str] = field(default_factory=dict)
     once: bool = False
+    data: str = ""
 
+
+GATES = ("gate and up in one array", "half the gates zero", "all gates zero")
 
 _FLOATS = {"bfloat16": "BF16", "float16": "FP16", "float32": "FP32"}
 _LAYOUTS = {
@@ -61,6 +64,22 @@ def _stochastic() -> Iterator[Line]:
         yield Line(f"{label}, bits given", "quantize_mxfp4", "tokens", given, "STOCHASTIC", optional=("rbits",))
         keyed = {**given, "random": "keyed", "philox": _KEY}
         yield Line(f"{label}, by key", "quantize_mxfp4", "tokens", keyed, "STOCHASTIC")
+
+
+def _swiglu() -> Iterator[Line]:
+    for name, to in (("FP8", "fp8"), ("MXFP4", "mxfp4")):
+        yield Line(f"SwiGLU -> {name}", "swiglu_quantize", "ffn", {"to": to}, optional=("prob",))
+        yield Line(f"SwiGLU -> {name}, no prob", "swiglu_quantize", "ffn", {"to": to}, once=True)
+        for data in GATES:
+            yield Line(
+                f"SwiGLU -> {name}, {data}",
+                "swiglu_quantize",
+                "ffn",
+                {"to": to},
+                optional=("prob",),
+                once=True,
+                data=data,
+            )
 
 
 def _in_layouts(label: str, operation: str, at: str, ways: tuple[str, ...], **params: Any) -> tuple[Line, ...]:
@@ -102,8 +121,7 @@ _ALL = (
     *_by_experts("MXFP4 -> MXFP4 columns, max", "mxfp4_columns", scale="max"),
     *_by_experts("FP8 -> FP8 columns, rne", "fp8_columns", underflow="rne"),
     *_by_experts("FP8 -> FP8 columns, te", "fp8_columns", underflow="te"),
-    Line("SwiGLU -> FP8", "swiglu_quantize", "ffn", {"to": "fp8"}, optional=("prob",)),
-    Line("SwiGLU -> MXFP4", "swiglu_quantize", "ffn", {"to": "mxfp4"}, optional=("prob",)),
+    *_swiglu(),
     Line("SwiGLU backward", "swiglu_backward", "ffn", optional=("prob",)),
     Line("SwiGLU backward, FP32 gradient", "swiglu_backward", "ffn", optional=("prob",), dtypes={"grad": "float32"}),
     Line("pack payload", "pack_payload", "tokens"),

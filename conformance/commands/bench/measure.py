@@ -97,10 +97,10 @@ def run(plan: Plan, device: Device) -> Iterator[dict[str, Any]]:
                 yield _record(line, shape, plan.subject, "failed", _words(error))
 
 
-def _left_out(plan: Plan, line: Line, shape: Shape) -> dict[str, dict[str, Any]]:
+def _left_out(contenders: Sequence[Contender], plan: Plan, line: Line, shape: Shape) -> dict[str, dict[str, Any]]:
     """Return the records of the contenders that a line is not for, by name: why not."""
     found: dict[str, dict[str, Any]] = {}
-    for one in (plan.subject, *plan.peers):
+    for one in contenders:
         words = one.offers(line)
         if not words and one.slow and shape is not plan.shapes[0]:
             words = f"it is slow: timed at {plan.shapes[0].name} only"
@@ -111,10 +111,11 @@ def _left_out(plan: Plan, line: Line, shape: Shape) -> dict[str, dict[str, Any]]
 
 def _line(plan: Plan, device: Device, line: Line, shape: Shape, end: float, copy: float) -> Iterator[dict[str, Any]]:
     here = plan.peer_shapes is None or shape.name in plan.peer_shapes
-    contenders = [plan.subject, *(plan.peers if here else ())]
+    peers = [one for one in plan.peers if not one.tuning or not one.offers(line)]
+    contenders = [plan.subject, *(peers if here else ())]
     case = inputs.make(device.xp, line, shape)
     golden = Golden(case)
-    records = _left_out(plan, line, shape)
+    records = _left_out(contenders, plan, line, shape)
     samples: dict[str, tuple[float, ...]] = {}
     # the contenders by turns, so that none has the better half of a run; slow ones once, when the others are done
     quick, slow = ([one for one in contenders if one.slow is is_slow] for is_slow in (False, True))
@@ -131,7 +132,8 @@ def _line(plan: Plan, device: Device, line: Line, shape: Shape, end: float, copy
             plan.told(f"{shape.name}  {line.label}  {name}  {words}")
             records.setdefault(name, _record(line, shape, contender, "timed", ""))
             try:
-                found, times = _measure(plan, device, line, contender, case, golden if first else None)
+                with contender.within():
+                    found, times = _measure(plan, device, line, contender, case, golden if first else None)
             except Exception as error:  # a peer may fail in any way; the others go on
                 reason = str(error) if isinstance(error, RefnumError) else _words(error)
                 records[name] = _record(line, shape, contender, "failed", reason)

@@ -12,8 +12,6 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-import refnum
-
 from ...cases.case import Case
 from ...cases.operation import OPERATIONS
 
@@ -40,13 +38,11 @@ def _input(name: str, operation: str, params: dict[str, Any]) -> np.ndarray:
     if name == "packed":
         return (noise[:, : K // 2] & 0xFF).astype(np.uint8)
     if name == "codes":
-        bits = {"decode_e2m1": 4}.get(operation) or refnum.get_format(str(params.get("element", "E4M3"))).bits
-        return (noise & ((1 << bits) - 1)).astype(np.uint8)
+        return (noise & ((1 << OPERATIONS[operation].reads.format(params).bits) - 1)).astype(np.uint8)
     if name == "payload":
         return (noise[:, : K // 2 + K // 32] & 0xFF).astype(np.uint8)
     if name == "scales":
-        rows, wide = (1, 32) if "packed" in OPERATIONS[operation].inputs else params.get("tile", (1, 128))
-        wide = 32 if operation == "dequantize_mx" else wide
+        rows, wide = params.get("tile", (1, OPERATIONS[operation].reads.width))
         scales = np.array([127, 120, 0, 255, 131, 127, 254, 113], np.uint8)
         return np.resize(scales, (-(-ROWS // rows), -(-K // wide)))
     if name == "row_map":

@@ -8,10 +8,11 @@ from typing import Any
 from refnum.errors import RefnumError
 
 from ...cases.levels import Outcome
-from ...cases.operation import select
+from ...cases.operation import OPERATIONS, select
 from ...reports.report import Report
 from ...subjects.calls.call import NO_ROOM
 from ...subjects.controls import Control, controls
+from ...verdicts.device import judge_on_device
 from .control_cases import control_cases
 from .run import Plan, run
 
@@ -48,7 +49,16 @@ def judge_control(control: Control, thorough: bool = False) -> tuple[set[str], s
     if any(NO_ROOM in result["refusal"] for result in report.results):
         raise NoRoomError(f"Judging the control {control.subject.name}: {NO_ROOM}; end other programs, or judge less.")
     outcomes = {result["outcome"] for result in report.results}
+    if control.outcome in (Outcome.FAULT, Outcome.UNSUPPORTED):
+        outcomes |= _on_own_arrays(control)
     return outcomes, {name for result in report.results for name in result["findings"]}
+
+
+def _on_own_arrays(control: Control) -> set[str]:
+    """Return the outcomes of a control by the path of wide domains, which must survive the same endings of a call."""
+    subject = control.subject
+    cases = (case for name in subject.operations for case in control_cases(name, "HOPPER", OPERATIONS[name].defaults()))
+    return {judge_on_device(subject, case).outcome.value for case in cases}
 
 
 def check_control(control: Control, thorough: bool = False) -> None:

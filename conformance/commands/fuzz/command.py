@@ -11,7 +11,7 @@ import typer
 
 from ...reports import terminal
 from ..check.controls import verify
-from ..options import told
+from ..options import Isolate, told
 from . import spec as specs
 from .coordinator import Limits
 from .corpus import minimise as make_small
@@ -59,6 +59,7 @@ def run(
     elements: Annotated[int | None, typer.Option(min=32, help="Elements of the largest case.")] = None,
     corpus: Annotated[Path | None, typer.Option(help="A corpus.json of `fuzz minimise`, judged first.")] = None,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that one call may take.")] = specs.TIMEOUT,
+    isolate: Isolate = None,
     json: Json = False,
 ) -> None:
     """Start a campaign in FOLDER and work on it; names may be repeated or joined by commas.
@@ -67,7 +68,7 @@ def run(
     """
     verify()
     spec = specs.make_spec(_split(subjects), _split(operations), _split(profiles), seed, shard, elements, timeout,
-                           corpus=corpus)  # fmt: skip
+                           corpus=corpus, isolate=isolate)  # fmt: skip
     create(folder, spec).close()
     _work(folder, _limits(duration, cases), workers, gpus, scheduler, json)
 

@@ -1,7 +1,7 @@
-"""Confirm a finding in a fresh process and make it small; faults and hangs are shown in a process of their own.
+"""Confirm a finding in a fresh process and make it small; faults and hangs are reproduced in a separate process.
 
-Everything here goes by the CPU model on cases expanded by NumPy, so that a device whose model run is wrong is told
-from a kernel that is wrong.
+Findings are confirmed by the CPU model on cases expanded by NumPy, so that a device that runs the model wrongly is
+distinguished from a wrong kernel.
 """
 
 from __future__ import annotations
@@ -21,61 +21,63 @@ from refnum.errors import RefnumError
 
 from ...cases.case import Case, plain
 from ...cases.coverpoints import count
+from ...cases.findings import Finding
 from ...cases.levels import NO_LEVEL, Outcome
 from ...cases.operation import run_golden
 from ...cases.recipes.distributions import distributions_for
+from ...cases.recipes.drawing import EDIT_BITS
 from ...cases.recipes.inputs import expand
 from ...cases.recipes.recipe import Recipe
-from ...cases.recipes.strategies import EDIT_BITS
 from ...mismatches import replay
 from ...mismatches.failures import REPEATS, Presenter, shows
 from ...mismatches.shrink import Blocks, Rows, Search
 from ...mismatches.shrink import shrink as smaller_case
+from ...subjects.arrays import alive
 from ...subjects.calls.call import call
 from ...subjects.subject import Subject
 from ...verdicts.compare import compare
-from ...verdicts.device import device_like
-from ...verdicts.judge_worker import Bench, fingerprint
+from ...verdicts.device import device_like, judged_on_device
+from ...verdicts.judge_worker import RecipeJudge, fingerprint
 from ...verdicts.tally import Failure
 from ..check.plan import Plan
-from .context import FATAL, Office, Tell
+from .context import FATAL, Tell, WorkerContext
 from .halve import ENOUGH, piece
 from .shards import address_of, recipe_of, simple
-from .worker_process import HUNG, WARM, Cell, Event
+from .worker_process import HUNG, WARM, Event, WorkerProcess
 
 CALLS, SECONDS = 300, 60.0
 DEADLY_CALLS, DEADLY_SECONDS = 60, 30.0
-"""The same for cases that end their process: each of them costs a new one."""
+"""Calls and seconds for cases that end their process: each such case costs a new process."""
 HANG, PACE, SLACK = 0.5, 1e7, 0.5
 """A case made smaller counts as hung after these seconds and its elements over this pace; all is compiled by then."""
-FINDINGS = {Outcome.TIMEOUT: "kernel-hung", Outcome.FAULT: "process-died", Outcome.COMPILE_ERROR: "raised"}
+FINDINGS = {Outcome.TIMEOUT: Finding.HUNG, Outcome.FAULT: Finding.DIED, Outcome.COMPILE_ERROR: Finding.RAISED}
 
 
-def confirm(office: Office, task: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
+def confirm(context: WorkerContext, task: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     """Return whether a finding shows again: {"shown", "of", "outcome", "words", "golden"}.
 
     golden: the device's model run and the CPU model agree on the case (always true for a host subject).
     """
-    subject, recipe = office.subject(task["target"]), _recipe(office, task)
+    subject, recipe = context.subject(task["target"]), _recipe(context, task)
     tell(task["case"])
     if task["suspicion"]["kind"] == "fault":
-        with Trial(office, subject, task["target"], office.spec.timeout) as trial:
+        with Trial(context, subject, task["target"], context.spec.timeout) as trial:
             trial.warm = expand(simple(recipe)) if subject.arrays == "cupy" else None
             outcome, words = trial.outcome(expand(recipe))
         fatal = outcome in FATAL
         return {"shown": int(fatal), "of": 1, "outcome": str(outcome), "words": words, "golden": True}
     if task["suspicion"]["kind"] == "golden":
         return _golden_again(recipe)
-    for case in _views(subject, recipe, task, tell, office.spec.timeout):
+    for case in _views(subject, recipe, task, tell, context.spec.timeout):
         shown = 0
         for _ in range(REPEATS):
             tell(task["case"])
-            shown += shows(subject, case, _failure(task, case), office.spec.timeout)
+            shown += shows(subject, case, _failure(task, case), context.spec.timeout)
         if shown:
             break
     agrees, words = True, task["suspicion"]["words"]
-    if not shown and subject.arrays == "cupy":
-        seen = Bench(subject, office.spec.timeout).judge(recipe)
+    if not shown and judged_on_device(subject, recipe.operation):
+        seen = RecipeJudge(subject, context.spec.timeout).judge(recipe)
         agrees = seen.outcome is not Outcome.MISMATCH or seen.print == fingerprint(run_golden(case))
         words = words if agrees else "the model's run on the device gives other bytes than the CPU model"
     return {"shown": shown, "of": REPEATS, "outcome": str(Outcome.MISMATCH), "words": words, "golden": agrees}
@@ -85,8 +87,9 @@ def _views(subject: Subject, recipe: Recipe, task: Mapping[str, Any], tell: Tell
     """Yield the piece of a large case in which it fails as well, if there is one, and then all of the case."""
     tell(task["case"])
     bytes_judged = subject.arrays in ("numpy", "cupy") and subject.claimed_level(recipe.operation) == 0
+    bytes_judged &= subject.apart is None
     if bytes_judged and math.prod(recipe.shape) > ENOUGH and not task["suspicion"]["finding"]:
-        like = device_like() if subject.arrays == "cupy" else np.empty(0, np.uint8)
+        like = device_like() if judged_on_device(subject, recipe.operation) else np.empty(0, np.uint8)
         small = piece(subject, recipe, like, seconds)
         if small is not None:
             yield small
@@ -104,17 +107,17 @@ def _golden_again(recipe: Recipe) -> dict[str, Any]:
     return {"shown": 0, "of": 1, "outcome": str(Outcome.NOT_RUN), "words": words, "golden": True}
 
 
-def shrink(office: Office, task: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
+def shrink(context: WorkerContext, task: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     """Return {"record", "document", "points"} of a confirmed finding, made as small as the budget allows."""
-    subject, recipe = office.subject(task["target"]), _recipe(office, task)
+    subject, recipe = context.subject(task["target"]), _recipe(context, task)
     if task["suspicion"]["kind"] == "fault":
-        return _smaller_fault(office, task, subject, expand(recipe), tell)
+        return _smaller_fault(context, task, subject, expand(recipe), tell)
 
     def fails(case: Case) -> bool:
         tell(task["case"])
-        return shows(subject, case, _failure(task, case), office.spec.timeout)
+        return shows(subject, case, _failure(task, case), context.spec.timeout)
 
-    for original in _views(subject, recipe, task, tell, office.spec.timeout):
+    for original in _views(subject, recipe, task, tell, context.spec.timeout):
         if fails(original):
             break
     start = original
@@ -123,8 +126,8 @@ def shrink(office: Office, task: Mapping[str, Any], tell: Tell) -> dict[str, Any
         Rows().run(search)
         Blocks().run(search)
         start = search.best
-    presenter = Capture(Plan([subject], [], seconds=office.spec.timeout, save=True))
-    record = presenter.record(subject, _observed(subject, _failure(task, start), office.spec.timeout))
+    presenter = Capture(Plan([subject], [], seconds=context.spec.timeout, save=True))
+    record = presenter.record(subject, _observed(subject, _failure(task, start), context.spec.timeout))
     assert presenter.document is not None
     record["shrunk_from"] = f"{recipe}; {math.prod(recipe.shape)} elements"
     presenter.document["recipe"] = recipe.to_json()
@@ -162,10 +165,10 @@ def _delivered(
 
 
 def _smaller_fault(
-    office: Office, task: Mapping[str, Any], subject: Subject, original: Case, tell: Tell
+    context: WorkerContext, task: Mapping[str, Any], subject: Subject, original: Case, tell: Tell
 ) -> dict[str, Any]:
     wanted = Outcome(task["suspicion"]["outcome"] or "fault")
-    with Trial(office, subject, task["target"], HANG) as trial:
+    with Trial(context, subject, task["target"], HANG) as trial:
 
         def fails(case: Case) -> bool:
             tell(task["case"])
@@ -177,7 +180,7 @@ def _smaller_fault(
         if best is None:
             best = smaller_case(original, fails, DEADLY_CALLS, DEADLY_SECONDS)
         outcome, words = trial.outcome(best)
-    finding = FINDINGS.get(wanted, "raised") if trial.killed else "raised"
+    finding = FINDINGS.get(wanted, Finding.RAISED) if trial.killed else Finding.RAISED
     failure = Failure(best, NO_LEVEL, words, finding)
     golden = run_golden(best)
     document = replay.document(best, golden, {}, subject, failure, original)
@@ -211,9 +214,9 @@ def _size(case: Case) -> str:
     return f"{shapes}; {case.elements} elements"
 
 
-def _recipe(office: Office, task: Mapping[str, Any]) -> Recipe:
+def _recipe(context: WorkerContext, task: Mapping[str, Any]) -> Recipe:
     address = address_of(task)
-    return recipe_of(office.spec, office.targets[address.target], address, int(task["case"]))
+    return recipe_of(context.spec, context.targets[address.target], address, int(task["case"]))
 
 
 def _failure(task: Mapping[str, Any], case: Case) -> Failure:
@@ -222,12 +225,12 @@ def _failure(task: Mapping[str, Any], case: Case) -> Failure:
 
 
 class Trial:
-    """Runs cases in a process apart, which is started again when one of them kills it."""
+    """Runs cases in a separate process, which is restarted when a case kills it."""
 
-    def __init__(self, office: Office, subject: Subject, target: str, timeout: float) -> None:
+    def __init__(self, context: WorkerContext, subject: Subject, target: str, timeout: float) -> None:
         self.subject, self.target, self.seconds = subject, target, timeout
-        self.limit = office.spec.timeout * 1.5 + 2.0
-        self.cell = Cell(office.spec, timeout=timeout)
+        self.limit = context.spec.timeout * 1.5 + 2.0
+        self.worker = WorkerProcess(context.spec, timeout=timeout)
         self.killed = False
         self.warm: Case | None = None  # a case that does no harm, on which a new process compiles what it needs
 
@@ -237,7 +240,7 @@ class Trial:
             with os.fdopen(handle, "wb") as stream:
                 pickle.dump(case, stream)
             task = {"kind": "probe", "target": self.target, "path": name, "seconds": limit / 1.5, "limit": limit}
-            events = self.cell.run(task)
+            events = self.worker.run(task)
         finally:
             os.unlink(name)
         return next(event for event in events if event.what in ("done", "lost"))
@@ -246,31 +249,31 @@ class Trial:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.cell.close()
+        self.worker.close()
 
     def outcome(self, case: Case) -> tuple[Outcome, str]:
-        """Return what becomes of a case, and the words."""
-        fresh = not (self.cell.key and self.cell.served)
+        """Return the outcome of a case, and a sentence."""
+        fresh = not (self.worker.key and self.worker.served)
         if fresh and self.warm is not None:
             self._run(self.warm, self.limit + WARM)
         allowed = max(self.seconds, SLACK) + case.elements / PACE
-        last = self._run(case, self.limit if fresh and self.warm is None else 1.5 * allowed)
+        last = self._run(case, self.limit if fresh and self.warm is None else 1.5 * allowed + SLACK)
         self.killed = last.what == "lost"
         if last.what == "lost":
             return (Outcome.TIMEOUT if last.why == HUNG else Outcome.FAULT), last.words
+        self.killed = last.result["lost"]
         if last.result["dead"]:  # a context that is dead takes every later case with it
             self.killed = True
-            self.cell.kill()
+            self.worker.kill()
         return Outcome(last.result["outcome"]), last.result["words"]
 
 
-def probe(office: Office, task: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
+def probe(context: WorkerContext, task: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     """Call a subject on a case from a file; this process may not survive it."""
-    from ...subjects.arrays import alive
-
     with open(task["path"], "rb") as stream:
         case = pickle.load(stream)  # written by the process that started this one
-    subject = office.subject(task["target"])
+    subject = context.subject(task["target"])
     tell(0)
     called = call(subject, case, float(task["seconds"]))
-    return {"outcome": str(called.outcome), "words": called.words, "dead": not alive(subject.arrays)}
+    dead = subject.apart is None and not alive(subject.arrays)
+    return {"outcome": str(called.outcome), "words": called.words, "lost": called.lost, "dead": dead}

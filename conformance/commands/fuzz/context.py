@@ -1,4 +1,4 @@
-"""The office: what a worker process has of a campaign, its spec and the subjects as they are usable here."""
+"""The context of a worker process: the spec of its campaign, and the subjects that are usable on this machine."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ FATAL = frozenset({Outcome.FAULT, Outcome.TIMEOUT, Outcome.COMPILE_ERROR})
 
 
 class Tell(Protocol):
-    """Says which case begins; warming: it is the first of its target here, whose call may compile for long."""
+    """Announces a case before it begins. warming: the first case of its target in this process may compile for long."""
 
     def __call__(self, number: int, warming: bool = False) -> None:
-        """Say it."""
+        """Announce the case with this number."""
 
 
-class Office:
-    """The subjects of a campaign as this process has them; warm: targets that have been called here."""
+class WorkerContext:
+    """The subjects of a campaign in this process. warm: targets that have been called in this process."""
 
     def __init__(self, spec: Spec) -> None:
         if spec.model != model_digest():
             raise WorkerError(f"This machine has golden model {model_digest()}; the campaign has {spec.model}.")
         self.spec = spec
         self.targets = {target.name: target for target in spec.targets}
-        chosen = choose(list(spec.subjects))
+        chosen = choose(list(spec.subjects), spec.isolate)
         self.subjects: dict[str, Subject] = {subject.name: subject for subject in chosen.usable}
         self.reasons = {subject.name: why for subject, why in chosen.unusable}
         self.warm: set[str] = set()

@@ -14,7 +14,7 @@ from .coordinator import locked
 from .database import FILE, Database
 from .findings import Desk
 from .shards import recipe_of
-from .worker_process import Cell
+from .worker_process import WorkerProcess
 
 
 def cover(db: Database) -> list[dict[str, Any]]:
@@ -46,20 +46,20 @@ def minimise(folder: Path) -> tuple[int, int]:
     db = Database(folder / FILE)
     with locked(folder):
         desk = Desk(db, {target.name: target for target in db.spec.targets}, folder.resolve())
-        cells: dict[str, Cell] = {}
+        cells: dict[str, WorkerProcess] = {}
         done = 0
         for row in db.rows("SELECT * FROM findings WHERE state = 'confirmed'"):
             task = desk.task("shrink", row)
-            cell = cells.setdefault(task["device"], Cell(db.spec))
-            event = next(event for event in cell.run(task) if event.what in ("done", "lost"))
+            worker = cells.setdefault(task["device"], WorkerProcess(db.spec))
+            event = next(event for event in worker.run(task) if event.what in ("done", "lost"))
             with db.transaction():
                 if event.what == "done":
                     desk.made_small(task, event)
                     done += 1
                 else:
                     desk.lost({**task, "tries": 2}, event)
-        for cell in cells.values():
-            cell.close()
+        for worker in cells.values():
+            worker.close()
         kept = cover(db)
         files.write_json(folder / "corpus.json", {"schema": "refnum.corpus/1", "model": db.spec.model, "cases": kept})
     db.close()

@@ -11,7 +11,7 @@ from ...cases.case import Case
 from ...cases.levels import Outcome
 from ...cases.recipes.recipe import Recipe
 from ...subjects.subject import Subject
-from ...verdicts.device import expand_there, fetch, judge_there
+from ...verdicts.device import expand_on_device, fetch, judge_on_device
 
 ENOUGH = 1 << 17
 """Elements that the host judges in no time."""
@@ -23,12 +23,12 @@ def piece(subject: Subject, recipe: Recipe, like: Array, seconds: float) -> Case
     like: an array where the subject's arrays live; the case is made and judged there. The piece is a case of its own:
     whether it fails is for the host's model to say. What fails as a whole only has no piece.
     """
-    whole = expand_there(recipe, like)
+    whole = expand_on_device(recipe, like)
     if not crop.croppable(whole):
         return None
 
     def differs(case: Case) -> bool:
-        judged = judge_there(subject, case, seconds=seconds)
+        judged = judge_on_device(subject, case, seconds=seconds)
         return judged.outcome is Outcome.MISMATCH and not judged.finding
 
     best = _halved(whole, lambda case: crop.shape(case)[0], crop.take_rows, crop.row_unit(whole), differs)

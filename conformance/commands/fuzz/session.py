@@ -20,6 +20,7 @@ from ...reports import terminal
 from ...reports.gpus import chosen_gpus, smi
 from .coordinator import Coordinator, Limits
 from .database import FILE, Database
+from .errors import CampaignError
 from .executors import Executor
 from .executors.cluster import DaskExecutor, exposed
 from .executors.local import LocalExecutor
@@ -117,8 +118,6 @@ def work(
 
 def _part(db: Database, since: float) -> None:
     """Write beside each worker of this machine what its device says at the end: ECC counts, clocks, temperature."""
-    from .errors import CampaignError
-
     cards = {card["uuid"]: card for card in smi()}
     try:
         with db.transaction():
@@ -136,8 +135,6 @@ def _part(db: Database, since: float) -> None:
 
 def _leave(db: Database, session: int | None, seconds: float, words: str) -> None:
     """Write down how the session ended, if there is still room to write."""
-    from .errors import CampaignError
-
     try:
         with db.transaction():
             db.raw.execute("UPDATE sessions SET ended = ?, seconds = ?, words = ? WHERE id = ?",

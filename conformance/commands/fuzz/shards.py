@@ -16,9 +16,9 @@ from refnum.philox import random_words
 
 from ...cases.case import variant
 from ...cases.operation import OPERATIONS
-from ...cases.recipes.distributions import ROUTED, WIDE, distributions_for
+from ...cases.recipes.distributions import distributions_for
+from ...cases.recipes.drawing import WIDTHS, Limits, draw_recipe
 from ...cases.recipes.recipe import Recipe
-from ...cases.recipes.strategies import EDIT_BITS, OPTIONAL, RAGGED, WIDTHS
 from .spec import Spec, Target
 
 MIXED = "mixed"
@@ -29,11 +29,7 @@ STREAM = 1 << 17
 """Philox stream of shards, apart from those of inputs and of random bits."""
 WORDS = 128
 """Random words that one recipe may use."""
-ROWS = (0, 1, 31, 32, 33, 64, 127, 128, 129, 160, 255, 256)
-"""Rows of an expert around multiples of 32 and 128."""
 LONG = (8192, 16384)
-CROWD = 4096
-"""Routed rows up to which they may all belong to one token."""
 T = TypeVar("T")
 
 
@@ -74,6 +70,14 @@ class Dice:
         """True once in so many."""
         return self.between(1, one_in) == 1
 
+    def towards(self, low: int, high: int, simple: int) -> int:
+        """A whole number in [low, high]: one time in three the simple one."""
+        return simple if self.chance(3) else self.between(low, high)
+
+    def seed(self) -> int:
+        """64 bits."""
+        return self.word() | self.word() << 32
+
 
 def corpus_of(spec: Spec, target: Target) -> list[Recipe]:
     """Return the kept recipes of a target, in the spec's order."""
@@ -105,66 +109,18 @@ def recipe_of(spec: Spec, target: Target, address: Address, case: int) -> Recipe
     if address.stratum == CORPUS:
         return recipes_of(spec, target, address)[case]
     dice = Dice(key_of(target, address), case)
-    table = distributions_for(target.operation)
-    chosen = table[dice.pick(list(table)) if address.stratum == MIXED else address.stratum]
-    parameters = {
-        name: chosen.simple[name] if dice.chance(3) else dice.between(low, high)
-        for name, (low, high) in chosen.ranges.items()
-    }
-    seed = dice.word() | dice.word() << 32
-    shape, params = _shape(dice, target, spec.elements)
-    edits = tuple(
-        (dice.between(0, 511), dice.between(0, 8191), dice.pick(EDIT_BITS)) for _ in range(dice.between(0, 3))
-    )
-    optional = bool(OPTIONAL & set(OPERATIONS[target.operation].optional)) and dice.chance(2)
-    wide = target.operation in WIDE and dice.chance(2)
-    return Recipe(*target.key[:2], params, shape, seed, chosen.name, parameters, edits, optional, wide)
-
-
-def _shape(dice: Dice, target: Target, elements: int) -> tuple[tuple[int, int], dict[str, Any]]:
-    widths = [width for width in (*WIDTHS, *LONG) if width <= elements] or [32]
-    width = dice.pick(widths)
-    even = target.operation == "mxfp4_columns"
-    rows = _rows(dice, max(1, elements // width), even)
-    params: dict[str, Any] = dict(target.params)
-    if target.operation in ROUTED:
-        params["splits"] = _splits(dice, rows, even=False)
-        routed = sum(params["splits"])
-        least = 1 if routed <= CROWD else routed // 16  # a token's rows are added one after the other
-        rows = dice.between(least, max(least, rows)) if routed else dice.between(0, rows)
-    elif target.operation in RAGGED and dice.chance(2):
-        params["splits"] = _splits(dice, rows, even)
-        rows = sum(params["splits"])
-    return (rows, width), params
-
-
-def _rows(dice: Dice, most: int, even: bool) -> int:
-    """Rows of a case: one time in four near the most, else as many small cases as large ones by magnitude."""
-    if dice.chance(4):
-        rows = dice.between((most + 1) // 2, most)
-    else:
-        rows = min(most, 1 + dice.between(0, (1 << dice.between(0, most.bit_length())) - 1))
-    return max(2, rows & ~1) if even else rows
-
-
-def _splits(dice: Dice, rows: int, even: bool) -> list[int]:
-    """Rows of each expert, up to `rows` in sum: empty experts, odd counts, and tails around 32 and 128."""
-    counts: list[int] = []
-    left = rows
-    for _ in range(dice.between(0, 32 if rows > 4096 else 6)):
-        count = dice.pick(ROWS) if dice.chance(2) else dice.between(0, max(1, rows // 4))
-        count = min(left, count) & (~1 if even else ~0)
-        counts.append(count)
-        left -= count
-    return counts
+    limits = Limits(spec.elements, spec.elements, (*WIDTHS, *LONG))
+    distribution = "" if address.stratum == MIXED else address.stratum
+    return draw_recipe(dice, *target.key, limits, distribution)
 
 
 def simple(recipe: Recipe, base: int = 127, edits: tuple[tuple[int, int, int], ...] = ()) -> Recipe:
     """Return one block of zeros of the same variant. base: its scale byte, for coded inputs; edits: as a recipe's."""
     params = {name: value for name, value in recipe.params.items() if name != "splits"}
-    if recipe.operation in ROUTED:
+    operation = OPERATIONS[recipe.operation]
+    if operation.routed:
         params["splits"] = [1]
-    rows = 2 if recipe.operation == "mxfp4_columns" else 1
+    rows = 2 if operation.even_rows else 1
     ranges = distributions_for(recipe.operation)["zero"].ranges
     return Recipe(recipe.operation, recipe.profile, params, (rows, 32), 0, "zero",
                   {"base": base} if "base" in ranges else {}, edits)  # fmt: skip

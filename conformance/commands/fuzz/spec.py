@@ -20,6 +20,7 @@ from ...reports import files
 from ...reports.environment import model_digest
 from ...reports.gpus import smi
 from ...subjects.choose import Choice, choose
+from ...subjects.isolation.parent import stop_all
 from ..check.plan import Plan, variants
 
 CASES = 25
@@ -69,6 +70,7 @@ class Spec:
     targets: every (subject, variant). cases: of a shard. elements: of the largest case. timeout: seconds of a call.
     round: shards that are planned together. model: digest of the golden model.
     corpus: recipes as JSON that an earlier campaign found worth keeping; they are judged first.
+    isolate: whether subjects live in processes of their own beside the worker, see `subjects.choose.choose`.
     """
 
     seed: int
@@ -81,6 +83,7 @@ class Spec:
     round: int
     model: str
     corpus: tuple[dict[str, Any], ...] = ()
+    isolate: bool | None = None
 
     def to_json(self) -> str:
         """Return the spec as canonical JSON; `from_json` gives an equal one back."""
@@ -115,6 +118,7 @@ def make_spec(
     timeout: float = TIMEOUT,
     round_shards: int | None = None,
     corpus: Path | None = None,
+    isolate: bool | None = None,
 ) -> Spec:
     """Return the spec of a new campaign over the usable subjects that were named.
 
@@ -124,15 +128,17 @@ def make_spec(
         get_profile(name)
     if not 0 <= seed < 1 << 64:
         raise ArgumentError(f"seed={seed}; a seed is a whole number from 0 to 2^64-1.")
-    chosen = choose(list(subjects) if subjects else None)
+    chosen = choose(list(subjects) if subjects else None, isolate)
     refused: dict[str, None] = {}
     targets = tuple(_targets(chosen, operations, profiles, refused))
+    stop_all()
     if not targets:
         reasons = (
             "; ".join([*(f"{item.name}: {why}" for item, why in chosen.unusable), *refused]) or "none is installed"
         )
         raise ArgumentError(f"No subject can be judged on these operations and profiles here ({reasons}).")
-    needed = "gpu" if all(target.device == "gpu" for target in targets) else "cpu"
+    on_host = {subject.name for subject in chosen.usable if subject.apart is not None}
+    large = all(target.device == "gpu" and target.subject not in on_host for target in targets)
     judged = {target.subject for target in targets}
     return Spec(
         seed=seed,
@@ -140,11 +146,12 @@ def make_spec(
         records=tuple(record for record in chosen.records() if record["name"] in judged),
         targets=targets,
         cases=cases,
-        elements=elements or (largest_case() if needed == "gpu" else ELEMENTS),
+        elements=elements or (largest_case() if large else ELEMENTS),
         timeout=timeout,
         round=round_shards or max(16, len(targets)),
         model=model_digest(),
         corpus=() if corpus is None else read_corpus(corpus, targets),
+        isolate=isolate,
     )
 
 

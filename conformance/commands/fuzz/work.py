@@ -14,9 +14,9 @@ from typing import Any
 
 from ...cases.levels import Outcome
 from ...cases.recipes.recipe import Recipe
-from ...verdicts.judge_worker import Bench
+from ...verdicts.judge_worker import RecipeJudge
 from .confirm import confirm, probe, shrink
-from .context import FATAL, Office, Tell
+from .context import FATAL, Tell, WorkerContext
 from .shards import simple
 from .worker_process import WARM
 
@@ -24,34 +24,35 @@ KEPT = 4
 """Failing cases of a shard that are reported one by one; the rest are counted."""
 
 
-def shard(office: Office, task: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
+def shard(context: WorkerContext, task: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     """Judge the cases of a shard in order, up to the first fault, or up to one that is known.
 
     task["fault"]: {"number", "outcome", "words"} of a confirmed fault: that case is not run again, nor are those
     after it.
     """
     start = time.perf_counter()
-    bench = Bench(office.subject(task["target"]), office.spec.timeout, office.spec.elements)
+    judge = RecipeJudge(context.subject(task["target"]), context.spec.timeout, context.spec.elements)
     known = task.get("fault")
     tally = ShardTally(known)
-    for number, recipe in enumerate(office.recipes(task)):
+    for number, recipe in enumerate(context.recipes(task)):
         if known and number >= known["number"]:
             break
-        if task["target"] not in office.warm:
-            _warm_up(office, task["target"], recipe, number, tell)
+        if task["target"] not in context.warm:
+            _warm_up(context, task["target"], recipe, number, tell)
         tell(number)
-        tally.take(number, recipe, bench.judge(recipe, number))
+        tally.take(number, recipe, judge.judge(recipe, number))
         if tally.fault:
             break
     return tally.result(time.perf_counter() - start)
 
 
-def _warm_up(office: Office, target: str, recipe: Recipe, number: int, tell: Tell) -> None:
+def _warm_up(context: WorkerContext, target: str, recipe: Recipe, number: int, tell: Tell) -> None:
     """Judge a block of zeros for nothing, with time to compile, so that no compiler counts as a hang."""
-    office.warm.add(target)
-    if office.targets[target].device == "gpu":
+    context.warm.add(target)
+    if context.targets[target].device == "gpu":
         tell(number, True)
-        Bench(office.subject(target), office.spec.timeout + WARM / 2, office.spec.elements).judge(simple(recipe))
+        seconds = context.spec.timeout + WARM / 2
+        RecipeJudge(context.subject(target), seconds, context.spec.elements).judge(simple(recipe))
 
 
 TASKS = {"shard": shard, "confirm": confirm, "shrink": shrink, "probe": probe}

@@ -1,8 +1,7 @@
-"""The worker process: takes tasks over a socket, one at a time, and tells before each case which one it is.
+"""The worker process: takes tasks over a socket, one at a time, and announces each case before it begins.
 
-Started by `worker_process` as `python -m refnum.conformance.commands.fuzz.worker FD`. It dies
-when its parent does: a beat that cannot be sent ends it at once, even while a kernel hangs. What a subject prints goes
-nowhere.
+Started by `worker_process` as `python -m refnum.conformance.commands.fuzz.worker FD`. The process ends with its parent:
+a heartbeat that cannot be sent ends it at once, even while a kernel hangs. The output of a subject is discarded.
 """
 
 from __future__ import annotations
@@ -18,11 +17,16 @@ import traceback
 from multiprocessing.connection import Connection
 from typing import Any
 
+from .context import WorkerContext
+from .identity import identity
+from .spec import Spec
+from .work import TASKS
+
 BEAT = 0.5
-"""Seconds between two beats."""
+"""Seconds between two heartbeats."""
 
 
-class Line:
+class Channel:
     """The socket to the parent, shared by the work and the beats."""
 
     def __init__(self, descriptor: int) -> None:
@@ -45,8 +49,8 @@ class Line:
             os._exit(0)
 
 
-def beat(line: Line) -> None:
-    """Say every half second that this process runs."""
+def beat(line: Channel) -> None:
+    """Send a heartbeat every half second."""
     while True:
         line.send(beat=time.monotonic())
         time.sleep(BEAT)
@@ -56,17 +60,12 @@ def main() -> None:
     """Serve tasks until told to stop."""
     faulthandler.enable()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the coordinator, which ends its workers itself
-    line = Line(int(sys.argv[1]))
+    line = Channel(int(sys.argv[1]))
     threading.Thread(target=beat, args=(line,), daemon=True).start()
-    from .context import Office
-    from .identity import identity
-    from .spec import Spec
-    from .work import TASKS
-
     try:
-        office = Office(Spec.from_json(line.receive()["spec"]))
+        context = WorkerContext(Spec.from_json(line.receive()["spec"]))
         who = identity()
-    except Exception as error:  # whatever is missing here, the parent must hear of it
+    except Exception as error:  # the parent reports whatever is missing on this machine
         line.send(unable=f"{type(error).__name__}: {error}")
         return
     line.send(hello=who)
@@ -77,7 +76,7 @@ def main() -> None:
         task = message["task"]
         try:
             result = TASKS[task["kind"]](
-                office, task, lambda number, warming=False: line.send(at=number, warming=warming)
+                context, task, lambda number, warming=False: line.send(at=number, warming=warming)
             )
         except Exception as error:
             place = traceback.extract_tb(error.__traceback__)[-1]

@@ -1,4 +1,4 @@
-"""A cell: the parent's side of one worker process, which may fault, hang or be killed without harm to anyone else."""
+"""The parent's side of one worker process, which may fault, hang or be killed without harm to any other process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from .errors import WorkerError
@@ -48,7 +48,7 @@ class Event:
     words: str = ""
 
 
-class Cell:
+class WorkerProcess:
     """Starts, feeds, watches, kills and restarts one worker process. Not thread-safe.
 
     settings: environment variables of the worker, say CUDA_VISIBLE_DEVICES. timeout: seconds that one case may take
@@ -60,7 +60,7 @@ class Cell:
         self.limit = (spec.timeout if timeout is None else timeout) * 1.5 + 2.0
         self.process: subprocess.Popen[bytes] | None = None
         self.connection: Connection | None = None
-        self.errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the cell)
+        self.errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the worker)
         self.task: dict[str, Any] | None = None
         self.identity: dict[str, Any] = {}
         self.number: int | None = None
@@ -126,7 +126,7 @@ class Cell:
         if self.task is not None and now - self.since > self._allowed():
             where = "" if self.number is None else f" at case {self.number}"
             events += self._ended(HUNG, f"no answer within {self._allowed():g} s{where}; the process was killed")
-        elif now - self.heard > SILENT:
+        elif self.identity and now - self.heard > SILENT:
             events += self._ended(HUNG, f"the process was silent for {SILENT:g} s and was killed")
         elif not self.identity and now - self.since > START:
             events += self._ended(HUNG, f"the process did not come up within {START:g} s")
@@ -192,8 +192,6 @@ class Cell:
 
     def run(self, task: Mapping[str, Any], fresh: bool = False) -> list[Event]:
         """Do one task to its end, restarting the process when it is not up; WorkerError when it cannot come up."""
-        from multiprocessing.connection import wait
-
         events: list[Event] = []
         if fresh:
             self.kill()

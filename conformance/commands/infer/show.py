@@ -10,6 +10,7 @@ from rich.markup import escape
 from refnum.profiles import profile_name
 
 from . import FIELDS, Inference, Witness
+from .orders import OrderInference
 
 
 def tell(found: Inference, out: Console) -> int:
@@ -60,3 +61,24 @@ def _witness(name: str, w: Witness) -> str:
 
 def _text(name: str, value: Any) -> str:
     return f"0x{value:08X}" if name == "amax_floor" and value is not None else str(value)
+
+
+def tell_order(found: OrderInference, out: Console) -> int:
+    """Print the order of a product's sums and what rules the others out; return 0 where a named order fits, else 1."""
+    m, n, k = found.shape
+    what = f"{escape(found.name)} at M, N, K = {m}, {n}, {k}, scales {found.scales}, {found.dtype}"
+    if found.exact:
+        out.print(f"{what}: order [bold]{' or '.join(found.fits)}[/], every bit of {found.compared} results")
+    else:
+        out.print(f"{what}: no named order gives every bit of {found.compared} results", soft_wrap=True)
+    digits = 8 if found.dtype == "float32" else 4
+    for one in sorted(found.ruled_out, key=lambda one: one.differing)[:8]:
+        out.print(
+            f"  not {one.order}: {one.differing} differ; [{one.row}, {one.column}] is 0x{one.got:0{digits}X}, "
+            f"would be 0x{one.would_be:0{digits}X}", soft_wrap=True,
+        )  # fmt: skip
+    if len(found.ruled_out) > 8:
+        out.print(f"  and {len(found.ruled_out) - 8} others are ruled out")
+    for block, lost in found.probes:
+        out.print(f"  blocks {block} and {block + 1} of 32 meet after {lost} other blocks were added to one of them")
+    return int(not found.exact)

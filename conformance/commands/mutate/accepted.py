@@ -53,7 +53,7 @@ def reasons_of(rows: Iterable[Mapping[str, Any]]) -> tuple[Reason, ...]:
     return tuple(Reason(row["file"], row["text"], tuple(row["becomes"]), row["because"]) for row in rows)
 
 
-def reasoned(verdicts: Sequence[Verdict], reasons: Sequence[Reason], texts: Mapping[str, str]) -> list[Verdict]:
+def accepted(verdicts: Sequence[Verdict], reasons: Sequence[Reason], texts: Mapping[str, str]) -> list[Verdict]:
     """Return the verdicts, survivors that a reason covers with that reason."""
 
     def one(verdict: Verdict) -> Verdict:

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -19,35 +20,44 @@ from ...reports import terminal
 from ...reports.files import write_text
 from ...reports.gpus import chosen_gpus, smi
 from ...subjects.loading.discover import installed
-from . import other_build, score, sole_killers
-from .accepted import reasoned, reasons_of
+from . import other_build, score
+from .accepted import accepted, reasons_of
 from .enumerate import enumerated
-from .forked import apart
-from .functions import settled
-from .kernels import Shop as WholeShop
-from .kernels_run import run as judge_whole
+from .forked import call_forked
+from .functions import Rows, settled
+from .kernels import Kernels
 from .ledger import Ledger
+from .library import Library
 from .museum import EXHIBITS
 from .museum.visit import visit
-from .operators import OPERATORS
+from .operators import OPERATORS, Mutant
 from .page import vectors_page
-from .run import Shop
 from .run import run as judge_all
 from .score import document
-from .verdict import SURVIVED
+from .sole_killers import VectorsOnly
+from .triggers.command import triggers
+from .verdict import SURVIVED, Verdict
 
 mutate_app = typer.Typer(no_args_is_help=True, help="Mutation: broken copies of a subject's sources, and a museum.")
 Subject = Annotated[str, typer.Option("--subject", "-s", help="Whose sources: a subject that can be built anew.")]
+File = Annotated[str, typer.Option(help="Only source files of this name or pattern.")]
+Sample = Annotated[int | None, typer.Option(min=1, help="Only so many mutants, drawn by the seed.")]
+Seed = Annotated[int, typer.Option(help="Seed of the draw.")]
+Workers = Annotated[int, typer.Option(min=1, help="Processes.")]
+Kept = Annotated[Path | None, typer.Option("--ledger", help="Keep verdicts in this file; a later run goes on from it.")]
+Out = Annotated[Path | None, typer.Option(help="Write all verdicts as JSON.")]
 EXIT_SURVIVORS = 1
+CORES = os.cpu_count() or 1
+mutate_app.command()(triggers)
 
 
-def _workshop(name: str) -> Any:
-    """Return a subject's workshop. Whether it is usable is asked in another process: this one forks, and a device that
+def _sources(name: str) -> Any:
+    """Return a subject's sources. Whether it is usable is asked in another process: this one forks, and a device that
     was started here would be of no use there."""
     found = next((item for item in installed()[0] if item.name == name and item.mutable is not None), None)
     if found is None or found.mutable is None:
         raise ArgumentError(f"--subject {name} cannot be built from changed sources: it has no `mutable`.")
-    said = apart(found.available, 120)  # words of how it ended, where it did not answer
+    said = call_forked(found.available, 120)  # words of how it ended, where it did not answer
     usable, reason = (False, said["how"]) if isinstance(said, dict) else said
     if not usable:
         raise ArgumentError(f"--subject {name} cannot be built from changed sources: {reason}.")
@@ -64,6 +74,65 @@ def operators() -> None:
     )
 
 
+def chosen(mutants: Sequence[Mutant], sample: int | None, seed: int, among: str, **patterns: str) -> list[Mutant]:
+    """Return the mutants whose fields match patterns, or a sample of them; among: whose they are, in words.
+
+    Raises:
+        ArgumentError: No mutant matches.
+    """
+    found = [m for m in mutants if all(fnmatchcase(getattr(m, name), text) for name, text in patterns.items())]
+    if not found:
+        asked = " and ".join(f"--{name} {text}" for name, text in patterns.items())
+        raise ArgumentError(f"No mutant of {among} has {asked}.")
+    return found if sample is None else random.Random(seed).sample(found, min(sample, len(found)))
+
+
+@mutate_app.command()
+def run(
+    subject: Subject = "host",
+    file: File = "*",
+    operator: Annotated[str, typer.Option(help="Only operators of this name or pattern.")] = "*",
+    sample: Sample = None,
+    seed: Seed = 0,
+    workers: Workers = CORES,
+    profile: Annotated[
+        list[str] | None, typer.Option(help="Ask under these profiles; the workshop's when left out.")
+    ] = None,
+    domains: Annotated[bool, typer.Option("--domains", help="Ask survivors every enumerable domain as well.")] = False,
+    seconds: Annotated[float, typer.Option(help="With --domains: seconds for one operation.")] = 600.0,
+    ledger: Kept = None,
+    hints: Annotated[Path | None, typer.Option(help="A ledger of another subject: what to ask first.")] = None,
+    gpus: Annotated[
+        str, typer.Option("--gpus", help="Whole kernels: all, or indices or UUIDs such as 0,1: processes in turns.")
+    ] = "all",
+    outside: Annotated[
+        Path | None, typer.Option(help="Another subject's --out: its verdicts where this build has no code.")
+    ] = None,
+    out: Out = None,
+) -> None:
+    """Build and judge mutants; exit status 1 when one survives."""
+    sources = _sources(subject)
+    if profile:
+        sources = replace(sources, profiles=tuple(profile))
+    with tempfile.TemporaryDirectory(prefix="refnum-mutate-") as folder:
+        workshop = _opened(sources, Path(folder) / "start")
+        mutants = chosen(workshop.mutants(), sample, seed, subject, file=file, operator=operator)
+        kept = Ledger(ledger) if ledger else None
+        verdicts = list(judge_all(workshop, mutants, workers, kept, _hints(hints), _gpus(gpus)))
+        verdicts = settled(workshop, Rows.of(sources.functions()), verdicts, Path(folder) / "functions", workers, kept)
+        if domains and isinstance(workshop, Library):
+            verdicts = enumerated(workshop, verdicts, Path(folder) / "domains", workers, seconds)
+        verdicts = accepted(verdicts, reasons_of(getattr(sources, "reasons", tuple)()), workshop.texts)
+    if outside is not None:
+        verdicts = other_build.taken(verdicts, json.loads(outside.read_text()), workshop.texts)
+    report(subject, verdicts, out, sources=other_build.sources(workshop.texts))
+
+
+def _opened(sources: Any, folder: Path) -> Library | Kernels:
+    """Return the workshop of a subject's sources: whole kernels say which units they are compiled as."""
+    return Kernels.open(sources) if hasattr(sources, "units") else Library.open(sources, folder)
+
+
 def _hints(path: Path | None) -> dict[str, str]:
     rows = [json.loads(line) for line in path.read_text().splitlines()] if path else []
     return {row["id"]: row["operation"] for row in rows if row.get("operation")}
@@ -73,82 +142,7 @@ def _gpus(text: str) -> list[str]:
     return [card["uuid"] for card in chosen_gpus(text)] if smi() or text != "all" else []
 
 
-@mutate_app.command()
-def run(
-    subject: Subject = "host",
-    file: Annotated[str, typer.Option(help="Only source files of this name or pattern.")] = "*",
-    operator: Annotated[str, typer.Option(help="Only operators of this name or pattern.")] = "*",
-    sample: Annotated[int | None, typer.Option(min=1, help="Only so many mutants, drawn by the seed.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the draw.")] = 0,
-    workers: Annotated[int, typer.Option(min=1, help="Processes.")] = os.cpu_count() or 1,
-    profile: Annotated[
-        list[str] | None, typer.Option(help="Ask under these profiles; the workshop's when left out.")
-    ] = None,
-    domains: Annotated[bool, typer.Option("--domains", help="Ask survivors every enumerable domain as well.")] = False,
-    seconds: Annotated[float, typer.Option(help="With --domains: seconds for one operation.")] = 600.0,
-    ledger: Annotated[
-        Path | None, typer.Option(help="Keep verdicts in this file; a later run goes on from it.")
-    ] = None,
-    hints: Annotated[Path | None, typer.Option(help="A ledger of another subject: what to ask first.")] = None,
-    gpus: Annotated[
-        str, typer.Option("--gpus", help="Whole kernels: all, or indices or UUIDs such as 0,1: processes in turns.")
-    ] = "all",
-    outside: Annotated[
-        Path | None, typer.Option(help="Another subject's --out: its verdicts where this build has no code.")
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="Write all verdicts as JSON.")] = None,
-) -> None:
-    """Build and judge mutants; exit status 1 when one survives."""
-    with tempfile.TemporaryDirectory(prefix="refnum-mutate-") as folder:
-        workshop = replace(_workshop(subject), **({"profiles": tuple(profile)} if profile else {}))
-        whole = hasattr(workshop, "parts")
-        shop: Any = WholeShop.open(workshop) if whole else Shop.open(workshop, Path(folder) / "start")
-        chosen = [m for m in shop.mutants() if fnmatchcase(m.file, file) and fnmatchcase(m.operator, operator)]
-        if not chosen:
-            raise ArgumentError(f"No mutant of {subject} has --file {file} and --operator {operator}.")
-        if sample is not None:
-            chosen = random.Random(seed).sample(chosen, min(sample, len(chosen)))
-        kept = Ledger(ledger) if ledger else None
-        if whole:
-            verdicts = list(judge_whole(shop, chosen, workers, kept, _hints(hints), _gpus(gpus)))
-        else:
-            verdicts = list(judge_all(shop, chosen, workers, kept))
-        verdicts = settled(shop, verdicts, Path(folder) / "functions", workers, kept)
-        if domains and not whole:
-            verdicts = enumerated(shop, verdicts, Path(folder) / "domains", workers, seconds)
-        verdicts = reasoned(verdicts, reasons_of(getattr(workshop, "reasons", tuple)()), shop.texts)
-    if outside is not None:
-        verdicts = other_build.taken(verdicts, json.loads(outside.read_text()), shop.texts)
-    _told(subject, verdicts, out, sources=other_build.sources(shop.texts))
-
-
-@mutate_app.command()
-def python(
-    target: Annotated[str, typer.Argument(help="`model` or `comparator`.")],
-    sample: Annotated[int | None, typer.Option(min=1, help="Only so many mutants, drawn by the seed.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the draw.")] = 0,
-    workers: Annotated[int, typer.Option(min=1, help="Processes.")] = os.cpu_count() or 1,
-    tests: Annotated[bool, typer.Option("--tests", help="Run survivors against tests; in a checkout.")] = False,
-    ledger: Annotated[
-        Path | None, typer.Option(help="Keep verdicts in this file; a later run goes on from it.")
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="Write all verdicts as JSON.")] = None,
-) -> None:
-    """Mutate the golden model or the comparator; exit status 1 when a mutant survives."""
-    from tools.mutation import python as room
-    from tools.mutation.python_targets import TARGETS
-
-    found = next((one for one in TARGETS if one.name == target), None)
-    if found is None:
-        raise ArgumentError(f"There is no target {target!r}; choose from {', '.join(t.name for t in TARGETS)}.")
-    shop = room.Shop.open(found)
-    chosen = shop.mutants()
-    if sample is not None:
-        chosen = random.Random(seed).sample(chosen, min(sample, len(chosen)))
-    _told(target, list(room.run(shop, chosen, workers, Ledger(ledger) if ledger else None, tests)), out)
-
-
-def _told(name: str, verdicts: list[Any], out: Path | None, **facts: Any) -> None:
+def report(name: str, verdicts: list[Verdict], out: Path | None, **facts: Any) -> None:
     """Print the score and the survivors, and write all verdicts with facts; exit status 1 when one survives."""
     headers = ("operator", *score.STATUSES, "score", "CPU s")
     terminal.table(terminal.console(), f"Mutants of {name}", headers, list(score.rows(score.by_operator(verdicts))))
@@ -157,7 +151,7 @@ def _told(name: str, verdicts: list[Any], out: Path | None, **facts: Any) -> Non
         change = f"{one.mutant.old.strip()} -> {one.mutant.new.strip() or '(nothing)'}"
         terminal.console().print(f"survived  {one.mutant.id}: {terminal.escape(change)}  {terminal.escape(one.how)}")
     if out is not None:
-        write_text(out, json.dumps(score.document(verdicts, subject=name, **facts), indent=1) + "\n")
+        write_text(out, json.dumps(document(verdicts, subject=name, **facts), indent=1) + "\n")
     if survivors:
         raise typer.Exit(EXIT_SURVIVORS)
 
@@ -166,15 +160,15 @@ def _told(name: str, verdicts: list[Any], out: Path | None, **facts: Any) -> Non
 def vectors(
     run: Annotated[Path | None, typer.Argument(help="What this command wrote by --json, or `run` by --out.")] = None,
     subject: Subject = "host",
-    file: Annotated[str, typer.Option(help="Only source files of this name or pattern.")] = "*",
-    sample: Annotated[int | None, typer.Option(min=1, help="Only so many mutants, drawn by the seed.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the draw.")] = 0,
-    workers: Annotated[int, typer.Option(min=1, help="Processes.")] = os.cpu_count() or 1,
+    file: File = "*",
+    sample: Sample = None,
+    seed: Seed = 0,
+    workers: Workers = CORES,
     json_out: Annotated[Path | None, typer.Option("--json", help="Write all verdicts as JSON.")] = None,
     out: Annotated[Path | None, typer.Option(help="Write the page as Markdown.")] = None,
 ) -> None:
     """List the frozen vectors that are the only one to kill a mutant; without a run, ask the vectors, and only them."""
-    found = json.loads(run.read_text()) if run else _asked_vectors(subject, file, sample, seed, workers)
+    found = json.loads(run.read_text()) if run else _run_on_vectors(subject, file, sample, seed, workers)
     if json_out is not None:
         write_text(json_out, json.dumps(found, indent=1) + "\n")
     text = vectors_page(found)
@@ -184,22 +178,18 @@ def vectors(
         write_text(out, text)
 
 
-def _asked_vectors(subject: str, file: str, sample: int | None, seed: int, workers: int) -> dict[str, Any]:
+def _run_on_vectors(subject: str, file: str, sample: int | None, seed: int, workers: int) -> dict[str, Any]:
     """Ask mutants the frozen vectors, and return that run as JSON values."""
     with tempfile.TemporaryDirectory(prefix="refnum-mutate-") as folder:
-        shop = sole_killers.Shop.open(_workshop(subject), Path(folder))
-        chosen = [mutant for mutant in shop.mutants() if fnmatchcase(mutant.file, file)]
-        if not chosen:
-            raise ArgumentError(f"No mutant of {subject} has --file {file}.")
-        if sample is not None:
-            chosen = random.Random(seed).sample(chosen, min(sample, len(chosen)))
-        return document(list(sole_killers.run(shop, chosen, workers)), subject=subject)
+        workshop = VectorsOnly.open(_sources(subject), Path(folder))
+        mutants = chosen(workshop.mutants(), sample, seed, subject, file=file)
+        return document(list(judge_all(workshop, mutants, workers)), subject=subject)
 
 
 @mutate_app.command()
 def museum(
     names: Annotated[list[str] | None, typer.Argument(help="Exhibits by name or pattern; all when left out.")] = None,
-    workers: Annotated[int, typer.Option(min=1, help="Processes.")] = os.cpu_count() or 1,
+    workers: Workers = CORES,
     out: Annotated[Path | None, typer.Option(help="Write what became of each exhibit as JSON.")] = None,
 ) -> None:
     """Build the real bugs of the field in our sources and check them; exit status 1 when one is not caught."""
@@ -207,8 +197,8 @@ def museum(
     if not shown:
         raise ArgumentError(f"No exhibit is named {', '.join(names or [])}; see docs/guides/mutation.md.")
     with tempfile.TemporaryDirectory(prefix="refnum-museum-") as folder:
-        whole = _workshop("emulated") if any(e.build == "emulated" for e in shown) else None
-        met = list(visit(Shop.open(_workshop("host"), Path(folder)), shown, whole, workers))
+        builds = {name: _opened(_sources(name), Path(folder)) for name in sorted({e.build for e in shown})}
+        met = list(visit(builds, shown, workers))
     rows = [
         [one.exhibit.name, one.exhibit.operation, f"{one.first:.2f} s" if one.killed else "not caught",
          "yes" if one.right else "no", ", ".join(one.guesses) or one.case, ", ".join(one.exhibit.seen)]

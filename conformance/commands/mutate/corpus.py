@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +24,7 @@ from ...cases.domains import domains_for
 from ...cases.operation import OPERATIONS, arguments_of, as_bits, call_golden
 from ...cases.recipes import sampled_cases
 from ...vectors.frozen import frozen_cases
+from .forked import OUR_FAULT
 
 Arrays = tuple[np.ndarray, ...]
 LAYOUTS = "scale layouts"
@@ -76,7 +77,7 @@ def first(operation: str, profiles: tuple[str, ...]) -> tuple[Question, ...]:
         corners += [ask(case, "corner") for case in corner_cases(*variant)]
         sampled += [ask(case, "sampled") for case in sampled_cases(*variant, SEED, SAMPLED)]
     by_size = functools.partial(sorted, key=lambda question: question.case.elements)
-    return (*by_size(vectors), *beside(operation), *by_size(corners), *by_size(sampled))
+    return (*by_size(vectors), *extra(operation), *by_size(corners), *by_size(sampled))
 
 
 def domains(operation: str, profiles: tuple[str, ...]) -> Iterator[Question]:
@@ -93,7 +94,7 @@ def all_of(operation: str, profiles: tuple[str, ...]) -> Iterator[Question]:
     yield from domains(operation, profiles)
 
 
-def beside(operation: str) -> Iterator[Question]:
+def extra(operation: str) -> Iterator[Question]:
     """Yield the questions on what kernels have beside the variants of `OPERATIONS`."""
     makers = {
         "quantize_mxfp4": _keyed,
@@ -190,3 +191,15 @@ def answer(function: Any, question: Question) -> tuple[Any, ...]:
     profiled = {"profile": refnum.get_profile(case.profile)} if OPERATIONS[case.operation].profiled else {}
     result = function(**arguments, **profiled)
     return result if isinstance(result, tuple) else (result,)
+
+
+def wrong(operations: Mapping[str, Callable[..., Any]], question: Question) -> str:
+    """Return in words what is wrong with the answer to a question, or nothing; errors of `OUR_FAULT` are raised."""
+    try:
+        with np.errstate(all="ignore"):
+            results = answer(operations[question.case.operation], question)
+    except OUR_FAULT:
+        raise
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return "other bytes" if differs(results, question.golden) else ""

@@ -14,30 +14,31 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from . import corpus
-from .run import Shop
+from .forked import OUR_FAULT
+from .library import Library
 from .verdict import ENUMERATED, KILLED, SURVIVED, Verdict
 
 FAST = {corpus.OWN, "vector", "corner", "sampled", "layout", "key", "element"}
 """Places of questions that are no domain."""
 
 
-def enumerated(shop: Shop, verdicts: Sequence[Verdict], folder: Path, workers: int, seconds: float) -> list[Verdict]:
+def enumerated(
+    library: Library, verdicts: Sequence[Verdict], folder: Path, workers: int, seconds: float
+) -> list[Verdict]:
     """Return the verdicts with survivors settled by the domains of the operations that their change reaches.
 
     seconds: for one operation; one whose domains do not end in that time settles nothing.
     """
     survivors = [verdict for verdict in verdicts if verdict.status == SURVIVED]
-    libraries = {verdict.mutant.id: folder / str(i) for i, verdict in enumerate(survivors)}
+    folders = {verdict.mutant.id: folder / str(i) for i, verdict in enumerate(survivors)}
     operations = sorted({name for verdict in survivors for name in verdict.changed})
     found: dict[str, dict[str, str]] = {}
     asked: dict[str, dict[str, int]] = {}
     with ProcessPoolExecutor(workers, mp_context=get_context("fork")) as pool:
-        list(pool.map(_built, [shop] * len(survivors), survivors, libraries.values()))
+        list(pool.map(_built, [library] * len(survivors), survivors, folders.values()))
         waiting = {
-            pool.submit(_ask_all, shop, name, [v for v in survivors if name in v.changed], libraries, seconds): name
+            pool.submit(_ask_all, library, name, [v for v in survivors if name in v.changed], folders, seconds): name
             for name in operations
         }
         for done in as_completed(waiting):
@@ -61,41 +62,36 @@ def _settled(verdict: Verdict, kills: dict[str, str], asked: dict[str, dict[str,
     return replace(verdict, status=ENUMERATED, how=f"right in {cases} cases of the domains of its operations")
 
 
-def _built(shop: Shop, verdict: Verdict, folder: Path) -> None:
-    mutant = verdict.mutant
-    built = shop.workshop.build({mutant.file: mutant.applied(shop.text(mutant.file))}, folder, shop.folder)
-    _libraries[mutant.id] = built
+def _built(library: Library, verdict: Verdict, folder: Path) -> None:
+    _built_here[verdict.mutant.id] = library.optimised(verdict.mutant, folder)
 
 
-_libraries: dict[str, Any] = {}
+_built_here: dict[str, Any] = {}
 
 
-def _operations(shop: Shop, verdict: Verdict, folder: Path) -> Any:
-    if verdict.mutant.id not in _libraries:
-        _built(shop, verdict, folder)
-    return _libraries[verdict.mutant.id].operations
+def _operations(library: Library, verdict: Verdict, folder: Path) -> Any:
+    if verdict.mutant.id not in _built_here:
+        _built(library, verdict, folder)
+    return _built_here[verdict.mutant.id].operations
 
 
 def _ask_all(
-    shop: Shop, operation: str, verdicts: Sequence[Verdict], libraries: dict[str, Path], seconds: float
+    library: Library, operation: str, verdicts: Sequence[Verdict], folders: dict[str, Path], seconds: float
 ) -> tuple[dict[str, int], dict[str, str]]:
     """Return (domain -> cases asked, id -> the case that killed it) of one operation."""
-    alive = {v.mutant.id: _operations(shop, v, libraries[v.mutant.id]) for v in verdicts}
+    alive = {v.mutant.id: _operations(library, v, folders[v.mutant.id]) for v in verdicts}
     kills: dict[str, str] = {}
     counts: dict[str, int] = {}
     end = time.monotonic() + seconds
-    for question in corpus.all_of(operation, shop.workshop.profiles):
+    for question in corpus.all_of(operation, library.sources.profiles):
         if time.monotonic() > end:
             return {}, kills  # what did not end proves nothing
         counts[question.place] = counts.get(question.place, 0) + 1
         for name, operations in list(alive.items()):
             try:
-                with np.errstate(all="ignore"):
-                    wrong = corpus.differs(
-                        corpus.answer(operations[question.case.operation], question), question.golden
-                    )
-            except Exception as error:
-                wrong = bool(error)
+                wrong = corpus.wrong(operations, question)
+            except OUR_FAULT:
+                return {}, kills
             if wrong:
                 kills[name] = question.label[:160]
                 del alive[name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import os
 import pickle
@@ -10,7 +11,7 @@ import select
 import signal
 import struct
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -31,34 +32,31 @@ PATIENCE = 4
 
 @dataclass(frozen=True)
 class Ended:
-    """How an item ended the process that it was given to, in the words of `apart`: a kill, or not judged."""
+    """How an item ended the process that it was given to, in the words of `call_forked`: a kill, or not judged."""
 
     status: str
     how: str
 
 
-def apart(work: Callable[[], Any], seconds: int) -> Any:
+def call_forked(work: Callable[[], Any], seconds: int) -> Any:
     """Return what a function returns in a forked process; one that dies, raises or is late is a kill, in words.
 
     seconds: CPU seconds that it may take. An error of `OUR_FAULT` is no kill, nor is an end without an answer that its
     CPU time does not account for: then nothing was judged, and the words say so.
     """
 
-    def answer(writer: int) -> None:
+    def answer(_: None) -> Any:
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 2))
-        os.write(writer, _answer(work))
+        try:
+            return work()
+        except OUR_FAULT:
+            raise
+        except Exception as error:
+            return {"status": KILLED, "how": f"{RAISED} {type(error).__name__}: {error}"[:200]}
 
-    child, reader = _forked(answer)
-    try:
-        data = _drained(reader, PATIENCE * seconds)
-    finally:
-        os.close(reader)
-    if data is None:
-        os.kill(child, signal.SIGKILL)
-    _, status, used = os.wait4(child, 0)
-    if data:
-        return pickle.loads(data)
-    return _unanswered(status, used.ru_utime + used.ru_stime, seconds, waited=data is None)
+    with contextlib.closing(_in_one_process(answer, [None], seconds, lambda: None)) as results:
+        result = next(results)
+    return {"status": result.status, "how": result.how} if isinstance(result, Ended) else result
 
 
 def _unanswered(status: int, spent: float, seconds: int, waited: bool) -> dict[str, str]:
@@ -93,57 +91,40 @@ def _forked(work: Callable[[int], None]) -> tuple[int, int]:
     return child, reader
 
 
-def _answer(work: Callable[[], Any]) -> bytes:
-    try:
-        return pickle.dumps(work())
-    except OUR_FAULT as error:
-        return pickle.dumps(_not_judged(f"{type(error).__name__}: {error}"))
-    except Exception as error:
-        return pickle.dumps({"status": KILLED, "how": f"{RAISED} {type(error).__name__}: {error}"[:200]})
-
-
-def _drained(reader: int, seconds: float) -> bytes | None:
-    """Return all that comes through a pipe, or None when its end does not come in time."""
-    parts: list[bytes] = []
-    end = time.monotonic() + seconds
-    while True:
-        left = end - time.monotonic()
-        if left <= 0 or not select.select([reader], [], [], left)[0]:
-            return None
-        part = os.read(reader, 1 << 16)
-        if not part:
-            return b"".join(parts)
-        parts.append(part)
-
-
-def each_apart(
+def call_each_forked(
     work: Callable[[Item], Result], items: Sequence[Item], seconds: int
 ) -> Iterator[tuple[Item, Result | Ended]]:
     """Yield (item, result) of a function, one after another in one forked process; `Ended` for one that ended it.
 
     seconds: CPU seconds for one item, unless the work sets the profiling timer anew. After one that ended its process,
-    by an error too, another process goes on with the next. What is no kill is told as `apart` tells it.
+    by an error too, another process goes on with the next. What is no kill is told as `call_forked` tells it.
     """
     left = list(items)
     while left:
         done = 0
-        for result in _in_one_process(work, left, seconds):
+        for result in _in_one_process(work, left, seconds, lambda: signal.setitimer(signal.ITIMER_PROF, seconds)):
             yield left[done], result
             done += 1
         left = left[done:]
 
 
-def _in_one_process(work: Callable[[Item], Result], items: Sequence[Item], seconds: int) -> Iterator[Result | Ended]:
-    """Yield one result or more: of every item, or of those up to the one that ends the process."""
+def _in_one_process(
+    work: Callable[[Item], Result], items: Sequence[Item], seconds: int, limit: Callable[[], object]
+) -> Generator[Result | Ended, None, None]:
+    """Yield one result or more: of every item, or of those up to the one that ends the process.
+
+    limit: called before each item; it limits the CPU time of the process.
+    """
 
     def answer(writer: int) -> None:
         for item in items:
-            signal.setitimer(signal.ITIMER_PROF, seconds)
+            limit()
+            fault, given = "", None
             try:
-                result: Result | Ended = work(item)
+                given = work(item)
             except OUR_FAULT as error:
-                result = Ended(**_not_judged(f"{type(error).__name__}: {error}"))
-            told = pickle.dumps((time.process_time(), result))
+                fault = f"{type(error).__name__}: {error}"
+            told = pickle.dumps((time.process_time(), fault, given))  # no class of ours: work may import all anew
             os.write(writer, LENGTH.pack(len(told)) + told)
 
     child, reader = _forked(answer)
@@ -152,7 +133,8 @@ def _in_one_process(work: Callable[[Item], Result], items: Sequence[Item], secon
         for _ in items:
             try:
                 (length,) = LENGTH.unpack(_exactly(reader, LENGTH.size, PATIENCE * seconds))
-                before, result = pickle.loads(_exactly(reader, length, PATIENCE * seconds))
+                before, fault, given = pickle.loads(_exactly(reader, length, PATIENCE * seconds))
+                result = Ended(**_not_judged(fault)) if fault else given
             except (EOFError, TimeoutError) as error:
                 waited = isinstance(error, TimeoutError)
                 if waited:

@@ -15,14 +15,12 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from threading import Semaphore
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .ledger import Ledger
 from .operators import Mutant
 from .verdict import ENUMERATED, OUTSIDE, SURVIVED, Verdict
-
-if TYPE_CHECKING:
-    from .ledger import Ledger
-    from .run import Shop
+from .workshop import Workshop
 
 SPACE = "refnum"
 PARTS = 64
@@ -122,25 +120,30 @@ class Rows:
 
 
 def settled(
-    shop: Shop, verdicts: Sequence[Verdict], folder: Path, workers: int, ledger: Ledger | None = None
+    workshop: Workshop,
+    rows: Rows,
+    verdicts: Sequence[Verdict],
+    folder: Path,
+    workers: int,
+    ledger: Ledger | None = None,
 ) -> list[Verdict]:
     """Return the verdicts with survivors settled whose function is the same at every argument; `ledger` keeps them.
 
     One that differs stays a survivor, and is told the arguments: a case is missing that gives them. What a build has no
     code of is asked too: a compiler may have made the same code of a place and of its change.
     """
-    rows, turn = Rows.of(shop.workshop.functions()), Semaphore(workers)
+    turn = Semaphore(workers)
 
     def one(numbered: tuple[int, Verdict]) -> Verdict:
         number, verdict = numbered
         if verdict.status not in (SURVIVED, OUTSIDE):
             return verdict
-        if chooses_between_equals(verdict.mutant, shop.texts[verdict.mutant.file]):
+        if chooses_between_equals(verdict.mutant, workshop.texts[verdict.mutant.file]):
             return replace(verdict, status=ENUMERATED, how="a choice between two values, changed where they are equal")
-        proved = ledger.proof(shop, verdict.mutant) if ledger is not None else None
+        proved = ledger.proof(workshop, verdict.mutant) if ledger is not None else None
         if proved is not None:
             return replace(verdict, status=ENUMERATED, how=proved.how)
-        found = _asked_all(rows, verdict.mutant, shop.texts, folder / str(number), turn)
+        found = _asked_all(rows, verdict.mutant, workshop.texts, folder / str(number), turn)
         if not found:
             return verdict
         wrong = next((one for one in found if one.witness), None)
@@ -154,7 +157,7 @@ def settled(
     def kept(numbered: tuple[int, Verdict]) -> Verdict:
         verdict = one(numbered)
         if ledger is not None and verdict is not numbered[1]:
-            ledger.write(shop, verdict)
+            ledger.write(workshop, verdict)
         return verdict
 
     with ThreadPoolExecutor(workers) as pool:

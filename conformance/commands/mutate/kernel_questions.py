@@ -31,7 +31,7 @@ Key = tuple[str, str, dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class Asked:
+class VariantQuestion:
     """One case with its golden outputs. variant: its number in the operation. probed: whether it is not the plain call
     that is judged, but the calling contract."""
 
@@ -54,7 +54,7 @@ class Asked:
         return 2 if self.probed else int(size > SMALL), size, self.place
 
 
-_made: dict[tuple[str, tuple[str, ...], int], tuple[Asked, ...]] = {}
+_made: dict[tuple[str, tuple[str, ...], int], tuple[VariantQuestion, ...]] = {}
 
 
 def make(operations: Iterable[str], profiles: tuple[str, ...], largest: int, pool: Executor) -> None:
@@ -68,7 +68,7 @@ def make(operations: Iterable[str], profiles: tuple[str, ...], largest: int, poo
         _made[operation, profiles, largest] = _in_order(part.result() for part in parts)
 
 
-def questions(operation: str, profiles: tuple[str, ...], largest: int) -> tuple[Asked, ...]:
+def questions(operation: str, profiles: tuple[str, ...], largest: int) -> tuple[VariantQuestion, ...]:
     """Return what is asked of an operation under profiles, cases of up to so many elements."""
     key = operation, profiles, largest
     if key not in _made:
@@ -87,15 +87,17 @@ def _numbered(operation: str, profiles: tuple[str, ...]) -> list[tuple[int, Key,
     return found
 
 
-def _in_order(parts: Iterable[list[Asked]]) -> tuple[Asked, ...]:
+def _in_order(parts: Iterable[list[VariantQuestion]]) -> tuple[VariantQuestion, ...]:
     return tuple(sorted((one for part in parts for one in part), key=lambda one: one.turn))
 
 
-def _of_variant(number: int, key: Key, probing: bool, largest: int) -> list[Asked]:
+def _of_variant(number: int, key: Key, probing: bool, largest: int) -> list[VariantQuestion]:
     """Return what is asked of one variant: corners, the first of them with probes too, frozen vectors, samples."""
     corners = [case for case in corner_cases(*key) if case.elements <= largest]
     sampled = [case for case in sampled_cases(*key, corpus.SEED, corpus.SAMPLED) if case.elements <= largest]
     places = {"corner": corners, "vector": [case for case, _ in frozen_cases(*key)], "sampled": sampled}
-    found = [Asked(number, key, case, run_golden(case), place) for place, cases in places.items() for case in cases]
+    found = [
+        VariantQuestion(number, key, case, run_golden(case), place) for place, cases in places.items() for case in cases
+    ]
     filled = [one for one in found[: len(corners)] if one.case.elements] if probing else []
-    return [*found, *(Asked(number, key, one.case, one.golden, one.place, True) for one in filled[:PROBES])]
+    return [*found, *(VariantQuestion(number, key, one.case, one.golden, one.place, True) for one in filled[:PROBES])]

@@ -1,4 +1,4 @@
-"""One subject, asked: what `asked` has of an operation's variants, then what is none of them, until one is wrong."""
+"""Ask a subject the questions of `kernel_questions` on an operation, then the extra ones, until an answer is wrong."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import functools
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -17,34 +17,28 @@ from ...subjects.subject import Subject, takes
 from ...verdicts.judge import judge as judge_case
 from ...verdicts.probes import probe
 from ...verdicts.tally import Tally
-from . import corpus, kernel_questions
-from .out_of_range import strays
+from . import corpus, kernel_questions, out_of_range
+from .kernel_questions import VariantQuestion
 from .verdict import KILLED
 
 SECONDS = 300
 """CPU seconds that a mutant may take for everything; being late is no wrong answer."""
-BESIDE = ("quantize_mxfp4", "encode_e2m1", corpus.LAYOUTS)
-"""Operations that are asked what is no variant of them: random bits by key, scale bytes, layouts."""
-
-
-class Bounds(Protocol):
-    """What whole kernels are asked: under which profiles, up to how many elements; patience: CPU seconds a question."""
-
-    @property
-    def profiles(self) -> tuple[str, ...]:
-        """Names of profiles."""
-
-    @property
-    def largest(self) -> int:
-        """Elements of the largest case."""
-
-    @property
-    def patience(self) -> int:
-        """CPU seconds for one question, after which a call counts as one that never comes back."""
 
 
 @dataclass(frozen=True)
-class Beside:
+class Bounds:
+    """What whole kernels are asked: under which profiles, and up to how many elements a case.
+
+    patience: CPU seconds for one question, after which a call counts as one that never comes back.
+    """
+
+    profiles: tuple[str, ...]
+    largest: int
+    patience: int
+
+
+@dataclass(frozen=True)
+class ExtraQuestion:
     """A question that is no variant of an operation, and the way on which it is asked."""
 
     question: corpus.Question
@@ -62,10 +56,11 @@ class Beside:
         return self.question.label
 
 
-Chosen = Callable[[int, "kernel_questions.Asked | Beside"], bool]
+AnyQuestion = VariantQuestion | ExtraQuestion
+Chosen = Callable[[int, AnyQuestion], bool]
 
 
-def every(_number: int, _one: kernel_questions.Asked | Beside) -> bool:
+def every(_number: int, _one: AnyQuestion) -> bool:
     """Whether a question is asked: each is."""
     return True
 
@@ -73,7 +68,7 @@ def every(_number: int, _one: kernel_questions.Asked | Beside) -> bool:
 def ask(
     subject: Subject,
     operation: str,
-    workshop: Bounds,
+    bounds: Bounds,
     chosen: Chosen = every,
     patient: Callable[[int], None] = lambda _seconds: None,
 ) -> dict[str, Any]:
@@ -83,11 +78,11 @@ def ask(
     may take. What is said has the question's `number`.
     """  # fmt: skip
     tallies: dict[int, Tally] = {}
-    for number, one in enumerate(_questions_on(subject, operation, workshop)):
+    for number, one in enumerate(_questions_on(subject, operation, bounds)):
         if not chosen(number, one):
             continue
-        patient(workshop.patience)
-        if isinstance(one, kernel_questions.Asked):
+        patient(bounds.patience)
+        if isinstance(one, VariantQuestion):
             if one.variant not in tallies:
                 tallies[one.variant] = Tally(subject.name, *one.key, claimed=0, refusal=subject.refuses(*one.key))
             how = _judged_case(subject, one, tallies[one.variant])
@@ -101,18 +96,18 @@ def ask(
     return {}
 
 
-def _questions_on(subject: Subject, operation: str, workshop: Bounds) -> Iterator[kernel_questions.Asked | Beside]:
+def _questions_on(subject: Subject, operation: str, bounds: Bounds) -> Iterator[AnyQuestion]:
     """Yield what a subject is asked of an operation: its variants, then what is none, on every way to the result."""
     if operation != corpus.LAYOUTS:
-        yield from kernel_questions.questions(operation, workshop.profiles, workshop.largest)
+        yield from kernel_questions.questions(operation, bounds.profiles, bounds.largest)
     ways = (contextlib.nullcontext, *subject.ways.get(operation, {}).values())
-    for question, way in itertools.product(questions_beside(operation), ways):
+    for question, way in itertools.product(extra_questions(operation), ways):
         function = subject.operations[question.case.operation]
         if all(takes(function, name) for name in question.case.inputs):
-            yield Beside(question, way)
+            yield ExtraQuestion(question, way)
 
 
-def _judged_case(subject: Subject, one: kernel_questions.Asked, tally: Tally) -> str:
+def _judged_case(subject: Subject, one: VariantQuestion, tally: Tally) -> str:
     if not tally.refusal:
         (probe if one.probed else judge_case)(subject, one.case, one.golden, tally, SECONDS)
     return _wrong(tally)
@@ -127,9 +122,9 @@ def _wrong(tally: Tally) -> str:
 
 
 @functools.cache
-def questions_beside(operation: str) -> tuple[corpus.Question, ...]:
-    """Return what is asked of an operation beside its variants: keys, layouts, what the golden model refuses."""
-    return (*(corpus.beside(operation) if operation in BESIDE else ()), *strays(operation))
+def extra_questions(operation: str) -> tuple[corpus.Question, ...]:
+    """Return the questions on an operation that belong to no variant: keys, layouts, what the golden model refuses."""
+    return (*corpus.extra(operation), *out_of_range.questions(operation))
 
 
 def on_numpy(subject: Subject, operation: str) -> Any:

@@ -7,26 +7,11 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .operators import Mutant
 from .verdict import ENUMERATED, SURVIVED, Verdict
-
-if TYPE_CHECKING:
-    from typing import Protocol
-
-    class Shop(Protocol):
-        """What a ledger asks of a shop: whose sources, their texts, and what else a verdict hangs on."""
-
-        workshop: Any
-
-        @property
-        def texts(self) -> Mapping[str, str]:
-            """Every source that may be changed, as it was when the shop was opened."""
-
-        def digest(self, file: str) -> str:
-            """Return a digest of all that a mutant of a file is built from, and of how it is built."""
-
+from .workshop import Workshop
 
 KEPT = ("status", "how", "operation", "case", "vectors", "only", "built", "judged")
 _INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
@@ -45,20 +30,20 @@ class Ledger:
         lines = path.read_text().splitlines() if path.exists() else []
         self._rows = {row["key"]: row for row in map(_row, lines) if row}
 
-    def known(self, shop: Shop, mutant: Mutant) -> Verdict | None:
+    def known(self, workshop: Workshop, mutant: Mutant) -> Verdict | None:
         """Return the verdict on a mutant if it was judged before."""
-        row = self._rows.get(_key(shop, mutant))
+        row = self._rows.get(_key(workshop, mutant))
         return None if row is None or row["status"] == SURVIVED else _verdict(mutant, row)
 
-    def proof(self, shop: Shop, mutant: Mutant) -> Verdict | None:
+    def proof(self, workshop: Workshop, mutant: Mutant) -> Verdict | None:
         """Return the proof that a mutant's function is the same, if there is one for today's text of it."""
-        row = self._rows.get(_proof_key(shop, mutant))
+        row = self._rows.get(_proof_key(workshop, mutant))
         return None if row is None else _verdict(mutant, row)
 
-    def write(self, shop: Shop, verdict: Verdict) -> None:
+    def write(self, workshop: Workshop, verdict: Verdict) -> None:
         """Append a verdict, and a proof under a key of its own too."""
-        proved = [_proof_key(shop, verdict.mutant)] if verdict.status == ENUMERATED else []
-        rows = [{"key": key, **verdict.to_json()} for key in (_key(shop, verdict.mutant), *proved)]
+        proved = [_proof_key(workshop, verdict.mutant)] if verdict.status == ENUMERATED else []
+        rows = [{"key": key, **verdict.to_json()} for key in (_key(workshop, verdict.mutant), *proved)]
         with self.path.open("a") as stream:
             stream.write("".join(json.dumps(row) + "\n" for row in rows))
 
@@ -95,12 +80,14 @@ def _verdict(mutant: Mutant, row: Mapping[str, Any]) -> Verdict:
     return Verdict(mutant, **values, **lists)
 
 
-def _key(shop: Shop, mutant: Mutant) -> str:
-    return _hashed(shop.workshop.name, shop.digest(mutant.file), mutant)
+def _key(workshop: Workshop, mutant: Mutant) -> str:
+    return _hashed(workshop.name, workshop.digest(mutant.file), mutant)
 
 
-def _proof_key(shop: Shop, mutant: Mutant) -> str:
-    return _hashed("the same at every point", digest_of(shop.texts, included(shop.texts, [mutant.file])), mutant)
+def _proof_key(workshop: Workshop, mutant: Mutant) -> str:
+    return _hashed(
+        "the same at every point", digest_of(workshop.texts, included(workshop.texts, [mutant.file])), mutant
+    )
 
 
 def _hashed(what: str, digest: str, mutant: Mutant) -> str:

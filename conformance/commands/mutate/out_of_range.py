@@ -1,5 +1,5 @@
 """Questions on what our kernels take and the golden model refuses: items of a row map that are no row, and splits on
-the device that do not fit the result. What they promise then is in the launchers' docstrings (`gpu/ops/permute.py`).
+the device that do not fit the result. The launchers' docstrings say what holds then (`gpu/interface/payload.py`).
 """
 
 from __future__ import annotations
@@ -12,28 +12,30 @@ import numpy as np
 import refnum
 
 from ...cases.case import Case
+from ...cases.operation import OPERATIONS
 from .corpus import DEFAULT, Question
 
 TOKENS, WIDTH, SPLITS = 20, 119, (0, 37, 4)
-STRAYS = (-1, TOKENS, 2**31 - 1, -(2**31))
+OUTSIDE = (-1, TOKENS, 2**31 - 1, -(2**31))
 """Items that are no row of 20, in a map of signed integers."""
 
 
-def strays(operation: str) -> Iterator[Question]:
+def questions(operation: str) -> Iterator[Question]:
     """Yield the questions on an operation, none for most."""
-    if operation == "unpermute":
+    row = OPERATIONS[operation]
+    if row.routed and not row.moves_only:
         yield from _sums()
-    if operation in ("permute_pad", "permute_unpack"):
+    if row.routed and row.moves_only:
         yield from _gathers(operation)
         yield from _cut(operation)
 
 
 def _maps() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield (row map with strays, the same with 20 in their place)."""
+    """Yield (row map with such items, the same with 20 in their place)."""
     row_map = np.arange(sum(SPLITS)) * 7 % TOKENS
     for dtype in (np.int64, np.int32):
         given: np.ndarray = row_map.astype(dtype)
-        given[2::9] = np.resize(np.array(STRAYS, dtype), given[2::9].size)
+        given[2::9] = np.resize(np.array(OUTSIDE, dtype), given[2::9].size)
         yield given, np.where((given < 0) | (given >= TOKENS), TOKENS, given)
 
 

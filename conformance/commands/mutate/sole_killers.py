@@ -1,4 +1,4 @@
-"""What each frozen vector alone kills: mutants of a build are asked the vectors of operations that they can touch.
+"""What each frozen vector alone kills: mutants of a library are asked the vectors of operations that they can touch.
 
 Nothing else is asked: what survives here is only what no vector sees. A vector in which a mutant's process dies, or
 does not come back, sees it too, and another process goes on with the next one. Asking ends with the second vector that
@@ -8,53 +8,51 @@ sees a mutant: then none alone does.
 from __future__ import annotations
 
 import functools
-import shutil
-import tempfile
-import time
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field, replace
-from multiprocessing import get_context
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import Self
 
 from ...cases.operation import OPERATIONS
 from ...vectors.frozen import frozen_cases
 from . import corpus
 from .corpus import Question
-from .forked import OUR_FAULT, Ended, each_apart
-from .operators import Mutant
-from .run import PLAIN, Workshop, build, mutants
-from .verdict import KILLED, SURVIVED, Verdict
+from .forked import Ended, call_each_forked
+from .library import PLAIN, Library, LibrarySources
+from .verdict import KILLED
+from .workshop import Copy, Known, texts_of
 
-SECONDS = 5
-"""CPU seconds that a mutant may take for one vector."""
 ENOUGH = 2
 """Vectors that see a mutant after which no more are asked."""
 
 
 @dataclass
-class Shop:
-    """A workshop whose sources were compiled as they are, without optimising: where, and the digests of that code."""
+class VectorsOnly(Library):
+    """A library whose mutants are asked frozen vectors. SECONDS: CPU seconds that a mutant may take for one vector."""
 
-    workshop: Workshop
-    folder: Path
-    plain: dict[str, str]
-    texts: dict[str, str]
-    vectors: dict[str, tuple[Question, ...]] = field(default_factory=dict)
+    SECONDS = 5
 
     @classmethod
-    def open(cls, workshop: Workshop, folder: Path) -> Shop:
-        """Compile the sources as they are into a folder, and load the vectors."""
-        texts = {file: (workshop.root / file).read_text() for file in workshop.files}
-        plain = workshop.start(folder, PLAIN)
-        return cls(workshop, folder, plain, texts, {name: vectors_of(name, workshop.profiles) for name in plain})
+    def open(cls, sources: LibrarySources, folder: Path) -> Self:
+        """Compile the unchanged sources into a folder, without optimising alone: nothing compares optimised code."""
+        return cls(sources.name, texts_of(sources), sources, folder, {}, sources.start(folder, PLAIN))
 
-    def mutants(self) -> list[Mutant]:
-        """Return every mutant of the operators, but those of text that is compiled for a device alone."""
-        return mutants(self.texts)
+    def _made(self, operation: str) -> tuple[Question, ...]:
+        return vectors_of(operation, self.sources.profiles)
+
+    def judge(self, copy: Copy) -> Known:
+        """Ask a copy vectors until ENOUGH of them see it, in one forked process after another."""
+        questions = [question for name in copy.changed for question in self.questions(name)]
+        seeing, unknown = _seeing(copy, questions, self.SECONDS)
+        if unknown or not seeing:
+            return {"vectors": -1 if unknown else 0, "how": unknown}
+        first, only = seeing[0], seeing[0].label if len(seeing) == 1 else ""
+        place = {"operation": first.case.operation, "case": first.label}
+        return {"status": KILLED, "vectors": len(seeing), "only": only, **place}
+
+    def settle(self, copy: Copy) -> Known:
+        """Add nothing: what no vector sees survives here."""
+        return {}
 
 
 @functools.cache
@@ -66,61 +64,17 @@ def vectors_of(operation: str, profiles: tuple[str, ...]) -> tuple[Question, ...
     return tuple(corpus.ask(case, "vector") for cases in found for case, _ in cases)
 
 
-def judge(shop: Shop, mutant: Mutant) -> Verdict:
-    """Build a mutant and ask it vectors until ENOUGH of them see it."""
-    folder = Path(tempfile.mkdtemp(prefix="refnum-alone-"))
-    try:
-        changed = {mutant.file: mutant.applied(shop.texts[mutant.file])}
-        verdict, operations = build(shop, mutant, changed, folder)
-        if verdict.status != SURVIVED:
-            return verdict
-        start = time.monotonic()
-        questions = [question for name in verdict.changed for question in shop.vectors[name]]
-        seeing, unknown = _seeing(operations, questions)
-        verdict = replace(verdict, vectors=-1 if unknown else len(seeing), judged=time.monotonic() - start)
-        if unknown or not seeing:
-            return replace(verdict, how=unknown)
-        first, only = seeing[0], seeing[0].label if len(seeing) == 1 else ""
-        return replace(verdict, status=KILLED, operation=first.case.operation, case=first.label, only=only)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _seeing(operations: Any, questions: Sequence[Question]) -> tuple[list[Question], str]:
+def _seeing(copy: Copy, questions: Sequence[Question], seconds: int) -> tuple[list[Question], str]:
     """Return the first ENOUGH questions that a mutant answers wrongly or not at all, and why one before was not judged.
 
     With a question that was not judged nothing is known: a vector might be told to be the only one that is not.
     """
     found: list[Question] = []
-    for question, wrong in each_apart(functools.partial(_wrong, operations), questions, SECONDS):
+    work = functools.partial(corpus.wrong, copy.operations)
+    for question, wrong in call_each_forked(work, questions, seconds):
         if isinstance(wrong, Ended) and wrong.status != KILLED:
             return found, wrong.how
         found += [question] if wrong else []
         if len(found) == ENOUGH:
             break
     return found, ""
-
-
-def _wrong(operations: Any, question: Question) -> bool:
-    try:
-        with np.errstate(all="ignore"):
-            results = corpus.answer(operations[question.case.operation], question)
-    except OUR_FAULT:
-        raise
-    except Exception:  # a right answer is an answer
-        return True
-    return corpus.differs(results, question.golden)
-
-
-_shop: list[Shop] = []
-
-
-def _judge_here(mutant: Mutant) -> Verdict:
-    return judge(_shop[0], mutant)
-
-
-def run(shop: Shop, chosen: Sequence[Mutant], workers: int) -> Iterator[Verdict]:
-    """Yield the verdict of every mutant, in their order."""
-    _shop[:] = [shop]
-    with ProcessPoolExecutor(workers, mp_context=get_context("fork")) as pool:
-        yield from pool.map(_judge_here, chosen)

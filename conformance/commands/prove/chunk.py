@@ -5,14 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from refnum.arrays import Array
-from refnum.errors import UnsupportedError
+from refnum.errors import RefnumError, UnsupportedError
 
 from ...cases.domains.part import Part
+from ...cases.levels import Outcome
 from ...cases.operation import run_golden
 from ...subjects.arrays import to_numpy
 from ...subjects.subject import Subject
 from ...verdicts.compare import observe
-from ...verdicts.device import Mismatch, call_there, compare_there, device_like, place
+from ...verdicts.device import Mismatch, call_on_device, compare_on_device, device_like, place
 from .catalogue import HOST, Proof
 from .digest import ChunkDigest
 
@@ -52,17 +53,21 @@ def like_of(proof: Proof, subject: Subject) -> Array:
 def run_chunk(proof: Proof, subject: Subject, chunk: int, like: Array) -> Done:
     """Judge one chunk; return (digest of the subject's outputs, members, input elements, compared items).
 
-    Raises Refuted when a byte differs.
+    Raises Refuted when a byte differs, RefnumError when the subject does not answer.
     """
     digest, members, elements, compared = ChunkDigest(), 0, 0, 0
     host = proof.golden == HOST
     for part in proof.made.parts(chunk, np.empty(0, np.uint8) if host else like):
         golden = run_golden(part.case)
-        results = call_there(subject, place(part.case, like) if host else part.case)
-        observed, problem = observe(part.case, golden, tuple(map(to_numpy, results)) if host else results)
+        called = call_on_device(subject, place(part.case, like) if host else part.case)
+        if called.outcome is Outcome.UNSUPPORTED:
+            raise UnsupportedError(called.words)
+        if called.outcome is not Outcome.PASS:
+            raise RefnumError(f"{proof.name}, chunk {chunk}: {subject.name} did not answer: {called.words}.")
+        observed, problem = observe(part.case, golden, tuple(map(to_numpy, called.live)) if host else called.live)
         if problem:
             raise Refuted(proof.name, chunk, proof.made.title(chunk), problem.words)
-        judged = compare_there(golden, observed)
+        judged = compare_on_device(golden, observed)
         if judged.wrong:
             first = judged.records[0]
             raise Refuted(proof.name, chunk, proof.made.title(chunk), judged.words, first, named_input(part, first))

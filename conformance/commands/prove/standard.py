@@ -13,11 +13,11 @@ import numpy as np
 from refnum.arrays import Array
 
 from ...cases.case import Case, variant
-from ...cases.domains import DOMAINS, domains_for
+from ...cases.domains import domains_for
 from ...cases.domains.part import Part
 from ...cases.operation import OPERATIONS
 from ...cases.recipes import Recipe, expand
-from ...cases.recipes.distributions import ROUTED, WIDE, distributions_for
+from ...cases.recipes.distributions import distributions_for
 from ...verdicts.device import place
 
 TENSORS = "sampled tensors"
@@ -46,7 +46,7 @@ class Chunk:
 
     @property
     def _widths(self) -> tuple[bool, ...]:
-        return (False, True) if self.operation in WIDE else (False,)
+        return (False, True) if OPERATIONS[self.operation].wide_first else (False,)
 
     @property
     def _domain(self) -> Any:
@@ -62,7 +62,7 @@ class Chunk:
         made = itertools.product(self._widths, enumerate(distributions_for(self.operation).values()))
         for wide, (number, distribution) in made:
             params = dict(self.params)
-            if self.operation in ROUTED or "columns" in self.operation:
+            if OPERATIONS[self.operation].ragged:
                 params["splits"] = list(SPLITS)
             yield (
                 expand(Recipe(self.operation, self.profile, params, SHAPE, number, distribution.name,
@@ -91,7 +91,7 @@ class Standard:
             operation = OPERATIONS[name]
             for profile in self.profiles if operation.profiled else self.profiles[:1]:
                 for params in operation.variants():
-                    domains = domains_for(name, profile, params, "standard") if name in DOMAINS else []
+                    domains = domains_for(name, profile, params, "standard")
                     found += [Chunk(name, profile, params, domain.name) for domain in domains]
                     if self.tensors:
                         found.append(Chunk(name, profile, params, TENSORS))

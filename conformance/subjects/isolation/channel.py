@@ -22,7 +22,7 @@ class LateError(Exception):
     """The deadline passed before all bytes were through."""
 
 
-class Line:
+class Channel:
     """Sends and fills whole buffers over a socket that does not block. Not thread-safe.
 
     Deadlines are times of `time.monotonic`. Both raise LateError past the deadline, EOFError or OSError when the other

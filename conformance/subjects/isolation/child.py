@@ -1,7 +1,8 @@
-"""The process in which foreign subjects live: it loads them, says what they claim, and calls them when asked.
+"""The process in which foreign subjects live: it loads them, describes them, and calls them on request.
 
-Started by `parent.Household` as `python -m refnum.conformance.subjects.isolation.child FD`. What a subject prints goes
-to the standard error of the harness; a child that it forks off never gets to answer; it ends with its parent.
+Started by `parent.IsolatedProcess` as `python -m refnum.conformance.subjects.isolation.child FD`. The output of a
+subject goes to the standard error of the harness. A child that a subject forks never answers. The process ends with its
+parent.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from refnum.errors import RefnumError
 
 from ...cases.levels import Outcome
 from ..arrays import alive
-from ..calls import call, moved, streams
+from ..calls import at_once, call, moved, streams
 from ..calls import forced_paths as ways
 from ..choose import resolve
 from ..subject import Subject, accepts, words_of
-from .channel import Line
+from .channel import Channel
 from .die_with_parent import DIE_WITH_PARENT
 from .wire import case_from, receive, send
 
@@ -34,6 +35,7 @@ CALLS = {
     for room, names in (
         (call, ("call", "replay_in_place", "hold_results", "into_guarded")),
         (moved, ("call_with_gaps", "call_with_padded_rows", "call_with_odd_rows", "call_at_offset")),
+        (at_once, ("call_at_once",)),
         (streams, ("on_side_stream", "under_graph")),
         (ways, ("call_with_array_splits",)),
     )
@@ -48,7 +50,7 @@ def main() -> None:
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    line = Line(socket.socket(fileno=int(sys.argv[1])))
+    line = Channel(socket.socket(fileno=int(sys.argv[1])))
     first, _ = receive(line)
     try:
         subjects = {subject.name: subject for subject in resolve(first["load"])}
@@ -139,6 +141,7 @@ def _answer(
                 "words": called.words,
                 "finding": called.finding,
                 "no_room": called.no_room,
+                "declared": called.declared,
                 "results": len(called.results),
             }
         )

@@ -1,12 +1,13 @@
-"""Subjects in a process of their own, for what goes wrong by accident: crashes, hangs, exits, wild writes, patches.
+"""Subjects in processes of their own, against accidents: crashes, hangs, exits, wild writes, replaced functions.
 
-This process never runs a line of a subject's file. Results come back as bytes and are compared here, so nothing that
-it does to its own memory, modules, float modes or signals changes a verdict or reaches another subject; what it sends
-is checked, waited for no longer than a deadline, and whatever it has started is killed with it.
+The judging process never runs a line of a subject's file. Results come back as bytes and are compared in the judging
+process, so nothing that a subject does to its own memory, modules, float modes or signals changes a verdict or reaches
+another subject. Messages of the child are checked and have a deadline, and all processes that it has started are killed
+with it.
 
-It is no sandbox. The process has the rights of the user who runs this one: it can signal it, write its files or fill
-the disk, and a run that it ends so has no verdict, but no report that says verified either. A subject that calls
-`refnum` passes by construction: the judge sees bytes, not where they come from. Judge what you do not trust elsewhere.
+This is no sandbox. The child has the rights of the user: it can signal the judging process, write its files or fill the
+disk. A run that is ended that way has no verdict, and no report that says verified. A subject that calls `refnum`
+passes by construction: the judge sees bytes, not their origin. Judge subjects that you do not trust on another machine.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from __future__ import annotations
 import atexit
 import contextlib
 import inspect
+import math
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -28,29 +31,22 @@ import numpy as np
 from refnum.errors import ArgumentError, FileError, RefnumError
 
 from ...cases.case import Case
+from ...cases.findings import NAMED_BY_CALLS, Finding
 from ...cases.levels import Outcome
 from ..calls.call import CALLS_KEPT, NO_ROOM, Called, other_data
 from ..subject import KINDS, Broken, Subject, from_dict
 from . import process_tree
-from .channel import NEVER, LateError, Line
+from .channel import NEVER, Channel, LateError
 from .wire import MessageError, case_head, receive, send
 
 START = 120.0
 """Seconds that a process may take to come up: imports, and a CUDA context."""
 GRACE = 3.0
-"""Seconds beyond a call's own limit before the process is killed."""
-_CALLS = {"replay_in_place": 3, "hold_results": CALLS_KEPT, "under_graph": 4}
-_FINDINGS = frozenset(
-    {
-        "",
-        "input-mutated",
-        "float-mode-changed",
-        "output-aliases-input",
-        "earlier-result-changed",
-        "refused-in-place",
-        "guard-overwritten",
-    }
-)
+"""Seconds beyond a call's own limit before the process is killed; for a shorter limit as many as that, or LEAST."""
+LEAST = 0.5
+STOPPED = 1.0
+"""Seconds after which a process that stopped itself is killed: nothing else stops one that leads its own session."""
+_CALLS = {"replay_in_place": 3, "hold_results": CALLS_KEPT, "under_graph": 4, "call_at_once": 12}
 
 
 def apart(text: str) -> list[Subject]:
@@ -58,7 +54,7 @@ def apart(text: str) -> list[Subject]:
 
     text: as after `--subject`. Raises FileError when they cannot be loaded there.
     """
-    home = Household(text)
+    home = IsolatedProcess(text)
     try:
         subjects = [_subject(home, said, text) for said in home.start()]
     except RefnumError:
@@ -72,7 +68,7 @@ def apart(text: str) -> list[Subject]:
     return subjects
 
 
-def _subject(home: Household, said: Mapping[str, Any], text: str) -> Subject:
+def _subject(home: IsolatedProcess, said: Mapping[str, Any], text: str) -> Subject:
     name = str(said["name"])
     usable, reason = said["available"]
     facts = {**said["describe"], "process": "its own"}
@@ -135,7 +131,16 @@ class _Lost(Exception):
         self.hung = hung
 
 
-class Household:
+_homes: weakref.WeakSet[IsolatedProcess] = weakref.WeakSet()
+
+
+def stop_all() -> None:
+    """End the processes of all subjects; one that is called again gets a new process."""
+    for home in list(_homes):
+        home.stop()
+
+
+class IsolatedProcess:
     """Starts, asks, kills and restarts the process of some subjects. Not thread-safe.
 
     silent: (subject, question without arrays) -> how it was not answered in time, so that it is not waited for again.
@@ -144,9 +149,11 @@ class Household:
     def __init__(self, text: str) -> None:
         self.text = text
         self.process: subprocess.Popen[bytes] | None = None
-        self.line: Line | None = None
+        self.line: Channel | None = None
         self.mark = ""
+        self.stopped = math.inf
         self.silent: dict[tuple[str, str], str] = {}
+        _homes.add(self)
         atexit.register(self.stop)
 
     def start(self) -> list[dict[str, Any]]:
@@ -163,7 +170,7 @@ class Household:
             start_new_session=True,
         )
         theirs.close()
-        self.process, self.line = process, Line(ours, lambda: process.poll() is not None)
+        self.process, self.line = process, Channel(ours, lambda: process.poll() is not None or self._stopped())
         try:
             head, _ = self._exchange({"load": self.text}, [], START)
         except (_Lost, MessageError) as error:
@@ -182,6 +189,19 @@ class Household:
         if self.line is not None:
             self.line.close()
         self.process = self.line = None
+        self.stopped = math.inf
+
+    def _running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def _stopped(self) -> bool:
+        """Whether the process has been stopped by a signal for so long that it will not go on."""
+        assert self.process is not None
+        if os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is None:
+            self.stopped = math.inf
+        else:
+            self.stopped = min(self.stopped, time.monotonic())
+        return time.monotonic() - self.stopped > STOPPED
 
     def ask(self, name: str, what: str, **more: Any) -> Any:
         """Return what a subject says to a question without arrays; RuntimeError when it fails."""
@@ -220,7 +240,7 @@ class Household:
             (seconds,) = arguments
         more = {} if poison is None else {"poison": poison}
         head = {"subject": name, "ask": which, "case": case_head(case), "seconds": seconds, "way": way, "more": more}
-        limit = _CALLS.get(which, 1) * seconds + GRACE if seconds > 0 else 0.0
+        limit = _CALLS.get(which, 1) * seconds + max(LEAST, min(GRACE, seconds)) if seconds > 0 else 0.0
         try:
             self._up()
             answer, results = self._exchange(head, [*case.inputs.values(), *like], limit)
@@ -231,7 +251,7 @@ class Household:
         except (_Lost, MessageError, RefnumError) as error:
             self.stop()
             hung = isinstance(error, _Lost) and error.hung
-            calls = [Called(outcome=Outcome.TIMEOUT if hung else Outcome.FAULT, words=str(error))]
+            calls = [Called(outcome=Outcome.TIMEOUT if hung else Outcome.FAULT, words=str(error), lost=True)]
             answer = {"same": True}
         if answer.get("dead"):
             self.stop()
@@ -243,7 +263,7 @@ class Household:
         return second_case, calls[0], calls[1]
 
     def _up(self) -> None:
-        if self.process is None or self.process.poll() is not None:
+        if not self._running():
             self.stop()
             self.start()
 
@@ -263,6 +283,9 @@ class Household:
             self.stop()
             raise _Lost(f"no answer within {limit:g} s; its process was killed", hung=True) from error
         except (EOFError, OSError) as error:
+            if self._running() and self._stopped():
+                self.stop()
+                raise _Lost("its process stopped itself and was killed", hung=True) from error
             raise _Lost(self._death()) from error
         except KeyboardInterrupt:
             self.stop()
@@ -287,8 +310,9 @@ def _calls(answer: dict[str, Any], results: list[np.ndarray]) -> list[Called]:
         for one in answer["calls"]:
             outcome, count = Outcome(one["outcome"]), int(one["results"])
             own, rest = tuple(rest[:count]), rest[count:]
-            finding = one["finding"] if one["finding"] in _FINDINGS else "input-mutated"
-            calls.append(Called(own, own, outcome, str(one["words"])[:1000], finding, one.get("no_room") is True))
+            finding = one["finding"] if one["finding"] in ("", *NAMED_BY_CALLS) else Finding.INPUT_MUTATED
+            said = {"no_room": one.get("no_room") is True, "declared": one.get("declared") is True}
+            calls.append(Called(own, own, outcome, str(one["words"])[:1000], finding, **said))
         if not calls or rest:
             raise ValueError("it has no calls, or more results than calls")
     except (KeyError, TypeError, ValueError) as error:

@@ -15,7 +15,7 @@ import numpy as np
 from ...cases.case import Case, plain
 from ..arrays import not_numbers
 from ..loading.shapes import dtype_of
-from .channel import NEVER, Line
+from .channel import NEVER, Channel
 
 MOST = 1 << 33
 """Bytes of the arrays of one message."""
@@ -29,10 +29,10 @@ class MessageError(Exception):
     """Bytes came that are no message."""
 
 
-def send(line: Line, head: dict[str, Any], arrays: list[np.ndarray] | None = None, until: float = NEVER) -> None:
+def send(line: Channel, head: dict[str, Any], arrays: list[np.ndarray] | None = None, until: float = NEVER) -> None:
     """Send a head and arrays; their dtypes and shapes go with it. TypeError, and nothing sent, for no numbers.
 
-    until: the deadline of the whole message. Raises LateError, OSError or EOFError as `Line` does.
+    until: the deadline of the whole message. Raises LateError, OSError or EOFError as `Channel` does.
     """
     given = arrays or []
     for array in given:
@@ -46,11 +46,11 @@ def send(line: Line, head: dict[str, Any], arrays: list[np.ndarray] | None = Non
             line.send(_bytes(np.ascontiguousarray(array)), until)
 
 
-def receive(line: Line, until: float = NEVER) -> tuple[dict[str, Any], list[np.ndarray]]:
+def receive(line: Channel, until: float = NEVER) -> tuple[dict[str, Any], list[np.ndarray]]:
     """Return the next message; EOFError or OSError when the other side is gone, MessageError for anything else.
 
-    until: the deadline of the whole message, LateError past it. Want of memory for its arrays is a MemoryError, and
-    the message is over then.
+    until: the deadline of the whole message; LateError is raised past it. Raises MemoryError if the arrays do not fit;
+    the rest of the message is skipped.
     """
     start = bytearray(len(_BEGIN) + _LENGTH)
     line.fill(start, until)

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from refnum.errors import ArgumentError, FileError
 
@@ -116,6 +116,17 @@ def _listed(function: Callable[[], Any], origin: str) -> list[Subject]:
     except BaseException as error:  # SystemExit too, as when the file is loaded
         raise FileError(f"{origin}: its subjects() failed: {words_of(error)}.") from error
     return [from_dict(entry, origin) for entry in entries]
+
+
+def function_from_file(text: str) -> Callable[..., Any]:
+    """Return the function of `path/to/file.py:name`; FileError or ArgumentError where there is none."""
+    path_text, _, name = text.rpartition(":")
+    if not Path(path_text).is_file():
+        raise FileError(f"No such file {path_text or text}; give path/to/file.py:NAME.")
+    found = getattr(_load(Path(path_text)), name, None)
+    if not callable(found):
+        raise ArgumentError(f"{path_text} has no function {name!r}.")
+    return cast(Callable[..., Any], found)
 
 
 def _load(path: Path) -> Any:

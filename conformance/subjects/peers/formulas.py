@@ -224,17 +224,18 @@ def fp8_columns_experts(codes: T, scales: T, rows: T, keep: T) -> tuple[T, T]:
     return _experts(fp8_columns, codes, scales, rows, keep)
 
 
-def swiglu(gate: T, up: T, prob: T) -> T:
+def swiglu(gate: T, up: T, prob: T | None = None) -> T:
     """N11 with torch's own silu -> float32 [M, H]."""
-    return F.silu(gate.float()) * up.float() * prob[:, None]
+    found = F.silu(gate.float()) * up.float()
+    return found if prob is None else found * prob[:, None]
 
 
-def swiglu_to_fp8(gate: T, up: T, prob: T) -> tuple[T, T]:
+def swiglu_to_fp8(gate: T, up: T, prob: T | None = None) -> tuple[T, T]:
     """N11 to FP8 tiles -> (codes, scale bytes)."""
     return quantize_fp8_tiles(swiglu(gate, up, prob))
 
 
-def swiglu_to_mxfp4(gate: T, up: T, prob: T) -> tuple[T, T]:
+def swiglu_to_mxfp4(gate: T, up: T, prob: T | None = None) -> tuple[T, T]:
     """N11 to MXFP4 -> (packed, scale bytes)."""
     return quantize_mxfp4(swiglu(gate, up, prob))
 

@@ -1,4 +1,4 @@
-"""What is asked of the column-wise conversions, dense and ragged over experts (N9, N10)."""
+"""Questions about the column-wise conversions, dense and ragged over experts (N9, N10)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..draft import Draft, octets
+from ..draft import MODES, Draft, each, octets
+from . import mixed
 from .recast import EVERY, TOP, blocks, stack
 
 RAGGED = [6, 0, 2, 34, 2]
@@ -19,7 +20,7 @@ def _ladder(bytes_: list[int]) -> dict[str, np.ndarray]:
     return stack(*[blocks(([(c + 3 * r) % 16 for c in range(16)], byte)) for r, byte in enumerate(bytes_)])
 
 
-def mxfp4_to_fp8_columns(mode: str) -> Iterator[Draft]:
+def _mxfp4_to_fp8_columns(mode: str) -> Iterator[Draft]:
     """FP8 columns: distances down the rows, zeros, signs, empty and NaN blocks, experts."""
 
     def asked(splits: list[int] | None = None) -> dict[str, Any]:
@@ -107,7 +108,7 @@ def _column_geometry(mode: str, asked: Callable[..., dict[str, Any]]) -> Iterato
     )
 
 
-def mxfp4_to_fp8_rows_columns(mode: str) -> Iterator[Draft]:
+def _mxfp4_to_fp8_rows_columns(mode: str) -> Iterator[Draft]:
     """FP8 rows and FP8 columns of one input: distances in both directions, zeros, empty and NaN blocks, experts."""
 
     def asked(splits: list[int] | None = None) -> dict[str, Any]:
@@ -145,7 +146,7 @@ def mxfp4_to_fp8_rows_columns(mode: str) -> Iterator[Draft]:
     )
 
 
-def mxfp4_columns(mode: str) -> Iterator[Draft]:
+def _mxfp4_columns(mode: str) -> Iterator[Draft]:
     """MXFP4 columns: blocks of 32 rows x 1 column; ties arise when rows are re-scaled."""
 
     def asked(splits: list[int] | None = None) -> dict[str, Any]:
@@ -196,7 +197,7 @@ def mxfp4_columns(mode: str) -> Iterator[Draft]:
     )
 
 
-def fp8_columns(underflow: str) -> Iterator[Draft]:
+def _fp8_columns(underflow: str) -> Iterator[Draft]:
     """FP8 columns from FP8 rows: every code at many distances, zero and NaN rows, experts."""
 
     def asked(splits: list[int] | None = None) -> dict[str, Any]:
@@ -266,3 +267,13 @@ def _fp8_specials(asked: Callable[..., dict[str, Any]]) -> Iterator[Draft]:
         clause="N0",
         comment="no rows",
     )
+
+
+def _signs_lost(mode: str) -> Iterator[Draft]:
+    return mixed.mxfp4_moe(mode, ("RECIPE_SIGN_LOST",))
+
+
+mxfp4_to_fp8_columns = each(MODES, _mxfp4_to_fp8_columns, _signs_lost)
+mxfp4_to_fp8_rows_columns = each(MODES, _mxfp4_to_fp8_rows_columns)
+mxfp4_columns = each(MODES, _mxfp4_columns, mixed.mxfp4_moe)
+fp8_columns = each(("rne", "te"), _fp8_columns, mixed.fp8_moe)

@@ -1,4 +1,4 @@
-"""What is asked of the MX dequantisers: every code under the scale bytes that go wrong (N0, N5)."""
+"""Questions about the MX dequantisers: every code under the scale bytes that go wrong (N0, N5)."""
 
 from __future__ import annotations
 
@@ -88,49 +88,6 @@ def mxfp4_drafts(dtype: str) -> Iterator[Draft]:
         {"packed": np.resize(packed, (256, 16)), "scales": np.arange(256, dtype=np.uint8)[:, None]},
         params,
         flags=("E8M0_ZERO_IS_TINY", "E8M0_FF_NOT_NAN", "LOGICAL_VS_PACKED_SHAPE"),
-        tensor=True,
-        comment="every code under every scale byte",
-    )
-
-
-def fp8_drafts(dtype: str) -> Iterator[Draft]:
-    """FP8 tiles of either shape: every code under the bytes, short tiles, all bytes as a tensor (N6)."""
-    codes = np.arange(256, dtype=np.uint8)[None, :]
-    rows = {"tile": [1, 128], "dtype": dtype}
-    for byte in (0, 1, 119, 127, 128, 245, 246, 247, 254, 255):
-        flags = {
-            0: ("FTZ_SILENT", "E8M0_ZERO_IS_TINY"),
-            127: ("E4M3_SUBNORMAL_SCALE", "E4M3_NEG_ZERO", "E4M3_TOP_IS_NAN"),
-            247: ("DEQUANTISED_OVERFLOW_CLAMPED",),
-            255: ("E8M0_FF_NOT_NAN",),
-        }.get(byte, ())
-        yield Draft(
-            {"codes": codes, "scales": np.full((1, 2), byte, np.uint8)},
-            rows,
-            flags=flags,
-            comment=f"every code under scale byte {byte}",
-        )
-    yield Draft(
-        {"codes": np.resize(codes, (2, 160)), "scales": np.asarray([[125, 130], [121, 127]], np.uint8)},
-        rows,
-        flags=("PAD_STRIDE", "SCALE_OF_NEIGHBOUR"),
-        comment="the second tile of each row is short",
-    )
-    yield Draft(
-        {"codes": np.resize(codes, (3, 160)), "scales": np.asarray([[125, 130]], np.uint8)},
-        {"tile": [128, 128], "dtype": dtype},
-        flags=("SCALE_OF_NEIGHBOUR",),
-        comment="128x128 tiles, short in both axes: one byte for all three rows",
-    )
-    if dtype != "float32":
-        return
-    yield Draft(
-        {
-            "codes": np.resize(codes, (256, 256)),
-            "scales": np.repeat(np.arange(256, dtype=np.uint8)[:, None], 2, axis=1),
-        },
-        rows,
-        flags=("E4M3_SUBNORMAL_SCALE", "E8M0_FF_NOT_NAN"),
         tensor=True,
         comment="every code under every scale byte",
     )

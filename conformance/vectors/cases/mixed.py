@@ -147,7 +147,7 @@ def mxfp4_rows(mode: str) -> Iterator[Draft]:
     )
 
 
-def mxfp4_moe(mode: str, recipe: tuple[str, ...]) -> Iterator[Draft]:
+def mxfp4_moe(mode: str, recipe: tuple[str, ...] = ()) -> Iterator[Draft]:
     """Random MXFP4 of six experts."""
     yield Draft(
         {"packed": packed_codes(51, sum(MOE), 96), "scales": scale_bytes(53, sum(MOE), 3)},

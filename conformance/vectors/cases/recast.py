@@ -1,4 +1,4 @@
-"""What is asked of the direct row-wise conversions FP8 to MXFP4 and MXFP4 to FP8 (N7, N8)."""
+"""Questions about the direct row-wise conversions FP8 to MXFP4 and MXFP4 to FP8 (N7, N8)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import numpy as np
 
 from refnum.arrays import pack_nibbles
 
-from ..draft import Draft, octets
+from ..draft import MODES, Draft, each, octets, plain
+from . import mixed
 
 
-def fp8_to_mxfp4() -> Iterator[Draft]:
+def _fp8_to_mxfp4() -> Iterator[Draft]:
     """FP8 tiles: every block maximum, ties, subnormal codes, scale bytes at both ends, NaN, short tiles."""
     lead = np.arange(1, 127, dtype=np.uint8)
     ramp = np.arange(31, dtype=np.int64)[None, :]
@@ -109,7 +110,7 @@ EVERY = tuple(range(16))
 TOP = (7, 15, 6, 14)
 
 
-def mxfp4_to_fp8(mode: str) -> Iterator[Draft]:
+def _mxfp4_to_fp8(mode: str) -> Iterator[Draft]:
     """MXFP4 rows: every code at every distance, zeros, empty and NaN blocks, scale bytes at both ends."""
     params = {"scale": mode}
     far = [stack(*[blocks((TOP, 150), (EVERY, 150 - d)) for d in ds]) for ds in (range(7), range(7, 15), range(15, 24))]
@@ -206,3 +207,12 @@ def _edges_and_tails(params: dict[str, str]) -> Iterator[Draft]:
         clause="N0",
         comment="no rows",
     )
+
+
+fp8_to_mxfp4 = plain(
+    _fp8_to_mxfp4,
+    mixed.fp8_rows,
+    profiles=("HOPPER", "OCP", "CEIL", "EVEN", "RECIPE", "DEEPGEMM", "MICROXCALING", "TRITON_GEN1", "MODELOPT"),
+    whole=("HOPPER", "OCP", "CEIL", "EVEN"),
+)
+mxfp4_to_fp8 = each(MODES, _mxfp4_to_fp8, mixed.mxfp4_rows)

@@ -1,4 +1,4 @@
-"""What is asked of stochastic rounding: explicit random bits at both sides of every carry, and streams (N2, N13)."""
+"""Questions about stochastic rounding: explicit random bits at both sides of every carry, and streams (N2, N13)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from . import grids
 WIDTHS = (1, 4, 8, 12, 16, 24)
 """Random bits an element: within a byte, within 16 bits, and beyond."""
 STOCHASTIC_ELEMENTS = ("E2M1", "E3M0", "E2M3", "E3M2", "E4M3", "E5M2", "INT4", "MXINT8")
-COUNT = 48
 
 
 def drafts() -> Iterator[Draft]:
@@ -99,25 +98,3 @@ def _at_the_carry(fmt: Format, width: int) -> tuple[list[int], list[int]]:
         patterns += [pattern, pattern]
         draws += [0, 2**width - 1]
     return patterns, draws
-
-
-def random_bits() -> Iterator[Draft]:
-    """Streams by key: seed, stream, step and offset all differ, and the block number passes 2^32."""
-    keys = [
-        [0, 0, 0, 0],
-        [0x0123456789ABCDEF, 3, 9, 0],
-        [0x0123456789ABCDEF, 9, 3, 0],
-        [2026, 1, 0, 32],
-        [2026, 0, 1, 96],
-        [0xFFFFFFFFFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFE, 0],
-        [7, 5, 11, (1 << 36) - 32],
-        [7, 5, 11, (1 << 34) + 64],
-    ]
-    for width in (8, 1, 5, 12, 16, 20, 24, 32):
-        low = ("RANDOM_LOW_BITS",) if width not in (8, 16, 32) else ()
-        yield Draft(
-            {"keys": np.asarray(keys, np.uint64)},
-            {"bits": width, "count": COUNT},
-            flags=("PHILOX_STREAM_STEP", *low),
-            comment=f"{width} bits an element, {COUNT} elements of each stream from its offset on",
-        )

@@ -1,4 +1,4 @@
-"""What is asked of SwiGLU with quantisation and of its backward pass (N11)."""
+"""Questions about SwiGLU with quantisation and its backward pass (N11)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from refnum import oracle
+from refnum.profiles import HOPPER, Profile
 from refnum.swiglu import silu
 
-from ..draft import Draft, bfloat16, bits, float32
+from ..draft import Draft, Questions, bfloat16, bits, float32, plain
+from . import mixed
 
 GATES = (
     0x0000,
@@ -55,7 +57,7 @@ def _prob(*values: int) -> np.ndarray:
     return np.asarray(values, np.uint32).view(np.float32)
 
 
-def swiglu_quantize(to: str) -> Iterator[Draft]:
+def _swiglu_quantize(to: str) -> Iterator[Draft]:
     """Forward: tails, specials, the order of the two products, a wide row."""
     params = {"to": to}
     tame = [g for g in GATES if g & 0x7FFF < 0x4200] * 2
@@ -121,7 +123,7 @@ def swiglu_quantize(to: str) -> Iterator[Draft]:
     )
 
 
-def swiglu_backward() -> Iterator[Draft]:
+def _swiglu_backward() -> Iterator[Draft]:
     """Backward: the stated order of roundings, the tree sum, specials."""
     grad = [bits((k * 37 % 64 - 31) / 16) + 3 * k for k in range(32)]
     tame = ([g for g in GATES if g & 0x7FFF < 0x4200] * 2)[:32]
@@ -240,3 +242,16 @@ def _edge(gate: int, wrong: int, to: str) -> tuple[int, int]:
             if ends == [wrong > 0, wrong < 0]:
                 return up, weight
     raise ValueError(f"no weight puts the product of gate {gate:#06x} on the edge; choose another gate")
+
+
+def _quantise(profile: Profile) -> Iterator[Draft]:
+    for to in ("fp8", "mxfp4"):
+        yield from _swiglu_quantize(to)
+        yield from on_the_edge(to)
+        yield from in_order(to)
+        if profile is HOPPER:
+            yield from mixed.swiglu(to)
+
+
+swiglu_quantize = Questions(_quantise, profiles=("HOPPER", "OCP"))
+swiglu_backward = plain(_swiglu_backward, mixed.swiglu_back)

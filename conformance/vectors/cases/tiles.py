@@ -1,20 +1,38 @@
-"""What is asked of the FP8 tile quantiser: both tile shapes, the scale at 448, zero and special tiles (N4, N6)."""
+"""Questions about FP8 tiles: both tile shapes, the scale at 448, zero and special tiles, every code (N4, N6)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
 
-from refnum.formats import E4M3
+import numpy as np
 
-from ..draft import INF, LARGEST, NAN, SIGN, Draft, bfloat16, bits, float16, float32, power, row
-from . import grids
+from refnum.formats import E4M3
+from refnum.profiles import HOPPER, Profile
+
+from ..draft import (
+    DTYPES,
+    INF,
+    LARGEST,
+    NAN,
+    SIGN,
+    Draft,
+    Questions,
+    bfloat16,
+    bits,
+    each,
+    float16,
+    float32,
+    power,
+    row,
+)
+from . import grids, mixed
 
 ROWS, WEIGHTS = {"tile": [1, 128]}, {"tile": [128, 128]}
 FACTORS = (Fraction(1), Fraction(5, 4), Fraction(3, 2), Fraction(7, 4), Fraction(15, 8), Fraction(63, 32))
 
 
-def overflow_drafts() -> Iterator[Draft]:
+def _overflow_drafts() -> Iterator[Draft]:
     """Tiles under a profile whose overflow is NaN: beside NaN and Inf, and where the scale leaves room to overflow."""
     beyond = [448, 449, 464, 465, 479, 480, 496, 511]
     for params in (ROWS, WEIGHTS):
@@ -36,7 +54,7 @@ def overflow_drafts() -> Iterator[Draft]:
         )
 
 
-def tile_drafts() -> Iterator[Draft]:
+def _tile_drafts() -> Iterator[Draft]:
     """Yield every draft for the two tile shapes."""
     yield from _rounding()
     yield from _scales()
@@ -184,3 +202,61 @@ def _narrow() -> Iterator[Draft]:
         flags=("TILE_NONFINITE", "FTZ_HALF_INPUT"),
         comment="float16: the largest, subnormals, -Inf",
     )
+
+
+def _fp8_drafts(dtype: str) -> Iterator[Draft]:
+    """FP8 tiles of either shape: every code under the bytes, short tiles, all bytes as a tensor (N6)."""
+    codes = np.arange(256, dtype=np.uint8)[None, :]
+    rows = {"tile": [1, 128], "dtype": dtype}
+    for byte in (0, 1, 119, 127, 128, 245, 246, 247, 254, 255):
+        flags = {
+            0: ("FTZ_SILENT", "E8M0_ZERO_IS_TINY"),
+            127: ("E4M3_SUBNORMAL_SCALE", "E4M3_NEG_ZERO", "E4M3_TOP_IS_NAN"),
+            247: ("DEQUANTISED_OVERFLOW_CLAMPED",),
+            255: ("E8M0_FF_NOT_NAN",),
+        }.get(byte, ())
+        yield Draft(
+            {"codes": codes, "scales": np.full((1, 2), byte, np.uint8)},
+            rows,
+            flags=flags,
+            comment=f"every code under scale byte {byte}",
+        )
+    yield Draft(
+        {"codes": np.resize(codes, (2, 160)), "scales": np.asarray([[125, 130], [121, 127]], np.uint8)},
+        rows,
+        flags=("PAD_STRIDE", "SCALE_OF_NEIGHBOUR"),
+        comment="the second tile of each row is short",
+    )
+    yield Draft(
+        {"codes": np.resize(codes, (3, 160)), "scales": np.asarray([[125, 130]], np.uint8)},
+        {"tile": [128, 128], "dtype": dtype},
+        flags=("SCALE_OF_NEIGHBOUR",),
+        comment="128x128 tiles, short in both axes: one byte for all three rows",
+    )
+    if dtype != "float32":
+        return
+    yield Draft(
+        {
+            "codes": np.resize(codes, (256, 256)),
+            "scales": np.repeat(np.arange(256, dtype=np.uint8)[:, None], 2, axis=1),
+        },
+        rows,
+        flags=("E4M3_SUBNORMAL_SCALE", "E8M0_FF_NOT_NAN"),
+        tensor=True,
+        comment="every code under every scale byte",
+    )
+
+
+def _quantise(profile: Profile) -> Iterator[Draft]:
+    if profile.overflow == "nan":
+        yield from _overflow_drafts()
+        return
+    yield from _tile_drafts()
+    if profile is HOPPER:
+        yield from mixed.tiles()
+
+
+quantize_fp8_tiles = Questions(
+    _quantise, profiles=("HOPPER", "OCP", "CEIL", "EVEN", "OCP+overflow=nan"), whole=("HOPPER", "OCP")
+)
+dequantize_fp8_tiles = each(DTYPES, _fp8_drafts)

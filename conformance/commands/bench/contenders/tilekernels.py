@@ -182,6 +182,8 @@ def offers(line: Line) -> str:
         return "TileKernels draws its random bits itself: see the line by key"
     if line.params.get("input") == "float16":
         return "TileKernels takes bfloat16 and float32"
+    if line.operation == "swiglu_quantize" and not line.optional:
+        return "TileKernels takes a weight for every row"
     if line.dtypes:
         return "TileKernels takes gradients of the dtype of gate and up"
     if line.params.get("to") == "mxfp4":

@@ -1,8 +1,8 @@
-"""Workers of a Dask cluster: the same tasks, each done in a cell beside a Dask worker, one GPU a worker.
+"""Workers of a Dask cluster: the same tasks, each done in a process beside a Dask worker, one GPU a worker.
 
-A kernel that faults or hangs harms the cell and not the Dask worker, so Dask's own retries never carry a poison case
-from GPU to GPU. Workers may join, die and come back; when the scheduler is gone, its tasks are taken as lost, the
-executor connects again, and the shards are submitted anew. A result that comes twice is taken once.
+A kernel that faults or hangs harms that process and not the Dask worker, so Dask's own retries never carry a poison
+case from GPU to GPU. Workers may join, die and come back. When the scheduler is gone, its tasks count as lost, the
+executor connects again and submits the shards anew. A result that comes twice is taken once.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from refnum.errors import ArgumentError, UnsupportedError
 
 from ..errors import WorkerError
 from ..spec import Spec
-from ..worker_process import GONE, RESTARTED, Cell, Event
+from ..worker_process import GONE, RESTARTED, Event, WorkerProcess
 
 PER_WORKER = 2
 """Tasks in hand for each Dask worker, so that none waits for the way to the coordinator and back."""
 REFRESH = 2.0
 """Seconds between two looks at who is there."""
 
-_cells: dict[tuple[str, int], Cell] = {}
+_workers: dict[tuple[str, int], WorkerProcess] = {}
 
 
 def do(spec: str, task: dict[str, Any], fresh: bool) -> list[dict[str, Any]]:
-    """Do one task in this Dask worker's cell and return the events as JSON values; runs on the cluster."""
+    """Do one task in the process beside this Dask worker and return the events as JSON values; runs on the cluster."""
     place = (spec, threading.get_ident())
-    if place not in _cells:
-        _cells[place] = Cell(Spec.from_json(spec))
-    cell = _cells[place]
-    before = cell.identity
+    if place not in _workers:
+        _workers[place] = WorkerProcess(Spec.from_json(spec))
+    worker = _workers[place]
+    before = worker.identity
     try:
-        events = cell.run(task, fresh)
+        events = worker.run(task, fresh)
     except WorkerError as error:
         return [dataclasses.asdict(Event("unable", words=str(error))),
                 dataclasses.asdict(Event("lost", task=task, why=GONE, words=str(error)))]  # fmt: skip
@@ -50,7 +50,7 @@ def do(spec: str, task: dict[str, Any], fresh: bool) -> list[dict[str, Any]]:
         if event.what == "joined":
             event.result = {**event.result, "dask": address}
         if event.what == "done" and event.result.get("dead"):
-            cell.kill()
+            worker.kill()
     if before and not any(event.what == "joined" for event in events):  # a new coordinator has not met this worker
         events.insert(0, Event("joined", before["key"], before["device"], result={**before, "dask": address}))
     return [dataclasses.asdict(event) for event in events]

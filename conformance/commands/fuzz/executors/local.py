@@ -10,7 +10,7 @@ from multiprocessing.connection import wait
 from typing import Any
 
 from ..spec import Spec
-from ..worker_process import GONE, Cell, Event
+from ..worker_process import GONE, Event, WorkerProcess
 
 RECYCLE = 1200.0
 """Seconds after which a process is replaced, so that nothing it leaks adds up; on a GPU a new one warms up for some."""
@@ -20,9 +20,9 @@ FAILURES = 3
 
 @dataclass
 class Slot:
-    """A place for one worker: its cell, the device it is for and the task it is at or about to get."""
+    """A place for one worker process: the process, the device it is for and the task it is at or about to get."""
 
-    cell: Cell
+    worker: WorkerProcess
     device: str
     wanted: dict[str, Any] | None = None
     failures: int = 0
@@ -32,7 +32,7 @@ class Slot:
     @property
     def idle(self) -> bool:
         """Whether it can take a task."""
-        return not self.retired and self.wanted is None and self.cell.task is None
+        return not self.retired and self.wanted is None and self.worker.task is None
 
 
 class LocalExecutor:
@@ -40,11 +40,11 @@ class LocalExecutor:
 
     def __init__(self, spec: Spec, workers: int, gpus: Sequence[str] = ()) -> None:
         hidden = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-        self.slots = [Slot(Cell(spec, hidden), "cpu") for _ in range(workers)]
-        self.slots += [Slot(Cell(spec, {"CUDA_VISIBLE_DEVICES": gpu}), "gpu") for gpu in gpus]
+        self.slots = [Slot(WorkerProcess(spec, hidden), "cpu") for _ in range(workers)]
+        self.slots += [Slot(WorkerProcess(spec, {"CUDA_VISIBLE_DEVICES": gpu}), "gpu") for gpu in gpus]
         self.waiting: deque[tuple[dict[str, Any], str]] = deque()
         for slot in self.slots:
-            slot.cell.start()
+            slot.worker.start()
 
     def free(self, device: str) -> int:
         """Return the idle places for a device."""
@@ -56,28 +56,28 @@ class LocalExecutor:
             self.waiting.append((dict(task), only))
             return
         idle = [slot for slot in self.slots if slot.idle and slot.device == task["device"]]
-        slot = min(idle, key=lambda slot: (slot.cell.device == avoid, not slot.cell.ready))
+        slot = min(idle, key=lambda slot: (slot.worker.device == avoid, not slot.worker.ready))
         self._assign(slot, dict(task), fresh)
 
     def _assign(self, slot: Slot, task: dict[str, Any], fresh: bool) -> None:
-        if fresh and slot.cell.served:
-            slot.cell.kill()
-            slot.cell.start()
+        if fresh and slot.worker.served:
+            slot.worker.kill()
+            slot.worker.start()
         slot.wanted = task
 
     def poll(self, seconds: float) -> list[Event]:
         """Give out what waits, then return what has happened."""
         for task, only in list(self.waiting):
-            places = [slot for slot in self.slots if slot.cell.device == only and not slot.retired]
+            places = [slot for slot in self.slots if slot.worker.device == only and not slot.retired]
             idle = next((slot for slot in places if slot.idle), None)
             if idle is not None or not places:
                 self.waiting.remove((task, only))
                 self._assign(idle or next(slot for slot in self.slots if not slot.retired), task, fresh=True)
         for slot in self.slots:
-            if slot.wanted is not None and slot.cell.ready:
-                slot.cell.give(slot.wanted)
+            if slot.wanted is not None and slot.worker.ready:
+                slot.worker.give(slot.wanted)
                 slot.wanted = None
-        lines = [slot.cell.connection for slot in self.slots if slot.cell.connection is not None]
+        lines = [slot.worker.connection for slot in self.slots if slot.worker.connection is not None]
         if lines:
             wait(lines, seconds)
         elif seconds:
@@ -90,7 +90,7 @@ class LocalExecutor:
     def _watch(self, slot: Slot) -> list[Event]:
         if slot.retired:
             return []
-        events = slot.cell.poll()
+        events = slot.worker.poll()
         for event in events:
             if event.what == "joined":
                 slot.failures, slot.words = 0, ""
@@ -100,12 +100,12 @@ class LocalExecutor:
                 slot.failures += 1
                 slot.words = slot.words or event.words
         sick = any(event.result.get("dead") for event in events if event.what == "done")
-        old = slot.cell.served and slot.cell.ready and time.monotonic() - slot.cell.born >= RECYCLE
+        old = slot.worker.served and slot.worker.ready and time.monotonic() - slot.worker.born >= RECYCLE
         if sick or old:
             words = "its device stopped answering" if sick else "replaced after enough work"
-            events.append(Event("left", slot.cell.key, slot.cell.device, words=words))
-            slot.cell.kill()
-        if slot.cell.process is None:
+            events.append(Event("left", slot.worker.key, slot.worker.device, words=words))
+            slot.worker.kill()
+        if slot.worker.process is None:
             if slot.failures >= FAILURES:
                 slot.retired = True
                 events.append(Event("unable", words=slot.words))
@@ -113,19 +113,19 @@ class LocalExecutor:
                     events.append(Event("lost", task=slot.wanted, why=GONE, words=slot.words))
                     slot.wanted = None
             else:
-                slot.cell.start()
+                slot.worker.start()
         return events
 
     def health(self) -> dict[str, int]:
         """Return how many places are up, busy, starting and given up."""
         return {
-            "up": sum(bool(slot.cell.identity) for slot in self.slots),
-            "busy": sum(slot.cell.task is not None for slot in self.slots),
-            "starting": sum(not slot.cell.identity and not slot.retired for slot in self.slots),
+            "up": sum(bool(slot.worker.identity) for slot in self.slots),
+            "busy": sum(slot.worker.task is not None for slot in self.slots),
+            "starting": sum(not slot.worker.identity and not slot.retired for slot in self.slots),
             "given up": sum(slot.retired for slot in self.slots),
         }
 
     def close(self) -> None:
         """End every process."""
         for slot in self.slots:
-            slot.cell.close()
+            slot.worker.close()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from .exhibit import exhibit
 
-ROWS, COLUMNS, PAYLOAD = "../host/rows.cpp", "../host/columns.cpp", "../host/payload.cpp"
+BLOCKS, TILES, RECAST, COLUMNS, PAYLOAD = (
+    f"../host/{family}.cpp" for family in ("blocks", "tiles", "recast", "columns", "payload")
+)
 _STORE = "            std::memcpy(packed + (r * k + b * BLOCK) / 2, out, 16);\n"
 _FP8_LOOP = "    const bool saturate = e2m1_saturates(rule);\n    for (int64_t r = 0; r < m; ++r) {\n"
 _SIGNS = (
@@ -115,7 +117,7 @@ EXHIBITS = (
     ),
     exhibit(
         "codes j and j + 16 share a byte",
-        ROWS,
+        RECAST,
         _STORE,
         "            for (int j = 0; j < 16; ++j) {\n"
         "                const uint32_t low = out[j / 8] >> (4 * (j % 8)) & 15;\n"
@@ -128,7 +130,7 @@ EXHIBITS = (
     ),
     exhibit(
         "stride of the scales without the short tile",
-        ROWS,
+        RECAST,
         "const uint32_t tile = scales[r * tiles(k) + b / 4];",
         "const uint32_t tile = scales[r * (tiles(k) - 1) + b / 4];",
         "PAD_STRIDE",
@@ -138,7 +140,7 @@ EXHIBITS = (
     ),
     exhibit(
         "scale of the block before",
-        ROWS,
+        RECAST,
         "const uint32_t tile = scales[r * tiles(k) + b / 4];",
         "const uint32_t tile = scales[(r * tiles(k) + b / 4 + m * tiles(k) - 1) % (m * tiles(k))];",
         "SCALE_OF_NEIGHBOUR",
@@ -148,7 +150,7 @@ EXHIBITS = (
     ),
     exhibit(
         "byte of a short tile from behind its end",
-        ROWS,
+        RECAST,
         "            out_scales[r * tiles(k) + t] = (uint8_t)tile;\n        }\n    }\n}\n\n}",
         "            out_scales[r * tiles(k) + t] = (uint8_t)(t + 1 == tiles(k) && k % TILE ? 240 : tile);\n"
         "        }\n    }\n}\n\n}",
@@ -159,7 +161,7 @@ EXHIBITS = (
     ),
     exhibit(
         "only the first half of the rows",
-        ROWS,
+        RECAST,
         _FP8_LOOP,
         "    const bool saturate = e2m1_saturates(rule);\n    std::memset(packed, 0, (size_t)(m * k / 2));\n"
         "    std::memset(out_scales, 0, (size_t)(m * k / BLOCK));\n"
@@ -171,7 +173,7 @@ EXHIBITS = (
     ),
     exhibit(
         "packed width taken for elements",
-        ROWS,
+        BLOCKS,
         "        const DecodeTable table = decode_table(scales[b]);\n",
         "        DecodeTable table = decode_table(scales[b]);\n"
         "        if (2 * b >= blocks) table = {{0, 0}, {0, 0}, 0};\n",
@@ -182,7 +184,7 @@ EXHIBITS = (
     ),
     exhibit(
         "tile of 1 row taken for one of 128",
-        ROWS,
+        TILES,
         _TILE,
         _TILE.replace(
             "int64_t r = top; r < bottom;",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing import get_context
@@ -22,15 +22,17 @@ from ....cases.corners import corner_cases
 from ....cases.operation import select
 from ....mismatches.failures import Presenter
 from ....reports.report import Report
-from ....subjects.subject import Subject, from_dict
+from ....subjects.subject import Subject
 from ...check.engine import Engine, new_tally
 from ...check.journal import Journal
 from ...check.plan import Plan, Progress, Variant, variants
 from ...check.run import close
 from .. import corpus
-from ..forked import apart
-from ..run import Shop
+from ..forked import call_forked
+from ..kernels import Kernels
+from ..library import Library
 from ..verdict import KILLED
+from ..workshop import Copy
 from .exhibit import Exhibit
 
 SECONDS = 600
@@ -76,36 +78,27 @@ class _Watched(Engine):
         return held
 
 
-def visit(shop: Shop, exhibits: Sequence[Exhibit], whole: Any = None, workers: int = 1) -> Iterator[Caught]:
-    """Yield what became of each exhibit, in their order. whole: the workshop of those that are emulated."""
-    _here[:] = [shop, whole]
+def visit(builds: Mapping[str, Library | Kernels], exhibits: Sequence[Exhibit], workers: int = 1) -> Iterator[Caught]:
+    """Yield what became of each exhibit, in their order. builds: the workshop of every `build` that exhibits name."""
+    _builds.clear()
+    _builds.update(builds)
     with ProcessPoolExecutor(workers, mp_context=get_context("fork")) as pool:
         yield from pool.map(_met, exhibits)
 
 
-_here: list[Any] = []
+_builds: dict[str, Library | Kernels] = {}
 
 
 def _met(exhibit: Exhibit) -> Caught:
-    found = apart(functools.partial(_visited, exhibit), SECONDS)
+    found = call_forked(functools.partial(_visited, exhibit), SECONDS)
     return found if isinstance(found, Caught) else Caught(exhibit, found["status"] == KILLED, found["how"])
 
 
 def _visited(exhibit: Exhibit) -> Caught:
-    shop, whole = _here
-    start = time.monotonic()
+    workshop, start = _builds[exhibit.build], time.monotonic()
     with tempfile.TemporaryDirectory(prefix="refnum-exhibit-") as folder:
-        if exhibit.build == "host":
-            changed = {exhibit.file: exhibit.mutant(shop.text(exhibit.file)).applied(shop.text(exhibit.file))}
-            operations = shop.workshop.build(changed, Path(folder), shop.folder).operations
-            claimed = tuple(name for name in shop.workshop.profiles if "+" not in name)
-            subject, cases = Subject("host", operations, "host", claimed), None
-        else:
-            for file in whole.files:
-                text = (whole.root / file).read_text()
-                changed_text = exhibit.mutant(text).applied(text) if file == exhibit.file else text
-                (Path(folder) / file).write_text(changed_text)
-            subject, cases = from_dict(whole.subject(Path(folder)), "the workshop"), small_corners
+        subject = workshop.subject(Copy(exhibit.mutant(workshop.text(exhibit.file)), Path(folder)))
+        cases = small_corners if isinstance(workshop, Kernels) else None
         return check(exhibit, subject, cases, time.monotonic() - start)
 
 

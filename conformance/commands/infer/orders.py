@@ -1,0 +1,247 @@
+"""In which order a call adds the products of a matrix product (N19.4), by sums whose value is all rounding.
+
+Half of K repeats the other half with the opposite sign, so that each exact result is 0 and what a call gives is the
+trace of its order alone: orders part in the leading bits, in bfloat16 too. Where no named order gives every bit, probes
+say how far apart in K two terms may lie and still be added before others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+import refnum
+from refnum.errors import ArgumentError, DtypeError, ShapeError, UnsupportedError
+from refnum.product import parse_order
+from refnum.tensor_core import INSTRUCTIONS
+
+SCALES = ("none", "tensor", "rows", "blocks", "squares")
+"""Scales of the operands: none, one, one a row, 1x128, or 1x128 of `a` and 128x128 of `b`; no powers of two."""
+SAMPLE = 8
+"""Rows and columns of the result that are compared, at most."""
+DRAWS = 3
+"""Calls with operands of their own."""
+MOST_PARTS = 64
+STEP, BLOCK = 32, 128
+Product = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Ruled:
+    """An order that a call does not take, with the first result that shows it."""
+
+    order: str
+    differing: int
+    row: int
+    column: int
+    got: int
+    would_be: int
+
+
+@dataclass
+class OrderInference:
+    """What was found: the orders that give every bit, those ruled out, and how many results were compared.
+
+    probes: where no order fits, for pairs of neighbouring blocks of 32 how many of K's other blocks were added to
+    one of them before both met.
+    """
+
+    name: str
+    shape: tuple[int, int, int]
+    scales: str
+    dtype: str = ""
+    compared: int = 0
+    fits: list[str] = field(default_factory=list)
+    ruled_out: list[Ruled] = field(default_factory=list)
+    probes: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def exact(self) -> bool:
+        """Whether a named order gives every bit."""
+        return bool(self.fits)
+
+
+def infer_order(
+    name: str, product: Product, shape: tuple[int, int, int], scales: str = "none", seed: int = 19
+) -> OrderInference:
+    """Return which named orders a call takes for a shape.
+
+    Args:
+        name: what the call is called.
+        product: a function of `a` u8 [M, K] and `b` u8 [N, K], E4M3 codes, and unless scales is "none" of float32
+            `a_scales` and `b_scales` in the shapes of `refnum.matmul_fp8`; it returns float32 or bfloat16 [M, N].
+        shape: M, N and K; K a multiple of 64.
+        scales: one of `SCALES`.
+        seed: of the operands.
+
+    Returns:
+        The orders that give every bit of the results that are compared, and a witness against each other one.
+
+    Raises:
+        ArgumentError: for a shape or scales that are not allowed.
+        DtypeError, ShapeError: where the call returns something else than [M, N] of float32 or bfloat16.
+        UnsupportedError: where it raises.
+    """
+    k = shape[2]
+    if min(shape) < 1 or k % (2 * STEP):
+        raise ArgumentError(f"shape={shape}; allowed are sizes from 1, with K a multiple of {2 * STEP}")
+    if scales not in SCALES:
+        raise ArgumentError(f"scales={scales!r}; allowed are {', '.join(SCALES)}")
+    left = candidates(k, scales in ("blocks", "squares"))
+    found = OrderInference(name, shape, scales)
+    for draw in range(DRAWS):
+        drawn = _draw(np.random.default_rng([seed, draw]), product, shape, scales)
+        found.compared, found.dtype = found.compared + drawn.got.size, drawn.dtype
+        left = [names for names in left if not _ruled_out(found, names[0], drawn)]
+    found.fits = [name for names in left for name in names]
+    if not found.exact and scales == "none":
+        found.probes = list(probed(product, shape))
+    return found
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """Operands of some rows and columns, scales among them, and what the call gave for those, in bits."""
+
+    a: np.ndarray
+    b: np.ndarray
+    scales: dict[str, Any]
+    rows: np.ndarray
+    columns: np.ndarray
+    got: np.ndarray
+    dtype: str
+
+
+def _draw(rng: np.random.Generator, product: Product, shape: tuple[int, int, int], scales: str) -> _Drawn:
+    m, n, k = shape
+    a, b, keywords = _operands(rng, m, n, k, scales)
+    result = _called(product, a, b, keywords, (m, n))
+    first = min(n, BLOCK) if scales == "squares" else n  # columns of one square
+    rows, columns = (np.sort(rng.choice(size, min(size, SAMPLE), replace=False)) for size in (m, first))
+    cut, got = _cut(keywords, rows, columns), _bits(result)[np.ix_(rows, columns)]
+    return _Drawn(a[rows], b[columns], cut, rows, columns, got, "float32" if got.itemsize == 4 else "bfloat16")
+
+
+def _ruled_out(found: OrderInference, order: str, drawn: _Drawn) -> bool:
+    """Compare an order with what a call gave, and note the first result that rules it out."""
+    want = _bits(refnum.matmul_fp8(drawn.a, drawn.b, order=order, out=drawn.dtype, **drawn.scales))
+    different = np.argwhere(drawn.got != want)
+    if different.size:
+        i, j = different[0].tolist()
+        where = int(drawn.rows[i]), int(drawn.columns[j])
+        found.ruled_out.append(Ruled(order, len(different), *where, int(drawn.got[i, j]), int(want[i, j])))
+    return bool(different.size)
+
+
+def candidates(k: int, by_block: bool) -> list[list[str]]:
+    """Return the named orders of a K, the likely ones first; names of the same sums stand together."""
+    facts, found = INSTRUCTIONS["wgmma_fp8"], dict[Any, list[str]]()
+    for name in _names(k, by_block):
+        parts = parse_order(name, facts).ranges(k)
+        flat = [runs[0] for runs in parts] if all(len(runs) == 1 for runs in parts) else parts
+        key = flat[0] if len(parts) == 1 and len(parts[0]) > 1 else flat
+        found.setdefault(str(key), []).append(name)
+    return list(found.values())
+
+
+def _names(k: int, by_block: bool) -> Iterator[str]:
+    blocks = -(-k // BLOCK)
+    parts = [s for s in range(2, MOST_PARTS + 1) if s <= blocks and -(-blocks // s) != -(-blocks // (s - 1))]
+    yield "promote128"
+    if not by_block:
+        yield "chain"
+    yield from (f"split{s}" for s in parts)
+    if not by_block:
+        yield from (f"split{s}-chain" for s in parts)
+    runs = (n for n in (32, 64, 256, 512, 1024, 2048, 4096) if n < k and (n < BLOCK or not by_block))
+    yield from (f"promote{n}" for n in runs)
+
+
+def _operands(
+    rng: np.random.Generator, m: int, n: int, k: int, scales: str
+) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
+    """Return codes whose exact products cancel, block by block of 32 in another order, and scales.
+
+    Blocks differ in magnitude, so that float32 sums of their results are rounded: in `b` each 128 of K, in `a` each 32,
+    128 or 512, by turns of the rows.
+    """
+    half, columns = k // 2, np.arange(k // 2)
+    grain = np.array([STEP, BLOCK, 4 * BLOCK])[np.arange(m) % 3]
+    left = _exponents(rng, (m, half))[np.arange(m)[:, None], columns // grain[:, None]]
+    right = np.broadcast_to(_exponents(rng, (half,))[columns // BLOCK], (n, half))
+    a, b = (e << 3 | rng.integers(0, 8, e.shape) | rng.integers(0, 2, e.shape) << 7 for e in (left, right))
+    again = (rng.permutation(half // STEP)[:, None] * STEP + np.arange(STEP)).ravel()
+    a, b = np.concatenate([a, a[:, again] ^ 0x80], axis=1), np.concatenate([b, b[:, again]], axis=1)
+    return a.astype(np.uint8), b.astype(np.uint8), _scales(rng, m, n, k, scales)
+
+
+def _exponents(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """Return exponent fields of E4M3, small or large: products then lie up to 24 places apart."""
+    return rng.integers(1, 4, shape) + 11 * rng.integers(0, 2, shape)
+
+
+def _scales(rng: np.random.Generator, m: int, n: int, k: int, kind: str) -> dict[str, np.ndarray]:
+    if kind == "none":
+        return {}
+    blocks = -(-k // BLOCK)
+    shapes: dict[str, tuple[tuple[int, int], tuple[int, int]]] = {
+        "tensor": ((1, 1), (1, 1)), "rows": ((m, 1), (n, 1)), "blocks": ((m, blocks), (n, blocks)),
+        "squares": ((m, blocks), (-(-n // BLOCK), blocks)),
+    }  # fmt: skip
+    pair = (np.exp2(rng.uniform(-1, 1, shape)).astype(np.float32) for shape in shapes[kind])
+    return dict(zip(("a_scales", "b_scales"), pair, strict=True))
+
+
+def _cut(keywords: Mapping[str, np.ndarray], rows: np.ndarray, columns: np.ndarray) -> dict[str, np.ndarray]:
+    """Return the scales of some rows and columns; columns of `squares` lie in the first square."""
+    found = {}
+    for name, chosen in (("a_scales", rows), ("b_scales", columns)):
+        x = keywords.get(name)
+        if x is not None:
+            found[name] = x[chosen] if chosen[-1] < x.shape[0] > 1 else x[:1]
+    return found
+
+
+def _called(
+    product: Product, a: np.ndarray, b: np.ndarray, keywords: Mapping[str, np.ndarray], shape: tuple[int, int]
+) -> np.ndarray:
+    try:
+        result = np.asarray(product(a.copy(), b.copy(), **{name: x.copy() for name, x in keywords.items()}))
+    except Exception as error:  # whatever a library raises
+        raise UnsupportedError(f"the product failed: {type(error).__name__}: {error}") from error
+    if result.dtype not in (np.float32, ml_dtypes.bfloat16, np.uint16):
+        raise DtypeError(f"the product has dtype {result.dtype}; allowed are float32 and bfloat16 (or its uint16 bits)")
+    if result.shape != shape:
+        raise ShapeError(f"the product has shape {result.shape}; a and b give {shape}")
+    return result
+
+
+def _bits(x: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(x).view(f"u{x.dtype.itemsize}")
+
+
+def probed(product: Product, shape: tuple[int, int, int], most: int = 64) -> Iterator[tuple[int, int]]:
+    """Yield (block, lost) for neighbouring blocks of 32: the small terms that were lost beside a large one.
+
+    Row by row, one block begins with a large product and the next with its negative; every other block has one small
+    product, which is lost where it is added while only one of the two large ones is in the sum (FPRev's probe,
+    arXiv:2411.00442). So `lost` counts the blocks that are added to one of two neighbours before both meet.
+    """
+    m, n, k = shape
+    blocks = k // STEP
+    pairs = np.unique(np.linspace(0, blocks - 2, min(most, m, blocks - 1)).astype(int))
+    a, b = np.zeros((m, k), np.uint8), np.zeros((n, k), np.uint8)
+    a[: len(pairs), ::STEP], b[:, ::STEP] = 0x01, 0x01  # 2**-9
+    b[:, 1::STEP] = 0x7E  # 448
+    for row, block in enumerate(pairs.tolist()):
+        for place, code in ((block, 0x7E), (block + 1, 0xFE)):
+            a[row, place * STEP], a[row, place * STEP + 1] = 0, code
+    result = _called(product, a, b, {}, (m, n))[: len(pairs), 0]
+    result = result.view(ml_dtypes.bfloat16) if result.dtype == np.uint16 else result
+    kept = np.asarray(result, np.float64) * 2**18
+    for block, count in zip(pairs.tolist(), kept.tolist(), strict=True):
+        yield block, round(blocks - 2 - count)

@@ -1,0 +1,111 @@
+"""A command that vanishes is red: the work runs in a child process, and its exit status needs a word from the end.
+
+A subject in the process of the run may end it with status 0 from C code, `os._exit` or an exit handler. The child
+therefore writes its status to a pipe after its last line; without that word the command fails. A child that stops
+itself is continued.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable
+
+from .die_with_parent import DIE_WITH_PARENT
+
+VANISHED = 1
+"""Exit status of a command whose process ended before its work did."""
+STOPPED = 1.0
+"""Seconds after which a stopped process is continued; one that was suspended with this process is continued with it."""
+_FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+_BY_KERNEL = 0x80
+"""SI_KERNEL: a signal of the terminal, which has reached the child as well."""
+
+
+def supervised(work: Callable[[], object]) -> None:
+    """Do some work in a child process and end with its exit status; fail when the work did not come to its end.
+
+    Must be called while this process has one thread. Linux only; elsewhere the work is done in this process.
+
+    Args:
+        work: ends by returning or with SystemExit.
+
+    Raises:
+        SystemExit: with the status of the work, or VANISHED.
+    """
+    if sys.platform != "linux":
+        work()
+        return
+    reader, writer = os.pipe()
+    watched = {*_FORWARDED, signal.SIGCHLD}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
+    parent, child = os.getpid(), os.fork()
+    if not child:
+        os.close(reader)
+        ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(VANISHED)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        _work(work, writer)
+        return
+    os.close(writer)
+    sys.exit(_status(_ended(child, watched), reader))
+
+
+def _work(work: Callable[[], object], writer: int) -> None:
+    """Do the work, say its status, and end in the ordinary way."""
+    status = 0
+    try:
+        work()
+    except SystemExit as error:
+        status = error.code if isinstance(error.code, int) else int(error.code is not None)
+        if isinstance(error.code, str):
+            print(error.code, file=sys.stderr)
+    sys.stdout.flush()
+    os.write(writer, bytes([status & 0xFF]))
+    sys.exit(status)
+
+
+def _ended(child: int, watched: set[signal.Signals]) -> int:
+    """Wait for the end of a process, hand signals on to it, and return its exit status, negative for a signal."""
+    while True:
+        found, how = os.waitpid(child, os.WNOHANG | os.WUNTRACED)
+        if found and os.WIFSTOPPED(how):
+            if os.WSTOPSIG(how) == signal.SIGSTOP:
+                time.sleep(STOPPED)
+                os.kill(child, signal.SIGCONT)
+        elif found:
+            return os.waitstatus_to_exitcode(how)
+        else:
+            said = signal.sigwaitinfo(watched)
+            if said.si_signo != signal.SIGCHLD and said.si_code != _BY_KERNEL:
+                os.kill(child, said.si_signo)
+
+
+def _status(code: int, reader: int) -> int:
+    """Return the status that the work has told, or that of an end without a word, which is never 0."""
+    os.set_blocking(reader, False)
+    try:
+        said = os.read(reader, 1)
+    except BlockingIOError:  # a process that the work has left behind holds the pipe
+        said = b""
+    if code < 0:
+        _end_by(-code)
+        return 128 - code
+    if said:
+        return said[0] or code
+    print(f"refnum: the run vanished: something in its process ended it with exit status {code}.", file=sys.stderr)
+    return code or VANISHED
+
+
+def _end_by(number: int) -> None:
+    """End by the signal that ended the work, without another core file."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if number != signal.SIGKILL:
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+    os.kill(os.getpid(), number)

@@ -1,0 +1,124 @@
+"""A call of the host build: NumPy arrays, outputs, and the functions of its library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+
+import numpy as np
+
+from refnum.errors import ArgumentError, DtypeError
+
+from .. import checks
+from ..interface.call import U8, Call, public
+from .build import address, library
+
+Array = np.ndarray[Any, Any]
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class HostCall(Call[Array]):
+    """A call of a host twin. It reads arrays of any strides, and writes contiguous ones."""
+
+    def __init__(self, operation: str) -> None:
+        super().__init__(operation)
+        self._arrays: list[Array] | None = None
+        self._laid: tuple[int, Array] | None = None
+
+    def look(self, name: str, x: Any) -> Array:
+        """Return a NumPy array; DtypeError for anything else."""
+        if not checks.plain(x):
+            raise DtypeError(f"{name} is a {type(x).__name__}; the host build takes NumPy arrays")
+        return cast(Array, x)
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], beside: Array) -> Array:
+        """Return a new array."""
+        return np.empty(shape, dtype)
+
+    def check_indices(self, name: str, x: Array, limit: int | None, what: str) -> None:
+        """Raise ArgumentError for an integer that is negative, or `limit` or more."""
+        assert limit is not None  # splits on a device are the only integers without a limit
+        bad = np.flatnonzero((x < 0) | (x >= limit))
+        if bad.size:
+            raise ArgumentError(
+                f"{name}[{bad[0]}] is {x[bad[0]]}; allowed are 0..{limit - 1}, there are {limit} {what}"
+            )
+
+    def check_random(self, rbits: Array) -> None:
+        """Raise the named error unless random bits are unsigned integers below 256."""
+        if rbits.dtype.kind != "u":
+            raise DtypeError(f"rbits has dtype {rbits.dtype}; allowed are unsigned integers")
+        if rbits.size and int(rbits.max()) > 255:
+            raise ArgumentError(f"rbits holds {int(rbits.max())}; allowed are 8 bits an element")
+
+    def check_output(self, name: str, x: Array, inputs: Sequence[Array]) -> None:
+        """Raise ArgumentError unless an array of `out` can be written and shares no memory with an input."""
+        if not x.flags.writeable:
+            raise ArgumentError(f"{name} is read-only; give an array that can be written")
+        if any(np.may_share_memory(x, each) for each in inputs):
+            raise ArgumentError(f"{name} shares memory with an input; give storage of its own")
+
+    @property
+    def arrays(self) -> list[Array]:
+        """The arrays to write: contiguous ones, the outputs themselves where they are."""
+        if self._arrays is None:
+            self._arrays = [x if x.flags.c_contiguous else np.empty(x.shape, x.dtype) for x in self.results]
+        return self._arrays
+
+    def bytes_of(self, scales: Array, shape: tuple[int, int], layout: str) -> Array:
+        """Return the E8M0 bytes of scales in a layout; a float32 that is no power of two gives byte 255 (N6.5)."""
+        number = checks.LAYOUTS.index(layout)
+        if number == 0:
+            return scales
+        found = np.empty(shape, U8)
+        self.run("read_scales", scales, *shape, number, found)
+        return found
+
+    def scales_to_write(self, shape: tuple[int, int], layout: str) -> Array:
+        """Return the array for the E8M0 bytes of the last output; `finish` stores them in their layout (N6.5)."""
+        number = checks.LAYOUTS.index(layout)
+        if number == 0:
+            return self.arrays[-1]
+        self._laid = number, np.empty(shape, U8)
+        return self._laid[1]
+
+    def run(self, function: str, *arguments: Any) -> None:
+        """Call a function of the library; an array among the arguments is given by its address."""
+        given = [np.ascontiguousarray(x) if isinstance(x, np.ndarray) else x for x in arguments]
+        called = getattr(library(), f"refnum_{function}")
+        called(*[address(x) if isinstance(x, np.ndarray) else x for x in given])
+
+    def finish(self) -> Any:
+        """Return the outputs, a tuple unless there is one."""
+        if self._laid is not None:
+            number, scales = self._laid
+            self.run("lay_scales", scales, *scales.shape, number, self.arrays[-1])
+        for result, written in zip(self.results, self.arrays, strict=True):
+            if result is not written:
+                result[...] = written
+        return self.results[0] if len(self.results) == 1 else tuple(self.results)
+
+
+def twin(
+    described: Callable[Concatenate[HostCall, P], T],
+) -> Callable[[Callable[[HostCall, T], None]], Callable[P, Any]]:
+    """Return a decorator that makes a host twin of an operation out of the function that runs the host build.
+
+    Args:
+        described: the operation's description, which checks the arguments.
+
+    Returns:
+        A decorator of a function of the call and the checked arguments.
+    """
+
+    def decorate(run: Callable[[HostCall, T], None]) -> Callable[P, Any]:
+        @public(described, run)
+        def function(*args: P.args, **kwargs: P.kwargs) -> Any:
+            call = HostCall(described.__name__)
+            run(call, described(call, *args, **kwargs))
+            return call.finish()
+
+        return function
+
+    return decorate

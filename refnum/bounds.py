@@ -1,0 +1,276 @@
+"""Bounds of a product that hold for every order in which Hopper's FP8 tensor cores can sum it (clause N19.7).
+
+Everything is exact: integers in units of the smallest product, then rationals, rounded outward once.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from . import softfloat
+from .arguments import require_choice
+from .arrays import Array, is_host
+from .codec import value
+from .errors import DtypeError
+from .formats import FP32, Format
+from .product import matmul_fp8, scale_pair
+from .tensor_core import INSTRUCTIONS, Operand, require_operands
+from .tiles import TILE
+
+FACTS = INSTRUCTIONS["wgmma_fp8"]
+CHAINS = ("any", "consecutive")
+_ROUNDS = 4
+"""How often bounds of the accumulators are sharpened by those of the losses."""
+
+
+def product_bounds(
+    a: Array,
+    b: Array,
+    a_scales: Array | None = None,
+    b_scales: Array | None = None,
+    chains: str = "any",
+    a_format: str = "E4M3",
+    b_format: str = "E4M3",
+) -> tuple[Array, Array]:
+    """Return (low, high), float32 [M, N]: between them lies the result of every order that clause N19.7 admits.
+
+    A step takes 32 neighbours of K that begin at a multiple of 32; a chain takes any steps in any order, or with
+    chains="consecutive" ascending neighbours; chains' results, scaled, are added in float32 in any tree. NaN and Inf
+    among the codes decide a result alone: low and high are then both that value. Where a float32 sum may overflow low
+    is -Inf and high is Inf, and NaN is possible too.
+
+    Args:
+        a: u8 codes [M, K] on the host, K at least 1.
+        b: u8 codes [N, K].
+        a_scales: as `matmul_fp8`.
+        b_scales: as `matmul_fp8`.
+        chains: "any" or "consecutive".
+        a_format: "E4M3" or "E5M2".
+        b_format: "E4M3" or "E5M2".
+
+    Raises:
+        DtypeError, ShapeError, ScaleError, ArgumentError, ProfileError.
+    """
+    require_choice("chains", chains, CHAINS)
+    if not is_host(a) or not is_host(b):
+        raise DtypeError("a and b must be NumPy arrays: bounds are made of integers of any length")
+    left, right = require_operands(a, b, FACTS, a_format, b_format)
+    (m, k), n = a.shape, b.shape[0]
+    scales = scale_pair(a_scales, b_scales, m, n, k)
+    width = TILE if scales.by_block else k
+    sums = [_sums(left, right, slice(start, min(start + width, k)), chains) for start in range(0, k, width)]
+    low, high = np.empty((m, n), np.uint32), np.empty((m, n), np.uint32)
+    factors = [None if scales.absent else _broadcast(scales.factors(block), (m, n)) for block in range(len(sums))]
+    for i, j in np.ndindex(m, n):
+        pairs = [(part.at(i, j), None if f is None else (_scale(f[0][i, j]), _scale(f[1][i, j])))
+                 for part, f in zip(sums, factors, strict=True)]  # fmt: skip
+        low[i, j], high[i, j] = _interval(pairs, -(-k // FACTS.terms))
+    one = None if scales.absent else (a_scales, b_scales)
+    return _with_specials(low, high, a, b, one, (a_format, b_format))
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """What is known of the terms that share a scale, each [M, N]: exact sums and losses in units of 2**unit."""
+
+    unit: int
+    total: np.ndarray
+    positive: np.ndarray
+    negative: np.ndarray
+    down: np.ndarray
+    up: np.ndarray
+
+    def at(self, i: int, j: int) -> tuple[Fraction, ...]:
+        """Return (total, positive, negative, down, up) of one result."""
+        unit = Fraction(2) ** self.unit
+        return tuple(int(x[i, j]) * unit for x in (self.total, self.positive, self.negative, self.down, self.up))
+
+
+def _sums(left: Operand, right: Operand, terms: slice, chains: str) -> _Sums:
+    """Return exact sums of some terms of K, and bounds of what chains over them may lose."""
+    unit = _lowest(left.fmt) + _lowest(right.fmt)
+    groups = [_Group.of(left, right, slice(s, min(s + FACTS.terms, terms.stop)), unit)
+              for s in range(terms.start, terms.stop, FACTS.terms)]  # fmt: skip
+    positive, negative = _added(g.positive for g in groups), _added(g.negative for g in groups)
+    highest, lowest = positive, negative  # magnitudes that no accumulator exceeds, above and below zero
+    bits = functools.reduce(np.bitwise_or, (np.bitwise_or.reduce(g.magnitudes, axis=0) for g in groups))
+    least = bits & -bits  # a power of two that divides every product, and so every accumulator
+    for _ in range(_ROUNDS):
+        losses = [g.losses(highest, lowest, least) for g in groups]
+        rises = [g.positive - g.negative + up for g, (_, up) in zip(groups, losses, strict=True)]
+        falls = [g.negative - g.positive + down for g, (down, _) in zip(groups, losses, strict=True)]
+        highest = np.minimum(highest, _most(rises, chains))
+        lowest = np.minimum(lowest, _most(falls, chains))
+    place = functools.reduce(np.maximum, (g.own for g in groups), _place(np.maximum(highest, lowest)))
+    away = [g.rounded(place) for g in groups]
+    down, up = (
+        np.minimum(_added(loss[side] for loss in losses), _added(loss[side] for loss in away)) for side in (0, 1)
+    )
+    return _Sums(unit, positive - negative, positive, negative, down, up)
+
+
+def _added(arrays: Iterable[np.ndarray]) -> np.ndarray:
+    return functools.reduce(np.add, arrays)
+
+
+def _most(changes: list[np.ndarray], chains: str) -> np.ndarray:
+    """Return the largest sum of some of the changes, or of neighbours among them; at least 0."""
+    zero = np.zeros_like(changes[0])
+    if chains == "any":
+        return _added(np.maximum(x, zero) for x in changes)
+    best = current = zero
+    for x in changes:
+        current = np.maximum(current + x, zero)
+        best = np.maximum(best, current)
+    return best
+
+
+def _lowest(fmt: Format) -> int:
+    """Exponent of the smallest positive value."""
+    return 1 - fmt.bias - fmt.mantissa_bits
+
+
+@dataclass(frozen=True)
+class _Group:
+    """The products of one step for every result: magnitudes in units, [T, M, N], and what follows of them, [M, N]."""
+
+    magnitudes: np.ndarray
+    minus: np.ndarray
+    positive: np.ndarray
+    negative: np.ndarray
+    own: np.ndarray
+    """2**(E - 13) in units, E the largest exponent of the products; 0 where all are zero."""
+
+    @staticmethod
+    def of(left: Operand, right: Operand, terms: slice, unit: int) -> _Group:
+        """Return the group of some terms; int64, or Python's integers where products need more bits."""
+        every = slice(0, None)
+        a, b = left.cut(terms, every), right.cut(terms, every)
+        significands = a.significands[:, :, None] * b.significands[:, None, :]
+        exponents = a.exponents[:, :, None] + b.exponents[:, None, :]
+        fractions = left.fmt.mantissa_bits + right.fmt.mantissa_bits
+        wide = np.int64 if _bits(left.fmt, right.fmt) <= 40 else object
+        present = significands != 0
+        shift = np.where(present, exponents - fractions - unit, 0).astype(wide)
+        magnitudes = abs(significands).astype(wide) << shift
+        minus = significands < 0
+        zero = np.zeros_like(magnitudes)
+        top = np.where(present, exponents, -(1 << 14)).max(axis=0)
+        place = np.maximum(top - FACTS.fraction_bits - unit, 0).astype(wide)
+        own = np.where(top < -(1 << 13), np.zeros_like(place), np.ones_like(place) << place)
+        positive = np.where(minus, zero, magnitudes).sum(axis=0)
+        return _Group(magnitudes, minus, positive, np.where(minus, magnitudes, zero).sum(axis=0), own)
+
+    def losses(self, highest: np.ndarray, lowest: np.ndarray, least: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return (down, up): what a step over these products may take from, or add to, the exact sum."""
+        place = np.maximum(self.own, _place(np.maximum(highest, lowest)))
+        rest = self.magnitudes & (np.maximum(place, np.ones_like(place)) - 1)  # of a power of two: what it cuts off
+        zero = np.zeros_like(rest)
+        down = np.where(self.minus, zero, rest).sum(axis=0) + self._accumulator(highest, least)
+        up = np.where(self.minus, rest, zero).sum(axis=0) + self._accumulator(lowest, least)
+        return down, up
+
+    def rounded(self, place: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return (down, up) of the exact sum to the sum of all products rounded to multiples of `place`.
+
+        A chain never falls below the sum of products rounded down so, nor rises above that of products rounded up:
+        every cut is monotone, and leaves multiples of the largest place as they are.
+        """
+        place = np.maximum(place, np.ones_like(place))
+        low, high = self.magnitudes & (place - 1), -self.magnitudes & (place - 1)
+        return np.where(self.minus, high, low).sum(axis=0), np.where(self.minus, low, high).sum(axis=0)
+
+    def _accumulator(self, most: np.ndarray, least: np.ndarray) -> np.ndarray:
+        """What a step may cut from the accumulator that goes in, and from the result, of one sign."""
+        zero = np.zeros_like(most)
+        before = np.minimum(np.maximum(self.own - least, zero), most)
+        after = np.maximum(_place(most) - np.maximum(self.own, least), zero)
+        return np.where(self.own == 0, zero, before + after)  # beside products that are all zero nothing is cut
+
+
+def _bits(a: Format, b: Format) -> int:
+    """Bits of the largest product in units of the smallest."""
+    ratio = value(a, a.max_code) * value(b, b.max_code) / Fraction(2) ** (_lowest(a) + _lowest(b))  # type: ignore
+    return int(ratio).bit_length()
+
+
+def _place(most: np.ndarray) -> np.ndarray:
+    """2**(e - 13) in units, rounded up to one, for magnitudes below 2**(e + 1); 0 for 0."""
+    flat = [0 if x == 0 else 1 << max(int(x).bit_length() - 1 - FACTS.fraction_bits, 0) for x in most.ravel()]
+    return np.array(flat, most.dtype).reshape(most.shape)
+
+
+def _interval(
+    parts: list[tuple[tuple[Fraction, ...], tuple[Fraction, Fraction] | None]], steps: int
+) -> tuple[int, int]:
+    """Return the float32 bits of (low, high) of one result from its parts and their scales."""
+    low = high = above = below = slack = Fraction(0)
+    for (total, positive, negative, down, up), scales in parts:
+        left, right = scales or (Fraction(1), Fraction(1))
+        factor = left * right
+        ends = sorted([factor * (total - down), factor * (total + up)])
+        low, high = low + ends[0], high + ends[1]
+        sides = sorted([factor * positive, -factor * negative])
+        below, above = below - sides[0], above + sides[1]
+        if scales is not None:
+            run: Fraction = max(positive, negative)
+            most: Fraction = max(Fraction(1), abs(left), abs(right))
+            if max(abs(factor), run * most) >= Fraction(2) ** 127:  # what is rounded on the way may overflow
+                return 0xFF800000, 0x7F800000
+            # up to three roundings to 24 bits, or to multiples of 2**-149 that a scale or a run then multiplies
+            exact = _is_power(left) and _is_power(right)
+            slack += (0 if exact else run * abs(factor) / 2**22) + (steps * most + run) / Fraction(2) ** 149
+    largest = max(above, below)
+    if 2 * largest >= Fraction(2) ** 128:
+        return 0xFF800000, 0x7F800000
+    # a sum of float32 rounds by at most 2**-24 of itself, and no sum exceeds twice the sum of all terms of a sign
+    slack += (steps - 1) * largest / 2**23
+    return _outward(low - slack, False), _outward(high + slack, True)
+
+
+def _broadcast(pair: Iterable[Array], shape: tuple[int, int]) -> list[Array]:
+    return [np.broadcast_to(x, shape) for x in pair]
+
+
+def _scale(bits: np.uint32) -> Fraction:
+    return value(FP32, int(bits))  # type: ignore[return-value]  # NaN and Inf were refused
+
+
+def _is_power(x: Fraction) -> bool:
+    """Whether a finite scale is plus or minus a power of two."""
+    return all(n & (n - 1) == 0 for n in (abs(x.numerator), x.denominator))
+
+
+def _outward(exact: Fraction, up: bool) -> int:
+    """Return the bits of the nearest float32 not below (`up`) or not above an exact value."""
+    magnitude, minus = abs(exact), exact < 0
+    if magnitude == 0:
+        return 0
+    exponent = magnitude.numerator.bit_length() - magnitude.denominator.bit_length()
+    exponent = max(exponent - (Fraction(2) ** exponent > magnitude), -126)
+    units = magnitude / Fraction(2) ** (exponent - 23)
+    whole = units.numerator // units.denominator
+    whole += units != whole and up != minus
+    return (0x80000000 if minus else 0) | min(((exponent + 126) << 23) + whole, 0x7F800000)
+
+
+def _with_specials(
+    low: np.ndarray,
+    high: np.ndarray,
+    a: Array,
+    b: Array,
+    scales: tuple[Array | None, Array | None] | None,
+    formats: tuple[str, str],
+) -> tuple[Array, Array]:
+    """Put results that NaN and Inf among the codes decide in both; they are the same in every order."""
+    plain = matmul_fp8(a, b, order="chain", a_format=formats[0], b_format=formats[1]).view(np.uint32)
+    special = (plain & ~softfloat.SIGN) >= softfloat.INF
+    if bool(special.any()):
+        found = plain if scales is None else matmul_fp8(a, b, *scales, a_format=formats[0], b_format=formats[1])
+        low, high = (np.where(special, found.view(np.uint32), x) for x in (low, high))
+    return low.view(np.float32), high.view(np.float32)

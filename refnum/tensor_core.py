@@ -1,0 +1,240 @@
+"""One step of a Hopper tensor core: products and an accumulator summed in fixed point, to the bit (clause N19)."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from .arguments import require_choice
+from .arrays import Array, empty, is_host, require_matrix, table_like
+from .codec import code_dtype
+from .errors import DtypeError, ProfileError, ShapeError
+from .formats import FP32, Format, get_format
+from .softfloat import INF, SIGN
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """The facts of one instruction's step (clause N19.3): all else is the same for every instruction."""
+
+    formats: tuple[str, ...]
+    terms: int
+    """Products that one step sums, beside the accumulator."""
+    fraction_bits: int
+    """A term is cut to a multiple of 2**(E - fraction_bits), E the largest exponent of the terms."""
+    result_bits: int
+    """Fraction bits of the result's significand; what lies below is cut off."""
+
+
+# fmt: off
+INSTRUCTIONS: dict[str, Instruction] = {
+    #                          operands            terms  fraction  result
+    "wgmma_fp8":  Instruction(("E4M3", "E5M2"),      32,       13,     13),
+    "wgmma_bf16": Instruction(("BF16",),             16,       25,     23),
+    "wgmma_fp16": Instruction(("FP16",),             16,       25,     23),
+    "mma_bf16":   Instruction(("BF16",),             16,       25,     23),
+    "mma_fp16":   Instruction(("FP16",),             16,       25,     23),
+}
+# fmt: on
+
+# What a device showed, one line each (clause N19.6).
+NAN = np.uint32(0x7FFFFFFF)  # every NaN result, whatever the payload or the sign of its cause
+OVERFLOW = INF  # the magnitude of a result of 2**128 or more, whose bits are otherwise cut off
+ZERO_EXPONENT = -133  # the exponent that a zero term has when the largest is sought
+ZERO = np.uint32(0)  # a sum that is zero or whose bits are all cut off, whatever the signs
+
+_ABSENT = -(1 << 14)
+"""Exponent that stands for a zero term: below any other, also when two are added."""
+_FINITE, _INFINITE, _NAN = 0, 1, 2
+_HOST_PASS, _DEVICE_PASS = 1 << 17, 1 << 25
+"""Products that a pass works on at once: its temporaries stay in a host's cache, or in a device's memory."""
+
+
+@functools.cache
+def _decoded(fmt: Format) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(signed significand, exponent, class) of every code, i32; value = significand * 2**(exponent - mantissa_bits)."""
+    codes = np.arange(1 << fmt.bits)
+    magnitude = codes & (fmt.sign_mask - 1)
+    field, fraction = magnitude >> fmt.mantissa_bits, magnitude & ((1 << fmt.mantissa_bits) - 1)
+    significand = fraction + np.where(field > 0, 1 << fmt.mantissa_bits, 0)
+    exponent = np.where(significand == 0, _ABSENT, np.maximum(field, 1) - fmt.bias)
+    kind = np.where(magnitude <= fmt.max_code, _FINITE, np.where(magnitude == fmt.inf_code, _INFINITE, _NAN))
+    significand = np.where(codes & fmt.sign_mask, -significand, significand)
+    return significand.astype(np.int32), exponent.astype(np.int32), kind.astype(np.int32)
+
+
+def _part(fmt: Format, index: int) -> np.ndarray:
+    return _decoded(fmt)[index]
+
+
+_significands = functools.cache(functools.partial(_part, index=0))
+_exponents = functools.cache(functools.partial(_part, index=1))
+_classes = functools.cache(functools.partial(_part, index=2))
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A matrix of codes, decoded: terms on the first axis, [K, R]; `kinds` is None where every code is finite."""
+
+    fmt: Format
+    significands: Array
+    exponents: Array
+    kinds: Array | None
+
+    def cut(self, terms: slice, rows: slice) -> Operand:
+        """Return some terms of some rows."""
+        kinds = None if self.kinds is None else self.kinds[terms, rows]
+        return Operand(self.fmt, self.significands[terms, rows], self.exponents[terms, rows], kinds)
+
+
+def decode_operand(fmt: Format, codes: Array) -> Operand:
+    """Decode codes [R, K]."""
+    turned = codes.T
+    kinds = np.take(table_like(_classes, codes, fmt), turned)
+    return Operand(
+        fmt,
+        np.take(table_like(_significands, codes, fmt), turned),
+        np.take(table_like(_exponents, codes, fmt), turned),
+        kinds if bool(kinds.any()) else None,
+    )
+
+
+def tensor_core_step(
+    a: Array,
+    b: Array,
+    c: Array | None = None,
+    instruction: str = "wgmma_fp8",
+    a_format: str = "E4M3",
+    b_format: str = "E4M3",
+) -> Array:
+    """Return c + a @ b.T as one step of a tensor core computes it (clause N19.2).
+
+    Args:
+        a: codes [M, T], T from 1 to the step's terms; u8 for FP8, u16 bits for BF16 and FP16.
+        b: codes [N, T].
+        c: float32 [M, N], the accumulator; None is +0.
+        instruction: a key of `INSTRUCTIONS`.
+        a_format: the format of `a`, one of the instruction's.
+        b_format: the format of `b`.
+
+    Returns:
+        float32 [M, N].
+
+    Raises:
+        DtypeError, ShapeError, ArgumentError, ProfileError.
+    """
+    require_choice("instruction", instruction, tuple(INSTRUCTIONS))
+    facts = INSTRUCTIONS[instruction]
+    left, right = require_operands(a, b, facts, a_format, b_format)
+    if a.shape[1] > facts.terms:
+        raise ShapeError(f"a has {a.shape[1]} columns; a step of {instruction} takes 1 to {facts.terms} products")
+    m, n = a.shape[0], b.shape[0]
+    if c is not None:
+        require_matrix("c", c)
+        if c.dtype != np.float32:
+            raise DtypeError(f"c has dtype {c.dtype}; allowed is float32")
+        if c.shape != (m, n):
+            raise ShapeError(f"c has shape {tuple(c.shape)}; a and b give {(m, n)}")
+    start = np.zeros((m, n), np.uint32, like=a) if c is None else c.view(np.uint32)
+    out = empty((m, n), np.uint32, a)
+    every = slice(0, a.shape[1])
+    for rows, columns in tiles(m, n, facts.terms, a):
+        out[rows, columns] = step(facts, left.cut(every, rows), right.cut(every, columns), start[rows, columns])
+    return out.view(np.float32)
+
+
+def require_operands(a: Array, b: Array, facts: Instruction, a_format: str, b_format: str) -> tuple[Operand, Operand]:
+    """Decode a [M, K] and b [N, K]; raise unless both hold codes of the instruction's formats and K is at least 1."""
+    formats = [_require_format("a_format", a_format, facts), _require_format("b_format", b_format, facts)]
+    for name, x, fmt in (("a", a, formats[0]), ("b", b, formats[1])):
+        require_matrix(name, x)
+        if x.dtype != code_dtype(fmt):
+            raise DtypeError(f"{name} has dtype {x.dtype}; allowed is {code_dtype(fmt)} ({fmt.name} codes, not values)")
+    if a.shape[1] != b.shape[1]:
+        raise ShapeError(f"a has K = {a.shape[1]} and b has K = {b.shape[1]}; both are K-major, [M, K] and [N, K]")
+    if a.shape[1] == 0:
+        raise ShapeError("a and b have K = 0; a product needs at least one term")
+    return decode_operand(formats[0], a), decode_operand(formats[1], b)
+
+
+def _require_format(name: str, given: str, facts: Instruction) -> Format:
+    fmt = get_format(given)
+    if fmt.name not in facts.formats:
+        raise ProfileError(f"{name} is {fmt.name}; this instruction takes {', '.join(facts.formats)}")
+    return fmt
+
+
+def tiles(m: int, n: int, terms: int, like: Array) -> Iterator[tuple[slice, slice]]:
+    """Yield the (rows, columns) of the passes over an [m, n] result."""
+    outputs = max(1, (_HOST_PASS if is_host(like) else _DEVICE_PASS) // terms)
+    wide = min(n, outputs)
+    tall = max(1, outputs // max(1, wide))
+    for row in range(0, m, tall):
+        for column in range(0, n, max(1, wide)):
+            yield slice(row, min(row + tall, m)), slice(column, min(column + wide, n))
+
+
+def step(facts: Instruction, a: Operand, b: Operand, c: Array) -> Array:
+    """Return the float32 bits of one step; `c` holds the accumulators' bits, u32 [M, N]."""
+    significand, exponent = _accumulator(c)
+    exponents = a.exponents[:, :, None] + b.exponents[:, None, :]
+    top = np.maximum(np.maximum(exponents.max(axis=0), exponent), np.int32(ZERO_EXPONENT))
+    products = a.significands[:, :, None] * b.significands[:, None, :]
+    lift = facts.fraction_bits - a.fmt.mantissa_bits - b.fmt.mantissa_bits
+    total = _cut(products, lift, top - exponents).sum(axis=0, dtype=np.int64)
+    total = total + _cut(significand << np.int32(2), 0, top - exponent + np.int32(25 - facts.fraction_bits))
+    out = _result(total, top - np.int32(facts.fraction_bits), facts.result_bits)
+    if a.kinds is None and b.kinds is None and not bool(((c & ~SIGN) >= INF).any()):
+        return out
+    return _with_specials(out, a, b, c)
+
+
+def _accumulator(c: Array) -> tuple[Array, Array]:
+    """(signed significand i32 with 23 fraction bits, exponent i32) of float32 bits; NaN and Inf have any."""
+    field = ((c >> np.uint32(23)) & np.uint32(255)).astype(np.int32)
+    fraction = (c & np.uint32(0x7FFFFF)).astype(np.int32)
+    significand = np.where(field > np.int32(0), fraction | np.int32(0x800000), fraction)
+    exponent = np.where(significand == np.int32(0), np.int32(_ABSENT), np.maximum(field, np.int32(1)) - np.int32(127))
+    return np.where((c & SIGN) != np.uint32(0), -significand, significand), exponent
+
+
+def _cut(signed: Array, lift: int, places: Array) -> Array:
+    """signed * 2**(lift - places), cut toward zero; i32, `places` from 0."""
+    magnitude = abs(signed) << np.int32(lift)
+    cut = magnitude >> np.minimum(places, np.int32(31))
+    return np.where(signed < np.int32(0), -cut, cut)
+
+
+def _result(total: Array, unit: Array, kept_bits: int) -> Array:
+    """float32 bits of total * 2**unit (i64 below 2**53, i32), cut to `kept_bits` fraction bits of its significand."""
+    magnitude = abs(total)
+    # the conversion is exact and normal: it finds the leading one
+    length = (magnitude.astype(np.float64).view(np.int64) >> np.int64(52)).astype(np.int32) - np.int32(1022)
+    exponent = np.maximum(unit + length - np.int32(1), np.int32(1 - FP32.bias))
+    places = exponent - np.int32(kept_bits) - unit
+    kept = magnitude >> np.clip(places, np.int32(0), np.int32(62)).astype(np.int64)
+    kept = kept << np.clip(-places, np.int32(0), np.int32(kept_bits)).astype(np.int64)
+    # the leading one of a normal result adds one to the field
+    field = np.minimum(exponent + np.int32(FP32.bias - 1), np.int32(254)).astype(np.uint32)
+    bits = (field << np.uint32(23)) + (kept.astype(np.uint32) << np.uint32(23 - kept_bits))
+    bits = np.minimum(bits, OVERFLOW) | np.where(total < np.int64(0), SIGN, np.uint32(0))
+    return np.where(kept == np.int64(0), ZERO, bits)
+
+
+def _with_specials(out: Array, a: Operand, b: Operand, c: Array) -> Array:
+    """Put NaN and Inf where a term is one: NaN, Inf times zero and Inf minus Inf give NaN."""
+    zero = np.zeros((1, 1), np.int32, like=c)
+    left = (zero if a.kinds is None else a.kinds)[:, :, None]
+    right = (zero if b.kinds is None else b.kinds)[:, None, :]
+    products = a.significands[:, :, None] * b.significands[:, None, :]
+    infinite = (left == np.int32(_INFINITE)) | (right == np.int32(_INFINITE))
+    nan = (left == np.int32(_NAN)) | (right == np.int32(_NAN)) | (infinite & (products == np.int32(0)))
+    plus, minus = infinite & (products > np.int32(0)), infinite & (products < np.int32(0))
+    is_nan = nan.any(axis=0) | ((c & ~SIGN) > INF)
+    is_plus = plus.any(axis=0) | (c == INF)
+    is_minus = minus.any(axis=0) | (c == (INF | SIGN))
+    out = np.where(is_plus, INF, np.where(is_minus, INF | SIGN, out))
+    return np.where(is_nan | (is_plus & is_minus), NAN, out)

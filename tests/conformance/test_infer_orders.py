@@ -1,0 +1,97 @@
+"""`refnum infer -o matmul_fp8` names the order in which a product adds, and says what rules the others out."""
+
+import functools
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import refnum
+from refnum import softfloat
+from refnum.conformance.cli import app
+from refnum.conformance.commands.infer.orders import candidates, infer_order
+from refnum.errors import ArgumentError, DtypeError, ShapeError, UnsupportedError
+
+SHAPE = (16, 12, 1024)
+
+
+def model(order, out="float32"):
+    return functools.partial(refnum.matmul_fp8, order=order, out=out)
+
+
+@pytest.mark.parametrize("out", ["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    "order", ["chain", "promote128", "promote32", "promote512", "split2", "split4", "split2-chain"]
+)
+def test_a_named_order_is_found_and_all_others_are_ruled_out(order, out):
+    found = infer_order("it", model(order, out), SHAPE)
+    (same,) = [names for names in candidates(1024, False) if order in names]
+    assert found.fits == same and found.dtype == out and found.compared == 3 * 64
+    assert {one.order for one in found.ruled_out} == {n[0] for n in candidates(1024, False) if n != same}
+    assert all(one.got != one.would_be for one in found.ruled_out) and not found.probes
+
+
+@pytest.mark.parametrize("scales", ["tensor", "rows", "blocks", "squares"])
+def test_products_with_scales(scales):
+    for order in ("promote128", "split2"):
+        assert infer_order("it", model(order), (20, 300, 1152), scales).fits[0] == order
+
+
+def test_names_of_the_same_sums_stand_together():
+    assert ["promote128", "split8", "split8-chain"] in candidates(1024, False)
+    assert ["split2-chain", "promote512"] in candidates(1024, False) and ["chain"] in candidates(1024, False)
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(0, 0x7F, (2, 4, 1024)).astype(np.uint8)
+    for names in candidates(1024, False):
+        assert len({refnum.matmul_fp8(a, b, order=order).tobytes() for order in names}) == 1
+
+
+def nested(a, b):
+    """Sums of 32 products in float32 for each 128, then those in float32: no named order."""
+    parts = [
+        refnum.matmul_fp8(a[:, k : k + 128], b[:, k : k + 128], order="promote32") for k in range(0, a.shape[1], 128)
+    ]
+    bits = functools.reduce(softfloat.add, (np.ascontiguousarray(p).view(np.uint32) for p in parts))
+    return bits.view(np.float32)
+
+
+def test_an_order_without_a_name_is_probed():
+    found = infer_order("it", nested, (40, 4, 512))
+    assert not found.exact and found.probes
+    assert dict(found.probes)[0] == 0
+
+
+def test_probes_tell_chains_from_promotion():
+    from refnum.conformance.commands.infer.orders import probed
+
+    chain = dict(probed(model("chain"), (16, 1, 512)))
+    assert chain == {block: block for block in range(15)}
+    promoted = dict(probed(model("promote128"), (16, 1, 512)))
+    assert [promoted[block] for block in range(4)] == [0, 1, 2, 6]
+
+
+@pytest.mark.parametrize(
+    "error, product, shape, scales",
+    [
+        (ArgumentError, model("chain"), (4, 4, 100), "none"),
+        (ArgumentError, model("chain"), (0, 4, 128), "none"),
+        (ArgumentError, model("chain"), (4, 4, 128), "columns"),
+        (DtypeError, lambda a, b: a.astype(float) @ b.T, (4, 4, 128), "none"),
+        (ShapeError, lambda a, b: refnum.matmul_fp8(b, a), (4, 5, 128), "none"),
+        (UnsupportedError, lambda a, b: 1 // 0, (4, 4, 128), "none"),
+    ],
+)
+def test_bad_input(error, product, shape, scales):
+    with pytest.raises(error):
+        infer_order("it", product, shape, scales)
+
+
+def test_the_command(tmp_path):
+    path = tmp_path / "k.py"
+    path.write_text("import refnum\n\ndef mine(a, b):\n    return refnum.matmul_fp8(a, b, order='split2')\n")
+    given = ["infer", "-o", "matmul_fp8", "-s", f"{path}:mine", "--shape"]
+    done = CliRunner().invoke(app, [*given, "8,8,512"])
+    assert done.exit_code == 0 and "order split2, every bit of 192 results" in done.stdout
+    assert "not promote128: " in done.stdout
+    assert CliRunner().invoke(app, [*given, "8,8"]).exit_code == 2
+    assert CliRunner().invoke(app, ["infer", "-o", "matmul_fp8", "-s", f"{path}:other"]).exit_code == 2

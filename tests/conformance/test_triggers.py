@@ -1,0 +1,129 @@
+"""Trigger mutants: draws that come again, wrong kernels that tell, and an exam that knows right from wrong."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import refnum
+from refnum.conformance.cases.operation import OPERATIONS
+from refnum.conformance.cli import app
+from refnum.conformance.commands.mutate.triggers import exam as exams
+from refnum.conformance.commands.mutate.triggers import score
+from refnum.conformance.commands.mutate.triggers.condition import Condition
+from refnum.conformance.commands.mutate.triggers.draw import drawn, mutants, tells, trigger_of
+from refnum.conformance.commands.mutate.triggers.effects import EFFECTS, INTO_OUT, WHOLE, fits
+from refnum.conformance.commands.mutate.triggers.exam import Exam, judge
+from refnum.conformance.commands.mutate.triggers.kernel import Trigger, kernel
+from refnum.conformance.commands.mutate.triggers.witness import facts_of, made
+from refnum.errors import ArgumentError
+
+ALWAYS = Condition("rows >= t", "rows >= 0", lambda call: True, lambda dice: {"rows": 8})
+NEVER = Condition("rows >= t", "rows < 0", lambda call: False, lambda dice: {"rows": 8})
+
+
+def play(operation, **wanted):
+    from random import Random
+
+    return made(operation, facts_of(operation), wanted, Random(5))
+
+
+def words(operation, seed, count):
+    return [(one.id, one.words) for one in mutants(operation, seed, count, Counter())]
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_every_operation_has_mutants_and_the_same_seed_draws_them_again(operation):
+    assert len(words(operation, 3, 4)) == 4
+    assert words(operation, 3, 4) == words(operation, 3, 4)
+    assert words(operation, 3, 4) != words(operation, 4, 4)
+
+
+def test_an_id_draws_the_mutant_of_a_list_again():
+    for one in mutants("permute_pad", 8, 5, Counter()):
+        again = drawn("permute_pad", 8, one.index)
+        assert (again.words, again.shown) == (one.words, one.shown)
+
+
+@pytest.mark.parametrize("operation", ["quantize_mxfp4", "swiglu_backward", "permute_unpack", "mxfp4_columns"])
+def test_a_kernel_without_a_trigger_is_the_model(operation):
+    silent = Trigger((NEVER,), EFFECTS[5], 0, "everything")
+    assert not tells(operation, silent, play(operation))
+    assert not tells(operation, silent, play(operation, out="padded"))
+
+
+@pytest.mark.parametrize("effect", [*EFFECTS, *WHOLE], ids=lambda effect: effect.name)
+def test_every_effect_tells(effect):
+    name = "quantize_mxfp4"
+    number = next(n for n, output in enumerate(OPERATIONS[name].outputs) if fits(effect, output))
+    assert tells(name, Trigger((ALWAYS,), effect, number, "everything"), play(name, columns=128))
+
+
+@pytest.mark.parametrize("effect", INTO_OUT, ids=lambda effect: effect.name)
+def test_every_effect_on_out_tells(effect):
+    assert tells("quantize_mxfp4", Trigger((ALWAYS,), effect, 0, "everything"), play("quantize_mxfp4", out="padded"))
+
+
+def test_out_of_another_shape_is_refused():
+    run = kernel("dequantize_mxfp4", refnum.dequantize_mxfp4, None)
+    given = play("dequantize_mxfp4").arguments
+    with pytest.raises(ArgumentError, match="out is"):
+        run(**given, out=np.zeros((1, 1), np.float32))
+
+
+def test_triggers_of_two_conditions_are_about_two_things():
+    for index in range(1, 60, 2):
+        one, other = trigger_of("mxfp4_to_fp8", 0, index).conditions
+        assert not one.keys & other.keys
+
+
+def test_an_exam_tells_wrong_from_right():
+    """A trigger on an argument is killed; one on a place in memory that nobody asks for is none of these."""
+    asked = [drawn("pack_payload", 0, index) for index in range(12)]
+    asked = [one for one in asked if one is not None]
+    verdicts = judge(Exam(("pack_payload",), level="smoke"), "pack_payload", asked)
+    assert [one.id for one in verdicts] == [one.id for one in asked]
+    silent = [one for one in verdicts if not one.killed]
+    assert len(silent) < len(verdicts)
+
+
+def test_an_exam_whose_base_is_wrong_is_refused(monkeypatch):
+    def wrong(packed, scales):
+        return refnum.pack_payload(packed, scales) ^ np.uint8(1)
+
+    monkeypatch.setattr(exams, "base_of", lambda subject, operation: wrong)
+    asked = list(mutants("pack_payload", 0, 1, Counter()))
+    with pytest.raises(ArgumentError, match="base kernel of pack_payload is wrong"):
+        judge(Exam(("pack_payload",), level="smoke"), "pack_payload", asked)
+
+
+def test_scores_count_each_condition_of_two():
+    verdicts = tuple(
+        exams.Verdict("pack_payload", f"0:{n}", kinds, "stale", "", "", how)
+        for n, (kinds, how) in enumerate([(("a",), "x"), (("a", "b"), "x"), (("a", "b"), "")])
+    )
+    found = dict(score.tables([exams.Marked("pack_payload", verdicts, {}, 1.0)]))
+    assert found["condition"] == [["a", "1", "1", "100.0 %"], ["two, a", "2", "1", "50.0 %"],
+                                  ["two, b", "2", "1", "50.0 %"]]  # fmt: skip
+    assert found["all"] == [["one condition", "1", "1", "100.0 %"], ["two conditions", "2", "1", "50.0 %"]]
+
+
+def test_the_command_judges_one_mutant_and_writes_json(tmp_path):
+    one = next(iter(mutants("unpack_payload", 0, 1, Counter())))
+    path = tmp_path / "exam.json"
+    given = ["-o", "unpack_payload", "--mutant", one.id, "--level", "smoke", "--json", str(path)]
+    done = CliRunner().invoke(app, ["mutate", "triggers", *given])
+    found = json.loads(path.read_text())["mutants"]
+    assert [(entry["id"], entry["words"]) for entry in found] == [(one.id, one.words)]
+    assert done.exit_code == (0 if found[0]["killed"] else 1)
+    assert one.words in done.output
+
+
+@pytest.mark.parametrize("given", [["--mutant", "3"], ["--mutant", "3:1", "-o", "pack*", "-o", "permute*"]])
+def test_the_command_refuses_what_is_no_mutant(given):
+    done = CliRunner().invoke(app, ["mutate", "triggers", *given])
+    assert done.exit_code == 2
