@@ -49,41 +49,21 @@ LINES: dict[str, tuple[str, dict[str, str]]] = {
 """Function -> its operation and options."""
 SWEEP: dict[str, list[Order]] = {
     "mxfp4_to_fp8_columns": [
-        *(
-            Order(2, blocks, 128, strip=strip, ahead=1, line=line)
-            for blocks in (4, 5)
-            for strip in (4, 8)
-            for line in (64, 128)
-        ),
-        *(
-            Order(2, blocks, 128, strip=strip, line=line)
-            for blocks in (6, 7)
-            for strip in (2, 4, 8)
-            for line in (32, 128)
-        ),
-        *(Order(across, 5, 128, strip=4, ahead=1, line=128) for across in (4, 0)),
-        *(Order(2, blocks, 256, turns=2, strip=strip) for blocks in (4, 5) for strip in (1, 2, 3)),
-        *(Order(2, 3, 256, strip=strip) for strip in (1, 2, 3)),
+        *(Order(2, 5, strip=strip, ahead=1) for strip in (6, 8, 12, 24)),
+        *(Order(2, 4, strip=strip, ahead=1) for strip in (15, 29)),
+        *(Order(2, 6, strip=strip, ahead=1) for strip in (10, 19)),
+        *(Order(across, blocks, 256, turns=2) for across in (1, 2) for blocks in (5, 6)),
     ],
     "mxfp4_to_fp8_rows_columns": [
-        *(Order(0, 5, 128, strip=strip, ahead=1, line=line) for strip in (2, 4, 8) for line in (32, 64, 128)),
-        *(Order(0, 4, 128, strip=strip, ahead=1, line=line) for strip in (4,) for line in (32, 128)),
-        *(Order(0, 3, 256, strip=strip) for strip in (1, 2)),
-        *(Order(0, blocks, 128, strip=strip) for strip in (1, 2) for blocks in (5, 6)),
+        *(Order(0, 5, strip=strip, ahead=1, line=line) for strip in (4, 8, 12, 24) for line in (32, 64)),
+        Order(0, 4, strip=15, ahead=1),
+        *(Order(0, blocks, 256, cluster=2) for blocks in (3, 4)),
     ],
-    "fp8_columns": [
-        *(Order(across, blocks) for across in (1, 2, 4) for blocks in (3, 4)),
-        *(Order(2, 4, cluster=cluster) for cluster in (2, 4)),
-    ],
+    "fp8_columns": [Order(2, 4), Order(2, 5)],
     "mxfp4_columns": [
-        *(
-            Order(across, blocks, 128, strip=strip)
-            for across in (2, 4)
-            for blocks in (4, 5)
-            for strip in (10, 13, 14, 29)
-        ),
-        *(Order(2, blocks, 128, strip=strip, line=64) for blocks in (4,) for strip in (14, 28)),
-        *(Order(2, 5, 128, strip=strip) for strip in (3, 6)),
+        *(Order(2, 4, strip=strip) for strip in (7, 10, 14, 29, 57)),
+        *(Order(2, 5, strip=strip) for strip in (12, 23)),
+        *(Order(2, 2, 256, strip=strip) for strip in (14, 29)),
     ],
 }
 """Kernel file -> orders that a sweep tries."""

@@ -49,7 +49,8 @@ __device__ __forceinline__ void store_rows(const ColumnArguments& a, const Colum
 #pragma unroll
     for (int i = 0; i < TALL / RUN; ++i, to += step) {
         const int32_t row = places.row(first + RUN * i);
-        if (row < 0 || row >= end) continue;
+        if (!RAGGED && row >= end) return;
+        if (RAGGED && (row < 0 || row >= end)) continue;
         const uint2 two = *reinterpret_cast<const uint2*>(from + i * RowsTile::run_pitch);
         uint32_t codes[4];
         e4m3_words(two.x, own[RUN * i], codes[0], codes[1]);

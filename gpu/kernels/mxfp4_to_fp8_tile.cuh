@@ -80,11 +80,6 @@ struct KeptOf<false, true> {
 template <bool amax>
 using Kept = typename KeptOf<amax, RAGGED>::Kind;
 
-__device__ __forceinline__ void store_run(uint8_t* to, const uint32_t (&out)[4], int32_t rows, uint32_t vector) {
-    if (vector == 16) store<16>(to, out);
-    else store_some(to, make_uint4(out[0], out[1], out[2], out[3]), rows, vector);
-}
-
 // The first `count` of sixteen bytes, of which word i has four.
 __device__ __forceinline__ uint32_t first_bytes(int32_t count, int i) {
     const int32_t own = min(max(count - 4 * i, 0), 4);
@@ -92,10 +87,10 @@ __device__ __forceinline__ uint32_t first_bytes(int32_t count, int i) {
 }
 
 // Joins what the segment above left of its last sector to a thread's rows; keeps what the segment leaves. `place`: the row
-// of the thread's run. `end`: the row behind what is known.
-__device__ __forceinline__ void join_sectors(const Share& share, const Segment& now, int32_t place, int32_t end,
-                                             OpenSectors& open, uint32_t (&out)[8][4]) {
-    const int32_t first = now.first & -SECTOR, last = end & -SECTOR;
+// of the thread's run. True if the thread keeps rows 128 below that.
+__device__ __forceinline__ bool join_sectors(const Share& share, const Segment& now, int32_t place, OpenSectors& open,
+                                             uint32_t (&out)[8][4]) {
+    const int32_t first = now.first & -SECTOR, last = now.end & -SECTOR;
     const bool head = place < first + SECTOR, joins = head && now.first != first && first >= 0;
     const int32_t later = head ? (now.first & (TALL - 1)) - (int32_t)share.row : 0;
     const bool keeps_later = place + TALL >= last && place + TALL < last + SECTOR;
@@ -114,40 +109,50 @@ __device__ __forceinline__ void join_sectors(const Share& share, const Segment& 
         __syncwarp();
         if (keeps) *own = keeps_later ? under : make_uint4(out[j][0], out[j][1], out[j][2], out[j][3]);
     }
+    return keeps_later;
 }
 
-// Sixteen rows of eight columns, column j's in out[j]: to their places in the strip, as far as their sectors are full.
-__device__ __forceinline__ void store_runs(const ColumnArguments& a, const ColumnTile& tile, const Share& share,
-                                           const Segment& now, OpenSectors& open, uint32_t (&out)[8][4]) {
-    const int32_t rows = (int32_t)tile.rows, first = now.first & -SECTOR;
-    const int32_t end = now.end == (int32_t)tile.held ? min((now.end + SECTOR - 1) & -SECTOR, rows) : now.end;
-    const int32_t place = first + (((int32_t)share.row - first) & (TALL - 1));
-    if ((now.first | end) % SECTOR != 0) join_sectors(share, now, place, end, open, out);
-    if (place < 0 || place >= rows || ((place & -SECTOR) + SECTOR > end && end < rows)) return;
-    uint8_t* to = a.out + (tile.column + 8 * share.word) * a.out_stride + tile.row + place;
+// Sixteen rows of eight columns, column j's in out[j].
+__device__ __forceinline__ void store_columns(const ColumnArguments& a, const ColumnTile& tile, const Share& share,
+                                              int32_t row, const uint32_t (&out)[8][4]) {
+    uint8_t* to = a.out + (tile.column + 8 * share.word) * a.out_stride + tile.row + row;
+    const int32_t rows = (int32_t)tile.rows - row;
+    if (rows <= 0) return;
     if (a.vector == 16) {
 #pragma unroll
         for (int j = 0; j < 8; ++j, to += a.out_stride) store<16>(to, out[j]);
-    } else {
-#pragma unroll
-        for (int j = 0; j < 8; ++j, to += a.out_stride) store_run(to, out[j], rows - place, a.vector);
+        return;
     }
+#pragma unroll
+    for (int j = 0; j < 8; ++j, to += a.out_stride) {
+        store_some(to, make_uint4(out[j][0], out[j][1], out[j][2], out[j][3]), rows, a.vector);
+    }
+}
+
+// To their places in the strip, as far as their sectors are full; behind the last segment nothing but zeros fills them.
+__device__ __forceinline__ void store_runs(const ColumnArguments& a, const ColumnTile& tile, const Share& share,
+                                           const Segment& now, OpenSectors& open, uint32_t (&out)[8][4]) {
+    const int32_t rows = (int32_t)tile.rows, first = now.first & -SECTOR;
+    const bool final = now.end == (int32_t)tile.held;
+    const int32_t place = first + (((int32_t)share.row - first) & (TALL - 1));
+    bool later = false;
+    if ((now.first | now.end) % SECTOR != 0) later = join_sectors(share, now, place, open, out);
+    const int32_t full = final ? min((now.end + SECTOR - 1) & -SECTOR, rows) : now.end & -SECTOR;
+    if (place >= 0 && place < full) store_columns(a, tile, share, place, out);
+    if (!final || !later || place + TALL >= full) return;
+    const uint4* own = open.own(share);
+#pragma unroll
+    for (int j = 0; j < 8; ++j, own += 4 * OpenSectors::runs) {
+        out[j][0] = own->x, out[j][1] = own->y, out[j][2] = own->z, out[j][3] = own->w;
+    }
+    store_columns(a, tile, share, place + TALL, out);
 }
 
 // The same in a window.
 template <class Kept>
 __device__ __forceinline__ void store_runs(const ColumnArguments& a, const ColumnTile& tile, const Share& share,
                                            const Segment&, Kept&, uint32_t (&out)[8][4]) {
-    uint8_t* to = a.out + (tile.column + 8 * share.word) * a.out_stride + tile.row + share.row;
-    const int32_t rows = (int32_t)tile.rows - (int32_t)share.row;
-    if (rows <= 0) return;
-    if (a.vector == 16) {
-#pragma unroll
-        for (int j = 0; j < 8; ++j, to += a.out_stride) store<16>(to, out[j]);
-    } else {
-#pragma unroll
-        for (int j = 0; j < 8; ++j, to += a.out_stride) store_run(to, out[j], rows, a.vector);
-    }
+    store_columns(a, tile, share, (int32_t)share.row, out);
 }
 
 // Column bytes of a segment, unless it begins above the strip: then the strip above has them.
@@ -261,8 +266,10 @@ __device__ __forceinline__ GroupParts amax_tables(RowsTile& rows, uint32_t group
     return all;
 }
 
-// `amax`, rows near each other: codes, and bytes of the columns.
-__device__ __forceinline__ Table turn_near(const Run& run, const GroupParts& all, uint32_t (&out)[8][4]) {
+// `amax`, rows near each other: codes; stores the bytes of the columns.
+template <class Store>
+__device__ __forceinline__ void turn_near(const Run& run, const GroupParts& all, Store store_bytes,
+                                          uint32_t (&out)[8][4]) {
     HalfMaxima most = {};
 #pragma unroll
     for (int i = 0; i < RUN; i += 2) raise_halves(most, run.halves(i), run.halves(i + 1));
@@ -272,6 +279,7 @@ __device__ __forceinline__ Table turn_near(const Run& run, const GroupParts& all
         for (int j = 0; j < 4; ++j) most.w[j] = max_lanes(most.w[j], __shfl_xor_sync(~0u, most.w[j], d));
     }
     const ColumnScales scales = column_scales(most, all.high ? all.low - 1 : 0);
+    store_bytes(scale_bytes(scales));
 #pragma unroll
     for (int q = 0; q < 4; ++q) {
         uint32_t packed[4], codes[8];
@@ -282,11 +290,12 @@ __device__ __forceinline__ Table turn_near(const Run& run, const GroupParts& all
 #pragma unroll
         for (int j = 0; j < 8; ++j) out[j][q] = codes[j];
     }
-    return scale_bytes(scales);
 }
 
 // `amax`, any rows: rare, so short.
-__device__ __forceinline__ Table turn_any(RowsTile& rows, const Share& share, uint32_t (&out)[8][4]) {
+template <class Store>
+__device__ __forceinline__ void turn_any(RowsTile& rows, const Share& share, Store store_bytes,
+                                         uint32_t (&out)[8][4]) {
     ColumnMaxima most[2] = {};
 #pragma unroll 1
     for (uint32_t row = share.row; row < share.row + RUN; ++row) {
@@ -304,28 +313,26 @@ __device__ __forceinline__ Table turn_any(RowsTile& rows, const Share& share, ui
         }
     }
     const Table bytes = {column_bytes(column_parts(most[0]), ONE_BYTE), column_bytes(column_parts(most[1]), ONE_BYTE)};
+    store_bytes(bytes);
     const ColumnBytes columns[2] = {negated_columns(bytes.low), negated_columns(bytes.high)};
 #pragma unroll
     for (int i = 0; i < 32; ++i) out[i / 4][i % 4] = 0;
 #pragma unroll 1
-    for (uint32_t q = 0; q < 4; ++q) {
-        uint32_t words[2][4];
+    for (uint32_t part = 0; part < 8; ++part) {  // four rows of four columns
+        uint32_t words[4];
 #pragma unroll
         for (uint32_t i = 0; i < 4; ++i) {
-            const uint32_t row = share.row + 4 * q + i, packed[1] = {rows.row(row)[share.word]};
+            const uint32_t row = share.row + 4 * (part / 2) + i, packed[1] = {rows.row(row)[share.word]};
             uint32_t codes[2];
             column_codes(packed, rows.bytes[row * GROUPS + share.group], columns, codes);
-            words[0][i] = codes[0], words[1][i] = codes[1];
+            words[i] = part % 2 ? codes[1] : codes[0];
         }
-        transpose_bytes(words[0]);
-        transpose_bytes(words[1]);
+        transpose_bytes(words);
 #pragma unroll
-        for (uint32_t i = 0; i < 16; ++i) {  // registers have no addresses
-            out[i / 4][i % 4] = i % 4 == q ? words[0][i / 4] : out[i / 4][i % 4];
-            out[4 + i / 4][i % 4] = i % 4 == q ? words[1][i / 4] : out[4 + i / 4][i % 4];
+        for (uint32_t i = 0; i < 32; ++i) {  // registers have no addresses
+            out[i / 4][i % 4] = part == i % 4 * 2 + i / 16 ? words[i / 4 % 4] : out[i / 4][i % 4];
         }
     }
-    return bytes;
 }
 
 // cleared: whether the codes of NaN rows are zero, and other warps may read the tile still.
@@ -340,10 +347,11 @@ __device__ __forceinline__ void turn_share(const ColumnArguments& a, const Colum
     } else {
         const GroupParts all = amax_tables(rows, share.group, tables);
         const bool near = !all.nan && all.high <= all.low + E4M3_SPREAD;
-        Table bytes;
-        if (near) bytes = turn_near(run, all, out);
-        else bytes = turn_any(rows, share, out);
-        if (share.row == 0) store_bytes(a, tile, now, share.word, bytes);
+        const auto store = [&](Table bytes) {
+            if (share.row == 0) store_bytes(a, tile, now, share.word, bytes);
+        };
+        if (near) turn_near(run, all, store, out);
+        else turn_any(rows, share, store, out);
     }
 }
 
@@ -372,7 +380,7 @@ __device__ __forceinline__ void walk_rows(const ColumnArguments& a, const Column
         const Places places(s.now);
         to.fetch(a, tile.column, tile.row + places.base, (uint32_t)(s.now.end - places.base), keep, places.skew);
     };
-    fetch(rows[0]);
+    if (s.some()) fetch(rows[0]);
 #pragma unroll 1
     for (uint32_t turn = 0; s.some(); turn = AHEAD - turn) {
         const Segment now = s.now;

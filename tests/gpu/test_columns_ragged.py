@@ -32,6 +32,7 @@ SPLITS: dict[str, list[int]] = {
     "fours": [260, 4, 132, 100, 16],
     "long": [77, 400, 163],
     "a last row": [384, 1],
+    "an end behind a window": [130, 132, 2, 254, 4, 120],
     "halves": [112, 144, 128, 128],
 }
 EMULATOR = emulate.Emulator()
