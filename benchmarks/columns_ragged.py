@@ -63,7 +63,6 @@ SWEEP: dict[str, list[Order]] = {
     "mxfp4_columns": [
         *(Order(2, 4, strip=strip) for strip in (7, 10, 14, 29, 57)),
         *(Order(2, 5, strip=strip) for strip in (12, 23)),
-        *(Order(2, 2, 256, strip=strip) for strip in (14, 29)),
     ],
 }
 """Kernel file -> orders that a sweep tries."""
