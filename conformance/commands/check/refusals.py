@@ -16,6 +16,9 @@ from ...subjects.subject import Subject, takes
 from ...verdicts.probes import refusal
 from .asking import Asking
 
+DEVICES, ON_DEVICE = ("cupy", "torch-cuda", "jax"), "illegal: a row index"
+"""Libraries whose kernels cannot refuse a value that lies on the device (N0), and illegal calls by such values."""
+
 
 def ask(engine: Asking, key: tuple[str, str, dict[str, Any]], names: set[str]) -> None:
     """Make every illegal call of a variant to the subjects of these names, and the legal one after each."""
@@ -29,6 +32,8 @@ def ask(engine: Asking, key: tuple[str, str, dict[str, Any]], names: set[str]) -
             continue
         for subject in engine.active():
             into_out = "out" in case.params.get(FORM, {})
+            if case.label.startswith(ON_DEVICE) and subject.arrays in DEVICES:
+                continue
             if subject.name not in names or (into_out and not takes(subject.operations[key[0]], "out")):
                 continue
             engine.book.note(subject.name, engine.number)

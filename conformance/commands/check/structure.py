@@ -6,6 +6,7 @@ A form that a subject refuses with an error of its own is no failure; then the r
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,6 +16,7 @@ from ...cases.case import FORM, Case
 from ...cases.structure import Asked, build, structure_cases
 from ...cases.structure.build import form_of
 from ...cases.structure.covering import Row
+from ...cases.structure.illegal import illegal_cases
 from ...cases.structure.plan import structure_rows
 from ...subjects.calls.call import Called, call
 from ...subjects.subject import Subject, takes
@@ -28,6 +30,8 @@ PROBED, LEAST_PROBED, MOST_PROBED = 5, 1 << 8, 1 << 14
 """Structural cases on which the calling contract is probed too, and their elements; no two have columns alike."""
 KEYWORDS = ("out", "scale_byte")
 """Keywords that a kernel need not have: it is asked for them only where its callable names them."""
+WHOLE_SHAPES = ("64x128", "128x512")
+"""Shapes of whole tiles."""
 SECONDS = 300
 """Seconds of one subject's calls after which no further structural case of a variant is asked."""
 FIRST = {"storage": "contiguous", "address": 0, "dtype": None, "sequence": "tuple", "out": "contiguous",
@@ -65,6 +69,7 @@ def ask(engine: Asking, key: tuple[str, str, dict[str, Any]]) -> set[str]:
             engine.plan.structured.add((subject.name, _kind(engine.item)))
     engine.book.enter(key, f"structure {amount}")
     seen: dict[int, int] = {}
+    wrong = [case for case in illegal_cases(*key) if "out" not in case.params.get(FORM, {})]
     for asked in structure_cases(*key, amount):
         engine.number = asked.number
         if not any(subject.name in names for subject in engine.active()):
@@ -76,6 +81,10 @@ def ask(engine: Asking, key: tuple[str, str, dict[str, Any]]) -> set[str]:
             if not _takes(subject, asked.case) or _too_slow(engine, subject):
                 continue
             before = engine.tallies[subject.name].seconds
+            if (
+                amount != "brief" and wrong and asked.number % 3 == 1
+            ):  # a call that is refused must leave nothing behind
+                call(subject, wrong[asked.number // 3 % len(wrong)], engine.plan.seconds)
             _judge(engine, subject, asked, golden)
             engine.tallies[subject.name].coverage.seconds += engine.tallies[subject.name].seconds - before
             if amount != "brief" and engine.was_compared and _worth_probing(asked, seen):
@@ -137,7 +146,10 @@ def _judge(engine: Asking, subject: Subject, asked: Asked, golden: dict[str, Any
         tally.coverage.add(asked.row, asked.case, True)
         return
     tally.coverage.add(asked.row, asked.case, False)
-    _pin_down(engine, subject, asked, tally, called)
+    if called.declared:
+        _in_other_shapes(engine, subject, asked, tally)
+    else:
+        _pin_down(engine, subject, asked, tally, called)
 
 
 def _called(engine: Asking, subject: Subject, case: Case, golden: Any, tally: Tally) -> Called | None:
@@ -148,6 +160,21 @@ def _called(engine: Asking, subject: Subject, case: Case, golden: Any, tally: Ta
     tally.structural += record(called, case, golden, tally) is not None
     engine.lost(subject, tally)
     return None
+
+
+def _in_other_shapes(engine: Asking, subject: Subject, asked: Asked, tally: Tally) -> None:
+    """Ask a form in shapes of whole tiles, for its own may be outside of what is declared.
+
+    Where none of them is taken even in the plain form, nothing more is known of it than that it was refused.
+    """
+    plain = {name: _plain(name, level, form_of(asked.row)) for name, level in asked.row.items()}
+    for shape in WHOLE_SHAPES:
+        if _ask(engine, subject, asked, {**asked.row, "form shape": shape}, tally, ""):
+            return
+        if _ask(engine, subject, asked, {**plain, "form shape": shape}, tally, ""):
+            whole = replace(asked, row={**asked.row, "form shape": shape})
+            _pin_down(engine, subject, whole, tally, Called(words="refused in this form alone"))
+            return
 
 
 def _pin_down(engine: Asking, subject: Subject, asked: Asked, tally: Tally, called: Called) -> None:
