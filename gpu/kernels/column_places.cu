@@ -12,9 +12,9 @@ __device__ __forceinline__ uint32_t rows_of(const ColumnArguments& a, uint32_t e
         case 4: rows = *reinterpret_cast<const uint32_t*>(p); break;
         case -4: rows = (uint64_t)(offset_t)*reinterpret_cast<const int32_t*>(p); break;
         case 2: rows = *reinterpret_cast<const uint16_t*>(p); break;
-        case -2: rows = (uint64_t)(offset_t)*reinterpret_cast<const int16_t*>(p); break;
+        case -2: rows = (uint64_t)(offset_t)*reinterpret_cast<const short*>(p); break;
         case 1: rows = *p; break;
-        default: rows = (uint64_t)(offset_t)*reinterpret_cast<const int8_t*>(p);
+        default: rows = (uint64_t)(offset_t)*reinterpret_cast<const signed char*>(p);
     }
     return rows > most ? 0 : (uint32_t)rows;
 }
