@@ -42,6 +42,10 @@
 #ifndef RAGGED
 #define RAGGED 0
 #endif
+// Without RAGGED: whether windows are the segments of several experts, which begin at multiples of 32.
+#ifndef SPLIT
+#define SPLIT 0
+#endif
 // CTAs of one column tile and windows below each other that store their columns at the same time.
 #ifndef CLUSTER
 #define CLUSTER 1
@@ -114,6 +118,12 @@ struct ColumnTile {
 template <int height>
 __device__ __forceinline__ ColumnTile window_tile(const ColumnArguments& a, uint32_t window, uint32_t column) {
     if (column >= a.tiles || window >= a.windows) return {0, 0, 0, 0, 0};
+    if (SPLIT) {
+        const uint32_t number = (uint32_t)a.first_window + window, expert = a.at[window];
+        const int32_t row = a.ends[expert] + (int32_t)(number - a.segments[expert]) * height;
+        const uint32_t rows = (uint32_t)min(a.ends[expert + 1] - row, height);
+        return {row, (offset_t)column * WIDE, number, rows, rows};
+    }
     const offset_t row = RAGGED ? (a.first_window + window) * height : (offset_t)window * height;
     const uint32_t most = STRIP == 1 ? height : min(a.windows - window, (uint32_t)STRIP) * height;
     const uint32_t rows = (uint32_t)min(a.m - row, (offset_t)most);

@@ -41,7 +41,8 @@ class Order(NamedTuple):
     multiprocessor must hold at once, columns of a tile, whether memory passes by the caches, CTAs below each other
     that store columns at the same time, groups of 32 columns that a warp takes one after another, whether experts may
     begin at any row; windows that a CTA walks, whether it fetches rows while it turns others,
-    bytes of a column that it stores at the same time.
+    bytes of a column that it stores at the same time; whether
+    windows are segments of several experts.
     """
 
     across: int
@@ -54,6 +55,7 @@ class Order(NamedTuple):
     strip: int = 1
     ahead: int = 0
     line: int = 32
+    split: int = 0
 
     @property
     def defines(self) -> tuple[str, ...]:
@@ -190,6 +192,33 @@ def _parts(ends: Sequence[int], shape: Shape) -> list[Part]:
     return parts
 
 
+def _whole_parts(ends: Sequence[int], shape: Shape) -> list[Part]:
+    """Return the launches over segments of experts that begin at multiples of 32: each is a window."""
+    stops = np.array(ends, np.int64)
+    starts = np.concatenate([[0], stops[:-1]])
+    counts = -(-(stops - starts) // shape.tall)
+    numbers, expert_of = np.cumsum(counts) - counts, np.repeat(np.arange(len(ends)), counts)
+    parts, first = [], 0
+    while first < len(expert_of):
+        low = int(expert_of[first])
+        last = min(first + WINDOWS, int(np.searchsorted(expert_of, low + EXPERTS)))
+        high = int(expert_of[last - 1]) + 1
+        places = np.concatenate([starts[low : low + 1], stops[low:high]])
+        parts.append(Part(first, last - first, high - low, places, numbers[low:high], expert_of[first:last] - low))
+        first = last
+    return parts
+
+
+def _cut(name: str, ends: Sequence[int], shape: Shape) -> tuple[Order, list[Part]]:
+    """Return the order of a function for experts that end at these rows, and its launches."""
+    parts = _parts(ends, shape)
+    if not parts[0].experts:
+        return TUNING[name], parts
+    if shape.tall == 128 and ends[-1] <= MOST and all(end % 32 == 0 for end in ends[:-1]):
+        return TUNING[name]._replace(split=1), _whole_parts(ends, shape)
+    return RAGGED[name], parts
+
+
 def _grid(windows: int, order: Order, tiles: int) -> tuple[int, int]:
     """Return the CTAs of a launch, across and down."""
     across = order.across or tiles
@@ -223,8 +252,8 @@ def _launch(call: DeviceCall, given: Columns[View]) -> None:
     kernel, name = call.operation, f"{call.operation}_{given.mode}"
     if given.x.shape[0] == 0 or given.k == 0:
         return
-    parts = _parts(list(itertools.accumulate(n for n in given.splits.tolist() if n)), SHAPES.get(kernel, Shape()))
-    order = (RAGGED if parts[0].experts else TUNING)[name]
+    ends = list(itertools.accumulate(n for n in given.splits.tolist() if n))
+    order, parts = _cut(name, ends, SHAPES.get(kernel, Shape()))
     shared, grids, threads = _sized(call, kernel, name, order, given, [part.windows for part in parts])
     kind = RowColumnArguments if len(call.results) > 2 else ColumnArguments
     for part, grid in zip(parts, grids, strict=True):

@@ -68,3 +68,16 @@ def test_whole_segments_need_no_list() -> None:
 
 def test_arguments_are_no_longer_than_any_compiler_takes() -> None:
     assert ctypes.sizeof(columns.ColumnArguments) <= 4096
+
+
+def test_segments_at_multiples_of_32_are_windows() -> None:
+    rng = np.random.default_rng(0)
+    for experts, most in ((2, 3), (700, 5), (2, 3000), (40, 600)):
+        ends = [32 * int(n) for n in np.cumsum(rng.integers(1, most + 1, experts))]
+        wanted, found = segments(ends, 128), []
+        for part in columns._whole_parts(ends, Shape()):
+            assert 0 < part.windows <= columns.WINDOWS and part.experts <= columns.EXPERTS
+            for number, expert in enumerate(part.at, part.first):
+                first = int(part.ends[expert]) + (number - int(part.segments[expert])) * 128
+                found.append((first, min(first + 128, int(part.ends[expert + 1]))))
+        assert found == wanted

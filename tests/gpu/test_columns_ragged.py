@@ -33,6 +33,7 @@ SPLITS: dict[str, list[int]] = {
     "long": [77, 400, 163],
     "a last row": [384, 1],
     "an end behind a window": [130, 132, 2, 254, 4, 120],
+    "at multiples of 32": [96, 0, 160, 32, 288, 64, 45],
     "halves": [112, 144, 128, 128],
 }
 EMULATOR = emulate.Emulator()
