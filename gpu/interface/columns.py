@@ -1,4 +1,8 @@
-"""Conversions from rows to columns, dense and over the rows of experts (clauses N9 and N10)."""
+"""Conversions from rows to columns, dense and over the rows of experts (clauses N9 and N10).
+
+A kernel also takes `splits` as an array of integers on the device, which the host does not wait for; then `out` is
+required, and the rows of its scales say how many blocks there is room for (N0.10).
+"""
 
 from __future__ import annotations
 

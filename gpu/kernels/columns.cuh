@@ -1,5 +1,10 @@
-// Tiles of 128 rows x WIDE columns that are turned: which rows a CTA has, and the way out through shared memory.
-// Device only; no arithmetic on values.
+// Windows of an output's columns: which rows a CTA has, which blocks of experts' rows meet them, and the way out through
+// shared memory. Device only; no arithmetic on values.
+//
+// A CTA has rows that begin at a multiple of its window's height, wherever experts begin: so every store is of 16 bytes
+// that lie so, and no sector of the output is written by two CTAs. A block of rows of one expert (a *segment*) that
+// reaches beyond the window gets its bytes in every window that it meets, and has its scales written by the one in which
+// it begins. Without RAGGED all experts but the last are whole segments: then segments lie as if there were one expert.
 //
 // A thread holds four neighbouring rows. After `transpose_bytes` each of its words is four rows of one column; the
 // words of a column lie side by side in shared memory, and leave as 16-byte stores of sixteen rows.
@@ -22,7 +27,26 @@
 #ifndef TURNS
 #define TURNS 1
 #endif
-// CTAs of one column tile and blocks of rows below each other that store their columns at the same time.
+// Windows below each other that a CTA walks, and whether it fetches a segment while it turns the one above.
+#ifndef STRIP
+#define STRIP 1
+#endif
+#ifndef AHEAD
+#define AHEAD 0
+#endif
+// Bytes of a column that a CTA which walks stores at the same time: 32, 64 or 128.
+#ifndef LINE
+#define LINE 32
+#endif
+// Whether segments may begin anywhere.
+#ifndef RAGGED
+#define RAGGED 0
+#endif
+// Without RAGGED: whether windows are the segments of several experts, which begin at multiples of 32.
+#ifndef SPLIT
+#define SPLIT 0
+#endif
+// CTAs of one column tile and windows below each other that store their columns at the same time.
 #ifndef CLUSTER
 #define CLUSTER 1
 #endif
@@ -34,62 +58,139 @@
 
 namespace refnum {
 
-constexpr int SEGMENTS = 1920, TALL = 128, QUADS = TALL / 4;
+constexpr int WINDOWS = 512, EXPERTS = 320;  // of one launch by splits of the host
+constexpr int TALL = 128, QUADS = TALL / 4;
 constexpr uint32_t VECTORS = 1, SCALES = 2;  // bits of `aligned`: codes by 16 bytes, a tile's scales of a row in one copy
 
-// The one parameter of every column kernel (gpu/columns.py has its mirror). Blocks of rows of one expert follow from
-// `dense_rows`; else a launch takes up to 1920 blocks, from row `first_row` and column block `first_segment` on: the first
-// row of each and, behind them, the last one's end, in units of 2**shift rows; zeros follow. Strides are in bytes.
+// The one parameter of every column kernel (gpu/columns.py has its mirror). Strides are in bytes. One expert follows from
+// `m`; several (RAGGED) lie in `ends` and what follows it, or, by splits on the device, in `table` in the same order: expert e has
+// the rows ends[e] to ends[e + 1] from the launch's first window on, segments from number segments[e] on; a window begins
+// in expert at[window]. The first expert of a launch may begin before it.
 struct ColumnArguments {
     const uint8_t *x, *scales;
     uint8_t *rows, *row_scales;  // outputs of kernels that write rows too
     uint8_t *out, *out_scales;
-    offset_t x_stride, scale_stride, out_stride, k, first_row, first_segment, dense_rows;
-    uint32_t segments;  // blocks of rows of this launch
-    uint32_t tiles;     // across the columns
-    uint32_t aligned;   // which inputs can be read by vectors
-    uint32_t vector;    // bytes that an output store may have: 16, 4 or 1
-    uint32_t shift;
-    uint16_t places[SEGMENTS + 1];
+    const uint8_t* splits;  // on the device, or none
+    int32_t* table;
+    offset_t x_stride, scale_stride, out_stride, split_stride, k, m, first_window;
+    uint32_t windows;  // of this launch
+    uint32_t tiles;    // across the columns
+    uint32_t aligned;  // which inputs can be read by vectors
+    uint32_t vector;   // bytes that an output store may have: 16, 4 or 1
+    uint32_t experts;
+    uint32_t blocks;   // rows of `out_scales`
+    uint32_t tall, height;  // rows of a segment and of a window
+    int32_t split_bytes;    // of an item of `splits`, negative when signed
+    int32_t ends[EXPERTS + 1];
+    uint32_t segments[EXPERTS];
+    uint16_t at[WINDOWS];
+
+    __device__ __forceinline__ int32_t end(uint32_t i) const { return table ? __ldg(table + i) : ends[i]; }
+    __device__ __forceinline__ uint32_t segment(uint32_t expert) const {
+        return table ? (uint32_t)__ldg(table + experts + 1 + expert) : segments[expert];
+    }
+    __device__ __forceinline__ uint32_t expert_at(uint32_t window) const {
+        return table ? (uint32_t)__ldg(table + 2 * experts + 1 + window) : at[window];
+    }
 };
 
+// Rows of one expert that share their columns' bytes: counted from the first row of a window that they meet; the row of
+// the scales.
 struct Segment {
-    offset_t row;
-    uint32_t rows;
+    int32_t first, end;
+    uint32_t number;
 
-    // Its rows `first` to `first` + 31, none if there are fewer.
-    __device__ __forceinline__ Segment stripe(uint32_t first) const {
-        return {row + first, min(max(rows, first) - first, 32u)};
+    __device__ __forceinline__ bool has(uint32_t row) const { return (int32_t)row >= first && (int32_t)row < end; }
+    // The row from `first` on whose number is `place` modulo 32.
+    __device__ __forceinline__ int32_t row_at(uint32_t place) const {
+        return (first & -32) + (int32_t)place + (place < (uint32_t)first % 32 ? 32 : 0);
     }
 };
 
-// The launch's block of rows of that number; `tall` rows at most.
-template <int tall>
-__device__ __forceinline__ Segment segment_at(const ColumnArguments& a, uint32_t number) {
-    if (a.dense_rows == 0) {
-        const uint32_t first = a.places[number], end = a.places[number + 1];
-        return {a.first_row + (offset_t)(first << a.shift), end - first << a.shift};
+// The rows of this CTA, a window or a strip of them; none behind the last column and the last window.
+struct ColumnTile {
+    offset_t row, column;
+    uint32_t window;  // of the launch
+    uint32_t rows;    // that exist
+    uint32_t held;    // that belong to experts, the first ones
+};
+
+template <int height>
+__device__ __forceinline__ ColumnTile window_tile(const ColumnArguments& a, uint32_t window, uint32_t column) {
+    if (column >= a.tiles || window >= a.windows) return {0, 0, 0, 0, 0};
+    if (SPLIT) {
+        const uint32_t number = (uint32_t)a.first_window + window, expert = a.at[window];
+        const int32_t row = a.ends[expert] + (int32_t)(number - a.segments[expert]) * height;
+        const uint32_t rows = (uint32_t)min(a.ends[expert + 1] - row, height);
+        return {row, (offset_t)column * WIDE, number, rows, rows};
     }
-    const offset_t row = (offset_t)number * tall, left = a.dense_rows - row;
-    return {row, (uint32_t)min(left, (offset_t)tall)};
+    const offset_t row = RAGGED ? (a.first_window + window) * height : (offset_t)window * height;
+    const uint32_t most = STRIP == 1 ? height : min(a.windows - window, (uint32_t)STRIP) * height;
+    const uint32_t rows = (uint32_t)min(a.m - row, (offset_t)most);
+    if (!RAGGED || !a.table) return {row, (offset_t)column * WIDE, window, rows, rows};
+    const int32_t held = max(min(a.end(a.experts) - (int32_t)window * height, (int32_t)rows), 0);
+    return {row, (offset_t)column * WIDE, window, rows, (uint32_t)held};
 }
 
-struct ColumnTile {
-    offset_t row, column, segment;
-    uint32_t rows;  // that exist, at most 128
-
-    __device__ __forceinline__ Segment stripe(uint32_t i) const { return Segment{row, rows}.stripe(32 * i); }
-};
-
-// The tile of this CTA: across the grid go the blocks of rows, CLUSTER at a time, ACROSS column tiles of each; down go
-// the stripes of ACROSS column tiles. Its `rows` are 0 behind the last column and the last block.
+// Across the grid go strips of STRIP windows, CLUSTER at a time, ACROSS column tiles of each; down go the stripes of ACROSS column
+// tiles.
+template <int height>
 __device__ __forceinline__ ColumnTile column_tile(const ColumnArguments& a) {
     const uint32_t across = ACROSS ? ACROSS : a.tiles, number = blockIdx.x / CLUSTER, row = number / across;
-    const uint32_t segment = row * CLUSTER + blockIdx.x % CLUSTER;
-    const uint32_t column = blockIdx.y * across + (number - row * across);
-    if (column >= a.tiles || segment >= a.segments) return {0, 0, 0, 0};
-    const Segment rows = segment_at<TALL>(a, segment);
-    return {rows.row, (offset_t)column * WIDE, a.first_segment + segment, rows.rows};
+    return window_tile<height>(a, (row * CLUSTER + blockIdx.x % CLUSTER) * STRIP, blockIdx.y * across + (number - row * across));
+}
+
+// Walks the segments of at most `tall` rows that meet a window, from the one that holds its row `row` on.
+template <int height, int tall>
+struct Segments {
+    const ColumnArguments& a;
+    int32_t origin, held, last;  // the window's first row, from the launch's; its rows of experts; its expert's end
+    uint32_t expert;
+    Segment now;
+
+    __device__ __forceinline__ Segments(const ColumnArguments& arguments, const ColumnTile& tile, int32_t row = 0)
+        : a(arguments), origin((int32_t)tile.window * height), held((int32_t)tile.held), last(held), expert(0),
+          now{held, held, ~0u} {
+        if (row >= held) return;
+        int32_t start = 0;
+        uint32_t number = (uint32_t)(a.first_window + tile.window) * (height / tall);
+        if (RAGGED) {
+            expert = a.expert_at(tile.window);
+            while (a.end(expert + 1) <= origin + row) ++expert;
+            start = a.end(expert) - origin;
+            last = a.end(expert + 1) - origin;
+            number = a.segment(expert);
+        }
+        const uint32_t whole = (uint32_t)(row - start) / tall;
+        take(start + (int32_t)whole * tall, number + whole);
+    }
+    __device__ __forceinline__ void take(int32_t first, uint32_t number) {
+        now = {first, min(first + tall, last), number};
+    }
+    __device__ __forceinline__ bool some() const { return now.first < held; }
+    __device__ __forceinline__ void next() {
+        if (now.end >= held) {
+            now = {held, held, ~0u};
+        } else if (!RAGGED || now.end < last) {
+            take(now.end, now.number + 1);
+        } else {
+            do last = a.end(++expert + 1) - origin; while (last <= now.end);
+            take(now.end, a.segment(expert));
+        }
+    }
+};
+
+// Rows of segments that meet a window and lie before and behind it.
+struct Edges {
+    uint32_t before, behind;
+
+    __device__ __forceinline__ bool some() const { return before + behind != 0; }
+};
+template <int height, int tall>
+__device__ __forceinline__ Edges window_edges(const ColumnArguments& a, const ColumnTile& tile) {
+    if (!RAGGED || tile.held == 0) return {0, 0};
+    const Segments<height, tall> first(a, tile), last(a, tile, (int32_t)tile.held - 1);
+    return {(uint32_t)max(-first.now.first, 0), (uint32_t)max(last.now.end - height, 0)};
 }
 
 // The threads of a cluster wait for each other; those of one CTA alone, and devices without clusters, do not.
@@ -161,11 +262,27 @@ struct Turned {
     }
 };
 
-// Output scales of four neighbouring columns.
-__device__ __forceinline__ void store_scales(const ColumnArguments& a, const ColumnTile& tile, uint32_t column,
+// Zeros for rows of no expert, from row `from` of a CTA's rows on, `codes` of them a byte: all threads.
+template <int threads, int codes>
+__device__ __forceinline__ void clear_rows(const ColumnArguments& a, const ColumnTile& tile, int32_t from) {
+    const uint32_t chunk = threadIdx.x % 8;
+    const uint32_t none[4] = {0, 0, 0, 0};
+#pragma unroll 1
+    for (uint32_t column = threadIdx.x / 8; column < WIDE && tile.column + column < a.k; column += threads / 8) {
+        uint8_t* to = a.out + (tile.column + column) * a.out_stride + tile.row / codes;
+#pragma unroll 1
+        for (int32_t row = from + 16 * codes * (int32_t)chunk; row < (int32_t)tile.rows; row += 128 * codes) {
+            if (a.vector == 16) store<16>(to + row / codes, none);
+            else store_some(to + row / codes, make_uint4(0, 0, 0, 0), ((int32_t)tile.rows - row) / codes, a.vector);
+        }
+    }
+}
+
+// Output scales of four neighbouring columns, unless there is no row for them.
+__device__ __forceinline__ void store_scales(const ColumnArguments& a, uint32_t segment, offset_t column,
                                              uint32_t bytes) {
-    if (tile.column + column >= a.k) return;
-    *reinterpret_cast<uint32_t*>(a.out_scales + tile.segment * a.k + tile.column + column) = bytes;
+    if (column >= a.k || (RAGGED && segment >= a.blocks)) return;
+    *reinterpret_cast<uint32_t*>(a.out_scales + (offset_t)segment * a.k + column) = bytes;
 }
 
 }  // namespace refnum

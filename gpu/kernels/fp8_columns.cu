@@ -16,32 +16,144 @@ __device__ __forceinline__ void load_rows(const ColumnArguments& a, const Column
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
         rows.w[i][0] = rows.w[i][1] = rows.w[i][2] = rows.w[i][3] = rows.byte[i] = 0;
-        if (4 * quad + i >= tile.rows || column >= a.k) continue;
+        if (4 * quad + i >= (RAGGED ? tile.held : tile.rows) || column >= a.k) continue;
         load<16>(x + i * a.x_stride, a.aligned & VECTORS, rows.w[i]);
         rows.byte[i] = load_byte(scales + i * a.scale_stride);
     }
 }
 
-__device__ __forceinline__ uint32_t shared_byte(const Rows& rows, uint32_t (&largest)[8]) {
-    uint32_t part = 0;
+#if RAGGED
+
+// Parts of the thread's rows (`row_part`) over all columns of the tile, in all eight threads that share them.
+__device__ __forceinline__ void row_parts(const Rows& rows, uint32_t (&part)[4]) {
+    uint32_t nonzero = 0;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
         const uint32_t any = rows.w[i][0] | rows.w[i][1] | rows.w[i][2] | rows.w[i][3];
-        part = max(part, row_part((any & BYTE_MAGNITUDES) != 0, rows.byte[i]));
+        nonzero |= (any & BYTE_MAGNITUDES) != 0 ? 1u << i : 0;
     }
-    part = __reduce_max_sync(~0u, part);
-    if (threadIdx.x % 32 == 0) largest[threadIdx.x / 32] = part;
-    __syncthreads();
 #pragma unroll
-    for (int i = 0; i < 8; ++i) part = max(part, largest[i]);
-    return tile_byte(part);
+    for (int d = 1; d < 8; d *= 2) nonzero |= __shfl_xor_sync(~0u, nonzero, d);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) part[i] = row_part(nonzero >> i & 1, rows.byte[i]);
 }
 
-template <bool te>
-__device__ __forceinline__ void turn(Rows& rows, uint32_t byte, uint32_t part, uint32_t quad, Turned<16>& turned) {
+// Bytes of rows outside the window, and what all rows of the window have.
+struct TileRows {
+    uint8_t edges[2 * TALL];  // of the rows before the window, and of those behind it
+    uint16_t parts[TALL];
+    __align__(4) uint8_t bytes[TALL];  // of their segments
+
+    __device__ __forceinline__ uint8_t* edge(int32_t row) { return edges + (row < 0 ? row + TALL : row); }
+};
+
+__device__ __forceinline__ void fetch_edges(const ColumnArguments& a, const ColumnTile& tile, const Edges& edges,
+                                            TileRows& all) {
+    const int32_t row = threadIdx.x < TALL ? (int32_t)threadIdx.x - TALL : (int32_t)threadIdx.x;
+    if (row < -(int32_t)edges.before || row >= TALL + (int32_t)edges.behind) return;
+    *all.edge(row) = (uint8_t)load_byte(a.scales + (tile.row + row) * a.scale_stride + tile.column / WIDE);
+}
+
+// The larger of `most` and the parts of `count` rows outside the window, from `row` on. One row tells nearly always: that
+// of the largest byte. All threads of a warp.
+__device__ __forceinline__ uint32_t raise_by_edge(const ColumnArguments& a, const ColumnTile& tile, const uint8_t* bytes,
+                                                  int32_t row, uint32_t count, uint32_t most) {
+    const uint32_t lane = threadIdx.x % 32;
+    const offset_t column = tile.column + 4 * lane;
+    const uint8_t* x = a.x + (tile.row + row) * a.x_stride + column;
+    uint32_t best = 0;
+#pragma unroll
+    for (uint32_t r = lane; r < TALL; r += 32) {
+        const uint32_t byte = r < count ? bytes[r] : NAN_BYTE;
+        best = max(best, byte == NAN_BYTE ? 0 : (byte + 1) << 8 | r);
+    }
+    best = __reduce_max_sync(~0u, best);
+    if (best >> 8 <= most) return most;
+    const auto nonzero = [&](uint32_t r) {
+        uint32_t word = 0;
+        if (column < a.k) load<4>(x + (offset_t)r * a.x_stride, a.aligned & VECTORS, &word);
+        return (word & BYTE_MAGNITUDES) != 0;
+    };
+    if (__any_sync(~0u, nonzero(best & 0xFF))) return best >> 8;
+#pragma unroll 8
+    for (uint32_t r = 0; r < count; ++r) {
+        const bool some = __any_sync(~0u, nonzero(r));
+        most = max(most, row_part(some, bytes[r]));
+    }
+    return most;
+}
+
+// A warp takes every eighth segment: the bytes of its rows, and of its columns if it begins in the window.
+__device__ __forceinline__ void segment_bytes(const ColumnArguments& a, const ColumnTile& tile, TileRows& all) {
+    const uint32_t lane = threadIdx.x % 32;
+    uint32_t turn = threadIdx.x / 32;
+#pragma unroll 1
+    for (Segments<TALL, TALL> s(a, tile); s.some(); s.next(), turn = (turn + 7) % 8) {
+        if (turn != 0) continue;
+        uint32_t most = 0;
+#pragma unroll
+        for (uint32_t r = lane; r < TALL; r += 32) most = max(most, s.now.has(r) ? all.parts[r] : 0);
+        most = __reduce_max_sync(~0u, most);
+        const int32_t first = s.now.first, behind = s.now.end - TALL;
+        if (first < 0) most = raise_by_edge(a, tile, all.edge(first), first, (uint32_t)-first, most);
+        if (behind > 0) most = raise_by_edge(a, tile, all.edge(TALL), TALL, (uint32_t)behind, most);
+        const uint32_t byte = tile_byte(most);
+#pragma unroll
+        for (uint32_t r = lane; r < TALL; r += 32) {
+            if (s.now.has(r)) all.bytes[r] = (uint8_t)byte;
+        }
+        if (first >= 0) store_scales(a, s.now.number, tile.column + 4 * lane, byte * 0x01010101u);
+    }
+}
+
+// The bytes of the segments of the thread's rows, a byte each.
+__device__ __forceinline__ uint32_t shared_bytes(const ColumnArguments& a, const ColumnTile& tile, const Rows& rows,
+                                                 uint32_t quad, TileRows& all) {
+    const Edges edges = window_edges<TALL, TALL>(a, tile);
+    if (edges.some()) fetch_edges(a, tile, edges, all);
+    uint32_t part[4];
+    row_parts(rows, part);
+    if (threadIdx.x % 8 == 0) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) all.parts[4 * quad + i] = (uint16_t)part[i];
+        reinterpret_cast<uint32_t*>(all.bytes)[quad] = 0;
+    }
+    __syncthreads();
+    segment_bytes(a, tile, all);
+    __syncthreads();
+    return reinterpret_cast<const uint32_t*>(all.bytes)[quad];
+}
+
+#else
+
+struct TileRows {
+    uint32_t largest[8];  // part of a warp's rows
+};
+
+// All rows are of one segment, and it has no others: its byte.
+__device__ __forceinline__ uint32_t shared_bytes(const ColumnArguments&, const ColumnTile&, const Rows& rows, uint32_t,
+                                                 TileRows& all) {
+    uint32_t most = 0;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        const uint32_t nan = rows.byte[i] == NAN_BYTE ? ~0u : 0u;
+        const uint32_t any = rows.w[i][0] | rows.w[i][1] | rows.w[i][2] | rows.w[i][3];
+        most = max(most, row_part((any & BYTE_MAGNITUDES) != 0, rows.byte[i]));
+    }
+    most = __reduce_max_sync(~0u, most);
+    if (threadIdx.x % 32 == 0) all.largest[threadIdx.x / 32] = most;
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < 8; ++i) most = max(most, all.largest[i]);
+    return tile_byte(most);
+}
+
+#endif
+
+template <bool te>
+__device__ __forceinline__ void turn(Rows& rows, uint32_t bytes, uint32_t part, uint32_t quad, Turned<16>& turned) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const uint32_t nan = rows.byte[i] == NAN_BYTE ? ~0u : 0u, byte = RAGGED ? bytes >> (8 * i) & 0xFF : bytes;
         if (te) {
             const uint32_t steps = lowering_steps(rows.byte[i], byte);
 #pragma unroll
@@ -67,15 +179,17 @@ __device__ __forceinline__ void turn(Rows& rows, uint32_t byte, uint32_t part, u
 template <bool te>
 __device__ __forceinline__ void fp8_columns(const ColumnArguments& a) {
     __shared__ __align__(16) Turned<16> turned;
-    __shared__ uint32_t largest[8];
+    __shared__ TileRows all;
     const uint32_t part = threadIdx.x % 8, quad = threadIdx.x / 8;
-    const ColumnTile tile = column_tile(a);
+    const ColumnTile tile = column_tile<TALL>(a);
     if (tile.rows == 0) return;
     Rows rows;
     load_rows(a, tile, part, quad, rows);
-    const uint32_t byte = shared_byte(rows, largest);
-    if (threadIdx.x / 32 * 16 < tile.rows) turn<te>(rows, byte, part, quad, turned);  // a warp has sixteen rows
-    if (threadIdx.x < 32) store_scales(a, tile, 4 * threadIdx.x, byte * 0x01010101u);
+    const uint32_t bytes = shared_bytes(a, tile, rows, quad, all);
+    if (threadIdx.x / 32 * 16 < tile.rows) turn<te>(rows, bytes, part, quad, turned);  // a warp has sixteen rows
+#if !RAGGED
+    if (threadIdx.x < 32) store_scales(a, tile.window, tile.column + 4 * threadIdx.x, bytes * 0x01010101u);
+#endif
     __syncthreads();
     turned.template store_columns<256>(a, tile);
 }

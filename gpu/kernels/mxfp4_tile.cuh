@@ -14,10 +14,10 @@ namespace refnum {
 constexpr int GROUPS = WIDE / 32, WARPS = GROUPS / TURNS, WORKERS = 32 * WARPS;  // of a tile, and its threads
 constexpr int ROWS_A_PASS = WORKERS / GROUPS;                                      // that a CTA copies at a time
 
-// Skews keep the blocks of eight neighbouring rows, and equal rows of eight runs, in different banks.
-template <int tall, int run>
+// Skews keep the blocks of eight neighbouring rows (where `skew` is 4), and equal rows of eight runs, in different banks.
+template <int tall, int run, int skew>
 struct PackedTile {
-    static constexpr int pitch = WIDE / 8 + 4, run_pitch = run * pitch + 4;  // words of a row, and of a run
+    static constexpr int pitch = WIDE / 8 + skew, run_pitch = run * pitch + 4;  // words of a row, and of a run
     __align__(16) uint32_t codes[tall * pitch + tall / run * 4];
     __align__(8) uint8_t bytes[tall * GROUPS];
 
@@ -26,82 +26,74 @@ struct PackedTile {
         return *reinterpret_cast<uint4*>(row(i) + 4 * group);
     }
 
-    // All threads of a CTA; complete behind `wait_copies` and a barrier. stripe(i): the array's rows for rows 32 i and on
-    // of the tile, at most 32; the others are empty blocks. joined: they are its first rows, and the array's from row
-    // `first` on, `rows` of them.
-    template <class Stripe>
-    __device__ __forceinline__ void fetch(const ColumnArguments& a, offset_t column, bool joined, offset_t first,
-                                          uint32_t rows, Stripe stripe) {
-        const uint64_t keep = keep_policy();  // for scales: 64 bytes of DRAM hold a row's for eight or sixteen tiles
-        if (joined && a.aligned == (VECTORS | SCALES) && column + WIDE <= a.k) fetch_rows(a, column, first, rows, keep);
-        else fetch_stripes(a, column, stripe, keep);
-    }
-
-private:
-    __device__ __forceinline__ void fetch_rows(const ColumnArguments& a, offset_t column, offset_t first, uint32_t rows,
-                                               uint64_t keep) {
-        const uint32_t group = threadIdx.x % GROUPS, row = threadIdx.x / GROUPS;
-        const uint8_t* x = a.x + (first + row) * a.x_stride + (column / 2 + 16 * group);
-        const offset_t step = ROWS_A_PASS * a.x_stride;
-#pragma unroll
-        for (int i = 0; i < tall; i += ROWS_A_PASS, x += step) copy_16(&block(i + row, group), x, i + row < rows);
-        const uint8_t* scales = a.scales + column / 32;
-#pragma unroll
-        for (uint32_t i = threadIdx.x; i < tall; i += WORKERS) {
-            copy_scales(bytes + i * GROUPS, scales + (first + i) * a.scale_stride, i < rows, keep);
-        }
-    }
-
-    template <class Stripe>
-    __device__ __forceinline__ void fetch_stripes(const ColumnArguments& a, offset_t column, Stripe stripe,
-                                                  uint64_t keep) {
-        const uint32_t group = threadIdx.x % GROUPS, row = threadIdx.x / GROUPS;
-        const uint8_t* x = a.x + (column / 2 + 16 * group);
-        const bool inside = column + 32 * group < a.k;
+    // The array's rows from `first` on, `rows` of them; places of those behind are empty blocks. The first `turned` places
+    // have the rows `tall` below. All threads of a CTA; complete behind `wait_copies` and a barrier.
+    __device__ __forceinline__ void fetch(const ColumnArguments& a, offset_t column, offset_t first, uint32_t rows,
+                                          uint64_t keep, uint32_t turned = 0) {
+        const uint32_t group = threadIdx.x % GROUPS, own = threadIdx.x / GROUPS;
+        const uint8_t* x = a.x + (first + own) * a.x_stride + (column / 2 + 16 * group);
+        const offset_t step = ROWS_A_PASS * a.x_stride, below = tall * a.x_stride;
+        const uint32_t here = column + 32 * group < a.k ? rows : 0;
         if (a.aligned & VECTORS) {
 #pragma unroll
-            for (int i = 0; i < tall / 32; ++i) {
-                const Segment from = stripe(i);
-#pragma unroll
-                for (uint32_t j = 0; j < 32; j += ROWS_A_PASS) {
-                    const uint8_t* own = x + (from.row + j + row) * a.x_stride;
-                    copy_16(&block(32 * i + j + row, group), own, inside && j + row < from.rows);
-                }
+            for (uint32_t i = 0; i < tall; i += ROWS_A_PASS, x += step) {
+                const bool later = i + own < turned;
+                copy_16(&block(i + own, group), later ? x + below : x, i + own + (later ? tall : 0) < here);
             }
         } else {
 #pragma unroll 1
-            for (int i = 0; i < tall / 32; ++i) {
-                const Segment from = stripe(i);
-#pragma unroll 1
-                for (uint32_t j = 0; j < 32; j += ROWS_A_PASS) {
-                    const uint8_t* own = x + (from.row + j + row) * a.x_stride;
-                    uint32_t w[4] = {0, 0, 0, 0};
-                    if (inside && j + row < from.rows) load<16>(own, false, w);
-                    block(32 * i + j + row, group) = make_uint4(w[0], w[1], w[2], w[3]);
-                }
+            for (uint32_t i = own; i < tall; i += ROWS_A_PASS, x += step) {
+                const bool later = i < turned;
+                uint32_t w[4] = {0, 0, 0, 0};
+                if ((later ? i + tall : i) < here) load<16>(later ? x + below : x, false, w);
+                block(i, group) = make_uint4(w[0], w[1], w[2], w[3]);
             }
         }
-        fetch_scales(a, column, stripe, keep);
+        fetch_scales(a, column, first, rows, tall, bytes, keep, turned);
     }
 
-    // A warp a stripe, a lane a row.
-    template <class Stripe>
-    __device__ __forceinline__ void fetch_scales(const ColumnArguments& a, offset_t column, Stripe stripe,
-                                                 uint64_t keep) {
-        const uint32_t lane = threadIdx.x % 32;
-        const uint8_t* scales = a.scales + lane * a.scale_stride + column / 32;
-        const bool whole = a.aligned & SCALES && column + WIDE <= a.k;
+    // The places `from` to `from` + 31 as rows of one segment, at their numbers modulo 32: all threads.
+    __device__ __forceinline__ void fetch_slot(const ColumnArguments& a, const ColumnTile& to, const Segment& now,
+                                               uint32_t slot, uint64_t keep) {
+        const uint32_t group = threadIdx.x % GROUPS, own = threadIdx.x / GROUPS, lane = threadIdx.x % 32;
+        const int32_t row = now.row_at(own), below = now.row_at(lane);
+        const uint8_t* x = a.x + (to.row + row) * a.x_stride + (to.column / 2 + 16 * group);
+        const bool here = row < now.end && to.column + 32 * group < a.k;
+        if (a.aligned & VECTORS) {
+            copy_16(&block(32 * slot + own, group), x, here);
+        } else {
+            uint32_t w[4] = {0, 0, 0, 0};
+            if (here) load<16>(x, false, w);
+            block(32 * slot + own, group) = make_uint4(w[0], w[1], w[2], w[3]);
+        }
+        if (threadIdx.x / 32 != slot % WARPS) return;
+        const uint8_t* scales = a.scales + (to.row + below) * a.scale_stride + to.column / 32;
+        uint8_t* place = bytes + (32 * slot + lane) * GROUPS;
+        if (a.aligned & SCALES && to.column + WIDE <= a.k) copy_scales(place, scales, below < now.end, keep);
+        else fetch_bytes(a, to.column, scales, below < now.end, place);
+    }
+
+    // Scales of `count` rows from `first` on, of which `rows` exist; the others get 0.
+    static __device__ __forceinline__ void fetch_scales(const ColumnArguments& a, offset_t column, offset_t first,
+                                                        uint32_t rows, uint32_t count, uint8_t* to, uint64_t keep,
+                                                        uint32_t turned = 0) {
+        const uint8_t* scales = a.scales + first * a.scale_stride + column / 32;
+        if (a.aligned & SCALES && column + WIDE <= a.k) {
 #pragma unroll
-        for (uint32_t i = threadIdx.x / 32; i < tall / 32; i += WARPS) {
-            const Segment from = stripe(i);
-            const bool exists = lane < from.rows;
-            const uint8_t* x = scales + from.row * a.scale_stride;
-            uint8_t* to = bytes + (32 * i + lane) * GROUPS;
-            if (whole) copy_scales(to, x, exists, keep);
-            else fetch_bytes(a, column, x, exists, to);
+            for (uint32_t i = threadIdx.x; i < count; i += WORKERS) {
+                const uint32_t row = i < turned ? i + tall : i;
+                copy_scales(to + i * GROUPS, scales + row * a.scale_stride, row < rows, keep);
+            }
+        } else {
+#pragma unroll 1
+            for (uint32_t i = threadIdx.x; i < count; i += WORKERS) {
+                const uint32_t row = i < turned ? i + tall : i;
+                fetch_bytes(a, column, scales + row * a.scale_stride, row < rows, to + i * GROUPS);
+            }
         }
     }
 
+private:
     // A row's scales in one copy.
     static __device__ __forceinline__ void copy_scales(uint8_t* to, const uint8_t* scales, bool exists, uint64_t keep) {
         static_assert(GROUPS == 4 || GROUPS == 8, "as many bytes as a copy may have");
@@ -129,11 +121,11 @@ struct RowTables {
 
 // Parts (`block_part_max`) of the rows that a lane has of a group: rows lane, lane + 32, ... of `count * 32`.
 template <int count, class Tile>
-__device__ __forceinline__ void block_parts(Tile& tile, uint32_t group, uint32_t first, uint32_t (&part)[count],
+__device__ __forceinline__ void block_parts(Tile& tile, uint32_t group, uint32_t (&part)[count],
                                             uint32_t (&byte)[count]) {
 #pragma unroll
     for (int i = 0; i < count; ++i) {
-        const uint32_t row = first + 32 * i + threadIdx.x % 32;
+        const uint32_t row = 32 * i + threadIdx.x % 32;
         const uint4 four = tile.block(row, group);
         const uint32_t w[4] = {four.x, four.y, four.z, four.w};
         byte[i] = tile.bytes[row * GROUPS + group];

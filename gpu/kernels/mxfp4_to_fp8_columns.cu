@@ -1,16 +1,19 @@
-// Row-wise MXFP4 -> column-wise E4M3 (clause N9). A CTA has 128 rows, a warp 32 columns of them.
+// Row-wise MXFP4 -> column-wise E4M3 (clause N9). A CTA has 128 rows or a strip of them, a warp 32
+// columns of a segment.
 #include "mxfp4_to_fp8_tile.cuh"
 
 namespace refnum {
 
 template <bool amax>
 __device__ __forceinline__ void mxfp4_to_fp8_columns(const ColumnArguments& a) {
-    __shared__ RowsTile rows;
+    __shared__ RowsTile tiles[1 + AHEAD];
     __shared__ TileTables tables[WARPS];
-    const ColumnTile tile = column_tile(a);
+    __shared__ Kept<amax> kept;
+    const ColumnTile tile = column_tile<TALL>(a);
     if (tile.rows == 0) return;
-    fetch_tile(a, tile, rows);
-    turn_groups<amax, false>(a, tile, rows, tables[threadIdx.x / 32]);
+    walk_rows(a, tile, tiles, kept, [&](const Segment& now, RowsTile& rows) {
+        turn_groups<amax, false>(a, tile, now, rows, tables[threadIdx.x / 32], kept);
+    });
 }
 
 }  // namespace refnum

@@ -16,8 +16,11 @@ REFNUM_HD Table half_table() { return {0x1E1C1800u, 0x26242220u}; }
 // one more than the column byte they ask for, 1 + max(byte + floor(log2 magnitude) - emax, 0). No round-up of N3
 // can happen: an E2M1 value has a significand of at most 1.5, and both formats' maxima reach that.
 REFNUM_HD Table column_part_table(uint32_t byte, int32_t emax) {
-    if (byte == NAN_BYTE) return {0, 0};
     const int32_t one = (int32_t)byte + 1 - emax;
+    if (one >= 2 && byte != NAN_BYTE) {  // as nearly always: no part is cut
+        return {(uint32_t)one * 0x01010100u - 0x100u, (uint32_t)one * 0x01010101u + 0x02020101u};
+    }
+    if (byte == NAN_BYTE) return {0, 0};
     const uint32_t half = one > 2 ? (uint32_t)one - 1 : 1, whole = one > 1 ? (uint32_t)one : 1;
     const uint32_t two = one > 0 ? (uint32_t)one + 1 : 1, four = one > -1 ? (uint32_t)one + 2 : 1;
     return {half << 8 | whole * 0x01010000u, two * 0x0101u | four * 0x01010000u};
@@ -30,6 +33,11 @@ struct ColumnMaxima {
 REFNUM_HD void raise_maxima(ColumnMaxima& maxima, uint32_t parts) {
     maxima.even = max_lanes(maxima.even, parts << 8);  // a lane's lower byte can only break ties
     maxima.odd = max_lanes(maxima.odd, parts);
+}
+// The same for two rows at once.
+REFNUM_HD void raise_maxima(ColumnMaxima& maxima, uint32_t parts, uint32_t more) {
+    maxima.even = max3_lanes(maxima.even, parts << 8, more << 8);
+    maxima.odd = max3_lanes(maxima.odd, parts, more);
 }
 REFNUM_HD uint32_t column_parts(ColumnMaxima maxima) { return choose(maxima.even >> 8, maxima.odd, 0x00FF00FFu); }
 

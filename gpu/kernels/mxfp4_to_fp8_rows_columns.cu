@@ -10,8 +10,8 @@ typedef RowTables<TALL, TALL> OneRowTables;
 
 // The byte of each row of the tile, and the tables of its blocks. The codes of NaN blocks are cleared.
 template <bool amax>
-__device__ __forceinline__ void row_tables(const ColumnArguments& a, const ColumnTile& tile, RowsTile& rows,
-                                           OneRowTables (&tables)[GROUPS]) {
+__device__ __forceinline__ void row_tables(const ColumnArguments& a, const ColumnTile& tile, const Segment& now,
+                                           RowsTile& rows, OneRowTables (&tables)[GROUPS]) {
     const uint32_t row = threadIdx.x % TALL, first = threadIdx.x / TALL * 4;
     uint32_t byte[4], some[4], most = 0;
 #pragma unroll
@@ -29,47 +29,54 @@ __device__ __forceinline__ void row_tables(const ColumnArguments& a, const Colum
         if (byte[g] == NAN_BYTE) rows.block(row, first + g) = make_uint4(0, 0, 0, 0);
     }
     const offset_t column = tile.column + 32 * first;
-    if (row < tile.rows && column < a.k) {
-        a.row_scales[(tile.row + row) * ((a.k + 127) / 128) + column / 128] = (uint8_t)shared;
+    const int32_t own = Places(now).row(row);
+    if (own >= 0 && own < min(now.end, (int32_t)tile.rows) && column < a.k) {
+        a.row_scales[(tile.row + own) * ((a.k + 127) / 128) + column / 128] = (uint8_t)shared;
     }
 }
 
-__device__ __forceinline__ void store_rows(const ColumnArguments& a, const ColumnTile& tile, RowsTile& rows,
-                                           OneRowTables (&tables)[GROUPS]) {
+__device__ __forceinline__ void store_rows(const ColumnArguments& a, const ColumnTile& tile, const Segment& now,
+                                           RowsTile& rows, OneRowTables (&tables)[GROUPS]) {
     static_assert(WIDE / PIECES == RUN && TURNS == 1, "equal rows of all runs lie at constant distances");
+    const Places places(now);
     const uint32_t piece = threadIdx.x % PIECES, first = threadIdx.x / PIECES;
-    const offset_t column = tile.column + 16 * piece, step = RUN * a.k;
+    const int32_t end = min(now.end, (int32_t)tile.rows);
+    const offset_t column = tile.column + 16 * piece, step = RUN * a.k, below = TALL * a.k;
     if (column >= a.k) return;
-    uint8_t* to = a.rows + (tile.row + first) * a.k + column;
+    uint8_t* to = a.rows + (tile.row + places.base + first) * a.k + column;
     const uint32_t* from = rows.row(first) + 2 * piece;
     const Table* own = &tables[piece / 2][first];
 #pragma unroll
     for (int i = 0; i < TALL / RUN; ++i, to += step) {
-        if (first + RUN * i >= tile.rows) return;
+        const int32_t row = places.row(first + RUN * i);
+        if (!RAGGED && row >= end) return;
+        if (RAGGED && (row < 0 || row >= end)) continue;
         const uint2 two = *reinterpret_cast<const uint2*>(from + i * RowsTile::run_pitch);
         uint32_t codes[4];
         e4m3_words(two.x, own[RUN * i], codes[0], codes[1]);
         e4m3_words(two.y, own[RUN * i], codes[2], codes[3]);
-        store<16>(to, codes);
+        store<16>(first + RUN * i < places.skew ? to + below : to, codes);
     }
 }
 
 template <bool amax>
 __device__ __forceinline__ void mxfp4_to_fp8_rows_columns(const ColumnArguments& a) {
-    __shared__ RowsTile rows;
+    __shared__ RowsTile tiles[1 + AHEAD];
     __shared__ union {
         OneRowTables rows[GROUPS];
         TileTables columns[GROUPS];
     } tables;
-    const ColumnTile tile = column_tile(a);
+    __shared__ Kept<amax> kept;
+    const ColumnTile tile = column_tile<TALL>(a);
     if (tile.rows == 0) return meet_cluster();
-    fetch_tile(a, tile, rows);
-    row_tables<amax>(a, tile, rows, tables.rows);
-    __syncthreads();
-    store_rows(a, tile, rows, tables.rows);
-    __syncthreads();
-    meet_cluster();  // two blocks of rows are 256 bytes of a column: DRAM takes them for less when they come together
-    turn_groups<amax, true>(a, tile, rows, tables.columns[threadIdx.x / 32]);
+    walk_rows(a, tile, tiles, kept, [&](const Segment& now, RowsTile& rows) {
+        row_tables<amax>(a, tile, now, rows, tables.rows);
+        __syncthreads();
+        store_rows(a, tile, now, rows, tables.rows);
+        __syncthreads();
+        if (!amax || !RAGGED) meet_cluster();  // two windows are 256 bytes of a column: DRAM takes them for less when they come together
+        turn_groups<amax, true>(a, tile, now, rows, tables.columns[threadIdx.x / 32], kept);
+    });
 }
 
 }  // namespace refnum

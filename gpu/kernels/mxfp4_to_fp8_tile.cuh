@@ -1,30 +1,29 @@
-// A warp turns a group of 32 columns and up to 128 rows of MXFP4 to E4M3 columns (clause N9). Device only.
+// A warp turns a group of 32 columns and a segment of up to 128 rows of MXFP4 to E4M3 columns (clause N9). Device only.
 //
 // A thread ends with sixteen rows of eight columns: eight stores of 16 bytes, and eight threads fill 128 bytes of a
-// column.
+// column. Where segments begin anywhere (RAGGED), `max` turns windows of 128 rows, whose segments differ in their tables
+// alone; of rows outside the window it needs the scales. `amax` would need all of them, so it walks a strip of segments.
+// Each lies in the tile by its rows' numbers modulo 128: so a thread's sixteen rows leave as they are, at a multiple of
+// 16, only that one thread has rows of two such places. A sector of 32 bytes of a column that a segment fills in part
+// waits in shared memory for the next segment; segments that reach beyond the strip are turned by both strips.
 #pragma once
 
 #include "mxfp4_tile.cuh"
 
 namespace refnum {
 
-constexpr int RUN = 16;
-typedef PackedTile<TALL, RUN> RowsTile;
+constexpr int RUN = 16, SECTOR = LINE;
+typedef PackedTile<TALL, RUN, 4> RowsTile;
 typedef RowTables<TALL, RUN> TileTables;
+typedef Segments<TALL, TALL> TileSegments;
 
-// What a thread turns: `RUN` rows from `row` on, the columns of packed word `word`. A warp has one group of columns, or
-// the two or four from `first` on where a tile has so few rows that all lanes find some; `lanes` share a column. The
-// warp's tables hold the rows of one group behind those of another.
+// What a thread turns: `RUN` places from `row` on, the columns of packed word `word`. A warp has one group of columns.
 struct Share {
-    uint32_t first, group, word, row, lanes;
-
-    __device__ __forceinline__ uint32_t table() const { return (group - first) * lanes * 4 + row; }
+    uint32_t group, word, row;
 };
-__device__ __forceinline__ Share own_share(uint32_t rows, uint32_t turn) {
-    const uint32_t thread = turn * WORKERS + threadIdx.x, lane = thread % 32;
-    const uint32_t lanes = rows > TALL / 2 ? 32 : rows > TALL / 4 ? 16 : 8;
-    const uint32_t first = thread / lanes & ~(32 / lanes - 1), group = thread / lanes;
-    return {first, group, 4 * group + lane % 4, lane % lanes / 4 * RUN, lanes};
+__device__ __forceinline__ Share own_share(uint32_t turn) {
+    const uint32_t group = turn * WARPS + threadIdx.x / 32, lane = threadIdx.x % 32;
+    return {group, 4 * group + lane % 4, lane / 4 * RUN};
 }
 
 // A thread's rows: packed word i of its columns and the table of that row, at constant distances from the first.
@@ -33,21 +32,92 @@ struct Run {
     const Table* tables;
 
     __device__ __forceinline__ Run(RowsTile& rows, TileTables& own, const Share& share)
-        : words(rows.row(share.row) + share.word), tables(&own[share.table()]) {}
+        : words(rows.row(share.row) + share.word), tables(&own[share.row]) {}
     __device__ __forceinline__ uint32_t word(int i) const { return words[i * RowsTile::pitch]; }
     __device__ __forceinline__ Table halves(int i) const { return row_halves(word(i), tables[i]); }
 };
 
-__device__ __forceinline__ uint8_t* column_at(const ColumnArguments& a, const ColumnTile& tile, const Share& share) {
-    return a.out + (tile.column + 8 * share.word) * a.out_stride + tile.row + share.row;
+// Places of a segment's rows in a tile: the first ones, `skew` of them, have the rows 128 below.
+struct Places {
+    int32_t base;  // the row of place 0, from the strip's first
+    uint32_t skew;
+
+    __device__ __forceinline__ explicit Places(const Segment& now)
+        : base(RAGGED ? now.first & -TALL : 0), skew(RAGGED ? (uint32_t)now.first % TALL : 0) {}
+    __device__ __forceinline__ int32_t row(uint32_t place) const {
+        return base + (int32_t)place + (place < skew ? TALL : 0);
+    }
+};
+
+// What a CTA keeps beside the tile. `amax`: lines that the segment above filled in part, for every column of a group its
+// runs of sixteen rows. `max`: scales of the rows before the window, and of those behind it.
+struct OpenSectors {
+    static constexpr int runs = SECTOR / RUN;
+    uint4 of[GROUPS][8][4 * runs];
+
+    __device__ __forceinline__ uint4* own(const Share& share) {
+        return &of[share.group][0][share.row / RUN % runs * 4 + share.word % 4];
+    }
+};
+struct EdgeBytes {
+    __align__(8) uint8_t bytes[2 * TALL * GROUPS];
+
+    __device__ __forceinline__ uint8_t* at(int32_t row) { return bytes + (row < 0 ? row + TALL : row) * GROUPS; }
+};
+struct Nothing {};
+template <bool amax, bool ragged>
+struct KeptOf {
+    typedef Nothing Kind;
+};
+template <>
+struct KeptOf<true, true> {
+    typedef OpenSectors Kind;
+};
+template <>
+struct KeptOf<false, true> {
+    typedef EdgeBytes Kind;
+};
+template <bool amax>
+using Kept = typename KeptOf<amax, RAGGED>::Kind;
+
+// The first `count` of sixteen bytes, of which word i has four.
+__device__ __forceinline__ uint32_t first_bytes(int32_t count, int i) {
+    const int32_t own = min(max(count - 4 * i, 0), 4);
+    return own == 4 ? ~0u : (1u << 8 * own) - 1;
+}
+
+// Joins what the segment above left of its last sector to a thread's rows; keeps what the segment leaves. `place`: the row
+// of the thread's run. True if the thread keeps rows 128 below that.
+__device__ __forceinline__ bool join_sectors(const Share& share, const Segment& now, int32_t place, OpenSectors& open,
+                                             uint32_t (&out)[8][4]) {
+    const int32_t first = now.first & -SECTOR, last = now.end & -SECTOR;
+    const bool head = place < first + SECTOR, joins = head && now.first != first && first >= 0;
+    const int32_t later = head ? (now.first & (TALL - 1)) - (int32_t)share.row : 0;
+    const bool keeps_later = place + TALL >= last && place + TALL < last + SECTOR;
+    const bool keeps = keeps_later || (place >= last && place < last + SECTOR);
+    uint4* own = open.own(share);
+    uint32_t below[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) below[i] = first_bytes(later, i);
+#pragma unroll
+    for (int j = 0; j < 8; ++j, own += 4 * OpenSectors::runs) {
+        uint4 old = make_uint4(0, 0, 0, 0);
+        if (joins) old = *own;
+        const uint4 under = make_uint4(out[j][0] & below[0], out[j][1] & below[1], out[j][2] & below[2], out[j][3] & below[3]);
+        out[j][0] = (out[j][0] & ~below[0]) | old.x, out[j][1] = (out[j][1] & ~below[1]) | old.y;
+        out[j][2] = (out[j][2] & ~below[2]) | old.z, out[j][3] = (out[j][3] & ~below[3]) | old.w;
+        __syncwarp();
+        if (keeps) *own = keeps_later ? under : make_uint4(out[j][0], out[j][1], out[j][2], out[j][3]);
+    }
+    return keeps_later;
 }
 
 // Sixteen rows of eight columns, column j's in out[j].
-__device__ __forceinline__ void store_runs(const ColumnArguments& a, const ColumnTile& tile, const Share& share,
-                                           const uint32_t (&out)[8][4]) {
-    uint8_t* to = column_at(a, tile, share);
-    const int32_t rows = (int32_t)tile.rows - (int32_t)share.row;
-    if (rows <= 0 || tile.column + 8 * share.word >= a.k) return;
+__device__ __forceinline__ void store_columns(const ColumnArguments& a, const ColumnTile& tile, const Share& share,
+                                              int32_t row, const uint32_t (&out)[8][4]) {
+    uint8_t* to = a.out + (tile.column + 8 * share.word) * a.out_stride + tile.row + row;
+    const int32_t rows = (int32_t)tile.rows - row;
+    if (rows <= 0) return;
     if (a.vector == 16) {
 #pragma unroll
         for (int j = 0; j < 8; ++j, to += a.out_stride) store<16>(to, out[j]);
@@ -59,38 +129,112 @@ __device__ __forceinline__ void store_runs(const ColumnArguments& a, const Colum
     }
 }
 
-// `max`: tables of 32 * count rows of a group, from table `first` on, and its byte. The codes of NaN rows are cleared, unless
-// they are already.
-template <bool cleared, int count>
-__device__ __forceinline__ uint32_t group_max_tables(RowsTile& rows, uint32_t group, TileTables& tables,
-                                                     uint32_t first) {
-    uint32_t part[count], byte[count], most = 0;
-    block_parts<count>(rows, group, 0, part, byte);
+// To their places in the strip, as far as their sectors are full; behind the last segment nothing but zeros fills them.
+__device__ __forceinline__ void store_runs(const ColumnArguments& a, const ColumnTile& tile, const Share& share,
+                                           const Segment& now, OpenSectors& open, uint32_t (&out)[8][4]) {
+    const int32_t rows = (int32_t)tile.rows, first = now.first & -SECTOR;
+    const bool final = now.end == (int32_t)tile.held;
+    const int32_t place = first + (((int32_t)share.row - first) & (TALL - 1));
+    bool later = false;
+    if ((now.first | now.end) % SECTOR != 0) later = join_sectors(share, now, place, open, out);
+    const int32_t full = final ? min((now.end + SECTOR - 1) & -SECTOR, rows) : now.end & -SECTOR;
+    if (place >= 0 && place < full) store_columns(a, tile, share, place, out);
+    if (!final || !later || place + TALL >= full) return;
+    const uint4* own = open.own(share);
 #pragma unroll
-    for (int i = 0; i < count; ++i) most = max(most, part[i]);
-    const uint32_t shared = tile_byte_max(__reduce_max_sync(~0u, most));
-#pragma unroll
-    for (int i = 0; i < count; ++i) {
-        const uint32_t row = 32 * i + threadIdx.x % 32;
-        tables[first + row] = row_table(part[i], byte[i], shared);
-        if (!cleared && byte[i] == NAN_BYTE) rows.block(row, group) = make_uint4(0, 0, 0, 0);
+    for (int j = 0; j < 8; ++j, own += 4 * OpenSectors::runs) {
+        out[j][0] = own->x, out[j][1] = own->y, out[j][2] = own->z, out[j][3] = own->w;
     }
-    return shared;
+    store_columns(a, tile, share, place + TALL, out);
 }
 
-// The same for the groups of a warp; the byte of the thread's.
-template <bool cleared, int groups>
-__device__ __forceinline__ uint32_t max_tables(RowsTile& rows, const Share& share, TileTables& tables) {
-    constexpr int count = 4 / groups;
-    uint32_t own = 0;
+// The same in a window.
+template <class Kept>
+__device__ __forceinline__ void store_runs(const ColumnArguments& a, const ColumnTile& tile, const Share& share,
+                                           const Segment&, Kept&, uint32_t (&out)[8][4]) {
+    store_columns(a, tile, share, (int32_t)share.row, out);
+}
+
+// Column bytes of a segment, unless it begins above the strip: then the strip above has them.
+__device__ __forceinline__ void store_bytes(const ColumnArguments& a, const ColumnTile& tile, const Segment& now,
+                                            uint32_t word, Table bytes) {
+    if (now.first < 0) return;
+    store_scales(a, now.number, tile.column + 8 * word, bytes.low);
+    store_scales(a, now.number, tile.column + 8 * word + 4, bytes.high);
+}
+
+// `max`: the larger of `most` and the parts of `count` rows outside the window, from `row` on. One block tells nearly
+// always: that of the largest byte. All threads of a warp.
+__device__ __forceinline__ uint32_t raise_by_edge(const ColumnArguments& a, const ColumnTile& tile, const uint8_t* bytes,
+                                                  int32_t row, uint32_t count, uint32_t group, uint32_t most) {
+    const uint8_t* x = a.x + (tile.row + row) * a.x_stride + (tile.column / 2 + 16 * group);
+    uint32_t best = 0;
 #pragma unroll
-    for (uint32_t i = 0; i < groups; ++i) {
-        const uint32_t group = share.first + i;
-        const uint32_t shared = group_max_tables<cleared, count>(rows, group, tables, 32 * count * i);
-        if (group == share.group) own = shared;
+    for (uint32_t r = threadIdx.x % 32; r < TALL; r += 32) {
+        const uint32_t byte = r < count ? bytes[r * GROUPS + group] : NAN_BYTE;
+        best = max(best, byte == NAN_BYTE ? 0 : (byte + 1) << 8 | r);
+    }
+    best = __reduce_max_sync(~0u, best);
+    if (best >> 8 <= most) return most;
+    uint32_t w[4];
+    load<16>(x + (offset_t)(best & 0xFF) * a.x_stride, a.aligned & VECTORS, w);
+    if (!is_empty(w)) return best >> 8;
+    uint32_t own = most;
+#pragma unroll 1
+    for (uint32_t r = threadIdx.x % 32; r < count; r += 32) {
+        const uint32_t byte = bytes[r * GROUPS + group];
+        load<16>(x + (offset_t)r * a.x_stride, a.aligned & VECTORS, w);
+        own = max(own, block_part_max(w, byte));
+    }
+    return __reduce_max_sync(~0u, own);
+}
+
+// `max`: the byte of each of a lane's rows, from all rows' parts; stores those of the segments that begin in the window.
+__device__ __forceinline__ void segment_bytes(const ColumnArguments& a, const ColumnTile& tile, uint32_t group,
+                                              const uint32_t (&part)[4], EdgeBytes& edges, uint32_t (&shared)[4]) {
+    const uint32_t lane = threadIdx.x % 32;
+#pragma unroll 1
+    for (TileSegments s(a, tile); s.some(); s.next()) {
+        uint32_t most = 0;
+#pragma unroll
+        for (int i = 0; i < 4; ++i) most = max(most, s.now.has(32 * i + lane) ? part[i] : 0);
+        most = __reduce_max_sync(~0u, most);
+        const int32_t first = s.now.first, behind = s.now.end - TALL;
+        if (first < 0) most = raise_by_edge(a, tile, edges.at(first), first, (uint32_t)-first, group, most);
+        if (behind > 0) most = raise_by_edge(a, tile, edges.at(TALL), TALL, (uint32_t)behind, group, most);
+        const uint32_t own = tile_byte_max(most);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) shared[i] = s.now.has(32 * i + lane) ? own : shared[i];
+        if (first >= 0 && lane < 8) {
+            store_scales(a, s.now.number, tile.column + 32 * group + 4 * lane, own * 0x01010101u);
+        }
+    }
+}
+// The same where all rows are of one segment, and it has no others.
+__device__ __forceinline__ void segment_bytes(const ColumnArguments& a, const ColumnTile& tile, uint32_t group,
+                                              const uint32_t (&part)[4], Nothing&, uint32_t (&shared)[4]) {
+    const uint32_t lane = threadIdx.x % 32, most = max(max(part[0], part[1]), max(part[2], part[3]));
+    const uint32_t byte = tile_byte_max(__reduce_max_sync(~0u, most));
+    if (lane < 8) store_scales(a, tile.window, tile.column + 32 * group + 4 * lane, byte * 0x01010101u);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) shared[i] = byte;
+}
+
+// `max`: tables of the rows of a group. The codes of NaN rows are cleared, unless they are already.
+template <bool cleared, class Kept>
+__device__ __forceinline__ void max_tables(const ColumnArguments& a, const ColumnTile& tile, RowsTile& rows,
+                                           uint32_t group, TileTables& tables, Kept& kept) {
+    const uint32_t lane = threadIdx.x % 32;
+    uint32_t part[4], byte[4], shared[4] = {0, 0, 0, 0};
+    block_parts<4>(rows, group, part, byte);
+    segment_bytes(a, tile, group, part, kept, shared);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const uint32_t row = 32 * i + lane;
+        tables[row] = row_table(part[i], byte[i], shared[i]);
+        if (!cleared && byte[i] == NAN_BYTE) rows.block(row, group) = make_uint4(0, 0, 0, 0);
     }
     __syncwarp();
-    return own;
 }
 
 __device__ __forceinline__ void turn_max(const Run& run, uint32_t (&out)[8][4]) {
@@ -108,42 +252,34 @@ __device__ __forceinline__ void turn_max(const Run& run, uint32_t (&out)[8][4]) 
     }
 }
 
-// `amax`, rows near each other: tables by binary16 of the groups of a warp, and what is known of the thread's.
-template <int groups>
-__device__ __forceinline__ GroupParts amax_tables(RowsTile& rows, const Share& share, TileTables& tables) {
-    constexpr int count = 4 / groups;
-    GroupParts own = {0, ABSENT, false};
+// `amax`, rows near each other: tables by binary16 of a group's rows, and what is known of them.
+__device__ __forceinline__ GroupParts amax_tables(RowsTile& rows, uint32_t group, TileTables& tables) {
+    uint32_t part[4], byte[4];
+    block_parts<4>(rows, group, part, byte);
+    const GroupParts all = group_parts(part, byte);
 #pragma unroll
-    for (uint32_t i = 0; i < groups; ++i) {
-        uint32_t part[count], byte[count];
-        const uint32_t group = share.first + i;
-        block_parts<count>(rows, group, 0, part, byte);
-        const GroupParts all = group_parts(part, byte);
-        if (group == share.group) own = all;
-#pragma unroll
-        for (int j = 0; j < count; ++j) {
-            const Table none = {0, 0};
-            tables[32 * (count * i + j) + threadIdx.x % 32] = part[j] ? half_bytes(part[j] - all.low) : none;
-        }
+    for (int i = 0; i < 4; ++i) {
+        const Table none = {0, 0};
+        tables[32 * i + threadIdx.x % 32] = part[i] ? half_bytes(part[i] - all.low) : none;
     }
     __syncwarp();
-    return own;
+    return all;
 }
 
-__device__ __forceinline__ ColumnScales amax_scales(const Run& run, const Share& share, uint32_t base) {
+// `amax`, rows near each other: codes; stores the bytes of the columns.
+template <class Store>
+__device__ __forceinline__ void turn_near(const Run& run, const GroupParts& all, Store store_bytes,
+                                          uint32_t (&out)[8][4]) {
     HalfMaxima most = {};
 #pragma unroll
     for (int i = 0; i < RUN; i += 2) raise_halves(most, run.halves(i), run.halves(i + 1));
 #pragma unroll
     for (uint32_t d = 4; d < 32; d *= 2) {
-        if (d >= share.lanes) break;
 #pragma unroll
         for (int j = 0; j < 4; ++j) most.w[j] = max_lanes(most.w[j], __shfl_xor_sync(~0u, most.w[j], d));
     }
-    return column_scales(most, base);
-}
-
-__device__ __forceinline__ void turn_amax(const Run& run, const ColumnScales& scales, uint32_t (&out)[8][4]) {
+    const ColumnScales scales = column_scales(most, all.high ? all.low - 1 : 0);
+    store_bytes(scale_bytes(scales));
 #pragma unroll
     for (int q = 0; q < 4; ++q) {
         uint32_t packed[4], codes[8];
@@ -156,9 +292,10 @@ __device__ __forceinline__ void turn_amax(const Run& run, const ColumnScales& sc
     }
 }
 
-// `amax`, any rows: rare, so short; stores four rows at a time. Returns the bytes of the thread's columns.
-__device__ __forceinline__ Table turn_any(const ColumnArguments& a, const ColumnTile& tile, RowsTile& rows,
-                                       const Share& share) {
+// `amax`, any rows: rare, so short.
+template <class Store>
+__device__ __forceinline__ void turn_any(RowsTile& rows, const Share& share, Store store_bytes,
+                                         uint32_t (&out)[8][4]) {
     ColumnMaxima most[2] = {};
 #pragma unroll 1
     for (uint32_t row = share.row; row < share.row + RUN; ++row) {
@@ -167,91 +304,121 @@ __device__ __forceinline__ Table turn_any(const ColumnArguments& a, const Column
         raise_maxima(most[0], look_up(table, magnitudes));
         raise_maxima(most[1], look_up(table, magnitudes >> 16));
     }
-    uint32_t bytes[2];
-    ColumnBytes columns[2];
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
-#pragma unroll 1
-        for (uint32_t d = 4; d < share.lanes; d *= 2) {
+    for (uint32_t d = 4; d < 32; d *= 2) {
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
             most[h].even = max_lanes(most[h].even, __shfl_xor_sync(~0u, most[h].even, d));
             most[h].odd = max_lanes(most[h].odd, __shfl_xor_sync(~0u, most[h].odd, d));
         }
-        bytes[h] = column_bytes(column_parts(most[h]), ONE_BYTE);
-        columns[h] = negated_columns(bytes[h]);
     }
+    const Table bytes = {column_bytes(column_parts(most[0]), ONE_BYTE), column_bytes(column_parts(most[1]), ONE_BYTE)};
+    store_bytes(bytes);
+    const ColumnBytes columns[2] = {negated_columns(bytes.low), negated_columns(bytes.high)};
+#pragma unroll
+    for (int i = 0; i < 32; ++i) out[i / 4][i % 4] = 0;
 #pragma unroll 1
-    for (uint32_t q = 0; q < RUN / 4 && tile.column + 8 * share.word < a.k; ++q) {
-        const uint32_t row = share.row + 4 * q;
-        uint32_t words[4][2];
+    for (uint32_t part = 0; part < 8; ++part) {  // four rows of four columns
+        uint32_t words[4];
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            const uint32_t packed[1] = {rows.row(row + i)[share.word]};
-            column_codes(packed, rows.bytes[(row + i) * GROUPS + share.group], columns, words[i]);
+        for (uint32_t i = 0; i < 4; ++i) {
+            const uint32_t row = share.row + 4 * (part / 2) + i, packed[1] = {rows.row(row)[share.word]};
+            uint32_t codes[2];
+            column_codes(packed, rows.bytes[row * GROUPS + share.group], columns, codes);
+            words[i] = part % 2 ? codes[1] : codes[0];
         }
-        uint8_t* to = column_at(a, tile, share) + 4 * q;
+        transpose_bytes(words);
 #pragma unroll
-        for (int h = 0; h < 2; ++h) {
-            uint32_t four[4] = {words[0][h], words[1][h], words[2][h], words[3][h]};
-            transpose_bytes(four);
-#pragma unroll
-            for (int i = 0; i < 4; ++i, to += a.out_stride) {
-                store_some(to, make_uint4(four[i], 0, 0, 0), min((int32_t)tile.rows - (int32_t)row, 4), a.vector);
-            }
+        for (uint32_t i = 0; i < 32; ++i) {  // registers have no addresses
+            out[i / 4][i % 4] = part == i % 4 * 2 + i / 16 ? words[i / 4 % 4] : out[i / 4][i % 4];
         }
     }
-    return {bytes[0], bytes[1]};
 }
 
 // cleared: whether the codes of NaN rows are zero, and other warps may read the tile still.
 template <bool amax, bool cleared>
-__device__ __forceinline__ void turn_share(const ColumnArguments& a, const ColumnTile& tile, RowsTile& rows,
-                                           TileTables& tables, const Share& share) {
-    Table bytes;
-    uint32_t out[8][4];
-    if (amax) {
-        const GroupParts all = share.lanes == 32   ? amax_tables<1>(rows, share, tables)
-                               : share.lanes == 16 ? amax_tables<2>(rows, share, tables)
-                                                   : amax_tables<4>(rows, share, tables);
-        if (__any_sync(~0u, all.nan || all.high > all.low + E4M3_SPREAD)) {
-            bytes = turn_any(a, tile, rows, share);
-        } else {
-            const Run run(rows, tables, share);
-            const ColumnScales scales = amax_scales(run, share, all.high ? all.low - 1 : 0);
-            bytes = scale_bytes(scales);
-            turn_amax(run, scales, out);
-            store_runs(a, tile, share, out);
-        }
+__device__ __forceinline__ void turn_share(const ColumnArguments& a, const ColumnTile& tile, const Segment& now,
+                                           RowsTile& rows, TileTables& tables, Kept<amax>& kept, const Share& share,
+                                           uint32_t (&out)[8][4]) {
+    const Run run(rows, tables, share);
+    if constexpr (!amax) {
+        max_tables<cleared>(a, tile, rows, share.group, tables, kept);
+        turn_max(run, out);
     } else {
-        const uint32_t shared = share.lanes == 32   ? max_tables<cleared, 1>(rows, share, tables)
-                                : share.lanes == 16 ? max_tables<cleared, 2>(rows, share, tables)
-                                                    : max_tables<cleared, 4>(rows, share, tables);
-        bytes.low = bytes.high = shared * 0x01010101u;
-        turn_max(Run(rows, tables, share), out);
-        store_runs(a, tile, share, out);
+        const GroupParts all = amax_tables(rows, share.group, tables);
+        const bool near = !all.nan && all.high <= all.low + E4M3_SPREAD;
+        const auto store = [&](Table bytes) {
+            if (share.row == 0) store_bytes(a, tile, now, share.word, bytes);
+        };
+        if (near) turn_near(run, all, store, out);
+        else turn_any(rows, share, store, out);
     }
-    if (share.row != 0) return;
-    store_scales(a, tile, 8 * share.word, bytes.low);
-    store_scales(a, tile, 8 * share.word + 4, bytes.high);
 }
 
-// A warp's whole work on its groups, behind the tile's arrival.
+// A warp's whole work on its groups, behind the rows' arrival.
 template <bool amax, bool cleared>
-__device__ __forceinline__ void turn_groups(const ColumnArguments& a, const ColumnTile& tile, RowsTile& rows,
-                                            TileTables& tables) {
+__device__ __forceinline__ void turn_groups(const ColumnArguments& a, const ColumnTile& tile, const Segment& now,
+                                            RowsTile& rows, TileTables& tables, Kept<amax>& kept) {
 #pragma unroll 1
     for (uint32_t turn = 0; turn < TURNS; ++turn) {
-        const Share share = own_share(tile.rows, turn);
-        if (share.first >= GROUPS || tile.column + 32 * share.first >= a.k) return;
-        turn_share<amax, cleared>(a, tile, rows, tables, share);
+        const Share share = own_share(turn);
+        if (tile.column + 32 * share.group >= a.k) return;
+        uint32_t out[8][4];
+        turn_share<amax, cleared>(a, tile, now, rows, tables, kept, share, out);
+        store_runs(a, tile, share, now, kept, out);
         __syncwarp();  // the tables are the next group's from here on
     }
 }
 
-// Brings a tile that has rows: all threads.
-__device__ __forceinline__ void fetch_tile(const ColumnArguments& a, const ColumnTile& tile, RowsTile& rows) {
-    rows.fetch(a, tile.column, true, tile.row, tile.rows, [&](uint32_t i) { return tile.stripe(i); });
+// Calls `work` with what `amax` has of a CTA's rows at a time, every segment that meets them, and the tile that holds it.
+template <class Work>
+__device__ __forceinline__ void walk_rows(const ColumnArguments& a, const ColumnTile& tile, RowsTile (&rows)[1 + AHEAD],
+                                          OpenSectors&, Work work) {
+    const uint64_t keep = keep_policy();  // for scales: 64 bytes of DRAM hold a row's for eight or sixteen tiles
+    TileSegments s(a, tile);
+    const auto fetch = [&](RowsTile& to) {
+        const Places places(s.now);
+        to.fetch(a, tile.column, tile.row + places.base, (uint32_t)(s.now.end - places.base), keep, places.skew);
+    };
+    if (s.some()) fetch(rows[0]);
+#pragma unroll 1
+    for (uint32_t turn = 0; s.some(); turn = AHEAD - turn) {
+        const Segment now = s.now;
+        s.next();
+        wait_copies();
+        __syncthreads();
+        if (AHEAD && s.some()) fetch(rows[AHEAD - turn]);
+        work(now, rows[turn]);
+        if (AHEAD || !s.some()) continue;
+        __syncthreads();
+        fetch(rows[0]);
+    }
+    if (tile.held < tile.rows) clear_rows<WORKERS, 1>(a, tile, ((int32_t)tile.held + SECTOR - 1) & -SECTOR);
+}
+
+__device__ __forceinline__ void fetch_edges(const ColumnArguments&, const ColumnTile&, Nothing&, uint64_t) {}
+__device__ __forceinline__ void fetch_edges(const ColumnArguments& a, const ColumnTile& tile, EdgeBytes& edges,
+                                            uint64_t keep) {
+    const Edges rows = window_edges<TALL, TALL>(a, tile);
+    const int32_t first = -(int32_t)rows.before;
+    if (rows.before) {
+        RowsTile::fetch_scales(a, tile.column, tile.row + first, rows.before, rows.before, edges.at(first), keep);
+    }
+    if (rows.behind) {
+        RowsTile::fetch_scales(a, tile.column, tile.row + TALL, rows.behind, rows.behind, edges.at(TALL), keep);
+    }
+}
+
+// The same for a window, at once.
+template <class Kept, class Work>
+__device__ __forceinline__ void walk_rows(const ColumnArguments& a, const ColumnTile& tile, RowsTile (&rows)[1 + AHEAD],
+                                          Kept& kept, Work work) {
+    const uint64_t keep = keep_policy();
+    rows[0].fetch(a, tile.column, tile.row, tile.held, keep);
+    fetch_edges(a, tile, kept, keep);
     wait_copies();
     __syncthreads();
+    work({0, (int32_t)tile.held, tile.window}, rows[0]);
 }
 
 }  // namespace refnum

@@ -133,6 +133,11 @@ REFNUM_HD uint32_t max3_lanes(uint32_t a, uint32_t b, uint32_t c) {
 #endif
 }
 
+// Larger of each pair of unsigned bytes.
+REFNUM_HD uint32_t max_bytes(uint32_t a, uint32_t b) {
+    return choose(max_lanes(a & 0xFF00FF00u, b & 0xFF00FF00u), max_lanes(a & 0x00FF00FFu, b & 0x00FF00FFu), 0xFF00FF00u);
+}
+
 // The larger of the two lanes.
 REFNUM_HD uint32_t larger_lane(uint32_t x) {
     const uint32_t low = x & 0xFFFF, high = x >> 16;

@@ -18,6 +18,7 @@ OPERATIONS: dict[str, tuple[str, ...]] = {
     "payload_quantize": ("quantize_payload", "fp8_to_payload"),
     "payload_rows": ("pack_payload", "unpack_payload", "permute_pad", "permute_unpack"),
     "permute_sum": ("unpermute",),
+    "column_places": ("mxfp4_to_fp8_columns", "mxfp4_to_fp8_rows_columns", "mxfp4_columns", "fp8_columns"),
     "encode_elements": ("encode_e2m1", "encode_e4m3", "encode_e8m0"),
 }
 """Kernel file -> the operations that run it, where they are not the one of its name."""
@@ -50,7 +51,9 @@ def operations(kernel: str) -> tuple[str, ...]:
 def cuts(kernel: str) -> list[tuple[str, ...]]:
     """Return the macros with which a kernel file is compiled for its launches, without those of scale layouts."""
     found = {grid.defines for name, grid in rowwise.TUNING.items() if name == kernel}
-    found |= {order.defines for name, order in columns.TUNING.items() if name.rpartition("_")[0] == kernel}
+    split = ((name, order._replace(split=1)) for name, order in columns.TUNING.items() if name[:13] != "mxfp4_columns")
+    orders = (*columns.TUNING.items(), *columns.RAGGED.items(), *split)
+    found |= {order.defines for name, order in orders if name.rpartition("_")[0] == kernel}
     found |= {stay.defines for name, stay in swiglu.TUNING.items() if name == kernel}
     found |= {product.DEFINES} if kernel == product.KERNEL else set()
     found |= {casts.DEFINES} if kernel == casts.KERNEL else set()

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, cast
 
-from refnum.errors import ArgumentError
-
 from ..checks import UNIT, count
 from ..device import arrays
 from ..device.arrays import View
@@ -15,7 +13,7 @@ from ..device.plans import planned
 from ..interface import payload as payloads
 from ..interface.call import public
 from ..interface.payload import Gather, gathered
-from .payload_rows import RowArguments, item_bytes, move_rows, places, step
+from .payload_rows import RowArguments, item_bytes, move_rows, on_device, places, step
 from .rowwise import TUNING
 
 __all__ = ["permute_pad", "permute_unpack"]
@@ -150,25 +148,11 @@ def _by_splits(described: Callable[Concatenate[DeviceCall, P], Gather[View]], re
 
     @public(described, _gather)
     def launcher(payload: Any, row_map: Any, splits: Any, align: Any = 32, *, out: Any = None) -> Any:
-        if _on_device(splits, out, results):
+        if on_device(splits, out, results):
             return by_device(payload, row_map, splits, align, out=out)
         return by_host(payload, row_map, splits, align, out=out)
 
     return cast(Callable[P, Any], launcher)
-
-
-def _on_device(splits: Any, out: Any, results: int) -> bool:
-    """Return whether splits are on the device; ArgumentError if they are and `out` does not give the number of rows."""
-    if type(splits) is list or not hasattr(splits, "__dlpack_device__"):
-        return False
-    if not arrays.on_gpu("splits", splits):
-        return False
-    if not isinstance(out, tuple | list) or len(out) != results:
-        raise ArgumentError(
-            f"splits lie on the device but out is not a tuple of {results} arrays; its rows say how many rows there "
-            f"are, which only the device knows: give it, or give splits of the host"
-        )
-    return True
 
 
 permute_pad = _by_splits(payloads.permute_pad, 2)

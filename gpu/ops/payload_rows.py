@@ -5,10 +5,12 @@ from __future__ import annotations
 import ctypes
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
-from refnum.errors import UnsupportedError
+from refnum.errors import ArgumentError, UnsupportedError
 
 from ..checks import MOST
+from ..device import arrays
 from ..device.arrays import View
 from ..device.call import EXPERTS, DeviceCall
 from .rowwise import TUNING, Grid
@@ -51,6 +53,20 @@ def places(rows: Sequence[int], align: int) -> Experts:
 def item_bytes(view: View) -> int:
     """Return the bytes of each of a vector's integers, negative when they are signed."""
     return view.dtype.itemsize if view.dtype.kind == "u" else -view.dtype.itemsize
+
+
+def on_device(splits: Any, out: Any, results: int) -> bool:
+    """Return whether splits are on the device; ArgumentError if they are and `out` does not give the number of rows."""
+    if type(splits) is list or not hasattr(splits, "__dlpack_device__"):
+        return False
+    if not arrays.on_gpu("splits", splits):
+        return False
+    if not isinstance(out, tuple | list) or len(out) != results:
+        raise ArgumentError(
+            f"splits lie on the device but out is not a tuple of {results} arrays; its rows say how many there "
+            f"are, which only the device knows: give it, or give splits of the host"
+        )
+    return True
 
 
 def widest_piece(*places: int) -> int:

@@ -75,7 +75,9 @@ def test_triton_helpers_equal_the_model():
             assert judged(triton_mxfp._prepare_helpers, line).verdict == "equal", line.label
 
 
-ALONE = {"FP8 -> FP8 columns, te", "FP8 -> FP8 columns, te, experts"}
+ALONE = {"FP8 -> FP8 columns, te" + more for more in ("", ", experts", ", experts, unaligned")}
+SHORT_BLOCKS = {f"MXFP4 -> MXFP4 columns, {mode}, experts, unaligned" for mode in ("amax", "max")}
+"""Lines whose blocks of 32 rows may be short: nothing else has them."""
 
 
 def test_every_line_has_something_beside_it():
@@ -83,8 +85,8 @@ def test_every_line_has_something_beside_it():
     one = from_dict({"name": "model", "operations": own, "arrays": "cupy"}, "here")
     others = [*compiled.contenders(one), *separate.contenders(one), *tilekernels.contenders(one)]
     beside = {line.label: [c.name for c in others if not c.offers(line)] for line in lines.LINES}
-    assert all(beside.values())
-    assert {label for label, names in beside.items() if "torch.compile" not in names} == ALONE
+    assert {label for label, names in beside.items() if not names} == SHORT_BLOCKS
+    assert {label for label, names in beside.items() if "torch.compile" not in names} == ALONE | SHORT_BLOCKS
 
 
 def test_experts_that_end_within_tiles_are_spaced_out():

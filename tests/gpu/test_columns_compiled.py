@@ -19,13 +19,19 @@ try:
 except UnsupportedError as error:
     pytest.skip(f"no kernel was compiled: {error}", allow_module_level=True)
 
-MXFP4 = [name for name in columns.TUNING if name.startswith("mxfp4")]
+MXFP4 = [
+    (name, order.defines)
+    for table in (columns.TUNING, columns.RAGGED)
+    for name, order in table.items()
+    if name.startswith("mxfp4")
+]
 
 
-@pytest.mark.parametrize("name", MXFP4)
-def test_one_policy_ahead_of_all_copies(name: str, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("name", "defines"), MXFP4)
+def test_one_policy_ahead_of_all_copies(
+    name: str, defines: tuple[str, ...], tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("REFNUM_CACHE", str(tmp_path))
-    defines = columns.TUNING[name].defines
     text = build.compiled(name.rpartition("_")[0], output="ptx", defines=defines).read_text(errors="replace")
     (entry,) = (part for part in text.split(".visible .entry ")[1:] if re.match(rf"{name}\b", part))
     policies = re.findall(r"createpolicy\S* +(%rd\d+)", entry)

@@ -1,50 +1,83 @@
-"""Which blocks of rows the launches over ragged experts take: every one once, in order, within what 16 bits reach."""
+"""Which segments the launches over ragged experts see: every one, in order, from every window that it meets."""
 
 from __future__ import annotations
 
 import ctypes
 import itertools
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
 from refnum.gpu.ops import columns
+from refnum.gpu.ops.columns import Shape
+
+SHAPES = (Shape(), columns.SHAPES["mxfp4_columns"])
 
 
-def blocks(ends: list[int], tall: int) -> list[tuple[int, int]]:
-    """(first row, rows) of every block, as clause N9 cuts them."""
+def segments(ends: list[int], tall: int) -> list[tuple[int, int]]:
+    """(first row, end) of every segment, as clause N9 cuts them."""
     return [
-        (row, min(tall, end - row)) for start, end in itertools.pairwise([0, *ends]) for row in range(start, end, tall)
+        (row, min(row + tall, end)) for start, end in itertools.pairwise([0, *ends]) for row in range(start, end, tall)
     ]
 
 
-def decoded(part: columns.Part) -> list[tuple[int, int]]:
-    """What kernels/columns.cuh reads of them (`segment_at`)."""
-    places = part.places[: part.segments + 1]
-    return [(part.row + (a << part.shift), b - a << part.shift) for a, b in itertools.pairwise(places)]
+def seen(part: columns.Part, shape: Shape, rows: int) -> Iterator[tuple[int, int, int]]:
+    """(number, first row, end) of what each window of a launch meets, as kernels/columns.cuh reads it (`Segments`)."""
+    origin = part.first * shape.ragged
+    for window in range(part.windows):
+        row, end = window * shape.ragged, min((window + 1) * shape.ragged, rows - origin)
+        expert = int(part.at[window])
+        while row < end:
+            while part.ends[expert + 1] <= row:
+                expert += 1
+            before = (row - int(part.ends[expert])) // shape.tall
+            first = int(part.ends[expert]) + before * shape.tall
+            last = min(first + shape.tall, int(part.ends[expert + 1]))
+            yield int(part.segments[expert]) + before, origin + first, origin + last
+            row = last
 
 
-@pytest.mark.parametrize("tall", [32, 128])
+@pytest.mark.parametrize("shape", SHAPES, ids=["128", "32"])
 @pytest.mark.parametrize("unit", [1, 2, 32, 128, 160])
-def test_every_block_is_taken_once(tall: int, unit: int) -> None:
+def test_every_window_meets_its_segments(shape: Shape, unit: int) -> None:
     rng = np.random.default_rng(unit)
     for experts, most in ((2, 3), (300, 40), (2000, 1), (2, 3000), (40, 600)):
         ends = [unit * int(n) for n in np.cumsum(rng.integers(1, most + 1, experts))]
-        parts = columns._parts(ends, tall)
-        wanted = blocks(ends, tall)
-        assert [block for part in parts for block in decoded(part)] == wanted
-        assert [part.segment for part in parts] == list(
-            itertools.accumulate((p.segments for p in parts[:-1]), initial=0)
-        )
-        assert all(part.segments <= columns.SEGMENTS and part.dense_rows == 0 for part in parts)
-        if len(wanted) <= columns.SEGMENTS and ends[-1] <= 0xFFFF:
+        parts, wanted = columns._parts(ends, shape), segments(ends, shape.tall)
+        whole = all(end % shape.tall == 0 for end in ends[:-1])
+        windows = -(-ends[-1] // (shape.window if whole else shape.ragged))
+        assert [p.first for p in parts] == list(itertools.accumulate((p.windows for p in parts[:-1]), initial=0))
+        assert sum(p.windows for p in parts) == windows
+        if whole:
+            assert [p.experts for p in parts] == [0]
+            continue
+        assert all(0 < p.windows <= columns.WINDOWS and 0 < p.experts <= columns.EXPERTS for p in parts)
+        assert all(len(p.ends) == p.experts + 1 == len(p.segments) + 1 and len(p.at) == p.windows for p in parts)
+        found = [each for part in parts for each in seen(part, shape, ends[-1])]
+        assert all(wanted[number] == (first, end) for number, first, end in found)
+        assert sorted({number for number, _, _ in found}) == list(range(len(wanted)))
+        if windows <= columns.WINDOWS and experts <= columns.EXPERTS:
             assert len(parts) == 1
 
 
-def test_one_expert_needs_no_list() -> None:
-    part = columns._parts([70001], 128)
-    assert [each[:5] for each in part] == [(0, 0, 70001, 547, 0)]
+def test_whole_segments_need_no_list() -> None:
+    assert columns._parts([70001], Shape()) == [columns.Part(0, 547)]
+    assert columns._parts([128, 1280, 1281], Shape()) == [columns.Part(0, 11)]
 
 
 def test_arguments_are_no_longer_than_any_compiler_takes() -> None:
     assert ctypes.sizeof(columns.ColumnArguments) <= 4096
+
+
+def test_segments_at_multiples_of_32_are_windows() -> None:
+    rng = np.random.default_rng(0)
+    for experts, most in ((2, 3), (700, 5), (2, 3000), (40, 600)):
+        ends = [32 * int(n) for n in np.cumsum(rng.integers(1, most + 1, experts))]
+        wanted, found = segments(ends, 128), []
+        for part in columns._whole_parts(ends, Shape()):
+            assert 0 < part.windows <= columns.WINDOWS and part.experts <= columns.EXPERTS
+            for number, expert in enumerate(part.at, part.first):
+                first = int(part.ends[expert]) + (number - int(part.segments[expert])) * 128
+                found.append((first, min(first + 128, int(part.ends[expert + 1]))))
+        assert found == wanted

@@ -32,16 +32,26 @@ ORDERS = {
     "mxfp4_to_fp8_rows_columns": (Order(0, 4, 256, 1, 2), Order(1, 8, 128, 0, 4)),
     "mxfp4_columns": (Order(0, 3, 256, 1), Order(1, 5)),
 }
+STRIPS = {
+    "mxfp4_to_fp8_columns_amax": (Order(2, 5, strip=2, ahead=1), Order(0, 4, strip=3, line=128)),
+    "mxfp4_to_fp8_rows_columns_amax": (Order(0, 5, strip=2, ahead=1, line=64),),
+    "mxfp4_columns_max": (Order(2, 4, strip=5), Order(1, 4, strip=3, line=64)),
+    "mxfp4_columns_amax": (Order(2, 4, strip=4),),
+}
+"""Function -> orders in which CTAs walk several windows where experts begin anywhere."""
+LONG = [300, 2, 258, 640, 34, 30]
+"""Rows of several strips."""
 
 
 def compare(name: str, k: int, lowest: int, above: int, all_splits: Sequence[list[int] | None], seed: int) -> None:
     """Every mode against the model, scale bytes from `lowest` on."""
     call = emulate.subject_operations(emulate.Emulator())[name]
-    rng, m = np.random.default_rng(seed), sum(SPLITS)
-    codes = rng.integers(0, 256, (m, k // 2)).astype(np.uint8)
-    given = codes, rng.integers(lowest, lowest + above, (m, k // 32)).astype(np.uint8)
+    rng = np.random.default_rng(seed)
     for mode in ("max", "amax"):
         for splits in all_splits:
+            m = sum(splits or SPLITS)
+            codes = rng.integers(0, 256, (m, k // 2)).astype(np.uint8)
+            given = codes, rng.integers(lowest, lowest + above, (m, k // 32)).astype(np.uint8)
             wanted = getattr(refnum, name)(*given, splits, mode)
             got = call(*given, scale=mode, **({"splits": splits} if splits else {}))
             for number, (ours, theirs) in enumerate(zip(got, wanted, strict=True)):
@@ -53,8 +63,17 @@ def test_orders(name: str, order: Order, monkeypatch: pytest.MonkeyPatch) -> Non
     for function in columns.TUNING:
         if function.rpartition("_")[0] == name:
             monkeypatch.setitem(columns.TUNING, function, order)
+            if name != "mxfp4_columns":  # its strips take more memory
+                monkeypatch.setitem(columns.RAGGED, function, order._replace(ragged=1))
     for lowest, above in ((0, 256), (120, 12), (60, 60)):
         compare(name, 288, lowest, above, (None, SPLITS), order.wide)
+
+
+@pytest.mark.parametrize(("function", "order"), [(name, order) for name, orders in STRIPS.items() for order in orders])
+def test_strips(function: str, order: Order, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(columns.RAGGED, function, order._replace(ragged=1))
+    for lowest, above in ((0, 256), (120, 12)):
+        compare(function.rpartition("_")[0], 96, lowest, above, (LONG, LONG[::-1]), 2)
 
 
 @pytest.mark.parametrize("name", list(ORDERS))

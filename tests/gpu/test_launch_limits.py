@@ -72,17 +72,18 @@ def test_weights_at_any_multiple_of_their_size_are_taken(
 
 
 def test_columns_refuse_a_later_launch_before_the_first(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    parts, experts = columns._parts, columns.SEGMENTS + 1
-    given = np.zeros((2 * experts, 16), np.uint8), np.zeros((2 * experts, 1), np.uint8)
+    parts, windows = columns._parts, columns.WINDOWS + 1
+    splits = [130, 128 * windows - 130]
+    given = np.zeros((128 * windows, 16), np.uint8), np.zeros((128 * windows, 1), np.uint8)
     packed, scales = map(emulate.array, given)
-    ops.mxfp4_to_fp8_columns(packed, scales, [2] * experts, "max")
-    assert [across for across, _ in device.grids] == [2 * columns.SEGMENTS, 2]
+    ops.mxfp4_to_fp8_columns(packed, scales, splits, "max")
+    assert [across for across, _ in device.grids] == [2 * columns.WINDOWS, 2]
     device.grids.clear()
     plans.forget()
     monkeypatch.setattr(columns, "_parts", lambda *given: parts(*given)[::-1])
     monkeypatch.setattr(columns, "MOST", 2)
     with pytest.raises(ShapeError, match="launches at most 2 blocks of tiles across"):
-        ops.mxfp4_to_fp8_columns(packed, scales, [2] * experts, "max")
+        ops.mxfp4_to_fp8_columns(packed, scales, splits, "max")
     assert not device.grids
 
 

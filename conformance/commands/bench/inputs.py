@@ -135,7 +135,7 @@ def make(xp: Any, line: Line, shape: Shape, seed: int = 0) -> Case:
     wanted = {*OPERATIONS[line.operation].inputs, *line.optional}
     params = dict(line.params)
     if line.experts:
-        params["splits"] = shape.splits()
+        params["splits"] = shape.splits(line.unit)
     if line.operation == "unpermute":
         params["tokens"] = shape.tokens
     return Case(line.operation, line.profile, params, {name: x for name, x in found.items() if name in wanted})

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
 from refnum.errors import ArgumentError
 
 from ...cases.operation import OPERATIONS
+from .shapes import ALIGN
 
 
 @dataclass(frozen=True)
@@ -17,10 +18,11 @@ class Line:
     """One conversion.
 
     at: the matrix of a shape that it works on, see `Shape.matrix`. params: of the operation, scale layouts and a key
-    for random bits among them. experts: whether the rows are split over the shape's experts, not one. optional:
-    optional inputs that are given. dtypes: of inputs that are no bfloat16 here though they mostly are. once: whether it
-    is timed at the first shape of a run alone, being the kernel of another line with its scales elsewhere, or no part
-    of a layer. data: what is special about the gates of SwiGLU, one of `GATES`.
+    for random bits among them. experts: whether the rows are split over the shape's experts, not one. unit: what the
+    rows of each expert are multiples of. optional: optional inputs that are given. dtypes: of inputs that are no
+    bfloat16 here though they mostly are. once: whether it is timed at the first shape of a run alone, being the kernel
+    of another line with its scales elsewhere, or no part of a layer. data: what is special about the gates of SwiGLU,
+    one of `GATES`.
     """
 
     label: str
@@ -29,6 +31,7 @@ class Line:
     params: Mapping[str, Any] = field(default_factory=dict)
     profile: str = "HOPPER"
     experts: bool = False
+    unit: int = ALIGN
     optional: tuple[str, ...] = ()
     dtypes: Mapping[str, str] = field(default_factory=dict)
     once: bool = False
@@ -90,12 +93,10 @@ def _in_layouts(label: str, operation: str, at: str, ways: tuple[str, ...], **pa
     )
 
 
-def _by_experts(label: str, operation: str, **params: Any) -> tuple[Line, ...]:
-    """Return a line for one expert and one for the shape's."""
-    return (
-        Line(label, operation, "rows", params),
-        Line(f"{label}, experts", operation, "rows", params, experts=True),
-    )
+def _by_experts(label: str, operation: str, unit: int = 1, **params: Any) -> tuple[Line, ...]:
+    """Return a line for one expert, one for the shape's at multiples of 32 rows, one for these at any of `unit`."""
+    line = Line(f"{label}, experts", operation, "rows", params, experts=True)
+    return Line(label, operation, "rows", params), line, replace(line, label=f"{line.label}, unaligned", unit=unit)
 
 
 _ALL = (
@@ -117,8 +118,8 @@ _ALL = (
     *_by_experts("MXFP4 -> FP8 columns, amax", "mxfp4_to_fp8_columns", scale="amax"),
     *_by_experts("MXFP4 -> FP8 rows and columns", "mxfp4_to_fp8_rows_columns", scale="max"),
     *_by_experts("MXFP4 -> FP8 rows and columns, amax", "mxfp4_to_fp8_rows_columns", scale="amax"),
-    *_by_experts("MXFP4 -> MXFP4 columns, amax", "mxfp4_columns", scale="amax"),
-    *_by_experts("MXFP4 -> MXFP4 columns, max", "mxfp4_columns", scale="max"),
+    *_by_experts("MXFP4 -> MXFP4 columns, amax", "mxfp4_columns", 2, scale="amax"),
+    *_by_experts("MXFP4 -> MXFP4 columns, max", "mxfp4_columns", 2, scale="max"),
     *_by_experts("FP8 -> FP8 columns, rne", "fp8_columns", underflow="rne"),
     *_by_experts("FP8 -> FP8 columns, te", "fp8_columns", underflow="te"),
     *_swiglu(),

@@ -9,7 +9,7 @@ import numpy as np
 from refnum.errors import ArgumentError
 
 ALIGN = 32
-"""Rows that each expert is padded to."""
+"""Rows that each expert is padded to, and that those of aligned experts are multiples of."""
 
 
 @dataclass(frozen=True)
@@ -34,13 +34,13 @@ class Shape:
         rows = self.tokens if at == "tokens" else self.tokens * self.top_k
         return rows, self.ffn if at == "ffn" else self.hidden
 
-    def splits(self) -> list[int]:
-        """Return rows of each expert after dispatch: unequal, each a multiple of 32, all rows together."""
-        total = self.tokens * self.top_k // ALIGN
+    def splits(self, unit: int = ALIGN) -> list[int]:
+        """Return rows of each expert after dispatch: unequal, each a multiple of `unit`, all rows together."""
+        total = self.tokens * self.top_k // unit
         drawn = np.random.default_rng(0).dirichlet(np.full(self.experts, 4.0)) * total
         rows = np.floor(drawn).astype(int)
         rows[: total - rows.sum()] += 1
-        return [ALIGN * int(n) for n in rows]
+        return [unit * int(n) for n in rows]
 
 
 def _plain(rows: int, columns: int) -> Shape:

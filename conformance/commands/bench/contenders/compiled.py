@@ -18,6 +18,7 @@ from ....subjects.peers import formulas
 from ....subjects.subject import Subject
 from ..contender import Contender, Prepared, as_tuple, from_torch, to_torch
 from ..lines import Line
+from ..shapes import ALIGN
 
 LIMIT = 10_000
 """Graphs that torch may compile of one formula: one a dtype and shape. It gives up after eight unless told."""
@@ -83,6 +84,8 @@ def missing_torch() -> str:
 
 def offers(line: Line) -> str:
     """Return why the formula does not have a line."""
+    if line.operation == "mxfp4_columns" and line.unit % ALIGN:
+        return f"it takes experts of multiples of {ALIGN} rows"
     if line.operation not in _FORMULAS:
         return "no formula"
     known = _PROFILES.get(line.operation, ("HOPPER",))

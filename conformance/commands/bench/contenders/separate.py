@@ -19,6 +19,7 @@ from ....subjects.peers.formulas import spaced
 from ....subjects.subject import Subject, arguments_for
 from ..contender import Contender, Prepared, as_tuple, from_torch, to_torch
 from ..lines import Line
+from ..shapes import ALIGN
 from . import compiled
 
 _ROWS, _COLUMNS = False, True
@@ -57,6 +58,8 @@ def _together() -> Any:
 
 
 def _offers(line: Line) -> str:
+    if line.operation == "mxfp4_columns" and line.unit % ALIGN:
+        return f"it takes experts of multiples of {ALIGN} rows"
     if line.operation not in _ROUTES:
         return "no way by BF16"
     return "timed on scale bytes" if {layouts.IN, layouts.OUT} & set(line.params) else ""
