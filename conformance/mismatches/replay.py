@@ -106,10 +106,10 @@ def save(body: dict[str, Any], into: Path) -> Path:
 
 
 def command(path: Path, subject: Subject | None = None) -> str:
-    """Return the one command that replays a file."""
+    """Return the one command that replays a file; it names the subject, since a file's own word calls nothing."""
     words = ["refnum", "replay", str(path)]
-    if subject is not None and subject.kind == "user":
-        words += ["--subject", subject.origin or "FILE.py:NAME"]
+    if subject is not None:
+        words += ["--subject", subject.origin or ("FILE.py:NAME" if subject.kind == "user" else subject.name)]
     return shlex.join(words)
 
 

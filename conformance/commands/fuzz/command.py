@@ -16,6 +16,7 @@ from . import spec as specs
 from .coordinator import Limits
 from .corpus import minimise as make_small
 from .database import FILE, Database, create
+from .errors import CampaignError
 from .export import export as write
 from .merge import merge as join
 from .session import duration as seconds
@@ -39,6 +40,11 @@ Workers = Annotated[
 Scheduler = Annotated[
     str | None, typer.Option("--scheduler", help="Address of a Dask scheduler, tcp://... or tls://..., to run there.")
 ]
+Named = Annotated[
+    list[str] | None,
+    typer.Option("--subject", "-s", help="A file or program of the campaign that may be run, as it was given to `run`."),
+]
+Trust = Annotated[bool, typer.Option("--trust", help="Run every file and program that the campaign names.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the summary as JSON on standard output.")]
 
 
@@ -82,9 +88,15 @@ def resume(
     gpus: Gpus = "all",
     workers: Workers = None,
     scheduler: Scheduler = None,
+    subjects: Named = None,
+    trust: Trust = False,
     json: Json = False,
 ) -> None:
-    """Go on with a campaign, up to the limits it was started with or to larger ones."""
+    """Go on with a campaign, up to the limits it was started with or to larger ones.
+
+    A campaign may be a stranger's: files and programs that it names run only with --subject or --trust.
+    """
+    _permit(folder, subjects, trust)
     _work(folder, _limits(duration, cases), workers, gpus, scheduler, json)
 
 
@@ -113,8 +125,12 @@ def merge(
 
 @fuzz_app.command()
 @told
-def minimise(folder: Folder) -> None:
-    """Make every confirmed finding small, and write the smallest cases that hit every coverpoint to corpus.json."""
+def minimise(folder: Folder, subjects: Named = None, trust: Trust = False) -> None:
+    """Make every confirmed finding small, and write the smallest cases that hit every coverpoint to corpus.json.
+
+    Files and programs that the campaign names run only with --subject or --trust.
+    """
+    _permit(folder, subjects, trust)
     findings, kept = make_small(folder)
     print(f"{findings} findings made small; {kept} cases in {folder / 'corpus.json'} hit every coverpoint met")
 
@@ -130,6 +146,17 @@ def export(
     for words in left:
         print(f"refnum: {words}", file=sys.stderr)
     print(f"{count} vectors in {out}")
+
+
+def _permit(folder: Path, subjects: list[str] | None, trust: bool) -> None:
+    """Raise CampaignError unless the person named, or trusts, every file and program that the campaign would run."""
+    db = Database(folder / FILE, readonly=True)
+    strange = [] if trust else specs.unnamed(db.spec, _split(subjects) or [])
+    db.close()
+    if strange:
+        raise CampaignError(
+            f"The campaign in {folder} would run {', '.join(strange)}; give --subject for each, or --trust for all."
+        )
 
 
 def _split(names: list[str] | None) -> list[str] | None:

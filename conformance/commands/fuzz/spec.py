@@ -19,7 +19,7 @@ from ...cases.recipes.recipe import Recipe
 from ...reports import files
 from ...reports.environment import model_digest
 from ...reports.gpus import smi
-from ...subjects.choose import Choice, choose
+from ...subjects.choose import Choice, choose, is_file
 from ...subjects.isolation.parent import stop_all
 from ..check.plan import Plan, variants
 
@@ -153,6 +153,12 @@ def make_spec(
         corpus=() if corpus is None else read_corpus(corpus, targets),
         isolate=isolate,
     )
+
+
+def unnamed(spec: Spec, names: Sequence[str]) -> list[str]:
+    """Return the files and programs among a campaign's subjects that are not among some names."""
+    allowed = {_absolute(name) for name in names}
+    return [name for name in spec.subjects if is_file(name) and name not in allowed]
 
 
 def read_corpus(path: Path, targets: Sequence[Target]) -> tuple[dict[str, Any], ...]:
