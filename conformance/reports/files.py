@@ -6,12 +6,15 @@ import functools
 import json
 import os
 import tempfile
+import zipfile
 from pathlib import Path
 from typing import Any
 
 from refnum.errors import FileError, UnsupportedError
 
 SCHEMAS = Path(__file__).parent / "schema"
+UNPACKED, RATIO = 1 << 30, 64
+"""An archive may unpack to so many bytes, or to so many times its own size, whichever is more."""
 
 
 def write_json(path: Path, document: Any) -> None:
@@ -46,6 +49,17 @@ def _mask() -> int:
     mask = os.umask(0o022)
     os.umask(mask)
     return mask
+
+
+def check_archive(path: Path, archive: zipfile.ZipFile) -> None:
+    """Raise FileError for an archive that says it unpacks to more than UNPACKED bytes and more than RATIO times its size.
+
+    No member gives more bytes than its directory entry says (`zipfile` stops there), so nothing is unpacked to know it.
+    """
+    size, own = sum(entry.file_size for entry in archive.infolist()), path.stat().st_size
+    allowed = max(UNPACKED, RATIO * own)
+    if size > allowed:
+        raise FileError(f"{path} has {own} bytes and would unpack to {size}; at most {allowed} are unpacked.")
 
 
 def read_json(path: Path, kind: str, version: int) -> dict[str, Any]:

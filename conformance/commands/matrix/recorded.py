@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from . import inputs
 from .run import Answer, Matrix, Variant, variants
 
 HEAD = "peers.json"
+_DAMAGE = (ValueError, OSError, EOFError, LookupError, TypeError, AttributeError, zipfile.BadZipFile, zlib.error)
 
 
 def record(folder: Path, subjects: Sequence[Subject], operations: Sequence[str], told: Callable[[str], None]) -> Matrix:
@@ -79,6 +82,15 @@ def load(folder: Path, matrix: Matrix) -> Iterator[Variant]:
 
 
 def _read(path: Path) -> Variant:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            files.check_archive(path, archive)
+        return _variant(path)
+    except _DAMAGE as error:
+        raise FileError(f"{path} holds no recorded answer: {type(error).__name__}: {error}.") from error
+
+
+def _variant(path: Path) -> Variant:
     with np.load(path) as arrays:
         meta = json.loads(bytes(arrays["meta"]))
         if meta["rows"] != digest(meta["operation"], meta["params"]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -13,6 +14,8 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from refnum.errors import DtypeError, FileError
+
+from ....reports.files import check_archive
 
 FLOATS = (np.dtype(np.float32), np.dtype(ml_dtypes.bfloat16), np.dtype(np.float16))
 SUFFIXES = (".safetensors", ".npy", ".npz")
@@ -168,6 +171,7 @@ def _npy_header(stream: object) -> tuple[tuple[int, ...], np.dtype]:
 def _npz(file: Path) -> list[_Entry]:
     entries = []
     with zipfile.ZipFile(file) as archive:
+        check_archive(file, archive)
         damaged = archive.testzip()
         if damaged is not None:
             raise ValueError(f"member {damaged} fails its checksum")
@@ -178,8 +182,16 @@ def _npz(file: Path) -> list[_Entry]:
             with archive.open(member) as stream:
                 shape, dtype = _npy_header(stream)
             _refuse_objects(file, member, dtype)
+            _check_size(member, shape, dtype, archive.getinfo(member).file_size)
             entries.append(_Entry(member[:-4], shape, _dtype_refusal(dtype), _member(file, member)))
     return entries
+
+
+def _check_size(member: str, shape: tuple[int, ...], dtype: np.dtype, size: int) -> None:
+    """Raise ValueError for a header that promises more bytes than the member holds, before an array is made for them."""
+    promised = math.prod(shape) * dtype.itemsize
+    if promised > size:
+        raise ValueError(f"the header of {member} promises {promised} bytes of numbers; it holds {size} in all")
 
 
 def _member(file: Path, member: str) -> Callable[[], np.ndarray]:
