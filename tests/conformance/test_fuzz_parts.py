@@ -157,7 +157,8 @@ def test_merging_counts_each_shard_once_and_refuses_what_differs(tmp_path):
     campaign(tmp_path / "unlike", subject, 30, elements=1024)
     with pytest.raises(UnlikeCampaignError):
         merge(tmp_path / "no", [tmp_path / "one", tmp_path / "unlike"])
-    two.raw.execute("UPDATE shards SET digest = 'x' WHERE id = 1")
+    with two.transaction():
+        two.raw.execute("UPDATE shards SET digest = 'x' WHERE id = 1")
     with pytest.raises(ConflictError, match="has the result"):
         merge(tmp_path / "conflict", [tmp_path / "one", tmp_path / "two"])
 

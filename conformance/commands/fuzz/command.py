@@ -15,7 +15,7 @@ from ..options import Isolate, told
 from . import spec as specs
 from .coordinator import Limits
 from .corpus import minimise as make_small
-from .database import FILE, Database, create
+from .database import FILE, Database, create, understood
 from .errors import CampaignError
 from .export import export as write
 from .merge import merge as join
@@ -42,7 +42,9 @@ Scheduler = Annotated[
 ]
 Named = Annotated[
     list[str] | None,
-    typer.Option("--subject", "-s", help="A file or program of the campaign that may be run, as it was given to `run`."),
+    typer.Option(
+        "--subject", "-s", help="A file or program of the campaign that may be run, as it was given to `run`."
+    ),
 ]
 Trust = Annotated[bool, typer.Option("--trust", help="Run every file and program that the campaign names.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the summary as JSON on standard output.")]
@@ -109,7 +111,9 @@ def status(
 ) -> None:
     """Show what a campaign has come to; it may be at work meanwhile."""
     db = Database(folder / FILE, readonly=True)
-    _deliver({**Watcher(db).summary(), "digest": db.digest()}, json, holes)
+    with understood(db.path):
+        summary = Watcher(db).summary()
+    _deliver({**summary, "digest": db.digest()}, json, holes)
 
 
 @fuzz_app.command()
@@ -120,7 +124,9 @@ def merge(
 ) -> None:
     """Join campaigns that judged the same subjects with the same model; each shard counts once."""
     db = join(into, folders)
-    _deliver({**Watcher(db).summary(), "digest": db.digest()}, False, False)
+    with understood(db.path):
+        summary = Watcher(db).summary()
+    _deliver({**summary, "digest": db.digest()}, False, False)
 
 
 @fuzz_app.command()
@@ -142,7 +148,9 @@ def export(
     out: Annotated[Path, typer.Option(help="Folder for the vector files.")],
 ) -> None:
     """Write the findings as test vectors, with the right answers."""
-    count, left = write(Database(folder / FILE, readonly=True), out)
+    db = Database(folder / FILE, readonly=True)
+    with understood(db.path):
+        count, left = write(db, out)
     for words in left:
         print(f"refnum: {words}", file=sys.stderr)
     print(f"{count} vectors in {out}")
@@ -170,9 +178,9 @@ def _limits(duration: str | None, cases: int | None) -> Limits:
 def _work(folder: Path, asked: Limits, workers: int | None, gpus: str, scheduler: str | None, json: bool) -> None:
     """Work up to the limits asked for, else those of the campaign, which are kept in its database."""
     db = Database(folder / FILE)
-    kept = encoder.loads(db.get("limits", "[null, null]"))
     if asked.cases is None and asked.seconds is None:
-        asked = Limits(*kept)
+        with understood(db.path):
+            asked = Limits(*encoder.loads(db.get("limits", "[null, null]")))
     with db.transaction():
         db.put("limits", encoder.dumps([asked.cases, asked.seconds]))
     db.close()
