@@ -147,8 +147,11 @@ def test_any_byte_of_the_file_may_be_another(whole, tmp_path_factory, data):
     shutil.rmtree(folder)
 
 
-VALUES = st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1), st.floats(), st.text(max_size=20), st.binary(max_size=9),
-                   st.sampled_from(["{}", "[]", "[" * 100_000, '{"digest":1}', "1e999", "NaN", "done", "planned"]))  # fmt: skip
+WORDS = ["{}", "[]", "[" * 100_000, '{"digest":1}', "1e999", "NaN", "done", "planned"]
+VALUES = st.one_of(
+    st.none(), st.integers(-(2**63), 2**63 - 1), st.floats(), st.text(max_size=20), st.binary(max_size=9),
+    st.sampled_from(WORDS),
+)  # fmt: skip
 
 
 @settings(max_examples=60, deadline=None, database=None)

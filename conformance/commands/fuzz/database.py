@@ -17,8 +17,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from refnum.errors import RefnumError
-
+from ...reports import files
 from .errors import CampaignError, DiskFullError
 from .seal import KEY, Seal, total
 from .shards import Address, address_of
@@ -245,12 +244,8 @@ def _own_tables() -> list[tuple[Any, ...]]:
 @contextmanager
 def understood(path: Path) -> Iterator[None]:
     """Turn what rows raise that no campaign writes into CampaignError: their seal shows changes, not sense."""
-    try:
+    with files.understood(path, CampaignError):
         yield
-    except RefnumError:
-        raise
-    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
-        raise CampaignError(f"{path} holds what no campaign writes: {type(error).__name__}: {error}.") from error
 
 
 @contextmanager

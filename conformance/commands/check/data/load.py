@@ -188,7 +188,7 @@ def _npz(file: Path) -> list[_Entry]:
 
 
 def _check_size(member: str, shape: tuple[int, ...], dtype: np.dtype, size: int) -> None:
-    """Raise ValueError for a header that promises more bytes than the member holds, before an array is made for them."""
+    """Raise ValueError for a header that promises more bytes than the member holds: no array is made for them."""
     promised = math.prod(shape) * dtype.itemsize
     if promised > size:
         raise ValueError(f"the header of {member} promises {promised} bytes of numbers; it holds {size} in all")
