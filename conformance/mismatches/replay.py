@@ -183,7 +183,7 @@ def _rebuild(body: dict[str, Any], path: Path) -> Replay:
         raise FileError(f"{path}: outputs of {operation.name} are {sorted(names)}.")
     _check_rows(case, arrays["expected"], path)
     golden, bits = run_golden(case), {part: _bits(arrays[part]) for part in ("expected", "observed")}
-    for part, name in [(part, name) for part in bits for name in bits[part]]:
+    for part, name in [(each, name) for each in bits for name in bits[each]]:
         given, right = bits[part][name], golden[name]
         if (given.shape, given.dtype) != (right.shape, right.dtype):
             raise FileError(

@@ -5,10 +5,13 @@ from __future__ import annotations
 import functools
 import itertools
 import json
+import lzma
 import math
 import os
 import tempfile
+import tokenize
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +20,11 @@ from typing import Any
 from refnum.errors import FileError, RefnumError, UnsupportedError
 
 SCHEMAS = Path(__file__).parent / "schema"
+ARRAY_DAMAGE = (
+    ValueError, OSError, EOFError, LookupError, TypeError, AttributeError, ArithmeticError, SyntaxError, RuntimeError,
+    tokenize.TokenError, zipfile.BadZipFile, zlib.error, lzma.LZMAError,
+)  # fmt: skip
+"""What NumPy and `zipfile` raise for a damaged file of arrays; RuntimeError is that of an encrypted member."""
 LARGEST, DEPTH, PROBLEMS = 1 << 28, 64, 100
 """Bytes of a JSON file that is read, how deep it may be nested, and how many problems are looked at."""
 UNPACKED, RATIO = 1 << 30, 64

@@ -1,26 +1,32 @@
 """Files from strangers: nothing that a file names runs unless a person names it."""
 
+import contextlib
 import copy
 import json
 import resource
 import time
 
+import numpy as np
 import pytest
 from fuzz_tools import right_subject
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from report_documents import document
+from safetensors.numpy import save_file
 from typer.testing import CliRunner
 
 from refnum.conformance.cases.levels import NO_LEVEL
 from refnum.conformance.cases.operation import OPERATIONS, run_golden
 from refnum.conformance.cli import app
 from refnum.conformance.commands.check.control_cases import control_cases
+from refnum.conformance.commands.check.data import load_tensors
 from refnum.conformance.commands.fuzz.database import create
 from refnum.conformance.commands.fuzz.spec import make_spec
+from refnum.conformance.commands.prove.certificate import published, sealed
 from refnum.conformance.mismatches import replay
 from refnum.conformance.subjects.subject import Subject
 from refnum.conformance.verdicts.tally import Failure
+from refnum.errors import RefnumError
 
 OPERATION = "quantize_mxfp4"
 
@@ -215,10 +221,8 @@ def test_any_part_of_a_replay_file_may_be_another(tmp_path_factory, data):
     operation = data.draw(st.sampled_from([OPERATION, "unpermute", "permute_pad", "swiglu_backward", "decode_e4m3"]))
     path = case_file(tmp_path_factory.mktemp("replay"), operation)
     body = mutated(data, json.loads(path.read_text()))
-    try:
+    with contextlib.suppress(KeyError, AttributeError, TypeError):  # else it is no replay file at all
         body["id"] = replay.identity(body)
-    except (KeyError, AttributeError, TypeError):
-        pass  # no replay file at all
     path.write_text(json.dumps(body))
     for words in (("replay", path), ("explain", path)):
         runs_or_says_one_sentence(*words)
@@ -232,6 +236,36 @@ def test_any_part_of_a_report_may_be_another(tmp_path_factory, data):
     verb = data.draw(st.sampled_from(["show", "html", "junit", "sarif", "summary", "badge", "diff", "merge"]))
     more = {"diff": [path], "merge": ["-o", path.with_name("o.json")]}.get(verb, [])
     runs_or_says_one_sentence("report", verb, path, *more)
+
+
+@settings(max_examples=40, deadline=None, database=None)
+@given(st.data())
+def test_any_part_of_a_certificate_may_be_another(tmp_path_factory, data):
+    path = tmp_path_factory.mktemp("proof") / "c.json"
+    document = mutated(data, json.loads(published()["dequantize", "gpu"].read_text()))
+    if data.draw(st.booleans()):
+        with contextlib.suppress(KeyError, TypeError, ValueError):
+            document = sealed(document)
+    path.write_text(json.dumps(document))
+    result = runs_or_says_one_sentence("prove", "--verify", path, "--chunk", "0")
+    assert result.exit_code in (0, 1, 2) and not ("verified" in result.stdout and result.exit_code)
+
+
+@settings(max_examples=40, deadline=None, database=None)
+@given(st.data())
+def test_any_byte_of_a_tensor_file_may_be_another(tmp_path_factory, data):
+    path = tmp_path_factory.mktemp("tensors") / f"t{data.draw(st.sampled_from(['.npz', '.npy', '.safetensors']))}"
+    x = np.linspace(-3, 3, 256, dtype=np.float32).reshape(2, 128)
+    write = {".npz": lambda: np.savez_compressed(path, x=x), ".npy": lambda: np.save(path, x)}
+    write.get(path.suffix, lambda: save_file({"x": x}, path))()
+    spoilt = bytearray(path.read_bytes())
+    for place in data.draw(st.lists(st.integers(0, min(len(spoilt), 400) - 1), min_size=1, max_size=4)):
+        spoilt[place] ^= data.draw(st.integers(1, 255))
+    path.write_bytes(spoilt)
+    began = time.monotonic()
+    with contextlib.suppress(RefnumError):
+        list(load_tensors(path))
+    assert time.monotonic() - began < SECONDS
 
 
 @pytest.mark.parametrize("depth", [65, 400, 900, 200_000])
@@ -273,8 +307,8 @@ def corpus_file(folder, **recipe):
 
 @pytest.mark.parametrize(
     "change",
-    [{"shape": [1, 33]}, {"shape": [1, 31]}, {"shape": [1 << 40, 128]}, {"parameters": {"base": "x"}}, {"parameters": {}},
-     {"params": {"scale": "max", "splits": ["a"]}}, {"params": {"scale": "max", "splits": [-1, 2]}},
+    [{"shape": [1, 33]}, {"shape": [1, 31]}, {"shape": [1 << 40, 128]}, {"parameters": {"base": "x"}},
+     {"parameters": {}}, {"params": {"scale": "max", "splits": ["a"]}}, {"params": {"scale": "max", "splits": [-1, 2]}},
      {"params": {"scale": "max", "layout_in": "upside-down"}}, {"operation": "nothing"}, {"seed": 1 << 80},
      {"edits": [[0, 0, 1 << 100]]}],
 )  # fmt: skip

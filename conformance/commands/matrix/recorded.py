@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,6 @@ from . import inputs
 from .run import Answer, Matrix, Variant, variants
 
 HEAD = "peers.json"
-_DAMAGE = (ValueError, OSError, EOFError, LookupError, TypeError, AttributeError, zipfile.BadZipFile, zlib.error)
 
 
 def record(folder: Path, subjects: Sequence[Subject], operations: Sequence[str], told: Callable[[str], None]) -> Matrix:
@@ -86,7 +84,7 @@ def _read(path: Path) -> Variant:
         with zipfile.ZipFile(path) as archive:
             files.check_archive(path, archive)
         return _variant(path)
-    except _DAMAGE as error:
+    except files.ARRAY_DAMAGE as error:
         raise FileError(f"{path} holds no recorded answer: {type(error).__name__}: {error}.") from error
 
 

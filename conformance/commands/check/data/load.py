@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +14,11 @@ from safetensors import SafetensorError, safe_open
 
 from refnum.errors import DtypeError, FileError
 
-from ....reports.files import check_archive
+from ....reports.files import ARRAY_DAMAGE, check_archive
 
 FLOATS = (np.dtype(np.float32), np.dtype(ml_dtypes.bfloat16), np.dtype(np.float16))
 SUFFIXES = (".safetensors", ".npy", ".npz")
 _SAFETENSORS_FLOATS = {"F32": FLOATS[0], "BF16": FLOATS[1], "F16": FLOATS[2]}
-_DAMAGE = (ValueError, OSError, EOFError, KeyError, SyntaxError, zipfile.BadZipFile, zlib.error, NotImplementedError)
 
 Loaded = tuple[str, np.ndarray | None, str]
 
@@ -80,7 +78,7 @@ def _entries(file: Path) -> list[_Entry]:
         if file.suffix == ".safetensors":
             return _safetensors(file)
         return _npy(file) if file.suffix == ".npy" else _npz(file)
-    except (SafetensorError, *_DAMAGE) as error:
+    except (SafetensorError, *ARRAY_DAMAGE) as error:
         raise FileError(f"{file} cannot be read as {file.suffix}: {_words(error)}; write it again.") from error
 
 
@@ -93,7 +91,7 @@ def _loaded(file: Path, prefix: str, entry: _Entry) -> Loaded:
         return name, None, f"unsupported: {refusal}"
     try:
         array = entry.read()
-    except (SafetensorError, *_DAMAGE) as error:
+    except (SafetensorError, *ARRAY_DAMAGE) as error:
         raise FileError(f"{file}, tensor {entry.name}: {_words(error)}; write the file again.") from error
     if not array.dtype.isnative:
         array, note = array.astype(array.dtype.newbyteorder("=")), f"{note}; byte order swapped".lstrip("; ")
