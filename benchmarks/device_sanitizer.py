@@ -21,7 +21,6 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -43,19 +42,12 @@ CONTROLS = {
     "synccheck": "__syncwarp(0xFFFF); out[threadIdx.x] = 1;",
 }
 """Tool -> the body of a kernel of two warps, given memory that nobody has written: a fault that the tool must find."""
+PATIENCE = 600
+"""CPU seconds that one question may take under a tool."""
 NEEDS_A_POOL = "graph capture"
 FOUND = 86
 """Exit status of compute-sanitizer when it has something to say."""
 SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (\d+)")
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """What an operation is asked: `refnum.conformance.commands.mutate.kernels_ask.Bounds`."""
-
-    largest: int
-    profiles: tuple[str, ...] = PROFILES
-    patience: int = 600
 
 
 def control(tool: str) -> None:
@@ -89,7 +81,7 @@ def ask(operation: str, largest: int, seconds: float) -> dict[str, Any]:
         counts["elements"] += 0 if late else one.case.elements
         return not late
 
-    wrong = kernels_ask.ask(subject, operation, Bounds(largest), chosen)
+    wrong = kernels_ask.ask(subject, operation, kernels_ask.Bounds(PROFILES, largest, PATIENCE), chosen)
     cupy.cuda.Device().synchronize()
     return {**counts, "wrong": wrong, "seconds": round(time.monotonic() - begun, 1)}
 

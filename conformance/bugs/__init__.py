@@ -179,7 +179,7 @@ WRONG: dict[str, tuple[tuple[tuple[str, ...], Rule], ...]] = {
     "PHILOX_STREAM_STEP": ((("random_bits",), moving.stream_and_step_swapped),),
     "RANDOM_LOW_BITS": ((("random_bits",), moving.low_bits),),
 }
-"""Note -> what it may strike (operation patterns) and what it would give there."""
+"""Note -> pairs of operation patterns and the wrong rule of a kernel with this bug."""
 
 
 def wrong_answers(note: str, case: Case, golden: Outputs) -> list[Outputs]:

@@ -270,10 +270,10 @@ def always_up(case: Case, golden: Outputs) -> Outputs | None:
 
 
 def default_ties(case: Case, golden: Outputs) -> Outputs | None:
-    """Ties go to even, whatever was asked."""
+    """Ties go to even, whatever the parameter says."""
     return encode_under(case, ties="even", rounding="nearest")
 
 
 def keeps_negative_zero(case: Case, golden: Outputs) -> Outputs | None:
-    """Negative zero is kept, whatever was asked."""
+    """Negative zero is kept, whatever the parameter says."""
     return encode_under(case, negative_zero="keep")

@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 
 # Parameters that describe the inputs of a case and are not keywords of the golden function.
-DESCRIPTIVE = frozenset({"input", "random"})
+FORM = "form"
+"""How a call is made, where not plainly: factor of form -> level, see `structure.factors` and `calls.forms`."""
+DESCRIPTIVE = frozenset({"input", "random", FORM})
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,7 +23,7 @@ class Case:
     operation: a name in `operation.OPERATIONS`. profile: a profile name (N14).
     params: the keywords of the golden function as JSON values (`tile` is a list, `splits` a list of rows an
     expert, `tokens` a count, `philox` a list of the key's numbers), plus two that are not passed on: `input`, the dtype
-    name of the floating-point input, and `random`, how random bits come when not as `rbits`.
+    name of the floating-point input, `random`, how random bits come when not as `rbits`, and `form`.
     inputs: arrays by the names of the golden signature; bfloat16 arrays have dtype `ml_dtypes.bfloat16`.
     recipe: what the inputs were expanded from, or None. label: what the case is there to hit.
     domain: the enumerable domain that the case is a part of, or None.
@@ -93,6 +95,6 @@ def variant(operation: str, profile: str, params: Mapping[str, Any]) -> str:
     """Return the name of what is judged, e.g. `mxfp4_to_fp8[HOPPER, scale=max]`, without its data parameters."""
     shown = []
     for name, item in plain(params).items():
-        if name not in ("splits", "tokens", "philox"):
+        if name not in ("splits", "tokens", "philox", FORM):
             shown.append(f"{name}=" + ("x".join(map(str, item)) if isinstance(item, list) else str(item)))
     return f"{operation}[{', '.join([profile, *shown])}]"

@@ -1,7 +1,8 @@
 """The parts of an operation are found by name: in the module of its family, under the operation's own name.
 
 Corners, domains, coverpoints, and the questions and second answers of the vectors each have a folder with a module a
-family. There is no table beside `operation.OPERATIONS`: whoever adds an operation writes its name into these modules.
+family. There is no table beside `operation.OPERATIONS`: a new operation is written into the modules of its family, and
+`tests/test_rows.py` names the module that still lacks it.
 """
 
 from __future__ import annotations

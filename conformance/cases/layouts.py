@@ -14,7 +14,7 @@ import numpy as np
 
 from refnum.layouts import LAYOUTS, scales_to_layout
 
-from .case import Case
+from .case import FORM, Case
 from .findings import NO_PROBLEM, PADDING, SCALE, Problem
 
 PLAIN = "bytes"
@@ -24,10 +24,31 @@ OTHERS = tuple(name for name in LAYOUTS if name != PLAIN)
 
 def stored_inputs(case: Case) -> Mapping[str, np.ndarray]:
     """Return a case's inputs as a kernel is given them."""
-    layout = case.params.get(IN, PLAIN)
+    layout, form = case.params.get(IN, PLAIN), case.params.get(FORM, {})
+    given = {name: _in_dtype(array, form.get(f"{name}.dtype")) for name, array in case.inputs.items()}
     if layout == PLAIN:
-        return case.inputs
-    return {**case.inputs, "scales": scales_to_layout(case.inputs["scales"], layout)}
+        return given
+    stored = scales_to_layout(case.inputs["scales"], layout)
+    if form.get("padding") == "garbage":
+        stored = _with_garbage(stored, scales_to_layout(np.ones_like(case.inputs["scales"]), layout))
+    return {**given, "scales": stored}
+
+
+def _with_garbage(stored: np.ndarray, ones: np.ndarray) -> np.ndarray:
+    """Return a storage whose padding, which is zero where that of byte 1 is, holds other bytes: it is not read (N6.5).
+
+    A word of packed bytes may hold scales and padding; a float32 holds one scale.
+    """
+    word = np.dtype(np.uint32 if stored.dtype == np.float32 else np.uint8)
+    bits, padding = np.ascontiguousarray(stored).view(word), np.ascontiguousarray(ones).view(word) == 0
+    return np.where(padding, word.type(0x42280000 if word.itemsize == 4 else 0xD3), bits).view(stored.dtype)
+
+
+def _in_dtype(array: np.ndarray, dtype: str | None) -> np.ndarray:
+    """Return an array in another dtype: bfloat16 as its uint16 bits, whole numbers by value."""
+    if dtype is None or array.dtype.name == dtype:
+        return array
+    return array.view(np.uint16) if array.dtype.name == "bfloat16" else array.astype(dtype)
 
 
 def stored_scales(case: Case, scales: np.ndarray) -> np.ndarray:

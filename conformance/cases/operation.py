@@ -19,10 +19,10 @@ from refnum.arrays import contiguous
 from refnum.errors import ArgumentError
 
 from . import layouts as storage
-from .case import Case
+from .case import FORM, Case
 
-DATA_PARAMS = frozenset({"splits", "tokens", "philox"})
-"""Keywords that belong to a case's data, not to a variant: rows of each expert, rows of an unpermuted output, a key."""
+DATA_PARAMS = frozenset({"splits", "tokens", "philox", "scale_byte"})
+"""Keywords that belong to a case's data, not to a variant: rows of each expert, rows of an output, a key, a scale."""
 
 OPERANDS: dict[str, str] = {
     "x": "values", "gate": "values", "up": "values", "grad": "values", "rows": "values", "prob": "values",
@@ -137,7 +137,7 @@ class Operation:
     @property
     def known(self) -> frozenset[str]:
         """Names of all parameters that a case of it may have."""
-        return frozenset({*self.params, *self.layouts, *(("random",) if self.keyed else ()), *DATA_PARAMS})
+        return frozenset({*self.params, *self.layouts, *(("random",) if self.keyed else ()), *DATA_PARAMS, FORM})
 
     def undefined(self, profile: str) -> str:
         """Return why the operation has no meaning under a profile (N2.6), or an empty string when it has one."""
@@ -259,7 +259,8 @@ def outputs_of(case: Case, operation: Operation | None = None) -> tuple[Output, 
 def select(patterns: list[str] | None) -> list[Operation]:
     """Return the operations whose name matches any of the shell patterns; None or empty means all.
 
-    Raises ArgumentError for a pattern that matches nothing: a name that selects nothing is a mistake.
+    Raises:
+        ArgumentError: a pattern matches nothing.
     """
     if not patterns:
         return list(_TABLE)
@@ -270,17 +271,21 @@ def select(patterns: list[str] | None) -> list[Operation]:
 
 
 def arguments_of(case: Case) -> dict[str, Any]:
-    """Return the keywords of a call, the profile apart: inputs as stored, None for nullable ones, and parameters."""
+    """Return the keywords of a call except the profile: inputs as stored, None for nullable ones, and parameters."""
     keywords = {**case.arguments(), **storage.stored_inputs(case)}
     return {**dict.fromkeys(OPERATIONS[case.operation].nullable), **keywords}
 
 
 def call_golden(case: Case, profile: refnum.Profile | None = None) -> tuple[np.ndarray, ...]:
-    """Return the golden model's outputs as it returns them, in the order of `outputs_of(case)`, scales in their layout.
+    """Call the golden model on a case.
 
-    profile: one to use in place of the case's own (diagnosis asks what another choice would give).
+    Args:
+        case: a case of a judged operation.
+        profile: one to use in place of the case's own; a diagnosis tries other choices.
+
+    Returns:
+        The outputs as the model returns them, in the order of `outputs_of(case)`, scales in their layout.
     """
-
     operation = OPERATIONS[case.operation]
     function = getattr(refnum, operation.name)
     arguments = arguments_of(case)
@@ -292,16 +297,17 @@ def call_golden(case: Case, profile: refnum.Profile | None = None) -> tuple[np.n
 
 
 def run_golden(case: Case, profile: refnum.Profile | None = None) -> dict[str, np.ndarray]:
-    """Return the golden outputs by name as unsigned integers; scales as bytes whatever the layout, floats as bits."""
+    """Call the golden model on a case, as `call_golden`.
+
+    Returns:
+        Name -> output as unsigned integers of its own width: scales as bytes whatever the layout, floats as bits.
+    """
     plain = storage.without_layouts(case)
     arrays = call_golden(plain, profile)
     return {output.name: as_bits(array) for output, array in zip(outputs_of(plain), arrays, strict=True)}
 
 
 def as_bits(array: np.ndarray) -> np.ndarray:
-    """View an array as unsigned integers of its own width (a contiguous copy where the layout asks for one).
-
-    Any library's array; the result stays in it.
-    """
-    array = contiguous(array)
+    """View an array of any library as unsigned integers of its own width; an array that is not contiguous is copied."""
+    array = contiguous(array).reshape(array.shape)  # NumPy's gives an array without axes one
     return array if array.dtype.kind == "u" else array.view(f"u{array.dtype.itemsize}")

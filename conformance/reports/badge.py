@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from refnum.errors import FileError
 
+from . import covered
 from .report import COMPLETE, EXIT_MISMATCH, EXIT_VERIFIED
 
 _COLOURS = {EXIT_VERIFIED: "2e7d32", EXIT_MISMATCH: "c62828"}
@@ -34,6 +35,10 @@ def badge(document: Mapping[str, Any], link: str = "") -> str:
         code = -1
     state = {EXIT_VERIFIED: "verified", EXIT_MISMATCH: "wrong"}.get(code, "not verified")
     where = "data" if document["data"] else header["level"]
+    if code == EXIT_VERIFIED:
+        agreement = covered.worst_level(document["results"])
+        state += "" if agreement == "L0" else f" to {agreement} only"
+        state += " within its contract" if covered.narrow(document["results"]) else ""
     report, model = (text[7:19] for text in (digest(document), header["environment"]["model_digest"]))
     words = f"refnum: {state}, {where}, model {model}, report {report}"
     message = quote(f"{state} {where} {report}".replace("-", "--").replace("_", "__"))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..cases.levels import BAD, CLASSES, Outcome
+from . import covered
 
 Report = Mapping[str, Any]
 Result = Mapping[str, Any]
@@ -91,6 +92,8 @@ def _unverified(report: Report) -> Iterator[tuple[str, str, str]]:
             yield "refused", who, result["refusal"]
     for subject, name, operations, words in _refused_probes(report["results"]):
         yield "refused", f"{subject}, {name}, in {operations}", f"for example: {words}"
+    for subject, form, operations, words in covered.forms(report["results"]):
+        yield "refused", f"{subject}, {form}, in {operations}", f"for example: {words}"
     for row in report["data"]:
         if row["outcome"] in UNJUDGED:
             yield row["outcome"], f"{row['subject']} {row['tensor']}", row["words"]

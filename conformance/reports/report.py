@@ -15,7 +15,7 @@ from typing import Any
 from refnum.errors import FileError
 
 from ..cases.levels import BAD, Outcome
-from . import files
+from . import covered, files
 from .environment import environment
 
 VERSION = 1
@@ -122,6 +122,7 @@ class Report:
         refused = sum(result["refused"] for result in self.results if result["outcome"] != Outcome.UNSUPPORTED)
         if refused:
             counts += f", {refused} cases refused"
+        counts = ", ".join([counts, *covered.extent(self.results)])
         if self.status == PARTIAL:
             counts = f"run cut short: {counts}"
         where = "on this data" if self.data else f"at level {level}"
@@ -131,7 +132,10 @@ class Report:
             return f"NOT VERIFIED {where} ({counts})"
         if level == "smoke" and not self.data:
             return f"no mismatch in a smoke run, which is not a verification ({counts})"
-        return f"verified {where} ({counts})"
+        agreement = covered.worst_level(self.results)
+        level = "" if agreement == "L0" else f" to {agreement} only"
+        contract = " within its contract" if covered.narrow(self.results) else ""
+        return f"verified{level}{contract} {where} ({counts})"
 
 
 def header(

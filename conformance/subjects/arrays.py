@@ -103,6 +103,17 @@ def share_memory(one: Any, other: Any) -> bool:
     return False
 
 
+def same_place(one: Any, other: Any) -> bool:
+    """Whether two arrays are one: the same memory, shape and strides."""
+    if type(one) is not type(other) or tuple(one.shape) != tuple(other.shape):
+        return False
+    if hasattr(one, "data_ptr"):
+        return bool(one.data_ptr() == other.data_ptr() and one.stride() == other.stride())
+    name = "__array_interface__" if isinstance(one, np.ndarray) else "__cuda_array_interface__"
+    places = [getattr(array, name, {}).get("data", (array,))[0] for array in (one, other)]
+    return bool(places[0] == places[1] and one.strides == other.strides)
+
+
 def with_gaps(array: np.ndarray, library: str, poison: int) -> Any:
     """Return the data as a view with a gap after every element of the last axis; the gaps hold poison.
 

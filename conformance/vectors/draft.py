@@ -17,7 +17,7 @@ BLOCK = 32
 DTYPES = ("float32", "bfloat16")
 MODES = ("max", "amax")
 FIVE = ("HOPPER", "OCP", "CEIL", "EVEN", "TE")
-"""Profiles under which the block quantisers are asked everything."""
+"""Profiles under which the block quantisers have every vector."""
 SIGN = 0x80000000
 INF, NAN, SNAN, LARGEST = 0x7F800000, 0x7FC00000, 0x7F800001, 0x7F7FFFFF
 
@@ -39,7 +39,7 @@ class Draft:
 
 @dataclass(frozen=True)
 class Questions:
-    """What is asked of one operation.
+    """The questions about one operation.
 
     drafts: profile -> its drafts. profiles: those that have vectors. whole: those of them that get every vector; the
     others get the vectors whose answer differs from HOPPER's.

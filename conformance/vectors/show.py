@@ -1,4 +1,4 @@
-"""One vector on a page: what is asked, the answer, and both decoded."""
+"""One vector on a page: its inputs and its outputs, as bits and decoded."""
 
 from __future__ import annotations
 

@@ -52,6 +52,8 @@ def record(
     """
     if called.outcome is Outcome.UNSUPPORTED:
         tally.unsupported[called.words] += 1
+        if not (called.declared or called.no_room or how):
+            tally.undeclared[called.words] += 1
         if called.no_room:
             tally.refusals.no_room(case)
         elif tally.refusals.refuse(case, called.words, how) and again is not None:

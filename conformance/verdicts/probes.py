@@ -16,6 +16,7 @@ from ..cases.levels import NO_LEVEL, Outcome
 from ..cases.operation import call_golden, run_golden
 from ..cases.same_bytes import same
 from ..subjects.arrays import IMMUTABLE
+from ..subjects.calls.at_once import call_at_once
 from ..subjects.calls.call import POISONS, Called, call, has_out, hold_results, into_guarded, raw, replay_in_place
 from ..subjects.calls.forced_paths import (
     call_with_array_splits,
@@ -36,6 +37,7 @@ from .tally import Failure, Tally
 REPEATS = 10
 IN_PLACE, GRAPH = "new data in place", "graph capture"
 """Names of the probes that call twice, on a case and on other data."""
+AT_ONCE = "two threads at once"
 OUT, WAYS = "poisoned out with guard zones", "ways by size"
 LAUNCHED = frozenset(
     {"DriverError", "EmulationError", "CUDARuntimeError", "CUDADriverError", "CudaAPIError", "AcceleratorError"}
@@ -97,7 +99,15 @@ def _breach(tally: Tally, case: Case, finding: str, words: str) -> None:
 
 
 def _refused(called: Called, tally: Tally, name: str, capturing: bool = False) -> bool:
-    """Whether a subject said no: with an error of its own. A crash, a hang or a device's error is none."""
+    """Whether a subject said no, which is noted."""
+    if refusal(called, capturing):
+        tally.probes[name] = called.words
+        return True
+    return False
+
+
+def refusal(called: Called, capturing: bool = False) -> bool:
+    """Whether a call was refused: with an error of its own. A crash, a hang or a device's error is none."""
     error = called.words.partition(":")[0]
     if called.outcome is Outcome.PASS or called.finding or called.outcome is Outcome.TIMEOUT:
         return False
@@ -105,7 +115,6 @@ def _refused(called: Called, tally: Tally, name: str, capturing: bool = False) -
         launched = error in LAUNCHED or any(words in called.words.lower() for words in DEVICE_WORDS)
         if not error.isidentifier() or (launched and not capturing):
             return False
-    tally.probes[name] = called.words
     return True
 
 
@@ -169,6 +178,13 @@ def _held(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: f
         record(first, case, golden, tally)
     else:
         record(last, other_case, run_golden(other_case), tally)
+
+
+def _at_once(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
+    other_case, first, second = call_at_once(subject, case, seconds)
+    record(first, case, golden, tally)
+    if second is not first:
+        record(second, other_case, run_golden(other_case), tally)
 
 
 def _out(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
@@ -255,6 +271,10 @@ def _placed(subject: Subject, _operation: str) -> bool:
     return subject.arrays not in IMMUTABLE
 
 
+def _on_host(subject: Subject, _operation: str) -> bool:
+    return subject.arrays in ("numpy", "torch")
+
+
 def _viewed(subject: Subject, _operation: str) -> bool:
     return subject.arrays in ("numpy", "cupy")
 
@@ -305,6 +325,7 @@ PROBES: tuple[Probe, ...] = (
     Probe(OFFSET.name, _elsewhere(OFFSET), _placed),
     Probe("ten repeats", _repeats, once=True),
     Probe("earlier results held", _held, once=True, ordinary=True),
+    Probe(AT_ONCE, _at_once, _on_host, once=True, ordinary=True),
     Probe(OUT, _out, has_out),
     Probe(SIDE_STREAM.name, _elsewhere(SIDE_STREAM), _streamed),
     Probe(GRAPH, _graph, _streamed),

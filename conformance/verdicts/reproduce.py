@@ -8,6 +8,7 @@ from ..cases.case import Case
 from ..cases.findings import Finding, Shown, found_by
 from ..cases.levels import Outcome
 from ..cases.operation import call_golden, run_golden
+from ..subjects.calls.at_once import call_at_once
 from ..subjects.calls.call import (
     POISONS,
     Called,
@@ -140,11 +141,19 @@ _IN_TURN: dict[str, Calls] = {
     Finding.WAY_BY_SIZE: _on_ways,
     Finding.SPLITS_AS_ARRAY: _by_array,
 }
+
+
+def _together(subject: Subject, case: Case, seconds: float) -> tuple[Case, Called]:
+    other, first, second = call_at_once(subject, case, seconds)
+    return (case, first) if first.finding else (other, second)
+
+
 _SECOND: dict[str, Callable[[Subject, Case, float], tuple[Case, Called]]] = {
     Finding.STALE: _second_in_place,
     Finding.HELD: _held,
     Finding.IN_STORAGE: _second_in_place,
     Finding.GRAPH: _second_of_graph,
+    Finding.NOT_THREAD_SAFE: _together,
 }
 SECOND_CASE = frozenset(_SECOND)
 """Breaches whose call answers other data than the case's."""

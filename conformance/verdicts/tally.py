@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from ..cases.case import Case, plain, variant
+from ..cases.findings import Finding
 from ..cases.levels import NO_LEVEL, Outcome, level_name
 from ..cases.operation import OPERATIONS
+from .coverage import Coverage
 from .refusals import Refusals
 
 KEEP = 6
@@ -76,6 +78,8 @@ class DomainCount:
 class Tally:
     """Counts of one (subject, operation, profile, parameters).
 
+    undeclared: words -> how often a case was refused that nothing declared said would be. coverage: of structure.
+    accepted: illegal calls that were answered, in words.
     probes: name of a probe that was tried -> the words with which the subject refused it, or empty.
     out: whether its adapter does not fit, so that nothing more is asked of it. left_out: what was not asked, and why.
     """
@@ -97,7 +101,11 @@ class Tally:
     outcome: Outcome | None = None
     words: str = ""
     unsupported: Counter[str] = field(default_factory=Counter)
+    undeclared: Counter[str] = field(default_factory=Counter)
     refusals: Refusals = field(default_factory=Refusals)
+    accepted: list[str] = field(default_factory=list)
+    structural: int = 0
+    coverage: Coverage = field(default_factory=Coverage)
     faults: list[tuple[Outcome, str, Case]] = field(default_factory=list)
     failing: int = 0
     failures: list[Failure] = field(default_factory=list)
@@ -117,12 +125,17 @@ class Tally:
     @property
     def wrong(self) -> bool:
         """Whether what was asked so far is enough to fail: a breach, a level above the one claimed, or a fault."""
-        return bool(self.faults) or self.reached > self.claimed or any(failure.finding for failure in self.failures)
+        return (
+            bool(self.faults or self.accepted)
+            or self.reached > self.claimed
+            or any(failure.finding for failure in self.failures)
+        )
 
     @property
     def cases(self) -> int:
         """Cases compared."""
-        return self.corners + self.vectors + self.sampled + self.tensors + sum(domain.points for domain in self.domains)
+        counted = self.corners + self.structural + self.vectors + self.sampled + self.tensors
+        return counted + sum(domain.points for domain in self.domains)
 
     def fail(self, failure: Failure) -> None:
         """Count a failing case and keep it if it is the first or among the smallest of its level and breach."""
@@ -159,9 +172,16 @@ class Tally:
         if self.faults:
             outcome, words, _ = self.faults[0]
             return outcome, words if self.out else f"{len(self.faults)} of its calls failed: {words}"
+        if self.accepted:
+            return (
+                Outcome.FAULT,
+                f"{len(self.accepted)} calls were taken that must be refused: {'; '.join(self.accepted[:4])}",
+            )
         unexplained = self.refusals.unexplained()
         if unexplained:
             return Outcome.NOT_VERIFIED, unexplained
+        if self.compared and self.undeclared:
+            return Outcome.NOT_VERIFIED, self._undeclared()
         if self.compared == 0:
             if self.unsupported:
                 return Outcome.UNSUPPORTED, self._refused()
@@ -178,11 +198,20 @@ class Tally:
     def _refused(self) -> str:
         return "; ".join(f"{count} cases: {words}" for words, count in self.unsupported.most_common(3))
 
+    def _undeclared(self) -> str:
+        (words, _), count = self.undeclared.most_common(1)[0], sum(self.undeclared.values())
+        return (
+            f"{count} cases were refused that it does not declare to refuse, for example: {words}; declare what "
+            f"it takes (dtypes, rows, columns, max_elements, supports, outside)"
+        )
+
     def evidence(self) -> str:
         """Return in words what the verdict rests on."""
         parts = []
         if self.corners:
             parts.append(f"{self.corners} corner cases")
+        if self.structural:
+            parts.append(f"{self.structural} structural cases")
         if self.vectors:
             parts.append(f"{self.vectors} frozen vectors")
         parts += [domain.text for domain in self.domains]
@@ -216,6 +245,8 @@ class Tally:
             },
             "cases": self.cases,
             "corners": self.corners,
+            "structural": self.structural,
+            "structure": self.coverage.serializable(),
             "vectors": self.vectors,
             "sampled": self.sampled,
             "tensors": self.tensors,
@@ -228,7 +259,10 @@ class Tally:
             "holes": self.holes,
             "refusal": self._refused() if self.unsupported else "",
             "probes": self.probes,
-            "findings": sorted({failure.finding for failure in self.failures if failure.finding}),
+            "findings": sorted(
+                {failure.finding for failure in self.failures if failure.finding}
+                | ({Finding.ILLEGAL_ACCEPTED} if self.accepted else set())
+            ),
             "domains": [
                 {"name": d.name, "size": d.size, "how": d.how, "points": d.points, "verdict": d.verdict}
                 for d in self.domains

@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from refnum.errors import RefnumError, UnsupportedError
+from refnum.errors import ArgumentError, RefnumError, UnsupportedError
 
 from .. import ops
 from ..device import arrays as device_arrays
@@ -220,6 +220,8 @@ def _forget_plans_of_others(emulator: Emulator) -> None:
 
 def _given(value: Any, written: bool) -> Any:
     if isinstance(value, np.ndarray):
+        if written and not value.flags.writeable:
+            raise ArgumentError("out is read-only; give an array that can be written")
         return array(value, written=written)
     if isinstance(value, tuple | list) and any(isinstance(part, np.ndarray) for part in value):
         return tuple(_given(part, written) for part in value)

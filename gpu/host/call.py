@@ -7,7 +7,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import numpy as np
 
-from refnum.errors import ArgumentError, DtypeError
+from refnum.errors import ArgumentError, DtypeError, ScaleError
 
 from .. import checks
 from ..interface.call import U8, Call, public
@@ -44,6 +44,12 @@ class HostCall(Call[Array]):
             raise ArgumentError(
                 f"{name}[{bad[0]}] is {x[bad[0]]}; allowed are 0..{limit - 1}, there are {limit} {what}"
             )
+
+    def check_finite(self, name: str, scales: Array) -> None:
+        """Raise ScaleError for a byte 255, or a float32 that is NaN or Inf."""
+        bad = scales == 255 if scales.dtype == U8 else ~np.isfinite(scales)
+        if bad.any():
+            raise ScaleError(f"{name} holds a NaN or an Inf (byte 255); allowed are finite scales: quantise again")
 
     def check_random(self, rbits: Array) -> None:
         """Raise the named error unless random bits are unsigned integers below 256."""

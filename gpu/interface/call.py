@@ -91,6 +91,9 @@ class Call(Generic[A]):
     def check_rows(self, x: A) -> None:
         """Raise ShapeError where the elements of a row must be neighbours and are not."""
 
+    def check_finite(self, name: str, scales: A) -> None:
+        """Raise ScaleError for a scale that is NaN or Inf, where the back end sees values."""
+
     def check_last(self, x: A) -> None:
         """Raise ShapeError where neighbours along the last axis of an array of any axes must lie side by side."""
 

@@ -113,8 +113,8 @@ def matmul_fp8(
     Args:
         a: codes u8 [M, K], K at least 1.
         b: codes u8 [N, K]; with `splits` [experts, N, K].
-        a_scales: None, or E8M0 bytes u8 or float32 in the shapes of `refnum.matmul_fp8`. A scale that is NaN or Inf
-            is not refused here: its results are NaN or infinite.
+        a_scales: None, or E8M0 bytes u8 or float32 in the shapes of `refnum.matmul_fp8`. A device does not
+            refuse a scale that is NaN or Inf: its results are NaN or infinite.
         b_scales: the same of `b`.
         order: "chain", "promote<n>", "split<s>" or "split<s>-chain".
         out: "float32", "bfloat16", or the array to write, of one of these dtypes.
@@ -191,6 +191,7 @@ def _scales(
     if view.dtype not in (U8, F32):
         raise ScaleError(f"{name} has dtype {view.dtype}; allowed are uint8 (E8M0 bytes) and float32")
     shape = tuple(view.shape)
+    call.check_finite(name, view)
     if all(n == 1 for n in shape):
         return Scales(view, "tensor")
     if experts is not None:

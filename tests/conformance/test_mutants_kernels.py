@@ -11,7 +11,7 @@ import pytest
 
 import refnum
 from refnum.conformance.cases.corners import corner_cases
-from refnum.conformance.commands.mutate import kernel_questions
+from refnum.conformance.commands.mutate import corpus, kernel_questions, kernels_ask
 from refnum.conformance.commands.mutate.forked import STUCK, Ended, call_each_forked, call_forked
 from refnum.conformance.commands.mutate.kernels import Kernels, Unit, set_patience
 from refnum.conformance.commands.mutate.operators import Mutant
@@ -236,3 +236,8 @@ def test_units_are_found_by_what_they_include() -> None:
     everything = {unit.name.split()[0] for unit in workshop.units("words.cuh")}
     assert everything == {Path(file).stem for file in workshop.files if file.endswith(".cu")}
     assert {unit.operations for unit in workshop.units("layouts.cuh")} >= {("scale layouts",)}
+
+
+def test_the_storage_layouts_of_scales_have_questions_although_they_are_no_operation() -> None:
+    found = kernels_ask.extra_questions(corpus.LAYOUTS)
+    assert len(found) > 20 and {question.place for question in found} == {"layout"}

@@ -13,12 +13,21 @@ from typing import Any
 import pytest
 
 from refnum.conformance.commands.mutate import command
+from refnum.conformance.commands.mutate.enumerate import enumerated
 from refnum.conformance.commands.mutate.forked import call_forked
 from refnum.conformance.commands.mutate.library import Library, ask
 from refnum.conformance.commands.mutate.operators import Mutant
 from refnum.conformance.commands.mutate.run import judge
 from refnum.conformance.commands.mutate.score import by_operator, document
-from refnum.conformance.commands.mutate.verdict import EQUIVALENT, KILLED, OUTSIDE, REFUSED, SURVIVED, Verdict
+from refnum.conformance.commands.mutate.verdict import (
+    ENUMERATED,
+    EQUIVALENT,
+    KILLED,
+    OUTSIDE,
+    REFUSED,
+    SURVIVED,
+    Verdict,
+)
 from refnum.conformance.subjects.subject import Subject
 from refnum.errors import ArgumentError
 
@@ -132,3 +141,17 @@ def test_a_subject_that_dies_when_it_is_asked_whether_it_is_there_is_said_so(mon
     monkeypatch.setattr(command, "installed", lambda: ([dead], []))
     with pytest.raises(ArgumentError, match="dead cannot be built from changed sources: its process died"):
         command._sources("dead")
+
+
+def test_survivors_are_settled_by_every_point_of_their_domains(library: Library, tmp_path: Path) -> None:
+    """One that is right at every point is proved; one that the first questions missed is killed."""
+    right = change(library, *CHANGES["survived"][:3])
+    wrong = replace(right, n=2, new="if (magnitude < 7) {")
+    verdicts = [Verdict(one, SURVIVED, changed=("decode_e4m3",)) for one in (right, wrong)]
+    verdicts.append(Verdict(replace(right, n=3), KILLED))
+    found = enumerated(library, verdicts, tmp_path, 1, 600)
+    assert [one.status for one in found] == [ENUMERATED, KILLED, KILLED]
+    assert found[0].how.startswith("right in ") and found[1].operation == "decode_e4m3" and found[1].case
+    assert (
+        enumerated(library, verdicts[:1], tmp_path / "late", 1, 0)[0].how == "not every point was asked of decode_e4m3"
+    )

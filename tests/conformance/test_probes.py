@@ -73,6 +73,7 @@ def test_every_probe_that_applies_is_in_the_report():
         "views at an odd address",
         "ten repeats",
         "earlier results held",
+        "two threads at once",
     ]
     assert not any(only(document)["probes"].values())
 

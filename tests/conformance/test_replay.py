@@ -33,6 +33,12 @@ def saved(tmp_path, operation="quantize_mxfp4", **params):
     return case, replay.save(body, tmp_path)
 
 
+def test_the_form_of_a_call_survives_the_file(tmp_path):
+    form = {"x.storage": "transposed", "x.address": 48}
+    case, path = saved(tmp_path, form=form)
+    assert replay.load(path).case.params["form"] == form == case.params["form"]
+
+
 @pytest.mark.parametrize("operation", list(OPERATIONS))
 def test_a_case_of_every_operation_survives_the_file(tmp_path, operation):
     every = list(OPERATIONS[operation].variants())

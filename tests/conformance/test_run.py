@@ -71,9 +71,17 @@ def test_a_refusal_of_some_cases_is_counted_beside_the_pass():
             yield from control_cases(operation, profile, params)
             yield Case(operation, profile, params, {"x": np.ones((1, 32), np.float32)})
 
-    row = only(report_of(subject(picky), cases=two))
+    def outside(case):
+        return "" if case.inputs["x"].shape == (1, 32) else "one block only"
+
+    document = report_of(subject(right, outside=outside), cases=two)
+    row = only(document)
     assert (row["outcome"], row["cases"]) == ("pass", 1) and row["refused"] >= 1
     assert "one block only" in row["refusal"] and "refused" in row["evidence"]
+    undeclared = report_of(subject(picky), cases=two)
+    row = only(undeclared)
+    assert row["outcome"] == "not-verified" and "does not declare to refuse" in row["words"]
+    assert undeclared.exit_status() == 3
 
 
 def test_a_subject_that_keeps_faulting_is_left_alone_and_the_run_goes_on():

@@ -48,6 +48,9 @@ def streams(monkeypatch, domain, corners=control_cases, order=None):
         refnum.conformance.commands.check.engine, "domains_for", lambda *args: (note("domains"), [domain])[1]
     )
     monkeypatch.setattr(refnum.conformance.commands.check.engine, "frozen_cases", said("vectors", frozen))
+    engine = refnum.conformance.commands.check.engine
+    monkeypatch.setattr(engine.structure, "ask", lambda *args: (note("structure"), {"k"})[1])
+    monkeypatch.setattr(engine.refusals, "ask", lambda *args: note("refusals"))
     monkeypatch.setattr(
         refnum.conformance.commands.check.engine,
         "sampled_cases",
@@ -65,7 +68,7 @@ def test_vectors_come_first_then_corners_domains_and_samples(monkeypatch):
     order = []
     streams(monkeypatch, FakeDomain(), order=order)
     row = only(standard(subject()))
-    assert order == ["vectors", "corners", "domains", "sampled"]
+    assert order == ["vectors", "corners", "structure", "domains", "sampled", "refusals"]
     assert (row["corners"], row["vectors"], row["sampled"], row["cases"]) == (1, 1, 1, 99)
     assert row["evidence"] == (
         "1 corner cases; 1 frozen vectors; proved all of three (96 cases); 1 sampled cases, not a proof; "

@@ -55,7 +55,9 @@ def test_ptx(name: str, cache: None) -> None:
     assert re.search(r"^\s*\.target sm_90a", code, re.M)
     assert len(re.findall(r"\.visible \.entry", code)) > 0
     assert ".ftz" not in code, "a result or operand below the normal range would be flushed to zero"
-    fused = re.findall(r"^\s*(?:@%p\d+ )?(fma|mad\.(?:rn|rz|f)\S*)", code, re.M)
+    # a fused operation that a kernel asks for stands in its own assembly
+    compiled = re.sub(r"// begin inline asm.*?// end inline asm", "", text, flags=re.S)
+    fused = re.findall(r"^\s*(?:@%p\d+ )?(fma|mad\.(?:rn|rz|f)\S*)", compiled, re.M)
     assert not fused, f"a multiply and an add were fused: {set(fused)}"
     assert ".local" not in code and "__local_depot" not in code, "an array went to local memory"
     assert ".approx" not in code

@@ -49,8 +49,8 @@ def test_what_the_launchers_compile_is_traced(operation: str) -> None:
         special = list(special_params("exhaustive", entry, profile == "STOCHASTIC"))
         for params in (*entry.variants(), *special):
             drawn = sampled_recipes(operation, profile, params, seed=3, examples=2 if params in special else 12)
-            wide = replace(drawn[-1], shape=(drawn[-1].shape[0], 4096))  # rows of samples are short
-            for case in map(expand, (*drawn, wide)):
+            wide = [replace(one, shape=(one.shape[0], 4096)) for one in drawn[-4:]]  # rows of samples are short
+            for case in map(expand, (*drawn, *wide)):
                 subject.operations[operation](**arguments_for(subject, case, stored_inputs(case)))
     assert recorder.asked == set(units.units(operation))
     assert (

@@ -82,6 +82,10 @@ WRONG = {
             np.array([1, 2, 3])],
     "floats": NO_FLOATS,
     "half floats": [*NO_ARRAY, BF16[0], BF16[:, :33], X.astype(float), X.astype(np.float16), BF16.astype(">f4"), CODES],
+    "product scales": [*NO_ARRAY[2:], TILES[:3], TILES[:, 0], X, TILES.astype(float), TILES.astype(np.int8), TILES > 0,
+                       np.full((1, 1), 255, np.uint8), np.full((1, 1), np.inf, np.float32)],
+    "accumulators": [*NO_ARRAY[2:], X, X[:, :4].astype(float), X[:, :4].astype(">f4"), SCALES],
+    "half codes": [*NO_ARRAY, X, CODES, BF16[0], BF16[:, :0], BF16.astype(">f4"), BF16.view(np.int16)],
     "element floats": [*NO_ARRAY, X.astype(np.float64), X.astype(">f4"), CODES, X > 0],
     "codes": NO_CODES,
     "element codes": [*NO_ARRAY, X, CODES.view(np.int8), X > 0, CODES.astype(np.uint16) + np.uint16(256),
@@ -104,6 +108,8 @@ WRONG = {
     "shape": [*THINGS, None, True, 4.0, "4", once, [4.0], [True], [-1], -1, 2**62, ["4"], np.array(True)],
 }  # fmt: skip
 KINDS = {
+    "a": "codes", "b": "codes", "a_scales": "product scales", "b_scales": "product scales", "c": "accumulators",
+    "instruction": "word", "chains": "word", "a_format": "format", "b_format": "format", "out": "dtype",
     "align": "integer", "tokens": "integer", "code": "integer", "columns": "integer", "n": "integer",
     "seed": "integer", "stream": "integer", "step": "integer", "offset": "integer", "bits": "integer",
     "rounds": "integer", "scale_byte": "integer", "overflow": "word",
@@ -122,6 +128,7 @@ LIKE = np.empty(0, np.uint32)
 DRAW = {"n": 8, "seed": 1, "stream": 0, "step": 0, "offset": 0, "like": LIKE}
 MX = {"packed": PACKED, "scales": SCALES}
 FP8 = {"codes": CODES, "scales": TILES}
+PRODUCT = {"a": CODES, "b": CODES, "a_format": "E4M3", "b_format": "E4M3"}
 GATHER = {"payload": PAYLOAD, "row_map": MAP, "splits": [4], "align": 32}
 CALLS = {
     "quantize_mxfp4": {"x": X, "profile": "HOPPER", "layout_out": "bytes"},
@@ -141,6 +148,12 @@ CALLS = {
     "fp8_columns": {**FP8, "splits": [4], "underflow": "rne"},
     "swiglu_quantize": {"gate": BF16, "up": BF16, "prob": PROB, "to": "fp8", "profile": "HOPPER"},
     "swiglu_backward": {"grad": BF16, "gate": BF16, "up": BF16, "prob": PROB},
+    "matmul_fp8": {**PRODUCT, "a_scales": TILES, "b_scales": TILES, "order": "promote128", "out": "float32"},
+    "matmul_fp8 splits": {"a": CODES, "b*element codes": CODES[None], "splits": [4]},
+    "matmul_bf16": {"a*half codes": BF16, "b*half codes": BF16, "order": "chain", "out": "float32"},
+    "product_bounds": {**PRODUCT, "a_scales": TILES, "b_scales": TILES, "chains": "any"},
+    "tensor_core_step": {"a": CODES[:, :32], "b": CODES[:, :32], "c": X[:, :4].copy(), "instruction": "wgmma_fp8",
+                         "a_format": "E4M3", "b_format": "E4M3"},
     "pack_payload": MX,
     "unpack_payload": {"payload": PAYLOAD},
     "quantize_payload": {"x": X, "profile": "HOPPER"},
@@ -186,7 +199,7 @@ CALLS = {
 
 
 TWINS = ("quantize_", "dequantize_mxfp4", "dequantize_fp8", "fp8_", "mxfp4_", "swiglu_", "pack_", "unpack_", "permute_",
-         "unpermute")  # fmt: skip
+         "unpermute", "matmul_fp8")  # fmt: skip
 TWINLESS = {"quantize_mx"}
 """What has a name like theirs and no kernel."""
 

@@ -22,8 +22,16 @@ from .pairs import pair_corners
 def corner_cases(operation: str, profile: str, params: Mapping[str, Any]) -> Iterator[Case]:
     """Yield the corner cases of one variant, always the same and in the same order.
 
-    Cases of ragged operations choose their own `splits`; any in `params` are left out. Stochastic profiles get
-    fixed Philox bits, or fixed keys. Raises ArgumentError for an operation without corners.
+    Args:
+        operation: name of a judged operation.
+        profile: name of a profile; a stochastic one gets fixed Philox bits, or fixed keys.
+        params: parameters of the variant. `splits` are ignored: cases of ragged operations choose their own.
+
+    Yields:
+        Cases labelled `corner: ...`.
+
+    Raises:
+        ArgumentError: the operation is unknown or has no corners.
     """
     row = OPERATIONS.get(operation)
     corners = part_of(__name__, row.family, operation) if row else None

@@ -139,7 +139,7 @@ def _summed(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
         classes = np.array(alphabet(fmt, 3), np.uint32)
         both = np.stack(np.meshgrid(classes, classes, indexing="ij")).reshape(2, -1)
         yield _taken(f"sums of two classes, {fmt.name}", as_float(both, fmt), align, np.zeros(2))
-        rows = np.broadcast_to(np.resize(classes, (1, 96)), (WEIGHTS.size, 96))
+        rows = np.stack([np.roll(np.resize(classes, 96), 5 * number) for number in range(WEIGHTS.size)])
         label = f"weights and rows of every class, {fmt.name}"
         label, inputs, extra = _taken(label, as_float(rows, fmt), align, np.arange(len(rows)))
         yield label, {**inputs, "weights": as_float(WEIGHTS, FP32)}, extra
@@ -212,7 +212,7 @@ def _bytes(layout: Layout) -> tuple[np.ndarray, np.ndarray]:
     """Return codes under scale bytes of which every one stands beside, above and below every other, three times.
 
     Once all codes are ordinary; then the tiles of one row are empty in turns, even ones and odd ones, so that the byte
-    of the other row decides.
+    of the other row decides. Two ordinary rows follow, many of whose tiles are empty.
     """
     cycle = _every_pair(len(BYTES))
     order = np.array([*cycle, *cycle, 0, *cycle, 0])
@@ -222,7 +222,10 @@ def _bytes(layout: Layout) -> tuple[np.ndarray, np.ndarray]:
     tiles = codes.reshape(2, order.size, layout.columns)
     for row in (0, 1):
         tiles[row, len(cycle) + row :: 2] = 0
-    return np.resize(codes, shape).astype(np.uint8), cells
+    if layout.rows > 1:
+        return np.resize(codes, shape).astype(np.uint8), cells
+    more = CODED["apart"].make(Draw(46), Layout(layout.element, 1, layout.columns), codes.shape, empty=150)
+    return np.concatenate([codes, more[0]]), np.concatenate([cells, more[1]])
 
 
 def _every_pair(count: int) -> list[int]:

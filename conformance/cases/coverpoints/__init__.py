@@ -46,8 +46,13 @@ def expected(operation: str, profile: str, params: Mapping[str, Any]) -> list[st
 def count(case: Case, golden_outputs: Mapping[str, np.ndarray]) -> Counts:
     """Return how often one case hits each coverpoint of its variant.
 
-    golden_outputs: as `operation.run_golden` returns them. Whole numbers decide; cost is a few passes over the
-    elements. Only expected coverpoints are returned, with 0 for those that the case does not hit.
+    Args:
+        case: any case of a judged operation.
+        golden_outputs: as `operation.run_golden` returns them.
+
+    Returns:
+        Expected coverpoint -> hits, 0 for one that the case does not hit. Integers decide; the cost is a few passes
+        over the elements.
     """
     whose = OPERATIONS[case.operation].joins
     if whose:

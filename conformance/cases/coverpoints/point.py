@@ -126,7 +126,7 @@ def _named_ties(exponent: np.ndarray, significand: np.ndarray, negative: np.ndar
 
 
 def rule_exponent(rule: str, fmt: Format, amax: Magnitudes) -> np.ndarray:
-    """Exponent of the block scale before any clamp, i32 (N3); written here again, apart from the model."""
+    """Exponent of the block scale before any clamp, i32 (N3); written a second time, without the model."""
     fraction = (amax.significand & np.uint32(0x7FFFFF)).astype(np.int64)
     step = {"floor": 1 << 24, "ceil": 1, "rceil": fmt.max_fraction23 + 1}
     width = fmt.fraction_bits if fmt.kind == "integer" else fmt.mantissa_bits

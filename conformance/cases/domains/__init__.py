@@ -23,10 +23,19 @@ LEVELS: dict[str, int] = {"smoke": 0, "standard": 1 << 24, "exhaustive": 1 << 32
 
 
 def domains_for(operation: str, profile: str, params: Mapping[str, Any], level: str) -> list[Domain]:
-    """Return the domains of one variant at a level: none at `smoke`, up to 2**24 at `standard`, all at `exhaustive`.
+    """Return the domains of one variant at a level.
 
-    An operation without enumerable domain gives an empty list. `splits` in params are left out: domains that
-    need rows choose their own. Raises ArgumentError for an unknown level.
+    Args:
+        operation: name of a judged operation.
+        profile: name of a profile.
+        params: parameters of the variant. `splits` are ignored: domains that need rows choose their own.
+        level: `smoke` gives no domain, `standard` those of up to 2**24 members, `exhaustive` all.
+
+    Returns:
+        The domains, in order; none for an operation without enumerable domain.
+
+    Raises:
+        ArgumentError: the level is unknown.
     """
     if level not in LEVELS:
         raise ArgumentError(f"level={level!r} is unknown; choose from {', '.join(LEVELS)}.")

@@ -27,6 +27,7 @@ from ...cases.operation import run_golden
 from ...cases.recipes import sampled_cases
 from ...reports.report import Report
 from ...subjects.arrays import alive
+from ...subjects.calls.call import Called
 from ...subjects.layout_variants import unclaimed
 from ...subjects.subject import Broken, Subject
 from ...vectors.frozen import frozen_cases
@@ -36,6 +37,7 @@ from ...verdicts.judge_wide import judge_wide
 from ...verdicts.probes import probe
 from ...verdicts.smoke import smoke
 from ...verdicts.tally import DomainCount, Tally
+from . import refusals, structure
 from .journal import Journal
 from .plan import Plan, Progress, Variant
 
@@ -112,8 +114,10 @@ class Engine:
             return
         self.corners()
         if self.plan.cases is None:
+            whole = self.structural()
             self.domains()
             self.sampled(self.plan.seed)
+            self.refusals(whole)
         self.finish()
 
     @property
@@ -132,6 +136,13 @@ class Engine:
             tally, words = self.tallies[subject.name], self.plan.lost.get(subject.arrays)
             if words and not tally.wrong:
                 tally.outcome, tally.words = Outcome.NOT_RUN, words
+            ended = tally.wrong or tally.stopped or words or tally.coverage.cut
+            never = [] if ended else tally.coverage.never()
+            if never:
+                named = ", ".join(never[:3])
+                self.report.harness.append(
+                    f"{self.name} was not asked of {subject.name} at {len(never)} levels: {named}"
+                )
         for name, points in self.open_points.items():
             if self.tallies[name].compared:
                 self.tallies[name].holes = sorted(points)
@@ -168,7 +179,7 @@ class Engine:
         if self.plan.cases is None:
             self._adapters(first)
         for case, golden in self._golden(chain(first, cases)):
-            for subject in self._cover(case, golden):
+            for subject in self.cover(case, golden):
                 tally = self.tallies[subject.name]
                 tally.corners += self.one(subject, case, golden) is not None
                 if probes and case.elements and self.was_compared:
@@ -183,8 +194,16 @@ class Engine:
         for case, golden in self._golden(case for case, _ in vectors):
             if not all(np.array_equal(golden[name], array) for name, array in vectors[self.number][1].items()):
                 self.report.harness.append(f"the golden model gives other bytes than the frozen {case.label}")
-            for subject in self._cover(case, golden):
+            for subject in self.cover(case, golden):
                 self.tallies[subject.name].vectors += self.one(subject, case, golden) is not None
+
+    def structural(self) -> set[str]:
+        """Judge on structure; return the names of the subjects that were asked all of it."""
+        return structure.ask(self, self._key)
+
+    def refusals(self, names: set[str]) -> None:
+        """Make the calls that must be refused to the subjects of these names."""
+        refusals.ask(self, self._key, names)
 
     def domains(self) -> None:
         """Judge on every enumerable domain of the level."""
@@ -202,7 +221,7 @@ class Engine:
             self.book.enter(self._key, domain.name)
             there = {s.name for s in self.active() if s.name in counts and domain.wide and self.on_device(s)}
             for case, golden in self._golden(domain.cases(), but=left | there):
-                for subject in self._cover(case, golden, self.number < COVERED_CHUNKS, but=left | there):
+                for subject in self.cover(case, golden, self.number < COVERED_CHUNKS, but=left | there):
                     counts[subject.name].add(self.one(subject, case, golden))
             if there:
                 self._wide(domain, {name: counts[name] for name in there})
@@ -255,10 +274,10 @@ class Engine:
         self.book.enter(self._key, "sampled", seed)
         examples = min(self.plan.examples, 5) if self.plan.level == "smoke" else self.plan.examples
         for case, golden in self._golden(sampled_cases(*self._key, seed, examples)):
-            for subject in self._cover(case, golden):
+            for subject in self.cover(case, golden):
                 self.tallies[subject.name].sampled += self.one(subject, case, golden) is not None
 
-    def _cover(
+    def cover(
         self, case: Case, golden: dict[str, Any], counted: bool = True, but: Collection[str] = ()
     ) -> Iterator[Subject]:
         """Yield the subjects to judge on a case, `but` some; after each that was compared, close the points it hit."""
@@ -276,6 +295,13 @@ class Engine:
     def one(self, subject: Subject, case: Case, golden: dict[str, Any]) -> bool | None:
         """Judge a subject on a case and count it; return whether it held, None if it was not compared."""
         return self._timed(subject, partial(judge, case=case, golden=golden))
+
+    def watched(self, subject: Subject, make: Callable[[], Called]) -> Called:
+        """Make a call, count its seconds and return it."""
+        start = time.perf_counter()
+        called = make()
+        self.tallies[subject.name].seconds += time.perf_counter() - start
+        return called
 
     def _timed(self, subject: Subject, judged: Callable[..., bool | None]) -> bool | None:
         tally = self.tallies[subject.name]

@@ -22,6 +22,8 @@ from ...cases.domains import domains_for
 from ...cases.levels import NO_LEVEL
 from ...cases.operation import run_golden
 from ...cases.recipes import sampled_cases
+from ...cases.structure import structure_cases
+from ...cases.structure.illegal import illegal_cases
 from ...mismatches import replay
 from ...subjects.subject import Subject
 from ...vectors.frozen import frozen_cases
@@ -44,7 +46,8 @@ class Journal:
         self.stream = None if path is None else path.open("wb", buffering=0)
 
     def enter(self, key: tuple[str, str, Mapping[str, Any]], stream: str, seed: int | None = None) -> None:
-        """Remember the variant and the stream: `corners`, `vectors`, `sampled` (of a seed) or a domain's name."""
+        """Remember the variant and the stream: `corners`, `vectors`, `structure` with an amount,
+        `sampled` (of a seed) or a domain's name."""
         operation, profile, params = key
         if seed is not None:
             self.place["seed"] = seed
@@ -132,6 +135,10 @@ def again(note: Mapping[str, Any]) -> Case:
         cases = corner_cases(*key)
     elif note["stream"] == "vectors":
         cases = (case for case, _ in frozen_cases(*key))
+    elif note["stream"].startswith("structure "):
+        cases = (asked.case for asked in structure_cases(*key, note["stream"].partition(" ")[2]))
+    elif note["stream"] == "illegal":
+        cases = illegal_cases(*key)
     elif note["stream"] == "sampled":
         cases = sampled_cases(*key, note["seed"], note["examples"])
     else:

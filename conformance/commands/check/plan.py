@@ -25,6 +25,7 @@ class Plan:
     special: whether scale layouts and keyed random bits are asked of the subjects that name their keywords.
     cases: (operation, profile, params) -> cases that replace corners, domains and sampled cases.
     decided: (subject, operation, parameters, domain) -> profiles under which it was proved so far; by the engine.
+    structured: (subject, operation) that were asked all factors of structure; by the engine.
     laid: (subject, operation) -> the profile under which its scale layouts are asked, if not under each.
     """
 
@@ -43,6 +44,7 @@ class Plan:
     cases: Callable[[str, str, dict[str, Any]], Iterator[Case]] | None = None
     decided: dict[tuple[str, ...], list[str]] = field(default_factory=dict)
     laid: dict[tuple[str, str], str] = field(default_factory=dict)
+    structured: set[tuple[str, str]] = field(default_factory=set)
 
     def elsewhere(self, subject: Subject, item: Variant) -> list[str]:
         """Return in words what is asked of a subject under another profile than a variant's."""
@@ -85,6 +87,7 @@ def variants(plan: Plan) -> list[Variant]:
     """Return every (operation, profile, parameters) that a subject has or was asked for, with those subjects."""
     found: list[Variant] = []
     plan.laid.clear()
+    plan.structured.clear()
     for operation in plan.operations:
         owners = [
             subject for subject in plan.subjects if operation.name in subject.operations or operation.name in plan.named

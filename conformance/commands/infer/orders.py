@@ -109,7 +109,7 @@ class _Drawn:
 
     a: np.ndarray
     b: np.ndarray
-    scales: dict[str, np.ndarray]
+    scales: dict[str, Any]
     rows: np.ndarray
     columns: np.ndarray
     got: np.ndarray

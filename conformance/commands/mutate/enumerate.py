@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import replace
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from . import corpus
 from .forked import OUR_FAULT
 from .library import Library
+from .run import on_workshop, pool
 from .verdict import ENUMERATED, KILLED, SURVIVED, Verdict
 
 FAST = {corpus.OWN, "vector", "corner", "sampled", "layout", "key", "element"}
@@ -35,10 +35,12 @@ def enumerated(
     operations = sorted({name for verdict in survivors for name in verdict.changed})
     found: dict[str, dict[str, str]] = {}
     asked: dict[str, dict[str, int]] = {}
-    with ProcessPoolExecutor(workers, mp_context=get_context("fork")) as pool:
-        list(pool.map(_built, [library] * len(survivors), survivors, folders.values()))
+    with pool(library, workers) as judges:
+        list(judges.map(on_workshop(_built), survivors, folders.values()))
         waiting = {
-            pool.submit(_ask_all, library, name, [v for v in survivors if name in v.changed], folders, seconds): name
+            judges.submit(
+                on_workshop(_ask_all), name, [v for v in survivors if name in v.changed], folders, seconds
+            ): name
             for name in operations
         }
         for done in as_completed(waiting):

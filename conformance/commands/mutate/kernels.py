@@ -21,7 +21,7 @@ from .forked import LATE, call_forked
 from .kernels_ask import Chosen, ask, every
 from .ledger import digest_of, included
 from .operators import Mutant, mutants_of
-from .run import pool
+from .run import on_workshop, pool
 from .verdict import EQUIVALENT, KILLED, REFUSED
 from .workshop import Copy, Known, Sources, Workshop, texts_of
 
@@ -112,9 +112,8 @@ class Kernels(Workshop):
     def compile(self, mutants: Sequence[Mutant], workers: int) -> None:
         """Compile the unchanged units of some mutants."""
         units = self._units(mutants)
-        _compiling[:] = [self.sources]
-        with pool(workers) as compilers:
-            self.code.update(zip(units, compilers.map(_code_here, units.values()), strict=True))
+        with pool(self, workers) as compilers:
+            self.code.update(zip(units, compilers.map(on_workshop(Kernels.own), units.values()), strict=True))
 
     def _units(self, mutants: Sequence[Mutant]) -> dict[str, Unit]:
         files = dict.fromkeys(mutant.file for mutant in mutants)
@@ -127,7 +126,7 @@ class Kernels(Workshop):
     def prepare(self, mutants: Sequence[Mutant], workers: int) -> None:
         """Make the questions on every operation that some mutants may change, and import what all processes need."""
         operations = self.controls(mutants)
-        with pool(workers) as makers:
+        with pool(self, workers) as makers:
             kernel_questions.make(
                 (name for name in operations if name != corpus.LAYOUTS),
                 self.sources.profiles, self.sources.largest, makers,
@@ -143,7 +142,7 @@ class Kernels(Workshop):
     def control(self, operation: str) -> Known:
         """Ask the unchanged sources an operation in a process of its own; return what is wrong."""
         subject = self._subject(self.sources.root)
-        return dict(call_forked(lambda: ask(subject, operation, self.sources), self.SECONDS))
+        return dict(call_forked(lambda: ask(subject, operation, self._bounds), self.SECONDS))
 
     def build(self, copy: Copy) -> Known:
         """Compile a copy up to the first unit whose code differs, in a process of its own."""
@@ -172,7 +171,7 @@ class Kernels(Workshop):
                     if operation in called:
                         continue
                     called[operation] = None
-                    said = ask(subject, operation, self.sources, chosen, set_patience)
+                    said = ask(subject, operation, self._bounds, chosen, set_patience)
                     if said:
                         return {**said, "changed": list(called)}
         except UnsupportedError as error:
@@ -194,7 +193,7 @@ class Kernels(Workshop):
         self.sources.forget()
         if found["status"] == KILLED:
             same, root = found["number"], self._subject(self.sources.root)
-            if ask(root, found["operation"], self.sources, lambda number, _one: number == same, set_patience):
+            if ask(root, found["operation"], self._bounds, lambda number, _one: number == same, set_patience):
                 raise RuntimeError("the sources as they are fail in this process")
         return found
 
@@ -219,15 +218,12 @@ class Kernels(Workshop):
         self._written(copy)
         return self._subject(copy.folder)
 
+    @property
+    def _bounds(self) -> kernels_ask.Bounds:
+        return kernels_ask.Bounds(self.sources.profiles, self.sources.largest, self.sources.patience)
+
     def _subject(self, folder: Path) -> Subject:
         return from_dict(self.sources.subject(folder), "the workshop")
-
-
-_compiling: list[KernelSources] = []
-
-
-def _code_here(unit: Unit) -> str:
-    return _compiling[0].code(_compiling[0].root, unit)
 
 
 def _patient(found: Known) -> Known:

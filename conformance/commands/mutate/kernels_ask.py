@@ -7,7 +7,7 @@ import functools
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -25,20 +25,16 @@ SECONDS = 300
 """CPU seconds that a mutant may take for everything; being late is no wrong answer."""
 
 
-class Bounds(Protocol):
-    """What whole kernels are asked: under which profiles, up to how many elements; patience: CPU seconds a question."""
+@dataclass(frozen=True)
+class Bounds:
+    """What whole kernels are asked: under which profiles, and up to how many elements a case.
 
-    @property
-    def profiles(self) -> tuple[str, ...]:
-        """Names of profiles."""
+    patience: CPU seconds for one question, after which a call counts as one that never comes back.
+    """
 
-    @property
-    def largest(self) -> int:
-        """Elements of the largest case."""
-
-    @property
-    def patience(self) -> int:
-        """CPU seconds for one question, after which a call counts as one that never comes back."""
+    profiles: tuple[str, ...]
+    largest: int
+    patience: int
 
 
 @dataclass(frozen=True)

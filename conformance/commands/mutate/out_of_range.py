@@ -22,6 +22,8 @@ OUTSIDE = (-1, TOKENS, 2**31 - 1, -(2**31))
 
 def questions(operation: str) -> Iterator[Question]:
     """Yield the questions on an operation, none for most."""
+    if operation not in OPERATIONS:
+        return
     row = OPERATIONS[operation]
     if row.routed and not row.moves_only:
         yield from _sums()

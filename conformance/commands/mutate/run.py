@@ -8,6 +8,7 @@ refuses; never counted as killed.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import tempfile
 import time
@@ -28,7 +29,7 @@ from .workshop import Copy, Known, Workshop
 TOGETHER = 16
 """Mutants that are asked quick questions in one process."""
 _here: list[Workshop] = []
-"""The workshop of the run, for the processes that it forks."""
+"""The workshop of this process, and of those that are forked from it."""
 _places = get_context("fork").Value("i", 0)
 """How many judging processes were given a GPU."""
 
@@ -67,7 +68,6 @@ def run(
     if not left:
         return
     workshop.prepare(left, workers)
-    _here[:] = [workshop]
     for verdict in _judged(workshop, left, workers, hints or {}, gpus, busy):
         if ledger is not None:
             ledger.write(workshop, verdict)
@@ -84,16 +84,16 @@ def _judged(
 ) -> Iterator[Verdict]:
     """Compile ahead while the GPUs are busy, ask the controls, then the quick questions, then each mutant by itself."""
     left = {mutant: hints.get(mutant.id, "") for mutant in mutants}
-    for verdict in _compiled_ahead(left, workers, busy):
+    for verdict in _compiled_ahead(workshop, left, workers, busy):
         del left[verdict.mutant]
         yield verdict
-    with pool(workers, gpus) as judges:
-        _hold(judges.map(_control_here, workshop.controls(list(left))))
+    with pool(workshop, workers, gpus) as judges:
+        _hold(judges.map(on_workshop(_control), workshop.controls(list(left))))
         for verdict in _quickly(left, judges) if workshop.slow_start else ():
             del left[verdict.mutant]
             yield verdict
         in_order = sorted(left.items(), key=lambda pair: -workshop.unit_count(pair[0]))
-        for done in as_completed([judges.submit(_with_workshop, judge, *pair) for pair in in_order]):
+        for done in as_completed([judges.submit(on_workshop(judge), *pair) for pair in in_order]):
             yield done.result()
 
 
@@ -138,8 +138,9 @@ def _verdict(mutant: Mutant, found: Known, built: float, judged: float) -> Verdi
     return Verdict(mutant, **values, built=built, judged=judged)
 
 
-def pool(workers: int, gpus: Sequence[str] = ()) -> ProcessPoolExecutor:
-    """Return a pool of forked processes, which are given the GPUs in turns."""
+def pool(workshop: Workshop, workers: int, gpus: Sequence[str] = ()) -> ProcessPoolExecutor:
+    """Return a pool of forked processes that have a workshop, see `on_workshop`; they are given the GPUs in turns."""
+    _here[:] = [workshop]
     return ProcessPoolExecutor(workers, mp_context=get_context("fork"), initializer=_place, initargs=(tuple(gpus),))
 
 
@@ -151,12 +152,14 @@ def _place(gpus: Sequence[str]) -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = gpus[number % len(gpus)]
 
 
-def _compiled_ahead(mutants: Mapping[Mutant, str], workers: int, busy: Callable[[], bool]) -> Iterator[Verdict]:
+def _compiled_ahead(
+    workshop: Workshop, mutants: Mapping[Mutant, str], workers: int, busy: Callable[[], bool]
+) -> Iterator[Verdict]:
     """Build mutants while the GPUs are busy; yield the verdicts of those of which nothing is asked."""
     if not busy():
         return
-    with pool(workers) as compilers:
-        for done in as_completed([compilers.submit(_with_workshop, build, *pair) for pair in list(mutants.items())]):
+    with pool(workshop, workers) as compilers:
+        for done in as_completed([compilers.submit(on_workshop(build), *pair) for pair in list(mutants.items())]):
             verdict = done.result()
             if verdict is not None:
                 yield verdict
@@ -172,17 +175,21 @@ def _quickly(mutants: Mapping[Mutant, str], judges: ProcessPoolExecutor) -> Iter
     pairs = [pair for pair in mutants.items() if pair[0].line]  # a changed flag would hold for the whole process
     batches = max(1, len(pairs) // TOGETHER)
     turns = [pairs[number::batches] for number in range(batches)]
-    for done in as_completed([judges.submit(_with_workshop, _judge_quickly_in_turn, turn) for turn in turns]):
+    for done in as_completed([judges.submit(on_workshop(_judge_quickly_in_turn), turn) for turn in turns]):
         yield from done.result()
 
 
-def _with_workshop(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function with the run's workshop, in a process that was forked from the run."""
+def on_workshop(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what a process of `pool` calls: a function whose first argument is the workshop, which is not copied."""
+    return functools.partial(_call_here, function)
+
+
+def _call_here(function: Callable[..., Any], *arguments: Any) -> Any:
     return function(_here[0], *arguments)
 
 
-def _control_here(operation: str) -> Known:
-    return _here[0].control(operation)
+def _control(workshop: Workshop, operation: str) -> Known:
+    return workshop.control(operation)
 
 
 def _judge_quickly_in_turn(workshop: Workshop, pairs: Sequence[tuple[Mutant, str]]) -> list[Verdict]:

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ...cases.levels import CLASSES
-from .. import facts
+from .. import covered, facts
 from ..facts import worst
 from ..printable import shown
 
@@ -75,6 +75,8 @@ _NUMBERS = frozenset(
         "proved",
         "seconds",
         "results",
+        "levels",
+        "answered",
         "saturated",
         "to zero",
         "distance",
@@ -144,6 +146,16 @@ def classes(out: Console, report: Mapping[str, Any]) -> None:
             ("subject", "variant", *CLASSES),
             rows,
         )
+
+
+def structure(out: Console, report: Mapping[str, Any]) -> None:
+    """Print the factors of structure: their levels over all operations, and which were refused or never asked."""
+    rows = [
+        [escape(subject), factor, f"{levels:,}", f"{answered:,}", escape(rest) or "-"]
+        for subject, factor, levels, answered, rest in covered.coverage(report["results"])
+    ]
+    if rows:
+        table(out, "Structure", ("subject", "factor", "levels", "answered", "refused or never asked"), rows)
 
 
 def holes(out: Console, report: Mapping[str, Any]) -> None:

@@ -20,6 +20,7 @@ def everything(out: Console, report: Mapping[str, Any]) -> None:
     terminal.classes(out, report)
     terminal.not_verified(out, report)
     terminal.holes(out, report)
+    terminal.structure(out, report)
     more: list[str] = []
     for result in [*report["results"], *report["data"]]:
         for record in result["failures"]:

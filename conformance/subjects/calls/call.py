@@ -22,14 +22,17 @@ from numpy import geterr, seterr  # as they are now: a kernel may replace those 
 from refnum.errors import UnsupportedError
 
 from ...cases.case import Case
+from ...cases.findings import Finding
 from ...cases.layouts import stored_inputs
 from ...cases.levels import Outcome
-from ...cases.operation import as_bits
+from ...cases.operation import as_bits, call_golden
 from ...cases.same_bytes import same
-from ..arrays import Guarded, overwrite, share_memory, to_library, to_numpy
+from ..arrays import Guarded, overwrite, same_place, share_memory, to_library, to_numpy
 from ..subject import Subject, arguments_for, takes
 from .exits import caught
 from .float_mode import default_float_mode, float_mode
+from .forms import counts_in_form, form_of, laid_in_form, out_in_form, scalars_in_form
+from .results import held_before, made_wrong
 
 COMPILE_ERRORS = frozenset({"CompileError", "CompileException", "NVRTCError"})
 POISONS = (0xCD, 0x32)
@@ -61,6 +64,7 @@ class Called:
     live: the results as the subject handed them out, in its own library. finding: a breach of the calling contract by
     its name in `cases.findings.Finding`, else empty. no_room: whether a case is unsupported
     for want of memory, as the judge saw it, whatever the words. lost: whether the process of the subject ended.
+    declared: whether it is unsupported by what the subject declares, before any line of its own ran.
     """
 
     results: tuple[np.ndarray, ...] = ()
@@ -70,6 +74,7 @@ class Called:
     finding: str = ""
     no_room: bool = False
     lost: bool = False
+    declared: bool = False
 
     @property
     def answered(self) -> bool:
@@ -103,6 +108,11 @@ def limit(seconds: float) -> Iterator[None]:
 def lay_out(subject: Subject, case: Case) -> Laid:
     """Return fresh copies of a case's inputs in the subject's library; those of NumPy lie between guard zones."""
     inputs = stored_inputs(case)
+    if form_of(case):
+        arrays, places = laid_in_form(case, inputs, subject.arrays, POISONS[0])
+        laid = Laid({**arrays, **counts_in_form(case)})
+        laid.zones = places
+        return laid
     if subject.arrays != "numpy":
         copies = {name: np.array(array, order="C", copy=True) for name, array in inputs.items()}
         return Laid({name: to_library(array, subject.arrays) for name, array in copies.items()})
@@ -128,7 +138,9 @@ def where_it_lives(function: F) -> F:
 
 @where_it_lives
 def call(subject: Subject, case: Case, seconds: float = 60.0) -> Called:
-    """Call a subject on fresh copies of the case's inputs and check that it kept the contract."""
+    """Call a subject on fresh copies of the case's inputs, in the case's form, and check that it kept the contract."""
+    if "out" in form_of(case):
+        return _into_form(subject, case, seconds)
     return call_on(subject, case, lambda: lay_out(subject, case), seconds)
 
 
@@ -163,7 +175,8 @@ def call_on(
     errors, depth = geterr(), sys.getrecursionlimit()
     try:
         given = inputs()
-        arguments = arguments_for(subject, case, given)
+        arguments = scalars_in_form(case, arguments_for(subject, case, given))
+        counts = arguments.get("splits")
         with caught(), limit(seconds):
             inside = True
             result = subject.operations[case.operation](**arguments, **extra)
@@ -175,13 +188,20 @@ def call_on(
             if changed:
                 words = "the call changed the thread's rounding direction or flush-to-zero and left it so"
                 return replace(called, outcome=Outcome.MISMATCH, words=words, finding="float-mode-changed")
-            return called
+            if called.finding:
+                return called
+            asked = case.params.get("splits")
+            if isinstance(asked, list) and counts is not None and [int(count) for count in counts] != asked:
+                words = "the call changed its input splits"
+                return replace(called, outcome=Outcome.MISMATCH, words=words, finding=Finding.INPUT_MUTATED)
+            return called if "out" in extra or look is not on_host else _own_results(subject, case, called)
     except KeyboardInterrupt:
         raise
     except CallTimeout as error:
         return Called(outcome=Outcome.TIMEOUT, words=str(error))
     except (UnsupportedError, NotImplementedError) as error:
-        return Called(outcome=Outcome.UNSUPPORTED, words=str(error) or type(error).__name__)
+        words = str(error) or type(error).__name__
+        return Called(outcome=Outcome.UNSUPPORTED, words=words, declared=not inside or _declares(subject, case))
     except Exception as error:
         if _short_of_memory(error) and not (inside and _to_blame(subject, case)):
             return Called(outcome=Outcome.UNSUPPORTED, words=f"{NO_ROOM}: {type(error).__name__}", no_room=True)
@@ -196,6 +216,11 @@ def call_on(
             default_float_mode()
         seterr(**errors)
         sys.setrecursionlimit(depth)
+
+
+def _declares(subject: Subject, case: Case) -> bool:
+    """Whether a refusal by a line of its own is a declaration: of peers, whose adapters are ours, and of `declares`."""
+    return subject.kind == "peer" or getattr(subject.operations[case.operation], "declares", False)
 
 
 def _short_of_memory(error: BaseException) -> bool:
@@ -223,18 +248,53 @@ def _kept_contract(
 ) -> Called:
     for name, original in stored_inputs(case).items():
         if not same(raw(to_numpy(given[name])), raw(original)):
-            return Called(results, live, Outcome.MISMATCH, f"the call changed its input {name}", "input-mutated")
+            return Called(results, live, Outcome.MISMATCH, f"the call changed its input {name}", Finding.INPUT_MUTATED)
     for name, zone in getattr(given, "zones", {}).items():
         side = zone.trespass()
         if side:
             words = f"memory {side} the input {name} was written (guard byte no longer 0x{zone.poison:02X})"
-            return Called(results, live, Outcome.MISMATCH, words, "guard-overwritten")
+            return Called(results, live, Outcome.MISMATCH, words, Finding.GUARD)
     for name, array in given.items():
         for number, part in enumerate(live):
             if share_memory(part, array):
                 words = f"result {number} is a view of the input {name}: writing one changes the other"
                 return Called(results, live, Outcome.MISMATCH, words, "output-aliases-input")
     return Called(results, live)
+
+
+def _own_results(subject: Subject, case: Case, called: Called) -> Called:
+    """Return a call, as a breach where its results are not what a caller can own."""
+    finding, words = made_wrong(called.live) or held_before((subject.name, case.operation), called.live) or ("", "")
+    return Called(called.results, called.live, Outcome.MISMATCH, words, finding) if finding else called
+
+
+def _into_form(subject: Subject, case: Case, seconds: float) -> Called:
+    """Call with `out` in the storage of the case's form; the results are what it holds afterwards."""
+    if not takes(subject.operations[case.operation], "out"):
+        words = f"{subject.name}: its {case.operation} takes no 'out'."
+        return Called(outcome=Outcome.UNSUPPORTED, words=words, declared=True)
+    try:
+        places = out_in_form(case, call_golden(case), subject.arrays, POISONS[0])
+    except UnsupportedError as error:
+        return Called(outcome=Outcome.UNSUPPORTED, words=str(error), declared=True)
+    outs = tuple(place.array for place in places)
+    given: Any = outs if len(outs) > 1 else outs[0]
+    if len(outs) > 1 and form_of(case).get("out.sequence") == "list":
+        given = list(outs)
+    called = call_on(subject, case, lambda: lay_out(subject, case), seconds, out=given)
+    if called.outcome is not Outcome.PASS:
+        return called
+    results = tuple(np.array(to_numpy(out), copy=True) for out in outs)
+    for number, place in enumerate(places):
+        side = place.trespass()
+        if side:
+            words = f"memory {side} output {number}, which was given, was written"
+            return Called(results, outs, Outcome.MISMATCH, words, Finding.GUARD)
+    for number, (back, out) in enumerate(zip(called.live, outs, strict=False)):
+        if back is not out and not same_place(back, out):
+            words = f"result {number} is not the array that was given as `out`"
+            return Called(results, outs, Outcome.MISMATCH, words, Finding.OUT_NOT_RETURNED)
+    return Called(results, outs)
 
 
 def raw(array: np.ndarray) -> np.ndarray:
@@ -321,7 +381,7 @@ def _kept_results(kept: list[np.ndarray], first: Called, later: Called, when: st
     for number, (before, now) in enumerate(zip(kept, first.live, strict=True)):
         if not same(raw(before), raw(to_numpy(now))):
             words = f"result {number} of the first call changed {when}"
-            return Called(later.results, later.live, Outcome.MISMATCH, words, "earlier-result-changed")
+            return Called(later.results, later.live, Outcome.MISMATCH, words, Finding.HELD)
     return later
 
 
@@ -342,7 +402,7 @@ def into_guarded(
         side = zone.trespass()
         if side:
             words = f"output {number} was written {side} its bounds (guard byte no longer 0x{poison:02X})"
-            return Called(called.results, called.live, Outcome.MISMATCH, words, "guard-overwritten")
+            return Called(called.results, called.live, Outcome.MISMATCH, words, Finding.GUARD)
     return Called(tuple(np.array(to_numpy(out), copy=True) for out in outs), outs)
 
 

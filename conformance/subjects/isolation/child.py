@@ -22,7 +22,7 @@ from refnum.errors import RefnumError
 
 from ...cases.levels import Outcome
 from ..arrays import alive
-from ..calls import call, moved, streams
+from ..calls import at_once, call, moved, streams
 from ..calls import forced_paths as ways
 from ..choose import resolve
 from ..subject import Subject, accepts, words_of
@@ -35,6 +35,7 @@ CALLS = {
     for room, names in (
         (call, ("call", "replay_in_place", "hold_results", "into_guarded")),
         (moved, ("call_with_gaps", "call_with_padded_rows", "call_with_odd_rows", "call_at_offset")),
+        (at_once, ("call_at_once",)),
         (streams, ("on_side_stream", "under_graph")),
         (ways, ("call_with_array_splits",)),
     )
@@ -140,6 +141,7 @@ def _answer(
                 "words": called.words,
                 "finding": called.finding,
                 "no_room": called.no_room,
+                "declared": called.declared,
                 "results": len(called.results),
             }
         )

@@ -46,7 +46,7 @@ GRACE = 3.0
 LEAST = 0.5
 STOPPED = 1.0
 """Seconds after which a process that stopped itself is killed: nothing else stops one that leads its own session."""
-_CALLS = {"replay_in_place": 3, "hold_results": CALLS_KEPT, "under_graph": 4}
+_CALLS = {"replay_in_place": 3, "hold_results": CALLS_KEPT, "under_graph": 4, "call_at_once": 12}
 
 
 def apart(text: str) -> list[Subject]:
@@ -311,7 +311,8 @@ def _calls(answer: dict[str, Any], results: list[np.ndarray]) -> list[Called]:
             outcome, count = Outcome(one["outcome"]), int(one["results"])
             own, rest = tuple(rest[:count]), rest[count:]
             finding = one["finding"] if one["finding"] in ("", *NAMED_BY_CALLS) else Finding.INPUT_MUTATED
-            calls.append(Called(own, own, outcome, str(one["words"])[:1000], finding, one.get("no_room") is True))
+            said = {"no_room": one.get("no_room") is True, "declared": one.get("declared") is True}
+            calls.append(Called(own, own, outcome, str(one["words"])[:1000], finding, **said))
         if not calls or rest:
             raise ValueError("it has no calls, or more results than calls")
     except (KeyError, TypeError, ValueError) as error:

@@ -52,6 +52,9 @@ class Limits:
         given = case.params.get("input") or (first.dtype.name if first is not None else "")
         if self.dtypes and given in FLOAT_INPUTS and given not in self.dtypes:
             return f"it takes {', '.join(self.dtypes)}, not {given}"
+        own = case.inputs["x"].dtype.name if "x" in case.inputs else ""
+        if self.dtypes and own and own not in (*self.dtypes, "uint16"):  # uint16 holds bfloat16 bits
+            return f"it takes {', '.join(self.dtypes)}, not {own}"
         if first is not None and (first.shape[0] % self.rows or first.shape[1] % self.columns):
             return f"it takes rows in multiples of {self.rows} and columns of {self.columns}, not {list(first.shape)}"
         largest = max((array.size for array in case.inputs.values()), default=0)

@@ -140,6 +140,7 @@ def _with_signature(call: Callable[..., Any], operation: Operation, named: set[s
     told = [name for name in (*operation.params, "splits", "profile") if name in named]
     keywords = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in (*arrays, *told)]
     call.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]
+    call.declares = True  # type: ignore[attr-defined]
     return call
 
 

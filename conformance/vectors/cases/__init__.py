@@ -9,7 +9,11 @@ from ..errors import VectorFileError
 
 
 def questions(operation: str) -> Questions:
-    """Return what is asked of an operation; VectorFileError if nothing is."""
+    """Return the questions about an operation.
+
+    Raises:
+        VectorFileError: the module of its family has none.
+    """
     family = VECTOR_OPERATIONS[operation].family
     found = part_of(__name__, family, operation)
     if not isinstance(found, Questions):

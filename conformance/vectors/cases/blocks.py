@@ -1,4 +1,4 @@
-"""What is asked of the MX block formats (N5), put together from the questions by theme."""
+"""Questions about the MX block formats (N5), put together from the questions by theme."""
 
 from __future__ import annotations
 

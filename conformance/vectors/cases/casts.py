@@ -1,4 +1,4 @@
-"""What is asked of the scalar conversions: code to value tables, value to code at every decision (N1, N2)."""
+"""Questions about the scalar conversions: code to value tables, value to code at every decision (N1, N2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked of the column-wise conversions, dense and ragged over experts (N9, N10)."""
+"""Questions about the column-wise conversions, dense and ragged over experts (N9, N10)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked of the MX dequantisers: every code under the scale bytes that go wrong (N0, N5)."""
+"""Questions about the MX dequantisers: every code under the scale bytes that go wrong (N0, N5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked of the scale layouts and the nibble orders (N0, N6)."""
+"""Questions about the scale layouts and the nibble orders (N0, N6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked of the quantisers with narrow inputs: bfloat16 and float16 are widened exactly (N0, N2 to N4)."""
+"""Questions about the quantisers with narrow inputs: bfloat16 and float16 are widened exactly (N0, N2 to N4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked of payloads, permutation and the weighted way back (N12)."""
+"""Questions about payloads, permutation and the weighted way back (N12)."""
 
 from __future__ import annotations
 

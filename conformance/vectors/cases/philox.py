@@ -1,4 +1,4 @@
-"""What is asked of Philox and of the random bits made from it (N13)."""
+"""Questions about Philox and the random bits made from it (N13)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked of the MX quantisers: one MX element format, blocks of 32 float32 (clauses N2 to N5)."""
+"""Questions about the MX quantisers: one MX element format, blocks of 32 float32 (clauses N2 to N5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked of the direct row-wise conversions FP8 to MXFP4 and MXFP4 to FP8 (N7, N8)."""
+"""Questions about the direct row-wise conversions FP8 to MXFP4 and MXFP4 to FP8 (N7, N8)."""
 
 from __future__ import annotations
 

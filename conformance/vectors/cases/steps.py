@@ -1,4 +1,4 @@
-"""What is asked of MX quantisers where a rule steps by the facts of a format: `even`, and overflow to NaN (N2, N3)."""
+"""Questions about MX quantisers where a rule steps by the facts of a format: `even`, and overflow to NaN (N2, N3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked of stochastic rounding: explicit random bits at both sides of every carry, and streams (N2, N13)."""
+"""Questions about stochastic rounding: explicit random bits at both sides of every carry, and streams (N2, N13)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked of SwiGLU with quantisation and of its backward pass (N11)."""
+"""Questions about SwiGLU with quantisation and its backward pass (N11)."""
 
 from __future__ import annotations
 

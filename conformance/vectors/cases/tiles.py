@@ -1,4 +1,4 @@
-"""What is asked of FP8 tiles: both tile shapes, the scale at 448, zero and special tiles, every code (N4, N6)."""
+"""Questions about FP8 tiles: both tile shapes, the scale at 448, zero and special tiles, every code (N4, N6)."""
 
 from __future__ import annotations
 

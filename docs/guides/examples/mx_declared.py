@@ -21,4 +21,4 @@ def quantize(x):
         scaled = np.abs(blocks) * np.exp2(127.0 - byte)[:, :, None]
     codes = np.searchsorted(MIDDLES, scaled, side="right") | np.where(np.signbit(blocks), 8, 0)
     codes = np.where(finite[:, :, None], codes, 0).astype(np.uint8).reshape(x.shape)
-    return codes[:, 0::2] << 4 | codes[:, 1::2], byte
+    return np.ascontiguousarray(codes[:, 0::2] << 4 | codes[:, 1::2]), np.ascontiguousarray(byte)

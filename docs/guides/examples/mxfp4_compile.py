@@ -25,7 +25,7 @@ def quantize_blocks(blocks):
     return torch.where(finite[:, None], codes, 0).to(torch.uint8), byte.to(torch.uint8)
 
 
-@implements("quantize_mxfp4", profile="HOPPER", arrays="torch", dtypes=["float32"])
+@implements("quantize_mxfp4", profile="HOPPER", arrays="torch", dtypes=["float32"], columns=32)
 def quantize(x):
     """Quantise [M, K] float32 values: least scale without saturation, ties to even."""
     if not x.numel():

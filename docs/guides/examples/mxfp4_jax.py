@@ -13,7 +13,7 @@ TABLE = MIDPOINTS.view(np.uint32)  # of E2M1 under every scale byte, as float32 
 TO_EVEN = np.array([0, 1, 0, 1, 0, 1, 0], np.uint32)  # whether a tie goes up
 
 
-@implements("quantize_mxfp4", profile="HOPPER", arrays="jax", dtypes=["float32"])
+@implements("quantize_mxfp4", profile="HOPPER", arrays="jax", dtypes=["float32"], columns=32)
 @jax.jit
 def quantize(x):
     """Quantise [M, K] float32 values: least scale without saturation, ties to even."""

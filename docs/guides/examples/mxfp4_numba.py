@@ -34,7 +34,7 @@ def quantize_blocks(x, packed, scales):
                 packed[row, at] = packed[row, at] | code << 4 if lane % 2 else code
 
 
-@implements("quantize_mxfp4", profile="HOPPER", dtypes=["float32"])
+@implements("quantize_mxfp4", profile="HOPPER", dtypes=["float32"], columns=32)
 def quantize(x):
     """Quantise [M, K] float32 values: least scale without saturation, ties to even."""
     packed = np.empty((x.shape[0], x.shape[1] // 2), np.uint8)

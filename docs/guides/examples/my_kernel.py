@@ -7,6 +7,8 @@ TO_EVEN = np.array([False, True, False, True, False, True, False])  # whether th
 
 
 def _quantize(x, tie_goes_up):
+    if x.dtype.name not in ("float32", "bfloat16", "float16"):
+        raise TypeError(f"x is {x.dtype}; give float32, bfloat16 or float16")
     with np.errstate(invalid="ignore"):  # signalling NaNs are among the inputs
         blocks = x.astype(np.float64).reshape(x.shape[0], x.shape[1] // 32, 32)  # float64: exact from here on
     amax = np.abs(blocks).max(axis=-1)
@@ -20,7 +22,7 @@ def _quantize(x, tie_goes_up):
     above = (q[..., None] > MIDPOINTS) | ((q[..., None] == MIDPOINTS) & tie_goes_up)
     codes = above.sum(axis=-1).astype(np.uint8) | (np.signbit(finite_blocks) << 3).astype(np.uint8)
     codes = codes.reshape(x.shape)
-    return codes[:, 0::2] | codes[:, 1::2] << 4, scales
+    return np.ascontiguousarray(codes[:, 0::2] | codes[:, 1::2] << 4), np.ascontiguousarray(scales)
 
 
 def quantize_mxfp4(x):

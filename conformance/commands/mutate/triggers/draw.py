@@ -23,6 +23,8 @@ from .play import Play, UnfitError, other_arguments, played
 from .sizes import Maker
 from .witness import JOINT, LARGEST, facts_of, made
 
+MEETINGS = 8
+"""Times that two calls are made at once, before they are said not to meet: a busy machine may part them."""
 TRIES = 12
 """Calls that are made to show that a trigger tells, before it is discarded."""
 MAKERS: tuple[Maker, ...] = (*sizes.makers(), *forms.makers(), *values.makers())
@@ -77,7 +79,7 @@ def drawn(operation: str, seed: int, index: int) -> Mutant | None:
     for _ in range(TRIES):
         with contextlib.suppress(UnfitError, RefnumError):
             play = made(operation, facts_of(operation), _wanted(trigger, dice), dice, largest)
-            if tells(operation, trigger, play):
+            if any(tells(operation, trigger, play) for _ in range(MEETINGS if play.at_once else 1)):
                 return Mutant(operation, seed, index, trigger, _shown(play))
     return None
 

@@ -1,0 +1,193 @@
+"""From a row of levels to a case: its inputs, their values, its parameters, and the form in which it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from refnum.arrays import TILE
+from refnum.formats import E4M3, get_format
+
+from ..case import FORM, Case
+from ..operation import OPERATIONS
+from ..recipes.random_bits import by_key, with_random_bits
+from . import values
+from .covering import Level, Row
+from .factors import CASTS, RAGGED, ROUTED
+from .near_ties import near_ties
+from .ragged import row_map, splits
+
+PLAIN_LEVELS = {
+    "storage": ("contiguous",), "address": (0,), "dtype": ("bfloat16", "int32", "uint8"), "sequence": ("tuple",),
+    "splits": ("list", "None"), "profile": ("object",), "scalars": ("plain",), "out": (), "padding": ("zero",),
+}  # fmt: skip
+"""The end of a factor of form -> levels at which a call is made in the plain form."""
+
+
+def build(operation: str, profile: str, params: Mapping[str, Any], row: Row, seed: int) -> Case:
+    """Return the case of a row of levels; the same row and seed give the same case."""
+    more: dict[str, Any]
+    more = {"scale_byte": int(row["scale_byte"])} if "scale_byte" in row else {}
+    if "near ties" in row:
+        inputs = near_ties(str(params["to"]))
+    elif operation in CASTS:
+        inputs = _cast(operation, params, row, seed)
+    elif operation in ROUTED:
+        inputs, more = _routed(operation, params, row, seed)
+    elif operation in RAGGED:
+        inputs, more = _ragged(operation, row, seed)
+    else:
+        inputs = _matrix(operation, params, row, seed)
+    form = form_of(row)
+    inputs = {name: _broadcast(array, str(form.get(f"{name}.storage", ""))) for name, array in inputs.items()}
+    inputs = with_random_bits(operation, profile, inputs, seed)
+    label = "structure: " + ", ".join(f"{name} {level}" for name, level in row.items())
+    fixed = {name: value for name, value in params.items() if name != "splits"}
+    parameters = {**fixed, **more, **({FORM: form} if form else {})}
+    return by_key(Case(operation, profile, parameters, inputs, None, label), seed)
+
+
+def form_of(row: Mapping[str, Level]) -> dict[str, Level]:
+    """Return the levels of a row that say how a call is made and are not plain."""
+    ends = {name: name.rpartition(".")[2] for name in row}
+    return {
+        name: level
+        for name, level in row.items()
+        if ends[name] in PLAIN_LEVELS and level not in PLAIN_LEVELS[ends[name]]
+    }
+
+
+def shape_of(row: Mapping[str, Level]) -> tuple[int, int]:
+    """Return rows and columns of a matrix."""
+    if "form shape" in row:
+        rows, columns = str(row["form shape"]).split("x")
+        return int(rows), int(columns)
+    return int(row["rows"]), int(row["columns"])
+
+
+def _broadcast(array: np.ndarray, storage: str) -> np.ndarray:
+    """Return data that a broadcast storage can hold: all rows, or all columns, alike."""
+    if not array.size or not storage.startswith("broadcast"):
+        return array
+    one = array[:1] if storage == "broadcast rows" and array.ndim > 1 else array[..., :1]
+    return np.ascontiguousarray(np.broadcast_to(one, array.shape))
+
+
+def _matrix(operation: str, params: Mapping[str, Any], row: Row, seed: int) -> dict[str, np.ndarray]:
+    names, shape = OPERATIONS[operation].inputs, shape_of(row)
+    if names[0] == "x":
+        block = tuple(params.get("tile", (1, 32)))
+        return {"x": values.floats(values.FORMATS[params["input"]], shape, seed, (block[0], block[1]))}
+    if "gate" in names:
+        return _swiglu(names, row, shape, seed)
+    if names == ("payload",):
+        return {"payload": values.opaque((shape[0], shape[1] // 32 * 17), seed)}
+    if operation == "pack_payload":
+        return {"packed": values.opaque((shape[0], shape[1] // 2), seed),
+                "scales": values.opaque((shape[0], shape[1] // 32), seed + 1)}  # fmt: skip
+    return _coded(operation, params, shape, np.arange(shape[0]), seed)
+
+
+def _coded(
+    operation: str, params: Mapping[str, Any], shape: tuple[int, int], group: np.ndarray, seed: int
+) -> dict[str, np.ndarray]:
+    """Return codes and scales; group: index of the column block of each row, whose scales lie apart."""
+    rows, columns = shape
+    if "packed" in OPERATIONS[operation].inputs:
+        inputs = {"packed": values.packed(shape, seed)}
+        block = np.arange(columns // 32)
+        if operation.startswith("dequantize"):
+            return {**inputs, "scales": values.scale_bytes(np.arange(rows), block, seed)}
+        near = 3 if operation == "mxfp4_columns" else 5
+        low = (np.arange(rows)[:, None] + 2 * block[None, :]) % near
+        wide = block if operation in RAGGED else block // 4
+        return {**inputs, "scales": values.scale_bytes(group, wide, seed, 100, 2) + low.astype(np.uint8)}
+    if operation == "dequantize_mx":
+        codes = values.codes_below(get_format(params["element"]).bits, shape, seed)
+        return {"codes": codes, "scales": values.scale_bytes(np.arange(rows), np.arange(columns // 32), seed)}
+    tall, wide_tile = params.get("tile", (1, TILE))
+    grid = np.arange(-(-rows // tall)), np.arange(-(-columns // wide_tile))
+    scales = values.scale_bytes(grid[0] if operation not in RAGGED else group, grid[1], seed)
+    if operation in RAGGED:
+        scales = scales + ((np.arange(rows)[:, None] + 2 * grid[1][None, :]) % 3).astype(np.uint8)
+    return {"codes": values.fp8(shape, seed), "scales": scales}
+
+
+def _swiglu(names: tuple[str, ...], row: Row, shape: tuple[int, int], seed: int) -> dict[str, np.ndarray]:
+    bfloat16 = values.FORMATS["bfloat16"]
+    inputs = {name: values.floats(bfloat16, shape, seed + place, (1, 32)) for place, name in enumerate(names)}
+    if row.get("grad") == "float32":
+        inputs["grad"] = values.floats(values.FORMATS["float32"], shape, seed, (1, 32))
+    if row.get("prob", "given") == "given":
+        inputs["prob"] = values.vector(shape[0], seed)
+    return inputs
+
+
+def _ragged(operation: str, row: Row, seed: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    counts = _counts(operation, row)
+    rows, tall = sum(counts), 32 if operation == "mxfp4_columns" else TILE
+    given = [rows] if row.get("splits") == "None" else counts
+    columns = shape_of(row)[1] if "form shape" in row else int(row["columns"])
+    inputs = _coded(operation, {}, (rows, columns), _groups(given, tall), seed)
+    return inputs, {} if row.get("splits") == "None" else {"splits": counts}
+
+
+def _counts(operation: str, row: Row) -> list[int]:
+    even = OPERATIONS[operation].even_rows
+    if "form shape" not in row:
+        return splits(row, even) or []
+    rows = shape_of(row)[0]
+    first = rows // 3 & ~1
+    rest = rows - first
+    return [first, 0, rest + rest % 2 if even else rest]
+
+
+def _groups(counts: list[int], tall: int) -> np.ndarray:
+    """Return the index of the column block of every row; blocks restart at every expert."""
+    parts, first = [np.zeros(0, np.int64)], 0
+    for count in counts:
+        parts.append(first + np.arange(count) // tall)
+        first += -(-count // tall)
+    return np.concatenate(parts)
+
+
+def _routed(
+    operation: str, params: Mapping[str, Any], row: Row, seed: int
+) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    counts = _counts(operation, row)
+    rows, columns = shape_of(row) if "form shape" in row else (int(row["tokens"]), int(row["columns"]))
+    align = int(row.get("align", params.get("align", 32)))
+    routed = sum(counts)
+    taken = row_map(str(row.get("taken", "scattered")), rows, routed)
+    more: dict[str, Any] = {"splits": counts, "align": align}
+    if operation != "unpermute":
+        width = columns if "form shape" not in row else columns // 32 * 17
+        return {"payload": values.opaque((rows, width), seed), "row_map": taken}, more
+    padded = sum(-(-count // align) * align for count in counts)
+    kind = values.FORMATS[str(row.get("values", "bfloat16"))]
+    inputs = {"rows": values.floats(kind, (padded, columns), seed), "row_map": taken}
+    if row.get("weights", "given") == "given":
+        inputs["weights"] = values.vector(routed, seed)
+    return inputs, {**more, "tokens": rows}
+
+
+def _cast(operation: str, params: Mapping[str, Any], row: Row, seed: int) -> dict[str, np.ndarray]:
+    count = int(row.get("elements", 1))
+    matrix = "form shape" in row or "rows" in row
+    shape = shape_of(row) if matrix else _cast_shape(str(row.get("form of the array", "row")), count)
+    count = int(np.prod(shape))
+    if operation.startswith("encode_"):
+        flat = values.floats(values.FORMATS[params["input"]], (1, count), seed, (1, 8))
+        return {"x": flat.reshape(shape)}
+    bits = {"decode_e2m1": 4, "decode_e4m3": E4M3.bits}.get(operation, 8)
+    return {"codes": values.codes_below(bits, shape, seed)}
+
+
+def _cast_shape(form: str, count: int) -> tuple[int, ...]:
+    shapes: dict[str, tuple[int, ...]] = {
+        "vector": (count,), "row": (1, count), "column": (count, 1), "matrix": (3, -(-count // 3)),
+        "cube": (2, 3, -(-count // 6)), "scalar": (),
+    }  # fmt: skip
+    return shapes[form]

@@ -1,0 +1,159 @@
+"""Factors of structure and their levels, literal, by family: what a kernel may depend on besides the values.
+
+A level of a shape is a number; a level of the form of a call is a word, and its first level is the plain form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..operation import OPERATIONS
+from .covering import Level, Table
+
+ROWS = (
+    *range(1, 66), 72, 80, 95, 96, 97, 100, 111, 112, 126, 127, 128, 129, 130, 144, 160, 191, 192, 193, 200, 224, 255,
+    256, 257, 300, 320, 383, 384, 385, 447, 500, 511, 512, 513, 640, 767, 768, 896, 1000, 1023, 1024, 1025, 1280, 1536,
+    1792, 2047, 2048, 2049, 2560, 3000, 3072, 4095, 4096, 4097, 4098, 5000, 6145,
+)  # fmt: skip
+"""Rows of a matrix, each asked once: around powers of two, of every small residue, beyond 4,096."""
+BLOCKS = (
+    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 22, 24, 28, 31, 32, 33, 34, 35, 36, 40, 44,
+    45, 47, 48, 56, 63, 64, 65, 66, 67, 68, 72, 80, 88, 90, 92, 112, 127, 128, 129, 130, 131, 160, 192, 224, 225, 255,
+    256, 257, 258, 259, 260, 320, 448, 511, 512, 513, 514, 516, 576, 896,
+)  # fmt: skip
+"""Blocks of 32 columns, each asked once: all residues of 128, 256 and 512 below, at and beyond 8 and 64 tiles."""
+PAIRED_ROWS = (1, 2, 3, 5, 16, 17, 31, 32, 33, 64, 65, 127, 128, 129, 256, 257, 513, 2049)
+PAIRED_BLOCKS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 13, 15, 33, 34, 36, 45, 46, 65, 90, 130, 257)
+"""Rows and blocks of which every pair is asked that is no larger than `PAIRED`."""
+SINGLE, PAIRED = 1 << 18, 1 << 16
+"""Elements of the largest case of `ROWS` and `BLOCKS`, and of a pair of them."""
+EXTREMES = ((8191, 96), (8192, 160), (8193, 32), (9999, 64), (16384, 32), (16385, 96), (32769, 32), (65535, 32),
+            (65537, 32), (1, 65536), (3, 65568), (2, 65600), (1, 65632), (5, 65664), (2, 131104), (1, 262176),
+            (33, 8224), (130, 4160), (257, 2880))  # fmt: skip
+"""Rows and columns beyond 8,192 rows, beyond 65,536 rows or columns, and large in both."""
+EVERY = {"rows": tuple(range(66, 200)), "columns": tuple(32 * count for count in range(1, 135))}
+"""Levels that the first variant of an operation is asked one by one, beside ordinary levels of the other factors."""
+LOOSE_EXTREMES = ((8193, 3), (16385, 2), (65537, 1), (1, 65537), (2, 32769), (33, 4097), (1, 131073))
+HUGE = ((131073, 64), (262145, 32), (1, 1 << 20), (3, 2097184), (2048, 7168), (4097, 4128))
+"""Rows and columns of level exhaustive."""
+LOOSE = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 34, 48, 63, 64, 65, 66, 96, 100, 127, 128, 129, 130,
+         132, 160, 191, 192, 255, 256, 257, 258, 320, 384, 511, 512, 513, 640, 1000, 1023, 1024, 1025, 1408, 2047, 2048,
+         2049, 2880, 4095, 4096, 4097, 4100, 5120, 7168, 8192, 8193, 16384, 16388)  # fmt: skip
+"""Columns of the operations that take any number of them."""
+PAIRED_LOOSE = (1, 2, 3, 4, 5, 8, 16, 17, 31, 32, 33, 64, 65, 96, 127, 128, 129, 160, 257, 384, 1025, 2049)
+
+EXPERTS = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 160, 255, 256, 257, 300, 511, 512,
+           513, 1023, 1024, 1025, 1100)  # fmt: skip
+LENGTHS = (1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 30, 31, 32, 33, 34, 47, 48, 63, 64, 65, 66, 95, 96, 97, 126, 127, 128, 129,
+           130, 160, 192, 255, 256, 257, 258, 300, 384, 511, 512, 513, 640, 1023, 1024, 1025, 2048, 4095, 4096, 4097,
+           4100, 6000)  # fmt: skip
+"""Rows of the longest expert."""
+PAIRED_EXPERTS = (1, 2, 3, 8, 9, 33, 129, 257, 1025)
+PAIRED_LENGTHS = (1, 2, 31, 32, 33, 128, 129, 257, 384, 1025)
+PAIRED_BEFORE = (0, 1, 2, 16, 31, 32, 33, 127, 128, 130)
+BEFORE = (0, 1, 2, 3, 4, 8, 15, 16, 17, 31, 32, 33, 64, 65, 127, 128, 129, 130)
+"""Rows of the experts before the longest: where it begins."""
+EMPTY = ("none", "first", "last", "middle", "two in a row", "three first", "33 in a row", "every other", "all but one",
+         "130 first", "130 last", "all")  # fmt: skip
+PAIRED_EMPTY = ("none", "first", "last", "middle", "two in a row", "every other", "all but one")
+"""Which experts have no row."""
+NARROW = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 16, 17, 33, 34, 35, 44, 65)
+"""Blocks of 32 columns of a ragged case."""
+TOKENS = (1, 2, 3, 5, 7, 8, 16, 31, 32, 33, 64, 100, 127, 128, 129, 255, 256, 257, 300, 511, 513, 1000, 1023, 1025,
+          2049, 4097)  # fmt: skip
+PAIRED_TOKENS = (1, 2, 7, 33, 64, 129, 257, 1025)
+TAKEN = ("in order", "scattered", "backwards", "last alone", "first alone", "eight each", "33 of one", "few of many")
+"""How a row map takes tokens."""
+ALIGNS = (32, 16, 128, 1, 2, 3, 4, 7, 8, 17, 24, 31, 33, 48, 64, 100, 127, 129, 256, 512)
+PAIRED_ALIGNS = (32, 16, 128, 1, 3, 8, 100)
+WIDTHS = (17, 34, 51, 68, 85, 102, 119, 136, 153, 170, 187, 204, 221, 272, 289, 544, 561, 1105, 1530)
+PAIRED_WIDTHS = (17, 34, 51, 68, 136, 221, 272, 561)
+"""Payload bytes: 17 a block."""
+COUNTS = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 130, 255, 256, 257, 511, 512,
+          513, 1000, 1023, 1024, 1025, 2047, 2048, 2049, 4095, 4096, 4097, 8191, 8193, 16385, 32769, 65535, 65536,
+          65537, 99999, 131073, 262147)  # fmt: skip
+"""Elements of a scalar cast in one axis."""
+CAST_SHAPES = ("vector", "row", "column", "matrix", "cube", "scalar")
+
+STORAGES = ("contiguous", "row gap", "odd rows", "element gap", "transposed", "reversed rows", "reversed columns",
+            "every other row", "broadcast rows", "broadcast columns", "read-only")  # fmt: skip
+LINES = ("contiguous", "element gap", "reversed columns", "broadcast columns", "read-only")
+"""Storages of arrays of one axis."""
+ADDRESSES = (0, 1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 127)
+"""Bytes beyond a multiple of 128; rounded down to whole elements."""
+OUTS = ("contiguous", "row gap", "odd rows", "element gap", "transposed", "reversed rows", "every other row")
+INTEGERS = ("int32", "int64", "int16", "uint16", "uint32", "uint64")
+UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
+SPLITS = ("list", "tuple", "int64 array", "int32 array", "uint32 array", "numpy integers", "strided array")
+SCALARS = ("plain", "numpy", "omitted")
+"""Arguments that are no arrays: Python's, NumPy's, and left out where they are at their default."""
+FORM_SHAPES = ("33x160", "5x288", "1x32", "129x96", "64x128", "1x2880", "130x64", "257x32", "4x1056", "3x96", "7x64",
+               "10x32", "31x160", "63x128", "96x64", "127x32", "192x160", "2x6144", "2x8224", "20x2048", "1025x32",
+               "2048x32")  # fmt: skip
+
+LINE_INPUTS = frozenset({"prob", "weights", "row_map"})
+ROUTED = frozenset(name for name, row in OPERATIONS.items() if row.routed)
+RAGGED = frozenset(name for name, row in OPERATIONS.items() if row.ragged) - ROUTED
+CASTS = frozenset(name for name, row in OPERATIONS.items() if row.scalar)
+
+
+def shape_table(operation: str, paired: bool) -> Table:
+    """Return the factors of an operation's shapes: all levels, or those of which every pair is asked."""
+    if operation in CASTS:
+        return {"elements": COUNTS} if not paired else {"form of the array": CAST_SHAPES, "elements": COUNTS[1:26:3]}
+    if operation in RAGGED or operation in ROUTED:
+        return _ragged_table(operation, paired)
+    optional = {"prob": ("given", "absent")} if "prob" in OPERATIONS[operation].optional else {}
+    if operation == "swiglu_backward":
+        columns = PAIRED_LOOSE if paired else LOOSE[::-1]
+        return {"rows": PAIRED_ROWS if paired else ROWS, "columns": columns, **optional, "grad": FLOATS}
+    blocks = tuple(32 * count for count in (PAIRED_BLOCKS if paired else BLOCKS[::-1]))
+    return {"rows": PAIRED_ROWS if paired else ROWS, "columns": blocks, **optional}
+
+
+FLOATS = ("bfloat16", "float32")
+
+
+def _ragged_table(operation: str, paired: bool) -> Table:
+    table: dict[str, tuple[Level, ...]] = {
+        "experts": PAIRED_EXPERTS if paired else EXPERTS,
+        "rows of an expert": PAIRED_LENGTHS if paired else LENGTHS[::-1],
+        "rows before it": PAIRED_BEFORE if paired else BEFORE,
+        "empty experts": PAIRED_EMPTY if paired else EMPTY,
+    }
+    if operation in RAGGED:
+        narrow = NARROW[::2] if paired else NARROW
+        return {**table, "columns": tuple(32 * count for count in narrow), "splits": ("list", "None")}
+    if operation == "unpermute":
+        columns: tuple[Level, ...] = PAIRED_LOOSE[::3] if paired else tuple(count for count in LOOSE if count < 1025)
+    else:
+        columns = PAIRED_WIDTHS if paired else WIDTHS
+    table |= {"columns": columns, "tokens": PAIRED_TOKENS if paired else TOKENS, "taken": TAKEN}
+    table["align"] = PAIRED_ALIGNS if paired else ALIGNS
+    return {**table, **({"weights": ("given", "absent"), "values": FLOATS} if operation == "unpermute" else {})}
+
+
+def form_table(operation: str, inputs: Mapping[str, str], into_out: bool = False) -> Table:
+    """Return the factors of the form of a call; the first level of each is the plain one.
+
+    inputs: name of each array -> its dtype. into_out: of calls that give `out`.
+    """
+    row = OPERATIONS[operation]
+    table: dict[str, tuple[Level, ...]] = {"form shape": FORM_SHAPES}
+    if into_out:
+        table |= {"out": OUTS, "out.address": ADDRESSES, "out.sequence": ("tuple", "list")}
+        return table | {f"{name}.storage": ("contiguous", "row gap", "transposed") for name in inputs}
+    for name, dtype in inputs.items():
+        table[f"{name}.storage"] = LINES if name in LINE_INPUTS or operation in CASTS else STORAGES
+        table[f"{name}.address"] = ADDRESSES
+        if dtype == "bfloat16":
+            table[f"{name}.dtype"] = ("bfloat16", "uint16")
+        elif name == "row_map":
+            table[f"{name}.dtype"] = INTEGERS
+        elif name == "rbits" or (operation.startswith("decode_") and name == "codes"):
+            table[f"{name}.dtype"] = UNSIGNED
+    if operation in RAGGED or operation in ROUTED:
+        table["splits"] = SPLITS
+    if row.profiled:
+        table["profile"] = ("object", "name")
+    return {**table, "scalars": SCALARS}

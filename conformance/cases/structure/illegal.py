@@ -1,0 +1,134 @@
+"""Calls that an operation must refuse, one wrong thing each: a typed error of the golden model is what is right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from ..case import FORM, Case
+from ..operation import OPERATIONS
+from .build import build
+from .factors import CASTS, RAGGED, ROUTED
+from .plan import base_row
+
+Change = tuple[str, dict[str, np.ndarray], dict[str, Any]]
+"""What is wrong, and the inputs and parameters that are."""
+WRONG_PARAMS: dict[str, tuple[Any, ...]] = {
+    "scale": ("mean",), "underflow": ("nearest",), "to": ("fp4",), "tile": ([1, 64], [64, 64], [128, 1]),
+    "dtype": ("float16",), "overflow": ("wrap",), "rounding": ("even",), "saturate": ("yes",), "align": (0, -32, 1.5),
+    "tokens": (-1,), "element": ("E4M2",),
+}  # fmt: skip
+"""Parameter -> values that it does not have."""
+OUT_WRONG = ("one row short", "another dtype", "read-only")
+"""Arrays that cannot be `out`."""
+
+
+def illegal_cases(operation: str, profile: str, params: Mapping[str, Any]) -> Iterator[Case]:
+    """Yield the illegal cases of a variant, always the same and in the same order; `legal_beside` is right for each."""
+    legal = legal_beside(operation, profile, params)
+    for label, inputs, more in _changes(legal):
+        yield legal.with_inputs(inputs, more, label=f"illegal: {label}")
+    for level in OUT_WRONG:
+        yield legal.with_inputs({}, {FORM: {"out": level}}, label=f"illegal: out with {level}")
+
+
+def legal_beside(operation: str, profile: str, params: Mapping[str, Any]) -> Case:
+    """Return the legal case that the illegal ones differ from by one thing."""
+    row = {**base_row(operation), **({"taken": "scattered"} if operation in ROUTED else {})}
+    fixed = {**params, "align": 32} if operation in ROUTED else params
+    case = build(operation, profile, fixed, row, 7)
+    return case.with_inputs({}, {}, label="the legal call beside illegal ones")
+
+
+def _changes(legal: Case) -> Iterator[Change]:
+    operation, inputs = legal.operation, legal.inputs
+    for name in OPERATIONS[operation].inputs:
+        yield from _shapes(operation, name, inputs[name])
+        yield from _dtypes(operation, name, inputs[name])
+    for name in ("prob", "weights"):
+        if name in inputs:
+            yield f"{name} one short", {name: inputs[name][:-1].copy()}, {}
+            yield f"{name} in float64", {name: inputs[name].astype(np.float64)}, {}
+    for name in (*OPERATIONS[operation].params, *(("tokens",) if operation == "unpermute" else ())):
+        for value in WRONG_PARAMS.get(name, ()):
+            yield f"{name}={value}", {}, {name: value}
+    if operation in RAGGED or operation in ROUTED:
+        yield from _splits(legal)
+    if operation in ROUTED:
+        yield from _row_maps(legal)
+
+
+def _shapes(operation: str, name: str, array: np.ndarray) -> Iterator[Change]:
+    """Widths that are no whole blocks, one column or row too many or too few, too many axes."""
+    if operation in CASTS or name == "row_map":
+        return
+    yield f"{name} of three axes", {name: array[None].copy()}, {}
+    yield f"{name} of one axis", {name: array.reshape(-1).copy()}, {}
+    if name == "scales":
+        yield "scales with a column too many", {name: np.concatenate([array, array[:, :1]], axis=1)}, {}
+        yield "scales with a column too few", {name: array[:, :-1].copy()}, {}
+    if name in ("scales", "up", "grad", "rows"):
+        yield f"{name} with a row too many", {name: np.concatenate([array, array[:1]])}, {}
+        yield f"{name} with a row too few", {name: array[:-1].copy()}, {}
+    loose = operation in ("unpermute", "permute_pad", "swiglu_backward")
+    if name not in ("scales", "up", "grad") and not loose:
+        for width in (33, 48, 17, array.shape[1] - 1, array.shape[1] + 1):
+            if _no_blocks(operation, name, width):
+                yield f"{name} of {width} columns", {name: _wide(array, width)}, {}
+
+
+def _no_blocks(operation: str, name: str, width: int) -> bool:
+    """Whether an array of so many columns is no whole number of blocks."""
+    return bool(width % {"packed": 16, "payload": 17}.get(name, 32))
+
+
+def _wide(array: np.ndarray, width: int) -> np.ndarray:
+    times = -(-width // array.shape[1])
+    return np.ascontiguousarray(np.concatenate([array] * times, axis=1)[:, :width])
+
+
+def _dtypes(operation: str, name: str, array: np.ndarray) -> Iterator[Change]:
+    """Dtypes that an input cannot have."""
+    floating = array.dtype.kind == "f" or array.dtype == ml_dtypes.bfloat16
+    if name == "row_map":
+        yield "row_map of float32", {name: array.astype(np.float32)}, {}
+        return
+    if floating:
+        yield f"{name} in float64", {name: array.astype(np.float64)}, {}
+        yield f"{name} in int32", {name: array.astype(np.float32).view(np.int32)}, {}
+        if name in ("gate", "up"):
+            yield f"{name} in float32", {name: array.astype(np.float32)}, {}
+        return
+    yield f"{name} in float32", {name: array.astype(np.float32)}, {}
+    yield f"{name} in int8", {name: array.view(np.int8)}, {}
+
+
+def _splits(legal: Case) -> Iterator[Change]:
+    counts = list(legal.params.get("splits") or [legal.inputs[OPERATIONS[legal.operation].inputs[0]].shape[0]])
+    yield (
+        "splits that sum to less",
+        {},
+        {"splits": [*counts[:-1], max(counts[-1] - 2, 0)] if counts[-1] else counts[:-2]},
+    )
+    yield "splits that sum to more", {}, {"splits": [*counts, 2]}
+    yield "a negative split", {}, {"splits": [counts[0] + 2, -2, *counts[1:]]}
+    yield "splits of floats", {}, {"splits": [float(count) for count in counts]}
+    yield "splits as a number", {}, {"splits": sum(counts)}
+    if legal.operation == "mxfp4_columns":
+        longest = counts.index(max(counts))
+        odd = [count - (place == longest) for place, count in enumerate(counts)]
+        yield "odd splits", {}, {"splits": [*odd, 1]}
+
+
+def _row_maps(legal: Case) -> Iterator[Change]:
+    taken = legal.inputs["row_map"]
+    tokens = legal.params["tokens"] if legal.operation == "unpermute" else legal.inputs["payload"].shape[0]
+    for value in (tokens, -1):
+        wrong = taken.copy()
+        wrong[taken.size // 2] = value
+        yield f"a row index of {value} among {tokens}", {"row_map": wrong}, {}
+    yield "row_map one short", {"row_map": taken[:-1].copy()}, {}
+    yield "row_map one long", {"row_map": np.append(taken, taken[:1])}, {}

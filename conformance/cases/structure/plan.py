@@ -1,0 +1,238 @@
+"""What is asked of one variant: rows of levels, by amount, and their cases."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import refnum
+
+from ..case import Case
+from ..layouts import IN, OUT
+from ..operation import OPERATIONS
+from . import factors
+from .build import build
+from .covering import Fits, Level, Row, Table, completed, pairs, singles
+from .factors import CASTS, RAGGED, ROUTED
+from .mixed import MIXED, mixed_rows
+from .models import MODELS
+from .ragged import splits
+
+AMOUNTS = ("smoke", "brief", "full", "exhaustive")
+"""How much is asked: a few rows; every level of the shapes; every pair of them, extremes and forms too; huge ones."""
+SMOKE = 6
+DEAR = {"swiglu_backward": 16, "swiglu_quantize": 2, "unpermute": 8}
+"""Operation -> by what its largest cases are smaller: the golden model needs so much longer an element."""
+SCALE_BYTES = (0, 1, 60, 126, 127, 128, 200, 254, 255)
+SUMMED = 400
+"""Rows of one token at most: the golden model sums them one after the other."""
+LAYOUT_ROWS = (1, 2, 3, 4, 5, 31, 32, 33, 64, 65, 97, 127, 128, 129, 130, 255, 256, 257, 385)
+LAYOUT_SCALES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16, 17, 33)
+"""Rows and columns of a matrix of scales in a layout: residues of 4 and 128, one group and several."""
+RAGGED_EXTREMES = (
+    (3, 8193, 5, "none", 32), (9, 66000, 130, "first", 32), (1025, 300, 129, "every other", 64),
+    (2050, 2, 1, "130 first", 32), (4, 33, 3, "none", 8224), (3, 5, 0, "first", 65568), (2, 130, 0, "first", 4128),
+)  # fmt: skip
+"""Experts, rows of the longest, rows before it, empty experts, columns."""
+ROUTED_EXTREMES = (
+    (3, 8193, 5, "none", 34, 300), (2, 66000, 0, "first", 17, 70000), (1025, 300, 129, "every other", 51, 2000),
+    (2050, 2, 1, "130 first", 34, 5), (4, 33, 3, "none", 8500, 40), (3, 5, 0, "first", 69700, 7),
+)  # fmt: skip
+"""As `RAGGED_EXTREMES`, and tokens."""
+
+
+ORDER = (("one", 1, 1), ("another shape", 2, 2), ("one again", 1, 1), ("its shape, other data", 1, 3), ("large", 40, 4),
+         ("one after large", 1, 1), ("another after large", 2, 5), ("one, other data", 1, 6))  # fmt: skip
+"""Calls in a row: level, size, seed of the values."""
+SEEDS = {level: seed for level, _, seed in ORDER}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One row of levels and the case that it makes. number: its place in the stream, which seeds its values."""
+
+    row: Row
+    case: Case
+    number: int
+
+
+def structure_cases(operation: str, profile: str, params: Mapping[str, Any], amount: str) -> Iterator[Asked]:
+    """Yield what is asked of a variant, always the same and in the same order."""
+    for number, row in enumerate(structure_rows(operation, profile, params, amount)):
+        seed = SEEDS.get(str(row.get("order")), number)
+        yield Asked(row, build(operation, profile, params, row, seed), number)
+
+
+def structure_rows(operation: str, profile: str, params: Mapping[str, Any], amount: str) -> list[Row]:
+    """Return the rows of levels of a variant."""
+    layouts = tuple(name for name in (IN, OUT) if name in params)
+    if layouts:
+        return list(_layout_rows(operation, IN in layouts, tuple(params.get("tile", (1, 128)))))
+    chosen = list(_shape_rows(operation, amount))
+    if operation == "swiglu_quantize" and amount != "smoke":
+        chosen.append({"near ties": "silu and the order of products"})
+    if amount in ("full", "exhaustive"):
+        keyed = "random" in params
+        stochastic = refnum.get_profile(profile).rounding == "stochastic" and not keyed
+        chosen += _form_rows(operation, str(params.get("input", "")), stochastic)
+        chosen += _mixed_rows(operation, str(params.get("input", "")), stochastic)
+        chosen += _order_rows(operation)
+        chosen += _model_rows(operation)
+    return chosen
+
+
+@functools.lru_cache(maxsize=64)
+def _shape_rows(operation: str, amount: str) -> tuple[Row, ...]:
+    base, table = base_row(operation), factors.shape_table(operation, paired=False)
+    if amount != "full":
+        table = {name: levels for name, levels in table.items() if name != "align"}
+    dear = DEAR.get(operation, 1)
+    small = amount == "smoke"
+    rows = singles(table, _fits(operation, factors.SINGLE // (32 if small else dear)), base)
+    if small:
+        return tuple(rows[:: max(1, len(rows) // SMOKE)])
+    if amount in ("full", "exhaustive"):
+        rows += pairs(factors.shape_table(operation, paired=True), _fits(operation, factors.PAIRED // dear), base)
+        rows += [{**base, **row} for row in _extremes(operation, amount)]
+    return tuple(rows)
+
+
+def base_row(operation: str) -> Row:
+    """Return ordinary levels of every factor of an operation's shapes, beside which any other can be asked."""
+    first = {name: levels[0] for name, levels in factors.shape_table(operation, paired=True).items()}
+    ordinary: Row = {"rows": 33, "columns": 160, "experts": 9, "rows of an expert": 33, "rows before it": 3,
+                     "empty experts": "last", "tokens": 40, "taken": "scattered", "elements": 67}  # fmt: skip
+    if operation in ROUTED:
+        ordinary["columns"] = 65 if operation == "unpermute" else 85
+    if operation == "swiglu_backward":
+        ordinary["columns"] = 100
+    return {**first, **{name: level for name, level in ordinary.items() if name in first}}
+
+
+def _fits(operation: str, most: int) -> Fits:
+    """Return whether a row's levels agree and its case has at most so many elements."""
+
+    def fits(row: Row) -> bool:
+        if operation in CASTS:
+            return True
+        if operation not in RAGGED and operation not in ROUTED:
+            thin = int(row["rows"]) == 1 or int(row["columns"]) <= 32
+            return int(row["rows"]) * int(row["columns"]) <= (factors.SINGLE if thin else most)
+        counts = splits(row, OPERATIONS[operation].even_rows)
+        if counts is None:
+            return False
+        if operation == "unpermute" and sum(counts) > SUMMED:
+            spread = 1 if str(row["taken"]).endswith("alone") else int(row["tokens"])
+            if sum(counts) > SUMMED * spread // 8:
+                return False
+        align = int(row.get("align", 32)) if operation in ROUTED else 1
+        tall = max(sum(-(-count // align) * align for count in counts), int(row.get("tokens", 0)))
+        return tall * int(row["columns"]) <= 2 * (factors.SINGLE if int(row["columns"]) <= 32 else most)
+
+    return fits
+
+
+def _extremes(operation: str, amount: str) -> Iterator[Mapping[str, Level]]:
+    """Yield levels beyond those of the tables."""
+    if operation == "encode_e2m1":
+        for byte in SCALE_BYTES:
+            yield {"scale_byte": byte}
+    if operation in CASTS:
+        yield from ({"rows": rows, "columns": 1 + 7 * rows % 67} for rows in (*factors.EVERY["rows"], *factors.ROWS))
+        widths = (*factors.EVERY["columns"], *factors.LOOSE)
+        yield from ({"rows": 2 + place % 5, "columns": width} for place, width in enumerate(widths))
+        return
+    if operation in RAGGED or operation in ROUTED:
+        names = ("experts", "rows of an expert", "rows before it", "empty experts", "columns", "tokens")
+        if operation == "unpermute":
+            yield {"experts": 1025, "empty experts": "every other"}
+            return
+        for levels in RAGGED_EXTREMES if operation in RAGGED else ROUTED_EXTREMES:
+            yield dict(zip(names, levels, strict=False))
+        return
+    most = max(map(math.prod, factors.EXTREMES)) // DEAR.get(operation, 1)
+    shapes = [shape for shape in factors.EXTREMES if math.prod(shape) <= most]
+    shapes += factors.LOOSE_EXTREMES if operation == "swiglu_backward" else ()
+    shapes += factors.HUGE if amount == "exhaustive" else ()
+    for rows, columns in shapes:
+        yield {"rows": rows, "columns": columns}
+    yield from ({"rows": 3 + place % 3, "columns": columns} for place, columns in enumerate(factors.EVERY["columns"]))
+    yield from ({"rows": rows, "columns": 32 + 32 * (rows % 5)} for rows in factors.EVERY["rows"])
+
+
+def _order_rows(operation: str) -> Iterator[Row]:
+    """Yield calls that follow each other: the same again, small after large, the same shape with other data."""
+    base = base_row(operation)
+    tall = next(name for name in ("rows", "rows of an expert", "elements") if name in base)
+    for level, size, _ in ORDER:
+        yield {**base, tall: int(base[tall]) * size - size + 1, "order": level}
+
+
+def _model_rows(operation: str) -> Iterator[Row]:
+    """Yield the shapes of public models with few rows: each width once, each count of experts with its choice."""
+    if operation in CASTS:
+        return
+    base = base_row(operation)
+    if operation in RAGGED or operation in ROUTED:
+        for model in MODELS:
+            if model.experts:
+                wide = model.hidden // 32 * 17 if operation in ROUTED and operation != "unpermute" else model.hidden
+                rows: Row = {"experts": model.experts, "rows of an expert": model.top, "rows before it": 0,
+                        "empty experts": "all but one", "columns": wide, "model": model.source}  # fmt: skip
+                yield {**base, **rows}
+        return
+    seen: set[int] = set()
+    for place, model in enumerate(MODELS):
+        for width in (model.hidden, model.wide, model.expert):
+            if width and width not in seen:
+                seen.add(width)
+                yield {**base, "rows": 1 + place % 3, "columns": width, "model": f"{model.source} {width}"}
+
+
+@functools.lru_cache(maxsize=64)
+def _layout_rows(operation: str, reads: bool, tile: tuple[int, int]) -> tuple[Row, ...]:
+    """Rows of a variant with scale layouts: residues of the rows and of the columns of scales."""
+    wide = 32 if operation in ("quantize_mxfp4", "dequantize_mxfp4", "fp8_to_mxfp4") else 128
+    tall = tile[0] if "fp8_tiles" in operation else 1
+    columns = tuple(count * wide - (wide - 32 if count % 2 else 0) for count in LAYOUT_SCALES)
+    rows = LAYOUT_ROWS if tall == 1 else tuple(count * tall - (tall - 1 if count % 2 else 0) for count in (1, 2, 3, 5))
+    table = {"rows": rows, "columns": columns, **({"padding": ("zero", "garbage")} if reads else {})}
+    base: Row = {"rows": rows[2], "columns": columns[4], **({"padding": "garbage"} if reads else {})}
+    tall_rows: list[Row] = [{**base, "rows": count} for count in (1025, 4097)] if tall == 1 else []
+    wide_rows: list[Row] = [{**base, "columns": count} for count in (2880, 8224)]
+    return tuple(pairs(table, lambda row: int(row["rows"]) * int(row["columns"]) <= factors.SINGLE, base)
+                 + tall_rows + wide_rows)  # fmt: skip
+
+
+@functools.lru_cache(maxsize=64)
+def _form_rows(operation: str, dtype: str, stochastic: bool) -> tuple[Row, ...]:
+    """Rows of the forms of a call, each with its pairs; then those of calls that give `out`."""
+    rows: list[Row] = []
+    for table in _form_tables(operation, dtype, stochastic):
+        base = {name: levels[0] for name, levels in table.items()}
+        found = pairs(table, lambda row: True, base)
+        rows += completed(found, table, lambda row: True, base)
+    return tuple(rows)
+
+
+@functools.lru_cache(maxsize=64)
+def _mixed_rows(operation: str, dtype: str, stochastic: bool) -> tuple[Row, ...]:
+    """Rows of small shapes in calls of every form."""
+    forms, outs = _form_tables(operation, dtype, stochastic)
+    outs = {name: levels for name, levels in outs.items() if name.startswith("out")}
+    fits = _fits(operation, MIXED // DEAR.get(operation, 1))
+    return tuple(mixed_rows(operation, factors.shape_table(operation, paired=False), forms, outs, fits))
+
+
+def _form_tables(operation: str, dtype: str, stochastic: bool) -> tuple[Table, Table]:
+    """Return the factors of the form of a call, and of one that gives `out`."""
+    inputs = dict.fromkeys(OPERATIONS[operation].inputs, "")
+    optional = {name: "" for name in OPERATIONS[operation].optional if name != "rbits" or stochastic}
+    for name in inputs:
+        floating = {"x": dtype, "gate": "bfloat16", "up": "bfloat16", "grad": "bfloat16", "rows": "bfloat16"}
+        inputs[name] = floating.get(name, "")
+    named = {**inputs, **optional}
+    return factors.form_table(operation, named), factors.form_table(operation, named, into_out=True)

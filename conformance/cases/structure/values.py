@@ -1,0 +1,97 @@
+"""Values that show every misplacement: neighbours in any direction differ in codes and in scales.
+
+Whole-number hashes of the place only, so that a case is the same on every machine and costs less than judging it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from refnum.arrays import pack_nibbles
+from refnum.formats import BF16, FP16, FP32, Format
+
+from ..draw.bits import as_float
+
+PERIOD = 13
+"""Steps of the texture: 3 a row and 7 a column are no multiples of it, nor are their sum and difference."""
+
+
+def noise(rows: int, columns: int, seed: int) -> np.ndarray:
+    """Return u32 [rows, columns], a hash of each place: no two rows or columns are alike."""
+    row = (np.arange(rows, dtype=np.uint64) * 0x9E3779B97F4A7C15 >> np.uint64(11)).astype(np.uint32)
+    column = np.arange(columns, dtype=np.uint32) * np.uint32(0x85EBCA77) + np.uint32(seed * 0x2545F491 & 0xFFFFFFFF)
+    x = row[:, None] + column[None, :]
+    x ^= x >> np.uint32(15)
+    x *= np.uint32(0x2C1B3C6D)
+    x ^= x >> np.uint32(12)
+    x *= np.uint32(0x297A2D39)
+    x ^= x >> np.uint32(15)
+    return x
+
+
+def texture(rows: np.ndarray, columns: np.ndarray, seed: int) -> np.ndarray:
+    """Return i32 [rows, columns] in 0..12 of block indices; blocks beside, above and across always differ."""
+    return ((3 * rows[:, None] + 7 * columns[None, :] + seed) % PERIOD).astype(np.int32)
+
+
+def floats(fmt: Format, shape: tuple[int, int], seed: int, block: tuple[int, int] = (1, 32)) -> np.ndarray:
+    """Return finite values [rows, columns] of a format; the largest exponent of a block is that of its texture.
+
+    block: rows and columns that one scale of the output covers.
+    """
+    rows, columns = shape
+    hashed = noise(rows, columns, seed)
+    top = texture(np.arange(rows) // block[0], np.arange(columns) // block[1], seed) - 8
+    drop = (hashed & np.uint32(3)).astype(np.int32)
+    drop[:, :: block[1]] = 0  # the first lane of a block holds the largest exponent
+    field = (top - drop + fmt.bias).astype(np.uint32) << np.uint32(fmt.mantissa_bits)
+    sign = (hashed >> np.uint32(31)) << np.uint32(fmt.bits - 1)
+    fraction = (hashed >> np.uint32(4)) & np.uint32((1 << fmt.mantissa_bits) - 1)
+    return as_float(sign | field | fraction, fmt)
+
+
+def vector(count: int, seed: int) -> np.ndarray:
+    """Return float32 [count], distinct numbers from 0.5 to 2 of both signs: weights and probabilities."""
+    bits = noise(1, count, seed)[0]
+    exponent = np.uint32(126) + (bits & np.uint32(1))
+    sign = (bits & np.uint32(2)) << np.uint32(30)
+    return as_float(sign | exponent << np.uint32(23) | bits >> np.uint32(9), FP32)
+
+
+def nibbles(shape: tuple[int, int], seed: int) -> np.ndarray:
+    """Return E2M1 codes u8 [rows, columns], all sixteen equally often."""
+    return (noise(*shape, seed) >> np.uint32(28)).astype(np.uint8)
+
+
+def packed(shape: tuple[int, int], seed: int) -> np.ndarray:
+    """Return E2M1 codes of [rows, columns] two a byte."""
+    return pack_nibbles(nibbles(shape, seed))
+
+
+def fp8(shape: tuple[int, int], seed: int) -> np.ndarray:
+    """Return finite E4M3 codes u8 whose largest magnitude differs from block of 32 to block."""
+    rows, columns = shape
+    hashed = noise(rows, columns, seed)
+    limit = 0x7E - 8 * ((np.arange(rows)[:, None] + 3 * (np.arange(columns) // 32)[None, :]) % 5)
+    magnitude = ((hashed & np.uint32(0xFFFF)) * limit.astype(np.uint32)) >> np.uint32(16)
+    magnitude[:, ::32] = limit[:, ::32]
+    return (magnitude | (hashed >> np.uint32(31)) << np.uint32(7)).astype(np.uint8)
+
+
+def codes_below(bits: int, shape: tuple[int, ...], seed: int) -> np.ndarray:
+    """Return codes u8 of any shape, each below 2**bits and equally often."""
+    count = int(np.prod(shape))
+    return (noise(1, count, seed) >> np.uint32(32 - bits)).astype(np.uint8).reshape(shape)
+
+
+def scale_bytes(rows: np.ndarray, columns: np.ndarray, seed: int, low: int = 114, step: int = 1) -> np.ndarray:
+    """Return E8M0 bytes u8 of block indices: texture times `step` above `low`."""
+    return (low + step * texture(rows, columns, seed)).astype(np.uint8)
+
+
+def opaque(shape: tuple[int, int], seed: int) -> np.ndarray:
+    """Return bytes u8 without a zero, so that padding is told from data."""
+    return (noise(*shape, seed) >> np.uint32(24)).astype(np.uint8) | np.uint8(1)
+
+
+FORMATS = {"float32": FP32, "bfloat16": BF16, "float16": FP16}

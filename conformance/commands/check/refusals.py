@@ -1,0 +1,71 @@
+"""What a subject must refuse: illegal calls, each followed by a legal one, which must still be right."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from refnum.errors import RefnumError
+
+from ...cases.case import FORM, Case
+from ...cases.levels import Outcome
+from ...cases.operation import run_golden
+from ...cases.structure.illegal import illegal_cases, legal_beside
+from ...subjects.calls.call import call
+from ...subjects.subject import Subject, takes
+from ...verdicts.probes import refusal
+from .asking import Asking
+
+DEVICES, ON_DEVICE = ("cupy", "torch-cuda", "jax"), "illegal: a row index"
+"""Libraries whose kernels cannot refuse a value that lies on the device (N0), and illegal calls by such values."""
+
+
+def ask(engine: Asking, key: tuple[str, str, dict[str, Any]], names: set[str]) -> None:
+    """Make every illegal call of a variant to the subjects of these names, and the legal one after each."""
+    beside = legal_beside(*key)
+    golden = engine.golden(beside)
+    if golden is None:
+        return
+    engine.book.enter(key, "illegal")
+    for engine.number, case in enumerate(illegal_cases(*key)):
+        if not _refused_by_model(engine, case):
+            continue
+        for subject in engine.active():
+            into_out = "out" in case.params.get(FORM, {})
+            if case.label.startswith(ON_DEVICE) and subject.arrays in DEVICES:
+                continue
+            if subject.name not in names or (into_out and not takes(subject.operations[key[0]], "out")):
+                continue
+            engine.book.note(subject.name, engine.number)
+            if _judge(engine, subject, case):
+                engine.one(subject, beside, golden)
+
+
+def _refused_by_model(engine: Asking, case: Case) -> bool:
+    """Whether the golden model refuses a case; one that it takes is the harness's own fault, those of `out` apart."""
+    if "out" in case.params.get(FORM, {}):
+        return True
+    try:
+        run_golden(case)
+    except RefnumError:
+        return True
+    except Exception as error:
+        engine.report.harness.append(f"the golden model failed on {case.label}: {type(error).__name__}: {error}")
+        return False
+    engine.report.harness.append(f"the golden model takes {case} ({case.label})")
+    return False
+
+
+def _judge(engine: Asking, subject: Subject, case: Case) -> bool:
+    """Make an illegal call; return whether it was refused, else note what became of it."""
+    tally = engine.tallies[subject.name]
+    called = engine.watched(subject, partial(call, subject, case, engine.plan.seconds))
+    if refusal(called):
+        tally.coverage.illegal += 1
+        return True
+    if called.outcome in (Outcome.PASS, Outcome.MISMATCH):
+        tally.accepted.append(case.label.removeprefix("illegal: "))
+    else:
+        tally.faults.append((called.outcome, f"{called.words} ({case.label}; it must be refused with an error)", case))
+    engine.lost(subject, tally)
+    return False

@@ -1,0 +1,218 @@
+"""The structural cases of a variant, each judged for every subject: shapes, counts, and forms of the call.
+
+A form that a subject refuses with an error of its own is no failure; then the rest of the row is asked without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import refnum
+
+from ...cases.case import FORM, Case
+from ...cases.structure import Asked, build, structure_cases
+from ...cases.structure.build import form_of
+from ...cases.structure.covering import Row
+from ...cases.structure.illegal import illegal_cases
+from ...cases.structure.plan import structure_rows
+from ...subjects.calls.call import Called, call
+from ...subjects.subject import Subject, takes
+from ...verdicts.judge import record
+from ...verdicts.probes import probe, refusal
+from ...verdicts.tally import Tally
+from .asking import Asking
+from .plan import Variant
+
+PROBED, LEAST_PROBED, MOST_PROBED = 5, 1 << 8, 1 << 14
+"""Structural cases on which the calling contract is probed too, and their elements; no two have columns alike."""
+KEYWORDS = ("out", "scale_byte")
+"""Keywords that a kernel need not have: it is asked for them only where its callable names them."""
+WHOLE_SHAPES = ("64x128", "128x512")
+"""Shapes of whole tiles."""
+SECONDS = 300
+"""Seconds of one subject's calls after which no further structural case of a variant is asked."""
+FIRST = {"storage": "contiguous", "address": 0, "dtype": None, "sequence": "tuple", "out": "contiguous",
+         "splits": "list", "profile": "object", "scalars": "plain", "padding": "zero"}  # fmt: skip
+"""The end of a factor of form -> its plain level; None where the plain one has no name."""
+
+
+def amount_for(engine: Asking) -> str:
+    """Return how much is asked of a variant: all on a subject's first one, levels alone on the others."""
+    if engine.plan.level == "smoke":
+        return "smoke"
+    kind = _kind(engine.item)
+    new = [subject for subject in engine.active() if (subject.name, kind) not in engine.plan.structured]
+    if not new:
+        return "brief"
+    return "exhaustive" if engine.plan.level == "exhaustive" else "full"
+
+
+def _kind(item: Variant) -> str:
+    """Return what is asked in full once: an operation, and apart from it with random bits."""
+    return f"{item.operation.name} {refnum.get_profile(item.profile).rounding}"
+
+
+def ask(engine: Asking, key: tuple[str, str, dict[str, Any]]) -> set[str]:
+    """Judge every subject of a variant on its structural cases; return the names of those that were asked in full."""
+    amount, profile = amount_for(engine), refnum.get_profile(engine.item.profile)
+    subjects = [subject for subject in engine.active() if not _decided(engine, subject, amount, profile.rounding)]
+    names = {subject.name for subject in subjects}
+    if not subjects:
+        return set()
+    rows = structure_rows(*key, amount)
+    for subject in subjects:
+        engine.tallies[subject.name].coverage.expect(_asked_of(subject, key[0], rows))
+        if amount in ("full", "exhaustive"):
+            engine.plan.structured.add((subject.name, _kind(engine.item)))
+    engine.book.enter(key, f"structure {amount}")
+    seen: dict[int, int] = {}
+    wrong = [case for case in illegal_cases(*key) if "out" not in case.params.get(FORM, {})]
+    for asked in structure_cases(*key, amount):
+        engine.number = asked.number
+        if not any(subject.name in names for subject in engine.active()):
+            break
+        golden = engine.golden(asked.case)
+        if golden is None:
+            continue
+        for subject in engine.cover(asked.case, golden, False, {s.name for s in engine.judged} - names):
+            if not _takes(subject, asked.case) or _too_slow(engine, subject):
+                continue
+            before = engine.tallies[subject.name].seconds
+            if (
+                amount != "brief" and wrong and asked.number % 3 == 1
+            ):  # a call that is refused must leave nothing behind
+                call(subject, wrong[asked.number // 3 % len(wrong)], engine.plan.seconds)
+            _judge(engine, subject, asked, golden)
+            engine.tallies[subject.name].coverage.seconds += engine.tallies[subject.name].seconds - before
+            if amount != "brief" and engine.was_compared and _worth_probing(asked, seen):
+                probe(subject, asked.case, golden, engine.tallies[subject.name], engine.plan.seconds)
+    return names if amount in ("full", "exhaustive") else set()
+
+
+def _worth_probing(asked: Asked, seen: dict[int, int]) -> bool:
+    """Whether the calling contract is probed on a case too: one of each residue of the columns, some in all."""
+    array = next(iter(asked.case.inputs.values()))
+    if asked.case.params.get(FORM) or not LEAST_PROBED <= asked.case.elements <= MOST_PROBED or array.ndim < 2:
+        return False
+    place = seen.setdefault(array.shape[-1] % 128, asked.number)
+    return place == asked.number and len(seen) <= PROBED
+
+
+def _decided(engine: Asking, subject: Subject, amount: str, rounding: str) -> bool:
+    """Whether another profile of the same code was asked the structure of these parameters; noted."""
+    if engine.plan.level == "exhaustive" or not subject.one_code or rounding == "stochastic":
+        return False
+    place = (subject.name, engine.item.operation.name, repr(engine.item.params))
+    before = engine.plan.decided.setdefault(("structure", *place), [])
+    before.append(engine.item.profile)
+    return len(before) > 1
+
+
+def _asked_of(subject: Subject, operation: str, rows: list[Row]) -> Iterator[Row]:
+    """Yield the rows without keywords that a callable does not name."""
+    lacking = [name for name in KEYWORDS if not takes(subject.operations[operation], name)]
+    return (row for row in rows if not any(name in row for name in lacking))
+
+
+def _takes(subject: Subject, case: Case) -> bool:
+    """Whether a callable names the keywords that a case gives and few kernels have."""
+    given = {*case.params, *case.params.get(FORM, {})}
+    return all(name not in given or takes(subject.operations[case.operation], name) for name in KEYWORDS)
+
+
+def _too_slow(engine: Asking, subject: Subject) -> bool:
+    """Whether a subject has used up its time, as one that compiles anew for every shape does; noted."""
+    tally = engine.tallies[subject.name]
+    if tally.coverage.seconds > SECONDS and not tally.coverage.cut:
+        tally.coverage.cut = True
+        tally.left_out.append(f"structural cases beyond {SECONDS} seconds")
+    return tally.coverage.cut
+
+
+def _judge(engine: Asking, subject: Subject, asked: Asked, golden: dict[str, Any]) -> None:
+    """Judge a subject on one case and count it; a form that is refused is asked again without what was refused."""
+    tally = engine.tallies[subject.name]
+    if not asked.case.params.get(FORM):
+        held = engine.one(subject, asked.case, golden)
+        tally.structural += held is not None
+        if held is not None or not tally.stopped:
+            tally.coverage.add(asked.row, asked.case, held is not None)
+        return
+    called = _called(engine, subject, asked.case, golden, tally)
+    if called is None:
+        tally.coverage.add(asked.row, asked.case, True)
+        return
+    tally.coverage.add(asked.row, asked.case, False)
+    if called.declared:
+        _in_other_shapes(engine, subject, asked, tally)
+    else:
+        _pin_down(engine, subject, asked, tally, called)
+
+
+def _called(engine: Asking, subject: Subject, case: Case, golden: Any, tally: Tally) -> Called | None:
+    """Judge a call in its form; return the call if it was refused, else None."""
+    called = engine.watched(subject, partial(call, subject, case, engine.plan.seconds))
+    if refusal(called):
+        return called
+    tally.structural += record(called, case, golden, tally) is not None
+    engine.lost(subject, tally)
+    return None
+
+
+def _in_other_shapes(engine: Asking, subject: Subject, asked: Asked, tally: Tally) -> None:
+    """Ask a form in shapes of whole tiles, for its own may be outside of what is declared.
+
+    Where none of them is taken even in the plain form, nothing more is known of it than that it was refused.
+    """
+    plain = {name: _plain(name, level, form_of(asked.row)) for name, level in asked.row.items()}
+    for shape in WHOLE_SHAPES:
+        if _ask(engine, subject, asked, {**asked.row, "form shape": shape}, tally, ""):
+            return
+        if _ask(engine, subject, asked, {**plain, "form shape": shape}, tally, ""):
+            whole = replace(asked, row={**asked.row, "form shape": shape})
+            _pin_down(engine, subject, whole, tally, Called(words="refused in this form alone"))
+            return
+
+
+def _pin_down(engine: Asking, subject: Subject, asked: Asked, tally: Tally, called: Called) -> None:
+    """Ask every level of a refused form alone, once, and then all of them that are answered together."""
+    row, form = asked.row, form_of(asked.row)
+    if len(form) == 1:
+        tally.coverage.forms.setdefault(_words(form), called.words)
+        return
+    plain = {name: _plain(name, level, form) for name, level in row.items()}
+    out = {name: level for name, level in form.items() if name == "out"}
+    answered = dict(out)
+    for name, level in form.items():
+        one = {name: level}
+        if name in out or _words(one) in tally.coverage.forms:
+            continue
+        if _ask(engine, subject, asked, {**plain, **out, **one}, tally, _words(one)):
+            answered[name] = level
+    if answered and len(answered) < len(form):
+        _ask(engine, subject, asked, {**plain, **answered}, tally, "")
+
+
+def _plain(name: str, level: Any, form: dict[str, Any]) -> Any:
+    return FIRST[name.rpartition(".")[2]] if name in form else level
+
+
+def _ask(engine: Asking, subject: Subject, asked: Asked, row: Row, tally: Tally, words: str) -> bool:
+    """Judge a subject on a row made simpler; note it as refused in these words; return whether it was answered."""
+    kept = {name: level for name, level in row.items() if level is not None}
+    case = build(asked.case.operation, asked.case.profile, engine.item.params, kept, asked.number)
+    golden = engine.golden(case)
+    if golden is None:
+        return False
+    called = _called(engine, subject, case, golden, tally)
+    tally.coverage.add(kept, case, called is None)
+    if called is not None and words:
+        tally.coverage.forms.setdefault(words, called.words)
+    return called is None
+
+
+def _words(form: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {level}" for name, level in form.items())

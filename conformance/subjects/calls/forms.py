@@ -1,0 +1,219 @@
+"""Calls in other forms: arrays that lie elsewhere, counts in other sequences, arguments left out, results into `out`.
+
+The form of a call is the parameter `form` of its case (`cases.structure`), so that whatever calls a case, in whichever
+process, calls it in its form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from refnum.errors import UnsupportedError
+
+from ...cases.case import FORM, Case
+from ...cases.layouts import PLAIN
+from ...cases.operation import OPERATIONS
+from ..arrays import to_library, to_numpy
+
+ALIGN, SLACK = 128, 256
+"""Bytes whose multiples addresses are counted from, and bytes of poison before and after an array."""
+Form = Mapping[str, Any]
+
+
+def form_of(case: Case) -> Form:
+    """Return the form of a case's call: factor -> level, empty for a plain call."""
+    return case.params.get(FORM) or {}
+
+
+class Placed:
+    """An array of a library in a storage of its own, amid poison.
+
+    array: what a kernel is given. beside: which bytes of its storage are no elements of it.
+    """
+
+    def __init__(self, like: np.ndarray, library: str, storage: str, address: int, poison: int) -> None:
+        """Place an array like this one.
+
+        Args:
+            like: shape and dtype. library: as in `arrays.LIBRARIES`. storage: a level of `factors.STORAGES`.
+            address: bytes beyond a multiple of 128, rounded down to whole elements. poison: the byte around it.
+        Raises: UnsupportedError for a storage that the library does not have.
+        """
+        if library == "jax" or (library.startswith("torch") and storage.startswith("reversed")):
+            raise UnsupportedError(f"{library} has no arrays in the storage {storage!r}")
+        dtype = np.dtype(np.uint16) if library == "cupy" and like.dtype.name == "bfloat16" else like.dtype
+        shape = _base_shape(like.shape, storage, dtype.itemsize)
+        size, self.poison = int(np.prod(shape)) * dtype.itemsize, poison
+        self.flat = to_library(np.full(size + ALIGN + 2 * SLACK, poison, np.uint8), library)
+        start = SLACK + (address // dtype.itemsize * dtype.itemsize - _pointer(self.flat) - SLACK) % ALIGN
+        part = self.flat[start : start + size]
+        self.whole, self.broadcast = _shaped(part, dtype, shape, library), storage.startswith("broadcast")
+        self.array = _view(self.whole, storage, like.shape)
+        self.base = slice(start, start + size)
+        elements = np.zeros(shape, bool)
+        (elements if self.broadcast else _view(elements, storage, like.shape))[...] = True
+        self.beside = np.ones(len(self.flat), bool)
+        self.beside[self.base] = ~np.repeat(elements.reshape(-1), dtype.itemsize)
+        self.remember()
+
+    def fill(self, data: np.ndarray, library: str) -> None:
+        """Write the elements, and remember every byte."""
+        target = self.whole if self.broadcast else self.array
+        if data.size:
+            source = to_library(np.array(data[tuple(slice(0, side) for side in target.shape)], order="C"), library)
+            if library.startswith("torch"):
+                target.copy_(source)
+            else:
+                target[...] = source
+        self.remember()
+
+    def remember(self) -> None:
+        """Take down every byte as it is."""
+        self.before = np.array(to_numpy(self.flat), copy=True)
+
+    def trespass(self) -> str:
+        """Return `before`, `after` or `between the elements of`, where bytes beside the elements changed."""
+        changed = np.flatnonzero((to_numpy(self.flat) != self.before) & self.beside)
+        if not changed.size:
+            return ""
+        if changed[0] < self.base.start:
+            return "before"
+        return "after" if changed[-1] >= self.base.stop else "between the elements of"
+
+
+def _pointer(flat: Any) -> int:
+    if hasattr(flat, "data_ptr"):
+        return int(flat.data_ptr())
+    interface = getattr(flat, "__cuda_array_interface__", None) or flat.__array_interface__
+    return int(interface["data"][0])
+
+
+def _shaped(part: Any, dtype: np.dtype, shape: tuple[int, ...], library: str) -> Any:
+    if not library.startswith("torch"):
+        return part.view(dtype).reshape(shape)
+    import torch
+
+    return part.view(getattr(torch, dtype.name)).reshape(shape)
+
+
+def _base_shape(shape: tuple[int, ...], storage: str, itemsize: int) -> tuple[int, ...]:
+    """Return the shape of the whole of which a storage is a part."""
+    if not shape:
+        return shape
+    first, last = shape[0], shape[-1]
+    if storage == "row gap":
+        return (*shape[:-1], last + (16 + -last * itemsize % 16) // itemsize)
+    return {
+        "odd rows": (*shape[:-1], last + 1),
+        "element gap": (*shape[:-1], 2 * last),
+        "transposed": shape[::-1],
+        "every other row": (2 * first, *shape[1:]),
+        "broadcast rows": (min(first, 1), *shape[1:]) if len(shape) > 1 else shape,
+        "broadcast columns": (*shape[:-1], min(last, 1)),
+    }.get(storage, shape)
+
+
+def _view(whole: Any, storage: str, shape: tuple[int, ...]) -> Any:
+    """Return the part of a whole that a storage is."""
+    if not shape:
+        return whole
+    if storage in ("row gap", "odd rows"):
+        return whole[..., : shape[-1]]
+    if storage == "element gap":
+        return whole[..., ::2]
+    if storage == "transposed":
+        return whole.T
+    if storage == "every other row":
+        return whole[::2]
+    if storage == "reversed rows":
+        return whole[::-1]
+    if storage == "reversed columns":
+        return whole[..., ::-1]
+    if storage.startswith("broadcast") and tuple(whole.shape) != shape:
+        if hasattr(whole, "expand"):
+            return whole.expand(shape)
+        return np.broadcast_to(whole, shape)
+    return whole
+
+
+def laid_in_form(
+    case: Case, inputs: Mapping[str, np.ndarray], library: str, poison: int
+) -> tuple[dict[str, Any], dict]:
+    """Return a case's inputs as its form lays them out, and what watches over each.
+
+    Raises UnsupportedError for a form that the library does not have.
+    """
+    form, zones = form_of(case), {}
+    for name, array in inputs.items():
+        storage, address = form.get(f"{name}.storage", "contiguous"), int(form.get(f"{name}.address", 0))
+        zones[name] = Placed(array, library, storage, address, poison)
+        zones[name].fill(array, library)
+        if storage == "read-only" and library == "numpy":
+            zones[name].array.flags.writeable = False
+    return {name: zone.array for name, zone in zones.items()}, zones
+
+
+def counts_in_form(case: Case) -> dict[str, Any]:
+    """Return the splits as their form says, empty when they are a list."""
+    level = form_of(case).get("splits")
+    if level is None or case.params.get("splits") is None:
+        return {}
+    given = [int(count) for count in case.params["splits"]]
+    if level == "tuple":
+        return {"splits": tuple(given)}
+    if level == "numpy integers":
+        return {"splits": [np.int64(count) for count in given]}
+    if level == "strided array":
+        return {"splits": np.repeat(np.array(given, np.int64), 2)[::2]}
+    return {"splits": np.array(given, level.partition(" ")[0])}
+
+
+def scalars_in_form(case: Case, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the keywords of a call with NumPy's scalars, or without those at their default."""
+    form, row = form_of(case), OPERATIONS[case.operation]
+    if form.get("profile") == "name" and "profile" in arguments:
+        arguments = {**arguments, "profile": case.profile}
+    if form.get("scalars") == "omitted":
+        defaults = {**dict.fromkeys(row.layouts, PLAIN), **row.defaults()}
+        return {
+            name: value
+            for name, value in arguments.items()
+            if not (name in defaults and (list(value) if name == "tile" else value) == defaults[name])
+            and not (name == "profile" and case.profile == "HOPPER")
+        }
+    if form.get("scalars") == "numpy":
+        return {name: _numpy_scalar(name, value) for name, value in arguments.items()}
+    return arguments
+
+
+def _numpy_scalar(name: str, value: Any) -> Any:
+    if name == "dtype" and value in ("float32",):
+        return np.dtype(value)
+    if isinstance(value, bool):
+        return np.bool_(value)
+    if name in ("tokens", "align"):
+        return np.int32(value)
+    return [np.int64(side) for side in value] if name == "tile" else value
+
+
+_UNFIT: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "one row short": lambda like: like[:-1],
+    "another dtype": lambda like: like.view("i1" if like.itemsize == 1 else f"i{like.itemsize}"),
+    "read-only": lambda like: like,
+}
+"""Arrays that are no `out` of an operation, by level."""
+
+
+def out_in_form(case: Case, like: tuple[np.ndarray, ...], library: str, poison: int) -> list[Placed]:
+    """Return a place for every output, filled with poison, as the form says."""
+    form = form_of(case)
+    if form["out"] in _UNFIT:
+        like = (_UNFIT[form["out"]](like[0]), *like[1:])
+        places = [Placed(one, library, "contiguous", 0, poison) for one in like]
+        if form["out"] == "read-only" and library == "numpy":
+            places[0].array.flags.writeable = False
+        return places
+    return [Placed(one, library, form["out"], int(form.get("out.address", 0)), poison) for one in like]

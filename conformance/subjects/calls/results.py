@@ -1,0 +1,60 @@
+"""What results must be: contiguous, writable, apart from each other, and the caller's own for good."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import numpy as np
+
+from ...cases.findings import Finding
+from ..arrays import share_memory
+
+KEPT, LARGEST = 3, 1 << 22
+"""Calls of an operation whose results are held, and bytes of the largest result that is."""
+_held: dict[tuple[str, str], deque[list[tuple[Any, np.ndarray]]]] = {}
+Found = tuple[str, str] | None
+
+
+def made_wrong(live: tuple[Any, ...]) -> Found:
+    """Return how results are no arrays of a caller's own, as finding and words, or None."""
+    for number, result in enumerate(live):
+        if isinstance(result, np.ndarray) and result.size:
+            if not result.flags.c_contiguous:
+                return (
+                    Finding.NOT_CONTIGUOUS,
+                    f"result {number} is not contiguous",
+                )
+            if not result.flags.writeable:
+                return Finding.READ_ONLY, f"result {number} cannot be written"
+        for other in range(number):
+            if share_memory(live[other], result):
+                return Finding.OVERLAP, f"results {other} and {number} share memory: writing one changes the other"
+    return None
+
+
+def held_before(key: tuple[str, str], live: tuple[Any, ...]) -> Found:
+    """Return how a call spoiled the results of one of the calls before it, as finding and words, or None.
+
+    key: subject and operation. live: results of this call, which are held from now on; NumPy's only.
+    """
+    calls = _held.setdefault(key, deque(maxlen=KEPT))
+    found: Found = None
+    for earlier in calls:
+        for kept, data in earlier:
+            if not np.array_equal(_bytes(kept), data):
+                found = (
+                    Finding.HELD,
+                    "a result of an earlier call changed: it is the subject's buffer",
+                )
+            elif any(share_memory(kept, result) for result in live):
+                found = found or (Finding.HELD, "a result lies in the memory of an earlier call's result")
+    if found:
+        calls.clear()
+    own = [result for result in live if isinstance(result, np.ndarray) and 0 < result.nbytes <= LARGEST]
+    calls.append([(result, _bytes(result).copy()) for result in own])
+    return found
+
+
+def _bytes(array: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)

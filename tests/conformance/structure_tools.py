@@ -1,0 +1,52 @@
+"""Wrong kernels, each right but for one thing of structure, and a judge that stops at the first thing that is wrong."""
+
+from __future__ import annotations
+
+import refnum
+from refnum.conformance.cases.levels import Outcome
+from refnum.conformance.cases.operation import OPERATIONS
+from refnum.conformance.commands.check.engine import Engine, new_tally
+from refnum.conformance.commands.check.journal import Journal
+from refnum.conformance.commands.check.plan import Plan, Progress, Variant
+from refnum.conformance.reports.report import Report, header
+from refnum.conformance.subjects.subject import Subject
+
+
+class Found(Exception):
+    """Something is wrong; no more is asked."""
+
+
+def engine_of(subject: Subject, operation: str, params=None, profile="HOPPER", quick=True) -> Engine:
+    row = OPERATIONS[operation]
+    plan = Plan([subject], [row], [profile], save=False)
+    item = Variant(row, profile, params or row.defaults(), [subject], special="layout" in str(params))
+    tally = new_tally(plan, subject, item)
+
+    def step(_case):
+        if quick and (tally.wrong or (tally.undeclared and tally.compared)):
+            raise Found
+
+    report = Report(header("standard", 0, [], [], []))
+    return Engine(plan, item, {subject.name: tally}, report, Progress(step=step), Journal(None))
+
+
+def verdict(operation, function, params=None, profile="HOPPER", **more):
+    """Return the tally of a function judged on structure alone."""
+    subject = Subject("k", {operation: function}, **more)
+    engine = engine_of(subject, operation, params, profile)
+    try:
+        engine.refusals({"k"})
+        engine.structural()
+    except Found:
+        pass
+    tally = engine.tallies["k"]
+    tally.close()
+    return tally
+
+
+def caught(operation, function, **more) -> bool:
+    return verdict(operation, function, **more).outcome is not Outcome.PASS
+
+
+def golden(operation):
+    return getattr(refnum, operation)
