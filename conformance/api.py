@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from io import StringIO
 from typing import Any
 
-from rich.console import Console
-
 from refnum.errors import ArgumentError, UnsupportedError
 from refnum.profiles import get_profile
 
@@ -95,7 +93,5 @@ def verified(document: Mapping[str, Any]) -> bool:
 def as_text(document: Mapping[str, Any]) -> str:
     """Return a report as the plain text that the command line prints."""
     stream = StringIO()
-    show_report.everything(
-        Console(file=stream, width=terminal.PLAIN_WIDTH, color_system=None, highlight=False), document
-    )
+    show_report.everything(terminal.plain_console(stream), document)
     return stream.getvalue()

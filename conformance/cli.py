@@ -18,7 +18,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("check.command:check", "Judge kernels bit for bit against the golden model: the main job."),
     "replay": (
         "rerun:replay",
-        "Run one saved case again: the golden side anywhere, the subject where it is available.",
+        "Run one saved case again: the golden side always, a subject only when you name it or trust the file.",
     ),
     "shrink": ("rerun:shrink", "Make a saved case smaller and write it as a new replay file."),
     "explain": ("explain:explain", "Show every step of the golden model for one element."),

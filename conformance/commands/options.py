@@ -11,6 +11,7 @@ import typer
 
 from refnum.errors import RefnumError
 
+from ..reports.printable import shown
 from ..reports.report import EXIT_MISMATCH, EXIT_USAGE
 
 Subjects = Annotated[
@@ -43,7 +44,7 @@ def told(function: Callable[..., None]) -> Callable[..., None]:
         try:
             function(*args, **kwargs)
         except RefnumError as error:
-            print(f"refnum: {error}", file=sys.stderr)
+            print(f"refnum: {shown(str(error))}", file=sys.stderr)
             raise typer.Exit(EXIT_USAGE) from error
         except SystemExit as error:
             print(f"refnum: something ended the run with SystemExit({error.code!r}): no verdict.", file=sys.stderr)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +17,7 @@ from ..reports.difference import difference, show_difference
 from ..reports.html import html as as_html
 from ..reports.junit import junit as as_junit
 from ..reports.merge import merge as join
+from ..reports.printable import shown
 from ..reports.sarif import sarif as as_sarif
 from ..reports.summary import markdown
 from ..reports.terminal.report import everything
@@ -46,7 +48,8 @@ Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write to th
 def show_report(file: File) -> None:
     """Check a report and print it; the exit status is the one of its run."""
     document = reports.load(file)
-    everything(terminal.console(), document)
+    with files.understood(file):
+        everything(terminal.console(), document)
     raise typer.Exit(document["footer"]["exit"])
 
 
@@ -54,28 +57,28 @@ def show_report(file: File) -> None:
 @told
 def html(file: File, output: Output = None) -> None:
     """One page for a browser, without scripts and without anything from the network."""
-    _write(as_html(reports.load(file)), output)
+    _make(as_html, file, output)
 
 
 @report_app.command()
 @told
 def junit(file: File, output: Output = None) -> None:
     """JUnit XML: a test case for each subject and variant."""
-    _write(as_junit(reports.load(file)), output)
+    _make(as_junit, file, output)
 
 
 @report_app.command()
 @told
 def sarif(file: File, output: Output = None) -> None:
     """SARIF 2.1.0 for code scanning, with fingerprints, at most 25,000 results and 10 MB."""
-    _write(as_sarif(reports.load(file)), output)
+    _make(as_sarif, file, output)
 
 
 @report_app.command()
 @told
 def summary(file: File, output: Output = None) -> None:
     """Markdown for the page of a run on GitHub, under its limit of 1,024 KiB."""
-    _write(markdown(reports.load(file)), output)
+    _make(markdown, file, output)
 
 
 @report_app.command()
@@ -87,10 +90,12 @@ def badge(
 ) -> None:
     """A line of Markdown with the verdict, its level, and the digests of the model and of this report."""
     document = reports.load(file)
+    with files.understood(file):
+        line = badges.badge(document, link)
     if check is None:
-        print(badges.badge(document, link))
+        print(shown(line))
     elif not badges.stands_in(document, check):
-        print(f"refnum: the badge of {file} does not stand in {check}: {badges.badge(document, link)}", file=sys.stderr)
+        print(f"refnum: the badge of {file} does not stand in {check}: {shown(line)}", file=sys.stderr)
         raise typer.Exit(reports.EXIT_MISMATCH)
 
 
@@ -101,8 +106,10 @@ def diff(
     new: Annotated[Path, typer.Argument(help="The report after it.")],
 ) -> None:
     """What a change introduced. Exit 1: something new fails; 3: something is no longer verified; 0: neither."""
-    found = difference(reports.load(old), reports.load(new), (str(old), str(new)))
-    show_difference(terminal.console(), found)
+    before, after = reports.load(old), reports.load(new)
+    with files.understood(new):
+        found = difference(before, after, (str(old), str(new)))
+        show_difference(terminal.console(), found)
     raise typer.Exit(found.exit)
 
 
@@ -113,12 +120,17 @@ def merge(
     output: Annotated[Path, typer.Option("--output", "-o", help="Where the merged report goes.")],
 ) -> None:
     """Put the reports of several machines or subjects together; partial and unlike ones are refused."""
-    document = join([reports.load(path) for path in file], [str(path) for path in file])
+    found = [reports.load(path) for path in file]
+    with files.understood(file[0]):
+        document = join(found, [str(path) for path in file])
     files.write_json(output, document)
-    print(document["footer"]["verdict"])
+    print(shown(document["footer"]["verdict"]))
 
 
-def _write(text: str, output: Path | None) -> None:
+def _make(form: Callable[[dict[str, Any]], str], file: Path, output: Path | None) -> None:
+    document = reports.load(file)
+    with files.understood(file):
+        text = form(document)
     if output is None:
         sys.stdout.write(text)
     else:

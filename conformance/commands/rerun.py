@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from refnum.errors import ArgumentError
+from refnum.errors import ArgumentError, RefnumError
 
 from ..cases.case import variant
 from ..cases.findings import Finding
@@ -25,7 +25,7 @@ from ..subjects.choose import choose
 from ..subjects.subject import Subject
 from ..verdicts.tally import Failure
 from .check.run import Plan
-from .options import Subjects, told
+from .options import told
 
 DEADLY = (Finding.DIED, Finding.HUNG)
 """Findings whose case may end or block the process that runs it: the subject is then called in one of its own."""
@@ -33,29 +33,44 @@ SECONDS, PATIENCE = 60.0, 30.0
 """Seconds that a call may take, and those of a case that has hung or killed its process before."""
 
 
+Called = Annotated[
+    list[str] | None,
+    typer.Option("--subject", "-s", help="The subject to call, as in `refnum check`. Default: none is called."),
+]
+Trust = Annotated[bool, typer.Option("--trust", help="Call the subject that the file names, whatever it runs.")]
+
+
 @told
 def replay(
     file: Annotated[Path, typer.Argument(help="A replay file, .refnum/cases/<id>.json.")],
-    subject: Subjects = None,
+    subject: Called = None,
+    trust: Trust = False,
 ) -> None:
-    """Run one saved case again: the golden side anywhere, the subject where it is available."""
-    raise typer.Exit(rerun(file, subject, terminal.console()))
+    """Run one saved case again: the golden side always, a subject only when you name it or trust the file."""
+    raise typer.Exit(rerun(file, subject, terminal.console(), trust))
 
 
 @told
 def shrink(
     file: Annotated[Path, typer.Argument(help="A replay file.")],
-    subject: Subjects = None,
+    subject: Called = None,
     calls: Annotated[int, typer.Option(min=1, help="Calls of the subject to spend.")] = 2000,
+    trust: Trust = False,
 ) -> None:
     """Make a saved case smaller and write it as a new replay file."""
-    raise typer.Exit(shrink_again(file, subject, calls, terminal.console()))
+    raise typer.Exit(shrink_again(file, subject, calls, terminal.console(), trust))
 
 
-def rerun(path: Path, names: list[str] | None, out: Console) -> int:
+def rerun(path: Path, names: list[str] | None, out: Console, trust: bool = False) -> int:
     """Replay a file: golden bytes against the file's expectation, then the subject. Return the exit status.
 
     1 when the golden model no longer gives the file's expectation, or the subject (still) differs; 0 otherwise.
+
+    Args:
+        path: the replay file.
+        names: subjects to call, as a person typed them.
+        out: where to print.
+        trust: whether to call the subject that the file names. A stranger's file may name any program.
     """
     saved = replays.load(path)
     golden = saved.golden()
@@ -73,7 +88,7 @@ def rerun(path: Path, names: list[str] | None, out: Console) -> int:
             "golden    the file's expectation is reproduced, every byte"
             + ("" if saved.same_model else " (by another version of the model)")
         )
-    subjects = _subjects(saved, names, out)
+    subjects = _subjects(saved, names, trust, out)
     if not subjects and saved.observed:
         _show_saved(saved, out)
     for subject in subjects:
@@ -81,16 +96,16 @@ def rerun(path: Path, names: list[str] | None, out: Console) -> int:
     return status
 
 
-def _subjects(saved: replays.Replay, names: list[str] | None, out: Console) -> list[Subject]:
-    """Return the subjects to call: those named, else the one that wrote the file if it is here."""
+def _subjects(saved: replays.Replay, names: list[str] | None, trust: bool, out: Console) -> list[Subject]:
+    """Return the subjects to call: those that a person named, else the file's own where the person trusts the file."""
     recorded = saved.body["subject"]
-    if names is None and (recorded is None or recorded["kind"] == "user"):
+    if names is None and (recorded is None or not trust or recorded["kind"] == "user"):
         if recorded is not None:
-            out.print(f"subject   {escape(recorded['name'])} was a user's own; give --subject FILE.py:NAME to call it")
+            out.print(f"subject   {escape(recorded['name'])} was not called: {_way_to_call(recorded)}")
         return []
     try:
         choice = choose(names or [recorded["name"]], saved.body["finding"] in DEADLY or None)
-    except ArgumentError as error:
+    except RefnumError as error:
         if names is not None:
             raise
         out.print(f"subject   {escape(recorded['name'])} is not here: {escape(str(error))}")
@@ -105,6 +120,12 @@ def _subjects(saved: replays.Replay, names: list[str] | None, out: Console) -> l
         else:
             able.append(item)
     return able
+
+
+def _way_to_call(recorded: dict[str, str]) -> str:
+    if recorded["kind"] == "user":
+        return "it was a user's own; give --subject FILE.py:NAME to call it"
+    return "a replay file runs nothing that it names; give --subject NAME, or --trust to call what the file names"
 
 
 def _failure(saved: replays.Replay) -> Failure:
@@ -148,10 +169,10 @@ def _show_saved(saved: replays.Replay, out: Console) -> None:
         terminal.element(out, details)
 
 
-def shrink_again(path: Path, names: list[str] | None, calls: int, out: Console) -> int:
+def shrink_again(path: Path, names: list[str] | None, calls: int, out: Console, trust: bool = False) -> int:
     """Shrink a saved case with a larger budget and write the smaller one beside it. Return the exit status."""
     saved = replays.load(path)
-    subjects = _subjects(saved, names, out)
+    subjects = _subjects(saved, names, trust, out)
     if len(subjects) != 1:
         raise ArgumentError(f"Shrinking needs exactly one usable subject; {len(subjects)} are. Give --subject.")
     subject, failure = subjects[0], _failure(saved)

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from refnum.errors import ArgumentError, RefnumError
 
+from ..reports import terminal
 from ..vectors import load_vectors, vectors_folder
 from ..vectors.build import build as build_folder
 from ..vectors.errors import VectorFileError, VectorMismatchError
@@ -87,7 +87,7 @@ def show(
     """Print one vector, or the vectors of a file, decoded."""
     with _reported():
         where = vectors_folder() if vectors is None else vectors
-        console = Console()
+        console = terminal.Shown()
         for vector in _named(what, where):
             show_vector(vector, console, rows)
 

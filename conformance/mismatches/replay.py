@@ -52,6 +52,8 @@ def _array(array: np.ndarray) -> dict[str, Any]:
 def _from_array(entry: Mapping[str, Any], where: str) -> np.ndarray:
     dtype = _DTYPES[entry["dtype"]]
     count = math.prod(entry["shape"])
+    if math.prod(max(size, 1) for size in entry["shape"]) > MAX_BYTES:
+        raise FileError(f"{where}: the shape {entry['shape']} is beyond the {MAX_BYTES} bytes of a replay file.")
     if len(entry["hex"]) != 2 * count * dtype.itemsize:
         raise FileError(f"{where}: {len(entry['hex']) // 2} bytes do not fill {entry['dtype']}{entry['shape']}.")
     return np.frombuffer(bytes.fromhex(entry["hex"]), dtype).reshape(entry["shape"]).copy()
@@ -106,10 +108,10 @@ def save(body: dict[str, Any], into: Path) -> Path:
 
 
 def command(path: Path, subject: Subject | None = None) -> str:
-    """Return the one command that replays a file."""
+    """Return the one command that replays a file; it names the subject, since a file's own word calls nothing."""
     words = ["refnum", "replay", str(path)]
-    if subject is not None and subject.kind == "user":
-        words += ["--subject", subject.origin or "FILE.py:NAME"]
+    if subject is not None:
+        words += ["--subject", subject.origin or ("FILE.py:NAME" if subject.kind == "user" else subject.name)]
     return shlex.join(words)
 
 
@@ -121,6 +123,7 @@ class Replay:
     expected: dict[str, np.ndarray]
     observed: dict[str, np.ndarray]
     body: dict[str, Any]
+    answers: dict[str, np.ndarray]
 
     @property
     def same_model(self) -> bool:
@@ -128,8 +131,8 @@ class Replay:
         return self.body["environment"]["model_digest"] == model_digest()
 
     def golden(self) -> dict[str, np.ndarray]:
-        """Run the golden model on the literal inputs."""
-        return run_golden(self.case)
+        """Return what the golden model gives for the literal inputs."""
+        return self.answers
 
 
 def load(path: Path) -> Replay:
@@ -147,8 +150,8 @@ def load(path: Path) -> Replay:
         return _rebuild(body, path)
     except FileError:
         raise
-    except (RefnumError, ValueError, TypeError, KeyError) as error:
-        raise FileError(f"{path} does not describe a case: {error}") from error
+    except (RefnumError, ValueError, TypeError, LookupError, ArithmeticError, AttributeError) as error:
+        raise FileError(f"{path} does not describe a case: {type(error).__name__}: {error}") from error
 
 
 def _rebuild(body: dict[str, Any], path: Path) -> Replay:
@@ -178,7 +181,34 @@ def _rebuild(body: dict[str, Any], path: Path) -> Replay:
     names = {output.name for output in outputs_of(case)}
     if set(arrays["expected"]) != names or not set(arrays["observed"]) <= names:
         raise FileError(f"{path}: outputs of {operation.name} are {sorted(names)}.")
-    return Replay(case, _bits(arrays["expected"]), _bits(arrays["observed"]), body)
+    _check_rows(case, arrays["expected"], path)
+    golden, bits = run_golden(case), {part: _bits(arrays[part]) for part in ("expected", "observed")}
+    for part, name in [(each, name) for each in bits for name in bits[each]]:
+        given, right = bits[part][name], golden[name]
+        if (given.shape, given.dtype) != (right.shape, right.dtype):
+            raise FileError(
+                f"{path}: {part}/{name} is {given.dtype}{list(given.shape)}; "
+                f"{operation.name} gives {right.dtype}{list(right.shape)}."
+            )
+    return Replay(case, bits["expected"], bits["observed"], body, golden)
+
+
+def _check_rows(case: Case, expected: Mapping[str, np.ndarray], path: Path) -> None:
+    """Raise FileError for a routed case without its sizes, or that asks for more rows than the file expects.
+
+    This comes before the model takes memory for the rows.
+    """
+    operation = OPERATIONS[case.operation]
+    if not operation.routed:
+        return
+    missing = {"splits", *(["tokens"] if operation.main == "values" else [])} - set(case.params)
+    if missing:
+        raise FileError(f"{path}: {operation.name} needs the parameters {sorted(missing)} too.")
+    align, splits = case.params.get("align", 1), case.params.get("splits") or []
+    rows = case.params.get("tokens", sum(-(-count // align) * align for count in splits))
+    most = max((array.shape[0] for array in expected.values() if array.ndim), default=0)
+    if rows > most:
+        raise FileError(f"{path}: its parameters ask for {rows} rows; what it expects has {most}.")
 
 
 def _bits(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
+import lzma
+import math
 import os
 import tempfile
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from refnum.errors import FileError, UnsupportedError
+from refnum.errors import FileError, RefnumError, UnsupportedError
 
 SCHEMAS = Path(__file__).parent / "schema"
+ARRAY_DAMAGE = (
+    ValueError, OSError, EOFError, LookupError, TypeError, AttributeError, ArithmeticError, SyntaxError, RuntimeError,
+    tokenize.TokenError, zipfile.BadZipFile, zlib.error, lzma.LZMAError,
+)  # fmt: skip
+"""What NumPy and `zipfile` raise for a damaged file of arrays; RuntimeError is that of an encrypted member."""
+LARGEST, DEPTH, PROBLEMS = 1 << 28, 64, 100
+"""Bytes of a JSON file that is read, how deep it may be nested, and how many problems are looked at."""
+UNPACKED, RATIO = 1 << 30, 64
+"""An archive may unpack to so many bytes, or to so many times its own size, whichever is more."""
 
 
 def write_json(path: Path, document: Any) -> None:
@@ -48,17 +65,23 @@ def _mask() -> int:
     return mask
 
 
+def check_archive(path: Path, archive: zipfile.ZipFile) -> None:
+    """Raise FileError for an archive that would unpack to more than UNPACKED bytes and RATIO times its own size.
+
+    No member gives more bytes than its directory entry says (`zipfile` stops there), so nothing is unpacked to know it.
+    """
+    size, own = sum(entry.file_size for entry in archive.infolist()), path.stat().st_size
+    allowed = max(UNPACKED, RATIO * own)
+    if size > allowed:
+        raise FileError(f"{path} has {own} bytes and would unpack to {size}; at most {allowed} are unpacked.")
+
+
 def read_json(path: Path, kind: str, version: int) -> dict[str, Any]:
     """Return a document of `refnum.<kind>/<version>`, checked against its schema.
 
     Raises FileError for a file that is missing, no JSON, of another kind or version, or not as the schema says.
     """
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise FileError(f"No such file: {path}.") from error
-    except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
-        raise FileError(f"{path} is no readable JSON: {error}.") from error
+    document = parse(path)
     if not isinstance(document, dict) or not str(document.get("schema", "")).startswith(f"refnum.{kind}/"):
         raise FileError(f"{path} is no refnum {kind} file: its `schema` is not refnum.{kind}/{version}.")
     if document["schema"] != f"refnum.{kind}/{version}":
@@ -67,9 +90,57 @@ def read_json(path: Path, kind: str, version: int) -> dict[str, Any]:
     return document
 
 
+def parse(path: Path) -> Any:
+    """Return what a JSON file holds.
+
+    Raises FileError for a file that is missing, no JSON, larger than LARGEST, nested deeper than DEPTH, or that holds a
+    number which is not finite.
+    """
+    try:
+        if path.stat().st_size > LARGEST:
+            raise FileError(f"{path} has {path.stat().st_size} bytes; at most {LARGEST} are read.")
+        document = json.loads(path.read_text(encoding="utf-8"), parse_constant=_finite, parse_float=_finite)
+    except FileNotFoundError as error:
+        raise FileError(f"No such file: {path}.") from error
+    except RecursionError as error:
+        raise FileError(f"{path} is nested deeper than {DEPTH} levels.") from error
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        raise FileError(f"{path} is no readable JSON: {error}.") from error
+    level = [document]
+    for _ in range(DEPTH):
+        level = [part for item in level for part in _parts(item)]
+    if level:
+        raise FileError(f"{path} is nested deeper than {DEPTH} levels.")
+    return document
+
+
+@contextmanager
+def understood(path: Path, kind: type[RefnumError] = FileError) -> Iterator[None]:
+    """Turn the errors of working on what a file holds, where its form alone was checked, into one of ours."""
+    try:
+        yield
+    except RefnumError:
+        raise
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
+        raise kind(f"{path} holds what refnum never writes: {type(error).__name__}: {error}.") from error
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(float(text)):
+        raise ValueError(f"{text[:40]} is no finite number")
+    return float(text)
+
+
+def _parts(item: Any) -> Iterable[Any]:
+    if isinstance(item, dict):
+        return item.values()
+    return item if isinstance(item, list) else ()
+
+
 def check(document: Any, kind: str, origin: str) -> None:
     """Raise FileError with the first place where a document is not as its schema says."""
-    problems = sorted(_validator(kind).iter_errors(document), key=lambda problem: [str(p) for p in problem.path])
+    found = itertools.islice(_validator(kind).iter_errors(document), PROBLEMS)
+    problems = sorted(found, key=lambda problem: [str(p) for p in problem.path])
     if problems:
         where = "/".join(map(str, problems[0].path)) or "the top"
         raise FileError(f"{origin}: at {where}: {problems[0].message[:300]}.")

@@ -22,6 +22,14 @@ def printable(value: Any) -> Any:
     return value
 
 
+_UNSHOWN = re.compile(f"{_UNPRINTABLE.pattern}|[\r\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+def shown(text: str) -> str:
+    """Return text for a terminal: no control character and none that turns the direction of what follows."""
+    return _UNSHOWN.sub(_escape, text)
+
+
 def _escape(found: re.Match[str]) -> str:
     code = ord(found[0])
     return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"

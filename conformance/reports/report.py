@@ -237,14 +237,10 @@ def checkpoint(path: Path) -> Callable[[Report], None]:
 
 def load(path: Path) -> dict[str, Any]:
     """Return a report from a file; FileError or a named InvalidReport says what is wrong with it."""
-    import json
-
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise FileError(f"{path} is no readable report: {error}.") from error
+    raw = files.parse(path)
     if isinstance(raw, dict) and str(raw.get("schema", "")).startswith("refnum.report/") and "footer" not in raw:
         raise MissingFooter(f"{path} has no footer: the run died and results may be missing.")
     document = files.read_json(path, "report", VERSION)
-    check(document, str(path))
+    with files.understood(path):
+        check(document, str(path))
     return document

@@ -6,17 +6,13 @@ from collections.abc import Mapping
 from io import StringIO
 from typing import Any
 
-from rich.console import Console
-
 from . import terminal
 
 
 def page_text(result: Mapping[str, Any], record: Mapping[str, Any]) -> str:
     """Return the page of one failing case as plain text."""
     stream = StringIO()
-    terminal.failure(
-        Console(file=stream, width=terminal.PLAIN_WIDTH, color_system=None, highlight=False), result, record
-    )
+    terminal.failure(terminal.plain_console(stream), result, record)
     return stream.getvalue()
 
 

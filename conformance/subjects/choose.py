@@ -86,12 +86,12 @@ def choose(names: list[str] | None, isolate: bool | None = False) -> Choice:
         choice.add(_apart(found) if isolate else found)
         return choice
     others: list[Subject] = []
-    if any(not _is_file(name) for name in names):
+    if any(not is_file(name) for name in names):
         shipped, broken = discover.peers()
         choice.broken += broken
         others = [*shipped, *_model()]
     for name in names:
-        if _is_file(name):
+        if is_file(name):
             choice.add(_from_file(name, isolate is not False))
         else:
             found = _named(name, kernels, others)
@@ -111,7 +111,7 @@ def _apart(found: list[Subject]) -> list[Subject]:
 
 def resolve(text: str) -> list[Subject]:
     """Return the subjects of one file or name, in this process; ArgumentError or FileError when there is none."""
-    if _is_file(text):
+    if is_file(text):
         return discover.from_file(text)
     return _named(text, discover.installed()[0], [*discover.peers()[0], *_model()])
 
@@ -132,7 +132,8 @@ def _named(name: str, kernels: list[Subject], others: list[Subject]) -> list[Sub
     return found
 
 
-def _is_file(name: str) -> bool:
+def is_file(name: str) -> bool:
+    """Return whether a subject's words lead to a file or a program rather than to an installed subject."""
     return ".py" in name or "/" in name or name.startswith("exec:") or name.endswith((".so", ".toml"))
 
 

@@ -339,9 +339,12 @@ def stored(tmp_path, kind, **body_changes):
 
 
 def test_a_gpu_s_replay_file_is_read_on_a_machine_without_one(tmp_path):
-    result = refnum("replay", stored(tmp_path, "gpu"))
-    assert result.exit_code == 0 and "fast is not here" in result.stdout
+    path = stored(tmp_path, "gpu")
+    result = refnum("replay", path)
+    assert result.exit_code == 0 and "fast was not called" in result.stdout and "--trust" in result.stdout
     assert "reproduced, every byte" in result.stdout and "as saved in the file" in result.stdout
+    trusted = refnum("replay", path, "--trust")
+    assert trusted.exit_code == 0 and "fast is not here" in trusted.stdout
 
 
 def test_a_model_that_has_changed_is_said_and_exits_1(tmp_path):

@@ -1,6 +1,8 @@
 """Real tensors: read strictly, refused by name, described by numbers that can be checked by hand."""
 
+import io
 import json
+import time
 import zipfile
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from refnum.conformance.commands.check.data import load_tensors, statistics, tensor_statistics
+from refnum.conformance.reports import files
 from refnum.errors import ArgumentError, DtypeError, FileError
 
 
@@ -173,3 +176,36 @@ def test_a_real_model():
     numbers = tensor_statistics(tensors["embeddings.position_embeddings.weight"][0])
     assert 17 < numbers["mxfp4"]["sqnr_db"] < 20 and 30 < numbers["fp8"]["sqnr_db"] < 33
     assert numbers["mxfp4"]["saturated"] == numbers["fp8"]["saturated"] == 0
+
+
+def test_an_archive_that_unpacks_to_far_more_than_it_is_is_refused_unread(tmp_path):
+    path = tmp_path / "bomb.npz"
+    np.savez_compressed(path, x=np.zeros((64, 1024), np.float32))
+    data = bytearray(path.read_bytes())
+    place = data.rindex(b"PK\x01\x02") + 24  # the size in the directory, which is all that a reader goes by
+    data[place : place + 4] = (3 << 30).to_bytes(4, "little")
+    path.write_bytes(data)
+    began = time.monotonic()
+    with pytest.raises(FileError, match=f"would unpack to {3 << 30}; at most {1 << 30} are unpacked"):
+        loaded(path)
+    assert time.monotonic() - began < 1
+
+
+def test_a_dense_archive_is_bounded_by_a_multiple_of_its_own_size(tmp_path, monkeypatch):
+    path = tmp_path / "zeros.npz"
+    np.savez_compressed(path, x=np.zeros((1024, 1024), np.float32))
+    assert loaded(path)["x"][0].shape == (1024, 1024)  # a thousandfold, but small
+    monkeypatch.setattr(files, "UNPACKED", 1 << 20)
+    with pytest.raises(FileError, match="would unpack"):
+        loaded(path)
+    np.savez(path, x=np.zeros((1024, 1024), np.float32))
+    assert loaded(path)["x"][0].shape == (1024, 1024)  # beyond the bytes, below the multiple
+
+
+def test_a_header_that_promises_more_than_its_member_holds_is_refused(tmp_path):
+    stream = io.BytesIO()
+    np.lib.format.write_array_header_1_0(stream, {"descr": "<f4", "fortran_order": False, "shape": (1 << 40, 32)})
+    with zipfile.ZipFile(tmp_path / "t.npz", "w") as archive:
+        archive.writestr("x.npy", stream.getvalue())
+    with pytest.raises(FileError, match="promises"):
+        loaded(tmp_path / "t.npz")

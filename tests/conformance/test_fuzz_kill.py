@@ -41,7 +41,7 @@ def killed_again_and_again(tmp_path, kills, seed):
     create(folder, spec_of(tmp_path)).close()
     finished, cut = set(), 0
     while cut < kills:
-        process = command("resume", folder, "--cases", CASES, "--workers", 2)
+        process = command("resume", folder, "--trust", "--cases", CASES, "--workers", 2)
         share = (CASES // 5 - len(finished)) // (kills - cut + 1)
         wait_for(folder, process, len(finished) + dice.randint(0, max(1, 2 * share)))
         time.sleep(dice.uniform(0, 0.03))
@@ -98,7 +98,7 @@ def test_a_file_that_may_not_grow_is_told_in_one_sentence(tmp_path):
     def limit():
         resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
 
-    process = command("resume", folder, "--cases", 100_000, "--workers", 1, preexec_fn=limit)
+    process = command("resume", folder, "--trust", "--cases", 100_000, "--workers", 1, preexec_fn=limit)
     words = process.communicate(timeout=60)[1]
     assert process.returncode == 2 and "every committed shard is kept" in words and "Traceback" not in words
     kept = done(folder)

@@ -157,7 +157,8 @@ def test_merging_counts_each_shard_once_and_refuses_what_differs(tmp_path):
     campaign(tmp_path / "unlike", subject, 30, elements=1024)
     with pytest.raises(UnlikeCampaignError):
         merge(tmp_path / "no", [tmp_path / "one", tmp_path / "unlike"])
-    two.raw.execute("UPDATE shards SET digest = 'x' WHERE id = 1")
+    with two.transaction():
+        two.raw.execute("UPDATE shards SET digest = 'x' WHERE id = 1")
     with pytest.raises(ConflictError, match="has the result"):
         merge(tmp_path / "conflict", [tmp_path / "one", tmp_path / "two"])
 
@@ -196,13 +197,13 @@ def test_the_command_line(tmp_path, monkeypatch):
     first = run.invoke(app, [*words, "--workers", "1"])
     assert first.exit_code == 0 and "none failed" in first.stdout and "digest" in first.stdout
     assert "already" in run.invoke(app, words).stderr
-    assert run.invoke(app, ["fuzz", "resume", "camp", "--cases", "80", "--workers", "1"]).exit_code == 0
+    assert run.invoke(app, ["fuzz", "resume", "camp", "--cases", "80", "--workers", "1", "--trust"]).exit_code == 0
     shown = run.invoke(app, ["fuzz", "status", "camp", "--json"])
     summary = json.loads(shown.stdout)
     assert summary["totals"]["cases"] == 80 and summary["end"] == "complete" and summary["exit"] == 0
     who = summary["workers"][0]["identity"]
     assert who["device"].startswith("cpu of") and who["model"] == summary["model"] and "git" in who
-    assert run.invoke(app, ["fuzz", "minimise", "camp"]).exit_code == 0
+    assert run.invoke(app, ["fuzz", "minimise", "camp", "--subject", subject]).exit_code == 0
     assert "0 vectors" in run.invoke(app, ["fuzz", "export", "camp", "--out", "v"]).stdout
     assert run.invoke(app, ["fuzz", "merge", "both", "camp"]).exit_code == 0
     assert "no campaign" in run.invoke(app, ["fuzz", "status", "nowhere"]).stderr

@@ -23,6 +23,7 @@ from refnum.conformance.commands.prove.certificate import (
     CertificateError,
     file_name,
     load_certificate,
+    seal,
     write_certificate,
 )
 from refnum.conformance.commands.prove.chunk import Refuted
@@ -223,6 +224,7 @@ def flip(document, number=9):
 
 def refit(document):
     document["digest"]["root"] = root(document["digest"]["chunks"])
+    document["digest"]["certificate"] = seal(document)
 
 
 @pytest.mark.parametrize(
@@ -230,10 +232,20 @@ def refit(document):
     [
         (flip, "do not give its root"),
         (lambda d: (d["digest"]["chunks"].pop(), refit(d)), "23 chunk digests for 24"),
-        (lambda d: d["result"].update(members=5), "5 of 786432 members"),
+        (lambda d: (d["result"].update(members=5), refit(d)), "5 of 786432 members"),
         (lambda d: d["domain"].update(size=5), "has size 5; the catalogue has 786432"),
         (lambda d: d["domain"].update(order="another"), "has order"),
         (lambda d: d.update(proof="unheard-of"), "no proof named"),
+        (lambda d: (d.update(statement="all is well"), refit(d)), "its statement is 'all is well'; the catalogue has"),
+        (lambda d: (d["operations"].append("swiglu_quantize"), refit(d)), "its operations is"),
+        (lambda d: (d.update(clause="N18.6"), refit(d)), "its clause is"),
+        (lambda d: d["subject"].update(name="gpu"), "was changed after it was written"),
+        (lambda d: d["subject"].update(kind="gpu"), "was changed after it was written"),
+        (lambda d: d["subject"]["code"].clear(), "was changed after it was written"),
+        (lambda d: d["model"].update(digest="sha256:" + "0" * 64), "was changed after it was written"),
+        (lambda d: d["machine"].update(device="H300"), "was changed after it was written"),
+        (lambda d: d["run"].update(finished="2020-01-01"), "was changed after it was written"),
+        (lambda d: d["result"].update(elements=7), "was changed after it was written"),
     ],
 )
 def test_a_certificate_that_contradicts_itself(certificate, change, words):

@@ -15,7 +15,8 @@ from ..options import Isolate, told
 from . import spec as specs
 from .coordinator import Limits
 from .corpus import minimise as make_small
-from .database import FILE, Database, create
+from .database import FILE, Database, create, understood
+from .errors import CampaignError
 from .export import export as write
 from .merge import merge as join
 from .session import duration as seconds
@@ -39,6 +40,13 @@ Workers = Annotated[
 Scheduler = Annotated[
     str | None, typer.Option("--scheduler", help="Address of a Dask scheduler, tcp://... or tls://..., to run there.")
 ]
+Named = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--subject", "-s", help="A file or program of the campaign that may be run, as it was given to `run`."
+    ),
+]
+Trust = Annotated[bool, typer.Option("--trust", help="Run every file and program that the campaign names.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the summary as JSON on standard output.")]
 
 
@@ -82,9 +90,15 @@ def resume(
     gpus: Gpus = "all",
     workers: Workers = None,
     scheduler: Scheduler = None,
+    subjects: Named = None,
+    trust: Trust = False,
     json: Json = False,
 ) -> None:
-    """Go on with a campaign, up to the limits it was started with or to larger ones."""
+    """Go on with a campaign, up to the limits it was started with or to larger ones.
+
+    A campaign may be a stranger's: files and programs that it names run only with --subject or --trust.
+    """
+    _permit(folder, subjects, trust)
     _work(folder, _limits(duration, cases), workers, gpus, scheduler, json)
 
 
@@ -97,7 +111,9 @@ def status(
 ) -> None:
     """Show what a campaign has come to; it may be at work meanwhile."""
     db = Database(folder / FILE, readonly=True)
-    _deliver({**Watcher(db).summary(), "digest": db.digest()}, json, holes)
+    with understood(db.path):
+        summary = Watcher(db).summary()
+    _deliver({**summary, "digest": db.digest()}, json, holes)
 
 
 @fuzz_app.command()
@@ -108,13 +124,19 @@ def merge(
 ) -> None:
     """Join campaigns that judged the same subjects with the same model; each shard counts once."""
     db = join(into, folders)
-    _deliver({**Watcher(db).summary(), "digest": db.digest()}, False, False)
+    with understood(db.path):
+        summary = Watcher(db).summary()
+    _deliver({**summary, "digest": db.digest()}, False, False)
 
 
 @fuzz_app.command()
 @told
-def minimise(folder: Folder) -> None:
-    """Make every confirmed finding small, and write the smallest cases that hit every coverpoint to corpus.json."""
+def minimise(folder: Folder, subjects: Named = None, trust: Trust = False) -> None:
+    """Make every confirmed finding small, and write the smallest cases that hit every coverpoint to corpus.json.
+
+    Files and programs that the campaign names run only with --subject or --trust.
+    """
+    _permit(folder, subjects, trust)
     findings, kept = make_small(folder)
     print(f"{findings} findings made small; {kept} cases in {folder / 'corpus.json'} hit every coverpoint met")
 
@@ -126,10 +148,23 @@ def export(
     out: Annotated[Path, typer.Option(help="Folder for the vector files.")],
 ) -> None:
     """Write the findings as test vectors, with the right answers."""
-    count, left = write(Database(folder / FILE, readonly=True), out)
+    db = Database(folder / FILE, readonly=True)
+    with understood(db.path):
+        count, left = write(db, out)
     for words in left:
         print(f"refnum: {words}", file=sys.stderr)
     print(f"{count} vectors in {out}")
+
+
+def _permit(folder: Path, subjects: list[str] | None, trust: bool) -> None:
+    """Raise CampaignError unless the person named, or trusts, every file and program that the campaign would run."""
+    db = Database(folder / FILE, readonly=True)
+    strange = [] if trust else specs.unnamed(db.spec, _split(subjects) or [])
+    db.close()
+    if strange:
+        raise CampaignError(
+            f"The campaign in {folder} would run {', '.join(strange)}; give --subject for each, or --trust for all."
+        )
 
 
 def _split(names: list[str] | None) -> list[str] | None:
@@ -143,9 +178,9 @@ def _limits(duration: str | None, cases: int | None) -> Limits:
 def _work(folder: Path, asked: Limits, workers: int | None, gpus: str, scheduler: str | None, json: bool) -> None:
     """Work up to the limits asked for, else those of the campaign, which are kept in its database."""
     db = Database(folder / FILE)
-    kept = encoder.loads(db.get("limits", "[null, null]"))
     if asked.cases is None and asked.seconds is None:
-        asked = Limits(*kept)
+        with understood(db.path):
+            asked = Limits(*encoder.loads(db.get("limits", "[null, null]")))
     with db.transaction():
         db.put("limits", encoder.dumps([asked.cases, asked.seconds]))
     db.close()

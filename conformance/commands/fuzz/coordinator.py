@@ -18,7 +18,7 @@ from typing import Any
 
 from ...cases.levels import Outcome
 from .budget import LAG, Budget
-from .database import Database
+from .database import Database, understood
 from .errors import CampaignError, WorkerError
 from .executors import Executor
 from .findings import SLOW, Desk
@@ -81,7 +81,8 @@ class Coordinator:
     def run(self) -> str:
         """Work until a limit is reached; everything committed stays, whatever raises."""
         with locked(self.folder):
-            self._take_up()
+            with understood(self.db.path):
+                self._take_up()
             ended: float | None = None
             while True:
                 late = self.limits.seconds is not None and self.spent >= self.limits.seconds

@@ -11,7 +11,7 @@ from ...cases.recipes.inputs import expand
 from ...reports import files
 from ...verdicts.judge_worker import points
 from .coordinator import locked
-from .database import FILE, Database
+from .database import FILE, Database, understood
 from .findings import Desk
 from .shards import recipe_of
 from .worker_process import WorkerProcess
@@ -49,7 +49,8 @@ def minimise(folder: Path) -> tuple[int, int]:
         cells: dict[str, WorkerProcess] = {}
         done = 0
         for row in db.rows("SELECT * FROM findings WHERE state = 'confirmed'"):
-            task = desk.task("shrink", row)
+            with understood(db.path):
+                task = desk.task("shrink", row)
             worker = cells.setdefault(task["device"], WorkerProcess(db.spec))
             event = next(event for event in worker.run(task) if event.what in ("done", "lost"))
             with db.transaction():
@@ -60,7 +61,8 @@ def minimise(folder: Path) -> tuple[int, int]:
                     desk.lost({**task, "tries": 2}, event)
         for worker in cells.values():
             worker.close()
-        kept = cover(db)
+        with understood(db.path):
+            kept = cover(db)
         files.write_json(folder / "corpus.json", {"schema": "refnum.corpus/1", "model": db.spec.model, "cases": kept})
     db.close()
     return done, len(kept)

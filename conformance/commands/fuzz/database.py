@@ -2,26 +2,29 @@
 
 A shard is `planned`, `launched`, `held` (a fault in it waits for confirmation) or `done`. A result is taken once:
 what a second worker brings for a shard that is done is left out. Per-target sums and the corpus are kept up in the
-same transaction as the results they come from, so they agree with them at every moment.
+same transaction as the results they come from, so they agree with them at every moment, as does the seal over all rows.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from ...reports import files
 from .errors import CampaignError, DiskFullError
+from .seal import KEY, Seal, total
 from .shards import Address, address_of
 from .spec import Spec
 
 FILE = "campaign.sqlite"
-VERSION = 1
+VERSION = 2
 SUMS = ("shards", "cases", "compared", "failing", "faults", "unsupported")
 
 SCHEMA = """
@@ -58,27 +61,34 @@ class Database:
         self.raw.row_factory = sqlite3.Row
         with told(path):
             self.raw.execute("PRAGMA synchronous = FULL")  # a launch is on the disk before a worker sees it
-            stored = self.raw.execute("PRAGMA user_version").fetchone()[0]
-        if stored != VERSION:
-            raise CampaignError(f"{path} is a campaign of form {stored}; this version reads form {VERSION}.")
-        self.spec = Spec.from_json(self.get("spec"))
+            self.raw.execute("PRAGMA trusted_schema = OFF")
+            self.raw.execute("BEGIN")  # one state of it, whoever writes meanwhile
+            _check(path, self.raw)
+            self.raw.execute("COMMIT")
+            self.seal = None if readonly else Seal(self.raw)
+        with understood(path):
+            self.spec = Spec.from_json(self.get("spec"))
 
     def get(self, key: str, default: str = "") -> str:
         """Return an entry of `meta`."""
-        row = self.raw.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
-        return default if row is None else str(row[0])
+        rows = self.rows("SELECT value FROM meta WHERE key = ?", (key,))
+        return str(rows[0][0]) if rows else default
 
     def put(self, key: str, value: Any) -> None:
         """Write an entry of `meta`."""
-        self.raw.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, str(value)))
+        self.raw.execute("INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+                         (key, str(value)))  # fmt: skip
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """All or nothing; DiskFullError when there is no room, with everything committed before kept."""
         with told(self.path):
+            assert self.seal is not None, "this connection only reads"
             self.raw.execute("BEGIN IMMEDIATE")
+            self.seal.begin()
             try:
                 yield
+                self.seal.write()
                 self.raw.execute("COMMIT")
             except BaseException:
                 if self.raw.in_transaction:
@@ -87,7 +97,8 @@ class Database:
 
     def rows(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
         """Return the rows of a query, whose columns are reached by number or by name."""
-        return self.raw.execute(query, values).fetchall()
+        with told(self.path):
+            return self.raw.execute(query, values).fetchall()
 
     def plan(self, number: int, addresses: Iterable[Address]) -> None:
         """Write the shards of a round; those that are there already stay as they are."""
@@ -198,10 +209,43 @@ def create(folder: Path, spec: Spec, **meta: Any) -> Database:
         raw.executemany("INSERT INTO meta VALUES (?, ?)", [("spec", spec.to_json()), ("likeness", spec.likeness()),
                         *((key, str(value)) for key, value in meta.items())])  # fmt: skip
         raw.executemany("INSERT OR IGNORE INTO targets (name) VALUES (?)", [(t.name,) for t in spec.targets])
+        raw.execute("INSERT INTO meta VALUES (?, ?)", (KEY, total(raw)))
         raw.execute("PRAGMA journal_mode = WAL")  # kept in the file, for every connection to come
     raw.close()
     fresh.rename(path)
     return Database(path)
+
+
+def _check(path: Path, raw: sqlite3.Connection) -> None:
+    """Raise CampaignError for a database of another form, of other tables, damaged, or changed by something else."""
+    stored = raw.execute("PRAGMA user_version").fetchone()[0]
+    if stored != VERSION:
+        raise CampaignError(f"{path} is a campaign of form {stored}; this version reads form {VERSION}.")
+    if _tables(raw) != _own_tables():
+        raise CampaignError(f"{path} is no campaign: its tables are not those of form {VERSION}.")
+    if raw.execute("PRAGMA integrity_check(1)").fetchone()[0] != "ok":
+        raise CampaignError(f"{path} is damaged: SQLite's check of its integrity fails.")
+    kept = raw.execute("SELECT value FROM meta WHERE key = ?", (KEY,)).fetchone()
+    if kept is None or kept[0] != total(raw):
+        raise CampaignError(f"{path}: its rows do not give its seal; something other than refnum changed them.")
+
+
+def _tables(raw: sqlite3.Connection) -> list[tuple[Any, ...]]:
+    return sorted(tuple(map(str, row)) for row in raw.execute("SELECT type, name, tbl_name, sql FROM sqlite_master"))
+
+
+@functools.cache
+def _own_tables() -> list[tuple[Any, ...]]:
+    with closing(sqlite3.connect(":memory:")) as raw:
+        raw.executescript(SCHEMA)
+        return _tables(raw)
+
+
+@contextmanager
+def understood(path: Path) -> Iterator[None]:
+    """Turn what rows raise that no campaign writes into CampaignError: their seal shows changes, not sense."""
+    with files.understood(path, CampaignError):
+        yield
 
 
 @contextmanager
@@ -215,5 +259,5 @@ def told(path: Path) -> Iterator[None]:
             raise DiskFullError(f"No room to write {path} ({words}); every committed shard is kept: "
                                 f"make room and run `refnum fuzz resume {path.parent}`.") from error  # fmt: skip
         raise CampaignError(f"Cannot use {path}: {words}.") from error
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # the latter: SQLite quotes what it cannot read
         raise CampaignError(f"{path} is no readable campaign: {error}.") from error

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from .database import FILE, Database, create
+from .database import FILE, Database, create, understood
 from .errors import ConflictError, UnlikeCampaignError
 from .shards import address_of
 
@@ -30,9 +30,9 @@ def merge(into: Path, folders: Sequence[Path]) -> Database:
     merged = create(into, first.spec, sources=json.dumps([str(folder) for folder in folders]))
     seconds = 0.0
     for source in sources:
-        with merged.transaction():
+        with understood(source.path), merged.transaction():
             _take(merged, source)
-        seconds += float(source.get("seconds", "0"))
+            seconds += float(source.get("seconds", "0"))
     with merged.transaction():
         merged.put("seconds", seconds)
         merged.put("end", "merged")

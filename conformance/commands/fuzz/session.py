@@ -19,7 +19,7 @@ from refnum.errors import ArgumentError
 from ...reports import terminal
 from ...reports.gpus import chosen_gpus, smi
 from .coordinator import Coordinator, Limits
-from .database import FILE, Database
+from .database import FILE, Database, understood
 from .errors import CampaignError
 from .executors import Executor
 from .executors.cluster import DaskExecutor, exposed
@@ -97,7 +97,8 @@ def work(
         state["at"], state["compared"] = now, compared
         live.update(render(summary, executor.health(), state["rate"] or None))
 
-    coordinator = Coordinator(folder, db, executor, limits, look)
+    with understood(db.path):
+        coordinator = Coordinator(folder, db, executor, limits, look)
     start = time.monotonic()
     try:
         if live is not None:

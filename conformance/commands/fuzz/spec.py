@@ -11,15 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from refnum import get_profile
-from refnum.errors import ArgumentError
+from refnum.errors import ArgumentError, FileError, RefnumError
 
 from ...cases.case import plain, variant
-from ...cases.operation import select
+from ...cases.operation import OPERATIONS, run_golden, select
+from ...cases.recipes.inputs import expand
 from ...cases.recipes.recipe import Recipe
 from ...reports import files
 from ...reports.environment import model_digest
 from ...reports.gpus import smi
-from ...subjects.choose import Choice, choose
+from ...subjects.choose import Choice, choose, is_file
 from ...subjects.isolation.parent import stop_all
 from ..check.plan import Plan, variants
 
@@ -29,6 +30,8 @@ ELEMENTS = 1 << 17
 """Elements of the largest case by default, of subjects on the CPU."""
 LARGEST, ROOM = 1 << 28, 320
 """The same on a GPU, and the bytes of its memory that each element must have; see `largest_case`."""
+TRIED, PADDING = 1 << 22, 128
+"""Elements up to which a case of a corpus is tried before the campaign, and rows that a split may be padded by."""
 TIMEOUT = 30.0
 ON_DEVICE = ("cupy", "torch-cuda")
 
@@ -155,19 +158,41 @@ def make_spec(
     )
 
 
+def unnamed(spec: Spec, names: Sequence[str]) -> list[str]:
+    """Return the files and programs among a campaign's subjects that are not among some names."""
+    allowed = {_absolute(name) for name in names}
+    return [name for name in spec.subjects if is_file(name) and name not in allowed]
+
+
 def read_corpus(path: Path, targets: Sequence[Target]) -> tuple[dict[str, Any], ...]:
     """Return the recipes of a `corpus.json` that belong to some target, each once.
 
-    Raises FileError for a file of another kind, ArgumentError for a recipe that this version does not know.
+    The model runs on each of at most TRIED elements, so that a case that is none is the file's fault and not a model's.
+    Raises FileError for a file of another kind, or with a case that this version does not know or the model refuses.
     """
     body = files.read_json(path, "corpus", 1)
     wanted = {target.variant for target in targets}
     found = {}
-    for entry in body["cases"]:
-        recipe = Recipe.from_json(entry["recipe"])
-        if variant(recipe.operation, recipe.profile, recipe.params) in wanted:
-            found[json.dumps(recipe.to_json(), sort_keys=True)] = recipe.to_json()
+    for number, entry in enumerate(body["cases"]):
+        try:
+            recipe = Recipe.from_json(entry["recipe"])
+            if variant(recipe.operation, recipe.profile, recipe.params) in wanted:
+                _try(recipe)
+                found[json.dumps(recipe.to_json(), sort_keys=True)] = recipe.to_json()
+        except (RefnumError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
+            raise FileError(f"{path}: case {number} is none: {type(error).__name__}: {error}") from error
     return tuple(found[key] for key in sorted(found))
+
+
+def _try(recipe: Recipe) -> None:
+    """Raise an error of any kind for a recipe that stands for no case, ArgumentError for one that is too large."""
+    splits = recipe.params.get("splits") or []
+    rows = max(recipe.shape[0], sum(splits) + PADDING * len(splits) if OPERATIONS[recipe.operation].routed else 0)
+    size = max(rows, 1) * max(recipe.shape[1], 1)
+    if size > LARGEST:
+        raise ArgumentError(f"it has {size} elements; at most {LARGEST} are judged")
+    if size <= TRIED:
+        run_golden(expand(recipe))
 
 
 def largest_case() -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -79,6 +80,15 @@ def load(folder: Path, matrix: Matrix) -> Iterator[Variant]:
 
 
 def _read(path: Path) -> Variant:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            files.check_archive(path, archive)
+        return _variant(path)
+    except files.ARRAY_DAMAGE as error:
+        raise FileError(f"{path} holds no recorded answer: {type(error).__name__}: {error}.") from error
+
+
+def _variant(path: Path) -> Variant:
     with np.load(path) as arrays:
         meta = json.loads(bytes(arrays["meta"]))
         if meta["rows"] != digest(meta["operation"], meta["params"]):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ from ...vectors import vectors_folder
 from .catalogue import CATALOGUE, Proof, domain_record
 from .digest import RULE, root
 
-KIND, VERSION = "proof", 1
+KIND, VERSION = "proof", 2
 SCHEMA = f"refnum.{KIND}/{VERSION}"
 
 
@@ -45,8 +47,26 @@ def certificate(
         **records,
         "digest": {"rule": RULE, "root": root(chunks), "chunks": chunks},
     }
+    document = sealed(document)
     check(document, KIND, "the certificate")
     return document
+
+
+def sealed(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a certificate under this version's schema, with the digest of all that it says (N18.5)."""
+    document = {**document, "schema": SCHEMA, "digest": dict(document["digest"])}
+    document["digest"]["certificate"] = seal(document)
+    return document
+
+
+def seal(document: dict[str, Any]) -> str:
+    """Return SHA-256 over everything in a certificate but the digests of the chunks, which its root stands for (N18.5).
+
+    The bytes are JSON with sorted keys and no spaces, in ASCII.
+    """
+    said = {**document, "digest": {name: document["digest"][name] for name in ("rule", "root")}}
+    text = json.dumps(said, sort_keys=True, separators=(",", ":"))
+    return "sha256:" + hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
 def write_certificate(path: Path, document: dict[str, Any]) -> None:
@@ -64,17 +84,29 @@ def load_certificate(path: Path) -> dict[str, Any]:
     chunks, result, domain = document["digest"]["chunks"], document["result"], document["domain"]
     if document["proof"] not in CATALOGUE:
         raise CertificateError(f"{path}: the catalogue has no proof named {document['proof']!r}.")
-    known = domain_record(CATALOGUE[document["proof"]])
-    for name, value in known.items():
-        if domain[name] != value:
-            raise CertificateError(f"{path}: its domain has {name} {domain[name]!r}; the catalogue has {value!r}.")
+    _check_catalogue(path, document, CATALOGUE[document["proof"]])
     if document["digest"]["root"] != root(chunks):
         raise CertificateError(f"{path}: the digests of its chunks do not give its root; it was changed or cut.")
+    if document["digest"]["certificate"] != seal(document):
+        raise CertificateError(f"{path}: what it says does not give its digest; it was changed after it was written.")
     if len(chunks) != domain["chunks"]:
         raise CertificateError(f"{path}: it has {len(chunks)} chunk digests for {domain['chunks']} chunks.")
     if result["members"] != domain["size"]:
         raise CertificateError(f"{path}: {result['members']} of {domain['size']} members were compared: no proof.")
     return document
+
+
+def _check_catalogue(path: Path, document: dict[str, Any], proof: Proof) -> None:
+    """Raise CertificateError where a certificate says something else of its proof than the catalogue."""
+    for name, value in domain_record(proof).items():
+        if document["domain"][name] != value:
+            raise CertificateError(
+                f"{path}: its domain has {name} {document['domain'][name]!r}; the catalogue has {value!r}."
+            )
+    stated = {"statement": proof.statement, "clause": proof.clause, "operations": list(proof.operations)}
+    for name, value in stated.items():
+        if document[name] != value:
+            raise CertificateError(f"{path}: its {name} is {document[name]!r}; the catalogue has {value!r}.")
 
 
 def published(folder: Path | None = None) -> dict[tuple[str, str], Path]:

@@ -152,7 +152,9 @@ def _verify(paths: list[Path], count: str, numbers: list[int] | None, seed: int 
         shown = ", ".join(map(str, drawn[:8])) + (", ..." if len(drawn) > 8 else "")
         older = "" if same_model(document) else "; the model's files changed since it was made"
         total = document["domain"]["chunks"]
-        terminal.console().print(f"[green]verified[/] {path.name}: {done} of {total} chunks ({shown}){older}")
+        terminal.console().print(
+            f"[green]verified[/] {terminal.escape(path.name)}: {done} of {total} chunks ({shown}){older}"
+        )
     if failed:
         raise typer.Exit(1)
 

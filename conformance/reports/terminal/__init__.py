@@ -14,21 +14,31 @@ from rich.text import Text
 from ...cases.levels import CLASSES
 from .. import covered, facts
 from ..facts import worst
+from ..printable import shown
 
-__all__ = ["PLAIN_WIDTH", "console", "element", "escape", "failure", "outcome_text", "table", "worst"]
+__all__ = ["PLAIN_WIDTH", "console", "element", "escape", "failure", "outcome_text", "plain_console", "table", "worst"]
 
 PLAIN_WIDTH = 200
 _STYLES = {"pass": "green", "unsupported": "yellow", "not-run": "yellow", "not-verified": "yellow"}
 
 
+class Shown(Console):
+    """A console on which nobody's text moves the cursor: control characters in words and names are shown as `\\x1b`."""
+
+    def render_str(self, text: str, **how: Any) -> Text:
+        """Return a text of ours or of a subject, ready to be printed."""
+        return super().render_str(shown(text), **how)
+
+
 def console(stderr: bool = False) -> Console:
     """Return a console: Rich on a terminal, plain and wide when piped."""
     stream = sys.stderr if stderr else sys.stdout
-    return (
-        Console(file=stream, highlight=False)
-        if stream.isatty()
-        else Console(file=stream, highlight=False, width=PLAIN_WIDTH, color_system=None)
-    )
+    return Shown(file=stream, highlight=False) if stream.isatty() else plain_console(stream)
+
+
+def plain_console(stream: Any) -> Console:
+    """Return a console without colours whose lines are wide."""
+    return Shown(file=stream, highlight=False, width=PLAIN_WIDTH, color_system=None)
 
 
 def table(out: Console, title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -45,7 +55,7 @@ def table(out: Console, title: str, columns: Sequence[str], rows: Iterable[Seque
 
 
 def _plain_table(out: Console, title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    cells = [list(columns), *([Text.from_markup(cell).plain for cell in row] for row in rows)]
+    cells = [list(columns), *([shown(Text.from_markup(cell).plain) for cell in row] for row in rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
     lines = [title] if title else []
     for row in cells:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +14,11 @@ from safetensors import SafetensorError, safe_open
 
 from refnum.errors import DtypeError, FileError
 
+from ....reports.files import ARRAY_DAMAGE, check_archive
+
 FLOATS = (np.dtype(np.float32), np.dtype(ml_dtypes.bfloat16), np.dtype(np.float16))
 SUFFIXES = (".safetensors", ".npy", ".npz")
 _SAFETENSORS_FLOATS = {"F32": FLOATS[0], "BF16": FLOATS[1], "F16": FLOATS[2]}
-_DAMAGE = (ValueError, OSError, EOFError, KeyError, SyntaxError, zipfile.BadZipFile, zlib.error, NotImplementedError)
 
 Loaded = tuple[str, np.ndarray | None, str]
 
@@ -77,7 +78,7 @@ def _entries(file: Path) -> list[_Entry]:
         if file.suffix == ".safetensors":
             return _safetensors(file)
         return _npy(file) if file.suffix == ".npy" else _npz(file)
-    except (SafetensorError, *_DAMAGE) as error:
+    except (SafetensorError, *ARRAY_DAMAGE) as error:
         raise FileError(f"{file} cannot be read as {file.suffix}: {_words(error)}; write it again.") from error
 
 
@@ -90,7 +91,7 @@ def _loaded(file: Path, prefix: str, entry: _Entry) -> Loaded:
         return name, None, f"unsupported: {refusal}"
     try:
         array = entry.read()
-    except (SafetensorError, *_DAMAGE) as error:
+    except (SafetensorError, *ARRAY_DAMAGE) as error:
         raise FileError(f"{file}, tensor {entry.name}: {_words(error)}; write the file again.") from error
     if not array.dtype.isnative:
         array, note = array.astype(array.dtype.newbyteorder("=")), f"{note}; byte order swapped".lstrip("; ")
@@ -168,6 +169,7 @@ def _npy_header(stream: object) -> tuple[tuple[int, ...], np.dtype]:
 def _npz(file: Path) -> list[_Entry]:
     entries = []
     with zipfile.ZipFile(file) as archive:
+        check_archive(file, archive)
         damaged = archive.testzip()
         if damaged is not None:
             raise ValueError(f"member {damaged} fails its checksum")
@@ -178,8 +180,16 @@ def _npz(file: Path) -> list[_Entry]:
             with archive.open(member) as stream:
                 shape, dtype = _npy_header(stream)
             _refuse_objects(file, member, dtype)
+            _check_size(member, shape, dtype, archive.getinfo(member).file_size)
             entries.append(_Entry(member[:-4], shape, _dtype_refusal(dtype), _member(file, member)))
     return entries
+
+
+def _check_size(member: str, shape: tuple[int, ...], dtype: np.dtype, size: int) -> None:
+    """Raise ValueError for a header that promises more bytes than the member holds: no array is made for them."""
+    promised = math.prod(shape) * dtype.itemsize
+    if promised > size:
+        raise ValueError(f"the header of {member} promises {promised} bytes of numbers; it holds {size} in all")
 
 
 def _member(file: Path, member: str) -> Callable[[], np.ndarray]:
