@@ -116,7 +116,10 @@ def check_integers(a: Any, b: Any, exact: Any) -> None:
 
 
 def exact_bits(a: Any, b: Any, terms: Any, significand: int = 4) -> float:
-    """Return the bits that any partial sum needs at most: 53 or fewer, and a float64 sum is exact."""
+    """Return the bits that any partial sum needs at most: 53 or fewer, and a float64 sum is exact.
+
+    The estimate is from above: a subnormal code counts as if it had as many bits as a normal one.
+    """
     units = [2.0 ** (math.frexp(float(abs(x)[x != 0].min()))[1] - significand) for x in (a, b)]
     return math.log2(float(terms.max()) / math.prod(units))
 

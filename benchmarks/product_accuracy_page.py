@@ -41,7 +41,9 @@ MEASURES = {
 def percent(x: float) -> str:
     """Return a share of 1 in percent with two digits that count."""
     share = 100 * x
-    return "0" if x == 0 else f"{share:.1e} %" if abs(share) < 0.001 else f"{share:.{2 if share < 99.5 else 6}g} %"
+    if abs(share) >= 99.5:
+        return f"{float(f'{share:.2g}'):,.0f} %"
+    return "0" if x == 0 else f"{share:.1e} %" if abs(share) < 0.001 else f"{share:.2g} %"
 
 
 def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

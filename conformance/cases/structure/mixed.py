@@ -12,8 +12,8 @@ from .covering import Fits, Level, Row, Table
 
 COUNT, TRIES = 1600, 20
 FEWER = {"unpermute": 4, **{name: 8 for name, row in OPERATIONS.items() if row.scalar}}
-"""Operation -> the part of so many rows that it gets: the golden model sums the rows of a token one after the other, and
-a scalar cast has few levels of a shape."""
+"""Operation -> the part of so many rows that it gets: the golden model sums the rows of a token one after the other,
+and a scalar cast has few levels of a shape."""
 PLAIN = 0.4
 """Share of the factors of form that stay plain in a row, so that one form does not always stand beside others."""
 TALL = 320
