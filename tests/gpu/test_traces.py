@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from refnum.conformance.cases.layouts import stored_inputs
@@ -52,6 +53,10 @@ def test_what_the_launchers_compile_is_traced(operation: str) -> None:
             wide = [replace(one, shape=(one.shape[0], 4096)) for one in drawn[-4:]]  # rows of samples are short
             for case in map(expand, (*drawn, *wide)):
                 subject.operations[operation](**arguments_for(subject, case, stored_inputs(case)))
+    if operation in ("mxfp4_to_fp8_columns", "mxfp4_to_fp8_rows_columns", "fp8_columns"):
+        codes, scales = np.zeros((64, 32 if operation == "fp8_columns" else 16), np.uint8), np.zeros((64, 1), np.uint8)
+        for mode in ("rne", "te") if operation == "fp8_columns" else ("max", "amax"):
+            subject.operations[operation](codes, scales, [32, 32], mode)  # samples seldom have multiples of 32 alone
     assert recorder.asked == set(units.units(operation))
     assert (
         recorder.constants == {units.CONSTANTS[operation]} if operation in units.CONSTANTS else not recorder.constants
