@@ -41,8 +41,8 @@ def build(operation: str, profile: str, params: Mapping[str, Any], row: Row, see
     else:
         inputs = _matrix(operation, params, row, seed)
     form = form_of(row)
-    inputs = {name: _broadcast(array, str(form.get(f"{name}.storage", ""))) for name, array in inputs.items()}
     inputs = with_random_bits(operation, profile, inputs, seed)
+    inputs = {name: _broadcast(array, str(form.get(f"{name}.storage", ""))) for name, array in inputs.items()}
     label = "structure: " + ", ".join(f"{name} {level}" for name, level in row.items())
     fixed = {name: value for name, value in params.items() if name != "splits"}
     parameters = {**fixed, **more, **({FORM: form} if form else {})}

@@ -34,6 +34,8 @@ def ask(engine: Asking, key: tuple[str, str, dict[str, Any]], names: set[str]) -
             into_out = "out" in case.params.get(FORM, {})
             if case.label.startswith(ON_DEVICE) and subject.arrays in DEVICES:
                 continue
+            if case.params.get(FORM) == {"out": "read-only"} and subject.arrays != "numpy":
+                continue  # no other library has arrays that cannot be written
             if subject.name not in names or (into_out and not takes(subject.operations[key[0]], "out")):
                 continue
             engine.book.note(subject.name, engine.number)
