@@ -79,7 +79,7 @@ def _together(subject: Subject, cases: tuple[Case, Case], seconds: float) -> lis
     give_way = _giving_way(subject.operations[cases[0].operation])
     given = [arguments_for(subject, case, lay_out(subject, case)) for case in cases]
     threads = [threading.Thread(target=run, args=(place, one), daemon=True) for place, one in enumerate(given)]
-    before = sys.getswitchinterval()
+    before, depth = sys.getswitchinterval(), sys.getrecursionlimit()
     sys.setswitchinterval(INTERVAL)
     try:
         for thread in threads:
@@ -88,6 +88,7 @@ def _together(subject: Subject, cases: tuple[Case, Case], seconds: float) -> lis
             thread.join(seconds or None)
     finally:
         sys.setswitchinterval(before)
+        sys.setrecursionlimit(depth)
     return results
 
 
