@@ -9,7 +9,7 @@ from refnum.errors import RefnumError
 
 from ...cases.case import FORM, Case
 from ...cases.levels import Outcome
-from ...cases.operation import run_golden
+from ...cases.operation import OPERATIONS, run_golden
 from ...cases.structure.illegal import illegal_cases, legal_beside
 from ...subjects.calls.call import call
 from ...subjects.subject import Subject, takes
@@ -22,6 +22,8 @@ DEVICES, ON_DEVICE = ("cupy", "torch-cuda", "jax"), "illegal: a row index"
 
 def ask(engine: Asking, key: tuple[str, str, dict[str, Any]], names: set[str]) -> None:
     """Make every illegal call of a variant to the subjects of these names, and the legal one after each."""
+    if OPERATIONS[key[0]].undefined(key[1]):
+        return
     beside = legal_beside(*key)
     golden = engine.golden(beside)
     if golden is None:

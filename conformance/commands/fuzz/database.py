@@ -254,10 +254,11 @@ def told(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.OperationalError as error:
-        words = str(error)
+        words = " ".join(str(error).split())
         if "full" in words or "disk I/O" in words:
             raise DiskFullError(f"No room to write {path} ({words}); every committed shard is kept: "
                                 f"make room and run `refnum fuzz resume {path.parent}`.") from error  # fmt: skip
         raise CampaignError(f"Cannot use {path}: {words}.") from error
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # the latter: SQLite quotes what it cannot read
-        raise CampaignError(f"{path} is no readable campaign: {error}.") from error
+        words = " ".join(str(error).split())  # SQLite quotes what it cannot read, lines and all
+        raise CampaignError(f"{path} is no readable campaign: {words}.") from error
