@@ -68,9 +68,12 @@ GOLDEN = '''"""Negation of codes (clause N2)."""
 
 import numpy as np
 
+from .codec import decode
+
 
 def negate_e4m3(codes):
     """Return the E4M3 codes of the negated values; NaN keeps its code (clause N2)."""
+    decode("E4M3", codes)  # refuses what is no code
     return np.where(codes & 0x7F == 0x7F, codes, codes ^ np.uint8(0x80))
 '''
 CORNERS = '''"""Corners of the negation."""
@@ -181,17 +184,21 @@ PEER_FILE = '''"""A made-up library that negates codes and decodes one format.""
 
 import numpy as np
 
+import refnum
+
 DIFFERENCES = ()
 VALUES = np.array([0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28], np.float32) / 4
 
 
 def negate_e4m3(codes):
     """One table look-up a code."""
+    refnum.decode_e4m3(codes)  # refuses what is no code
     return np.array([code if code % 128 == 127 else (code + 128) % 256 for code in range(256)], np.uint8)[codes]
 
 
 def dequantize_mx(codes, scales, element, dtype):
     """Values times a power of two."""
+    refnum.dequantize_mx(codes, scales, element, dtype)  # refuses what is no code
     values = np.concatenate([VALUES, -VALUES])[codes & 31].astype(np.float64)
     wide = np.repeat(scales, 32, axis=1).astype(int)
     with np.errstate(over="ignore"):
