@@ -92,14 +92,15 @@ def test_a_wrong_kernel_in_jax_is_a_mismatch():
 def test_a_numba_function_itself_is_a_subject():
     """A dispatcher is no Python function: its arguments are still seen by name."""
     numba = pytest.importorskip("numba")
+    types = numba.types
+    arguments = [types.Array(types.uint8, n, "A" if n else "C", readonly=True) for n in range(4)]
 
-    @numba.njit
+    @numba.njit([types.Array(types.float32, one.ndim, "C")(one) for one in arguments])
     def decode_e2m1(codes):
         values = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
         result = np.empty(codes.shape, np.float32)
-        for row in range(codes.shape[0]):
-            for column in range(codes.shape[1]):
-                result[row, column] = values[codes[row, column]]
+        for place, code in np.ndenumerate(codes):
+            result[place] = values[code]
         return result
 
     subject = from_dict({"name": "n", "operations": {"decode_e2m1": decode_e2m1}}, "test")

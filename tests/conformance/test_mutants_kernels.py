@@ -22,7 +22,7 @@ from refnum.errors import ArgumentError, UnsupportedError
 
 room = pytest.importorskip("refnum.gpu.mutation.kernels")
 emulate = pytest.importorskip("refnum.gpu.emulate")
-BARRIER = "largest[threadIdx.x / 32] = part;\n    __syncthreads();\n"
+BARRIER = "all.largest[threadIdx.x / 32] = most;\n    __syncthreads();\n"
 
 
 def change(workshop: Kernels, file: str, old: str, new: str) -> Mutant:

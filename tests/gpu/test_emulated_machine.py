@@ -209,9 +209,7 @@ def test_a_cache_that_cannot_be_written_is_said(monkeypatch: pytest.MonkeyPatch,
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("REFNUM_CACHE", str(tmp_path / "file" / "below"))
     usable, reason = emulate.available.__wrapped__()
-    assert not usable and reason.endswith(
-        "file/below (Not a directory): set REFNUM_CACHE to a folder that can be written"
-    )
+    assert not usable and reason.endswith("file/below (Not a directory): set REFNUM_CACHE to a writable folder")
 
 
 def test_launches_that_a_device_refuses(tmp_path: Path) -> None:

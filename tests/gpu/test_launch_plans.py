@@ -11,7 +11,7 @@ from refnum.gpu import emulate, ops
 from refnum.gpu.device import arrays as interop
 from refnum.gpu.device import call as device_call
 from refnum.gpu.device import plans
-from refnum.gpu.ops import payload_permute
+from refnum.gpu.ops.payload_rows import on_device as lie_on_device
 
 pytestmark = pytest.mark.usefixtures("emulator")
 X = np.linspace(-8, 8, 64, dtype=np.float32).reshape(1, 64)
@@ -59,8 +59,8 @@ def test_where_splits_lie_is_asked_of_them(kind, on_device):
     splits = types.SimpleNamespace(__dlpack_device__=lambda: (kind, 0))
     if on_device:
         with pytest.raises(ArgumentError, match="splits lie on the device"):
-            payload_permute._on_device(splits, None, 2)
-    assert payload_permute._on_device(splits, (None, None), 2) is on_device
+            lie_on_device(splits, None, 2)
+    assert lie_on_device(splits, (None, None), 2) is on_device
 
 
 WRONG = {

@@ -22,6 +22,8 @@ ROUNDS = 3
 """Times that both threads call, each on its own data."""
 INTERVAL = 1e-5
 """Seconds after which a thread gives way within a line."""
+LINES = 1 << 12
+"""Lines after which a thread gives way; so many are all of a launcher, and not all of a loop over every element."""
 
 
 @where_it_lives
@@ -67,7 +69,7 @@ def _together(subject: Subject, cases: tuple[Case, Case], seconds: float) -> lis
     def run(place: int, arguments: dict[str, Any]) -> None:
         try:
             barrier.wait()
-            sys.settrace(give_way)
+            sys.settrace(traces[place])
             back = subject.operations[cases[place].operation](**arguments)
             sys.settrace(None)
             parts = back if isinstance(back, tuple | list) else (back,)
@@ -76,7 +78,7 @@ def _together(subject: Subject, cases: tuple[Case, Case], seconds: float) -> lis
             sys.settrace(None)
             results[place] = error
 
-    give_way = _giving_way(subject.operations[cases[0].operation])
+    traces = [_giving_way(subject.operations[case.operation]) for case in cases]
     given = [arguments_for(subject, case, lay_out(subject, case)) for case in cases]
     threads = [threading.Thread(target=run, args=(place, one), daemon=True) for place, one in enumerate(given)]
     before, depth = sys.getswitchinterval(), sys.getrecursionlimit()
@@ -93,12 +95,18 @@ def _together(subject: Subject, cases: tuple[Case, Case], seconds: float) -> lis
 
 
 def _giving_way(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a trace function that lets another thread run at every line of a function's file."""
-    code = getattr(inspect.unwrap(function), "__code__", None)
+    """Return a trace function that lets another thread run at the first `LINES` lines of a function's file."""
+    code, left = getattr(inspect.unwrap(function), "__code__", None), LINES
 
     def give_way(frame: Any, event: str, _argument: Any) -> Any:
+        nonlocal left
         if code is None or frame.f_code.co_filename != code.co_filename:
             return None
+        if left == 0:
+            frame.f_trace = None
+            sys.settrace(None)
+            return None
+        left -= 1
         time.sleep(0)
         return give_way
 

@@ -287,8 +287,8 @@ EXHIBITS = (
     exhibit(
         "the recipe: no barrier before the maxima",
         "fp8_columns.cu",
-        "largest[threadIdx.x / 32] = part;\n    __syncthreads();\n",
-        "largest[threadIdx.x / 32] = part;\n",
+        "all.largest[threadIdx.x / 32] = most;\n    __syncthreads();\n",
+        "all.largest[threadIdx.x / 32] = most;\n",
         "",
         "github.com/anonymous-git-2026/MXFP4-Hopper pytorch/ao#4278",
         "L10",
