@@ -35,6 +35,7 @@ def build(out: Path, source: Path | None = None) -> int:
     Raises VectorFileError.
     """
     source = vectors_folder() if source is None else source
+    out = out.resolve()  # a link stays, and what it names is replaced
     if out.exists() and any(out.iterdir()) and not (out / "notes.json").is_file():
         raise VectorFileError(f"{out} is not empty and no vectors folder; name a new one.")
     files, count = generated_files()

@@ -141,3 +141,13 @@ def test_build_refuses_a_folder_that_is_not_its_own(tmp_path):
     with pytest.raises(VectorFileError, match="no vectors folder"):
         build(tmp_path)
     assert (tmp_path / "precious.txt").read_text() == "mine"
+
+
+def test_build_replaces_what_a_link_names(monkeypatch, tmp_path):
+    """The installed folder of a checkout is a link to `vectors/` beside the package."""
+    (tmp_path / "vectors").mkdir()
+    (tmp_path / "link").symlink_to("vectors")
+    monkeypatch.setattr("refnum.conformance.vectors.build.generated_files", lambda: ({"made.json": b"{}"}, 1))
+    monkeypatch.setattr("refnum.conformance.vectors.history.require_kept", lambda *_folders: None)
+    assert build(tmp_path / "link") == 1
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "vectors" / "made.json").is_file()

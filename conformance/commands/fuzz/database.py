@@ -19,7 +19,7 @@ from typing import Any
 
 from ...reports import files
 from .errors import CampaignError, DiskFullError
-from .seal import KEY, Seal, total
+from .seal import KEY, TABLES, Seal, total
 from .shards import Address, address_of
 from .spec import Spec
 
@@ -46,6 +46,11 @@ CREATE TABLE workers (key TEXT PRIMARY KEY, identity TEXT, joined REAL, left REA
 CREATE TABLE sessions (id INTEGER PRIMARY KEY, started REAL, ended REAL, seconds REAL DEFAULT 0, argv TEXT,
     workers INT, words TEXT);
 """
+
+STORED = {
+    "TEXT": ("text", "null"), "REAL": ("real", "null"), "INT": ("integer", "null"), "INTEGER": ("integer", "null"),
+}  # fmt: skip
+"""Declared type of a column -> what SQLite may have stored there, which takes any type in any column."""
 
 
 class Database:
@@ -228,6 +233,11 @@ def _check(path: Path, raw: sqlite3.Connection) -> None:
     kept = raw.execute("SELECT value FROM meta WHERE key = ?", (KEY,)).fetchone()
     if kept is None or kept[0] != total(raw):
         raise CampaignError(f"{path}: its rows do not give its seal; something other than refnum changed them.")
+    for table in TABLES:
+        for _, column, declared, *_rest in raw.execute(f"PRAGMA table_info({table})"):
+            found = raw.execute(f"SELECT typeof({column}) AS t FROM {table} WHERE t NOT IN {STORED[declared]}").fetchone()
+            if found:
+                raise CampaignError(f"{path}: a row of {table} holds {found[0]} as {column}; allowed is {declared}.")
 
 
 def _tables(raw: sqlite3.Connection) -> list[tuple[Any, ...]]:
