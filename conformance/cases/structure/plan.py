@@ -23,7 +23,7 @@ from .ragged import splits
 AMOUNTS = ("smoke", "brief", "full", "exhaustive")
 """How much is asked: a few rows; every level of the shapes; every pair of them, extremes and forms too; huge ones."""
 SMOKE = 6
-DEAR = {"swiglu_backward": 16, "swiglu_quantize": 2, "unpermute": 8}
+DEAR = {"swiglu_backward": 16, "swiglu_quantize": 2, "unpermute": 8, "matmul_fp8": 8}
 """Operation -> by what its largest cases are smaller: the golden model needs so much longer an element."""
 SCALE_BYTES = (0, 1, 60, 126, 127, 128, 200, 254, 255)
 SUMMED = 400
