@@ -25,22 +25,22 @@ def matmul_fp8(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
     left, right = get_format(str(params["a_format"])), get_format(str(params["b_format"]))
     order = str(params["order"])
     for label, a, b in (
-        ("one large among many small", *_one_large(left, right)),
-        ("every code beside every power of two, both signs", *_beside_powers(left, right)),
-        ("large terms that cancel around small ones", *_cancelling(left, right)),
-        ("zeros of both signs", *_zeros(right)),
-        ("NaN, infinity and zero in every lane", *_specials(left, right)),
+        ("one large among many small", *one_large(left, right)),
+        ("every code beside every power of two, both signs", *beside_powers(left, right)),
+        ("large terms that cancel around small ones", *cancelling(left, right)),
+        ("zeros of both signs", *zeros(right)),
+        ("NaN, infinity and zero in every lane", *specials(left, right)),
     ):
         yield label, {"a": _lengthened(a, order), "b": _lengthened(b, order)}
     for k in LENGTHS:
         if terms_for(order, k) == k:
-            yield f"{k} terms", {"a": _finite(left, (4, k), k), "b": _finite(right, (5, k), k + 1)}
+            yield f"{k} terms", {"a": finite(left, (4, k), k), "b": finite(right, (5, k), k + 1)}
     for rows, columns in SHAPES:
-        yield f"{rows} by {columns}", {"a": _finite(left, (rows, 192), 1), "b": _finite(right, (columns, 192), 2)}
+        yield f"{rows} by {columns}", {"a": finite(left, (rows, 192), 1), "b": finite(right, (columns, 192), 2)}
     yield from _scaled(left, right, order)
 
 
-def _finite(fmt: Format, shape: tuple[int, int], seed: int) -> np.ndarray:
+def finite(fmt: Format, shape: tuple[int, int], seed: int) -> np.ndarray:
     found: np.ndarray = CODED["apart"].make(Draw(seed), Layout(fmt, 1, 128), shape, base=127, spread=0, empty=0, nan=0)[0]
     return found
 
@@ -50,56 +50,56 @@ def _lengthened(codes: np.ndarray, order: str) -> np.ndarray:
     return np.pad(codes, ((0, 0), (0, terms_for(order, codes.shape[1]) - codes.shape[1])))
 
 
-def _power(fmt: Format, exponent: int) -> int:
+def power(fmt: Format, exponent: int) -> int:
     return (exponent + fmt.bias) << fmt.mantissa_bits
 
 
-def _one_large(left: Format, right: Format) -> tuple[np.ndarray, np.ndarray]:
+def one_large(left: Format, right: Format) -> tuple[np.ndarray, np.ndarray]:
     """Every code in 39 lanes of a row and the largest power of two in one, whose place moves; four columns."""
     a = np.repeat(CODES[:, None], 40, axis=1)
-    a[CODES, CODES % 40] = _power(left, (left.max_code >> left.mantissa_bits) - left.bias)
+    a[CODES, CODES % 40] = power(left, (left.max_code >> left.mantissa_bits) - left.bias)
     lane = np.arange(40)
-    b = np.full((4, 40), _power(right, 0), np.uint8)
+    b = np.full((4, 40), power(right, 0), np.uint8)
     b[1, 1::2] |= 0x80
     b[2] = 1 + lane % 3
-    b[3] = _power(right, -3) + lane % 5
+    b[3] = power(right, -3) + lane % 5
     return a, b
 
 
-def _beside_powers(left: Format, right: Format) -> tuple[np.ndarray, np.ndarray]:
+def beside_powers(left: Format, right: Format) -> tuple[np.ndarray, np.ndarray]:
     """Two terms: a code times 1, and 1 times each power of two of either sign, so that every distance is cut at."""
-    one = np.full(256, _power(left, 0), np.uint8)
+    one = np.full(256, power(left, 0), np.uint8)
     fields = np.arange(1, right.max_code >> right.mantissa_bits, dtype=np.int64) << right.mantissa_bits
     powers = np.concatenate([fields, fields | 0x80, np.array([1, 0x81])]).astype(np.uint8)
-    return np.stack([CODES, one], axis=1), np.stack([np.full_like(powers, _power(right, 0)), powers], axis=1)
+    return np.stack([CODES, one], axis=1), np.stack([np.full_like(powers, power(right, 0)), powers], axis=1)
 
 
-def _cancelling(left: Format, right: Format) -> tuple[np.ndarray, np.ndarray]:
+def cancelling(left: Format, right: Format) -> tuple[np.ndarray, np.ndarray]:
     """A large term, one of every small code, and the large one's negative: in one step, in two, in another run."""
-    large = _power(left, 7)
+    large = power(left, 7)
     rows = [(first, place, code) for first, place in ((0, 31), (0, 40), (5, 133)) for code in range(128)]
     a = np.zeros((len(rows), 140), np.uint8)
     for row, (first, place, code) in enumerate(rows):
         a[row, first], a[row, first + 3 :: 32], a[row, place] = large, code, large | 0x80
-    b = np.full((2, 140), _power(right, 0), np.uint8)
-    b[1] = _power(right, 3) + 1
+    b = np.full((2, 140), power(right, 0), np.uint8)
+    b[1] = power(right, 3) + 1
     return a, b
 
 
-def _zeros(right: Format) -> tuple[np.ndarray, np.ndarray]:
+def zeros(right: Format) -> tuple[np.ndarray, np.ndarray]:
     """Rows of +0, -0 and both, times 1, -1 and zeros of both signs."""
     a = np.array([[0] * 33, [0x80] * 33, [0, 0x80, 0] * 11], np.uint8)
-    one = _power(right, 0)
+    one = power(right, 0)
     return a, np.repeat(np.array([[one], [one | 0x80], [0], [0x80]], np.uint8), 33, axis=1)
 
 
-def _specials(left: Format, right: Format) -> tuple[np.ndarray, np.ndarray]:
+def specials(left: Format, right: Format) -> tuple[np.ndarray, np.ndarray]:
     """NaN, Inf of both signs (the largest code where there is none) and zeros, each in lanes 0 to 39 of ones."""
     inf = left.max_code if left.inf_code is None else left.inf_code
     kinds = np.array([left.nan_code, inf, inf | 0x80, 0], np.uint8)
-    a = np.full((4, 40, 40), _power(left, 0), np.uint8)
+    a = np.full((4, 40, 40), power(left, 0), np.uint8)
     a[:, np.arange(40), np.arange(40)] = kinds[:, None]
-    b = np.full((5, 40), _power(right, 0), np.uint8)
+    b = np.full((5, 40), power(right, 0), np.uint8)
     b[1, 3], b[2, 7], b[3, 11] = 0x7F, right.max_code if right.inf_code is None else right.inf_code, 0
     b[4] |= 0x80
     return a.reshape(-1, 40), b
@@ -107,7 +107,7 @@ def _specials(left: Format, right: Format) -> tuple[np.ndarray, np.ndarray]:
 
 def _scaled(left: Format, right: Format, order: str) -> Iterator[Corner]:
     """Scales of every kind on either side, ordinary, and where results overflow and vanish."""
-    sides = {"a": _finite(left, (130, 300), 5), "b": _finite(right, (6, 300), 6)}
+    sides = {"a": finite(left, (130, 300), 5), "b": finite(right, (6, 300), 6)}
     for number, kind in enumerate(scale_kinds(order)):
         for other in dict.fromkeys((kind, "", scale_kinds(order)[-1])):
             inputs = dict(sides)
