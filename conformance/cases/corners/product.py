@@ -41,7 +41,9 @@ def matmul_fp8(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
 
 
 def finite(fmt: Format, shape: tuple[int, int], seed: int) -> np.ndarray:
-    found: np.ndarray = CODED["apart"].make(Draw(seed), Layout(fmt, 1, 128), shape, base=127, spread=0, empty=0, nan=0)[0]
+    found: np.ndarray = CODED["apart"].make(Draw(seed), Layout(fmt, 1, 128), shape, base=127, spread=0, empty=0, nan=0)[
+        0
+    ]
     return found
 
 
