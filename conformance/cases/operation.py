@@ -27,7 +27,8 @@ DATA_PARAMS = frozenset({"splits", "tokens", "philox", "scale_byte"})
 OPERANDS: dict[str, str] = {
     "x": "values", "gate": "values", "up": "values", "grad": "values", "rows": "values", "prob": "values",
     "weights": "values", "rbits": "bits", "codes": "codes", "packed": "packed", "scales": "scales", "payload": "bytes",
-    "a": "codes", "b": "codes", "a_scales": "scales", "b_scales": "scales", "row_map": "index", "stored": "scales", "counter": "index", "key": "index", "keys": "index",
+    "a": "codes", "b": "codes", "a_scales": "scales", "b_scales": "scales", "row_map": "index", "stored": "scales",
+    "counter": "index", "key": "index", "keys": "index",
 }  # fmt: skip
 """Name of an array argument -> its kind, as the kinds of `Output`; `bits` are random bits."""
 

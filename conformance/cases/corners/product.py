@@ -41,6 +41,7 @@ def matmul_fp8(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
 
 
 def finite(fmt: Format, shape: tuple[int, int], seed: int) -> np.ndarray:
+    """Return finite codes [rows, K] of every magnitude."""
     found: np.ndarray = CODED["apart"].make(Draw(seed), Layout(fmt, 1, 128), shape, base=127, spread=0, empty=0, nan=0)[
         0
     ]
@@ -53,6 +54,7 @@ def _lengthened(codes: np.ndarray, order: str) -> np.ndarray:
 
 
 def power(fmt: Format, exponent: int) -> int:
+    """Return the code of a power of two that is a normal number."""
     return (exponent + fmt.bias) << fmt.mantissa_bits
 
 

@@ -208,7 +208,7 @@ def _form_rows(operation: str, dtype: str, stochastic: bool) -> tuple[Row, ...]:
         floating = {"x": dtype, "gate": "bfloat16", "up": "bfloat16", "grad": "bfloat16", "rows": "bfloat16"}
         inputs[name] = floating.get(name, "")
     rows: list[Row] = []
-    for into_out in (False, True):
+    for into_out in (False,) if "out" in OPERATIONS[operation].params else (False, True):
         table = factors.form_table(operation, {**inputs, **optional}, into_out)
         base = {name: levels[0] for name, levels in table.items()}
         found = pairs(table, lambda row: True, base)
