@@ -9,7 +9,7 @@ import numpy as np
 
 from . import softfloat
 from .arguments import MOST_ROWS, require_integer, row_counts
-from .arrays import BFLOAT16, BLOCK, Array, float32_bits, require_array, require_codes, require_matrix
+from .arrays import BFLOAT16, BLOCK, Array, contiguous, float32_bits, require_array, require_codes, require_matrix
 from .blocks import quantize_mxfp4
 from .errors import ArgumentError, DtypeError, ShapeError
 from .profiles import HOPPER, Profile, deterministic
@@ -30,7 +30,7 @@ def pack_payload(packed: Array, scales: Array) -> Array:
     shape = (packed.shape[0], packed.shape[1] * 2 // BLOCK)
     if tuple(scales.shape) != shape:
         raise ShapeError(f"scales has shape {tuple(scales.shape)}; packed of {tuple(packed.shape)} needs {shape}")
-    return np.concatenate([packed, scales], axis=1)
+    return contiguous(np.concatenate([packed, scales], axis=1))  # transposed inputs give a transposed whole
 
 
 def unpack_payload(payload: Array) -> tuple[Array, Array]:

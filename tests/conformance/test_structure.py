@@ -9,7 +9,7 @@ from structure_tools import engine_of, golden, verdict
 
 from refnum.conformance.cases.levels import Outcome
 from refnum.conformance.cases.operation import OPERATIONS, run_golden
-from refnum.conformance.cases.structure import covering, structure_cases
+from refnum.conformance.cases.structure import covering, factors, structure_cases
 from refnum.conformance.cases.structure.plan import structure_rows
 from refnum.conformance.commands.check.run import Plan, run
 from refnum.conformance.reports import covered
@@ -53,7 +53,7 @@ def test_rows_are_the_same_every_time_and_small(operation):
     params = OPERATIONS[operation].defaults()
     rows = structure_rows(operation, "HOPPER", params, "full")
     assert rows == structure_rows(operation, "HOPPER", params, "full")
-    assert 200 < len(rows) < 1200
+    assert 200 < len(rows) < 1600
     assert len(structure_rows(operation, "HOPPER", params, "smoke")) < 10
 
 
@@ -132,3 +132,12 @@ def test_a_level_that_is_never_asked_is_an_error_of_the_harness():
     engine.tallies["k"].coverage.expect([{"rows": 12345}])
     engine.finish()
     assert "rows 12345" in engine.report.harness[0]
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_every_level_of_the_tables_is_asked(operation):
+    rows = structure_rows(operation, "HOPPER", OPERATIONS[operation].defaults(), "full")
+    for paired in (False, True):
+        for name, levels in factors.shape_table(operation, paired).items():
+            missing = set(levels) - {row[name] for row in rows if name in row}
+            assert not missing, (name, missing)

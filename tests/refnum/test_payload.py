@@ -21,6 +21,11 @@ def frozen(x: np.ndarray) -> np.ndarray:
     return view
 
 
+def test_transposed_codes_and_scales_are_packed_into_dense_rows() -> None:
+    packed, scales = np.zeros((16, 24), np.uint8).T, np.zeros((1, 24), np.uint8).T
+    assert refnum.pack_payload(packed, scales).flags.c_contiguous
+
+
 @pytest.mark.parametrize("t, k", [(0, 64), (1, 32), (3, 96), (5, 7168)])
 def test_pack_and_unpack(t: int, k: int) -> None:
     rng = np.random.default_rng(k)

@@ -193,7 +193,8 @@ def _routed(
 
 def _cast(operation: str, params: Mapping[str, Any], row: Row, seed: int) -> dict[str, np.ndarray]:
     count = int(row.get("elements", 1))
-    shape = shape_of(row) if "form shape" in row else _cast_shape(str(row.get("form of the array", "row")), count)
+    matrix = "form shape" in row or "rows" in row
+    shape = shape_of(row) if matrix else _cast_shape(str(row.get("form of the array", "row")), count)
     count = int(np.prod(shape))
     if operation.startswith("encode_"):
         flat = values.floats(values.FORMATS[params["input"]], (1, count), seed, (1, 8))

@@ -32,11 +32,15 @@ def singles(table: Table, fits: Fits, base: Row) -> list[Row]:
 
 
 def completed(rows: list[Row], table: Table, fits: Fits, base: Row) -> list[Row]:
-    """Return rows with more of them, so that every level that fits in `base` stands in one."""
+    """Return rows with more of them, so that every level stands in one: in `base`, or beside the least levels."""
     kept = list(rows)
+    least = {name: min(levels) if isinstance(levels[0], int) else base[name] for name, levels in table.items()}
+    tight = [base, {**base, **{name: least[name] for name in table if name in ("columns", "rows")}}, {**base, **least}]
+    tight += [{**tight[1], "rows of an expert": 1, "experts": 300}] if "experts" in table else []
     for name, levels in table.items():
         seen = {row[name] for row in kept}
-        kept += [{**base, name: level} for level in levels if level not in seen and fits({**base, name: level})]
+        for level in (level for level in levels if level not in seen):
+            kept += [row for row in ({**one, name: level} for one in tight) if fits(row)][:1]
     return kept
 
 

@@ -11,9 +11,9 @@ from ..operation import OPERATIONS
 from .covering import Level, Table
 
 ROWS = (
-    1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 15, 16, 17, 20, 23, 24, 31, 32, 33, 40, 47, 48, 63, 64, 65, 80, 95, 96, 97,
-    100, 126, 127, 128, 129, 130, 144, 160, 191, 192, 193, 224, 255, 256, 257, 320, 383, 384, 385, 500, 511, 512, 513,
-    640, 768, 1000, 1023, 1024, 1025, 1536, 2047, 2048, 2049, 3000, 4095, 4096, 4097, 4098, 5000, 6145,
+    *range(1, 66), 72, 80, 95, 96, 97, 100, 111, 112, 126, 127, 128, 129, 130, 144, 160, 191, 192, 193, 200, 224, 255,
+    256, 257, 300, 320, 383, 384, 385, 447, 500, 511, 512, 513, 640, 767, 768, 896, 1000, 1023, 1024, 1025, 1280, 1536,
+    1792, 2047, 2048, 2049, 2560, 3000, 3072, 4095, 4096, 4097, 4098, 5000, 6145,
 )  # fmt: skip
 """Rows of a matrix, each asked once: around powers of two, of every small residue, beyond 4,096."""
 BLOCKS = (
@@ -31,6 +31,8 @@ EXTREMES = ((8191, 96), (8192, 160), (8193, 32), (9999, 64), (16384, 32), (16385
             (65537, 32), (1, 65536), (3, 65568), (2, 65600), (1, 65632), (5, 65664), (2, 131104), (1, 262176),
             (33, 8224), (130, 4160), (257, 2880))  # fmt: skip
 """Rows and columns beyond 8,192 rows, beyond 65,536 rows or columns, and large in both."""
+EVERY = {"rows": tuple(range(66, 200)), "columns": tuple(32 * count for count in range(1, 135))}
+"""Levels that the first variant of an operation is asked one by one, beside ordinary levels of the other factors."""
 LOOSE_EXTREMES = ((8193, 3), (16385, 2), (65537, 1), (1, 65537), (2, 32769), (33, 4097), (1, 131073))
 HUGE = ((131073, 64), (262145, 32), (1, 1 << 20), (3, 2097184), (2048, 7168), (4097, 4128))
 """Rows and columns of level exhaustive."""
@@ -85,7 +87,9 @@ UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
 SPLITS = ("list", "tuple", "int64 array", "int32 array", "uint32 array", "numpy integers", "strided array")
 SCALARS = ("plain", "numpy", "omitted")
 """Arguments that are no arrays: Python's, NumPy's, and left out where they are at their default."""
-FORM_SHAPES = ("33x160", "5x288", "1x32", "129x96", "64x128", "1x2880", "130x64", "257x32", "4x1056")
+FORM_SHAPES = ("33x160", "5x288", "1x32", "129x96", "64x128", "1x2880", "130x64", "257x32", "4x1056", "3x96", "7x64",
+               "10x32", "31x160", "63x128", "96x64", "127x32", "192x160", "2x6144", "2x8224", "20x2048", "1025x32",
+               "2048x32")  # fmt: skip
 
 LINE_INPUTS = frozenset({"prob", "weights", "row_map"})
 ROUTED = frozenset(name for name, row in OPERATIONS.items() if row.routed)

@@ -15,8 +15,9 @@ from ..layouts import IN, OUT
 from ..operation import OPERATIONS
 from . import factors
 from .build import build
-from .covering import Fits, Row, completed, pairs, singles
+from .covering import Fits, Level, Row, Table, completed, pairs, singles
 from .factors import CASTS, RAGGED, ROUTED
+from .mixed import MIXED, mixed_rows
 from .models import MODELS
 from .ragged import splits
 
@@ -77,6 +78,7 @@ def structure_rows(operation: str, profile: str, params: Mapping[str, Any], amou
         keyed = "random" in params
         stochastic = refnum.get_profile(profile).rounding == "stochastic" and not keyed
         chosen += _form_rows(operation, str(params.get("input", "")), stochastic)
+        chosen += _mixed_rows(operation, str(params.get("input", "")), stochastic)
         chosen += _order_rows(operation)
         chosen += _model_rows(operation)
     return chosen
@@ -117,7 +119,8 @@ def _fits(operation: str, most: int) -> Fits:
         if operation in CASTS:
             return True
         if operation not in RAGGED and operation not in ROUTED:
-            return int(row["rows"]) * int(row["columns"]) <= most
+            thin = int(row["rows"]) == 1 or int(row["columns"]) <= 32
+            return int(row["rows"]) * int(row["columns"]) <= (factors.SINGLE if thin else most)
         counts = splits(row, OPERATIONS[operation].even_rows)
         if counts is None:
             return False
@@ -127,17 +130,20 @@ def _fits(operation: str, most: int) -> Fits:
                 return False
         align = int(row.get("align", 32)) if operation in ROUTED else 1
         tall = max(sum(-(-count // align) * align for count in counts), int(row.get("tokens", 0)))
-        return tall * int(row["columns"]) <= 2 * most
+        return tall * int(row["columns"]) <= 2 * (factors.SINGLE if int(row["columns"]) <= 32 else most)
 
     return fits
 
 
-def _extremes(operation: str, amount: str) -> Iterator[Row]:
+def _extremes(operation: str, amount: str) -> Iterator[Mapping[str, Level]]:
     """Yield levels beyond those of the tables."""
     if operation == "encode_e2m1":
         for byte in SCALE_BYTES:
             yield {"scale_byte": byte}
     if operation in CASTS:
+        yield from ({"rows": rows, "columns": 1 + 7 * rows % 67} for rows in (*factors.EVERY["rows"], *factors.ROWS))
+        widths = (*factors.EVERY["columns"], *factors.LOOSE)
+        yield from ({"rows": 2 + place % 5, "columns": width} for place, width in enumerate(widths))
         return
     if operation in RAGGED or operation in ROUTED:
         names = ("experts", "rows of an expert", "rows before it", "empty experts", "columns", "tokens")
@@ -153,6 +159,8 @@ def _extremes(operation: str, amount: str) -> Iterator[Row]:
     shapes += factors.HUGE if amount == "exhaustive" else ()
     for rows, columns in shapes:
         yield {"rows": rows, "columns": columns}
+    yield from ({"rows": 3 + place % 3, "columns": columns} for place, columns in enumerate(factors.EVERY["columns"]))
+    yield from ({"rows": rows, "columns": 32 + 32 * (rows % 5)} for rows in factors.EVERY["rows"])
 
 
 def _order_rows(operation: str) -> Iterator[Row]:
@@ -202,15 +210,30 @@ def _layout_rows(operation: str, reads: bool, tile: tuple[int, int]) -> tuple[Ro
 @functools.lru_cache(maxsize=64)
 def _form_rows(operation: str, dtype: str, stochastic: bool) -> tuple[Row, ...]:
     """Rows of the forms of a call, each with its pairs; then those of calls that give `out`."""
+    rows: list[Row] = []
+    for table in filter(None, _form_tables(operation, dtype, stochastic)):
+        base = {name: levels[0] for name, levels in table.items()}
+        found = pairs(table, lambda row: True, base)
+        rows += completed(found, table, lambda row: True, base)
+    return tuple(rows)
+
+
+@functools.lru_cache(maxsize=64)
+def _mixed_rows(operation: str, dtype: str, stochastic: bool) -> tuple[Row, ...]:
+    """Rows of small shapes in calls of every form."""
+    forms, outs = _form_tables(operation, dtype, stochastic)
+    outs = {name: levels for name, levels in outs.items() if name.startswith("out")}
+    fits = _fits(operation, MIXED // DEAR.get(operation, 1))
+    return tuple(mixed_rows(operation, factors.shape_table(operation, paired=False), forms, outs, fits))
+
+
+def _form_tables(operation: str, dtype: str, stochastic: bool) -> tuple[Table, Table]:
+    """Return the factors of the form of a call, and of one that gives `out`, empty where none does."""
     inputs = dict.fromkeys(OPERATIONS[operation].inputs, "")
     optional = {name: "" for name in OPERATIONS[operation].optional if name != "rbits" or stochastic}
     for name in inputs:
         floating = {"x": dtype, "gate": "bfloat16", "up": "bfloat16", "grad": "bfloat16", "rows": "bfloat16"}
         inputs[name] = floating.get(name, "")
-    rows: list[Row] = []
-    for into_out in (False,) if "out" in OPERATIONS[operation].params else (False, True):
-        table = factors.form_table(operation, {**inputs, **optional}, into_out)
-        base = {name: levels[0] for name, levels in table.items()}
-        found = pairs(table, lambda row: True, base)
-        rows += completed(found, table, lambda row: True, base)
-    return tuple(rows)
+    named = {**inputs, **optional}
+    into_out = {} if "out" in OPERATIONS[operation].params else factors.form_table(operation, named, into_out=True)
+    return factors.form_table(operation, named), into_out

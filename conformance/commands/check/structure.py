@@ -17,6 +17,7 @@ from ...cases.operation import OPERATIONS
 from ...cases.structure import Asked, build, structure_cases
 from ...cases.structure.build import form_of
 from ...cases.structure.covering import Row
+from ...cases.structure.illegal import illegal_cases
 from ...cases.structure.plan import structure_rows
 from ...subjects.calls.call import Called, call
 from ...subjects.subject import Subject, takes, takes_out
@@ -69,6 +70,7 @@ def ask(engine: Asking, key: tuple[str, str, dict[str, Any]]) -> set[str]:
             engine.plan.structured.add((subject.name, _kind(engine.item)))
     engine.book.enter(key, f"structure {amount}")
     seen: dict[int, int] = {}
+    wrong = [case for case in illegal_cases(*key) if "out" not in case.params.get(FORM, {})]
     for asked in structure_cases(*key, amount):
         engine.number = asked.number
         if not any(subject.name in names for subject in engine.active()):
@@ -80,6 +82,10 @@ def ask(engine: Asking, key: tuple[str, str, dict[str, Any]]) -> set[str]:
             if not _takes(subject, asked.case) or _too_slow(engine, subject):
                 continue
             before = engine.tallies[subject.name].seconds
+            if (
+                amount != "brief" and wrong and asked.number % 3 == 1
+            ):  # a call that is refused must leave nothing behind
+                call(subject, wrong[asked.number // 3 % len(wrong)], engine.plan.seconds)
             _judge(engine, subject, asked, golden)
             engine.tallies[subject.name].coverage.seconds += engine.tallies[subject.name].seconds - before
             if amount != "brief" and engine.was_compared and _worth_probing(asked, seen):

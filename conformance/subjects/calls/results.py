@@ -10,7 +10,7 @@ import numpy as np
 from ...cases.findings import Finding
 from ..arrays import share_memory
 
-KEPT, LARGEST = 3, 1 << 16
+KEPT, LARGEST = 3, 1 << 22
 """Calls of an operation whose results are held, and bytes of the largest result that is."""
 _held: dict[tuple[str, str], deque[list[tuple[Any, np.ndarray]]]] = {}
 Found = tuple[str, str] | None

@@ -24,6 +24,7 @@ import os
 import selectors
 import shutil
 import subprocess
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -74,6 +75,7 @@ def _asked(process: _Process, name: str) -> Any:
         answer = process.ask(question(case, list(zip(names, specs, strict=True))))
         return tuple(read(answer, dtype, shape, name) for name, (shape, dtype) in zip(names, specs, strict=True))
 
+    call.declares = True  # type: ignore[attr-defined]
     return call
 
 
@@ -129,6 +131,7 @@ class _Process:
         self.process: subprocess.Popen[bytes] | None = None
         self.mark = ""
         self.served = False
+        self.turn = threading.Lock()
         atexit.register(self.stop)
 
     def stop(self) -> None:
@@ -139,6 +142,10 @@ class _Process:
 
     def ask(self, text: str) -> Iterator[str]:
         """Return the lines of its answer; UnsupportedError, TimeoutError or RuntimeError otherwise."""
+        with self.turn:  # one line to the process: threads take turns
+            return self._asked(text)
+
+    def _asked(self, text: str) -> Iterator[str]:
         try:
             try:
                 lines = self._exchange(self._started(), text.encode())
