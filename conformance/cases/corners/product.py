@@ -17,7 +17,7 @@ from ..draw.products import scale_kinds, scales_of_kind, terms_for
 Corner = tuple[str, dict[str, np.ndarray]]
 CODES = np.arange(256, dtype=np.uint8)
 LENGTHS = (1, 2, 31, 32, 33, 64, 127, 128, 129, 160, 255, 256, 257, 385, 513)
-SHAPES = ((0, 3), (3, 0), (1, 1), (1, 17), (17, 1), (5, 7))
+SHAPES = ((0, 0), (0, 3), (3, 0), (1, 1), (1, 17), (17, 1), (5, 7))
 
 
 def matmul_fp8(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -72,7 +73,8 @@ def _scales() -> Iterator[Draft]:
                 name: np.ascontiguousarray(scales_of_kind(_bytes(len(a if name[0] == "a" else b), number), one))
                 for name, one in given.items()
             }
-            yield _draft(a, b, f"scales of a: {kind}, of b: {other or 'none'}", order=order, **scales)
+            asked = _draft(a, b, f"scales of a: {kind}, of b: {other or 'none'}", order=order)
+            yield replace(asked, inputs={**asked.inputs, **scales})
     for byte in (252, 2, 0):
         scale = np.full((1, 1), byte, np.uint8)
         yield _draft(a, b, f"scales of byte {byte}", a_scales=scale)
