@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,10 @@ from refnum.conformance.cases.operation import OPERATIONS
 from refnum.conformance.cases.primitives import VECTOR_OPERATIONS
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "docs" / "_ext"))
+
+import clause_coverage  # noqa: E402  (the path comes first)
+
 TABLES = ("conformance/cases/operation.py", "conformance/cases/primitives.py")
 PEERS = "conformance/subjects/peers"
 
@@ -108,6 +113,11 @@ def _judged(row: Row) -> bool:
     return row.judged
 
 
+def _written(row: Row) -> bool:
+    """Whether the operation's clause is one that was written a second time from the text."""
+    return row.clause not in clause_coverage.UNWRITTEN
+
+
 def _computes(row: Row) -> bool:
     return row.judged and not row.facts.get("moves_only") and not row.facts.get("routed")
 
@@ -138,7 +148,7 @@ PARTS = (
     Part("its coverpoints", "conformance/cases/coverpoints/{family}.py", _names, _judged),
     Part("the proof of the model on CuPy", "conformance/commands/prove/catalogue.py", _is_proved, _judged),
     Part("a test of the model", "tests/refnum/test_{family}.py", _is_tested, _judged),
-    Part("the operation from the text alone", "tests/clean_room/operations.hpp", _mentions),
+    Part("the operation from the text alone", "tests/clean_room/operations.hpp", _mentions, _written),
 )
 
 

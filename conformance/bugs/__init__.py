@@ -13,13 +13,14 @@ from fnmatch import fnmatchcase
 import numpy as np
 
 from ..cases.case import Case
-from . import converting, decoding, moving, rounding, scales, special
+from . import converting, decoding, moving, products, rounding, scales, special
 from .tools import Outputs, Rule, on_codes
 
 Q = ("quantize_*", "fp8_to_mxfp4")
 F = ("quantize_*",)
 ENC = ("encode_*",)
 COL = ("*_columns",)
+MATMUL = ("matmul_*",)
 BYTES_IN = ("dequantize_*", "fp8_to_mxfp4", "fp8_columns", "mxfp4_*")
 
 WRONG: dict[str, tuple[tuple[tuple[str, ...], Rule], ...]] = {
@@ -178,6 +179,13 @@ WRONG: dict[str, tuple[tuple[tuple[str, ...], Rule], ...]] = {
     "PHILOX_WIDTH": ((("philox4x32",), moving.philox4x64),),
     "PHILOX_STREAM_STEP": ((("random_bits",), moving.stream_and_step_swapped),),
     "RANDOM_LOW_BITS": ((("random_bits",), moving.low_bits),),
+    "PRODUCT_TERM_BITS": tuple((MATMUL, products.stepped(products.Step(bits, bits))) for bits in (12, 14)),
+    "PRODUCT_ROUNDS_TERMS": ((MATMUL, products.stepped(products.Step(nearest=True))),),
+    "PRODUCT_NORMALISED": ((MATMUL, products.stepped(products.Step(normalised=True))),),
+    "PRODUCT_ZERO_JOINS_MAX": ((MATMUL, products.stepped(products.Step(zeros_join=True))),),
+    "PRODUCT_SUM_LEFT_OUT": ((MATMUL, products.stepped(products.Step(products_alone=True))),),
+    "PRODUCT_NEVER_PROMOTED": ((MATMUL, products.in_order("chain")),),
+    "PRODUCT_SCALES_TRANSPOSED": ((MATMUL, products.scales_transposed),),
 }
 """Note -> pairs of operation patterns and the wrong rule of a kernel with this bug."""
 

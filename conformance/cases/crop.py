@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from refnum.arrays import contiguous, unpack_nibbles
+from refnum.arrays import TILE, contiguous, unpack_nibbles
 
 from .case import Case
 from .draw.bits import float_bits
 from .geometry import splits_of
 from .operation import OPERATIONS
 
-ELEMENTS = ("x", "gate", "up", "grad", "rbits", "codes", "packed")
+ELEMENTS = ("x", "gate", "up", "grad", "rbits", "codes", "packed", "a", "b")
 
 
 def croppable(case: Case) -> bool:
@@ -52,8 +52,25 @@ def row_unit(case: Case) -> int:
     return _scale_unit(case)[0] if "scales" in case.inputs else 1
 
 
+def _product_cut(case: Case, rows: slice, columns: slice) -> Case:
+    """Return a product of some rows of `a` and some terms of both operands; whole blocks of scales go with them."""
+    inputs = {"a": case.inputs["a"][rows, columns], "b": case.inputs["b"][:, columns]}
+    for name in ("a_scales", "b_scales"):
+        if name in case.inputs and case.inputs[name].size > 1:
+            scales = case.inputs[name]
+            if name == "a_scales":
+                tall = 1 if len(scales) == len(case.inputs["a"]) else TILE
+                scales = scales[rows.start // tall : -(-rows.stop // tall)]
+            if scales.shape[1] > 1:
+                scales = scales[:, columns.start // TILE : -(-columns.stop // TILE)]
+            inputs[name] = scales
+    return case.with_inputs({name: contiguous(array) for name, array in inputs.items()})
+
+
 def take_rows(case: Case, start: int, stop: int) -> Case:
     """Return the case with rows start..stop only; cuts inside a 128-row tile move out to its border."""
+    if "a" in case.inputs:
+        return _product_cut(case, slice(start, stop), slice(0, shape(case)[1]))
     tall = row_unit(case)
     start -= start % tall
     inputs = {}
@@ -76,6 +93,8 @@ def _cut_splits(splits: list[int], start: int, stop: int) -> list[int]:
 
 def take_columns(case: Case, start: int, stop: int) -> Case:
     """Return the case with columns start..stop only; start is a multiple of `column_unit`."""
+    if "a" in case.inputs:
+        return _product_cut(case, slice(0, shape(case)[0]), slice(start, stop))
     inputs = {}
     wide = _scale_unit(case)[1]
     for name, array in case.inputs.items():

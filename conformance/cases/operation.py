@@ -27,7 +27,8 @@ DATA_PARAMS = frozenset({"splits", "tokens", "philox", "scale_byte"})
 OPERANDS: dict[str, str] = {
     "x": "values", "gate": "values", "up": "values", "grad": "values", "rows": "values", "prob": "values",
     "weights": "values", "rbits": "bits", "codes": "codes", "packed": "packed", "scales": "scales", "payload": "bytes",
-    "row_map": "index", "stored": "scales", "counter": "index", "key": "index", "keys": "index",
+    "a": "codes", "b": "codes", "a_scales": "scales", "b_scales": "scales", "row_map": "index", "stored": "scales",
+    "counter": "index", "key": "index", "keys": "index",
 }  # fmt: skip
 """Name of an array argument -> its kind, as the kinds of `Output`; `bits` are random bits."""
 
@@ -98,6 +99,7 @@ class Operation:
     wide_first: whether the first input is bfloat16 or float32 without a parameter that says which.
     moves_only: whether bytes are moved and no number is computed.
     joins: the operation whose codes and scales it gives, joined to payload rows (N12).
+    dear: by what its drawn cases are smaller, for the golden model needs so much longer an element.
     proof: the proof of the model on CuPy that has it (N18.6), see `commands.prove.catalogue`.
     """
 
@@ -123,6 +125,7 @@ class Operation:
     wide_first: bool = False
     moves_only: bool = False
     joins: str = ""
+    dear: int = 1
     proof: str = "model-on-cupy"
 
     def variants(self) -> Iterator[dict[str, Any]]:
@@ -240,6 +243,11 @@ _TABLE = (
     Operation("decode_e4m3", "N1", "casts", ("codes",), _VALUES, {"dtype": FLOAT_OUTPUTS}, reads=TILE, scalar=True),
     Operation("decode_e8m0", "N1", "casts", ("codes",), _VALUES, {"dtype": FLOAT_OUTPUTS}, reads=Blocks("E8M0", 128),
               scalar=True),
+    Operation("matmul_fp8", "N19", "product", ("a", "b"), _VALUES,
+              {"order": ("promote128", "chain", "split2"), "out": FLOAT_OUTPUTS, "a_format": ("E4M3", "E5M2"),
+               "b_format": ("E4M3", "E5M2")},
+              optional=("a_scales", "b_scales"), reads=Blocks("@a_format", 128), rounds_to=TILE, dear=16,
+              proof="model-on-cupy-product"),
 )  # fmt: skip
 
 OPERATIONS: dict[str, Operation] = {operation.name: operation for operation in _TABLE}

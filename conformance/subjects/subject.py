@@ -216,6 +216,11 @@ def takes(function: Callable[..., Any], keyword: str) -> bool:
     return accepted is not None and keyword in accepted[0]
 
 
+def takes_out(function: Callable[..., Any], operation: str) -> bool:
+    """Whether a callable writes its results into arrays given as `out`, which is no dtype by the operation's row."""
+    return "out" not in OPERATIONS[operation].params and takes(function, "out")
+
+
 def _signature_gap(function: Callable[..., Any], operation: str, params: Mapping[str, Any]) -> str:
     accepted = accepts(function)
     if accepted is None or accepted[1]:

@@ -86,8 +86,9 @@ def _shape(
     choices: Choices, row: Operation, params: Mapping[str, Any], limits: Limits
 ) -> tuple[tuple[int, int], dict[str, Any]]:
     """Draw the shape, and the rows of each expert where the operation has experts."""
-    width = choices.pick([width for width in limits.widths if width <= limits.elements] or [32])
-    most = max(1, min(limits.rows, limits.elements // width))
+    elements = limits.elements // row.dear
+    width = choices.pick([width for width in limits.widths if width <= elements] or [32])
+    most = max(1, min(limits.rows, elements // width))
     rows = _rows(choices, most, row.even_rows)
     drawn = dict(params)
     if row.ragged and "splits" not in drawn and (row.routed or choices.chance(2)):

@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from refnum.arrays import pack_nibbles
-from refnum.formats import E2M1, FP32
+from refnum.arrays import TILE, pack_nibbles
+from refnum.formats import E2M1, FP32, get_format
 
 from ..case import Case
 from ..draw import CODED, VALUES, Draw
 from ..draw.bits import as_float, float_bits
+from ..draw.coded import Layout
+from ..draw.products import COLUMNS, scale_kinds, scales_of_kind, terms_for
 from ..draw.values import Target, from_integer
 from ..operation import OPERATIONS
 from .distributions import layout_of, target_of
@@ -60,6 +62,8 @@ def _inputs(recipe: Recipe, like: Array) -> dict[str, Array]:
         return _routed(recipe, like)
     if operation.main == "values":
         return _values(recipe, names, like)
+    if names == ("a", "b"):
+        return _factors(recipe, like)
     codes, scales = _coded(recipe, like)
     if names == ("codes",):
         return {"codes": codes}
@@ -96,6 +100,22 @@ def _fractions(draw: Draw, count: int) -> Array:
 def _coded(recipe: Recipe, like: Array) -> tuple[Array, Array]:
     layout = layout_of(recipe.operation, recipe.params)
     return CODED[recipe.distribution].make(Draw(recipe.seed, 0, like), layout, recipe.shape, **recipe.parameters)
+
+
+def _factors(recipe: Recipe, like: Array) -> dict[str, Array]:
+    """Both operands of a product of 1 to 16 columns, from a Philox stream each, and scales of a kind that fits."""
+    order, seed = str(recipe.params["order"]), recipe.seed
+    rows, k = recipe.shape[0], terms_for(order, recipe.shape[1])
+    sides = {"a": (rows, str(recipe.params["a_format"])), "b": (COLUMNS[seed % 5], str(recipe.params["b_format"]))}
+    inputs: dict[str, Array] = {}
+    for stream, (name, (side, element)) in enumerate(sides.items()):
+        draw, layout = Draw(seed, stream, like), Layout(get_format(element), 1, TILE)
+        codes, scales = CODED[recipe.distribution].make(draw, layout, (side, k), **recipe.parameters)
+        inputs[name] = codes
+        kind = scale_kinds(order)[(seed // 5 + 3 * stream) % len(scale_kinds(order))]
+        if kind:
+            inputs[f"{name}_scales"] = scales_of_kind(np.minimum(scales, np.uint8(254)), kind)
+    return inputs
 
 
 def _routed(recipe: Recipe, like: Array) -> dict[str, Array]:

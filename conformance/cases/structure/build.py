@@ -9,8 +9,10 @@ import numpy as np
 
 from refnum.arrays import TILE
 from refnum.formats import E4M3, get_format
+from refnum.tiles import tile_count
 
 from ..case import FORM, Case
+from ..draw.products import COLUMNS, scale_kinds, scales_of_kind, terms_for
 from ..operation import OPERATIONS
 from ..recipes.random_bits import by_key, with_random_bits
 from . import values
@@ -82,12 +84,28 @@ def _matrix(operation: str, params: Mapping[str, Any], row: Row, seed: int) -> d
         return {"x": values.floats(values.FORMATS[params["input"]], shape, seed, (block[0], block[1]))}
     if "gate" in names:
         return _swiglu(names, row, shape, seed)
+    if names == ("a", "b"):
+        return _factors(params, shape, seed)
     if names == ("payload",):
         return {"payload": values.opaque((shape[0], shape[1] // 32 * 17), seed)}
     if operation == "pack_payload":
         return {"packed": values.opaque((shape[0], shape[1] // 2), seed),
                 "scales": values.opaque((shape[0], shape[1] // 32), seed + 1)}  # fmt: skip
     return _coded(operation, params, shape, np.arange(shape[0]), seed)
+
+
+def _factors(params: Mapping[str, Any], shape: tuple[int, int], seed: int) -> dict[str, np.ndarray]:
+    """Return finite codes of both operands of a product, 1 to 16 columns wide, with scales of one kind each."""
+    order = str(params["order"])
+    kinds, k = scale_kinds(order)[1:], terms_for(order, shape[1])
+    inputs: dict[str, np.ndarray] = {}
+    for place, (name, side) in enumerate((("a", shape[0]), ("b", COLUMNS[seed % 5]))):
+        codes = values.fp8((side, k), seed + place)
+        largest = get_format(str(params[f"{name}_format"])).max_code
+        inputs[name] = (codes & 0x80) | np.minimum(codes & 0x7F, largest)
+        scales = values.scale_bytes(np.arange(side), np.arange(tile_count(k)), seed + place, 120)
+        inputs[f"{name}_scales"] = scales_of_kind(scales, kinds[(seed + 2 * place) % len(kinds)]).copy()
+    return inputs
 
 
 def _coded(

@@ -107,6 +107,8 @@ def shape_table(operation: str, paired: bool) -> Table:
     if operation == "swiglu_backward":
         columns = PAIRED_LOOSE if paired else LOOSE[::-1]
         return {"rows": PAIRED_ROWS if paired else ROWS, "columns": columns, **optional, "grad": FLOATS}
+    if operation == "matmul_fp8":
+        return {"rows": PAIRED_ROWS if paired else ROWS, "columns": PAIRED_LOOSE if paired else LOOSE[::-1]}
     blocks = tuple(32 * count for count in (PAIRED_BLOCKS if paired else BLOCKS[::-1]))
     return {"rows": PAIRED_ROWS if paired else ROWS, "columns": blocks, **optional}
 

@@ -19,7 +19,8 @@ Change = tuple[str, dict[str, np.ndarray], dict[str, Any]]
 WRONG_PARAMS: dict[str, tuple[Any, ...]] = {
     "scale": ("mean",), "underflow": ("nearest",), "to": ("fp4",), "tile": ([1, 64], [64, 64], [128, 1]),
     "dtype": ("float16",), "overflow": ("wrap",), "rounding": ("even",), "saturate": ("yes",), "align": (0, -32, 1.5),
-    "tokens": (-1,), "element": ("E4M2",),
+    "tokens": (-1,), "element": ("E4M2",), "order": ("tree", "promote33", "split999"), "out": ("float16",),
+    "a_format": ("E2M1",), "b_format": ("E8M0",),
 }  # fmt: skip
 """Parameter -> values that it does not have."""
 OUT_WRONG = ("one row short", "another dtype", "read-only")
@@ -31,7 +32,7 @@ def illegal_cases(operation: str, profile: str, params: Mapping[str, Any]) -> It
     legal = legal_beside(operation, profile, params)
     for label, inputs, more in _changes(legal):
         yield legal.with_inputs(inputs, more, label=f"illegal: {label}")
-    for level in OUT_WRONG:
+    for level in OUT_WRONG if "out" not in OPERATIONS[operation].params else ():
         yield legal.with_inputs({}, {FORM: {"out": level}}, label=f"illegal: out with {level}")
 
 

@@ -24,7 +24,7 @@ from .ragged import splits
 AMOUNTS = ("smoke", "brief", "full", "exhaustive")
 """How much is asked: a few rows; every level of the shapes; every pair of them, extremes and forms too; huge ones."""
 SMOKE = 6
-DEAR = {"swiglu_backward": 16, "swiglu_quantize": 2, "unpermute": 8}
+DEAR = {"swiglu_backward": 16, "swiglu_quantize": 2, "unpermute": 8, "matmul_fp8": 8}
 """Operation -> by what its largest cases are smaller: the golden model needs so much longer an element."""
 SCALE_BYTES = (0, 1, 60, 126, 127, 128, 200, 254, 255)
 SUMMED = 400
@@ -212,7 +212,7 @@ def _layout_rows(operation: str, reads: bool, tile: tuple[int, int]) -> tuple[Ro
 def _form_rows(operation: str, dtype: str, stochastic: bool) -> tuple[Row, ...]:
     """Rows of the forms of a call, each with its pairs; then those of calls that give `out`."""
     rows: list[Row] = []
-    for table in _form_tables(operation, dtype, stochastic):
+    for table in filter(None, _form_tables(operation, dtype, stochastic)):
         base = {name: levels[0] for name, levels in table.items()}
         found = pairs(table, lambda row: True, base)
         rows += completed(found, table, lambda row: True, base)
@@ -229,11 +229,12 @@ def _mixed_rows(operation: str, dtype: str, stochastic: bool) -> tuple[Row, ...]
 
 
 def _form_tables(operation: str, dtype: str, stochastic: bool) -> tuple[Table, Table]:
-    """Return the factors of the form of a call, and of one that gives `out`."""
+    """Return the factors of the form of a call, and of one that gives `out`, empty where none does."""
     inputs = dict.fromkeys(OPERATIONS[operation].inputs, "")
     optional = {name: "" for name in OPERATIONS[operation].optional if name != "rbits" or stochastic}
     for name in inputs:
         floating = {"x": dtype, "gate": "bfloat16", "up": "bfloat16", "grad": "bfloat16", "rows": "bfloat16"}
         inputs[name] = floating.get(name, "")
     named = {**inputs, **optional}
-    return factors.form_table(operation, named), factors.form_table(operation, named, into_out=True)
+    into_out = {} if "out" in OPERATIONS[operation].params else factors.form_table(operation, named, into_out=True)
+    return factors.form_table(operation, named), into_out

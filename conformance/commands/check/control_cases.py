@@ -37,7 +37,7 @@ def _input(name: str, operation: str, params: dict[str, Any]) -> np.ndarray:
         return _floats(index, noise, _DTYPES[params.get("input", "bfloat16")])
     if name == "packed":
         return (noise[:, : K // 2] & 0xFF).astype(np.uint8)
-    if name == "codes":
+    if name in ("codes", "a", "b"):
         return (noise & ((1 << OPERATIONS[operation].reads.format(params).bits) - 1)).astype(np.uint8)
     if name == "payload":
         return (noise[:, : K // 2 + K // 32] & 0xFF).astype(np.uint8)

@@ -12,7 +12,7 @@ from ...cases.levels import Outcome
 from ...cases.operation import OPERATIONS, run_golden
 from ...cases.structure.illegal import illegal_cases, legal_beside
 from ...subjects.calls.call import call
-from ...subjects.subject import Subject, takes
+from ...subjects.subject import Subject, takes_out
 from ...verdicts.probes import refusal
 from .asking import Asking
 
@@ -38,7 +38,7 @@ def ask(engine: Asking, key: tuple[str, str, dict[str, Any]], names: set[str]) -
                 continue
             if case.params.get(FORM) == {"out": "read-only"} and subject.arrays != "numpy":
                 continue  # no other library has arrays that cannot be written
-            if subject.name not in names or (into_out and not takes(subject.operations[key[0]], "out")):
+            if subject.name not in names or (into_out and not takes_out(subject.operations[key[0]], key[0])):
                 continue
             engine.book.note(subject.name, engine.number)
             if _judge(engine, subject, case):

@@ -13,13 +13,14 @@ from typing import Any
 import refnum
 
 from ...cases.case import FORM, Case
+from ...cases.operation import OPERATIONS
 from ...cases.structure import Asked, build, structure_cases
 from ...cases.structure.build import form_of
 from ...cases.structure.covering import Row
 from ...cases.structure.illegal import illegal_cases
 from ...cases.structure.plan import structure_rows
 from ...subjects.calls.call import Called, call
-from ...subjects.subject import Subject, takes
+from ...subjects.subject import Subject, takes, takes_out
 from ...verdicts.judge import record
 from ...verdicts.probes import probe, refusal
 from ...verdicts.tally import Tally
@@ -113,14 +114,19 @@ def _decided(engine: Asking, subject: Subject, amount: str, rounding: str) -> bo
 
 def _asked_of(subject: Subject, operation: str, rows: list[Row]) -> Iterator[Row]:
     """Yield the rows without keywords that a callable does not name."""
-    lacking = [name for name in KEYWORDS if not takes(subject.operations[operation], name)]
+    lacking = [name for name in KEYWORDS if not _names(subject, operation, name)]
     return (row for row in rows if not any(name in row for name in lacking))
 
 
 def _takes(subject: Subject, case: Case) -> bool:
     """Whether a callable names the keywords that a case gives and few kernels have."""
-    given = {*case.params, *case.params.get(FORM, {})}
-    return all(name not in given or takes(subject.operations[case.operation], name) for name in KEYWORDS)
+    given = {*case.params, *case.params.get(FORM, {})} - set(OPERATIONS[case.operation].params)
+    return all(name not in given or _names(subject, case.operation, name) for name in KEYWORDS)
+
+
+def _names(subject: Subject, operation: str, keyword: str) -> bool:
+    function = subject.operations[operation]
+    return takes_out(function, operation) if keyword == "out" else takes(function, keyword)
 
 
 def _too_slow(engine: Asking, subject: Subject) -> bool:

@@ -28,7 +28,7 @@ from ...cases.levels import Outcome
 from ...cases.operation import as_bits, call_golden
 from ...cases.same_bytes import same
 from ..arrays import Guarded, overwrite, same_place, share_memory, to_library, to_numpy
-from ..subject import Subject, arguments_for, takes
+from ..subject import Subject, arguments_for, takes_out
 from .exits import caught
 from .float_mode import default_float_mode, float_mode
 from .forms import counts_in_form, form_of, laid_in_form, out_in_form, scalars_in_form
@@ -270,7 +270,7 @@ def _own_results(subject: Subject, case: Case, called: Called) -> Called:
 
 def _into_form(subject: Subject, case: Case, seconds: float) -> Called:
     """Call with `out` in the storage of the case's form; the results are what it holds afterwards."""
-    if not takes(subject.operations[case.operation], "out"):
+    if not takes_out(subject.operations[case.operation], case.operation):
         words = f"{subject.name}: its {case.operation} takes no 'out'."
         return Called(outcome=Outcome.UNSUPPORTED, words=words, declared=True)
     try:
@@ -408,4 +408,4 @@ def into_guarded(
 
 def has_out(subject: Subject, operation: str) -> bool:
     """Whether a NumPy or CuPy subject's callable names `out`, so that its writes can be watched."""
-    return subject.arrays in ("numpy", "cupy") and takes(subject.operations[operation], "out")
+    return subject.arrays in ("numpy", "cupy") and takes_out(subject.operations[operation], operation)

@@ -1,0 +1,130 @@
+"""Corners of the matrix products (N19): what the alignment of terms, the cuts, the orders and the scales decide."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from refnum.formats import Format, get_format
+from refnum.tiles import tile_count
+
+from ..draw import CODED, Draw
+from ..draw.coded import Layout
+from ..draw.products import scale_kinds, scales_of_kind, terms_for
+
+Corner = tuple[str, dict[str, np.ndarray]]
+CODES = np.arange(256, dtype=np.uint8)
+LENGTHS = (1, 2, 31, 32, 33, 64, 127, 128, 129, 160, 255, 256, 257, 385, 513)
+SHAPES = ((0, 0), (0, 3), (3, 0), (1, 1), (1, 17), (17, 1), (5, 7))
+
+
+def matmul_fp8(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
+    """Cuts at every distance, cancellation, zeros, NaN and Inf in every lane, lengths, shapes, scales of every kind."""
+    left, right = get_format(str(params["a_format"])), get_format(str(params["b_format"]))
+    order = str(params["order"])
+    for label, a, b in (
+        ("one large among many small", *one_large(left, right)),
+        ("every code beside every power of two, both signs", *beside_powers(left, right)),
+        ("large terms that cancel around small ones", *cancelling(left, right)),
+        ("zeros of both signs", *zeros(right)),
+        ("NaN, infinity and zero in every lane", *specials(left, right)),
+    ):
+        yield label, {"a": _lengthened(a, order), "b": _lengthened(b, order)}
+    for k in LENGTHS:
+        if terms_for(order, k) == k:
+            yield f"{k} terms", {"a": finite(left, (4, k), k), "b": finite(right, (5, k), k + 1)}
+    for rows, columns in SHAPES:
+        yield f"{rows} by {columns}", {"a": finite(left, (rows, 192), 1), "b": finite(right, (columns, 192), 2)}
+    yield from _scaled(left, right, order)
+
+
+def finite(fmt: Format, shape: tuple[int, int], seed: int) -> np.ndarray:
+    """Return finite codes [rows, K] of every magnitude."""
+    found: np.ndarray = CODED["apart"].make(Draw(seed), Layout(fmt, 1, 128), shape, base=127, spread=0, empty=0, nan=0)[
+        0
+    ]
+    return found
+
+
+def _lengthened(codes: np.ndarray, order: str) -> np.ndarray:
+    """Put zeros behind the terms where the order has two parts."""
+    return np.pad(codes, ((0, 0), (0, terms_for(order, codes.shape[1]) - codes.shape[1])))
+
+
+def power(fmt: Format, exponent: int) -> int:
+    """Return the code of a power of two that is a normal number."""
+    return (exponent + fmt.bias) << fmt.mantissa_bits
+
+
+def one_large(left: Format, right: Format) -> tuple[np.ndarray, np.ndarray]:
+    """Every code in 39 lanes of a row and the largest power of two in one, whose place moves; four columns."""
+    a = np.repeat(CODES[:, None], 40, axis=1)
+    a[CODES, CODES % 40] = power(left, (left.max_code >> left.mantissa_bits) - left.bias)
+    lane = np.arange(40)
+    b = np.full((4, 40), power(right, 0), np.uint8)
+    b[1, 1::2] |= 0x80
+    b[2] = 1 + lane % 3
+    b[3] = power(right, -3) + lane % 5
+    return a, b
+
+
+def beside_powers(left: Format, right: Format) -> tuple[np.ndarray, np.ndarray]:
+    """Two terms: a code times 1, and 1 times each power of two of either sign, so that every distance is cut at."""
+    one = np.full(256, power(left, 0), np.uint8)
+    fields = np.arange(1, right.max_code >> right.mantissa_bits, dtype=np.int64) << right.mantissa_bits
+    powers = np.concatenate([fields, fields | 0x80, np.array([1, 0x81])]).astype(np.uint8)
+    return np.stack([CODES, one], axis=1), np.stack([np.full_like(powers, power(right, 0)), powers], axis=1)
+
+
+def cancelling(left: Format, right: Format) -> tuple[np.ndarray, np.ndarray]:
+    """A large term, one of every small code, and the large one's negative: in one step, in two, in another run."""
+    large = power(left, 7)
+    rows = [(first, place, code) for first, place in ((0, 31), (0, 40), (5, 133)) for code in range(128)]
+    a = np.zeros((len(rows), 140), np.uint8)
+    for row, (first, place, code) in enumerate(rows):
+        a[row, first], a[row, first + 3 :: 32], a[row, place] = large, code, large | 0x80
+    b = np.full((2, 140), power(right, 0), np.uint8)
+    b[1] = power(right, 3) + 1
+    return a, b
+
+
+def zeros(right: Format) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of +0, -0 and both, times 1, -1 and zeros of both signs."""
+    a = np.array([[0] * 33, [0x80] * 33, [0, 0x80, 0] * 11], np.uint8)
+    one = power(right, 0)
+    return a, np.repeat(np.array([[one], [one | 0x80], [0], [0x80]], np.uint8), 33, axis=1)
+
+
+def specials(left: Format, right: Format) -> tuple[np.ndarray, np.ndarray]:
+    """NaN, Inf of both signs (the largest code where there is none) and zeros, each in lanes 0 to 39 of ones."""
+    inf = left.max_code if left.inf_code is None else left.inf_code
+    kinds = np.array([left.nan_code, inf, inf | 0x80, 0], np.uint8)
+    a = np.full((4, 40, 40), power(left, 0), np.uint8)
+    a[:, np.arange(40), np.arange(40)] = kinds[:, None]
+    b = np.full((5, 40), power(right, 0), np.uint8)
+    b[1, 3], b[2, 7], b[3, 11] = 0x7F, right.max_code if right.inf_code is None else right.inf_code, 0
+    b[4] |= 0x80
+    return a.reshape(-1, 40), b
+
+
+def _scaled(left: Format, right: Format, order: str) -> Iterator[Corner]:
+    """Scales of every kind on either side, ordinary, and where results overflow and vanish."""
+    sides = {"a": finite(left, (130, 300), 5), "b": finite(right, (6, 300), 6)}
+    for number, kind in enumerate(scale_kinds(order)):
+        for other in dict.fromkeys((kind, "", scale_kinds(order)[-1])):
+            inputs = dict(sides)
+            for name, one in (("a", kind), ("b", other)):
+                if one:
+                    scales = _bytes(len(sides[name]), number)
+                    inputs[f"{name}_scales"] = np.ascontiguousarray(scales_of_kind(scales, one))
+            yield f"scales of a {kind or 'none'}, of b {other or 'none'}", inputs
+    for byte in (252, 2):
+        scale = np.full((1, 1), byte, np.uint8)
+        yield f"scales of byte {byte}", {"a": sides["a"][:8], "b": sides["b"], "a_scales": scale}
+
+
+def _bytes(rows: int, seed: int) -> np.ndarray:
+    row, block = np.arange(rows)[:, None], np.arange(tile_count(300))[None, :]
+    return (110 + (5 * (row + row // 128) + 7 * block + seed) % 31).astype(np.uint8)

@@ -1,0 +1,88 @@
+"""Questions about matrix products (N19)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from refnum.formats import E4M3, E5M2, Format
+
+from ...cases.corners import product as corners
+from ...cases.draw.products import scale_kinds, scales_of_kind, terms_for
+from ..draft import DTYPES, Draft, plain
+
+FLAGS = ("PRODUCT_NEVER_PROMOTED", "PRODUCT_NORMALISED", "PRODUCT_ROUNDS_TERMS", "PRODUCT_SCALES_TRANSPOSED",
+         "PRODUCT_SUM_LEFT_OUT", "PRODUCT_TERM_BITS", "PRODUCT_ZERO_JOINS_MAX")  # fmt: skip
+PAIRS = ((E4M3, E4M3), (E5M2, E4M3), (E4M3, E5M2), (E5M2, E5M2))
+ORDERS = ("promote128", "chain", "split2")
+
+
+def _draft(
+    a: np.ndarray, b: np.ndarray, comment: str, formats: tuple[Format, Format] = PAIRS[0], order: str = "promote128",
+    out: str = "float32", **scales: np.ndarray,
+) -> Draft:  # fmt: skip
+    params: dict[str, Any] = {"order": order, "out": out, "a_format": formats[0].name, "b_format": formats[1].name}
+    return Draft({"a": a, "b": b, **scales}, params, FLAGS, comment)
+
+
+def _steps() -> Iterator[Draft]:
+    """Single steps: cuts at every distance, zeros, NaN and Inf, cancellation; all pairs of formats."""
+    for left, right in PAIRS:
+        formats = left, right
+        a, b = corners.one_large(left, right)
+        yield _draft(a[3:128:12], b, "one large term among many small ones", formats)
+        a, b = corners.beside_powers(left, right)
+        yield _draft(a[1:128:9], b[::5], "two terms at every distance", formats)
+        a, b = corners.specials(left, right)
+        yield _draft(a[::19, :33], b[:, :33], "NaN, infinities and zeros", formats)
+        a, b = corners.zeros(right)
+        yield _draft(a[:, :3], b[:, :3], "zeros of both signs", formats)
+        a, b = corners.cancelling(left, right)
+        yield _draft(a[5:384:37], b, "large terms that cancel around small ones", formats)
+
+
+def _zero_beside_large() -> Iterator[Draft]:
+    """Products of which a zero's other factor is the largest number."""
+    a = np.array([[0, 0x09, 0x0B, 0x11], [0x7E, 0x09, 0x8B, 0x11]], np.uint8)
+    b = np.array([[0x7E, 0x0F, 0x0D, 0x09], [0, 0x0F, 0x0D, 0x09]], np.uint8)
+    yield _draft(a, b, "zeros beside the largest numbers")
+
+
+def _orders() -> Iterator[Draft]:
+    """Every order at lengths around steps, runs and parts, both results."""
+    for order in ORDERS:
+        for k in (1, 31, 33, 128, 129, 257):
+            if terms_for(order, k) == k:
+                for out in DTYPES:
+                    a, b = (corners.finite(E4M3, (2, k), k + side) for side in (0, 1))
+                    yield _draft(a, b, f"{order} over {k} terms", order=order, out=out)
+    yield _draft(np.zeros((0, 33), np.uint8), np.zeros((2, 33), np.uint8), "no rows")
+
+
+def _scales() -> Iterator[Draft]:
+    """Every kind of scales, equal and unlike on the two sides, and results that overflow, vanish and are subnormal."""
+    for order in ORDERS:
+        a, b = corners.finite(E4M3, (3, 130), 7), corners.finite(E4M3, (2, 130), 8)
+        for number, kind in enumerate(scale_kinds(order)[1:]):
+            other = scale_kinds(order)[-1 - number]
+            given = {"a_scales": kind, **({"b_scales": other} if other else {})}
+            scales = {
+                name: np.ascontiguousarray(scales_of_kind(_bytes(len(a if name[0] == "a" else b), number), one))
+                for name, one in given.items()
+            }
+            asked = _draft(a, b, f"scales of a: {kind}, of b: {other or 'none'}", order=order)
+            yield replace(asked, inputs={**asked.inputs, **scales})
+    for byte in (252, 2, 0):
+        scale = np.full((1, 1), byte, np.uint8)
+        yield _draft(a, b, f"scales of byte {byte}", a_scales=scale)
+        yield _draft(a, b, f"scales of byte {byte}, per row", a_scales=np.repeat(scale, 3, 0), b_scales=scale + 1)
+
+
+def _bytes(rows: int, seed: int) -> np.ndarray:
+    return (115 + (5 * np.arange(rows)[:, None] + 7 * np.arange(2)[None, :] + 3 * seed) % 23).astype(np.uint8)
+
+
+matmul_fp8 = plain(_steps, _zero_beside_large, _orders, _scales)

@@ -1,0 +1,23 @@
+"""Matrix products by the oracle (N19)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from refnum.oracle import product
+
+from ..load import Vector
+
+
+def matmul_fp8(vector: Vector) -> Any:
+    """N19: each result from the codes of its row and its column; scales are E8M0 bytes."""
+    scales = [_scales(vector, name) for name in ("a_scales", "b_scales")]
+    keywords = {name: str(vector.params[name]) for name in ("order", "out", "a_format", "b_format")}
+    return (product.matmul_fp8(vector.inputs["a"].tolist(), vector.inputs["b"].tolist(), *scales, **keywords),)
+
+
+def _scales(vector: Vector, name: str) -> Any:
+    if name not in vector.inputs:
+        return None
+    found = vector.inputs[name]
+    return int(found.reshape(-1)[0]) if found.size == 1 else found.tolist()
