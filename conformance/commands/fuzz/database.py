@@ -235,9 +235,9 @@ def _check(path: Path, raw: sqlite3.Connection) -> None:
         raise CampaignError(f"{path}: its rows do not give its seal; something other than refnum changed them.")
     for table in TABLES:
         for _, column, declared, *_rest in raw.execute(f"PRAGMA table_info({table})"):
-            found = raw.execute(f"SELECT typeof({column}) AS t FROM {table} WHERE t NOT IN {STORED[declared]}").fetchone()
-            if found:
-                raise CampaignError(f"{path}: a row of {table} holds {found[0]} as {column}; allowed is {declared}.")
+            types = {row[0] for row in raw.execute(f"SELECT DISTINCT typeof({column}) FROM {table}")}
+            for other in sorted(types.difference(STORED[declared])):
+                raise CampaignError(f"{path}: a row of {table} holds {other} as {column}; allowed is {declared}.")
 
 
 def _tables(raw: sqlite3.Connection) -> list[tuple[Any, ...]]:
