@@ -141,7 +141,7 @@ def _together(subject: Subject, cases: tuple[Case, Case], seconds: float) -> lis
             for live in lives]  # fmt: skip
 
 
-def _at_the_same_time(calls: list[Call], seconds: float, traces: Sequence[Any] = (None, None)) -> list[Any]:
+def _at_the_same_time(calls: Sequence[Call], seconds: float, traces: Sequence[Any] = (None, None)) -> list[Any]:
     """Return the arrays of calls that start together, one a thread, or what each raised."""
     barrier = threading.Barrier(len(calls))
     lives: list[Any] = [LateError(f"no answer within {seconds:g} s") for _ in calls]
