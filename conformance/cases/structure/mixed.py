@@ -15,11 +15,13 @@ from .covering import Level, Row, Table
 from .factors import CASTS, RAGGED, ROUTED
 from .ragged import DRAWN
 
-FEWER = {"unpermute": 3, "swiglu_backward": 3, "matmul_fp8": 6, **dict.fromkeys(CASTS, 4)}
-"""Operation -> the part of the rows that it gets: its model takes longer, or it has few levels of a shape."""
+SHARES = {"unpermute": 0.35, "swiglu_backward": 0.35, "matmul_fp8": 0.15, "swiglu_quantize": 0.6,
+          **dict.fromkeys(("permute_pad", "permute_unpack", "pack_payload", "unpack_payload"), 2.0),
+          **dict.fromkeys(CASTS, 0.6)}  # fmt: skip
+"""Operation -> the rows that it gets of those that are counted on: its model takes longer, or next to nothing."""
 PLAIN = 0.4
 """Share of the factors of form that stay plain in a row, so that one form does not always stand beside others."""
-SIZES = (12, 13, 14, 15, 15, 17)
+SIZES = (11, 12, 12, 13, 13, 14, 14, 15, 15, 17)
 """Powers of two below which the elements of a row stay, in turn."""
 STAIRS = 17.5
 """Power of two of the elements of a stair: of any two thresholds within 2^17 elements, a stair is beyond both."""
@@ -35,13 +37,13 @@ def mixed_rows(operation: str, salt: str, count: int, forms: Table, outs: Table,
 
     Args:
         operation, salt: seed the draw.
-        count: rows before an operation's own part of them is taken.
+        count: rows of an operation of ordinary cost.
         forms, outs: factors of the call, and of `out`, the plain level first.
         shapes: factors of the shape; those that are no sizes are drawn from their levels.
     """
     dice = Random(f"{operation} {salt}")
     found: list[Row] = []
-    for number in range(count // FEWER.get(operation, 1)):
+    for number in range(int(count * SHARES.get(operation, 1))):
         shape = _shape(operation, shapes, number, 1 << dice.choice(SIZES), dice)
         found.append({**shape, **_form(shape, {**forms, **(outs if number % 3 == 0 else {})}, dice)})
     return found
@@ -117,10 +119,10 @@ def _sides(operation: str, number: int, most: int, dice: Random) -> tuple[int, i
         loose = count(dice, MOST_LOOSE, room)
         return 32 * _blocks(dice, room // 32) if room >= 32 and dice.random() < 0.4 else loose
 
-    if number % 8 in (0, 4):
-        if number % 8:
-            return dice.choice((1, 1, 2, 4)), dice.choice((MOST_BLOCKS, MOST_BLOCKS, 257, 511)) * max(1, 32 // unit)
-        return MOST_ROWS, 1 + dice.randint(0, 1)
+    if number % 20 == 4:
+        return dice.choice((1, 1, 2, 4)), dice.choice((MOST_BLOCKS, MOST_BLOCKS, 257, 511)) * max(1, 32 // unit)
+    if number % 20 == 14:
+        return MOST_ROWS, 1
     if number % 2:
         columns = wide(most)
         return count(dice, MOST_ROWS, max(1, most // (columns * unit))), columns
@@ -136,8 +138,10 @@ def _shape(operation: str, table: Table, number: int, most: int, dice: Random) -
     wide *= _unit(operation)
     if operation in ROUTED or operation in RAGGED:
         row |= {"drawn": DRAWN[number // 2 % len(DRAWN)], "drawn rows": tall, "columns": wide}
+        if number % 16 in (2, 9):
+            row |= {"drawn": "thousand", "columns": _unit(operation) * dice.choice((1, 1, 2))}
         if operation in ROUTED:
-            row |= _routed(operation, row, tall, wide, most, dice)
+            row |= _routed(operation, row, tall, int(row["columns"]), most, dice)
     else:
         row |= {"rows": tall + (tall % 2 if OPERATIONS[operation].even_rows else 0), "columns": wide}
     return {**row, "classes": dice.choice(CLASSES)}

@@ -76,7 +76,7 @@ def row_map(taken: str, tokens: int, count: int) -> np.ndarray:
 
 DRAWN = ("cut", "long", "many", "cut", "boundary", "one")
 """Ways of drawing the rows of every expert: see `drawn`."""
-MOST_EXPERTS, MOST_PADDED = 1100, 1 << 17
+MOST_EXPERTS, MOST_PADDED = 1100, 1 << 18
 
 
 def drawn(way: str, rows: int, columns: int, align: int, seed: int, even: bool) -> list[int]:
@@ -84,7 +84,7 @@ def drawn(way: str, rows: int, columns: int, align: int, seed: int, even: bool) 
 
     Args:
         way: `cut` the rows at random places, one expert `long` among few, `many` experts of few rows, a `boundary`
-            anywhere behind small experts, or `one` expert with all.
+            anywhere behind small experts, `one` expert with all, or more than half a `thousand` experts.
         rows: of all experts, about; exactly, for `cut` and `one`.
         columns, align: each expert's rows are padded to a multiple of `align`, which bounds the experts.
         seed: of the draw. even: every count is even.
@@ -127,10 +127,15 @@ def _many(dice: Random, rows: int, most: int) -> list[int]:
     return [dice.choice((0, 1, 2, 3)) for _ in range(_few(dice, most) - 1)] + [2]
 
 
+def _thousand(dice: Random, rows: int, most: int) -> list[int]:
+    experts = dice.choice((513, 768, 1023, 1024, 1025, dice.randint(513, MOST_EXPERTS)))
+    return [dice.choice((0, 1, 2, 3)) for _ in range(experts - 1)] + [2]
+
+
 def _boundary(dice: Random, rows: int, most: int) -> list[int]:
     first = [dice.choice((0, 1, 2)) for _ in range(_few(dice, min(most, 40)))]
     return [*first, dice.randint(1, max(1, min(rows, 300))), 3]
 
 
-_WAYS = {"cut": _cut, "long": _long, "many": _many, "boundary": _boundary,
+_WAYS = {"cut": _cut, "thousand": _thousand, "long": _long, "many": _many, "boundary": _boundary,
          "one": lambda dice, rows, most: [rows]}  # fmt: skip
