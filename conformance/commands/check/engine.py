@@ -45,6 +45,8 @@ LOOKED_AT = 24
 """Corner cases among which the smallest is the first call where no vector was one, see `verdicts.smoke`."""
 PROBES = 4
 """Corner cases of a variant on which the calling contract is probed as well."""
+SMOKE_PROBED = 1 << 16
+"""Elements of the largest case that is probed at level smoke, which takes seconds for a subject of a slow line."""
 SPECIAL_LARGEST = 1 << 16
 """Members of the largest domain that is run for scale layouts and keyed random bits: they decide no code."""
 COVERED_CHUNKS = 2
@@ -178,13 +180,15 @@ class Engine:
         first = list(islice(cases, LOOKED_AT))
         if self.plan.cases is None:
             self._adapters(first)
+        largest = SMOKE_PROBED if self.plan.level == "smoke" else None
         for case, golden in self._golden(chain(first, cases)):
+            probed = bool(probes and case.elements and (largest is None or case.elements <= largest))
             for subject in self.cover(case, golden):
                 tally = self.tallies[subject.name]
                 tally.corners += self.one(subject, case, golden) is not None
-                if probes and case.elements and self.was_compared:
+                if probed and self.was_compared:
                     probe(subject, case, golden, tally, self.plan.seconds)
-            probes -= bool(probes and case.elements)
+            probes -= probed
 
     def vectors(self) -> None:
         """Judge on the frozen vectors; one that the golden model no longer agrees with is the harness's fault."""
