@@ -49,11 +49,14 @@ def test_an_id_draws_the_mutant_of_a_list_again():
         assert (again.words, again.shown) == (one.words, one.shown)
 
 
-@pytest.mark.parametrize("operation", ["quantize_mxfp4", "swiglu_backward", "permute_unpack", "mxfp4_columns"])
+@pytest.mark.parametrize(
+    "operation", ["quantize_mxfp4", "swiglu_backward", "permute_unpack", "mxfp4_columns", "matmul_fp8"]
+)
 def test_a_kernel_without_a_trigger_is_the_model(operation):
     silent = Trigger((NEVER,), EFFECTS[5], 0, "everything")
     assert not tells(operation, silent, play(operation))
-    assert not tells(operation, silent, play(operation, out="padded"))
+    if "out" not in OPERATIONS[operation].params:
+        assert not tells(operation, silent, play(operation, out="padded"))
 
 
 @pytest.mark.parametrize("effect", [*EFFECTS, *WHOLE], ids=lambda effect: effect.name)

@@ -275,6 +275,9 @@ def _tables(operation: str, profile: str, params: Mapping[str, Any]) -> tuple[Ta
     shapes = factors.shape_table(operation, paired=False)
     if "align" in params:
         shapes = {name: levels for name, levels in shapes.items() if name != "align" or params["align"] == 32}
+    if IN in params:  # whose storage repeats no row, whatever the bytes do
+        storages = tuple(level for level in factors.STORAGES if not level.startswith("broadcast"))
+        forms = {**forms, "scales.storage": storages}
     return {**forms, **padding}, outs, shapes
 
 
