@@ -19,12 +19,16 @@ SHARES = {"unpermute": 0.35, "swiglu_backward": 0.35, "matmul_fp8": 0.15, "swigl
           **dict.fromkeys(("permute_pad", "permute_unpack", "pack_payload", "unpack_payload"), 2.0),
           **dict.fromkeys(CASTS, 0.6)}  # fmt: skip
 """Operation -> the rows that it gets of those that are counted on: its model takes longer, or next to nothing."""
-PLAIN = 0.4
-"""Share of the factors of form that stay plain in a row, so that one form does not always stand beside others."""
+OUT_SHARE, PLAIN = 1 / 3, 0.4
+"""Share of the rows that give `out`, and of the factors of form that stay plain in a row, so that one form does not always stand beside others."""
 SIZES = (11, 12, 12, 13, 13, 14, 14, 15, 15, 17)
 """Powers of two below which the elements of a row stay, in turn."""
 STAIRS = 17.5
 """Power of two of the elements of a stair: of any two thresholds within 2^17 elements, a stair is beyond both."""
+GRID = tuple((rows, units) for rows in range(1, 67) for units in range(1, 27))
+"""Small numbers of rows and of blocks, or columns, which meet in turn: no residue is left to luck."""
+GRIDDED = frozenset((1, 3, 5, 7, 9, 11, 13, 15, 17, 19))
+"""Of twenty rows, those whose sides are the grid's."""
 CLASSES = ("ordinary", "special")
 LOOSE = frozenset({"swiglu_backward", "matmul_fp8", "unpermute"}) | CASTS
 """Operations that take any number of columns."""
@@ -42,10 +46,12 @@ def mixed_rows(operation: str, salt: str, count: int, forms: Table, outs: Table,
         shapes: factors of the shape; those that are no sizes are drawn from their levels.
     """
     dice = Random(f"{operation} {salt}")
+    grid = dice.sample(GRID, len(GRID))
     found: list[Row] = []
     for number in range(int(count * SHARES.get(operation, 1))):
-        shape = _shape(operation, shapes, number, 1 << dice.choice(SIZES), dice)
-        found.append({**shape, **_form(shape, {**forms, **(outs if number % 3 == 0 else {})}, dice)})
+        cell = grid[number // 2 % len(grid)] if number % 20 in GRIDDED else None
+        shape = _shape(operation, shapes, number, 1 << dice.choice(SIZES), dice, cell)
+        found.append({**shape, **_form(shape, {**forms, **(outs if dice.random() < OUT_SHARE else {})}, dice)})
     return found
 
 
@@ -123,22 +129,24 @@ def _sides(operation: str, number: int, most: int, dice: Random) -> tuple[int, i
         return dice.choice((1, 1, 2, 4)), dice.choice((MOST_BLOCKS, MOST_BLOCKS, 257, 511)) * max(1, 32 // unit)
     if number % 20 == 14:
         return MOST_ROWS, 1
-    if number % 2:
+    if number % 4:
         columns = wide(most)
         return count(dice, MOST_ROWS, max(1, most // (columns * unit))), columns
     rows = count(dice, MOST_ROWS, most // unit)
     return rows, wide(most // rows)
 
 
-def _shape(operation: str, table: Table, number: int, most: int, dice: Random) -> Row:
+def _shape(
+    operation: str, table: Table, number: int, most: int, dice: Random, cell: tuple[int, int] | None = None
+) -> Row:
     sizes = ("rows", "columns", "elements", "form of the array", "experts", "rows of an expert", "rows before it",
              "empty experts")  # fmt: skip
     row: Row = {name: dice.choice(levels) for name, levels in table.items() if name not in sizes}
-    tall, wide = _sides(operation, number, most, dice)
+    tall, wide = cell or _sides(operation, number, most, dice)
     wide *= _unit(operation)
     if operation in ROUTED or operation in RAGGED:
         row |= {"drawn": DRAWN[number // 2 % len(DRAWN)], "drawn rows": tall, "columns": wide}
-        if number % 16 in (2, 9):
+        if number % 20 in (2, 8):
             row |= {"drawn": "thousand", "columns": _unit(operation) * dice.choice((1, 1, 2))}
         if operation in ROUTED:
             row |= _routed(operation, row, tall, int(row["columns"]), most, dice)
