@@ -102,11 +102,11 @@ def outside(case: Any) -> str:
 
 def outside_emulated(case: Any) -> str:
     """Return `outside`, or why a wrong index is not refused: no launcher reads the device's memory (N0)."""
-    row_map = case.inputs.get("row_map")
+    row_map, payload = case.inputs.get("row_map"), case.inputs.get("payload")
     if row_map is None or row_map.size == 0 or row_map.dtype.kind not in "iu":
         return outside(case)
-    tokens = case.params["tokens"] if "tokens" in case.params else case.inputs["payload"].shape[0]
-    if row_map.min() >= 0 and row_map.max() < tokens:
+    tokens = case.params["tokens"] if payload is None else payload.shape[0]
+    if (payload is not None and payload.ndim != 2) or (row_map.min() >= 0 and row_map.max() < tokens):
         return outside(case)
     return "row indices lie on the emulated device, whose memory no launcher reads"
 
