@@ -5,7 +5,7 @@ The helpers, `triton.tools.mxfp`, are what Triton's tests check matrix products 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -19,6 +19,8 @@ from ....subjects.peers import triton_mxfp as triton
 from ....subjects.subject import Subject
 from ..contender import Contender, Prepared, as_tuple, from_torch, to_torch
 from ..lines import Line
+
+Functions = Mapping[str, Callable[..., Any]]
 
 
 def _quantise(x: Any) -> tuple[Any, Any]:
@@ -38,8 +40,8 @@ def _dequantise(packed: Any, scales: Any, dtype: str) -> Any:
     return (values * formulas.power(scales)[..., None]).view(m, 2 * half)
 
 
-KERNELS = {"quantize_mxfp4": triton.quantize_mxfp4, "dequantize_mxfp4": triton.dequantize_mxfp4}
-HELPERS = {"quantize_mxfp4": _quantise, "dequantize_mxfp4": _dequantise}
+KERNELS: Functions = {"quantize_mxfp4": triton.quantize_mxfp4, "dequantize_mxfp4": triton.dequantize_mxfp4}
+HELPERS: Functions = {"quantize_mxfp4": _quantise, "dequantize_mxfp4": _dequantise}
 
 
 def _found(load: Callable[[], Any]) -> bool:
@@ -71,7 +73,7 @@ def _offers_helpers(line: Line) -> str:
     return _offers(line)
 
 
-def _prepare(functions: dict[str, Callable[..., Any]], case: Case) -> Prepared:
+def _prepare(functions: Functions, case: Case) -> Prepared:
     like = next(iter(case.inputs.values()))
     tensors = [to_torch(x) for x in case.inputs.values()]
     named = {name: case.params[name] for name in ("dtype",) if name in case.params}
