@@ -11,7 +11,16 @@ from typing import Any
 
 from . import foreign
 from . import tile_kernels_calls as calls
-from .difference import INF32, POSITIVE_NAN, Difference
+from .difference import (
+    INF32,
+    POSITIVE_NAN,
+    Difference,
+    decode_scale_shifted,
+    nan_block_is_zero_scale,
+    nan_scale_codes,
+    tile_scale,
+    zero_tile_scale,
+)
 from .torch_peer import torch_subjects
 
 NAME, REFERENCE = "TileKernels", "TileKernels-torch"
@@ -74,92 +83,21 @@ _SHARED = tuple(
     difference
     for name in (REFERENCE, NAME)
     for difference in (
-        Difference(
-            f"{name}-fp4",
-            "quantize_mxfp4",
-            "nan-scale-codes",
-            "an Inf leaves other codes under byte 255; the model writes zeros",
-            "N4",
-            ((INF32, INF32),),
-            INF32,
-            0,
-            15,
-            of="amax",
-            output="codes",
-        ),
-        Difference(
-            f"{name}-fp4",
-            "quantize_mxfp4",
-            "nan-block-is-zero-scale",
-            "NaN plus the rounding constant wraps around",
-            "N4",
-            (POSITIVE_NAN,),
-            POSITIVE_NAN[0],
-            255,
-            0,
-            of="amax",
-        ),
-        Difference(
+        nan_scale_codes(f"{name}-fp4", "quantize_mxfp4", 15),
+        nan_block_is_zero_scale(f"{name}-fp4", "quantize_mxfp4", "NaN plus the rounding constant wraps around"),
+        tile_scale(
             f"{name}-fp8",
-            "quantize_fp8_tiles",
-            "inf-tile-scale",
+            "inf",
             "an Inf gives the scale Inf; in the model a tile with Inf or NaN has scale 1",
-            "N6",
-            ((INF32, INF32),),
-            INF32,
-            127,
+            (INF32, INF32),
             255,
-            of="amax",
         ),
-        Difference(
-            f"{name}-fp8",
-            "quantize_fp8_tiles",
-            "nan-tile-scale",
-            "NaN plus the rounding constant wraps around: the scale is 0",
-            "N6",
-            (POSITIVE_NAN,),
-            POSITIVE_NAN[0],
-            127,
-            0,
-            of="amax",
+        tile_scale(
+            f"{name}-fp8", "nan", "NaN plus the rounding constant wraps around: the scale is 0", POSITIVE_NAN, 0
         ),
-        Difference(
-            f"{name}-fp8",
-            "quantize_fp8_tiles",
-            "zero-tile-scale",
-            "a zero tile has the scale of amax 1e-4, byte 105; in the model a zero tile's scale is 1",
-            "N6",
-            ((0, 0),),
-            0,
-            127,
-            105,
-            of="amax",
-        ),
-        Difference(
-            f"{name}-fp4",
-            "dequantize_mxfp4",
-            "decode-scale-shifted",
-            "scales are float32: byte 0 is 0 and byte 255 Inf when shifted by 23",
-            "N1",
-            ((0, 0), (255, 255)),
-            0,
-            0x00200000,
-            0,
-            of="scales",
-        ),
-        Difference(
-            f"{name}-fp4",
-            "dequantize_fp8_tiles",
-            "decode-scale-shifted",
-            "scales are float32: byte 0 is 0 and byte 255 Inf when shifted by 23",
-            "N1",
-            ((0, 0), (255, 255)),
-            0,
-            0x00200000,
-            0,
-            of="scales",
-            exact=False,
-        ),
+        zero_tile_scale(f"{name}-fp8"),
+        decode_scale_shifted(f"{name}-fp4", "dequantize_mxfp4"),
+        decode_scale_shifted(f"{name}-fp4", "dequantize_fp8_tiles", exact=False),
         Difference(
             f"{name}-fp4",
             "fp8_to_mxfp4",
