@@ -69,6 +69,8 @@ def _plain_table(out: Console, title: str, columns: Sequence[str], rows: Iterabl
 
 _NUMBERS = frozenset(
     {
+        "blocks",
+        "share",
         "variants",
         "cases",
         "elements",
