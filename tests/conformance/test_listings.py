@@ -23,7 +23,7 @@ def run(*words):
 
 def test_operations_are_listed_with_what_they_take():
     shown = run("operations", "unpermute", "quantize_*").stdout
-    assert "weights?" in shown and "align=32|16|128, splits" in shown and "tile=1x128|128x128, profile" in shown
+    assert "weights?" in shown and "align=32 | 16 | 128, splits" in shown and "tile=1x128 | 128x128, profile" in shown
     rows = {row["name"]: row for row in json.loads(run("operations", "--json").stdout)}
     assert list(rows) == list(OPERATIONS)
     assert rows["quantize_mx"]["params"]["element"][0] == "E2M1" and rows["quantize_mx"]["optional"] == ["rbits"]
