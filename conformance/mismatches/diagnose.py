@@ -20,6 +20,7 @@ import numpy as np
 
 from refnum.errors import RefnumError
 
+from ..bugs import WRONG
 from ..bugs.suspects import SUSPECTS, Suspect
 from ..cases import layouts
 from ..cases.case import Case
@@ -68,7 +69,8 @@ def hints(kept: Sequence[Seen], further: Iterable[Case] = (), ask: Ask = lambda 
     small = sorted((one for one in kept if one.case.elements <= LARGEST), key=lambda one: one.case.elements)
     found = list(SUSPECTS) if small else []
     for one in small:
-        found = [suspect for suspect in found if explains(suspect, one)]
+        found = [suspect for suspect in found if gives(suspect, one)]
+    found = [suspect for suspect in found if any(explains(suspect, one) for one in small)]
     if not found and small and all(only_padding(one.case, one.golden, one.observed) for one in small):
         return [_note("PADDING_NOT_ZERO")]
     if not found:
@@ -78,17 +80,18 @@ def hints(kept: Sequence[Seen], further: Iterable[Case] = (), ask: Ask = lambda 
     return [_note(suspect.id, suspect.words) for suspect in left if first[suspect.id] is suspect][:SHOWN]
 
 
-def explains(suspect: Suspect, seen: Seen) -> bool:
-    """Whether a suspect gives exactly the bits that were seen of a case, and not the right ones."""
+def gives(suspect: Suspect, seen: Seen) -> bool:
+    """Whether a suspect gives exactly the bits that were seen of a case; what it masks may be anything."""
     wrong = predicted(suspect, seen.case, seen.golden)
     try:
-        return (
-            wrong is not None
-            and not equal_at(seen.case, seen.golden, _over(seen.golden, wrong), seen.level)
-            and equal_at(seen.case, _over(seen.observed, wrong), seen.observed, seen.level)
-        )
+        return wrong is not None and equal_at(seen.case, _over(seen.observed, wrong), seen.observed, seen.level)
     except _NOT_APPLICABLE:
         return False
+
+
+def explains(suspect: Suspect, seen: Seen) -> bool:
+    """Whether a suspect gives exactly the bits that were seen of a case, and not the right ones."""
+    return _strikes(suspect, seen.case, seen.level) and gives(suspect, seen)
 
 
 def refuted(suspect: Suspect, seen: Seen) -> bool:
@@ -168,8 +171,8 @@ def predicted(suspect: Suspect, case: Case, golden: Bits) -> Bits | None:
     """Return what a suspect gives for a case, as it gives it; None where it does not apply."""
     if not any(fnmatchcase(case.operation, pattern) for pattern in suspect.operations):
         return None
-    if suspect.id.endswith("_TIES_UP") and suspect.id != _ties_up_id(case):
-        return None  # one rule, three notes: the element format says which
+    if suspect.id in TIES and suspect.id not in _ties_of(case):
+        return None  # one rule of ties, several notes: the element format says which
     try:
         with np.errstate(all="ignore"):
             return suspect.wrong(case, golden)
@@ -187,10 +190,15 @@ def _over(there: Bits, wrong: Bits) -> dict[str, np.ndarray]:
     }
 
 
-def _ties_up_id(case: Case) -> str:
-    """Return the note on ties for the element format that the case is encoded to."""
+TIES = frozenset(f"{name}_TIES_{way}" for name in ("E2M1", "E4M3", "ELEMENT") for way in ("UP", "TO_ZERO"))
+
+
+def _ties_of(case: Case) -> tuple[str, ...]:
+    """Return the notes on ties for the element format that the case is encoded to."""
     formats = {output.format(case.params) for output in outputs_of(case) if output.kind in ("codes", "packed")}
-    return next((f"{name}_TIES_UP" for name in ("E2M1", "E4M3") if name in formats), "ELEMENT_TIES_UP")
+    known = [note for name in ("E2M1", "E4M3") if name in formats for note in sorted(TIES) if note.startswith(name)]
+    ways = [way for way in ("UP", "TO_ZERO") if not any(note.endswith(way) and note in WRONG for note in known)]
+    return (*known, *(f"ELEMENT_TIES_{way}" for way in ways))
 
 
 @functools.cache

@@ -8,6 +8,7 @@ from typing import Any
 from ..cases.case import Case
 from ..cases.corners import corner_cases
 from ..cases.operation import DATA_PARAMS, run_golden
+from ..cases.recipes import sampled_cases
 from ..subjects.calls.call import call
 from ..subjects.subject import Subject
 from ..vectors.frozen import frozen_cases
@@ -17,6 +18,8 @@ from .diagnose import Seen, hints
 
 QUICK = 1 << 16
 """Elements of the largest failing case that a hint is asked about."""
+SAMPLED = 12
+"""Sampled cases among those that a subject is called on further."""
 
 
 def likely(failures: Sequence[Failure]) -> list[str]:
@@ -58,4 +61,5 @@ def _further(case: Case, chosen: Callable[..., Iterable[Case]] | None) -> Iterat
         yield from chosen(case.operation, case.profile, params)
         return
     yield from (vector for vector, _ in frozen_cases(case.operation, case.profile, params))
+    yield from sampled_cases(case.operation, case.profile, params, 0, SAMPLED)
     yield from corner_cases(case.operation, case.profile, params)
