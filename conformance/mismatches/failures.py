@@ -95,13 +95,13 @@ class Presenter:
 
     def result(self, subject: Subject, tally: Tally, quick: bool = False) -> dict[str, Any]:
         """Return the result record of a tally; quick: do not shrink (the user is waiting for the end)."""
-        outcome = tally.close()
+        tally.close()
         records = [
             self.record(subject, failure, self._deserves(subject, failure) and not quick, tally.failures)
             for failure in self._worth_showing(tally)
         ]
-        if outcome is Outcome.MISMATCH and records and all(record["reproduced"] == "0 of 3" for record in records):
-            tally.outcome, tally.words = Outcome.FLAKY, "failed once, then never again on the same case"
+        if tally.outcome is Outcome.MISMATCH:
+            _count_flips(tally, records)
         return {**tally.serializable(), "failures": records}
 
     def tell(self, subject: Subject, tally: Tally, say: Callable[[str], None]) -> None:
@@ -191,6 +191,18 @@ class Presenter:
             "replay": None if path is None else str(path),
             "command": None if path is None else replay.command(path, subject),
         }
+
+
+def _count_flips(tally: Tally, records: Sequence[dict[str, Any]]) -> None:
+    """Count failures by plain calls that did not come back each time; with any, the outcome is flaky."""
+    for record in records:
+        shown = int(record["reproduced"].partition(" ")[0])
+        if not record["finding"] and shown < REPEATS:
+            tally.outcome = None
+            tally.calls += REPEATS
+            tally.repeated += REPEATS
+            tally.flips += min(shown + 1, REPEATS - shown)
+    tally.close()
 
 
 def _sighted(failure: Failure, alike: Sequence[Failure]) -> list[tuple[Case, dict[str, Any]]]:
