@@ -163,7 +163,8 @@ def _called(engine: Asking, subject: Subject, case: Case, golden: Any, tally: Ta
     called = engine.watched(subject, partial(call, subject, case, engine.plan.seconds))
     if refusal(called):
         return called
-    tally.structural += record(called, case, golden, tally) is not None
+    again = partial(call, subject, seconds=engine.plan.seconds)
+    tally.structural += record(called, case, golden, tally, again) is not None
     engine.lost(subject, tally)
     return None
 
