@@ -104,7 +104,7 @@ def described(subject: Subject) -> dict[str, Any]:
         "further": {name: list(profiles) for name, profiles in subject.further.items()},
         "level": subject.level,
         "levels": dict(subject.levels),
-        "ways": {operation: list(ways) for operation, ways in subject.ways.items()},
+        "forced_paths": {operation: list(ways) for operation, ways in subject.forced_paths.items()},
         "arrays": subject.arrays,
         "on_request": subject.on_request,
         "available": [bool(usable), str(reason)],

@@ -49,7 +49,7 @@ STOPPED = 1.0
 _CALLS = {"replay_in_place": 3, "hold_results": CALLS_KEPT, "under_graph": 4, "call_at_once": 12}
 
 
-def apart(text: str) -> list[Subject]:
+def isolated(text: str) -> list[Subject]:
     """Return the subjects of a file, a declared library or a name, living in one process of their own.
 
     text: as after `--subject`. Raises FileError when they cannot be loaded there.
@@ -93,14 +93,14 @@ def _subject(home: IsolatedProcess, said: Mapping[str, Any], text: str) -> Subje
         "further": said["further"],
         "level": said["level"],
         "levels": said["levels"],
-        "ways": {operation: dict.fromkeys(ways, _way) for operation, ways in said["ways"].items()},
+        "forced_paths": {operation: dict.fromkeys(ways, _way) for operation, ways in said["forced_paths"].items()},
         "arrays": said["arrays"],
         "on_request": said["on_request"],
         "available": lambda: (bool(usable), str(reason)),
         "describe": lambda: facts,
         "supports": supports if said["supports"] else None,
         "trace": trace if said["trace"] else None,
-        "apart": carried_out,
+        "remote": carried_out,
         "origin": text,
     }
     return from_dict(entry, text)
