@@ -20,6 +20,7 @@ from ..verdicts.tally import Failure, Tally
 from . import replay
 from .diagnose import diagnose, laid_out, named, of_scales
 from .grid import grid_of
+from .other_profile import advice
 from .page import page
 from .shrink import shrink
 
@@ -64,6 +65,10 @@ def _guessed(failure: Failure) -> list[dict[str, Any]]:
 
 def _quick(failures: Sequence[Failure]) -> list[tuple[Case, dict[str, Any]]]:
     return [(one.case, one.observed) for one in failures if one.observed and one.case.elements <= QUICK]
+
+
+def _few(failures: Sequence[Failure]) -> list[tuple[Case, dict[str, Any]]]:
+    return sorted(_quick(failures), key=lambda seen: seen[0].elements)[:RANKED_BY]
 
 
 def commonest(failures: Sequence[Failure]) -> list[str]:
@@ -172,13 +177,14 @@ class Presenter:
         classes = ranked(classes, alike)
         if failure.finding:
             classes = [{"id": failure.finding.upper().replace("-", "_"), "words": failure.words}, *classes]
+        seen = [] if failure.finding or not observed else [(case, observed), *_few(alike)]
         document = replay.document(case, golden, observed, subject=subject, failure=failure, original=original)
         path, unsaved = self._save(document)
         return {
             "id": document["id"],
             "fails": f"L{max(failure.level - 1, 0)}",
             "finding": failure.finding,
-            "words": "; ".join(filter(None, (failure.words or called.words, unsaved))),
+            "words": "; ".join(filter(None, (failure.words or called.words, advice(subject, seen), unsaved))),
             "bug_classes": classes,
             "label": original.label,
             "shrunk": shrunk and shown == REPEATS,

@@ -1,0 +1,50 @@
+"""Whether a mismatch is another profile's right answer: then the kernel is not wrong but was asked for another one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from refnum.errors import RefnumError
+from refnum.profiles import PROFILES
+
+from ..cases.case import Case
+from ..cases.operation import OPERATIONS, run_golden
+from ..subjects.subject import Subject, takes
+
+SHOWN = 3
+Seen = tuple[Case, Mapping[str, Any]]
+"""A case, and what a kernel gave."""
+
+
+def other_profiles(seen: Sequence[Seen]) -> list[str]:
+    """Return the named profiles under which every bit of some failing cases is right, none where there is no case."""
+    left = [name for name, profile in PROFILES.items() if profile.rounding != "stochastic"]
+    for case, observed in seen:
+        if not OPERATIONS[case.operation].profiled or "rbits" in case.inputs:
+            return []
+        left = [name for name in left if name != case.profile and _gives(name, case, observed)]
+    return left if seen else []
+
+
+def _gives(name: str, case: Case, observed: Mapping[str, Any]) -> bool:
+    try:
+        golden = run_golden(case, PROFILES[name])
+    except RefnumError:
+        return False
+    return all(np.array_equal(golden[output], observed.get(output)) for output in golden)
+
+
+def advice(subject: Subject, seen: Sequence[Seen]) -> str:
+    """Return what to do where another profile gives what a kernel gave on failing cases, or an empty string."""
+    names = other_profiles(seen)[:SHOWN]
+    if not names:
+        return ""
+    case, found = seen[0][0], " or ".join(names)
+    if takes(subject.operations[case.operation], "profile"):
+        return f"every bit is right under {found}, though the kernel was told {case.profile}"
+    declare = f" and declare it in the place of {', '.join(subject.claims(case.operation))}"
+    words = f"every bit is right under {found}: try -p {names[0]}"
+    return words + (declare if subject.claims(case.operation) else "")
