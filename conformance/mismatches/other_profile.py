@@ -29,12 +29,12 @@ def other_profiles(seen: Sequence[Seen]) -> list[str]:
     return left if seen else []
 
 
-def _gives(name: str, case: Case, observed: Mapping[str, Any]) -> bool:
+def _gives(profile: str, case: Case, observed: Mapping[str, Any]) -> bool:
     try:
-        golden = run_golden(case, PROFILES[name])
+        golden = run_golden(case, PROFILES[profile])
     except RefnumError:
         return False
-    return all(np.array_equal(golden[output], observed.get(output)) for output in golden)
+    return all(name in observed and np.array_equal(bits, observed[name]) for name, bits in golden.items())
 
 
 def advice(subject: Subject, seen: Sequence[Seen]) -> str:
@@ -46,5 +46,5 @@ def advice(subject: Subject, seen: Sequence[Seen]) -> str:
     if takes(subject.operations[case.operation], "profile"):
         return f"every bit is right under {found}, though the kernel was told {case.profile}"
     declare = f" and declare it in the place of {', '.join(subject.claims(case.operation))}"
-    words = f"every bit is right under {found}: try -p {names[0]}"
+    words = f"every bit is right under {found}; if it follows that, try -p {names[0]}"
     return words + (declare if subject.claims(case.operation) else "")
