@@ -2,36 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from refnum.errors import RefnumError
 from refnum.profiles import PROFILES
 
-from ..cases.case import Case
 from ..cases.operation import OPERATIONS, run_golden
 from ..subjects.subject import Subject, takes
+from .diagnose import Seen
 
-SHOWN = 3
-Seen = tuple[Case, Mapping[str, Any]]
-"""A case, and what a kernel gave."""
+SHOWN, ASKED = 3, 6
+"""Profiles that are named, and cases, small ones first, that each must explain."""
 
 
 def other_profiles(seen: Sequence[Seen]) -> list[str]:
     """Return the named profiles under which every bit of some failing cases is right, none where there is no case."""
     left = [name for name, profile in PROFILES.items() if profile.rounding != "stochastic"]
-    for case, observed in seen:
+    for one in sorted(seen, key=lambda one: one.case.elements)[:ASKED]:
+        case = one.case
         if not OPERATIONS[case.operation].profiled or "rbits" in case.inputs:
             return []
-        left = [name for name in left if name != case.profile and _gives(name, case, observed)]
+        left = [name for name in left if name != case.profile and _gives(name, one)]
     return left if seen else []
 
 
-def _gives(profile: str, case: Case, observed: Mapping[str, Any]) -> bool:
+def _gives(profile: str, seen: Seen) -> bool:
     try:
-        golden = run_golden(case, PROFILES[profile])
+        golden, observed = run_golden(seen.case, PROFILES[profile]), seen.observed
     except RefnumError:
         return False
     return all(name in observed and np.array_equal(bits, observed[name]) for name, bits in golden.items())
@@ -42,7 +41,7 @@ def advice(subject: Subject, seen: Sequence[Seen]) -> str:
     names = other_profiles(seen)[:SHOWN]
     if not names:
         return ""
-    case, found = seen[0][0], " or ".join(names)
+    case, found = seen[0].case, " or ".join(names)
     if takes(subject.operations[case.operation], "profile"):
         return f"every bit is right under {found}, though the kernel was told {case.profile}"
     declare = f" and declare it in the place of {', '.join(subject.claims(case.operation))}"

@@ -10,6 +10,7 @@ from refnum.conformance.cases.case import Case
 from refnum.conformance.cases.corners import corner_cases
 from refnum.conformance.cases.operation import OPERATIONS, run_golden
 from refnum.conformance.commands.check.plan import Plan
+from refnum.conformance.mismatches.diagnose import Seen
 from refnum.conformance.mismatches.failures import Presenter
 from refnum.conformance.mismatches.other_profile import advice, other_profiles
 from refnum.conformance.subjects.subject import Subject
@@ -23,7 +24,9 @@ def failing(rule, operation="quantize_mxfp4"):
     cases = [case for case in corner_cases(operation, "HOPPER", params) if 0 < case.elements < 5000]
     seen = [(case, rule(case)) for case in cases]
     return [
-        (case, bits) for case, bits in seen if not all(np.array_equal(a, bits[n]) for n, a in run_golden(case).items())
+        Seen(case, bits)
+        for case, bits in seen
+        if not all(np.array_equal(a, bits[n]) for n, a in run_golden(case).items())
     ]
 
 
@@ -46,7 +49,7 @@ def test_an_operation_without_a_profile_is_told_none():
     case = Case(
         "pack_payload", "HOPPER", {}, {"packed": np.zeros((1, 16), np.uint8), "scales": np.ones((1, 1), np.uint8)}
     )
-    assert other_profiles([(case, run_golden(case))]) == []
+    assert other_profiles([Seen(case, run_golden(case))]) == []
 
 
 X = np.full((1, 32), 7, np.float32)
@@ -68,7 +71,7 @@ def test_the_page_says_which_profile_to_try(tmp_path):
 
 def test_a_kernel_that_is_told_its_profile_ignores_it_and_one_that_claims_another_is_to_declare():
     told, failure = judged(lambda x, profile=None: refnum.quantize_mxfp4(x, "OCP"))
-    seen = [(CASE, failure.observed)]
+    seen = [Seen(CASE, failure.observed)]
     assert advice(told, seen).endswith("though the kernel was told HOPPER")
     claims, _ = judged(lambda x: refnum.quantize_mxfp4(x, "OCP"), profiles=("HOPPER",))
     assert advice(claims, seen).endswith("try -p OCP and declare it in the place of HOPPER")

@@ -98,7 +98,7 @@ def _matches(name: str, patterns: list[str] | None) -> bool:
 
 
 def _subjects(patterns: list[str] | None) -> list[Any]:
-    every = [from_dict(entry, "refnum.conformance.subjects.peers") for entry in (*peers.subjects(), *peers.guests())]
+    every = [from_dict(entry, "refnum.conformance.subjects.peers") for entry in peers.all_subjects()]
     for pattern in patterns or []:
         if not any(fnmatchcase(subject.name, pattern) for subject in every):
             raise ArgumentError(f"No peer is named {pattern!r}; choose from {', '.join(s.name for s in every)}.")
