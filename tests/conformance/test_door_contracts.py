@@ -133,6 +133,13 @@ def test_the_schema_of_declarations_has_the_keys_that_are_read():
     assert set(schema["$defs"]["function"]["properties"]) == shared_library._OPERATION_KEYS
 
 
+def test_the_guide_of_libraries_explains_every_key_and_every_word():
+    text = (GUIDES / f"{LIBRARY}.md").read_text()
+    words = {"out(NAME)", "rows(NAME)", "columns(NAME)", "size(NAME)", "splits", "tokens", "profile", "stream"}
+    for word in (shared_library._KEYS | shared_library._OPERATION_KEYS | words) - {"operations"}:
+        assert f"`{word}`" in text, word
+
+
 @pytest.mark.parametrize("guide", [LIBRARY, LINES])
 def test_a_guide_has_a_complete_example_and_its_schema(guide):
     text = (GUIDES / f"{guide}.md").read_text()
