@@ -42,7 +42,7 @@ def check(
     kernels: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[FILE]...",
+            metavar="FILE",
             help="As --subject: of a Python file every function that bears an operation's name, or that is declared.",
         ),
     ] = None,
