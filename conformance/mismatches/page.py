@@ -55,7 +55,7 @@ def page(
     }
 
 
-def rule_steps(case: Case, where: tuple[int, int] | None) -> list[dict[str, str]]:
+def rule_steps(case: Case, where: tuple[int, ...] | None) -> list[dict[str, str]]:
     """Return the golden model's own explanation of an input element, step by step; empty where it has none."""
     if where is None or case.operation not in EXPLAINED:
         return []
@@ -135,8 +135,10 @@ def _place(output: Output, case: Case, index: tuple[int, ...]) -> str:
     return f"row {row} {tile} {last // wide}{inside} lane {last % wide}"
 
 
-def source_index(output: Output, case: Case, index: tuple[int, ...]) -> tuple[int, int] | None:
-    """Return [row, column] of the input element that an output element comes from; None where there is none."""
+def source_index(output: Output, case: Case, index: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Return the index of the input element that an output element comes from; None where there is none."""
+    if OPERATIONS[case.operation].scalar:
+        return index
     if len(index) != 2 or output.kind in ("bytes", "index"):
         return None
     if output.kind == "scales":
@@ -165,7 +167,9 @@ def _inputs(output: Output, case: Case, index: tuple[int, ...]) -> list[dict[str
     return rows
 
 
-def _input(name: str, array: np.ndarray, case: Case, where: tuple[int, int]) -> dict[str, str] | None:
+def _input(name: str, array: np.ndarray, case: Case, where: tuple[int, ...]) -> dict[str, str] | None:
+    if OPERATIONS[case.operation].scalar:
+        return _scalar_input(name, array, case, where)
     row, column = where
     if name == "scales" and array.ndim == 2:
         tall, wide = case.params.get("tile", (1, OPERATIONS[case.operation].reads.width))
@@ -180,6 +184,14 @@ def _input(name: str, array: np.ndarray, case: Case, where: tuple[int, int]) -> 
     if array.ndim == 2 and name == "rbits":
         return {"bits": f"0x{int(array[row, column]):02X}", "fields": "", "value": str(int(array[row, column]))}
     return None
+
+
+def _scalar_input(name: str, array: np.ndarray, case: Case, where: tuple[int, ...]) -> dict[str, str] | None:
+    if name == "codes":
+        return code_text(OPERATIONS[case.operation].reads.format(case.params), int(array[where]))
+    if array.dtype.name in _FLOATS:
+        return code_text(get_format(_FLOATS[array.dtype.name]), int(float_bits(np.ascontiguousarray(array))[where]))
+    return {"bits": f"0x{int(array[where]):02X}", "fields": "", "value": str(int(array[where]))}
 
 
 def _scales(
