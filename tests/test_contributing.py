@@ -218,7 +218,7 @@ def subjects():
 '''
 PEER: dict[str, Edit] = {
     f"{PEERS}/made_up.py": new(PEER_FILE),
-    f"{PEERS}/__init__.py": replaced("PEERS = (", 'PEERS = ("made_up", '),
+    f"{PEERS}/__init__.py": after("PEERS = {", '    "made_up": "",\n'),
 }
 """File -> what adding a peer changes in it."""
 

@@ -63,13 +63,13 @@ class Presenter:
 
     def result(self, subject: Subject, tally: Tally, quick: bool = False) -> dict[str, Any]:
         """Return the result record of a tally; quick: do not shrink (the user is waiting for the end)."""
-        outcome = tally.close()
+        tally.close()
         records = [
             self.record(subject, failure, self._deserves(subject, failure) and not quick, tally.failures)
             for failure in self._worth_showing(tally)
         ]
-        if outcome is Outcome.MISMATCH and records and all(record["reproduced"] == "0 of 3" for record in records):
-            tally.outcome, tally.words = Outcome.FLAKY, "failed once, then never again on the same case"
+        if tally.outcome is Outcome.MISMATCH:
+            _count_flips(tally, records)
         return {**tally.serializable(), "failures": records}
 
     def tell(self, subject: Subject, tally: Tally, say: Callable[[str], None]) -> None:
@@ -158,6 +158,18 @@ def _alike(failure: Failure, others: Sequence[Failure]) -> list[Failure]:
     """Return the failures of one page: those that fail the same level, or break the same rule of a call."""
     rest = [other for other in others if other is not failure]
     return [one for one in (failure, *rest) if (one.level, one.finding) == (failure.level, failure.finding)]
+
+
+def _count_flips(tally: Tally, records: Sequence[dict[str, Any]]) -> None:
+    """Count failures by plain calls that did not come back each time; with any, the outcome is flaky."""
+    for record in records:
+        shown = int(record["reproduced"].partition(" ")[0])
+        if not record["finding"] and shown < REPEATS:
+            tally.outcome = None
+            tally.calls += REPEATS
+            tally.repeated += REPEATS
+            tally.flips += min(shown + 1, REPEATS - shown)
+    tally.close()
 
 
 def _size(case: Case) -> str:
