@@ -70,7 +70,7 @@ def rule_steps(case: Case, where: tuple[int, ...] | None) -> list[dict[str, str]
 
 def deciding_step(steps: list[dict[str, str]], of_scale: bool) -> str:
     """Return the step that decides: for a code its rounding, for a scale byte the scale rule."""
-    order = ("special", "scale exponent", "recode") if of_scale else ("rounding", "special", "recode")
+    order = ("special", "scale exponent", "recode") if of_scale else ("rounding", "special", "recode", "value")
     for name in order:
         for step in steps:
             if step["name"] == name:
