@@ -312,6 +312,8 @@ def _cases(name, operation):
             yield from control_cases(name, profile, params)
         small = (c for c in corner_cases(name, profile, operation.defaults()) if 0 < c.elements < 9000)
         yield from itertools.islice(small, 8)
+    if name == "quantize_mxfp4":
+        yield from itertools.islice(corner_cases(name, "STOCHASTIC", operation.defaults()), 4)
 
 
 def _strikes(suspect, case, golden):
