@@ -24,19 +24,24 @@ from ..cases.operation import OPERATIONS, Output, outputs_of
 from ..reports.number import number_text
 from ..verdicts.compare import coded_outputs, differences
 
+LOOKED_AT = 64
+"""Elements among which one is looked for whose input is not zero."""
 _FLOATS = {"float32": "FP32", "bfloat16": "BF16", "float16": "FP16"}
 
 
 def page(
     case: Case, golden: Mapping[str, np.ndarray], observed: Mapping[str, np.ndarray], level: int
 ) -> dict[str, Any]:
-    """Return the first element that differs at `level` with all that decides it; empty when nothing differs."""
+    """Return an element that differs at `level` with all that decides it; empty when nothing differs.
+
+    It is the first of those whose codes differ; where only the scale does, the first whose input is not zero.
+    """
     wrong = differences(case, golden, observed, level)
     name = next((name for name in sorted(wrong, key=lambda n: n == "scales") if wrong[name].any()), "")
     if not name:
         return {}
     output = next(output for output in outputs_of(case) if output.name == name)
-    index = tuple(int(i) for i in np.argwhere(wrong[name])[0])
+    index = _telling(output, case, (golden[name], observed[name]), wrong[name])
     sides = [_side(output, case, arrays, index) for arrays in (golden, observed)]
     steps = rule_steps(case, source_index(output, case, index))
     return {
@@ -53,6 +58,14 @@ def page(
         "steps": steps,
         "params": plain(case.params),
     }
+
+
+def _telling(output: Output, case: Case, sides: tuple[np.ndarray, np.ndarray], wrong: np.ndarray) -> tuple[int, ...]:
+    codes = [unpack_nibbles(side) if output.kind == "packed" else side for side in sides]
+    places = [tuple(int(i) for i in place) for place in np.argwhere(wrong & (codes[0] != codes[1]))[:1]]
+    places = places or [tuple(int(i) for i in place) for place in np.argwhere(wrong)[:LOOKED_AT]]
+    nonzero = (at for at in places if any(int(entry["bits"], 16) for entry in _inputs(output, case, at)[:1]))
+    return next(nonzero, places[0])
 
 
 def rule_steps(case: Case, where: tuple[int, ...] | None) -> list[dict[str, str]]:

@@ -39,6 +39,9 @@ def headline(record: Mapping[str, Any]) -> str:
     inputs = ", ".join(f"{entry['name']} = {entry['value']} ({entry['bits']})" for entry in page["input"])
     expected, observed = page["expected"], page["observed"]
     given = f" for {inputs}" if inputs else ""
+    scale = page["scale"]
+    if expected["bits"] == observed["bits"] and scale and scale["expected"] != scale["observed"]:
+        return f"{page['place']}: scale {scale['observed']} where {scale['expected']} is right{given}"
     return (
         f"{page['place']} of {page['output']}: {observed['value']} ({observed['bits']}) where "
         f"{expected['value']} ({expected['bits']}) is right{given}"

@@ -10,6 +10,7 @@ from refnum.conformance.cases.operation import OPERATIONS, run_golden
 from refnum.conformance.commands.check.control_cases import control_cases
 from refnum.conformance.mismatches.diagnose import Seen, hints
 from refnum.conformance.mismatches.page import number_text, page
+from refnum.conformance.reports.text import headline
 
 
 def test_a_page_says_where_what_and_why():
@@ -24,6 +25,17 @@ def test_a_page_says_where_what_and_why():
     assert shown["differs"] == "mantissa bit 0 differs" and "tie at 1.25 -> even" in shown["rule"]
     assert shown["scale"] == {"expected": "0x7F (1)", "observed": "0x7F (1)"}
     assert shown["differing"] == {"packed": "1 of 32"}
+
+
+def test_a_page_of_the_same_codes_under_another_scale_shows_an_input_and_the_scale():
+    case = quantise(0, 0, np.inf)
+    shown = page(case, run_golden(case), under(case, nonfinite="satfinite"), 4)
+    assert shown["input"][0]["value"] == "+inf"
+    zeros = {**run_golden(case), "scales": np.array([[127]], np.uint8)}
+    shown = page(case, run_golden(case), zeros, 4)
+    assert shown["input"][0]["value"] == "+inf" and shown["expected"]["bits"] == shown["observed"]["bits"]
+    line = headline({"page": shown, "words": "", "finding": ""})
+    assert line.startswith("row 0 block 0 lane 2: scale 0x7F (1) where 0xFF (nan) is right for x = +inf")
 
 
 def test_a_page_of_a_wrong_scale_shows_the_scale_rule():
