@@ -98,7 +98,7 @@ class Policy:
             return np.full(amax.shape, chosen)
         if chosen == FIELD:
             return np.full(amax.shape, 255 - fmt.emax)
-        fraction = (amax & np.uint32(0x7FFFFF)).astype(np.uint32)
+        fraction = np.where(amax > INF, np.uint32(0x400000), np.uint32(0))  # a maximum of NaN is the quiet one
         return np.clip(right(case, np.full(amax.shape, 128, np.int32), fraction, fmt) + 127, 0, 254)
 
     def _codes(self, fmt: Format, case: Case, blocks: np.ndarray, byte: np.ndarray) -> np.ndarray:

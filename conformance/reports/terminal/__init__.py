@@ -237,7 +237,9 @@ def failure(out: Console, result: Mapping[str, Any], record: Mapping[str, Any]) 
     """Print the page of one failing case."""
     page = record["page"]
     breach = f"  {record['finding']}" if record["finding"] else f"  fails {record['fails']}"
-    head = "MISMATCH" if result["outcome"] != "pass" else "NEXT LEVEL"
+    head = (
+        "MALFORMED" if result["outcome"] == "malformed" else "MISMATCH" if result["outcome"] != "pass" else "NEXT LEVEL"
+    )
     out.print(f"\n[bold red]{head}[/]  {escape(result['variant'])}  subject={escape(result['subject'])}{breach}")
     if record["words"]:
         out.print(f"  {escape(record['words'])}", soft_wrap=True)
