@@ -200,7 +200,8 @@ def _called(
     called = engine.watched(subject, partial(call, subject, case, engine.plan.seconds))
     if refusal(called):
         return called, None
-    held = record(called, case, golden, tally)
+    again = partial(call, subject, seconds=engine.plan.seconds)
+    held = record(called, case, golden, tally, again)
     tally.structural += held is not None
     engine.lost(subject, tally)
     return None, held

@@ -7,11 +7,8 @@ lives in a process of its own is called there, by the very same functions.
 from __future__ import annotations
 
 import os
-import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any, TypeVar, cast
@@ -33,6 +30,7 @@ from .exits import caught
 from .float_mode import default_float_mode, float_mode
 from .forms import Placed, counts_in_form, form_of, laid_in_form, out_in_form, scalars_in_form
 from .results import held_before, made_wrong
+from .time_limit import CallTimeout, time_limit
 
 COMPILE_ERRORS = frozenset({"CompileError", "CompileException", "NVRTCError"})
 POISONS = (0xCD, 0x32)
@@ -45,10 +43,6 @@ OUT_OF_MEMORY = frozenset({"MemoryError", "OutOfMemoryError"})
 SMALL, ROOM = 1 << 20, 1 << 26
 """Bytes of the inputs of a case that wants no memory to speak of, and bytes that must be free to say so."""
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-class CallTimeout(BaseException):
-    """A subject's call ran past its limit. No Exception: a subject that catches those must not catch this one."""
 
 
 class Laid(dict[str, Any]):
@@ -86,25 +80,6 @@ Look = Callable[[Case, Mapping[str, Any], tuple[Any, ...]], Called]
 """(case, arrays of the call, results) -> what came of the call."""
 
 
-@contextmanager
-def limit(seconds: float) -> Iterator[None]:
-    """Raise CallTimeout after some seconds (main thread only; a hang inside one C call is seen when it ends)."""
-    if seconds <= 0 or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def expire(_signal: int, _frame: Any) -> None:
-        raise CallTimeout(f"no answer within {seconds:g} s")
-
-    before = signal.signal(signal.SIGALRM, expire)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-
-
 def lay_out(subject: Subject, case: Case) -> Laid:
     """Return fresh copies of a case's inputs in the subject's library; those of NumPy lie between guard zones."""
     inputs = stored_inputs(case)
@@ -129,8 +104,8 @@ def where_it_lives(function: F) -> F:
 
     @wraps(function)
     def either(subject: Subject, case: Case, *arguments: Any, **keywords: Any) -> Any:
-        if subject.apart is not None:
-            return subject.apart(function.__name__, case, *arguments, **keywords)
+        if subject.remote is not None:
+            return subject.remote(function.__name__, case, *arguments, **keywords)
         return function(subject, case, *arguments, **keywords)
 
     return cast(F, either)
@@ -177,7 +152,7 @@ def call_on(
         given = inputs()
         arguments = scalars_in_form(case, arguments_for(subject, case, given))
         counts = arguments.get("splits")
-        with caught(), limit(seconds):
+        with caught(), time_limit(seconds):
             inside = True
             result = subject.operations[case.operation](**arguments, **extra)
             inside = False
