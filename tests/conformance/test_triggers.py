@@ -94,6 +94,19 @@ def test_an_exam_tells_wrong_from_right():
     assert len(silent) < len(verdicts)
 
 
+def test_an_exam_of_several_seeds_tells_each():
+    exam = Exam(("decode_e4m3",), (5, 6), 2, level="smoke", workers=1)
+    (marked,) = exams.sit(exam)
+    assert [one.id.partition(":")[0] for one in marked.verdicts] == ["5", "5", "6", "6"]
+    assert score.document(exam, [marked])["seeds"] == [5, 6]
+    assert {row[0].partition(",")[0] for row in dict(score.tables([marked]))["seed"]} == {"5", "6"}
+
+
+def test_the_parts_of_an_exam_give_every_process_work():
+    names = tuple(OPERATIONS)
+    assert exams.parts(Exam(names, workers=2)) == 1 and exams.parts(Exam(names[:1], workers=4)) == 4
+
+
 def test_an_exam_whose_base_is_wrong_is_refused(monkeypatch):
     def wrong(packed, scales):
         return refnum.pack_payload(packed, scales) ^ np.uint8(1)

@@ -20,7 +20,7 @@ SHARES = {"unpermute": 0.35, "swiglu_backward": 0.35, "matmul_fp8": 0.15, "swigl
           **dict.fromkeys(CASTS, 0.6)}  # fmt: skip
 """Operation -> the rows that it gets of those that are counted on: its model takes longer, or next to nothing."""
 OUT_SHARE, PLAIN = 1 / 3, 0.4
-"""Share of the rows that give `out`, and of the factors of form that stay plain in a row, so that one form does not always stand beside others."""
+"""Share of the rows that give `out`, and of the factors of form that stay plain in a row."""
 SIZES = (11, 12, 12, 13, 13, 14, 14, 15, 15, 17)
 """Powers of two below which the elements of a row stay, in turn."""
 STAIRS = 17.5
