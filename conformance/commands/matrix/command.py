@@ -83,7 +83,7 @@ def matrix(
                  f"[bold red]{cell['state'].upper()}[/]" if cell["state"] in states.LOUD else cell["state"],
                  cell["level"], by_class(cell) or "-",
                  ", ".join([*cell["known"], *(f"GONE {n}" for n in cell["gone"])]) or "-",
-                 terminal.escape(first_words(cell))] for cell in shown))  # fmt: skip
+                 terminal.escape(first_words(cell))] for cell in shown), ("first", "level", "differs"))  # fmt: skip
     for entry in result["skipped"]:
         out.print(
             terminal.escape(f"skipped  {entry['subject']} {entry['operation'] or ''}: {entry['reason']}"),

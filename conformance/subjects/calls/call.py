@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any, TypeVar, cast
@@ -28,7 +28,7 @@ from ..arrays import Guarded, overwrite, same_place, share_memory, to_library, t
 from ..subject import Subject, arguments_for, takes_out
 from .exits import caught
 from .float_mode import default_float_mode, float_mode
-from .forms import counts_in_form, form_of, laid_in_form, out_in_form, scalars_in_form
+from .forms import Placed, counts_in_form, form_of, laid_in_form, out_in_form, scalars_in_form
 from .results import held_before, made_wrong
 from .time_limit import CallTimeout, time_limit
 
@@ -252,13 +252,21 @@ def _into_form(subject: Subject, case: Case, seconds: float) -> Called:
         places = out_in_form(case, call_golden(case), subject.arrays, POISONS[0])
     except UnsupportedError as error:
         return Called(outcome=Outcome.UNSUPPORTED, words=str(error), declared=True)
+    called = call_on(subject, case, lambda: lay_out(subject, case), seconds, out=as_out(case, places))
+    return called if called.outcome is not Outcome.PASS else filled(called, places)
+
+
+def as_out(case: Case, places: Sequence[Placed]) -> Any:
+    """Return what a call is given as `out`: one array, a tuple, or a list where the case's form says so."""
     outs = tuple(place.array for place in places)
-    given: Any = outs if len(outs) > 1 else outs[0]
-    if len(outs) > 1 and form_of(case).get("out.sequence") == "list":
-        given = list(outs)
-    called = call_on(subject, case, lambda: lay_out(subject, case), seconds, out=given)
-    if called.outcome is not Outcome.PASS:
-        return called
+    if len(outs) == 1:
+        return outs[0]
+    return list(outs) if form_of(case).get("out.sequence") == "list" else outs
+
+
+def filled(called: Called, places: Sequence[Placed]) -> Called:
+    """Return a call into `out` with what its arrays hold, as a breach where it wrote elsewhere or returned others."""
+    outs = tuple(place.array for place in places)
     results = tuple(np.array(to_numpy(out), copy=True) for out in outs)
     for number, place in enumerate(places):
         side = place.trespass()
