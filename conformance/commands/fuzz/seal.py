@@ -50,11 +50,11 @@ class Seal:
         self.change += sign * number_of(table, *values)
 
     def begin(self) -> None:
-        """Forget what a transaction that was rolled back had changed."""
+        """Forget the changes of a transaction that was rolled back."""
         self.change = 0
 
     def write(self) -> None:
-        """Move the seal by what this transaction has changed; whoever else writes waits for the transaction."""
+        """Update the seal by the changes of this transaction; other writers wait for the transaction."""
         if self.change:
             old = self.raw.execute("SELECT value FROM meta WHERE key = ?", (KEY,)).fetchone()[0]
             new = f"{(int(old, 16) + self.change) % _MODULUS:032x}"
