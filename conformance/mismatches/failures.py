@@ -21,6 +21,7 @@ from . import replay
 from .diagnose import Seen, laid_out
 from .grid import grid
 from .hints import hints_for, likely, seen_of
+from .other_profile import advice
 from .page import page
 from .shrink import shrink
 
@@ -131,6 +132,7 @@ class Presenter:
             if kept
             else laid_out(case, comparison.problem.words)
         )
+        tried = "" if failure.finding else advice(subject, [*kept[:1], *seen_of(alike)])
         if failure.finding:
             classes = [{"id": failure.finding.upper().replace("-", "_"), "words": failure.words}, *classes]
         document = replay.document(case, golden, observed, subject=subject, failure=failure, original=original)
@@ -139,7 +141,7 @@ class Presenter:
             "id": document["id"],
             "fails": f"L{max(failure.level - 1, 0)}",
             "finding": failure.finding,
-            "words": "; ".join(filter(None, (failure.words or called.words, unsaved))),
+            "words": "; ".join(filter(None, (failure.words or called.words, tried, unsaved))),
             "bug_classes": classes,
             "label": original.label,
             "shrunk": shrunk and shown == REPEATS,

@@ -19,7 +19,7 @@ class Recipe:
 
     operation, profile, params: as in `Case`; params may hold `splits` (rows of each expert, which then sum to
     the rows of the shape). shape: (M, K) of the unpacked codes or values, for the gathers and
-    `unpermute` (tokens, K). seed: 64-bit Philox key. distribution: a name in `patterns.VALUES` or `patterns.CODED`,
+    `unpermute` (tokens, K). seed: 64-bit Philox key. distribution: a name in `draw.VALUES` or `draw.CODED`,
     parameters: its whole numbers. edits: (row, column, bits) put into the first input after it is made, row
     and column modulo its shape, bits modulo its width. optional: whether optional inputs (`prob`) are given.
     wide: whether the first input is float32 where the operation also takes bfloat16 (rows of `unpermute`, the

@@ -251,7 +251,7 @@ class Engine:
 
     def on_device(self, subject: Subject) -> bool:
         """Whether whole domains can be judged where a subject's arrays are: in this process, byte for byte."""
-        return subject.arrays == "cupy" and subject.apart is None and not self.tallies[subject.name].claimed
+        return subject.arrays == "cupy" and subject.remote is None and not self.tallies[subject.name].claimed
 
     def _decision(self, domain: Domain, subject: Subject) -> tuple[str, ...]:
         return subject.name, self.item.operation.name, json.dumps(plain(self.item.params)), domain.name
@@ -315,7 +315,7 @@ class Engine:
 
     def lost(self, subject: Subject, tally: Tally) -> None:
         """Give the device up when a fault left it dead; that of another process comes back with a new one."""
-        if tally.faults and subject.apart is None and not alive(subject.arrays):
+        if tally.faults and subject.remote is None and not alive(subject.arrays):
             self.plan.lost[subject.arrays] = (
                 f"the device stopped answering while {subject.name} ran {tally.faults[-1][2]}; "
                 f"nothing after it is judged on this device"

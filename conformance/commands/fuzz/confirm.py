@@ -87,7 +87,7 @@ def _views(subject: Subject, recipe: Recipe, task: Mapping[str, Any], tell: Tell
     """Yield the piece of a large case in which it fails as well, if there is one, and then all of the case."""
     tell(task["case"])
     bytes_judged = subject.arrays in ("numpy", "cupy") and subject.claimed_level(recipe.operation) == 0
-    bytes_judged &= subject.apart is None
+    bytes_judged &= subject.remote is None
     if bytes_judged and math.prod(recipe.shape) > ENOUGH and not task["suspicion"]["finding"]:
         like = device_like() if judged_on_device(subject, recipe.operation) else np.empty(0, np.uint8)
         small = piece(subject, recipe, like, seconds)
@@ -275,5 +275,5 @@ def probe(context: WorkerContext, task: Mapping[str, Any], tell: Tell) -> dict[s
     subject = context.subject(task["target"])
     tell(0)
     called = call(subject, case, float(task["seconds"]))
-    dead = subject.apart is None and not alive(subject.arrays)
+    dead = subject.remote is None and not alive(subject.arrays)
     return {"outcome": str(called.outcome), "words": called.words, "lost": called.lost, "dead": dead}
