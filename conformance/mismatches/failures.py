@@ -10,7 +10,7 @@ from refnum.errors import RefnumError
 
 from ..cases.case import Case, plain, variant
 from ..cases.findings import FINDINGS, Problem
-from ..cases.levels import Outcome
+from ..cases.levels import NO_LEVEL, Outcome
 from ..cases.operation import run_golden
 from ..subjects.calls.call import Called
 from ..subjects.subject import Subject
@@ -18,6 +18,7 @@ from ..verdicts.compare import Comparison, compare
 from ..verdicts.reproduce import DIFFERENT_BYTES, SECOND_CASE, again
 from ..verdicts.tally import Failure, Tally
 from . import replay
+from .faults import Fault, faults_of
 from .diagnose import diagnose, laid_out, named, of_scales
 from .grid import grid_of
 from .page import page
@@ -102,6 +103,8 @@ class Presenter:
         ]
         if tally.outcome is Outcome.MISMATCH:
             _count_flips(tally, records)
+        if self.plan.shown:
+            records += [self._unanswered(subject, fault) for fault in faults_of(tally)]
         return {**tally.serializable(), "failures": records}
 
     def tell(self, subject: Subject, tally: Tally, say: Callable[[str], None]) -> None:
@@ -137,6 +140,37 @@ class Presenter:
                 chosen.setdefault((failure.finding, failure.level), failure)
         return list(chosen.values())[: self.plan.shown]
 
+    def _unanswered(self, subject: Subject, fault: Fault) -> dict[str, Any]:
+        """Return the record of calls without a result, or of an illegal one with: there is nothing to compare."""
+        case = fault.case
+        failure = Failure(case, NO_LEVEL, fault.words, fault.finding)
+        golden = fault.expected()
+        document = replay.document(case, golden, {}, subject=subject, failure=failure)
+        path, unsaved = self._save(document) if golden else (None, "")
+        return {
+            **self._told(failure, document, path, subject),
+            "words": "; ".join(filter(None, (fault.words, unsaved))),
+            "bug_classes": [_breach(fault.finding, fault.words)],
+            "shrunk": False,
+            "case": _size(case),
+            "reproduced": f"{fault.times} of {fault.times}",
+            "page": {},
+            "grid": {},
+        }
+
+    def _told(self, failure: Failure, document: dict[str, Any], path: Any, subject: Subject) -> dict[str, Any]:
+        """Return what records of all kinds of failures have in common."""
+        return {
+            "id": document["id"],
+            "fails": f"L{max(failure.level - 1, 0)}",
+            "finding": failure.finding,
+            "label": failure.case.label,
+            "shrunk_from": _size(failure.case),
+            "params": plain(failure.case.params),
+            "replay": None if path is None else str(path),
+            "command": None if path is None else replay.command(path, subject),
+        }
+
     def _save(self, document: dict[str, Any]) -> tuple[Any, str]:
         """Write a replay file; what cannot be written is said in the report and does not stop the run."""
         if not self.plan.save:
@@ -171,26 +205,25 @@ class Presenter:
             classes = of_scales(_quick(alike)) or classes
         classes = ranked(classes, alike)
         if failure.finding:
-            classes = [{"id": failure.finding.upper().replace("-", "_"), "words": failure.words}, *classes]
+            classes = [_breach(failure.finding, failure.words), *classes]
         document = replay.document(case, golden, observed, subject=subject, failure=failure, original=original)
         path, unsaved = self._save(document)
         return {
-            "id": document["id"],
-            "fails": f"L{max(failure.level - 1, 0)}",
-            "finding": failure.finding,
+            **self._told(failure, document, path, subject),
             "words": "; ".join(filter(None, (failure.words or called.words, unsaved))),
             "bug_classes": classes,
-            "label": original.label,
             "shrunk": shrunk and shown == REPEATS,
-            "shrunk_from": _size(original),
             "case": _size(case),
             "params": plain(case.params),
             "reproduced": f"{shown} of {REPEATS}",
             "page": details,
             "grid": grid_of([(case, observed), *_sighted(failure, alike)], level) if shrunk and observed else {},
-            "replay": None if path is None else str(path),
-            "command": None if path is None else replay.command(path, subject),
         }
+
+
+def _breach(finding: str, words: str) -> dict[str, Any]:
+    """Return a finding in the place of a bug class."""
+    return {"id": finding.upper().replace("-", "_"), "words": words, "note": None}
 
 
 def _count_flips(tally: Tally, records: Sequence[dict[str, Any]]) -> None:

@@ -31,6 +31,13 @@ class Failure:
     observed: dict[str, np.ndarray] = field(default_factory=dict)
 
 
+def ended(outcome: Outcome, words: str) -> Finding:
+    """Return the finding of a call that came to no result: it hung, ended its process, or raised an error."""
+    if outcome is Outcome.TIMEOUT:
+        return Finding.HUNG
+    return Finding.DIED if words.startswith("its process") else Finding.RAISED
+
+
 @dataclass
 class DomainCount:
     """One enumerable domain: its exact size, how it is enumerated, and how far one subject came.
@@ -80,11 +87,11 @@ class Tally:
     """Counts of one (subject, operation, profile, parameters).
 
     undeclared: words -> how often a case was refused that nothing declared said would be. coverage: of structure.
-    accepted: illegal calls that were answered, in words.
+    accepted: illegal calls that were answered, in words and as cases.
     probes: name of a probe that was tried -> the words with which the subject refused it, or empty.
     out: whether its adapter does not fit, so that nothing more is asked of it. left_out: what was not asked, and why.
     calls: those whose bytes were compared; repeated: those of them on inputs of an earlier call; flips: those of them
-    that gave other bytes than most calls on the same inputs. checked: wrong calls that were made again at once.
+    that gave other bytes than most calls on the same inputs. not_asked: what was left of each stream of cases when it was left alone. checked: wrong calls that were made again at once.
     """
 
     subject: str
@@ -106,7 +113,7 @@ class Tally:
     unsupported: Counter[str] = field(default_factory=Counter)
     undeclared: Counter[str] = field(default_factory=Counter)
     refusals: Refusals = field(default_factory=Refusals)
-    accepted: list[str] = field(default_factory=list)
+    accepted: list[tuple[str, Case]] = field(default_factory=list)
     structural: int = 0
     coverage: Coverage = field(default_factory=Coverage)
     faults: list[tuple[Outcome, str, Case]] = field(default_factory=list)
@@ -122,6 +129,7 @@ class Tally:
     calls: int = 0
     repeated: int = 0
     flips: int = 0
+    not_asked: list[str] = field(default_factory=list)
     checked: int = 0
 
     @property
@@ -193,7 +201,8 @@ class Tally:
         if self.accepted:
             return (
                 Outcome.FAULT,
-                f"{len(self.accepted)} calls were taken that must be refused: {'; '.join(self.accepted[:4])}",
+                f"{len(self.accepted)} calls were taken that must be refused: "
+                f"{'; '.join(words for words, _ in self.accepted[:4])}",
             )
         unexplained = self.refusals.unexplained()
         if unexplained:
@@ -229,6 +238,13 @@ class Tally:
             f"it takes (dtypes, rows, columns, max_elements, supports, outside)"
         )
 
+    def left_alone(self) -> str:
+        """Return in words what was not asked because the subject was left alone, and why; empty where all was."""
+        why = "its adapter does not fit" if self.out else f"after {len(self.faults)} faults"
+        if not self.stopped:
+            why = "its device stopped answering"
+        return f"not asked, {why}: {', '.join(self.not_asked)}" if self.not_asked else ""
+
     def evidence(self) -> str:
         """Return in words what the verdict rests on."""
         parts = []
@@ -246,6 +262,8 @@ class Tally:
         if self.unsupported and self.compared:
             parts.append(f"refused {self._refused()}")
         parts += [f"left out {words}" for words in self.left_out]
+        if self.not_asked:
+            parts.append(self.left_alone())
         if excluded(self.calls) and self.close() is Outcome.PASS:
             words = f"which excludes (95 %) that more than 1 in {excluded(self.calls):,} flips"
             parts.append(f"{self.calls:,} calls without a flip, {words}")
@@ -285,6 +303,7 @@ class Tally:
                 "excludes": excluded(self.calls) if outcome is Outcome.PASS else 0,
             },
             "failing": self.failing,
+            "not_asked": self.left_alone(),
             "faults": len(self.faults),
             "refused": sum(self.unsupported.values()),
             "seconds": round(self.seconds, 3),
@@ -294,6 +313,7 @@ class Tally:
             "probes": self.probes,
             "findings": sorted(
                 {failure.finding for failure in self.failures if failure.finding}
+                | {ended(outcome, words) for outcome, words, _ in self.faults}
                 | ({Finding.ILLEGAL_ACCEPTED} if self.accepted else set())
             ),
             "domains": [

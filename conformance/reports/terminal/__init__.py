@@ -11,6 +11,8 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from ...cases.findings import Shown as How
+from ...cases.findings import found_by
 from ...cases.levels import CLASSES
 from .. import covered, facts
 from ..facts import worst
@@ -19,6 +21,8 @@ from ..printable import shown
 __all__ = ["PLAIN_WIDTH", "console", "element", "escape", "failure", "outcome_text", "plain_console", "table", "worst"]
 
 PLAIN_WIDTH = 200
+ENDS = found_by(How.END, How.QUESTION)
+"""Findings of calls that gave nothing to compare, or were answered and must not be."""
 _STYLES = {"pass": "green", "unsupported": "yellow", "not-run": "yellow", "not-verified": "yellow"}
 
 
@@ -172,7 +176,7 @@ def failure(out: Console, result: Mapping[str, Any], record: Mapping[str, Any]) 
     """Print the page of one failing case."""
     page = record["page"]
     breach = f"  {record['finding']}" if record["finding"] else f"  fails {record['fails']}"
-    head = "MISMATCH" if result["outcome"] != "pass" else "NEXT LEVEL"
+    head = "NEXT LEVEL" if result["outcome"] == "pass" else "FAULT" if record["finding"] in ENDS else "MISMATCH"
     out.print(f"\n[bold red]{head}[/]  {escape(result['variant'])}  subject={escape(result['subject'])}{breach}")
     if record["words"]:
         out.print(f"  {escape(record['words'])}", soft_wrap=True)
