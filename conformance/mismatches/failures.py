@@ -26,6 +26,8 @@ from .shrink import shrink
 
 REPEATS = 3
 MOST_SHRUNK = 12
+MOST_PAGES = 8
+"""Kinds of difference of one variant that are shown, the worst; the rest is counted."""
 RANKED_BY = 6
 """Failures by which bug classes that explain one of them are put in order."""
 QUICK = 1 << 16
@@ -52,6 +54,8 @@ def shows(subject: Subject, case: Case, failure: Failure, seconds: float = 60.0)
         return called.finding == failure.finding
     if called.outcome is not Outcome.PASS or comparison.problem:
         return False
+    if failure.kind is not None:
+        return failure.kind in comparison.kinds
     return comparison.level >= failure.level
 
 
@@ -97,15 +101,16 @@ class Presenter:
     def result(self, subject: Subject, tally: Tally, quick: bool = False) -> dict[str, Any]:
         """Return the result record of a tally; quick: do not shrink (the user is waiting for the end)."""
         tally.close()
+        chosen = worth_showing(tally) if self.plan.shown else []
         records = [
-            self.record(subject, failure, self._deserves(subject, failure) and not quick, tally.failures)
-            for failure in self._worth_showing(tally)
+            self.record(subject, failure, self._deserves(subject, failure) and not quick, alike)
+            for failure, alike in chosen[:MOST_PAGES]
         ]
         if tally.outcome is Outcome.MISMATCH:
             _count_flips(tally, records)
         if self.plan.shown:
             records += [self._unanswered(subject, fault) for fault in faults_of(tally)]
-        return {**tally.serializable(), "failures": records}
+        return {**tally.serializable(), "failures": records, "unshown": max(0, len(chosen) - MOST_PAGES)}
 
     def tell(self, subject: Subject, tally: Tally, say: Callable[[str], None]) -> None:
         """Say in a line that a subject's vectors are wrong, and what like; once for an operation."""
@@ -122,7 +127,7 @@ class Presenter:
     def _deserves(self, subject: Subject, failure: Failure) -> bool:
         """Whether to spend time on shrinking: the first failures of an operation, and each new bug class after."""
         key = (subject.name, failure.case.operation)
-        classes = [failure.finding]
+        classes = [failure.finding or str(failure.kind or "")]
         if failure.observed and failure.case.elements <= QUICK:
             level = 0 if failure.finding else max(failure.level - 1, 0)
             found = diagnose(failure.case, run_golden(failure.case), failure.observed, level)
@@ -131,14 +136,6 @@ class Presenter:
         self.known |= new
         self.given[key] += 1
         return self.given[key] <= self.plan.shown or (bool(new) and self.given[key] <= MOST_SHRUNK)
-
-    def _worth_showing(self, tally: Tally) -> list[Failure]:
-        """Return each breach once, then the smallest case that fails the level next to the one reached."""
-        chosen: dict[tuple[str, int], Failure] = {}
-        for failure in sorted(tally.failures, key=lambda failure: (not failure.finding, failure.case.elements)):
-            if failure.finding or failure.level == tally.reached:
-                chosen.setdefault((failure.finding, failure.level), failure)
-        return list(chosen.values())[: self.plan.shown]
 
     def _unanswered(self, subject: Subject, fault: Fault) -> dict[str, Any]:
         """Return the record of calls without a result, or of an illegal one with: there is nothing to compare."""
@@ -194,7 +191,7 @@ class Presenter:
         of_case = failure.finding not in SECOND_CASE  # those show a second call with other data
         observed = comparison.observed if of_case else {}
         level = 0 if failure.finding else max(failure.level - 1, 0)
-        details = page(case, golden, observed, level) if observed else {}
+        details = page(case, golden, observed, level, failure.kind) if observed else {}
         larger = (original, failure.observed) if failure.observed else None
         classes = (
             diagnose(case, golden, observed, level, larger) if observed else laid_out(case, comparison.problem.words)
@@ -217,8 +214,56 @@ class Presenter:
             "params": plain(case.params),
             "reproduced": f"{shown} of {REPEATS}",
             "page": details,
+            "difference": _difference(failure, comparison),
             "grid": grid_of([(case, observed), *_sighted(failure, alike)], level) if shrunk and observed else {},
         }
+
+
+def worth_showing(tally: Tally) -> list[tuple[Failure, list[Failure]]]:
+    """Return what deserves a page, worst first, each with the failures like it: every breach, every difference.
+
+    A difference is a kind (class of input, output, way) beyond the claimed level, once for each known bug that examples
+    of it point to. Where a subject holds at the level that it claims, one difference of the level below is shown.
+    """
+    shown: list[tuple[Failure, list[Failure]]] = []
+    named_breaches: dict[str, list[Failure]] = {}
+    for failure in sorted(tally.failures, key=lambda failure: failure.case.elements):
+        if failure.finding:
+            named_breaches.setdefault(failure.finding, []).append(failure)
+    shown += [(alike[0], list(tally.failures)) for alike in named_breaches.values()]
+    beyond = [kind for kind in tally.worst() if min(kind.level, tally.reached) > tally.claimed]
+    for kind in beyond or tally.worst()[:1]:
+        examples = tally.kinds[kind].failures(kind, tally.reached)
+        shown += [(failure, examples) for failure in _each_bug(examples)]
+    if not shown:  # bytes that differ in no way that has a name, such as those of a result that was never compared
+        rest = sorted(tally.failures, key=lambda failure: (failure.level != tally.reached, failure.case.elements))
+        shown += [(failure, list(tally.failures)) for failure in rest[:1]]
+    return shown
+
+
+def _each_bug(examples: Sequence[Failure]) -> list[Failure]:
+    """Return the plainest example, and one more for each known bug that only other examples point to."""
+    kept, known = [examples[0]], {entry["id"] for entry in _guessed(examples[0])}
+    for example in examples[1:] if known else ():
+        found = _guessed(example)
+        if named(found) and not known & {entry["id"] for entry in found}:
+            kept.append(example)
+            known |= {entry["id"] for entry in found}
+    return kept
+
+
+def _difference(failure: Failure, comparison: Comparison) -> dict[str, Any] | None:
+    """Return the kind of difference of a record, with the items that bear it in the case shown."""
+    kind = failure.kind
+    if kind is None:
+        return None
+    return {
+        "class": kind.letter,
+        "output": kind.output,
+        "way": kind.way,
+        "fails": f"L{failure.level - 1}",
+        "count": comparison.kinds.get(kind, 0),
+    }
 
 
 def _breach(finding: str, words: str) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from ..cases.findings import Finding
 from ..cases.levels import NO_LEVEL, Outcome, level_name
 from ..cases.operation import OPERATIONS
 from .coverage import Coverage
+from .kinds import Kind
 from .refusals import Refusals
 from .repeats import excluded
 
@@ -22,13 +24,36 @@ FAULTS_BEFORE_STOP = 3
 
 @dataclass
 class Failure:
-    """One failing case: the level that it fails (every level below it fails too), or a breach by name."""
+    """One failing case: the level that it fails (every level below it fails too), or a breach by name.
+
+    kind: the kind of difference that it is an example of, if it is one of a certain kind.
+    """
 
     case: Case
     level: int
     words: str = ""
     finding: str = ""
     observed: dict[str, np.ndarray] = field(default_factory=dict)
+    kind: Kind | None = None
+
+
+@dataclass
+class KindCount:
+    """One kind of difference: items that bear it, and examples, those with fewest other kinds and elements first."""
+
+    count: int = 0
+    examples: list[tuple[int, Failure]] = field(default_factory=list)
+
+    def add(self, count: int, kinds: int, failure: Failure) -> None:
+        """Count the items of a case that bears `kinds` kinds, and keep it if it is among the plainest."""
+        self.count += count
+        self.examples.append((kinds, failure))
+        self.examples.sort(key=lambda example: (example[0], example[1].case.elements))
+        del self.examples[KEEP:]
+
+    def failures(self, kind: Kind, reached: int) -> list[Failure]:
+        """Return the examples as failures of this kind, where the level reached forgives nothing worse."""
+        return [replace(failure, level=min(kind.level, reached), kind=kind) for _, failure in self.examples]
 
 
 def ended(outcome: Outcome, words: str) -> Finding:
@@ -120,6 +145,7 @@ class Tally:
     failing: int = 0
     failures: list[Failure] = field(default_factory=list)
     classes: dict[str, list[int]] = field(default_factory=dict)
+    kinds: dict[Kind, KindCount] = field(default_factory=dict)
     domains: list[DomainCount] = field(default_factory=list)
     smoke: bool = False
     out: bool = False
@@ -172,6 +198,15 @@ class Tally:
         if flips:
             words = f"{flips} of {calls + 1} calls on the same inputs gave other bytes: the result is not determined"
             self.fail(Failure(case, NO_LEVEL, words, Finding.NOT_DETERMINISTIC))
+
+    def add_kinds(self, failure: Failure, kinds: Mapping[Kind, int]) -> None:
+        """Count the kinds of difference of one failing case."""
+        for kind, count in kinds.items():
+            self.kinds.setdefault(kind, KindCount()).add(count, len(kinds), failure)
+
+    def worst(self) -> list[Kind]:
+        """Return the kinds of difference, worst first: by the level that ignores them, then by number of items."""
+        return sorted(self.kinds, key=lambda kind: (-kind.level, -self.kinds[kind].count, kind))
 
     def add_classes(self, counts: dict[str, list[int]]) -> None:
         """Add the block counts of one comparison by input class."""
@@ -311,6 +346,16 @@ class Tally:
             "holes": self.holes,
             "refusal": self._refused() if self.unsupported else "",
             "probes": self.probes,
+            "differences": [
+                {
+                    "class": kind.letter,
+                    "output": kind.output,
+                    "way": kind.way,
+                    "fails": f"L{min(kind.level, self.reached) - 1}",
+                    "count": self.kinds[kind].count,
+                }
+                for kind in self.worst()
+            ],
             "findings": sorted(
                 {failure.finding for failure in self.failures if failure.finding}
                 | {ended(outcome, words) for outcome, words, _ in self.faults}

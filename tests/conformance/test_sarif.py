@@ -175,7 +175,7 @@ def test_the_fingerprint_stays_with_the_mistake_and_not_with_the_case():
             record["id"] = "0" * 16
 
     def prints(document):
-        return [result["partialFingerprints"]["refnumMismatch/v1"] for result in run_of(document)[0]["results"]]
+        return [result["partialFingerprints"]["refnumMismatch/v2"] for result in run_of(document)[0]["results"]]
 
     assert prints(one) == prints(other) and len(set(prints(one))) == len(prints(one))
     for row in other["results"]:
@@ -188,7 +188,7 @@ def test_ten_thousand_mismatches_are_ten_thousand_results_within_the_limits():
     run, size = run_of(many(10_000))
     assert len(run["results"]) == 10_000 <= MOST_RESULTS and size <= MOST_BYTES
     assert not any("do not fit" in note for note in notes(run))
-    assert len({result["partialFingerprints"]["refnumMismatch/v1"] for result in run["results"]}) == 10_000
+    assert len({result["partialFingerprints"]["refnumMismatch/v2"] for result in run["results"]}) == 10_000
     assert sum("MISMATCH" in result["message"]["text"] for result in run["results"]) == MOST_PAGES
 
 

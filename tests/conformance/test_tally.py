@@ -47,6 +47,7 @@ def test_a_tally_without_anything_counts_nothing():
         "refusal": "",
         "probes": {},
         "findings": [],
+        "differences": [],
         "domains": [],
         "classes": {},
     }

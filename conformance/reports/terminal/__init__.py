@@ -76,6 +76,7 @@ _NUMBERS = frozenset(
         "variants",
         "cases",
         "elements",
+        "shown",
         "proved",
         "seconds",
         "results",
@@ -150,6 +151,26 @@ def classes(out: Console, report: Mapping[str, Any]) -> None:
             ("subject", "variant", *CLASSES),
             rows,
         )
+
+
+def differences(out: Console, report: Mapping[str, Any]) -> None:
+    """Print every kind of difference of what is wrong, with its number of elements and how many cases are shown."""
+    rows = [
+        [
+            escape(result["subject"]),
+            escape(result["variant"] + f" {result.get('tensor', '')}".rstrip()),
+            facts.CLASS_WORDS[entry["class"]],
+            entry["output"],
+            entry["way"],
+            entry["fails"],
+            f"{entry['count']:,}",
+            shown_of,
+        ]
+        for result, entry, shown_of in facts.difference_rows(report)
+    ]
+    if rows:
+        columns = ("subject", "variant", "input", "output", "differs in", "fails", "elements", "shown")
+        table(out, "Differences, by class of input or of what is expected", columns, rows)
 
 
 def structure(out: Console, report: Mapping[str, Any]) -> None:
