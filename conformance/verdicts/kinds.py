@@ -81,9 +81,10 @@ def _maps(case: Case, golden: Arrays, observed: Arrays) -> dict[str, tuple[np.nd
     outputs = outputs_of(case)
     classes = input_classes(case)
     maps: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+    block = ""
     for number, output in enumerate(outputs):
         left, right = golden[output.name], observed[output.name]
-        scale = None
+        block, scale = output.block or block, None  # scales have the blocks of the codes before them
         if output.kind in ("codes", "packed"):
             scale = next((other for other in outputs[number:] if other.kind == "scales"), None)
         if output.kind == "packed":
@@ -98,7 +99,7 @@ def _maps(case: Case, golden: Arrays, observed: Arrays) -> dict[str, tuple[np.nd
             ways = np.where(nan & (ways > 0), WAYS.index(NAN_CODES) + 1, ways)
             ways = np.where(wide != other, 0, ways)
             letters = np.where(nan, CLASSES.index("N"), letters)
-        if classes is not None and output.block and not output.block.startswith("column"):
+        if classes is not None and block and not block.startswith("column"):
             letters = _of_blocks(output, case, classes, left.shape, letters)
         maps[output.name] = ways.astype(np.uint8), letters
     return maps
