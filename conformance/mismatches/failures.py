@@ -18,8 +18,8 @@ from ..verdicts.compare import Comparison, compare
 from ..verdicts.reproduce import DIFFERENT_BYTES, SECOND_CASE, again
 from ..verdicts.tally import Failure, Tally
 from . import replay
-from .faults import Fault, faults_of
 from .diagnose import diagnose, laid_out, named, of_scales
+from .faults import Fault, faults_of
 from .grid import grid_of
 from .page import page
 from .shrink import shrink

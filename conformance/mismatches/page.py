@@ -35,7 +35,7 @@ def page(
     level: int,
     kind: Kind | None = None,
 ) -> dict[str, Any]:
-    """Return the first element that differs at `level`, in a way of this kind if there is one, with all that decides it.
+    """Return the first element that differs at `level`, of a kind if one does, with all that decides it.
 
     Empty when nothing differs.
     """

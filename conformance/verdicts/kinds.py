@@ -178,9 +178,9 @@ def _tables(name: str) -> tuple[np.ndarray, ...]:
     known = {each: number for number, each in enumerate(sorted({abs(x) for x in exact if not isinstance(x, str)}))}
     tables = [np.zeros(256, kind) for kind in (bool, bool, bool, np.int64, np.int64)]
     for code, x in enumerate(exact):
-        text = x if isinstance(x, str) else ""
-        signed = fmt.kind == "float" and bool(code & fmt.sign_mask)
-        parts = text == "nan", text in ("+inf", "-inf"), x == 0, signed or (not text and x < 0)
-        for table, part in zip(tables, (*parts, -1 if text else known[abs(x)]), strict=True):
+        signed, rank = fmt.kind == "float" and bool(code & fmt.sign_mask), -1
+        if not isinstance(x, str):
+            signed, rank = signed or x < 0, known[abs(x)]
+        for table, part in zip(tables, (x == "nan", x in ("+inf", "-inf"), x == 0, signed, rank), strict=True):
             table[code] = part
     return tuple(tables)

@@ -280,7 +280,12 @@ def _array_splits(subject: Subject, case: Case, golden: Golden, tally: Tally, se
         want = golden if one is case else run_golden(one)
         seen = compared(called, one, want, tally)
         if wrong(called, seen, tally) and to_blame(
-            subject, one, want, tally, seconds, lambda one=one: call_with_array_splits(subject, one, seconds)  # type: ignore[misc]
+            subject,
+            one,
+            want,
+            tally,
+            seconds,
+            lambda one=one: call_with_array_splits(subject, one, seconds),  # type: ignore[misc]
         ):
             words = "right by splits in a list, wrong by the same splits in an array"
             _breach(tally, one, "splits-as-array", words, seen)

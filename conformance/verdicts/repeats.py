@@ -1,4 +1,4 @@
-"""Calls repeated on the same inputs: whether a subject is deterministic, and what rate of flipping its calls exclude."""
+"""Calls repeated on the same inputs: whether a subject is deterministic, and what rate of flips its calls exclude."""
 
 from __future__ import annotations
 

@@ -116,7 +116,8 @@ class Tally:
     probes: name of a probe that was tried -> the words with which the subject refused it, or empty.
     out: whether its adapter does not fit, so that nothing more is asked of it. left_out: what was not asked, and why.
     calls: those whose bytes were compared; repeated: those of them on inputs of an earlier call; flips: those of them
-    that gave other bytes than most calls on the same inputs. not_asked: what was left of each stream of cases when it was left alone. checked: wrong calls that were made again at once.
+    that gave other bytes than most calls on the same inputs; checked: wrong calls that were made again at once.
+    not_asked: what was left of each stream of cases when the subject was left alone.
     """
 
     subject: str

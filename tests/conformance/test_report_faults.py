@@ -1,4 +1,4 @@
-"""A fault that was seen is a finding in every form of report, beside whatever else is wrong, and what it cost is said."""
+"""A fault that was seen is a finding in every form of report, beside all else, and what it cost is said."""
 
 import functools
 import json
@@ -10,11 +10,15 @@ from run_tools import report_of, right, subject
 
 from refnum.conformance.api import as_text
 from refnum.conformance.cases.case import Case
+from refnum.conformance.cases.levels import NO_LEVEL
+from refnum.conformance.commands.check.run import Plan
+from refnum.conformance.mismatches.failures import Presenter
 from refnum.conformance.reports import report as reports
 from refnum.conformance.reports.html import html
 from refnum.conformance.reports.junit import junit
 from refnum.conformance.reports.sarif import sarif
 from refnum.conformance.reports.summary import markdown
+from refnum.conformance.verdicts.tally import Failure, Tally
 
 WORDS = "ValueError: no rows, no result"
 
@@ -89,15 +93,15 @@ def test_every_stream_that_was_not_asked_is_named():
 
 
 def test_an_illegal_call_that_is_answered_is_a_finding_beside_a_mismatch():
-    def takes_all(x, profile):
-        x = np.asarray(x, np.float32)
-        if x.ndim != 2 or x.shape[1] % 32:
-            return np.zeros((1, 16), np.uint8), np.zeros((1, 1), np.uint8)
-        packed, scales = right(x, profile)
-        return packed, np.where(scales == 255, np.uint8(254), scales)
-
-    report = report_of(subject(takes_all), cases=None).document()
-    row = report["results"][0]
-    (record,) = [one for one in row["failures"] if one["finding"] == "illegal-accepted"]
-    assert row["outcome"] == "mismatch" and "must be refused" in record["words"] and record["replay"] is None
-    assert all("must be refused" in FORMS[form](report) for form in FORMS)
+    document = report_of(subject(no_rows), cases=some).document()
+    illegal = Case("quantize_mxfp4", "HOPPER", {"input": "float32"}, {"x": np.ones((1, 31), np.float32)})
+    tally = Tally("k", illegal.operation, illegal.profile, illegal.params, compared=1, reached=NO_LEVEL)
+    tally.fail(Failure(illegal.with_inputs({"x": np.ones((1, 32), np.float32)}), NO_LEVEL))
+    tally.accepted.append(("31 columns", illegal))
+    result = Presenter(Plan([], [], save=False)).result(subject(), tally)
+    document["results"] = [result]
+    document["footer"].update(reports.concluded(document))
+    reports.check(document, "this report")
+    record = next(one for one in result["failures"] if one["finding"] == "illegal-accepted")
+    assert result["outcome"] == "flaky" and record["words"] == "taken, and must be refused: 31 columns"
+    assert record["replay"] is None and all("must be refused: 31 columns" in FORMS[form](document) for form in FORMS)

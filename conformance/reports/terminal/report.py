@@ -27,7 +27,8 @@ def everything(out: Console, report: Mapping[str, Any]) -> None:
         for record in result["failures"]:
             if result["outcome"] == "pass":
                 continue
-            if record["shrunk"] or not record["page"] or record["reproduced"][:1] != "3" or report["footer"]["status"] == "partial":
+            partial = report["footer"]["status"] == "partial"
+            if record["shrunk"] or not record["page"] or record["reproduced"][:1] != "3" or partial:
                 terminal.failure(out, result, record)
             else:
                 like = ", ".join(bug["id"] for bug in record["bug_classes"]) or "no known bug class"
