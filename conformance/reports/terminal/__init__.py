@@ -197,6 +197,7 @@ def failure(out: Console, result: Mapping[str, Any], record: Mapping[str, Any]) 
     """Print the page of one failing case."""
     page = record["page"]
     breach = f"  {record['finding']}" if record["finding"] else f"  fails {record['fails']}"
+    breach += f"  {facts.difference_words(record['difference'])}" if record.get("difference") else ""
     head = "NEXT LEVEL" if result["outcome"] == "pass" else "FAULT" if record["finding"] in ENDS else "MISMATCH"
     out.print(f"\n[bold red]{head}[/]  {escape(result['variant'])}  subject={escape(result['subject'])}{breach}")
     if record["words"]:
