@@ -115,8 +115,10 @@ def _fresh(old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> list[Mappin
     if old is None:
         return list(new["failures"])
     known = {fingerprint(old, record) for record in old["failures"]}
+    if "differences" not in old:  # a report of an earlier version, whose cases are of no kind
+        return [one for one in new["failures"] if fingerprint(new, {**one, "difference": None}) not in known]
     shown = {_kind(record["difference"]) for record in old["failures"] if record.get("difference")}
-    unshown = {_kind(one) for one in old.get("differences", ())} - shown
+    unshown = {_kind(one) for one in old["differences"]} - shown
     return [
         record
         for record in new["failures"]

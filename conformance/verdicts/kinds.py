@@ -34,6 +34,7 @@ LARGER, SMALLER, MAGNITUDE, BYTES = "larger", "smaller", "magnitude", "bytes"
 NEEDED = {NAN_CODES: 1, ZERO: 2, PAYLOAD: 3}
 """Way of differing -> the lowest level of agreement that ignores it (N16); none does for the others."""
 WAYS = (NAN_CODES, ZERO, PAYLOAD, SIGN, NAN, INFINITE, LARGER, SMALLER, MAGNITUDE, BYTES)
+NUMBER = {way: np.uint8(number) for number, way in enumerate(WAYS, 1)}
 
 
 class Kind(NamedTuple):
@@ -59,11 +60,12 @@ def kinds_of(case: Case, golden: Arrays, observed: Arrays) -> dict[Kind, int]:
     """Return every kind of difference of one answer with the number of items (elements, scale bytes) that bear it."""
     found: dict[Kind, int] = {}
     for name, (ways, letters) in _maps(case, golden, observed).items():
-        places = np.flatnonzero(ways)
-        both = ways.reshape(-1)[places].astype(np.int64) * len(CLASSES) + letters.reshape(-1)[places]
-        for pair, count in zip(*np.unique(both, return_counts=True), strict=True):
-            way, letter = divmod(int(pair), len(CLASSES))
-            found[Kind(CLASSES[letter], name, WAYS[way - 1])] = int(count)
+        wrong = ways > 0
+        both = ways[wrong].astype(np.int64) * len(CLASSES) + letters[wrong]
+        for pair, count in enumerate(np.bincount(both)):
+            if count:
+                way, letter = divmod(pair, len(CLASSES))
+                found[Kind(CLASSES[letter], name, WAYS[way - 1])] = int(count)
     return found
 
 
@@ -73,7 +75,7 @@ def places_of(case: Case, golden: Arrays, observed: Arrays, kind: Kind) -> np.nd
     if kind.output not in maps:
         return None
     ways, letters = maps[kind.output]
-    return np.asarray((ways == WAYS.index(kind.way) + 1) & (letters == CLASSES.index(kind.letter)))
+    return np.asarray((ways == NUMBER[kind.way]) & (letters == CLASSES.index(kind.letter)))
 
 
 def _maps(case: Case, golden: Arrays, observed: Arrays) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -96,12 +98,12 @@ def _maps(case: Case, golden: Arrays, observed: Arrays) -> dict[str, tuple[np.nd
         if scale is not None:
             wide, other = (spread(output.block, case, side[scale.name], left.shape) for side in (golden, observed))
             nan = wide == 255
-            ways = np.where(nan & (ways > 0), WAYS.index(NAN_CODES) + 1, ways)
-            ways = np.where(wide != other, 0, ways)
-            letters = np.where(nan, CLASSES.index("N"), letters)
+            ways = np.where(nan & (ways > 0), NUMBER[NAN_CODES], ways)
+            ways = np.where(wide != other, np.uint8(0), ways)
+            letters = np.where(nan, np.uint8(CLASSES.index("N")), letters)
         if classes is not None and block and not block.startswith("column"):
             letters = _of_blocks(output, case, classes, left.shape, letters)
-        maps[output.name] = ways.astype(np.uint8), letters
+        maps[output.name] = ways, letters
     return maps
 
 
@@ -118,25 +120,21 @@ def _of_blocks(
 def _ways(output: Output, case: Case, left: np.ndarray, right: np.ndarray) -> np.ndarray:
     """Return the way of every item, WAYS' index plus one; 0 where both sides are equal."""
     if output.kind in ("bytes", "index"):
-        words = np.full(left.shape, BYTES, object)
-        return _numbered(words, left != right)
-    if output.kind == "scales":
-        ways = np.where(right.astype(np.int64) > left.astype(np.int64), LARGER, SMALLER)
-        ways = np.where((left == 255) != (right == 255), NAN, ways)
-        return _numbered(ways, left != right)
-    one, other = _parts(output, case, left), _parts(output, case, right)
-    ways = np.where((one.rank == other.rank) & (one.sign != other.sign), SIGN, MAGNITUDE)
-    ways = np.where(one.infinite != other.infinite, INFINITE, ways)
-    ways = np.where(one.zero & other.zero, ZERO, ways)
-    ways = np.where(one.nan != other.nan, NAN, ways)
-    return _numbered(np.where(one.nan & other.nan, PAYLOAD, ways), left != right)
-
-
-def _numbered(words: np.ndarray, differ: np.ndarray) -> np.ndarray:
-    numbers = np.zeros(words.shape, np.uint8)
-    for number, way in enumerate(WAYS, 1):
-        numbers[(words == way) & differ] = number
-    return numbers
+        ways = np.full(left.shape, NUMBER[BYTES], np.uint8)
+    elif output.kind == "scales":
+        ways = np.where(right > left, NUMBER[LARGER], NUMBER[SMALLER])
+        ways = np.where((left == 255) != (right == 255), NUMBER[NAN], ways)
+    else:
+        one, other = _parts(output, case, left), _parts(output, case, right)
+        ways = np.where((one.rank == other.rank) & (one.sign != other.sign), NUMBER[SIGN], NUMBER[MAGNITUDE])
+        for way, chosen in (
+            (INFINITE, one.infinite != other.infinite),
+            (ZERO, one.zero & other.zero),
+            (NAN, one.nan != other.nan),
+            (PAYLOAD, one.nan & other.nan),
+        ):
+            ways[chosen] = NUMBER[way]
+    return np.where(left != right, ways, np.uint8(0)).astype(np.uint8)
 
 
 def _letters(output: Output, case: Case, left: np.ndarray) -> np.ndarray:

@@ -1,6 +1,7 @@
 """Every distinct difference is counted and gets a page: a known difference hides no second bug, here or in a diff."""
 
 import functools
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -171,3 +172,24 @@ def test_a_kernel_that_holds_at_its_claim_passes_and_shows_the_difference_below_
     row = document["results"][0]
     reports.check(document, "this report")
     assert row["outcome"] == "pass" and [one["difference"]["way"] for one in row["failures"]] == ["sign of zero"]
+
+
+def test_a_report_of_an_earlier_version_is_compared_by_its_cases():
+    old = {**judged(and_ties_up)}
+    row = {name: value for name, value in old["results"][0].items() if name not in ("differences", "unshown")}
+    row["failures"] = [{name: part for name, part in one.items() if name != "difference"} for one in row["failures"]]
+    old["results"] = [row]
+    assert difference(old, judged(and_ties_up), ("old", "new")).exit == 0
+    row["failures"] = row["failures"][:1]
+    assert difference(old, judged(and_ties_up), ("old", "new")).exit == 1
+
+
+def test_kinds_of_a_large_case_take_no_memory_to_speak_of():
+    x = np.random.default_rng(3).integers(0, 1 << 32, (1024, 1024), dtype=np.uint32).view(np.float32)
+    case = Case("quantize_mxfp4", "HOPPER", {"input": "float32"}, {"x": x})
+    golden = run_golden(case)
+    wrong = {name: array ^ np.uint8(1) for name, array in golden.items()}
+    tracemalloc.start()
+    found = kinds_of(case, golden, wrong)
+    assert found and tracemalloc.get_traced_memory()[1] < 64 * x.size
+    tracemalloc.stop()
