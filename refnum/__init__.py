@@ -1,7 +1,10 @@
 """refnum: the bit-exact reference for FP4 training numerics on Hopper GPUs.
 
-Every operation takes and gives NumPy arrays, or CuPy arrays: the same lines run on both. Codes and scales are
-uint8; see the specification in `docs/specification` for what each clause (N0 to N19) means.
+Every operation takes and gives NumPy arrays, or CuPy arrays: the same lines run on both. Torch tensors, on the host or
+a CUDA device, give torch tensors on the same device; lists, numbers and arrays of any other library that has DLPack or
+`__array__` give NumPy arrays. Codes and scales are uint8, and are taken in the float8, float4 and E8M0 dtypes of torch
+and ml_dtypes too; bfloat16 is taken by its bits. A profile is given by its name. See the specification in
+`docs/specification` for what each clause (N0 to N19) means.
 """
 
 import ast
@@ -29,6 +32,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = importlib.import_module(f".{_PUBLIC[name] or name}", __name__)
     found = getattr(module, name) if _PUBLIC[name] else module
+    if callable(found) and not isinstance(found, type):
+        found = importlib.import_module(".interchange", __name__).door(found)
     globals()[name] = found
     return found
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..cases.case import Case
-from . import WRONG, converting, finer, rounding
+from . import WRONG, converting, decoding, exact, finer, rounding, scales
+from .special_blocks import POLICIES
 from .tools import (
     Outputs,
     Rule,
@@ -53,7 +54,42 @@ _TIES = (
     ("TIE_RULE", "ties are rounded down, not to even", "down"),
 )
 
+_EXACT: tuple[tuple[str, str, tuple[str, ...], Rule], ...] = (
+    ("SCALE_FLOOR_OF_QUOTIENT", "floor(log2(amax / 6)), and codes above the largest wrap", FROM_FLOATS,
+     exact.wrapping(scales.floor_of_quotient)),
+    ("SCALE_MANTISSA_MASK", "the mantissa is tested under 0x4FFFFF, and codes above the largest wrap", FROM_FLOATS,
+     exact.wrapping(exact.mantissa_mask)),
+    ("SCALE_BYTE_ABOVE_254", "the byte of a finite block is 255 where it is clamped", ("fp8_to_mxfp4",),
+     exact.byte_above),
+    ("SCALE_EXP_ADD_WRAP", "an exponent field of 256 runs into the sign", ("dequantize_mxfp4",),
+     exact.exponent_wraps_at_the_top),
+    ("E4M3_TOP_IS_NAN", "NaN is decoded as 480 of its sign", ("decode_e4m3", "dequantize_fp8_tiles"),
+     exact.top_is_number),
+    ("E2M1_STICKY_LOST", "the lowest 15 bits are lost before rounding", FROM_FLOATS, exact.half_of_the_sticky_bits),
+    ("DOUBLE_ROUNDING_BF16", "inputs are rounded to bfloat16 first, but not up to Inf", FROM_FLOATS,
+     exact.through_finite_bfloat16),
+    ("DOUBLE_ROUNDING_FP16", "inputs are rounded to eleven bits first", (*FROM_FLOATS, "encode_*"),
+     exact.through_eleven_bits),
+    ("OVERFLOW_WRAPS", "what rounds beyond the largest value, and NaN, becomes zero", ("encode_*",),
+     exact.overflow_and_nan_wrap),
+    ("STOCHASTIC_BITS_IGNORED", "random bits are taken as zeros", (*FROM_FLOATS, "encode_element"), exact.no_draws),
+    ("RECIPE_SCALE_BYTE_WRAPS", "the largest byte minus 6 wraps, an empty tile's to 250", ("mxfp4_to_fp8",),
+     exact.byte_wraps),
+    ("NAN_BLOCK_JOINS_MAX", "the byte of a NaN block takes part in the maximum", ("mxfp4_to_fp8",),
+     exact.nan_blocks_join),
+    ("PAD_SCALE_READ", "the byte of a short last tile is read behind its row", ("mxfp4_to_fp8",),
+     exact.short_tile_reads_behind),
+    ("TAIL_OR_LATER_BATCH", "of more than two rows only the first half is written", ("*",),
+     exact.first_half_of_many_rows),
+    ("LOGICAL_VS_PACKED_SHAPE", "only the first half of all blocks is written", ("dequantize_mxfp4",),
+     exact.first_half_of_the_blocks),
+    ("ROW_MAP_INVERTED", "the row map is applied as a scatter", ("permute_*",), exact.scattered),
+    ("E8M0_ZERO_IS_TINY", "byte 0 is decoded as 0.0, not 2^-127", ("decode_e8m0",), decoding.byte_zero_is_zero),
+)  # fmt: skip
+
 FINER: tuple[Suspect, ...] = (
+    *(Suspect(*row) for row in _EXACT),
+    *(Suspect(policy.note, policy.words, FROM_FLOATS, policy) for policy in POLICIES),
     *(Suspect(id, words, QUANTISERS, under_profile(ties=ties)) for id, words, ties in _TIES),
     *(Suspect(id, words, ENCODERS, under_profile(ties=ties)) for id, words, ties in _TIES),
     Suspect(

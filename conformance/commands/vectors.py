@@ -111,8 +111,8 @@ def _named(what: str, folder: Path) -> list[Vector]:
 def export(
     out: Annotated[Path, typer.Option(help="Folder to write; it must be new or empty.")],
     format: Annotated[str, typer.Option(help=f"One of {', '.join(FORMATS)}.")] = "c",
-    operation: Annotated[str | None, typer.Option(help="Only this operation.")] = None,
-    profile: Annotated[str | None, typer.Option(help="Only this profile.")] = None,
+    operation: Annotated[str | None, typer.Option("--operation", "-o", help="Only this operation.")] = None,
+    profile: Annotated[str | None, typer.Option("--profile", "-p", help="Only this profile.")] = None,
     tensors: Annotated[bool, typer.Option(help="Include the vectors that are stored as safetensors.")] = False,
     vectors: Folder = None,
 ) -> None:

@@ -18,9 +18,10 @@ from ..verdicts.compare import Comparison, compare
 from ..verdicts.reproduce import DIFFERENT_BYTES, SECOND_CASE, again
 from ..verdicts.tally import Failure, Tally
 from . import replay
-from .diagnose import diagnose, laid_out, named, of_scales
+from .diagnose import Seen, hints, laid_out
 from .faults import Fault, faults_of
-from .grid import grid_of
+from .grid import grid
+from .hints import hints_for, likely, seen_of
 from .page import page
 from .shrink import shrink
 
@@ -28,10 +29,6 @@ REPEATS = 3
 MOST_SHRUNK = 12
 MOST_PAGES = 8
 """Kinds of difference of one variant that are shown, the worst; the rest is counted."""
-RANKED_BY = 6
-"""Failures by which bug classes that explain one of them are put in order."""
-QUICK = 1 << 16
-"""Elements of the largest case that is diagnosed before it is shrunk."""
 
 
 def observe_again(subject: Subject, case: Case, finding: str, seconds: float = 60.0) -> tuple[Called, Comparison]:
@@ -59,35 +56,6 @@ def shows(subject: Subject, case: Case, failure: Failure, seconds: float = 60.0)
     return comparison.level >= failure.level
 
 
-def _guessed(failure: Failure) -> list[dict[str, Any]]:
-    """Return the bug classes of another failure of the same variant, as it was met."""
-    if not failure.observed or failure.case.elements > QUICK:
-        return []
-    level = 0 if failure.finding else max(failure.level - 1, 0)
-    return diagnose(failure.case, run_golden(failure.case), failure.observed, level)
-
-
-def _quick(failures: Sequence[Failure]) -> list[tuple[Case, dict[str, Any]]]:
-    return [(one.case, one.observed) for one in failures if one.observed and one.case.elements <= QUICK]
-
-
-def commonest(failures: Sequence[Failure]) -> list[str]:
-    """Return the bug classes that explain the most of some failures, in the order in which they were first named."""
-    guesses = [found for found in map(_guessed, failures) if named(found)] or [of_scales(_quick(failures))]
-    times = Counter(name for found in guesses for name in dict.fromkeys(entry["id"] for entry in found))
-    most = max(times.values(), default=0)
-    return [name for name, count in times.items() if count == most]
-
-
-def ranked(classes: list[dict[str, Any]], failures: Sequence[Failure]) -> list[dict[str, Any]]:
-    """Return bug classes with those first that explain the most of the smallest failures, else in their own order."""
-    if len(classes) < 2:
-        return classes
-    asked = sorted(failures, key=lambda failure: failure.case.elements)[:RANKED_BY]
-    times = Counter(name for one in asked for name in {entry["id"] for entry in _guessed(one)})
-    return sorted(classes, key=lambda entry: -times[entry["id"]])
-
-
 class Presenter:
     """Turns tallies into results, with a bounded number of shrunk counterexamples a subject and operation."""
 
@@ -97,6 +65,7 @@ class Presenter:
         self.given: Counter[tuple[str, str]] = Counter()
         self.known: set[tuple[str, str, str]] = set()
         self.told: set[tuple[str, str]] = set()
+        self.hinted: dict[tuple[str, str, str], set[str]] = {}
 
     def result(self, subject: Subject, tally: Tally, quick: bool = False) -> dict[str, Any]:
         """Return the result record of a tally; quick: do not shrink (the user is waiting for the end)."""
@@ -120,18 +89,14 @@ class Presenter:
         self.told.add(key)
         where = variant(tally.operation, tally.profile, tally.params)
         said = tally.faults[0][1] if tally.faults else tally.failures[0].words if tally.out else ""
-        like = commonest(tally.failures)
+        like = likely(tally.failures)
         words = f"{tally.failing} of {tally.vectors} frozen vectors differ{', like ' * bool(like)}{' or '.join(like)}"
         say(f"{subject.name} is wrong on {where}: {said or words}")
 
     def _deserves(self, subject: Subject, failure: Failure) -> bool:
         """Whether to spend time on shrinking: the first failures of an operation, and each new bug class after."""
         key = (subject.name, failure.case.operation)
-        classes = [failure.finding or str(failure.kind or "")]
-        if failure.observed and failure.case.elements <= QUICK:
-            level = 0 if failure.finding else max(failure.level - 1, 0)
-            found = diagnose(failure.case, run_golden(failure.case), failure.observed, level)
-            classes += [entry["id"] for entry in found]
+        classes = [failure.finding or str(failure.kind or ""), *likely([failure])]
         new = {(*key, name) for name in classes if name} - self.known
         self.known |= new
         self.given[key] += 1
@@ -177,6 +142,15 @@ class Presenter:
         except RefnumError as error:
             return None, f"no replay file: {error}"
 
+    def _hints(self, subject: Subject, failure: Failure, kept: Sequence[Seen], new: bool) -> list[dict[str, Any]]:
+        """Return the hints of a page; of a kind of difference that had them before, without further calls."""
+        key = (subject.name, failure.case.operation, failure.finding or str(failure.kind))
+        if not new and key in self.hinted:
+            return [entry for entry in hints(kept) if entry["id"] in self.hinted[key]]
+        found = hints_for(subject, kept, self.plan.seconds, self.plan.cases)
+        self.hinted.setdefault(key, set()).update(entry["id"] for entry in found)
+        return found
+
     def record(
         self, subject: Subject, failure: Failure, shrunk: bool = True, alike: Sequence[Failure] = ()
     ) -> dict[str, Any]:
@@ -192,15 +166,8 @@ class Presenter:
         observed = comparison.observed if of_case else {}
         level = 0 if failure.finding else max(failure.level - 1, 0)
         details = page(case, golden, observed, level, failure.kind) if observed else {}
-        larger = (original, failure.observed) if failure.observed else None
-        classes = (
-            diagnose(case, golden, observed, level, larger) if observed else laid_out(case, comparison.problem.words)
-        )
-        if not named(classes):
-            classes = next(filter(named, map(_guessed, alike)), classes)
-        if not named(classes):
-            classes = of_scales(_quick(alike)) or classes
-        classes = ranked(classes, alike)
+        kept = [Seen(case, observed, level), *seen_of(_alike(failure, alike))] if observed else []
+        classes = self._hints(subject, failure, kept, shrunk) if kept else laid_out(case, comparison.problem.words)
         if failure.finding:
             classes = [_breach(failure.finding, failure.words), *classes]
         document = replay.document(case, golden, observed, subject=subject, failure=failure, original=original)
@@ -215,7 +182,7 @@ class Presenter:
             "reproduced": f"{shown} of {REPEATS}",
             "page": details,
             "difference": _difference(failure, comparison),
-            "grid": grid_of([(case, observed), *_sighted(failure, alike)], level) if shrunk and observed else {},
+            "grid": grid(case, golden, observed, level) if shrunk and observed else {},
         }
 
 
@@ -234,7 +201,7 @@ def worth_showing(tally: Tally) -> list[tuple[Failure, list[Failure]]]:
     beyond = [kind for kind in tally.worst() if min(kind.level, tally.reached) > tally.claimed]
     for kind in beyond or tally.worst()[:1]:
         examples = tally.kinds[kind].failures(kind, tally.reached)
-        shown += [(failure, examples) for failure in _each_bug(examples)]
+        shown += [(failure, tally.kinds[kind].plain(examples)) for failure in _each_bug(examples)]
     if not shown:  # bytes that differ in no way that has a name, such as those of a result that was never compared
         rest = sorted(tally.failures, key=lambda failure: (failure.level != tally.reached, failure.case.elements))
         shown += [(failure, list(tally.failures)) for failure in rest[:1]]
@@ -243,12 +210,12 @@ def worth_showing(tally: Tally) -> list[tuple[Failure, list[Failure]]]:
 
 def _each_bug(examples: Sequence[Failure]) -> list[Failure]:
     """Return the plainest example, and one more for each known bug that only other examples point to."""
-    kept, known = [examples[0]], {entry["id"] for entry in _guessed(examples[0])}
+    kept, known = [examples[0]], set(likely(examples[:1]))
     for example in examples[1:] if known else ():
-        found = _guessed(example)
-        if named(found) and not known & {entry["id"] for entry in found}:
+        found = set(likely([example]))
+        if found and not known & found:
             kept.append(example)
-            known |= {entry["id"] for entry in found}
+            known |= found
     return kept
 
 
@@ -271,6 +238,12 @@ def _breach(finding: str, words: str) -> dict[str, Any]:
     return {"id": finding.upper().replace("-", "_"), "words": words, "note": None}
 
 
+def _alike(failure: Failure, others: Sequence[Failure]) -> list[Failure]:
+    """Return the failures of one page: those that fail the same level, or break the same rule of a call."""
+    rest = [other for other in others if other is not failure]
+    return [one for one in (failure, *rest) if (one.level, one.finding) == (failure.level, failure.finding)]
+
+
 def _count_flips(tally: Tally, records: Sequence[dict[str, Any]]) -> None:
     """Count failures by plain calls that did not come back each time; with any, the outcome is flaky."""
     for record in records:
@@ -281,13 +254,6 @@ def _count_flips(tally: Tally, records: Sequence[dict[str, Any]]) -> None:
             tally.repeated += REPEATS
             tally.flips += min(shown + 1, REPEATS - shown)
     tally.close()
-
-
-def _sighted(failure: Failure, alike: Sequence[Failure]) -> list[tuple[Case, dict[str, Any]]]:
-    """Return the cases, as they were found, of a failure and of the others that fail its level, with what came back."""
-    others = [other for other in alike if other is not failure]
-    same = [other for other in (failure, *others) if (other.level, other.finding) == (failure.level, failure.finding)]
-    return [(other.case, other.observed) for other in same if other.observed]
 
 
 def _size(case: Case) -> str:

@@ -42,6 +42,7 @@ AT_ONCE = "two threads at once"
 OUT, WAYS = "poisoned out with guard zones", "ways by size"
 LAUNCHED = frozenset(
     {"DriverError", "EmulationError", "CUDARuntimeError", "CUDADriverError", "CudaAPIError", "AcceleratorError"}
+    | {"KernelFailed"}  # of a library or an executable, whose refusals have words of their own
 )
 DEVICE_WORDS = (
     "cuda error",

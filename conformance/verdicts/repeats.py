@@ -1,4 +1,4 @@
-"""Calls repeated on the same inputs: whether a subject is deterministic, and what rate of flips its calls exclude."""
+"""Repeated calls on the same inputs: whether a subject is deterministic, and what rate of flips its calls exclude."""
 
 from __future__ import annotations
 

@@ -55,6 +55,10 @@ class KindCount:
         """Return the examples as failures of this kind, where the level reached forgives nothing worse."""
         return [replace(failure, level=min(kind.level, reached), kind=kind) for _, failure in self.examples]
 
+    def plain(self, failures: list[Failure]) -> list[Failure]:
+        """Return those of the examples, as failures, that bear as few other kinds as the plainest one."""
+        return [one for (kinds, _), one in zip(self.examples, failures, strict=True) if kinds == self.examples[0][0]]
+
 
 def ended(outcome: Outcome, words: str) -> Finding:
     """Return the finding of a call that came to no result: it hung, ended its process, or raised an error."""

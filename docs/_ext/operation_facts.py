@@ -117,7 +117,8 @@ def signature_of(function: Any) -> str:
     full = inspect.signature(function)
     bare = [p.replace(annotation=inspect.Parameter.empty) for p in full.parameters.values()]
     text = str(full.replace(parameters=bare, return_annotation=inspect.Signature.empty))
-    return function.__name__ + re.sub(r"(?:Profile|Format)\(name='(\w+)'.*?source='[^']*'\)", r"\1", text)
+    named = r"(?:Profile|Format)\(name='(\w+)'.*?source='[^']*'\)|(?<==)'(HOPPER|E2M1)'"
+    return function.__name__ + re.sub(named, lambda found: found[1] or found[2], text)
 
 
 def interface(name: str) -> Table:

@@ -23,7 +23,7 @@ WRONG = [
     ("float64", DtypeError, "float64", lambda: R.quantize_mxfp4(X.astype(np.float64))),
     ("float64 tiles", DtypeError, "float64", lambda: R.quantize_fp8_tiles(X.astype(np.float64))),
     ("int32", DtypeError, "int32", lambda: R.quantize_mxfp4(X.astype(np.int32))),
-    ("a list", DtypeError, "list", lambda: R.quantize_mxfp4([[1.0] * 32])),
+    ("a list", DtypeError, "no array of numbers", lambda: R.quantize_mxfp4([["1.0"] * 32])),
     ("K = 33", ShapeError, "multiple of 32", lambda: R.quantize_mxfp4(np.ones((2, 33), np.float32))),
     ("K = 48 tiles", ShapeError, "multiple of 32", lambda: R.quantize_fp8_tiles(np.ones((2, 48), np.float32))),
     ("one axis", ShapeError, "two axes", lambda: R.quantize_mxfp4(np.ones(64, np.float32))),

@@ -52,14 +52,16 @@ NOTHING = [*THINGS, {}, X, X[:0], np.array("4")]
 NO_INTEGER = [*NOTHING, None, True, np.True_, np.array(True), 1.0, float("nan"), float("inf"), np.float64(1), "1", [1],
               np.array([1]), np.array(1.0), -(10**30), -(10**5000), ForeignBool()]  # fmt: skip
 NO_WORD = [*NOTHING, None, True, 0, "", "nonsense", b"max", ["max"], ("max",), np.array(["max"]), np.dtype(np.uint8)]
-NO_ARRAY = [object(), None, 5, 1.0, "x", [[1.0] * 32], np.float32, np.float32(1), LooksLikeAnArray(), np.array(1.0),
-            X.astype(object), X.astype(complex), np.ma.masked_array(X, X > 0), X.astype("S4"), np.zeros((4, 128), "V4"),
-            np.zeros((4, 128), [("a", "f4")])]  # fmt: skip
+NO_ELEMENTS = [object(), None, "x", [["1"] * 32], np.float32, LooksLikeAnArray(), np.array(1.0), X.astype(object),
+               X.astype(complex), np.ma.masked_array(X, X > 0), X.astype("S4"), np.zeros((4, 128), "V4"),
+               np.zeros((4, 128), [("a", "f4")])]  # fmt: skip
+"""Nonsense where numbers and lists of them are taken."""
+NO_ARRAY = [*NO_ELEMENTS[:2], 5, 1.0, np.float32(1), *NO_ELEMENTS[2:]]
 NO_FLOATS = [*NO_ARRAY, X[0], X[None], X[:, :33], X.astype(np.float64), X.astype(">f4"), X.astype(">f2"), CODES, X > 0,
              CODES.view(ml_dtypes.float8_e4m3fn)]  # fmt: skip
 NO_CODES = [*NO_ARRAY, PACKED[0], PACKED[None], X, PACKED > 0, PACKED.view(np.int8), PACKED.astype(np.uint16),
             PACKED.astype(float),
-            CODES.view(ml_dtypes.float8_e4m3fn), np.ma.masked_array(PACKED, PACKED > 9)]  # fmt: skip
+            CODES.view(ml_dtypes.float8_e5m2), np.ma.masked_array(PACKED, PACKED > 9)]  # fmt: skip
 WRONG = {
     "integer": NO_INTEGER,
     "word": NO_WORD,
@@ -82,23 +84,23 @@ WRONG = {
             np.array([1, 2, 3])],
     "floats": NO_FLOATS,
     "half floats": [*NO_ARRAY, BF16[0], BF16[:, :33], X.astype(float), X.astype(np.float16), BF16.astype(">f4"), CODES],
-    "product scales": [*NO_ARRAY[2:], TILES[:3], TILES[:, 0], X, TILES.astype(float), TILES.astype(np.int8), TILES > 0,
-                       np.full((1, 1), 255, np.uint8), np.full((1, 1), np.inf, np.float32)],
+    "product scales": [*NO_ELEMENTS[2:], TILES[:3], TILES[:, 0], X, TILES.astype(float), TILES.astype(np.int8),
+                       TILES > 0, np.full((1, 1), 255, np.uint8), np.full((1, 1), np.inf, np.float32)],
     "accumulators": [*NO_ARRAY[2:], X, X[:, :4].astype(float), X[:, :4].astype(">f4"), SCALES],
     "half codes": [*NO_ARRAY, X, CODES, BF16[0], BF16[:, :0], BF16.astype(">f4"), BF16.view(np.int16)],
-    "element floats": [*NO_ARRAY, X.astype(np.float64), X.astype(">f4"), CODES, X > 0],
+    "element floats": [*NO_ELEMENTS, X.astype(np.float64), X.astype(">f4"), CODES, X > 0],
     "codes": NO_CODES,
-    "element codes": [*NO_ARRAY, X, CODES.view(np.int8), X > 0, CODES.astype(np.uint16) + np.uint16(256),
+    "element codes": [*NO_ELEMENTS, 1.0, -1, X, CODES.view(np.int8), X > 0, CODES.astype(np.uint16) + np.uint16(256),
                       np.full((4, 128), 1 << 32, np.uint64)],
     "scales": [*NO_CODES, SCALES[:, :3], SCALES[:1], FLOATS.astype(np.float64)],
     "random bits": [*NO_ARRAY[2:], X, BITS[:1], BITS.view(np.int8), X > 0, BITS + np.uint16(256)],
-    "row map": [*NO_ARRAY, [0, 1, 2, 3], MAP[:3], MAP[:, None], MAP.astype(float), MAP > 0, MAP - 1, MAP + 1,
+    "row map": [*NO_ARRAY, [0, 1, 2, 4], MAP[:3], MAP[:, None], MAP.astype(float), MAP > 0, MAP - 1, MAP + 1,
                 MAP + 2**62,
                 np.array([0, 1, 2, 2**64 - 1], np.uint64), MAP.astype(object), MAP.astype("m8[s]")],
-    "weights": [*NO_ARRAY[2:], [1.0] * 4, PROB[:3], PROB[:, None], PROB.astype(float), PROB.astype(">f4"), MAP],
-    "exponent": [*THINGS, None, True, np.True_, 0.0, "0", [0], 1025, -1025, 10**30, 2**31, MAP, PROB, X,
+    "weights": [*NO_ARRAY[2:], [1.0] * 3, PROB[:3], PROB[:, None], PROB.astype(float), PROB.astype(">f4"), MAP],
+    "exponent": [*THINGS, None, True, np.True_, 0.0, "0", [0.0], 1025, -1025, 10**30, 2**31, MAP, PROB, X,
                  np.array([0.0]), np.array([4096]), np.ones((2, 4, 128), int), np.zeros((4, 128), bool)],
-    "case": [*THINGS, 5, None, [1], {"x": 5}, {"x": X.tolist()}, {"x": None}, {"x": X, "profile": 3}],
+    "case": [*THINGS, 5, None, [1], {"x": 5}, {"x": [X.tolist()]}, {"x": None}, {"x": X, "profile": 3}],
     "index": [*NO_INTEGER, (0,), (0, 1, 2), (0.5, 1), (True, 1), ("a", 1), (0, 128), (4, 0), (-1, 0), 512, "01"],
     "words": [5, None, "1234", {1: 1, 2: 2, 3: 3, 4: 4}, {1, 2, 3, 4}, once, (1, 2, 3), (1, 2, 3, -4), (1, 2, 3, 4.0),
               (1, 2, 3, 2**32), (1, 2, 3, True), (1, 2, 3, X), (1, 2, 3, MAP - 1), (1, 2, 3, MAP + 2**32),
@@ -263,7 +265,7 @@ def test_every_public_function_is_asked():
     for prefix, module in (("", R), ("layouts.", layouts), ("philox.", philox)):
         for name in getattr(module, "__all__", dir(module)):
             function = getattr(module, name)
-            if callable(function) and not isinstance(function, type) and function.__module__.startswith("refnum."):
+            if callable(function) and not isinstance(function, type) and function.__module__.startswith("refnum"):
                 own = not prefix or (function.__module__ == module.__name__ and not name.startswith("_"))
                 assert not own or prefix + name in asked, prefix + name
 

@@ -38,6 +38,13 @@ class Level(StrEnum):
 
 @told
 def check(
+    kernels: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[FILE]...",
+            help="As --subject: of a Python file every function that bears an operation's name, or that is declared.",
+        ),
+    ] = None,
     operation: Annotated[list[str] | None, typer.Option("--operation", "-o", help="Name or pattern.")] = None,
     subject: Subjects = None,
     profile: Annotated[list[str] | None, typer.Option("--profile", "-p", help="Default: all that are claimed.")] = None,
@@ -64,7 +71,7 @@ def check(
         get_profile(name)
     if data is not None and not data.exists():
         raise FileError(f"--data {data}: there is no such file or folder.")
-    chosen = choose(subject, isolate)
+    chosen = choose([*(kernels or ()), *(subject or ())], isolate)
     counts = verify()
     _tell_of_deaths()
     plan = Plan(

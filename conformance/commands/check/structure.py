@@ -5,6 +5,7 @@ A form that a subject refuses with an error of its own is no failure; then the r
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -13,17 +14,21 @@ from typing import Any
 import refnum
 
 from ...cases.case import FORM, Case
+from ...cases.findings import Finding
+from ...cases.layouts import IN, OUT
+from ...cases.levels import NO_LEVEL
 from ...cases.operation import OPERATIONS
 from ...cases.structure import Asked, build, structure_cases
 from ...cases.structure.build import form_of
 from ...cases.structure.covering import Row
 from ...cases.structure.illegal import illegal_cases
 from ...cases.structure.plan import structure_rows
+from ...subjects.calls.at_once import call_twice_at_once
 from ...subjects.calls.call import Called, call
 from ...subjects.subject import Subject, takes, takes_out
 from ...verdicts.judge import record
-from ...verdicts.probes import probe, refusal
-from ...verdicts.tally import Tally
+from ...verdicts.probes import AT_ONCE, probe, refusal
+from ...verdicts.tally import Failure, Tally
 from .asking import Asking
 from .plan import Variant
 
@@ -33,6 +38,9 @@ KEYWORDS = ("out", "scale_byte")
 """Keywords that a kernel need not have: it is asked for them only where its callable names them."""
 WHOLE_SHAPES = ("64x128", "128x512")
 """Shapes of whole tiles."""
+ON_HOST, MOST_AGAIN = ("numpy", "torch"), 1 << 18
+"""Libraries whose kernels are called again and from two threads, and elements of the largest case that is."""
+SPOILED = "right alone, wrong when another thread calls at the same time"
 SECONDS = 300
 """Seconds of one subject's calls after which no further structural case of a variant is asked."""
 FIRST = {"storage": "contiguous", "address": 0, "dtype": None, "sequence": "tuple", "out": "contiguous",
@@ -57,8 +65,10 @@ def new_to(engine: Asking, subjects: list[Subject]) -> list[Subject]:
 
 
 def _kind(item: Variant) -> str:
-    """Return what is asked in full once: an operation, and apart from it with random bits."""
-    return f"{item.operation.name} {refnum.get_profile(item.profile).rounding}"
+    """Return what is asked in full once: an operation, and apart from it with random bits, keys and each layout."""
+    layouts = " ".join(f"{name}={item.params[name]}" for name in (IN, OUT) if name in item.params)
+    keyed = "" if layouts else str(item.params.get("random", ""))
+    return f"{item.operation.name} {refnum.get_profile(item.profile).rounding} {layouts}{keyed}"
 
 
 def ask(engine: Asking, key: tuple[str, str, dict[str, Any]]) -> set[str]:
@@ -87,11 +97,10 @@ def ask(engine: Asking, key: tuple[str, str, dict[str, Any]]) -> set[str]:
             if not _takes(subject, asked.case) or _too_slow(engine, subject):
                 continue
             before = engine.tallies[subject.name].seconds
-            if (
-                amount != "brief" and wrong and asked.number % 3 == 1
-            ):  # a call that is refused must leave nothing behind
+            if wrong and asked.row.get("calls") == "after a refusal":  # it must leave nothing behind
                 call(subject, wrong[asked.number // 3 % len(wrong)], engine.plan.seconds)
-            _judge(engine, subject, asked, golden)
+            if _judge(engine, subject, asked, golden):
+                _call_more(engine, subject, asked, golden)
             engine.tallies[subject.name].coverage.seconds += engine.tallies[subject.name].seconds - before
             if amount != "brief" and engine.was_compared and _worth_probing(asked, seen):
                 probe(subject, asked.case, golden, engine.tallies[subject.name], engine.plan.seconds)
@@ -143,35 +152,58 @@ def _too_slow(engine: Asking, subject: Subject) -> bool:
     return tally.coverage.cut
 
 
-def _judge(engine: Asking, subject: Subject, asked: Asked, golden: dict[str, Any]) -> None:
-    """Judge a subject on one case and count it; a form that is refused is asked again without what was refused."""
+def _judge(engine: Asking, subject: Subject, asked: Asked, golden: dict[str, Any]) -> bool:
+    """Judge a subject on one case and count it; a form that is refused is asked again without what was refused.
+
+    Returns whether it held.
+    """
     tally = engine.tallies[subject.name]
     if not asked.case.params.get(FORM):
         held = engine.one(subject, asked.case, golden)
         tally.structural += held is not None
         if held is not None or not tally.stopped:
             tally.coverage.add(asked.row, asked.case, held is not None)
-        return
-    called = _called(engine, subject, asked.case, golden, tally)
+        return bool(held)
+    called, held = _called(engine, subject, asked.case, golden, tally)
     if called is None:
         tally.coverage.add(asked.row, asked.case, True)
-        return
+        return bool(held)
     tally.coverage.add(asked.row, asked.case, False)
     if called.declared:
         _in_other_shapes(engine, subject, asked, tally)
     else:
         _pin_down(engine, subject, asked, tally, called)
+    return False
 
 
-def _called(engine: Asking, subject: Subject, case: Case, golden: Any, tally: Tally) -> Called | None:
-    """Judge a call in its form; return the call if it was refused, else None."""
+def _call_more(engine: Asking, subject: Subject, asked: Asked, golden: dict[str, Any]) -> None:
+    """Call a subject that was right once more, or twice at the same time, as the row says, and judge it."""
+    tally, level = engine.tallies[subject.name], asked.row.get("calls")
+    if subject.arrays not in ON_HOST or asked.case.elements > MOST_AGAIN:
+        return
+    start = time.perf_counter()
+    if level == "twice":
+        record(call(subject, asked.case, engine.plan.seconds), asked.case, golden, tally, how="the same call again")
+    elif level == "at once":
+        for called in call_twice_at_once(subject, asked.case, engine.plan.seconds):
+            if record(called, asked.case, golden, tally, how=AT_ONCE) is False and not called.finding:
+                tally.fail(Failure(asked.case, NO_LEVEL, SPOILED, Finding.NOT_THREAD_SAFE))
+    tally.seconds += time.perf_counter() - start
+    engine.lost(subject, tally)
+
+
+def _called(
+    engine: Asking, subject: Subject, case: Case, golden: Any, tally: Tally
+) -> tuple[Called | None, bool | None]:
+    """Judge a call in its form; return the call if it was refused, else None, and whether it held."""
     called = engine.watched(subject, partial(call, subject, case, engine.plan.seconds))
     if refusal(called):
-        return called
+        return called, None
     again = partial(call, subject, seconds=engine.plan.seconds)
-    tally.structural += record(called, case, golden, tally, again) is not None
+    held = record(called, case, golden, tally, again)
+    tally.structural += held is not None
     engine.lost(subject, tally)
-    return None
+    return None, held
 
 
 def _in_other_shapes(engine: Asking, subject: Subject, asked: Asked, tally: Tally) -> None:
@@ -219,7 +251,7 @@ def _ask(engine: Asking, subject: Subject, asked: Asked, row: Row, tally: Tally,
     golden = engine.golden(case)
     if golden is None:
         return False
-    called = _called(engine, subject, case, golden, tally)
+    called, _ = _called(engine, subject, case, golden, tally)
     tally.coverage.add(kept, case, called is None)
     if called is not None and words:
         tally.coverage.forms.setdefault(words, called.words)

@@ -37,7 +37,7 @@ def model_digest(proof: Proof) -> str:
 
 def _home(operation: str) -> str:
     """The module that an operation's golden function is defined in: of `refnum`."""
-    return str(getattr(refnum, operation).__module__)
+    return str(inspect.unwrap(getattr(refnum, operation)).__module__)
 
 
 @functools.cache
@@ -101,7 +101,7 @@ def subject_digest(record: dict[str, Any]) -> str:
 
 
 def _source(function: Any) -> dict[str, str]:
-    module = str(getattr(function, "__module__", ""))
+    module = str(getattr(inspect.unwrap(function), "__module__", ""))
     if module.startswith("refnum.") and _file(module).is_file():
         return {"source": "the model"}
     try:

@@ -35,7 +35,7 @@ CALLS = {
     for room, names in (
         (call, ("call", "replay_in_place", "hold_results", "into_guarded")),
         (moved, ("call_with_gaps", "call_with_padded_rows", "call_with_odd_rows", "call_at_offset")),
-        (at_once, ("call_at_once",)),
+        (at_once, ("call_at_once", "call_twice_at_once")),
         (streams, ("on_side_stream", "under_graph")),
         (ways, ("call_with_array_splits",)),
     )

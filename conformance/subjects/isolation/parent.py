@@ -46,7 +46,8 @@ GRACE = 3.0
 LEAST = 0.5
 STOPPED = 1.0
 """Seconds after which a process that stopped itself is killed: nothing else stops one that leads its own session."""
-_CALLS = {"replay_in_place": 3, "hold_results": CALLS_KEPT, "under_graph": 4, "call_at_once": 12}
+_CALLS = {"replay_in_place": 3, "hold_results": CALLS_KEPT, "under_graph": 4, "call_at_once": 12,
+          "call_twice_at_once": 2}  # fmt: skip
 
 
 def apart(text: str) -> list[Subject]:
