@@ -139,7 +139,7 @@ def subjects() -> list[dict[str, Any]]:
             "trace": trace_emulated,
             "mutable": EmulatedSources,
             "outside": outside_emulated,
-            "ways": FORCED_PATHS,
+            "forced_paths": FORCED_PATHS,
             "on_request": True,
         },
         {
@@ -155,7 +155,7 @@ def subjects() -> list[dict[str, Any]]:
             "trace": trace_gpu,
             "mutable": DeviceSources,
             "outside": outside,
-            "ways": FORCED_PATHS,
+            "forced_paths": FORCED_PATHS,
             "tunings": tunings,
         },
     ]

@@ -98,7 +98,7 @@ class Policy:
             return np.full(amax.shape, chosen)
         if chosen == FIELD:
             return np.full(amax.shape, 255 - fmt.emax)
-        fraction = (amax & np.uint32(0x7FFFFF)).astype(np.uint32)
+        fraction = np.where(amax > INF, np.uint32(0x400000), np.uint32(0))  # a maximum of NaN is the quiet one
         return np.clip(right(case, np.full(amax.shape, 128, np.int32), fraction, fmt) + 127, 0, 254)
 
     def _codes(self, fmt: Format, case: Case, blocks: np.ndarray, byte: np.ndarray) -> np.ndarray:
@@ -136,4 +136,4 @@ _RULES = (
 )
 POLICIES: tuple[Policy, ...] = tuple(Policy(*rule) for rule in _RULES)
 """In order: the plain formula in torch; torchao 0.18 by `floor`, `ceil` and `even`; the same by `rceil`; gfloat;
-torchao after 0.18; the CUDA headers; a kernel whose scale alone knows NaN."""
+torchao after 0.18, by the differences that are known of it; the CUDA headers; a kernel whose scale alone knows NaN."""

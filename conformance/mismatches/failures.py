@@ -22,6 +22,7 @@ from .diagnose import Seen, hints, laid_out
 from .faults import Fault, faults_of
 from .grid import grid
 from .hints import hints_for, likely, seen_of
+from .other_profile import advice
 from .page import page
 from .shrink import shrink
 
@@ -72,7 +73,7 @@ class Presenter:
         tally.close()
         chosen = worth_showing(tally) if self.plan.shown else []
         records = [
-            self.record(subject, failure, self._deserves(subject, failure) and not quick, alike)
+            self.record(subject, failure, self._deserves(subject, failure) and not quick, alike, tally.failures)
             for failure, alike in chosen[:MOST_PAGES]
         ]
         if tally.outcome is Outcome.MISMATCH:
@@ -152,9 +153,18 @@ class Presenter:
         return found
 
     def record(
-        self, subject: Subject, failure: Failure, shrunk: bool = True, alike: Sequence[Failure] = ()
+        self,
+        subject: Subject,
+        failure: Failure,
+        shrunk: bool = True,
+        alike: Sequence[Failure] = (),
+        others: Sequence[Failure] = (),
     ) -> dict[str, Any]:
-        """Return the record of one failure; shrunk only if it can be shown again. alike: others, for its picture."""
+        """Return the record of one failure; shrunk only if it can be shown again.
+
+        alike: failures of the same kind, which a hint must explain too. others: all of the variant's that were kept,
+        which another profile must explain too.
+        """
         original = failure.case
         shown = sum(shows(subject, original, failure, self.plan.seconds) for _ in range(REPEATS))
         case = original
@@ -168,13 +178,14 @@ class Presenter:
         details = page(case, golden, observed, level, failure.kind) if observed else {}
         kept = [Seen(case, observed, level), *seen_of(_alike(failure, alike))] if observed else []
         classes = self._hints(subject, failure, kept, shrunk) if kept else laid_out(case, comparison.problem.words)
+        tried = "" if failure.finding else advice(subject, [*kept[:1], *seen_of(others or alike)])
         if failure.finding:
             classes = [_breach(failure.finding, failure.words), *classes]
         document = replay.document(case, golden, observed, subject=subject, failure=failure, original=original)
         path, unsaved = self._save(document)
         return {
             **self._told(failure, document, path, subject),
-            "words": "; ".join(filter(None, (failure.words or called.words, unsaved))),
+            "words": "; ".join(filter(None, (failure.words or called.words, tried, unsaved))),
             "bug_classes": classes,
             "shrunk": shrunk and shown == REPEATS,
             "case": _size(case),

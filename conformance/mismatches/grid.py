@@ -35,7 +35,7 @@ def grid(case: Case, golden: Bits, observed: Bits, level: int) -> dict[str, Any]
     """Return {"output", "element", "points"} of a case that fails `level`; empty where an operation has no picture.
 
     A point is [quotient, expected, observed]: the input over the golden scale, and the values of both codes in the
-    same unit; a code without a value, such as NaN, is None. At most 40 elements that differ come first, then
+    same unit, each once; a code without a value, such as NaN, is None. At most 40 elements that differ come first, then
     at most 80 that agree, both evenly spread over the case.
     """
     output = _pictured(case)
@@ -52,9 +52,10 @@ def grid(case: Case, golden: Bits, observed: Bits, level: int) -> dict[str, Any]
         if exact is not None:
             unit = sides[0].scale(index)
             points.append([_number(exact), *(_number(side.value(fmt, index, unit)) for side in sides)])
-    if not any(left != right for _, left, right in points):
+    once = list({tuple(point): point for point in points}.values())
+    if not any(left != right for _, left, right in once):
         return {}
-    return {"output": output.name, "element": fmt.name, "points": points}
+    return {"output": output.name, "element": fmt.name, "points": once}
 
 
 def _pictured(case: Case) -> Output | None:

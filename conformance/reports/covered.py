@@ -70,7 +70,7 @@ def forms(results: Sequence[Result]) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _answered(results: Sequence[Result]) -> list[Result]:
-    return [result for result in results if result["outcome"] != "unsupported"]
+    return [result for result in results if result["outcome"] not in ("unsupported", "malformed")]
 
 
 def _held(results: Sequence[Result]) -> list[Result]:

@@ -244,7 +244,7 @@ def _graph(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: 
 
 
 def _ways(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
-    for way in subject.ways[case.operation]:
+    for way in subject.forced_paths[case.operation]:
         large = on_way(subject, case.operation, way)
         again = _on(large, way, seconds)
         called = again(case)

@@ -86,7 +86,7 @@ def _repeated(subject: Subject, case: Case, seconds: float) -> Iterator[Called]:
 
 
 def _ways(subject: Subject, operation: str) -> list[Subject]:
-    return [on_way(subject, operation, way) for way in subject.ways.get(operation, {})]
+    return [on_way(subject, operation, way) for way in subject.forced_paths.get(operation, {})]
 
 
 def _on_ways(subject: Subject, case: Case, seconds: float) -> Iterator[Called]:

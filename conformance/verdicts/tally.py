@@ -232,6 +232,8 @@ class Tally:
         if self.flips:
             return Outcome.FLAKY, self._flipped()
         breaches = [failure for failure in self.failures if failure.finding]
+        if self.malformed:
+            return Outcome.MALFORMED, breaches[0].words
         if breaches or self.reached > self.claimed:
             named = self.out or self.reached <= self.claimed
             return Outcome.MISMATCH, breaches[0].words if breaches and named else self._reach()
@@ -254,6 +256,11 @@ class Tally:
                 return Outcome.UNSUPPORTED, self._refused()
             return Outcome.NOT_VERIFIED, "nothing was compared"
         return Outcome.PASS, self._reach()
+
+    @property
+    def malformed(self) -> bool:
+        """Whether nothing else is wrong than that results are missing, or of another dtype or shape."""
+        return bool(self.failures) and all(failure.finding == Finding.SHAPE for failure in self.failures)
 
     def _reach(self) -> str:
         if self.reached >= NO_LEVEL:
@@ -326,7 +333,7 @@ class Tally:
             "evidence": self.evidence(),
             "level": {
                 "claimed": level_name(self.claimed),
-                "reached": level_name(self.reached) if self.compared else None,
+                "reached": level_name(self.reached) if self.compared and not self.malformed else None,
             },
             "cases": self.cases,
             "corners": self.corners,
@@ -348,7 +355,7 @@ class Tally:
             "refused": sum(self.unsupported.values()),
             "seconds": round(self.seconds, 3),
             "coverpoints": self.coverpoints,
-            "holes": self.holes,
+            "holes": [] if self.malformed else self.holes,
             "refusal": self._refused() if self.unsupported else "",
             "probes": self.probes,
             "differences": [

@@ -199,6 +199,7 @@ def test_the_controls_alone(monkeypatch):
     result = refnum("check", "--controls")
     room.verify.cache_clear()
     assert result.exit_code == 0 and "1 right controls pass, 2 wrong ones are caught" in result.stdout
+    assert result.stderr.startswith("controls\n")
 
 
 def test_a_broken_harness_does_not_judge(monkeypatch):

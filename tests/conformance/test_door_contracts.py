@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -132,6 +133,13 @@ def test_the_schema_of_declarations_has_the_keys_that_are_read():
     assert set(schema["$defs"]["function"]["properties"]) == shared_library._OPERATION_KEYS
 
 
+def test_the_guide_of_libraries_explains_every_key_and_every_word():
+    text = (GUIDES / f"{LIBRARY}.md").read_text()
+    words = {"out(NAME)", "rows(NAME)", "columns(NAME)", "size(NAME)", "splits", "tokens", "profile", "stream"}
+    for word in (shared_library._KEYS | shared_library._OPERATION_KEYS | words) - {"operations"}:
+        assert f"`{word}`" in text, word
+
+
 @pytest.mark.parametrize("guide", [LIBRARY, LINES])
 def test_a_guide_has_a_complete_example_and_its_schema(guide):
     text = (GUIDES / f"{guide}.md").read_text()
@@ -158,3 +166,17 @@ def test_the_library_of_the_guide_is_right_on_a_few_cases(tmp_path):
         (values,) = subject.operations["dequantize_mxfp4"](packed=packed, scales=scales, dtype=dtype)
         want = refnum.dequantize_mxfp4(packed, scales, dtype)
         assert values.tobytes() == want.tobytes()
+
+
+def test_the_executable_of_the_guide_answers_as_the_schema_says():
+    case = Case("decode_e2m1", "HOPPER", {"dtype": "float32"}, {"codes": np.arange(16, dtype=np.uint8).reshape(2, 8)})
+    refused = case.with_inputs(params={"dtype": "bfloat16"})
+    text = "".join(executable.question(one, [("values", output_specs(one)[0])]) for one in (case, refused))
+    command = [sys.executable, GUIDES / "examples" / "e2m1_sim.py"]
+    said = subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout.splitlines()
+    schema = json.loads(schema_file(LINES).read_text())
+    answer = jsonschema.Draft202012Validator({"$ref": "#/$defs/answer", "$defs": schema["$defs"]})
+    answer.validate(said[:3])
+    answer.validate(said[3:])
+    values = executable.read(iter(said), np.dtype(np.float32), (2, 8), "values")
+    assert np.array_equal(values.view("u4"), refnum.decode_e2m1(case.inputs["codes"]).view("u4"))

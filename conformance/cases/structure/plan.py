@@ -26,7 +26,7 @@ AMOUNTS = ("smoke", "brief", "full", "exhaustive")
 SMOKE = 6
 CALLS = ("twice", "after a refusal", "at once")
 """How often a row is called, in turn: once more, after a call that must be refused, or twice at the same time."""
-MIXED = {"full": 2400, "brief": 150, "keyed": 500, "layout": 500, "layout brief": 90}
+MIXED = {"full": 2600, "brief": 80, "all brief": 1300, "keyed": 500, "layout": 500, "layout brief": 90}
 """Amount -> mixed rows of a variant."""
 DEAR = {"swiglu_backward": 16, "swiglu_quantize": 2, "unpermute": 8, "matmul_fp8": 8}
 """Operation -> by what its largest cases are smaller: the golden model needs so much longer an element."""
@@ -90,7 +90,7 @@ def _rows(operation: str, profile: str, params: Mapping[str, Any], amount: str) 
     if operation == "swiglu_quantize" and amount != "smoke":
         chosen.append({"near ties": "silu and the order of products"})
     if amount == "brief":
-        return chosen[::3] + chosen[-1:] + _mixed(operation, profile, params, MIXED["brief"])
+        return chosen[::3] + chosen[-1:] + _mixed(operation, profile, params, _brief(operation, profile))
     if "random" in params and whole:
         return chosen + _mixed(operation, profile, params, MIXED["keyed"])
     if whole:
@@ -100,6 +100,12 @@ def _rows(operation: str, profile: str, params: Mapping[str, Any], amount: str) 
         chosen += _order_rows(operation)
         chosen += _model_rows(operation)
     return chosen
+
+
+def _brief(operation: str, profile: str) -> int:
+    """Return the mixed rows of a variant that is not the first: more where there are few, and under HOPPER."""
+    least, shared = MIXED["brief"], MIXED["all brief"] // len(list(OPERATIONS[operation].variants()))
+    return max(least, shared if profile == "HOPPER" else shared // 3)
 
 
 def _stochastic(profile: str, params: Mapping[str, Any]) -> bool:
@@ -269,6 +275,9 @@ def _tables(operation: str, profile: str, params: Mapping[str, Any]) -> tuple[Ta
     shapes = factors.shape_table(operation, paired=False)
     if "align" in params:
         shapes = {name: levels for name, levels in shapes.items() if name != "align" or params["align"] == 32}
+    if IN in params:  # whose storage repeats no row, whatever the bytes do
+        storages = tuple(level for level in factors.STORAGES if not level.startswith("broadcast"))
+        forms = {**forms, "scales.storage": storages}
     return {**forms, **padding}, outs, shapes
 
 

@@ -77,8 +77,9 @@ def _written(array: np.ndarray, table: np.ndarray, seed: int) -> np.ndarray:
 
 def _scales(array: np.ndarray, seed: int) -> np.ndarray:
     """Return scale bytes half of whose rows are half of special ones."""
-    dice = values.noise(*array.shape, seed + 9)
-    struck = (dice & np.uint32(1) > 0) & (values.noise(array.shape[0], 1, seed + 10) & np.uint32(64) > 0)
+    rows, columns = array.shape
+    dice = values.noise(rows, columns, seed + 9)
+    struck = (dice & np.uint32(1) > 0) & (values.noise(rows, 1, seed + 10) & np.uint32(64) > 0)
     return np.where(struck, SCALES[dice >> np.uint32(3) & np.uint32(3), dice >> np.uint32(7) & np.uint32(7)], array)
 
 

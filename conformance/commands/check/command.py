@@ -18,9 +18,10 @@ from ...cases.operation import select
 from ...reports import files, terminal
 from ...reports import report as reports
 from ...reports.terminal import report as show_report
+from ...reports.terminal.watch import watched
 from ...subjects.choose import choose
 from ..options import Isolate, Subjects, told
-from .controls import verify
+from .controls import verify, verify_watched
 from .data.check import check_data
 from .journal import leftovers
 from .plan import Plan
@@ -41,7 +42,7 @@ def check(
     kernels: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[FILE]...",
+            metavar="FILE",
             help="As --subject: of a Python file every function that bears an operation's name, or that is declared.",
         ),
     ] = None,
@@ -60,7 +61,8 @@ def check(
 ) -> None:
     """Judge kernels bit for bit against the golden model: the main job."""
     if controls:
-        counts = verify(thorough=True)
+        with watched(terminal.console(stderr=True)) as watch:
+            counts = verify_watched(watch, thorough=True)
         print(
             f"harness verified: {counts['right_passed']} right controls pass, "
             f"{counts['wrong_caught']} wrong ones are caught"

@@ -46,6 +46,8 @@ LOOKED_AT = 24
 """Corner cases among which the smallest is the first call where no vector was one, see `verdicts.smoke`."""
 PROBES = 4
 """Corner cases of a variant on which the calling contract is probed as well."""
+SMOKE_PROBED = 1 << 16
+"""Elements of the largest case that is probed at level smoke, which takes seconds for a subject of a slow line."""
 SPECIAL_LARGEST = 1 << 16
 """Members of the largest domain that is run for scale layouts and keyed random bits: they decide no code."""
 COVERED_CHUNKS = 2
@@ -183,13 +185,15 @@ class Engine:
         unasked.stream(self, "corner cases", chain(first, cases), partial(self._corners, probes=probes))
 
     def _corners(self, cases: Iterator[Case], probes: int) -> None:
+        largest = SMOKE_PROBED if self.plan.level == "smoke" else None
         for case, golden in self._golden(cases):
+            probed = bool(probes and case.elements and (largest is None or case.elements <= largest))
             for subject in self.cover(case, golden):
                 tally = self.tallies[subject.name]
                 tally.corners += self.one(subject, case, golden) is not None
-                if probes and case.elements and self.was_compared:
+                if probed and self.was_compared:
                     probe(subject, case, golden, tally, self.plan.seconds)
-            probes -= bool(probes and case.elements)
+            probes -= probed
 
     def vectors(self) -> None:
         """Judge on the frozen vectors; one that the golden model no longer agrees with is the harness's fault."""
@@ -265,7 +269,7 @@ class Engine:
 
     def on_device(self, subject: Subject) -> bool:
         """Whether whole domains can be judged where a subject's arrays are: in this process, byte for byte."""
-        return subject.arrays == "cupy" and subject.apart is None and not self.tallies[subject.name].claimed
+        return subject.arrays == "cupy" and subject.remote is None and not self.tallies[subject.name].claimed
 
     def _decision(self, domain: Domain, subject: Subject) -> tuple[str, ...]:
         return subject.name, self.item.operation.name, json.dumps(plain(self.item.params)), domain.name
@@ -331,7 +335,7 @@ class Engine:
 
     def lost(self, subject: Subject, tally: Tally) -> None:
         """Give the device up when a fault left it dead; that of another process comes back with a new one."""
-        if tally.faults and subject.apart is None and not alive(subject.arrays):
+        if tally.faults and subject.remote is None and not alive(subject.arrays):
             self.plan.lost[subject.arrays] = (
                 f"the device stopped answering while {subject.name} ran {tally.faults[-1][2]}; "
                 f"nothing after it is judged on this device"

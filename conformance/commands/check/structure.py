@@ -38,11 +38,14 @@ KEYWORDS = ("out", "scale_byte")
 """Keywords that a kernel need not have: it is asked for them only where its callable names them."""
 WHOLE_SHAPES = ("64x128", "128x512")
 """Shapes of whole tiles."""
-ON_HOST, MOST_AGAIN = ("numpy", "torch"), 1 << 18
+ON_HOST, MOST_AGAIN = ("numpy", "torch"), 1 << 17
 """Libraries whose kernels are called again and from two threads, and elements of the largest case that is."""
+WAVERS = "refused, and answered when it was called again"
 SPOILED = "right alone, wrong when another thread calls at the same time"
-SECONDS = 300
-"""Seconds of one subject's calls after which no further structural case of a variant is asked."""
+SECONDS, BRIEF_SECONDS = 300, 60
+"""Seconds of one subject's calls after which no further structural case is asked: of its first variants, of others."""
+SLOW = 0.05
+"""Seconds that a case takes of a subject that is not called a second time on each."""
 FIRST = {"storage": "contiguous", "address": 0, "dtype": None, "sequence": "tuple", "out": "contiguous",
          "splits": "list", "profile": "object", "scalars": "plain", "padding": "zero"}  # fmt: skip
 """The end of a factor of form -> its plain level; None where the plain one has no name."""
@@ -94,7 +97,7 @@ def ask(engine: Asking, key: tuple[str, str, dict[str, Any]]) -> set[str]:
         if golden is None:
             continue
         for subject in engine.cover(asked.case, golden, False, {s.name for s in engine.judged} - names):
-            if not _takes(subject, asked.case) or _too_slow(engine, subject):
+            if not _takes(subject, asked.case) or _too_slow(engine, subject, amount):
                 continue
             before = engine.tallies[subject.name].seconds
             if wrong and asked.row.get("calls") == "after a refusal":  # it must leave nothing behind
@@ -143,12 +146,12 @@ def _names(subject: Subject, operation: str, keyword: str) -> bool:
     return takes_out(function, operation) if keyword == "out" else takes(function, keyword)
 
 
-def _too_slow(engine: Asking, subject: Subject) -> bool:
+def _too_slow(engine: Asking, subject: Subject, amount: str) -> bool:
     """Whether a subject has used up its time, as one that compiles anew for every shape does; noted."""
-    tally = engine.tallies[subject.name]
-    if tally.coverage.seconds > SECONDS and not tally.coverage.cut:
+    tally, most = engine.tallies[subject.name], SECONDS if amount in ("full", "exhaustive") else BRIEF_SECONDS
+    if tally.coverage.seconds > most and not tally.coverage.cut:
         tally.coverage.cut = True
-        tally.left_out.append(f"structural cases beyond {SECONDS} seconds")
+        tally.left_out.append(f"structural cases beyond {most} seconds")
     return tally.coverage.cut
 
 
@@ -169,7 +172,9 @@ def _judge(engine: Asking, subject: Subject, asked: Asked, golden: dict[str, Any
         tally.coverage.add(asked.row, asked.case, True)
         return bool(held)
     tally.coverage.add(asked.row, asked.case, False)
-    if called.declared:
+    if not called.declared and not refusal(call(subject, asked.case, engine.plan.seconds)):
+        tally.fail(Failure(asked.case, NO_LEVEL, f"{WAVERS}: {called.words}", Finding.NOT_DETERMINISTIC))
+    elif called.declared:
         _in_other_shapes(engine, subject, asked, tally)
     else:
         _pin_down(engine, subject, asked, tally, called)
@@ -179,13 +184,14 @@ def _judge(engine: Asking, subject: Subject, asked: Asked, golden: dict[str, Any
 def _call_more(engine: Asking, subject: Subject, asked: Asked, golden: dict[str, Any]) -> None:
     """Call a subject that was right once more, or twice at the same time, as the row says, and judge it."""
     tally, level = engine.tallies[subject.name], asked.row.get("calls")
-    if subject.arrays not in ON_HOST or asked.case.elements > MOST_AGAIN:
+    slow = tally.coverage.seconds > SLOW * max(16, tally.coverage.cases)
+    if subject.arrays not in ON_HOST or asked.case.elements > MOST_AGAIN or slow:
         return
     start = time.perf_counter()
     if level == "twice":
         record(call(subject, asked.case, engine.plan.seconds), asked.case, golden, tally, how="the same call again")
     elif level == "at once":
-        for called in call_twice_at_once(subject, asked.case, engine.plan.seconds):
+        for called in call_twice_at_once(subject, asked.case, engine.plan.seconds)[1:]:
             if record(called, asked.case, golden, tally, how=AT_ONCE) is False and not called.finding:
                 tally.fail(Failure(asked.case, NO_LEVEL, SPOILED, Finding.NOT_THREAD_SAFE))
     tally.seconds += time.perf_counter() - start

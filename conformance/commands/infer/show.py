@@ -65,8 +65,8 @@ def _next(found: Inference, out: Console) -> None:
     """Say what must be declared first, if anything, and the command that judges the kernel by what was found."""
     best = profile_name(found.best)
     if found.nibbles != OURS:
-        words = f'@implements("{found.operation}", profile="{best}", nibbles="{found.nibbles}")'
-        out.print(f"declare the order of its nibbles first: {escape(words)}", soft_wrap=True)
+        mark = f'@implements("{found.operation}", profile="{best}", nibbles="{found.nibbles}")'
+        out.print(f"declare the order of its nibbles first: {escape(mark)}", soft_wrap=True)
     elif found.claimed and best not in found.claimed:
         out.print(f"it declares {', '.join(found.claimed)}: declare {best} first", soft_wrap=True)
     words = ["refnum", "check", "-s", found.asked, "-o", found.operation, "-p", best]

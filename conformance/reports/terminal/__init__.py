@@ -263,7 +263,8 @@ def failure(out: Console, result: Mapping[str, Any], record: Mapping[str, Any]) 
     page = record["page"]
     breach = f"  {record['finding']}" if record["finding"] else f"  fails {record['fails']}"
     breach += f"  {facts.difference_words(record['difference'])}" if record.get("difference") else ""
-    head = "NEXT LEVEL" if result["outcome"] == "pass" else "FAULT" if record["finding"] in ENDS else "MISMATCH"
+    head = "MALFORMED" if result["outcome"] == "malformed" else "FAULT" if record["finding"] in ENDS else "MISMATCH"
+    head = "NEXT LEVEL" if result["outcome"] == "pass" else head
     out.print(f"\n[bold red]{head}[/]  {escape(result['variant'])}  subject={escape(result['subject'])}{breach}")
     if record["words"]:
         out.print(f"  {escape(record['words'])}", soft_wrap=True)

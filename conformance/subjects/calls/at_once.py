@@ -64,15 +64,15 @@ def call_at_once(subject: Subject, case: Case, seconds: float = 60.0) -> tuple[C
 
 
 @where_it_lives
-def call_twice_at_once(subject: Subject, case: Case, seconds: float = 60.0) -> tuple[Called, Called]:
-    """Call on a case in its form from two threads that start together; return both calls.
+def call_twice_at_once(subject: Subject, case: Case, seconds: float = 60.0) -> tuple[Case, Called, Called]:
+    """Call on a case in its form from two threads that start together; return the case and both calls.
 
     Results that lie in the same memory are a breach of the second one.
     """
     form, function = form_of(case), subject.operations[case.operation]
     if "out" in form and not takes_out(function, case.operation):
         refused = Called(outcome=Outcome.UNSUPPORTED, words="it takes no 'out'", declared=True)
-        return refused, refused
+        return case, refused, refused
     like = call_golden(case) if "out" in form else ()
     places = [out_in_form(case, like, subject.arrays, POISONS[0]) if like else [] for _ in range(2)]
     given = [lay_out(subject, case) for _ in range(2)]
@@ -84,7 +84,7 @@ def call_twice_at_once(subject: Subject, case: Case, seconds: float = 60.0) -> t
     if first.answered and second.answered and not like and _shared(first, second):
         words = "results of two calls at the same time lie in the same memory"
         second = Called(second.results, second.live, Outcome.MISMATCH, words, Finding.NOT_THREAD_SAFE)
-    return first, second
+    return case, first, second
 
 
 def _looked_at(case: Case, given: Laid, live: Any, places: list[Placed]) -> Called:
@@ -141,7 +141,7 @@ def _together(subject: Subject, cases: tuple[Case, Case], seconds: float) -> lis
             for live in lives]  # fmt: skip
 
 
-def _at_the_same_time(calls: list[Call], seconds: float, traces: Sequence[Any] = (None, None)) -> list[Any]:
+def _at_the_same_time(calls: Sequence[Call], seconds: float, traces: Sequence[Any] = (None, None)) -> list[Any]:
     """Return the arrays of calls that start together, one a thread, or what each raised."""
     barrier = threading.Barrier(len(calls))
     lives: list[Any] = [LateError(f"no answer within {seconds:g} s") for _ in calls]

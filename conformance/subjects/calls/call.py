@@ -104,8 +104,8 @@ def where_it_lives(function: F) -> F:
 
     @wraps(function)
     def either(subject: Subject, case: Case, *arguments: Any, **keywords: Any) -> Any:
-        if subject.apart is not None:
-            return subject.apart(function.__name__, case, *arguments, **keywords)
+        if subject.remote is not None:
+            return subject.remote(function.__name__, case, *arguments, **keywords)
         return function(subject, case, *arguments, **keywords)
 
     return cast(F, either)

@@ -1,7 +1,7 @@
-"""The doors that subjects come in by: none of them knows a subject by name.
+"""Find and load subjects; no subject is known by name here.
 
-There are three: the entry-point group `refnum.subjects` (kernels, ours and anybody's), the peers that ship with this
-package, and a file named on the command line: Python, a declared shared library, or an executable.
+Subjects come from the entry-point group `refnum.subjects` (our kernels and those of others), from the peers of this
+package, or from a file named on the command line: Python, a declared shared library, or an executable.
 """
 
 from __future__ import annotations

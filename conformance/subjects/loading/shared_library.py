@@ -32,8 +32,8 @@ POISON = 0xCD
 MEMORIES = {"host": "numpy", "device": "cupy"}
 RETURNS = {"int": ctypes.c_int, "void": None}
 """What a function may return by its declaration: a status, or nothing."""
-_KEYS = {"name", "profiles", "level", "memory", "library", "operations"}
-_OPERATION_KEYS = {"symbol", "arguments", "returns", "dtypes", "rows", "columns", "max_elements"}
+_KEYS = {"name", "profiles", "level", "memory", "library", "source", "operations"}
+_OPERATION_KEYS = {"symbol", "arguments", "returns", "source", "dtypes", "rows", "columns", "max_elements"}
 _SIZE = re.compile(r"(rows|columns|size)\((\w+)\)")
 
 
