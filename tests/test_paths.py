@@ -8,7 +8,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 TOPS = ("refnum", "gpu", "conformance", "vectors", "docs", "tests", "tools", "benchmarks")
 SUFFIXES = {".py", ".md", ".cu", ".cuh", ".cpp", ".hpp", ".toml", ".yml"}
-MADE = ("docs/_build/", "refnum/gpu", "refnum/conformance", "refnum/vectors")
+LINKS = ("refnum/gpu", "refnum/conformance", "refnum/vectors")
+MADE = ("docs/_build/", "docs/results/", *LINKS)
 """Beginnings of paths that a command writes, or that exist only once installed."""
 INVENTIVE = {
     "tests/test_contributing.py",
@@ -26,7 +27,7 @@ def sources():
     """Every file of ours that is read, as a path from the root; dated results keep the names of their day."""
     for path in (path for top in TOPS if top != "vectors" for path in sorted((ROOT / top).rglob("*"))):
         name = path.relative_to(ROOT).as_posix()
-        linked = name.startswith(MADE[1:]) or any(part.startswith((".", "_build", "__")) for part in path.parts[-2:-1])
+        linked = name.startswith(LINKS) or any(part.startswith((".", "_build", "__")) for part in path.parts[-2:-1])
         if path.suffix in SUFFIXES and not linked and not name.startswith("docs/results/") and name not in INVENTIVE:
             yield name
     yield from ("README.md", "CONTRIBUTING.md", "Makefile", "pyproject.toml")

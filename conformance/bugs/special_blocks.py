@@ -136,4 +136,4 @@ _RULES = (
 )
 POLICIES: tuple[Policy, ...] = tuple(Policy(*rule) for rule in _RULES)
 """In order: the plain formula in torch; torchao 0.18 by `floor`, `ceil` and `even`; the same by `rceil`; gfloat;
-torchao after 0.18; the CUDA headers; a kernel whose scale alone knows NaN."""
+torchao after 0.18, by the differences that are known of it; the CUDA headers; a kernel whose scale alone knows NaN."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..cases.case import Case
-from . import WRONG, converting, decoding, exact, finer, rounding, scales
+from . import WRONG, converting, decoding, exact, exact_scales, finer, rounding, scales
 from .special_blocks import POLICIES
 from .tools import (
     Outputs,
@@ -81,8 +81,30 @@ _EXACT: tuple[tuple[str, str, tuple[str, ...], Rule], ...] = (
      exact.short_tile_reads_behind),
     ("TAIL_OR_LATER_BATCH", "of more than two rows only the first half is written", ("*",),
      exact.first_half_of_many_rows),
+    ("TAIL_OR_LATER_BATCH", "only the first block is written", FROM_FLOATS, exact.first_block_alone),
     ("LOGICAL_VS_PACKED_SHAPE", "only the first half of all blocks is written", ("dequantize_mxfp4",),
      exact.first_half_of_the_blocks),
+    ("DIV_BY_RECIPROCAL", "the reciprocal is one float32 step low", FROM_FLOATS, exact_scales.reciprocal_low),
+    ("E8M0_SUBNORMAL_IN", "a quotient below 2^-126 gets byte 0", FROM_FLOATS,
+     exact_scales.subnormal_quotient_is_zero(inclusive=False)),
+    ("E8M0_SUBNORMAL_IN", "a quotient of at most 2^-126 gets byte 0", FROM_FLOATS,
+     exact_scales.subnormal_quotient_is_zero(inclusive=True)),
+    ("AMAX_NARROWED", "the maximum is rounded to bfloat16, but not to Inf", FROM_FLOATS,
+     exact_scales.narrowed_to_bfloat16),
+    ("AMAX_NARROWED", "the maximum is rounded to float16, but not to Inf", FROM_FLOATS,
+     exact_scales.narrowed_to_float16),
+    ("AMAX_DROPS_NAN", "NaN is lost in the maximum, and encoded as the largest code", FROM_FLOATS,
+     exact_scales.without_nan),
+    ("AMAX_WITHOUT_ABS", "the maximum is taken over positive elements alone", FROM_FLOATS, exact_scales.without_abs),
+    ("DOUBLE_ROUNDING_BF16", "elements, not the maximum, are rounded to eight bits first", FROM_FLOATS,
+     exact_scales.rounded_elements(16)),
+    ("DOUBLE_ROUNDING_FP16", "elements, not the maximum, are rounded to eleven bits first", FROM_FLOATS,
+     exact_scales.rounded_elements(13)),
+    ("SIGN_OF_ZERO_LOST", "what underflows loses its sign", (*FROM_FLOATS, *ENCODERS),
+     on_codes(exact_scales.underflow_is_positive)),
+    ("SIGN_OF_ZERO_LOST", "zeros come out negative", FROM_FLOATS, on_codes(exact_scales.zeros_are_negative)),
+    ("E8M0_ZERO_IS_TINY", "elements under byte 0 are divided by 1", FROM_FLOATS, exact_scales.byte_zero_is_one),
+    ("BLOCK_BOUNDARY_SHIFTED", "the array is read one element late", FROM_FLOATS, exact_scales.one_element_late),
     ("ROW_MAP_INVERTED", "the row map is applied as a scatter", ("permute_*",), exact.scattered),
 )  # fmt: skip
 
@@ -170,6 +192,21 @@ STEPS: tuple[Suspect, ...] = tuple(
 )
 """Believed after the notes' own rules: they take long, and few cases show them."""
 
+LANES: tuple[Suspect, ...] = (
+    *(
+        Suspect(
+            "AMAX_LANE_LEFT_OUT", f"lane {lane} of each block takes no part", FROM_FLOATS, finer.lane_left_out(lane)
+        )
+        for lane in range(32)
+    ),
+    *(
+        Suspect(
+            "TIE_RULE", f"the tie above code {low} goes to the odd code", (*QUANTISERS, *ENCODERS), finer.one_tie(low)
+        )
+        for low in range(7)
+    ),
+)
+
 COARSE: tuple[Suspect, ...] = (
     Suspect(
         "DOUBLE_ROUNDING_BF16",
@@ -193,4 +230,10 @@ _LIKELIER = ("E2M1_STICKY_LOST", "FTZ_SILENT")
 
 _NOTES = (*_LIKELIER, *(note for note in WRONG if note not in _LIKELIER))
 
-SUSPECTS: tuple[Suspect, ...] = (*FINER, *(suspect for note in _NOTES for suspect in _of_note(note)), *STEPS, *COARSE)
+SUSPECTS: tuple[Suspect, ...] = (
+    *FINER,
+    *(suspect for note in _NOTES for suspect in _of_note(note)),
+    *STEPS,
+    *LANES,
+    *COARSE,
+)

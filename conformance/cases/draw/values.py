@@ -23,7 +23,7 @@ Array = Any
 
 @dataclass(frozen=True)
 class Target:
-    """The purpose of drawn values: the input's format, the element format of the result, and the block length along K."""
+    """What values are drawn for: input format, element format of the result, block length along K."""
 
     input: Format
     element: Format

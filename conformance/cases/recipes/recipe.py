@@ -1,4 +1,4 @@
-"""A recipe: a few numbers that stand for whole tensors, a value that JSON holds."""
+"""A recipe: a few numbers from which all tensors of a case are made."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Recipe:
     wide: bool = False
 
     def __post_init__(self) -> None:
-        """Check what JSON cannot: names, ranges and that the splits fit the rows. Raises ArgumentError."""
+        """Raise ArgumentError for an unknown name, a number out of range, or splits that do not fit the rows."""
         if self.operation not in OPERATIONS:
             raise ArgumentError(f"Recipe names operation {self.operation!r}; choose from {', '.join(OPERATIONS)}.")
         operation, table = OPERATIONS[self.operation], distributions_for(self.operation)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, Protocol
 
@@ -24,6 +25,7 @@ class Asking(Protocol):
     book: Journal
     judged: list[Subject]
     number: int
+    asked: Counter[str]
     was_compared: bool
 
     def active(self) -> list[Subject]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -37,7 +38,7 @@ from ...verdicts.judge_wide import judge_wide
 from ...verdicts.probes import probe
 from ...verdicts.smoke import smoke
 from ...verdicts.tally import DomainCount, Tally
-from . import refusals, structure
+from . import refusals, structure, unasked
 from .journal import Journal
 from .plan import Plan, Progress, Variant
 
@@ -87,6 +88,7 @@ class Engine:
     book: Journal
     judged: list[Subject] = field(default_factory=list)
     number: int = 0
+    asked: Counter[str] = field(default_factory=Counter)
     open_points: dict[str, set[str]] = field(default_factory=dict)
     called: set[str] = field(default_factory=set)
     was_compared: bool = False
@@ -180,8 +182,11 @@ class Engine:
         first = list(islice(cases, LOOKED_AT))
         if self.plan.cases is None:
             self._adapters(first)
+        unasked.stream(self, "corner cases", chain(first, cases), partial(self._corners, probes=probes))
+
+    def _corners(self, cases: Iterator[Case], probes: int) -> None:
         largest = SMOKE_PROBED if self.plan.level == "smoke" else None
-        for case, golden in self._golden(chain(first, cases)):
+        for case, golden in self._golden(cases):
             probed = bool(probes and case.elements and (largest is None or case.elements <= largest))
             for subject in self.cover(case, golden):
                 tally = self.tallies[subject.name]
@@ -195,27 +200,35 @@ class Engine:
         self.book.enter(self._key, "vectors")
         vectors = list(frozen_cases(*self._key))
         self._adapters([case for case, _ in vectors])
-        for case, golden in self._golden(case for case, _ in vectors):
-            if not all(np.array_equal(golden[name], array) for name, array in vectors[self.number][1].items()):
+        judge_all = partial(self._vectors, [arrays for _, arrays in vectors])
+        unasked.stream(self, "frozen vectors", iter([case for case, _ in vectors]), judge_all)
+
+    def _vectors(self, answers: list[Any], cases: Iterator[Case]) -> None:
+        for case, golden in self._golden(cases):
+            if not all(np.array_equal(golden[name], array) for name, array in answers[self.number].items()):
                 self.report.harness.append(f"the golden model gives other bytes than the frozen {case.label}")
             for subject in self.cover(case, golden):
                 self.tallies[subject.name].vectors += self.one(subject, case, golden) is not None
 
     def structural(self) -> set[str]:
         """Judge on structure; return the names of the subjects that were asked all of it."""
-        return structure.ask(self, self._key)
+        first = {subject.name for subject in structure.new_to(self, self.judged)}
+        names = structure.ask(self, self._key)
+        unasked.note(self, "structural cases")
+        return names | first
 
     def refusals(self, names: set[str]) -> None:
         """Make the calls that must be refused to the subjects of these names."""
         refusals.ask(self, self._key, names)
+        unasked.note(self, "illegal calls", names)
 
     def domains(self) -> None:
         """Judge on every enumerable domain of the level."""
         if self.plan.level == "smoke":
             return
-        for domain in domains_for(*self._key, self.plan.level):
-            if self.item.special and domain.size > SPECIAL_LARGEST:
-                continue
+        every = domains_for(*self._key, self.plan.level)
+        asked = [domain for domain in every if not (self.item.special and domain.size > SPECIAL_LARGEST)]
+        for domain in asked:
             left = {subject.name for subject in self.active() if self._left_out(domain, subject)}
             counts = {
                 s.name: DomainCount(domain.name, domain.size, domain.how) for s in self.active() if s.name not in left
@@ -235,6 +248,7 @@ class Engine:
                     counted.complete = counted.calls > 0 and not counted.missed
                     if counted.verdict == "proved":
                         self.plan.decided.setdefault(self._decision(domain, subject), []).append(self.item.profile)
+        unasked.domains(self, [domain.name for domain in asked])
 
     def _wide(self, domain: Domain, counts: dict[str, DomainCount]) -> None:
         """Judge the subjects that `counts` names on every part of a domain, made on their device."""
@@ -280,6 +294,7 @@ class Engine:
         for case, golden in self._golden(sampled_cases(*self._key, seed, examples)):
             for subject in self.cover(case, golden):
                 self.tallies[subject.name].sampled += self.one(subject, case, golden) is not None
+        unasked.note(self, "sampled cases")
 
     def cover(
         self, case: Case, golden: dict[str, Any], counted: bool = True, but: Collection[str] = ()
@@ -292,6 +307,7 @@ class Engine:
                 continue
             self.was_compared = False
             self.book.note(subject.name, self.number)
+            self.asked[subject.name] += 1
             yield subject
             if self.was_compared and subject.name in self.open_points:
                 self.open_points[subject.name] -= hit

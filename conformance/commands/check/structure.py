@@ -55,11 +55,16 @@ def amount_for(engine: Asking) -> str:
     """Return how much is asked of a variant: all on a subject's first one, levels alone on the others."""
     if engine.plan.level == "smoke":
         return "smoke"
-    kind = _kind(engine.item)
-    new = [subject for subject in engine.active() if (subject.name, kind) not in engine.plan.structured]
-    if not new:
+    if not new_to(engine, engine.active()):
         return "brief"
     return "exhaustive" if engine.plan.level == "exhaustive" else "full"
+
+
+def new_to(engine: Asking, subjects: list[Subject]) -> list[Subject]:
+    """Return those of some subjects that were asked all structure of no variant of this kind; none at level smoke."""
+    if engine.plan.level == "smoke":
+        return []
+    return [subject for subject in subjects if (subject.name, _kind(engine.item)) not in engine.plan.structured]
 
 
 def _kind(item: Variant) -> str:

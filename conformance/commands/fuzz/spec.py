@@ -1,4 +1,4 @@
-"""What a campaign judges and how its shards are cut: written when it starts and never changed."""
+"""The targets of a campaign and the size of its shards: written at the start and never changed."""
 
 from __future__ import annotations
 
