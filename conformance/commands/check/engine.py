@@ -211,11 +211,11 @@ class Engine:
                 self.tallies[subject.name].vectors += self.one(subject, case, golden) is not None
 
     def structural(self) -> set[str]:
-        """Judge on structure; return the names of the subjects that were asked all of it."""
+        """Judge on structure; return who was asked all of it and is to refuse: nobody in a layout, some of whose are legal."""
         first = {subject.name for subject in structure.new_to(self, self.judged)}
         names = structure.ask(self, self._key)
         unasked.note(self, "structural cases")
-        return names | first
+        return set() if self.item.special else names | first
 
     def refusals(self, names: set[str]) -> None:
         """Make the calls that must be refused to the subjects of these names."""
