@@ -211,7 +211,7 @@ class Engine:
                 self.tallies[subject.name].vectors += self.one(subject, case, golden) is not None
 
     def structural(self) -> set[str]:
-        """Judge on structure; return who was asked all of it and is to refuse: nobody in a layout, some of whose are legal."""
+        """Judge on structure; return who was asked all of it and is to refuse next: nobody in a special variant."""
         first = {subject.name for subject in structure.new_to(self, self.judged)}
         names = structure.ask(self, self._key)
         unasked.note(self, "structural cases")
