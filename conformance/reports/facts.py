@@ -90,6 +90,8 @@ def _unverified(report: Report) -> Iterator[tuple[str, str, str]]:
             yield result["outcome"], who, result["words"]
         elif result["refused"]:
             yield "refused", who, result["refusal"]
+        if result.get("outside", {}).get("cases"):
+            yield "for information", who, result["outside"]["words"]
     for subject, name, operations, words in _refused_probes(report["results"]):
         yield "refused", f"{subject}, {name}, in {operations}", f"for example: {words}"
     for subject, form, operations, words in covered.forms(report["results"]):

@@ -12,13 +12,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from refnum.errors import ArgumentError, UnsupportedError
 from refnum.profiles import Profile, get_profile, profile_name
 
 from ..cases.case import DESCRIPTIVE, Case, plain
+from ..cases.contracts import Contract, checked_contract
 from ..cases.layouts import PLAIN
 from ..cases.levels import checked_level
 from ..cases.operation import DATA_PARAMS, OPERATIONS, arguments_of
@@ -59,7 +60,9 @@ class Subject:
     its uint16 bits. available: (usable here, reason if not).
     supports: (operation, profile, params) -> reason why not, or "" when supported; it is asked about a case's own
     parameters too where one has a value that the operation's table does not list, such as another `align`.
-    describe: versions, flags and devices for the report. levels: exceptions from `level` by operation.
+    inputs: the contract of its inputs, a name or names of `cases.contracts`: it is judged on cases inside, and what it
+    does outside is information. describe: versions, flags and devices for the report.
+    levels: exceptions from `level` by operation.
     origin: the `path/to/file.py:name` that it came from, for the replay command. trace: operation -> digests of the
     code that runs for it, for certificates (N18.5). one_code: whether its profiles are one piece of code, in which the
     scale rule and the rounding are arguments, so that what is proved under one need not be proved again under another.
@@ -79,6 +82,7 @@ class Subject:
     further: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     level: int = 0
     arrays: str = "numpy"
+    inputs: Contract = ()
     available: Callable[[], tuple[bool, str]] = _always
     describe: Callable[[], dict[str, Any]] = _nothing
     supports: Callable[[str, str, Mapping[str, Any]], str] | None = None
@@ -100,6 +104,11 @@ class Subject:
         object.__setattr__(self, "level", checked_level(self.level, self.name))
         levels = {operation: checked_level(level, self.name) for operation, level in self.levels.items()}
         object.__setattr__(self, "levels", levels)
+        object.__setattr__(self, "inputs", checked_contract(self.inputs, self.name))
+
+    def within(self, contract: Contract) -> Subject:
+        """Return this subject, judged by a contract of inputs too, beside its own."""
+        return replace(self, inputs=(*self.inputs, *contract)) if contract else self
 
     def claimed_level(self, operation: str) -> int:
         """Return the level of agreement claimed for an operation."""

@@ -10,6 +10,7 @@ import numpy as np
 from refnum.errors import RefnumError
 
 from ..cases.case import Case
+from ..cases.contracts import outside
 from ..cases.levels import NO_LEVEL, Outcome
 from ..cases.operation import run_golden
 from ..subjects.calls.call import Called, call
@@ -50,6 +51,9 @@ def record(
     again: makes the call on other data of the same shapes, which tells whether a refusal is by content. how: what the
     call differs by from a plain one.
     """
+    if outside(case, tally.outside.contract):
+        inform(called, case, golden, tally)
+        return None
     if called.outcome is Outcome.UNSUPPORTED:
         tally.unsupported[called.words] += 1
         if not (called.declared or called.no_room or how):
@@ -71,9 +75,20 @@ def record(
     return comparison.level <= tally.claimed
 
 
+def inform(called: Called, case: Case, golden: Mapping[str, np.ndarray], tally: Tally) -> None:
+    """Count a call outside of the subject's contract; whatever became of it is no failure."""
+    what = "refused" if called.outcome is Outcome.UNSUPPORTED else "failed"
+    if called.answered:
+        comparison = compare(case, golden, called.results)
+        what = "held" if comparison.level <= tally.claimed and not called.finding else "differing"
+    words = f" ({called.words})" if called.words else ""
+    tally.outside.add(what, f"{outside(case, tally.outside.contract)} in {case.label or case}{words}")
+
+
 def _ask_again(again: Again, case: Case, tally: Tally, how: str) -> None:
     """Judge the first call on other data of a refused case's shapes that is not refused too."""
-    for other in on_same_shapes(case):
+    inside = (other for other in on_same_shapes(case) if not outside(other, tally.outside.contract))
+    for other in inside:
         called = again(other)
         if called.no_room:
             tally.refusals.no_room(other)

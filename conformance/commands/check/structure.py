@@ -88,8 +88,8 @@ def ask(engine: Asking, key: tuple[str, str, dict[str, Any]]) -> set[str]:
                 call(subject, wrong[asked.number // 3 % len(wrong)], engine.plan.seconds)
             _judge(engine, subject, asked, golden)
             engine.tallies[subject.name].coverage.seconds += engine.tallies[subject.name].seconds - before
-            if amount != "brief" and engine.was_compared and _worth_probing(asked, seen):
-                probe(subject, asked.case, golden, engine.tallies[subject.name], engine.plan.seconds)
+            if amount != "brief" and engine.was_compared and engine.asked and _worth_probing(asked, seen):
+                probe(subject, *engine.asked, engine.tallies[subject.name], engine.plan.seconds)
     return names if amount in ("full", "exhaustive") else set()
 
 
@@ -160,6 +160,10 @@ def _judge(engine: Asking, subject: Subject, asked: Asked, golden: dict[str, Any
 
 def _called(engine: Asking, subject: Subject, case: Case, golden: Any, tally: Tally) -> Called | None:
     """Judge a call in its form; return the call if it was refused, else None."""
+    inside = engine.inside(subject, case, golden)
+    if inside is None:
+        return None
+    case, golden = inside
     called = engine.watched(subject, partial(call, subject, case, engine.plan.seconds))
     if refusal(called):
         return called

@@ -92,6 +92,7 @@ def _subject(home: IsolatedProcess, said: Mapping[str, Any], text: str) -> Subje
         "profiles": said["profiles"],
         "further": said["further"],
         "level": said["level"],
+        "inputs": said["inputs"],
         "levels": said["levels"],
         "ways": {operation: dict.fromkeys(ways, _way) for operation, ways in said["ways"].items()},
         "arrays": said["arrays"],

@@ -35,6 +35,7 @@ from refnum.errors import ArgumentError, FileError, UnsupportedError
 from refnum.profiles import get_profile, profile_name
 
 from ...cases.case import Case
+from ...cases.contracts import checked_contract
 from ...cases.operation import OPERATIONS, Operation, outputs_of
 from ..arrays import Guarded
 from .declare import AnyOf, Limits
@@ -42,7 +43,7 @@ from .shapes import case_of, output_specs
 
 POISON = 0xCD
 MEMORIES = {"host": "numpy", "device": "cupy"}
-_KEYS = {"name", "profiles", "level", "memory", "library", "operations"}
+_KEYS = {"name", "profiles", "level", "inputs", "memory", "library", "operations"}
 _OPERATION_KEYS = {"symbol", "arguments", "dtypes", "rows", "columns", "max_elements"}
 _SIZE = re.compile(r"(rows|columns|size)\((\w+)\)")
 
@@ -76,6 +77,7 @@ def from_library(path: Path) -> dict[str, Any]:
         "operations": operations,
         "profiles": profiles or None,
         "level": said.get("level", 0),
+        "inputs": checked_contract(said.get("inputs"), str(text)),
         "arrays": MEMORIES[memory],
         "outside": _limits(said["operations"]),
         "available": lambda: (library.is_file(), f"no library {library}"),
