@@ -23,9 +23,10 @@ from .operation import OPERANDS, OPERATIONS
 CONTRACTS: dict[str, str] = {
     "finite": "NaN or Inf",
     "nonzero": "a zero",
-    "normal": "a subnormal number or the scale byte 0",
+    "normal": "a subnormal number, one whose block scale may be subnormal, or the scale byte 0",
 }
-"""Name of a contract -> what lies outside of it."""
+"""Name of a contract -> what lies outside of it. A number of an `x` that is quantised to blocks is normal from 2**-126
+times the largest power of two of the element format on: then no scale rule gives a scale below 2**-126."""
 
 Contract = tuple[str, ...]
 _FLAG = {name: np.uint8(1 << place) for place, name in enumerate(CONTRACTS)}
@@ -66,7 +67,7 @@ def outside(case: Case, contract: Contract) -> str:
 def brought_inside(case: Case, contract: Contract) -> Case:
     """Return a case with those elements replaced that lie outside of a contract; the others keep their bits.
 
-    An Inf or NaN loses the top bit of its exponent, a zero becomes 1, a subnormal number gets the least exponent. A
+    An Inf or NaN loses the top bit of its exponent, a zero becomes 1, a number too small gets the least exponent. A
     code becomes its format's largest, 1, or one with the least exponent; the scale bytes 255 and 0 become 127.
     """
     wrong = np.uint8(sum(int(_FLAG[name]) for name in contract))
@@ -99,37 +100,46 @@ def _flags(case: Case, name: str, array: np.ndarray) -> np.ndarray | None:
     if OPERATIONS[case.operation].moves_only or kind not in ("values", "codes", "packed", "scales"):
         return None
     if array.dtype.name in _FIELDS:
-        return _float_flags(array)
+        return _float_flags(array, _least_field(case, name, array))
     return np.take(_code_table(_format(case, name), kind == "packed")[0], array)
 
 
 def _replaced(case: Case, name: str, array: np.ndarray, flags: np.ndarray) -> np.ndarray:
     if array.dtype.name in _FIELDS:
-        return _float_inside(array, flags)
+        return _float_inside(array, flags, _least_field(case, name, array))
     fmt = _format(case, name)
     if OPERANDS[name] == "packed":
         return np.take(_packed_inside(fmt, int(np.bitwise_or.reduce(flags, axis=None))), array)
     return np.where(flags != 0, np.take(_code_table(fmt, False)[1], array), array)
 
 
-def _float_flags(array: np.ndarray) -> np.ndarray:
+def _least_field(case: Case, name: str, array: np.ndarray) -> int:
+    """Return the least exponent field of a normal number: of float16 and of what no block scale is made from, 1."""
+    operation = OPERATIONS[case.operation]
+    if name != "x" or operation.scalar or array.dtype == np.float16:
+        return 1
+    return max(1, 1 + operation.rounds_to.format({**operation.defaults(), **case.params}).emax)
+
+
+def _float_flags(array: np.ndarray, least: int) -> np.ndarray:
     width, exponent, _ = _FIELDS[array.dtype.name]
     bits = array.view(f"u{width // 8}")
     number = bits.dtype.type
     magnitude, field = bits & number((1 << width - 1) - 1), bits & number(exponent)
     flags = np.where(field == number(exponent), _FLAG["finite"], np.uint8(0))
     flags |= np.where(magnitude == number(0), _FLAG["nonzero"], np.uint8(0))
-    return flags | np.where((field == number(0)) & (magnitude != number(0)), _FLAG["normal"], np.uint8(0))
+    small = field < number(least * (exponent & -exponent))
+    return flags | np.where(small & (magnitude != number(0)), _FLAG["normal"], np.uint8(0))
 
 
-def _float_inside(array: np.ndarray, flags: np.ndarray) -> np.ndarray:
+def _float_inside(array: np.ndarray, flags: np.ndarray, least: int) -> np.ndarray:
     width, exponent, one = _FIELDS[array.dtype.name]
     bits = array.view(f"u{width // 8}")
     number = bits.dtype.type
-    least, top = exponent & -exponent, exponent - (exponent >> 1 & exponent)
+    lowest, top = least * (exponent & -exponent), exponent - (exponent >> 1 & exponent)
     bits = np.where(flags & _FLAG["finite"], bits & ~number(top), bits)
     bits = np.where(flags & _FLAG["nonzero"], bits | number(one), bits)
-    return np.where(flags & _FLAG["normal"], bits | number(least), bits).view(array.dtype)
+    return np.where(flags & _FLAG["normal"], bits & ~number(exponent) | number(lowest), bits).view(array.dtype)
 
 
 @functools.cache
