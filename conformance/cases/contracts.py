@@ -42,7 +42,8 @@ _FIELDS: dict[str, tuple[int, int, int]] = {
 def checked_contract(given: Any, who: str) -> Contract:
     """Return a contract from a name, several names or None; ArgumentError for a name that is none."""
     names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else given
-    if names is not None and (not isinstance(names, tuple) or any(name not in CONTRACTS for name in names)):
+    known = isinstance(names, tuple) and all(isinstance(name, str) and name in CONTRACTS for name in names)
+    if names is not None and not known:
         raise ArgumentError(f"{who} has inputs={shown(given)}; choose from {', '.join(CONTRACTS)}.")
     return tuple(name for name in CONTRACTS if name in (names or ()))
 
