@@ -1,4 +1,4 @@
-"""What the golden model is timed beside: one function a contender, over the same arrays, made ready outside the clock.
+"""What the golden model is timed beside: calls of `subjects.peers` over the same arrays, made ready outside the clock.
 
 A contender that is not installed is left out with the reason. torchao and microxcaling are no dependencies of the
 project: put them on PYTHONPATH (microxcaling is a checkout whose package is `mx`).
@@ -7,7 +7,6 @@ project: put them on PYTHONPATH (microxcaling is a checkout whose package is `mx
 import importlib.metadata
 import importlib.util
 import sys
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import refnum
+from refnum.conformance.subjects.peers import gfloat_blocks, microxcaling_mx, ml_dtypes_casts, torch_dtypes, torchao_mx
 
 LIBRARIES = ("gfloat", "ml_dtypes", "torch", "torchao", "microxcaling")
 MODULES = {"microxcaling": "mx"}
@@ -40,36 +40,26 @@ def tensor(array):
     return torch.from_numpy(array)
 
 
-def torchao_mx():
-    """torchao's MX module, imported quietly: it complains of GPU extensions that a CPU does not need."""
-    import logging
+def numpy(results):
+    """A call's torch results as NumPy arrays, without a copy."""
+    return tuple(result.numpy() for result in (results if isinstance(results, tuple) else (results,)))
 
-    logging.disable(logging.WARNING)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from torchao.prototype.mx_formats import mx_tensor
-    logging.disable(logging.NOTSET)
-    return mx_tensor
+
+def formulas():
+    """The plain formulas; they import torch."""
+    from refnum.conformance.subjects.peers import formulas
+
+    return formulas
 
 
 def torchao_quantize(x, mode):
-    import torch
-
-    mx, given = torchao_mx(), tensor(x)
-    how = getattr(mx.ScaleCalculationMode, mode)
-
-    def run():
-        scale, packed = mx.to_mx(given, torch.float4_e2m1fn_x2, 32, how)
-        return packed.numpy(), scale.view(torch.uint8).numpy()
-
-    return run
+    quantize, given = torchao_mx.quantisers(mode)["quantize_mxfp4"], tensor(x)
+    return lambda: numpy(quantize(given))
 
 
 def torchao_dequantize(packed, scales):
-    import torch
-
-    mx, codes, scale = torchao_mx(), tensor(packed), tensor(scales).view(torch.float8_e8m0fnu)
-    return lambda: (mx.to_dtype(codes, scale, torch.float4_e2m1fn_x2, 32, torch.float32).numpy(),)
+    given = tensor(packed), tensor(scales)
+    return lambda: numpy(torchao_mx.dequantize_mxfp4(*given))
 
 
 def torchao_fp8_tiles(x):
@@ -81,106 +71,70 @@ def torchao_fp8_tiles(x):
 
 
 def torch_fp8_tiles(x):
-    """The 1x128 cast with power-of-two scales in plain torch, scale by exponent bits, codes by torch's own cast."""
-    import torch
-
+    """The 1x128 cast with power-of-two scales in plain torch operations."""
     given = tensor(x)
-
-    def run():
-        tiles = given.float().reshape(given.shape[0], -1, 128)
-        bits = tiles.abs().amax(-1, keepdim=True).view(torch.int32)
-        byte = (((bits >> 23) - 8 + ((bits & 0x7FFFFF) > 0x600000)).clamp(0, 254)).to(torch.int32)
-        byte = torch.where(bits == 0, 127, byte)
-        codes = (tiles * ((254 - byte) << 23).view(torch.float32)).to(torch.float8_e4m3fn)
-        return codes.view(torch.uint8).reshape(given.shape).numpy(), byte.squeeze(-1).to(torch.uint8).numpy()
-
-    return run
-
-
-def torch_fp8_values(codes, scales):
-    import torch
-
-    power = tensor(scales).view(torch.float8_e8m0fnu).float()
-    tiles = tensor(codes).view(torch.float8_e4m3fn).float().reshape(codes.shape[0], -1, 128)
-    return (tiles * power[..., None]).reshape(codes.shape)
+    return lambda: numpy(formulas().quantize_fp8_tiles(given))
 
 
 def torch_fp8_dequantize(codes, scales):
-    return lambda: (torch_fp8_values(codes, scales).numpy(),)
+    import torch
+
+    given = tensor(codes), tensor(scales)
+    return lambda: numpy(formulas().dequantize_fp8_tiles(*given, torch.float32))
 
 
 def torchao_fp8_to_mxfp4(codes, scales):
     """No library has the direct conversion: torch dequantises, torchao quantises."""
     import torch
 
-    mx = torchao_mx()
-
-    def run():
-        values = torch_fp8_values(codes, scales)
-        scale, packed = mx.to_mx(values, torch.float4_e2m1fn_x2, 32, mx.ScaleCalculationMode.RCEIL)
-        return packed.numpy(), scale.view(torch.uint8).numpy()
-
-    return run
+    quantize, given = torchao_mx.quantisers("RCEIL")["quantize_mxfp4"], (tensor(codes), tensor(scales))
+    return lambda: numpy(quantize(formulas().dequantize_fp8_tiles(*given, torch.float32)))
 
 
 def torchao_mxfp4_to_fp8(packed, scales, columns=False):
     """No library has the direct conversion: torchao dequantises, its torch reference quantises (float32 scales)."""
-    import torch
     from torchao.prototype.blockwise_fp8_training.kernels import torch_blockwise_scale_act_quant_lhs
 
-    mx, codes, scale = torchao_mx(), tensor(packed), tensor(scales).view(torch.float8_e8m0fnu)
+    given = tensor(packed), tensor(scales)
 
     def run():
-        values = mx.to_dtype(codes, scale, torch.float4_e2m1fn_x2, 32, torch.float32)
+        values = torchao_mx.dequantize_mxfp4(*given)
         return torch_blockwise_scale_act_quant_lhs(values.t().contiguous() if columns else values)
 
     return run
 
 
 def torch_fp8_columns(codes, scales):
+    import torch
     from torchao.prototype.blockwise_fp8_training.kernels import torch_blockwise_scale_act_quant_lhs
 
-    return lambda: torch_blockwise_scale_act_quant_lhs(torch_fp8_values(codes, scales).t().contiguous())
+    given = tensor(codes), tensor(scales)
+    values = lambda: formulas().dequantize_fp8_tiles(*given, torch.float32)  # noqa: E731
+    return lambda: torch_blockwise_scale_act_quant_lhs(values().t().contiguous())
 
 
 def microxcaling_quantize(x):
     """microxcaling quantises and dequantises at once: it returns values, never bytes."""
-    from mx.mx_ops import _quantize_mx
-
-    given = tensor(x)
-    return lambda: (_quantize_mx(given, 8, "fp4_e2m1", axes=[-1], block_size=32, round="even"),)
+    quantize, given = microxcaling_mx.quantiser("even"), tensor(x)
+    return lambda: (quantize(given),)
 
 
 def torch_cast(x):
-    import torch
-
     given = tensor(x)
-    return lambda: (given.to(torch.float8_e4m3fn).view(torch.uint8).numpy(),)
+    return lambda: numpy(torch_dtypes.encode_e4m3(given))
 
 
 def ml_dtypes_cast(x):
-    import ml_dtypes
-
-    return lambda: (x.astype(ml_dtypes.float8_e4m3fn).view(np.uint8),)
+    return lambda: (ml_dtypes_casts.encode_e4m3(x),)
 
 
 def gfloat_quantize(x):
-    from refnum.conformance.subjects.peers import gfloat_blocks
-
     quantize = gfloat_blocks.subjects()[0]["operations"]["quantize_mxfp4"]
     return lambda: quantize(x)
 
 
 def gfloat_cast(x):
-    from refnum.conformance.subjects.peers import gfloat_blocks
-
     return lambda: (gfloat_blocks.encode_e4m3(x),)
-
-
-def gfloat_decode(codes):
-    from refnum.conformance.subjects.peers import gfloat_blocks
-
-    return lambda: (gfloat_blocks.decode_e4m3(codes),)
 
 
 def model(function, *arguments, **keywords):

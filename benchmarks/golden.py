@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import contenders as c
+import ml_dtypes
 import numpy as np
 from golden_page import markdown, show, write
 from rich.console import Console
@@ -232,7 +233,7 @@ def main(argv=None):
     rng = np.random.default_rng(0)
     shape = (arguments.rows, arguments.columns)
     x = rng.standard_normal(shape, dtype=np.float32)
-    b = x.astype(refnum.codec.ml_dtype("BF16"))
+    b = x.astype(ml_dtypes.bfloat16)
     chosen = [row for row in rows_of(x, b, shape) if arguments.only in row.name]
     if not chosen:
         parser.error(f"no row's name contains {arguments.only!r}")

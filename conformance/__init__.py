@@ -14,6 +14,7 @@ _PLACES = {
     "assert_conforms": ".api",
     "implements": ".subjects.loading.declare",
     "judge_kernel": ".api",
+    "summary": ".api",
     "verified": ".api",
 }
 """Name -> the module that it is imported from when it is first used."""

@@ -19,9 +19,11 @@ from .cases.contracts import checked_contract
 from .cases.operation import select
 from .commands.check.controls import verify
 from .commands.check.run import RUN_LEVELS, Plan, run
+from .reports import facts, terminal
 from .reports import report as reports
-from .reports import terminal
+from .reports.printable import printable
 from .reports.terminal import report as show_report
+from .reports.text import one_line
 from .subjects.choose import Kernel, as_subject
 
 
@@ -85,13 +87,21 @@ def assert_conforms(kernel: Kernel, operation: str | None = None, **options: Any
     __tracebackhide__ = True
     document = judge_kernel(kernel, operation, **options)
     if not verified(document):
-        raise AssertionError(as_text(document))
+        raise AssertionError(f"{summary(document)}\n{as_text(document)}")
 
 
 def verified(document: Mapping[str, Any]) -> bool:
     """Whether everything that was asked for is verified: something was compared, and nothing was left out."""
     outcomes = set(document["footer"]["totals"]["outcomes"])
     return document["footer"]["exit"] == reports.EXIT_VERIFIED and outcomes == {"pass"}
+
+
+def summary(document: Mapping[str, Any]) -> str:
+    """Return what is wrong in one line: the first wrong result's bug class and smallest input, else the verdict."""
+    wrong = [row for row in document["results"] if row["outcome"] in facts.WRONG]
+    lines = [f"{one_line(row)}; {row['subject']} on {row['variant']}" for row in wrong[:1]]
+    more = f" (and {len(wrong) - 1} more variants)" if len(wrong) > 1 else ""
+    return printable(lines[0] + more if lines else document["footer"]["verdict"])
 
 
 def as_text(document: Mapping[str, Any]) -> str:

@@ -38,6 +38,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "subjects:subjects",
         "List who can be judged here: kernels, peers, and why the others cannot.",
     ),
+    "operations": ("listings:operations", "List the operations: inputs, outputs, and parameters with their choices."),
+    "profiles": ("listings:profiles", "List the profiles: scale rule, rounding, and the policies of special values."),
+    "docs": ("docs:docs", "Print or open a guide: how a C library or an executable is called, and all the others."),
     "bench": (
         "bench.command:bench",
         "Time a subject's kernels on a GPU, beside a copy of the device and what else could be taken.",

@@ -73,7 +73,7 @@ class Judge:
         if absent:  # out of the `except`, or pytest tells of both
             pytest.skip(absent)
         if wrong or not harness.verified(document):
-            pytest.fail(wrong or harness.as_text(document), pytrace=False)
+            pytest.fail(wrong or f"{harness.summary(document)}\n{harness.as_text(document)}", pytrace=False)
         return document
 
 

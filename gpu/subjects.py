@@ -10,6 +10,7 @@ from typing import Any
 from . import emulate, host, ops
 from .device import compile as build
 from .device import driver
+from .device.call import EXPERTS
 from .mutation.host import HostSources
 from .mutation.kernels import DeviceSources, EmulatedSources
 from .operations import LAUNCHED, NAMES
@@ -91,6 +92,25 @@ def available_gpu() -> tuple[bool, str]:
     return ops.available()
 
 
+def outside(case: Any) -> str:
+    """Return why a case is outside of what the payload kernels take, or an empty text: they have places for experts."""
+    splits = case.params.get("splits")
+    if "align" not in case.params or not isinstance(splits, list | tuple) or len(splits) <= EXPERTS:
+        return ""
+    return f"the kernels have room for {EXPERTS} experts"
+
+
+def outside_emulated(case: Any) -> str:
+    """Return `outside`, or why a wrong index is not refused: no launcher reads the device's memory (N0)."""
+    row_map, payload = case.inputs.get("row_map"), case.inputs.get("payload")
+    if row_map is None or row_map.size == 0 or row_map.dtype.kind not in "iu":
+        return outside(case)
+    tokens = case.params["tokens"] if payload is None else payload.shape[0]
+    if (payload is not None and payload.ndim != 2) or (row_map.min() >= 0 and row_map.max() < tokens):
+        return outside(case)
+    return "row indices lie on the emulated device, whose memory no launcher reads"
+
+
 def subjects() -> list[dict[str, Any]]:
     """Return the declarations of our kernels: a name, operation -> callable, claimed profiles, availability."""
     emulated = emulate.subject_operations(emulate.Emulator())
@@ -118,7 +138,8 @@ def subjects() -> list[dict[str, Any]]:
             "describe": emulate.describe,
             "trace": trace_emulated,
             "mutable": EmulatedSources,
-            "ways": FORCED_PATHS,
+            "outside": outside_emulated,
+            "forced_paths": FORCED_PATHS,
             "on_request": True,
         },
         {
@@ -133,7 +154,8 @@ def subjects() -> list[dict[str, Any]]:
             "describe": describe_gpu,
             "trace": trace_gpu,
             "mutable": DeviceSources,
-            "ways": FORCED_PATHS,
+            "outside": outside,
+            "forced_paths": FORCED_PATHS,
             "tunings": tunings,
         },
     ]

@@ -23,34 +23,39 @@ from .formats import E2M1, E4M3, FP32, get_format, magnitude_value
 from .layouts import scales_from_layout
 from .profiles import Profile, get_profile
 from .recast import fp8_to_mxfp4, mxfp4_to_fp8
+from .scalar_steps import SCALARS, scalar_steps
 from .steps import Step, check_rounding, code_step, fields, round_steps, rule_steps, show
 from .tiles import quantize_fp8_tiles, tile_count
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """The steps for one element. `str()` prints them as a table; `code` and `scale` are the results."""
+    """The steps for one element. `str()` prints them as a table; `code` and `scale` are the results.
+
+    Of a scalar conversion `code` is the code, or the bits of the float, and `scale` is None.
+    """
 
     operation: str
     profile: str
-    index: tuple[int, int]
+    index: tuple[int, ...]
     steps: tuple[Step, ...]
     code: int
-    scale: int
+    scale: int | None
 
     def __str__(self) -> str:
         width = max(len(step.name) for step in self.steps)
-        head = f"{self.operation}  profile {self.profile}  element [{self.index[0]}, {self.index[1]}]"
+        head = f"{self.operation}  profile {self.profile}  element {list(self.index)}"
         return "\n".join([head, *(f"  {s.name:<{width}}  {s.text}  ({s.clause})" for s in self.steps)])
 
 
-def explain(operation: str, case: Any, index: int | tuple[int, int]) -> Explanation:
+def explain(operation: str, case: Any, index: int | tuple[int, ...]) -> Explanation:
     """Explain how one input element becomes its code.
 
     operation: one of `EXPLAINED`. case: a mapping of the golden function's arguments by name (arrays and
     parameters, `profile` included), or an object with `inputs`, `params` and `profile`. index: (row, column) of
-    the element in [M, K], an array of the two, or its flat index. Raises ArgumentError for what it cannot explain,
-    and what the golden function raises: DtypeError, ShapeError, ScaleError, ProfileError.
+    the element in [M, K], an array of the two, or its flat index; of a scalar conversion any index. Raises
+    ArgumentError for what it cannot explain, and what the golden function raises: DtypeError, ShapeError, ScaleError,
+    ProfileError.
     """
     if not isinstance(operation, str) or operation not in EXPLAINED:
         raise ArgumentError(f"operation {shown(operation)} cannot be explained; can be: {', '.join(EXPLAINED)}")
@@ -82,6 +87,19 @@ def _place(shape: tuple[int, ...], index: int | tuple[int, int]) -> tuple[int, i
     if not (row < rows and column < columns):
         raise ArgumentError(f"index {index} is outside the array of shape {tuple(shape)}")
     return row, column
+
+
+def _scalar(operation: str, arguments: dict[str, Any], profile: Profile, index: Any) -> Explanation:
+    """N1 and N2: a float becomes a code, or a code a float, each by itself."""
+    shape = np.shape(arguments["x" if "x" in arguments else "codes"])
+    try:
+        at = np.unravel_index(int(index), shape) if np.ndim(index) == 0 else tuple(int(i) for i in index)
+        if min(at, default=0) < 0:
+            raise IndexError(at)
+        steps, code = scalar_steps(operation, arguments, tuple(int(i) for i in at))
+    except (IndexError, ValueError, TypeError) as error:
+        raise ArgumentError(f"index {shown(index)} is outside the array of shape {tuple(shape)}") from error
+    return Explanation(operation, profile.name, tuple(int(i) for i in at), tuple(steps), code, None)
 
 
 def _quantize(operation: str, arguments: dict[str, Any], profile: Profile, index: Any) -> Explanation:
@@ -243,5 +261,6 @@ _CLAUSES = {
 EXPLAINED = {
     **dict.fromkeys(("quantize_mxfp4", "quantize_mx", "quantize_fp8_tiles"), _quantize),
     **dict.fromkeys(_RECASTS, _recast),
+    **dict.fromkeys(SCALARS, _scalar),
 }
 """Operation -> the function that explains it."""

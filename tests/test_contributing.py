@@ -218,7 +218,7 @@ def subjects():
 '''
 PEER: dict[str, Edit] = {
     f"{PEERS}/made_up.py": new(PEER_FILE),
-    f"{PEERS}/__init__.py": replaced("PEERS = (", 'PEERS = ("made_up", '),
+    f"{PEERS}/__init__.py": after("PEERS = {", '    "made_up": "",\n'),
 }
 """File -> what adding a peer changes in it."""
 
@@ -276,7 +276,7 @@ def house(tmp_path_factory):
     programs = [["-c", VECTORS], ["-m", "refnum.conformance.cli", *CHECK], ["docs/_ext/specification.py"]]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     running = [subprocess.Popen([sys.executable, *words], cwd=root, env=environment, **pipes) for words in programs]
-    said = [process.communicate(timeout=120)[0] for process in running]
+    said = [process.communicate(timeout=600)[0] for process in running]
     assert not any(process.returncode for process in running), said
     return root
 

@@ -61,7 +61,6 @@ BY_NAME = {
     "gpu/device/arrays.py": "CuPy, where it is installed",
     "gpu/mutation/kernels.py": "CuPy, before a process forks",
     "refnum/__init__.py": "public names, when they are first used",
-    "conformance/commands/bench/contenders/triton_mxfp.py": "a peer's own library",
 }
 """File that imports modules by a computed name -> which ones."""
 

@@ -197,8 +197,8 @@ def missing_of_formats(root: Path) -> list[str]:
 def missing_of_peers(root: Path) -> list[str]:
     """Return one sentence for each peer without its file, its row or its list of differences."""
     table = _tree(_text(root, f"{PEERS}/__init__.py"))
-    tables = [node.value for node in table.body if isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple)]
-    listed = {item.value for one in tables for item in one.elts if isinstance(item, ast.Constant)}
+    tables = [node.value for node in table.body if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict)]
+    listed = {key.value for one in tables for key in one.keys if isinstance(key, ast.Constant)}
     lacking = [
         f"{name} lacks {part}: write {PEERS}/{name}.py"
         for name in sorted(listed)

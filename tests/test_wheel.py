@@ -95,6 +95,7 @@ def test_it_is_one_package_at_the_top(wheel):
     parts = {"/".join(name.split("/")[:2]) for name in names}
     assert {f"refnum/{part}" for part in ("gpu", "conformance", "vectors", "py.typed", "__init__.pyi")} <= parts
     assert any(name.endswith("kernels/quantize_mxfp4.cu") for name in names)
+    assert {f"refnum/conformance/guides/{name}.md" for name in ("c-abi", "line-protocol")} <= set(names)
     assert not [name for name in names if "__pycache__" in name]
 
 
@@ -111,6 +112,13 @@ def test_the_installed_package_is_whole(python, tmp_path):
 def test_pytest_and_the_plugin_run_in_a_repository_with_packages_of_the_same_names(python, repository):
     status, text = run(python, repository, python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests")
     assert status == 0 and "1 passed" in text, text
+
+
+def test_guides_and_schemas_are_printed(python, tmp_path):
+    status, text = run(python, tmp_path, python.parent / "refnum", "docs", "c-abi")
+    assert status == 0 and "int dequantize" in text
+    status, text = run(python, tmp_path, python.parent / "refnum", "docs", "line-protocol", "--schema")
+    assert status == 0 and "refnum line protocol" in text
 
 
 def test_the_command_runs_there(python, repository):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 import refnum
-from refnum.arrays import float32_bits, pack_nibbles, unpack_nibbles
+from refnum.arrays import BLOCK, float32_bits, pack_nibbles, unpack_nibbles
+from refnum.codec import encode_bits
 from refnum.formats import magnitude_value
 
 from ..cases.case import Case
@@ -13,7 +14,19 @@ from ..cases.geometry import block_shape, spread
 from ..cases.operation import OPERATIONS
 from .decoding import spread_scales
 from .scales import by_log2
-from .tools import Outputs, Rule, changed, coded, codes_of, element_format, on_codes, scaled_by, with_codes
+from .tools import (
+    Outputs,
+    Rule,
+    changed,
+    coded,
+    codes_of,
+    element_format,
+    on_codes,
+    quantiser_block,
+    scaled_by,
+    under,
+    with_codes,
+)
 
 STEPS_LARGEST = 1 << 15
 """Elements of the largest case on which every step of a reduction is left out in turn."""
@@ -160,3 +173,41 @@ def nan_as(code: int) -> Rule:
         return np.where(nan, np.uint8(code), codes)
 
     return on_codes(change)
+
+
+def lane_left_out(lane: int) -> Rule:
+    """Make a wrong rule: one lane of every block takes no part in the maximum, and is rounded like the others."""
+
+    def wrong(case: Case, golden: Outputs) -> Outputs | None:
+        if quantiser_block(case) != BLOCK or not is_nearest(case):
+            return None
+        kept = case.inputs["x"].copy()
+        kept[:, lane::BLOCK] = 0
+        byte = changed(case, x=kept)["scales"]
+        exponent = np.repeat(byte, BLOCK, axis=1).astype(np.int32) - 127
+        bits = float32_bits(np.ascontiguousarray(case.inputs["x"]))
+        fmt = element_format(case)
+        codes = encode_bits(fmt, bits, exponent, refnum.get_profile(case.profile))
+        signed = np.where(bits >> 31, fmt.sign_mask, 0) | (fmt.max_code if fmt.nan_code is None else fmt.nan_code)
+        codes = np.where((bits & 0x7FFFFFFF) > 0x7F800000, signed, codes)
+        return with_codes(golden, np.where(exponent == 128, 0, codes), byte)
+
+    return wrong
+
+
+def one_tie(low: int) -> Rule:
+    """Make a wrong rule: the tie above one code goes to the odd neighbour, all others to the even one."""
+
+    def wrong(case: Case, golden: Outputs) -> Outputs | None:
+        if not is_nearest(case) or element_format(case).kind != "float":
+            return None
+        down, up = (codes_of(under(case, ties=ties) or golden) for ties in ("zero", "away"))
+        at = (down != up) & ((down & (element_format(case).sign_mask - 1)) == low)
+        return with_codes(golden, np.where(at, up if low & 1 == 0 else down, codes_of(golden)))
+
+    return wrong
+
+
+def is_nearest(case: Case) -> bool:
+    """Whether a case's profile rounds to nearest; what has no profile does."""
+    return not OPERATIONS[case.operation].profiled or refnum.get_profile(case.profile).rounding == "nearest"

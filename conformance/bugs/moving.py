@@ -105,10 +105,9 @@ def _unpermute(case, fused, reverse):
             if n == 0:
                 out[token] = term
             elif fused:
-                out[token] = [
-                    fma(a, b, c) if fma(a, b, c) is not None else c
-                    for a, b, c in zip(w, rows[place[p]], out[token], strict=True)
-                ]
+                sums = sf.add(out[token], term)
+                found = [fma(a, b, c) for a, b, c in zip(w, rows[place[p]], out[token], strict=True)]
+                out[token] = [sum_ if one is None else one for one, sum_ in zip(found, sums, strict=True)]
             else:
                 out[token] = sf.add(out[token], term)
     return out.view(np.float32)

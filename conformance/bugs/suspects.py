@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..cases.case import Case
-from . import WRONG, converting, finer, rounding
+from . import WRONG, converting, decoding, exact, exact_scales, finer, rounding, scales
+from .special_blocks import POLICIES
 from .tools import (
     Outputs,
     Rule,
@@ -53,7 +54,62 @@ _TIES = (
     ("TIE_RULE", "ties are rounded down, not to even", "down"),
 )
 
+_EXACT: tuple[tuple[str, str, tuple[str, ...], Rule], ...] = (
+    ("SCALE_FLOOR_OF_QUOTIENT", "floor(log2(amax / 6)), and codes above the largest wrap", FROM_FLOATS,
+     exact.wrapping(scales.floor_of_quotient)),
+    ("SCALE_MANTISSA_MASK", "the mantissa is tested under 0x4FFFFF, and codes above the largest wrap", FROM_FLOATS,
+     exact.wrapping(exact.mantissa_mask)),
+    ("SCALE_BYTE_ABOVE_254", "the byte of a finite block is 255 where it is clamped", ("fp8_to_mxfp4",),
+     exact.byte_above),
+    ("SCALE_EXP_ADD_WRAP", "an exponent field of 256 runs into the sign", ("dequantize_mxfp4",),
+     exact.exponent_wraps_at_the_top),
+    ("E4M3_TOP_IS_NAN", "NaN is decoded as 480 of its sign", ("decode_e4m3", "dequantize_fp8_tiles"),
+     exact.top_is_number),
+    ("E2M1_STICKY_LOST", "the lowest 15 bits are lost before rounding", FROM_FLOATS, exact.half_of_the_sticky_bits),
+    ("DOUBLE_ROUNDING_BF16", "inputs are rounded to bfloat16 first, but not up to Inf", FROM_FLOATS,
+     exact.through_finite_bfloat16),
+    ("DOUBLE_ROUNDING_FP16", "inputs are rounded to eleven bits first", (*FROM_FLOATS, "encode_*"),
+     exact.through_eleven_bits),
+    ("OVERFLOW_WRAPS", "what rounds beyond the largest value, and NaN, becomes zero", ("encode_*",),
+     exact.overflow_and_nan_wrap),
+    ("STOCHASTIC_BITS_IGNORED", "random bits are taken as zeros", (*FROM_FLOATS, "encode_element"), exact.no_draws),
+    ("RECIPE_SCALE_BYTE_WRAPS", "the largest byte minus 6 wraps, an empty tile's to 250", ("mxfp4_to_fp8",),
+     exact.byte_wraps),
+    ("NAN_BLOCK_JOINS_MAX", "the byte of a NaN block takes part in the maximum", ("mxfp4_to_fp8",),
+     exact.nan_blocks_join),
+    ("PAD_SCALE_READ", "the byte of a short last tile is read behind its row", ("mxfp4_to_fp8",),
+     exact.short_tile_reads_behind),
+    ("TAIL_OR_LATER_BATCH", "of more than two rows only the first half is written", ("*",),
+     exact.first_half_of_many_rows),
+    ("TAIL_OR_LATER_BATCH", "only the first block is written", FROM_FLOATS, exact.first_block_alone),
+    ("LOGICAL_VS_PACKED_SHAPE", "only the first half of all blocks is written", ("dequantize_mxfp4",),
+     exact.first_half_of_the_blocks),
+    ("DIV_BY_RECIPROCAL", "the reciprocal is one float32 step low", FROM_FLOATS, exact_scales.reciprocal_low),
+    ("E8M0_SUBNORMAL_IN", "a quotient below 2^-126 gets byte 0", FROM_FLOATS,
+     exact_scales.subnormal_quotient_is_zero(inclusive=False)),
+    ("E8M0_SUBNORMAL_IN", "a quotient of at most 2^-126 gets byte 0", FROM_FLOATS,
+     exact_scales.subnormal_quotient_is_zero(inclusive=True)),
+    ("AMAX_NARROWED", "the maximum is rounded to bfloat16, but not to Inf", FROM_FLOATS,
+     exact_scales.narrowed_to_bfloat16),
+    ("AMAX_NARROWED", "the maximum is rounded to float16, but not to Inf", FROM_FLOATS,
+     exact_scales.narrowed_to_float16),
+    ("AMAX_DROPS_NAN", "NaN is lost in the maximum, and encoded as the largest code", FROM_FLOATS,
+     exact_scales.without_nan),
+    ("AMAX_WITHOUT_ABS", "the maximum is taken over positive elements alone", FROM_FLOATS, exact_scales.without_abs),
+    ("DOUBLE_ROUNDING_BF16", "elements, not the maximum, are rounded to eight bits first", FROM_FLOATS,
+     exact_scales.rounded_elements(16)),
+    ("DOUBLE_ROUNDING_FP16", "elements, not the maximum, are rounded to eleven bits first", FROM_FLOATS,
+     exact_scales.rounded_elements(13)),
+    ("SIGN_OF_ZERO_LOST", "what underflows loses its sign", (*FROM_FLOATS, *ENCODERS),
+     on_codes(exact_scales.underflow_is_positive)),
+    ("SIGN_OF_ZERO_LOST", "zeros come out negative", FROM_FLOATS, on_codes(exact_scales.zeros_are_negative)),
+    ("E8M0_ZERO_IS_TINY", "elements under byte 0 are divided by 1", FROM_FLOATS, exact_scales.byte_zero_is_one),
+    ("BLOCK_BOUNDARY_SHIFTED", "the array is read one element late", FROM_FLOATS, exact_scales.one_element_late),
+    ("ROW_MAP_INVERTED", "the row map is applied as a scatter", ("permute_*",), exact.scattered),
+)  # fmt: skip
+
 FINER: tuple[Suspect, ...] = (
+    Suspect("E8M0_ZERO_IS_TINY", "byte 0 is decoded as 0.0", ("decode_e8m0",), decoding.byte_zero_is_zero),
     *(Suspect(id, words, QUANTISERS, under_profile(ties=ties)) for id, words, ties in _TIES),
     *(Suspect(id, words, ENCODERS, under_profile(ties=ties)) for id, words, ties in _TIES),
     Suspect(
@@ -121,6 +177,8 @@ FINER: tuple[Suspect, ...] = (
         ("mxfp4_to_fp8", "mxfp4_to_fp8_columns"),
         finer.empty_counts,
     ),
+    *(Suspect(policy.note, policy.words, FROM_FLOATS, policy) for policy in POLICIES),
+    *(Suspect(*row) for row in _EXACT),
 )
 
 STEPS: tuple[Suspect, ...] = tuple(
@@ -133,6 +191,21 @@ STEPS: tuple[Suspect, ...] = tuple(
     for step in (1, 2, 4, 8, 16, 32, 64)
 )
 """Believed after the notes' own rules: they take long, and few cases show them."""
+
+LANES: tuple[Suspect, ...] = (
+    *(
+        Suspect(
+            "AMAX_LANE_LEFT_OUT", f"lane {lane} of each block takes no part", FROM_FLOATS, finer.lane_left_out(lane)
+        )
+        for lane in range(32)
+    ),
+    *(
+        Suspect(
+            "TIE_RULE", f"the tie above code {low} goes to the odd code", (*QUANTISERS, *ENCODERS), finer.one_tie(low)
+        )
+        for low in range(7)
+    ),
+)
 
 COARSE: tuple[Suspect, ...] = (
     Suspect(
@@ -157,4 +230,10 @@ _LIKELIER = ("E2M1_STICKY_LOST", "FTZ_SILENT")
 
 _NOTES = (*_LIKELIER, *(note for note in WRONG if note not in _LIKELIER))
 
-SUSPECTS: tuple[Suspect, ...] = (*FINER, *(suspect for note in _NOTES for suspect in _of_note(note)), *STEPS, *COARSE)
+SUSPECTS: tuple[Suspect, ...] = (
+    *FINER,
+    *(suspect for note in _NOTES for suspect in _of_note(note)),
+    *STEPS,
+    *LANES,
+    *COARSE,
+)

@@ -115,7 +115,7 @@ def patterns(case: Case, name: str) -> np.ndarray:
 
 
 def with_patterns(case: Case, name: str, flat: np.ndarray) -> Case:
-    """Return the case with an input's elements replaced; the inverse of `patterns`."""
+    """Return the case with an input's elements replaced; the inverse of `draw`."""
     array = case.inputs[name]
     if name == "packed":
         pairs = flat.reshape(*array.shape, 2)

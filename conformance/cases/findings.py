@@ -48,6 +48,7 @@ class Finding(StrEnum):
     NOT_THREAD_SAFE = "not-thread-safe", Shown.LATER_CALL, "two calls at once spoil each other"
 
     NOT_WRITTEN = "output-not-written", Shown.BYTES, "a part of `out` was not written"
+    OUT_WRONG = "wrong-into-out", Shown.BYTES, "results written into `out` are wrong, returned ones are right"
     STRIDES = "strides-ignored", Shown.BYTES, "an input with gaps between elements is read as contiguous"
     ROW_STRIDE = "row-stride-ignored", Shown.BYTES, "an input with padded rows is read as contiguous"
     ROW_ALIGNMENT = "row-alignment-assumed", Shown.BYTES, "rows at odd addresses are read wrongly"

@@ -22,6 +22,7 @@ class Outcome(StrEnum):
 
     PASS = "pass"
     MISMATCH = "mismatch"
+    MALFORMED = "malformed"
     NOT_RUN = "not-run"
     NOT_VERIFIED = "not-verified"
     UNSUPPORTED = "unsupported"
@@ -31,7 +32,9 @@ class Outcome(StrEnum):
     FLAKY = "flaky"
 
 
-BAD = frozenset({Outcome.MISMATCH, Outcome.FAULT, Outcome.TIMEOUT, Outcome.FLAKY, Outcome.COMPILE_ERROR})
+BAD = frozenset(
+    {Outcome.MISMATCH, Outcome.MALFORMED, Outcome.FAULT, Outcome.TIMEOUT, Outcome.FLAKY, Outcome.COMPILE_ERROR}
+)
 """Outcomes that make the exit status 1."""
 
 LEVELS: tuple[str, ...] = (

@@ -87,7 +87,7 @@ class Operation:
     params: for each parameter its choices, the default first; `input` is the dtype of the floating-point input.
     profiled: whether the operation takes a profile. optional: array inputs that a case may lack.
     nullable: those optional inputs that are passed as None when a case lacks them.
-    layouts: the keywords for scale layouts that it has beside its parameters (N6.5), see `calling.storage`.
+    layouts: the keywords for scale layouts that it has beside its parameters (N6.5), see `cases.layouts`.
     keyed: whether its random bits may come by a Philox key (N13.5).
     quantises: whether results are reported by input class (N17).
     other_outputs: (parameter, value) -> the outputs under that value, where they are not `outputs`.

@@ -47,7 +47,7 @@ def explanation(
 
 
 def build(operation: str, values: str | None, scales: str | None, profile: str, dtype: str, params: list[str]) -> Case:
-    """Return a case of one row: the values (or codes) given, padded with zeros to whole blocks."""
+    """Return a case of one row: the values (or codes) given, padded with zeros to whole blocks of what has blocks."""
     if operation not in EXPLAINED:
         raise ArgumentError(
             f"{operation!r} cannot be explained; choose from {', '.join(EXPLAINED)}, or give a replay file."
@@ -57,10 +57,10 @@ def build(operation: str, values: str | None, scales: str | None, profile: str, 
     keywords = dict(OPERATIONS[operation].defaults())
     keywords.update(_param(text, operation) for text in params)
     words = [word for word in values.replace(" ", ",").split(",") if word]
+    if OPERATIONS[operation].scalar:
+        return _scalars(operation, words, scales, profile, dtype, keywords)
     if "x" in OPERATIONS[operation].inputs:
-        if dtype not in _DTYPES:
-            raise ArgumentError(f"--dtype {dtype!r} is not one of {', '.join(_DTYPES)}.")
-        row = _padded(np.array([_float(word, _DTYPES[dtype]) for word in words], _DTYPES[dtype]))
+        row = _padded(_floats(words, dtype))
         return Case(operation, profile, {**keywords, "input": dtype}, {"x": row})
     codes = _padded(np.array([_integer(word, 255) for word in words], np.uint8))
     packed = "packed" in OPERATIONS[operation].inputs
@@ -77,6 +77,26 @@ def build(operation: str, values: str | None, scales: str | None, profile: str, 
     if OPERATIONS[operation].even_rows:  # a column output packs two rows: the second one is the same
         codes, row = np.repeat(codes, 2, axis=0), np.repeat(row, 2, axis=0)
     return Case(operation, profile, keywords, {"packed" if packed else "codes": codes, "scales": row})
+
+
+def _scalars(
+    operation: str, words: list[str], scales: str | None, profile: str, dtype: str, keywords: dict[str, Any]
+) -> Case:
+    """Return a case of a scalar conversion: the values or codes given, and no others."""
+    if scales is not None:
+        raise ArgumentError(f"{operation} takes no --scales: it converts each element by itself.")
+    if "x" in OPERATIONS[operation].inputs:
+        return Case(operation, profile, {**keywords, "input": dtype}, {"x": _floats(words, dtype)})
+    largest = (1 << OPERATIONS[operation].reads.format(keywords).bits) - 1
+    return Case(
+        operation, profile, keywords, {"codes": np.array([_integer(word, largest) for word in words], np.uint8)}
+    )
+
+
+def _floats(words: list[str], dtype: str) -> np.ndarray:
+    if dtype not in _DTYPES:
+        raise ArgumentError(f"--dtype {dtype!r} is not one of {', '.join(_DTYPES)}.")
+    return np.array([_float(word, _DTYPES[dtype]) for word in words], _DTYPES[dtype])
 
 
 def parse_index(text: str) -> int | tuple[int, int]:

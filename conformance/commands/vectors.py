@@ -12,6 +12,7 @@ import typer
 from refnum.errors import ArgumentError, RefnumError
 
 from ..reports import terminal
+from ..reports.terminal.watch import watched
 from ..vectors import load_vectors, vectors_folder
 from ..vectors.build import build as build_folder
 from ..vectors.errors import VectorFileError, VectorMismatchError
@@ -61,7 +62,9 @@ def verify(
     """Check schema, lint, manifest, rebuild and the second oracle. Exit 1 on a mismatch, 2 on a malformed file."""
     with _reported():
         where = vectors_folder() if vectors is None else vectors
-        found = verify_folder(where, rebuild, _oracle_rows(oracle))
+        rows = _oracle_rows(oracle)
+        with watched(terminal.console(stderr=True)) as watch:
+            found = verify_folder(where, rebuild, rows, watch)
         typer.echo(f"verified: {found.vectors} vectors, {found.by_oracle} answered by the second oracle")
         if found.rebuilt_files:
             typer.echo(f"rebuilt in another process: {found.rebuilt_files} files identical")
@@ -111,8 +114,8 @@ def _named(what: str, folder: Path) -> list[Vector]:
 def export(
     out: Annotated[Path, typer.Option(help="Folder to write; it must be new or empty.")],
     format: Annotated[str, typer.Option(help=f"One of {', '.join(FORMATS)}.")] = "c",
-    operation: Annotated[str | None, typer.Option(help="Only this operation.")] = None,
-    profile: Annotated[str | None, typer.Option(help="Only this profile.")] = None,
+    operation: Annotated[str | None, typer.Option("--operation", "-o", help="Only this operation.")] = None,
+    profile: Annotated[str | None, typer.Option("--profile", "-p", help="Only this profile.")] = None,
     tensors: Annotated[bool, typer.Option(help="Include the vectors that are stored as safetensors.")] = False,
     vectors: Folder = None,
 ) -> None:

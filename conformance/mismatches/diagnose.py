@@ -1,13 +1,18 @@
-"""Guess the bug class of a mismatch: try every known wrong rule and keep those that give the very same wrong bits.
+"""Hints: the known wrong rules that give every bit that was seen of a subject, and nothing that was not seen.
 
-A guess is not a proof. On a case of one or two elements several wrong rules may give the same bits; all of them
-are named, the most specific first, as they stand in `suspects.SUSPECTS`.
+A hint is not a proof. A rule is shown when it gives all differing bits of every kept case of a page, and when the
+subject, called again on further small cases of the variant, differs wherever the rule does, and by the same bits. Of
+several rules those are shown that explain the most of these cases; where none is left, nothing is shown.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+import itertools
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -15,76 +20,118 @@ import numpy as np
 
 from refnum.errors import RefnumError
 
-from ..bugs.suspects import COARSE, SUSPECTS, Suspect
+from ..bugs import WRONG
+from ..bugs.suspects import SUSPECTS, Suspect
 from ..cases import layouts
 from ..cases.case import Case
 from ..cases.operation import OPERATIONS, as_bits, outputs_of, run_golden
 from ..vectors.errors import VectorFileError
 from ..vectors.load import load_notes
-from ..verdicts.compare import equal_at
+from ..verdicts.compare import differences, equal_at
 
 SHOWN = 4
-ENOUGH = 8
-"""Wrong scales that must be in failing cases before scales alone tell a rule."""
 LARGEST = 1 << 20
 """Elements of the largest case on which suspects are tried."""
+ASKED, SMALL, SECONDS = 64, 1 << 13, 2.0
+"""Further cases that a subject is called on, the elements of the largest of them, and the time that they may take."""
 _NOT_APPLICABLE = (RefnumError, ValueError, LookupError, TypeError, AttributeError, AssertionError, ArithmeticError)
 
-
 Bits = Mapping[str, Any]
+Ask = Callable[[Case], Bits | None]
+"""Calls the subject on a case; None where it gives nothing that can be compared."""
 
 
-def diagnose(
-    case: Case, golden: Bits, observed: Bits, level: int = 0, also: tuple[Case, Bits] | None = None
-) -> list[dict[str, Any]]:
-    """Return the suspects whose wrong bits equal the observed bits and differ from the golden ones.
+@dataclass(frozen=True)
+class Seen:
+    """What a subject gave for a case. level: the level of agreement at which bits are equal (N16)."""
 
-    level: the level of agreement at which bits are equal (N16), so that what a lower level forgives, say codes
-    under a NaN scale, does not hide the bug that is asked about. also: a larger case that failed, with what was
-    observed there; if any suspects explain that too, only those are returned, and if others explain it, those: on
-    a case of a few elements a wrong rule may look like a coarser one. Each is {"id", "words", "note"},
-    where note is the entry of the notes registry with that id, or None.
+    case: Case
+    observed: Bits
+    level: int = 0
+
+    @functools.cached_property
+    def golden(self) -> Bits:
+        """The right outputs, as unsigned integers."""
+        return run_golden(self.case)
+
+
+def hints(kept: Sequence[Seen], further: Iterable[Case] = (), ask: Ask = lambda case: None) -> list[dict[str, Any]]:
+    """Return the bug classes that explain some failing cases, those that explain the most of further cases first.
+
+    Args:
+        kept: the failing cases of one page.
+        further: cases of the same variant on which the subject may be called; those are tried that tell suspects apart.
+        ask: calls the subject.
+
+    Returns:
+        A list of {"id", "words", "note"}, at most `SHOWN`, where note is the entry of the notes registry of that id.
     """
-    if case.elements > LARGEST:
-        return []
-    found = list(_explaining(case, golden, observed, level, SUSPECTS))
-    if also is not None and also[0].elements <= LARGEST and also[0] is not case:
-        wanted = run_golden(also[0])
-        found = (
-            list(_explaining(also[0], wanted, also[1], level, found))
-            or list(_explaining(also[0], wanted, also[1], level, SUSPECTS))
-            or found
-        )
-    first = {suspect.id: suspect for suspect in reversed(found)}
-    if not found and only_padding(case, golden, observed):
+    small = sorted((one for one in kept if one.case.elements <= LARGEST), key=lambda one: one.case.elements)
+    found = list(SUSPECTS) if small else []
+    for one in small:
+        found = [suspect for suspect in found if gives(suspect, one)]
+    found = [suspect for suspect in found if any(explains(suspect, one) for one in small)]
+    if not found and small and all(only_padding(one.case, one.golden, one.observed) for one in small):
         return [_note("PADDING_NOT_ZERO")]
-    return [_entry(suspect) for suspect in found if first[suspect.id] is suspect][:SHOWN]
-
-
-def of_scales(failures: Iterable[tuple[Case, Bits]]) -> list[dict[str, Any]]:
-    """Return the suspects that give all the scales of some failing cases, although not their codes.
-
-    A kernel with a wrong scale rule has a way of its own to encode what then is too large, which no rule foretells; so
-    where nothing explains all bits, the scales of many blocks may still tell their rule. failures: (case, what was
-    observed); those whose scales are right say nothing. There must be ENOUGH wrong scales in all.
-    """
-    left, wrong_blocks = [suspect for suspect in SUSPECTS if suspect not in COARSE], 0
-    for case, observed in failures:
-        golden = run_golden(case)
-        if "scales" not in golden or np.array_equal(golden["scales"], observed["scales"]):
-            continue
-        wrong_blocks += int(np.count_nonzero(golden["scales"] != observed["scales"]))
-        left = [suspect for suspect in left if _gives_scales(suspect, case, golden, observed["scales"])]
-    if wrong_blocks < ENOUGH:
+    if not found:
         return []
-    return [_note(one.id, f"{one.words or _note(one.id)['words']} (by the scales alone)") for one in left][:SHOWN]
+    left = _asked(found, further, ask, small[0].level)
+    first = {suspect.id: suspect for suspect in reversed(left)}
+    return [_note(suspect.id, suspect.words) for suspect in left if first[suspect.id] is suspect][:SHOWN]
 
 
-def _gives_scales(suspect: Suspect, case: Case, golden: Bits, scales: np.ndarray) -> bool:
-    if not any(fnmatchcase(case.operation, pattern) for pattern in suspect.operations):
+def gives(suspect: Suspect, seen: Seen) -> bool:
+    """Whether a suspect gives exactly the bits that were seen of a case; what it masks may be anything."""
+    wrong = predicted(suspect, seen.case, seen.golden)
+    try:
+        return wrong is not None and equal_at(seen.case, _over(seen.observed, wrong), seen.observed, seen.level)
+    except _NOT_APPLICABLE:
         return False
-    wrong = _wrong(suspect, case, golden)
-    return wrong is not None and np.array_equal(as_bits(np.asarray(wrong["scales"])), scales)
+
+
+def explains(suspect: Suspect, seen: Seen) -> bool:
+    """Whether a suspect gives exactly the bits that were seen of a case, and not the right ones."""
+    return _strikes(suspect, seen.case, seen.level) and gives(suspect, seen)
+
+
+def refuted(suspect: Suspect, seen: Seen) -> bool:
+    """Whether a suspect gives other bits than the right ones somewhere, and the subject gave others than these."""
+    wrong = predicted(suspect, seen.case, seen.golden)
+    if wrong is None:
+        return False
+    try:
+        bits = _over(seen.observed, wrong)
+        strikes = differences(seen.case, seen.golden, _over(seen.golden, wrong), seen.level)
+        apart = differences(seen.case, seen.observed, bits, seen.level)
+        return any(bool(np.any(strikes[name] & apart[name])) for name in strikes)
+    except _NOT_APPLICABLE:
+        return False
+
+
+def _asked(found: list[Suspect], further: Iterable[Case], ask: Ask, level: int) -> list[Suspect]:
+    """Return the suspects that no further case refutes, the ones that explain the most of these cases first."""
+    end, times = time.monotonic() + SECONDS, Counter[Suspect]()
+    small = (case for case in further if case.elements <= SMALL and any(_strikes(one, case, level) for one in found))
+    for case in itertools.islice(small, ASKED):
+        observed = ask(case)
+        if time.monotonic() > end:
+            break
+        if observed is None:
+            continue
+        seen = Seen(case, observed, level)
+        found = [suspect for suspect in found if not refuted(suspect, seen)]
+        times.update(suspect for suspect in found if explains(suspect, seen))
+    most = max((times[suspect] for suspect in found), default=0)
+    return [suspect for suspect in found if times[suspect] == most]
+
+
+def _strikes(suspect: Suspect, case: Case, level: int) -> bool:
+    golden = run_golden(case)
+    wrong = predicted(suspect, case, golden)
+    try:
+        return wrong is not None and not equal_at(case, golden, _over(golden, wrong), level)
+    except _NOT_APPLICABLE:
+        return False
 
 
 def only_padding(case: Case, golden: Bits, observed: Bits) -> bool:
@@ -104,11 +151,6 @@ def only_padding(case: Case, golden: Bits, observed: Bits) -> bool:
     return within and any(each.any() for each in moved)
 
 
-def named(classes: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether bug classes say more than the coarse ones, which explain much at once."""
-    return any(entry["id"] not in {suspect.id for suspect in COARSE} for entry in classes)
-
-
 LAYOUTS = {"swizzled": "SWIZZLE_LAYOUT", "packed_ue8m0": "UE8M0_PACK_ORDER"}
 
 
@@ -120,36 +162,17 @@ def laid_out(case: Case, problem: str) -> list[dict[str, Any]]:
     return [_note(name)]
 
 
-def _entry(suspect: Suspect) -> dict[str, Any]:
-    return _note(suspect.id, suspect.words)
-
-
 def _note(name: str, words: str = "") -> dict[str, Any]:
     note = notes().get(name)
     return {"id": name, "words": words or (note or {}).get("description", ""), "note": note}
 
 
-def _explaining(case: Case, golden: Bits, observed: Bits, level: int, suspects: Iterable[Suspect]) -> Iterator[Suspect]:
-    for suspect in suspects:
-        if not any(fnmatchcase(case.operation, pattern) for pattern in suspect.operations):
-            continue
-        if suspect.id.endswith("_TIES_UP") and suspect.id != _ties_up_id(case):
-            continue  # one rule, three notes: the element format says which
-        wrong = _wrong(suspect, case, golden)
-        if wrong is None:
-            continue
-        try:
-            if equal_at(case, golden, _over(golden, wrong), level):
-                continue
-            if not equal_at(case, _over(observed, wrong), observed, level):
-                continue
-        except _NOT_APPLICABLE:
-            continue
-        yield suspect
-
-
-def _wrong(suspect: Suspect, case: Case, golden: Bits) -> Bits | None:
-    """Return what a suspect gives, as it gives it; None where it does not apply."""
+def predicted(suspect: Suspect, case: Case, golden: Bits) -> Bits | None:
+    """Return what a suspect gives for a case, as it gives it; None where it does not apply."""
+    if not any(fnmatchcase(case.operation, pattern) for pattern in suspect.operations):
+        return None
+    if suspect.id in TIES and suspect.id not in _ties_of(case):
+        return None  # one rule of ties, several notes: the element format says which
     try:
         with np.errstate(all="ignore"):
             return suspect.wrong(case, golden)
@@ -167,10 +190,15 @@ def _over(there: Bits, wrong: Bits) -> dict[str, np.ndarray]:
     }
 
 
-def _ties_up_id(case: Case) -> str:
-    """Return the note on ties for the element format that the case is encoded to."""
+TIES = frozenset(f"{name}_TIES_{way}" for name in ("E2M1", "E4M3", "ELEMENT") for way in ("UP", "TO_ZERO"))
+
+
+def _ties_of(case: Case) -> tuple[str, ...]:
+    """Return the notes on ties for the element format that the case is encoded to."""
     formats = {output.format(case.params) for output in outputs_of(case) if output.kind in ("codes", "packed")}
-    return next((f"{name}_TIES_UP" for name in ("E2M1", "E4M3") if name in formats), "ELEMENT_TIES_UP")
+    known = [note for name in ("E2M1", "E4M3") if name in formats for note in sorted(TIES) if note.startswith(name)]
+    ways = [way for way in ("UP", "TO_ZERO") if not any(note.endswith(way) and note in WRONG for note in known)]
+    return (*known, *(f"ELEMENT_TIES_{way}" for way in ways))
 
 
 @functools.cache

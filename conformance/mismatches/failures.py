@@ -19,17 +19,15 @@ from ..verdicts.compare import Comparison, compare
 from ..verdicts.reproduce import DIFFERENT_BYTES, SECOND_CASE, again
 from ..verdicts.tally import Failure, Tally
 from . import replay
-from .diagnose import diagnose, laid_out, named, of_scales
-from .grid import grid_of
+from .diagnose import Seen, laid_out
+from .grid import grid
+from .hints import hints_for, likely, seen_of
+from .other_profile import advice
 from .page import page
 from .shrink import shrink
 
 REPEATS = 3
 MOST_SHRUNK = 12
-RANKED_BY = 6
-"""Failures by which bug classes that explain one of them are put in order."""
-QUICK = 1 << 16
-"""Elements of the largest case that is diagnosed before it is shrunk."""
 
 
 def observe_again(subject: Subject, case: Case, finding: str, seconds: float = 60.0) -> tuple[Called, Comparison]:
@@ -57,35 +55,6 @@ def shows(subject: Subject, case: Case, failure: Failure, seconds: float = 60.0)
     return comparison.level >= failure.level
 
 
-def _guessed(failure: Failure) -> list[dict[str, Any]]:
-    """Return the bug classes of another failure of the same variant, as it was met."""
-    if not failure.observed or failure.case.elements > QUICK:
-        return []
-    level = 0 if failure.finding else max(failure.level - 1, 0)
-    return diagnose(failure.case, run_golden(failure.case), failure.observed, level)
-
-
-def _quick(failures: Sequence[Failure]) -> list[tuple[Case, dict[str, Any]]]:
-    return [(one.case, one.observed) for one in failures if one.observed and one.case.elements <= QUICK]
-
-
-def commonest(failures: Sequence[Failure]) -> list[str]:
-    """Return the bug classes that explain the most of some failures, in the order in which they were first named."""
-    guesses = [found for found in map(_guessed, failures) if named(found)] or [of_scales(_quick(failures))]
-    times = Counter(name for found in guesses for name in dict.fromkeys(entry["id"] for entry in found))
-    most = max(times.values(), default=0)
-    return [name for name, count in times.items() if count == most]
-
-
-def ranked(classes: list[dict[str, Any]], failures: Sequence[Failure]) -> list[dict[str, Any]]:
-    """Return bug classes with those first that explain the most of the smallest failures, else in their own order."""
-    if len(classes) < 2:
-        return classes
-    asked = sorted(failures, key=lambda failure: failure.case.elements)[:RANKED_BY]
-    times = Counter(name for one in asked for name in {entry["id"] for entry in _guessed(one)})
-    return sorted(classes, key=lambda entry: -times[entry["id"]])
-
-
 class Presenter:
     """Turns tallies into results, with a bounded number of shrunk counterexamples a subject and operation."""
 
@@ -98,13 +67,13 @@ class Presenter:
 
     def result(self, subject: Subject, tally: Tally, quick: bool = False) -> dict[str, Any]:
         """Return the result record of a tally; quick: do not shrink (the user is waiting for the end)."""
-        outcome = tally.close()
+        tally.close()
         records = [
             self.record(subject, failure, self._deserves(subject, failure) and not quick, tally.failures)
             for failure in self._worth_showing(tally)
         ]
-        if outcome is Outcome.MISMATCH and records and all(record["reproduced"] == "0 of 3" for record in records):
-            tally.outcome, tally.words = Outcome.FLAKY, "failed once, then never again on the same case"
+        if tally.outcome is Outcome.MISMATCH:
+            _count_flips(tally, records)
         return {**tally.serializable(), "failures": records}
 
     def tell(self, subject: Subject, tally: Tally, say: Callable[[str], None]) -> None:
@@ -115,18 +84,14 @@ class Presenter:
         self.told.add(key)
         where = variant(tally.operation, tally.profile, tally.params)
         said = tally.faults[0][1] if tally.faults else tally.failures[0].words if tally.out else ""
-        like = commonest(tally.failures)
+        like = likely(tally.failures)
         words = f"{tally.failing} of {tally.vectors} frozen vectors differ{', like ' * bool(like)}{' or '.join(like)}"
         say(f"{subject.name} is wrong on {where}: {said or words}")
 
     def _deserves(self, subject: Subject, failure: Failure) -> bool:
         """Whether to spend time on shrinking: the first failures of an operation, and each new bug class after."""
         key = (subject.name, failure.case.operation)
-        classes = [failure.finding]
-        if failure.observed and failure.case.elements <= QUICK:
-            level = 0 if failure.finding else max(failure.level - 1, 0)
-            found = diagnose(failure.case, run_golden(failure.case), failure.observed, level)
-            classes += [entry["id"] for entry in found]
+        classes = [failure.finding, *likely([failure])]
         new = {(*key, name) for name in classes if name} - self.known
         self.known |= new
         self.given[key] += 1
@@ -164,15 +129,13 @@ class Presenter:
         observed = comparison.observed if of_case else {}
         level = 0 if failure.finding else max(failure.level - 1, 0)
         details = page(case, golden, observed, level) if observed else {}
-        larger = (original, failure.observed) if failure.observed else None
+        kept = [Seen(case, observed, level), *seen_of(_alike(failure, alike))] if observed else []
         classes = (
-            diagnose(case, golden, observed, level, larger) if observed else laid_out(case, comparison.problem.words)
+            hints_for(subject, kept, self.plan.seconds, self.plan.cases)
+            if kept
+            else laid_out(case, comparison.problem.words)
         )
-        if not named(classes):
-            classes = next(filter(named, map(_guessed, alike)), classes)
-        if not named(classes):
-            classes = of_scales(_quick(alike)) or classes
-        classes = ranked(classes, alike)
+        tried = "" if failure.finding else advice(subject, [*kept[:1], *seen_of(alike)])
         if failure.finding:
             classes = [{"id": failure.finding.upper().replace("-", "_"), "words": failure.words}, *classes]
         document = replay.document(case, golden, observed, subject=subject, failure=failure, original=original)
@@ -181,7 +144,7 @@ class Presenter:
             "id": document["id"],
             "fails": f"L{max(failure.level - 1, 0)}",
             "finding": failure.finding,
-            "words": "; ".join(filter(None, (failure.words or called.words, unsaved))),
+            "words": "; ".join(filter(None, (failure.words or called.words, tried, unsaved))),
             "bug_classes": classes,
             "label": original.label,
             "shrunk": shrunk and shown == REPEATS,
@@ -190,17 +153,28 @@ class Presenter:
             "params": plain(case.params),
             "reproduced": f"{shown} of {REPEATS}",
             "page": details,
-            "grid": grid_of([(case, observed), *_sighted(failure, alike)], level) if shrunk and observed else {},
+            "grid": grid(case, golden, observed, level) if shrunk and observed else {},
             "replay": None if path is None else str(path),
             "command": None if path is None else replay.command(path, subject),
         }
 
 
-def _sighted(failure: Failure, alike: Sequence[Failure]) -> list[tuple[Case, dict[str, Any]]]:
-    """Return the cases, as they were found, of a failure and of the others that fail its level, with what came back."""
-    others = [other for other in alike if other is not failure]
-    same = [other for other in (failure, *others) if (other.level, other.finding) == (failure.level, failure.finding)]
-    return [(other.case, other.observed) for other in same if other.observed]
+def _alike(failure: Failure, others: Sequence[Failure]) -> list[Failure]:
+    """Return the failures of one page: those that fail the same level, or break the same rule of a call."""
+    rest = [other for other in others if other is not failure]
+    return [one for one in (failure, *rest) if (one.level, one.finding) == (failure.level, failure.finding)]
+
+
+def _count_flips(tally: Tally, records: Sequence[dict[str, Any]]) -> None:
+    """Count failures by plain calls that did not come back each time; with any, the outcome is flaky."""
+    for record in records:
+        shown = int(record["reproduced"].partition(" ")[0])
+        if not record["finding"] and shown < REPEATS:
+            tally.outcome = None
+            tally.calls += REPEATS
+            tally.repeated += REPEATS
+            tally.flips += min(shown + 1, REPEATS - shown)
+    tally.close()
 
 
 def _size(case: Case) -> str:

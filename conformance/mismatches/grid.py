@@ -6,7 +6,7 @@ a place on an axis is all that they are for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -19,7 +19,7 @@ from refnum.formats import get_format
 from ..cases.case import Case
 from ..cases.draw.bits import float_bits
 from ..cases.geometry import spread
-from ..cases.operation import OPERATIONS, Output, run_golden
+from ..cases.operation import OPERATIONS, Output
 from ..verdicts.compare import coded_outputs, differences
 from .page import source_index
 
@@ -31,30 +31,11 @@ _FLOATS = {"float32": "FP32", "bfloat16": "BF16", "float16": "FP16"}
 Bits = Mapping[str, np.ndarray]
 
 
-def grid_of(cases: Sequence[tuple[Case, Bits]], level: int) -> dict[str, Any]:
-    """Return the points of several cases of one variant as one grid; those are (case, what came back)."""
-    grids = [found for case, observed in cases if (found := grid(case, run_golden(case), observed, level))]
-    if not grids:
-        return {}
-    points = [point for found in grids for point in found["points"]]
-    wrong = _each_once(point for point in points if point[1] != point[2])
-    right = _each_once(point for point in points if point[1] == point[2])
-    return {**grids[0], "points": [*_thin(wrong, MOST_WRONG), *_thin(right, MOST_RIGHT)]}
-
-
-def _each_once(points: Iterable[list[float | None]]) -> list[list[float | None]]:
-    return sorted({tuple(point): point for point in points}.values(), key=lambda point: point[0] or 0.0)
-
-
-def _thin(points: list[list[float | None]], most: int) -> list[list[float | None]]:
-    return points[:: -(-len(points) // most) or 1]
-
-
 def grid(case: Case, golden: Bits, observed: Bits, level: int) -> dict[str, Any]:
     """Return {"output", "element", "points"} of a case that fails `level`; empty where an operation has no picture.
 
     A point is [quotient, expected, observed]: the input over the golden scale, and the values of both codes in the
-    same unit; a code without a value, such as NaN, is None. At most 40 elements that differ come first, then
+    same unit, each once; a code without a value, such as NaN, is None. At most 40 elements that differ come first, then
     at most 80 that agree, both evenly spread over the case.
     """
     output = _pictured(case)
@@ -71,9 +52,10 @@ def grid(case: Case, golden: Bits, observed: Bits, level: int) -> dict[str, Any]
         if exact is not None:
             unit = sides[0].scale(index)
             points.append([_number(exact), *(_number(side.value(fmt, index, unit)) for side in sides)])
-    if not any(left != right for _, left, right in points):
+    once = list({tuple(point): point for point in points}.values())
+    if not any(left != right for _, left, right in once):
         return {}
-    return {"output": output.name, "element": fmt.name, "points": points}
+    return {"output": output.name, "element": fmt.name, "points": once}
 
 
 def _pictured(case: Case) -> Output | None:

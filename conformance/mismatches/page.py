@@ -24,19 +24,24 @@ from ..cases.operation import OPERATIONS, Output, outputs_of
 from ..reports.number import number_text
 from ..verdicts.compare import coded_outputs, differences
 
+LOOKED_AT = 64
+"""Elements among which one is looked for whose input is not zero."""
 _FLOATS = {"float32": "FP32", "bfloat16": "BF16", "float16": "FP16"}
 
 
 def page(
     case: Case, golden: Mapping[str, np.ndarray], observed: Mapping[str, np.ndarray], level: int
 ) -> dict[str, Any]:
-    """Return the first element that differs at `level` with all that decides it; empty when nothing differs."""
+    """Return an element that differs at `level` with all that decides it; empty when nothing differs.
+
+    It is the first of those whose codes differ; where only the scale does, the first whose input is not zero.
+    """
     wrong = differences(case, golden, observed, level)
     name = next((name for name in sorted(wrong, key=lambda n: n == "scales") if wrong[name].any()), "")
     if not name:
         return {}
     output = next(output for output in outputs_of(case) if output.name == name)
-    index = tuple(int(i) for i in np.argwhere(wrong[name])[0])
+    index = _telling(output, case, (golden[name], observed[name]), wrong[name])
     sides = [_side(output, case, arrays, index) for arrays in (golden, observed)]
     steps = rule_steps(case, source_index(output, case, index))
     return {
@@ -55,7 +60,15 @@ def page(
     }
 
 
-def rule_steps(case: Case, where: tuple[int, int] | None) -> list[dict[str, str]]:
+def _telling(output: Output, case: Case, sides: tuple[np.ndarray, np.ndarray], wrong: np.ndarray) -> tuple[int, ...]:
+    codes = [unpack_nibbles(side) if output.kind == "packed" else side for side in sides]
+    places = [tuple(int(i) for i in place) for place in np.argwhere(wrong & (codes[0] != codes[1]))[:1]]
+    places = places or [tuple(int(i) for i in place) for place in np.argwhere(wrong)[:LOOKED_AT]]
+    nonzero = (at for at in places if any(int(entry["bits"], 16) for entry in _inputs(output, case, at)[:1]))
+    return next(nonzero, places[0])
+
+
+def rule_steps(case: Case, where: tuple[int, ...] | None) -> list[dict[str, str]]:
     """Return the golden model's own explanation of an input element, step by step; empty where it has none."""
     if where is None or case.operation not in EXPLAINED:
         return []
@@ -70,7 +83,7 @@ def rule_steps(case: Case, where: tuple[int, int] | None) -> list[dict[str, str]
 
 def deciding_step(steps: list[dict[str, str]], of_scale: bool) -> str:
     """Return the step that decides: for a code its rounding, for a scale byte the scale rule."""
-    order = ("special", "scale exponent", "recode") if of_scale else ("rounding", "special", "recode")
+    order = ("special", "scale exponent", "recode") if of_scale else ("rounding", "special", "recode", "value")
     for name in order:
         for step in steps:
             if step["name"] == name:
@@ -135,8 +148,10 @@ def _place(output: Output, case: Case, index: tuple[int, ...]) -> str:
     return f"row {row} {tile} {last // wide}{inside} lane {last % wide}"
 
 
-def source_index(output: Output, case: Case, index: tuple[int, ...]) -> tuple[int, int] | None:
-    """Return [row, column] of the input element that an output element comes from; None where there is none."""
+def source_index(output: Output, case: Case, index: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Return the index of the input element that an output element comes from; None where there is none."""
+    if OPERATIONS[case.operation].scalar:
+        return index
     if len(index) != 2 or output.kind in ("bytes", "index"):
         return None
     if output.kind == "scales":
@@ -165,7 +180,9 @@ def _inputs(output: Output, case: Case, index: tuple[int, ...]) -> list[dict[str
     return rows
 
 
-def _input(name: str, array: np.ndarray, case: Case, where: tuple[int, int]) -> dict[str, str] | None:
+def _input(name: str, array: np.ndarray, case: Case, where: tuple[int, ...]) -> dict[str, str] | None:
+    if OPERATIONS[case.operation].scalar:
+        return _scalar_input(name, array, case, where)
     row, column = where
     if name == "scales" and array.ndim == 2:
         tall, wide = case.params.get("tile", (1, OPERATIONS[case.operation].reads.width))
@@ -180,6 +197,14 @@ def _input(name: str, array: np.ndarray, case: Case, where: tuple[int, int]) -> 
     if array.ndim == 2 and name == "rbits":
         return {"bits": f"0x{int(array[row, column]):02X}", "fields": "", "value": str(int(array[row, column]))}
     return None
+
+
+def _scalar_input(name: str, array: np.ndarray, case: Case, where: tuple[int, ...]) -> dict[str, str] | None:
+    if name == "codes":
+        return code_text(OPERATIONS[case.operation].reads.format(case.params), int(array[where]))
+    if array.dtype.name in _FLOATS:
+        return code_text(get_format(_FLOATS[array.dtype.name]), int(float_bits(np.ascontiguousarray(array))[where]))
+    return {"bits": f"0x{int(array[where]):02X}", "fields": "", "value": str(int(array[where]))}
 
 
 def _scales(

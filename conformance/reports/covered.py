@@ -36,7 +36,7 @@ def extent(results: Sequence[Result]) -> list[str]:
     """Return in words the agreement, dtypes, rows and columns answered, and the share of structure refused."""
     asked = [result["structure"] for result in _held(results) if result.get("structure", {}).get("cases")]
     if not asked:
-        return []
+        return _steady(results)
     found = [f"agreement {worst_level(results)}"]
     dtypes = sorted(
         {str(r["params"][name]) for r in _held(results) for name in ("input", "dtype") if name in r["params"]}
@@ -46,7 +46,13 @@ def extent(results: Sequence[Result]) -> list[str]:
         words for name in ("rows", "columns") if (words := _span(name, [one[name] for one in asked if one[name]]))
     ]
     refused, total = sum(one["refused"] for one in asked), sum(one["refused"] + one["cases"] for one in asked)
-    return [*found, f"{100 * refused / total:.1f} % of structure refused"]
+    return [*found, f"{100 * refused / total:.1f} % of structure refused", *_steady(results)]
+
+
+def _steady(results: Sequence[Result]) -> list[str]:
+    """Return in words the rate of flips that the calls of every variant that holds exclude (95 %), if any do."""
+    rates = [result["calls"]["excludes"] for result in _held(results) if result.get("calls")]
+    return [f"flips above 1 in {min(rates)} calls excluded"] if rates and min(rates) else []
 
 
 def coverage(results: Sequence[Result]) -> Iterator[tuple[str, str, int, int, str]]:
@@ -73,7 +79,7 @@ def forms(results: Sequence[Result]) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _answered(results: Sequence[Result]) -> list[Result]:
-    return [result for result in results if result["outcome"] != "unsupported"]
+    return [result for result in results if result["outcome"] not in ("unsupported", "malformed")]
 
 
 def _held(results: Sequence[Result]) -> list[Result]:

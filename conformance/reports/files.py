@@ -19,6 +19,8 @@ from typing import Any
 
 from refnum.errors import FileError, RefnumError, UnsupportedError
 
+OWN = ".refnum"
+"""Folder of notes, replay files and certificates in the working directory."""
 SCHEMAS = Path(__file__).parent / "schema"
 ARRAY_DAMAGE = (
     ValueError, OSError, EOFError, LookupError, TypeError, AttributeError, ArithmeticError, SyntaxError, RuntimeError,
@@ -36,6 +38,15 @@ def write_json(path: Path, document: Any) -> None:
     write_text(path, json.dumps(document, indent=1, sort_keys=False, allow_nan=False) + "\n")
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it; a new `.refnum`, the harness's own, is told to git as not to be kept."""
+    own = next((part for part in (folder, *folder.parents) if part.name == OWN), None)
+    fresh = own is not None and not own.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    if own is not None and fresh:
+        (own / ".gitignore").write_text("*\n", encoding="ascii")
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a text file as UTF-8, whole or not at all; FileError when the folder cannot be written.
 
@@ -43,7 +54,7 @@ def write_text(path: Path, text: str) -> None:
     """
     data = text.encode("utf-8", "backslashreplace")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     except OSError as error:
         raise FileError(f"Cannot write {path}: {error.strerror}.") from error

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Mapping
 from typing import Any
 
 from refnum.errors import UnsupportedError
@@ -32,6 +33,7 @@ def html(document: Mapping[str, Any], pages: int = MOST_PAGES, lines: int = MOST
     return _template().render(
         document=document,
         header=document["header"],
+        banner=banner(document),
         footer=document["footer"],
         state=_STATES.get(document["footer"]["exit"], "unsure") if not _smoke(document) else "unsure",
         digest=report,
@@ -45,6 +47,21 @@ def html(document: Mapping[str, Any], pages: int = MOST_PAGES, lines: int = MOST
         faults=[row for row in [*document["results"], *document["data"]] if row["outcome"] in facts.ERRORS],
         unverified=facts.unverified(document),
     )
+
+
+def banner(document: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the verdict, and its counts: of subjects and operations too, with thousands apart."""
+    words, _, counts = document["footer"]["verdict"].partition(" (")
+    rows = [*document["results"], *document["data"]]
+    sizes = [
+        f"{len(found):,} {name}{'s' * (len(found) != 1)}"
+        for name, found in (
+            ("subject", {row["subject"] for row in rows}),
+            ("operation", {row["variant"].partition("[")[0] for row in rows}),
+        )
+    ]
+    apart = re.sub(r"\b\d{4,}\b", lambda digits: f"{int(digits[0]):,}", counts.removesuffix(")"))
+    return words, ", ".join(filter(None, (*sizes, apart)))
 
 
 def _smoke(document: Mapping[str, Any]) -> bool:
@@ -94,10 +111,10 @@ def _case(result: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any
 
 
 def _brief(result: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
-    bugs: Sequence[Mapping[str, Any]] = record["bug_classes"]
     return {
         "result": result,
         "record": record,
         "headline": headline(record),
-        "like": facts.likely(record) if bugs else "no known bug class",
+        "finding": record["finding"],
+        "hints": [bug for bug in record["bug_classes"] if bug["words"] != record["words"]],
     }

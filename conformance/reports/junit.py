@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 from .facts import ERRORS, WRONG
 from .printable import printable
-from .text import page_text
+from .text import one_line, page_text
 
 
 def junit(document: Mapping[str, Any]) -> str:
@@ -69,5 +69,5 @@ def _testcase(suite: ElementTree.Element, row: Mapping[str, Any]) -> None:
         if name in row:
             ElementTree.SubElement(properties, "property", {"name": name, "value": str(row[name])})
     if kind := _kind(row):
-        detail = ElementTree.SubElement(case, kind, {"message": row["words"], "type": row["outcome"]})
+        detail = ElementTree.SubElement(case, kind, {"message": one_line(row), "type": row["outcome"]})
         detail.text = "".join(page_text(row, record) for record in row["failures"])

@@ -7,7 +7,7 @@ from typing import Any
 
 from . import facts
 from .printable import printable
-from .text import page_text
+from .text import one_line, page_text
 
 LIMIT = 1024 * 1024
 """Bytes of a step summary: GitHub drops a longer one as a whole."""
@@ -46,7 +46,7 @@ def _table(document: Mapping[str, Any]) -> list[str]:
     lines = []
     for row in rest:
         name = row["variant"] + (f" {row['tensor']}" if "tensor" in row else "")
-        lines.append("| " + " | ".join(map(_cell, (row["subject"], name, row["outcome"], row["words"]))) + " |\n")
+        lines.append("| " + " | ".join(map(_cell, (row["subject"], name, row["outcome"], one_line(row)))) + " |\n")
     return ["| subject | variant | outcome | why |\n|---|---|---|---|\n" + lines[0], *lines[1:]]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from refnum.errors import ArgumentError
 
 from .controls.right import model
-from .isolation.parent import apart
+from .isolation.parent import isolated
 from .loading import discover
 from .loading.declare import declared
 from .source_lines import sources
@@ -84,7 +84,7 @@ def choose(names: list[str] | None, isolate: bool | None = False) -> Choice:
     kernels, choice.broken = discover.installed()
     if not names:
         found = [item for item in kernels if item.kind != "peer" and not item.on_request]
-        choice.add(_apart(found) if isolate else found)
+        choice.add(_isolated(found) if isolate else found)
         return choice
     others: list[Subject] = []
     if any(not is_file(name) for name in names):
@@ -96,18 +96,18 @@ def choose(names: list[str] | None, isolate: bool | None = False) -> Choice:
             choice.add(_from_file(name, isolate is not False))
         else:
             found = _named(name, kernels, others)
-            choice.add(_apart(found) if isolate else found)
+            choice.add(_isolated(found) if isolate else found)
     return choice
 
 
 def _from_file(name: str, isolate: bool) -> list[Subject]:
     """An executable is a process of its own already."""
-    return apart(name) if isolate and not name.startswith("exec:") else discover.from_file(name)
+    return isolated(name) if isolate and not name.startswith("exec:") else discover.from_file(name)
 
 
-def _apart(found: list[Subject]) -> list[Subject]:
+def _isolated(found: list[Subject]) -> list[Subject]:
     """Return the subjects as they are in processes of their own, one each."""
-    return [replace(one, origin="") for item in found for one in apart(item.name) if one.name == item.name]
+    return [replace(one, origin="") for item in found for one in isolated(item.name) if one.name == item.name]
 
 
 def resolve(text: str) -> list[Subject]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,20 @@ def _named(origin: str, operation: str) -> tuple[Path, int] | None:
         path = path.with_suffix(".toml")
     if not path.is_file():
         return None
+    if path.suffix == ".toml":
+        return _declared(path, operation)
     return path, _line(path, {name, operation}, operation) if path.suffix == ".py" else 1
+
+
+def _declared(path: Path, operation: str) -> tuple[Path, int]:
+    """Return the place that a library's declaration gives as `source`, FILE or FILE:LINE; else its own first line."""
+    try:
+        said = tomllib.loads(path.read_text(encoding="utf-8"))
+        source = said.get("operations", {}).get(operation, {}).get("source") or said.get("source") or path.name
+    except (OSError, ValueError, AttributeError):
+        return path, 1
+    file, _, line = source.rpartition(":")
+    return (path.parent / file, max(1, int(line))) if file and line.isdecimal() else (path.parent / source, 1)
 
 
 def _line(path: Path, names: set[str], operation: str) -> int:

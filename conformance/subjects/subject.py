@@ -51,28 +51,39 @@ def _nothing() -> dict[str, Any]:
 class Subject:
     """A judged implementation.
 
-    operations: name of an operation -> callable; one that names `layout_in`, `layout_out` or `philox` is judged on
-    scale layouts and keyed random bits too. profiles: names of the profiles it claims to implement, or None
-    when it claims none: then a callable without a `profile` keyword is judged by the profile asked for.
-    further: operation -> profiles that it claims for that operation beside those.
-    level: the level of agreement it claims (N16); it is judged by that level and reported at what it reaches.
-    arrays: `numpy`, `cupy`, `torch`, `torch-cuda` or `jax`, what its callables are given; CuPy has no bfloat16 and gets
-    its uint16 bits. available: (usable here, reason if not).
-    supports: (operation, profile, params) -> reason why not, or "" when supported; it is asked about a case's own
-    parameters too where one has a value that the operation's table does not list, such as another `align`.
-    inputs: the contract of its inputs, a name or names of `cases.contracts`: it is judged on cases inside, and what it
-    does outside is information. describe: versions, flags and devices for the report.
-    levels: exceptions from `level` by operation.
-    origin: the `path/to/file.py:name` that it came from, for the replay command. trace: operation -> digests of the
-    code that runs for it, for certificates (N18.5). one_code: whether its profiles are one piece of code, in which the
-    scale rule and the rounding are arguments, so that what is proved under one need not be proved again under another.
-    on_request: whether it is judged only when its own name is asked for: it takes long. apart: carries out a watched
-    call of `calling` in the process where the subject lives, when that is another one (`isolation.parent`).
-    mutable: gives the sources that mutation testing may change, with ways to build changed copies
-    (`commands.mutate.workshop.Sources`).
-    ways: operation -> name -> context in which its callable takes a way that it otherwise chooses by size alone: judged
-    cases are small, and are called on every way.
-    tunings: operation -> name -> context in which its kernels are launched by another cut, for `refnum bench --tune`.
+    A subject whose callable names the keyword `layout_in`, `layout_out` or `philox` is judged on scale layouts and on
+    random bits by key too.
+
+    Attributes:
+        name: unique among the subjects of a run.
+        operations: operation -> callable.
+        kind: one of `KINDS`.
+        profiles: names of the profiles that it claims to implement; None when it claims none. A callable without a
+            `profile` keyword is then judged by the profile of the run.
+        further: operation -> profiles that it claims for this operation in addition.
+        level: the level of agreement that it claims (N16). It is judged by this level; the report gives the level that
+            it reaches.
+        arrays: `numpy`, `cupy`, `torch`, `torch-cuda` or `jax`: the library of the arrays that its callables take. CuPy
+            has no bfloat16; CuPy callables take its uint16 bits.
+        inputs: the contract of its inputs, a name or names of `cases.contracts`. It is judged on cases inside; what it
+            does outside is information.
+        available: returns (whether it can be used on this machine, the reason if not).
+        describe: returns versions, flags and devices for the report.
+        supports: (operation, profile, params) -> the reason why it does not support a variant, or "". It is called
+            for the parameters of single cases too, where a case has a value that the operation's table does not list.
+        levels: operation -> level of agreement, where that is not `level`.
+        outside: case -> the reason why the case is too large for it, or "".
+        origin: the `path/to/file.py:name` that it was loaded from, for the replay command.
+        on_request: whether it is judged only when the user gives its name, because it is slow.
+        one_code: whether scale rule and rounding are arguments of one piece of code, so that a proof under one profile
+            holds under the others.
+        trace: operation -> digests of the code that runs, for certificates (N18.5).
+        mutable: returns the sources that mutation testing may change (`commands.mutate.workshop.Sources`).
+        remote: runs a watched call in the subject's own process (`isolation.parent`); None for a subject in this one.
+        tunings: operation -> name -> context in which its kernels are launched with another cut, for
+            `refnum bench --tune`.
+        forced_paths: operation -> name -> context that forces a code path which the callable otherwise takes only for
+            large data. Judged cases are small, and each one is run on every path.
     """
 
     name: str
@@ -93,9 +104,9 @@ class Subject:
     one_code: bool = False
     trace: Callable[[str], dict[str, str]] | None = None
     mutable: Callable[[], Any] | None = None
-    apart: Callable[..., Any] | None = None
+    remote: Callable[..., Any] | None = None
     tunings: Callable[[str], Mapping[str, Callable[[], AbstractContextManager[Any]]]] | None = None
-    ways: Mapping[str, Mapping[str, Callable[[], AbstractContextManager[Any]]]] = field(default_factory=dict)
+    forced_paths: Mapping[str, Mapping[str, Callable[[], AbstractContextManager[Any]]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse a claimed level of agreement that is none: beyond the last one anything would hold."""
@@ -153,12 +164,17 @@ class Subject:
         return _signature_gap(self.operations[operation], operation, params)
 
 
+_FORMER = {"ways": "forced_paths", "apart": "remote"}
+"""Former name of a field -> its name; the dict form takes both for one release."""
+
+
 def from_dict(entry: Mapping[str, Any] | Subject, origin: str) -> Subject:
     """Return a Subject from the dict form of the entry-point group; ArgumentError names what is wrong."""
     if isinstance(entry, Subject):
         return entry
     if not isinstance(entry, Mapping):
         raise ArgumentError(f"A subject from {origin} is {type(entry).__name__}; give a dict with its fields.")
+    entry = {_FORMER.get(name, name): value for name, value in entry.items()}
     fields = set(Subject.__dataclass_fields__)
     unknown = sorted(set(entry) - fields)
     if unknown:
@@ -182,8 +198,12 @@ def from_dict(entry: Mapping[str, Any] | Subject, origin: str) -> Subject:
     return Subject(**values)
 
 
-_MAPPINGS = {"levels": "operation -> level", "further": "operation -> profiles", "ways": "operation -> name -> way"}
-_CALLED = ("available", "describe", "supports", "outside", "trace", "mutable", "apart", "tunings")
+_MAPPINGS = {
+    "levels": "operation -> level",
+    "further": "operation -> profiles",
+    "forced_paths": "operation -> name -> way",
+}
+_CALLED = ("available", "describe", "supports", "outside", "trace", "mutable", "remote", "tunings")
 
 
 def _check_fields(entry: Mapping[str, Any], who: str) -> None:

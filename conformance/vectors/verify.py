@@ -16,6 +16,7 @@ from pathlib import Path
 
 import refnum
 
+from ..reports.terminal.watch import Watch
 from . import oracle
 from .build import manifest
 from .errors import VectorFileError, VectorMismatchError
@@ -37,22 +38,28 @@ class Verification:
     without_oracle: Counter[str] = field(default_factory=Counter)
 
 
-def verify(folder: Path, rebuild: bool = True, oracle_rows: int | None = ORACLE_ROWS) -> Verification:
+def verify(
+    folder: Path, rebuild: bool = True, oracle_rows: int | None = ORACLE_ROWS, watch: Watch | None = None
+) -> Verification:
     """Verify a vectors folder.
 
     rebuild: regenerate it into an empty folder by another process and compare byte for byte. oracle_rows: rows
-    of each tensor that the oracle checks, None for all of them, 0 to leave the oracle out.
-    Raises VectorFileError for what is malformed, VectorMismatchError for what is well formed and wrong.
+    of each tensor that the oracle checks, None for all of them, 0 to leave the oracle out. watch: is told how far
+    it is. Raises VectorFileError for what is malformed, VectorMismatchError for what is well formed and wrong.
     """
+    watch = watch or Watch()
+    watch.enter("schema and lint")
     found = Verification(vectors=lint(folder))
     if rebuild:
+        watch.enter("rebuild in another process")
         with tempfile.TemporaryDirectory(prefix="refnum-vectors-") as temporary:
             fresh = Path(temporary) / "vectors"
             _rebuild(folder, fresh)
             found.rebuilt_files = compare(folder, fresh)
     require_manifest(folder)
     if oracle_rows != 0:
-        check_oracle(folder, oracle_rows, found)
+        watch.enter("second oracle", found.vectors)
+        check_oracle(folder, oracle_rows, found, watch)
     return found
 
 
@@ -120,10 +127,11 @@ def require_manifest(folder: Path) -> None:
         raise VectorMismatchError(f"{MANIFEST}: the lines are not in the order of the names.")
 
 
-def check_oracle(folder: Path, rows: int | None, found: Verification) -> None:
+def check_oracle(folder: Path, rows: int | None, found: Verification, watch: Watch | None = None) -> None:
     """Raise VectorMismatchError for the first vector whose outputs are not the oracle's."""
     with oracle.remembered():
         for vector in load_vectors(folder=folder):
+            (watch or Watch()).step()
             part = vector if rows is None else oracle.sampled(vector, rows)
             expected = oracle.expected_by_oracle(part)
             if expected is None:

@@ -17,7 +17,11 @@ from ..subjects.calls.call import Called, call
 from ..subjects.subject import Subject
 from .compare import Comparison, compare
 from .refusals import on_same_shapes
+from .repeats import odd_ones, same_results
 from .tally import Failure, Tally
+
+CHECKED = 64
+"""Wrong calls of a variant that are made again at once: a wrong result that does not come back is a flip."""
 
 Again = Callable[[Case], Called]
 """The call that is judged, made on another case."""
@@ -48,12 +52,28 @@ def record(
 ) -> bool | None:
     """Count one call's result in a tally; return whether it held at the claimed level, None if not compared.
 
-    again: makes the call on other data of the same shapes, which tells whether a refusal is by content. how: what the
-    call differs by from a plain one.
+    again: makes the call once more, on these inputs, which tells whether a wrong result is determined, or on other data
+    of the same shapes, which tells whether a refusal is by content. how: what the call differs by from a plain one.
     """
     if outside(case, tally.outside.contract):
         inform(called, case, golden, tally)
         return None
+    if not taken(called, case, tally, again, how):
+        return None
+    comparison = compare(case, golden, called.results)
+    tally.calls += 1
+    if comparison.level and again is not None and not called.finding and flipped(called, case, tally, again):
+        tally.compared += comparison.compared
+        return False
+    count(comparison, case, tally)
+    if called.finding:
+        tally.fail(Failure(case, NO_LEVEL, called.words, called.finding, comparison.observed))
+        return False
+    return comparison.level <= tally.claimed
+
+
+def taken(called: Called, case: Case, tally: Tally, again: Again | None, how: str) -> bool:
+    """Whether a call has results to compare; a refusal or a fault is counted."""
     if called.outcome is Outcome.UNSUPPORTED:
         tally.unsupported[called.words] += 1
         if not (called.declared or called.no_room or how):
@@ -62,17 +82,27 @@ def record(
             tally.refusals.no_room(case)
         elif tally.refusals.refuse(case, called.words, how) and again is not None:
             _ask_again(again, case, tally, how)
-        return None
+        return False
     if not called.answered:
         tally.faults.append((called.outcome, called.words, case))
-        return None
-    tally.refusals.answer(case, how)
-    comparison = compare(case, golden, called.results)
-    count(comparison, case, tally)
-    if called.finding:
-        tally.fail(Failure(case, NO_LEVEL, called.words, called.finding, comparison.observed))
         return False
-    return comparison.level <= tally.claimed
+    tally.refusals.answer(case, how)
+    return True
+
+
+def flipped(called: Called, case: Case, tally: Tally, again: Again) -> bool:
+    """Whether a call gives other bytes when it is made again, which is counted; only so many are made again."""
+    if tally.checked >= CHECKED:
+        return False
+    tally.checked += 1
+    calls = [called, again(case)]
+    if not calls[1].answered:
+        return False
+    if not same_results(*calls):
+        calls.append(again(case))  # which of the two is the odd one
+    flips = odd_ones(one for one in calls if one.answered)
+    tally.repeat(case, len(calls) - 1, flips)
+    return bool(flips)
 
 
 def inform(called: Called, case: Case, golden: Mapping[str, np.ndarray], tally: Tally) -> None:

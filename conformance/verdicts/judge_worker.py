@@ -77,7 +77,7 @@ class RecipeJudge:
         on_device = judged_on_device(self.subject, recipe.operation)
         seen = self._on_device(recipe, number) if on_device else self._on_host(recipe)
         if seen.outcome not in (Outcome.PASS, Outcome.MISMATCH, Outcome.UNSUPPORTED, Outcome.NOT_RUN):
-            seen.dead = self.subject.apart is None and not alive(self.subject.arrays)
+            seen.dead = self.subject.remote is None and not alive(self.subject.arrays)
         return seen
 
     def _on_host(self, recipe: Recipe) -> Seen:

@@ -6,18 +6,18 @@ as refused, which is no failure; one that it takes must give the golden bytes. B
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ..cases.case import Case
+from ..cases.findings import Finding
 from ..cases.levels import NO_LEVEL, Outcome
 from ..cases.operation import call_golden, run_golden
-from ..cases.same_bytes import same
 from ..subjects.arrays import IMMUTABLE
 from ..subjects.calls.at_once import call_at_once
-from ..subjects.calls.call import POISONS, Called, call, has_out, hold_results, into_guarded, raw, replay_in_place
+from ..subjects.calls.call import POISONS, Called, call, has_out, hold_results, into_guarded, replay_in_place
 from ..subjects.calls.forced_paths import (
     call_with_array_splits,
     has_ways,
@@ -30,17 +30,19 @@ from ..subjects.calls.moved import call_at_offset, call_with_gaps, call_with_odd
 from ..subjects.calls.streams import STREAMED, on_side_stream, under_graph
 from ..subjects.layout_variants import KEYWORDS
 from ..subjects.subject import Subject
-from .compare import compare
+from .blame import Golden, compared, repeated, right, steady, to_blame, wrong
+from .compare import Comparison
 from .judge import Again, record
+from .repeats import odd_ones, same_results
 from .tally import Failure, Tally
 
-REPEATS = 10
 IN_PLACE, GRAPH = "new data in place", "graph capture"
 """Names of the probes that call twice, on a case and on other data."""
 AT_ONCE = "two threads at once"
 OUT, WAYS = "poisoned out with guard zones", "ways by size"
 LAUNCHED = frozenset(
     {"DriverError", "EmulationError", "CUDARuntimeError", "CUDADriverError", "CudaAPIError", "AcceleratorError"}
+    | {"KernelFailed"}  # of a library or an executable, whose refusals have words of their own
 )
 DEVICE_WORDS = (
     "cuda error",
@@ -52,7 +54,8 @@ DEVICE_WORDS = (
 )
 """Errors of a device, by name and by what libraries say of them: a kernel ran and did what is forbidden, which is no
 refusal. Under capture of a graph they may be: what cannot be captured ends so."""
-Golden = Mapping[str, np.ndarray]
+GRAPHS, ROUNDS = 3, 3
+"""Times that a graph is captured, and that two threads call at once, before either is blamed."""
 Judging = Callable[[Subject, Case, Golden, Tally, float], None]
 
 
@@ -94,8 +97,8 @@ def probe(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: f
             one.run(subject, case, golden, tally, seconds)
 
 
-def _breach(tally: Tally, case: Case, finding: str, words: str) -> None:
-    tally.fail(Failure(case, NO_LEVEL, words, finding))
+def _breach(tally: Tally, case: Case, finding: str, words: str, seen: Comparison | None = None) -> None:
+    tally.fail(Failure(case, NO_LEVEL, words, finding, seen.observed if seen else {}))
 
 
 def _refused(called: Called, tally: Tally, name: str, capturing: bool = False) -> bool:
@@ -118,24 +121,24 @@ def refusal(called: Called, capturing: bool = False) -> bool:
     return True
 
 
-def _right(subject: Subject, case: Case, golden: Golden, seconds: float) -> bool:
-    """Whether a plain call on the same data is right: only then is the habit to blame."""
-    return compare(case, golden, call(subject, case, seconds).results).level == 0
+def _plain(subject: Subject, seconds: float) -> Again:
+    """Return the plain call, for any data."""
+    return lambda case: call(subject, case, seconds)
 
 
 def _in_place(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
-    second_case, first, second = replay_in_place(subject, case, seconds)
-    if first is second:  # the first call already failed; there is no second one
-        record(first, case, golden, tally)
+    other, first, second = replay_in_place(subject, case, seconds)
+    held = record(first, case, golden, tally, _plain(subject, seconds))
+    if first is second or not held:  # the first call already failed; there is no second one to judge by it
         return
-    right = record(first, case, golden, tally) and compare(case, golden, first.results).level == 0
-    held = record(second, second_case, run_golden(second_case), tally)
-    if right and held is False and not second.finding and _same(second, first):
-        words = (
-            "the second call, with new data in the same storage, gave the first call's result again: results are "
-            "cached by address"
-        )
-        _breach(tally, second_case, "stale-output", words)
+    want = run_golden(other)
+    seen = compared(second, other, want, tally)
+    if not wrong(second, seen, tally):
+        return
+    if to_blame(subject, other, want, tally, seconds, lambda: replay_in_place(subject, case, seconds)[2]):
+        cached = "gave the first call's result again: results are cached by address"
+        words = cached if same_results(second, first) else "is wrong, though right in storage of its own"
+        _breach(tally, other, "stale-output", f"the second call, with new data in the same storage, {words}")
 
 
 def _elsewhere(storage: Elsewhere) -> Judging:
@@ -151,75 +154,108 @@ def _elsewhere(storage: Elsewhere) -> Judging:
         def again(other: Case) -> Called:
             return storage.call(subject, other, seconds)
 
-        wrong = record(called, case, golden, tally, again, storage.name) is False and not called.finding
-        if wrong and _right(subject, case, golden, seconds):
-            _breach(tally, case, storage.finding, storage.words)
+        seen = compared(called, case, golden, tally, again, storage.name)
+        if wrong(called, seen, tally) and to_blame(subject, case, golden, tally, seconds, lambda: again(case)):
+            _breach(tally, case, storage.finding, storage.words, seen)
 
     return run
 
 
 def _repeats(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
-    first: Called | None = None
-    for number in range(1, REPEATS + 1):
-        again = call(subject, case, seconds)
-        if again.outcome is not Outcome.PASS:
-            record(again, case, golden, tally)
-            return
-        first = first or again
-        if not _same(again, first):
-            words = f"call {number} on the same inputs gave other bytes than the first: the result is not determined"
-            _breach(tally, case, "not-deterministic", words)
-            return
+    first = call(subject, case, seconds)
+    calls = repeated(subject, case, tally, seconds) if first.answered else []
+    flips = odd_ones([first, *calls])
+    tally.repeat(case, len(calls), flips)
+    if not flips:
+        record(first, case, golden, tally)
 
 
 def _held(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
     other_case, first, last = hold_results(subject, case, seconds)
     if first is last:
-        record(first, case, golden, tally)
+        record(first, case, golden, tally, _plain(subject, seconds))
     else:
-        record(last, other_case, run_golden(other_case), tally)
+        record(last, other_case, run_golden(other_case), tally, _plain(subject, seconds))
 
 
 def _at_once(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
     other_case, first, second = call_at_once(subject, case, seconds)
-    record(first, case, golden, tally)
-    if second is not first:
-        record(second, other_case, run_golden(other_case), tally)
+    pairs = [(case, first)] if second is first else [(case, first), (other_case, second)]
+    for one, called in pairs:
+        want = golden if one is case else run_golden(one)
+        if called.finding != Finding.NOT_THREAD_SAFE:
+            record(called, one, want, tally, _plain(subject, seconds))
+        elif _unsafe(subject, one, want, tally, seconds, case):
+            record(called, one, want, tally)
+
+
+def _unsafe(subject: Subject, one: Case, golden: Golden, tally: Tally, seconds: float, case: Case) -> bool:
+    """Whether threads are to blame for a result: alone every call is right, and at once it comes again."""
+    if not all(steady(subject, one, golden, tally, seconds) for _ in range(ROUNDS)):
+        return False
+    again = [call_at_once(subject, case, seconds)[1:] for _ in range(ROUNDS)]
+    if any(called.finding == Finding.NOT_THREAD_SAFE for pair in again for called in pair):
+        return True
+    tally.repeat(one, ROUNDS, 1)
+    return False
 
 
 def _out(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
-    like = call_golden(case)
     for poison in POISONS:
-        called = into_guarded(subject, case, like, poison, seconds)
-        held = record(called, case, golden, tally, _guarded(subject, poison, seconds), OUT)
-        if held is False and called.outcome is Outcome.PASS and _holds_poison(called, like, poison):
-            words = f"bytes of `out` still hold the poison 0x{poison:02X}: they were never written"
-            _breach(tally, case, "output-not-written", words)
+        _into_out(subject, case, golden, tally, seconds, poison)
+
+
+def _into_out(
+    subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float, poison: int, way: str = ""
+) -> None:
+    """Judge a call into poisoned `out`, on a way of larger data if one is named."""
+    asked = on_way(subject, case.operation, way) if way else subject
+    like, again = call_golden(case), _guarded(asked, poison, seconds)
+    called = named(again(case), way) if way else again(case)
+    seen = compared(called, case, golden, tally, again, f"{OUT}, {WAYS}: {way}" if way else OUT)
+    if not wrong(called, seen, tally) or not to_blame(asked, case, golden, tally, seconds, lambda: again(case)):
+        return
+    where = f" on the way that larger data takes: {way}" if way else ""
+    by_size = bool(way) and right(_guarded(subject, poison, seconds)(case), case, golden, tally)
+    if _holds_poison(called, like, poison):
+        words = f"bytes of `out` still hold the poison 0x{poison:02X}{where}: they were never written"
+        _breach(tally, case, "output-not-written", words, seen)
+    elif not by_size:
+        words = f"right in arrays of its own, wrong in those that are given as `out`{where}"
+        _breach(tally, case, "wrong-into-out", words, seen)
+    if by_size:
+        _by_size(tally, case, way, seen)
 
 
 def _graph(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
-    second_case, first, second = under_graph(subject, case, seconds)
+    other, first, second = under_graph(subject, case, seconds)
     if _refused(first, tally, GRAPH, capturing=True):
         return
-    right = record(first, case, golden, tally) and compare(case, golden, first.results).level == 0
-    wrong = record(second, second_case, run_golden(second_case), tally) is False and not second.finding
-    if right and wrong:
+    held = record(first, case, golden, tally, _plain(subject, seconds))
+    if first is second or not held:
+        return
+    want = run_golden(other)
+    seen = compared(second, other, want, tally)
+    if wrong(second, seen, tally) and to_blame(
+        subject, other, want, tally, seconds, lambda: under_graph(subject, case, seconds)[2], GRAPHS
+    ):
         words = "right when captured, wrong when the graph is launched again with new data in the same storage"
-        _breach(tally, second_case, "graph-replay-stale", words)
+        _breach(tally, other, "graph-replay-stale", words)
 
 
 def _ways(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
-    for way in subject.ways[case.operation]:
+    for way in subject.forced_paths[case.operation]:
         large = on_way(subject, case.operation, way)
-        called = named(call(large, case, seconds), way)
+        again = _on(large, way, seconds)
+        called = again(case)
         if called.outcome is Outcome.UNSUPPORTED:
             tally.probes[WAYS] = called.words
-        wrong = record(called, case, golden, tally, _on(large, way, seconds), f"{WAYS}: {way}") is False
-        wrong = wrong and not called.finding
-        if wrong and _right(subject, case, golden, seconds):
-            _by_size(tally, case, way)
-        elif called.outcome is Outcome.PASS and not wrong and has_out(subject, case.operation):
-            _way_into_out(subject, case, golden, tally, seconds, way)
+        seen = compared(called, case, golden, tally, again, f"{WAYS}: {way}")
+        if wrong(called, seen, tally):
+            if to_blame(subject, case, golden, tally, seconds, lambda again=again: again(case)):  # type: ignore[misc]
+                _by_size(tally, case, way, seen)
+        elif called.outcome is Outcome.PASS and has_out(subject, case.operation):
+            _into_out(subject, case, golden, tally, seconds, POISONS[0], way)
 
 
 def _on(large: Subject, way: str, seconds: float) -> Again:
@@ -232,23 +268,9 @@ def _guarded(subject: Subject, poison: int, seconds: float) -> Again:
     return lambda other: into_guarded(subject, other, call_golden(other), poison, seconds)
 
 
-def _way_into_out(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float, way: str) -> None:
-    like, large = call_golden(case), on_way(subject, case.operation, way)
-    called = named(into_guarded(large, case, like, POISONS[0], seconds), way)
-    again = _guarded(large, POISONS[0], seconds)
-    if record(called, case, golden, tally, again, f"{OUT}, {WAYS}: {way}") is not False or called.finding:
-        return
-    if _holds_poison(called, like, POISONS[0]):
-        words = f"bytes of `out` still hold the poison 0x{POISONS[0]:02X} on the way that larger data takes: {way}"
-        _breach(tally, case, "output-not-written", words)
-    usual = into_guarded(subject, case, like, POISONS[0], seconds)
-    if compare(case, golden, usual.results).level == 0:
-        _by_size(tally, case, way)
-
-
-def _by_size(tally: Tally, case: Case, way: str) -> None:
+def _by_size(tally: Tally, case: Case, way: str, seen: Comparison | None) -> None:
     words = f"right on the way that this size takes, wrong on another that larger data takes: {way}"
-    _breach(tally, case, "way-by-size", words)
+    _breach(tally, case, "way-by-size", words, seen)
 
 
 def _array_splits(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
@@ -257,10 +279,17 @@ def _array_splits(subject: Subject, case: Case, golden: Golden, tally: Tally, se
         if _refused(called, tally, "splits as an array"):
             return
         want = golden if one is case else run_golden(one)
-        wrong = record(called, one, want, tally) is False and not called.finding
-        if wrong and _right(subject, one, want, seconds):
+        seen = compared(called, one, want, tally)
+        if wrong(called, seen, tally) and to_blame(
+            subject,
+            one,
+            want,
+            tally,
+            seconds,
+            lambda one=one: call_with_array_splits(subject, one, seconds),  # type: ignore[misc]
+        ):
             words = "right by splits in a list, wrong by the same splits in an array"
-            _breach(tally, one, "splits-as-array", words)
+            _breach(tally, one, "splits-as-array", words, seen)
 
 
 def _streamed(subject: Subject, _operation: str) -> bool:
@@ -318,12 +347,12 @@ MOVED = (GAPS, PADDED, ODD, OFFSET, SIDE_STREAM)
 """Calls on the same data elsewhere."""
 
 PROBES: tuple[Probe, ...] = (
+    Probe("ten repeats", _repeats, once=True),
     Probe(IN_PLACE, _in_place, _placed),
     Probe(GAPS.name, _elsewhere(GAPS), _viewed),
     Probe(PADDED.name, _elsewhere(PADDED), _placed),
     Probe(ODD.name, _elsewhere(ODD), _placed),
     Probe(OFFSET.name, _elsewhere(OFFSET), _placed),
-    Probe("ten repeats", _repeats, once=True),
     Probe("earlier results held", _held, once=True, ordinary=True),
     Probe(AT_ONCE, _at_once, _on_host, once=True, ordinary=True),
     Probe(OUT, _out, has_out),
@@ -333,11 +362,6 @@ PROBES: tuple[Probe, ...] = (
     Probe("splits as an array", _array_splits, takes_arrays),
 )
 """In the order they are tried; adding one is one entry."""
-
-
-def _same(one: Called, other: Called) -> bool:
-    pairs = zip(one.results, other.results, strict=False)
-    return len(one.results) == len(other.results) and all(same(raw(a), raw(b)) for a, b in pairs)
 
 
 def _holds_poison(called: Called, like: tuple[np.ndarray, ...], poison: int) -> bool:

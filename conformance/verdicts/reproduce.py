@@ -23,7 +23,8 @@ from ..subjects.calls.forced_paths import call_with_array_splits, on_way, takes_
 from ..subjects.calls.streams import under_graph
 from ..subjects.subject import Subject
 from .compare import compare
-from .probes import GRAPH, IN_PLACE, MOVED, PROBES, REPEATS
+from .probes import GRAPH, IN_PLACE, MOVED, PROBES
+from .repeats import REPEATS
 
 NAMED = found_by(Shown.CALL)
 """Breaches that a call itself names, whichever probe makes it: on a way, into `out`, in other storage, the second time.
@@ -85,7 +86,7 @@ def _repeated(subject: Subject, case: Case, seconds: float) -> Iterator[Called]:
 
 
 def _ways(subject: Subject, operation: str) -> list[Subject]:
-    return [on_way(subject, operation, way) for way in subject.ways.get(operation, {})]
+    return [on_way(subject, operation, way) for way in subject.forced_paths.get(operation, {})]
 
 
 def _on_ways(subject: Subject, case: Case, seconds: float) -> Iterator[Called]:
@@ -137,6 +138,7 @@ def _last(calls: tuple[Case, Called, Called]) -> Iterator[Called]:
 Calls = Callable[[Subject, Case, float], Iterator[Called]]
 _IN_TURN: dict[str, Calls] = {
     Finding.NOT_WRITTEN: _into_out,
+    Finding.OUT_WRONG: _into_out,
     Finding.NOT_DETERMINISTIC: _repeated,
     Finding.WAY_BY_SIZE: _on_ways,
     Finding.SPLITS_AS_ARRAY: _by_array,

@@ -15,6 +15,7 @@ from ..cases.operation import OPERATIONS
 from .coverage import Coverage
 from .outside import Outside
 from .refusals import Refusals
+from .repeats import excluded
 
 KEEP = 6
 FAULTS_BEFORE_STOP = 3
@@ -88,6 +89,8 @@ class Tally:
     probes: name of a probe that was tried -> the words with which the subject refused it, or empty.
     out: whether its adapter does not fit, so that nothing more is asked of it. left_out: what was not asked, and why.
     outside: the contract of its inputs, and what it did beyond it.
+    calls: those whose bytes were compared; repeated: those of them on inputs of an earlier call; flips: those of them
+    that gave other bytes than most calls on the same inputs. checked: wrong calls that were made again at once.
     """
 
     subject: str
@@ -123,6 +126,10 @@ class Tally:
     holes: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     outside: Outside = field(default_factory=Outside)
+    calls: int = 0
+    repeated: int = 0
+    flips: int = 0
+    checked: int = 0
 
     @property
     def stopped(self) -> bool:
@@ -156,6 +163,15 @@ class Tally:
         if not alike or len(self.failures) < KEEP * 2:
             self.failures.append(failure)
 
+    def repeat(self, case: Case, calls: int, flips: int) -> None:
+        """Count calls on the inputs of an earlier one, and how many of all these gave other bytes than most."""
+        self.calls += calls
+        self.repeated += calls
+        self.flips += flips
+        if flips:
+            words = f"{flips} of {calls + 1} calls on the same inputs gave other bytes: the result is not determined"
+            self.fail(Failure(case, NO_LEVEL, words, Finding.NOT_DETERMINISTIC))
+
     def add_classes(self, counts: dict[str, list[int]]) -> None:
         """Add the block counts of one comparison by input class."""
         for letter, (blocks, wrong, level) in counts.items():
@@ -172,7 +188,11 @@ class Tally:
     def _decide(self) -> tuple[Outcome, str]:
         if self.refusal:
             return Outcome.UNSUPPORTED, self.refusal
+        if self.flips:
+            return Outcome.FLAKY, self._flipped()
         breaches = [failure for failure in self.failures if failure.finding]
+        if self.malformed:
+            return Outcome.MALFORMED, breaches[0].words
         if breaches or self.reached > self.claimed:
             named = self.out or self.reached <= self.claimed
             return Outcome.MISMATCH, breaches[0].words if breaches and named else self._reach()
@@ -197,11 +217,22 @@ class Tally:
             return Outcome.NOT_VERIFIED, "nothing was compared"
         return Outcome.PASS, self._reach()
 
+    @property
+    def malformed(self) -> bool:
+        """Whether nothing else is wrong than that results are missing, or of another dtype or shape."""
+        return bool(self.failures) and all(failure.finding == Finding.SHAPE for failure in self.failures)
+
     def _reach(self) -> str:
         if self.reached >= NO_LEVEL:
             return "decoded values differ"
         return f"{level_name(self.reached)}" + (
             "" if self.reached <= self.claimed else f", claimed {level_name(self.claimed)}"
+        )
+
+    def _flipped(self) -> str:
+        return (
+            f"not deterministic: {self.flips:,} of {self.calls:,} calls gave other bytes than most calls on the same "
+            f"inputs ({self.repeated:,} calls repeated an earlier one)"
         )
 
     def _refused(self) -> str:
@@ -233,6 +264,9 @@ class Tally:
         parts += [f"left out {words}" for words in self.left_out]
         if self.outside.cases:
             parts.append(f"for information, {self.outside.words()}")
+        if excluded(self.calls) and self.close() is Outcome.PASS:
+            words = f"which excludes (95 %) that more than 1 in {excluded(self.calls):,} flips"
+            parts.append(f"{self.calls:,} calls without a flip, {words}")
         if self.smoke:
             parts.append("smoke only: this is not a verification")
         return "; ".join(parts)
@@ -252,7 +286,7 @@ class Tally:
             "evidence": self.evidence(),
             "level": {
                 "claimed": level_name(self.claimed),
-                "reached": level_name(self.reached) if self.compared else None,
+                "reached": level_name(self.reached) if self.compared and not self.malformed else None,
             },
             "cases": self.cases,
             "corners": self.corners,
@@ -262,12 +296,18 @@ class Tally:
             "sampled": self.sampled,
             "tensors": self.tensors,
             "compared": self.compared,
+            "calls": {
+                "compared": self.calls,
+                "repeated": self.repeated,
+                "flips": self.flips,
+                "excludes": excluded(self.calls) if outcome is Outcome.PASS else 0,
+            },
             "failing": self.failing,
             "faults": len(self.faults),
             "refused": sum(self.unsupported.values()),
             "seconds": round(self.seconds, 3),
             "coverpoints": self.coverpoints,
-            "holes": self.holes,
+            "holes": [] if self.malformed else self.holes,
             "refusal": self._refused() if self.unsupported else "",
             "probes": self.probes,
             "findings": sorted(

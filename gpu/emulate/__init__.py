@@ -61,7 +61,7 @@ class EmulationError(RefnumError):
 
 
 class _Array(ctypes.Structure):
-    """Mirror of `emulation::Array` in emulation/engine.hpp."""
+    """Mirror of `emulation::Array` in emulate/engine.hpp."""
 
     _fields_ = [
         ("name", ctypes.c_char_p), ("low", ctypes.c_size_t), ("high", ctypes.c_size_t),
@@ -70,7 +70,7 @@ class _Array(ctypes.Structure):
 
 
 class _Launch(ctypes.Structure):
-    """Mirror of `emulation::Launch` in emulation/engine.hpp."""
+    """Mirror of `emulation::Launch` in emulate/engine.hpp."""
 
     _fields_ = [
         ("entry", ctypes.c_void_p), ("arguments", ctypes.c_void_p), ("argument_bytes", ctypes.c_uint64),

@@ -12,7 +12,7 @@
 
 #include "memory.cuh"
 
-// How a launch is cut (gpu/columns.py chooses): column tiles that neighbouring CTAs take of the same rows (0: all), and
+// How a launch is cut (gpu/ops/columns.py chooses): column tiles that neighbouring CTAs take of the same rows (0: all), and
 // CTAs that a multiprocessor must hold at once, columns of a tile.
 #ifndef ACROSS
 #define ACROSS 8
@@ -62,7 +62,7 @@ constexpr int WINDOWS = 512, EXPERTS = 320;  // of one launch by splits of the h
 constexpr int TALL = 128, QUADS = TALL / 4;
 constexpr uint32_t VECTORS = 1, SCALES = 2;  // bits of `aligned`: codes by 16 bytes, a tile's scales of a row in one copy
 
-// The one parameter of every column kernel (gpu/columns.py has its mirror). Strides are in bytes. One expert follows from
+// The one parameter of every column kernel (gpu/ops/columns.py has its mirror). Strides are in bytes. One expert follows from
 // `m`; several (RAGGED) lie in `ends` and what follows it, or, by splits on the device, in `table` in the same order: expert e has
 // the rows ends[e] to ends[e + 1] from the launch's first window on, segments from number segments[e] on; a window begins
 // in expert at[window]. The first expert of a launch may begin before it.

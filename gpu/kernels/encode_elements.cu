@@ -4,7 +4,7 @@
 
 namespace refnum {
 
-// gpu/elements.py has its mirror.
+// gpu/ops/casts.py has its mirror.
 struct Elements {
     const uint8_t* x;
     uint8_t* out;

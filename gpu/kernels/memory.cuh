@@ -12,7 +12,7 @@ namespace refnum {
 
 typedef long long offset_t;
 
-// How a launch is cut (gpu/launch.py chooses): threads a CTA, chunks a thread, elements a chunk (half as many of
+// How a launch is cut (gpu/ops/rowwise.py chooses): threads a CTA, chunks a thread, elements a chunk (half as many of
 // float32), and whether memory is streamed past the caches.
 #ifndef THREADS
 #define THREADS 256
@@ -34,7 +34,7 @@ typedef long long offset_t;
 #define LAYOUT_OUT 0
 #endif
 
-// The one parameter of every row-wise kernel (gpu/launch.py has its mirror). Strides are in bytes.
+// The one parameter of every row-wise kernel (gpu/ops/rowwise.py has its mirror). Strides are in bytes.
 struct Arguments {
     const uint8_t *x, *scales;
     uint8_t *out, *out_scales;

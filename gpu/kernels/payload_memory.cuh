@@ -17,7 +17,7 @@ struct Experts {
     uint32_t first[EXPERTS], taken[EXPERTS + 1];
 };
 
-// The one parameter of the kernels that move rows (gpu/payload_rows.py has its mirror). Strides are in bytes.
+// The one parameter of the kernels that move rows (gpu/ops/payload_rows.py has its mirror). Strides are in bytes.
 struct RowArguments {
     const uint8_t *x, *scales;                // payload, or codes and the scales beside them
     const uint8_t *map, *splits;              // row map; rows of each expert when they lie on the device

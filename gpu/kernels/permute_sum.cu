@@ -6,7 +6,7 @@
 
 namespace refnum {
 
-// The one parameter (gpu/permute_sum.py has its mirror). Strides are in bytes.
+// The one parameter (gpu/ops/payload_sum.py has its mirror). Strides are in bytes.
 struct SumArguments {
     const uint8_t *x, *map, *weights;  // expert rows; tokens of the rows in expert order; float32, or null for 1
     uint8_t *out, *scratch;            // float32 [tokens, width]; a list of LISTED entries a token, then the counts

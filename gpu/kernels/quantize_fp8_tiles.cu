@@ -5,7 +5,7 @@
 
 namespace refnum {
 
-constexpr int SQUARE = 256;  // threads a tile of 128x128; gpu/launch.py has its mirror
+constexpr int SQUARE = 256;  // threads a tile of 128x128; gpu/ops/tiles.py has its mirror
 
 // Bytes of `elements` of a kind.
 template <int kind, int elements>

@@ -5,7 +5,7 @@
 
 namespace refnum {
 
-// gpu/launch.py has its mirror.
+// gpu/ops/blocks.py has its mirror.
 struct StochasticArguments {
     Arguments rows;
     const uint8_t* random;  // one byte an element; not read where there is a key

@@ -19,7 +19,7 @@ namespace refnum {
 constexpr int WINDOW = 11, CHUNK = 4, WARPS = THREADS / 32;
 constexpr uint32_t LEAF_LEVELS = 7, SEGMENT_LEVELS = 8, LEAVES = 1u << SEGMENT_LEVELS;  // leaves of 128 elements
 
-// The one parameter (gpu/swiglu.py has its mirror). Strides are in bytes.
+// The one parameter (gpu/ops/swiglu.py has its mirror). Strides are in bytes.
 struct GradientArguments {
     const uint8_t *grad, *gate, *up, *prob;
     uint8_t *dgate, *dup, *dprob;

@@ -17,7 +17,7 @@ namespace refnum {
 
 constexpr int WINDOW = 12, CHUNK = 16, CHUNK_WORDS = 8, CHUNK_BYTES = 32;
 
-// The one parameter (gpu/swiglu.py has its mirror). Strides are in bytes.
+// The one parameter (gpu/ops/swiglu.py has its mirror). Strides are in bytes.
 struct SwigluArguments {
     const uint8_t *gate, *up, *prob;
     uint8_t *out, *out_scales;

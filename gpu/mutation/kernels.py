@@ -118,7 +118,7 @@ class DeviceSources:
             "kind": "gpu",
             "profiles": self.profiles,
             "arrays": "cupy",
-            "ways": FORCED_PATHS,
+            "forced_paths": FORCED_PATHS,
         }
 
 
@@ -152,7 +152,7 @@ class EmulatedSources(DeviceSources):
             "operations": operations,
             "kind": "host",
             "profiles": self.profiles,
-            "ways": FORCED_PATHS,
+            "forced_paths": FORCED_PATHS,
         }
 
 

@@ -114,6 +114,11 @@ OPERATORS: dict[str, Operator] = {
         "Tensor rows, Tensor row_map, SymInt[] splits, Tensor? weights, SymInt tokens, SymInt align=32",
         shapes.unpermute, returns=1, differentiable=True,
     ),
+    "matmul_fp8": Operator(
+        'Tensor a, Tensor b, Tensor? a_scales=None, Tensor? b_scales=None, str order="promote128", '
+        'ScalarType? out=None, SymInt[]? splits=None, str a_format="E4M3", str b_format="E4M3"',
+        shapes.matmul_fp8, returns=1, words=(("out", _dtype_name),),
+    ),
     "encode_e2m1": Operator("Tensor x, *, int scale_byte=127", shapes.encode, returns=1),
     "encode_e4m3": Operator('Tensor x, str overflow="saturate"', shapes.encode, returns=1),
     "encode_e8m0": Operator('Tensor x, str rounding="up", bool saturate=False', shapes.encode, returns=1),

@@ -151,6 +151,15 @@ def permute_unpack(payload: Any, row_map: Any, splits: Any, align: Any) -> Wante
     return [*_mxfp4(_padded(splits, align), 32 * blocks), ((len(splits),), torch.int64)]
 
 
+def matmul_fp8(
+    a: Any, b: Any, a_scales: Any, b_scales: Any, order: str, out: Any, splits: Any, a_format: str, b_format: str
+) -> Wanted:
+    m, k = _size("a", a, 1)
+    if b.dim() != (2 if splits is None else 3) or b.shape[-1] != k:
+        raise ShapeError(f"b has shape {tuple(b.shape)}; allowed is [N, {k}], and [experts, N, {k}] with splits")
+    return [((m, b.shape[-2]), _output(out))]
+
+
 def encode(x: Any, **options: Any) -> Wanted:
     return [(tuple(x.shape), torch.uint8)]
 

@@ -36,4 +36,4 @@ UNSHOWN: dict[str, str] = {
     "E8M0_EXP_BY_LOG2": "our kernels read exponents from bit fields: there is no log2 to make wrong by an edit",
     "E8M0_EXP2_INEXACT": "our kernels write powers of two as bit fields: there is no exp2 to make wrong by an edit",
 }
-"""Class -> why no edit of our kernels can have it; vectors hunt it in others' by the rule in `vectors/wrong`."""
+"""Class -> why no edit of our kernels can have it; vectors hunt it in others' by the rule in `conformance/bugs`."""

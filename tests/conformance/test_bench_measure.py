@@ -12,7 +12,7 @@ import pytest
 from bench_tools import PLAIN, SHAPE, Host, model, subject
 
 from refnum.conformance.cases.operation import OPERATIONS, call_golden
-from refnum.conformance.commands.bench import agree, document, inputs, lines, measure, shapes, tables
+from refnum.conformance.commands.bench import agree, document, inputs, lines, measure, tables
 from refnum.conformance.commands.bench.clock import Times, in_turn, sets_for
 from refnum.conformance.commands.bench.contender import Contender, Prepared, of_subject, tunings_of
 from refnum.conformance.subjects.subject import from_dict
@@ -50,7 +50,9 @@ def test_bytes_are_inputs_and_outputs_once(whole):
 
 
 def test_every_timed_operation_has_a_line():
-    silent = {"quantize_mx", "dequantize_mx"} | {name for name in OPERATIONS if name.startswith("decode_")}
+    silent = {"quantize_mx", "dequantize_mx", "matmul_fp8"} | {
+        name for name in OPERATIONS if name.startswith("decode_")
+    }
     assert {line.operation for line in lines.LINES} == set(OPERATIONS) - silent
 
 
@@ -261,13 +263,6 @@ def test_bytes_of_the_lines_of_other_dtypes(whole):
     assert both == rows + columns - 256 * 128 - 256 * 8  # its inputs are read once
 
 
-def test_parts_have_the_random_bits_of_the_whole(monkeypatch):
-    monkeypatch.setattr(agree, "STEP", {0: 32, 1: 32})
-    case = inputs.make(np, lines.select(["BF16 -> MXFP4, stochastic, by key"])[0], SHAPE)
-    assert [part.case.params["philox"][3] for part in agree.Golden(case).parts] == [0, 32 * 256]
-    assert agree.Golden(case).compare(call_golden(case)).verdict == "equal"
-
-
 def test_a_line_that_the_subject_lacks_is_recorded_with_the_reason():
     one = from_dict({"name": "few", "operations": {"pack_payload": model("pack_payload")}, "arrays": "cupy"}, "here")
     chosen = measure.Plan(of_subject(one), (), lines.select(["pack_payload", "permute_pad"]), (SHAPE,), repeat=2)
@@ -296,62 +291,10 @@ def test_a_call_whose_host_time_cannot_be_had_says_why(whole, monkeypatch):
     assert "| pack_payload | failed |  |" in tables.markdown(found, "Title")
 
 
-@pytest.mark.parametrize("steps", [{0: 128, 1: 128}, {0: 2048, 1: 1024}])
-def test_parts_cover_every_byte_once(steps, monkeypatch):
-    monkeypatch.setattr(agree, "STEP", steps)
-    for line in lines.LINES:
-        case = inputs.make(np, line, shapes.Shape(160, 3, 288, 2, 416))
-        whole = call_golden(case)
-        found = agree.Golden(case).compare(whole)
-        assert (found.compared, found.differing) == (sum(x.size for x in whole), 0), line.label
-        for number, x in enumerate(whole):
-            wrong = [y.copy() for y in whole]
-            flat = wrong[number].reshape(-1).view(np.uint8)
-            flat[-1] ^= 1
-            assert agree.Golden(case).compare(wrong).differing == 1, (line.label, number, x.shape)
-
-
-def test_other_bytes_of_equal_value_are_told_apart():
-    case = inputs.make(np, lines.select(["FP8 -> MXFP4"])[0], SHAPE)
-    packed, scales = (x.copy() for x in call_golden(case))
-    row, block = np.argwhere((packed.reshape(256, 8, 16) & 0x77 == 0x22).all(-1) | True)[0]
-    packed.reshape(256, 8, 16)[row, block], scales[row, block] = 0, 90  # a zero block has any scale
-    golden = agree.Golden(case)
-    for part in golden.parts:
-        part.golden["packed"].reshape(256, 8, 16)[row, block], part.golden["scales"][row, block] = 0, 80
-    assert golden.compare((packed, scales)).verdict == "values"
-    packed[row, 16 * block] = 2
-    assert golden.compare((packed, scales)).verdict == "differs"
-
-
 def test_sets_are_larger_than_a_cache():
     assert sets_for(1 << 30) == 2
     assert sets_for(1 << 25) == 8
     assert sets_for(1) == 32
-
-
-@pytest.mark.parametrize("shape", shapes.SHAPES.values(), ids=list(shapes.SHAPES))
-def test_recipe_shapes_have_whole_blocks_and_give_every_row_away(shape):
-    splits = shape.splits()
-    assert len(splits) == shape.experts
-    assert sum(splits) == shape.tokens * shape.top_k
-    assert all(rows % 32 == 0 and rows >= 0 for rows in splits)
-    assert shapes.parse(shape.name) == shape
-
-
-def test_shapes_that_differ_have_names_that_differ():
-    texts = [*shapes.SHAPES, "64x96", "64-1-96-1-96", "64-3-96-1-96", "64-1-96-1-128", "32768-1-7168-1-7168"]
-    found = {shapes.parse(text) for text in texts}
-    assert len(found) == len(texts) - 1  # one is there twice
-    assert {shapes.parse(shape.name) for shape in found} == found and len({shape.name for shape in found}) == len(found)
-
-
-def test_shapes_by_numbers():
-    assert shapes.parse("64x96") == shapes.Shape(64, 1, 96, 1, 96)
-    assert shapes.parse("64-3-256-4-128") == SHAPE
-    for text in ("64", "64x", "64x33", "1-2-3", "axb", "0x32"):
-        with pytest.raises(ArgumentError, match="--shape"):
-            shapes.parse(text)
 
 
 def test_an_operation_that_is_not_timed_is_refused():

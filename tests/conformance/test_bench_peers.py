@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from refnum.conformance.commands.bench import agree, inputs, lines, shapes
-from refnum.conformance.commands.bench.contenders import PEERS, peers
+from refnum.conformance.commands.bench.contenders import CONTENDERS, select_contenders
+from refnum.conformance.subjects.peers import tile_kernels_calls
 from refnum.conformance.subjects.subject import from_dict
 from refnum.errors import ArgumentError
 
 torch = pytest.importorskip("torch", reason="needs torch")
 
-from refnum.conformance.commands.bench.contender import as_tuple  # noqa: E402
+from refnum.conformance.commands.bench.contender import as_tuple, to_torch  # noqa: E402
 from refnum.conformance.commands.bench.contenders import compiled, separate, tilekernels, triton_mxfp  # noqa: E402
 
 SHAPE = shapes.Shape(256, 3, 256, 1, 128)
@@ -70,9 +71,11 @@ def test_the_way_by_bfloat16_is_the_amax_conversion(kind):
 
 
 def test_triton_helpers_equal_the_model():
-    for line in lines.LINES:
-        if not triton_mxfp._offers_helpers(line) and triton_mxfp._found(triton_mxfp.HELPERS):
-            assert judged(triton_mxfp._prepare_helpers, line).verdict == "equal", line.label
+    one = from_dict({"name": "model", "operations": {"quantize_mxfp4": as_tuple}, "arrays": "cupy"}, "here")
+    for contender in triton_mxfp.contenders(one) if not triton_mxfp.missing() else ():
+        for line in lines.LINES:
+            if contender.slow and not contender.offers(line):
+                assert judged(contender.prepare, line).verdict == "equal", line.label
 
 
 ALONE = {"FP8 -> FP8 columns, te" + more for more in ("", ", experts", ", experts, unaligned")}
@@ -111,13 +114,13 @@ def test_tilekernels_scales_come_back_in_the_layout_asked_for(layout):
     if layout == "packed_ue8m0":
         stored |= 0x5A5A << 16  # it leaves what fills a word unwritten
     given = stored if layout == "float32" else stored.t()
-    found = tilekernels._canonical(case, (torch.zeros((4, 256), dtype=torch.uint8), given))
+    found = tilekernels.canonical(case, (torch.zeros((4, 256), dtype=torch.uint8), given))
     assert np.array_equal(found[1], scales_to_layout(byte, layout).view(np.uint32))
 
 
 def test_tilekernels_inputs_are_the_same_numbers():
     case = inputs.make(np, lines.select(["FP8 -> MXFP4"])[0], SHAPE)
-    codes, scales = tilekernels._fp8(case)
+    codes, scales = tile_kernels_calls.inputs("fp8_to_mxfp4", {name: to_torch(x) for name, x in case.inputs.items()})
     assert codes.dtype == torch.float8_e4m3fn
     assert torch.equal(torch.log2(scales).int() + 127, torch.from_numpy(case.inputs["scales"]).int())
 
@@ -125,21 +128,21 @@ def test_tilekernels_inputs_are_the_same_numbers():
 def test_tilekernels_results_come_back_as_bytes():
     case = inputs.make(np, lines.select(["BF16 -> MXFP4"])[0], SHAPE)
     packed = torch.arange(16, dtype=torch.int8).view(2, 8)
-    found = tilekernels._canonical(case, (packed, torch.tensor([[0.5, 4.0]])))
+    found = tilekernels.canonical(case, (packed, torch.tensor([[0.5, 4.0]])))
     assert found[0].dtype == found[1].dtype == np.uint8
     assert found[1].tolist() == [[126, 129]]
 
 
 def test_a_peer_that_cannot_be_used_says_why():
     one = from_dict({"name": "none", "operations": {"pack_payload": as_tuple}}, "here")
-    assert peers(["none"], one) == ([], [])
+    assert select_contenders(["none"], one) == ([], [])
     if torch.cuda.is_available():
         pytest.skip("this machine has a GPU")
-    found, missing = peers(None, one)
+    found, missing = select_contenders(None, one)
     assert found == []
-    assert missing == [(peer.name, "this torch sees no GPU") for peer in PEERS]
+    assert missing == [(entry.name, "this torch sees no GPU") for entry in CONTENDERS]
     with pytest.raises(ArgumentError, match="tilekernels, compile, separate, triton"):
-        peers(["tile"], one)
+        select_contenders(["tile"], one)
 
 
 @pytest.mark.parametrize("peer", ["tilekernels", "compile"])

@@ -182,7 +182,12 @@ def test_a_sick_machine_is_called_sick(monkeypatch):
 
 def test_subjects_lists_the_model():
     result = refnum("subjects")
-    assert result.exit_code == 0 and "model" in result.stdout and "quantize_mxfp4" in result.stdout
+    assert result.exit_code == 0 and "model" in result.stdout and "28 of 28" in result.stdout
+    assert "not here" in result.stdout and "not here model:" not in result.stdout
+    whole = refnum("subjects", "model")
+    assert whole.exit_code == 0 and "quantize_mxfp4" in whole.stdout
+    record, _ = json.loads(refnum("subjects", "model", "--json").stdout)["subjects"]
+    assert record["name"] == "model" and "quantize_mxfp4" in record["operations"]
 
 
 def test_the_controls_alone(monkeypatch):
@@ -194,6 +199,7 @@ def test_the_controls_alone(monkeypatch):
     result = refnum("check", "--controls")
     room.verify.cache_clear()
     assert result.exit_code == 0 and "1 right controls pass, 2 wrong ones are caught" in result.stdout
+    assert result.stderr.startswith("controls\n")
 
 
 def test_a_broken_harness_does_not_judge(monkeypatch):

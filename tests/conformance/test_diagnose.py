@@ -17,11 +17,11 @@ from refnum.conformance.cases.corners import corner_cases
 from refnum.conformance.cases.operation import OPERATIONS, as_bits, call_golden, outputs_of, run_golden
 from refnum.conformance.commands.check.control_cases import control_cases
 from refnum.conformance.mismatches import diagnose as doctor
-from refnum.conformance.mismatches import failures
-from refnum.conformance.mismatches.diagnose import diagnose, of_scales
+from refnum.conformance.mismatches.diagnose import Seen, hints
+from refnum.conformance.mismatches.hints import hints_for
+from refnum.conformance.subjects.subject import Subject
 from refnum.conformance.vectors.errors import VectorFileError
 from refnum.conformance.verdicts.compare import equal_at
-from refnum.conformance.verdicts.tally import Failure
 from refnum.errors import RefnumError
 
 
@@ -31,7 +31,7 @@ def control(operation, **params):
 
 
 def ids(case, observed, level=0):
-    return [entry["id"] for entry in diagnose(case, run_golden(case), observed, level)]
+    return [entry["id"] for entry in hints([Seen(case, observed, level)])]
 
 
 @pytest.mark.parametrize(
@@ -128,28 +128,12 @@ def test_a_lost_step_of_the_reduction_is_named(step):
     assert ids(case, observed) == ["AMAX_LANE_LEFT_OUT"]
 
 
-def scales_of_a_floor_with_odd_codes(seed):
-    x = np.random.default_rng(seed).standard_normal((16, 96)).astype(np.float32)
+def test_scales_that_tell_a_rule_are_no_hint_where_the_codes_are_not_its_own():
+    x = np.random.default_rng(0).standard_normal((16, 96)).astype(np.float32)
     case = Case("quantize_mxfp4", "HOPPER", {"input": "float32"}, {"x": x})
     observed = under(case, scale_rule="floor")
-    return case, {**observed, "packed": observed["packed"] ^ np.uint8(0x11)}
-
-
-def test_scales_alone_tell_their_rule_where_codes_go_wrong_as_well():
-    case, observed = scales_of_a_floor_with_odd_codes(0)
-    assert ids(case, observed) == []
-    found, *_ = of_scales([(case, observed), scales_of_a_floor_with_odd_codes(1)])
-    assert found["id"] == "E8M0_MODE" and "`floor`" in found["words"] and "scales alone" in found["words"]
-    other = {**run_golden(case), "packed": observed["packed"]}  # another failing case, whose scales are right
-    assert of_scales([(case, observed), (case, other)])[0]["id"] == "E8M0_MODE"
-    (few, wrong) = scales_of_a_floor_with_odd_codes(0)
-    few, wrong = (
-        few.with_inputs({"x": few.inputs["x"][:1, :32]}),
-        {"packed": wrong["packed"][:1, :16], "scales": wrong["scales"][:1, :1]},
-    )
-    assert of_scales([(few, wrong)]) == []  # one block proves nothing
-    mixed = {**observed, "scales": np.roll(observed["scales"], 1)}
-    assert of_scales([(case, mixed)]) == []
+    assert ids(case, observed)[0] == "E8M0_MODE"
+    assert ids(case, {**observed, "packed": observed["packed"] ^ np.uint8(0x11)}) == []
 
 
 def test_flushed_subnormals_are_named():
@@ -241,14 +225,63 @@ def test_the_right_bits_are_never_named():
         assert ids(case, run_golden(case)) == []
 
 
-def test_a_larger_case_tells_two_suspects_apart():
-    small = quantise(6, 1.25)
-    observed = under(small, ties="away")
-    assert diagnose(small, run_golden(small), observed)[0]["words"] == "ties are rounded away from zero, not to even"
-    large = quantise(6, 1.25, -1.25)
-    up = under(large, ties="up")
-    told = diagnose(small, run_golden(small), observed, also=(large, up))
-    assert [entry["words"] for entry in told] == ["ties are rounded up, not to even"]
+def words(*kept):
+    return [entry["words"] for entry in hints([Seen(case, observed) for case, observed in kept])]
+
+
+def test_a_hint_gives_the_bits_of_every_kept_case():
+    small, large = quantise(6, 1.25), quantise(6, 1.25, -1.25)
+    away, up = under(small, ties="away"), under(large, ties="up")
+    assert words((small, away))[0] == "ties are rounded away from zero, not to even"
+    assert words((small, away), (large, up)) == ["ties are rounded up, not to even"]
+    other = quantise(6, 0.3)
+    assert words((small, away), (other, under(other, rounding="toward_zero"))) == []
+
+
+def kernel(**changes):
+    """A kernel that quantises under a changed profile, and the cases that it was called on."""
+    asked = []
+
+    def quantize_mxfp4(x):
+        asked.append(x)
+        return refnum.quantize_mxfp4(x, refnum.HOPPER.replace(name="wrong", **changes))
+
+    return Subject("wrong", {"quantize_mxfp4": quantize_mxfp4}, profiles=("HOPPER",)), asked
+
+
+def test_further_calls_refute_what_one_case_leaves_open():
+    """Ties up and ties away are one on a positive tie: the kernel is asked a negative one."""
+    case = quantise(6, 1.25)
+    both = {"ties are rounded away from zero, not to even", "ties are rounded up, not to even"}
+    seen = [Seen(case, under(case, ties="up"))]
+    kept = lambda hint: {suspect.words for suspect in SUSPECTS if doctor.explains(suspect, seen[0])}  # noqa: E731
+    assert both <= kept(None)
+    for ties, wanted in (("up", "ties are rounded up, not to even"), ("away", min(both))):
+        subject, asked = kernel(ties=ties)
+        found = hints_for(subject, [Seen(case, under(case, ties=ties))], 60.0)
+        assert [entry["words"] for entry in found] == [wanted] and asked
+
+
+def test_a_second_bug_elsewhere_does_not_hide_the_first():
+    """Inf is treated otherwise by most kernels: that is no reason against a rule of ties."""
+    subject, _ = kernel(ties="away", nonfinite="satfinite", zero_scale=127)
+    case = quantise(6, 1.25)
+    found = hints_for(subject, [Seen(case, under(case, ties="away"))], 60.0)
+    assert found[0]["words"] == "ties are rounded away from zero, not to even"
+
+
+def test_a_kernel_that_only_looks_like_a_rule_on_one_case_gets_no_hint():
+    def quantize_mxfp4(x):
+        packed, scales = refnum.quantize_mxfp4(x, "HOPPER")
+        packed[0, 0] = 3 if x[0, 0] == 1.25 and x[0, 1] == 6 else packed[0, 0]
+        return packed, scales
+
+    subject = Subject("one place", {"quantize_mxfp4": quantize_mxfp4}, profiles=("HOPPER",))
+    case = quantise(1.25, 6)
+    packed = run_golden(case)["packed"].copy()
+    packed[0, 0] ^= 1
+    seen = Seen(case, {**run_golden(case), "packed": packed})
+    assert hints([seen]) and hints_for(subject, [seen], 60.0) == []
 
 
 def test_a_level_hides_what_lower_levels_forgive():
@@ -279,6 +312,8 @@ def _cases(name, operation):
             yield from control_cases(name, profile, params)
         small = (c for c in corner_cases(name, profile, operation.defaults()) if 0 < c.elements < 9000)
         yield from itertools.islice(small, 8)
+    if name == "quantize_mxfp4":
+        yield from itertools.islice(corner_cases(name, "STOCHASTIC", operation.defaults()), 4)
 
 
 def _strikes(suspect, case, golden):
@@ -353,15 +388,3 @@ def wrong_bits(case, rule):
     }:
         return None
     return in_bits(given)
-
-
-def test_the_class_that_explains_most_failures_comes_first(monkeypatch):
-    """Six failing cases of a clamped maximum: one of them is what a step through float16 gives as well."""
-    made = [Failure(quantise(float(n)), 5, observed={"n": n}) for n in range(1, 8)]
-    names = {1: ["A", "B"], 2: ["B"], 3: ["B", "C"], 7: ["C", "C", "A"]}
-    guesses = lambda failure: [{"id": name} for name in names.get(failure.observed["n"], [])]  # noqa: E731
-    monkeypatch.setattr(failures, "_guessed", guesses)
-    classes = [{"id": name} for name in "ABC"]
-    assert [entry["id"] for entry in failures.ranked(classes, made[:6])] == ["B", "A", "C"]
-    assert failures.ranked(classes[:1], made) == classes[:1] and failures.ranked([], made) == []
-    assert [entry["id"] for entry in failures.ranked(classes, [])] == ["A", "B", "C"]

@@ -85,9 +85,13 @@ def test_a_library_without_the_function_is_a_fault(tmp_path):
         ("quantize_mxfp4", "quantise_mxfp4", "no operation is named"),
         ('"rows(x)"', '"rows(y)"', "no argument 'rows\\(y\\)'"),
         ('symbol = "quantize"', "symbols = 1", "unknown keys"),
-        ('library = "libquantizer.so"', 'memory = "shared"', "allowed are host, device"),
+        ('library = "libquantizer.so"', 'memory = "shared"', "at memory: .*host.*see `refnum docs c-abi`"),
         ("[operations.quantize_mxfp4]", "[operation]", "unknown keys"),
         ('"OCP"', '"OPC"', "not known"),
+        ('profiles = ["OCP"]', 'profiles = "OCP"', "at profiles: .*array.*see `refnum docs c-abi`"),
+        ('dtypes = ["float32"]', 'returns = "char"', "at operations.quantize_mxfp4.returns: .*void"),
+        (', "scales"]', "]", "no scales among its arguments"),
+        (', "scales"]', ', "packed"]', "has packed twice"),
     ],
 )
 def test_a_declaration_that_is_off_says_what_is_allowed(tmp_path, old, new, words):

@@ -11,7 +11,7 @@ import pytest
 from report_documents import document as make_document
 from report_documents import many
 
-from refnum.conformance.reports.html import bit_fields, html
+from refnum.conformance.reports.html import banner, bit_fields, html
 from refnum.conformance.reports.picture import picture
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -43,6 +43,33 @@ def test_the_page_says_the_verdict_the_counterexample_and_what_was_not_verified(
     assert ">WRONG at level standard" in page and "E2M1_TIES_UP" in page
     assert "tie at 5 -&gt; even (N2)" in page and "needs a &lt;GPU&gt; | a big one" in page
     assert "boom \\x1b[31m &lt;b&gt;" in page and "How the golden model gets there" in page
+
+
+def test_the_banner_counts_subjects_and_operations_with_thousands_apart():
+    document = many(1234)
+    words, counts = banner(document)
+    assert words == "WRONG at level standard" and counts.startswith("40 subjects, 1 operation, 1,234 variants, ")
+    assert not re.search(r"\d{4}", counts) and f'<p class="counts">{counts}' in html(document)
+
+
+def test_a_hint_is_no_title_and_a_finding_is(page):
+    titles = re.findall(r"<summary>(.*?)</summary>", page, re.S)
+    assert not [title for title in titles if "TIES_UP" in title] and "where 4 (0x6) is right" in "".join(titles)
+    document = make_document()
+    row = next(row for row in document["results"] if row["outcome"] == "mismatch")
+    row["failures"][0].update(finding="stale-output", words="it answers the earlier data")
+    assert '<span class="like bad">stale-output</span>' in html(document)
+    row["failures"][0].update(finding="", bug_classes=[], words="")
+    assert "No known bug gives these bits" in html(document)
+
+
+def test_picture_and_text_show_the_same_case():
+    records = [record for row in make_document()["results"] for record in row["failures"] if record["grid"]]
+    assert records
+    for record in records:
+        ((quotient, *codes),) = [point for point in record["grid"]["points"] if point[1] != point[2]]
+        assert codes == [float(record["page"][side]["value"]) for side in ("expected", "observed")]
+        assert quotient == float(record["page"]["input"][0]["value"]) and "1 of 32" in str(record["page"]["differing"])
 
 
 def test_the_page_is_well_formed_and_fetches_nothing(page):

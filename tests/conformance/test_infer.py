@@ -1,5 +1,6 @@
 """`refnum infer` finds the profile that a kernel follows, with a witness for each choice."""
 
+import shlex
 from collections import Counter
 from types import SimpleNamespace
 
@@ -10,6 +11,7 @@ from typer.testing import CliRunner
 import refnum
 from refnum.conformance.cli import app
 from refnum.conformance.commands.infer import answers, infer_profile, score
+from refnum.conformance.commands.infer.scales import WrongScales, wrong_scales
 from refnum.errors import ArgumentError, UnsupportedError
 
 
@@ -52,15 +54,16 @@ def few(monkeypatch):
     [
         ("OCP", "p ^ 1, s", "the even codes of packed: 0x01 where 0x00 is right"),
         ("MODELOPT", "p ^ 0x80, s", "the odd codes of packed: 0x08 where 0x00 is right"),
-        ("OCP", "p, s + 2", "scales: 0x"),
-        ("EVEN", "p ^ 8, s ^ 1", "scales: 0x"),
+        ("OCP", "p, s + 2", "+2"),
+        ("EVEN", "p ^ 8, s ^ 1", "+1"),
     ],
 )
 def test_a_systematic_error_hides_no_profile(tmp_path, few, profile, error, words):
     body = f"(lambda p, s: ({error}))(*refnum.quantize_mxfp4(x, {profile!r}))"
     found = infer_profile(kernel(tmp_path, body), None, False)
     assert found.best.name == profile and not found.exact and len(found.unexplained) == found.cases
-    assert any(text.startswith(words) for text in found.recoded), found.recoded
+    assert any(text.startswith(words) for text in (*found.recoded, *(one.off for one in found.scales)))
+    assert found.nibbles == "low_first"
     assert len(few) < 5000  # of 96 candidates for the scales and 24 for the codes, and not of all their combinations
 
 
@@ -70,6 +73,46 @@ def test_scales_that_follow_a_profile_are_told_apart_from_codes_that_follow_none
     agreed, total = found.agreement["scales"]
     assert found.best.scale_rule == "even" and not found.exact and agreed == total > 0
     assert found.agreement["packed"][0] < found.agreement["packed"][1] // 2
+
+
+@pytest.mark.parametrize("order", ["high_first", "ggml"])
+def test_swapped_nibbles_hide_no_profile(tmp_path, few, order):
+    body = f"(lambda p, s: (refnum.layouts.repack_nibbles(p, 'low_first', {order!r}), s))"
+    path = kernel(tmp_path, f"{body}(*refnum.quantize_mxfp4(x, 'TRITON_GEN1'))")
+    found = infer_profile(path, None, False)
+    assert (found.exact, found.best.name, found.nibbles) == (True, "TRITON_GEN1", order)
+    result = CliRunner().invoke(app, ["infer", "-s", path, "--no-isolate"])
+    assert result.exit_code == 0 and f"its codes packed {order}" in result.stdout
+    assert f'@implements("quantize_mxfp4", profile="TRITON_GEN1", nibbles="{order}")' in result.stdout
+
+
+def test_wrong_scales_are_told_as_a_table(tmp_path, few):
+    body = "(lambda p, s: (p, s + (s > 0x78) * (s < 0x80)))(*refnum.quantize_mxfp4(x, 'OCP'))"
+    result = CliRunner().invoke(app, ["infer", "-s", kernel(tmp_path, body), "--no-isolate"])
+    lines = result.stdout.splitlines()
+    head = lines.index("Wrong scales, in powers of two from the right one")
+    assert lines[head + 1].split() == ["off", "by", "blocks", "share", "where", "right", "is", "for", "example"]
+    assert lines[head + 2].startswith("+1 ") and " 0x79 to 0x7F  " in lines[head + 2], lines[head + 2]
+    assert not lines[head + 3].startswith(("+", "-"))
+
+
+def test_wrong_scales_are_grouped_by_how_far_they_are_off():
+    pairs = Counter({0x7F7F: 9, 0x7F80: 3, 0x1011: 4, 0x7F7C: 2, 0x20FF: 1, 0xFF20: 1})
+    found = {one.off: one for one in wrong_scales(pairs)}
+    assert list(found) == ["+1", "-3", "NaN, not a number", "a number, not NaN"]
+    assert found["+1"] == WrongScales("+1", 7, 0x10, 0x7F, (0x10, 0x11))
+
+
+@pytest.mark.parametrize("profile", ["OCP", "OCP+ties=away"])
+def test_the_last_line_is_a_command_that_works(tmp_path, few, profile, monkeypatch):
+    path = kernel(tmp_path, f"refnum.quantize_mxfp4(x, {profile!r})")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("refnum.conformance.commands.check.command.verify", lambda thorough=False: {})
+    last = CliRunner().invoke(app, ["infer", "-s", path, "--no-isolate"]).stdout.splitlines()[-1]
+    command = last.partition(": ")[2]
+    assert command == f"refnum check -s {path} -o quantize_mxfp4 -p {profile}"
+    done = CliRunner().invoke(app, [*shlex.split(command)[1:], "--level", "smoke", "--examples", "0", "--no-isolate"])
+    assert done.exit_code == 0, done.output
 
 
 @pytest.mark.parametrize(("error", "exact"), [("", True), (" ^ 1", False)])

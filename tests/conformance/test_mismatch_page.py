@@ -8,8 +8,9 @@ import refnum
 from refnum.conformance.cases.case import Case
 from refnum.conformance.cases.operation import OPERATIONS, run_golden
 from refnum.conformance.commands.check.control_cases import control_cases
-from refnum.conformance.mismatches.diagnose import diagnose
+from refnum.conformance.mismatches.diagnose import Seen, hints
 from refnum.conformance.mismatches.page import number_text, page
+from refnum.conformance.reports.text import headline
 
 
 def test_a_page_says_where_what_and_why():
@@ -24,6 +25,17 @@ def test_a_page_says_where_what_and_why():
     assert shown["differs"] == "mantissa bit 0 differs" and "tie at 1.25 -> even" in shown["rule"]
     assert shown["scale"] == {"expected": "0x7F (1)", "observed": "0x7F (1)"}
     assert shown["differing"] == {"packed": "1 of 32"}
+
+
+def test_a_page_of_the_same_codes_under_another_scale_shows_an_input_and_the_scale():
+    case = quantise(0, 0, np.inf)
+    shown = page(case, run_golden(case), under(case, nonfinite="satfinite"), 4)
+    assert shown["input"][0]["value"] == "+inf"
+    zeros = {**run_golden(case), "scales": np.array([[127]], np.uint8)}
+    shown = page(case, run_golden(case), zeros, 4)
+    assert shown["input"][0]["value"] == "+inf" and shown["expected"]["bits"] == shown["observed"]["bits"]
+    line = headline({"page": shown, "words": "", "finding": ""})
+    assert line.startswith("row 0 block 0 lane 2: scale 0x7F (1) where 0xFF (nan) is right for x = +inf")
 
 
 def test_a_page_of_a_wrong_scale_shows_the_scale_rule():
@@ -58,6 +70,21 @@ def test_column_pages_point_at_the_input_row():
     assert {entry["name"]: entry["bits"] for entry in shown["input"]} == {"packed": "0x8", "scales": "0x7F"}
 
 
+@pytest.mark.parametrize("operation", [name for name, row in OPERATIONS.items() if row.scalar])
+def test_a_page_of_a_scalar_conversion_shows_its_input_and_the_steps(operation):
+    (case,) = control_cases(operation, "HOPPER", OPERATIONS[operation].defaults())
+    golden = run_golden(case)
+    ((name, array),) = golden.items()
+    flipped = array.copy()
+    flipped.reshape(-1)[5] ^= 1
+    shown = page(case, golden, {name: flipped}, 0)
+    (given,) = shown["input"]
+    at = tuple(shown["index"])
+    main = next(iter(case.inputs.values()))
+    assert int(given["bits"], 16) == int(main[at].view(f"u{main.dtype.itemsize}")) and given["value"]
+    assert shown["steps"][0]["name"] == "element" and shown["rule"]
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [("5/4", "1.25"), ("1/1024", "0.0009765625"), ("0", "0"), (str(2**127), "2^127"), (f"3/{2**130}", "1.5*2^-129")],
@@ -80,6 +107,6 @@ def test_ties_are_named_after_the_element_format(element: str, note: str) -> Non
     case = Case("quantize_mx", "HOPPER", {"element": element, "input": "float32"}, {"x": x})
     away = refnum.HOPPER.replace(name="AWAY", ties="away")
     codes, scales = refnum.quantize_mx(x, element, away)
-    found = diagnose(case, run_golden(case), {"codes": codes, "scales": scales})
+    found = hints([Seen(case, {"codes": codes, "scales": scales})])
     assert note in [entry["id"] for entry in found]
     assert [entry["id"] for entry in found if entry["id"].endswith("_TIES_UP")] == [note]

@@ -80,7 +80,8 @@ def test_declared(judge):
     result.assert_outcomes(passed=7)
 
 
-def test_a_failure_is_the_page_and_no_stack(run):
+def test_a_failure_is_the_page_and_no_stack(run, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")
     result = run("""
 @pytest.mark.conforms("quantize_mxfp4", profile="OCP")
 def test_wrong():
@@ -90,6 +91,8 @@ def test_wrong():
     text = result.stdout.str()
     assert "MISMATCH  quantize_mxfp4[OCP" in text and "E2M1_TIES_UP" in text and "replay" in text
     assert "Traceback" not in text and "plugin.py" not in text and "api.py" not in text
+    (short,) = [line for line in text.splitlines() if line.startswith("FAILED ")]
+    assert "quantize_mxfp4[OCP" in short and "E2M1_TIES_UP: row 0 block 0" in short
 
 
 def test_nothing_judged_is_a_failure_and_a_fault_too(run):

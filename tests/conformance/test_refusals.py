@@ -255,7 +255,7 @@ def wayed(refuses):
             raise NotImplementedError("not on the persistent way")
         return right(x, profile)
 
-    return subject(kernel, ways={"quantize_mxfp4": {"persistent": persistent}})
+    return subject(kernel, forced_paths={"quantize_mxfp4": {"persistent": persistent}})
 
 
 def test_a_way_that_refuses_a_shape_is_a_refused_probe_and_one_that_refuses_content_is_no_pass():

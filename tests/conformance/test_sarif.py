@@ -212,3 +212,20 @@ def test_a_result_points_at_the_line_of_the_function(tmp_path, monkeypatch):
     document["header"]["subjects"][1]["source"] = sources(subject)
     place = run_of(document)[0]["results"][0]["locations"][0]["physicalLocation"]
     assert place == {"artifactLocation": {"uri": "mine.py"}, "region": {"startLine": 4}}
+
+
+def test_a_library_may_name_its_source(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    library = Subject("mine", {"quantize_mxfp4": map, "pack_payload": map, "decode_e2m1": map}, origin="lib/mine.toml")
+    (tmp_path / "lib").mkdir()
+    own = '[operations.quantize_mxfp4]\nsource = "../csrc/mx.cu:42"\n[operations.decode_e2m1]\nsource = "cast.cu"\n'
+    (tmp_path / "lib/mine.toml").write_text('source = "../csrc/all.cu"\n' + own)
+    assert sources(library) == {
+        "quantize_mxfp4": {"file": "csrc/mx.cu", "line": 42},
+        "pack_payload": {"file": "csrc/all.cu", "line": 1},
+        "decode_e2m1": {"file": "lib/cast.cu", "line": 1},
+    }
+    (tmp_path / "lib/mine.toml").write_text("[operations.pack_payload]\n")
+    assert sources(library)["pack_payload"] == {"file": "lib/mine.toml", "line": 1}
+    (tmp_path / "lib/mine.toml").write_text("no toml")
+    assert sources(library)["pack_payload"] == {"file": "lib/mine.toml", "line": 1}

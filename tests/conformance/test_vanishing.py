@@ -115,7 +115,7 @@ def test_a_campaign_never_imports_a_file_where_it_compares(tmp_path):
     spec = make_spec([str(path)], ["decode_e2m1"])
     context = WorkerContext(spec)
     subject = context.subject(spec.targets[0].name)
-    assert subject.apart is not None
+    assert subject.remote is not None
     assert str(os.getpid()) not in told.read_text().split()
 
 

@@ -31,7 +31,11 @@ def test_a_right_way_passes_and_is_in_the_report():
         taken.append(1)
         yield
 
-    entry = {"name": "ways", "operations": {"quantize_mxfp4": right}, "ways": {"quantize_mxfp4": {"other": other}}}
+    entry = {
+        "name": "ways",
+        "operations": {"quantize_mxfp4": right},
+        "forced_paths": {"quantize_mxfp4": {"other": other}},
+    }
     row = only(report_of(from_dict(entry, "here")))
     assert row["outcome"] == "pass" and row["probes"]["ways by size"] == "" and taken
 
@@ -100,7 +104,7 @@ def on_two_ways(large, write):
         return out
 
     entry = {"name": "two", "operations": {"quantize_mxfp4": quantize_mxfp4}}
-    return from_dict({**entry, "ways": {"quantize_mxfp4": {"the large one": large}}}, "here")
+    return from_dict({**entry, "forced_paths": {"quantize_mxfp4": {"the large one": large}}}, "here")
 
 
 def zone_behind(array):
@@ -139,7 +143,11 @@ def test_a_way_that_cannot_be_entered_is_a_fault_of_the_subject():
     def nowhere():
         raise RuntimeError("no such way")
 
-    entry = {"name": "w", "operations": {"quantize_mxfp4": right}, "ways": {"quantize_mxfp4": {"nowhere": nowhere}}}
+    entry = {
+        "name": "w",
+        "operations": {"quantize_mxfp4": right},
+        "forced_paths": {"quantize_mxfp4": {"nowhere": nowhere}},
+    }
     document = report_of(from_dict(entry, "here"))
     assert only(document)["outcome"] == "fault" and "no such way" in str(document.document())
 
@@ -230,7 +238,7 @@ def permute_pad(payload, row_map, splits, align=32, *, out=None):
 SUBJECT = {
     "name": "mine",
     "operations": {"quantize_mxfp4": quantize_mxfp4, "permute_pad": permute_pad},
-    "ways": {"quantize_mxfp4": {"the large one": always}},
+    "forced_paths": {"quantize_mxfp4": {"the large one": always}},
 }
 """
 
@@ -243,6 +251,12 @@ def test_a_subject_in_a_process_of_its_own_is_asked_too(tmp_path, operation, pro
     path = tmp_path / "mine.py"
     path.write_text(FILE)
     (there,) = choose([f"{path}:SUBJECT"], None).usable
-    assert there.apart is not None
+    assert there.remote is not None
     document = report_of(there, operation=operation)
     assert probe in only(document)["probes"] and failure(document, finding)["reproduced"] == "3 of 3"
+
+
+def test_a_field_is_taken_by_its_former_name_for_one_release():
+    paths = {"quantize_mxfp4": {"the large one": contextlib.nullcontext}}
+    entry = {"name": "former", "operations": {"quantize_mxfp4": right}, "ways": paths}
+    assert from_dict(entry, "here").forced_paths == paths

@@ -60,6 +60,7 @@ def run(command):
     """Run a command from the root of the repository. Return (exit status, output, errors)."""
     scripts = Path(sys.executable).parent
     environment = {**os.environ, "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}", "PYTHONWARNINGS": "ignore"}
+    environment.pop("COLUMNS", None)  # pages show tables whole
     done = subprocess.run(command, shell=True, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=900)
     return done.returncode, done.stdout, done.stderr
 

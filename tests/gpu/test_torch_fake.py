@@ -24,7 +24,13 @@ DTYPES = {
     np.dtype(np.uint8): torch.uint8,
     np.dtype(np.int64): torch.int64,
 }
-WORDS = {"dtype": lambda dtype: str(dtype).removeprefix("torch."), "tile": tuple}
+
+
+def name_of(dtype):
+    return str(dtype).removeprefix("torch.")
+
+
+WORDS = {"dtype": name_of, "out": name_of, "tile": tuple}
 
 
 def zeros(*shape, dtype=np.uint8):
@@ -72,6 +78,11 @@ CASES = [
         {"payload": zeros(9, 85), "row_map": zeros(192, dtype=np.int64), "splits": ROWS, "align": 16},
     ),
     ("permute_unpack", {"payload": zeros(9, 85), "row_map": zeros(192, dtype=np.int64), "splits": ROWS}),
+    ("matmul_fp8", {"a": zeros(9, 160), "b": zeros(7, 160)}),
+    (
+        "matmul_fp8",
+        {"a": zeros(9, 160), "b": zeros(2, 7, 160), "splits": [5, 4], "out": torch.bfloat16, "order": "chain"},
+    ),
     ("encode_e2m1", {"x": zeros(2, 3, 5, dtype=np.float32)}),
     ("encode_e4m3", {"x": zeros(7, dtype=BF16), "overflow": "nan"}),
     ("encode_e8m0", {"x": zeros(2, 3, dtype=np.float32), "saturate": True}),
@@ -116,10 +127,10 @@ def test_every_launcher_has_an_operator_and_a_case():
 
 @pytest.mark.parametrize("name", sorted(operators.REGISTERED))
 def test_an_operator_has_its_launchers_arguments_and_defaults(name):
-    launcher = [p for p in inspect.signature(getattr(ops, name)).parameters.values() if p.name != "out"]
+    launcher = [p for p in inspect.signature(getattr(ops, name)).parameters.values() if p.name != "out" or p.default]
     arguments = operators.REGISTERED[name]._schema.arguments
     assert [a.name for a in arguments] == [p.name for p in launcher]
-    words = {"dtype": "float32", "tile": (1, 128), "profile": refnum.HOPPER}
+    words = {"dtype": "float32", "out": "float32", "tile": (1, 128), "profile": refnum.HOPPER}
     for argument, parameter in zip(arguments, launcher, strict=True):
         assert argument.kwarg_only == (parameter.kind is parameter.KEYWORD_ONLY), argument.name
         assert argument.has_default_value() == (parameter.default is not parameter.empty), argument.name

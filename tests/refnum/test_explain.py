@@ -34,7 +34,49 @@ def result(operation):
     return (codes.T, scales) if operation.endswith("columns") else (codes, scales)
 
 
-@pytest.mark.parametrize("operation", list(EXPLAINED))
+SCALAR_CASES = {
+    "encode_e2m1": [{"x": X}, {"x": X, "scale_byte": 130}, {"x": X, "scale_byte": 255}],
+    "encode_e4m3": [{"x": X}, {"x": X, "overflow": "nan"}],
+    "encode_e8m0": [
+        {"x": X, "rounding": rounding, "saturate": saturate}
+        for rounding in ("up", "down", "nearest")
+        for saturate in (False, True)
+    ],
+    "decode_e2m1": [{"codes": np.arange(16, dtype=np.uint8)}],
+    "decode_e4m3": [{"codes": np.arange(256, dtype=np.uint8), "dtype": "bfloat16"}],
+    "decode_e8m0": [{"codes": np.arange(256, dtype=np.uint8).reshape(16, 16)}],
+}
+
+
+@pytest.mark.parametrize("operation", list(SCALAR_CASES))
+def test_every_scalar_conversion_ends_in_the_models_bits(operation):
+    for case in SCALAR_CASES[operation]:
+        result = np.asarray(getattr(R, operation)(**case))
+        bits = result.view(f"u{result.dtype.itemsize}")
+        for flat in range(0, result.size, 7):
+            told = R.explain(operation, case, flat)
+            assert told.code == bits.reshape(-1)[flat] and told.scale is None
+            assert told.index == np.unravel_index(flat, result.shape) and told.steps[0].name == "element"
+            assert str(told) == str(R.explain(operation, case, told.index))
+
+
+def test_scalar_conversions_say_what_decides():
+    x = np.array([2.5, np.nan, np.inf, 3 * 2.0**126, 0, 2.0**-149], np.float32)
+    assert "tie at 2.5 -> even" in steps("encode_e2m1", {"x": x}, 0)["rounding"]
+    assert "E2M1 lacks" in steps("encode_e2m1", {"x": x}, 1)["special"]
+    assert steps("encode_e4m3", {"x": x, "overflow": "nan"}, 2)["rounding"] == "Inf is above the largest value -> nan"
+    assert steps("encode_e8m0", {"x": x}, 3)["rounding"] == "up: 2^127 times 1.5: exponent 127 + 1"
+    assert "E8M0 lacks" in steps("encode_e8m0", {"x": x}, 4)["special"]
+    assert steps("encode_e8m0", {"x": x}, 5)["clamp"] == "-22 becomes 0"
+    assert steps("decode_e8m0", {"codes": np.array([0], np.uint8)}, 0)["value"] == (
+        "exactly 1.0 x 2^-127, bits 0x00400000 of float32"
+    )
+    for index in (6, (1, 0), -1, (-1,), "a"):
+        with pytest.raises(R.errors.ArgumentError, match="outside the array of shape"):
+            R.explain("encode_e2m1", {"x": x}, index)
+
+
+@pytest.mark.parametrize("operation", list(CASES))
 def test_every_element_ends_in_the_models_code(operation):
     codes, scales = result(operation)
     for row in range(6):
@@ -42,7 +84,7 @@ def test_every_element_ends_in_the_models_code(operation):
             told = R.explain(operation, CASES[operation], (row, column))
             assert told.code == codes[row, column] and told.scale in scales
             assert told.steps[0].name == "element" and told.steps[-1].name == "code"
-    assert set(CASES) == set(EXPLAINED)
+    assert {*CASES, *SCALAR_CASES} == set(EXPLAINED)
 
 
 def test_the_maximum_is_shown_with_its_own_lane():

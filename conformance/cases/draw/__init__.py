@@ -1,7 +1,7 @@
-"""Distributions by name: what a recipe may ask for, simplest first, each parameter with its range.
+"""The table of distributions that a recipe may name, simplest first, with the range of each parameter.
 
-`VALUES` make floating-point inputs, `CODED` make codes with their scale bytes. Adding a distribution adds one
-function and one entry here; recipes, their JSON and their shrinking follow from the entry.
+`VALUES` make floating-point inputs, `CODED` make codes with their scale bytes. A new distribution is one function and
+one entry here; recipes, their JSON and their shrinking follow from the entry.
 """
 
 from __future__ import annotations
@@ -18,10 +18,13 @@ __all__ = ["CODED", "VALUES", "Distribution", "Draw"]
 
 @dataclass(frozen=True)
 class Distribution:
-    """One way to fill an input.
+    """A named way to fill an input.
 
-    ranges: parameter -> (smallest, largest) whole number; a recipe must give every parameter.
-    simple: parameter -> the value that shrinking steers to.
+    Attributes:
+        name: the name that recipes use.
+        make: the function that draws the input.
+        ranges: parameter -> (smallest, largest) integer; a recipe gives every parameter.
+        simple: parameter -> the value that shrinking moves towards.
     """
 
     name: str
@@ -31,7 +34,7 @@ class Distribution:
 
     @property
     def about(self) -> str:
-        """First sentence of what the distribution makes."""
+        """The first sentence of the function's docstring."""
         return (self.make.__doc__ or "").strip().split("\n")[0]
 
 

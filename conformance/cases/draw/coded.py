@@ -1,4 +1,4 @@
-"""Distributions of coded inputs: FP8 codes with tile scales, MX codes with block scales, scale bytes on their own.
+"""Distributions of coded inputs: FP8 codes with tile scales, MX codes with block scales, and scale bytes alone.
 
 Each function takes (draw, layout, shape, **parameters) and returns (codes u8 [M, K], scales u8), both unpacked.
 """
@@ -20,7 +20,7 @@ from .words import Draw, repeated
 Array = Any
 
 EDGE_BYTES = np.array([0, 1, 5, 6, 7, 8, 13, 14, 126, 127, 128, 246, 247, 248, 252, 253, 254, 255], np.uint8)
-"""Scale bytes at which some rule clamps, some decoder flushes or something stops being finite."""
+"""Scale bytes at which a rule clamps, a decoder flushes to zero, or a value stops being finite."""
 
 
 @dataclass(frozen=True)
@@ -36,31 +36,31 @@ class Layout:
         return -(-shape[0] // self.rows), -(-shape[1] // self.columns)
 
     def spread(self, values: Array, shape: tuple[int, int]) -> Array:
-        """One value a scale block -> one an element."""
+        """Repeat the value of each scale block for each of its elements."""
         wide = repeated(values, self.columns, self.rows)
         return wide[: shape[0], : shape[1]]
 
 
 def zero(draw: Draw, layout: Layout, shape: tuple[int, int], base: int = 127) -> tuple[Array, Array]:
-    """Codes 0 under one scale byte."""
+    """Codes 0 under the scale byte `base`."""
     return draw.zeros(shape, np.uint8), draw.zeros(layout.grid(shape), np.uint8) + np.uint8(base)
 
 
 def uniform(
     draw: Draw, layout: Layout, shape: tuple[int, int], base: int = 127, spread: int = 0
 ) -> tuple[Array, Array]:
-    """Every code equally often, NaN included, under bytes base-spread..base+spread, cut to 0..254."""
+    """Uniform codes, NaN included, under bytes base-spread..base+spread, clipped to 0..254."""
     codes = draw.below(1 << layout.element.bits, *shape).astype(np.uint8)
     return codes, near(draw, layout.grid(shape), base, spread)
 
 
 def near(draw: Draw, shape: tuple[int, int], base: int, spread: int) -> Array:
-    """Bytes base-spread..base+spread, cut to 0..254."""
+    """Bytes base-spread..base+spread, clipped to 0..254."""
     return np.clip(draw.between(base - spread, base + spread, *shape), 0, 254).astype(np.uint8)
 
 
 def finite(draw: Draw, layout: Layout, shape: tuple[int, int]) -> Array:
-    """Finite codes whose magnitudes stay, block of 32 by block of 32, below a limit drawn for that block."""
+    """Finite codes; the magnitudes of each block of 32 stay below a limit drawn for the block."""
     rows, columns = shape
     fmt = layout.element
     limit = draw.below(fmt.max_code + 1, rows, -(-columns // 32)) + np.uint32(1)
@@ -76,10 +76,16 @@ def finite(draw: Draw, layout: Layout, shape: tuple[int, int]) -> Array:
 def apart(
     draw: Draw, layout: Layout, shape: tuple[int, int], base: int = 127, spread: int = 14, empty: int = 0, nan: int = 0
 ) -> tuple[Array, Array]:
-    """Blocks up to `spread` binades below `base`, finite codes.
+    """Finite codes in blocks up to `spread` binades below `base`.
 
-    empty: chance in 256 of a block of signed zeros under an arbitrary byte 0..254, which must be left out of
-    every maximum. nan: chance in 256 of a block under byte 255 with its codes kept.
+    Args:
+        draw: the source of random integers.
+        layout: the element format and what one scale byte covers.
+        shape: [M, K].
+        base: the largest scale byte.
+        spread: binades.
+        empty: chance in 256 of a block of signed zeros under any byte 0..254; no maximum may count the block.
+        nan: chance in 256 of a block under byte 255 that keeps its codes.
     """
     codes = finite(draw, layout, shape)
     cells = layout.grid(shape)
@@ -92,7 +98,7 @@ def apart(
 
 
 def edges(draw: Draw, layout: Layout, shape: tuple[int, int]) -> tuple[Array, Array]:
-    """Every code equally often under scale bytes at the edges, 255 included."""
+    """Uniform codes under scale bytes at the edges, 255 included."""
     codes = draw.below(1 << layout.element.bits, *shape).astype(np.uint8)
     return codes, draw.pick(EDGE_BYTES, *layout.grid(shape))
 
@@ -100,7 +106,7 @@ def edges(draw: Draw, layout: Layout, shape: tuple[int, int]) -> tuple[Array, Ar
 def rows(
     draw: Draw, layout: Layout, shape: tuple[int, int], base: int = 127, spread: int = 14, zero: int = 64, nan: int = 0
 ) -> tuple[Array, Array]:
-    """Rows that share one distance from `base`; some are all zero under byte 0 or 254 (padding), some NaN."""
+    """Each row at one distance from `base`; some rows are all zero under byte 0 or 254 (padding), some NaN."""
     codes = finite(draw, layout, shape)
     height, width = layout.grid(shape)
     level = np.clip(draw.between(base - spread, base, height, 1), 0, 254).astype(np.uint8)
@@ -114,7 +120,7 @@ def rows(
 def activations(
     draw: Draw, layout: Layout, shape: tuple[int, int], spread: int = 2, exponent: int = 0
 ) -> tuple[Array, Array]:
-    """Lognormal channels of bfloat16, quantised by the golden model: codes and scales as a training run has them."""
+    """Lognormal channels of bfloat16, quantised by the golden model: codes and scales as in a training run."""
     target = Target(BF16, layout.element, layout.columns)
     x = as_float(channels(draw, target, shape, spread, exponent), BF16)
     if layout.columns == 128:

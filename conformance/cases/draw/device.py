@@ -171,7 +171,7 @@ def assemble(fmt: Format, significand: Array, exponent: Array) -> Array:
 
 
 def from_integer(fmt: Format, number: Array, exponent: Array) -> Array:
-    """Patterns with sign of number * 2**exponent in the format's own width, as `patterns.values.from_integer`."""
+    """Patterns with sign of number * 2**exponent in the format's own width, as `draw.values.from_integer`."""
     kernel = _kernel(
         f"int32 number, int32 exponent, {_FACTS}, uint32 sign", f"uint{fmt.bits} out",
         "out = assemble(number < 0 ? 0u - (unsigned)number : (unsigned)number, exponent, bias, mantissa, top)"

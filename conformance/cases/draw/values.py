@@ -1,7 +1,7 @@
-"""Distributions of floating-point inputs, aimed at block quantisers. Whole-number arithmetic on Philox words only.
+"""Distributions of floating-point inputs for block quantisers, by integer arithmetic on Philox words.
 
-Each function takes (draw, target, shape, **parameters) and returns patterns with signs, u16 or u32 [M, K], in
-`target.input`. None uses a logarithm, a root or a host float, so CPU and GPU agree bit for bit.
+Each function takes (draw, target, shape, **parameters) and returns bit patterns, u16 or u32 [M, K], of the format
+`target.input`. No function uses a logarithm, a root or host floats, so CPU and GPU agree bit for bit.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Array = Any
 
 @dataclass(frozen=True)
 class Target:
-    """What values are drawn for: the input's format, the element format they are rounded to, the block along K."""
+    """What values are drawn for: input format, element format of the result, block length along K."""
 
     input: Format
     element: Format
@@ -36,10 +36,14 @@ def zero(draw: Draw, target: Target, shape: tuple[int, int]) -> Array:
 
 
 def signed_zeros(draw: Draw, target: Target, shape: tuple[int, int], mixed: int = 0, values: int = 0) -> Array:
-    """Blocks of +0 and blocks of -0, as many of one as of the other; 128 rows share signs, so that tiles have one.
+    """Blocks of +0 and of -0 in equal numbers; 128 rows share their signs, so that a tile has one sign.
 
-    mixed: chance in 256 of a block whose zeros each have their own sign. values: chance in 256 of a bell with standard
-    deviation 1 in place of a zero.
+    Args:
+        draw: the source of random integers.
+        target: formats and block length.
+        shape: [M, K].
+        mixed: chance in 256 that each zero of a block has a sign of its own.
+        values: chance in 256 that a zero is replaced by a bell-shaped value with standard deviation 1.
     """
     rows, columns = shape
     blocks = -(-columns // target.block)
@@ -53,13 +57,13 @@ def signed_zeros(draw: Draw, target: Target, shape: tuple[int, int], mixed: int 
 
 
 def whole(draw: Draw, target: Target, shape: tuple[int, int], limit: int = 8, exponent: int = 0) -> Array:
-    """Whole numbers -limit..limit times 2**exponent: readable counter-examples."""
+    """Integers -limit..limit times 2**exponent, for readable counter-examples."""
     number = draw.between(-limit, limit, *shape)
     return from_integer(target, number, exponent)
 
 
 def from_integer(target: Target, number: Array, exponent: Array | int) -> Array:
-    """Patterns with sign of number * 2**exponent, |number| < 2**24 (i32); bits that do not fit are cut off."""
+    """Return the bit patterns of number * 2**exponent, |number| < 2**24 (i32); bits that do not fit are truncated."""
     if isinstance(exponent, int):
         exponent = np.int32(exponent)
     if device.serves(number):
@@ -68,12 +72,12 @@ def from_integer(target: Target, number: Array, exponent: Array | int) -> Array:
 
 
 def bits(draw: Draw, target: Target, shape: tuple[int, int]) -> Array:
-    """Uniform bit patterns: every class, NaN and Inf included."""
+    """Uniform bit patterns of every class, including NaN and Inf."""
     return (draw.words(*shape) >> np.uint32(32 - target.input.bits)).astype(word(target.input))
 
 
 def normal(draw: Draw, target: Target, shape: tuple[int, int], exponent: int = 0) -> Array:
-    """Bell-shaped with standard deviation 2**exponent: what users test with, and where most defects survive."""
+    """Bell-shaped with standard deviation 2**exponent: the usual test data, which most defects survive."""
     return from_integer(target, draw.bell(*shape), exponent - 16)
 
 
@@ -101,7 +105,7 @@ def channels(draw: Draw, target: Target, shape: tuple[int, int], spread: int = 2
 
 
 def gated(draw: Draw, target: Target, shape: tuple[int, int], exponent: int = 0) -> Array:
-    """SwiGLU-like products: gate times up, the negative gates damped by about e**gate; many tiny, few large.
+    """Products as of SwiGLU: gate times up, negative gates damped by about e**gate; many are tiny, few large.
 
     gate, up: bells in steps of 2**-8. exp(g) is taken as 2**(3g/2 rounded down), which only shapes the data.
     """
@@ -111,7 +115,7 @@ def gated(draw: Draw, target: Target, shape: tuple[int, int], exponent: int = 0)
 
 
 def lattice(draw: Draw, target: Target, shape: tuple[int, int], low: int = 0, span: int = 254) -> Array:
-    """Exponent x significand patterns: exponent fields low..low+span, significands from walking bits and runs."""
+    """Exponent fields low..low+span, with significands of walking bits and runs of ones."""
     fmt = target.input
     top = fmt.max_code >> fmt.mantissa_bits
     low = min(low, top)
@@ -123,8 +127,8 @@ def lattice(draw: Draw, target: Target, shape: tuple[int, int], low: int = 0, sp
 def ties(draw: Draw, target: Target, shape: tuple[int, int], low: int = -127, span: int = 252) -> Array:
     """Every element at a midpoint or a value of the element format, or one ulp beside, at its block's scale 2**k.
 
-    k is drawn a block from low..low+span; the first lane that a word names pins the block maximum at the
-    element format's largest value times 2**k, which fixes the scale for every rule but `ceil`.
+    k is drawn for each block from low..low+span. One drawn lane holds the element format's largest value times 2**k,
+    the block maximum, which fixes the scale for every rule but `ceil`.
     """
     rows, columns = shape
     blocks = -(-columns // target.block)
@@ -146,7 +150,7 @@ def ties(draw: Draw, target: Target, shape: tuple[int, int], low: int = -127, sp
 
 
 def boundary(draw: Draw, target: Target, shape: tuple[int, int], low: int = -149, span: int = 276) -> Array:
-    """Block maxima at 2**k times a step of some scale rule, and one ulp to either side; the rest below it."""
+    """Block maxima at 2**k times a step of a scale rule, or one ulp beside it; the other elements are smaller."""
     rows, columns = shape
     fmt, blocks = target.input, -(-columns // target.block)
     steps = np.array([int(step * 2**23) for step in scale_thresholds(target.element)], np.uint32)
@@ -161,7 +165,7 @@ def boundary(draw: Draw, target: Target, shape: tuple[int, int], low: int = -149
 
 
 def outlier(draw: Draw, target: Target, shape: tuple[int, int], binades: int = 6, exponent: int = 0) -> Array:
-    """A bell with one element a block 2**binades larger: most of the block underflows."""
+    """Bell-shaped, with one element of each block 2**binades larger, so that most of the block underflows."""
     rows, columns = shape
     blocks = -(-columns // target.block)
     lane = per_element(draw, draw.below(target.block, rows, blocks).astype(np.int32), target, columns)
@@ -171,7 +175,7 @@ def outlier(draw: Draw, target: Target, shape: tuple[int, int], binades: int = 6
 
 
 def tiny(draw: Draw, target: Target, shape: tuple[int, int], binades: int = 1) -> Array:
-    """Subnormals of the input format and its lowest binades: what flush-to-zero destroys."""
+    """Subnormals of the input format and its lowest binades, which flush-to-zero destroys."""
     fmt = target.input
     bound = min(binades << fmt.mantissa_bits, fmt.max_code)
     return signed(fmt, draw.below(bound, *shape), draw.chance(128, *shape))
@@ -185,7 +189,7 @@ def huge(draw: Draw, target: Target, shape: tuple[int, int], binades: int = 1) -
 
 
 def specials(draw: Draw, target: Target, shape: tuple[int, int], nan: int = 2, inf: int = 2, zero: int = 32) -> Array:
-    """A bell with NaN (any payload and sign), Inf and signed zeros at the given chances in 256, and zero blocks."""
+    """Bell-shaped, with NaN (any payload and sign), Inf and signed zeros at chances in 256, and with zero blocks."""
     rows, columns = shape
     fmt = target.input
     blocks = -(-columns // target.block)
@@ -202,7 +206,7 @@ def specials(draw: Draw, target: Target, shape: tuple[int, int], nan: int = 2, i
 def distances(
     draw: Draw, target: Target, shape: tuple[int, int], spread: int = 14, empty: int = 32, exponent: int = 0
 ) -> Array:
-    """Blocks whose maxima lie up to `spread` binades apart within one row, some of them all zero."""
+    """Blocks of one row with maxima up to `spread` binades apart; some blocks are all zero."""
     rows, columns = shape
     blocks = -(-columns // 32)
     mx = Target(target.input, target.element, 32)
@@ -213,5 +217,5 @@ def distances(
 
 
 def per_element(draw: Draw, values: Array, target: Target, columns: int) -> Array:
-    """Spread one value a block, [M, blocks], over the elements: [M, columns]."""
+    """Repeat one value a block, [M, blocks], for each element, [M, columns]."""
     return repeated(values, target.block)[:, :columns]

@@ -1,4 +1,4 @@
-"""Whole numbers out of Philox words: every draw is addressed by (seed, stream, step), so host and device agree."""
+"""Random integers from Philox words: each draw is addressed by (seed, stream, step), so host and device agree."""
 
 from __future__ import annotations
 
@@ -15,10 +15,14 @@ Array = Any
 
 
 class Draw:
-    """A source of random whole numbers for one input of one case (N13).
+    """A source of random integers for one input of one case (N13).
 
-    seed: 64-bit key. stream: which input. Every call uses the next step, so the numbers depend on the order
-    of calls and on nothing else. like: an array whose library and device the results get; None means NumPy.
+    Each call uses the next step, so the integers depend on the key and the order of calls alone.
+
+    Args:
+        seed: the 64-bit key.
+        stream: the number of the input.
+        like: an array; results are in its library and on its device. None: NumPy.
     """
 
     def __init__(self, seed: int, stream: int = 0, like: Array = None) -> None:

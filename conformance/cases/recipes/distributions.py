@@ -1,4 +1,4 @@
-"""What each operation's inputs are drawn from: its distributions, and the formats and blocks that they aim at."""
+"""The distributions of each operation's inputs, and the formats and blocks that the distributions aim at."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def distributions_for(operation: str) -> dict[str, Distribution]:
 
 
 def target_of(operation: str, params: Any) -> Target:
-    """Return what the values of an operation are drawn for."""
+    """Return the formats and the block length for which an operation's values are drawn."""
     fmt = input_format(params["input"]) if "input" in params else BF16
     blocks = OPERATIONS[operation].rounds_to
     return Target(fmt, blocks.format(params), blocks.width)

@@ -29,16 +29,16 @@ T = TypeVar("T")
 
 
 class Choices(Protocol):
-    """Where a recipe's numbers come from."""
+    """A source of the integers of a recipe."""
 
     def between(self, low: int, high: int) -> int:
-        """Return a whole number in [low, high]; the lowest is the simplest."""
+        """Return an integer in [low, high]; the lowest is the simplest."""
 
     def pick(self, choices: Sequence[T]) -> T:
-        """Return one of some choices; the first is the simplest."""
+        """Return one of the options; the first is the simplest."""
 
     def chance(self, one_in: int) -> bool:
-        """Return True once in so many; False is the simplest."""
+        """Return True with probability 1 / `one_in`; False is the simplest."""
 
     def towards(self, low: int, high: int, simple: int) -> int:
         """Return a number in [low, high], often `simple`, which is the simplest."""
@@ -49,7 +49,7 @@ class Choices(Protocol):
 
 @dataclass(frozen=True)
 class Limits:
-    """The largest cases: elements of one case, its rows, and the widths to pick from."""
+    """Limits of a case: its elements, its rows, and the widths to choose from."""
 
     elements: int
     rows: int
@@ -62,10 +62,10 @@ def draw_recipe(
     """Draw a recipe for one variant of an operation.
 
     Args:
-        choices: where the numbers come from.
+        choices: the source of the integers.
         operation, profile, params: the variant; `splits` in params are kept.
         limits: the largest case.
-        distribution: the one to use; drawn as well when empty.
+        distribution: the distribution to use; empty: it is drawn too.
 
     Returns:
         The recipe; its simplest choices give one small block of zeros.
@@ -103,7 +103,7 @@ def _shape(
 
 
 def _rows(choices: Choices, most: int, even: bool) -> int:
-    """Draw the rows of a case: one time in four near the most, else as many small cases as large ones by magnitude."""
+    """Draw the rows of a case: near the limit one time in four, else with a uniform order of magnitude."""
     if choices.chance(4):
         rows = choices.between((most + 1) // 2, most)
     else:

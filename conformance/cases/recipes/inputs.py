@@ -1,4 +1,4 @@
-"""Expansion: the case that a recipe stands for, made by Philox, the same on CPU and GPU."""
+"""Expansion of a recipe to its case by Philox, with equal bits on CPU and GPU."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def edited(array: Array, edits: tuple[tuple[int, int, int], ...], width: int | N
 
 
 def _inputs(recipe: Recipe, like: Array) -> dict[str, Array]:
-    """The arrays of a recipe's inputs by name, before its edits."""
+    """Return the arrays of a recipe's inputs by name, before its edits."""
     operation = OPERATIONS[recipe.operation]
     names = operation.inputs
     if operation.routed:
@@ -76,7 +76,7 @@ def _inputs(recipe: Recipe, like: Array) -> dict[str, Array]:
 
 
 def _values(recipe: Recipe, names: tuple[str, ...], like: Array) -> dict[str, Array]:
-    """Each floating-point input from its own Philox stream with the same distribution."""
+    """Return the floating-point inputs: one distribution, a Philox stream each."""
     target = target_of(recipe.operation, recipe.params)
     make = VALUES[recipe.distribution].make
     inputs = {}
@@ -91,7 +91,7 @@ def _values(recipe: Recipe, names: tuple[str, ...], like: Array) -> dict[str, Ar
 
 
 def _fractions(draw: Draw, count: int) -> Array:
-    """Routing probabilities: k / 2**24 with k uniform below 2**24, one in sixteen of them 0."""
+    """Return routing probabilities: k / 2**24 with k uniform below 2**24; one in sixteen is 0."""
     number = draw.below(1 << 24, count).astype(np.int32)
     number = np.where(draw.chance(16, count), np.int32(0), number)
     return from_integer(Target(FP32, E2M1, 32), number, -24)
@@ -103,7 +103,7 @@ def _coded(recipe: Recipe, like: Array) -> tuple[Array, Array]:
 
 
 def _factors(recipe: Recipe, like: Array) -> dict[str, Array]:
-    """Both operands of a product of 1 to 16 columns, from a Philox stream each, and scales of a kind that fits."""
+    """Return both operands of a product of 1 to 16 columns, a Philox stream each, and scales of a kind that fits."""
     order, seed = str(recipe.params["order"]), recipe.seed
     rows, k = recipe.shape[0], terms_for(order, recipe.shape[1])
     sides = {"a": (rows, str(recipe.params["a_format"])), "b": (COLUMNS[seed % 5], str(recipe.params["b_format"]))}

@@ -1,4 +1,4 @@
-"""The random bits of cases that round stochastically: as an array, or by a key of Philox (N13)."""
+"""The random bits of cases that round stochastically: an array, or a Philox key (N13)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def with_random_bits(
 
 
 def by_key(case: Case, seed: int) -> Case:
-    """Return a case whose variant asks for keyed random bits with a Philox key in place of `rbits` (N13.5).
+    """Return a case of a variant with keyed random bits, with a Philox key in place of `rbits` (N13.5).
 
     The keys differ in every word, and their offsets lie at both ends and at the carries of the counter.
     """

@@ -1,4 +1,4 @@
-"""A recipe: a few numbers that stand for whole tensors, a value that JSON holds."""
+"""A recipe: a few numbers from which all tensors of a case are made."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Recipe:
 
     operation, profile, params: as in `Case`; params may hold `splits` (rows of each expert, which then sum to
     the rows of the shape). shape: (M, K) of the unpacked codes or values, for the gathers and
-    `unpermute` (tokens, K). seed: 64-bit Philox key. distribution: a name in `patterns.VALUES` or `patterns.CODED`,
+    `unpermute` (tokens, K). seed: 64-bit Philox key. distribution: a name in `draw.VALUES` or `draw.CODED`,
     parameters: its whole numbers. edits: (row, column, bits) put into the first input after it is made, row
     and column modulo its shape, bits modulo its width. optional: whether optional inputs (`prob`) are given.
     wide: whether the first input is float32 where the operation also takes bfloat16 (rows of `unpermute`, the
@@ -38,7 +38,7 @@ class Recipe:
     wide: bool = False
 
     def __post_init__(self) -> None:
-        """Check what JSON cannot: names, ranges and that the splits fit the rows. Raises ArgumentError."""
+        """Raise ArgumentError for an unknown name, a number out of range, or splits that do not fit the rows."""
         if self.operation not in OPERATIONS:
             raise ArgumentError(f"Recipe names operation {self.operation!r}; choose from {', '.join(OPERATIONS)}.")
         operation, table = OPERATIONS[self.operation], distributions_for(self.operation)

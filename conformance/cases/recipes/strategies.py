@@ -1,4 +1,4 @@
-"""Hypothesis strategies that draw recipes: a handful of whole numbers a case, never an element of a tensor."""
+"""Hypothesis strategies that draw recipes: a few integers a case, never an element of a tensor."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ LIMITS = Limits(elements=1 << 18, rows=1024)
 
 
 class Shrinking:
-    """Choices that Hypothesis makes, and shrinks."""
+    """Choices that Hypothesis makes and shrinks."""
 
     def __init__(self, draw: st.DrawFn) -> None:
         self.draw = draw
 
     def between(self, low: int, high: int) -> int:
-        """A whole number in [low, high], which shrinks to the lowest."""
+        """Return an integer in [low, high], which shrinks to the lowest."""
         return self.draw(st.integers(low, high))
 
     def pick(self, choices: Sequence[T]) -> T:
-        """One of some choices, which shrinks to the first."""
+        """Return one of the options, which shrinks to the first."""
         return self.draw(st.sampled_from(list(choices)))
 
     def chance(self, one_in: int) -> bool:
@@ -43,7 +43,7 @@ class Shrinking:
         return self.between(1, one_in) == one_in
 
     def towards(self, low: int, high: int, simple: int) -> int:
-        """A whole number in [low, high], which shrinks to `simple`."""
+        """Return an integer in [low, high], which shrinks to `simple`."""
         return self.draw(st.one_of(st.just(simple), st.integers(low, high)))
 
     def seed(self) -> int:
@@ -60,7 +60,7 @@ def recipes(draw: st.DrawFn, operation: str, profile: str, params: Mapping[str, 
 def sampled_recipes(operation: str, profile: str, params: Mapping[str, Any], seed: int, examples: int) -> list[Recipe]:
     """Return the recipes that Hypothesis generates from a seed, in order; the same seed gives the same list.
 
-    Profiles, scale layouts and the way of random bits do not change what is drawn.
+    Profiles, scale layouts and the form of random bits do not affect the recipes.
     """
     if examples <= 0:
         return []

@@ -1,54 +1,173 @@
-"""Mixed rows: small shapes of every kind in calls of every form, so that a level of a shape meets the levels of a form.
+"""Mixed rows: small shapes of every kind, in calls of every form, on values of every class.
 
-Every pair of them has thousands of members, so the rows are drawn, by a fixed seed, and most pairs stand in one.
+Two levels of different factors have thousands of pairs, so the rows are drawn, by a fixed seed, and most pairs stand in
+one: residues and thresholds of rows, columns and counts, forms of a call, and special elements beside each other.
 """
 
 from __future__ import annotations
 
+import functools
+import math
 from random import Random
 
 from ..operation import OPERATIONS
-from .covering import Fits, Level, Row, Table
+from .covering import Level, Row, Table
+from .factors import CASTS, RAGGED, ROUTED
+from .ragged import DRAWN
 
-COUNT, TRIES = 1600, 20
-FEWER = {"unpermute": 4, **{name: 8 for name, row in OPERATIONS.items() if row.scalar}}
-"""Operation -> the part of so many rows that it gets: the golden model sums the rows of a token one after the other,
-and a scalar cast has few levels of a shape."""
-PLAIN = 0.4
-"""Share of the factors of form that stay plain in a row, so that one form does not always stand beside others."""
-TALL = 320
-"""Up to here every number of rows is asked, not the levels of the table alone."""
-MIXED = 1 << 15
-"""Elements of the largest case."""
+SHARES = {"unpermute": 0.35, "swiglu_backward": 0.35, "matmul_fp8": 0.15, "swiglu_quantize": 0.6,
+          **dict.fromkeys(("permute_pad", "permute_unpack", "pack_payload", "unpack_payload"), 2.0),
+          **dict.fromkeys(CASTS, 0.6)}  # fmt: skip
+"""Operation -> the rows that it gets of those that are counted on: its model takes longer, or next to nothing."""
+OUT_SHARE, PLAIN = 1 / 3, 0.4
+"""Share of the rows that give `out`, and of the factors of form that stay plain in a row."""
+SIZES = (11, 12, 12, 13, 13, 14, 14, 15, 15, 17)
+"""Powers of two below which the elements of a row stay, in turn."""
+STAIRS = 17.5
+"""Power of two of the elements of a stair: of any two thresholds within 2^17 elements, a stair is beyond both."""
+GRID = tuple((rows, units) for rows in range(1, 67) for units in range(1, 27))
+"""Small numbers of rows and of blocks, or columns, which meet in turn: no residue is left to luck."""
+GRIDDED = frozenset((1, 3, 5, 7, 9, 11, 13, 15, 17, 19))
+"""Of twenty rows, those whose sides are the grid's."""
+CLASSES = ("ordinary", "special")
+LOOSE = frozenset({"swiglu_backward", "matmul_fp8", "unpermute"}) | CASTS
+"""Operations that take any number of columns."""
+MOST_ROWS, MOST_BLOCKS, MOST_TOKENS, MOST_LOOSE = 1 << 12, 1 << 9, 1 << 14, 1 << 14
+"""The largest numbers of rows, blocks of 32 columns, tokens, and columns where any number of them is taken."""
 
 
-def mixed_rows(operation: str, shapes: Table, forms: Table, outs: Table, fits: Fits) -> list[Row]:
+def mixed_rows(operation: str, salt: str, count: int, forms: Table, outs: Table, shapes: Table) -> list[Row]:
     """Return rows of a shape and a form each, always the same; a third of them give `out`.
 
     Args:
-        operation: seeds the draw.
-        shapes: factors of the shape. forms, outs: those of the call, and of `out`, the plain level first.
-        fits: whether a shape can be asked.
+        operation, salt: seed the draw.
+        count: rows of an operation of ordinary cost.
+        forms, outs: factors of the call, and of `out`, the plain level first.
+        shapes: factors of the shape; those that are no sizes are drawn from their levels.
     """
-    dice = Random(operation)
+    dice = Random(f"{operation} {salt}")
+    grid = dice.sample(GRID, len(GRID))
     found: list[Row] = []
-    for number in range(COUNT // FEWER.get(operation, 1)):
-        drawn = (_shape(shapes, number, dice) for _ in range(TRIES))
-        shape = next((row for row in drawn if fits(row)), None)
-        if shape is not None:
-            found.append({**shape, **_form(shape, {**forms, **(outs if number % 3 == 0 else {})}, dice)})
+    for number in range(int(count * SHARES.get(operation, 1))):
+        cell = grid[number // 2 % len(grid)] if number % 20 in GRIDDED else None
+        shape = _shape(operation, shapes, number, 1 << dice.choice(SIZES), dice, cell)
+        found.append({**shape, **_form(shape, {**forms, **(outs if dice.random() < OUT_SHARE else {})}, dice)})
     return found
 
 
-def _shape(shapes: Table, number: int, dice: Random) -> Row:
-    row: Row = {name: dice.choice(levels) for name, levels in shapes.items()}
-    if "rows" in row and number % 2:
-        row["rows"] = number // 2 % TALL + 1
-    return row
+def stairs(operation: str, salt: str, forms: Table, outs: Table, shapes: Table) -> list[Row]:
+    """Return rows of some 2^17.5 elements, from one row to one block of columns, in calls of every form."""
+    dice, found = Random(f"stairs {operation} {salt}"), []
+    for step in range(0, int(2 * STAIRS) + 1):
+        tall = round(2 ** (step / 2))
+        wide = math.ceil(2**STAIRS / tall / _unit(operation)) * _unit(operation)
+        if operation in ROUTED and operation != "unpermute":
+            wide = math.ceil(2**STAIRS / tall / 32) * 17
+        if wide * tall <= 1 << 19:
+            shape = {**_shape(operation, shapes, 0, 1 << 12, dice), **_sized(operation, tall, wide)}
+            found.append({**shape, **_form(shape, {**forms, **(outs if step % 2 else {})}, dice)})
+    return found
+
+
+def _unit(operation: str) -> int:
+    if operation in LOOSE:
+        return 1
+    return 17 if operation in ROUTED else 32
+
+
+def _sized(operation: str, tall: int, wide: int) -> Row:
+    tall += tall % 2 if OPERATIONS[operation].even_rows else 0
+    if operation not in RAGGED and operation not in ROUTED:
+        return {"rows": tall, "columns": wide}
+    more: Row = {"align": 32, "tokens": max(1, tall // 8), "taken": "scattered"} if operation in ROUTED else {}
+    return {"drawn": "cut", "drawn rows": tall, "columns": wide, **more}
+
+
+def count(dice: Random, top: int, most: int) -> int:
+    """Draw a count: small, at a power of two or one and a half of it, any of the first thousand, or any at all.
+
+    top: the largest that a kernel singles out, drawn more often than others. most: what the row has room for.
+    """
+    roll, room = dice.random(), min(top, most)
+    if roll < 0.35:
+        return dice.randint(1, min(66, room))
+    if roll < 0.65:
+        levels = [level for level in _levels(top) if level <= room]
+        return dice.choice(levels)
+    if roll < 0.9:
+        return dice.randint(1, min(1100, room))
+    return max(1, min(room, round(math.exp(dice.uniform(0, math.log(room + 1))))))
+
+
+@functools.cache
+def _levels(top: int) -> list[int]:
+    """Return powers of two, those and a half, and what is beside them, up to the largest, which stands there twice."""
+    powers = [(1 << k) * half // 2 for k in range(top.bit_length()) for half in (2, 2, 3)]
+    return [max(1, min(top, power + step)) for power in powers for step in (-1, 0, 0, 1)] + [top]
+
+
+def _blocks(dice: Random, most: int) -> int:
+    """Draw a number of blocks of 32 columns: some are whole tiles of 128, or those and a part."""
+    if dice.random() < 0.25:
+        tiles = min(count(dice, 25, 25), max(1, most // 4))
+        return max(1, min(most, dice.choice((tiles, 4 * tiles, 4 * tiles - dice.randint(1, 3)))))
+    return count(dice, MOST_BLOCKS, most)
+
+
+def _sides(operation: str, number: int, most: int, dice: Random) -> tuple[int, int]:
+    """Return rows and columns, in units, of at most so many elements; by turns one is drawn first, or very large."""
+    unit = _unit(operation)
+
+    def wide(room: int) -> int:
+        room = max(1, room // unit)
+        if unit > 1:
+            return _blocks(dice, min(room, MOST_BLOCKS))
+        loose = count(dice, MOST_LOOSE, room)
+        return 32 * _blocks(dice, room // 32) if room >= 32 and dice.random() < 0.4 else loose
+
+    if number % 20 == 4:
+        return dice.choice((1, 1, 2, 4)), dice.choice((MOST_BLOCKS, MOST_BLOCKS, 257, 511)) * max(1, 32 // unit)
+    if number % 20 == 14:
+        return MOST_ROWS, 1
+    if number % 4:
+        columns = wide(most)
+        return count(dice, MOST_ROWS, max(1, most // (columns * unit))), columns
+    rows = count(dice, MOST_ROWS, most // unit)
+    return rows, wide(most // rows)
+
+
+def _shape(
+    operation: str, table: Table, number: int, most: int, dice: Random, cell: tuple[int, int] | None = None
+) -> Row:
+    sizes = ("rows", "columns", "elements", "form of the array", "experts", "rows of an expert", "rows before it",
+             "empty experts")  # fmt: skip
+    row: Row = {name: dice.choice(levels) for name, levels in table.items() if name not in sizes}
+    tall, wide = cell or _sides(operation, number, most, dice)
+    wide *= _unit(operation)
+    if operation in ROUTED or operation in RAGGED:
+        row |= {"drawn": DRAWN[number // 2 % len(DRAWN)], "drawn rows": tall, "columns": wide}
+        if number % 20 in (2, 8):
+            row |= {"drawn": "thousand", "columns": _unit(operation) * dice.choice((1, 1, 2))}
+        if operation in ROUTED:
+            row |= _routed(operation, row, tall, int(row["columns"]), most, dice)
+    else:
+        row |= {"rows": tall + (tall % 2 if OPERATIONS[operation].even_rows else 0), "columns": wide}
+    return {**row, "classes": dice.choice(CLASSES)}
+
+
+def _routed(operation: str, row: Row, tall: int, wide: int, most: int, dice: Random) -> Row:
+    """Return tokens and how they are taken; the model sums the rows of one token one after the other."""
+    tokens = count(dice, MOST_TOKENS, max(1, 2 * most // wide))
+    align: Row = {"align": dice.choice((1, 32))} if int(row.get("align", 32)) * wide > 1 << 15 else {}
+    if operation == "unpermute" and tall > 300:
+        return {"tokens": max(tokens, tall // 32), "taken": "scattered", **align}
+    return {"tokens": tokens, **(align if "align" in row else {})}
 
 
 def _form(shape: Row, table: Table, dice: Random) -> dict[str, Level]:
-    """Return levels of a form; splits that the shape gives none of stay so."""
-    free = {name: levels for name, levels in table.items() if name != "form shape" and shape.get(name) != "None"}
+    """Return levels of a form; splits that the shape gives none of stay so, and float32 has no other dtype."""
+    wide = {f"{name}.dtype" for name, of in (("rows", "values"), ("grad", "grad")) if shape.get(of) == "float32"}
+    free = {name: levels for name, levels in table.items()
+            if name != "form shape" and shape.get(name) != "None" and name not in wide}  # fmt: skip
     return {name: levels[0] if name != "out" and dice.random() < PLAIN else dice.choice(levels)
             for name, levels in free.items()}  # fmt: skip

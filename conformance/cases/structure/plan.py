@@ -17,13 +17,17 @@ from . import factors
 from .build import build
 from .covering import Fits, Level, Row, Table, completed, pairs, singles
 from .factors import CASTS, RAGGED, ROUTED
-from .mixed import MIXED, mixed_rows
+from .mixed import mixed_rows, stairs
 from .models import MODELS
 from .ragged import splits
 
 AMOUNTS = ("smoke", "brief", "full", "exhaustive")
 """How much is asked: a few rows; every level of the shapes; every pair of them, extremes and forms too; huge ones."""
 SMOKE = 6
+CALLS = ("twice", "after a refusal", "at once")
+"""How often a row is called, in turn: once more, after a call that must be refused, or twice at the same time."""
+MIXED = {"full": 2600, "brief": 80, "all brief": 1300, "keyed": 500, "layout": 500, "layout brief": 90}
+"""Amount -> mixed rows of a variant."""
 DEAR = {"swiglu_backward": 16, "swiglu_quantize": 2, "unpermute": 8, "matmul_fp8": 8}
 """Operation -> by what its largest cases are smaller: the golden model needs so much longer an element."""
 SCALE_BYTES = (0, 1, 60, 126, 127, 128, 200, 254, 255)
@@ -68,20 +72,52 @@ def structure_cases(operation: str, profile: str, params: Mapping[str, Any], amo
 
 def structure_rows(operation: str, profile: str, params: Mapping[str, Any], amount: str) -> list[Row]:
     """Return the rows of levels of a variant."""
+    rows = _rows(operation, profile, params, amount)
+    if amount == "smoke":
+        return rows
+    return [row if "order" in row else {**row, "calls": CALLS[place % 3]} for place, row in enumerate(rows)]
+
+
+def _rows(operation: str, profile: str, params: Mapping[str, Any], amount: str) -> list[Row]:
     layouts = tuple(name for name in (IN, OUT) if name in params)
+    whole = amount in ("full", "exhaustive")
     if layouts:
-        return list(_layout_rows(operation, IN in layouts, tuple(params.get("tile", (1, 128)))))
+        rows = list(_layout_rows(operation, IN in layouts, tuple(params.get("tile", (1, 128)))))
+        if not whole:
+            return rows[::4] + _mixed(operation, profile, params, MIXED["layout brief"])
+        return rows + _every_residue(operation, IN in layouts) + _mixed(operation, profile, params, MIXED["layout"])
     chosen = list(_shape_rows(operation, amount))
     if operation == "swiglu_quantize" and amount != "smoke":
         chosen.append({"near ties": "silu and the order of products"})
-    if amount in ("full", "exhaustive"):
-        keyed = "random" in params
-        stochastic = refnum.get_profile(profile).rounding == "stochastic" and not keyed
-        chosen += _form_rows(operation, str(params.get("input", "")), stochastic)
-        chosen += _mixed_rows(operation, str(params.get("input", "")), stochastic)
+    if amount == "brief":
+        return chosen[::3] + chosen[-1:] + _mixed(operation, profile, params, _brief(operation, profile))
+    if "random" in params and whole:
+        return chosen + _mixed(operation, profile, params, MIXED["keyed"])
+    if whole:
+        chosen += _form_rows(operation, str(params.get("input", "")), _stochastic(profile, params))
+        chosen += _mixed(operation, profile, params, MIXED["full"])
+        chosen += _stairs(operation, profile, params)
         chosen += _order_rows(operation)
         chosen += _model_rows(operation)
     return chosen
+
+
+def _brief(operation: str, profile: str) -> int:
+    """Return the mixed rows of a variant that is not the first: more where there are few, and under HOPPER."""
+    least, shared = MIXED["brief"], MIXED["all brief"] // len(list(OPERATIONS[operation].variants()))
+    return max(least, shared if profile == "HOPPER" else shared // 3)
+
+
+def _stochastic(profile: str, params: Mapping[str, Any]) -> bool:
+    return refnum.get_profile(profile).rounding == "stochastic" and "random" not in params
+
+
+def _every_residue(operation: str, reads: bool) -> list[Row]:
+    """Return rows of a layout with every residue of 128 rows, and every width of the least blocks, one each."""
+    wide = 1 if operation in CASTS else 32
+    padding: Row = {"padding": "garbage"} if reads else {}
+    tall: list[Row] = [{"rows": rows, "columns": wide * (1 + rows % 17), **padding} for rows in range(1, 132)]
+    return tall + [{"rows": 1 + place % 5, "columns": wide * place, **padding} for place in range(1, 66)]
 
 
 @functools.lru_cache(maxsize=64)
@@ -219,13 +255,30 @@ def _form_rows(operation: str, dtype: str, stochastic: bool) -> tuple[Row, ...]:
     return tuple(rows)
 
 
-@functools.lru_cache(maxsize=64)
-def _mixed_rows(operation: str, dtype: str, stochastic: bool) -> tuple[Row, ...]:
-    """Rows of small shapes in calls of every form."""
-    forms, outs = _form_tables(operation, dtype, stochastic)
+def _mixed(operation: str, profile: str, params: Mapping[str, Any], count: int) -> list[Row]:
+    """Return small shapes in calls of every form, others for every variant."""
+    salt = f"{profile} {sorted(params.items())}"
+    return mixed_rows(operation, salt, count, *_tables(operation, profile, params))
+
+
+def _stairs(operation: str, profile: str, params: Mapping[str, Any]) -> list[Row]:
+    turns = 1 if operation in DEAR else 2
+    tables = _tables(operation, profile, params)
+    return [row for turn in range(turns) for row in stairs(operation, f"{profile} {turn}", *tables)]
+
+
+def _tables(operation: str, profile: str, params: Mapping[str, Any]) -> tuple[Table, Table, Table]:
+    """Return the factors of the form of a call, of `out`, and of the shapes."""
+    forms, outs = _form_tables(operation, str(params.get("input", "")), _stochastic(profile, params))
     outs = {name: levels for name, levels in outs.items() if name.startswith("out")}
-    fits = _fits(operation, MIXED // DEAR.get(operation, 1))
-    return tuple(mixed_rows(operation, factors.shape_table(operation, paired=False), forms, outs, fits))
+    padding = {"padding": ("zero", "garbage")} if IN in params else {}
+    shapes = factors.shape_table(operation, paired=False)
+    if "align" in params:
+        shapes = {name: levels for name, levels in shapes.items() if name != "align" or params["align"] == 32}
+    if IN in params:  # whose storage repeats no row, whatever the bytes do
+        storages = tuple(level for level in factors.STORAGES if not level.startswith("broadcast"))
+        forms = {**forms, "scales.storage": storages}
+    return {**forms, **padding}, outs, shapes
 
 
 def _form_tables(operation: str, dtype: str, stochastic: bool) -> tuple[Table, Table]:

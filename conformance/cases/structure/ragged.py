@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from random import Random
 
 import numpy as np
 
@@ -70,3 +72,70 @@ def row_map(taken: str, tokens: int, count: int) -> np.ndarray:
         "few of many": number * 7919 % max(1, tokens // 7),
     }[taken]
     return found.astype(np.int32)
+
+
+DRAWN = ("cut", "long", "many", "cut", "boundary", "one")
+"""Ways of drawing the rows of every expert: see `drawn`."""
+MOST_EXPERTS, MOST_PADDED = 1100, 1 << 18
+
+
+def drawn(way: str, rows: int, columns: int, align: int, seed: int, even: bool) -> list[int]:
+    """Return rows of every expert, always the same for the same arguments.
+
+    Args:
+        way: `cut` the rows at random places, one expert `long` among few, `many` experts of few rows, a `boundary`
+            anywhere behind small experts, `one` expert with all, or more than half a `thousand` experts.
+        rows: of all experts, about; exactly, for `cut` and `one`.
+        columns, align: each expert's rows are padded to a multiple of `align`, which bounds the experts.
+        seed: of the draw. even: every count is even.
+    """
+    dice = Random(f"{way} {rows} {columns} {seed}")
+    most = max(2, min(MOST_EXPERTS, MOST_PADDED // (columns * max(align, 1))))
+    counts = _with_runs(dice, _WAYS[way](dice, rows, most))
+    return [count + count % 2 for count in counts] if even else counts
+
+
+def _few(dice: Random, most: int) -> int:
+    """Draw a number of experts: any scale, powers of two and those beside them."""
+    drawn = 2 ** dice.uniform(0, math.log2(most + 1))
+    if dice.random() < 0.5:
+        drawn = 2 ** round(math.log2(drawn)) * dice.choice((2, 2, 3)) // 2 + dice.choice((-1, 0, 0, 1))
+    return max(1, min(most, round(drawn)))
+
+
+def _with_runs(dice: Random, counts: list[int]) -> list[int]:
+    """Return counts with runs of empty experts before, amid and behind them, more often than not."""
+    if dice.random() < 0.4:
+        return counts
+    first, last = (dice.choice((0, 1, 2, 0, _few(dice, 66), 65)) for _ in range(2))
+    middle, place = dice.choice((0, 1, _few(dice, 66), 65)), dice.randint(0, len(counts))
+    return [0] * first + counts[:place] + [0] * middle + counts[place:] + [0] * last
+
+
+def _cut(dice: Random, rows: int, most: int) -> list[int]:
+    cuts = sorted(dice.randint(0, rows) for _ in range(_few(dice, dice.choice((most, 64))) - 1))
+    return [end - start for start, end in zip([0, *cuts], [*cuts, rows], strict=True)]
+
+
+def _long(dice: Random, rows: int, most: int) -> list[int]:
+    others = [dice.randint(1, 40) for _ in range(dice.randint(1, 3))]
+    others.insert(dice.randint(0, len(others)), rows)
+    return others
+
+
+def _many(dice: Random, rows: int, most: int) -> list[int]:
+    return [dice.choice((0, 1, 2, 3)) for _ in range(_few(dice, most) - 1)] + [2]
+
+
+def _thousand(dice: Random, rows: int, most: int) -> list[int]:
+    experts = dice.choice((513, 768, 1023, 1024, 1025, dice.randint(513, MOST_EXPERTS)))
+    return [dice.choice((0, 1, 2, 3)) for _ in range(experts - 1)] + [2]
+
+
+def _boundary(dice: Random, rows: int, most: int) -> list[int]:
+    first = [dice.choice((0, 1, 2)) for _ in range(_few(dice, min(most, 40)))]
+    return [*first, dice.randint(1, max(1, min(rows, 300))), 3]
+
+
+_WAYS = {"cut": _cut, "thousand": _thousand, "long": _long, "many": _many, "boundary": _boundary,
+         "one": lambda dice, rows, most: [rows]}  # fmt: skip

@@ -20,7 +20,7 @@ from . import document, lines, measure, tables
 from . import plot as pictures
 from .clock import COPY_BYTES, Clock
 from .contender import of_subject, tunings_of
-from .contenders import peers
+from .contenders import select_contenders
 from .shapes import SHAPES, parse
 
 
@@ -88,7 +88,7 @@ def _run(
     device = Clock()
     one = _subject(subject)
     own = of_subject(one)
-    others, missing = (tunings_of(one, chosen), []) if tune else peers(peer, one)
+    others, missing = (tunings_of(one, chosen), []) if tune else select_contenders(peer, one)
     start = time.perf_counter()
     head = document.header(
         sys.argv[1:], device.facts(), [own, *(other for other in others if not other.tuning)], missing

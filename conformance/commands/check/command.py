@@ -19,9 +19,10 @@ from ...cases.operation import select
 from ...reports import files, terminal
 from ...reports import report as reports
 from ...reports.terminal import report as show_report
+from ...reports.terminal.watch import watched
 from ...subjects.choose import choose
 from ..options import Isolate, Subjects, told
-from .controls import verify
+from .controls import verify, verify_watched
 from .data.check import check_data
 from .journal import leftovers
 from .plan import Plan
@@ -39,6 +40,13 @@ class Level(StrEnum):
 
 @told
 def check(
+    kernels: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="FILE",
+            help="As --subject: of a Python file every function that bears an operation's name, or that is declared.",
+        ),
+    ] = None,
     operation: Annotated[list[str] | None, typer.Option("--operation", "-o", help="Name or pattern.")] = None,
     subject: Subjects = None,
     profile: Annotated[list[str] | None, typer.Option("--profile", "-p", help="Default: all that are claimed.")] = None,
@@ -61,7 +69,8 @@ def check(
 ) -> None:
     """Judge kernels bit for bit against the golden model: the main job."""
     if controls:
-        counts = verify(thorough=True)
+        with watched(terminal.console(stderr=True)) as watch:
+            counts = verify_watched(watch, thorough=True)
         print(
             f"harness verified: {counts['right_passed']} right controls pass, "
             f"{counts['wrong_caught']} wrong ones are caught"
@@ -73,7 +82,7 @@ def check(
     contract = checked_contract(inputs, "--inputs")
     if data is not None and not data.exists():
         raise FileError(f"--data {data}: there is no such file or folder.")
-    chosen = choose(subject, isolate)
+    chosen = choose([*(kernels or ()), *(subject or ())], isolate)
     chosen.usable = [one.within(contract) for one in chosen.usable]
     counts = verify()
     _tell_of_deaths()

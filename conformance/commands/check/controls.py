@@ -10,6 +10,7 @@ from refnum.errors import RefnumError
 from ...cases.levels import Outcome
 from ...cases.operation import OPERATIONS, select
 from ...reports.report import Report
+from ...reports.terminal.watch import Watch
 from ...subjects.calls.call import NO_ROOM
 from ...subjects.controls import Control, controls
 from ...verdicts.device import judge_on_device
@@ -80,8 +81,15 @@ def check_control(control: Control, thorough: bool = False) -> None:
 @functools.cache
 def verify(thorough: bool = False) -> dict[str, Any]:
     """Judge every control once a process; HarnessError names the first that is misjudged."""
-    counts = {"right_passed": 0, "wrong_caught": 0}
-    for control in controls():
+    return verify_watched(Watch(), thorough)
+
+
+def verify_watched(watch: Watch, thorough: bool = False) -> dict[str, Any]:
+    """Judge every control, as `verify`; watch: is told how far it is."""
+    counts, every = {"right_passed": 0, "wrong_caught": 0}, list(controls())
+    watch.enter("controls", len(every))
+    for control in every:
         check_control(control, thorough)
         counts["right_passed" if control.right else "wrong_caught"] += 1
+        watch.step()
     return counts

@@ -47,6 +47,8 @@ LOOKED_AT = 24
 """Corner cases among which the smallest is the first call where no vector was one, see `verdicts.smoke`."""
 PROBES = 4
 """Corner cases of a variant on which the calling contract is probed as well."""
+SMOKE_PROBED = 1 << 16
+"""Elements of the largest case that is probed at level smoke, which takes seconds for a subject of a slow line."""
 SPECIAL_LARGEST = 1 << 16
 """Members of the largest domain that is run for scale layouts and keyed random bits: they decide no code."""
 COVERED_CHUNKS = 2
@@ -185,13 +187,15 @@ class Engine:
         first = list(islice(cases, LOOKED_AT))
         if self.plan.cases is None:
             self._adapters(first)
+        largest = SMOKE_PROBED if self.plan.level == "smoke" else None
         for case, golden in self._golden(chain(first, cases)):
+            probed = bool(probes and case.elements and (largest is None or case.elements <= largest))
             for subject in self.cover(case, golden):
                 tally = self.tallies[subject.name]
                 tally.corners += self.one(subject, case, golden) is not None
-                if probes and case.elements and self.was_compared and self.asked:
+                if probed and self.was_compared and self.asked:
                     probe(subject, *self.asked, tally, self.plan.seconds)
-            probes -= bool(probes and case.elements)
+            probes -= probed
 
     def vectors(self) -> None:
         """Judge on the frozen vectors; one that the golden model no longer agrees with is the harness's fault."""
@@ -264,7 +268,7 @@ class Engine:
     def on_device(self, subject: Subject) -> bool:
         """Whether whole domains can be judged where a subject's arrays are: in this process, byte for byte."""
         plain = not self.tallies[subject.name].claimed and not subject.inputs
-        return subject.arrays == "cupy" and subject.apart is None and plain
+        return subject.arrays == "cupy" and subject.remote is None and plain
 
     def _decision(self, domain: Domain, subject: Subject) -> tuple[str, ...]:
         return subject.name, self.item.operation.name, json.dumps(plain(self.item.params)), domain.name
@@ -357,7 +361,7 @@ class Engine:
 
     def lost(self, subject: Subject, tally: Tally) -> None:
         """Give the device up when a fault left it dead; that of another process comes back with a new one."""
-        if (tally.faults or tally.outside.failed) and subject.apart is None and not alive(subject.arrays):
+        if (tally.faults or tally.outside.failed) and subject.remote is None and not alive(subject.arrays):
             ran = tally.faults[-1][2] if tally.faults else tally.outside.example
             self.plan.lost[subject.arrays] = (
                 f"the device stopped answering while {subject.name} ran {ran}; "

@@ -25,6 +25,7 @@ from ...cases.recipes import sampled_cases
 from ...cases.structure import structure_cases
 from ...cases.structure.illegal import illegal_cases
 from ...mismatches import replay
+from ...reports import files
 from ...subjects.subject import Subject
 from ...vectors.frozen import frozen_cases
 from ...verdicts.tally import Failure
@@ -76,7 +77,7 @@ def journal(plan: Any) -> Iterator[Journal]:
     path = None
     if plan.save:
         try:
-            folder().mkdir(parents=True, exist_ok=True)
+            files.make_folder(folder())
             path = folder() / f"journal-{os.getpid()}.json"
             book = Journal(path, plan.seed, plan.examples, plan.level)
         except OSError:

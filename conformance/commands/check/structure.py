@@ -5,6 +5,7 @@ A form that a subject refuses with an error of its own is no failure; then the r
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -13,17 +14,21 @@ from typing import Any
 import refnum
 
 from ...cases.case import FORM, Case
+from ...cases.findings import Finding
+from ...cases.layouts import IN, OUT
+from ...cases.levels import NO_LEVEL
 from ...cases.operation import OPERATIONS
 from ...cases.structure import Asked, build, structure_cases
 from ...cases.structure.build import form_of
 from ...cases.structure.covering import Row
 from ...cases.structure.illegal import illegal_cases
 from ...cases.structure.plan import structure_rows
+from ...subjects.calls.at_once import call_twice_at_once
 from ...subjects.calls.call import Called, call
 from ...subjects.subject import Subject, takes, takes_out
 from ...verdicts.judge import record
-from ...verdicts.probes import probe, refusal
-from ...verdicts.tally import Tally
+from ...verdicts.probes import AT_ONCE, probe, refusal
+from ...verdicts.tally import Failure, Tally
 from .asking import Asking
 from .plan import Variant
 
@@ -33,8 +38,14 @@ KEYWORDS = ("out", "scale_byte")
 """Keywords that a kernel need not have: it is asked for them only where its callable names them."""
 WHOLE_SHAPES = ("64x128", "128x512")
 """Shapes of whole tiles."""
-SECONDS = 300
-"""Seconds of one subject's calls after which no further structural case of a variant is asked."""
+ON_HOST, MOST_AGAIN = ("numpy", "torch"), 1 << 17
+"""Libraries whose kernels are called again and from two threads, and elements of the largest case that is."""
+WAVERS = "refused, and answered when it was called again"
+SPOILED = "right alone, wrong when another thread calls at the same time"
+SECONDS, BRIEF_SECONDS = 300, 60
+"""Seconds of one subject's calls after which no further structural case is asked: of its first variants, of others."""
+SLOW = 0.05
+"""Seconds that a case takes of a subject that is not called a second time on each."""
 FIRST = {"storage": "contiguous", "address": 0, "dtype": None, "sequence": "tuple", "out": "contiguous",
          "splits": "list", "profile": "object", "scalars": "plain", "padding": "zero"}  # fmt: skip
 """The end of a factor of form -> its plain level; None where the plain one has no name."""
@@ -52,8 +63,10 @@ def amount_for(engine: Asking) -> str:
 
 
 def _kind(item: Variant) -> str:
-    """Return what is asked in full once: an operation, and apart from it with random bits."""
-    return f"{item.operation.name} {refnum.get_profile(item.profile).rounding}"
+    """Return what is asked in full once: an operation, and apart from it with random bits, keys and each layout."""
+    layouts = " ".join(f"{name}={item.params[name]}" for name in (IN, OUT) if name in item.params)
+    keyed = "" if layouts else str(item.params.get("random", ""))
+    return f"{item.operation.name} {refnum.get_profile(item.profile).rounding} {layouts}{keyed}"
 
 
 def ask(engine: Asking, key: tuple[str, str, dict[str, Any]]) -> set[str]:
@@ -79,14 +92,13 @@ def ask(engine: Asking, key: tuple[str, str, dict[str, Any]]) -> set[str]:
         if golden is None:
             continue
         for subject in engine.cover(asked.case, golden, False, {s.name for s in engine.judged} - names):
-            if not _takes(subject, asked.case) or _too_slow(engine, subject):
+            if not _takes(subject, asked.case) or _too_slow(engine, subject, amount):
                 continue
             before = engine.tallies[subject.name].seconds
-            if (
-                amount != "brief" and wrong and asked.number % 3 == 1
-            ):  # a call that is refused must leave nothing behind
+            if wrong and asked.row.get("calls") == "after a refusal":  # it must leave nothing behind
                 call(subject, wrong[asked.number // 3 % len(wrong)], engine.plan.seconds)
-            _judge(engine, subject, asked, golden)
+            if _judge(engine, subject, asked, golden) and engine.asked:
+                _call_more(engine, subject, replace(asked, case=engine.asked[0]), engine.asked[1])
             engine.tallies[subject.name].coverage.seconds += engine.tallies[subject.name].seconds - before
             if amount != "brief" and engine.was_compared and engine.asked and _worth_probing(asked, seen):
                 probe(subject, *engine.asked, engine.tallies[subject.name], engine.plan.seconds)
@@ -129,47 +141,76 @@ def _names(subject: Subject, operation: str, keyword: str) -> bool:
     return takes_out(function, operation) if keyword == "out" else takes(function, keyword)
 
 
-def _too_slow(engine: Asking, subject: Subject) -> bool:
+def _too_slow(engine: Asking, subject: Subject, amount: str) -> bool:
     """Whether a subject has used up its time, as one that compiles anew for every shape does; noted."""
-    tally = engine.tallies[subject.name]
-    if tally.coverage.seconds > SECONDS and not tally.coverage.cut:
+    tally, most = engine.tallies[subject.name], SECONDS if amount in ("full", "exhaustive") else BRIEF_SECONDS
+    if tally.coverage.seconds > most and not tally.coverage.cut:
         tally.coverage.cut = True
-        tally.left_out.append(f"structural cases beyond {SECONDS} seconds")
+        tally.left_out.append(f"structural cases beyond {most} seconds")
     return tally.coverage.cut
 
 
-def _judge(engine: Asking, subject: Subject, asked: Asked, golden: dict[str, Any]) -> None:
-    """Judge a subject on one case and count it; a form that is refused is asked again without what was refused."""
+def _judge(engine: Asking, subject: Subject, asked: Asked, golden: dict[str, Any]) -> bool:
+    """Judge a subject on one case and count it; a form that is refused is asked again without what was refused.
+
+    Returns whether it held.
+    """
     tally = engine.tallies[subject.name]
     if not asked.case.params.get(FORM):
         held = engine.one(subject, asked.case, golden)
         tally.structural += held is not None
         if held is not None or not tally.stopped:
             tally.coverage.add(asked.row, asked.case, held is not None)
-        return
-    called = _called(engine, subject, asked.case, golden, tally)
+        return bool(held)
+    called, held = _called(engine, subject, asked.case, golden, tally)
     if called is None:
         tally.coverage.add(asked.row, asked.case, True)
-        return
+        return bool(held)
     tally.coverage.add(asked.row, asked.case, False)
-    if called.declared:
+    case = engine.asked[0] if engine.asked else asked.case
+    if not called.declared and not refusal(call(subject, case, engine.plan.seconds)):
+        tally.fail(Failure(case, NO_LEVEL, f"{WAVERS}: {called.words}", Finding.NOT_DETERMINISTIC))
+    elif called.declared:
         _in_other_shapes(engine, subject, asked, tally)
     else:
         _pin_down(engine, subject, asked, tally, called)
+    return False
 
 
-def _called(engine: Asking, subject: Subject, case: Case, golden: Any, tally: Tally) -> Called | None:
-    """Judge a call in its form; return the call if it was refused, else None."""
+def _call_more(engine: Asking, subject: Subject, asked: Asked, golden: dict[str, Any]) -> None:
+    """Call a subject that was right once more, or twice at the same time, as the row says, and judge it."""
+    tally, level = engine.tallies[subject.name], asked.row.get("calls")
+    slow = tally.coverage.seconds > SLOW * max(16, tally.coverage.cases)
+    if subject.arrays not in ON_HOST or asked.case.elements > MOST_AGAIN or slow:
+        return
+    start = time.perf_counter()
+    if level == "twice":
+        record(call(subject, asked.case, engine.plan.seconds), asked.case, golden, tally, how="the same call again")
+    elif level == "at once":
+        for called in call_twice_at_once(subject, asked.case, engine.plan.seconds)[1:]:
+            if record(called, asked.case, golden, tally, how=AT_ONCE) is False and not called.finding:
+                tally.fail(Failure(asked.case, NO_LEVEL, SPOILED, Finding.NOT_THREAD_SAFE))
+    tally.seconds += time.perf_counter() - start
+    engine.lost(subject, tally)
+
+
+def _called(
+    engine: Asking, subject: Subject, case: Case, golden: Any, tally: Tally
+) -> tuple[Called | None, bool | None]:
+    """Judge a call in its form; return the call if it was refused, else None, and whether it held."""
     inside = engine.inside(subject, case, golden)
+    engine.asked = inside
     if inside is None:
-        return None
+        return None, None
     case, golden = inside
     called = engine.watched(subject, partial(call, subject, case, engine.plan.seconds))
     if refusal(called):
-        return called
-    tally.structural += record(called, case, golden, tally) is not None
+        return called, None
+    again = partial(call, subject, seconds=engine.plan.seconds)
+    held = record(called, case, golden, tally, again)
+    tally.structural += held is not None
     engine.lost(subject, tally)
-    return None
+    return None, held
 
 
 def _in_other_shapes(engine: Asking, subject: Subject, asked: Asked, tally: Tally) -> None:
@@ -217,7 +258,7 @@ def _ask(engine: Asking, subject: Subject, asked: Asked, row: Row, tally: Tally,
     golden = engine.golden(case)
     if golden is None:
         return False
-    called = _called(engine, subject, case, golden, tally)
+    called, _ = _called(engine, subject, case, golden, tally)
     tally.coverage.add(kept, case, called is None)
     if called is not None and words:
         tally.coverage.forms.setdefault(words, called.words)

@@ -1,8 +1,8 @@
-"""Which shards come next: half of every round goes round all targets, half where coverpoints are missing or rare.
+"""Choose the next shards: half of each round is round-robin over all targets, half follows missing or rare coverpoints.
 
-The plan of round r is a function of the results of rounds up to r - LAG and of nothing else: not of how many workers
-there are, how fast they are or how often they die. So an interrupted campaign, resumed, runs the very shards that an
-undisturbed one runs, and rounds overlap, so that nobody waits for the last shard of one.
+The plan of round r depends only on the results of rounds up to r - LAG, not on the number, speed or failures of the
+workers. A resumed campaign therefore runs the same shards as an uninterrupted one. Rounds overlap, so no worker waits
+for the last shard of a round.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WEIGHT = 1 << 20
 
 
 class Interest:
-    """What is known of one target: where its coverpoints were hit, and whether it is worth more shards."""
+    """The state of one target: the hits of its coverpoints, and whether further shards are worth their time."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
@@ -40,11 +40,11 @@ class Interest:
 
     @property
     def open(self) -> bool:
-        """Whether more shards are worth their time."""
+        """Return whether further shards are worth their time."""
         return self.bad < STOP and self.empty < REFUSED
 
     def fold(self, stratum: str, result: Mapping[str, Any]) -> None:
-        """Take one shard's result into account."""
+        """Add the result of one shard."""
         self.tried[stratum] = self.tried.get(stratum, 0) + 1
         fault = result["fault"]
         self.bad += (STOP if fault.get("outcome") == "timeout" else 2) if fault else bool(result["failing"])
@@ -59,7 +59,7 @@ class Interest:
         return 1 + sum(WEIGHT // (hits + 1) ** 2 for hits in self.hit.values())
 
     def next_round_robin(self) -> str:
-        """Return the stratum given least so far, the first of equals."""
+        """Return the stratum with the fewest shards so far, the first of equals."""
         return min(self.strata, key=lambda stratum: self.given[stratum])
 
     def next_guided(self, place: int) -> str:
@@ -82,7 +82,7 @@ class Interest:
 
 
 class Budget:
-    """The rounds of a campaign, one after the other."""
+    """Plans the rounds of a campaign in order."""
 
     def __init__(self, spec: Spec) -> None:
         self.spec = spec
@@ -90,12 +90,12 @@ class Budget:
         self.turn = 0
 
     def fold(self, rows: Iterable[tuple[str, str, Mapping[str, Any]]]) -> None:
-        """Take a finished round into account: (target, stratum, result) of all its shards, in any order."""
+        """Add a finished round: (target, stratum, result) of all its shards, in any order."""
         for target, stratum, result in rows:
             self.interests[target].fold(stratum, result)
 
     def _kept(self) -> list[Address]:
-        """The shards of the corpus, for the first round."""
+        """Return the shards of the corpus, for the first round."""
         return [
             Address(self.spec.seed, target.name, CORPUS, number)
             for target in self.spec.targets
@@ -103,7 +103,7 @@ class Budget:
         ]
 
     def plan(self, number: int) -> list[Address]:
-        """Return the shards of a round; empty when no target is worth more. Rounds must be asked for in order."""
+        """Return the shards of a round, none when no target is worth more. Call it for the rounds in order."""
         alive = [interest for interest in self.interests.values() if interest.open]
         if not alive:
             return []
@@ -121,7 +121,7 @@ class Budget:
 
 
 def _shares(weights: list[int], total: int) -> list[int]:
-    """Divide a number in proportion to weights, by largest remainders; whole numbers only, so all machines agree."""
+    """Divide a number in proportion to weights by largest remainders, in integers, so that all machines agree."""
     whole = sum(weights)
     shares = [total * weight // whole for weight in weights]
     order = sorted(range(len(weights)), key=lambda i: (-(total * weights[i] % whole), i))

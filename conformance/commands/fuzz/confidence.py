@@ -1,4 +1,4 @@
-"""What a number of sampled cases says: the exact (Clopper-Pearson) upper bound of the failure rate."""
+"""The exact (Clopper-Pearson) upper bound of the failure rate after a number of sampled cases."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _at_most(failing: int, cases: int, rate: float) -> float:
 
 
 def statement(cases: int, failing: int) -> str:
-    """Return the sentence that a reader may quote."""
+    """Return the result of the sampling as a sentence to quote."""
     if not cases:
         return "nothing was sampled"
     bound = upper_bound(cases, failing)

@@ -84,10 +84,10 @@ def confirm(context: WorkerContext, task: Mapping[str, Any], tell: Tell) -> dict
 
 
 def _views(subject: Subject, recipe: Recipe, task: Mapping[str, Any], tell: Tell, seconds: float) -> Iterator[Case]:
-    """Yield the piece of a large case in which it fails as well, if there is one, and then all of the case."""
+    """Yield the part of a large case that fails too, if there is one, then the whole case."""
     tell(task["case"])
     bytes_judged = subject.arrays in ("numpy", "cupy") and subject.claimed_level(recipe.operation) == 0
-    bytes_judged &= subject.apart is None
+    bytes_judged &= subject.remote is None
     if bytes_judged and math.prod(recipe.shape) > ENOUGH and not task["suspicion"]["finding"]:
         like = device_like() if judged_on_device(subject, recipe.operation) else np.empty(0, np.uint8)
         small = piece(subject, recipe, like, seconds)
@@ -98,7 +98,7 @@ def _views(subject: Subject, recipe: Recipe, task: Mapping[str, Any], tell: Tell
 
 
 def _golden_again(recipe: Recipe) -> dict[str, Any]:
-    """Ask the CPU model again about a case that a model run could not take."""
+    """Run the CPU model again on a case that a model run could not take."""
     try:
         run_golden(expand(recipe))
     except (RefnumError, ArithmeticError, LookupError, TypeError, ValueError) as error:
@@ -137,7 +137,7 @@ def shrink(context: WorkerContext, task: Mapping[str, Any], tell: Tell) -> dict[
 
 
 def _observed(subject: Subject, failure: Failure, seconds: float) -> Failure:
-    """Return the failure with what came back, at the level that this fails: a device tells only that bytes differ."""
+    """Return the failure with the subject's results and the level they fail; a device reports only differing bytes."""
     results = call(subject, failure.case, seconds).results
     if not results:
         return failure
@@ -147,7 +147,7 @@ def _observed(subject: Subject, failure: Failure, seconds: float) -> Failure:
 
 
 class Capture(Presenter):
-    """A presenter that hands the replay document on instead of writing it."""
+    """A presenter that keeps the replay document instead of writing a file."""
 
     document: dict[str, Any] | None = None
 
@@ -194,7 +194,7 @@ def _smaller_fault(
 
 
 def _blocks(case: Case) -> list[Case]:
-    """Return single blocks of the same variant, worth a try before a search: zeros, and zeros with one odd value."""
+    """Return single blocks of the variant to try before a search: zeros, and zeros with one special value."""
     recipe = case.recipe
     if recipe is None:
         return [case]
@@ -275,5 +275,5 @@ def probe(context: WorkerContext, task: Mapping[str, Any], tell: Tell) -> dict[s
     subject = context.subject(task["target"])
     tell(0)
     called = call(subject, case, float(task["seconds"]))
-    dead = subject.apart is None and not alive(subject.arrays)
+    dead = subject.remote is None and not alive(subject.arrays)
     return {"outcome": str(called.outcome), "words": called.words, "lost": called.lost, "dead": dead}

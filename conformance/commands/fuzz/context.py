@@ -18,14 +18,14 @@ FATAL = frozenset({Outcome.FAULT, Outcome.TIMEOUT, Outcome.COMPILE_ERROR})
 
 
 class Tell(Protocol):
-    """Announces a case before it begins. warming: the first case of its target in this process may compile for long."""
+    """Announces a case before it begins. warming: the first case of its target in this process, which may compile."""
 
     def __call__(self, number: int, warming: bool = False) -> None:
         """Announce the case with this number."""
 
 
 class WorkerContext:
-    """The subjects of a campaign in this process. warm: targets that have been called in this process."""
+    """The subjects of a campaign in this process. warm: the targets that this process has called."""
 
     def __init__(self, spec: Spec) -> None:
         if spec.model != model_digest():

@@ -1,7 +1,8 @@
-"""The coordinator: plans rounds, commits and launches shards, takes results, and survives whatever happens.
+"""The coordinator plans rounds, commits and launches shards, collects results, and survives failures of workers.
 
-One thread, one writer. Whatever is launched was committed before; whatever has come back is committed before more is
-launched. Killed at any moment, it leaves a database from which `resume` goes on to the same end.
+There is one thread and one writer. Shards are committed before they are launched, and results are committed before
+further shards are launched. If the coordinator is killed at any moment, `resume` continues from the database to the
+same result.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ AHEAD = 2
 
 @dataclass
 class Limits:
-    """When a campaign ends: after so many sampled cases, after so many seconds of work, or never (None)."""
+    """The limits of a campaign: sampled cases and seconds of work, or None for no limit."""
 
     cases: int | None = None
     seconds: float | None = None
@@ -75,11 +76,11 @@ class Coordinator:
 
     @property
     def spent(self) -> float:
-        """Seconds of work, this session and those before it."""
+        """Seconds of work in this and all earlier sessions."""
         return self.before + time.monotonic() - self.start
 
     def run(self) -> str:
-        """Work until a limit is reached; everything committed stays, whatever raises."""
+        """Work until a limit is reached. Committed work remains after any error."""
         with locked(self.folder):
             with understood(self.db.path):
                 self._take_up()
@@ -110,7 +111,7 @@ class Coordinator:
         return words
 
     def _take_up(self) -> None:
-        """Read what earlier sessions left: shards to run again, findings to confirm, rounds to account for."""
+        """Read the state that earlier sessions left: shards to run again, findings to confirm, rounds to add."""
         with self.db.transaction():
             self.db.take_back()
             self.db.put("end", "")
@@ -136,7 +137,7 @@ class Coordinator:
         )  # fmt: skip
 
     def _next_round(self) -> list[Address]:
-        """Make the next round; the results of LAG rounds before it are taken into account first."""
+        """Make the next round, after adding the results of the round LAG rounds earlier."""
         if self.rounds >= LAG:
             rows = self.db.rows("SELECT target, stratum, result FROM shards WHERE round = ? AND state = 'done'",
                                 (self.rounds - LAG,))  # fmt: skip
@@ -146,17 +147,17 @@ class Coordinator:
         return addresses
 
     def _count(self) -> int:
-        """Shards that are planned or further; asked once a round, because it reads all of them."""
+        """Return the number of shards in the database. It reads all rows, so call it once a round."""
         return int(self.db.rows("SELECT count(*) FROM shards")[0][0])
 
     def _reached(self) -> bool:
-        """Whether as many shards are planned as the cases asked for need."""
+        """Return whether enough shards are planned for the requested number of cases."""
         if self.limits.cases is None:
             return False
         return self.have * self.spec.cases >= self.limits.cases
 
     def _plan(self) -> None:
-        """Write further rounds as long as work is short and the rounds they depend on are done."""
+        """Plan further rounds while too few shards are waiting and the rounds that they depend on are done."""
         for device in self.spec.devices:
             while (
                 len(self.planned[device]) < AHEAD * max(1, self.executor.free(device))
@@ -185,7 +186,7 @@ class Coordinator:
         return True
 
     def _launch(self, shards: bool) -> None:
-        """Commit, then hand out as many tasks as there are free places: findings first."""
+        """Commit, then submit a task for each free place, findings first."""
         chosen: list[dict[str, Any]] = []
         for device in sorted(self.spec.devices):
             free = self.executor.free(device)
@@ -208,7 +209,7 @@ class Coordinator:
             self.executor.submit(task, task.get("fresh", False), task.get("avoid", ""), task.get("only", ""))
 
     def _apply(self, event: Event) -> None:
-        """Take one event in; called inside a transaction."""
+        """Apply one event; called inside a transaction."""
         if event.what == "joined":
             self.db.joined(event.worker, event.result)
         elif event.what == "left":
@@ -257,7 +258,7 @@ class Coordinator:
         return int(self.db.rows("SELECT lost FROM shards WHERE id = ?", (task["shard"],))[0][0])
 
     def _again(self, task: Mapping[str, Any], losses: int) -> None:
-        """Run a shard again; one that was lost too often ends at its last suspect, as a fault that comes and goes."""
+        """Run a shard again; a shard lost too often ends at its last suspect case, as an intermittent fault."""
         self.db.raw.execute("UPDATE shards SET state = 'planned', lost = ? WHERE id = ?", (losses, task["shard"]))
         if losses >= TRIES:
             self.db.raw.execute("UPDATE findings SET outcome = 'flaky-fault', state = 'done' WHERE shard = ? "
@@ -285,7 +286,7 @@ class Coordinator:
         return recipe_of(self.spec, self.targets[address.target], address, number).to_json()
 
     def _after(self, task: Mapping[str, Any], follow: list[dict[str, Any]]) -> None:
-        """Queue what follows on a finding's task, and its shard again once a fault in it is settled."""
+        """Queue the tasks that follow a finding's task, and its shard once a fault in the shard is settled."""
         self.pending.extend(follow)
         settled = task["suspicion"]["kind"] == "fault" and not any(t["kind"] == "confirm" for t in follow)
         if task["kind"] == "confirm" and settled:

@@ -1,4 +1,4 @@
-"""The corpus: for each coverpoint of each target the smallest case that hits it, kept as an address of a few words."""
+"""The corpus: the smallest case that hits each coverpoint of each target, stored as an address of a few words."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .worker_process import WorkerProcess
 def cover(db: Database) -> list[dict[str, Any]]:
     """Return, for each target, few small cases that together hit every coverpoint the campaign has hit.
 
-    Greedy: of the corpus's cases the one with the most new points, the smallest of equals, until nothing is new.
+    Greedy: take the case with the most new points, the smallest of equals, until no case has a new point.
     """
     targets = {target.name: target for target in db.spec.targets}
     chosen = []
@@ -42,7 +42,7 @@ def cover(db: Database) -> list[dict[str, Any]]:
 
 
 def minimise(folder: Path) -> tuple[int, int]:
-    """Make small what the campaign left as it was; return (findings made small, cases in `corpus.json`)."""
+    """Shrink the findings that the campaign did not; return (findings shrunk, cases in `corpus.json`)."""
     db = Database(folder / FILE)
     with locked(folder):
         desk = Desk(db, {target.name: target for target in db.spec.targets}, folder.resolve())

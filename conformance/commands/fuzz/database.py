@@ -1,8 +1,8 @@
-"""The database of a campaign: SQLite with a write-ahead log, one writer, every step one transaction.
+"""The database of a campaign: SQLite with a write-ahead log, one writer, and one transaction a step.
 
-A shard is `planned`, `launched`, `held` (a fault in it waits for confirmation) or `done`. A result is taken once:
-what a second worker brings for a shard that is done is left out. Per-target sums and the corpus are kept up in the
-same transaction as the results they come from, so they agree with them at every moment, as does the seal over all rows.
+A shard is `planned`, `launched`, `held` (a fault in it waits for confirmation) or `done`. Each result counts once: a
+second result of a finished shard is ignored. Per-target sums, the corpus and the seal over all rows are updated in the
+transaction that writes the results, so they always agree with the results.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ STORED = {
 
 
 class Database:
-    """One campaign's database. Only the coordinator writes; any number of readers may look on."""
+    """The database of one campaign. Only the coordinator writes; there may be any number of readers."""
 
     def __init__(self, path: Path, readonly: bool = False) -> None:
         if not path.is_file():
@@ -86,7 +86,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All or nothing; DiskFullError when there is no room, with everything committed before kept."""
+        """Run a transaction; DiskFullError when the disk is full, after which everything committed earlier remains."""
         with told(self.path):
             assert self.seal is not None, "this connection only reads"
             self.raw.execute("BEGIN IMMEDIATE")
@@ -101,29 +101,29 @@ class Database:
                 raise
 
     def rows(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
-        """Return the rows of a query, whose columns are reached by number or by name."""
+        """Return the rows of a query, with columns by number or by name."""
         with told(self.path):
             return self.raw.execute(query, values).fetchall()
 
     def plan(self, number: int, addresses: Iterable[Address]) -> None:
-        """Write the shards of a round; those that are there already stay as they are."""
+        """Write the shards of a round; existing shards stay unchanged."""
         self.raw.executemany(
             "INSERT OR IGNORE INTO shards (seed, target, stratum, number, round) VALUES (?, ?, ?, ?, ?)",
             [(str(a.seed), a.target, a.stratum, a.number, number) for a in addresses],
         )
 
     def launch(self, shards: Iterable[int]) -> None:
-        """Write that shards are about to be launched."""
+        """Record that shards are about to be launched."""
         now = time.time()
         self.raw.executemany("UPDATE shards SET state = 'launched', launched = ? WHERE id = ? AND state = 'planned'",
                              [(now, shard) for shard in shards])  # fmt: skip
 
     def take_back(self) -> None:
-        """Plan again what an earlier session had launched; faults that wait for confirmation stay held."""
+        """Plan again the shards that an earlier session launched; shards with unconfirmed faults stay held."""
         self.raw.execute("UPDATE shards SET state = 'planned' WHERE state = 'launched'")
 
     def finish(self, shard: int, worker: str, result: Mapping[str, Any]) -> bool:
-        """Take a shard's result, once; return whether it was new."""
+        """Record a shard's result once; return whether it was new."""
         text = json.dumps(result, separators=(",", ":"), sort_keys=True)
         changed = self.raw.execute(
             "UPDATE shards SET state = 'done', worker = ?, finished = ?, digest = ?, result = ? "
@@ -160,7 +160,7 @@ class Database:
         )  # fmt: skip
 
     def report(self, shard: int, target: str, entry: Mapping[str, Any], worker: str, device: str) -> None:
-        """Write a finding that is not confirmed yet; one that is there stays as it is."""
+        """Record an unconfirmed finding; an existing finding stays unchanged."""
         self.raw.execute(
             "INSERT OR IGNORE INTO findings "
             "(shard, number, target, kind, level, finding, words, worker, device, recipe) "
@@ -170,17 +170,17 @@ class Database:
         )  # fmt: skip
 
     def joined(self, key: str, identity: Mapping[str, Any]) -> None:
-        """Write who a worker is."""
+        """Record the identity of a worker."""
         self.raw.execute("INSERT OR IGNORE INTO workers (key, identity, joined) VALUES (?, ?, ?)",
                          (key, json.dumps(identity, sort_keys=True), time.time()))  # fmt: skip
 
     def left(self, key: str, words: str) -> None:
-        """Write that a worker is gone, and why."""
+        """Record that a worker is gone, with the reason."""
         self.raw.execute("UPDATE workers SET left = ?, words = ? WHERE key = ? AND left IS NULL",
                          (time.time(), words, key))  # fmt: skip
 
     def digest(self) -> str:
-        """Return SHA-256 over every finished shard in the order of its address: equal for equal evidence."""
+        """Return SHA-256 over all finished shards in the order of their addresses: equal for equal evidence."""
         state = hashlib.sha256()
         rows = self.raw.execute("SELECT seed, target, stratum, number, digest FROM shards WHERE state = 'done' "
                                 "ORDER BY seed, target, stratum, number")  # fmt: skip
@@ -193,7 +193,7 @@ class Database:
         return address_of(self.rows("SELECT * FROM shards WHERE id = ?", (shard,))[0])
 
     def close(self) -> None:
-        """Close the connection; the last one tidies the log away."""
+        """Close the connection; the last connection removes the log."""
         self.raw.close()
 
 
@@ -222,7 +222,7 @@ def create(folder: Path, spec: Spec, **meta: Any) -> Database:
 
 
 def _check(path: Path, raw: sqlite3.Connection) -> None:
-    """Raise CampaignError for a database of another form, of other tables, damaged, or changed by something else."""
+    """Raise CampaignError for a database with another form or other tables, damaged, or changed by another program."""
     stored = raw.execute("PRAGMA user_version").fetchone()[0]
     if stored != VERSION:
         raise CampaignError(f"{path} is a campaign of form {stored}; this version reads form {VERSION}.")
@@ -253,7 +253,7 @@ def _own_tables() -> list[tuple[Any, ...]]:
 
 @contextmanager
 def understood(path: Path) -> Iterator[None]:
-    """Turn what rows raise that no campaign writes into CampaignError: their seal shows changes, not sense."""
+    """Turn errors caused by rows that no campaign writes into CampaignError: the seal shows changes, not validity."""
     with files.understood(path, CampaignError):
         yield
 

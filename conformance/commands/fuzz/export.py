@@ -1,4 +1,4 @@
-"""Findings as vectors: what a campaign found becomes a question with its right answer, in the vectors' own format."""
+"""Export the findings of a campaign as vectors, each with the right answer, in the format of the frozen vectors."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ LARGEST = 1 << 14
 
 
 def export(db: Database, out: Path) -> tuple[int, list[str]]:
-    """Write one vector file an operation and profile; return how many vectors, and why some findings are none.
+    """Write one vector file an operation and profile; return their number and why findings were omitted.
 
-    Every answer is made by the golden model here and now; what the kernel gave is not in it.
+    The golden model computes every answer anew; the kernel's results are not exported.
     """
     groups: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
     left: list[str] = []
@@ -57,7 +57,7 @@ def export(db: Database, out: Path) -> tuple[int, list[str]]:
 
 
 def _found(db: Database, path: str) -> Path:
-    """Return a replay file where the campaign is now; the folder may have moved since."""
+    """Return the path of a replay file in the campaign's present folder, which may have been moved."""
     here = db.path.parent / "cases" / Path(path).name
     return here if here.is_file() else Path(path)
 

@@ -1,4 +1,4 @@
-"""Findings on their way: reported, confirmed elsewhere, made small, written as a replay file."""
+"""The stages of a finding: reported, confirmed in another process, shrunk, written as a replay file."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Desk:
         }  # fmt: skip
 
     def report(self, shard: int, target: str, entry: Mapping[str, Any], event: Event) -> list[dict[str, Any]]:
-        """Write a finding down and return its confirmation, unless it is known or the target has enough of them."""
+        """Record a finding and return its confirmation task, unless it is known or the target has enough findings."""
         have = self.db.rows("SELECT count(*) FROM findings WHERE target = ?", (target,))[0][0]
         if have >= OPEN and entry["kind"] != "fault":
             return []
@@ -66,13 +66,13 @@ class Desk:
         return [self.task("confirm", row)] if row["state"] == "reported" else []
 
     def give_up(self, shard: int, target: str, entry: Mapping[str, Any], event: Event) -> None:
-        """Write a fault down that nobody will try again."""
+        """Record a fault that no worker will run again."""
         self.db.report(shard, target, entry, event.worker, event.device)
         self.db.raw.execute("UPDATE findings SET state = 'done', outcome = 'fault' WHERE shard = ? AND kind = 'fault'",
                             (shard,))  # fmt: skip
 
     def find(self, shard: int, number: int, kind: str) -> Mapping[str, Any]:
-        """Return a finding by what it is about."""
+        """Return the finding of a case, or None."""
         query = "SELECT * FROM findings WHERE shard = ? AND number = ? AND kind = ?"
         return self.db.rows(query, (shard, number, kind))[0]
 
@@ -81,7 +81,7 @@ class Desk:
         return self.db.rows("SELECT * FROM findings WHERE id = ?", (finding,))[0]
 
     def fault_of(self, shard: int) -> dict[str, Any] | None:
-        """Return the first fault of a shard that is settled: the case is not run again."""
+        """Return the first settled fault of a shard; its case is not run again."""
         rows = self.db.rows("SELECT * FROM findings WHERE shard = ? AND kind = 'fault' AND state != 'reported' "
                             "AND outcome IN ('fault', 'timeout', 'compile-error', 'flaky-fault') ORDER BY number",
                             (shard,))  # fmt: skip
@@ -119,14 +119,14 @@ class Desk:
         return [self.task("shrink", row)] if worth and self.deserves(row) else []
 
     def deserves(self, row: Mapping[str, Any]) -> bool:
-        """Whether a finding is made small by itself: the first few of a subject, operation and kind."""
+        """Return whether a finding is shrunk automatically: the first few of a subject, operation and kind are."""
         target = self.targets[row["target"]]
         key = target.subject, target.operation, f"{row['kind']} {row['finding']} {row['outcome']}"
         self.shrunk[key] = self.shrunk.get(key, 0) + 1
         return self.shrunk[key] <= SHRUNK[row["kind"]]
 
     def made_small(self, task: Mapping[str, Any], event: Event) -> None:
-        """Write the replay file of a finding; one that cannot be written is said so and tried again on resume."""
+        """Write the replay file of a finding; after a failure the finding says so, and resume tries again."""
         result = event.result
         record = {**result["record"], "points": result["points"]}
         try:
@@ -137,7 +137,7 @@ class Desk:
                             ("done" if path else "confirmed", json.dumps(record), path, task["find"]))  # fmt: skip
 
     def lost(self, task: Mapping[str, Any], event: Event) -> list[dict[str, Any]]:
-        """Try a confirmation or shrinking whose worker was lost twice more; then say so and leave it."""
+        """Retry a confirmation or shrinking after its worker was lost, twice at most; then record that and stop."""
         tries = task.get("tries", 0) + 1
         if tries < 3:
             return [{**task, "tries": tries}]

@@ -1,4 +1,4 @@
-"""Cut a large mismatch down where it was seen, before the host looks at it: halves that still differ there."""
+"""Reduce a large mismatch on its device, by halves that still differ, before the host judges it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who a worker is: host, process, device with its driver, clocks and ECC counts, and the versions of what it runs."""
+"""The identity of a worker: host, process, device with driver, clocks and ECC counts, and software versions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Join campaigns that judged the same things with the same model, say on several machines or with several seeds."""
+"""Join campaigns with the same targets and model, e.g. from several machines or with several seeds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COLUMNS = "kind, level, finding, words, worker, device, state, outcome, seen, re
 
 
 def merge(into: Path, folders: Sequence[Path]) -> Database:
-    """Make a campaign of every finished shard of some others, each once, with their findings and workers.
+    """Make a campaign of all finished shards of other campaigns, each once, with findings and workers.
 
     Raises UnlikeCampaignError for campaigns of another model, other subjects or other shards, ConflictError when a
     shard has two results that differ, CampaignError when `into` has a campaign already.

@@ -1,7 +1,7 @@
-"""What to do when something went wrong: decided here, from the event alone, and nowhere else.
+"""Decide how to handle a lost worker or a finding, from the event alone.
 
-A case under suspicion runs once more, in a fresh process on another device if there is one. If it is bad again it is
-a fault, written down and never run again; if not, the shard is tried anew. So a poison case meets two workers at most.
+A suspected case runs once more, in a new process and on another device if there is one. If it fails again, it is
+recorded as a fault and never run again; otherwise the shard is retried. So a case that kills workers kills two at most.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TRIES = 3
 
 
 class Action(StrEnum):
-    """What becomes of a shard whose worker was lost."""
+    """The next step for a shard whose worker was lost."""
 
     RETRY = "retry"
     CONFIRM = "confirm"
@@ -42,7 +42,7 @@ def after_loss(event: Event, losses: int) -> Action:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a confirmation has come to. again: look once more, on the device of the first sight."""
+    """The result of a confirmation. again: run the case once more, on the device where it failed first."""
 
     outcome: str
     words: str

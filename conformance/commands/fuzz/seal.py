@@ -1,8 +1,8 @@
-"""The seal of a campaign: one number over every row of its database, which each transaction of ours keeps in step.
+"""The seal of a campaign: one number over all rows of its database, updated by each transaction of refnum.
 
-A row counts as the first 128 bits of SHA-256 over its table and values; the seal is their sum. Triggers that only our
-own connections have add what comes and take off what goes, so a row that anything else changed leaves the seal behind.
-The seal is no signature: whoever runs this code can make one.
+The number of a row is the first 128 bits of SHA-256 over its table and values; the seal is the sum of the numbers.
+Triggers on refnum's own connections add new rows and subtract removed ones, so a row changed by another program
+disagrees with the seal. The seal is not a signature: anyone who runs this code can make one.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ class Seal:
         self.change += sign * number_of(table, *values)
 
     def begin(self) -> None:
-        """Forget what a transaction that was rolled back had changed."""
+        """Forget the changes of a transaction that was rolled back."""
         self.change = 0
 
     def write(self) -> None:
-        """Move the seal by what this transaction has changed; whoever else writes waits for the transaction."""
+        """Update the seal by the changes of this transaction; other writers wait for the transaction."""
         if self.change:
             old = self.raw.execute("SELECT value FROM meta WHERE key = ?", (KEY,)).fetchone()[0]
             new = f"{(int(old, 16) + self.change) % _MODULUS:032x}"

@@ -1,4 +1,4 @@
-"""One session of work on a campaign: choose the executor, show what happens, end in order."""
+"""One session of work on a campaign: choose the executor, show progress, and shut down cleanly."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def work(
 
 
 def _part(db: Database, since: float) -> None:
-    """Write beside each worker of this machine what its device says at the end: ECC counts, clocks, temperature."""
+    """Record the final ECC counts, clocks and temperature of the device of each worker of this machine."""
     cards = {card["uuid"]: card for card in smi()}
     try:
         with db.transaction():
@@ -135,7 +135,7 @@ def _part(db: Database, since: float) -> None:
 
 
 def _leave(db: Database, session: int | None, seconds: float, words: str) -> None:
-    """Write down how the session ended, if there is still room to write."""
+    """Record how the session ended, unless the disk is full."""
     try:
         with db.transaction():
             db.raw.execute("UPDATE sessions SET ended = ?, seconds = ?, words = ? WHERE id = ?",

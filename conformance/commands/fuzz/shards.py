@@ -1,7 +1,7 @@
-"""A shard: a few cases named by an address. Its recipes are a function of the address and the spec alone.
+"""A shard: a few cases with an address. Its recipes depend only on the address and the spec.
 
 The words come from Philox (N13) under a key hashed from the address, so any machine makes any shard, in any order,
-without a database and whatever version of other libraries it has.
+without a database and with any version of other libraries.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, order=True)
 class Address:
-    """Where a shard lies: campaign seed, target name, stratum and number."""
+    """The address of a shard: campaign seed, target name, stratum and number."""
 
     seed: int
     target: str
@@ -47,23 +47,23 @@ class Address:
 
 
 class Dice:
-    """Whole numbers from the Philox words of one recipe, used in order."""
+    """Integers from the Philox words of one recipe, used in order."""
 
     def __init__(self, key: int, case: int) -> None:
         self.words = random_words(WORDS, key, stream=STREAM, step=case).tolist()
         self.used = 0
 
     def word(self) -> int:
-        """The next 32-bit word."""
+        """Return the next 32-bit word."""
         self.used += 1
         return int(self.words[self.used - 1])
 
     def between(self, low: int, high: int) -> int:
-        """A whole number in [low, high]."""
+        """Return an integer in [low, high]."""
         return low + (self.word() * (high - low + 1) >> 32)
 
     def pick(self, choices: Sequence[T]) -> T:
-        """One of some choices."""
+        """Return one of the options."""
         return choices[self.between(0, len(choices) - 1)]
 
     def chance(self, one_in: int) -> bool:
@@ -71,7 +71,7 @@ class Dice:
         return self.between(1, one_in) == 1
 
     def towards(self, low: int, high: int, simple: int) -> int:
-        """A whole number in [low, high]: one time in three the simple one."""
+        """Return an integer in [low, high], `simple` one time in three."""
         return simple if self.chance(3) else self.between(low, high)
 
     def seed(self) -> int:

@@ -1,4 +1,4 @@
-"""What a campaign judges and how its shards are cut: written when it starts and never changed."""
+"""The targets of a campaign and the size of its shards: written at the start and never changed."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def make_spec(
             "; ".join([*(f"{item.name}: {why}" for item, why in chosen.unusable), *refused]) or "none is installed"
         )
         raise ArgumentError(f"No subject can be judged on these operations and profiles here ({reasons}).")
-    on_host = {subject.name for subject in chosen.usable if subject.apart is not None}
+    on_host = {subject.name for subject in chosen.usable if subject.remote is not None}
     large = all(target.device == "gpu" and target.subject not in on_host for target in targets)
     judged = {target.subject for target in targets}
     return Spec(

@@ -1,4 +1,4 @@
-"""What a campaign has come to: a summary as data, and its Rich rendering, live or once."""
+"""The state of a campaign: a summary as data, and its rendering by Rich, live or once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SHOWN = 20
 
 
 class Watcher:
-    """Reads a campaign's database into a summary; what never changes is computed once."""
+    """Reads a campaign's database into a summary; constant parts are computed once."""
 
     def __init__(self, db: Database) -> None:
         self.db = db
@@ -101,7 +101,7 @@ class Watcher:
         return key
 
     def workers(self) -> list[dict[str, Any]]:
-        """Return every worker process that has been at work, with who it was."""
+        """Return every worker process of the campaign, with its identity."""
         rows = self.db.rows("SELECT * FROM workers ORDER BY joined")
         return [{**dict(row), "identity": json.loads(row["identity"])} for row in rows]
 
@@ -171,7 +171,7 @@ def _findings(findings: list[dict[str, Any]]) -> Table:
 
 
 def show(out: Console, summary: dict[str, Any], holes: bool = False) -> None:
-    """Print the summary once, with the statement of what sampling says."""
+    """Print the summary once, with the statement about the failure rate."""
     out.print(render(summary))
     if holes:
         for row in summary["rows"]:

@@ -1,4 +1,4 @@
-"""What a worker does with a task: judge a shard, confirm a finding in a fresh process, or make it small.
+"""The tasks of a worker: judge a shard, confirm a finding in a new process, or shrink a finding.
 
 Every function returns JSON values. A result's digest covers what must be equal wherever the shard runs: which cases
 ran, what was compared, what was wrong and the golden bytes; not times, devices or words.
@@ -47,7 +47,7 @@ def shard(context: WorkerContext, task: Mapping[str, Any], tell: Tell) -> dict[s
 
 
 def _warm_up(context: WorkerContext, target: str, recipe: Recipe, number: int, tell: Tell) -> None:
-    """Judge a block of zeros for nothing, with time to compile, so that no compiler counts as a hang."""
+    """Judge a block of zeros without counting it, with time to compile, so that compilation is no hang."""
     context.warm.add(target)
     if context.targets[target].device == "gpu":
         tell(number, True)

@@ -1,4 +1,4 @@
-"""The worker process: takes tasks over a socket, one at a time, and announces each case before it begins.
+"""The worker process: it receives tasks over a socket, one at a time, and announces each case before the case begins.
 
 Started by `worker_process` as `python -m refnum.conformance.commands.fuzz.worker FD`. The process ends with its parent:
 a heartbeat that cannot be sent ends it at once, even while a kernel hangs. The output of a subject is discarded.
@@ -27,7 +27,7 @@ BEAT = 0.5
 
 
 class Channel:
-    """The socket to the parent, shared by the work and the beats."""
+    """The socket to the parent, shared by the work and the heartbeats."""
 
     def __init__(self, descriptor: int) -> None:
         self.connection = Connection(descriptor)
@@ -57,7 +57,7 @@ def beat(line: Channel) -> None:
 
 
 def main() -> None:
-    """Serve tasks until told to stop."""
+    """Run tasks until the parent sends a stop message."""
     faulthandler.enable()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the coordinator, which ends its workers itself
     line = Channel(int(sys.argv[1]))

@@ -70,21 +70,21 @@ class WorkerProcess:
 
     @property
     def ready(self) -> bool:
-        """Whether the worker is up and has nothing to do."""
+        """Whether the worker runs and has no task."""
         return bool(self.identity) and self.task is None
 
     @property
     def key(self) -> str:
-        """The key of the process at work, empty until it has said hello."""
+        """The key of the running process, empty before its first message."""
         return str(self.identity.get("key", ""))
 
     @property
     def device(self) -> str:
-        """The device of the worker, empty until it has said hello."""
+        """The device of the worker, empty before its first message."""
         return str(self.identity.get("device", ""))
 
     def start(self) -> None:
-        """Start a process; `ready` once it has said hello."""
+        """Start a process; it is `ready` after its first message."""
         ours, theirs = socket.socketpair()
         self.errors.seek(0)
         self.errors.truncate()
@@ -112,7 +112,7 @@ class WorkerProcess:
             self.connection.send_bytes(json.dumps(message).encode())
 
     def poll(self) -> list[Event]:
-        """Return what has happened since the last call; never waits."""
+        """Return the events since the last call, without waiting."""
         events: list[Event] = []
         if self.connection is None:
             return events
@@ -153,7 +153,7 @@ class WorkerProcess:
             events.append(event)
 
     def _ended(self, why: str = "", words: str = "") -> list[Event]:
-        """Bury the process and tell what it was at."""
+        """Stop the process and return the event of its end."""
         assert self.process is not None
         if not why:
             try:
@@ -186,12 +186,12 @@ class WorkerProcess:
         self.identity = {}
 
     def close(self) -> None:
-        """End the process and let go of everything."""
+        """End the process and release its resources."""
         self.kill()
         self.errors.close()
 
     def run(self, task: Mapping[str, Any], fresh: bool = False) -> list[Event]:
-        """Do one task to its end, restarting the process when it is not up; WorkerError when it cannot come up."""
+        """Run one task to its end, after a restart if the process is not running; WorkerError when it cannot start."""
         events: list[Event] = []
         if fresh:
             self.kill()

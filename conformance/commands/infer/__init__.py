@@ -17,6 +17,8 @@ from refnum.profiles import Profile
 
 from .answers import Answer, ask, one_operation, one_subject
 from .candidates import FIELDS, closest, named
+from .nibbles import OURS, in_order
+from .scales import WrongScales
 from .score import Score
 from .witness import Doubt, Witness, weigh
 
@@ -27,8 +29,10 @@ __all__ = ["FIELDS", "Inference", "Witness", "infer_profile"]
 class Inference:
     """What was found out.
 
-    best: the profile that explains most; exact: whether it explains every case. agreement: output -> elements that
-    agree with it, and all elements. recoded: in words, codes that it gives and another that the kernel gives there.
+    asked: the subject as it was named. claimed: the profiles that it declares. best: the profile that explains most;
+    exact: whether it explains every case. nibbles: the order in which the kernel packs codes, by which they were
+    compared. agreement: output -> elements that agree with it, and all elements. scales: in which ways scales are
+    wrong. recoded: in words, codes that it gives and another that the kernel gives there.
     choices: field -> a witness against each other value that one was found for. undecided: field -> values that no
     input told apart. unclear: field -> values that give something else, but not where the kernel agrees with the
     best one. unexplained: cases that the best does not explain. cases: how many were compared. refused: how many the
@@ -38,9 +42,13 @@ class Inference:
     subject: str
     operation: str
     best: Profile
+    asked: str = ""
+    claimed: tuple[str, ...] = ()
+    nibbles: str = OURS
     cases: int = 0
     refused: int = 0
     agreement: dict[str, tuple[int, int]] = field(default_factory=dict)
+    scales: list[WrongScales] = field(default_factory=list)
     recoded: list[str] = field(default_factory=list)
     choices: dict[str, list[Witness]] = field(default_factory=dict)
     undecided: dict[str, list[Any]] = field(default_factory=dict)
@@ -70,8 +78,11 @@ def infer_profile(
     subject = one_subject(name, isolate)
     operation = one_operation(subject, operation)
     answers, refused = ask(subject, operation, seconds, say)
-    best = named(closest(answers, say))
-    found = Inference(subject.name, operation, best, len(answers), refused)
+    left, order = closest(answers, say)
+    best, claimed = named(left), subject.claims(operation)
+    found = Inference(subject.name, operation, best, name, claimed, order, len(answers), refused)
+    if order != OURS:
+        answers = in_order(answers, order)
     _measure(found, answers)
     say("looking for an input that decides each choice")
     for name in FIELDS:
@@ -87,7 +98,7 @@ def _measure(found: Inference, answers: list[Answer]) -> None:
         if not score.add(answer, found.best, answer.observed):
             found.unexplained.append(f"{answer.label}: {answer.case}")
     found.agreement = {name: (score.agreed[name], score.total[name]) for name in score.total}
-    found.recoded = score.recoded()
+    found.scales, found.recoded = score.scales(), score.recoded()
 
 
 def _note(found: Inference, name: str, value: Any, verdict: Witness | Doubt) -> None:

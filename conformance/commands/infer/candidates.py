@@ -11,6 +11,7 @@ import numpy as np
 from refnum.profiles import CHOICES, HOPPER, PROFILES, Profile, get_profile, profile_name
 
 from .answers import Answer
+from .nibbles import OURS, in_order, nibble_order
 from .score import explaining, scored
 
 OF_SCALES = ("scale_rule", "nonfinite", "zero_scale", "amax_floor")
@@ -22,19 +23,28 @@ FLOORS = sorted({p.amax_floor for p in PROFILES.values() if p.amax_floor is not 
 Say = Callable[[str], None]
 
 
-def closest(answers: Sequence[Answer], say: Say) -> list[Profile]:
-    """Return the profiles that explain the answers, or else those that come closest; several if no case decides.
+def closest(answers: Sequence[Answer], say: Say) -> tuple[list[Profile], str]:
+    """Return the profiles that explain the answers, or else those that come closest, and the order of nibbles.
 
-    The scales are explained first, then the codes under each profile that is left.
+    The scales are explained first, then, in the nibble order in which most agree, the codes under each profile that is
+    left. There are several profiles if no case decides.
     """
     scales = [name for name, part in answers[0].observed.items() if part.kind == "scales"]
     codes = [name for name in answers[0].observed if name not in scales]
-    left = [HOPPER]
-    for outputs, fields in ((scales, OF_SCALES), (codes, OF_CODES)):
-        candidates = _product(left, fields, answers)
-        say(f"{' and '.join(outputs)}: {len(candidates)} candidates")
-        left = explaining(answers, candidates, outputs) or scored(answers, _product(left, fields), outputs, say)
-    return left
+    left = _closest(answers, [HOPPER], scales, OF_SCALES, say)
+    order = nibble_order(answers, left[0])
+    if order != OURS:
+        say(f"packed codes agree best in the nibble order {order}")
+        answers = in_order(answers, order)
+    return _closest(answers, left, codes, OF_CODES, say), order
+
+
+def _closest(
+    answers: Sequence[Answer], left: list[Profile], outputs: list[str], fields: Iterable[str], say: Say
+) -> list[Profile]:
+    candidates = _product(left, fields, answers)
+    say(f"{' and '.join(outputs)}: {len(candidates)} candidates")
+    return explaining(answers, candidates, outputs) or scored(answers, _product(left, fields), outputs, say)
 
 
 def _product(bases: Iterable[Profile], names: Iterable[str], answers: Sequence[Answer] = ()) -> list[Profile]:

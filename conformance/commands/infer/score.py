@@ -15,6 +15,7 @@ import numpy as np
 from refnum.profiles import Profile
 
 from .answers import Answer
+from .scales import WrongScales, wrong_scales
 
 ROUND = 12
 """Cases after which the worse half of the candidates is asked no more."""
@@ -74,7 +75,12 @@ class Score:
 
     def recoded(self, most: int = 3) -> list[str]:
         """Return in words which codes of an output nearly always came back as another, the most frequent ones."""
-        return [text for place, pairs in self.pairs.items() for text in self._recoded(place, pairs)[:most]]
+        codes = {place: pairs for place, pairs in self.pairs.items() if place[0] != "scales"}
+        return [text for place, pairs in codes.items() for text in self._recoded(place, pairs)[:most]]
+
+    def scales(self) -> list[WrongScales]:
+        """Return in which ways scales are wrong, the most frequent first."""
+        return wrong_scales(self.pairs.get(("scales", 0), Counter()))
 
     def _recoded(self, place: Place, pairs: Counter[int]) -> list[str]:
         name, parity = place

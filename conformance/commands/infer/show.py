@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 from rich.console import Console
@@ -9,15 +10,23 @@ from rich.markup import escape
 
 from refnum.profiles import profile_name
 
+from ...reports.terminal import table
 from . import FIELDS, Inference, Witness
+from .nibbles import OURS
 from .orders import OrderInference
+from .scales import WrongScales
+
+MOST = 8
+"""Ways of wrong scales that are shown."""
 
 
 def tell(found: Inference, out: Console) -> int:
     """Print what was found and return the exit status: 0 when one profile explains every answer, else 1."""
     verb = "follows" if found.exact else "comes closest to"
+    packed = "" if found.nibbles == OURS else f", its codes packed {found.nibbles}"
     out.print(
-        f"{escape(found.subject)} {verb} [bold]{profile_name(found.best)}[/] on {found.operation}", soft_wrap=True
+        f"{escape(found.subject)} {verb} [bold]{profile_name(found.best)}[/] on {found.operation}{packed}",
+        soft_wrap=True,
     )
     out.print(f"{found.cases} cases compared, {found.refused} refused, {len(found.unexplained)} not explained")
     if not found.exact:
@@ -26,8 +35,7 @@ def tell(found: Inference, out: Console) -> int:
         _choice(found, name, out)
     for text in found.unexplained[:5]:
         out.print(f"  not explained by it: {escape(text)}", soft_wrap=True)
-    if found.exact:
-        out.print(f"judge it with: refnum check --profile {profile_name(found.best)}")
+    _next(found, out)
     return int(not found.exact)
 
 
@@ -38,6 +46,32 @@ def _disagreement(found: Inference, out: Console) -> None:
         out.print(f"  {name}: {agreed:,} of {total:,} elements agree ({share:.3g} %)")
     for words in found.recoded:
         out.print(f"  {escape(words)}", soft_wrap=True)
+    if found.scales:
+        title = "Wrong scales, in powers of two from the right one"
+        columns = ("off by", "blocks", "share", "where right is", "for example")
+        table(out, title, columns, [_scales(one, found.agreement["scales"][1]) for one in found.scales[:MOST]])
+    if len(found.scales) > MOST:
+        out.print(f"and {len(found.scales) - MOST} other differences")
+
+
+def _scales(one: WrongScales, total: int) -> list[str]:
+    where = f"0x{one.least:02X}" if one.least == one.most else f"0x{one.least:02X} to 0x{one.most:02X}"
+    right, given = one.example
+    share = f"{100 * one.blocks / total:.3g} %"
+    return [one.off, f"{one.blocks:,}", share, where, f"0x{given:02X}, right is 0x{right:02X}"]
+
+
+def _next(found: Inference, out: Console) -> None:
+    """Say what must be declared first, if anything, and the command that judges the kernel by what was found."""
+    best = profile_name(found.best)
+    if found.nibbles != OURS:
+        mark = f'@implements("{found.operation}", profile="{best}", nibbles="{found.nibbles}")'
+        out.print(f"declare the order of its nibbles first: {escape(mark)}", soft_wrap=True)
+    elif found.claimed and best not in found.claimed:
+        out.print(f"it declares {', '.join(found.claimed)}: declare {best} first", soft_wrap=True)
+    words = ["refnum", "check", "-s", found.asked, "-o", found.operation, "-p", best]
+    verb = "judge it with" if found.exact else "see how it differs with"
+    out.print(f"{verb}: {escape(shlex.join(words))}", soft_wrap=True)
 
 
 def _choice(found: Inference, name: str, out: Console) -> None:

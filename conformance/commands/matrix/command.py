@@ -83,7 +83,7 @@ def matrix(
                  f"[bold red]{cell['state'].upper()}[/]" if cell["state"] in states.LOUD else cell["state"],
                  cell["level"], by_class(cell) or "-",
                  ", ".join([*cell["known"], *(f"GONE {n}" for n in cell["gone"])]) or "-",
-                 terminal.escape(first_words(cell))] for cell in shown))  # fmt: skip
+                 terminal.escape(first_words(cell))] for cell in shown), ("first", "level", "differs"))  # fmt: skip
     for entry in result["skipped"]:
         out.print(
             terminal.escape(f"skipped  {entry['subject']} {entry['operation'] or ''}: {entry['reason']}"),
@@ -98,7 +98,7 @@ def _matches(name: str, patterns: list[str] | None) -> bool:
 
 
 def _subjects(patterns: list[str] | None) -> list[Any]:
-    every = [from_dict(entry, "refnum.conformance.subjects.peers") for entry in (*peers.subjects(), *peers.guests())]
+    every = [from_dict(entry, "refnum.conformance.subjects.peers") for entry in peers.all_subjects()]
     for pattern in patterns or []:
         if not any(fnmatchcase(subject.name, pattern) for subject in every):
             raise ArgumentError(f"No peer is named {pattern!r}; choose from {', '.join(s.name for s in every)}.")

@@ -207,7 +207,10 @@ def museum(
     headers = ("bug", "operation", "caught in", "guessed", "what the report says", "seen in")
     terminal.table(terminal.console(), "Museum", headers, [[terminal.escape(text) for text in row] for row in rows])
     missed, right = sum(not one.killed for one in met), sum(one.right for one in met)
-    terminal.console().print(f"{len(rows) - missed} of {len(rows)} caught, {right} with the right bug class")
+    misled = sum(one.misled for one in met)
+    terminal.console().print(
+        f"{len(rows) - missed} of {len(rows)} caught, {right} with the right bug class first, {misled} with a wrong one"
+    )
     if out is not None:
         write_text(out, json.dumps([_met(one) for one in met], indent=1) + "\n")
     if missed:

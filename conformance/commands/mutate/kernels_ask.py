@@ -100,7 +100,7 @@ def _questions_on(subject: Subject, operation: str, bounds: Bounds) -> Iterator[
     """Yield what a subject is asked of an operation: its variants, then what is none, on every way to the result."""
     if operation != corpus.LAYOUTS:
         yield from kernel_questions.questions(operation, bounds.profiles, bounds.largest)
-    ways = (contextlib.nullcontext, *subject.ways.get(operation, {}).values())
+    ways = (contextlib.nullcontext, *subject.forced_paths.get(operation, {}).values())
     for question, way in itertools.product(extra_questions(operation), ways):
         function = subject.operations[question.case.operation]
         if all(takes(function, name) for name in question.case.inputs):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from io import StringIO
+from typing import Any, Literal
 
+from rich.box import SIMPLE_HEAD, Box
 from rich.console import Console
 from rich.markup import escape
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -41,20 +45,79 @@ def plain_console(stream: Any) -> Console:
     return Shown(file=stream, highlight=False, width=PLAIN_WIDTH, color_system=None)
 
 
-def table(out: Console, title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print a table: with rules on a terminal, in plain aligned columns that never wrap otherwise."""
-    if not out.is_terminal:
-        _plain_table(out, title, columns, rows)
+def table(
+    out: Console, title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], least: Sequence[str] = ()
+) -> None:
+    """Print a table: with rules on a terminal, else in plain aligned columns, which wrap only where $COLUMNS is set.
+
+    least: the columns that are left out, the first of them first, where words would have to be broken to fit.
+    """
+    cells = [list(row) for row in rows]
+    limit = out.width if out.is_terminal else _told_width()
+    if limit is None:
+        _plain_table(out, title, columns, cells)
         return
-    grid = Table(title=title)
-    for column in columns:
-        grid.add_column(column, overflow="fold", justify="right" if column in _NUMBERS else "left")
-    for row in rows:
-        grid.add_row(*row)
-    out.print(grid)
+    kept, left_out = list(columns), list[str]()
+    for name in least:
+        if _width(out, _grid(columns, cells, kept)).minimum <= limit:
+            break
+        kept.remove(name)
+        left_out.append(name)
+    whole = _width(out, _grid(columns, cells, kept)).minimum <= limit
+    if out.is_terminal:
+        grid = _grid(columns, cells, kept, whole, SIMPLE_HEAD)
+        grid.title = title
+        out.print(grid)
+    else:
+        _print_plain(out, title, _grid(columns, cells, kept, whole), limit)
+    if left_out:
+        out.print(f"[dim]left out at {limit} columns: {', '.join(left_out)}[/]")
 
 
-def _plain_table(out: Console, title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+WIDE = 10_000
+"""Columns in which any table fits."""
+
+
+def _told_width() -> int | None:
+    """Return the width that $COLUMNS asks for, as a run in a pipe may be told; None where it says nothing."""
+    told = os.environ.get("COLUMNS", "")
+    return int(told) if told.isdecimal() and int(told) else None
+
+
+def _width(out: Console, grid: Table) -> Measurement:
+    """Return the widths between which a table can be printed."""
+    return Measurement.get(out, out.options.update(width=WIDE, max_width=WIDE), grid)
+
+
+def _grid(
+    columns: Sequence[str],
+    cells: Sequence[Sequence[str]],
+    kept: Sequence[str],
+    whole: bool = True,
+    box: Box | None = None,
+) -> Table:
+    """Return a table of some columns. whole: whether cells of one word are kept whole, and other columns give way."""
+    grid = Table(box=box, show_edge=False, pad_edge=False, padding=(0, 2 if box is None else 1, 0, 0))
+    places = [columns.index(name) for name in kept]
+    for place, name in zip(places, kept, strict=True):
+        words = any(" " in row[place] for row in cells)
+        justify: Literal["left", "right"] = "right" if name in _NUMBERS else "left"
+        grid.add_column(name, overflow="fold", no_wrap=whole and not words, justify=justify)
+    for row in cells:
+        grid.add_row(*(row[place] for place in places))
+    return grid
+
+
+def _print_plain(out: Console, title: str, grid: Table, width: int) -> None:
+    """Print a table without rules in a width, and without blanks at the ends of its lines."""
+    hidden = Shown(file=StringIO(), width=width, color_system=None, highlight=False)
+    with hidden.capture() as captured:
+        hidden.print(grid)
+    lines = [*([title] if title else []), *captured.get().splitlines()]
+    out.print(Text("\n".join(line.rstrip() for line in lines)), soft_wrap=True)
+
+
+def _plain_table(out: Console, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     cells = [list(columns), *([shown(Text.from_markup(cell).plain) for cell in row] for row in rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
     lines = [title] if title else []
@@ -69,6 +132,8 @@ def _plain_table(out: Console, title: str, columns: Sequence[str], rows: Iterabl
 
 _NUMBERS = frozenset(
     {
+        "blocks",
+        "share",
         "variants",
         "cases",
         "elements",
@@ -110,7 +175,7 @@ def verdicts(out: Console, report: Mapping[str, Any]) -> None:
         for line in facts.verdicts(report)
     ]
     if rows:
-        table(out, "Verdicts", _VERDICTS, rows)
+        table(out, "Verdicts", _VERDICTS, rows, ("seconds", "proved", "cases", "elements"))
 
 
 _VERDICTS = (
@@ -172,7 +237,9 @@ def failure(out: Console, result: Mapping[str, Any], record: Mapping[str, Any]) 
     """Print the page of one failing case."""
     page = record["page"]
     breach = f"  {record['finding']}" if record["finding"] else f"  fails {record['fails']}"
-    head = "MISMATCH" if result["outcome"] != "pass" else "NEXT LEVEL"
+    head = (
+        "MALFORMED" if result["outcome"] == "malformed" else "MISMATCH" if result["outcome"] != "pass" else "NEXT LEVEL"
+    )
     out.print(f"\n[bold red]{head}[/]  {escape(result['variant'])}  subject={escape(result['subject'])}{breach}")
     if record["words"]:
         out.print(f"  {escape(record['words'])}", soft_wrap=True)

@@ -43,4 +43,4 @@ def everything(out: Console, report: Mapping[str, Any]) -> None:
     for line in report["harness"]:
         out.print(f"[bold red]HARNESS[/]  {escape(line)}")
     style = {0: "green", 1: "bold red"}.get(report["footer"]["exit"], "yellow")
-    out.print(f"\n[{style}]{escape(report['footer']['verdict'])}[/]", soft_wrap=True)
+    out.print(f"\n[{style}]{escape(report['footer']['verdict'])}[/]", soft_wrap=not out.is_terminal)

@@ -6,7 +6,8 @@ import inspect
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,23 @@ import numpy as np
 from ...cases.case import Case
 from ...cases.findings import Finding
 from ...cases.levels import Outcome
-from ..arrays import to_numpy
-from ..subject import Subject, arguments_for
-from .call import Called, call, lay_out, other_data, where_it_lives
+from ..arrays import share_memory, to_numpy
+from ..subject import Subject, arguments_for, takes_out
+from .call import (
+    POISONS,
+    Called,
+    Laid,
+    as_out,
+    call,
+    call_golden,
+    filled,
+    lay_out,
+    on_host,
+    other_data,
+    where_it_lives,
+)
+from .forms import Placed, form_of, out_in_form, scalars_in_form
+from .results import made_wrong
 
 ROUNDS = 3
 """Times that both threads call, each on its own data."""
@@ -24,6 +39,8 @@ INTERVAL = 1e-5
 """Seconds after which a thread gives way within a line."""
 LINES = 1 << 12
 """Lines after which a thread gives way; so many are all of a launcher, and not all of a loop over every element."""
+
+Call = Callable[[], Any]
 
 
 @where_it_lives
@@ -46,8 +63,61 @@ def call_at_once(subject: Subject, case: Case, seconds: float = 60.0) -> tuple[C
     return other, found[0], found[1]
 
 
+@where_it_lives
+def call_twice_at_once(subject: Subject, case: Case, seconds: float = 60.0) -> tuple[Case, Called, Called]:
+    """Call on a case in its form from two threads that start together; return the case and both calls.
+
+    Results that lie in the same memory are a breach of the second one.
+    """
+    form, function = form_of(case), subject.operations[case.operation]
+    if "out" in form and not takes_out(function, case.operation):
+        refused = Called(outcome=Outcome.UNSUPPORTED, words="it takes no 'out'", declared=True)
+        return case, refused, refused
+    like = call_golden(case) if "out" in form else ()
+    places = [out_in_form(case, like, subject.arrays, POISONS[0]) if like else [] for _ in range(2)]
+    given = [lay_out(subject, case) for _ in range(2)]
+    asked = [scalars_in_form(case, arguments_for(subject, case, laid)) for laid in given]
+    more: list[dict[str, Any]] = [{"out": as_out(case, one)} if one else {} for one in places]
+    calls = [partial(function, **one, **other) for one, other in zip(asked, more, strict=True)]
+    lives = _at_the_same_time(calls, seconds)
+    first, second = (_looked_at(case, *one) for one in zip(given, lives, places, strict=True))
+    if first.answered and second.answered and not like and _shared(first, second):
+        words = "results of two calls at the same time lie in the same memory"
+        second = Called(second.results, second.live, Outcome.MISMATCH, words, Finding.NOT_THREAD_SAFE)
+    return case, first, second
+
+
+def _looked_at(case: Case, given: Laid, live: Any, places: list[Placed]) -> Called:
+    """Return a call by what came back, or was raised."""
+    if isinstance(live, BaseException):
+        return _failed(live)
+    called = on_host(case, given, live)
+    if called.outcome is not Outcome.PASS:
+        return called
+    if places:
+        return filled(called, places)
+    finding, words = made_wrong(live) or ("", "")
+    return Called(called.results, live, Outcome.MISMATCH, words, finding) if finding else called
+
+
+def _shared(first: Called, second: Called) -> bool:
+    return any(share_memory(one, other) for one in first.live for other in second.live)
+
+
+def _failed(error: BaseException) -> Called:
+    """Return the call that raised an error, or gave no answer in time, beside another."""
+    outcome = Outcome.TIMEOUT if isinstance(error, LateError) else Outcome.FAULT
+    return Called(outcome=outcome, words=f"{type(error).__name__}: {error} when another thread calls too"[:300])
+
+
+class LateError(TimeoutError):
+    """A call gave no answer in time."""
+
+
 def _different(results: Any) -> Called:
     words = "right alone, wrong when another thread calls at the same time"
+    if isinstance(results, LateError):
+        return _failed(results)
     if isinstance(results, BaseException):
         words = f"right alone; {type(results).__name__}: {results} when another thread calls at the same time"
         return Called(outcome=Outcome.MISMATCH, words=words[:300], finding=Finding.NOT_THREAD_SAFE)
@@ -62,25 +132,33 @@ def _same(results: Any, alone: Called) -> bool:
 
 
 def _together(subject: Subject, cases: tuple[Case, Case], seconds: float) -> list[Any]:
-    """Return the results of two calls that start together, or what each raised."""
-    barrier = threading.Barrier(len(cases))
-    results: list[Any] = [TimeoutError(f"no answer within {seconds:g} s")] * len(cases)
+    """Return the results of two calls that start together and give way to each other, or what each raised."""
+    given = [arguments_for(subject, case, lay_out(subject, case)) for case in cases]
+    functions = [subject.operations[case.operation] for case in cases]
+    calls = [partial(function, **one) for function, one in zip(functions, given, strict=True)]
+    lives = _at_the_same_time(calls, seconds, [_giving_way(function) for function in functions])
+    return [live if isinstance(live, BaseException) else tuple(np.array(to_numpy(part), copy=True) for part in live)
+            for live in lives]  # fmt: skip
 
-    def run(place: int, arguments: dict[str, Any]) -> None:
+
+def _at_the_same_time(calls: Sequence[Call], seconds: float, traces: Sequence[Any] = (None, None)) -> list[Any]:
+    """Return the arrays of calls that start together, one a thread, or what each raised."""
+    barrier = threading.Barrier(len(calls))
+    lives: list[Any] = [LateError(f"no answer within {seconds:g} s") for _ in calls]
+
+    def run(place: int) -> None:
         try:
             barrier.wait()
             sys.settrace(traces[place])
-            back = subject.operations[cases[place].operation](**arguments)
+            back = calls[place]()
             sys.settrace(None)
             parts = back if isinstance(back, tuple | list) else (back,)
-            results[place] = tuple(np.array(to_numpy(part), copy=True) for part in parts if part is not None)
+            lives[place] = tuple(part for part in parts if part is not None)
         except BaseException as error:  # whatever a call raises beside another is what came of it
             sys.settrace(None)
-            results[place] = error
+            lives[place] = error
 
-    traces = [_giving_way(subject.operations[case.operation]) for case in cases]
-    given = [arguments_for(subject, case, lay_out(subject, case)) for case in cases]
-    threads = [threading.Thread(target=run, args=(place, one), daemon=True) for place, one in enumerate(given)]
+    threads = [threading.Thread(target=run, args=(place,), daemon=True) for place in range(len(calls))]
     before, depth = sys.getswitchinterval(), sys.getrecursionlimit()
     sys.setswitchinterval(INTERVAL)
     try:
@@ -91,7 +169,7 @@ def _together(subject: Subject, cases: tuple[Case, Case], seconds: float) -> lis
     finally:
         sys.setswitchinterval(before)
         sys.setrecursionlimit(depth)
-    return results
+    return list(lives)
 
 
 def _giving_way(function: Callable[..., Any]) -> Callable[..., Any]:

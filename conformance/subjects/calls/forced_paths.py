@@ -1,8 +1,8 @@
-"""Calls that take another way through a subject than the size of a case, or where its splits lie, would choose.
+"""Calls that force a code path which a subject takes only for large data, or for splits that are an array.
 
-Launchers choose kernels by size, and small cases never reach those for large data. A subject may name such ways
-(`Subject.ways`); every call of a judged case is then made on each of them too. And splits that a caller holds as an
-array of the subject's library, perhaps on its device, must mean what a list of them means.
+Launchers choose kernels by size, so small cases never reach the kernels for large data. A subject may say how to force
+them (`Subject.forced_paths`); every judged case is then run on each path too. Splits given as an array of the
+subject's library, perhaps on its device, must give the same result as a list.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from ..subject import Subject
 from .call import POISONS, Called, call_on, has_out, lay_out, raw, where_it_lives
 
 EMPTY = 1023
-"""Experts without a row that are put in front of a case's: its first is the last of 1,024 threads, the others pass."""
+"""Empty experts put in front of those of a case: the case's first expert is then the last of 1,024 threads."""
 LONG = 1024
-"""Splits of more experts are given as int64, others as int32: a probe asks both."""
+"""Splits of more experts than this are given as int64, others as int32, so that a probe covers both."""
 
 
 def has_ways(subject: Subject, operation: str) -> bool:
-    """Whether a subject names other ways to run an operation."""
-    return bool(subject.ways.get(operation))
+    """Return whether a subject has forced paths for an operation."""
+    return bool(subject.forced_paths.get(operation))
 
 
 def takes_arrays(subject: Subject, operation: str) -> bool:
@@ -38,13 +38,16 @@ def takes_arrays(subject: Subject, operation: str) -> bool:
 
 
 def on_way(subject: Subject, operation: str, way: str) -> Subject:
-    """Return the subject whose every call of an operation takes one of its ways; KeyError for one that it has not.
+    """Return the subject with every call of an operation on one of its forced paths.
 
-    The way is entered within the call, so that its errors and its time are the call's.
+    The path's context is entered inside the call, so its errors and its time count as the call's.
+
+    Raises:
+        KeyError: the subject has no such path.
     """
-    enter, function = subject.ways[operation][way], subject.operations[operation]
-    if subject.apart is not None:
-        return replace(subject, apart=partial(subject.apart, way=way))
+    enter, function = subject.forced_paths[operation][way], subject.operations[operation]
+    if subject.remote is not None:
+        return replace(subject, remote=partial(subject.remote, way=way))
 
     @wraps(function)
     def taking(*arguments: Any, **keywords: Any) -> Any:

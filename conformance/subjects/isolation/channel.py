@@ -1,6 +1,6 @@
-"""One end of the socket between the harness and a subject's process: bytes that arrive whole and in time, or an error.
+"""One end of the socket to a subject's process: all bytes arrive before a deadline, or an error is raised.
 
-The other side may stop in the middle of anything: nothing here waits longer than until its deadline.
+The peer process may stop at any point, so no wait lasts past its deadline.
 """
 
 from __future__ import annotations
@@ -12,21 +12,25 @@ import time
 from collections.abc import Callable
 
 NEVER = math.inf
-"""The deadline of one that waits as long as it takes."""
+"""The deadline of a wait without a limit."""
 _LOOK = 0.05
-"""Seconds between two looks at whether the other side's process is still there; a child of it may hold the socket."""
+"""Seconds between two checks that the peer process is alive; a child of the peer may keep the socket open."""
 _PIECE = 1 << 20
 
 
 class LateError(Exception):
-    """The deadline passed before all bytes were through."""
+    """The deadline passed before all bytes were transferred."""
 
 
 class Channel:
-    """Sends and fills whole buffers over a socket that does not block. Not thread-safe.
+    """Sends and receives whole buffers over a non-blocking socket. Not thread-safe.
 
-    Deadlines are times of `time.monotonic`. Both raise LateError past the deadline, EOFError or OSError when the other
-    side is gone. gone: whether its process has ended, where that can be known.
+    Deadlines are times of `time.monotonic`. Every transfer raises LateError past its deadline, and EOFError or OSError
+    when the peer is gone.
+
+    Args:
+        end: this end of the socket.
+        gone: returns whether the peer process has ended; None where that cannot be known.
     """
 
     def __init__(self, end: socket.socket, gone: Callable[[], bool] | None = None) -> None:
@@ -38,7 +42,7 @@ class Channel:
         self.end.close()
 
     def send(self, part: bytes | memoryview, until: float = NEVER) -> None:
-        """Send all bytes of a part."""
+        """Send all bytes of a buffer."""
         rest = memoryview(part).cast("B")
         while rest:
             try:
@@ -48,20 +52,20 @@ class Channel:
             _in_time(until)
 
     def fill(self, part: memoryview | bytearray, until: float = NEVER) -> None:
-        """Receive as many bytes as a buffer holds."""
+        """Receive until a buffer is full."""
         rest = memoryview(part).cast("B")
         while rest:
             try:
                 count = self.end.recv_into(rest[:_PIECE])
                 if not count:
-                    raise EOFError("the other side closed the line")
+                    raise EOFError("the other process closed the connection")
                 rest = rest[count:]
             except BlockingIOError:
                 self._wait(select.POLLIN, until)
             _in_time(until)
 
     def skip(self, count: int, until: float = NEVER) -> None:
-        """Receive bytes that nobody wants."""
+        """Receive some bytes and discard them."""
         sink = bytearray(min(count, _PIECE))
         while count:
             part = memoryview(sink)[:count]
@@ -74,12 +78,12 @@ class Channel:
         while True:
             _in_time(until)
             left = max(until - time.monotonic(), 0)
-            gone = self.gone is not None and self.gone()  # before the last look: what it said first still counts
+            gone = self.gone is not None and self.gone()  # before the last poll: bytes sent before the end still count
             seconds = 0 if gone else left if self.gone is None else min(left, _LOOK)
             if ready.poll(None if seconds == NEVER else seconds * 1000):
                 return
             if gone:
-                raise EOFError("the process of the other side has ended")
+                raise EOFError("the other process has ended")
 
 
 def _in_time(until: float) -> None:

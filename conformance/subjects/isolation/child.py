@@ -1,8 +1,8 @@
-"""The process in which foreign subjects live: it loads them, describes them, and calls them on request.
+"""The child process that holds foreign subjects: it loads, describes and calls them on request.
 
 Started by `parent.IsolatedProcess` as `python -m refnum.conformance.subjects.isolation.child FD`. The output of a
-subject goes to the standard error of the harness. A child that a subject forks never answers. The process ends with its
-parent.
+subject goes to the standard error of the harness. A process that a subject forks never answers. This process ends
+when its parent ends.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ CALLS = {
     for room, names in (
         (call, ("call", "replay_in_place", "hold_results", "into_guarded")),
         (moved, ("call_with_gaps", "call_with_padded_rows", "call_with_odd_rows", "call_at_offset")),
-        (at_once, ("call_at_once",)),
+        (at_once, ("call_at_once", "call_twice_at_once")),
         (streams, ("on_side_stream", "under_graph")),
         (ways, ("call_with_array_splits",)),
     )
     for name in names
 }
-"""The watched calls that may be asked for."""
+"""The watched calls that the parent may request."""
 
 
 def main() -> None:
-    """Serve the parent until it closes the line."""
+    """Serve the parent until it closes the connection."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this process itself
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
@@ -55,7 +55,7 @@ def main() -> None:
     try:
         subjects = {subject.name: subject for subject in resolve(first["load"])}
         said = [described(subject) for subject in subjects.values()]
-    except BaseException as error:  # whatever is wrong with the file, the parent must hear of it
+    except BaseException as error:  # the parent must learn of every failure to load
         own = isinstance(error, RefnumError)
         words = str(error) if own else f"{first['load']} cannot be loaded: {words_of(error)}."
         send(line, {"unable": words, "type": type(error).__name__})
@@ -67,7 +67,7 @@ def main() -> None:
             head, arrays = receive(line)
         except (EOFError, OSError):
             return
-        except MemoryError:  # within a message: what is left of it can never be told from the next
+        except MemoryError:  # within a message: its rest cannot be told from the next message
             send(line, {"calls": [_no_room()], "same": True})
             return
         answer, results = _answer(subjects[head["subject"]], head, arrays)
@@ -80,11 +80,11 @@ def main() -> None:
         except MemoryError:
             send(line, {"calls": [_no_room()], "same": True})
         if answer.get("dead"):
-            os._exit(0)  # its device answers no more; the parent starts another process
+            os._exit(0)  # the device no longer responds; the parent starts another process
 
 
 def described(subject: Subject) -> dict[str, Any]:
-    """Return what a subject says of itself, as JSON values."""
+    """Return a subject's fields and facts as JSON values."""
     try:
         usable, reason = subject.available()
     except Exception as error:  # a foreign probe may fail in any way
@@ -105,7 +105,7 @@ def described(subject: Subject) -> dict[str, Any]:
         "level": subject.level,
         "inputs": list(subject.inputs),
         "levels": dict(subject.levels),
-        "ways": {operation: list(ways) for operation, ways in subject.ways.items()},
+        "forced_paths": {operation: list(ways) for operation, ways in subject.forced_paths.items()},
         "arrays": subject.arrays,
         "on_request": subject.on_request,
         "available": [bool(usable), str(reason)],
@@ -129,9 +129,9 @@ def _answer(
         if head["way"] is not None:
             subject = ways.on_way(subject, case.operation, head["way"])
         back = CALLS[head["ask"]](subject, case, seconds=head["seconds"], **more)
-    except MemoryError:  # outside of the subject's own code: nobody's fault
+    except MemoryError:  # outside the subject's own code, so not its fault
         return {"calls": [_no_room()], "same": True}, []
-    except BaseException as error:  # a watched call catches what a subject raises; what is left is still a fault
+    except BaseException as error:  # a watched call catches a subject's exceptions; any other is a fault too
         return {"calls": [_fault(f"{type(error).__name__}: {error}")], "same": True}, []
     parts = back if isinstance(back, tuple) else (case, back)
     calls, results = [], []
@@ -159,7 +159,7 @@ def _said(subject: Subject, head: dict[str, Any]) -> dict[str, Any]:
             return {"said": {str(k): str(v) for k, v in subject.trace(head["operation"]).items()}}
     except Exception as error:
         return {"failed": f"{type(error).__name__}: {error}"}
-    return {"failed": f"it cannot be asked for {head['ask']!r}"}
+    return {"failed": f"{head['ask']!r} is not a question that it answers"}
 
 
 def _fault(words: str) -> dict[str, Any]:

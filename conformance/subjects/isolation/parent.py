@@ -1,4 +1,4 @@
-"""Subjects in processes of their own, against accidents: crashes, hangs, exits, wild writes, replaced functions.
+"""Subjects in processes of their own: protection against crashes, hangs, exits, wild writes and replaced functions.
 
 The judging process never runs a line of a subject's file. Results come back as bytes and are compared in the judging
 process, so nothing that a subject does to its own memory, modules, float modes or signals changes a verdict or reaches
@@ -40,19 +40,28 @@ from .channel import NEVER, Channel, LateError
 from .wire import MessageError, case_head, receive, send
 
 START = 120.0
-"""Seconds that a process may take to come up: imports, and a CUDA context."""
+"""Seconds that a process may take to start: imports, and a CUDA context."""
 GRACE = 3.0
-"""Seconds beyond a call's own limit before the process is killed; for a shorter limit as many as that, or LEAST."""
+"""Seconds beyond a call's limit before the process is killed: at most the limit itself, but at least LEAST."""
 LEAST = 0.5
 STOPPED = 1.0
-"""Seconds after which a process that stopped itself is killed: nothing else stops one that leads its own session."""
-_CALLS = {"replay_in_place": 3, "hold_results": CALLS_KEPT, "under_graph": 4, "call_at_once": 12}
+"""Seconds after which a stopped process is killed: a process that leads its own session can only stop itself."""
+_CALLS = {"replay_in_place": 3, "hold_results": CALLS_KEPT, "under_graph": 4, "call_at_once": 12,
+          "call_twice_at_once": 2}  # fmt: skip
 
 
-def apart(text: str) -> list[Subject]:
-    """Return the subjects of a file, a declared library or a name, living in one process of their own.
+def isolated(text: str) -> list[Subject]:
+    """Return the subjects of a file, a declared library or a name, loaded in one process of their own.
 
-    text: as after `--subject`. Raises FileError when they cannot be loaded there.
+    Args:
+        text: the words that `--subject` takes.
+
+    Returns:
+        The subjects, whose watched calls run in that process.
+
+    Raises:
+        FileError: the process cannot load them.
+        ArgumentError: there is no such subject.
     """
     home = IsolatedProcess(text)
     try:
@@ -94,24 +103,24 @@ def _subject(home: IsolatedProcess, said: Mapping[str, Any], text: str) -> Subje
         "level": said["level"],
         "inputs": said["inputs"],
         "levels": said["levels"],
-        "ways": {operation: dict.fromkeys(ways, _way) for operation, ways in said["ways"].items()},
+        "forced_paths": {operation: dict.fromkeys(ways, _way) for operation, ways in said["forced_paths"].items()},
         "arrays": said["arrays"],
         "on_request": said["on_request"],
         "available": lambda: (bool(usable), str(reason)),
         "describe": lambda: facts,
         "supports": supports if said["supports"] else None,
         "trace": trace if said["trace"] else None,
-        "apart": carried_out,
+        "remote": carried_out,
         "origin": text,
     }
     return from_dict(entry, text)
 
 
 def _stub(keywords: list[str], anything: bool) -> Callable[..., Any]:
-    """Return a function with the signature of one that lives elsewhere."""
+    """Return a placeholder with the signature of a callable in another process."""
 
     def elsewhere(**_: Any) -> Any:
-        raise NotImplementedError("this subject lives in a process of its own; it is called there, by `call.call`")
+        raise NotImplementedError("this subject runs in a process of its own; call it by `call.call`")
 
     parameters = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in keywords]
     if anything:
@@ -121,11 +130,11 @@ def _stub(keywords: list[str], anything: bool) -> Callable[..., Any]:
 
 
 def _way() -> contextlib.AbstractContextManager[None]:
-    raise NotImplementedError("this subject lives in a process of its own; its ways are taken there, by `ways.on_way`")
+    raise NotImplementedError("this subject runs in a process of its own; force its paths by `forced_paths.on_way`")
 
 
 class _Lost(Exception):
-    """The process is gone or was killed; the words say why. hung: whether it ran past its limit."""
+    """The process ended or was killed, for the reason in the message. hung: whether it ran past its limit."""
 
     def __init__(self, words: str, hung: bool = False) -> None:
         super().__init__(words)
@@ -136,15 +145,16 @@ _homes: weakref.WeakSet[IsolatedProcess] = weakref.WeakSet()
 
 
 def stop_all() -> None:
-    """End the processes of all subjects; one that is called again gets a new process."""
+    """End the processes of all subjects; the next call of a subject starts a new one."""
     for home in list(_homes):
         home.stop()
 
 
 class IsolatedProcess:
-    """Starts, asks, kills and restarts the process of some subjects. Not thread-safe.
+    """Starts, queries, kills and restarts the process of some subjects. Not thread-safe.
 
-    silent: (subject, question without arrays) -> how it was not answered in time, so that it is not waited for again.
+    Attributes:
+        silent: (subject, question without arrays) -> the error of a question that timed out; it is not asked again.
     """
 
     def __init__(self, text: str) -> None:
@@ -158,7 +168,7 @@ class IsolatedProcess:
         atexit.register(self.stop)
 
     def start(self) -> list[dict[str, Any]]:
-        """Start the process and return what its subjects say of themselves; FileError when they cannot be loaded."""
+        """Start the process and return the descriptions of its subjects; FileError when they cannot be loaded."""
         ours, theirs = socket.socketpair()
         self.mark, environment = process_tree.marked()
         environment["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
@@ -184,7 +194,7 @@ class IsolatedProcess:
         return list(head["subjects"])
 
     def stop(self) -> None:
-        """End the process, and what it has started, at once."""
+        """Kill the process and every process that it started."""
         if self.process is not None:
             process_tree.end(self.process, self.mark)
         if self.line is not None:
@@ -196,7 +206,7 @@ class IsolatedProcess:
         return self.process is not None and self.process.poll() is None
 
     def _stopped(self) -> bool:
-        """Whether the process has been stopped by a signal for so long that it will not go on."""
+        """Return whether a signal stopped the process more than STOPPED seconds ago."""
         assert self.process is not None
         if os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is None:
             self.stopped = math.inf
@@ -205,7 +215,7 @@ class IsolatedProcess:
         return time.monotonic() - self.stopped > STOPPED
 
     def ask(self, name: str, what: str, **more: Any) -> Any:
-        """Return what a subject says to a question without arrays; RuntimeError when it fails."""
+        """Return a subject's answer to a question without arrays; RuntimeError when there is none."""
         if (name, what) in self.silent:
             raise RuntimeError(self.silent[name, what])
         try:
@@ -233,7 +243,7 @@ class IsolatedProcess:
         poison: int | None = None,
         way: str | None = None,
     ) -> Any:
-        """Carry out a watched call of `calling` there, on one of the subject's ways; returns what it returns there."""
+        """Run a watched call of `subjects.calls` in the process, on a forced path if one is named."""
         if which == "into_guarded":
             like, poison, *rest = arguments if arguments else (like, poison)
             seconds = rest[0] if rest else seconds
@@ -246,7 +256,7 @@ class IsolatedProcess:
             self._up()
             answer, results = self._exchange(head, [*case.inputs.values(), *like], limit)
             calls = _calls(answer, results)
-        except MemoryError:  # of this process, which judges
+        except MemoryError:  # in this process, the judge's
             self.stop()
             calls, answer = [Called(outcome=Outcome.UNSUPPORTED, words=NO_ROOM, no_room=True)], {"same": True}
         except (_Lost, MessageError, RefnumError) as error:
@@ -271,9 +281,9 @@ class IsolatedProcess:
     def _exchange(
         self, head: dict[str, Any], arrays: list[np.ndarray], limit: float
     ) -> tuple[dict[str, Any], list[np.ndarray]]:
-        """Send and wait for the answer; _Lost when the process ends or runs past its limit (0: none).
+        """Send a question and return the answer; _Lost when the process ends or runs past the limit (0: no limit).
 
-        The limit is one for both messages: the process may stop reading or writing in the middle of either.
+        One limit covers both messages: the process may stop reading or writing in the middle of either.
         """
         assert self.line is not None and self.process is not None
         until = time.monotonic() + limit if limit else NEVER
@@ -293,19 +303,19 @@ class IsolatedProcess:
             raise
 
     def _death(self) -> str:
-        """Bury the process and return how it ended."""
+        """Stop the process and return in words how it ended."""
         assert self.process is not None
         try:
             code = self.process.wait(1.0)
             words = f"its process ended with {signal.Signals(-code).name if code < 0 else f'exit status {code}'}"
         except subprocess.TimeoutExpired:
-            words = "its process closed the line to the harness"
+            words = "its process closed the connection to the harness"
         self.stop()
         return words
 
 
 def _calls(answer: dict[str, Any], results: list[np.ndarray]) -> list[Called]:
-    """Return the calls of an answer; MessageError when it is none, for a subject may have written it."""
+    """Return the calls of an answer; MessageError when it is malformed: a subject may have written it."""
     try:
         calls, rest = [], list(results)
         for one in answer["calls"]:

@@ -1,8 +1,8 @@
-"""Start and end of a process that a subject lives in, and of all that it has started: groups, sessions, orphans too.
+"""Start and kill a subject's process with all its descendants: groups, sessions and orphans.
 
-What a process starts inherits its environment, so each gets a mark of its own in there. On systems without /proc only
-the process and its group are ended; a child that starts with another environment gets away. Where this process is
-killed it ends nobody: Linux then ends the one that it started, whose own children find their lines closed.
+Descendants inherit the environment, so each subject's process gets a mark of its own there. Without /proc only the
+process and its group are killed; a descendant started with another environment escapes. If the harness itself is
+killed, Linux kills the process that it started; the descendants of that process find their connections closed.
 """
 
 from __future__ import annotations
@@ -21,20 +21,29 @@ from . import die_with_parent
 _NAME = "REFNUM_HOUSEHOLD"
 _ROUNDS = 10
 _PATIENCE = 10.0
-"""Seconds to wait for a process that was killed: the kernel may hold it in a driver for good."""
+"""Seconds to wait for a killed process, which the kernel may hold in a driver for ever."""
 
 
 def marked() -> tuple[str, dict[str, str]]:
-    """Return a new mark and this process's environment with it."""
+    """Return a new mark, and this process's environment with the mark in it."""
     mark = uuid.uuid4().hex
     return mark, {**os.environ, _NAME: mark}
 
 
 def started(path: Path) -> tuple[subprocess.Popen[bytes], str]:
-    """Start an executable that leads its own group, to be asked by pipes, and return it and its mark.
+    """Start an executable in a process group of its own, with pipes for input and output.
 
-    It ends with the thread that calls this, at the latest (Linux). Raises the OSError of the system where it cannot be
-    executed. Between fork and exec nothing of this process runs, which may have threads: another program does the rest.
+    On Linux the executable is killed at the latest when the calling thread ends. This process may have threads, so no
+    code of it runs between fork and exec: `die_with_parent` does the rest.
+
+    Args:
+        path: the executable.
+
+    Returns:
+        The process and its mark.
+
+    Raises:
+        OSError: the system cannot execute it.
     """
     mark, environment = marked()
     says, told = os.pipe()
@@ -65,13 +74,13 @@ def started(path: Path) -> tuple[subprocess.Popen[bytes], str]:
 
 
 def end(process: subprocess.Popen[bytes], mark: str) -> None:
-    """Kill a process that leads its own group, the group, and whoever else bears its mark; wait for the process."""
+    """Kill a process, its group and every process with its mark, and wait for the process."""
     with contextlib.suppress(OSError):
         os.killpg(process.pid, signal.SIGKILL)
     process.kill()
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(_PATIENCE)
-    for _ in range(_ROUNDS):  # one may fork while it is looked for
+    for _ in range(_ROUNDS):  # a process may fork during the search
         found = list(_bearers(mark))
         for number in found:
             with contextlib.suppress(OSError):
@@ -83,6 +92,6 @@ def end(process: subprocess.Popen[bytes], mark: str) -> None:
 def _bearers(mark: str) -> Iterator[int]:
     entry = f"{_NAME}={mark}".encode()
     for path in Path("/proc").glob("[0-9]*/environ"):
-        with contextlib.suppress(OSError):  # it has ended since, or is another user's
+        with contextlib.suppress(OSError):  # the process has ended, or belongs to another user
             if entry in path.read_bytes().split(b"\0"):
                 yield int(path.parent.name)

@@ -1,8 +1,7 @@
-"""A command that vanishes is red: the work runs in a child process, and its exit status needs a word from the end.
+"""Run a command's work in a child process, so that a run which vanishes is a failure.
 
-A subject in the process of the run may end it with status 0 from C code, `os._exit` or an exit handler. The child
-therefore writes its status to a pipe after its last line; without that word the command fails. A child that stops
-itself is continued.
+A subject may end its process with status 0 from C code, `os._exit` or an exit handler. The child therefore writes its
+status to a pipe as its last action; without that status the command fails. A child that stops itself is continued.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ from .die_with_parent import DIE_WITH_PARENT
 VANISHED = 1
 """Exit status of a command whose process ended before its work did."""
 STOPPED = 1.0
-"""Seconds after which a stopped process is continued; one that was suspended with this process is continued with it."""
+"""Seconds after which a stopped child is continued; a child suspended together with this process continues with it."""
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _BY_KERNEL = 0x80
-"""SI_KERNEL: a signal of the terminal, which has reached the child as well."""
+"""SI_KERNEL: a signal from the terminal, which the child received too."""
 
 
 def supervised(work: Callable[[], object]) -> None:
-    """Do some work in a child process and end with its exit status; fail when the work did not come to its end.
+    """Run some work in a child process and exit with its status; fail if the work did not finish.
 
-    Must be called while this process has one thread. Linux only; elsewhere the work is done in this process.
+    Call it while this process has one thread. On systems other than Linux the work runs in this process.
 
     Args:
         work: ends by returning or with SystemExit.
@@ -57,7 +56,7 @@ def supervised(work: Callable[[], object]) -> None:
 
 
 def _work(work: Callable[[], object], writer: int) -> None:
-    """Do the work, say its status, and end in the ordinary way."""
+    """Run the work, write its status to the pipe, and exit normally."""
     status = 0
     try:
         work()
@@ -71,7 +70,7 @@ def _work(work: Callable[[], object], writer: int) -> None:
 
 
 def _ended(child: int, watched: set[signal.Signals]) -> int:
-    """Wait for the end of a process, hand signals on to it, and return its exit status, negative for a signal."""
+    """Forward signals to a process until it ends, and return its exit status, negative for a signal."""
     while True:
         found, how = os.waitpid(child, os.WNOHANG | os.WUNTRACED)
         if found and os.WIFSTOPPED(how):
@@ -87,11 +86,11 @@ def _ended(child: int, watched: set[signal.Signals]) -> int:
 
 
 def _status(code: int, reader: int) -> int:
-    """Return the status that the work has told, or that of an end without a word, which is never 0."""
+    """Return the status that the work wrote; if it wrote none, the exit status of the process, or VANISHED for 0."""
     os.set_blocking(reader, False)
     try:
         said = os.read(reader, 1)
-    except BlockingIOError:  # a process that the work has left behind holds the pipe
+    except BlockingIOError:  # a process left behind by the work holds the pipe
         said = b""
     if code < 0:
         _end_by(-code)
@@ -103,7 +102,7 @@ def _status(code: int, reader: int) -> int:
 
 
 def _end_by(number: int) -> None:
-    """End by the signal that ended the work, without another core file."""
+    """End this process by the signal that ended the work, without a second core file."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if number != signal.SIGKILL:
         signal.signal(number, signal.SIG_DFL)

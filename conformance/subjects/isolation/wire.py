@@ -1,7 +1,7 @@
 """Messages between the harness and a subject's process: a JSON head and the bytes of arrays. Nothing is unpickled.
 
-A message is eight bytes that no subject writes by chance, the length of a JSON text, the text, and the arrays that it
-names. The other side may be hostile: whatever does not fit raises MessageError, and sizes are checked before use.
+A message is eight fixed bytes, a length of a JSON text, the text, and the bytes of the arrays that it lists. The
+sender may be hostile: malformed messages raise MessageError, and sizes are checked before memory is allocated.
 """
 
 from __future__ import annotations
@@ -18,21 +18,30 @@ from ..loading.shapes import dtype_of
 from .channel import NEVER, Channel
 
 MOST = 1 << 33
-"""Bytes of the arrays of one message."""
+"""Largest number of array bytes in one message."""
 MOST_TEXT = 1 << 26
-"""Bytes of its JSON text."""
+"""Largest number of bytes of the JSON text."""
 _BEGIN = b"refnum\xff\x01"
 _LENGTH = 8
 
 
 class MessageError(Exception):
-    """Bytes came that are no message."""
+    """The received bytes are not a message."""
 
 
 def send(line: Channel, head: dict[str, Any], arrays: list[np.ndarray] | None = None, until: float = NEVER) -> None:
-    """Send a head and arrays; their dtypes and shapes go with it. TypeError, and nothing sent, for no numbers.
+    """Send a head and arrays, with the dtypes and shapes of the arrays.
 
-    until: the deadline of the whole message. Raises LateError, OSError or EOFError as `Channel` does.
+    Args:
+        line: the channel.
+        head: JSON values.
+        arrays: arrays of numbers.
+        until: the deadline of the whole message.
+
+    Raises:
+        TypeError: an array does not hold numbers; nothing has been sent.
+        LateError: past the deadline.
+        EOFError: the peer is gone; OSError means the same.
     """
     given = arrays or []
     for array in given:
@@ -47,10 +56,17 @@ def send(line: Channel, head: dict[str, Any], arrays: list[np.ndarray] | None = 
 
 
 def receive(line: Channel, until: float = NEVER) -> tuple[dict[str, Any], list[np.ndarray]]:
-    """Return the next message; EOFError or OSError when the other side is gone, MessageError for anything else.
+    """Return the head and the arrays of the next message.
 
-    until: the deadline of the whole message; LateError is raised past it. Raises MemoryError if the arrays do not fit;
-    the rest of the message is skipped.
+    Args:
+        line: the channel.
+        until: the deadline of the whole message.
+
+    Raises:
+        EOFError: the peer is gone; OSError means the same.
+        LateError: past the deadline.
+        MessageError: the bytes are not a message.
+        MemoryError: the arrays do not fit; the rest of the message is skipped.
     """
     start = bytearray(len(_BEGIN) + _LENGTH)
     line.fill(start, until)
@@ -90,7 +106,7 @@ def _bytes(array: np.ndarray) -> memoryview:
 
 
 def case_head(case: Case) -> dict[str, Any]:
-    """Return what a case says besides its arrays, as JSON values."""
+    """Return a case without its arrays, as JSON values."""
     return {
         "operation": case.operation,
         "profile": case.profile,
@@ -102,6 +118,6 @@ def case_head(case: Case) -> dict[str, Any]:
 
 
 def case_from(head: dict[str, Any], arrays: list[np.ndarray]) -> Case:
-    """Return the case of a head and its arrays, in order."""
+    """Return the case of a head, with the arrays in the order of its inputs."""
     inputs = dict(zip(head["inputs"], arrays, strict=False))
     return Case(head["operation"], head["profile"], head["params"], inputs, None, head["label"], head["domain"])

@@ -1,5 +1,4 @@
-"""The doors that subjects come in by (`entrances`), those of kernels that are no Python function among them: a declared
-shared library, an executable that speaks hex lines.
+"""How subjects are found and loaded: `discover` finds them, `declare` is the decorator for Python functions.
 
-`declare` is the decorator for those that are.
+Kernels that are not Python functions are declared shared libraries or executables that read and write hex lines.
 """

@@ -1,7 +1,7 @@
-"""The doors that subjects come in by: none of them knows a subject by name.
+"""Find and load subjects; no subject is known by name here.
 
-There are three: the entry-point group `refnum.subjects` (kernels, ours and anybody's), the peers that ship with this
-package, and a file named on the command line: Python, a declared shared library, or an executable.
+Subjects come from the entry-point group `refnum.subjects` (our kernels and those of others), from the peers of this
+package, or from a file named on the command line: Python, a declared shared library, or an executable.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+import refnum
 from refnum.errors import ArgumentError, FileError
 
 from ...cases.operation import OPERATIONS
@@ -55,7 +56,8 @@ def from_file(text: str) -> list[Subject]:
     `name` is a callable named like an operation (or with an attribute `operation`), a dict in the form of the
     entry-point group, a dict of operation -> callable, or a function without arguments that returns a list of them.
     Without `:name` the file's `subjects()` is taken, or its declared functions, or every function named like an
-    operation. A library is its `.so` or its `.toml`, see `shared_library`; an executable, see `executable`.
+    operation, those of refnum that it imports apart. A library is its `.so` or its `.toml`, see `shared_library`; an
+    executable, see `executable`.
     """
     if text.startswith("exec:"):
         return [replace(from_dict(from_executable(text[5:]), text), origin=text)]
@@ -76,7 +78,8 @@ def _subjects_in(module: Any, path: Path, name: str, text: str) -> list[Subject]
         entries = declared([value for value in vars(module).values() if callable(value)])
         if entries:
             return [from_dict(entry, text) for entry in entries]
-        own = {op: getattr(module, op) for op in OPERATIONS if callable(getattr(module, op, None))}
+        named = {op: getattr(module, op, None) for op in OPERATIONS}
+        own = {op: kernel for op, kernel in named.items() if callable(kernel) and kernel is not getattr(refnum, op)}
         if not own:
             raise ArgumentError(f"{path} has no function named like an operation; name one: {path}:NAME.")
         return [Subject(path.stem, own)]

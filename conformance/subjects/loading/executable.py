@@ -1,20 +1,8 @@
 """An executable as a subject: it reads cases as lines of hexadecimal text and answers in the same form.
 
-A question, on its standard input (one space between words; an array's words are its elements as unsigned
-hexadecimal integers, one row of the array a line, rows first):
-
-    case quantize_mxfp4 profile=OCP input=float32
-    in x float32 2 64           name, dtype, shape
-    3f800000 40000000 ...
-    out packed uint8 2 32       what it must answer: name, dtype, shape
-    out scales uint8 2 2
-    end
-
-Its answer, on its standard output, `packed` then `scales`, each a line a row, then `end`; or one line `unsupported
-REASON`, for the dtypes, shapes or parameters of a case: it is asked again with other data, and one that answers then
-has looked at the numbers, which is no pass. A parameter has any value that the specification allows, such as
-`align=7`. Lines that begin with `#` are passed over. It goes on reading until its input ends, or ends itself after an
-answer. One that dies in the middle of a case or answers nothing is a fault and is started again for the next case.
+The lines are the guide `docs/guides/line-protocol.md`, with the schema `schema/lines.schema.json` here. Every parameter
+is sent, those at their default too. An executable refuses a case by one line `unsupported REASON`: all else that is no
+answer, its death above all, is a fault, and it is started again for the next case.
 """
 
 from __future__ import annotations
@@ -35,9 +23,10 @@ import numpy as np
 
 from refnum.errors import FileError, UnsupportedError
 
-from ...cases.case import Case, plain
+from ...cases.case import DESCRIPTIVE, Case, plain
 from ...cases.operation import OPERATIONS, as_bits, outputs_of, select
 from ..isolation import process_tree
+from .failure import LINES, KernelFailed, see
 from .shapes import case_of, output_specs
 
 SECONDS = 60.0
@@ -56,7 +45,7 @@ def from_executable(command: str) -> dict[str, Any]:
     if not path.is_file() or not os.access(path, os.X_OK):
         found = shutil.which(path_text)
         if found is None:
-            raise FileError(f"{path} is no executable file; give --subject exec:PATH[:OPERATION,...].")
+            raise FileError(f"{path} is no executable file; give --subject exec:PATH[:OPERATION,...], {see(LINES)}.")
         path = Path(found)
     process = _Process(path.resolve())
     chosen = [operation.name for operation in select(names.split(",") if names else None)]
@@ -70,14 +59,23 @@ def from_executable(command: str) -> dict[str, Any]:
 
 def _asked(process: _Process, name: str) -> Any:
     def call(**keywords: Any) -> tuple[np.ndarray, ...]:
-        case = case_of(OPERATIONS[name], keywords)
+        case = whole(case_of(OPERATIONS[name], keywords))
         specs = output_specs(case)
         names = [output.name for output in outputs_of(case)]
         answer = process.ask(question(case, list(zip(names, specs, strict=True))))
-        return tuple(read(answer, dtype, shape, name) for name, (shape, dtype) in zip(names, specs, strict=True))
+        try:
+            return tuple(read(answer, dtype, shape, name) for name, (shape, dtype) in zip(names, specs, strict=True))
+        except ValueError as error:
+            raise KernelFailed(str(error), LINES) from error
 
     call.declares = True  # type: ignore[attr-defined]
     return call
+
+
+def whole(case: Case) -> Case:
+    """Return the case of a call with the parameters that the call left out, at their defaults."""
+    defaults = {name: value for name, value in OPERATIONS[case.operation].defaults().items() if name not in DESCRIPTIVE}
+    return case.with_inputs(params={**defaults, **case.params})
 
 
 def question(case: Case, outputs: Iterable[tuple[str, tuple[tuple[int, ...], np.dtype]]]) -> str:
@@ -142,7 +140,7 @@ class _Process:
             self.process = None
 
     def ask(self, text: str) -> Iterator[str]:
-        """Return the lines of its answer; UnsupportedError, TimeoutError or RuntimeError otherwise."""
+        """Return the lines of its answer; UnsupportedError or KernelFailed otherwise."""
         with self.turn:  # one line to the process: threads take turns
             return self._asked(text)
 
@@ -155,6 +153,9 @@ class _Process:
                     raise
                 self.stop()  # it had answered before and ended then; a new one has not
                 lines = self._exchange(self._started(), text.encode())
+        except _Ended as error:
+            self.stop()
+            raise KernelFailed(str(error), LINES) from error
         except BaseException:
             self.stop()
             raise
@@ -181,7 +182,7 @@ class _Process:
             while True:
                 events = ready.select(until - time.monotonic())
                 if not events or time.monotonic() > until:
-                    raise TimeoutError(f"no answer within {SECONDS:g} s")
+                    raise KernelFailed(f"no answer within {SECONDS:g} s", LINES)
                 for key, _ in events:
                     if key.fileobj is process.stdin:
                         try:
@@ -198,7 +199,7 @@ class _Process:
                         raise _Ended(f"it {_end(process)} in the middle of a case")
                     got += part
                     if len(got) > MOST:
-                        raise RuntimeError(f"its answer has more than {MOST} bytes and no end")
+                        raise KernelFailed(f"its answer has more than {MOST} bytes and no end", LINES)
                     lines = _complete(got)
                     if lines:
                         return lines

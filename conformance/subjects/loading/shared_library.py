@@ -1,21 +1,8 @@
 """A shared library as a subject: a TOML file beside it says which C functions it has and what they take.
 
-    name = "my_kernels"
-    profiles = ["OCP"]
-
-    [operations.quantize_mxfp4]
-    symbol = "my_quantize"
-    arguments = ["x", "rows(x)", "columns(x)", "packed", "scales"]
-    dtypes = ["float32"]
-
-An argument is an input or an output of the operation (a pointer to its C-contiguous data), `rows(NAME)`,
-`columns(NAME)` or `size(NAME)` of one (int64), `splits` (pointer to int64) and `size(splits)`, a parameter such as
-`scale` (int32: its place among the choices that the specification lists; a case with another value is unsupported),
-`profile` (int32: its place among the declared profiles), or `stream` (a CUDA stream, 0). A row map is int32; a case
-with another integer type is unsupported. A function that takes no `profile` is judged by the first only. The
-function returns int 0, or 1 when it does not support the case; any other value is a fault. With
-`memory = "device"` the pointers are device pointers, the function must be done on the default stream's order.
-Outputs are filled with poison before the call and lie between guard zones, which must not be written.
+The file and the way in which the functions are called are the guide `docs/guides/c-abi.md`, with the schema
+`schema/library.schema.json` here. Outputs are filled with poison before the call and lie between guard zones, which
+must not be written.
 """
 
 from __future__ import annotations
@@ -36,15 +23,18 @@ from refnum.profiles import get_profile, profile_name
 
 from ...cases.case import Case
 from ...cases.contracts import checked_contract
-from ...cases.operation import OPERATIONS, Operation, outputs_of
+from ...cases.operation import OPERATIONS, Operation, Output, outputs_of
 from ..arrays import Guarded
 from .declare import AnyOf, Limits
+from .failure import LIBRARY, KernelFailed, require_schema, see
 from .shapes import case_of, output_specs
 
 POISON = 0xCD
 MEMORIES = {"host": "numpy", "device": "cupy"}
-_KEYS = {"name", "profiles", "level", "inputs", "memory", "library", "operations"}
-_OPERATION_KEYS = {"symbol", "arguments", "dtypes", "rows", "columns", "max_elements"}
+RETURNS = {"int": ctypes.c_int, "void": None}
+"""What a function may return by its declaration: a status, or nothing."""
+_KEYS = {"name", "profiles", "level", "inputs", "memory", "library", "source", "operations"}
+_OPERATION_KEYS = {"symbol", "arguments", "returns", "source", "dtypes", "rows", "columns", "max_elements"}
 _SIZE = re.compile(r"(rows|columns|size)\((\w+)\)")
 
 
@@ -56,18 +46,17 @@ def from_library(path: Path) -> dict[str, Any]:
     """
     text = path if path.suffix == ".toml" else path.with_suffix(".toml")
     if not text.is_file():
-        raise FileError(f"No declaration {text}; write one beside the library: see docs/guides/judge-your-kernel.md.")
+        raise FileError(f"No declaration {text}; write one beside the library, {see(LIBRARY)}.")
     try:
         said = tomllib.loads(text.read_text())
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise FileError(f"{text} cannot be read: {error}.") from error
+        raise FileError(f"{text} cannot be read: {error}; {see(LIBRARY)}.") from error
     _only(said, _KEYS, text)
+    require_schema(said, LIBRARY, text)
     memory = said.get("memory", "host")
-    if memory not in MEMORIES:
-        raise ArgumentError(f"{text}: memory={memory!r}; allowed are {', '.join(MEMORIES)}.")
     library = text.parent / said.get("library", path.name if path.suffix != ".toml" else text.stem + ".so")
     if not said.get("operations"):
-        raise ArgumentError(f"{text} has no [operations.NAME]: there is nothing to judge.")
+        raise ArgumentError(f"{text} has no [operations.NAME]: there is nothing to judge; {see(LIBRARY)}.")
     profiles = [profile_name(get_profile(name)) for name in said.get("profiles") or ()]
     operations = {
         name: _function(library, name, one, memory, profiles, text) for name, one in said["operations"].items()
@@ -94,7 +83,7 @@ def _limits(operations: dict[str, Any]) -> Any:
 def _only(said: dict[str, Any], allowed: set[str], where: Path) -> None:
     unknown = sorted(set(said) - allowed)
     if unknown:
-        raise ArgumentError(f"{where} has unknown keys {unknown}; allowed are {sorted(allowed)}.")
+        raise ArgumentError(f"{where} has unknown keys {unknown}; allowed are {sorted(allowed)}; {see(LIBRARY)}.")
 
 
 def _function(
@@ -104,12 +93,13 @@ def _function(
         raise ArgumentError(f"{where}: no operation is named {name!r}; choose from {', '.join(OPERATIONS)}.")
     _only(said, _OPERATION_KEYS, where)
     operation = OPERATIONS[name]
-    arguments = said.get("arguments") or [*operation.inputs, *(output.name for output in operation.outputs)]
+    arguments = said.get("arguments") or [*operation.inputs, *map(_as_output(operation), operation.outputs)]
     for argument in arguments:
         _check(argument, operation, where)
+    _check_outputs(arguments, operation, where)
     if "profile" in arguments and not profiles:
-        raise ArgumentError(f"{where}: {name} takes `profile`, a place among `profiles`: declare them.")
-    symbol = said.get("symbol", name)
+        raise ArgumentError(f"{where}: {name} takes `profile`, a place among `profiles`: declare them; {see(LIBRARY)}.")
+    symbol, returns = said.get("symbol", name), said.get("returns", "int")
 
     named = {match[2] if (match := _SIZE.fullmatch(argument)) else argument for argument in arguments}
 
@@ -120,18 +110,20 @@ def _function(
             output.name: Guarded(np.empty(shape, dtype), MEMORIES[memory], POISON)
             for output, (shape, dtype) in zip(outputs_of(case), output_specs(case), strict=True)
         }
-        outs = {output: zone.array for output, zone in zones.items()}
-        inputs = {key: keywords.get(key) for key in operation.inputs}
+        outs = {_as_output(operation)(output): zones[output.name].array for output in outputs_of(case)}
+        inputs = {key: keywords.get(key) for key in (*operation.inputs, *operation.optional)}
         given = [_argument(one, {**inputs, **outs}, case, profiles) for one in arguments]
-        code = _loaded(library, symbol)(*given)
+        code = _loaded(library, symbol, returns)(*given)
         if code == 1:
             raise UnsupportedError(f"{symbol} says that it does not support this case (it returned 1)")
         if code:
-            raise RuntimeError(f"{symbol} returned {code}")
+            raise KernelFailed(
+                f"{symbol} returned {code}; allowed are 0, and 1 for a case it does not support", LIBRARY
+            )
         for output, zone in zones.items():
             if side := zone.trespass():
-                raise RuntimeError(f"{symbol} wrote memory {side} the output {output}")
-        return tuple(outs.values())
+                raise KernelFailed(f"{symbol} wrote memory {side} the output {output}", LIBRARY)
+        return tuple(zone.array for zone in zones.values())
 
     return _with_signature(call, operation, named)
 
@@ -139,7 +131,7 @@ def _function(
 def _with_signature(call: Callable[..., Any], operation: Operation, named: set[str]) -> Callable[..., Any]:
     """Let a function name the keywords that its library is told, so that it is judged on those."""
     arrays = [name for name in (*operation.inputs, *operation.optional) if name in named or name in operation.inputs]
-    told = [name for name in (*operation.params, "splits", "profile") if name in named]
+    told = [name for name in (*operation.params, "splits", "tokens", "profile") if name in named]
     keywords = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in (*arrays, *told)]
     call.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]
     call.declares = True  # type: ignore[attr-defined]
@@ -158,21 +150,50 @@ def _refuse_unnamed(symbol: str, case: Case, named: set[str]) -> None:
         raise UnsupportedError(f"{symbol} takes no {', '.join(unread)}")
 
 
+def _as_output(operation: Operation) -> Callable[[Output], str]:
+    """Return how an argument names an output: `out(NAME)` where an input has the name too."""
+    return lambda output: f"out({output.name})" if output.name in operation.inputs else output.name
+
+
+def _all_outputs(operation: Operation) -> list[str]:
+    others = (output for outputs in operation.other_outputs.values() for output in outputs)
+    return list(dict.fromkeys(map(_as_output(operation), (*operation.outputs, *others))))
+
+
+def _check_outputs(arguments: list[str], operation: Operation, where: Path) -> None:
+    """Raise ArgumentError where an output that every call has is not among the arguments, or something stands twice."""
+    twice = sorted({one for one in arguments if arguments.count(one) > 1})
+    if twice:
+        raise ArgumentError(
+            f"{where}: {operation.name} has {twice[0]} twice among its arguments; an output whose name an input "
+            f"has too is out({twice[0]}), {see(LIBRARY)}."
+        )
+    always = [_as_output(operation)(output) for output in operation.outputs if not output.needs]
+    lacking = [name for name in always if name not in arguments]
+    if lacking:
+        raise ArgumentError(
+            f"{where}: {operation.name} has no {lacking[0]} among its arguments: nothing could be written there; "
+            f"{see(LIBRARY)}."
+        )
+
+
 def _check(argument: str, operation: Operation, where: Path) -> None:
-    arrays = {*operation.inputs, *operation.optional, *(output.name for output in operation.outputs)}
+    arrays = {*operation.inputs, *operation.optional, *_all_outputs(operation)}
     match = _SIZE.fullmatch(argument)
-    told = ("splits", "stream", *(("profile",) if operation.profiled else ()))
+    told = ("splits", "tokens", "stream", *(("profile",) if operation.profiled else ()))
     known = argument in arrays or argument in operation.params or argument in told
     if not known and not (match and match[2] in {*arrays, "splits"}):
         raise ArgumentError(
             f"{where}: {operation.name} has no argument {argument!r}; allowed are {', '.join(sorted(arrays))}, "
-            f"rows(NAME), columns(NAME), size(NAME), {', '.join((*told, *operation.params))}."
+            f"rows(NAME), columns(NAME), size(NAME), {', '.join((*told, *operation.params))}; {see(LIBRARY)}."
         )
 
 
 def _argument(text: str, arrays: dict[str, Any], case: Case, profiles: list[str]) -> Any:
     if text == "stream":
         return ctypes.c_void_p(0)
+    if text == "tokens":
+        return ctypes.c_int64(case.params["tokens"])
     if text == "profile":
         return ctypes.c_int32(profiles.index(case.profile))
     match = _SIZE.fullmatch(text)
@@ -183,6 +204,8 @@ def _argument(text: str, arrays: dict[str, Any], case: Case, profiles: list[str]
         if match[2] == "splits":
             return ctypes.c_int64(len(rows or ()))
         array = arrays[match[2]]
+        if array is None:
+            return ctypes.c_int64(0)
         sizes = {"rows": array.shape[0], "columns": array.shape[-1], "size": array.size}
         return ctypes.c_int64(sizes[match[1]])
     if text in arrays:
@@ -190,6 +213,8 @@ def _argument(text: str, arrays: dict[str, Any], case: Case, profiles: list[str]
         if text == "row_map" and array.dtype != np.int32:  # a pointer does not say what it points at
             raise UnsupportedError(f"row_map is {array.dtype}; a library is given int32")
         return None if array is None else ctypes.c_void_p(_address(array))
+    if text in _all_outputs(OPERATIONS[case.operation]):  # one that this case does not have
+        return None
     choices = OPERATIONS[case.operation].params[text]
     value = case.params.get(text, choices[0])
     value = list(value) if isinstance(value, tuple) else value
@@ -206,10 +231,10 @@ def _address(array: Any) -> int:
 
 
 @functools.cache
-def _loaded(library: Path, symbol: str) -> Any:
+def _loaded(library: Path, symbol: str, returns: str) -> Any:
     try:
         function = getattr(ctypes.CDLL(str(library.resolve())), symbol)
     except (OSError, AttributeError) as error:
         raise FileError(f"{library}: {error}.") from error
-    function.restype = ctypes.c_int
+    function.restype = RETURNS[returns]
     return function

@@ -1,42 +1,68 @@
-"""Peers: public implementations that install everywhere, judged through the same door as any kernel.
+"""Peers: public implementations, judged through the same interface as any kernel.
 
-One file a peer, imported when the list is asked for; the library behind it only when an operation runs. A peer that
-is not installed stays in the list with the reason. Its known disagreements are data, `DIFFERENCES` in its file.
+Each peer has one file, imported when its subjects are listed; the library is imported only when an operation runs. A
+peer that is not installed stays in the list with the reason. The known disagreements of a peer with the golden model
+are data: `DIFFERENCES` in the peer's file.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib
+from types import ModuleType
 from typing import Any
 
-PEERS = ("ml_dtypes_casts", "gfloat_blocks", "torch_dtypes", "nvidia_headers")
-"""Modules of this package with a `subjects()` and `DIFFERENCES`; adding a peer adds one file and one name here."""
+LARGE = "a large package"
+CHECKOUT = "a checkout, in a folder of $REFNUM_PEERS: the package is not on PyPI"
+GPU = "a GPU"
+FORMULAS = "nothing; it is no library but this package's own formulas"
+
+PEERS = {
+    "ml_dtypes_casts": "",
+    "gfloat_blocks": "",
+    "torch_dtypes": "",
+    "nvidia_headers": "",
+    "torchao_mx": LARGE,
+    "microxcaling_mx": CHECKOUT,
+    "triton_mxfp": CHECKOUT,
+    "deepgemm_casts": CHECKOUT,
+    "transformer_engine": CHECKOUT,
+    "compressed_tensors_mxfp4": LARGE,
+    "modelopt_mxfp4": LARGE,
+    "fouroversix_mxfp4": CHECKOUT,
+    "tile_kernels_casts": GPU,
+    "torch_formulas": FORMULAS,
+    "nvidia_device": GPU,
+    "torch_device": GPU,
+}
+"""Module of this package, with `subjects()` and `DIFFERENCES` -> what it needs beyond a small package from PyPI.
+
+`refnum check -s peers` judges the peers that need nothing more; `refnum matrix` compares all of them.
+"""
 
 
-GUESTS = ("torchao_mx", "microxcaling_mx", "triton_mxfp", "deepgemm_casts", "transformer_engine",
-          "compressed_tensors_mxfp4", "modelopt_mxfp4", "fouroversix_mxfp4", "tile_kernels_casts", "torch_formulas",
-          "nvidia_device", "torch_device")  # fmt: skip
-"""As `PEERS`, for the matrix: libraries that are large, that need a GPU or that are not on PyPI (`foreign`)."""
-
-
-def guests() -> list[dict[str, Any]]:
-    """Return the subjects of every guest, usable here or not."""
-    return [entry for name in GUESTS for entry in importlib.import_module(f"{__name__}.{name}").subjects()]
+def _modules(everywhere: bool) -> list[ModuleType]:
+    """Return the modules of all peers, or of those alone that can be installed everywhere."""
+    names = [name for name, needs in PEERS.items() if not (everywhere and needs)]
+    return [importlib.import_module(f"{__name__}.{name}") for name in names]
 
 
 def subjects() -> list[dict[str, Any]]:
-    """Return the subjects of every peer, in the form of the entry-point group."""
-    return [entry for name in PEERS for entry in importlib.import_module(f"{__name__}.{name}").subjects()]
+    """Return the subjects of the peers that can be installed everywhere, in the form of the entry-point group."""
+    return [entry for module in _modules(True) for entry in module.subjects()]
+
+
+def all_subjects() -> list[dict[str, Any]]:
+    """Return the subjects of every peer, whether it can be used here or not."""
+    return [entry for module in _modules(False) for entry in module.subjects()]
 
 
 def differences() -> tuple[Any, ...]:
-    """Return every known disagreement of every peer (`difference.Difference`)."""
-    return tuple(entry for name in PEERS for entry in importlib.import_module(f"{__name__}.{name}").DIFFERENCES)
+    """Return the known disagreements (`difference.Difference`) of the peers that can be installed everywhere."""
+    return tuple(entry for module in _modules(True) for entry in module.DIFFERENCES)
 
 
 @functools.cache
 def all_differences() -> tuple[Any, ...]:
-    """Return the known disagreements of peers and guests."""
-    files = (importlib.import_module(f"{__name__}.{name}") for name in (*PEERS, *GUESTS))
-    return tuple(entry for file in files for entry in file.DIFFERENCES)
+    """Return the known disagreements of every peer."""
+    return tuple(entry for module in _modules(False) for entry in module.DIFFERENCES)

@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 from . import foreign
-from .difference import INF32, POSITIVE_NAN, Difference
+from .difference import INF32, Difference, minus_zero_lost, special_exponent_wraps
 from .torch_peer import float32_only, torch_subjects
 
 NAME = "compressed-tensors"
@@ -77,20 +77,7 @@ def subjects() -> list[dict[str, Any]]:
 
 
 DIFFERENCES = (
-    Difference(
-        NAME,
-        "quantize_mxfp4",
-        "minus-zero-lost",
-        "-0 becomes code 0",
-        "N2",
-        ((0x80000000, 0x80000000),),
-        0x80000000,
-        8,
-        0,
-        of="quotient",
-        output="codes",
-        exact=False,
-    ),
+    minus_zero_lost(NAME, "-0 becomes code 0"),
     Difference(
         NAME,
         "quantize_mxfp4",
@@ -115,20 +102,6 @@ DIFFERENCES = (
         0,
         of="amax",
     ),
-    *(
-        Difference(
-            NAME,
-            "quantize_mxfp4",
-            note,
-            "the exponent is Inf or NaN and its cast to uint8 gives byte 0 on x86-64",
-            "N4",
-            (place,),
-            place[0],
-            255,
-            0,
-            of="amax",
-        )
-        for note, place in (("inf-block-wraps", (INF32, INF32)), ("nan-block-wraps", POSITIVE_NAN))
-    ),
+    *special_exponent_wraps(NAME, "the exponent is Inf or NaN and its cast to uint8 gives byte 0 on x86-64"),
 )
 """Found in 0.20.0."""

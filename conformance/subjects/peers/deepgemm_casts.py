@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import foreign
-from .difference import INF32, POSITIVE_NAN, Difference
+from .difference import INF32, POSITIVE_NAN, Difference, zero_tile_scale
 from .torch_peer import float32_only, scale_bytes, torch_subjects
 
 FP4, FP8 = "DeepGEMM-fp4", "DeepGEMM-fp8"
@@ -96,18 +96,7 @@ DIFFERENCES = (
         )
         for note, place in (("inf-block-clips", (INF32, INF32)), ("nan-block-clips", POSITIVE_NAN))
     ),
-    Difference(
-        FP8,
-        "quantize_fp8_tiles",
-        "zero-tile-scale",
-        "a zero tile has the scale of amax 1e-4, byte 105; in the model a zero tile's scale is 1",
-        "N6",
-        ((0, 0),),
-        0,
-        127,
-        105,
-        of="amax",
-    ),
+    zero_tile_scale(FP8),
     Difference(
         FP4,
         "dequantize_mxfp4",

@@ -133,3 +133,58 @@ def expected(differences: Iterable[Difference], patterns: np.ndarray) -> tuple[n
         if difference.exact:
             must |= hit
     return must, may
+
+
+def log2_above_power_of_two(subject: str) -> Difference:
+    """Return the disagreement of a library whose MXFP4 scale is ceil(log2(amax / 6)) in float32."""
+    words = "ceil(log2(amax / 6)) in float32 is one too small just above 1.5 * 2^k"
+    places = tuple((field << 23 | 0x400001, (field << 23 | 0x400000) + LOG2_SLACK) for field in range(255))
+    return Difference(subject, "quantize_mxfp4", "log2-above-power-of-two", words, "N3", places, 0x01C00001, 2, 1,
+                      of="amax", exact=False)  # fmt: skip
+
+
+def special_exponent_wraps(subject: str, words: str) -> tuple[Difference, ...]:
+    """Return the disagreements of a library that casts the exponent of an Inf or NaN amax to uint8."""
+    places = (("inf-block-wraps", (INF32, INF32)), ("nan-block-wraps", POSITIVE_NAN))
+    return tuple(
+        Difference(subject, "quantize_mxfp4", note, words, "N4", (place,), place[0], 255, 0, of="amax")
+        for note, place in places
+    )
+
+
+def nan_block_is_zero_scale(subject: str, operation: str, words: str, **params: Any) -> Difference:
+    """Return the disagreement of a library whose rounding constant, added to a NaN amax, wraps to byte 0."""
+    return Difference(subject, operation, "nan-block-is-zero-scale", words, "N4", (POSITIVE_NAN,), POSITIVE_NAN[0],
+                      255, 0, of="amax", params=params)  # fmt: skip
+
+
+def nan_scale_codes(subject: str, operation: str, code: int, **params: Any) -> Difference:
+    """Return the disagreement of a library that leaves other codes than zeros under byte 255, `code` first."""
+    words = "an Inf leaves other codes under byte 255; the model writes zeros"
+    return Difference(subject, operation, "nan-scale-codes", words, "N4", ((INF32, INF32),), INF32, 0, code,
+                      of="amax", output="codes", params=params)  # fmt: skip
+
+
+def minus_zero_lost(subject: str, words: str) -> Difference:
+    """Return the disagreement of a quantiser to MXFP4 that gives code 0 for -0."""
+    return Difference(subject, "quantize_mxfp4", "minus-zero-lost", words, "N2", ((1 << 31, 1 << 31),), 1 << 31, 8, 0,
+                      of="quotient", output="codes", exact=False)  # fmt: skip
+
+
+def tile_scale(subject: str, kind: str, words: str, place: Range, scale: int) -> Difference:
+    """Return a disagreement of an FP8 tile quantiser about an amax that is zero, Inf or NaN; the model gives 127."""
+    return Difference(subject, "quantize_fp8_tiles", f"{kind}-tile-scale", words, "N6", (place,), place[0], 127, scale,
+                      of="amax")  # fmt: skip
+
+
+def zero_tile_scale(subject: str) -> Difference:
+    """Return the disagreement of a library that lifts amax to 1e-4 in a tile of zeros too."""
+    words = "a zero tile has the scale of amax 1e-4, byte 105; in the model a zero tile's scale is 1"
+    return tile_scale(subject, "zero", words, (0, 0), 105)
+
+
+def decode_scale_shifted(subject: str, operation: str, exact: bool = True) -> Difference:
+    """Return the disagreement of a decoder that shifts a scale byte by 23: byte 0 is 0 and byte 255 is Inf."""
+    words = "scales are float32: byte 0 is 0 and byte 255 Inf when shifted by 23"
+    return Difference(subject, operation, "decode-scale-shifted", words, "N1", ((0, 0), (255, 255)), 0, 0x00200000, 0,
+                      of="scales", exact=exact)  # fmt: skip

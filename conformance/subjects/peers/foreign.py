@@ -112,12 +112,12 @@ def _defines(node: ast.stmt) -> list[str]:
     return [target.id for target in targets if isinstance(target, ast.Name)]
 
 
-def version(distribution: str) -> str:
-    """Return an installed distribution's version, or `checkout`."""
+def version(distribution: str, absent: str = "checkout") -> str:
+    """Return an installed distribution's version, or `absent`."""
     try:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
-        return "checkout"
+        return absent
 
 
 def torch_here(device: str = "cpu") -> str:

@@ -10,7 +10,7 @@ import functools
 from typing import Any
 
 from . import foreign
-from .difference import INF32, POSITIVE_NAN, TINY, Difference
+from .difference import POSITIVE_NAN, TINY, Difference, minus_zero_lost, nan_scale_codes
 from .torch_peer import float32_only, torch_subjects
 
 NAME = "fouroversix"
@@ -63,20 +63,7 @@ def subjects() -> list[dict[str, Any]]:
 
 
 DIFFERENCES = (
-    Difference(
-        NAME,
-        "quantize_mxfp4",
-        "minus-zero-lost",
-        "-0 becomes code 0: the sign comes from sign(x)",
-        "N2",
-        ((0x80000000, 0x80000000),),
-        0x80000000,
-        8,
-        0,
-        of="quotient",
-        output="codes",
-        exact=False,
-    ),
+    minus_zero_lost(NAME, "-0 becomes code 0: the sign comes from sign(x)"),
     Difference(
         NAME,
         "quantize_mxfp4",
@@ -90,19 +77,7 @@ DIFFERENCES = (
         of="amax",
         exact=False,
     ),
-    Difference(
-        NAME,
-        "quantize_mxfp4",
-        "nan-scale-codes",
-        "an Inf leaves other codes under byte 255; the model writes zeros",
-        "N4",
-        ((INF32, INF32),),
-        INF32,
-        0,
-        11,
-        of="amax",
-        output="codes",
-    ),
+    nan_scale_codes(NAME, "quantize_mxfp4", 11),
     Difference(
         NAME,
         "quantize_mxfp4",

@@ -23,7 +23,9 @@ def quantise() -> Any:
     return foreign.load("mx.mx_ops", CHECKOUTS)._quantize_mx
 
 
-def _operation(rounding: str) -> Callable[..., Any]:
+def quantiser(rounding: str) -> Callable[..., Any]:
+    """Return `_quantize_mx` to MXFP4 by a key of `ROUNDS`."""
+
     def quantize_mxfp4(x: Any) -> Any:
         return quantise()(x.float(), 8, "fp4_e2m1", axes=[-1], block_size=32, round=rounding).contiguous()
 
@@ -38,7 +40,7 @@ def subjects() -> list[dict[str, Any]]:
         for rounding, (name, profile) in ROUNDS.items()
         for subject in torch_subjects(
             name,
-            {"quantize_mxfp4": _operation(rounding)},
+            {"quantize_mxfp4": quantiser(rounding)},
             (profile,),
             quantise,
             lambda: {"microxcaling": "checkout"},

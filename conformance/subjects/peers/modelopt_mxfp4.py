@@ -6,7 +6,7 @@ import functools
 from typing import Any
 
 from . import foreign
-from .difference import INF32, LOG2_SLACK, POSITIVE_NAN, Difference
+from .difference import Difference, log2_above_power_of_two, special_exponent_wraps
 from .torch_peer import float32_only, torch_subjects
 
 NAME = "ModelOpt"
@@ -66,33 +66,9 @@ DIFFERENCES = (
         of="quotient",
         output="codes",
     ),
-    Difference(
-        NAME,
-        "quantize_mxfp4",
-        "log2-above-power-of-two",
-        "ceil(log2(amax / 6)) in float32 is one too small just above 1.5 * 2^k",
-        "N3",
-        tuple(((field << 23 | 0x400001), (field << 23 | 0x400000) + LOG2_SLACK) for field in range(0, 255)),
-        0x01C00001,
-        2,
-        1,
-        of="amax",
-        exact=False,
-    ),
-    *(
-        Difference(
-            NAME,
-            "quantize_mxfp4",
-            note,
-            "the exponent is Inf or NaN and its cast to uint8 gives byte 0 on x86-64 and other bytes elsewhere",
-            "N4",
-            (place,),
-            place[0],
-            255,
-            0,
-            of="amax",
-        )
-        for note, place in (("inf-block-wraps", (INF32, INF32)), ("nan-block-wraps", POSITIVE_NAN))
+    log2_above_power_of_two(NAME),
+    *special_exponent_wraps(
+        NAME, "the exponent is Inf or NaN and its cast to uint8 gives byte 0 on x86-64 and other bytes elsewhere"
     ),
     Difference(
         NAME,

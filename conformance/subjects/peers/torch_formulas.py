@@ -1,4 +1,4 @@
-"""The plain PyTorch formula of each operation, as a user would write it (`bench.contenders.formulas`): eager, and
+"""The plain PyTorch formula of each operation, as a user would write it (`formulas`): eager, and
 through torch.compile on a GPU, where its own flags for division and subnormals come in.
 """
 

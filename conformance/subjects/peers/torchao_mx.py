@@ -56,7 +56,9 @@ def _element(name: str) -> Any:
     return getattr(torch, _DTYPES[name], _DTYPES[name])
 
 
-def _quantisers(rule: str) -> dict[str, Callable[..., Any]]:
+def quantisers(rule: str) -> dict[str, Callable[..., Any]]:
+    """Return `to_mx` by a key of `RULES`, as the operations that it implements."""
+
     def quantize(x: Any, element: str) -> tuple[Any, Any]:
         import torch
 
@@ -148,7 +150,7 @@ def subjects() -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for old in (False, True):
         for rule, profile in RULES.items():
-            operations: Operations = {**_quantisers(rule), **(decoders if rule == "RCEIL" else {})}
+            operations: Operations = {**quantisers(rule), **(decoders if rule == "RCEIL" else {})}
             found += torch_subjects(_name(rule, old), operations, (profile,), _probe(old), described, _supports)
     return found + torch_subjects(
         "torchao-triton", {"quantize_mx": _triton}, ("HOPPER",), _probe_triton, described, _supports_triton, ("cuda",)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import foreign
-from .difference import INF32, LOG2_SLACK, POSITIVE_NAN, Difference
+from .difference import INF32, POSITIVE_NAN, Difference, log2_above_power_of_two, tile_scale
 from .torch_peer import float32_only, scale_bytes, torch_subjects
 
 FP4, FP8 = "TransformerEngine-fp4", "TransformerEngine-fp8"
@@ -93,42 +93,14 @@ DIFFERENCES = (
         output="codes",
         exact=False,
     ),
-    Difference(
-        FP4,
-        "quantize_mxfp4",
-        "log2-above-power-of-two",
-        "ceil(log2(amax / 6)) in float32 is one too small just above 1.5 * 2^k",
-        "N3",
-        tuple(((field << 23 | 0x400001), (field << 23 | 0x400000) + LOG2_SLACK) for field in range(0, 255)),
-        0x01C00001,
-        2,
-        1,
-        of="amax",
-        exact=False,
-    ),
-    Difference(
+    log2_above_power_of_two(FP4),
+    tile_scale(
         FP8,
-        "quantize_fp8_tiles",
-        "inf-tile-scale",
+        "inf",
         "an Inf gives the scale 1 / 0, Inf; in the model a tile with Inf or NaN has scale 1",
-        "N6",
-        ((INF32, INF32),),
-        INF32,
-        127,
+        (INF32, INF32),
         255,
-        of="amax",
     ),
-    Difference(
-        FP8,
-        "quantize_fp8_tiles",
-        "nan-tile-scale",
-        "frexp of NaN: the scale is 2; in the model 1",
-        "N6",
-        (POSITIVE_NAN,),
-        POSITIVE_NAN[0],
-        127,
-        128,
-        of="amax",
-    ),
+    tile_scale(FP8, "nan", "frexp of NaN: the scale is 2; in the model 1", POSITIVE_NAN, 128),
 )
 """Found in the checkout of 2026-08-22."""

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import foreign
-from .difference import INF32, LOG2_SLACK, NEGATIVE_NAN, POSITIVE_NAN, Difference
+from .difference import INF32, LOG2_SLACK, NEGATIVE_NAN, Difference, nan_block_is_zero_scale, nan_scale_codes
 from .torch_peer import Operations, torch_subjects
 
 CHECKOUTS = ("triton-kernels/torch-ext", "kernels-community/triton-kernels/torch-ext", "triton/python/triton_kernels")
@@ -182,32 +182,9 @@ def _of_downcast(name: str, operation: str, params: Mapping[str, Any]) -> list[D
             exact=False,
             params=params,
         ),
-        Difference(
-            name,
-            operation,
-            "nan-scale-codes",
-            "an Inf leaves other codes under byte 255; the model writes zeros",
-            "N4",
-            ((INF32, INF32),),
-            INF32,
-            0,
-            8 if not params else 128,
-            of="amax",
-            output="codes",
-            params=params,
-        ),
-        Difference(
-            name,
-            operation,
-            "nan-block-is-zero-scale",
-            "NaN plus the rounding constant wraps around: byte 0, not 255",
-            "N4",
-            (POSITIVE_NAN,),
-            POSITIVE_NAN[0],
-            255,
-            0,
-            of="amax",
-            params=params,
+        nan_scale_codes(name, operation, 8 if not params else 128, **params),
+        nan_block_is_zero_scale(
+            name, operation, "NaN plus the rounding constant wraps around: byte 0, not 255", **params
         ),
     ]
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib.metadata
-import importlib.util
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,7 +12,7 @@ from refnum.arrays import Array
 
 from ....cases import layouts
 from ....cases.case import Case
-from ....subjects.peers import formulas
+from ....subjects.peers import foreign, formulas
 from ....subjects.subject import Subject
 from ..contender import Contender, Prepared, as_tuple, from_torch, to_torch
 from ..lines import Line
@@ -71,15 +69,6 @@ _FORMULAS: dict[str, Callable[[Mapping[str, Any]], tuple[str, dict[str, Any]]]] 
 _LACKING = {("fp8_columns", "underflow", "te"): "the published kernel's underflow has no plain formula"}
 _PROFILES = {"quantize_mxfp4": ("HOPPER", "OCP", "STOCHASTIC")}
 """Operation -> profiles that its formula follows, where that is not HOPPER alone."""
-
-
-def missing_torch() -> str:
-    """Return why torch cannot be used on a GPU here, or an empty string."""
-    if importlib.util.find_spec("torch") is None:
-        return "torch is not installed: install refnum[torch]"
-    import torch
-
-    return "" if torch.cuda.is_available() else "this torch sees no GPU"
 
 
 def offers(line: Line) -> str:
@@ -169,13 +158,7 @@ def prepare(line: Line, case: Case) -> Prepared:
 
 def describe() -> dict[str, str]:
     """Return the versions of torch and of Triton, which compiles for it."""
-    found = {}
-    for package in ("torch", "triton"):
-        try:
-            found[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            found[package] = "none"
-    return found
+    return {package: foreign.version(package, "none") for package in ("torch", "triton")}
 
 
 def contenders(subject: Subject) -> list[Contender]:

@@ -1,41 +1,64 @@
 """Triton's own MXFP4: the kernels of `triton_kernels` where they are installed, else the torch helpers in Triton.
 
-`triton_kernels` lives in Triton's repository and is not on PyPI; a package of that name there is something else. The
-helpers, `triton.tools.mxfp`, are what Triton's tests check matrix products with, and are not meant to be fast.
+The helpers, `triton.tools.mxfp`, are what Triton's tests check matrix products with, and are not meant to be fast.
 """
 
 from __future__ import annotations
 
-import importlib.metadata
-import importlib.util
+from collections.abc import Callable, Mapping
 from typing import Any
+
+import torch
+
+from refnum.errors import UnsupportedError
 
 from ....cases import layouts
 from ....cases.case import Case
-from ....subjects.peers import formulas
+from ....subjects.peers import foreign, formulas
+from ....subjects.peers import triton_mxfp as triton
 from ....subjects.subject import Subject
 from ..contender import Contender, Prepared, as_tuple, from_torch, to_torch
 from ..lines import Line
 
-KERNELS = "triton_kernels.numerics_details.mxfp"
-HELPERS = "triton.tools.mxfp"
-OPERATIONS = ("quantize_mxfp4", "dequantize_mxfp4")
+Functions = Mapping[str, Callable[..., Any]]
 
 
-def _found(name: str) -> bool:
+def _quantise(x: Any) -> tuple[Any, Any]:
+    """Scale by the plain formula, then MXFP4Tensor(data=...).to_packed_tensor."""
+    m, k = x.shape
+    byte = formulas.scale_byte(x.view(m, k // 32, 32).abs().amax(-1), "mxfp4")
+    scaled = (x.view(m, k // 32, 32) * formulas.power(254 - byte)[..., None]).view(m, k)
+    return triton.tools().MXFP4Tensor(data=scaled).to_packed_tensor(dim=1), byte.to(torch.uint8)
+
+
+def _dequantise(packed: Any, scales: Any, dtype: str) -> Any:
+    """MXFP4Tensor.unpack_packed_tensor, times the scale by the plain formula."""
+    m, half = packed.shape
+    codes = triton.tools().MXFP4Tensor(size=(m, 2 * half), device=packed.device)
+    codes.data = codes.unpack_packed_tensor(packed, 1, (m, 2 * half))
+    values = codes.to(torch.float32).view(m, half // 16, 32)
+    return (values * formulas.power(scales)[..., None]).view(m, 2 * half)
+
+
+KERNELS: Functions = {"quantize_mxfp4": triton.quantize_mxfp4, "dequantize_mxfp4": triton.dequantize_mxfp4}
+HELPERS: Functions = {"quantize_mxfp4": _quantise, "dequantize_mxfp4": _dequantise}
+
+
+def _found(load: Callable[[], Any]) -> bool:
     try:
-        return importlib.util.find_spec(name) is not None
-    except ImportError:
+        load()
+    except UnsupportedError:
         return False
+    return True
 
 
 def missing() -> str:
     """Return why neither can be used here, or an empty string."""
-    return "" if _found(KERNELS) or _found(HELPERS) else f"neither {KERNELS} nor {HELPERS} is installed"
+    return "" if _found(triton.module) or _found(triton.tools) else "neither triton_kernels nor triton.tools is here"
 
 
 def _offers(line: Line) -> str:
-    if line.operation not in OPERATIONS:
+    if line.operation not in KERNELS:
         return "Triton has MXFP4 from and to floating point only"
     if {layouts.IN, layouts.OUT} & set(line.params):
         return "Triton has scale bytes in rows"
@@ -50,52 +73,28 @@ def _offers_helpers(line: Line) -> str:
     return _offers(line)
 
 
-def _prepare_kernels(line: Line, case: Case) -> Prepared:
-    import torch
-
-    module = importlib.import_module(KERNELS)
+def _prepare(functions: Functions, case: Case) -> Prepared:
     like = next(iter(case.inputs.values()))
     tensors = [to_torch(x) for x in case.inputs.values()]
-    if case.operation == "quantize_mxfp4":
-        call: Any = lambda: module.downcast_to_mxfp(tensors[0], torch.uint8, axis=1)  # noqa: E731
-    else:
-        dtype = getattr(torch, case.params["dtype"])
-        call = lambda: module.upcast_from_mxfp(*tensors, dtype, axis=1)  # noqa: E731
-    return Prepared(call, tensors, lambda found: [from_torch(x, like) for x in as_tuple(found)])
+    named = {name: case.params[name] for name in ("dtype",) if name in case.params}
+    run = functions[case.operation]
 
+    def canonical(found: Any) -> list[Any]:
+        return [from_torch(x, like) for x in as_tuple(found)]
 
-def _prepare_helpers(line: Line, case: Case) -> Prepared:
-    import torch
-
-    module = importlib.import_module(HELPERS)
-    like = next(iter(case.inputs.values()))
-    tensors = [to_torch(x) for x in case.inputs.values()]
-
-    def quantise(x: Any) -> tuple[Any, Any]:
-        m, k = x.shape
-        byte = formulas.scale_byte(x.view(m, k // 32, 32).abs().amax(-1), "mxfp4")
-        scaled = (x.view(m, k // 32, 32) * formulas.power(254 - byte)[..., None]).view(m, k)
-        return module.MXFP4Tensor(data=scaled).to_packed_tensor(dim=1), byte.to(torch.uint8)
-
-    def dequantise(packed: Any, scales: Any) -> Any:
-        m, half = packed.shape
-        codes = module.MXFP4Tensor(size=(m, 2 * half), device=packed.device)
-        codes.data = codes.unpack_packed_tensor(packed, 1, (m, 2 * half))
-        values = codes.to(torch.float32).view(m, half // 16, 32)
-        return (values * formulas.power(scales)[..., None]).view(m, 2 * half)
-
-    run = quantise if case.operation == "quantize_mxfp4" else dequantise
-    return Prepared(lambda: run(*tensors), tensors, lambda found: [from_torch(x, like) for x in as_tuple(found)])
+    return Prepared(lambda: run(*tensors, **named), tensors, canonical)
 
 
 def describe() -> dict[str, str]:
     """Return Triton's version."""
-    return {"triton": importlib.metadata.version("triton")}
+    return {"triton": foreign.version("triton")}
 
 
 def contenders(subject: Subject) -> list[Contender]:
     """Return the kernels where they are installed, else the helpers."""
-    if _found(KERNELS):
-        return [Contender("triton_kernels", _offers, _prepare_kernels, describe, "Triton's mxfp kernels")]
+    if _found(triton.module):
+        kernels = lambda line, case: _prepare(KERNELS, case)  # noqa: E731
+        return [Contender("triton_kernels", _offers, kernels, describe, "Triton's mxfp kernels")]
+    helpers = lambda line, case: _prepare(HELPERS, case)  # noqa: E731
     note = "triton.tools.mxfp, torch helpers"
-    return [Contender("triton.tools.mxfp", _offers_helpers, _prepare_helpers, describe, note, slow=True)]
+    return [Contender("triton.tools.mxfp", _offers_helpers, helpers, describe, note, slow=True)]

@@ -1,4 +1,4 @@
-"""Executors: where tasks run. Local processes by default, else a Dask cluster; the coordinator sees no difference."""
+"""Executors run tasks, in local processes by default or on a Dask cluster; the coordinator treats both alike."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..worker_process import Event
 
 
 class Executor(Protocol):
-    """What the coordinator asks of an executor. Every task submitted ends in one `done` or `lost` event."""
+    """The interface of an executor. Every submitted task ends in one `done` or `lost` event."""
 
     def free(self, device: str) -> int:
         """Return how many more tasks for a device, `cpu` or `gpu`, may be submitted now."""
@@ -21,7 +21,7 @@ class Executor(Protocol):
         """
 
     def poll(self, seconds: float) -> list[Event]:
-        """Return what has happened, waiting for the first event up to so long."""
+        """Return the new events, after waiting at most that long for the first one."""
 
     def health(self) -> dict[str, int]:
         """Return numbers of workers: `up`, `busy`, `starting`."""

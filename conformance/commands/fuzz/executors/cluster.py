@@ -1,8 +1,8 @@
-"""Workers of a Dask cluster: the same tasks, each done in a process beside a Dask worker, one GPU a worker.
+"""Workers of a Dask cluster: each task runs in a process beside a Dask worker, one GPU a worker.
 
-A kernel that faults or hangs harms that process and not the Dask worker, so Dask's own retries never carry a poison
-case from GPU to GPU. Workers may join, die and come back. When the scheduler is gone, its tasks count as lost, the
-executor connects again and submits the shards anew. A result that comes twice is taken once.
+A kernel that faults or hangs harms that process, not the Dask worker, so Dask's retries never carry a case that kills
+workers from GPU to GPU. Workers may join, die and come back. When the scheduler is gone, its tasks count as lost; the
+executor connects again and submits the shards again. A duplicate result counts once.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _workers: dict[tuple[str, int], WorkerProcess] = {}
 
 
 def do(spec: str, task: dict[str, Any], fresh: bool) -> list[dict[str, Any]]:
-    """Do one task in the process beside this Dask worker and return the events as JSON values; runs on the cluster."""
+    """Run one task in the process beside this Dask worker and return its events as JSON values. Runs on the cluster."""
     place = (spec, threading.get_ident())
     if place not in _workers:
         _workers[place] = WorkerProcess(Spec.from_json(spec))
@@ -107,7 +107,7 @@ class DaskExecutor:
                 time.sleep(1.0)
 
     def _look(self) -> None:
-        """Count the threads of the workers that are there, every now and then."""
+        """Count the threads of the connected workers from time to time."""
         if time.monotonic() - self.looked < REFRESH:
             return
         self.looked = time.monotonic()
@@ -119,7 +119,7 @@ class DaskExecutor:
         self.known |= set(workers)
 
     def free(self, device: str) -> int:
-        """Return how many more tasks the cluster may get; every worker serves what it has a device for."""
+        """Return how many more tasks the cluster may get; a worker runs tasks for the devices that it has."""
         self._look()
         return max(0, PER_WORKER * self.threads - len(self.flying))
 
@@ -140,7 +140,7 @@ class DaskExecutor:
         future.add_done_callback(lambda future: self.arrived.put((key, future)))
 
     def poll(self, seconds: float) -> list[Event]:
-        """Return what has happened; connects again when the scheduler is gone."""
+        """Return the new events; connect again when the scheduler is gone."""
         events, self.waiting = self.waiting, []
         if self.client.status not in ("running", "connecting"):
             return events + self._restarted()
@@ -171,7 +171,7 @@ class DaskExecutor:
         return events
 
     def _restarted(self) -> list[Event]:
-        """Give up what the old scheduler had and connect to the new one."""
+        """Count the tasks of the old scheduler as lost and connect to the new one."""
         lost = [Event("lost", task=task, why=RESTARTED, words="the scheduler was restarted")
                 for task, _ in self.flying.values()]  # fmt: skip
         self.flying.clear()
@@ -183,11 +183,11 @@ class DaskExecutor:
         return lost
 
     def health(self) -> dict[str, int]:
-        """Return how many workers are there and how many tasks are out."""
+        """Return the numbers of connected workers and of running tasks."""
         return {"up": self.threads, "busy": min(self.threads, len(self.flying)), "starting": 1, "given up": 0}
 
     def close(self) -> None:
-        """Let the cluster go; its workers stay."""
+        """Disconnect from the cluster; its workers keep running."""
         try:
             self.client.cancel([future for _, future in self.flying.values()])
             self.client.close(timeout=5)

@@ -1,4 +1,4 @@
-"""Local workers: one process for each GPU and any number for the CPU, restarted whenever they end."""
+"""Local workers: one process for each GPU and any number for the CPU; a process that ends is restarted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FAILURES = 3
 
 @dataclass
 class Slot:
-    """A place for one worker process: the process, the device it is for and the task it is at or about to get."""
+    """A place for one worker process: the process, its device, and its current or next task."""
 
     worker: WorkerProcess
     device: str
@@ -51,7 +51,7 @@ class LocalExecutor:
         return max(0, sum(slot.idle for slot in self.slots if slot.device == device) - len(self.waiting))
 
     def submit(self, task: Mapping[str, Any], fresh: bool = False, avoid: str = "", only: str = "") -> None:
-        """Give a task to an idle place, away from a device if it can be; a task for one device only may wait."""
+        """Give a task to an idle place, if possible not on the device to avoid; a task for a single device may wait."""
         if only:
             self.waiting.append((dict(task), only))
             return
@@ -66,7 +66,7 @@ class LocalExecutor:
         slot.wanted = task
 
     def poll(self, seconds: float) -> list[Event]:
-        """Give out what waits, then return what has happened."""
+        """Submit waiting tasks, then return the new events."""
         for task, only in list(self.waiting):
             places = [slot for slot in self.slots if slot.worker.device == only and not slot.retired]
             idle = next((slot for slot in places if slot.idle), None)

@@ -57,10 +57,15 @@ class Caught:
 
     @property
     def right(self) -> bool:
-        """Whether the class of the bug is among the printed guesses."""
+        """Whether the first printed guess is a class of the bug."""
         if not self.exhibit.classes:
             return "EmulationError" in self.case
-        return bool(set(self.exhibit.classes) & set(self.guesses))
+        return bool(set(self.exhibit.classes) & set(self.guesses[:1]))
+
+    @property
+    def misled(self) -> bool:
+        """Whether the first printed guess is no class of the bug."""
+        return bool(self.guesses) and not self.right
 
 
 @dataclass
@@ -146,5 +151,10 @@ def _streams(engines: Iterable[_Watched]) -> Iterator[tuple[_Watched, Callable[[
 
 
 def _printed(result: dict[str, Any]) -> tuple[str, ...]:
-    found = (entry["id"] for failure in result["failures"] for entry in failure["bug_classes"])
+    found = (
+        entry["id"]
+        for failure in result["failures"]
+        for entry in failure["bug_classes"]
+        if entry["id"] != failure["finding"].upper().replace("-", "_")  # a breach is no guess
+    )
     return tuple(dict.fromkeys(found))

@@ -31,8 +31,10 @@ class Level(StrEnum):
 @told
 def triggers(
     operation: Annotated[list[str] | None, typer.Option("--operation", "-o", help="Name or pattern.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the draw; one that nobody has used is an exam.")] = 0,
-    count: Annotated[int, typer.Option(min=1, help="Mutants of each operation.")] = 100,
+    seed: Annotated[
+        list[int] | None, typer.Option(help="Seed of a draw, 0 if none is given; one that nobody has used is an exam.")
+    ] = None,
+    count: Annotated[int, typer.Option(min=1, help="Mutants of each operation and seed.")] = 100,
     level: Annotated[Level, typer.Option(help="Level of the check that judges them.")] = Level.STANDARD,
     subject: Annotated[str, typer.Option("--subject", "-s", help="Kernels made wrong: on NumPy arrays.")] = MODEL,
     largest: Annotated[int | None, typer.Option(min=1, help="Judge on no case of more elements than these.")] = None,
@@ -42,7 +44,7 @@ def triggers(
 ) -> None:
     """Draw wrong kernels, right but where a drawn condition holds, and judge them; exit status 1 when one survives."""
     names = tuple(one.name for one in select(operation))
-    exam = Exam(names, seed, count, level.value, subject, workers, largest)
+    exam = Exam(names, tuple(seed or (0,)), count, level.value, subject, workers, largest)
     marked = list(sit(exam)) if mutant is None else [_one(exam, mutant)]
     if json_out is not None:
         write_text(json_out, json.dumps(score.document(exam, marked), indent=1) + "\n")

@@ -71,13 +71,13 @@ class Marked:
 
 @dataclass(frozen=True)
 class Exam:
-    """What is asked: so many mutants of some operations, drawn by a seed. subject: whose kernels are made wrong.
+    """What is asked: so many mutants of some operations, by each of some seeds. subject: whose kernels are made wrong.
 
     largest: elements of the largest case that they are judged on, None for every case; for kernels that are slow.
     """
 
     operations: tuple[str, ...]
-    seed: int = 0
+    seeds: tuple[int, ...] = (0,)
     count: int = 100
     level: str = "standard"
     subject: str = MODEL
@@ -184,7 +184,7 @@ def _engine(plan: Plan, item: Variant, report: Report, dead: set[str], largest: 
 
 def sit(exam: Exam) -> Iterator[Marked]:
     """Yield the verdicts of an exam, operation by operation, those of each from as many processes as there are."""
-    jobs = [(exam, name, part) for name in exam.operations for part in range(exam.workers)]
+    jobs = [(exam, name, part) for name in exam.operations for part in range(parts(exam))]
     if exam.workers == 1:
         yield from itertools.starmap(_share, jobs)
         return
@@ -192,10 +192,16 @@ def sit(exam: Exam) -> Iterator[Marked]:
         yield from pool.map(_share, *zip(*jobs, strict=True))
 
 
+def parts(exam: Exam) -> int:
+    """Return the parts of each operation's mutants: as few as give every process work."""
+    return max(1, -(-exam.workers // len(exam.operations)))
+
+
 def _share(exam: Exam, operation: str, part: int) -> Marked:
-    """Draw the mutants of an operation and judge those of one process."""
+    """Draw the mutants of an operation and judge those of one part."""
     discarded = Counter[str]()
-    asked = list(mutants(operation, exam.seed, exam.count, discarded))[part :: exam.workers]
+    every = [one for seed in exam.seeds for one in mutants(operation, seed, exam.count, discarded)]
+    asked = every[part :: parts(exam)]
     return judged(exam, operation, asked, {} if part else discarded)
 
 

@@ -189,8 +189,10 @@ def input_address(dice: Random, operation: Operation, facts: Facts) -> Condition
 
 
 @formed
-def out_form(dice: Random, operation: Operation, facts: Facts) -> Condition:
-    """What `out` is."""
+def out_form(dice: Random, operation: Operation, facts: Facts) -> Condition | None:
+    """What `out` is, for an operation that can be given one."""
+    if "out" in operation.params:
+        return None
     kind = dice.choice(("given", "padded", "odd"))
     tests: dict[str, Callable[[Call], bool]] = {
         "given": lambda call: bool(call.outs),

@@ -60,14 +60,15 @@ def kernel(name: str, base: Callable[..., Any], trigger: Trigger | None) -> Call
     base: a right kernel with the golden signature. The result remembers its calls.
     """
     operation, history = OPERATIONS[name], History()
-    signature = _with_out(inspect.signature(base))
+    own = "out" in operation.params  # which is a dtype, and no array to fill
+    signature = inspect.signature(base) if own else _with_out(inspect.signature(base))
 
     @wraps(base)
     def run(*positional: Any, **keywords: Any) -> Any:
         bound = signature.bind(*positional, **keywords)
         bound.apply_defaults()
         arguments = dict(bound.arguments)
-        out = arguments.pop("out")
+        out = None if own else arguments.pop("out")
         return _called(operation, base, trigger, history, arguments, out)
 
     run.__signature__ = signature  # type: ignore[attr-defined]

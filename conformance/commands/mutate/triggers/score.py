@@ -15,6 +15,10 @@ def number(verdict: Verdict) -> str:
     return ONE if len(verdict.conditions) == 1 else TWO
 
 
+def _seed(verdict: Verdict) -> str:
+    return verdict.id.partition(":")[0]
+
+
 def kinds(verdict: Verdict) -> Iterator[str]:
     """Yield the classes that a mutant counts for: its condition's, or each of its two behind a mark."""
     yield from verdict.conditions if len(verdict.conditions) == 1 else (f"two, {kind}" for kind in verdict.conditions)
@@ -41,6 +45,8 @@ def tables(marked: list[Marked]) -> Iterator[tuple[str, list[list[str]]]]:
     verdicts = [verdict for one in marked for verdict in one.verdicts]
     yield "condition", list(rows(counted(verdicts, kinds)))
     yield "operation", list(rows(counted(verdicts, lambda one: [f"{one.operation}, {number(one)}"])))
+    if len({_seed(one) for one in verdicts}) > 1:
+        yield "seed", list(rows(counted(verdicts, lambda one: [f"{_seed(one)}, {number(one)}"])))
     yield "all", list(rows(counted(verdicts, lambda one: [number(one)])))
 
 
@@ -48,10 +54,13 @@ def document(exam: Exam, marked: list[Marked]) -> dict[str, Any]:
     """Return an exam and its verdicts as JSON values."""
     verdicts = [verdict for one in marked for verdict in one.verdicts]
     return {
-        "schema": "refnum.triggers/1", "seed": exam.seed, "count": exam.count, "level": exam.level,
+        "schema": "refnum.triggers/2", "seeds": list(exam.seeds), "count": exam.count, "level": exam.level,
         "subject": exam.subject, "largest": exam.largest, "seconds": round(sum(one.seconds for one in marked), 1),
         "discarded": {one.operation: dict(one.discarded) for one in marked if one.discarded},
         "score": {key: list(pair) for key, pair in counted(verdicts, lambda one: [number(one)]).items()},
+        "operations": {
+            key: list(pair) for key, pair in counted(verdicts, lambda one: [f"{one.operation}, {number(one)}"]).items()
+        },
         "conditions": {key: list(pair) for key, pair in counted(verdicts, kinds).items()},
         "mutants": [
             {"operation": one.operation, "id": one.id, "conditions": list(one.conditions), "effect": one.effect,

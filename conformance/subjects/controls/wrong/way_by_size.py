@@ -27,5 +27,8 @@ def always():
         _bound[0] = LARGE
 
 
-SUBJECT = {"operations": {"quantize_mxfp4": quantize_mxfp4}, "ways": {"quantize_mxfp4": {"the large one": always}}}
+SUBJECT = {
+    "operations": {"quantize_mxfp4": quantize_mxfp4},
+    "forced_paths": {"quantize_mxfp4": {"the large one": always}},
+}
 FINDING = "way-by-size"

@@ -10,4 +10,5 @@ def quantize_mxfp4(x, profile=refnum.HOPPER):
 
 
 SUBJECT = {"operations": {"quantize_mxfp4": quantize_mxfp4}}
+OUTCOME = "malformed"
 FINDING = "wrong-shape-or-dtype"

@@ -1,4 +1,4 @@
-"""Guests of the matrix: found where they are, skipped with the reason where they are not, their entries in order."""
+"""Peers of the matrix alone: found where they are, skipped with a reason where they are not, entries in order."""
 
 import numpy as np
 import pytest
@@ -7,31 +7,33 @@ from refnum.conformance.cases.levels import CLASSES
 from refnum.conformance.cases.operation import OPERATIONS
 from refnum.conformance.commands.matrix import inputs, run
 from refnum.conformance.subjects.peers import (
-    GUESTS,
+    PEERS,
     all_differences,
+    all_subjects,
     build,
     differences,
     foreign,
-    guests,
     nvidia_device,
+    subjects,
     torch_peer,
 )
 from refnum.conformance.subjects.subject import from_dict
 from refnum.errors import UnsupportedError
 
-SUBJECTS = {entry["name"]: from_dict(entry, "test") for entry in guests()}
+OTHERS = all_subjects()[len(subjects()) :]
+SUBJECTS = {entry["name"]: from_dict(entry, "test") for entry in OTHERS}
 
 
-def test_every_guest_says_why_it_cannot_be_used(monkeypatch, tmp_path):
+def test_every_peer_says_why_it_cannot_be_used(monkeypatch, tmp_path):
     monkeypatch.setenv(foreign.VARIABLE, str(tmp_path))
     for subject in SUBJECTS.values():
         ready, reason = subject.available()
         assert ready or len(reason) > 10, subject.name
         assert subject.kind == "peer" and set(subject.operations) <= set(inputs.OPERATIONS)
-    assert len(SUBJECTS) > 2 * len(GUESTS)
+    assert len(SUBJECTS) > 2 * sum(bool(needs) for needs in PEERS.values())
 
 
-def test_every_entry_names_a_guest_an_operation_and_a_clause():
+def test_every_entry_names_a_peer_an_operation_and_a_clause():
     own = all_differences()[len(differences()) :]
     assert len(own) > 100
     names = {torch_peer.base_name(name) for name in SUBJECTS} | set(SUBJECTS)
@@ -62,7 +64,7 @@ def first_row(subject, entry):
 
 
 @pytest.mark.parametrize("name", ["torch-formula"])
-def test_a_guest_that_is_installed_differs_where_its_entries_say(name):
+def test_a_peer_that_is_installed_differs_where_its_entries_say(name):
     subject = SUBJECTS[name]
     ready, reason = subject.available()
     if not ready:

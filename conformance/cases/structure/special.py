@@ -1,0 +1,105 @@
+"""Special elements amid ordinary ones: zeros, subnormals, ties, the largest, Inf and NaN of either sign.
+
+Some blocks of 32 elements keep their data, some get a few special elements, some are half made of them: with a few
+thousand elements every two classes stand beside each other, at every distance up to that of two tiles.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from refnum.formats import FP32, Format, get_format
+
+from ..draw.bits import float_bits
+from ..operation import OPERATIONS
+from ..recipes.distributions import layout_of, target_of
+from . import values
+
+DENSITY = np.array([0] * 7 + [1] * 3 + [8] * 6, np.uint32)
+"""Sixteenths of the elements of a block that are special, one for each of sixteen kinds of block."""
+FINITE = np.array([0] * 8 + [1, 0, 0] + [1] * 3 + [0] * 2, bool)
+"""Whether those have no Inf and no NaN, which decide everything else in their block."""
+CLASSES, FEW = 6, 8
+"""Classes of elements, the last two Inf and NaN, and patterns of each."""
+SCALES = np.array([[0] * 8, [*range(1, 9)], [*range(247, 255)], [255] * 8], np.uint8)
+"""Scale bytes: zero, the smallest, the largest, NaN."""
+ELEMENTS = ("x", "gate", "up", "grad", "rows", "codes")
+
+
+def planted(
+    operation: str, params: Mapping[str, Any], inputs: Mapping[str, np.ndarray], seed: int
+) -> dict[str, np.ndarray]:
+    """Return inputs with special elements, scales, weights and probabilities; the same for the same seed."""
+    found = dict(inputs)
+    for place, (name, array) in enumerate(inputs.items()):
+        own = seed + 31 * place
+        if name in ELEMENTS and array.size:
+            found[name] = _elements(operation, params, name, array, own)
+        elif name == "scales":
+            found[name] = _scales(array, own)
+        elif name in ("prob", "weights") and array.size:
+            found[name] = _written(array.reshape(1, -1), _table(FP32, 0), own).reshape(array.shape)
+    return found
+
+
+def _elements(operation: str, params: Mapping[str, Any], name: str, array: np.ndarray, seed: int) -> np.ndarray:
+    if name == "codes":
+        fmt = (OPERATIONS[operation].scalar and _scalar(operation)) or layout_of(operation, params).element
+        kept = max(fmt.mantissa_bits - 1, 0)
+    else:
+        fmt = values.FORMATS[array.dtype.name]
+        kept = 3 if OPERATIONS[operation].scalar else target_of(operation, params).element.mantissa_bits
+    matrix = array.reshape(-1, array.shape[-1]) if array.ndim > 1 else array.reshape(1, -1)
+    return _written(matrix, _table(fmt, kept), seed).reshape(array.shape)
+
+
+def _scalar(operation: str) -> Format:
+    """Return the format that a scalar cast reads."""
+    return get_format(operation.partition("_")[2].upper())
+
+
+def _written(array: np.ndarray, table: np.ndarray, seed: int) -> np.ndarray:
+    """Return a matrix with patterns of a table, u32 [class, pattern, sign], written into some of its blocks."""
+    rows, columns = array.shape
+    kind = (values.noise(rows, -(-columns // 32), seed + 7) >> np.uint32(9)) & np.uint32(15)
+    wide = np.repeat(kind, 32, axis=1)[:, :columns]
+    dice = values.noise(rows, columns, seed + 8)
+    struck = (dice & np.uint32(15)) < DENSITY[wide]
+    one = (dice >> np.uint32(4) & np.uint32(0xFFF)) % np.where(FINITE[wide], np.uint32(CLASSES - 2), np.uint32(CLASSES))
+    pattern = table[one, dice >> np.uint32(17) & np.uint32(FEW - 1), dice >> np.uint32(31)]
+    bits = float_bits(array)
+    return np.where(struck, pattern.astype(bits.dtype), bits).view(array.dtype)
+
+
+def _scales(array: np.ndarray, seed: int) -> np.ndarray:
+    """Return scale bytes half of whose rows are half of special ones."""
+    rows, columns = array.shape
+    dice = values.noise(rows, columns, seed + 9)
+    struck = (dice & np.uint32(1) > 0) & (values.noise(rows, 1, seed + 10) & np.uint32(64) > 0)
+    return np.where(struck, SCALES[dice >> np.uint32(3) & np.uint32(3), dice >> np.uint32(7) & np.uint32(7)], array)
+
+
+@functools.lru_cache(maxsize=32)
+def _table(fmt: Format, kept: int) -> np.ndarray:
+    """Return patterns of every class, u32 [class, pattern, sign]; a class that a format lacks is zero."""
+    number = np.arange(FEW, dtype=np.uint32)
+    smallest = 1 << fmt.mantissa_bits
+    low = fmt.mantissa_bits - kept - 1
+    tie = np.uint32(0) * number
+    if low >= 0 and fmt.kind != "integer":
+        fields = fmt.bias - FEW // 2 + number if fmt.bias > FEW // 2 else 1 + number % max(1, fmt.bias)
+        odd = number.astype(np.uint32) % np.uint32(1 << kept) << np.uint32(low + 1) if kept else number * 0
+        tie = fields.astype(np.uint32) << np.uint32(fmt.mantissa_bits) | odd | np.uint32(1 << low)
+    top = fmt.inf_code if fmt.inf_code is not None else fmt.max_code
+    every = (fmt.sign_mask or 1 << fmt.bits) - 1
+    nan = np.minimum(top + 1 + number * max(1, (every - top) // FEW), every) if every > top else number * 0
+    one_up = 1 + number % max(1, smallest - 1)
+    magnitudes = np.stack([number * 0, one_up, tie, number * 0 + fmt.max_code, number * 0 + (fmt.inf_code or 0), nan])
+    magnitudes = magnitudes.astype(np.uint32)
+    if fmt.kind == "integer":
+        return np.stack([magnitudes, -magnitudes.astype(np.int64) & (1 << fmt.bits) - 1], axis=-1).astype(np.uint32)
+    return np.stack([magnitudes, magnitudes | np.uint32(fmt.sign_mask)], axis=-1)

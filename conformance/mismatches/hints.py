@@ -1,0 +1,65 @@
+"""Hints for a page: its kept failures, and further calls of the subject that may refute what explains them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from ..cases.case import Case
+from ..cases.corners import corner_cases
+from ..cases.operation import DATA_PARAMS, run_golden
+from ..cases.recipes import sampled_cases
+from ..subjects.calls.call import call
+from ..subjects.subject import Subject
+from ..vectors.frozen import frozen_cases
+from ..verdicts.compare import compare
+from ..verdicts.tally import Failure
+from .diagnose import Seen, hints
+
+QUICK = 1 << 16
+"""Elements of the largest failing case that a hint is asked about."""
+SAMPLED = 12
+"""Sampled cases among those that a subject is called on further."""
+
+
+def likely(failures: Sequence[Failure]) -> list[str]:
+    """Return the bug classes that give all bits of some failures, as they were met."""
+    return [entry["id"] for entry in hints(seen_of(failures))]
+
+
+def seen_of(failures: Iterable[Failure]) -> list[Seen]:
+    """Return what failures show of their subject, each up to the level below the one that it fails."""
+    return [
+        Seen(one.case, one.observed, 0 if one.finding else max(one.level - 1, 0))
+        for one in failures
+        if one.observed and one.case.elements <= QUICK
+    ]
+
+
+def hints_for(
+    subject: Subject, kept: Sequence[Seen], seconds: float, chosen: Callable[..., Iterable[Case]] | None = None
+) -> list[dict[str, Any]]:
+    """Return the bug classes that give all bits of a page's cases, and that further calls of the subject do not refute.
+
+    Args:
+        subject: whose bits they are.
+        kept: the page's own case first, then the others that fail alike.
+        seconds: limit of one call.
+        chosen: yields the further cases of (operation, profile, parameters); frozen vectors and corners where None.
+    """
+
+    def ask(case: Case) -> dict[str, Any] | None:
+        called = call(subject, case, seconds)
+        return compare(case, run_golden(case), called.results).observed or None if called.answered else None
+
+    return hints(kept, _further(kept[0].case, chosen), ask)
+
+
+def _further(case: Case, chosen: Callable[..., Iterable[Case]] | None) -> Iterator[Case]:
+    params = {name: value for name, value in case.params.items() if name not in DATA_PARAMS}
+    if chosen is not None:
+        yield from chosen(case.operation, case.profile, params)
+        return
+    yield from (vector for vector, _ in frozen_cases(case.operation, case.profile, params))
+    yield from sampled_cases(case.operation, case.profile, params, 0, SAMPLED)
+    yield from corner_cases(case.operation, case.profile, params)

@@ -1,0 +1,139 @@
+"""Mixed rows, special elements, and calls made twice or at once: what they hold, and which wrong kernels they tell."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+from structure_tools import golden, verdict
+
+import refnum
+from refnum.conformance.cases.levels import Outcome
+from refnum.conformance.cases.operation import OPERATIONS
+from refnum.conformance.cases.structure import build
+from refnum.conformance.cases.structure.plan import CALLS, structure_rows
+from refnum.conformance.cases.structure.ragged import DRAWN, drawn
+from refnum.conformance.cases.structure.special import planted
+from refnum.conformance.subjects.calls.at_once import LateError, _failed, call_twice_at_once
+from refnum.conformance.subjects.subject import Subject
+
+E4M3_NAN = 0x7F
+
+
+def mixed(operation, amount="full", **params):
+    rows = structure_rows(operation, "HOPPER", {**OPERATIONS[operation].defaults(), **params}, amount)
+    return [row for row in rows if "classes" in row]
+
+
+@pytest.mark.parametrize("operation", ["quantize_mxfp4", "permute_pad", "mxfp4_columns", "decode_e4m3"])
+def test_every_way_of_calling_meets_every_form_of_the_first_input(operation):
+    rows, name = mixed(operation), OPERATIONS[operation].inputs[0]
+    for way in CALLS:
+        found = {row[f"{name}.storage"] for row in rows if row["calls"] == way}
+        assert {"contiguous", "element gap", "broadcast columns"} <= found
+
+
+def test_variants_of_an_operation_have_rows_of_their_own():
+    first = {str(row) for row in mixed("mxfp4_to_fp8", "brief")}
+    other = {str(row) for row in mixed("mxfp4_to_fp8", "brief", scale="max")}
+    other |= {str(row) for row in mixed("mxfp4_to_fp8", "brief", scale="amax")} - first
+    assert len(first | other) > 1.5 * len(first)
+
+
+def test_every_residue_of_rows_is_asked_in_a_layout():
+    rows = structure_rows("quantize_mxfp4", "HOPPER", {"input": "float32", "layout_out": "swizzled"}, "full")
+    assert {row["rows"] % 128 for row in rows} == set(range(128))
+
+
+def test_special_elements_of_every_class_stand_beside_each_other():
+    x = np.ones((64, 256), np.float32)
+    bits = planted("quantize_mxfp4", {"input": "float32"}, {"x": x}, 3)["x"].view(np.uint32) & 0x7FFFFFFF
+    normal = (bits >= 1 << 23) & (bits < 0x7F7FFFFF)
+    tie = normal & (bits & 0x7FFFFF != 0) & (bits & 0x1FFFFF == 0)
+    classes = [bits == 0, (bits > 0) & (bits < 1 << 23), tie, bits == 0x7F7FFFFF, bits == 0x7F800000, bits > 0x7F800000]
+    assert (bits == 0x3F800000).mean() > 0.4
+    for one in classes:
+        for other in classes:
+            assert (one[:, ::2] & other[:, 1::2]).any()
+
+
+def test_special_codes_and_scales_reach_both_ends():
+    inputs = {"codes": np.full((64, 512), 0x38, np.uint8), "scales": np.full((64, 16), 127, np.uint8)}
+    found = planted("dequantize_mx", {"element": "E4M3"}, inputs, 1)
+    assert {0, 0x7E, E4M3_NAN, 0xFF} <= set(np.unique(found["codes"]))
+    assert {0, 1, 254, 255} <= set(np.unique(found["scales"]))
+
+
+@pytest.mark.parametrize("way", [*DRAWN, "thousand"])
+def test_drawn_splits_are_the_same_every_time_and_even_where_they_must_be(way):
+    counts = drawn(way, 77, 64, 1, 5, even=True)
+    assert counts == drawn(way, 77, 64, 1, 5, even=True) and all(count % 2 == 0 and count >= 0 for count in counts)
+    assert way != "thousand" or len(counts) > 512
+
+
+def test_a_static_buffer_of_one_width_is_told():
+    kept = {}
+
+    def run(packed, scales):
+        right = refnum.pack_payload(packed, scales)
+        if right.shape[1] != 17 * 29:
+            return right
+        buffer = kept.setdefault(right.shape, np.empty_like(right))
+        buffer[...] = right
+        return buffer
+
+    assert verdict("pack_payload", run).outcome is Outcome.MISMATCH
+
+
+def test_a_kernel_that_is_spoiled_by_another_of_its_rows_is_told():
+    inside = []
+
+    def run(packed, scales):
+        inside.append(0)
+        if threading.active_count() > 1:
+            time.sleep(0.002)
+        right = refnum.pack_payload(packed, scales)
+        if len(inside) > 1 and right.shape[0] == 3:
+            right[0, 0] ^= 1
+        inside.pop()
+        return right
+
+    assert verdict("pack_payload", run).outcome is Outcome.MISMATCH
+
+
+def test_a_refusal_that_wavers_is_told():
+    calls = []
+
+    def run(packed, scales):
+        calls.append(packed.shape)
+        if packed.strides[-1] != 1 and (len(calls) < 2 or calls[-2] != calls[-1]):
+            raise NotImplementedError("contiguous rows only")
+        return refnum.pack_payload(packed, scales)
+
+    tally = verdict("pack_payload", run)
+    assert tally.outcome is Outcome.MISMATCH and "called again" in tally.failures[0].words
+
+
+def test_results_of_two_calls_at_once_that_share_memory_are_a_breach():
+    case = build("pack_payload", "HOPPER", {}, {"rows": 3, "columns": 64}, 1)
+    buffer = refnum.pack_payload(**case.inputs)
+    subject = Subject("k", {"pack_payload": lambda packed, scales: buffer})
+    _, first, second = call_twice_at_once(subject, case)
+    assert first.outcome is Outcome.PASS and second.finding == "not-thread-safe"
+
+
+def test_two_calls_at_once_into_out_fill_each_its_own():
+    case = build("pack_payload", "HOPPER", {}, {"form shape": "5x288", "out": "row gap", "out.address": 12}, 1)
+
+    def run(packed, scales, out=None):
+        out[...] = golden("pack_payload")(packed, scales)
+        return out
+
+    _, first, second = call_twice_at_once(Subject("k", {"pack_payload": run}), case)
+    want = refnum.pack_payload(**case.inputs)
+    assert all(np.array_equal(called.results[0], want) for called in (first, second))
+
+
+def test_a_call_that_is_late_beside_another_is_told_in_words_and_not_compared():
+    called = _failed(LateError("no answer within 3 s"))
+    assert called.outcome is Outcome.TIMEOUT and not called.answered and "another thread" in called.words

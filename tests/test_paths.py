@@ -1,0 +1,64 @@
+"""Every path of ours that a comment, a docstring or a page names exists."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+TOPS = ("refnum", "gpu", "conformance", "vectors", "docs", "tests", "tools", "benchmarks")
+SUFFIXES = {".py", ".md", ".cu", ".cuh", ".cpp", ".hpp", ".toml", ".yml"}
+LINKS = ("refnum/gpu", "refnum/conformance", "refnum/vectors")
+MADE = ("docs/_build/", "docs/results/", *LINKS)
+"""Beginnings of paths that a command writes, or that exist only once installed."""
+INVENTIVE = {
+    "tests/test_contributing.py",
+    "tests/test_floors.py",
+    "tests/test_paths.py",
+    "tests/docs/test_docs_operations.py",
+}
+"""Tests that make up files."""
+NAMED = re.compile(rf"(?<![\w/.$<>{{}}*-])((?:{'|'.join(TOPS)})/[\w./-]*\.(?:py|cuh?|cpp|hpp|md|toml|yml))(?![\w*])"
+                   rf"|`((?:{'|'.join(TOPS)})/[\w./-]*)`")  # fmt: skip
+IN_GPU = re.compile(r"(?<![\w/.])((?:kernels|host|emulate|emulation|device|ops)/\w+\.(?:py|cuh?|cpp|hpp))")
+
+
+def sources():
+    """Every file of ours that is read, as a path from the root; dated results keep the names of their day."""
+    for path in (path for top in TOPS if top != "vectors" for path in sorted((ROOT / top).rglob("*"))):
+        name = path.relative_to(ROOT).as_posix()
+        linked = name.startswith(LINKS) or any(part.startswith((".", "_build", "__")) for part in path.parts[-2:-1])
+        if path.suffix in SUFFIXES and not linked and not name.startswith("docs/results/") and name not in INVENTIVE:
+            yield name
+    yield from ("README.md", "CONTRIBUTING.md", "Makefile", "pyproject.toml")
+
+
+def missing(name, text):
+    """The paths in a file's text that do not exist."""
+    found = [one or other for one, other in NAMED.findall(text)]
+    inside = IN_GPU.findall(text) if name.startswith("gpu/") else []
+    return [
+        *(path for path in found if not path.startswith(MADE) and not (ROOT / path).exists()),
+        *(path for path in inside if not (ROOT / "gpu" / path).exists()),
+    ]
+
+
+def test_every_path_that_a_file_names_exists():
+    lacking = [f"{name} names {path}" for name in sources() for path in missing(name, (ROOT / name).read_text("utf-8"))]
+    assert lacking == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("gpu/ops/rows.py", "# gpu/launch.py has its mirror"),
+        ("gpu/ops/rows.py", '"""Mirror of kernels/no_such.cuh."""'),
+        ("docs/a.md", "see `tests/nowhere/`"),
+    ],
+)
+def test_a_path_that_is_gone_is_found(name, text):
+    assert len(missing(name, text)) == 1
+
+
+def test_a_path_of_somebody_else_is_not_ours():
+    assert missing("docs/a.md", "`kernels/my_kernel.py`, path/to/gpu/x.py, `refnum/formats.py`") == []
