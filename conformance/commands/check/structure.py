@@ -103,11 +103,11 @@ def ask(engine: Asking, key: tuple[str, str, dict[str, Any]]) -> set[str]:
             before = engine.tallies[subject.name].seconds
             if wrong and asked.row.get("calls") == "after a refusal":  # it must leave nothing behind
                 call(subject, wrong[asked.number // 3 % len(wrong)], engine.plan.seconds)
-            if _judge(engine, subject, asked, golden):
-                _call_more(engine, subject, asked, golden)
+            if _judge(engine, subject, asked, golden) and engine.judged_as:
+                _call_more(engine, subject, replace(asked, case=engine.judged_as[0]), engine.judged_as[1])
             engine.tallies[subject.name].coverage.seconds += engine.tallies[subject.name].seconds - before
-            if amount != "brief" and engine.was_compared and _worth_probing(asked, seen):
-                probe(subject, asked.case, golden, engine.tallies[subject.name], engine.plan.seconds)
+            if amount != "brief" and engine.was_compared and engine.judged_as and _worth_probing(asked, seen):
+                probe(subject, *engine.judged_as, engine.tallies[subject.name], engine.plan.seconds)
     return names if amount in ("full", "exhaustive") else set()
 
 
@@ -173,8 +173,9 @@ def _judge(engine: Asking, subject: Subject, asked: Asked, golden: dict[str, Any
         tally.coverage.add(asked.row, asked.case, True)
         return bool(held)
     tally.coverage.add(asked.row, asked.case, False)
-    if not called.declared and not refusal(call(subject, asked.case, engine.plan.seconds)):
-        tally.fail(Failure(asked.case, NO_LEVEL, f"{WAVERS}: {called.words}", Finding.NOT_DETERMINISTIC))
+    case = engine.judged_as[0] if engine.judged_as else asked.case
+    if not called.declared and not refusal(call(subject, case, engine.plan.seconds)):
+        tally.fail(Failure(case, NO_LEVEL, f"{WAVERS}: {called.words}", Finding.NOT_DETERMINISTIC))
     elif called.declared:
         _in_other_shapes(engine, subject, asked, tally)
     else:
@@ -220,6 +221,11 @@ def _called(
     engine: Asking, subject: Subject, case: Case, golden: Any, tally: Tally
 ) -> tuple[Called | None, bool | None]:
     """Judge a call in its form; return the call if it was refused, else None, and whether it held."""
+    inside = engine.inside(subject, case, golden)
+    engine.judged_as = inside
+    if inside is None:
+        return None, None
+    case, golden = inside
     called = engine.watched(subject, partial(call, subject, case, engine.plan.seconds))
     if refusal(called):
         return called, None
