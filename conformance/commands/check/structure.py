@@ -26,6 +26,7 @@ from ...cases.structure.plan import structure_rows
 from ...subjects.calls.at_once import call_twice_at_once
 from ...subjects.calls.call import Called, call
 from ...subjects.subject import Subject, takes, takes_out
+from ...verdicts.blame import compared, mostly, right, wrong
 from ...verdicts.judge import record
 from ...verdicts.probes import AT_ONCE, probe, refusal
 from ...verdicts.tally import Failure, Tally
@@ -188,14 +189,27 @@ def _call_more(engine: Asking, subject: Subject, asked: Asked, golden: dict[str,
     if subject.arrays not in ON_HOST or asked.case.elements > MOST_AGAIN or slow:
         return
     start = time.perf_counter()
+    seconds = engine.plan.seconds
     if level == "twice":
-        record(call(subject, asked.case, engine.plan.seconds), asked.case, golden, tally, how="the same call again")
+        called = call(subject, asked.case, seconds)
+        again = partial(call, subject, seconds=seconds) if called.answered else None
+        record(called, asked.case, golden, tally, again, how="the same call again")
     elif level == "at once":
-        for called in call_twice_at_once(subject, asked.case, engine.plan.seconds)[1:]:
-            if record(called, asked.case, golden, tally, how=AT_ONCE) is False and not called.finding:
-                tally.fail(Failure(asked.case, NO_LEVEL, SPOILED, Finding.NOT_THREAD_SAFE))
+        _call_at_once(subject, asked.case, golden, tally, seconds)
     tally.seconds += time.perf_counter() - start
     engine.lost(subject, tally)
+
+
+def _call_at_once(subject: Subject, case: Case, golden: dict[str, Any], tally: Tally, seconds: float) -> None:
+    """Judge two calls at the same time; threads are blamed for wrong bytes that come again, and only with threads."""
+
+    def spoils() -> bool:
+        return not all(right(called, case, golden, tally) for called in call_twice_at_once(subject, case, seconds)[1:])
+
+    for called in call_twice_at_once(subject, case, seconds)[1:]:
+        seen = compared(called, case, golden, tally, how=AT_ONCE)
+        if wrong(called, seen, tally) and mostly(subject, case, golden, tally, seconds, spoils):
+            tally.fail(Failure(case, NO_LEVEL, SPOILED, Finding.NOT_THREAD_SAFE))
 
 
 def _called(
