@@ -26,6 +26,7 @@ from ...cases.structure.plan import structure_rows
 from ...subjects.calls.at_once import call_twice_at_once
 from ...subjects.calls.call import Called, call
 from ...subjects.subject import Subject, takes, takes_out
+from ...verdicts.blame import compared, mostly, right, wrong
 from ...verdicts.judge import record
 from ...verdicts.probes import AT_ONCE, probe, refusal
 from ...verdicts.tally import Failure, Tally
@@ -102,11 +103,11 @@ def ask(engine: Asking, key: tuple[str, str, dict[str, Any]]) -> set[str]:
             before = engine.tallies[subject.name].seconds
             if wrong and asked.row.get("calls") == "after a refusal":  # it must leave nothing behind
                 call(subject, wrong[asked.number // 3 % len(wrong)], engine.plan.seconds)
-            if _judge(engine, subject, asked, golden):
-                _call_more(engine, subject, asked, golden)
+            if _judge(engine, subject, asked, golden) and engine.judged_as:
+                _call_more(engine, subject, replace(asked, case=engine.judged_as[0]), engine.judged_as[1])
             engine.tallies[subject.name].coverage.seconds += engine.tallies[subject.name].seconds - before
-            if amount != "brief" and engine.was_compared and _worth_probing(asked, seen):
-                probe(subject, asked.case, golden, engine.tallies[subject.name], engine.plan.seconds)
+            if amount != "brief" and engine.was_compared and engine.judged_as and _worth_probing(asked, seen):
+                probe(subject, *engine.judged_as, engine.tallies[subject.name], engine.plan.seconds)
     return names if amount in ("full", "exhaustive") else set()
 
 
@@ -172,8 +173,9 @@ def _judge(engine: Asking, subject: Subject, asked: Asked, golden: dict[str, Any
         tally.coverage.add(asked.row, asked.case, True)
         return bool(held)
     tally.coverage.add(asked.row, asked.case, False)
-    if not called.declared and not refusal(call(subject, asked.case, engine.plan.seconds)):
-        tally.fail(Failure(asked.case, NO_LEVEL, f"{WAVERS}: {called.words}", Finding.NOT_DETERMINISTIC))
+    case = engine.judged_as[0] if engine.judged_as else asked.case
+    if not called.declared and not refusal(call(subject, case, engine.plan.seconds)):
+        tally.fail(Failure(case, NO_LEVEL, f"{WAVERS}: {called.words}", Finding.NOT_DETERMINISTIC))
     elif called.declared:
         _in_other_shapes(engine, subject, asked, tally)
     else:
@@ -188,20 +190,38 @@ def _call_more(engine: Asking, subject: Subject, asked: Asked, golden: dict[str,
     if subject.arrays not in ON_HOST or asked.case.elements > MOST_AGAIN or slow:
         return
     start = time.perf_counter()
+    seconds = engine.plan.seconds
     if level == "twice":
-        record(call(subject, asked.case, engine.plan.seconds), asked.case, golden, tally, how="the same call again")
+        called = call(subject, asked.case, seconds)
+        again = partial(call, subject, seconds=seconds) if called.answered else None
+        record(called, asked.case, golden, tally, again, how="the same call again")
     elif level == "at once":
-        for called in call_twice_at_once(subject, asked.case, engine.plan.seconds)[1:]:
-            if record(called, asked.case, golden, tally, how=AT_ONCE) is False and not called.finding:
-                tally.fail(Failure(asked.case, NO_LEVEL, SPOILED, Finding.NOT_THREAD_SAFE))
+        _call_at_once(subject, asked.case, golden, tally, seconds)
     tally.seconds += time.perf_counter() - start
     engine.lost(subject, tally)
+
+
+def _call_at_once(subject: Subject, case: Case, golden: dict[str, Any], tally: Tally, seconds: float) -> None:
+    """Judge two calls at the same time; threads are blamed for wrong bytes that come again, and only with threads."""
+
+    def spoils() -> bool:
+        return not all(right(called, case, golden, tally) for called in call_twice_at_once(subject, case, seconds)[1:])
+
+    for called in call_twice_at_once(subject, case, seconds)[1:]:
+        seen = compared(called, case, golden, tally, how=AT_ONCE)
+        if wrong(called, seen, tally) and mostly(subject, case, golden, tally, seconds, spoils):
+            tally.fail(Failure(case, NO_LEVEL, SPOILED, Finding.NOT_THREAD_SAFE))
 
 
 def _called(
     engine: Asking, subject: Subject, case: Case, golden: Any, tally: Tally
 ) -> tuple[Called | None, bool | None]:
     """Judge a call in its form; return the call if it was refused, else None, and whether it held."""
+    inside = engine.inside(subject, case, golden)
+    engine.judged_as = inside
+    if inside is None:
+        return None, None
+    case, golden = inside
     called = engine.watched(subject, partial(call, subject, case, engine.plan.seconds))
     if refusal(called):
         return called, None
