@@ -5,7 +5,7 @@ import time
 
 import numpy as np
 import pytest
-from structure_tools import golden, verdict
+from structure_tools import engine_of, golden, verdict
 
 import refnum
 from refnum.conformance.cases.levels import Outcome
@@ -137,3 +137,12 @@ def test_two_calls_at_once_into_out_fill_each_its_own():
 def test_a_call_that_is_late_beside_another_is_told_in_words_and_not_compared():
     called = _failed(LateError("no answer within 3 s"))
     assert called.outcome is Outcome.TIMEOUT and not called.answered and "another thread" in called.words
+
+
+def test_illegal_calls_are_of_variants_without_a_layout():
+    """In a layout's storage a row too many can be padding, so that no kernel can refuse it."""
+    subject = Subject("k", {"pack_payload": golden("pack_payload"), "dequantize_mxfp4": golden("dequantize_mxfp4")})
+    engine = engine_of(subject, "dequantize_mxfp4", {"dtype": "float32", "layout_in": "gemm_float32"})
+    engine.active = lambda: [one for one in engine.judged if not engine.tallies["k"].coverage.cases > 30]
+    assert engine.structural() == set()
+    assert not engine.tallies["k"].wrong

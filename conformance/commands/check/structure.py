@@ -108,7 +108,8 @@ def ask(engine: Asking, key: tuple[str, str, dict[str, Any]]) -> set[str]:
             engine.tallies[subject.name].coverage.seconds += engine.tallies[subject.name].seconds - before
             if amount != "brief" and engine.was_compared and engine.judged_as and _worth_probing(asked, seen):
                 probe(subject, *engine.judged_as, engine.tallies[subject.name], engine.plan.seconds)
-    return names if amount in ("full", "exhaustive") else set()
+    ordinary = not engine.item.special  # the storage of a layout has legal shapes of its own
+    return names if ordinary and amount in ("full", "exhaustive") else set()
 
 
 def _worth_probing(asked: Asked, seen: dict[int, int]) -> bool:
