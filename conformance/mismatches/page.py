@@ -23,6 +23,7 @@ from ..cases.geometry import block_shape, column_block, spread
 from ..cases.operation import OPERATIONS, Output, outputs_of
 from ..reports.number import number_text
 from ..verdicts.compare import coded_outputs, differences
+from ..verdicts.kinds import Kind, places_of
 
 LOOKED_AT = 64
 """Elements among which one is looked for whose input is not zero."""
@@ -30,18 +31,26 @@ _FLOATS = {"float32": "FP32", "bfloat16": "BF16", "float16": "FP16"}
 
 
 def page(
-    case: Case, golden: Mapping[str, np.ndarray], observed: Mapping[str, np.ndarray], level: int
+    case: Case,
+    golden: Mapping[str, np.ndarray],
+    observed: Mapping[str, np.ndarray],
+    level: int,
+    kind: Kind | None = None,
 ) -> dict[str, Any]:
-    """Return an element that differs at `level` with all that decides it; empty when nothing differs.
+    """Return an element that differs at `level`, of a kind if one does, with all that decides it.
 
-    It is the first of those whose codes differ; where only the scale does, the first whose input is not zero.
+    It is the first of those whose codes differ; where only the scale does, the first whose input is not zero. Empty
+    when nothing differs.
     """
     wrong = differences(case, golden, observed, level)
     name = next((name for name in sorted(wrong, key=lambda n: n == "scales") if wrong[name].any()), "")
     if not name:
         return {}
+    chosen = wrong[name]
+    if kind is not None and (places := places_of(case, golden, observed, kind)) is not None and places.any():
+        name, chosen = kind.output, places
     output = next(output for output in outputs_of(case) if output.name == name)
-    index = _telling(output, case, (golden[name], observed[name]), wrong[name])
+    index = _telling(output, case, (golden[name], observed[name]), chosen)
     sides = [_side(output, case, arrays, index) for arrays in (golden, observed)]
     steps = rule_steps(case, source_index(output, case, index))
     return {

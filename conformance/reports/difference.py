@@ -31,7 +31,8 @@ class Line:
 
 @dataclass(frozen=True)
 class Difference:
-    """new: what fails now and did not, or fails in another way. fixed: what failed and passes now.
+    """new: what fails now and did not, or in another way, or more often. fixed: what failed and passes now, or fails in
+    fewer ways or less often.
 
     lost: what was verified and is not any more, without failing: not judged, or less of it covered. gained: what is
     verified for the first time. same: number of variants that fail as before. unchanged: number of all others.
@@ -61,8 +62,9 @@ def difference(old: Mapping[str, Any], new: Mapping[str, Any], names: Sequence[s
     before, after = _rows(old), _rows(new)
     found: dict[str, list[Line]] = {"new": [], "fixed": [], "lost": [], "gained": []}
     counts = {"same": 0, "unchanged": 0}
+    comparable = len({document["header"]["environment"]["model_digest"] for document in (old, new)}) == 1
     for key in dict.fromkeys((*before, *after)):
-        kind, line = _compare(key, before.get(key), after.get(key))
+        kind, line = _compare(key, before.get(key), after.get(key), comparable)
         if line is None:
             counts[kind] += 1
         else:
@@ -79,8 +81,10 @@ def _rows(document: Mapping[str, Any]) -> dict[Key, Mapping[str, Any]]:
     return {(row["subject"], row["variant"], row.get("tensor", "")): row for row in rows}
 
 
-def _compare(key: Key, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> tuple[str, Line | None]:
-    """Return the kind of a change with its line, or a kind that is only counted."""
+def _compare(
+    key: Key, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None, comparable: bool
+) -> tuple[str, Line | None]:
+    """Return the kind of a change with its line, or a kind that is only counted. comparable: numbers mean the same."""
     before, after = (row["outcome"] if row else "not there" for row in (old, new))
     variant = f"{key[1]} {key[2]}".rstrip()
 
@@ -88,10 +92,11 @@ def _compare(key: Key, old: Mapping[str, Any] | None, new: Mapping[str, Any] | N
         return Line(key[0], variant, before, after, words, tuple(failures), new or {})
 
     if new is not None and after in facts.WRONG:
-        fresh = _fresh(old, new)
-        if old is not None and before == after and not fresh:
-            return "same", None
-        return "new", line(new["words"], fresh or new["failures"])
+        fresh, more = _fresh(old, new), _more(old, new, comparable)
+        if old is None or before != after or fresh or more:
+            return "new", line("; ".join([new["words"], *more]), fresh or new["failures"])
+        gone = _more(new, old, comparable, "no longer {}")
+        return ("fixed", line("; ".join(gone))) if gone and not new.get("not_asked") else ("same", None)
     if before in facts.WRONG:
         return ("fixed", line("")) if after == "pass" else ("lost", line(new["words"] if new else "no result"))
     if before == "pass" and after != "pass":
@@ -103,9 +108,47 @@ def _compare(key: Key, old: Mapping[str, Any] | None, new: Mapping[str, Any] | N
 
 
 def _fresh(old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the failing cases whose kind the old result did not have."""
-    known = {fingerprint(old, record) for record in old["failures"]} if old else set()
-    return [record for record in new["failures"] if fingerprint(new, record) not in known]
+    """Return the failing cases of a kind that the old result did not have, or that point to another bug than there.
+
+    Of a kind of difference that the old result counts, and shows no case of, the bug is not known.
+    """
+    if old is None:
+        return list(new["failures"])
+    known = {fingerprint(old, record) for record in old["failures"]}
+    if "differences" not in old:  # a report of an earlier version, whose cases are of no kind
+        return [one for one in new["failures"] if fingerprint(new, {**one, "difference": None}) not in known]
+    shown = {_kind(record["difference"]) for record in old["failures"] if record.get("difference")}
+    unshown = {_kind(one) for one in old["differences"]} - shown
+    return [
+        record
+        for record in new["failures"]
+        if fingerprint(new, record) not in known
+        and not (record.get("difference") and _kind(record["difference"]) in unshown)
+    ]
+
+
+def _kind(entry: Mapping[str, Any]) -> tuple[str, str, str]:
+    return entry["class"], entry["output"], entry["way"]
+
+
+def _more(
+    old: Mapping[str, Any] | None, new: Mapping[str, Any] | None, comparable: bool, words: str = "{}"
+) -> list[str]:
+    """Return in words the kinds of difference of `new` that `old` lacks or, if counts mean the same, counts less of.
+
+    Counts of a kernel that is not deterministic, or that was not asked all, mean nothing.
+    """
+    if not old or not new or "differences" not in old or "differences" not in new:
+        return []
+    before = {_kind(entry): entry["count"] for entry in old["differences"]}
+    counted = comparable and not any(row["outcome"] == "flaky" or row.get("not_asked") for row in (old, new))
+    found = []
+    for entry in new["differences"]:
+        had = before.get(_kind(entry), 0)
+        if not had or (counted and entry["count"] > had):
+            was = f", {had:,} on the other side" if had else ""
+            found.append(words.format(f"{facts.difference_words(entry)} ({entry['count']:,}{was})"))
+    return found
 
 
 def _less(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:

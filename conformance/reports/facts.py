@@ -90,6 +90,8 @@ def _unverified(report: Report) -> Iterator[tuple[str, str, str]]:
             yield result["outcome"], who, result["words"]
         elif result["refused"]:
             yield "refused", who, result["refusal"]
+        if left := result.get("not_asked"):
+            yield "not asked", f"{result['subject']} {result['variant']}", left.removeprefix("not asked, ")
         if result.get("outside", {}).get("cases"):
             yield "for information", who, result["outside"]["words"]
     for subject, name, operations, words in _refused_probes(report["results"]):
@@ -132,6 +134,31 @@ def _class_cell(entry: Mapping[str, Any] | None) -> str:
     return f"{entry['level']} {entry['wrong']:,}/{entry['blocks']:,}" if entry["wrong"] else "L0"
 
 
+CLASS_WORDS = {"F": "finite", "T": "tiny", "H": "huge", "Z": "zero", "I": "Inf", "N": "NaN"}
+"""Class letter (N17) -> word."""
+
+
+def difference_words(entry: Mapping[str, Any]) -> str:
+    """Return a kind of difference in words: class of input, output, and way."""
+    return f"{CLASS_WORDS[entry['class']]} {entry['output']}: {entry['way']}"
+
+
+def difference_rows(report: Report) -> list[tuple[Result, Mapping[str, Any], str]]:
+    """Return (result, kind of difference, how many cases are shown of it) of everything wrong."""
+    return [
+        (result, entry, str(_pages_of(result, entry)) if result["failures"] else "-")
+        for result in [*report["results"], *report["data"]]
+        if result["outcome"] in WRONG
+        for entry in result.get("differences", ())
+    ]
+
+
+def _pages_of(result: Result, entry: Mapping[str, Any]) -> int:
+    kind = difference_words(entry)
+    kinds = [record["difference"] for record in result["failures"] if record.get("difference")]
+    return sum(difference_words(one) == kind for one in kinds)
+
+
 def failures(report: Report) -> list[tuple[Result, Mapping[str, Any]]]:
     """Return (result, failing case) of everything wrong, the made-small ones first."""
     found = [
@@ -141,6 +168,11 @@ def failures(report: Report) -> list[tuple[Result, Mapping[str, Any]]]:
         for record in result["failures"]
     ]
     return sorted(found, key=lambda pair: not pair[1]["shrunk"])
+
+
+def unshown(report: Report) -> int:
+    """Return the number of differences that have no page: of a variant only so many are shown, the worst."""
+    return sum(result.get("unshown", 0) for result in [*report["results"], *report["data"]])
 
 
 def likely(record: Mapping[str, Any]) -> str:

@@ -70,4 +70,5 @@ def _testcase(suite: ElementTree.Element, row: Mapping[str, Any]) -> None:
             ElementTree.SubElement(properties, "property", {"name": name, "value": str(row[name])})
     if kind := _kind(row):
         detail = ElementTree.SubElement(case, kind, {"message": one_line(row), "type": row["outcome"]})
-        detail.text = "".join(page_text(row, record) for record in row["failures"])
+        left = [f"\n{row['not_asked']}\n"] if row.get("not_asked") else []
+        detail.text = "".join([*(page_text(row, record) for record in row["failures"]), *left])

@@ -127,12 +127,14 @@ def _result(
                 "logicalLocations": [{"fullyQualifiedName": f"{row['subject']}.{operation}", "kind": "function"}],
             }
         ],
-        "partialFingerprints": {"refnumMismatch/v1": fingerprint(row, record)},
+        "partialFingerprints": {"refnumMismatch/v2": fingerprint(row, record)},
     }
 
 
 def fingerprint(row: Mapping[str, Any], record: Mapping[str, Any] | None) -> str:
     """Return 32 hex digits of what is wrong with whom: not of the case that shows it."""
     what = [record["finding"], record["fails"], facts.likely(record)] if record else []
+    if record and record.get("difference"):
+        what.append(facts.difference_words(record["difference"]))
     words = [row["subject"], row["variant"], row.get("tensor", ""), row["outcome"], *what]
     return hashlib.sha256("\0".join(words).encode()).hexdigest()[:32]

@@ -26,7 +26,7 @@ def markdown(document: Mapping[str, Any], limit: int = LIMIT - MARGIN) -> str:
     text = _cut(head + errors, limit)
     rows = _table(document)
     text += _fitting(rows, len(rows), (limit - _size(text)) // 2, "rows")
-    cases = [(result, record) for result, record in facts.failures(document) if record["shrunk"]]
+    cases = [(result, record) for result, record in facts.failures(document) if record["shrunk"] or not record["page"]]
     return text + _fitting(_pages(cases), len(cases), limit - _size(text), "mismatches")
 
 
@@ -46,7 +46,8 @@ def _table(document: Mapping[str, Any]) -> list[str]:
     lines = []
     for row in rest:
         name = row["variant"] + (f" {row['tensor']}" if "tensor" in row else "")
-        lines.append("| " + " | ".join(map(_cell, (row["subject"], name, row["outcome"], one_line(row)))) + " |\n")
+        why = "; ".join(filter(None, (one_line(row), row.get("not_asked"))))
+        lines.append("| " + " | ".join(map(_cell, (row["subject"], name, row["outcome"], why))) + " |\n")
     return ["| subject | variant | outcome | why |\n|---|---|---|---|\n" + lines[0], *lines[1:]]
 
 

@@ -23,6 +23,7 @@ from ..cases.layouts import OUT, PLAIN, bytes_of, stored_scales
 from ..cases.levels import CLASSES, LEVELS, NO_LEVEL, input_classes
 from ..cases.operation import Output, as_bits, outputs_of
 from ..cases.same_bytes import same
+from .kinds import Kind, kinds_of
 
 Bits = dict[str, np.ndarray]
 
@@ -43,6 +44,7 @@ class Comparison:
     problem: a result that cannot be compared byte for byte (count, shape, dtype, padding of a scale layout).
     level: the highest level that passes, NO_LEVEL when even the values differ. compared: elements compared.
     classes: class letter -> [blocks, blocks that differ in any byte, level reached] for quantisers.
+    kinds: kind of difference -> items that bear it.
     observed: the observed outputs as unsigned integers.
     """
 
@@ -50,6 +52,7 @@ class Comparison:
     level: int = 0
     compared: int = 0
     classes: dict[str, list[int]] = field(default_factory=dict)
+    kinds: dict[Kind, int] = field(default_factory=dict)
     observed: Bits = field(default_factory=dict)
 
 
@@ -113,6 +116,7 @@ def compare(case: Case, golden: Mapping[str, np.ndarray], results: Sequence[np.n
     while verdict.level < NO_LEVEL and not equal_at(case, golden, observed, verdict.level):
         verdict.level += 1
     verdict.classes = _by_class(case, golden, observed, verdict.level)
+    verdict.kinds = kinds_of(case, golden, observed) if verdict.level else {}
     return verdict
 
 

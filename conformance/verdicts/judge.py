@@ -138,4 +138,6 @@ def count(comparison: Comparison, case: Case, tally: Tally) -> None:
     tally.add_classes(comparison.classes)
     if comparison.level:
         words, finding = comparison.problem.words, comparison.problem.finding
-        tally.fail(Failure(case, comparison.level, words, finding, comparison.observed))
+        failure = Failure(case, comparison.level, words, finding, comparison.observed)
+        tally.fail(failure)
+        tally.add_kinds(failure, comparison.kinds)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from ..cases.findings import Finding
 from ..cases.levels import NO_LEVEL, Outcome, level_name
 from ..cases.operation import OPERATIONS
 from .coverage import Coverage
+from .kinds import Kind
 from .outside import Outside
 from .refusals import Refusals
 from .repeats import excluded
@@ -23,13 +25,47 @@ FAULTS_BEFORE_STOP = 3
 
 @dataclass
 class Failure:
-    """One failing case: the level that it fails (every level below it fails too), or a breach by name."""
+    """One failing case: the level that it fails (every level below it fails too), or a breach by name.
+
+    kind: the kind of difference that it is an example of, if it is one of a certain kind.
+    """
 
     case: Case
     level: int
     words: str = ""
     finding: str = ""
     observed: dict[str, np.ndarray] = field(default_factory=dict)
+    kind: Kind | None = None
+
+
+@dataclass
+class KindCount:
+    """One kind of difference: items that bear it, and examples, those with fewest other kinds and elements first."""
+
+    count: int = 0
+    examples: list[tuple[int, Failure]] = field(default_factory=list)
+
+    def add(self, count: int, kinds: int, failure: Failure) -> None:
+        """Count the items of a case that bears `kinds` kinds, and keep it if it is among the plainest."""
+        self.count += count
+        self.examples.append((kinds, failure))
+        self.examples.sort(key=lambda example: (example[0], example[1].case.elements))
+        del self.examples[KEEP:]
+
+    def failures(self, kind: Kind, reached: int) -> list[Failure]:
+        """Return the examples as failures of this kind, where the level reached forgives nothing worse."""
+        return [replace(failure, level=min(kind.level, reached), kind=kind) for _, failure in self.examples]
+
+    def plain(self, failures: list[Failure]) -> list[Failure]:
+        """Return those of the examples, as failures, that bear as few other kinds as the plainest one."""
+        return [one for (kinds, _), one in zip(self.examples, failures, strict=True) if kinds == self.examples[0][0]]
+
+
+def ended(outcome: Outcome, words: str) -> Finding:
+    """Return the finding of a call that came to no result: it hung, ended its process, or raised an error."""
+    if outcome is Outcome.TIMEOUT:
+        return Finding.HUNG
+    return Finding.DIED if words.startswith("its process") else Finding.RAISED
 
 
 @dataclass
@@ -85,12 +121,13 @@ class Tally:
     """Counts of one (subject, operation, profile, parameters).
 
     undeclared: words -> how often a case was refused that nothing declared said would be. coverage: of structure.
-    accepted: illegal calls that were answered, in words.
+    accepted: illegal calls that were answered, in words and as cases.
     probes: name of a probe that was tried -> the words with which the subject refused it, or empty.
     out: whether its adapter does not fit, so that nothing more is asked of it. left_out: what was not asked, and why.
     outside: the contract of its inputs, and what it did beyond it.
     calls: those whose bytes were compared; repeated: those of them on inputs of an earlier call; flips: those of them
-    that gave other bytes than most calls on the same inputs. checked: wrong calls that were made again at once.
+    that gave other bytes than most calls on the same inputs; checked: wrong calls that were made again at once.
+    not_asked: what was left of each stream of cases when the subject was left alone.
     """
 
     subject: str
@@ -112,13 +149,14 @@ class Tally:
     unsupported: Counter[str] = field(default_factory=Counter)
     undeclared: Counter[str] = field(default_factory=Counter)
     refusals: Refusals = field(default_factory=Refusals)
-    accepted: list[str] = field(default_factory=list)
+    accepted: list[tuple[str, Case]] = field(default_factory=list)
     structural: int = 0
     coverage: Coverage = field(default_factory=Coverage)
     faults: list[tuple[Outcome, str, Case]] = field(default_factory=list)
     failing: int = 0
     failures: list[Failure] = field(default_factory=list)
     classes: dict[str, list[int]] = field(default_factory=dict)
+    kinds: dict[Kind, KindCount] = field(default_factory=dict)
     domains: list[DomainCount] = field(default_factory=list)
     smoke: bool = False
     out: bool = False
@@ -129,6 +167,7 @@ class Tally:
     calls: int = 0
     repeated: int = 0
     flips: int = 0
+    not_asked: list[str] = field(default_factory=list)
     checked: int = 0
 
     @property
@@ -172,6 +211,15 @@ class Tally:
             words = f"{flips} of {calls + 1} calls on the same inputs gave other bytes: the result is not determined"
             self.fail(Failure(case, NO_LEVEL, words, Finding.NOT_DETERMINISTIC))
 
+    def add_kinds(self, failure: Failure, kinds: Mapping[Kind, int]) -> None:
+        """Count the kinds of difference of one failing case."""
+        for kind, count in kinds.items():
+            self.kinds.setdefault(kind, KindCount()).add(count, len(kinds), failure)
+
+    def worst(self) -> list[Kind]:
+        """Return the kinds of difference, worst first: by the level that ignores them, then by number of items."""
+        return sorted(self.kinds, key=lambda kind: (-kind.level, -self.kinds[kind].count, kind))
+
     def add_classes(self, counts: dict[str, list[int]]) -> None:
         """Add the block counts of one comparison by input class."""
         for letter, (blocks, wrong, level) in counts.items():
@@ -202,7 +250,8 @@ class Tally:
         if self.accepted:
             return (
                 Outcome.FAULT,
-                f"{len(self.accepted)} calls were taken that must be refused: {'; '.join(self.accepted[:4])}",
+                f"{len(self.accepted)} calls were taken that must be refused: "
+                f"{'; '.join(words for words, _ in self.accepted[:4])}",
             )
         unexplained = self.refusals.unexplained()
         if unexplained:
@@ -245,6 +294,13 @@ class Tally:
             f"it takes (dtypes, rows, columns, max_elements, supports, outside)"
         )
 
+    def left_alone(self) -> str:
+        """Return in words what was not asked because the subject was left alone, and why; empty where all was."""
+        why = "its adapter does not fit" if self.out else f"after {len(self.faults)} faults"
+        if not self.stopped:
+            why = "its device stopped answering"
+        return f"not asked, {why}: {', '.join(self.not_asked)}" if self.not_asked else ""
+
     def evidence(self) -> str:
         """Return in words what the verdict rests on."""
         parts = []
@@ -262,6 +318,8 @@ class Tally:
         if self.unsupported and self.compared:
             parts.append(f"refused {self._refused()}")
         parts += [f"left out {words}" for words in self.left_out]
+        if self.not_asked:
+            parts.append(self.left_alone())
         if self.outside.cases:
             parts.append(f"for information, {self.outside.words()}")
         if excluded(self.calls) and self.close() is Outcome.PASS:
@@ -303,6 +361,7 @@ class Tally:
                 "excludes": excluded(self.calls) if outcome is Outcome.PASS else 0,
             },
             "failing": self.failing,
+            "not_asked": self.left_alone(),
             "faults": len(self.faults),
             "refused": sum(self.unsupported.values()),
             "seconds": round(self.seconds, 3),
@@ -310,8 +369,19 @@ class Tally:
             "holes": [] if self.malformed else self.holes,
             "refusal": self._refused() if self.unsupported else "",
             "probes": self.probes,
+            "differences": [
+                {
+                    "class": kind.letter,
+                    "output": kind.output,
+                    "way": kind.way,
+                    "fails": f"L{min(kind.level, self.reached) - 1}",
+                    "count": self.kinds[kind].count,
+                }
+                for kind in self.worst()
+            ],
             "findings": sorted(
                 {failure.finding for failure in self.failures if failure.finding}
+                | {ended(outcome, words) for outcome, words, _ in self.faults}
                 | ({Finding.ILLEGAL_ACCEPTED} if self.accepted else set())
             ),
             **({"outside": self.outside.serializable()} if self.outside.contract else {}),

@@ -61,7 +61,7 @@ def test_a_wrong_kernel_exits_1_and_shows_the_page_and_the_replay_command(failed
 
 
 def test_the_replay_command_replays_with_and_without_the_kernel(failed, tmp_path):
-    (path,) = (tmp_path / ".refnum" / "cases").glob("*.json")
+    path, *_ = sorted((tmp_path / ".refnum" / "cases").glob("*.json"))
     with_kernel = refnum("replay", path, "-s", "wrong.py")
     assert with_kernel.exit_code == 1 and "MISMATCH" in with_kernel.stdout
     assert "the file's expectation is reproduced, every byte" in with_kernel.stdout
@@ -72,7 +72,7 @@ def test_the_replay_command_replays_with_and_without_the_kernel(failed, tmp_path
 
 
 def test_a_replay_file_is_explained(failed, tmp_path):
-    (path,) = (tmp_path / ".refnum" / "cases").glob("*.json")
+    path, *_ = sorted((tmp_path / ".refnum" / "cases").glob("*.json"))
     result = refnum("explain", path, "--index", "0,3")
     assert result.exit_code == 0 and "scale exponent" in result.stdout
 

@@ -54,10 +54,10 @@ HOSTILE = {
     "returns_a_view": (
         f"a, b = {ZEROS}; result = (x.view(np.uint8)[:, : a.shape[1]], b)", "mismatch", "output-aliases-input",
     ),
-    "wrong_dtype": (RIGHT + "; result = (result[0].astype(np.int64), result[1])", "mismatch", "wrong-shape-or-dtype"),
-    "wrong_shape": (RIGHT + "; result = (result[0].T, result[1])", "mismatch", "wrong-shape-or-dtype"),
-    "too_few": (RIGHT + "; result = result[0]", "mismatch", "wrong-shape-or-dtype"),
-    "nothing": ("result = None", "mismatch", "wrong-shape-or-dtype"),
+    "wrong_dtype": (RIGHT + "; result = (result[0].astype(np.int64), result[1])", "malformed", "wrong-shape-or-dtype"),
+    "wrong_shape": (RIGHT + "; result = (result[0].T, result[1])", "malformed", "wrong-shape-or-dtype"),
+    "too_few": (RIGHT + "; result = result[0]", "malformed", "wrong-shape-or-dtype"),
+    "nothing": ("result = None", "malformed", "wrong-shape-or-dtype"),
     "no_array": ("result = ('a', 'b')", "fault", "a result is str"),
     "objects": (RIGHT + "; result = (result[0].astype(object), result[1])", "fault", "object"),
     "lying_subclass": (

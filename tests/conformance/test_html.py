@@ -170,7 +170,7 @@ def test_a_browser_shows_the_verdict_and_opens_a_counterexample(page, tmp_path, 
         f"--blink-settings=preferredColorScheme={0 if dark else 1}",
     )
     seen = json.loads(re.search(r"<title>(.*?)</title>", text)[1])
-    assert seen["verdict"] and seen["drawn"] and seen["cases"] == 3 and seen["requests"] == 0 and seen["wide"]
+    assert seen["verdict"] and seen["drawn"] and seen["cases"] == 6 and seen["requests"] == 0 and seen["wide"]
     assert (seen["before"], seen["after"]) == (False, True)
     ink, paper = (sum(map(int, re.findall(r"\d+", seen[name])[:3])) for name in ("ink", "paper"))
     assert seen["dark"] is dark and (ink > paper) is dark and abs(ink - paper) > 400

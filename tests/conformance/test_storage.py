@@ -20,7 +20,7 @@ from refnum.conformance.cases.recipes import Recipe, expand, sampled_cases
 from refnum.conformance.cases.recipes.random_bits import last_offset
 from refnum.conformance.commands.check.plan import Plan, variants
 from refnum.conformance.commands.check.run import run
-from refnum.conformance.mismatches.diagnose import diagnose
+from refnum.conformance.mismatches.diagnose import Seen, hints
 from refnum.conformance.mismatches.replay import load
 from refnum.conformance.reports.report import Report, header
 from refnum.conformance.subjects.layout_variants import special_params
@@ -145,7 +145,8 @@ def test_wrong_storage_is_a_mismatch(function, layouts, finding, words):
 
     found = {row["params"].get("layout_out", "bytes"): row for row in judged(function, cases=cases).values()
              if row["params"]["input"] == "float32"}  # fmt: skip
-    assert {name for name, row in found.items() if row["outcome"] == "mismatch"} == layouts
+    outcome = "malformed" if finding == "wrong-shape-or-dtype" else "mismatch"
+    assert {name for name, row in found.items() if row["outcome"] == outcome} == layouts
     failures = [row["failures"][0] for name, row in found.items() if name in layouts]
     assert all(words in failure["words"] and failure["finding"] == finding for failure in failures)
     assert all(failure["reproduced"] == "3 of 3" for failure in failures)
@@ -162,7 +163,7 @@ def test_padding_rows_are_bytes_like_others(row, names):
     rows[row, 7] ^= 1
     comparison = compare(case, golden, (rows, offsets))
     assert not comparison.problem and comparison.level == NO_LEVEL
-    assert [entry["id"] for entry in diagnose(case, golden, comparison.observed, 0)] == names
+    assert [entry["id"] for entry in hints([Seen(case, comparison.observed)])] == names
 
 
 def test_a_kernel_that_reads_a_layout_is_given_it():

@@ -33,6 +33,7 @@ def test_a_tally_without_anything_counts_nothing():
         "level": {"claimed": "L0", "reached": None},
         **dict.fromkeys(("cases", "corners", "vectors", "sampled", "tensors", "compared", "failing", "faults"), 0),
         "calls": dict.fromkeys(("compared", "repeated", "flips", "excludes"), 0),
+        "not_asked": "",
         "structural": 0,
         "structure": {
             **dict.fromkeys(("cases", "refused", "illegal"), 0),
@@ -46,6 +47,7 @@ def test_a_tally_without_anything_counts_nothing():
         "refusal": "",
         "probes": {},
         "findings": [],
+        "differences": [],
         "domains": [],
         "classes": {},
     }

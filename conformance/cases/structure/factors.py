@@ -27,11 +27,11 @@ PAIRED_BLOCKS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 13, 15, 33, 34, 36, 45, 46, 65,
 """Rows and blocks of which every pair is asked that is no larger than `PAIRED`."""
 SINGLE, PAIRED = 1 << 18, 1 << 16
 """Elements of the largest case of `ROWS` and `BLOCKS`, and of a pair of them."""
-EXTREMES = ((8191, 96), (8192, 160), (8193, 32), (9999, 64), (16384, 32), (16385, 96), (32769, 32), (65535, 32),
-            (65537, 32), (1, 65536), (3, 65568), (2, 65600), (1, 65632), (5, 65664), (2, 131104), (1, 262176),
+EXTREMES = ((8191, 96), (8192, 160), (8193, 32), (9999, 64), (16384, 32), (16385, 96), (32769, 96), (65535, 64),
+            (65537, 96), (1, 65536), (3, 65568), (2, 65600), (1, 65632), (5, 65664), (2, 131104), (1, 262176),
             (33, 8224), (130, 4160), (257, 2880))  # fmt: skip
 """Rows and columns beyond 8,192 rows, beyond 65,536 rows or columns, and large in both."""
-EVERY = {"rows": tuple(range(66, 200)), "columns": tuple(32 * count for count in range(1, 135))}
+EVERY = {"rows": tuple(range(66, 530)), "columns": tuple(32 * count for count in range(1, 135))}
 """Levels that the first variant of an operation is asked one by one, beside ordinary levels of the other factors."""
 LOOSE_EXTREMES = ((8193, 3), (16385, 2), (65537, 1), (1, 65537), (2, 32769), (33, 4097), (1, 131073))
 HUGE = ((131073, 64), (262145, 32), (1, 1 << 20), (3, 2097184), (2048, 7168), (4097, 4128))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Iterator
 from random import Random
 
 from ..operation import OPERATIONS
@@ -29,6 +30,8 @@ GRID = tuple((rows, units) for rows in range(1, 67) for units in range(1, 27))
 """Small numbers of rows and of blocks, or columns, which meet in turn: no residue is left to luck."""
 GRIDDED = frozenset((1, 3, 5, 7, 9, 11, 13, 15, 17, 19))
 """Of twenty rows, those whose sides are the grid's."""
+LONG = 1 << 17
+"""Elements of a row of which one side is a small number and the other as large as may be."""
 CLASSES = ("ordinary", "special")
 LOOSE = frozenset({"swiglu_backward", "matmul_fp8", "unpermute"}) | CASTS
 """Operations that take any number of columns."""
@@ -58,15 +61,38 @@ def mixed_rows(operation: str, salt: str, count: int, forms: Table, outs: Table,
 def stairs(operation: str, salt: str, forms: Table, outs: Table, shapes: Table) -> list[Row]:
     """Return rows of some 2^17.5 elements, from one row to one block of columns, in calls of every form."""
     dice, found = Random(f"stairs {operation} {salt}"), []
+    for tall, wide in (*_steps(operation), *_long_sides(operation)):
+        shape = {**_shape(operation, shapes, 0, 1 << 12, dice), **_sized(operation, tall, wide)}
+        found.append({**shape, **_form(shape, {**forms, **(outs if dice.random() < 0.5 else {})}, dice)})
+    return found
+
+
+def _steps(operation: str) -> Iterator[tuple[int, int]]:
+    """Yield rows and columns whose product is that of a stair."""
     for step in range(0, int(2 * STAIRS) + 1):
         tall = round(2 ** (step / 2))
-        wide = math.ceil(2**STAIRS / tall / _unit(operation)) * _unit(operation)
-        if operation in ROUTED and operation != "unpermute":
-            wide = math.ceil(2**STAIRS / tall / 32) * 17
-        if wide * tall <= 1 << 19:
-            shape = {**_shape(operation, shapes, 0, 1 << 12, dice), **_sized(operation, tall, wide)}
-            found.append({**shape, **_form(shape, {**forms, **(outs if step % 2 else {})}, dice)})
-    return found
+        if tall * _least(operation) <= 1 << 19:
+            yield tall, _columns(operation, math.ceil(2**STAIRS / tall))
+
+
+def _long_sides(operation: str) -> Iterator[tuple[int, int]]:
+    """Yield each small number of rows beside many columns, and each small number of blocks beside many rows."""
+    if SHARES.get(operation, 1) < 0.6:
+        return
+    for number in range(1, 67):
+        yield number, _columns(operation, LONG // number)
+        yield min(MOST_ROWS, LONG // 32 // number), _columns(operation, 32 * number)
+
+
+def _least(operation: str) -> int:
+    return 1 if operation in LOOSE else 32
+
+
+def _columns(operation: str, elements: int) -> int:
+    """Return the columns, or bytes of payload, of so many elements or up to a block more."""
+    if operation in LOOSE:
+        return elements
+    return math.ceil(elements / 32) * _unit(operation)
 
 
 def _unit(operation: str) -> int:

@@ -197,7 +197,7 @@ def _extremes(operation: str, amount: str) -> Iterator[Mapping[str, Level]]:
     for rows, columns in shapes:
         yield {"rows": rows, "columns": columns}
     yield from ({"rows": 3 + place % 3, "columns": columns} for place, columns in enumerate(factors.EVERY["columns"]))
-    yield from ({"rows": rows, "columns": 32 + 32 * (rows % 5)} for rows in factors.EVERY["rows"])
+    yield from ({"rows": rows, "columns": 32 + 32 * (rows % 5 if rows < 200 else 0)} for rows in factors.EVERY["rows"])
 
 
 def _order_rows(operation: str) -> Iterator[Row]:
@@ -262,9 +262,7 @@ def _mixed(operation: str, profile: str, params: Mapping[str, Any], count: int) 
 
 
 def _stairs(operation: str, profile: str, params: Mapping[str, Any]) -> list[Row]:
-    turns = 1 if operation in DEAR else 2
-    tables = _tables(operation, profile, params)
-    return [row for turn in range(turns) for row in stairs(operation, f"{profile} {turn}", *tables)]
+    return stairs(operation, profile, *_tables(operation, profile, params))
 
 
 def _tables(operation: str, profile: str, params: Mapping[str, Any]) -> tuple[Table, Table, Table]:

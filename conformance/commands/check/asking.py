@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, Protocol
 
@@ -24,8 +25,9 @@ class Asking(Protocol):
     book: Journal
     judged: list[Subject]
     number: int
+    asked: Counter[str]
     was_compared: bool
-    asked: tuple[Case, dict[str, Any]] | None
+    judged_as: tuple[Case, dict[str, Any]] | None
 
     def active(self) -> list[Subject]:
         """Return the subjects that are still judged."""

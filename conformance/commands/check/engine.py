@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -39,7 +40,7 @@ from ...verdicts.outside import Outside
 from ...verdicts.probes import probe
 from ...verdicts.smoke import smoke
 from ...verdicts.tally import FAULTS_BEFORE_STOP, DomainCount, Tally
-from . import refusals, structure
+from . import refusals, structure, unasked
 from .journal import Journal
 from .plan import Plan, Progress, Variant
 
@@ -90,10 +91,11 @@ class Engine:
     book: Journal
     judged: list[Subject] = field(default_factory=list)
     number: int = 0
+    asked: Counter[str] = field(default_factory=Counter)
     open_points: dict[str, set[str]] = field(default_factory=dict)
     called: set[str] = field(default_factory=set)
     was_compared: bool = False
-    asked: tuple[Case, dict[str, Any]] | None = None
+    judged_as: tuple[Case, dict[str, Any]] | None = None
     beyond: dict[str, set[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -187,14 +189,17 @@ class Engine:
         first = list(islice(cases, LOOKED_AT))
         if self.plan.cases is None:
             self._adapters(first)
+        unasked.stream(self, "corner cases", chain(first, cases), partial(self._corners, probes=probes))
+
+    def _corners(self, cases: Iterator[Case], probes: int) -> None:
         largest = SMOKE_PROBED if self.plan.level == "smoke" else None
-        for case, golden in self._golden(chain(first, cases)):
+        for case, golden in self._golden(cases):
             probed = bool(probes and case.elements and (largest is None or case.elements <= largest))
             for subject in self.cover(case, golden):
                 tally = self.tallies[subject.name]
                 tally.corners += self.one(subject, case, golden) is not None
-                if probed and self.was_compared and self.asked:
-                    probe(subject, *self.asked, tally, self.plan.seconds)
+                if probed and self.was_compared and self.judged_as:
+                    probe(subject, *self.judged_as, tally, self.plan.seconds)
             probes -= probed
 
     def vectors(self) -> None:
@@ -202,8 +207,12 @@ class Engine:
         self.book.enter(self._key, "vectors")
         vectors = list(frozen_cases(*self._key))
         self._adapters([case for case, _ in vectors])
-        for case, golden in self._golden(case for case, _ in vectors):
-            if not all(np.array_equal(golden[name], array) for name, array in vectors[self.number][1].items()):
+        judge_all = partial(self._vectors, [arrays for _, arrays in vectors])
+        unasked.stream(self, "frozen vectors", iter([case for case, _ in vectors]), judge_all)
+
+    def _vectors(self, answers: list[Any], cases: Iterator[Case]) -> None:
+        for case, golden in self._golden(cases):
+            if not all(np.array_equal(golden[name], array) for name, array in answers[self.number].items()):
                 self.report.harness.append(f"the golden model gives other bytes than the frozen {case.label}")
             for subject in self.cover(case, golden):
                 if outside(case, subject.inputs):  # one with elements replaced would be no vector
@@ -213,19 +222,23 @@ class Engine:
 
     def structural(self) -> set[str]:
         """Judge on structure; return the names of the subjects that were asked all of it."""
-        return structure.ask(self, self._key)
+        first = {subject.name for subject in structure.new_to(self, self.judged)}
+        names = structure.ask(self, self._key)
+        unasked.note(self, "structural cases")
+        return names | first
 
     def refusals(self, names: set[str]) -> None:
         """Make the calls that must be refused to the subjects of these names."""
         refusals.ask(self, self._key, names)
+        unasked.note(self, "illegal calls", names)
 
     def domains(self) -> None:
         """Judge on every enumerable domain of the level."""
         if self.plan.level == "smoke":
             return
-        for domain in domains_for(*self._key, self.plan.level):
-            if self.item.special and domain.size > SPECIAL_LARGEST:
-                continue
+        every = domains_for(*self._key, self.plan.level)
+        asked = [domain for domain in every if not (self.item.special and domain.size > SPECIAL_LARGEST)]
+        for domain in asked:
             left = {subject.name for subject in self.active() if self._left_out(domain, subject)}
             counts = {
                 s.name: DomainCount(domain.name, domain.size, domain.how) for s in self.active() if s.name not in left
@@ -237,7 +250,7 @@ class Engine:
             for case, golden in self._golden(domain.cases(), but=left | there):
                 for subject in self.cover(case, golden, self.number < COVERED_CHUNKS, but=left | there):
                     counts[subject.name].add(self.one(subject, case, golden))
-                    if self.asked and self.asked[0] is not case:
+                    if self.judged_as and self.judged_as[0] is not case:
                         counts[subject.name].contract = contract_words(subject.inputs)
             if there:
                 self._wide(domain, {name: counts[name] for name in there})
@@ -247,6 +260,7 @@ class Engine:
                     counted.complete = counted.calls > 0 and not counted.missed
                     if counted.verdict == "proved":
                         self.plan.decided.setdefault(self._decision(domain, subject), []).append(self.item.profile)
+        unasked.domains(self, [domain.name for domain in asked])
 
     def _wide(self, domain: Domain, counts: dict[str, DomainCount]) -> None:
         """Judge the subjects that `counts` names on every part of a domain, made on their device."""
@@ -293,6 +307,7 @@ class Engine:
         for case, golden in self._golden(sampled_cases(*self._key, seed, examples)):
             for subject in self.cover(case, golden):
                 self.tallies[subject.name].sampled += self.one(subject, case, golden) is not None
+        unasked.note(self, "sampled cases")
 
     def cover(
         self, case: Case, golden: dict[str, Any], counted: bool = True, but: Collection[str] = ()
@@ -305,6 +320,7 @@ class Engine:
                 continue
             self.was_compared = False
             self.book.note(subject.name, self.number)
+            self.asked[subject.name] += 1
             yield subject
             if outside(case, subject.inputs):
                 self.beyond.setdefault(subject.name, set()).update(hit)
@@ -313,7 +329,7 @@ class Engine:
 
     def _own_points(self) -> set[str]:
         """The coverpoints of the case that was judged in the place of one outside of a contract, or of that one."""
-        return {name for name, times in count(*self.asked).items() if times} if self.asked else set()
+        return {name for name, times in count(*self.judged_as).items() if times} if self.judged_as else set()
 
     def one(self, subject: Subject, case: Case, golden: dict[str, Any]) -> bool | None:
         """Judge a subject on a case and count it; return whether it held, None if it was not compared.
@@ -323,10 +339,10 @@ class Engine:
         """
         if outside(case, subject.inputs):
             self.inform(subject, case, golden)
-        self.asked = self.inside(subject, case, golden)
-        if self.asked is None:
+        self.judged_as = self.inside(subject, case, golden)
+        if self.judged_as is None:
             return None
-        return self._timed(subject, partial(judge, case=self.asked[0], golden=self.asked[1]))
+        return self._timed(subject, partial(judge, case=self.judged_as[0], golden=self.judged_as[1]))
 
     def inform(self, subject: Subject, case: Case, golden: dict[str, Any]) -> None:
         """Call a subject on a case outside of its contract, unless such calls keep failing."""

@@ -68,7 +68,7 @@ def _judge(engine: Asking, subject: Subject, case: Case) -> bool:
         tally.coverage.illegal += 1
         return True
     if called.outcome in (Outcome.PASS, Outcome.MISMATCH):
-        tally.accepted.append(case.label.removeprefix("illegal: "))
+        tally.accepted.append((case.label.removeprefix("illegal: "), case))
     else:
         tally.faults.append((called.outcome, f"{called.words} ({case.label}; it must be refused with an error)", case))
     engine.lost(subject, tally)

@@ -26,6 +26,7 @@ from ...cases.structure.plan import structure_rows
 from ...subjects.calls.at_once import call_twice_at_once
 from ...subjects.calls.call import Called, call
 from ...subjects.subject import Subject, takes, takes_out
+from ...verdicts.blame import compared, mostly, right, wrong
 from ...verdicts.judge import record
 from ...verdicts.probes import AT_ONCE, probe, refusal
 from ...verdicts.tally import Failure, Tally
@@ -55,11 +56,16 @@ def amount_for(engine: Asking) -> str:
     """Return how much is asked of a variant: all on a subject's first one, levels alone on the others."""
     if engine.plan.level == "smoke":
         return "smoke"
-    kind = _kind(engine.item)
-    new = [subject for subject in engine.active() if (subject.name, kind) not in engine.plan.structured]
-    if not new:
+    if not new_to(engine, engine.active()):
         return "brief"
     return "exhaustive" if engine.plan.level == "exhaustive" else "full"
+
+
+def new_to(engine: Asking, subjects: list[Subject]) -> list[Subject]:
+    """Return those of some subjects that were asked all structure of no variant of this kind; none at level smoke."""
+    if engine.plan.level == "smoke":
+        return []
+    return [subject for subject in subjects if (subject.name, _kind(engine.item)) not in engine.plan.structured]
 
 
 def _kind(item: Variant) -> str:
@@ -97,11 +103,11 @@ def ask(engine: Asking, key: tuple[str, str, dict[str, Any]]) -> set[str]:
             before = engine.tallies[subject.name].seconds
             if wrong and asked.row.get("calls") == "after a refusal":  # it must leave nothing behind
                 call(subject, wrong[asked.number // 3 % len(wrong)], engine.plan.seconds)
-            if _judge(engine, subject, asked, golden) and engine.asked:
-                _call_more(engine, subject, replace(asked, case=engine.asked[0]), engine.asked[1])
+            if _judge(engine, subject, asked, golden) and engine.judged_as:
+                _call_more(engine, subject, replace(asked, case=engine.judged_as[0]), engine.judged_as[1])
             engine.tallies[subject.name].coverage.seconds += engine.tallies[subject.name].seconds - before
-            if amount != "brief" and engine.was_compared and engine.asked and _worth_probing(asked, seen):
-                probe(subject, *engine.asked, engine.tallies[subject.name], engine.plan.seconds)
+            if amount != "brief" and engine.was_compared and engine.judged_as and _worth_probing(asked, seen):
+                probe(subject, *engine.judged_as, engine.tallies[subject.name], engine.plan.seconds)
     return names if amount in ("full", "exhaustive") else set()
 
 
@@ -167,7 +173,7 @@ def _judge(engine: Asking, subject: Subject, asked: Asked, golden: dict[str, Any
         tally.coverage.add(asked.row, asked.case, True)
         return bool(held)
     tally.coverage.add(asked.row, asked.case, False)
-    case = engine.asked[0] if engine.asked else asked.case
+    case = engine.judged_as[0] if engine.judged_as else asked.case
     if not called.declared and not refusal(call(subject, case, engine.plan.seconds)):
         tally.fail(Failure(case, NO_LEVEL, f"{WAVERS}: {called.words}", Finding.NOT_DETERMINISTIC))
     elif called.declared:
@@ -184,14 +190,27 @@ def _call_more(engine: Asking, subject: Subject, asked: Asked, golden: dict[str,
     if subject.arrays not in ON_HOST or asked.case.elements > MOST_AGAIN or slow:
         return
     start = time.perf_counter()
+    seconds = engine.plan.seconds
     if level == "twice":
-        record(call(subject, asked.case, engine.plan.seconds), asked.case, golden, tally, how="the same call again")
+        called = call(subject, asked.case, seconds)
+        again = partial(call, subject, seconds=seconds) if called.answered else None
+        record(called, asked.case, golden, tally, again, how="the same call again")
     elif level == "at once":
-        for called in call_twice_at_once(subject, asked.case, engine.plan.seconds)[1:]:
-            if record(called, asked.case, golden, tally, how=AT_ONCE) is False and not called.finding:
-                tally.fail(Failure(asked.case, NO_LEVEL, SPOILED, Finding.NOT_THREAD_SAFE))
+        _call_at_once(subject, asked.case, golden, tally, seconds)
     tally.seconds += time.perf_counter() - start
     engine.lost(subject, tally)
+
+
+def _call_at_once(subject: Subject, case: Case, golden: dict[str, Any], tally: Tally, seconds: float) -> None:
+    """Judge two calls at the same time; threads are blamed for wrong bytes that come again, and only with threads."""
+
+    def spoils() -> bool:
+        return not all(right(called, case, golden, tally) for called in call_twice_at_once(subject, case, seconds)[1:])
+
+    for called in call_twice_at_once(subject, case, seconds)[1:]:
+        seen = compared(called, case, golden, tally, how=AT_ONCE)
+        if wrong(called, seen, tally) and mostly(subject, case, golden, tally, seconds, spoils):
+            tally.fail(Failure(case, NO_LEVEL, SPOILED, Finding.NOT_THREAD_SAFE))
 
 
 def _called(
@@ -199,7 +218,7 @@ def _called(
 ) -> tuple[Called | None, bool | None]:
     """Judge a call in its form; return the call if it was refused, else None, and whether it held."""
     inside = engine.inside(subject, case, golden)
-    engine.asked = inside
+    engine.judged_as = inside
     if inside is None:
         return None, None
     case, golden = inside

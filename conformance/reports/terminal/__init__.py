@@ -15,6 +15,8 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from ...cases.findings import Shown as How
+from ...cases.findings import found_by
 from ...cases.levels import CLASSES
 from .. import covered, facts
 from ..facts import worst
@@ -23,6 +25,8 @@ from ..printable import shown
 __all__ = ["PLAIN_WIDTH", "console", "element", "escape", "failure", "outcome_text", "plain_console", "table", "worst"]
 
 PLAIN_WIDTH = 200
+ENDS = found_by(How.END, How.QUESTION)
+"""Findings of calls that gave nothing to compare, or were answered and must not be."""
 _STYLES = {"pass": "green", "unsupported": "yellow", "not-run": "yellow", "not-verified": "yellow"}
 
 
@@ -137,6 +141,7 @@ _NUMBERS = frozenset(
         "variants",
         "cases",
         "elements",
+        "shown",
         "proved",
         "seconds",
         "results",
@@ -213,6 +218,26 @@ def classes(out: Console, report: Mapping[str, Any]) -> None:
         )
 
 
+def differences(out: Console, report: Mapping[str, Any]) -> None:
+    """Print every kind of difference of what is wrong, with its number of elements and how many cases are shown."""
+    rows = [
+        [
+            escape(result["subject"]),
+            escape(result["variant"] + f" {result.get('tensor', '')}".rstrip()),
+            facts.CLASS_WORDS[entry["class"]],
+            entry["output"],
+            entry["way"],
+            entry["fails"],
+            f"{entry['count']:,}",
+            shown_of,
+        ]
+        for result, entry, shown_of in facts.difference_rows(report)
+    ]
+    if rows:
+        columns = ("subject", "variant", "input", "output", "differs in", "fails", "elements", "shown")
+        table(out, "Differences, by class of input or of what is expected", columns, rows)
+
+
 def structure(out: Console, report: Mapping[str, Any]) -> None:
     """Print the factors of structure: their levels over all operations, and which were refused or never asked."""
     rows = [
@@ -237,9 +262,9 @@ def failure(out: Console, result: Mapping[str, Any], record: Mapping[str, Any]) 
     """Print the page of one failing case."""
     page = record["page"]
     breach = f"  {record['finding']}" if record["finding"] else f"  fails {record['fails']}"
-    head = (
-        "MALFORMED" if result["outcome"] == "malformed" else "MISMATCH" if result["outcome"] != "pass" else "NEXT LEVEL"
-    )
+    breach += f"  {facts.difference_words(record['difference'])}" if record.get("difference") else ""
+    head = "MALFORMED" if result["outcome"] == "malformed" else "FAULT" if record["finding"] in ENDS else "MISMATCH"
+    head = "NEXT LEVEL" if result["outcome"] == "pass" else head
     out.print(f"\n[bold red]{head}[/]  {escape(result['variant'])}  subject={escape(result['subject'])}{breach}")
     if record["words"]:
         out.print(f"  {escape(record['words'])}", soft_wrap=True)

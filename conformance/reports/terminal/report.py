@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from .. import terminal
+from .. import facts, terminal
 from . import data as show_data
 
 
@@ -18,6 +18,7 @@ def everything(out: Console, report: Mapping[str, Any]) -> None:
         terminal.verdicts(out, report)
     show_data.tensors(out, report)
     terminal.classes(out, report)
+    terminal.differences(out, report)
     terminal.not_verified(out, report)
     terminal.holes(out, report)
     terminal.structure(out, report)
@@ -26,7 +27,8 @@ def everything(out: Console, report: Mapping[str, Any]) -> None:
         for record in result["failures"]:
             if result["outcome"] == "pass":
                 continue
-            if record["shrunk"] or record["reproduced"][:1] != "3" or report["footer"]["status"] == "partial":
+            partial = report["footer"]["status"] == "partial"
+            if record["shrunk"] or not record["page"] or record["reproduced"][:1] != "3" or partial:
                 terminal.failure(out, result, record)
             else:
                 like = ", ".join(bug["id"] for bug in record["bug_classes"]) or "no known bug class"
@@ -40,6 +42,8 @@ def everything(out: Console, report: Mapping[str, Any]) -> None:
         out.print(f"\n{len(more)} more failing variants, not shrunk:")
         for line in more:
             out.print(f"  {escape(line)}", soft_wrap=True)
+    if left := facts.unshown(report):
+        out.print(f"\n{left:,} more differences have no page: of a variant the worst are shown")
     for line in report["harness"]:
         out.print(f"[bold red]HARNESS[/]  {escape(line)}")
     style = {0: "green", 1: "bold red"}.get(report["footer"]["exit"], "yellow")

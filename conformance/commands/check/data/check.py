@@ -121,6 +121,8 @@ def _rows(plan: Plan, case: Case, name: str, note: str, presenter: Presenter) ->
                 "classes": result["classes"],
                 "statistics": numbers,
                 "failures": result["failures"],
+                "differences": result["differences"],
+                "unshown": result["unshown"],
             }
         )
     return rows
