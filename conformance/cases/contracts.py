@@ -50,7 +50,8 @@ def checked_contract(given: Any, who: str) -> Contract:
 
 def contract_words(contract: Iterable[str]) -> str:
     """Return a contract as reports write it, `inputs=finite+nonzero`, or an empty string for none."""
-    return f"inputs={'+'.join(contract)}" if contract else ""
+    names = "+".join(contract)
+    return f"inputs={names}" if names else ""
 
 
 def outside(case: Case, contract: Contract) -> str:
