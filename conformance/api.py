@@ -8,13 +8,14 @@ def test_my_quantiser():
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from io import StringIO
 from typing import Any
 
 from refnum.errors import ArgumentError, UnsupportedError
 from refnum.profiles import get_profile
 
+from .cases.contracts import checked_contract
 from .cases.operation import select
 from .commands.check.controls import verify
 from .commands.check.run import RUN_LEVELS, Plan, run
@@ -35,6 +36,7 @@ def judge_kernel(
     seed: int = 0,
     examples: int = 25,
     agreement: int | None = None,
+    inputs: str | Sequence[str] = (),
     save: bool = True,
 ) -> dict[str, Any]:
     """Judge a kernel and return the report as JSON values (`schema/report.schema.json`).
@@ -43,7 +45,8 @@ def judge_kernel(
     callable, a Subject, or what would come after `--subject`: that one lives in a process of its own.
     operation: what a bare callable is; for the others a name or pattern that narrows what is judged.
     profile: a profile name; None means those that the kernel claims. agreement: the level of N16 that is enough,
-    0 to 4, whatever the kernel claims; None means what it claims, or 0.
+    0 to 4, whatever the kernel claims; None means what it claims, or 0. inputs: a contract of inputs beside what the
+    kernel declares, `finite`, `nonzero`, `normal` or several: what lies outside is information, no failure.
     save: write replay files of mismatches under `.refnum/cases`.
 
     Raises ArgumentError or ProfileError for unknown names, UnsupportedError for a subject that says that it cannot run
@@ -53,8 +56,9 @@ def judge_kernel(
         raise ArgumentError(f"level={level!r} is unknown; choose from {', '.join(RUN_LEVELS)}.")
     if profile is not None:
         get_profile(profile)
+    contract = checked_contract(inputs, "judge_kernel")
     counts = verify()
-    subject = as_subject(kernel, operation, agreement)
+    subject = as_subject(kernel, operation, agreement).within(contract)
     usable, reason = subject.available()
     if not usable:
         raise UnsupportedError(f"{subject.name} cannot be judged here: {reason}.")

@@ -9,6 +9,7 @@ from typing import Any
 from refnum.errors import RefnumError
 
 from ..cases.case import Case, plain, variant
+from ..cases.contracts import outside
 from ..cases.findings import FINDINGS, Problem
 from ..cases.levels import NO_LEVEL, Outcome
 from ..cases.operation import run_golden
@@ -43,6 +44,8 @@ def observe_again(subject: Subject, case: Case, finding: str, seconds: float = 6
 
 def shows(subject: Subject, case: Case, failure: Failure, seconds: float = 60.0) -> bool:
     """Whether a case shows the same failure: the same breach, or bytes that differ at the same level."""
+    if outside(case, subject.inputs):
+        return False
     called, comparison = observe_again(subject, case, failure.finding, seconds)
     if failure.finding in DIFFERENT_BYTES:
         return called.outcome is Outcome.PASS and comparison.level > 0

@@ -38,7 +38,7 @@ def badge(document: Mapping[str, Any], link: str = "") -> str:
     if code == EXIT_VERIFIED:
         agreement = covered.worst_level(document["results"])
         state += "" if agreement == "L0" else f" to {agreement} only"
-        state += " within its contract" if covered.narrow(document["results"]) else ""
+        state += covered.contract(document["results"])
     report, model = (text[7:19] for text in (digest(document), header["environment"]["model_digest"]))
     words = f"refnum: {state}, {where}, model {model}, report {report}"
     message = quote(f"{state} {where} {report}".replace("-", "--").replace("_", "__"))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ..cases.contracts import CONTRACTS, contract_words
+
 Result = Mapping[str, Any]
 
 
@@ -21,6 +23,13 @@ def narrow(results: Sequence[Result]) -> bool:
         for result in results
         if (result["subject"], result["operation"]) in held
     )
+
+
+def contract(results: Sequence[Result]) -> str:
+    """Return ` within its contract`, with the contract of inputs where one is declared, or an empty string."""
+    names = {name for result in _held(results) for name in result.get("outside", {}).get("contract", ())}
+    words = contract_words(name for name in CONTRACTS if name in names)
+    return f" within its contract {words}".rstrip() if words or narrow(results) else ""
 
 
 def extent(results: Sequence[Result]) -> list[str]:

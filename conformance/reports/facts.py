@@ -92,6 +92,8 @@ def _unverified(report: Report) -> Iterator[tuple[str, str, str]]:
             yield "refused", who, result["refusal"]
         if left := result.get("not_asked"):
             yield "not asked", f"{result['subject']} {result['variant']}", left.removeprefix("not asked, ")
+        if result.get("outside", {}).get("cases"):
+            yield "for information", who, result["outside"]["words"]
     for subject, name, operations, words in _refused_probes(report["results"]):
         yield "refused", f"{subject}, {name}, in {operations}", f"for example: {words}"
     for subject, form, operations, words in covered.forms(report["results"]):

@@ -134,8 +134,7 @@ class Report:
             return f"no mismatch in a smoke run, which is not a verification ({counts})"
         agreement = covered.worst_level(self.results)
         level = "" if agreement == "L0" else f" to {agreement} only"
-        contract = " within its contract" if covered.narrow(self.results) else ""
-        return f"verified{level}{contract} {where} ({counts})"
+        return f"verified{level}{covered.contract(self.results)} {where} ({counts})"
 
 
 def header(

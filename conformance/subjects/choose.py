@@ -68,6 +68,7 @@ def _record(item: Subject, available: bool, reason: str) -> dict[str, Any]:
         "operations": sorted(item.operations),
         "profiles": [*(item.profiles or ()), *(f"{p} ({name})" for name, more in item.further.items() for p in more)],
         "level": f"L{item.level}",
+        "inputs": list(item.inputs),
         "source": sources(item),
         "describe": {str(key): str(value) for key, value in facts.items()},
     }

@@ -12,13 +12,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from refnum.errors import ArgumentError, UnsupportedError
 from refnum.profiles import Profile, get_profile, profile_name
 
 from ..cases.case import DESCRIPTIVE, Case, plain
+from ..cases.contracts import Contract, checked_contract
 from ..cases.layouts import PLAIN
 from ..cases.levels import checked_level
 from ..cases.operation import DATA_PARAMS, OPERATIONS, arguments_of
@@ -64,6 +65,8 @@ class Subject:
             it reaches.
         arrays: `numpy`, `cupy`, `torch`, `torch-cuda` or `jax`: the library of the arrays that its callables take. CuPy
             has no bfloat16; CuPy callables take its uint16 bits.
+        inputs: the contract of its inputs, a name or names of `cases.contracts`. It is judged on cases inside; what it
+            does outside is information.
         available: returns (whether it can be used on this machine, the reason if not).
         describe: returns versions, flags and devices for the report.
         supports: (operation, profile, params) -> the reason why it does not support a variant, or "". It is called
@@ -90,6 +93,7 @@ class Subject:
     further: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     level: int = 0
     arrays: str = "numpy"
+    inputs: Contract = ()
     available: Callable[[], tuple[bool, str]] = _always
     describe: Callable[[], dict[str, Any]] = _nothing
     supports: Callable[[str, str, Mapping[str, Any]], str] | None = None
@@ -111,6 +115,11 @@ class Subject:
         object.__setattr__(self, "level", checked_level(self.level, self.name))
         levels = {operation: checked_level(level, self.name) for operation, level in self.levels.items()}
         object.__setattr__(self, "levels", levels)
+        object.__setattr__(self, "inputs", checked_contract(self.inputs, self.name))
+
+    def within(self, contract: Contract) -> Subject:
+        """Return this subject, judged by a contract of inputs too, beside its own."""
+        return replace(self, inputs=(*self.inputs, *contract)) if contract else self
 
     def claimed_level(self, operation: str) -> int:
         """Return the level of agreement claimed for an operation."""

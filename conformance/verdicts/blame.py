@@ -20,6 +20,8 @@ from .repeats import REPEATS, odd_ones
 from .tally import Failure, Tally
 
 Golden = Mapping[str, np.ndarray]
+ROUNDS = 3
+"""Times that calls of several threads are made again before threads are blamed."""
 
 
 def compared(
@@ -69,6 +71,21 @@ def to_blame(
         return True
     answered = [called for called in calls if called.answered]
     tally.repeat(case, len(answered), 1 + min(odd_ones(answered), len(answered) // 2))
+    return False
+
+
+def mostly(
+    subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float, shows: Callable[[], bool]
+) -> bool:
+    """Whether calls beside others are to blame: alone every call is right, and what they showed comes again, mostly.
+
+    shows: makes such calls once more and tells whether they show it. If they do not, it was a flip.
+    """
+    if not all(steady(subject, case, golden, tally, seconds) for _ in range(ROUNDS)):
+        return False
+    if 2 * sum(shows() for _ in range(ROUNDS)) > ROUNDS:
+        return True
+    tally.repeat(case, ROUNDS, 1)
     return False
 
 

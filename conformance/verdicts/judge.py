@@ -10,6 +10,7 @@ import numpy as np
 from refnum.errors import RefnumError
 
 from ..cases.case import Case
+from ..cases.contracts import outside
 from ..cases.levels import NO_LEVEL, Outcome
 from ..cases.operation import run_golden
 from ..subjects.calls.call import Called, call
@@ -54,6 +55,9 @@ def record(
     again: makes the call once more, on these inputs, which tells whether a wrong result is determined, or on other data
     of the same shapes, which tells whether a refusal is by content. how: what the call differs by from a plain one.
     """
+    if outside(case, tally.outside.contract):
+        inform(called, case, golden, tally)
+        return None
     if not taken(called, case, tally, again, how):
         return None
     comparison = compare(case, golden, called.results)
@@ -101,9 +105,20 @@ def flipped(called: Called, case: Case, tally: Tally, again: Again) -> bool:
     return bool(flips)
 
 
+def inform(called: Called, case: Case, golden: Mapping[str, np.ndarray], tally: Tally) -> None:
+    """Count a call outside of the subject's contract; whatever became of it is no failure."""
+    what = "refused" if called.outcome is Outcome.UNSUPPORTED else "failed"
+    if called.answered:
+        comparison = compare(case, golden, called.results)
+        what = "held" if comparison.level <= tally.claimed and not called.finding else "differing"
+    words = f" ({called.words})" if called.words else ""
+    tally.outside.add(what, f"{outside(case, tally.outside.contract)} in {case.label or case}{words}")
+
+
 def _ask_again(again: Again, case: Case, tally: Tally, how: str) -> None:
     """Judge the first call on other data of a refused case's shapes that is not refused too."""
-    for other in on_same_shapes(case):
+    inside = (other for other in on_same_shapes(case) if not outside(other, tally.outside.contract))
+    for other in inside:
         called = again(other)
         if called.no_room:
             tally.refusals.no_room(other)

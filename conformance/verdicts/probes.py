@@ -30,7 +30,7 @@ from ..subjects.calls.moved import call_at_offset, call_with_gaps, call_with_odd
 from ..subjects.calls.streams import STREAMED, on_side_stream, under_graph
 from ..subjects.layout_variants import KEYWORDS
 from ..subjects.subject import Subject
-from .blame import Golden, compared, repeated, right, steady, to_blame, wrong
+from .blame import Golden, compared, mostly, repeated, right, to_blame, wrong
 from .compare import Comparison
 from .judge import Again, record
 from .repeats import odd_ones, same_results
@@ -54,8 +54,8 @@ DEVICE_WORDS = (
 )
 """Errors of a device, by name and by what libraries say of them: a kernel ran and did what is forbidden, which is no
 refusal. Under capture of a graph they may be: what cannot be captured ends so."""
-GRAPHS, ROUNDS = 3, 3
-"""Times that a graph is captured, and that two threads call at once, before either is blamed."""
+GRAPHS = 3
+"""Times that a graph is captured before it is blamed."""
 Judging = Callable[[Subject, Case, Golden, Tally, float], None]
 
 
@@ -185,19 +185,12 @@ def _at_once(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds
         want = golden if one is case else run_golden(one)
         if called.finding != Finding.NOT_THREAD_SAFE:
             record(called, one, want, tally, _plain(subject, seconds))
-        elif _unsafe(subject, one, want, tally, seconds, case):
+        elif mostly(subject, one, want, tally, seconds, lambda: _spoiled(subject, case, seconds)):
             compared(called, one, want, tally)
 
 
-def _unsafe(subject: Subject, one: Case, golden: Golden, tally: Tally, seconds: float, case: Case) -> bool:
-    """Whether threads are to blame for a result: alone every call is right, and at once it comes again, mostly."""
-    if not all(steady(subject, one, golden, tally, seconds) for _ in range(ROUNDS)):
-        return False
-    again = [call_at_once(subject, case, seconds)[1:] for _ in range(ROUNDS)]
-    if 2 * sum(any(called.finding == Finding.NOT_THREAD_SAFE for called in pair) for pair in again) > ROUNDS:
-        return True
-    tally.repeat(one, ROUNDS, 1)
-    return False
+def _spoiled(subject: Subject, case: Case, seconds: float) -> bool:
+    return any(one.finding == Finding.NOT_THREAD_SAFE for one in call_at_once(subject, case, seconds)[1:])
 
 
 def _out(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:

@@ -15,6 +15,7 @@ from ..cases.levels import NO_LEVEL, Outcome, level_name
 from ..cases.operation import OPERATIONS
 from .coverage import Coverage
 from .kinds import Kind
+from .outside import Outside
 from .refusals import Refusals
 from .repeats import excluded
 
@@ -72,7 +73,8 @@ class DomainCount:
     """One enumerable domain: its exact size, how it is enumerated, and how far one subject came.
 
     calls: cases (chunks of the domain) compared. wrong: those that failed. complete: the enumeration ended and
-    every chunk of it was compared; only then is the size a count of what was verified.
+    every chunk of it was compared; only then is the size a count of what was verified. contract: in words, where
+    members outside of it were replaced; how many are inside is not counted, so nothing of it is called proved.
     """
 
     name: str
@@ -82,6 +84,7 @@ class DomainCount:
     wrong: int = 0
     missed: int = 0
     complete: bool = False
+    contract: str = ""
 
     def add(self, held: bool | None) -> None:
         """Count one case: whether the subject held on it, None if it was not compared."""
@@ -92,20 +95,22 @@ class DomainCount:
     @property
     def points(self) -> int:
         """Points of the domain that were compared, as far as that is known: all, or none yet."""
-        return self.size if self.complete else 0
+        return self.size if self.complete and not self.contract else 0
 
     @property
     def verdict(self) -> str:
         """`proved`, `wrong` or `incomplete`."""
         if self.wrong:
             return "wrong"
-        return "proved" if self.complete else "incomplete"
+        return "proved" if self.complete and not self.contract else "incomplete"
 
     @property
     def text(self) -> str:
         """The words of the verdict line."""
         if not self.complete:
             return f"did not finish {self.name} (of {self.size} cases)"
+        if self.contract:
+            return f"ran all of {self.name} that is inside of {self.contract}"
         if self.wrong:
             return f"ran all of {self.name} ({self.size} cases)"
         return f"proved {self.name} ({self.size} cases)"
@@ -119,6 +124,7 @@ class Tally:
     accepted: illegal calls that were answered, in words and as cases.
     probes: name of a probe that was tried -> the words with which the subject refused it, or empty.
     out: whether its adapter does not fit, so that nothing more is asked of it. left_out: what was not asked, and why.
+    outside: the contract of its inputs, and what it did beyond it.
     calls: those whose bytes were compared; repeated: those of them on inputs of an earlier call; flips: those of them
     that gave other bytes than most calls on the same inputs; checked: wrong calls that were made again at once.
     not_asked: what was left of each stream of cases when the subject was left alone.
@@ -157,6 +163,7 @@ class Tally:
     coverpoints: int = 0
     holes: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
+    outside: Outside = field(default_factory=Outside)
     calls: int = 0
     repeated: int = 0
     flips: int = 0
@@ -252,6 +259,8 @@ class Tally:
         if self.compared and self.undeclared:
             return Outcome.NOT_VERIFIED, self._undeclared()
         if self.compared == 0:
+            if self.outside.cases and not self.unsupported:
+                return Outcome.UNSUPPORTED, self.outside.words()
             if self.unsupported:
                 return Outcome.UNSUPPORTED, self._refused()
             return Outcome.NOT_VERIFIED, "nothing was compared"
@@ -311,6 +320,8 @@ class Tally:
         parts += [f"left out {words}" for words in self.left_out]
         if self.not_asked:
             parts.append(self.left_alone())
+        if self.outside.cases:
+            parts.append(f"for information, {self.outside.words()}")
         if excluded(self.calls) and self.close() is Outcome.PASS:
             words = f"which excludes (95 %) that more than 1 in {excluded(self.calls):,} flips"
             parts.append(f"{self.calls:,} calls without a flip, {words}")
@@ -373,6 +384,7 @@ class Tally:
                 | {ended(outcome, words) for outcome, words, _ in self.faults}
                 | ({Finding.ILLEGAL_ACCEPTED} if self.accepted else set())
             ),
+            **({"outside": self.outside.serializable()} if self.outside.contract else {}),
             "domains": [
                 {"name": d.name, "size": d.size, "how": d.how, "points": d.points, "verdict": d.verdict}
                 for d in self.domains

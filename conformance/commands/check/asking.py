@@ -27,6 +27,7 @@ class Asking(Protocol):
     number: int
     asked: Counter[str]
     was_compared: bool
+    judged_as: tuple[Case, dict[str, Any]] | None
 
     def active(self) -> list[Subject]:
         """Return the subjects that are still judged."""
@@ -41,6 +42,9 @@ class Asking(Protocol):
 
     def one(self, subject: Subject, case: Case, golden: dict[str, Any]) -> bool | None:
         """Judge a subject on a case and count it."""
+
+    def inside(self, subject: Subject, case: Case, golden: dict[str, Any]) -> tuple[Case, dict[str, Any]] | None:
+        """Return a case inside of a subject's contract of inputs, and its golden outputs."""
 
     def watched(self, subject: Subject, make: Callable[[], Called]) -> Called:
         """Make a call, count its seconds and return it."""

@@ -14,6 +14,7 @@ import typer
 from refnum import get_profile
 from refnum.errors import FileError
 
+from ...cases.contracts import checked_contract
 from ...cases.operation import select
 from ...reports import files, terminal
 from ...reports import report as reports
@@ -55,6 +56,13 @@ def check(
     data: Annotated[Path | None, typer.Option(help="Judge on the tensors of this file or folder instead.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the report as JSON on standard output.")] = False,
     report: Annotated[Path | None, typer.Option(help="Write the report to this file.")] = None,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Contract of the subjects' inputs: finite, nonzero or normal. May be repeated. What lies outside is "
+            "called too, and told as information."
+        ),
+    ] = None,
     timeout: Annotated[float, typer.Option(min=0.0, help="Seconds that one call of a subject may take.")] = 60.0,
     controls: Annotated[bool, typer.Option("--controls", help="Judge only the harness's own controls.")] = False,
     isolate: Isolate = None,
@@ -71,9 +79,11 @@ def check(
     operations = select(operation)  # a name that is wrong is told before the harness verifies itself
     for name in profile or []:
         get_profile(name)
+    contract = checked_contract(inputs, "--inputs")
     if data is not None and not data.exists():
         raise FileError(f"--data {data}: there is no such file or folder.")
     chosen = choose([*(kernels or ()), *(subject or ())], isolate)
+    chosen.usable = [one.within(contract) for one in chosen.usable]
     counts = verify()
     _tell_of_deaths()
     plan = Plan(

@@ -20,6 +20,7 @@ import refnum
 from refnum.errors import RefnumError
 
 from ...cases.case import Case, plain, variant
+from ...cases.contracts import brought_inside, contract_words, outside
 from ...cases.corners import corner_cases
 from ...cases.coverpoints import count, expected
 from ...cases.domains import Domain, domains_for
@@ -35,9 +36,10 @@ from ...vectors.frozen import frozen_cases
 from ...verdicts import device
 from ...verdicts.judge import judge
 from ...verdicts.judge_wide import judge_wide
+from ...verdicts.outside import Outside
 from ...verdicts.probes import probe
 from ...verdicts.smoke import smoke
-from ...verdicts.tally import DomainCount, Tally
+from ...verdicts.tally import FAULTS_BEFORE_STOP, DomainCount, Tally
 from . import refusals, structure, unasked
 from .journal import Journal
 from .plan import Plan, Progress, Variant
@@ -73,6 +75,7 @@ def new_tally(plan: Plan, subject: Subject, item: Variant) -> Tally:
         words=refusal if broken else "",
         smoke=plan.level == "smoke",
         left_out=[] if item.special else [*unclaimed(subject, name, item.profile), *plan.elsewhere(subject, item)],
+        outside=Outside(subject.inputs),
     )
 
 
@@ -92,6 +95,8 @@ class Engine:
     open_points: dict[str, set[str]] = field(default_factory=dict)
     called: set[str] = field(default_factory=set)
     was_compared: bool = False
+    judged_as: tuple[Case, dict[str, Any]] | None = None
+    beyond: dict[str, set[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.judged = [subject for subject in self.item.subjects if not self.tallies[subject.name].refusal]
@@ -149,8 +154,9 @@ class Engine:
                 )
         for name, points in self.open_points.items():
             if self.tallies[name].compared:
-                self.tallies[name].holes = sorted(points)
-                self.tallies[name].coverpoints = len(expected(*self._key))
+                only_outside = points & self.beyond.get(name, set())
+                self.tallies[name].holes = sorted(points - only_outside)
+                self.tallies[name].coverpoints = len(expected(*self._key)) - len(only_outside)
 
     @property
     def _key(self) -> tuple[str, str, dict[str, Any]]:
@@ -170,7 +176,8 @@ class Engine:
             if subject.name in self.called:
                 continue
             tally = self.tallies[subject.name]
-            if smoke(subject, tally, cases, self.plan.seconds, partial(self.book.note, subject.name)):
+            inside = [brought_inside(case, subject.inputs) for case in cases] if subject.inputs else cases
+            if smoke(subject, tally, inside, self.plan.seconds, partial(self.book.note, subject.name)):
                 self.called.add(subject.name)
             self.lost(subject, tally)
 
@@ -191,8 +198,8 @@ class Engine:
             for subject in self.cover(case, golden):
                 tally = self.tallies[subject.name]
                 tally.corners += self.one(subject, case, golden) is not None
-                if probed and self.was_compared:
-                    probe(subject, case, golden, tally, self.plan.seconds)
+                if probed and self.was_compared and self.judged_as:
+                    probe(subject, *self.judged_as, tally, self.plan.seconds)
             probes -= probed
 
     def vectors(self) -> None:
@@ -208,7 +215,10 @@ class Engine:
             if not all(np.array_equal(golden[name], array) for name, array in answers[self.number].items()):
                 self.report.harness.append(f"the golden model gives other bytes than the frozen {case.label}")
             for subject in self.cover(case, golden):
-                self.tallies[subject.name].vectors += self.one(subject, case, golden) is not None
+                if outside(case, subject.inputs):  # one with elements replaced would be no vector
+                    self.inform(subject, case, golden)
+                else:
+                    self.tallies[subject.name].vectors += self.one(subject, case, golden) is not None
 
     def structural(self) -> set[str]:
         """Judge on structure; return who was asked all of it and is to refuse next: nobody in a special variant."""
@@ -240,6 +250,8 @@ class Engine:
             for case, golden in self._golden(domain.cases(), but=left | there):
                 for subject in self.cover(case, golden, self.number < COVERED_CHUNKS, but=left | there):
                     counts[subject.name].add(self.one(subject, case, golden))
+                    if self.judged_as and self.judged_as[0] is not case:
+                        counts[subject.name].contract = contract_words(subject.inputs)
             if there:
                 self._wide(domain, {name: counts[name] for name in there})
             for subject in self.active():
@@ -269,7 +281,8 @@ class Engine:
 
     def on_device(self, subject: Subject) -> bool:
         """Whether whole domains can be judged where a subject's arrays are: in this process, byte for byte."""
-        return subject.arrays == "cupy" and subject.remote is None and not self.tallies[subject.name].claimed
+        plain = not self.tallies[subject.name].claimed and not subject.inputs
+        return subject.arrays == "cupy" and subject.remote is None and plain
 
     def _decision(self, domain: Domain, subject: Subject) -> tuple[str, ...]:
         return subject.name, self.item.operation.name, json.dumps(plain(self.item.params)), domain.name
@@ -309,12 +322,41 @@ class Engine:
             self.book.note(subject.name, self.number)
             self.asked[subject.name] += 1
             yield subject
+            if outside(case, subject.inputs):
+                self.beyond.setdefault(subject.name, set()).update(hit)
             if self.was_compared and subject.name in self.open_points:
-                self.open_points[subject.name] -= hit
+                self.open_points[subject.name] -= self._own_points() if subject.inputs and counted else hit
+
+    def _own_points(self) -> set[str]:
+        """The coverpoints of the case that was judged in the place of one outside of a contract, or of that one."""
+        return {name for name, times in count(*self.judged_as).items() if times} if self.judged_as else set()
 
     def one(self, subject: Subject, case: Case, golden: dict[str, Any]) -> bool | None:
-        """Judge a subject on a case and count it; return whether it held, None if it was not compared."""
-        return self._timed(subject, partial(judge, case=case, golden=golden))
+        """Judge a subject on a case and count it; return whether it held, None if it was not compared.
+
+        A case outside of the subject's contract is called for information, and judged with the elements replaced that
+        are outside.
+        """
+        if outside(case, subject.inputs):
+            self.inform(subject, case, golden)
+        self.judged_as = self.inside(subject, case, golden)
+        if self.judged_as is None:
+            return None
+        return self._timed(subject, partial(judge, case=self.judged_as[0], golden=self.judged_as[1]))
+
+    def inform(self, subject: Subject, case: Case, golden: dict[str, Any]) -> None:
+        """Call a subject on a case outside of its contract, unless such calls keep failing."""
+        self.was_compared = False
+        if self.tallies[subject.name].outside.failed < FAULTS_BEFORE_STOP:
+            self._timed(subject, partial(judge, case=case, golden=golden))
+
+    def inside(self, subject: Subject, case: Case, golden: dict[str, Any]) -> tuple[Case, dict[str, Any]] | None:
+        """Return a case inside of a subject's contract and its golden outputs, None where the model takes no such."""
+        if not outside(case, subject.inputs):
+            return case, golden
+        kept = brought_inside(case, subject.inputs)
+        found = self.golden(kept)
+        return None if found is None else (kept, found)
 
     def watched(self, subject: Subject, make: Callable[[], Called]) -> Called:
         """Make a call, count its seconds and return it."""
@@ -335,9 +377,10 @@ class Engine:
 
     def lost(self, subject: Subject, tally: Tally) -> None:
         """Give the device up when a fault left it dead; that of another process comes back with a new one."""
-        if tally.faults and subject.remote is None and not alive(subject.arrays):
+        if (tally.faults or tally.outside.failed) and subject.remote is None and not alive(subject.arrays):
+            ran = tally.faults[-1][2] if tally.faults else tally.outside.example
             self.plan.lost[subject.arrays] = (
-                f"the device stopped answering while {subject.name} ran {tally.faults[-1][2]}; "
+                f"the device stopped answering while {subject.name} ran {ran}; "
                 f"nothing after it is judged on this device"
             )
 

@@ -16,17 +16,17 @@ import refnum
 from ...cases.case import FORM, Case
 from ...cases.findings import Finding
 from ...cases.layouts import IN, OUT
-from ...cases.levels import NO_LEVEL, Outcome
+from ...cases.levels import NO_LEVEL
 from ...cases.operation import OPERATIONS
 from ...cases.structure import Asked, build, structure_cases
 from ...cases.structure.build import form_of
 from ...cases.structure.covering import Row
 from ...cases.structure.illegal import illegal_cases
 from ...cases.structure.plan import structure_rows
-from ...subjects.calls.at_once import ROUNDS, call_twice_at_once
+from ...subjects.calls.at_once import call_twice_at_once
 from ...subjects.calls.call import Called, call
 from ...subjects.subject import Subject, takes, takes_out
-from ...verdicts.blame import right, steady
+from ...verdicts.blame import compared, mostly, right, wrong
 from ...verdicts.judge import record
 from ...verdicts.probes import AT_ONCE, probe, refusal
 from ...verdicts.tally import Failure, Tally
@@ -103,11 +103,11 @@ def ask(engine: Asking, key: tuple[str, str, dict[str, Any]]) -> set[str]:
             before = engine.tallies[subject.name].seconds
             if wrong and asked.row.get("calls") == "after a refusal":  # it must leave nothing behind
                 call(subject, wrong[asked.number // 3 % len(wrong)], engine.plan.seconds)
-            if _judge(engine, subject, asked, golden):
-                _call_more(engine, subject, asked, golden)
+            if _judge(engine, subject, asked, golden) and engine.judged_as:
+                _call_more(engine, subject, replace(asked, case=engine.judged_as[0]), engine.judged_as[1])
             engine.tallies[subject.name].coverage.seconds += engine.tallies[subject.name].seconds - before
-            if amount != "brief" and engine.was_compared and _worth_probing(asked, seen):
-                probe(subject, asked.case, golden, engine.tallies[subject.name], engine.plan.seconds)
+            if amount != "brief" and engine.was_compared and engine.judged_as and _worth_probing(asked, seen):
+                probe(subject, *engine.judged_as, engine.tallies[subject.name], engine.plan.seconds)
     ordinary = not engine.item.special  # the storage of a layout has legal shapes of its own
     return names if ordinary and amount in ("full", "exhaustive") else set()
 
@@ -174,8 +174,9 @@ def _judge(engine: Asking, subject: Subject, asked: Asked, golden: dict[str, Any
         tally.coverage.add(asked.row, asked.case, True)
         return bool(held)
     tally.coverage.add(asked.row, asked.case, False)
-    if not called.declared and not refusal(call(subject, asked.case, engine.plan.seconds)):
-        tally.fail(Failure(asked.case, NO_LEVEL, f"{WAVERS}: {called.words}", Finding.NOT_DETERMINISTIC))
+    case = engine.judged_as[0] if engine.judged_as else asked.case
+    if not called.declared and not refusal(call(subject, case, engine.plan.seconds)):
+        tally.fail(Failure(case, NO_LEVEL, f"{WAVERS}: {called.words}", Finding.NOT_DETERMINISTIC))
     elif called.declared:
         _in_other_shapes(engine, subject, asked, tally)
     else:
@@ -192,35 +193,36 @@ def _call_more(engine: Asking, subject: Subject, asked: Asked, golden: dict[str,
     start = time.perf_counter()
     seconds = engine.plan.seconds
     if level == "twice":
-        again = partial(call, subject, seconds=seconds)
-        record(again(asked.case), asked.case, golden, tally, again, "the same call again")
+        called = call(subject, asked.case, seconds)
+        again = partial(call, subject, seconds=seconds) if called.answered else None
+        record(called, asked.case, golden, tally, again, how="the same call again")
     elif level == "at once":
-        for called in call_twice_at_once(subject, asked.case, seconds)[1:]:
-            _judge_at_once(subject, asked.case, golden, tally, seconds, called)
+        _call_at_once(subject, asked.case, golden, tally, seconds)
     tally.seconds += time.perf_counter() - start
     engine.lost(subject, tally)
 
 
-def _judge_at_once(
-    subject: Subject, case: Case, golden: dict[str, Any], tally: Tally, seconds: float, called: Called
-) -> None:
-    """Count one of two calls at once; wrong bytes are the threads' fault where calls alone agree and it comes again."""
-    if not called.answered or called.finding or right(called, case, golden, tally):
-        record(called, case, golden, tally, how=AT_ONCE)
-        return
-    pairs = [call_twice_at_once(subject, case, seconds)[1:] for _ in range(ROUNDS)]
-    times = sum(not all(right(one, case, golden, tally) for one in pair) for pair in pairs)
-    if steady(subject, case, golden, tally, seconds) and 2 * times > ROUNDS:
-        told = replace(called, outcome=Outcome.MISMATCH, words=SPOILED, finding=Finding.NOT_THREAD_SAFE)
-        record(told, case, golden, tally, how=AT_ONCE)
-    else:
-        tally.repeat(case, ROUNDS, 1)
+def _call_at_once(subject: Subject, case: Case, golden: dict[str, Any], tally: Tally, seconds: float) -> None:
+    """Judge two calls at the same time; threads are blamed for wrong bytes that come again, and only with threads."""
+
+    def spoils() -> bool:
+        return not all(right(called, case, golden, tally) for called in call_twice_at_once(subject, case, seconds)[1:])
+
+    for called in call_twice_at_once(subject, case, seconds)[1:]:
+        seen = compared(called, case, golden, tally, how=AT_ONCE)
+        if wrong(called, seen, tally) and mostly(subject, case, golden, tally, seconds, spoils):
+            tally.fail(Failure(case, NO_LEVEL, SPOILED, Finding.NOT_THREAD_SAFE))
 
 
 def _called(
     engine: Asking, subject: Subject, case: Case, golden: Any, tally: Tally
 ) -> tuple[Called | None, bool | None]:
     """Judge a call in its form; return the call if it was refused, else None, and whether it held."""
+    inside = engine.inside(subject, case, golden)
+    engine.judged_as = inside
+    if inside is None:
+        return None, None
+    case, golden = inside
     called = engine.watched(subject, partial(call, subject, case, engine.plan.seconds))
     if refusal(called):
         return called, None

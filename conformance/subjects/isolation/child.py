@@ -103,6 +103,7 @@ def described(subject: Subject) -> dict[str, Any]:
         "profiles": None if subject.profiles is None else list(subject.profiles),
         "further": {name: list(profiles) for name, profiles in subject.further.items()},
         "level": subject.level,
+        "inputs": list(subject.inputs),
         "levels": dict(subject.levels),
         "forced_paths": {operation: list(ways) for operation, ways in subject.forced_paths.items()},
         "arrays": subject.arrays,

@@ -101,6 +101,7 @@ def _subject(home: IsolatedProcess, said: Mapping[str, Any], text: str) -> Subje
         "profiles": said["profiles"],
         "further": said["further"],
         "level": said["level"],
+        "inputs": said["inputs"],
         "levels": said["levels"],
         "forced_paths": {operation: dict.fromkeys(ways, _way) for operation, ways in said["forced_paths"].items()},
         "arrays": said["arrays"],

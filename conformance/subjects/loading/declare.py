@@ -16,6 +16,7 @@ from refnum.errors import ArgumentError
 from refnum.profiles import Profile, get_profile, profile_name
 
 from ...cases.case import Case
+from ...cases.contracts import checked_contract
 from ...cases.levels import checked_level
 from ...cases.operation import FLOAT_INPUTS, OPERATIONS
 from .layouts import in_layouts
@@ -81,6 +82,7 @@ def implements(
     profile: str | Profile | Sequence[str | Profile] | None = None,
     arrays: str = "numpy",
     level: int = 0,
+    inputs: str | Sequence[str] = (),
     dtypes: Sequence[str] = (),
     rows: int = 1,
     columns: int = 1,
@@ -93,13 +95,16 @@ def implements(
 
     name: of the subject; functions of one file with the same name are one subject (default: the function's name).
     profile: the profile or profiles that it follows, by name, as `OCP+ties=away`, or as `refnum.Profile` (N14).
-    arrays, level and `more`: fields of `subject.Subject`. dtypes, rows, columns, max_elements: see
-    `Limits`. nibbles, scales: the layouts of `refnum.layouts` that its packed codes and scales have, in and out.
+    arrays, level and `more`: fields of `subject.Subject`. inputs: the contract of its inputs, `finite`, `nonzero`,
+    `normal` or several of them (`cases.contracts`): it is verified inside, and what it does outside is information.
+    dtypes, rows, columns, max_elements: see `Limits`. nibbles, scales: the layouts of `refnum.layouts` that its packed
+    codes and scales have, in and out.
     Raises ArgumentError for an unknown operation, layout or level of agreement, ProfileError for an unknown profile.
     """
     if operation not in OPERATIONS:
         raise ArgumentError(f"No operation is named {operation!r}; choose from {', '.join(OPERATIONS)}.")
     checked_level(level, name or operation)
+    contract = checked_contract(inputs, name or operation)
     profiles = (profile,) if isinstance(profile, str | Profile) else tuple(profile or ())
     limits = Limits(tuple(dtypes), rows, columns, max_elements)
 
@@ -111,6 +116,7 @@ def implements(
             "profiles": [profile_name(get_profile(one)) for one in profiles] or None,
             "arrays": arrays,
             "level": level,
+            "inputs": contract,
             "outside": AnyOf({operation: limits}) if limits != Limits() else None,
             **more,
         }

@@ -22,6 +22,7 @@ from refnum.errors import ArgumentError, FileError, UnsupportedError
 from refnum.profiles import get_profile, profile_name
 
 from ...cases.case import Case
+from ...cases.contracts import checked_contract
 from ...cases.operation import OPERATIONS, Operation, Output, outputs_of
 from ..arrays import Guarded
 from .declare import AnyOf, Limits
@@ -32,7 +33,7 @@ POISON = 0xCD
 MEMORIES = {"host": "numpy", "device": "cupy"}
 RETURNS = {"int": ctypes.c_int, "void": None}
 """What a function may return by its declaration: a status, or nothing."""
-_KEYS = {"name", "profiles", "level", "memory", "library", "source", "operations"}
+_KEYS = {"name", "profiles", "level", "inputs", "memory", "library", "source", "operations"}
 _OPERATION_KEYS = {"symbol", "arguments", "returns", "source", "dtypes", "rows", "columns", "max_elements"}
 _SIZE = re.compile(r"(rows|columns|size)\((\w+)\)")
 
@@ -65,6 +66,7 @@ def from_library(path: Path) -> dict[str, Any]:
         "operations": operations,
         "profiles": profiles or None,
         "level": said.get("level", 0),
+        "inputs": checked_contract(said.get("inputs"), str(text)),
         "arrays": MEMORIES[memory],
         "outside": _limits(said["operations"]),
         "available": lambda: (library.is_file(), f"no library {library}"),

@@ -62,6 +62,8 @@ def quantisers(rule: str) -> dict[str, Callable[..., Any]]:
     def quantize(x: Any, element: str) -> tuple[Any, Any]:
         import torch
 
+        if x.ndim != 2:
+            raise ValueError("the operation takes two axes; to_mx takes others too")
         mx = module()
         scales, data = mx.to_mx(x, _element(element), 32, getattr(mx.ScaleCalculationMode, rule))
         return data.view(torch.uint8), scales.view(torch.uint8)

@@ -14,6 +14,7 @@ from ....cases.operation import OPERATIONS, call_golden, run_golden
 from ....mismatches.failures import Presenter
 from ....reports.report import COMPLETE, Report
 from ....verdicts.judge import judge
+from ....verdicts.outside import Outside
 from ....verdicts.tally import Tally
 from ..run import Plan
 from . import load_tensors, statistics
@@ -101,6 +102,7 @@ def _rows(plan: Plan, case: Case, name: str, note: str, presenter: Presenter) ->
             dict(case.params),
             claimed=subject.claimed_level(case.operation),
             refusal=subject.refuses(case.operation, case.profile, case.params),
+            outside=Outside(subject.inputs),
         )
         if not tally.refusal:
             tally.tensors += judge(subject, case, golden, tally, plan.seconds) is not None
