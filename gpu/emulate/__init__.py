@@ -238,8 +238,8 @@ def on_numpy(function: Callable[..., Any], emulator: Emulator) -> Callable[..., 
                 *[_given(value, False) for value in args],
                 **{name: _given(value, name == "out") for name, value in kwargs.items()},
             )
-        if kwargs.get("out") is not None:
-            given = kwargs["out"]
+        given = kwargs.get("out")
+        if given is not None and not isinstance(given, str):  # a product's `out` is the dtype of its result
             return tuple(given) if isinstance(result, tuple) else given[0] if isinstance(given, tuple | list) else given
         parts = tuple(
             None if part is None else np.asarray(part) for part in (result if isinstance(result, tuple) else (result,))
