@@ -172,8 +172,18 @@ def source_index(output: Output, case: Case, index: tuple[int, ...]) -> tuple[in
             rows = next(iter(case.inputs.values())).shape[0]
             inside = np.flatnonzero(column_block(case, wide, rows) == index[0])
             return (int(inside[0]), index[1]) if inside.size else None
-        return index[0] * tall, index[1] * wide
+        return _largest(case, index[0] * tall, index[1] * wide, tall, wide)
     return (index[1], index[0]) if output.block.startswith("column") else (index[0], index[1])
+
+
+def _largest(case: Case, row: int, column: int, tall: int, wide: int) -> tuple[int, int]:
+    """Return the place of a block's largest float, NaN above all, which decides its scale; else of the first."""
+    array = next(iter(case.inputs.values()))
+    if array.ndim != 2 or array.dtype.name not in _FLOATS:
+        return row, column
+    bits = float_bits(np.ascontiguousarray(array[row : row + tall, column : column + wide]))
+    at = divmod(int(np.argmax(bits & (np.iinfo(bits.dtype).max >> 1))), bits.shape[1])
+    return row + at[0], column + at[1]
 
 
 def _inputs(output: Output, case: Case, index: tuple[int, ...]) -> list[dict[str, str]]:

@@ -139,7 +139,7 @@ def test_scales_that_tell_a_rule_are_no_hint_where_the_codes_are_not_its_own():
 def test_flushed_subnormals_are_named():
     case = quantise(bits=[0x00400000, 0x00000003])
     flushed = run_golden(case.with_inputs({"x": np.zeros((1, 32), np.float32)}))
-    assert ids(case, flushed)[0] == "FTZ_SILENT"
+    assert "FTZ_SILENT" in ids(case, flushed)
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,8 @@ def test_what_failed_is_named(tmp_path):
     )
     campaign(tmp_path / "camp", f"{tmp_path / 'one.py'}:CHOSEN", 150, cases=10)
     text = report(tmp_path / "camp")
-    assert "| one_point quantize_mxfp4[HOPPER, input=float32] | mismatch | E2M1_TIES_UP |" in text
+    assert (
+        "| one_point quantize_mxfp4[HOPPER, input=float32] | mismatch |  |" in text
+    )  # no known bug is at one point only
     assert "x [1, 32]; 32 elements | tie -2.5 | 3 of 3 on cpu" in text
     assert " in packed differ |" in text

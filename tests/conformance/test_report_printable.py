@@ -30,7 +30,8 @@ def report(tmp_path_factory):
         row["probes"] = {"ten repeats" + BAD: BAD}
         for record in row["failures"]:
             record["words"] += BAD
-            record["page"]["place"] += BAD
+            if record["page"]:  # a fault has none
+                record["page"]["place"] += BAD
     whole["harness"] = [BAD]
     whole["header"]["broken_subjects"] = [{"name": BAD, "reason": BAD}]
     path = tmp_path_factory.mktemp("bad") / "report.json"
