@@ -84,9 +84,10 @@ def tensors(step: Forward | Backward) -> dict[str, Array]:
     found: dict[str, Array] = {}
     for field in fields(step):
         value = getattr(step, field.name)
-        if isinstance(value, tuple):
-            found |= {f"{field.name}.{at}": np.asarray(one) for at, one in enumerate(value) if field.name == "splits"}
-            found |= {f"{field.name}.{at}": one for at, one in enumerate(value) if field.name != "splits"}
+        if field.name == "splits":
+            found[field.name] = np.asarray(value, np.int64)
+        elif isinstance(value, tuple):
+            found |= {f"{field.name}.{at}": one for at, one in enumerate(value)}
         else:
             found[field.name] = value
     return found
@@ -190,7 +191,7 @@ def backward(
         rows = np.concatenate([_part(made[rank]["returned"], sent, home, rank) for rank in range(ranks)])
         dx = _combined(rows, np.concatenate(sent[home]), [len(one) for one in sent[home]], grads[home].shape[0], 1)
         dprobs = np.zeros(chosen[home].shape, np.float32, like=dx)
-        for rank, step in enumerate(steps):
+        for rank in range(ranks):
             first = sum(len(sent[other][rank]) for other in range(home))
             local = np.concatenate([chosen[other][sent[other][rank]] for other in range(ranks)]) - rank * per
             row_map, slots, splits = expert_order(local, per)
@@ -242,7 +243,7 @@ def decode(parts: Parts, form: str) -> Array:
     if form == "bfloat16":
         return parts[0]
     make = dequantize_fp8_tiles if form == "fp8" else dequantize_mxfp4
-    return make(*parts, dtype="bfloat16").view(np.uint16)
+    return make(parts[0], parts[1], dtype="bfloat16").view(np.uint16)
 
 
 def to_wire(parts: Parts) -> Array:
@@ -284,8 +285,9 @@ def columns_operand(parts: Parts, form: str, policy: Policy, rows: Sequence[int]
     if policy.products == "bfloat16":
         return (contiguous(decode(parts, form).T),)
     if form == "mxfp4":
-        return mxfp4_to_fp8_columns(*parts, splits=rows)
-    return fp8_columns(*(parts if form == "fp8" else quantize_fp8_tiles(parts[0])), splits=rows)
+        return mxfp4_to_fp8_columns(parts[0], parts[1], rows)
+    codes, scales = parts if form == "fp8" else quantize_fp8_tiles(parts[0])
+    return fp8_columns(codes, scales, rows)
 
 
 def gradient(x: Array, policy: Policy, rows: Sequence[int]) -> tuple[Parts, Parts]:
@@ -294,7 +296,7 @@ def gradient(x: Array, policy: Policy, rows: Sequence[int]) -> tuple[Parts, Part
         bits = x if x.dtype == np.uint16 else softfloat.to_bfloat16(float32_bits(x))
         return (bits,), (contiguous(bits.T),)
     parts = quantize_fp8_tiles(x)
-    return parts, fp8_columns(*parts, splits=rows)
+    return parts, fp8_columns(parts[0], parts[1], rows)
 
 
 def activation(gate: Array, up: Array, prob: Array, policy: Policy) -> Parts:
@@ -356,7 +358,7 @@ def weight_gradient(a: Parts, b: Parts, policy: Policy, rows: Sequence[int]) -> 
             out[expert] = matmul_bf16(one, other, out="bfloat16").view(np.uint16)
         else:
             scales = [contiguous(x[1][start // TILE : stop // TILE].T) for x in (a, b)]
-            out[expert] = matmul_fp8(one, other, *scales, out="bfloat16").view(np.uint16)
+            out[expert] = matmul_fp8(one, other, scales[0], scales[1], out="bfloat16").view(np.uint16)
     return out
 
 
