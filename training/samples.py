@@ -96,7 +96,7 @@ def of_conversion(
         return None
     outputs = results if isinstance(results, tuple) else (results,)
     if name.endswith("_columns"):
-        return _columns(name, given, outputs, draw)
+        return _columns(name, given, outputs, most, draw)
     if name.startswith("permute"):
         return _gathered(name, given, outputs, most, draw)
     if name == "unpermute":
@@ -150,22 +150,24 @@ def _rows(
     return Sample(name, inputs, dict(zip(made, map(array, cut), strict=True)), params, rows.start, len(given[0]))
 
 
-def _columns(name: str, given: Sequence[Any], outputs: Sequence[Tensor], draw: random.Random) -> Sample:
-    """One block of 128 rows and some columns; all blocks are whole, since experts are filled up."""
-    rows = _range(len(given[0]), TILE, draw, TILE)
+def _columns(name: str, given: Sequence[Any], outputs: Sequence[Tensor], most: int, draw: random.Random) -> Sample:
+    """The whole call where so many rows are wanted, else one block of 128 rows and some columns.
+
+    All blocks are whole, since experts are filled up.
+    """
     codes_a_byte, wide = (2, 32) if name.startswith("mxfp4") else (1, TILE)
-    k = given[0].shape[1] * codes_a_byte
-    part = _range(k, WIDE, draw, TILE)
-    inputs = {
-        ("packed" if codes_a_byte == 2 else "codes"): array(
-            given[0][rows, part.start // codes_a_byte : part.stop // codes_a_byte]
-        ),
-        "scales": array(given[1][rows, part.start // wide : -(-part.stop // wide)]),
-    }
-    segment = rows.start // TILE
-    observed = {"codes": array(outputs[0][part, rows]), "scales": array(outputs[1][segment : segment + 1, part])}
+    rows, k = slice(0, len(given[0])), given[0].shape[1] * codes_a_byte
+    part, splits = slice(0, k), list(given[2])
+    if most < len(given[0]):
+        rows, part = _range(len(given[0]), TILE, draw, TILE), _range(k, WIDE, draw, TILE)
+        splits = [rows.stop - rows.start]
+    codes = given[0][rows, part.start // codes_a_byte : part.stop // codes_a_byte]
+    inputs = {"packed" if codes_a_byte == 2 else "codes": array(codes)}
+    inputs["scales"] = array(given[1][rows, part.start // wide : -(-part.stop // wide)])
+    segments = slice(rows.start // TILE, rows.stop // TILE)
+    observed = {"codes": array(outputs[0][part, rows]), "scales": array(outputs[1][segments, part])}
     params = {"scale": "max"} if codes_a_byte == 2 else {"underflow": "rne"}
-    return Sample(name, inputs, observed, params | {"splits": [rows.stop - rows.start]}, rows.start, len(given[0]))
+    return Sample(name, inputs, observed, {**params, "splits": splits}, rows.start, len(given[0]))
 
 
 def _gathered(name: str, given: Sequence[Any], outputs: Sequence[Tensor], most: int, draw: random.Random) -> Sample:

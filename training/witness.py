@@ -269,7 +269,9 @@ class _Followed:
         outer = golden.rows_operand((grad,), "bfloat16", policy)
         dact = golden.product(outer, golden.transposed(made["fc2_weight"], policy), policy, filled)
         fc1 = golden.decode(made["saved_activation"], policy.saved_activation)
-        dgate, dup, dprob = swiglu_backward(dact, *np.split(fc1, 2, axis=1), made["prob"])
+        dgate, dup, dprob = swiglu_backward(
+            dact, fc1[:, : fc1.shape[1] // 2], fc1[:, fc1.shape[1] // 2 :], made["prob"]
+        )
         inner = golden.gradient(np.concatenate([dgate, dup], axis=1), policy, filled)[0]
         dx = golden.product(inner, golden.transposed(made["fc1_weight"], policy), policy, filled)
         pairs |= {"received": (self._received(found["received"]), self._received(found["grad_sent"]))}

@@ -74,6 +74,7 @@ def test_a_bit_that_flips_in_a_conversion_is_seen(name, tmp_path, monkeypatch):
     train(witness)
     seen = [one for one in witness.mismatches if one.what.endswith(f" {name}")]
     assert seen and {one.what.split()[1] for one in witness.mismatches} == {name}
+    monkeypatch.undo()
     read = replay.load(seen[0].file)
     assert read.case.operation == name and read.case.label.startswith("step 0, block2, ")
     assert any((read.expected[key] != read.observed[key]).any() for key in read.expected)
@@ -107,7 +108,7 @@ def test_a_bit_that_flips_in_a_saved_tensor_is_seen_within_a_round_of_the_expert
 
     witness = full(tmp_path, rate=0.0)
     train(witness, steps=4, between=flip)
-    assert witness.mismatches and {one.what.split(".")[0] for one in witness.mismatches} == {f"backward {saved}"}
+    assert witness.mismatches[0].what.split(".")[0] == f"backward {saved}"
     with safe_open(witness.mismatches[0].file, "numpy") as file:
         names = {name for name in file.keys() if saved in name}  # noqa: SIM118 - no dictionary
         assert names and "step" in file.metadata()["label"]
