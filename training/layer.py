@@ -85,7 +85,7 @@ class MoELayer(torch.nn.Module):
         self.active: Route | None = None
         """The route of the step at work."""
         number = int(torch.randint(1 << 62, ())) if seed is None else seed
-        router, w1, w2 = _weights(number, hidden, ffn, experts, range(self.first, self.first + self.local))
+        router, w1, w2 = first_weights(number, hidden, ffn, experts, range(self.first, self.first + self.local))
         self.router = torch.nn.Parameter(router.to(device))
         self.w1 = torch.nn.Parameter(w1.to(device))
         self.w2 = torch.nn.Parameter(w2.to(device))
@@ -254,7 +254,7 @@ def _turned(weight: Parts) -> Parts:
     return tuple(one.transpose(1, 2).contiguous() for one in weight)
 
 
-def _weights(seed: int, hidden: int, ffn: int, experts: int, mine: range) -> tuple[Tensor, Tensor, Tensor]:
+def first_weights(seed: int, hidden: int, ffn: int, experts: int, mine: range) -> tuple[Tensor, Tensor, Tensor]:
     """Return first values of the router and of some experts, each drawn with its own number as part of the seed."""
 
     def draw(number: int, rows: int, columns: int) -> Tensor:
