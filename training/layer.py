@@ -184,7 +184,7 @@ def _forward(
     edges, policy, ranks = layer.edges, layer.policy, layer.ranks
     weights = edges.weight(w1), edges.weight(w2)
     payload = edges.wire(x, policy.dispatched)
-    received = ranks.rows(payload[route.tokens], route.send, route.receive)
+    received = ranks.rows(payload.index_select(0, route.tokens), route.send, route.receive)
     first = edges.rows_operand(edges.gathered(received, route, policy.dispatched, layer.hidden), policy.dispatched)
     fc1 = edges.product("fc1", first, weights[0], route)
     second = edges.activation(fc1, prob)
@@ -210,7 +210,7 @@ def _backward(
 ) -> dict[str, Any]:
     """Return the intermediates of the backward step, the gradients among them."""
     edges, policy, ranks = layer.edges, layer.policy, layer.ranks
-    received = ranks.rows(grad[route.tokens], route.send, route.receive)
+    received = ranks.rows(grad.index_select(0, route.tokens), route.send, route.receive)
     rows = edges.gathered(viewed(received, torch.uint8), route, "bfloat16", layer.hidden)
     outer, outer_columns = edges.gradient(rows, route.rows)
     dact = edges.product("fc2.dgrad", outer, _turned(weights[1]), route)
