@@ -99,6 +99,7 @@ class Operation:
     wide_first: whether the first input is bfloat16 or float32 without a parameter that says which.
     moves_only: whether bytes are moved and no number is computed.
     joins: the operation whose codes and scales it gives, joined to payload rows (N12).
+    bounded: whether `refnum.product_bounds` holds the results of every order, which makes level P1 (N16).
     dear: by what its drawn cases are smaller, for the golden model needs so much longer an element.
     proof: the proof of the model on CuPy that has it (N18.6), see `commands.prove.catalogue`.
     """
@@ -125,6 +126,7 @@ class Operation:
     wide_first: bool = False
     moves_only: bool = False
     joins: str = ""
+    bounded: bool = False
     dear: int = 1
     proof: str = "model-on-cupy"
 
@@ -246,7 +248,7 @@ _TABLE = (
     Operation("matmul_fp8", "N19", "product", ("a", "b"), _VALUES,
               {"order": ("promote128", "chain", "split2"), "out": FLOAT_OUTPUTS, "a_format": ("E4M3", "E5M2"),
                "b_format": ("E4M3", "E5M2")},
-              optional=("a_scales", "b_scales"), reads=Blocks("@a_format", 128), rounds_to=TILE, dear=16,
+              optional=("a_scales", "b_scales"), reads=Blocks("@a_format", 128), rounds_to=TILE, bounded=True, dear=16,
               proof="model-on-cupy-product"),
 )  # fmt: skip
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..cases.case import Case
 from ..cases.corners import corner_cases
+from ..cases.levels import P1
 from ..cases.operation import DATA_PARAMS, run_golden
 from ..cases.recipes import sampled_cases
 from ..subjects.calls.call import call
@@ -18,6 +19,8 @@ from .diagnose import Seen, hints
 
 QUICK = 1 << 16
 """Elements of the largest failing case that a hint is asked about."""
+SAME_VALUES = P1 - 1
+"""The loosest level at which a wrong rule must give what a subject gave: bounds hold many answers."""
 SAMPLED = 12
 """Sampled cases among those that a subject is called on further."""
 
@@ -30,7 +33,7 @@ def likely(failures: Sequence[Failure]) -> list[str]:
 def seen_of(failures: Iterable[Failure]) -> list[Seen]:
     """Return what failures show of their subject, each up to the level below the one that it fails."""
     return [
-        Seen(one.case, one.observed, 0 if one.finding else max(one.level - 1, 0))
+        Seen(one.case, one.observed, 0 if one.finding else min(max(one.level - 1, 0), SAME_VALUES))
         for one in failures
         if one.observed and one.case.elements <= QUICK
     ]
