@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from refnum.errors import RefnumError
@@ -22,9 +23,10 @@ from . import replay
 from .diagnose import Seen, hints, laid_out
 from .faults import Fault, faults_of
 from .grid import grid
-from .hints import SAME_VALUES, hints_for, likely, seen_of
+from .hints import SAME_VALUES, given, hints_for, likely, seen_of
 from .other_profile import advice
 from .page import page
+from .products import order_advice, product_page
 from .shrink import shrink
 
 REPEATS = 3
@@ -181,8 +183,9 @@ class Presenter:
         level = 0 if failure.finding else failed_level(min(failure.level, comparison.level), case.operation)
         details = page(case, golden, observed, level, failure.kind) if observed else {}
         kept = [Seen(case, observed, min(level, SAME_VALUES)), *seen_of(_alike(failure, alike))] if observed else []
+        details = product_page(case, details, partial(given, subject, self.plan.seconds))
         classes = self._hints(subject, failure, kept, shrunk) if kept else laid_out(case, comparison.problem.words)
-        tried = "" if failure.finding else advice(subject, [*kept[:1], *seen_of(others or alike)])
+        tried = "" if failure.finding else advice(subject, [*kept[:1], *seen_of(others or alike)]) or order_advice(kept)
         if failure.finding:
             classes = [_breach(failure.finding, failure.words), *classes]
         document = replay.document(case, golden, observed, subject=subject, failure=failure, original=original)

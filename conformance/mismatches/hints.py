@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from ..cases.case import Case
@@ -50,12 +51,13 @@ def hints_for(
         seconds: limit of one call.
         chosen: yields the further cases of (operation, profile, parameters); frozen vectors and corners where None.
     """
+    return hints(kept, _further(kept[0].case, chosen), partial(given, subject, seconds))
 
-    def ask(case: Case) -> dict[str, Any] | None:
-        called = call(subject, case, seconds)
-        return compare(case, run_golden(case), called.results).observed or None if called.answered else None
 
-    return hints(kept, _further(kept[0].case, chosen), ask)
+def given(subject: Subject, seconds: float, case: Case) -> dict[str, Any] | None:
+    """Return what a subject gives for a case as bits, None where that cannot be compared."""
+    called = call(subject, case, seconds)
+    return compare(case, run_golden(case), called.results).observed or None if called.answered else None
 
 
 def _further(case: Case, chosen: Callable[..., Iterable[Case]] | None) -> Iterator[Case]:
