@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 from refnum.oracle import product
@@ -19,5 +20,6 @@ def matmul_fp8(vector: Vector) -> Any:
 def _scales(vector: Vector, name: str) -> Any:
     if name not in vector.inputs:
         return None
-    found = vector.inputs[name]
-    return int(found.reshape(-1)[0]) if found.size == 1 else found.tolist()
+    found = vector.inputs[name].tolist()
+    lines = [[x if isinstance(x, int) else Fraction(x) for x in line] for line in found]
+    return lines[0][0] if vector.inputs[name].size == 1 else lines
