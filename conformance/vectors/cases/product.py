@@ -85,8 +85,7 @@ def _scales() -> Iterator[Draft]:
 def _float_scales() -> Iterator[Draft]:
     """float32 scales that are no powers of two: of which two factors are rounded first decides a bit (N19.5)."""
     a, b = corners.finite(E4M3, (3, 130), 11), corners.finite(E4M3, (2, 130), 12)
-    whole = {"a_scales": _odd(3, 1), "b_scales": _odd(2, 1)}
-    yield _draft(a, b, "float32 scales, one a row of both", **whole)
+    yield _draft(a, b, "float32 scales, one a row of both", a_scales=_odd(3, 1), b_scales=_odd(2, 1))
     yield _draft(a, b, "float32 scales, one a tensor and one a row", a_scales=_odd(1, 1), b_scales=_odd(2, 1))
     yield _draft(a, b, "float32 scales of blocks of both", a_scales=_odd(3, 2), b_scales=_odd(2, 2))
     yield _draft(a, b, "float32 scales of blocks and of squares", a_scales=_odd(3, 2), b_scales=_odd(1, 2))
