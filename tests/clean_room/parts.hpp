@@ -150,10 +150,13 @@ constexpr Part PARTS[] = {
     {"N19.2/normalised", "products are normalised before the largest exponent is taken"},
     {"N19.2/accumulator", "the accumulator takes no part in the largest exponent"},
     {"N19.2/cut", "terms are rounded to nearest"},
+    {"N19.2/least", "the largest exponent has no least"},
     {"N19.2/result", "the sum is not cut"},
     {"N19.3", "FP8 terms keep 12 bits"},
     {"N19.3/more", "FP8 terms keep 14 bits"},
     {"N19.3/terms", "a step takes 16 FP8 products"},
+    {"N19.3/bf16", "a step takes 32 BF16 products"},
+    {"N19.3/bits", "BF16 terms keep 24 bits"},
     {"N19.4", "`promote128` is `chain`"},
     {"N19.4/parts", "parts of K have equal lengths"},
     {"N19.5", "the two scales are multiplied first for rows only"},
@@ -162,6 +165,7 @@ constexpr Part PARTS[] = {
     {"N19.6", "NaN is 0x7FC00000"},
     {"N19.6/zero", "zero times infinity is an infinity"},
     {"N19.6/sign", "a sum of -0 alone is -0"},
+    {"N19.6/subnormal", "subnormal results are zero"},
     {"N19.8", "a bfloat16 result is cut"},
 };
 constexpr std::size_t PART_COUNT = sizeof(PARTS) / sizeof(PARTS[0]);

@@ -9,7 +9,7 @@ struct Instruction {  // N19.3
 };
 
 inline Instruction instruction(bool fp8) {
-    if (!fp8) return {16, 25, 23};
+    if (!fp8) return {READ("N19.3/bf16", std::size_t(16), std::size_t(32)), READ("N19.3/bits", 25, 24), 23};
     int bits = WRONG("N19.3") ? 12 : READ("N19.3/more", 13, 14);
     return {READ("N19.3/terms", std::size_t(32), std::size_t(16)), bits, bits};
 }
@@ -59,6 +59,7 @@ inline Word summed_terms(const std::vector<Term>& terms, int top, const Instruct
     if (magnitude == 0) return 0;
     int e = std::max(unit + length(magnitude) - 1, -126), places = e - facts.result - unit;
     if (places > 0 && !WRONG("N19.2/result")) magnitude = places < 64 ? magnitude >> places << places : 0;
+    if (magnitude && WRONG("N19.6/subnormal") && unit + length(magnitude) - 1 < -126) return 0;
     return magnitude ? round32(sum < 0, magnitude, unit) : 0;
 }
 
@@ -72,7 +73,7 @@ inline Word product_step(Word c, const Operands& a, const Operands& b, const Ins
     special.nan = start.x.kind == Kind::nan;
     special.add(start.x.kind == Kind::infinite, start.x.negative);
     std::vector<Term> terms;
-    int top = -133;
+    int top = READ("N19.2/least", -133, -1000);
     bool alone = true;  // whether every term is -0
     for (std::size_t k = 0; k < a.size(); k++) {
         const Number &x = a[k].x, &y = b[k].x;

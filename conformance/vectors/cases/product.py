@@ -109,4 +109,17 @@ def _bytes(rows: int, seed: int) -> np.ndarray:
     return (115 + (5 * np.arange(rows)[:, None] + 7 * np.arange(2)[None, :] + 3 * seed) % 23).astype(np.uint8)
 
 
+def _bf16() -> Iterator[Draft]:
+    """BF16 products: cuts, cancellation, overflow, subnormal sums, specials, every order and both results."""
+    flags = ("OUTPUT_NOT_WRITTEN",)
+    for order in ORDERS:
+        for out in DTYPES:
+            for number, (label, inputs) in enumerate(corners.matmul_bf16("matmul_bf16", {"order": order})):
+                if out == "bfloat16" and number % 3 != 1:
+                    continue
+                cut = {"a": inputs["a"][:: max(1, len(inputs["a"]) // 5)], "b": inputs["b"]}
+                yield Draft(cut, {"order": order, "out": out}, flags, label)
+
+
+matmul_bf16 = plain(_bf16)
 matmul_fp8 = plain(_steps, _zero_beside_large, _orders, _scales, _float_scales, _signs)
