@@ -16,7 +16,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 
-PACKAGES = {"refnum": (), "gpu": ("refnum",), "conformance": ("refnum",)}
+PACKAGES = {"refnum": (), "gpu": ("refnum",), "conformance": ("refnum",), "training": ("refnum", "gpu")}
 """Package -> the packages that it may import."""
 
 FLOORS = {
@@ -214,6 +214,7 @@ PLANTED = {
     "an import of a higher floor": (upward, "conformance/cases/case.py", "from ..verdicts import compare\n"),
     "an import of the same floor": (upward, "conformance/bugs/decoding.py", "from ..subjects import subject\n"),
     "the harness imports our kernels": (upward, "conformance/cases/case.py", "import refnum.gpu.ops\n"),
+    "our kernels import the training layer": (upward, "gpu/checks.py", "import refnum.training\n"),
     "our kernels import the harness": (upward, "gpu/checks.py", "from refnum.conformance.cases import case\n"),
     "a kernel's launcher imports the model": (upward, "gpu/checks.py", "from refnum import blocks\n"),
     "two files import each other": (circles, "refnum/formats.py", "from . import codec\n"),

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-TOPS = ("refnum", "gpu", "conformance", "vectors", "docs", "tests", "tools", "benchmarks")
+TOPS = ("refnum", "gpu", "conformance", "training", "vectors", "docs", "tests", "tools", "benchmarks")
 SUFFIXES = {".py", ".md", ".cu", ".cuh", ".cpp", ".hpp", ".toml", ".yml"}
-LINKS = ("refnum/gpu", "refnum/conformance", "refnum/vectors")
+LINKS = ("refnum/gpu", "refnum/conformance", "refnum/training", "refnum/vectors")
 MADE = ("docs/_build/", "docs/results/", *LINKS)
 """Beginnings of paths that a command writes, or that exist only once installed."""
 INVENTIVE = {

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -48,13 +49,14 @@ def call_at_once(subject: Subject, case: Case, seconds: float = 60.0) -> tuple[C
     """Call on a case and on other data of its shapes at the same time, some rounds.
 
     Returns (other case, call on the case, call on the other): of each the first that differs from a call alone, or the
-    last. The calls alone come first; where one of them does not pass, it is returned for both.
+    last. The calls alone come first; where one of them does not pass, these are returned: where the first does not, it
+    is returned for both.
     """
     other = other_data(case)
-    alone = [call(subject, one, seconds) for one in (case, other)]
-    for called in alone:
-        if called.outcome is not Outcome.PASS or called.finding:
-            return other, called, called
+    alone = [_copied(call(subject, one, seconds)) for one in (case, other)]
+    failed = [called for called in alone if called.outcome is not Outcome.PASS or called.finding]
+    if failed:
+        return other, alone[0], alone[0] if failed[0] is alone[0] else alone[1]
     found: list[Called] = list(alone)
     for _ in range(ROUNDS):
         for place, results in enumerate(_together(subject, (case, other), seconds)):
@@ -112,6 +114,11 @@ def _failed(error: BaseException) -> Called:
 
 class LateError(TimeoutError):
     """A call gave no answer in time."""
+
+
+def _copied(called: Called) -> Called:
+    """Return a call with copies of its results: later calls may fill the same buffers, which another probe asks."""
+    return replace(called, results=tuple(part.copy() for part in called.results))
 
 
 def _different(results: Any) -> Called:
