@@ -48,8 +48,9 @@ struct Bf16Operands {
         return out;
     }
 
-    static __device__ __forceinline__ void take(const Tile& tile, uint32_t row, uint32_t column,
-                                                uint32_t (&c)[TALL][ACROSS], SpecialTerms& special) {
+    static __device__ __forceinline__ SpecialTerms take(const Tile& tile, uint32_t row, uint32_t column,
+                                                        uint32_t (&c)[TALL][ACROSS]) {
+        SpecialTerms beyond = {0, 0};
         uint32_t top[TALL][ACROSS], words[TALL][ACROSS] = {}, x[TALL], y[ACROSS];
 #pragma unroll
         for (int i = 0; i < TALL; ++i) {
@@ -93,11 +94,11 @@ struct Bf16Operands {
                 const uint32_t negatives = __popc(x[i] ^ y[j]), bit = 1u << (ACROSS * i + j);
                 c[i][j] = bf16_step_result(words[i][j], negatives, c[i][j], (int32_t)top[i][j]);
                 if ((c[i][j] & FLOAT_MAGNITUDE) != FLOAT_INF) continue;
-                const bool first = ((special.plus | special.minus) & bit) == 0;
-                if (first) (c[i][j] & FLOAT_SIGN ? special.minus : special.plus) |= bit;
+                (c[i][j] & FLOAT_SIGN ? beyond.minus : beyond.plus) |= bit;
                 c[i][j] = 0;
             }
         }
+        return beyond;
     }
 };
 

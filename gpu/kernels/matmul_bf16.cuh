@@ -57,7 +57,7 @@ REFNUM_HD uint32_t bf16_word(uint32_t a, uint32_t b, uint32_t signs, uint32_t pl
 REFNUM_HD uint32_t bf16_step_result(uint32_t words, uint32_t negatives, uint32_t c, int32_t top) {
     const uint32_t field = c >> 23 & 255, fraction = c & 0x7FFFFF, significand = field ? fraction | 0x800000 : fraction;
     const uint32_t own = shifted_down(significand << 2, (uint32_t)(top - (int32_t)(field ? field : 1) + 127));
-    const int64_t sum = (int64_t)(int32_t)(words + negatives) + (c & FLOAT_SIGN ? -(int64_t)own : (int64_t)own);
+    const long long whole = (long long)own, sum = (int32_t)(words + negatives) + (c & FLOAT_SIGN ? -whole : whole);
     const uint32_t magnitude = (uint32_t)(sum < 0 ? -sum : sum), sign = sum < 0 ? FLOAT_SIGN : 0;
     if (magnitude == 0) return 0;
     const int32_t first = top - TERM_BITS + 31 - leading_zeros(magnitude), exponent = first > -126 ? first : -126;

@@ -101,16 +101,18 @@ struct Fp8Operands {
     using Tile = StepTile;
     static constexpr uint32_t SIZE = 1;
     static __device__ __forceinline__ bool stage(const uint32_t (&codes)[STEP_BYTES / 4], uint32_t item, Tile& tile) {
-        if (left != right && item >= SIDE) return refnum::stage<right>(codes, RIGHT_BIAS, item, tile);
-        return refnum::stage<left>(codes, item < SIDE ? LEFT_BIAS : RIGHT_BIAS, item, tile);
+        return left == right || item < SIDE
+                   ? refnum::stage<left>(codes, item < SIDE ? LEFT_BIAS : RIGHT_BIAS, item, tile)
+                   : refnum::stage<right>(codes, RIGHT_BIAS, item, tile);
     }
     static __device__ __forceinline__ SpecialTerms find(const ProductArguments& a, uint32_t row, uint32_t column,
                                                         uint32_t first) {
         return find_special<left, right>(a, row, column, first);
     }
-    static __device__ __forceinline__ void take(const Tile& tile, uint32_t row, uint32_t column,
-                                                uint32_t (&c)[TALL][ACROSS], SpecialTerms&) {
+    static __device__ __forceinline__ SpecialTerms take(const Tile& tile, uint32_t row, uint32_t column,
+                                                        uint32_t (&c)[TALL][ACROSS]) {
         take_step(tile, row, column, c);
+        return {0, 0};
     }
 };
 

@@ -130,7 +130,8 @@ __device__ __forceinline__ void end_part(const ProductArguments& a, uint32_t row
 }
 
 // A kind of operands has: `Tile`, a step's operands; `SIZE`, bytes of a term; `stage`, which decodes a row's codes into
-// the tile and says whether one is NaN or Inf; `find`, the bits of such terms; `take`, one step of a thread's results.
+// the tile and says whether one is NaN or Inf; `find`, the bits of such terms; `take`, one step of a thread's results,
+// which says what sums overflow: they are infinities, unless a term has made them special.
 template <typename Kind, Scaling scaling>
 __device__ __forceinline__ void matmul(const ProductArguments& a) {
     __shared__ __align__(16) typename Kind::Tile tile;
@@ -148,12 +149,15 @@ __device__ __forceinline__ void matmul(const ProductArguments& a) {
     for (uint32_t step = 0; step < steps; ++step) {
         const bool found = __syncthreads_or(Kind::stage(next, item, tile));
         load_codes(codes, exists, (step + 1) * STEP_BYTES, size, a.aligned, next);
+        const SpecialTerms beyond = Kind::take(tile, row, column, c);
         if (found) {
             const SpecialTerms more = Kind::find(a, top, beside, step * STEP_BYTES / Kind::SIZE);
             special.plus |= more.plus;
             special.minus |= more.minus;
         }
-        Kind::take(tile, row, column, c, special);
+        const uint32_t held = special.plus | special.minus;
+        special.plus |= beyond.plus & ~held;
+        special.minus |= beyond.minus & ~held;
         __syncthreads();
         const bool ends_part = ++in_part == a.part || step + 1 == steps;
         if (++in_run == a.run || ends_part) {
