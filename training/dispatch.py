@@ -1,0 +1,141 @@
+"""Exchanges between the ranks that share the experts, and the way of every token (clause N20)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+from refnum.arrays import TILE
+from refnum.errors import ArgumentError, RefnumError
+
+SECONDS = 300.0
+"""How long an exchange waits for the other ranks."""
+
+
+class RankError(RefnumError):
+    """Another rank did not answer in time, or has ended."""
+
+
+class Ranks:
+    """The ranks of a process group; without a group, and without `torch.distributed` in use, there is one rank.
+
+    group: of `torch.distributed`, None for the default one. seconds: how long an exchange may take; NCCL, which does
+    not let the host wait, has the time of its process group.
+    """
+
+    def __init__(self, group: dist.ProcessGroup | None = None, seconds: float = SECONDS) -> None:
+        self.group, self.seconds = group, seconds
+        there = dist.is_available() and dist.is_initialized()
+        if group is not None and not there:
+            raise ArgumentError("a process group was given, but torch.distributed is not initialised")
+        self.count = dist.get_world_size(group) if there else 1
+        self.rank = dist.get_rank(group) if there else 0
+        self.host_waits = there and dist.get_backend(group) == "gloo"
+
+    def rows(self, x: torch.Tensor, send: Sequence[int], receive: Sequence[int]) -> torch.Tensor:
+        """Return the rows that all ranks send here, by rank; `x` holds the rows for each rank, `send` how many.
+
+        Every rank calls this at the same time. Rows travel as bytes. Raises RankError.
+        """
+        if self.count == 1:
+            return x
+        out = torch.empty((sum(receive), x.shape[1]), dtype=x.dtype, device=x.device)
+        self._exchange(viewed(out, torch.uint8), viewed(x, torch.uint8), list(receive), list(send))
+        return out
+
+    def counts(self, send: torch.Tensor) -> tuple[list[int], list[int]]:
+        """Return the rows sent to each rank, and those that each rank sends here; send: int64 [ranks]."""
+        if self.count == 1:
+            return send.tolist(), send.tolist()
+        ones = [1] * self.count
+        receive = torch.empty_like(send)
+        self._exchange(receive, send, ones, ones)
+        return send.tolist(), receive.tolist()
+
+    def _exchange(self, out: torch.Tensor, given: torch.Tensor, receive: list[int], send: list[int]) -> None:
+        try:
+            work = dist.all_to_all_single(out, given, receive, send, group=self.group, async_op=True)
+            work.wait(timedelta(seconds=self.seconds)) if self.host_waits else work.wait()
+        except RuntimeError as error:
+            words = next(iter(str(error).splitlines()), "")[:200]
+            raise RankError(
+                f"rank {self.rank} of {self.count} waited up to {self.seconds:g} s for an exchange with the others, "
+                f"and it failed: {words}; start all ranks again from the last checkpoint"
+            ) from error
+
+
+def viewed(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Return a matrix's bytes as another dtype; torch refuses it for some that have no rows."""
+    if x.numel():
+        return x.contiguous().view(dtype)
+    return x.new_empty((x.shape[0], x.shape[1] * x.element_size() // dtype.itemsize), dtype=dtype)
+
+
+@dataclass(frozen=True)
+class Route:
+    """The way of one rank's tokens out and back, and of the rows that it received to its experts.
+
+    send, receive: rows to and from each rank. tokens: int64, by receiving rank the tokens that go there, ascending.
+    row_map: int64, by expert the received row of each row. slots: int64, the place in the row's list of experts.
+    splits: rows of each expert here. places: int64, the row of each among those that are filled up. rows: the filled
+    up rows of each expert. received: the number of received rows.
+    """
+
+    send: list[int]
+    receive: list[int]
+    tokens: torch.Tensor
+    row_map: torch.Tensor
+    slots: torch.Tensor
+    splits: list[int]
+    places: torch.Tensor
+    rows: list[int]
+    top: int
+
+    @property
+    def received(self) -> int:
+        """The number of received rows."""
+        return sum(self.receive)
+
+
+def make_route(
+    ranks: Ranks, experts: torch.Tensor, probs: torch.Tensor, per: int
+) -> tuple[Route, torch.Tensor, torch.Tensor]:
+    """Return the route of tokens, the experts of each received row, and the weight of each filled up row.
+
+    A token travels once to a rank, however many of its experts are there; its list of experts and weights travels with
+    it. Every rank calls this at the same time.
+
+    Args:
+        ranks: the ranks.
+        experts: int64 [T, top], the experts of each token, no expert twice.
+        probs: float32 [T, top], their weights.
+        per: experts of a rank.
+
+    Returns:
+        The route, int64 [N, top] with the rank's own experts from 0 and others out of range, float32 [R].
+    """
+    goes = (experts.div(per, rounding_mode="floor")[None] == _range(ranks.count, experts)[:, None, None]).any(2)
+    _, tokens = goes.nonzero(as_tuple=True)
+    send, receive = ranks.counts(goes.sum(1))
+    top = experts.shape[1]
+    lists = torch.cat([experts.to(torch.int32), probs.contiguous().view(torch.int32)], dim=1)
+    lists = ranks.rows(lists[tokens], send, receive)
+    where, weights = lists[:, :top].long() - ranks.rank * per, lists[:, top:].contiguous().view(torch.float32)
+    hits = where.t()[None] == _range(per, where)[:, None, None]  # [experts, top, N]
+    expert, row_map, slots = hits.transpose(1, 2).nonzero(as_tuple=True)
+    counts = torch.bincount(expert, minlength=per)
+    filled = counts.add(TILE - 1).div(TILE, rounding_mode="floor") * TILE
+    shift = (filled.cumsum(0) - filled) - (counts.cumsum(0) - counts)
+    places = _range(len(expert), expert) + shift[expert]
+    splits, rows = counts.tolist(), filled.tolist()
+    prob = torch.zeros(sum(rows), dtype=torch.float32, device=probs.device)
+    prob[places] = weights[row_map, slots]
+    return Route(send, receive, tokens, row_map, slots, splits, places, rows, top), where, prob
+
+
+def _range(n: int, like: torch.Tensor) -> torch.Tensor:
+    return torch.arange(n, device=like.device)

@@ -1,0 +1,252 @@
+"""The conversions and products of the layer on torch tensors: our operators on CUDA, the golden operations on the CPU.
+
+A quantised matrix is its *parts*: `(x,)` of bfloat16, `(codes, scales)` of FP8 rows, `(packed, scales)` of MXFP4. Every
+conversion and every product passes `Edges.call` or `Edges.product`, where a witness can look at it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import torch
+
+import refnum
+from refnum.arrays import TILE
+from refnum.errors import ArgumentError
+from refnum.gpu import torch as launchers
+from refnum.interchange import door
+from refnum.swiglu import swiglu
+
+from .dispatch import Route, viewed
+from .policies import Policy
+
+Tensor = torch.Tensor
+Parts = tuple[Tensor, ...]
+BF16 = torch.bfloat16
+_swiglu = door(swiglu)
+
+
+class Observer(Protocol):
+    """What looks at conversions and products while the layer runs."""
+
+    def conversion(self, name: str, arguments: tuple[Any, ...], named: dict[str, Any], results: Any) -> None:
+        """Look at one conversion: the operation's name, its arguments, and what it gave."""
+
+    def product(self, name: str, a: Parts, b: Parts, result: Tensor) -> None:
+        """Look at one product: the operands with neighbours along K, and the result."""
+
+
+class Edges:
+    """A policy's conversions and products on one device.
+
+    products: `library` for cuBLASLt by torch, `model` for the exact kernel in the order `promote128`; on a CPU the
+    golden operation computes them.
+    """
+
+    def __init__(self, policy: Policy, observer: Observer | None = None, products: str = "library") -> None:
+        if products not in ("library", "model"):
+            raise ArgumentError(f"products={products!r}; allowed are 'library' and 'model'")
+        self.policy, self.observer, self.products = policy, observer, products
+        self.fp8 = policy.products == "fp8"
+
+    def call(self, name: str, x: Tensor, *given: Any, **named: Any) -> Any:
+        """Run an operation of `refnum` on the device of its first argument."""
+        function = getattr(launchers, name) if x.is_cuda else getattr(refnum, name)
+        results = function(x, *given, **named)
+        if self.observer is not None:
+            self.observer.conversion(name, (x, *given), named, results)
+        return results
+
+    # ---------------------------------------------------------------------------------------------------- rows
+
+    def encode(self, x: Tensor, form: str) -> Parts:
+        """Return the parts of bfloat16 rows in a format."""
+        if form == "bfloat16":
+            return (x,)
+        return self.call("quantize_fp8_tiles" if form == "fp8" else "quantize_mxfp4", x)
+
+    def decode(self, parts: Parts, form: str) -> Tensor:
+        """Return the bfloat16 values of parts."""
+        if form == "bfloat16":
+            return parts[0]
+        if form == "fp8":
+            return self.call("dequantize_fp8_tiles", *parts, dtype=BF16)
+        return self.call("dequantize_mxfp4", *parts, BF16)
+
+    def wire(self, x: Tensor, form: str) -> Tensor:
+        """Return bfloat16 rows [T, K] as the bytes that are sent: 2K, K + K/128 or 17K/32 of each."""
+        if form == "bfloat16":
+            return viewed(x, torch.uint8)
+        if form == "mxfp4":
+            return self.call("quantize_payload", x)
+        return torch.cat(self.call("quantize_fp8_tiles", x), dim=1)
+
+    def rewire(self, rows: Tensor, given: str, form: str, hidden: int) -> Tensor:
+        """Return rows of bytes in another format of no more bits."""
+        if given == form:
+            return rows
+        if given == "bfloat16":
+            return self.wire(viewed(rows, BF16), form)
+        if (given, form) == ("fp8", "mxfp4"):
+            return self.call("fp8_to_payload", rows[:, :hidden].contiguous(), rows[:, hidden:].contiguous())
+        raise ArgumentError(
+            f"what is dispatched as {given} cannot be saved as {form}; allowed are formats of no more bits"
+        )
+
+    def gathered(self, rows: Tensor, route: Route, form: str, hidden: int) -> Parts:
+        """Return received rows of bytes by expert, filled up with zeros, as parts."""
+        if form == "mxfp4":
+            return self.call("permute_unpack", rows, route.row_map, route.splits, TILE)[:2]
+        found = self.call("permute_pad", rows, route.row_map, route.splits, TILE)[0]
+        if form == "bfloat16":
+            return (viewed(found, BF16),)
+        return found[:, :hidden].contiguous(), found[:, hidden:].contiguous()
+
+    def summed(self, rows: Tensor, row_map: Tensor, splits: Sequence[int], tokens: int, align: int) -> Tensor:
+        """Return each token's rows summed in float32 and rounded once to bfloat16."""
+        return self.call("unpermute", rows, row_map, list(splits), None, tokens, align).to(BF16)
+
+    # ------------------------------------------------------------------------------------------------ operands
+
+    def rows_operand(self, parts: Parts, form: str) -> Parts:
+        """Return a product's operand with neighbours along rows."""
+        if not self.fp8:
+            return (self.decode(parts, form),)
+        if form == "mxfp4":
+            return self.call("mxfp4_to_fp8", *parts)
+        return parts if form == "fp8" else self.call("quantize_fp8_tiles", parts[0])
+
+    def columns_operand(self, parts: Parts, form: str, rows: list[int]) -> Parts:
+        """Return the transposed operand of a weight gradient."""
+        if not self.fp8:
+            return (self.decode(parts, form).t().contiguous(),)
+        if form == "mxfp4":
+            return self.call("mxfp4_to_fp8_columns", *parts, rows)
+        return self.call("fp8_columns", *self.rows_operand(parts, form), rows)
+
+    def gradient(self, x: Sequence[Tensor], rows: list[int]) -> tuple[Parts, Parts]:
+        """Return a gradient, given as matrices that lie side by side, as rows and as columns."""
+        if not self.fp8:
+            found = torch.cat([one.to(BF16) for one in x], dim=1)
+            return (found,), (found.t().contiguous(),)
+        parts = [self.call("quantize_fp8_tiles", one) for one in x]
+        whole = tuple(torch.cat(same, dim=1) if len(x) > 1 else same[0] for same in zip(*parts, strict=True))
+        return whole, self.call("fp8_columns", *whole, rows)
+
+    def activation(self, fc1: Tensor, prob: Tensor) -> Parts:
+        """Return the second product's input, weighted."""
+        gate, up = fc1.chunk(2, dim=1)
+        if self.fp8:
+            return self.call("swiglu_quantize", gate, up, prob)
+        return (weighted_swiglu(gate, up, prob),)
+
+    def kept(self, fc1: Tensor, prob: Tensor, second: Parts) -> Parts:
+        """Return what the backward pass reads of the second product's input, nothing where it is recomputed."""
+        if self.policy.fc2_input == "recompute":
+            return ()
+        if self.policy.saved_activation == "mxfp4":
+            return self.call("swiglu_quantize", *fc1.chunk(2, dim=1), prob, "mxfp4")
+        return second
+
+    def second_columns(self, kept: Parts, fc1: Tensor, prob: Tensor, rows: list[int]) -> Parts:
+        """Return the columns of the second product's input, from what was kept or from the saved gate and up."""
+        if not kept:
+            return self.columns_operand(self.activation(fc1, prob), self.policy.products, rows)
+        form = "mxfp4" if self.policy.saved_activation == "mxfp4" else self.policy.products
+        return self.columns_operand(kept, form, rows)
+
+    # ------------------------------------------------------------------------------------------------ products
+
+    def weight(self, w: Tensor) -> Parts:
+        """Return weights [experts, N, K] as the products take them."""
+        if not self.fp8:
+            return (w.detach(),)
+        experts, n, k = w.shape
+        codes, scales = self.call("quantize_fp8_tiles", w.detach().reshape(experts * n, k), (TILE, TILE))
+        return codes.view(experts, n, k), scales.view(experts, n // TILE, k // TILE)
+
+    def product(self, name: str, a: Parts, b: Parts, route: Route) -> Tensor:
+        """Return the rows of each expert times its weights [experts, N, K], bfloat16 [R, N]."""
+        out = torch.zeros((a[0].shape[0], b[0].shape[1]), dtype=BF16, device=a[0].device)
+        for expert, (start, stop) in _ranges(route.rows):
+            # a host computes no row that only fills up: its result is the zero that is there
+            last = stop if out.is_cuda else start + route.splits[expert]
+            left, right = tuple(x[start:last] for x in a), tuple(x[expert] for x in b)
+            self._multiply(f"{name}[{expert}]", left, right, out[start:last])
+        return out
+
+    def weight_gradient(self, name: str, a: Parts, b: Parts, route: Route) -> Tensor:
+        """Return of each expert the columns [N, R] times the columns [K, R], bfloat16 [experts, N, K]."""
+        shape = (len(route.rows), a[0].shape[0], b[0].shape[0])
+        out = torch.zeros(shape, dtype=BF16, device=a[0].device)
+        for expert, (start, stop) in _ranges(route.rows):
+            # steps of 32 zeros leave a sum as it is: a host omits them
+            last = stop if out.is_cuda else start + -(-route.splits[expert] // 32) * 32
+            self._multiply(f"{name}[{expert}]", _columns(a, start, last), _columns(b, start, last), out[expert])
+        return out
+
+    def _multiply(self, name: str, a: Parts, b: Parts, out: Tensor) -> None:
+        """Write a @ b.T."""
+        out.copy_(self._function(out.is_cuda)(a, b))
+        if self.observer is not None:
+            self.observer.product(name, a, b, out)
+
+    def _function(self, cuda: bool) -> Callable[[Parts, Parts], Tensor]:
+        if not self.fp8:
+            return _multiply_bf16 if cuda else _golden_bf16
+        return _multiply_fp8 if cuda and self.products == "library" else _exact_fp8
+
+
+def weighted_swiglu(gate: Tensor, up: Tensor, prob: Tensor) -> Tensor:
+    """Return silu(gate) * up * prob in bfloat16; by the golden operation on a CPU, in torch's float32 on CUDA."""
+    if gate.is_cuda:
+        return (torch.nn.functional.silu(gate.float()) * up.float() * prob[:, None]).to(BF16)
+    return _swiglu(gate, up, prob).to(BF16)
+
+
+def float32_scales(scales: Tensor) -> Tensor:
+    """Return the numbers of E8M0 bytes, as the library takes them."""
+    bits = scales.to(torch.int32) << 23
+    return torch.where(scales == 0, 0x00400000, bits).view(torch.float32)
+
+
+def _ranges(rows: list[int]) -> list[tuple[int, tuple[int, int]]]:
+    """Return the number and the [start, stop) of each expert that has rows."""
+    stops = torch.tensor(rows).cumsum(0).tolist()
+    return [(at, (stop - count, stop)) for at, (count, stop) in enumerate(zip(rows, stops, strict=True)) if count]
+
+
+def _columns(parts: Parts, start: int, stop: int) -> Parts:
+    """Return some rows' part of columns, codes [N, rows] and scales [N, ceil(rows / 128)]."""
+    codes = parts[0][:, start:stop].contiguous()
+    return (codes, parts[1][start // TILE : -(-stop // TILE)].t()) if len(parts) > 1 else (codes,)
+
+
+def _golden_bf16(a: Parts, b: Parts) -> Tensor:
+    return refnum.matmul_bf16(a[0], b[0], out="bfloat16")
+
+
+def _multiply_bf16(a: Parts, b: Parts) -> Tensor:
+    return a[0] @ b[0].t()
+
+
+def _exact_fp8(a: Parts, b: Parts) -> Tensor:
+    if a[0].is_cuda:
+        return launchers.matmul_fp8(a[0], b[0], a[1].contiguous(), b[1].contiguous(), "promote128", BF16)
+    return refnum.matmul_fp8(a[0], b[0], a[1].contiguous(), b[1].contiguous(), "promote128", "bfloat16")
+
+
+def _multiply_fp8(a: Parts, b: Parts) -> Tensor:
+    """Multiply by cuBLASLt; scales of 1x128 have the rows contiguous, those of 128x128 the blocks of K."""
+    codes = [x[0].view(torch.float8_e4m3fn) for x in (a, b)]
+    left = float32_scales(a[1].t().contiguous()).t()
+    squares = b[1].shape[0] != b[0].shape[0]
+    right = _by_four(float32_scales(b[1])).t() if squares else float32_scales(b[1].t().contiguous())
+    return torch._scaled_mm(codes[0], codes[1].t(), left, right, out_dtype=BF16, use_fast_accum=False)
+
+
+def _by_four(scales: Tensor) -> Tensor:
+    """Return scales of 128x128 with rows that lie a multiple of four apart, as the library needs them."""
+    blocks = scales.shape[1]
+    return torch.nn.functional.pad(scales, (0, -blocks % 4))[:, :blocks]
