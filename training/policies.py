@@ -9,7 +9,10 @@ from fractions import Fraction
 from refnum.errors import ProfileError, shown
 
 FORMATS: dict[str, Fraction] = {"bfloat16": Fraction(2), "fp8": Fraction(33, 32), "mxfp4": Fraction(17, 32)}
-"""Format of a row -> bytes an element: two; a code and a float32 scale for 128; half a byte and an E8M0 byte for 32."""
+"""Format of a row -> bytes an element: two; a code and a float32 scale for 128; half a byte and an E8M0 byte for 32.
+
+FP8 scales are counted as other libraries and the recipe keep them; ours are E8M0 bytes, see `row_bytes`.
+"""
 _BLOCK = {"bfloat16": 1, "fp8": 128, "mxfp4": 32}
 
 CHOICES: dict[str, tuple[str, ...]] = {
@@ -34,7 +37,8 @@ class Policy:
         dispatched: rows sent to experts.
         saved_input: FC1's input, kept for its weight gradient.
         saved_activation: FC1's output (gate and up), kept for the backward pass of SwiGLU.
-        fc2_input: `store` keeps FC2's input in the format of `saved_input`; `recompute` makes it from gate and up.
+        fc2_input: `store` keeps FC2's input, as MXFP4 if `saved_activation` is, else as `products`; `recompute` makes
+            it from gate and up.
         combined: rows that return from experts, and the gradients of both exchanges.
         on_mismatch: what training does after the witness finds a mismatch.
 
@@ -123,37 +127,39 @@ def _change(policy: str, change: str) -> tuple[str, str]:
     return field, value
 
 
-def row_bytes(form: str, columns: int) -> int:
+def row_bytes(form: str, columns: int, scale_bytes: int = 4) -> int:
     """Return the bytes of one row: its elements and its scales.
 
     Args:
         form: a format of `FORMATS`.
         columns: elements of the row.
+        scale_bytes: of an FP8 scale: 4 as float32, 1 as the E8M0 byte that our operations take.
 
     Returns:
-        `2 K`, `33 K / 32` or `17 K / 32`.
+        `2 K`, `33 K / 32` (`129 K / 128` with bytes) or `17 K / 32`.
 
     Raises:
         ProfileError: the columns are no whole number of the format's blocks.
     """
     if columns % _BLOCK[form]:
         raise ProfileError(f"a row of {columns} columns has no whole {form} blocks; give a multiple of {_BLOCK[form]}")
-    return int(FORMATS[form] * columns)
+    return columns + scale_bytes * (columns // 128) if form == "fp8" else int(FORMATS[form] * columns)
 
 
-def saved_bytes(policy: Policy, hidden: int, ffn: int) -> dict[str, int]:
+def saved_bytes(policy: Policy, hidden: int, ffn: int, scale_bytes: int = 4) -> dict[str, int]:
     """Return what the backward pass keeps for one routed token, by edge.
 
     Args:
         policy: the formats.
         hidden, ffn: columns of the layer, and within an expert.
+        scale_bytes: of an FP8 scale, as in `row_bytes`.
 
     Returns:
         Edge -> bytes: `input` of FC1, `activation` (gate and up), and `fc2_input`, 0 when it is recomputed.
     """
-    stored = policy.fc2_input == "store"
+    second = "mxfp4" if policy.saved_activation == "mxfp4" else policy.products
     return {
-        "input": row_bytes(policy.saved_input, hidden),
-        "activation": row_bytes(policy.saved_activation, 2 * ffn),
-        "fc2_input": row_bytes(policy.saved_input, ffn) if stored else 0,
+        "input": row_bytes(policy.saved_input, hidden, scale_bytes),
+        "activation": row_bytes(policy.saved_activation, 2 * ffn, scale_bytes),
+        "fc2_input": row_bytes(second, ffn, scale_bytes) if policy.fc2_input == "store" else 0,
     }

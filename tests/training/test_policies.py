@@ -30,6 +30,11 @@ def test_dispatched_bytes_of_a_token(name, size):
     assert row_bytes(get_policy(name).dispatched, HIDDEN) == size
 
 
+def test_bytes_of_scales_are_a_byte_or_a_float():
+    assert row_bytes("fp8", HIDDEN, 1) == HIDDEN * 129 // 128
+    assert sum(saved_bytes(get_policy("fp8"), HIDDEN, FFN, 1).values()) == (7168 + 4096 + 2048) * 129 // 128
+
+
 @pytest.mark.parametrize("form, columns", [("mxfp4", 48), ("fp8", 192)])
 def test_a_row_of_broken_blocks_is_refused(form, columns):
     with pytest.raises(ProfileError, match=f"a row of {columns} columns"):
