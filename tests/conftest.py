@@ -1,6 +1,10 @@
 """Tests marked `slow` run only with --slow."""
 
+import os
+
 import pytest
+
+os.environ.setdefault("REFNUM_WORKERS", "1")  # the tests run side by side already
 
 
 def pytest_addoption(parser):

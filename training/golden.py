@@ -387,8 +387,8 @@ def places(splits: Sequence[int]) -> np.ndarray:
 
 
 def padded(values: Array, splits: Sequence[int]) -> Array:
-    """Return values [rows] with zeros in the places of the rows that fill up."""
-    out = np.zeros(sum(filled(splits)), values.dtype, like=values)
+    """Return values [rows, ...] with zeros in the places of the rows that fill up."""
+    out = np.zeros((sum(filled(splits)), *values.shape[1:]), values.dtype, like=values)
     out[_like(places(splits), values)] = values
     return out
 

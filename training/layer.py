@@ -30,7 +30,7 @@ class Witness(Observer, Protocol):
         """Look at a forward step; what it returns is given to `backward` of the same step."""
 
     def backward(self, layer: MoELayer, kept: Any, found: Mapping[str, Any]) -> None:
-        """Look at a backward step."""
+        """Look at a backward step; `found` has the gradient, the route and the saved tensors besides."""
 
 
 class MoELayer(torch.nn.Module):
@@ -82,6 +82,8 @@ class MoELayer(torch.nn.Module):
         self.local = experts // self.ranks.count
         self.record: dict[str, Any] | None = None
         """A dictionary given here is filled with the intermediates of each step, under the golden layer's names."""
+        self.active: Route | None = None
+        """The route of the step at work."""
         number = int(torch.randint(1 << 62, ())) if seed is None else seed
         router, w1, w2 = _weights(number, hidden, ffn, experts, range(self.first, self.first + self.local))
         self.router = torch.nn.Parameter(router.to(device))
@@ -142,6 +144,7 @@ class _Step(torch.autograd.Function):
         if layer.witness is not None:
             layer.witness.enter(layer, False)
         route, where, prob = make_route(layer.ranks, experts, probs, layer.local)
+        layer.active = route
         found, weights, kept = _forward(layer, x, w1, w2, route, prob)
         layer.note(
             found | {"prob": prob, "row_map": route.row_map, "tokens": route.tokens, "splits": route.splits}, False
@@ -157,6 +160,7 @@ class _Step(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
         layer, route = ctx.layer, ctx.route
+        layer.active = route
         if layer.witness is not None:
             layer.witness.enter(layer, True)
         prob, *rest = ctx.saved_tensors
@@ -169,7 +173,7 @@ class _Step(torch.autograd.Function):
         found = _backward(layer, grad.contiguous(), weights, kept, route, prob)
         layer.note(found, True)
         if layer.witness is not None:
-            layer.witness.backward(layer, ctx.seen, found | {"kept": kept})
+            layer.witness.backward(layer, ctx.seen, found | {"kept": kept, "grad": grad, "route": route})
         return found["dx"], found["dprobs"], found["dw1"], found["dw2"], None, None
 
 

@@ -44,11 +44,11 @@ SHAPES = ((0, 32), (0, 160), (1, 32), (1, 96), (3, 128), (2, 160), (5, 288), (31
 def quantizer_blocks(target: Target) -> tuple[Blocks, ...]:
     """Return (label, blocks u16 or u32 [n, B]) for a block quantiser; read-only, kept for the next variants."""
     found = (
-        ("every 16-bit pattern as block maximum, rotating lane", maximum_blocks(target)),
+        ("whole blocks of zeros, subnormals, Inf, NaN", uniform_blocks(target)),
+        ("special values in every lane", special_blocks(target)),
         ("block maximum at every scale-rule step and one ulp beside", boundary_blocks(target)),
         ("every value and midpoint of the element format at every scale, and one ulp beside", tie_blocks(target)),
-        ("special values in every lane", special_blocks(target)),
-        ("whole blocks of zeros, subnormals, Inf, NaN", uniform_blocks(target)),
+        ("every 16-bit pattern as block maximum, rotating lane", maximum_blocks(target)),
     )
     for _, blocks in found:
         blocks.flags.writeable = False

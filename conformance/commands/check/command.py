@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable
+from concurrent.futures.process import BrokenProcessPool
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -20,7 +21,6 @@ from ...reports import files, terminal
 from ...reports import report as reports
 from ...reports.terminal import report as show_report
 from ...reports.terminal.watch import watched
-from ...subjects.choose import choose
 from ..options import Isolate, Subjects, told
 from .controls import verify, verify_watched
 from .data.check import check_data
@@ -28,6 +28,12 @@ from .journal import leftovers
 from .plan import Plan
 from .progress import progress_bar
 from .run import run
+from .shares import Request, run_shares, workers_for
+
+LOST = (
+    "a process that judged a share of the variants ended by itself: a kernel killed it, or want of memory; "
+    "--isolate keeps kernels in processes of their own."
+)
 
 
 class Level(StrEnum):
@@ -66,6 +72,14 @@ def check(
     timeout: Annotated[float, typer.Option(min=0.0, help="Seconds that one call of a subject may take.")] = 60.0,
     controls: Annotated[bool, typer.Option("--controls", help="Judge only the harness's own controls.")] = False,
     isolate: Isolate = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            envvar="REFNUM_WORKERS",
+            help="Processes that judge side by side. Default: one a processor, and one in all for kernels on a GPU.",
+        ),
+    ] = None,
 ) -> None:
     """Judge kernels bit for bit against the golden model: the main job."""
     if controls:
@@ -82,28 +96,32 @@ def check(
     contract = checked_contract(inputs, "--inputs")
     if data is not None and not data.exists():
         raise FileError(f"--data {data}: there is no such file or folder.")
-    chosen = choose([*(kernels or ()), *(subject or ())], isolate)
-    chosen.usable = [one.within(contract) for one in chosen.usable]
-    counts = verify()
-    _tell_of_deaths()
-    plan = Plan(
-        chosen.usable,
-        operations,
-        profile or None,
+    request = Request(
+        (*(kernels or ()), *(subject or ())),
+        isolate,
+        tuple(one.name for one in operations),
+        frozenset(operation or ()),
+        tuple(profile or ()),
+        contract,
         level.value,
         seed,
         examples,
         timeout,
-        named=frozenset(operation or ()),
-        special=True,
     )
+    chosen = request.choose()
+    counts = verify()
+    _tell_of_deaths()
+    plan = request.plan(chosen)
     document = reports.Report(
         reports.header(level.value, seed, sys.argv[1:], chosen.records(), chosen.broken, examples=examples),
         controls=counts,
     )
     saved = reports.checkpoint(report) if report is not None else None
     with contextlib.redirect_stdout(sys.stderr):  # what a subject prints must not get into the report
-        _carry_out(plan, document, data, json, saved)
+        if data is not None:
+            check_data(plan, document, data)
+        else:
+            _carry_out(request, plan, document, workers, json, saved)
     _deliver(document, report, json)
 
 
@@ -119,13 +137,24 @@ def _tell_of_deaths() -> None:
 
 
 def _carry_out(
-    plan: Plan, document: reports.Report, data: Path | None, quiet: bool, saved: Callable[[reports.Report], None] | None
+    request: Request,
+    plan: Plan,
+    document: reports.Report,
+    wanted: int | None,
+    quiet: bool,
+    saved: Callable[[reports.Report], None] | None,
 ) -> None:
-    if data is not None:
-        check_data(plan, document, data)
-        return
     with progress_bar(quiet) as progress:
-        run(plan, document, progress, saved)
+        workers = workers_for(plan, wanted)
+        if workers == 1:
+            run(plan, document, progress, saved)
+            return
+        try:
+            run_shares(request, plan, document, workers, progress, saved)
+        except BrokenProcessPool as error:
+            _tell_of_deaths()
+            print(f"refnum: {LOST}", file=sys.stderr)
+            raise typer.Exit(reports.EXIT_MISMATCH) from error
 
 
 def _deliver(document: reports.Report, path: Path | None, json: bool) -> None:

@@ -5,7 +5,6 @@ Golden outputs are computed once a case. What was not compared, refused or wrong
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
@@ -19,7 +18,7 @@ import numpy as np
 import refnum
 from refnum.errors import RefnumError
 
-from ...cases.case import Case, plain, variant
+from ...cases.case import Case
 from ...cases.contracts import brought_inside, contract_words, outside
 from ...cases.corners import corner_cases
 from ...cases.coverpoints import count, expected
@@ -48,8 +47,8 @@ LOOKED_AT = 24
 """Corner cases among which the smallest is the first call where no vector was one, see `verdicts.smoke`."""
 PROBES = 4
 """Corner cases of a variant on which the calling contract is probed as well."""
-SMOKE_PROBED = 1 << 16
-"""Elements of the largest case that is probed at level smoke, which takes seconds for a subject of a slow line."""
+MOST_PROBED, FIRST_PROBED = 1 << 16, 1 << 21
+"""Elements of the largest corner case that is probed, and of one in a variant that is asked all structure."""
 SPECIAL_LARGEST = 1 << 16
 """Members of the largest domain that is run for scale layouts and keyed random bits: they decide no code."""
 COVERED_CHUNKS = 2
@@ -132,7 +131,7 @@ class Engine:
     @property
     def name(self) -> str:
         """The variant, as reports name it."""
-        return variant(*self._key)
+        return self.item.name
 
     @property
     def begun(self) -> bool:
@@ -192,9 +191,9 @@ class Engine:
         unasked.stream(self, "corner cases", chain(first, cases), partial(self._corners, probes=probes))
 
     def _corners(self, cases: Iterator[Case], probes: int) -> None:
-        largest = SMOKE_PROBED if self.plan.level == "smoke" else None
+        largest = FIRST_PROBED if structure.new_to(self, self.judged) else MOST_PROBED
         for case, golden in self._golden(cases):
-            probed = bool(probes and case.elements and (largest is None or case.elements <= largest))
+            probed = bool(probes and 0 < case.elements <= largest)
             for subject in self.cover(case, golden):
                 tally = self.tallies[subject.name]
                 tally.corners += self.one(subject, case, golden) is not None
@@ -285,7 +284,7 @@ class Engine:
         return subject.arrays == "cupy" and subject.remote is None and plain
 
     def _decision(self, domain: Domain, subject: Subject) -> tuple[str, ...]:
-        return subject.name, self.item.operation.name, json.dumps(plain(self.item.params)), domain.name
+        return subject.name, self.item.operation.name, self.item.choice, domain.name
 
     def _left_out(self, domain: Domain, subject: Subject) -> bool:
         """Whether profiles that were proved before decide all that this domain would; noted.

@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import refnum
 
-from ...cases.case import Case
+from ...cases.case import Case, plain, variant
+from ...cases.layouts import IN, OUT
 from ...cases.operation import Operation
 from ...subjects.layout_variants import lacking, special_params
 from ...subjects.subject import Subject
 
 RUN_LEVELS = ("smoke", "standard", "exhaustive")
+
+
+@dataclass(frozen=True)
+class Share:
+    """The variants of one operation with one choice of parameters, under every profile.
+
+    params: as JSON. first: whether it is the operation's first share.
+    """
+
+    operation: str
+    params: str
+    first: bool
+
+    def holds(self, item: Variant) -> bool:
+        """Whether a variant is of this share."""
+        return item.operation.name == self.operation and item.choice == self.params
 
 
 @dataclass
@@ -27,6 +45,7 @@ class Plan:
     decided: (subject, operation, parameters, domain) -> profiles under which it was proved so far; by the engine.
     structured: (subject, operation) that were asked all factors of structure; by the engine.
     laid: (subject, operation) -> the profile under which its scale layouts are asked, if not under each.
+    share: the part of the variants that is run; None means all.
     """
 
     subjects: list[Subject]
@@ -45,6 +64,7 @@ class Plan:
     decided: dict[tuple[str, ...], list[str]] = field(default_factory=dict)
     laid: dict[tuple[str, str], str] = field(default_factory=dict)
     structured: set[tuple[str, str]] = field(default_factory=set)
+    share: Share | None = None
 
     def elsewhere(self, subject: Subject, item: Variant) -> list[str]:
         """Return in words what is asked of a subject under another profile than a variant's."""
@@ -82,9 +102,58 @@ class Variant:
     subjects: list[Subject]
     special: bool = False
 
+    @property
+    def name(self) -> str:
+        """The variant, as reports name it."""
+        return variant(self.operation.name, self.profile, self.params)
+
+    @property
+    def choice(self) -> str:
+        """The parameters as JSON."""
+        return json.dumps(plain(self.params))
+
+    @property
+    def kind(self) -> str:
+        """What is asked in full once: an operation, and apart from it with random bits, keys and each layout."""
+        layouts = " ".join(f"{name}={self.params[name]}" for name in (IN, OUT) if name in self.params)
+        keyed = "" if layouts else str(self.params.get("random", ""))
+        return f"{self.operation.name} {refnum.get_profile(self.profile).rounding} {layouts}{keyed}"
+
+
+def shares_of(plan: Plan) -> list[Share]:
+    """Return the shares into which the variants of a plan fall, those of the operations with most variants first."""
+    found: dict[str, dict[str, None]] = {}
+    for item in variants(replace(plan, share=None, laid={}, structured=set())):
+        found.setdefault(item.operation.name, {})[item.choice] = None
+    return [
+        Share(operation, choice, place == 0)
+        for operation, choices in sorted(found.items(), key=lambda item: -len(item[1]))
+        for place, choice in enumerate(choices)
+    ]
+
 
 def variants(plan: Plan) -> list[Variant]:
-    """Return every (operation, profile, parameters) that a subject has or was asked for, with those subjects."""
+    """Return every (operation, profile, parameters) that a subject has or was asked for, with those subjects.
+
+    Of a plan for a share, those of the share; the kinds whose first variant is another share's count as asked in full.
+    """
+    found = _variants(plan)
+    share = plan.share
+    if share is None:
+        return found
+    seen: set[tuple[str, str]] = set()
+    for item in found:
+        here = item.operation.name == share.operation
+        for subject in item.subjects if here else ():
+            key = subject.name, item.kind
+            if key not in seen and not subject.refuses(item.operation.name, item.profile, item.params):
+                seen.add(key)
+                if not share.holds(item):
+                    plan.structured.add(key)
+    return [item for item in found if share.holds(item)]
+
+
+def _variants(plan: Plan) -> list[Variant]:
     found: list[Variant] = []
     plan.laid.clear()
     plan.structured.clear()

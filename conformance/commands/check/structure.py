@@ -15,7 +15,6 @@ import refnum
 
 from ...cases.case import FORM, Case
 from ...cases.findings import Finding
-from ...cases.layouts import IN, OUT
 from ...cases.levels import NO_LEVEL
 from ...cases.operation import OPERATIONS
 from ...cases.structure import Asked, build, structure_cases
@@ -31,7 +30,6 @@ from ...verdicts.judge import record
 from ...verdicts.probes import AT_ONCE, probe, refusal
 from ...verdicts.tally import Failure, Tally
 from .asking import Asking
-from .plan import Variant
 
 PROBED, LEAST_PROBED, MOST_PROBED = 5, 1 << 8, 1 << 14
 """Structural cases on which the calling contract is probed too, and their elements; no two have columns alike."""
@@ -65,14 +63,7 @@ def new_to(engine: Asking, subjects: list[Subject]) -> list[Subject]:
     """Return those of some subjects that were asked all structure of no variant of this kind; none at level smoke."""
     if engine.plan.level == "smoke":
         return []
-    return [subject for subject in subjects if (subject.name, _kind(engine.item)) not in engine.plan.structured]
-
-
-def _kind(item: Variant) -> str:
-    """Return what is asked in full once: an operation, and apart from it with random bits, keys and each layout."""
-    layouts = " ".join(f"{name}={item.params[name]}" for name in (IN, OUT) if name in item.params)
-    keyed = "" if layouts else str(item.params.get("random", ""))
-    return f"{item.operation.name} {refnum.get_profile(item.profile).rounding} {layouts}{keyed}"
+    return [subject for subject in subjects if (subject.name, engine.item.kind) not in engine.plan.structured]
 
 
 def ask(engine: Asking, key: tuple[str, str, dict[str, Any]]) -> set[str]:
@@ -86,7 +77,7 @@ def ask(engine: Asking, key: tuple[str, str, dict[str, Any]]) -> set[str]:
     for subject in subjects:
         engine.tallies[subject.name].coverage.expect(_asked_of(subject, key[0], rows))
         if amount in ("full", "exhaustive"):
-            engine.plan.structured.add((subject.name, _kind(engine.item)))
+            engine.plan.structured.add((subject.name, engine.item.kind))
     engine.book.enter(key, f"structure {amount}")
     seen: dict[int, int] = {}
     wrong = [case for case in illegal_cases(*key) if "out" not in case.params.get(FORM, {})]

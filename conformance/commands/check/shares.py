@@ -1,0 +1,194 @@
+"""A run in shares: the variants of one operation and one choice of parameters each, judged by processes side by side.
+
+A share is a plan of its own, so what one variant decides for another stays within an operation's parameters: proofs of
+a domain under several profiles. What is asked in full once an operation is asked in the share that has the first
+variant of its kind, as in one process.
+"""
+
+from __future__ import annotations
+
+import functools
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from multiprocessing.connection import wait
+from typing import Any
+
+from ...cases.operation import OPERATIONS
+from ...reports.report import COMPLETE, Report
+from ...subjects.choose import Choice, choose
+from .plan import Plan, Progress, Share, shares_of, variants
+from .run import run
+
+MOST_WORKERS = 16
+"""Processes at most where nobody says how many: each holds the golden outputs of its largest case."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a check was asked to do, as every process that takes part in it understands it."""
+
+    names: tuple[str, ...]
+    isolate: bool | None
+    operations: tuple[str, ...]
+    named: frozenset[str]
+    profiles: tuple[str, ...]
+    contract: tuple[str, ...]
+    level: str
+    seed: int
+    examples: int
+    seconds: float
+
+    def choose(self) -> Choice:
+        """Return the subjects, within the contract of inputs."""
+        chosen = choose(list(self.names), self.isolate)
+        chosen.usable = [one.within(self.contract) for one in chosen.usable]
+        return chosen
+
+    def plan(self, chosen: Choice) -> Plan:
+        """Return the plan of all that is asked."""
+        return Plan(
+            chosen.usable,
+            [OPERATIONS[name] for name in self.operations],
+            list(self.profiles) or None,
+            self.level,
+            self.seed,
+            self.examples,
+            self.seconds,
+            named=self.named,
+            special=True,
+        )
+
+
+def workers_for(plan: Plan, wanted: int | None) -> int:
+    """Return in how many processes a plan is judged: as many as are wanted, or one a processor.
+
+    One where the level is smoke, which takes seconds, and where a subject is on a device, which the processes would
+    share, unless a number is wanted.
+    """
+    if wanted is None:
+        alone = plan.level == "smoke" or any(subject.arrays not in ("numpy", "torch") for subject in plan.subjects)
+        wanted = 1 if alone else min(MOST_WORKERS, _processors())
+    return 1 if wanted == 1 else max(1, min(wanted, len(shares_of(plan))))
+
+
+def _processors() -> int:
+    """Return the processors that this process may use."""
+    allowed = getattr(os, "sched_getaffinity", None)
+    return len(allowed(0)) if allowed else os.cpu_count() or 1
+
+
+def run_shares(
+    request: Request,
+    plan: Plan,
+    report: Report,
+    workers: int,
+    progress: Progress,
+    checkpoint: Callable[[Report], None] | None = None,
+) -> None:
+    """Run a plan in several processes and fill the report; on Ctrl-C it stays partial and holds what was done.
+
+    Raises:
+        concurrent.futures.process.BrokenProcessPool: a process ended by itself, as one does that a kernel kills.
+    """
+    order = {one.name: place for place, one in enumerate(variants(plan))}
+    progress.start(len(order))
+    if checkpoint is not None:
+        checkpoint(report)
+    context = multiprocessing.get_context("spawn")  # a forked process cannot use CUDA
+    queue = context.SimpleQueue()
+    complete = True
+    with (
+        _listening(queue, progress),
+        ProcessPoolExecutor(workers, context, _begin, (queue,)) as pool,
+    ):
+        futures = [pool.submit(_judge, request, share) for share in shares_of(plan)]
+        for part in _parts(futures, pool):
+            report.results += part.results
+            report.harness += part.harness
+            complete = complete and part.status == COMPLETE
+            if checkpoint is not None:
+                checkpoint(report)
+    report.results.sort(key=lambda result: order[result["variant"]])
+    if complete and all(future.done() and not future.cancelled() for future in futures):
+        report.status = COMPLETE
+
+
+def _parts(futures: list[Future[Report]], pool: ProcessPoolExecutor) -> Iterator[Report]:
+    """Yield the reports of shares as they end; on Ctrl-C stop those at work and yield what they have."""
+    seen: set[Future[Report]] = set()
+    while True:
+        try:
+            for future in as_completed(set(futures) - seen):
+                seen.add(future)
+                if not future.cancelled():
+                    yield future.result()
+            return
+        except KeyboardInterrupt:
+            for future in futures:
+                future.cancel()
+            for process in list(pool._processes.values()):  # the pool has no public way to reach them
+                if process.pid is not None:
+                    os.kill(process.pid, signal.SIGINT)
+
+
+@contextmanager
+def _listening(queue: Any, progress: Progress) -> Iterator[None]:
+    """Pass on what the processes tell until the block ends."""
+
+    def listen() -> None:
+        while (told := queue.get()) is not None:
+            kind, words = told
+            getattr(progress, kind)([] if kind == "leave" else words)
+
+    thread = threading.Thread(target=listen, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        queue.put(None)
+        thread.join()
+
+
+_queue: list[Any] = []
+"""In a process of the pool: where it tells its progress."""
+
+
+def _begin(queue: Any) -> None:
+    """Begin a process: print to standard error, heed Ctrl-C only while a share is judged, and die with the parent."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.stdout = sys.stderr
+    _queue.append(queue)
+    threading.Thread(target=_die_with_parent, daemon=True).start()
+
+
+def _die_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+
+_chosen = functools.cache(Request.choose)
+
+
+def _judge(request: Request, share: Share) -> Report:
+    """Judge one share in this process, and return its results in a report without a header."""
+    tell = _queue[0].put
+    progress = Progress(
+        enter=lambda name: tell(("enter", name)),
+        wrong=lambda words: tell(("wrong", words)) if share.first else None,
+        leave=lambda results: tell(("leave", "")),
+    )
+    plan = replace(request.plan(_chosen(request)), share=share)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return run(plan, Report({}), progress)
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,0 +1,98 @@
+"""A step of the layer on one or two ranks, in processes of their own, and the golden step that it must equal."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import planted
+import torch
+import torch.distributed as dist
+import torch.multiprocessing
+
+from refnum.training import compare, golden
+from refnum.training.layer import MoELayer
+
+HIDDEN, FFN = 128, 128
+
+
+@dataclass(frozen=True)
+class Case:
+    """A step: tokens of each rank, experts of the layer and of a token, experts that no token may choose."""
+
+    tokens: tuple[int, ...]
+    policy: Any = "mxfp4"
+    experts: int = 4
+    top: int = 2
+    barred: tuple[int, ...] = ()
+    bug: str = ""
+    products: str = field(default="library")
+
+
+def inputs(case: Case, rank: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return (x, experts, probs, gradient of the output) of a rank."""
+    generator = torch.Generator().manual_seed(100 + rank)
+    rows = case.tokens[rank]
+    x, grad = (torch.randn(rows, HIDDEN, generator=generator).to(torch.bfloat16) for _ in range(2))
+    x *= torch.exp2(torch.randint(-3, 4, (rows, 1), generator=generator)).to(torch.bfloat16)
+    scores = torch.rand(rows, case.experts, generator=generator)
+    scores[:, list(case.barred)] = -1.0
+    probs, experts = scores.topk(case.top, dim=1)
+    return x, experts, probs, grad
+
+
+def step(case: Case, rank: int, witness: Any = None) -> dict[str, Any]:
+    """Run one step on this rank; return the layer's record, its parameters and gradients."""
+    planted.plant(case.bug)
+    layer = MoELayer(HIDDEN, FFN, case.experts, case.top, case.policy, witness=witness, seed=3, seconds=60)
+    layer.record = {}
+    x, experts, probs, grad = inputs(case, rank)
+    x, probs = x.requires_grad_(), probs.requires_grad_()
+    layer(x, (experts, probs)).backward(grad)
+    found = {"w1": layer.w1, "w2": layer.w2, "dx": x.grad, "dprobs": probs.grad, "dw1": layer.w1.grad}
+    return {**layer.record, **{name: one.detach() for name, one in found.items()}, "dw2": layer.w2.grad}
+
+
+def worker(rank: int, ranks: int, folder: str, case: Case) -> None:
+    """Run a rank's step in a process of its own, and write what it found."""
+    torch.set_num_threads(1)
+    store = f"file://{folder}/store"
+    time = datetime.timedelta(seconds=60)
+    dist.init_process_group("gloo", init_method=store, rank=rank, world_size=ranks, timeout=time)
+    torch.save(step(case, rank), Path(folder) / f"rank{rank}.pt")
+    dist.destroy_process_group()
+
+
+def run(case: Case, folder: Path) -> list[dict[str, Any]]:
+    """Return what every rank found."""
+    ranks = len(case.tokens)
+    if ranks == 1:
+        return [step(case, 0)]
+    torch.multiprocessing.spawn(worker, (ranks, str(folder), case), nprocs=ranks)
+    return [torch.load(folder / f"rank{rank}.pt", weights_only=True) for rank in range(ranks)]
+
+
+def model(case: Case, found: list[dict[str, Any]]) -> tuple[list[golden.Forward], list[golden.Backward]]:
+    """Return the golden step of the same inputs."""
+    given = [[compare.to_array(one) for one in inputs(case, rank)] for rank in range(len(case.tokens))]
+    x, experts, probs, grads = ([one[at] for one in given] for at in range(4))
+    w1, w2 = (np.concatenate([compare.to_array(one[name]) for one in found]) for name in ("w1", "w2"))
+    forward = golden.forward(x, experts, probs, w1, w2, case.policy)
+    return forward, golden.backward(forward, grads, experts, case.policy)
+
+
+def differing(case: Case, folder: Path) -> dict[str, int]:
+    """Return what differs from the golden step: by rank and name, the number of elements."""
+    found = run(case, folder)
+    wrong = {}
+    for rank, (record, forward, backward) in enumerate(zip(found, *model(case, found), strict=True)):
+        all_of = compare.differing(record, forward) | compare.differing(record, backward)
+        gradients = {"dx": backward.dx, "dprobs": backward.dprobs, "dw1": backward.dw1, "dw2": backward.dw2}
+        all_of |= {
+            name: -1 for name, one in gradients.items() if not np.array_equal(compare.to_array(record[name]), one)
+        }
+        wrong |= {f"{rank}.{name}": count for name, count in all_of.items()}
+    return wrong

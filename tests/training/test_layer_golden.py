@@ -1,0 +1,132 @@
+"""The torch layer equals the golden layer in all intermediates, saved tensors and gradients, on one and two ranks."""
+
+import dataclasses
+
+import layer_ranks
+import planted
+import pytest
+import torch
+from layer_ranks import Case
+
+from refnum.errors import RefnumError
+from refnum.training.layer import MoELayer
+from refnum.training.policies import get_policy
+
+ROWS = {name: get_policy(name) for name in ("bf16", "fp8", "mxfp4")}
+STORED = dataclasses.replace(ROWS["mxfp4"], name="stored", fc2_input="store")
+MIXED = dataclasses.replace(ROWS["fp8"], name="mixed", saved_input="mxfp4", saved_activation="bfloat16")
+LATE = dataclasses.replace(ROWS["fp8"], name="late", dispatched="bfloat16", saved_input="mxfp4", fc2_input="store")
+
+ALONE = {
+    "mxfp4": Case((40,)),
+    "fp8": Case((21,), "fp8"),
+    "bf16": Case((21,), "bf16"),
+    "top 1": Case((9,), top=1),
+    "top 4, 150 rows of an expert": Case((150,), experts=5, top=4),
+    "an expert with no token": Case((12,), barred=(1,)),
+    "one token": Case((1,)),
+    "no token": Case((0,)),
+    "fc2's input stored": Case((30,), STORED),
+    "saved in fewer bits than dispatched": Case((30,), MIXED),
+    "dispatched in bfloat16": Case((30,), LATE),
+}
+TOGETHER = {
+    "two ranks": Case((33, 7)),
+    "a rank with no token": Case((24, 0), top=4),
+    "a rank whose experts get no token": Case((8, 5), top=1, barred=(2, 3)),
+    "fp8": Case((10, 6), "fp8", top=1),
+}
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_one_rank_equals_the_model(name, tmp_path):
+    assert layer_ranks.differing(ALONE[name], tmp_path) == {}
+
+
+@pytest.mark.parametrize("name", TOGETHER)
+def test_two_ranks_equal_the_model(name, tmp_path):
+    assert layer_ranks.differing(TOGETHER[name], tmp_path) == {}
+
+
+def test_two_runs_are_equal(tmp_path):
+    one, other = (layer_ranks.run(ALONE["mxfp4"], tmp_path)[0] for _ in range(2))
+    assert all(torch.equal(one[name], other[name]) for name in ("dx", "dprobs", "dw1", "dw2", "forward.out"))
+
+
+CAUGHT = {
+    "bytes not moved": Case((40,)),
+    "experts without rows are skipped": Case((12,), barred=(1,)),
+    "sums in bfloat16": Case((60,), top=4),
+    "the probability is left out": Case((9,)),
+    "a gradient in the wrong slot": Case((9,)),
+}
+
+
+@pytest.mark.parametrize("bug", CAUGHT)
+def test_a_planted_bug_is_seen(bug, tmp_path, monkeypatch):
+    owner, attribute, wrong = planted.BUGS[bug]
+    case = CAUGHT[bug]
+    right = getattr(owner, attribute)
+    monkeypatch.setattr(owner, attribute, wrong(right))
+    assert wrong_or_refused(case, tmp_path)
+
+
+def wrong_or_refused(case, folder):
+    try:
+        return layer_ranks.differing(case, folder)
+    except RefnumError as error:
+        return str(error)
+
+
+def test_scales_of_another_rank_are_seen(tmp_path):
+    wrong = layer_ranks.differing(Case((20, 9), bug="scales of another rank"), tmp_path)
+    assert any(name.endswith("forward.received") for name in wrong)
+    assert any(name.endswith("forward.out") for name in wrong)
+
+
+BAD = {
+    "hidden": {"hidden": 100},
+    "ffn": {"ffn": 0},
+    "top": {"top": 5},
+    "experts": {"experts": 0},
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_numbers_that_do_not_fit_are_refused(name):
+    given = {"hidden": 128, "ffn": 128, "experts": 4, "top": 2, "policy": "mxfp4"} | BAD[name]
+    with pytest.raises(RefnumError, match=r"allowed (is|are)"):
+        MoELayer(**given)
+
+
+@pytest.mark.parametrize(
+    "x",
+    [torch.zeros(3, 64, dtype=torch.bfloat16), torch.zeros(3, 128), torch.zeros(128, dtype=torch.bfloat16)],
+)
+def test_tokens_that_do_not_fit_are_refused(x):
+    with pytest.raises(RefnumError, match="allowed is"):
+        MoELayer(128, 128, 2, 1, "mxfp4", seed=0)(x)
+
+
+def test_a_routing_that_does_not_fit_is_refused():
+    layer = MoELayer(128, 128, 4, 2, "mxfp4", seed=0)
+    x, probs = torch.zeros(1, 128, dtype=torch.bfloat16), torch.ones(1, 2)
+    for experts in ([[0, 4]], [[1, 1]], [[-1, 0]], [[0]]):
+        with pytest.raises(RefnumError, match="routing"):
+            layer(x, (torch.tensor(experts), probs))
+
+
+def test_the_router_weights_sum_to_one_and_learn():
+    layer = MoELayer(128, 128, 4, 2, "mxfp4", seed=0)
+    x = torch.randn(6, 128).to(torch.bfloat16).requires_grad_()
+    experts, probs = layer.route(x)
+    assert torch.allclose(probs.sum(1), torch.ones(6)) and bool((probs[:, 0] >= probs[:, 1]).all())
+    assert all(len(set(row)) == 2 for row in experts.tolist())
+    layer(x).float().square().sum().backward()
+    assert bool(layer.router.grad.abs().sum() > 0) and bool(x.grad.abs().sum() > 0)
+
+
+def test_weights_do_not_depend_on_the_ranks(tmp_path):
+    two = layer_ranks.run(Case((4, 4)), tmp_path)
+    alone = MoELayer(128, 128, 4, 2, "mxfp4", seed=3)
+    assert torch.equal(torch.cat([one["w1"] for one in two]), alone.w1)

@@ -1,0 +1,166 @@
+"""The witness judges what a layer computes, and sees a bit that flips in a kernel, a saved tensor or a payload."""
+
+import dataclasses
+import json
+
+import pytest
+import torch
+from safetensors import safe_open
+
+import refnum
+from refnum.conformance.mismatches import replay
+from refnum.training import edges
+from refnum.training.dispatch import Ranks
+from refnum.training.layer import MoELayer
+from refnum.training.policies import get_policy
+from refnum.training.witness import Witness, WitnessError
+
+STORED = dataclasses.replace(get_policy("mxfp4"), name="stored", fc2_input="store")
+MIXED = dataclasses.replace(get_policy("fp8"), name="mixed", saved_input="mxfp4")
+
+
+def train(witness, policy="mxfp4", steps=1, tokens=24, between=None):
+    """Run steps of a layer of four experts; `between` is called with the layer after each forward pass."""
+    layer = MoELayer(128, 128, 4, 2, policy, witness=witness, seed=5, name="block2")
+    layer.record = {}
+    for step in range(steps):
+        witness.step = step
+        torch.manual_seed(step)
+        out = layer(torch.randn(tokens, 128).to(torch.bfloat16).requires_grad_())
+        if between is not None:
+            between(layer)
+        out.backward(torch.randn(tokens, 128).to(torch.bfloat16))
+    return layer
+
+
+def full(folder, **changes):
+    return Witness(folder, **{"rate": 1.0, "every": 1, "rows": None, "share": 1.0} | changes)
+
+
+@pytest.mark.parametrize("policy", ["mxfp4", "fp8", "bf16", STORED, MIXED], ids=str)
+def test_a_right_layer_has_no_mismatch(policy, tmp_path):
+    witness = full(tmp_path)
+    train(witness, policy)
+    assert witness.mismatches == [] and list(tmp_path.iterdir()) == []
+    assert witness.judged["products"] == 24 and witness.judged["layer steps"] == 1
+    assert witness.judged["conversions"] >= (20 if policy != "bf16" else 6)
+    assert witness.summary().endswith(" elements, 0 mismatches")
+
+
+@pytest.mark.parametrize("tokens", [1, 300])
+def test_parts_of_ragged_experts_are_right(tokens, tmp_path):
+    witness = full(tmp_path, rows=5)
+    train(witness, steps=2, tokens=tokens)
+    assert witness.mismatches == [] and witness.judged["layer steps"] == 2
+
+
+CONVERSIONS = ("quantize_payload", "permute_unpack", "mxfp4_to_fp8", "swiglu_quantize", "quantize_mxfp4", "unpermute",
+               "quantize_fp8_tiles", "fp8_columns", "mxfp4_to_fp8_columns", "swiglu_backward", "dequantize_mxfp4",
+               "permute_pad")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CONVERSIONS)
+def test_a_bit_that_flips_in_a_conversion_is_seen(name, tmp_path, monkeypatch):
+    right = getattr(refnum, name)
+
+    def flipped(*given, **named):
+        results = right(*given, **named)
+        first = results[0] if isinstance(results, tuple) else results
+        first.view(torch.uint8)[:, 0] ^= 1
+        return results
+
+    monkeypatch.setattr(refnum, name, flipped)
+    witness = full(tmp_path, every=0)
+    train(witness)
+    seen = [one for one in witness.mismatches if one.what.endswith(f" {name}")]
+    assert seen and {one.what.split()[1] for one in witness.mismatches} == {name}
+    monkeypatch.undo()
+    read = replay.load(seen[0].file)
+    assert read.case.operation == name and read.case.label.startswith("step 0, block2, ")
+    assert any((read.expected[key] != read.observed[key]).any() for key in read.expected)
+
+
+def test_a_wrong_product_is_seen_with_its_expert(tmp_path, monkeypatch):
+    right = edges.Edges._multiply
+
+    def wrong(self, name, a, b, out):
+        out.copy_(self._function(False)(a, b))
+        if name == "fc2.dgrad[2]":
+            out.view(torch.int16)[:] ^= 1
+        self.observer.product(name, a, b, out)
+
+    monkeypatch.setattr(edges.Edges, "_multiply", wrong)
+    witness = full(tmp_path, every=0)
+    train(witness)
+    assert [(one.what, one.expert) for one in witness.mismatches] == [("backward fc2.dgrad[2]", 2)]
+    assert "step 0, block2, expert 2: backward fc2.dgrad[2]: " in str(witness.mismatches[0])
+    assert replay.load(witness.mismatches[0].file).case.operation == "matmul_fp8"
+    monkeypatch.setattr(edges.Edges, "_multiply", right)
+
+
+@pytest.mark.parametrize("saved", ["saved_input", "saved_activation"])
+def test_a_bit_that_flips_in_a_saved_tensor_is_seen_within_a_round_of_the_experts(saved, tmp_path):
+    """Steps follow one expert after another, so four steps follow all of them."""
+
+    def flip(layer):
+        found = layer.record[f"forward.{saved}"]
+        (found[0] if isinstance(found, tuple) else found).numpy()[3, 7] ^= 4
+
+    witness = full(tmp_path, rate=0.0)
+    train(witness, steps=4, between=flip)
+    assert witness.mismatches[0].what.split(".")[0] == f"backward {saved}"
+    with safe_open(witness.mismatches[0].file, "numpy") as file:
+        names = {name for name in file.keys() if saved in name}  # noqa: SIM118 - no dictionary
+        assert names and "step" in file.metadata()["label"]
+
+
+def test_a_bit_that_flips_in_a_received_payload_is_seen(tmp_path, monkeypatch):
+    right = Ranks.rows
+
+    def flipped(self, x, send, receive):
+        out = right(self, x, send, receive).clone()
+        if out.dtype == torch.uint8 and out.shape[1] == 68:
+            out[5, 11] ^= 16
+        return out
+
+    monkeypatch.setattr(Ranks, "rows", flipped)
+    witness = full(tmp_path, rate=0.0)
+    train(witness, steps=4)
+    assert any(one.what == "forward received" for one in witness.mismatches)
+
+
+def test_a_mismatch_stops_the_run_where_it_is_told_to(tmp_path, monkeypatch):
+    monkeypatch.setattr(refnum, "mxfp4_to_fp8", lambda packed, scales: (packed.repeat(1, 2), scales[:, :1]))
+    with pytest.raises(WitnessError, match="step 0, block2"):
+        train(full(tmp_path, stop=True))
+
+
+def test_a_share_of_calls_is_drawn(tmp_path):
+    witness = Witness(tmp_path, rate=0.25, every=0, share=1.0)
+    train(witness, steps=3)
+    calls = 3 * (24 + 21)
+    judged = witness.judged["conversions"] + witness.judged["products"]
+    assert 0.1 * calls < judged < 0.5 * calls and witness.judged["layer steps"] == 0
+    assert Witness(tmp_path, rate=0.0)._left > 1 << 60
+
+
+def test_the_share_of_time_is_kept(tmp_path):
+    witness = Witness(tmp_path, rate=1.0, every=0, share=1e-9)
+    train(witness)
+    assert sum(witness.judged.values()) <= 1
+
+
+def test_the_files_are_json_that_says_where(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        refnum,
+        "quantize_mxfp4",
+        lambda x: (
+            torch.zeros(len(x), x.shape[1] // 2, dtype=torch.uint8),
+            torch.zeros(len(x), x.shape[1] // 32, dtype=torch.uint8),
+        ),
+    )
+    witness = full(tmp_path, every=0)
+    train(witness)
+    body = json.loads(witness.mismatches[0].file.read_text())
+    assert body["label"] == "step 0, block2, forward quantize_mxfp4, expert 0"
+    assert not list(tmp_path.glob("*.tmp"))

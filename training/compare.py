@@ -1,0 +1,66 @@
+"""Every intermediate of a step of the torch layer against the golden layer, bit for bit (clause N20)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from refnum.arrays import Array
+
+from .golden import Backward, Forward, tensors
+
+
+def to_array(x: torch.Tensor, like: Array | None = None) -> Array:
+    """Return a tensor's values as an array of NumPy, or of the library of `like`; bfloat16 as its bits u16."""
+    plain = x.detach().contiguous()
+    half = plain.dtype == torch.bfloat16
+    plain = plain.view(torch.int16) if half else plain
+    host = like is None or isinstance(like, np.ndarray)
+    array = plain.cpu().numpy() if host else np.asarray(plain, like=like)
+    return array.view(np.uint16) if half else array
+
+
+def wanted(step: Forward | Backward) -> dict[str, Array]:
+    """Return the arrays of a golden step under the names of a layer's record."""
+    kind = "forward" if isinstance(step, Forward) else "backward"
+    found = {f"{kind}.{name}": one for name, one in tensors(step).items() if not name.startswith("sent.")}
+    if isinstance(step, Forward):
+        found["forward.tokens"] = np.concatenate(step.sent)
+    return found
+
+
+def differing(record: Mapping[str, Any], step: Forward | Backward) -> dict[str, int]:
+    """Return the number of elements of a record that differ from a golden step, by name, where there are any.
+
+    A name that the record lacks, and a shape that differs, count as all elements.
+    """
+    counts = {name: _different(_named(record, name), one) for name, one in wanted(step).items()}
+    return {name: count for name, count in counts.items() if count}
+
+
+def elements(step: Forward | Backward) -> int:
+    """Return how many elements `differing` compares."""
+    return sum(one.size for one in wanted(step).values())
+
+
+def _named(record: Mapping[str, Any], name: str) -> Any:
+    if name in record:
+        return record[name]
+    whole, _, at = name.rpartition(".")
+    parts = record.get(whole)
+    return parts[int(at)] if isinstance(parts, tuple) and at.isdigit() and int(at) < len(parts) else None
+
+
+def _different(got: Any, want: Array) -> int:
+    if got is None:
+        return max(want.size, 1)
+    array = to_array(torch.as_tensor(got), want)
+    if array.shape != want.shape or array.dtype != want.dtype:
+        return max(want.size, 1)
+    if not array.size:
+        return 0
+    bits = f"u{want.dtype.itemsize}"
+    return int((array.view(bits) != np.ascontiguousarray(want, like=want).view(bits)).sum())

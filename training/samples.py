@@ -1,0 +1,206 @@
+"""Parts of a conversion or a product that can be computed again alone: literal inputs and what was observed.
+
+Names and keywords are those of the operation in `refnum`, so that a sample can be written as a replay file. bfloat16
+arrays have the dtype of `ml_dtypes`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from refnum import blocks, columns, payload, recast, swiglu, tiles
+from refnum import product as products
+from refnum.arrays import BFLOAT16, TILE
+
+from .compare import to_array
+
+Tensor = torch.Tensor
+WIDE = 2 * TILE
+"""Columns of a sample of a transposing conversion."""
+ORDERS = ("promote128", "split2", "split3", "split4")
+"""Orders of N19.4 that a library's product may have."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A part of one call.
+
+    operation: its name in `refnum`. inputs: by the golden function's names. params: its keywords. observed: by the
+    outputs' names. row: the first row of the call that the part has. of: rows of the call.
+    """
+
+    operation: str
+    inputs: dict[str, np.ndarray]
+    observed: dict[str, np.ndarray]
+    params: dict[str, Any] = field(default_factory=dict)
+    row: int = 0
+    of: int = 0
+
+    def expected(self, **changes: Any) -> dict[str, np.ndarray]:
+        """Return what the model gives, by the outputs' names."""
+        named = {**self.params, **changes}
+        if "tile" in named:
+            named["tile"] = tuple(named["tile"])
+        results = MODEL[self.operation](**self.inputs, **named)
+        given = results if isinstance(results, tuple) else (results,)
+        return dict(zip(self.observed, (one for one in given if one is not None), strict=True))
+
+
+MODEL: dict[str, Callable[..., Any]] = {
+    "quantize_mxfp4": blocks.quantize_mxfp4,
+    "dequantize_mxfp4": blocks.dequantize_mxfp4,
+    "quantize_fp8_tiles": tiles.quantize_fp8_tiles,
+    "dequantize_fp8_tiles": tiles.dequantize_fp8_tiles,
+    "fp8_to_mxfp4": recast.fp8_to_mxfp4,
+    "mxfp4_to_fp8": recast.mxfp4_to_fp8,
+    "mxfp4_to_fp8_columns": columns.mxfp4_to_fp8_columns,
+    "fp8_columns": columns.fp8_columns,
+    "swiglu_quantize": swiglu.swiglu_quantize,
+    "swiglu_backward": swiglu.swiglu_backward,
+    "quantize_payload": payload.quantize_payload,
+    "fp8_to_payload": payload.fp8_to_payload,
+    "permute_pad": payload.permute_pad,
+    "permute_unpack": payload.permute_unpack,
+    "unpermute": payload.unpermute,
+    "matmul_fp8": products.matmul_fp8,
+    "matmul_bf16": products.matmul_bf16,
+}
+"""The golden functions."""
+
+ROWS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "quantize_mxfp4": (("x",), ("packed", "scales")),
+    "dequantize_mxfp4": (("packed", "scales"), ("values",)),
+    "quantize_fp8_tiles": (("x",), ("codes", "scales")),
+    "dequantize_fp8_tiles": (("codes", "scales"), ("values",)),
+    "fp8_to_mxfp4": (("codes", "scales"), ("packed", "scales")),
+    "mxfp4_to_fp8": (("packed", "scales"), ("codes", "scales")),
+    "swiglu_quantize": (("gate", "up", "prob"), ("codes", "scales")),
+    "swiglu_backward": (("grad", "gate", "up", "prob"), ("dgate", "dup", "dprob")),
+    "quantize_payload": (("x",), ("payload",)),
+    "fp8_to_payload": (("codes", "scales"), ("payload",)),
+}
+"""Conversion whose rows are independent -> names of its inputs and outputs."""
+
+
+def of_conversion(
+    name: str, given: Sequence[Any], named: Mapping[str, Any], results: Any, most: int, draw: random.Random
+) -> Sample | None:
+    """Return a part of at most about `most` rows of a call of `Edges.call`; None where there is nothing to compare."""
+    if not given[0].numel():
+        return None
+    outputs = results if isinstance(results, tuple) else (results,)
+    if name.endswith("_columns"):
+        return _columns(name, given, outputs, most, draw)
+    if name.startswith("permute"):
+        return _gathered(name, given, outputs, most, draw)
+    if name == "unpermute":
+        return _summed(given, outputs[0], most, draw)
+    return _rows(name, given, named, outputs, most, draw)
+
+
+def of_product(a: Sequence[Tensor], b: Sequence[Tensor], result: Tensor, most: int, draw: random.Random) -> Sample:
+    """Return a part of at most `most` rows and 32 columns of a product a @ b.T."""
+    rows, columns_ = _range(len(a[0]), most, draw), _range(len(b[0]), 32, draw, 32)
+    inputs = {"a": array(a[0][rows]), "b": array(b[0][columns_])}
+    if len(a) == 1:
+        return Sample("matmul_bf16", inputs, {"values": array(result[rows, columns_])}, {"out": "bfloat16"})
+    squares = len(b[1]) != len(b[0])
+    of_b = slice(columns_.start // TILE, -(-columns_.stop // TILE)) if squares else columns_
+    inputs |= {"a_scales": array(a[1][rows]), "b_scales": array(b[1][of_b])}
+    params = {"order": "promote128", "out": "bfloat16", "a_format": "E4M3", "b_format": "E4M3"}
+    return Sample("matmul_fp8", inputs, {"values": array(result[rows, columns_])}, params, rows.start, len(a[0]))
+
+
+def array(x: Tensor) -> np.ndarray:
+    """Return a part of a tensor as an array of the host."""
+    found = to_array(x)
+    return found.view(BFLOAT16) if x.dtype == torch.bfloat16 else found
+
+
+def _range(length: int, most: int, draw: random.Random, step: int = 1) -> slice:
+    """Return a random range of at most `most` of `length` things, which begins at a multiple of `step`."""
+    start = draw.randrange(0, max(length - most, 0) + 1) // step * step
+    return slice(start, min(start + most, length))
+
+
+def _rows(
+    name: str, given: Sequence[Any], named: Mapping[str, Any], outputs: Sequence[Tensor], most: int, draw: random.Random
+) -> Sample:
+    names, made = ROWS[name]
+    params: dict[str, Any] = {}
+    tall = 1
+    if name == "quantize_fp8_tiles":
+        tall = int(given[1][0]) if len(given) > 1 else 1
+        params = {"tile": [tall, TILE]}
+    if name.startswith("dequantize"):
+        params = {"dtype": str(named.get("dtype", given[-1])).removeprefix("torch.")}
+        params |= {"tile": [1, TILE]} if name == "dequantize_fp8_tiles" else {}
+    if name == "swiglu_quantize":
+        params = {"to": given[3] if len(given) > 3 else "fp8"}
+        made = ("packed", "scales") if params["to"] == "mxfp4" else made
+    rows = _range(len(given[0]), max(most, tall), draw, tall)
+    inputs = {key: array(x[rows]) for key, x in zip(names, given, strict=False)}
+    cut = [x[rows.start // tall : -(-rows.stop // tall)] if len(x) != len(given[0]) else x[rows] for x in outputs]
+    return Sample(name, inputs, dict(zip(made, map(array, cut), strict=True)), params, rows.start, len(given[0]))
+
+
+def _columns(name: str, given: Sequence[Any], outputs: Sequence[Tensor], most: int, draw: random.Random) -> Sample:
+    """The whole call where so many rows are wanted, else one block of 128 rows and some columns.
+
+    All blocks are whole, since experts are filled up.
+    """
+    codes_a_byte, wide = (2, 32) if name.startswith("mxfp4") else (1, TILE)
+    rows, k = slice(0, len(given[0])), given[0].shape[1] * codes_a_byte
+    part, splits = slice(0, k), list(given[2])
+    if most < len(given[0]):
+        rows, part = _range(len(given[0]), TILE, draw, TILE), _range(k, WIDE, draw, TILE)
+        splits = [rows.stop - rows.start]
+    codes = given[0][rows, part.start // codes_a_byte : part.stop // codes_a_byte]
+    inputs = {"packed" if codes_a_byte == 2 else "codes": array(codes)}
+    inputs["scales"] = array(given[1][rows, part.start // wide : -(-part.stop // wide)])
+    segments = slice(rows.start // TILE, rows.stop // TILE)
+    observed = {"codes": array(outputs[0][part, rows]), "scales": array(outputs[1][segments, part])}
+    params = {"scale": "max"} if codes_a_byte == 2 else {"underflow": "rne"}
+    return Sample(name, inputs, observed, {**params, "splits": splits}, rows.start, len(given[0]))
+
+
+def _gathered(name: str, given: Sequence[Any], outputs: Sequence[Tensor], most: int, draw: random.Random) -> Sample:
+    """Some rows of one expert, as a gather of one expert, its last rows with those that fill up."""
+    rows, row_map, splits, align = given
+    expert = draw.choice([at for at, count in enumerate(splits) if count])
+    part = _range(splits[expert], max(most, align), draw, align)
+    first = sum(splits[:expert])
+    start = sum(-(-count // align) * align for count in splits[:expert]) + part.start
+    taken = row_map[first + part.start : first + part.stop]
+    count = part.stop - part.start
+    inputs = {"payload": array(rows[taken]), "row_map": np.arange(count)}
+    stop = start + -(-count // align) * align
+    made = ("packed", "scales") if name == "permute_unpack" else ("rows",)
+    observed = dict(zip(made, (array(one[start:stop]) for one in outputs), strict=False))
+    params = {"splits": [count], "align": align}
+    return Sample(name, inputs, observed | {"offsets": np.zeros(1, np.int64)}, params, start, len(outputs[0]))
+
+
+def _summed(given: Sequence[Any], result: Tensor, most: int, draw: random.Random) -> Sample | None:
+    """The sums of some tokens, of their rows alone."""
+    rows, row_map, splits, _, tokens, align = given
+    if not tokens:
+        return None
+    part = _range(tokens, most, draw)
+    hit = (row_map >= part.start) & (row_map < part.stop)
+    counts, places, start = [], [], 0
+    for one in hit.split(list(splits)):
+        found = one.nonzero()[:, 0]
+        counts.append(len(found))
+        places.append(found + start)
+        start += -(-len(one) // align) * align
+    inputs = {"rows": array(rows[torch.cat(places)]), "row_map": array(row_map[hit] - part.start)}
+    params = {"splits": counts, "tokens": part.stop - part.start, "align": 1}
+    inputs["weights"] = np.ones(sum(counts), np.float32)
+    return Sample("unpermute", inputs, {"values": array(result[part])}, params, part.start, tokens)
