@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,38 +34,50 @@ def name_of(step: int) -> str:
     return f"step-{step:09d}"
 
 
-def save_checkpoint(
-    folder: Path, step: int, tensors: dict[str, torch.Tensor], state: dict[str, Any], ranks: Ranks
-) -> None:
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a checkpoint has for one rank: the steps done, its tensors, and what was counted until then."""
+
+    step: int
+    tensors: dict[str, torch.Tensor]
+    counts: dict[str, int]
+
+
+def save_checkpoint(folder: Path, found: Checkpoint, state: dict[str, Any], ranks: Ranks) -> None:
     """Write a checkpoint; every rank calls this at the same time.
 
     Args:
         folder: of all checkpoints.
-        step: steps done.
-        tensors: of this rank.
+        found: what this rank keeps; steps and counts are the same on every rank.
         state: JSON, the same on every rank: what the run is.
         ranks: those that write.
     """
+    step = found.step
     partial = folder / f".{name_of(step)}"
     if ranks.rank == 0:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
     wait_for_all(ranks)
-    content = save({name: tensor.cpu().contiguous() for name, tensor in tensors.items()})
+    content = save({name: tensor.cpu().contiguous() for name, tensor in found.tensors.items()})
     write_whole(partial / f"rank-{ranks.rank}.safetensors", content)
     write_whole(partial / f"rank-{ranks.rank}.sha256", hashlib.sha256(content).hexdigest().encode())
     wait_for_all(ranks)
     if ranks.rank == 0:
         digests = [(partial / f"rank-{rank}.sha256").read_text() for rank in range(ranks.count)]
-        write_whole(partial / _STATE, json.dumps({"step": step, "digests": digests} | state, indent=1).encode())
+        write_whole(partial / _STATE, _document(found, digests, state))
         _rename(partial, folder / name_of(step))
         for old in _found(folder)[:-KEPT]:
             shutil.rmtree(old)
     wait_for_all(ranks)
 
 
-def load_checkpoint(folder: Path, state: dict[str, Any], ranks: Ranks) -> tuple[int, dict[str, torch.Tensor]] | None:
-    """Return the steps done and this rank's tensors of the last checkpoint, or None without one.
+def _document(found: Checkpoint, digests: list[str], state: dict[str, Any]) -> bytes:
+    told = {"step": found.step, "counts": found.counts, "digests": digests, "run": state}
+    return json.dumps(told, indent=1).encode()
+
+
+def load_checkpoint(folder: Path, state: dict[str, Any], ranks: Ranks) -> Checkpoint | None:
+    """Return what the last checkpoint has for this rank, or None without one.
 
     Args:
         folder: of all checkpoints.
@@ -81,12 +94,12 @@ def load_checkpoint(folder: Path, state: dict[str, Any], ranks: Ranks) -> tuple[
     last = found[-1]
     try:
         told = json.loads((last / _STATE).read_bytes())
-        step, digests = int(told["step"]), list(told["digests"])
-        _require_same(last, {name: told.get(name) for name in state}, state)
+        digests, run = list(told["digests"]), dict(told["run"])
+        _require_same(last, run, state)
         content = (last / f"rank-{ranks.rank}.safetensors").read_bytes()
         if hashlib.sha256(content).hexdigest() != digests[ranks.rank]:
             raise ValueError(f"the digest of rank {ranks.rank}'s tensors is not the one that was written")
-        return step, load(content)
+        return Checkpoint(int(told["step"]), load(content), dict(told["counts"]))
     except (OSError, ValueError, KeyError, TypeError, IndexError, SafetensorError) as error:
         if isinstance(error, ArgumentError):
             raise
@@ -97,9 +110,9 @@ def load_checkpoint(folder: Path, state: dict[str, Any], ranks: Ranks) -> tuple[
 
 def _require_same(folder: Path, told: dict[str, Any], state: dict[str, Any]) -> None:
     for name, value in state.items():
-        if told[name] != value:
+        if told.get(name) != value:
             raise ArgumentError(
-                f"the checkpoint {folder} is of a run with {name}={told[name]}, this one has {name}={value}; "
+                f"the checkpoint {folder} is of a run with {name}={told.get(name)}, this one has {name}={value}; "
                 "give the same, or another folder"
             )
 

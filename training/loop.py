@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from dataclasses import dataclass
@@ -15,16 +16,21 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from refnum.errors import ArgumentError
 
-from .checkpoint import load_checkpoint, save_checkpoint
-from .collective import in_order, wait_for_all
-from .data import Corpus, batch, read_corpus, write_corpus
+from .checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from .collective import in_order, total, wait_for_all
+from .data import Corpus, batch, read_corpus, write_corpus, write_whole
 from .dispatch import Ranks
 from .metrics import NAME, open_metrics, write_line
 from .model import ByteModel
 from .models import get_model
 from .optimiser import Optimiser
+from .policies import get_policy
 from .spawn import local_device
+from .witness import Witness
 
+JUDGED = ("conversions", "products", "layer steps", "elements", "mismatches")
+"""What a witness counts."""
+WITNESS = "witness.json"
 VALID_SEED = 2**63
 """Draws of validation batches, the same for every run."""
 
@@ -44,7 +50,8 @@ class Run:
         save, check: steps between checkpoints, and between validations.
         megabytes: of text.
         seconds: how long ranks wait for each other.
-        witness: share of the work that is computed again and compared; 0 for none.
+        witness: probability that a conversion or a product is computed again and compared; 0 for none.
+        whole: steps from one whole step of each layer that is computed again to the next; 0 for none.
     """
 
     policy: str
@@ -60,6 +67,7 @@ class Run:
     megabytes: float
     seconds: float
     witness: float
+    whole: int
 
     def identity(self, ranks: Ranks, corpus: Corpus) -> dict[str, Any]:
         """Return what a checkpoint must have in common with a run that goes on from it."""
@@ -78,28 +86,43 @@ class Trainer:
                 f"{run.batch} sequences a step on {self.ranks.count} ranks; give a multiple of the ranks"
             )
         self.device = local_device(run.device)
-        self.model = ByteModel(self.sizes, run.policy, self.device, run.seed, None, run.seconds)
+        self.witness = Witness(
+            run.folder / "witness", run.witness, run.whole, seed=self.ranks.rank,
+            stop=get_policy(run.policy).on_mismatch == "stop",
+        )  # fmt: skip
+        self.model = ByteModel(self.sizes, run.policy, self.device, run.seed, self.witness, run.seconds)
         self.optimiser = Optimiser(self.model, self.ranks, run.rate, max(1, min(100, run.steps // 10)), run.steps)
         if self.ranks.rank == 0:
             write_corpus(run.folder / "corpus", run.megabytes)
         wait_for_all(self.ranks)
         self.corpus = read_corpus(run.folder / "corpus")
         self.step = 0
+        self.before = dict.fromkeys(JUDGED, 0)
 
     def resume(self) -> None:
         """Go on from the last checkpoint, or from the start where there is none."""
         found = load_checkpoint(self._checkpoints(), self.run.identity(self.ranks, self.corpus), self.ranks)
         if found is not None:
-            self.step, tensors = found
-            self.optimiser.load(tensors)
+            self.step, self.before = found.step, found.counts
+            self.optimiser.load(found.tensors)
 
     def save(self) -> None:
-        """Write a checkpoint of this step."""
-        state = self.run.identity(self.ranks, self.corpus)
-        save_checkpoint(self._checkpoints(), self.step, self.optimiser.tensors(), state, self.ranks)
+        """Write a checkpoint of this step, and what the witness judged until now."""
+        state, counts = self.run.identity(self.ranks, self.corpus), self.judged()
+        found = Checkpoint(self.step, self.optimiser.tensors(), counts)
+        save_checkpoint(self._checkpoints(), found, state, self.ranks)
+        if self.ranks.rank == 0:
+            write_whole(self.run.folder / WITNESS, json.dumps(counts, indent=1).encode())
+
+    def judged(self) -> dict[str, int]:
+        """Return what the witnesses of all ranks counted since the run's first step."""
+        found = self.witness.judged | {"elements": self.witness.elements, "mismatches": len(self.witness.mismatches)}
+        sums = total(self.ranks, [found.get(name, 0) for name in JUDGED])
+        return {name: self.before[name] + count for name, count in zip(JUDGED, sums, strict=True)}
 
     def train_step(self) -> dict[str, float]:
         """Take one step and return its loss, gradient norm and learning rate."""
+        self.witness.step = self.step
         loss = self.model(self._tokens(self.corpus.train, self.run.seed, self.step))
         loss.backward()
         mean = self._mean(loss.detach())

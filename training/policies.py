@@ -22,7 +22,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "saved_activation": tuple(FORMATS),
     "fc2_input": ("recompute", "store"),
     "combined": ("bfloat16",),
-    "on_mismatch": ("stop", "continue"),
+    "on_mismatch": ("continue", "stop"),
 }
 """Field of a policy -> its values."""
 
@@ -40,7 +40,7 @@ class Policy:
         fc2_input: `store` keeps FC2's input, as MXFP4 if `saved_activation` is, else as `products`; `recompute` makes
             it from gate and up.
         combined: rows that return from experts, and the gradients of both exchanges.
-        on_mismatch: what training does after the witness finds a mismatch.
+        on_mismatch: whether training goes on after the witness has found and saved a mismatch.
 
     Raises:
         ProfileError: a field has an unknown value, or two fields contradict each other.
@@ -53,7 +53,7 @@ class Policy:
     saved_activation: str
     fc2_input: str
     combined: str = "bfloat16"
-    on_mismatch: str = "stop"
+    on_mismatch: str = "continue"
 
     def __post_init__(self) -> None:
         for field, values in CHOICES.items():
@@ -61,17 +61,8 @@ class Policy:
                 raise ProfileError(
                     f"policy {shown(self.name)} has {field}={getattr(self, field)!s}; choose from {', '.join(values)}"
                 )
-        for wrong in filter(None, (_formats_without_use(self), _wider_than_received(self))):
+        if wrong := _wider_than_received(self):
             raise ProfileError(f"policy {shown(self.name)} contradicts itself: {wrong}")
-
-
-def _formats_without_use(policy: Policy) -> str:
-    """Return why products in BF16 exclude a narrower edge, or an empty text."""
-    edges = ("dispatched", "saved_input", "saved_activation")
-    narrow = [f"{edge}={getattr(policy, edge)}" for edge in edges if getattr(policy, edge) != "bfloat16"]
-    if policy.products == "fp8" or not narrow:
-        return ""
-    return f"products=bfloat16 takes BF16 operands, and {', '.join(narrow)} gives others; set products=fp8"
 
 
 def _wider_than_received(policy: Policy) -> str:
@@ -87,8 +78,8 @@ def _wider_than_received(policy: Policy) -> str:
 POLICIES: dict[str, Policy] = {
     row.name: row
     for row in (
-        Policy("bf16", "bfloat16", "bfloat16", "bfloat16", "bfloat16", "store"),
-        Policy("fp8", "fp8", "fp8", "fp8", "fp8", "store"),
+        Policy("bf16", "bfloat16", "bfloat16", "bfloat16", "bfloat16", "recompute"),
+        Policy("fp8", "fp8", "fp8", "fp8", "fp8", "recompute"),
         Policy("mxfp4", "fp8", "mxfp4", "mxfp4", "mxfp4", "recompute"),
     )
 }

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -13,14 +15,17 @@ import typer
 
 from refnum.errors import ArgumentError
 
-from .loop import Run
+from .loop import WITNESS, Run
 from .loop import train as train_rank
 from .metrics import NAME, plot_losses, read_metrics
 from .models import get_model
 from .policies import POLICIES, get_policy
 from .spawn import run_ranks
+from .witness import WitnessError
 
 DEVICES = ("cpu", "cuda")
+MISMATCH = 1
+"""Exit status of a run in which a result differs from the model."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +37,10 @@ class Default:
     batch: int
     rate: float
     megabytes: float
+    whole: int
 
 
-DEFAULTS = {"cpu": Default("tiny", 20, 4, 3e-3, 4), "cuda": Default("small", 3052, 64, 1e-3, 128)}
+DEFAULTS = {"cpu": Default("tiny", 20, 4, 3e-3, 4, 10), "cuda": Default("small", 3052, 64, 1e-3, 128, 250)}
 """Device -> defaults; on CUDA 100 million tokens."""
 
 
@@ -54,6 +60,12 @@ def train(
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the folder's last checkpoint.")] = False,
     save: Annotated[int, typer.Option(help="Steps between checkpoints.", min=1)] = 100,
     check: Annotated[int, typer.Option(help="Steps between validations.", min=1)] = 100,
+    witness: Annotated[
+        float, typer.Option(help="Probability that a conversion or product is computed again.", min=0, max=1)
+    ] = 1 / 64,
+    whole: Annotated[
+        int | None, typer.Option(help="Steps between whole layer steps that are computed again; 0: none.", min=0)
+    ] = None,
     seconds: Annotated[float, typer.Option(help="How long ranks wait for each other.", min=1)] = 300,
 ) -> None:
     """Train a small mixture-of-experts model on Python sources, bit for bit the same on every run."""
@@ -63,10 +75,15 @@ def train(
     run = Run(
         get_policy(policy).name, model or default.model, steps or default.steps, batch or default.batch, seed,
         default.rate if rate is None else rate, place, folder, save, check,
-        default.megabytes if megabytes is None else megabytes, seconds, 0.0,
+        default.megabytes if megabytes is None else megabytes, seconds, witness,
+        default.whole if whole is None else whole,
     )  # fmt: skip
     _require_ranks(run, ranks)
-    run_ranks(train_rank, (run, resume), ranks, place, seconds)
+    try:
+        run_ranks(train_rank, (run, resume), ranks, place, seconds)
+    except WitnessError as error:
+        print(f"refnum: {error}", file=sys.stderr)
+        raise typer.Exit(MISMATCH) from error
     if os.environ.get("RANK", "0") == "0":
         _end(run)
 
@@ -101,3 +118,10 @@ def _end(run: Run) -> None:
         f"{len(lines)} steps, {last['tokens']:,} tokens: loss {lines[0]['loss']:.4f} to {last['loss']:.4f}, "
         f"validation {last['valid_loss']:.4f}"
     )
+    counts = json.loads((run.folder / WITNESS).read_bytes())
+    print(
+        f"witness: {counts['conversions']:,} conversions, {counts['products']:,} products and "
+        f"{counts['layer steps']:,} layer steps judged, {counts['mismatches']:,} mismatches"
+    )
+    if counts["mismatches"]:
+        raise typer.Exit(MISMATCH)

@@ -19,17 +19,22 @@ def tensors(value):
     return {"0.master": torch.full((3, 5), value), "0.step": torch.tensor(value)}
 
 
+def save(folder, step, value):
+    found = checkpoint.Checkpoint(step, tensors(value), {"products": step})
+    checkpoint.save_checkpoint(folder, found, STATE, Ranks())
+
+
 @pytest.fixture
 def folder(tmp_path):
     for step in (10, 20, 30):
-        checkpoint.save_checkpoint(tmp_path / "c", step, tensors(float(step)), STATE, Ranks())
+        save(tmp_path / "c", step, float(step))
     return tmp_path / "c"
 
 
 def test_the_last_one_comes_back_to_the_bit(folder):
-    step, found = checkpoint.load_checkpoint(folder, STATE, Ranks())
-    assert step == 30 and found.keys() == tensors(0.0).keys()
-    assert all(torch.equal(found[name], one) for name, one in tensors(30.0).items())
+    found = checkpoint.load_checkpoint(folder, STATE, Ranks())
+    assert (found.step, found.counts, found.tensors.keys()) == (30, {"products": 30}, tensors(0.0).keys())
+    assert all(torch.equal(found.tensors[name], one) for name, one in tensors(30.0).items())
 
 
 def test_no_checkpoint_is_none(tmp_path):
@@ -38,8 +43,8 @@ def test_no_checkpoint_is_none(tmp_path):
 
 def test_old_ones_go_and_the_same_step_is_written_over(folder):
     assert [one.name for one in sorted(folder.iterdir())] == ["step-000000020", "step-000000030"]
-    checkpoint.save_checkpoint(folder, 30, tensors(7.0), STATE, Ranks())
-    assert float(checkpoint.load_checkpoint(folder, STATE, Ranks())[1]["0.step"]) == 7.0
+    save(folder, 30, 7.0)
+    assert float(checkpoint.load_checkpoint(folder, STATE, Ranks()).tensors["0.step"]) == 7.0
 
 
 @pytest.mark.parametrize("name", ["rank-0.safetensors", "state.json"])
@@ -87,7 +92,8 @@ def last(*given):
         os.kill(os.getpid(), signal.SIGKILL)
     return place(*given)
 setattr(checkpoint, sys.argv[2], last)
-checkpoint.save_checkpoint(Path(sys.argv[1]), 40, {"0.step": torch.tensor(1.0)}, {"policy": "bf16", "seed": 3}, Ranks())
+found = checkpoint.Checkpoint(40, {"0.step": torch.tensor(1.0)}, {})
+checkpoint.save_checkpoint(Path(sys.argv[1]), found, {"policy": "bf16", "seed": 3}, Ranks())
 """
 
 
@@ -95,6 +101,6 @@ checkpoint.save_checkpoint(Path(sys.argv[1]), 40, {"0.step": torch.tensor(1.0)},
 def test_a_writer_that_is_killed_leaves_the_last_one(folder, function, call):
     words = [sys.executable, "-c", WRITER, str(folder), function, str(call)]
     assert subprocess.run(words, env=os.environ, timeout=120).returncode == -signal.SIGKILL
-    assert checkpoint.load_checkpoint(folder, STATE, Ranks())[0] == 30
-    checkpoint.save_checkpoint(folder, 40, tensors(40.0), STATE, Ranks())
-    assert checkpoint.load_checkpoint(folder, STATE, Ranks())[0] == 40
+    assert checkpoint.load_checkpoint(folder, STATE, Ranks()).step == 30
+    save(folder, 40, 40.0)
+    assert checkpoint.load_checkpoint(folder, STATE, Ranks()).step == 40

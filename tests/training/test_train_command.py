@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,7 +14,9 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+import refnum
 from refnum.conformance.cli import app
+from refnum.training import edges
 
 COMMAND = [sys.executable, "-m", "refnum.conformance.cli", "train", "--device", "cpu", "--batch", "2"]
 """One sequence a rank on two ranks: about a second a step."""
@@ -25,9 +28,14 @@ def run(out, *words, policy="mxfp4", timeout=240):
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout)
 
 
+def invoked(*words):
+    """Return the finished command, run in this process."""
+    return CliRunner().invoke(app, [*COMMAND[3:], *map(str, words)])
+
+
 def asked(*words):
     """Return the exit status and the errors of a command in this process."""
-    done = CliRunner().invoke(app, [*COMMAND[3:], "--policy", "mxfp4", *map(str, words)])
+    done = invoked(*words)
     return done.exit_code, done.stderr
 
 
@@ -87,6 +95,8 @@ def test_a_run_leaves_its_corpus_metrics_and_checkpoints(whole):
     assert losses(out)[-1]["loss"] < losses(out)[0]["loss"] and losses(out)[-1]["tokens"] == 5 * 2 * 64
     assert sorted(path.name for path in (out / "checkpoints").iterdir()) == ["step-000000004", "step-000000005"]
     assert "5 steps, 640 tokens: loss" in text
+    last = text.splitlines()[-1]
+    assert last.startswith("witness: ") and " 4 layer steps judged, 0 mismatches" in last
 
 
 def test_a_run_killed_at_once_and_resumed_has_the_same_losses_to_the_bit(whole, tmp_path):
@@ -127,6 +137,34 @@ def test_a_corrupt_checkpoint_is_one_sentence_from_any_rank(whole, tmp_path):
     done = run(out, "--ranks", "2", "--steps", "6", "--resume")
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1 and "step-000000005 is corrupt: the digest of rank 1" in done.stderr
+
+
+class Flipped:
+    """The operations as the layer calls them, with one bit of each converted FP8 tensor turned over."""
+
+    def __getattr__(self, name):
+        return getattr(refnum, name)
+
+    def mxfp4_to_fp8(self, *given):
+        codes, scales = refnum.mxfp4_to_fp8(*given)
+        return codes ^ (torch.arange(codes.numel()).view_as(codes) % 64 == 5).to(torch.uint8), scales
+
+
+def test_a_bit_flipped_in_a_conversion_is_counted_saved_and_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(edges, "refnum", Flipped())
+    words = ["--steps", "1", "--megabytes", "1", "--whole", "1", "--witness", "0"]
+    done = invoked("--out", tmp_path / "out", *words)
+    assert done.exit_code == 1 and re.search(r"layer steps judged, [1-9]\d* mismatches\n$", done.stdout)
+    assert "witness: step 0, layer 0, expert" in done.stderr and "forward fc1_input.0" in done.stderr
+    assert list((tmp_path / "out" / "witness").iterdir())
+
+
+def test_a_policy_that_stops_at_a_mismatch_does(tmp_path, monkeypatch):
+    monkeypatch.setattr(edges, "refnum", Flipped())
+    words = ["--steps", "1", "--megabytes", "1", "--whole", "1", "--policy", "mxfp4+on_mismatch=stop"]
+    done = invoked("--out", tmp_path / "out", *words)
+    assert done.exit_code == 1 and "the run was told to stop at a mismatch" in done.stderr.splitlines()[-1]
+    assert not (tmp_path / "out" / "checkpoints").exists()
 
 
 @pytest.mark.parametrize(
