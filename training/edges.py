@@ -6,6 +6,7 @@ conversion and every product passes `Edges.call` or `Edges.product`, where a wit
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -168,31 +169,39 @@ class Edges:
 
     def product(self, name: str, a: Parts, b: Parts, route: Route) -> Tensor:
         """Return the rows of each expert times its weights [experts, N, K], bfloat16 [R, N]."""
-        out = torch.zeros((a[0].shape[0], b[0].shape[1]), dtype=BF16, device=a[0].device)
+        make = torch.empty if a[0].is_cuda else torch.zeros
+        out = make((a[0].shape[0], b[0].shape[1]), dtype=BF16, device=a[0].device)
+        ready = self._ready(a), self._ready(b)
         for expert, (start, stop) in _ranges(route.rows):
             # a host computes no row that only fills up: its result is the zero that is there
             last = stop if out.is_cuda else start + route.splits[expert]
-            left, right = tuple(x[start:last] for x in a), tuple(x[expert] for x in b)
-            self._multiply(f"{name}[{expert}]", left, right, out[start:last])
+            self._function(out.is_cuda)(_rows(ready[0], start, last), _item(ready[1], expert), out[start:last])
+            if self.observer is not None:
+                self.observer.product(f"{name}[{expert}]", _rows(a, start, last), _item(b, expert), out[start:last])
         return out
 
     def weight_gradient(self, name: str, a: Parts, b: Parts, route: Route) -> Tensor:
         """Return of each expert the columns [N, R] times the columns [K, R], bfloat16 [experts, N, K]."""
         shape = (len(route.rows), a[0].shape[0], b[0].shape[0])
         out = torch.zeros(shape, dtype=BF16, device=a[0].device)
+        ready = self._ready(a), self._ready(b)
         for expert, (start, stop) in _ranges(route.rows):
             # steps of 32 zeros leave a sum as it is: a host omits them
             last = stop if out.is_cuda else start + -(-route.splits[expert] // 32) * 32
-            self._multiply(f"{name}[{expert}]", _columns(a, start, last), _columns(b, start, last), out[expert])
+            left, right = (_columns(one, start, last) for one in ready)
+            self._function(out.is_cuda)(left, right, out[expert])
+            if self.observer is not None:
+                pair = _columns(a, start, last), _columns(b, start, last)
+                self.observer.product(f"{name}[{expert}]", *pair, out[expert])
         return out
 
-    def _multiply(self, name: str, a: Parts, b: Parts, out: Tensor) -> None:
-        """Write a @ b.T."""
-        out.copy_(self._function(out.is_cuda)(a, b))
-        if self.observer is not None:
-            self.observer.product(name, a, b, out)
+    def _ready(self, parts: Parts) -> Parts:
+        """Return an operand with the scales that the library takes, float32."""
+        if not (self.fp8 and parts[0].is_cuda and self.products == "library"):
+            return parts
+        return parts[0].view(torch.float8_e4m3fn), _by_four(float32_scales(parts[1]))
 
-    def _function(self, cuda: bool) -> Callable[[Parts, Parts], Tensor]:
+    def _function(self, cuda: bool) -> Callable[[Parts, Parts, Tensor], Any]:
         if not self.fp8:
             return _multiply_bf16 if cuda else _golden_bf16
         return _multiply_fp8 if cuda and self.products == "library" else _exact_fp8
@@ -213,8 +222,16 @@ def float32_scales(scales: Tensor) -> Tensor:
 
 def _ranges(rows: list[int]) -> list[tuple[int, tuple[int, int]]]:
     """Return the number and the [start, stop) of each expert that has rows."""
-    stops = torch.tensor(rows).cumsum(0).tolist()
+    stops = itertools.accumulate(rows)
     return [(at, (stop - count, stop)) for at, (count, stop) in enumerate(zip(rows, stops, strict=True)) if count]
+
+
+def _rows(parts: Parts, start: int, stop: int) -> Parts:
+    return tuple(one[start:stop] for one in parts)
+
+
+def _item(parts: Parts, expert: int) -> Parts:
+    return tuple(one[expert] for one in parts)
 
 
 def _columns(parts: Parts, start: int, stop: int) -> Parts:
@@ -223,30 +240,30 @@ def _columns(parts: Parts, start: int, stop: int) -> Parts:
     return (codes, parts[1][start // TILE : -(-stop // TILE)].t()) if len(parts) > 1 else (codes,)
 
 
-def _golden_bf16(a: Parts, b: Parts) -> Tensor:
-    return refnum.matmul_bf16(a[0], b[0], out="bfloat16")
+def _golden_bf16(a: Parts, b: Parts, out: Tensor) -> None:
+    out.copy_(refnum.matmul_bf16(a[0], b[0], out="bfloat16"))
 
 
-def _multiply_bf16(a: Parts, b: Parts) -> Tensor:
-    return a[0] @ b[0].t()
+def _multiply_bf16(a: Parts, b: Parts, out: Tensor) -> None:
+    torch.mm(a[0], b[0].t(), out=out)
 
 
-def _exact_fp8(a: Parts, b: Parts) -> Tensor:
-    if a[0].is_cuda:
-        return launchers.matmul_fp8(a[0], b[0], a[1].contiguous(), b[1].contiguous(), "promote128", BF16)
-    return refnum.matmul_fp8(a[0], b[0], a[1].contiguous(), b[1].contiguous(), "promote128", "bfloat16")
+def _exact_fp8(a: Parts, b: Parts, out: Tensor) -> None:
+    scales = [x[1].contiguous() for x in (a, b)]
+    if out.is_cuda:
+        out.copy_(launchers.matmul_fp8(a[0], b[0], *scales, "promote128", BF16))
+    else:
+        out.copy_(refnum.matmul_fp8(a[0], b[0], scales[0], scales[1], "promote128", "bfloat16"))
 
 
-def _multiply_fp8(a: Parts, b: Parts) -> Tensor:
+def _multiply_fp8(a: Parts, b: Parts, out: Tensor) -> None:
     """Multiply by cuBLASLt; scales of 1x128 have the rows contiguous, those of 128x128 the blocks of K."""
-    codes = [x[0].view(torch.float8_e4m3fn) for x in (a, b)]
-    left = float32_scales(a[1].t().contiguous()).t()
-    squares = b[1].shape[0] != b[0].shape[0]
-    right = _by_four(float32_scales(b[1])).t() if squares else float32_scales(b[1].t().contiguous())
-    return torch._scaled_mm(codes[0], codes[1].t(), left, right, out_dtype=BF16, use_fast_accum=False)
+    left = a[1].t().contiguous().t()
+    right = b[1].t() if b[1].shape[0] != b[0].shape[0] else b[1].t().contiguous()
+    torch._scaled_mm(a[0], b[0].t(), left, right, out_dtype=BF16, use_fast_accum=False, out=out)
 
 
 def _by_four(scales: Tensor) -> Tensor:
-    """Return scales of 128x128 with rows that lie a multiple of four apart, as the library needs them."""
-    blocks = scales.shape[1]
-    return torch.nn.functional.pad(scales, (0, -blocks % 4))[:, :blocks]
+    """Return scales with rows that lie a multiple of four apart, as the library needs those of 128x128."""
+    blocks = scales.shape[-1]
+    return torch.nn.functional.pad(scales, (0, -blocks % 4))[..., :blocks]

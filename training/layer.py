@@ -85,7 +85,7 @@ class MoELayer(torch.nn.Module):
         self.active: Route | None = None
         """The route of the step at work."""
         number = int(torch.randint(1 << 62, ())) if seed is None else seed
-        router, w1, w2 = _weights(number, hidden, ffn, experts, range(self.first, self.first + self.local))
+        router, w1, w2 = first_weights(number, hidden, ffn, experts, range(self.first, self.first + self.local))
         self.router = torch.nn.Parameter(router.to(device))
         self.w1 = torch.nn.Parameter(w1.to(device))
         self.w2 = torch.nn.Parameter(w2.to(device))
@@ -184,7 +184,7 @@ def _forward(
     edges, policy, ranks = layer.edges, layer.policy, layer.ranks
     weights = edges.weight(w1), edges.weight(w2)
     payload = edges.wire(x, policy.dispatched)
-    received = ranks.rows(payload[route.tokens], route.send, route.receive)
+    received = ranks.rows(payload.index_select(0, route.tokens), route.send, route.receive)
     first = edges.rows_operand(edges.gathered(received, route, policy.dispatched, layer.hidden), policy.dispatched)
     fc1 = edges.product("fc1", first, weights[0], route)
     second = edges.activation(fc1, prob)
@@ -210,7 +210,7 @@ def _backward(
 ) -> dict[str, Any]:
     """Return the intermediates of the backward step, the gradients among them."""
     edges, policy, ranks = layer.edges, layer.policy, layer.ranks
-    received = ranks.rows(grad[route.tokens], route.send, route.receive)
+    received = ranks.rows(grad.index_select(0, route.tokens), route.send, route.receive)
     rows = edges.gathered(viewed(received, torch.uint8), route, "bfloat16", layer.hidden)
     outer, outer_columns = edges.gradient(rows, route.rows)
     dact = edges.product("fc2.dgrad", outer, _turned(weights[1]), route)
@@ -254,7 +254,7 @@ def _turned(weight: Parts) -> Parts:
     return tuple(one.transpose(1, 2).contiguous() for one in weight)
 
 
-def _weights(seed: int, hidden: int, ffn: int, experts: int, mine: range) -> tuple[Tensor, Tensor, Tensor]:
+def first_weights(seed: int, hidden: int, ffn: int, experts: int, mine: range) -> tuple[Tensor, Tensor, Tensor]:
     """Return first values of the router and of some experts, each drawn with its own number as part of the seed."""
 
     def draw(number: int, rows: int, columns: int) -> Tensor:
