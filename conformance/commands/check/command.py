@@ -7,13 +7,14 @@ import sys
 from collections.abc import Callable
 from concurrent.futures.process import BrokenProcessPool
 from enum import StrEnum
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from refnum import get_profile
-from refnum.errors import FileError
+from refnum.errors import FileError, UnsupportedError
 
 from ...cases.contracts import checked_contract
 from ...cases.operation import select
@@ -34,6 +35,9 @@ LOST = (
     "a process that judged a share of the variants ended by itself: a kernel killed it, or want of memory; "
     "--isolate keeps kernels in processes of their own."
 )
+
+LAYER = "moe_layer"
+"""What is judged on several ranks, as a whole step (N20), not as a function of arrays."""
 
 
 class Level(StrEnum):
@@ -90,6 +94,8 @@ def check(
             f"{counts['wrong_caught']} wrong ones are caught"
         )
         return
+    if operation == [LAYER]:
+        raise typer.Exit(_layer_judge()((*(kernels or ()), *(subject or ())), report, json))
     operations = select(operation)  # a name that is wrong is told before the harness verifies itself
     for name in profile or []:
         get_profile(name)
@@ -123,6 +129,15 @@ def check(
         else:
             _carry_out(request, plan, document, workers, json, saved)
     _deliver(document, report, json)
+
+
+def _layer_judge() -> Callable[..., int]:
+    """Return the judge of whole layers, which stands with the layer."""
+    try:
+        found: Callable[..., int] = import_module("refnum.training.judge").check_layer
+    except ModuleNotFoundError as error:
+        raise UnsupportedError(f"{LAYER} needs {error.name}; install refnum[training]") from error
+    return found
 
 
 def _tell_of_deaths() -> None:
