@@ -15,6 +15,7 @@ import json
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -29,6 +30,7 @@ from refnum.errors import ArgumentError, FileError, RefnumError
 
 from . import golden
 from .compare import to_array
+from .dispatch import RankError
 from .layer import first_weights
 from .policies import get_policy
 from .spawn import local_device, run_ranks
@@ -69,7 +71,7 @@ CASES = (
     LayerCase("many rows", "blocks of 128 rows that are not padded or not begun anew", tokens=(150, 140)),
     LayerCase("ranks of other magnitude", "a scale for a whole tensor, which differs by rank", louder=9),
     LayerCase("blocks of other magnitude", "scales in another order than their codes", wide=14),
-    LayerCase("an expert without a token", "splits that leave out a zero", barred=(1,)),
+    LayerCase("an expert without a token", "splits that leave out a zero", barred=(0,)),
     LayerCase("a rank without a token", "exchanges that a rank leaves out", tokens=(16, 0)),
     LayerCase("a rank whose experts have no token", "products and columns of no rows", barred=(2, 3)),
     LayerCase("no token at all", "sizes of zero", tokens=(0, 0)),
@@ -98,16 +100,20 @@ class _Task:
     policy: str
     device: str
     folder: Path
-    first: int
+    cases: tuple[LayerCase, ...]
+    seconds: float
 
 
-def judge(subject: str = OURS, device: str = "cpu", seconds: float = 60.0) -> list[Verdict]:
-    """Judge a subject on every case.
+def judge(
+    subject: str = OURS, device: str = "cpu", seconds: float = 60.0, cases: Sequence[LayerCase] = CASES
+) -> list[Verdict]:
+    """Judge a subject on cases of two ranks.
 
     Args:
         subject: `FILE.py:NAME`, or `MODULE:NAME`.
         device: `cpu` (gloo), or `cuda` (NCCL, two GPUs).
         seconds: how long a rank may wait for the other.
+        cases: which ones.
 
     Returns:
         One Verdict a case.
@@ -119,9 +125,9 @@ def judge(subject: str = OURS, device: str = "cpu", seconds: float = 60.0) -> li
     get_policy(policy)
     verdicts: list[Verdict] = []
     with tempfile.TemporaryDirectory(prefix="refnum-layer-") as name:
-        while len(verdicts) < len(CASES):
-            task = _Task(subject, policy, device, Path(name), len(verdicts))
-            verdicts += _judged(task, seconds)
+        while left := tuple(cases[len(verdicts) :]):
+            verdicts += _judged(_Task(subject, policy, device, Path(name), left, seconds))
+            _clear(Path(name))
     return verdicts
 
 
@@ -188,25 +194,36 @@ def model(case: LayerCase, policy: str) -> list[tuple[golden.Forward, golden.Bac
 def _run(task: _Task) -> None:
     """Call the subject on this rank with one case after the other, and keep what it returns."""
     rank, device, subject = dist.get_rank(), local_device(task.device), load_subject(task.subject)
-    for number, case in enumerate(CASES[task.first :], task.first):
+    for number, case in enumerate(task.cases):
         per = case.experts // dist.get_world_size()
         given = inputs(case, rank)
         w1, w2 = weights(case, range(rank * per, rank * per + per))
         order = (given["x"], given["experts"], given["probs"], w1, w2, given["grad"])
         found = subject(*(one.to(device) for one in order))
         kept = {name: one.detach().cpu() for name, one in found.items() if isinstance(one, torch.Tensor)}
-        torch.save(kept, task.folder / f"{number}-{rank}.pt")
+        torch.save(kept, task.folder / f"{rank}.tmp")
+        os.replace(task.folder / f"{rank}.tmp", task.folder / f"{number}-{rank}.pt")
+        _meet([task.folder / f"{number}-{other}.pt" for other in range(dist.get_world_size())], task.seconds)
 
 
-def _judged(task: _Task, seconds: float) -> list[Verdict]:
-    """Return the verdicts of the cases from the task's first on, up to one that ended the ranks, at least one."""
+def _meet(paths: Sequence[Path], seconds: float) -> None:
+    """Wait until every rank is done, or an exchange that one left out would meet the next case's."""
+    stop = time.monotonic() + seconds + 5.0
+    while not all(path.exists() for path in paths):
+        if time.monotonic() > stop:
+            raise RankError(f"a rank waited up to {seconds:g} s for the other to end its step")
+        time.sleep(0.005)
+
+
+def _judged(task: _Task) -> list[Verdict]:
+    """Return the verdicts of cases up to one that ended the ranks; at least one."""
     error: RefnumError | None = None
     try:
-        run_ranks(_run, task, 2, task.device, seconds)
+        run_ranks(_run, task, 2, task.device, task.seconds)
     except RefnumError as raised:
         error = raised
-    verdicts = []
-    for number, case in enumerate(CASES[task.first :], task.first):
+    verdicts: list[Verdict] = []
+    for number, case in enumerate(task.cases):
         paths = [task.folder / f"{number}-{rank}.pt" for rank in range(2)]
         if not all(path.exists() for path in paths):
             words = str(error or "it ended without a result")
@@ -214,6 +231,11 @@ def _judged(task: _Task, seconds: float) -> list[Verdict]:
             return [*verdicts, Verdict(case.name, "timeout" if late else "fault", why=words[:300])]
         verdicts.append(_compared(case, task.policy, [torch.load(path, weights_only=True) for path in paths]))
     return verdicts
+
+
+def _clear(folder: Path) -> None:
+    for path in folder.glob("*.pt"):
+        path.unlink()
 
 
 def _compared(case: LayerCase, policy: str, found: Sequence[Mapping[str, torch.Tensor]]) -> Verdict:

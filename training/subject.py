@@ -28,4 +28,4 @@ def moe_layer(
     found = {name: record[f"forward.{name}"] for name in RETURNED}
     found |= {name: record[f"backward.{name}"] for name in ("dact", "dx_rows")}
     assert x.grad is not None and probs.grad is not None
-    return found | {"dx": x.grad, "dprobs": probs.grad, "dw1": layer.w1.grad, "dw2": layer.w2.grad}  # type: ignore
+    return found | {"dx": x.grad, "dprobs": probs.grad, "dw1": layer.w1.grad, "dw2": layer.w2.grad}
