@@ -118,7 +118,7 @@ def model(shape: Shape, policy: str, device: str) -> tuple[golden.Forward, golde
     xp = library(device)
     given = [[xp.asarray(compare.to_array(one)) for one in inputs(shape, rank)] for rank in range(RANKS)]
     x, experts, probs, grads = ([one[at] for one in given] for at in range(4))
-    _, w1, w2 = first_weights(SEED, shape.hidden, shape.ffn, shape.experts, range(shape.experts))
+    _, w1, w2 = first_weights(SEED, shape.hidden, shape.ffn, shape.experts, range(shape.experts), device)
     weights = [xp.asarray(compare.to_array(w)) for w in (w1, w2)]
     forward = golden.forward(x, experts, probs, *weights, policy)
     return forward[RANK], golden.backward(forward, grads, experts, policy)[RANK]

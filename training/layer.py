@@ -85,10 +85,9 @@ class MoELayer(torch.nn.Module):
         self.active: Route | None = None
         """The route of the step at work."""
         number = int(torch.randint(1 << 62, ())) if seed is None else seed
-        router, w1, w2 = first_weights(number, hidden, ffn, experts, range(self.first, self.first + self.local))
-        self.router = torch.nn.Parameter(router.to(device))
-        self.w1 = torch.nn.Parameter(w1.to(device))
-        self.w2 = torch.nn.Parameter(w2.to(device))
+        mine = range(self.first, self.first + self.local)
+        weights = first_weights(number, hidden, ffn, experts, mine, device)
+        self.router, self.w1, self.w2 = map(torch.nn.Parameter, weights)
 
     @property
     def first(self) -> int:
@@ -254,16 +253,22 @@ def _turned(weight: Parts) -> Parts:
     return tuple(one.transpose(1, 2).contiguous() for one in weight)
 
 
-def first_weights(seed: int, hidden: int, ffn: int, experts: int, mine: range) -> tuple[Tensor, Tensor, Tensor]:
-    """Return first values of the router and of some experts, each drawn with its own number as part of the seed."""
+def first_weights(
+    seed: int, hidden: int, ffn: int, experts: int, mine: range, device: torch.device | str | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return first values of the router and of some experts, each drawn with its own number as part of the seed.
+
+    A kind of device has numbers of its own.
+    """
+    place = device or "cpu"
 
     def draw(number: int, rows: int, columns: int) -> Tensor:
-        generator = torch.Generator().manual_seed((seed + number * 0x9E3779B97F4A7C15) % (1 << 63))
-        return torch.randn((rows, columns), generator=generator) * columns**-0.5
+        generator = torch.Generator(place).manual_seed((seed + number * 0x9E3779B97F4A7C15) % (1 << 63))
+        return torch.randn((rows, columns), generator=generator, device=place) * columns**-0.5
 
-    w1 = [draw(1 + 2 * expert, 2 * ffn, hidden) for expert in mine]
-    w2 = [draw(2 + 2 * expert, hidden, ffn) for expert in mine]
-    return draw(0, experts, hidden), torch.stack(w1).to(BF16), torch.stack(w2).to(BF16)
+    w1 = [draw(1 + 2 * expert, 2 * ffn, hidden).to(BF16) for expert in mine]
+    w2 = [draw(2 + 2 * expert, hidden, ffn).to(BF16) for expert in mine]
+    return draw(0, experts, hidden), torch.stack(w1), torch.stack(w2)
 
 
 def _require_sizes(hidden: int, ffn: int, experts: int, top: int, ranks: int) -> None:
