@@ -15,9 +15,7 @@ CASES = {case.name: case for case in judge.CASES}
 BUGS = {
     "scales_of_another_rank": ("even", "mismatch", "scale bytes are not: scales took another way"),
     "scales_that_differ_by_rank": ("ranks of other magnitude", "mismatch", "scale bytes are not"),
-    "experts_without_rows": ("an expert without a token", "mismatch", ""),
     "bytes_not_moved": ("even", "mismatch", "rows were not moved"),
-    "a_rank_without_tokens_leaves": ("a rank without a token", "timeout", "waited up to"),
     "out_in_float32": ("even", "malformed", "out is float32"),
     "not_finished": ("even", "fault", "no kernel for this"),
     "names_of_its_own": ("even", "malformed", "unknown are hidden"),
@@ -27,8 +25,7 @@ BUGS = {
 @pytest.mark.parametrize("name", BUGS)
 def test_a_wrong_layer_is_seen(name):
     case, outcome, why = BUGS[name]
-    seconds = 3.0 if outcome == "timeout" else 60.0
-    (found,) = judge.judge(f"{FILE}:{name}", seconds=seconds, cases=[CASES[case]])
+    (found,) = judge.judge(f"{FILE}:{name}", cases=[CASES[case]])
     assert (found.outcome, why in found.why) == (outcome, True), found
 
 
@@ -41,7 +38,7 @@ def test_a_bug_of_empty_experts_is_seen_by_their_case_alone():
 def test_judging_goes_on_after_a_case_that_ends_the_ranks():
     cases = [CASES["a rank without a token"], CASES["even"]]
     found = judge.judge(f"{FILE}:a_rank_without_tokens_leaves", seconds=3.0, cases=cases)
-    assert [one.outcome for one in found] == ["timeout", "pass"]
+    assert [one.outcome for one in found] == ["timeout", "pass"] and "waited up to" in found[0].why
 
 
 def test_the_command_judges_our_layer(tmp_path, monkeypatch):
