@@ -57,7 +57,10 @@ def check(
             help="As --subject: of a Python file every function that bears an operation's name, or that is declared.",
         ),
     ] = None,
-    operation: Annotated[list[str] | None, typer.Option("--operation", "-o", help="Name or pattern.")] = None,
+    operation: Annotated[
+        list[str] | None,
+        typer.Option("--operation", "-o", help="Name or pattern; moe_layer alone: a whole layer, on two ranks."),
+    ] = None,
     subject: Subjects = None,
     profile: Annotated[list[str] | None, typer.Option("--profile", "-p", help="Default: all that are claimed.")] = None,
     level: Annotated[Level, typer.Option(help="smoke verifies nothing; exhaustive adds 2^32 sweeps.")] = Level.STANDARD,
