@@ -135,7 +135,7 @@ MODELS: dict[str, Model] = {
     "qwen3-30b": Model(
         48, 0, 2048, 6144, 768, 128, 8, 0, 151936, Grouped(32, 4, 128), 4096, 1, 8, "Qwen/Qwen3-30B-A3B"
     ),
-    "small": Model(4, 0, 512, 0, 512, 16, 4, 0, 256, Grouped(8, 8, 64), 512),
+    "small": Model(4, 0, 512, 0, 512, 8, 2, 0, 256, Grouped(8, 8, 64), 512),
     "tiny": Model(2, 0, 128, 0, 128, 4, 2, 0, 256, Grouped(4, 4, 32), 64),
 }  # fmt: skip
 """Name -> sizes. `small` trains on one GPU, `tiny` on a processor; both read bytes."""
