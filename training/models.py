@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from fractions import Fraction
 
 from refnum.errors import ArgumentError, shown
 
@@ -106,6 +108,14 @@ class Model:
         if layer < self.dense:
             return self.attention_weights() + 3 * self.hidden * self.wide
         return self.attention_weights() + self.hidden * (3 * self.expert * self.shared + self.experts)
+
+    def copies(self, ranks: int) -> Fraction:
+        """Return to how many of the ranks that share the experts a token is sent on average, if all are equally likely.
+
+        A token goes once to a rank, however many of its experts are there.
+        """
+        others = math.comb(self.experts - self.experts // ranks, self.top)
+        return ranks * (1 - Fraction(others, math.comb(self.experts, self.top)))
 
     def parameters(self) -> int:
         """Return the weights of the whole model, without those of norms."""
