@@ -14,7 +14,7 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from refnum.errors import ArgumentError
+from refnum.errors import ArgumentError, FileError
 
 from .checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from .collective import in_order, total, wait_for_all
@@ -46,7 +46,8 @@ class Run:
         seed: of weights and batches.
         rate: the highest learning rate.
         device: `cpu` or `cuda`.
-        folder: gets the corpus, checkpoints and metrics.
+        folder: gets checkpoints and metrics.
+        corpus: the folder of the text; gathered where there is none.
         save, check: steps between checkpoints, and between validations.
         megabytes: of text.
         seconds: how long ranks wait for each other.
@@ -62,6 +63,7 @@ class Run:
     rate: float
     device: str
     folder: Path
+    corpus: Path
     save: int
     check: int
     megabytes: float
@@ -93,9 +95,9 @@ class Trainer:
         self.model = ByteModel(self.sizes, run.policy, self.device, run.seed, self.witness, run.seconds)
         self.optimiser = Optimiser(self.model, self.ranks, run.rate, max(1, min(100, run.steps // 10)), run.steps)
         if self.ranks.rank == 0:
-            write_corpus(run.folder / "corpus", run.megabytes)
+            write_corpus(run.corpus, run.megabytes)
         wait_for_all(self.ranks)
-        self.corpus = read_corpus(run.folder / "corpus")
+        self.corpus = read_corpus(run.corpus)
         self.step = 0
         self.before = dict.fromkeys(JUDGED, 0)
 
@@ -162,6 +164,7 @@ def train(given: tuple[Run, bool]) -> None:
     _deterministic(run.device)
     if not resumed and Ranks().rank == 0 and (run.folder / NAME).exists():
         raise ArgumentError(f"{run.folder} holds a run; give --resume to go on with it, or another --out")
+    _make_folder(run.folder)
     trainer = Trainer(run)
     if resumed:
         trainer.resume()
@@ -179,6 +182,13 @@ def _deterministic(device: str) -> None:
     torch._C._set_deterministic_fill_uninitialized_memory(False)
     if device == "cpu":
         torch.set_num_threads(1)
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(f"{folder} cannot be made: {error.strerror}; give another --out") from error
 
 
 def _progress() -> Progress:

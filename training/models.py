@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from fractions import Fraction
 
 from refnum.errors import ArgumentError, shown
 
@@ -107,6 +109,14 @@ class Model:
             return self.attention_weights() + 3 * self.hidden * self.wide
         return self.attention_weights() + self.hidden * (3 * self.expert * self.shared + self.experts)
 
+    def copies(self, ranks: int) -> Fraction:
+        """Return to how many of the ranks that share the experts a token is sent on average, if all are equally likely.
+
+        A token goes once to a rank, however many of its experts are there.
+        """
+        others = math.comb(self.experts - self.experts // ranks, self.top)
+        return ranks * (1 - Fraction(others, math.comb(self.experts, self.top)))
+
     def parameters(self) -> int:
         """Return the weights of the whole model, without those of norms."""
         layers = sum(self.other_weights(layer) for layer in range(self.layers))
@@ -135,7 +145,7 @@ MODELS: dict[str, Model] = {
     "qwen3-30b": Model(
         48, 0, 2048, 6144, 768, 128, 8, 0, 151936, Grouped(32, 4, 128), 4096, 1, 8, "Qwen/Qwen3-30B-A3B"
     ),
-    "small": Model(4, 0, 512, 0, 512, 16, 4, 0, 256, Grouped(8, 8, 64), 512),
+    "small": Model(4, 0, 512, 0, 512, 8, 2, 0, 256, Grouped(8, 8, 64), 512),
     "tiny": Model(2, 0, 128, 0, 128, 4, 2, 0, 256, Grouped(4, 4, 32), 64),
 }  # fmt: skip
 """Name -> sizes. `small` trains on one GPU, `tiny` on a processor; both read bytes."""

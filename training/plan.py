@@ -6,6 +6,7 @@ Memory is counted for the pipeline stage that needs most. With one forward, one 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -79,8 +80,8 @@ class Plan:
         stage: the pipeline stage that needs most.
         parts: `PARTS` -> bytes.
         edges: saved tensor -> bytes, all layers and micro-batches of the stage; their sum is `saved activations`.
-        dispatched: bytes of one token's row, and of all rows that one device sends in one layer and micro-batch if each
-            expert of a token were on another rank.
+        dispatched: bytes of one token's row, and of all rows that one device sends in one layer and micro-batch, a
+            token once to each rank that has experts of it.
         routed: bytes kept for one routed token without recomputation.
     """
 
@@ -129,8 +130,8 @@ def layers_of(model: Model, setting: Setting, stage: int) -> range:
     return range(first, first + least + (stage < more))
 
 
-def edges(model: Model, policy: Policy, layer: int) -> Iterator[Edge]:
-    """Yield what the backward pass of a layer needs, and what it may make again.
+def edges(model: Model, policy: Policy, layer: int, ranks: int) -> Iterator[Edge]:
+    """Yield what the backward pass of a layer needs, and what it may make again; `ranks` share the experts.
 
     Inputs of linear layers outside of experts are kept in the format of the policy's `saved_input`.
     """
@@ -154,7 +155,7 @@ def edges(model: Model, policy: Policy, layer: int) -> Iterator[Edge]:
         yield _edge("shared gate and up", 2 * 2 * wide, "experts")
         yield _edge("shared activation", _narrow(linear, wide), "experts")
     saved = saved_bytes(policy, model.hidden, model.expert)
-    yield _edge("received rows", model.top * saved["input"], "")
+    yield _edge("received rows", math.ceil(model.copies(ranks) * saved["input"]), "")
     yield _edge("experts' gate and up", model.top * saved["activation"], "experts")
     yield _edge("experts' FC2 input", model.top * saved["fc2_input"], "experts")
     yield _edge("routing", 2 * 4 * model.top, "")
@@ -187,7 +188,8 @@ def _stage(model: Model, policy: Policy, setting: Setting, stage: int) -> Plan:
     row = row_bytes(policy.dispatched, model.hidden)
     tokens = setting.sequences * model.sequence
     routed = sum(saved_bytes(policy, model.hidden, model.expert).values())
-    return Plan(stage, parts, saved, (row, row * tokens * model.top), routed)
+    sent = math.ceil(row * tokens * model.copies(setting.experts))
+    return Plan(stage, parts, saved, (row, sent), routed)
 
 
 def _saved(model: Model, policy: Policy, setting: Setting, stage: int) -> dict[str, int]:
@@ -195,7 +197,7 @@ def _saved(model: Model, policy: Policy, setting: Setting, stage: int) -> dict[s
     tokens = setting.sequences * model.sequence * (setting.pipeline - stage)
     found: dict[str, int] = {}
     for layer in layers_of(model, setting, stage):
-        for edge in edges(model, policy, layer):
+        for edge in edges(model, policy, layer, setting.experts):
             kept = 0 if edge.spared & set(setting.recompute) else tokens * edge.bytes
             found[edge.name] = found.get(edge.name, 0) + kept
     return {name: size for name, size in found.items() if size}
@@ -204,15 +206,18 @@ def _saved(model: Model, policy: Policy, setting: Setting, stage: int) -> dict[s
 def _buffers(model: Model, policy: Policy, setting: Setting, stage: int) -> int:
     """Return the largest of: one layer's tensors in flight with what is made again, and the logits of the last stage.
 
-    In flight are the rows sent and received and what they become, BF16 rows to be combined, gate and up and their
-    gradients, and the FP8 codes of the layer's experts, row-wise and column-wise.
+    In flight are the rows sent and received, and as many of BF16 that return; the rows of experts with FC1's operand,
+    gate and up and their gradients; and the FP8 codes of the layer's experts, row-wise and column-wise.
     """
     tokens = setting.sequences * model.sequence
     rows = tokens * model.top
     layer = layers_of(model, setting, stage)[-1]
-    again = sum(edge.bytes for edge in edges(model, policy, layer) if edge.spared & set(setting.recompute))
-    exchange = rows * 2 * (row_bytes(policy.dispatched, model.hidden) + 2 * model.hidden)
-    inside = rows * 2 * 2 * (2 * model.expert)
+    again = sum(
+        edge.bytes for edge in edges(model, policy, layer, setting.experts) if edge.spared & set(setting.recompute)
+    )
+    wire = 2 * (row_bytes(policy.dispatched, model.hidden) + 2 * model.hidden)
+    exchange = math.ceil(tokens * model.copies(setting.experts)) * wire
+    inside = rows * (row_bytes(policy.products, model.hidden) + 2 * 2 * (2 * model.expert))
     codes = 2 * model.expert_weights() // setting.experts if policy.products == "fp8" else 0
     logits = tokens * model.vocabulary * (2 + 4) if stage == setting.pipeline - 1 else 0
     return max(tokens * again + exchange + inside + codes, logits)

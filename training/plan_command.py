@@ -74,11 +74,11 @@ def _percent(size: int, memory: float) -> str:
 def _lines(found: Plan, memory: float, told: float | None) -> list[str]:
     row, rows = found.dispatched
     words = [
-        f"dispatched: {row:,} bytes a token and expert, at most {rows / GB:.2f} GB a layer and micro-batch",
+        f"dispatched: {row:,} bytes a token and rank, {rows / GB:.3f} GB a layer",
         f"kept for a routed token, nothing made again: {found.routed:,} bytes",
     ]
     if told is not None:
-        words.append(f"published: {told:.2f} %; this plan: {_percent(found.total, memory)} % (see the guide train)")
+        words.append(f"published: {told:.2f} % of 80 GB; this plan: {_percent(found.total, 80)} % (`refnum docs train`)")
     if found.total > memory * GB:
         words.append(f"it does not fit into {memory:g} GB")
     return words

@@ -57,6 +57,9 @@ def train(
     seed: Annotated[int, typer.Option(help="Of weights and batches.", min=0, max=2**31 - 1)] = 0,
     megabytes: Annotated[float | None, typer.Option(help="Text to gather, in 10**6 bytes.", min=0)] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the run. Default: .refnum/train/POLICY-SEED.")] = None,
+    corpus: Annotated[
+        Path | None, typer.Option(help="Folder of the text. Default: corpus, in the run's folder.")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the folder's last checkpoint.")] = False,
     save: Annotated[int, typer.Option(help="Steps between checkpoints.", min=1)] = 100,
     check: Annotated[int, typer.Option(help="Steps between validations.", min=1)] = 100,
@@ -74,7 +77,7 @@ def train(
     folder = out or Path(".refnum") / "train" / f"{get_policy(policy).name}-{seed}"
     run = Run(
         get_policy(policy).name, model or default.model, steps or default.steps, batch or default.batch, seed,
-        default.rate if rate is None else rate, place, folder, save, check,
+        default.rate if rate is None else rate, place, folder, corpus or folder / "corpus", save, check,
         default.megabytes if megabytes is None else megabytes, seconds, witness,
         default.whole if whole is None else whole,
     )  # fmt: skip

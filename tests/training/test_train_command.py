@@ -129,6 +129,19 @@ def test_a_finished_run_is_neither_overwritten_nor_another_run_resumed(whole):
     assert losses(out) == before
 
 
+def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path):
+    (tmp_path / "file").write_text("")
+    status, text = asked("--out", tmp_path / "file" / "out", "--steps", "1")
+    assert status == 2 and "cannot be made: Not a directory; give another --out" in text and text.count("\n") == 1
+
+
+def test_a_corpus_may_stand_elsewhere(whole, tmp_path):
+    out = tmp_path / "out"
+    done = invoked("--out", out, "--steps", "1", "--model", "tiny", "--corpus", whole[0] / "corpus", "--policy", "bf16")
+    assert done.exit_code == 0, done.stderr
+    assert not (out / "corpus").exists() and len(losses(out)) == 1
+
+
 def test_a_corrupt_checkpoint_is_one_sentence_from_any_rank(whole, tmp_path):
     out = tmp_path / "corrupt"
     subprocess.run(["cp", "-r", str(whole[0]), str(out)], check=True)
