@@ -78,7 +78,9 @@ def _lines(found: Plan, memory: float, told: float | None) -> list[str]:
         f"kept for a routed token, nothing made again: {found.routed:,} bytes",
     ]
     if told is not None:
-        words.append(f"published: {told:.2f} % of 80 GB; this plan: {_percent(found.total, 80)} % (`refnum docs train`)")
+        words.append(
+            f"published: {told:.2f} % of 80 GB; this plan: {_percent(found.total, 80)} % (`refnum docs train`)"
+        )
     if found.total > memory * GB:
         words.append(f"it does not fit into {memory:g} GB")
     return words

@@ -116,7 +116,9 @@ def test_the_command_fits_80_columns():
     done = CliRunner().invoke(app, ["plan", "--recompute", "mla-up", "--memory", "64"], env={"COLUMNS": "80"})
     assert done.exit_code == 0, done.output
     assert max(map(len, done.output.splitlines())) <= 80
-    assert "published: 70.11 % of 80 GB; this plan: 97.02 %" in done.output and "it does not fit into 64 GB" in done.output
+    assert (
+        "published: 70.11 % of 80 GB; this plan: 97.02 %" in done.output and "it does not fit into 64 GB" in done.output
+    )
 
 
 def test_the_command_s_json_is_the_plan():
