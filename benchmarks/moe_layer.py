@@ -118,7 +118,7 @@ def model(shape: Shape, policy: str, device: str) -> tuple[golden.Forward, golde
     xp = library(device)
     given = [[xp.asarray(compare.to_array(one)) for one in inputs(shape, rank)] for rank in range(RANKS)]
     x, experts, probs, grads = ([one[at] for one in given] for at in range(4))
-    _, w1, w2 = first_weights(SEED, shape.hidden, shape.ffn, shape.experts, range(shape.experts))
+    _, w1, w2 = first_weights(SEED, shape.hidden, shape.ffn, shape.experts, range(shape.experts), device)
     weights = [xp.asarray(compare.to_array(w)) for w in (w1, w2)]
     forward = golden.forward(x, experts, probs, *weights, policy)
     return forward[RANK], golden.backward(forward, grads, experts, policy)[RANK]
@@ -154,6 +154,49 @@ class Orders:
             if torch.equal(want.view(torch.int16), result.contiguous().view(torch.int16)):
                 return order
         return "no named order"
+
+
+class Traffic:
+    """An observer that writes down every conversion: its name, and dtypes and bytes of what it reads and writes."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def enter(self, layer: Any, backward: bool) -> None:
+        """Mark the direction."""
+        self.calls.append("backward" if backward else "forward")
+
+    def conversion(self, name: str, arguments: Any, named: Any, results: Any) -> None:
+        """Write down one conversion."""
+        outputs = results if isinstance(results, tuple) else (results,)
+        self.calls.append(f"{name}: {_traffic(arguments)} -> {_traffic(outputs)}")
+
+    def product(self, name: str, a: Any, b: Any, result: Any) -> None:
+        """Write down the first expert's product of each kind."""
+        if f"{name.partition('[')[0]}[0]" == name:
+            self.calls.append(f"{name}: {_traffic((*a, *b))} -> {_traffic((result,))}")
+
+    def forward(self, layer: Any, inputs: Any, found: Any) -> None:
+        """Nothing to keep."""
+
+    def backward(self, layer: Any, kept: Any, found: Any) -> None:
+        """Nothing to compare."""
+
+
+def _traffic(values: Any) -> str:
+    tensors = [one for one in values if isinstance(one, torch.Tensor)]
+    return " ".join(f"{str(t.dtype).removeprefix('torch.')}{list(t.shape)}={t.numel() * t.element_size()}B"
+                    for t in tensors)  # fmt: skip
+
+
+def traffic(shape: Shape, device: str) -> dict[str, list[str]]:
+    """Return the conversions of a step under each policy: between FP4 and FP8 there is no bfloat16 tensor."""
+    found = {}
+    for policy in ("mxfp4", "fp8"):
+        seen = Traffic()
+        step(make(shape, policy, device, "library", seen), inputs(shape, RANK), device)
+        found[policy] = seen.calls
+    return found
 
 
 def check(shape: Shape, policy: str, products: str, device: str, made: Any) -> dict[str, Any]:
@@ -360,7 +403,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--small", action="store_true", help="small shapes")
-    parser.add_argument("--only", nargs="*", help="sections: checks, times, exchanges, witness, profile")
+    parser.add_argument("--only", nargs="*", help="sections: traffic, checks, times, exchanges, witness, profile")
     given = parser.parse_args()
     device = "cpu" if given.device == "cpu" else f"cuda:{int(os.environ.get('LOCAL_RANK', 0))}"
     if device != "cpu":
@@ -375,6 +418,7 @@ def main() -> None:
     shapes = SMALL if given.small else CHECKED
     slow = (next(iter(SMALL.values())),) if given.small else TIMED
     sections: dict[str, Callable[[], Any]] = {
+        "traffic": lambda: traffic(shapes["even"], device),
         "checks": lambda: checks(shapes, device),
         "times": lambda: times(slow, device, 2 if given.small else 10),
         "witness": lambda: witnessed(shapes["even"], device, 1 if given.small else 3, given.out),

@@ -176,6 +176,8 @@ def segments(splits: np.ndarray, tall: int) -> int:
 
 def count(name: str, value: Any, least: int, most: int = MOST) -> int:
     """Return an argument that must be an integer from `least` to `most`; ArgumentError otherwise."""
+    if type(value) is int and least <= value <= most:
+        return value
     try:
         bare = not isinstance(value, BOOLS) and not str(getattr(value, "dtype", "")).endswith("bool")
         number = operator.index(value) if bare else least - 1

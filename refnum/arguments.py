@@ -24,6 +24,8 @@ def require_integer(
 
     NumPy's integers and arrays of one integer without axes are integers; a bool, a float and text are none.
     """
+    if type(value) is int and least <= value and (most is None or value <= most):
+        return value
     try:
         plain = not isinstance(value, _BOOLS) and not str(getattr(value, "dtype", "")).endswith("bool")
         number = operator.index(value) if plain else None  # type: ignore[arg-type]

@@ -53,17 +53,26 @@ def to_float32_bits(exact: Fraction, negative: bool = False) -> int:
     `negative` gives the sign of a zero. Raises ProfileError when the value is no float32.
     """
     sign = 0x80000000 if exact < 0 or (exact == 0 and negative) else 0
-    exact = abs(exact)
-    if exact == 0:
-        return sign
-    if exact >= Fraction(2) ** 128:
-        return sign | INF32
-    # floor(log2) where the denominator is a power of two; no other value is a float32
-    exponent = max(exact.numerator.bit_length() - exact.denominator.bit_length(), -126)
-    units = exact / Fraction(2) ** (exponent - 23)
-    if units.denominator != 1:
-        raise ProfileError(f"{exact} is no float32 value; decode to a wider type")
-    return sign | ((exponent + 126 << 23) + int(units))  # the leading bit of a normal value adds one to its field
+    bits = _float32_magnitude(abs(exact.numerator), exact.denominator)
+    if bits is None:
+        raise ProfileError(f"{abs(exact)} is no float32 value; decode to a wider type")
+    return sign | bits
+
+
+def _float32_magnitude(numerator: int, denominator: int, shift: int = 0) -> int | None:
+    """float32 bits of numerator / denominator * 2**shift, Inf from 2**128 on; None where float32 has no such value."""
+    if denominator & denominator - 1:
+        return None if numerator < denominator << max(0, 128 - shift) else INF32
+    exponent = shift - denominator.bit_length() + 1  # the value is numerator * 2**exponent
+    top = numerator.bit_length() + exponent
+    if numerator == 0 or top > 128:
+        return INF32 if numerator else 0
+    last = max(top - 24, -149)
+    cut = last - exponent
+    if cut > 0 and numerator & (1 << cut) - 1:
+        return None
+    # the leading bit of a normal value adds one to its field
+    return (last + 149 << 23) + (numerator >> cut if cut > 0 else numerator << -cut)
 
 
 @functools.cache
@@ -78,8 +87,11 @@ def decode_table(fmt: Format, shift: int = 0) -> np.ndarray:
         if isinstance(exact, str):
             bits[code] = {"nan": NAN32, "+inf": INF32, "-inf": INF32 | 1 << 31}[exact]
         else:
-            negative = fmt.kind == "float" and bool(code & fmt.sign_mask)
-            bits[code] = to_float32_bits(exact * Fraction(2) ** shift, negative)
+            negative = exact < 0 or fmt.kind == "float" and bool(code & fmt.sign_mask)
+            magnitude = _float32_magnitude(abs(exact.numerator), exact.denominator, shift)
+            if magnitude is None:
+                raise ProfileError(f"{exact} * 2**{shift} is no float32 value; decode to a wider type")
+            bits[code] = magnitude | negative << 31
     bits.flags.writeable = False
     return bits
 

@@ -207,7 +207,7 @@ def expert_backward(step: Forward, received: Array, policy: Policy) -> dict[str,
     """Return what one rank computes of the gradients that it received, bits u16 [N, K], as fields of Backward."""
     hidden, splits, rows = received.shape[1], step.splits, filled(step.splits)
     row_map = _like(step.row_map, received)
-    grad = permute_pad(_bytes(received), row_map, splits, ALIGN)[0].view(np.uint16)
+    grad = _viewed(permute_pad(_bytes(received), row_map, splits, ALIGN)[0], np.dtype(np.uint16))
     grad_rows, grad_columns = gradient(grad, policy, rows)
     dact = product(grad_rows, transposed(step.fc2_weight, policy), policy, rows)
     fc1 = decode(step.saved_activation, policy.saved_activation)
@@ -254,7 +254,7 @@ def to_wire(parts: Parts) -> Array:
 def from_wire(rows: Array, form: str, hidden: int) -> Parts:
     """Return the parts of rows of bytes; undoes `to_wire`."""
     if form == "bfloat16":
-        return (contiguous(rows).view(np.uint16),)
+        return (_viewed(rows, np.dtype(np.uint16)),)
     codes = hidden if form == "fp8" else hidden // 2
     return contiguous(rows[:, :codes]), contiguous(rows[:, codes:])
 
@@ -394,7 +394,9 @@ def padded(values: Array, splits: Sequence[int]) -> Array:
 
 
 def _combined(rows: Array, row_map: np.ndarray, splits: Sequence[int], tokens: int, align: int) -> Array:
-    """Return the sums of N12.3 rounded once to bfloat16 bits."""
+    """Return the sums of N12.3 rounded once to bfloat16 bits; a token without rows gives +0."""
+    if not row_map.size:
+        return np.zeros((tokens, rows.shape[1]), np.uint16, like=rows)
     sums = unpermute(rows, _like(row_map, rows), list(splits), None, tokens, align)
     return softfloat.to_bfloat16(float32_bits(sums))
 
@@ -430,4 +432,11 @@ def _take(x: Array, index: np.ndarray) -> Array:
 
 
 def _bytes(x: Array) -> Array:
-    return contiguous(x).view(np.uint8)
+    return _viewed(x, np.dtype(np.uint8))
+
+
+def _viewed(x: Array, dtype: np.dtype[Any]) -> Array:
+    """Return a matrix's bytes as another dtype, also where there are no rows."""
+    if x.size:
+        return contiguous(x).view(dtype)
+    return np.zeros((x.shape[0], x.shape[1] * x.dtype.itemsize // dtype.itemsize), dtype, like=x)

@@ -80,12 +80,15 @@ class Case:
         return f"{variant(self.operation, self.profile, self.params)} {shapes}"
 
 
+_PLAIN = frozenset((int, str, float, bool, type(None)))
+
+
 def plain(params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters as JSON values in a fixed order."""
 
     def value(item: Any) -> Any:
         if isinstance(item, tuple | list | np.ndarray):
-            return [value(part) for part in item]
+            return [part if type(part) in _PLAIN else value(part) for part in item]
         return item.item() if isinstance(item, np.generic) else item
 
     return {name: value(params[name]) for name in sorted(params)}

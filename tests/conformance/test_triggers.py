@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -143,3 +144,17 @@ def test_the_command_judges_one_mutant_and_writes_json(tmp_path):
 def test_the_command_refuses_what_is_no_mutant(given):
     done = CliRunner().invoke(app, ["mutate", "triggers", *given])
     assert done.exit_code == 2
+
+
+def test_out_written_as_if_dense_stays_in_its_memory():
+    effect = next(one for one in INTO_OUT if one.name == "out dense")
+    memory = np.full((12, 24), 0xAA, np.uint8)
+    right = np.arange(32, dtype=np.uint8).reshape(4, 8)
+    for out in (memory[4:8, 8:16], memory[7:3:-1, 8:16], memory[4:8, 15:7:-1]):
+        memory[...] = 0xAA
+        call = SimpleNamespace(outs=(out,))
+        assert effect.whole([right], call)[0] is out
+        flat = memory.reshape(-1)
+        first, last = 4 * 24 + 8, 7 * 24 + 16
+        assert (flat[first : first + 32] == np.arange(32)).all()
+        assert (flat[:first] == 0xAA).all() and (flat[last:] == 0xAA).all()

@@ -84,6 +84,46 @@ def test_scales_of_another_rank_are_seen(tmp_path):
     assert any(name.endswith("forward.out") for name in wrong)
 
 
+class Seen:
+    """An observer that keeps the dtypes that every conversion reads and writes, by name."""
+
+    def __init__(self):
+        self.calls = []
+
+    def enter(self, layer, backward):
+        self.calls.append(("backward" if backward else "forward", set()))
+
+    def conversion(self, name, arguments, named, results):
+        tensors = [one for one in (*arguments, *(results if isinstance(results, tuple) else (results,)))
+                   if isinstance(one, torch.Tensor)]  # fmt: skip
+        self.calls.append((name, {one.dtype for one in tensors}))
+
+    def product(self, name, a, b, result):
+        if name.endswith("[0]"):
+            self.calls.append((name, {one.dtype for one in (*a, *b)}))
+
+    def forward(self, layer, inputs, found):
+        return None
+
+    def backward(self, layer, kept, found):
+        return None
+
+
+def test_no_bfloat16_tensor_lies_between_the_payload_and_its_products():
+    """FP4 becomes FP8 directly: the forward rows and the columns of FC1's weight gradient."""
+    seen = Seen()
+    layer = MoELayer(128, 128, 2, 2, "mxfp4", witness=seen, seed=0)
+    layer(torch.randn(9, 128).to(torch.bfloat16)).float().sum().backward()
+    names = [name for name, _ in seen.calls]
+    start = names.index("permute_unpack")
+    forward = seen.calls[start : start + 3]
+    assert [name for name, _ in forward] == ["permute_unpack", "mxfp4_to_fp8", "fc1[0]"]
+    again = seen.calls[names.index("permute_unpack", start + 1) :][:2]
+    assert [name for name, _ in again] == ["permute_unpack", "mxfp4_to_fp8_columns"]
+    assert all(dtypes <= {torch.uint8, torch.int64} for _, dtypes in (*forward, *again))
+    assert all(dtypes == {torch.uint8} for name, dtypes in seen.calls if name.startswith("fc"))
+
+
 BAD = {
     "hidden": {"hidden": 100},
     "ffn": {"ffn": 0},

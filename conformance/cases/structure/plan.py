@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import itertools
+import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -10,7 +12,7 @@ from typing import Any
 
 import refnum
 
-from ..case import Case
+from ..case import Case, plain
 from ..layouts import IN, OUT
 from ..operation import OPERATIONS
 from . import factors
@@ -24,7 +26,7 @@ from .ragged import splits
 AMOUNTS = ("smoke", "brief", "full", "exhaustive")
 """How much is asked: a few rows; every level of the shapes; every pair of them, extremes and forms too; huge ones."""
 SMOKE = 6
-CALLS = ("twice", "after a refusal", "at once")
+CALLS = ("twice", "after a refusal", "at once", "twice", "after a refusal", "after a refusal")
 """How often a row is called, in turn: once more, after a call that must be refused, or twice at the same time."""
 MIXED = {"full": 2600, "brief": 80, "all brief": 1300, "keyed": 500, "layout": 500, "layout brief": 90}
 """Amount -> mixed rows of a variant."""
@@ -72,10 +74,16 @@ def structure_cases(operation: str, profile: str, params: Mapping[str, Any], amo
 
 def structure_rows(operation: str, profile: str, params: Mapping[str, Any], amount: str) -> list[Row]:
     """Return the rows of levels of a variant."""
-    rows = _rows(operation, profile, params, amount)
+    return list(_called_rows(operation, profile, json.dumps(plain(params)), amount))
+
+
+@functools.lru_cache(maxsize=4)
+def _called_rows(operation: str, profile: str, params: str, amount: str) -> tuple[Row, ...]:
+    rows = _rows(operation, profile, json.loads(params), amount)
     if amount == "smoke":
-        return rows
-    return [row if "order" in row else {**row, "calls": CALLS[place % 3]} for place, row in enumerate(rows)]
+        return tuple(rows)
+    calls = itertools.cycle(CALLS)
+    return tuple(row if "order" in row else {**row, "calls": call} for row, call in zip(rows, calls, strict=False))
 
 
 def _rows(operation: str, profile: str, params: Mapping[str, Any], amount: str) -> list[Row]:

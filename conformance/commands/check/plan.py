@@ -20,14 +20,10 @@ RUN_LEVELS = ("smoke", "standard", "exhaustive")
 
 @dataclass(frozen=True)
 class Share:
-    """The variants of one operation with one choice of parameters, under every profile.
-
-    params: as JSON. first: whether it is the operation's first share.
-    """
+    """The variants of one operation with one choice of parameters (as JSON), under every profile."""
 
     operation: str
     params: str
-    first: bool
 
     def holds(self, item: Variant) -> bool:
         """Whether a variant is of this share."""
@@ -126,9 +122,9 @@ def shares_of(plan: Plan) -> list[Share]:
     for item in variants(replace(plan, share=None, laid={}, structured=set())):
         found.setdefault(item.operation.name, {})[item.choice] = None
     return [
-        Share(operation, choice, place == 0)
+        Share(operation, choice)
         for operation, choices in sorted(found.items(), key=lambda item: -len(item[1]))
-        for place, choice in enumerate(choices)
+        for choice in choices
     ]
 
 

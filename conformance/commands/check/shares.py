@@ -103,7 +103,7 @@ def run_shares(
         checkpoint(report)
     context = multiprocessing.get_context("spawn")  # a forked process cannot use CUDA
     queue = context.SimpleQueue()
-    complete = True
+    complete = 0
     with (
         _listening(queue, progress),
         ProcessPoolExecutor(workers, context, _begin, (queue,)) as pool,
@@ -112,11 +112,11 @@ def run_shares(
         for part in _parts(futures, pool):
             report.results += part.results
             report.harness += part.harness
-            complete = complete and part.status == COMPLETE
+            complete += part.status == COMPLETE
             if checkpoint is not None:
                 checkpoint(report)
     report.results.sort(key=lambda result: order[result["variant"]])
-    if complete and all(future.done() and not future.cancelled() for future in futures):
+    if complete == len(futures):
         report.status = COMPLETE
 
 
@@ -140,12 +140,17 @@ def _parts(futures: list[Future[Report]], pool: ProcessPoolExecutor) -> Iterator
 
 @contextmanager
 def _listening(queue: Any, progress: Progress) -> Iterator[None]:
-    """Pass on what the processes tell until the block ends."""
+    """Pass on what the processes tell until the block ends; that a subject is wrong, once an operation."""
+    wrong: set[str] = set()
 
     def listen() -> None:
         while (told := queue.get()) is not None:
             kind, words = told
-            getattr(progress, kind)([] if kind == "leave" else words)
+            head = words.partition("[")[0]
+            if kind != "wrong" or head not in wrong:
+                getattr(progress, kind)([] if kind == "leave" else words)
+            if kind == "wrong":
+                wrong.add(head)
 
     thread = threading.Thread(target=listen, daemon=True)
     thread.start()
@@ -175,6 +180,12 @@ def _die_with_parent() -> None:
         os._exit(1)
 
 
+def _interrupt(*_: Any) -> None:
+    """Interrupt the share once: Ctrl-C in a terminal reaches this process, and the parent passes it on too."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
 _chosen = functools.cache(Request.choose)
 
 
@@ -183,11 +194,11 @@ def _judge(request: Request, share: Share) -> Report:
     tell = _queue[0].put
     progress = Progress(
         enter=lambda name: tell(("enter", name)),
-        wrong=lambda words: tell(("wrong", words)) if share.first else None,
+        wrong=lambda words: tell(("wrong", words)),
         leave=lambda results: tell(("leave", "")),
     )
     plan = replace(request.plan(_chosen(request)), share=share)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGINT, _interrupt)
     try:
         return run(plan, Report({}), progress)
     finally:

@@ -154,6 +154,7 @@ def _dense_out(results: Results, call: Call) -> Results:
     """Fill the memory of `out` from its first byte on, as if its rows had no padding."""
     for out, array in zip(call.outs, results, strict=True):
         dense = np.ascontiguousarray(array)
+        out = out[tuple(slice(None, None, -1 if step < 0 else 1) for step in out.strides)]  # its lowest address
         np.lib.stride_tricks.as_strided(out, dense.shape, dense.strides)[...] = dense
     return list(call.outs)
 

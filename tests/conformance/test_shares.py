@@ -1,0 +1,116 @@
+"""A run in shares: every variant once, what is asked in full asked once, and the same results as in one process."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from refnum.conformance.cases.operation import select
+from refnum.conformance.commands.check.plan import Plan, shares_of, variants
+from refnum.conformance.commands.check.shares import workers_for
+from refnum.conformance.subjects.choose import choose
+
+OPERATIONS = ["quantize_mxfp4", "mxfp4_to_fp8", "matmul_fp8", "encode_e8m0"]
+
+
+def plan_of(*names, **more):
+    return Plan(choose(list(names)).usable, select(OPERATIONS), special=True, **more)
+
+
+@pytest.mark.parametrize("names", [("model",), ("model", "ml_dtypes")])
+def test_every_variant_is_in_one_share(names):
+    plan = plan_of(*names)
+    whole = Counter(item.name for item in variants(plan))
+    parts = Counter(item.name for share in shares_of(plan) for item in variants(replace(plan, share=share)))
+    assert whole == parts and set(whole.values()) == {1}
+
+
+def test_each_kind_of_structure_is_asked_in_full_by_one_share():
+    plan = plan_of("model")
+    firsts = Counter()
+    for share in shares_of(plan):
+        part = plan_of("model", share=share)
+        asked = set(part.structured)
+        for item in variants(part):
+            asked |= part.structured
+            if ("model", item.kind) not in asked:
+                firsts[item.kind] += 1
+                asked.add(("model", item.kind))
+    assert set(firsts.values()) == {1}
+    assert set(firsts) == {item.kind for item in variants(plan)}
+
+
+def test_one_process_for_smoke_and_for_devices_unless_a_number_is_given():
+    plan = plan_of("model")
+    assert workers_for(replace(plan, level="smoke"), None) == 1
+    on_device = replace(plan, subjects=[replace(plan.subjects[0], arrays="cupy")])
+    assert workers_for(on_device, None) == 1 and workers_for(on_device, 3) == 3
+    assert workers_for(plan, 10**6) == len(shares_of(plan))
+
+
+def started(tmp_path, *arguments, **more):
+    command = [sys.executable, "-m", "refnum.conformance.cli", "check", *arguments]
+    return subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
+
+
+def without_times(document):
+    for result in document["results"]:
+        del result["seconds"]
+    footer = {name: document["footer"][name] for name in ("status", "totals", "exit", "verdict")}
+    return document["results"], footer
+
+
+def test_shares_give_the_report_of_one_process(tmp_path):
+    documents = []
+    for workers in ("1", "2"):
+        run = started(tmp_path, "-s", "model", "-o", "decode_e2m1", "-o", "decode_e8m0", "--json", "--workers", workers)
+        out, err = run.communicate(timeout=300)
+        assert run.returncode == 0, err
+        documents.append(without_times(json.loads(out)))
+    assert documents[0] == documents[1]
+
+
+KERNEL = """
+import os, signal, time
+import refnum
+
+def decode_e2m1(codes, dtype="float32"):
+    if dtype == "bfloat16":
+        {what}
+    return refnum.decode_e2m1(codes, dtype)
+"""
+
+
+def test_a_process_that_a_kernel_kills_is_no_verdict(tmp_path):
+    (tmp_path / "kernel.py").write_text(KERNEL.format(what="os.kill(os.getpid(), signal.SIGKILL)"))
+    run = started(tmp_path, "kernel.py", "--no-isolate", "--workers", "2", "--report", "report.json")
+    out, err = run.communicate(timeout=300)
+    assert run.returncode == 1, out + err
+    assert "a process that judged a share of the variants ended by itself" in err
+    assert "an earlier run died while" in err and "decode_e2m1" in err, err
+    assert json.loads((tmp_path / "report.json").read_text())["footer"]["status"] == "partial"
+
+
+def test_an_interrupted_run_keeps_what_was_done(tmp_path):
+    (tmp_path / "kernel.py").write_text(KERNEL.format(what="open('began', 'w').close(); time.sleep(600)"))
+    run = started(
+        tmp_path, "kernel.py", "--no-isolate", "--workers", "2", "--timeout", "0", "--report", "report.json",
+        start_new_session=True,
+    )  # fmt: skip
+    end = time.monotonic() + 240
+    while time.monotonic() < end and not (
+        (tmp_path / "began").exists() and json.loads((tmp_path / "report.json").read_text())["results"]
+    ):
+        time.sleep(0.2)
+    os.killpg(run.pid, signal.SIGINT)
+    out, err = run.communicate(timeout=60)
+    assert run.returncode == 3, out + err
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["footer"]["status"] == "partial"
+    assert [result["outcome"] for result in report["results"]].count("pass") == 1
