@@ -76,7 +76,8 @@ class Model:
         vocabulary: rows of the embedding; the output has its own.
         attention: its sizes.
         sequence: tokens of a training sequence.
-        pipeline, expert_ranks: into how many parts layers and experts are split, unless told otherwise.
+        pipeline, expert_ranks, tensor: into how many parts layers, experts, and the rest with the sequence are split,
+            unless told otherwise.
         source: the repository at huggingface.co with the `config.json`; empty for a model of ours.
     """
 
@@ -93,6 +94,7 @@ class Model:
     sequence: int = 4096
     pipeline: int = 1
     expert_ranks: int = 1
+    tensor: int = 1
     source: str = ""
 
     def attention_weights(self) -> int:
@@ -126,24 +128,24 @@ class Model:
 _V3 = Latent(128, 1536, 512, 128, 64, 128)
 MODELS: dict[str, Model] = {
     "deepseek-v3": Model(
-        61, 3, 7168, 18432, 2048, 256, 8, 1, 129280, _V3, 4096, 32, 8, "deepseek-ai/DeepSeek-V3"
+        61, 3, 7168, 18432, 2048, 256, 8, 1, 129280, _V3, 4096, 16, 16, 2, "deepseek-ai/DeepSeek-V3"
     ),
     "deepseek-v2": Model(
-        60, 1, 5120, 12288, 1536, 160, 6, 2, 102400, _V3, 4096, 8, 16, "deepseek-ai/DeepSeek-V2"
+        60, 1, 5120, 12288, 1536, 160, 6, 2, 102400, _V3, 4096, 4, 32, 1, "deepseek-ai/DeepSeek-V2"
     ),
     "deepseek-v2-lite": Model(
-        27, 1, 2048, 10944, 1408, 64, 6, 2, 102400, Latent(16, 0, 512, 128, 64, 128), 4096, 1, 8,
+        27, 1, 2048, 10944, 1408, 64, 6, 2, 102400, Latent(16, 0, 512, 128, 64, 128), 4096, 1, 8, 1,
         "deepseek-ai/DeepSeek-V2-Lite",
     ),
     "kimi-k2": Model(
-        61, 1, 7168, 18432, 2048, 384, 8, 1, 163840, Latent(64, 1536, 512, 128, 64, 128), 4096, 16, 16,
+        61, 1, 7168, 18432, 2048, 384, 8, 1, 163840, Latent(64, 1536, 512, 128, 64, 128), 4096, 16, 32, 2,
         "moonshotai/Kimi-K2-Instruct",
     ),
     "qwen3-235b": Model(
-        94, 0, 4096, 12288, 1536, 128, 8, 0, 151936, Grouped(64, 4, 128), 4096, 8, 16, "Qwen/Qwen3-235B-A22B"
+        94, 0, 4096, 12288, 1536, 128, 8, 0, 151936, Grouped(64, 4, 128), 4096, 16, 8, 4, "Qwen/Qwen3-235B-A22B"
     ),
     "qwen3-30b": Model(
-        48, 0, 2048, 6144, 768, 128, 8, 0, 151936, Grouped(32, 4, 128), 4096, 1, 8, "Qwen/Qwen3-30B-A3B"
+        48, 0, 2048, 6144, 768, 128, 8, 0, 151936, Grouped(32, 4, 128), 4096, 1, 8, 1, "Qwen/Qwen3-30B-A3B"
     ),
     "small": Model(4, 0, 512, 0, 512, 8, 2, 0, 256, Grouped(8, 8, 64), 512),
     "tiny": Model(2, 0, 128, 0, 128, 4, 2, 0, 256, Grouped(4, 4, 32), 64),

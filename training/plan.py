@@ -32,6 +32,7 @@ class Setting:
 
     Attributes:
         gpus, pipeline, experts: devices; into how many parts layers, and experts, are split.
+        tensor: into how many parts all other matrices and each sequence are split.
         sequences: of one micro-batch.
         recompute: names of `RECOMPUTE`.
         optimiser, gradients: rows of `STATES` and `GRADIENTS`.
@@ -45,6 +46,7 @@ class Setting:
     experts: int = 1
     sequences: int = 1
     recompute: tuple[str, ...] = ()
+    tensor: int = 1
     optimiser: str = "adamw-bf16"
     gradients: str = "bfloat16"
 
@@ -54,13 +56,14 @@ class Setting:
         for field, (given, allowed) in known.items():
             if wrong := [name for name in given if name not in allowed]:
                 raise ArgumentError(f"{field} {wrong[0]!r} is not known; choose from {', '.join(allowed)}")
-        if min(self.gpus, self.pipeline, self.experts, self.sequences) < 1:
-            raise ArgumentError("gpus, pipeline, experts and sequences are 1 or more")
-        if self.gpus % (self.pipeline * self.experts):
-            raise ArgumentError(
-                f"{self.gpus} GPUs are no multiple of {self.pipeline} pipeline stages x {self.experts} expert ranks; "
-                f"give degrees whose product divides {self.gpus}"
-            )
+        if min(self.gpus, self.pipeline, self.experts, self.sequences, self.tensor) < 1:
+            raise ArgumentError("gpus, pipeline, experts, tensor and sequences are 1 or more")
+        for name, degree in (("expert", self.experts), ("tensor", self.tensor)):
+            if self.gpus % (self.pipeline * degree):
+                raise ArgumentError(
+                    f"{self.gpus} GPUs are no multiple of {self.pipeline} pipeline stages x {degree} {name} ranks; "
+                    f"give degrees whose product divides {self.gpus}"
+                )
 
 
 @dataclass(frozen=True)
@@ -174,27 +177,33 @@ def _stage(model: Model, policy: Policy, setting: Setting, stage: int) -> Plan:
     layers = layers_of(model, setting, stage)
     expert = sum(layer >= model.dense for layer in layers) * model.expert_weights() // setting.experts
     ends = (stage == 0) + (stage == setting.pipeline - 1)
-    other = sum(model.other_weights(layer) for layer in layers) + ends * model.vocabulary * model.hidden
+    other = (sum(map(model.other_weights, layers)) + ends * model.vocabulary * model.hidden) // setting.tensor
     saved = _saved(model, policy, setting, stage)
     copies = setting.gpus // setting.pipeline
     parts = {
         "weights": 2 * (expert + other),
         "gradients": GRADIENTS[setting.gradients] * (expert + other),
-        "optimiser": STATES[setting.optimiser] * (expert * setting.experts // copies + other // copies),
+        "optimiser": STATES[setting.optimiser]
+        * (expert * setting.experts // copies + other * setting.tensor // copies),
         "saved activations": sum(saved.values()),
         "buffers": _buffers(model, policy, setting, stage),
         "runtime": RUNTIME,
     }
     row = row_bytes(policy.dispatched, model.hidden)
-    tokens = setting.sequences * model.sequence
+    tokens = _tokens(model, setting)
     routed = sum(saved_bytes(policy, model.hidden, model.expert).values())
     sent = math.ceil(row * tokens * model.copies(setting.experts))
     return Plan(stage, parts, saved, (row, sent), routed)
 
 
+def _tokens(model: Model, setting: Setting) -> int:
+    """Return the tokens of a micro-batch that are on one device."""
+    return setting.sequences * model.sequence // setting.tensor
+
+
 def _saved(model: Model, policy: Policy, setting: Setting, stage: int) -> dict[str, int]:
     """Return the saved bytes of a stage by edge."""
-    tokens = setting.sequences * model.sequence * (setting.pipeline - stage)
+    tokens = _tokens(model, setting) * (setting.pipeline - stage)
     found: dict[str, int] = {}
     for layer in layers_of(model, setting, stage):
         for edge in edges(model, policy, layer, setting.experts):
@@ -209,7 +218,7 @@ def _buffers(model: Model, policy: Policy, setting: Setting, stage: int) -> int:
     In flight are the rows sent and received, and as many of BF16 that return; the rows of experts with FC1's operand,
     gate and up and their gradients; and the FP8 codes of the layer's experts, row-wise and column-wise.
     """
-    tokens = setting.sequences * model.sequence
+    tokens = _tokens(model, setting)
     rows = tokens * model.top
     layer = layers_of(model, setting, stage)[-1]
     again = sum(

@@ -32,6 +32,9 @@ def plan(
     expert_ranks: Annotated[
         int | None, typer.Option(help="Ranks that share the experts. Default: the model's.")
     ] = None,
+    tensor: Annotated[
+        int | None, typer.Option(help="Ranks that share other matrices and each sequence. Default: the model's.")
+    ] = None,
     sequences: Annotated[int, typer.Option(help="Sequences of a micro-batch.")] = 1,
     optimiser: Annotated[str, typer.Option(help=f"One of {', '.join(STATES)}.")] = "adamw-bf16",
     gradients: Annotated[str, typer.Option(help=f"One of {', '.join(GRADIENTS)}.")] = "bfloat16",
@@ -42,15 +45,18 @@ def plan(
     sizes, formats = get_model(model), get_policy(policy)
     names = tuple(name.strip() for name in recompute.split(",") if name.strip())
     stages = gcd(sizes.pipeline, gpus) if pipeline is None else pipeline
-    shares = gcd(sizes.expert_ranks, max(1, gpus // max(1, stages))) if expert_ranks is None else expert_ranks
-    setting = Setting(gpus, stages, shares, sequences, names, optimiser, gradients)
+    left = max(1, gpus // max(1, stages))
+    shares = gcd(sizes.expert_ranks, left) if expert_ranks is None else expert_ranks
+    parts = gcd(sizes.tensor, left) if tensor is None else tensor
+    setting = Setting(gpus, stages, shares, sequences, names, parts, optimiser, gradients)
     found = planned(sizes, formats, setting)
     told = published(model, formats, setting)
     if json:
         print(encoder.dumps(_document(found, setting, memory, told), indent=1))
         return
     console = Console(highlight=False)
-    console.print(f"{model}, {formats.name}, {gpus} GPUs, {stages} pipeline stages x {shares} expert ranks")
+    console.print(f"{model}, {formats.name}, {gpus} GPUs")
+    console.print(f"{stages} pipeline stages, {shares} expert ranks, {parts} tensor ranks")
     console.print(_table("part", found.parts, found.total, memory))
     console.print(_table("saved activations", found.edges, found.parts["saved activations"], memory))
     for line in _lines(found, memory, told):
@@ -91,6 +97,7 @@ def _document(found: Plan, setting: Setting, memory: float, told: float | None) 
         "stage": found.stage,
         "pipeline": setting.pipeline,
         "expert_ranks": setting.experts,
+        "tensor": setting.tensor,
         "parts": found.parts,
         "edges": found.edges,
         "total": found.total,
