@@ -23,7 +23,17 @@ from test_rows import PEERS, missing
 from refnum.conformance.vectors.record import canonical
 
 ROOT = Path(__file__).resolve().parents[1]
-COPIED = ("refnum", "gpu", "conformance", "training", "vectors", "docs", "tests/clean_room", "tests/refnum", "CITATION.cff")
+COPIED = (
+    "refnum",
+    "gpu",
+    "conformance",
+    "training",
+    "vectors",
+    "docs",
+    "tests/clean_room",
+    "tests/refnum",
+    "CITATION.cff",
+)
 
 Edit = Callable[[str], str]
 
