@@ -17,3 +17,9 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if "slow" in item.keywords:
             item.add_marker(pytest.mark.skip(reason="takes minutes; run with --slow"))
+
+
+@pytest.fixture
+def little_structure(monkeypatch):
+    """Ask a few structural cases only, for a test that is about another stream of cases."""
+    monkeypatch.setattr("refnum.conformance.commands.check.structure.amount_for", lambda engine: "smoke")

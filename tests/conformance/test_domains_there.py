@@ -31,7 +31,7 @@ class Short:
 
 
 @pytest.fixture
-def there(monkeypatch):
+def there(monkeypatch, little_structure):
     """Level exhaustive with one short wide domain, subjects judged `there`."""
 
     def short(operation, profile, params, level):

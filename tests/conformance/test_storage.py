@@ -263,12 +263,12 @@ def wrong_under_ceil(x, profile):
 
 
 @pytest.mark.parametrize("names", [["CEIL"], ["HOPPER", "CEIL"]])
-def test_profiles_of_foreign_code_are_each_tried_completely(names):
+def test_profiles_of_foreign_code_are_each_tried_completely(little_structure, names):
     rows = both(wrong_under_ceil, names)
     assert rows["CEIL"]["outcome"] == "mismatch"
 
 
-def test_a_profile_that_was_not_proved_decides_nothing():
+def test_a_profile_that_was_not_proved_decides_nothing(little_structure):
     """HOPPER is refused, then wrong on a domain: CEIL is tried completely, though its code is one."""
 
     def supports(operation, profile, params):
@@ -301,7 +301,7 @@ def test_layouts_are_asked_under_the_first_profile_that_can_be_judged():
     assert {item.profile for item in variants(every) if item.special} == {"HOPPER", "CEIL", "TE"}
 
 
-def test_domains_that_another_profile_decides_are_left_out():
+def test_domains_that_another_profile_decides_are_left_out(little_structure):
     rows = both(lambda x, profile: refnum.quantize_mxfp4(x, profile), NAMES, one_code=True)
     kept = {name: [domain["name"].split()[1] for domain in rows[name]["domains"]] for name in NAMES}
     assert "every element under every scale byte, decided under HOPPER" in rows["CEIL"]["evidence"]

@@ -33,6 +33,8 @@ EXTREMES = ((8191, 96), (8192, 160), (8193, 32), (9999, 64), (16384, 32), (16385
 """Rows and columns beyond 8,192 rows, beyond 65,536 rows or columns, and large in both."""
 EVERY = {"rows": tuple(range(66, 530)), "columns": tuple(32 * count for count in range(1, 135))}
 """Levels that the first variant of an operation is asked one by one, beside ordinary levels of the other factors."""
+EVERY_WIDTH = tuple(range(1, 530))
+"""Columns that a scalar cast is asked one by one: every residue of 512."""
 LOOSE_EXTREMES = ((8193, 3), (16385, 2), (65537, 1), (1, 65537), (2, 32769), (33, 4097), (1, 131073))
 HUGE = ((131073, 64), (262145, 32), (1, 1 << 20), (3, 2097184), (2048, 7168), (4097, 4128))
 """Rows and columns of level exhaustive."""

@@ -187,7 +187,7 @@ def _extremes(operation: str, amount: str) -> Iterator[Mapping[str, Level]]:
     if operation in CASTS:
         wide = ((rows, 67 if rows < 200 else 5) for rows in (*factors.EVERY["rows"], *factors.ROWS))
         yield from ({"rows": rows, "columns": 1 + 7 * rows % most} for rows, most in wide)
-        widths = (*factors.EVERY["columns"], *factors.LOOSE)
+        widths = (*factors.EVERY_WIDTH, *factors.EVERY["columns"], *factors.LOOSE)
         yield from ({"rows": 2 + place % 2, "columns": width} for place, width in enumerate(widths))
         return
     if operation in RAGGED or operation in ROUTED:

@@ -169,11 +169,18 @@ def _words(tally: Tally) -> str:
 
 
 def _not_verified(engine: _Quick, told: Mapping[str, str]) -> dict[str, str]:
-    """Return subject -> words, of mutants that no answer shows to be wrong, but that are not verified."""
+    """Return subject -> words, of mutants that no answer shows to be wrong, but that are not verified as a whole.
+
+    One that refuses a form of the call is verified within its contract only, and the report names the form.
+    """
     found = {}
     for name, tally in engine.tallies.items():
-        if name not in told and name != RIGHT and not tally.refusal and tally.close() is not Outcome.PASS:
+        if name in told or name == RIGHT or tally.refusal:
+            continue
+        if tally.close() is not Outcome.PASS:
             found[name] = f"{engine.name}: {tally.outcome}, {tally.words}"[:300]
+        elif tally.coverage.forms:
+            found[name] = f"{engine.name}: within its contract, which refuses {next(iter(tally.coverage.forms))}"
     return found
 
 
