@@ -24,8 +24,16 @@ from refnum.conformance.vectors.record import canonical
 
 ROOT = Path(__file__).resolve().parents[1]
 COPIED = (
-    "refnum", "gpu", "conformance", "training", "vectors", "docs", "tests/clean_room", "tests/refnum", "CITATION.cff",
-)  # fmt: skip
+    "refnum",
+    "gpu",
+    "conformance",
+    "training",
+    "vectors",
+    "docs",
+    "tests/clean_room",
+    "tests/refnum",
+    "CITATION.cff",
+)
 
 Edit = Callable[[str], str]
 

@@ -93,8 +93,9 @@ def test_it_is_one_package_at_the_top(wheel):
     assert len(names) == len(set(names))
     assert {name.partition("/")[0] for name in names} == {"refnum", re.sub(r"-py3.*", ".dist-info", wheel.name)}
     parts = {"/".join(name.split("/")[:2]) for name in names}
-    wanted = ("gpu", "conformance", "training", "vectors", "py.typed", "__init__.pyi")
-    assert {f"refnum/{part}" for part in wanted} <= parts
+    assert {
+        f"refnum/{part}" for part in ("gpu", "conformance", "training", "vectors", "py.typed", "__init__.pyi")
+    } <= parts
     assert any(name.endswith("kernels/quantize_mxfp4.cu") for name in names)
     assert {f"refnum/conformance/guides/{name}.md" for name in ("c-abi", "line-protocol")} <= set(names)
     assert not [name for name in names if "__pycache__" in name]

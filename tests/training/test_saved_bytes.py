@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from refnum.training.dispatch import Ranks
+from refnum.training import layer as layers
 from refnum.training.layer import MoELayer
 from refnum.training.policies import get_policy, row_bytes, saved_bytes
 
@@ -13,8 +13,8 @@ HIDDEN, FFN, EXPERTS, TOP, TOKENS = 256, 128, 4, 2, 24
 def step(policy, monkeypatch):
     """Return (bytes kept by their first dimension, bytes of each exchange's row) of one forward step."""
     rows = []
-    exchange = Ranks.rows
-    monkeypatch.setattr(Ranks, "rows", lambda self, x, *counts: rows.append(x) or exchange(self, x, *counts))
+    exchange = layers._dispatched
+    monkeypatch.setattr(layers, "_dispatched", lambda ranks, x, route: rows.append(x) or exchange(ranks, x, route))
     layer = MoELayer(HIDDEN, FFN, EXPERTS, TOP, policy, seed=1)
     # every expert has rows, none a multiple of 128
     experts = torch.stack([torch.arange(TOKENS) % EXPERTS, (torch.arange(TOKENS) + 1) % EXPERTS], dim=1)
@@ -24,7 +24,7 @@ def step(policy, monkeypatch):
     # (prob, FC1's weight, FC2's weight, what is kept): a weight has codes and scales with products in FP8
     weights = 4 if layer.edges.fp8 else 2
     kept = out.grad_fn.saved_tensors[1 + weights :]
-    return [(len(one), one.nbytes) for one in kept], [one for one in rows if one.dtype == torch.uint8]
+    return [(len(one), one.nbytes) for one in kept], rows
 
 
 @pytest.mark.parametrize("name", ["bf16", "fp8", "mxfp4", "fp8+saved_activation=bfloat16", "fp8+saved_input=mxfp4"])
@@ -45,4 +45,6 @@ def test_kept_bytes_are_counted(name, second, monkeypatch):
 def test_a_token_s_row_is_as_long_as_its_policy_says(name, monkeypatch):
     policy = get_policy(name)
     _, sent = step(policy, monkeypatch)
-    assert [one.shape[1] for one in sent] == [row_bytes(policy.dispatched, HIDDEN, scale_bytes=1)]
+    assert [(one.dtype, *one.shape) for one in sent] == [
+        (torch.uint8, TOKENS, row_bytes(policy.dispatched, HIDDEN, scale_bytes=1))
+    ]
