@@ -118,7 +118,7 @@ def model(shape: Shape, policy: str, device: str) -> tuple[golden.Forward, golde
     xp = library(device)
     given = [[xp.asarray(compare.to_array(one)) for one in inputs(shape, rank)] for rank in range(RANKS)]
     x, experts, probs, grads = ([one[at] for one in given] for at in range(4))
-    _, w1, w2 = first_weights(SEED, shape.hidden, shape.ffn, shape.experts, range(shape.experts))
+    _, w1, w2 = first_weights(SEED, shape.hidden, shape.ffn, shape.experts, range(shape.experts), device)
     weights = [xp.asarray(compare.to_array(w)) for w in (w1, w2)]
     forward = golden.forward(x, experts, probs, *weights, policy)
     return forward[RANK], golden.backward(forward, grads, experts, policy)[RANK]
@@ -154,6 +154,49 @@ class Orders:
             if torch.equal(want.view(torch.int16), result.contiguous().view(torch.int16)):
                 return order
         return "no named order"
+
+
+class Traffic:
+    """An observer that writes down every conversion: its name, and dtypes and bytes of what it reads and writes."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def enter(self, layer: Any, backward: bool) -> None:
+        """Mark the direction."""
+        self.calls.append("backward" if backward else "forward")
+
+    def conversion(self, name: str, arguments: Any, named: Any, results: Any) -> None:
+        """Write down one conversion."""
+        outputs = results if isinstance(results, tuple) else (results,)
+        self.calls.append(f"{name}: {_traffic(arguments)} -> {_traffic(outputs)}")
+
+    def product(self, name: str, a: Any, b: Any, result: Any) -> None:
+        """Write down the first expert's product of each kind."""
+        if f"{name.partition('[')[0]}[0]" == name:
+            self.calls.append(f"{name}: {_traffic((*a, *b))} -> {_traffic((result,))}")
+
+    def forward(self, layer: Any, inputs: Any, found: Any) -> None:
+        """Nothing to keep."""
+
+    def backward(self, layer: Any, kept: Any, found: Any) -> None:
+        """Nothing to compare."""
+
+
+def _traffic(values: Any) -> str:
+    tensors = [one for one in values if isinstance(one, torch.Tensor)]
+    return " ".join(f"{str(t.dtype).removeprefix('torch.')}{list(t.shape)}={t.numel() * t.element_size()}B"
+                    for t in tensors)  # fmt: skip
+
+
+def traffic(shape: Shape, device: str) -> dict[str, list[str]]:
+    """Return the conversions of a step under each policy: between FP4 and FP8 there is no bfloat16 tensor."""
+    found = {}
+    for policy in ("mxfp4", "fp8"):
+        seen = Traffic()
+        step(make(shape, policy, device, "library", seen), inputs(shape, RANK), device)
+        found[policy] = seen.calls
+    return found
 
 
 def check(shape: Shape, policy: str, products: str, device: str, made: Any) -> dict[str, Any]:
@@ -193,7 +236,7 @@ def checks(shapes: dict[str, Shape], device: str) -> dict[str, Any]:
     """Check every shape, policy and way of products."""
     found: dict[str, Any] = {}
     for name, shape in shapes.items():
-        for policy in ("mxfp4", "fp8", "bf16") if name == "even" else ("mxfp4",):
+        for policy in ("mxfp4", "fp8", "bf16") if name == "even" and RANKS == 1 else ("mxfp4",):
             begin = time.perf_counter()
             made = model(shape, policy, device)
             golden_s = time.perf_counter() - begin
@@ -344,6 +387,20 @@ def profile(shape: Shape, policy: str, device: str) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: -row["us"])[:40]
 
 
+def strided(device: str) -> dict[str, Any]:
+    """Say whether the library takes columns of several experts as they lie, without the copy that we make."""
+    found = {}
+    whole = [torch.randn(rows, 4096, device=device).to(torch.float8_e4m3fn) for rows in (2048, 1024)]
+    cut = [one[:, 512:1536] for one in whole]
+    scales = [torch.ones(8, len(one), device=device) for one in whole]
+    for name, (a, b) in (("copied", [one.contiguous() for one in cut]), ("as they lie", cut)):
+        with section(found, name):
+            found[name] = torch._scaled_mm(a, b.t(), scales[0].t(), scales[1], out_dtype=torch.bfloat16).float()
+    results = [one for one in found.values() if isinstance(one, torch.Tensor)]
+    return {"taken": len(results) == 2, "equal": len(results) == 2 and torch.equal(*results),
+            "errors": {name: one for name, one in found.items() if isinstance(one, dict)}}  # fmt: skip
+
+
 @contextlib.contextmanager
 def section(document: dict[str, Any], name: str) -> Iterator[None]:
     """Keep an error of a section in the document, so that the others run."""
@@ -360,7 +417,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--small", action="store_true", help="small shapes")
-    parser.add_argument("--only", nargs="*", help="sections: checks, times, exchanges, witness, profile")
+    parser.add_argument(
+        "--only", nargs="*", help="sections: traffic, checks, times, exchanges, witness, strided, profile"
+    )
     given = parser.parse_args()
     device = "cpu" if given.device == "cpu" else f"cuda:{int(os.environ.get('LOCAL_RANK', 0))}"
     if device != "cpu":
@@ -375,6 +434,7 @@ def main() -> None:
     shapes = SMALL if given.small else CHECKED
     slow = (next(iter(SMALL.values())),) if given.small else TIMED
     sections: dict[str, Callable[[], Any]] = {
+        "traffic": lambda: traffic(shapes["even"], device),
         "checks": lambda: checks(shapes, device),
         "times": lambda: times(slow, device, 2 if given.small else 10),
         "witness": lambda: witnessed(shapes["even"], device, 1 if given.small else 3, given.out),
@@ -382,6 +442,7 @@ def main() -> None:
     if RANKS > 1:
         sections["exchanges"] = lambda: exchanges(device, *((64, 128, 2) if given.small else ()))
     if device != "cpu":
+        sections["strided"] = lambda: strided(device)
         sections["profile"] = lambda: {policy: profile(slow[0], policy, device) for policy in ("mxfp4", "fp8", "bf16")}
     for name, run in sections.items():
         if given.only is None or name in given.only:

@@ -67,19 +67,42 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "mutate.command:mutate_app",
         "Mutation: broken copies of a subject's sources, and a museum.",
     ),
+    "train": (
+        "refnum.training.train_command:train",
+        "Train a small mixture-of-experts model under a policy, each sampled bit compared with the golden model.",
+    ),
+    "plan": (
+        "refnum.training.plan_command:plan",
+        "Count device memory by part and dispatched bytes of a large model under a policy.",
+    ),
 }
-"""Command -> its place under `commands`, `module:name` of a function or of a Typer application, and its help."""
+"""Command -> its place, `module:name` of a function or of a Typer application, and its help.
+
+A module stands under `commands`; one of another package has its whole name, and needs that package's extra.
+"""
 
 
 def load(name: str) -> Any:
     """Import a command and return it as the command-line library's object."""
     module, _, attribute = COMMANDS[name][0].partition(":")
-    found = getattr(import_module(f".commands.{module}", __package__), attribute)
+    if module.startswith("refnum."):
+        found = _of_another_package(name, module, attribute)
+    else:
+        found = getattr(import_module(f".commands.{module}", __package__), attribute)
     if isinstance(found, typer.Typer):
         return typer.main.get_group(found)
     alone = typer.Typer(add_completion=False)
     alone.command(name)(found)
     return typer.main.get_command(alone)
+
+
+def _of_another_package(name: str, module: str, attribute: str) -> Any:
+    """Import a command's function whose errors are told as those of all commands; a package may lack its extra."""
+    try:
+        found = getattr(import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        raise typer.BadParameter(f"{name} needs {error.name}; install refnum[{module.split('.')[1]}]") from error
+    return import_module(".commands.options", __package__).told(found)
 
 
 class _Table(TyperGroup):

@@ -85,10 +85,9 @@ class MoELayer(torch.nn.Module):
         self.active: Route | None = None
         """The route of the step at work."""
         number = int(torch.randint(1 << 62, ())) if seed is None else seed
-        router, w1, w2 = first_weights(number, hidden, ffn, experts, range(self.first, self.first + self.local))
-        self.router = torch.nn.Parameter(router.to(device))
-        self.w1 = torch.nn.Parameter(w1.to(device))
-        self.w2 = torch.nn.Parameter(w2.to(device))
+        mine = range(self.first, self.first + self.local)
+        weights = first_weights(number, hidden, ffn, experts, mine, device)
+        self.router, self.w1, self.w2 = map(torch.nn.Parameter, weights)
 
     @property
     def first(self) -> int:
@@ -184,14 +183,13 @@ def _forward(
     edges, policy, ranks = layer.edges, layer.policy, layer.ranks
     weights = edges.weight(w1), edges.weight(w2)
     payload = edges.wire(x, policy.dispatched)
-    received = ranks.rows(payload.index_select(0, route.tokens), route.send, route.receive)
+    received = _dispatched(ranks, payload, route)
     first = edges.rows_operand(edges.gathered(received, route, policy.dispatched, layer.hidden), policy.dispatched)
     fc1 = edges.product("fc1", first, weights[0], route)
     second = edges.activation(fc1, prob)
     fc2 = edges.product("fc2", second, weights[1], route)
     returned = edges.summed(fc2, route.row_map, route.splits, route.received, TILE)
-    back = ranks.rows(returned, route.receive, route.send)
-    out = edges.summed(back, route.tokens, route.send, x.shape[0], 1)
+    out = _combined(edges, ranks, returned, route, x.shape[0])
     kept = (
         (edges.rewire(received, policy.dispatched, policy.saved_input, layer.hidden),),
         edges.encode(fc1, policy.saved_activation),
@@ -210,7 +208,7 @@ def _backward(
 ) -> dict[str, Any]:
     """Return the intermediates of the backward step, the gradients among them."""
     edges, policy, ranks = layer.edges, layer.policy, layer.ranks
-    received = ranks.rows(grad.index_select(0, route.tokens), route.send, route.receive)
+    received = _dispatched(ranks, grad, route)
     rows = edges.gathered(viewed(received, torch.uint8), route, "bfloat16", layer.hidden)
     outer, outer_columns = edges.gradient(rows, route.rows)
     dact = edges.product("fc2.dgrad", outer, _turned(weights[1]), route)
@@ -223,16 +221,29 @@ def _backward(
     first_columns = edges.columns_operand(saved, policy.saved_input, route.rows)
     dx_rows = edges.product("fc1.dgrad", inner, _turned(weights[0]), route)
     returned = edges.summed(dx_rows, route.row_map, route.splits, route.received, TILE)
-    back = ranks.rows(returned, route.receive, route.send)
     return {
         "received": received, "fc2_grad": outer, "fc2_grad_columns": outer_columns,
         "fc2_input_columns": second_columns, "dact": dact, "dprob": dprob, "fc1_grad": inner,
         "fc1_grad_columns": inner_columns, "fc1_input_columns": first_columns,
         "dw1": edges.weight_gradient("fc1.wgrad", inner_columns, first_columns, route),
         "dw2": edges.weight_gradient("fc2.wgrad", outer_columns, second_columns, route),
-        "dx_rows": dx_rows, "returned": returned, "dx": edges.summed(back, route.tokens, route.send, grad.shape[0], 1),
+        "dx_rows": dx_rows, "returned": returned, "dx": _combined(edges, ranks, returned, route, grad.shape[0]),
         "dprobs": _probabilities(ranks, route, dprob, grad.shape[0]),
     }  # fmt: skip
+
+
+def _dispatched(ranks: Ranks, rows: Tensor, route: Route) -> Tensor:
+    """Return the rows that this rank's experts need; one rank has them."""
+    if ranks.count == 1:
+        return rows
+    return ranks.rows(rows.index_select(0, route.tokens), route.send, route.receive)
+
+
+def _combined(edges: Edges, ranks: Ranks, rows: Tensor, route: Route, tokens: int) -> Tensor:
+    """Return each token's sum over ranks; of one rank there is nothing to add."""
+    if ranks.count == 1:
+        return rows
+    return edges.summed(ranks.rows(rows, route.receive, route.send), route.tokens, route.send, tokens, 1)
 
 
 def _probabilities(ranks: Ranks, route: Route, dprob: Tensor, tokens: int) -> Tensor:
@@ -254,16 +265,22 @@ def _turned(weight: Parts) -> Parts:
     return tuple(one.transpose(1, 2).contiguous() for one in weight)
 
 
-def first_weights(seed: int, hidden: int, ffn: int, experts: int, mine: range) -> tuple[Tensor, Tensor, Tensor]:
-    """Return first values of the router and of some experts, each drawn with its own number as part of the seed."""
+def first_weights(
+    seed: int, hidden: int, ffn: int, experts: int, mine: range, device: torch.device | str | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return first values of the router and of some experts, each drawn with its own number as part of the seed.
+
+    A kind of device has numbers of its own.
+    """
+    place = device or "cpu"
 
     def draw(number: int, rows: int, columns: int) -> Tensor:
-        generator = torch.Generator().manual_seed((seed + number * 0x9E3779B97F4A7C15) % (1 << 63))
-        return torch.randn((rows, columns), generator=generator) * columns**-0.5
+        generator = torch.Generator(place).manual_seed((seed + number * 0x9E3779B97F4A7C15) % (1 << 63))
+        return torch.randn((rows, columns), generator=generator, device=place) * columns**-0.5
 
-    w1 = [draw(1 + 2 * expert, 2 * ffn, hidden) for expert in mine]
-    w2 = [draw(2 + 2 * expert, hidden, ffn) for expert in mine]
-    return draw(0, experts, hidden), torch.stack(w1).to(BF16), torch.stack(w2).to(BF16)
+    w1 = [draw(1 + 2 * expert, 2 * ffn, hidden).to(BF16) for expert in mine]
+    w2 = [draw(2 + 2 * expert, hidden, ffn).to(BF16) for expert in mine]
+    return draw(0, experts, hidden), torch.stack(w1), torch.stack(w2)
 
 
 def _require_sizes(hidden: int, ffn: int, experts: int, top: int, ranks: int) -> None:

@@ -23,8 +23,8 @@ import torch
 from refnum.errors import RefnumError
 from refnum.swiglu import swiglu_backward
 
-from . import golden, samples
-from .compare import to_array
+from . import golden, golden_parts, samples
+from .compare import different, on_device_of, to_array, to_own_array
 from .evidence import save_arrays, save_sample
 
 if TYPE_CHECKING:
@@ -138,8 +138,9 @@ class Witness:
         if not owners:
             return (None,)
         turn = self.step // self.every
-        followed = _Followed.of(layer, owners[turn % len(owners)], tokens, inputs, self.rows, turn)
-        self._compare(layer, followed, followed.forward(found), "forward")
+        with on_device_of(layer.w1):
+            followed = _Followed.of(layer, owners[turn % len(owners)], tokens, inputs, self.rows, turn)
+            self._compare(layer, followed, followed.forward(found), "forward")
         return (followed,)
 
     def backward(self, layer: MoELayer, kept: Any, found: Mapping[str, Any]) -> None:
@@ -149,7 +150,8 @@ class Witness:
         route = found["route"]
         sent = layer.ranks.rows(found["grad"][route.tokens], route.send, route.receive)
         if kept[0] is not None:
-            self._compare(layer, kept[0], kept[0].backward({**found, "grad_sent": sent}), "backward")
+            with on_device_of(layer.w1):
+                self._compare(layer, kept[0], kept[0].backward({**found, "grad_sent": sent}), "backward")
             self.judged["layer steps"] += 1
 
     # ----------------------------------------------------------------------------------------- judging
@@ -176,7 +178,7 @@ class Witness:
                 expected = sample.expected(**({"order": order} if order else {}))
             except RefnumError:  # an order of more parts than K has blocks
                 continue
-            counts = {one: _different(sample.observed[one], expected[one]) for one in expected}
+            counts = {one: different(sample.observed[one], expected[one]) for one in expected}
             if not sum(counts.values()):
                 self.orders[order or "golden"] += 1
                 wrong = {}
@@ -188,7 +190,7 @@ class Witness:
             self._report(f"{self._way} {name}", expert, sum(wrong.values()), sample)
 
     def _compare(self, layer: MoELayer, followed: _Followed, pairs: Mapping[str, Any], way: str) -> None:
-        wrong = {name: _different(got, want) for name, (got, want) in pairs.items()}
+        wrong = {name: different(got, want) for name, (got, want) in pairs.items()}
         self.elements += sum(want.size for _, want in pairs.values())
         for name, count in wrong.items():
             if count:
@@ -242,11 +244,11 @@ class _Followed:
         start = turn * most % count if most < count else 0
         part = slice(first + start, first + min(start + most, count))
         taken, places = to_array(route.row_map[part]), to_array(route.places[part])
-        x = to_array(tokens[route.row_map[part]])
-        weights = to_array(inputs["prob"][route.places[part]])[:, None]
+        x = to_own_array(tokens[route.row_map[part]])
+        weights = to_own_array(inputs["prob"][route.places[part]])[:, None]
         policy = layer.policy
-        sent = golden.to_wire(golden.encode(x, policy.dispatched))
-        w1, w2 = (to_array(w[expert : expert + 1]) for w in (layer.w1, layer.w2))
+        sent = golden_parts.to_wire(golden_parts.encode(x, policy.dispatched))
+        w1, w2 = (to_own_array(w[expert : expert + 1]) for w in (layer.w1, layer.w2))
         made = golden.expert_forward(sent, np.zeros((len(x), 1), np.int64), weights, w1, w2, policy)
         return cls(expert, policy, layer.hidden, taken, places, made)
 
@@ -264,26 +266,26 @@ class _Followed:
         pairs = {"saved_input": (self._received(kept[0][0]), made["saved_input"])}
         pairs |= self._parts("saved_activation", kept[1], made["saved_activation"])
         pairs |= self._parts("saved_fc2_input", kept[2], made["saved_fc2_input"])
-        count, filled = len(self.taken), golden.filled(made["splits"])
-        grad = golden.padded(self._received(found["grad_sent"]), [count])
-        outer = golden.rows_operand((grad,), "bfloat16", policy)
-        dact = golden.product(outer, golden.transposed(made["fc2_weight"], policy), policy, filled)
-        fc1 = golden.decode(made["saved_activation"], policy.saved_activation)
+        count, filled = len(self.taken), golden_parts.filled(made["splits"])
+        grad = golden_parts.padded(self._received(found["grad_sent"]), [count])
+        outer = golden_parts.rows_operand((grad,), "bfloat16", policy)
+        dact = golden_parts.product(outer, golden_parts.transposed(made["fc2_weight"], policy), policy, filled)
+        fc1 = golden_parts.decode(made["saved_activation"], policy.saved_activation)
         dgate, dup, dprob = swiglu_backward(
             dact, fc1[:, : fc1.shape[1] // 2], fc1[:, fc1.shape[1] // 2 :], made["prob"]
         )
-        inner = golden.gradient(np.concatenate([dgate, dup], axis=1), policy, filled)[0]
-        dx = golden.product(inner, golden.transposed(made["fc1_weight"], policy), policy, filled)
+        inner = golden_parts.gradient(np.concatenate([dgate, dup], axis=1), policy, filled)[0]
+        dx = golden_parts.product(inner, golden_parts.transposed(made["fc1_weight"], policy), policy, filled)
         pairs |= {"received": (self._received(found["received"]), self._received(found["grad_sent"]))}
         pairs |= self._parts("fc2_grad", found["fc2_grad"], outer) | self._parts("fc1_grad", found["fc1_grad"], inner)
         right = {"dact": dact, "dprob": dprob, "dx_rows": dx}
         return pairs | {name: (self._rows(found[name]), self._cut(one)) for name, one in right.items()}
 
     def _received(self, x: Tensor) -> np.ndarray:
-        return to_array(x[_index(self.taken, x)])
+        return to_own_array(x[_index(self.taken, x)])
 
     def _rows(self, x: Tensor) -> np.ndarray:
-        return to_array(x[_index(self.places, x)])
+        return to_own_array(x[_index(self.places, x)])
 
     def _cut(self, x: np.ndarray) -> np.ndarray:
         return x[: len(self.taken)]
@@ -295,11 +297,3 @@ class _Followed:
 
 def _index(rows: np.ndarray, like: Tensor) -> Tensor:
     return torch.as_tensor(rows, device=like.device)
-
-
-def _different(got: np.ndarray, want: np.ndarray) -> int:
-    """Return how many elements differ in a bit; all of them where shapes or dtypes do."""
-    if got.shape != want.shape or got.dtype.itemsize != want.dtype.itemsize:
-        return max(want.size, 1)
-    bits = f"u{want.dtype.itemsize}"
-    return int((np.ascontiguousarray(got).view(bits) != np.ascontiguousarray(want).view(bits)).sum()) if got.size else 0

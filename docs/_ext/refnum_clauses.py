@@ -20,7 +20,7 @@ from sphinx.application import Sphinx
 from sphinx.transforms import SphinxTransform
 from sphinx.util.docutils import SphinxDirective
 
-NUMBER = re.compile(r"\bN(?:1[0-9]|[0-9])(?:\.[0-9]+)?\b")
+NUMBER = re.compile(r"\bN(?:[12][0-9]|[0-9])(?:\.[0-9]+)?\b")
 _SKIP = (nodes.literal, nodes.literal_block, nodes.reference, nodes.title, addnodes.pending_xref, nodes.raw)
 
 

@@ -21,26 +21,43 @@ def _scales_of_another_rank(rows):
     return received
 
 
-def _bytes_not_moved(rows):
-    """The last rows of the receive buffer are never written."""
+def _scales_that_differ_by_rank(rows):
+    """A rank's codes are relative to its own largest scale, and the receiver takes its own for theirs."""
 
     def received(self, x, send, receive):
         out = rows(self, x, send, receive)
-        if out.dtype == torch.uint8:
-            out = out.clone()
-            out[-1:] = 0
+        if out.dtype == torch.uint8 and len(x) and len(out):
+            codes, starts = out.shape[1] // 17 * 16, [sum(receive[:rank]) for rank in range(self.count)]
+            parts = [out[start : start + count] for start, count in zip(starts, receive, strict=True)]
+            own = x[:, codes:].amax()
+            scales = [
+                part[:, codes:] + own - part[:, codes:].amax() if len(part) else part[:, codes:] for part in parts
+            ]
+            out = torch.cat([out[:, :codes], torch.cat(scales)], dim=1)
         return out
 
     return received
 
 
-def _experts_without_rows_are_skipped(ranges):
-    """Experts are numbered without those that have no token."""
+def _bytes_not_moved(dispatched):
+    """The last rows of the receive buffer are never written."""
 
-    def found(rows):
-        return [(at, where) for at, (_, where) in enumerate(ranges(rows))]
+    def received(ranks, rows, route):
+        out = dispatched(ranks, rows, route).clone()
+        out[-1:] = 0
+        return out
 
-    return found
+    return received
+
+
+def _experts_without_rows_are_skipped(product):
+    """Weights are counted among the experts that have tokens."""
+
+    def skipping(self, name, a, b, route):
+        place = [sum(count > 0 for count in route.splits[:expert]) for expert in range(len(route.splits))]
+        return product(self, name, a, tuple(one[place] for one in b), route)
+
+    return skipping
 
 
 def _summed_in_bfloat16(summed):
@@ -78,8 +95,9 @@ def _wrong_gradient_slot(probabilities):
 
 BUGS = {
     "scales of another rank": (Ranks, "rows", _scales_of_another_rank),
-    "bytes not moved": (Ranks, "rows", _bytes_not_moved),
-    "experts without rows are skipped": (edges, "_ranges", _experts_without_rows_are_skipped),
+    "scales that differ by rank": (Ranks, "rows", _scales_that_differ_by_rank),
+    "bytes not moved": (layer, "_dispatched", _bytes_not_moved),
+    "experts without rows are skipped": (edges.Edges, "product", _experts_without_rows_are_skipped),
     "sums in bfloat16": (edges.Edges, "summed", _summed_in_bfloat16),
     "the probability is left out": (edges.Edges, "activation", _probability_left_out),
     "a gradient in the wrong slot": (layer, "_probabilities", _wrong_gradient_slot),

@@ -10,7 +10,7 @@ from safetensors import safe_open
 import refnum
 from refnum.conformance.mismatches import replay
 from refnum.training import edges
-from refnum.training.dispatch import Ranks
+from refnum.training import layer as layers
 from refnum.training.layer import MoELayer
 from refnum.training.policies import get_policy
 from refnum.training.witness import Witness, WitnessError
@@ -118,15 +118,15 @@ def test_a_bit_that_flips_in_a_saved_tensor_is_seen_within_a_round_of_the_expert
 
 
 def test_a_bit_that_flips_in_a_received_payload_is_seen(tmp_path, monkeypatch):
-    right = Ranks.rows
+    right = layers._dispatched
 
-    def flipped(self, x, send, receive):
-        out = right(self, x, send, receive).clone()
-        if out.dtype == torch.uint8 and out.shape[1] == 68:
+    def flipped(ranks, rows, route):
+        out = right(ranks, rows, route).clone()
+        if out.dtype == torch.uint8:
             out[5, 11] ^= 16
         return out
 
-    monkeypatch.setattr(Ranks, "rows", flipped)
+    monkeypatch.setattr(layers, "_dispatched", flipped)
     witness = full(tmp_path, rate=0.0)
     train(witness, steps=4)
     assert any(one.what == "forward received" for one in witness.mismatches)

@@ -7,13 +7,14 @@ import sys
 from collections.abc import Callable
 from concurrent.futures.process import BrokenProcessPool
 from enum import StrEnum
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from refnum import get_profile
-from refnum.errors import FileError
+from refnum.errors import FileError, UnsupportedError
 
 from ...cases.contracts import checked_contract
 from ...cases.operation import select
@@ -35,6 +36,9 @@ LOST = (
     "--isolate keeps kernels in processes of their own."
 )
 
+LAYER = "moe_layer"
+"""What is judged on several ranks, as a whole step (N20), not as a function of arrays."""
+
 
 class Level(StrEnum):
     """How much a run covers."""
@@ -53,7 +57,10 @@ def check(
             help="As --subject: of a Python file every function that bears an operation's name, or that is declared.",
         ),
     ] = None,
-    operation: Annotated[list[str] | None, typer.Option("--operation", "-o", help="Name or pattern.")] = None,
+    operation: Annotated[
+        list[str] | None,
+        typer.Option("--operation", "-o", help="Name or pattern; moe_layer alone: a whole layer, on two ranks."),
+    ] = None,
     subject: Subjects = None,
     profile: Annotated[list[str] | None, typer.Option("--profile", "-p", help="Default: all that are claimed.")] = None,
     level: Annotated[Level, typer.Option(help="smoke verifies nothing; exhaustive adds 2^32 sweeps.")] = Level.STANDARD,
@@ -90,6 +97,8 @@ def check(
             f"{counts['wrong_caught']} wrong ones are caught"
         )
         return
+    if operation == [LAYER]:
+        raise typer.Exit(_layer_judge()((*(kernels or ()), *(subject or ())), report, json))
     operations = select(operation)  # a name that is wrong is told before the harness verifies itself
     for name in profile or []:
         get_profile(name)
@@ -123,6 +132,15 @@ def check(
         else:
             _carry_out(request, plan, document, workers, json, saved)
     _deliver(document, report, json)
+
+
+def _layer_judge() -> Callable[..., int]:
+    """Return the judge of whole layers, which stands with the layer."""
+    try:
+        found: Callable[..., int] = import_module("refnum.training.judge").check_layer
+    except ModuleNotFoundError as error:
+        raise UnsupportedError(f"{LAYER} needs {error.name}; install refnum[training]") from error
+    return found
 
 
 def _tell_of_deaths() -> None:

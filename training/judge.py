@@ -1,0 +1,312 @@
+"""`refnum check -o moe_layer`: anyone's layer against the golden layer, on ranks of this machine (clause N20).
+
+A subject is a function `moe_layer(x, experts, probs, w1, w2, grad)` of torch tensors. Every rank calls it at the same
+time, `torch.distributed` being ready, with its own tokens, routing, experts' weights and gradient of the output; it
+returns a dictionary of tensors by the names of `OUTPUTS`, `out` among them. An attribute `policy` of the function names
+what it follows, `mxfp4` if there is none.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from refnum.errors import ArgumentError, FileError, RefnumError
+
+from . import golden
+from .compare import different, to_array
+from .dispatch import RankError
+from .layer import first_weights
+from .policies import get_policy
+from .spawn import local_device, run_ranks
+
+HIDDEN, FFN = 256, 128
+OURS = "refnum.training.subject:moe_layer"
+Subject = Callable[..., Mapping[str, torch.Tensor]]
+
+OUTPUTS: dict[str, tuple[str, str]] = {
+    **{name: ("forward", name) for name in ("out", "payload", "received", "fc1", "fc2", "returned")},
+    **{name: ("backward", name) for name in ("dx", "dprobs", "dw1", "dw2", "dact", "dx_rows")},
+}
+"""Name of a tensor that a subject may return -> step and field of the golden layer that it must equal."""
+
+
+@dataclass(frozen=True)
+class LayerCase:
+    """A step of two ranks, and which bugs it is there to find.
+
+    tokens: of each rank. barred: experts that no token chooses. louder: the exponent by which each rank's tokens are
+    larger than those of the one before. wide: the exponents of a token's blocks lie within this.
+    """
+
+    name: str
+    finds: str
+    tokens: tuple[int, int] = (20, 12)
+    top: int = 2
+    experts: int = 4
+    barred: tuple[int, ...] = ()
+    louder: int = 0
+    wide: int = 4
+
+
+CASES = (
+    LayerCase("even", "what is always wrong"),
+    LayerCase("one expert a token", "weights and sums that need several experts", top=1),
+    LayerCase("all experts", "sums in another order or format", top=4),
+    LayerCase("many rows", "blocks of 128 rows that are not padded or not begun anew", tokens=(150, 140)),
+    LayerCase("ranks of other magnitude", "a scale for a whole tensor, which differs by rank", louder=9),
+    LayerCase("blocks of other magnitude", "scales in another order than their codes", wide=14),
+    LayerCase("an expert without a token", "splits that leave out a zero", barred=(0,)),
+    LayerCase("a rank without a token", "exchanges that a rank leaves out", tokens=(16, 0)),
+    LayerCase("a rank whose experts have no token", "products and columns of no rows", barred=(2, 3)),
+    LayerCase("no token at all", "sizes of zero", tokens=(0, 0)),
+)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One case: `pass`, `mismatch`, `malformed`, `fault` or `timeout`, and why.
+
+    differing: rank and name of each tensor that differs, and in how many elements.
+    """
+
+    case: str
+    outcome: str
+    elements: int = 0
+    differing: Mapping[str, int] | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class _Task:
+    """What a rank needs to know."""
+
+    subject: str
+    policy: str
+    device: str
+    folder: Path
+    cases: tuple[LayerCase, ...]
+    seconds: float
+
+
+def judge(
+    subject: str = OURS, device: str = "cpu", seconds: float = 60.0, cases: Sequence[LayerCase] = CASES
+) -> list[Verdict]:
+    """Judge a subject on cases of two ranks.
+
+    Args:
+        subject: `FILE.py:NAME`, or `MODULE:NAME`.
+        device: `cpu` (gloo), or `cuda` (NCCL, two GPUs).
+        seconds: how long a rank may wait for the other.
+        cases: which ones.
+
+    Returns:
+        One Verdict a case.
+
+    Raises:
+        ArgumentError, FileError: the subject cannot be loaded.
+    """
+    policy = str(getattr(load_subject(subject), "policy", "mxfp4"))
+    get_policy(policy)
+    verdicts: list[Verdict] = []
+    with tempfile.TemporaryDirectory(prefix="refnum-layer-") as name:
+        while left := tuple(cases[len(verdicts) :]):
+            verdicts += _judged(_Task(subject, policy, device, Path(name), left, seconds))
+            _clear(Path(name))
+    return verdicts
+
+
+def load_subject(words: str) -> Subject:
+    """Return the function that `FILE.py:NAME` or `MODULE:NAME` names."""
+    place, _, name = words.rpartition(":")
+    if not place or not name:
+        raise ArgumentError(f"subject {words!r}; allowed are FILE.py:NAME and MODULE:NAME")
+    module = _module(place)
+    found = getattr(module, name, None)
+    if not callable(found):
+        raise ArgumentError(f"{place} has no function {name!r}; give one that takes x, experts, probs, w1, w2, grad")
+    return found
+
+
+@functools.cache
+def _module(place: str) -> Any:
+    if not place.endswith(".py"):
+        try:
+            return importlib.import_module(place)
+        except ImportError as error:
+            raise ArgumentError(f"the module {place!r} cannot be imported: {error}") from error
+    path = Path(place)
+    if not path.is_file():
+        raise FileError(f"{place}: there is no such file")
+    spec = importlib.util.spec_from_file_location(f"refnum_subject_{path.stem}", path)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # code of someone else
+        raise FileError(f"{place} cannot be run: {type(error).__name__}: {error}") from error
+    return module
+
+
+def inputs(case: LayerCase, rank: int) -> dict[str, torch.Tensor]:
+    """Return x, experts, probs and grad of a rank, the same in every process."""
+    generator = torch.Generator().manual_seed(sum(map(ord, case.name)) * 31 + rank)
+    rows = case.tokens[rank]
+    x, grad = (torch.randn(rows, HIDDEN, generator=generator) for _ in range(2))
+    exponents = torch.randint(-case.wide, 1, (2, rows, HIDDEN // 32), generator=generator).repeat_interleave(32, dim=2)
+    x, grad = x * torch.exp2(exponents[0] + case.louder * rank), grad * torch.exp2(exponents[1] - case.louder * rank)
+    scores = torch.rand(rows, case.experts, generator=generator)
+    scores[:, list(case.barred)] = -1.0
+    chosen, experts = scores.topk(min(case.top, case.experts - len(case.barred)), dim=1)
+    probs = chosen / chosen.sum(dim=1, keepdim=True)
+    return {"x": x.to(torch.bfloat16), "experts": experts, "probs": probs, "grad": grad.to(torch.bfloat16)}
+
+
+def weights(case: LayerCase, experts: range) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return w1 and w2 of some experts."""
+    return first_weights(7, HIDDEN, FFN, case.experts, experts)[1:]
+
+
+def model(case: LayerCase, policy: str) -> list[tuple[golden.Forward, golden.Backward]]:
+    """Return the golden step of both ranks."""
+    given = [{name: to_array(one) for name, one in inputs(case, rank).items()} for rank in range(len(case.tokens))]
+    x, experts, probs, grads = ([one[name] for one in given] for name in ("x", "experts", "probs", "grad"))
+    w1, w2 = map(to_array, weights(case, range(case.experts)))
+    forward = golden.forward(x, experts, probs, w1, w2, policy)
+    return list(zip(forward, golden.backward(forward, grads, experts, policy), strict=True))
+
+
+def _run(task: _Task) -> None:
+    """Call the subject on this rank with one case after the other, and keep what it returns."""
+    rank, device, subject = dist.get_rank(), local_device(task.device), load_subject(task.subject)
+    for number, case in enumerate(task.cases):
+        per = case.experts // dist.get_world_size()
+        given = inputs(case, rank)
+        w1, w2 = weights(case, range(rank * per, rank * per + per))
+        order = (given["x"], given["experts"], given["probs"], w1, w2, given["grad"])
+        found = subject(*(one.to(device) for one in order))
+        kept = {name: one.detach().cpu() for name, one in found.items() if isinstance(one, torch.Tensor)}
+        torch.save(kept, task.folder / f"{rank}.tmp")
+        os.replace(task.folder / f"{rank}.tmp", task.folder / f"{number}-{rank}.pt")
+        _meet([task.folder / f"{number}-{other}.pt" for other in range(dist.get_world_size())], task.seconds)
+
+
+def _meet(paths: Sequence[Path], seconds: float) -> None:
+    """Wait until every rank is done, or an exchange that one left out would meet the next case's."""
+    stop = time.monotonic() + seconds + 5.0
+    while not all(path.exists() for path in paths):
+        if time.monotonic() > stop:
+            raise RankError(f"a rank waited up to {seconds:g} s for the other to end its step")
+        time.sleep(0.005)
+
+
+def _judged(task: _Task) -> list[Verdict]:
+    """Return the verdicts of cases up to one that ended the ranks; at least one."""
+    error: RefnumError | None = None
+    try:
+        run_ranks(_run, task, 2, task.device, task.seconds)
+    except RefnumError as raised:
+        error = raised
+    verdicts: list[Verdict] = []
+    for number, case in enumerate(task.cases):
+        paths = [task.folder / f"{number}-{rank}.pt" for rank in range(2)]
+        if not all(path.exists() for path in paths):
+            words = str(error or "it ended without a result")
+            late = any(word in words.lower() for word in ("timed out", "timeout", "waited up to"))
+            return [*verdicts, Verdict(case.name, "timeout" if late else "fault", why=words[:300])]
+        verdicts.append(_compared(case, task.policy, [torch.load(path, weights_only=True) for path in paths]))
+    return verdicts
+
+
+def _clear(folder: Path) -> None:
+    for path in folder.glob("*.pt"):
+        path.unlink()
+
+
+def _compared(case: LayerCase, policy: str, found: Sequence[Mapping[str, torch.Tensor]]) -> Verdict:
+    steps, elements, differing = model(case, policy), 0, {}
+    for rank, (got, (forward, backward)) in enumerate(zip(found, steps, strict=True)):
+        unknown = sorted(set(got) - set(OUTPUTS))
+        if "out" not in got or unknown:
+            why = f"unknown are {', '.join(unknown)}" if unknown else "'out' is missing"
+            return Verdict(case.name, "malformed", why=f"rank {rank}: {why}; allowed are {', '.join(OUTPUTS)}")
+        for name, tensor in got.items():
+            step, field = OUTPUTS[name]
+            want = getattr(forward if step == "forward" else backward, field)
+            array = to_array(tensor)
+            if array.shape != want.shape or array.dtype != want.dtype:
+                why = f"rank {rank}: {name} is {array.dtype}{list(array.shape)}, not {want.dtype}{list(want.shape)}"
+                return Verdict(case.name, "malformed", why=why)
+            elements += want.size
+            if count := different(array, want):
+                differing[f"rank {rank} {name}"] = count
+    outcome = "mismatch" if differing else "pass"
+    return Verdict(case.name, outcome, elements, differing, _hint(differing, found, steps))
+
+
+def _hint(differing: Mapping[str, int], found: Sequence[Mapping[str, Any]], steps: Sequence[Any]) -> str:
+    """Return what the received bytes say of the cause, where the subject returned them."""
+    for rank, (got, (forward, _)) in enumerate(zip(found, steps, strict=True)):
+        if f"rank {rank} received" in differing:
+            codes = forward.received.shape[1] // 17 * 16
+            same = not different(to_array(got["received"])[:, :codes], forward.received[:, :codes])
+            return (
+                "the codes of all received rows are right and scale bytes are not: scales took another way, or order"
+                if same
+                else "received codes differ: rows were not moved, or not to these places"
+            )
+    return ""
+
+
+def check_layer(subjects: Sequence[str], report: Path | None = None, as_json: bool = False, device: str = "") -> int:
+    """Judge layers, print a line for each case, and return the exit status.
+
+    Args:
+        subjects: as `judge` takes them; ours where there is none.
+        report: a file for the verdicts as JSON.
+        as_json: whether to print them as JSON too.
+        device: `cpu` or `cuda`; empty is `cuda` where there are two GPUs.
+
+    Returns:
+        0 where all cases of all subjects pass, else 1.
+    """
+    place = device or ("cuda" if torch.cuda.device_count() > 1 else "cpu")
+    found = {name: judge(name, place) for name in subjects or (OURS,)}
+    document = {name: [asdict(one) for one in verdicts] for name, verdicts in found.items()}
+    text = json.dumps({"operation": "moe_layer", "device": place, "subjects": document}, indent=1)
+    if report is not None:
+        temporary = report.with_name(f"{report.name}.{os.getpid()}.tmp")
+        temporary.write_text(text, encoding="utf-8")
+        os.replace(temporary, report)
+    print(text) if as_json else _print(found)
+    return 0 if all(one.outcome == "pass" for verdicts in found.values() for one in verdicts) else 1
+
+
+def _print(found: Mapping[str, Sequence[Verdict]]) -> None:
+    finds = {case.name: case.finds for case in CASES}
+    for name, verdicts in found.items():
+        for one in verdicts:
+            words = f"{one.elements:,} elements" if one.outcome == "pass" else one.why or _worst(one)
+            print(f"{one.outcome:9s} {one.case}: {words}")
+            if one.outcome != "pass":
+                print(f"          {_worst(one)}the case is there to find {finds[one.case]}")
+        bad = sum(one.outcome != "pass" for one in verdicts)
+        print(f"moe_layer of {name}: {len(verdicts)} cases, {bad} failed", file=sys.stdout)
+
+
+def _worst(one: Verdict) -> str:
+    counts = [f"{name}: {count} elements" for name, count in (one.differing or {}).items()]
+    return f"{', '.join(counts[:4])}{' and more' if len(counts) > 4 else ''}; " if counts else ""

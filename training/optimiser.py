@@ -1,0 +1,122 @@
+"""AdamW on float32 master weights, with gradients that are the same bits whatever runs beside them.
+
+Gradients of parameters that all ranks have are gathered and added in the order of the ranks, in float32; no reduction
+of a library, whose order is its own, takes part. Those of experts are complete on their rank.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from .collective import in_order
+from .dispatch import Ranks
+from .model import ByteModel
+
+Tensor = torch.Tensor
+
+
+class Optimiser:
+    """AdamW (betas 0.9 and 0.95, weight decay 0.1 on matrices) over float32 copies of a model's parameters.
+
+    Args:
+        model: whose parameters are set after each step, rounded to their dtype.
+        ranks: those that share the model.
+        rate: the highest learning rate: reached after `warm` steps, then along a cosine to a tenth at `steps`.
+        warm, steps: of the schedule.
+        clip: the largest norm of the whole gradient.
+    """
+
+    def __init__(self, model: ByteModel, ranks: Ranks, rate: float, warm: int, steps: int, clip: float = 1.0) -> None:
+        self.ranks, self.rate, self.warm, self.steps, self.clip = ranks, rate, warm, steps, clip
+        self.shared, self.owned = list(model.shared().values()), list(model.owned().values())
+        self.parameters = [*self.shared, *self.owned]
+        self.masters = [one.detach().float().clone() for one in self.parameters]
+        decay = [one for one in self.masters if one.dim() > 1]
+        plain = [one for one in self.masters if one.dim() == 1]
+        groups: list[dict[str, Any]] = [{"params": decay}, {"params": plain, "weight_decay": 0.0}]
+        self.adam = torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.95), weight_decay=0.1, foreach=True)
+
+    def step(self, number: int) -> tuple[float, float]:
+        """Take a step with the parameters' gradients, and clear them.
+
+        Args:
+            number: of the step, from 0.
+
+        Returns:
+            The norm of the whole gradient before it is clipped, and the learning rate.
+        """
+        grads = [torch.zeros_like(one) if p.grad is None else p.grad.float()
+                 for p, one in zip(self.parameters, self.masters, strict=True)]  # fmt: skip
+        shared = _split(in_order(self.ranks, _flat(grads[: len(self.shared)])), self.shared)
+        grads = [grad / self.ranks.count for grad in (*shared, *grads[len(self.shared) :])]
+        norm = self._norm(grads)
+        scale = min(1.0, self.clip / norm) if norm > 0 and math.isfinite(norm) else 1.0
+        for master, grad in zip(self.masters, grads, strict=True):
+            master.grad = grad * scale
+        rate = self.scheduled(number)
+        for group in self.adam.param_groups:
+            group["lr"] = rate
+        self.adam.step()
+        self.adam.zero_grad()
+        self.publish()
+        return norm, rate
+
+    def scheduled(self, number: int) -> float:
+        """Return the learning rate of a step."""
+        if number < self.warm:
+            return self.rate * (number + 1) / self.warm
+        share = (number - self.warm) / max(1, self.steps - self.warm)
+        return self.rate * (0.55 + 0.45 * math.cos(math.pi * min(1.0, share)))
+
+    def publish(self) -> None:
+        """Set the model's parameters to the master weights, rounded once, and forget the gradients."""
+        with torch.no_grad():
+            for parameter, master in zip(self.parameters, self.masters, strict=True):
+                parameter.copy_(master)
+                parameter.grad = None
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the state that a checkpoint keeps: master weights and both moments, by number."""
+        found = {}
+        for at, master in enumerate(self.masters):
+            found[f"{at}.master"] = master
+            state = self.adam.state.get(master) or _fresh(master)
+            found |= {f"{at}.{name}": state[name] for name in ("step", "exp_avg", "exp_avg_sq")}
+        return found
+
+    def load(self, tensors: dict[str, Tensor]) -> None:
+        """Continue from what `tensors` gave."""
+        for at, master in enumerate(self.masters):
+            master.copy_(tensors[f"{at}.master"])
+            place = {"step": torch.device("cpu")}
+            names = ("step", "exp_avg", "exp_avg_sq")
+            self.adam.state[master] = {
+                name: tensors[f"{at}.{name}"].to(place.get(name, master.device)) for name in names
+            }
+        self.publish()
+
+    def _norm(self, grads: list[Tensor]) -> float:
+        """Return the norm of all gradients: squares added in float64, in the order of the ranks."""
+        shared, owned = grads[: len(self.shared)], grads[len(self.shared) :]
+        return math.sqrt(float(_squares(shared)) + float(in_order(self.ranks, _squares(owned))))
+
+
+def _fresh(master: Tensor) -> dict[str, Tensor]:
+    return {"step": torch.zeros(()), "exp_avg": torch.zeros_like(master), "exp_avg_sq": torch.zeros_like(master)}
+
+
+def _squares(grads: Iterable[Tensor]) -> Tensor:
+    return torch.stack([grad.double().square().sum() for grad in grads]).sum()
+
+
+def _flat(grads: list[Tensor]) -> Tensor:
+    return torch.cat([grad.flatten() for grad in grads])
+
+
+def _split(flat: Tensor, like: list[torch.nn.Parameter]) -> list[Tensor]:
+    parts = flat.split([one.numel() for one in like])
+    return [part.view_as(one) for part, one in zip(parts, like, strict=True)]
