@@ -73,7 +73,7 @@ def help_text(command: str) -> str:
 def commands() -> list[str]:
     """Return the names of the commands."""
     group: Any = typer.main.get_command(command_line)
-    return list(group.commands)
+    return list(group.list_commands(None))
 
 
 class Command(SphinxDirective):
