@@ -75,6 +75,12 @@ def _float32_magnitude(numerator: int, denominator: int, shift: int = 0) -> int 
     return (last + 149 << 23) + (numerator >> cut if cut > 0 else numerator << -cut)
 
 
+@functools.lru_cache(maxsize=8)
+def _values(fmt: Format) -> tuple[Fraction | str, ...]:
+    """Return the exact value of every code."""
+    return tuple(value(fmt, code) for code in range(1 << fmt.bits))
+
+
 @functools.cache
 def decode_table(fmt: Format, shift: int = 0) -> np.ndarray:
     """float32 bits (u32) of `value * 2**shift` for every code of a format of at most 16 bits.
@@ -82,8 +88,7 @@ def decode_table(fmt: Format, shift: int = 0) -> np.ndarray:
     Exact; 2**128 and more gives Inf, NaN the quiet NaN 0x7FC00000, a zero keeps its sign (clause N5).
     """
     bits = np.empty(1 << fmt.bits, np.uint32)
-    for code in range(1 << fmt.bits):
-        exact = value(fmt, code)
+    for code, exact in enumerate(_values(fmt)):
         if isinstance(exact, str):
             bits[code] = {"nan": NAN32, "+inf": INF32, "-inf": INF32 | 1 << 31}[exact]
         else:

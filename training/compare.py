@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import torch
 
-from refnum.arrays import Array
+from refnum.arrays import Array, contiguous
 
 from .golden import Backward, Forward, tensors
 
@@ -21,6 +24,27 @@ def to_array(x: torch.Tensor, like: Array | None = None) -> Array:
     host = like is None or isinstance(like, np.ndarray)
     array = plain.cpu().numpy() if host else np.asarray(plain, like=like)
     return array.view(np.uint16) if half else array
+
+
+def to_own_array(x: torch.Tensor) -> Array:
+    """Return a tensor's values as `to_array` where they are: CuPy's for a GPU, where CuPy is installed."""
+    cupy = _cupy() if x.is_cuda else None
+    return to_array(x) if cupy is None else to_array(x, cupy.empty(0))
+
+
+def on_device_of(x: torch.Tensor) -> AbstractContextManager[Any]:
+    """Return a context in which CuPy works on a tensor's GPU."""
+    cupy = _cupy() if x.is_cuda else None
+    return nullcontext() if cupy is None else cupy.cuda.Device(x.device.index)
+
+
+@functools.cache
+def _cupy() -> ModuleType | None:
+    try:
+        import cupy
+    except ImportError:
+        return None
+    return cupy
 
 
 def wanted(step: Forward | Backward) -> dict[str, Array]:
@@ -60,7 +84,12 @@ def _different(got: Any, want: Array) -> int:
     array = to_array(torch.as_tensor(got), want)
     if array.shape != want.shape or array.dtype != want.dtype:
         return max(want.size, 1)
-    if not array.size:
-        return 0
+    return different(array, want)
+
+
+def different(got: Array, want: Array) -> int:
+    """Return how many elements of two arrays differ in a bit; all of them where shapes or sizes do."""
+    if got.shape != want.shape or got.dtype.itemsize != want.dtype.itemsize:
+        return max(want.size, 1)
     bits = f"u{want.dtype.itemsize}"
-    return int((array.view(bits) != np.ascontiguousarray(want, like=want).view(bits)).sum())
+    return int((contiguous(got).view(bits) != contiguous(want).view(bits)).sum()) if want.size else 0

@@ -16,6 +16,7 @@ import numpy as np
 from safetensors.numpy import save
 
 import refnum
+from refnum.arrays import Array
 from refnum.profiles import HOPPER
 
 from .samples import Sample
@@ -49,11 +50,15 @@ def save_sample(sample: Sample, label: str, folder: Path) -> Path:
     return _write(folder / f"{body['id']}.json", json.dumps(body, indent=1).encode())
 
 
-def save_arrays(arrays: Mapping[str, np.ndarray], label: str, folder: Path) -> Path:
+def save_arrays(arrays: Mapping[str, Array], label: str, folder: Path) -> Path:
     """Write the arrays of a step as safetensors, what was found and what is expected, and return the path."""
     metadata = {"label": label, "refnum": refnum.__version__}
-    data = bytes(save({name: np.ascontiguousarray(one) for name, one in arrays.items()}, metadata=metadata))
+    data = bytes(save({name: np.ascontiguousarray(_host(one)) for name, one in arrays.items()}, metadata=metadata))
     return _write(folder / f"step-{hashlib.sha256(data).hexdigest()[:16]}.safetensors", data)
+
+
+def _host(x: Array) -> np.ndarray:
+    return x.get() if hasattr(x, "get") else x
 
 
 def _params(sample: Sample) -> dict[str, Any]:

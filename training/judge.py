@@ -21,15 +21,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 import torch.distributed as dist
 
-from refnum.arrays import Array
 from refnum.errors import ArgumentError, FileError, RefnumError
 
 from . import golden
-from .compare import to_array
+from .compare import different, to_array
 from .dispatch import RankError
 from .layer import first_weights
 from .policies import get_policy
@@ -257,12 +255,6 @@ def _compared(case: LayerCase, policy: str, found: Sequence[Mapping[str, torch.T
                 differing[f"rank {rank} {name}"] = count
     outcome = "mismatch" if differing else "pass"
     return Verdict(case.name, outcome, elements, differing, _hint(differing, found, steps))
-
-
-def different(got: Array, want: Array) -> int:
-    """Return how many elements of two arrays of one shape and dtype differ in a bit."""
-    bits = f"u{want.dtype.itemsize}"
-    return int((np.ascontiguousarray(got).view(bits) != np.ascontiguousarray(want).view(bits)).sum()) if got.size else 0
 
 
 def _hint(differing: Mapping[str, int], found: Sequence[Mapping[str, Any]], steps: Sequence[Any]) -> str:

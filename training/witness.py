@@ -24,7 +24,7 @@ from refnum.errors import RefnumError
 from refnum.swiglu import swiglu_backward
 
 from . import golden, samples
-from .compare import to_array
+from .compare import different, on_device_of, to_array, to_own_array
 from .evidence import save_arrays, save_sample
 
 if TYPE_CHECKING:
@@ -138,8 +138,9 @@ class Witness:
         if not owners:
             return (None,)
         turn = self.step // self.every
-        followed = _Followed.of(layer, owners[turn % len(owners)], tokens, inputs, self.rows, turn)
-        self._compare(layer, followed, followed.forward(found), "forward")
+        with on_device_of(layer.w1):
+            followed = _Followed.of(layer, owners[turn % len(owners)], tokens, inputs, self.rows, turn)
+            self._compare(layer, followed, followed.forward(found), "forward")
         return (followed,)
 
     def backward(self, layer: MoELayer, kept: Any, found: Mapping[str, Any]) -> None:
@@ -149,7 +150,8 @@ class Witness:
         route = found["route"]
         sent = layer.ranks.rows(found["grad"][route.tokens], route.send, route.receive)
         if kept[0] is not None:
-            self._compare(layer, kept[0], kept[0].backward({**found, "grad_sent": sent}), "backward")
+            with on_device_of(layer.w1):
+                self._compare(layer, kept[0], kept[0].backward({**found, "grad_sent": sent}), "backward")
             self.judged["layer steps"] += 1
 
     # ----------------------------------------------------------------------------------------- judging
@@ -176,7 +178,7 @@ class Witness:
                 expected = sample.expected(**({"order": order} if order else {}))
             except RefnumError:  # an order of more parts than K has blocks
                 continue
-            counts = {one: _different(sample.observed[one], expected[one]) for one in expected}
+            counts = {one: different(sample.observed[one], expected[one]) for one in expected}
             if not sum(counts.values()):
                 self.orders[order or "golden"] += 1
                 wrong = {}
@@ -188,7 +190,7 @@ class Witness:
             self._report(f"{self._way} {name}", expert, sum(wrong.values()), sample)
 
     def _compare(self, layer: MoELayer, followed: _Followed, pairs: Mapping[str, Any], way: str) -> None:
-        wrong = {name: _different(got, want) for name, (got, want) in pairs.items()}
+        wrong = {name: different(got, want) for name, (got, want) in pairs.items()}
         self.elements += sum(want.size for _, want in pairs.values())
         for name, count in wrong.items():
             if count:
@@ -242,11 +244,11 @@ class _Followed:
         start = turn * most % count if most < count else 0
         part = slice(first + start, first + min(start + most, count))
         taken, places = to_array(route.row_map[part]), to_array(route.places[part])
-        x = to_array(tokens[route.row_map[part]])
-        weights = to_array(inputs["prob"][route.places[part]])[:, None]
+        x = to_own_array(tokens[route.row_map[part]])
+        weights = to_own_array(inputs["prob"][route.places[part]])[:, None]
         policy = layer.policy
         sent = golden.to_wire(golden.encode(x, policy.dispatched))
-        w1, w2 = (to_array(w[expert : expert + 1]) for w in (layer.w1, layer.w2))
+        w1, w2 = (to_own_array(w[expert : expert + 1]) for w in (layer.w1, layer.w2))
         made = golden.expert_forward(sent, np.zeros((len(x), 1), np.int64), weights, w1, w2, policy)
         return cls(expert, policy, layer.hidden, taken, places, made)
 
@@ -280,10 +282,10 @@ class _Followed:
         return pairs | {name: (self._rows(found[name]), self._cut(one)) for name, one in right.items()}
 
     def _received(self, x: Tensor) -> np.ndarray:
-        return to_array(x[_index(self.taken, x)])
+        return to_own_array(x[_index(self.taken, x)])
 
     def _rows(self, x: Tensor) -> np.ndarray:
-        return to_array(x[_index(self.places, x)])
+        return to_own_array(x[_index(self.places, x)])
 
     def _cut(self, x: np.ndarray) -> np.ndarray:
         return x[: len(self.taken)]
@@ -295,11 +297,3 @@ class _Followed:
 
 def _index(rows: np.ndarray, like: Tensor) -> Tensor:
     return torch.as_tensor(rows, device=like.device)
-
-
-def _different(got: np.ndarray, want: np.ndarray) -> int:
-    """Return how many elements differ in a bit; all of them where shapes or dtypes do."""
-    if got.shape != want.shape or got.dtype.itemsize != want.dtype.itemsize:
-        return max(want.size, 1)
-    bits = f"u{want.dtype.itemsize}"
-    return int((np.ascontiguousarray(got).view(bits) != np.ascontiguousarray(want).view(bits)).sum()) if got.size else 0

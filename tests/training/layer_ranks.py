@@ -46,33 +46,32 @@ def inputs(case: Case, rank: int) -> tuple[torch.Tensor, torch.Tensor, torch.Ten
 
 def step(case: Case, rank: int, witness: Any = None) -> dict[str, Any]:
     """Run one step on this rank; return the layer's record, its parameters and gradients."""
-    planted.plant(case.bug)
+    undo = planted.plant(case.bug)
     layer = MoELayer(HIDDEN, FFN, case.experts, case.top, case.policy, witness=witness, seed=3, seconds=60)
     layer.record = {}
     x, experts, probs, grad = inputs(case, rank)
     x, probs = x.requires_grad_(), probs.requires_grad_()
     layer(x, (experts, probs)).backward(grad)
+    undo()
     found = {"w1": layer.w1, "w2": layer.w2, "dx": x.grad, "dprobs": probs.grad, "dw1": layer.w1.grad}
     return {**layer.record, **{name: one.detach() for name, one in found.items()}, "dw2": layer.w2.grad}
 
 
-def worker(rank: int, ranks: int, folder: str, case: Case) -> None:
-    """Run a rank's step in a process of its own, and write what it found."""
+def worker(rank: int, folder: str, cases: dict[str, Case]) -> None:
+    """Run a rank's steps in a process of its own, and write what it found."""
     torch.set_num_threads(1)
     store = f"file://{folder}/store"
     time = datetime.timedelta(seconds=60)
-    dist.init_process_group("gloo", init_method=store, rank=rank, world_size=ranks, timeout=time)
-    torch.save(step(case, rank), Path(folder) / f"rank{rank}.pt")
+    dist.init_process_group("gloo", init_method=store, rank=rank, world_size=2, timeout=time)
+    for name, case in cases.items():
+        torch.save(step(case, rank), Path(folder) / f"{name}.{rank}.pt")
     dist.destroy_process_group()
 
 
-def run(case: Case, folder: Path) -> list[dict[str, Any]]:
-    """Return what every rank found."""
-    ranks = len(case.tokens)
-    if ranks == 1:
-        return [step(case, 0)]
-    torch.multiprocessing.spawn(worker, (ranks, str(folder), case), nprocs=ranks)
-    return [torch.load(folder / f"rank{rank}.pt", weights_only=True) for rank in range(ranks)]
+def run_together(cases: dict[str, Case], folder: Path) -> dict[str, list[dict[str, Any]]]:
+    """Return what both ranks found in each case."""
+    torch.multiprocessing.spawn(worker, (str(folder), cases), nprocs=2)
+    return {name: [torch.load(folder / f"{name}.{rank}.pt", weights_only=True) for rank in range(2)] for name in cases}
 
 
 def model(case: Case, found: list[dict[str, Any]]) -> tuple[list[golden.Forward], list[golden.Backward]]:
@@ -84,9 +83,12 @@ def model(case: Case, found: list[dict[str, Any]]) -> tuple[list[golden.Forward]
     return forward, golden.backward(forward, grads, experts, case.policy)
 
 
-def differing(case: Case, folder: Path) -> dict[str, int]:
-    """Return what differs from the golden step: by rank and name, the number of elements."""
-    found = run(case, folder)
+def differing(case: Case, found: list[dict[str, Any]] | None = None) -> dict[str, int]:
+    """Return what differs from the golden step: by rank and name, the number of elements.
+
+    found: what the ranks found; None runs the step of one rank here.
+    """
+    found = [step(case, 0)] if found is None else found
     wrong = {}
     for rank, (record, forward, backward) in enumerate(zip(found, *model(case, found), strict=True)):
         all_of = compare.differing(record, forward) | compare.differing(record, backward)

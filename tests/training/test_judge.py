@@ -1,9 +1,12 @@
 """`refnum check -o moe_layer` passes our layer, and sees the bugs that layers of public projects had."""
 
 import json
+import re
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from refnum.conformance.cli import app
@@ -12,61 +15,73 @@ from refnum.training import judge
 
 FILE = str(Path(__file__).with_name("planted_layers.py"))
 CASES = {case.name: case for case in judge.CASES}
-BUGS = {
-    "scales_of_another_rank": ("even", "mismatch", "scale bytes are not: scales took another way"),
-    "scales_that_differ_by_rank": ("ranks of other magnitude", "mismatch", "scale bytes are not"),
-    "bytes_not_moved": ("even", "mismatch", "rows were not moved"),
-    "out_in_float32": ("even", "malformed", "out is float32"),
-    "not_finished": ("even", "fault", "no kernel for this"),
-    "names_of_its_own": ("even", "malformed", "unknown are hidden"),
-}
+EVEN = CASES["even"]
 
 
-@pytest.mark.parametrize("name", BUGS)
-def test_a_wrong_layer_is_seen(name):
-    case, outcome, why = BUGS[name]
-    (found,) = judge.judge(f"{FILE}:{name}", cases=[CASES[case]])
-    assert (found.outcome, why in found.why) == (outcome, True), found
+def test_bugs_of_public_projects_are_seen():
+    names = ("ranks of other magnitude", "even", "all experts", "an expert without a token")
+    found = judge.judge(f"{FILE}:one_bug_after_the_other", cases=[CASES[name] for name in names])
+    assert [one.outcome for one in found] == ["mismatch"] * 4
+    words = "the codes of all received rows are right and scale bytes are not: scales took another way, or order"
+    assert [one.why for one in found[:2]] == [words] * 2
+    assert "rows were not moved" in found[2].why
 
 
-def test_a_bug_of_empty_experts_is_seen_by_their_case_alone():
-    """Nothing else tells it: the case says what it is there to find."""
-    found = judge.judge(f"{FILE}:experts_without_rows", cases=[CASES["even"], CASES["an expert without a token"]])
+def test_a_bug_of_empty_experts_is_seen_by_their_case_alone(monkeypatch, capsys):
+    """Nothing else tells it: the case says what it is there to find. The exit status is 1."""
+    found = judge.judge(f"{FILE}:experts_without_rows", cases=[EVEN, CASES["an expert without a token"]])
     assert [one.outcome for one in found] == ["pass", "mismatch"]
+    monkeypatch.setattr(judge, "judge", lambda name, place: found)
+    assert judge.check_layer(["theirs"]) == 1
+    assert "the case is there to find splits that leave out a zero" in capsys.readouterr().out
 
 
 def test_judging_goes_on_after_a_case_that_ends_the_ranks():
-    cases = [CASES["a rank without a token"], CASES["even"]]
-    found = judge.judge(f"{FILE}:a_rank_without_tokens_leaves", seconds=3.0, cases=cases)
-    assert [one.outcome for one in found] == ["timeout", "pass"] and "waited up to" in found[0].why
+    cases = [CASES[name] for name in ("a rank without a token", "one expert a token", "no token at all", "even")]
+    found = judge.judge(f"{FILE}:leaves_or_fails", seconds=3.0, cases=cases)
+    assert [one.outcome for one in found] == ["timeout", "fault", "pass", "pass"]
+    assert "waited up to" in found[0].why and "no kernel for this" in found[1].why
+    assert found[3].elements == (20 + 12) * judge.HIDDEN
 
 
-def test_the_command_judges_our_layer(tmp_path, monkeypatch):
-    monkeypatch.setattr(judge, "judge", lambda name, place: judge_some(name, place))
+def right_results():
+    """Return the golden results of the case `even` as a subject would."""
+    return [
+        {"out": torch.from_numpy(forward.out.view(np.int16)).view(torch.bfloat16),
+         "dprobs": torch.from_numpy(backward.dprobs)}
+        for forward, backward in judge.model(EVEN, "mxfp4")
+    ]  # fmt: skip
+
+
+def test_one_bit_is_a_mismatch():
+    found = right_results()
+    assert judge._compared(EVEN, "mxfp4", found).outcome == "pass"
+    found[1]["out"].view(torch.int16)[3, 5] ^= 1
+    verdict = judge._compared(EVEN, "mxfp4", found)
+    assert (verdict.outcome, verdict.differing) == ("mismatch", {"rank 1 out": 1})
+
+
+MALFORMED = {
+    "another dtype": (lambda found: found | {"out": found["out"].float()}, "out is float32"),
+    "another shape": (lambda found: found | {"dprobs": found["dprobs"][:1]}, r"dprobs is float32\[1, 2\]"),
+    "an unknown name": (lambda found: found | {"hidden": found["out"]}, "unknown are hidden"),
+    "no output": (lambda found: {"dprobs": found["dprobs"]}, "'out' is missing"),
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_a_result_of_another_kind_is_malformed(name):
+    change, why = MALFORMED[name]
+    verdict = judge._compared(EVEN, "mxfp4", [change(one) for one in right_results()])
+    assert verdict.outcome == "malformed" and re.search(why, verdict.why)
+
+
+def test_the_command_passes_our_layer(tmp_path):
     done = CliRunner().invoke(app, ["check", "-o", "moe_layer", "--report", str(tmp_path / "layer.json")])
     assert done.exit_code == 0, done.output
-    assert "2 cases, 0 failed" in done.output
+    assert "10 cases, 0 failed" in done.output
     verdicts = json.loads((tmp_path / "layer.json").read_text())["subjects"][judge.OURS]
-    assert [one["outcome"] for one in verdicts] == ["pass", "pass"] and all(one["elements"] > 1e5 for one in verdicts)
-
-
-def test_the_command_ends_with_1_where_a_case_fails(monkeypatch):
-    monkeypatch.setattr(judge, "judge", lambda name, place: judge_some(name, place))
-    done = CliRunner().invoke(app, ["check", "-o", "moe_layer", "--subject", f"{FILE}:experts_without_rows"])
-    assert done.exit_code == 1
-    assert "the case is there to find splits that leave out a zero" in done.output
-
-
-_judge = judge.judge
-
-
-def judge_some(name, place):
-    return _judge(name, place, cases=[CASES["even"], CASES["an expert without a token"]])
-
-
-def test_a_layer_that_returns_its_output_alone_is_judged_by_it():
-    (found,) = judge.judge(f"{FILE}:only_out", cases=[CASES["a rank whose experts have no token"]])
-    assert found.outcome == "pass" and found.elements == (20 + 12) * judge.HIDDEN
+    assert [one["outcome"] for one in verdicts] == ["pass"] * 10 and all(one["elements"] > 1e5 for one in verdicts)
 
 
 @pytest.mark.parametrize("words", ["layer", "nowhere.py:layer", f"{FILE}:missing", "no.such.module:layer"])

@@ -3,7 +3,6 @@
 import dataclasses
 
 import layer_ranks
-import planted
 import pytest
 import torch
 from layer_ranks import Case
@@ -36,20 +35,38 @@ TOGETHER = {
     "a rank whose experts get no token": Case((8, 5), top=1, barred=(2, 3)),
     "fp8": Case((10, 6), "fp8", top=1),
 }
+BROKEN = {"scales": Case((20, 9), bug="scales of another rank")}
 
 
 @pytest.mark.parametrize("name", ALONE)
-def test_one_rank_equals_the_model(name, tmp_path):
-    assert layer_ranks.differing(ALONE[name], tmp_path) == {}
+def test_one_rank_equals_the_model(name):
+    assert layer_ranks.differing(ALONE[name]) == {}
+
+
+@pytest.fixture(scope="module")
+def together(tmp_path_factory):
+    """Run all steps of two ranks in one pair of processes."""
+    return layer_ranks.run_together(TOGETHER | BROKEN, tmp_path_factory.mktemp("ranks"))
 
 
 @pytest.mark.parametrize("name", TOGETHER)
-def test_two_ranks_equal_the_model(name, tmp_path):
-    assert layer_ranks.differing(TOGETHER[name], tmp_path) == {}
+def test_two_ranks_equal_the_model(name, together):
+    assert layer_ranks.differing(TOGETHER[name], together[name]) == {}
 
 
-def test_two_runs_are_equal(tmp_path):
-    one, other = (layer_ranks.run(ALONE["mxfp4"], tmp_path)[0] for _ in range(2))
+def test_scales_of_another_rank_are_seen(together):
+    wrong = layer_ranks.differing(BROKEN["scales"], together["scales"])
+    assert any(name.endswith("forward.received") for name in wrong)
+    assert any(name.endswith("forward.out") for name in wrong)
+
+
+def test_weights_do_not_depend_on_the_ranks(together):
+    alone = MoELayer(128, 128, 4, 2, "mxfp4", seed=3)
+    assert torch.equal(torch.cat([one["w1"] for one in together["two ranks"]]), alone.w1)
+
+
+def test_two_runs_are_equal():
+    one, other = (layer_ranks.step(ALONE["mxfp4"], 0) for _ in range(2))
     assert all(torch.equal(one[name], other[name]) for name in ("dx", "dprobs", "dw1", "dw2", "forward.out"))
 
 
@@ -63,25 +80,8 @@ CAUGHT = {
 
 
 @pytest.mark.parametrize("bug", CAUGHT)
-def test_a_planted_bug_is_seen(bug, tmp_path, monkeypatch):
-    owner, attribute, wrong = planted.BUGS[bug]
-    case = CAUGHT[bug]
-    right = getattr(owner, attribute)
-    monkeypatch.setattr(owner, attribute, wrong(right))
-    assert wrong_or_refused(case, tmp_path)
-
-
-def wrong_or_refused(case, folder):
-    try:
-        return layer_ranks.differing(case, folder)
-    except RefnumError as error:
-        return str(error)
-
-
-def test_scales_of_another_rank_are_seen(tmp_path):
-    wrong = layer_ranks.differing(Case((20, 9), bug="scales of another rank"), tmp_path)
-    assert any(name.endswith("forward.received") for name in wrong)
-    assert any(name.endswith("forward.out") for name in wrong)
+def test_a_planted_bug_is_seen(bug):
+    assert layer_ranks.differing(dataclasses.replace(CAUGHT[bug], bug=bug))
 
 
 class Seen:
@@ -164,9 +164,3 @@ def test_the_router_weights_sum_to_one_and_learn():
     assert all(len(set(row)) == 2 for row in experts.tolist())
     layer(x).float().square().sum().backward()
     assert bool(layer.router.grad.abs().sum() > 0) and bool(x.grad.abs().sum() > 0)
-
-
-def test_weights_do_not_depend_on_the_ranks(tmp_path):
-    two = layer_ranks.run(Case((4, 4)), tmp_path)
-    alone = MoELayer(128, 128, 4, 2, "mxfp4", seed=3)
-    assert torch.equal(torch.cat([one["w1"] for one in two]), alone.w1)
