@@ -106,7 +106,9 @@ def test_the_installed_package_is_whole(python, tmp_path):
         "import refnum, refnum.gpu, refnum.conformance.cli as cli, refnum.conformance.vectors.folder as folder\n"
         "from pathlib import Path\n"
         "assert 'site-packages' in refnum.__file__ and (folder.vectors_folder() / 'notes.json').is_file()\n"
-        "for name in cli.COMMANDS: cli.load(name)"
+        "for name in cli.COMMANDS:\n"
+        "    try: cli.load(name)\n"
+        "    except cli.typer.BadParameter as error: assert 'install refnum[training]' in str(error)"
     )
     assert run(python, tmp_path, python, "-c", code) == (0, "")
 

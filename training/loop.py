@@ -204,6 +204,8 @@ def _steps(trainer: Trainer, file: IO[str] | None, progress: Progress | None) ->
         start = time.perf_counter()
         number, values = trainer.step, trainer.train_step()
         seconds = time.perf_counter() - start
+        if run.device == "cuda":
+            values["peak_bytes"] = torch.cuda.max_memory_allocated()
         if trainer.step % run.check == 0 or trainer.step == run.steps:
             values["valid_loss"] = trainer.valid_loss()
         if file is not None and progress is not None and task is not None:

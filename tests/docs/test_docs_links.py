@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from refnum.conformance.cli import COMMANDS
+
 ROOT = Path(__file__).resolve().parents[2]
 TOP = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -42,6 +44,11 @@ def site(tmp_path_factory):
 
 def test_site_builds_without_a_warning(site):
     assert (site / "index.html").exists() and (site / "specification" / "N3.html").exists()
+
+
+def test_the_reference_has_every_command(site):
+    text = (site / "reference" / "command.html").read_text(encoding="utf-8")
+    assert [name for name in COMMANDS if f"{name} needs torch" not in text and f"refnum {name}" not in text] == []
 
 
 def test_clauses_have_their_number_as_anchor(site):
