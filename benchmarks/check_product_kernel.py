@@ -108,7 +108,7 @@ def measure(rng: Any) -> list[dict[str, Any]]:
     """Return multiply-adds a second for shapes, resident CTAs and scales."""
     rows = []
     for (m, n, k), resident in itertools.product(SPEEDS, (2, 3)):
-        product.DEFINES = (f"BLOCKS={resident}",)
+        product.KERNELS["matmul_fp8"] = (f"BLOCKS={resident}",)
         a, b = codes(rng, (m, k)), codes(rng, (n, k))
         sa, sb = (random_bytes(rng, 120, 130, (r, k // 128)) for r in (m, n))
         out = cupy.empty((m, n), np.float32)
@@ -124,7 +124,7 @@ def measure(rng: Any) -> list[dict[str, Any]]:
             rows.append({"shape": (m, n, k), "resident": resident, "scales": name, "ms": ms, "T": m * n * k / ms / 1e9})
             line(f"{m}x{n}x{k} {name:6s} {resident} CTAs: {ms:8.2f} ms, {rows[-1]['T']:.2f} T multiply-adds/s")
     best = max(rows, key=lambda row: row["T"])["resident"]
-    product.DEFINES = (f"BLOCKS={best}",)
+    product.KERNELS["matmul_fp8"] = (f"BLOCKS={best}",)
     return rows
 
 

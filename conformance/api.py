@@ -35,7 +35,7 @@ def judge_kernel(
     level: str = "standard",
     seed: int = 0,
     examples: int = 25,
-    agreement: int | None = None,
+    agreement: int | str | None = None,
     inputs: str | Sequence[str] = (),
     save: bool = True,
 ) -> dict[str, Any]:
@@ -45,8 +45,8 @@ def judge_kernel(
     callable, a Subject, or what would come after `--subject`: that one lives in a process of its own.
     operation: what a bare callable is; for the others a name or pattern that narrows what is judged.
     profile: a profile name; None means those that the kernel claims. agreement: the level of N16 that is enough,
-    0 to 4, whatever the kernel claims; None means what it claims, or 0. inputs: a contract of inputs beside what the
-    kernel declares, `finite`, `nonzero`, `normal` or several: what lies outside is information, no failure.
+    0 to 5 or its name, whatever the kernel claims; None means what it claims, or 0. inputs: a contract of inputs beside
+    what the kernel declares, `finite`, `nonzero`, `normal` or several: what lies outside is information, no failure.
     save: write replay files of mismatches under `.refnum/cases`.
 
     Raises ArgumentError or ProfileError for unknown names, UnsupportedError for a subject that says that it cannot run

@@ -38,6 +38,7 @@ OPERATIONS = (
     Operation("permute_unpack", "payload"),
     Operation("unpermute", "payload"),
     Operation("matmul_fp8", "product"),
+    Operation("matmul_bf16", "product"),
     Operation("encode_e2m1", "casts"),
     Operation("encode_e4m3", "casts"),
     Operation("encode_e8m0", "casts"),

@@ -14,16 +14,20 @@ import numpy as np
 
 from . import softfloat
 from .arguments import require_choice
-from .arrays import Array, is_host
+from .arrays import Array, is_host, require_array
 from .codec import value
-from .errors import DtypeError
+from .errors import DtypeError, ShapeError
 from .formats import FP32, Format
-from .product import matmul_fp8, scale_pair
+from .product import ScalePair, matmul_fp8, scale_pair
 from .tensor_core import INSTRUCTIONS, Operand, require_operands
 from .tiles import TILE
 
 FACTS = INSTRUCTIONS["wgmma_fp8"]
 CHAINS = ("any", "consecutive")
+EVERYTHING = (0xFF800000, 0x7F800000)
+"""The float32 bits of -Inf and Inf: nothing is excluded."""
+_PASS = 1 << 20
+"""Products that are looked at in one pass."""
 _ROUNDS = 4
 """How often bounds of the accumulators are sharpened by those of the losses."""
 
@@ -36,6 +40,7 @@ def product_bounds(
     chains: str = "any",
     a_format: str = "E4M3",
     b_format: str = "E4M3",
+    where: Array | None = None,
 ) -> tuple[Array, Array]:
     """Return (low, high), float32 [M, N]: between them lies the result of every order that clause N19.7 admits.
 
@@ -52,6 +57,7 @@ def product_bounds(
         chains: "any" or "consecutive".
         a_format: "E4M3" or "E5M2".
         b_format: "E4M3" or "E5M2".
+        where: bool [M, N], the results that are worked out; the others are between -Inf and Inf. None is all.
 
     Raises:
         DtypeError, ShapeError, ScaleError, ArgumentError, ProfileError.
@@ -62,16 +68,45 @@ def product_bounds(
     left, right = require_operands(a, b, FACTS, a_format, b_format)
     (m, k), n = a.shape, b.shape[0]
     scales = scale_pair(a_scales, b_scales, m, n, k)
+    wanted = _wanted(where, (m, n))
+    low, high = (np.full((m, n), bits, np.uint32) for bits in EVERYTHING)
+    wide = np.flatnonzero(wanted.any(axis=0))
+    tall = max(1, _PASS // max(1, k * wide.size))
+    rows = np.flatnonzero(wanted.any(axis=1))
+    for some in np.array_split(rows, range(tall, rows.size, tall)):
+        if not some.size:
+            continue
+        place = np.ix_(some, wide)
+        terms = slice(0, k)
+        part = _part(left.cut(terms, some), right.cut(terms, wide), scales.cut(some, wide), wanted[place], chains)
+        low[place], high[place] = part
+    if left.kinds is not None or right.kinds is not None:
+        one = None if scales.absent else (a_scales, b_scales)
+        low, high = _with_specials(low, high, a, b, one, (a_format, b_format))
+    return low.view(np.float32), high.view(np.float32)
+
+
+def _wanted(where: Array | None, shape: tuple[int, int]) -> np.ndarray:
+    if where is None:
+        return np.ones(shape, bool)
+    require_array("where", where)
+    if where.dtype != np.bool_ or where.shape != shape:
+        raise ShapeError(f"where is {where.dtype} {tuple(where.shape)}; allowed is bool {shape}, one for each result")
+    return np.asarray(where)
+
+
+def _part(left: Operand, right: Operand, scales: ScalePair, wanted: np.ndarray, chains: str) -> list[np.ndarray]:
+    """Return the bits of (low, high) for some rows and columns, [M, N]; -Inf and Inf where none is wanted."""
+    k, shape = left.significands.shape[0], wanted.shape
     width = TILE if scales.by_block else k
     sums = [_sums(left, right, slice(start, min(start + width, k)), chains) for start in range(0, k, width)]
-    low, high = np.empty((m, n), np.uint32), np.empty((m, n), np.uint32)
-    factors = [None if scales.absent else _broadcast(scales.factors(block), (m, n)) for block in range(len(sums))]
-    for i, j in np.ndindex(m, n):
+    factors = [None if scales.absent else _broadcast(scales.factors(block), shape) for block in range(len(sums))]
+    low, high = (np.full(shape, bits, np.uint32) for bits in EVERYTHING)
+    for i, j in np.argwhere(wanted):
         pairs = [(part.at(i, j), None if f is None else (_scale(f[0][i, j]), _scale(f[1][i, j])))
                  for part, f in zip(sums, factors, strict=True)]  # fmt: skip
         low[i, j], high[i, j] = _interval(pairs, -(-k // FACTS.terms))
-    one = None if scales.absent else (a_scales, b_scales)
-    return _with_specials(low, high, a, b, one, (a_format, b_format))
+    return [low, high]
 
 
 @dataclass(frozen=True)
@@ -221,13 +256,13 @@ def _interval(
             run: Fraction = max(positive, negative)
             most: Fraction = max(Fraction(1), abs(left), abs(right))
             if max(abs(factor), run * most) >= Fraction(2) ** 127:  # what is rounded on the way may overflow
-                return 0xFF800000, 0x7F800000
+                return EVERYTHING
             # up to three roundings to 24 bits, or to multiples of 2**-149 that a scale or a run then multiplies
             exact = _is_power(left) and _is_power(right)
             slack += (0 if exact else run * abs(factor) / 2**22) + (steps * most + run) / Fraction(2) ** 149
     largest = max(above, below)
     if 2 * largest >= Fraction(2) ** 128:
-        return 0xFF800000, 0x7F800000
+        return EVERYTHING
     # a sum of float32 rounds by at most 2**-24 of itself, and no sum exceeds twice the sum of all terms of a sign
     slack += (steps - 1) * largest / 2**23
     return _outward(low - slack, False), _outward(high + slack, True)
@@ -266,11 +301,11 @@ def _with_specials(
     b: Array,
     scales: tuple[Array | None, Array | None] | None,
     formats: tuple[str, str],
-) -> tuple[Array, Array]:
+) -> tuple[np.ndarray, np.ndarray]:
     """Put results that NaN and Inf among the codes decide in both; they are the same in every order."""
     plain = matmul_fp8(a, b, order="chain", a_format=formats[0], b_format=formats[1]).view(np.uint32)
     special = (plain & ~softfloat.SIGN) >= softfloat.INF
     if bool(special.any()):
         found = plain if scales is None else matmul_fp8(a, b, *scales, a_format=formats[0], b_format=formats[1])
         low, high = (np.where(special, found.view(np.uint32), x) for x in (low, high))
-    return low.view(np.float32), high.view(np.float32)
+    return low, high

@@ -92,7 +92,7 @@ def decode_table(fmt: Format, shift: int = 0) -> np.ndarray:
         if isinstance(exact, str):
             bits[code] = {"nan": NAN32, "+inf": INF32, "-inf": INF32 | 1 << 31}[exact]
         else:
-            negative = exact < 0 or fmt.kind == "float" and bool(code & fmt.sign_mask)
+            negative = exact < 0 or (fmt.kind == "float" and bool(code & fmt.sign_mask))
             magnitude = _float32_magnitude(abs(exact.numerator), exact.denominator, shift)
             if magnitude is None:
                 raise ProfileError(f"{exact} * 2**{shift} is no float32 value; decode to a wider type")

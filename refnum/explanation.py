@@ -21,6 +21,7 @@ from .columns import fp8_columns, mxfp4_columns, mxfp4_to_fp8_columns
 from .errors import ArgumentError, shown
 from .formats import E2M1, E4M3, FP32, get_format, magnitude_value
 from .layouts import scales_from_layout
+from .product_steps import PRODUCTS, product_steps
 from .profiles import Profile, get_profile
 from .recast import fp8_to_mxfp4, mxfp4_to_fp8
 from .scalar_steps import SCALARS, scalar_steps
@@ -53,7 +54,8 @@ def explain(operation: str, case: Any, index: int | tuple[int, ...]) -> Explanat
 
     operation: one of `EXPLAINED`. case: a mapping of the golden function's arguments by name (arrays and
     parameters, `profile` included), or an object with `inputs`, `params` and `profile`. index: (row, column) of
-    the element in [M, K], an array of the two, or its flat index; of a scalar conversion any index. Raises
+    the element in [M, K], an array of the two, or its flat index; of a scalar conversion any index, of a matrix product
+    the result's in [M, N]. Raises
     ArgumentError for what it cannot explain, and what the golden function raises: DtypeError, ShapeError, ScaleError,
     ProfileError.
     """
@@ -242,6 +244,13 @@ def _segment(arguments: dict[str, Any], codes: Any, row: int, tall: int) -> int:
     raise ArgumentError(f"row {row} is in no split")
 
 
+def _product(operation: str, arguments: dict[str, Any], profile: Profile, index: Any) -> Explanation:
+    """N19: a row of `a` and a row of `b` become a result; the index is the result's."""
+    row, column = _place((np.shape(arguments["a"])[0], np.shape(arguments["b"])[0]), index)
+    steps, bits = product_steps(operation, arguments, row, column)
+    return Explanation(operation, profile.name, (row, column), tuple(steps), bits, None)
+
+
 _RECASTS = {
     "fp8_to_mxfp4": (E4M3, E2M1),
     "mxfp4_to_fp8": (E2M1, E4M3),
@@ -262,5 +271,6 @@ EXPLAINED = {
     **dict.fromkeys(("quantize_mxfp4", "quantize_mx", "quantize_fp8_tiles"), _quantize),
     **dict.fromkeys(_RECASTS, _recast),
     **dict.fromkeys(SCALARS, _scalar),
+    **dict.fromkeys(PRODUCTS, _product),
 }
 """Operation -> the function that explains it."""

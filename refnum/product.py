@@ -232,7 +232,7 @@ class Scales:
     kind: str
     """`tensor`, `rows` or `squares`."""
 
-    def cut(self, rows: slice) -> Scales:
+    def cut(self, rows: slice | Array) -> Scales:
         """Return the scales of some rows."""
         return self if self.kind == "tensor" else Scales(self.bits[rows], self.kind)
 
@@ -265,7 +265,7 @@ class ScalePair:
             return any(x is not None and x.kind == "squares" for x in (self.a, self.b))
         return not all(x is not None and x.kind == "rows" for x in (self.a, self.b))
 
-    def cut(self, rows: slice, columns: slice) -> ScalePair:
+    def cut(self, rows: slice | Array, columns: slice | Array) -> ScalePair:
         """Return the scales of some outputs."""
         return ScalePair(None if self.a is None else self.a.cut(rows), None if self.b is None else self.b.cut(columns))
 

@@ -84,7 +84,7 @@ class Operand:
     exponents: Array
     kinds: Array | None
 
-    def cut(self, terms: slice, rows: slice) -> Operand:
+    def cut(self, terms: slice, rows: slice | Array) -> Operand:
         """Return some terms of some rows."""
         kinds = None if self.kinds is None else self.kinds[terms, rows]
         return Operand(self.fmt, self.significands[terms, rows], self.exponents[terms, rows], kinds)

@@ -1,8 +1,7 @@
 """The golden layer: one forward and one backward step of all ranks, composed from the model's operations (clause N20).
 
 Arrays are NumPy's or CuPy's; bfloat16 is taken and given as its uint16 bits. Nothing here is shared with the torch
-layer, so that an error of one is no error of the other. A quantised matrix is its *parts*: `(bits,)` of bfloat16,
-`(codes, scales)` of FP8 rows, `(packed, scales)` of MXFP4.
+layer, so that an error of one is no error of the other. How single edges are computed is in `golden_parts`.
 """
 
 from __future__ import annotations
@@ -14,21 +13,40 @@ from typing import Any
 import numpy as np
 
 from refnum import softfloat
-from refnum.arrays import TILE, Array, contiguous, float32_bits
-from refnum.blocks import dequantize_mxfp4, quantize_mxfp4
-from refnum.columns import fp8_columns, mxfp4_to_fp8_columns
+from refnum.arrays import TILE, Array, float32_bits
 from refnum.errors import ArgumentError, ShapeError
 from refnum.payload import permute_pad, unpermute
-from refnum.product import matmul_bf16, matmul_fp8
-from refnum.recast import fp8_to_mxfp4, mxfp4_to_fp8
-from refnum.swiglu import swiglu, swiglu_backward, swiglu_quantize
-from refnum.tiles import dequantize_fp8_tiles, quantize_fp8_tiles
+from refnum.swiglu import swiglu_backward
 
+from .golden_parts import (
+    ALIGN,
+    Parts,
+    activation,
+    as_bytes,
+    beside,
+    columns_operand,
+    decode,
+    encode,
+    expert_order,
+    filled,
+    from_wire,
+    gradient,
+    on_host,
+    padded,
+    places,
+    product,
+    recode_wire,
+    rows_operand,
+    second_columns,
+    stored,
+    taken,
+    to_wire,
+    transposed,
+    viewed,
+    weight_gradient,
+    weight_parts,
+)
 from .policies import Policy, get_policy
-
-Parts = tuple[Array, ...]
-ALIGN = TILE
-"""Rows of an expert are filled up with zeros to a multiple of this."""
 
 
 @dataclass(frozen=True)
@@ -119,14 +137,14 @@ def forward(
     """
     rules, ranks = get_policy(policy), len(x)
     per = _experts_of_a_rank(w1, w2, ranks)
-    chosen = [np.asarray(_host(one)) for one in experts]
+    chosen = [np.asarray(on_host(one)) for one in experts]
     sent = [tuple(np.flatnonzero((one // per == rank).any(axis=1)) for rank in range(ranks)) for one in chosen]
     payloads = [to_wire(encode(one, rules.dispatched)) for one in x]
     made = []
     for rank in range(ranks):
-        received = np.concatenate([_take(payloads[home], sent[home][rank]) for home in range(ranks)])
+        received = np.concatenate([taken(payloads[home], sent[home][rank]) for home in range(ranks)])
         where = np.concatenate([chosen[home][sent[home][rank]] for home in range(ranks)]) - rank * per
-        weights = np.concatenate([_take(probs[home], sent[home][rank]) for home in range(ranks)])
+        weights = np.concatenate([taken(probs[home], sent[home][rank]) for home in range(ranks)])
         part = slice(rank * per, rank * per + per)
         made.append(expert_forward(received, where, weights, w1[part], w2[part], rules))
     steps = []
@@ -147,8 +165,8 @@ def expert_forward(
     """
     hidden, wide = w1.shape[2], w1.shape[1] // 2
     row_map, slots, splits = expert_order(where, w1.shape[0])
-    prob = padded(_take(weights.reshape(-1), row_map * where.shape[1] + slots), splits)
-    rows = from_wire(permute_pad(received, _like(row_map, received), splits, ALIGN)[0], policy.dispatched, hidden)
+    prob = padded(taken(weights.reshape(-1), row_map * where.shape[1] + slots), splits)
+    rows = from_wire(permute_pad(received, beside(row_map, received), splits, ALIGN)[0], policy.dispatched, hidden)
     weight1, weight2 = weight_parts(w1, policy), weight_parts(w2, policy)
     first = rows_operand(rows, policy.dispatched, policy)
     fc1 = product(first, weight1, policy, filled(splits))
@@ -181,10 +199,10 @@ def backward(
     """
     rules, ranks = get_policy(policy), len(steps)
     per, sent = len(steps[0].splits), [step.sent for step in steps]
-    chosen = [np.asarray(_host(one)) for one in experts]
+    chosen = [np.asarray(on_host(one)) for one in experts]
     made = []
     for rank, step in enumerate(steps):
-        received = np.concatenate([_take(grads[home], sent[home][rank]) for home in range(ranks)])
+        received = np.concatenate([taken(grads[home], sent[home][rank]) for home in range(ranks)])
         made.append(expert_backward(step, received, rules))
     found = []
     for home in range(ranks):
@@ -197,8 +215,8 @@ def backward(
             row_map, slots, splits = expert_order(local, per)
             mine = (row_map >= first) & (row_map < first + len(sent[home][rank]))
             tokens = sent[home][rank][row_map[mine] - first]
-            values = _take(made[rank]["dprob"], places(splits)[mine])
-            dprobs[_like(tokens, dx), _like(slots[mine], dx)] = values
+            values = taken(made[rank]["dprob"], places(splits)[mine])
+            dprobs[beside(tokens, dx), beside(slots[mine], dx)] = values
         found.append(Backward(dx=dx, dprobs=dprobs, **made[home]))
     return found
 
@@ -206,8 +224,8 @@ def backward(
 def expert_backward(step: Forward, received: Array, policy: Policy) -> dict[str, Any]:
     """Return what one rank computes of the gradients that it received, bits u16 [N, K], as fields of Backward."""
     hidden, splits, rows = received.shape[1], step.splits, filled(step.splits)
-    row_map = _like(step.row_map, received)
-    grad = _viewed(permute_pad(_bytes(received), row_map, splits, ALIGN)[0], np.dtype(np.uint16))
+    row_map = beside(step.row_map, received)
+    grad = viewed(permute_pad(as_bytes(received), row_map, splits, ALIGN)[0], np.dtype(np.uint16))
     grad_rows, grad_columns = gradient(grad, policy, rows)
     dact = product(grad_rows, transposed(step.fc2_weight, policy), policy, rows)
     fc1 = decode(step.saved_activation, policy.saved_activation)
@@ -216,7 +234,7 @@ def expert_backward(step: Forward, received: Array, policy: Policy) -> dict[str,
     inner_rows, inner_columns = gradient(np.concatenate([dgate, dup], axis=1), policy, rows)
     saved = from_wire(permute_pad(step.saved_input, row_map, splits, ALIGN)[0], policy.saved_input, hidden)
     input_columns = columns_operand(saved, policy.saved_input, policy, rows)
-    act_columns = second_columns(step, gate, up, policy, rows)
+    act_columns = second_columns(step.saved_fc2_input, step.prob, gate, up, policy, rows)
     dx_rows = product(inner_rows, transposed(step.fc1_weight, policy), policy, rows)
     return {
         "received": received, "fc2_grad": grad_rows, "fc2_grad_columns": grad_columns,
@@ -228,176 +246,11 @@ def expert_backward(step: Forward, received: Array, policy: Policy) -> dict[str,
     }  # fmt: skip
 
 
-# ------------------------------------------------------------------------------------------------- formats of edges
-
-
-def encode(x: Array, form: str) -> Parts:
-    """Return the parts of bfloat16 bits [M, K] in a format of an edge."""
-    if form == "bfloat16":
-        return (x,)
-    return quantize_fp8_tiles(x) if form == "fp8" else quantize_mxfp4(x)
-
-
-def decode(parts: Parts, form: str) -> Array:
-    """Return the bfloat16 bits of parts; exact, but for results below bfloat16's normal range."""
-    if form == "bfloat16":
-        return parts[0]
-    make = dequantize_fp8_tiles if form == "fp8" else dequantize_mxfp4
-    return make(parts[0], parts[1], dtype="bfloat16").view(np.uint16)
-
-
-def to_wire(parts: Parts) -> Array:
-    """Return the rows of parts as bytes, one part after the other: what is sent (N12.1)."""
-    return contiguous(np.concatenate([_bytes(one) for one in parts], axis=1))
-
-
-def from_wire(rows: Array, form: str, hidden: int) -> Parts:
-    """Return the parts of rows of bytes; undoes `to_wire`."""
-    if form == "bfloat16":
-        return (_viewed(rows, np.dtype(np.uint16)),)
-    codes = hidden if form == "fp8" else hidden // 2
-    return contiguous(rows[:, :codes]), contiguous(rows[:, codes:])
-
-
-def recode_wire(rows: Array, given: str, form: str, hidden: int) -> Array:
-    """Return rows in another format of no more bits; ArgumentError for one of more."""
-    if given == form:
-        return rows
-    parts = from_wire(rows, given, hidden)
-    if given == "bfloat16":
-        return to_wire(encode(parts[0], form))
-    if (given, form) == ("fp8", "mxfp4"):
-        return to_wire(fp8_to_mxfp4(*parts))
-    raise ArgumentError(f"what is dispatched as {given} cannot be saved as {form}; allowed are formats of no more bits")
-
-
-def rows_operand(parts: Parts, form: str, policy: Policy) -> Parts:
-    """Return a product's operand with neighbours along rows: FP8 1x128 tiles, or bfloat16."""
-    if policy.products == "bfloat16":
-        return (decode(parts, form),)
-    if form == "mxfp4":
-        return mxfp4_to_fp8(*parts)
-    return parts if form == "fp8" else quantize_fp8_tiles(parts[0])
-
-
-def columns_operand(parts: Parts, form: str, policy: Policy, rows: Sequence[int]) -> Parts:
-    """Return the transposed operand of a weight gradient: FP8 with a scale for 128 rows, or bfloat16."""
-    if policy.products == "bfloat16":
-        return (contiguous(decode(parts, form).T),)
-    if form == "mxfp4":
-        return mxfp4_to_fp8_columns(parts[0], parts[1], rows)
-    codes, scales = parts if form == "fp8" else quantize_fp8_tiles(parts[0])
-    return fp8_columns(codes, scales, rows)
-
-
-def gradient(x: Array, policy: Policy, rows: Sequence[int]) -> tuple[Parts, Parts]:
-    """Return a gradient as rows and as columns; x: float32, or bfloat16 bits."""
-    if policy.products == "bfloat16":
-        bits = x if x.dtype == np.uint16 else softfloat.to_bfloat16(float32_bits(x))
-        return (bits,), (contiguous(bits.T),)
-    parts = quantize_fp8_tiles(x)
-    return parts, fp8_columns(parts[0], parts[1], rows)
-
-
-def activation(gate: Array, up: Array, prob: Array, policy: Policy) -> Parts:
-    """Return the second product's input, weighted by the routing's probabilities."""
-    if policy.products == "fp8":
-        return swiglu_quantize(contiguous(gate), contiguous(up), prob)
-    return (softfloat.to_bfloat16(float32_bits(swiglu(contiguous(gate), contiguous(up), prob))),)
-
-
-def stored(gate: Array, up: Array, prob: Array, second: Parts, policy: Policy) -> Parts:
-    """Return what is kept of the second product's input: nothing, MXFP4 of its own, or the operand itself."""
-    if policy.fc2_input == "recompute":
-        return ()
-    if policy.saved_activation == "mxfp4":
-        return swiglu_quantize(contiguous(gate), contiguous(up), prob, to="mxfp4")
-    return second
-
-
-def second_columns(step: Forward, gate: Array, up: Array, policy: Policy, rows: Sequence[int]) -> Parts:
-    """Return the columns of the second product's input, from what was stored or from the saved gate and up."""
-    if policy.fc2_input == "store":
-        form = "mxfp4" if policy.saved_activation == "mxfp4" else policy.products
-        return columns_operand(step.saved_fc2_input, form, policy, rows)
-    return columns_operand(activation(gate, up, step.prob, policy), policy.products, policy, rows)
-
-
-# --------------------------------------------------------------------------------------------------------- products
-
-
-def weight_parts(w: Array, policy: Policy) -> Parts:
-    """Return weights [experts, N, K] as the products take them: FP8 with 128x128 tiles, or bfloat16 bits."""
-    if policy.products == "bfloat16":
-        return (w,)
-    made = [quantize_fp8_tiles(one, (TILE, TILE)) for one in w]
-    return np.stack([codes for codes, _ in made]), np.stack([scales for _, scales in made])
-
-
-def transposed(weight: Parts, policy: Policy) -> Parts:
-    """Return weights [experts, K, N] of weights [experts, N, K]; square tiles turn with their scales."""
-    return tuple(contiguous(np.swapaxes(one, 1, 2)) for one in weight)
-
-
-def product(a: Parts, b: Parts, policy: Policy, rows: Sequence[int]) -> Array:
-    """Return the bfloat16 bits of each expert's rows times its weights, transposed (N19)."""
-    if policy.products == "bfloat16":
-        return matmul_bf16(a[0], b[0], out="bfloat16", splits=rows).view(np.uint16)
-    return matmul_fp8(a[0], b[0], a[1], b[1], out="bfloat16", splits=rows).view(np.uint16)
-
-
-def weight_gradient(a: Parts, b: Parts, policy: Policy, rows: Sequence[int]) -> Array:
-    """Return bfloat16 bits [experts, N, K]: of each expert, columns [N, R] times columns [K, R], zero without rows."""
-    out = np.zeros((len(rows), a[0].shape[0], b[0].shape[0]), np.uint16, like=a[0])
-    starts = np.cumsum([0, *rows])
-    for expert, (start, stop) in enumerate(zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)):
-        if start == stop:
-            continue
-        one, other = contiguous(a[0][:, start:stop]), contiguous(b[0][:, start:stop])
-        if policy.products == "bfloat16":
-            out[expert] = matmul_bf16(one, other, out="bfloat16").view(np.uint16)
-        else:
-            scales = [contiguous(x[1][start // TILE : stop // TILE].T) for x in (a, b)]
-            out[expert] = matmul_fp8(one, other, scales[0], scales[1], out="bfloat16").view(np.uint16)
-    return out
-
-
-# ------------------------------------------------------------------------------------------------------------- rows
-
-
-def expert_order(where: np.ndarray, experts: int) -> tuple[np.ndarray, np.ndarray, tuple[int, ...]]:
-    """Return (received row, slot) of each row in expert order, rows of one expert ascending, and rows of each expert.
-
-    where: integers [N, top], the expert of each slot; one out of range is another rank's.
-    """
-    found = [np.nonzero(where == expert) for expert in range(experts)]
-    rows = np.concatenate([row for row, _ in found]).astype(np.int64)
-    return rows, np.concatenate([slot for _, slot in found]).astype(np.int64), tuple(len(row) for row, _ in found)
-
-
-def filled(splits: Sequence[int]) -> list[int]:
-    """Return the rows of each expert, filled up to a multiple of ALIGN."""
-    return [-(-count // ALIGN) * ALIGN for count in splits]
-
-
-def places(splits: Sequence[int]) -> np.ndarray:
-    """Return the row of each routed row among those that are filled up."""
-    starts = np.cumsum([0, *filled(splits)])
-    return np.concatenate([start + np.arange(count) for start, count in zip(starts[:-1], splits, strict=True)])
-
-
-def padded(values: Array, splits: Sequence[int]) -> Array:
-    """Return values [rows, ...] with zeros in the places of the rows that fill up."""
-    out = np.zeros((sum(filled(splits)), *values.shape[1:]), values.dtype, like=values)
-    out[_like(places(splits), values)] = values
-    return out
-
-
 def _combined(rows: Array, row_map: np.ndarray, splits: Sequence[int], tokens: int, align: int) -> Array:
     """Return the sums of N12.3 rounded once to bfloat16 bits; a token without rows gives +0."""
     if not row_map.size:
         return np.zeros((tokens, rows.shape[1]), np.uint16, like=rows)
-    sums = unpermute(rows, _like(row_map, rows), list(splits), None, tokens, align)
+    sums = unpermute(rows, beside(row_map, rows), list(splits), None, tokens, align)
     return softfloat.to_bfloat16(float32_bits(sums))
 
 
@@ -417,26 +270,3 @@ def _experts_of_a_rank(w1: Array, w2: Array, ranks: int) -> int:
     if experts % ranks:
         raise ArgumentError(f"{experts} experts on {ranks} ranks; allowed are ranks that divide the experts")
     return experts // ranks
-
-
-def _host(x: Any) -> Any:
-    return x.get() if hasattr(x, "get") else x
-
-
-def _like(x: np.ndarray, like: Array) -> Array:
-    return np.asarray(x, like=like)
-
-
-def _take(x: Array, index: np.ndarray) -> Array:
-    return np.take(x, _like(index, x), axis=0)
-
-
-def _bytes(x: Array) -> Array:
-    return _viewed(x, np.dtype(np.uint8))
-
-
-def _viewed(x: Array, dtype: np.dtype[Any]) -> Array:
-    """Return a matrix's bytes as another dtype, also where there are no rows."""
-    if x.size:
-        return contiguous(x).view(dtype)
-    return np.zeros((x.shape[0], x.shape[1] * x.dtype.itemsize // dtype.itemsize), dtype, like=x)

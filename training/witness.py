@@ -23,7 +23,7 @@ import torch
 from refnum.errors import RefnumError
 from refnum.swiglu import swiglu_backward
 
-from . import golden, samples
+from . import golden, golden_parts, samples
 from .compare import different, on_device_of, to_array, to_own_array
 from .evidence import save_arrays, save_sample
 
@@ -247,7 +247,7 @@ class _Followed:
         x = to_own_array(tokens[route.row_map[part]])
         weights = to_own_array(inputs["prob"][route.places[part]])[:, None]
         policy = layer.policy
-        sent = golden.to_wire(golden.encode(x, policy.dispatched))
+        sent = golden_parts.to_wire(golden_parts.encode(x, policy.dispatched))
         w1, w2 = (to_own_array(w[expert : expert + 1]) for w in (layer.w1, layer.w2))
         made = golden.expert_forward(sent, np.zeros((len(x), 1), np.int64), weights, w1, w2, policy)
         return cls(expert, policy, layer.hidden, taken, places, made)
@@ -266,16 +266,16 @@ class _Followed:
         pairs = {"saved_input": (self._received(kept[0][0]), made["saved_input"])}
         pairs |= self._parts("saved_activation", kept[1], made["saved_activation"])
         pairs |= self._parts("saved_fc2_input", kept[2], made["saved_fc2_input"])
-        count, filled = len(self.taken), golden.filled(made["splits"])
-        grad = golden.padded(self._received(found["grad_sent"]), [count])
-        outer = golden.rows_operand((grad,), "bfloat16", policy)
-        dact = golden.product(outer, golden.transposed(made["fc2_weight"], policy), policy, filled)
-        fc1 = golden.decode(made["saved_activation"], policy.saved_activation)
+        count, filled = len(self.taken), golden_parts.filled(made["splits"])
+        grad = golden_parts.padded(self._received(found["grad_sent"]), [count])
+        outer = golden_parts.rows_operand((grad,), "bfloat16", policy)
+        dact = golden_parts.product(outer, golden_parts.transposed(made["fc2_weight"], policy), policy, filled)
+        fc1 = golden_parts.decode(made["saved_activation"], policy.saved_activation)
         dgate, dup, dprob = swiglu_backward(
             dact, fc1[:, : fc1.shape[1] // 2], fc1[:, fc1.shape[1] // 2 :], made["prob"]
         )
-        inner = golden.gradient(np.concatenate([dgate, dup], axis=1), policy, filled)[0]
-        dx = golden.product(inner, golden.transposed(made["fc1_weight"], policy), policy, filled)
+        inner = golden_parts.gradient(np.concatenate([dgate, dup], axis=1), policy, filled)[0]
+        dx = golden_parts.product(inner, golden_parts.transposed(made["fc1_weight"], policy), policy, filled)
         pairs |= {"received": (self._received(found["received"]), self._received(found["grad_sent"]))}
         pairs |= self._parts("fc2_grad", found["fc2_grad"], outer) | self._parts("fc1_grad", found["fc1_grad"], inner)
         right = {"dact": dact, "dprob": dprob, "dx_rows": dx}

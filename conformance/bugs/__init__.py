@@ -20,7 +20,8 @@ Q = ("quantize_*", "fp8_to_mxfp4")
 F = ("quantize_*",)
 ENC = ("encode_*",)
 COL = ("*_columns",)
-MATMUL = ("matmul_*",)
+MATMUL = ("matmul_fp8",)
+SCALES = ("a_scales", "b_scales")
 BYTES_IN = ("dequantize_*", "fp8_to_mxfp4", "fp8_columns", "mxfp4_*")
 
 WRONG: dict[str, tuple[tuple[tuple[str, ...], Rule], ...]] = {
@@ -180,12 +181,18 @@ WRONG: dict[str, tuple[tuple[tuple[str, ...], Rule], ...]] = {
     "PHILOX_STREAM_STEP": ((("random_bits",), moving.stream_and_step_swapped),),
     "RANDOM_LOW_BITS": ((("random_bits",), moving.low_bits),),
     "PRODUCT_TERM_BITS": tuple((MATMUL, products.stepped(products.Step(bits, bits))) for bits in (12, 14)),
-    "PRODUCT_ROUNDS_TERMS": ((MATMUL, products.stepped(products.Step(nearest=True))),),
+    "PRODUCT_ROUNDS_TERMS": ((MATMUL, products.stepped(products.Step(nearest=True, nearest_result=True))),),
     "PRODUCT_NORMALISED": ((MATMUL, products.stepped(products.Step(normalised=True))),),
     "PRODUCT_ZERO_JOINS_MAX": ((MATMUL, products.stepped(products.Step(zeros_join=True))),),
     "PRODUCT_SUM_LEFT_OUT": ((MATMUL, products.stepped(products.Step(products_alone=True))),),
     "PRODUCT_NEVER_PROMOTED": ((MATMUL, products.in_order("chain")),),
-    "PRODUCT_SCALES_TRANSPOSED": ((MATMUL, products.scales_transposed),),
+    "PRODUCT_STEP_IN_FLOAT32": ((MATMUL, products.stepped(products.Fused())),),
+    "PRODUCT_SCALES_TRANSPOSED": tuple((MATMUL, products.with_scales(products.turned, (name,))) for name in SCALES),
+    "PRODUCT_SCALE_OF_OTHER_BLOCK": tuple(
+        (MATMUL, products.with_scales(relaid)) for relaid in (products.first_block, products.next_block)
+    ),
+    "PRODUCT_SCALES_SWIZZLED": tuple((MATMUL, products.with_scales(products.swizzled, (name,))) for name in SCALES),
+    "PRODUCT_PART_RACE": tuple((MATMUL, products.parts_raced(twice)) for twice in (False, True)),
 }
 """Note -> pairs of operation patterns and the wrong rule of a kernel with this bug."""
 

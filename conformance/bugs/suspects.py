@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..cases.case import Case
-from . import WRONG, converting, decoding, exact, exact_scales, finer, rounding, scales
+from . import WRONG, converting, decoding, exact, exact_scales, finer, products, rounding, scales
 from .special_blocks import POLICIES
 from .tools import (
     Outputs,
@@ -178,6 +178,21 @@ FINER: tuple[Suspect, ...] = (
         finer.empty_counts,
     ),
     *(Suspect(policy.note, policy.words, FROM_FLOATS, policy) for policy in POLICIES),
+    *(
+        Suspect(
+            "PRODUCT_TERM_BITS",
+            f"a step keeps {bits} bits below the largest exponent, not 13",
+            ("matmul_fp8",),
+            products.stepped(products.Step(bits)),
+        )
+        for bits in (12, 14)
+    ),
+    Suspect(
+        "PRODUCT_ROUNDS_TERMS",
+        "a step's terms are rounded to nearest, its sum is cut",
+        ("matmul_fp8",),
+        products.stepped(products.Step(nearest=True)),
+    ),
     *(Suspect(*row) for row in _EXACT),
 )
 

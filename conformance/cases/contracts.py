@@ -18,7 +18,7 @@ import refnum
 from refnum.errors import ArgumentError, shown
 
 from .case import Case
-from .operation import OPERANDS, OPERATIONS
+from .operation import OPERATIONS
 
 CONTRACTS: dict[str, str] = {
     "finite": "NaN or Inf",
@@ -88,7 +88,7 @@ def brought_inside(case: Case, contract: Contract) -> Case:
 def _format(case: Case, name: str) -> str:
     """Return the element format of an input of codes, packed codes or scale bytes."""
     operation = OPERATIONS[case.operation]
-    kind, params = OPERANDS[name], {**operation.defaults(), **case.params}
+    kind, params = operation.kind(name), {**operation.defaults(), **case.params}
     if kind == "scales":
         return "E8M0"
     if kind == "packed":
@@ -98,7 +98,7 @@ def _format(case: Case, name: str) -> str:
 
 def _flags(case: Case, name: str, array: np.ndarray) -> np.ndarray | None:
     """Return what each element is, as bits of `_FLAG`; None for an input that holds no numbers."""
-    kind = OPERANDS.get(name, "")
+    kind = OPERATIONS[case.operation].kind(name)
     if OPERATIONS[case.operation].moves_only or kind not in ("values", "codes", "packed", "scales"):
         return None
     if array.dtype.name in _FIELDS:
@@ -110,7 +110,7 @@ def _replaced(case: Case, name: str, array: np.ndarray, flags: np.ndarray) -> np
     if array.dtype.name in _FIELDS:
         return _float_inside(array, flags, _least_field(case, name, array))
     fmt = _format(case, name)
-    if OPERANDS[name] == "packed":
+    if OPERATIONS[case.operation].kind(name) == "packed":
         return np.take(_packed_inside(fmt, int(np.bitwise_or.reduce(flags, axis=None))), array)
     return np.where(flags != 0, np.take(_code_table(fmt, False)[1], array), array)
 

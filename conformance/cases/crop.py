@@ -37,7 +37,9 @@ def main_input(case: Case) -> str:
 
 
 def column_unit(case: Case) -> int:
-    """Return the number of columns at whose multiples a cut keeps every block and tile whole."""
+    """Return the number of columns at whose multiples a cut keeps every block and tile, or step of a product, whole."""
+    if OPERATIONS[case.operation].family == "product" and not by_block(case):
+        return 32
     return OPERATIONS[case.operation].block
 
 
@@ -52,15 +54,31 @@ def row_unit(case: Case) -> int:
     return _scale_unit(case)[0] if "scales" in case.inputs else 1
 
 
-def _product_cut(case: Case, rows: slice, columns: slice) -> Case:
-    """Return a product of some rows of `a` and some terms of both operands; whole blocks of scales go with them."""
-    inputs = {"a": case.inputs["a"][rows, columns], "b": case.inputs["b"][:, columns]}
-    for name in ("a_scales", "b_scales"):
+def by_block(case: Case) -> bool:
+    """Whether a product's scales belong to blocks of K."""
+    scales = [case.inputs[name] for name in ("a_scales", "b_scales") if name in case.inputs]
+    return any(one.size > 1 and one.shape[1] > 1 for one in scales)
+
+
+def take_others(case: Case, start: int, stop: int) -> Case:
+    """Return a product with rows start..stop of `b` only."""
+    return _product_cut(case, slice(0, len(case.inputs["a"])), slice(0, shape(case)[1]), slice(start, stop))
+
+
+def take_terms(case: Case, terms: np.ndarray) -> Case:
+    """Return a product with these terms of K only; no operand has scales by block."""
+    return case.with_inputs({name: contiguous(case.inputs[name][:, terms]) for name in ("a", "b")})
+
+
+def _product_cut(case: Case, rows: slice, columns: slice, others: slice | None = None) -> Case:
+    """Return a product of some rows of `a` and of `b` and some terms of K; whole blocks of scales go with them."""
+    others = others or slice(0, len(case.inputs["b"]))
+    inputs = {"a": case.inputs["a"][rows, columns], "b": case.inputs["b"][others, columns]}
+    for name, lines in (("a_scales", rows), ("b_scales", others)):
         if name in case.inputs and case.inputs[name].size > 1:
             scales = case.inputs[name]
-            if name == "a_scales":
-                tall = 1 if len(scales) == len(case.inputs["a"]) else TILE
-                scales = scales[rows.start // tall : -(-rows.stop // tall)]
+            tall = 1 if len(scales) == len(case.inputs[name[0]]) else TILE
+            scales = scales[lines.start // tall : -(-lines.stop // tall)]
             if scales.shape[1] > 1:
                 scales = scales[:, columns.start // TILE : -(-columns.stop // TILE)]
             inputs[name] = scales

@@ -37,17 +37,21 @@ BAD = frozenset(
 )
 """Outcomes that make the exit status 1."""
 
-LEVELS: tuple[str, ...] = (
-    "all bytes identical",
-    "element codes under a NaN scale ignored",
-    "and the sign of zero ignored",
-    "and NaN payload and sign ignored",
-    "decoded values identical",
-)
+LEVELS: dict[str, str] = {
+    "L0": "all bytes identical",
+    "L1": "element codes under a NaN scale ignored",
+    "L2": "and the sign of zero ignored",
+    "L3": "and NaN payload and sign ignored",
+    "L4": "decoded values identical",
+    "P1": "of a product, results within the bounds over all orders (N19.7)",
+}
 """N16: level -> what is compared; each level ignores what the levels before it ignore."""
 
 NO_LEVEL = len(LEVELS)
-"""The level of a result whose decoded values differ."""
+"""The level of a result that reaches none."""
+P1 = NO_LEVEL - 1
+"""The level that only operations with bounds have."""
+_NAMES = tuple(LEVELS)
 
 CLASSES = "FTHZIN"
 """N17: finite, tiny amax (< 2^-124), huge amax (>= 2^126), zero block, Inf in the block, NaN in the block."""
@@ -57,15 +61,29 @@ _INF = 0x7F800000
 
 
 def checked_level(level: object, who: str) -> int:
-    """Return a level of agreement that somebody claims; ArgumentError unless it is a whole number from 0 to 4."""
+    """Return the number of a level that somebody claims by name or number; ArgumentError for any other than N16's."""
+    if isinstance(level, str) and level in LEVELS:
+        return _NAMES.index(level)
     if not isinstance(level, int | np.integer) or isinstance(level, bool) or not 0 <= level < NO_LEVEL:
-        raise ArgumentError(f"{who} claims level {level!r}; a level of agreement is 0 to {NO_LEVEL - 1} (N16).")
+        raise ArgumentError(
+            f"{who} claims level {level!r}; a level of agreement is {', '.join(_NAMES)}, or 0 to {P1} (N16)."
+        )
     return int(level)
 
 
 def level_name(level: int) -> str:
-    """Return `L0` to `L4`, or `none` for results whose values differ."""
-    return f"L{level}" if level < NO_LEVEL else "none"
+    """Return `L0` to `L4` or `P1`, or `none` for results that reach no level."""
+    return _NAMES[level] if level < NO_LEVEL else "none"
+
+
+def failed_level(level: int, operation: str) -> int:
+    """Return the last level that a result of an operation fails which reaches `level`; 0 if it fails none."""
+    return max(min(level, NO_LEVEL if OPERATIONS[operation].bounded else P1) - 1, 0)
+
+
+def failed_name(level: int, operation: str) -> str:
+    """Return the name of the last level that a result of an operation fails which reaches `level`."""
+    return level_name(failed_level(level, operation))
 
 
 def classify(amax: np.ndarray) -> np.ndarray:

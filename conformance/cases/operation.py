@@ -84,6 +84,7 @@ class Operation:
 
     clause: the specification's item. family: the name of the modules that hold its parts, see `families.part_of`.
     inputs: names of the golden signature's array arguments, in order, each with its kind in `OPERANDS`.
+    kinds: kinds of inputs, where they are not those of `OPERANDS`.
     params: for each parameter its choices, the default first; `input` is the dtype of the floating-point input.
     profiled: whether the operation takes a profile. optional: array inputs that a case may lack.
     nullable: those optional inputs that are passed as None when a case lacks them.
@@ -99,6 +100,7 @@ class Operation:
     wide_first: whether the first input is bfloat16 or float32 without a parameter that says which.
     moves_only: whether bytes are moved and no number is computed.
     joins: the operation whose codes and scales it gives, joined to payload rows (N12).
+    bounded: whether `refnum.product_bounds` holds the results of every order, which makes level P1 (N16).
     dear: by what its drawn cases are smaller, for the golden model needs so much longer an element.
     proof: the proof of the model on CuPy that has it (N18.6), see `commands.prove.catalogue`.
     """
@@ -109,6 +111,7 @@ class Operation:
     inputs: tuple[str, ...]
     outputs: tuple[Output, ...]
     params: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    kinds: Mapping[str, str] = field(default_factory=dict)
     profiled: bool = False
     optional: tuple[str, ...] = ()
     nullable: tuple[str, ...] = ()
@@ -125,6 +128,7 @@ class Operation:
     wide_first: bool = False
     moves_only: bool = False
     joins: str = ""
+    bounded: bool = False
     dear: int = 1
     proof: str = "model-on-cupy"
 
@@ -151,7 +155,11 @@ class Operation:
     @property
     def main(self) -> str:
         """Kind of the first input: `values`, `codes`, `packed`, `scales` or `bytes`."""
-        return OPERANDS[self.inputs[0]]
+        return self.kind(self.inputs[0])
+
+    def kind(self, name: str) -> str:
+        """Return the kind of an array argument; empty for a name that no operation has."""
+        return self.kinds.get(name, OPERANDS.get(name, ""))
 
     @property
     def tall(self) -> int:
@@ -246,8 +254,11 @@ _TABLE = (
     Operation("matmul_fp8", "N19", "product", ("a", "b"), _VALUES,
               {"order": ("promote128", "chain", "split2"), "out": FLOAT_OUTPUTS, "a_format": ("E4M3", "E5M2"),
                "b_format": ("E4M3", "E5M2")},
-              optional=("a_scales", "b_scales"), reads=Blocks("@a_format", 128), rounds_to=TILE, dear=16,
+              optional=("a_scales", "b_scales"), reads=Blocks("@a_format", 128), rounds_to=TILE, bounded=True, dear=16,
               proof="model-on-cupy-product"),
+    Operation("matmul_bf16", "N19", "product", ("a", "b"), _VALUES,
+              {"order": ("chain", "promote128", "split2"), "out": FLOAT_OUTPUTS}, kinds={"a": "values", "b": "values"},
+              reads=Blocks("BF16", 128), rounds_to=TILE, dear=16, proof="model-on-cupy-product"),
 )  # fmt: skip
 
 OPERATIONS: dict[str, Operation] = {operation.name: operation for operation in _TABLE}

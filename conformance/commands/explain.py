@@ -52,6 +52,8 @@ def build(operation: str, values: str | None, scales: str | None, profile: str, 
         raise ArgumentError(
             f"{operation!r} cannot be explained; choose from {', '.join(EXPLAINED)}, or give a replay file."
         )
+    if "b" in OPERATIONS[operation].inputs:
+        raise ArgumentError(f"{operation} has two matrices: give a replay file, or call refnum.explain with a case.")
     if values is None:
         raise ArgumentError("Give --values, e.g. --values 1.25,0.1,-3, or a replay file.")
     keywords = dict(OPERATIONS[operation].defaults())

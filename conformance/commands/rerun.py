@@ -14,7 +14,7 @@ from refnum.errors import ArgumentError, RefnumError
 
 from ..cases.case import variant
 from ..cases.findings import Finding
-from ..cases.levels import NO_LEVEL, Outcome
+from ..cases.levels import NO_LEVEL, Outcome, checked_level, level_name
 from ..mismatches import replay as replays
 from ..mismatches.failures import Presenter, observe_again, shows
 from ..mismatches.page import page
@@ -130,7 +130,7 @@ def _way_to_call(recorded: dict[str, str]) -> str:
 
 def _failure(saved: replays.Replay) -> Failure:
     fails = saved.body["fails"]
-    level = int(fails[1:]) + 1 if fails else 1
+    level = checked_level(fails, "the file") + 1 if fails else 1
     return Failure(saved.case, NO_LEVEL if saved.body["finding"] else level, finding=saved.body["finding"])
 
 
@@ -145,7 +145,7 @@ def _judge(saved: replays.Replay, subject: Subject, out: Console) -> int:
         out.print(
             f"[green]PASS[/]      {escape(subject.name)} gives every expected byte now; the saved failure is gone"
             if comparison.level == 0
-            else f"[green]PASS[/]      {escape(subject.name)} reaches L{comparison.level}, as it claims"
+            else f"[green]PASS[/]      {escape(subject.name)} reaches {level_name(comparison.level)}, as it claims"
         )
         return EXIT_VERIFIED
     record = Presenter(Plan([subject], [], shown=0, save=False)).record(subject, _failure(saved), shrunk=False)
@@ -160,7 +160,7 @@ def _judge(saved: replays.Replay, subject: Subject, out: Console) -> int:
 
 def _show_saved(saved: replays.Replay, out: Console) -> None:
     """Print the page of the observed bytes in the file, for a reader without the subject."""
-    level = int(saved.body["fails"][1:]) if saved.body["fails"] else 0
+    level = checked_level(saved.body["fails"] or 0, "the file")
     if set(saved.observed) != set(saved.expected):
         return
     details = page(saved.case, saved.expected, saved.observed, level)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from refnum.errors import RefnumError
@@ -11,7 +12,7 @@ from refnum.errors import RefnumError
 from ..cases.case import Case, plain, variant
 from ..cases.contracts import outside
 from ..cases.findings import FINDINGS, Problem
-from ..cases.levels import NO_LEVEL, Outcome
+from ..cases.levels import NO_LEVEL, Outcome, failed_level, failed_name
 from ..cases.operation import run_golden
 from ..subjects.calls.call import Called
 from ..subjects.subject import Subject
@@ -22,9 +23,10 @@ from . import replay
 from .diagnose import Seen, hints, laid_out
 from .faults import Fault, faults_of
 from .grid import grid
-from .hints import hints_for, likely, seen_of
+from .hints import SAME_VALUES, given, hints_for, likely, seen_of
 from .other_profile import advice
 from .page import page
+from .products import order_advice, product_page
 from .shrink import shrink
 
 REPEATS = 3
@@ -56,7 +58,8 @@ def shows(subject: Subject, case: Case, failure: Failure, seconds: float = 60.0)
     if called.outcome is not Outcome.PASS or comparison.problem:
         return False
     if failure.kind is not None:
-        return failure.kind in comparison.kinds
+        claimed = min(subject.claimed_level(case.operation), failed_level(failure.level, case.operation))
+        return failure.kind in comparison.kinds and comparison.level > claimed
     return comparison.level >= failure.level
 
 
@@ -128,7 +131,7 @@ class Presenter:
         """Return what records of all kinds of failures have in common."""
         return {
             "id": document["id"],
-            "fails": f"L{max(failure.level - 1, 0)}",
+            "fails": failed_name(failure.level, failure.case.operation),
             "finding": failure.finding,
             "label": failure.case.label,
             "shrunk_from": _size(failure.case),
@@ -177,11 +180,12 @@ class Presenter:
         called, comparison = observe_again(subject, case, failure.finding, self.plan.seconds)
         of_case = failure.finding not in SECOND_CASE  # those show a second call with other data
         observed = comparison.observed if of_case else {}
-        level = 0 if failure.finding else max(failure.level - 1, 0)
+        level = 0 if failure.finding else failed_level(min(failure.level, comparison.level), case.operation)
         details = page(case, golden, observed, level, failure.kind) if observed else {}
-        kept = [Seen(case, observed, level), *seen_of(_alike(failure, alike))] if observed else []
+        kept = [Seen(case, observed, min(level, SAME_VALUES)), *seen_of(_alike(failure, alike))] if observed else []
+        details = product_page(case, details, partial(given, subject, self.plan.seconds))
         classes = self._hints(subject, failure, kept, shrunk) if kept else laid_out(case, comparison.problem.words)
-        tried = "" if failure.finding else advice(subject, [*kept[:1], *seen_of(others or alike)])
+        tried = "" if failure.finding else advice(subject, [*kept[:1], *seen_of(others or alike)]) or order_advice(kept)
         if failure.finding:
             classes = [_breach(failure.finding, failure.words), *classes]
         document = replay.document(case, golden, observed, subject=subject, failure=failure, original=original)
@@ -242,7 +246,7 @@ def _difference(failure: Failure, comparison: Comparison) -> dict[str, Any] | No
         "class": kind.letter,
         "output": kind.output,
         "way": kind.way,
-        "fails": f"L{failure.level - 1}",
+        "fails": failed_name(failure.level, failure.case.operation),
         "count": comparison.kinds.get(kind, 0),
     }
 

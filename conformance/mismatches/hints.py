@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from ..cases.case import Case
 from ..cases.corners import corner_cases
+from ..cases.levels import P1
 from ..cases.operation import DATA_PARAMS, run_golden
 from ..cases.recipes import sampled_cases
 from ..subjects.calls.call import call
@@ -18,6 +20,8 @@ from .diagnose import Seen, hints
 
 QUICK = 1 << 16
 """Elements of the largest failing case that a hint is asked about."""
+SAME_VALUES = P1 - 1
+"""The loosest level at which a wrong rule must give what a subject gave: bounds hold many answers."""
 SAMPLED = 12
 """Sampled cases among those that a subject is called on further."""
 
@@ -30,7 +34,7 @@ def likely(failures: Sequence[Failure]) -> list[str]:
 def seen_of(failures: Iterable[Failure]) -> list[Seen]:
     """Return what failures show of their subject, each up to the level below the one that it fails."""
     return [
-        Seen(one.case, one.observed, 0 if one.finding else max(one.level - 1, 0))
+        Seen(one.case, one.observed, 0 if one.finding else min(max(one.level - 1, 0), SAME_VALUES))
         for one in failures
         if one.observed and one.case.elements <= QUICK
     ]
@@ -47,12 +51,13 @@ def hints_for(
         seconds: limit of one call.
         chosen: yields the further cases of (operation, profile, parameters); frozen vectors and corners where None.
     """
+    return hints(kept, _further(kept[0].case, chosen), partial(given, subject, seconds))
 
-    def ask(case: Case) -> dict[str, Any] | None:
-        called = call(subject, case, seconds)
-        return compare(case, run_golden(case), called.results).observed or None if called.answered else None
 
-    return hints(kept, _further(kept[0].case, chosen), ask)
+def given(subject: Subject, seconds: float, case: Case) -> dict[str, Any] | None:
+    """Return what a subject gives for a case as bits, None where that cannot be compared."""
+    called = call(subject, case, seconds)
+    return compare(case, run_golden(case), called.results).observed or None if called.answered else None
 
 
 def _further(case: Case, chosen: Callable[..., Iterable[Case]] | None) -> Iterator[Case]:

@@ -189,7 +189,7 @@ def _largest(case: Case, row: int, column: int, tall: int, wide: int) -> tuple[i
 def _inputs(output: Output, case: Case, index: tuple[int, ...]) -> list[dict[str, str]]:
     """Return bits and value of every input that this output element reads directly."""
     where = source_index(output, case, index)
-    if where is None or OPERATIONS[case.operation].routed:
+    if where is None or OPERATIONS[case.operation].routed or OPERATIONS[case.operation].family == "product":
         return []
     rows = []
     for name, array in case.inputs.items():

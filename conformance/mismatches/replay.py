@@ -23,6 +23,7 @@ import refnum
 from refnum.errors import FileError, RefnumError
 
 from ..cases.case import Case, plain
+from ..cases.levels import failed_name
 from ..cases.operation import OPERATIONS, as_bits, outputs_of, run_golden
 from ..reports import files
 from ..reports.environment import environment, model_digest
@@ -83,7 +84,7 @@ def document(
         "observed": {name: _array(array) for name, array in observed.items()},
         "subject": None if subject is None else {"name": subject.name, "kind": subject.kind},
         "finding": "" if failure is None else failure.finding,
-        "fails": "" if failure is None else f"L{max(failure.level - 1, 0)}",
+        "fails": "" if failure is None else failed_name(failure.level, case.operation),
         "label": (original or case).label,
         "recipe": None if recipe is None else recipe.to_json(),
         "shrunk_from": None if original is None else original.digest(),

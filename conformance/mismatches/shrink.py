@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -117,6 +118,42 @@ class Rows(Shrinker):
         if crop.croppable(search.best):
             rows = lambda: crop.shape(search.best)[0]  # noqa: E731
             yield from _halves(search, rows, lambda a, b: crop.take_rows(search.best, a, b), 1)
+
+
+class Others(Shrinker):
+    """Keep half of the rows of the other operand of a product, or the other half, down to one."""
+
+    def propose(self, search: Search) -> Iterator[Case]:
+        """Yield row ranges of half, a quarter, ... of the rows of `b`."""
+        if "b" in search.best.inputs:
+            rows = lambda: len(search.best.inputs["b"])  # noqa: E731
+            yield from _halves(search, rows, lambda a, b: crop.take_others(search.best, a, b), 1)
+
+
+class Terms(Shrinker):
+    """Drop the scales of a product, and the terms that are zero: those behind the last other one, all, runs of them."""
+
+    def propose(self, search: Search) -> Iterator[Case]:
+        """Yield products without scales and with fewer terms."""
+        for name in [name for name in search.best.inputs if name in ("a_scales", "b_scales")]:
+            case = search.best
+            yield replace(case, inputs={key: x for key, x in case.inputs.items() if key != name}, recipe=None)
+        if "b" not in search.best.inputs:
+            return
+        yield crop.take_columns(search.best, 0, int(np.flatnonzero(_used(search.best)).max(initial=0)) + 1)
+        run = 0 if crop.by_block(search.best) else crop.shape(search.best)[1]
+        while run and not search.spent:
+            for start in range(0, crop.shape(search.best)[1], run):
+                kept = _used(search.best)
+                kept[:start] = kept[start + run :] = True
+                if kept.any():
+                    yield crop.take_terms(search.best, kept)
+            run //= 2
+
+
+def _used(case: Case) -> np.ndarray:
+    """Return which terms of a product have a code that is not +0 in both operands."""
+    return np.asarray((case.inputs["a"] != 0).any(axis=0) & (case.inputs["b"] != 0).any(axis=0))
 
 
 class Blocks(Shrinker):
@@ -239,7 +276,9 @@ def _masks(width: int) -> Iterator[int]:
         yield every & ~(1 << bit)
 
 
-SHRINKERS: tuple[Shrinker, ...] = (Recipe(), Rows(), Blocks(), Lanes(), Scales(), Centre(), Bits())
+SHRINKERS: tuple[Shrinker, ...] = (
+    Recipe(), Rows(), Others(), Blocks(), Lanes(), Terms(), Scales(), Centre(), Bits(),
+)  # fmt: skip
 
 
 def shrink(case: Case, fails: Callable[[Case], bool], calls: int = 400, seconds: float = 10.0) -> Case:

@@ -9,6 +9,7 @@ from typing import Any
 
 from refnum.errors import ArgumentError
 
+from ..cases.levels import checked_level, level_name
 from .controls.right import model
 from .isolation.parent import isolated
 from .loading import discover
@@ -67,7 +68,7 @@ def _record(item: Subject, available: bool, reason: str) -> dict[str, Any]:
         "reason": reason,
         "operations": sorted(item.operations),
         "profiles": [*(item.profiles or ()), *(f"{p} ({name})" for name, more in item.further.items() for p in more)],
-        "level": f"L{item.level}",
+        "level": level_name(item.level),
         "inputs": list(item.inputs),
         "source": sources(item),
         "describe": {str(key): str(value) for key, value in facts.items()},
@@ -154,13 +155,13 @@ def _cupy_device() -> tuple[bool, str]:
         return False, f"CuPy cannot be used: {type(error).__name__}: {error}"
 
 
-def as_subject(kernel: Kernel, operation: str | None = None, agreement: int | None = None) -> Subject:
+def as_subject(kernel: Kernel, operation: str | None = None, agreement: int | str | None = None) -> Subject:
     """Return what is given as a Subject; ArgumentError when it is none, or not exactly one.
 
     agreement: the level of agreement that is enough, in the place of what the kernel claims; None leaves that.
     """
     subject = _subject(kernel, operation)
-    return subject if agreement is None else replace(subject, level=agreement, levels={})
+    return subject if agreement is None else replace(subject, level=checked_level(agreement, subject.name), levels={})
 
 
 def _subject(kernel: Kernel, operation: str | None) -> Subject:

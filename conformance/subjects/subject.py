@@ -61,8 +61,8 @@ class Subject:
         profiles: names of the profiles that it claims to implement; None when it claims none. A callable without a
             `profile` keyword is then judged by the profile of the run.
         further: operation -> profiles that it claims for this operation in addition.
-        level: the level of agreement that it claims (N16). It is judged by this level; the report gives the level that
-            it reaches.
+        level: the level of agreement that it claims (N16), its name or number. It is judged by this level; the report
+            gives the level that it reaches.
         arrays: `numpy`, `cupy`, `torch`, `torch-cuda` or `jax`: the library of the arrays that its callables take. CuPy
             has no bfloat16; CuPy callables take its uint16 bits.
         inputs: the contract of its inputs, a name or names of `cases.contracts`. It is judged on cases inside; what it

@@ -20,9 +20,10 @@ from ..cases.case import Case
 from ..cases.findings import NO_PROBLEM, SHAPE, Problem
 from ..cases.geometry import blocks_hit, spread
 from ..cases.layouts import OUT, PLAIN, bytes_of, stored_scales
-from ..cases.levels import CLASSES, LEVELS, NO_LEVEL, input_classes
-from ..cases.operation import Output, as_bits, outputs_of
+from ..cases.levels import CLASSES, NO_LEVEL, P1, input_classes
+from ..cases.operation import OPERATIONS, Output, as_bits, outputs_of
 from ..cases.same_bytes import same
+from .bounds import beyond_bounds, within_bounds
 from .kinds import Kind, kinds_of
 
 Bits = dict[str, np.ndarray]
@@ -124,6 +125,9 @@ def equal_at(case: Case, golden: Mapping[str, np.ndarray], observed: Mapping[str
     """Whether both sides are equal at a level."""
     if level == 0:
         return all(same(golden[name], observed[name]) for name in golden)
+    if level == P1 and OPERATIONS[case.operation].bounded:
+        wrong = differences(case, golden, observed, level - 1)["values"]
+        return within_bounds(case, observed["values"], wrong)
     left, right = normalise(case, golden, level), normalise(case, observed, level)
     return all(same(left[name], right[name]) for name in left)
 
@@ -133,7 +137,10 @@ def differences(
 ) -> Bits:
     """Return for every output a boolean array, unpacked to elements, of where the sides differ at a level."""
     left, right = normalise(case, golden, level), normalise(case, observed, level)
-    return {name: left[name] != right[name] for name in left}
+    wrong = {name: left[name] != right[name] for name in left}
+    if level == P1 and OPERATIONS[case.operation].bounded:
+        wrong["values"] = beyond_bounds(case, observed["values"], wrong["values"])
+    return wrong
 
 
 def normalise(case: Case, arrays: Mapping[str, np.ndarray], level: int) -> Bits:
@@ -252,6 +259,3 @@ def _wrong_blocks(
         if output.kind == "scales" and output.name in wrong:
             hit = hit | wrong[output.name]
     return hit
-
-
-assert len(LEVELS) == NO_LEVEL

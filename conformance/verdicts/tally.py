@@ -11,7 +11,7 @@ import numpy as np
 
 from ..cases.case import Case, plain, variant
 from ..cases.findings import Finding
-from ..cases.levels import NO_LEVEL, Outcome, level_name
+from ..cases.levels import NO_LEVEL, Outcome, failed_name, level_name
 from ..cases.operation import OPERATIONS
 from .coverage import Coverage
 from .kinds import Kind
@@ -273,7 +273,7 @@ class Tally:
 
     def _reach(self) -> str:
         if self.reached >= NO_LEVEL:
-            return "decoded values differ"
+            return "results that no order gives" if OPERATIONS[self.operation].bounded else "decoded values differ"
         return f"{level_name(self.reached)}" + (
             "" if self.reached <= self.claimed else f", claimed {level_name(self.claimed)}"
         )
@@ -374,7 +374,7 @@ class Tally:
                     "class": kind.letter,
                     "output": kind.output,
                     "way": kind.way,
-                    "fails": f"L{min(kind.level, self.reached) - 1}",
+                    "fails": failed_name(min(kind.level, self.reached), self.operation),
                     "count": self.kinds[kind].count,
                 }
                 for kind in self.worst()

@@ -41,11 +41,14 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
     "N14.3": ("its fields are held under N2, N3 and N4", "tests/refnum/test_profiles.py"),
     "N14.4": ("refusals have no result", "tests/refnum/test_inputs.py"),
     "N14.5": ("about names", "tests/refnum/test_profiles.py"),
+    "N19.7": ("a theorem, and a definition of bounds", "tests/refnum/test_product_bounds.py"),
+    "N19.9": ("another instruction, which no vector asks", "tests/refnum/test_captured_products.py"),
+    "N19.10": ("informative", "tests/refnum/test_captured_products.py"),
 }
 """Part without a result of its own -> why, and the test that holds it."""
 JUDGING = ("N15", "N16", "N17", "N18")
 """Clauses about judging and proving, which have no results."""
-UNWRITTEN: tuple[str, ...] = ("N19", "N20", "N28")
+UNWRITTEN: tuple[str, ...] = ("N20", "N28")
 """Clauses whose operations nobody has written a second time from the text, so that no wrong reading was measured."""
 
 

@@ -221,7 +221,7 @@ def levels() -> Table:
     """The levels of agreement (N16), in the harness's own words."""
     from refnum.conformance.cases.levels import LEVELS
 
-    return Table(["level", "what is compared"], [[f"`L{i}`", text] for i, text in enumerate(LEVELS)])
+    return Table(["level", "what is compared"], [[f"`{name}`", text] for name, text in LEVELS.items()])
 
 
 def classes() -> Table:

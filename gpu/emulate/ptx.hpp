@@ -237,6 +237,8 @@ struct Step {
             r.set(o[0], a);
         } else if constexpr (i.is("prmt.b32")) {
             r.set(o[0], byte_permute((uint32_t)a, (uint32_t)b, (uint32_t)c));
+        } else if constexpr (i.is("shr.u32")) {
+            r.set(o[0], b < 32 ? (uint32_t)a >> b : 0);
         } else if constexpr (i.is("lop3.b32")) {
             const uint64_t table = r.get(o[4]);
             uint64_t out = 0;

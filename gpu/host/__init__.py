@@ -17,6 +17,7 @@ from .build import available, describe
 from .casts import *
 from .columns import *
 from .payload import *
+from .product import matmul_bf16 as matmul_bf16
 from .product import matmul_fp8 as matmul_fp8
 from .recast import *
 from .swiglu import *

@@ -77,6 +77,7 @@ FUNCTIONS: dict[str, tuple[type, ...]] = {
     "add_floats": (POINTER, POINTER, POINTER, I64),
     "multiply_add_floats": (POINTER, POINTER, POINTER, POINTER, I64),
     "matmul_fp8": (*(POINTER,) * 4, *(I64,) * 5, POINTER, I32, I32, I32, POINTER, POINTER),
+    "matmul_bf16": (POINTER, POINTER, *(I64,) * 5, POINTER, POINTER),
     "fp8_steps": (POINTER, POINTER, POINTER, I64, I64, I32, POINTER),
     **dict.fromkeys((f"instruction_{name}" for name in INSTRUCTIONS), (POINTER, POINTER, POINTER, POINTER, I64)),
 }

@@ -1,4 +1,4 @@
-"""The host build of FP8 products (clause N19): the device kernel's arithmetic, one result after another."""
+"""The host build of matrix products (clause N19): the device kernel's arithmetic, one result after another."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..interface.call import F32
 from ..interface.product import Product, Scales
 from .call import Array, HostCall, twin
 
-__all__ = ["matmul_fp8"]
+__all__ = ["matmul_bf16", "matmul_fp8"]
 
 
 def _part(scales: Scales[Array], first_row: int, expert: int) -> Array | None:
@@ -42,4 +42,17 @@ def _multiply(call: HostCall, given: Product[Array]) -> None:
         )  # fmt: skip
 
 
+def _multiply_bf16(call: HostCall, given: Product[Array]) -> None:
+    """Run one product after another."""
+    _, n, k = given.shape
+    for expert, first, count in given.parts():
+        part = call.arrays[0][first : first + count]
+        right = given.b if given.rows is None else given.b[expert]
+        call.run(
+            "matmul_bf16", given.a[first : first + count], right, count, n, k, given.order.run, given.order.part,
+            *((None, part) if given.narrow else (part, None)),
+        )  # fmt: skip
+
+
 matmul_fp8 = twin(product.matmul_fp8)(_multiply)
+matmul_bf16 = twin(product.matmul_bf16)(_multiply_bf16)

@@ -1,4 +1,4 @@
-"""FP8 matrix products in a named order (clause N19)."""
+"""Matrix products of FP8 and BF16 in a named order (clause N19)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from .. import checks
 from ..checks import TILE
 from .call import F32, U8, A, Call
 
-STEP = 32
+STEP, BF16_STEP = 32, 16
+"""Products of a step."""
 FORMATS = ("E4M3", "E5M2")
 ORDERS = re.compile(r"chain|(promote|split)([1-9][0-9]{0,9})|split([1-9][0-9]{0,9})-chain")
 UNSCALED, BY_BLOCK, WHOLE = 0, 1, 2
@@ -147,28 +148,60 @@ def matmul_fp8(
     return given
 
 
-def order_steps(order: str, k: int) -> Order:
-    """Return what an order of `refnum.matmul_fp8` is for this K; raise ArgumentError as the model does."""
+def matmul_bf16(
+    call: Call[A], a: Any, b: Any, order: str = "chain", out: Any = "float32", splits: Sequence[int] | None = None
+) -> Product[A]:
+    """Multiply bfloat16 matrices, a @ b.T, to the bit of a named order of Hopper's tensor cores (N19).
+
+    Args:
+        a: bfloat16, or its bits u16, [M, K], K at least 1.
+        b: bfloat16, or its bits u16, [N, K]; with `splits` [experts, N, K].
+        order: "chain", "promote<n>" with n a multiple of 16, "split<s>" or "split<s>-chain".
+        out: "float32", "bfloat16", or the array to write, of one of these dtypes.
+        splits: rows of `a` of each expert, None for one product.
+
+    Returns:
+        float32 or bfloat16 [M, N]. Every NaN is 0x7FFFFFFF, in bfloat16 0x7FFF.
+
+    Raises:
+        RefnumError: one of its named kinds for an argument that does not fit.
+    """
+    left = call.matrix("a", a, 1)
+    if checks.KINDS.get(left.dtype) != 1:
+        raise DtypeError(f"a has dtype {left.dtype}; allowed are bfloat16 and uint16 (bfloat16 bits)")
+    rows = None if splits is None else checks.row_splits(splits, left.shape[0]).tolist()
+    right = _right(call, b, left, None if rows is None else len(rows), 1)
+    (m, k), n = left.shape, right.shape[-2]
+    dtype = checks.output_dtype(out)[1] if isinstance(out, str) else call.look("out", out).dtype
+    narrow = dtype != F32
+    given = Product(left, right, Scales(), Scales(), order_steps(order, k, BF16_STEP), rows, 0, narrow)
+    call.outputs(None if isinstance(out, str) else out, [((m, n), checks.BFLOAT16 if narrow else F32)], [left, right])
+    return given
+
+
+def order_steps(order: str, k: int, terms: int = STEP) -> Order:
+    """Return what an order is for this K and a step of so many terms; raise ArgumentError as the model does."""
     found = ORDERS.fullmatch(order) if isinstance(order, str) else None
     if found is None:
         raise ArgumentError(f"order={shown(order)}; allowed are 'chain', 'promote<n>', 'split<s>' and 'split<s>-chain'")
-    steps, blocks = -(-k // STEP), checks.tiles(k)
+    steps, blocks = -(-k // terms), checks.tiles(k)
     number = checks.count(f"the number of {order}", int(found[2] or found[3] or 1), 1)
     if found[1] == "promote":
-        if number % STEP:
-            raise ArgumentError(f"order={order!r}; n of promote<n> must be a multiple of a step's {STEP} products")
-        return Order(min(number // STEP, steps), steps, 1)
+        if number % terms:
+            raise ArgumentError(f"order={order!r}; n of promote<n> must be a multiple of a step's {terms} products")
+        return Order(min(number // terms, steps), steps, 1)
     if number > blocks:
         raise ArgumentError(f"{order} has more parts than K = {k} has blocks of {TILE}, {blocks}")
-    part = steps if number == 1 else -(-blocks // number) * TILE // STEP
-    return Order(TILE // STEP if found[1] else part, part, -(-steps // part))
+    part = steps if number == 1 else -(-blocks // number) * TILE // terms
+    return Order(TILE // terms if found[1] else part, part, -(-steps // part))
 
 
-def _right(call: Call[A], b: Any, left: A, experts: int | None) -> A:
-    """Return `b`, [N, K] or [experts, N, K]."""
+def _right(call: Call[A], b: Any, left: A, experts: int | None, kind: int | None = None) -> A:
+    """Return `b`, [N, K] or [experts, N, K], of codes, or of the `FloatKind`."""
     view = call.look("b", b)
-    if view.dtype != U8:
-        raise DtypeError(f"b has dtype {view.dtype}; allowed is uint8")
+    if checks.KINDS.get(view.dtype) != kind or (kind is None and view.dtype != U8):
+        allowed = "uint8" if kind is None else "bfloat16 and uint16 (bfloat16 bits)"
+        raise DtypeError(f"b has dtype {view.dtype}; allowed is {allowed}")
     if len(view.shape) != (2 if experts is None else 3) or (experts is not None and view.shape[0] != experts):
         wanted = "[N, K]" if experts is None else f"[{experts}, N, K], one matrix an expert"
         raise ShapeError(f"b has shape {view.shape}; allowed is {wanted}")

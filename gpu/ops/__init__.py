@@ -39,6 +39,7 @@ from .columns import *
 from .payload import *
 from .payload_permute import *
 from .payload_sum import *
+from .product import matmul_bf16 as matmul_bf16
 from .product import matmul_fp8 as matmul_fp8
 from .recast import *
 from .swiglu import *

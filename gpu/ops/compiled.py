@@ -55,7 +55,7 @@ def cuts(kernel: str) -> list[tuple[str, ...]]:
     orders = (*columns.TUNING.items(), *columns.RAGGED.items(), *split)
     found |= {order.defines for name, order in orders if name.rpartition("_")[0] == kernel}
     found |= {stay.defines for name, stay in swiglu.TUNING.items() if name == kernel}
-    found |= {product.DEFINES} if kernel == product.KERNEL else set()
+    found |= {product.KERNELS[kernel]} if kernel in product.KERNELS else set()
     found |= {casts.DEFINES} if kernel == casts.KERNEL else set()
     found |= {payload_rows.SHORT.defines} if kernel == "payload_rows" else set()
     return sorted(found) or [()]

@@ -1,4 +1,4 @@
-"""Launcher of the model of FP8 products on CUDA cores (clause N19): every bit of a named order, far from its speed."""
+"""Launchers of the model of matrix products on CUDA cores (clause N19): every bit of a named order."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ..interface import product
 from ..interface.call import F32, public
 from ..interface.product import Product, Scales
 
-__all__ = ["matmul_fp8"]
+__all__ = ["matmul_bf16", "matmul_fp8"]
 
-KERNEL, SIDE, THREADS = "matmul_fp8", 64, 128
-DEFINES = ("BLOCKS=3",)
-"""CTAs that a multiprocessor holds: measured, see docs/results."""
+KERNELS = {"matmul_fp8": ("BLOCKS=3",), "matmul_bf16": ("BLOCKS=2",)}
+"""Kernel file -> its macro: CTAs that a multiprocessor holds; of FP8 it is measured, see docs/results."""
+SIDE, THREADS = 64, 128
 NAMES = ("e4m3_e4m3", "e5m2_e4m3", "e4m3_e5m2", "e5m2_e5m2")
 DOWN = 0xFFFF
 """CTAs of a grid's second axis, at most."""
@@ -25,7 +25,7 @@ SCALING = ("", "_blocks", "_whole")
 
 
 class ProductScales(ctypes.Structure):
-    """Mirror of `refnum::ProductScales` in kernels/matmul_fp8.cu."""
+    """Mirror of `refnum::ProductScales` in kernels/product_tile.cuh."""
 
     _fields_ = [
         ("items", ctypes.c_void_p), ("first", ctypes.c_int64), ("row_stride", ctypes.c_int64),
@@ -34,7 +34,7 @@ class ProductScales(ctypes.Structure):
 
 
 class ProductArguments(ctypes.Structure):
-    """Mirror of `refnum::ProductArguments` in kernels/matmul_fp8.cu."""
+    """Mirror of `refnum::ProductArguments` in kernels/product_tile.cuh."""
 
     _fields_ = [
         ("a", ctypes.c_void_p), ("b", ctypes.c_void_p), ("sums", ctypes.c_void_p), ("narrow", ctypes.c_void_p),
@@ -57,11 +57,20 @@ def _argument(scales: Scales[View], first_row: int, expert: int) -> ProductScale
 
 
 def _multiply(call: DeviceCall, given: Product[View]) -> None:
-    """Launch one grid for each product."""
+    """Launch one grid for each FP8 product."""
+    name = f"matmul_{NAMES[given.formats]}{SCALING[given.scaling]}"
+    _launched(call, given, "matmul_fp8", name)
+
+
+def _multiply_bf16(call: DeviceCall, given: Product[View]) -> None:
+    """Launch one grid for each BF16 product."""
+    _launched(call, given, "matmul_bf16", "matmul_bf16")
+
+
+def _launched(call: DeviceCall, given: Product[View], kernel: str, name: str) -> None:
     (m, n, k), order, result = given.shape, given.order, call.results[0].address
     scratch = call.scratch(4 * m * n) if given.narrow and order.parts > 1 else None
     places = (scratch, result) if given.narrow else (result, None)
-    name = f"matmul_{NAMES[given.formats]}{SCALING[given.scaling]}"
     if any(-(-count // SIDE) > DOWN for _, _, count in given.parts()):
         raise ShapeError(f"a has shape {given.a.shape}; a product takes at most {DOWN * SIDE} rows")
     aligned = all(x.address % 16 == 0 and all(n % 16 == 0 for n in x.strides[:-1]) for x in (given.a, given.b))
@@ -73,7 +82,7 @@ def _multiply(call: DeviceCall, given: Product[View]) -> None:
             _argument(given.b_scales, 0, expert), count, n, k, order.run, order.part, int(aligned),
             int(given.scales_first),
         )  # fmt: skip
-        call.launch(KERNEL, name, DEFINES, (-(-n // SIDE), -(-count // SIDE)), THREADS, arguments)
+        call.launch(kernel, name, KERNELS[kernel], (-(-n // SIDE), -(-count // SIDE)), THREADS, arguments)
 
 
 @public(product.matmul_fp8, _multiply)
@@ -82,6 +91,17 @@ def matmul_fp8(*args: Any, **kwargs: Any) -> Any:
     call = DeviceCall("matmul_fp8")
     try:
         _multiply(call, product.matmul_fp8(call, *args, **kwargs))
+        return call.finish()
+    finally:
+        call.wait_if_lent()
+
+
+@public(product.matmul_bf16, _multiply_bf16)
+def matmul_bf16(*args: Any, **kwargs: Any) -> Any:
+    """Run a call; its signature and docstring are those of its description."""
+    call = DeviceCall("matmul_bf16")
+    try:
+        _multiply_bf16(call, product.matmul_bf16(call, *args, **kwargs))
         return call.finish()
     finally:
         call.wait_if_lent()

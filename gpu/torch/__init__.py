@@ -119,6 +119,10 @@ OPERATORS: dict[str, Operator] = {
         'ScalarType? out=None, SymInt[]? splits=None, str a_format="E4M3", str b_format="E4M3"',
         shapes.matmul_fp8, returns=1, words=(("out", _dtype_name),),
     ),
+    "matmul_bf16": Operator(
+        'Tensor a, Tensor b, str order="chain", ScalarType? out=None, SymInt[]? splits=None',
+        shapes.matmul_bf16, returns=1, words=(("out", _dtype_name),),
+    ),
     "encode_e2m1": Operator("Tensor x, *, int scale_byte=127", shapes.encode, returns=1),
     "encode_e4m3": Operator('Tensor x, str overflow="saturate"', shapes.encode, returns=1),
     "encode_e8m0": Operator('Tensor x, str rounding="up", bool saturate=False', shapes.encode, returns=1),

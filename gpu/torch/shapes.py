@@ -160,6 +160,10 @@ def matmul_fp8(
     return [((m, b.shape[-2]), _output(out))]
 
 
+def matmul_bf16(a: Any, b: Any, order: str, out: Any, splits: Any) -> Wanted:
+    return matmul_fp8(a, b, None, None, order, out, splits, "BF16", "BF16")
+
+
 def encode(x: Any, **options: Any) -> Wanted:
     return [(tuple(x.shape), torch.uint8)]
 

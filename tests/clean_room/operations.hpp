@@ -1,6 +1,7 @@
 // What each operation of the vectors is: their inputs and parameters in, the matrices of their outputs out.
 #pragma once
 #include "payload.hpp"
+#include "product.hpp"
 #include "swiglu.hpp"
 #include "vectors.hpp"
 
@@ -131,6 +132,33 @@ inline Answers philox_words(const Vector& v) {
     return {out};
 }
 
+inline std::vector<std::vector<Operand>> operands(const Array& x, const std::string& name) {
+    std::vector<std::vector<Operand>> out(x.rows());
+    for (std::size_t i = 0; i < x.words.size(); i++)
+        out[i / x.columns()].push_back(operand(format(name), x.words[i]));
+    return out;
+}
+
+inline Answers multiplied(const Vector& v) {  // N19.1
+    bool fp8 = v.operation == "matmul_fp8";
+    std::string left = fp8 ? v.text("a_format") : "BF16", right = fp8 ? v.text("b_format") : "BF16";
+    if (WRONG("N19.1")) right = left;
+    Matrix scales[2], out(v["a"].rows(), v["b"].rows());
+    Product p{operands(v["a"], left), operands(v["b"], right), {}, {}, instruction(fp8)};
+    ProductScales* own[] = {&p.a_scales, &p.b_scales};
+    const char* names[] = {"a_scales", "b_scales"};
+    for (int n = 0; n < 2; n++)
+        if (const Array* given = v.find(names[n])) {
+            scales[n] = given->matrix();
+            *own[n] = {&scales[n], given->dtype == "uint8", n == 0 ? out.rows : out.columns};
+        }
+    Order order = order_of(v.text("order"), v["a"].columns());
+    for (std::size_t i = 0; i < out.rows; i++)
+        for (std::size_t j = 0; j < out.columns; j++)
+            out.at(i, j) = product_result(v.text("out"), product_entry(p, i, j, order));
+    return {out};
+}
+
 struct Operation {
     const char* name;
     const char* outputs[4];  // in the order of the answers; the rest is null
@@ -220,6 +248,8 @@ inline constexpr Operation OPERATIONS[] = {
     {"scales_from_layout", {"scales"}, read_scales},
     {"philox4x32", {"words"}, philox_words},
     {"random_bits", {"rbits"}, drawn},
+    {"matmul_fp8", {"values"}, multiplied},
+    {"matmul_bf16", {"values"}, multiplied},
 };
 
 inline const Operation* operation_of(const Vector& v) {

@@ -22,7 +22,6 @@ ABSENT: dict[str, str] = {
     "D15": "no kernel takes float64",
     "D18": _OTHER,
     "D26": "a bug of a compiler, not of a source",
-    "D27": "accumulation of a matrix product, which is not here",
     "L4": _FREE,
     "L12": "dtypes are checked by the launchers, in Python, before a kernel runs",
     "L16": "needs an array above 2^31 elements: tests/gpu/test_payload_kernels.py has one, on a device",

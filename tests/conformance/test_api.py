@@ -76,12 +76,12 @@ def test_the_level_that_is_enough_counts_for_every_form_of_kernel(form, tmp_path
     claimed = {"function": 0, "path": 0}.get(form, 1)
     for agreement, counts in ((None, claimed), (2, 2), (0, 0)):
         assert as_subject(kernel, of, agreement).claimed_level("quantize_mxfp4") == counts
-    with pytest.raises(ArgumentError, match="0 to 4"):
-        as_subject(kernel, of, 5)
+    with pytest.raises(ArgumentError, match="L4, P1, or 0 to 5"):
+        as_subject(kernel, of, 6)
 
 
 def test_a_declared_level_beyond_the_last_is_refused_where_it_is_declared():
-    with pytest.raises(ArgumentError, match="quantize_mxfp4 claims level 99; a level of agreement is 0 to 4"):
+    with pytest.raises(ArgumentError, match="quantize_mxfp4 claims level 99; a level of agreement is L0, L1"):
         implements("quantize_mxfp4", level=99)
 
 

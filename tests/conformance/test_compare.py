@@ -9,7 +9,7 @@ import refnum
 from refnum.arrays import unpack_nibbles
 from refnum.conformance.cases.case import Case
 from refnum.conformance.cases.geometry import blocks_hit, spread
-from refnum.conformance.cases.levels import NO_LEVEL, level_name
+from refnum.conformance.cases.levels import NO_LEVEL, checked_level, failed_name, level_name
 from refnum.conformance.cases.operation import call_golden, run_golden
 from refnum.conformance.verdicts.compare import compare, differences, normalise
 from refnum.errors import ArgumentError
@@ -302,4 +302,7 @@ def test_an_unknown_geometry_is_named():
 
 
 def test_level_names():
-    assert [level_name(level) for level in range(6)] == ["L0", "L1", "L2", "L3", "L4", "none"]
+    assert [level_name(level) for level in range(7)] == ["L0", "L1", "L2", "L3", "L4", "P1", "none"]
+    assert [checked_level(name, "k") for name in ("L0", "L4", "P1", 5)] == [0, 4, 5, 5]
+    assert [failed_name(level, "matmul_fp8") for level in (0, 1, 5, 6)] == ["L0", "L0", "L4", "P1"]
+    assert failed_name(NO_LEVEL, "quantize_mxfp4") == "L4"

@@ -64,6 +64,16 @@ def test_a_class_without_an_exhibit_is_hunted_by_vectors() -> None:
     assert set(museum_practice.UNSHOWN) <= flags & set(WRONG) and all(museum_practice.UNSHOWN.values())
 
 
+PRODUCTS = ("a term keeps 14 bits", "a zero takes part in the largest exponent", "a part of K overwrites the others")
+
+
+@pytest.mark.skipif(not host.available()[0], reason=host.available()[1])
+def test_products_are_caught_and_named(tmp_path: Path) -> None:
+    chosen = [exhibit for exhibit in EXHIBITS if exhibit.name in PRODUCTS]
+    caught = list(visit({"host": Library.open(host_sources.HostSources(), tmp_path)}, chosen))
+    assert len(caught) == 3 and all(one.killed and one.right for one in caught), [one.guesses for one in caught]
+
+
 @pytest.mark.skipif(not host.available()[0], reason=host.available()[1])
 def test_a_sample_is_caught_in_a_second_and_named(tmp_path: Path) -> None:
     chosen = [e for e in EXHIBITS if e.build == "host" and e.operation in QUICK and not e.file.startswith("e2m1")]

@@ -165,6 +165,7 @@ def test_every_idea_proposes_legal_cases_for_every_operation(shrinker):
         ("encode_e4m3", {"overflow": "nan", "input": "float16"}),
         ("dequantize_mx", {"element": "E3M2", "dtype": "bfloat16"}),
         ("fp8_to_mxfp4", {}),
+        ("matmul_fp8", {"order": "promote128", "out": "float32", "a_format": "E4M3", "b_format": "E5M2"}),
     ):
         for case in sampled_cases(operation, "HOPPER", params, 1, 4):
             search = Search(case, lambda smaller: bool(run_golden(smaller)) and False, calls=40, seconds=30)

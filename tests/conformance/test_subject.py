@@ -45,10 +45,10 @@ def plain_kernel(x):
         ),
         ({"name": "k", "operations": {"quantize_mxfp4": plain_kernel}, "profiles": ["NOPE"]}, ProfileError, "NOPE"),
         *(
-            ({"name": "k", "operations": {"quantize_mxfp4": plain_kernel}, **claim}, ArgumentError, "is 0 to 4")
+            ({"name": "k", "operations": {"quantize_mxfp4": plain_kernel}, **claim}, ArgumentError, "L4, P1, or 0 to 5")
             for claim in (
-                {"level": 5},
-                {"level": np.int64(5)},
+                {"level": 6},
+                {"level": np.int64(6)},
                 {"level": 1.0},
                 {"level": -1},
                 {"level": True},

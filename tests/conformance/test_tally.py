@@ -88,7 +88,7 @@ def test_refusals_name_the_three_most_common_reasons():
         (2, 2, Outcome.PASS, "L2"),
         (2, 3, Outcome.PASS, "L2"),
         (3, 2, Outcome.MISMATCH, "L3, claimed L2"),
-        (NO_LEVEL - 1, 0, Outcome.MISMATCH, "L4, claimed L0"),
+        (NO_LEVEL - 2, 0, Outcome.MISMATCH, "L4, claimed L0"),
         (NO_LEVEL, 0, Outcome.MISMATCH, "decoded values differ"),
     ],
 )

@@ -81,7 +81,7 @@ def test_special_blocks_of_the_default_profile():
 
 
 def test_levels_and_classes_are_the_harness_s():
-    assert column(rule_tables.levels(), "level") == [f"L{i}" for i in range(len(LEVELS))]
+    assert column(rule_tables.levels(), "level") == list(LEVELS)
     assert column(rule_tables.classes(), "class") == ["F", "T", "H", "Z", "I", "N"]
     assert set(CLASSES) == set("FTHZIN")
 

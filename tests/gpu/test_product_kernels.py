@@ -10,7 +10,7 @@ from refnum.errors import ArgumentError, DtypeError, ScaleError, ShapeError
 from refnum.gpu import emulate
 from refnum.gpu.host.build import address, library
 from refnum.gpu.ops import product
-from refnum.product import matmul_fp8, tensor_core_step
+from refnum.product import matmul_bf16, matmul_fp8, tensor_core_step
 
 ORDERS = ("chain", "promote32", "promote96", "promote128", "split2", "split3", "split2-chain")
 KINDS = ("none", "tensor", "row", "1x128", "128x128")
@@ -64,6 +64,74 @@ def test_emulated_products(emulated, order, kind):
     given = arguments(order, kind, (66, 5, 400))
     got, want = emulated(*given), matmul_fp8(*given)
     assert got.dtype == want.dtype and np.array_equal(bits(got), bits(want))
+
+
+@pytest.fixture(scope="session")
+def emulated_bf16(emulated_machine):
+    return emulate.on_numpy(product.matmul_bf16, emulated_machine)
+
+
+def bf16(rng, shape, kind):
+    """Bits of near numbers, of any finite ones, of mostly zeros and tiny ones, and anything."""
+    sign = rng.integers(0, 2, shape) << 15
+    low, high = {"near": (0x3C00, 0x4300), "tiny": (0, 0x2100), "huge": (0x5E00, 0x7F80)}.get(kind, (0, 0x8000))
+    found = rng.integers(low, high, shape)
+    return (np.where(rng.random(shape) < 0.3, 0, found) | sign).astype(np.uint16)
+
+
+BF16_CASES = [*itertools.product(("chain", "promote16", "promote128", "split2"), ("near", "tiny", "huge", "anything"))]
+
+
+def bf16_arguments(order, kind, shape):
+    number = BF16_CASES.index((order, kind))
+    rng, (m, n, k) = np.random.default_rng(number), shape
+    a, b = bf16(rng, (m, k), kind), bf16(rng, (n, k), kind)
+    a[: m // 2, k // 2 :] = a[: m // 2, : k - k // 2] ^ 0x8000  # sums that nearly cancel
+    b[: n // 2, k // 2 :] = b[: n // 2, : k - k // 2]
+    return a, b, order, ("float32", "bfloat16")[number % 2]
+
+
+@pytest.mark.parametrize("order, kind", BF16_CASES)
+def test_host_products_of_bf16(host, order, kind):
+    given = bf16_arguments(order, kind, (17, 23, 203))
+    got, want = host.matmul_bf16(*given), matmul_bf16(*given)
+    assert got.dtype == want.dtype and np.array_equal(bits(got), bits(want))
+
+
+@pytest.mark.parametrize("order, kind", BF16_CASES[::3])
+def test_emulated_products_of_bf16(emulated_bf16, order, kind):
+    given = bf16_arguments(order, kind, (66, 5, 200))
+    got, want = emulated_bf16(*given), matmul_bf16(*given)
+    assert got.dtype == want.dtype and np.array_equal(bits(got), bits(want))
+
+
+def test_steps_that_overflow_stay_infinite(host, emulated_bf16):
+    """A sum beyond 2**128 is an infinity for good; one of the other sign beside it is NaN."""
+    large, infinite = 0x7F7F, 0x7F80
+    a = np.zeros((4, 48), np.uint16)
+    a[:, 0] = large
+    a[1:, 16] = [large | 0x8000, infinite | 0x8000, infinite]
+    b = np.full((2, 48), 0x4000, np.uint16)
+    for call in (host.matmul_bf16, emulated_bf16):
+        assert np.array_equal(bits(call(a, b)), bits(matmul_bf16(a, b)))
+    assert bits(matmul_bf16(a, b))[:, 0].tolist() == [0x7F800000, 0x7F800000, 0x7FFFFFFF, 0x7F800000]
+
+
+def test_ragged_products_of_bf16(host, emulated_bf16):
+    rng = np.random.default_rng(2)
+    a, b = bf16(rng, (30, 100), "near"), bf16(rng, (21, 100), "near").reshape(3, 7, 100)
+    for call in (host.matmul_bf16, emulated_bf16):
+        given = {"a": a, "b": b, "order": "promote32", "splits": [10, 0, 20]}
+        assert np.array_equal(bits(call(**given)), bits(matmul_bf16(**given)))
+
+
+def test_bad_input_of_bf16(host, emulated_bf16):
+    a = np.zeros((4, 256), np.uint16)
+    wrong = {"order": "promote8"}, {"order": "split3"}, {"b": a[:, :128].copy()}, {"a": a.astype(np.float32)}, {"b": A}
+    for call in (host.matmul_bf16, emulated_bf16):
+        for given in wrong:
+            with pytest.raises((ArgumentError, ShapeError, DtypeError)):
+                call(**{"a": a, "b": a, **given})
 
 
 @pytest.mark.parametrize("call", ["host", "emulated"])

@@ -83,6 +83,11 @@ CASES = [
         "matmul_fp8",
         {"a": zeros(9, 160), "b": zeros(2, 7, 160), "splits": [5, 4], "out": torch.bfloat16, "order": "chain"},
     ),
+    ("matmul_bf16", {"a": zeros(9, 160, dtype=BF16), "b": zeros(7, 160, dtype=BF16)}),
+    (
+        "matmul_bf16",
+        {"a": zeros(9, 40, dtype=BF16), "b": zeros(2, 7, 40, dtype=BF16), "splits": [5, 4], "out": torch.bfloat16},
+    ),
     ("encode_e2m1", {"x": zeros(2, 3, 5, dtype=np.float32)}),
     ("encode_e4m3", {"x": zeros(7, dtype=BF16), "overflow": "nan"}),
     ("encode_e8m0", {"x": zeros(2, 3, dtype=np.float32), "saturate": True}),

@@ -5,6 +5,7 @@ import pytest
 
 import refnum as R
 from refnum.explanation import EXPLAINED
+from refnum.product_steps import PRODUCTS
 
 X = R.philox.random_words(6 * 160, 4).view(np.float32).reshape(6, 160).copy()
 X[~np.isfinite(X)] = 1.25
@@ -84,7 +85,7 @@ def test_every_element_ends_in_the_models_code(operation):
             told = R.explain(operation, CASES[operation], (row, column))
             assert told.code == codes[row, column] and told.scale in scales
             assert told.steps[0].name == "element" and told.steps[-1].name == "code"
-    assert {*CASES, *SCALAR_CASES} == set(EXPLAINED)
+    assert {*CASES, *SCALAR_CASES, *PRODUCTS} == set(EXPLAINED)
 
 
 def test_the_maximum_is_shown_with_its_own_lane():

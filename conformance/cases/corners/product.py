@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from refnum.arrays import BFLOAT16
 from refnum.formats import Format, get_format
 from refnum.tiles import tile_count
 
@@ -38,6 +39,47 @@ def matmul_fp8(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
     for rows, columns in SHAPES:
         yield f"{rows} by {columns}", {"a": finite(left, (rows, 192), 1), "b": finite(right, (columns, 192), 2)}
     yield from _scaled(left, right, order)
+
+
+def matmul_bf16(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
+    """Cuts at every distance, cancellation, overflow, subnormal sums, NaN and Inf, lengths and shapes."""
+    order = str(params["order"])
+    k = terms_for(order, 40)
+    fields = np.arange(1, 255, dtype=np.uint16) << np.uint16(7)
+    for label, other in (("1.9921875", 0x3FFF), ("the largest number", 0x7F7F), ("-2**-126", 0x8080)):
+        a = np.zeros((254, k), np.uint16)
+        a[:, 0], a[:, 1], a[:, 17], a[:, 33] = fields | 0x55, 0x3F80, fields, fields | 0x8001
+        b = np.full((3, k), 0x3F80, np.uint16)
+        b[1, 0], b[2, 17] = other, other
+        yield f"every exponent beside 1, times {label}", _bf16(a, b)
+    a, b = np.full((6, k), 0x7F7F, np.uint16), np.full((4, k), 0x3F80, np.uint16)
+    a[1::2, 1::2] |= 0x8000
+    a[4:, 20], b[1, 20], b[2, ::3], b[3] = 0x7F80, 0, 0xC000, 0x0001
+    yield "sums that overflow, and infinities", _bf16(a, b)
+    kinds = np.array([0x7FC0, 0xFF81, 0x7F80, 0xFF80, 0, 0x8000, 1, 0x8001], np.uint16)
+    a, b = np.full((8, k), 0x3F80, np.uint16), np.full((8, k), 0x3F80, np.uint16)
+    a[:, 3], b[:, 3], b[4:, 19] = kinds, kinds, kinds[:4]
+    yield "NaN, infinities, zeros and subnormals in a lane", _bf16(a, b)
+    tiny = np.arange(1, 129, dtype=np.uint16)[:, None] | (np.arange(k, dtype=np.uint16) % 4 // 3 << np.uint16(15))
+    yield "subnormal sums", _bf16(tiny, np.repeat(np.array([[0x3F80], [0x3E00], [0x3C00]], np.uint16), k, axis=1))
+    a, b = np.zeros((2, k), np.uint16), np.full((2, k), 0x3280, np.uint16)
+    a[:, 0], a[0, 1:5], a[1, 1:4], b[:, 0] = 0x00FF, 1, 1, 0x3380
+    yield "exponents below -133, which cut as -133 does", _bf16(a, b)
+    for k in (1, 2, 15, 16, 17, 31, 32, 33, 127, 128, 129, 256, 257):
+        if terms_for(order, k) == k:
+            yield f"{k} terms", _bf16(_near((4, k), k), _near((5, k), k + 1))
+    for rows, columns in SHAPES:
+        yield f"{rows} by {columns}", _bf16(_near((rows, 192), 1), _near((columns, 192), 2))
+
+
+def _bf16(a: np.ndarray, b: np.ndarray) -> dict[str, np.ndarray]:
+    return {name: np.ascontiguousarray(x, np.uint16).view(BFLOAT16) for name, x in (("a", a), ("b", b))}
+
+
+def _near(shape: tuple[int, int], seed: int) -> np.ndarray:
+    """Return bits of bfloat16 of near exponents and both signs."""
+    words = Draw(seed).below(1 << 16, *shape)
+    return (0x3C00 + words % 0x500 | (words >> 15 & 1) << 15).astype(np.uint16)
 
 
 def finite(fmt: Format, shape: tuple[int, int], seed: int) -> np.ndarray:

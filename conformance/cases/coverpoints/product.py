@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..case import Case
+from ..draw.bits import float_bits
 from ..draw.products import scale_kinds
 from .point import Counts, Golden, Group
 
@@ -50,4 +51,30 @@ def _count(case: Case, golden: Golden) -> Counts:
     return {**{name: int(np.count_nonzero(hit)) for name, hit in hits.items()}, **{n: int(h) for n, h in said.items()}}
 
 
+def _bf16_names(operation: str, profile: str, params: Mapping[str, Any]) -> dict[str, str]:
+    return {
+        "short last step": "K is no multiple of 16", "several runs of 128": "K is above 128", "one row": "M is 1",
+        "negative zero": "an element of `a`", "subnormal element": "of `a`", "NaN result": "canonical",
+        "infinite result": "overflow or an infinite term", "zero result": "+0", "negative result": "below zero",
+        "subnormal result": "kept",
+    }  # fmt: skip
+
+
+def _bf16_count(case: Case, golden: Golden) -> Counts:
+    bits, values = float_bits(case.inputs["a"]), golden["values"]
+    sign, inf = (1 << 31, 0x7F800000) if values.itemsize == 4 else (1 << 15, 0x7F80)
+    magnitude = values & values.dtype.type(sign - 1)
+    smallest = 0x00800000 if values.itemsize == 4 else 0x0080
+    hits = {
+        "negative zero": bits == 0x8000, "subnormal element": (bits & 0x7FFF > 0) & (bits & 0x7FFF < 0x0080),
+        "NaN result": magnitude > inf, "infinite result": magnitude == inf, "zero result": values == 0,
+        "negative result": (values != magnitude) & (magnitude <= inf),
+        "subnormal result": (magnitude > 0) & (magnitude < smallest),
+    }  # fmt: skip
+    rows, k = bits.shape
+    said = {"short last step": k % 16 > 0, "several runs of 128": k > 128, "one row": rows == 1}
+    return {**{name: int(np.count_nonzero(hit)) for name, hit in hits.items()}, **{n: int(h) for n, h in said.items()}}
+
+
 matmul_fp8 = (Group("products", _names, _count),)
+matmul_bf16 = (Group("products", _bf16_names, _bf16_count),)

@@ -60,10 +60,10 @@ def _inputs(recipe: Recipe, like: Array) -> dict[str, Array]:
     names = operation.inputs
     if operation.routed:
         return _routed(recipe, like)
-    if operation.main == "values":
-        return _values(recipe, names, like)
     if names == ("a", "b"):
         return _factors(recipe, like)
+    if operation.main == "values":
+        return _values(recipe, names, like)
     codes, scales = _coded(recipe, like)
     if names == ("codes",):
         return {"codes": codes}
@@ -106,6 +106,13 @@ def _factors(recipe: Recipe, like: Array) -> dict[str, Array]:
     """Return both operands of a product of 1 to 16 columns, a Philox stream each, and scales of a kind that fits."""
     order, seed = str(recipe.params["order"]), recipe.seed
     rows, k = recipe.shape[0], terms_for(order, recipe.shape[1])
+    if OPERATIONS[recipe.operation].main == "values":
+        target, make = target_of(recipe.operation, recipe.params), VALUES[recipe.distribution].make
+        shapes = {"a": (rows, k), "b": (COLUMNS[seed % 5], k)}
+        return {
+            name: as_float(make(Draw(seed, stream, like), target, shape, **recipe.parameters), target.input)
+            for stream, (name, shape) in enumerate(shapes.items())
+        }
     sides = {"a": (rows, str(recipe.params["a_format"])), "b": (COLUMNS[seed % 5], str(recipe.params["b_format"]))}
     inputs: dict[str, Array] = {}
     for stream, (name, (side, element)) in enumerate(sides.items()):

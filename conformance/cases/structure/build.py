@@ -17,7 +17,7 @@ from ..operation import OPERATIONS
 from ..recipes.random_bits import by_key, with_random_bits
 from . import values
 from .covering import Level, Row
-from .factors import CASTS, RAGGED, ROUTED
+from .factors import CASTS, PRODUCTS, RAGGED, ROUTED
 from .near_ties import near_ties
 from .ragged import drawn, row_map, splits
 from .special import planted
@@ -46,7 +46,7 @@ def build(operation: str, profile: str, params: Mapping[str, Any], row: Row, see
     else:
         inputs = _matrix(operation, params, row, seed)
     form = form_of(row)
-    if row.get("classes") == "special" and operation != "matmul_fp8":
+    if row.get("classes") == "special" and operation not in PRODUCTS:
         inputs = planted(operation, params, inputs, seed)
     inputs = with_random_bits(operation, profile, inputs, seed)
     inputs = {name: _broadcast(array, str(form.get(f"{name}.storage", ""))) for name, array in inputs.items()}
@@ -93,7 +93,7 @@ def _matrix(operation: str, params: Mapping[str, Any], row: Row, seed: int) -> d
     if "gate" in names:
         return _swiglu(names, row, shape, seed)
     if names == ("a", "b"):
-        return _factors(params, shape, seed)
+        return _factors(operation, params, shape, seed)
     if names == ("payload",):
         return {"payload": values.opaque((shape[0], shape[1] // 32 * 17), seed)}
     if operation == "pack_payload":
@@ -102,10 +102,16 @@ def _matrix(operation: str, params: Mapping[str, Any], row: Row, seed: int) -> d
     return _coded(operation, params, shape, np.arange(shape[0]), seed)
 
 
-def _factors(params: Mapping[str, Any], shape: tuple[int, int], seed: int) -> dict[str, np.ndarray]:
-    """Return finite codes of both operands of a product, 1 to 16 columns wide, with scales of one kind each."""
+def _factors(operation: str, params: Mapping[str, Any], shape: tuple[int, int], seed: int) -> dict[str, np.ndarray]:
+    """Return both operands of a product of 1 to 16 columns: bfloat16, or finite codes with scales of one kind each."""
     order = str(params["order"])
     kinds, k = scale_kinds(order)[1:], terms_for(order, shape[1])
+    if OPERATIONS[operation].main == "values":
+        sides = {"a": (shape[0], k), "b": (COLUMNS[seed % 5], k)}
+        return {
+            name: values.floats(values.FORMATS["bfloat16"], side, seed + place, (1, 32))
+            for place, (name, side) in enumerate(sides.items())
+        }
     inputs: dict[str, np.ndarray] = {}
     for place, (name, side) in enumerate((("a", shape[0]), ("b", COLUMNS[seed % 5]))):
         codes = values.fp8((side, k), seed + place)

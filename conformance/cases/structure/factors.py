@@ -96,6 +96,7 @@ FORM_SHAPES = ("33x160", "5x288", "1x32", "129x96", "64x128", "1x2880", "130x64"
 LINE_INPUTS = frozenset({"prob", "weights", "row_map"})
 ROUTED = frozenset(name for name, row in OPERATIONS.items() if row.routed)
 RAGGED = frozenset(name for name, row in OPERATIONS.items() if row.ragged) - ROUTED
+PRODUCTS = frozenset(name for name, row in OPERATIONS.items() if row.family == "product")
 CASTS = frozenset(name for name, row in OPERATIONS.items() if row.scalar)
 
 
@@ -109,7 +110,7 @@ def shape_table(operation: str, paired: bool) -> Table:
     if operation == "swiglu_backward":
         columns = PAIRED_LOOSE if paired else LOOSE[::-1]
         return {"rows": PAIRED_ROWS if paired else ROWS, "columns": columns, **optional, "grad": FLOATS}
-    if operation == "matmul_fp8":
+    if operation in PRODUCTS:
         return {"rows": PAIRED_ROWS if paired else ROWS, "columns": PAIRED_LOOSE if paired else LOOSE[::-1]}
     blocks = tuple(32 * count for count in (PAIRED_BLOCKS if paired else BLOCKS[::-1]))
     return {"rows": PAIRED_ROWS if paired else ROWS, "columns": blocks, **optional}

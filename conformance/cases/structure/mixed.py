@@ -13,10 +13,10 @@ from random import Random
 
 from ..operation import OPERATIONS
 from .covering import Level, Row, Table
-from .factors import CASTS, RAGGED, ROUTED
+from .factors import CASTS, PRODUCTS, RAGGED, ROUTED
 from .ragged import DRAWN
 
-SHARES = {"unpermute": 0.35, "swiglu_backward": 0.35, "matmul_fp8": 0.15, "swiglu_quantize": 0.6,
+SHARES = {"unpermute": 0.35, "swiglu_backward": 0.35, "matmul_fp8": 0.15, "matmul_bf16": 0.15, "swiglu_quantize": 0.6,
           **dict.fromkeys(("permute_pad", "permute_unpack", "pack_payload", "unpack_payload"), 1.5),
           **dict.fromkeys(CASTS, 0.8)}  # fmt: skip
 """Operation -> the rows that it gets of those that are counted on: its model takes longer, or next to nothing."""
@@ -33,7 +33,7 @@ GRIDDED = frozenset((1, 3, 5, 7, 9, 11, 13, 15, 17, 19))
 LONG = 1 << 17
 """Elements of a row of which one side is a small number and the other as large as may be."""
 CLASSES = ("ordinary", "special")
-LOOSE = frozenset({"swiglu_backward", "matmul_fp8", "unpermute"}) | CASTS
+LOOSE = frozenset({"swiglu_backward", "unpermute"}) | PRODUCTS | CASTS
 """Operations that take any number of columns."""
 MOST_ROWS, MOST_BLOCKS, MOST_TOKENS, MOST_LOOSE = 1 << 12, 1 << 9, 1 << 14, 1 << 14
 """The largest numbers of rows, blocks of 32 columns, tokens, and columns where any number of them is taken."""

@@ -22,7 +22,7 @@ from refnum.errors import RefnumError
 from ...cases.case import Case, plain
 from ...cases.coverpoints import count
 from ...cases.findings import Finding
-from ...cases.levels import NO_LEVEL, Outcome
+from ...cases.levels import NO_LEVEL, Outcome, failed_name
 from ...cases.operation import run_golden
 from ...cases.recipes.distributions import distributions_for
 from ...cases.recipes.drawing import EDIT_BITS
@@ -185,7 +185,7 @@ def _smaller_fault(
     golden = run_golden(best)
     document = replay.document(best, golden, {}, subject, failure, original)
     record = {
-        "id": document["id"], "fails": f"L{NO_LEVEL - 1}", "finding": finding, "words": words,
+        "id": document["id"], "fails": failed_name(NO_LEVEL, best.operation), "finding": finding, "words": words,
         "bug_classes": [{"id": finding.upper().replace("-", "_"), "words": words}], "label": original.label,
         "shrunk": best is not original, "shrunk_from": _size(original), "case": _size(best),
         "params": plain(best.params), "reproduced": f"{int(outcome == wanted)} of 1", "page": {},

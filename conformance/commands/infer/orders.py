@@ -16,8 +16,8 @@ import numpy as np
 
 import refnum
 from refnum.errors import ArgumentError, DtypeError, ShapeError, UnsupportedError
-from refnum.product import parse_order
-from refnum.tensor_core import INSTRUCTIONS
+
+from ...cases.orders import candidates
 
 SCALES = ("none", "tensor", "rows", "blocks", "squares")
 """Scales of the operands: none, one, one a row, 1x128, or 1x128 of `a` and 128x128 of `b`; no powers of two."""
@@ -25,7 +25,6 @@ SAMPLE = 8
 """Rows and columns of the result that are compared, at most."""
 DRAWS = 3
 """Calls with operands of their own."""
-MOST_PARTS = 64
 STEP, BLOCK = 32, 128
 Product = Callable[..., Any]
 
@@ -135,30 +134,6 @@ def _ruled_out(found: OrderInference, order: str, drawn: _Drawn) -> bool:
         where = int(drawn.rows[i]), int(drawn.columns[j])
         found.ruled_out.append(Ruled(order, len(different), *where, int(drawn.got[i, j]), int(want[i, j])))
     return bool(different.size)
-
-
-def candidates(k: int, by_block: bool) -> list[list[str]]:
-    """Return the named orders of a K, the likely ones first; names of the same sums stand together."""
-    facts, found = INSTRUCTIONS["wgmma_fp8"], dict[Any, list[str]]()
-    for name in _names(k, by_block):
-        parts = parse_order(name, facts).ranges(k)
-        flat = [runs[0] for runs in parts] if all(len(runs) == 1 for runs in parts) else parts
-        key = flat[0] if len(parts) == 1 and len(parts[0]) > 1 else flat
-        found.setdefault(str(key), []).append(name)
-    return list(found.values())
-
-
-def _names(k: int, by_block: bool) -> Iterator[str]:
-    blocks = -(-k // BLOCK)
-    parts = [s for s in range(2, MOST_PARTS + 1) if s <= blocks and -(-blocks // s) != -(-blocks // (s - 1))]
-    yield "promote128"
-    if not by_block:
-        yield "chain"
-    yield from (f"split{s}" for s in parts)
-    if not by_block:
-        yield from (f"split{s}-chain" for s in parts)
-    runs = (n for n in (32, 64, 256, 512, 1024, 2048, 4096) if n < k and (n < BLOCK or not by_block))
-    yield from (f"promote{n}" for n in runs)
 
 
 def _operands(

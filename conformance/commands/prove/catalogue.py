@@ -86,9 +86,10 @@ _TABLE = (
     _standard("swiglu", 84_213_760, "swiglu_quantize", "swiglu_backward"),
     _standard("payload", 79_328_836, "quantize_payload", "fp8_to_payload"),
     _standard("product", 1_572_864, "matmul_fp8"),
+    _standard("product-bf16", 6_291_456, "matmul_bf16"),
     _model("model-on-cupy", 1_660_706_824, "every operation but the fused ones"),
     _model("model-on-cupy-fused", 155_247_676, "every operation that does the work of two"),
-    _model("model-on-cupy-product", 77_070_336, "the matrix products"),
+    _model("model-on-cupy-product", 133_693_440, "the matrix products"),
     Proof(
         "e2m1-bfloat16-scales",
         "every bfloat16 under every scale byte to E2M1",

@@ -25,6 +25,8 @@ from ..printable import shown
 __all__ = ["PLAIN_WIDTH", "console", "element", "escape", "failure", "outcome_text", "plain_console", "table", "worst"]
 
 PLAIN_WIDTH = 200
+STEPS_SHOWN = 48
+"""Lines of a product's steps, at most."""
 ENDS = found_by(How.END, How.QUESTION)
 """Findings of calls that gave nothing to compare, or were answered and must not be."""
 _STYLES = {"pass": "green", "unsupported": "yellow", "not-run": "yellow", "not-verified": "yellow"}
@@ -315,3 +317,7 @@ def element(out: Console, page: Mapping[str, Any]) -> None:
         )
         cells = page[side]
         out.print(f"    {side:<9} {cells['bits']:<11} {cells['fields']:<14} {escape(cells['value'])}{escape(tail)}")
+    if page.get("parts"):
+        out.print(f"  {escape(page['parts'])}", soft_wrap=True)
+        for step in page["steps"][:STEPS_SHOWN]:
+            out.print(f"    {escape(step['name']):<12} {escape(step['text'])}", soft_wrap=True)

@@ -81,7 +81,7 @@ def implements(
     name: str = "",
     profile: str | Profile | Sequence[str | Profile] | None = None,
     arrays: str = "numpy",
-    level: int = 0,
+    level: int | str = 0,
     inputs: str | Sequence[str] = (),
     dtypes: Sequence[str] = (),
     rows: int = 1,
@@ -103,7 +103,7 @@ def implements(
     """
     if operation not in OPERATIONS:
         raise ArgumentError(f"No operation is named {operation!r}; choose from {', '.join(OPERATIONS)}.")
-    checked_level(level, name or operation)
+    level = checked_level(level, name or operation)
     contract = checked_contract(inputs, name or operation)
     profiles = (profile,) if isinstance(profile, str | Profile) else tuple(profile or ())
     limits = Limits(tuple(dtypes), rows, columns, max_elements)

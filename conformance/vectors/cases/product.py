@@ -14,8 +14,9 @@ from ...cases.corners import product as corners
 from ...cases.draw.products import scale_kinds, scales_of_kind, terms_for
 from ..draft import DTYPES, Draft, plain
 
-FLAGS = ("PRODUCT_NEVER_PROMOTED", "PRODUCT_NORMALISED", "PRODUCT_ROUNDS_TERMS", "PRODUCT_SCALES_TRANSPOSED",
-         "PRODUCT_SUM_LEFT_OUT", "PRODUCT_TERM_BITS", "PRODUCT_ZERO_JOINS_MAX")  # fmt: skip
+FLAGS = ("PRODUCT_NEVER_PROMOTED", "PRODUCT_NORMALISED", "PRODUCT_PART_RACE", "PRODUCT_ROUNDS_TERMS",
+         "PRODUCT_SCALES_SWIZZLED", "PRODUCT_SCALES_TRANSPOSED", "PRODUCT_SCALE_OF_OTHER_BLOCK",
+         "PRODUCT_STEP_IN_FLOAT32", "PRODUCT_SUM_LEFT_OUT", "PRODUCT_TERM_BITS", "PRODUCT_ZERO_JOINS_MAX")  # fmt: skip
 PAIRS = ((E4M3, E4M3), (E5M2, E4M3), (E4M3, E5M2), (E5M2, E5M2))
 ORDERS = ("promote128", "chain", "split2")
 
@@ -81,8 +82,44 @@ def _scales() -> Iterator[Draft]:
         yield _draft(a, b, f"scales of byte {byte}, per row", a_scales=np.repeat(scale, 3, 0), b_scales=scale + 1)
 
 
+def _float_scales() -> Iterator[Draft]:
+    """float32 scales that are no powers of two: of which two factors are rounded first decides a bit (N19.5)."""
+    a, b = corners.finite(E4M3, (3, 130), 11), corners.finite(E4M3, (2, 130), 12)
+    yield _draft(a, b, "float32 scales, one a row of both", a_scales=_odd(3, 1), b_scales=_odd(2, 1))
+    yield _draft(a, b, "float32 scales, one a tensor and one a row", a_scales=_odd(1, 1), b_scales=_odd(2, 1))
+    yield _draft(a, b, "float32 scales of blocks of both", a_scales=_odd(3, 2), b_scales=_odd(2, 2))
+    yield _draft(a, b, "float32 scales of blocks and of squares", a_scales=_odd(3, 2), b_scales=_odd(1, 2))
+
+
+def _odd(rows: int, blocks: int) -> np.ndarray:
+    bits = 0x3F9E_3779 + 0x0012_3457 * np.arange(rows * blocks, dtype=np.uint32).reshape(rows, blocks)
+    return bits.astype(np.uint32).view(np.float32)
+
+
+def _signs() -> Iterator[Draft]:
+    """Sums of -0, and zero times infinity."""
+    a = np.array([[0x80, 0x80, 0x80], [0x80, 0, 0x80]], np.uint8)
+    one = np.array([[0x38, 0x38, 0x38], [0xB8, 0x38, 0x38]], np.uint8)
+    yield _draft(a, one, "chains of zeros of both signs", order="chain")
+    infinite = np.array([[0x7C, 0x3C], [0xFC, 0x3C], [0x7C, 0xFC]], np.uint8)
+    yield _draft(infinite, np.array([[0, 0x3C], [0x80, 0x3C]], np.uint8), "zero times infinity", PAIRS[3])
+
+
 def _bytes(rows: int, seed: int) -> np.ndarray:
     return (115 + (5 * np.arange(rows)[:, None] + 7 * np.arange(2)[None, :] + 3 * seed) % 23).astype(np.uint8)
 
 
-matmul_fp8 = plain(_steps, _zero_beside_large, _orders, _scales)
+def _bf16() -> Iterator[Draft]:
+    """BF16 products: cuts, cancellation, overflow, subnormal sums, specials, every order and both results."""
+    flags = ("OUTPUT_NOT_WRITTEN",)
+    for order in ORDERS:
+        for out in DTYPES:
+            for number, (label, inputs) in enumerate(corners.matmul_bf16("matmul_bf16", {"order": order})):
+                if out == "bfloat16" and number % 3 != 1:
+                    continue
+                cut = {"a": inputs["a"][:: max(1, len(inputs["a"]) // 5)], "b": inputs["b"]}
+                yield Draft(cut, {"order": order, "out": out}, flags, label)
+
+
+matmul_bf16 = plain(_bf16)
+matmul_fp8 = plain(_steps, _zero_beside_large, _orders, _scales, _float_scales, _signs)

@@ -1,0 +1,101 @@
+"""A product that differs: the order whose bits were seen, and the step at which both sides part (N19)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from refnum.errors import RefnumError
+from refnum.product_steps import PRODUCTS, product_steps
+from refnum.tensor_core import INSTRUCTIONS
+
+from ..cases import crop
+from ..cases.case import Case
+from ..cases.operation import run_golden
+from ..cases.orders import candidates
+from .diagnose import Seen
+
+LARGEST = 1 << 16
+"""Elements of the largest product whose bits are compared with those of other orders."""
+MOST = 64
+"""Steps at most for which a subject is called on the terms up to each."""
+Ask = Callable[[Case], Mapping[str, np.ndarray] | None]
+
+
+def orders_given(seen: Sequence[Seen]) -> list[str]:
+    """Return the named orders that give all bits of some failing products, the likely one first."""
+    if not seen or seen[0].case.operation not in PRODUCTS:
+        return []
+    small = [one for one in seen if one.case.elements <= LARGEST]
+    left: list[str] = []
+    for number, one in enumerate(small):
+        by_block, k = crop.by_block(one.case), crop.shape(one.case)[1]
+        named = [names[0] for names in candidates(k, by_block, PRODUCTS[one.case.operation])]
+        left = [name for name in (left if number else named) if _gives(name, one)]
+    return left
+
+
+def _gives(order: str, seen: Seen) -> bool:
+    """Whether an order gives all bits that were seen; one that a product is too short for gives those of the case's."""
+    case = seen.case
+    try:
+        found = run_golden(case.with_inputs(params={"order": order}))
+    except RefnumError:
+        return False
+    return np.array_equal(found["values"], seen.observed["values"])
+
+
+def order_advice(seen: Sequence[Seen]) -> str:
+    """Return in words the order whose bits were seen, or an empty string."""
+    names = orders_given(seen)[:1]
+    return f"these are the bits of order={names[0]}, not of {seen[0].case.params['order']}" if names else ""
+
+
+def product_page(case: Case, page: dict[str, Any], ask: Ask) -> dict[str, Any]:
+    """Return the page of a product with the step at which both sides part and the terms of that step.
+
+    The subject is called on the product's first steps, whose other terms are zero; where both sides differ first, they
+    part. A step whose sums agree in this way is right, whatever the subject does in it.
+    """
+    if case.operation not in PRODUCTS or not page:
+        return page
+    row, column = page["index"]
+    terms = INSTRUCTIONS[PRODUCTS[case.operation]].terms
+    at, values = _parting(case, row, column, terms, ask)
+    try:
+        steps, _ = product_steps(case.operation, {**case.params, **case.inputs}, row, column, at)
+    except (RefnumError, AssertionError) as error:  # a page without its steps is better than no page
+        return {**page, "parts": f"no steps: {error}"}
+    lines = [{"name": step.name, "text": step.text, "clause": step.clause} for step in steps]
+    return {**page, "steps": lines, "parts": _words(at, terms, values)}
+
+
+def _words(at: int, terms: int, values: tuple[int, int] | None) -> str:
+    place = f"step {at // terms}, terms {at} to {at + terms - 1} of K"
+    if values is None:
+        return f"the last step is {place}"
+    return f"the sides part in {place}: with the terms up to there 0x{values[0]:X} is right, and 0x{values[1]:X} came"
+
+
+def _parting(case: Case, row: int, column: int, terms: int, ask: Ask) -> tuple[int, tuple[int, int] | None]:
+    """Return the first term of the first step after which a result differs, with both sides' bits; else the last's."""
+    k = crop.shape(case)[1]
+    starts = list(range(0, k, terms))
+    for start in starts[:MOST]:
+        cut = _up_to(case, start + terms)
+        observed = ask(cut)
+        right = run_golden(cut)["values"]
+        if observed is not None and observed["values"][row, column] != right[row, column]:
+            return start, (int(right[row, column]), int(observed["values"][row, column]))
+    return starts[-1], None
+
+
+def _up_to(case: Case, stop: int) -> Case:
+    inputs = {}
+    for name in ("a", "b"):
+        inputs[name] = np.array(case.inputs[name])
+        inputs[name][:, stop:] = 0
+    return dataclasses.replace(case, inputs={**case.inputs, **inputs}, recipe=None)

@@ -1,0 +1,109 @@
+"""Products at level P1 (N16): of another order than asked for, and wrong in every order."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import refnum
+from refnum.conformance.api import judge_kernel
+from refnum.conformance.cases.case import Case
+from refnum.conformance.cases.levels import NO_LEVEL, P1
+from refnum.conformance.cases.operation import run_golden
+from refnum.conformance.reports.badge import badge
+from refnum.conformance.verdicts.compare import compare, differences
+
+PARAMS = {"order": "promote128", "out": "float32", "a_format": "E4M3", "b_format": "E4M3"}
+
+
+def other_order(a, b, a_scales=None, b_scales=None):
+    return refnum.matmul_fp8(a, b, a_scales, b_scales, "promote32")
+
+
+def ten_bits(a, b, a_scales=None, b_scales=None):
+    return (refnum.matmul_fp8(a, b, a_scales, b_scales).view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
+
+
+def drawn(rng, shape):
+    return np.minimum(rng.integers(0, 127, shape), 0x7E).astype(np.uint8) | (rng.integers(0, 2, shape) << 7).astype(
+        np.uint8
+    )
+
+
+@pytest.fixture(params=["float32", "bfloat16"])
+def case(request):
+    rng = np.random.default_rng(3)
+    a, b = drawn(rng, (6, 300)), drawn(rng, (5, 300))
+    a[0, 0] = 0x7F
+    inputs = {"a": a, "b": b, "a_scales": np.array([[100]], np.uint8)}
+    return Case("matmul_fp8", "HOPPER", {**PARAMS, "out": request.param}, inputs)
+
+
+def level(case, changed):
+    golden = run_golden(case)
+    dtype = np.float32 if case.params["out"] == "float32" else ml_dtypes.bfloat16
+    return compare(case, golden, (changed(golden["values"].copy()).view(dtype),)).level
+
+
+def test_the_level_of_another_order(case):
+    for order in ("promote32", "chain", "split2"):
+        found = refnum.matmul_fp8(**case.inputs, order=order, out=case.params["out"])
+        bits = found.view(np.uint32 if found.itemsize == 4 else np.uint16)
+        assert level(case, lambda golden, bits=bits: bits) in (0, P1)
+    assert level(case, lambda golden: golden) == 0
+
+
+def test_one_result_outside_is_wrong(case):
+    def one_bit(golden):
+        golden[2, 3] ^= golden.dtype.type(1 << (golden.itemsize * 8 - 3))
+        return golden
+
+    def no_nan(golden):
+        golden[0, 1] = 0
+        return golden
+
+    def payload(golden):
+        golden[0, 1] = 0x7FC00000 if golden.itemsize == 4 else 0x7FC0
+        return golden
+
+    assert [level(case, change) for change in (one_bit, no_nan, payload)] == [NO_LEVEL, NO_LEVEL, 3]
+
+
+def test_the_items_that_differ_at_p1_are_those_outside(case):
+    golden = run_golden(case)
+    observed = {"values": golden["values"].copy()}
+    observed["values"][1, 1] ^= 1 << (20 if golden["values"].itemsize == 4 else 6)
+    observed["values"][2, 2] ^= golden["values"].dtype.type(1)
+    assert set(map(tuple, np.argwhere(differences(case, golden, observed, P1)["values"]))) <= {(1, 1), (2, 2)}
+    assert differences(case, golden, observed, P1)["values"][1, 1]
+
+
+def test_overflow_excludes_nothing():
+    a = np.full((1, 64), 0x7E, np.uint8)
+    case = Case("matmul_fp8", "HOPPER", PARAMS, {"a": a, "b": a, "a_scales": np.array([[254]], np.uint8)})
+    assert compare(case, run_golden(case), (np.array([[np.nan]], np.float32),)).level == P1
+
+
+def report(kernel, agreement=None):
+    return judge_kernel(kernel, "matmul_fp8", level="smoke", agreement=agreement)
+
+
+def test_a_claim_of_p1_is_verified_to_p1_only():
+    found = report(other_order, "P1")
+    assert {result["outcome"] for result in found["results"]} <= {"pass", "unsupported"}
+    passed = [result for result in found["results"] if result["outcome"] == "pass"]
+    assert passed[0]["level"] == {"claimed": "P1", "reached": "P1"}
+    found["header"]["level"] = "standard"
+    assert "verified to P1 only" in badge(found)
+
+
+def test_another_order_does_not_reach_l0():
+    result = next(one for one in report(other_order)["results"] if one["outcome"] != "unsupported")
+    assert result["outcome"] == "mismatch" and result["words"] == "P1, claimed L0"
+    assert {failure["fails"] for failure in result["failures"]} == {"L4"}
+
+
+def test_what_no_order_gives_is_wrong_and_shown_where_it_lies_outside():
+    result = next(one for one in report(ten_bits, "P1")["results"] if one["outcome"] != "unsupported")
+    assert result["outcome"] == "mismatch" and result["words"] == "results that no order gives"
+    worst = result["failures"][0]
+    assert worst["fails"] == "P1" and worst["page"]["expected"] != worst["page"]["observed"]

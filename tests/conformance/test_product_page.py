@@ -1,0 +1,77 @@
+"""The page of a wrong product: as small as it goes, the order that gives its bits, the step at which sides part."""
+
+import numpy as np
+import pytest
+
+import refnum
+from refnum import softfloat
+from refnum.conformance.cases.case import Case
+from refnum.conformance.cases.levels import NO_LEVEL, P1
+from refnum.conformance.commands.check.plan import Plan
+from refnum.conformance.mismatches.diagnose import Seen
+from refnum.conformance.mismatches.failures import Presenter
+from refnum.conformance.mismatches.products import orders_given
+from refnum.conformance.reports.text import page_text
+from refnum.conformance.subjects.subject import Subject
+from refnum.conformance.verdicts.tally import Failure
+
+PARAMS = {"order": "promote128", "out": "float32", "a_format": "E4M3", "b_format": "E4M3"}
+
+
+def drawn(shape, seed):
+    rng = np.random.default_rng(seed)
+    return (rng.integers(0x20, 0x50, shape) | rng.integers(0, 2, shape) << 7).astype(np.uint8)
+
+
+def record(kernel, level=P1, **scales):
+    case = Case("matmul_fp8", "HOPPER", PARAMS, {"a": drawn((9, 300), 1), "b": drawn((7, 300), 2), **scales})
+    subject = Subject("k", {"matmul_fp8": kernel})
+    plan = Plan([subject], [], shown=1, save=False)
+    return Presenter(plan).record(subject, Failure(case, level))
+
+
+def chained(a, b, a_scales=None, b_scales=None):
+    return refnum.matmul_fp8(a, b, order="chain" if a_scales is None else "promote32", a_scales=a_scales)
+
+
+def one_run_lost(a, b, a_scales=None, b_scales=None):
+    """The second block of 128 is added twice."""
+    whole = refnum.matmul_fp8(a, b, a_scales, b_scales).view(np.uint32)
+    if a.shape[1] <= 128:
+        return whole.view(np.float32)
+    one = slice(128, 256)
+    again = refnum.matmul_fp8(a[:, one], b[:, one]).view(np.uint32)
+    return softfloat.add(whole, again).view(np.float32)
+
+
+def test_another_order_is_named_and_the_product_is_small():
+    found = record(chained)
+    assert found["words"].startswith("these are the bits of order=chain, not of promote128")
+    a, b = found["case"].split(";")[0].split(", b ")
+    assert b.startswith("[1, ") and a.startswith("a [1, ")
+    assert 128 < int(b[4:-1]) < 200  # a chain is a promote128 up to 128
+    assert "the sides part in step 4" in found["page"]["parts"]
+
+
+def test_an_order_by_scales_of_blocks_is_named():
+    found = record(chained, a_scales=np.full((9, 3), 120, np.uint8) + np.arange(3, dtype=np.uint8))
+    assert "order=promote32" in found["words"] and found["page"]["parts"]
+
+
+def test_a_wrong_step_is_shown_with_its_terms():
+    found = record(one_run_lost, NO_LEVEL)
+    assert found["words"] == "" and "the sides part in step 4" in found["page"]["parts"]
+    names = [step["name"] for step in found["page"]["steps"]]
+    assert names[0] == "operands" and any(name.startswith("term ") for name in names)
+    text = page_text({"variant": "matmul_fp8", "subject": "k", "outcome": "mismatch"}, found)
+    assert "the sides part in step 4, terms 128 to 159 of K" in text and "largest exponent" in text
+
+
+@pytest.mark.parametrize("order", ["split2", "promote64", "chain"])
+def test_the_orders_that_give_all_bits(order):
+    scales = np.random.default_rng(5).uniform(1, 2, (9, 6 if order != "chain" else 1)).astype(np.float32)
+    inputs = {"a": drawn((9, 768), 1), "b": drawn((7, 768), 2), "a_scales": scales}
+    case = Case("matmul_fp8", "HOPPER", PARAMS, inputs)
+    bits = refnum.matmul_fp8(**inputs, order=order).view(np.uint32)
+    assert orders_given([Seen(case, {"values": bits})]) == [order]
+    assert orders_given([Seen(case, {"values": bits ^ np.uint32(1)})]) == []
