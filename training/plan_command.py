@@ -69,7 +69,7 @@ def _table(first: str, sizes: dict[str, int], total: int, memory: float) -> Tabl
     for name, text in (("GB", f"{total / GB:.2f}"), (f"% of {memory:g} GB", _percent(total, memory))):
         table.add_column(name, text, justify="right")
     for name, size in sizes.items():
-        table.add_row(name, f"{size / GB:.2f}", _percent(size, memory))
+        table.add_row(name, f"{size / GB:.{2 if size > GB // 20 else 4}f}", _percent(size, memory))
     return table
 
 
