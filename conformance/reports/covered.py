@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from ..cases.contracts import CONTRACTS, contract_words
 
 Result = Mapping[str, Any]
+SHOWN = 12
+"""Levels of a factor that are named where some were refused or never asked."""
 
 
 def worst_level(results: Sequence[Result]) -> str:
@@ -65,7 +68,9 @@ def coverage(results: Sequence[Result]) -> Iterator[tuple[str, str, int, int, st
             kept[1] += line["answered"]
             kept[2].update(dict.fromkeys(line["refused"], "refused"), **dict.fromkeys(line["never"], "never asked"))
     for (subject, factor), (levels, answered, rest) in lines.items():
-        yield subject, factor, levels, answered, ", ".join(f"{level} {how}" for level, how in rest.items())
+        named = [f"{level} {how}" for level, how in islice(rest.items(), SHOWN)]
+        more = len(rest) - len(named)
+        yield subject, factor, levels, answered, ", ".join([*named, f"and {more} more"] if more else named)
 
 
 def forms(results: Sequence[Result]) -> Iterator[tuple[str, str, str, str]]:
