@@ -142,8 +142,9 @@ class Orders:
     def backward(self, layer: Any, kept: Any, found: Any) -> None:
         """Nothing to compare."""
 
-    def product(self, name: str, a: Any, b: Any, result: Any) -> None:
+    def product(self, name: str, operands: Any, result: Any) -> None:
         """Find the first order that gives every bit of a product."""
+        a, b = operands()
         key = f"{name.partition('[')[0]} {len(a[0])}x{len(b[0])}x{a[0].shape[1]}"
         self.found.setdefault(key, Counter())[self._order(a, b, result)] += 1
 
@@ -171,9 +172,10 @@ class Traffic:
         outputs = results if isinstance(results, tuple) else (results,)
         self.calls.append(f"{name}: {_traffic(arguments)} -> {_traffic(outputs)}")
 
-    def product(self, name: str, a: Any, b: Any, result: Any) -> None:
+    def product(self, name: str, operands: Any, result: Any) -> None:
         """Write down the first expert's product of each kind."""
         if f"{name.partition('[')[0]}[0]" == name:
+            a, b = operands()
             self.calls.append(f"{name}: {_traffic((*a, *b))} -> {_traffic((result,))}")
 
     def forward(self, layer: Any, inputs: Any, found: Any) -> None:

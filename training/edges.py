@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -34,8 +35,8 @@ class Observer(Protocol):
     def conversion(self, name: str, arguments: tuple[Any, ...], named: dict[str, Any], results: Any) -> None:
         """Look at one conversion: the operation's name, its arguments, and what it gave."""
 
-    def product(self, name: str, a: Parts, b: Parts, result: Tensor) -> None:
-        """Look at one product: the operands with neighbours along K, and the result."""
+    def product(self, name: str, operands: Callable[[], tuple[Parts, Parts]], result: Tensor) -> None:
+        """Look at one product: what makes the operands with neighbours along K, which costs, and the result."""
 
 
 class Edges:
@@ -177,7 +178,8 @@ class Edges:
             last = stop if out.is_cuda else start + route.splits[expert]
             self._function(out.is_cuda)(_rows(ready[0], start, last), _item(ready[1], expert), out[start:last])
             if self.observer is not None:
-                self.observer.product(f"{name}[{expert}]", _rows(a, start, last), _item(b, expert), out[start:last])
+                pair = partial(_row_pair, a, b, expert, start, last)
+                self.observer.product(f"{name}[{expert}]", pair, out[start:last])
         return out
 
     def weight_gradient(self, name: str, a: Parts, b: Parts, route: Route) -> Tensor:
@@ -191,8 +193,8 @@ class Edges:
             left, right = (_columns(one, start, last) for one in ready)
             self._function(out.is_cuda)(left, right, out[expert])
             if self.observer is not None:
-                pair = _columns(a, start, last), _columns(b, start, last)
-                self.observer.product(f"{name}[{expert}]", *pair, out[expert])
+                pair = partial(_column_pair, a, b, start, last)
+                self.observer.product(f"{name}[{expert}]", pair, out[expert])
         return out
 
     def _ready(self, parts: Parts) -> Parts:
@@ -238,6 +240,14 @@ def _columns(parts: Parts, start: int, stop: int) -> Parts:
     """Return some rows' part of columns, codes [N, rows] and scales [N, ceil(rows / 128)]."""
     codes = parts[0][:, start:stop].contiguous()
     return (codes, parts[1][start // TILE : -(-stop // TILE)].t()) if len(parts) > 1 else (codes,)
+
+
+def _row_pair(a: Parts, b: Parts, expert: int, start: int, stop: int) -> tuple[Parts, Parts]:
+    return _rows(a, start, stop), _item(b, expert)
+
+
+def _column_pair(a: Parts, b: Parts, start: int, stop: int) -> tuple[Parts, Parts]:
+    return _columns(a, start, stop), _columns(b, start, stop)
 
 
 def _golden_bf16(a: Parts, b: Parts, out: Tensor) -> None:

@@ -12,7 +12,7 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -118,10 +118,11 @@ class Witness:
                 self._judge("conversions", name, sample, self._expert(sample.row, sample.of))
             self.spent += time.perf_counter() - start
 
-    def product(self, name: str, a: Parts, b: Parts, result: Tensor) -> None:
+    def product(self, name: str, operands: Callable[[], tuple[Parts, Parts]], result: Tensor) -> None:
         """Look at one product, if it is drawn. A bfloat16 product of a library has no order that is known."""
-        if self._drawn() and not (result.is_cuda and len(a) == 1):
+        if self._drawn() and not (result.is_cuda and self._layer is not None and not self._layer.edges.fp8):
             start = time.perf_counter()
+            a, b = operands()
             local = re.search(r"\[(\d+)\]", name)
             first = 0 if self._layer is None else self._layer.first
             expert = first + int(local[1]) if local else None

@@ -98,8 +98,9 @@ class Seen:
                    if isinstance(one, torch.Tensor)]  # fmt: skip
         self.calls.append((name, {one.dtype for one in tensors}))
 
-    def product(self, name, a, b, result):
+    def product(self, name, operands, result):
         if name.endswith("[0]"):
+            a, b = operands()
             self.calls.append((name, {one.dtype for one in (*a, *b)}))
 
     def forward(self, layer, inputs, found):

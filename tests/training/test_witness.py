@@ -167,3 +167,10 @@ def test_the_files_are_json_that_says_where(tmp_path, monkeypatch):
     body = json.loads(witness.mismatches[0].file.read_text())
     assert body["label"] == "step 0, block2, forward quantize_mxfp4, expert 0"
     assert not list(tmp_path.glob("*.tmp"))
+
+
+def test_operands_of_a_product_that_is_not_drawn_are_not_made(tmp_path):
+    def operands():
+        raise AssertionError("made for nothing")
+
+    Witness(tmp_path, rate=0.0).product("fc1[0]", operands, torch.zeros(1, 1, dtype=torch.bfloat16))
