@@ -14,6 +14,7 @@ import torch
 
 from refnum.conformance import implements
 from refnum.conformance.cases.case import Case
+from refnum.errors import ShapeError
 from refnum.tiles import tile_count
 
 TILE, UNIT = 128, 16
@@ -37,6 +38,11 @@ def _outside(case: Case) -> str:
         return "cuBLASLt takes 128x128 scales of one operand"
     if "squares" in sides and "tensor" in sides:
         return "it has no scale a tensor beside 128x128 scales"
+    if "squares" in sides and k <= TILE:
+        return "it takes no 128x128 scales of one block of K"
+    by_row = {*sides} == {"tensor", "rows"} or ({*sides} == {"tensor", "blocks"} and k <= TILE)
+    if by_row and all(case.inputs.get(f"{name}_scales") is not None for name in "ab"):
+        return "it multiplies by a scale a row and by one a tensor in turn, not by their product (N19.5)"
     return ""
 
 
@@ -47,6 +53,13 @@ def _kind(scales: Any, rows: int, k: int) -> str:
     if scales.shape[0] != rows:
         return "squares"
     return "rows" if scales.shape[1] == 1 and tile_count(k) > 1 else "blocks"
+
+
+def _sizes(a: torch.Tensor, b: torch.Tensor) -> tuple[tuple[int, int], int]:
+    """Return ((M, K), N); padding would hide that the operands do not fit."""
+    if a.dim() != 2 or b.dim() != 2 or a.shape[1] != b.shape[1]:
+        raise ShapeError(f"operands of shapes {tuple(a.shape)} and {tuple(b.shape)}; allowed are [M, K] and [N, K]")
+    return (a.shape[0], a.shape[1]), b.shape[0]
 
 
 def _padded(x: torch.Tensor, rows: int, columns: int) -> torch.Tensor:
@@ -80,7 +93,7 @@ def scaled_mm(
     order: str = "promote128", out: str = "float32", a_format: str = "E4M3", b_format: str = "E4M3",
 ) -> torch.Tensor:  # fmt: skip
     """Return torch._scaled_mm of codes; `chain` is fast accumulation."""
-    (m, k), n = a.shape, b.shape[0]
+    (m, k), n = _sizes(a, b)
     kinds = [_kind(s, r, k) for s, r in ((a_scales, m), (b_scales, n))]
     by_block = "squares" in kinds or ("blocks" in kinds and k > TILE)
     rows, columns, depth = (-(-max(x, 1) // u) * u for x, u in ((m, TILE), (n, TILE), (k, TILE if by_block else UNIT)))
@@ -105,7 +118,7 @@ def scaled_mm(
 )  # fmt: skip
 def mm(a: torch.Tensor, b: torch.Tensor, order: str = "chain", out: str = "float32") -> torch.Tensor:
     """Return torch.mm of bfloat16 matrices."""
-    (m, k), n = a.shape, b.shape[0]
+    (m, k), n = _sizes(a, b)
     rows, columns, depth = (-(-max(x, 1) // UNIT) * UNIT for x in (m, n, k))
     found = torch.mm(_padded(a, rows, depth), _padded(b, columns, depth).t(), out_dtype=OUT[out])
     return found[:m, :n].contiguous()
