@@ -40,7 +40,7 @@ def product_bounds(
     chains: str = "any",
     a_format: str = "E4M3",
     b_format: str = "E4M3",
-    where: Array | None = None,
+    where: np.ndarray | None = None,
 ) -> tuple[Array, Array]:
     """Return (low, high), float32 [M, N]: between them lies the result of every order that clause N19.7 admits.
 
@@ -86,7 +86,7 @@ def product_bounds(
     return low.view(np.float32), high.view(np.float32)
 
 
-def _wanted(where: Array | None, shape: tuple[int, int]) -> np.ndarray:
+def _wanted(where: np.ndarray | None, shape: tuple[int, int]) -> np.ndarray:
     if where is None:
         return np.ones(shape, bool)
     require_array("where", where)

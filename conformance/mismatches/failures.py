@@ -13,7 +13,7 @@ from ..cases.case import Case, plain, variant
 from ..cases.contracts import outside
 from ..cases.findings import FINDINGS, Problem
 from ..cases.levels import NO_LEVEL, Outcome, failed_level, failed_name
-from ..cases.operation import run_golden
+from ..cases.operation import OPERATIONS, run_golden
 from ..subjects.calls.call import Called
 from ..subjects.subject import Subject
 from ..verdicts.compare import Comparison, compare
@@ -180,7 +180,8 @@ class Presenter:
         called, comparison = observe_again(subject, case, failure.finding, self.plan.seconds)
         of_case = failure.finding not in SECOND_CASE  # those show a second call with other data
         observed = comparison.observed if of_case else {}
-        level = 0 if failure.finding else failed_level(min(failure.level, comparison.level), case.operation)
+        reached = min(failure.level, comparison.level) if OPERATIONS[case.operation].bounded else failure.level
+        level = 0 if failure.finding else failed_level(reached, case.operation)
         details = page(case, golden, observed, level, failure.kind) if observed else {}
         kept = [Seen(case, observed, min(level, SAME_VALUES)), *seen_of(_alike(failure, alike))] if observed else []
         details = product_page(case, details, partial(given, subject, self.plan.seconds))

@@ -97,7 +97,9 @@ def place(case: Case, like: Array) -> Case:
 
 def fetch(case: Case) -> Case:
     """Return a case with its inputs in NumPy, bfloat16 by name again: what replay and shrinking take."""
-    named = case.params.get("input") == "bfloat16" or OPERATIONS[case.operation].inputs[0] in ("gate", "grad", "rows")
+    row = OPERATIONS[case.operation]
+    named = case.params.get("input") == "bfloat16" or row.inputs[0] in ("gate", "grad", "rows")
+    named = named or "values" in row.kinds.values()  # floats without a parameter that names their dtype
     inputs = {}
     for name, array in case.inputs.items():
         host = to_numpy(array)

@@ -15,7 +15,7 @@ from refnum.conformance.cases.case import Case
 from refnum.conformance.cases.corners import corner_cases
 from refnum.conformance.cases.levels import Outcome
 from refnum.conformance.cases.operation import select
-from refnum.conformance.commands.check.engine import SMOKE_PROBED
+from refnum.conformance.commands.check.engine import MOST_PROBED
 from refnum.conformance.commands.check.plan import Plan
 from refnum.conformance.commands.check.run import run
 from refnum.conformance.reports.report import Report
@@ -106,7 +106,7 @@ HOSTILE = {
 
 
 def cases(operation, profile, params):
-    yield next(case for case in corner_cases(operation, profile, params) if 0 < case.elements <= SMOKE_PROBED)
+    yield next(case for case in corner_cases(operation, profile, params) if 0 < case.elements <= MOST_PROBED)
 
 
 def judged(subjects):

@@ -3,7 +3,7 @@
 import importlib.util
 from pathlib import Path
 
-FREE = {"test_data.py", "test_plan.py", "test_policies.py"}
+FREE = {"test_train_data.py", "test_plan.py", "test_policies.py"}
 """Tests that need no torch."""
 
 if importlib.util.find_spec("torch") is None:

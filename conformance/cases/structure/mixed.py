@@ -17,7 +17,7 @@ from .factors import CASTS, PRODUCTS, RAGGED, ROUTED
 from .ragged import DRAWN
 
 SHARES = {"unpermute": 0.35, "swiglu_backward": 0.35, "matmul_fp8": 0.15, "matmul_bf16": 0.15, "swiglu_quantize": 0.6,
-          **dict.fromkeys(("permute_pad", "permute_unpack", "pack_payload", "unpack_payload"), 1.5),
+          **dict.fromkeys(("permute_pad", "permute_unpack", "pack_payload", "unpack_payload"), 2.0),
           **dict.fromkeys(CASTS, 0.8)}  # fmt: skip
 """Operation -> the rows that it gets of those that are counted on: its model takes longer, or next to nothing."""
 OUT_SHARE, PLAIN = 1 / 3, 0.4

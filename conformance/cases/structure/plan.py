@@ -26,7 +26,7 @@ from .ragged import splits
 AMOUNTS = ("smoke", "brief", "full", "exhaustive")
 """How much is asked: a few rows; every level of the shapes; every pair of them, extremes and forms too; huge ones."""
 SMOKE = 6
-CALLS = ("twice", "after a refusal", "at once", "twice", "after a refusal", "after a refusal")
+CALLS = ("twice", "after a refusal", "at once")
 """How often a row is called, in turn: once more, after a call that must be refused, or twice at the same time."""
 MIXED = {"full": 2600, "brief": 80, "all brief": 1300, "keyed": 500, "layout": 500, "layout brief": 90}
 """Amount -> mixed rows of a variant."""
