@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import hashlib
 import importlib.metadata
 import json
@@ -17,6 +16,7 @@ from safetensors.numpy import save
 
 import refnum
 from refnum.arrays import Array
+from refnum.digest import model_digest
 from refnum.profiles import HOPPER
 
 from .samples import Sample
@@ -42,7 +42,7 @@ def save_sample(sample: Sample, label: str, folder: Path) -> Path:
         "label": label,
         "recipe": None,
         "shrunk_from": None,
-        "environment": {"model_digest": _digest(), "versions": _versions(), "variables": {}},
+        "environment": {"model_digest": model_digest(), "versions": _versions(), "variables": {}},
     }
     parts = [body[name] for name in ("operation", "profile", "params", "inputs", "expected", "finding")]
     text = json.dumps([*parts, "training"], sort_keys=True, separators=(",", ":"))
@@ -81,17 +81,6 @@ def _write(path: Path, data: bytes) -> Path:
     temporary.write_bytes(data)
     os.replace(temporary, path)
     return path
-
-
-@functools.cache
-def _digest() -> str:
-    """Return SHA-256 over the model's source files, as reports have it."""
-    root = Path(refnum.__file__).parent
-    state = hashlib.sha256()
-    for path in sorted([*root.glob("*.py"), *root.glob("oracle/*.py")]):
-        state.update(path.relative_to(root).as_posix().encode() + b"\0")
-        state.update(hashlib.sha256(path.read_bytes()).digest())
-    return "sha256:" + state.hexdigest()
 
 
 def _versions() -> dict[str, str]:

@@ -20,13 +20,14 @@ import ml_dtypes
 import numpy as np
 
 import refnum
+from refnum.digest import model_digest
 from refnum.errors import FileError, RefnumError
 
 from ..cases.case import Case, plain
 from ..cases.levels import failed_name
 from ..cases.operation import OPERATIONS, as_bits, outputs_of, run_golden
 from ..reports import files
-from ..reports.environment import environment, model_digest
+from ..reports.environment import environment
 from ..subjects.subject import Subject
 from ..verdicts.tally import Failure
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-import hashlib
 import importlib.metadata
 import os
 import platform
-from pathlib import Path
 from typing import Any
 
-import refnum
+from refnum.digest import model_digest
 
 PACKAGES = (
     "refnum",
@@ -46,17 +43,6 @@ def variables() -> dict[str, str]:
         for name, value in sorted(os.environ.items())
         if name.startswith(OURS) and not any(word in name for word in SECRET)
     }
-
-
-@functools.cache
-def model_digest() -> str:
-    """Return SHA-256 over the golden model's source files (names and bytes, in order of name)."""
-    root = Path(refnum.__file__).parent
-    state = hashlib.sha256()
-    for path in sorted([*root.glob("*.py"), *root.glob("oracle/*.py")]):
-        state.update(path.relative_to(root).as_posix().encode() + b"\0")
-        state.update(hashlib.sha256(path.read_bytes()).digest())
-    return "sha256:" + state.hexdigest()
 
 
 def environment() -> dict[str, Any]:

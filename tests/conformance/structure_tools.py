@@ -5,9 +5,9 @@ from __future__ import annotations
 import refnum
 from refnum.conformance.cases.levels import Outcome
 from refnum.conformance.cases.operation import OPERATIONS
-from refnum.conformance.commands.check.engine import Engine, new_tally
+from refnum.conformance.commands.check.engine import Engine
 from refnum.conformance.commands.check.journal import Journal
-from refnum.conformance.commands.check.plan import Plan, Progress, Variant
+from refnum.conformance.commands.check.plan import Plan, Progress, Variant, new_tally
 from refnum.conformance.reports.report import Report, header
 from refnum.conformance.subjects.subject import Subject
 

@@ -362,7 +362,7 @@ def test_a_model_that_has_changed_is_said_and_exits_1(tmp_path):
 
 
 def test_the_version_names_the_model():
-    from refnum.conformance.reports.environment import model_digest
+    from refnum.digest import model_digest
 
     result = refnum("--version")
     assert result.exit_code == 0 and result.stdout.startswith("refnum ") and model_digest() in result.stdout

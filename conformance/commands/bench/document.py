@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from refnum.digest import model_digest
+
 from ...reports import files
-from ...reports.environment import model_digest
 from .contender import Contender
 
 KIND, VERSION = "bench", 1

@@ -29,13 +29,11 @@ from ...cases.recipes import sampled_cases
 from ...reports.report import Report
 from ...subjects.arrays import alive
 from ...subjects.calls.call import Called
-from ...subjects.layout_variants import unclaimed
-from ...subjects.subject import Broken, Subject
+from ...subjects.subject import Subject
 from ...vectors.frozen import frozen_cases
 from ...verdicts import device
 from ...verdicts.judge import judge
 from ...verdicts.judge_wide import judge_wide
-from ...verdicts.outside import Outside
 from ...verdicts.probes import probe
 from ...verdicts.smoke import smoke
 from ...verdicts.tally import FAULTS_BEFORE_STOP, DomainCount, Tally
@@ -53,29 +51,6 @@ SPECIAL_LARGEST = 1 << 16
 """Members of the largest domain that is run for scale layouts and keyed random bits: they decide no code."""
 COVERED_CHUNKS = 2
 """Cases of a domain in which coverpoints are counted; all of them would cost as much as the judging."""
-
-
-def new_tally(plan: Plan, subject: Subject, item: Variant) -> Tally:
-    """Return the empty tally of a subject on a variant, refused if the subject cannot be judged on it.
-
-    One that fails when it is asked whether it supports the variant has that fault on it.
-    """
-    name = item.operation.name
-    refusal = subject.refuses(name, item.profile, item.params)
-    broken = isinstance(refusal, Broken)
-    return Tally(
-        subject.name,
-        name,
-        item.profile,
-        item.params,
-        claimed=subject.claimed_level(name),
-        refusal=refusal,
-        outcome=Outcome.FAULT if broken else None,
-        words=refusal if broken else "",
-        smoke=plan.level == "smoke",
-        left_out=[] if item.special else [*unclaimed(subject, name, item.profile), *plan.elsewhere(subject, item)],
-        outside=Outside(subject.inputs),
-    )
 
 
 @dataclass

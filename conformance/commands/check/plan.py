@@ -11,9 +11,12 @@ import refnum
 
 from ...cases.case import Case, plain, variant
 from ...cases.layouts import IN, OUT
+from ...cases.levels import Outcome
 from ...cases.operation import Operation
-from ...subjects.layout_variants import lacking, special_params
-from ...subjects.subject import Subject
+from ...subjects.layout_variants import lacking, special_params, unclaimed
+from ...subjects.subject import Broken, Subject
+from ...verdicts.outside import Outside
+from ...verdicts.tally import Tally
 
 RUN_LEVELS = ("smoke", "standard", "exhaustive")
 
@@ -201,3 +204,26 @@ def _profiles(plan: Plan, operation: Operation, owners: list[Subject]) -> list[s
         return plan.profiles
     claimed = dict.fromkeys(profile for subject in owners for profile in subject.profiles_for(operation.name))
     return sorted(claimed, key=lambda name: (list(refnum.PROFILES).index(name.partition("+")[0]), name))
+
+
+def new_tally(plan: Plan, subject: Subject, item: Variant) -> Tally:
+    """Return the empty tally of a subject on a variant, refused if the subject cannot be judged on it.
+
+    One that fails when it is asked whether it supports the variant has that fault on it.
+    """
+    name = item.operation.name
+    refusal = subject.refuses(name, item.profile, item.params)
+    broken = isinstance(refusal, Broken)
+    return Tally(
+        subject.name,
+        name,
+        item.profile,
+        item.params,
+        claimed=subject.claimed_level(name),
+        refusal=refusal,
+        outcome=Outcome.FAULT if broken else None,
+        words=refusal if broken else "",
+        smoke=plan.level == "smoke",
+        left_out=[] if item.special else [*unclaimed(subject, name, item.profile), *plan.elsewhere(subject, item)],
+        outside=Outside(subject.inputs),
+    )

@@ -13,9 +13,9 @@ from ...cases.levels import Outcome
 from ...mismatches.failures import Presenter
 from ...reports.report import COMPLETE, Report
 from ...verdicts.tally import Tally
-from .engine import Engine, new_tally
+from .engine import Engine
 from .journal import Journal, journal
-from .plan import RUN_LEVELS, Plan, Progress, Variant, variants
+from .plan import RUN_LEVELS, Plan, Progress, Variant, new_tally, variants
 
 __all__ = ["RUN_LEVELS", "Plan", "Progress", "Variant", "close", "run", "variants"]
 

@@ -17,12 +17,12 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from multiprocessing.connection import wait
 from typing import Any
 
 from ...cases.operation import OPERATIONS
 from ...reports.report import COMPLETE, Report
 from ...subjects.choose import Choice, choose
+from ..processes import die_with_parent
 from .plan import Plan, Progress, Share, shares_of, variants
 from .run import run
 
@@ -170,14 +170,7 @@ def _begin(queue: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.stdout = sys.stderr
     _queue.append(queue)
-    threading.Thread(target=_die_with_parent, daemon=True).start()
-
-
-def _die_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        wait([parent.sentinel])
-        os._exit(1)
+    die_with_parent()
 
 
 def _interrupt(*_: Any) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from refnum.digest import model_digest
+
 from ...cases.levels import Outcome
 from ...cases.recipes.recipe import Recipe
-from ...reports.environment import model_digest
 from ...subjects.choose import choose
 from ...subjects.subject import Subject
 from .errors import WorkerError

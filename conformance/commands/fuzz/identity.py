@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import refnum
+from refnum.digest import model_digest
 
-from ...reports.environment import model_digest, versions
+from ...reports.environment import versions
 from ...reports.gpus import smi
 
 REVISION = "REFNUM_REVISION"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from refnum import get_profile
+from refnum.digest import model_digest
 from refnum.errors import ArgumentError, FileError, RefnumError
 
 from ...cases.case import plain, variant
@@ -18,7 +19,6 @@ from ...cases.operation import OPERATIONS, run_golden, select
 from ...cases.recipes.inputs import expand
 from ...cases.recipes.recipe import Recipe
 from ...reports import files
-from ...reports.environment import model_digest
 from ...reports.gpus import smi
 from ...subjects.choose import Choice, choose, is_file
 from ...subjects.isolation.parent import stop_all

@@ -6,14 +6,12 @@ import functools
 import multiprocessing
 import os
 import signal
-import threading
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing.connection import wait
 from typing import Any
 
 from refnum.errors import ArgumentError, RefnumError, UnsupportedError
@@ -21,6 +19,7 @@ from refnum.errors import ArgumentError, RefnumError, UnsupportedError
 from ...reports.gpus import chosen_gpus
 from ...subjects.choose import choose
 from ...subjects.subject import Subject
+from ..processes import die_with_parent
 from .catalogue import Proof, get_proof
 from .chunk import Done, Refuted, like_of, run_chunk
 
@@ -130,14 +129,7 @@ def _begin(settings: Any) -> None:
     """Begin a process: take a place, before anything asks for a GPU, leave Ctrl-C to the parent, and die with it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ.update(settings.get())
-    threading.Thread(target=_die_with_parent, daemon=True).start()
-
-
-def _die_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:  # killed, it has told nobody: its end of the pool's queue would be waited for for ever
-        wait([parent.sentinel])
-        os._exit(1)
+    die_with_parent()
 
 
 @functools.cache

@@ -23,9 +23,9 @@ from ....cases.operation import select
 from ....mismatches.failures import Presenter
 from ....reports.report import Report
 from ....subjects.subject import Subject
-from ...check.engine import Engine, new_tally
+from ...check.engine import Engine
 from ...check.journal import Journal
-from ...check.plan import Plan, Progress, Variant, variants
+from ...check.plan import Plan, Progress, Variant, new_tally, variants
 from ...check.run import close
 from .. import corpus
 from ..forked import call_forked

@@ -25,9 +25,9 @@ from ....reports.report import Report
 from ....subjects.choose import resolve
 from ....subjects.subject import Subject
 from ....verdicts.tally import Tally
-from ...check.engine import Engine, new_tally
+from ...check.engine import Engine
 from ...check.journal import Journal
-from ...check.plan import Plan, Progress, Variant, variants
+from ...check.plan import Plan, Progress, Variant, new_tally, variants
 from .base import memorised
 from .draw import Mutant, mutants
 from .kernel import kernel
