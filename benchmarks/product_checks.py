@@ -15,6 +15,8 @@ SUBJECT = str(ROOT / "benchmarks" / "torch_products.py")
 CHECKS = {
     "torch._scaled_mm": ("matmul_fp8", f"{SUBJECT}:scaled_mm", "standard"),
     "torch.mm": ("matmul_bf16", f"{SUBJECT}:mm", "standard"),
+    "torch._scaled_mm, any order": ("matmul_fp8", f"{SUBJECT}:scaled_mm_any", "standard"),
+    "torch.mm, any order": ("matmul_bf16", f"{SUBJECT}:mm_any", "standard"),
     "gpu": ("matmul_bf16", "gpu", "standard"),
 }
 """What is judged -> operation, subject, level."""
@@ -24,9 +26,10 @@ def started(out: Path) -> dict[str, tuple[subprocess.Popen[bytes], Path]]:
     """Start the checks and return each with the path of its report."""
     found = {}
     for name, (operation, subject, level) in CHECKS.items():
-        path = out / f"check-{name.replace('.', '')}.json"
+        stem = "check-" + name.replace(".", "").replace(", ", "-").replace(" ", "-")
+        path = out / f"{stem}.json"
         command = [sys.executable, "-m", "refnum.conformance.cli", "check", "-o", operation, "-s", subject, "--level"]
-        log = (out / f"check-{name.replace('.', '')}.txt").open("wb")
+        log = (out / f"{stem}.txt").open("wb")
         found[name] = subprocess.Popen([*command, level, "--report", str(path)], cwd=ROOT, stdout=log, stderr=log), path
     return found
 

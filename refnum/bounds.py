@@ -245,7 +245,7 @@ class _Group:
         exponents = a.exponents[:, :, None] + b.exponents[:, None, :]
         fractions = left.fmt.mantissa_bits + right.fmt.mantissa_bits
         present = significands != 0
-        shift = np.where(present, exponents - fractions - places.unit, 0).astype(wide)
+        shift: np.ndarray = np.where(present, exponents - fractions - places.unit, 0).astype(wide)
         magnitudes = abs(significands).astype(wide) << shift
         minus = significands < 0
         zero = np.zeros_like(magnitudes)
@@ -351,8 +351,9 @@ def _with_specials(
     plain = _skeleton(a, b, formats).view(np.uint32)
     special = (plain & ~softfloat.SIGN) >= softfloat.INF
     if bool(special.any()):
-        found = plain if scales is None else matmul_fp8(a, b, *scales, "promote128", "float32", None, *formats)
-        found = found.view(np.uint32)
+        found = plain
+        if scales is not None:
+            found = matmul_fp8(a, b, *scales, a_format=formats[0], b_format=formats[1]).view(np.uint32)
         beyond = (low == EVERYTHING[0]) & (high == EVERYTHING[1]) & (plain != NAN)
         low, high = (np.where(special & ~beyond, found, x) for x in (low, high))
     return low, high
@@ -360,17 +361,13 @@ def _with_specials(
 
 def _skeleton(a: Array, b: Array, formats: tuple[str, str]) -> Array:
     """Return the chain's product of codes whose finite numbers are 0, 1 and -1: what NaN and Inf alone make of it."""
-    bare = [_ones(x, get_format(name)) for x, name in zip((a, b), formats, strict=True)]
-    return (
-        matmul_bf16(*bare)
-        if formats[0] == "BF16"
-        else matmul_fp8(*bare, order="chain", a_format=formats[0], b_format=formats[1])
-    )
+    left, right = (_ones(x, get_format(name)) for x, name in zip((a, b), formats, strict=True))
+    if formats[0] == "BF16":
+        return matmul_bf16(left, right)
+    return matmul_fp8(left, right, order="chain", a_format=formats[0], b_format=formats[1])
 
 
 def _ones(codes: Array, fmt: Format) -> Array:
-    magnitude = codes & codes.dtype.type(fmt.sign_mask - 1)
-    one = (magnitude > 0) & (magnitude <= fmt.max_code)
-    return np.where(
-        one, codes & codes.dtype.type(fmt.sign_mask) | codes.dtype.type(fmt.bias << fmt.mantissa_bits), codes
-    )
+    magnitude, sign = (codes & codes.dtype.type(mask) for mask in (fmt.sign_mask - 1, fmt.sign_mask))
+    number = (magnitude > 0) & (magnitude <= fmt.max_code)
+    return np.where(number, sign | codes.dtype.type(fmt.bias << fmt.mantissa_bits), codes)
