@@ -155,8 +155,11 @@ def _line(plan: Plan, device: Device, line: Line, shape: Shape, end: float, copy
 def _with_shares(
     record: dict[str, Any], us: tuple[float, ...], device: Device, copy: float, repeat: int
 ) -> dict[str, Any]:
-    """Return a record with its times, and its rate beside the run's copy and a copy of the same bytes."""
+    """Return a record with its times, and its rate: a product's, or beside the run's copy and a copy of its bytes."""
     summary = Times(us).summary()
+    if "terms" in record:
+        work = math.prod(record["matrix"]) * record["terms"]
+        return {**record, "us": summary, "tma_s": float(f"{work / summary['median'] / 1e6:.4g}")}
     same = device.copy(record["bytes"], repeat)
     rate = record["bytes"] / (summary["median"] * 1e-6)
     shares = {"of_copy": _rounded(rate / copy), "of_same": _rounded(rate / same)}
@@ -232,6 +235,7 @@ def _record(line: Line, shape: Shape, contender: Contender, status: str, words: 
         "is_subject": contender.is_subject,
         "status": status,
         "words": words,
+        **({"terms": shape.product[2]} if line.at == "product" else {}),
     }
 
 

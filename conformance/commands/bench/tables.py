@@ -10,18 +10,21 @@ from .document import agreement, factors, shapes, timed
 
 COLUMNS = ("kernel", "who", "us", "quartiles", "TB/s", "of copy", "of a copy as long", "factor", "golden model")
 
+PRODUCT_COLUMNS = ("product", "who", "M x N x K", "us", "quartiles", "T multiply-adds/s", "factor", "golden model")
+
 HOW = """\
 Median of {repeat} calls between CUDA events, fewer of calls over 25 ms, all queued ahead of the device, on buffers in
 turn that together are several times the L2. Bytes are what the contender reads and writes, each once, in the formats
 that it takes. *Of copy* is against the copy above, *of a copy as long* against one that moves as many bytes. *Factor*
 is a peer's time over the subject's. *Golden model* says whether all bytes of a result equal the model's. A share above
-100 % is no error: a copy is half reads and half writes, which is not the fastest mix."""
+100 % is no error: a copy is half reads and half writes, which is not the fastest mix. A product has multiply-adds a
+second instead; peers that sum on tensor cores are many times as quick as a model of them on CUDA cores."""
 
 
 def rows(found: dict[str, Any], shape: str) -> Iterator[list[str]]:
     """Yield the rows of one shape: lines by the subject's share of copy, greatest first, its peers below each."""
     records = timed(found, shape)
-    own = {r["line"]: r["of_copy"] for r in records if r["is_subject"]}
+    own = {r["line"]: r["of_copy"] for r in records if r["is_subject"] and "of_copy" in r}
     ratio = factors(found)
     places = {line: place for place, line in enumerate(sorted(own, key=lambda line: -own[line]))}
     order = sorted(
@@ -36,6 +39,21 @@ def rows(found: dict[str, Any], shape: str) -> Iterator[list[str]]:
             f"{100 * r['of_copy']:.1f} %", f"{100 * r['of_same']:.1f} %", f"{factor:.2f}" if factor else "",
             agreement(r),
         ]  # fmt: skip
+
+
+def products(found: dict[str, Any], shape: str) -> list[list[str]]:
+    """Return the rows of the products of one shape: the subject, then its peers."""
+    ratio = factors(found)
+    own = [r["line"] for r in timed(found, shape) if r["is_subject"] and "terms" in r]
+    some = [r for r in timed(found, shape) if r["line"] in own]
+    return [
+        [
+            r["line"], r["contender"], " x ".join(map(str, (*r["matrix"], r["terms"]))), f"{r['us']['median']:.1f}",
+            f"{r['us']['q1']:.1f} to {r['us']['q3']:.1f}", f"{r['tma_s']:.4g}",
+            f"{factor:.3g}" if (factor := ratio.get((shape, r["line"], r["contender"]))) else "", agreement(r),
+        ]
+        for r in sorted(some, key=lambda r: (own.index(r["line"]), not r["is_subject"], r["us"]["median"]))
+    ]  # fmt: skip
 
 
 def quicker(found: dict[str, Any]) -> list[list[str]]:
@@ -113,7 +131,9 @@ def terminal(found: dict[str, Any]) -> None:
     out = show.console()
     out.print(device_words(found), soft_wrap=True)
     for shape in shapes(found):
-        show.table(out, shape, COLUMNS, ([show.escape(cell) for cell in row] for row in rows(found, shape)))
+        for columns, body in ((COLUMNS, list(rows(found, shape))), (PRODUCT_COLUMNS, products(found, shape))):
+            if body:
+                show.table(out, shape, columns, ([show.escape(cell) for cell in row] for row in body))
     if found["calls"]:
         show.table(out, "Host time of a call, us", ("operation", "fresh outputs", "out given"), _calls(found))
     for place, words, failed in failures(found):
@@ -178,7 +198,9 @@ def markdown(found: dict[str, Any], title: str, figures: str = "", picture: str 
         text += ["", "## Where a peer is quicker", "", "Its time over the subject's, where that is below 1.", ""]
         text += _table(("kernel", "who", *shapes(found), "golden model"), ahead)
     for shape in shapes(found):
-        text += ["", f"## {_shape_words(shape)}", "", *_table(COLUMNS, rows(found, shape))]
+        text += ["", f"## {_shape_words(shape)}"]
+        for columns, body in ((COLUMNS, list(rows(found, shape))), (PRODUCT_COLUMNS, products(found, shape))):
+            text += ["", *_table(columns, body)] if body else []
     if found["calls"]:
         text += [
             "",
