@@ -17,12 +17,12 @@ from .shapes import ALIGN
 class Line:
     """One conversion, or a product, whose rate is multiply-adds a second and no share of a copy.
 
-    at: the matrix of a shape that it works on, see `Shape.matrix`; `product` for products. params: of the operation, scale layouts and a key
-    for random bits among them. experts: whether the rows are split over the shape's experts, not one. unit: what the
-    rows of each expert are multiples of. optional: optional inputs that are given. dtypes: of inputs that are no
-    bfloat16 here though they mostly are. once: whether it is timed at the first shape of a run alone, being the kernel
-    of another line with its scales elsewhere, or no part of a layer. data: what is special about the gates of SwiGLU,
-    one of `GATES`.
+    at: the matrix of a shape that it works on, see `Shape.matrix`; `product` for products. params: of the operation,
+    scale layouts and a key for random bits among them. experts: whether the rows are split over the shape's experts,
+    not one. unit: what the rows of each expert are multiples of. optional: optional inputs that are given. dtypes: of
+    inputs that are no bfloat16 here though they mostly are. once: whether it is timed at the first shape of a run
+    alone, being the kernel of another line with its scales elsewhere, or no part of a layer. data: what is special
+    about the gates of SwiGLU, one of `GATES`.
     """
 
     label: str

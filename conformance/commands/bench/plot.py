@@ -63,7 +63,7 @@ def draw(found: dict[str, Any], path: Path) -> None:
 
     shape = next((r["shape"] for r in timed(found) if r["is_subject"] and "of_copy" in r), "")
     if not shape:
-        raise UnsupportedError("--plot needs a conversion of the subject's, and none was timed.")
+        raise UnsupportedError("--plot needs a conversion of the subject's, and the subject was timed nowhere.")
     records = [r for r in timed(found, shape) if "of_copy" in r]
     rows = list(_rows([r for r in records if r["is_subject"]]))
     places = {record["line"]: -place for place, (_, record) in enumerate(rows) if record}

@@ -37,7 +37,7 @@ class Shape:
         return min(self.tokens, PRODUCT), min(self.ffn, PRODUCT), self.hidden
 
     def matrix(self, at: str) -> tuple[int, int]:
-        """Return [rows, columns]: `tokens` before dispatch, `rows` after it, `ffn` in the experts, M, N of `product`."""
+        """Return [rows, columns]: `tokens` before dispatch, `rows` after it, `ffn` in experts, M and N of `product`."""
         if at == "product":
             return self.product[:2]
         rows = self.tokens if at == "tokens" else self.tokens * self.top_k

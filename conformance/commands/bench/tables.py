@@ -56,11 +56,17 @@ def products(found: dict[str, Any], shape: str) -> list[list[str]]:
     ]  # fmt: skip
 
 
+def _conversions(found: dict[str, Any]) -> dict[tuple[str, str, str], float]:
+    """Return the factors of all lines but products, whose peers sum on other units."""
+    without = {r["line"] for r in found["records"] if "terms" in r}
+    return {key: value for key, value in factors(found).items() if key[1] not in without}
+
+
 def quicker(found: dict[str, Any]) -> list[list[str]]:
     """Return the rows of the lines on which a peer is quicker at some shape: its factor there, what its results are."""
     agree = {(r["shape"], r["line"], r["contender"]): agreement(r) for r in timed(found)}
     lines: dict[tuple[str, str], dict[str, str]] = {}
-    for (shape, line, peer), value in factors(found).items():
+    for (shape, line, peer), value in _conversions(found).items():
         if (shown := f"{value:.2f}") < "1":
             lines.setdefault((line, peer), {})[shape] = shown
     columns = shapes(found)
@@ -160,7 +166,7 @@ def _summary(found: dict[str, Any]) -> Iterator[str]:
     """Yield, for each peer, over how many lines it was timed and by what factors, the first shape by itself."""
     first, *others = shapes(found)
     for name in dict.fromkeys(r["contender"] for r in timed(found) if not r["is_subject"]):
-        mine = [(value, line, shape) for (shape, line, peer), value in factors(found).items() if peer == name]
+        mine = [(value, line, shape) for (shape, line, peer), value in _conversions(found).items() if peer == name]
         parts = [_range([one for one in mine if one[2] == first]), _range([one for one in mine if one[2] in others])]
         words = [f"{part}{place}" for part, place in zip(parts, (f" at {first}", " at the other shapes"), strict=True)
                  if part]  # fmt: skip
