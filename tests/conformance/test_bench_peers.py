@@ -104,6 +104,7 @@ def test_triton_helpers_equal_the_model():
 ALONE = {"FP8 -> FP8 columns, te" + more for more in ("", ", experts", ", experts, unaligned")}
 SHORT_BLOCKS = {f"MXFP4 -> MXFP4 columns, {mode}, experts, unaligned" for mode in ("amax", "max")}
 """Lines whose blocks of 32 rows may be short: nothing else has them."""
+PRODUCTS = {line.label for line in lines.LINES if line.at == "product"}
 
 
 def test_every_line_has_something_beside_it():
@@ -113,7 +114,7 @@ def test_every_line_has_something_beside_it():
     others = [made for room in rooms for made in room.contenders(one)]
     beside = {line.label: [c.name for c in others if not c.offers(line)] for line in lines.LINES}
     assert {label for label, names in beside.items() if not names} == SHORT_BLOCKS
-    assert {label for label, names in beside.items() if "torch.compile" not in names} == ALONE | SHORT_BLOCKS
+    assert {label for label, names in beside.items() if "torch.compile" not in names} == ALONE | SHORT_BLOCKS | PRODUCTS
 
 
 def test_experts_that_end_within_tiles_are_spaced_out():
