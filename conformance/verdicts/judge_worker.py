@@ -13,6 +13,7 @@ import numpy as np
 from refnum.errors import RefnumError
 
 from ..cases.case import Case
+from ..cases.contracts import brought_inside
 from ..cases.coverpoints import count
 from ..cases.draw import device
 from ..cases.levels import Outcome
@@ -60,6 +61,12 @@ MODEL_ERRORS = (RefnumError, ArithmeticError, LookupError, TypeError, ValueError
 """Errors by which the golden model, or the expansion of a recipe, fails on a case."""
 
 
+def case_for(subject: Subject, recipe: Recipe) -> Case:
+    """Return the case of a recipe as a subject is asked it: what lies outside of its contract of inputs is replaced."""
+    case = expand(recipe)
+    return brought_inside(case, subject.inputs) if subject.inputs else case
+
+
 class RecipeJudge:
     """Judges recipes for one subject: expansion, golden model, call, comparison, coverpoints."""
 
@@ -81,7 +88,7 @@ class RecipeJudge:
         return seen
 
     def _on_host(self, recipe: Recipe) -> Seen:
-        case = expand(recipe)
+        case = case_for(self.subject, recipe)
         try:
             golden = run_golden(case)
         except MODEL_ERRORS as error:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from refnum.arrays import Array
-from refnum.errors import RefnumError
+from refnum.errors import RefnumError, UnsupportedError
 
 from ...cases.case import Case
 from ...subjects.subject import Subject, arguments_for, takes
@@ -134,6 +134,10 @@ def _line(plan: Plan, device: Device, line: Line, shape: Shape, end: float, copy
             try:
                 with contender.within():
                     found, times = _measure(plan, device, line, contender, case, golden if first else None)
+            except UnsupportedError as error:  # its declaration or its contract excludes what the line asks
+                records[name] = _record(line, shape, contender, "not offered", str(error))
+                device.free()
+                continue
             except Exception as error:  # a peer may fail in any way; the others go on
                 reason = str(error) if isinstance(error, RefnumError) else _words(error)
                 records[name] = _record(line, shape, contender, "failed", reason)
