@@ -16,8 +16,8 @@ from ..draw.coded import Layout
 from ..draw.products import scale_kinds, scales_of_kind, terms_for
 
 Corner = tuple[str, dict[str, np.ndarray]]
-INF = 0x7F80
-"""The bits of infinity in bfloat16."""
+INF, NAN = 0x7F80, 0x7FC0
+"""Bits of bfloat16."""
 CODES = np.arange(256, dtype=np.uint8)
 LENGTHS = (1, 2, 31, 32, 33, 64, 127, 128, 129, 160, 255, 256, 257, 385, 513)
 SHAPES = ((0, 0), (0, 3), (3, 0), (1, 1), (1, 17), (17, 1), (5, 7))
@@ -71,9 +71,9 @@ def matmul_bf16(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
     a[0, :16], a[1:, 0], a[1, 16:20], a[2, 16:32] = 0x1980, 0x1F80, 0x1A00, 0x1980
     yield "products of 2**-152 and 2**-151, alone and beside a subnormal sum", _bf16(a, b)
     a, b = np.full((7, k), 0x3F80, np.uint16), np.full((6, k), 0x3F80, np.uint16)
-    a[0], a[1, 1::2], a[2, 15], a[3, k - 1], a[4, 0], a[4, 5], a[5, 5] = INF, INF, INF, 0x7FC0, INF, 0xBF80, 0x7F40
-    b[0], b[1, 1::2], b[2, 15], b[3, 5], b[4, 0], b[4, 5] = INF, INF, INF, 0x7F40, INF, 0xBF80
-    yield "whole steps of infinities, the last lane, an infinity beside the largest numbers", _bf16(a, b)
+    a[0, :32], a[1, 1:32:2], a[2, 15], a[3, k - 1], a[4, 0], a[4, 5], a[5, 5] = NAN, NAN, INF, NAN, INF, 0xBF80, 0x7F40
+    b[0, :32], b[1, 1:32:2], b[2, 15], b[3, 5], b[4, 0], b[4, 5] = NAN, NAN, INF, 0x7F40, INF, 0xBF80
+    yield "whole steps of NaN, the last lane, an infinity beside the largest numbers", _bf16(a, b)
     for k in (1, 2, 15, 16, 17, 31, 32, 33, 127, 128, 129, 256, 257):
         if terms_for(order, k) == k:
             yield f"{k} terms", _bf16(_near((4, k), k), _near((5, k), k + 1))
