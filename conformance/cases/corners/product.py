@@ -33,6 +33,7 @@ def matmul_fp8(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
         ("large terms that cancel around small ones", *cancelling(left, right)),
         ("zeros of both signs", *zeros(right)),
         ("NaN, infinity and zero in every lane", *specials(left, right)),
+        ("whole steps of NaN, and in every word of a step", *whole_steps(left, right)),
     ):
         yield label, {"a": _lengthened(a, order), "b": _lengthened(b, order)}
     for k in LENGTHS:
@@ -146,6 +147,18 @@ def zeros(right: Format) -> tuple[np.ndarray, np.ndarray]:
     a = np.array([[0] * 33, [0x80] * 33, [0, 0x80, 0] * 11], np.uint8)
     one = power(right, 0)
     return a, np.repeat(np.array([[one], [one | 0x80], [0], [0x80]], np.uint8), 33, axis=1)
+
+
+def whole_steps(left: Format, right: Format) -> tuple[np.ndarray, np.ndarray]:
+    """Return rows whose first step is NaN in every lane, or in one lane of each word of four codes, beside ones."""
+    pair = []
+    for fmt in (left, right):
+        rows = np.full((6, 64), fmt.bias << fmt.mantissa_bits, np.uint8)
+        rows[0, :32] = fmt.sign_mask - 1
+        for lane in range(4):
+            rows[lane + 1, lane:32:4] = fmt.sign_mask - 1
+        pair.append(rows)
+    return pair[0], pair[1]
 
 
 def specials(left: Format, right: Format) -> tuple[np.ndarray, np.ndarray]:
