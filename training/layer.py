@@ -129,6 +129,10 @@ class MoELayer(torch.nn.Module):
         out: Tensor = _Step.apply(x, probs, self.w1, self.w2, experts, self)
         return out
 
+    def watch(self, witness: Witness | None) -> None:
+        """Let a witness look at the steps that follow, or none."""
+        self.witness = self.edges.observer = witness
+
     def note(self, found: Mapping[str, Any], backward: bool) -> None:
         """Fill `record`, where there is one."""
         if self.record is not None:

@@ -103,6 +103,10 @@ class Witness:
         counted = ", ".join(f"{self.judged[kind]} {kind}" for kind in ("conversions", "products", "layer steps"))
         return f"witness: {counted} judged, {self.elements} elements, {len(self.mismatches)} mismatches"
 
+    def restart(self) -> None:
+        """Count the time that passes, and the share of it that was spent, from now."""
+        self.spent, self._started = 0.0, time.perf_counter()
+
     # --------------------------------------------------------------------------- what the layer calls
 
     def enter(self, layer: MoELayer, backward: bool) -> None:
