@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cached_property
 
 import torch
 import torch.distributed as dist
@@ -99,6 +100,15 @@ class Route:
     def received(self) -> int:
         """The number of received rows."""
         return sum(self.receive)
+
+    @cached_property
+    def segments(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Of each 128 filled up rows: int64, the number of their expert's first 128, and how many 128 it has."""
+        counts = [rows // TILE for rows in self.rows]
+        firsts = [sum(counts[:expert]) for expert in range(len(counts))]
+        told = [[one for one, count in zip(of, counts, strict=True) for _ in range(count)] for of in (firsts, counts)]
+        first, count = torch.tensor(told, dtype=torch.int64, device=self.places.device).unbind()
+        return first, count
 
 
 def make_route(

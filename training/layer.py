@@ -16,8 +16,9 @@ from refnum.arrays import TILE
 from refnum.errors import ArgumentError, DtypeError, ShapeError
 
 from .dispatch import SECONDS, Ranks, Route, make_route, viewed
-from .edges import BF16, Edges, Observer, Parts, Tensor
+from .edges import Edges
 from .policies import Policy, get_policy
+from .products import BF16, Observer, Parts, Tensor
 
 
 class Witness(Observer, Protocol):
@@ -215,7 +216,7 @@ def _backward(
     received = _dispatched(ranks, grad, route)
     rows = edges.gathered(viewed(received, torch.uint8), route, "bfloat16", layer.hidden)
     outer, outer_columns = edges.gradient(rows, route.rows)
-    dact = edges.product("fc2.dgrad", outer, _turned(weights[1]), route)
+    dact = edges.product("fc2.dgrad", outer, edges.turned(weights[1]), route)
     fc1 = edges.decode(kept[1], policy.saved_activation)
     second_columns = edges.second_columns(kept[2], fc1, prob, route.rows)
     gate, up = fc1.chunk(2, dim=1)
@@ -223,7 +224,7 @@ def _backward(
     inner, inner_columns = edges.gradient((dgate, dup), route.rows)
     saved = edges.gathered(kept[0][0], route, policy.saved_input, layer.hidden)
     first_columns = edges.columns_operand(saved, policy.saved_input, route.rows)
-    dx_rows = edges.product("fc1.dgrad", inner, _turned(weights[0]), route)
+    dx_rows = edges.product("fc1.dgrad", inner, edges.turned(weights[0]), route)
     returned = edges.summed(dx_rows, route.row_map, route.splits, route.received, TILE)
     return {
         "received": received, "fc2_grad": outer, "fc2_grad_columns": outer_columns,
@@ -262,11 +263,6 @@ def _probabilities(ranks: Ranks, route: Route, dprob: Tensor, tokens: int) -> Te
     out = torch.zeros((tokens, route.top), dtype=torch.float32, device=dprob.device)
     out[route.tokens[row], slot] = values[row, slot]
     return out
-
-
-def _turned(weight: Parts) -> Parts:
-    """Return weights [experts, K, N] of weights [experts, N, K]; square tiles turn with their scales."""
-    return tuple(one.transpose(1, 2).contiguous() for one in weight)
 
 
 def first_weights(

@@ -28,8 +28,8 @@ from .compare import different, on_device_of, to_array, to_own_array
 from .evidence import save_arrays, save_sample
 
 if TYPE_CHECKING:
-    from .edges import Parts, Tensor
     from .layer import MoELayer
+    from .products import Parts, Tensor
 
 
 class WitnessError(RefnumError):
