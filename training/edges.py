@@ -123,6 +123,11 @@ class Edges(Products):
             return self.call("swiglu_quantize", gate, up, prob)
         return (weighted_swiglu(gate, up, prob),)
 
+    def kept_activation(self, fc1: Tensor) -> Parts:
+        """Return what the backward pass reads of the first product, nothing where it is made again."""
+        form = self.policy.saved_activation
+        return () if form == "recompute" else self.encode(fc1, form)
+
     def kept(self, fc1: Tensor, prob: Tensor, second: Parts) -> Parts:
         """Return what the backward pass reads of the second product's input, nothing where it is recomputed."""
         if self.policy.fc2_input == "recompute":
