@@ -196,6 +196,10 @@ class Looking:
     def product(self, name: str, operands: Any, result: Any) -> None:
         """Nothing to look at."""
 
+    def follows(self) -> bool:
+        """Intermediates are not wanted."""
+        return False
+
     def forward(self, layer: Any, inputs: Any, found: Any) -> None:
         """Nothing to keep."""
 
