@@ -79,7 +79,7 @@ def shape_of(row: Mapping[str, Level]) -> tuple[int, int]:
 
 def _broadcast(array: np.ndarray, storage: str) -> np.ndarray:
     """Return data that a broadcast storage can hold: all rows, or all columns, alike."""
-    if not array.size or not storage.startswith("broadcast"):
+    if not array.size or not array.ndim or not storage.startswith("broadcast"):
         return array
     one = array[:1] if storage == "broadcast rows" and array.ndim > 1 else array[..., :1]
     return np.ascontiguousarray(np.broadcast_to(one, array.shape))

@@ -19,7 +19,7 @@ from . import factors
 from .build import build
 from .covering import Fits, Level, Row, Table, completed, pairs, singles
 from .factors import CASTS, RAGGED, ROUTED
-from .mixed import mixed_rows, stairs
+from .mixed import SHARES, mixed_rows, stairs
 from .models import MODELS
 from .ragged import splits
 
@@ -135,11 +135,11 @@ def _shape_rows(operation: str, amount: str) -> tuple[Row, ...]:
         table = {name: levels for name, levels in table.items() if name != "align"}
     dear = DEAR.get(operation, 1)
     small = amount == "smoke"
-    rows = singles(table, _fits(operation, factors.SINGLE // (32 if small else dear)), base)
+    rows = singles(table, within(operation, factors.SINGLE // (32 if small else dear)), base)
     if small:
         return tuple(rows[:: max(1, len(rows) // SMOKE)])
     if amount in ("full", "exhaustive"):
-        rows += pairs(factors.shape_table(operation, paired=True), _fits(operation, factors.PAIRED // dear), base)
+        rows += pairs(factors.shape_table(operation, paired=True), within(operation, factors.PAIRED // dear), base)
         rows += [{**base, **row} for row in _extremes(operation, amount)]
     return tuple(rows)
 
@@ -156,7 +156,7 @@ def base_row(operation: str) -> Row:
     return {**first, **{name: level for name, level in ordinary.items() if name in first}}
 
 
-def _fits(operation: str, most: int) -> Fits:
+def within(operation: str, most: int) -> Fits:
     """Return whether a row's levels agree and its case has at most so many elements."""
 
     def fits(row: Row) -> bool:
@@ -266,14 +266,14 @@ def _form_rows(operation: str, dtype: str, stochastic: bool) -> tuple[Row, ...]:
 def _mixed(operation: str, profile: str, params: Mapping[str, Any], count: int) -> list[Row]:
     """Return small shapes in calls of every form, others for every variant."""
     salt = f"{profile} {sorted(params.items())}"
-    return mixed_rows(operation, salt, count, *_tables(operation, profile, params))
+    return mixed_rows(operation, salt, int(count * SHARES.get(operation, 1)), *tables(operation, profile, params))
 
 
 def _stairs(operation: str, profile: str, params: Mapping[str, Any]) -> list[Row]:
-    return stairs(operation, profile, *_tables(operation, profile, params))
+    return stairs(operation, profile, *tables(operation, profile, params))
 
 
-def _tables(operation: str, profile: str, params: Mapping[str, Any]) -> tuple[Table, Table, Table]:
+def tables(operation: str, profile: str, params: Mapping[str, Any]) -> tuple[Table, Table, Table]:
     """Return the factors of the form of a call, of `out`, and of the shapes."""
     forms, outs = _form_tables(operation, str(params.get("input", "")), _stochastic(profile, params))
     outs = {name: levels for name, levels in outs.items() if name.startswith("out")}
