@@ -13,7 +13,7 @@ from random import Random
 
 from ..operation import OPERATIONS
 from .covering import Level, Row, Table
-from .factors import CASTS, PRODUCTS, RAGGED, ROUTED
+from .factors import BESIDE_POWERS, CASTS, EVERY, EVERY_WIDTH, PRODUCTS, RAGGED, ROUTED
 from .ragged import DRAWN
 
 SHARES = {"unpermute": 0.35, "swiglu_backward": 0.35, "matmul_fp8": 0.15, "matmul_bf16": 0.15, "swiglu_quantize": 0.6,
@@ -28,8 +28,13 @@ STAIRS = 17.5
 """Power of two of the elements of a stair: of any two thresholds within 2^17 elements, a stair is beyond both."""
 GRID = tuple((rows, units) for rows in range(1, 67) for units in range(1, 27))
 """Small numbers of rows and of blocks, or columns, which meet in turn: no residue is left to luck."""
+LOOSE_GRID = tuple((rows, columns) for rows in range(1, 67) for columns in range(1, 67))
 GRIDDED = frozenset((1, 3, 5, 7, 9, 11, 13, 15, 17, 19))
 """Of twenty rows, those whose sides are the grid's."""
+LEAST_LONG = 0.6
+"""Share from which on an operation is asked sides of which one is as large as may be."""
+CELLS, TURNS = 130, (1, 3, 5, 7, 9, 15, 17, 19, 21)
+"""Rows, or columns, of the largest small shape, and steps by which the levels of a factor are taken."""
 LONG = 1 << 17
 """Elements of a row of which one side is a small number and the other as large as may be."""
 CLASSES = ("ordinary", "special")
@@ -51,7 +56,8 @@ def mixed_rows(operation: str, salt: str, count: int, forms: Table, outs: Table,
         shapes: factors of the shape; those that are no sizes are drawn from their levels.
     """
     dice = Random(f"{operation} {salt}")
-    grid = dice.sample(GRID, len(GRID))
+    cells = LOOSE_GRID if operation in LOOSE else GRID
+    grid = dice.sample(cells, len(cells))
     found: list[Row] = []
     for number in range(count):
         cell = grid[number // 2 % len(grid)] if number % 20 in GRIDDED else None
@@ -69,6 +75,59 @@ def stairs(operation: str, salt: str, forms: Table, outs: Table, shapes: Table) 
     return found
 
 
+def cells(operation: str, salt: str, count: int, forms: Table, outs: Table, shapes: Table) -> list[Row]:
+    """Return small shapes in which each number of columns meets each level of every form, and each number of rows.
+
+    Levels are taken by turns that no two factors share, so that few rows hold most pairs.
+    """
+    dice, found = Random(f"cells {operation} {salt}"), []
+    most = CELLS if operation in LOOSE else CELLS // 4 + 2
+    for number in range(int(count * SHARES.get(operation, 1))):
+        units, turn = 1 + number % most, number // most
+        rows = 1 + (37 * units + 59 * turn) % CELLS
+        shape = {**drawn_shape(operation, shapes, number, 1 << 12, dice, (rows, units))}
+        named = form(shape, {**forms, **(outs if (turn + units) % 3 == 0 else {})}, dice)
+        table = {**forms, **outs}
+        for place, name in enumerate(named):
+            levels = table[name]
+            named[name] = levels[(turn * TURNS[place % len(TURNS)] + units * (place + 1)) % len(levels)]
+        found.append({**shape, **named})
+    return found
+
+
+def residues(operation: str, salt: str, forms: Table, outs: Table, shapes: Table) -> list[Row]:
+    """Return rows of every number of rows and of columns that has a residue of its own, in calls of every form.
+
+    Then each number beside a power of two stands beside as much of the other side as there is room for.
+    """
+    dice, found = Random(f"residues {operation} {salt}"), []
+    for tall, wide in (*_every(operation, dice), *_beside_powers(operation)):
+        shape = {**drawn_shape(operation, shapes, 0, 1 << 12, dice), **sized(operation, tall, wide)}
+        found.append({**shape, **form(shape, {**forms, **(outs if dice.random() < OUT_SHARE else {})}, dice)})
+    return found
+
+
+def _every(operation: str, dice: Random) -> Iterator[tuple[int, int]]:
+    """Yield each number of rows beside few columns, and each number of columns beside few rows."""
+    loose = operation in LOOSE
+    for rows in EVERY["rows"]:
+        yield rows, dice.randint(1, 6) if loose else _unit(operation) * dice.choice((1, 1, 2, 3))
+    for width in EVERY_WIDTH if loose else EVERY["columns"]:
+        yield dice.randint(1, 6), width if loose else columns_of(operation, width)
+
+
+def _beside_powers(operation: str) -> Iterator[tuple[int, int]]:
+    """Yield numbers beside powers of two as rows and as units of columns, the other side as large as it may be."""
+    if SHARES.get(operation, 1) < LEAST_LONG:
+        return
+    least = _least(operation)
+    for number in BESIDE_POWERS:
+        if number * least <= LONG and number <= MOST_ROWS + 1:
+            yield number, columns_of(operation, max(least, LONG // number))
+        if number <= (MOST_LOOSE if least == 1 else MOST_BLOCKS) + 1:
+            yield max(1, LONG // least // number), columns_of(operation, least * number)
+
+
 def _steps(operation: str) -> Iterator[tuple[int, int]]:
     """Yield rows and columns whose product is that of a stair."""
     for step in range(0, int(2 * STAIRS) + 1):
@@ -79,7 +138,7 @@ def _steps(operation: str) -> Iterator[tuple[int, int]]:
 
 def _long_sides(operation: str) -> Iterator[tuple[int, int]]:
     """Yield each small number of rows beside many columns, and each small number of blocks beside many rows."""
-    if SHARES.get(operation, 1) < 0.6:
+    if SHARES.get(operation, 1) < LEAST_LONG:
         return
     for number in range(1, 67):
         yield number, columns_of(operation, LONG // number)

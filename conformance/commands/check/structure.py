@@ -36,7 +36,7 @@ KEYWORDS = ("out", "scale_byte")
 """Keywords that a kernel need not have: it is asked for them only where its callable names them."""
 WHOLE_SHAPES = ("64x128", "128x512")
 """Shapes of whole tiles."""
-ON_HOST, MOST_AGAIN = ("numpy", "torch"), 1 << 17
+ON_HOST, MOST_AGAIN = ("numpy", "torch"), 1 << 16
 """Libraries whose kernels are called again and from two threads, and elements of the largest case that is."""
 WAVERS = "refused, and answered when it was called again"
 SECONDS, BRIEF_SECONDS = 300, 60

@@ -29,7 +29,7 @@ from ..subject import Subject, arguments_for, takes_out
 from .exits import caught
 from .float_mode import default_float_mode, float_mode
 from .forms import Placed, counts_in_form, form_of, laid_in_form, out_in_form, scalars_in_form
-from .results import held_before, made_wrong
+from .results import own
 from .time_limit import CallTimeout, time_limit
 
 COMPILE_ERRORS = frozenset({"CompileError", "CompileException", "NVRTCError"})
@@ -169,7 +169,10 @@ def call_on(
             if isinstance(asked, list) and counts is not None and [int(count) for count in counts] != asked:
                 words = "the call changed its input splits"
                 return replace(called, outcome=Outcome.MISMATCH, words=words, finding=Finding.INPUT_MUTATED)
-            return called if "out" in extra or look is not on_host else _own_results(subject, case, called)
+            if "out" in extra or look is not on_host:
+                return called
+            result = parts = live = ()  # which would count as others that hold the results
+            return _own_results(subject, case, called, inputs)
     except KeyboardInterrupt:
         raise
     except CallTimeout as error:
@@ -237,9 +240,15 @@ def _kept_contract(
     return Called(results, live)
 
 
-def _own_results(subject: Subject, case: Case, called: Called) -> Called:
+def _own_results(subject: Subject, case: Case, called: Called, inputs: Callable[[], Mapping[str, Any]]) -> Called:
     """Return a call, as a breach where its results are not what a caller can own."""
-    finding, words = made_wrong(called.live) or held_before((subject.name, case.operation), called.live) or ("", "")
+
+    def again() -> tuple[Any, ...]:
+        arguments = scalars_in_form(case, arguments_for(subject, case, inputs()))
+        result = subject.operations[case.operation](**arguments)
+        return tuple(result) if isinstance(result, tuple | list) else (result,)
+
+    finding, words = own((subject.name, case.operation), called.live, again) or ("", "")
     return Called(called.results, called.live, Outcome.MISMATCH, words, finding) if finding else called
 
 

@@ -201,6 +201,8 @@ def _numpy_scalar(name: str, value: Any) -> Any:
 
 _UNFIT: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "one row short": lambda like: like[:-1],
+    "one row long": lambda like: np.concatenate([like, like[:1]]),
+    "a wider dtype": lambda like: like.astype(f"i{2 * like.itemsize}" if like.itemsize < 8 else "f8"),
     "another dtype": lambda like: like.view("i1" if like.itemsize == 1 else f"i{like.itemsize}"),
     "read-only": lambda like: like,
 }
