@@ -40,6 +40,7 @@ class Finding(StrEnum):
     GUARD = "guard-overwritten", Shown.CALL, "memory before or after an array was written"
     NOT_CONTIGUOUS = "result-not-contiguous", Shown.CALL, "a result is not contiguous"
     READ_ONLY = "result-read-only", Shown.CALL, "a result cannot be written"
+    SUBCLASS = "result-subclass", Shown.CALL, "a result is of a subclass of ndarray, such as a matrix"
     OVERLAP = "results-overlap", Shown.CALL, "two results share memory"
     OUT_NOT_RETURNED = "out-not-returned", Shown.CALL, "a result is not the array given as `out`"
 

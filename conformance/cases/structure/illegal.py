@@ -8,8 +8,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from refnum.formats import get_format
+
 from ..case import FORM, Case
-from ..operation import OPERATIONS
+from ..operation import OPERATIONS, outputs_of
 from .build import build
 from .factors import CASTS, RAGGED, ROUTED
 from .plan import base_row
@@ -24,7 +26,8 @@ WRONG_PARAMS: dict[str, tuple[Any, ...]] = {
 }  # fmt: skip
 """Parameter -> values that it does not have."""
 OUT_WRONG = ("one row short", "one row long", "another dtype", "a wider dtype", "read-only")
-"""Arrays that cannot be `out`."""
+OUTS_WRONG = ("one array short", "one array more")
+"""Arrays that cannot be `out`, and numbers of them."""
 
 
 def illegal_cases(operation: str, profile: str, params: Mapping[str, Any]) -> Iterator[Case]:
@@ -32,7 +35,8 @@ def illegal_cases(operation: str, profile: str, params: Mapping[str, Any]) -> It
     legal = legal_beside(operation, profile, params)
     for label, inputs, more in _changes(legal):
         yield legal.with_inputs(inputs, more, label=f"illegal: {label}")
-    for level in OUT_WRONG if "out" not in OPERATIONS[operation].params else ():
+    many = len(outputs_of(legal)) > 1
+    for level in (*OUT_WRONG, *(OUTS_WRONG if many else ())) if "out" not in OPERATIONS[operation].params else ():
         yield legal.with_inputs({}, {FORM: {"out": level}}, label=f"illegal: out with {level}")
 
 
@@ -57,6 +61,8 @@ def _changes(legal: Case) -> Iterator[Change]:
             yield f"{name} of two axes", {name: inputs[name][:, None].copy()}, {}
             for dtype in ("float64", "float16", "int32"):
                 yield f"{name} in {dtype}", {name: inputs[name].astype(dtype)}, {}
+    if "codes" in inputs:
+        yield from _codes(legal)
     if "rbits" in inputs:
         yield from _random_bits(inputs["rbits"])
     if "philox" in legal.params:
@@ -71,6 +77,18 @@ def _changes(legal: Case) -> Iterator[Change]:
         yield from _splits(legal)
     if operation in ROUTED:
         yield from _row_maps(legal)
+
+
+def _codes(legal: Case) -> Iterator[Change]:
+    """Codes that their format does not have."""
+    bits = {"decode_e2m1": 4, "decode_e4m3": 8, "decode_e8m0": 8}.get(legal.operation, 8)
+    if legal.operation == "dequantize_mx":
+        bits = get_format(legal.params["element"]).bits
+    if bits == 8 and not legal.operation.startswith("decode_"):
+        return
+    wrong = legal.inputs["codes"].astype(np.uint8 if bits < 8 else np.uint16)
+    wrong.reshape(-1)[wrong.size // 2] = 1 << bits
+    yield f"a code beyond {bits} bits", {"codes": wrong}, {}
 
 
 def _random_bits(rbits: np.ndarray) -> Iterator[Change]:

@@ -35,6 +35,8 @@ LEAST_LONG = 0.6
 """Share from which on an operation is asked sides of which one is as large as may be."""
 CELLS, TURNS = 130, (1, 3, 5, 7, 9, 15, 17, 19, 21)
 """Rows, or columns, of the largest small shape, and steps by which the levels of a factor are taken."""
+CAST_CELLS = 1.3
+"""Share of the small shapes that a scalar cast gets: each number of columns then meets each address and each storage."""
 LONG = 1 << 17
 """Elements of a row of which one side is a small number and the other as large as may be."""
 CLASSES = ("ordinary", "special")
@@ -82,7 +84,8 @@ def cells(operation: str, salt: str, count: int, forms: Table, outs: Table, shap
     """
     dice, found = Random(f"cells {operation} {salt}"), []
     most = CELLS if operation in LOOSE else CELLS // 4 + 2
-    for number in range(int(count * SHARES.get(operation, 1))):
+    share = CAST_CELLS if operation in CASTS else min(1, SHARES.get(operation, 1))
+    for number in range(int(count * share)):
         units, turn = 1 + number % most, number // most
         rows = 1 + (37 * units + 59 * turn) % CELLS
         shape = {**drawn_shape(operation, shapes, number, 1 << 12, dice, (rows, units))}
@@ -110,10 +113,11 @@ def residues(operation: str, salt: str, forms: Table, outs: Table, shapes: Table
 def _every(operation: str, dice: Random) -> Iterator[tuple[int, int]]:
     """Yield each number of rows beside few columns, and each number of columns beside few rows."""
     loose = operation in LOOSE
+    dear = SHARES.get(operation, 1) < LEAST_LONG
     for rows in EVERY["rows"]:
-        yield rows, dice.randint(1, 6) if loose else _unit(operation) * dice.choice((1, 1, 2, 3))
+        yield rows, _unit(operation) * round(2 ** dice.uniform(0, 2 if dear else 5 if loose else 3))
     for width in EVERY_WIDTH if loose else EVERY["columns"]:
-        yield dice.randint(1, 6), width if loose else columns_of(operation, width)
+        yield round(2 ** dice.uniform(0, 2.5 if dear else 6)), columns_of(operation, width)
 
 
 def _beside_powers(operation: str) -> Iterator[tuple[int, int]]:

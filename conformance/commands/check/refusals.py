@@ -16,7 +16,7 @@ from ...subjects.subject import Subject, takes_out
 from ...verdicts.probes import refusal
 from .asking import Asking
 
-DEVICES, ON_DEVICE = ("cupy", "torch-cuda", "jax"), "illegal: a row index"
+DEVICES, ON_DEVICE = ("cupy", "torch-cuda", "jax"), ("illegal: a row index", "illegal: a code beyond")
 """Libraries whose kernels cannot refuse a value that lies on the device (N0), and illegal calls by such values."""
 
 

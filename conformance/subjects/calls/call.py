@@ -28,7 +28,7 @@ from ..arrays import Guarded, overwrite, same_place, share_memory, to_library, t
 from ..subject import Subject, arguments_for, takes_out
 from .exits import caught
 from .float_mode import default_float_mode, float_mode
-from .forms import Placed, counts_in_form, form_of, laid_in_form, out_in_form, scalars_in_form
+from .forms import Placed, as_out, counts_in_form, form_of, laid_in_form, out_in_form, scalars_in_form
 from .results import own
 from .time_limit import CallTimeout, time_limit
 
@@ -225,6 +225,9 @@ def _kept_contract(
     case: Case, given: Mapping[str, Any], results: tuple[np.ndarray, ...], live: tuple[Any, ...]
 ) -> Called:
     for name, original in stored_inputs(case).items():
+        if tuple(given[name].shape) != original.shape:
+            words = f"the call changed the shape of its input {name} to {list(given[name].shape)}"
+            return Called(results, live, Outcome.MISMATCH, words, Finding.INPUT_MUTATED)
         if not same(raw(to_numpy(given[name])), raw(original)):
             return Called(results, live, Outcome.MISMATCH, f"the call changed its input {name}", Finding.INPUT_MUTATED)
     for name, zone in getattr(given, "zones", {}).items():
@@ -263,14 +266,6 @@ def _into_form(subject: Subject, case: Case, seconds: float) -> Called:
         return Called(outcome=Outcome.UNSUPPORTED, words=str(error), declared=True)
     called = call_on(subject, case, lambda: lay_out(subject, case), seconds, out=as_out(case, places))
     return called if called.outcome is not Outcome.PASS else filled(called, places)
-
-
-def as_out(case: Case, places: Sequence[Placed]) -> Any:
-    """Return what a call is given as `out`: one array, a tuple, or a list where the case's form says so."""
-    outs = tuple(place.array for place in places)
-    if len(outs) == 1:
-        return outs[0]
-    return list(outs) if form_of(case).get("out.sequence") == "list" else outs
 
 
 def filled(called: Called, places: Sequence[Placed]) -> Called:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +14,9 @@ from ..arrays import share_memory
 
 KEPT, LARGEST = 3, 1 << 22
 """Calls of an operation whose results are held, and bytes of the largest result that is."""
+ROUND, MOST_ASKED = 10, 24
+"""Calls after which a buffer of several that are handed out in turn comes round, and times that they are made."""
+_asked: Counter[tuple[str, str]] = Counter()
 BESIDE = 3
 """References to the memory of a result that `_kept` itself has: a list, a variable and an argument."""
 _held: dict[tuple[str, str], deque[list[tuple[Any, np.ndarray]]]] = {}
@@ -23,6 +26,8 @@ Found = tuple[str, str] | None
 def made_wrong(live: tuple[Any, ...]) -> Found:
     """Return how results are no arrays of a caller's own, as finding and words, or None."""
     for number, result in enumerate(live):
+        if isinstance(result, np.ndarray) and type(result) is not np.ndarray:
+            return Finding.SUBCLASS, f"result {number} is a {type(result).__name__}, which computes otherwise"
         if isinstance(result, np.ndarray) and result.size:
             if not result.flags.c_contiguous:
                 return (
@@ -67,7 +72,13 @@ def own(key: tuple[str, str], live: tuple[Any, ...], again: Callable[[], tuple[A
     their memory, for a buffer that is handed out again shows in a second call only.
     """
     found = made_wrong(live) or held_before(key, live)
-    return found if found or not _kept(live) else held_before(key, again())
+    if found or not _kept(live) or _asked[key] >= MOST_ASKED:
+        return found
+    _asked[key] += 1
+    for _ in range(ROUND):
+        if any(share_memory(one, other) for one in again() for other in live):
+            return Finding.HELD, "a result lies in the memory of an earlier call's result"
+    return None
 
 
 def _kept(live: tuple[Any, ...]) -> bool:
