@@ -23,7 +23,6 @@ from .call import (
     POISONS,
     Called,
     Laid,
-    as_out,
     call,
     filled,
     lay_out,
@@ -31,7 +30,7 @@ from .call import (
     other_data,
     where_it_lives,
 )
-from .forms import Placed, form_of, out_in_form, scalars_in_form
+from .forms import Placed, as_out, form_of, out_in_form, scalars_in_form
 from .results import made_wrong
 from .threads import in_a_thread
 

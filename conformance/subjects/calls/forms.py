@@ -7,7 +7,7 @@ process, calls it in its form.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -211,15 +211,32 @@ def _numpy_scalar(name: str, value: Any) -> Any:
 
 _UNFIT: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "one row short": lambda like: like[:-1],
+    "one row long": lambda like: np.concatenate([like, like[:1]]),
+    "a wider dtype": lambda like: like.astype(f"i{2 * like.itemsize}" if like.itemsize < 8 else "f8"),
     "another dtype": lambda like: like.view("i1" if like.itemsize == 1 else f"i{like.itemsize}"),
     "read-only": lambda like: like,
 }
 """Arrays that are no `out` of an operation, by level."""
+_COUNTS: dict[str, Callable[[tuple[np.ndarray, ...]], tuple[np.ndarray, ...]]] = {
+    "one array short": lambda like: like[:-1],
+    "one array more": lambda like: (*like, like[0]),
+}
+"""Too few or too many arrays, by level."""
+
+
+def as_out(case: Case, places: Sequence[Placed]) -> Any:
+    """Return what a call is given as `out`: one array, a tuple, or a list where the case's form says so."""
+    outs = tuple(place.array for place in places)
+    if len(outs) == 1:
+        return outs[0]
+    return list(outs) if form_of(case).get("out.sequence") == "list" else outs
 
 
 def out_in_form(case: Case, like: tuple[np.ndarray, ...], library: str, poison: int) -> list[Placed]:
     """Return a place for every output, filled with poison, as the form says."""
     form = form_of(case)
+    if form["out"] in _COUNTS:
+        return [Placed(one, library, "contiguous", 0, poison) for one in _COUNTS[form["out"]](like)]
     if form["out"] in _UNFIT:
         like = (_UNFIT[form["out"]](like[0]), *like[1:])
         places = [Placed(one, library, "contiguous", 0, poison) for one in like]
