@@ -29,6 +29,7 @@ from ...cases.recipes.distributions import distributions_for
 from ...cases.recipes.drawing import EDIT_BITS
 from ...cases.recipes.inputs import expand
 from ...cases.recipes.recipe import Recipe
+from ...cases.structure.levels import Levels, case_of
 from ...mismatches import replay
 from ...mismatches.failures import REPEATS, Presenter, shows
 from ...mismatches.shrink import Blocks, Rows, Search
@@ -39,6 +40,7 @@ from ...subjects.subject import Subject
 from ...verdicts.compare import compare
 from ...verdicts.device import device_like, judged_on_device
 from ...verdicts.judge_worker import RecipeJudge, case_for, fingerprint
+from ...verdicts.structural import cases_for
 from ...verdicts.tally import Failure
 from ..check.plan import Plan
 from .context import FATAL, Tell, WorkerContext
@@ -68,7 +70,7 @@ def confirm(context: WorkerContext, task: Mapping[str, Any], tell: Tell) -> dict
         fatal = outcome in FATAL
         return {"shown": int(fatal), "of": 1, "outcome": str(outcome), "words": words, "golden": True}
     if task["suspicion"]["kind"] == "golden":
-        return _golden_again(case_for(subject, recipe))
+        return _golden_again(subject, recipe)
     for case in _views(subject, recipe, task, tell, context.spec.timeout):
         shown = 0
         for _ in range(REPEATS):
@@ -84,11 +86,16 @@ def confirm(context: WorkerContext, task: Mapping[str, Any], tell: Tell) -> dict
     return {"shown": shown, "of": REPEATS, "outcome": str(Outcome.MISMATCH), "words": words, "golden": agrees}
 
 
-def _views(subject: Subject, recipe: Recipe, task: Mapping[str, Any], tell: Tell, seconds: float) -> Iterator[Case]:
-    """Yield the part of a large case that fails too, if there is one, then the whole case."""
+def _views(
+    subject: Subject, recipe: Recipe | Levels, task: Mapping[str, Any], tell: Tell, seconds: float
+) -> Iterator[Case]:
+    """Yield the part of a large case that fails too, if there is one, then the whole case; of levels also the plain."""
     tell(task["case"])
     bytes_judged = subject.arrays in ("numpy", "cupy") and subject.claimed_level(recipe.operation) == 0
     bytes_judged &= subject.remote is None and not subject.inputs
+    if isinstance(recipe, Levels):
+        yield from cases_for(subject, recipe)
+        return
     if bytes_judged and math.prod(recipe.shape) > ENOUGH and not task["suspicion"]["finding"]:
         like = device_like() if judged_on_device(subject, recipe.operation) else np.empty(0, np.uint8)
         small = piece(subject, recipe, like, seconds)
@@ -98,10 +105,10 @@ def _views(subject: Subject, recipe: Recipe, task: Mapping[str, Any], tell: Tell
     yield case_for(subject, recipe)
 
 
-def _golden_again(case: Case) -> dict[str, Any]:
+def _golden_again(subject: Subject, recipe: Recipe | Levels) -> dict[str, Any]:
     """Run the CPU model again on a case that a model run could not take."""
     try:
-        run_golden(case)
+        run_golden(case_for(subject, recipe))
     except (RefnumError, ArithmeticError, LookupError, TypeError, ValueError) as error:
         return {"shown": 1, "of": 1, "outcome": str(Outcome.NOT_RUN), "words": str(error)[:300], "golden": False}
     words = "the model failed in the worker and not in another process"
@@ -130,7 +137,7 @@ def shrink(context: WorkerContext, task: Mapping[str, Any], tell: Tell) -> dict[
     presenter = Capture(Plan([subject], [], seconds=context.spec.timeout, save=True))
     record = presenter.record(subject, _observed(subject, _failure(task, start), context.spec.timeout))
     assert presenter.document is not None
-    record["shrunk_from"] = f"{recipe}; {math.prod(recipe.shape)} elements"
+    record["shrunk_from"] = f"{recipe}; {case_of(recipe).elements} elements"
     presenter.document["recipe"] = recipe.to_json()
     small = replay._rebuild(presenter.document, Path("this finding")).case
     hit = [name for name, times in count(small, run_golden(small)).items() if times]
@@ -166,7 +173,12 @@ def _delivered(
 
 
 def _smaller_fault(
-    context: WorkerContext, task: Mapping[str, Any], subject: Subject, original: Case, recipe: Recipe, tell: Tell
+    context: WorkerContext,
+    task: Mapping[str, Any],
+    subject: Subject,
+    original: Case,
+    recipe: Recipe | Levels,
+    tell: Tell,
 ) -> dict[str, Any]:
     wanted = Outcome(task["suspicion"]["outcome"] or "fault")
     with Trial(context, subject, task["target"], HANG) as trial:
@@ -178,7 +190,8 @@ def _smaller_fault(
             run_golden(case)  # a case that the model refuses proves nothing about a kernel
             return trial.outcome(case)[0] == wanted
 
-        blocks = [brought_inside(block, subject.inputs) for block in _blocks(recipe)]
+        tried = [original] if isinstance(recipe, Levels) else _blocks(recipe)
+        blocks = [brought_inside(block, subject.inputs) for block in tried]
         trial.warm = blocks[0]
         best = next((block for block in blocks if fails(block)), None)
         if best is None:
@@ -215,7 +228,7 @@ def _size(case: Case) -> str:
     return f"{shapes}; {case.elements} elements"
 
 
-def _recipe(context: WorkerContext, task: Mapping[str, Any]) -> Recipe:
+def _recipe(context: WorkerContext, task: Mapping[str, Any]) -> Recipe | Levels:
     address = address_of(task)
     return recipe_of(context.spec, context.targets[address.target], address, int(task["case"]))
 
