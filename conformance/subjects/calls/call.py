@@ -22,7 +22,7 @@ from ...cases.case import Case
 from ...cases.findings import Finding
 from ...cases.layouts import stored_inputs
 from ...cases.levels import Outcome
-from ...cases.operation import as_bits, call_golden
+from ...cases.operation import as_bits, golden_like
 from ...cases.same_bytes import same
 from ..arrays import Guarded, overwrite, same_place, share_memory, to_library, to_numpy
 from ..subject import Subject, arguments_for, takes_out
@@ -260,7 +260,7 @@ def _into_form(subject: Subject, case: Case, seconds: float) -> Called:
         words = f"{subject.name}: its {case.operation} takes no 'out'."
         return Called(outcome=Outcome.UNSUPPORTED, words=words, declared=True)
     try:
-        places = out_in_form(case, call_golden(case), subject.arrays, POISONS[0])
+        places = out_in_form(case, golden_like(case), subject.arrays, POISONS[0])
     except UnsupportedError as error:
         return Called(outcome=Outcome.UNSUPPORTED, words=str(error), declared=True)
     called = call_on(subject, case, lambda: lay_out(subject, case), seconds, out=as_out(case, places))

@@ -6,6 +6,7 @@ process, calls it in its form.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,8 +19,8 @@ from ...cases.layouts import PLAIN
 from ...cases.operation import OPERATIONS
 from ..arrays import to_library, to_numpy
 
-ALIGN, SLACK = 128, 256
-"""Bytes whose multiples addresses are counted from, and bytes of poison before and after an array."""
+ALIGN, SLACK, MOST_KEPT = 128, 256, 1 << 14
+"""Bytes whose multiples addresses are counted from, of poison around an array, and of a place that is kept."""
 Form = Mapping[str, Any]
 
 
@@ -53,10 +54,9 @@ class Placed:
         self.whole, self.broadcast = _shaped(part, dtype, shape, library), storage.startswith("broadcast")
         self.array = _view(self.whole, storage, like.shape)
         self.base = slice(start, start + size)
-        elements = np.zeros(shape, bool)
-        (elements if self.broadcast else _view(elements, storage, like.shape))[...] = True
         self.beside = np.ones(len(self.flat), bool)
-        self.beside[self.base] = ~np.repeat(elements.reshape(-1), dtype.itemsize)
+        gaps = _gaps if size <= MOST_KEPT else _gaps.__wrapped__
+        self.beside[self.base] = gaps(like.shape, shape, storage, dtype.itemsize)
         self.remember()
 
     def fill(self, data: np.ndarray, library: str) -> None:
@@ -97,6 +97,16 @@ def _shaped(part: Any, dtype: np.dtype, shape: tuple[int, ...], library: str) ->
     import torch
 
     return part.view(getattr(torch, dtype.name)).reshape(shape)
+
+
+@functools.lru_cache(maxsize=256)
+def _gaps(shape: tuple[int, ...], whole: tuple[int, ...], storage: str, itemsize: int) -> np.ndarray | bool:
+    """Return which bytes of a whole are no elements of the array of a shape that a storage is; False where none is."""
+    if storage.startswith("broadcast") or whole == shape:
+        return False
+    elements = np.zeros(whole, bool)
+    _view(elements, storage, shape)[...] = True
+    return ~np.repeat(elements.reshape(-1), itemsize)
 
 
 def _base_shape(shape: tuple[int, ...], storage: str, itemsize: int) -> tuple[int, ...]:
