@@ -40,7 +40,7 @@ from .tiles import _fold_rows
 
 NVFP4_BLOCK = 16
 """Elements of an NVFP4 block along K."""
-BLOCKS = ((1, 16), (16, 16))
+TILES = ((1, 16), (16, 16))
 LAYOUTS = ("bytes", "swizzled")
 """Layouts of the E4M3 scales (N21.6); the others of N6.2 are for powers of two."""
 ORDERS = ("te", "product", "four_over_six")
@@ -54,7 +54,7 @@ def quantize_nvfp4(
     x: Array,
     variant: str = "TE",
     tensor_amax: Array | None = None,
-    block: tuple[int, int] = (1, 16),
+    tile: tuple[int, int] = (1, 16),
     *,
     rbits: Array | None = None,
     philox: tuple[int, ...] | None = None,
@@ -64,13 +64,13 @@ def quantize_nvfp4(
 
     x: [M, K] float32, bfloat16, float16 or uint16 (bfloat16 bits), K % 16 == 0. variant: a name in `VARIANTS`, an
     order of float32 operations. tensor_amax: the tensor's largest magnitude, float32 [1]; that of x if left out, where
-    NaN does not count. block: (1, 16), or (16, 16) for weights, whose last block may be short in rows. rbits, [M, K]
+    NaN does not count. tile: (1, 16), or (16, 16) for weights, whose last block may be short in rows. rbits, [M, K]
     unsigned integers below 256, or philox (N13.5) round the elements stochastically. layout_out: `bytes` | `swizzled`.
     Returns (packed u8 [M, K/2], even element in the low nibble; E4M3 scale codes u8 [M, K/16] or [ceil(M/16), K/16] in
     that layout; tensor_amax float32 [1]). Raises DtypeError, ShapeError, ArgumentError.
     """
     require_float("x", x, NVFP4_BLOCK)
-    chosen, tall = get_variant(variant), _tall(block)
+    chosen, tall = get_variant(variant), _tall(tile)
     require_choice("layout_out", layout_out, LAYOUTS)
     random = _randomness(x, rbits, philox)
     tensor = _tensor_amax(x, tensor_amax)
@@ -84,14 +84,14 @@ def quantize_nvfp4(
     return packed, scales_to_layout(scales, layout_out), tensor.view(np.float32)
 
 
-def _tall(block: Any) -> int:
-    """Return the rows of one of BLOCKS; ArgumentError for anything else, `True` and `1.0` in place of 1 too."""
-    whole = isinstance(block, (tuple, list)) and all(
-        isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in block
+def _tall(tile: Any) -> int:
+    """Return the rows of one of TILES; ArgumentError for anything else, `True` and `1.0` in place of 1 too."""
+    whole = isinstance(tile, (tuple, list)) and all(
+        isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in tile
     )
-    if not whole or tuple(block) not in BLOCKS:
-        raise ArgumentError(f"block={shown(block)} is not one of {', '.join(map(repr, BLOCKS))}")
-    return int(block[0])
+    if not whole or tuple(tile) not in TILES:
+        raise ArgumentError(f"tile={shown(tile)} is not one of {', '.join(map(repr, TILES))}")
+    return int(tile[0])
 
 
 def _block_rows(rows: slice, tall: int) -> slice:
@@ -177,7 +177,7 @@ def dequantize_nvfp4(
     scales: Array,
     tensor_amax: Array,
     order: str = "te",
-    block: tuple[int, int] = (1, 16),
+    tile: tuple[int, int] = (1, 16),
     dtype: str = "float32",
     *,
     layout_in: str = "bytes",
@@ -185,13 +185,13 @@ def dequantize_nvfp4(
     """Dequantise NVFP4 (clause N21.7): each product is rounded to float32, then to dtype.
 
     packed: u8 [M, K/2]; scales: E4M3 codes u8 [M, K/16] or [ceil(M/16), K/16] in the layout `layout_in`; tensor_amax:
-    float32 [1]; order: `te`, `product` or `four_over_six`; block: (1, 16) | (16, 16); dtype: float32 | bfloat16.
+    float32 [1]; order: `te`, `product` or `four_over_six`; tile: (1, 16) | (16, 16); dtype: float32 | bfloat16.
     Returns [M, K]. Raises DtypeError, ShapeError, ScaleError, ArgumentError.
     """
     require_codes("packed", packed, NVFP4_BLOCK // 2)
     require_choice("order", order, ORDERS)
     require_choice("layout_in", layout_in, LAYOUTS)
-    tall, name = _tall(block), output_dtype(dtype)
+    tall, name = _tall(tile), output_dtype(dtype)
     m, k = packed.shape[0], packed.shape[1] * 2
     scales = scales_from_layout(scales, layout_in, -(-m // tall), k // NVFP4_BLOCK)
     tensor = _tensor_amax(packed, tensor_amax)

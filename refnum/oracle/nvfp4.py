@@ -142,7 +142,7 @@ def quantize_nvfp4(
     rows: Matrix,
     variant: str = "TE",
     tensor_amax: Exact | None = None,
-    block: tuple[int, int] = (1, 16),
+    tile: tuple[int, int] = (1, 16),
     rbits: Matrix | None = None,
 ) -> tuple[Codes, Codes, list[int]]:
     """Quantise [M, K] exact values to (packed [M, K/2], E4M3 codes of the blocks, bits of the maximum [1]) (N21)."""
@@ -152,8 +152,8 @@ def quantize_nvfp4(
         tensor = _magnitude(float_bits(tensor_amax))
     codes = [[0] * len(row) for row in words]
     scales = []
-    for top in range(0, len(words), block[0]):
-        part = range(top, min(top + block[0], len(words)))
+    for top in range(0, len(words), tile[0]):
+        part = range(top, min(top + tile[0], len(words)))
         scales.append([0] * (len(words[0]) // 16))
         for place in range(len(scales[-1])):
             members = [words[i][16 * place : 16 * place + 16] for i in part]
@@ -175,7 +175,7 @@ def dequantize_nvfp4(
     scales: Matrix,
     tensor_amax: Exact,
     order: str = "te",
-    block: tuple[int, int] = (1, 16),
+    tile: tuple[int, int] = (1, 16),
     dtype: str = "float32",
 ) -> tuple[Codes]:
     """Dequantise to the bits of [M, K] (N21.7)."""
@@ -184,7 +184,7 @@ def dequantize_nvfp4(
     for i, row in enumerate(unpack(packed)):
         line = []
         for k, code in enumerate(row):
-            scale = _value(scales[i // block[0]][k // 16])
+            scale = _value(scales[i // tile[0]][k // 16])
             if order == "product":
                 whole = float32_multiply(scale, float32_divide(tensor, _of(2688)))
             else:

@@ -144,7 +144,7 @@ def test_dequantise_equals_the_oracle(order, block, dtype):
 
 def test_square_blocks_give_the_transpose_the_same_codes():
     x = words((64, 48), 21, 4, 0).view(np.float32)
-    one, two = (refnum.quantize_nvfp4(np.ascontiguousarray(a), block=(16, 16)) for a in (x, x.T))
+    one, two = (refnum.quantize_nvfp4(np.ascontiguousarray(a), tile=(16, 16)) for a in (x, x.T))
     assert np.array_equal(one[1], two[1].T)
     codes = [refnum.layouts.codes_from_packed(a[0]) for a in (one, two)]
     assert np.array_equal(codes[0], codes[1].T)
@@ -160,7 +160,7 @@ def test_swizzled_scales_hold_the_same_bytes():
 
 
 @pytest.mark.parametrize(("change", "error"), [
-    ({"variant": "NVIDIA"}, ArgumentError), ({"block": (16, 1)}, ArgumentError), ({"block": True}, ArgumentError),
+    ({"variant": "NVIDIA"}, ArgumentError), ({"tile": (16, 1)}, ArgumentError), ({"tile": True}, ArgumentError),
     ({"tensor_amax": np.ones(1, np.float64)}, DtypeError), ({"tensor_amax": np.ones((1, 1), np.float32)}, ShapeError),
     ({"layout_out": "float32"}, ArgumentError), ({"x": np.zeros((2, 24), np.float32)}, ShapeError),
     ({"rbits": np.zeros((2, 32), np.uint16) + np.uint16(256)}, ArgumentError),
