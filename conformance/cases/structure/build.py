@@ -127,6 +127,10 @@ def _coded(
 ) -> dict[str, np.ndarray]:
     """Return codes and scales; group: index of the column block of each row, whose scales lie apart."""
     rows, columns = shape
+    if operation == "dequantize_nvfp4":
+        grid = np.arange(-(-rows // params["tile"][0])), np.arange(columns // 16)
+        scales = values.scale_bytes(*grid, seed, 40, 2)
+        return {"packed": values.packed(shape, seed), "scales": scales, "tensor_amax": values.vector(1, seed)}
     if "packed" in OPERATIONS[operation].inputs:
         inputs = {"packed": values.packed(shape, seed)}
         block = np.arange(columns // 32)
