@@ -64,6 +64,13 @@ def edge_blocks(variant: str, amax: int, fmt: Format) -> np.ndarray:
     return narrowed(np.take_along_axis(near | signs, lanes, axis=1), fmt)
 
 
+def spaced(rows: np.ndarray) -> np.ndarray:
+    """Each row in 16 rows of its own, zeros beside it: a 16x16 tile holds one block."""
+    tall = np.zeros((len(rows), 16, rows.shape[1]), rows.dtype)
+    tall[np.arange(len(rows)), np.arange(len(rows)) % 16] = rows
+    return tall.reshape(-1, rows.shape[1])
+
+
 @functools.lru_cache(maxsize=3)
 def _fixed(fmt: Format) -> tuple[tuple[str, np.ndarray], ...]:
     target = Target(fmt, OPERATIONS["quantize_nvfp4"].rounds_to.format({}), 16)
@@ -77,11 +84,11 @@ def _fixed(fmt: Format) -> tuple[tuple[str, np.ndarray], ...]:
 
 def quantize_nvfp4(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
     """Edges under every tensor maximum, specials, every pattern, odd shapes, and random bits."""
-    fmt, variant = target_of(operation, params).input, str(params["variant"])
+    fmt, variant, square = target_of(operation, params).input, str(params["variant"]), params["tile"][0] == 16
     dear = variant.startswith("FOUR")
     for number, amax in enumerate(AMAX):
-        blocks = edge_blocks(variant, amax, fmt)[number % 4 :: 16 if dear or number > 3 else 4]
-        inputs = {"x": as_float(matrix(blocks, 256), fmt)}
+        blocks = edge_blocks(variant, amax, fmt)[number % 4 :: 32 if square else 16 if dear or number > 3 else 4]
+        inputs = {"x": as_float(spaced(matrix(blocks, 256)) if square else matrix(blocks, 256), fmt)}
         yield f"bounds of codes and scales, tensor maximum {amax:#010x}", {**inputs, "tensor_amax": one(amax)}
     for label, blocks in _fixed(fmt):
         x = as_float(matrix(blocks[:: 8 if dear else 1], 512), fmt)
@@ -130,7 +137,7 @@ def dequantize_nvfp4(operation: str, params: Mapping[str, Any]) -> Iterator[Corn
             inputs = {"packed": np.tile(packed[:3], (1, 256)), "scales": BYTES[None, :].copy()}
         yield f"every code under every scale, tensor maximum {amax:#010x}", {**inputs, "tensor_amax": one(amax)}
     for number, (rows, columns) in enumerate(SHAPES):
-        place = np.arange(rows * columns // 2, dtype=np.uint32).reshape(rows, -1)
+        place = np.arange(rows * columns // 2, dtype=np.uint32).reshape(rows, columns // 2)
         grid = -(-rows // params["tile"][0]), columns // 16
         scales = (np.arange(grid[0] * grid[1], dtype=np.uint32) * np.uint32(11) % np.uint32(127)).astype(np.uint8)
         yield f"shape {rows}x{columns}", {

@@ -57,9 +57,9 @@ def _count(case: Case, golden: Golden) -> Counts:
 
 
 def _read_names(operation: str, profile: str, params: Mapping[str, Any]) -> dict[str, str]:
-    return {**_CODES, "NaN scale": "0x7F or 0xFF", "negative scale": "", "subnormal scale": "of E4M3", "NaN result": "",
-            "infinite result": "", "negative zero": "a result", "subnormal result": "kept", "NaN maximum": "counts as 0",
-            "negative maximum": "its sign is not read", "one row": "M is 1"}  # fmt: skip
+    return {**_CODES, "NaN scale": "0x7F or 0xFF", "negative scale": "", "subnormal scale": "of E4M3",
+            "NaN result": "", "infinite result": "", "negative zero": "a result", "subnormal result": "kept",
+            "NaN maximum": "counts as 0", "negative maximum": "its sign is not read", "one row": "M is 1"}  # fmt: skip
 
 
 def _read(case: Case, golden: Golden) -> Counts:

@@ -15,14 +15,13 @@ import numpy as np
 from refnum.formats import FP16, FP32
 from refnum.nvfp4_scales import get_variant
 
-from ..corners.nvfp4 import BYTES, one
+from ..corners.nvfp4 import BYTES, one, spaced
 from ..draw.bits import as_float
 from ..recipes.distributions import target_of
 from .domain import Chunk, Domain, in_rows
 
 TENSOR = 0x40F00000
 """The tensor maximum of the domains, 7.5."""
-ROWS = 16
 
 
 def _maxima(fmt: Any) -> np.ndarray:
@@ -42,13 +41,9 @@ def _own(bits: np.ndarray, fmt: Any) -> np.ndarray:
 
 
 def _laid(blocks: np.ndarray, square: bool, filler: int = 0) -> np.ndarray:
-    """Blocks [n, 16] in rows of 1024; for 16x16 tiles each block is a row of its own tile, zeros below."""
-    if not square:
-        return in_rows(blocks, 1024, filler)
+    """Blocks [n, 16] in rows of 1024; for 16x16 tiles each block is a row of its own tile, fillers beside it."""
     wide = in_rows(blocks, 1024, filler)
-    tall = np.full((len(wide), ROWS, wide.shape[1]), filler, wide.dtype)
-    tall[np.arange(len(wide)), np.arange(len(wide)) % ROWS] = wide
-    return tall.reshape(-1, wide.shape[1])
+    return wide if not square else spaced(wide - wide.dtype.type(filler)) + wide.dtype.type(filler)
 
 
 def _alone(operation: str, profile: str, params: Mapping[str, Any]) -> Domain:
