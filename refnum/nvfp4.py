@@ -31,7 +31,7 @@ from .division import divide
 from .errors import ArgumentError, DtypeError, ShapeError, shown
 from .formats import E2M1, E4M3
 from .layouts import scales_from_layout, scales_to_layout
-from .nvfp4_codes import block_codes, block_codes_at_random
+from .nvfp4_codes import block_codes, block_codes_at_random, picked
 from .nvfp4_errors import fold_rows, less, row_errors
 from .nvfp4_scales import TOP, TOP_OVER_SIX, Scaled, Variant, get_variant
 from .philox import as_key, random_bits
@@ -119,9 +119,10 @@ def _randomness(x: Array, rbits: Array | None, philox: tuple[int, ...] | None) -
 def _tensor_amax(x: Array, given: Array | None) -> Array:
     """Bits u32 [1] of the tensor's maximum: of a magnitude, NaN as 0 (N21.2)."""
     if given is None:
-        parts = [_magnitudes(own_bits(contiguous(x[rows]))).max(initial=0) for rows in row_chunks(x, x.shape[1])]
-        top = np.max(np.stack(parts)) if parts else np.zeros((), dtype=np.uint32, like=x)
-        return np.asarray(top, like=x).astype(np.uint32).reshape(1)
+        if not x.size:
+            return np.zeros(1, dtype=np.uint32, like=x)
+        parts = [_magnitudes(own_bits(contiguous(x[rows]))).max() for rows in row_chunks(x, x.shape[1])]
+        return np.stack(parts).max().reshape(1)
     require_array("tensor_amax", given)
     if given.dtype != np.float32:
         raise DtypeError(f"tensor_amax has dtype {given.dtype}; allowed is float32")
@@ -216,7 +217,6 @@ def _values(codes: Array, factor: Array) -> Array:
     """Bits u32 of fl(value of each code * the factor of its block); NaN is 0x7FC00000."""
     each = multiply(factor[..., None], np.asarray(decode_table(E2M1)[:8], like=codes))
     nibbles = grouped(codes, NVFP4_BLOCK)
-    place = np.arange(0, each.size, 8, dtype=np.int32, like=codes).reshape(factor.shape)
-    found = np.take(each.reshape(-1), place[..., None] | (nibbles & np.uint8(7)))
+    found = picked(each, nibbles)
     signed = found ^ ((nibbles & np.uint8(8)).astype(np.uint32) << np.uint32(28))
     return np.where((found & _MAGNITUDE) > INF, NAN, signed).reshape(codes.shape)

@@ -74,6 +74,12 @@ def block_codes(bits: Array, factor: Array, divides: bool) -> Array:
     return codes if invalid is None else np.where(invalid, np.uint8(7), codes)
 
 
+def picked(each: Array, codes: Array) -> Array:
+    """Entry `code & 7` of eight that each block has: [..., 8] and u8 [..., n] -> [..., n]."""
+    place = np.arange(0, each.size, 8, dtype=np.int32, like=each).reshape(codes.shape[:-1])
+    return np.take(each.reshape(-1), place[..., None] | (codes & np.uint8(7)))
+
+
 def _invalid(magnitude: Array, factor: Array, divides: bool) -> Array | None:
     """Where a product or a quotient is NaN, which has the code 7; None if it is nowhere."""
     odd = (factor == np.uint32(0)) | (factor >= INF)

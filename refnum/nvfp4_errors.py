@@ -8,6 +8,7 @@ from .arrays import Array
 from .codec import decode_table
 from .division import divide
 from .formats import E2M1, E4M3
+from .nvfp4_codes import picked
 from .nvfp4_scales import TOP_OVER_SIX
 from .softfloat import INF, add, multiply, subtract
 
@@ -20,12 +21,11 @@ def row_errors(wide: Array, codes: Array, scales: Array, tensor: Array, error: s
     wide: float32 bits [..., 16]; codes: u8 [..., 16]; scales: E4M3 codes u8 [...]; tensor: bits of the tensor maximum.
     error: `mae` adds |v - x|, `mse` its square, with v = fl(fl(fl(code * s) * amax) / 1536).
     """
-    decoded = np.asarray(decode_table(E4M3), like=scales)[scales]
+    decoded = np.take(np.asarray(decode_table(E4M3), like=scales), scales)
     values = np.asarray(decode_table(E2M1)[:8], like=scales)
     each = multiply(multiply(decoded[..., None], values), tensor)
     each = divide(each, np.full_like(each, TOP_OVER_SIX))
-    found = np.take_along_axis(each, (codes & np.uint8(7)).astype(np.intp), axis=-1)
-    found = found | ((codes & np.uint8(8)).astype(np.uint32) << np.uint32(28))
+    found = picked(each, codes) | ((codes & np.uint8(8)).astype(np.uint32) << np.uint32(28))
     apart = subtract(found, wide) & _MAGNITUDE
     if error == "mse":
         apart = multiply(apart, apart)

@@ -54,9 +54,9 @@ def _variant(variant: str) -> Iterator[Draft]:
         yield _draft("NaN and Inf", x, variant, clause="N21.4", tall=tall)
         yield _draft("NaN and Inf under a finite maximum", x, variant, bits(7), "N21.4", tall)
     yield _draft("no rows", np.zeros((0, 32), np.float32), variant, clause="N0")
-    x = _noise((4, 32), 5, 4)
-    yield _draft("bfloat16", bfloat16((x >> np.uint32(16)).tolist()), variant)
-    halves = (x >> np.uint32(16) & np.uint32(0x83FF)) | ((x >> np.uint32(9) & np.uint32(7)) + np.uint32(11) << 10)
+    words = _noise((4, 32), 5, 4)
+    yield _draft("bfloat16", bfloat16((words >> np.uint32(16)).tolist()), variant)
+    halves = (words >> np.uint32(16) & np.uint32(0x83FF)) | ((words >> np.uint32(9) & np.uint32(7)) + np.uint32(11) << 10)
     yield _draft("float16", float16(halves.tolist()), variant)
 
 
