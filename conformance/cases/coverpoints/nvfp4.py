@@ -20,7 +20,7 @@ _SCALES = {0x00: "underflow", 0x01: "the least subnormal", 0x07: "subnormal", 0x
 
 def _names(operation: str, profile: str, params: Mapping[str, Any]) -> dict[str, str]:
     names = {
-        **_CODES, "given maximum": "`tensor_amax`", "own maximum": "of x", "random bytes": "`rbits`", "NaN element": "",
+        **_CODES, "given maximum": "`tensor_amax`", "own maximum": "of x", "NaN element": "",
         "Inf element": "", "negative zero": "an element", "zero block": "no element but zeros",
         "subnormal element": "of the input format", "short last block": "of 16 rows", "one row": "M is 1",
         "NaN scale": "of a zero tensor maximum",
@@ -48,7 +48,6 @@ def _count(case: Case, golden: Golden) -> Counts:
     said = {
         "given maximum": "tensor_amax" in case.inputs,
         "own maximum": "tensor_amax" not in case.inputs,
-        "random bytes": "rbits" in case.inputs,
         "short last block": len(bits) % 16 > 0,
         "one row": len(bits) == 1,
     }

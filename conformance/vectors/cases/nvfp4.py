@@ -56,7 +56,9 @@ def _variant(variant: str) -> Iterator[Draft]:
     yield _draft("no rows", np.zeros((0, 32), np.float32), variant, clause="N0")
     words = _noise((4, 32), 5, 4)
     yield _draft("bfloat16", bfloat16((words >> np.uint32(16)).tolist()), variant)
-    halves = (words >> np.uint32(16) & np.uint32(0x83FF)) | ((words >> np.uint32(9) & np.uint32(7)) + np.uint32(11) << 10)
+    halves = (words >> np.uint32(16) & np.uint32(0x83FF)) | (
+        (words >> np.uint32(9) & np.uint32(7)) + np.uint32(11) << 10
+    )
     yield _draft("float16", float16(halves.tolist()), variant)
 
 
