@@ -1,10 +1,12 @@
-"""How much a policy's loss deviates from bf16's: several seeds of `refnum train`, several runs on a device at a time.
+"""How much a policy's loss deviates from bf16's: several seeds of `refnum train`, several runs on each GPU at a time.
 
-    python benchmarks/convergence.py RUNS [--seeds 5] [--steps 3052] [--jobs 5] [--limit 540] [--results FOLDER]
+    python benchmarks/convergence.py RUNS [--seeds 5] [--first 0] [--steps 1526] [--jobs 15] [--limit 540]
+        [--results FOLDER] [--add convergence.json ...]
 
 Options that are not these go to `refnum train`. Runs of a seed begin with the same weights and read the same text, so
-deviations are taken seed by seed. What has not ended at the limit goes on from its last checkpoint when the same
-command is given again.
+deviations are taken seed by seed, over the same steps: those that all runs of all seeds have reached. What has not
+ended at the limit is compared as far as it came; `convergence.json` has all curves, and `--add` takes those of other
+calls.
 """
 
 from __future__ import annotations
@@ -13,58 +15,105 @@ import argparse
 import json
 import math
 import os
-import shutil
 import signal
 import statistics
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from refnum.training.data import write_corpus
-from refnum.training.metrics import NAME, plot_losses, read_metrics
+from refnum.training.metrics import NAME, draw_curves, read_metrics
 
 POLICIES = ("bf16", "fp8", "mxfp4")
 ALLOWED = {"fp8": 0.0029, "mxfp4": 0.0061}
 """The recipe's deviations (arXiv:2603.02731)."""
 T95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
 """Seeds -> 97.5 % point of Student's t for that many deviations."""
-LAST = 0.05
+LAST = 0.1
 """Share of the steps, the last, whose mean is a run's loss."""
+Run = dict[str, Any]
 
 
 def main() -> None:
     """Run what is not done yet, and say what there is."""
     given = _arguments()
-    folder, end = Path(given.folder), time.monotonic() + given.limit
-    folder.mkdir(parents=True, exist_ok=True)
-    write_corpus(folder / "corpus", given.megabytes)
-    names = [f"{policy}-{seed}" for seed in range(given.seeds) for policy in POLICIES]
-    waiting = [name for name in names if _steps(folder / name) < given.steps]
-    running: dict[str, subprocess.Popen[bytes]] = {}
-    while (waiting or running) and time.monotonic() < end:
-        while waiting and len(running) < given.jobs:
-            name = waiting.pop(0)
-            running[name] = _start(folder, name, given)
-        for name in [name for name, process in running.items() if process.poll() is not None]:
-            print(f"{name}: {_steps(folder / name)} steps, status {running.pop(name).returncode}", flush=True)
-        time.sleep(0.5)
-    for process in running.values():
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    _report(folder, names, given)
+    folder = Path(given.folder)
+    names = [f"{policy}-{seed}" for seed in range(given.first, given.first + given.seeds) for policy in POLICIES]
+    if names:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_corpus(folder / "corpus", given.megabytes)
+        _run_all(folder, names, given)
+    runs: dict[str, Run] = {}
+    for path in given.add:
+        runs |= json.loads(path.read_text())["runs"]
+    runs |= {name: run_of(folder / name) for name in names if (folder / name / NAME).exists()}
+    document = report(runs)
+    for line in lines_of(document):
+        print(line, flush=True)
+    if given.results:
+        given.results.mkdir(parents=True, exist_ok=True)
+        (given.results / "convergence.json").write_text(json.dumps(document) + "\n")
+        draw_curves({name: run["losses"] for name, run in runs.items()}, given.results / "convergence.svg")
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder")
-    for name, default in (("seeds", 5), ("steps", 3052), ("jobs", 5), ("limit", 540), ("megabytes", 128)):
+    numbers = (("seeds", 5), ("first", 0), ("steps", 1526), ("jobs", 15), ("limit", 540), ("megabytes", 128))
+    for name, default in numbers:
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--results", type=Path)
+    parser.add_argument("--add", type=Path, nargs="*", default=[])
     given, words = parser.parse_known_args()
     return argparse.Namespace(**vars(given), words=words)
+
+
+# ------------------------------------------------------------------------------------------------------------- runs
+
+
+def _run_all(folder: Path, names: list[str], given: argparse.Namespace) -> None:
+    """Run so many jobs at a time, each on the GPU that has fewest, until all have ended or the limit has come."""
+    end = time.monotonic() + given.limit
+    waiting = [name for name in names if _steps(folder / name) < given.steps]
+    running: dict[str, tuple[subprocess.Popen[bytes], str]] = {}
+    told = time.monotonic()
+    while (waiting or running) and time.monotonic() < end:
+        while waiting and len(running) < given.jobs:
+            name, gpu = waiting.pop(0), least_used(gpus(), [one for _, one in running.values()])
+            running[name] = _start(folder, name, gpu, given), gpu
+        for name in [name for name, (process, _) in running.items() if process.poll() is not None]:
+            status = running.pop(name)[0].returncode
+            print(f"{name}: {_steps(folder / name)} steps, status {status}", flush=True)
+            if status:
+                print((folder / f"{name}.log").read_text()[-2000:], flush=True)
+        if time.monotonic() - told > 30:
+            told = time.monotonic()
+            print(
+                f"{end - told:.0f} s left: {' '.join(f'{one}={_steps(folder / one)}' for one in running)}", flush=True
+            )
+        time.sleep(0.5)
+    for process, _ in running.values():
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def gpus() -> list[str]:
+    """Return the numbers of the GPUs that may be used; one empty word where there is none."""
+    given = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if given is not None:
+        return given.split(",")
+    import torch
+
+    return [str(number) for number in range(torch.cuda.device_count())] or [""]
+
+
+def least_used(devices: list[str], used: list[str]) -> str:
+    """Return the device that is named least often."""
+    return min(devices, key=used.count)
 
 
 def _steps(folder: Path) -> int:
@@ -72,58 +121,78 @@ def _steps(folder: Path) -> int:
     return lines[-1]["step"] + 1 if lines else 0
 
 
-def _start(folder: Path, name: str, given: argparse.Namespace) -> subprocess.Popen[bytes]:
+def _start(folder: Path, name: str, gpu: str, given: argparse.Namespace) -> subprocess.Popen[bytes]:
     policy, seed = name.split("-")
     words = ["--policy", policy, "--seed", seed, "--steps", given.steps, "--out", folder / name, "--resume"]
-    words += ["--corpus", folder / "corpus", "--save", 250, *given.words]
+    words += ["--corpus", folder / "corpus", "--save", given.steps, *given.words]
     with open(folder / f"{name}.log", "ab") as log:
         command = [sys.executable, "-m", "refnum.conformance.cli", "train", *map(str, words)]
-        environment = os.environ | {"PYTHONPATH": sys.path[0]}
+        environment = os.environ | {"PYTHONPATH": sys.path[0], "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": gpu}
         return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, env=environment)
 
 
-def loss(lines: list[dict[str, float]]) -> float:
-    """Return a run's loss: the mean of its last steps."""
-    return statistics.fmean(line["loss"] for line in lines[-max(1, round(LAST * len(lines))) :])
+def run_of(folder: Path) -> Run:
+    """Return what a run has until now: losses, those of validation by step, seconds, tokens, what was judged."""
+    lines = read_metrics(folder / NAME)
+    judged = [line["judged"] for line in lines if "judged" in line]
+    return {
+        "losses": [round(line["loss"], 6) for line in lines],
+        "valid": {str(line["step"]): line["valid_loss"] for line in lines if "valid_loss" in line},
+        "seconds": round(sum(line["seconds"] for line in lines), 1),
+        "tokens": lines[-1]["tokens"] if lines else 0,
+        "witness": judged[-1] if judged else {},
+    }
 
 
-def deviation(policy: list[float], base: list[float]) -> dict[str, float]:
-    """Return the mean relative deviation of losses, seed by seed, and half of its 95 % confidence interval."""
+# ----------------------------------------------------------------------------------------------------------- report
+
+
+def deviation(policy: list[float], base: list[float]) -> dict[str, Any]:
+    """Return relative deviations seed by seed, their mean, and half of its 95 % confidence interval."""
     found = [one / other - 1 for one, other in zip(policy, base, strict=True)]
     mean = statistics.fmean(found)
-    if len(found) < 2:
-        return {"mean": mean, "half": math.inf}
-    return {"mean": mean, "half": T95[len(found)] * statistics.stdev(found) / math.sqrt(len(found))}
+    half = T95[len(found)] * statistics.stdev(found) / math.sqrt(len(found)) if len(found) > 1 else math.inf
+    return {"each": found, "mean": mean, "half": half}
 
 
-def _report(folder: Path, names: list[str], given: argparse.Namespace) -> None:
-    done = {name: read_metrics(folder / name / NAME) for name in names if _steps(folder / name) == given.steps}
-    seeds = [seed for seed in range(given.seeds) if all(f"{policy}-{seed}" in done for policy in POLICIES)]
-    document = {"seeds": seeds, "steps": given.steps, "runs": {name: _run(folder / name) for name in done}}
-    for policy in POLICIES[1:] if seeds else ():
-        pairs = [[loss(done[f"{one}-{seed}"]) for seed in seeds] for one in (policy, POLICIES[0])]
-        document[policy] = deviation(*pairs) | {"allowed": ALLOWED[policy]}
+def report(runs: dict[str, Run]) -> dict[str, Any]:
+    """Compare the policies' losses over the last steps that all runs have, and their last common validation.
+
+    Args:
+        runs: `<policy>-<seed>` -> what `run_of` gives; a seed that lacks a policy is left out.
+    """
+    seeds = sorted({int(name.rpartition("-")[2]) for name in runs})
+    seeds = [seed for seed in seeds if all(runs.get(f"{policy}-{seed}", {}).get("losses") for policy in POLICIES)]
+    document: dict[str, Any] = {"seeds": seeds, "runs": runs}
+    used = {policy: [runs[f"{policy}-{seed}"] for seed in seeds] for policy in POLICIES}
+    if not seeds:
+        return document
+    steps = min(len(run["losses"]) for of in used.values() for run in of)
+    last = max(1, round(LAST * steps))
+    checked = set.intersection(*({*map(int, run["valid"])} for of in used.values() for run in of))
+    document |= {"steps": steps, "steps of the mean": last, "validated at": max(checked, default=None)}
+    losses = {policy: [statistics.fmean(run["losses"][steps - last : steps]) for run in of]
+              for policy, of in used.items()}  # fmt: skip
+    document["losses"] = losses
+    for policy, allowed in ALLOWED.items():
+        document[policy] = deviation(losses[policy], losses["bf16"]) | {"allowed": allowed}
+        if checked:
+            valid = [[run["valid"][str(max(checked))] for run in used[one]] for one in (policy, "bf16")]
+            document[policy]["valid"] = deviation(*valid)
+    return document
+
+
+def lines_of(document: dict[str, Any]) -> list[str]:
+    """Return what a report says."""
+    found = [f"{name}: {len(run['losses'])} steps, {run['tokens']:,} tokens" for name, run in document["runs"].items()]
+    for policy in ALLOWED if document["seeds"] else ():
         told = document[policy]
-        print(
-            f"{policy}: {told['mean']:+.3%} +- {told['half']:.3%} (allowed {told['allowed']:+.2%}), {len(seeds)} seeds"
-        )
-    left = [f"{name} ({_steps(folder / name)} of {given.steps})" for name in names if name not in done]
-    print(f"not done: {', '.join(left) or 'nothing'}")
-    if given.results:
-        given.results.mkdir(parents=True, exist_ok=True)
-        (given.results / "convergence.json").write_text(json.dumps(document, indent=1) + "\n")
-        for name in done:
-            shutil.copy(folder / name / NAME, given.results / f"{name}.jsonl")
-        if done:
-            plot_losses([folder / name for name in done], given.results / "convergence.svg")
-
-
-def _run(folder: Path) -> dict[str, object]:
-    lines = read_metrics(folder / NAME)
-    witness = json.loads((folder / "witness.json").read_text())
-    seconds = sum(line["seconds"] for line in lines)
-    last = {name: lines[-1][name] for name in ("tokens", "valid_loss")}
-    return {"loss": loss(lines), "seconds": seconds, "witness": witness} | last
+        for kind, one in (("training", told), ("validation", told.get("valid"))):
+            if one:
+                each = " ".join(f"{value:+.2%}" for value in one["each"])
+                mean = f"{one['mean']:+.3%} +- {one['half']:.3%} (allowed {told['allowed']:+.2%})"
+                found.append(f"{policy}, {kind}: {mean}, {len(one['each'])} seeds at {document['steps']} steps: {each}")
+    return found
 
 
 if __name__ == "__main__":

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cached_property
 
 import torch
 import torch.distributed as dist
@@ -47,14 +49,18 @@ class Ranks:
         self._exchange(viewed(out, torch.uint8), viewed(x, torch.uint8), list(receive), list(send))
         return out
 
+    def numbers(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the row of numbers that each rank has for this one; x: int64 [ranks, n], one row for each rank."""
+        if self.count == 1:
+            return x
+        out = torch.empty_like(x)
+        self._exchange(out, x.contiguous(), [1] * self.count, [1] * self.count)
+        return out
+
     def counts(self, send: torch.Tensor) -> tuple[list[int], list[int]]:
         """Return the rows sent to each rank, and those that each rank sends here; send: int64 [ranks]."""
-        if self.count == 1:
-            return send.tolist(), send.tolist()
-        ones = [1] * self.count
-        receive = torch.empty_like(send)
-        self._exchange(receive, send, ones, ones)
-        return send.tolist(), receive.tolist()
+        given, receive = torch.cat([send[:, None], self.numbers(send[:, None])], dim=1).t().tolist()
+        return given, receive
 
     def _exchange(self, out: torch.Tensor, given: torch.Tensor, receive: list[int], send: list[int]) -> None:
         try:
@@ -80,14 +86,16 @@ class Route:
     """The way of one rank's tokens out and back, and of the rows that it received to its experts.
 
     send, receive: rows to and from each rank. tokens: int64, by receiving rank the tokens that go there, ascending.
-    row_map: int64, by expert the received row of each row. slots: int64, the place in the row's list of experts.
-    splits: rows of each expert here. places: int64, the row of each among those that are filled up. rows: the filled
-    up rows of each expert. received: the number of received rows.
+    home: int64 [T, top], of each token's experts the row among those sent that has it. row_map: int64, by expert the
+    received row of each row. slots: int64, the place in the row's list of experts. splits: rows of each expert here.
+    places: int64, the row of each among those that are filled up. rows: the filled up rows of each expert. received:
+    the number of received rows.
     """
 
     send: list[int]
     receive: list[int]
     tokens: torch.Tensor
+    home: torch.Tensor
     row_map: torch.Tensor
     slots: torch.Tensor
     splits: list[int]
@@ -100,6 +108,15 @@ class Route:
         """The number of received rows."""
         return sum(self.receive)
 
+    @cached_property
+    def segments(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Of each 128 filled up rows: int64, the number of their expert's first 128, and how many 128 it has."""
+        counts = [rows // TILE for rows in self.rows]
+        firsts = [sum(counts[:expert]) for expert in range(len(counts))]
+        told = [[one for one, count in zip(of, counts, strict=True) for _ in range(count)] for of in (firsts, counts)]
+        first, count = torch.tensor(told, dtype=torch.int64, device=self.places.device).unbind()
+        return first, count
+
 
 def make_route(
     ranks: Ranks, experts: torch.Tensor, probs: torch.Tensor, per: int
@@ -107,7 +124,7 @@ def make_route(
     """Return the route of tokens, the experts of each received row, and the weight of each filled up row.
 
     A token travels once to a rank, however many of its experts are there; its list of experts and weights travels with
-    it. Every rank calls this at the same time.
+    it. Every rank calls this at the same time. The host waits for the device once, for the numbers of rows.
 
     Args:
         ranks: the ranks.
@@ -118,23 +135,50 @@ def make_route(
     Returns:
         The route, int64 [N, top] with the rank's own experts from 0 and others out of range, float32 [R].
     """
-    goes = (experts.div(per, rounding_mode="floor")[None] == _range(ranks.count, experts)[:, None, None]).any(2)
-    _, tokens = goes.nonzero(as_tuple=True)
-    send, receive = ranks.counts(goes.sum(1))
     top = experts.shape[1]
+    owner = experts.div(per, rounding_mode="floor")
+    goes = (owner[None] == _range(ranks.count, experts)[:, None, None]).any(2)
+    each = torch.zeros(ranks.count * per, dtype=torch.int64, device=experts.device)
+    each.scatter_add_(0, experts.flatten(), torch.ones_like(experts).flatten())
+    gone = torch.cat([goes.sum(1)[:, None], each.view(ranks.count, per)], dim=1)
+    came = ranks.numbers(gone)
+    counts = came[:, 1:].sum(0)
+    filled = counts.add(TILE - 1).div(TILE, rounding_mode="floor") * TILE
+    numbers = torch.cat([gone[:, 0], came[:, 0], counts, filled]).tolist()
+    send, receive, splits, rows = _parts(numbers, [ranks.count, ranks.count, per, per])
+    tokens, home = _sent(goes, owner, sum(send))
     lists = torch.cat([experts.to(torch.int32), probs.contiguous().view(torch.int32)], dim=1)
     lists = ranks.rows(lists[tokens], send, receive)
     where, weights = lists[:, :top].long() - ranks.rank * per, lists[:, top:].contiguous().view(torch.float32)
-    hits = where.t()[None] == _range(per, where)[:, None, None]  # [experts, top, N]
-    expert, row_map, slots = hits.transpose(1, 2).nonzero(as_tuple=True)
-    counts = torch.bincount(expert, minlength=per)
-    filled = counts.add(TILE - 1).div(TILE, rounding_mode="floor") * TILE
+    key = where.masked_fill((where < 0) | (where >= per), per).to(torch.int32).flatten()
+    expert, order = (one[: sum(splits)] for one in key.sort(stable=True))
     shift = (filled.cumsum(0) - filled) - (counts.cumsum(0) - counts)
-    places = _range(len(expert), expert) + shift[expert]
-    splits, rows = counts.tolist(), filled.tolist()
+    places = _range(len(order), order) + shift[expert.long()]
     prob = torch.zeros(sum(rows), dtype=torch.float32, device=probs.device)
-    prob[places] = weights[row_map, slots]
-    return Route(send, receive, tokens, row_map, slots, splits, places, rows, top), where, prob
+    prob[places] = weights.flatten()[order]
+    route = Route(send, receive, tokens, home, order.div(top, rounding_mode="floor"), order % top, splits, places,
+                  rows, top)  # fmt: skip
+    return route, where, prob
+
+
+def _sent(goes: torch.Tensor, owner: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the tokens that are sent, by receiving rank, and of each token's experts the row among them.
+
+    Args:
+        goes: bool [ranks, T].
+        owner: int64 [T, top], the rank of each expert.
+        count: rows that are sent.
+    """
+    place = goes.flatten().cumsum(0) - 1
+    tokens = torch.empty(count + 1, dtype=torch.int64, device=goes.device)  # the last takes what is not sent
+    number = _range(goes.shape[1], goes).repeat(goes.shape[0])
+    tokens.scatter_(0, torch.where(goes.flatten(), place, count), number)
+    return tokens[:count], place.view(goes.shape).gather(0, owner.t()).t()
+
+
+def _parts(numbers: list[int], sizes: list[int]) -> list[list[int]]:
+    stops = list(itertools.accumulate(sizes))
+    return [numbers[stop - size : stop] for stop, size in zip(stops, sizes, strict=True)]
 
 
 def _range(n: int, like: torch.Tensor) -> torch.Tensor:

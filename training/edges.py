@@ -6,10 +6,8 @@ conversion and every product passes `Edges.call` or `Edges.product`, where a wit
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -22,35 +20,17 @@ from refnum.swiglu import swiglu
 
 from .dispatch import Route, viewed
 from .policies import Policy
+from .products import BF16, Observer, Parts, Products, Tensor
 
-Tensor = torch.Tensor
-Parts = tuple[Tensor, ...]
-BF16 = torch.bfloat16
 _swiglu = door(swiglu)
 
 
-class Observer(Protocol):
-    """What looks at conversions and products while the layer runs."""
-
-    def conversion(self, name: str, arguments: tuple[Any, ...], named: dict[str, Any], results: Any) -> None:
-        """Look at one conversion: the operation's name, its arguments, and what it gave."""
-
-    def product(self, name: str, operands: Callable[[], tuple[Parts, Parts]], result: Tensor) -> None:
-        """Look at one product: what makes the operands with neighbours along K, which costs, and the result."""
-
-
-class Edges:
-    """A policy's conversions and products on one device.
-
-    products: `library` for cuBLASLt by torch, `model` for the exact kernel in the order `promote128`; on a CPU the
-    golden operation computes them.
-    """
+class Edges(Products):
+    """A policy's conversions and products on one device; products: as for `Products`."""
 
     def __init__(self, policy: Policy, observer: Observer | None = None, products: str = "library") -> None:
-        if products not in ("library", "model"):
-            raise ArgumentError(f"products={products!r}; allowed are 'library' and 'model'")
-        self.policy, self.observer, self.products = policy, observer, products
-        self.fp8 = policy.products == "fp8"
+        super().__init__(policy.products == "fp8", observer, products)
+        self.policy = policy
 
     def call(self, name: str, x: Tensor, *given: Any, **named: Any) -> Any:
         """Run an operation of `refnum` on the device of its first argument."""
@@ -122,7 +102,7 @@ class Edges:
     def columns_operand(self, parts: Parts, form: str, rows: list[int]) -> Parts:
         """Return the transposed operand of a weight gradient."""
         if not self.fp8:
-            return (self.decode(parts, form).t().contiguous(),)
+            return (_turned(self.decode(parts, form)),)
         if form == "mxfp4":
             return self.call("mxfp4_to_fp8_columns", *parts, rows)
         return self.call("fp8_columns", *self.rows_operand(parts, form), rows)
@@ -131,7 +111,7 @@ class Edges:
         """Return a gradient, given as matrices that lie side by side, as rows and as columns."""
         if not self.fp8:
             found = torch.cat([one.to(BF16) for one in x], dim=1)
-            return (found,), (found.t().contiguous(),)
+            return (found,), (_turned(found),)
         parts = [self.call("quantize_fp8_tiles", one) for one in x]
         whole = tuple(torch.cat(same, dim=1) if len(x) > 1 else same[0] for same in zip(*parts, strict=True))
         return whole, self.call("fp8_columns", *whole, rows)
@@ -142,6 +122,11 @@ class Edges:
         if self.fp8:
             return self.call("swiglu_quantize", gate, up, prob)
         return (weighted_swiglu(gate, up, prob),)
+
+    def kept_activation(self, fc1: Tensor) -> Parts:
+        """Return what the backward pass reads of the first product, nothing where it is made again."""
+        form = self.policy.saved_activation
+        return () if form == "recompute" else self.encode(fc1, form)
 
     def kept(self, fc1: Tensor, prob: Tensor, second: Parts) -> Parts:
         """Return what the backward pass reads of the second product's input, nothing where it is recomputed."""
@@ -158,8 +143,6 @@ class Edges:
         form = "mxfp4" if self.policy.saved_activation == "mxfp4" else self.policy.products
         return self.columns_operand(kept, form, rows)
 
-    # ------------------------------------------------------------------------------------------------ products
-
     def weight(self, w: Tensor) -> Parts:
         """Return weights [experts, N, K] as the products take them."""
         if not self.fp8:
@@ -167,46 +150,6 @@ class Edges:
         experts, n, k = w.shape
         codes, scales = self.call("quantize_fp8_tiles", w.detach().reshape(experts * n, k), (TILE, TILE))
         return codes.view(experts, n, k), scales.view(experts, n // TILE, k // TILE)
-
-    def product(self, name: str, a: Parts, b: Parts, route: Route) -> Tensor:
-        """Return the rows of each expert times its weights [experts, N, K], bfloat16 [R, N]."""
-        make = torch.empty if a[0].is_cuda else torch.zeros
-        out = make((a[0].shape[0], b[0].shape[1]), dtype=BF16, device=a[0].device)
-        ready = self._ready(a), self._ready(b)
-        for expert, (start, stop) in _ranges(route.rows):
-            # a host computes no row that only fills up: its result is the zero that is there
-            last = stop if out.is_cuda else start + route.splits[expert]
-            self._function(out.is_cuda)(_rows(ready[0], start, last), _item(ready[1], expert), out[start:last])
-            if self.observer is not None:
-                pair = partial(_row_pair, a, b, expert, start, last)
-                self.observer.product(f"{name}[{expert}]", pair, out[start:last])
-        return out
-
-    def weight_gradient(self, name: str, a: Parts, b: Parts, route: Route) -> Tensor:
-        """Return of each expert the columns [N, R] times the columns [K, R], bfloat16 [experts, N, K]."""
-        shape = (len(route.rows), a[0].shape[0], b[0].shape[0])
-        out = torch.zeros(shape, dtype=BF16, device=a[0].device)
-        ready = self._ready(a), self._ready(b)
-        for expert, (start, stop) in _ranges(route.rows):
-            # steps of 32 zeros leave a sum as it is: a host omits them
-            last = stop if out.is_cuda else start + -(-route.splits[expert] // 32) * 32
-            left, right = (_columns(one, start, last) for one in ready)
-            self._function(out.is_cuda)(left, right, out[expert])
-            if self.observer is not None:
-                pair = partial(_column_pair, a, b, start, last)
-                self.observer.product(f"{name}[{expert}]", pair, out[expert])
-        return out
-
-    def _ready(self, parts: Parts) -> Parts:
-        """Return an operand with the scales that the library takes, float32."""
-        if not (self.fp8 and parts[0].is_cuda and self.products == "library"):
-            return parts
-        return parts[0].view(torch.float8_e4m3fn), _by_four(float32_scales(parts[1]))
-
-    def _function(self, cuda: bool) -> Callable[[Parts, Parts, Tensor], Any]:
-        if not self.fp8:
-            return _multiply_bf16 if cuda else _golden_bf16
-        return _multiply_fp8 if cuda and self.products == "library" else _exact_fp8
 
 
 def weighted_swiglu(gate: Tensor, up: Tensor, prob: Tensor) -> Tensor:
@@ -216,64 +159,6 @@ def weighted_swiglu(gate: Tensor, up: Tensor, prob: Tensor) -> Tensor:
     return _swiglu(gate, up, prob).to(BF16)
 
 
-def float32_scales(scales: Tensor) -> Tensor:
-    """Return the numbers of E8M0 bytes, as the library takes them."""
-    bits = scales.to(torch.int32) << 23
-    return torch.where(scales == 0, 0x00400000, bits).view(torch.float32)
-
-
-def _ranges(rows: list[int]) -> list[tuple[int, tuple[int, int]]]:
-    """Return the number and the [start, stop) of each expert that has rows."""
-    stops = itertools.accumulate(rows)
-    return [(at, (stop - count, stop)) for at, (count, stop) in enumerate(zip(rows, stops, strict=True)) if count]
-
-
-def _rows(parts: Parts, start: int, stop: int) -> Parts:
-    return tuple(one[start:stop] for one in parts)
-
-
-def _item(parts: Parts, expert: int) -> Parts:
-    return tuple(one[expert] for one in parts)
-
-
-def _columns(parts: Parts, start: int, stop: int) -> Parts:
-    """Return some rows' part of columns, codes [N, rows] and scales [N, ceil(rows / 128)]."""
-    codes = parts[0][:, start:stop].contiguous()
-    return (codes, parts[1][start // TILE : -(-stop // TILE)].t()) if len(parts) > 1 else (codes,)
-
-
-def _row_pair(a: Parts, b: Parts, expert: int, start: int, stop: int) -> tuple[Parts, Parts]:
-    return _rows(a, start, stop), _item(b, expert)
-
-
-def _column_pair(a: Parts, b: Parts, start: int, stop: int) -> tuple[Parts, Parts]:
-    return _columns(a, start, stop), _columns(b, start, stop)
-
-
-def _golden_bf16(a: Parts, b: Parts, out: Tensor) -> None:
-    out.copy_(refnum.matmul_bf16(a[0], b[0], out="bfloat16"))
-
-
-def _multiply_bf16(a: Parts, b: Parts, out: Tensor) -> None:
-    torch.mm(a[0], b[0].t(), out=out)
-
-
-def _exact_fp8(a: Parts, b: Parts, out: Tensor) -> None:
-    scales = [x[1].contiguous() for x in (a, b)]
-    if out.is_cuda:
-        out.copy_(launchers.matmul_fp8(a[0], b[0], *scales, "promote128", BF16))
-    else:
-        out.copy_(refnum.matmul_fp8(a[0], b[0], scales[0], scales[1], "promote128", "bfloat16"))
-
-
-def _multiply_fp8(a: Parts, b: Parts, out: Tensor) -> None:
-    """Multiply by cuBLASLt; scales of 1x128 have the rows contiguous, those of 128x128 the blocks of K."""
-    left = a[1].t().contiguous().t()
-    right = b[1].t() if b[1].shape[0] != b[0].shape[0] else b[1].t().contiguous()
-    torch._scaled_mm(a[0], b[0].t(), left, right, out_dtype=BF16, use_fast_accum=False, out=out)
-
-
-def _by_four(scales: Tensor) -> Tensor:
-    """Return scales with rows that lie a multiple of four apart, as the library needs those of 128x128."""
-    blocks = scales.shape[-1]
-    return torch.nn.functional.pad(scales, (0, -blocks % 4))[..., :blocks]
+def _turned(x: Tensor) -> Tensor:
+    """Return a matrix's transpose; on CUDA as it lies, for the library reads either way."""
+    return x.t() if x.is_cuda else x.t().contiguous()

@@ -22,15 +22,16 @@ from .golden_parts import (
     ALIGN,
     Parts,
     activation,
+    activation_again,
     as_bytes,
     beside,
     columns_operand,
-    decode,
     encode,
     expert_order,
     filled,
     from_wire,
     gradient,
+    kept_activation,
     on_host,
     padded,
     places,
@@ -178,7 +179,7 @@ def expert_forward(
         "received": received, "row_map": row_map, "splits": splits, "prob": prob, "fc1_weight": weight1,
         "fc2_weight": weight2, "fc1_input": first, "fc1": fc1, "fc2_input": second, "fc2": fc2,
         "returned": _combined(fc2, row_map, splits, received.shape[0], ALIGN), "saved_input": saved,
-        "saved_activation": encode(fc1, policy.saved_activation),
+        "saved_activation": kept_activation(fc1, policy),
         "saved_fc2_input": stored(gate, up, prob, second, policy),
     }  # fmt: skip
 
@@ -228,11 +229,11 @@ def expert_backward(step: Forward, received: Array, policy: Policy) -> dict[str,
     grad = viewed(permute_pad(as_bytes(received), row_map, splits, ALIGN)[0], np.dtype(np.uint16))
     grad_rows, grad_columns = gradient(grad, policy, rows)
     dact = product(grad_rows, transposed(step.fc2_weight, policy), policy, rows)
-    fc1 = decode(step.saved_activation, policy.saved_activation)
+    saved = from_wire(permute_pad(step.saved_input, row_map, splits, ALIGN)[0], policy.saved_input, hidden)
+    fc1 = activation_again(step.saved_activation, saved, step.fc1_weight, policy, rows)
     gate, up = fc1[:, : fc1.shape[1] // 2], fc1[:, fc1.shape[1] // 2 :]
     dgate, dup, dprob = swiglu_backward(dact, gate, up, step.prob)
     inner_rows, inner_columns = gradient(np.concatenate([dgate, dup], axis=1), policy, rows)
-    saved = from_wire(permute_pad(step.saved_input, row_map, splits, ALIGN)[0], policy.saved_input, hidden)
     input_columns = columns_operand(saved, policy.saved_input, policy, rows)
     act_columns = second_columns(step.saved_fc2_input, step.prob, gate, up, policy, rows)
     dx_rows = product(inner_rows, transposed(step.fc1_weight, policy), policy, rows)

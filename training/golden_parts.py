@@ -105,6 +105,18 @@ def activation(gate: Array, up: Array, prob: Array, policy: Policy) -> Parts:
     return (softfloat.to_bfloat16(float32_bits(swiglu(contiguous(gate), contiguous(up), prob))),)
 
 
+def kept_activation(fc1: Array, policy: Policy) -> Parts:
+    """Return what is kept of the first product: nothing where it is made again."""
+    return () if policy.saved_activation == "recompute" else encode(fc1, policy.saved_activation)
+
+
+def activation_again(kept: Parts, saved: Parts, weight: Parts, policy: Policy, rows: Sequence[int]) -> Array:
+    """Return gate and up of the backward pass: decoded, or the product of the saved rows [R, K] once more."""
+    if policy.saved_activation != "recompute":
+        return decode(kept, policy.saved_activation)
+    return product(rows_operand(saved, policy.saved_input, policy), weight, policy, rows)
+
+
 def stored(gate: Array, up: Array, prob: Array, second: Parts, policy: Policy) -> Parts:
     """Return what is kept of the second product's input: nothing, MXFP4 of its own, or the operand itself."""
     if policy.fc2_input == "recompute":

@@ -16,8 +16,9 @@ from refnum.arrays import TILE
 from refnum.errors import ArgumentError, DtypeError, ShapeError
 
 from .dispatch import SECONDS, Ranks, Route, make_route, viewed
-from .edges import BF16, Edges, Observer, Parts, Tensor
+from .edges import Edges
 from .policies import Policy, get_policy
+from .products import BF16, Observer, Parts, Tensor
 
 
 class Witness(Observer, Protocol):
@@ -25,6 +26,9 @@ class Witness(Observer, Protocol):
 
     def enter(self, layer: MoELayer, backward: bool) -> None:
         """Take note of the layer whose conversions and products follow."""
+
+    def follows(self) -> bool:
+        """Return whether `forward` wants the intermediates of this step."""
 
     def forward(self, layer: MoELayer, inputs: Mapping[str, Any], found: Mapping[str, Any]) -> Any:
         """Look at a forward step; what it returns is given to `backward` of the same step."""
@@ -129,6 +133,14 @@ class MoELayer(torch.nn.Module):
         out: Tensor = _Step.apply(x, probs, self.w1, self.w2, experts, self)
         return out
 
+    def watch(self, witness: Witness | None) -> None:
+        """Let a witness look at the steps that follow, or none."""
+        self.witness = self.edges.observer = witness
+
+    def looked_at(self, seen: Any = None) -> bool:
+        """Return whether a step's intermediates are wanted: by `record`, or by the witness, `seen` in this step."""
+        return self.record is not None or seen is not None or (self.witness is not None and self.witness.follows())
+
     def note(self, found: Mapping[str, Any], backward: bool) -> None:
         """Fill `record`, where there is one."""
         if self.record is not None:
@@ -144,17 +156,16 @@ class _Step(torch.autograd.Function):
             layer.witness.enter(layer, False)
         route, where, prob = make_route(layer.ranks, experts, probs, layer.local)
         layer.active = route
-        found, weights, kept = _forward(layer, x, w1, w2, route, prob)
-        layer.note(
-            found | {"prob": prob, "row_map": route.row_map, "tokens": route.tokens, "splits": route.splits}, False
-        )
-        ctx.layer, ctx.route, ctx.sizes, ctx.shape = layer, route, [len(part) for part in kept], x.shape
-        ctx.seen = None
+        note = _Notes(layer.looked_at())
+        out, weights, kept = _forward(layer, note, x, w1, w2, route, prob)
+        note(prob=prob, row_map=route.row_map, tokens=route.tokens, splits=route.splits)
+        layer.note(note, False)
+        ctx.layer, ctx.route, ctx.sizes, ctx.seen = layer, route, [len(part) for part in kept], None
         if layer.witness is not None:
             inputs = {"x": x, "where": where, "prob": prob, "route": route}
-            ctx.seen = layer.witness.forward(layer, inputs, found)
+            ctx.seen = layer.witness.forward(layer, inputs, note)
         ctx.save_for_backward(prob, *weights[0], *weights[1], *(one for part in kept for one in part))
-        return found["out"]
+        return out
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
@@ -169,67 +180,112 @@ class _Step(torch.autograd.Function):
         for size in ctx.sizes:
             kept.append(tuple(rest[start : start + size]))
             start += size
-        found = _backward(layer, grad.contiguous(), weights, kept, route, prob)
-        layer.note(found, True)
+        note = _Notes(layer.looked_at(ctx.seen))
+        dx, dprobs, dw1, dw2 = _backward(layer, note, grad.contiguous(), weights, kept, route, prob)
+        layer.note(note, True)
         if layer.witness is not None:
-            layer.witness.backward(layer, ctx.seen, found | {"kept": kept, "grad": grad, "route": route})
-        return found["dx"], found["dprobs"], found["dw1"], found["dw2"], None, None
+            layer.witness.backward(layer, ctx.seen, note | {"kept": kept, "grad": grad, "route": route})
+        return dx, dprobs, dw1, dw2, None, None
+
+
+class _Notes(dict[str, Any]):
+    """Intermediates by name, kept only where somebody looks at them: else each is freed after its last use."""
+
+    def __init__(self, wanted: bool) -> None:
+        super().__init__()
+        self.wanted = wanted
+
+    def __call__(self, **found: Any) -> None:
+        if self.wanted:
+            self.update(found)
 
 
 def _forward(
-    layer: MoELayer, x: Tensor, w1: Tensor, w2: Tensor, route: Route, prob: Tensor
-) -> tuple[dict[str, Any], tuple[Parts, Parts], tuple[Parts, Parts, Parts]]:
-    """Return the intermediates, the weights as the products take them, and what the backward pass reads."""
+    layer: MoELayer, note: _Notes, x: Tensor, w1: Tensor, w2: Tensor, route: Route, prob: Tensor
+) -> tuple[Tensor, tuple[Parts, Parts], tuple[Parts, Parts, Parts]]:
+    """Return the output, the weights as the products take them, and what the backward pass reads."""
     edges, policy, ranks = layer.edges, layer.policy, layer.ranks
     weights = edges.weight(w1), edges.weight(w2)
     payload = edges.wire(x, policy.dispatched)
     received = _dispatched(ranks, payload, route)
+    note(payload=payload, received=received, fc1_weight=weights[0], fc2_weight=weights[1])
+    del payload
+    saved_input = edges.rewire(received, policy.dispatched, policy.saved_input, layer.hidden)
     first = edges.rows_operand(edges.gathered(received, route, policy.dispatched, layer.hidden), policy.dispatched)
+    del received
     fc1 = edges.product("fc1", first, weights[0], route)
+    note(saved_input=saved_input, fc1_input=first, fc1=fc1)
+    del first
     second = edges.activation(fc1, prob)
+    kept = (saved_input,), edges.kept_activation(fc1), edges.kept(fc1, prob, second)
+    del fc1
     fc2 = edges.product("fc2", second, weights[1], route)
+    note(fc2_input=second, fc2=fc2, saved_activation=kept[1], saved_fc2_input=kept[2])
+    del second
     returned = edges.summed(fc2, route.row_map, route.splits, route.received, TILE)
+    del fc2
     out = _combined(edges, ranks, returned, route, x.shape[0])
-    kept = (
-        (edges.rewire(received, policy.dispatched, policy.saved_input, layer.hidden),),
-        edges.encode(fc1, policy.saved_activation),
-        edges.kept(fc1, prob, second),
-    )
-    found = {
-        "payload": payload, "received": received, "fc1_weight": weights[0], "fc2_weight": weights[1],
-        "fc1_input": first, "fc1": fc1, "fc2_input": second, "fc2": fc2, "returned": returned, "out": out,
-        "saved_input": kept[0][0], "saved_activation": kept[1], "saved_fc2_input": kept[2],
-    }  # fmt: skip
-    return found, weights, kept
+    note(returned=returned, out=out)
+    return out, weights, kept
 
 
 def _backward(
-    layer: MoELayer, grad: Tensor, weights: tuple[Parts, Parts], kept: list[Parts], route: Route, prob: Tensor
-) -> dict[str, Any]:
-    """Return the intermediates of the backward step, the gradients among them."""
+    layer: MoELayer,
+    note: _Notes,
+    grad: Tensor,
+    weights: tuple[Parts, Parts],
+    kept: list[Parts],
+    route: Route,
+    prob: Tensor,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the gradients of tokens, of the routing's weights, and of both weights of the experts.
+
+    A matrix is freed after its last use, and each weight gradient is computed as soon as its operands are there.
+    """
     edges, policy, ranks = layer.edges, layer.policy, layer.ranks
     received = _dispatched(ranks, grad, route)
+    note(received=received)
     rows = edges.gathered(viewed(received, torch.uint8), route, "bfloat16", layer.hidden)
-    outer, outer_columns = edges.gradient(rows, route.rows)
-    dact = edges.product("fc2.dgrad", outer, _turned(weights[1]), route)
-    fc1 = edges.decode(kept[1], policy.saved_activation)
-    second_columns = edges.second_columns(kept[2], fc1, prob, route.rows)
-    gate, up = fc1.chunk(2, dim=1)
-    dgate, dup, dprob = edges.call("swiglu_backward", dact, gate, up, prob)
-    inner, inner_columns = edges.gradient((dgate, dup), route.rows)
-    saved = edges.gathered(kept[0][0], route, policy.saved_input, layer.hidden)
-    first_columns = edges.columns_operand(saved, policy.saved_input, route.rows)
-    dx_rows = edges.product("fc1.dgrad", inner, _turned(weights[0]), route)
+    del received
+    outer, columns = edges.gradient(rows, route.rows)
+    del rows
+    note(fc2_grad=outer, fc2_grad_columns=columns)
+    dact = edges.product("fc2.dgrad", outer, edges.turned(weights[1]), route)
+    del outer
+    fc1 = _gate_and_up(layer, kept, weights[0], route)
+    inputs = edges.second_columns(kept[2], fc1, prob, route.rows)
+    dw2 = edges.weight_gradient("fc2.wgrad", columns, inputs, route)
+    note(dact=dact, fc2_input_columns=inputs, dw2=dw2)
+    del columns, inputs
+    halves = edges.call("swiglu_backward", dact, *fc1.chunk(2, dim=1), prob)
+    del dact, fc1
+    dprob = halves[2]
+    inner, columns = edges.gradient(halves[:2], route.rows)
+    del halves
+    note(dprob=dprob, fc1_grad=inner, fc1_grad_columns=columns)
+    dx_rows = edges.product("fc1.dgrad", inner, edges.turned(weights[0]), route)
+    del inner
     returned = edges.summed(dx_rows, route.row_map, route.splits, route.received, TILE)
-    return {
-        "received": received, "fc2_grad": outer, "fc2_grad_columns": outer_columns,
-        "fc2_input_columns": second_columns, "dact": dact, "dprob": dprob, "fc1_grad": inner,
-        "fc1_grad_columns": inner_columns, "fc1_input_columns": first_columns,
-        "dw1": edges.weight_gradient("fc1.wgrad", inner_columns, first_columns, route),
-        "dw2": edges.weight_gradient("fc2.wgrad", outer_columns, second_columns, route),
-        "dx_rows": dx_rows, "returned": returned, "dx": _combined(edges, ranks, returned, route, grad.shape[0]),
-        "dprobs": _probabilities(ranks, route, dprob, grad.shape[0]),
-    }  # fmt: skip
+    note(dx_rows=dx_rows, returned=returned)
+    del dx_rows
+    saved = edges.gathered(kept[0][0], route, policy.saved_input, layer.hidden)
+    inputs = edges.columns_operand(saved, policy.saved_input, route.rows)
+    del saved
+    dw1 = edges.weight_gradient("fc1.wgrad", columns, inputs, route)
+    note(fc1_input_columns=inputs, dw1=dw1)
+    del columns, inputs
+    dx, dprobs = _combined(edges, ranks, returned, route, grad.shape[0]), _probabilities(ranks, route, dprob)
+    note(dx=dx, dprobs=dprobs)
+    return dx, dprobs, dw1, dw2
+
+
+def _gate_and_up(layer: MoELayer, kept: list[Parts], weight: Parts, route: Route) -> Tensor:
+    """Return gate and up of the backward pass: decoded, or the first product of the saved rows once more."""
+    edges, policy = layer.edges, layer.policy
+    if policy.saved_activation != "recompute":
+        return edges.decode(kept[1], policy.saved_activation)
+    saved = edges.gathered(kept[0][0], route, policy.saved_input, layer.hidden)
+    return edges.product("fc1.again", edges.rows_operand(saved, policy.saved_input), weight, route)
 
 
 def _dispatched(ranks: Ranks, rows: Tensor, route: Route) -> Tensor:
@@ -246,23 +302,11 @@ def _combined(edges: Edges, ranks: Ranks, rows: Tensor, route: Route, tokens: in
     return edges.summed(ranks.rows(rows, route.receive, route.send), route.tokens, route.send, tokens, 1)
 
 
-def _probabilities(ranks: Ranks, route: Route, dprob: Tensor, tokens: int) -> Tensor:
+def _probabilities(ranks: Ranks, route: Route, dprob: Tensor) -> Tensor:
     """Return float32 [tokens, top]: each weight's gradient, from the rank that has the expert."""
     lists = torch.zeros((route.received, route.top), dtype=torch.float32, device=dprob.device)
-    owned = torch.zeros((route.received, route.top), dtype=torch.float32, device=dprob.device)
     lists[route.row_map, route.slots] = dprob[route.places]
-    owned[route.row_map, route.slots] = 1.0
-    back = ranks.rows(torch.cat([lists, owned], dim=1), route.receive, route.send)
-    values, mine = back[:, : route.top], back[:, route.top :].bool()
-    row, slot = mine.nonzero(as_tuple=True)
-    out = torch.zeros((tokens, route.top), dtype=torch.float32, device=dprob.device)
-    out[route.tokens[row], slot] = values[row, slot]
-    return out
-
-
-def _turned(weight: Parts) -> Parts:
-    """Return weights [experts, K, N] of weights [experts, N, K]; square tiles turn with their scales."""
-    return tuple(one.transpose(1, 2).contiguous() for one in weight)
+    return ranks.rows(lists, route.receive, route.send).gather(0, route.home)
 
 
 def first_weights(
@@ -303,8 +347,12 @@ def _require_routing(experts: Tensor, probs: Tensor, shape: tuple[int, int]) -> 
 
 
 def _require_experts(experts: Tensor, count: int) -> None:
+    if not experts.numel():
+        return
     ordered = experts.sort(dim=1).values
-    if experts.numel() and (int(ordered.min()) < 0 or int(ordered.max()) >= count):
-        raise ArgumentError(f"a routing names expert {int(ordered.min())} to {int(ordered.max())}; there are {count}")
-    if bool((ordered[:, 1:] == ordered[:, :-1]).any()):
+    twice = (ordered[:, 1:] == ordered[:, :-1]).any().to(torch.int64)
+    least, most, repeated = torch.stack([ordered.min(), ordered.max(), twice]).tolist()
+    if least < 0 or most >= count:
+        raise ArgumentError(f"a routing names expert {least} to {most}; there are {count}")
+    if repeated:
         raise ArgumentError("a routing names an expert twice for a token; allowed is each once")

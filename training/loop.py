@@ -202,12 +202,13 @@ def _steps(trainer: Trainer, file: IO[str] | None, progress: Progress | None) ->
     task = progress.add_task("", total=run.steps, completed=trainer.step) if progress else None
     while trainer.step < run.steps:
         start = time.perf_counter()
+        values: dict[str, Any]
         number, values = trainer.step, trainer.train_step()
         seconds = time.perf_counter() - start
         if run.device == "cuda":
             values["peak_bytes"] = torch.cuda.max_memory_allocated()
         if trainer.step % run.check == 0 or trainer.step == run.steps:
-            values["valid_loss"] = trainer.valid_loss()
+            values |= {"valid_loss": trainer.valid_loss(), "judged": trainer.judged()}
         if file is not None and progress is not None and task is not None:
             tokens = run.batch * trainer.sizes.sequence
             write_line(file, step=number, **values, tokens=tokens * trainer.step, seconds=seconds)

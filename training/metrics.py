@@ -37,18 +37,34 @@ def write_line(file: IO[str], **values: Any) -> None:
 
 def plot_losses(folders: list[Path], path: Path) -> None:
     """Draw the losses of runs, each under its folder's name; UnsupportedError without matplotlib."""
+    runs = {folder.name: read_metrics(folder / NAME) for folder in folders}
+    curves = {name: [line["loss"] for line in lines] for name, lines in runs.items()}
+    held = {name: {line["step"]: line["valid_loss"] for line in lines if "valid_loss" in line}
+            for name, lines in runs.items()}  # fmt: skip
+    draw_curves(curves, path, held)
+
+
+def draw_curves(curves: dict[str, list[float]], path: Path, valid: dict[str, dict[int, float]] | None = None) -> None:
+    """Draw losses by step.
+
+    Args:
+        curves: name -> the loss of each step.
+        path: of the picture; its suffix is the format.
+        valid: name -> losses of validation by step, drawn as points.
+
+    Raises:
+        UnsupportedError: matplotlib is not there.
+    """
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise UnsupportedError("the loss curve needs matplotlib; install refnum[plot]") from error
     figure = Figure(figsize=(7, 4), layout="constrained")
     axes = figure.add_subplot()
-    for folder in folders:
-        lines = read_metrics(folder / NAME)
-        axes.plot([line["step"] for line in lines], [line["loss"] for line in lines], label=folder.name)
-        held = [(line["step"], line["valid_loss"]) for line in lines if "valid_loss" in line]
-        if held:
-            axes.plot(*zip(*held, strict=True), "o", markersize=3, label=f"{folder.name}, validation")
+    for name, losses in curves.items():
+        axes.plot(losses, label=name)
+        if points := (valid or {}).get(name):
+            axes.plot(list(points), list(points.values()), "o", markersize=3, label=f"{name}, validation")
     axes.set(xlabel="step", ylabel="loss, nats a byte")
     axes.legend(frameon=False)
     partial = path.with_name(f".{path.name}")

@@ -19,7 +19,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "products": ("bfloat16", "fp8"),
     "dispatched": tuple(FORMATS),
     "saved_input": tuple(FORMATS),
-    "saved_activation": tuple(FORMATS),
+    "saved_activation": (*FORMATS, "recompute"),
     "fc2_input": ("recompute", "store"),
     "combined": ("bfloat16",),
     "on_mismatch": ("continue", "stop"),
@@ -36,7 +36,8 @@ class Policy:
         products: operands of the experts' products, forward and backward.
         dispatched: rows sent to experts.
         saved_input: FC1's input, kept for its weight gradient.
-        saved_activation: FC1's output (gate and up), kept for the backward pass of SwiGLU.
+        saved_activation: FC1's output (gate and up), kept for the backward pass of SwiGLU; `recompute` multiplies the
+            saved input once more.
         fc2_input: `store` keeps FC2's input, as MXFP4 if `saved_activation` is, else as `products`; `recompute` makes
             it from gate and up.
         combined: rows that return from experts, and the gradients of both exchanges.
@@ -146,11 +147,12 @@ def saved_bytes(policy: Policy, hidden: int, ffn: int, scale_bytes: int = 4) -> 
         scale_bytes: of an FP8 scale, as in `row_bytes`.
 
     Returns:
-        Edge -> bytes: `input` of FC1, `activation` (gate and up), and `fc2_input`, 0 when it is recomputed.
+        Edge -> bytes: `input` of FC1, `activation` (gate and up), and `fc2_input`; 0 where it is recomputed.
     """
     second = "mxfp4" if policy.saved_activation == "mxfp4" else policy.products
+    again = policy.saved_activation == "recompute"
     return {
         "input": row_bytes(policy.saved_input, hidden, scale_bytes),
-        "activation": row_bytes(policy.saved_activation, 2 * ffn, scale_bytes),
+        "activation": 0 if again else row_bytes(policy.saved_activation, 2 * ffn, scale_bytes),
         "fc2_input": row_bytes(second, ffn, scale_bytes) if policy.fc2_input == "store" else 0,
     }

@@ -28,8 +28,8 @@ from .compare import different, on_device_of, to_array, to_own_array
 from .evidence import save_arrays, save_sample
 
 if TYPE_CHECKING:
-    from .edges import Parts, Tensor
     from .layer import MoELayer
+    from .products import Parts, Tensor
 
 
 class WitnessError(RefnumError):
@@ -103,6 +103,10 @@ class Witness:
         counted = ", ".join(f"{self.judged[kind]} {kind}" for kind in ("conversions", "products", "layer steps"))
         return f"witness: {counted} judged, {self.elements} elements, {len(self.mismatches)} mismatches"
 
+    def restart(self) -> None:
+        """Count the time that passes, and the share of it that was spent, from now."""
+        self.spent, self._started = 0.0, time.perf_counter()
+
     # --------------------------------------------------------------------------- what the layer calls
 
     def enter(self, layer: MoELayer, backward: bool) -> None:
@@ -129,9 +133,13 @@ class Witness:
             self._judge("products", name, samples.of_product(a, b, result, self.rows, self._draw), expert)
             self.spent += time.perf_counter() - start
 
+    def follows(self) -> bool:
+        """Return whether it is this step's turn to be followed."""
+        return bool(self.every) and self.step % self.every == 0
+
     def forward(self, layer: MoELayer, inputs: Mapping[str, Any], found: Mapping[str, Any]) -> Any:
         """Look at a forward step, if it is this step's turn; what it returns goes to `backward`."""
-        if not self.every or self.step % self.every:
+        if not self.follows():
             return None
         route = inputs["route"]
         tokens = layer.ranks.rows(inputs["x"].detach()[route.tokens], route.send, route.receive)
@@ -271,7 +279,9 @@ class _Followed:
         grad = golden_parts.padded(self._received(found["grad_sent"]), [count])
         outer = golden_parts.rows_operand((grad,), "bfloat16", policy)
         dact = golden_parts.product(outer, golden_parts.transposed(made["fc2_weight"], policy), policy, filled)
-        fc1 = golden_parts.decode(made["saved_activation"], policy.saved_activation)
+        saved = golden_parts.padded(made["saved_input"], [count])
+        saved_parts = golden_parts.from_wire(saved, policy.saved_input, self.hidden)
+        fc1 = golden_parts.activation_again(made["saved_activation"], saved_parts, made["fc1_weight"], policy, filled)
         dgate, dup, dprob = swiglu_backward(
             dact, fc1[:, : fc1.shape[1] // 2], fc1[:, fc1.shape[1] // 2 :], made["prob"]
         )

@@ -337,7 +337,20 @@ def run_golden(case: Case, profile: refnum.Profile | None = None) -> dict[str, n
     """
     plain = storage.without_layouts(case)
     arrays = call_golden(plain, profile)
+    if profile is None:
+        _latest[:] = [(plain, arrays)]
     return {output.name: as_bits(array) for output, array in zip(outputs_of(plain), arrays, strict=True)}
+
+
+_latest: list[tuple[Case, tuple[np.ndarray, ...]]] = []
+"""The latest case of `run_golden` and the model's outputs, whose shapes and dtypes its calls into `out` ask for."""
+
+
+def golden_like(case: Case) -> tuple[np.ndarray, ...]:
+    """Return arrays of the shapes and dtypes of a case's outputs: the model's own, which nobody may write."""
+    if _latest and _latest[0][0] is case:
+        return _latest[0][1]
+    return call_golden(case)
 
 
 def as_bits(array: np.ndarray) -> np.ndarray:

@@ -87,8 +87,8 @@ def _probability_left_out(activation):
 def _wrong_gradient_slot(probabilities):
     """The gradient of a weight goes to the first expert of the token."""
 
-    def first_slot(ranks, route, dprob, tokens):
-        return probabilities(ranks, route, dprob, tokens).sort(dim=1, descending=True).values
+    def first_slot(ranks, route, dprob):
+        return probabilities(ranks, route, dprob).sort(dim=1, descending=True).values
 
     return first_slot
 

@@ -28,6 +28,9 @@ ALONE = {
     "fc2's input stored": Case((30,), STORED),
     "saved in fewer bits than dispatched": Case((30,), MIXED),
     "dispatched in bfloat16": Case((30,), LATE),
+    "gate and up made again": Case((30,), "fp8+saved_activation=recompute"),
+    "all made again from MXFP4": Case((30,), "mxfp4+saved_activation=recompute"),
+    "gate and up made again in bfloat16": Case((9,), "bf16+saved_activation=recompute"),
 }
 TOGETHER = {
     "two ranks": Case((33, 7)),
@@ -63,6 +66,16 @@ def test_scales_of_another_rank_are_seen(together):
 def test_weights_do_not_depend_on_the_ranks(together):
     alone = MoELayer(128, 128, 4, 2, "mxfp4", seed=3)
     assert torch.equal(torch.cat([one["w1"] for one in together["two ranks"]]), alone.w1)
+
+
+def test_gradients_do_not_depend_on_who_looks():
+    """Without a record the intermediates are freed on the way, and the weight gradients are the same."""
+    recorded, layer = layer_ranks.step(ALONE["mxfp4"], 0), MoELayer(128, 128, 4, 2, "mxfp4", seed=3)
+    x, experts, probs, grad = layer_ranks.inputs(ALONE["mxfp4"], 0)
+    x, probs = x.requires_grad_(), probs.requires_grad_()
+    layer(x, (experts, probs)).backward(grad)
+    found = {"dx": x.grad, "dprobs": probs.grad, "dw1": layer.w1.grad, "dw2": layer.w2.grad}
+    assert all(torch.equal(one, recorded[name]) for name, one in found.items())
 
 
 def test_two_runs_are_equal():
@@ -102,6 +115,9 @@ class Seen:
         if name.endswith("[0]"):
             a, b = operands()
             self.calls.append((name, {one.dtype for one in (*a, *b)}))
+
+    def follows(self):
+        return False
 
     def forward(self, layer, inputs, found):
         return None

@@ -27,7 +27,8 @@ def step(policy, monkeypatch):
     return [(len(one), one.nbytes) for one in kept], rows
 
 
-@pytest.mark.parametrize("name", ["bf16", "fp8", "mxfp4", "fp8+saved_activation=bfloat16", "fp8+saved_input=mxfp4"])
+@pytest.mark.parametrize("name", ["bf16", "fp8", "mxfp4", "fp8+saved_activation=bfloat16", "fp8+saved_input=mxfp4",
+                                  "fp8+saved_activation=recompute"])  # fmt: skip
 @pytest.mark.parametrize("second", ["recompute", "store"])
 def test_kept_bytes_are_counted(name, second, monkeypatch):
     policy = get_policy(f"{name}+fc2_input={second}")

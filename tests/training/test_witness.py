@@ -37,13 +37,14 @@ def full(folder, **changes):
     return Witness(folder, **{"rate": 1.0, "every": 1, "rows": None, "share": 1.0} | changes)
 
 
-@pytest.mark.parametrize("policy", ["mxfp4", "fp8", "bf16", STORED, MIXED], ids=str)
+@pytest.mark.parametrize("policy", ["mxfp4", "fp8", "bf16", STORED, MIXED, "fp8+saved_activation=recompute"], ids=str)
 def test_a_right_layer_has_no_mismatch(policy, tmp_path):
     witness = full(tmp_path)
     train(witness, policy)
     assert witness.mismatches == [] and list(tmp_path.iterdir()) == []
-    assert witness.judged["products"] == 24 and witness.judged["layer steps"] == 1
-    assert witness.judged["conversions"] >= (20 if policy != "bf16" else 6)
+    again = 4 * ("saved_activation=recompute" in str(policy))
+    assert witness.judged["products"] == 24 + again and witness.judged["layer steps"] == 1
+    assert witness.judged["conversions"] >= (19 if policy != "bf16" else 6)
     assert witness.summary().endswith(" elements, 0 mismatches")
 
 

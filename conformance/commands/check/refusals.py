@@ -9,14 +9,14 @@ from refnum.errors import RefnumError
 
 from ...cases.case import FORM, Case
 from ...cases.levels import Outcome
-from ...cases.operation import OPERATIONS, run_golden
+from ...cases.operation import OPERATIONS, call_golden
 from ...cases.structure.illegal import illegal_cases, legal_beside
 from ...subjects.calls.call import call
 from ...subjects.subject import Subject, takes_out
 from ...verdicts.probes import refusal
 from .asking import Asking
 
-DEVICES, ON_DEVICE = ("cupy", "torch-cuda", "jax"), "illegal: a row index"
+DEVICES, ON_DEVICE = ("cupy", "torch-cuda", "jax"), ("illegal: a row index", "illegal: a code beyond")
 """Libraries whose kernels cannot refuse a value that lies on the device (N0), and illegal calls by such values."""
 
 
@@ -50,7 +50,7 @@ def _refused_by_model(engine: Asking, case: Case) -> bool:
     if "out" in case.params.get(FORM, {}):
         return True
     try:
-        run_golden(case)
+        call_golden(case)
     except RefnumError:
         return True
     except Exception as error:

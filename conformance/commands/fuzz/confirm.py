@@ -28,6 +28,7 @@ from ...cases.recipes.distributions import distributions_for
 from ...cases.recipes.drawing import EDIT_BITS
 from ...cases.recipes.inputs import expand
 from ...cases.recipes.recipe import Recipe
+from ...cases.structure.levels import Levels, case_of
 from ...mismatches import replay
 from ...mismatches.failures import REPEATS, Presenter, shows
 from ...mismatches.shrink import Blocks, Rows, Search
@@ -38,6 +39,7 @@ from ...subjects.subject import Subject
 from ...verdicts.compare import compare
 from ...verdicts.device import device_like, judged_on_device
 from ...verdicts.judge_worker import RecipeJudge, fingerprint
+from ...verdicts.structural import cases_for
 from ...verdicts.tally import Failure
 from ..check.plan import Plan
 from .context import FATAL, Tell, WorkerContext
@@ -63,7 +65,7 @@ def confirm(context: WorkerContext, task: Mapping[str, Any], tell: Tell) -> dict
     if task["suspicion"]["kind"] == "fault":
         with Trial(context, subject, task["target"], context.spec.timeout) as trial:
             trial.warm = expand(simple(recipe)) if subject.arrays == "cupy" else None
-            outcome, words = trial.outcome(expand(recipe))
+            outcome, words = trial.outcome(_case(subject, recipe))
         fatal = outcome in FATAL
         return {"shown": int(fatal), "of": 1, "outcome": str(outcome), "words": words, "golden": True}
     if task["suspicion"]["kind"] == "golden":
@@ -83,11 +85,16 @@ def confirm(context: WorkerContext, task: Mapping[str, Any], tell: Tell) -> dict
     return {"shown": shown, "of": REPEATS, "outcome": str(Outcome.MISMATCH), "words": words, "golden": agrees}
 
 
-def _views(subject: Subject, recipe: Recipe, task: Mapping[str, Any], tell: Tell, seconds: float) -> Iterator[Case]:
-    """Yield the part of a large case that fails too, if there is one, then the whole case."""
+def _views(
+    subject: Subject, recipe: Recipe | Levels, task: Mapping[str, Any], tell: Tell, seconds: float
+) -> Iterator[Case]:
+    """Yield the part of a large case that fails too, if there is one, then the whole case; of levels also the plain."""
     tell(task["case"])
     bytes_judged = subject.arrays in ("numpy", "cupy") and subject.claimed_level(recipe.operation) == 0
     bytes_judged &= subject.remote is None
+    if isinstance(recipe, Levels):
+        yield from cases_for(subject, recipe)
+        return
     if bytes_judged and math.prod(recipe.shape) > ENOUGH and not task["suspicion"]["finding"]:
         like = device_like() if judged_on_device(subject, recipe.operation) else np.empty(0, np.uint8)
         small = piece(subject, recipe, like, seconds)
@@ -97,10 +104,10 @@ def _views(subject: Subject, recipe: Recipe, task: Mapping[str, Any], tell: Tell
     yield expand(recipe)
 
 
-def _golden_again(recipe: Recipe) -> dict[str, Any]:
+def _golden_again(recipe: Recipe | Levels) -> dict[str, Any]:
     """Run the CPU model again on a case that a model run could not take."""
     try:
-        run_golden(expand(recipe))
+        run_golden(case_of(recipe))
     except (RefnumError, ArithmeticError, LookupError, TypeError, ValueError) as error:
         return {"shown": 1, "of": 1, "outcome": str(Outcome.NOT_RUN), "words": str(error)[:300], "golden": False}
     words = "the model failed in the worker and not in another process"
@@ -111,7 +118,7 @@ def shrink(context: WorkerContext, task: Mapping[str, Any], tell: Tell) -> dict[
     """Return {"record", "document", "points"} of a confirmed finding, made as small as the budget allows."""
     subject, recipe = context.subject(task["target"]), _recipe(context, task)
     if task["suspicion"]["kind"] == "fault":
-        return _smaller_fault(context, task, subject, expand(recipe), tell)
+        return _smaller_fault(context, task, subject, _case(subject, recipe), tell)
 
     def fails(case: Case) -> bool:
         tell(task["case"])
@@ -129,7 +136,7 @@ def shrink(context: WorkerContext, task: Mapping[str, Any], tell: Tell) -> dict[
     presenter = Capture(Plan([subject], [], seconds=context.spec.timeout, save=True))
     record = presenter.record(subject, _observed(subject, _failure(task, start), context.spec.timeout))
     assert presenter.document is not None
-    record["shrunk_from"] = f"{recipe}; {math.prod(recipe.shape)} elements"
+    record["shrunk_from"] = f"{recipe}; {case_of(recipe).elements} elements"
     presenter.document["recipe"] = recipe.to_json()
     small = replay._rebuild(presenter.document, Path("this finding")).case
     hit = [name for name, times in count(small, run_golden(small)).items() if times]
@@ -214,7 +221,12 @@ def _size(case: Case) -> str:
     return f"{shapes}; {case.elements} elements"
 
 
-def _recipe(context: WorkerContext, task: Mapping[str, Any]) -> Recipe:
+def _case(subject: Subject, recipe: Recipe | Levels) -> Case:
+    """Return the case that a subject is called on first."""
+    return next(cases_for(subject, recipe)) if isinstance(recipe, Levels) else expand(recipe)
+
+
+def _recipe(context: WorkerContext, task: Mapping[str, Any]) -> Recipe | Levels:
     address = address_of(task)
     return recipe_of(context.spec, context.targets[address.target], address, int(task["case"]))
 

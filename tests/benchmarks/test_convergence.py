@@ -1,0 +1,70 @@
+"""Deviations of losses: seed by seed, over the steps that all runs have, with curves of several calls together."""
+
+import importlib
+import json
+import math
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def convergence():
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    yield importlib.import_module("convergence")
+    sys.path.remove(str(ROOT / "benchmarks"))
+
+
+def run(level, steps=100, valid=()):
+    losses = [level + 1.0 / (step + 1) for step in range(steps)]
+    return {"losses": losses, "valid": dict(valid), "seconds": 1.0, "tokens": steps, "witness": {}}
+
+
+def test_what_seeds_share_does_not_widen_the_interval(convergence):
+    """Losses differ by a tenth between seeds and by a thousandth between policies: pairs see the thousandth."""
+    runs = {f"{policy}-{seed}": run((1 + seed / 10) * (1 + by)) for seed in range(5)
+            for policy, by in (("bf16", 0.0), ("fp8", 0.001), ("mxfp4", 0.002 + seed * 1e-5))}  # fmt: skip
+    for one in runs.values():
+        one["losses"] = one["losses"][:1] * 50 + [one["losses"][0] - 1.0] * 50
+    told = convergence.report(runs)
+    assert told["steps"] == 100 and told["steps of the mean"] == 10
+    assert told["fp8"]["mean"] == pytest.approx(0.001) and told["fp8"]["half"] == pytest.approx(0.0, abs=1e-12)
+    assert told["mxfp4"]["mean"] == pytest.approx(0.00202)
+    deviations = [0.002 + seed * 1e-5 for seed in range(5)]
+    spread = math.sqrt(sum((one - 0.00202) ** 2 for one in deviations) / 4)
+    assert told["mxfp4"]["half"] == pytest.approx(2.776 * spread / math.sqrt(5), rel=1e-6)
+
+
+def test_runs_are_compared_over_the_steps_that_all_have(convergence):
+    runs = {f"{policy}-0": run(2.0, steps, [("9", 1.0), (str(steps - 1), 9.0)])
+            for policy, steps in (("bf16", 80), ("fp8", 50), ("mxfp4", 100))}  # fmt: skip
+    told = convergence.report(runs | {"bf16-1": run(1.0)})  # a seed without its pairs is left out
+    assert told["seeds"] == [0] and told["steps"] == 50 and told["validated at"] == 9
+    assert told["fp8"]["mean"] == told["mxfp4"]["mean"] == told["mxfp4"]["valid"]["mean"] == 0.0
+    assert "3 seeds" not in " ".join(convergence.lines_of(told)) and "1 seeds" in convergence.lines_of(told)[-1]
+
+
+def test_nothing_to_compare_is_said(convergence):
+    assert convergence.report({"bf16-0": run(1.0)})["seeds"] == []
+    assert len(convergence.lines_of(convergence.report({"bf16-0": run(1.0)}))) == 1
+
+
+def test_jobs_go_to_the_gpu_that_has_fewest(convergence, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,5")
+    assert convergence.gpus() == ["2", "5"]
+    assert [convergence.least_used(["2", "5"], used) for used in ([], ["2"], ["2", "5", "5"])] == ["2", "5", "2"]
+
+
+def test_calls_are_put_together(convergence, tmp_path, monkeypatch, capsys):
+    for seed in (0, 1):
+        runs = {f"{policy}-{seed}": run(1.0 + seed) for policy in convergence.POLICIES}
+        (tmp_path / f"{seed}.json").write_text(json.dumps(convergence.report(runs)))
+    words = ["x", str(tmp_path / "runs"), "--seeds", "0", "--results", str(tmp_path / "all"), "--add"]
+    monkeypatch.setattr(sys, "argv", [*words, str(tmp_path / "0.json"), str(tmp_path / "1.json")])
+    convergence.main()
+    told = json.loads((tmp_path / "all" / "convergence.json").read_text())
+    assert told["seeds"] == [0, 1] and len(told["runs"]) == 6
+    assert (tmp_path / "all" / "convergence.svg").exists() and "2 seeds at 100 steps" in capsys.readouterr().out
