@@ -137,7 +137,8 @@ def _coded(
     if operation == "dequantize_nvfp4":
         grid = np.arange(-(-rows // params["tile"][0])), np.arange(columns // 16)
         scales = values.scale_bytes(*grid, seed, 40, 2)
-        return {"packed": values.packed(shape, seed), "scales": scales, "tensor_amax": values.vector(1, seed)}
+        packed = pack_nibbles(values.nibbles(shape, seed))
+        return {"packed": packed, "scales": scales, "tensor_amax": values.vector(1, seed)}
     if "packed" in OPERATIONS[operation].inputs:
         codes = values.nibbles(shape, seed)
         if operation in RAGGED:
