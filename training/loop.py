@@ -117,7 +117,8 @@ class Trainer:
             write_whole(self.run.folder / WITNESS, json.dumps(counts, indent=1).encode())
 
     def judged(self) -> dict[str, int]:
-        """Return what the witnesses of all ranks counted since the run's first step."""
+        """Return what the witnesses of all ranks counted since the run's first step; what waits is judged."""
+        self.witness.settle()
         found = self.witness.judged | {"elements": self.witness.elements, "mismatches": len(self.witness.mismatches)}
         sums = total(self.ranks, [found.get(name, 0) for name in JUDGED])
         return {name: self.before[name] + count for name, count in zip(JUDGED, sums, strict=True)}
