@@ -25,7 +25,7 @@ SUBJECT = Subject("emulated", emulate.subject_operations(EMULATOR), "host", ("HO
 LAUNCHERS = [name for name in ops.__all__ if name in OPERATIONS]
 CASES = 2
 """Sampled cases a variant."""
-MOST = 4000
+MOST = 2000
 """Elements that a case has about."""
 
 

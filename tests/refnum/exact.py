@@ -32,10 +32,18 @@ def oracle_codes(fmt, significand, exponent, **policy):
     """Oracle codes of significand * 2**exponent, asked once for each distinct pair; u8, same shape."""
     keys = (exponent.astype(np.int64) + 4096 << 32) + significand
     distinct, inverse = np.unique(keys, return_inverse=True)
+    return _answers(fmt, distinct.tobytes(), tuple(policy.items()))[inverse.reshape(keys.shape)], len(distinct)
+
+
+@functools.lru_cache(maxsize=8)
+def _answers(fmt, keys, policy):
+    """The oracle's codes of distinct pairs, kept: most rules treat both signs alike."""
     answers = []
-    for key in distinct.tolist():
-        answers.append(quick_oracle(fmt, Fraction(key & 0xFFFFFFFF) * Fraction(2) ** ((key >> 32) - 4096), **policy))
-    return np.array(answers, np.int64)[inverse.reshape(keys.shape)], len(distinct)
+    for key in np.frombuffer(keys, np.int64).tolist():
+        significand, exponent = key & 0xFFFFFFFF, (key >> 32) - 4096
+        quotient = Fraction(significand << exponent) if exponent >= 0 else Fraction(significand, 1 << -exponent)
+        answers.append(quick_oracle(fmt, quotient, **dict(policy)))
+    return np.array(answers, np.int64)
 
 
 def quick_oracle(fmt, quotient, **policy):
