@@ -97,6 +97,7 @@ def _random_bits(rbits: np.ndarray) -> Iterator[Change]:
     yield "rbits of one row", {"rbits": rbits[:1].copy()}, {}
     yield "rbits with a column too few", {"rbits": rbits[:, :-1].copy()}, {}
     yield "rbits in int64", {"rbits": rbits.astype(np.int64)}, {}
+    yield "rbits and a Philox key", {}, {"philox": [1, 2, 3]}
 
 
 def _shapes(operation: str, name: str, array: np.ndarray) -> Iterator[Change]:
