@@ -150,7 +150,7 @@ def _dtypes(operation: str, name: str, array: np.ndarray) -> Iterator[Change]:
         return
     yield f"{name} in float32", {name: array.astype(np.float32)}, {}
     yield f"{name} in int8", {name: array.view(np.int8)}, {}
-    if not operation.startswith("decode_"):
+    if operation not in CASTS:
         yield f"{name} in uint16", {name: array.astype(np.uint16)}, {}
     yield f"{name} in int64", {name: array.astype(np.int64)}, {}
 
