@@ -99,6 +99,7 @@ def _random_bits(rbits: np.ndarray) -> Iterator[Change]:
     yield "rbits of one row", {"rbits": rbits[:1].copy()}, {}
     yield "rbits with a column too few", {"rbits": rbits[:, :-1].copy()}, {}
     yield "rbits in int64", {"rbits": rbits.astype(np.int64)}, {}
+    yield "rbits and a Philox key", {}, {"philox": [1, 2, 3]}
 
 
 def _shapes(operation: str, name: str, array: np.ndarray) -> Iterator[Change]:
@@ -157,7 +158,7 @@ def _dtypes(operation: str, name: str, array: np.ndarray) -> Iterator[Change]:
         return
     yield f"{name} in float32", {name: array.astype(np.float32)}, {}
     yield f"{name} in int8", {name: array.view(np.int8)}, {}
-    if not operation.startswith("decode_"):
+    if operation not in CASTS:
         yield f"{name} in uint16", {name: array.astype(np.uint16)}, {}
     yield f"{name} in int64", {name: array.astype(np.int64)}, {}
 

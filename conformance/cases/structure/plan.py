@@ -106,9 +106,18 @@ def _rows(operation: str, profile: str, params: Mapping[str, Any], amount: str) 
         chosen += _mixed(operation, profile, params, MIXED["full"])
         tables_of = operation, profile, *tables(operation, profile, params)
         chosen += cells(operation, profile, MIXED["cells"], *tables_of[2:]) + residues(*tables_of) + stairs(*tables_of)
+        if operation == "encode_e2m1":
+            chosen = [_with_scale(row, place) for place, row in enumerate(chosen)]
         chosen += _order_rows(operation)
         chosen += _model_rows(operation)
     return chosen
+
+
+def _with_scale(row: Row, place: int) -> Row:
+    """Return a mixed row, one of four with a scale byte that is not the default."""
+    if place % 4 or "classes" not in row:
+        return row
+    return {**row, "scale_byte": SCALE_BYTES[place // 4 % len(SCALE_BYTES)]}
 
 
 def _brief(operation: str, profile: str) -> int:

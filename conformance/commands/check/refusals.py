@@ -8,7 +8,7 @@ from typing import Any
 from refnum.errors import RefnumError
 
 from ...cases.case import FORM, Case
-from ...cases.layouts import OUT
+from ...cases.layouts import IN, OUT
 from ...cases.levels import Outcome
 from ...cases.operation import OPERATIONS, call_golden, run_golden
 from ...cases.structure.illegal import illegal_cases, legal_beside
@@ -53,7 +53,7 @@ def _refused_by_model(engine: Asking, case: Case) -> bool:
     if case.params.get(FORM):
         return True
     try:
-        (call_golden if OUT in case.params else run_golden)(case)
+        (call_golden if OUT in case.params and IN not in case.params else run_golden)(case)
     except RefnumError:
         return True
     except Exception as error:

@@ -120,7 +120,7 @@ def recipes_of(spec: Spec, target: Target, address: Address) -> Sequence[Recipe 
 
 def levels_of(spec: Spec, target: Target, address: Address) -> list[Levels]:
     """Return the levels of a shard of structure, whose largest case has some times the elements of other shards'."""
-    key, largest = key_of(target, address), max(spec.elements, min(LARGER * spec.elements, LARGEST))
+    key, largest = key_of(target, address), min(LARGER * spec.elements, LARGEST)
     rows = campaign_rows(*target.key, str(key), spec.cases, largest)
     return [Levels(*target.key, row, (key & 0xFFFFFF) + number) for number, row in enumerate(rows)]
 
