@@ -23,9 +23,7 @@ def infer(
     operation: Annotated[str | None, typer.Option("--operation", "-o", help="Default: its only one.")] = None,
     isolate: Isolate = None,
     timeout: Annotated[float, typer.Option(min=0.0, help="Seconds that one call of a subject may take.")] = 60.0,
-    shape: Annotated[
-        str, typer.Option(help="M,N,K of a product, with `-o matmul_*`.")
-    ] = "256,256,2048",
+    shape: Annotated[str, typer.Option(help="M,N,K of a product, with `-o matmul_*`.")] = "256,256,2048",
     scales: Annotated[str, typer.Option(help=f"Scales of a product: {', '.join(SCALES)}.")] = "none",
 ) -> None:
     """Say which profile a kernel follows, and for each choice the input that decides it.
