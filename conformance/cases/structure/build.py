@@ -134,6 +134,11 @@ def _coded(
 ) -> dict[str, np.ndarray]:
     """Return codes and scales; group: index of the column block of each row, whose scales lie apart."""
     rows, columns = shape
+    if operation == "dequantize_nvfp4":
+        grid = np.arange(-(-rows // params["tile"][0])), np.arange(columns // 16)
+        scales = values.scale_bytes(*grid, seed, 40, 2)
+        packed = pack_nibbles(values.nibbles(shape, seed))
+        return {"packed": packed, "scales": scales, "tensor_amax": values.vector(1, seed)}
     if "packed" in OPERATIONS[operation].inputs:
         codes = values.nibbles(shape, seed)
         if operation in RAGGED:

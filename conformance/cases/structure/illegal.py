@@ -11,6 +11,7 @@ import numpy as np
 from refnum.formats import get_format
 
 from ..case import FORM, Case
+from ..layouts import IN, OUT
 from ..operation import OPERATIONS, outputs_of
 from .build import build
 from .factors import CASTS, RAGGED, ROUTED
@@ -19,10 +20,11 @@ from .plan import base_row
 Change = tuple[str, dict[str, np.ndarray], dict[str, Any]]
 """What is wrong, and the inputs and parameters that are."""
 WRONG_PARAMS: dict[str, tuple[Any, ...]] = {
-    "scale": ("mean",), "underflow": ("nearest",), "to": ("fp4",), "tile": ([1, 64], [64, 64], [128, 1]),
+    "scale": ("mean",), "underflow": ("nearest",), "to": ("fp4",), "tile": ([1, 64], [64, 64], [128, 1], [16, 1]),
     "dtype": ("float16",), "overflow": ("wrap",), "rounding": ("even",), "saturate": ("yes",),
-    "align": (0, -32, 1.5, 32.0, "32", True), "tokens": (-1, 40.0), "layout_out": ("packed",), "element": ("E4M2",),
+    "align": (0, -32, 1.5, 32.0, "32", True), "tokens": (-1, 40.0), OUT: ("packed",), "element": ("E4M2",),
     "order": ("tree", "promote33", "split999"), "out": ("float16",), "a_format": ("E2M1",), "b_format": ("E8M0",),
+    "variant": ("NVIDIA", "te"),
 }  # fmt: skip
 """Parameter -> values that it does not have."""
 OUT_WRONG = ("one row short", "one row long", "another dtype", "a wider dtype", "read-only")
@@ -53,11 +55,12 @@ def _changes(legal: Case) -> Iterator[Change]:
     for name in OPERATIONS[operation].inputs:
         yield from _shapes(operation, name, inputs[name])
         yield from _dtypes(operation, name, inputs[name])
-    for name in ("prob", "weights"):
+    for name in ("prob", "weights", "tensor_amax"):
         if name in inputs:
             yield f"{name} one short", {name: inputs[name][:-1].copy()}, {}
             yield f"{name} one long", {name: np.append(inputs[name], inputs[name][:1])}, {}
-            yield f"{name} of one number", {name: inputs[name][:1].copy()}, {}
+            if name != "tensor_amax":
+                yield f"{name} of one number", {name: inputs[name][:1].copy()}, {}
             yield f"{name} of two axes", {name: inputs[name][:, None].copy()}, {}
             for dtype in ("float64", "float16", "int32"):
                 yield f"{name} in {dtype}", {name: inputs[name].astype(dtype)}, {}
@@ -69,7 +72,8 @@ def _changes(legal: Case) -> Iterator[Change]:
         key = list(legal.params["philox"])
         yield "a Philox key of two numbers", {}, {"philox": key[:2]}
         yield "a Philox key with a negative step", {}, {"philox": [*key[:2], -1]}
-    extra = ("tokens",) if operation == "unpermute" else ("layout_out",) if "layout_out" in legal.params else ()
+    layout = OUT in OPERATIONS[operation].layouts and not {IN, OUT} & set(legal.params)
+    extra = ("tokens",) if operation == "unpermute" else (OUT,) if layout else ()
     for name in (*OPERATIONS[operation].params, *extra):
         for value in WRONG_PARAMS.get(name, ()):
             yield f"{name}={value}", {}, {name: value}
@@ -99,7 +103,7 @@ def _random_bits(rbits: np.ndarray) -> Iterator[Change]:
 
 def _shapes(operation: str, name: str, array: np.ndarray) -> Iterator[Change]:
     """Widths that are no whole blocks, one column or row too many or too few, too many axes."""
-    if operation in CASTS or name == "row_map":
+    if operation in CASTS or name in ("row_map", "tensor_amax"):
         return
     yield f"{name} of three axes", {name: array[None].copy()}, {}
     yield f"{name} of one axis", {name: array.reshape(-1).copy()}, {}
@@ -124,7 +128,13 @@ def _shapes(operation: str, name: str, array: np.ndarray) -> Iterator[Change]:
 
 def _no_blocks(operation: str, name: str, width: int) -> bool:
     """Whether an array of so many columns is no whole number of blocks."""
-    return bool(width % {"packed": 16, "payload": 17}.get(name, 32))
+    return bool(width % _unit(operation, name))
+
+
+def _unit(operation: str, name: str) -> int:
+    """Columns of one block of an input."""
+    block = min(32, OPERATIONS[operation].block)
+    return {"packed": block // 2, "payload": 17}.get(name, block)
 
 
 def _wide(array: np.ndarray, width: int) -> np.ndarray:
@@ -165,6 +175,9 @@ def _splits(legal: Case) -> Iterator[Change]:
     yield "splits as a number", {}, {"splits": sum(counts)}
     yield "splits of two axes", {}, {"splits": [counts]}
     yield "splits of truth values", {}, {"splits": [*counts[:-1], bool(counts[-1])]}
+    if legal.params.get("splits"):
+        yield "splits in an array of floats", {}, {FORM: {"splits": "float64 array"}}
+        yield "splits in an array of two axes", {}, {FORM: {"splits": "matrix"}}
     if legal.operation in ROUTED:
         yield "splits that are not given", {}, {"splits": None}
     if legal.operation == "mxfp4_columns":

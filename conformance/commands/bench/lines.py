@@ -111,6 +111,13 @@ _ALL = (
     Line("FP8 -> FP32", "dequantize_fp8_tiles", "rows", {"tile": [1, 128], "dtype": "float32"}),
     Line("FP8 128x128 -> BF16", "dequantize_fp8_tiles", "rows", {"tile": [128, 128], "dtype": "bfloat16"}),
     Line("FP8 128x128 -> FP32", "dequantize_fp8_tiles", "rows", {"tile": [128, 128], "dtype": "float32"}),
+    *(
+        Line(f"{name} -> NVFP4", "quantize_nvfp4", "tokens", {"input": dtype}, optional=("tensor_amax",))
+        for dtype, name in _FLOATS.items()
+    ),
+    Line("BF16 -> NVFP4, maximum found", "quantize_nvfp4", "tokens", {"input": "bfloat16"}),
+    Line("NVFP4 -> BF16", "dequantize_nvfp4", "rows", {"dtype": "bfloat16"}),
+    Line("NVFP4 -> FP32", "dequantize_nvfp4", "rows", {"dtype": "float32"}),
     Line("FP8 -> MXFP4", "fp8_to_mxfp4", "rows"),
     Line("MXFP4 -> FP8, max", "mxfp4_to_fp8", "rows", {"scale": "max"}),
     Line("MXFP4 -> FP8, amax", "mxfp4_to_fp8", "rows", {"scale": "amax"}),
