@@ -40,8 +40,8 @@ def _outside(case: Case) -> str:
         return "cuBLASLt takes 128x128 scales of one operand"
     if "squares" in sides and "tensor" in sides:
         return "it has no scale a tensor beside 128x128 scales"
-    if "squares" in sides and k <= TILE:
-        return "it takes no 128x128 scales of one block of K"
+    if "squares" in sides and tile_count(k) % 4:
+        return "it takes 128x128 scales where K has a multiple of four blocks of 128"
     by_row = {*sides} == {"tensor", "rows"} or ({*sides} == {"tensor", "blocks"} and k <= TILE)
     if by_row and all(case.inputs.get(f"{name}_scales") is not None for name in "ab"):
         return "it multiplies by a scale a row and by one a tensor in turn, not by their product (N19.5)"

@@ -193,6 +193,7 @@ class Presenter:
         path, unsaved = self._save(document)
         return {
             **self._told(failure, document, path, subject),
+            "fails": failed_name(failure.level if failure.finding else reached, case.operation),
             "words": "; ".join(filter(None, (failure.words or called.words, tried, unsaved))),
             "bug_classes": classes,
             "shrunk": shrunk and shown == REPEATS,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 import weakref
 from typing import Any
 
@@ -35,11 +36,16 @@ class EmulatedArray(np.ndarray):
 _known: dict[int, weakref.ref[EmulatedArray]] = {}  # id -> array that a launcher has looked at, the latest last
 
 
+_registering = threading.Lock()
+"""Launchers of several threads register arrays, and look at all of them, at the same time."""
+
+
 def address_of(x: EmulatedArray) -> int:
     """Return the address of an array and register the array, because a launch is given the address alone."""
     place = int(x.ctypes.data)  # of what is no array there is none
-    _known.pop(id(x), None)
-    _known[id(x)] = weakref.ref(x)
+    with _registering:
+        _known.pop(id(x), None)
+        _known[id(x)] = weakref.ref(x)
     return place
 
 
@@ -99,9 +105,10 @@ def array(x: np.ndarray[Any, Any], *, written: bool = False) -> EmulatedArray:
 
 def living() -> dict[int, EmulatedArray]:
     """Return address -> array, for the arrays that a launcher has looked at and that still exist."""
-    found = [(number, reference()) for number, reference in _known.items()]
-    for number in [number for number, x in found if x is None]:
-        _known.pop(number, None)
+    with _registering:
+        found = [(number, reference()) for number, reference in _known.items()]
+        for number in [number for number, x in found if x is None]:
+            _known.pop(number, None)
     return {int(x.ctypes.data): x for _, x in found if x is not None}
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 
 import jsonschema
 import numpy as np
@@ -24,6 +25,7 @@ from refnum.conformance.subjects.loading.discover import from_file
 from refnum.conformance.subjects.loading.failure import LIBRARY, LINES, schema_file
 from refnum.conformance.subjects.loading.shapes import output_specs
 from refnum.conformance.verdicts.probes import refusal
+from refnum.errors import UnsupportedError
 
 GUIDES = Path(__file__).resolve().parents[2] / "docs" / "guides"
 needs_compiler = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
@@ -131,6 +133,34 @@ def test_the_schema_of_declarations_has_the_keys_that_are_read():
     schema = json.loads(schema_file(LIBRARY).read_text())
     assert set(schema["properties"]) == shared_library._KEYS
     assert set(schema["$defs"]["function"]["properties"]) == shared_library._OPERATION_KEYS
+
+
+class FakeStream:
+    """A stream of CuPy that notes what it is waited for."""
+
+    def __init__(self, ptr, log, capturing=False):
+        self.ptr, self.log, self.capturing = ptr, log, capturing
+
+    def synchronize(self):
+        self.log.append(self.ptr)
+
+    def is_capturing(self):
+        return self.capturing
+
+
+@pytest.mark.parametrize("ptr", [0, 5])
+def test_a_library_on_a_device_is_called_in_the_order_of_the_callers_stream(ptr, monkeypatch):
+    log = []
+    stream = FakeStream(ptr, log)
+    cuda = SimpleNamespace(get_current_stream=lambda: stream, Stream=SimpleNamespace(null=FakeStream(0, log)))
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda))
+    assert shared_library._stream() == ptr
+    assert shared_library._between_streams("f", lambda: log.append("call") or 0) == 0
+    assert log == (["call"] if ptr == 0 else [5, "call", 0])
+    stream.capturing = True
+    if ptr:
+        with pytest.raises(UnsupportedError, match="f takes no stream"):
+            shared_library._between_streams("f", lambda: log.append("call"))
 
 
 def test_the_guide_of_libraries_explains_every_key_and_every_word():

@@ -31,6 +31,19 @@ def test_a_named_order_is_found_and_all_others_are_ruled_out(order, out):
     assert all(one.got != one.would_be for one in found.ruled_out) and not found.probes
 
 
+@pytest.mark.parametrize("order", ["chain", "promote128", "promote32", "split2", "split2-chain"])
+def test_an_order_of_a_bfloat16_product_is_found(order, tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(f"import refnum\ndef matmul_bf16(a, b):\n    return refnum.matmul_bf16(a, b, {order!r})\n")
+    given = ["infer", "-o", "matmul_bf16", "--shape", "16,12,1024", "-s", str(path)]  # the function's name is known
+    told = CliRunner().invoke(app, given)
+    assert told.exit_code == 0, told.output
+    (same,) = [names for names in candidates(1024, False, "wgmma_bf16") if order in names]
+    assert f"order {' or '.join(same)}, every bit" in " ".join(told.output.split())
+    refused = CliRunner().invoke(app, [*given, "--scales", "rows"])
+    assert refused.exit_code == 2 and "products of bfloat16 have none" in refused.output
+
+
 @pytest.mark.parametrize("scales", ["tensor", "rows", "blocks", "squares"])
 def test_products_with_scales(scales):
     for order in ("promote128", "split2"):

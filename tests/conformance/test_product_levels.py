@@ -1,5 +1,7 @@
 """Products at level P1 (N16): of another order than asked for, and wrong in every order."""
 
+from pathlib import Path
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -7,8 +9,9 @@ import pytest
 import refnum
 from refnum.conformance.api import judge_kernel
 from refnum.conformance.cases.case import Case
-from refnum.conformance.cases.levels import NO_LEVEL, P1
+from refnum.conformance.cases.levels import NO_LEVEL, P1, failed_name
 from refnum.conformance.cases.operation import run_golden
+from refnum.conformance.mismatches import replay
 from refnum.conformance.reports.badge import badge
 from refnum.conformance.verdicts.compare import compare, differences
 
@@ -139,6 +142,22 @@ def test_the_levels_of_bfloat16_products(bf16_case):
 def bf16_cut(a, b, order="chain", out="float32"):
     """Sums whose accumulator keeps 13 fraction bits, as that of FP8 products."""
     return (refnum.matmul_bf16(a, b).view(np.uint32) & np.uint32(0xFFFFFC00)).view(np.float32)
+
+
+def overflows(a, b, order="chain", out="float32"):
+    """Sums in float32, which overflow where a step does not."""
+    with np.errstate(all="ignore"):
+        return a.astype(np.float32) @ b.astype(np.float32).T
+
+
+def test_a_page_names_the_level_that_its_small_case_fails():
+    """Where a sum may overflow no result is excluded: such a page does not say that P1 fails."""
+    found = judge_kernel(overflows, "matmul_bf16", level="smoke")
+    (result,) = [one for one in found["results"] if one["outcome"] != "unsupported"]
+    for failure in result["failures"]:
+        case = replay.load(Path(failure["replay"])).case
+        observed = overflows(case.inputs["a"], case.inputs["b"])
+        assert failure["fails"] == failed_name(compare(case, run_golden(case), (observed,)).level, "matmul_bf16")
 
 
 def test_kernels_of_bfloat16_at_p1():

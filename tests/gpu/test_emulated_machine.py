@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -220,3 +221,27 @@ def test_launches_that_a_device_refuses(tmp_path: Path) -> None:
     assert launch(tmp_path, shared.replace("WORDS", str(48 << 8))).all()
     with pytest.raises(EmulationError, match="49160 bytes of shared memory; allowed are 49152"):
         launch(tmp_path, shared.replace("WORDS", str((48 << 8) + 2)))
+
+
+def test_threads_register_arrays_while_others_look_at_all_of_them() -> None:
+    stop, failed = threading.Event(), list[BaseException]()
+
+    def register() -> None:
+        while not stop.is_set():
+            kept = [arrays.array(np.zeros(8, np.uint8)) for _ in range(50)]
+            try:
+                for x in kept:
+                    place = arrays.address_of(x)
+                    assert arrays.living()[place] is x
+            except BaseException as error:
+                failed.append(error)
+                return
+
+    threads = [threading.Thread(target=register) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    stop.wait(0.5)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert not failed

@@ -16,6 +16,7 @@ import numpy as np
 
 import refnum
 from refnum.errors import ArgumentError, DtypeError, ShapeError, UnsupportedError
+from refnum.product_steps import PRODUCTS
 
 from ...cases.orders import candidates
 
@@ -65,17 +66,20 @@ class OrderInference:
 
 
 def infer_order(
-    name: str, product: Product, shape: tuple[int, int, int], scales: str = "none", seed: int = 19
-) -> OrderInference:
+    name: str, product: Product, shape: tuple[int, int, int], scales: str = "none", seed: int = 19,
+    operation: str = "matmul_fp8",
+) -> OrderInference:  # fmt: skip
     """Return which named orders a call takes for a shape.
 
     Args:
         name: what the call is called.
         product: a function of `a` u8 [M, K] and `b` u8 [N, K], E4M3 codes, and unless scales is "none" of float32
-            `a_scales` and `b_scales` in the shapes of `refnum.matmul_fp8`; it returns float32 or bfloat16 [M, N].
+            `a_scales` and `b_scales` in the shapes of `refnum.matmul_fp8`; it returns float32 or bfloat16 [M, N]. Of
+            matmul_bf16 `a` and `b` are bfloat16.
         shape: M, N and K; K a multiple of 64.
-        scales: one of `SCALES`.
+        scales: one of `SCALES`; matmul_bf16 has none.
         seed: of the operands.
+        operation: "matmul_fp8" or "matmul_bf16".
 
     Returns:
         The orders that give every bit of the results that are compared, and a witness against each other one.
@@ -90,14 +94,19 @@ def infer_order(
         raise ArgumentError(f"shape={shape}; allowed are sizes from 1, with K a multiple of {2 * STEP}")
     if scales not in SCALES:
         raise ArgumentError(f"scales={scales!r}; allowed are {', '.join(SCALES)}")
-    left = candidates(k, scales in ("blocks", "squares"))
+    narrow = operation == "matmul_fp8"
+    if not narrow and scales != "none":
+        raise ArgumentError(f"scales={scales!r}; products of bfloat16 have none")
+    golden: Product = refnum.matmul_fp8 if narrow else _of_codes(refnum.matmul_bf16)
+    product = product if narrow else _of_codes(product)
+    left = candidates(k, scales in ("blocks", "squares"), PRODUCTS[operation])
     found = OrderInference(name, shape, scales)
     for draw in range(DRAWS):
         drawn = _draw(np.random.default_rng([seed, draw]), product, shape, scales)
         found.compared, found.dtype = found.compared + drawn.got.size, drawn.dtype
-        left = [names for names in left if not _ruled_out(found, names[0], drawn)]
+        left = [names for names in left if not _ruled_out(found, golden, names[0], drawn)]
     found.fits = [name for names in left for name in names]
-    if not found.exact and scales == "none":
+    if not found.exact and scales == "none" and narrow:
         found.probes = list(probed(product, shape))
     return found
 
@@ -125,9 +134,23 @@ def _draw(rng: np.random.Generator, product: Product, shape: tuple[int, int, int
     return _Drawn(a[rows], b[columns], cut, rows, columns, got, "float32" if got.itemsize == 4 else "bfloat16")
 
 
-def _ruled_out(found: OrderInference, order: str, drawn: _Drawn) -> bool:
+def _of_codes(product: Product) -> Product:
+    """Return a product of bfloat16 as one of E4M3 codes, whose exponents are spread to twice their distance.
+
+    Products then lie up to 48 places apart, more than a step keeps (N19.3).
+    """
+
+    def wide(codes: np.ndarray) -> np.ndarray:
+        bits = codes.astype(np.uint16)
+        field = 127 + 2 * (bits >> 3 & 15) - 14
+        return ((bits & 0x80) << 8 | field << 7 | (bits & 7) << 4).astype(np.uint16).view(ml_dtypes.bfloat16)
+
+    return lambda a, b, **keywords: product(wide(a), wide(b), **keywords)
+
+
+def _ruled_out(found: OrderInference, golden: Product, order: str, drawn: _Drawn) -> bool:
     """Compare an order with what a call gave, and note the first result that rules it out."""
-    want = _bits(refnum.matmul_fp8(drawn.a, drawn.b, order=order, out=drawn.dtype, **drawn.scales))
+    want = _bits(golden(drawn.a, drawn.b, order=order, out=drawn.dtype, **drawn.scales))
     different = np.argwhere(drawn.got != want)
     if different.size:
         i, j = different[0].tolist()

@@ -35,6 +35,8 @@ RETURNS = {"int": ctypes.c_int, "void": None}
 """What a function may return by its declaration: a status, or nothing."""
 _KEYS = {"name", "profiles", "level", "inputs", "memory", "library", "source", "operations"}
 _OPERATION_KEYS = {"symbol", "arguments", "returns", "source", "dtypes", "rows", "columns", "max_elements"}
+_STREAM = ctypes.c_void_p(0)
+"""What stands for the stream among the arguments: NULL on the host, the caller's current stream on a device."""
 _SIZE = re.compile(r"(rows|columns|size)\((\w+)\)")
 
 
@@ -113,7 +115,13 @@ def _function(
         outs = {_as_output(operation)(output): zones[output.name].array for output in outputs_of(case)}
         inputs = {key: keywords.get(key) for key in (*operation.inputs, *operation.optional)}
         given = [_argument(one, {**inputs, **outs}, case, profiles) for one in arguments]
-        code = _loaded(library, symbol, returns)(*given)
+        function = _loaded(library, symbol, returns)
+        if memory == "host":
+            code = function(*given)
+        elif "stream" in arguments:
+            code = function(*(ctypes.c_void_p(_stream()) if one is _STREAM else one for one in given))
+        else:
+            code = _between_streams(symbol, lambda: function(*given))
         if code == 1:
             raise UnsupportedError(f"{symbol} says that it does not support this case (it returned 1)")
         if code:
@@ -191,7 +199,7 @@ def _check(argument: str, operation: Operation, where: Path) -> None:
 
 def _argument(text: str, arrays: dict[str, Any], case: Case, profiles: list[str]) -> Any:
     if text == "stream":
-        return ctypes.c_void_p(0)
+        return _STREAM
     if text == "tokens":
         return ctypes.c_int64(case.params["tokens"])
     if text == "profile":
@@ -222,6 +230,28 @@ def _argument(text: str, arrays: dict[str, Any], case: Case, profiles: list[str]
         listed = ", ".join(map(str, choices))
         raise UnsupportedError(f"{text}={value} is no choice; a library is told {listed} by their places")
     return ctypes.c_int32(choices.index(value))
+
+
+def _stream() -> int:
+    """Return the handle of the caller's current stream."""
+    import cupy
+
+    return int(cupy.cuda.get_current_stream().ptr)
+
+
+def _between_streams(symbol: str, call: Callable[[], Any]) -> Any:
+    """Make a call that takes no stream, and so launches on the default one, in the order of the caller's stream."""
+    import cupy
+
+    current = cupy.cuda.get_current_stream()
+    if current.ptr == 0:
+        return call()
+    if current.is_capturing():
+        raise UnsupportedError(f"{symbol} takes no stream, so its launches cannot be recorded in a graph")
+    current.synchronize()
+    code = call()
+    cupy.cuda.Stream.null.synchronize()
+    return code
 
 
 def _address(array: Any) -> int:
