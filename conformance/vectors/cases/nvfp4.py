@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+import refnum
 from refnum.formats import FP32
+from refnum.nvfp4_scales import get_variant
 
 from ...cases.corners.nvfp4 import AMAX, edge_blocks, one
 from ...cases.operation import NVFP4_VARIANTS
@@ -96,5 +98,36 @@ def _decoded(dtype: str) -> Iterator[Draft]:
         yield Draft(square, {"order": order, "tile": [16, 16], "dtype": dtype}, FLAGS, "squares, the last of one row")
 
 
-quantize_nvfp4 = plain(lambda: (draft for variant in NVFP4_VARIANTS for draft in _variant(variant)), _random)
+TELLING, BALANCED = 0x41020000, 0x41110000
+"""Tensor maxima under which many blocks tell TE from TE_2_8, and under which both scales often have the same error."""
+MIXED = (0, 8, 4, 12, 2, 10, 6, 14, 1, 9, 5, 13, 3, 11, 7, 15)
+
+
+def _scales_of(x: np.ndarray, tall: int = 1) -> np.ndarray:
+    found: np.ndarray = refnum.quantize_nvfp4(x, "FOUR_OVER_SIX", one(BALANCED), (tall, 16))[1]
+    return found
+
+
+def _telling() -> Iterator[Draft]:
+    """Blocks whose scale tells one order of operations from another, found among many by the model."""
+    maxima = np.arange(0x3800, 0x4100, dtype=np.uint32) << np.uint32(16)
+    sides = [
+        get_variant(name).steps(maxima[:, None], np.array([TELLING], np.uint32))[0].codes for name in ("TE", "TE_2_8")
+    ]
+    apart = np.flatnonzero(sides[0] != sides[1])[:4]
+    x = np.repeat(maxima[apart, None], 16, axis=1).view(np.float32)
+    for variant in ("TE", "TE_2_8"):
+        yield _draft("blocks whose scale depends on where a sixth is taken", x, variant, TELLING, "N21.3")
+    x = (_noise((1 << 14, 16), 5, 2) & np.uint32(0xFFFFF000)).view(np.float32)
+    found = x[(_scales_of(x) != _scales_of(np.ascontiguousarray(x[:, ::-1])))[:, 0]]
+    yield _draft("blocks whose scale depends on the order of the sum", found, "FOUR_OVER_SIX", BALANCED, "N21.5")
+    lane, row, way = np.arange(16), np.arange(16)[:, None], np.arange(120)[:, None, None]
+    tiles = found[:, ((way // 15 * 2 + 1) * lane + (way % 15 + 1) * row) % 16].reshape(-1, 16, 16)
+    turned = np.ascontiguousarray(tiles[:, MIXED]).reshape(-1, 16)
+    sides = [_scales_of(tiles.reshape(-1, 16), 16), _scales_of(turned, 16)]
+    rows = tiles[np.flatnonzero(sides[0] != sides[1])[:4]].reshape(-1, 16)
+    yield _draft("squares whose scale depends on the tree", rows, "FOUR_OVER_SIX", BALANCED, "N21.5", 16)
+
+
+quantize_nvfp4 = plain(_telling, lambda: (draft for variant in NVFP4_VARIANTS for draft in _variant(variant)), _random)
 dequantize_nvfp4 = each(DTYPES, _decoded)
