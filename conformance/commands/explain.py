@@ -54,6 +54,8 @@ def build(operation: str, values: str | None, scales: str | None, profile: str, 
         )
     if "b" in OPERATIONS[operation].inputs:
         raise ArgumentError(f"{operation} has two matrices: give a replay file, or call refnum.explain with a case.")
+    if "tensor_amax" in OPERATIONS[operation].inputs:
+        raise ArgumentError(f"{operation} takes a tensor's maximum: give a replay file, or call refnum.explain with it.")
     if values is None:
         raise ArgumentError("Give --values, e.g. --values 1.25,0.1,-3, or a replay file.")
     keywords = dict(OPERATIONS[operation].defaults())
