@@ -327,15 +327,18 @@ def _overhead(shape: Shape, device: str, folder: Path, seconds: float) -> dict[s
         if device != "cpu":
             torch.cuda.synchronize()
         ms["with" if on else "without"].append((time.perf_counter() - begin) / block * 1e3)
+    spent = witness.spent
+    witness.settle()
     bench.layer.watch(witness)
-    witness.step = witness.every
+    witness.share, witness.step = 1.0, witness.every
     followed = timed(bench.whole, 2, device)
     means = {name: float(np.mean(values)) for name, values in ms.items()}
     return {
         "ms": {name: round(value, 4) for name, value in means.items()}, "steps of a block": block,
         "share": round(means["with"] / means["without"] - 1, 5), "step that is followed whole, ms": followed,
-        "share of whole steps": round((min(followed) / means["without"] - 1) / witness.every, 5), "blocks": ms,
-        "summary": witness.summary(), "spent_s": round(witness.spent, 4), "judged": dict(witness.judged),
+        "whole steps, were all followed": round((min(followed) / means["without"] - 1) / witness.every, 5),
+        "blocks": ms,
+        "summary": witness.summary(), "spent_s": round(spent, 4), "judged": dict(witness.judged),
     }  # fmt: skip
 
 

@@ -190,6 +190,10 @@ class Looking:
     def enter(self, layer: Any, backward: bool) -> None:
         """Nothing to note."""
 
+    def wants(self, calls: int) -> bool:
+        """Every call is shown."""
+        return True
+
     def conversion(self, name: str, arguments: Any, named: Any, results: Any) -> None:
         """Nothing to look at."""
 

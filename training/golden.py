@@ -170,10 +170,10 @@ def expert_forward(
     rows = from_wire(permute_pad(received, beside(row_map, received), splits, ALIGN)[0], policy.dispatched, hidden)
     weight1, weight2 = weight_parts(w1, policy), weight_parts(w2, policy)
     first = rows_operand(rows, policy.dispatched, policy)
-    fc1 = product(first, weight1, policy, filled(splits))
+    fc1 = product(first, weight1, policy, splits)
     gate, up = fc1[:, :wide], fc1[:, wide:]
     second = activation(gate, up, prob, policy)
-    fc2 = product(second, weight2, policy, filled(splits))
+    fc2 = product(second, weight2, policy, splits)
     saved = recode_wire(received, policy.dispatched, policy.saved_input, hidden)
     return {
         "received": received, "row_map": row_map, "splits": splits, "prob": prob, "fc1_weight": weight1,
@@ -228,15 +228,15 @@ def expert_backward(step: Forward, received: Array, policy: Policy) -> dict[str,
     row_map = beside(step.row_map, received)
     grad = viewed(permute_pad(as_bytes(received), row_map, splits, ALIGN)[0], np.dtype(np.uint16))
     grad_rows, grad_columns = gradient(grad, policy, rows)
-    dact = product(grad_rows, transposed(step.fc2_weight, policy), policy, rows)
+    dact = product(grad_rows, transposed(step.fc2_weight, policy), policy, splits)
     saved = from_wire(permute_pad(step.saved_input, row_map, splits, ALIGN)[0], policy.saved_input, hidden)
-    fc1 = activation_again(step.saved_activation, saved, step.fc1_weight, policy, rows)
+    fc1 = activation_again(step.saved_activation, saved, step.fc1_weight, policy, splits)
     gate, up = fc1[:, : fc1.shape[1] // 2], fc1[:, fc1.shape[1] // 2 :]
     dgate, dup, dprob = swiglu_backward(dact, gate, up, step.prob)
     inner_rows, inner_columns = gradient(np.concatenate([dgate, dup], axis=1), policy, rows)
     input_columns = columns_operand(saved, policy.saved_input, policy, rows)
     act_columns = second_columns(step.saved_fc2_input, step.prob, gate, up, policy, rows)
-    dx_rows = product(inner_rows, transposed(step.fc1_weight, policy), policy, rows)
+    dx_rows = product(inner_rows, transposed(step.fc1_weight, policy), policy, splits)
     return {
         "received": received, "fc2_grad": grad_rows, "fc2_grad_columns": grad_columns,
         "fc2_input_columns": act_columns, "dact": dact, "dprob": dprob, "fc1_grad": inner_rows,

@@ -110,11 +110,11 @@ def kept_activation(fc1: Array, policy: Policy) -> Parts:
     return () if policy.saved_activation == "recompute" else encode(fc1, policy.saved_activation)
 
 
-def activation_again(kept: Parts, saved: Parts, weight: Parts, policy: Policy, rows: Sequence[int]) -> Array:
+def activation_again(kept: Parts, saved: Parts, weight: Parts, policy: Policy, splits: Sequence[int]) -> Array:
     """Return gate and up of the backward pass: decoded, or the product of the saved rows [R, K] once more."""
     if policy.saved_activation != "recompute":
         return decode(kept, policy.saved_activation)
-    return product(rows_operand(saved, policy.saved_input, policy), weight, policy, rows)
+    return product(rows_operand(saved, policy.saved_input, policy), weight, policy, splits)
 
 
 def stored(gate: Array, up: Array, prob: Array, second: Parts, policy: Policy) -> Parts:
@@ -150,11 +150,22 @@ def transposed(weight: Parts, policy: Policy) -> Parts:
     return tuple(contiguous(np.swapaxes(one, 1, 2)) for one in weight)
 
 
-def product(a: Parts, b: Parts, policy: Policy, rows: Sequence[int]) -> Array:
-    """Return the bfloat16 bits of each expert's rows times its weights, transposed (N19)."""
+def product(a: Parts, b: Parts, policy: Policy, splits: Sequence[int]) -> Array:
+    """Return the bfloat16 bits of each expert's rows times its weights, transposed (N19); rows that fill up are +0.
+
+    splits: rows of each expert, without those that fill up.
+    """
+    out = np.zeros((a[0].shape[0], b[0].shape[1]), np.uint16, like=a[0])
+    if not sum(splits):
+        return out
+    at = places(splits)
+    rows = [taken(one, at) for one in a]
     if policy.products == "bfloat16":
-        return matmul_bf16(a[0], b[0], out="bfloat16", splits=rows).view(np.uint16)
-    return matmul_fp8(a[0], b[0], a[1], b[1], out="bfloat16", splits=rows).view(np.uint16)
+        found = matmul_bf16(rows[0], b[0], out="bfloat16", splits=splits)
+    else:
+        found = matmul_fp8(rows[0], b[0], rows[1], b[1], out="bfloat16", splits=splits)
+    out[beside(at, out)] = found.view(np.uint16)
+    return out
 
 
 def weight_gradient(a: Parts, b: Parts, policy: Policy, rows: Sequence[int]) -> Array:

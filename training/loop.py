@@ -117,7 +117,8 @@ class Trainer:
             write_whole(self.run.folder / WITNESS, json.dumps(counts, indent=1).encode())
 
     def judged(self) -> dict[str, int]:
-        """Return what the witnesses of all ranks counted since the run's first step."""
+        """Return what the witnesses of all ranks counted since the run's first step; what waits is judged."""
+        self.witness.settle()
         found = self.witness.judged | {"elements": self.witness.elements, "mismatches": len(self.witness.mismatches)}
         sums = total(self.ranks, [found.get(name, 0) for name in JUDGED])
         return {name: self.before[name] + count for name, count in zip(JUDGED, sums, strict=True)}
@@ -202,8 +203,8 @@ def _steps(trainer: Trainer, file: IO[str] | None, progress: Progress | None) ->
     task = progress.add_task("", total=run.steps, completed=trainer.step) if progress else None
     while trainer.step < run.steps:
         start = time.perf_counter()
-        values: dict[str, Any]
-        number, values = trainer.step, trainer.train_step()
+        number = trainer.step
+        values: dict[str, Any] = dict(trainer.train_step())
         seconds = time.perf_counter() - start
         if run.device == "cuda":
             values["peak_bytes"] = torch.cuda.max_memory_allocated()

@@ -29,6 +29,9 @@ FP8 = torch.float8_e4m3fn
 class Observer(Protocol):
     """What looks at conversions and products while the layer runs."""
 
+    def wants(self, calls: int) -> bool:
+        """Return whether it would look at one of so many calls that follow; if not, they are not shown to it."""
+
     def conversion(self, name: str, arguments: tuple[Any, ...], named: dict[str, Any], results: Any) -> None:
         """Look at one conversion: the operation's name, its arguments, and what it gave."""
 
@@ -55,15 +58,16 @@ class Products:
         multiply = self._function(out.is_cuda)
         # a host computes no row that only fills up: its result is the zero that is there
         counts = route.rows if out.is_cuda else route.splits
+        seen = self._seen(counts)
         left, right, stops = self._rows(a, route), self._weights(b), accumulate(route.rows)
         for expert, (count, stop, target) in enumerate(zip(counts, stops, out.split(route.rows), strict=True)):
             if not count:
                 continue
             multiply(tuple(one[:count] for one in left[expert]), right[expert], target[:count])
-            if self.observer is not None:
+            if seen is not None:
                 start = stop - route.rows[expert]
                 pair = partial(_row_pair, a, b, expert, start, start + count)
-                self.observer.product(f"{name}[{expert}]", pair, target[:count])
+                seen.product(f"{name}[{expert}]", pair, target[:count])
         return out
 
     def weight_gradient(self, name: str, a: Parts, b: Parts, route: Route) -> Tensor:
@@ -73,6 +77,7 @@ class Products:
         multiply = self._function(out.is_cuda)
         # steps of 32 zeros leave a sum as it is: a host omits them
         counts = route.rows if out.is_cuda else [-(-count // 32) * 32 for count in route.splits]
+        seen = self._seen(counts)
         left, right = (self._columns(one, route) for one in (a, b))
         stops = accumulate(route.rows)
         for expert, (count, stop, target) in enumerate(zip(counts, stops, out.unbind(), strict=True)):
@@ -80,11 +85,16 @@ class Products:
                 target.zero_()
                 continue
             multiply(_first_columns(left[expert], count), _first_columns(right[expert], count), target)
-            if self.observer is not None:
+            if seen is not None:
                 start = stop - route.rows[expert]
                 pair = partial(_column_pair, a, b, start, start + count)
-                self.observer.product(f"{name}[{expert}]", pair, target)
+                seen.product(f"{name}[{expert}]", pair, target)
         return out
+
+    def _seen(self, counts: Sequence[int]) -> Observer | None:
+        """Return the observer, if it looks at one of the products of so many rows."""
+        calls = len(counts) - list(counts).count(0)
+        return self.observer if self.observer is not None and self.observer.wants(calls) else None
 
     def turned(self, weight: Parts) -> Parts:
         """Return weights [experts, K, N] of weights [experts, N, K]; square tiles turn with their scales.

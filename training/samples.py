@@ -6,6 +6,7 @@ arrays have the dtype of `ml_dtypes`.
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -41,6 +42,11 @@ class Sample:
     params: dict[str, Any] = field(default_factory=dict)
     row: int = 0
     of: int = 0
+
+    def landed(self) -> Sample:
+        """Return the sample with arrays of the host, when the copies of the device have arrived."""
+        inputs, observed = ({name: _landed(one) for name, one in of.items()} for of in (self.inputs, self.observed))
+        return dataclasses.replace(self, inputs=inputs, observed=observed)
 
     def expected(self, **changes: Any) -> dict[str, np.ndarray]:
         """Return what the model gives, by the outputs' names."""
@@ -117,8 +123,32 @@ def of_product(a: Sequence[Tensor], b: Sequence[Tensor], result: Tensor, most: i
     return Sample("matmul_fp8", inputs, {"values": array(result[rows, columns_])}, params, rows.start, len(a[0]))
 
 
-def array(x: Tensor) -> np.ndarray:
-    """Return a part of a tensor as an array of the host."""
+class Copy:
+    """A part of a device's tensor on its way to the host; the stream goes on."""
+
+    def __init__(self, x: Tensor) -> None:
+        self.host = torch.empty(x.shape, dtype=x.dtype, pin_memory=True)
+        self.host.copy_(x, non_blocking=True)
+        self.event = torch.cuda.Event()
+        self.event.record(torch.cuda.current_stream(x.device))
+
+    def array(self) -> np.ndarray:
+        """Return the array, when it has arrived."""
+        self.event.synchronize()
+        return _host_array(self.host)
+
+
+def array(x: Tensor) -> Any:
+    """Return a part of a tensor as an array of its own on the host, or as what becomes one."""
+    return Copy(x.detach()) if x.is_cuda else _host_array(x.detach()).copy()
+
+
+def _landed(x: Any) -> np.ndarray:
+    found: np.ndarray = x.array() if isinstance(x, Copy) else x
+    return found
+
+
+def _host_array(x: Tensor) -> np.ndarray:
     found = to_array(x)
     return found.view(BFLOAT16) if x.dtype == torch.bfloat16 else found
 

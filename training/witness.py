@@ -7,12 +7,13 @@ and, unless it is told to, nothing is stopped.
 
 from __future__ import annotations
 
+import contextlib
 import random
 import re
 import sys
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,15 +22,20 @@ import numpy as np
 import torch
 
 from refnum.errors import RefnumError
-from refnum.swiglu import swiglu_backward
 
-from . import golden, golden_parts, samples
-from .compare import different, on_device_of, to_array, to_own_array
+from . import samples
+from .compare import different, on_device_of
 from .evidence import save_arrays, save_sample
+from .followed import Followed
 
 if TYPE_CHECKING:
     from .layer import MoELayer
     from .products import Parts, Tensor
+
+
+FIRST = 0.05
+"""Seconds that judging a part of a call is taken to last before one of its kind was judged."""
+MOST_LOGGED = 10_000
 
 
 class WitnessError(RefnumError):
@@ -56,20 +62,39 @@ class Mismatch:
         return f"{where}: {self.what}: {self.differing} of {self.elements} elements differ from the model; {self.file}"
 
 
+@dataclass(frozen=True)
+class _Taken:
+    """A part of a call that waits to be judged: what it is, where it was, and whether a library multiplied it."""
+
+    kind: str
+    sample: samples.Sample
+    step: int
+    layer: str
+    what: str
+    expert: int | None
+    library: bool
+
+
 class Witness:
     """Samples a layer's work and computes it again.
 
-    One conversion or product in about `1 / rate` is looked at, `rows` rows of it, as long as the time for this stays
-    below `share` of the time that passes. Every `every` steps a whole step of each layer is followed, `rows` rows of
-    one expert, which the step's number chooses; all ranks do this at the same time. Give `step` the number of the
-    training step before each.
+    One conversion or product in about `1 / rate` is drawn, and `rows` rows of it are copied on the device's stream,
+    without a wait. They are judged later, before a forward step, when the time for it is there: this may take `share`
+    of the time that passes, and what there is no time for is not taken. Every `every` steps a whole step of each layer
+    is followed, `rows` rows of one expert, which the step's number chooses; this may take `share` of the time again,
+    the first time excepted, and all ranks do it or none. Give `step` the number of the training step before each, and
+    call `settle` at the end.
+
+    Calls and their parts are drawn from the seed, the step, the layer and the direction: time decides only which of
+    them are taken, and `log` names those.
 
     Args:
         folder: where mismatches are written.
-        rate: probability that a conversion or a product is looked at.
+        rate: probability that a conversion or a product is drawn.
         every: steps from one whole step to the next, 0 for none.
         rows: rows of a sample, None for all.
-        share: of the run's time that conversions and products may take; 1.0 is no limit.
+        share: of the run's time that samples may take, and whole steps again; 1.0 is no limit, and all is judged at
+            once.
         stop: whether a mismatch ends the run with WitnessError.
         seed: of the draws; give each rank its own.
     """
@@ -86,17 +111,23 @@ class Witness:
     ) -> None:
         self.folder, self.rate, self.every, self.share, self.stop = Path(folder), rate, every, share, stop
         self.rows = sys.maxsize if rows is None else rows
-        self.step = 0
+        self.seed, self.step = seed, 0
         self.judged: Counter[str] = Counter()
         self.elements = 0
-        self.spent = 0.0
+        self.spent = self.followed = 0.0
+        """Seconds that samples and whole steps took."""
         self.orders: Counter[str] = Counter()
         self.mismatches: list[Mismatch] = []
+        self.log: list[str] = []
+        """Step, layer, direction, name and first row of what was taken, `MOST_LOGGED` at most."""
         self._draw = random.Random(seed)
         self._started = time.perf_counter()
         self._left = self._gap()
         self._layer: MoELayer | None = None
         self._way = ""
+        self._waiting: deque[_Taken] = deque()
+        self._costs: dict[str, float] = {}
+        self._turn = (-1, False)
 
     def summary(self) -> str:
         """Return one line: what was judged, and how many mismatches there are."""
@@ -105,33 +136,51 @@ class Witness:
 
     def restart(self) -> None:
         """Count the time that passes, and the share of it that was spent, from now."""
-        self.spent, self._started = 0.0, time.perf_counter()
+        self.spent, self.followed, self._started = 0.0, 0.0, time.perf_counter()
+
+    def settle(self) -> None:
+        """Judge all that waits, whatever time it takes."""
+        while self._waiting:
+            self._judge(self._waiting.popleft())
 
     # --------------------------------------------------------------------------- what the layer calls
 
     def enter(self, layer: MoELayer, backward: bool) -> None:
-        """Take note of the layer whose conversions and products follow."""
+        """Take note of the layer whose conversions and products follow; before a forward step judge what waits."""
         self._layer, self._way = layer, "backward" if backward else "forward"
+        if not backward and self._waiting:
+            with self._spending():
+                while self._waiting and self._affords(self._waiting[0].sample.operation):
+                    self._judge(self._waiting.popleft())
+        self._draw.seed(f"{self.seed} {self.step} {layer.name} {self._way}")
+        self._left = self._gap()
+
+    def wants(self, calls: int) -> bool:
+        """Return whether one of so many calls that follow is drawn; if none is, they are passed over."""
+        if self._left > calls:
+            self._left -= calls
+            return False
+        return True
 
     def conversion(self, name: str, arguments: tuple[Any, ...], named: dict[str, Any], results: Any) -> None:
-        """Look at one conversion, if it is drawn."""
-        if self._drawn():
-            start = time.perf_counter()
-            sample = samples.of_conversion(name, arguments, named, results, self.rows, self._draw)
-            if sample is not None:
-                self._judge("conversions", name, sample, self._expert(sample.row, sample.of))
-            self.spent += time.perf_counter() - start
+        """Take a part of one conversion, if it is drawn and there is time."""
+        if (draw := self._drawn(name)) is not None:
+            with self._spending():
+                sample = samples.of_conversion(name, arguments, named, results, self.rows, draw)
+                if sample is not None:
+                    self._take("conversions", name, sample, self._expert(sample.row, sample.of))
 
     def product(self, name: str, operands: Callable[[], tuple[Parts, Parts]], result: Tensor) -> None:
-        """Look at one product, if it is drawn. A bfloat16 product of a library has no order that is known."""
-        if self._drawn() and not (result.is_cuda and self._layer is not None and not self._layer.edges.fp8):
-            start = time.perf_counter()
+        """Take a part of one product, likewise. A bfloat16 product of a library has no order that is known."""
+        draw = self._drawn("matmul_fp8")
+        if draw is None or (result.is_cuda and self._layer is not None and not self._layer.edges.fp8):
+            return
+        with self._spending():
             a, b = operands()
             local = re.search(r"\[(\d+)\]", name)
             first = 0 if self._layer is None else self._layer.first
             expert = first + int(local[1]) if local else None
-            self._judge("products", name, samples.of_product(a, b, result, self.rows, self._draw), expert)
-            self.spent += time.perf_counter() - start
+            self._take("products", name, samples.of_product(a, b, result, self.rows, draw), expert)
 
     def follows(self) -> bool:
         """Return whether it is this step's turn to be followed."""
@@ -139,7 +188,7 @@ class Witness:
 
     def forward(self, layer: MoELayer, inputs: Mapping[str, Any], found: Mapping[str, Any]) -> Any:
         """Look at a forward step, if it is this step's turn; what it returns goes to `backward`."""
-        if not self.follows():
+        if not self.follows() or not self._together(layer):
             return None
         route = inputs["route"]
         tokens = layer.ranks.rows(inputs["x"].detach()[route.tokens], route.send, route.receive)
@@ -147,8 +196,8 @@ class Witness:
         if not owners:
             return (None,)
         turn = self.step // self.every
-        with on_device_of(layer.w1):
-            followed = _Followed.of(layer, owners[turn % len(owners)], tokens, inputs, self.rows, turn)
+        with self._following("forward"), on_device_of(layer.w1):
+            followed = Followed.of(layer, owners[turn % len(owners)], tokens, inputs, self.rows, turn)
             self._compare(layer, followed, followed.forward(found), "forward")
         return (followed,)
 
@@ -159,9 +208,46 @@ class Witness:
         route = found["route"]
         sent = layer.ranks.rows(found["grad"][route.tokens], route.send, route.receive)
         if kept[0] is not None:
-            with on_device_of(layer.w1):
+            with self._following("backward"), on_device_of(layer.w1):
                 self._compare(layer, kept[0], kept[0].backward({**found, "grad_sent": sent}), "backward")
             self.judged["layer steps"] += 1
+
+    # ------------------------------------------------------------------------------------------- time
+
+    @contextlib.contextmanager
+    def _spending(self) -> Iterator[None]:
+        """Count the time of what is done for samples."""
+        start = time.perf_counter()
+        yield
+        self.spent += time.perf_counter() - start
+
+    @contextlib.contextmanager
+    def _following(self, way: str) -> Iterator[None]:
+        """Count the time of a whole step, but for the first, in which much is compiled."""
+        start = time.perf_counter()
+        yield
+        seconds = time.perf_counter() - start
+        self.followed += seconds if way in self._costs else 0.0
+        self._costs[way] = min(seconds, self._costs.get(way, seconds))
+
+    def _affords(self, kind: str, more: float = 0.0) -> bool:
+        """Return whether there is time for a sample that lasts as long as the last one of its kind."""
+        return self.share >= 1 or self.spent + self._costs.get(kind, FIRST) + more <= self.share * self._passed()
+
+    def _passed(self) -> float:
+        return time.perf_counter() - self._started
+
+    def _together(self, layer: MoELayer) -> bool:
+        """Return whether all ranks have the time to follow this step, in all its layers; the first is followed."""
+        if self._turn[0] == self.step:
+            return self._turn[1]
+        known = [self._costs[way] for way in ("forward", "backward") if way in self._costs]
+        mine = not known or self.share >= 1 or self.followed + sum(known) <= self.share * self._passed()
+        if layer.ranks.count > 1:
+            told = torch.full((layer.ranks.count, 1), int(mine), dtype=torch.int64, device=layer.w1.device)
+            mine = bool(layer.ranks.numbers(told).all())
+        self._turn = self.step, mine
+        return mine
 
     # ----------------------------------------------------------------------------------------- judging
 
@@ -171,16 +257,30 @@ class Witness:
             return 1
         return 1 + int(self._draw.expovariate(self.rate)) if self.rate > 0 else sys.maxsize
 
-    def _drawn(self) -> bool:
+    def _drawn(self, operation: str) -> random.Random | None:
+        """Return the draws of a call's part, None if it is not drawn, or if there is no time to judge it."""
         self._left -= 1
         if self._left > 0:
-            return False
+            return None
+        draw = random.Random(self._draw.getrandbits(64))
         self._left = self._gap()
-        return self.share >= 1 or self.spent <= self.share * (time.perf_counter() - self._started)
+        waiting = sum(self._costs.get(one.sample.operation, FIRST) for one in self._waiting)
+        return draw if self._affords(operation, waiting) else None
 
-    def _judge(self, kind: str, name: str, sample: samples.Sample, expert: int | None) -> None:
-        cuda = self._layer is not None and self._layer.w1.is_cuda
-        orders = samples.ORDERS if sample.operation == "matmul_fp8" and cuda else ("",)
+    def _take(self, kind: str, name: str, sample: samples.Sample, expert: int | None) -> None:
+        layer = "layer" if self._layer is None else self._layer.name
+        library = self._layer is not None and self._layer.w1.is_cuda
+        taken = _Taken(kind, sample, self.step, layer, f"{self._way} {name}", expert, library)
+        if len(self.log) < MOST_LOGGED:
+            self.log.append(f"step {self.step}, {layer}, {taken.what}, row {sample.row}")
+        if self.share >= 1:
+            self._judge(taken)
+        else:
+            self._waiting.append(taken)
+
+    def _judge(self, taken: _Taken) -> None:
+        start, sample = time.perf_counter(), taken.sample.landed()
+        orders = samples.ORDERS if sample.operation == "matmul_fp8" and taken.library else ("",)
         wrong: dict[str, int] = {}
         for order in orders:
             try:
@@ -193,21 +293,24 @@ class Witness:
                 wrong = {}
                 break
             wrong = wrong or counts
-        self.judged[kind] += 1
+        self.judged[taken.kind] += 1
         self.elements += sum(one.size for one in sample.observed.values())
+        self._costs[sample.operation] = time.perf_counter() - start
         if wrong:
-            self._report(f"{self._way} {name}", expert, sum(wrong.values()), sample)
+            self._report(taken.step, taken.layer, taken.what, taken.expert, sum(wrong.values()), sample)
 
-    def _compare(self, layer: MoELayer, followed: _Followed, pairs: Mapping[str, Any], way: str) -> None:
+    def _compare(self, layer: MoELayer, followed: Followed, pairs: Mapping[str, Any], way: str) -> None:
         wrong = {name: different(got, want) for name, (got, want) in pairs.items()}
         self.elements += sum(want.size for _, want in pairs.values())
         for name, count in wrong.items():
             if count:
-                self._report(f"{way} {name}", layer.first + followed.expert, count, pairs, name)
+                expert = layer.first + followed.expert
+                self._report(self.step, layer.name, f"{way} {name}", expert, count, pairs, name)
 
-    def _report(self, what: str, expert: int | None, count: int, evidence: Any, name: str = "") -> None:
-        layer = "layer" if self._layer is None else self._layer.name
-        label = f"step {self.step}, {layer}, {what}" + ("" if expert is None else f", expert {expert}")
+    def _report(
+        self, step: int, layer: str, what: str, expert: int | None, count: int, evidence: Any, name: str = ""
+    ) -> None:
+        label = f"step {step}, {layer}, {what}" + ("" if expert is None else f", expert {expert}")
         if isinstance(evidence, samples.Sample):
             elements = sum(one.size for one in evidence.observed.values())
             file = save_sample(evidence, label, self.folder)
@@ -216,7 +319,7 @@ class Witness:
             file = save_arrays({f"{key}.{side}": one for key, pair in evidence.items()
                                 for side, one in zip(("found", "expected"), pair, strict=True)},
                                label, self.folder)  # fmt: skip
-        self.mismatches.append(Mismatch(self.step, layer, expert, what, count, elements, file))
+        self.mismatches.append(Mismatch(step, layer, expert, what, count, elements, file))
         print(f"witness: {self.mismatches[-1]}", file=sys.stderr, flush=True)
         if self.stop:
             raise WitnessError(f"{self.mismatches[-1]}; the run was told to stop at a mismatch")
@@ -227,84 +330,3 @@ class Witness:
         if layer is None or layer.active is None or rows != sum(layer.active.rows):
             return None
         return layer.first + int(np.searchsorted(np.cumsum(layer.active.rows), row, side="right"))
-
-
-@dataclass
-class _Followed:
-    """Some rows of one expert in a step, and what the model makes of them.
-
-    expert: its number on this rank. taken: the received rows. places: the rows among those of all experts.
-    """
-
-    expert: int
-    policy: Any
-    hidden: int
-    taken: np.ndarray
-    places: np.ndarray
-    made: dict[str, Any]
-
-    @classmethod
-    def of(
-        cls, layer: MoELayer, expert: int, tokens: Tensor, inputs: Mapping[str, Any], most: int, turn: int
-    ) -> _Followed:
-        """Follow rows of an expert from the tokens that the senders have."""
-        route = inputs["route"]
-        first, count = sum(route.splits[:expert]), route.splits[expert]
-        start = turn * most % count if most < count else 0
-        part = slice(first + start, first + min(start + most, count))
-        taken, places = to_array(route.row_map[part]), to_array(route.places[part])
-        x = to_own_array(tokens[route.row_map[part]])
-        weights = to_own_array(inputs["prob"][route.places[part]])[:, None]
-        policy = layer.policy
-        sent = golden_parts.to_wire(golden_parts.encode(x, policy.dispatched))
-        w1, w2 = (to_own_array(w[expert : expert + 1]) for w in (layer.w1, layer.w2))
-        made = golden.expert_forward(sent, np.zeros((len(x), 1), np.int64), weights, w1, w2, policy)
-        return cls(expert, policy, layer.hidden, taken, places, made)
-
-    def forward(self, found: Mapping[str, Any]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-        """Return what was found and what is right, by name."""
-        pairs = {"received": (self._received(found["received"]), self.made["received"])}
-        for name in ("fc1_input", "fc2_input"):
-            pairs |= self._parts(name, found[name], self.made[name])
-        pairs |= {name: (self._rows(found[name]), self._cut(self.made[name])) for name in ("fc1", "fc2")}
-        return pairs
-
-    def backward(self, found: Mapping[str, Any]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-        """Return what was found and what is right: of the saved tensors as they are now, and of the gradients."""
-        made, policy, kept = self.made, self.policy, found["kept"]
-        pairs = {"saved_input": (self._received(kept[0][0]), made["saved_input"])}
-        pairs |= self._parts("saved_activation", kept[1], made["saved_activation"])
-        pairs |= self._parts("saved_fc2_input", kept[2], made["saved_fc2_input"])
-        count, filled = len(self.taken), golden_parts.filled(made["splits"])
-        grad = golden_parts.padded(self._received(found["grad_sent"]), [count])
-        outer = golden_parts.rows_operand((grad,), "bfloat16", policy)
-        dact = golden_parts.product(outer, golden_parts.transposed(made["fc2_weight"], policy), policy, filled)
-        saved = golden_parts.padded(made["saved_input"], [count])
-        saved_parts = golden_parts.from_wire(saved, policy.saved_input, self.hidden)
-        fc1 = golden_parts.activation_again(made["saved_activation"], saved_parts, made["fc1_weight"], policy, filled)
-        dgate, dup, dprob = swiglu_backward(
-            dact, fc1[:, : fc1.shape[1] // 2], fc1[:, fc1.shape[1] // 2 :], made["prob"]
-        )
-        inner = golden_parts.gradient(np.concatenate([dgate, dup], axis=1), policy, filled)[0]
-        dx = golden_parts.product(inner, golden_parts.transposed(made["fc1_weight"], policy), policy, filled)
-        pairs |= {"received": (self._received(found["received"]), self._received(found["grad_sent"]))}
-        pairs |= self._parts("fc2_grad", found["fc2_grad"], outer) | self._parts("fc1_grad", found["fc1_grad"], inner)
-        right = {"dact": dact, "dprob": dprob, "dx_rows": dx}
-        return pairs | {name: (self._rows(found[name]), self._cut(one)) for name, one in right.items()}
-
-    def _received(self, x: Tensor) -> np.ndarray:
-        return to_own_array(x[_index(self.taken, x)])
-
-    def _rows(self, x: Tensor) -> np.ndarray:
-        return to_own_array(x[_index(self.places, x)])
-
-    def _cut(self, x: np.ndarray) -> np.ndarray:
-        return x[: len(self.taken)]
-
-    def _parts(self, name: str, got: Sequence[Tensor], want: Sequence[np.ndarray]) -> dict[str, Any]:
-        pairs = zip(got, want, strict=True)
-        return {f"{name}.{at}": (self._rows(one), self._cut(other)) for at, (one, other) in enumerate(pairs)}
-
-
-def _index(rows: np.ndarray, like: Tensor) -> Tensor:
-    return torch.as_tensor(rows, device=like.device)

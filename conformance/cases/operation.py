@@ -272,7 +272,7 @@ _TABLE = (
               proof="model-on-cupy-product"),
     Operation("matmul_bf16", "N19", "product", ("a", "b"), _VALUES,
               {"order": ("chain", "promote128", "split2"), "out": FLOAT_OUTPUTS}, kinds={"a": "values", "b": "values"},
-              reads=Blocks("BF16", 128), rounds_to=TILE, dear=16, proof="model-on-cupy-product"),
+              reads=Blocks("BF16", 128), rounds_to=TILE, bounded=True, dear=16, proof="model-on-cupy-product"),
 )  # fmt: skip
 
 OPERATIONS: dict[str, Operation] = {operation.name: operation for operation in _TABLE}

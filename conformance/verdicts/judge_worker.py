@@ -25,7 +25,7 @@ from ..subjects.subject import Subject
 from .compare import compare
 from .device import compare_on_device, device_like, expand_on_device, fetch, judge_on_device, judged_on_device
 from .judge import called_with_room
-from .structural import cases_for, judged
+from .structural import cases_for, inside, judged
 from .tally import Tally
 
 COUNTED = 1 << 17
@@ -61,6 +61,11 @@ class Seen:
 
 MODEL_ERRORS = (RefnumError, ArithmeticError, LookupError, TypeError, ValueError)
 """Errors by which the golden model, or the expansion of a recipe, fails on a case."""
+
+
+def case_for(subject: Subject, recipe: Recipe | Levels) -> Case:
+    """Return the case that a subject is called on first: what lies outside of its contract of inputs is replaced."""
+    return next(cases_for(subject, recipe)) if isinstance(recipe, Levels) else inside(subject, expand(recipe))
 
 
 class RecipeJudge:
@@ -100,7 +105,7 @@ class RecipeJudge:
         return seen
 
     def _on_host(self, recipe: Recipe) -> Seen:
-        case = expand(recipe)
+        case = case_for(self.subject, recipe)
         try:
             golden = run_golden(case)
         except MODEL_ERRORS as error:

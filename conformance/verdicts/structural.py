@@ -9,6 +9,7 @@ from functools import lru_cache
 import numpy as np
 
 from ..cases.case import FORM, Case, plain
+from ..cases.contracts import brought_inside
 from ..cases.findings import Finding
 from ..cases.layouts import IN, OUT
 from ..cases.levels import NO_LEVEL
@@ -33,6 +34,11 @@ AGAIN = "right, and wrong when it is called again"
 REFUSED_BEFORE = "right, and wrong after a call that was refused"
 
 
+def inside(subject: Subject, case: Case) -> Case:
+    """Return a case with the elements replaced that lie outside of a subject's contract of inputs."""
+    return brought_inside(case, subject.inputs) if subject.inputs else case
+
+
 def cases_for(subject: Subject, levels: Levels) -> Iterator[Case]:
     """Yield the case of some levels without the keywords that a subject lacks, and the plain one, for its refusals."""
     function = subject.operations[levels.operation]
@@ -40,10 +46,10 @@ def cases_for(subject: Subject, levels: Levels) -> Iterator[Case]:
         levels = levels.without(("out",))
     if "scale_byte" in levels.row and not takes(function, "scale_byte"):
         return
-    case = case_of(levels)
+    case = inside(subject, case_of(levels))
     yield case
     if case.params.get(FORM):
-        yield case_of(levels.plain())
+        yield inside(subject, case_of(levels.plain()))
 
 
 def judged(subject: Subject, case: Case, golden: Golden, calls: str, seconds: float) -> Tally:

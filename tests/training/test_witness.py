@@ -154,6 +154,49 @@ def test_the_share_of_time_is_kept(tmp_path):
     assert sum(witness.judged.values()) <= 1
 
 
+def test_what_waits_is_judged_when_it_is_settled(tmp_path, monkeypatch):
+    """Samples keep what was there when they were taken, with the step and the layer of that time."""
+    right = refnum.quantize_mxfp4
+    witness = Witness(tmp_path, rate=1.0, every=0, share=0.5)
+    witness._started -= 1e6  # there is time for all
+    monkeypatch.setattr(witness, "_judge", lambda taken, judge=witness._judge: kept.append(taken) or judge(taken))
+    monkeypatch.setattr(refnum, "quantize_mxfp4", lambda x: (right(x)[0] ^ 1, right(x)[1]))
+    kept = []
+    train(witness, steps=1)
+    assert kept == [] and witness.judged.total() == 0 and len(witness._waiting) == len(witness.log) > 40
+    witness.step = 7
+    witness.settle()
+    assert len(kept) == witness.judged.total() == len(witness.log)
+    assert [(one.step, one.layer, one.what) for one in witness.mismatches] == [(0, "block2", "forward quantize_mxfp4")]
+
+
+def test_which_parts_are_drawn_does_not_depend_on_time(tmp_path):
+    """A witness that has time for less takes some of the parts that one with more time takes."""
+    logs = []
+    for share, late in ((1.0, 0.0), (0.5, 0.4)):
+        witness = Witness(tmp_path, rate=0.3, every=0, rows=3, share=share, seed=9)
+        witness._started -= late
+        train(witness, steps=3, tokens=50)
+        logs.append(witness.log)
+    assert len(logs[1]) > 0 and set(logs[1]) <= set(logs[0])
+
+
+def test_whole_steps_keep_their_share_of_time(tmp_path):
+    witness = Witness(tmp_path, rate=0.0, every=1, share=1e-9)
+    train(witness, steps=3)
+    assert witness.judged["layer steps"] == 1 and witness.followed == 0.0
+    witness._started -= 1e15
+    train(witness, steps=2)
+    assert witness.judged["layer steps"] == 3 and witness.followed > 0.0
+
+
+def test_products_that_are_not_drawn_are_not_shown():
+    witness = Witness(rate=0.0)
+    assert not witness.wants(10**6)
+    witness._left = 5
+    assert (witness.wants(4), witness._left, witness.wants(1)) == (False, 1, True)
+
+
 def test_the_files_are_json_that_says_where(tmp_path, monkeypatch):
     monkeypatch.setattr(
         refnum,

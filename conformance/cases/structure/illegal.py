@@ -11,6 +11,7 @@ import numpy as np
 from refnum.formats import get_format
 
 from ..case import FORM, Case
+from ..layouts import IN, OUT
 from ..operation import OPERATIONS, outputs_of
 from .build import build
 from .factors import CASTS, RAGGED, ROUTED
@@ -21,7 +22,7 @@ Change = tuple[str, dict[str, np.ndarray], dict[str, Any]]
 WRONG_PARAMS: dict[str, tuple[Any, ...]] = {
     "scale": ("mean",), "underflow": ("nearest",), "to": ("fp4",), "tile": ([1, 64], [64, 64], [128, 1], [16, 1]),
     "dtype": ("float16",), "overflow": ("wrap",), "rounding": ("even",), "saturate": ("yes",),
-    "align": (0, -32, 1.5, 32.0, "32", True), "tokens": (-1, 40.0), "layout_out": ("packed",), "element": ("E4M2",),
+    "align": (0, -32, 1.5, 32.0, "32", True), "tokens": (-1, 40.0), OUT: ("packed",), "element": ("E4M2",),
     "order": ("tree", "promote33", "split999"), "out": ("float16",), "a_format": ("E2M1",), "b_format": ("E8M0",),
     "variant": ("NVIDIA", "te"),
 }  # fmt: skip
@@ -71,7 +72,8 @@ def _changes(legal: Case) -> Iterator[Change]:
         key = list(legal.params["philox"])
         yield "a Philox key of two numbers", {}, {"philox": key[:2]}
         yield "a Philox key with a negative step", {}, {"philox": [*key[:2], -1]}
-    extra = ("tokens",) if operation == "unpermute" else ("layout_out",) if "layout_out" in legal.params else ()
+    layout = OUT in OPERATIONS[operation].layouts and not {IN, OUT} & set(legal.params)
+    extra = ("tokens",) if operation == "unpermute" else (OUT,) if layout else ()
     for name in (*OPERATIONS[operation].params, *extra):
         for value in WRONG_PARAMS.get(name, ()):
             yield f"{name}={value}", {}, {name: value}
@@ -173,6 +175,9 @@ def _splits(legal: Case) -> Iterator[Change]:
     yield "splits as a number", {}, {"splits": sum(counts)}
     yield "splits of two axes", {}, {"splits": [counts]}
     yield "splits of truth values", {}, {"splits": [*counts[:-1], bool(counts[-1])]}
+    if legal.params.get("splits"):
+        yield "splits in an array of floats", {}, {FORM: {"splits": "float64 array"}}
+        yield "splits in an array of two axes", {}, {FORM: {"splits": "matrix"}}
     if legal.operation in ROUTED:
         yield "splits that are not given", {}, {"splits": None}
     if legal.operation == "mxfp4_columns":

@@ -36,7 +36,7 @@ LEAST_LONG = 0.6
 CELLS, TURNS = 130, (1, 3, 5, 7, 9, 15, 17, 19, 21)
 """Rows, or columns, of the largest small shape, and steps by which the levels of a factor are taken."""
 CAST_CELLS = 1.3
-"""Share of the small shapes that a scalar cast gets: each number of columns then meets each address and each storage."""
+"""Share of the small shapes that a cast gets: each number of columns then meets each address and each storage."""
 LONG = 1 << 17
 """Elements of a row of which one side is a small number and the other as large as may be."""
 CLASSES = ("ordinary", "special")

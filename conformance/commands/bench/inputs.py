@@ -125,6 +125,17 @@ def _unpermute(xp: Any, line: Line, shape: Shape, seed: int) -> dict[str, Array]
     }  # fmt: skip
 
 
+def _product(xp: Any, line: Line, shape: Shape, seed: int) -> dict[str, Array]:
+    """Return both operands of a product, of FP8 with scales of 1x128 and of 128x128."""
+    m, n, k = shape.product
+    values = noise(xp, (m, k), "bfloat16", seed), noise(xp, (n, k), "bfloat16", seed + 1)
+    if line.operation == "matmul_bf16":
+        return dict(zip("ab", values, strict=True))
+    a, a_scales = by_rows(refnum.quantize_fp8_tiles, values[0])
+    b, b_scales = refnum.quantize_fp8_tiles(values[1], tile=(128, 128))
+    return {"a": a, "b": b, "a_scales": a_scales, "b_scales": b_scales}
+
+
 MAKERS: dict[tuple[str, ...], Callable[[Any, Line, Shape, int], dict[str, Array]]] = {
     ("x",): _x,
     ("packed", "scales"): _mxfp4,
@@ -135,6 +146,7 @@ MAKERS: dict[tuple[str, ...], Callable[[Any, Line, Shape, int], dict[str, Array]
     ("payload",): _payload,
     ("payload", "row_map"): _permute,
     ("rows", "row_map"): _unpermute,
+    ("a", "b"): _product,
 }
 """Inputs of an operation -> how they are made."""
 

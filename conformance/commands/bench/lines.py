@@ -15,14 +15,14 @@ from .shapes import ALIGN
 
 @dataclass(frozen=True)
 class Line:
-    """One conversion.
+    """One conversion, or a product, whose rate is multiply-adds a second and no share of a copy.
 
-    at: the matrix of a shape that it works on, see `Shape.matrix`. params: of the operation, scale layouts and a key
-    for random bits among them. experts: whether the rows are split over the shape's experts, not one. unit: what the
-    rows of each expert are multiples of. optional: optional inputs that are given. dtypes: of inputs that are no
-    bfloat16 here though they mostly are. once: whether it is timed at the first shape of a run alone, being the kernel
-    of another line with its scales elsewhere, or no part of a layer. data: what is special about the gates of SwiGLU,
-    one of `GATES`.
+    at: the matrix of a shape that it works on, see `Shape.matrix`; `product` for products. params: of the operation,
+    scale layouts and a key for random bits among them. experts: whether the rows are split over the shape's experts,
+    not one. unit: what the rows of each expert are multiples of. optional: optional inputs that are given. dtypes: of
+    inputs that are no bfloat16 here though they mostly are. once: whether it is timed at the first shape of a run
+    alone, being the kernel of another line with its scales elsewhere, or no part of a layer. data: what is special
+    about the gates of SwiGLU, one of `GATES`.
     """
 
     label: str
@@ -142,6 +142,10 @@ _ALL = (
     Line("unpermute, FP32 rows", "unpermute", "rows", {"align": 32}, experts=True, optional=("weights",),
          dtypes={"rows": "float32"}),
     *_casts(),
+    Line("FP8 product, chain", "matmul_fp8", "product", {"order": "chain"}),
+    Line("FP8 product, 1x128 by 128x128", "matmul_fp8", "product", {"order": "promote128"},
+         optional=("a_scales", "b_scales")),
+    Line("BF16 product", "matmul_bf16", "product", {"order": "chain"}),
     *_in_layouts("BF16 -> MXFP4", "quantize_mxfp4", "tokens", ("layout_out",), input="bfloat16"),
     *_in_layouts("BF16 -> FP8 1x128", "quantize_fp8_tiles", "tokens", ("layout_out",), input="bfloat16", tile=[1, 128]),
     *_in_layouts("MXFP4 -> BF16", "dequantize_mxfp4", "rows", ("layout_in",), dtype="bfloat16"),

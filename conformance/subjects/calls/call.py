@@ -28,7 +28,7 @@ from ..arrays import Guarded, overwrite, same_place, share_memory, to_library, t
 from ..subject import Subject, arguments_for, takes_out
 from .exits import caught
 from .float_mode import default_float_mode, float_mode
-from .forms import Placed, as_out, counts_in_form, form_of, laid_in_form, out_in_form, scalars_in_form
+from .forms import Placed, as_out, counts_in_form, form_of, laid_in_form, out_in_form, same_counts, scalars_in_form
 from .results import own
 from .time_limit import CallTimeout, time_limit
 
@@ -165,8 +165,7 @@ def call_on(
                 return replace(called, outcome=Outcome.MISMATCH, words=words, finding="float-mode-changed")
             if called.finding:
                 return called
-            asked = case.params.get("splits")
-            if isinstance(asked, list) and counts is not None and [int(count) for count in counts] != asked:
+            if not same_counts(counts, case.params.get("splits")):
                 words = "the call changed its input splits"
                 return replace(called, outcome=Outcome.MISMATCH, words=words, finding=Finding.INPUT_MUTATED)
             if "out" in extra or look is not on_host:
