@@ -30,7 +30,8 @@ inline Word clamped32(Word a, int exponent) {
 inline Word to_e4m3(Word a) { return encode(format("E4M3"), float32(a)); }
 inline Word of_e4m3(Word code) {
     Number x = value(format("E4M3"), code);
-    return x.kind == Kind::nan ? NAN32 : x.zero() && x.negative ? SIGN32 : round32(x.negative, x.significand, x.exponent);
+    if (x.kind == Kind::nan) return NAN32;
+    return x.zero() && x.negative ? SIGN32 : round32(x.negative, x.significand, x.exponent);
 }
 
 struct Nvfp4Scale {
@@ -99,6 +100,7 @@ struct Nvfp4Block {  // rows of 16 float32, the rows that there are
             }
         return is_nan32(most) ? NAN32 : most;
     }
+    std::size_t tall = 1;
     Word error(const Nvfp4Scale& scale, Word t, bool squares) const {  // N21.5
         Words sums;
         for (Words row : rows) {
@@ -113,7 +115,6 @@ struct Nvfp4Block {  // rows of 16 float32, the rows that there are
         }
         return sums.size() > 1 || tall > 1 ? tree(sums) : sums[0];
     }
-    std::size_t tall = 1;
     static Word tree(Words sums) {
         if (WRONG("N21.5/tree")) {
             Word total = 0;
