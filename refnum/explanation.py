@@ -21,6 +21,7 @@ from .columns import fp8_columns, mxfp4_columns, mxfp4_to_fp8_columns
 from .errors import ArgumentError, shown
 from .formats import E2M1, E4M3, FP32, get_format, magnitude_value
 from .layouts import scales_from_layout
+from .nvfp4_explained import dequantize_steps, quantize_steps
 from .product_steps import PRODUCTS, product_steps
 from .profiles import Profile, get_profile
 from .recast import fp8_to_mxfp4, mxfp4_to_fp8
@@ -251,6 +252,15 @@ def _product(operation: str, arguments: dict[str, Any], profile: Profile, index:
     return Explanation(operation, profile.name, (row, column), tuple(steps), bits, None)
 
 
+def _nvfp4(operation: str, arguments: dict[str, Any], profile: Profile, index: Any) -> Explanation:
+    """N21: an element of a block of 16 under the scale of its block and the maximum of its tensor."""
+    back = operation == "dequantize_nvfp4"
+    rows, columns = np.shape(arguments["packed" if back else "x"])
+    row, column = _place((rows, columns * 2 if back else columns), index)
+    steps, code, scale = (dequantize_steps if back else quantize_steps)(arguments, row, column)
+    return Explanation(operation, profile.name, (row, column), tuple(steps), code, scale)
+
+
 _RECASTS = {
     "fp8_to_mxfp4": (E4M3, E2M1),
     "mxfp4_to_fp8": (E2M1, E4M3),
@@ -272,5 +282,6 @@ EXPLAINED = {
     **dict.fromkeys(_RECASTS, _recast),
     **dict.fromkeys(SCALARS, _scalar),
     **dict.fromkeys(PRODUCTS, _product),
+    **dict.fromkeys(("quantize_nvfp4", "dequantize_nvfp4"), _nvfp4),
 }
 """Operation -> the function that explains it."""

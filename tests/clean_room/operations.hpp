@@ -1,5 +1,6 @@
 // What each operation of the vectors is: their inputs and parameters in, the matrices of their outputs out.
 #pragma once
+#include "nvfp4.hpp"
 #include "payload.hpp"
 #include "product.hpp"
 #include "swiglu.hpp"
@@ -159,6 +160,33 @@ inline Answers multiplied(const Vector& v) {  // N19.1
     return {out};
 }
 
+inline Matrix wide_bits(const Array& x) {  // as float32, exact
+    Matrix out = float32_bits(x);
+    if (x.dtype != "float16") return out;
+    for (Word& word : out.words) {
+        Number n = input(x.dtype, word);
+        Word sign = n.negative ? SIGN32 : 0;
+        word = n.kind == Kind::nan ? NAN32 : n.kind == Kind::infinite ? INF32 | sign : n.zero() ? sign
+               : round32(n.negative, n.significand, n.exponent);
+    }
+    return out;
+}
+
+inline Answers to_nvfp4(const Vector& v) {
+    const Array* given = v.find("tensor_amax");
+    std::size_t tall = v.params["tile"].items[0].number;
+    const Word* amax = given ? &given->words[0] : nullptr;
+    Nvfp4 found = quantize_nvfp4(wide_bits(v["x"]), v.text("variant"), amax, tall, random_of(v));
+    return {pack(found.codes), found.scales, row_of({found.maximum})};
+}
+
+inline Answers from_nvfp4(const Vector& v) {
+    std::size_t tall = v.params["tile"].items[0].number;
+    Word amax = v["tensor_amax"].words[0];
+    return {dequantize_nvfp4(unpack(v["packed"].matrix()), v["scales"].matrix(), amax, v.text("order"), tall,
+                             v.text("dtype"))};
+}
+
 struct Operation {
     const char* name;
     const char* outputs[4];  // in the order of the answers; the rest is null
@@ -215,6 +243,8 @@ inline constexpr Operation OPERATIONS[] = {
      [](V v) -> Answers { return {mx_values(v, unpack(v["packed"].matrix()), format("E2M1"))}; }},
     {"dequantize_mx", {"values"}, [](V v) -> Answers { return {mx_values(v, v["codes"].matrix(), element_of(v))}; }},
     {"dequantize_fp8_tiles", {"values"}, [](V v) -> Answers { return {tiled(v)}; }},
+    {"quantize_nvfp4", {"packed", "scales", "tensor_amax"}, to_nvfp4},
+    {"dequantize_nvfp4", {"values"}, from_nvfp4},
     {"fp8_to_mxfp4", {"packed", "scales"}, [](V v) { return packed(from_fp8(v)); }},
     {"mxfp4_to_fp8", {"codes", "scales"}, mxfp4_rows},
     {"mxfp4_to_fp8_columns", {"codes", "scales"},

@@ -170,6 +170,20 @@ def test_bad_arguments_are_refused(change, error):
         refnum.quantize_nvfp4(**{"x": np.zeros((2, 32), np.float32), **change})
 
 
+@pytest.mark.parametrize(("variant", "tile"), list(itertools.product(VARIANTS, BLOCKS)))
+def test_an_explanation_ends_in_the_model_s_code(variant, tile):
+    x = words((3, 32), 30, 6, 0.1).view(np.float32)
+    packed, scales, amax = refnum.quantize_nvfp4(x, variant, tile=tile)
+    codes = refnum.layouts.codes_from_packed(packed)
+    back = refnum.dequantize_nvfp4(packed, scales, amax, tile=tile).view(np.uint32)
+    for row, column in ((0, 0), (1, 17), (2, 31)):
+        told = refnum.explain("quantize_nvfp4", {"x": x, "variant": variant, "tile": tile}, (row, column))
+        assert told.code == codes[row, column] and told.scale == scales[row // tile[0], column // 16]
+        given = {"packed": packed, "scales": scales, "tensor_amax": amax, "tile": tile}
+        assert refnum.explain("dequantize_nvfp4", given, (row, column)).code == back[row, column]
+        assert "N21" in str(told)
+
+
 def test_empty_tensors():
     for shape in ((0, 32), (3, 0)):
         packed, scales, amax = refnum.quantize_nvfp4(np.zeros(shape, np.float32))

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+import refnum
 from refnum.formats import FP32
+from refnum.nvfp4_scales import get_variant
 
 from ...cases.corners.nvfp4 import AMAX, edge_blocks, one
 from ...cases.operation import NVFP4_VARIANTS
@@ -48,11 +50,11 @@ def _variant(variant: str) -> Iterator[Draft]:
     yield _draft("squares, the last of two rows", _noise((18, 32), 2).view(np.float32), variant, tall=16)
     for tall in (1, 16):
         x = np.zeros((3, 32), np.float32)
-        yield _draft("zeros", x, variant, clause="N21.3", tall=tall)
+        yield _draft("zeros", x, variant, tall=tall)
         x = float32([[NAN, SIGN | NAN, bits(3), SIGN | bits(1), *[0] * 12, INF, SIGN | INF, bits(6), *[SIGN] * 13],
                      [bits(0.5)] * 16 + [NAN] * 16])  # fmt: skip
-        yield _draft("NaN and Inf", x, variant, clause="N21.4", tall=tall)
-        yield _draft("NaN and Inf under a finite maximum", x, variant, bits(7), "N21.4", tall)
+        yield _draft("NaN and Inf", x, variant, tall=tall)
+        yield _draft("NaN and Inf under a finite maximum", x, variant, bits(7), "N21", tall)
     yield _draft("no rows", np.zeros((0, 32), np.float32), variant, clause="N0")
     words = _noise((4, 32), 5, 4)
     yield _draft("bfloat16", bfloat16((words >> np.uint32(16)).tolist()), variant)
@@ -67,8 +69,8 @@ def _random() -> Iterator[Draft]:
     for variant in NVFP4_VARIANTS:
         x = _noise((6, 32), 9, 5)
         rbits = (np.arange(192, dtype=np.uint32).reshape(6, 32) * np.uint32(SEED) >> np.uint32(24)).astype(np.uint8)
-        yield _draft("random bytes", x.view(np.float32), variant, bits(12), "N21.6", rbits=rbits)
-        yield _draft("random bytes, squares", x.view(np.float32), variant, None, "N21.6", 16, rbits)
+        yield _draft("random bytes", x.view(np.float32), variant, bits(12), "N21", rbits=rbits)
+        yield _draft("random bytes, squares", x.view(np.float32), variant, None, "N21", 16, rbits)
     k = np.arange(128, dtype=np.int64)
     below = np.array([bits(int(n) / 512) for n in k + 1], np.uint32) - np.uint32(1)
     rows = np.full((9, 16), bits(6), np.uint32)
@@ -77,9 +79,7 @@ def _random() -> Iterator[Draft]:
     rows[:, :15] = flat.reshape(9, 15)
     rbits = np.zeros((9, 16), np.uint8)
     rbits[:, :15] = np.concatenate([255 - k, np.zeros(7, np.int64)]).reshape(9, 15)
-    yield _draft(
-        "numbers just below k/512 beside 255 - k", rows.view(np.float32), "TE", bits(2688), "N21.6", rbits=rbits
-    )
+    yield _draft("numbers just below k/512 beside 255 - k", rows.view(np.float32), "TE", bits(2688), "N21", rbits=rbits)
 
 
 def _decoded(dtype: str) -> Iterator[Draft]:
@@ -96,5 +96,36 @@ def _decoded(dtype: str) -> Iterator[Draft]:
         yield Draft(square, {"order": order, "tile": [16, 16], "dtype": dtype}, FLAGS, "squares, the last of one row")
 
 
-quantize_nvfp4 = plain(lambda: (draft for variant in NVFP4_VARIANTS for draft in _variant(variant)), _random)
+TELLING, BALANCED = 0x41020000, 0x41110000
+"""Tensor maxima under which many blocks tell TE from TE_2_8, and under which both scales often have the same error."""
+MIXED = (0, 8, 4, 12, 2, 10, 6, 14, 1, 9, 5, 13, 3, 11, 7, 15)
+
+
+def _scales_of(x: np.ndarray, tall: int = 1) -> np.ndarray:
+    found: np.ndarray = refnum.quantize_nvfp4(x, "FOUR_OVER_SIX", one(BALANCED), (tall, 16))[1]
+    return found
+
+
+def _telling() -> Iterator[Draft]:
+    """Blocks whose scale tells one order of operations from another, found among many by the model."""
+    maxima = np.arange(0x3800, 0x4100, dtype=np.uint32) << np.uint32(16)
+    sides = [
+        get_variant(name).steps(maxima[:, None], np.array([TELLING], np.uint32))[0].codes for name in ("TE", "TE_2_8")
+    ]
+    apart = np.flatnonzero(sides[0] != sides[1])[:4]
+    x = np.repeat(maxima[apart, None], 16, axis=1).view(np.float32)
+    for variant in ("TE", "TE_2_8"):
+        yield _draft("blocks whose scale depends on where a sixth is taken", x, variant, TELLING, "N21")
+    x = (_noise((1 << 14, 16), 5, 2) & np.uint32(0xFFFFF000)).view(np.float32)
+    found = x[(_scales_of(x) != _scales_of(np.ascontiguousarray(x[:, ::-1])))[:, 0]]
+    yield _draft("blocks whose scale depends on the order of the sum", found, "FOUR_OVER_SIX", BALANCED, "N21")
+    lane, row, way = np.arange(16), np.arange(16)[:, None], np.arange(120)[:, None, None]
+    tiles = found[:, ((way // 15 * 2 + 1) * lane + (way % 15 + 1) * row) % 16].reshape(-1, 16, 16)
+    turned = np.ascontiguousarray(tiles[:, MIXED]).reshape(-1, 16)
+    sides = [_scales_of(tiles.reshape(-1, 16), 16), _scales_of(turned, 16)]
+    rows = tiles[np.flatnonzero(sides[0] != sides[1])[:4]].reshape(-1, 16)
+    yield _draft("squares whose scale depends on the tree", rows, "FOUR_OVER_SIX", BALANCED, "N21", 16)
+
+
+quantize_nvfp4 = plain(_telling, lambda: (draft for variant in NVFP4_VARIANTS for draft in _variant(variant)), _random)
 dequantize_nvfp4 = each(DTYPES, _decoded)
