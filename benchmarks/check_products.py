@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -25,19 +23,12 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from check_product_kernel import START, campaign, differing, line, random_bytes
+from product_checks import finished, started
 
 from refnum import product as model
 from refnum.gpu.ops import product
 
-ROOT = Path(__file__).resolve().parents[1]
 SPEEDS = ((4096, 4096, 4096), (8192, 4096, 7168))
-SUBJECT = str(ROOT / "benchmarks" / "torch_products.py")
-CHECKS = {
-    "torch._scaled_mm": ("matmul_fp8", f"{SUBJECT}:scaled_mm", "standard"),
-    "torch.mm": ("matmul_bf16", f"{SUBJECT}:mm", "standard"),
-    "gpu": ("matmul_bf16", "gpu", "standard"),
-}
-"""What is judged -> operation, subject, level."""
 
 
 def bf16(rng: Any, shape: tuple[int, ...], kind: str) -> Any:
@@ -116,39 +107,6 @@ def bf16_against_torch(rng: Any) -> list[dict[str, Any]]:
         rows.append(row)
         line(f"torch.mm of bfloat16 {m}x{n}x{k}: {row['order'] or 'no named order'}")
     return rows
-
-
-def started(out: Path) -> dict[str, tuple[subprocess.Popen[bytes], Path]]:
-    """Start the checks and return each with the path of its report."""
-    found = {}
-    for name, (operation, subject, level) in CHECKS.items():
-        path = out / f"check-{name.replace('.', '')}.json"
-        command = [sys.executable, "-m", "refnum.conformance.cli", "check", "-o", operation, "-s", subject, "--level"]
-        log = (out / f"check-{name.replace('.', '')}.txt").open("wb")
-        found[name] = subprocess.Popen([*command, level, "--report", str(path)], cwd=ROOT, stdout=log, stderr=log), path
-    return found
-
-
-def finished(check: subprocess.Popen[bytes], path: Path, end: float) -> dict[str, Any]:
-    """Return what a check found; one that is not done in time is interrupted, and writes what it has."""
-    try:
-        check.wait(max(end - time.perf_counter(), 1))
-    except subprocess.TimeoutExpired:
-        check.send_signal(signal.SIGINT)
-        try:
-            check.wait(15)
-        except subprocess.TimeoutExpired:
-            check.kill()
-            check.wait()
-    if not path.is_file():
-        return {"verdict": f"no report, exit status {check.returncode}"}
-    document = json.loads(path.read_text())
-    names = ("variant", "outcome", "words", "level", "compared", "refused", "evidence")
-    return {
-        "verdict": document["footer"]["verdict"],
-        "environment": document["header"]["environment"],
-        "results": [{name: row[name] for name in names} for row in document["results"]],
-    }
 
 
 def main() -> None:

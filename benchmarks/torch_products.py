@@ -1,11 +1,13 @@
 """Products of torch (cuBLASLt) on a GPU as a subject: `refnum check -o 'matmul*' -s benchmarks/torch_products.py`.
 
-Sides are padded with zeros to what the library takes: products of zeros change no sum (N19.2). Which order a call takes
-depends on its shape; where it is not the one asked for, the page names it.
+`scaled_mm_any` and `mm_any` claim level P1 (N16): results that some order gives. Sides are padded with zeros to what
+the library takes: products of zeros change no sum (N19.2). Which order a call takes depends on its shape; where it is
+not the one asked for, the page names it.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -122,3 +124,23 @@ def mm(a: torch.Tensor, b: torch.Tensor, order: str = "chain", out: str = "float
     rows, columns, depth = (-(-max(x, 1) // UNIT) * UNIT for x in (m, n, k))
     found = torch.mm(_padded(a, rows, depth), _padded(b, columns, depth).t(), out_dtype=OUT[out])
     return found[:m, :n].contiguous()
+
+
+@implements(
+    "matmul_fp8", name="torch._scaled_mm, any order", arrays="torch-cuda", level="P1", supports=_supports,
+    outside=_outside,
+)  # fmt: skip
+@functools.wraps(scaled_mm)
+def scaled_mm_any(*args: Any, **kwargs: Any) -> torch.Tensor:
+    """Return torch._scaled_mm of codes."""
+    return scaled_mm(*args, **kwargs)
+
+
+@implements(
+    "matmul_bf16", name="torch.mm, any order", arrays="torch-cuda", level="P1",
+    supports=lambda operation, profile, params: "" if params["order"] == "chain" else "torch.mm has no such order",
+)  # fmt: skip
+@functools.wraps(mm)
+def mm_any(*args: Any, **kwargs: Any) -> torch.Tensor:
+    """Return torch.mm of bfloat16 matrices."""
+    return mm(*args, **kwargs)

@@ -22,6 +22,8 @@ OPERATIONS = (
     Operation("dequantize_mxfp4", "blocks"),
     Operation("quantize_fp8_tiles", "tiles"),
     Operation("dequantize_fp8_tiles", "tiles"),
+    Operation("quantize_nvfp4", "nvfp4"),
+    Operation("dequantize_nvfp4", "nvfp4"),
     Operation("fp8_to_mxfp4", "recast"),
     Operation("mxfp4_to_fp8", "recast"),
     Operation("mxfp4_to_fp8_columns", "columns"),

@@ -11,6 +11,7 @@ from . import emulate, host, ops
 from .device import compile as build
 from .device import driver
 from .device.call import EXPERTS
+from .interface import nvfp4
 from .mutation.host import HostSources
 from .mutation.kernels import DeviceSources, EmulatedSources
 from .operations import LAUNCHED, NAMES
@@ -92,12 +93,29 @@ def available_gpu() -> tuple[bool, str]:
     return ops.available()
 
 
+def supports(operation: str, profile: str, params: Any) -> str:
+    """Return why our kernels do not have a variant of an operation, or an empty text."""
+    if not operation.endswith("_nvfp4"):
+        return ""
+    if tuple(params.get("tile", (1, nvfp4.BLOCK))) != nvfp4.TILES[0]:
+        return f"the kernels have the tile {nvfp4.TILES[0]}"
+    variant = params.get("variant", nvfp4.KERNELS[0])
+    return "" if variant in nvfp4.KERNELS else f"the kernels have the variants {', '.join(nvfp4.KERNELS)}"
+
+
 def outside(case: Any) -> str:
-    """Return why a case is outside of what the payload kernels take, or an empty text: they have places for experts."""
+    """Return why a case is outside of what the kernels take, or an empty text: NVFP4 to nearest, places for experts."""
+    if case.operation == "quantize_nvfp4" and "rbits" in case.inputs:
+        return "the kernels of NVFP4 round to nearest"
     splits = case.params.get("splits")
     if "align" not in case.params or not isinstance(splits, list | tuple) or len(splits) <= EXPERTS:
         return ""
     return f"the kernels have room for {EXPERTS} experts"
+
+
+def outside_host(case: Any) -> str:
+    """Return why a case is outside of what the host build takes: random bits of NVFP4, no count of experts."""
+    return outside(case) if case.operation == "quantize_nvfp4" else ""
 
 
 def outside_emulated(case: Any) -> str:
@@ -126,6 +144,8 @@ def subjects() -> list[dict[str, Any]]:
             "describe": host.describe,
             "trace": trace_host,
             "mutable": HostSources,
+            "supports": supports,
+            "outside": outside_host,
         },
         {
             "name": "emulated",
@@ -138,6 +158,7 @@ def subjects() -> list[dict[str, Any]]:
             "describe": emulate.describe,
             "trace": trace_emulated,
             "mutable": EmulatedSources,
+            "supports": supports,
             "outside": outside_emulated,
             "forced_paths": FORCED_PATHS,
             "on_request": True,
@@ -154,6 +175,7 @@ def subjects() -> list[dict[str, Any]]:
             "describe": describe_gpu,
             "trace": trace_gpu,
             "mutable": DeviceSources,
+            "supports": supports,
             "outside": outside,
             "forced_paths": FORCED_PATHS,
             "tunings": tunings,

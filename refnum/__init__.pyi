@@ -27,6 +27,7 @@ from .formats import (
     get_format,
 )
 from .narrow import encode
+from .nvfp4 import dequantize_nvfp4, quantize_nvfp4
 from .payload import (
     fp8_to_payload,
     pack_payload,
@@ -75,6 +76,7 @@ __all__ = [
     "dequantize_fp8_tiles",
     "dequantize_mx",
     "dequantize_mxfp4",
+    "dequantize_nvfp4",
     "encode",
     "encode_e2m1",
     "encode_e4m3",
@@ -102,6 +104,7 @@ __all__ = [
     "quantize_fp8_tiles",
     "quantize_mx",
     "quantize_mxfp4",
+    "quantize_nvfp4",
     "quantize_payload",
     "swiglu_backward",
     "swiglu_quantize",

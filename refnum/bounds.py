@@ -1,4 +1,4 @@
-"""Bounds of a product that hold for every order in which Hopper's FP8 tensor cores can sum it (clause N19.7).
+"""Bounds of a product that hold for every order in which Hopper's tensor cores can sum it (clause N19.7).
 
 Everything is exact: integers in units of the smallest product, then rationals, rounded outward once.
 """
@@ -7,22 +7,21 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 
 from . import softfloat
 from .arguments import require_choice
-from .arrays import Array, is_host, require_array
+from .arrays import BFLOAT16, Array, is_host, require_array
 from .codec import value
-from .errors import DtypeError, ShapeError
-from .formats import FP32, Format
-from .product import ScalePair, matmul_fp8, scale_pair
-from .tensor_core import INSTRUCTIONS, Operand, require_operands
+from .errors import DtypeError, ScaleError, ShapeError
+from .formats import FP32, Format, get_format
+from .product import ScalePair, matmul_bf16, matmul_fp8, scale_pair
+from .tensor_core import INSTRUCTIONS, NAN, ZERO_EXPONENT, Instruction, Operand, require_operands
 from .tiles import TILE
 
-FACTS = INSTRUCTIONS["wgmma_fp8"]
 CHAINS = ("any", "consecutive")
 EVERYTHING = (0xFF800000, 0x7F800000)
 """The float32 bits of -Inf and Inf: nothing is excluded."""
@@ -30,6 +29,8 @@ _PASS = 1 << 20
 """Products that are looked at in one pass."""
 _ROUNDS = 4
 """How often bounds of the accumulators are sharpened by those of the losses."""
+_NARROW = 40
+"""Bits of a product in units of the smallest that leave sums of many room in int64."""
 
 
 def product_bounds(
@@ -44,19 +45,19 @@ def product_bounds(
 ) -> tuple[Array, Array]:
     """Return (low, high), float32 [M, N]: between them lies the result of every order that clause N19.7 admits.
 
-    A step takes 32 neighbours of K that begin at a multiple of 32; a chain takes any steps in any order, or with
-    chains="consecutive" ascending neighbours; chains' results, scaled, are added in float32 in any tree. NaN and Inf
-    among the codes decide a result alone: low and high are then both that value. Where a float32 sum may overflow low
-    is -Inf and high is Inf, and NaN is possible too.
+    A step takes T neighbours of K that begin at a multiple of T, 32 of FP8 and 16 of BF16; a chain takes any steps in
+    any order, or with chains="consecutive" ascending neighbours; chains' results, scaled, are added in float32 in any
+    tree. NaN and Inf among the codes decide a result alone: low and high are then both that value. Where a float32 sum
+    may overflow low is -Inf and high is Inf, and NaN is possible too.
 
     Args:
-        a: u8 codes [M, K] on the host, K at least 1.
-        b: u8 codes [N, K].
-        a_scales: as `matmul_fp8`.
+        a: u8 codes, or of BF16 bfloat16 or its bits u16, [M, K] on the host, K at least 1.
+        b: the same, [N, K].
+        a_scales: as `matmul_fp8`; a product of BF16 has none.
         b_scales: as `matmul_fp8`.
         chains: "any" or "consecutive".
-        a_format: "E4M3" or "E5M2".
-        b_format: "E4M3" or "E5M2".
+        a_format: "E4M3" or "E5M2", or of both operands "BF16".
+        b_format: "E4M3" or "E5M2", or of both operands "BF16".
         where: bool [M, N], the results that are worked out; the others are between -Inf and Inf. None is all.
 
     Raises:
@@ -65,11 +66,15 @@ def product_bounds(
     require_choice("chains", chains, CHAINS)
     if not is_host(a) or not is_host(b):
         raise DtypeError("a and b must be NumPy arrays: bounds are made of integers of any length")
-    left, right = require_operands(a, b, FACTS, a_format, b_format)
+    if "BF16" in (a_format, b_format):
+        a, b = (x.view(np.uint16) if x.dtype == BFLOAT16 else x for x in (a, b))
+    facts = _instruction(a_format, b_format, a_scales is not None or b_scales is not None)
+    left, right = require_operands(a, b, facts, a_format, b_format)
     (m, k), n = a.shape, b.shape[0]
     scales = scale_pair(a_scales, b_scales, m, n, k)
     wanted = _wanted(where, (m, n))
     low, high = (np.full((m, n), bits, np.uint32) for bits in EVERYTHING)
+    finite = _finite(left), _finite(right)
     wide = np.flatnonzero(wanted.any(axis=0))
     tall = max(1, _PASS // max(1, k * wide.size))
     rows = np.flatnonzero(wanted.any(axis=1))
@@ -78,12 +83,28 @@ def product_bounds(
             continue
         place = np.ix_(some, wide)
         terms = slice(0, k)
-        part = _part(left.cut(terms, some), right.cut(terms, wide), scales.cut(some, wide), wanted[place], chains)
-        low[place], high[place] = part
+        cut = finite[0].cut(terms, some), finite[1].cut(terms, wide)
+        low[place], high[place] = _part(facts, *cut, scales.cut(some, wide), wanted[place], chains)
     if left.kinds is not None or right.kinds is not None:
         one = None if scales.absent else (a_scales, b_scales)
         low, high = _with_specials(low, high, a, b, one, (a_format, b_format))
     return low.view(np.float32), high.view(np.float32)
+
+
+def _instruction(a_format: str, b_format: str, scaled: bool) -> Instruction:
+    """Return the facts of the instruction that multiplies two formats; raise for scales of BF16."""
+    if "BF16" not in (a_format, b_format):
+        return INSTRUCTIONS["wgmma_fp8"]
+    if scaled:
+        raise ScaleError("a product of BF16 has no scales; allowed is None")
+    return INSTRUCTIONS["wgmma_bf16"]
+
+
+def _finite(x: Operand) -> Operand:
+    """Return an operand whose NaN and Inf are zeros."""
+    if x.kinds is None:
+        return x
+    return replace(x, significands=np.where(x.kinds != 0, 0, x.significands).astype(np.int32), kinds=None)
 
 
 def _wanted(where: np.ndarray | None, shape: tuple[int, int]) -> np.ndarray:
@@ -95,17 +116,19 @@ def _wanted(where: np.ndarray | None, shape: tuple[int, int]) -> np.ndarray:
     return np.asarray(where)
 
 
-def _part(left: Operand, right: Operand, scales: ScalePair, wanted: np.ndarray, chains: str) -> list[np.ndarray]:
+def _part(
+    facts: Instruction, left: Operand, right: Operand, scales: ScalePair, wanted: np.ndarray, chains: str
+) -> list[np.ndarray]:
     """Return the bits of (low, high) for some rows and columns, [M, N]; -Inf and Inf where none is wanted."""
     k, shape = left.significands.shape[0], wanted.shape
     width = TILE if scales.by_block else k
-    sums = [_sums(left, right, slice(start, min(start + width, k)), chains) for start in range(0, k, width)]
+    sums = [_sums(facts, left, right, slice(start, min(start + width, k)), chains) for start in range(0, k, width)]
     factors = [None if scales.absent else _broadcast(scales.factors(block), shape) for block in range(len(sums))]
     low, high = (np.full(shape, bits, np.uint32) for bits in EVERYTHING)
     for i, j in np.argwhere(wanted):
         pairs = [(part.at(i, j), None if f is None else (_scale(f[0][i, j]), _scale(f[1][i, j])))
                  for part, f in zip(sums, factors, strict=True)]  # fmt: skip
-        low[i, j], high[i, j] = _interval(pairs, -(-k // FACTS.terms))
+        low[i, j], high[i, j] = _interval(pairs, -(-k // facts.terms))
     return [low, high]
 
 
@@ -126,11 +149,11 @@ class _Sums:
         return tuple(int(x[i, j]) * unit for x in (self.total, self.positive, self.negative, self.down, self.up))
 
 
-def _sums(left: Operand, right: Operand, terms: slice, chains: str) -> _Sums:
+def _sums(facts: Instruction, left: Operand, right: Operand, terms: slice, chains: str) -> _Sums:
     """Return exact sums of some terms of K, and bounds of what chains over them may lose."""
-    unit = _lowest(left.fmt) + _lowest(right.fmt)
-    groups = [_Group.of(left, right, slice(s, min(s + FACTS.terms, terms.stop)), unit)
-              for s in range(terms.start, terms.stop, FACTS.terms)]  # fmt: skip
+    places = _Places.of(facts, left, right)
+    groups = [_Group.of(places, left, right, slice(s, min(s + facts.terms, terms.stop)))
+              for s in range(terms.start, terms.stop, facts.terms)]  # fmt: skip
     positive, negative = _added(g.positive for g in groups), _added(g.negative for g in groups)
     highest, lowest = positive, negative  # magnitudes that no accumulator exceeds, above and below zero
     bits = functools.reduce(np.bitwise_or, (np.bitwise_or.reduce(g.magnitudes, axis=0) for g in groups))
@@ -141,12 +164,48 @@ def _sums(left: Operand, right: Operand, terms: slice, chains: str) -> _Sums:
         falls = [g.negative - g.positive + down for g, (down, _) in zip(groups, losses, strict=True)]
         highest = np.minimum(highest, _most(rises, chains))
         lowest = np.minimum(lowest, _most(falls, chains))
-    place = functools.reduce(np.maximum, (g.own for g in groups), _place(np.maximum(highest, lowest)))
+    most = np.maximum(highest, lowest)
+    place = functools.reduce(np.maximum, (g.own for g in groups), places.of_terms(most))
+    place = np.maximum(place, places.of_results(most))
     away = [g.rounded(place) for g in groups]
     down, up = (
         np.minimum(_added(loss[side] for loss in losses), _added(loss[side] for loss in away)) for side in (0, 1)
     )
-    return _Sums(unit, positive - negative, positive, negative, down, up)
+    return _Sums(places.unit, positive - negative, positive, negative, down, up)
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Where a step cuts, in units of 2**unit, which divides every product that is summed."""
+
+    facts: Instruction
+    unit: int
+    wide: type
+    """int64, or Python's integers where products need more bits."""
+
+    @staticmethod
+    def of(facts: Instruction, left: Operand, right: Operand) -> _Places:
+        """Return the places of products of two operands."""
+        lowest = highest = -(left.fmt.mantissa_bits + right.fmt.mantissa_bits)
+        for x in (left, right):
+            present = x.exponents[x.significands != 0]
+            lowest += int(present.min(initial=0))
+            highest += int(present.max(initial=0)) + x.fmt.mantissa_bits + 1
+        highest = max(highest, 1 - FP32.bias - facts.result_bits)  # places are numbers in these units too
+        return _Places(facts, lowest, np.int64 if highest - lowest <= _NARROW else object)
+
+    def of_terms(self, most: np.ndarray) -> np.ndarray:
+        """Return 2**(E - F) for magnitudes below 2**(E + 1), rounded up to one; 0 for 0."""
+        return self._below(most, self.facts.fraction_bits)
+
+    def of_results(self, most: np.ndarray) -> np.ndarray:
+        """Return 2**(e - R) for magnitudes below 2**(e + 1), rounded up to one; 0 for 0."""
+        return self._below(most, self.facts.result_bits)
+
+    def _below(self, most: np.ndarray, bits: int) -> np.ndarray:
+        floor = 1 - FP32.bias - self.unit  # a subnormal accumulator is written with the exponent of normal ones
+        flat = [0 if x == 0 else 1 << max(max(int(x).bit_length() - 1, floor) - bits, 0) for x in most.ravel()]
+        return np.array(flat, most.dtype).reshape(most.shape)
 
 
 def _added(arrays: Iterable[np.ndarray]) -> np.ndarray:
@@ -165,45 +224,40 @@ def _most(changes: list[np.ndarray], chains: str) -> np.ndarray:
     return best
 
 
-def _lowest(fmt: Format) -> int:
-    """Exponent of the smallest positive value."""
-    return 1 - fmt.bias - fmt.mantissa_bits
-
-
 @dataclass(frozen=True)
 class _Group:
     """The products of one step for every result: magnitudes in units, [T, M, N], and what follows of them, [M, N]."""
 
+    places: _Places
     magnitudes: np.ndarray
     minus: np.ndarray
     positive: np.ndarray
     negative: np.ndarray
     own: np.ndarray
-    """2**(E - 13) in units, E the largest exponent of the products; 0 where all are zero."""
+    """2**(E - F) in units, E the largest exponent of the products; 0 where all are zero."""
 
     @staticmethod
-    def of(left: Operand, right: Operand, terms: slice, unit: int) -> _Group:
-        """Return the group of some terms; int64, or Python's integers where products need more bits."""
-        every = slice(0, None)
+    def of(places: _Places, left: Operand, right: Operand, terms: slice) -> _Group:
+        """Return the group of some terms."""
+        every, wide = slice(0, None), places.wide
         a, b = left.cut(terms, every), right.cut(terms, every)
         significands = a.significands[:, :, None] * b.significands[:, None, :]
         exponents = a.exponents[:, :, None] + b.exponents[:, None, :]
         fractions = left.fmt.mantissa_bits + right.fmt.mantissa_bits
-        wide = np.int64 if _bits(left.fmt, right.fmt) <= 40 else object
         present = significands != 0
-        shift = np.where(present, exponents - fractions - unit, 0).astype(wide)
+        shift: np.ndarray = np.where(present, exponents - fractions - places.unit, 0).astype(wide)
         magnitudes = abs(significands).astype(wide) << shift
         minus = significands < 0
         zero = np.zeros_like(magnitudes)
-        top = np.where(present, exponents, -(1 << 14)).max(axis=0)
-        place = np.maximum(top - FACTS.fraction_bits - unit, 0).astype(wide)
-        own = np.where(top < -(1 << 13), np.zeros_like(place), np.ones_like(place) << place)
+        top = np.maximum(np.where(present, exponents, ZERO_EXPONENT).max(axis=0), ZERO_EXPONENT)
+        place = np.maximum(top - places.facts.fraction_bits - places.unit, 0).astype(wide)
+        own = np.where(present.any(axis=0), np.ones_like(place) << place, np.zeros_like(place))
         positive = np.where(minus, zero, magnitudes).sum(axis=0)
-        return _Group(magnitudes, minus, positive, np.where(minus, magnitudes, zero).sum(axis=0), own)
+        return _Group(places, magnitudes, minus, positive, np.where(minus, magnitudes, zero).sum(axis=0), own)
 
     def losses(self, highest: np.ndarray, lowest: np.ndarray, least: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return (down, up): what a step over these products may take from, or add to, the exact sum."""
-        place = np.maximum(self.own, _place(np.maximum(highest, lowest)))
+        place = np.maximum(self.own, self.places.of_terms(np.maximum(highest, lowest)))
         rest = self.magnitudes & (np.maximum(place, np.ones_like(place)) - 1)  # of a power of two: what it cuts off
         zero = np.zeros_like(rest)
         down = np.where(self.minus, zero, rest).sum(axis=0) + self._accumulator(highest, least)
@@ -224,20 +278,8 @@ class _Group:
         """What a step may cut from the accumulator that goes in, and from the result, of one sign."""
         zero = np.zeros_like(most)
         before = np.minimum(np.maximum(self.own - least, zero), most)
-        after = np.maximum(_place(most) - np.maximum(self.own, least), zero)
+        after = np.maximum(self.places.of_results(most) - np.maximum(self.own, least), zero)
         return np.where(self.own == 0, zero, before + after)  # beside products that are all zero nothing is cut
-
-
-def _bits(a: Format, b: Format) -> int:
-    """Bits of the largest product in units of the smallest."""
-    ratio = value(a, a.max_code) * value(b, b.max_code) / Fraction(2) ** (_lowest(a) + _lowest(b))  # type: ignore
-    return int(ratio).bit_length()
-
-
-def _place(most: np.ndarray) -> np.ndarray:
-    """2**(e - 13) in units, rounded up to one, for magnitudes below 2**(e + 1); 0 for 0."""
-    flat = [0 if x == 0 else 1 << max(int(x).bit_length() - 1 - FACTS.fraction_bits, 0) for x in most.ravel()]
-    return np.array(flat, most.dtype).reshape(most.shape)
 
 
 def _interval(
@@ -302,10 +344,30 @@ def _with_specials(
     scales: tuple[Array | None, Array | None] | None,
     formats: tuple[str, str],
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Put results that NaN and Inf among the codes decide in both; they are the same in every order."""
-    plain = matmul_fp8(a, b, order="chain", a_format=formats[0], b_format=formats[1]).view(np.uint32)
+    """Put results that NaN and Inf among the codes decide in both; they are the same in every order.
+
+    A result that is infinite by its codes may be NaN where its finite terms can overflow.
+    """
+    plain = _skeleton(a, b, formats).view(np.uint32)
     special = (plain & ~softfloat.SIGN) >= softfloat.INF
     if bool(special.any()):
-        found = plain if scales is None else matmul_fp8(a, b, *scales, a_format=formats[0], b_format=formats[1])
-        low, high = (np.where(special, found.view(np.uint32), x) for x in (low, high))
+        found = plain
+        if scales is not None:
+            found = matmul_fp8(a, b, *scales, a_format=formats[0], b_format=formats[1]).view(np.uint32)
+        beyond = (low == EVERYTHING[0]) & (high == EVERYTHING[1]) & (plain != NAN)
+        low, high = (np.where(special & ~beyond, found, x) for x in (low, high))
     return low, high
+
+
+def _skeleton(a: Array, b: Array, formats: tuple[str, str]) -> Array:
+    """Return the chain's product of codes whose finite numbers are 0, 1 and -1: what NaN and Inf alone make of it."""
+    left, right = (_ones(x, get_format(name)) for x, name in zip((a, b), formats, strict=True))
+    if formats[0] == "BF16":
+        return matmul_bf16(left, right)
+    return matmul_fp8(left, right, order="chain", a_format=formats[0], b_format=formats[1])
+
+
+def _ones(codes: Array, fmt: Format) -> Array:
+    magnitude, sign = (codes & codes.dtype.type(mask) for mask in (fmt.sign_mask - 1, fmt.sign_mask))
+    number = (magnitude > 0) & (magnitude <= fmt.max_code)
+    return np.where(number, sign | codes.dtype.type(fmt.bias << fmt.mantissa_bits), codes)

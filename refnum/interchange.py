@@ -28,6 +28,7 @@ KINDS: dict[str, str] = {
     "x": "float32", "grad": "float32", "rows": "float32", "prob": "float32", "weights": "float32", "c": "float32",
     "gate": "bfloat16", "up": "bfloat16",
     "codes": "E4M3", "packed": "pairs", "payload": "bytes", "scales": "E8M0", "a_scales": "E8M0", "b_scales": "E8M0",
+    "tensor_amax": "float32",
     "a": "@a_format", "b": "@b_format",
     "rbits": "integers", "row_map": "integers", "scale_exponent": "exponents", "case": "case", "dtype": "dtype",
     "out": "dtype",
@@ -36,6 +37,7 @@ KINDS: dict[str, str] = {
 
 OTHERWISE: dict[str, dict[str, str]] = {
     "dequantize_mx": {"codes": "@element"},
+    "dequantize_nvfp4": {"scales": "E4M3"},
     "decode": {"codes": "@fmt"},
     "decode_e2m1": {"codes": "E2M1"},
     "decode_e8m0": {"codes": "E8M0"},

@@ -203,8 +203,8 @@ def _steps(trainer: Trainer, file: IO[str] | None, progress: Progress | None) ->
     task = progress.add_task("", total=run.steps, completed=trainer.step) if progress else None
     while trainer.step < run.steps:
         start = time.perf_counter()
-        values: dict[str, Any]
-        number, values = trainer.step, trainer.train_step()
+        number = trainer.step
+        values: dict[str, Any] = dict(trainer.train_step())
         seconds = time.perf_counter() - start
         if run.device == "cuda":
             values["peak_bytes"] = torch.cuda.max_memory_allocated()

@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 import numpy as np
 
 from ..cases.case import Case
-from . import converting, decoding, moving, products, rounding, scales, special
+from . import converting, decoding, moving, nvfp4, products, rounding, scales, special
 from .tools import Outputs, Rule, on_codes
 
 Q = ("quantize_*", "fp8_to_mxfp4")
@@ -21,6 +21,7 @@ F = ("quantize_*",)
 ENC = ("encode_*",)
 COL = ("*_columns",)
 MATMUL = ("matmul_fp8",)
+NVFP4 = ("*_nvfp4",)
 SCALES = ("a_scales", "b_scales")
 BYTES_IN = ("dequantize_*", "fp8_to_mxfp4", "fp8_columns", "mxfp4_*")
 
@@ -180,6 +181,13 @@ WRONG: dict[str, tuple[tuple[tuple[str, ...], Rule], ...]] = {
     "PHILOX_WIDTH": ((("philox4x32",), moving.philox4x64),),
     "PHILOX_STREAM_STEP": ((("random_bits",), moving.stream_and_step_swapped),),
     "RANDOM_LOW_BITS": ((("random_bits",), moving.low_bits),),
+    "NVFP4_NO_TENSOR_SCALE": ((NVFP4, nvfp4.without_tensor_scale),),
+    "NVFP4_OTHER_ORDER": tuple((NVFP4, rule) for rule in nvfp4.OTHERS),
+    "NVFP4_SCALE_ROUNDED_UP": ((NVFP4, nvfp4.scale_rounded_up),),
+    "NVFP4_SCALE_NOT_ROUNDED": ((NVFP4, nvfp4.scale_not_rounded),),
+    "NVFP4_NAN_IN_MAXIMUM": ((NVFP4, nvfp4.nan_in_maximum),),
+    "NVFP4_MAXIMUM_OF_32": ((NVFP4, nvfp4.maximum_of_two_blocks),),
+    "STOCHASTIC_FALSE_CARRY": ((NVFP4, nvfp4.false_carry),),
     "PRODUCT_TERM_BITS": tuple((MATMUL, products.stepped(products.Step(bits, bits))) for bits in (12, 14)),
     "PRODUCT_ROUNDS_TERMS": ((MATMUL, products.stepped(products.Step(nearest=True, nearest_result=True))),),
     "PRODUCT_NORMALISED": ((MATMUL, products.stepped(products.Step(normalised=True))),),

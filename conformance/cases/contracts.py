@@ -66,6 +66,17 @@ def outside(case: Case, contract: Contract) -> str:
     return ""
 
 
+def rows_inside(case: Case, contract: Contract) -> np.ndarray:
+    """Return for each item of the inputs' first axis, which all of them share, whether a contract holds it: bool."""
+    inside = np.ones(len(next(iter(case.inputs.values()))), bool)
+    wrong = np.uint8(sum(int(_FLAG[name]) for name in contract))
+    for name, array in case.inputs.items():
+        flags = _flags(case, name, array)
+        if flags is not None:
+            inside &= ~(flags & wrong != 0).reshape(len(array), -1).any(axis=1)
+    return inside
+
+
 def brought_inside(case: Case, contract: Contract) -> Case:
     """Return a case with those elements replaced that lie outside of a contract; the others keep their bits.
 

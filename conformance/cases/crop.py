@@ -14,6 +14,8 @@ from .draw.bits import float_bits
 from .geometry import splits_of
 from .operation import OPERATIONS
 
+WHOLE = frozenset({"tensor_amax"})
+"""Inputs that belong to the whole tensor, which no cut touches."""
 ELEMENTS = ("x", "gate", "up", "grad", "rbits", "codes", "packed", "a", "b")
 
 
@@ -94,7 +96,7 @@ def take_rows(case: Case, start: int, stop: int) -> Case:
     inputs = {}
     for name, array in case.inputs.items():
         step = tall if name == "scales" else 1
-        inputs[name] = array[start // step : -(-stop // step)]
+        inputs[name] = array if name in WHOLE else array[start // step : -(-stop // step)]
     params = {}
     if case.params.get("splits") is not None:
         params["splits"] = _cut_splits(splits_of(case, shape(case)[0]), start, stop)

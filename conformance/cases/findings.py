@@ -40,6 +40,7 @@ class Finding(StrEnum):
     GUARD = "guard-overwritten", Shown.CALL, "memory before or after an array was written"
     NOT_CONTIGUOUS = "result-not-contiguous", Shown.CALL, "a result is not contiguous"
     READ_ONLY = "result-read-only", Shown.CALL, "a result cannot be written"
+    SUBCLASS = "result-subclass", Shown.CALL, "a result is of a subclass of ndarray, such as a matrix"
     OVERLAP = "results-overlap", Shown.CALL, "two results share memory"
     OUT_NOT_RETURNED = "out-not-returned", Shown.CALL, "a result is not the array given as `out`"
 
@@ -56,6 +57,7 @@ class Finding(StrEnum):
     NOT_DETERMINISTIC = "not-deterministic", Shown.BYTES, "repeated calls on one case differ"
     STREAM = "stream-ignored", Shown.BYTES, "work is not ordered on the caller's stream"
     WAY_BY_SIZE = "way-by-size", Shown.BYTES, "the code path of large data is wrong"
+    AFTER_REFUSAL = "wrong-after-refusal", Shown.BYTES, "a call is wrong after one that was refused"
     SPLITS_AS_ARRAY = "splits-as-array", Shown.BYTES, "splits given as an array are read wrongly"
 
     STALE = "stale-output", Shown.LATER_BYTES, "a call answers the earlier data of its storage"

@@ -30,35 +30,46 @@ def explain(
     profile: Annotated[str, typer.Option("--profile", "-p")] = "HOPPER",
     dtype: Annotated[str, typer.Option(help="float32, bfloat16 or float16, for floating-point inputs.")] = "float32",
     param: Annotated[list[str] | None, typer.Option(help="name=value, e.g. scale=amax. May be repeated.")] = None,
+    b: Annotated[str | None, typer.Option("--b", help="Of a product, the row of b; --values is the row of a.")] = None,
+    b_scales: Annotated[str | None, typer.Option("--b-scales", help="Of an FP8 product, scale bytes of b.")] = None,
 ) -> None:
     """Show every step of the golden model for one element."""
-    print(explanation(what, values, scales, index, profile, dtype, param or []))
+    print(explanation(what, values, scales, index, profile, dtype, param or [], b, b_scales))
 
 
 def explanation(
-    what: str, values: str | None, scales: str | None, index: str, profile: str, dtype: str, params: list[str]
-) -> str:
+    what: str, values: str | None, scales: str | None, index: str, profile: str, dtype: str, params: list[str],
+    b: str | None = None, b_scales: str | None = None,
+) -> str:  # fmt: skip
     """Return the explanation of one element as text. `what` is an operation or the path of a replay file."""
     if what.endswith(".json") or Path(what).is_file():
         case = replay.load(Path(what)).case
     else:
-        case = build(what, values, scales, profile, dtype, params)
+        case = build(what, values, scales, profile, dtype, params, b, b_scales)
     return str(refnum.explain(case.operation, case, parse_index(index)))
 
 
-def build(operation: str, values: str | None, scales: str | None, profile: str, dtype: str, params: list[str]) -> Case:
-    """Return a case of one row: the values (or codes) given, padded with zeros to whole blocks of what has blocks."""
+def build(
+    operation: str, values: str | None, scales: str | None, profile: str, dtype: str, params: list[str],
+    b: str | None = None, b_scales: str | None = None,
+) -> Case:  # fmt: skip
+    """Return a case of one row: the values (or codes) given, padded with zeros to whole blocks of what has blocks.
+
+    b, b_scales: of a product, whose row is not padded, the row of b and its scale bytes.
+    """
     if operation not in EXPLAINED:
         raise ArgumentError(
             f"{operation!r} cannot be explained; choose from {', '.join(EXPLAINED)}, or give a replay file."
         )
-    if "b" in OPERATIONS[operation].inputs:
-        raise ArgumentError(f"{operation} has two matrices: give a replay file, or call refnum.explain with a case.")
     if values is None:
         raise ArgumentError("Give --values, e.g. --values 1.25,0.1,-3, or a replay file.")
     keywords = dict(OPERATIONS[operation].defaults())
     keywords.update(_param(text, operation) for text in params)
-    words = [word for word in values.replace(" ", ",").split(",") if word]
+    words = _words(values)
+    if "b" in OPERATIONS[operation].inputs:
+        return _product(operation, profile, keywords, (words, scales), (_words(b or ""), b_scales))
+    if b is not None or b_scales is not None:
+        raise ArgumentError(f"{operation} takes no --b and no --b-scales: it is no product.")
     if OPERATIONS[operation].scalar:
         return _scalars(operation, words, scales, profile, dtype, keywords)
     if "x" in OPERATIONS[operation].inputs:
@@ -79,6 +90,31 @@ def build(operation: str, values: str | None, scales: str | None, profile: str, 
     if OPERATIONS[operation].even_rows:  # a column output packs two rows: the second one is the same
         codes, row = np.repeat(codes, 2, axis=0), np.repeat(row, 2, axis=0)
     return Case(operation, profile, keywords, {"packed" if packed else "codes": codes, "scales": row})
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in text.replace(" ", ",").split(",") if word]
+
+
+def _product(
+    operation: str, profile: str, keywords: dict[str, Any], *rows: tuple[list[str], str | None]
+) -> Case:  # fmt: skip
+    """Return a product of one row by one row: codes of FP8, or numbers or bits of bfloat16."""
+    if len(rows[0][0]) != len(rows[1][0]):
+        raise ArgumentError(
+            f"--values has {len(rows[0][0])} terms and --b has {len(rows[1][0])}; a product takes as many of each."
+        )
+    inputs: dict[str, np.ndarray] = {}
+    for name, (words, scales) in zip("ab", rows, strict=True):
+        if operation == "matmul_bf16":
+            if scales is not None:
+                raise ArgumentError(f"{operation} takes no scales.")
+            inputs[name] = _floats(words, "bfloat16").reshape(1, -1)
+            continue
+        inputs[name] = np.array([[_integer(word, 255) for word in words]], np.uint8)
+        if scales is not None:
+            inputs[f"{name}_scales"] = np.array([[_integer(word, 255) for word in _words(scales)]], np.uint8)
+    return Case(operation, profile, keywords, inputs)
 
 
 def _scalars(
@@ -119,6 +155,8 @@ def _param(text: str, operation: str) -> tuple[str, Any]:
     choices = OPERATIONS[operation].params.get(name)
     if choices is None:
         raise ArgumentError(f"--param {text!r}: {operation} has {', '.join(OPERATIONS[operation].params) or 'none'}.")
+    if name == "order":
+        return name, word  # any named order; the model refuses others
     for choice in choices:
         shown = "x".join(map(str, choice)) if isinstance(choice, list) else str(choice)
         if word == shown:

@@ -11,6 +11,7 @@ import typer
 
 from refnum.errors import ArgumentError, RefnumError
 
+from ..cases.primitives import VECTOR_OPERATIONS
 from ..reports import terminal
 from ..reports.terminal.watch import watched
 from ..vectors import load_vectors, vectors_folder
@@ -83,7 +84,13 @@ def _oracle_rows(word: str) -> int | None:
 
 @vectors_app.command()
 def show(
-    what: Annotated[str, typer.Argument(metavar="ID|FILE", help="A vector id (or its beginning), or a vector file.")],
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID|FILE|OPERATION",
+            help="A vector id (or its beginning), a vector file, or an operation, whose vectors are listed.",
+        ),
+    ],
     vectors: Folder = None,
     rows: Annotated[int, typer.Option(min=1, help="Rows of an array to print.")] = 8,
 ) -> None:
@@ -91,8 +98,24 @@ def show(
     with _reported():
         where = vectors_folder() if vectors is None else vectors
         console = terminal.Shown()
+        if what in VECTOR_OPERATIONS:
+            _list(what, where)
+            return
         for vector in _named(what, where):
             show_vector(vector, console, rows)
+
+
+def _list(operation: str, folder: Path) -> None:
+    """Print a line for each vector of an operation."""
+    rows = [
+        [vector.id, vector.profile["name"], ", ".join(f"{k}={v}" for k, v in vector.params.items()), vector.comment]
+        for vector in load_vectors(folder=folder)
+        if vector.operation == operation
+    ]
+    body = [[terminal.escape(str(cell)) for cell in row] for row in rows]
+    terminal.table(
+        terminal.console(), f"{operation}: {len(rows)} vectors", ("id", "profile", "params", "comment"), body
+    )
 
 
 def _named(what: str, folder: Path) -> list[Vector]:

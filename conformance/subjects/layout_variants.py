@@ -13,7 +13,7 @@ from typing import Any
 import refnum
 from refnum.layouts import LAYOUTS
 
-from ..cases.layouts import IN, OTHERS, OUT, PLAIN
+from ..cases.layouts import IN, OUT, PLAIN
 from ..cases.operation import OPERATIONS, Operation
 from .subject import Subject, takes
 
@@ -48,7 +48,7 @@ def _layouts(operation: Operation, level: str) -> Iterator[dict[str, str]]:
     """Yield the layouts of an operation, none first; of two, each beside its neighbour, or every pair."""
     yield {}
     if len(operation.layouts) == 1:
-        yield from ({operation.layouts[0]: layout} for layout in OTHERS)
+        yield from ({operation.layouts[0]: layout} for layout in operation.stored_as[1:])
     elif operation.layouts:
         pairs = itertools.product(LAYOUTS, LAYOUTS) if level == "exhaustive" else itertools.pairwise((*LAYOUTS, PLAIN))
         for pair in pairs:

@@ -52,8 +52,10 @@ def _decoder(vector: Vector, side: str, name: str) -> str:
     """Return the element format that an array's codes decode by, or an empty string."""
     if name == "packed":
         return "packed"
-    if name == "scales":
+    if name in ("scales", "a_scales", "b_scales"):
         return "E8M0"
+    if side == "input" and f"{name}_format" in vector.params:
+        return str(vector.params[f"{name}_format"])
     if name != "codes":
         return ""
     operation = VECTOR_OPERATIONS[vector.operation]

@@ -34,7 +34,8 @@ def beyond_bounds(case: Case, observed: np.ndarray, where: np.ndarray) -> np.nda
     """
     if not where.any():
         return where
-    given: dict[str, Any] = {**case.inputs, **{name: case.params[name] for name in ("a_format", "b_format")}}
+    formats = {name: case.params.get(name, "BF16") for name in ("a_format", "b_format")}
+    given: dict[str, Any] = {**case.inputs, **formats}
     ends = [end.view(np.uint32) for end in refnum.product_bounds(**given, where=where)]
     if observed.itemsize == 2:  # one more rounding, which is monotone
         ends = [softfloat.to_bfloat16(end) for end in ends]

@@ -72,7 +72,7 @@ def observe(case: Case, golden: Mapping[str, np.ndarray], results: Sequence[np.n
     observed: Bits = {}
     for output, array in zip(outputs, results, strict=True):
         want = golden[output.name]
-        laid = output.kind == "scales" and case.params.get(OUT, PLAIN) != PLAIN
+        laid = output.name == "scales" and case.params.get(OUT, PLAIN) != PLAIN
         if laid:
             want = stored_scales(case, want)
         allowed = (want.dtype.name,) if laid else _allowed(output, want, case)

@@ -76,8 +76,12 @@ def library_of(like: Array) -> str:
 
 
 def judged_on_device(subject: Subject, operation: str) -> bool:
-    """Whether cases can be judged beside a subject's arrays: on a device, in this process, byte for byte."""
-    return subject.arrays == "cupy" and subject.remote is None and subject.claimed_level(operation) == 0
+    """Whether cases can be judged beside a subject's arrays: on a device, in this process, byte for byte.
+
+    Elements outside of a contract are replaced on the host.
+    """
+    here = subject.arrays == "cupy" and subject.remote is None and not subject.inputs
+    return here and subject.claimed_level(operation) == 0
 
 
 def expand_on_device(recipe: Recipe, like: Array) -> Case:

@@ -19,11 +19,14 @@ from ..cases.levels import Outcome
 from ..cases.operation import run_golden
 from ..cases.recipes.inputs import expand
 from ..cases.recipes.recipe import Recipe
+from ..cases.structure.levels import Levels
 from ..subjects.arrays import alive, to_numpy
 from ..subjects.subject import Subject
 from .compare import compare
 from .device import compare_on_device, device_like, expand_on_device, fetch, judge_on_device, judged_on_device
 from .judge import called_with_room
+from .structural import cases_for, inside, judged
+from .tally import Tally
 
 COUNTED = 1 << 17
 """Elements of the largest case in which coverpoints are counted: larger ones hit no others and cost too much."""
@@ -60,6 +63,11 @@ MODEL_ERRORS = (RefnumError, ArithmeticError, LookupError, TypeError, ValueError
 """Errors by which the golden model, or the expansion of a recipe, fails on a case."""
 
 
+def case_for(subject: Subject, recipe: Recipe | Levels) -> Case:
+    """Return the case that a subject is called on first: what lies outside of its contract of inputs is replaced."""
+    return next(cases_for(subject, recipe)) if isinstance(recipe, Levels) else inside(subject, expand(recipe))
+
+
 class RecipeJudge:
     """Judges recipes for one subject: expansion, golden model, call, comparison, coverpoints."""
 
@@ -67,21 +75,37 @@ class RecipeJudge:
         self.subject, self.seconds, self.elements = subject, seconds, elements
         self.like: Any = None
 
-    def judge(self, recipe: Recipe, number: int = 0) -> Seen:
-        """Return the judgement of one recipe; nothing that a subject raises gets out.
+    def judge(self, recipe: Recipe | Levels, number: int = 0) -> Seen:
+        """Return the judgement of one recipe, or of one row of levels; nothing that a subject raises gets out.
 
         Args:
-            recipe: expanded here, on the device where the subject is judged there.
+            recipe: expanded here, on the device where the subject is judged there; levels always on the host.
             number: position of the case in its shard.
         """
-        on_device = judged_on_device(self.subject, recipe.operation)
-        seen = self._on_device(recipe, number) if on_device else self._on_host(recipe)
+        if isinstance(recipe, Levels):
+            seen = self._structural(recipe)
+        else:
+            on_device = judged_on_device(self.subject, recipe.operation)
+            seen = self._on_device(recipe, number) if on_device else self._on_host(recipe)
         if seen.outcome not in (Outcome.PASS, Outcome.MISMATCH, Outcome.UNSUPPORTED, Outcome.NOT_RUN):
             seen.dead = self.subject.remote is None and not alive(self.subject.arrays)
         return seen
 
+    def _structural(self, levels: Levels) -> Seen:
+        """Judge a structural case in its form; where that is refused, in a plain call."""
+        seen = Seen(Outcome.UNSUPPORTED, words="it names no keyword for this case")
+        for case in cases_for(self.subject, levels):
+            try:
+                golden = run_golden(case)
+            except MODEL_ERRORS as error:
+                return refused(error, case.elements)
+            seen = seen_in(judged(self.subject, case, golden, levels.calls, self.seconds), case, fingerprint(golden))
+            if seen.outcome is not Outcome.UNSUPPORTED:
+                break
+        return seen
+
     def _on_host(self, recipe: Recipe) -> Seen:
-        case = expand(recipe)
+        case = case_for(self.subject, recipe)
         try:
             golden = run_golden(case)
         except MODEL_ERRORS as error:
@@ -153,6 +177,21 @@ def _make_room() -> None:
 def points(case: Case, golden: Mapping[str, np.ndarray]) -> dict[str, int]:
     """Return the coverpoints that a case hits, with how often."""
     return {name: times for name, times in count(case, golden).items() if times}
+
+
+def seen_in(tally: Tally, case: Case, mark: int) -> Seen:
+    """Return the judgement that a tally of one structural case holds: its first breach, fault or wrong bytes."""
+    seen = Seen(compared=tally.compared, elements=case.elements, print=mark, classes=tally.classes)
+    failed = [one for one in tally.failures if one.finding or one.level > tally.claimed]
+    if failed:
+        first = failed[0]
+        seen.outcome, seen.level, seen.words = Outcome.MISMATCH, first.level, first.words or "bytes differ"
+        seen.finding = first.finding
+    elif tally.faults:
+        seen.outcome, seen.words, _ = tally.faults[0]
+    elif not tally.calls:
+        seen.outcome, seen.words = Outcome.UNSUPPORTED, next(iter(tally.unsupported), "it was not compared")
+    return seen
 
 
 def refused(error: Exception, elements: int) -> Seen:

@@ -25,6 +25,7 @@ from ..subjects.subject import Subject
 from .compare import compare
 from .probes import GRAPH, IN_PLACE, MOVED, PROBES
 from .repeats import REPEATS
+from .structural import after_refusals
 
 NAMED = found_by(Shown.CALL)
 """Breaches that a call itself names, whichever probe makes it: on a way, into `out`, in other storage, the second time.
@@ -142,6 +143,7 @@ _IN_TURN: dict[str, Calls] = {
     Finding.NOT_DETERMINISTIC: _repeated,
     Finding.WAY_BY_SIZE: _on_ways,
     Finding.SPLITS_AS_ARRAY: _by_array,
+    Finding.AFTER_REFUSAL: after_refusals,
 }
 
 

@@ -173,6 +173,11 @@ inline uint64_t half_bits(float x) {  // a product of two halves is exact in flo
     return x == x ? __builtin_bit_cast(uint16_t, (_Float16)x) : 0x7FFFu;
 }
 
+inline uint64_t bfloat16_bits(float x) {
+    const uint32_t bits = __builtin_bit_cast(uint32_t, x);
+    return x == x ? (bits + 0x7FFFu + (bits >> 16 & 1)) >> 16 : 0x7FFFu;
+}
+
 // Rounded toward zero: the nearest half, or the one below it in magnitude.
 inline uint64_t half_bits_down(float x) {
     const uint64_t nearest = half_bits(x);
@@ -250,6 +255,10 @@ struct Step {
             r.set(o[0], from_float(as_float(a) * as_float(b)));
         } else if constexpr (i.is("add.rn.f32")) {
             r.set(o[0], from_float(as_float(a) + as_float(b)));
+        } else if constexpr (i.is("div.rn.f32")) {
+            r.set(o[0], from_float(as_float(a) / as_float(b)));
+        } else if constexpr (i.is("cvt.rn.bf16x2.f32")) {  // the first source goes to the upper half
+            r.set(o[0], bfloat16_bits(as_float(b)) | bfloat16_bits(as_float(a)) << 16);
         } else if constexpr (i.is("fma.rn.f32")) {
             r.set(o[0], from_float(__builtin_fmaf(as_float(a), as_float(b), as_float(c))));
         } else if constexpr (i.is("fma.rz.f32")) {

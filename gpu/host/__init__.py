@@ -16,6 +16,7 @@ from .blocks import *
 from .build import available, describe
 from .casts import *
 from .columns import *
+from .nvfp4 import *
 from .payload import *
 from .product import matmul_bf16 as matmul_bf16
 from .product import matmul_fp8 as matmul_fp8

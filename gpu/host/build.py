@@ -44,6 +44,8 @@ FUNCTIONS: dict[str, tuple[type, ...]] = {
     "lay_scales": (POINTER, I64, I64, I32, POINTER),
     "read_scales": (POINTER, I64, I64, I32, POINTER),
     "dequantize_mxfp4": (POINTER, POINTER, I64, I32, POINTER),
+    "quantize_nvfp4": (I32, POINTER, I64, POINTER, I32, POINTER, POINTER, POINTER),
+    "dequantize_nvfp4": (POINTER, POINTER, POINTER, I64, I32, I32, POINTER),
     "quantize_fp8_tiles": (I32, POINTER, I64, I64, I64, I32, POINTER, POINTER),
     "dequantize_fp8_tiles": (POINTER, POINTER, I64, I64, I64, I32, POINTER),
     "fp8_to_mxfp4": (POINTER, POINTER, I64, I64, I32, I32, POINTER, POINTER),

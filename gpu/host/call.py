@@ -24,7 +24,7 @@ class HostCall(Call[Array]):
     def __init__(self, operation: str) -> None:
         super().__init__(operation)
         self._arrays: list[Array] | None = None
-        self._laid: tuple[int, Array] | None = None
+        self._laid: tuple[int, Array, Array] | None = None
 
     def look(self, name: str, x: Any) -> Array:
         """Return a NumPy array; DtypeError for anything else."""
@@ -81,12 +81,13 @@ class HostCall(Call[Array]):
         self.run("read_scales", scales, *shape, number, found)
         return found
 
-    def scales_to_write(self, shape: tuple[int, int], layout: str) -> Array:
-        """Return the array for the E8M0 bytes of the last output; `finish` stores them in their layout (N6.5)."""
+    def scales_to_write(self, shape: tuple[int, int], layout: str, stored: Array | None = None) -> Array:
+        """Return the array for the scale bytes of an output, the last unless given; `finish` stores them (N6.5)."""
         number = checks.LAYOUTS.index(layout)
+        stored = self.arrays[-1] if stored is None else stored
         if number == 0:
-            return self.arrays[-1]
-        self._laid = number, np.empty(shape, U8)
+            return stored
+        self._laid = number, np.empty(shape, U8), stored
         return self._laid[1]
 
     def run(self, function: str, *arguments: Any) -> None:
@@ -98,8 +99,8 @@ class HostCall(Call[Array]):
     def finish(self) -> Any:
         """Return the outputs, a tuple unless there is one."""
         if self._laid is not None:
-            number, scales = self._laid
-            self.run("lay_scales", scales, *scales.shape, number, self.arrays[-1])
+            number, scales, stored = self._laid
+            self.run("lay_scales", scales, *scales.shape, number, stored)
         for result, written in zip(self.results, self.arrays, strict=True):
             if result is not written:
                 result[...] = written

@@ -94,6 +94,10 @@ class HostSources:
         """Return the domains of small functions."""
         return functions()
 
+    def reasons(self) -> list[dict[str, Any]]:
+        """Return the changes that no input can show, each with its reason."""
+        return rows_of("no_effect", "change")[1]
+
     def start(self, folder: Path, level: str = OPTIMISED[0]) -> dict[str, str]:
         """Copy the unchanged sources into a folder and compile them; return operation -> digest of machine code.
 

@@ -11,7 +11,8 @@ from typing import NamedTuple
 from .. import silu
 from ..checks import LAYOUTS
 from ..device import compile as build
-from . import casts, columns, payload_rows, product, rowwise, swiglu
+from ..interface.nvfp4 import LAYOUTS as NVFP4_LAYOUTS
+from . import casts, columns, nvfp4, payload_rows, product, rowwise, swiglu
 
 OPERATIONS: dict[str, tuple[str, ...]] = {
     "quantize_mxfp4_stochastic": ("quantize_mxfp4",),
@@ -30,8 +31,12 @@ LAID: dict[str, tuple[str, ...]] = {
     "dequantize_fp8_tiles": ("LAYOUT_IN",),
     "fp8_to_mxfp4": ("LAYOUT_IN", "LAYOUT_OUT"),
     "mxfp4_to_fp8": ("LAYOUT_IN", "LAYOUT_OUT"),
+    "quantize_nvfp4": ("LAYOUT_OUT",),
+    "dequantize_nvfp4": ("LAYOUT_IN",),
 }
 """Kernel file -> the macros of kernels/memory.cuh that choose its scale layouts, in the order of the two."""
+STORED: dict[str, tuple[str, ...]] = dict.fromkeys(("quantize_nvfp4", "dequantize_nvfp4"), NVFP4_LAYOUTS)
+"""Kernel file -> its scale layouts, where they are not all."""
 CONSTANTS: dict[str, str] = dict.fromkeys(("swiglu_quantize", "swiglu_backward"), silu.SHA256)
 """Operation -> SHA-256 of the constant array that its kernels read."""
 
@@ -56,6 +61,7 @@ def cuts(kernel: str) -> list[tuple[str, ...]]:
     found |= {order.defines for name, order in orders if name.rpartition("_")[0] == kernel}
     found |= {stay.defines for name, stay in swiglu.TUNING.items() if name == kernel}
     found |= {product.KERNELS[kernel]} if kernel in product.KERNELS else set()
+    found |= {nvfp4.TUNING[kernel].defines} if kernel in nvfp4.TUNING else set()
     found |= {casts.DEFINES} if kernel == casts.KERNEL else set()
     found |= {payload_rows.SHORT.defines} if kernel == "payload_rows" else set()
     return sorted(found) or [()]
@@ -64,7 +70,8 @@ def cuts(kernel: str) -> list[tuple[str, ...]]:
 def layouts(kernel: str) -> list[tuple[str, ...]]:
     """Return the macros of all scale layouts of a kernel file; the layout bytes, which needs no macro, comes first."""
     macros = LAID.get(kernel, ())
-    found = itertools.product(range(len(LAYOUTS)), repeat=len(macros))
+    stored = tuple(map(LAYOUTS.index, STORED.get(kernel, LAYOUTS)))
+    found = itertools.product(stored, repeat=len(macros))
     return [tuple(f"{macro}={n}" for macro, n in zip(macros, numbers, strict=True) if n) for numbers in found]
 
 

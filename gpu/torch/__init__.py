@@ -75,6 +75,16 @@ OPERATORS: dict[str, Operator] = {
         'Tensor codes, Tensor scales, int[] tile=[1, 128], ScalarType? dtype=None, *, str layout_in="bytes"',
         shapes.dequantize_fp8_tiles, returns=1, words=(_TILE, _DTYPE),
     ),
+    "quantize_nvfp4": Operator(
+        'Tensor x, str variant="TE", Tensor? tensor_amax=None, int[] tile=[1, 16], *, Tensor? rbits=None, '
+        'int[]? philox=None, str layout_out="bytes"',
+        shapes.quantize_nvfp4, returns=3, words=(_TILE, ("philox", _key)),
+    ),
+    "dequantize_nvfp4": Operator(
+        'Tensor packed, Tensor scales, Tensor tensor_amax, str order="te", int[] tile=[1, 16], '
+        'ScalarType? dtype=None, *, str layout_in="bytes"',
+        shapes.dequantize_nvfp4, returns=1, words=(_TILE, _DTYPE),
+    ),
     "fp8_to_mxfp4": Operator(
         'Tensor codes, Tensor scales, str profile="HOPPER", *, str layout_in="bytes", str layout_out="bytes"',
         shapes.fp8_to_mxfp4,

@@ -79,6 +79,21 @@ def dequantize_fp8_tiles(codes: Any, scales: Any, tile: list[int], dtype: Any, l
     return [(_size("codes", codes, 32), _output(dtype))]
 
 
+def quantize_nvfp4(
+    x: Any, variant: str, tensor_amax: Any, tile: list[int], rbits: Any, philox: Any, layout_out: str
+) -> Wanted:
+    m, k = _size("x", x, 16)
+    scales = _scales(_up(m, tile[0]), k // 16, layout_out)
+    return [((m, k // 2), torch.uint8), scales, ((1,), torch.float32)]
+
+
+def dequantize_nvfp4(
+    packed: Any, scales: Any, tensor_amax: Any, order: str, tile: list[int], dtype: Any, layout_in: str
+) -> Wanted:
+    m, half = _size("packed", packed, 8)
+    return [((m, 2 * half), _output(dtype))]
+
+
 def fp8_to_mxfp4(codes: Any, scales: Any, profile: str, layout_in: str, layout_out: str) -> Wanted:
     return _mxfp4(*_size("codes", codes, 32), layout_out)
 

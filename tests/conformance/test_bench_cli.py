@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 from refnum.conformance.cli import app
 from refnum.conformance.commands.bench import document, plot, tables
 from refnum.conformance.commands.bench.lines import LINES
+from refnum.conformance.reports import files
 from refnum.errors import FileError, UnsupportedError
 
 RUNNER = CliRunner()
@@ -140,14 +141,34 @@ def test_results_are_named_by_date_and_device(found, tmp_path):
     assert (tmp_path / "out" / "2026-11-21-h200-bench.png").read_bytes()[:4] == b"\x89PNG"
 
 
+def product(contender, median, own=False):
+    found = record("BF16 product", contender, median, own=own, terms=7168, matrix=[2048, 2048], tma_s=1.8)
+    return {name: value for name, value in found.items() if name not in ("tb_s", "of_copy", "of_same")}
+
+
+def test_products_have_a_table_of_their_own_and_no_share_of_a_copy(found, tmp_path):
+    found["records"] += [product("torch, cuBLASLt", 90.0), product("gpu", 17000.0, own=True)]
+    files.check(found, "bench", "this run")
+    (row, peer) = tables.products(found, "32768x7168")
+    assert row[:4] == ["BF16 product", "gpu", "2048 x 2048 x 7168", "17000.0"] and row[5] == "1.8" and row[6] == ""
+    assert peer[1] == "torch, cuBLASLt" and float(peer[6]) < 0.01
+    page = tables.markdown(found, "title")
+    assert page.count("BF16 product") == 2 and "| T multiply-adds/s |" in page  # among neither quicker peers nor ranges
+    assert all("product" not in row[0] for row in tables.rows(found, "32768x7168"))
+    del found["records"][-1]["tma_s"]
+    with pytest.raises(FileError, match="tma_s"):
+        files.check(found, "bench", "this run")
+
+
 def test_a_picture_has_a_heading_for_every_line_and_layouts_by_themselves(found):
-    records = [record(line.label, "gpu", own=True, operation=line.operation, params=line.params) for line in LINES]
+    shown = [line for line in LINES if line.at != "product"]
+    records = [record(line.label, "gpu", own=True, operation=line.operation, params=line.params) for line in shown]
     drawn = list(plot._rows(records))
     assert [text for text, one in drawn if one is None] == list(plot.GROUPS)
-    assert sorted(text for text, one in drawn if one) == sorted(line.label for line in LINES)
+    assert sorted(text for text, one in drawn if one) == sorted(line.label for line in shown)
     at = [text for text, _ in drawn].index(plot.LAYOUTS)
     assert all(text.endswith(" scales") for text, _ in drawn[at + 1 :])
-    assert {name for names in plot.GROUPS.values() for name in names} == {line.operation for line in LINES}
+    assert {name for names in plot.GROUPS.values() for name in names} == {line.operation for line in shown}
 
 
 def test_a_picture_is_of_the_first_shape_at_which_the_subject_was_timed(found, tmp_path):

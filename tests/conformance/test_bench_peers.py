@@ -14,7 +14,7 @@ from refnum.errors import ArgumentError
 torch = pytest.importorskip("torch", reason="needs torch")
 
 from refnum.conformance.commands.bench.contender import as_tuple, to_torch  # noqa: E402
-from refnum.conformance.commands.bench.contenders import compiled, separate, tilekernels, triton_mxfp  # noqa: E402
+from refnum.conformance.commands.bench.contenders import compiled, products, separate, tilekernels, triton_mxfp  # noqa: E402
 
 SHAPE = shapes.Shape(256, 3, 256, 1, 128)
 FLOAT32_STEPS = {"swiglu_quantize", "swiglu_backward", "unpermute"}
@@ -53,6 +53,29 @@ def test_a_formula_is_the_golden_operation(line):
         assert found.verdict == "equal"
 
 
+@pytest.mark.parametrize("label", ["FP8 product, chain", "FP8 product, 1x128 by 128x128", "BF16 product"])
+def test_products_of_torch_are_given_the_operands_in_its_layouts(label, monkeypatch):
+    """What stands for the library reads its layouts as it does, and sums as the model."""
+    import refnum
+
+    def scaled_mm(left, right, sa, sb, out_dtype, use_fast_accum):
+        assert left.stride(1) == right.stride(0) == 1 and sa.dtype == sb.dtype == torch.float32
+        scales = (None, None) if sa.ndim == 0 else (sa, sb.t())
+        if sa.ndim:
+            assert sa.stride(0) == 1 and sb.stride(0) == 1 and sb.stride(1) % 4 == 0
+        order = "chain" if use_fast_accum else "promote128"
+        given = left.view(torch.uint8), right.t().view(torch.uint8)
+        return refnum.matmul_fp8(*given, *scales, order=order, out=str(out_dtype).split(".")[1])
+
+    monkeypatch.setattr(torch, "_scaled_mm", scaled_mm)
+    monkeypatch.setattr(torch, "mm", lambda a, b, out_dtype: refnum.matmul_bf16(a, b.t().contiguous()))
+    (line,) = lines.select([label])
+    found = judged(products.prepare, line)
+    assert found.verdict == "equal" and found.compared == 256 * 128
+    assert not products.contenders(None)[0].offers(line)
+    assert products.contenders(None)[0].offers(lines.select(["pack_payload"])[0])
+
+
 @pytest.mark.parametrize("kind", ["separate", "separate, compiled"])
 def test_the_way_by_bfloat16_is_the_amax_conversion(kind):
     import refnum
@@ -81,15 +104,17 @@ def test_triton_helpers_equal_the_model():
 ALONE = {"FP8 -> FP8 columns, te" + more for more in ("", ", experts", ", experts, unaligned")}
 SHORT_BLOCKS = {f"MXFP4 -> MXFP4 columns, {mode}, experts, unaligned" for mode in ("amax", "max")}
 """Lines whose blocks of 32 rows may be short: nothing else has them."""
+PRODUCTS = {line.label for line in lines.LINES if line.at == "product"}
 
 
 def test_every_line_has_something_beside_it():
     own = dict.fromkeys(separate._STEPS, as_tuple)
     one = from_dict({"name": "model", "operations": own, "arrays": "cupy"}, "here")
-    others = [*compiled.contenders(one), *separate.contenders(one), *tilekernels.contenders(one)]
+    rooms = (compiled, separate, tilekernels, products)
+    others = [made for room in rooms for made in room.contenders(one)]
     beside = {line.label: [c.name for c in others if not c.offers(line)] for line in lines.LINES}
     assert {label for label, names in beside.items() if not names} == SHORT_BLOCKS
-    assert {label for label, names in beside.items() if "torch.compile" not in names} == ALONE | SHORT_BLOCKS
+    assert {label for label, names in beside.items() if "torch.compile" not in names} == ALONE | SHORT_BLOCKS | PRODUCTS
 
 
 def test_experts_that_end_within_tiles_are_spaced_out():

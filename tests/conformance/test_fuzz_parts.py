@@ -12,7 +12,11 @@ from typer.testing import CliRunner
 
 from refnum import conformance
 from refnum.conformance.cases.operation import OPERATIONS, run_golden
-from refnum.conformance.cases.recipes import expand, sampled_recipes
+from refnum.conformance.cases.recipes import sampled_recipes
+from refnum.conformance.cases.structure.build import form_of
+from refnum.conformance.cases.structure.campaign import CALLS
+from refnum.conformance.cases.structure.levels import case_of, from_json
+from refnum.conformance.cases.structure.plan import structure_rows
 from refnum.conformance.cli import app
 from refnum.conformance.commands.fuzz import session
 from refnum.conformance.commands.fuzz.budget import PROBING, Budget, _shares
@@ -26,11 +30,14 @@ from refnum.conformance.commands.fuzz.findings import SLOW, Desk
 from refnum.conformance.commands.fuzz.merge import merge
 from refnum.conformance.commands.fuzz.quarantine import TRIES, Action, after_loss, after_mismatch
 from refnum.conformance.commands.fuzz.session import duration
-from refnum.conformance.commands.fuzz.shards import Address, key_of, recipes_of, strata
+from refnum.conformance.commands.fuzz.shards import STRUCTURE, Address, key_of, recipes_of, strata
 from refnum.conformance.commands.fuzz.spec import Spec, Target, make_spec
 from refnum.conformance.commands.fuzz.status import Watcher
 from refnum.conformance.commands.fuzz.worker_process import DIED, GONE, HUNG, KILLED, Event
 from refnum.errors import ArgumentError, FileError
+
+MOST_STRUCTURAL = 1 << 20
+"""Elements that no structural case of a small campaign has: rows and columns are drawn by themselves."""
 
 
 def spec_of(*targets, **more):
@@ -46,21 +53,61 @@ def target(name, **params):
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_every_recipe_of_a_shard_is_legal_small_enough_and_the_same_again(name):
     spec = spec_of(target(name), cases=20)
-    for stratum in strata(name)[:3]:
+    for stratum in strata(target(name))[:3]:
         address = Address(1, spec.targets[0].name, stratum, 3)
         recipes = recipes_of(spec, spec.targets[0], address)
         assert recipes == recipes_of(spec, spec.targets[0], address)
         for recipe in recipes:
-            rows, width = recipe.shape
-            assert rows * width <= spec.elements + 2 * width
-            run_golden(expand(recipe))
+            case = case_of(recipe)
+            if stratum == STRUCTURE:
+                assert from_json(json.loads(json.dumps(recipe.to_json()))) == recipe
+                assert case.elements <= MOST_STRUCTURAL
+            else:
+                rows, width = recipe.shape
+                assert rows * width <= spec.elements + 2 * width
+            run_golden(case)
 
 
 def test_addresses_give_other_cases_and_subjects_share_them():
     one = target("quantize_mxfp4")
-    keys = {key_of(one, Address(s, one.name, t, n)) for s in (0, 1) for t in strata(one.operation) for n in range(5)}
-    assert len(keys) == 2 * 5 * len(strata(one.operation))
+    keys = {key_of(one, Address(s, one.name, t, n)) for s in (0, 1) for t in strata(one) for n in range(5)}
+    assert len(keys) == 2 * 5 * len(strata(one))
     assert key_of(one, Address(0, "a", "mixed", 0)) == key_of(replace(one, subject="b"), Address(0, "b", "mixed", 0))
+
+
+@pytest.mark.parametrize("name", ["quantize_mxfp4", "permute_pad", "decode_e4m3"])
+def test_a_shard_of_structure_draws_other_levels_than_a_check_and_every_kind_of_call(name):
+    one = target(name)
+    spec = spec_of(one, cases=25)
+    rows = [
+        recipe.row for number in range(8) for recipe in recipes_of(spec, one, Address(1, one.name, STRUCTURE, number))
+    ]
+    assert {row["calls"] for row in rows} == set(CALLS)
+    asked = {plain_row(row) for row in structure_rows(*one.key, "full")}
+    assert sum(plain_row(row) not in asked for row in rows) > 190
+    forms = [form_of(row) for row in rows]
+    assert sum(len(form) > 2 for form in forms) > 40 and any("out" in form for form in forms)
+
+
+def plain_row(row):
+    return tuple(sorted((name, level) for name, level in row.items() if name != "calls"))
+
+
+def test_layouts_and_keys_are_targets_of_their_own_and_a_third_of_the_shards_is_of_structure(tmp_path):
+    path = tmp_path / "full.py"
+    path.write_text(
+        "import refnum\n\n\ndef quantize_mxfp4(x, profile, rbits=None, philox=None, layout_out='bytes'):\n"
+        "    return refnum.quantize_mxfp4(x, profile, rbits=rbits, philox=philox, layout_out=layout_out)\n"
+    )
+    spec = make_spec([str(path)], profiles=["HOPPER", "STOCHASTIC"])
+    special = [one for one in spec.targets if {"layout_out", "random"} & set(one.params)]
+    assert {one.params.get("layout_out") for one in special} >= {"packed_ue8m0", "swizzled"}
+    assert any(one.params.get("random") == "keyed" for one in special)
+    assert all(strata(one) == (STRUCTURE,) for one in special)
+    ordinary = target("quantize_mxfp4")
+    budget = Budget(spec_of(ordinary))
+    planned = [address for number in range(6) for address in budget.plan(number)]
+    assert len(planned) == 44 and 10 <= sum(address.stratum == STRUCTURE for address in planned) <= 16
 
 
 def result(points=(), failing=0, fault=None, cases=6):

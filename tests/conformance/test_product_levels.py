@@ -107,3 +107,48 @@ def test_what_no_order_gives_is_wrong_and_shown_where_it_lies_outside():
     assert result["outcome"] == "mismatch" and result["words"] == "results that no order gives"
     worst = result["failures"][0]
     assert worst["fails"] == "P1" and worst["page"]["expected"] != worst["page"]["observed"]
+
+
+BF16 = {"order": "chain", "out": "float32"}
+
+
+@pytest.fixture(params=["float32", "bfloat16"])
+def bf16_case(request):
+    rng = np.random.default_rng(4)
+    a, b = (rng.integers(0x3C00, 0x4300, (r, 300)).astype(np.uint16) for r in (6, 5))
+    a[::2] |= np.uint16(0x8000)
+    a[0, 0] = 0x7FC0
+    inputs = {"a": a.view(ml_dtypes.bfloat16), "b": b.view(ml_dtypes.bfloat16)}
+    return Case("matmul_bf16", "HOPPER", {**BF16, "out": request.param}, inputs)
+
+
+def test_the_levels_of_bfloat16_products(bf16_case):
+    out = bf16_case.params["out"]
+    for order in ("promote16", "promote128", "split2"):
+        found = refnum.matmul_bf16(**bf16_case.inputs, order=order, out=out)
+        bits = found.view(np.uint32 if found.itemsize == 4 else np.uint16)
+        assert level(bf16_case, lambda golden, bits=bits: bits) == (0 if out == "bfloat16" else P1)
+
+    def a_wrong_bit(golden):
+        golden[2, 3] ^= golden.dtype.type(1 << (golden.itemsize * 8 - 14))
+        return golden
+
+    assert level(bf16_case, a_wrong_bit) == NO_LEVEL
+
+
+def bf16_cut(a, b, order="chain", out="float32"):
+    """Sums whose accumulator keeps 13 fraction bits, as that of FP8 products."""
+    return (refnum.matmul_bf16(a, b).view(np.uint32) & np.uint32(0xFFFFFC00)).view(np.float32)
+
+
+def test_kernels_of_bfloat16_at_p1():
+    def split(a, b):
+        return refnum.matmul_bf16(a, b, "promote32")
+
+    def judged(kernel, agreement):
+        found = judge_kernel(kernel, "matmul_bf16", level="smoke", agreement=agreement)
+        return next(one for one in found["results"] if one["outcome"] != "unsupported")
+
+    assert judged(split, "P1")["level"] == {"claimed": "P1", "reached": "P1"}
+    assert judged(split, None)["words"] == "P1, claimed L0"
+    assert judged(bf16_cut, "P1")["words"] == "results that no order gives"

@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 import structure_kernels
+import structure_kernels_calls  # noqa: F401 (adds its kernels)
 from structure_tools import engine_of, golden, verdict
 
 from refnum.conformance.cases.levels import Outcome

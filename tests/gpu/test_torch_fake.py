@@ -51,6 +51,10 @@ CASES = [
         "dequantize_fp8_tiles",
         {"codes": zeros(130, 160), "scales": zeros(2, 2), "tile": [128, 128], "dtype": torch.bfloat16},
     ),
+    ("quantize_nvfp4", {"x": zeros(130, 176, dtype=BF16)}),
+    ("quantize_nvfp4", {"x": zeros(3, 32, dtype=np.float32), "variant": "TORCHAO",
+                        "tensor_amax": zeros(1, dtype=np.float32), "layout_out": "swizzled"}),
+    ("dequantize_nvfp4", {"packed": zeros(6, 40), "scales": zeros(6, 5), "tensor_amax": zeros(1, dtype=np.float32)}),
     ("fp8_to_mxfp4", {"codes": zeros(7, 160), "scales": zeros(7, 2), "profile": "OCP"}),
     ("mxfp4_to_fp8", {"packed": zeros(7, 80), "scales": zeros(7, 5), "scale": "amax"}),
     ("mxfp4_to_fp8_columns", {"packed": zeros(192, 80), "scales": zeros(192, 5)}),
@@ -135,12 +139,14 @@ def test_an_operator_has_its_launchers_arguments_and_defaults(name):
     launcher = [p for p in inspect.signature(getattr(ops, name)).parameters.values() if p.name != "out" or p.default]
     arguments = operators.REGISTERED[name]._schema.arguments
     assert [a.name for a in arguments] == [p.name for p in launcher]
-    words = {"dtype": "float32", "out": "float32", "tile": (1, 128), "profile": refnum.HOPPER}
+    words = {"dtype": "float32", "out": "float32", "profile": refnum.HOPPER}
     for argument, parameter in zip(arguments, launcher, strict=True):
         assert argument.kwarg_only == (parameter.kind is parameter.KEYWORD_ONLY), argument.name
         assert argument.has_default_value() == (parameter.default is not parameter.empty), argument.name
         if argument.has_default_value():
-            assert parameter.default == words.get(argument.name, argument.default_value)
+            told = argument.default_value
+            wanted = tuple(told) if argument.name == "tile" else words.get(argument.name, told)
+            assert parameter.default == wanted
 
 
 @pytest.mark.parametrize("layout", checks.LAYOUTS)

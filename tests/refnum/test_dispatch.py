@@ -10,6 +10,7 @@ import pytest
 
 import refnum as R
 from refnum.arrays import spread
+from refnum.nvfp4_scales import VARIANTS
 
 FUNCTIONS = {
     np.where, np.take, np.empty, np.zeros, np.asarray, np.arange, np.concatenate,
@@ -110,6 +111,14 @@ CALLS = {
     "quantize_fp8_tiles": (R.quantize_fp8_tiles, (SPECIAL,), {}),
     "quantize_fp8_tiles 128x128": (R.quantize_fp8_tiles, (SPECIAL, (128, 128)), {}),
     "dequantize_fp8_tiles": (R.dequantize_fp8_tiles, (CODES, TILES), {}),
+    **{f"quantize_nvfp4 {v}": (R.quantize_nvfp4, (SPECIAL, v), {}) for v in VARIANTS},
+    "quantize_nvfp4 16x16": (R.quantize_nvfp4, (BF16, "FOUR_OVER_SIX", PROB[5:], (16, 16)), {}),
+    "quantize_nvfp4 by key": (R.quantize_nvfp4, (BF16,), {"philox": (1, 2, 3), "layout_out": "swizzled"}),
+    "quantize_nvfp4 no rows": (R.quantize_nvfp4, (BF16[:0],), {}),
+    **{
+        f"dequantize_nvfp4 {o}": (R.dequantize_nvfp4, (PACKED, np.repeat(SCALES, 2, axis=1), PROB[5:], o), {})
+        for o in ("te", "product", "four_over_six")
+    },
     "fp8_to_mxfp4": (R.fp8_to_mxfp4, (CODES, TILES), {}),
     "mxfp4_to_fp8": (R.mxfp4_to_fp8, (PACKED, SCALES), {}),
     "mxfp4_to_fp8 amax": (R.mxfp4_to_fp8, (PACKED, SCALES, "amax"), {}),

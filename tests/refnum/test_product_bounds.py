@@ -2,14 +2,18 @@
 
 import functools
 import itertools
+from fractions import Fraction
 
+import ml_dtypes
 import numpy as np
 import pytest
 from test_tensor_core import codes
 
 from refnum import softfloat
 from refnum.bounds import product_bounds
-from refnum.errors import ShapeError
+from refnum.codec import value
+from refnum.errors import DtypeError, ProfileError, ScaleError, ShapeError
+from refnum.formats import get_format
 from refnum.product import matmul_fp8, tensor_core_step
 
 STEP = 32
@@ -38,13 +42,14 @@ def trees(items):
 
 def results(a, b, formats):
     """The bits of every admitted order of a @ b.T, each order once."""
-    blocks = [slice(k, k + STEP) for k in range(0, a.shape[1], STEP)]
+    name, terms = ("wgmma_bf16", 16) if "BF16" in formats else ("wgmma_fp8", STEP)
+    blocks = [slice(k, k + terms) for k in range(0, a.shape[1], terms)]
 
     @functools.cache
     def chain(numbers):
         c = None if len(numbers) == 1 else chain(numbers[:-1])
         terms = blocks[numbers[-1]]
-        return tensor_core_step(a[:, terms], b[:, terms], c, "wgmma_fp8", *formats)
+        return tensor_core_step(a[:, terms], b[:, terms], c, name, *formats)
 
     def added(tree):
         if isinstance(tree[0], int):
@@ -57,7 +62,9 @@ def results(a, b, formats):
 
 
 def held(low, high, found):
-    return bool(((low <= found) & (found <= high)).all())
+    """Whether every result lies within, is the NaN of both ends, or may be anything."""
+    anything = (low == -np.inf) & (high == np.inf)
+    return bool((anything | (np.isnan(low) & np.isnan(found)) | ((low <= found) & (found <= high))).all())
 
 
 def ascending(parts):
@@ -81,6 +88,78 @@ def test_every_order_of_four_steps_lies_within(formats, kind):
         assert not ascending(parts) or held(*narrow, found), parts
         seen += 1
     assert seen == 24 * (1 + 3 * 1 + 3 * 2 + 5)  # orders of four blocks; cuts into 1 to 4 chains; trees over these
+
+
+BF16 = ("BF16", "BF16")
+RANGES = {
+    "near": (0x3F00, 0x4180), "wide": (0x2000, 0x5E00), "subnormal": (0x1C00, 0x2080), "least": (0, 0x0100),
+    "edge": (0x1B00, 0x2400), "anything": (0, 0x8000), "large": (0x5E00, 0x5F80),
+}  # fmt: skip
+"""Bits of |x|: products near each other, far apart, about 2**-126 and 2**-149, below every step, and overflowing."""
+
+
+@pytest.mark.parametrize("kind", RANGES)
+@pytest.mark.parametrize("sparse", [False, True])
+def test_every_order_of_four_steps_of_bfloat16_lies_within(kind, sparse):
+    rng = np.random.default_rng(len(kind))
+    drawn = [rng.integers(*RANGES[kind], (r, 50)) | rng.integers(0, 2, (r, 50)) << 15 for r in (6, 7)]
+    if sparse:
+        drawn = [np.where(rng.random(x.shape) < 0.7, x & 0x8000, x) for x in drawn]
+    a, b = (x.astype(np.uint16) for x in drawn)
+    a[:2, 25:] = a[:2, :25] ^ np.uint16(0x8000)  # large sums that cancel
+    b[:3, 25:] = b[:3, :25]
+    wide, narrow = (product_bounds(a, b, None, None, chains, *BF16) for chains in ("any", "consecutive"))
+    seen = 0
+    for parts, found in results(a, b, BF16):
+        assert held(*wide, found), parts
+        assert not ascending(parts) or held(*narrow, found), parts
+        seen += 1
+    assert seen == 24 * (1 + 3 * 1 + 3 * 2 + 5)
+
+
+@pytest.mark.parametrize("kind", ["near", "wide", "subnormal"])
+def test_bounds_of_bfloat16_are_narrow(kind):
+    """Of sums that do not cancel they are a few units of the last place apart, and the exact sum lies between."""
+    rng = np.random.default_rng(5)
+    a, b = (rng.integers(*RANGES[kind], (r, 256)).astype(np.uint16) for r in (4, 5))
+    low, high = product_bounds(a, b, None, None, "any", *BF16)
+    exact = [[sum(map(exact_product, x, y)) for y in b] for x in a]
+    assert all(Fraction(float(lo)) <= e <= Fraction(float(hi)) for lo, e, hi in flat(low, exact, high))
+    assert (high.view(np.int32) - low.view(np.int32)).max() <= 200
+
+
+def exact_product(x, y):
+    return value(get_format("BF16"), int(x)) * value(get_format("BF16"), int(y))
+
+
+def flat(*arrays):
+    return zip(*(np.asarray(x, object).ravel() for x in arrays), strict=True)
+
+
+def test_specials_of_bfloat16_decide_unless_a_sum_may_overflow():
+    a = np.full((5, 32), 0x3F80, np.uint16)
+    a[0, 3] = 0x7F80  # Inf
+    a[1, 3], a[1, 20] = 0x7F80, 0xFF80  # NaN
+    a[2, 3], a[2, 20:24] = 0x7F80, 0xFF00  # Inf, or NaN in orders whose other sums overflow to -Inf
+    a[3, 3] = 0x7FC0
+    b = np.full((1, 32), 0x4000, np.uint16)
+    low, high = (end[:, 0] for end in product_bounds(a, b, None, None, "any", *BF16))
+    assert low[0] == high[0] == np.inf and np.isnan([low[1], high[1], low[3], high[3]]).all()
+    assert (low[2], high[2]) == (-np.inf, np.inf) and low[4] <= 64 <= high[4]
+    for parts, found in results(a, b, BF16):
+        assert held(low[:, None], high[:, None], found), parts
+
+
+def test_bounds_of_bfloat16_take_no_scales_and_no_other_format():
+    a = np.ones((2, 32), ml_dtypes.bfloat16)
+    with pytest.raises(ScaleError, match="no scales"):
+        product_bounds(a, a, np.ones((1, 1), np.float32), None, "any", *BF16)
+    with pytest.raises(ProfileError, match="BF16"):
+        product_bounds(a, a, None, None, "any", "E4M3", "BF16")
+    with pytest.raises(DtypeError):
+        product_bounds(a.view(np.uint8), a.view(np.uint8), None, None, "any", *BF16)
+    low, high = product_bounds(a, a, None, None, "any", *BF16)
+    assert (low <= 32).all() and (high >= 32).all()
 
 
 def every_sum(values, terms):

@@ -16,6 +16,8 @@ from ..draw.coded import Layout
 from ..draw.products import scale_kinds, scales_of_kind, terms_for
 
 Corner = tuple[str, dict[str, np.ndarray]]
+INF, NAN = 0x7F80, 0x7FC0
+"""Bits of bfloat16."""
 CODES = np.arange(256, dtype=np.uint8)
 LENGTHS = (1, 2, 31, 32, 33, 64, 127, 128, 129, 160, 255, 256, 257, 385, 513)
 SHAPES = ((0, 0), (0, 3), (3, 0), (1, 1), (1, 17), (17, 1), (5, 7))
@@ -31,6 +33,7 @@ def matmul_fp8(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
         ("large terms that cancel around small ones", *cancelling(left, right)),
         ("zeros of both signs", *zeros(right)),
         ("NaN, infinity and zero in every lane", *specials(left, right)),
+        ("whole steps of NaN, and in every word of a step", *whole_steps(left, right)),
     ):
         yield label, {"a": _lengthened(a, order), "b": _lengthened(b, order)}
     for k in LENGTHS:
@@ -65,6 +68,13 @@ def matmul_bf16(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
     a, b = np.zeros((2, k), np.uint16), np.full((2, k), 0x3280, np.uint16)
     a[:, 0], a[0, 1:5], a[1, 1:4], b[:, 0] = 0x00FF, 1, 1, 0x3380
     yield "exponents below -133, which cut as -133 does", _bf16(a, b)
+    a, b = np.zeros((3, k), np.uint16), np.full((2, k), 0x1980, np.uint16)
+    a[0, :16], a[1:, 0], a[1, 16:20], a[2, 16:32] = 0x1980, 0x1F80, 0x1A00, 0x1980
+    yield "products of 2**-152 and 2**-151, alone and beside a subnormal sum", _bf16(a, b)
+    a, b = np.full((7, k), 0x3F80, np.uint16), np.full((6, k), 0x3F80, np.uint16)
+    a[0, :32], a[1, 1:32:2], a[2, 15], a[3, k - 1], a[4, 0], a[4, 5], a[5, 5] = NAN, NAN, INF, NAN, INF, 0xBF80, 0x7F40
+    b[0, :32], b[1, 1:32:2], b[2, 15], b[3, 5], b[4, 0], b[4, 5] = NAN, NAN, INF, 0x7F40, INF, 0xBF80
+    yield "whole steps of NaN, the last lane, an infinity beside the largest numbers", _bf16(a, b)
     for k in (1, 2, 15, 16, 17, 31, 32, 33, 127, 128, 129, 256, 257):
         if terms_for(order, k) == k:
             yield f"{k} terms", _bf16(_near((4, k), k), _near((5, k), k + 1))
@@ -137,6 +147,18 @@ def zeros(right: Format) -> tuple[np.ndarray, np.ndarray]:
     a = np.array([[0] * 33, [0x80] * 33, [0, 0x80, 0] * 11], np.uint8)
     one = power(right, 0)
     return a, np.repeat(np.array([[one], [one | 0x80], [0], [0x80]], np.uint8), 33, axis=1)
+
+
+def whole_steps(left: Format, right: Format) -> tuple[np.ndarray, np.ndarray]:
+    """Return rows whose first step is NaN in every lane, or in one lane of each word of four codes, beside ones."""
+    pair = []
+    for fmt in (left, right):
+        rows = np.full((6, 64), fmt.bias << fmt.mantissa_bits, np.uint8)
+        rows[0, :32] = fmt.sign_mask - 1
+        for lane in range(4):
+            rows[lane + 1, lane:32:4] = fmt.sign_mask - 1
+        pair.append(rows)
+    return pair[0], pair[1]
 
 
 def specials(left: Format, right: Format) -> tuple[np.ndarray, np.ndarray]:

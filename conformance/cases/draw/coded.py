@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 import refnum
+from refnum.arrays import unpack_nibbles
 from refnum.formats import BF16, Format
 
 from .bits import as_float, high_product
@@ -123,6 +124,9 @@ def activations(
     """Lognormal channels of bfloat16, quantised by the golden model: codes and scales as in a training run."""
     target = Target(BF16, layout.element, layout.columns)
     x = as_float(channels(draw, target, shape, spread, exponent), BF16)
+    if layout.columns == 16:
+        packed, scales, _ = refnum.quantize_nvfp4(x, tile=(layout.rows, layout.columns))
+        return unpack_nibbles(packed), scales
     if layout.columns == 128:
         return refnum.quantize_fp8_tiles(x, (layout.rows, layout.columns))
     return refnum.quantize_mx(x, layout.element)

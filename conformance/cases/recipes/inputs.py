@@ -70,6 +70,9 @@ def _inputs(recipe: Recipe, like: Array) -> dict[str, Array]:
     if names == ("codes", "scales"):
         return {"codes": codes, "scales": scales}
     packed = pack_nibbles(codes)
+    if "tensor_amax" in names:  # byte 127, about which scale bytes are drawn, becomes the E4M3 code of 1
+        scales = (scales.astype(np.uint32) + np.uint32(256 + 0x38 - 127)).astype(np.uint8)
+        return {"packed": packed, "scales": scales, "tensor_amax": _one_number(Draw(recipe.seed, 1, like))}
     if names == ("payload",):
         return {"payload": np.concatenate([packed, scales], axis=1)}
     return {"packed": packed, "scales": scales}
@@ -87,7 +90,14 @@ def _values(recipe: Recipe, names: tuple[str, ...], like: Array) -> dict[str, Ar
     if recipe.optional and "prob" in OPERATIONS[recipe.operation].optional:
         draw = Draw(recipe.seed, len(names), like)
         inputs["prob"] = as_float(_fractions(draw, recipe.shape[0]), FP32)
+    if recipe.optional and "tensor_amax" in OPERATIONS[recipe.operation].optional:
+        inputs["tensor_amax"] = _one_number(Draw(recipe.seed, len(names), like))
     return with_random_bits(recipe.operation, recipe.profile, inputs, recipe.seed, like)
+
+
+def _one_number(draw: Draw) -> Array:
+    """Return a positive float32 [1] between 2**-12 and 2**13."""
+    return as_float((draw.words(1) & np.uint32(0x7FFFFF)) | (draw.between(115, 139, 1).astype(np.uint32) << 23), FP32)
 
 
 def _fractions(draw: Draw, count: int) -> Array:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from refnum.arrays import TILE
+from refnum.arrays import TILE, pack_nibbles
 from refnum.formats import E4M3, get_format
 from refnum.tiles import tile_count
 
@@ -46,6 +46,8 @@ def build(operation: str, profile: str, params: Mapping[str, Any], row: Row, see
     else:
         inputs = _matrix(operation, params, row, seed)
     form = form_of(row)
+    if not _holds(inputs.get("row_map"), str(form.get("row_map.dtype", "int32"))):
+        del form["row_map.dtype"]
     if row.get("classes") == "special" and operation not in PRODUCTS:
         inputs = planted(operation, params, inputs, seed)
     inputs = with_random_bits(operation, profile, inputs, seed)
@@ -57,6 +59,11 @@ def build(operation: str, profile: str, params: Mapping[str, Any], row: Row, see
     if seed % SHORT_KEY == 1 and "philox" in case.params:
         case = case.with_inputs({}, {"philox": case.params["philox"][:3]})
     return case
+
+
+def _holds(row_map: np.ndarray | None, dtype: str) -> bool:
+    """Whether a dtype holds every token of a row map."""
+    return row_map is None or not row_map.size or int(row_map.max()) <= np.iinfo(dtype).max
 
 
 def form_of(row: Mapping[str, Level]) -> dict[str, Level]:
@@ -79,7 +86,7 @@ def shape_of(row: Mapping[str, Level]) -> tuple[int, int]:
 
 def _broadcast(array: np.ndarray, storage: str) -> np.ndarray:
     """Return data that a broadcast storage can hold: all rows, or all columns, alike."""
-    if not array.size or not storage.startswith("broadcast"):
+    if not array.size or not array.ndim or not storage.startswith("broadcast"):
         return array
     one = array[:1] if storage == "broadcast rows" and array.ndim > 1 else array[..., :1]
     return np.ascontiguousarray(np.broadcast_to(one, array.shape))
@@ -127,8 +134,16 @@ def _coded(
 ) -> dict[str, np.ndarray]:
     """Return codes and scales; group: index of the column block of each row, whose scales lie apart."""
     rows, columns = shape
+    if operation == "dequantize_nvfp4":
+        grid = np.arange(-(-rows // params["tile"][0])), np.arange(columns // 16)
+        scales = values.scale_bytes(*grid, seed, 40, 2)
+        packed = pack_nibbles(values.nibbles(shape, seed))
+        return {"packed": packed, "scales": scales, "tensor_amax": values.vector(1, seed)}
     if "packed" in OPERATIONS[operation].inputs:
-        inputs = {"packed": values.packed(shape, seed)}
+        codes = values.nibbles(shape, seed)
+        if operation in RAGGED:
+            codes = values.lower_columns(codes, 4, seed)
+        inputs = {"packed": pack_nibbles(codes)}
         block = np.arange(columns // 32)
         if operation.startswith("dequantize"):
             return {**inputs, "scales": values.scale_bytes(np.arange(rows), block, seed)}
@@ -144,7 +159,8 @@ def _coded(
     scales = values.scale_bytes(grid[0] if operation not in RAGGED else group, grid[1], seed)
     if operation in RAGGED:
         scales = scales + ((np.arange(rows)[:, None] + 2 * grid[1][None, :]) % 3).astype(np.uint8)
-    return {"codes": values.fp8(shape, seed), "scales": scales}
+    codes = values.fp8(shape, seed)
+    return {"codes": values.lower_columns(codes, 8, seed) if operation in RAGGED else codes, "scales": scales}
 
 
 def _swiglu(names: tuple[str, ...], row: Row, shape: tuple[int, int], seed: int) -> dict[str, np.ndarray]:

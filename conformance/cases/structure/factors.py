@@ -10,10 +10,13 @@ from collections.abc import Mapping
 from ..operation import OPERATIONS
 from .covering import Level, Table
 
+BESIDE_POWERS = tuple(sorted({(1 << power) * half // 2 + step for power in range(6, 14) for half in (2, 3)
+                              for step in (-1, 0, 1)}))  # fmt: skip
+"""Powers of two from 64, one and a half of them, and their neighbours: rows, columns and blocks, each beside as many of
+the other as there is room for."""
 ROWS = (
-    *range(1, 66), 72, 80, 95, 96, 97, 100, 111, 112, 126, 127, 128, 129, 130, 144, 160, 191, 192, 193, 200, 224, 255,
-    256, 257, 300, 320, 383, 384, 385, 447, 500, 511, 512, 513, 640, 767, 768, 896, 1000, 1023, 1024, 1025, 1280, 1536,
-    1792, 2047, 2048, 2049, 2560, 3000, 3072, 4095, 4096, 4097, 4098, 5000, 6145,
+    *range(1, 66), 72, 80, 100, 111, 112, 126, 130, 144, 160, 200, 224, 300, 320, 447, 500, 640, 896, 1000, 1280, 1792,
+    2560, 3000, 4098, 5000, *BESIDE_POWERS[3:-6],
 )  # fmt: skip
 """Rows of a matrix, each asked once: around powers of two, of every small residue, beyond 4,096."""
 BLOCKS = (
@@ -29,26 +32,28 @@ SINGLE, PAIRED = 1 << 18, 1 << 16
 """Elements of the largest case of `ROWS` and `BLOCKS`, and of a pair of them."""
 EXTREMES = ((8191, 96), (8192, 160), (8193, 32), (9999, 64), (16384, 32), (16385, 96), (32769, 96), (65535, 64),
             (65537, 96), (1, 65536), (3, 65568), (2, 65600), (1, 65632), (5, 65664), (2, 131104), (1, 262176),
-            (33, 8224), (130, 4160), (257, 2880))  # fmt: skip
+            (33, 8224), (130, 4160), (257, 2880), (1025, 2080))  # fmt: skip
 """Rows and columns beyond 8,192 rows, beyond 65,536 rows or columns, and large in both."""
-EVERY = {"rows": tuple(range(66, 530)), "columns": tuple(32 * count for count in range(1, 135))}
-"""Levels that the first variant of an operation is asked one by one, beside ordinary levels of the other factors."""
-EVERY_WIDTH = tuple(range(1, 530))
-"""Columns that a scalar cast is asked one by one: every residue of 512."""
+EVERY = {"rows": (*range(66, 130), *range(513, 1026)), "columns": tuple(32 * count for count in range(1, 135))}
+"""Levels that the first variant of an operation is asked one by one, in calls of every form: residues of 512 rows and
+of 4,096 columns, below and beyond them."""
+EVERY_WIDTH = (*range(1, 130), *range(513, 1026))
+"""The same of an operation that takes any number of columns: residues of 512."""
 LOOSE_EXTREMES = ((8193, 3), (16385, 2), (65537, 1), (1, 65537), (2, 32769), (33, 4097), (1, 131073))
+MANY = ((1025, 1024), (3, 400_003), (600_001, 2))
+"""Rows and columns of a scalar cast of more than 2^20 elements."""
 HUGE = ((131073, 64), (262145, 32), (1, 1 << 20), (3, 2097184), (2048, 7168), (4097, 4128))
 """Rows and columns of level exhaustive."""
 LOOSE = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 34, 48, 63, 64, 65, 66, 96, 100, 127, 128, 129, 130,
-         132, 160, 191, 192, 255, 256, 257, 258, 320, 384, 511, 512, 513, 640, 1000, 1023, 1024, 1025, 1408, 2047, 2048,
-         2049, 2880, 4095, 4096, 4097, 4100, 5120, 7168, 8192, 8193, 16384, 16388)  # fmt: skip
+         132, 160, 191, 192, 255, 256, 257, 258, 320, 384, 511, 512, 513, 640, 1000, 1023, 1024, 1025, 1408,
+         2880, 4100, 5120, 7168, *BESIDE_POWERS[27:], 16384, 16388)  # fmt: skip
 """Columns of the operations that take any number of them."""
 PAIRED_LOOSE = (1, 2, 3, 4, 5, 8, 16, 17, 31, 32, 33, 64, 65, 96, 127, 128, 129, 160, 257, 384, 1025, 2049)
 
-EXPERTS = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 160, 255, 256, 257, 300, 511, 512,
-           513, 1023, 1024, 1025, 1100)  # fmt: skip
+EXPERTS = (*range(1, 10), 15, 16, 17, 23, 24, 25, 31, 32, 33, 47, 48, 49, 63, *BESIDE_POWERS[1:27], 160, 300,
+           1100)  # fmt: skip
 LENGTHS = (1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 30, 31, 32, 33, 34, 47, 48, 63, 64, 65, 66, 95, 96, 97, 126, 127, 128, 129,
-           130, 160, 192, 255, 256, 257, 258, 300, 384, 511, 512, 513, 640, 1023, 1024, 1025, 2048, 4095, 4096, 4097,
-           4100, 6000)  # fmt: skip
+           130, 160, 192, 255, 256, 257, 258, 300, 640, 4100, 6000, *BESIDE_POWERS[15:-8])  # fmt: skip
 """Rows of the longest expert."""
 PAIRED_EXPERTS = (1, 2, 3, 8, 9, 33, 129, 257, 1025)
 PAIRED_LENGTHS = (1, 2, 31, 32, 33, 128, 129, 257, 384, 1025)
@@ -66,7 +71,7 @@ TOKENS = (1, 2, 3, 5, 7, 8, 16, 31, 32, 33, 64, 100, 127, 128, 129, 255, 256, 25
 PAIRED_TOKENS = (1, 2, 7, 33, 64, 129, 257, 1025)
 TAKEN = ("in order", "scattered", "backwards", "last alone", "first alone", "eight each", "33 of one", "few of many")
 """How a row map takes tokens."""
-ALIGNS = (32, 16, 128, 1, 2, 3, 4, 7, 8, 17, 24, 31, 33, 48, 64, 100, 127, 129, 256, 512)
+ALIGNS = (32, 16, 128, 1, 2, 3, 4, 7, 8, 17, 24, 31, 33, 48, 64, 100, 127, 129, 256, 512, 640, 1024)
 PAIRED_ALIGNS = (32, 16, 128, 1, 3, 8, 100)
 WIDTHS = (17, 34, 51, 68, 85, 102, 119, 136, 153, 170, 187, 204, 221, 272, 289, 544, 561, 1105, 1530)
 PAIRED_WIDTHS = (17, 34, 51, 68, 136, 221, 272, 561)
@@ -84,7 +89,7 @@ LINES = ("contiguous", "element gap", "reversed columns", "broadcast columns", "
 ADDRESSES = (0, 1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 127)
 """Bytes beyond a multiple of 128; rounded down to whole elements."""
 OUTS = ("contiguous", "row gap", "odd rows", "element gap", "transposed", "reversed rows", "every other row")
-INTEGERS = ("int32", "int64", "int16", "uint16", "uint32", "uint64")
+INTEGERS = ("int32", "int64", "int16", "uint16", "uint32", "uint64", "int8", "uint8")
 UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
 SPLITS = ("list", "tuple", "int64 array", "int32 array", "uint32 array", "numpy integers", "strided array")
 SCALARS = ("plain", "numpy", "omitted")
@@ -93,7 +98,7 @@ FORM_SHAPES = ("33x160", "5x288", "1x32", "129x96", "64x128", "1x2880", "130x64"
                "10x32", "31x160", "63x128", "96x64", "127x32", "192x160", "2x6144", "2x8224", "20x2048", "1025x32",
                "2048x32")  # fmt: skip
 
-LINE_INPUTS = frozenset({"prob", "weights", "row_map"})
+LINE_INPUTS = frozenset({"prob", "weights", "row_map", "tensor_amax"})
 ROUTED = frozenset(name for name, row in OPERATIONS.items() if row.routed)
 RAGGED = frozenset(name for name, row in OPERATIONS.items() if row.ragged) - ROUTED
 PRODUCTS = frozenset(name for name, row in OPERATIONS.items() if row.family == "product")
@@ -149,7 +154,9 @@ def form_table(operation: str, inputs: Mapping[str, str], into_out: bool = False
         table |= {"out": OUTS, "out.address": ADDRESSES, "out.sequence": ("tuple", "list")}
         return table | {f"{name}.storage": ("contiguous", "row gap", "transposed") for name in inputs}
     for name, dtype in inputs.items():
-        table[f"{name}.storage"] = LINES if name in LINE_INPUTS or operation in CASTS else STORAGES
+        table[f"{name}.storage"] = LINES if name in LINE_INPUTS else STORAGES
+        if operation.startswith("encode_"):  # whose results lie in memory as their inputs do
+            table[f"{name}.storage"] = tuple(level for level in STORAGES if level != "transposed")
         table[f"{name}.address"] = ADDRESSES
         if dtype == "bfloat16":
             table[f"{name}.dtype"] = ("bfloat16", "uint16")

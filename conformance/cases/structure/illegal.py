@@ -8,8 +8,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from refnum.formats import get_format
+
 from ..case import FORM, Case
-from ..operation import OPERATIONS
+from ..layouts import IN, OUT
+from ..operation import OPERATIONS, outputs_of
 from .build import build
 from .factors import CASTS, RAGGED, ROUTED
 from .plan import base_row
@@ -17,14 +20,16 @@ from .plan import base_row
 Change = tuple[str, dict[str, np.ndarray], dict[str, Any]]
 """What is wrong, and the inputs and parameters that are."""
 WRONG_PARAMS: dict[str, tuple[Any, ...]] = {
-    "scale": ("mean",), "underflow": ("nearest",), "to": ("fp4",), "tile": ([1, 64], [64, 64], [128, 1]),
-    "dtype": ("float16",), "overflow": ("wrap",), "rounding": ("even",), "saturate": ("yes",), "align": (0, -32, 1.5),
-    "tokens": (-1,), "element": ("E4M2",), "order": ("tree", "promote33", "split999"), "out": ("float16",),
-    "a_format": ("E2M1",), "b_format": ("E8M0",),
+    "scale": ("mean",), "underflow": ("nearest",), "to": ("fp4",), "tile": ([1, 64], [64, 64], [128, 1], [16, 1]),
+    "dtype": ("float16",), "overflow": ("wrap",), "rounding": ("even",), "saturate": ("yes",),
+    "align": (0, -32, 1.5, 32.0, "32", True), "tokens": (-1, 40.0), OUT: ("packed",), "element": ("E4M2",),
+    "order": ("tree", "promote33", "split999"), "out": ("float16",), "a_format": ("E2M1",), "b_format": ("E8M0",),
+    "variant": ("NVIDIA", "te"),
 }  # fmt: skip
 """Parameter -> values that it does not have."""
-OUT_WRONG = ("one row short", "another dtype", "read-only")
-"""Arrays that cannot be `out`."""
+OUT_WRONG = ("one row short", "one row long", "another dtype", "a wider dtype", "read-only")
+OUTS_WRONG = ("one array short", "one array more")
+"""Arrays that cannot be `out`, and numbers of them."""
 
 
 def illegal_cases(operation: str, profile: str, params: Mapping[str, Any]) -> Iterator[Case]:
@@ -32,7 +37,8 @@ def illegal_cases(operation: str, profile: str, params: Mapping[str, Any]) -> It
     legal = legal_beside(operation, profile, params)
     for label, inputs, more in _changes(legal):
         yield legal.with_inputs(inputs, more, label=f"illegal: {label}")
-    for level in OUT_WRONG if "out" not in OPERATIONS[operation].params else ():
+    many = len(outputs_of(legal)) > 1
+    for level in (*OUT_WRONG, *(OUTS_WRONG if many else ())) if "out" not in OPERATIONS[operation].params else ():
         yield legal.with_inputs({}, {FORM: {"out": level}}, label=f"illegal: out with {level}")
 
 
@@ -49,11 +55,26 @@ def _changes(legal: Case) -> Iterator[Change]:
     for name in OPERATIONS[operation].inputs:
         yield from _shapes(operation, name, inputs[name])
         yield from _dtypes(operation, name, inputs[name])
-    for name in ("prob", "weights"):
+    for name in ("prob", "weights", "tensor_amax"):
         if name in inputs:
             yield f"{name} one short", {name: inputs[name][:-1].copy()}, {}
-            yield f"{name} in float64", {name: inputs[name].astype(np.float64)}, {}
-    for name in (*OPERATIONS[operation].params, *(("tokens",) if operation == "unpermute" else ())):
+            yield f"{name} one long", {name: np.append(inputs[name], inputs[name][:1])}, {}
+            if name != "tensor_amax":
+                yield f"{name} of one number", {name: inputs[name][:1].copy()}, {}
+            yield f"{name} of two axes", {name: inputs[name][:, None].copy()}, {}
+            for dtype in ("float64", "float16", "int32"):
+                yield f"{name} in {dtype}", {name: inputs[name].astype(dtype)}, {}
+    if "codes" in inputs:
+        yield from _codes(legal)
+    if "rbits" in inputs:
+        yield from _random_bits(inputs["rbits"])
+    if "philox" in legal.params:
+        key = list(legal.params["philox"])
+        yield "a Philox key of two numbers", {}, {"philox": key[:2]}
+        yield "a Philox key with a negative step", {}, {"philox": [*key[:2], -1]}
+    layout = OUT in OPERATIONS[operation].layouts and not {IN, OUT} & set(legal.params)
+    extra = ("tokens",) if operation == "unpermute" else (OUT,) if layout else ()
+    for name in (*OPERATIONS[operation].params, *extra):
         for value in WRONG_PARAMS.get(name, ()):
             yield f"{name}={value}", {}, {name: value}
     if operation in RAGGED or operation in ROUTED:
@@ -62,9 +83,27 @@ def _changes(legal: Case) -> Iterator[Change]:
         yield from _row_maps(legal)
 
 
+def _codes(legal: Case) -> Iterator[Change]:
+    """Codes that their format does not have."""
+    bits = {"decode_e2m1": 4, "decode_e4m3": 8, "decode_e8m0": 8}.get(legal.operation, 8)
+    if legal.operation == "dequantize_mx":
+        bits = get_format(legal.params["element"]).bits
+    if bits == 8 and not legal.operation.startswith("decode_"):
+        return
+    wrong = legal.inputs["codes"].astype(np.uint8 if bits < 8 else np.uint16)
+    wrong.reshape(-1)[wrong.size // 2] = 1 << bits
+    yield f"a code beyond {bits} bits", {"codes": wrong}, {}
+
+
+def _random_bits(rbits: np.ndarray) -> Iterator[Change]:
+    yield "rbits of one row", {"rbits": rbits[:1].copy()}, {}
+    yield "rbits with a column too few", {"rbits": rbits[:, :-1].copy()}, {}
+    yield "rbits in int64", {"rbits": rbits.astype(np.int64)}, {}
+
+
 def _shapes(operation: str, name: str, array: np.ndarray) -> Iterator[Change]:
     """Widths that are no whole blocks, one column or row too many or too few, too many axes."""
-    if operation in CASTS or name == "row_map":
+    if operation in CASTS or name in ("row_map", "tensor_amax"):
         return
     yield f"{name} of three axes", {name: array[None].copy()}, {}
     yield f"{name} of one axis", {name: array.reshape(-1).copy()}, {}
@@ -74,6 +113,12 @@ def _shapes(operation: str, name: str, array: np.ndarray) -> Iterator[Change]:
     if name in ("scales", "up", "grad", "rows"):
         yield f"{name} with a row too many", {name: np.concatenate([array, array[:1]])}, {}
         yield f"{name} with a row too few", {name: array[:-1].copy()}, {}
+    if name in ("scales", "up", "grad", "rows") and len(array) > 1:
+        yield f"{name} of one row", {name: array[:1].copy()}, {}
+    if name in ("scales", "up", "grad"):
+        yield f"{name} of one column", {name: array[:, :1].copy()}, {}
+    if name in ("up", "grad"):
+        yield f"{name} with a block too many", {name: np.concatenate([array, array[:, :32]], axis=1)}, {}
     loose = operation in ("unpermute", "permute_pad", "swiglu_backward")
     if name not in ("scales", "up", "grad") and not loose:
         for width in (33, 48, 17, array.shape[1] - 1, array.shape[1] + 1):
@@ -83,7 +128,13 @@ def _shapes(operation: str, name: str, array: np.ndarray) -> Iterator[Change]:
 
 def _no_blocks(operation: str, name: str, width: int) -> bool:
     """Whether an array of so many columns is no whole number of blocks."""
-    return bool(width % {"packed": 16, "payload": 17}.get(name, 32))
+    return bool(width % _unit(operation, name))
+
+
+def _unit(operation: str, name: str) -> int:
+    """Columns of one block of an input."""
+    block = min(32, OPERATIONS[operation].block)
+    return {"packed": block // 2, "payload": 17}.get(name, block)
 
 
 def _wide(array: np.ndarray, width: int) -> np.ndarray:
@@ -100,11 +151,15 @@ def _dtypes(operation: str, name: str, array: np.ndarray) -> Iterator[Change]:
     if floating:
         yield f"{name} in float64", {name: array.astype(np.float64)}, {}
         yield f"{name} in int32", {name: array.astype(np.float32).view(np.int32)}, {}
+        yield f"{name} in int16", {name: array.astype(np.float16).view(np.int16)}, {}
         if name in ("gate", "up"):
             yield f"{name} in float32", {name: array.astype(np.float32)}, {}
         return
     yield f"{name} in float32", {name: array.astype(np.float32)}, {}
     yield f"{name} in int8", {name: array.view(np.int8)}, {}
+    if not operation.startswith("decode_"):
+        yield f"{name} in uint16", {name: array.astype(np.uint16)}, {}
+    yield f"{name} in int64", {name: array.astype(np.int64)}, {}
 
 
 def _splits(legal: Case) -> Iterator[Change]:
@@ -118,6 +173,13 @@ def _splits(legal: Case) -> Iterator[Change]:
     yield "a negative split", {}, {"splits": [counts[0] + 2, -2, *counts[1:]]}
     yield "splits of floats", {}, {"splits": [float(count) for count in counts]}
     yield "splits as a number", {}, {"splits": sum(counts)}
+    yield "splits of two axes", {}, {"splits": [counts]}
+    yield "splits of truth values", {}, {"splits": [*counts[:-1], bool(counts[-1])]}
+    if legal.params.get("splits"):
+        yield "splits in an array of floats", {}, {FORM: {"splits": "float64 array"}}
+        yield "splits in an array of two axes", {}, {FORM: {"splits": "matrix"}}
+    if legal.operation in ROUTED:
+        yield "splits that are not given", {}, {"splits": None}
     if legal.operation == "mxfp4_columns":
         longest = counts.index(max(counts))
         odd = [count - (place == longest) for place, count in enumerate(counts)]
@@ -131,5 +193,13 @@ def _row_maps(legal: Case) -> Iterator[Change]:
         wrong = taken.copy()
         wrong[taken.size // 2] = value
         yield f"a row index of {value} among {tokens}", {"row_map": wrong}, {}
+    wide = taken.astype(np.int64)
+    wide[taken.size // 2] += 1 << 32
+    yield "a row index beyond 2^32 in int64", {"row_map": wide}, {}
+    yield "a row index beyond 2^32 in uint64", {"row_map": wide.astype(np.uint64)}, {}
+    unsigned = taken.astype(np.uint32)
+    unsigned[taken.size // 2] = np.uint32(0xFFFFFFFF)
+    yield "a row index of 2^32 - 1 in uint32", {"row_map": unsigned}, {}
+    yield "row_map of two axes", {"row_map": taken[:, None].copy()}, {}
     yield "row_map one short", {"row_map": taken[:-1].copy()}, {}
     yield "row_map one long", {"row_map": np.append(taken, taken[:1])}, {}

@@ -13,13 +13,13 @@ from random import Random
 
 from ..operation import OPERATIONS
 from .covering import Level, Row, Table
-from .factors import CASTS, PRODUCTS, RAGGED, ROUTED
+from .factors import BESIDE_POWERS, CASTS, EVERY, EVERY_WIDTH, PRODUCTS, RAGGED, ROUTED
 from .ragged import DRAWN
 
 SHARES = {"unpermute": 0.35, "swiglu_backward": 0.35, "matmul_fp8": 0.15, "matmul_bf16": 0.15, "swiglu_quantize": 0.6,
           **dict.fromkeys(("permute_pad", "permute_unpack", "pack_payload", "unpack_payload"), 2.0),
           **dict.fromkeys(CASTS, 0.8)}  # fmt: skip
-"""Operation -> the rows that it gets of those that are counted on: its model takes longer, or next to nothing."""
+"""Operation -> the rows that it gets of those of `plan.MIXED`: its model takes longer, or next to nothing."""
 OUT_SHARE, PLAIN = 1 / 3, 0.4
 """Share of the rows that give `out`, and of the factors of form that stay plain in a row."""
 SIZES = (11, 12, 12, 13, 13, 14, 14, 15, 15, 17)
@@ -28,11 +28,20 @@ STAIRS = 17.5
 """Power of two of the elements of a stair: of any two thresholds within 2^17 elements, a stair is beyond both."""
 GRID = tuple((rows, units) for rows in range(1, 67) for units in range(1, 27))
 """Small numbers of rows and of blocks, or columns, which meet in turn: no residue is left to luck."""
+LOOSE_GRID = tuple((rows, columns) for rows in range(1, 67) for columns in range(1, 67))
 GRIDDED = frozenset((1, 3, 5, 7, 9, 11, 13, 15, 17, 19))
 """Of twenty rows, those whose sides are the grid's."""
+LEAST_LONG = 0.6
+"""Share from which on an operation is asked sides of which one is as large as may be."""
+CELLS, TURNS = 130, (1, 3, 5, 7, 9, 15, 17, 19, 21)
+"""Rows, or columns, of the largest small shape, and steps by which the levels of a factor are taken."""
+CAST_CELLS = 1.3
+"""Share of the small shapes that a cast gets: each number of columns then meets each address and each storage."""
 LONG = 1 << 17
 """Elements of a row of which one side is a small number and the other as large as may be."""
 CLASSES = ("ordinary", "special")
+CROWD = 300
+"""Rows beyond which no token is given all of them: the model of `unpermute` adds them one after the other."""
 LOOSE = frozenset({"swiglu_backward", "unpermute"}) | PRODUCTS | CASTS
 """Operations that take any number of columns."""
 MOST_ROWS, MOST_BLOCKS, MOST_TOKENS, MOST_LOOSE = 1 << 12, 1 << 9, 1 << 14, 1 << 14
@@ -44,17 +53,18 @@ def mixed_rows(operation: str, salt: str, count: int, forms: Table, outs: Table,
 
     Args:
         operation, salt: seed the draw.
-        count: rows of an operation of ordinary cost.
+        count: rows.
         forms, outs: factors of the call, and of `out`, the plain level first.
         shapes: factors of the shape; those that are no sizes are drawn from their levels.
     """
     dice = Random(f"{operation} {salt}")
-    grid = dice.sample(GRID, len(GRID))
+    cells = LOOSE_GRID if operation in LOOSE else GRID
+    grid = dice.sample(cells, len(cells))
     found: list[Row] = []
-    for number in range(int(count * SHARES.get(operation, 1))):
+    for number in range(count):
         cell = grid[number // 2 % len(grid)] if number % 20 in GRIDDED else None
-        shape = _shape(operation, shapes, number, 1 << dice.choice(SIZES), dice, cell)
-        found.append({**shape, **_form(shape, {**forms, **(outs if dice.random() < OUT_SHARE else {})}, dice)})
+        shape = drawn_shape(operation, shapes, number, 1 << dice.choice(SIZES), dice, cell)
+        found.append({**shape, **form(shape, {**forms, **(outs if dice.random() < OUT_SHARE else {})}, dice)})
     return found
 
 
@@ -62,9 +72,64 @@ def stairs(operation: str, salt: str, forms: Table, outs: Table, shapes: Table) 
     """Return rows of some 2^17.5 elements, from one row to one block of columns, in calls of every form."""
     dice, found = Random(f"stairs {operation} {salt}"), []
     for tall, wide in (*_steps(operation), *_long_sides(operation)):
-        shape = {**_shape(operation, shapes, 0, 1 << 12, dice), **_sized(operation, tall, wide)}
-        found.append({**shape, **_form(shape, {**forms, **(outs if dice.random() < 0.5 else {})}, dice)})
+        shape = {**drawn_shape(operation, shapes, 0, 1 << 12, dice), **sized(operation, tall, wide)}
+        found.append({**shape, **form(shape, {**forms, **(outs if dice.random() < 0.5 else {})}, dice)})
     return found
+
+
+def cells(operation: str, salt: str, count: int, forms: Table, outs: Table, shapes: Table) -> list[Row]:
+    """Return small shapes in which each number of columns meets each level of every form, and each number of rows.
+
+    Levels are taken by turns that no two factors share, so that few rows hold most pairs.
+    """
+    dice, found = Random(f"cells {operation} {salt}"), []
+    most = CELLS if operation in LOOSE else CELLS // 4 + 2
+    share = CAST_CELLS if operation in CASTS else min(1, SHARES.get(operation, 1))
+    for number in range(int(count * share)):
+        units, turn = 1 + number % most, number // most
+        rows = 1 + (37 * units + 59 * turn) % CELLS
+        shape = {**drawn_shape(operation, shapes, number, 1 << 12, dice, (rows, units))}
+        named = form(shape, {**forms, **(outs if (turn + units) % 3 == 0 else {})}, dice)
+        table = {**forms, **outs}
+        for place, name in enumerate(named):
+            levels = table[name]
+            named[name] = levels[(turn * TURNS[place % len(TURNS)] + units * (place + 1)) % len(levels)]
+        found.append({**shape, **named})
+    return found
+
+
+def residues(operation: str, salt: str, forms: Table, outs: Table, shapes: Table) -> list[Row]:
+    """Return rows of every number of rows and of columns that has a residue of its own, in calls of every form.
+
+    Then each number beside a power of two stands beside as much of the other side as there is room for.
+    """
+    dice, found = Random(f"residues {operation} {salt}"), []
+    for tall, wide in (*_every(operation, dice), *_beside_powers(operation)):
+        shape = {**drawn_shape(operation, shapes, 0, 1 << 12, dice), **sized(operation, tall, wide)}
+        found.append({**shape, **form(shape, {**forms, **(outs if dice.random() < OUT_SHARE else {})}, dice)})
+    return found
+
+
+def _every(operation: str, dice: Random) -> Iterator[tuple[int, int]]:
+    """Yield each number of rows beside few columns, and each number of columns beside few rows."""
+    loose = operation in LOOSE
+    dear = SHARES.get(operation, 1) < LEAST_LONG
+    for rows in EVERY["rows"]:
+        yield rows, _unit(operation) * round(2 ** dice.uniform(0, 2 if dear else 5 if loose else 3))
+    for width in EVERY_WIDTH if loose else EVERY["columns"]:
+        yield round(2 ** dice.uniform(0, 2.5 if dear else 6)), columns_of(operation, width)
+
+
+def _beside_powers(operation: str) -> Iterator[tuple[int, int]]:
+    """Yield numbers beside powers of two as rows and as units of columns, the other side as large as it may be."""
+    if SHARES.get(operation, 1) < LEAST_LONG:
+        return
+    least = _least(operation)
+    for number in BESIDE_POWERS:
+        if number * least <= LONG and number <= MOST_ROWS + 1:
+            yield number, columns_of(operation, max(least, LONG // number))
+        if number <= (MOST_LOOSE if least == 1 else MOST_BLOCKS) + 1:
+            yield max(1, LONG // least // number), columns_of(operation, least * number)
 
 
 def _steps(operation: str) -> Iterator[tuple[int, int]]:
@@ -72,23 +137,23 @@ def _steps(operation: str) -> Iterator[tuple[int, int]]:
     for step in range(0, int(2 * STAIRS) + 1):
         tall = round(2 ** (step / 2))
         if tall * _least(operation) <= 1 << 19:
-            yield tall, _columns(operation, math.ceil(2**STAIRS / tall))
+            yield tall, columns_of(operation, math.ceil(2**STAIRS / tall))
 
 
 def _long_sides(operation: str) -> Iterator[tuple[int, int]]:
     """Yield each small number of rows beside many columns, and each small number of blocks beside many rows."""
-    if SHARES.get(operation, 1) < 0.6:
+    if SHARES.get(operation, 1) < LEAST_LONG:
         return
     for number in range(1, 67):
-        yield number, _columns(operation, LONG // number)
-        yield min(MOST_ROWS, LONG // 32 // number), _columns(operation, 32 * number)
+        yield number, columns_of(operation, LONG // number)
+        yield min(MOST_ROWS, LONG // 32 // number), columns_of(operation, 32 * number)
 
 
 def _least(operation: str) -> int:
     return 1 if operation in LOOSE else 32
 
 
-def _columns(operation: str, elements: int) -> int:
+def columns_of(operation: str, elements: int) -> int:
     """Return the columns, or bytes of payload, of so many elements or up to a block more."""
     if operation in LOOSE:
         return elements
@@ -101,7 +166,8 @@ def _unit(operation: str) -> int:
     return 17 if operation in ROUTED else 32
 
 
-def _sized(operation: str, tall: int, wide: int) -> Row:
+def sized(operation: str, tall: int, wide: int) -> Row:
+    """Return the levels of a shape of so many rows, in all experts, and columns or bytes of payload."""
     tall += tall % 2 if OPERATIONS[operation].even_rows else 0
     if operation not in RAGGED and operation not in ROUTED:
         return {"rows": tall, "columns": wide}
@@ -162,9 +228,13 @@ def _sides(operation: str, number: int, most: int, dice: Random) -> tuple[int, i
     return rows, wide(most // rows)
 
 
-def _shape(
+def drawn_shape(
     operation: str, table: Table, number: int, most: int, dice: Random, cell: tuple[int, int] | None = None
 ) -> Row:
+    """Draw a shape of about so many elements, in rows and units of columns, and its other levels.
+
+    number: of the row, which decides how experts are drawn. cell: rows and units where they are given.
+    """
     sizes = ("rows", "columns", "elements", "form of the array", "experts", "rows of an expert", "rows before it",
              "empty experts")  # fmt: skip
     row: Row = {name: dice.choice(levels) for name, levels in table.items() if name not in sizes}
@@ -185,15 +255,19 @@ def _routed(operation: str, row: Row, tall: int, wide: int, most: int, dice: Ran
     """Return tokens and how they are taken; the model sums the rows of one token one after the other."""
     tokens = count(dice, MOST_TOKENS, max(1, 2 * most // wide))
     align: Row = {"align": dice.choice((1, 32))} if int(row.get("align", 32)) * wide > 1 << 15 else {}
-    if operation == "unpermute" and tall > 300:
-        return {"tokens": max(tokens, tall // 32), "taken": "scattered", **align}
+    if operation == "unpermute" and (tall > CROWD or row["drawn"] == "thousand"):
+        return {"tokens": max(tokens, tall // 32, CROWD // 10), "taken": "scattered", **align}
     return {"tokens": tokens, **(align if "align" in row else {})}
 
 
-def _form(shape: Row, table: Table, dice: Random) -> dict[str, Level]:
+def form(shape: Row, table: Table, dice: Random) -> dict[str, Level]:
     """Return levels of a form; splits that the shape gives none of stay so, and float32 has no other dtype."""
     wide = {f"{name}.dtype" for name, of in (("rows", "values"), ("grad", "grad")) if shape.get(of) == "float32"}
     free = {name: levels for name, levels in table.items()
             if name != "form shape" and shape.get(name) != "None" and name not in wide}  # fmt: skip
-    return {name: levels[0] if name != "out" and dice.random() < PLAIN else dice.choice(levels)
-            for name, levels in free.items()}  # fmt: skip
+    found = {name: levels[0] if name != "out" and dice.random() < PLAIN else dice.choice(levels)
+             for name, levels in free.items()}  # fmt: skip
+    crowded = int(shape.get("drawn rows", 0)) > CROWD or shape.get("drawn") == "thousand"
+    if crowded and str(found.get("row_map.storage")).startswith("broadcast"):
+        found["row_map.storage"] = "element gap"
+    return found

@@ -19,16 +19,16 @@ from . import factors
 from .build import build
 from .covering import Fits, Level, Row, Table, completed, pairs, singles
 from .factors import CASTS, RAGGED, ROUTED
-from .mixed import mixed_rows, stairs
+from .mixed import SHARES, cells, mixed_rows, residues, stairs
 from .models import MODELS
 from .ragged import splits
 
 AMOUNTS = ("smoke", "brief", "full", "exhaustive")
 """How much is asked: a few rows; every level of the shapes; every pair of them, extremes and forms too; huge ones."""
 SMOKE = 6
-CALLS = ("twice", "after a refusal", "at once")
+CALLS = ("twice", "after a refusal", "once", "at once", "after a refusal", "once")
 """How often a row is called, in turn: once more, after a call that must be refused, or twice at the same time."""
-MIXED = {"full": 2600, "brief": 80, "all brief": 1300, "keyed": 500, "layout": 500, "layout brief": 90}
+MIXED = {"full": 1600, "cells": 1430, "brief": 80, "all brief": 1300, "keyed": 500, "layout": 500, "layout brief": 90}
 """Amount -> mixed rows of a variant."""
 DEAR = {"swiglu_backward": 16, "swiglu_quantize": 2, "unpermute": 8, "matmul_fp8": 8, "matmul_bf16": 8}
 """Operation -> by what its largest cases are smaller: the golden model needs so much longer an element."""
@@ -104,7 +104,8 @@ def _rows(operation: str, profile: str, params: Mapping[str, Any], amount: str) 
     if whole:
         chosen += _form_rows(operation, str(params.get("input", "")), _stochastic(profile, params))
         chosen += _mixed(operation, profile, params, MIXED["full"])
-        chosen += _stairs(operation, profile, params)
+        tables_of = operation, profile, *tables(operation, profile, params)
+        chosen += cells(operation, profile, MIXED["cells"], *tables_of[2:]) + residues(*tables_of) + stairs(*tables_of)
         chosen += _order_rows(operation)
         chosen += _model_rows(operation)
     return chosen
@@ -135,11 +136,11 @@ def _shape_rows(operation: str, amount: str) -> tuple[Row, ...]:
         table = {name: levels for name, levels in table.items() if name != "align"}
     dear = DEAR.get(operation, 1)
     small = amount == "smoke"
-    rows = singles(table, _fits(operation, factors.SINGLE // (32 if small else dear)), base)
+    rows = singles(table, within(operation, factors.SINGLE // (32 if small else dear)), base)
     if small:
         return tuple(rows[:: max(1, len(rows) // SMOKE)])
     if amount in ("full", "exhaustive"):
-        rows += pairs(factors.shape_table(operation, paired=True), _fits(operation, factors.PAIRED // dear), base)
+        rows += pairs(factors.shape_table(operation, paired=True), within(operation, factors.PAIRED // dear), base)
         rows += [{**base, **row} for row in _extremes(operation, amount)]
     return tuple(rows)
 
@@ -156,7 +157,7 @@ def base_row(operation: str) -> Row:
     return {**first, **{name: level for name, level in ordinary.items() if name in first}}
 
 
-def _fits(operation: str, most: int) -> Fits:
+def within(operation: str, most: int) -> Fits:
     """Return whether a row's levels agree and its case has at most so many elements."""
 
     def fits(row: Row) -> bool:
@@ -185,10 +186,10 @@ def _extremes(operation: str, amount: str) -> Iterator[Mapping[str, Level]]:
         for byte in SCALE_BYTES:
             yield {"scale_byte": byte}
     if operation in CASTS:
-        wide = ((rows, 67 if rows < 200 else 5) for rows in (*factors.EVERY["rows"], *factors.ROWS))
-        yield from ({"rows": rows, "columns": 1 + 7 * rows % most} for rows, most in wide)
-        widths = (*factors.EVERY_WIDTH, *factors.EVERY["columns"], *factors.LOOSE)
+        yield from ({"rows": rows, "columns": 1 + 7 * rows % (67 if rows < 200 else 5)} for rows in factors.ROWS)
+        widths = (*factors.EVERY["columns"], *factors.LOOSE)
         yield from ({"rows": 2 + place % 2, "columns": width} for place, width in enumerate(widths))
+        yield from ({"rows": rows, "columns": columns} for rows, columns in factors.MANY)
         return
     if operation in RAGGED or operation in ROUTED:
         names = ("experts", "rows of an expert", "rows before it", "empty experts", "columns", "tokens")
@@ -204,8 +205,6 @@ def _extremes(operation: str, amount: str) -> Iterator[Mapping[str, Level]]:
     shapes += factors.HUGE if amount == "exhaustive" else ()
     for rows, columns in shapes:
         yield {"rows": rows, "columns": columns}
-    yield from ({"rows": 3 + place % 3, "columns": columns} for place, columns in enumerate(factors.EVERY["columns"]))
-    yield from ({"rows": rows, "columns": 32 + 32 * (rows % 5 if rows < 200 else 0)} for rows in factors.EVERY["rows"])
 
 
 def _order_rows(operation: str) -> Iterator[Row]:
@@ -266,14 +265,10 @@ def _form_rows(operation: str, dtype: str, stochastic: bool) -> tuple[Row, ...]:
 def _mixed(operation: str, profile: str, params: Mapping[str, Any], count: int) -> list[Row]:
     """Return small shapes in calls of every form, others for every variant."""
     salt = f"{profile} {sorted(params.items())}"
-    return mixed_rows(operation, salt, count, *_tables(operation, profile, params))
+    return mixed_rows(operation, salt, int(count * SHARES.get(operation, 1)), *tables(operation, profile, params))
 
 
-def _stairs(operation: str, profile: str, params: Mapping[str, Any]) -> list[Row]:
-    return stairs(operation, profile, *_tables(operation, profile, params))
-
-
-def _tables(operation: str, profile: str, params: Mapping[str, Any]) -> tuple[Table, Table, Table]:
+def tables(operation: str, profile: str, params: Mapping[str, Any]) -> tuple[Table, Table, Table]:
     """Return the factors of the form of a call, of `out`, and of the shapes."""
     forms, outs = _form_tables(operation, str(params.get("input", "")), _stochastic(profile, params))
     outs = {name: levels for name, levels in outs.items() if name.startswith("out")}

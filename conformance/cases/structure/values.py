@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from refnum.arrays import pack_nibbles
 from refnum.formats import BF16, FP16, FP32, Format
 
 from ..draw.bits import as_float
@@ -63,9 +62,18 @@ def nibbles(shape: tuple[int, int], seed: int) -> np.ndarray:
     return (noise(*shape, seed) >> np.uint32(28)).astype(np.uint8)
 
 
-def packed(shape: tuple[int, int], seed: int) -> np.ndarray:
-    """Return E2M1 codes of [rows, columns] two a byte."""
-    return pack_nibbles(nibbles(shape, seed))
+def lower_columns(codes: np.ndarray, bits: int, seed: int) -> np.ndarray:
+    """Return codes whose columns are 0 to 3 powers of two lower, by a hash, so that scales of columns differ too.
+
+    bits: of a code: 4 of E2M1, 8 of E4M3.
+    """
+    down = (noise(1, codes.shape[1], seed + 3) >> np.uint32(21)) & np.uint32(3)
+    sign = codes & np.uint8(1 << bits - 1)
+    magnitude = codes & np.uint8((1 << bits - 1) - 1)
+    if bits == 4:
+        return sign | np.minimum(magnitude, (7 - 2 * down).astype(np.uint8))
+    step = (8 * down).astype(np.uint8)
+    return sign | np.where(magnitude > step, magnitude - step, magnitude)
 
 
 def fp8(shape: tuple[int, int], seed: int) -> np.ndarray:

@@ -31,7 +31,7 @@ CUTS: dict[str, tuple[int, tuple[int | None, ...]]] = {
     "unpermute": (1, (1,)),
 }
 ROWWISE: tuple[int, tuple[int | None, ...]] = (0, (0, 0, 0))
-WHOLE = frozenset({"row_map", "weights"})
+WHOLE = frozenset({"row_map", "weights", "b", "b_scales"})
 """Inputs that are not cut."""
 STORED = {"bytes": 0, "float32": 0, "gemm_float32": 1, "packed_ue8m0": 1, "swizzled": 0}
 """Layout of an operation's scales -> the axis along which parts of whole tiles of 128 rows lie one after another."""

@@ -41,7 +41,9 @@ def bench(
     ] = None,
     peer: Annotated[
         list[str] | None,
-        typer.Option(help="tilekernels, compile, separate, triton, a pattern, or none. May be repeated. Default: all."),
+        typer.Option(
+            help="tilekernels, compile, separate, triton, cublaslt, a pattern, or none. May be repeated. Default: all."
+        ),
     ] = None,
     peer_shape: Annotated[
         list[str] | None,

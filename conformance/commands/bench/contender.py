@@ -15,7 +15,9 @@ from refnum.profiles import HOPPER
 
 from ...cases import layouts
 from ...cases.case import Case
+from ...cases.contracts import contract_words, outside
 from ...cases.operation import OPERATIONS
+from ...subjects.arrays import to_numpy
 from ...subjects.subject import Subject, arguments_for, takes
 from .lines import Line
 
@@ -111,6 +113,15 @@ def _equal(one: Any, other: Any) -> bool:
     return bool(plain[0] == plain[1])
 
 
+def _require_inside(subject: Subject, case: Case) -> None:
+    """Raise UnsupportedError for a case that a subject's contract of inputs excludes."""
+    if not subject.inputs:
+        return
+    words = outside(case.with_inputs({name: to_numpy(x) for name, x in case.inputs.items()}), subject.inputs)
+    if words:
+        raise UnsupportedError(f"{contract_words(subject.inputs)} excludes it: {words}")
+
+
 def of_subject(subject: Subject) -> Contender:
     """Return the contender of a subject: its callables, given the arrays it asks for, `out` where it takes that."""
 
@@ -119,6 +130,7 @@ def of_subject(subject: Subject) -> Contender:
         return subject.refuses(line.operation, line.profile, params)
 
     def prepare(line: Line, case: Case) -> Prepared:
+        _require_inside(subject, case)
         on_torch = subject.arrays.startswith("torch")
         arrays = {name: to_torch(x) if on_torch else x for name, x in layouts.stored_inputs(case).items()}
         function = subject.operations[line.operation]

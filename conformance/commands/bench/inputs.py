@@ -50,6 +50,8 @@ def by_rows(function: Callable[..., Any], *arrays: Array) -> tuple[Array, ...]:
 
 def _x(xp: Any, line: Line, shape: Shape, seed: int) -> dict[str, Array]:
     found = {"x": noise(xp, shape.matrix(line.at), line.params["input"], seed)}
+    if "tensor_amax" in line.optional:
+        found["tensor_amax"] = xp.asarray(np.array([40], np.float32))
     if "rbits" in line.optional:
         found["rbits"] = _random_bytes(xp, shape.matrix(line.at), seed)
     return found
@@ -65,6 +67,13 @@ def _random_bytes(xp: Any, shape: tuple[int, int], seed: int) -> Array:
 def _mxfp4(xp: Any, line: Line, shape: Shape, seed: int) -> dict[str, Array]:
     packed, scales = by_rows(refnum.quantize_mxfp4, noise(xp, shape.matrix(line.at), "bfloat16", seed))
     return {"packed": packed, "scales": scales}
+
+
+def _nvfp4(xp: Any, line: Line, shape: Shape, seed: int) -> dict[str, Array]:
+    amax = xp.asarray(np.array([40], np.float32))
+    quantise = functools.partial(refnum.quantize_nvfp4, tensor_amax=amax)
+    packed, scales = by_rows(lambda x: quantise(x)[:2], noise(xp, shape.matrix(line.at), "bfloat16", seed))
+    return {"packed": packed, "scales": scales, "tensor_amax": amax}
 
 
 def _fp8(xp: Any, line: Line, shape: Shape, seed: int) -> dict[str, Array]:
@@ -116,15 +125,28 @@ def _unpermute(xp: Any, line: Line, shape: Shape, seed: int) -> dict[str, Array]
     }  # fmt: skip
 
 
+def _product(xp: Any, line: Line, shape: Shape, seed: int) -> dict[str, Array]:
+    """Return both operands of a product, of FP8 with scales of 1x128 and of 128x128."""
+    m, n, k = shape.product
+    values = noise(xp, (m, k), "bfloat16", seed), noise(xp, (n, k), "bfloat16", seed + 1)
+    if line.operation == "matmul_bf16":
+        return dict(zip("ab", values, strict=True))
+    a, a_scales = by_rows(refnum.quantize_fp8_tiles, values[0])
+    b, b_scales = refnum.quantize_fp8_tiles(values[1], tile=(128, 128))
+    return {"a": a, "b": b, "a_scales": a_scales, "b_scales": b_scales}
+
+
 MAKERS: dict[tuple[str, ...], Callable[[Any, Line, Shape, int], dict[str, Array]]] = {
     ("x",): _x,
     ("packed", "scales"): _mxfp4,
+    ("packed", "scales", "tensor_amax"): _nvfp4,
     ("codes", "scales"): _fp8,
     ("gate", "up"): _swiglu,
     ("grad", "gate", "up"): _swiglu,
     ("payload",): _payload,
     ("payload", "row_map"): _permute,
     ("rows", "row_map"): _unpermute,
+    ("a", "b"): _product,
 }
 """Inputs of an operation -> how they are made."""
 

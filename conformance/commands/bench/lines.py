@@ -15,14 +15,14 @@ from .shapes import ALIGN
 
 @dataclass(frozen=True)
 class Line:
-    """One conversion.
+    """One conversion, or a product, whose rate is multiply-adds a second and no share of a copy.
 
-    at: the matrix of a shape that it works on, see `Shape.matrix`. params: of the operation, scale layouts and a key
-    for random bits among them. experts: whether the rows are split over the shape's experts, not one. unit: what the
-    rows of each expert are multiples of. optional: optional inputs that are given. dtypes: of inputs that are no
-    bfloat16 here though they mostly are. once: whether it is timed at the first shape of a run alone, being the kernel
-    of another line with its scales elsewhere, or no part of a layer. data: what is special about the gates of SwiGLU,
-    one of `GATES`.
+    at: the matrix of a shape that it works on, see `Shape.matrix`; `product` for products. params: of the operation,
+    scale layouts and a key for random bits among them. experts: whether the rows are split over the shape's experts,
+    not one. unit: what the rows of each expert are multiples of. optional: optional inputs that are given. dtypes: of
+    inputs that are no bfloat16 here though they mostly are. once: whether it is timed at the first shape of a run
+    alone, being the kernel of another line with its scales elsewhere, or no part of a layer. data: what is special
+    about the gates of SwiGLU, one of `GATES`.
     """
 
     label: str
@@ -111,6 +111,13 @@ _ALL = (
     Line("FP8 -> FP32", "dequantize_fp8_tiles", "rows", {"tile": [1, 128], "dtype": "float32"}),
     Line("FP8 128x128 -> BF16", "dequantize_fp8_tiles", "rows", {"tile": [128, 128], "dtype": "bfloat16"}),
     Line("FP8 128x128 -> FP32", "dequantize_fp8_tiles", "rows", {"tile": [128, 128], "dtype": "float32"}),
+    *(
+        Line(f"{name} -> NVFP4", "quantize_nvfp4", "tokens", {"input": dtype}, optional=("tensor_amax",))
+        for dtype, name in _FLOATS.items()
+    ),
+    Line("BF16 -> NVFP4, maximum found", "quantize_nvfp4", "tokens", {"input": "bfloat16"}),
+    Line("NVFP4 -> BF16", "dequantize_nvfp4", "rows", {"dtype": "bfloat16"}),
+    Line("NVFP4 -> FP32", "dequantize_nvfp4", "rows", {"dtype": "float32"}),
     Line("FP8 -> MXFP4", "fp8_to_mxfp4", "rows"),
     Line("MXFP4 -> FP8, max", "mxfp4_to_fp8", "rows", {"scale": "max"}),
     Line("MXFP4 -> FP8, amax", "mxfp4_to_fp8", "rows", {"scale": "amax"}),
@@ -135,6 +142,10 @@ _ALL = (
     Line("unpermute, FP32 rows", "unpermute", "rows", {"align": 32}, experts=True, optional=("weights",),
          dtypes={"rows": "float32"}),
     *_casts(),
+    Line("FP8 product, chain", "matmul_fp8", "product", {"order": "chain"}),
+    Line("FP8 product, 1x128 by 128x128", "matmul_fp8", "product", {"order": "promote128"},
+         optional=("a_scales", "b_scales")),
+    Line("BF16 product", "matmul_bf16", "product", {"order": "chain"}),
     *_in_layouts("BF16 -> MXFP4", "quantize_mxfp4", "tokens", ("layout_out",), input="bfloat16"),
     *_in_layouts("BF16 -> FP8 1x128", "quantize_fp8_tiles", "tokens", ("layout_out",), input="bfloat16", tile=[1, 128]),
     *_in_layouts("MXFP4 -> BF16", "dequantize_mxfp4", "rows", ("layout_in",), dtype="bfloat16"),

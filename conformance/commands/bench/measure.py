@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from refnum.arrays import Array
-from refnum.errors import RefnumError
+from refnum.errors import RefnumError, UnsupportedError
 
 from ...cases.case import Case
 from ...subjects.subject import Subject, arguments_for, takes
@@ -134,6 +134,10 @@ def _line(plan: Plan, device: Device, line: Line, shape: Shape, end: float, copy
             try:
                 with contender.within():
                     found, times = _measure(plan, device, line, contender, case, golden if first else None)
+            except UnsupportedError as error:  # its declaration or its contract excludes what the line asks
+                records[name] = _record(line, shape, contender, "not offered", str(error))
+                device.free()
+                continue
             except Exception as error:  # a peer may fail in any way; the others go on
                 reason = str(error) if isinstance(error, RefnumError) else _words(error)
                 records[name] = _record(line, shape, contender, "failed", reason)
@@ -155,8 +159,11 @@ def _line(plan: Plan, device: Device, line: Line, shape: Shape, end: float, copy
 def _with_shares(
     record: dict[str, Any], us: tuple[float, ...], device: Device, copy: float, repeat: int
 ) -> dict[str, Any]:
-    """Return a record with its times, and its rate beside the run's copy and a copy of the same bytes."""
+    """Return a record with its times, and its rate: a product's, or beside the run's copy and a copy of its bytes."""
     summary = Times(us).summary()
+    if "terms" in record:
+        work = math.prod(record["matrix"]) * record["terms"]
+        return {**record, "us": summary, "tma_s": float(f"{work / summary['median'] / 1e6:.4g}")}
     same = device.copy(record["bytes"], repeat)
     rate = record["bytes"] / (summary["median"] * 1e-6)
     shares = {"of_copy": _rounded(rate / copy), "of_same": _rounded(rate / same)}
@@ -232,6 +239,7 @@ def _record(line: Line, shape: Shape, contender: Contender, status: str, words: 
         "is_subject": contender.is_subject,
         "status": status,
         "words": words,
+        **({"terms": shape.product[2]} if line.at == "product" else {}),
     }
 
 

@@ -61,10 +61,10 @@ def draw(found: dict[str, Any], path: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    shape = next((r["shape"] for r in timed(found) if r["is_subject"]), "")
+    shape = next((r["shape"] for r in timed(found) if r["is_subject"] and "of_copy" in r), "")
     if not shape:
-        raise UnsupportedError("--plot needs a line of the subject's, and the subject was timed nowhere.")
-    records = timed(found, shape)
+        raise UnsupportedError("--plot needs a conversion of the subject's, and the subject was timed nowhere.")
+    records = [r for r in timed(found, shape) if "of_copy" in r]
     rows = list(_rows([r for r in records if r["is_subject"]]))
     places = {record["line"]: -place for place, (_, record) in enumerate(rows) if record}
     figure, axes = plt.subplots(figsize=(10, 1.7 + ROW * len(rows)), layout="constrained")

@@ -8,6 +8,8 @@ import numpy as np
 
 from refnum.errors import ArgumentError
 
+PRODUCT = 2048
+"""Rows of an operand of a product at most: the golden model takes some seconds for so many results."""
 ALIGN = 32
 """Rows that each expert is padded to, and that those of aligned experts are multiples of."""
 
@@ -29,8 +31,15 @@ class Shape:
             return f"{self.tokens}x{self.hidden}"
         return "-".join(map(str, (self.tokens, self.experts, self.hidden, self.top_k, self.ffn)))
 
+    @property
+    def product(self) -> tuple[int, int, int]:
+        """M, N and K of a product: tokens by the feed-forward's rows over the hidden size."""
+        return min(self.tokens, PRODUCT), min(self.ffn, PRODUCT), self.hidden
+
     def matrix(self, at: str) -> tuple[int, int]:
-        """Return [rows, columns]: `tokens` before dispatch, `rows` after it, `ffn` inside the experts."""
+        """Return [rows, columns]: `tokens` before dispatch, `rows` after it, `ffn` in experts, M and N of `product`."""
+        if at == "product":
+            return self.product[:2]
         rows = self.tokens if at == "tokens" else self.tokens * self.top_k
         return rows, self.ffn if at == "ffn" else self.hidden
 

@@ -10,18 +10,21 @@ from .document import agreement, factors, shapes, timed
 
 COLUMNS = ("kernel", "who", "us", "quartiles", "TB/s", "of copy", "of a copy as long", "factor", "golden model")
 
+PRODUCT_COLUMNS = ("product", "who", "M x N x K", "us", "quartiles", "T multiply-adds/s", "factor", "golden model")
+
 HOW = """\
 Median of {repeat} calls between CUDA events, fewer of calls over 25 ms, all queued ahead of the device, on buffers in
 turn that together are several times the L2. Bytes are what the contender reads and writes, each once, in the formats
 that it takes. *Of copy* is against the copy above, *of a copy as long* against one that moves as many bytes. *Factor*
 is a peer's time over the subject's. *Golden model* says whether all bytes of a result equal the model's. A share above
-100 % is no error: a copy is half reads and half writes, which is not the fastest mix."""
+100 % is no error: a copy is half reads and half writes, which is not the fastest mix. A product has multiply-adds a
+second instead; peers that sum on tensor cores are many times as quick as a model of them on CUDA cores."""
 
 
 def rows(found: dict[str, Any], shape: str) -> Iterator[list[str]]:
     """Yield the rows of one shape: lines by the subject's share of copy, greatest first, its peers below each."""
     records = timed(found, shape)
-    own = {r["line"]: r["of_copy"] for r in records if r["is_subject"]}
+    own = {r["line"]: r["of_copy"] for r in records if r["is_subject"] and "of_copy" in r}
     ratio = factors(found)
     places = {line: place for place, line in enumerate(sorted(own, key=lambda line: -own[line]))}
     order = sorted(
@@ -38,11 +41,32 @@ def rows(found: dict[str, Any], shape: str) -> Iterator[list[str]]:
         ]  # fmt: skip
 
 
+def products(found: dict[str, Any], shape: str) -> list[list[str]]:
+    """Return the rows of the products of one shape: the subject, then its peers."""
+    ratio = factors(found)
+    own = [r["line"] for r in timed(found, shape) if r["is_subject"] and "terms" in r]
+    some = [r for r in timed(found, shape) if r["line"] in own]
+    return [
+        [
+            r["line"], r["contender"], " x ".join(map(str, (*r["matrix"], r["terms"]))), f"{r['us']['median']:.1f}",
+            f"{r['us']['q1']:.1f} to {r['us']['q3']:.1f}", f"{r['tma_s']:.4g}",
+            f"{factor:.3g}" if (factor := ratio.get((shape, r["line"], r["contender"]))) else "", agreement(r),
+        ]
+        for r in sorted(some, key=lambda r: (own.index(r["line"]), not r["is_subject"], r["us"]["median"]))
+    ]  # fmt: skip
+
+
+def _conversions(found: dict[str, Any]) -> dict[tuple[str, str, str], float]:
+    """Return the factors of all lines but products, whose peers sum on other units."""
+    without = {r["line"] for r in found["records"] if "terms" in r}
+    return {key: value for key, value in factors(found).items() if key[1] not in without}
+
+
 def quicker(found: dict[str, Any]) -> list[list[str]]:
     """Return the rows of the lines on which a peer is quicker at some shape: its factor there, what its results are."""
     agree = {(r["shape"], r["line"], r["contender"]): agreement(r) for r in timed(found)}
     lines: dict[tuple[str, str], dict[str, str]] = {}
-    for (shape, line, peer), value in factors(found).items():
+    for (shape, line, peer), value in _conversions(found).items():
         if (shown := f"{value:.2f}") < "1":
             lines.setdefault((line, peer), {})[shape] = shown
     columns = shapes(found)
@@ -113,7 +137,9 @@ def terminal(found: dict[str, Any]) -> None:
     out = show.console()
     out.print(device_words(found), soft_wrap=True)
     for shape in shapes(found):
-        show.table(out, shape, COLUMNS, ([show.escape(cell) for cell in row] for row in rows(found, shape)))
+        for columns, body in ((COLUMNS, list(rows(found, shape))), (PRODUCT_COLUMNS, products(found, shape))):
+            if body:
+                show.table(out, shape, columns, ([show.escape(cell) for cell in row] for row in body))
     if found["calls"]:
         show.table(out, "Host time of a call, us", ("operation", "fresh outputs", "out given"), _calls(found))
     for place, words, failed in failures(found):
@@ -140,7 +166,7 @@ def _summary(found: dict[str, Any]) -> Iterator[str]:
     """Yield, for each peer, over how many lines it was timed and by what factors, the first shape by itself."""
     first, *others = shapes(found)
     for name in dict.fromkeys(r["contender"] for r in timed(found) if not r["is_subject"]):
-        mine = [(value, line, shape) for (shape, line, peer), value in factors(found).items() if peer == name]
+        mine = [(value, line, shape) for (shape, line, peer), value in _conversions(found).items() if peer == name]
         parts = [_range([one for one in mine if one[2] == first]), _range([one for one in mine if one[2] in others])]
         words = [f"{part}{place}" for part, place in zip(parts, (f" at {first}", " at the other shapes"), strict=True)
                  if part]  # fmt: skip
@@ -178,7 +204,9 @@ def markdown(found: dict[str, Any], title: str, figures: str = "", picture: str 
         text += ["", "## Where a peer is quicker", "", "Its time over the subject's, where that is below 1.", ""]
         text += _table(("kernel", "who", *shapes(found), "golden model"), ahead)
     for shape in shapes(found):
-        text += ["", f"## {_shape_words(shape)}", "", *_table(COLUMNS, rows(found, shape))]
+        text += ["", f"## {_shape_words(shape)}"]
+        for columns, body in ((COLUMNS, list(rows(found, shape))), (PRODUCT_COLUMNS, products(found, shape))):
+            text += ["", *_table(columns, body)] if body else []
     if found["calls"]:
         text += [
             "",

@@ -8,15 +8,16 @@ from typing import Any
 from refnum.errors import RefnumError
 
 from ...cases.case import FORM, Case
+from ...cases.layouts import OUT
 from ...cases.levels import Outcome
-from ...cases.operation import OPERATIONS, run_golden
+from ...cases.operation import OPERATIONS, call_golden, run_golden
 from ...cases.structure.illegal import illegal_cases, legal_beside
 from ...subjects.calls.call import call
-from ...subjects.subject import Subject, takes_out
+from ...subjects.subject import Subject, takes, takes_out
 from ...verdicts.probes import refusal
 from .asking import Asking
 
-DEVICES, ON_DEVICE = ("cupy", "torch-cuda", "jax"), "illegal: a row index"
+DEVICES, ON_DEVICE = ("cupy", "torch-cuda", "jax"), ("illegal: a row index", "illegal: a code beyond")
 """Libraries whose kernels cannot refuse a value that lies on the device (N0), and illegal calls by such values."""
 
 
@@ -38,6 +39,8 @@ def ask(engine: Asking, key: tuple[str, str, dict[str, Any]], names: set[str]) -
                 continue
             if case.params.get(FORM) == {"out": "read-only"} and subject.arrays != "numpy":
                 continue  # no other library has arrays that cannot be written
+            if OUT in case.params and not takes(subject.operations[key[0]], OUT):
+                continue
             if subject.name not in names or (into_out and not takes_out(subject.operations[key[0]], key[0])):
                 continue
             engine.book.note(subject.name, engine.number)
@@ -46,11 +49,11 @@ def ask(engine: Asking, key: tuple[str, str, dict[str, Any]], names: set[str]) -
 
 
 def _refused_by_model(engine: Asking, case: Case) -> bool:
-    """Whether the golden model refuses a case; one that it takes is the harness's own fault, those of `out` apart."""
-    if "out" in case.params.get(FORM, {}):
+    """Whether the golden model refuses a case; one that it takes is the harness's own fault, forms of calls apart."""
+    if case.params.get(FORM):
         return True
     try:
-        run_golden(case)
+        (call_golden if OUT in case.params else run_golden)(case)
     except RefnumError:
         return True
     except Exception as error:

@@ -22,12 +22,11 @@ from ...cases.structure.build import form_of
 from ...cases.structure.covering import Row
 from ...cases.structure.illegal import illegal_cases
 from ...cases.structure.plan import structure_rows
-from ...subjects.calls.at_once import call_twice_at_once
 from ...subjects.calls.call import Called, call
 from ...subjects.subject import Subject, takes, takes_out
-from ...verdicts.blame import compared, mostly, right, wrong
 from ...verdicts.judge import record
-from ...verdicts.probes import AT_ONCE, probe, refusal
+from ...verdicts.probes import probe, refusal
+from ...verdicts.structural import call_at_once
 from ...verdicts.tally import Failure, Tally
 from .asking import Asking
 
@@ -37,10 +36,9 @@ KEYWORDS = ("out", "scale_byte")
 """Keywords that a kernel need not have: it is asked for them only where its callable names them."""
 WHOLE_SHAPES = ("64x128", "128x512")
 """Shapes of whole tiles."""
-ON_HOST, MOST_AGAIN = ("numpy", "torch"), 1 << 17
+ON_HOST, MOST_AGAIN = ("numpy", "torch"), 1 << 16
 """Libraries whose kernels are called again and from two threads, and elements of the largest case that is."""
 WAVERS = "refused, and answered when it was called again"
-SPOILED = "right alone, wrong when another thread calls at the same time"
 SECONDS, BRIEF_SECONDS = 300, 60
 """Seconds of one subject's calls after which no further structural case is asked: of its first variants, of others."""
 SLOW = 0.05
@@ -188,21 +186,9 @@ def _call_more(engine: Asking, subject: Subject, asked: Asked, golden: dict[str,
         again = partial(call, subject, seconds=seconds) if called.answered else None
         record(called, asked.case, golden, tally, again, how="the same call again")
     elif level == "at once":
-        _call_at_once(subject, asked.case, golden, tally, seconds)
+        call_at_once(subject, asked.case, golden, tally, seconds)
     tally.seconds += time.perf_counter() - start
     engine.lost(subject, tally)
-
-
-def _call_at_once(subject: Subject, case: Case, golden: dict[str, Any], tally: Tally, seconds: float) -> None:
-    """Judge two calls at the same time; threads are blamed for wrong bytes that come again, and only with threads."""
-
-    def spoils() -> bool:
-        return not all(right(called, case, golden, tally) for called in call_twice_at_once(subject, case, seconds)[1:])
-
-    for called in call_twice_at_once(subject, case, seconds)[1:]:
-        seen = compared(called, case, golden, tally, how=AT_ONCE)
-        if wrong(called, seen, tally) and mostly(subject, case, golden, tally, seconds, spoils):
-            tally.fail(Failure(case, NO_LEVEL, SPOILED, Finding.NOT_THREAD_SAFE))
 
 
 def _called(

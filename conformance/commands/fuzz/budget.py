@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ...cases.coverpoints import expected
-from .shards import CORPUS, Address, corpus_of, strata
+from .shards import CORPUS, STRUCTURE, Address, corpus_of, strata
 from .spec import Spec, Target
 
 LAG = 2
@@ -30,8 +30,8 @@ class Interest:
 
     def __init__(self, target: Target) -> None:
         self.target = target
-        self.strata = strata(target.operation)
-        self.wanted = expected(*target.key)
+        self.strata = strata(target)
+        self.wanted = expected(*target.key) if len(self.strata) > 1 else ()
         self.hit = dict.fromkeys(self.wanted, 0)
         self.by: dict[tuple[str, str], int] = {}
         self.tried = dict.fromkeys(self.strata, 0)
@@ -59,7 +59,9 @@ class Interest:
         return 1 + sum(WEIGHT // (hits + 1) ** 2 for hits in self.hit.values())
 
     def next_round_robin(self) -> str:
-        """Return the stratum with the fewest shards so far, the first of equals."""
+        """Return the stratum with the fewest shards so far, the first of equals; a third of all are of structure."""
+        if 3 * self.given[STRUCTURE] < sum(self.given.values()):
+            return STRUCTURE
         return min(self.strata, key=lambda stratum: self.given[stratum])
 
     def next_guided(self, place: int) -> str:

@@ -20,6 +20,7 @@ import numpy as np
 from refnum.errors import RefnumError
 
 from ...cases.case import Case, plain
+from ...cases.contracts import brought_inside, outside
 from ...cases.coverpoints import count
 from ...cases.findings import Finding
 from ...cases.levels import NO_LEVEL, Outcome, failed_name
@@ -28,6 +29,7 @@ from ...cases.recipes.distributions import distributions_for
 from ...cases.recipes.drawing import EDIT_BITS
 from ...cases.recipes.inputs import expand
 from ...cases.recipes.recipe import Recipe
+from ...cases.structure.levels import Levels, case_of
 from ...mismatches import replay
 from ...mismatches.failures import REPEATS, Presenter, shows
 from ...mismatches.shrink import Blocks, Rows, Search
@@ -37,7 +39,8 @@ from ...subjects.calls.call import call
 from ...subjects.subject import Subject
 from ...verdicts.compare import compare
 from ...verdicts.device import device_like, judged_on_device
-from ...verdicts.judge_worker import RecipeJudge, fingerprint
+from ...verdicts.judge_worker import RecipeJudge, case_for, fingerprint
+from ...verdicts.structural import cases_for
 from ...verdicts.tally import Failure
 from ..check.plan import Plan
 from .context import FATAL, Tell, WorkerContext
@@ -62,12 +65,12 @@ def confirm(context: WorkerContext, task: Mapping[str, Any], tell: Tell) -> dict
     tell(task["case"])
     if task["suspicion"]["kind"] == "fault":
         with Trial(context, subject, task["target"], context.spec.timeout) as trial:
-            trial.warm = expand(simple(recipe)) if subject.arrays == "cupy" else None
-            outcome, words = trial.outcome(expand(recipe))
+            trial.warm = case_for(subject, simple(recipe)) if subject.arrays == "cupy" else None
+            outcome, words = trial.outcome(case_for(subject, recipe))
         fatal = outcome in FATAL
         return {"shown": int(fatal), "of": 1, "outcome": str(outcome), "words": words, "golden": True}
     if task["suspicion"]["kind"] == "golden":
-        return _golden_again(recipe)
+        return _golden_again(subject, recipe)
     for case in _views(subject, recipe, task, tell, context.spec.timeout):
         shown = 0
         for _ in range(REPEATS):
@@ -83,24 +86,29 @@ def confirm(context: WorkerContext, task: Mapping[str, Any], tell: Tell) -> dict
     return {"shown": shown, "of": REPEATS, "outcome": str(Outcome.MISMATCH), "words": words, "golden": agrees}
 
 
-def _views(subject: Subject, recipe: Recipe, task: Mapping[str, Any], tell: Tell, seconds: float) -> Iterator[Case]:
-    """Yield the part of a large case that fails too, if there is one, then the whole case."""
+def _views(
+    subject: Subject, recipe: Recipe | Levels, task: Mapping[str, Any], tell: Tell, seconds: float
+) -> Iterator[Case]:
+    """Yield the part of a large case that fails too, if there is one, then the whole case; of levels also the plain."""
     tell(task["case"])
     bytes_judged = subject.arrays in ("numpy", "cupy") and subject.claimed_level(recipe.operation) == 0
-    bytes_judged &= subject.remote is None
+    bytes_judged &= subject.remote is None and not subject.inputs
+    if isinstance(recipe, Levels):
+        yield from cases_for(subject, recipe)
+        return
     if bytes_judged and math.prod(recipe.shape) > ENOUGH and not task["suspicion"]["finding"]:
         like = device_like() if judged_on_device(subject, recipe.operation) else np.empty(0, np.uint8)
         small = piece(subject, recipe, like, seconds)
         if small is not None:
             yield small
         tell(task["case"])
-    yield expand(recipe)
+    yield case_for(subject, recipe)
 
 
-def _golden_again(recipe: Recipe) -> dict[str, Any]:
+def _golden_again(subject: Subject, recipe: Recipe | Levels) -> dict[str, Any]:
     """Run the CPU model again on a case that a model run could not take."""
     try:
-        run_golden(expand(recipe))
+        run_golden(case_for(subject, recipe))
     except (RefnumError, ArithmeticError, LookupError, TypeError, ValueError) as error:
         return {"shown": 1, "of": 1, "outcome": str(Outcome.NOT_RUN), "words": str(error)[:300], "golden": False}
     words = "the model failed in the worker and not in another process"
@@ -111,7 +119,7 @@ def shrink(context: WorkerContext, task: Mapping[str, Any], tell: Tell) -> dict[
     """Return {"record", "document", "points"} of a confirmed finding, made as small as the budget allows."""
     subject, recipe = context.subject(task["target"]), _recipe(context, task)
     if task["suspicion"]["kind"] == "fault":
-        return _smaller_fault(context, task, subject, expand(recipe), tell)
+        return _smaller_fault(context, task, subject, case_for(subject, recipe), recipe, tell)
 
     def fails(case: Case) -> bool:
         tell(task["case"])
@@ -129,7 +137,7 @@ def shrink(context: WorkerContext, task: Mapping[str, Any], tell: Tell) -> dict[
     presenter = Capture(Plan([subject], [], seconds=context.spec.timeout, save=True))
     record = presenter.record(subject, _observed(subject, _failure(task, start), context.spec.timeout))
     assert presenter.document is not None
-    record["shrunk_from"] = f"{recipe}; {math.prod(recipe.shape)} elements"
+    record["shrunk_from"] = f"{recipe}; {case_of(recipe).elements} elements"
     presenter.document["recipe"] = recipe.to_json()
     small = replay._rebuild(presenter.document, Path("this finding")).case
     hit = [name for name, times in count(small, run_golden(small)).items() if times]
@@ -165,18 +173,27 @@ def _delivered(
 
 
 def _smaller_fault(
-    context: WorkerContext, task: Mapping[str, Any], subject: Subject, original: Case, tell: Tell
+    context: WorkerContext,
+    task: Mapping[str, Any],
+    subject: Subject,
+    original: Case,
+    recipe: Recipe | Levels,
+    tell: Tell,
 ) -> dict[str, Any]:
     wanted = Outcome(task["suspicion"]["outcome"] or "fault")
     with Trial(context, subject, task["target"], HANG) as trial:
 
         def fails(case: Case) -> bool:
             tell(task["case"])
+            if outside(case, subject.inputs):
+                return False
             run_golden(case)  # a case that the model refuses proves nothing about a kernel
             return trial.outcome(case)[0] == wanted
 
-        trial.warm = _blocks(original)[0]
-        best = next((block for block in _blocks(original) if fails(block)), None)
+        tried = [original] if isinstance(recipe, Levels) else _blocks(recipe)
+        blocks = [brought_inside(block, subject.inputs) for block in tried]
+        trial.warm = blocks[0]
+        best = next((block for block in blocks if fails(block)), None)
         if best is None:
             best = smaller_case(original, fails, DEADLY_CALLS, DEADLY_SECONDS)
         outcome, words = trial.outcome(best)
@@ -193,11 +210,8 @@ def _smaller_fault(
     return _delivered(task, subject, record, document, [name for name, times in count(best, golden).items() if times])
 
 
-def _blocks(case: Case) -> list[Case]:
+def _blocks(recipe: Recipe) -> list[Case]:
     """Return single blocks of the variant to try before a search: zeros, and zeros with one special value."""
-    recipe = case.recipe
-    if recipe is None:
-        return [case]
     if "base" in distributions_for(recipe.operation)["zero"].ranges:
         odd = [simple(recipe, base) for base in (127, 254, 0)]
     else:
@@ -214,7 +228,7 @@ def _size(case: Case) -> str:
     return f"{shapes}; {case.elements} elements"
 
 
-def _recipe(context: WorkerContext, task: Mapping[str, Any]) -> Recipe:
+def _recipe(context: WorkerContext, task: Mapping[str, Any]) -> Recipe | Levels:
     address = address_of(task)
     return recipe_of(context.spec, context.targets[address.target], address, int(task["case"]))
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from refnum.digest import model_digest
 
 from ...cases.levels import Outcome
 from ...cases.recipes.recipe import Recipe
+from ...cases.structure.levels import Levels
 from ...subjects.choose import choose
 from ...subjects.subject import Subject
 from .errors import WorkerError
@@ -45,7 +46,7 @@ class WorkerContext:
             raise WorkerError(f"{name} cannot be used here: {self.reasons.get(name, 'it is not installed')}.")
         return self.subjects[name]
 
-    def recipes(self, task: Mapping[str, Any]) -> list[Recipe]:
+    def recipes(self, task: Mapping[str, Any]) -> Sequence[Recipe | Levels]:
         """Return the recipes of a task's shard."""
         address = address_of(task)
         return recipes_of(self.spec, self.targets[address.target], address)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ...cases.operation import run_golden
-from ...cases.recipes.inputs import expand
+from ...cases.structure.levels import case_of
 from ...reports import files
 from ...verdicts.judge_worker import points
 from .coordinator import locked
@@ -28,7 +28,7 @@ def cover(db: Database) -> list[dict[str, Any]]:
         wanted = {row[0] for row in db.rows("SELECT point FROM corpus WHERE target = ?", (name,))}
         places = db.rows("SELECT DISTINCT shard, number FROM corpus WHERE target = ?", (name,))
         recipes = [recipe_of(db.spec, targets[name], db.address(shard), number) for shard, number in places]
-        cases = [expand(recipe) for recipe in recipes]
+        cases = [case_of(recipe) for recipe in recipes]
         hits = [set(points(case, run_golden(case))) for case in cases]
         while wanted:
             best = max(range(len(cases)), key=lambda i: (len(hits[i] & wanted), -cases[i].elements))

@@ -19,17 +19,24 @@ from ...cases.operation import OPERATIONS
 from ...cases.recipes.distributions import distributions_for
 from ...cases.recipes.drawing import WIDTHS, Limits, draw_recipe
 from ...cases.recipes.recipe import Recipe
+from ...cases.structure.campaign import campaign_rows
+from ...cases.structure.levels import Levels
+from ...subjects.layout_variants import KEYWORDS
 from .spec import Spec, Target
 
 MIXED = "mixed"
 """The stratum whose cases draw their distribution as well; every other stratum is one distribution."""
 CORPUS = "corpus"
 """The stratum of recipes that an earlier campaign has kept; its shards come first, and are as many as it takes."""
+STRUCTURE = "structure"
+"""The stratum of structural cases: shapes, counts and forms of calls, drawn from the factors that a check asks."""
 STREAM = 1 << 17
 """Philox stream of shards, apart from those of inputs and of random bits."""
 WORDS = 128
 """Random words that one recipe may use."""
 LONG = (8192, 16384)
+LARGER, LARGEST = 16, 1 << 21
+"""Times that the largest structural case may have the elements of others, and the most that it has then."""
 T = TypeVar("T")
 
 
@@ -85,9 +92,14 @@ def corpus_of(spec: Spec, target: Target) -> list[Recipe]:
     return [each for each in recipes if variant(each.operation, each.profile, each.params) == target.variant]
 
 
-def strata(operation: str) -> tuple[str, ...]:
-    """Return the strata of an operation: mixed first, then each distribution."""
-    return (MIXED, *distributions_for(operation))
+def strata(target: Target) -> tuple[str, ...]:
+    """Return the strata of a target: mixed, structure, then each distribution.
+
+    Scale layouts and keyed random bits are a matter of structure alone.
+    """
+    if any(name in target.params for name in KEYWORDS):
+        return (STRUCTURE,)
+    return (MIXED, STRUCTURE, *distributions_for(target.operation))
 
 
 def key_of(target: Target, address: Address) -> int:
@@ -97,16 +109,25 @@ def key_of(target: Target, address: Address) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
 
 
-def recipes_of(spec: Spec, target: Target, address: Address) -> list[Recipe]:
-    """Return the recipes of a shard, in order."""
+def recipes_of(spec: Spec, target: Target, address: Address) -> Sequence[Recipe | Levels]:
+    """Return the recipes of a shard, or the levels of one of structure, in order."""
     if address.stratum == CORPUS:
         return corpus_of(spec, target)[address.number * spec.cases :][: spec.cases]
+    if address.stratum == STRUCTURE:
+        return levels_of(spec, target, address)
     return [recipe_of(spec, target, address, case) for case in range(spec.cases)]
 
 
-def recipe_of(spec: Spec, target: Target, address: Address, case: int) -> Recipe:
-    """Return one recipe of a shard."""
-    if address.stratum == CORPUS:
+def levels_of(spec: Spec, target: Target, address: Address) -> list[Levels]:
+    """Return the levels of a shard of structure, whose largest case has some times the elements of other shards'."""
+    key, largest = key_of(target, address), max(spec.elements, min(LARGER * spec.elements, LARGEST))
+    rows = campaign_rows(*target.key, str(key), spec.cases, largest)
+    return [Levels(*target.key, row, (key & 0xFFFFFF) + number) for number, row in enumerate(rows)]
+
+
+def recipe_of(spec: Spec, target: Target, address: Address, case: int) -> Recipe | Levels:
+    """Return one recipe of a shard, or the levels of one of its cases."""
+    if address.stratum in (CORPUS, STRUCTURE):
         return recipes_of(spec, target, address)[case]
     dice = Dice(key_of(target, address), case)
     limits = Limits(spec.elements, spec.elements, (*WIDTHS, *LONG))
@@ -114,7 +135,7 @@ def recipe_of(spec: Spec, target: Target, address: Address, case: int) -> Recipe
     return draw_recipe(dice, *target.key, limits, distribution)
 
 
-def simple(recipe: Recipe, base: int = 127, edits: tuple[tuple[int, int, int], ...] = ()) -> Recipe:
+def simple(recipe: Recipe | Levels, base: int = 127, edits: tuple[tuple[int, int, int], ...] = ()) -> Recipe:
     """Return one block of zeros of the same variant. base: its scale byte, for coded inputs; edits: as a recipe's."""
     params = {name: value for name, value in recipe.params.items() if name != "splits"}
     operation = OPERATIONS[recipe.operation]

@@ -206,7 +206,8 @@ def _targets(
     chosen: Choice, operations: Sequence[str] | None, profiles: Sequence[str] | None, refused: dict[str, None]
 ) -> list[Target]:
     """Every variant that a subject can be judged on; why the others are not goes to `refused`."""
-    plan = Plan(chosen.usable, select(list(operations) if operations else None), list(profiles) if profiles else None)
+    plan = Plan(chosen.usable, select(list(operations) if operations else None), list(profiles) if profiles else None,
+                special=True)  # fmt: skip
     found = []
     for item in variants(plan):
         for subject in item.subjects:

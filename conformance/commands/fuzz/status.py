@@ -12,6 +12,7 @@ from rich.console import Console, Group
 from rich.markup import escape
 from rich.table import Table
 
+from ...cases.contracts import contract_words
 from ...cases.coverpoints import expected
 from ...reports.report import EXIT_MISMATCH, EXIT_NOTHING, EXIT_VERIFIED
 from .confidence import statement, upper_bound
@@ -47,6 +48,8 @@ class Watcher:
             "folder": str(db.path.parent), "seed": db.spec.seed, "model": db.spec.model, "end": db.get("end"),
             "seconds": seconds, "rate": totals["compared"] / seconds if seconds else 0.0, "totals": dict(totals),
             "shards": states, "rows": rows, "findings": findings, "workers": self.workers(),
+            "contracts": {record["name"]: contract_words(record.get("inputs", ())) for record in db.spec.records
+                          if record.get("inputs")},
             "bugs": dict(Counter(bug_of(finding) for finding in findings)), "exit": exit_status(totals, findings),
             "bound": upper_bound(totals["cases"] + totals["faults"], totals["failing"] + totals["faults"]),
             "statement": statement(totals["cases"] + totals["faults"], totals["failing"] + totals["faults"]),
@@ -141,6 +144,8 @@ def _head(summary: dict[str, Any], health: dict[str, int] | None, rate: float | 
         f"shards {', '.join(f'{states[name]} {name}' for name in sorted(states)) or 'none'}",
         f"findings {bugs}",
     ]
+    lines += [f"{escape(name)}: within its contract {words}; elements outside of it are replaced"
+              for name, words in summary["contracts"].items()]  # fmt: skip
     if health is not None:
         lines.append("workers " + ", ".join(f"{count} {name}" for name, count in health.items()))
     return "\n".join(lines)

@@ -14,6 +14,7 @@ from typing import Any
 
 from ...cases.levels import Outcome
 from ...cases.recipes.recipe import Recipe
+from ...cases.structure.levels import Levels
 from ...verdicts.judge_worker import RecipeJudge
 from .confirm import confirm, probe, shrink
 from .context import FATAL, Tell, WorkerContext
@@ -46,7 +47,7 @@ def shard(context: WorkerContext, task: Mapping[str, Any], tell: Tell) -> dict[s
     return tally.result(time.perf_counter() - start)
 
 
-def _warm_up(context: WorkerContext, target: str, recipe: Recipe, number: int, tell: Tell) -> None:
+def _warm_up(context: WorkerContext, target: str, recipe: Recipe | Levels, number: int, tell: Tell) -> None:
     """Judge a block of zeros without counting it, with time to compile, so that compilation is no hang."""
     context.warm.add(target)
     if context.targets[target].device == "gpu":
@@ -72,7 +73,7 @@ class ShardTally:
         self.classes: dict[str, list[int]] = {}
         self.refusals: dict[str, int] = {}
 
-    def take(self, number: int, recipe: Recipe, seen: Any) -> None:
+    def take(self, number: int, recipe: Recipe | Levels, seen: Any) -> None:
         """Add one case."""
         mark = [number, recipe.to_json(), seen.outcome, seen.compared, seen.finding, seen.print,
                 sorted(seen.points.items())]  # fmt: skip

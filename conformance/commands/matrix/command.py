@@ -82,7 +82,7 @@ def matrix(
                ([*map(terminal.escape, (cell["subject"], variant_name(cell), cell["profile"] or "-")),
                  f"[bold red]{cell['state'].upper()}[/]" if cell["state"] in states.LOUD else cell["state"],
                  cell["level"], by_class(cell) or "-",
-                 ", ".join([*cell["known"], *(f"GONE {n}" for n in cell["gone"])]) or "-",
+                 terminal.escape(_notes(cell)),
                  terminal.escape(first_words(cell))] for cell in shown), ("first", "level", "differs"))  # fmt: skip
     for entry in result["skipped"]:
         out.print(
@@ -91,6 +91,13 @@ def matrix(
         )
     out.print(", ".join(f"{count} {state}" for state, count in result["footer"]["states"].items()) or "nothing ran")
     raise typer.Exit(result["footer"]["exit"])
+
+
+def _notes(cell: dict[str, Any]) -> str:
+    """Return what is known of a cell, and what it was not asked."""
+    return (
+        ", ".join([*cell["known"], *(f"GONE {name}" for name in cell["gone"]), *filter(None, [cell["words"]])]) or "-"
+    )
 
 
 def _matches(name: str, patterns: list[str] | None) -> bool:

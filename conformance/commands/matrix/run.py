@@ -13,6 +13,7 @@ from refnum.errors import RefnumError, UnsupportedError
 from refnum.profiles import PROFILES
 
 from ...cases.case import Case
+from ...cases.contracts import contract_words, rows_inside
 from ...cases.levels import CLASSES, NO_LEVEL, level_name
 from ...cases.operation import OPERATIONS, as_bits
 from ...mismatches.shrink import shrink
@@ -170,6 +171,20 @@ def select(given: Rows, kept: np.ndarray) -> Rows:
 
 
 def answer(subject: Subject, operation: str, profile: str, params: Mapping[str, Any], given: Rows) -> Answer:
+    """Call a peer on all rows that its contract holds; where it refuses, on each kind of input by itself."""
+    inside = rows_inside(Case(operation, profile, params, given.inputs), subject.inputs)
+    if inside.all():
+        return _answer(subject, operation, profile, params, given)
+    words = f"{contract_words(subject.inputs)} holds {int(inside.sum()):,} of {given.count:,} rows"
+    if not inside.any():
+        return Answer({}, inside, words)
+    part = _answer(subject, operation, profile, params, select(given, inside))
+    taken = inside.copy()
+    taken[inside] = part.taken
+    return Answer(part.outputs, taken, f"{words}; {part.words}" if part.words else words)
+
+
+def _answer(subject: Subject, operation: str, profile: str, params: Mapping[str, Any], given: Rows) -> Answer:
     """Call a peer on all rows; where it refuses, on each kind of input by itself."""
     everything = np.ones(given.count, bool)
     try:

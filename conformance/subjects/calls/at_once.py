@@ -16,23 +16,23 @@ import numpy as np
 from ...cases.case import Case
 from ...cases.findings import Finding
 from ...cases.levels import Outcome
+from ...cases.operation import golden_like
 from ..arrays import share_memory, to_numpy
 from ..subject import Subject, arguments_for, takes_out
 from .call import (
     POISONS,
     Called,
     Laid,
-    as_out,
     call,
-    call_golden,
     filled,
     lay_out,
     on_host,
     other_data,
     where_it_lives,
 )
-from .forms import Placed, form_of, out_in_form, scalars_in_form
+from .forms import Placed, as_out, form_of, out_in_form, scalars_in_form
 from .results import made_wrong
+from .threads import in_a_thread
 
 ROUNDS = 3
 """Times that both threads call, each on its own data."""
@@ -75,7 +75,7 @@ def call_twice_at_once(subject: Subject, case: Case, seconds: float = 60.0) -> t
     if "out" in form and not takes_out(function, case.operation):
         refused = Called(outcome=Outcome.UNSUPPORTED, words="it takes no 'out'", declared=True)
         return case, refused, refused
-    like = call_golden(case) if "out" in form else ()
+    like = golden_like(case) if "out" in form else ()
     places = [out_in_form(case, like, subject.arrays, POISONS[0]) if like else [] for _ in range(2)]
     given = [lay_out(subject, case) for _ in range(2)]
     asked = [scalars_in_form(case, arguments_for(subject, case, laid)) for laid in given]
@@ -165,14 +165,11 @@ def _at_the_same_time(calls: Sequence[Call], seconds: float, traces: Sequence[An
             sys.settrace(None)
             lives[place] = error
 
-    threads = [threading.Thread(target=run, args=(place,), daemon=True) for place in range(len(calls))]
     before, depth = sys.getswitchinterval(), sys.getrecursionlimit()
     sys.setswitchinterval(INTERVAL)
     try:
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(seconds or None)
+        for ended in [in_a_thread(partial(run, place)) for place in range(len(calls))]:
+            ended(seconds)
     finally:
         sys.setswitchinterval(before)
         sys.setrecursionlimit(depth)

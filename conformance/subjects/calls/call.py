@@ -22,14 +22,14 @@ from ...cases.case import Case
 from ...cases.findings import Finding
 from ...cases.layouts import stored_inputs
 from ...cases.levels import Outcome
-from ...cases.operation import as_bits, call_golden
+from ...cases.operation import as_bits, golden_like
 from ...cases.same_bytes import same
 from ..arrays import Guarded, overwrite, same_place, share_memory, to_library, to_numpy
 from ..subject import Subject, arguments_for, takes_out
 from .exits import caught
 from .float_mode import default_float_mode, float_mode
-from .forms import Placed, counts_in_form, form_of, laid_in_form, out_in_form, scalars_in_form
-from .results import held_before, made_wrong
+from .forms import Placed, as_out, counts_in_form, form_of, laid_in_form, out_in_form, same_counts, scalars_in_form
+from .results import own
 from .time_limit import CallTimeout, time_limit
 
 COMPILE_ERRORS = frozenset({"CompileError", "CompileException", "NVRTCError"})
@@ -165,11 +165,13 @@ def call_on(
                 return replace(called, outcome=Outcome.MISMATCH, words=words, finding="float-mode-changed")
             if called.finding:
                 return called
-            asked = case.params.get("splits")
-            if isinstance(asked, list) and counts is not None and [int(count) for count in counts] != asked:
+            if not same_counts(counts, case.params.get("splits")):
                 words = "the call changed its input splits"
                 return replace(called, outcome=Outcome.MISMATCH, words=words, finding=Finding.INPUT_MUTATED)
-            return called if "out" in extra or look is not on_host else _own_results(subject, case, called)
+            if "out" in extra or look is not on_host:
+                return called
+            result = parts = live = ()  # which would count as others that hold the results
+            return _own_results(subject, case, called, inputs)
     except KeyboardInterrupt:
         raise
     except CallTimeout as error:
@@ -222,6 +224,9 @@ def _kept_contract(
     case: Case, given: Mapping[str, Any], results: tuple[np.ndarray, ...], live: tuple[Any, ...]
 ) -> Called:
     for name, original in stored_inputs(case).items():
+        if tuple(given[name].shape) != original.shape:
+            words = f"the call changed the shape of its input {name} to {list(given[name].shape)}"
+            return Called(results, live, Outcome.MISMATCH, words, Finding.INPUT_MUTATED)
         if not same(raw(to_numpy(given[name])), raw(original)):
             return Called(results, live, Outcome.MISMATCH, f"the call changed its input {name}", Finding.INPUT_MUTATED)
     for name, zone in getattr(given, "zones", {}).items():
@@ -237,9 +242,15 @@ def _kept_contract(
     return Called(results, live)
 
 
-def _own_results(subject: Subject, case: Case, called: Called) -> Called:
+def _own_results(subject: Subject, case: Case, called: Called, inputs: Callable[[], Mapping[str, Any]]) -> Called:
     """Return a call, as a breach where its results are not what a caller can own."""
-    finding, words = made_wrong(called.live) or held_before((subject.name, case.operation), called.live) or ("", "")
+
+    def again() -> tuple[Any, ...]:
+        arguments = scalars_in_form(case, arguments_for(subject, case, inputs()))
+        result = subject.operations[case.operation](**arguments)
+        return tuple(result) if isinstance(result, tuple | list) else (result,)
+
+    finding, words = own((subject.name, case.operation), called.live, again) or ("", "")
     return Called(called.results, called.live, Outcome.MISMATCH, words, finding) if finding else called
 
 
@@ -249,19 +260,11 @@ def _into_form(subject: Subject, case: Case, seconds: float) -> Called:
         words = f"{subject.name}: its {case.operation} takes no 'out'."
         return Called(outcome=Outcome.UNSUPPORTED, words=words, declared=True)
     try:
-        places = out_in_form(case, call_golden(case), subject.arrays, POISONS[0])
+        places = out_in_form(case, golden_like(case), subject.arrays, POISONS[0])
     except UnsupportedError as error:
         return Called(outcome=Outcome.UNSUPPORTED, words=str(error), declared=True)
     called = call_on(subject, case, lambda: lay_out(subject, case), seconds, out=as_out(case, places))
     return called if called.outcome is not Outcome.PASS else filled(called, places)
-
-
-def as_out(case: Case, places: Sequence[Placed]) -> Any:
-    """Return what a call is given as `out`: one array, a tuple, or a list where the case's form says so."""
-    outs = tuple(place.array for place in places)
-    if len(outs) == 1:
-        return outs[0]
-    return list(outs) if form_of(case).get("out.sequence") == "list" else outs
 
 
 def filled(called: Called, places: Sequence[Placed]) -> Called:

@@ -6,7 +6,8 @@ process, calls it in its form.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,8 @@ from ...cases.layouts import PLAIN
 from ...cases.operation import OPERATIONS
 from ..arrays import to_library, to_numpy
 
-ALIGN, SLACK = 128, 256
-"""Bytes whose multiples addresses are counted from, and bytes of poison before and after an array."""
+ALIGN, SLACK, MOST_KEPT = 128, 256, 1 << 14
+"""Bytes whose multiples addresses are counted from, of poison around an array, and of a place that is kept."""
 Form = Mapping[str, Any]
 
 
@@ -53,10 +54,9 @@ class Placed:
         self.whole, self.broadcast = _shaped(part, dtype, shape, library), storage.startswith("broadcast")
         self.array = _view(self.whole, storage, like.shape)
         self.base = slice(start, start + size)
-        elements = np.zeros(shape, bool)
-        (elements if self.broadcast else _view(elements, storage, like.shape))[...] = True
         self.beside = np.ones(len(self.flat), bool)
-        self.beside[self.base] = ~np.repeat(elements.reshape(-1), dtype.itemsize)
+        gaps = _gaps if size <= MOST_KEPT else _gaps.__wrapped__
+        self.beside[self.base] = gaps(like.shape, shape, storage, dtype.itemsize)
         self.remember()
 
     def fill(self, data: np.ndarray, library: str) -> None:
@@ -97,6 +97,16 @@ def _shaped(part: Any, dtype: np.dtype, shape: tuple[int, ...], library: str) ->
     import torch
 
     return part.view(getattr(torch, dtype.name)).reshape(shape)
+
+
+@functools.lru_cache(maxsize=256)
+def _gaps(shape: tuple[int, ...], whole: tuple[int, ...], storage: str, itemsize: int) -> np.ndarray | bool:
+    """Return which bytes of a whole are no elements of the array of a shape that a storage is; False where none is."""
+    if storage.startswith("broadcast") or whole == shape:
+        return False
+    elements = np.zeros(whole, bool)
+    _view(elements, storage, shape)[...] = True
+    return ~np.repeat(elements.reshape(-1), itemsize)
 
 
 def _base_shape(shape: tuple[int, ...], storage: str, itemsize: int) -> tuple[int, ...]:
@@ -166,9 +176,18 @@ def counts_in_form(case: Case) -> dict[str, Any]:
         return {"splits": tuple(given)}
     if level == "numpy integers":
         return {"splits": [np.int64(count) for count in given]}
+    if level == "matrix":
+        return {"splits": np.array([given], np.int64)}
     if level == "strided array":
         return {"splits": np.repeat(np.array(given, np.int64), 2)[::2]}
     return {"splits": np.array(given, level.partition(" ")[0])}
+
+
+def same_counts(counts: Any, asked: Any) -> bool:
+    """Whether the splits that a call was given are still those of its case."""
+    if not isinstance(asked, list) or counts is None or (len(asked) and isinstance(asked[0], list)):
+        return True
+    return [int(count) for count in np.asarray(counts).reshape(-1)] == asked
 
 
 def scalars_in_form(case: Case, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -201,15 +220,32 @@ def _numpy_scalar(name: str, value: Any) -> Any:
 
 _UNFIT: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "one row short": lambda like: like[:-1],
+    "one row long": lambda like: np.concatenate([like, like[:1]]),
+    "a wider dtype": lambda like: like.astype(f"i{2 * like.itemsize}" if like.itemsize < 8 else "f8"),
     "another dtype": lambda like: like.view("i1" if like.itemsize == 1 else f"i{like.itemsize}"),
     "read-only": lambda like: like,
 }
 """Arrays that are no `out` of an operation, by level."""
+_COUNTS: dict[str, Callable[[tuple[np.ndarray, ...]], tuple[np.ndarray, ...]]] = {
+    "one array short": lambda like: like[:-1],
+    "one array more": lambda like: (*like, like[0]),
+}
+"""Too few or too many arrays, by level."""
+
+
+def as_out(case: Case, places: Sequence[Placed]) -> Any:
+    """Return what a call is given as `out`: one array, a tuple, or a list where the case's form says so."""
+    outs = tuple(place.array for place in places)
+    if len(outs) == 1:
+        return outs[0]
+    return list(outs) if form_of(case).get("out.sequence") == "list" else outs
 
 
 def out_in_form(case: Case, like: tuple[np.ndarray, ...], library: str, poison: int) -> list[Placed]:
     """Return a place for every output, filled with poison, as the form says."""
     form = form_of(case)
+    if form["out"] in _COUNTS:
+        return [Placed(one, library, "contiguous", 0, poison) for one in _COUNTS[form["out"]](like)]
     if form["out"] in _UNFIT:
         like = (_UNFIT[form["out"]](like[0]), *like[1:])
         places = [Placed(one, library, "contiguous", 0, poison) for one in like]

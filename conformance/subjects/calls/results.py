@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections import deque
+import sys
+from collections import Counter, deque
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,11 @@ from ..arrays import share_memory
 
 KEPT, LARGEST = 3, 1 << 22
 """Calls of an operation whose results are held, and bytes of the largest result that is."""
+ROUND, MOST_ASKED = 10, 24
+"""Calls after which a buffer of several that are handed out in turn comes round, and times that they are made."""
+_asked: Counter[tuple[str, str]] = Counter()
+BESIDE = 3
+"""References to the memory of a result that `_kept` itself has: a list, a variable and an argument."""
 _held: dict[tuple[str, str], deque[list[tuple[Any, np.ndarray]]]] = {}
 Found = tuple[str, str] | None
 
@@ -19,6 +26,8 @@ Found = tuple[str, str] | None
 def made_wrong(live: tuple[Any, ...]) -> Found:
     """Return how results are no arrays of a caller's own, as finding and words, or None."""
     for number, result in enumerate(live):
+        if isinstance(result, np.ndarray) and type(result) is not np.ndarray:
+            return Finding.SUBCLASS, f"result {number} is a {type(result).__name__}, which computes otherwise"
         if isinstance(result, np.ndarray) and result.size:
             if not result.flags.c_contiguous:
                 return (
@@ -54,6 +63,32 @@ def held_before(key: tuple[str, str], live: tuple[Any, ...]) -> Found:
     own = [result for result in live if isinstance(result, np.ndarray) and 0 < result.nbytes <= LARGEST]
     calls.append([(result, _bytes(result).copy()) for result in own])
     return found
+
+
+def own(key: tuple[str, str], live: tuple[Any, ...], again: Callable[[], tuple[Any, ...]]) -> Found:
+    """Return how results are not what a caller can own, as finding and words, or None.
+
+    key: subject and operation. again: makes the call once more; it is made where something else than the results holds
+    their memory, for a buffer that is handed out again shows in a second call only.
+    """
+    found = made_wrong(live) or held_before(key, live)
+    if found or not _kept(live) or _asked[key] >= MOST_ASKED:
+        return found
+    _asked[key] += 1
+    for _ in range(ROUND):
+        if any(share_memory(one, other) for one in again() for other in live):
+            return Finding.HELD, "a result lies in the memory of an earlier call's result"
+    return None
+
+
+def _kept(live: tuple[Any, ...]) -> bool:
+    """Whether the memory that a result is a part of is referred to by more than the results."""
+    for base in [result.base for result in live if isinstance(result, np.ndarray)]:
+        if isinstance(base, np.ndarray):
+            views = sum(getattr(result, "base", None) is base for result in live)
+            if sys.getrefcount(base) > views + BESIDE:
+                return True
+    return False
 
 
 def _bytes(array: np.ndarray) -> np.ndarray:

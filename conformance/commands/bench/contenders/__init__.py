@@ -35,6 +35,7 @@ CONTENDERS = (
     Entry("compile", "compiled"),
     Entry("separate", "separate"),
     Entry("triton", "triton_mxfp", True),
+    Entry("cublaslt", "products"),
 )
 
 

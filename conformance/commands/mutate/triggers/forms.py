@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from ....cases.layouts import OTHERS
 from ....cases.operation import Operation
 from .call import Call, address, storage
 from .condition import Condition, Facts, residue, size
@@ -51,7 +50,7 @@ def layout_and_rest(dice: Random, operation: Operation, facts: Facts) -> Conditi
     """A scale layout together with a remainder of rows, or of columns of scales."""
     if not operation.layouts:
         return None
-    name, layout = dice.choice(operation.layouts), dice.choice(OTHERS)
+    name, layout = dice.choice(operation.layouts), dice.choice(operation.stored_as[1:])
     by, modulus = dice.choice((("rows", 4), ("rows", 32), ("rows", 128), ("columns", 128), ("columns", 512)))
     unit = getattr(facts, by)
     rest = residue(dice, modulus // unit) * unit

@@ -15,7 +15,6 @@ import refnum
 from refnum.errors import RefnumError
 
 from ....cases.case import Case
-from ....cases.layouts import OTHERS, PLAIN
 from ....cases.operation import OPERATIONS, Operation
 from ....cases.recipes.inputs import expand
 from ....cases.recipes.random_bits import by_key
@@ -41,7 +40,7 @@ def facts_of(name: str) -> Facts:
     if operation.profiled:
         parameters["profile"] = PROFILES
     for layout in operation.layouts:
-        parameters[layout] = (PLAIN, *OTHERS)
+        parameters[layout] = operation.stored_as
     signature = inspect.signature(getattr(refnum, name)).parameters
     if RAGGED in signature:
         parameters[RAGGED] = ()

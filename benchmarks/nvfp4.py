@@ -1,0 +1,145 @@
+"""NVFP4 on one GPU in two minutes: every bit of the kernels against the model, and their speed beside a copy.
+
+    python benchmarks/nvfp4.py --out FILE.json [--tune]
+
+The bits: corners of every variant that the kernels have, tensors of 4096 x 7168 and ragged ones, both layouts of
+scales. The speed: at 32768 x 7168, bytes read and written a second against those of a copy of as many bytes; with
+--tune under other cuts of the launch too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cupy
+import numpy as np
+
+import refnum
+from refnum.conformance.cases.corners import corner_cases
+from refnum.conformance.cases.operation import OPERATIONS, arguments_of
+from refnum.gpu import ops
+from refnum.gpu.device import plans
+from refnum.gpu.interface.nvfp4 import KERNELS
+from refnum.gpu.ops import nvfp4
+from refnum.gpu.ops.rowwise import Grid
+
+M, K = 32768, 7168
+CUTS = [(kernel, Grid(threads, unroll, part, stream))
+        for kernel, part, unrolls in (("quantize_nvfp4", 32, (1, 2, 4)), ("dequantize_nvfp4", 8, (1, 2, 4, 8)))
+        for threads in (128, 256, 512) for unroll in unrolls for stream in (0, 1)]  # fmt: skip
+
+
+def device(x: Any) -> Any:
+    """An array on the device; bfloat16 as its bits."""
+    if not isinstance(x, np.ndarray):
+        return x
+    return cupy.asarray(x.view(np.uint16) if x.dtype.name == "bfloat16" else x)
+
+
+def same(name: str, arguments: dict[str, Any]) -> bool:
+    """Whether a kernel's results are the model's, all on the device."""
+    given = {key: device(x) for key, x in arguments.items()}
+    want, got = getattr(refnum, name)(**given), getattr(ops, name)(**given)
+    pairs = zip(*(x if isinstance(x, tuple) else (x,) for x in (want, got)), strict=True)
+    return all(bool((cupy.asarray(a).view(np.uint8) == cupy.asarray(b).view(np.uint8)).all()) for a, b in pairs)
+
+
+def bits(report: dict[str, Any]) -> None:
+    """Corners and tensors."""
+    calls = [(name, {**arguments_of(case)}, case.label) for name in ("quantize_nvfp4", "dequantize_nvfp4")
+             for params in OPERATIONS[name].variants()
+             if params["tile"][0] == 1 and params.get("variant", KERNELS[0]) in KERNELS
+             for case in corner_cases(name, "HOPPER", params) if "rbits" not in case.inputs]  # fmt: skip
+    rng = np.random.default_rng(3)
+    for dtype in (np.uint16, np.float32, np.float16):
+        for shape in ((4096, 7168), (1000, 7184), (33, 112)):
+            x = rng.standard_normal(shape).astype(np.float32) * np.exp2(rng.integers(-6, 7, (shape[0], 1))).astype("f4")
+            x = (x.view(np.uint32) >> 16).astype(np.uint16) if dtype is np.uint16 else x.astype(dtype)
+            for variant in KERNELS:
+                for layout in ("bytes", "swizzled"):
+                    for amax in (None, np.array([11.7], np.float32)):
+                        given = {"x": x, "variant": variant, "tensor_amax": amax, "layout_out": layout}
+                        calls.append(("quantize_nvfp4", given, f"{np.dtype(dtype)} {shape}"))
+    for shape in ((4096, 3584), (999, 3592)):
+        packed = rng.integers(0, 256, shape, dtype=np.uint8)
+        scales = rng.integers(0, 256, (shape[0], shape[1] // 8), dtype=np.uint8)
+        for order in ("te", "product", "four_over_six"):
+            for dtype in ("float32", "bfloat16"):
+                for layout in ("bytes", "swizzled"):
+                    stored = refnum.layouts.scales_to_layout(scales, layout)
+                    given = {"packed": packed, "scales": stored, "tensor_amax": np.array([3.3], np.float32),
+                             "order": order, "dtype": dtype, "layout_in": layout}  # fmt: skip
+                    calls.append(("dequantize_nvfp4", given, f"{shape}"))
+    wrong = [(name, label, str(given.get("variant", given.get("order")))) for name, given, label in calls
+             if not same(name, given)]  # fmt: skip
+    report |= {"calls": len(calls), "wrong": wrong}
+    print(f"{len(calls)} calls compared, {len(wrong)} wrong", wrong[:5])
+
+
+def seconds(call: Callable[[], Any], repeats: int = 30) -> float:
+    """Median of the seconds of a call."""
+    call(), call()
+    found = []
+    for _ in range(repeats):
+        start, stop = cupy.cuda.Event(), cupy.cuda.Event()
+        start.record()
+        call()
+        stop.record()
+        stop.synchronize()
+        found.append(cupy.cuda.get_elapsed_time(start, stop) / 1e3)
+    return float(np.median(found))
+
+
+def speeds(report: dict[str, Any], tune: bool) -> None:
+    """Share of a copy's bytes a second."""
+    amax = cupy.asarray(np.array([40], np.float32))
+    x = (cupy.random.default_rng(1).standard_normal((M, K), dtype=np.float32).view(np.uint32) >> 16).astype(np.uint16)
+    packed, scales, _ = ops.quantize_nvfp4(x, "TE", amax)
+    out = (cupy.empty_like(packed), cupy.empty_like(scales), cupy.empty_like(amax))
+    values, wide = cupy.empty_like(x), cupy.empty((M, K), np.float32)
+    calls = {
+        "BF16 -> NVFP4": (lambda: ops.quantize_nvfp4(x, "TE", amax, out=out), 2.5625),
+        "BF16 -> NVFP4, TORCHAO": (lambda: ops.quantize_nvfp4(x, "TORCHAO", amax, out=out), 2.5625),
+        "BF16 -> NVFP4, maximum found": (lambda: ops.quantize_nvfp4(x, out=out), 4.5625),
+        "NVFP4 -> BF16": (lambda: ops.dequantize_nvfp4(packed, scales, amax, dtype="bfloat16", out=values), 2.5625),
+        "NVFP4 -> FP32": (lambda: ops.dequantize_nvfp4(packed, scales, amax, out=wide), 4.5625),
+    }
+    source, target = cupy.empty(M * K * 2, np.uint8), cupy.empty(M * K * 2, np.uint8)
+    copy = 2 * source.size / seconds(lambda: cupy.cuda.runtime.memcpyAsync(
+        target.data.ptr, source.data.ptr, source.size, 3, cupy.cuda.get_current_stream().ptr))  # fmt: skip
+    report["copy"] = copy
+    print(f"copy {copy / 1e12:.3f} TB/s")
+    report["speeds"] = []
+    for label, (call, size) in calls.items():
+        for kernel, cut in [("", None), *(CUTS if tune and "TORCHAO" not in label and "found" not in label else [])]:
+            if kernel and kernel.startswith("de") != label.startswith("NVFP4"):
+                continue
+            shipped = dict(nvfp4.TUNING)
+            nvfp4.TUNING.update({kernel: cut} if cut else {})
+            plans.forget()
+            took = seconds(call)
+            nvfp4.TUNING.update(shipped)
+            plans.forget()
+            share = M * K * size / took / copy
+            report["speeds"].append([label, cut.defines if cut else "shipped", took, share])
+            print(f"{label:30s} {took * 1e6:8.1f} us  {share:6.1%} of a copy  {' '.join(cut.defines) if cut else ''}")
+
+
+def main() -> None:
+    """Run both and write the document."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--tune", action="store_true")
+    chosen = parser.parse_args()
+    report: dict[str, Any] = {"device": cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()}
+    bits(report)
+    speeds(report, chosen.tune)
+    chosen.out.write_text(json.dumps(report, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""Rows of a campaign: levels of the same factors as a check's, drawn anew for every shard.
+
+A check asks every level, every pair and some drawn rows, always the same. A campaign draws three and more levels
+together, other ones in every shard, and sizes between those that a check asks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from random import Random
+from typing import Any
+
+from .covering import Row, Table
+from .factors import CAST_SHAPES, CASTS, ROUTED
+from .mixed import columns_of, drawn_shape, form, mixed_rows, sized
+from .plan import DEAR, base_row, tables, within
+
+CALLS = ("once", "twice", "after a refusal", "at once", "once", "probed")
+"""How often a case is called: once, once more, after a call that must be refused, from two threads, in every way."""
+COMBINED, LARGE = 3, 12
+"""Of so many rows one has levels of the tables together, and one has more elements than the others."""
+TALL, WIDE = (1 << 12, 70_000), (1 << 14, 1 << 17)
+"""The least and the most rows, or columns, of a row that is large in one of them."""
+TRIES = 30
+
+
+def campaign_rows(
+    operation: str, profile: str, params: Mapping[str, Any], salt: str, count: int, largest: int
+) -> list[Row]:
+    """Return so many rows of a variant, the same for the same salt.
+
+    largest: elements of the largest case; those of most rows are some 10^4.
+    """
+    forms, outs, shapes = tables(operation, profile, params)
+    dice = Random(f"campaign {operation} {salt}")
+    found = mixed_rows(operation, f"campaign {salt}", count, forms, outs, shapes)
+    most = max(1 << 12, largest // DEAR.get(operation, 1))
+    for number in range(count):
+        drawn = _drawn(operation, str(params.get("dtype")), shapes, number, most, dice)
+        if drawn:
+            found[number] = {**drawn, **form(drawn, {**forms, **(outs if dice.random() < 0.5 else {})}, dice)}
+    return [{**row, "calls": dice.choice(CALLS)} for row in found]
+
+
+def _drawn(operation: str, dtype: str, shapes: Table, number: int, largest: int, dice: Random) -> Row:
+    if number % LARGE == LARGE // 2 + 1:
+        return {**drawn_shape(operation, shapes, 0, 1 << 12, dice), **_large(operation, largest, dice)}
+    if operation in CASTS:  # the model's bfloat16 without axes is a scalar, and no array to compare
+        axes = CAST_SHAPES[: -1 if dtype == "bfloat16" else None]
+        shapes = {**shapes, "form of the array": axes}
+    return _combined(operation, shapes, largest, dice) if number % COMBINED == 0 else {}
+
+
+def _combined(operation: str, shapes: Table, largest: int, dice: Random) -> Row:
+    """Return any levels of the tables together; those that make a case too large give way to ordinary ones."""
+    base, fits = base_row(operation), within(operation, min(largest, 1 << 17))
+    row = {name: dice.choice(levels) for name, levels in shapes.items()}
+    for _ in range(TRIES):
+        if fits(row):
+            break
+        name = dice.choice(list(shapes))
+        row[name] = dice.choice(shapes[name]) if dice.random() < 0.5 else base.get(name, shapes[name][0])
+    return {**(row if fits(row) else base), "classes": dice.choice(("ordinary", "special"))}
+
+
+def _large(operation: str, largest: int, dice: Random) -> Row:
+    """Return sides of which one is large, or whose product is."""
+    way = dice.choice(("rows", "columns", "elements"))
+    if way == "columns":
+        wide = min(largest, _between(dice, *WIDE))
+        return _flat(operation, min(dice.randint(1, 3), max(1, largest // wide)), wide)
+    least = columns_of(operation, 1)
+    area = largest if way == "rows" else _between(dice, min(1 << 17, largest), largest)
+    rows = _between(dice, *TALL) if way == "rows" else _between(dice, 1, max(1, area // 32))
+    rows = max(2, min(rows, area // min(least, 32)))
+    width = dice.randint(1, 64) if way == "rows" else area // rows
+    return _flat(operation, rows, max(1, min(width, area // rows)))
+
+
+def _flat(operation: str, rows: int, elements: int) -> Row:
+    """Return the levels of so many rows of so many elements; wide rows are not padded to 32."""
+    align: Row = {"align": 1} if operation in ROUTED and elements > TALL[0] else {}
+    return {**sized(operation, rows, columns_of(operation, elements)), **align}
+
+
+def _between(dice: Random, low: int, high: int) -> int:
+    """Draw a number of a uniform order of magnitude."""
+    return round(math.exp(dice.uniform(math.log(low), math.log(high))))

@@ -1,0 +1,140 @@
+"""Judge one structural case of a campaign: in its form, once more as its levels say, and in every way of a probe."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+
+import numpy as np
+
+from ..cases.case import FORM, Case, plain
+from ..cases.contracts import brought_inside
+from ..cases.findings import Finding
+from ..cases.layouts import IN, OUT
+from ..cases.levels import NO_LEVEL
+from ..cases.operation import OPERATIONS
+from ..cases.structure.illegal import illegal_cases
+from ..cases.structure.levels import Levels, case_of
+from ..subjects.calls.at_once import call_twice_at_once
+from ..subjects.calls.call import Called, call
+from ..subjects.subject import Subject, takes, takes_out
+from .blame import compared, mostly, right, to_blame, wrong
+from .judge import called_with_room, record
+from .outside import Outside
+from .probes import AT_ONCE, probe, refusal
+from .tally import Failure, Tally
+
+Golden = Mapping[str, np.ndarray]
+ON_HOST, MOST_AGAIN, MOST_PROBED = ("numpy", "torch"), 1 << 17, 1 << 14
+"""Libraries whose kernels are called again and from two threads, and elements of the largest case that is, or that is
+probed."""
+SPOILED = "right alone, wrong when another thread calls at the same time"
+AGAIN = "right, and wrong when it is called again"
+REFUSED_BEFORE = "right, and wrong after a call that was refused"
+
+
+def inside(subject: Subject, case: Case) -> Case:
+    """Return a case with the elements replaced that lie outside of a subject's contract of inputs."""
+    return brought_inside(case, subject.inputs) if subject.inputs else case
+
+
+def cases_for(subject: Subject, levels: Levels) -> Iterator[Case]:
+    """Yield the case of some levels without the keywords that a subject lacks, and the plain one, for its refusals."""
+    function = subject.operations[levels.operation]
+    if not takes_out(function, levels.operation):
+        levels = levels.without(("out",))
+    if "scale_byte" in levels.row and not takes(function, "scale_byte"):
+        return
+    case = inside(subject, case_of(levels))
+    yield case
+    if case.params.get(FORM):
+        yield inside(subject, case_of(levels.plain()))
+
+
+def judged(subject: Subject, case: Case, golden: Golden, calls: str, seconds: float) -> Tally:
+    """Return the tally of one case: of its call, and where that is right, of more calls.
+
+    calls: a level of `structure.campaign.CALLS`.
+    """
+    params = {name: value for name, value in case.params.items() if name in OPERATIONS[case.operation].known}
+    tally = Tally(subject.name, case.operation, case.profile, params,
+                  claimed=subject.claimed_level(case.operation), outside=Outside(subject.inputs))  # fmt: skip
+    called = called_with_room(subject, case, seconds)
+    if case.params.get(FORM) and refusal(called):
+        tally.unsupported[called.words] += 1
+        return tally
+    if record(called, case, golden, tally, lambda other: call(subject, other, seconds)) and not tally.wrong:
+        more = _MORE.get(calls)
+        if more is not None and subject.arrays in ON_HOST and case.elements <= MOST_AGAIN:
+            more(subject, case, golden, tally, seconds)
+    return tally
+
+
+def call_at_once(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
+    """Judge two calls at the same time; threads are blamed for wrong bytes that come again, and only with threads."""
+
+    def spoils() -> bool:
+        return not all(right(called, case, golden, tally) for called in call_twice_at_once(subject, case, seconds)[1:])
+
+    for called in call_twice_at_once(subject, case, seconds)[1:]:
+        seen = compared(called, case, golden, tally, how=AT_ONCE)
+        if wrong(called, seen, tally) and mostly(subject, case, golden, tally, seconds, spoils):
+            tally.fail(Failure(case, NO_LEVEL, SPOILED, Finding.NOT_THREAD_SAFE))
+
+
+def after_refusals(subject: Subject, case: Case, seconds: float) -> Iterator[Called]:
+    """Yield calls on a case, each after another illegal one was refused."""
+    for illegal in _illegal(case):
+        if refusal(call(subject, illegal, seconds)):
+            yield call(subject, case, seconds)
+
+
+def _illegal(case: Case) -> tuple[Case, ...]:
+    kept = (name for name in case.params if name in OPERATIONS[case.operation].params or name in (IN, OUT, "random"))
+    params = {name: case.params[name] for name in kept}
+    return _illegal_of(case.operation, case.profile, json.dumps(plain(params)))
+
+
+@lru_cache(maxsize=8)
+def _illegal_of(operation: str, profile: str, params: str) -> tuple[Case, ...]:
+    every = illegal_cases(operation, profile, json.loads(params))
+    return tuple(case for case in every if "out" not in case.params.get(FORM, {}))
+
+
+def _twice(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
+    called = call(subject, case, seconds)
+    if wrong(called, compared(called, case, golden, tally, how="the same call again"), tally):
+        tally.fail(Failure(case, NO_LEVEL, AGAIN, Finding.NOT_DETERMINISTIC))
+
+
+def _after_a_refusal(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
+    """Judge the call after one illegal call, which place of the list depends on the case's size."""
+    illegal = _illegal(case)
+    if not illegal:
+        return
+    chosen = illegal[case.elements % len(illegal)]
+
+    def form() -> Called:
+        call(subject, chosen, seconds)
+        return call(subject, case, seconds)
+
+    called = form()
+    if wrong(called, compared(called, case, golden, tally, how="after a refusal"), tally) and to_blame(
+        subject, case, golden, tally, seconds, form
+    ):
+        tally.fail(Failure(case, NO_LEVEL, REFUSED_BEFORE, Finding.AFTER_REFUSAL))
+
+
+def _probed(subject: Subject, case: Case, golden: Golden, tally: Tally, seconds: float) -> None:
+    if not case.params.get(FORM) and case.elements <= MOST_PROBED and all(a.size for a in case.inputs.values()):
+        probe(subject, case, golden, tally, seconds)
+
+
+_MORE: dict[str, Callable[[Subject, Case, Golden, Tally, float], None]] = {
+    "twice": _twice,
+    "after a refusal": _after_a_refusal,
+    "at once": call_at_once,
+    "probed": _probed,
+}
+"""Level of `calls` -> what judges the calls after the first."""

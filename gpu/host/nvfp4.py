@@ -1,0 +1,28 @@
+"""The host build of NVFP4 blocks (clause N21)."""
+
+from __future__ import annotations
+
+from ..interface import nvfp4
+from ..interface.nvfp4 import BLOCK, Nvfp4
+from .call import Array, HostCall, twin
+
+__all__ = ["dequantize_nvfp4", "quantize_nvfp4"]
+
+
+@twin(nvfp4.quantize_nvfp4)
+def quantize_nvfp4(call: HostCall, given: Nvfp4[Array]) -> None:
+    """Quantise block by block under the tensor's maximum, given or found first."""
+    shape = given.x.shape[0], given.k // BLOCK
+    packed, stored, amax = call.arrays
+    scales = call.scales_to_write(shape, given.layout, stored)
+    call.run("quantize_nvfp4", given.kind, given.x, shape[0] * shape[1], given.amax, given.order, packed, scales, amax)
+
+
+@twin(nvfp4.dequantize_nvfp4)
+def dequantize_nvfp4(call: HostCall, given: Nvfp4[Array]) -> None:
+    """Dequantise block by block."""
+    assert given.scales is not None
+    shape = given.x.shape[0], given.k // BLOCK
+    scales = call.bytes_of(given.scales, shape, given.layout)
+    blocks = shape[0] * shape[1]
+    call.run("dequantize_nvfp4", given.x, scales, given.amax, blocks, given.order, given.kind, call.arrays[0])

@@ -1,0 +1,157 @@
+// Float block of 16 -> NVFP4 in three orders of float32 operations (clause N21).
+//
+// What a block's scale needs of the tensor is a few numbers, and the factor of its elements follows from those and the
+// scale's E4M3 code alone: a table of 128. An element's product is a float32, cut to a bfloat16 lane that stands for
+// what was cut off (round to odd); then E2M1's rounding is that of MXFP4 under scale 1.
+#pragma once
+
+#include "division.cuh"
+#include "e4m3.cuh"
+#include "quantize_mxfp4.cuh"
+
+namespace refnum {
+
+enum Nvfp4Order : int { NVFP4_TE = 0, NVFP4_TE_2_8 = 1, NVFP4_TORCHAO = 2 };
+
+constexpr uint32_t FLOAT_LARGEST = 0x7F7FFFFF, FLOAT_SIX = 0x40C00000, FLOAT_SIXTH = 0x3E2AAAAB;
+constexpr uint32_t FLOAT_2688 = 0x45280000, FLOAT_448 = 0x43E00000, E4M3_LEAST_NORMAL = 0x3C800000;
+constexpr uint32_t NVFP4_CODES = 128;  // of a scale: those without a sign
+
+// The tensor's maximum: a magnitude, NaN as 0 (N21.2).
+REFNUM_HD uint32_t tensor_maximum(uint32_t bits) {
+    const uint32_t magnitude = bits & FLOAT_MAGNITUDE;
+    return magnitude > FLOAT_INF ? 0 : magnitude;
+}
+
+REFNUM_HD uint32_t at_most_largest(uint32_t bits) { return bits < FLOAT_INF ? bits : FLOAT_LARGEST; }
+
+// What all blocks of a tensor share: W of N21.3, or g in the order of torchao; fl(W * fl(1/6)); and the reciprocal.
+struct TensorScale {
+    uint32_t whole, sixth, inverse;
+};
+REFNUM_HD TensorScale tensor_scale(uint32_t amax, int order) {
+    if (order == NVFP4_TORCHAO) {
+        const uint32_t whole = divide_floats(amax, FLOAT_2688);
+        return {whole, 0, divide_floats(FLOAT_ONE, whole)};
+    }
+    // the quotient is at least 2**-117, and zero only of an infinity
+    const uint32_t found = amax == 0 || amax == FLOAT_INF ? FLOAT_ONE : at_most_largest(divide_floats(FLOAT_2688, amax));
+    return {found, multiply_floats(found, FLOAT_SIXTH), divide_floats(FLOAT_ONE, found)};
+}
+
+// E4M3 code of float32 bits without a sign, to nearest even, saturating; NaN gives 0x7F.
+REFNUM_HD uint32_t e4m3_nearest(uint32_t bits) {
+#ifdef __CUDA_ARCH__
+    uint16_t pair;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;"
+        : "=h"(pair) : "f"(__uint_as_float(0)), "f"(__uint_as_float(bits)));
+    return pair;
+#else
+    if (bits > FLOAT_INF) return E4M3_NAN;
+    if (bits >= FLOAT_448) return 0x7E;
+    if (bits >= E4M3_LEAST_NORMAL) return ((bits + 0x7FFFF + (bits >> 20 & 1)) >> 20) - 960;
+    const int32_t places = 141 - float_exponent(bits);  // the last place is 2**-9
+    if (places > 25) return 0;
+    const uint32_t kept = float_significand(bits) >> places, rest = float_significand(bits) - (kept << places);
+    return kept + (2 * rest + (kept & 1) > 1u << places);
+#endif
+}
+
+// Code of the scale of a block whose maximum is `amax`, float32 bits.
+REFNUM_HD uint32_t block_code(uint32_t amax, const TensorScale& tensor, int order) {
+    if (order == NVFP4_TE) return e4m3_nearest(at_most_largest(multiply_floats(amax, tensor.sixth)));
+    const uint32_t sixth = divide_floats(amax, FLOAT_SIX);
+    if (order == NVFP4_TE_2_8) return e4m3_nearest(at_most_largest(multiply_floats(sixth, tensor.whole)));
+    const uint32_t scale = canonical_float(divide_floats(sixth, tensor.whole));
+    return e4m3_nearest(scale < E4M3_LEAST_NORMAL ? E4M3_LEAST_NORMAL : scale);
+}
+
+// Factor of the elements under a scale's code, float32 bits.
+REFNUM_HD uint32_t block_factor(uint32_t code, const TensorScale& tensor, int order) {
+    const uint32_t scale = e4m3_decode(code, 127);
+    if (order == NVFP4_TORCHAO) return canonical_float(divide_floats(tensor.inverse, scale));
+    return at_most_largest(divide_floats(FLOAT_ONE, multiply_floats(scale, tensor.inverse)));
+}
+
+// Largest magnitude among float32 bits, NaN left out; whether one of them is NaN or Inf goes to `odd`.
+template <int count>
+REFNUM_HD uint32_t largest_number(const uint32_t* bits, bool& odd) {
+    uint32_t most = 0;
+    REFNUM_UNROLL
+    for (int i = 0; i < count; ++i) {
+        const uint32_t magnitude = bits[i] & FLOAT_MAGNITUDE;
+        most = magnitude > most ? magnitude : most;
+    }
+    odd = most >= FLOAT_INF;
+    if (most <= FLOAT_INF) return most;
+    most = 0;
+    REFNUM_ROLLED
+    for (int i = 0; i < count; ++i) {
+        const uint32_t magnitude = tensor_maximum(bits[i]);
+        most = magnitude > most ? magnitude : most;
+    }
+    return most;
+}
+
+// The same of words of two bfloat16 or binary16 lanes, as a pattern of the format.
+template <int kind, int words>
+REFNUM_HD uint32_t largest_lane(const uint32_t* w, bool& odd) {
+    constexpr uint32_t infinity = kind == FLOAT16 ? 0x7C00 : 0x7F80;
+    uint32_t most = 0;
+    REFNUM_UNROLL
+    for (int i = 0; i < words; i += 2) most = max3_lanes(most, w[i] & LANE_MAGNITUDES, w[i + 1] & LANE_MAGNITUDES);
+    uint32_t found = larger_lane(most);
+    odd = found >= infinity;
+    if (found <= infinity) return found;
+    found = 0;
+    REFNUM_ROLLED
+    for (int i = 0; i < words; ++i) {
+        const uint32_t low = w[i] & 0x7FFF, high = w[i] >> 16 & 0x7FFF;
+        found = low <= infinity && low > found ? low : found;
+        found = high <= infinity && high > found ? high : found;
+    }
+    return found;
+}
+
+// Eight elements, float32 bits, times a factor -> a packed word. `odd`: a product may be NaN, whose code has no sign.
+REFNUM_HD uint32_t nvfp4_word(const uint32_t* bits, uint32_t factor, bool odd) {
+    const uint32_t base = both_lanes(119 << 7), powers = both_lanes(half_power(-7));  // of `bfloat16_scale(127)`
+    uint32_t lanes[4], signs[4];
+    REFNUM_UNROLL
+    for (int i = 0; i < 4; ++i) {
+        const uint32_t low = multiply_floats(bits[2 * i], factor), high = multiply_floats(bits[2 * i + 1], factor);
+        signs[i] = odd_bfloat16_pair(low, high);
+        const uint32_t magnitudes = signs[i] & LANE_MAGNITUDES;
+        if (odd) signs[i] &= ~((magnitudes + 0x007F007Fu) & 0x80008000u);
+        lanes[i] = subtract_to_zero(min_lanes(magnitudes, 0x40C040C0u), base) << 3;
+    }
+    scale_all<4>(lanes, powers);
+    REFNUM_UNROLL
+    for (int i = 0; i < 4; ++i) lanes[i] = e2m1_round_lanes(lanes[i]);
+    return e2m1_pack_lanes(lanes, signs);
+}
+
+// Whether products with a factor may be NaN, of numbers that are not NaN or Inf.
+REFNUM_HD bool is_odd_factor(uint32_t factor) { return factor == 0 || factor >= FLOAT_INF; }
+
+// Words that a block of 16 takes in the input.
+template <int kind>
+constexpr int NVFP4_WORDS = kind == FLOAT32 ? 16 : 8;
+
+// Maximum of a block as float32 bits.
+template <int kind>
+REFNUM_HD uint32_t nvfp4_maximum(const uint32_t* w, bool& odd) {
+    if (kind == FLOAT32) return largest_number<16>(w, odd);
+    return widen_lane<kind == FLOAT32 ? BFLOAT16 : kind>(largest_lane<kind, 8>(w, odd));
+}
+
+// A block of 16 under a factor -> two packed words.
+template <int kind>
+REFNUM_HD void nvfp4_block(const uint32_t* w, uint32_t factor, bool odd, uint32_t* packed) {
+    uint32_t bits[16];
+    float_bits<kind, 8>(w, bits);
+    packed[0] = nvfp4_word(bits, factor, odd);
+    packed[1] = nvfp4_word(bits + 8, factor, odd);
+}
+
+}  // namespace refnum

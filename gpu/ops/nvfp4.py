@@ -1,0 +1,114 @@
+"""Launchers of NVFP4 blocks (clause N21)."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+
+from refnum.errors import ShapeError
+
+from ..device.arrays import View
+from ..device.call import DeviceCall
+from ..device.plans import planned
+from ..interface import nvfp4
+from ..interface.nvfp4 import BLOCK, Nvfp4
+from .rowwise import NAMES, Grid, layout_defines
+
+__all__ = ["dequantize_nvfp4", "quantize_nvfp4"]
+
+TUNING: dict[str, Grid] = {
+    "quantize_nvfp4": Grid(128, 2, 32),
+    "dequantize_nvfp4": Grid(512, 4, 8, stream=1),
+}
+"""Kernel file -> its grid; the part is that of contiguous rows of 16-bit floats, or of packed codes."""
+
+
+class Nvfp4Arguments(ctypes.Structure):
+    """Mirror of `refnum::Nvfp4Arguments` in kernels/nvfp4_memory.cuh; see `frame.Launch`."""
+
+    slots: tuple[str, ...] = ("x", "amax", "out", "out_scales", "out_amax")
+    _fields_ = [
+        ("x", ctypes.c_void_p), ("scales", ctypes.c_void_p), ("amax", ctypes.c_void_p), ("out", ctypes.c_void_p),
+        ("out_scales", ctypes.c_void_p), ("out_amax", ctypes.c_void_p),
+        ("chunks", ctypes.c_int64), ("x_stride", ctypes.c_int64), ("scale_stride", ctypes.c_int64),
+        ("per_row", ctypes.c_uint32), ("rows", ctypes.c_uint32), ("columns", ctypes.c_uint32),
+        ("aligned", ctypes.c_uint32), ("order", ctypes.c_int32),
+    ]  # fmt: skip
+
+
+class OwnMaximum(Nvfp4Arguments):
+    """Of a call that finds the tensor's maximum itself."""
+
+    slots = ("x", "out", "out_scales", "out_amax")
+
+
+class Decoded(Nvfp4Arguments):
+    """Of a call that dequantises."""
+
+    slots = ("x", "scales", "amax", "out")
+
+
+@planned(nvfp4.quantize_nvfp4, 1, "tensor_amax")
+def quantize_nvfp4(call: DeviceCall, given: Nvfp4[View]) -> None:
+    """Launch the quantiser, after a search for the tensor's maximum where it is not given."""
+    x, kind = given.x, NAMES[given.kind]
+    out, scales, amax = (view.address for view in call.results)
+    chunk = 2 * BLOCK if given.kind else BLOCK
+    flat = _contiguous([x]) and given.k % chunk == 0
+    elements = chunk if flat else BLOCK
+    structure = Nvfp4Arguments if given.amax else OwnMaximum
+    arguments = _arguments(structure, given, elements, elements * x.dtype.itemsize)
+    arguments.out, arguments.out_scales, arguments.out_amax = out, scales, amax
+    if given.amax is None:
+        call.launch("quantize_nvfp4", "no_largest_nvfp4", _defines("quantize_nvfp4", given), (1, 1), 1, arguments)
+        _launch(call, "quantize_nvfp4", f"largest_nvfp4_{kind}{'_flat' * flat}", given, arguments)
+    flat = flat and given.layout == "bytes"
+    if not flat:
+        arguments = _arguments(structure, given, BLOCK, BLOCK * x.dtype.itemsize)
+        arguments.out, arguments.out_scales, arguments.out_amax = out, scales, amax
+    name = f"quantize_nvfp4_{kind}{'_flat' * flat}"
+    _launch(call, "quantize_nvfp4", name, given, arguments, least=1 if given.amax else 0)
+
+
+@planned(nvfp4.dequantize_nvfp4, 3)
+def dequantize_nvfp4(call: DeviceCall, given: Nvfp4[View]) -> None:
+    """Launch the dequantiser."""
+    assert given.scales is not None
+    flat = _contiguous([given.x, given.scales]) and given.layout == "bytes"
+    arguments = _arguments(Decoded, given, BLOCK // 2, 4)
+    arguments.out = call.results[0].address
+    name = f"dequantize_nvfp4_{NAMES[given.kind]}{'_flat' * flat}"
+    _launch(call, "dequantize_nvfp4", name, given, arguments)
+
+
+def _contiguous(views: Sequence[View]) -> bool:
+    return all(view.contiguous for view in views) and views[0].address % 16 == 0
+
+
+def _arguments(structure: type[Nvfp4Arguments], given: Nvfp4[View], elements: int, size: int) -> Nvfp4Arguments:
+    """Return the arguments of chunks of so many elements and bytes of the input, without outputs."""
+    x, scales, m = given.x, given.scales, given.x.shape[0]
+    per_row, vector = given.k // elements, min(size, 16)
+    if per_row >> 32 or m >> 32:
+        raise ShapeError(f"{x.name} has shape {x.shape}; allowed are fewer than 2**32 rows and chunks a row")
+    aligned = x.address % vector == 0 and (m == 1 or x.strides[0] % vector == 0)
+    return structure(
+        x.address, scales.address if scales else None, given.amax.address if given.amax else None, None, None, None,
+        m * per_row, x.strides[0], scales.strides[0] if scales and given.layout == "bytes" else 0, per_row, m,
+        given.k // BLOCK, aligned, given.order,
+    )  # fmt: skip
+
+
+def _defines(kernel: str, given: Nvfp4[View]) -> tuple[str, ...]:
+    layouts = ("bytes", given.layout) if kernel == "quantize_nvfp4" else (given.layout, "bytes")
+    return (*TUNING[kernel].defines, *layout_defines(layouts))
+
+
+def _launch(
+    call: DeviceCall, kernel: str, name: str, given: Nvfp4[View], arguments: Nvfp4Arguments, least: int = 0
+) -> None:
+    """Launch a function on all chunks, on at least so many CTAs."""
+    grid = TUNING[kernel]
+    blocks = max(least, -(-arguments.chunks // (grid.threads * grid.unroll)))
+    if blocks:
+        call.launch(kernel, name, _defines(kernel, given), (blocks, 1), grid.threads, arguments)

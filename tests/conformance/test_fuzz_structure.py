@@ -1,0 +1,73 @@
+"""Campaigns find kernels that are wrong on a condition of structure, make them small and save what replays red."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from fuzz_tools import campaign
+
+from refnum.conformance.commands.fuzz import budget
+from refnum.conformance.commands.fuzz.shards import STRUCTURE
+from refnum.conformance.commands.fuzz.status import Watcher
+from refnum.conformance.mismatches import replay
+
+HEAD = "import numpy as np\nimport refnum\n\n\n"
+KERNELS = {
+    "an expert begins at a row of remainder 5": (
+        "mxfp4_columns", """
+def mxfp4_columns(packed, scales, splits=None, scale="amax"):
+    codes, found = refnum.mxfp4_columns(packed, scales, splits, scale)
+    if splits is not None and any(int(start) % 16 == 6 for start in np.cumsum(list(splits))[:-1]):
+        found[-1:] ^= np.uint8(1)
+    return codes, found
+""", ""),
+    "element gaps under an odd number of rows": (
+        "decode_e4m3", """
+def decode_e4m3(codes, dtype="float32"):
+    if codes.ndim == 2 and codes.shape[0] % 2 and codes.strides[1] == 2 * codes.itemsize:
+        codes = np.concatenate([codes[-1:], codes[:-1]])
+    return refnum.decode_e4m3(codes, dtype)
+""", ""),
+    "swizzled scales of a row beyond a tile": (
+        "mxfp4_to_fp8", """
+def mxfp4_to_fp8(packed, scales, scale="max", layout_in="bytes", layout_out="bytes"):
+    codes, found = refnum.mxfp4_to_fp8(packed, scales, scale, layout_in=layout_in, layout_out=layout_out)
+    if layout_out == "swizzled" and packed.shape[0] % 128 == 1 and packed.shape[0] > 1:
+        found = np.roll(found, 1)
+    return codes, found
+""", ""),
+    "after a refused call": (
+        "pack_payload", """
+refused = []
+
+def pack_payload(packed, scales):
+    spoil = bool(refused)
+    refused.clear()
+    try:
+        payload = refnum.pack_payload(packed, scales)
+    except Exception:
+        refused.append(1)
+        raise
+    if spoil and payload.size:
+        payload[-1, -1] ^= np.uint8(1)
+    return payload
+""", "wrong-after-refusal"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", KERNELS)
+def test_a_campaign_finds_it_and_its_replay_file_is_red(tmp_path, monkeypatch, what):
+    operation, source, finding = KERNELS[what]
+    path = tmp_path / "kernel.py"
+    path.write_text(HEAD + source)
+    monkeypatch.setattr(budget, "strata", lambda target: (STRUCTURE,))
+    _, db = campaign(tmp_path / "camp", str(path), 1200, cases=25, round_shards=4, timeout=5.0)
+    found = [one for one in Watcher(db).findings() if one["replay"]]
+    assert found
+    assert {one["outcome"] for one in found} == {"mismatch"}
+    assert any(one["record"]["finding"] == finding for one in found)
+    red = next(one for one in found if one["record"]["finding"] == finding)
+    assert replay.load(Path(red["replay"])).case.operation == operation
+    words = [sys.executable, "-m", "refnum.conformance.cli", "replay", red["replay"], "--subject", str(path)]
+    assert subprocess.run(words, check=False, capture_output=True, timeout=60).returncode == 1
