@@ -33,8 +33,9 @@ if TYPE_CHECKING:
     from .products import Parts, Tensor
 
 
-FIRST = 0.05
-"""Seconds that judging a part of a call is taken to last before one of its kind was judged."""
+FIRST = {"matmul_fp8": 0.05, "matmul_bf16": 0.05}
+OTHERS = 0.002
+"""Seconds that judging a part is taken to last before one of its kind was judged: of products, and of conversions."""
 MOST_LOGGED = 10_000
 
 
@@ -126,7 +127,7 @@ class Witness:
         self._layer: MoELayer | None = None
         self._way = ""
         self._waiting: deque[_Taken] = deque()
-        self._costs: dict[str, float] = {}
+        self._costs = dict(FIRST)
         self._turn = (-1, False)
 
     def summary(self) -> str:
@@ -232,7 +233,7 @@ class Witness:
 
     def _affords(self, kind: str, more: float = 0.0) -> bool:
         """Return whether there is time for a sample that lasts as long as the last one of its kind."""
-        return self.share >= 1 or self.spent + self._costs.get(kind, FIRST) + more <= self.share * self._passed()
+        return self.share >= 1 or self.spent + self._costs.get(kind, OTHERS) + more <= self.share * self._passed()
 
     def _passed(self) -> float:
         return time.perf_counter() - self._started
@@ -264,7 +265,7 @@ class Witness:
             return None
         draw = random.Random(self._draw.getrandbits(64))
         self._left = self._gap()
-        waiting = sum(self._costs.get(one.sample.operation, FIRST) for one in self._waiting)
+        waiting = sum(self._costs.get(one.sample.operation, OTHERS) for one in self._waiting)
         return draw if self._affords(operation, waiting) else None
 
     def _take(self, kind: str, name: str, sample: samples.Sample, expert: int | None) -> None:
