@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
-from moe_layer_tools import RANK, Shape, any_rank, free, inputs, late, line, make, section, step
+from moe_layer_tools import RANK, Shape, any_rank, free, inputs, late, line, make, most_of_ranks, section, step
 
 from refnum.training.layer import MoELayer
 from refnum.training.memory import Load, step_memory
@@ -323,7 +323,7 @@ def _overhead(shape: Shape, device: str, folder: Path, seconds: float) -> dict[s
     witness.step = 1
     one = float(np.median(timed(bench.whole, 3, device)))
     witness.restart()
-    block = max(1, round(seconds * 1e3 / one / 16))
+    block = most_of_ranks(max(1, round(seconds * 1e3 / one / 16)))  # all ranks take the same steps
     ms: dict[str, list[float]] = {"with": [], "without": []}
     number = 0
     for turn in range(16):
@@ -340,7 +340,10 @@ def _overhead(shape: Shape, device: str, folder: Path, seconds: float) -> dict[s
             bench.whole()
         if device != "cpu":
             torch.cuda.synchronize()
-        ms["with" if on else "without"].append((time.perf_counter() - begin) / block * 1e3)
+        took = time.perf_counter() - begin
+        ms["with" if on else "without"].append(took / block * 1e3)
+        if not on:
+            witness.idle(took)
     spent = witness.spent
     witness.settle()
     bench.layer.watch(witness)

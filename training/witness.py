@@ -94,8 +94,8 @@ class Witness:
         rate: probability that a conversion or a product is drawn.
         every: steps from one whole step to the next, 0 for none.
         rows: rows of a sample, None for all.
-        share: of the run's time that samples may take, and whole steps again; 1.0 is no limit, and all is judged at
-            once.
+        share: of the run's time that samples of all ranks may take, and whole steps again; 1.0 is no limit, and all
+            is judged at once.
         stop: whether a mismatch ends the run with WitnessError.
         seed: of the draws; give each rank its own.
     """
@@ -106,7 +106,7 @@ class Witness:
         rate: float = 1 / 64,
         every: int = 1000,
         rows: int | None = 16,
-        share: float = 0.01,
+        share: float = 0.005,
         stop: bool = False,
         seed: int = 0,
     ) -> None:
@@ -138,6 +138,10 @@ class Witness:
     def restart(self) -> None:
         """Count the time that passes, and the share of it that was spent, from now."""
         self.spent, self.followed, self._started = 0.0, 0.0, time.perf_counter()
+
+    def idle(self, seconds: float) -> None:
+        """Leave out time in which the layer ran without this witness."""
+        self._started += seconds
 
     def settle(self) -> None:
         """Judge all that waits, whatever time it takes."""
@@ -233,7 +237,9 @@ class Witness:
 
     def _affords(self, kind: str, more: float = 0.0) -> bool:
         """Return whether there is time for a sample that lasts as long as the last one of its kind."""
-        return self.share >= 1 or self.spent + self._costs.get(kind, OTHERS) + more <= self.share * self._passed()
+        ranks = 1 if self._layer is None else self._layer.ranks.count  # each waits for what another does
+        seconds = self.spent + self._costs.get(kind, OTHERS) + more
+        return self.share >= 1 or seconds <= self.share / ranks * self._passed()
 
     def _passed(self) -> float:
         return time.perf_counter() - self._started
