@@ -134,20 +134,6 @@ def checks(wanted: list[tuple[str, str]], shapes: dict[str, Shape], device: str,
     return found
 
 
-def strided(device: str) -> dict[str, Any]:
-    """Say whether the library takes columns of several experts as they lie, without a copy."""
-    found: dict[str, Any] = {}
-    whole = [torch.randn(rows, 4096, device=device).to(torch.float8_e4m3fn) for rows in (2048, 1024)]
-    cut = [one[:, 512:1536] for one in whole]
-    scales = [torch.ones(8, len(one), device=device) for one in whole]
-    for name, (a, b) in (("copied", [one.contiguous() for one in cut]), ("as they lie", cut)):
-        with section(found, name):
-            found[name] = torch._scaled_mm(a, b.t(), scales[0].t(), scales[1], out_dtype=torch.bfloat16).float()
-    results = [one for one in found.values() if isinstance(one, torch.Tensor)]
-    return {"taken": len(results) == 2, "equal": len(results) == 2 and torch.equal(*results),
-            "errors": {name: one for name, one in found.items() if isinstance(one, dict)}}  # fmt: skip
-
-
 def sections(given: argparse.Namespace, device: str) -> dict[str, Callable[[], Any]]:
     """Return the sections of a run by name, the quick and most wanted ones first."""
     small = given.small
@@ -159,15 +145,14 @@ def sections(given: argparse.Namespace, device: str) -> dict[str, Callable[[], A
         "uneven": lambda: costs.uneven(device),
         "exchanges": lambda: costs.exchanges(device, *sent),
         "times": lambda: costs.times(slow, device, 2 if small else 10, given.limit),
-        "checks": lambda: checks([("even", "mxfp4")], shapes, device, given.limit),
-        "memory": lambda: costs.memory(slow[:1] + slow[2:3], device, given.limit),
-        "overhead": lambda: costs.overhead(watched, device, given.out, 1 if small else 8, given.limit),
         "ragged checks": lambda: checks(
             [(name, "mxfp4") for name in shapes if name != "even"], shapes, device, given.limit
         ),
+        "memory": lambda: costs.memory(slow[:1] + slow[2:3], device, given.limit),
+        "overhead": lambda: costs.overhead(watched, device, given.out, 1 if small else 8, given.limit),
+        "checks": lambda: checks([("even", "mxfp4")], shapes, device, given.limit),
         "profile": lambda: costs.profile(slow[0], device),
         "witness": lambda: costs.witnessed(shapes["even"], device, 1 if small else 2, given.out),
-        "strided": lambda: strided(device),
         "traffic": lambda: traffic(shapes["even"], device),
         "more checks": lambda: checks(
             [("ragged", "fp8"), ("even", "fp8"), ("even", "bf16")], shapes, device, given.limit
@@ -176,7 +161,7 @@ def sections(given: argparse.Namespace, device: str) -> dict[str, Callable[[], A
     if RANKS == 1:
         del found["uneven"], found["exchanges"]
     if device == "cpu":
-        del found["strided"], found["profile"]
+        del found["profile"]
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import random
 import time
@@ -13,13 +14,16 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
-from moe_layer_tools import RANK, Shape, any_rank, free, inputs, late, line, make, section, step
+from moe_layer_tools import RANK, Shape, any_rank, free, inputs, late, line, make, most_of_ranks, section, step
 
 from refnum.training.layer import MoELayer
+from refnum.training.memory import Load, step_memory
 from refnum.training.policies import get_policy, saved_bytes
 from refnum.training.witness import Witness
 
 POLICIES = ("bf16", "fp8", "mxfp4")
+LESS = ("fp8+saved_activation=recompute", "mxfp4+fc2_input=store")
+"""FP8 in no more memory than MXFP4 takes, and MXFP4 as the released code stores it."""
 
 
 def timed(run: Callable[[], Any], repeats: int, device: str, calls: int = 1) -> list[float]:
@@ -72,7 +76,7 @@ def times(shapes: tuple[Shape, ...], device: str, repeats: int, limit: float) ->
     """Measure forward and backward of the layer under each policy, in turns; milliseconds."""
     found: dict[str, Any] = {}
     for shape in shapes:
-        for policy in POLICIES:
+        for policy in (*POLICIES, *LESS):
             key = f"{policy} {shape}"
             if late(limit):
                 found[key] = "no time left"
@@ -103,7 +107,7 @@ def memory(shapes: tuple[Shape, ...], device: str, limit: float) -> dict[str, An
     """Measure what a layer's step holds, and count it: under each policy, and its second input stored too."""
     found: dict[str, Any] = {}
     for shape in shapes:
-        for policy in (*POLICIES, "mxfp4+fc2_input=store"):
+        for policy in (*POLICIES, *LESS):
             key = f"{policy} {shape}"
             if late(limit):
                 found[key] = "no time left"
@@ -148,6 +152,7 @@ def _memory(shape: Shape, policy: str, device: str) -> dict[str, Any]:
     found["peak of backward"] = _peak(device) - base
     found["peak of all"] = _peak(device) - empty
     found["reserved"] = 0 if device == "cpu" else torch.cuda.max_memory_reserved()
+    found["measured / counted"] = _compared(found)
     bench.clear()
     if device != "cpu":
         with section(found, "at the peak"):
@@ -162,22 +167,31 @@ def _kept(layer: MoELayer, shape: Shape, out: torch.Tensor, after: int) -> dict[
     prob, *rest = context.saved_tensors
     operands, saved = rest[: 2 * parts], rest[2 * parts :]
     route = context.route
-    lists = sum(one.nbytes for one in (route.tokens, route.row_map, route.slots, route.places, prob))
+    lists = sum(one.nbytes for one in (route.tokens, route.home, route.row_map, route.slots, route.places, prob))
     counted = saved_bytes(get_policy(layer.policy), shape.hidden, shape.ffn, scale_bytes=1)
     filled, routed = sum(route.rows), sum(route.splits)
     right = route.received * counted["input"] + filled * (counted["activation"] + counted["fc2_input"])
-    own = {id(layer.w1), id(layer.w2)}
-    beside = sum(one.nbytes for one in operands if id(one) not in own and one.data_ptr() not in
-                 (layer.w1.data_ptr(), layer.w2.data_ptr()))  # fmt: skip
+    own = (layer.w1.data_ptr(), layer.w2.data_ptr())
+    beside = sum(one.nbytes for one in operands if one.data_ptr() not in own)
     measured = after - out.nbytes - beside - lists
+    load = Load(shape.tokens, tuple(route.send), tuple(route.receive), tuple(route.splits), shape.top)
     return {
         "routed rows": routed, "filled rows": filled, "received rows": route.received,
         "allocated after forward": after, "output": out.nbytes, "weights in FP8": beside, "routing": lists,
         "saved, of autograd": sum(one.nbytes for one in saved), "saved, measured": measured, "saved, counted": right,
-        "measured / counted": round(measured / right, 4) if right else None,
         "saved a routed token": round(right / max(routed, 1), 1),
         "saved a routed token, each with its own input": sum(counted.values()),
+        "counted": dataclasses.asdict(step_memory(layer.policy, shape.hidden, shape.ffn, load)),
     }  # fmt: skip
+
+
+def _compared(found: dict[str, Any]) -> dict[str, float]:
+    """Return measured bytes divided by counted ones."""
+    counted = found["counted"]
+    pairs = {"saved": ("saved, measured", counted["saved"]), "kept": ("allocated after forward", counted["kept"]),
+             "forward": ("peak of forward", counted["forward"]), "backward": ("peak of backward", counted["backward"]),
+             "gradients": ("gradients", counted["gradients"])}  # fmt: skip
+    return {name: round(found[key] / bytes_, 4) for name, (key, bytes_) in pairs.items() if bytes_}
 
 
 def _reset(device: str) -> None:
@@ -309,7 +323,7 @@ def _overhead(shape: Shape, device: str, folder: Path, seconds: float) -> dict[s
     witness.step = 1
     one = float(np.median(timed(bench.whole, 3, device)))
     witness.restart()
-    block = max(1, round(seconds * 1e3 / one / 16))
+    block = most_of_ranks(max(1, round(seconds * 1e3 / one / 16)))  # all ranks take the same steps
     ms: dict[str, list[float]] = {"with": [], "without": []}
     number = 0
     for turn in range(16):
@@ -326,7 +340,10 @@ def _overhead(shape: Shape, device: str, folder: Path, seconds: float) -> dict[s
             bench.whole()
         if device != "cpu":
             torch.cuda.synchronize()
-        ms["with" if on else "without"].append((time.perf_counter() - begin) / block * 1e3)
+        took = time.perf_counter() - begin
+        ms["with" if on else "without"].append(took / block * 1e3)
+        if not on:
+            witness.idle(took)
     spent = witness.spent
     witness.settle()
     bench.layer.watch(witness)

@@ -71,11 +71,15 @@ def start(device: str) -> None:
 
 def any_rank(yes: bool) -> bool:
     """Return whether something is so on any rank; all ranks call it, and wait for each other."""
-    if RANKS == 1:
-        return yes
-    flag = torch.tensor([int(yes)])
-    dist.all_reduce(flag, group=_control[0])
-    return bool(flag)
+    return bool(most_of_ranks(int(yes)))
+
+
+def most_of_ranks(number: int) -> int:
+    """Return the largest of all ranks' numbers, likewise."""
+    told = torch.tensor([number])
+    if RANKS > 1:
+        dist.all_reduce(told, dist.ReduceOp.MAX, group=_control[0])
+    return int(told)
 
 
 def late(limit: float) -> bool:

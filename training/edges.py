@@ -71,7 +71,7 @@ class Edges(Products):
         if given == "bfloat16":
             return self.wire(viewed(rows, BF16), form)
         if (given, form) == ("fp8", "mxfp4"):
-            return self.call("fp8_to_payload", rows[:, :hidden].contiguous(), rows[:, hidden:].contiguous())
+            return self.call("fp8_to_payload", *_code_and_scale_bytes(rows, hidden))
         raise ArgumentError(
             f"what is dispatched as {given} cannot be saved as {form}; allowed are formats of no more bits"
         )
@@ -83,7 +83,7 @@ class Edges(Products):
         found = self.call("permute_pad", rows, route.row_map, route.splits, TILE)[0]
         if form == "bfloat16":
             return (viewed(found, BF16),)
-        return found[:, :hidden].contiguous(), found[:, hidden:].contiguous()
+        return _code_and_scale_bytes(found, hidden)
 
     def summed(self, rows: Tensor, row_map: Tensor, splits: Sequence[int], tokens: int, align: int) -> Tensor:
         """Return each token's rows summed in float32 and rounded once to bfloat16."""
@@ -155,10 +155,16 @@ class Edges(Products):
 def weighted_swiglu(gate: Tensor, up: Tensor, prob: Tensor) -> Tensor:
     """Return silu(gate) * up * prob in bfloat16; by the golden operation on a CPU, in torch's float32 on CUDA."""
     if gate.is_cuda:
-        return (torch.nn.functional.silu(gate.float()) * up.float() * prob[:, None]).to(BF16)
+        return (torch.nn.functional.silu(gate.float()) * up.float() * prob.unsqueeze(1)).to(BF16)
     return _swiglu(gate, up, prob).to(BF16)
 
 
 def _turned(x: Tensor) -> Tensor:
     """Return a matrix's transpose; on CUDA as it lies, for the library reads either way."""
     return x.t() if x.is_cuda else x.t().contiguous()
+
+
+def _code_and_scale_bytes(rows: Tensor, hidden: int) -> Parts:
+    """Return the two parts of FP8 rows that lie one after the other in a row of bytes."""
+    codes, scales = rows.split([hidden, rows.shape[1] - hidden], dim=1)
+    return codes.clone(memory_format=torch.contiguous_format), scales.clone(memory_format=torch.contiguous_format)

@@ -305,7 +305,8 @@ def _combined(edges: Edges, ranks: Ranks, rows: Tensor, route: Route, tokens: in
 def _probabilities(ranks: Ranks, route: Route, dprob: Tensor) -> Tensor:
     """Return float32 [tokens, top]: each weight's gradient, from the rank that has the expert."""
     lists = torch.zeros((route.received, route.top), dtype=torch.float32, device=dprob.device)
-    lists[route.row_map, route.slots] = dprob[route.places]
+    place = route.row_map * route.top + route.slots
+    lists.view(-1).index_copy_(0, place, dprob.index_select(0, route.places))
     return ranks.rows(lists, route.receive, route.send).gather(0, route.home)
 
 

@@ -63,11 +63,12 @@ class Products:
         for expert, (count, stop, target) in enumerate(zip(counts, stops, out.split(route.rows), strict=True)):
             if not count:
                 continue
-            multiply(tuple(one[:count] for one in left[expert]), right[expert], target[:count])
+            target = target.narrow(0, 0, count)
+            multiply(tuple(one.narrow(0, 0, count) for one in left[expert]), right[expert], target)
             if seen is not None:
                 start = stop - route.rows[expert]
                 pair = partial(_row_pair, a, b, expert, start, start + count)
-                seen.product(f"{name}[{expert}]", pair, target[:count])
+                seen.product(f"{name}[{expert}]", pair, target)
         return out
 
     def weight_gradient(self, name: str, a: Parts, b: Parts, route: Route) -> Tensor:
@@ -106,7 +107,8 @@ class Products:
         if not self.fp8:
             return (weight[0].transpose(1, 2),)
         codes, scales = weight
-        return turned_codes(launchers.fp8_columns, codes, scales), scales.transpose(1, 2).contiguous()
+        beside = scales.transpose(1, 2).clone(memory_format=torch.contiguous_format)
+        return turned_codes(launchers.fp8_columns, codes, scales), beside
 
     def _rows(self, a: Parts, route: Route) -> list[Parts]:
         """Return each expert's rows of an operand, as the library takes them."""
@@ -161,7 +163,7 @@ def packed_scales(scales: Tensor, route: Route) -> list[Tensor]:
     first, count = route.segments
     turned = scales.view(-1, TILE, blocks).transpose(1, 2).reshape(-1, TILE)
     start = (blocks - 1) * first + torch.arange(len(first), device=first.device)
-    place = start[:, None] + count[:, None] * torch.arange(blocks, device=first.device)
+    place = start.unsqueeze(1) + count.unsqueeze(1) * torch.arange(blocks, device=first.device)
     flat = turned.new_empty(turned.shape).index_copy_(0, place.flatten(), turned)
     parts = flat.split([rows // TILE * blocks for rows in route.rows])
     return [part.view(blocks, rows).t() for part, rows in zip(parts, route.rows, strict=True)]
@@ -217,5 +219,5 @@ def _multiply_fp8(a: Parts, b: Parts, out: Tensor) -> None:
 
 def _by_four(scales: Tensor) -> Tensor:
     """Return scales with rows that lie a multiple of four apart, as the library needs those of 128x128."""
-    blocks: Sequence[int] = scales.shape
-    return torch.nn.functional.pad(scales, (0, -blocks[-1] % 4))[..., : blocks[-1]]
+    blocks = scales.shape[-1]
+    return torch.nn.functional.pad(scales, (0, -blocks % 4)).narrow(-1, 0, blocks)

@@ -33,8 +33,9 @@ if TYPE_CHECKING:
     from .products import Parts, Tensor
 
 
-FIRST = 0.05
-"""Seconds that judging a part of a call is taken to last before one of its kind was judged."""
+FIRST = {"matmul_fp8": 0.05, "matmul_bf16": 0.05}
+OTHERS = 0.002
+"""Seconds that judging a part is taken to last before one of its kind was judged: of products, and of conversions."""
 MOST_LOGGED = 10_000
 
 
@@ -93,8 +94,8 @@ class Witness:
         rate: probability that a conversion or a product is drawn.
         every: steps from one whole step to the next, 0 for none.
         rows: rows of a sample, None for all.
-        share: of the run's time that samples may take, and whole steps again; 1.0 is no limit, and all is judged at
-            once.
+        share: of the run's time that samples of all ranks may take, and whole steps again; 1.0 is no limit, and all
+            is judged at once.
         stop: whether a mismatch ends the run with WitnessError.
         seed: of the draws; give each rank its own.
     """
@@ -105,7 +106,7 @@ class Witness:
         rate: float = 1 / 64,
         every: int = 1000,
         rows: int | None = 16,
-        share: float = 0.01,
+        share: float = 0.005,
         stop: bool = False,
         seed: int = 0,
     ) -> None:
@@ -126,7 +127,7 @@ class Witness:
         self._layer: MoELayer | None = None
         self._way = ""
         self._waiting: deque[_Taken] = deque()
-        self._costs: dict[str, float] = {}
+        self._costs = dict(FIRST)
         self._turn = (-1, False)
 
     def summary(self) -> str:
@@ -137,6 +138,10 @@ class Witness:
     def restart(self) -> None:
         """Count the time that passes, and the share of it that was spent, from now."""
         self.spent, self.followed, self._started = 0.0, 0.0, time.perf_counter()
+
+    def idle(self, seconds: float) -> None:
+        """Leave out time in which the layer ran without this witness."""
+        self._started += seconds
 
     def settle(self) -> None:
         """Judge all that waits, whatever time it takes."""
@@ -232,7 +237,9 @@ class Witness:
 
     def _affords(self, kind: str, more: float = 0.0) -> bool:
         """Return whether there is time for a sample that lasts as long as the last one of its kind."""
-        return self.share >= 1 or self.spent + self._costs.get(kind, FIRST) + more <= self.share * self._passed()
+        ranks = 1 if self._layer is None else self._layer.ranks.count  # each waits for what another does
+        seconds = self.spent + self._costs.get(kind, OTHERS) + more
+        return self.share >= 1 or seconds <= self.share / ranks * self._passed()
 
     def _passed(self) -> float:
         return time.perf_counter() - self._started
@@ -264,7 +271,7 @@ class Witness:
             return None
         draw = random.Random(self._draw.getrandbits(64))
         self._left = self._gap()
-        waiting = sum(self._costs.get(one.sample.operation, FIRST) for one in self._waiting)
+        waiting = sum(self._costs.get(one.sample.operation, OTHERS) for one in self._waiting)
         return draw if self._affords(operation, waiting) else None
 
     def _take(self, kind: str, name: str, sample: samples.Sample, expert: int | None) -> None:
