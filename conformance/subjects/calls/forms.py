@@ -29,6 +29,12 @@ def form_of(case: Case) -> Form:
     return case.params.get(FORM) or {}
 
 
+def as_inputs(case: Case) -> bool:
+    """Whether results may lie in memory as the inputs do: of a cast of an array that is not contiguous."""
+    storages = [form_of(case).get(f"{name}.storage", "contiguous") for name in case.inputs]
+    return OPERATIONS[case.operation].family == "casts" and storages != ["contiguous"] * len(storages)
+
+
 class Placed:
     """An array of a library in a storage of its own, amid poison.
 
