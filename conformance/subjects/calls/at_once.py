@@ -30,7 +30,7 @@ from .call import (
     other_data,
     where_it_lives,
 )
-from .forms import Placed, as_inputs, as_out, form_of, out_in_form, scalars_in_form
+from .forms import Placed, as_out, form_of, out_in_form, scalars_in_form, turned
 from .results import made_wrong
 from .threads import in_a_thread
 
@@ -98,7 +98,7 @@ def _looked_at(case: Case, given: Laid, live: Any, places: list[Placed]) -> Call
         return called
     if places:
         return filled(called, places)
-    finding, words = made_wrong(live, as_inputs(case)) or ("", "")
+    finding, words = made_wrong(live, turned(case)) or ("", "")
     return Called(called.results, live, Outcome.MISMATCH, words, finding) if finding else called
 
 

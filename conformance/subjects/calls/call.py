@@ -30,7 +30,6 @@ from .exits import caught
 from .float_mode import default_float_mode, float_mode
 from .forms import (
     Placed,
-    as_inputs,
     as_out,
     counts_in_form,
     form_of,
@@ -38,6 +37,7 @@ from .forms import (
     out_in_form,
     same_counts,
     scalars_in_form,
+    turned,
 )
 from .results import own
 from .time_limit import CallTimeout, time_limit
@@ -260,7 +260,7 @@ def _own_results(subject: Subject, case: Case, called: Called, inputs: Callable[
         result = subject.operations[case.operation](**arguments)
         return tuple(result) if isinstance(result, tuple | list) else (result,)
 
-    finding, words = own((subject.name, case.operation), called.live, again, as_inputs(case)) or ("", "")
+    finding, words = own((subject.name, case.operation), called.live, again, turned(case)) or ("", "")
     return Called(called.results, called.live, Outcome.MISMATCH, words, finding) if finding else called
 
 

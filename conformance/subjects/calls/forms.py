@@ -29,10 +29,10 @@ def form_of(case: Case) -> Form:
     return case.params.get(FORM) or {}
 
 
-def as_inputs(case: Case) -> bool:
-    """Whether results may lie in memory as the inputs do: of a cast of an array that is not contiguous."""
-    storages = [form_of(case).get(f"{name}.storage", "contiguous") for name in case.inputs]
-    return OPERATIONS[case.operation].family == "casts" and storages != ["contiguous"] * len(storages)
+def turned(case: Case) -> frozenset[tuple[int, ...]]:
+    """Return the shapes of inputs whose columns lie together; results of these shapes may lie in memory as they do."""
+    form, storages = form_of(case), ("transposed", "broadcast rows")
+    return frozenset(array.shape for name, array in case.inputs.items() if form.get(f"{name}.storage") in storages)
 
 
 class Placed:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
@@ -23,16 +23,16 @@ _held: dict[tuple[str, str], deque[list[tuple[Any, np.ndarray]]]] = {}
 Found = tuple[str, str] | None
 
 
-def made_wrong(live: tuple[Any, ...], as_inputs: bool = False) -> Found:
+def made_wrong(live: tuple[Any, ...], turned: Collection[tuple[int, ...]] = ()) -> Found:
     """Return how results are no arrays of a caller's own, as finding and words, or None.
 
-    as_inputs: whether they may lie in memory as the inputs do, which are not contiguous.
+    turned: shapes of inputs whose columns lie together: a result of such a shape may lie in memory as they do.
     """
     for number, result in enumerate(live):
         if isinstance(result, np.ndarray) and type(result) is not np.ndarray:
             return Finding.SUBCLASS, f"result {number} is a {type(result).__name__}, which computes otherwise"
         if isinstance(result, np.ndarray) and result.size:
-            if not result.flags.c_contiguous and not as_inputs:
+            if not (result.flags.c_contiguous or (result.flags.f_contiguous and result.shape in turned)):
                 return Finding.NOT_CONTIGUOUS, f"result {number} is not contiguous"
             if not result.flags.writeable:
                 return Finding.READ_ONLY, f"result {number} cannot be written"
@@ -66,14 +66,17 @@ def held_before(key: tuple[str, str], live: tuple[Any, ...]) -> Found:
 
 
 def own(
-    key: tuple[str, str], live: tuple[Any, ...], again: Callable[[], tuple[Any, ...]], as_inputs: bool = False
+    key: tuple[str, str],
+    live: tuple[Any, ...],
+    again: Callable[[], tuple[Any, ...]],
+    turned: Collection[tuple[int, ...]] = (),
 ) -> Found:
     """Return how results are not what a caller can own, as finding and words, or None.
 
-    key: subject and operation. as_inputs: as in `made_wrong`. again: makes the call once more; it is made where
+    key: subject and operation. turned: as in `made_wrong`. again: makes the call once more; it is made where
     something else than the results holds their memory, for a buffer that comes round shows in a later call only.
     """
-    found = made_wrong(live, as_inputs) or held_before(key, live)
+    found = made_wrong(live, turned) or held_before(key, live)
     if found or not _kept(live) or _asked[key] >= MOST_ASKED:
         return found
     _asked[key] += 1
