@@ -119,7 +119,7 @@ def speeds(report: dict[str, Any], tune: bool) -> None:
             if kernel and kernel.startswith("de") != label.startswith("NVFP4"):
                 continue
             shipped = dict(nvfp4.TUNING)
-            nvfp4.TUNING.update({kernel: cut} if cut else {})
+            nvfp4.TUNING.update({name: cut for name in shipped if cut and name.partition(" ")[0] == kernel})
             plans.forget()
             took = seconds(call)
             nvfp4.TUNING.update(shipped)

@@ -13,6 +13,7 @@ struct Nvfp4Arguments {
     uint8_t *out, *out_scales;
     uint32_t* out_amax;
     offset_t chunks, x_stride, scale_stride;
+    uint64_t per_row_inverse;  // 2**64 / per_row + 1, 0 for one chunk a row
     uint32_t per_row;  // chunks a row
     uint32_t rows, columns;  // of the scales
     uint32_t aligned;  // whether a chunk can be read by vector loads
@@ -32,7 +33,8 @@ __device__ __forceinline__ Place<flat> nvfp4_place(const Nvfp4Arguments& a, int 
     Place<flat> place;
     place.number = (uint64_t)blockIdx.x * (THREADS * UNROLL) + u * THREADS + threadIdx.x;
     place.exists = place.number < (uint64_t)a.chunks;
-    place.row = flat ? 0 : place.number / a.per_row;
+    place.row = flat ? 0 : a.per_row == 1 ? place.number : __umul64hi(place.number, a.per_row_inverse);
+    if (!flat && place.row * a.per_row > place.number) --place.row;  // the product is at most one too large
     place.column = flat ? 0 : (uint32_t)(place.number - place.row * a.per_row);
     return place;
 }

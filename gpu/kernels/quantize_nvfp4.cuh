@@ -85,7 +85,7 @@ REFNUM_HD uint32_t largest_number(const uint32_t* bits, bool& odd) {
     odd = most >= FLOAT_INF;
     if (most <= FLOAT_INF) return most;
     most = 0;
-    REFNUM_ROLLED
+    REFNUM_UNROLL
     for (int i = 0; i < count; ++i) {
         const uint32_t magnitude = tensor_maximum(bits[i]);
         most = magnitude > most ? magnitude : most;
@@ -104,7 +104,7 @@ REFNUM_HD uint32_t largest_lane(const uint32_t* w, bool& odd) {
     odd = found >= infinity;
     if (found <= infinity) return found;
     found = 0;
-    REFNUM_ROLLED
+    REFNUM_UNROLL
     for (int i = 0; i < words; ++i) {
         const uint32_t low = w[i] & 0x7FFF, high = w[i] >> 16 & 0x7FFF;
         found = low <= infinity && low > found ? low : found;

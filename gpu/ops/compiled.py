@@ -61,7 +61,7 @@ def cuts(kernel: str) -> list[tuple[str, ...]]:
     found |= {order.defines for name, order in orders if name.rpartition("_")[0] == kernel}
     found |= {stay.defines for name, stay in swiglu.TUNING.items() if name == kernel}
     found |= {product.KERNELS[kernel]} if kernel in product.KERNELS else set()
-    found |= {nvfp4.TUNING[kernel].defines} if kernel in nvfp4.TUNING else set()
+    found |= {grid.defines for name, grid in nvfp4.TUNING.items() if name.partition(" ")[0] == kernel}
     found |= {casts.DEFINES} if kernel == casts.KERNEL else set()
     found |= {payload_rows.SHORT.defines} if kernel == "payload_rows" else set()
     return sorted(found) or [()]

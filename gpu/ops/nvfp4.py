@@ -18,9 +18,10 @@ __all__ = ["dequantize_nvfp4", "quantize_nvfp4"]
 
 TUNING: dict[str, Grid] = {
     "quantize_nvfp4": Grid(128, 2, 32),
-    "dequantize_nvfp4": Grid(512, 4, 8, stream=1),
+    "dequantize_nvfp4": Grid(512, 2, 8, stream=1),
+    "dequantize_nvfp4 float32": Grid(128, 1, 8, stream=1),
 }
-"""Kernel file -> its grid; the part is that of contiguous rows of 16-bit floats, or of packed codes."""
+"""Kernel file, and a dtype for its launches alone -> grid; parts are of contiguous 16-bit floats or packed codes."""
 
 
 class Nvfp4Arguments(ctypes.Structure):
@@ -31,6 +32,7 @@ class Nvfp4Arguments(ctypes.Structure):
         ("x", ctypes.c_void_p), ("scales", ctypes.c_void_p), ("amax", ctypes.c_void_p), ("out", ctypes.c_void_p),
         ("out_scales", ctypes.c_void_p), ("out_amax", ctypes.c_void_p),
         ("chunks", ctypes.c_int64), ("x_stride", ctypes.c_int64), ("scale_stride", ctypes.c_int64),
+        ("per_row_inverse", ctypes.c_uint64),
         ("per_row", ctypes.c_uint32), ("rows", ctypes.c_uint32), ("columns", ctypes.c_uint32),
         ("aligned", ctypes.c_uint32), ("order", ctypes.c_int32),
     ]  # fmt: skip
@@ -94,21 +96,26 @@ def _arguments(structure: type[Nvfp4Arguments], given: Nvfp4[View], elements: in
     aligned = x.address % vector == 0 and (m == 1 or x.strides[0] % vector == 0)
     return structure(
         x.address, scales.address if scales else None, given.amax.address if given.amax else None, None, None, None,
-        m * per_row, x.strides[0], scales.strides[0] if scales and given.layout == "bytes" else 0, per_row, m,
+        m * per_row, x.strides[0], scales.strides[0] if scales and given.layout == "bytes" else 0,
+        (1 << 64) // per_row + 1 if per_row > 1 else 0, per_row, m,
         given.k // BLOCK, aligned, given.order,
     )  # fmt: skip
 
 
 def _defines(kernel: str, given: Nvfp4[View]) -> tuple[str, ...]:
     layouts = ("bytes", given.layout) if kernel == "quantize_nvfp4" else (given.layout, "bytes")
-    return (*TUNING[kernel].defines, *layout_defines(layouts))
+    return (*_grid(kernel, given).defines, *layout_defines(layouts))
+
+
+def _grid(kernel: str, given: Nvfp4[View]) -> Grid:
+    return TUNING.get(f"{kernel} {NAMES[given.kind]}", TUNING[kernel])
 
 
 def _launch(
     call: DeviceCall, kernel: str, name: str, given: Nvfp4[View], arguments: Nvfp4Arguments, least: int = 0
 ) -> None:
     """Launch a function on all chunks, on at least so many CTAs."""
-    grid = TUNING[kernel]
+    grid = _grid(kernel, given)
     blocks = max(least, -(-arguments.chunks // (grid.threads * grid.unroll)))
     if blocks:
         call.launch(kernel, name, _defines(kernel, given), (blocks, 1), grid.threads, arguments)
