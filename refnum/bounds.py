@@ -64,6 +64,8 @@ def product_bounds(
         DtypeError, ShapeError, ScaleError, ArgumentError, ProfileError.
     """
     require_choice("chains", chains, CHAINS)
+    for name, given in (("a_format", a_format), ("b_format", b_format)):
+        require_choice(name, given, ("E4M3", "E5M2", "BF16"))
     if not is_host(a) or not is_host(b):
         raise DtypeError("a and b must be NumPy arrays: bounds are made of integers of any length")
     if "BF16" in (a_format, b_format):

@@ -205,13 +205,14 @@ def _input(name: str, array: np.ndarray, case: Case, where: tuple[int, ...]) -> 
     row, column = where
     if name == "scales" and array.ndim == 2:
         tall, wide = case.params.get("tile", (1, OPERATIONS[case.operation].reads.width))
-        return code_text(get_format("E8M0"), int(array[row // tall, column // wide]))
+        scale = "E4M3" if OPERATIONS[case.operation].family == "nvfp4" else "E8M0"
+        return code_text(get_format(scale), int(array[row // tall, column // wide]))
     if name == "packed":
         return code_text(get_format("E2M1"), int(unpack_nibbles(array)[row, column]))
     if name == "codes":
         return code_text(OPERATIONS[case.operation].reads.format(case.params), int(array[row, column]))
     if array.dtype.name in _FLOATS:
-        place = (row,) if array.ndim == 1 else (row, column)
+        place = (0,) if array.shape == (1,) else (row,) if array.ndim == 1 else (row, column)
         return code_text(get_format(_FLOATS[array.dtype.name]), int(float_bits(np.ascontiguousarray(array))[place]))
     if array.ndim == 2 and name == "rbits":
         return {"bits": f"0x{int(array[row, column]):02X}", "fields": "", "value": str(int(array[row, column]))}

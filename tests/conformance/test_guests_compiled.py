@@ -100,6 +100,8 @@ def test_a_numba_function_itself_is_a_subject():
         values = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
         result = np.empty(codes.shape, np.float32)
         for place, code in np.ndenumerate(codes):
+            if code > 15:
+                raise ValueError("a code has more than four bits")
             result[place] = values[code]
         return result
 

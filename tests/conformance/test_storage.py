@@ -29,7 +29,7 @@ from refnum.conformance.verdicts.compare import compare
 from refnum.errors import ArgumentError
 from refnum.layouts import LAYOUTS, scales_to_layout
 
-LAID = [name for name, operation in OPERATIONS.items() if operation.layouts]
+LAID = [name for name, row in OPERATIONS.items() if row.layouts and row.family != "nvfp4"]  # of N21 is one layout alone
 
 
 def few(operation, profile, params):

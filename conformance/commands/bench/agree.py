@@ -29,9 +29,10 @@ CUTS: dict[str, tuple[int, tuple[int | None, ...]]] = {
     "permute_pad": (1, (1, None)),
     "permute_unpack": (1, (1, 1, None)),
     "unpermute": (1, (1,)),
+    "quantize_nvfp4": (0, (0, 0, None)),
 }
 ROWWISE: tuple[int, tuple[int | None, ...]] = (0, (0, 0, 0))
-WHOLE = frozenset({"row_map", "weights", "b", "b_scales"})
+WHOLE = frozenset({"row_map", "weights", "b", "b_scales", "tensor_amax"})
 """Inputs that are not cut."""
 STORED = {"bytes": 0, "float32": 0, "gemm_float32": 1, "packed_ue8m0": 1, "swizzled": 0}
 """Layout of an operation's scales -> the axis along which parts of whole tiles of 128 rows lie one after another."""
@@ -100,7 +101,8 @@ def _parts(case: Case) -> Iterator[Part]:
         axes = (0, STORED[case.params[layouts.OUT]])
     length = next(x for name, x in case.inputs.items() if name not in WHOLE).shape[axis]
     step = STEP[axis] // 2 if axis and "packed" in case.inputs else STEP[axis]  # two codes a byte
-    step = length if case.operation in UNCUT else step
+    finds_maximum = case.operation == "quantize_nvfp4" and "tensor_amax" not in case.inputs
+    step = length if case.operation in UNCUT or finds_maximum else step
     done = [0] * len(axes)
     for start in range(0, length, step):
         part = case.with_inputs(

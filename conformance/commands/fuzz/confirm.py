@@ -190,9 +190,9 @@ def _smaller_fault(
             run_golden(case)  # a case that the model refuses proves nothing about a kernel
             return trial.outcome(case)[0] == wanted
 
-        tried = [original] if isinstance(recipe, Levels) else _blocks(recipe)
+        tried = [] if isinstance(recipe, Levels) else _blocks(recipe)
         blocks = [brought_inside(block, subject.inputs) for block in tried]
-        trial.warm = blocks[0]
+        trial.warm = blocks[0] if blocks else original
         best = next((block for block in blocks if fails(block)), None)
         if best is None:
             best = smaller_case(original, fails, DEADLY_CALLS, DEADLY_SECONDS)
