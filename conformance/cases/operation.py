@@ -7,6 +7,7 @@ operation to operation is a field of its entry, or stands in the module of its f
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -15,8 +16,10 @@ from typing import Any
 import numpy as np
 
 import refnum
+from refnum import nvfp4
 from refnum.arrays import contiguous
 from refnum.errors import ArgumentError
+from refnum.nvfp4_scales import VARIANTS
 
 from . import layouts as storage
 from .case import FORM, Case
@@ -35,8 +38,6 @@ OPERANDS: dict[str, str] = {
 MX_ELEMENTS = tuple(refnum.MX_ELEMENTS)
 FLOAT_INPUTS = ("float32", "bfloat16", "float16")
 FLOAT_OUTPUTS = ("float32", "bfloat16")
-NVFP4_VARIANTS = ("TE", "TE_2_8", "TORCHAO", "MODELOPT", "FOUR_OVER_SIX", "FOUR_OVER_SIX_MSE")
-NVFP4_LAYOUTS = ("bytes", "swizzled")
 
 
 @dataclass(frozen=True)
@@ -216,11 +217,11 @@ _TABLE = (
               {"tile": _TILES, "dtype": FLOAT_OUTPUTS}, layouts=(storage.IN,), reads=TILE),
     Operation("quantize_nvfp4", "N21", "nvfp4", ("x",),
               (Output("packed", "packed", "E2M1"), Output("scales", "codes", "E4M3"), Output("tensor_amax", "values")),
-              {"variant": NVFP4_VARIANTS, "tile": _SQUARES, "input": FLOAT_INPUTS}, optional=("tensor_amax", "rbits"),
-              layouts=(storage.OUT,), stored_as=NVFP4_LAYOUTS, reads=NVFP4, rounds_to=NVFP4, proof=_NVFP4),
+              {"variant": tuple(VARIANTS), "tile": _SQUARES, "input": FLOAT_INPUTS}, optional=("tensor_amax", "rbits"),
+              layouts=(storage.OUT,), stored_as=nvfp4.LAYOUTS, reads=NVFP4, rounds_to=NVFP4, proof=_NVFP4),
     Operation("dequantize_nvfp4", "N21", "nvfp4", ("packed", "scales", "tensor_amax"), _VALUES,
-              {"order": ("te", "product", "four_over_six"), "tile": _SQUARES, "dtype": FLOAT_OUTPUTS},
-              kinds={"scales": "codes"}, layouts=(storage.IN,), stored_as=NVFP4_LAYOUTS, reads=NVFP4, rounds_to=NVFP4,
+              {"order": nvfp4.ORDERS, "tile": _SQUARES, "dtype": FLOAT_OUTPUTS},
+              kinds={"scales": "codes"}, layouts=(storage.IN,), stored_as=nvfp4.LAYOUTS, reads=NVFP4, rounds_to=NVFP4,
               proof=_NVFP4),
     Operation("fp8_to_mxfp4", "N7", "recast", ("codes", "scales"), _MXFP4, profiled=True, layouts=_BOTH, quantises=True,
               reads=TILE),
@@ -338,18 +339,18 @@ def run_golden(case: Case, profile: refnum.Profile | None = None) -> dict[str, n
     plain = storage.without_layouts(case)
     arrays = call_golden(plain, profile)
     if profile is None:
-        _latest[:] = [(plain, arrays)]
+        _latest[:] = [(weakref.ref(plain), tuple((array.shape, array.dtype) for array in arrays))]
     return {output.name: as_bits(array) for output, array in zip(outputs_of(plain), arrays, strict=True)}
 
 
-_latest: list[tuple[Case, tuple[np.ndarray, ...]]] = []
-"""The latest case of `run_golden` and the model's outputs, whose shapes and dtypes its calls into `out` ask for."""
+_latest: list[tuple[weakref.ref[Case], tuple[tuple[tuple[int, ...], np.dtype], ...]]] = []
+"""The latest case of `run_golden`, and shape and dtype of each of its outputs."""
 
 
 def golden_like(case: Case) -> tuple[np.ndarray, ...]:
-    """Return arrays of the shapes and dtypes of a case's outputs: the model's own, which nobody may write."""
-    if _latest and _latest[0][0] is case:
-        return _latest[0][1]
+    """Return arrays of the shapes and dtypes of a case's outputs, with anything in them."""
+    if _latest and _latest[0][0]() is case:
+        return tuple(np.empty(shape, dtype) for shape, dtype in _latest[0][1])
     return call_golden(case)
 
 

@@ -205,7 +205,7 @@ def _input(name: str, array: np.ndarray, case: Case, where: tuple[int, ...]) -> 
     row, column = where
     if name == "scales" and array.ndim == 2:
         tall, wide = case.params.get("tile", (1, OPERATIONS[case.operation].reads.width))
-        scale = "E4M3" if OPERATIONS[case.operation].family == "nvfp4" else "E8M0"
+        scale = "E4M3" if OPERATIONS[case.operation].kinds.get(name) == "codes" else "E8M0"
         return code_text(get_format(scale), int(array[row // tall, column // wide]))
     if name == "packed":
         return code_text(get_format("E2M1"), int(unpack_nibbles(array)[row, column]))

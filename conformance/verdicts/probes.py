@@ -17,7 +17,7 @@ from ..cases.levels import NO_LEVEL, Outcome
 from ..cases.operation import call_golden, run_golden
 from ..subjects.arrays import IMMUTABLE
 from ..subjects.calls.at_once import call_at_once
-from ..subjects.calls.call import POISONS, Called, call, has_out, hold_results, into_guarded, replay_in_place
+from ..subjects.calls.call import POISONS, Called, call, has_out, into_guarded
 from ..subjects.calls.forced_paths import (
     call_with_array_splits,
     has_ways,
@@ -26,6 +26,7 @@ from ..subjects.calls.forced_paths import (
     takes_arrays,
     with_empty_experts,
 )
+from ..subjects.calls.in_turn import hold_results, replay_in_place
 from ..subjects.calls.moved import call_at_offset, call_with_gaps, call_with_odd_rows, call_with_padded_rows
 from ..subjects.calls.streams import STREAMED, on_side_stream, under_graph
 from ..subjects.layout_variants import KEYWORDS

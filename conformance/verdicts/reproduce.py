@@ -9,17 +9,9 @@ from ..cases.findings import Finding, Shown, found_by
 from ..cases.levels import Outcome
 from ..cases.operation import call_golden, run_golden
 from ..subjects.calls.at_once import call_at_once
-from ..subjects.calls.call import (
-    POISONS,
-    Called,
-    call,
-    has_out,
-    hold_results,
-    into_guarded,
-    other_data,
-    replay_in_place,
-)
+from ..subjects.calls.call import POISONS, Called, call, has_out, into_guarded, other_data
 from ..subjects.calls.forced_paths import call_with_array_splits, on_way, takes_arrays
+from ..subjects.calls.in_turn import hold_results, replay_in_place
 from ..subjects.calls.streams import under_graph
 from ..subjects.subject import Subject
 from .compare import compare

@@ -14,7 +14,8 @@ from refnum.conformance.cases.corners import corner_cases
 from refnum.conformance.cases.levels import Outcome
 from refnum.conformance.cases.operation import call_golden, run_golden
 from refnum.conformance.reports.badge import badge
-from refnum.conformance.subjects.calls.call import NO_ROOM, Called, hold_results
+from refnum.conformance.subjects.calls.call import NO_ROOM, Called
+from refnum.conformance.subjects.calls.in_turn import hold_results
 from refnum.conformance.subjects.loading.declare import AnyOf, Limits
 from refnum.conformance.subjects.subject import Subject
 from refnum.conformance.verdicts.judge import judge, record

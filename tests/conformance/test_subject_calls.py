@@ -1,15 +1,20 @@
 """A subject's calls: fresh copies in, what comes back or is raised told in words, storage of every library."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 from call_tools import case
 
 import refnum
-from refnum.conformance.cases.case import Case
+from refnum.conformance.cases.case import FORM, Case
+from refnum.conformance.cases.findings import Finding
 from refnum.conformance.cases.levels import Outcome
-from refnum.conformance.cases.operation import call_golden
+from refnum.conformance.cases.operation import call_golden, golden_like, run_golden
 from refnum.conformance.subjects.arrays import share_memory, to_library, to_numpy, with_gaps
-from refnum.conformance.subjects.calls.call import NO_ROOM, call, other_data, replay_in_place
+from refnum.conformance.subjects.calls.call import NO_ROOM, call, other_data
+from refnum.conformance.subjects.calls.in_turn import replay_in_place
 from refnum.conformance.subjects.subject import Subject
 from refnum.errors import UnsupportedError
 
@@ -196,3 +201,37 @@ def test_torch_subjects_are_watched_like_numpy_ones():
 def test_what_is_no_array_of_numbers_is_a_fault_in_one_sentence(result, words):
     called = call(Subject("k", {"quantize_mxfp4": lambda x: (result, x)}), case())
     assert called.outcome is Outcome.FAULT and words in called.words
+
+
+@pytest.mark.parametrize(
+    ("storage", "made", "finding"),
+    [
+        ("transposed", lambda x: np.asfortranarray(x), ""),
+        ("broadcast rows", lambda x: np.asfortranarray(x), ""),
+        ("contiguous", lambda x: np.asfortranarray(x), Finding.NOT_CONTIGUOUS),
+        ("transposed", lambda x: np.repeat(x, 2, axis=1)[:, ::2], Finding.NOT_CONTIGUOUS),
+        ("row gap", lambda x: np.repeat(x, 2, axis=0)[::2], Finding.NOT_CONTIGUOUS),
+    ],
+)
+def test_a_result_may_lie_as_a_turned_input_of_its_shape_does(storage, made, finding):
+    def decode(codes, dtype):
+        return made(refnum.decode_e4m3(np.ascontiguousarray(codes), dtype))
+
+    codes = np.arange(35, dtype=np.uint8).reshape(7, 5)
+    if storage == "broadcast rows":
+        codes = np.broadcast_to(codes[:1], codes.shape)
+    form = {FORM: {"codes.storage": storage}}
+    given = Case("decode_e4m3", "HOPPER", {"dtype": "float32", **form}, {"codes": codes})
+    assert call(Subject("k", {"decode_e4m3": decode}), given).finding == finding
+
+
+def test_arrays_like_the_outputs_are_those_of_the_case_and_keep_no_case_alive():
+    first, second = case(), case()
+    run_golden(first)
+    for given in (first, second):
+        want = call_golden(given)
+        assert [(a.shape, a.dtype) for a in golden_like(given)] == [(a.shape, a.dtype) for a in want]
+    held = weakref.ref(first)
+    del first, given
+    gc.collect()
+    assert held() is None

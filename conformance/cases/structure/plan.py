@@ -27,7 +27,7 @@ AMOUNTS = ("smoke", "brief", "full", "exhaustive")
 """How much is asked: a few rows; every level of the shapes; every pair of them, extremes and forms too; huge ones."""
 SMOKE = 6
 CALLS = ("twice", "after a refusal", "once", "at once", "after a refusal", "once")
-"""How often a row is called, in turn: once more, after a call that must be refused, or twice at the same time."""
+"""How a row is called, in turn: twice, after a call that must be refused, once, or twice at the same time."""
 MIXED = {"full": 1600, "cells": 1430, "brief": 80, "all brief": 1300, "keyed": 500, "layout": 500, "layout brief": 90}
 """Amount -> mixed rows of a variant."""
 DEAR = {"swiglu_backward": 16, "swiglu_quantize": 2, "unpermute": 8, "matmul_fp8": 8, "matmul_bf16": 8}

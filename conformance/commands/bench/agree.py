@@ -36,8 +36,8 @@ WHOLE = frozenset({"row_map", "weights", "b", "b_scales", "tensor_amax"})
 """Inputs that are not cut."""
 STORED = {"bytes": 0, "float32": 0, "gemm_float32": 1, "packed_ue8m0": 1, "swizzled": 0}
 """Layout of an operation's scales -> the axis along which parts of whole tiles of 128 rows lie one after another."""
-UNCUT = frozenset({"permute_unpack"})
-"""Operations whose columns are not alike: codes, then scales."""
+UNCUT = {"permute_unpack": "", "quantize_nvfp4": "tensor_amax"}
+"""Operations whose parts are not alike -> the input with which they are: codes, then scales; one maximum of all."""
 
 
 @dataclass
@@ -101,8 +101,7 @@ def _parts(case: Case) -> Iterator[Part]:
         axes = (0, STORED[case.params[layouts.OUT]])
     length = next(x for name, x in case.inputs.items() if name not in WHOLE).shape[axis]
     step = STEP[axis] // 2 if axis and "packed" in case.inputs else STEP[axis]  # two codes a byte
-    finds_maximum = case.operation == "quantize_nvfp4" and "tensor_amax" not in case.inputs
-    step = length if case.operation in UNCUT or finds_maximum else step
+    step = step if UNCUT.get(case.operation, next(iter(case.inputs))) in case.inputs else length
     done = [0] * len(axes)
     for start in range(0, length, step):
         part = case.with_inputs(

@@ -26,7 +26,7 @@ from ...subjects.calls.call import Called, call
 from ...subjects.subject import Subject, takes, takes_out
 from ...verdicts.judge import record
 from ...verdicts.probes import probe, refusal
-from ...verdicts.structural import call_at_once
+from ...verdicts.structural import ON_HOST, call_at_once
 from ...verdicts.tally import Failure, Tally
 from .asking import Asking
 
@@ -36,8 +36,8 @@ KEYWORDS = ("out", "scale_byte")
 """Keywords that a kernel need not have: it is asked for them only where its callable names them."""
 WHOLE_SHAPES = ("64x128", "128x512")
 """Shapes of whole tiles."""
-ON_HOST, MOST_AGAIN = ("numpy", "torch"), 1 << 16
-"""Libraries whose kernels are called again and from two threads, and elements of the largest case that is."""
+MOST_AGAIN = 1 << 16
+"""Elements of the largest case that is called again, or from two threads."""
 WAVERS = "refused, and answered when it was called again"
 SECONDS, BRIEF_SECONDS = 300, 60
 """Seconds of one subject's calls after which no further structural case is asked: of its first variants, of others."""

@@ -22,7 +22,7 @@ from refnum.errors import RefnumError
 
 from ...cases.levels import Outcome
 from ..arrays import alive
-from ..calls import at_once, call, moved, streams
+from ..calls import at_once, call, in_turn, moved, streams
 from ..calls import forced_paths as ways
 from ..choose import resolve
 from ..subject import Subject, accepts, words_of
@@ -33,7 +33,8 @@ from .wire import case_from, receive, send
 CALLS = {
     name: getattr(room, name)
     for room, names in (
-        (call, ("call", "replay_in_place", "hold_results", "into_guarded")),
+        (call, ("call", "into_guarded")),
+        (in_turn, ("replay_in_place", "hold_results")),
         (moved, ("call_with_gaps", "call_with_padded_rows", "call_with_odd_rows", "call_at_offset")),
         (at_once, ("call_at_once", "call_twice_at_once")),
         (streams, ("on_side_stream", "under_graph")),

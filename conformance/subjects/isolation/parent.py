@@ -33,7 +33,8 @@ from refnum.errors import ArgumentError, FileError, RefnumError
 from ...cases.case import Case
 from ...cases.findings import NAMED_BY_CALLS, Finding
 from ...cases.levels import Outcome
-from ..calls.call import CALLS_KEPT, NO_ROOM, Called, other_data
+from ..calls.call import NO_ROOM, Called, other_data
+from ..calls.in_turn import CALLS_KEPT
 from ..subject import KINDS, Broken, Subject, from_dict
 from . import process_tree
 from .channel import NEVER, Channel, LateError

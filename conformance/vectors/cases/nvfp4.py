@@ -9,10 +9,9 @@ import numpy as np
 
 import refnum
 from refnum.formats import FP32
-from refnum.nvfp4_scales import get_variant
+from refnum.nvfp4_scales import VARIANTS, get_variant
 
 from ...cases.corners.nvfp4 import AMAX, edge_blocks, one
-from ...cases.operation import NVFP4_VARIANTS
 from ..draft import DTYPES, INF, NAN, SIGN, Draft, bfloat16, bits, each, float16, float32, octets, plain
 
 FLAGS = ("NVFP4_MAXIMUM_OF_32", "NVFP4_NAN_IN_MAXIMUM", "NVFP4_NO_TENSOR_SCALE", "NVFP4_OTHER_ORDER",
@@ -66,7 +65,7 @@ def _variant(variant: str) -> Iterator[Draft]:
 
 def _random() -> Iterator[Draft]:
     """Random bytes at every step, the 128 pairs of a false carry among them (N21.6)."""
-    for variant in NVFP4_VARIANTS:
+    for variant in VARIANTS:
         x = _noise((6, 32), 9, 5)
         rbits = (np.arange(192, dtype=np.uint32).reshape(6, 32) * np.uint32(SEED) >> np.uint32(24)).astype(np.uint8)
         yield _draft("random bytes", x.view(np.float32), variant, bits(12), "N21", rbits=rbits)
@@ -127,5 +126,5 @@ def _telling() -> Iterator[Draft]:
     yield _draft("squares whose scale depends on the tree", rows, "FOUR_OVER_SIX", BALANCED, "N21", 16)
 
 
-quantize_nvfp4 = plain(_telling, lambda: (draft for variant in NVFP4_VARIANTS for draft in _variant(variant)), _random)
+quantize_nvfp4 = plain(_telling, lambda: (draft for variant in VARIANTS for draft in _variant(variant)), _random)
 dequantize_nvfp4 = each(DTYPES, _decoded)

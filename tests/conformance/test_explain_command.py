@@ -1,0 +1,42 @@
+"""`refnum explain`: every step of a conversion, both rows of a product, and what it refuses."""
+
+import pytest
+from typer.testing import CliRunner
+
+from refnum.conformance.cli import app
+
+
+def refnum(*words):
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def test_explain_shows_every_step():
+    result = refnum("explain", "quantize_mxfp4", "--values", "6,1.25,0x3F000000,nan", "--index", "1", "-p", "OCP")
+    assert result.exit_code == 0 and "nan" in result.stdout.lower()
+    plain = refnum("explain", "quantize_mxfp4", "--values", "6,1.25", "--index", "1", "-p", "OCP").stdout
+    assert "floor: k = 2 - 2 = 0" in plain and "tie at 1.25 -> even" in plain and "profile OCP" in plain
+    coded = refnum("explain", "mxfp4_to_fp8", "--values", "7,0", "--scales", "130", "--param", "scale=amax")
+    assert coded.exit_code == 0 and "byte 130" in coded.stdout
+
+
+def test_explain_takes_both_rows_of_a_product():
+    given = ("explain", "matmul_fp8", "--values", "0x38,0x40,0x7E", "--b", "0x38,0x08,0x01")
+    told = refnum(*given, "--param", "order=promote32", "--scales", "127", "--b-scales", "120").stdout
+    assert "order promote32" in told and "term 1" in told and "bits 0x3C740000" in told
+    floats = refnum("explain", "matmul_bf16", "--values", "1,2,0x3F80", "--b", "1,-2,3").stdout
+    assert "0x3F80 x 0x4040: 1 x 1.5 x 2^1 = 3" in floats
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (("matmul_fp8", "--values", "1", "--b", "1,2"), "--values has 1 terms and --b has 2"),
+        (("matmul_fp8", "--values", "1"), "--values has 1 terms and --b has 0"),
+        (("matmul_fp8", "--values", "1", "--b", "2", "--param", "order=any"), "order='any'; allowed are"),
+        (("matmul_bf16", "--values", "1", "--b", "2", "--scales", "127"), "matmul_bf16 takes no scales"),
+        (("quantize_mxfp4", "--values", "1", "--b", "2"), "it is no product"),
+    ],
+)
+def test_explain_refuses_what_is_no_product(given, words):
+    result = refnum("explain", *given)
+    assert result.exit_code == 2 and words in " ".join(result.stderr.split())

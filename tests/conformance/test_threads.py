@@ -1,0 +1,48 @@
+"""Threads that are used again: each job finds a new thread's float mode and context, and a late one is left behind."""
+
+import os
+import threading
+
+import numpy as np
+
+from refnum.conformance.subjects.calls.threads import in_a_thread
+
+
+def test_a_thread_is_used_again_with_a_context_of_its_own():
+    seen = []
+
+    def job():
+        seen.append((threading.get_ident(), np.geterr()["over"]))
+        np.seterr(over="raise")
+
+    for _ in range(3):
+        assert in_a_thread(job)(5)
+    assert len({ident for ident, _ in seen}) == 1 and {over for _, over in seen} == {"warn"}
+    assert np.geterr()["over"] == "warn"
+
+
+def test_two_jobs_run_at_the_same_time():
+    barrier = threading.Barrier(2, timeout=5)
+    waits = [in_a_thread(barrier.wait) for _ in range(2)]
+    assert all(wait(5) for wait in waits) and not barrier.broken
+
+
+def test_a_late_job_is_left_behind_and_its_thread_not_used_again():
+    go, seen = threading.Event(), []
+
+    def late():
+        seen.append(threading.get_ident())
+        go.wait(10)
+
+    assert not in_a_thread(late)(0.05)
+    assert in_a_thread(lambda: seen.append(threading.get_ident()))(5)
+    go.set()
+    assert seen[0] != seen[1]
+
+
+def test_a_forked_process_has_threads_of_its_own():
+    assert in_a_thread(lambda: None)(5)
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if in_a_thread(lambda: None)(5) else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
