@@ -26,6 +26,8 @@ from .formats import (
     Format,
     get_format,
 )
+from .gradients import grad_scale, hindsight_amax, smp_average
+from .logarithmic import dequantize_luq, dequantize_radix4, luq, radix4, tpr
 from .narrow import encode
 from .nvfp4 import dequantize_nvfp4, quantize_nvfp4
 from .payload import (
@@ -74,9 +76,11 @@ __all__ = [
     "decode_e4m3",
     "decode_e8m0",
     "dequantize_fp8_tiles",
+    "dequantize_luq",
     "dequantize_mx",
     "dequantize_mxfp4",
     "dequantize_nvfp4",
+    "dequantize_radix4",
     "encode",
     "encode_e2m1",
     "encode_e4m3",
@@ -88,7 +92,10 @@ __all__ = [
     "fp8_to_payload",
     "get_format",
     "get_profile",
+    "grad_scale",
+    "hindsight_amax",
     "layouts",
+    "luq",
     "matmul_bf16",
     "matmul_fp8",
     "mxfp4_columns",
@@ -106,9 +113,12 @@ __all__ = [
     "quantize_mxfp4",
     "quantize_nvfp4",
     "quantize_payload",
+    "radix4",
+    "smp_average",
     "swiglu_backward",
     "swiglu_quantize",
     "tensor_core_step",
+    "tpr",
     "unpack_payload",
     "unpermute",
     "value",

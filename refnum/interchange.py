@@ -38,6 +38,11 @@ KINDS: dict[str, str] = {
 OTHERWISE: dict[str, dict[str, str]] = {
     "dequantize_mx": {"codes": "@element"},
     "dequantize_nvfp4": {"scales": "E4M3"},
+    "luq": {"r_under": "integers", "r_log": "integers"},
+    "dequantize_luq": {"alpha": "float32"},
+    "hindsight_amax": {"amax": "float32", "previous": "float32"},
+    "smp_average": {"samples": "float32"},
+    "grad_scale": {"scale": "float32", "amax": "float32", "top": "float32"},
     "decode": {"codes": "@fmt"},
     "decode_e2m1": {"codes": "E2M1"},
     "decode_e8m0": {"codes": "E8M0"},
