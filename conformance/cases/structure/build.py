@@ -139,6 +139,9 @@ def _coded(
         scales = values.scale_bytes(*grid, seed, 40, 2)
         packed = pack_nibbles(values.nibbles(shape, seed))
         return {"packed": packed, "scales": scales, "tensor_amax": values.vector(1, seed)}
+    if operation in ("dequantize_luq", "dequantize_radix4"):
+        alpha = {"alpha": values.vector(1, seed)} if operation == "dequantize_luq" else {}
+        return {"packed": pack_nibbles(values.nibbles(shape, seed)), **alpha}
     if "packed" in OPERATIONS[operation].inputs:
         codes = values.nibbles(shape, seed)
         if operation in RAGGED:
