@@ -45,6 +45,12 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
     "N19.9": ("another instruction, which no vector asks", "tests/refnum/test_captured_products.py"),
     "N21.8": ("informative", "tests/refnum/test_nvfp4.py"),
     "N21.9": ("informative", "tests/refnum/test_nvfp4.py"),
+    "N23.7": ("a theorem on N23.4 and N23.5", "tests/refnum/test_logarithmic.py"),
+    "N23.10": ("two calls of N23.8", "tests/refnum/test_logarithmic.py"),
+    "N23.11": ("a number, of which no kernel is judged", "tests/refnum/test_logarithmic.py"),
+    "N23.12": ("a sum, of which no kernel is judged", "tests/refnum/test_logarithmic.py"),
+    "N23.13": ("a number, of which no kernel is judged", "tests/refnum/test_logarithmic.py"),
+    "N23.14": ("informative", "tests/refnum/test_logarithmic.py"),
     "N19.10": ("informative", "tests/refnum/test_captured_products.py"),
 }
 """Part without a result of its own -> why, and the test that holds it."""

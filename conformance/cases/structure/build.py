@@ -13,7 +13,7 @@ from refnum.tiles import tile_count
 
 from ..case import FORM, Case
 from ..draw.products import COLUMNS, scale_kinds, scales_of_kind, terms_for
-from ..operation import OPERATIONS
+from ..operation import OPERATIONS, WORDS
 from ..recipes.random_bits import by_key, with_random_bits
 from . import values
 from .covering import Level, Row
@@ -96,7 +96,10 @@ def _matrix(operation: str, params: Mapping[str, Any], row: Row, seed: int) -> d
     names, shape = OPERATIONS[operation].inputs, shape_of(row)
     if names[0] == "x":
         block = tuple(params.get("tile", (1, 32)))
-        return {"x": values.floats(values.FORMATS[params["input"]], shape, seed, (block[0], block[1]))}
+        x = values.floats(values.FORMATS[params["input"]], shape, seed, (block[0], block[1]))
+        words = {name: WORDS[name] for name in names if name in WORDS}
+        drawn = {name: values.noise(*shape, seed + len(name)) >> np.uint32(32 - words[name]) for name in words}
+        return {"x": x, **drawn}
     if "gate" in names:
         return _swiglu(names, row, shape, seed)
     if names == ("a", "b"):
