@@ -273,6 +273,24 @@ def test_bad_arguments_are_refused(name, arguments, error):
         getattr(refnum, name)(*arguments)
 
 
+def test_an_explanation_ends_in_the_model_s_code():
+    x = words((3, 24), 40, 8, 0.2).view(np.float32)
+    r_under, r_log = draws(x.shape, 40)
+    given = {"x": x, "r_under": r_under, "r_log": r_log, "tensor_amax": one(0x42800000)}
+    packed, alpha = refnum.luq(**given)
+    powers = {"x": x, "n0": -4, "phase": "odd"}
+    coded = refnum.radix4(**powers)
+    back = {"packed": packed, "alpha": alpha, "dtype": "bfloat16"}
+    asked = (("luq", given, codes_from_packed(packed)), ("radix4", powers, codes_from_packed(coded)),
+             ("dequantize_luq", back, refnum.dequantize_luq(**back).view(np.uint16)),
+             ("dequantize_radix4", {"packed": coded, "n0": -4},
+              refnum.dequantize_radix4(coded, -4).view(np.uint32)))  # fmt: skip
+    for operation, case, want in asked:
+        for row, column in itertools.product(range(3), range(24)):
+            told = refnum.explain(operation, case, (row, column))
+            assert told.code == want[row, column] and "N23" in str(told)
+
+
 def test_empty_tensors():
     for shape in ((0, 32), (3, 0)):
         bits = np.zeros(shape, np.uint32)
