@@ -93,6 +93,7 @@ PACKED, SCALES = R.quantize_mxfp4(SPECIAL)
 CODES, TILES = R.quantize_fp8_tiles(SPECIAL)
 BF16 = SPECIAL.astype(R.arrays.BFLOAT16)
 PROB = np.linspace(0, 1, 6, dtype=np.float32)
+WORDS = [R.philox.random_bits(X.shape, bits, seed=3, stream=bits) for bits in (24, 23)]
 
 CALLS = {
     "quantize_mxfp4": (R.quantize_mxfp4, (SPECIAL,), {}),
@@ -119,6 +120,19 @@ CALLS = {
         f"dequantize_nvfp4 {o}": (R.dequantize_nvfp4, (PACKED, np.repeat(SCALES, 2, axis=1), PROB[5:], o), {})
         for o in ("te", "product", "four_over_six")
     },
+    **{
+        f"luq {step}": (R.luq, (SPECIAL, *WORDS, 64, given, step), {})
+        for step in ("real", "power_of_two")
+        for given in (PROB[5:], None)
+    },
+    "luq bfloat16": (R.luq, (BF16, *WORDS, 128), {}),
+    "luq no rows": (R.luq, (BF16[:0], *(words[:0] for words in WORDS)), {}),
+    **{f"dequantize_luq {d}": (R.dequantize_luq, (PACKED, PROB[5:], d), {}) for d in ("float32", "bfloat16")},
+    **{f"tpr {t}": (R.tpr, (SPECIAL, -3, t), {}) for t in ("midpoint", "0.4", "log")},
+    **{f"dequantize_radix4 {p}": (R.dequantize_radix4, (PACKED, 4, p), {}) for p in ("even", "odd")},
+    "hindsight_amax": (R.hindsight_amax, (PROB, PROB[::-1].copy()), {}),
+    "smp_average": (R.smp_average, (SPECIAL,), {}),
+    "grad_scale": (R.grad_scale, (np.exp2(np.arange(6, dtype=np.float32)), PROB, PROB + 1), {}),
     "fp8_to_mxfp4": (R.fp8_to_mxfp4, (CODES, TILES), {}),
     "mxfp4_to_fp8": (R.mxfp4_to_fp8, (PACKED, SCALES), {}),
     "mxfp4_to_fp8 amax": (R.mxfp4_to_fp8, (PACKED, SCALES, "amax"), {}),
