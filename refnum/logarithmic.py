@@ -99,10 +99,26 @@ def _step(amax: Array, divisor: int, step: str) -> Array:
 def _luq_codes(wide: Array, alpha: Array, r_under: Array, r_log: Array) -> Array:
     """Codes u8 of float32 bits (u32): the quotient by the step, then one of its two random words (N23.3)."""
     magnitude = wide & _MAGNITUDE
-    level = _levels(divide(magnitude, np.broadcast_to(alpha, magnitude.shape)), r_under, r_log)
+    level = _levels(_quotients(magnitude, alpha), r_under, r_log)
     level = np.where(magnitude >= INF, np.uint32(7), np.where(magnitude == np.uint32(0), np.uint32(0), level))
     negative = ((wide >> np.uint32(31)) != np.uint32(0)) & (level != np.uint32(0)) & (magnitude <= INF)
     return (level | (negative.astype(np.uint32) << np.uint32(3))).astype(np.uint8)
+
+
+def _quotients(magnitude: Array, alpha: Array) -> Array:
+    """float32 bits of fl(magnitude / alpha), where a magnitude is neither zero nor Inf nor NaN.
+
+    Of normal numbers the quotient of the significands has 25 bits, and is no tie, since alpha has 24: half up is right.
+    """
+    lower = (magnitude & _FRACTION) < (alpha & _FRACTION)
+    field = (magnitude >> np.uint32(23)).astype(np.int32) - (alpha >> np.uint32(23)).astype(np.int32) - lower
+    special = (magnitude == np.uint32(0)) | (magnitude >= INF)
+    plain = (magnitude > _FRACTION) & (field > np.int32(-127)) & (field < np.int32(128))
+    if not bool(((alpha > _FRACTION) & (alpha < INF)).all() & (plain | special).all()):
+        return divide(magnitude, np.broadcast_to(alpha, magnitude.shape))
+    left = ((magnitude & _FRACTION) + np.uint32(1 << 23)).astype(np.uint64) << (np.uint64(24) + lower)
+    rounded = (left // ((alpha & _FRACTION) + np.uint32(1 << 23)).astype(np.uint64) + np.uint64(1)) >> np.uint64(1)
+    return ((field + np.int32(126)).astype(np.uint32) << np.uint32(23)) + rounded.astype(np.uint32)
 
 
 def _levels(quotient: Array, r_under: Array, r_log: Array) -> Array:

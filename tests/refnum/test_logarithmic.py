@@ -11,9 +11,10 @@ import pytest
 
 import refnum
 from refnum import oracle
+from refnum.division import divide
 from refnum.errors import ArgumentError, DtypeError, ShapeError
 from refnum.layouts import codes_from_packed
-from refnum.logarithmic import _least_dropped, _levels
+from refnum.logarithmic import _least_dropped, _levels, _quotients
 from refnum.oracle import logarithmic as second
 
 DTYPES = (np.float32, ml_dtypes.bfloat16, np.float16)
@@ -82,6 +83,17 @@ def test_the_step_is_the_quotient_or_the_power_of_two_at_or_above_it():
     ):
         alpha = refnum.luq(empty, bits, bits, divisor, one(amax), step)[1]
         assert int(alpha.view(np.uint32)[0]) == second.luq_step(oracle.float_value(amax), divisor, step)
+
+
+def test_quotients_of_normal_numbers_are_those_of_the_division():
+    magnitude = (words((400, 50), 50, 40, 0.0) & np.uint32(0x7FFFFFFF)).reshape(-1, 50)
+    magnitude[:, 0], magnitude[:, 1] = 0, np.uint32(0x7F800000)
+    for row, alpha in zip(magnitude, words((400,), 51, 40, 0) & np.uint32(0x7FFFFFFF), strict=True):
+        for one_alpha in (alpha, alpha & np.uint32(0x7F800000), row[7]):
+            given = np.array([one_alpha], np.uint32)
+            near = np.concatenate([row[2:], np.array([one_alpha - 1, one_alpha, one_alpha + 1], np.uint32)])
+            want = divide(near, np.broadcast_to(given, near.shape))
+            assert np.array_equal(_quotients(np.concatenate([row[:2], near]), given)[2:], want)
 
 
 # ------------------------------------------------------------------------------------------ unbiasedness, a theorem
