@@ -142,15 +142,15 @@ def _near_bounds(n0: int, phase: str, threshold: str) -> np.ndarray:
 def radix4(operation: str, params: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
     """Numbers beside every bound at several levels, every pattern, specials, odd shapes."""
     fmt = target_of(operation, params).input
-    for n0 in (int(params["n0"]), *LEVELS):
-        bits = _near_bounds(n0, str(params["phase"]), str(params["threshold"]))
-        yield f"beside every bound, n0 {n0}", {"x": as_float(narrowed(bits, fmt), fmt)}, {"n0": n0}
-    yield "all 16-bit patterns", {"x": as_float(sequence(fmt, 1024), fmt)}
     special = np.array([SPECIALS[fmt]], np.uint32)
     yield (
         "special values",
         {"x": as_float(matrix(special[:, : special.size & ~1].astype(word(fmt)), special.size & ~1), fmt)},
     )
+    for n0 in (int(params["n0"]), *LEVELS):
+        bits = _near_bounds(n0, str(params["phase"]), str(params["threshold"]))
+        yield f"beside every bound, n0 {n0}", {"x": as_float(narrowed(bits, fmt), fmt)}, {"n0": n0}
+    yield "all 16-bit patterns", {"x": as_float(sequence(fmt, 1024), fmt)}
     for shape in SHAPES:
         yield f"shape {shape[0]}x{shape[1]}", {"x": content(shape, fmt)}
 

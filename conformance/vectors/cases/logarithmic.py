@@ -105,7 +105,7 @@ def _radix4() -> Iterator[Draft]:
     """The known answers, numbers beside every bound at several levels, specials, dtypes."""
     for phase in ("even", "odd"):
         for threshold in ("midpoint", "0.4", "log"):
-            params = {"phase": phase, "threshold": threshold}
+            params: dict[str, Any] = {"phase": phase, "threshold": threshold}
             known = {**params, "n0": 0}
             yield Draft({"x": float32([RADIX4_KNOWN])}, known, RADIX4_FLAGS, "the known tensor")
             for n0 in LEVELS if threshold == "midpoint" else LEVELS[1::3]:

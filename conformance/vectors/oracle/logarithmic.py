@@ -14,8 +14,8 @@ def luq(vector: Vector) -> Any:
     """N23.1 to N23.5: the step, then one element after another."""
     inputs, params = vector.inputs, vector.params
     amax = exact(inputs["tensor_amax"])[0] if "tensor_amax" in inputs else None
-    words = (inputs[name].tolist() for name in ("r_under", "r_log"))
-    return logarithmic.luq(exact(inputs["x"]), *words, params["divisor"], amax, params["step"])
+    r_under, r_log = (inputs[name].tolist() for name in ("r_under", "r_log"))
+    return logarithmic.luq(exact(inputs["x"]), r_under, r_log, params["divisor"], amax, params["step"])
 
 
 def dequantize_luq(vector: Vector) -> Any:
