@@ -27,6 +27,7 @@ from .formats import (
     get_format,
 )
 from .gradients import grad_scale, hindsight_amax, smp_average
+from .integer import dequantize_int4, efficient_qat, int4_affine, sawb
 from .logarithmic import dequantize_luq, dequantize_radix4, luq, radix4, tpr
 from .narrow import encode
 from .nvfp4 import dequantize_nvfp4, quantize_nvfp4
@@ -76,11 +77,13 @@ __all__ = [
     "decode_e4m3",
     "decode_e8m0",
     "dequantize_fp8_tiles",
+    "dequantize_int4",
     "dequantize_luq",
     "dequantize_mx",
     "dequantize_mxfp4",
     "dequantize_nvfp4",
     "dequantize_radix4",
+    "efficient_qat",
     "encode",
     "encode_e2m1",
     "encode_e4m3",
@@ -94,6 +97,7 @@ __all__ = [
     "get_profile",
     "grad_scale",
     "hindsight_amax",
+    "int4_affine",
     "layouts",
     "luq",
     "matmul_bf16",
@@ -114,6 +118,7 @@ __all__ = [
     "quantize_nvfp4",
     "quantize_payload",
     "radix4",
+    "sawb",
     "smp_average",
     "swiglu_backward",
     "swiglu_quantize",

@@ -40,6 +40,7 @@ OTHERWISE: dict[str, dict[str, str]] = {
     "dequantize_nvfp4": {"scales": "E4M3"},
     "luq": {"r_under": "integers", "r_log": "integers"},
     "dequantize_luq": {"alpha": "float32"},
+    "dequantize_int4": {"codes": "INT4", "scales": "float32", "zeros": "integers"},
     "hindsight_amax": {"amax": "float32", "previous": "float32"},
     "smp_average": {"samples": "float32"},
     "grad_scale": {"scale": "float32", "amax": "float32", "top": "float32"},

@@ -16,7 +16,6 @@ from refnum.logarithmic_tables import THRESHOLDS, threshold_bits
 
 from ..draw.bits import as_float, word
 from ..recipes.distributions import target_of
-from .arrange import matrix
 from .floats import SPECIALS, sequence
 from .nvfp4 import narrowed, one
 from .pairs import _arrays
@@ -142,11 +141,8 @@ def _near_bounds(n0: int, phase: str, threshold: str) -> np.ndarray:
 def radix4(operation: str, params: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
     """Numbers beside every bound at several levels, every pattern, specials, odd shapes."""
     fmt = target_of(operation, params).input
-    special = np.array([SPECIALS[fmt]], np.uint32)
-    yield (
-        "special values",
-        {"x": as_float(matrix(special[:, : special.size & ~1].astype(word(fmt)), special.size & ~1), fmt)},
-    )
+    special = np.array([SPECIALS[fmt]], word(fmt))
+    yield "special values", {"x": as_float(special[:, : special.size & ~1], fmt)}
     for n0 in (int(params["n0"]), *LEVELS):
         bits = _near_bounds(n0, str(params["phase"]), str(params["threshold"]))
         yield f"beside every bound, n0 {n0}", {"x": as_float(narrowed(bits, fmt), fmt)}, {"n0": n0}
