@@ -197,10 +197,10 @@ def test_what_comes_from_torchs_swiglu_is_not_compared_on_a_gpu(policy, tmp_path
     names = {}
     for on_cuda in (False, True):
         monkeypatch.setattr(followed, "left_out", lambda policy, _, on_cuda=on_cuda: left_out(policy, on_cuda))
-        witness = full(tmp_path)
-        monkeypatch.setattr(witness, "_compare", lambda layer, one, pairs, way, to=names.setdefault(on_cuda, set()):
-                            to.update(name.partition(".")[0] for name in pairs))  # fmt: skip
+        witness, seen = full(tmp_path), []
+        monkeypatch.setattr(witness, "_compare", lambda layer, one, pairs, way, seen=seen: seen.extend(pairs))
         train(witness, policy)
+        names[on_cuda] = {name.partition(".")[0] for name in seen}
     assert names[False] - names[True] == (AFTER_TORCH & names[False] if policy == "bf16" else set())
     assert {"fc2_input", "fc2"} <= names[False]
     assert {"fc1", "fc1_input", "received", "dact", "dprob", "dx_rows"} < names[True] <= names[False]
