@@ -25,8 +25,8 @@ from . import layouts as storage
 from .case import FORM, Case
 
 DATA_PARAMS = frozenset({"splits", "tokens", "philox", "scale_byte", "signs"})
-"""Keywords that belong to a case's data, not to a variant: rows of each expert, rows of an output, a key, a scale, a mask
-of signs."""
+"""Keywords that belong to a case's data, not to a variant: rows of each expert, rows of an output, a key, a scale,
+a mask of signs."""
 
 OPERANDS: dict[str, str] = {
     "x": "values", "gate": "values", "up": "values", "grad": "values", "rows": "values", "prob": "values",

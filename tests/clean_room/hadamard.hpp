@@ -1,12 +1,12 @@
-// N22: rotations. An exact sum is a row of words in units of 2^-151, one for what is added and one for the rest.
+// N22: rotations. An exact sum is a row of words in units of 2^-160, one for what is added and one for the rest.
 #pragma once
 #include <array>
 #include <bit>
 
 #include "nvfp4.hpp"
 
-struct Large {  // a whole number below 2^320
-    std::array<Word, 10> digit{};  // of 32 bits, the lowest first
+struct Large {  // a whole number below 2^352
+    std::array<Word, 11> digit{};  // of 32 bits, the lowest first
     void add(Word significand, int place) {
         Wide wide = Wide(significand) << place % 32;
         for (std::size_t i = std::size_t(place) / 32; wide != 0; i++, wide >>= 32) {
@@ -30,14 +30,11 @@ struct Large {  // a whole number below 2^320
     }
     Number number(bool negative) const {  // a last bit stands for all that is cut
         std::size_t top = digit.size() - 1;
-        while (top > 1 && digit[top] == 0) top--;
+        while (top > 0 && digit[top] == 0) top--;
+        if (top == 0) return {Kind::finite, negative, digit[0], -160};
         Word high = digit[top] << 29 | digit[top - 1] >> 3, rest = digit[top - 1] & 7;
-        int exponent = int(top - 1) * 32 - 151 + 3;
-        if (top > 1) {
-            for (std::size_t i = 0; i + 1 < top; i++) rest |= digit[i];
-            return {Kind::finite, negative, high | Word(rest != 0), exponent};
-        }
-        return {Kind::finite, negative, digit[1] << 32 | digit[0], -151};
+        for (std::size_t i = 0; i + 1 < top; i++) rest |= digit[i];
+        return {Kind::finite, negative, high | Word(rest != 0), int(top - 1) * 32 - 160 + 3};
     }
 };
 
@@ -50,7 +47,7 @@ struct Terms {  // x_i * d_i * (-1)^popcount(i and j) of a group, as float32
             if (is_nan32(word)) return float32(NAN32);
             Number x = float32(word);
             if (x.kind == Kind::infinite) (x.negative ? down : up) = true;
-            else if (!x.zero()) (x.negative ? minus : plus).add(x.significand, x.exponent - 2 + 151);
+            else if (!x.zero()) (x.negative ? minus : plus).add(x.significand, x.exponent - 2 + 160);
         }
         if (up && down) return float32(READ("N22.2/infinities", NAN32, INF32));
         if (up || down) return float32(INF32 | (down ? SIGN32 : 0));
