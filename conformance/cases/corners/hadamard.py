@@ -114,8 +114,7 @@ def hadamard_quantize_nvfp4(operation: str, params: Mapping[str, Any]) -> Iterat
              for amax in AMAX)  # fmt: skip
     x = as_float(laid(blocks, axis), fmt)
     shape = x.shape if axis else (x.shape[1], 16)
-    rbits = (_noise(-(-shape[0] * shape[1] // 16), 9).reshape(-1)[: shape[0] * shape[1]] >> np.uint32(24)).astype(
-        np.uint8
-    )
-    drawn = ("random bytes", {"x": x, "tensor_amax": one(AMAX[3]), "rbits": rbits.reshape(shape)}, {})
+    dice = _noise(-(-shape[0] * shape[1] // 16), 9).reshape(-1)[: shape[0] * shape[1]]
+    rbits = (dice >> np.uint32(24)).astype(np.uint8).reshape(shape)
+    drawn = ("random bytes", {"x": x, "tensor_amax": one(AMAX[3]), "rbits": rbits}, {})
     return chain(_every(operation, params), given, iter([drawn]))
