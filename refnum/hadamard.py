@@ -17,7 +17,7 @@ from .arrays import (
     require_matrix,
     row_chunks,
 )  # fmt: skip
-from .errors import ArgumentError, DtypeError, shown
+from .errors import DtypeError
 from .exact_sums import rounded, signed_sums, transformed
 from .nvfp4 import quantize_nvfp4
 from .softfloat import INF, NAN, SIGN, add, multiply, to_bfloat16
@@ -44,7 +44,7 @@ def hadamard16(x: Array, signs: int = SIGNS, axis: int = -1, order: str = "exact
     dtype: bfloat16 | float32.
     Returns [M, K] of that dtype; for axis 0 [16 * ceil(M/16), K]. Raises DtypeError, ShapeError, ArgumentError.
     """
-    axis, name = _axis(axis), output_dtype(dtype)
+    axis, name = require_integer("axis", axis, *AXES), output_dtype(dtype)
     _require_input(x, axis)
     require_choice("order", order, ORDERS)
     flips = _flips(require_integer("signs", signs, 0, (1 << GROUP) - 1), x)
@@ -81,16 +81,8 @@ def hadamard_quantize_nvfp4(
     ArgumentError.
     """
     rotated = hadamard16(x, signs, axis, order)
-    rows = rotated if axis == -1 else contiguous(rotated.T)
+    rows = rotated if require_integer("axis", axis, *AXES) else contiguous(rotated.T)
     return quantize_nvfp4(rows, variant, tensor_amax, rbits=rbits, philox=philox, layout_out=layout_out)
-
-
-def _axis(axis: object) -> int:
-    if type(axis) is not int and not isinstance(axis, np.integer):
-        raise ArgumentError(f"axis={shown(axis)} is not one of -1, 0")
-    if axis not in AXES:
-        raise ArgumentError(f"axis={shown(axis)} is not one of -1, 0")
-    return int(axis)
 
 
 def _require_input(x: Array, axis: int) -> None:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any, Generic, NamedTuple
 
-import numpy as np
-
-from refnum.errors import ArgumentError, DtypeError, UnsupportedError, shown
+from refnum.errors import DtypeError, UnsupportedError
 
 from .. import checks
-from ..checks import BOOLS, KINDS
+from ..checks import KINDS
 from .call import F32, U8, A, Call
 from .nvfp4 import KERNELS, VARIANTS, stored
 
@@ -25,8 +22,8 @@ ORDERS = ("exact", "sequential")
 class Rotated(NamedTuple, Generic[A]):
     """The checked arguments of a rotation.
 
-    x: floats. signs: the mask. axis: -1 or 0. rotation: the order of its sums, see the headers. wide: whether the result
-    is float32. kind: the `FloatKind` of x. scales: rows and columns of the codes' scales. order: of NVFP4's operations.
+    x: floats. signs: the mask. axis: -1 or 0. rotation: the order of its sums, see the headers. wide: whether the
+    result is float32. kind: the `FloatKind` of x. scales: rows and columns of the codes' scales. order: of NVFP4's operations.
     layout: of the scales. amax: the tensor's maximum, None for that of the rotated x.
     """
 
@@ -130,20 +127,10 @@ def _whole(m: int) -> int:
 
 def _rotation(call: Call[A], x: Any, signs: Any, axis: Any, order: Any) -> Rotated[A]:
     """Return the checked arguments that both operations have."""
-    if not isinstance(axis, int | np.integer) or isinstance(axis, BOOLS) or axis not in AXES:
-        raise ArgumentError(f"axis={shown(axis)}; allowed are -1 and 0")
-    view = call.matrix("x", x, GROUP if axis else 1)
+    along = checks.count("axis", axis, *AXES)
+    view = call.matrix("x", x, GROUP if along else 1)
     kind = KINDS.get(view.dtype, 2)
     if kind == 2:
         raise DtypeError(f"x has dtype {view.dtype}; allowed are float32, bfloat16 and uint16 (bfloat16 bits)")
-    return Rotated(view, _mask(signs), int(axis), checks.choice("order", order, ORDERS), kind)
-
-
-def _mask(signs: Any) -> int:
-    try:
-        number = -1 if isinstance(signs, BOOLS) else operator.index(signs)
-    except TypeError:
-        number = -1
-    if not 0 <= number < 1 << GROUP:
-        raise ArgumentError(f"signs is {shown(signs)}; allowed are integers from 0 to 2**{GROUP} - 1")
-    return number
+    mask = checks.count("signs", signs, 0, (1 << GROUP) - 1)
+    return Rotated(view, mask, along, checks.choice("order", order, ORDERS), kind)

@@ -25,9 +25,9 @@ class RotationArguments(Nvfp4Arguments):
     """Mirror of `refnum::RotationArguments` in kernels/rotation_memory.cuh; see `frame.Launch`."""
 
     slots = ("x", "out")
-    _fields_ = [
+    _fields_ = (
         ("signs", ctypes.c_uint32), ("rotation", ctypes.c_int32), ("m", ctypes.c_uint32), ("k", ctypes.c_uint32),
-    ]  # fmt: skip
+    )  # fmt: skip
 
 
 class GivenMaximum(RotationArguments):
