@@ -59,7 +59,7 @@ def _joined(limbs: list[Array], exponent: Array) -> Sums:
     negative = _digits(limbs)[-1] < np.int64(0)
     digits = _digits([np.where(negative, -limb, limb) for limb in limbs])
     word = digits[-1].astype(np.uint64)
-    place = np.full(word.shape, _LIMB * (len(digits) - 1), dtype=np.int32, like=word)
+    place = np.full_like(word, _LIMB * (len(digits) - 1), dtype=np.int32)
     for n in range(len(digits) - 2, -1, -1):
         digit = digits[n].astype(np.uint64)
         more = word < np.uint64(1 << 27)

@@ -81,7 +81,7 @@ def hadamard_quantize_nvfp4(
     ArgumentError.
     """
     rotated = hadamard16(x, signs, axis, order)
-    rows = rotated if require_integer("axis", axis, *AXES) else contiguous(rotated.T)
+    rows = rotated if int(axis) else contiguous(rotated.T)
     return quantize_nvfp4(rows, variant, tensor_amax, rbits=rbits, philox=philox, layout_out=layout_out)
 
 

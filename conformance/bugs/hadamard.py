@@ -55,7 +55,7 @@ def _rotated(case: Case, dtype: str) -> np.ndarray:
 def _quantised(case: Case, rotated: np.ndarray) -> Outputs:
     """The codes of other numbers than those of the rotation, in the case's own orientation."""
     rows = rotated if case.params["axis"] else np.ascontiguousarray(rotated.T)
-    more = {name: case.inputs[name] for name in ("tensor_amax", "rbits") if name in case.inputs}
+    more: dict[str, Any] = {name: case.inputs[name] for name in ("tensor_amax", "rbits") if name in case.inputs}
     found = refnum.quantize_nvfp4(rows, case.params.get("variant", "TE"), **more)
     return dict(zip(("packed", "scales", "tensor_amax"), found, strict=True))
 

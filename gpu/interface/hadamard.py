@@ -23,8 +23,8 @@ class Rotated(NamedTuple, Generic[A]):
     """The checked arguments of a rotation.
 
     x: floats. signs: the mask. axis: -1 or 0. rotation: the order of its sums, see the headers. wide: whether the
-    result is float32. kind: the `FloatKind` of x. scales: rows and columns of the codes' scales. order: of NVFP4's operations.
-    layout: of the scales. amax: the tensor's maximum, None for that of the rotated x.
+    result is float32. kind: the `FloatKind` of x. scales: rows and columns of the codes' scales. order: of NVFP4's
+    operations. layout: of the scales. amax: the tensor's maximum, None for that of the rotated x.
     """
 
     x: A

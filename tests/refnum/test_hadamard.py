@@ -81,15 +81,7 @@ def test_the_sum_over_rotated_operands_is_that_of_the_plain_ones():
 
 @pytest.mark.parametrize(("order", "dtype", "given"), list(itertools.product(ORDERS, DTYPES, DTYPES)))
 def test_the_model_equals_the_oracle(order, dtype, given):
-    kinds = [
-        (1, 2, 0, 0),
-        (2, 8, 0, 0),
-        (3, 30, 0, 0),
-        (4, 126, 0, 0),
-        (5, 20, 0.3, 0),
-        (6, 126, 0.5, 0),
-        (7, 3, 0.1, 0.05),
-    ]
+    kinds = [(2, 0, 0), (8, 0, 0), (30, 0, 0), (126, 0, 0), (20, 0.3, 0), (126, 0.5, 0), (3, 0.1, 0.05)]
     for seed, (spread, odd, special) in enumerate(kinds):
         x = as_input(words((2, 16), seed, spread, odd, special), given)
         for axis, signs in ((-1, 0xD7E8), (0, 0x0001)):

@@ -7,6 +7,7 @@ sampled.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -60,7 +61,8 @@ def _pairs(operation: str, profile: str, params: Mapping[str, Any]) -> Domain:
             blocks[number, first] = np.uint32(128 << 23) | high
             blocks[number, second] = np.uint32(128 - distance << 23) | low
             held[number, first] = number + (distance << 14)
-            yield Chunk(_inputs(blocks, fmt, operation, params), lambda held=held: _laid(held, params["axis"], -1))
+            members = functools.partial(_laid, held, params["axis"], -1)
+            yield Chunk(_inputs(blocks, fmt, operation, params), members)
 
     how = "two significands of 8 bits in lanes that move, the second 0 to 9 binades lower, among zeros"
     return Domain("every pair of significands", operation, profile, params, DISTANCES << 14, how, make)

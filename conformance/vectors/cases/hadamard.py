@@ -28,8 +28,12 @@ def _narrow(x: np.ndarray) -> np.ndarray:
 
 def _draft(comment: str, x: np.ndarray, axis: int, order: str, **more: Any) -> Draft:
     clause = "N22" if x.size else "N0"
-    params = {"axis": axis, "order": order, **{name: more[name] for name in ("dtype", "signs") if name in more}}
-    inputs = {"x": x, **{name: more[name] for name in ("tensor_amax", "rbits") if name in more}}
+    params: dict[str, Any] = {
+        "axis": axis,
+        "order": order,
+        **{name: more[name] for name in ("dtype", "signs") if name in more},
+    }
+    inputs: dict[str, Any] = {"x": x, **{name: more[name] for name in ("tensor_amax", "rbits") if name in more}}
     return Draft(inputs, params, FLAGS, comment, clause)
 
 
