@@ -24,10 +24,10 @@ TUNING: dict[str, Grid] = {"hadamard16": Grid(256, 1, GROUP), "hadamard_quantize
 class RotationArguments(Nvfp4Arguments):
     """Mirror of `refnum::RotationArguments` in kernels/rotation_memory.cuh; see `frame.Launch`."""
 
-    slots = ("x", "out")
-    _fields_ = (
+    slots: tuple[str, ...] = ("x", "out")
+    _fields_ = [  # noqa: RUF012 - as ctypes reads it
         ("signs", ctypes.c_uint32), ("rotation", ctypes.c_int32), ("m", ctypes.c_uint32), ("k", ctypes.c_uint32),
-    )  # fmt: skip
+    ]  # fmt: skip
 
 
 class GivenMaximum(RotationArguments):

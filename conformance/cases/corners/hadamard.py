@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -55,7 +54,7 @@ def cancelling_blocks(fmt: Format) -> np.ndarray:
 
     The tie is half a last place of bfloat16 or of float32 above or below an odd or even number, at several exponents.
     """
-    rows = []
+    rows: list[np.ndarray] = []
     for width in (8, 24) if fmt is FP32 else (8,):
         for exponent, small, large in ((127, 0, 250), (127, 1, 200), (100, 1 << 23, 140), (60, 0, 61), (2, 3, 254)):
             for odd, nudge, sign in ((0, 0, 0), (1, 0, 1), (0, 1, 1), (1, -1, 0), (0, -1, 1), (1, 1, 0)):
@@ -110,11 +109,11 @@ def hadamard_quantize_nvfp4(operation: str, params: Mapping[str, Any]) -> Iterat
     """The same under their own maximum, given maxima of every kind, and random bytes."""
     fmt, axis = target_of(operation, params).input, int(params["axis"])
     blocks = np.concatenate([spread_blocks(fmt, binades, 32) for binades in (3, 12, 30)])
-    given = ((f"tensor maximum {amax:#010x}", {"x": as_float(laid(blocks, axis), fmt), "tensor_amax": one(amax)}, {})
-             for amax in AMAX)  # fmt: skip
     x = as_float(laid(blocks, axis), fmt)
+    yield from _every(operation, params)
+    for amax in AMAX:
+        yield f"tensor maximum {amax:#010x}", {"x": x, "tensor_amax": one(amax)}, {}
     shape = x.shape if axis else (x.shape[1], 16)
     dice = _noise(-(-shape[0] * shape[1] // 16), 9).reshape(-1)[: shape[0] * shape[1]]
     rbits = (dice >> np.uint32(24)).astype(np.uint8).reshape(shape)
-    drawn = ("random bytes", {"x": x, "tensor_amax": one(AMAX[3]), "rbits": rbits}, {})
-    return chain(_every(operation, params), given, iter([drawn]))
+    yield "random bytes", {"x": x, "tensor_amax": one(AMAX[3]), "rbits": rbits}, {}
