@@ -119,6 +119,14 @@ CALLS = {
         f"dequantize_nvfp4 {o}": (R.dequantize_nvfp4, (PACKED, np.repeat(SCALES, 2, axis=1), PROB[5:], o), {})
         for o in ("te", "product", "four_over_six")
     },
+    **{
+        f"hadamard16 {o} {a}": (R.hadamard16, (SPECIAL, 3, a, o, d), {})
+        for o in ("exact", "sequential")
+        for a, d in ((-1, "bfloat16"), (0, "float32"))
+    },
+    "hadamard16 wide": (R.hadamard16, (np.ldexp(X[:1, 64:96], np.arange(32) * 7 - 99).astype(np.float32),), {}),
+    "hadamard16 no rows": (R.hadamard16, (BF16[:0],), {}),
+    "hadamard_quantize_nvfp4": (R.hadamard_quantize_nvfp4, (BF16,), {"axis": 0, "layout_out": "swizzled"}),
     "fp8_to_mxfp4": (R.fp8_to_mxfp4, (CODES, TILES), {}),
     "mxfp4_to_fp8": (R.mxfp4_to_fp8, (PACKED, SCALES), {}),
     "mxfp4_to_fp8 amax": (R.mxfp4_to_fp8, (PACKED, SCALES, "amax"), {}),

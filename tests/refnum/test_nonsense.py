@@ -122,14 +122,14 @@ KINDS = {
     "dtype": "dtype", "philox": "key", "value": "key", "x": "floats", "packed": "codes", "codes": "codes",
     "payload": "codes", "scales": "scales", "rbits": "random bits", "row_map": "row map", "weights": "weights",
     "prob": "weights", "gate": "half floats", "up": "half floats", "grad": "half floats", "rows": "half floats",
-    "variant": "word", "tensor_amax": "maximum",
+    "variant": "word", "tensor_amax": "maximum", "signs": "integer", "axis": "integer",
     "scale_exponent": "exponent", "case": "case", "index": "index", "counter": "words",
     "key": "key words", "like": "like", "shape": "shape",
 }  # fmt: skip
 """Argument -> what it is; an asterisk in a call below names another kind."""
 
 LIKE = np.empty(0, np.uint32)
-RANDOM_NVFP4 = ("quantize_nvfp4 rbits", "quantize_nvfp4 philox")
+RANDOM_NVFP4 = ("quantize_nvfp4 rbits", "quantize_nvfp4 philox", "hadamard_quantize_nvfp4 rbits")
 """Calls that the kernels do not have."""
 DRAW = {"n": 8, "seed": 1, "stream": 0, "step": 0, "offset": 0, "like": LIKE}
 MX = {"packed": PACKED, "scales": SCALES}
@@ -151,6 +151,10 @@ CALLS = {
     "quantize_nvfp4 philox": {"x": X, "philox": (1, 2, 3)},
     "dequantize_nvfp4": {"packed": PACKED, "scales": np.repeat(SCALES, 2, axis=1), "tensor_amax": PROB[:1],
                          "order": "te", "tile": (1, 16), "dtype": "float32", "layout_in": "bytes"},
+    "hadamard16": {"x": X, "signs": 3, "axis": -1, "order": "exact", "dtype": "float32"},
+    "hadamard_quantize_nvfp4": {"x": X, "signs": 3, "axis": -1, "order": "exact", "variant": "TE",
+                                "tensor_amax": PROB[:1], "layout_out": "bytes"},
+    "hadamard_quantize_nvfp4 rbits": {"x": X, "rbits": BITS},
     "fp8_to_mxfp4": {**FP8, "profile": "HOPPER", "layout_in": "bytes", "layout_out": "bytes"},
     "mxfp4_to_fp8": {**MX, "scale": "max", "layout_in": "bytes", "layout_out": "bytes"},
     "mxfp4_to_fp8_columns": {**MX, "splits": [4], "scale": "max"},
@@ -210,7 +214,7 @@ CALLS = {
 
 
 TWINS = ("quantize_", "dequantize_mxfp4", "dequantize_fp8", "fp8_", "mxfp4_", "swiglu_", "pack_", "unpack_", "permute_",
-         "unpermute", "matmul_fp8")  # fmt: skip
+         "unpermute", "matmul_fp8", "hadamard")  # fmt: skip
 TWINLESS = {"quantize_mx"}
 """What has a name like theirs and no kernel."""
 
