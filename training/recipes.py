@@ -12,7 +12,7 @@ class Operand:
     """How one operand of a product is quantised, and dequantised to bfloat16, before it is multiplied.
 
     Attributes:
-        form: `bfloat16`, as it is; `mxfp4`, blocks of 32; `nvfp4`, the variant TE.
+        form: `mxfp4`, or `nvfp4` of the variant TE.
         tile: rows and columns of a block of NVFP4.
         random: whether elements are rounded stochastically, with the words of `key`.
         rotated: whether `hadamard16` turns each 16 neighbours along the product's sum first.
@@ -22,6 +22,11 @@ class Operand:
     tile: tuple[int, int] = (1, 16)
     random: bool = False
     rotated: bool = False
+
+    @property
+    def block(self) -> tuple[int, int]:
+        """Rows and columns of a block."""
+        return (1, 32) if self.form == "mxfp4" else self.tile
 
     @property
     def profile(self) -> str:
@@ -57,10 +62,10 @@ _NV_SQUARE, _NV_BOTH = Operand("nvfp4", (16, 16)), Operand("nvfp4", random=True,
 RECIPES: dict[str, Recipe] = {
     row.name: row
     for row in (
-        Recipe("mxfp4-simulated", (_MX, _MX), (_MX, _MX), (_MX, _MX)),
-        Recipe("mxfp4-simulated-stochastic", (_MX, _MX), (_MX_RANDOM, _MX), (_MX_RANDOM, _MX)),
+        Recipe("mxfp4-products", (_MX, _MX), (_MX, _MX), (_MX, _MX)),
+        Recipe("mxfp4-products-random", (_MX, _MX), (_MX_RANDOM, _MX), (_MX_RANDOM, _MX)),
         Recipe("nvfp4", (_NV, _NV_SQUARE), (_NV_RANDOM, _NV_SQUARE), (_NV_BOTH, _NV_TURNED)),
-        Recipe("nvfp4-without-rotation", (_NV, _NV_SQUARE), (_NV_RANDOM, _NV_SQUARE), (_NV_RANDOM, _NV)),
+        Recipe("nvfp4-no-rotation", (_NV, _NV_SQUARE), (_NV_RANDOM, _NV_SQUARE), (_NV_RANDOM, _NV)),
         Recipe("nvfp4-nearest", (_NV, _NV_SQUARE), (_NV, _NV_SQUARE), (_NV_TURNED, _NV_TURNED)),
         Recipe("nvfp4-rows", (_NV, _NV), (_NV_RANDOM, _NV), (_NV_BOTH, _NV_TURNED)),
     )
