@@ -26,6 +26,7 @@ from .formats import (
     Format,
     get_format,
 )
+from .hadamard import hadamard16, hadamard_quantize_nvfp4
 from .narrow import encode
 from .nvfp4 import dequantize_nvfp4, quantize_nvfp4
 from .payload import (
@@ -88,6 +89,8 @@ __all__ = [
     "fp8_to_payload",
     "get_format",
     "get_profile",
+    "hadamard16",
+    "hadamard_quantize_nvfp4",
     "layouts",
     "matmul_bf16",
     "matmul_fp8",
