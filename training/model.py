@@ -135,8 +135,9 @@ class ByteModel(torch.nn.Module):
 
     def at_step(self, step: int) -> None:
         """Tell the experts which step of the training follows: their random words are those of the step."""
-        for block in self.blocks:
-            block.experts.step = step
+        for one in self.modules():
+            if isinstance(one, MoELayer):
+                one.step = step
 
     def owned(self) -> dict[str, torch.nn.Parameter]:
         """Return the parameters that only this rank has: those of its experts."""
