@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import refnum
-from refnum import nvfp4
+from refnum import hadamard, nvfp4
 from refnum.arrays import contiguous
 from refnum.errors import ArgumentError
 from refnum.nvfp4_scales import VARIANTS
@@ -24,8 +24,9 @@ from refnum.nvfp4_scales import VARIANTS
 from . import layouts as storage
 from .case import FORM, Case
 
-DATA_PARAMS = frozenset({"splits", "tokens", "philox", "scale_byte"})
-"""Keywords that belong to a case's data, not to a variant: rows of each expert, rows of an output, a key, a scale."""
+DATA_PARAMS = frozenset({"splits", "tokens", "philox", "scale_byte", "signs"})
+"""Keywords that belong to a case's data, not to a variant: rows of each expert, rows of an output, a key, a scale,
+a mask of signs."""
 
 OPERANDS: dict[str, str] = {
     "x": "values", "gate": "values", "up": "values", "grad": "values", "rows": "values", "prob": "values",
@@ -190,12 +191,15 @@ _FP8_BOTH = (
     Output("column_codes", "codes", "E4M3", "column128"),
     Output("column_scales", "scales", "E8M0"),
 )
+_NVFP4_CODES = (Output("packed", "packed", "E2M1"), Output("scales", "codes", "E4M3"), Output("tensor_amax", "values"))
 _VALUES = (Output("values", "values"),)
 _TILES = ([1, 128], [128, 128])
 _SQUARES = ([1, 16], [16, 16])
+_ROTATED = ("bfloat16", "float32")
 _BOTH = (storage.IN, storage.OUT)
 _MX_ELEMENT = Blocks("@element", 32)
 _NVFP4 = "model-on-cupy-nvfp4"
+_ROTATION = "model-on-cupy-rotation"
 _FUSED = "model-on-cupy-fused"
 
 _TABLE = (
@@ -216,13 +220,19 @@ _TABLE = (
     Operation("dequantize_fp8_tiles", "N6", "tiles", ("codes", "scales"), _VALUES,
               {"tile": _TILES, "dtype": FLOAT_OUTPUTS}, layouts=(storage.IN,), reads=TILE),
     Operation("quantize_nvfp4", "N21", "nvfp4", ("x",),
-              (Output("packed", "packed", "E2M1"), Output("scales", "codes", "E4M3"), Output("tensor_amax", "values")),
+              _NVFP4_CODES,
               {"variant": tuple(VARIANTS), "tile": _SQUARES, "input": FLOAT_INPUTS}, optional=("tensor_amax", "rbits"),
               layouts=(storage.OUT,), stored_as=nvfp4.LAYOUTS, reads=NVFP4, rounds_to=NVFP4, proof=_NVFP4),
     Operation("dequantize_nvfp4", "N21", "nvfp4", ("packed", "scales", "tensor_amax"), _VALUES,
               {"order": nvfp4.ORDERS, "tile": _SQUARES, "dtype": FLOAT_OUTPUTS},
               kinds={"scales": "codes"}, layouts=(storage.IN,), stored_as=nvfp4.LAYOUTS, reads=NVFP4, rounds_to=NVFP4,
               proof=_NVFP4),
+    Operation("hadamard16", "N22", "hadamard", ("x",), _VALUES,
+              {"axis": hadamard.AXES, "order": hadamard.ORDERS, "dtype": _ROTATED, "input": _ROTATED},
+              reads=NVFP4, rounds_to=NVFP4, dear=4, proof=_ROTATION),
+    Operation("hadamard_quantize_nvfp4", "N22", "hadamard", ("x",), _NVFP4_CODES,
+              {"axis": hadamard.AXES, "order": hadamard.ORDERS, "input": _ROTATED}, optional=("tensor_amax", "rbits"),
+              layouts=(storage.OUT,), stored_as=nvfp4.LAYOUTS, reads=NVFP4, rounds_to=NVFP4, dear=4, proof=_ROTATION),
     Operation("fp8_to_mxfp4", "N7", "recast", ("codes", "scales"), _MXFP4, profiled=True, layouts=_BOTH, quantises=True,
               reads=TILE),
     Operation("mxfp4_to_fp8", "N8", "recast", ("packed", "scales"), _FP8_ROWS, {"scale": ("max", "amax")},

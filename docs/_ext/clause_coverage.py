@@ -45,6 +45,8 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
     "N19.9": ("another instruction, which no vector asks", "tests/refnum/test_captured_products.py"),
     "N21.8": ("informative", "tests/refnum/test_nvfp4.py"),
     "N21.9": ("informative", "tests/refnum/test_nvfp4.py"),
+    "N22.4": ("a theorem on N22.2 and N22.3", "tests/refnum/test_hadamard.py"),
+    "N22.7": ("informative", "tests/refnum/test_hadamard.py"),
     "N19.10": ("informative", "tests/refnum/test_captured_products.py"),
 }
 """Part without a result of its own -> why, and the test that holds it."""

@@ -185,6 +185,20 @@ constexpr Part PARTS[] = {
     {"N21.6", "random bits are ignored"},
     {"N21.7", "the order `product` is `te`"},
     {"N21.7/bfloat16", "a bfloat16 result is cut"},
+    {"N22.1", "a set bit means plus"},
+    {"N22.1/first", "the most significant bit is bit 0"},
+    {"N22.1/results", "the signs multiply the results"},
+    {"N22.2", "the order `exact` is `sequential`"},
+    {"N22.2/once", "a sum is rounded to float32 before it is rounded to bfloat16"},
+    {"N22.2/zero", "a sum of zero is -0"},
+    {"N22.2/infinities", "infinities of different signs add up to +Inf"},
+    {"N22.3", "the order `sequential` is `exact`"},
+    {"N22.3/order", "terms are added from the last to the first"},
+    {"N22.3/bfloat16", "a bfloat16 result is cut"},
+    {"N22.5", "the last row is repeated in place of the rows of +0"},
+    {"N22.6", "the maximum is that before the rotation"},
+    {"N22.6/rounded", "the rotated numbers are quantised in float32"},
+    {"N22.6/axis", "codes for axis 0 are not those of the transpose"},
 };
 constexpr std::size_t PART_COUNT = sizeof(PARTS) / sizeof(PARTS[0]);
 
