@@ -40,7 +40,7 @@ _WIDTHS = np.array([0.5, 0.5, 0.5, 0.5, 0.75, 1, 1.5, 2], np.float32).view(np.ui
 
 
 def ema_update(ema: Array, w: Array, beta: float = 0.998) -> Array:
-    """Return the running average after one step: fl(fl(beta * ema) + fl(fl(1 - beta) * w)) (clause N24.7).
+    """Return the running average after one step: fl(fl(beta * ema) + fl(fl(1 - beta) * w)) (clause N24.8).
 
     ema: float32 of any shape; w: the weights, in that shape, of any float dtype that widens to float32 exactly; beta: a
     number from 0 to 1, rounded once to float32. Returns float32. Raises DtypeError, ShapeError, ArgumentError.
@@ -52,7 +52,7 @@ def ema_update(ema: Array, w: Array, beta: float = 0.998) -> Array:
 
 
 def distance_update(distance: Array, before: Array, after: Array) -> Array:
-    """Return a weight's distance after one more step: fl(distance + |fl(after - before)|) (clause N24.11).
+    """Return a weight's distance after one more step: fl(distance + |fl(after - before)|) (clause N24.9).
 
     distance: float32 of any shape; before, after: in that shape, of any float dtype that widens to float32 exactly.
     Returns float32. Raises DtypeError, ShapeError.
@@ -62,10 +62,8 @@ def distance_update(distance: Array, before: Array, after: Array) -> Array:
     return add(so_far, subtract(last, first) & _MAGNITUDE).view(np.float32)
 
 
-def q_ramping(
-    dist_w: Array, dist_q: Array, alpha: float = 16, beta: int = 5, most: int = MOST_STEPS
-) -> Array:
-    """Return after how many steps each weight is updated, Q-Ramping (clause N24.11).
+def q_ramping(dist_w: Array, dist_q: Array, alpha: float = 16, beta: int = 5, most: int = MOST_STEPS) -> Array:
+    """Return after how many steps each weight is updated, Q-Ramping (clause N24.9).
 
     dist_w, dist_q: float32 of one shape, the distances of the weights and of the quantised weights; alpha: a positive
     number, rounded once to float32; beta: an integer of at least 0; most: the largest period, the steps of an epoch.
@@ -96,7 +94,7 @@ def _floor_quotient(a: Array, b: Array) -> Array:
 
 
 def ramping_step(total: Array, count: Array, grad: Array, period: Array) -> tuple[Array, Array, Array, Array]:
-    """Accumulate a gradient and say where a weight is updated, Q-Ramping (clause N24.12).
+    """Accumulate a gradient and say where a weight is updated, Q-Ramping (clause N24.10).
 
     total: float32, the sum of gradients so far; count: int32, the steps since it was empty; grad: the gradient, of any
     float dtype that widens to float32 exactly; period: int32, at least 1, as `q_ramping` gives it; all of one shape.
@@ -118,12 +116,13 @@ def ramping_step(total: Array, count: Array, grad: Array, period: Array) -> tupl
 
 
 def osci_reset(w: Array, packed: Array, scales: Array, outer: Array, threshold: float = 0.495) -> Array:
-    """Say which weights lie near the edge of the bin that they were rounded into, OsciReset (clause N24.13).
+    """Say which weights lie near the edge of the bin that they were rounded into, OsciReset (clause N24.14).
 
     w: [M, K] of any float dtype that widens to float32 exactly; packed, scales, outer: as `quantize_tetrajet_v2` gives
     them for w. threshold: a number, rounded once to float32. A weight is near an edge where |fl(fl(w / s) - q)| is more
     than fl(threshold * width), s the product of its scales, q the number of its code and width that of q's bin.
-    Returns bool [M, K]: weights that are set to their dequantised numbers. Raises DtypeError, ShapeError, ArgumentError.
+    Returns bool [M, K]: the weights that are set to their dequantised numbers.
+    Raises DtypeError, ShapeError, ArgumentError.
     """
     require_float("w", w)
     product = spread(scale_products(*_require_scales(packed, scales, outer)), BLOCK_V2, axis=1)
@@ -137,7 +136,7 @@ def osci_reset(w: Array, packed: Array, scales: Array, outer: Array, threshold: 
 
 
 def osci_reset_by_distance(dist_w: Array, dist_q: Array, threshold: float = 16) -> Array:
-    """Say which weights oscillate by their distances, OsciReset (clause N24.13).
+    """Say which weights oscillate by their distances, OsciReset (clause N24.14).
 
     dist_w, dist_q: float32 of one shape, as `distance_update` gives them for weights and for quantised weights;
     threshold: a number, rounded once to float32. Returns bool: fl(dist_q / dist_w) is at least the threshold, and
@@ -150,7 +149,7 @@ def osci_reset_by_distance(dist_w: Array, dist_q: Array, threshold: float = 16) 
 
 
 def channel_norms(x: Array) -> Array:
-    """Return the Euclidean norm of each column, the sum of squares exact and its root rounded once (clause N24.14).
+    """Return the Euclidean norm of each column, the sum of squares exact and its root rounded once (clause N24.15).
 
     x: [M, K] float32, bfloat16, float16 or uint16 (bfloat16 bits). Returns float32 [K]; a column with a NaN gives NaN,
     one with an Inf and no NaN gives Inf. Raises DtypeError, ShapeError.
@@ -191,7 +190,7 @@ def _nearest(word: int, exponent: int) -> int:
 
 
 def out_control(norms: Array, share: float | Fraction = Fraction(1, 10)) -> Array:
-    """Say which channels keep eight bits, OutControl (clause N24.14).
+    """Say which channels keep eight bits, OutControl (clause N24.15).
 
     norms: float32 [K], the sums of a channel's norms over the recorded steps; share: a number from 0 to 1, taken
     exactly. The floor(share * K) channels, their number raised to a multiple of 128 and lowered to one that is at most

@@ -67,10 +67,10 @@ def quantize_tetrajet(
     """Quantise to MXFP4 as TetraJet does (clause N24).
 
     x: [M, K] float32, bfloat16, float16 or uint16 (bfloat16 bits), K % 32 == 0. axis: 1 for blocks of 32 along a row,
-    0 for blocks of 32 along a column, the last of which may be short. rule: how a block's scale follows from its largest
-    magnitude, `truncation_free`, `exact` or `microscaling`; ratio: the format in which `truncation_free` takes a sixth
-    of it, `bfloat16` or `float32`. ties: `even` or `away`. rbits, [M, K] unsigned integers below 256, or philox (N13.5)
-    round the elements stochastically; ties are then not read.
+    0 for blocks of 32 along a column, the last of which may be short. rule: how a block's scale follows from its
+    largest magnitude, `truncation_free`, `exact` or `microscaling`; ratio: the format in which `truncation_free` takes
+    a sixth of it, `bfloat16` or `float32`. ties: `even` or `away`. rbits, [M, K] unsigned integers below 256, or philox
+    (N13.5) round the elements stochastically; ties are then not read.
     Returns (packed u8 [M, K/2], even element in the low nibble; scales u8 [M, K/32] or [ceil(M/32), K], E8M0 bytes).
     Raises DtypeError, ShapeError, ArgumentError.
     """
@@ -95,7 +95,7 @@ def quantize_tetrajet(
 def q_ema(
     w: Array, ema: Array, axis: int = 1, rule: str = "truncation_free", ratio: str = "bfloat16"
 ) -> tuple[Array, Array]:
-    """Quantise weights to the neighbour that their running average is nearer to, Q-EMA (clause N24.6).
+    """Quantise weights to the neighbour that their running average is nearer to, Q-EMA (clause N24.7).
 
     w: as x of `quantize_tetrajet`, which gives the scales; ema: its running average, [M, K] of any of these dtypes.
     Each code is one of the two neighbours of the scaled weight: the one above in magnitude where the average, under the
@@ -131,7 +131,7 @@ def neighbour_codes(bits: Array, average: Array, exponent: Array) -> Array:
 
 
 def dequantize_tetrajet(packed: Array, scales: Array, axis: int = 1, dtype: str = "float32") -> Array:
-    """Dequantise MXFP4 whose blocks lie along either axis (clause N24.5): exact, as `dequantize_mxfp4`.
+    """Dequantise MXFP4 whose blocks lie along either axis (clause N24.6): exact, as `dequantize_mxfp4`.
 
     packed: u8 [M, K/2]; scales: u8 [M, K/32] for axis 1, [ceil(M/32), K] for axis 0; dtype: float32 | bfloat16.
     Returns [M, K]. Raises DtypeError, ShapeError, ScaleError, ArgumentError.
@@ -160,7 +160,7 @@ def double_quantise(
     rbits: Array | None = None,
     philox: tuple[int, ...] | None = None,
 ) -> tuple[Array, Array]:
-    """Quantise a quantised tensor along its other axis, double quantisation (clause N24.5).
+    """Quantise a quantised tensor along its other axis, double quantisation (clause N24.6).
 
     packed, scales: MXFP4 whose blocks lie along the other axis than `axis`, as `quantize_tetrajet` gives it; the other
     arguments and the result are those of `quantize_tetrajet` for the dequantised tensor. Raises as both.

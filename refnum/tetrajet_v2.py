@@ -39,7 +39,7 @@ _TWO, _FOUR = np.uint32(0x40000000), np.uint32(0x40800000)
 
 
 def quantize_tetrajet_v2(x: Array, seed: int | None = None) -> tuple[Array, Array, Array]:
-    """Quantise to E2M1 under two scales, as TetraJet-v2 does (clause N24.8).
+    """Quantise to E2M1 under two scales, as TetraJet-v2 does (clause N24.11).
 
     x: [M, K] float32, bfloat16, float16 or uint16 (bfloat16 bits), K % 128 == 0. seed: a 32-bit number, with which the
     elements are rounded stochastically by the noise of `tetrajet_v2_noise`; to nearest, ties to even, without it.
@@ -64,7 +64,7 @@ def quantize_tetrajet_v2(x: Array, seed: int | None = None) -> tuple[Array, Arra
 
 
 def dequantize_tetrajet_v2(packed: Array, scales: Array, outer: Array, dtype: str = "float32") -> Array:
-    """Dequantise E2M1 under two scales (clause N24.8): fl(code * fl(outer * scale)), rounded once more to bfloat16.
+    """Dequantise E2M1 under two scales (clause N24.11): fl(code * fl(outer * scale)), rounded once more to bfloat16.
 
     packed: u8 [M, K/2]; scales: E4M3 codes u8 [M, K/16]; outer: float32 [M, K/128]; dtype: float32 | bfloat16.
     Returns [M, K]. Raises DtypeError, ShapeError, ArgumentError.
@@ -92,7 +92,9 @@ def _require_scales(packed: Array, scales: Array, outer: Array) -> tuple[Array, 
         raise DtypeError(f"outer has dtype {outer.dtype}; allowed is float32")
     for name, part, shape in (("scales", scales, (m, k // BLOCK_V2)), ("outer", outer, (m, k // TILE))):
         if tuple(part.shape) != shape:
-            raise ShapeError(f"{name} has shape {tuple(part.shape)}; packed of shape {tuple(packed.shape)} needs {shape}")
+            raise ShapeError(
+                f"{name} has shape {tuple(part.shape)}; packed of shape {tuple(packed.shape)} needs {shape}"
+            )
     return scales, contiguous(outer).view(np.uint32)
 
 
@@ -130,7 +132,7 @@ def noise_bits(shape: tuple[int, int], seed: int, offset: int = 0, like: Array |
 
 
 def tetrajet_v2_noise(shape: tuple[int, int], seed: int) -> Array:
-    """Return the noise of TetraJet-v2's stochastic rounding (clause N24.9).
+    """Return the noise of TetraJet-v2's stochastic rounding (clause N24.12).
 
     shape: (M, K), K a multiple of 4; seed: a 32-bit number. Returns float32 [M, K], at least -1/2 and below 1/2.
     Raises ShapeError, ArgumentError.
@@ -156,7 +158,7 @@ def _with_noise(scaled: Array, noise: Array) -> Array:
 
 
 def tetrajet_v2_signs(seed: int) -> int:
-    """Return the 16 signs of TetraJet-v2's rotation as a mask for `hadamard16` (clauses N24.10 and N22).
+    """Return the 16 signs of TetraJet-v2's rotation as a mask for `hadamard16` (clauses N24.13 and N22).
 
     seed: a 32-bit number. Bit i, the least significant first, is set where element i is negated. Raises ArgumentError.
     """

@@ -30,7 +30,7 @@ def block_byte(values: Sequence[Exact], rule: str = "truncation_free", ratio: st
 
 
 def element(value: Exact, byte: int, ties: str = "even", rbits: int | None = None) -> int:
-    """Return the E2M1 code of an element under a byte (N24.3)."""
+    """Return the E2M1 code of an element under a byte (N24.4)."""
     if byte == 255:
         return 0
     scaled = number(value) / _TWO ** (byte - 127) if isinstance(value, Fraction) else value
@@ -40,7 +40,7 @@ def element(value: Exact, byte: int, ties: str = "even", rbits: int | None = Non
 
 
 def neighbour(value: Exact, average: Exact, byte: int) -> int:
-    """Return the code of the neighbour that a weight's average chooses (N24.6), by search of the magnitudes."""
+    """Return the code of the neighbour that a weight's average chooses (N24.7), by search of the magnitudes."""
     if byte == 255:
         return 0
     minus = is_negative(value)
@@ -91,7 +91,7 @@ def quantize_tetrajet(
 def q_ema(
     w: Matrix, ema: Matrix, axis: int = 1, rule: str = "truncation_free", ratio: str = "bfloat16"
 ) -> tuple[Codes, Codes]:
-    """Quantise weights to the neighbours that their averages choose (N24.6)."""
+    """Quantise weights to the neighbours that their averages choose (N24.7)."""
     columns = len(w[0]) if w else 0
     codes, scales = [[0] * columns for _ in w], _grid(len(w), columns, axis)
     for i, j, places in _blocks(len(w), columns, axis):
@@ -102,7 +102,7 @@ def q_ema(
 
 
 def dequantize_tetrajet(packed: Matrix, scales: Matrix, axis: int = 1) -> list[list[Exact]]:
-    """Return the exact values of [M, K], a magnitude of 2**128 or more as infinity (N24.5)."""
+    """Return the exact values of [M, K], a magnitude of 2**128 or more as infinity (N24.6)."""
     out: list[list[Exact]] = []
     for r, row in enumerate(unpack(packed)):
         bytes_ = [scales[r][c // 32] if axis else scales[r // 32][c] for c in range(len(row))]
@@ -126,5 +126,5 @@ def double_quantise(
     ratio: str = "bfloat16",
     rbits: Matrix | None = None,
 ) -> tuple[Codes, Codes]:
-    """Quantise along the axis what lies quantised along the other (N24.5)."""
+    """Quantise along the axis what lies quantised along the other (N24.6)."""
     return quantize_tetrajet(dequantize_tetrajet(packed, scales, 1 - axis), axis, rule, ties, ratio, rbits)
