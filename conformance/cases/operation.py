@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import refnum
-from refnum import nvfp4
+from refnum import nvfp4, tetrajet
 from refnum.arrays import contiguous
 from refnum.errors import ArgumentError
 from refnum.nvfp4_scales import VARIANTS
@@ -31,7 +31,8 @@ OPERANDS: dict[str, str] = {
     "x": "values", "gate": "values", "up": "values", "grad": "values", "rows": "values", "prob": "values",
     "weights": "values", "rbits": "bits", "codes": "codes", "packed": "packed", "scales": "scales", "payload": "bytes",
     "a": "codes", "b": "codes", "a_scales": "scales", "b_scales": "scales", "row_map": "index", "stored": "scales",
-    "counter": "index", "key": "index", "keys": "index", "tensor_amax": "values",
+    "counter": "index", "key": "index", "keys": "index", "tensor_amax": "values", "w": "values",
+    "ema": "values",
 }  # fmt: skip
 """Name of an array argument -> its kind, as the kinds of `Output`; `bits` are random bits."""
 
@@ -196,6 +197,8 @@ _SQUARES = ([1, 16], [16, 16])
 _BOTH = (storage.IN, storage.OUT)
 _MX_ELEMENT = Blocks("@element", 32)
 _NVFP4 = "model-on-cupy-nvfp4"
+_TETRAJET = "model-on-cupy-tetrajet"
+_TETRAJET_OUT = (Output("packed", "packed", "E2M1"), Output("scales", "scales", "E8M0"))
 _FUSED = "model-on-cupy-fused"
 
 _TABLE = (
@@ -223,6 +226,12 @@ _TABLE = (
               {"order": nvfp4.ORDERS, "tile": _SQUARES, "dtype": FLOAT_OUTPUTS},
               kinds={"scales": "codes"}, layouts=(storage.IN,), stored_as=nvfp4.LAYOUTS, reads=NVFP4, rounds_to=NVFP4,
               proof=_NVFP4),
+    Operation("quantize_tetrajet", "N24", "tetrajet", ("x",), _TETRAJET_OUT,
+              {"axis": (1, 0), "rule": tetrajet.RULES, "ties": tetrajet.TIES, "ratio": tetrajet.RATIOS,
+               "input": FLOAT_OUTPUTS},
+              optional=("rbits",), proof=_TETRAJET),
+    Operation("q_ema", "N24", "tetrajet", ("w", "ema"), _TETRAJET_OUT,
+              {"axis": (1, 0), "rule": tetrajet.RULES, "input": FLOAT_OUTPUTS}, proof=_TETRAJET),
     Operation("fp8_to_mxfp4", "N7", "recast", ("codes", "scales"), _MXFP4, profiled=True, layouts=_BOTH, quantises=True,
               reads=TILE),
     Operation("mxfp4_to_fp8", "N8", "recast", ("packed", "scales"), _FP8_ROWS, {"scale": ("max", "amax")},

@@ -89,6 +89,8 @@ _TABLE = (
     _standard("product-bf16", 6_291_456, "matmul_bf16"),
     _standard("nvfp4", 6_567_263, "quantize_nvfp4", "dequantize_nvfp4"),
     _model("model-on-cupy-nvfp4", 346_305_887, "NVFP4"),
+    _standard("tetrajet", 1, "quantize_tetrajet", "q_ema"),
+    _model("model-on-cupy-tetrajet", 1, "TetraJet"),
     _model("model-on-cupy", 1_660_706_824, "every operation but the fused ones"),
     _model("model-on-cupy-fused", 155_247_676, "every operation that does the work of two"),
     _model("model-on-cupy-product", 133_693_440, "the matrix products"),
