@@ -112,17 +112,17 @@ def _shapes(operation: str, name: str, array: np.ndarray) -> Iterator[Change]:
     if name == "scales":
         yield "scales with a column too many", {name: np.concatenate([array, array[:, :1]], axis=1)}, {}
         yield "scales with a column too few", {name: array[:, :-1].copy()}, {}
-    if name in ("scales", "up", "grad", "rows"):
+    if name in ("scales", "up", "grad", "rows", "ema"):
         yield f"{name} with a row too many", {name: np.concatenate([array, array[:1]])}, {}
         yield f"{name} with a row too few", {name: array[:-1].copy()}, {}
-    if name in ("scales", "up", "grad", "rows") and len(array) > 1:
+    if name in ("scales", "up", "grad", "rows", "ema") and len(array) > 1:
         yield f"{name} of one row", {name: array[:1].copy()}, {}
-    if name in ("scales", "up", "grad"):
+    if name in ("scales", "up", "grad", "ema"):
         yield f"{name} of one column", {name: array[:, :1].copy()}, {}
-    if name in ("up", "grad"):
+    if name in ("up", "grad", "ema"):
         yield f"{name} with a block too many", {name: np.concatenate([array, array[:, :32]], axis=1)}, {}
     loose = operation in ("unpermute", "permute_pad", "swiglu_backward")
-    if name not in ("scales", "up", "grad") and not loose:
+    if name not in ("scales", "up", "grad", "ema") and not loose:
         for width in (33, 48, 17, array.shape[1] - 1, array.shape[1] + 1):
             if _no_blocks(operation, name, width):
                 yield f"{name} of {width} columns", {name: _wide(array, width)}, {}
