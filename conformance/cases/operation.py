@@ -90,7 +90,8 @@ class Operation:
     inputs: names of the golden signature's array arguments, in order, each with its kind in `OPERANDS`.
     kinds: kinds of inputs, where they are not those of `OPERANDS`.
     params: for each parameter its choices, the default first; `input` is the dtype of the floating-point input.
-    profiled: whether the operation takes a profile. optional: array inputs that a case may lack.
+    read_under: for a parameter that is read only under a value of another one, that parameter and value; elsewhere the
+    variants have its default. profiled: whether the operation takes a profile. optional: array inputs that a case may lack.
     nullable: those optional inputs that are passed as None when a case lacks them.
     layouts: the keywords for scale layouts that it has beside its parameters (N6.5), see `cases.layouts`.
     stored_as: the layouts that these keywords take, `bytes` first.
@@ -117,6 +118,7 @@ class Operation:
     outputs: tuple[Output, ...]
     params: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     kinds: Mapping[str, str] = field(default_factory=dict)
+    read_under: Mapping[str, tuple[str, Any]] = field(default_factory=dict)
     profiled: bool = False
     optional: tuple[str, ...] = ()
     nullable: tuple[str, ...] = ()
@@ -139,9 +141,13 @@ class Operation:
     proof: str = "model-on-cupy"
 
     def variants(self) -> Iterator[dict[str, Any]]:
-        """Yield every combination of the parameters' choices, all defaults first."""
+        """Yield every combination of the parameters' choices that is a call of its own, all defaults first."""
         for choice in itertools.product(*self.params.values()):
-            yield dict(zip(self.params, choice, strict=True))
+            variant = dict(zip(self.params, choice, strict=True))
+            read = (variant[name] == self.params[name][0] or variant[other] == value
+                    for name, (other, value) in self.read_under.items())  # fmt: skip
+            if all(read):
+                yield variant
 
     def defaults(self) -> dict[str, Any]:
         """Return the default of every parameter."""
@@ -229,7 +235,7 @@ _TABLE = (
     Operation("quantize_tetrajet", "N24", "tetrajet", ("x",), _TETRAJET_OUT,
               {"axis": (1, 0), "rule": tetrajet.RULES, "ties": tetrajet.TIES, "ratio": tetrajet.RATIOS,
                "input": FLOAT_OUTPUTS},
-              optional=("rbits",), proof=_TETRAJET),
+              read_under={"ratio": ("rule", "truncation_free")}, optional=("rbits",), proof=_TETRAJET),
     Operation("q_ema", "N24", "tetrajet", ("w", "ema"), _TETRAJET_OUT,
               {"axis": (1, 0), "rule": tetrajet.RULES, "input": FLOAT_OUTPUTS}, proof=_TETRAJET),
     Operation("fp8_to_mxfp4", "N7", "recast", ("codes", "scales"), _MXFP4, profiled=True, layouts=_BOTH, quantises=True,
