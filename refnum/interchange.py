@@ -30,7 +30,7 @@ KINDS: dict[str, str] = {
     "codes": "E4M3", "packed": "pairs", "payload": "bytes", "scales": "E8M0", "a_scales": "E8M0", "b_scales": "E8M0",
     "tensor_amax": "float32", "w": "float32", "ema": "float32", "before": "float32", "after": "float32",
     "distance": "float32", "dist_w": "float32", "dist_q": "float32", "total": "float32", "norms": "float32",
-    "outer": "float32",
+    "outer": "float32", "count": "integers", "period": "integers",
     "a": "@a_format", "b": "@b_format",
     "rbits": "integers", "row_map": "integers", "scale_exponent": "exponents", "case": "case", "dtype": "dtype",
     "out": "dtype",

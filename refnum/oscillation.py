@@ -45,8 +45,8 @@ def ema_update(ema: Array, w: Array, beta: float = 0.998) -> Array:
     ema: float32 of any shape; w: the weights, in that shape, of any float dtype that widens to float32 exactly; beta: a
     number from 0 to 1, rounded once to float32. Returns float32. Raises DtypeError, ShapeError, ArgumentError.
     """
-    decay = _number("beta", beta, 0, 1)
     old, new = _pair("ema", ema, "w", w)
+    decay = np.asarray(_number("beta", beta, 0, 1), like=old)
     left = subtract(np.full_like(decay, _ONE), decay)
     return add(multiply(old, decay), multiply(new, left)).view(np.float32)
 
@@ -72,7 +72,7 @@ def q_ramping(dist_w: Array, dist_q: Array, alpha: float = 16, beta: int = 5, mo
     """
     walked, jumped = _pair("dist_w", dist_w, "dist_q", dist_q, float32=True)
     beta, most = require_integer("beta", beta, 0, MOST_STEPS), require_integer("most", most, 1, MOST_STEPS)
-    above = divide(jumped, np.full_like(jumped, _number("alpha", alpha)[0]))
+    above = divide(jumped, np.asarray(_number("alpha", alpha), like=jumped))
     below = add(walked, np.full_like(walked, _EPSILON))
     quotient = _floor_quotient(above, below)
     # a quotient that is too large for the product is too large for `most` too
@@ -96,15 +96,15 @@ def _floor_quotient(a: Array, b: Array) -> Array:
 def ramping_step(total: Array, count: Array, grad: Array, period: Array) -> tuple[Array, Array, Array, Array]:
     """Accumulate a gradient and say where a weight is updated, Q-Ramping (clause N24.10).
 
-    total: float32, the sum of gradients so far; count: int32, the steps since it was empty; grad: the gradient, of any
-    float dtype that widens to float32 exactly; period: int32, at least 1, as `q_ramping` gives it; all of one shape.
+    total: float32, the sum of gradients so far; count: integers, the steps since it was empty; grad: the gradient, of
+    any float dtype that widens to float32 exactly; period: integers of at least 1, as `q_ramping` gives them; all of
+    one shape.
     Returns (total float32, count int32, due bool, mean float32): where due, count is a multiple of period, mean is
     fl(total / count), and total and count begin anew at 0; elsewhere mean is 0. A gradient with a NaN or an Inf adds
     nothing to any total. Raises DtypeError, ShapeError, ArgumentError.
     """
     so_far, more = _pair("total", total, "grad", grad)
-    for name, part in (("count", count), ("period", period)):
-        _require_counts(name, part, so_far.shape, 0 if name == "count" else 1)
+    count, period = _counts("count", count, so_far.shape, 0), _counts("period", period, so_far.shape, 1)
     finite = not bool(((more & _MAGNITUDE) >= INF).any())
     summed = add(so_far, more) if finite else so_far
     steps = count + np.int32(1)
@@ -131,7 +131,7 @@ def osci_reset(w: Array, packed: Array, scales: Array, outer: Array, threshold: 
         raise ShapeError(f"w has shape {tuple(w.shape)}; packed holds {tuple(codes.shape)}")
     level = np.take(np.asarray(decode_table(E2M1), like=packed), codes)
     off = subtract(divide(float32_bits(contiguous(w)), product), level) & _MAGNITUDE
-    widths = multiply(np.asarray(_WIDTHS, like=packed), _number("threshold", threshold))
+    widths = multiply(np.asarray(_WIDTHS, like=packed), np.asarray(_number("threshold", threshold), like=packed))
     return (off > np.take(widths, codes & np.uint8(7))) & (off <= INF)
 
 
@@ -217,9 +217,10 @@ def out_control(norms: Array, share: float | Fraction = Fraction(1, 10)) -> Arra
 
 
 def _fraction(name: str, value: Any) -> Fraction:
+    plain = isinstance(value, (int, float, Fraction, np.integer, np.floating)) and not isinstance(value, bool)
     try:
-        return Fraction(value)
-    except (TypeError, ValueError, OverflowError):
+        return Fraction(value if isinstance(value, (int, Fraction)) else float(value)) if plain else Fraction("none")
+    except (ValueError, OverflowError):
         raise ArgumentError(f"{name}={shown(value)}; allowed is a finite number") from None
 
 
@@ -250,11 +251,13 @@ def _pair(first: str, a: Array, second: str, b: Array, float32: bool = False) ->
     return contiguous(a).view(np.uint32).reshape(a.shape), float32_bits(contiguous(b)).reshape(b.shape)
 
 
-def _require_counts(name: str, part: Array, shape: tuple[int, ...], least: int) -> None:
+def _counts(name: str, part: Array, shape: tuple[int, ...], least: int) -> Array:
+    """Integers of a shape, from `least` to 2**31 - 2, as int32."""
     require_array(name, part)
-    if part.dtype != np.int32:
-        raise DtypeError(f"{name} has dtype {part.dtype}; allowed is int32")
+    if part.dtype.kind not in "iu":
+        raise DtypeError(f"{name} has dtype {part.dtype}; allowed are integers")
     if tuple(part.shape) != tuple(shape):
         raise ShapeError(f"{name} has shape {tuple(part.shape)}; allowed is that of total, {tuple(shape)}")
     if part.size and not least <= int(part.min()) <= int(part.max()) < MOST_STEPS:
         raise ArgumentError(f"{name} holds {int(part.min())} to {int(part.max())}; allowed are {least} to 2**31 - 2")
+    return part.astype(np.int32)

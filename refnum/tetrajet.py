@@ -163,7 +163,8 @@ def double_quantise(
     """Quantise a quantised tensor along its other axis, double quantisation (clause N24.6).
 
     packed, scales: MXFP4 whose blocks lie along the other axis than `axis`, as `quantize_tetrajet` gives it; the other
-    arguments and the result are those of `quantize_tetrajet` for the dequantised tensor. Raises as both.
+    arguments and the result are those of `quantize_tetrajet` for the dequantised tensor.
+    Raises DtypeError, ShapeError, ScaleError, ArgumentError.
     """
     return quantize_tetrajet(
         dequantize_tetrajet(packed, scales, 1 - _axis(axis)), axis, rule, ties, ratio, rbits=rbits, philox=philox

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .arguments import require_integer
+from .arguments import require_integer, require_sequence
 from .arrays import (
     OUTPUTS,
     TILE,
@@ -24,7 +24,7 @@ from .arrays import (
 )  # fmt: skip
 from .codec import decode_table, encode_bits
 from .division import divide
-from .errors import DtypeError, ShapeError
+from .errors import DtypeError, ShapeError, shown
 from .formats import E2M1, E4M3
 from .profiles import HOPPER
 from .softfloat import INF, NAN, add, multiply, to_bfloat16
@@ -137,9 +137,10 @@ def tetrajet_v2_noise(shape: tuple[int, int], seed: int) -> Array:
     shape: (M, K), K a multiple of 4; seed: a 32-bit number. Returns float32 [M, K], at least -1/2 and below 1/2.
     Raises ShapeError, ArgumentError.
     """
-    m, k = (require_integer("a dimension of shape", n, 0, (1 << 31) - 1) for n in shape)
-    if k % 4:
-        raise ShapeError(f"shape is {(m, k)}; its last axis must be a multiple of 4: four elements share a state")
+    sides = [require_integer("a dimension of shape", n, 0, (1 << 31) - 1) for n in require_sequence("shape", shape)]
+    if len(sides) != 2 or sides[1] % 4:
+        raise ShapeError(f"shape is {shown(shape)}; allowed is (M, K), K a multiple of 4: four elements share a state")
+    m, k = sides
     bits = noise_bits((m, k), require_integer("seed", seed, 0, (1 << 32) - 1))
     return np.asarray(bits.view(np.float32))
 

@@ -91,7 +91,8 @@ class Operation:
     kinds: kinds of inputs, where they are not those of `OPERANDS`.
     params: for each parameter its choices, the default first; `input` is the dtype of the floating-point input.
     read_under: for a parameter that is read only under a value of another one, that parameter and value; elsewhere the
-    variants have its default. profiled: whether the operation takes a profile. optional: array inputs that a case may lack.
+    variants have its default.
+    profiled: whether the operation takes a profile. optional: array inputs that a case may lack.
     nullable: those optional inputs that are passed as None when a case lacks them.
     layouts: the keywords for scale layouts that it has beside its parameters (N6.5), see `cases.layouts`.
     stored_as: the layouts that these keywords take, `bytes` first.

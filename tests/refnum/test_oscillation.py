@@ -252,7 +252,7 @@ def test_refusals():
         (ArgumentError, lambda: refnum.q_ramping(x, x, 0)),
         (ArgumentError, lambda: refnum.q_ramping(x, x, most=0)),
         (ArgumentError, lambda: refnum.ramping_step(x, count, x, count)),
-        (DtypeError, lambda: refnum.ramping_step(x, count.astype(np.int64), x, count + 1)),
+        (DtypeError, lambda: refnum.ramping_step(x, count.astype(np.float64), x, count + 1)),
         (ShapeError, lambda: refnum.osci_reset(x[:1], packed, scales, outer)),
         (ArgumentError, lambda: refnum.osci_reset(x, packed, scales, outer, np.nan)),
         (ShapeError, lambda: refnum.out_control(x)),

@@ -196,3 +196,19 @@ def test_refusals():
     for error, call in bad:
         with pytest.raises(error):
             call()
+
+
+@pytest.mark.parametrize("axis", [1, 0])
+def test_every_element_ends_in_the_models_code(axis):
+    x = words((40, 64), 4, 4, 0.003).view(np.float32)
+    x[:, 3] = 0
+    ema = np.roll(x, 1)
+    random = {"rbits": np.zeros(x.shape, np.uint8)}
+    for operation, given in (("quantize_tetrajet", {"x": x, "axis": axis}), ("q_ema", {"w": x, "ema": ema, "axis": axis}),
+                             ("quantize_tetrajet", {"x": x, "axis": axis, **random})):  # fmt: skip
+        packed, scales = getattr(refnum, operation)(**given)
+        for row, column in ((0, 0), (39, 63), (33, 3), (7, 40)):
+            told = refnum.explain(operation, given, (row, column))
+            assert told.code == unpack_nibbles(packed)[row, column]
+            assert told.scale == scales[(row, column // 32) if axis else (row // 32, column)]
+            assert told.steps[0].name == "element" and told.steps[-1].name == "code"
