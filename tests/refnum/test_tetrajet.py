@@ -204,7 +204,8 @@ def test_every_element_ends_in_the_models_code(axis):
     x[:, 3] = 0
     ema = np.roll(x, 1)
     random = {"rbits": np.zeros(x.shape, np.uint8)}
-    for operation, given in (("quantize_tetrajet", {"x": x, "axis": axis}), ("q_ema", {"w": x, "ema": ema, "axis": axis}),
+    averaged = {"w": x, "ema": ema, "axis": axis}
+    for operation, given in (("quantize_tetrajet", {"x": x, "axis": axis}), ("q_ema", averaged),
                              ("quantize_tetrajet", {"x": x, "axis": axis, **random})):  # fmt: skip
         packed, scales = getattr(refnum, operation)(**given)
         for row, column in ((0, 0), (39, 63), (33, 3), (7, 40)):

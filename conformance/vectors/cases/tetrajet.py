@@ -46,12 +46,12 @@ def _maxima() -> Iterator[Draft]:
     for axis, rule, ratio in itertools.product(AXES, RULES, RATIOS):
         if rule == "truncation_free" or ratio == "bfloat16":
             comment = "maxima beside every step, ties beside them"
-            yield _draft(comment, _turned(padded, axis), (axis, rule, "even", ratio), "N24.2")
+            yield _draft(comment, _turned(padded, axis), (axis, rule, "even", ratio), "N24")
     for axis, ties in itertools.product(AXES, TIES):
         x = float32(rows_of([*TIE_LANES, *(t + 1 for t in TIE_LANES), *(t - 1 for t in TIE_LANES)], bits(6)))
         whole = np.zeros((32, 32), np.float32)
         whole[: len(x)] = x
-        yield _draft("ties and one ulp beside", _turned(whole, axis), (axis, "exact", ties, "float32"), "N24.4")
+        yield _draft("ties and one ulp beside", _turned(whole, axis), (axis, "exact", ties, "float32"), "N24")
 
 
 def _special() -> Iterator[Draft]:
@@ -61,19 +61,19 @@ def _special() -> Iterator[Draft]:
     x[5, 9] = np.uint32(NAN).view(np.float32)
     x[7, 33], x[33, 60] = np.uint32(INF).view(np.float32), np.uint32(SIGN | INF).view(np.float32)
     for axis, rule in itertools.product(AXES, RULES):
-        yield _draft("zeros, NaN, Inf, a short last block", x, (axis, rule, "even", "bfloat16"), "N24.3")
+        yield _draft("zeros, NaN, Inf, a short last block", x, (axis, rule, "even", "bfloat16"), "N24")
     for axis in AXES:
         chosen = (axis, "truncation_free", "even", "bfloat16")
         yield _draft("no rows", np.zeros((0, 32), np.float32), chosen, "N0")
         for fmt in (FP32, BF16):
-            yield _draft("numbers of many sizes", as_float(content((33, 64), fmt), fmt), chosen, "N24.1")
+            yield _draft("numbers of many sizes", as_float(content((33, 64), fmt), fmt), chosen, "N24")
         ties = (axis, "truncation_free", "away", "bfloat16")
         yield _draft("bfloat16 beside steps", as_float(laid(edge_blocks(BF16)[1500:1532], axis, 32), BF16), ties)
         wide = as_float(content((33, 32), FP32, 4), FP32)
         rbits = (np.arange(wide.size, dtype=np.uint32).reshape(wide.shape) * np.uint32(2654435761) >> 24).astype(
             np.uint8
         )
-        yield _draft("random bytes", wide, chosen, "N24.4", rbits)
+        yield _draft("random bytes", wide, chosen, "N24", rbits)
 
 
 def _averages() -> Iterator[Draft]:
@@ -94,9 +94,9 @@ def _averages() -> Iterator[Draft]:
         if axis:
             pairs["the known answers"] = list(known)
         for comment, (left, right) in pairs.items():
-            yield Draft({"w": left, "ema": right}, {"axis": axis, "rule": rule}, AVERAGED, comment, "N24.7")
+            yield Draft({"w": left, "ema": right}, {"axis": axis, "rule": rule}, AVERAGED, comment, "N24")
     narrow = {name: as_float(content((2, 32), BF16, seed), BF16) for seed, name in enumerate(("w", "ema"))}
-    yield Draft(narrow, {"axis": 1, "rule": "exact"}, AVERAGED, "bfloat16", "N24.7")
+    yield Draft(narrow, {"axis": 1, "rule": "exact"}, AVERAGED, "bfloat16", "N24")
 
 
 quantize_tetrajet = plain(_maxima, _special)
