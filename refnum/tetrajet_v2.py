@@ -159,7 +159,7 @@ def _with_noise(scaled: Array, noise: Array) -> Array:
 
 
 def tetrajet_v2_signs(seed: int) -> int:
-    """Return the 16 signs of TetraJet-v2's rotation as a mask for `hadamard16` (clauses N24.13 and N22).
+    """Return the 16 signs of TetraJet-v2's rotation as a mask for `hadamard16` (clause N24.13).
 
     seed: a 32-bit number. Bit i, the least significant first, is set where element i is negated. Raises ArgumentError.
     """

@@ -189,15 +189,10 @@ inline Answers from_nvfp4(const Vector& v) {
 }
 
 inline Answers to_tetrajet(const Vector& v) {
-    bool along = v.number("axis") == 1 || WRONG("N24.1");
-    TetraJet found = quantize_tetrajet(wide_bits(v["x"]), along, v.text("rule"), v.text("ties"), v.text("ratio"),
-                                       random_of(v));
-    return {pack(found.codes), found.scales};
-}
-
-inline Answers averaged(const Vector& v) {
-    bool along = v.number("axis") == 1 || WRONG("N24.1");
-    TetraJet found = q_ema(wide_bits(v["w"]), wide_bits(v["ema"]), along, v.text("rule"));
+    bool along = v.number("axis") == 1 || WRONG("N24.1"), average = v.operation == "q_ema";
+    TetraJet found = average ? q_ema(wide_bits(v["w"]), wide_bits(v["ema"]), along, v.text("rule"))
+                             : quantize_tetrajet(wide_bits(v["x"]), along, v.text("rule"), v.text("ties"),
+                                                 v.text("ratio"), random_of(v));
     return {pack(found.codes), found.scales};
 }
 
@@ -260,7 +255,7 @@ inline constexpr Operation OPERATIONS[] = {
     {"quantize_nvfp4", {"packed", "scales", "tensor_amax"}, to_nvfp4},
     {"dequantize_nvfp4", {"values"}, from_nvfp4},
     {"quantize_tetrajet", {"packed", "scales"}, to_tetrajet},
-    {"q_ema", {"packed", "scales"}, averaged},
+    {"q_ema", {"packed", "scales"}, to_tetrajet},
     {"fp8_to_mxfp4", {"packed", "scales"}, [](V v) { return packed(from_fp8(v)); }},
     {"mxfp4_to_fp8", {"codes", "scales"}, mxfp4_rows},
     {"mxfp4_to_fp8_columns", {"codes", "scales"},
