@@ -25,6 +25,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from refnum.conformance.reports.environment import environment
+from refnum.conformance.reports.gpus import smi
 from refnum.training.data import write_corpus
 from refnum.training.metrics import NAME, draw_curves, read_metrics
 
@@ -51,7 +53,8 @@ def main() -> None:
     for path in given.add:
         runs |= json.loads(path.read_text())["runs"]
     runs |= {name: run_of(folder / name) for name in names if (folder / name / NAME).exists()}
-    document = report(runs)
+    machine = {"date": time.strftime("%Y-%m-%d"), "command": sys.argv, **environment(), "gpus": smi()}
+    document = {**machine, **report(runs)}
     for line in lines_of(document):
         print(line, flush=True)
     if given.results:

@@ -68,3 +68,14 @@ def test_calls_are_put_together(convergence, tmp_path, monkeypatch, capsys):
     told = json.loads((tmp_path / "all" / "convergence.json").read_text())
     assert told["seeds"] == [0, 1] and len(told["runs"]) == 6
     assert (tmp_path / "all" / "convergence.svg").exists() and "2 seeds at 100 steps" in capsys.readouterr().out
+
+
+def test_a_result_names_the_machine_and_the_command(convergence, tmp_path, monkeypatch):
+    runs = {f"{policy}-0": run(2.0) for policy in convergence.POLICIES}
+    (tmp_path / "before.json").write_text(json.dumps({"runs": runs}))
+    words = ["convergence.py", str(tmp_path / "runs"), "--seeds", "0", "--results", str(tmp_path / "results")]
+    monkeypatch.setattr(sys, "argv", [*words, "--add", str(tmp_path / "before.json")])
+    convergence.main()
+    made = json.loads((tmp_path / "results" / "convergence.json").read_text())
+    assert made["command"][0] == "convergence.py" and made["versions"]["torch"] and "gpus" in made and made["date"]
+    assert made["seeds"] == [0] and not (tmp_path / "runs").exists()

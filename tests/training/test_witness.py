@@ -9,8 +9,9 @@ from safetensors import safe_open
 
 import refnum
 from refnum.conformance.mismatches import replay
-from refnum.training import edges
+from refnum.training import edges, followed
 from refnum.training import layer as layers
+from refnum.training.followed import AFTER_TORCH, left_out
 from refnum.training.layer import MoELayer
 from refnum.training.policies import get_policy
 from refnum.training.witness import Witness, WitnessError
@@ -188,6 +189,21 @@ def test_whole_steps_keep_their_share_of_time(tmp_path):
     witness._started -= 1e15
     train(witness, steps=2)
     assert witness.judged["layer steps"] == 3 and witness.followed > 0.0
+
+
+@pytest.mark.parametrize("policy", ["bf16", "mxfp4"])
+def test_what_comes_from_torchs_swiglu_is_not_compared_on_a_gpu(policy, tmp_path, monkeypatch):
+    """On CUDA `bf16` has torch's SwiGLU: all else is compared there too, and under other policies everything."""
+    names = {}
+    for on_cuda in (False, True):
+        monkeypatch.setattr(followed, "left_out", lambda policy, _, on_cuda=on_cuda: left_out(policy, on_cuda))
+        witness, seen = full(tmp_path), []
+        monkeypatch.setattr(witness, "_compare", lambda layer, one, pairs, way, seen=seen: seen.extend(pairs))
+        train(witness, policy)
+        names[on_cuda] = {name.partition(".")[0] for name in seen}
+    assert names[False] - names[True] == (AFTER_TORCH & names[False] if policy == "bf16" else set())
+    assert {"fc2_input", "fc2"} <= names[False]
+    assert {"fc1", "fc1_input", "received", "dact", "dprob", "dx_rows"} < names[True] <= names[False]
 
 
 def test_products_that_are_not_drawn_are_not_shown():
