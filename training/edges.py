@@ -33,7 +33,7 @@ class Edges(Products):
         self.policy = policy
 
     def call(self, name: str, x: Tensor, *given: Any, **named: Any) -> Any:
-        """Run an operation of `refnum` on the device of its first argument: the golden one, where there is no kernel."""
+        """Run an operation on the device of its first argument: our kernel, or the golden one where there is none."""
         kernel = getattr(launchers, name, None) if x.is_cuda else None
         function = kernel or getattr(refnum, name)
         results = function(x, *given, **named)

@@ -47,6 +47,17 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
     "N21.9": ("informative", "tests/refnum/test_nvfp4.py"),
     "N22.4": ("a theorem on N22.2 and N22.3", "tests/refnum/test_hadamard.py"),
     "N22.7": ("informative", "tests/refnum/test_hadamard.py"),
+    "N24.5": ("a theorem", "tests/refnum/test_tetrajet.py"),
+    "N24.6": ("no vector asks for a composition", "tests/refnum/test_tetrajet.py"),
+    "N24.8": ("no operation with vectors", "tests/refnum/test_oscillation.py"),
+    "N24.9": ("no operation with vectors", "tests/refnum/test_oscillation.py"),
+    "N24.10": ("no operation with vectors", "tests/refnum/test_oscillation.py"),
+    "N24.11": ("no operation with vectors", "tests/refnum/test_oscillation.py"),
+    "N24.12": ("no operation with vectors", "tests/refnum/test_oscillation.py"),
+    "N24.13": ("no operation with vectors", "tests/refnum/test_oscillation.py"),
+    "N24.14": ("no operation with vectors", "tests/refnum/test_oscillation.py"),
+    "N24.15": ("no operation with vectors", "tests/refnum/test_oscillation.py"),
+    "N24.16": ("informative", "tests/refnum/test_tetrajet.py"),
     "N19.10": ("informative", "tests/refnum/test_captured_products.py"),
 }
 """Part without a result of its own -> why, and the test that holds it."""

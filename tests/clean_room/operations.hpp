@@ -4,6 +4,7 @@
 #include "payload.hpp"
 #include "product.hpp"
 #include "swiglu.hpp"
+#include "tetrajet.hpp"
 #include "vectors.hpp"
 
 using Answers = std::vector<Matrix>;  // in the order of the outputs in the table below
@@ -201,6 +202,14 @@ inline Answers rotated_codes(const Vector& v) {
     return {pack(found.codes), found.scales, row_of({found.maximum})};
 }
 
+inline Answers to_tetrajet(const Vector& v) {
+    bool along = v.number("axis") == 1 || WRONG("N24.1"), average = v.operation == "q_ema";
+    TetraJet found = average ? q_ema(wide_bits(v["w"]), wide_bits(v["ema"]), along, v.text("rule"))
+                             : quantize_tetrajet(wide_bits(v["x"]), along, v.text("rule"), v.text("ties"),
+                                                 v.text("ratio"), random_of(v));
+    return {pack(found.codes), found.scales};
+}
+
 struct Operation {
     const char* name;
     const char* outputs[4];  // in the order of the answers; the rest is null
@@ -261,6 +270,8 @@ inline constexpr Operation OPERATIONS[] = {
     {"dequantize_nvfp4", {"values"}, from_nvfp4},
     {"hadamard16", {"values"}, rotated},
     {"hadamard_quantize_nvfp4", {"packed", "scales", "tensor_amax"}, rotated_codes},
+    {"quantize_tetrajet", {"packed", "scales"}, to_tetrajet},
+    {"q_ema", {"packed", "scales"}, to_tetrajet},
     {"fp8_to_mxfp4", {"packed", "scales"}, [](V v) { return packed(from_fp8(v)); }},
     {"mxfp4_to_fp8", {"codes", "scales"}, mxfp4_rows},
     {"mxfp4_to_fp8_columns", {"codes", "scales"},

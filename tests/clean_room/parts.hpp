@@ -199,6 +199,21 @@ constexpr Part PARTS[] = {
     {"N22.6", "the maximum is that before the rotation"},
     {"N22.6/rounded", "the rotated numbers are quantised in float32"},
     {"N22.6/axis", "codes for axis 0 are not those of the transpose"},
+    {"N24.1", "a block of the axis 0 is 32 neighbours of a row"},
+    {"N24.1/short", "a short last block has the maximum of its first element"},
+    {"N24.2", "the ratio is not rounded to bfloat16"},
+    {"N24.2/ratio", "the ratio is rounded to bfloat16 where it is `float32`"},
+    {"N24.2/exact", "a maximum of 6 powers of two has the next scale"},
+    {"N24.2/microscaling", "`microscaling` is `exact`"},
+    {"N24.3", "a block of zeros has the byte 0"},
+    {"N24.3/special", "a block with NaN or Inf has the byte 254"},
+    {"N24.4", "the sign of a zero is lost"},
+    {"N24.4/ties", "`away` is `even`"},
+    {"N24.4/random", "random bits are ignored"},
+    {"N24.7", "the weight is compared with the middle"},
+    {"N24.7/tie", "an average in the middle chooses the lower neighbour"},
+    {"N24.7/sign", "the sign of the average is not read"},
+    {"N24.7/zero", "a weight of 0 follows its average"},
 };
 constexpr std::size_t PART_COUNT = sizeof(PARTS) / sizeof(PARTS[0]);
 

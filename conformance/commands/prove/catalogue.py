@@ -91,6 +91,8 @@ _TABLE = (
     _model("model-on-cupy-nvfp4", 346_305_887, "NVFP4"),
     _standard("rotation", 3_538_944, "hadamard16", "hadamard_quantize_nvfp4"),
     _model("model-on-cupy-rotation", 204_865_536, "rotations"),
+    _standard("tetrajet", 8_811_292, "quantize_tetrajet", "q_ema"),
+    _model("model-on-cupy-tetrajet", 377_910_044, "TetraJet"),
     _model("model-on-cupy", 1_660_706_824, "every operation but the fused ones"),
     _model("model-on-cupy-fused", 155_247_676, "every operation that does the work of two"),
     _model("model-on-cupy-product", 133_693_440, "the matrix products"),
