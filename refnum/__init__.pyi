@@ -27,10 +27,21 @@ from .formats import (
     get_format,
 )
 from .gradients import grad_scale, hindsight_amax, smp_average
+from .hadamard import hadamard16, hadamard_quantize_nvfp4
 from .integer import dequantize_int4, efficient_qat, int4_affine, sawb
 from .logarithmic import dequantize_luq, dequantize_radix4, luq, radix4, tpr
 from .narrow import encode
 from .nvfp4 import dequantize_nvfp4, quantize_nvfp4
+from .oscillation import (
+    channel_norms,
+    distance_update,
+    ema_update,
+    osci_reset,
+    osci_reset_by_distance,
+    out_control,
+    q_ramping,
+    ramping_step,
+)
 from .payload import (
     fp8_to_payload,
     pack_payload,
@@ -45,6 +56,8 @@ from .profiles import HOPPER, OCP, PROFILES, Profile, get_profile
 from .recast import fp8_to_mxfp4, mxfp4_to_fp8
 from .swiglu import swiglu_backward, swiglu_quantize
 from .tensor_core import tensor_core_step
+from .tetrajet import dequantize_tetrajet, double_quantise, q_ema, quantize_tetrajet
+from .tetrajet_v2 import dequantize_tetrajet_v2, quantize_tetrajet_v2, tetrajet_v2_noise, tetrajet_v2_signs
 from .tiles import dequantize_fp8_tiles, quantize_fp8_tiles
 
 __version__: str
@@ -72,6 +85,7 @@ __all__ = [
     "Format",
     "Profile",
     "block_class",
+    "channel_norms",
     "decode",
     "decode_e2m1",
     "decode_e4m3",
@@ -83,7 +97,12 @@ __all__ = [
     "dequantize_mxfp4",
     "dequantize_nvfp4",
     "dequantize_radix4",
+    "dequantize_tetrajet",
+    "dequantize_tetrajet_v2",
+    "distance_update",
+    "double_quantise",
     "efficient_qat",
+    "ema_update",
     "encode",
     "encode_e2m1",
     "encode_e4m3",
@@ -96,6 +115,8 @@ __all__ = [
     "get_format",
     "get_profile",
     "grad_scale",
+    "hadamard16",
+    "hadamard_quantize_nvfp4",
     "hindsight_amax",
     "int4_affine",
     "layouts",
@@ -107,22 +128,32 @@ __all__ = [
     "mxfp4_to_fp8_columns",
     "mxfp4_to_fp8_rows_columns",
     "oracle",
+    "osci_reset",
+    "osci_reset_by_distance",
+    "out_control",
     "pack_payload",
     "permute_pad",
     "permute_unpack",
     "philox",
     "product_bounds",
+    "q_ema",
+    "q_ramping",
     "quantize_fp8_tiles",
     "quantize_mx",
     "quantize_mxfp4",
     "quantize_nvfp4",
     "quantize_payload",
+    "quantize_tetrajet",
+    "quantize_tetrajet_v2",
     "radix4",
+    "ramping_step",
     "sawb",
     "smp_average",
     "swiglu_backward",
     "swiglu_quantize",
     "tensor_core_step",
+    "tetrajet_v2_noise",
+    "tetrajet_v2_signs",
     "tpr",
     "unpack_payload",
     "unpermute",

@@ -28,6 +28,7 @@ from .profiles import Profile, get_profile
 from .recast import fp8_to_mxfp4, mxfp4_to_fp8
 from .scalar_steps import SCALARS, scalar_steps
 from .steps import Step, check_rounding, code_step, fields, round_steps, rule_steps, show
+from .tetrajet_explained import tetrajet_steps
 from .tiles import quantize_fp8_tiles, tile_count
 
 
@@ -262,6 +263,13 @@ def _nvfp4(operation: str, arguments: dict[str, Any], profile: Profile, index: A
     return Explanation(operation, profile.name, (row, column), tuple(steps), code, scale)
 
 
+def _tetrajet(operation: str, arguments: dict[str, Any], profile: Profile, index: Any) -> Explanation:
+    """N24: an element of a block of 32 along a row or a column."""
+    row, column = _place(np.shape(arguments["w" if operation == "q_ema" else "x"]), index)
+    steps, code, scale = tetrajet_steps(operation, arguments, row, column)
+    return Explanation(operation, profile.name, (row, column), tuple(steps), code, scale)
+
+
 def _logarithmic(operation: str, arguments: dict[str, Any], profile: Profile, index: Any) -> Explanation:
     """N23: an element by its random word, or by the bounds of the levels; a code by its level."""
     back = operation.startswith("dequantize")
@@ -293,6 +301,7 @@ EXPLAINED = {
     **dict.fromkeys(SCALARS, _scalar),
     **dict.fromkeys(PRODUCTS, _product),
     **dict.fromkeys(("quantize_nvfp4", "dequantize_nvfp4"), _nvfp4),
+    **dict.fromkeys(("quantize_tetrajet", "q_ema"), _tetrajet),
     **dict.fromkeys(LOGARITHMIC, _logarithmic),
 }
 """Operation -> the function that explains it."""

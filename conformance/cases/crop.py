@@ -16,7 +16,7 @@ from .operation import OPERATIONS
 
 WHOLE = frozenset({"tensor_amax", "alpha"})
 """Inputs that belong to the whole tensor, which no cut touches."""
-ELEMENTS = ("x", "gate", "up", "grad", "rbits", "r_under", "r_log", "codes", "packed", "a", "b")
+ELEMENTS = ("x", "gate", "up", "grad", "rbits", "r_under", "r_log", "codes", "packed", "a", "b", "w", "ema")
 
 
 def croppable(case: Case) -> bool:

@@ -100,6 +100,9 @@ def _matrix(operation: str, params: Mapping[str, Any], row: Row, seed: int) -> d
         words = {name: WORDS[name] for name in names if name in WORDS}
         drawn = {name: values.noise(*shape, seed + len(name)) >> np.uint32(32 - words[name]) for name in words}
         return {"x": x, **drawn}
+    if names == ("w", "ema"):
+        kind = values.FORMATS[params["input"]]
+        return {name: values.floats(kind, shape, seed + place, (1, 32)) for place, name in enumerate(names)}
     if "gate" in names:
         return _swiglu(names, row, shape, seed)
     if names == ("a", "b"):
