@@ -106,6 +106,13 @@ WRONG = {
                       np.full((4, 128), 1 << 32, np.uint64)],
     "scales": [*NO_CODES, SCALES[:, :3], SCALES[:1], FLOATS.astype(np.float64)],
     "random bits": [*NO_ARRAY[2:], X, BITS[:1], BITS.view(np.int8), X > 0, BITS + np.uint16(256)],
+    "random words": [*NO_ARRAY[2:], X, BITS[:1], BITS.view(np.int8), X > 0, BITS | np.uint32(1 << 24)],
+    "share of 1": [*NOTHING, None, True, "0.1", 1.5, -0.1, float("nan"), [0.1], 4j, 10**5000, X],
+    "single floats": [*NO_ARRAY[2:], PROB[:3], PROB[:, None], PROB.astype(float), PROB.astype(">f4"), MAP],
+    "any floats": [*NO_ARRAY, X[0], X[None], X.astype(float), X.astype(">f4"), CODES, X > 0],
+    "single scales": [*NO_ARRAY[2:], X[:, :3], X[:2], X[:, :4].astype(float), CODES],
+    "zeros": [*NO_ARRAY[2:], X[:, :3], CODES[:2], X[:, :4].astype(float), MAP],
+    "samples": [*NO_ARRAY[2:], X[:0], X.astype(float), X.astype(">f4"), CODES, np.float32(1)],
     "row map": [*NO_ARRAY, [0, 1, 2, 4], MAP[:3], MAP[:, None], MAP.astype(float), MAP > 0, MAP - 1, MAP + 1,
                 MAP + 2**62,
                 np.array([0, 1, 2, 2**64 - 1], np.uint64), MAP.astype(object), MAP.astype("m8[s]")],
@@ -140,6 +147,10 @@ KINDS = {
     "dist_w": "float32", "dist_q": "float32", "alpha": "number", "beta": "number", "threshold": "number",
     "share": "number", "most": "integer", "count": "counts", "period": "counts", "outer": "outer scales",
     "norms": "channels",
+    "r_under": "random words", "r_log": "random words",
+    "group": "integer", "zeros": "zeros", "divisor": "integer", "n0": "integer", "phase": "word",
+    "eta": "share of 1", "amax": "single floats",
+    "previous": "single floats", "samples": "samples", "top": "single floats",
     "scale_exponent": "exponent", "case": "case", "index": "index", "counter": "words",
     "key": "key words", "like": "like", "shape": "shape",
 }  # fmt: skip
@@ -148,6 +159,9 @@ KINDS = {
 LIKE = np.empty(0, np.uint32)
 RANDOM = ("quantize_nvfp4 rbits", "quantize_nvfp4 philox", "hadamard_quantize_nvfp4 rbits")
 """Calls that the kernels do not have."""
+WORDS = {"r_under": BITS.astype(np.uint32), "r_log": BITS.astype(np.uint32)}
+GRID = {"n0": 0, "phase": "even"}
+POWERS = np.ones(4, np.float32)
 DRAW = {"n": 8, "seed": 1, "stream": 0, "step": 0, "offset": 0, "like": LIKE}
 MX = {"packed": PACKED, "scales": SCALES}
 FP8 = {"codes": CODES, "scales": TILES}
@@ -196,6 +210,18 @@ CALLS = {
     "hadamard_quantize_nvfp4": {"x": X, "signs": 3, "axis": -1, "order": "exact", "variant": "TE",
                                 "tensor_amax": PROB[:1], "layout_out": "bytes"},
     "hadamard_quantize_nvfp4 rbits": {"x": X, "rbits": BITS},
+    "luq": {"x": X, **WORDS, "divisor": 64, "tensor_amax": PROB[:1], "step*word": "real"},
+    "dequantize_luq": {"packed": PACKED, "alpha*maximum": PROB[:1], "dtype": "float32"},
+    "radix4": {"x": X, **GRID, "threshold*word": "log"},
+    "tpr": {"x": X, "n0": 0, "threshold*word": "log"},
+    "dequantize_radix4": {"packed": PACKED, **GRID, "dtype": "float32"},
+    "sawb": {"x*any floats": X},
+    "int4_affine": {"x": X, "group": 32},
+    "efficient_qat": {"x": X, "group": 32},
+    "dequantize_int4": {"codes": NIBBLES, "scales*single scales": X[:, :4].copy(), "zeros": NIBBLES[:, :4].copy()},
+    "hindsight_amax": {"amax": PROB, "previous": PROB, "eta": 0.1},
+    "smp_average": {"samples": X},
+    "grad_scale": {"scale*single floats": POWERS, "amax": PROB, "top": POWERS},
     "fp8_to_mxfp4": {**FP8, "profile": "HOPPER", "layout_in": "bytes", "layout_out": "bytes"},
     "mxfp4_to_fp8": {**MX, "scale": "max", "layout_in": "bytes", "layout_out": "bytes"},
     "mxfp4_to_fp8_columns": {**MX, "splits": [4], "scale": "max"},

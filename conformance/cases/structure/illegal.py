@@ -12,7 +12,7 @@ from refnum.formats import get_format
 
 from ..case import FORM, Case
 from ..layouts import IN, OUT
-from ..operation import OPERATIONS, outputs_of
+from ..operation import OPERATIONS, WORDS, outputs_of
 from .build import build
 from .factors import CASTS, RAGGED, ROUTED
 from .plan import base_row
@@ -25,7 +25,8 @@ WRONG_PARAMS: dict[str, tuple[Any, ...]] = {
     "align": (0, -32, 1.5, 32.0, "32", True), "tokens": (-1, 40.0), OUT: ("packed",), "element": ("E4M2",),
     "order": ("tree", "promote33", "split999"), "out": ("float16",), "a_format": ("E2M1",), "b_format": ("E8M0",),
     "variant": ("NVIDIA", "te"), "axis": (2, -1, 1.0, True), "rule": ("ceil",), "ties": ("zero",),
-    "ratio": ("float16",),
+    "ratio": ("float16",), "divisor": (32, 64.0, True), "step": ("exact",), "n0": (-64, 58, 0.5),
+    "phase": ("both",), "threshold": ("0.5", 0.4),
 }  # fmt: skip
 """Parameter -> values that it does not have."""
 OUT_WRONG = ("one row short", "one row long", "another dtype", "a wider dtype", "read-only")
@@ -56,11 +57,11 @@ def _changes(legal: Case) -> Iterator[Change]:
     for name in OPERATIONS[operation].inputs:
         yield from _shapes(operation, name, inputs[name])
         yield from _dtypes(operation, name, inputs[name])
-    for name in ("prob", "weights", "tensor_amax"):
+    for name in ("prob", "weights", "tensor_amax", "alpha"):
         if name in inputs:
             yield f"{name} one short", {name: inputs[name][:-1].copy()}, {}
             yield f"{name} one long", {name: np.append(inputs[name], inputs[name][:1])}, {}
-            if name != "tensor_amax":
+            if name not in ("tensor_amax", "alpha"):
                 yield f"{name} of one number", {name: inputs[name][:1].copy()}, {}
             yield f"{name} of two axes", {name: inputs[name][:, None].copy()}, {}
             for dtype in ("float64", "float16", "int32"):
@@ -69,6 +70,9 @@ def _changes(legal: Case) -> Iterator[Change]:
         yield from _codes(legal)
     if "rbits" in inputs:
         yield from _random_bits(inputs["rbits"])
+    for name in WORDS.keys() & inputs.keys():
+        yield f"{name} beyond {WORDS[name]} bits", {name: inputs[name] | np.uint32(1 << WORDS[name])}, {}
+        yield f"{name} with a column too few", {name: inputs[name][:, :-1].copy()}, {}
     if "philox" in legal.params:
         key = list(legal.params["philox"])
         yield "a Philox key of two numbers", {}, {"philox": key[:2]}
@@ -105,7 +109,7 @@ def _random_bits(rbits: np.ndarray) -> Iterator[Change]:
 
 def _shapes(operation: str, name: str, array: np.ndarray) -> Iterator[Change]:
     """Widths that are no whole blocks, one column or row too many or too few, too many axes."""
-    if operation in CASTS or name in ("row_map", "tensor_amax"):
+    if operation in CASTS or name in ("row_map", "tensor_amax", "alpha"):
         return
     yield f"{name} of three axes", {name: array[None].copy()}, {}
     yield f"{name} of one axis", {name: array.reshape(-1).copy()}, {}
@@ -159,7 +163,7 @@ def _dtypes(operation: str, name: str, array: np.ndarray) -> Iterator[Change]:
         return
     yield f"{name} in float32", {name: array.astype(np.float32)}, {}
     yield f"{name} in int8", {name: array.view(np.int8)}, {}
-    if operation not in CASTS:
+    if operation not in CASTS and name not in WORDS:
         yield f"{name} in uint16", {name: array.astype(np.uint16)}, {}
     yield f"{name} in int64", {name: array.astype(np.int64)}, {}
 
