@@ -6,6 +6,7 @@ from .bounds import product_bounds
 from .casts import decode_e2m1, decode_e4m3, decode_e8m0, encode_e2m1, encode_e4m3, encode_e8m0
 from .codec import decode, value
 from .columns import fp8_columns, mxfp4_columns, mxfp4_to_fp8_columns, mxfp4_to_fp8_rows_columns
+from .estimators import dge, occ, vector_scales
 from .explanation import Explanation, explain
 from .formats import (
     BF16,
@@ -77,6 +78,7 @@ __all__ = [
     "dequantize_mx",
     "dequantize_mxfp4",
     "dequantize_nvfp4",
+    "dge",
     "encode",
     "encode_e2m1",
     "encode_e4m3",
@@ -95,6 +97,7 @@ __all__ = [
     "mxfp4_to_fp8",
     "mxfp4_to_fp8_columns",
     "mxfp4_to_fp8_rows_columns",
+    "occ",
     "oracle",
     "pack_payload",
     "permute_pad",
@@ -112,4 +115,5 @@ __all__ = [
     "unpack_payload",
     "unpermute",
     "value",
+    "vector_scales",
 ]
