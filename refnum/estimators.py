@@ -69,14 +69,14 @@ def dge(x: Array, k: int = 5, cap: float = 3, target: str = "bfloat16", compat: 
     if x.dtype != np.float32:
         kind = "float16" if x.dtype == np.float16 else "bfloat16"
         table = table_like(_table, x, kind, power, most, target, compat)
-        return np.take(table, x.view(np.uint16)).view(OUTPUTS[target])
+        return np.take(table, x.view(np.uint16).reshape(-1)).view(OUTPUTS[target]).reshape(x.shape)
     flat = contiguous(x).reshape(-1).view(np.uint32)
     out = empty(flat.shape, np.uint32 if target == "float32" else np.uint16, x)
     step = CHUNK if is_host(x) else max(1, flat.size)
     for start in range(0, flat.size, step):
         part = slice(start, start + step)
         out[part] = _derivative(flat[part], power, most, target, compat)
-    return out.reshape(x.shape).view(OUTPUTS[target])
+    return out.view(OUTPUTS[target]).reshape(x.shape)
 
 
 def _cap(cap: Any) -> int:

@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 import numpy as np
 
 from ..cases.case import Case
-from . import converting, decoding, moving, nvfp4, products, rounding, scales, special
+from . import converting, decoding, estimators, moving, nvfp4, products, rounding, scales, special
 from .tools import Outputs, Rule, on_codes
 
 Q = ("quantize_*", "fp8_to_mxfp4")
@@ -22,6 +22,7 @@ ENC = ("encode_*",)
 COL = ("*_columns",)
 MATMUL = ("matmul_fp8",)
 NVFP4 = ("*_nvfp4",)
+DGE, OCC = ("dge",), ("occ",)
 SCALES = ("a_scales", "b_scales")
 BYTES_IN = ("dequantize_*", "fp8_to_mxfp4", "fp8_columns", "mxfp4_*")
 
@@ -188,6 +189,16 @@ WRONG: dict[str, tuple[tuple[tuple[str, ...], Rule], ...]] = {
     "NVFP4_NAN_IN_MAXIMUM": ((NVFP4, nvfp4.nan_in_maximum),),
     "NVFP4_MAXIMUM_OF_32": ((NVFP4, nvfp4.maximum_of_two_blocks),),
     "STOCHASTIC_FALSE_CARRY": ((NVFP4, nvfp4.false_carry),),
+    "DGE_OTHER_EDGES": ((DGE, estimators.other_edges),),
+    "DGE_WITHOUT_CAP": ((DGE, estimators.without_cap),),
+    "DGE_INPUT_NARROWED": ((DGE, estimators.narrowed),),
+    "DGE_EVEN_INTERVALS": ((DGE, estimators.even_intervals),),
+    "DGE_NAN": ((DGE, estimators.slope_of_nan),),
+    "OCC_INDEX_IN_FLOAT64": ((OCC, estimators.index_in_float64),),
+    "OCC_UPPER_ALONE": ((OCC, estimators.upper_alone),),
+    "OCC_BY_MAGNITUDE": ((OCC, estimators.by_magnitude),),
+    "OCC_RESIDUAL_LEFT_OUT": ((OCC, estimators.residual_left_out),),
+    "OCC_OTHER_AXIS": ((OCC, estimators.other_axis),),
     "PRODUCT_TERM_BITS": tuple((MATMUL, products.stepped(products.Step(bits, bits))) for bits in (12, 14)),
     "PRODUCT_ROUNDS_TERMS": ((MATMUL, products.stepped(products.Step(nearest=True, nearest_result=True))),),
     "PRODUCT_NORMALISED": ((MATMUL, products.stepped(products.Step(normalised=True))),),

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import refnum
-from refnum import nvfp4
+from refnum import estimators, nvfp4
 from refnum.arrays import contiguous
 from refnum.errors import ArgumentError
 from refnum.nvfp4_scales import VARIANTS
@@ -78,6 +78,7 @@ class Blocks:
         return refnum.get_format(_named(self.element, params))
 
 
+_ALONE = Blocks("BF16", 1)
 MX, TILE, NVFP4 = Blocks("E2M1", 32), Blocks("E4M3", 128), Blocks("E2M1", 16)
 
 
@@ -196,6 +197,7 @@ _SQUARES = ([1, 16], [16, 16])
 _BOTH = (storage.IN, storage.OUT)
 _MX_ELEMENT = Blocks("@element", 32)
 _NVFP4 = "model-on-cupy-nvfp4"
+_ESTIMATORS = "model-on-cupy-estimators"
 _FUSED = "model-on-cupy-fused"
 
 _TABLE = (
@@ -223,6 +225,13 @@ _TABLE = (
               {"order": nvfp4.ORDERS, "tile": _SQUARES, "dtype": FLOAT_OUTPUTS},
               kinds={"scales": "codes"}, layouts=(storage.IN,), stored_as=nvfp4.LAYOUTS, reads=NVFP4, rounds_to=NVFP4,
               proof=_NVFP4),
+    Operation("dge", "N25", "estimators", ("x",), _VALUES,
+              {"target": ("bfloat16", "float32"), "compat": estimators.COMPATS, "k": (5,), "cap": (3,),
+               "input": ("bfloat16", "float32")}, scalar=True, proof=_ESTIMATORS),
+    Operation("occ", "N25", "estimators", ("x",),
+              (Output("clamped", "values"), Output("residual", "values"), Output("thresholds", "values")),
+              {"axis": estimators.AXES, "alpha": ([99, 100],), "input": ("bfloat16", "float32")}, reads=_ALONE,
+              rounds_to=_ALONE, proof=_ESTIMATORS),
     Operation("fp8_to_mxfp4", "N7", "recast", ("codes", "scales"), _MXFP4, profiled=True, layouts=_BOTH, quantises=True,
               reads=TILE),
     Operation("mxfp4_to_fp8", "N8", "recast", ("packed", "scales"), _FP8_ROWS, {"scale": ("max", "amax")},
