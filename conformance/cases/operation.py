@@ -231,7 +231,7 @@ _TABLE = (
     Operation("occ", "N25", "estimators", ("x",),
               (Output("clamped", "values"), Output("residual", "values"), Output("thresholds", "values")),
               {"axis": estimators.AXES, "alpha": ([99, 100],), "input": ("bfloat16", "float32")}, reads=_ALONE,
-              rounds_to=_ALONE, proof=_ESTIMATORS),
+              rounds_to=_ALONE, dear=8, proof=_ESTIMATORS),
     Operation("fp8_to_mxfp4", "N7", "recast", ("codes", "scales"), _MXFP4, profiled=True, layouts=_BOTH, quantises=True,
               reads=TILE),
     Operation("mxfp4_to_fp8", "N8", "recast", ("packed", "scales"), _FP8_ROWS, {"scale": ("max", "amax")},

@@ -45,6 +45,8 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
     "N19.9": ("another instruction, which no vector asks", "tests/refnum/test_captured_products.py"),
     "N21.8": ("informative", "tests/refnum/test_nvfp4.py"),
     "N21.9": ("informative", "tests/refnum/test_nvfp4.py"),
+    "N25.5": ("a function without vectors", "tests/refnum/test_estimators.py"),
+    "N25.6": ("informative", "tests/refnum/test_estimators.py"),
     "N19.10": ("informative", "tests/refnum/test_captured_products.py"),
 }
 """Part without a result of its own -> why, and the test that holds it."""

@@ -1,5 +1,6 @@
 // What each operation of the vectors is: their inputs and parameters in, the matrices of their outputs out.
 #pragma once
+#include "estimators.hpp"
 #include "nvfp4.hpp"
 #include "payload.hpp"
 #include "product.hpp"
@@ -187,6 +188,24 @@ inline Answers from_nvfp4(const Vector& v) {
                              v.text("dtype"))};
 }
 
+inline Answers slopes(const Vector& v) {
+    const Array& x = v["x"];
+    const Format& target = format(v.text("target") == "float32" ? "FP32" : "BF16");
+    Word cap = round32(false, v.number("cap"), 0) >> (32 - target.bits);
+    Matrix out(x.rows(), x.columns());
+    for (std::size_t i = 0; i < x.words.size(); i++)
+        out.words[i] = slope(input(x.dtype, x.words[i]), {int(v.number("k")), cap, target}, v.text("compat") != "paper");
+    return {out};
+}
+
+inline Answers clamps(const Vector& v) {
+    const std::vector<Json>& alpha = v.params["alpha"].items;
+    const Array& x = v["x"];
+    Clamp c{format(x.dtype == "float32" ? "FP32" : "BF16"), Word(alpha[0].number), Word(alpha[1].number)};
+    Clamped found = occ(x.matrix(), v.text("axis"), c);
+    return {found.clamped, found.residual, found.thresholds};
+}
+
 struct Operation {
     const char* name;
     const char* outputs[4];  // in the order of the answers; the rest is null
@@ -245,6 +264,8 @@ inline constexpr Operation OPERATIONS[] = {
     {"dequantize_fp8_tiles", {"values"}, [](V v) -> Answers { return {tiled(v)}; }},
     {"quantize_nvfp4", {"packed", "scales", "tensor_amax"}, to_nvfp4},
     {"dequantize_nvfp4", {"values"}, from_nvfp4},
+    {"dge", {"values"}, slopes},
+    {"occ", {"clamped", "residual", "thresholds"}, clamps},
     {"fp8_to_mxfp4", {"packed", "scales"}, [](V v) { return packed(from_fp8(v)); }},
     {"mxfp4_to_fp8", {"codes", "scales"}, mxfp4_rows},
     {"mxfp4_to_fp8_columns", {"codes", "scales"},

@@ -58,8 +58,8 @@ def _clamps(case: Case, golden: Golden) -> Counts:
     sign, infinity = (1 << 31, 0x7F800000) if x.itemsize == 4 else (1 << 15, 0x7F80)
     limits = golden["thresholds"]
     magnitude, ends = bits & bits.dtype.type(sign - 1), limits & limits.dtype.type(sign - 1)
-    wide = [float32_bits(a.view(x.dtype)).view(np.float32).astype(np.float64) for a in (bits, out, residual)]
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore"):  # a signalling NaN
+        wide = [float32_bits(a.view(x.dtype)).view(np.float32).astype(np.float64) for a in (bits, out, residual)]
         inexact = (wide[0] - wide[1] != wide[2]) & (magnitude < infinity) & (ends.max(initial=0) < infinity)
     vectors = {"tensor": x.size, "token": x.shape[1], "channel": x.shape[0]}[case.params["axis"]]
     hits = {

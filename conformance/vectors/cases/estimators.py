@@ -47,7 +47,7 @@ def _slopes() -> Iterator[Draft]:
             yield _slope(bfloat16(spread), compat, target, "bfloat16 of eleven binades")
             yield _slope(bfloat16([[0xC13D, 0xC35F, 0xCD5A, 0xFEFF, 0xFF7F]]), compat, target,
                          "below -6, where the released code's three roundings give other bits")  # fmt: skip
-            for k, most in ((1, 3), (2, 3), (3, 2.5), (4, 0.25), (7, 65536), (10, 3), (16, 1024)):
+            for k, most in ((1, 3), (2, 3), (3, 2), (4, 1), (7, 65536), (10, 3), (16, 1024)):
                 yield _slope(float32([beside[::5] + small[::3]]), compat, target, f"k = {k}, cap = {most}", k, most)
         yield _slope(float16([[0, 0x3400, 0x3401, 0x33FF, 0x4500, 0x4600, 0x4601, 0xC601, 0x7C00, 0xFC00, 1]]), compat,
                      "bfloat16", "float16")  # fmt: skip
