@@ -205,7 +205,7 @@ def _alpha(alpha: Any) -> Fraction:
         above, below = (require_integer("a part of alpha", part, 1) for part in parts)
         alpha = Fraction(above, below)
     if not Fraction(1, 2) <= alpha <= 1:
-        raise ArgumentError(f"alpha is {alpha}; allowed are rationals from 1/2 to 1")
+        raise ArgumentError(f"alpha is {shown(alpha)}; allowed are rationals from 1/2 to 1")
     return alpha
 
 
@@ -269,8 +269,8 @@ def vector_scales(x: Array, axis: str = "token", rule: str = "real") -> Array:
     require_choice("axis", axis, AXES)
     require_choice("rule", rule, RULES)
     magnitude = float32_bits(contiguous(x)) & _MAGNITUDE
-    along = {"token": 1, "channel": 0, "tensor": None}[axis]
-    amax = magnitude.max(axis=along, initial=0).astype(np.uint32).reshape(-1)
+    vectors = {"token": magnitude, "channel": magnitude.T, "tensor": magnitude.reshape(1, -1)}[axis]
+    amax = vectors.max(axis=1) if x.size else np.zeros(vectors.shape[0], dtype=np.uint32, like=magnitude)
     if rule == "real":
         found = divide(np.full_like(amax, _SIX), amax)
     else:

@@ -3,6 +3,7 @@
 #include "arithmetic.hpp"
 #include "matrix.hpp"
 #include "nvfp4.hpp"
+#include "vectors.hpp"
 
 #include <algorithm>
 #include <tuple>
@@ -192,4 +193,23 @@ inline Clamped occ(const Matrix& x, const std::string& axis, const Clamp& c) {
             out.residual.at(r, k) = c.difference(x.at(r, k), out.clamped.at(r, k));
         }
     return out;
+}
+
+inline std::vector<Matrix> slopes(const Vector& v) {
+    const Array& x = v["x"];
+    const Format& target = format(v.text("target") == "float32" ? "FP32" : "BF16");
+    Word cap = round32(false, v.number("cap"), 0) >> (32 - target.bits);
+    bool released = v.text("compat") == "ms-amp";
+    Matrix out(x.rows(), x.columns());
+    for (std::size_t i = 0; i < x.words.size(); i++)
+        out.words[i] = slope(input(x.dtype, x.words[i]), {int(v.number("k")), cap, target}, released);
+    return {out};
+}
+
+inline std::vector<Matrix> clamps(const Vector& v) {
+    const std::vector<Json>& alpha = v.params["alpha"].items;
+    const Array& x = v["x"];
+    Clamp c{format(x.dtype == "float32" ? "FP32" : "BF16"), Word(alpha[0].number), Word(alpha[1].number)};
+    Clamped found = occ(x.matrix(), v.text("axis"), c);
+    return {found.clamped, found.residual, found.thresholds};
 }

@@ -188,24 +188,6 @@ inline Answers from_nvfp4(const Vector& v) {
                              v.text("dtype"))};
 }
 
-inline Answers slopes(const Vector& v) {
-    const Array& x = v["x"];
-    const Format& target = format(v.text("target") == "float32" ? "FP32" : "BF16");
-    Word cap = round32(false, v.number("cap"), 0) >> (32 - target.bits);
-    Matrix out(x.rows(), x.columns());
-    for (std::size_t i = 0; i < x.words.size(); i++)
-        out.words[i] = slope(input(x.dtype, x.words[i]), {int(v.number("k")), cap, target}, v.text("compat") != "paper");
-    return {out};
-}
-
-inline Answers clamps(const Vector& v) {
-    const std::vector<Json>& alpha = v.params["alpha"].items;
-    const Array& x = v["x"];
-    Clamp c{format(x.dtype == "float32" ? "FP32" : "BF16"), Word(alpha[0].number), Word(alpha[1].number)};
-    Clamped found = occ(x.matrix(), v.text("axis"), c);
-    return {found.clamped, found.residual, found.thresholds};
-}
-
 struct Operation {
     const char* name;
     const char* outputs[4];  // in the order of the answers; the rest is null

@@ -16,7 +16,8 @@ from .covering import Level, Row, Table
 from .factors import BESIDE_POWERS, CASTS, EVERY, EVERY_WIDTH, PRODUCTS, RAGGED, ROUTED, UNBLOCKED
 from .ragged import DRAWN
 
-SHARES = {"unpermute": 0.35, "occ": 0.5, "swiglu_backward": 0.35, "matmul_fp8": 0.15, "matmul_bf16": 0.15, "swiglu_quantize": 0.6,
+SHARES = {"unpermute": 0.35, "occ": 0.5, "swiglu_backward": 0.35, "matmul_fp8": 0.15, "matmul_bf16": 0.15,
+          "swiglu_quantize": 0.6,
           **dict.fromkeys(("permute_pad", "permute_unpack", "pack_payload", "unpack_payload"), 2.0),
           **dict.fromkeys(CASTS, 0.8)}  # fmt: skip
 """Operation -> the rows that it gets of those of `plan.MIXED`: its model takes longer, or next to nothing."""
