@@ -29,6 +29,15 @@ from .formats import (
 )
 from .narrow import encode
 from .nvfp4 import dequantize_nvfp4, quantize_nvfp4
+from .optimisers import (
+    AdamState,
+    SpamState,
+    StableSpamState,
+    adam_step,
+    exact_norm,
+    spam_step,
+    stable_spam_step,
+)
 from .payload import (
     fp8_to_payload,
     pack_payload,
@@ -66,9 +75,13 @@ __all__ = [
     "MX_ELEMENTS",
     "OCP",
     "PROFILES",
+    "AdamState",
     "Explanation",
     "Format",
     "Profile",
+    "SpamState",
+    "StableSpamState",
+    "adam_step",
     "block_class",
     "decode",
     "decode_e2m1",
@@ -84,6 +97,7 @@ __all__ = [
     "encode_e4m3",
     "encode_e8m0",
     "errors",
+    "exact_norm",
     "explain",
     "fp8_columns",
     "fp8_to_mxfp4",
@@ -109,6 +123,8 @@ __all__ = [
     "quantize_mxfp4",
     "quantize_nvfp4",
     "quantize_payload",
+    "spam_step",
+    "stable_spam_step",
     "swiglu_backward",
     "swiglu_quantize",
     "tensor_core_step",

@@ -88,6 +88,11 @@ WRONG = {
               (10**5000, 2), [None] * 2, once, np.array([0.5, 1])],
     "cap": [*NOTHING, None, True, np.True_, "3", 0, -3, 0.1, float("nan"), float("inf"), 1e300, 10**5000, [3],
             np.array([3.0])],
+    "number": [*NOTHING, None, True, "3", -1, float("nan"), float("inf"), 1e300, 10**5000, [3], np.array([3.0])],
+    "pair": [*NOTHING, None, 0.9, "ab", (0.9,), (0.9, 1), (0.9, "1"), (True, 0.5), (0.9, 10**5000), [None] * 2],
+    "single floats": [*NO_ARRAY, [[1.0]], X[0], X.astype(float), X.astype(">f4"), BF16, CODES, X > 0],
+    "norm floats": [*NO_ARRAY, X.astype(float), X.astype(">f4"), BF16, CODES, X > 0],
+    "state": [*NOTHING, None, True, 0, R.AdamState(X, X)],
     "half floats": [*NO_ARRAY, BF16[0], BF16[:, :33], X.astype(float), X.astype(np.float16), BF16.astype(">f4"), CODES],
     "product scales": [*NO_ELEMENTS[2:], TILES[:3], TILES[:, 0], X, TILES.astype(float), TILES.astype(np.int8),
                        TILES > 0, np.full((1, 1), 255, np.uint8), np.full((1, 1), np.inf, np.float32)],
@@ -128,7 +133,9 @@ KINDS = {
     "payload": "codes", "scales": "scales", "rbits": "random bits", "row_map": "row map", "weights": "weights",
     "prob": "weights", "gate": "half floats", "up": "half floats", "grad": "half floats", "rows": "half floats",
     "variant": "word", "tensor_amax": "maximum", "k": "integer", "cap": "cap", "compat": "word", "axis": "word",
-    "alpha": "alpha", "rule": "word",
+    "alpha": "alpha", "rule": "word", "state": "state", "gradient": "single floats", "weight": "single floats",
+    "lr": "number", "betas": "pair", "eps": "number", "weight_decay": "number", "threshold": "number", "mode": "word",
+    "gap": "integer", "warmup": "integer", "quiet": "integer", "gammas": "pair", "theta": "number",
     "scale_exponent": "exponent", "case": "case", "index": "index", "counter": "words",
     "key": "key words", "like": "like", "shape": "shape",
 }  # fmt: skip
@@ -141,6 +148,7 @@ DRAW = {"n": 8, "seed": 1, "stream": 0, "step": 0, "offset": 0, "like": LIKE}
 MX = {"packed": PACKED, "scales": SCALES}
 FP8 = {"codes": CODES, "scales": TILES}
 PRODUCT = {"a": CODES, "b": CODES, "a_format": "E4M3", "b_format": "E4M3"}
+STEP = {"gradient": X, "weight": X, "lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.1}
 GATHER = {"payload": PAYLOAD, "row_map": MAP, "splits": [4], "align": 32}
 CALLS = {
     "quantize_mxfp4": {"x": X, "profile": "HOPPER", "layout_out": "bytes"},
@@ -160,6 +168,11 @@ CALLS = {
     "dge": {"x*element floats": X, "k": 5, "cap": 3, "target": "float32", "compat": "ms-amp"},
     "occ": {"x*matrix": X, "alpha": (9, 10), "axis": "token"},
     "vector_scales": {"x*matrix": X, "axis": "token", "rule": "real"},
+    "adam_step": {"state*index": R.AdamState.start(X), **STEP},
+    "spam_step": {"state": R.SpamState.start(X), **STEP, "threshold": 50, "gap": 4, "warmup": 3, "quiet": 2},
+    "stable_spam_step": {"state": R.StableSpamState.start(X), **STEP, "gammas": (0.7, 0.9), "theta": 0.9, "gap": 4,
+                         "mode": "paper"},
+    "exact_norm": {"x*norm floats": X},
     "fp8_to_mxfp4": {**FP8, "profile": "HOPPER", "layout_in": "bytes", "layout_out": "bytes"},
     "mxfp4_to_fp8": {**MX, "scale": "max", "layout_in": "bytes", "layout_out": "bytes"},
     "mxfp4_to_fp8_columns": {**MX, "splits": [4], "scale": "max"},
