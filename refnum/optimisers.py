@@ -92,7 +92,8 @@ def spam_step(
     """Return (state, weight) after a step of SPAM (clause N27.3): spikes clipped, moments reset every `gap` steps.
 
     Arguments as of `adam_step`; threshold: of g**2 against v, 0 for no clipping; gap: 0 for no reset; warmup: steps of
-    small rates after a reset; quiet: steps after one in which nothing is clipped.
+    small rates after a reset; quiet: steps after one in which nothing is clipped. Raises DtypeError, ShapeError,
+    ArgumentError.
     """
     rates = _checked(state, SpamState, gradient, weight, lr, betas, eps, weight_decay)
     gap, warmup, quiet = (require_integer(n, x, 0) for n, x in (("gap", gap), ("warmup", warmup), ("quiet", quiet)))
@@ -136,7 +137,7 @@ def stable_spam_step(
     Arguments as of `adam_step`; gammas and theta: rates of the averages of the norm, its square and the largest
     gradient, from 0 to below 1; gap: as of `spam_step`; steps: those of the run, over which the first gamma and beta
     fall along a cosine to `least` of themselves, or None; mode: at a reset, `code` steps with the old moments and
-    forgets this gradient, `paper` begins from zero moments.
+    forgets this gradient, `paper` begins from zero moments. Raises DtypeError, ShapeError, ArgumentError.
     """
     rates = _checked(state, StableSpamState, gradient, weight, lr, betas, eps, weight_decay)
     gamma1, gamma2 = _pair("gammas", gammas)
@@ -255,7 +256,7 @@ def _scalar(x: Any) -> np.float32:
 
 
 def exact_norm(x: Array) -> np.float32:
-    """Return the square root of the exact sum of squares of float32 numbers, rounded once (clause N27.1)."""
+    """Return the root of the exact sum of squares of float32 numbers, rounded once (N27.1). Raises DtypeError."""
     require_array("x", x)
     if x.dtype != np.float32:
         raise DtypeError(f"x has dtype {x.dtype}; allowed is float32")

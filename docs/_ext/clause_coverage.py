@@ -52,7 +52,7 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
 """Part without a result of its own -> why, and the test that holds it."""
 JUDGING = ("N15", "N16", "N17", "N18")
 """Clauses about judging and proving, which have no results."""
-UNWRITTEN: tuple[str, ...] = ("N20", "N28")
+UNWRITTEN: tuple[str, ...] = ("N20", "N27", "N28")
 """Clauses whose operations nobody has written a second time from the text, so that no wrong reading was measured."""
 
 

@@ -91,7 +91,7 @@ WRONG = {
     "number": [*NOTHING, None, True, "3", -1, float("nan"), float("inf"), 1e300, 10**5000, [3], np.array([3.0])],
     "pair": [*NOTHING, None, 0.9, "ab", (0.9,), (0.9, 1), (0.9, "1"), (True, 0.5), (0.9, 10**5000), [None] * 2],
     "single floats": [*NO_ARRAY, [[1.0]], X[0], X.astype(float), X.astype(">f4"), BF16, CODES, X > 0],
-    "norm floats": [*NO_ARRAY, X.astype(float), X.astype(">f4"), BF16, CODES, X > 0],
+    "norm floats": [*NO_ELEMENTS, X.astype(float), X.astype(">f4"), BF16, CODES, X > 0],
     "state": [*NOTHING, None, True, 0, R.AdamState(X, X)],
     "half floats": [*NO_ARRAY, BF16[0], BF16[:, :33], X.astype(float), X.astype(np.float16), BF16.astype(">f4"), CODES],
     "product scales": [*NO_ELEMENTS[2:], TILES[:3], TILES[:, 0], X, TILES.astype(float), TILES.astype(np.int8),
