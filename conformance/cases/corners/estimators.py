@@ -65,7 +65,7 @@ def occ(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
         spoiled[:, 1:count:2] = SPECIALS[fmt][3]
         yield f"{count} rows of NaN beside columns of Inf", {"x": as_float(spoiled, fmt)}
     far = _content((128, 128), 9, fmt)
-    far[np.arange(128), np.arange(128)] = (1 << fmt.bits - 1) - (1 << fmt.mantissa_bits + 3) - 1
+    far[np.arange(128), np.arange(128)] = (148 << fmt.mantissa_bits) - 1
     yield "one number far beyond the others in each row and column", {"x": as_float(far, fmt)}
     special: np.ndarray = np.array(SPECIALS[fmt], word(fmt))
     yield "special values", {"x": as_float(np.resize(special, (len(special), len(special))), fmt)}
