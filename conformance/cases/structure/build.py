@@ -97,6 +97,9 @@ def _matrix(operation: str, params: Mapping[str, Any], row: Row, seed: int) -> d
     if names[0] == "x":
         block = tuple(params.get("tile", (1, 32)))
         return {"x": values.floats(values.FORMATS[params["input"]], shape, seed, (block[0], block[1]))}
+    if names == ("w", "ema"):
+        kind = values.FORMATS[params["input"]]
+        return {name: values.floats(kind, shape, seed + place, (1, 32)) for place, name in enumerate(names)}
     if "gate" in names:
         return _swiglu(names, row, shape, seed)
     if names == ("a", "b"):
