@@ -24,9 +24,11 @@ WRONG_PARAMS: dict[str, tuple[Any, ...]] = {
     "dtype": ("float16",), "overflow": ("wrap",), "rounding": ("even",), "saturate": ("yes",),
     "align": (0, -32, 1.5, 32.0, "32", True), "tokens": (-1, 40.0), OUT: ("packed",), "element": ("E4M2",),
     "order": ("tree", "promote33", "split999"), "out": ("float16",), "a_format": ("E2M1",), "b_format": ("E8M0",),
-    "variant": ("NVIDIA", "te"), "axis": (2, -1, 1.0, True), "rule": ("ceil",), "ties": ("zero",),
-    "ratio": ("float16",), "divisor": (32, 64.0, True), "step": ("exact",), "n0": (-64, 58, 0.5),
-    "phase": ("both",), "threshold": ("0.5", 0.4),
+    "divisor": (32, 64.0, True), "step": ("exact",), "n0": (-64, 58, 0.5), "phase": ("both",),
+    "threshold": ("0.5", 0.4),
+    "variant": ("NVIDIA", "te"), "axis": (2, -1, 1.0, True, "row"), "rule": ("ceil",), "ties": ("zero",),
+    "ratio": ("float16",), "target": ("float16",), "compat": ("torch",), "k": (0, 17, 2.5, "5", True),
+    "cap": (0, -3, 0.1, "3"), "alpha": ([1, 3], [3, 2], [1, 2, 3], 0.99),
 }  # fmt: skip
 """Parameter -> values that it does not have."""
 OUT_WRONG = ("one row short", "one row long", "another dtype", "a wider dtype", "read-only")
