@@ -82,7 +82,10 @@ def _changes(legal: Case) -> Iterator[Change]:
     layout = OUT in OPERATIONS[operation].layouts and not {IN, OUT} & set(legal.params)
     extra = ("tokens",) if operation == "unpermute" else (OUT,) if layout else ()
     for name in (*OPERATIONS[operation].params, *extra):
+        legal_values = {(type(one), str(one)) for one in OPERATIONS[operation].params.get(name, ())}
         for value in WRONG_PARAMS.get(name, ()):
+            if (type(value), str(value)) in legal_values:  # -1 is an axis of some
+                continue
             yield f"{name}={value}", {}, {name: value}
     if operation in RAGGED or operation in ROUTED:
         yield from _splits(legal)
