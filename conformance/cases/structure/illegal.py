@@ -24,7 +24,7 @@ WRONG_PARAMS: dict[str, tuple[Any, ...]] = {
     "dtype": ("float16",), "overflow": ("wrap",), "rounding": ("even",), "saturate": ("yes",),
     "align": (0, -32, 1.5, 32.0, "32", True), "tokens": (-1, 40.0), OUT: ("packed",), "element": ("E4M2",),
     "order": ("tree", "promote33", "split999"), "out": ("float16",), "a_format": ("E2M1",), "b_format": ("E8M0",),
-    "variant": ("NVIDIA", "te"),
+    "variant": ("NVIDIA", "te"), "axis": (1, -2, "K"), "signs": (-1, 1 << 16, 1.0),
 }  # fmt: skip
 """Parameter -> values that it does not have."""
 OUT_WRONG = ("one row short", "one row long", "another dtype", "a wider dtype", "read-only")
@@ -53,7 +53,7 @@ def legal_beside(operation: str, profile: str, params: Mapping[str, Any]) -> Cas
 def _changes(legal: Case) -> Iterator[Change]:
     operation, inputs = legal.operation, legal.inputs
     for name in OPERATIONS[operation].inputs:
-        yield from _shapes(operation, name, inputs[name])
+        yield from _shapes(legal, name, inputs[name])
         yield from _dtypes(operation, name, inputs[name])
     for name in ("prob", "weights", "tensor_amax"):
         if name in inputs:
@@ -74,6 +74,7 @@ def _changes(legal: Case) -> Iterator[Change]:
         yield "a Philox key with a negative step", {}, {"philox": [*key[:2], -1]}
     layout = OUT in OPERATIONS[operation].layouts and not {IN, OUT} & set(legal.params)
     extra = ("tokens",) if operation == "unpermute" else (OUT,) if layout else ()
+    extra = (*extra, "signs") if OPERATIONS[operation].family == "hadamard" else extra
     for name in (*OPERATIONS[operation].params, *extra):
         for value in WRONG_PARAMS.get(name, ()):
             yield f"{name}={value}", {}, {name: value}
@@ -102,8 +103,9 @@ def _random_bits(rbits: np.ndarray) -> Iterator[Change]:
     yield "rbits and a Philox key", {}, {"philox": [1, 2, 3]}
 
 
-def _shapes(operation: str, name: str, array: np.ndarray) -> Iterator[Change]:
+def _shapes(legal: Case, name: str, array: np.ndarray) -> Iterator[Change]:
     """Widths that are no whole blocks, one column or row too many or too few, too many axes."""
+    operation = legal.operation
     if operation in CASTS or name in ("row_map", "tensor_amax"):
         return
     yield f"{name} of three axes", {name: array[None].copy()}, {}
@@ -120,7 +122,7 @@ def _shapes(operation: str, name: str, array: np.ndarray) -> Iterator[Change]:
         yield f"{name} of one column", {name: array[:, :1].copy()}, {}
     if name in ("up", "grad"):
         yield f"{name} with a block too many", {name: np.concatenate([array, array[:, :32]], axis=1)}, {}
-    loose = operation in ("unpermute", "permute_pad", "swiglu_backward")
+    loose = operation in ("unpermute", "permute_pad", "swiglu_backward") or legal.params.get("axis") == 0
     if name not in ("scales", "up", "grad") and not loose:
         for width in (33, 48, 17, array.shape[1] - 1, array.shape[1] + 1):
             if _no_blocks(operation, name, width):
