@@ -29,6 +29,7 @@ WRONG_PARAMS: dict[str, tuple[Any, ...]] = {
     "variant": ("NVIDIA", "te"), "axis": (2, -1, 1.0, True, "row"), "rule": ("ceil",), "ties": ("zero",),
     "ratio": ("float16",), "target": ("float16",), "compat": ("torch",), "k": (0, 17, 2.5, "5", True),
     "cap": (0, -3, 0.1, "3"), "alpha": ([1, 3], [3, 2], [1, 2, 3], 0.99),
+    "variant": ("NVIDIA", "te"), "axis": (1, -2, "K"), "signs": (-1, 1 << 16, 1.0),
 }  # fmt: skip
 """Parameter -> values that it does not have."""
 OUT_WRONG = ("one row short", "one row long", "another dtype", "a wider dtype", "read-only")
@@ -57,7 +58,7 @@ def legal_beside(operation: str, profile: str, params: Mapping[str, Any]) -> Cas
 def _changes(legal: Case) -> Iterator[Change]:
     operation, inputs = legal.operation, legal.inputs
     for name in OPERATIONS[operation].inputs:
-        yield from _shapes(operation, name, inputs[name])
+        yield from _shapes(legal, name, inputs[name])
         yield from _dtypes(operation, name, inputs[name])
     for name in ("prob", "weights", "tensor_amax", "alpha"):
         if name in inputs:
@@ -81,6 +82,7 @@ def _changes(legal: Case) -> Iterator[Change]:
         yield "a Philox key with a negative step", {}, {"philox": [*key[:2], -1]}
     layout = OUT in OPERATIONS[operation].layouts and not {IN, OUT} & set(legal.params)
     extra = ("tokens",) if operation == "unpermute" else (OUT,) if layout else ()
+    extra = (*extra, "signs") if OPERATIONS[operation].family == "hadamard" else extra
     for name in (*OPERATIONS[operation].params, *extra):
         legal_values = {(type(one), str(one)) for one in OPERATIONS[operation].params.get(name, ())}
         for value in WRONG_PARAMS.get(name, ()):
@@ -112,9 +114,11 @@ def _random_bits(rbits: np.ndarray) -> Iterator[Change]:
     yield "rbits and a Philox key", {}, {"philox": [1, 2, 3]}
 
 
-def _shapes(operation: str, name: str, array: np.ndarray) -> Iterator[Change]:
+def _shapes(legal: Case, name: str, array: np.ndarray) -> Iterator[Change]:
     """Widths that are no whole blocks, one column or row too many or too few, too many axes."""
     if operation in CASTS or name in ("row_map", "tensor_amax", "alpha"):
+    operation = legal.operation
+    if operation in CASTS or name in ("row_map", "tensor_amax"):
         return
     yield f"{name} of three axes", {name: array[None].copy()}, {}
     yield f"{name} of one axis", {name: array.reshape(-1).copy()}, {}
@@ -132,6 +136,8 @@ def _shapes(operation: str, name: str, array: np.ndarray) -> Iterator[Change]:
         yield f"{name} with a block too many", {name: np.concatenate([array, array[:, :32]], axis=1)}, {}
     loose = operation in ("unpermute", "permute_pad", "swiglu_backward")
     if name not in ("scales", "up", "grad", "ema") and not loose:
+    loose = operation in ("unpermute", "permute_pad", "swiglu_backward") or legal.params.get("axis") == 0
+    if name not in ("scales", "up", "grad") and not loose:
         for width in (33, 48, 17, array.shape[1] - 1, array.shape[1] + 1):
             if _no_blocks(operation, name, width):
                 yield f"{name} of {width} columns", {name: _wide(array, width)}, {}
