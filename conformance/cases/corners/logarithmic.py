@@ -141,7 +141,7 @@ def _near_bounds(n0: int, phase: str, threshold: str) -> np.ndarray:
 def radix4(operation: str, params: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
     """Numbers beside every bound at several levels, every pattern, specials, odd shapes."""
     fmt = target_of(operation, params).input
-    special = np.array([SPECIALS[fmt]], word(fmt))
+    special: np.ndarray = np.array([SPECIALS[fmt]], word(fmt))
     yield "special values", {"x": as_float(special[:, : special.size & ~1], fmt)}
     for n0 in (int(params["n0"]), *LEVELS):
         bits = _near_bounds(n0, str(params["phase"]), str(params["threshold"]))
