@@ -4,7 +4,8 @@ import os
 
 import pytest
 
-os.environ.setdefault("REFNUM_WORKERS", "1")  # the tests run side by side already
+for _threads in ("REFNUM_WORKERS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(_threads, "1")  # the tests run side by side already: more threads only wait for each other
 
 
 def pytest_addoption(parser):
