@@ -20,7 +20,6 @@ from ...cases.primitives import VECTOR_OPERATIONS
 from ..load import Vector
 from ..record import little_endian
 
-
 REMEMBERED = ((block_oracle, "encode"), (matrix_oracle, "covered"), (matrix_oracle, "encode_element"))
 """Functions of one element that come back with equal arguments in most blocks, where they are looked up."""
 
