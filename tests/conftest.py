@@ -1,11 +1,18 @@
-"""Tests marked `slow` run only with --slow."""
+"""Tests marked `slow` run only with --slow; processes that tests start load compiled modules, whatever this one does."""
 
 import os
+import sys
+from pathlib import Path
 
 import pytest
 
 for _threads in ("REFNUM_WORKERS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_threads, "1")  # the tests run side by side already: more threads only wait for each other
+BYTECODE = Path(__file__).resolve().parents[1] / ".pytest_cache" / "bytecode"
+"""Where modules lie compiled: two hundred processes would compile the same ones for a second each."""
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.pycache_prefix = os.environ.setdefault("PYTHONPYCACHEPREFIX", str(BYTECODE))
+sys.dont_write_bytecode = False
 
 
 def pytest_addoption(parser):
