@@ -1,4 +1,4 @@
-"""Tests marked `slow` run only with --slow; processes that tests start load compiled modules, whatever this one does."""
+"""Tests marked `slow` run only with --slow; what tests start loads compiled modules, whatever this process does."""
 
 import os
 import sys

@@ -14,13 +14,21 @@ import numpy as np
 
 from refnum.oracle import blocks as block_oracle
 from refnum.oracle import matrices as matrix_oracle
+from refnum.oracle import nvfp4 as nvfp4_oracle
 
 from ...cases.families import part_of
 from ...cases.primitives import VECTOR_OPERATIONS
 from ..load import Vector
 from ..record import little_endian
 
-REMEMBERED = ((block_oracle, "encode"), (matrix_oracle, "covered"), (matrix_oracle, "encode_element"))
+REMEMBERED = (
+    (block_oracle, "encode"),
+    (matrix_oracle, "covered"),
+    (matrix_oracle, "encode_element"),
+    (nvfp4_oracle, "encode"),
+    (nvfp4_oracle, "float_value"),
+    (nvfp4_oracle, "float32_multiply"),
+)
 """Functions of one element that come back with equal arguments in most blocks, where they are looked up."""
 
 
