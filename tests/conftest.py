@@ -1,7 +1,9 @@
 """Tests marked `slow` run only with --slow; what tests start loads compiled modules, whatever this process does."""
 
 import os
+import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,11 @@ BYTECODE = Path(__file__).resolve().parents[1] / ".pytest_cache" / "bytecode"
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.pycache_prefix = os.environ.setdefault("PYTHONPYCACHEPREFIX", str(BYTECODE))
 sys.dont_write_bytecode = False
+
+
+def pytest_sessionfinish(session):
+    if not hasattr(session.config, "workerinput"):  # what was compiled for folders that are gone
+        shutil.rmtree(BYTECODE / tempfile.gettempdir().lstrip("/"), ignore_errors=True)
 
 
 def pytest_addoption(parser):
