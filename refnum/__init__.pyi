@@ -6,6 +6,7 @@ from .bounds import product_bounds
 from .casts import decode_e2m1, decode_e4m3, decode_e8m0, encode_e2m1, encode_e4m3, encode_e8m0
 from .codec import decode, value
 from .columns import fp8_columns, mxfp4_columns, mxfp4_to_fp8_columns, mxfp4_to_fp8_rows_columns
+from .estimators import dge, occ, vector_scales
 from .explanation import Explanation, explain
 from .formats import (
     BF16,
@@ -32,6 +33,15 @@ from .integer import dequantize_int4, efficient_qat, int4_affine, int4_keep_two,
 from .logarithmic import dequantize_luq, dequantize_radix4, luq, radix4, tpr
 from .narrow import encode
 from .nvfp4 import dequantize_nvfp4, quantize_nvfp4
+from .optimisers import (
+    AdamState,
+    SpamState,
+    StableSpamState,
+    adam_step,
+    exact_norm,
+    spam_step,
+    stable_spam_step,
+)
 from .oscillation import (
     channel_norms,
     distance_update,
@@ -81,9 +91,13 @@ __all__ = [
     "MX_ELEMENTS",
     "OCP",
     "PROFILES",
+    "AdamState",
     "Explanation",
     "Format",
     "Profile",
+    "SpamState",
+    "StableSpamState",
+    "adam_step",
     "block_class",
     "channel_norms",
     "decode",
@@ -99,6 +113,7 @@ __all__ = [
     "dequantize_radix4",
     "dequantize_tetrajet",
     "dequantize_tetrajet_v2",
+    "dge",
     "distance_update",
     "double_quantise",
     "efficient_qat",
@@ -108,6 +123,7 @@ __all__ = [
     "encode_e4m3",
     "encode_e8m0",
     "errors",
+    "exact_norm",
     "explain",
     "fp8_columns",
     "fp8_to_mxfp4",
@@ -128,6 +144,7 @@ __all__ = [
     "mxfp4_to_fp8",
     "mxfp4_to_fp8_columns",
     "mxfp4_to_fp8_rows_columns",
+    "occ",
     "oracle",
     "osci_reset",
     "osci_reset_by_distance",
@@ -150,6 +167,8 @@ __all__ = [
     "ramping_step",
     "sawb",
     "smp_average",
+    "spam_step",
+    "stable_spam_step",
     "swiglu_backward",
     "swiglu_quantize",
     "tensor_core_step",
@@ -159,4 +178,5 @@ __all__ = [
     "unpack_payload",
     "unpermute",
     "value",
+    "vector_scales",
 ]

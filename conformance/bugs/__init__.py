@@ -13,7 +13,20 @@ from fnmatch import fnmatchcase
 import numpy as np
 
 from ..cases.case import Case
-from . import converting, decoding, hadamard, logarithmic, moving, nvfp4, products, rounding, scales, special, tetrajet
+from . import (
+    converting,
+    decoding,
+    estimators,
+    hadamard,
+    logarithmic,
+    moving,
+    nvfp4,
+    products,
+    rounding,
+    scales,
+    special,
+    tetrajet,
+)
 from .tools import Outputs, Rule, on_codes
 
 Q = ("quantize_*", "fp8_to_mxfp4")
@@ -25,6 +38,7 @@ NVFP4 = ("*_nvfp4",)
 ROTATED = ("hadamard*",)
 TETRAJET = ("quantize_tetrajet", "q_ema")
 LUQ, RADIX4 = ("luq",), ("radix4",)
+DGE, OCC = ("dge",), ("occ",)
 SCALES = ("a_scales", "b_scales")
 BYTES_IN = ("dequantize_*", "fp8_to_mxfp4", "fp8_columns", "mxfp4_*")
 
@@ -235,6 +249,16 @@ WRONG: dict[str, tuple[tuple[tuple[str, ...], Rule], ...]] = {
     ),
     "RADIX4_PHASES_SWAPPED": tuple((("*radix4",), logarithmic.other_choice("phase", one)) for one in ("even", "odd")),
     "RADIX4_ODD_IS_HALF": ((("*radix4",), logarithmic.odd_is_half),),
+    "DGE_OTHER_EDGES": ((DGE, estimators.other_edges),),
+    "DGE_WITHOUT_CAP": ((DGE, estimators.without_cap),),
+    "DGE_INPUT_NARROWED": ((DGE, estimators.narrowed),),
+    "DGE_EVEN_INTERVALS": ((DGE, estimators.even_intervals),),
+    "DGE_NAN": ((DGE, estimators.slope_of_nan),),
+    "OCC_INDEX_IN_FLOAT64": ((OCC, estimators.index_in_float64),),
+    "OCC_UPPER_ALONE": ((OCC, estimators.upper_alone),),
+    "OCC_BY_MAGNITUDE": ((OCC, estimators.by_magnitude),),
+    "OCC_RESIDUAL_LEFT_OUT": ((OCC, estimators.residual_left_out),),
+    "OCC_OTHER_AXIS": ((OCC, estimators.other_axis),),
     "PRODUCT_TERM_BITS": tuple((MATMUL, products.stepped(products.Step(bits, bits))) for bits in (12, 14)),
     "PRODUCT_ROUNDS_TERMS": ((MATMUL, products.stepped(products.Step(nearest=True, nearest_result=True))),),
     "PRODUCT_NORMALISED": ((MATMUL, products.stepped(products.Step(normalised=True))),),

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import refnum
-from refnum import hadamard, nvfp4, tetrajet
+from refnum import estimators, hadamard, nvfp4, tetrajet
 from refnum.arrays import contiguous
 from refnum.errors import ArgumentError
 from refnum.nvfp4_scales import VARIANTS
@@ -88,6 +88,7 @@ class Blocks:
         return refnum.get_format(_named(self.element, params))
 
 
+_ALONE = Blocks("BF16", 1)
 MX, TILE, NVFP4 = Blocks("E2M1", 32), Blocks("E4M3", 128), Blocks("E2M1", 16)
 POWERS_OF_2, POWERS_OF_4 = Blocks("E3M0", 32), Blocks("FP4_RADIX4", 32)
 
@@ -223,6 +224,7 @@ _TETRAJET = "model-on-cupy-tetrajet"
 _TETRAJET_OUT = (Output("packed", "packed", "E2M1"), Output("scales", "scales", "E8M0"))
 _LOGARITHMIC = "model-on-cupy-logarithmic"
 _RADIX4 = {"n0": (-5,), "phase": ("even", "odd")}
+_ESTIMATORS = "model-on-cupy-estimators"
 _FUSED = "model-on-cupy-fused"
 
 _TABLE = (
@@ -273,6 +275,13 @@ _TABLE = (
               rounds_to=POWERS_OF_2, unit=2, proof=_LOGARITHMIC),
     Operation("dequantize_radix4", "N23", "logarithmic", ("packed",), _VALUES, {**_RADIX4, "dtype": FLOAT_OUTPUTS},
               reads=POWERS_OF_4, rounds_to=POWERS_OF_2, unit=2, proof=_LOGARITHMIC),
+    Operation("dge", "N25", "estimators", ("x",), _VALUES,
+              {"target": ("bfloat16", "float32"), "compat": estimators.COMPATS, "k": (5,), "cap": (3,),
+               "input": ("bfloat16", "float32")}, scalar=True, proof=_ESTIMATORS),
+    Operation("occ", "N25", "estimators", ("x",),
+              (Output("clamped", "values"), Output("residual", "values"), Output("thresholds", "values")),
+              {"axis": estimators.AXES, "alpha": ([99, 100],), "input": ("bfloat16", "float32")}, reads=_ALONE,
+              rounds_to=_ALONE, dear=8, proof=_ESTIMATORS),
     Operation("fp8_to_mxfp4", "N7", "recast", ("codes", "scales"), _MXFP4, profiled=True, layouts=_BOTH, quantises=True,
               reads=TILE),
     Operation("mxfp4_to_fp8", "N8", "recast", ("packed", "scales"), _FP8_ROWS, {"scale": ("max", "amax")},

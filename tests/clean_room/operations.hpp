@@ -1,5 +1,6 @@
 // What each operation of the vectors is: their inputs and parameters in, the matrices of their outputs out.
 #pragma once
+#include "estimators.hpp"
 #include "hadamard.hpp"
 #include "logarithmic.hpp"
 #include "nvfp4.hpp"
@@ -298,6 +299,8 @@ inline constexpr Operation OPERATIONS[] = {
     {"dequantize_luq", {"values"}, from_luq},
     {"radix4", {"packed"}, to_radix4},
     {"dequantize_radix4", {"values"}, from_radix4},
+    {"dge", {"values"}, slopes},
+    {"occ", {"clamped", "residual", "thresholds"}, clamps},
     {"fp8_to_mxfp4", {"packed", "scales"}, [](V v) { return packed(from_fp8(v)); }},
     {"mxfp4_to_fp8", {"codes", "scales"}, mxfp4_rows},
     {"mxfp4_to_fp8_columns", {"codes", "scales"},

@@ -236,6 +236,21 @@ constexpr Part PARTS[] = {
     {"N23.8/log", "`log` is `midpoint`"},
     {"N23.8/odd", "the odd levels are halves of powers of four"},
     {"N23.9", "0x8 is +0"},
+    {"N25.1", "below -6 the slope is that of -6"},
+    {"N25.1/cap", "the slope is 0 where t is"},
+    {"N25.1/nan", "a NaN gives +0 under `paper`"},
+    {"N25.2", "the slope is cut"},
+    {"N25.3", "below -6 the slope is +0 under `ms-amp`"},
+    {"N25.3/infinite", "an infinite |t| has the slope `cap`"},
+    {"N25.3/nan", "a NaN gives NaN under `ms-amp`"},
+    {"N25.3/place", "from -6 to 6 `ms-amp` has the exact place"},
+    {"N25.4/axis", "a channel has the thresholds of the tensor"},
+    {"N25.4/index", "the upper index is rounded up"},
+    {"N25.4/lower", "nothing is below the lower threshold"},
+    {"N25.4/nan", "NaN is below -Inf"},
+    {"N25.4/residual", "the residual of a number that stays is +0, of Inf too"},
+    {"N25.4/threshold", "a threshold that is NaN clamps nothing"},
+    {"N25.4/zero", "-0 and +0 are in the order of their places"},
 };
 constexpr std::size_t PART_COUNT = sizeof(PARTS) / sizeof(PARTS[0]);
 

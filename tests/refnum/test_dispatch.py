@@ -16,7 +16,7 @@ FUNCTIONS = {
     np.where, np.take, np.empty, np.zeros, np.asarray, np.arange, np.concatenate,
     np.broadcast_to, np.clip, np.ascontiguousarray, np.stack, np.transpose, np.reshape, np.max, np.any, np.all,
     np.zeros_like, np.ones_like, np.full_like, np.array, np.ones, np.argsort, np.cumsum, np.bincount, np.unique,
-    np.broadcast_arrays,
+    np.broadcast_arrays, np.searchsorted, np.sort, np.flatnonzero,
 }  # fmt: skip
 
 
@@ -162,6 +162,15 @@ CALLS = {
     "hindsight_amax": (R.hindsight_amax, (PROB, PROB[::-1].copy()), {}),
     "smp_average": (R.smp_average, (SPECIAL,), {}),
     "grad_scale": (R.grad_scale, (np.exp2(np.arange(6, dtype=np.float32)), PROB, PROB + 1), {}),
+    "dge": (R.dge, (SPECIAL,), {"target": "float32"}),
+    "dge ms-amp": (R.dge, (SPECIAL,), {"compat": "ms-amp", "k": 16}),
+    "dge bfloat16": (R.dge, (BF16,), {}),
+    **{f"occ {a}": (R.occ, (SPECIAL, (9, 10), a), {}) for a in ("tensor", "token", "channel")},
+    "occ bfloat16": (R.occ, (BF16,), {}),
+    "occ no rows": (R.occ, (BF16[:0],), {}),
+    **{f"vector_scales {a}": (R.vector_scales, (SPECIAL, a), {}) for a in ("tensor", "token", "channel")},
+    "vector_scales power_of_two": (R.vector_scales, (BF16, "token", "power_of_two"), {}),
+    "vector_scales no rows": (R.vector_scales, (BF16[:0], "channel"), {}),
     "fp8_to_mxfp4": (R.fp8_to_mxfp4, (CODES, TILES), {}),
     "mxfp4_to_fp8": (R.mxfp4_to_fp8, (PACKED, SCALES), {}),
     "mxfp4_to_fp8 amax": (R.mxfp4_to_fp8, (PACKED, SCALES, "amax"), {}),

@@ -95,6 +95,15 @@ WRONG = {
     "inner scales": [*NO_ARRAY[2:], SCALES, X[:, :8].copy()],
     "channels": [*NO_ARRAY[2:], X, PROB.astype(float), MAP],
     "noise shape": [*THINGS, None, 4, 4.0, "48", (4,), (4, 6), (4, -4), (4, 4, 4), (4, 4.0), (4, True)],
+    "quantile": [*NOTHING, None, 1, 0.99, "ab", (1,), (1, 2, 3), (1.0, 2), (True, 2), (1, 3), (3, 2), (-1, 2), (1, 0),
+              (10**5000, 2), [None] * 2, once, np.array([0.5, 1])],
+    "cap": [*NOTHING, None, True, np.True_, "3", 0, -3, 0.1, float("nan"), float("inf"), 1e300, 10**5000, [3],
+            np.array([3.0])],
+    "rate": [*NOTHING, None, True, "3", -1, float("nan"), float("inf"), 1e300, 10**5000, [3], np.array([3.0])],
+    "pair": [*NOTHING, None, 0.9, "ab", (0.9,), (0.9, 1), (0.9, "1"), (True, 0.5), (0.9, 10**5000), [None] * 2],
+    "numbers of a step": [*NO_ARRAY, [[1.0]], X[0], X.astype(float), X.astype(">f4"), BF16, CODES, X > 0],
+    "norm floats": [*NO_ELEMENTS, X.astype(float), X.astype(">f4"), BF16, CODES, X > 0],
+    "state": [*NOTHING, None, True, 0, R.AdamState(X, X)],
     "half floats": [*NO_ARRAY, BF16[0], BF16[:, :33], X.astype(float), X.astype(np.float16), BF16.astype(">f4"), CODES],
     "product scales": [*NO_ELEMENTS[2:], TILES[:3], TILES[:, 0], X, TILES.astype(float), TILES.astype(np.int8),
                        TILES > 0, np.full((1, 1), 255, np.uint8), np.full((1, 1), np.inf, np.float32)],
@@ -151,6 +160,9 @@ KINDS = {
     "group": "integer", "zeros": "zeros", "divisor": "integer", "n0": "integer", "phase": "word",
     "eta": "share of 1", "amax": "single floats",
     "previous": "single floats", "samples": "samples", "top": "single floats",
+    "k": "integer", "cap": "cap", "compat": "word", "state": "state", "gradient": "numbers of a step",
+    "weight": "numbers of a step", "lr": "rate", "betas": "pair", "eps": "rate", "weight_decay": "rate", "mode": "word",
+    "gap": "integer", "warmup": "integer", "quiet": "integer", "gammas": "pair", "theta": "rate",
     "scale_exponent": "exponent", "case": "case", "index": "index", "counter": "words",
     "key": "key words", "like": "like", "shape": "shape",
 }  # fmt: skip
@@ -166,6 +178,7 @@ DRAW = {"n": 8, "seed": 1, "stream": 0, "step": 0, "offset": 0, "like": LIKE}
 MX = {"packed": PACKED, "scales": SCALES}
 FP8 = {"codes": CODES, "scales": TILES}
 PRODUCT = {"a": CODES, "b": CODES, "a_format": "E4M3", "b_format": "E4M3"}
+STEP = {"gradient": X, "weight": X, "lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.1}
 GATHER = {"payload": PAYLOAD, "row_map": MAP, "splits": [4], "align": 32}
 V2, INNER, OUTER = R.quantize_tetrajet_v2(X)
 CHOSEN = {"axis": 1, "rule": "exact", "ratio": "float32"}
@@ -223,6 +236,14 @@ CALLS = {
     "hindsight_amax": {"amax": PROB, "previous": PROB, "eta": 0.1},
     "smp_average": {"samples": X},
     "grad_scale": {"scale*single floats": POWERS, "amax": PROB, "top": POWERS},
+    "dge": {"x*element floats": X, "k": 5, "cap": 3, "target": "float32", "compat": "ms-amp"},
+    "occ": {"x*matrix": X, "alpha*quantile": (9, 10), "axis*word": "token"},
+    "vector_scales": {"x*matrix": X, "axis*word": "token", "rule": "real"},
+    "adam_step": {"state*index": R.AdamState.start(X), **STEP},
+    "spam_step": {"state": R.SpamState.start(X), **STEP, "threshold*rate": 50, "gap": 4, "warmup": 3, "quiet": 2},
+    "stable_spam_step": {"state": R.StableSpamState.start(X), **STEP, "gammas": (0.7, 0.9), "theta": 0.9, "gap": 4,
+                         "mode": "paper"},
+    "exact_norm": {"x*norm floats": X},
     "fp8_to_mxfp4": {**FP8, "profile": "HOPPER", "layout_in": "bytes", "layout_out": "bytes"},
     "mxfp4_to_fp8": {**MX, "scale": "max", "layout_in": "bytes", "layout_out": "bytes"},
     "mxfp4_to_fp8_columns": {**MX, "splits": [4], "scale": "max"},

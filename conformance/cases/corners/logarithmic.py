@@ -81,7 +81,7 @@ def luq(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
     for amax in AMAX:
         bits = beside_levels(int(step_of(params, amax)[0]))
         yield f"beside the levels, maximum {amax:#010x}", _given(bits, fmt, params, amax)
-    special = np.array(SPECIALS[fmt], np.uint32) << np.uint32(0 if fmt is FP32 else 16)
+    special: np.ndarray = np.array(SPECIALS[fmt], np.uint32) << np.uint32(0 if fmt is FP32 else 16)
     rows = np.resize(special, (8, len(special) + len(special) % 2))
     yield "special values", _given(rows, fmt, params, AMAX[0])
     alone = {"x": as_float(narrowed(rows[:1, :2], fmt), fmt)}

@@ -238,7 +238,7 @@ def _cast(operation: str, params: Mapping[str, Any], row: Row, seed: int) -> dic
     matrix = "form shape" in row or "rows" in row
     shape = shape_of(row) if matrix else _cast_shape(str(row.get("form of the array", "row")), count)
     count = int(np.prod(shape))
-    if operation.startswith("encode_"):
+    if OPERATIONS[operation].main == "values":
         flat = values.floats(values.FORMATS[params["input"]], (1, count), seed, (1, 8))
         return {"x": flat.reshape(shape)}
     bits = {"decode_e2m1": 4, "decode_e4m3": E4M3.bits}.get(operation, 8)
