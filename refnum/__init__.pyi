@@ -27,7 +27,10 @@ from .formats import (
     Format,
     get_format,
 )
+from .gradients import grad_scale, hindsight_amax, smp_average
 from .hadamard import hadamard16, hadamard_quantize_nvfp4
+from .integer import dequantize_int4, efficient_qat, int4_affine, int4_keep_two, sawb
+from .logarithmic import dequantize_luq, dequantize_radix4, luq, radix4, tpr
 from .narrow import encode
 from .nvfp4 import dequantize_nvfp4, quantize_nvfp4
 from .optimisers import (
@@ -102,14 +105,18 @@ __all__ = [
     "decode_e4m3",
     "decode_e8m0",
     "dequantize_fp8_tiles",
+    "dequantize_int4",
+    "dequantize_luq",
     "dequantize_mx",
     "dequantize_mxfp4",
     "dequantize_nvfp4",
+    "dequantize_radix4",
     "dequantize_tetrajet",
     "dequantize_tetrajet_v2",
     "dge",
     "distance_update",
     "double_quantise",
+    "efficient_qat",
     "ema_update",
     "encode",
     "encode_e2m1",
@@ -123,9 +130,14 @@ __all__ = [
     "fp8_to_payload",
     "get_format",
     "get_profile",
+    "grad_scale",
     "hadamard16",
     "hadamard_quantize_nvfp4",
+    "hindsight_amax",
+    "int4_affine",
+    "int4_keep_two",
     "layouts",
+    "luq",
     "matmul_bf16",
     "matmul_fp8",
     "mxfp4_columns",
@@ -151,7 +163,10 @@ __all__ = [
     "quantize_payload",
     "quantize_tetrajet",
     "quantize_tetrajet_v2",
+    "radix4",
     "ramping_step",
+    "sawb",
+    "smp_average",
     "spam_step",
     "stable_spam_step",
     "swiglu_backward",
@@ -159,6 +174,7 @@ __all__ = [
     "tensor_core_step",
     "tetrajet_v2_noise",
     "tetrajet_v2_signs",
+    "tpr",
     "unpack_payload",
     "unpermute",
     "value",

@@ -2,6 +2,8 @@
 #pragma once
 #include "estimators.hpp"
 #include "hadamard.hpp"
+#include "logarithmic.hpp"
+#include "nvfp4.hpp"
 #include "payload.hpp"
 #include "product.hpp"
 #include "swiglu.hpp"
@@ -211,6 +213,26 @@ inline Answers to_tetrajet(const Vector& v) {
     return {pack(found.codes), found.scales};
 }
 
+inline Answers to_luq(const Vector& v) {
+    const Array* given = v.find("tensor_amax");
+    Luq found = luq(wide_bits(v["x"]), v["r_under"].words, v["r_log"].words, v.number("divisor"),
+                    given ? &given->words[0] : nullptr, v.text("step"));
+    return {pack(found.codes), row_of({found.alpha})};
+}
+
+inline Answers from_luq(const Vector& v) {
+    return {dequantize_luq(unpack(v["packed"].matrix()), v["alpha"].words[0], v.text("dtype"))};
+}
+
+inline Answers to_radix4(const Vector& v) {
+    return {pack(radix4(wide_bits(v["x"]), grid_of(v.number("n0"), v.text("phase"), v.text("threshold"))))};
+}
+
+inline Answers from_radix4(const Vector& v) {
+    Grid grid = grid_of(v.number("n0"), v.text("phase"), "midpoint");
+    return {dequantize_radix4(unpack(v["packed"].matrix()), grid, v.text("dtype"))};
+}
+
 struct Operation {
     const char* name;
     const char* outputs[4];  // in the order of the answers; the rest is null
@@ -273,6 +295,10 @@ inline constexpr Operation OPERATIONS[] = {
     {"hadamard_quantize_nvfp4", {"packed", "scales", "tensor_amax"}, rotated_codes},
     {"quantize_tetrajet", {"packed", "scales"}, to_tetrajet},
     {"q_ema", {"packed", "scales"}, to_tetrajet},
+    {"luq", {"packed", "alpha"}, to_luq},
+    {"dequantize_luq", {"values"}, from_luq},
+    {"radix4", {"packed"}, to_radix4},
+    {"dequantize_radix4", {"values"}, from_radix4},
     {"dge", {"values"}, slopes},
     {"occ", {"clamped", "residual", "thresholds"}, clamps},
     {"fp8_to_mxfp4", {"packed", "scales"}, [](V v) { return packed(from_fp8(v)); }},

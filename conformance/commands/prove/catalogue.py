@@ -94,6 +94,8 @@ _TABLE = (
     _model("model-on-cupy-rotation", 204_865_536, "rotations"),
     _standard("tetrajet", 8_811_292, "quantize_tetrajet", "q_ema"),
     _model("model-on-cupy-tetrajet", 377_910_044, "TetraJet"),
+    _standard("logarithmic", 6_708_736, "luq", "dequantize_luq", "radix4", "dequantize_radix4"),
+    _model("model-on-cupy-logarithmic", 226_909_696, "logarithmic FP4"),
     _model("model-on-cupy-estimators", 119_668_736, "DGE and OCC"),
     _model("model-on-cupy", 1_660_706_824, "every operation but the fused ones"),
     _model("model-on-cupy-fused", 155_247_676, "every operation that does the work of two"),
