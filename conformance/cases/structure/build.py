@@ -27,6 +27,8 @@ PLAIN_LEVELS = {
     "splits": ("list", "None"), "profile": ("object",), "scalars": ("plain",), "out": (), "padding": ("zero",),
 }  # fmt: skip
 """The end of a factor of form -> levels at which a call is made in the plain form."""
+LARGEST = np.float32(16)
+"""Magnitude about which the maximum of a tensor lies where it is given: that of the largest elements."""
 SHORT_KEY = 5
 """Of so many keyed cases one has a Philox key without an offset, which is 0 then (N13.5)."""
 
@@ -96,7 +98,9 @@ def _matrix(operation: str, params: Mapping[str, Any], row: Row, seed: int) -> d
     names, shape = OPERATIONS[operation].inputs, shape_of(row)
     if names[0] == "x":
         block = tuple(params.get("tile", (1, 32)))
-        return {"x": values.floats(values.FORMATS[params["input"]], shape, seed, (block[0], block[1]))}
+        x = values.floats(values.FORMATS[params["input"]], shape, seed, (block[0], block[1]))
+        given = row.get("tensor_amax") == "given"
+        return {"x": x, **({"tensor_amax": LARGEST * np.abs(values.vector(1, seed))} if given else {})}
     if "gate" in names:
         return _swiglu(names, row, shape, seed)
     if names == ("a", "b"):

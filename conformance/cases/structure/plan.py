@@ -18,6 +18,7 @@ from ..operation import OPERATIONS
 from . import factors
 from .build import build
 from .covering import Fits, Level, Row, Table, completed, pairs, singles
+from .cutting import cutting
 from .factors import CASTS, RAGGED, ROUTED
 from .mixed import SHARES, cells, mixed_rows, residues, stairs
 from .models import MODELS
@@ -30,7 +31,10 @@ CALLS = ("twice", "after a refusal", "once", "at once", "after a refusal", "once
 """How a row is called, in turn: twice, after a call that must be refused, once, or twice at the same time."""
 MIXED = {"full": 1600, "cells": 1430, "brief": 80, "all brief": 1300, "keyed": 500, "layout": 500, "layout brief": 90}
 """Amount -> mixed rows of a variant."""
-DEAR = {"swiglu_backward": 16, "swiglu_quantize": 2, "unpermute": 8, "matmul_fp8": 8, "matmul_bf16": 8}
+BESIDE_FIELDS = {"full": 500, "all brief": 400}
+"""The same of one that is asked parts of fields, see `fields`."""
+DEAR = {"swiglu_backward": 16, "swiglu_quantize": 2, "unpermute": 8, "matmul_fp8": 8, "matmul_bf16": 8,
+        "quantize_nvfp4": 8}  # fmt: skip
 """Operation -> by what its largest cases are smaller: the golden model needs so much longer an element."""
 SCALE_BYTES = (0, 1, 60, 126, 127, 128, 200, 254, 255)
 SUMMED = 400
@@ -98,14 +102,18 @@ def _rows(operation: str, profile: str, params: Mapping[str, Any], amount: str) 
     if operation == "swiglu_quantize" and amount != "smoke":
         chosen.append({"near ties": "silu and the order of products"})
     if amount == "brief":
-        return chosen[::3] + chosen[-1:] + _mixed(operation, profile, params, _brief(operation, profile))
+        return chosen[::3] + chosen[-1:] + _mixed(operation, profile, params, _brief(operation, profile, params))
     if "random" in params and whole:
         return chosen + _mixed(operation, profile, params, MIXED["keyed"])
     if whole:
         chosen += _form_rows(operation, str(params.get("input", "")), _stochastic(profile, params))
-        chosen += _mixed(operation, profile, params, MIXED["full"])
         tables_of = operation, profile, *tables(operation, profile, params)
-        chosen += cells(operation, profile, MIXED["cells"], *tables_of[2:]) + residues(*tables_of) + stairs(*tables_of)
+        if cutting(operation, profile, params):
+            chosen += _mixed(operation, profile, params, BESIDE_FIELDS["full"]) + stairs(*tables_of, sides=False)
+        else:
+            chosen += _mixed(operation, profile, params, MIXED["full"])
+            chosen += cells(operation, profile, MIXED["cells"], *tables_of[2:])
+            chosen += residues(*tables_of) + stairs(*tables_of)
         if operation == "encode_e2m1":
             chosen = [_with_scale(row, place) for place, row in enumerate(chosen)]
         chosen += _order_rows(operation)
@@ -120,9 +128,10 @@ def _with_scale(row: Row, place: int) -> Row:
     return {**row, "scale_byte": SCALE_BYTES[place // 4 % len(SCALE_BYTES)]}
 
 
-def _brief(operation: str, profile: str) -> int:
+def _brief(operation: str, profile: str, params: Mapping[str, Any]) -> int:
     """Return the mixed rows of a variant that is not the first: more where there are few, and under HOPPER."""
-    least, shared = MIXED["brief"], MIXED["all brief"] // len(list(OPERATIONS[operation].variants()))
+    amounts = BESIDE_FIELDS if cutting(operation, profile, params) else MIXED
+    least, shared = MIXED["brief"], amounts["all brief"] // len(list(OPERATIONS[operation].variants()))
     return max(least, shared if profile == "HOPPER" else shared // 3)
 
 
