@@ -26,8 +26,19 @@ from .formats import (
     Format,
     get_format,
 )
+from .hadamard import hadamard16, hadamard_quantize_nvfp4
 from .narrow import encode
 from .nvfp4 import dequantize_nvfp4, quantize_nvfp4
+from .oscillation import (
+    channel_norms,
+    distance_update,
+    ema_update,
+    osci_reset,
+    osci_reset_by_distance,
+    out_control,
+    q_ramping,
+    ramping_step,
+)
 from .payload import (
     fp8_to_payload,
     pack_payload,
@@ -42,6 +53,8 @@ from .profiles import HOPPER, OCP, PROFILES, Profile, get_profile
 from .recast import fp8_to_mxfp4, mxfp4_to_fp8
 from .swiglu import swiglu_backward, swiglu_quantize
 from .tensor_core import tensor_core_step
+from .tetrajet import dequantize_tetrajet, double_quantise, q_ema, quantize_tetrajet
+from .tetrajet_v2 import dequantize_tetrajet_v2, quantize_tetrajet_v2, tetrajet_v2_noise, tetrajet_v2_signs
 from .tiles import dequantize_fp8_tiles, quantize_fp8_tiles
 
 __version__: str
@@ -69,6 +82,7 @@ __all__ = [
     "Format",
     "Profile",
     "block_class",
+    "channel_norms",
     "decode",
     "decode_e2m1",
     "decode_e4m3",
@@ -77,6 +91,11 @@ __all__ = [
     "dequantize_mx",
     "dequantize_mxfp4",
     "dequantize_nvfp4",
+    "dequantize_tetrajet",
+    "dequantize_tetrajet_v2",
+    "distance_update",
+    "double_quantise",
+    "ema_update",
     "encode",
     "encode_e2m1",
     "encode_e4m3",
@@ -88,6 +107,8 @@ __all__ = [
     "fp8_to_payload",
     "get_format",
     "get_profile",
+    "hadamard16",
+    "hadamard_quantize_nvfp4",
     "layouts",
     "matmul_bf16",
     "matmul_fp8",
@@ -96,19 +117,29 @@ __all__ = [
     "mxfp4_to_fp8_columns",
     "mxfp4_to_fp8_rows_columns",
     "oracle",
+    "osci_reset",
+    "osci_reset_by_distance",
+    "out_control",
     "pack_payload",
     "permute_pad",
     "permute_unpack",
     "philox",
     "product_bounds",
+    "q_ema",
+    "q_ramping",
     "quantize_fp8_tiles",
     "quantize_mx",
     "quantize_mxfp4",
     "quantize_nvfp4",
     "quantize_payload",
+    "quantize_tetrajet",
+    "quantize_tetrajet_v2",
+    "ramping_step",
     "swiglu_backward",
     "swiglu_quantize",
     "tensor_core_step",
+    "tetrajet_v2_noise",
+    "tetrajet_v2_signs",
     "unpack_payload",
     "unpermute",
     "value",

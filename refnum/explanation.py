@@ -27,6 +27,7 @@ from .profiles import Profile, get_profile
 from .recast import fp8_to_mxfp4, mxfp4_to_fp8
 from .scalar_steps import SCALARS, scalar_steps
 from .steps import Step, check_rounding, code_step, fields, round_steps, rule_steps, show
+from .tetrajet_explained import tetrajet_steps
 from .tiles import quantize_fp8_tiles, tile_count
 
 
@@ -261,6 +262,13 @@ def _nvfp4(operation: str, arguments: dict[str, Any], profile: Profile, index: A
     return Explanation(operation, profile.name, (row, column), tuple(steps), code, scale)
 
 
+def _tetrajet(operation: str, arguments: dict[str, Any], profile: Profile, index: Any) -> Explanation:
+    """N24: an element of a block of 32 along a row or a column."""
+    row, column = _place(np.shape(arguments["w" if operation == "q_ema" else "x"]), index)
+    steps, code, scale = tetrajet_steps(operation, arguments, row, column)
+    return Explanation(operation, profile.name, (row, column), tuple(steps), code, scale)
+
+
 _RECASTS = {
     "fp8_to_mxfp4": (E4M3, E2M1),
     "mxfp4_to_fp8": (E2M1, E4M3),
@@ -283,5 +291,6 @@ EXPLAINED = {
     **dict.fromkeys(SCALARS, _scalar),
     **dict.fromkeys(PRODUCTS, _product),
     **dict.fromkeys(("quantize_nvfp4", "dequantize_nvfp4"), _nvfp4),
+    **dict.fromkeys(("quantize_tetrajet", "q_ema"), _tetrajet),
 }
 """Operation -> the function that explains it."""

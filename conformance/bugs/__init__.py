@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 import numpy as np
 
 from ..cases.case import Case
-from . import converting, decoding, moving, nvfp4, products, rounding, scales, special
+from . import converting, decoding, hadamard, moving, nvfp4, products, rounding, scales, special, tetrajet
 from .tools import Outputs, Rule, on_codes
 
 Q = ("quantize_*", "fp8_to_mxfp4")
@@ -22,6 +22,8 @@ ENC = ("encode_*",)
 COL = ("*_columns",)
 MATMUL = ("matmul_fp8",)
 NVFP4 = ("*_nvfp4",)
+ROTATED = ("hadamard*",)
+TETRAJET = ("quantize_tetrajet", "q_ema")
 SCALES = ("a_scales", "b_scales")
 BYTES_IN = ("dequantize_*", "fp8_to_mxfp4", "fp8_columns", "mxfp4_*")
 
@@ -188,6 +190,23 @@ WRONG: dict[str, tuple[tuple[tuple[str, ...], Rule], ...]] = {
     "NVFP4_NAN_IN_MAXIMUM": ((NVFP4, nvfp4.nan_in_maximum),),
     "NVFP4_MAXIMUM_OF_32": ((NVFP4, nvfp4.maximum_of_two_blocks),),
     "STOCHASTIC_FALSE_CARRY": ((NVFP4, nvfp4.false_carry),),
+    "ROTATION_OTHER_SIGNS": tuple((ROTATED, rule) for rule in hadamard.OTHER_SIGNS),
+    "ROTATION_OTHER_ORDER": ((ROTATED, hadamard.other_order),),
+    "ROTATION_OTHER_ROWS": ((ROTATED, hadamard.by_sign_changes),),
+    "ROTATION_ROUNDED_TWICE": ((ROTATED, hadamard.rounded_twice),),
+    "ROTATION_NOT_ROUNDED": ((ROTATED, hadamard.not_rounded),),
+    "ROTATION_MAXIMUM_BEFORE": ((ROTATED, hadamard.maximum_before),),
+    "TETRAJET_OTHER_RULE": tuple((TETRAJET, rule) for rule in tetrajet.RULES),
+    "TETRAJET_OTHER_RATIO": tuple((TETRAJET, rule) for rule in tetrajet.RATIOS),
+    "TETRAJET_OTHER_TIES": tuple((TETRAJET, rule) for rule in tetrajet.TIES),
+    "TETRAJET_ZERO_BYTE": tuple((TETRAJET, tetrajet.zero_byte(byte)) for byte in (0, 127)),
+    "TETRAJET_OTHER_AXIS": ((TETRAJET, tetrajet.scale_of_other_axis),),
+    "TETRAJET_BITS_IGNORED": ((TETRAJET[:1], tetrajet.bits_ignored),),
+    "QEMA_IGNORED": ((TETRAJET[1:], tetrajet.average_ignored),),
+    "QEMA_AVERAGE_ROUNDED": ((TETRAJET[1:], tetrajet.average_quantised),),
+    "QEMA_TIE_DOWN": ((TETRAJET[1:], tetrajet.tie_stays),),
+    "QEMA_SIGN_LOST": ((TETRAJET[1:], tetrajet.sign_of_average_lost),),
+    "QEMA_ZERO_MOVES": ((TETRAJET[1:], tetrajet.zero_moves),),
     "PRODUCT_TERM_BITS": tuple((MATMUL, products.stepped(products.Step(bits, bits))) for bits in (12, 14)),
     "PRODUCT_ROUNDS_TERMS": ((MATMUL, products.stepped(products.Step(nearest=True, nearest_result=True))),),
     "PRODUCT_NORMALISED": ((MATMUL, products.stepped(products.Step(normalised=True))),),

@@ -16,7 +16,7 @@ from .operation import OPERATIONS
 
 WHOLE = frozenset({"tensor_amax"})
 """Inputs that belong to the whole tensor, which no cut touches."""
-ELEMENTS = ("x", "gate", "up", "grad", "rbits", "codes", "packed", "a", "b")
+ELEMENTS = ("x", "gate", "up", "grad", "rbits", "codes", "packed", "a", "b", "w", "ema")
 
 
 def croppable(case: Case) -> bool:

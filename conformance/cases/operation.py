@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import refnum
-from refnum import nvfp4
+from refnum import hadamard, nvfp4, tetrajet
 from refnum.arrays import contiguous
 from refnum.errors import ArgumentError
 from refnum.nvfp4_scales import VARIANTS
@@ -24,14 +24,16 @@ from refnum.nvfp4_scales import VARIANTS
 from . import layouts as storage
 from .case import FORM, Case
 
-DATA_PARAMS = frozenset({"splits", "tokens", "philox", "scale_byte"})
-"""Keywords that belong to a case's data, not to a variant: rows of each expert, rows of an output, a key, a scale."""
+DATA_PARAMS = frozenset({"splits", "tokens", "philox", "scale_byte", "signs"})
+"""Keywords that belong to a case's data, not to a variant: rows of each expert, rows of an output, a key, a scale,
+a mask of signs."""
 
 OPERANDS: dict[str, str] = {
     "x": "values", "gate": "values", "up": "values", "grad": "values", "rows": "values", "prob": "values",
     "weights": "values", "rbits": "bits", "codes": "codes", "packed": "packed", "scales": "scales", "payload": "bytes",
     "a": "codes", "b": "codes", "a_scales": "scales", "b_scales": "scales", "row_map": "index", "stored": "scales",
-    "counter": "index", "key": "index", "keys": "index", "tensor_amax": "values",
+    "counter": "index", "key": "index", "keys": "index", "tensor_amax": "values", "w": "values",
+    "ema": "values",
 }  # fmt: skip
 """Name of an array argument -> its kind, as the kinds of `Output`; `bits` are random bits."""
 
@@ -89,6 +91,8 @@ class Operation:
     inputs: names of the golden signature's array arguments, in order, each with its kind in `OPERANDS`.
     kinds: kinds of inputs, where they are not those of `OPERANDS`.
     params: for each parameter its choices, the default first; `input` is the dtype of the floating-point input.
+    read_under: for a parameter that is read only under a value of another one, that parameter and value; elsewhere the
+    variants have its default.
     profiled: whether the operation takes a profile. optional: array inputs that a case may lack.
     nullable: those optional inputs that are passed as None when a case lacks them.
     layouts: the keywords for scale layouts that it has beside its parameters (N6.5), see `cases.layouts`.
@@ -116,6 +120,7 @@ class Operation:
     outputs: tuple[Output, ...]
     params: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     kinds: Mapping[str, str] = field(default_factory=dict)
+    read_under: Mapping[str, tuple[str, Any]] = field(default_factory=dict)
     profiled: bool = False
     optional: tuple[str, ...] = ()
     nullable: tuple[str, ...] = ()
@@ -138,9 +143,13 @@ class Operation:
     proof: str = "model-on-cupy"
 
     def variants(self) -> Iterator[dict[str, Any]]:
-        """Yield every combination of the parameters' choices, all defaults first."""
+        """Yield every combination of the parameters' choices that is a call of its own, all defaults first."""
         for choice in itertools.product(*self.params.values()):
-            yield dict(zip(self.params, choice, strict=True))
+            variant = dict(zip(self.params, choice, strict=True))
+            read = (variant[name] == self.params[name][0] or variant[other] == value
+                    for name, (other, value) in self.read_under.items())  # fmt: skip
+            if all(read):
+                yield variant
 
     def defaults(self) -> dict[str, Any]:
         """Return the default of every parameter."""
@@ -190,12 +199,17 @@ _FP8_BOTH = (
     Output("column_codes", "codes", "E4M3", "column128"),
     Output("column_scales", "scales", "E8M0"),
 )
+_NVFP4_CODES = (Output("packed", "packed", "E2M1"), Output("scales", "codes", "E4M3"), Output("tensor_amax", "values"))
 _VALUES = (Output("values", "values"),)
 _TILES = ([1, 128], [128, 128])
 _SQUARES = ([1, 16], [16, 16])
+_ROTATED = ("bfloat16", "float32")
 _BOTH = (storage.IN, storage.OUT)
 _MX_ELEMENT = Blocks("@element", 32)
 _NVFP4 = "model-on-cupy-nvfp4"
+_ROTATION = "model-on-cupy-rotation"
+_TETRAJET = "model-on-cupy-tetrajet"
+_TETRAJET_OUT = (Output("packed", "packed", "E2M1"), Output("scales", "scales", "E8M0"))
 _FUSED = "model-on-cupy-fused"
 
 _TABLE = (
@@ -216,13 +230,25 @@ _TABLE = (
     Operation("dequantize_fp8_tiles", "N6", "tiles", ("codes", "scales"), _VALUES,
               {"tile": _TILES, "dtype": FLOAT_OUTPUTS}, layouts=(storage.IN,), reads=TILE),
     Operation("quantize_nvfp4", "N21", "nvfp4", ("x",),
-              (Output("packed", "packed", "E2M1"), Output("scales", "codes", "E4M3"), Output("tensor_amax", "values")),
+              _NVFP4_CODES,
               {"variant": tuple(VARIANTS), "tile": _SQUARES, "input": FLOAT_INPUTS}, optional=("tensor_amax", "rbits"),
               layouts=(storage.OUT,), stored_as=nvfp4.LAYOUTS, reads=NVFP4, rounds_to=NVFP4, dear=4, proof=_NVFP4),
     Operation("dequantize_nvfp4", "N21", "nvfp4", ("packed", "scales", "tensor_amax"), _VALUES,
               {"order": nvfp4.ORDERS, "tile": _SQUARES, "dtype": FLOAT_OUTPUTS},
               kinds={"scales": "codes"}, layouts=(storage.IN,), stored_as=nvfp4.LAYOUTS, reads=NVFP4, rounds_to=NVFP4,
               proof=_NVFP4),
+    Operation("hadamard16", "N22", "hadamard", ("x",), _VALUES,
+              {"axis": hadamard.AXES, "order": hadamard.ORDERS, "dtype": _ROTATED, "input": _ROTATED},
+              reads=NVFP4, rounds_to=NVFP4, dear=4, proof=_ROTATION),
+    Operation("hadamard_quantize_nvfp4", "N22", "hadamard", ("x",), _NVFP4_CODES,
+              {"axis": hadamard.AXES, "order": hadamard.ORDERS, "input": _ROTATED}, optional=("tensor_amax", "rbits"),
+              layouts=(storage.OUT,), stored_as=nvfp4.LAYOUTS, reads=NVFP4, rounds_to=NVFP4, dear=4, proof=_ROTATION),
+    Operation("quantize_tetrajet", "N24", "tetrajet", ("x",), _TETRAJET_OUT,
+              {"axis": (1, 0), "rule": tetrajet.RULES, "ties": tetrajet.TIES, "ratio": tetrajet.RATIOS,
+               "input": FLOAT_OUTPUTS},
+              read_under={"ratio": ("rule", "truncation_free")}, optional=("rbits",), proof=_TETRAJET),
+    Operation("q_ema", "N24", "tetrajet", ("w", "ema"), _TETRAJET_OUT,
+              {"axis": (1, 0), "rule": tetrajet.RULES, "input": FLOAT_OUTPUTS}, proof=_TETRAJET),
     Operation("fp8_to_mxfp4", "N7", "recast", ("codes", "scales"), _MXFP4, profiled=True, layouts=_BOTH, quantises=True,
               reads=TILE),
     Operation("mxfp4_to_fp8", "N8", "recast", ("packed", "scales"), _FP8_ROWS, {"scale": ("max", "amax")},

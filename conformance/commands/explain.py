@@ -65,6 +65,10 @@ def build(
         raise ArgumentError(
             f"{operation} takes a tensor's maximum: give a replay file, or call refnum.explain with it."
         )
+    if "ema" in OPERATIONS[operation].inputs:
+        raise ArgumentError(
+            f"{operation} takes an average beside the weights: give a replay file, or call refnum.explain."
+        )
     if values is None:
         raise ArgumentError("Give --values, e.g. --values 1.25,0.1,-3, or a replay file.")
     keywords = dict(OPERATIONS[operation].defaults())

@@ -1,9 +1,10 @@
 // What each operation of the vectors is: their inputs and parameters in, the matrices of their outputs out.
 #pragma once
-#include "nvfp4.hpp"
+#include "hadamard.hpp"
 #include "payload.hpp"
 #include "product.hpp"
 #include "swiglu.hpp"
+#include "tetrajet.hpp"
 #include "vectors.hpp"
 
 using Answers = std::vector<Matrix>;  // in the order of the outputs in the table below
@@ -187,6 +188,28 @@ inline Answers from_nvfp4(const Vector& v) {
                              v.text("dtype"))};
 }
 
+inline Word signs_of(const Vector& v) { return v.arguments.find("signs") ? Word(v.number("signs")) : 0xD7E8; }
+
+inline Answers rotated(const Vector& v) {
+    return {hadamard16(wide_bits(v["x"]), signs_of(v), int(v.number("axis")), v.text("order"), v.text("dtype"))};
+}
+
+inline Answers rotated_codes(const Vector& v) {
+    const Array* given = v.find("tensor_amax");
+    const Word* amax = given ? &given->words[0] : nullptr;
+    int axis = int(v.number("axis"));
+    Nvfp4 found = hadamard_nvfp4(wide_bits(v["x"]), signs_of(v), axis, v.text("order"), amax, random_of(v));
+    return {pack(found.codes), found.scales, row_of({found.maximum})};
+}
+
+inline Answers to_tetrajet(const Vector& v) {
+    bool along = v.number("axis") == 1 || WRONG("N24.1"), average = v.operation == "q_ema";
+    TetraJet found = average ? q_ema(wide_bits(v["w"]), wide_bits(v["ema"]), along, v.text("rule"))
+                             : quantize_tetrajet(wide_bits(v["x"]), along, v.text("rule"), v.text("ties"),
+                                                 v.text("ratio"), random_of(v));
+    return {pack(found.codes), found.scales};
+}
+
 struct Operation {
     const char* name;
     const char* outputs[4];  // in the order of the answers; the rest is null
@@ -245,6 +268,10 @@ inline constexpr Operation OPERATIONS[] = {
     {"dequantize_fp8_tiles", {"values"}, [](V v) -> Answers { return {tiled(v)}; }},
     {"quantize_nvfp4", {"packed", "scales", "tensor_amax"}, to_nvfp4},
     {"dequantize_nvfp4", {"values"}, from_nvfp4},
+    {"hadamard16", {"values"}, rotated},
+    {"hadamard_quantize_nvfp4", {"packed", "scales", "tensor_amax"}, rotated_codes},
+    {"quantize_tetrajet", {"packed", "scales"}, to_tetrajet},
+    {"q_ema", {"packed", "scales"}, to_tetrajet},
     {"fp8_to_mxfp4", {"packed", "scales"}, [](V v) { return packed(from_fp8(v)); }},
     {"mxfp4_to_fp8", {"codes", "scales"}, mxfp4_rows},
     {"mxfp4_to_fp8_columns", {"codes", "scales"},

@@ -45,6 +45,7 @@ def test_rows_and_columns_are_cut_where_the_answer_is_local():
 def test_what_is_not_local_is_not_cut():
     squares = {"tile": [128, 128], "input": "float32"}
     assert cutting("quantize_fp8_tiles", "HOPPER", squares) is None
+    assert cutting("dequantize_fp8_tiles", "HOPPER", {"tile": [128, 128], "dtype": "float32"}) is None
     assert cutting("permute_pad", "HOPPER", {"align": 32}) is None
     assert cutting("quantize_mxfp4", "HOPPER", {"input": "float32", "layout_out": "swizzled"}) is None
     assert not list(fields("quantize_fp8_tiles", "HOPPER", squares, "full"))
@@ -120,11 +121,11 @@ def test_two_exact_numbers_together_are_told(name):
 def test_a_kernel_that_writes_its_input_is_told():
     def run(codes, dtype="float32"):
         right = golden("decode_e8m0")(codes, dtype)
-        if codes.shape == (7, 9) and codes.flags.writeable:
+        if codes.shape[1] == 9 and codes.flags.writeable:
             codes[-1, -1] ^= 1
         return right
 
-    tally = asked("decode_e8m0", run)
+    tally = asked("decode_e8m0", run, most=12)
     assert {one.finding for one in tally.failures} == {"input-mutated"}
 
 

@@ -119,6 +119,30 @@ CALLS = {
         f"dequantize_nvfp4 {o}": (R.dequantize_nvfp4, (PACKED, np.repeat(SCALES, 2, axis=1), PROB[5:], o), {})
         for o in ("te", "product", "four_over_six")
     },
+    **{
+        f"hadamard16 {o} {a}": (R.hadamard16, (SPECIAL, 3, a, o, d), {})
+        for o in ("exact", "sequential")
+        for a, d in ((-1, "bfloat16"), (0, "float32"))
+    },
+    "hadamard16 wide": (R.hadamard16, (np.ldexp(X[:1, 64:96], np.arange(32) * 7 - 99).astype(np.float32),), {}),
+    "hadamard16 no rows": (R.hadamard16, (BF16[:0],), {}),
+    "hadamard_quantize_nvfp4": (R.hadamard_quantize_nvfp4, (BF16,), {"axis": 0, "layout_out": "swizzled"}),
+    **{
+        f"quantize_tetrajet {axis} {rule}": (R.quantize_tetrajet, (SPECIAL, axis, rule), {})
+        for axis in (0, 1)
+        for rule in ("truncation_free", "exact")
+    },
+    "quantize_tetrajet by key": (R.quantize_tetrajet, (BF16, 0), {"philox": (1, 2, 3)}),
+    "q_ema": (R.q_ema, (SPECIAL, X), {}),
+    "double_quantise": (R.double_quantise, (PACKED, SCALES), {}),
+    **{f"quantize_tetrajet_v2 {seed}": (R.quantize_tetrajet_v2, (X[:, :128].copy(), seed), {}) for seed in (None, 7)},
+    "dequantize_tetrajet_v2": (R.dequantize_tetrajet_v2, R.quantize_tetrajet_v2(X[:, :128].copy()), {}),
+    "osci_reset": (R.osci_reset, (X[:, :128].copy(), *R.quantize_tetrajet_v2(X[:, :128].copy())), {}),
+    "osci_reset_by_distance": (R.osci_reset_by_distance, (X, X[::-1].copy()), {}),
+    "ema_update": (R.ema_update, (X, BF16), {}),
+    "distance_update": (R.distance_update, (X, X[::-1].copy(), X), {}),
+    "q_ramping": (R.q_ramping, (X, X[::-1].copy()), {}),
+    "ramping_step": (R.ramping_step, (X, X.view(np.int32) & 15, X[::-1].copy(), 1 + (X.view(np.int32) & 3)), {}),
     "fp8_to_mxfp4": (R.fp8_to_mxfp4, (CODES, TILES), {}),
     "mxfp4_to_fp8": (R.mxfp4_to_fp8, (PACKED, SCALES), {}),
     "mxfp4_to_fp8 amax": (R.mxfp4_to_fp8, (PACKED, SCALES, "amax"), {}),

@@ -86,7 +86,8 @@ def test_every_element_ends_in_the_models_code(operation):
             assert told.code == codes[row, column] and told.scale in scales
             assert told.steps[0].name == "element" and told.steps[-1].name == "code"
     nvfp4 = {"quantize_nvfp4", "dequantize_nvfp4"}  # test_nvfp4.py
-    assert {*CASES, *SCALAR_CASES, *PRODUCTS} | nvfp4 == set(EXPLAINED)
+    tetrajet = {"quantize_tetrajet", "q_ema"}  # test_tetrajet.py
+    assert {*CASES, *SCALAR_CASES, *PRODUCTS} | nvfp4 | tetrajet == set(EXPLAINED)
 
 
 def test_the_maximum_is_shown_with_its_own_lane():

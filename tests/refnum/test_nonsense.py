@@ -64,6 +64,7 @@ NO_CODES = [*NO_ARRAY, PACKED[0], PACKED[None], X, PACKED > 0, PACKED.view(np.in
             CODES.view(ml_dtypes.float8_e5m2), np.ma.masked_array(PACKED, PACKED > 9)]  # fmt: skip
 WRONG = {
     "integer": NO_INTEGER,
+    "some integer": [wrong for wrong in NO_INTEGER if wrong is not None],
     "word": NO_WORD,
     "profile": [*NO_WORD, "hopper", R.E2M1, "HOPPER+ties=up+ties=down", "HOPPER+zero_scale=999", "x" * 999,
                 f"HOPPER+{'x' * 999}", f"HOPPER+zero_scale={'9' * 5000}", f"HOPPER+{'zero_scale=5+' * 99}"],
@@ -83,6 +84,17 @@ WRONG = {
             [None] * 3, (10**5000, 2),
             np.array([1, 2, 3])],
     "floats": NO_FLOATS,
+    "matrix": [*NO_ARRAY, X[0], X[None], X.astype(np.float64), X.astype(">f4"), CODES, X > 0],
+    "numbers": [*NO_ARRAY[2:], X[:2], X.astype(np.float64), X.astype(">f4"), CODES, X > 0],
+    "float32": [*NO_ARRAY[2:], X[:2], BF16, X.astype(np.float64), X.astype(">f4"), CODES, X > 0],
+    "counts": [*NO_ARRAY[2:], X, X > 0, np.ones((2, 128), np.int32),
+               np.full((4, 128), -1, np.int32), np.full((4, 128), 2**31 - 1, np.int32)],
+    "number": [*NOTHING, None, True, np.True_, "1", [1], np.array(1.0), float("nan"), float("inf"), -1, 1e-60, 1e60],
+    "part": [*NOTHING, None, True, "1", [1], float("nan"), float("inf"), -1, 1.5],
+    "outer scales": [*NO_ARRAY[2:], X, PROB, PROB[:, None].astype(float)],
+    "inner scales": [*NO_ARRAY[2:], SCALES, X[:, :8].copy()],
+    "channels": [*NO_ARRAY[2:], X, PROB.astype(float), MAP],
+    "noise shape": [*THINGS, None, 4, 4.0, "48", (4,), (4, 6), (4, -4), (4, 4, 4), (4, 4.0), (4, True)],
     "half floats": [*NO_ARRAY, BF16[0], BF16[:, :33], X.astype(float), X.astype(np.float16), BF16.astype(">f4"), CODES],
     "product scales": [*NO_ELEMENTS[2:], TILES[:3], TILES[:, 0], X, TILES.astype(float), TILES.astype(np.int8),
                        TILES > 0, np.full((1, 1), 255, np.uint8), np.full((1, 1), np.inf, np.float32)],
@@ -122,21 +134,50 @@ KINDS = {
     "dtype": "dtype", "philox": "key", "value": "key", "x": "floats", "packed": "codes", "codes": "codes",
     "payload": "codes", "scales": "scales", "rbits": "random bits", "row_map": "row map", "weights": "weights",
     "prob": "weights", "gate": "half floats", "up": "half floats", "grad": "half floats", "rows": "half floats",
-    "variant": "word", "tensor_amax": "maximum",
+    "variant": "word", "tensor_amax": "maximum", "signs": "integer", "axis": "integer",
+    "rule": "word", "ties": "word", "ratio": "word",
+    "w": "floats", "ema": "floats", "before": "numbers", "after": "numbers", "distance": "float32", "total": "float32",
+    "dist_w": "float32", "dist_q": "float32", "alpha": "number", "beta": "number", "threshold": "number",
+    "share": "number", "most": "integer", "count": "counts", "period": "counts", "outer": "outer scales",
+    "norms": "channels",
     "scale_exponent": "exponent", "case": "case", "index": "index", "counter": "words",
     "key": "key words", "like": "like", "shape": "shape",
 }  # fmt: skip
 """Argument -> what it is; an asterisk in a call below names another kind."""
 
 LIKE = np.empty(0, np.uint32)
-RANDOM_NVFP4 = ("quantize_nvfp4 rbits", "quantize_nvfp4 philox")
+RANDOM = ("quantize_nvfp4 rbits", "quantize_nvfp4 philox", "hadamard_quantize_nvfp4 rbits")
 """Calls that the kernels do not have."""
 DRAW = {"n": 8, "seed": 1, "stream": 0, "step": 0, "offset": 0, "like": LIKE}
 MX = {"packed": PACKED, "scales": SCALES}
 FP8 = {"codes": CODES, "scales": TILES}
 PRODUCT = {"a": CODES, "b": CODES, "a_format": "E4M3", "b_format": "E4M3"}
 GATHER = {"payload": PAYLOAD, "row_map": MAP, "splits": [4], "align": 32}
+V2, INNER, OUTER = R.quantize_tetrajet_v2(X)
+CHOSEN = {"axis": 1, "rule": "exact", "ratio": "float32"}
+COUNTS = np.ones(X.shape, np.int32)
+DISTANCES = {"dist_w": X, "dist_q": X}
 CALLS = {
+    "quantize_tetrajet": {"x": X, "ties": "away", **CHOSEN},
+    "quantize_tetrajet rbits": {"x": X, "rbits": BITS},
+    "quantize_tetrajet philox": {"x": X, "philox": (1, 2, 3)},
+    "dequantize_tetrajet": {**MX, "axis": 1, "dtype": "float32"},
+    "double_quantise": {**MX, "axis": 0, "rule": "exact", "ties": "even", "ratio": "float32", "rbits": BITS},
+    "double_quantise philox": {**MX, "philox": (1, 2, 3)},
+    "q_ema": {"w": X, "ema": X, **CHOSEN},
+    "ema_update": {"ema*float32": X, "w*numbers": X, "beta": 0.5},
+    "distance_update": {"distance": X, "before": X, "after": X},
+    "q_ramping": {**DISTANCES, "alpha": 16, "beta*integer": 5, "most": 9},
+    "ramping_step": {"total": X, "count": COUNTS, "grad*numbers": X, "period": COUNTS},
+    "quantize_tetrajet_v2": {"x": X},
+    "quantize_tetrajet_v2 seed": {"x": X, "seed*some integer": 3},
+    "dequantize_tetrajet_v2": {"packed": V2, "scales*inner scales": INNER, "outer": OUTER, "dtype": "float32"},
+    "tetrajet_v2_noise": {"shape*noise shape": (4, 8), "seed": 3},
+    "tetrajet_v2_signs": {"seed": 3},
+    "osci_reset": {"w": X, "packed": V2, "scales*inner scales": INNER, "outer": OUTER, "threshold": 0.5},
+    "osci_reset_by_distance": {**DISTANCES, "threshold": 16},
+    "channel_norms": {"x*matrix": X},
+    "out_control": {"norms": X[0], "share*part": 0.1},
     "quantize_mxfp4": {"x": X, "profile": "HOPPER", "layout_out": "bytes"},
     "quantize_mxfp4 rbits": {"x": X, "profile": "STOCHASTIC", "rbits": BITS},
     "quantize_mxfp4 philox": {"x": X, "profile": "STOCHASTIC", "philox": (1, 2, 3)},
@@ -151,6 +192,10 @@ CALLS = {
     "quantize_nvfp4 philox": {"x": X, "philox": (1, 2, 3)},
     "dequantize_nvfp4": {"packed": PACKED, "scales": np.repeat(SCALES, 2, axis=1), "tensor_amax": PROB[:1],
                          "order": "te", "tile": (1, 16), "dtype": "float32", "layout_in": "bytes"},
+    "hadamard16": {"x": X, "signs": 3, "axis": -1, "order": "exact", "dtype": "float32"},
+    "hadamard_quantize_nvfp4": {"x": X, "signs": 3, "axis": -1, "order": "exact", "variant": "TE",
+                                "tensor_amax": PROB[:1], "layout_out": "bytes"},
+    "hadamard_quantize_nvfp4 rbits": {"x": X, "rbits": BITS},
     "fp8_to_mxfp4": {**FP8, "profile": "HOPPER", "layout_in": "bytes", "layout_out": "bytes"},
     "mxfp4_to_fp8": {**MX, "scale": "max", "layout_in": "bytes", "layout_out": "bytes"},
     "mxfp4_to_fp8_columns": {**MX, "splits": [4], "scale": "max"},
@@ -210,8 +255,8 @@ CALLS = {
 
 
 TWINS = ("quantize_", "dequantize_mxfp4", "dequantize_fp8", "fp8_", "mxfp4_", "swiglu_", "pack_", "unpack_", "permute_",
-         "unpermute", "matmul_fp8")  # fmt: skip
-TWINLESS = {"quantize_mx"}
+         "unpermute", "matmul_fp8", "hadamard")  # fmt: skip
+TWINLESS = {"quantize_mx", "quantize_tetrajet", "quantize_tetrajet_v2"}
 """What has a name like theirs and no kernel."""
 
 
@@ -258,7 +303,7 @@ def test_nonsense_is_refused_by_a_named_error(call):
     assert not list(complaints(R, call))
 
 
-@pytest.mark.parametrize("call", [c for c in CALLS if c.startswith(TWINS) and c not in RANDOM_NVFP4])
+@pytest.mark.parametrize("call", [c for c in CALLS if c.startswith(TWINS) and c not in RANDOM])
 def test_the_kernels_twins_refuse_what_the_model_refuses(call):
     host = pytest.importorskip("refnum.gpu.host")
     usable, reason = host.available()

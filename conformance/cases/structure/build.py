@@ -101,6 +101,9 @@ def _matrix(operation: str, params: Mapping[str, Any], row: Row, seed: int) -> d
         x = values.floats(values.FORMATS[params["input"]], shape, seed, (block[0], block[1]))
         given = row.get("tensor_amax") == "given"
         return {"x": x, **({"tensor_amax": LARGEST * np.abs(values.vector(1, seed))} if given else {})}
+    if names == ("w", "ema"):
+        kind = values.FORMATS[params["input"]]
+        return {name: values.floats(kind, shape, seed + place, (1, 32)) for place, name in enumerate(names)}
     if "gate" in names:
         return _swiglu(names, row, shape, seed)
     if names == ("a", "b"):

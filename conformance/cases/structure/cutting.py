@@ -30,8 +30,8 @@ BATCH = 1 << 18
 """Elements of the parts that are called one after the other before their answers are compared."""
 GIVEN = ("tensor_amax",)
 """Inputs that a field has where its operation takes them: without them the answer hangs on all elements."""
-SEVEN, NINE, NARROW = 7, 9, 160
-"""Rows and columns of the cases that tell how arrays grow."""
+FEW, MANY, NARROW = 7, 263, 160
+"""Rows and columns of the cases that tell how arrays grow: by more rows than any tile has."""
 
 
 @dataclass(frozen=True)
@@ -131,11 +131,11 @@ def _cutting(operation: str, profile: str, params: str) -> Cutting | None:
     row: Row = {name: "given" for name in GIVEN if name in OPERATIONS[operation].optional}
     row |= {"classes": "special"}
     row |= {"drawn": "one", "drawn rows": 66} if ragged else {}
-    sides = ((66, NARROW), (66, NARROW + TILE)) if ragged else ((SEVEN, NARROW), (NINE, NARROW))
+    sides = ((66, NARROW), (66, NARROW + TILE)) if ragged else ((FEW, NARROW), (MANY, NARROW))
     try:
         cases = [build(operation, profile, given, {**row, "rows": a, "columns": b}, 1) for a, b in sides]
         answers = [run_golden(case) for case in cases]
-        steps = 1 if ragged else NINE - SEVEN
+        steps = 1 if ragged else MANY - FEW
         inputs, outputs = (_ways(one, other, steps) for one, other in ([case.inputs for case in cases], answers))
         if not inputs or not outputs or set(answers[0]) - {*outputs, *GIVEN}:
             return None
@@ -152,7 +152,7 @@ def _ways(small: Arrays, large: Arrays, steps: int) -> dict[str, tuple[int, int]
     ways: dict[str, tuple[int, int]] = {}
     for name, array in large.items():
         grown = [axis for axis in range(array.ndim) if array.shape[axis] != small[name].shape[axis]]
-        by_row = steps == 1 or not grown or (grown == [0] and len(array) == NINE)
+        by_row = steps == 1 or not grown or (grown == [0] and len(array) == MANY)
         if len(grown) > 1 or not by_row:
             return None
         if grown:

@@ -32,11 +32,12 @@ EACH = 6
 AREA, MOST, THIN = 1 << 14, 1 << 17, 4
 """Elements below which every pair is asked; of the largest part; and of how many pairs between one is asked."""
 BRIEF, BRIEF_AREA = 12, 1 << 12
-"""Of so many fields one is asked of a variant that is not the first, in parts of so few elements."""
+"""Of so many fields one is asked of a variant that is not the first, of fewer where an operation has fewer variants, in
+parts of so few elements."""
 STEP = 4
 """Storages by which that of an input is ahead of the input's before it."""
 LEAST_SHARE = 0.7
-"""Share of `mixed.SHARES` from which on an operation is asked every pair."""
+"""Share of `mixed.SHARES` from which on an operation is asked every pair; of others half of that share is."""
 PLAIN_SHARE = 0.2
 """Share of the parts that are asked in the plain form."""
 
@@ -48,12 +49,13 @@ def fields(operation: str, profile: str, params: Mapping[str, Any], amount: str)
         return
     every = tables(operation, profile, params)
     salt, number, met = f"{operation} {profile} {sorted(params.items())}", 0, Counter[int]()
+    step = BRIEF if OPERATIONS[operation].profiled else min(BRIEF, len(list(OPERATIONS[operation].variants())))
     sizes = _by_rows(operation, Random(salt)) if found.axis == COLUMNS else _by_columns(operation, Random(salt))
     for place, (size, others) in enumerate(sizes):
         if amount == "brief":
-            unit = columns_of(operation, 32) // (32 if operation in LOOSE else 1)
-            others = [other for other in others if other * size * unit <= BRIEF_AREA]
-            if not others or (place + len(salt)) % BRIEF:
+            unit = 1 if operation in LOOSE else 32
+            others = [other for other in others if other * size * unit <= max(BRIEF_AREA, AREA // step)]
+            if not others or (place + len(salt)) % step:
                 continue
         field = _field(operation, profile, params, found, size, others, every, Random(f"{salt} {place}"), number, met)
         yield field
@@ -94,7 +96,7 @@ def _field(
     case = build(operation, profile, params, shape, number)
     found_parts = []
     for place, other in enumerate(dice.sample(others, len(others))):
-        turn = place + EACH * (size // 512) if size in RESIDUES else met[other] + EACH * (other // 512)
+        turn = _turn(size, place) if size in RESIDUES else _turn(other, met[other])
         met[other] += 1
         plain = dice.random() < PLAIN_SHARE and size not in RESIDUES and other not in RESIDUES
         table = {**forms, **(outs if dice.random() < OUT_SHARE else {})}
@@ -106,6 +108,11 @@ def _field(
             row = {**shape, "rows": other, **named}
             found_parts.append(Part(dice.randint(0, max(others) - other), other, row, form_of(row), same))
     return Field(case, found, tuple(found_parts), number)
+
+
+def _turn(number: int, times: int) -> int:
+    """Return the turn of the storages in which a number is asked: others beyond 512, where its residue comes again."""
+    return times + EACH * (number // 512) + 5 * (number % 512)
 
 
 def _form(found: Cutting, shape: Row, table: Table, dice: Random, turn: int) -> tuple[dict[str, Level], bool]:
@@ -128,7 +135,7 @@ def _form(found: Cutting, shape: Row, table: Table, dice: Random, turn: int) -> 
 def _share(operation: str) -> float:
     """Return the share of all pairs that an operation is asked: less than all where its model takes longer."""
     share = SHARES.get(operation, 1.0)
-    return share if share < LEAST_SHARE else 1.0
+    return share / 2 if share < LEAST_SHARE else 1.0
 
 
 def _kept(operation: str, rows: int, size: int, dice: Random) -> bool:
@@ -141,7 +148,7 @@ def _each(operation: str, number: int, others: Sequence[int], dice: Random) -> l
     """Return some numbers of the other side for one of `RESIDUES`."""
     room = AREA // number // (1 if operation in LOOSE else 32)
     fitting = [other for other in others if other <= room] or [1]
-    count = max(1, round(EACH * _share(operation)))
+    count = max(1, round((EACH if operation in LOOSE else EACH / 2) * _share(operation)))
     return [dice.choice(fitting) for _ in range(count)]
 
 
@@ -152,7 +159,7 @@ def _by_columns(operation: str, dice: Random) -> list[tuple[int, list[int]]]:
     tall = [*SMALL, *(mark for mark in MARKS if mark <= MOST_TALL)]
     found = {size: [rows for rows in tall if _kept(operation, rows, size, dice)] for size in wide}
     for rows in RESIDUES:
-        for size in set(_each(operation, rows, SMALL, dice)):
+        for size in _each(operation, rows, SMALL, dice):
             found[size].append(rows)
     for size in RESIDUES if loose else ():
         found[size] = sorted(set(_each(operation, size, SMALL, dice)))

@@ -24,7 +24,8 @@ WRONG_PARAMS: dict[str, tuple[Any, ...]] = {
     "dtype": ("float16",), "overflow": ("wrap",), "rounding": ("even",), "saturate": ("yes",),
     "align": (0, -32, 1.5, 32.0, "32", True), "tokens": (-1, 40.0), OUT: ("packed",), "element": ("E4M2",),
     "order": ("tree", "promote33", "split999"), "out": ("float16",), "a_format": ("E2M1",), "b_format": ("E8M0",),
-    "variant": ("NVIDIA", "te"),
+    "variant": ("NVIDIA", "te"), "axis": (2, -1, 1.0, True), "rule": ("ceil",), "ties": ("zero",),
+    "ratio": ("float16",),
 }  # fmt: skip
 """Parameter -> values that it does not have."""
 OUT_WRONG = ("one row short", "one row long", "another dtype", "a wider dtype", "read-only")
@@ -111,17 +112,17 @@ def _shapes(operation: str, name: str, array: np.ndarray) -> Iterator[Change]:
     if name == "scales":
         yield "scales with a column too many", {name: np.concatenate([array, array[:, :1]], axis=1)}, {}
         yield "scales with a column too few", {name: array[:, :-1].copy()}, {}
-    if name in ("scales", "up", "grad", "rows"):
+    if name in ("scales", "up", "grad", "rows", "ema"):
         yield f"{name} with a row too many", {name: np.concatenate([array, array[:1]])}, {}
         yield f"{name} with a row too few", {name: array[:-1].copy()}, {}
-    if name in ("scales", "up", "grad", "rows") and len(array) > 1:
+    if name in ("scales", "up", "grad", "rows", "ema") and len(array) > 1:
         yield f"{name} of one row", {name: array[:1].copy()}, {}
-    if name in ("scales", "up", "grad"):
+    if name in ("scales", "up", "grad", "ema"):
         yield f"{name} of one column", {name: array[:, :1].copy()}, {}
-    if name in ("up", "grad"):
+    if name in ("up", "grad", "ema"):
         yield f"{name} with a block too many", {name: np.concatenate([array, array[:, :32]], axis=1)}, {}
     loose = operation in ("unpermute", "permute_pad", "swiglu_backward")
-    if name not in ("scales", "up", "grad") and not loose:
+    if name not in ("scales", "up", "grad", "ema") and not loose:
         for width in (33, 48, 17, array.shape[1] - 1, array.shape[1] + 1):
             if _no_blocks(operation, name, width):
                 yield f"{name} of {width} columns", {name: _wide(array, width)}, {}
