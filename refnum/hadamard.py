@@ -30,7 +30,6 @@ ORDERS = ("exact", "sequential")
 AXES = (-1, 0)
 _QUARTER = np.uint32(0x3E800000)
 _MAGNITUDE = np.uint32(0x7FFFFFFF)
-_PARITY = np.array([n.bit_count() & 1 for n in range(GROUP)], np.uint32)
 
 
 def hadamard16(x: Array, signs: int = SIGNS, axis: int = -1, order: str = "exact", dtype: str = "bfloat16") -> Array:
@@ -136,11 +135,16 @@ def _specials(lanes: Array) -> Array:
 
 
 def _sequential(lanes: Array, name: str) -> Array:
-    """float32 sums in ascending order from +0 of fl(x / 4) with its sign: bits of that dtype [16, groups]."""
+    """float32 sums in ascending order from +0 of fl(x / 4) with its sign: bits of that dtype [16, groups].
+
+    After i terms only as many sums differ as i has powers of two below it: row p of the totals is that of all rows of
+    the matrix whose number ends in p.
+    """
     quarters = multiply(lanes, np.full_like(lanes, _QUARTER))
-    place = np.arange(GROUP, dtype=np.uint32, like=lanes)
-    total = np.zeros_like(lanes)
-    for i in range(GROUP):
-        odd = np.take(np.asarray(_PARITY, like=lanes), np.uint32(i) & place)
-        total = add(total, quarters[i] ^ (odd << np.uint32(31)).reshape(GROUP, 1))
+    total = add(quarters[:1], np.zeros_like(quarters[:1]))
+    for i in range(1, GROUP):
+        if i & (i - 1) == 0:
+            total = np.concatenate([total, total])
+        odd = np.array([(i & p).bit_count() & 1 for p in range(len(total))], dtype=np.uint32)
+        total = add(total, quarters[i] ^ (np.asarray(odd, like=lanes) << np.uint32(31)).reshape(-1, 1))
     return total if name == "float32" else to_bfloat16(total)

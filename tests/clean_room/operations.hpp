@@ -1,6 +1,9 @@
 // What each operation of the vectors is: their inputs and parameters in, the matrices of their outputs out.
 #pragma once
+#include "estimators.hpp"
 #include "hadamard.hpp"
+#include "logarithmic.hpp"
+#include "nvfp4.hpp"
 #include "payload.hpp"
 #include "product.hpp"
 #include "swiglu.hpp"
@@ -210,6 +213,26 @@ inline Answers to_tetrajet(const Vector& v) {
     return {pack(found.codes), found.scales};
 }
 
+inline Answers to_luq(const Vector& v) {
+    const Array* given = v.find("tensor_amax");
+    Luq found = luq(wide_bits(v["x"]), v["r_under"].words, v["r_log"].words, v.number("divisor"),
+                    given ? &given->words[0] : nullptr, v.text("step"));
+    return {pack(found.codes), row_of({found.alpha})};
+}
+
+inline Answers from_luq(const Vector& v) {
+    return {dequantize_luq(unpack(v["packed"].matrix()), v["alpha"].words[0], v.text("dtype"))};
+}
+
+inline Answers to_radix4(const Vector& v) {
+    return {pack(radix4(wide_bits(v["x"]), grid_of(v.number("n0"), v.text("phase"), v.text("threshold"))))};
+}
+
+inline Answers from_radix4(const Vector& v) {
+    Grid grid = grid_of(v.number("n0"), v.text("phase"), "midpoint");
+    return {dequantize_radix4(unpack(v["packed"].matrix()), grid, v.text("dtype"))};
+}
+
 struct Operation {
     const char* name;
     const char* outputs[4];  // in the order of the answers; the rest is null
@@ -272,6 +295,12 @@ inline constexpr Operation OPERATIONS[] = {
     {"hadamard_quantize_nvfp4", {"packed", "scales", "tensor_amax"}, rotated_codes},
     {"quantize_tetrajet", {"packed", "scales"}, to_tetrajet},
     {"q_ema", {"packed", "scales"}, to_tetrajet},
+    {"luq", {"packed", "alpha"}, to_luq},
+    {"dequantize_luq", {"values"}, from_luq},
+    {"radix4", {"packed"}, to_radix4},
+    {"dequantize_radix4", {"values"}, from_radix4},
+    {"dge", {"values"}, slopes},
+    {"occ", {"clamped", "residual", "thresholds"}, clamps},
     {"fp8_to_mxfp4", {"packed", "scales"}, [](V v) { return packed(from_fp8(v)); }},
     {"mxfp4_to_fp8", {"codes", "scales"}, mxfp4_rows},
     {"mxfp4_to_fp8_columns", {"codes", "scales"},

@@ -18,7 +18,7 @@ from .covering import Level, Row, Table
 from .cutting import COLUMNS, GIVEN, TILE, Cutting, Field, Part, cutting
 from .factors import BESIDE_POWERS, RAGGED
 from .mixed import CLASSES, LOOSE, OUT_SHARE, SHARES, columns_of, drawn_shape, form
-from .plan import SCALE_BYTES, tables
+from .plan import DEAR, SCALE_BYTES, tables
 
 SMALL = tuple(range(1, 67))
 MARKS = tuple(sorted({*BESIDE_POWERS[1:], 16383, 16384, 16385}))
@@ -134,7 +134,7 @@ def _form(found: Cutting, shape: Row, table: Table, dice: Random, turn: int) -> 
 
 def _share(operation: str) -> float:
     """Return the share of all pairs that an operation is asked: less than all where its model takes longer."""
-    share = SHARES.get(operation, 1.0)
+    share = SHARES.get(operation, 0.5 if operation in DEAR else 1.0)
     return share / 2 if share < LEAST_SHARE else 1.0
 
 

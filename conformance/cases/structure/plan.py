@@ -33,8 +33,8 @@ MIXED = {"full": 1600, "cells": 1430, "brief": 80, "all brief": 1300, "keyed": 5
 """Amount -> mixed rows of a variant."""
 BESIDE_FIELDS = {"full": 500, "brief": 40, "all brief": 400}
 """The same of one that is asked parts of fields, see `fields`."""
-DEAR = {"swiglu_backward": 16, "swiglu_quantize": 2, "unpermute": 8, "matmul_fp8": 8, "matmul_bf16": 8,
-        "quantize_nvfp4": 8}  # fmt: skip
+DEAR = {"swiglu_backward": 16, "occ": 8, "swiglu_quantize": 2, "unpermute": 8, "matmul_fp8": 8, "matmul_bf16": 8,
+        "quantize_nvfp4": 8, "hadamard16": 8, "hadamard_quantize_nvfp4": 8}  # fmt: skip
 """Operation -> by what its largest cases are smaller: the golden model needs so much longer an element."""
 SCALE_BYTES = (0, 1, 60, 126, 127, 128, 200, 254, 255)
 SUMMED = 400
