@@ -97,9 +97,9 @@ def _integers(bits: Array) -> Array:
 def int4_keep_two(x: Array, group: int = 64) -> tuple[Array, Array, Array]:
     """Quantise groups along K to INT4 without their two largest elements, which are kept (clause N26.5).
 
-    x: as of `int4_affine`; group: 3 or more, a divisor of K. Returns (codes u8 [M, K], INT4 in the low four bits, 0 where
-    an element is kept; scales float32 [M, K/group]; kept int32 [M, K/group, 2], places in a group, the larger first).
-    Raises DtypeError, ShapeError, ArgumentError.
+    x: as of `int4_affine`; group: 3 or more, a divisor of K. Returns (codes u8 [M, K], INT4 in the low four bits, 0
+    where an element is kept; scales float32 [M, K/group]; kept int32 [M, K/group, 2], places in a group, the larger
+    first). Raises DtypeError, ShapeError, ArgumentError.
     """
     require_integer("group", group, 3)
     bits = _groups(x, group)[0]

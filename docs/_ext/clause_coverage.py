@@ -47,6 +47,7 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
     "N21.9": ("informative", "tests/refnum/test_nvfp4.py"),
     "N22.4": ("a theorem on N22.2 and N22.3", "tests/refnum/test_hadamard.py"),
     "N22.7": ("informative", "tests/refnum/test_hadamard.py"),
+    "N22.8": ("a theorem on N21.2 and N21.3", "tests/refnum/test_hadamard.py"),
     "N24.5": ("a theorem", "tests/refnum/test_tetrajet.py"),
     "N24.6": ("no vector asks for a composition", "tests/refnum/test_tetrajet.py"),
     "N24.8": ("no operation with vectors", "tests/refnum/test_oscillation.py"),

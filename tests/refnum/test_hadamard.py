@@ -185,3 +185,31 @@ def test_empty_tensors(axis):
         wide = (tall, shape[1]) if axis else (shape[1], tall)
         assert packed.shape == (wide[0], wide[1] // 2) and scales.shape == (wide[0], wide[1] // 16)
         assert amax.tolist() == [0]
+
+
+def squares(tiles, variant, amax=None):
+    """Codes and scales of each 16x16 tile [n, 16, 16]."""
+    packed, scales, _ = refnum.quantize_nvfp4(tiles.reshape(-1, 16), variant, amax, (16, 16))
+    return refnum.layouts.codes_from_packed(packed).reshape(tiles.shape), scales[:, 0]
+
+
+@pytest.mark.parametrize("variant", ["TE", "TE_2_8", "TORCHAO", "MODELOPT"])
+def test_one_quantisation_in_squares_serves_both_products(variant):
+    """The copy for the other axis has the transposed codes and the same scales (N22.8)."""
+    tiles = words((200, 16, 16), 41, 6, 0.02, 0.005).view(np.float32)
+    turned = np.ascontiguousarray(tiles.transpose(0, 2, 1))
+    (codes, scales), (other, same) = squares(tiles, variant), squares(turned, variant)
+    assert np.array_equal(codes, other.transpose(0, 2, 1)) and np.array_equal(scales, same)
+
+
+def test_four_over_six_can_choose_another_scale_for_the_transpose():
+    amax = np.array([0x41110000], np.uint32).view(np.float32)  # both scales of a block often have the same error
+    bits = words((1 << 14, 16), 42, 1) & np.uint32(0x80FFF000) | np.uint32(0x3F000000)
+    rows = bits.view(np.float32)
+    turned = np.ascontiguousarray(rows[:, ::-1])
+    chosen = [refnum.quantize_nvfp4(x, "FOUR_OVER_SIX", amax)[1] for x in (rows, turned)]
+    telling = rows[(chosen[0] != chosen[1])[:, 0]]  # where the order of a sum decides
+    lane, line, way = np.arange(16), np.arange(16)[:, None], np.arange(120)[:, None, None]
+    tiles = telling[:, ((way // 15 * 2 + 1) * lane + (way % 15 + 1) * line) % 16].reshape(-1, 16, 16)
+    other = np.ascontiguousarray(tiles.transpose(0, 2, 1))
+    assert not np.array_equal(*(squares(x, "FOUR_OVER_SIX", amax)[1] for x in (tiles, other)))

@@ -20,7 +20,7 @@ from ...cases.operation import Output, as_bits, outputs_of, run_golden
 STEP = {0: 2048, 1: 1024}
 """Rows, or columns, of the inputs that the model works on at a time; whole tiles of 128."""
 
-# operation, and its `axis` where it has one -> the axis by which its inputs are cut, and of each output the axis that
+# operation, and its `axis` where that differs -> the axis by which its inputs are cut, and of each output the axis that
 # goes with it (None: not cut)
 CUTS: dict[str, tuple[int, tuple[int | None, ...]]] = {
     "mxfp4_to_fp8_columns": (1, (0, 1)),
@@ -31,7 +31,7 @@ CUTS: dict[str, tuple[int, tuple[int | None, ...]]] = {
     "permute_unpack": (1, (1, 1, None)),
     "unpermute": (1, (1,)),
     "quantize_nvfp4": (0, (0, 0, None)),
-    "hadamard_quantize_nvfp4 -1": (0, (0, 0, None)),
+    "hadamard_quantize_nvfp4": (0, (0, 0, None)),
     "hadamard_quantize_nvfp4 0": (1, (0, 0, None)),
 }
 ROWWISE: tuple[int, tuple[int | None, ...]] = (0, (0, 0, 0))
@@ -99,7 +99,7 @@ class Golden:
 
 
 def _parts(case: Case) -> Iterator[Part]:
-    axis, axes = CUTS.get(f"{case.operation} {case.params.get('axis', '')}".strip(), ROWWISE)
+    axis, axes = CUTS.get(f"{case.operation} {case.params.get('axis')}", CUTS.get(case.operation, ROWWISE))
     if layouts.OUT in case.params:
         axes = (0, STORED[case.params[layouts.OUT]])
     length = next(x for name, x in case.inputs.items() if name not in WHOLE).shape[axis]
