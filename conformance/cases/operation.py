@@ -247,7 +247,7 @@ _TABLE = (
     Operation("quantize_nvfp4", "N21", "nvfp4", ("x",),
               _NVFP4_CODES,
               {"variant": tuple(VARIANTS), "tile": _SQUARES, "input": FLOAT_INPUTS}, optional=("tensor_amax", "rbits"),
-              layouts=(storage.OUT,), stored_as=nvfp4.LAYOUTS, reads=NVFP4, rounds_to=NVFP4, proof=_NVFP4),
+              layouts=(storage.OUT,), stored_as=nvfp4.LAYOUTS, reads=NVFP4, rounds_to=NVFP4, dear=4, proof=_NVFP4),
     Operation("dequantize_nvfp4", "N21", "nvfp4", ("packed", "scales", "tensor_amax"), _VALUES,
               {"order": nvfp4.ORDERS, "tile": _SQUARES, "dtype": FLOAT_OUTPUTS},
               kinds={"scales": "codes"}, layouts=(storage.IN,), stored_as=nvfp4.LAYOUTS, reads=NVFP4, rounds_to=NVFP4,
