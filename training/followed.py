@@ -20,10 +20,16 @@ from .products import Tensor
 
 if TYPE_CHECKING:
     from .layer import MoELayer
+    from .policies import Policy
 
 
 AFTER_TORCH = frozenset({"fc2_input", "fc2", "saved_fc2_input"})
-"""What is computed from torch's SwiGLU, which rounds otherwise than clause N11: on CUDA under `bf16`, not compared."""
+"""What is computed from the SwiGLU of forward steps."""
+
+
+def left_out(policy: Policy, on_cuda: bool) -> frozenset[str]:
+    """Return what is not compared: on CUDA, `bf16` has torch's SwiGLU, which rounds otherwise than clause N11."""
+    return AFTER_TORCH if on_cuda and policy.operands == "bfloat16" else frozenset()
 
 
 @dataclass
@@ -58,8 +64,7 @@ class Followed:
         sent = golden_parts.to_wire(golden_parts.encode(x, policy.dispatched))
         w1, w2 = (to_own_array(w[expert : expert + 1]) for w in (layer.w1, layer.w2))
         made = golden.expert_forward(sent, np.zeros((len(x), 1), np.int64), weights, w1, w2, policy)
-        but = AFTER_TORCH if layer.w1.is_cuda and policy.products == "bfloat16" else frozenset()
-        return cls(expert, policy, layer.hidden, taken, places, made, but)
+        return cls(expert, policy, layer.hidden, taken, places, made, left_out(policy, layer.w1.is_cuda))
 
     def forward(self, found: Mapping[str, Any]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         """Return what was found and what is right, by name."""

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import refnum
-from refnum import nvfp4
+from refnum import estimators, hadamard, nvfp4, tetrajet
 from refnum.arrays import contiguous
 from refnum.errors import ArgumentError
 from refnum.nvfp4_scales import VARIANTS
@@ -24,20 +24,30 @@ from refnum.nvfp4_scales import VARIANTS
 from . import layouts as storage
 from .case import FORM, Case
 
-DATA_PARAMS = frozenset({"splits", "tokens", "philox", "scale_byte"})
-"""Keywords that belong to a case's data, not to a variant: rows of each expert, rows of an output, a key, a scale."""
+DATA_PARAMS = frozenset({"splits", "tokens", "philox", "scale_byte", "signs"})
+"""Keywords that belong to a case's data, not to a variant: rows of each expert, rows of an output, a key, a scale,
+a mask of signs."""
 
 OPERANDS: dict[str, str] = {
     "x": "values", "gate": "values", "up": "values", "grad": "values", "rows": "values", "prob": "values",
     "weights": "values", "rbits": "bits", "codes": "codes", "packed": "packed", "scales": "scales", "payload": "bytes",
     "a": "codes", "b": "codes", "a_scales": "scales", "b_scales": "scales", "row_map": "index", "stored": "scales",
-    "counter": "index", "key": "index", "keys": "index", "tensor_amax": "values",
+    "counter": "index", "key": "index", "keys": "index", "tensor_amax": "values", "w": "values",
+    "ema": "values", "alpha": "values", "r_under": "bits", "r_log": "bits",
 }  # fmt: skip
 """Name of an array argument -> its kind, as the kinds of `Output`; `bits` are random bits."""
+
+WORDS: dict[str, int] = {"r_under": 24, "r_log": 23}
+"""Random words that are inputs by themselves, not the bits of a profile's rounding -> their bits (N23.3)."""
 
 MX_ELEMENTS = tuple(refnum.MX_ELEMENTS)
 FLOAT_INPUTS = ("float32", "bfloat16", "float16")
 FLOAT_OUTPUTS = ("float32", "bfloat16")
+
+
+def is_random(name: str) -> bool:
+    """Whether an array argument holds random bits."""
+    return OPERANDS.get(name) == "bits"
 
 
 @dataclass(frozen=True)
@@ -78,7 +88,9 @@ class Blocks:
         return refnum.get_format(_named(self.element, params))
 
 
+_ALONE = Blocks("BF16", 1)
 MX, TILE, NVFP4 = Blocks("E2M1", 32), Blocks("E4M3", 128), Blocks("E2M1", 16)
+POWERS_OF_2, POWERS_OF_4 = Blocks("E3M0", 32), Blocks("FP4_RADIX4", 32)
 
 
 @dataclass(frozen=True)
@@ -89,6 +101,8 @@ class Operation:
     inputs: names of the golden signature's array arguments, in order, each with its kind in `OPERANDS`.
     kinds: kinds of inputs, where they are not those of `OPERANDS`.
     params: for each parameter its choices, the default first; `input` is the dtype of the floating-point input.
+    read_under: for a parameter that is read only under a value of another one, that parameter and value; elsewhere the
+    variants have its default.
     profiled: whether the operation takes a profile. optional: array inputs that a case may lack.
     nullable: those optional inputs that are passed as None when a case lacks them.
     layouts: the keywords for scale layouts that it has beside its parameters (N6.5), see `cases.layouts`.
@@ -99,6 +113,7 @@ class Operation:
     reads: how the codes of its inputs are blocked; rounds_to: what its results are rounded to, or its floating-point
     inputs are drawn for. A parameter `tile` overrides both widths.
     scalar: whether each result depends on one element alone, so that there are no blocks.
+    unit: the number that columns are a multiple of, where they need be no whole blocks.
     ragged: whether rows belong to experts (`splits`), at whose borders blocks restart; even_rows: whether an expert has
     an even number of rows. routed: whether `splits` count the rows that a map routes, not those of the inputs.
     wide_first: whether the first input is bfloat16 or float32 without a parameter that says which.
@@ -116,6 +131,7 @@ class Operation:
     outputs: tuple[Output, ...]
     params: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     kinds: Mapping[str, str] = field(default_factory=dict)
+    read_under: Mapping[str, tuple[str, Any]] = field(default_factory=dict)
     profiled: bool = False
     optional: tuple[str, ...] = ()
     nullable: tuple[str, ...] = ()
@@ -127,6 +143,7 @@ class Operation:
     reads: Blocks = MX
     rounds_to: Blocks = MX
     scalar: bool = False
+    unit: int = 0
     ragged: bool = False
     even_rows: bool = False
     routed: bool = False
@@ -138,9 +155,13 @@ class Operation:
     proof: str = "model-on-cupy"
 
     def variants(self) -> Iterator[dict[str, Any]]:
-        """Yield every combination of the parameters' choices, all defaults first."""
+        """Yield every combination of the parameters' choices that is a call of its own, all defaults first."""
         for choice in itertools.product(*self.params.values()):
-            yield dict(zip(self.params, choice, strict=True))
+            variant = dict(zip(self.params, choice, strict=True))
+            read = (variant[name] == self.params[name][0] or variant[other] == value
+                    for name, (other, value) in self.read_under.items())  # fmt: skip
+            if all(read):
+                yield variant
 
     def defaults(self) -> dict[str, Any]:
         """Return the default of every parameter."""
@@ -175,7 +196,7 @@ class Operation:
     @property
     def block(self) -> int:
         """Elements of a row after which every block and tile of the inputs and outputs is whole."""
-        return 1 if self.scalar else max(self.reads.width, self.rounds_to.width)
+        return self.unit or (1 if self.scalar else max(self.reads.width, self.rounds_to.width))
 
     def output(self, kind: str) -> Output | None:
         """Return the first output of a kind, or None."""
@@ -190,12 +211,20 @@ _FP8_BOTH = (
     Output("column_codes", "codes", "E4M3", "column128"),
     Output("column_scales", "scales", "E8M0"),
 )
+_NVFP4_CODES = (Output("packed", "packed", "E2M1"), Output("scales", "codes", "E4M3"), Output("tensor_amax", "values"))
 _VALUES = (Output("values", "values"),)
 _TILES = ([1, 128], [128, 128])
 _SQUARES = ([1, 16], [16, 16])
+_ROTATED = ("bfloat16", "float32")
 _BOTH = (storage.IN, storage.OUT)
 _MX_ELEMENT = Blocks("@element", 32)
 _NVFP4 = "model-on-cupy-nvfp4"
+_ROTATION = "model-on-cupy-rotation"
+_TETRAJET = "model-on-cupy-tetrajet"
+_TETRAJET_OUT = (Output("packed", "packed", "E2M1"), Output("scales", "scales", "E8M0"))
+_LOGARITHMIC = "model-on-cupy-logarithmic"
+_RADIX4 = {"n0": (-5,), "phase": ("even", "odd")}
+_ESTIMATORS = "model-on-cupy-estimators"
 _FUSED = "model-on-cupy-fused"
 
 _TABLE = (
@@ -216,13 +245,43 @@ _TABLE = (
     Operation("dequantize_fp8_tiles", "N6", "tiles", ("codes", "scales"), _VALUES,
               {"tile": _TILES, "dtype": FLOAT_OUTPUTS}, layouts=(storage.IN,), reads=TILE),
     Operation("quantize_nvfp4", "N21", "nvfp4", ("x",),
-              (Output("packed", "packed", "E2M1"), Output("scales", "codes", "E4M3"), Output("tensor_amax", "values")),
+              _NVFP4_CODES,
               {"variant": tuple(VARIANTS), "tile": _SQUARES, "input": FLOAT_INPUTS}, optional=("tensor_amax", "rbits"),
               layouts=(storage.OUT,), stored_as=nvfp4.LAYOUTS, reads=NVFP4, rounds_to=NVFP4, proof=_NVFP4),
     Operation("dequantize_nvfp4", "N21", "nvfp4", ("packed", "scales", "tensor_amax"), _VALUES,
               {"order": nvfp4.ORDERS, "tile": _SQUARES, "dtype": FLOAT_OUTPUTS},
               kinds={"scales": "codes"}, layouts=(storage.IN,), stored_as=nvfp4.LAYOUTS, reads=NVFP4, rounds_to=NVFP4,
               proof=_NVFP4),
+    Operation("hadamard16", "N22", "hadamard", ("x",), _VALUES,
+              {"axis": hadamard.AXES, "order": hadamard.ORDERS, "dtype": _ROTATED, "input": _ROTATED},
+              reads=NVFP4, rounds_to=NVFP4, dear=4, proof=_ROTATION),
+    Operation("hadamard_quantize_nvfp4", "N22", "hadamard", ("x",), _NVFP4_CODES,
+              {"axis": hadamard.AXES, "order": hadamard.ORDERS, "input": _ROTATED}, optional=("tensor_amax", "rbits"),
+              layouts=(storage.OUT,), stored_as=nvfp4.LAYOUTS, reads=NVFP4, rounds_to=NVFP4, dear=4, proof=_ROTATION),
+    Operation("quantize_tetrajet", "N24", "tetrajet", ("x",), _TETRAJET_OUT,
+              {"axis": (1, 0), "rule": tetrajet.RULES, "ties": tetrajet.TIES, "ratio": tetrajet.RATIOS,
+               "input": FLOAT_OUTPUTS},
+              read_under={"ratio": ("rule", "truncation_free")}, optional=("rbits",), proof=_TETRAJET),
+    Operation("q_ema", "N24", "tetrajet", ("w", "ema"), _TETRAJET_OUT,
+              {"axis": (1, 0), "rule": tetrajet.RULES, "input": FLOAT_OUTPUTS}, proof=_TETRAJET),
+    Operation("luq", "N23", "logarithmic", ("x", "r_under", "r_log"),
+              (Output("packed", "packed", "E3M0"), Output("alpha", "values")),
+              {"divisor": (64, 128, 16), "step": ("real", "power_of_two"), "input": FLOAT_OUTPUTS},
+              optional=("tensor_amax",), reads=POWERS_OF_2, rounds_to=POWERS_OF_2, unit=2, proof=_LOGARITHMIC),
+    Operation("dequantize_luq", "N23", "logarithmic", ("packed", "alpha"), _VALUES, {"dtype": FLOAT_OUTPUTS},
+              reads=POWERS_OF_2, rounds_to=POWERS_OF_2, unit=2, proof=_LOGARITHMIC),
+    Operation("radix4", "N23", "logarithmic", ("x",), (Output("packed", "packed", "FP4_RADIX4"),),
+              {**_RADIX4, "threshold": ("midpoint", "0.4", "log"), "input": FLOAT_OUTPUTS}, reads=POWERS_OF_4,
+              rounds_to=POWERS_OF_2, unit=2, proof=_LOGARITHMIC),
+    Operation("dequantize_radix4", "N23", "logarithmic", ("packed",), _VALUES, {**_RADIX4, "dtype": FLOAT_OUTPUTS},
+              reads=POWERS_OF_4, rounds_to=POWERS_OF_2, unit=2, proof=_LOGARITHMIC),
+    Operation("dge", "N25", "estimators", ("x",), _VALUES,
+              {"target": ("bfloat16", "float32"), "compat": estimators.COMPATS, "k": (5,), "cap": (3,),
+               "input": ("bfloat16", "float32")}, scalar=True, proof=_ESTIMATORS),
+    Operation("occ", "N25", "estimators", ("x",),
+              (Output("clamped", "values"), Output("residual", "values"), Output("thresholds", "values")),
+              {"axis": estimators.AXES, "alpha": ([99, 100],), "input": ("bfloat16", "float32")}, reads=_ALONE,
+              rounds_to=_ALONE, dear=8, proof=_ESTIMATORS),
     Operation("fp8_to_mxfp4", "N7", "recast", ("codes", "scales"), _MXFP4, profiled=True, layouts=_BOTH, quantises=True,
               reads=TILE),
     Operation("mxfp4_to_fp8", "N8", "recast", ("packed", "scales"), _FP8_ROWS, {"scale": ("max", "amax")},

@@ -85,5 +85,5 @@ def make_case(
     """Return the Case of a vector; `input` is filled in from the floating-point input's dtype."""
     full = dict(params)
     if "input" in VECTOR_OPERATIONS[operation].params:
-        full["input"] = inputs["x"].dtype.name
+        full["input"] = inputs[VECTOR_OPERATIONS[operation].inputs[0]].dtype.name
     return Case(operation, profile, full, inputs, label=label)

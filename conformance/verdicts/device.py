@@ -19,7 +19,7 @@ from refnum.errors import ArgumentError, UnsupportedError
 from ..cases.case import Case
 from ..cases.findings import Finding
 from ..cases.levels import Outcome
-from ..cases.operation import OPERATIONS, run_golden
+from ..cases.operation import OPERATIONS, is_random, run_golden
 from ..cases.recipes import Recipe, expand
 from ..subjects.arrays import share_memory, to_numpy
 from ..subjects.calls.call import Called, call_on
@@ -107,7 +107,7 @@ def fetch(case: Case) -> Case:
     inputs = {}
     for name, array in case.inputs.items():
         host = to_numpy(array)
-        inputs[name] = host.view(BFLOAT16) if named and host.dtype == np.uint16 and name != "rbits" else host
+        inputs[name] = host.view(BFLOAT16) if named and host.dtype == np.uint16 and not is_random(name) else host
     return case.with_inputs(inputs)
 
 

@@ -169,5 +169,6 @@ def test_named_errors(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_100a"])
 def test_other_architectures(arch: str) -> None:
-    for name in KERNELS if arch != "sm_80" else set(KERNELS) - {"quantize_nvfp4"}:  # which converts to E4M3 by hardware
+    later = {"quantize_nvfp4", "hadamard_quantize_nvfp4"}  # which convert to E4M3 by hardware
+    for name in KERNELS if arch != "sm_80" else set(KERNELS) - later:
         assert build.compiled(name, arch, defines=defines(name)).stat().st_size > 0

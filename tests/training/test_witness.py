@@ -9,8 +9,9 @@ from safetensors import safe_open
 
 import refnum
 from refnum.conformance.mismatches import replay
-from refnum.training import edges
+from refnum.training import edges, followed
 from refnum.training import layer as layers
+from refnum.training.followed import AFTER_TORCH, left_out
 from refnum.training.layer import MoELayer
 from refnum.training.policies import get_policy
 from refnum.training.witness import Witness, WitnessError
@@ -37,6 +38,15 @@ def full(folder, **changes):
     return Witness(folder, **{"rate": 1.0, "every": 1, "rows": None, "share": 1.0} | changes)
 
 
+@pytest.mark.parametrize("policy", ["nvfp4", "mxfp4-products-random"])
+def test_parts_of_simulated_products_are_right(policy, tmp_path):
+    """Whole steps are not followed: the maximum of a tensor is that of all rows."""
+    witness = full(tmp_path, rows=5)
+    train(witness, policy, tokens=40)
+    assert witness.mismatches == [] and witness.judged["layer steps"] == 0 and witness.judged["products"] == 24
+    assert witness.judged["conversions"] > 60
+
+
 @pytest.mark.parametrize("policy", ["mxfp4", "fp8", "bf16", STORED, MIXED, "fp8+saved_activation=recompute"], ids=str)
 def test_a_right_layer_has_no_mismatch(policy, tmp_path):
     witness = full(tmp_path)
@@ -58,10 +68,13 @@ def test_parts_of_ragged_experts_are_right(tokens, tmp_path):
 CONVERSIONS = ("quantize_payload", "permute_unpack", "mxfp4_to_fp8", "swiglu_quantize", "quantize_mxfp4", "unpermute",
                "quantize_fp8_tiles", "fp8_columns", "mxfp4_to_fp8_columns", "swiglu_backward", "dequantize_mxfp4",
                "permute_pad")  # fmt: skip
+SIMULATED = {"mxfp4-products-random": ("quantize_mxfp4", "dequantize_mxfp4"),
+             "nvfp4": ("quantize_nvfp4", "dequantize_nvfp4", "hadamard16")}  # fmt: skip
+OF_POLICIES = [("mxfp4", name) for name in CONVERSIONS] + [(row, name) for row, of in SIMULATED.items() for name in of]
 
 
-@pytest.mark.parametrize("name", CONVERSIONS)
-def test_a_bit_that_flips_in_a_conversion_is_seen(name, tmp_path, monkeypatch):
+@pytest.mark.parametrize("policy, name", OF_POLICIES)
+def test_a_bit_that_flips_in_a_conversion_is_seen(policy, name, tmp_path, monkeypatch):
     right = getattr(refnum, name)
 
     def flipped(*given, **named):
@@ -72,7 +85,7 @@ def test_a_bit_that_flips_in_a_conversion_is_seen(name, tmp_path, monkeypatch):
 
     monkeypatch.setattr(refnum, name, flipped)
     witness = full(tmp_path, every=0)
-    train(witness)
+    train(witness, policy)
     seen = [one for one in witness.mismatches if one.what.endswith(f" {name}")]
     assert seen and {one.what.split()[1] for one in witness.mismatches} == {name}
     monkeypatch.undo()
@@ -188,6 +201,21 @@ def test_whole_steps_keep_their_share_of_time(tmp_path):
     witness._started -= 1e15
     train(witness, steps=2)
     assert witness.judged["layer steps"] == 3 and witness.followed > 0.0
+
+
+@pytest.mark.parametrize("policy", ["bf16", "mxfp4"])
+def test_what_comes_from_torchs_swiglu_is_not_compared_on_a_gpu(policy, tmp_path, monkeypatch):
+    """On CUDA `bf16` has torch's SwiGLU: all else is compared there too, and under other policies everything."""
+    names = {}
+    for on_cuda in (False, True):
+        monkeypatch.setattr(followed, "left_out", lambda policy, _, on_cuda=on_cuda: left_out(policy, on_cuda))
+        witness, seen = full(tmp_path), []
+        monkeypatch.setattr(witness, "_compare", lambda layer, one, pairs, way, seen=seen: seen.extend(pairs))
+        train(witness, policy)
+        names[on_cuda] = {name.partition(".")[0] for name in seen}
+    assert names[False] - names[True] == (AFTER_TORCH & names[False] if policy == "bf16" else set())
+    assert {"fc2_input", "fc2"} <= names[False]
+    assert {"fc1", "fc1_input", "received", "dact", "dprob", "dx_rows"} < names[True] <= names[False]
 
 
 def test_products_that_are_not_drawn_are_not_shown():

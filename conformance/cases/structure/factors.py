@@ -98,11 +98,13 @@ FORM_SHAPES = ("33x160", "5x288", "1x32", "129x96", "64x128", "1x2880", "130x64"
                "10x32", "31x160", "63x128", "96x64", "127x32", "192x160", "2x6144", "2x8224", "20x2048", "1025x32",
                "2048x32")  # fmt: skip
 
-LINE_INPUTS = frozenset({"prob", "weights", "row_map", "tensor_amax"})
+LINE_INPUTS = frozenset({"prob", "weights", "row_map", "tensor_amax", "alpha"})
 ROUTED = frozenset(name for name, row in OPERATIONS.items() if row.routed)
 RAGGED = frozenset(name for name, row in OPERATIONS.items() if row.ragged) - ROUTED
 PRODUCTS = frozenset(name for name, row in OPERATIONS.items() if row.family == "product")
 CASTS = frozenset(name for name, row in OPERATIONS.items() if row.scalar)
+UNBLOCKED = frozenset(name for name, row in OPERATIONS.items() if row.block == 1) - CASTS
+"""Operations on matrices that have no blocks."""
 
 
 def shape_table(operation: str, paired: bool) -> Table:
@@ -115,7 +117,7 @@ def shape_table(operation: str, paired: bool) -> Table:
     if operation == "swiglu_backward":
         columns = PAIRED_LOOSE if paired else LOOSE[::-1]
         return {"rows": PAIRED_ROWS if paired else ROWS, "columns": columns, **optional, "grad": FLOATS}
-    if operation in PRODUCTS:
+    if operation in PRODUCTS | UNBLOCKED:
         return {"rows": PAIRED_ROWS if paired else ROWS, "columns": PAIRED_LOOSE if paired else LOOSE[::-1]}
     blocks = tuple(32 * count for count in (PAIRED_BLOCKS if paired else BLOCKS[::-1]))
     return {"rows": PAIRED_ROWS if paired else ROWS, "columns": blocks, **optional}

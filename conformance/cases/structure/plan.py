@@ -30,7 +30,8 @@ CALLS = ("twice", "after a refusal", "once", "at once", "after a refusal", "once
 """How a row is called, in turn: twice, after a call that must be refused, once, or twice at the same time."""
 MIXED = {"full": 1600, "cells": 1430, "brief": 80, "all brief": 1300, "keyed": 500, "layout": 500, "layout brief": 90}
 """Amount -> mixed rows of a variant."""
-DEAR = {"swiglu_backward": 16, "swiglu_quantize": 2, "unpermute": 8, "matmul_fp8": 8, "matmul_bf16": 8}
+DEAR = {"swiglu_backward": 16, "occ": 8, "swiglu_quantize": 2, "unpermute": 8, "matmul_fp8": 8, "matmul_bf16": 8,
+        "hadamard16": 8, "hadamard_quantize_nvfp4": 8}  # fmt: skip
 """Operation -> by what its largest cases are smaller: the golden model needs so much longer an element."""
 SCALE_BYTES = (0, 1, 60, 126, 127, 128, 200, 254, 255)
 SUMMED = 400

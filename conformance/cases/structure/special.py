@@ -27,7 +27,7 @@ CLASSES, FEW = 6, 8
 """Classes of elements, the last two Inf and NaN, and patterns of each."""
 SCALES = np.array([[0] * 8, [*range(1, 9)], [*range(247, 255)], [255] * 8], np.uint8)
 """Scale bytes: zero, the smallest, the largest, NaN."""
-ELEMENTS = ("x", "gate", "up", "grad", "rows", "codes")
+ELEMENTS = ("x", "gate", "up", "grad", "rows", "codes", "w", "ema")
 
 
 def planted(

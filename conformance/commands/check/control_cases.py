@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 
 from ...cases.case import Case
-from ...cases.operation import OPERATIONS
+from ...cases.operation import OPERATIONS, WORDS
 
 ROWS, K = 4, 256
 _DTYPES = {"float32": np.dtype(np.float32), "bfloat16": np.dtype(ml_dtypes.bfloat16), "float16": np.dtype(np.float16)}
@@ -33,7 +33,9 @@ def control_cases(operation: str, profile: str, params: dict[str, Any]) -> Itera
 def _input(name: str, operation: str, params: dict[str, Any]) -> np.ndarray:
     index = np.arange(ROWS * K, dtype=np.uint32).reshape(ROWS, K)
     noise = (index * np.uint32(2654435761)) >> np.uint32(7)
-    if name in ("x", "gate", "up", "grad") or (OPERATIONS[operation].kind(name) == "values" and name in ("a", "b")):
+    if name in ("x", "gate", "up", "grad", "w", "ema") or (
+        OPERATIONS[operation].kind(name) == "values" and name in ("a", "b")
+    ):
         return _floats(index, noise, _DTYPES[params.get("input", "bfloat16")])
     if name == "packed":
         return (noise[:, : K // 2] & 0xFF).astype(np.uint8)
@@ -45,7 +47,9 @@ def _input(name: str, operation: str, params: dict[str, Any]) -> np.ndarray:
         rows, wide = params.get("tile", (1, OPERATIONS[operation].reads.width))
         scales = np.array([127, 120, 0, 255, 131, 127, 254, 113], np.uint8)
         return np.resize(scales, (-(-ROWS // rows), -(-K // wide)))
-    if name == "tensor_amax":
+    if name in WORDS:
+        return noise & np.uint32((1 << WORDS[name]) - 1)
+    if name in ("tensor_amax", "alpha"):
         return np.array([3.3], np.float32)
     if name == "row_map":
         return np.array([2, 0, 1, 3, 0, 2], np.int32)

@@ -22,7 +22,7 @@ from ...cases.case import Case
 from ...cases.findings import Finding
 from ...cases.layouts import stored_inputs
 from ...cases.levels import Outcome
-from ...cases.operation import as_bits, golden_like
+from ...cases.operation import as_bits, golden_like, is_random
 from ...cases.same_bytes import same
 from ..arrays import Guarded, same_place, share_memory, to_library, to_numpy
 from ..subject import Subject, arguments_for, takes_out
@@ -305,7 +305,7 @@ def other_data(case: Case) -> Case:
     inputs = {}
     for name, array in case.inputs.items():
         bits = as_bits(array)
-        if array.dtype.kind == "i" or name == "rbits":
+        if array.dtype.kind == "i" or is_random(name):
             inputs[name] = array.copy()
             continue
         turned = np.ascontiguousarray(bits.reshape(-1)[::-1].reshape(bits.shape))

@@ -7,11 +7,13 @@ process, calls it in its form.
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+import refnum
 from refnum.errors import UnsupportedError
 
 from ...cases.case import FORM, Case
@@ -206,7 +208,11 @@ def scalars_in_form(case: Case, arguments: dict[str, Any]) -> dict[str, Any]:
         return {
             name: value
             for name, value in arguments.items()
-            if not (name in defaults and (list(value) if name == "tile" else value) == defaults[name])
+            if not (
+                name in defaults
+                and name not in _required(row.name)
+                and (list(value) if name == "tile" else value) == defaults[name]
+            )
             and not (name == "profile" and case.profile == "HOPPER")
         }
     if form.get("scalars") == "numpy":
@@ -214,12 +220,19 @@ def scalars_in_form(case: Case, arguments: dict[str, Any]) -> dict[str, Any]:
     return arguments
 
 
+@functools.cache
+def _required(operation: str) -> frozenset[str]:
+    """Return the arguments of a golden function that have no default."""
+    parameters = inspect.signature(getattr(refnum, operation)).parameters.values()
+    return frozenset(one.name for one in parameters if one.default is one.empty)
+
+
 def _numpy_scalar(name: str, value: Any) -> Any:
     if name == "dtype" and value in ("float32",):
         return np.dtype(value)
     if isinstance(value, bool):
         return np.bool_(value)
-    if name in ("tokens", "align"):
+    if name in ("tokens", "align", "divisor", "n0"):
         return np.int32(value)
     return [np.int64(side) for side in value] if name == "tile" else value
 

@@ -1,0 +1,264 @@
+"""TetraJet-v2 and what is done about oscillating weights (N24): model against oracle, known answers, enumeration."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import ml_dtypes
+import numpy as np
+import pytest
+from test_tetrajet import exact, same, words
+
+import refnum
+from refnum import oracle
+from refnum.arrays import unpack_nibbles
+from refnum.codec import decode_table, encode_bits
+from refnum.errors import ArgumentError, DtypeError, ShapeError
+from refnum.formats import E2M1
+from refnum.oracle import oscillation as second
+from refnum.oracle import tetrajet_v2 as second_v2
+from refnum.profiles import HOPPER
+from refnum.tetrajet_v2 import _with_noise, noise_bits, scale_products
+
+
+def bits_of(x):
+    return np.ascontiguousarray(x).view(np.uint32)
+
+
+@pytest.mark.parametrize("seed", [None, 0, 12345, 0xFFFFFFFF])
+def test_the_model_equals_the_oracle(seed):
+    for number, (spread, odd, dtype) in enumerate(
+        ((3, 0, np.float32), (12, 0.01, ml_dtypes.bfloat16), (126, 0.01, np.float32), (1, 0, np.float16))
+    ):
+        with np.errstate(over="ignore"):
+            x = words((3, 256), number, spread, odd).view(np.float32).astype(dtype)
+        x[1, 128:] = 0
+        x[2, 16:32] = x[2, :16] * x.dtype.type(0.0001)
+        packed, scales, outer = refnum.quantize_tetrajet_v2(x, seed)
+        assert same((packed, scales, bits_of(outer)), second_v2.quantize_tetrajet_v2(exact(x), seed))
+        for dtype in ("float32", "bfloat16"):
+            got = refnum.dequantize_tetrajet_v2(packed, scales, outer, dtype)
+            want = second_v2.dequantize_tetrajet_v2(packed.tolist(), scales.tolist(), bits_of(outer).tolist(), dtype)
+            assert got.view(f"u{got.dtype.itemsize}").tolist() == want
+
+
+def test_zero_and_tiny_blocks_have_the_least_scale_or_none():
+    x = np.zeros((1, 256), np.float32)
+    x[0, 128], x[0, 144] = 2688, 2.0**-9
+    packed, scales, outer = refnum.quantize_tetrajet_v2(x)
+    assert outer.tolist() == [[1, 1]]
+    assert scales[0].tolist() == [1] * 8 + [0x7E, 0, *[1] * 6]
+    assert unpack_nibbles(packed)[0, 128] == 7 and not unpack_nibbles(packed)[0, 144:].any()
+
+
+def test_known_noise():
+    noise = bits_of(refnum.tetrajet_v2_noise((1, 8), 12345))
+    assert [f"{word:08X}" for word in noise[0, 4:]] == ["3EBD8920", "BEEF0B04", "3EC2192C", "BDC358E0"]
+    for place, word in enumerate(noise[0].tolist()):
+        assert oracle.float_bits(second_v2.noise(12345, place)) == word
+
+
+def test_the_noise_of_rows_is_that_of_the_whole():
+    x = words((2100, 128), 3, 3, 0).view(np.float32)  # more elements than the model takes at once
+    noise = bits_of(refnum.tetrajet_v2_noise(x.shape, 77))
+    assert np.array_equal(noise[1500:], noise_bits((600, 128), 77, 1500 * 128))
+    packed, scales, outer = refnum.quantize_tetrajet_v2(x, 77)
+    product = scale_products(scales, bits_of(outer))
+    inverse = np.float32(1) / product.view(np.float32)
+    scaled = (x * np.repeat(inverse, 16, axis=1)).view(np.uint32)
+    assert np.array_equal(unpack_nibbles(packed), encode_bits(E2M1, _with_noise(scaled, noise), 0, HOPPER))
+
+
+@pytest.mark.parametrize(("seed", "signs"), [(0, "+++++-++++-+-+-+"), (12345, "+-++--+---+-+-++")])
+def test_known_signs(seed, signs):
+    mask = refnum.tetrajet_v2_signs(seed)
+    assert "".join("-" if mask >> i & 1 else "+" for i in range(16)) == signs
+    assert [-1 if mask >> i & 1 else 1 for i in range(16)] == second_v2.signs(seed)
+
+
+@pytest.mark.parametrize(
+    "v", [0, 0.3, 0.25, 0.75, 1.1, 1.97, 2, 2.3, 2.5, 3.9, 4, 4.4, 5, 5.999, 6, -1.3, -4.01, -0.01]
+)
+def test_the_mean_over_all_noise_is_the_number(v):
+    """Unbiased to the lattice, by enumeration of all 2**23 noises: off by at most two of them, 2**-22 steps."""
+    noise = np.arange(1 << 23, dtype=np.uint32)
+    noise = ((noise | np.uint32(0x3F800000)).view(np.float32) - np.float32(1.5)).view(np.uint32)
+    value = np.float32(v)
+    count = np.zeros(16, np.int64)
+    for part in np.array_split(noise, 64):
+        scaled = np.full(part.shape, value.view(np.uint32), np.uint32)
+        count += np.bincount(encode_bits(E2M1, _with_noise(scaled, part), 0, HOPPER), minlength=16)
+    levels = decode_table(E2M1).view(np.float32).astype(object)
+    mean = sum(Fraction(float(level)) * int(n) for level, n in zip(levels, count, strict=True)) / (1 << 23)
+    step = Fraction(1, 2) if abs(v) < 2 else 1 if abs(v) < 4 else 2
+    assert abs(mean - Fraction(float(value))) <= step / (1 << 22)
+
+
+def test_steps_of_averages_and_distances_equal_the_oracle():
+    a, b, c = (words(3000, seed, 60, 0.2) for seed in (1, 2, 3))
+    for beta in (0.998, 0.9983, 0, 1, Fraction(1, 3)):
+        got = bits_of(refnum.ema_update(a.view(np.float32), b.view(np.float32), beta))
+        for old, new, found in list(zip(a.tolist(), b.tolist(), got.tolist(), strict=True))[:1000]:
+            assert second.ema_update(old, new, Fraction(beta)) == found
+    got = bits_of(refnum.distance_update(*(part.view(np.float32) for part in (a, b, c))))
+    for far, old, new, found in zip(a.tolist(), b.tolist(), c.tolist(), got.tolist(), strict=True):
+        assert second.distance_update(far, old, new) == found
+
+
+def test_the_average_of_bfloat16_weights_is_that_of_their_numbers():
+    ema = words((4, 32), 1, 3, 0).view(np.float32)
+    w = ema.astype(ml_dtypes.bfloat16)
+    assert np.array_equal(refnum.ema_update(ema, w), refnum.ema_update(ema, w.astype(np.float32)))
+    one = np.float32(0.998)
+    assert np.array_equal(refnum.ema_update(ema, w), one * ema + (np.float32(1) - one) * w.astype(np.float32))
+
+
+def test_periods_equal_the_oracle():
+    a, b = words(4000, 5, 20, 0.2), words(4000, 6, 20, 0.2)
+    a[::2] &= np.uint32(0x7FFFFFFF)
+    b[::2] &= np.uint32(0x7FFFFFFF)
+    for alpha, beta, most in ((16, 5, 2**31 - 1), (Fraction(1, 3), 4, 1000), (1, 0, 7)):
+        got = refnum.q_ramping(a.view(np.float32), b.view(np.float32), float(alpha), beta, most)
+        assert got.dtype == np.int32
+        for walked, jumped, found in zip(a.tolist(), b.tolist(), got.tolist(), strict=True):
+            assert second.q_ramping(walked, jumped, Fraction(float(alpha)), beta, most) == found
+
+
+def test_the_period_is_the_floor_division_by_remainder():
+    """Below 2**22 the floor of the exact quotient is what `np.floor_divide` and PyTorch's floor rounding give."""
+    dice = np.random.default_rng(4)
+    dist_w = dice.random(50000).astype(np.float32)
+    dist_q = (dist_w * dice.integers(0, 60000, 50000) * 16).astype(np.float32)
+    above, below = dist_q / np.float32(16), dist_w + np.float32(1e-8)
+    want = np.floor_divide(above, below)
+    assert (np.floor(above / below) != want).any()  # it is not the floor of the rounded quotient
+    assert np.array_equal(refnum.q_ramping(dist_w, dist_q, beta=1), want.astype(np.int64) + 1)
+
+
+def test_a_weight_is_due_at_multiples_of_its_period():
+    period = np.array([1, 2, 3, 4], np.int32)
+    total, count = np.zeros(4, np.float32), np.zeros(4, np.int32)
+    log = []
+    for step in range(1, 13):
+        grad = np.full(4, step, np.float32)
+        total, count, due, mean = refnum.ramping_step(total, count, grad, period)
+        log.append(due)
+        assert (mean[~due] == 0).all() and (total[due] == 0).all() and (count[due] == 0).all()
+        if due[3]:
+            assert mean[3] == step - 1.5
+    assert np.array_equal(np.array(log).sum(axis=0), [12, 6, 4, 3])
+
+
+def test_a_gradient_with_an_infinity_adds_nothing_and_counts():
+    total, count, period = np.ones(2, np.float32), np.full(2, 1, np.int32), np.array([2, 5], np.int32)
+    for bad in (np.inf, -np.inf, np.nan):
+        grad = np.array([3, bad], np.float32)
+        assert [part.tolist() for part in refnum.ramping_step(total, count, grad, period)] == [
+            [0, 1], [0, 2], [True, False], [0.5, 0]]  # fmt: skip
+    # not count == period: the period may have become smaller since
+    assert refnum.ramping_step(total, np.full(2, 5, np.int32), np.ones(2, np.float32), period)[2].tolist() == [
+        True,
+        False,
+    ]
+
+
+@pytest.mark.parametrize("threshold", [0.495, 0.25, 0.1])
+def test_the_edge_predicate_equals_the_oracle(threshold):
+    w = words((6, 256), 8, 2, 0.01).view(np.float32)
+    packed, scales, outer = refnum.quantize_tetrajet_v2(w)
+    packed[3] ^= 0x13  # codes of other numbers too
+    got = refnum.osci_reset(w, packed, scales, outer, threshold)
+    factor, codes = scale_products(scales, bits_of(outer)), unpack_nibbles(packed)
+    for i, k in np.ndindex(w.shape):
+        word, product, code = int(bits_of(w)[i, k]), int(factor[i, k // 16]), int(codes[i, k])
+        assert second.osci_reset(word, product, code, Fraction(threshold)) == got[i, k]
+    assert 0 < got[:3].sum() < got[:3].size
+
+
+def test_a_weight_in_the_middle_of_its_bin_is_left_alone():
+    w = np.zeros((1, 128), np.float32)
+    w[0, :9] = [
+        2688,
+        448 * 2.4999,
+        448 * 2.4,
+        448 * 4.95,
+        448 * 2.5001,
+        448 * 0.249,
+        448 * 1.9,
+        448 * 1.751,
+        448 * 1.4999,
+    ]
+    packed, scales, outer = refnum.quantize_tetrajet_v2(w)
+    assert refnum.osci_reset(w, packed, scales, outer)[0, :9].tolist() == [
+        False,
+        True,
+        True,
+        True,
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
+
+
+def test_the_distance_predicate_equals_the_oracle():
+    a, b = words(3000, 5, 8, 0.2), words(3000, 6, 8, 0.2)
+    got = refnum.osci_reset_by_distance(a.view(np.float32), b.view(np.float32), 1.5)
+    for walked, jumped, found in zip(a.tolist(), b.tolist(), got.tolist(), strict=True):
+        assert second.osci_reset_by_distance(walked, jumped, Fraction(3, 2)) == found
+    still, moved = np.array([0, 1, 1, 0], np.float32), np.array([5, 16, 15.999, 0], np.float32)
+    assert refnum.osci_reset_by_distance(still, moved).tolist() == [False, True, False, False]
+
+
+def test_norms_equal_the_oracle():
+    x = words((9, 40), 3, 126, 0).view(np.float32)
+    x[:, 3], x[:, 4] = 0, 1e-45
+    x[2, 5], x[3, 5], x[4, 6] = np.inf, np.nan, -np.inf
+    x[:, 7] = [3, 4, *[0] * 7]
+    x[:, 8] = 3e38
+    got = bits_of(refnum.channel_norms(x))
+    assert got.tolist() == [second.norm(column) for column in zip(*exact(x), strict=True)]
+    assert refnum.channel_norms(x)[7] == 5 and np.isinf(refnum.channel_norms(x)[8])
+    assert refnum.channel_norms(np.zeros((0, 3), np.float32)).tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize(("k", "share", "count"), [
+    (2048, Fraction(1, 10), 256), (1280, Fraction(1, 10), 128), (1290, Fraction(1, 10), 256), (127, 0.5, 0),
+    (300, 1, 256), (128, 0, 0), (0, 1, 0)])  # fmt: skip
+def test_channels_are_chosen_as_in_the_oracle(k, share, count):
+    norms = (words(k, 3, 4, 0.1) & np.uint32(0x7FFFFFFF)) >> np.uint32(20) << np.uint32(20)  # many are equal
+    got = refnum.out_control(norms.view(np.float32), share)
+    assert got.tolist() == second.out_control(norms.tolist(), Fraction(share)) and got.sum() == count
+
+
+def test_refusals():
+    x, y = np.zeros((2, 128), np.float32), np.zeros((2, 128), np.float64)
+    packed, scales, outer = refnum.quantize_tetrajet_v2(x)
+    count = np.zeros((2, 128), np.int32)
+    bad = [
+        (ShapeError, lambda: refnum.quantize_tetrajet_v2(x[:, :64])),
+        (ArgumentError, lambda: refnum.quantize_tetrajet_v2(x, 1 << 32)),
+        (ArgumentError, lambda: refnum.quantize_tetrajet_v2(x, -1)),
+        (ShapeError, lambda: refnum.dequantize_tetrajet_v2(packed, scales[:, :2], outer)),
+        (DtypeError, lambda: refnum.dequantize_tetrajet_v2(packed, scales, outer.astype(np.float16))),
+        (ShapeError, lambda: refnum.tetrajet_v2_noise((2, 6), 1)),
+        (ArgumentError, lambda: refnum.tetrajet_v2_signs(1.5)),
+        (DtypeError, lambda: refnum.ema_update(y, x)),
+        (ArgumentError, lambda: refnum.ema_update(x, x, 1.5)),
+        (ArgumentError, lambda: refnum.ema_update(x, x, "much")),
+        (ShapeError, lambda: refnum.distance_update(x, x[:1], x)),
+        (DtypeError, lambda: refnum.q_ramping(x, x.astype(np.float16))),
+        (ArgumentError, lambda: refnum.q_ramping(x, x, 0)),
+        (ArgumentError, lambda: refnum.q_ramping(x, x, most=0)),
+        (ArgumentError, lambda: refnum.ramping_step(x, count, x, count)),
+        (DtypeError, lambda: refnum.ramping_step(x, count.astype(np.float64), x, count + 1)),
+        (ShapeError, lambda: refnum.osci_reset(x[:1], packed, scales, outer)),
+        (ArgumentError, lambda: refnum.osci_reset(x, packed, scales, outer, np.nan)),
+        (ShapeError, lambda: refnum.out_control(x)),
+        (ArgumentError, lambda: refnum.out_control(x[0], 2)),
+        (DtypeError, lambda: refnum.channel_norms(y)),
+    ]
+    for error, call in bad:
+        with pytest.raises(error):
+            call()
