@@ -29,7 +29,7 @@ from .formats import (
 )
 from .gradients import grad_scale, hindsight_amax, smp_average
 from .hadamard import hadamard16, hadamard_quantize_nvfp4
-from .integer import dequantize_int4, efficient_qat, int4_affine, sawb
+from .integer import dequantize_int4, efficient_qat, int4_affine, int4_keep_two, sawb
 from .logarithmic import dequantize_luq, dequantize_radix4, luq, radix4, tpr
 from .narrow import encode
 from .nvfp4 import dequantize_nvfp4, quantize_nvfp4
@@ -135,6 +135,7 @@ __all__ = [
     "hadamard_quantize_nvfp4",
     "hindsight_amax",
     "int4_affine",
+    "int4_keep_two",
     "layouts",
     "luq",
     "matmul_bf16",

@@ -63,7 +63,10 @@ def explain(operation: str, case: Any, index: int | tuple[int, ...]) -> Explanat
     ProfileError.
     """
     if not isinstance(operation, str) or operation not in EXPLAINED:
-        raise ArgumentError(f"operation {shown(operation)} cannot be explained; can be: {', '.join(EXPLAINED)}")
+        raise ArgumentError(
+            f"operation {shown(operation)} cannot be explained; the {len(EXPLAINED)} that can be are those of "
+            "refnum.explanation.EXPLAINED"
+        )
     arguments, profile = _arguments(case)
     try:
         return EXPLAINED[operation](operation, arguments, profile, index)

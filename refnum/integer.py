@@ -17,6 +17,8 @@ from .softfloat import INF, SIGN, add, multiply, subtract
 
 _MAGNITUDE = np.uint32(0x7FFFFFFF)
 _FIFTEEN, _TWO = np.uint32(0x41700000), np.uint32(0x40000000)
+_SEVEN, _LEAST_KEPT = np.uint32(0x40E00000), np.uint32(0x358637BD)
+"""7 and fl(1e-6)."""
 _LEAST_SPREAD, _LEAST_SCALE, _MOST_SCALE = np.uint32(0x3727C5AC), np.uint32(0x38D1B717), np.uint32(0x461C4000)
 """fl(1e-5), fl(1e-4) and 1e4."""
 
@@ -90,6 +92,30 @@ def _integers(bits: Array) -> Array:
     shift = np.clip(np.int32(150) - (bits >> np.uint32(23)).astype(np.int32), np.int32(0), np.int32(31))
     whole = ((bits & np.uint32(0x7FFFFF)) | np.uint32(0x800000)) >> shift.astype(np.uint32)
     return np.where(bits == np.uint32(0), np.uint32(0), whole).astype(np.uint8)
+
+
+def int4_keep_two(x: Array, group: int = 64) -> tuple[Array, Array, Array]:
+    """Quantise groups along K to INT4 without their two largest elements, which are kept (clause N26.5).
+
+    x: as of `int4_affine`; group: 3 or more, a divisor of K. Returns (codes u8 [M, K], INT4 in the low four bits, 0
+    where an element is kept; scales float32 [M, K/group]; kept int32 [M, K/group, 2], places in a group, the larger
+    first). Raises DtypeError, ShapeError, ArgumentError.
+    """
+    require_integer("group", group, 3)
+    bits = _groups(x, group)[0]
+    magnitude = bits & _MAGNITUDE
+    magnitude = np.where(magnitude > INF, np.uint32(0), magnitude)
+    lane = np.arange(bits.shape[-1], dtype=np.int32, like=bits)
+    order = magnitude.astype(np.int64) + np.int64(1)
+    first = order.argmax(axis=-1).astype(np.int32)
+    left = np.where(lane == first[..., None], np.int64(0), order)
+    second = left.argmax(axis=-1).astype(np.int32)
+    held = (lane == first[..., None]) | (lane == second[..., None])
+    scale = larger(np.where(held, np.uint32(0), magnitude).max(axis=-1), _LEAST_KEPT)
+    placed = divide(multiply(bits, np.full_like(bits, _SEVEN)), np.broadcast_to(scale[..., None], bits.shape))
+    codes = np.where(held, np.uint8(0), encode_bits(INT4, placed, 0, HOPPER))
+    kept = np.stack([first, second], axis=-1)
+    return codes.reshape(x.shape), scale.view(np.float32), kept
 
 
 def dequantize_int4(codes: Array, scales: Array, zeros: Array | None = None) -> Array:

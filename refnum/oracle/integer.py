@@ -118,6 +118,27 @@ def affine(rows: Matrix, group: int, method: str = "int4_affine") -> tuple[Codes
     return codes, [[scale for _, scale, _ in row] for row in found], [[zero for _, _, zero in row] for row in found]
 
 
+def _kept_two(group: Sequence[Exact]) -> tuple[list[int], int, list[int]]:
+    infinite = 2**200  # above every float32
+    sizes = [0 if v == NAN else abs(number(v)) if is_finite(v) else infinite for v in group]
+    kept = sorted(range(len(group)), key=lambda lane: (-sizes[lane], lane))[:2]
+    rest = max(sizes[lane] for lane in range(len(group)) if lane not in kept)
+    most = float_bits(POS_INF if rest == infinite else Fraction(rest))
+    scale = max(most, _of(Fraction(1, 10**6)))
+    codes = []
+    for lane, value in enumerate(group):
+        placed = float32_divide(float32_multiply(float_bits(value), _of(7)), scale)
+        codes.append(0 if lane in kept else encode("INT4", float_value(placed)))
+    return codes, scale, kept
+
+
+def keep_two(rows: Matrix, group: int) -> tuple[Codes, Codes, list[list[list[int]]]]:
+    """Return (codes [M, K], bits of the scales [M, K/group], kept places [M, K/group, 2]) (N26.5)."""
+    found = [[_kept_two(row[start : start + group]) for start in range(0, len(row), group)] for row in rows]
+    codes = [[code for codes, _, _ in row for code in codes] for row in found]
+    return codes, [[scale for _, scale, _ in row] for row in found], [[kept for _, _, kept in row] for row in found]
+
+
 def dequantize_int4(codes: Matrix, scales: Matrix, zeros: Matrix | None) -> Codes:
     """Return the bits of [M, K] (N26.4); scales and zeros as float32 bits [M, G]."""
     out = []

@@ -26,7 +26,8 @@ inline Word luq_maximum(const Matrix& x, const Word* given) {  // N23.2
 
 inline Word luq_step(Word maximum, std::uint64_t divisor, const std::string& step) {  // N23.2
     Word quotient = divide(maximum, whole32(int(READ("N23.2/divisor", divisor, 64))));
-    if (step == "real" || is_nan32(quotient) || (quotient & ~SIGN32) == INF32 || (quotient & ~SIGN32) == 0) return quotient;
+    Word magnitude = quotient & ~SIGN32;
+    if (step == "real" || is_nan32(quotient) || magnitude == INF32 || magnitude == 0) return quotient;
     int k = exponent_of(float32(quotient));
     Word power = power32(k) | (quotient & SIGN32);
     return power == quotient || WRONG("N23.2/power") ? power : power32(k + 1) | (quotient & SIGN32);

@@ -156,6 +156,7 @@ CALLS = {
     **{f"dequantize_radix4 {p}": (R.dequantize_radix4, (PACKED, 4, p), {}) for p in ("even", "odd")},
     "sawb": (R.sawb, (SPECIAL,), {}),
     "int4_affine": (R.int4_affine, (SPECIAL, 32), {}),
+    "int4_keep_two": (R.int4_keep_two, (SPECIAL, 32), {}),
     "efficient_qat": (R.efficient_qat, (BF16, 32), {}),
     "dequantize_int4": (R.dequantize_int4, (CODES & 15, *(a for a in R.int4_affine(SPECIAL, 32)[1:])), {}),
     "hindsight_amax": (R.hindsight_amax, (PROB, PROB[::-1].copy()), {}),

@@ -89,6 +89,21 @@ def test_affine_quantisers_equal_the_oracle(seed, spread, odd, method):
         ]
 
 
+@pytest.mark.parametrize(("seed", "spread", "odd"), SEEDS)
+def test_keeping_two_equals_the_oracle(seed, spread, odd):
+    x = words((5, 48), seed + 40, spread, odd).view(np.float32)
+    x[0, :16] = 2.5
+    for group in (3, 16):
+        codes, scales, kept = refnum.int4_keep_two(x, group)
+        want = second.keep_two(exact(x), group)
+        assert scales.view(np.uint32).tolist() == want[1] and kept.tolist() == want[2] and codes.tolist() == want[0]
+
+
+def test_the_two_largest_are_kept_and_the_third_is_seven():
+    codes, scales, kept = refnum.int4_keep_two(np.array([[1, -40, 0.5, 30, -2, 0]], np.float32), 6)
+    assert kept.tolist() == [[[1, 3]]] and scales.tolist() == [[2]] and codes.tolist() == [[4, 0, 2, 0, 9, 0]]
+
+
 def test_known_answers_of_affine_groups():
     x = np.array([[-1, 0, 0.5, 2], [3, 3, 3, 3]], np.float32)
     codes, scales, zeros = refnum.int4_affine(x, 4)
@@ -117,7 +132,7 @@ X = np.zeros((2, 8), np.float32)
 @pytest.mark.parametrize(("name", "arguments", "error"), [
     ("sawb", (X.astype(float),), DtypeError), ("sawb", (X[0],), ShapeError), ("int4_affine", (X, 3), ShapeError),
     ("int4_affine", (X, 0), ArgumentError), ("efficient_qat", (X, 2.0), ArgumentError),
-    ("dequantize_int4", (X, X), DtypeError),
+    ("dequantize_int4", (X, X), DtypeError), ("int4_keep_two", (X, 2), ArgumentError),
     ("dequantize_int4", (X.astype(np.uint8) + np.uint8(16), np.ones(1, np.float32)), ArgumentError),
     ("dequantize_int4", (X.astype(np.uint8), X[:1]), ShapeError),
     ("dequantize_int4", (X.astype(np.uint8), X, X[:, :4]), ShapeError)])  # fmt: skip

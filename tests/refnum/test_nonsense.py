@@ -231,6 +231,7 @@ CALLS = {
     "sawb": {"x*any floats": X},
     "int4_affine": {"x": X, "group": 32},
     "efficient_qat": {"x": X, "group": 32},
+    "int4_keep_two": {"x": X, "group": 32},
     "dequantize_int4": {"codes": NIBBLES, "scales*single scales": X[:, :4].copy(), "zeros": NIBBLES[:, :4].copy()},
     "hindsight_amax": {"amax": PROB, "previous": PROB, "eta": 0.1},
     "smp_average": {"samples": X},

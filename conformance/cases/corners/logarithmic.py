@@ -81,7 +81,7 @@ def luq(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
     for amax in AMAX:
         bits = beside_levels(int(step_of(params, amax)[0]))
         yield f"beside the levels, maximum {amax:#010x}", _given(bits, fmt, params, amax)
-    special = np.array(SPECIALS[fmt], np.uint32) << np.uint32(0 if fmt is FP32 else 16)
+    special: np.ndarray = np.array(SPECIALS[fmt], np.uint32) << np.uint32(0 if fmt is FP32 else 16)
     rows = np.resize(special, (8, len(special) + len(special) % 2))
     yield "special values", _given(rows, fmt, params, AMAX[0])
     alone = {"x": as_float(narrowed(rows[:1, :2], fmt), fmt)}
@@ -141,7 +141,7 @@ def _near_bounds(n0: int, phase: str, threshold: str) -> np.ndarray:
 def radix4(operation: str, params: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
     """Numbers beside every bound at several levels, every pattern, specials, odd shapes."""
     fmt = target_of(operation, params).input
-    special = np.array([SPECIALS[fmt]], word(fmt))
+    special: np.ndarray = np.array([SPECIALS[fmt]], word(fmt))
     yield "special values", {"x": as_float(special[:, : special.size & ~1], fmt)}
     for n0 in (int(params["n0"]), *LEVELS):
         bits = _near_bounds(n0, str(params["phase"]), str(params["threshold"]))

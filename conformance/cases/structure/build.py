@@ -13,7 +13,8 @@ from refnum.tiles import tile_count
 
 from ..case import FORM, Case
 from ..draw.products import COLUMNS, scale_kinds, scales_of_kind, terms_for
-from ..operation import OPERATIONS, WORDS
+from ..entry import WORDS
+from ..operation import OPERATIONS
 from ..recipes.random_bits import by_key, with_random_bits
 from . import values
 from .covering import Level, Row
@@ -27,6 +28,8 @@ PLAIN_LEVELS = {
     "splits": ("list", "None"), "profile": ("object",), "scalars": ("plain",), "out": (), "padding": ("zero",),
 }  # fmt: skip
 """The end of a factor of form -> levels at which a call is made in the plain form."""
+LARGEST = np.float32(16)
+"""Magnitude about which the maximum of a tensor lies where it is given: that of the largest elements."""
 SHORT_KEY = 5
 """Of so many keyed cases one has a Philox key without an offset, which is 0 then (N13.5)."""
 
@@ -99,7 +102,9 @@ def _matrix(operation: str, params: Mapping[str, Any], row: Row, seed: int) -> d
         x = values.floats(values.FORMATS[params["input"]], shape, seed, (block[0], block[1]))
         words = {name: WORDS[name] for name in names if name in WORDS}
         drawn = {name: values.noise(*shape, seed + len(name)) >> np.uint32(32 - words[name]) for name in words}
-        return {"x": x, **drawn}
+        given = row.get("tensor_amax") == "given"
+        maximum = {"tensor_amax": LARGEST * np.abs(values.vector(1, seed))} if given else {}
+        return {"x": x, **drawn, **maximum}
     if names == ("w", "ema"):
         kind = values.FORMATS[params["input"]]
         return {name: values.floats(kind, shape, seed + place, (1, 32)) for place, name in enumerate(names)}

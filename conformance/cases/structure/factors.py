@@ -113,7 +113,8 @@ def shape_table(operation: str, paired: bool) -> Table:
         return {"elements": COUNTS} if not paired else {"form of the array": CAST_SHAPES, "elements": COUNTS[1:26:3]}
     if operation in RAGGED or operation in ROUTED:
         return _ragged_table(operation, paired)
-    optional = {"prob": ("given", "absent")} if "prob" in OPERATIONS[operation].optional else {}
+    given = [name for name in ("prob", "tensor_amax") if name in OPERATIONS[operation].optional]
+    optional: dict[str, tuple[Level, ...]] = dict.fromkeys(given, ("given", "absent"))
     if operation == "swiglu_backward":
         columns = PAIRED_LOOSE if paired else LOOSE[::-1]
         return {"rows": PAIRED_ROWS if paired else ROWS, "columns": columns, **optional, "grad": FLOATS}

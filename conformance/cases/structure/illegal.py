@@ -11,8 +11,9 @@ import numpy as np
 from refnum.formats import get_format
 
 from ..case import FORM, Case
+from ..entry import WORDS
 from ..layouts import IN, OUT
-from ..operation import OPERATIONS, WORDS, outputs_of
+from ..operation import OPERATIONS, outputs_of
 from .build import build
 from .factors import CASTS, RAGGED, ROUTED
 from .plan import base_row
@@ -26,8 +27,8 @@ WRONG_PARAMS: dict[str, tuple[Any, ...]] = {
     "order": ("tree", "promote33", "split999"), "out": ("float16",), "a_format": ("E2M1",), "b_format": ("E8M0",),
     "divisor": (32, 64.0, True), "step": ("exact",), "n0": (-64, 58, 0.5), "phase": ("both",),
     "threshold": ("0.5", 0.4),
-    "variant": ("NVIDIA", "te"), "axis": (2, -1, 1.0, True, "row"), "signs": (-1, 1 << 16, 1.0),
-    "rule": ("ceil",), "ties": ("zero",),
+    "variant": ("NVIDIA", "te"), "axis": (2, -2, 1, -1, 1.0, True, "row", "K"),
+    "signs": (-1, 1 << 16, 1.0), "rule": ("ceil",), "ties": ("zero",),
     "ratio": ("float16",), "target": ("float16",), "compat": ("torch",), "k": (0, 17, 2.5, "5", True),
     "cap": (0, -3, 0.1, "3"), "alpha": ([1, 3], [3, 2], [1, 2, 3], 0.99),
 }  # fmt: skip

@@ -14,8 +14,9 @@ def quantize_tetrajet(vector: Vector) -> Any:
     """N24.1 to N24.4: each block by itself."""
     inputs, params = vector.inputs, vector.params
     rbits = inputs["rbits"].tolist() if "rbits" in inputs else None
-    chosen = (params[name] for name in ("axis", "rule", "ties", "ratio"))
-    return tetrajet.quantize_tetrajet(exact(inputs["x"]), *chosen, rbits=rbits)
+    return tetrajet.quantize_tetrajet(
+        exact(inputs["x"]), params["axis"], params["rule"], params["ties"], params["ratio"], rbits
+    )
 
 
 def q_ema(vector: Vector) -> Any:
