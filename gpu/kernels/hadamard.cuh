@@ -10,6 +10,8 @@ namespace refnum {
 
 enum RotationOrder : int { ROTATION_EXACT = 0, ROTATION_SEQUENTIAL = 1 };
 
+typedef long long sum_t;  // of significands that were moved up
+
 constexpr int GROUP = 16, LIMB = 36, LIMBS = 8;
 constexpr uint32_t FLOAT_QUARTER = 0x3E800000;
 
@@ -67,10 +69,10 @@ REFNUM_HD void float_butterflies(uint32_t* bits) {
 }
 
 // A finite number as an integer times 2**(low - 150).
-REFNUM_HD int64_t placed_number(uint32_t bits, int32_t place) {
+REFNUM_HD sum_t placed_number(uint32_t bits, int32_t place) {
     const uint32_t magnitude = bits & FLOAT_MAGNITUDE;
     const uint32_t significand = magnitude >> 23 ? (magnitude & 0x7FFFFF) | 0x800000 : magnitude;
-    const int64_t word = (int64_t)((uint64_t)significand << place);
+    const sum_t word = (sum_t)((uint64_t)significand << place);
     return bits >> 31 ? -word : word;
 }
 REFNUM_HD int32_t place_of(uint32_t bits, int32_t low) {
@@ -86,7 +88,7 @@ REFNUM_HD uint32_t rounded_sum(bool minus, uint64_t word, int32_t exponent) {
 
 template <int digits>
 REFNUM_HD void integer_sums(const uint32_t* bits, int32_t low, uint32_t* out) {
-    int64_t sums[GROUP];
+    sum_t sums[GROUP];
     REFNUM_UNROLL
     for (int i = 0; i < GROUP; ++i) sums[i] = placed_number(bits[i], place_of(bits[i], low));
     REFNUM_UNROLL
@@ -94,7 +96,7 @@ REFNUM_HD void integer_sums(const uint32_t* bits, int32_t low, uint32_t* out) {
         REFNUM_UNROLL
         for (int i = 0; i < GROUP; ++i) {
             if (i & half) continue;
-            const int64_t a = sums[i], b = sums[i + half];
+            const sum_t a = sums[i], b = sums[i + half];
             sums[i] = a + b;
             sums[i + half] = a - b;
         }
@@ -114,7 +116,7 @@ REFNUM_HD bool is_odd_row(int i, int j) {
 // One sum of a group of any span, in limbs: rare.
 template <int digits>
 REFNUM_HD uint32_t wide_sum(const uint32_t* bits, int j, int32_t low) {
-    int64_t limbs[LIMBS + 1] = {};
+    sum_t limbs[LIMBS + 1] = {};
     bool nan = false, up = false, down = false;
     REFNUM_ROLLED
     for (int i = 0; i < GROUP; ++i) {
@@ -128,14 +130,14 @@ REFNUM_HD uint32_t wide_sum(const uint32_t* bits, int j, int32_t low) {
     }
     if (nan || (up && down)) return FLOAT_NAN >> (24 - digits);
     if (up || down) return (FLOAT_INF | (down ? FLOAT_SIGN : 0)) >> (24 - digits);
-    int64_t sign = 0;
+    sum_t sign = 0;
     REFNUM_ROLLED
     for (int n = 0; n < LIMBS; ++n) sign = (limbs[n] + sign) >> LIMB;  // what is carried out of the last limb
     const bool minus = sign < 0;
-    int64_t carry = 0;
+    sum_t carry = 0;
     REFNUM_ROLLED
     for (int n = 0; n <= LIMBS; ++n) {
-        const int64_t total = (minus ? -limbs[n] : limbs[n]) + carry;
+        const sum_t total = (minus ? -limbs[n] : limbs[n]) + carry;
         limbs[n] = n < LIMBS ? total & ((1ll << LIMB) - 1) : total;
         carry = total >> LIMB;
     }

@@ -45,6 +45,10 @@ def test_every_kernel_ships() -> None:
     assert {name for name, _, _ in SHIPPED} == set(KERNELS)
 
 
+INDEXED = {"hadamard16": 208, "hadamard_quantize_nvfp4": 208}
+"""Kernels with arrays in local memory, and their bytes: the limbs of groups of more than 34 binades, which are rare."""
+
+
 @pytest.mark.parametrize("name", KERNELS)
 def test_ptx(name: str) -> None:
     text = build.compiled(name, output="ptx", defines=defines(name)).read_text(errors="replace")
@@ -56,7 +60,8 @@ def test_ptx(name: str) -> None:
     compiled = re.sub(r"// begin inline asm.*?// end inline asm", "", text, flags=re.S)
     fused = re.findall(r"^\s*(?:@%p\d+ )?(fma|mad\.(?:rn|rz|f)\S*)", compiled, re.M)
     assert not fused, f"a multiply and an add were fused: {set(fused)}"
-    assert ".local" not in code and "__local_depot" not in code, "an array went to local memory"
+    own = name in INDEXED
+    assert own or (".local" not in code and "__local_depot" not in code), "an array went to local memory"
     assert ".approx" not in code
 
 
@@ -68,7 +73,9 @@ def test_machine_code(name: str, macros: tuple[str, ...], function: str) -> None
     assert b".nv.local." + function.encode() not in image
     found = frames(image)
     assert any(function in each for each in found)
-    assert {each: stack for each, stack in found.items() if function in each and stack} == {}, "registers are spilled"
+    most = INDEXED.get(name, 0)
+    spilled = {each: stack for each, stack in found.items() if function in each and stack > most}
+    assert spilled == {}, "registers are spilled"
 
 
 def frames(image: bytes) -> dict[str, int]:
