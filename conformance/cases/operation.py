@@ -205,7 +205,8 @@ _BOTH = (storage.IN, storage.OUT)
 _MX_ELEMENT = Blocks("@element", 32)
 _NVFP4 = "model-on-cupy-nvfp4"
 _TETRAJET = "model-on-cupy-tetrajet"
-_TETRAJET_OUT = (Output("packed", "packed", "E2M1"), Output("scales", "scales", "E8M0"))
+_MXFP4_DOWN = (Output("packed", "packed", "E2M1", "down32"), Output("scales", "scales", "E8M0"))
+_DOWN = {("axis", 0): _MXFP4_DOWN}
 _FUSED = "model-on-cupy-fused"
 
 _TABLE = (
@@ -233,12 +234,13 @@ _TABLE = (
               {"order": nvfp4.ORDERS, "tile": _SQUARES, "dtype": FLOAT_OUTPUTS},
               kinds={"scales": "codes"}, layouts=(storage.IN,), stored_as=nvfp4.LAYOUTS, reads=NVFP4, rounds_to=NVFP4,
               proof=_NVFP4),
-    Operation("quantize_tetrajet", "N24", "tetrajet", ("x",), _TETRAJET_OUT,
+    Operation("quantize_tetrajet", "N24", "tetrajet", ("x",), _MXFP4,
               {"axis": (1, 0), "rule": tetrajet.RULES, "ties": tetrajet.TIES, "ratio": tetrajet.RATIOS,
                "input": FLOAT_OUTPUTS},
-              read_under={"ratio": ("rule", "truncation_free")}, optional=("rbits",), proof=_TETRAJET),
-    Operation("q_ema", "N24", "tetrajet", ("w", "ema"), _TETRAJET_OUT,
-              {"axis": (1, 0), "rule": tetrajet.RULES, "input": FLOAT_OUTPUTS}, proof=_TETRAJET),
+              read_under={"ratio": ("rule", "truncation_free")}, optional=("rbits",), other_outputs=_DOWN,
+              proof=_TETRAJET),
+    Operation("q_ema", "N24", "tetrajet", ("w", "ema"), _MXFP4,
+              {"axis": (1, 0), "rule": tetrajet.RULES, "input": FLOAT_OUTPUTS}, other_outputs=_DOWN, proof=_TETRAJET),
     Operation("fp8_to_mxfp4", "N7", "recast", ("codes", "scales"), _MXFP4, profiled=True, layouts=_BOTH, quantises=True,
               reads=TILE),
     Operation("mxfp4_to_fp8", "N8", "recast", ("packed", "scales"), _FP8_ROWS, {"scale": ("max", "amax")},
