@@ -1,7 +1,7 @@
 """How much a policy's loss deviates from bf16's: several seeds of `refnum train`, several runs on each GPU at a time.
 
     python benchmarks/convergence.py RUNS [--seeds 5] [--first 0] [--steps 1526] [--jobs 15] [--limit 540]
-        [--results FOLDER] [--add convergence.json ...]
+        [--policies bf16 fp8 mxfp4 ...] [--results FOLDER] [--add convergence.json ...]
 
 Options that are not these go to `refnum train`. Runs of a seed begin with the same weights and read the same text, so
 deviations are taken seed by seed, over the same steps: those that all runs of all seeds have reached. What has not
@@ -30,7 +30,15 @@ from refnum.conformance.reports.gpus import smi
 from refnum.training.data import write_corpus
 from refnum.training.metrics import NAME, draw_curves, read_metrics
 
-POLICIES = ("bf16", "fp8", "mxfp4")
+POLICIES = ["bf16", "fp8", "mxfp4"]
+"""What is trained unless told otherwise; the first is what the others are compared with."""
+CLAIMS = {
+    "rotation of weight gradients' operands helps NVFP4 (arXiv:2509.25149)": ("nvfp4", "nvfp4-no-rotation"),
+    "stochastic rounding of gradients helps NVFP4 (arXiv:2509.25149)": ("nvfp4", "nvfp4-nearest"),
+    "square blocks of weights help NVFP4 (arXiv:2509.25149)": ("nvfp4", "nvfp4-rows"),
+    "stochastic rounding of gradients helps MXFP4": ("mxfp4-products-random", "mxfp4-products"),
+}
+"""What is said -> the policy that is said to have the lower loss, and the one without that part."""
 ALLOWED = {"fp8": 0.0029, "mxfp4": 0.0061}
 """The recipe's deviations (arXiv:2603.02731)."""
 T95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
@@ -44,7 +52,8 @@ def main() -> None:
     """Run what is not done yet, and say what there is."""
     given = _arguments()
     folder = Path(given.folder)
-    names = [f"{policy}-{seed}" for seed in range(given.first, given.first + given.seeds) for policy in POLICIES]
+    seeds = range(given.first, given.first + given.seeds)
+    names = [f"{policy}-{seed}" for seed in seeds for policy in given.policies]
     if names:
         folder.mkdir(parents=True, exist_ok=True)
         write_corpus(folder / "corpus", given.megabytes)
@@ -69,6 +78,7 @@ def _arguments() -> argparse.Namespace:
     numbers = (("seeds", 5), ("first", 0), ("steps", 1526), ("jobs", 15), ("limit", 540), ("megabytes", 128))
     for name, default in numbers:
         parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--policies", nargs="+", default=POLICIES)
     parser.add_argument("--results", type=Path)
     parser.add_argument("--add", type=Path, nargs="*", default=[])
     given, words = parser.parse_known_args()
@@ -125,7 +135,7 @@ def _steps(folder: Path) -> int:
 
 
 def _start(folder: Path, name: str, gpu: str, given: argparse.Namespace) -> subprocess.Popen[bytes]:
-    policy, seed = name.split("-")
+    policy, _, seed = name.rpartition("-")
     words = ["--policy", policy, "--seed", seed, "--steps", given.steps, "--out", folder / name, "--resume"]
     words += ["--corpus", folder / "corpus", "--save", given.steps, *given.words]
     with open(folder / f"{name}.log", "ab") as log:
@@ -162,12 +172,14 @@ def report(runs: dict[str, Run]) -> dict[str, Any]:
     """Compare the policies' losses over the last steps that all runs have, and their last common validation.
 
     Args:
-        runs: `<policy>-<seed>` -> what `run_of` gives; a seed that lacks a policy is left out.
+        runs: `<policy>-<seed>` -> what `run_of` gives, `bf16` among them; a seed that lacks a policy is left out.
     """
+    policies = list(dict.fromkeys(name.rpartition("-")[0] for name in runs))
     seeds = sorted({int(name.rpartition("-")[2]) for name in runs})
-    seeds = [seed for seed in seeds if all(runs.get(f"{policy}-{seed}", {}).get("losses") for policy in POLICIES)]
+    seeds = [seed for seed in seeds if all(runs.get(f"{policy}-{seed}", {}).get("losses") for policy in policies)]
+    seeds = seeds if POLICIES[0] in policies and len(policies) > 1 else []
     document: dict[str, Any] = {"seeds": seeds, "runs": runs}
-    used = {policy: [runs[f"{policy}-{seed}"] for seed in seeds] for policy in POLICIES}
+    used = {policy: [runs[f"{policy}-{seed}"] for seed in seeds] for policy in policies}
     if not seeds:
         return document
     steps = min(len(run["losses"]) for of in used.values() for run in of)
@@ -177,24 +189,36 @@ def report(runs: dict[str, Run]) -> dict[str, Any]:
     losses = {policy: [statistics.fmean(run["losses"][steps - last : steps]) for run in of]
               for policy, of in used.items()}  # fmt: skip
     document["losses"] = losses
-    for policy, allowed in ALLOWED.items():
-        document[policy] = deviation(losses[policy], losses["bf16"]) | {"allowed": allowed}
+    document["policies"] = {}
+    for policy in (name for name in policies if name != POLICIES[0]):
+        told = deviation(losses[policy], losses[POLICIES[0]]) | {"allowed": ALLOWED.get(policy)}
         if checked:
-            valid = [[run["valid"][str(max(checked))] for run in used[one]] for one in (policy, "bf16")]
-            document[policy]["valid"] = deviation(*valid)
+            valid = [[run["valid"][str(max(checked))] for run in used[one]] for one in (policy, POLICIES[0])]
+            told["valid"] = deviation(*valid)
+        document["policies"][policy] = told
+    document["claims"] = {words: claim(losses, *pair) for words, pair in CLAIMS.items() if {*pair} <= {*policies}}
     return document
+
+
+def claim(losses: dict[str, list[float]], better: str, worse: str) -> dict[str, Any]:
+    """Return whether one policy's loss is lower than another's: `yes` or `no` if the whole interval says so."""
+    told = deviation(losses[better], losses[worse])
+    low, high = told["mean"] - told["half"], told["mean"] + told["half"]
+    return told | {"pair": [better, worse], "answer": "yes" if high < 0 else "no" if low > 0 else "not decided"}
 
 
 def lines_of(document: dict[str, Any]) -> list[str]:
     """Return what a report says."""
     found = [f"{name}: {len(run['losses'])} steps, {run['tokens']:,} tokens" for name, run in document["runs"].items()]
-    for policy in ALLOWED if document["seeds"] else ():
-        told = document[policy]
+    for policy, told in document.get("policies", {}).items():
+        limit = "" if told["allowed"] is None else f" (allowed {told['allowed']:+.2%})"
         for kind, one in (("training", told), ("validation", told.get("valid"))):
             if one:
                 each = " ".join(f"{value:+.2%}" for value in one["each"])
-                mean = f"{one['mean']:+.3%} +- {one['half']:.3%} (allowed {told['allowed']:+.2%})"
+                mean = f"{one['mean']:+.3%} +- {one['half']:.3%}{limit}"
                 found.append(f"{policy}, {kind}: {mean}, {len(one['each'])} seeds at {document['steps']} steps: {each}")
+    for words, told in document.get("claims", {}).items():
+        found.append(f"{told['answer']}: {words}: {told['mean']:+.3%} +- {told['half']:.3%}")
     return found
 
 

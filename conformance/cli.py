@@ -75,6 +75,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "refnum.training.plan_command:plan",
         "Count device memory by part and dispatched bytes of a large model under a policy.",
     ),
+    "policies": (
+        "refnum.training.policies_command:policies",
+        "List the policies of training, or show one as a graph: how each operand is quantised, what is sent and kept.",
+    ),
 }
 """Command -> its place, `module:name` of a function or of a Typer application, and its help.
 

@@ -24,6 +24,8 @@ OPERATIONS = (
     Operation("dequantize_fp8_tiles", "tiles"),
     Operation("quantize_nvfp4", "nvfp4"),
     Operation("dequantize_nvfp4", "nvfp4"),
+    Operation("hadamard16", "hadamard"),
+    Operation("hadamard_quantize_nvfp4", "hadamard"),
     Operation("fp8_to_mxfp4", "recast"),
     Operation("mxfp4_to_fp8", "recast"),
     Operation("mxfp4_to_fp8_columns", "columns"),

@@ -25,6 +25,10 @@ FURTHER = {"quantize_mxfp4": ("STOCHASTIC",)}
 """Operation -> further profiles; only this kernel takes random bits."""
 
 
+ROUNDED = ("quantize_nvfp4", "hadamard_quantize_nvfp4")
+"""Operations that take random bits, which their kernels do not have."""
+
+
 def describe_gpu() -> dict[str, str]:
     """Return the device, the compiler and its flags, or the reason why no kernel can run."""
     usable, reason = ops.available()
@@ -105,7 +109,7 @@ def supports(operation: str, profile: str, params: Any) -> str:
 
 def outside(case: Any) -> str:
     """Return why a case is outside of what the kernels take, or an empty text: NVFP4 to nearest, places for experts."""
-    if case.operation == "quantize_nvfp4" and "rbits" in case.inputs:
+    if case.operation in ROUNDED and "rbits" in case.inputs:
         return "the kernels of NVFP4 round to nearest"
     splits = case.params.get("splits")
     if "align" not in case.params or not isinstance(splits, list | tuple) or len(splits) <= EXPERTS:
@@ -115,7 +119,7 @@ def outside(case: Any) -> str:
 
 def outside_host(case: Any) -> str:
     """Return why a case is outside of what the host build takes: random bits of NVFP4, no count of experts."""
-    return outside(case) if case.operation == "quantize_nvfp4" else ""
+    return outside(case) if case.operation in ROUNDED else ""
 
 
 def outside_emulated(case: Any) -> str:

@@ -6,6 +6,7 @@ from .bounds import product_bounds
 from .casts import decode_e2m1, decode_e4m3, decode_e8m0, encode_e2m1, encode_e4m3, encode_e8m0
 from .codec import decode, value
 from .columns import fp8_columns, mxfp4_columns, mxfp4_to_fp8_columns, mxfp4_to_fp8_rows_columns
+from .estimators import dge, occ, vector_scales
 from .explanation import Explanation, explain
 from .formats import (
     BF16,
@@ -26,8 +27,21 @@ from .formats import (
     Format,
     get_format,
 )
+from .gradients import grad_scale, hindsight_amax, smp_average
+from .hadamard import hadamard16, hadamard_quantize_nvfp4
+from .integer import dequantize_int4, efficient_qat, int4_affine, int4_keep_two, sawb
+from .logarithmic import dequantize_luq, dequantize_radix4, luq, radix4, tpr
 from .narrow import encode
 from .nvfp4 import dequantize_nvfp4, quantize_nvfp4
+from .optimisers import (
+    AdamState,
+    SpamState,
+    StableSpamState,
+    adam_step,
+    exact_norm,
+    spam_step,
+    stable_spam_step,
+)
 from .oscillation import (
     channel_norms,
     distance_update,
@@ -77,9 +91,13 @@ __all__ = [
     "MX_ELEMENTS",
     "OCP",
     "PROFILES",
+    "AdamState",
     "Explanation",
     "Format",
     "Profile",
+    "SpamState",
+    "StableSpamState",
+    "adam_step",
     "block_class",
     "channel_norms",
     "decode",
@@ -87,32 +105,46 @@ __all__ = [
     "decode_e4m3",
     "decode_e8m0",
     "dequantize_fp8_tiles",
+    "dequantize_int4",
+    "dequantize_luq",
     "dequantize_mx",
     "dequantize_mxfp4",
     "dequantize_nvfp4",
+    "dequantize_radix4",
     "dequantize_tetrajet",
     "dequantize_tetrajet_v2",
+    "dge",
     "distance_update",
     "double_quantise",
+    "efficient_qat",
     "ema_update",
     "encode",
     "encode_e2m1",
     "encode_e4m3",
     "encode_e8m0",
     "errors",
+    "exact_norm",
     "explain",
     "fp8_columns",
     "fp8_to_mxfp4",
     "fp8_to_payload",
     "get_format",
     "get_profile",
+    "grad_scale",
+    "hadamard16",
+    "hadamard_quantize_nvfp4",
+    "hindsight_amax",
+    "int4_affine",
+    "int4_keep_two",
     "layouts",
+    "luq",
     "matmul_bf16",
     "matmul_fp8",
     "mxfp4_columns",
     "mxfp4_to_fp8",
     "mxfp4_to_fp8_columns",
     "mxfp4_to_fp8_rows_columns",
+    "occ",
     "oracle",
     "osci_reset",
     "osci_reset_by_distance",
@@ -131,13 +163,20 @@ __all__ = [
     "quantize_payload",
     "quantize_tetrajet",
     "quantize_tetrajet_v2",
+    "radix4",
     "ramping_step",
+    "sawb",
+    "smp_average",
+    "spam_step",
+    "stable_spam_step",
     "swiglu_backward",
     "swiglu_quantize",
     "tensor_core_step",
     "tetrajet_v2_noise",
     "tetrajet_v2_signs",
+    "tpr",
     "unpack_payload",
     "unpermute",
     "value",
+    "vector_scales",
 ]

@@ -21,6 +21,7 @@ from .columns import fp8_columns, mxfp4_columns, mxfp4_to_fp8_columns
 from .errors import ArgumentError, shown
 from .formats import E2M1, E4M3, FP32, get_format, magnitude_value
 from .layouts import scales_from_layout
+from .logarithmic_explained import LOGARITHMIC
 from .nvfp4_explained import dequantize_steps, quantize_steps
 from .product_steps import PRODUCTS, product_steps
 from .profiles import Profile, get_profile
@@ -62,7 +63,10 @@ def explain(operation: str, case: Any, index: int | tuple[int, ...]) -> Explanat
     ProfileError.
     """
     if not isinstance(operation, str) or operation not in EXPLAINED:
-        raise ArgumentError(f"operation {shown(operation)} cannot be explained; can be: {', '.join(EXPLAINED)}")
+        raise ArgumentError(
+            f"operation {shown(operation)} cannot be explained; the {len(EXPLAINED)} that can be are those of "
+            "refnum.explanation.EXPLAINED"
+        )
     arguments, profile = _arguments(case)
     try:
         return EXPLAINED[operation](operation, arguments, profile, index)
@@ -269,6 +273,15 @@ def _tetrajet(operation: str, arguments: dict[str, Any], profile: Profile, index
     return Explanation(operation, profile.name, (row, column), tuple(steps), code, scale)
 
 
+def _logarithmic(operation: str, arguments: dict[str, Any], profile: Profile, index: Any) -> Explanation:
+    """N23: an element by its random word, or by the bounds of the levels; a code by its level."""
+    back = operation.startswith("dequantize")
+    rows, columns = np.shape(arguments["packed" if back else "x"])
+    row, column = _place((rows, columns * 2 if back else columns), index)
+    steps, code = LOGARITHMIC[operation](arguments, row, column)
+    return Explanation(operation, profile.name, (row, column), tuple(steps), code, None)
+
+
 _RECASTS = {
     "fp8_to_mxfp4": (E4M3, E2M1),
     "mxfp4_to_fp8": (E2M1, E4M3),
@@ -292,5 +305,6 @@ EXPLAINED = {
     **dict.fromkeys(PRODUCTS, _product),
     **dict.fromkeys(("quantize_nvfp4", "dequantize_nvfp4"), _nvfp4),
     **dict.fromkeys(("quantize_tetrajet", "q_ema"), _tetrajet),
+    **dict.fromkeys(LOGARITHMIC, _logarithmic),
 }
 """Operation -> the function that explains it."""

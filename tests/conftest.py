@@ -1,10 +1,25 @@
-"""Tests marked `slow` run only with --slow."""
+"""Tests marked `slow` run only with --slow; what tests start loads compiled modules, whatever this process does."""
 
 import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 
-os.environ.setdefault("REFNUM_WORKERS", "1")  # the tests run side by side already
+for _threads in ("REFNUM_WORKERS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(_threads, "1")  # the tests run side by side already: more threads only wait for each other
+BYTECODE = Path(__file__).resolve().parents[1] / ".pytest_cache" / "bytecode"
+"""Where modules lie compiled: two hundred processes would compile the same ones for a second each."""
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.pycache_prefix = os.environ.setdefault("PYTHONPYCACHEPREFIX", str(BYTECODE))
+sys.dont_write_bytecode = False
+
+
+def pytest_sessionfinish(session):
+    if not hasattr(session.config, "workerinput"):  # what was compiled for folders that are gone
+        shutil.rmtree(BYTECODE / tempfile.gettempdir().lstrip("/"), ignore_errors=True)
 
 
 def pytest_addoption(parser):

@@ -29,12 +29,13 @@ class Edges(Products):
     """A policy's conversions and products on one device; products: as for `Products`."""
 
     def __init__(self, policy: Policy, observer: Observer | None = None, products: str = "library") -> None:
-        super().__init__(policy.products == "fp8", observer, products)
+        super().__init__(policy.operands == "fp8", observer, products)
         self.policy = policy
 
     def call(self, name: str, x: Tensor, *given: Any, **named: Any) -> Any:
-        """Run an operation of `refnum` on the device of its first argument."""
-        function = getattr(launchers, name) if x.is_cuda else getattr(refnum, name)
+        """Run an operation on the device of its first argument: our kernel, or the golden one where there is none."""
+        kernel = getattr(launchers, name, None) if x.is_cuda else None
+        function = kernel or getattr(refnum, name)
         results = function(x, *given, **named)
         if self.observer is not None:
             self.observer.conversion(name, (x, *given), named, results)
@@ -139,8 +140,8 @@ class Edges(Products):
     def second_columns(self, kept: Parts, fc1: Tensor, prob: Tensor, rows: list[int]) -> Parts:
         """Return the columns of the second product's input, from what was kept or from the saved gate and up."""
         if not kept:
-            return self.columns_operand(self.activation(fc1, prob), self.policy.products, rows)
-        form = "mxfp4" if self.policy.saved_activation == "mxfp4" else self.policy.products
+            return self.columns_operand(self.activation(fc1, prob), self.policy.operands, rows)
+        form = "mxfp4" if self.policy.saved_activation == "mxfp4" else self.policy.operands
         return self.columns_operand(kept, form, rows)
 
     def weight(self, w: Tensor) -> Parts:

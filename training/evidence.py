@@ -17,7 +17,7 @@ from safetensors.numpy import save
 import refnum
 from refnum.arrays import Array
 from refnum.digest import model_digest
-from refnum.profiles import HOPPER
+from refnum.profiles import get_profile
 
 from .samples import Sample
 
@@ -28,10 +28,11 @@ PROFILED = ("quantize_mxfp4", "quantize_fp8_tiles", "fp8_to_mxfp4", "swiglu_quan
 
 def save_sample(sample: Sample, label: str, folder: Path) -> Path:
     """Write a replay file, which `refnum replay FILE` reads, and return its path."""
+    profile = get_profile(sample.params.get("profile", "HOPPER"))
     body: dict[str, Any] = {
         "schema": "refnum.replay/1",
         "operation": sample.operation,
-        "profile": dataclasses.asdict(HOPPER) if sample.operation in PROFILED else {"name": HOPPER.name},
+        "profile": dataclasses.asdict(profile) if sample.operation in PROFILED else {"name": profile.name},
         "params": _params(sample),
         "inputs": _arrays(sample.inputs),
         "expected": _arrays(sample.expected()),
@@ -64,7 +65,8 @@ def _host(x: Array) -> np.ndarray:
 def _params(sample: Sample) -> dict[str, Any]:
     form = {"x": "input"}
     given = {form[name]: one.dtype.name for name, one in sample.inputs.items() if name in form}
-    return dict(sorted({**given, **sample.params}.items()))
+    named = {name: value for name, value in sample.params.items() if name != "profile"}
+    return dict(sorted({**given, **named}.items()))
 
 
 def _arrays(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:

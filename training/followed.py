@@ -29,7 +29,7 @@ AFTER_TORCH = frozenset({"fc2_input", "fc2", "saved_fc2_input"})
 
 def left_out(policy: Policy, on_cuda: bool) -> frozenset[str]:
     """Return what is not compared: on CUDA, `bf16` has torch's SwiGLU, which rounds otherwise than clause N11."""
-    return AFTER_TORCH if on_cuda and policy.products == "bfloat16" else frozenset()
+    return AFTER_TORCH if on_cuda and policy.operands == "bfloat16" else frozenset()
 
 
 @dataclass

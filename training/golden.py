@@ -48,6 +48,7 @@ from .golden_parts import (
     weight_parts,
 )
 from .policies import Policy, get_policy
+from .recipes import Draw
 
 
 @dataclass(frozen=True)
@@ -119,6 +120,8 @@ def forward(
     w1: Array,
     w2: Array,
     policy: Policy | str = "mxfp4",
+    seed: int = 0,
+    step: int = 0,
 ) -> list[Forward]:
     """Return the forward step of every rank (clause N20).
 
@@ -129,6 +132,7 @@ def forward(
         w1: bfloat16 bits u16 [experts, 2 * H, K]: gate rows, then up rows.
         w2: bfloat16 bits u16 [experts, K, H].
         policy: a policy or its name.
+        seed, step: of the random words of a policy with a recipe (N28.4), the layer's and the training's.
 
     Returns:
         One Forward a rank.
@@ -147,7 +151,7 @@ def forward(
         where = np.concatenate([chosen[home][sent[home][rank]] for home in range(ranks)]) - rank * per
         weights = np.concatenate([taken(probs[home], sent[home][rank]) for home in range(ranks)])
         part = slice(rank * per, rank * per + per)
-        made.append(expert_forward(received, where, weights, w1[part], w2[part], rules))
+        made.append(expert_forward(received, where, weights, w1[part], w2[part], rules, Draw(seed, step, rank * per)))
     steps = []
     for home in range(ranks):
         rows = np.concatenate([_part(made[rank]["returned"], sent, home, rank) for rank in range(ranks)])
@@ -157,7 +161,7 @@ def forward(
 
 
 def expert_forward(
-    received: Array, where: np.ndarray, weights: Array, w1: Array, w2: Array, policy: Policy
+    received: Array, where: np.ndarray, weights: Array, w1: Array, w2: Array, policy: Policy, draw: Draw | None = None
 ) -> dict[str, Any]:
     """Return what one rank computes of the rows that it received, as fields of Forward.
 
@@ -170,10 +174,10 @@ def expert_forward(
     rows = from_wire(permute_pad(received, beside(row_map, received), splits, ALIGN)[0], policy.dispatched, hidden)
     weight1, weight2 = weight_parts(w1, policy), weight_parts(w2, policy)
     first = rows_operand(rows, policy.dispatched, policy)
-    fc1 = product(first, weight1, policy, splits)
+    fc1 = product(first, weight1, policy, splits, "fc1", draw)
     gate, up = fc1[:, :wide], fc1[:, wide:]
     second = activation(gate, up, prob, policy)
-    fc2 = product(second, weight2, policy, splits)
+    fc2 = product(second, weight2, policy, splits, "fc2", draw)
     saved = recode_wire(received, policy.dispatched, policy.saved_input, hidden)
     return {
         "received": received, "row_map": row_map, "splits": splits, "prob": prob, "fc1_weight": weight1,
@@ -185,7 +189,12 @@ def expert_forward(
 
 
 def backward(
-    steps: Sequence[Forward], grads: Sequence[Array], experts: Sequence[Any], policy: Policy | str = "mxfp4"
+    steps: Sequence[Forward],
+    grads: Sequence[Array],
+    experts: Sequence[Any],
+    policy: Policy | str = "mxfp4",
+    seed: int = 0,
+    step: int = 0,
 ) -> list[Backward]:
     """Return the backward step of every rank (clause N20).
 
@@ -193,18 +202,18 @@ def backward(
         steps: what `forward` gave.
         grads: bfloat16 bits u16 [T, K] of each rank, the gradient of its `out`.
         experts: as for `forward`.
-        policy: the same policy.
+        policy, seed, step: the same.
 
     Returns:
         One Backward a rank.
     """
     rules, ranks = get_policy(policy), len(steps)
-    per, sent = len(steps[0].splits), [step.sent for step in steps]
+    per, sent = len(steps[0].splits), [one.sent for one in steps]
     chosen = [np.asarray(on_host(one)) for one in experts]
     made = []
-    for rank, step in enumerate(steps):
+    for rank, one in enumerate(steps):
         received = np.concatenate([taken(grads[home], sent[home][rank]) for home in range(ranks)])
-        made.append(expert_backward(step, received, rules))
+        made.append(expert_backward(one, received, rules, Draw(seed, step, rank * per)))
     found = []
     for home in range(ranks):
         rows = np.concatenate([_part(made[rank]["returned"], sent, home, rank) for rank in range(ranks)])
@@ -222,27 +231,27 @@ def backward(
     return found
 
 
-def expert_backward(step: Forward, received: Array, policy: Policy) -> dict[str, Any]:
+def expert_backward(step: Forward, received: Array, policy: Policy, draw: Draw | None = None) -> dict[str, Any]:
     """Return what one rank computes of the gradients that it received, bits u16 [N, K], as fields of Backward."""
     hidden, splits, rows = received.shape[1], step.splits, filled(step.splits)
     row_map = beside(step.row_map, received)
     grad = viewed(permute_pad(as_bytes(received), row_map, splits, ALIGN)[0], np.dtype(np.uint16))
     grad_rows, grad_columns = gradient(grad, policy, rows)
-    dact = product(grad_rows, transposed(step.fc2_weight, policy), policy, splits)
+    dact = product(grad_rows, transposed(step.fc2_weight, policy), policy, splits, "fc2.dgrad", draw)
     saved = from_wire(permute_pad(step.saved_input, row_map, splits, ALIGN)[0], policy.saved_input, hidden)
-    fc1 = activation_again(step.saved_activation, saved, step.fc1_weight, policy, splits)
+    fc1 = activation_again(step.saved_activation, saved, step.fc1_weight, policy, splits, draw)
     gate, up = fc1[:, : fc1.shape[1] // 2], fc1[:, fc1.shape[1] // 2 :]
     dgate, dup, dprob = swiglu_backward(dact, gate, up, step.prob)
     inner_rows, inner_columns = gradient(np.concatenate([dgate, dup], axis=1), policy, rows)
     input_columns = columns_operand(saved, policy.saved_input, policy, rows)
     act_columns = second_columns(step.saved_fc2_input, step.prob, gate, up, policy, rows)
-    dx_rows = product(inner_rows, transposed(step.fc1_weight, policy), policy, splits)
+    dx_rows = product(inner_rows, transposed(step.fc1_weight, policy), policy, splits, "fc1.dgrad", draw)
     return {
         "received": received, "fc2_grad": grad_rows, "fc2_grad_columns": grad_columns,
         "fc2_input_columns": act_columns, "dact": dact, "dprob": dprob, "fc1_grad": inner_rows,
         "fc1_grad_columns": inner_columns, "fc1_input_columns": input_columns,
-        "dw1": weight_gradient(inner_columns, input_columns, policy, rows),
-        "dw2": weight_gradient(grad_columns, act_columns, policy, rows), "dx_rows": dx_rows,
+        "dw1": weight_gradient(inner_columns, input_columns, policy, rows, "fc1.wgrad", draw),
+        "dw2": weight_gradient(grad_columns, act_columns, policy, rows, "fc2.wgrad", draw), "dx_rows": dx_rows,
         "returned": _combined(dx_rows, step.row_map, splits, received.shape[0], ALIGN),
     }  # fmt: skip
 

@@ -15,12 +15,16 @@ from refnum.arrays import TILE, Array, contiguous, float32_bits
 from refnum.blocks import dequantize_mxfp4, quantize_mxfp4
 from refnum.columns import fp8_columns, mxfp4_to_fp8_columns
 from refnum.errors import ArgumentError
+from refnum.hadamard import hadamard16
+from refnum.nvfp4 import dequantize_nvfp4, quantize_nvfp4
+from refnum.philox import Key
 from refnum.product import matmul_bf16, matmul_fp8
 from refnum.recast import fp8_to_mxfp4, mxfp4_to_fp8
 from refnum.swiglu import swiglu, swiglu_quantize
 from refnum.tiles import dequantize_fp8_tiles, quantize_fp8_tiles
 
 from .policies import Policy
+from .recipes import Draw, Operand
 
 Parts = tuple[Array, ...]
 ALIGN = TILE
@@ -72,7 +76,7 @@ def recode_wire(rows: Array, given: str, form: str, hidden: int) -> Array:
 
 def rows_operand(parts: Parts, form: str, policy: Policy) -> Parts:
     """Return a product's operand with neighbours along rows: FP8 1x128 tiles, or bfloat16."""
-    if policy.products == "bfloat16":
+    if policy.operands == "bfloat16":
         return (decode(parts, form),)
     if form == "mxfp4":
         return mxfp4_to_fp8(*parts)
@@ -81,7 +85,7 @@ def rows_operand(parts: Parts, form: str, policy: Policy) -> Parts:
 
 def columns_operand(parts: Parts, form: str, policy: Policy, rows: Sequence[int]) -> Parts:
     """Return the transposed operand of a weight gradient: FP8 with a scale for 128 rows, or bfloat16."""
-    if policy.products == "bfloat16":
+    if policy.operands == "bfloat16":
         return (contiguous(decode(parts, form).T),)
     if form == "mxfp4":
         return mxfp4_to_fp8_columns(parts[0], parts[1], rows)
@@ -91,7 +95,7 @@ def columns_operand(parts: Parts, form: str, policy: Policy, rows: Sequence[int]
 
 def gradient(x: Array, policy: Policy, rows: Sequence[int]) -> tuple[Parts, Parts]:
     """Return a gradient as rows and as columns; x: float32, or bfloat16 bits."""
-    if policy.products == "bfloat16":
+    if policy.operands == "bfloat16":
         bits = x if x.dtype == np.uint16 else softfloat.to_bfloat16(float32_bits(x))
         return (bits,), (contiguous(bits.T),)
     parts = quantize_fp8_tiles(x)
@@ -100,7 +104,7 @@ def gradient(x: Array, policy: Policy, rows: Sequence[int]) -> tuple[Parts, Part
 
 def activation(gate: Array, up: Array, prob: Array, policy: Policy) -> Parts:
     """Return the second product's input, weighted by the routing's probabilities."""
-    if policy.products == "fp8":
+    if policy.operands == "fp8":
         return swiglu_quantize(contiguous(gate), contiguous(up), prob)
     return (softfloat.to_bfloat16(float32_bits(swiglu(contiguous(gate), contiguous(up), prob))),)
 
@@ -110,11 +114,13 @@ def kept_activation(fc1: Array, policy: Policy) -> Parts:
     return () if policy.saved_activation == "recompute" else encode(fc1, policy.saved_activation)
 
 
-def activation_again(kept: Parts, saved: Parts, weight: Parts, policy: Policy, splits: Sequence[int]) -> Array:
+def activation_again(
+    kept: Parts, saved: Parts, weight: Parts, policy: Policy, splits: Sequence[int], draw: Draw | None = None
+) -> Array:
     """Return gate and up of the backward pass: decoded, or the product of the saved rows [R, K] once more."""
     if policy.saved_activation != "recompute":
         return decode(kept, policy.saved_activation)
-    return product(rows_operand(saved, policy.saved_input, policy), weight, policy, splits)
+    return product(rows_operand(saved, policy.saved_input, policy), weight, policy, splits, "fc1", draw)
 
 
 def stored(gate: Array, up: Array, prob: Array, second: Parts, policy: Policy) -> Parts:
@@ -129,9 +135,9 @@ def stored(gate: Array, up: Array, prob: Array, second: Parts, policy: Policy) -
 def second_columns(kept: Parts, prob: Array, gate: Array, up: Array, policy: Policy, rows: Sequence[int]) -> Parts:
     """Return the columns of the second product's input, from what was stored or from the saved gate and up."""
     if policy.fc2_input == "store":
-        form = "mxfp4" if policy.saved_activation == "mxfp4" else policy.products
+        form = "mxfp4" if policy.saved_activation == "mxfp4" else policy.operands
         return columns_operand(kept, form, policy, rows)
-    return columns_operand(activation(gate, up, prob, policy), policy.products, policy, rows)
+    return columns_operand(activation(gate, up, prob, policy), policy.operands, policy, rows)
 
 
 # --------------------------------------------------------------------------------------------------------- products
@@ -139,7 +145,7 @@ def second_columns(kept: Parts, prob: Array, gate: Array, up: Array, policy: Pol
 
 def weight_parts(w: Array, policy: Policy) -> Parts:
     """Return weights [experts, N, K] as the products take them: FP8 with 128x128 tiles, or bfloat16 bits."""
-    if policy.products == "bfloat16":
+    if policy.operands == "bfloat16":
         return (w,)
     made = [quantize_fp8_tiles(one, (TILE, TILE)) for one in w]
     return np.stack([codes for codes, _ in made]), np.stack([scales for _, scales in made])
@@ -150,17 +156,23 @@ def transposed(weight: Parts, policy: Policy) -> Parts:
     return tuple(contiguous(np.swapaxes(one, 1, 2)) for one in weight)
 
 
-def product(a: Parts, b: Parts, policy: Policy, splits: Sequence[int]) -> Array:
+def product(
+    a: Parts, b: Parts, policy: Policy, splits: Sequence[int], name: str = "", draw: Draw | None = None
+) -> Array:
     """Return the bfloat16 bits of each expert's rows times its weights, transposed (N19); rows that fill up are +0.
 
-    splits: rows of each expert, without those that fill up.
+    splits: rows of each expert, without those that fill up. name, draw: what a recipe needs (N28.4).
     """
+    if policy.recipe is not None and draw is not None:
+        rows = np.split(a[0], np.cumsum(filled(splits))[:-1].tolist())
+        a = (np.concatenate(quantised(rows, False, policy, name, draw)),)
+        b = (np.stack(quantised(list(b[0]), True, policy, name, draw)),)
     out = np.zeros((a[0].shape[0], b[0].shape[1]), np.uint16, like=a[0])
     if not sum(splits):
         return out
     at = places(splits)
     rows = [taken(one, at) for one in a]
-    if policy.products == "bfloat16":
+    if policy.operands == "bfloat16":
         found = matmul_bf16(rows[0], b[0], out="bfloat16", splits=splits)
     else:
         found = matmul_fp8(rows[0], b[0], rows[1], b[1], out="bfloat16", splits=splits)
@@ -168,15 +180,41 @@ def product(a: Parts, b: Parts, policy: Policy, splits: Sequence[int]) -> Array:
     return out
 
 
-def weight_gradient(a: Parts, b: Parts, policy: Policy, rows: Sequence[int]) -> Array:
+def quantised(parts: Sequence[Array], right: bool, policy: Policy, name: str, draw: Draw) -> list[Array]:
+    """Return one operand, bfloat16 bits of each expert, of a product whose policy has a recipe, as its codes say."""
+    if policy.recipe is None:
+        return list(parts)
+    operand = policy.recipe.of(name)[right]
+    keys = [draw.key(name, right, expert) if operand.random else None for expert in range(len(parts))]
+    return [coded(one, operand, key) if one.size else one for one, key in zip(parts, keys, strict=True)]
+
+
+def coded(x: Array, operand: Operand, key: Key | None) -> Array:
+    """Return the bfloat16 bits of a matrix that was quantised and dequantised."""
+    x = contiguous(x)
+    if operand.rotated:
+        x = hadamard16(x)
+    if operand.form == "mxfp4":
+        return dequantize_mxfp4(*quantize_mxfp4(x, operand.profile, philox=key), dtype="bfloat16").view(np.uint16)
+    packed, scales, amax = quantize_nvfp4(x, tile=operand.tile, philox=key)
+    return dequantize_nvfp4(packed, scales, amax, tile=operand.tile, dtype="bfloat16").view(np.uint16)
+
+
+def weight_gradient(
+    a: Parts, b: Parts, policy: Policy, rows: Sequence[int], name: str = "", draw: Draw | None = None
+) -> Array:
     """Return bfloat16 bits [experts, N, K]: of each expert, columns [N, R] times columns [K, R], zero without rows."""
     out = np.zeros((len(rows), a[0].shape[0], b[0].shape[0]), np.uint16, like=a[0])
     starts = np.cumsum([0, *rows])
+    if policy.recipe is not None and draw is not None:
+        sides = [np.split(one[0], starts[1:-1].tolist(), axis=1) for one in (a, b)]
+        a, b = ((np.concatenate(quantised(side, right, policy, name, draw), axis=1),)
+                for right, side in zip((False, True), sides, strict=True))  # fmt: skip
     for expert, (start, stop) in enumerate(zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)):
         if start == stop:
             continue
         one, other = contiguous(a[0][:, start:stop]), contiguous(b[0][:, start:stop])
-        if policy.products == "bfloat16":
+        if policy.operands == "bfloat16":
             out[expert] = matmul_bf16(one, other, out="bfloat16").view(np.uint16)
         else:
             scales = [contiguous(x[1][start // TILE : stop // TILE].T) for x in (a, b)]

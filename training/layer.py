@@ -19,6 +19,8 @@ from .dispatch import SECONDS, Ranks, Route, make_route, viewed
 from .edges import Edges
 from .policies import Policy, get_policy
 from .products import BF16, Observer, Parts, Tensor
+from .recipes import Draw
+from .simulated import Simulated
 
 
 class Witness(Observer, Protocol):
@@ -83,14 +85,18 @@ class MoELayer(torch.nn.Module):
         self.hidden, self.ffn, self.experts, self.top, self.name = hidden, ffn, experts, top, name
         self.policy, self.witness = get_policy(policy), witness
         self.edges = Edges(self.policy, witness, products)
+        if self.policy.recipe is not None:
+            self.edges = Simulated(self.policy, lambda: Draw(self.seed, self.step, self.first), witness, products)
         self.local = experts // self.ranks.count
         self.record: dict[str, Any] | None = None
         """A dictionary given here is filled with the intermediates of each step, under the golden layer's names."""
         self.active: Route | None = None
         """The route of the step at work."""
-        number = int(torch.randint(1 << 62, ())) if seed is None else seed
+        self.seed = int(torch.randint(1 << 62, ())) if seed is None else seed
+        self.step = 0
+        """The step of the training, for random words; who trains counts."""
         mine = range(self.first, self.first + self.local)
-        weights = first_weights(number, hidden, ffn, experts, mine, device)
+        weights = first_weights(self.seed, hidden, ffn, experts, mine, device)
         self.router, self.w1, self.w2 = map(torch.nn.Parameter, weights)
 
     @property

@@ -126,6 +126,7 @@ class Trainer:
     def train_step(self) -> dict[str, float]:
         """Take one step and return its loss, gradient norm and learning rate."""
         self.witness.step = self.step
+        self.model.at_step(self.step)
         loss = self.model(self._tokens(self.corpus.train, self.run.seed, self.step))
         loss.backward()
         mean = self._mean(loss.detach())

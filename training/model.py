@@ -133,6 +133,12 @@ class ByteModel(torch.nn.Module):
         logits = self.output(self.norm(x)).float()
         return functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
 
+    def at_step(self, step: int) -> None:
+        """Tell the experts which step of the training follows: their random words are those of the step."""
+        for one in self.modules():
+            if isinstance(one, MoELayer):
+                one.step = step
+
     def owned(self) -> dict[str, torch.nn.Parameter]:
         """Return the parameters that only this rank has: those of its experts."""
         return {name: one for name, one in self.named_parameters() if name.endswith(("experts.w1", "experts.w2"))}

@@ -226,8 +226,8 @@ def _buffers(model: Model, policy: Policy, setting: Setting, stage: int) -> int:
     )
     wire = 2 * (row_bytes(policy.dispatched, model.hidden) + 2 * model.hidden)
     exchange = math.ceil(tokens * model.copies(setting.experts)) * wire
-    inside = rows * (row_bytes(policy.products, model.hidden) + 2 * 2 * (2 * model.expert))
-    codes = 2 * model.expert_weights() // setting.experts if policy.products == "fp8" else 0
+    inside = rows * (row_bytes(policy.operands, model.hidden) + 2 * 2 * (2 * model.expert))
+    codes = 2 * model.expert_weights() // setting.experts if policy.operands == "fp8" else 0
     logits = tokens * model.vocabulary * (2 + 4) if stage == setting.pipeline - 1 else 0
     return max(tokens * again + exchange + inside + codes, logits)
 

@@ -8,6 +8,8 @@ from fractions import Fraction
 
 from refnum.errors import ProfileError, shown
 
+from .recipes import RECIPES, Recipe
+
 FORMATS: dict[str, Fraction] = {"bfloat16": Fraction(2), "fp8": Fraction(33, 32), "mxfp4": Fraction(17, 32)}
 """Format of a row -> bytes an element: two; a code and a float32 scale for 128; half a byte and an E8M0 byte for 32.
 
@@ -16,7 +18,7 @@ FP8 scales are counted as other libraries and the recipe keep them; ours are E8M
 _BLOCK = {"bfloat16": 1, "fp8": 128, "mxfp4": 32}
 
 CHOICES: dict[str, tuple[str, ...]] = {
-    "products": ("bfloat16", "fp8"),
+    "products": ("bfloat16", "fp8", *RECIPES),
     "dispatched": tuple(FORMATS),
     "saved_input": tuple(FORMATS),
     "saved_activation": (*FORMATS, "recompute"),
@@ -33,7 +35,8 @@ class Policy:
 
     Attributes:
         name: a row of `POLICIES`, or `BASE+field=value`.
-        products: operands of the experts' products, forward and backward.
+        products: operands of the experts' products, forward and backward: a format, or a recipe of `RECIPES`, whose
+            operands are quantised and multiplied in bfloat16.
         dispatched: rows sent to experts.
         saved_input: FC1's input, kept for its weight gradient.
         saved_activation: FC1's output (gate and up), kept for the backward pass of SwiGLU; `recompute` multiplies the
@@ -65,6 +68,16 @@ class Policy:
         if wrong := _wider_than_received(self):
             raise ProfileError(f"policy {shown(self.name)} contradicts itself: {wrong}")
 
+    @property
+    def recipe(self) -> Recipe | None:
+        """The recipe of the products' operands, if they have one."""
+        return RECIPES.get(self.products)
+
+    @property
+    def operands(self) -> str:
+        """The format in which operands are multiplied, `fp8` or `bfloat16`."""
+        return "fp8" if self.products == "fp8" else "bfloat16"
+
 
 def _wider_than_received(policy: Policy) -> str:
     """Return why a row cannot be kept in a wider format than it came in, or an empty text."""
@@ -82,9 +95,10 @@ POLICIES: dict[str, Policy] = {
         Policy("bf16", "bfloat16", "bfloat16", "bfloat16", "bfloat16", "recompute"),
         Policy("fp8", "fp8", "fp8", "fp8", "fp8", "recompute"),
         Policy("mxfp4", "fp8", "mxfp4", "mxfp4", "mxfp4", "recompute"),
+        *(Policy(name, name, "bfloat16", "bfloat16", "bfloat16", "recompute") for name in RECIPES),
     )
 }
-"""Name -> policy: BF16 throughout, FP8 1x128 throughout, and the recipe for Hopper GPUs."""
+"""Name -> policy: BF16 throughout, FP8 1x128 throughout, the recipe for Hopper GPUs, and simulated products."""
 
 
 def get_policy(policy: Policy | str) -> Policy:
@@ -149,7 +163,7 @@ def saved_bytes(policy: Policy, hidden: int, ffn: int, scale_bytes: int = 4) -> 
     Returns:
         Edge -> bytes: `input` of FC1, `activation` (gate and up), and `fc2_input`; 0 where it is recomputed.
     """
-    second = "mxfp4" if policy.saved_activation == "mxfp4" else policy.products
+    second = "mxfp4" if policy.saved_activation == "mxfp4" else policy.operands
     again = policy.saved_activation == "recompute"
     return {
         "input": row_bytes(policy.saved_input, hidden, scale_bytes),

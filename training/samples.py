@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from refnum import blocks, columns, payload, recast, swiglu, tiles
+from refnum import blocks, columns, hadamard, nvfp4, payload, recast, swiglu, tiles
 from refnum import product as products
 from refnum.arrays import BFLOAT16, TILE
+from refnum.philox import as_key, random_bits
 
 from .compare import to_array
 
@@ -63,6 +64,9 @@ MODEL: dict[str, Callable[..., Any]] = {
     "dequantize_mxfp4": blocks.dequantize_mxfp4,
     "quantize_fp8_tiles": tiles.quantize_fp8_tiles,
     "dequantize_fp8_tiles": tiles.dequantize_fp8_tiles,
+    "quantize_nvfp4": nvfp4.quantize_nvfp4,
+    "dequantize_nvfp4": nvfp4.dequantize_nvfp4,
+    "hadamard16": hadamard.hadamard16,
     "fp8_to_mxfp4": recast.fp8_to_mxfp4,
     "mxfp4_to_fp8": recast.mxfp4_to_fp8,
     "mxfp4_to_fp8_columns": columns.mxfp4_to_fp8_columns,
@@ -84,6 +88,9 @@ ROWS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "dequantize_mxfp4": (("packed", "scales"), ("values",)),
     "quantize_fp8_tiles": (("x",), ("codes", "scales")),
     "dequantize_fp8_tiles": (("codes", "scales"), ("values",)),
+    "quantize_nvfp4": (("x", "tensor_amax"), ("packed", "scales", "tensor_amax")),
+    "dequantize_nvfp4": (("packed", "scales", "tensor_amax"), ("values",)),
+    "hadamard16": (("x",), ("values",)),
     "fp8_to_mxfp4": (("codes", "scales"), ("packed", "scales")),
     "mxfp4_to_fp8": (("packed", "scales"), ("codes", "scales")),
     "swiglu_quantize": (("gate", "up", "prob"), ("codes", "scales")),
@@ -91,7 +98,10 @@ ROWS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "quantize_payload": (("x",), ("payload",)),
     "fp8_to_payload": (("codes", "scales"), ("payload",)),
 }
-"""Conversion whose rows are independent -> names of its inputs and outputs."""
+"""Conversion whose rows are independent -> names of its inputs and outputs.
+
+Those of NVFP4 are, once the tensor's maximum is known: a part is given that of the whole tensor.
+"""
 
 
 def of_conversion(
@@ -163,21 +173,47 @@ def _rows(
     name: str, given: Sequence[Any], named: Mapping[str, Any], outputs: Sequence[Tensor], most: int, draw: random.Random
 ) -> Sample:
     names, made = ROWS[name]
+    params = _params(name, given, named)
+    tall = params["tile"][0] if "tile" in params else 1
+    if params.get("to") == "mxfp4":
+        made = ("packed", "scales")
+    if name == "quantize_nvfp4":
+        given = (given[0], outputs[2])
+    length = len(given[0])
+    rows = _range(length, max(most, tall), draw, tall)
+    inputs = {key: array(_part(x, rows, length)) for key, x in zip(names, given, strict=False)}
+    if "philox" in named:
+        key, wide = as_key(tuple(named["philox"])), given[0].shape[1]
+        key = key._replace(offset=key.offset + rows.start * wide)
+        inputs["rbits"] = random_bits((rows.stop - rows.start, wide), 8, **key._asdict())
+    observed = dict(zip(made, (array(_part(x, rows, length)) for x in outputs), strict=True))
+    return Sample(name, inputs, observed, params, rows.start, length)
+
+
+def _params(name: str, given: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keywords of a conversion whose rows are independent, but for its random words."""
     params: dict[str, Any] = {}
-    tall = 1
+    if name == "quantize_mxfp4" and len(given) > 1:
+        params["profile"] = given[1]
     if name == "quantize_fp8_tiles":
-        tall = int(given[1][0]) if len(given) > 1 else 1
-        params = {"tile": [tall, TILE]}
+        params["tile"] = [int(given[1][0]) if len(given) > 1 else 1, TILE]
+    if name.endswith("_nvfp4"):
+        params["tile"] = list(named["tile"])
     if name.startswith("dequantize"):
-        params = {"dtype": str(named.get("dtype", given[-1])).removeprefix("torch.")}
-        params |= {"tile": [1, TILE]} if name == "dequantize_fp8_tiles" else {}
+        params["dtype"] = str(named.get("dtype", given[-1])).removeprefix("torch.")
+    if name == "dequantize_fp8_tiles":
+        params["tile"] = [1, TILE]
     if name == "swiglu_quantize":
-        params = {"to": given[3] if len(given) > 3 else "fp8"}
-        made = ("packed", "scales") if params["to"] == "mxfp4" else made
-    rows = _range(len(given[0]), max(most, tall), draw, tall)
-    inputs = {key: array(x[rows]) for key, x in zip(names, given, strict=False)}
-    cut = [x[rows.start // tall : -(-rows.stop // tall)] if len(x) != len(given[0]) else x[rows] for x in outputs]
-    return Sample(name, inputs, dict(zip(made, map(array, cut), strict=True)), params, rows.start, len(given[0]))
+        params["to"] = given[3] if len(given) > 3 else "fp8"
+    return params
+
+
+def _part(x: Tensor, rows: slice, length: int) -> Tensor:
+    """Return what an array of so many rows, or of a block of them each, has of some; one number is for all."""
+    if len(x) == length:
+        return x[rows]
+    tall = -(-length // len(x))
+    return x if x.dim() == 1 else x[rows.start // tall : -(-rows.stop // tall)]
 
 
 def _columns(name: str, given: Sequence[Any], outputs: Sequence[Tensor], most: int, draw: random.Random) -> Sample:

@@ -188,8 +188,12 @@ class Witness:
             self._take("products", name, samples.of_product(a, b, result, self.rows, draw), expert)
 
     def follows(self) -> bool:
-        """Return whether it is this step's turn to be followed."""
-        return bool(self.every) and self.step % self.every == 0
+        """Return whether it is this step's turn to be followed.
+
+        Where products have a recipe (N28.4) none is: the scale of an operand is that of all rows, and few are followed.
+        """
+        simulated = self._layer is not None and self._layer.policy.recipe is not None
+        return not simulated and bool(self.every) and self.step % self.every == 0
 
     def forward(self, layer: MoELayer, inputs: Mapping[str, Any], found: Mapping[str, Any]) -> Any:
         """Look at a forward step, if it is this step's turn; what it returns goes to `backward`."""

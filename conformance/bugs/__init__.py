@@ -13,7 +13,20 @@ from fnmatch import fnmatchcase
 import numpy as np
 
 from ..cases.case import Case
-from . import converting, decoding, moving, nvfp4, products, rounding, scales, special, tetrajet
+from . import (
+    converting,
+    decoding,
+    estimators,
+    hadamard,
+    logarithmic,
+    moving,
+    nvfp4,
+    products,
+    rounding,
+    scales,
+    special,
+    tetrajet,
+)
 from .tools import Outputs, Rule, on_codes
 
 Q = ("quantize_*", "fp8_to_mxfp4")
@@ -22,7 +35,10 @@ ENC = ("encode_*",)
 COL = ("*_columns",)
 MATMUL = ("matmul_fp8",)
 NVFP4 = ("*_nvfp4",)
+ROTATED = ("hadamard*",)
 TETRAJET = ("quantize_tetrajet", "q_ema")
+LUQ, RADIX4 = ("luq",), ("radix4",)
+DGE, OCC = ("dge",), ("occ",)
 SCALES = ("a_scales", "b_scales")
 BYTES_IN = ("dequantize_*", "fp8_to_mxfp4", "fp8_columns", "mxfp4_*")
 
@@ -134,7 +150,10 @@ WRONG: dict[str, tuple[tuple[tuple[str, ...], Rule], ...]] = {
     "LOGICAL_VS_PACKED_SHAPE": ((("dequantize_mxfp4",), decoding.half_the_row),),
     "E4M3_TOP_IS_NAN": ((("decode_e4m3", "decode_element", "dequantize_fp8_tiles"), decoding.top_is_number),),
     "NIBBLE_ORDER": (
-        (("quantize_mxfp4", "fp8_to_mxfp4", "mxfp4_*", "dequantize_mxfp4"), decoding.nibbles_swapped),
+        (
+            ("quantize_mxfp4", "fp8_to_mxfp4", "mxfp4_*", "dequantize_mxfp4", *LUQ, "*radix4", "dequantize_luq"),
+            decoding.nibbles_swapped,
+        ),
         (("codes_to_packed",), moving.other_nibble_order),
     ),
     "SPLIT_HALF_ORDER": (
@@ -189,6 +208,12 @@ WRONG: dict[str, tuple[tuple[tuple[str, ...], Rule], ...]] = {
     "NVFP4_NAN_IN_MAXIMUM": ((NVFP4, nvfp4.nan_in_maximum),),
     "NVFP4_MAXIMUM_OF_32": ((NVFP4, nvfp4.maximum_of_two_blocks),),
     "STOCHASTIC_FALSE_CARRY": ((NVFP4, nvfp4.false_carry),),
+    "ROTATION_OTHER_SIGNS": tuple((ROTATED, rule) for rule in hadamard.OTHER_SIGNS),
+    "ROTATION_OTHER_ORDER": ((ROTATED, hadamard.other_order),),
+    "ROTATION_OTHER_ROWS": ((ROTATED, hadamard.by_sign_changes),),
+    "ROTATION_ROUNDED_TWICE": ((ROTATED, hadamard.rounded_twice),),
+    "ROTATION_NOT_ROUNDED": ((ROTATED, hadamard.not_rounded),),
+    "ROTATION_MAXIMUM_BEFORE": ((ROTATED, hadamard.maximum_before),),
     "TETRAJET_OTHER_RULE": tuple((TETRAJET, rule) for rule in tetrajet.RULES),
     "TETRAJET_OTHER_RATIO": tuple((TETRAJET, rule) for rule in tetrajet.RATIOS),
     "TETRAJET_OTHER_TIES": tuple((TETRAJET, rule) for rule in tetrajet.TIES),
@@ -200,6 +225,40 @@ WRONG: dict[str, tuple[tuple[tuple[str, ...], Rule], ...]] = {
     "QEMA_TIE_DOWN": ((TETRAJET[1:], tetrajet.tie_stays),),
     "QEMA_SIGN_LOST": ((TETRAJET[1:], tetrajet.sign_of_average_lost),),
     "QEMA_ZERO_MOVES": ((TETRAJET[1:], tetrajet.zero_moves),),
+    "LUQ_KEEPS_ON_EQUAL": ((LUQ, logarithmic.with_levels(logarithmic.kept_on_equal)),),
+    "LUQ_WORD_REVERSED": ((LUQ, logarithmic.with_levels(logarithmic.word_reversed)),),
+    "LUQ_ONE_WORD": ((LUQ, logarithmic.with_levels(logarithmic.one_word)),),
+    "LUQ_WORDS_IGNORED": ((LUQ, logarithmic.with_levels(logarithmic.words_ignored)),),
+    "LUQ_NOT_PRUNED": ((LUQ, logarithmic.with_levels(logarithmic.not_pruned)),),
+    "LUQ_EIGHTH_LEVEL": ((LUQ, logarithmic.with_levels(logarithmic.wraps)),),
+    "LUQ_BY_RECIPROCAL": ((LUQ, logarithmic.by_reciprocal),),
+    "LUQ_SIGNED_MAXIMUM": ((LUQ, logarithmic.signed_maximum),),
+    "LUQ_NAN_IN_MAXIMUM": ((LUQ, logarithmic.nan_in_maximum),),
+    "LUQ_MAXIMUM_IGNORED": ((LUQ, logarithmic.maximum_ignored),),
+    "LUQ_OTHER_STEP": (
+        *((LUQ, logarithmic.other_choice("divisor", divisor)) for divisor in (64, 128, 16)),
+        *((LUQ, logarithmic.other_choice("step", step)) for step in ("real", "power_of_two")),
+    ),
+    "LOG_PRUNED_SIGN": (((*LUQ, *RADIX4), logarithmic.pruned_sign),),
+    "LOG_NAN_AS_ZERO": (((*LUQ, *RADIX4), logarithmic.nan_as_zero),),
+    "LOG_ONE_LEVEL_UP": ((("dequantize_luq", "dequantize_radix4"), logarithmic.one_level_up),),
+    "RADIX4_TIE_UP": ((RADIX4, logarithmic.tie_up),),
+    "RADIX4_ZERO_AT_HALF": ((RADIX4, logarithmic.zero_at_half),),
+    "RADIX4_OTHER_THRESHOLD": tuple(
+        (RADIX4, logarithmic.other_choice("threshold", one)) for one in ("midpoint", "0.4", "log")
+    ),
+    "RADIX4_PHASES_SWAPPED": tuple((("*radix4",), logarithmic.other_choice("phase", one)) for one in ("even", "odd")),
+    "RADIX4_ODD_IS_HALF": ((("*radix4",), logarithmic.odd_is_half),),
+    "DGE_OTHER_EDGES": ((DGE, estimators.other_edges),),
+    "DGE_WITHOUT_CAP": ((DGE, estimators.without_cap),),
+    "DGE_INPUT_NARROWED": ((DGE, estimators.narrowed),),
+    "DGE_EVEN_INTERVALS": ((DGE, estimators.even_intervals),),
+    "DGE_NAN": ((DGE, estimators.slope_of_nan),),
+    "OCC_INDEX_IN_FLOAT64": ((OCC, estimators.index_in_float64),),
+    "OCC_UPPER_ALONE": ((OCC, estimators.upper_alone),),
+    "OCC_BY_MAGNITUDE": ((OCC, estimators.by_magnitude),),
+    "OCC_RESIDUAL_LEFT_OUT": ((OCC, estimators.residual_left_out),),
+    "OCC_OTHER_AXIS": ((OCC, estimators.other_axis),),
     "PRODUCT_TERM_BITS": tuple((MATMUL, products.stepped(products.Step(bits, bits))) for bits in (12, 14)),
     "PRODUCT_ROUNDS_TERMS": ((MATMUL, products.stepped(products.Step(nearest=True, nearest_result=True))),),
     "PRODUCT_NORMALISED": ((MATMUL, products.stepped(products.Step(normalised=True))),),

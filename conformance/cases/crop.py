@@ -14,9 +14,9 @@ from .draw.bits import float_bits
 from .geometry import splits_of
 from .operation import OPERATIONS
 
-WHOLE = frozenset({"tensor_amax"})
+WHOLE = frozenset({"tensor_amax", "alpha"})
 """Inputs that belong to the whole tensor, which no cut touches."""
-ELEMENTS = ("x", "gate", "up", "grad", "rbits", "codes", "packed", "a", "b", "w", "ema")
+ELEMENTS = ("x", "gate", "up", "grad", "rbits", "r_under", "r_log", "codes", "packed", "a", "b", "w", "ema")
 
 
 def croppable(case: Case) -> bool:

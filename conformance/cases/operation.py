@@ -6,189 +6,33 @@ operation to operation is a field of its entry, or stands in the module of its f
 
 from __future__ import annotations
 
-import itertools
 import weakref
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
 
 import refnum
-from refnum import nvfp4, tetrajet
+from refnum import estimators, hadamard, nvfp4, tetrajet
 from refnum.arrays import contiguous
 from refnum.errors import ArgumentError
 from refnum.nvfp4_scales import VARIANTS
 
 from . import layouts as storage
-from .case import FORM, Case
-
-DATA_PARAMS = frozenset({"splits", "tokens", "philox", "scale_byte"})
-"""Keywords that belong to a case's data, not to a variant: rows of each expert, rows of an output, a key, a scale."""
-
-OPERANDS: dict[str, str] = {
-    "x": "values", "gate": "values", "up": "values", "grad": "values", "rows": "values", "prob": "values",
-    "weights": "values", "rbits": "bits", "codes": "codes", "packed": "packed", "scales": "scales", "payload": "bytes",
-    "a": "codes", "b": "codes", "a_scales": "scales", "b_scales": "scales", "row_map": "index", "stored": "scales",
-    "counter": "index", "key": "index", "keys": "index", "tensor_amax": "values", "w": "values",
-    "ema": "values",
-}  # fmt: skip
-"""Name of an array argument -> its kind, as the kinds of `Output`; `bits` are random bits."""
-
-MX_ELEMENTS = tuple(refnum.MX_ELEMENTS)
-FLOAT_INPUTS = ("float32", "bfloat16", "float16")
-FLOAT_OUTPUTS = ("float32", "bfloat16")
-
-
-@dataclass(frozen=True)
-class Output:
-    """One output array.
-
-    kind: `codes` (one element code a byte), `packed` (two E2M1 codes a byte, even element low), `scales` (E8M0
-    bytes), `values` (floating point, compared as bits), `bytes` (opaque) or `index` (row offsets).
-    element: the format of the codes, or the name of the parameter that holds it (`@element`).
-    block: the geometry by which `scales` covers `codes`, see `geometry.spread`; empty when there is none.
-    needs: the optional input without which the output is not given.
-    """
-
-    name: str
-    kind: str
-    element: str = ""
-    block: str = ""
-    needs: str = ""
-
-    def format(self, params: Mapping[str, Any]) -> str:
-        """Return the element format's name under these parameters (empty for kinds without one)."""
-        return _named(self.element, params)
-
-
-def _named(element: str, params: Mapping[str, Any]) -> str:
-    return str(params[element[1:]]) if element.startswith("@") else element
-
-
-@dataclass(frozen=True)
-class Blocks:
-    """Elements that share a scale byte: their format, or `@` and the parameter that holds it, and how many they are."""
-
-    element: str
-    width: int
-
-    def format(self, params: Mapping[str, Any]) -> refnum.Format:
-        """Return the element format under these parameters."""
-        return refnum.get_format(_named(self.element, params))
-
-
-MX, TILE, NVFP4 = Blocks("E2M1", 32), Blocks("E4M3", 128), Blocks("E2M1", 16)
-
-
-@dataclass(frozen=True)
-class Operation:
-    """One operation that is judged.
-
-    clause: the specification's item. family: the name of the modules that hold its parts, see `families.part_of`.
-    inputs: names of the golden signature's array arguments, in order, each with its kind in `OPERANDS`.
-    kinds: kinds of inputs, where they are not those of `OPERANDS`.
-    params: for each parameter its choices, the default first; `input` is the dtype of the floating-point input.
-    read_under: for a parameter that is read only under a value of another one, that parameter and value; elsewhere the
-    variants have its default.
-    profiled: whether the operation takes a profile. optional: array inputs that a case may lack.
-    nullable: those optional inputs that are passed as None when a case lacks them.
-    layouts: the keywords for scale layouts that it has beside its parameters (N6.5), see `cases.layouts`.
-    stored_as: the layouts that these keywords take, `bytes` first.
-    keyed: whether its random bits may come by a Philox key (N13.5).
-    quantises: whether results are reported by input class (N17).
-    other_outputs: (parameter, value) -> the outputs under that value, where they are not `outputs`.
-    reads: how the codes of its inputs are blocked; rounds_to: what its results are rounded to, or its floating-point
-    inputs are drawn for. A parameter `tile` overrides both widths.
-    scalar: whether each result depends on one element alone, so that there are no blocks.
-    ragged: whether rows belong to experts (`splits`), at whose borders blocks restart; even_rows: whether an expert has
-    an even number of rows. routed: whether `splits` count the rows that a map routes, not those of the inputs.
-    wide_first: whether the first input is bfloat16 or float32 without a parameter that says which.
-    moves_only: whether bytes are moved and no number is computed.
-    joins: the operation whose codes and scales it gives, joined to payload rows (N12).
-    bounded: whether `refnum.product_bounds` holds the results of every order, which makes level P1 (N16).
-    dear: by what its drawn cases are smaller, for the golden model needs so much longer an element.
-    proof: the proof of the model on CuPy that has it (N18.6), see `commands.prove.catalogue`.
-    """
-
-    name: str
-    clause: str
-    family: str
-    inputs: tuple[str, ...]
-    outputs: tuple[Output, ...]
-    params: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-    kinds: Mapping[str, str] = field(default_factory=dict)
-    read_under: Mapping[str, tuple[str, Any]] = field(default_factory=dict)
-    profiled: bool = False
-    optional: tuple[str, ...] = ()
-    nullable: tuple[str, ...] = ()
-    layouts: tuple[str, ...] = ()
-    stored_as: tuple[str, ...] = storage.LAYOUTS
-    keyed: bool = False
-    quantises: bool = False
-    other_outputs: Mapping[tuple[str, Any], tuple[Output, ...]] = field(default_factory=dict)
-    reads: Blocks = MX
-    rounds_to: Blocks = MX
-    scalar: bool = False
-    ragged: bool = False
-    even_rows: bool = False
-    routed: bool = False
-    wide_first: bool = False
-    moves_only: bool = False
-    joins: str = ""
-    bounded: bool = False
-    dear: int = 1
-    proof: str = "model-on-cupy"
-
-    def variants(self) -> Iterator[dict[str, Any]]:
-        """Yield every combination of the parameters' choices that is a call of its own, all defaults first."""
-        for choice in itertools.product(*self.params.values()):
-            variant = dict(zip(self.params, choice, strict=True))
-            read = (variant[name] == self.params[name][0] or variant[other] == value
-                    for name, (other, value) in self.read_under.items())  # fmt: skip
-            if all(read):
-                yield variant
-
-    def defaults(self) -> dict[str, Any]:
-        """Return the default of every parameter."""
-        return {name: choices[0] for name, choices in self.params.items()}
-
-    @property
-    def known(self) -> frozenset[str]:
-        """Names of all parameters that a case of it may have."""
-        return frozenset({*self.params, *self.layouts, *(("random",) if self.keyed else ()), *DATA_PARAMS, FORM})
-
-    def undefined(self, profile: str) -> str:
-        """Return why the operation has no meaning under a profile (N2.6), or an empty string when it has one."""
-        if not self.profiled or "rbits" in self.optional or refnum.get_profile(profile).rounding != "stochastic":
-            return ""
-        return f"{self.name} takes no random bits, so it is not defined under {profile}, which rounds stochastically"
-
-    @property
-    def main(self) -> str:
-        """Kind of the first input: `values`, `codes`, `packed`, `scales` or `bytes`."""
-        return self.kind(self.inputs[0])
-
-    def kind(self, name: str) -> str:
-        """Return the kind of an array argument; empty for a name that no operation has."""
-        return self.kinds.get(name, OPERANDS.get(name, ""))
-
-    @property
-    def tall(self) -> int:
-        """Rows of an expert that share a scale byte of a column output; 0 without such an output."""
-        blocks = (output.block for output in self.outputs if output.block.startswith("column"))
-        return next((int(block.removeprefix("column")) for block in blocks), 0)
-
-    @property
-    def block(self) -> int:
-        """Elements of a row after which every block and tile of the inputs and outputs is whole."""
-        return 1 if self.scalar else max(self.reads.width, self.rounds_to.width)
-
-    def output(self, kind: str) -> Output | None:
-        """Return the first output of a kind, or None."""
-        return next((output for output in self.outputs if output.kind == kind), None)
-
+from .case import Case
+from .entry import (
+    _ALONE,
+    FLOAT_INPUTS,
+    FLOAT_OUTPUTS,
+    MX_ELEMENTS,
+    NVFP4,
+    POWERS_OF_2,
+    POWERS_OF_4,
+    TILE,
+    Blocks,
+    Operation,
+    Output,
+)
 
 _MXFP4 = (Output("packed", "packed", "E2M1", "row32"), Output("scales", "scales", "E8M0"))
 _FP8_ROWS = (Output("codes", "codes", "E4M3", "row128"), Output("scales", "scales", "E8M0"))
@@ -198,15 +42,21 @@ _FP8_BOTH = (
     Output("column_codes", "codes", "E4M3", "column128"),
     Output("column_scales", "scales", "E8M0"),
 )
+_NVFP4_CODES = (Output("packed", "packed", "E2M1"), Output("scales", "codes", "E4M3"), Output("tensor_amax", "values"))
 _VALUES = (Output("values", "values"),)
 _TILES = ([1, 128], [128, 128])
 _SQUARES = ([1, 16], [16, 16])
+_ROTATED = ("bfloat16", "float32")
 _BOTH = (storage.IN, storage.OUT)
 _MX_ELEMENT = Blocks("@element", 32)
 _NVFP4 = "model-on-cupy-nvfp4"
+_ROTATION = "model-on-cupy-rotation"
 _TETRAJET = "model-on-cupy-tetrajet"
 _MXFP4_DOWN = (Output("packed", "packed", "E2M1", "down32"), Output("scales", "scales", "E8M0"))
 _DOWN = {("axis", 0): _MXFP4_DOWN}
+_LOGARITHMIC = "model-on-cupy-logarithmic"
+_RADIX4 = {"n0": (-5,), "phase": ("even", "odd")}
+_ESTIMATORS = "model-on-cupy-estimators"
 _FUSED = "model-on-cupy-fused"
 
 _TABLE = (
@@ -227,13 +77,19 @@ _TABLE = (
     Operation("dequantize_fp8_tiles", "N6", "tiles", ("codes", "scales"), _VALUES,
               {"tile": _TILES, "dtype": FLOAT_OUTPUTS}, layouts=(storage.IN,), reads=TILE),
     Operation("quantize_nvfp4", "N21", "nvfp4", ("x",),
-              (Output("packed", "packed", "E2M1"), Output("scales", "codes", "E4M3"), Output("tensor_amax", "values")),
+              _NVFP4_CODES,
               {"variant": tuple(VARIANTS), "tile": _SQUARES, "input": FLOAT_INPUTS}, optional=("tensor_amax", "rbits"),
-              layouts=(storage.OUT,), stored_as=nvfp4.LAYOUTS, reads=NVFP4, rounds_to=NVFP4, proof=_NVFP4),
+              layouts=(storage.OUT,), stored_as=nvfp4.LAYOUTS, reads=NVFP4, rounds_to=NVFP4, dear=4, proof=_NVFP4),
     Operation("dequantize_nvfp4", "N21", "nvfp4", ("packed", "scales", "tensor_amax"), _VALUES,
               {"order": nvfp4.ORDERS, "tile": _SQUARES, "dtype": FLOAT_OUTPUTS},
               kinds={"scales": "codes"}, layouts=(storage.IN,), stored_as=nvfp4.LAYOUTS, reads=NVFP4, rounds_to=NVFP4,
               proof=_NVFP4),
+    Operation("hadamard16", "N22", "hadamard", ("x",), _VALUES,
+              {"axis": hadamard.AXES, "order": hadamard.ORDERS, "dtype": _ROTATED, "input": _ROTATED},
+              reads=NVFP4, rounds_to=NVFP4, dear=4, proof=_ROTATION),
+    Operation("hadamard_quantize_nvfp4", "N22", "hadamard", ("x",), _NVFP4_CODES,
+              {"axis": hadamard.AXES, "order": hadamard.ORDERS, "input": _ROTATED}, optional=("tensor_amax", "rbits"),
+              layouts=(storage.OUT,), stored_as=nvfp4.LAYOUTS, reads=NVFP4, rounds_to=NVFP4, dear=4, proof=_ROTATION),
     Operation("quantize_tetrajet", "N24", "tetrajet", ("x",), _MXFP4,
               {"axis": (1, 0), "rule": tetrajet.RULES, "ties": tetrajet.TIES, "ratio": tetrajet.RATIOS,
                "input": FLOAT_OUTPUTS},
@@ -241,6 +97,24 @@ _TABLE = (
               proof=_TETRAJET),
     Operation("q_ema", "N24", "tetrajet", ("w", "ema"), _MXFP4,
               {"axis": (1, 0), "rule": tetrajet.RULES, "input": FLOAT_OUTPUTS}, other_outputs=_DOWN, proof=_TETRAJET),
+    Operation("luq", "N23", "logarithmic", ("x", "r_under", "r_log"),
+              (Output("packed", "packed", "E3M0"), Output("alpha", "values")),
+              {"divisor": (64, 128, 16), "step": ("real", "power_of_two"), "input": FLOAT_OUTPUTS},
+              optional=("tensor_amax",), reads=POWERS_OF_2, rounds_to=POWERS_OF_2, unit=2, proof=_LOGARITHMIC),
+    Operation("dequantize_luq", "N23", "logarithmic", ("packed", "alpha"), _VALUES, {"dtype": FLOAT_OUTPUTS},
+              reads=POWERS_OF_2, rounds_to=POWERS_OF_2, unit=2, proof=_LOGARITHMIC),
+    Operation("radix4", "N23", "logarithmic", ("x",), (Output("packed", "packed", "FP4_RADIX4"),),
+              {**_RADIX4, "threshold": ("midpoint", "0.4", "log"), "input": FLOAT_OUTPUTS}, reads=POWERS_OF_4,
+              rounds_to=POWERS_OF_2, unit=2, proof=_LOGARITHMIC),
+    Operation("dequantize_radix4", "N23", "logarithmic", ("packed",), _VALUES, {**_RADIX4, "dtype": FLOAT_OUTPUTS},
+              reads=POWERS_OF_4, rounds_to=POWERS_OF_2, unit=2, proof=_LOGARITHMIC),
+    Operation("dge", "N25", "estimators", ("x",), _VALUES,
+              {"target": ("bfloat16", "float32"), "compat": estimators.COMPATS, "k": (5,), "cap": (3,),
+               "input": ("bfloat16", "float32")}, scalar=True, proof=_ESTIMATORS),
+    Operation("occ", "N25", "estimators", ("x",),
+              (Output("clamped", "values"), Output("residual", "values"), Output("thresholds", "values")),
+              {"axis": estimators.AXES, "alpha": ([99, 100],), "input": ("bfloat16", "float32")}, reads=_ALONE,
+              rounds_to=_ALONE, dear=8, proof=_ESTIMATORS),
     Operation("fp8_to_mxfp4", "N7", "recast", ("codes", "scales"), _MXFP4, profiled=True, layouts=_BOTH, quantises=True,
               reads=TILE),
     Operation("mxfp4_to_fp8", "N8", "recast", ("packed", "scales"), _FP8_ROWS, {"scale": ("max", "amax")},

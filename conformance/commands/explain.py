@@ -61,9 +61,9 @@ def build(
         raise ArgumentError(
             f"{operation!r} cannot be explained; choose from {', '.join(EXPLAINED)}, or give a replay file."
         )
-    if "tensor_amax" in OPERATIONS[operation].inputs:
+    if {"tensor_amax", "alpha", "r_log"} & set(OPERATIONS[operation].inputs):
         raise ArgumentError(
-            f"{operation} takes a tensor's maximum: give a replay file, or call refnum.explain with it."
+            f"{operation} takes numbers beside the values: give a replay file, or call refnum.explain with a case."
         )
     if "ema" in OPERATIONS[operation].inputs:
         raise ArgumentError(

@@ -12,7 +12,7 @@ import itertools
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from ..bugs.suspects import SUSPECTS, Suspect
 from ..cases import layouts
 from ..cases.case import Case
 from ..cases.operation import OPERATIONS, as_bits, outputs_of, run_golden
+from ..cases.same_bytes import same
 from ..vectors.errors import VectorFileError
 from ..vectors.load import load_notes
 from ..verdicts.compare import differences, equal_at
@@ -53,6 +54,33 @@ class Seen:
         """The right outputs, as unsigned integers."""
         return run_golden(self.case)
 
+    @functools.cached_property
+    def _answers(self) -> dict[Suspect, Bits | None]:
+        return {}
+
+    def answer(self, suspect: Suspect) -> Bits | None:
+        """Return `predicted` of a suspect; the answers to a small case are kept, as several questions need them."""
+        if self.case.elements > SMALL:
+            return predicted(suspect, self.case, self.golden)
+        if suspect not in self._answers:
+            self._answers[suspect] = predicted(suspect, self.case, self.golden)
+        return self._answers[suspect]
+
+    def given(self, observed: Bits) -> Seen:
+        """Return the same case with what the subject gave for it."""
+        seen = replace(self, observed=observed)
+        seen.__dict__.update(golden=self.golden, _answers=self._answers)
+        return seen
+
+    def equal(self, bits: Bits) -> bool:
+        """Whether some bits are those of the subject, at the level of agreement."""
+        return equal_at(self.case, bits, self.observed, self.level)
+
+    @functools.cached_property
+    def right(self) -> bool:
+        """Whether the subject's bits are the right ones, at the level of agreement."""
+        return self.equal(self.golden)
+
 
 def hints(kept: Sequence[Seen], further: Iterable[Case] = (), ask: Ask = lambda case: None) -> list[dict[str, Any]]:
     """Return the bug classes that explain some failing cases, those that explain the most of further cases first.
@@ -81,21 +109,24 @@ def hints(kept: Sequence[Seen], further: Iterable[Case] = (), ask: Ask = lambda 
 
 def gives(suspect: Suspect, seen: Seen) -> bool:
     """Whether a suspect gives exactly the bits that were seen of a case; what it masks may be anything."""
-    wrong = predicted(suspect, seen.case, seen.golden)
+    wrong = seen.answer(suspect)
     try:
-        return wrong is not None and equal_at(seen.case, _over(seen.observed, wrong), seen.observed, seen.level)
+        if wrong is None:
+            return False
+        bits = _over(seen.observed, wrong)
+        return seen.right if all(same(bits[name], right) for name, right in seen.golden.items()) else seen.equal(bits)
     except _NOT_APPLICABLE:
         return False
 
 
 def explains(suspect: Suspect, seen: Seen) -> bool:
     """Whether a suspect gives exactly the bits that were seen of a case, and not the right ones."""
-    return _strikes(suspect, seen.case, seen.level) and gives(suspect, seen)
+    return _strikes(suspect, seen) and gives(suspect, seen)
 
 
 def refuted(suspect: Suspect, seen: Seen) -> bool:
     """Whether a suspect gives other bits than the right ones somewhere, and the subject gave others than these."""
-    wrong = predicted(suspect, seen.case, seen.golden)
+    wrong = seen.answer(suspect)
     if wrong is None:
         return False
     try:
@@ -110,25 +141,25 @@ def refuted(suspect: Suspect, seen: Seen) -> bool:
 def _asked(found: list[Suspect], further: Iterable[Case], ask: Ask, level: int) -> list[Suspect]:
     """Return the suspects that no further case refutes, the ones that explain the most of these cases first."""
     end, times = time.monotonic() + SECONDS, Counter[Suspect]()
-    small = (case for case in further if case.elements <= SMALL and any(_strikes(one, case, level) for one in found))
-    for case in itertools.islice(small, ASKED):
-        observed = ask(case)
+    small = (Seen(case, {}, level) for case in further if case.elements <= SMALL)
+    telling = (seen for seen in small if any(_strikes(one, seen) for one in found))
+    for unseen in itertools.islice(telling, ASKED):
+        observed = ask(unseen.case)
         if time.monotonic() > end:
             break
         if observed is None:
             continue
-        seen = Seen(case, observed, level)
+        seen = unseen.given(observed)
         found = [suspect for suspect in found if not refuted(suspect, seen)]
         times.update(suspect for suspect in found if explains(suspect, seen))
     most = max((times[suspect] for suspect in found), default=0)
     return [suspect for suspect in found if times[suspect] == most]
 
 
-def _strikes(suspect: Suspect, case: Case, level: int) -> bool:
-    golden = run_golden(case)
-    wrong = predicted(suspect, case, golden)
+def _strikes(suspect: Suspect, seen: Seen) -> bool:
+    wrong = seen.answer(suspect)
     try:
-        return wrong is not None and not equal_at(case, golden, _over(golden, wrong), level)
+        return wrong is not None and not equal_at(seen.case, seen.golden, _over(seen.golden, wrong), seen.level)
     except _NOT_APPLICABLE:
         return False
 

@@ -23,7 +23,7 @@ from . import replay
 from .diagnose import Seen, hints, laid_out
 from .faults import Fault, faults_of
 from .grid import grid
-from .hints import SAME_VALUES, given, hints_for, likely, seen_of
+from .hints import SAME_VALUES, given, hints_for, likely, likely_of, points_to, seen_of
 from .other_profile import advice
 from .page import page
 from .products import order_advice, product_page
@@ -103,7 +103,7 @@ class Presenter:
     def _deserves(self, subject: Subject, failure: Failure) -> bool:
         """Whether to spend time on shrinking: the first failures of an operation, and each new bug class after."""
         key = (subject.name, failure.case.operation)
-        classes = [failure.finding or str(failure.kind or ""), *likely([failure])]
+        classes = [failure.finding or str(failure.kind or ""), *likely_of(failure)]
         new = {(*key, name) for name in classes if name} - self.known
         self.known |= new
         self.given[key] += 1
@@ -230,9 +230,9 @@ def worth_showing(tally: Tally) -> list[tuple[Failure, list[Failure]]]:
 
 def _each_bug(examples: Sequence[Failure]) -> list[Failure]:
     """Return the plainest example, and one more for each known bug that only other examples point to."""
-    kept, known = [examples[0]], set(likely(examples[:1]))
+    kept, known = [examples[0]], set(likely_of(examples[0]))
     for example in examples[1:] if known else ():
-        found = set(likely([example]))
+        found = set() if points_to(example, known) else set(likely_of(example))
         if found and not known & found:
             kept.append(example)
             known |= found

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import functools
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from ..bugs.suspects import SUSPECTS
 from ..cases.case import Case
 from ..cases.corners import corner_cases
+from ..cases.entry import DATA_PARAMS
 from ..cases.levels import P1
-from ..cases.operation import DATA_PARAMS, run_golden
+from ..cases.operation import run_golden
 from ..cases.recipes import sampled_cases
 from ..subjects.calls.call import call
 from ..subjects.subject import Subject
 from ..vectors.frozen import frozen_cases
 from ..verdicts.compare import compare
 from ..verdicts.tally import Failure
-from .diagnose import Seen, hints
+from .diagnose import Seen, explains, hints
 
 QUICK = 1 << 16
 """Elements of the largest failing case that a hint is asked about."""
@@ -29,6 +32,18 @@ SAMPLED = 12
 def likely(failures: Sequence[Failure]) -> list[str]:
     """Return the bug classes that give all bits of some failures, as they were met."""
     return [entry["id"] for entry in hints(seen_of(failures))]
+
+
+@functools.lru_cache(maxsize=32)
+def likely_of(failure: Failure) -> tuple[str, ...]:
+    """Return `likely` of one failure, found once: a page is chosen by it, and then whether the page is shrunk."""
+    return tuple(likely([failure]))
+
+
+def points_to(failure: Failure, classes: Collection[str]) -> bool:
+    """Whether any of some bug classes gives all bits of a failure, as it was met."""
+    chosen = [suspect for suspect in SUSPECTS if suspect.id in classes]
+    return any(explains(suspect, seen) for seen in seen_of([failure]) for suspect in chosen)
 
 
 def seen_of(failures: Iterable[Failure]) -> list[Seen]:

@@ -19,8 +19,9 @@ from refnum.formats import Format, get_format
 
 from ..cases.case import Case, plain
 from ..cases.draw.bits import float_bits
+from ..cases.entry import Output, is_random
 from ..cases.geometry import block_shape, column_block, spread
-from ..cases.operation import OPERATIONS, Output, outputs_of
+from ..cases.operation import OPERATIONS, outputs_of
 from ..reports.number import number_text
 from ..verdicts.compare import coded_outputs, differences
 from ..verdicts.kinds import Kind, places_of
@@ -208,13 +209,13 @@ def _input(name: str, array: np.ndarray, case: Case, where: tuple[int, ...]) -> 
         scale = "E4M3" if OPERATIONS[case.operation].kinds.get(name) == "codes" else "E8M0"
         return code_text(get_format(scale), int(array[row // tall, column // wide]))
     if name == "packed":
-        return code_text(get_format("E2M1"), int(unpack_nibbles(array)[row, column]))
+        return code_text(OPERATIONS[case.operation].reads.format(case.params), int(unpack_nibbles(array)[row, column]))
     if name == "codes":
         return code_text(OPERATIONS[case.operation].reads.format(case.params), int(array[row, column]))
     if array.dtype.name in _FLOATS:
         place = (0,) if array.shape == (1,) else (row,) if array.ndim == 1 else (row, column)
         return code_text(get_format(_FLOATS[array.dtype.name]), int(float_bits(np.ascontiguousarray(array))[place]))
-    if array.ndim == 2 and name == "rbits":
+    if array.ndim == 2 and is_random(name):
         return {"bits": f"0x{int(array[row, column]):02X}", "fields": "", "value": str(int(array[row, column]))}
     return None
 

@@ -23,7 +23,7 @@ from .folder import AUTHORED, FOREIGN, MANIFEST, data_files, vectors_folder
 from .record import array_record, canonical, profile_record, vector_id
 from .safetensors import write_safetensors
 
-ARGUMENTS = ("splits", "tokens", "rows", "columns")
+ARGUMENTS = ("splits", "tokens", "signs", "rows", "columns")
 """Parameters that belong to one vector, not to its group."""
 
 

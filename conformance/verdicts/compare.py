@@ -17,11 +17,12 @@ from refnum.codec import value
 from refnum.formats import get_format
 
 from ..cases.case import Case
+from ..cases.entry import Output
 from ..cases.findings import NO_PROBLEM, SHAPE, Problem
 from ..cases.geometry import blocks_hit, spread
 from ..cases.layouts import OUT, PLAIN, bytes_of, stored_scales
 from ..cases.levels import CLASSES, NO_LEVEL, P1, input_classes
-from ..cases.operation import OPERATIONS, Output, as_bits, outputs_of
+from ..cases.operation import OPERATIONS, as_bits, outputs_of
 from ..cases.same_bytes import same
 from .bounds import beyond_bounds, within_bounds
 from .kinds import Kind, kinds_of
@@ -75,7 +76,7 @@ def observe(case: Case, golden: Mapping[str, np.ndarray], results: Sequence[np.n
         laid = output.name == "scales" and case.params.get(OUT, PLAIN) != PLAIN
         if laid:
             want = stored_scales(case, want)
-        allowed = (want.dtype.name,) if laid else _allowed(output, want, case)
+        allowed = (want.dtype.name,) if laid else dtypes_allowed(output, want, case)
         if array.dtype.name not in allowed:
             words = f"{output.name} has dtype {array.dtype.name}; expected {' or '.join(allowed)}"
             return {}, Problem(SHAPE, words)
@@ -91,7 +92,8 @@ def observe(case: Case, golden: Mapping[str, np.ndarray], results: Sequence[np.n
     return observed, NO_PROBLEM
 
 
-def _allowed(output: Output, want: np.ndarray, case: Case) -> tuple[str, ...]:
+def dtypes_allowed(output: Output, want: np.ndarray, case: Case) -> tuple[str, ...]:
+    """Return the names of the dtypes in which an output may come back; want: its bits."""
     if output.kind == "values":
         return ("float32",) if want.itemsize == 4 else ("bfloat16", "uint16")
     if output.kind == "codes":

@@ -40,14 +40,18 @@ class Coverage:
 
     def add(self, row: Row, case: Case, answered: bool) -> None:
         """Count one case that was answered, right or wrong, or refused."""
-        self.cases += answered
-        self.refused += not answered
-        for name, level in row.items():
-            self.factors.setdefault(name, {}).setdefault(level, [0, 0])[not answered] += 1
+        self.add_row(row, answered)
         matrix = next((array for array in case.inputs.values() if array.ndim == 2), None)
         if answered and matrix is not None:
             self.rows = _spanned(self.rows, matrix.shape[0])
             self.columns = _spanned(self.columns, matrix.shape[1] * (2 if "packed" in case.inputs else 1))
+
+    def add_row(self, row: Row, answered: bool) -> None:
+        """Count a row that was answered or refused, by its levels alone."""
+        self.cases += answered
+        self.refused += not answered
+        for name, level in row.items():
+            self.factors.setdefault(name, {}).setdefault(level, [0, 0])[not answered] += 1
 
     def never(self) -> list[str]:
         """Return the levels, in words, that were neither answered nor refused."""

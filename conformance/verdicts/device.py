@@ -17,6 +17,7 @@ from refnum.arrays import BFLOAT16, Array, contiguous
 from refnum.errors import ArgumentError, UnsupportedError
 
 from ..cases.case import Case
+from ..cases.entry import is_random
 from ..cases.findings import Finding
 from ..cases.levels import Outcome
 from ..cases.operation import OPERATIONS, run_golden
@@ -107,7 +108,7 @@ def fetch(case: Case) -> Case:
     inputs = {}
     for name, array in case.inputs.items():
         host = to_numpy(array)
-        inputs[name] = host.view(BFLOAT16) if named and host.dtype == np.uint16 and name != "rbits" else host
+        inputs[name] = host.view(BFLOAT16) if named and host.dtype == np.uint16 and not is_random(name) else host
     return case.with_inputs(inputs)
 
 

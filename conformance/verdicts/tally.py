@@ -23,7 +23,7 @@ KEEP = 6
 FAULTS_BEFORE_STOP = 3
 
 
-@dataclass
+@dataclass(eq=False)
 class Failure:
     """One failing case: the level that it fails (every level below it fails too), or a breach by name.
 

@@ -45,6 +45,9 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
     "N19.9": ("another instruction, which no vector asks", "tests/refnum/test_captured_products.py"),
     "N21.8": ("informative", "tests/refnum/test_nvfp4.py"),
     "N21.9": ("informative", "tests/refnum/test_nvfp4.py"),
+    "N22.4": ("a theorem on N22.2 and N22.3", "tests/refnum/test_hadamard.py"),
+    "N22.7": ("informative", "tests/refnum/test_hadamard.py"),
+    "N22.8": ("a theorem on N21.2 and N21.3", "tests/refnum/test_hadamard.py"),
     "N24.5": ("a theorem", "tests/refnum/test_tetrajet.py"),
     "N24.6": ("no vector asks for a composition", "tests/refnum/test_tetrajet.py"),
     "N24.8": ("no operation with vectors", "tests/refnum/test_oscillation.py"),
@@ -56,12 +59,20 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
     "N24.14": ("no operation with vectors", "tests/refnum/test_oscillation.py"),
     "N24.15": ("no operation with vectors", "tests/refnum/test_oscillation.py"),
     "N24.16": ("informative", "tests/refnum/test_tetrajet.py"),
+    "N23.7": ("a theorem on N23.4 and N23.5", "tests/refnum/test_logarithmic.py"),
+    "N23.10": ("two calls of N23.8", "tests/refnum/test_logarithmic.py"),
+    "N23.11": ("a number, of which no kernel is judged", "tests/refnum/test_logarithmic.py"),
+    "N23.12": ("a sum, of which no kernel is judged", "tests/refnum/test_logarithmic.py"),
+    "N23.13": ("a number, of which no kernel is judged", "tests/refnum/test_logarithmic.py"),
+    "N23.14": ("informative", "tests/refnum/test_logarithmic.py"),
+    "N25.5": ("a function without vectors", "tests/refnum/test_estimators.py"),
+    "N25.6": ("informative", "tests/refnum/test_estimators.py"),
     "N19.10": ("informative", "tests/refnum/test_captured_products.py"),
 }
 """Part without a result of its own -> why, and the test that holds it."""
 JUDGING = ("N15", "N16", "N17", "N18")
 """Clauses about judging and proving, which have no results."""
-UNWRITTEN: tuple[str, ...] = ("N20", "N28")
+UNWRITTEN: tuple[str, ...] = ("N20", "N26", "N27", "N28")
 """Clauses whose operations nobody has written a second time from the text, so that no wrong reading was measured."""
 
 

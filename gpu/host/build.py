@@ -27,7 +27,7 @@ FLAGS = ("-O3", "-std=c++17", "-shared", "-fPIC")
 NATIVE = "-march=native"
 COMPILERS = ("g++", "c++", "clang++")
 
-I32, I64, U64, POINTER = ctypes.c_int, ctypes.c_int64, ctypes.c_uint64, ctypes.c_void_p
+I32, U32, I64, U64, POINTER = ctypes.c_int, ctypes.c_uint32, ctypes.c_int64, ctypes.c_uint64, ctypes.c_void_p
 INSTRUCTIONS = (
     "permute", "sign_bytes", "lane_signs", "pair_upper_0", "pair_upper_1", "pair_upper_2", "pair_upper_3", "choose",
     "max_lanes", "min_lanes", "max3_lanes", "larger_lane", "subtract_to_zero", "add_and_clamp", "scale_halves",
@@ -46,6 +46,8 @@ FUNCTIONS: dict[str, tuple[type, ...]] = {
     "dequantize_mxfp4": (POINTER, POINTER, I64, I32, POINTER),
     "quantize_nvfp4": (I32, POINTER, I64, POINTER, I32, POINTER, POINTER, POINTER),
     "dequantize_nvfp4": (POINTER, POINTER, POINTER, I64, I32, I32, POINTER),
+    "hadamard16": (I32, POINTER, I64, I64, I32, U32, I32, I32, POINTER),
+    "hadamard_quantize_nvfp4": (I32, POINTER, I64, I64, I32, U32, I32, POINTER, I32, POINTER, POINTER, POINTER),
     "quantize_fp8_tiles": (I32, POINTER, I64, I64, I64, I32, POINTER, POINTER),
     "dequantize_fp8_tiles": (POINTER, POINTER, I64, I64, I64, I32, POINTER),
     "fp8_to_mxfp4": (POINTER, POINTER, I64, I64, I32, I32, POINTER, POINTER),

@@ -80,7 +80,7 @@ def quantize_nvfp4(
         raise UnsupportedError("random bits were given; the kernels of NVFP4 round to nearest: use the golden model")
     amax = None if tensor_amax is None else call.weights("tensor_amax", tensor_amax, view, 1, "a tensor has one")
     m, k = view.shape
-    wanted = [((m, k // 2), U8), _stored(m, k, "layout_out", layout_out), ((1,), F32)]
+    wanted = [((m, k // 2), U8), stored(m, k, "layout_out", layout_out), ((1,), F32)]
     call.outputs(out, wanted, [view] if amax is None else [view, amax])
     return Nvfp4(view, k, order, layout_out, amax, kind=KINDS[view.dtype])
 
@@ -119,7 +119,7 @@ def dequantize_nvfp4(
     m, k = view.shape[0], 2 * view.shape[1]
     number = checks.choice("order", order, ORDERS)
     kind, result = checks.output_dtype(dtype)
-    _stored(m, k, "layout_in", layout_in)
+    stored(m, k, "layout_in", layout_in)
     _one_row(tile)
     beside = call.scales(scales, (m, k // BLOCK), view, layout_in)
     amax = call.weights("tensor_amax", tensor_amax, view, 1, "a tensor has one")
@@ -135,6 +135,7 @@ def _one_row(tile: Any) -> None:
         raise UnsupportedError(f"tile={shown(tile)}; the kernels have (1, {BLOCK}): use the golden model")
 
 
-def _stored(m: int, k: int, name: str, layout: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
+def stored(m: int, k: int, name: str, layout: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Return shape and dtype of the scales of [M, K] in a layout that NVFP4 has."""
     checks.choice(name, layout, LAYOUTS)
     return checks.layout_of(m, k // BLOCK, layout)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import hashlib
 import os
 import shutil
 import subprocess
@@ -14,6 +16,7 @@ from typing import Any
 from refnum.errors import RefnumError
 
 from .. import host, silu
+from ..cache import cache_folder
 from ..emulate.build import with_headers
 from ..host import build as host_build
 from ..operations import NAMES
@@ -104,9 +107,24 @@ class HostSources:
         Later builds use this copy, so that an edit of the sources in the meantime is not judged.
         """
         copy = _copied(folder / level, host_build.ROOT)
+        sources = _digest(copy)
         for unit in self._units:
-            self._compile(copy, unit, level)
+            self._take(copy, unit, level, sources)
         return _by_operation(function_digests(copy / f"{unit}.o" for unit in self._units))
+
+    def _take(self, copy: Path, unit: str, level: str, sources: str) -> None:
+        """Compile an unchanged unit, or copy its object where the cache has it: its key is all that it depends on."""
+        key = hashlib.sha256("\n".join((sources, unit, *self._command(unit, level))).encode()).hexdigest()
+        kept = cache_folder() / f"unchanged-{Path(unit).stem}-{key[:32]}.o"
+        if kept.exists():
+            shutil.copyfile(kept, copy / f"{unit}.o")
+            return
+        self._compile(copy, unit, level)
+        with contextlib.suppress(OSError):  # a cache that cannot be written spares nothing
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            temporary = kept.with_name(f"{kept.name}.{os.getpid()}.tmp")
+            shutil.copyfile(copy / f"{unit}.o", temporary)
+            os.replace(temporary, kept)
 
     def build(self, changed: Mapping[str, str], folder: Path, started: Path, level: str = OPTIMISED[0]) -> Built:
         """Build a copy with changed files (name -> text) in `folder`, with the other objects of a started copy.
@@ -125,22 +143,17 @@ class HostSources:
         code = _by_operation(function_digests(objects))
         return Built(code, _operations(objects, copy / "mutant.so"))
 
-    def _compile(self, copy: Path, unit: str, level: str) -> None:
-        command = [
-            *host_build.find_compiler(),
-            level,
-            "-std=c++17",
-            "-fPIC",
-            "-ffunction-sections",
-            "-fdata-sections",
-        ]
-        checked = CHECKED if level == OPTIMISED[2] else ()
+    def _command(self, unit: str, level: str) -> list[str]:
+        """Return the compiler's command for a unit of a copy, to be run in its folder."""
         native = (host_build.NATIVE,) if level == "-O3" and host_build.NATIVE in host_build.plan().flags else ()
-        source = ["-w", "-c", f"host/{unit}", "-o", f"{unit}.o"]
+        checked = CHECKED if level == OPTIMISED[2] else ()
+        flags = (level, "-std=c++17", "-fPIC", "-ffunction-sections", "-fdata-sections", *native, *checked)
+        return [*host_build.find_compiler(), *flags, "-w", "-c", f"host/{unit}", "-o", f"{unit}.o"]
+
+    def _compile(self, copy: Path, unit: str, level: str) -> None:
         done = subprocess.run(
-            [*command, *native, *checked, *source], cwd=copy, capture_output=True, text=True, timeout=300,
-            stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+            self._command(unit, level), cwd=copy, capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL
+        )
         if done.returncode:
             first = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr[:200])
             raise DoesNotCompile(f"{unit}: {first}.")
@@ -169,6 +182,15 @@ def _copied(folder: Path, source: Path) -> Path:
             for path in (source / name).glob(pattern):
                 shutil.copyfile(path, folder / name / path.name)
     return folder
+
+
+def _digest(copy: Path) -> str:
+    """SHA-256 over a copy's sources and what identifies the compiler and the machine."""
+    build = host_build.plan()
+    total = hashlib.sha256("\n".join((build.version, build.machine)).encode())
+    for path in sorted((*copy.glob("kernels/*"), *copy.glob("host/*"))):
+        total.update(path.name.encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
+    return total.hexdigest()
 
 
 def _by_operation(functions: Mapping[str, str]) -> dict[str, str]:

@@ -12,7 +12,7 @@ from .. import silu
 from ..checks import LAYOUTS
 from ..device import compile as build
 from ..interface.nvfp4 import LAYOUTS as NVFP4_LAYOUTS
-from . import casts, columns, nvfp4, payload_rows, product, rowwise, swiglu
+from . import casts, columns, hadamard, nvfp4, payload_rows, product, rowwise, swiglu
 
 OPERATIONS: dict[str, tuple[str, ...]] = {
     "quantize_mxfp4_stochastic": ("quantize_mxfp4",),
@@ -33,9 +33,12 @@ LAID: dict[str, tuple[str, ...]] = {
     "mxfp4_to_fp8": ("LAYOUT_IN", "LAYOUT_OUT"),
     "quantize_nvfp4": ("LAYOUT_OUT",),
     "dequantize_nvfp4": ("LAYOUT_IN",),
+    "hadamard_quantize_nvfp4": ("LAYOUT_OUT",),
 }
 """Kernel file -> the macros of kernels/memory.cuh that choose its scale layouts, in the order of the two."""
-STORED: dict[str, tuple[str, ...]] = dict.fromkeys(("quantize_nvfp4", "dequantize_nvfp4"), NVFP4_LAYOUTS)
+STORED: dict[str, tuple[str, ...]] = dict.fromkeys(
+    ("quantize_nvfp4", "dequantize_nvfp4", "hadamard_quantize_nvfp4"), NVFP4_LAYOUTS
+)
 """Kernel file -> its scale layouts, where they are not all."""
 CONSTANTS: dict[str, str] = dict.fromkeys(("swiglu_quantize", "swiglu_backward"), silu.SHA256)
 """Operation -> SHA-256 of the constant array that its kernels read."""
@@ -62,6 +65,7 @@ def cuts(kernel: str) -> list[tuple[str, ...]]:
     found |= {stay.defines for name, stay in swiglu.TUNING.items() if name == kernel}
     found |= {product.KERNELS[kernel]} if kernel in product.KERNELS else set()
     found |= {grid.defines for name, grid in nvfp4.TUNING.items() if name.partition(" ")[0] == kernel}
+    found |= {grid.defines for name, grid in hadamard.TUNING.items() if name == kernel}
     found |= {casts.DEFINES} if kernel == casts.KERNEL else set()
     found |= {payload_rows.SHORT.defines} if kernel == "payload_rows" else set()
     return sorted(found) or [()]

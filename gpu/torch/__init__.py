@@ -55,6 +55,10 @@ def _key(philox: list[int] | None) -> tuple[int, ...] | None:
     return philox and (philox[0] % (1 << 64), *philox[1:])  # type: ignore[return-value]
 
 
+def _rotated_name(dtype: torch.dtype | None) -> str:
+    return _dtype_name(dtype or torch.bfloat16)
+
+
 _DTYPE = ("dtype", _dtype_name)
 _TILE = ("tile", tuple)
 
@@ -84,6 +88,15 @@ OPERATORS: dict[str, Operator] = {
         'Tensor packed, Tensor scales, Tensor tensor_amax, str order="te", int[] tile=[1, 16], '
         'ScalarType? dtype=None, *, str layout_in="bytes"',
         shapes.dequantize_nvfp4, returns=1, words=(_TILE, _DTYPE),
+    ),
+    "hadamard16": Operator(
+        'Tensor x, int signs=55272, int axis=-1, str order="exact", ScalarType? dtype=None', shapes.hadamard16,
+        returns=1, words=(("dtype", _rotated_name),), differentiable=True,
+    ),
+    "hadamard_quantize_nvfp4": Operator(
+        'Tensor x, int signs=55272, int axis=-1, str order="exact", str variant="TE", Tensor? tensor_amax=None, *, '
+        'Tensor? rbits=None, int[]? philox=None, str layout_out="bytes"',
+        shapes.hadamard_quantize_nvfp4, returns=3, words=(("philox", _key),),
     ),
     "fp8_to_mxfp4": Operator(
         'Tensor codes, Tensor scales, str profile="HOPPER", *, str layout_in="bytes", str layout_out="bytes"',

@@ -94,6 +94,25 @@ def dequantize_nvfp4(
     return [((m, 2 * half), _output(dtype))]
 
 
+def _rotated(x: Any, axis: int) -> tuple[Any, Any]:
+    """Return rows and columns of a rotated matrix."""
+    m, k = _size("x", x, 16 if axis else 1)
+    return (m if axis else _up(m, 16) * 16), k
+
+
+def hadamard16(x: Any, signs: int, axis: int, order: str, dtype: Any) -> Wanted:
+    return [(_rotated(x, axis), _output(dtype or torch.bfloat16))]
+
+
+def hadamard_quantize_nvfp4(
+    x: Any, signs: int, axis: int, order: str, variant: str, tensor_amax: Any, rbits: Any, philox: Any, layout_out: str
+) -> Wanted:
+    m, k = _rotated(x, axis)
+    lines, length = (m, k) if axis else (k, m)
+    scales = _scales(lines, length // 16, layout_out)
+    return [((lines, length // 2), torch.uint8), scales, ((1,), torch.float32)]
+
+
 def fp8_to_mxfp4(codes: Any, scales: Any, profile: str, layout_in: str, layout_out: str) -> Wanted:
     return _mxfp4(*_size("codes", codes, 32), layout_out)
 

@@ -31,11 +31,13 @@ def test_what_seeds_share_does_not_widen_the_interval(convergence):
         one["losses"] = one["losses"][:1] * 50 + [one["losses"][0] - 1.0] * 50
     told = convergence.report(runs)
     assert told["steps"] == 100 and told["steps of the mean"] == 10
-    assert told["fp8"]["mean"] == pytest.approx(0.001) and told["fp8"]["half"] == pytest.approx(0.0, abs=1e-12)
-    assert told["mxfp4"]["mean"] == pytest.approx(0.00202)
+    assert told["policies"]["fp8"]["mean"] == pytest.approx(0.001) and told["policies"]["fp8"]["half"] == pytest.approx(
+        0.0, abs=1e-12
+    )
+    assert told["policies"]["mxfp4"]["mean"] == pytest.approx(0.00202)
     deviations = [0.002 + seed * 1e-5 for seed in range(5)]
     spread = math.sqrt(sum((one - 0.00202) ** 2 for one in deviations) / 4)
-    assert told["mxfp4"]["half"] == pytest.approx(2.776 * spread / math.sqrt(5), rel=1e-6)
+    assert told["policies"]["mxfp4"]["half"] == pytest.approx(2.776 * spread / math.sqrt(5), rel=1e-6)
 
 
 def test_runs_are_compared_over_the_steps_that_all_have(convergence):
@@ -43,7 +45,12 @@ def test_runs_are_compared_over_the_steps_that_all_have(convergence):
             for policy, steps in (("bf16", 80), ("fp8", 50), ("mxfp4", 100))}  # fmt: skip
     told = convergence.report(runs | {"bf16-1": run(1.0)})  # a seed without its pairs is left out
     assert told["seeds"] == [0] and told["steps"] == 50 and told["validated at"] == 9
-    assert told["fp8"]["mean"] == told["mxfp4"]["mean"] == told["mxfp4"]["valid"]["mean"] == 0.0
+    assert (
+        told["policies"]["fp8"]["mean"]
+        == told["policies"]["mxfp4"]["mean"]
+        == told["policies"]["mxfp4"]["valid"]["mean"]
+        == 0.0
+    )
     assert "3 seeds" not in " ".join(convergence.lines_of(told)) and "1 seeds" in convergence.lines_of(told)[-1]
 
 
@@ -79,3 +86,17 @@ def test_a_result_names_the_machine_and_the_command(convergence, tmp_path, monke
     made = json.loads((tmp_path / "results" / "convergence.json").read_text())
     assert made["command"][0] == "convergence.py" and made["versions"]["torch"] and "gpus" in made and made["date"]
     assert made["seeds"] == [0] and not (tmp_path / "runs").exists()
+
+
+def test_a_claim_holds_or_fails_where_its_whole_interval_says_so(convergence):
+    better, worse = "nvfp4", "nvfp4-no-rotation"
+    for gain, answer in ((0.99, "yes"), (1.01, "no"), (None, "not decided")):
+        runs = {}
+        for seed in range(5):
+            level = 1.0 + seed
+            other = level * (gain * (1 + seed * 1e-4) if gain else (0.99, 1.01, 0.99, 1.02, 0.99)[seed])
+            runs |= {f"bf16-{seed}": run(level), f"{worse}-{seed}": run(level), f"{better}-{seed}": run(other)}
+        told = convergence.report(runs)
+        assert [one["answer"] for one in told["claims"].values()] == [answer]
+        assert list(told["policies"]) == [worse, better] and told["policies"][worse]["mean"] == 0.0
+        assert convergence.lines_of(told)[-1].startswith(answer)

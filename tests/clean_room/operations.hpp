@@ -1,13 +1,10 @@
 // What each operation of the vectors is: their inputs and parameters in, the matrices of their outputs out.
 #pragma once
-#include "nvfp4.hpp"
+#include "methods.hpp"
 #include "payload.hpp"
 #include "product.hpp"
 #include "swiglu.hpp"
-#include "tetrajet.hpp"
 #include "vectors.hpp"
-
-using Answers = std::vector<Matrix>;  // in the order of the outputs in the table below
 
 inline Values values_of(const Array& x) {
     Values out(x.rows());
@@ -15,21 +12,9 @@ inline Values values_of(const Array& x) {
     return out;
 }
 
-inline Matrix float32_bits(const Array& x) {  // float32, or bfloat16 widened
-    Matrix out = x.matrix();
-    if (x.dtype == "bfloat16")
-        for (Word& word : out.words) word <<= 16;
-    return out;
-}
-
 inline Splits splits_of(const Vector& v, std::size_t rows) {
     const Json* given = v.arguments.find("splits");
     return given && !given->null() ? Splits(shape_of(*given)) : Splits{rows};
-}
-
-inline Words random_of(const Vector& v) {
-    const Array* given = v.find("rbits");
-    return given ? given->words : Words{};
 }
 
 inline Answers both(const Coded& c) { return {c.codes, c.scales}; }
@@ -103,12 +88,6 @@ inline Answers rows_and_columns(const Vector& v) {
     return {rows.codes, rows.scales, columns.codes, columns.scales};
 }
 
-inline Matrix row_of(const Words& words) {
-    Matrix out(1, words.size());
-    out.words = words;
-    return out;
-}
-
 inline Answers permuted(const Vector& v, bool apart) {
     Placement at = placed(splits_of(v, 0), v.number("align"));
     Matrix rows = permute_pad(v["payload"].matrix(), v["row_map"].words, at);
@@ -159,41 +138,6 @@ inline Answers multiplied(const Vector& v) {  // N19.1
         for (std::size_t j = 0; j < out.columns; j++)
             out.at(i, j) = product_result(v.text("out"), product_entry(p, i, j, order));
     return {out};
-}
-
-inline Matrix wide_bits(const Array& x) {  // as float32, exact
-    Matrix out = float32_bits(x);
-    if (x.dtype != "float16") return out;
-    for (Word& word : out.words) {
-        Number n = input(x.dtype, word);
-        Word sign = n.negative ? SIGN32 : 0;
-        word = n.kind == Kind::nan ? NAN32 : n.kind == Kind::infinite ? INF32 | sign : n.zero() ? sign
-               : round32(n.negative, n.significand, n.exponent);
-    }
-    return out;
-}
-
-inline Answers to_nvfp4(const Vector& v) {
-    const Array* given = v.find("tensor_amax");
-    std::size_t tall = v.params["tile"].items[0].number;
-    const Word* amax = given ? &given->words[0] : nullptr;
-    Nvfp4 found = quantize_nvfp4(wide_bits(v["x"]), v.text("variant"), amax, tall, random_of(v));
-    return {pack(found.codes), found.scales, row_of({found.maximum})};
-}
-
-inline Answers from_nvfp4(const Vector& v) {
-    std::size_t tall = v.params["tile"].items[0].number;
-    Word amax = v["tensor_amax"].words[0];
-    return {dequantize_nvfp4(unpack(v["packed"].matrix()), v["scales"].matrix(), amax, v.text("order"), tall,
-                             v.text("dtype"))};
-}
-
-inline Answers to_tetrajet(const Vector& v) {
-    bool along = v.number("axis") == 1 || WRONG("N24.1"), average = v.operation == "q_ema";
-    TetraJet found = average ? q_ema(wide_bits(v["w"]), wide_bits(v["ema"]), along, v.text("rule"))
-                             : quantize_tetrajet(wide_bits(v["x"]), along, v.text("rule"), v.text("ties"),
-                                                 v.text("ratio"), random_of(v));
-    return {pack(found.codes), found.scales};
 }
 
 struct Operation {
@@ -254,8 +198,16 @@ inline constexpr Operation OPERATIONS[] = {
     {"dequantize_fp8_tiles", {"values"}, [](V v) -> Answers { return {tiled(v)}; }},
     {"quantize_nvfp4", {"packed", "scales", "tensor_amax"}, to_nvfp4},
     {"dequantize_nvfp4", {"values"}, from_nvfp4},
+    {"hadamard16", {"values"}, rotated},
+    {"hadamard_quantize_nvfp4", {"packed", "scales", "tensor_amax"}, rotated_codes},
     {"quantize_tetrajet", {"packed", "scales"}, to_tetrajet},
     {"q_ema", {"packed", "scales"}, to_tetrajet},
+    {"luq", {"packed", "alpha"}, to_luq},
+    {"dequantize_luq", {"values"}, from_luq},
+    {"radix4", {"packed"}, to_radix4},
+    {"dequantize_radix4", {"values"}, from_radix4},
+    {"dge", {"values"}, slopes},
+    {"occ", {"clamped", "residual", "thresholds"}, clamps},
     {"fp8_to_mxfp4", {"packed", "scales"}, [](V v) { return packed(from_fp8(v)); }},
     {"mxfp4_to_fp8", {"codes", "scales"}, mxfp4_rows},
     {"mxfp4_to_fp8_columns", {"codes", "scales"},

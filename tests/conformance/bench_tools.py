@@ -40,12 +40,28 @@ class Host:
         return self.RATE
 
 
+PRODUCTS = {}
+"""Products by their operands' bytes: a line is called a dozen times on the same few, for tenths of a second each."""
+
+
+def answer(name, arrays, options):
+    """Return the golden results as a tuple; a product is computed once for equal operands."""
+    given = (*arrays, *options, *options.values())
+    key = (name, *((x.shape, x.tobytes()) if isinstance(x, np.ndarray) else repr(x) for x in given))
+    found = PRODUCTS.get(key)
+    if found is None:
+        found = getattr(refnum, name)(*arrays, **options)
+        found = found if isinstance(found, tuple) else (found,)
+    if name.startswith("matmul"):
+        PRODUCTS[key] = found
+    return tuple(x.copy() for x in found)
+
+
 def model(name, broken=False):
     """Return a launcher with `out`, as kernels have it; a broken one leaves its last byte unwritten."""
 
     def call(*arrays, out=None, **options):
-        found = getattr(refnum, name)(*arrays, **options)
-        found = found if isinstance(found, tuple) else (found,)
+        found = answer(name, arrays, options)
         if out is None:
             return found
         for target, source in zip(out, found, strict=True):

@@ -1,6 +1,7 @@
 """The command line from the outside: exit status, what is printed where, and that bad input is one sentence."""
 
 import json
+import shutil
 import subprocess
 import sys
 
@@ -45,11 +46,23 @@ def test_a_right_kernel_passes_with_exit_0():
     assert "\x1b" not in result.stdout and "│" not in result.stdout  # plain when piped
 
 
+@pytest.fixture(scope="module")
+def failed_once(tmp_path_factory):
+    """Return a finished run of the wrong kernel and its folder: five tests read what it left."""
+    folder = tmp_path_factory.mktemp("failed")
+    (folder / "wrong.py").write_text(WRONG)
+    words = "check -s wrong.py -o quantize_mxfp4 -p HOPPER --level smoke --report r.json"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr(discover, "installed", lambda: ([], []))
+        return refnum(*words.split()), folder
+
+
 @pytest.fixture
-def failed():
-    return refnum(
-        "check", "-s", "wrong.py", "-o", "quantize_mxfp4", "-p", "HOPPER", "--level", "smoke", "--report", "r.json"
-    )
+def failed(failed_once, tmp_path):
+    done, folder = failed_once
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    return done
 
 
 def test_a_wrong_kernel_exits_1_and_shows_the_page_and_the_replay_command(failed, tmp_path):

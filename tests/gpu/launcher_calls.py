@@ -52,6 +52,8 @@ def make(name: str) -> dict[str, Any]:
         "quantize_nvfp4": {"x": bf16(rng, M, K), "tensor_amax": np.array([40], np.float32)},
         "dequantize_nvfp4": {"packed": bytes_of(rng, M, K // 2), "scales": bytes_of(rng, M, K // 16) % 127,
                              "tensor_amax": np.array([3.3], np.float32), "dtype": "bfloat16"},
+        "hadamard16": {"x": bf16(rng, M, K), "axis": 0, "signs": 0x1234},
+        "hadamard_quantize_nvfp4": {"x": bf16(rng, M, K), "tensor_amax": np.array([40], np.float32)},
         "fp8_to_mxfp4": fp8,
         "mxfp4_to_fp8": {**mxfp4, "scale": "amax"},
         "mxfp4_to_fp8_columns": {**mxfp4, "splits": SPLITS},

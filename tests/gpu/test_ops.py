@@ -128,6 +128,27 @@ def test_square_tiles_back(dtype: str) -> None:
         check("dequantize_fp8_tiles", fp8(np.random.default_rng(k), m, k, 128), tile=(128, 128), dtype=dtype)
 
 
+@pytest.mark.parametrize("axis", [-1, 0])
+@pytest.mark.parametrize("order", ["exact", "sequential"])
+@pytest.mark.parametrize("shape", [(1, 16), (17, 48), (130, 160), (64, 2064)])
+def test_rotations(axis: int, order: str, shape: tuple[int, int]) -> None:
+    """Groups of few, of many and of nearly all binades, Inf and NaN among them, along rows and down columns."""
+    rng = np.random.default_rng(shape[1])
+    for binades in (2, 20, 240):
+        exponent = rng.integers(127 - binades // 2, 128 + binades // 2, shape, dtype=np.uint32)
+        bits = rng.integers(0, 1 << 32, shape, dtype=np.uint32) & np.uint32(0x807FFFFF) | exponent << np.uint32(23)
+        bits[rng.random(shape) < 0.002] = 0x7F800000
+        x = bits.view(np.float32)
+        half = (bits >> np.uint32(16)).astype(np.uint16).view(samples.BFLOAT16)
+        for given, dtype in ((x, "float32"), (x, "bfloat16"), (half, "bfloat16"), (half, "float32")):
+            check("hadamard16", (given,), signs=0x35A1, axis=axis, order=order, dtype=dtype)
+        for given in (x, half):
+            check("hadamard_quantize_nvfp4", (given,), axis=axis, order=order)
+            amax = to_device(np.array([9.5], np.float32))
+            got = gpu.hadamard_quantize_nvfp4(to_device(given), axis=axis, tensor_amax=amax, layout_out="swizzled")
+            equal(refnum.hadamard_quantize_nvfp4(given, axis=axis, tensor_amax=[9.5], layout_out="swizzled"), got)
+
+
 def test_every_half_and_bfloat16_pattern() -> None:
     every = np.arange(1 << 16, dtype=np.uint16)
     for dtype in (np.float16, samples.BFLOAT16):

@@ -55,6 +55,11 @@ CASES = [
     ("quantize_nvfp4", {"x": zeros(3, 32, dtype=np.float32), "variant": "TORCHAO",
                         "tensor_amax": zeros(1, dtype=np.float32), "layout_out": "swizzled"}),
     ("dequantize_nvfp4", {"packed": zeros(6, 40), "scales": zeros(6, 5), "tensor_amax": zeros(1, dtype=np.float32)}),
+    ("hadamard16", {"x": zeros(130, 48, dtype=BF16), "dtype": torch.bfloat16}),
+    ("hadamard16", {"x": zeros(7, 5, dtype=np.float32), "axis": 0, "order": "sequential", "dtype": torch.float32}),
+    ("hadamard_quantize_nvfp4", {"x": zeros(7, 48, dtype=BF16)}),
+    ("hadamard_quantize_nvfp4", {"x": zeros(18, 5, dtype=np.float32), "axis": 0, "signs": 3,
+                                 "tensor_amax": zeros(1, dtype=np.float32), "layout_out": "swizzled"}),
     ("fp8_to_mxfp4", {"codes": zeros(7, 160), "scales": zeros(7, 2), "profile": "OCP"}),
     ("mxfp4_to_fp8", {"packed": zeros(7, 80), "scales": zeros(7, 5), "scale": "amax"}),
     ("mxfp4_to_fp8_columns", {"packed": zeros(192, 80), "scales": zeros(192, 5)}),
@@ -139,7 +144,8 @@ def test_an_operator_has_its_launchers_arguments_and_defaults(name):
     launcher = [p for p in inspect.signature(getattr(ops, name)).parameters.values() if p.name != "out" or p.default]
     arguments = operators.REGISTERED[name]._schema.arguments
     assert [a.name for a in arguments] == [p.name for p in launcher]
-    words = {"dtype": "float32", "out": "float32", "profile": refnum.HOPPER}
+    dtype = "bfloat16" if name == "hadamard16" else "float32"
+    words = {"dtype": dtype, "out": "float32", "profile": refnum.HOPPER}
     for argument, parameter in zip(arguments, launcher, strict=True):
         assert argument.kwarg_only == (parameter.kind is parameter.KEYWORD_ONLY), argument.name
         assert argument.has_default_value() == (parameter.default is not parameter.empty), argument.name

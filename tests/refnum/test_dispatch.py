@@ -16,7 +16,7 @@ FUNCTIONS = {
     np.where, np.take, np.empty, np.zeros, np.asarray, np.arange, np.concatenate,
     np.broadcast_to, np.clip, np.ascontiguousarray, np.stack, np.transpose, np.reshape, np.max, np.any, np.all,
     np.zeros_like, np.ones_like, np.full_like, np.array, np.ones, np.argsort, np.cumsum, np.bincount, np.unique,
-    np.broadcast_arrays,
+    np.broadcast_arrays, np.searchsorted, np.sort, np.flatnonzero,
 }  # fmt: skip
 
 
@@ -93,6 +93,7 @@ PACKED, SCALES = R.quantize_mxfp4(SPECIAL)
 CODES, TILES = R.quantize_fp8_tiles(SPECIAL)
 BF16 = SPECIAL.astype(R.arrays.BFLOAT16)
 PROB = np.linspace(0, 1, 6, dtype=np.float32)
+WORDS = [R.philox.random_bits(X.shape, bits, seed=3, stream=bits) for bits in (24, 23)]
 
 CALLS = {
     "quantize_mxfp4": (R.quantize_mxfp4, (SPECIAL,), {}),
@@ -120,6 +121,14 @@ CALLS = {
         for o in ("te", "product", "four_over_six")
     },
     **{
+        f"hadamard16 {o} {a}": (R.hadamard16, (SPECIAL, 3, a, o, d), {})
+        for o in ("exact", "sequential")
+        for a, d in ((-1, "bfloat16"), (0, "float32"))
+    },
+    "hadamard16 wide": (R.hadamard16, (np.ldexp(X[:1, 64:96], np.arange(32) * 7 - 99).astype(np.float32),), {}),
+    "hadamard16 no rows": (R.hadamard16, (BF16[:0],), {}),
+    "hadamard_quantize_nvfp4": (R.hadamard_quantize_nvfp4, (BF16,), {"axis": 0, "layout_out": "swizzled"}),
+    **{
         f"quantize_tetrajet {axis} {rule}": (R.quantize_tetrajet, (SPECIAL, axis, rule), {})
         for axis in (0, 1)
         for rule in ("truncation_free", "exact")
@@ -135,6 +144,33 @@ CALLS = {
     "distance_update": (R.distance_update, (X, X[::-1].copy(), X), {}),
     "q_ramping": (R.q_ramping, (X, X[::-1].copy()), {}),
     "ramping_step": (R.ramping_step, (X, X.view(np.int32) & 15, X[::-1].copy(), 1 + (X.view(np.int32) & 3)), {}),
+    **{
+        f"luq {step}": (R.luq, (SPECIAL, *WORDS, 64, given, step), {})
+        for step in ("real", "power_of_two")
+        for given in (PROB[5:], None)
+    },
+    "luq bfloat16": (R.luq, (BF16, *WORDS, 128), {}),
+    "luq no rows": (R.luq, (BF16[:0], *(words[:0] for words in WORDS)), {}),
+    **{f"dequantize_luq {d}": (R.dequantize_luq, (PACKED, PROB[5:], d), {}) for d in ("float32", "bfloat16")},
+    **{f"tpr {t}": (R.tpr, (SPECIAL, -3, t), {}) for t in ("midpoint", "0.4", "log")},
+    **{f"dequantize_radix4 {p}": (R.dequantize_radix4, (PACKED, 4, p), {}) for p in ("even", "odd")},
+    "sawb": (R.sawb, (SPECIAL,), {}),
+    "int4_affine": (R.int4_affine, (SPECIAL, 32), {}),
+    "int4_keep_two": (R.int4_keep_two, (SPECIAL, 32), {}),
+    "efficient_qat": (R.efficient_qat, (BF16, 32), {}),
+    "dequantize_int4": (R.dequantize_int4, (CODES & 15, *(a for a in R.int4_affine(SPECIAL, 32)[1:])), {}),
+    "hindsight_amax": (R.hindsight_amax, (PROB, PROB[::-1].copy()), {}),
+    "smp_average": (R.smp_average, (SPECIAL,), {}),
+    "grad_scale": (R.grad_scale, (np.exp2(np.arange(6, dtype=np.float32)), PROB, PROB + 1), {}),
+    "dge": (R.dge, (SPECIAL,), {"target": "float32"}),
+    "dge ms-amp": (R.dge, (SPECIAL,), {"compat": "ms-amp", "k": 16}),
+    "dge bfloat16": (R.dge, (BF16,), {}),
+    **{f"occ {a}": (R.occ, (SPECIAL, (9, 10), a), {}) for a in ("tensor", "token", "channel")},
+    "occ bfloat16": (R.occ, (BF16,), {}),
+    "occ no rows": (R.occ, (BF16[:0],), {}),
+    **{f"vector_scales {a}": (R.vector_scales, (SPECIAL, a), {}) for a in ("tensor", "token", "channel")},
+    "vector_scales power_of_two": (R.vector_scales, (BF16, "token", "power_of_two"), {}),
+    "vector_scales no rows": (R.vector_scales, (BF16[:0], "channel"), {}),
     "fp8_to_mxfp4": (R.fp8_to_mxfp4, (CODES, TILES), {}),
     "mxfp4_to_fp8": (R.mxfp4_to_fp8, (PACKED, SCALES), {}),
     "mxfp4_to_fp8 amax": (R.mxfp4_to_fp8, (PACKED, SCALES, "amax"), {}),

@@ -5,6 +5,7 @@ import pytest
 
 import refnum as R
 from refnum.explanation import EXPLAINED
+from refnum.logarithmic_explained import LOGARITHMIC
 from refnum.product_steps import PRODUCTS
 
 X = R.philox.random_words(6 * 160, 4).view(np.float32).reshape(6, 160).copy()
@@ -87,7 +88,8 @@ def test_every_element_ends_in_the_models_code(operation):
             assert told.steps[0].name == "element" and told.steps[-1].name == "code"
     nvfp4 = {"quantize_nvfp4", "dequantize_nvfp4"}  # test_nvfp4.py
     tetrajet = {"quantize_tetrajet", "q_ema"}  # test_tetrajet.py
-    assert {*CASES, *SCALAR_CASES, *PRODUCTS} | nvfp4 | tetrajet == set(EXPLAINED)
+    logarithmic = set(LOGARITHMIC)  # test_logarithmic.py
+    assert {*CASES, *SCALAR_CASES, *PRODUCTS} | nvfp4 | tetrajet | logarithmic == set(EXPLAINED)
 
 
 def test_the_maximum_is_shown_with_its_own_lane():

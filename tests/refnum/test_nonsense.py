@@ -95,6 +95,15 @@ WRONG = {
     "inner scales": [*NO_ARRAY[2:], SCALES, X[:, :8].copy()],
     "channels": [*NO_ARRAY[2:], X, PROB.astype(float), MAP],
     "noise shape": [*THINGS, None, 4, 4.0, "48", (4,), (4, 6), (4, -4), (4, 4, 4), (4, 4.0), (4, True)],
+    "quantile": [*NOTHING, None, 1, 0.99, "ab", (1,), (1, 2, 3), (1.0, 2), (True, 2), (1, 3), (3, 2), (-1, 2), (1, 0),
+              (10**5000, 2), [None] * 2, once, np.array([0.5, 1])],
+    "cap": [*NOTHING, None, True, np.True_, "3", 0, -3, 0.1, float("nan"), float("inf"), 1e300, 10**5000, [3],
+            np.array([3.0])],
+    "rate": [*NOTHING, None, True, "3", -1, float("nan"), float("inf"), 1e300, 10**5000, [3], np.array([3.0])],
+    "pair": [*NOTHING, None, 0.9, "ab", (0.9,), (0.9, 1), (0.9, "1"), (True, 0.5), (0.9, 10**5000), [None] * 2],
+    "numbers of a step": [*NO_ARRAY, [[1.0]], X[0], X.astype(float), X.astype(">f4"), BF16, CODES, X > 0],
+    "norm floats": [*NO_ELEMENTS, X.astype(float), X.astype(">f4"), BF16, CODES, X > 0],
+    "state": [*NOTHING, None, True, 0, R.AdamState(X, X)],
     "half floats": [*NO_ARRAY, BF16[0], BF16[:, :33], X.astype(float), X.astype(np.float16), BF16.astype(">f4"), CODES],
     "product scales": [*NO_ELEMENTS[2:], TILES[:3], TILES[:, 0], X, TILES.astype(float), TILES.astype(np.int8),
                        TILES > 0, np.full((1, 1), 255, np.uint8), np.full((1, 1), np.inf, np.float32)],
@@ -106,6 +115,13 @@ WRONG = {
                       np.full((4, 128), 1 << 32, np.uint64)],
     "scales": [*NO_CODES, SCALES[:, :3], SCALES[:1], FLOATS.astype(np.float64)],
     "random bits": [*NO_ARRAY[2:], X, BITS[:1], BITS.view(np.int8), X > 0, BITS + np.uint16(256)],
+    "random words": [*NO_ARRAY[2:], X, BITS[:1], BITS.view(np.int8), X > 0, BITS | np.uint32(1 << 24)],
+    "share of 1": [*NOTHING, None, True, "0.1", 1.5, -0.1, float("nan"), [0.1], 4j, 10**5000, X],
+    "single floats": [*NO_ARRAY[2:], PROB[:3], PROB[:, None], PROB.astype(float), PROB.astype(">f4"), MAP],
+    "any floats": [*NO_ARRAY, X[0], X[None], X.astype(float), X.astype(">f4"), CODES, X > 0],
+    "single scales": [*NO_ARRAY[2:], X[:, :3], X[:2], X[:, :4].astype(float), CODES],
+    "zeros": [*NO_ARRAY[2:], X[:, :3], CODES[:2], X[:, :4].astype(float), MAP],
+    "samples": [*NO_ARRAY[2:], X[:0], X.astype(float), X.astype(">f4"), CODES, np.float32(1)],
     "row map": [*NO_ARRAY, [0, 1, 2, 4], MAP[:3], MAP[:, None], MAP.astype(float), MAP > 0, MAP - 1, MAP + 1,
                 MAP + 2**62,
                 np.array([0, 1, 2, 2**64 - 1], np.uint64), MAP.astype(object), MAP.astype("m8[s]")],
@@ -134,23 +150,35 @@ KINDS = {
     "dtype": "dtype", "philox": "key", "value": "key", "x": "floats", "packed": "codes", "codes": "codes",
     "payload": "codes", "scales": "scales", "rbits": "random bits", "row_map": "row map", "weights": "weights",
     "prob": "weights", "gate": "half floats", "up": "half floats", "grad": "half floats", "rows": "half floats",
-    "variant": "word", "tensor_amax": "maximum", "axis": "integer", "rule": "word", "ties": "word", "ratio": "word",
+    "variant": "word", "tensor_amax": "maximum", "signs": "integer", "axis": "integer",
+    "rule": "word", "ties": "word", "ratio": "word",
     "w": "floats", "ema": "floats", "before": "numbers", "after": "numbers", "distance": "float32", "total": "float32",
     "dist_w": "float32", "dist_q": "float32", "alpha": "number", "beta": "number", "threshold": "number",
     "share": "number", "most": "integer", "count": "counts", "period": "counts", "outer": "outer scales",
     "norms": "channels",
+    "r_under": "random words", "r_log": "random words",
+    "group": "integer", "zeros": "zeros", "divisor": "integer", "n0": "integer", "phase": "word",
+    "eta": "share of 1", "amax": "single floats",
+    "previous": "single floats", "samples": "samples", "top": "single floats",
+    "k": "integer", "cap": "cap", "compat": "word", "state": "state", "gradient": "numbers of a step",
+    "weight": "numbers of a step", "lr": "rate", "betas": "pair", "eps": "rate", "weight_decay": "rate", "mode": "word",
+    "gap": "integer", "warmup": "integer", "quiet": "integer", "gammas": "pair", "theta": "rate",
     "scale_exponent": "exponent", "case": "case", "index": "index", "counter": "words",
     "key": "key words", "like": "like", "shape": "shape",
 }  # fmt: skip
 """Argument -> what it is; an asterisk in a call below names another kind."""
 
 LIKE = np.empty(0, np.uint32)
-RANDOM = ("quantize_nvfp4 rbits", "quantize_nvfp4 philox")
+RANDOM = ("quantize_nvfp4 rbits", "quantize_nvfp4 philox", "hadamard_quantize_nvfp4 rbits")
 """Calls that the kernels do not have."""
+WORDS = {"r_under": BITS.astype(np.uint32), "r_log": BITS.astype(np.uint32)}
+GRID = {"n0": 0, "phase": "even"}
+POWERS = np.ones(4, np.float32)
 DRAW = {"n": 8, "seed": 1, "stream": 0, "step": 0, "offset": 0, "like": LIKE}
 MX = {"packed": PACKED, "scales": SCALES}
 FP8 = {"codes": CODES, "scales": TILES}
 PRODUCT = {"a": CODES, "b": CODES, "a_format": "E4M3", "b_format": "E4M3"}
+STEP = {"gradient": X, "weight": X, "lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.1}
 GATHER = {"payload": PAYLOAD, "row_map": MAP, "splits": [4], "align": 32}
 V2, INNER, OUTER = R.quantize_tetrajet_v2(X)
 CHOSEN = {"axis": 1, "rule": "exact", "ratio": "float32"}
@@ -191,6 +219,31 @@ CALLS = {
     "quantize_nvfp4 philox": {"x": X, "philox": (1, 2, 3)},
     "dequantize_nvfp4": {"packed": PACKED, "scales": np.repeat(SCALES, 2, axis=1), "tensor_amax": PROB[:1],
                          "order": "te", "tile": (1, 16), "dtype": "float32", "layout_in": "bytes"},
+    "hadamard16": {"x": X, "signs": 3, "axis": -1, "order": "exact", "dtype": "float32"},
+    "hadamard_quantize_nvfp4": {"x": X, "signs": 3, "axis": -1, "order": "exact", "variant": "TE",
+                                "tensor_amax": PROB[:1], "layout_out": "bytes"},
+    "hadamard_quantize_nvfp4 rbits": {"x": X, "rbits": BITS},
+    "luq": {"x": X, **WORDS, "divisor": 64, "tensor_amax": PROB[:1], "step*word": "real"},
+    "dequantize_luq": {"packed": PACKED, "alpha*maximum": PROB[:1], "dtype": "float32"},
+    "radix4": {"x": X, **GRID, "threshold*word": "log"},
+    "tpr": {"x": X, "n0": 0, "threshold*word": "log"},
+    "dequantize_radix4": {"packed": PACKED, **GRID, "dtype": "float32"},
+    "sawb": {"x*any floats": X},
+    "int4_affine": {"x": X, "group": 32},
+    "efficient_qat": {"x": X, "group": 32},
+    "int4_keep_two": {"x": X, "group": 32},
+    "dequantize_int4": {"codes": NIBBLES, "scales*single scales": X[:, :4].copy(), "zeros": NIBBLES[:, :4].copy()},
+    "hindsight_amax": {"amax": PROB, "previous": PROB, "eta": 0.1},
+    "smp_average": {"samples": X},
+    "grad_scale": {"scale*single floats": POWERS, "amax": PROB, "top": POWERS},
+    "dge": {"x*element floats": X, "k": 5, "cap": 3, "target": "float32", "compat": "ms-amp"},
+    "occ": {"x*matrix": X, "alpha*quantile": (9, 10), "axis*word": "token"},
+    "vector_scales": {"x*matrix": X, "axis*word": "token", "rule": "real"},
+    "adam_step": {"state*index": R.AdamState.start(X), **STEP},
+    "spam_step": {"state": R.SpamState.start(X), **STEP, "threshold*rate": 50, "gap": 4, "warmup": 3, "quiet": 2},
+    "stable_spam_step": {"state": R.StableSpamState.start(X), **STEP, "gammas": (0.7, 0.9), "theta": 0.9, "gap": 4,
+                         "mode": "paper"},
+    "exact_norm": {"x*norm floats": X},
     "fp8_to_mxfp4": {**FP8, "profile": "HOPPER", "layout_in": "bytes", "layout_out": "bytes"},
     "mxfp4_to_fp8": {**MX, "scale": "max", "layout_in": "bytes", "layout_out": "bytes"},
     "mxfp4_to_fp8_columns": {**MX, "splits": [4], "scale": "max"},
@@ -250,7 +303,7 @@ CALLS = {
 
 
 TWINS = ("quantize_", "dequantize_mxfp4", "dequantize_fp8", "fp8_", "mxfp4_", "swiglu_", "pack_", "unpack_", "permute_",
-         "unpermute", "matmul_fp8")  # fmt: skip
+         "unpermute", "matmul_fp8", "hadamard")  # fmt: skip
 TWINLESS = {"quantize_mx", "quantize_tetrajet", "quantize_tetrajet_v2"}
 """What has a name like theirs and no kernel."""
 

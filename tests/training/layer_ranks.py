@@ -17,6 +17,8 @@ from refnum.training import compare, golden
 from refnum.training.layer import MoELayer
 
 HIDDEN, FFN = 128, 128
+SEED, STEP = 3, 41
+"""Of the layer and of the training."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +49,8 @@ def inputs(case: Case, rank: int) -> tuple[torch.Tensor, torch.Tensor, torch.Ten
 def step(case: Case, rank: int, witness: Any = None) -> dict[str, Any]:
     """Run one step on this rank; return the layer's record, its parameters and gradients."""
     undo = planted.plant(case.bug)
-    layer = MoELayer(HIDDEN, FFN, case.experts, case.top, case.policy, witness=witness, seed=3, seconds=60)
-    layer.record = {}
+    layer = MoELayer(HIDDEN, FFN, case.experts, case.top, case.policy, witness=witness, seed=SEED, seconds=60)
+    layer.record, layer.step = {}, STEP
     x, experts, probs, grad = inputs(case, rank)
     x, probs = x.requires_grad_(), probs.requires_grad_()
     layer(x, (experts, probs)).backward(grad)
@@ -79,8 +81,8 @@ def model(case: Case, found: list[dict[str, Any]]) -> tuple[list[golden.Forward]
     given = [[compare.to_array(one) for one in inputs(case, rank)] for rank in range(len(case.tokens))]
     x, experts, probs, grads = ([one[at] for one in given] for at in range(4))
     w1, w2 = (np.concatenate([compare.to_array(one[name]) for one in found]) for name in ("w1", "w2"))
-    forward = golden.forward(x, experts, probs, w1, w2, case.policy)
-    return forward, golden.backward(forward, grads, experts, case.policy)
+    forward = golden.forward(x, experts, probs, w1, w2, case.policy, SEED, STEP)
+    return forward, golden.backward(forward, grads, experts, case.policy, SEED, STEP)
 
 
 def differing(case: Case, found: list[dict[str, Any]] | None = None) -> dict[str, int]:

@@ -1,5 +1,6 @@
 """`refnum check -o moe_layer` passes our layer, and sees the bugs that layers of public projects had."""
 
+import functools
 import json
 import re
 from pathlib import Path
@@ -16,6 +17,14 @@ from refnum.training import judge
 FILE = str(Path(__file__).with_name("planted_layers.py"))
 CASES = {case.name: case for case in judge.CASES}
 EVEN = CASES["even"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _golden_once():
+    """Compute the golden step of a case once: eight tests judge the same one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(judge, "model", functools.cache(judge.model))
+        yield
 
 
 def test_bugs_of_public_projects_are_seen():
@@ -47,7 +56,7 @@ def test_judging_goes_on_after_a_case_that_ends_the_ranks():
 def right_results():
     """Return the golden results of the case `even` as a subject would."""
     return [
-        {"out": torch.from_numpy(forward.out.view(np.int16)).view(torch.bfloat16),
+        {"out": torch.from_numpy(forward.out.view(np.int16).copy()).view(torch.bfloat16),
          "dprobs": torch.from_numpy(backward.dprobs)}
         for forward, backward in judge.model(EVEN, "mxfp4")
     ]  # fmt: skip

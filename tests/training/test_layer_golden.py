@@ -31,12 +31,16 @@ ALONE = {
     "gate and up made again": Case((30,), "fp8+saved_activation=recompute"),
     "all made again from MXFP4": Case((30,), "mxfp4+saved_activation=recompute"),
     "gate and up made again in bfloat16": Case((9,), "bf16+saved_activation=recompute"),
+    "MXFP4 simulated": Case((20,), "mxfp4-products-random", barred=(1,)),
+    "NVFP4 as published": Case((20,), "nvfp4", barred=(0,)),
+    "NVFP4 to nearest, made again": Case((9,), "nvfp4-nearest+saved_activation=recompute+fc2_input=store"),
 }
 TOGETHER = {
     "two ranks": Case((33, 7)),
     "a rank with no token": Case((24, 0), top=4),
     "a rank whose experts get no token": Case((8, 5), top=1, barred=(2, 3)),
     "fp8": Case((10, 6), "fp8", top=1),
+    "random words of experts elsewhere": Case((10, 6), "mxfp4-products-random", top=1),
 }
 BROKEN = {"scales": Case((20, 9), bug="scales of another rank")}
 

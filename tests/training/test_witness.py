@@ -38,6 +38,15 @@ def full(folder, **changes):
     return Witness(folder, **{"rate": 1.0, "every": 1, "rows": None, "share": 1.0} | changes)
 
 
+@pytest.mark.parametrize("policy", ["nvfp4", "mxfp4-products-random"])
+def test_parts_of_simulated_products_are_right(policy, tmp_path):
+    """Whole steps are not followed: the maximum of a tensor is that of all rows."""
+    witness = full(tmp_path, rows=5)
+    train(witness, policy, tokens=40)
+    assert witness.mismatches == [] and witness.judged["layer steps"] == 0 and witness.judged["products"] == 24
+    assert witness.judged["conversions"] > 60
+
+
 @pytest.mark.parametrize("policy", ["mxfp4", "fp8", "bf16", STORED, MIXED, "fp8+saved_activation=recompute"], ids=str)
 def test_a_right_layer_has_no_mismatch(policy, tmp_path):
     witness = full(tmp_path)
@@ -59,10 +68,13 @@ def test_parts_of_ragged_experts_are_right(tokens, tmp_path):
 CONVERSIONS = ("quantize_payload", "permute_unpack", "mxfp4_to_fp8", "swiglu_quantize", "quantize_mxfp4", "unpermute",
                "quantize_fp8_tiles", "fp8_columns", "mxfp4_to_fp8_columns", "swiglu_backward", "dequantize_mxfp4",
                "permute_pad")  # fmt: skip
+SIMULATED = {"mxfp4-products-random": ("quantize_mxfp4", "dequantize_mxfp4"),
+             "nvfp4": ("quantize_nvfp4", "dequantize_nvfp4", "hadamard16")}  # fmt: skip
+OF_POLICIES = [("mxfp4", name) for name in CONVERSIONS] + [(row, name) for row, of in SIMULATED.items() for name in of]
 
 
-@pytest.mark.parametrize("name", CONVERSIONS)
-def test_a_bit_that_flips_in_a_conversion_is_seen(name, tmp_path, monkeypatch):
+@pytest.mark.parametrize("policy, name", OF_POLICIES)
+def test_a_bit_that_flips_in_a_conversion_is_seen(policy, name, tmp_path, monkeypatch):
     right = getattr(refnum, name)
 
     def flipped(*given, **named):
@@ -73,7 +85,7 @@ def test_a_bit_that_flips_in_a_conversion_is_seen(name, tmp_path, monkeypatch):
 
     monkeypatch.setattr(refnum, name, flipped)
     witness = full(tmp_path, every=0)
-    train(witness)
+    train(witness, policy)
     seen = [one for one in witness.mismatches if one.what.endswith(f" {name}")]
     assert seen and {one.what.split()[1] for one in witness.mismatches} == {name}
     monkeypatch.undo()

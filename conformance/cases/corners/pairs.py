@@ -103,7 +103,7 @@ def pair_corners(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
     """Yield the pairs of an operation's inputs: values, codes, scale bytes, weights over rows; none of opaque bytes."""
     names = OPERATIONS[operation].inputs
     makers = {"x": _quantised, "rows": _summed, "gate": _gated, "grad": _gated, "codes": _coded, "packed": _coded}
-    if names[0] in makers and "tensor_amax" not in names:
+    if names[0] in makers and not {"tensor_amax", "alpha", "r_under"} & set(names):
         yield from makers[names[0]](operation, params)
 
 

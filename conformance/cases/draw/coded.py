@@ -127,6 +127,8 @@ def activations(
     if layout.columns == 16:
         packed, scales, _ = refnum.quantize_nvfp4(x, tile=(layout.rows, layout.columns))
         return unpack_nibbles(packed), scales
+    if layout.element.name not in refnum.MX_ELEMENTS:
+        return refnum.encode(layout.element, x), draw.zeros(layout.grid(shape), np.uint8)
     if layout.columns == 128:
         return refnum.quantize_fp8_tiles(x, (layout.rows, layout.columns))
     return refnum.quantize_mx(x, layout.element)

@@ -70,6 +70,10 @@ def _inputs(recipe: Recipe, like: Array) -> dict[str, Array]:
     if names == ("codes", "scales"):
         return {"codes": codes, "scales": scales}
     packed = pack_nibbles(codes)
+    if names == ("packed",):
+        return {"packed": packed}
+    if names == ("packed", "alpha"):
+        return {"packed": packed, "alpha": _one_number(Draw(recipe.seed, 1, like))}
     if "tensor_amax" in names:  # byte 127, about which scale bytes are drawn, becomes the E4M3 code of 1
         scales = (scales.astype(np.uint32) + np.uint32(256 + 0x38 - 127)).astype(np.uint8)
         return {"packed": packed, "scales": scales, "tensor_amax": _one_number(Draw(recipe.seed, 1, like))}
@@ -83,7 +87,7 @@ def _values(recipe: Recipe, names: tuple[str, ...], like: Array) -> dict[str, Ar
     target = target_of(recipe.operation, recipe.params)
     make = VALUES[recipe.distribution].make
     inputs = {}
-    for stream, name in enumerate(names):
+    for stream, name in enumerate(name for name in names if OPERATIONS[recipe.operation].kind(name) == "values"):
         aim = replace(target, input=FP32) if recipe.wide and not stream else target
         bits = make(Draw(recipe.seed, stream, like), aim, recipe.shape, **recipe.parameters)
         inputs[name] = as_float(bits, aim.input)

@@ -9,6 +9,7 @@ import refnum
 from refnum import philox
 
 from ..case import Case
+from ..entry import WORDS
 from ..operation import OPERATIONS
 
 Array = Any
@@ -23,7 +24,12 @@ STREAM = 1 << 16
 def with_random_bits(
     operation: str, profile: str, inputs: dict[str, Array], seed: int, like: Array = None
 ) -> dict[str, Array]:
-    """Add `rbits` where the profile rounds stochastically and the operation takes them."""
+    """Add `rbits` where the profile rounds stochastically and the operation takes them, and words that are missing."""
+    for place, name in enumerate(name for name in OPERATIONS[operation].inputs if name in WORDS):
+        if name not in inputs:
+            inputs[name] = philox.random_bits(
+                tuple(map(int, inputs["x"].shape)), WORDS[name], seed=seed, stream=STREAM + 1 + place, like=like
+            )
     chosen = refnum.get_profile(profile)
     if chosen.rounding == "stochastic" and "rbits" in OPERATIONS[operation].optional:
         shape = tuple(int(side) for side in inputs["x"].shape)

@@ -13,6 +13,7 @@ from refnum.tiles import tile_count
 
 from ..case import FORM, Case
 from ..draw.products import COLUMNS, scale_kinds, scales_of_kind, terms_for
+from ..entry import WORDS
 from ..operation import OPERATIONS
 from ..recipes.random_bits import by_key, with_random_bits
 from . import values
@@ -27,6 +28,8 @@ PLAIN_LEVELS = {
     "splits": ("list", "None"), "profile": ("object",), "scalars": ("plain",), "out": (), "padding": ("zero",),
 }  # fmt: skip
 """The end of a factor of form -> levels at which a call is made in the plain form."""
+LARGEST = np.float32(16)
+"""Magnitude about which the maximum of a tensor lies where it is given: that of the largest elements."""
 SHORT_KEY = 5
 """Of so many keyed cases one has a Philox key without an offset, which is 0 then (N13.5)."""
 
@@ -96,7 +99,12 @@ def _matrix(operation: str, params: Mapping[str, Any], row: Row, seed: int) -> d
     names, shape = OPERATIONS[operation].inputs, shape_of(row)
     if names[0] == "x":
         block = tuple(params.get("tile", (1, 32)))
-        return {"x": values.floats(values.FORMATS[params["input"]], shape, seed, (block[0], block[1]))}
+        x = values.floats(values.FORMATS[params["input"]], shape, seed, (block[0], block[1]))
+        words = {name: WORDS[name] for name in names if name in WORDS}
+        drawn = {name: values.noise(*shape, seed + len(name)) >> np.uint32(32 - words[name]) for name in words}
+        given = row.get("tensor_amax") == "given"
+        maximum = {"tensor_amax": LARGEST * np.abs(values.vector(1, seed))} if given else {}
+        return {"x": x, **drawn, **maximum}
     if names == ("w", "ema"):
         kind = values.FORMATS[params["input"]]
         return {name: values.floats(kind, shape, seed + place, (1, 32)) for place, name in enumerate(names)}
@@ -142,6 +150,9 @@ def _coded(
         scales = values.scale_bytes(*grid, seed, 40, 2)
         packed = pack_nibbles(values.nibbles(shape, seed))
         return {"packed": packed, "scales": scales, "tensor_amax": values.vector(1, seed)}
+    if operation in ("dequantize_luq", "dequantize_radix4"):
+        alpha = {"alpha": values.vector(1, seed)} if operation == "dequantize_luq" else {}
+        return {"packed": pack_nibbles(values.nibbles(shape, seed)), **alpha}
     if "packed" in OPERATIONS[operation].inputs:
         codes = values.nibbles(shape, seed)
         if operation in RAGGED:
@@ -232,7 +243,7 @@ def _cast(operation: str, params: Mapping[str, Any], row: Row, seed: int) -> dic
     matrix = "form shape" in row or "rows" in row
     shape = shape_of(row) if matrix else _cast_shape(str(row.get("form of the array", "row")), count)
     count = int(np.prod(shape))
-    if operation.startswith("encode_"):
+    if OPERATIONS[operation].main == "values":
         flat = values.floats(values.FORMATS[params["input"]], (1, count), seed, (1, 8))
         return {"x": flat.reshape(shape)}
     bits = {"decode_e2m1": 4, "decode_e4m3": E4M3.bits}.get(operation, 8)

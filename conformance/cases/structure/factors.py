@@ -98,11 +98,13 @@ FORM_SHAPES = ("33x160", "5x288", "1x32", "129x96", "64x128", "1x2880", "130x64"
                "10x32", "31x160", "63x128", "96x64", "127x32", "192x160", "2x6144", "2x8224", "20x2048", "1025x32",
                "2048x32")  # fmt: skip
 
-LINE_INPUTS = frozenset({"prob", "weights", "row_map", "tensor_amax"})
+LINE_INPUTS = frozenset({"prob", "weights", "row_map", "tensor_amax", "alpha"})
 ROUTED = frozenset(name for name, row in OPERATIONS.items() if row.routed)
 RAGGED = frozenset(name for name, row in OPERATIONS.items() if row.ragged) - ROUTED
 PRODUCTS = frozenset(name for name, row in OPERATIONS.items() if row.family == "product")
 CASTS = frozenset(name for name, row in OPERATIONS.items() if row.scalar)
+UNBLOCKED = frozenset(name for name, row in OPERATIONS.items() if row.block == 1) - CASTS
+"""Operations on matrices that have no blocks."""
 
 
 def shape_table(operation: str, paired: bool) -> Table:
@@ -111,11 +113,12 @@ def shape_table(operation: str, paired: bool) -> Table:
         return {"elements": COUNTS} if not paired else {"form of the array": CAST_SHAPES, "elements": COUNTS[1:26:3]}
     if operation in RAGGED or operation in ROUTED:
         return _ragged_table(operation, paired)
-    optional = {"prob": ("given", "absent")} if "prob" in OPERATIONS[operation].optional else {}
+    given = [name for name in ("prob", "tensor_amax") if name in OPERATIONS[operation].optional]
+    optional: dict[str, tuple[Level, ...]] = dict.fromkeys(given, ("given", "absent"))
     if operation == "swiglu_backward":
         columns = PAIRED_LOOSE if paired else LOOSE[::-1]
         return {"rows": PAIRED_ROWS if paired else ROWS, "columns": columns, **optional, "grad": FLOATS}
-    if operation in PRODUCTS:
+    if operation in PRODUCTS | UNBLOCKED:
         return {"rows": PAIRED_ROWS if paired else ROWS, "columns": PAIRED_LOOSE if paired else LOOSE[::-1]}
     blocks = tuple(32 * count for count in (PAIRED_BLOCKS if paired else BLOCKS[::-1]))
     return {"rows": PAIRED_ROWS if paired else ROWS, "columns": blocks, **optional}

@@ -11,6 +11,7 @@ import numpy as np
 from refnum.formats import get_format
 
 from ..case import FORM, Case
+from ..entry import WORDS
 from ..layouts import IN, OUT
 from ..operation import OPERATIONS, outputs_of
 from .build import build
@@ -24,8 +25,12 @@ WRONG_PARAMS: dict[str, tuple[Any, ...]] = {
     "dtype": ("float16",), "overflow": ("wrap",), "rounding": ("even",), "saturate": ("yes",),
     "align": (0, -32, 1.5, 32.0, "32", True), "tokens": (-1, 40.0), OUT: ("packed",), "element": ("E4M2",),
     "order": ("tree", "promote33", "split999"), "out": ("float16",), "a_format": ("E2M1",), "b_format": ("E8M0",),
-    "variant": ("NVIDIA", "te"), "axis": (2, -1, 1.0, True), "rule": ("ceil",), "ties": ("zero",),
-    "ratio": ("float16",),
+    "divisor": (32, 64.0, True), "step": ("exact",), "n0": (-64, 58, 0.5), "phase": ("both",),
+    "threshold": ("0.5", 0.4),
+    "variant": ("NVIDIA", "te"), "axis": (2, -2, 1, -1, 1.0, True, "row", "K"),
+    "signs": (-1, 1 << 16, 1.0), "rule": ("ceil",), "ties": ("zero",),
+    "ratio": ("float16",), "target": ("float16",), "compat": ("torch",), "k": (0, 17, 2.5, "5", True),
+    "cap": (0, -3, 0.1, "3"), "alpha": ([1, 3], [3, 2], [1, 2, 3], 0.99),
 }  # fmt: skip
 """Parameter -> values that it does not have."""
 OUT_WRONG = ("one row short", "one row long", "another dtype", "a wider dtype", "read-only")
@@ -54,13 +59,13 @@ def legal_beside(operation: str, profile: str, params: Mapping[str, Any]) -> Cas
 def _changes(legal: Case) -> Iterator[Change]:
     operation, inputs = legal.operation, legal.inputs
     for name in OPERATIONS[operation].inputs:
-        yield from _shapes(operation, name, inputs[name])
+        yield from _shapes(legal, name, inputs[name])
         yield from _dtypes(operation, name, inputs[name])
-    for name in ("prob", "weights", "tensor_amax"):
+    for name in ("prob", "weights", "tensor_amax", "alpha"):
         if name in inputs:
             yield f"{name} one short", {name: inputs[name][:-1].copy()}, {}
             yield f"{name} one long", {name: np.append(inputs[name], inputs[name][:1])}, {}
-            if name != "tensor_amax":
+            if name not in ("tensor_amax", "alpha"):
                 yield f"{name} of one number", {name: inputs[name][:1].copy()}, {}
             yield f"{name} of two axes", {name: inputs[name][:, None].copy()}, {}
             for dtype in ("float64", "float16", "int32"):
@@ -69,14 +74,21 @@ def _changes(legal: Case) -> Iterator[Change]:
         yield from _codes(legal)
     if "rbits" in inputs:
         yield from _random_bits(inputs["rbits"])
+    for name in WORDS.keys() & inputs.keys():
+        yield f"{name} beyond {WORDS[name]} bits", {name: inputs[name] | np.uint32(1 << WORDS[name])}, {}
+        yield f"{name} with a column too few", {name: inputs[name][:, :-1].copy()}, {}
     if "philox" in legal.params:
         key = list(legal.params["philox"])
         yield "a Philox key of two numbers", {}, {"philox": key[:2]}
         yield "a Philox key with a negative step", {}, {"philox": [*key[:2], -1]}
     layout = OUT in OPERATIONS[operation].layouts and not {IN, OUT} & set(legal.params)
     extra = ("tokens",) if operation == "unpermute" else (OUT,) if layout else ()
+    extra = (*extra, "signs") if OPERATIONS[operation].family == "hadamard" else extra
     for name in (*OPERATIONS[operation].params, *extra):
+        right = OPERATIONS[operation].params.get(name, ())
         for value in WRONG_PARAMS.get(name, ()):
+            if any(type(value) is type(one) and value == one for one in right):
+                continue
             yield f"{name}={value}", {}, {name: value}
     if operation in RAGGED or operation in ROUTED:
         yield from _splits(legal)
@@ -103,9 +115,10 @@ def _random_bits(rbits: np.ndarray) -> Iterator[Change]:
     yield "rbits and a Philox key", {}, {"philox": [1, 2, 3]}
 
 
-def _shapes(operation: str, name: str, array: np.ndarray) -> Iterator[Change]:
+def _shapes(legal: Case, name: str, array: np.ndarray) -> Iterator[Change]:
     """Widths that are no whole blocks, one column or row too many or too few, too many axes."""
-    if operation in CASTS or name in ("row_map", "tensor_amax"):
+    operation = legal.operation
+    if operation in CASTS or name in ("row_map", "tensor_amax", "alpha"):
         return
     yield f"{name} of three axes", {name: array[None].copy()}, {}
     yield f"{name} of one axis", {name: array.reshape(-1).copy()}, {}
@@ -121,7 +134,8 @@ def _shapes(operation: str, name: str, array: np.ndarray) -> Iterator[Change]:
         yield f"{name} of one column", {name: array[:, :1].copy()}, {}
     if name in ("up", "grad", "ema"):
         yield f"{name} with a block too many", {name: np.concatenate([array, array[:, :32]], axis=1)}, {}
-    loose = operation in ("unpermute", "permute_pad", "swiglu_backward")
+    turned = OPERATIONS[operation].family == "hadamard" and legal.params["axis"] == 0
+    loose = operation in ("unpermute", "permute_pad", "swiglu_backward") or turned
     if name not in ("scales", "up", "grad", "ema") and not loose:
         for width in (33, 48, 17, array.shape[1] - 1, array.shape[1] + 1):
             if _no_blocks(operation, name, width):
@@ -159,7 +173,7 @@ def _dtypes(operation: str, name: str, array: np.ndarray) -> Iterator[Change]:
         return
     yield f"{name} in float32", {name: array.astype(np.float32)}, {}
     yield f"{name} in int8", {name: array.view(np.int8)}, {}
-    if operation not in CASTS:
+    if operation not in CASTS and name not in WORDS:
         yield f"{name} in uint16", {name: array.astype(np.uint16)}, {}
     yield f"{name} in int64", {name: array.astype(np.int64)}, {}
 

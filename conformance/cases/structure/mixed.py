@@ -13,10 +13,11 @@ from random import Random
 
 from ..operation import OPERATIONS
 from .covering import Level, Row, Table
-from .factors import BESIDE_POWERS, CASTS, EVERY, EVERY_WIDTH, PRODUCTS, RAGGED, ROUTED
+from .factors import BESIDE_POWERS, CASTS, EVERY, EVERY_WIDTH, PRODUCTS, RAGGED, ROUTED, UNBLOCKED
 from .ragged import DRAWN
 
-SHARES = {"unpermute": 0.35, "swiglu_backward": 0.35, "matmul_fp8": 0.15, "matmul_bf16": 0.15, "swiglu_quantize": 0.6,
+SHARES = {"unpermute": 0.35, "occ": 0.5, "swiglu_backward": 0.35, "matmul_fp8": 0.15, "matmul_bf16": 0.15,
+          "swiglu_quantize": 0.6, "quantize_nvfp4": 0.6,
           **dict.fromkeys(("permute_pad", "permute_unpack", "pack_payload", "unpack_payload"), 2.0),
           **dict.fromkeys(CASTS, 0.8)}  # fmt: skip
 """Operation -> the rows that it gets of those of `plan.MIXED`: its model takes longer, or next to nothing."""
@@ -42,7 +43,7 @@ LONG = 1 << 17
 CLASSES = ("ordinary", "special")
 CROWD = 300
 """Rows beyond which no token is given all of them: the model of `unpermute` adds them one after the other."""
-LOOSE = frozenset({"swiglu_backward", "unpermute"}) | PRODUCTS | CASTS
+LOOSE = frozenset({"swiglu_backward", "unpermute"}) | PRODUCTS | CASTS | UNBLOCKED
 """Operations that take any number of columns."""
 MOST_ROWS, MOST_BLOCKS, MOST_TOKENS, MOST_LOOSE = 1 << 12, 1 << 9, 1 << 14, 1 << 14
 """The largest numbers of rows, blocks of 32 columns, tokens, and columns where any number of them is taken."""
@@ -68,10 +69,13 @@ def mixed_rows(operation: str, salt: str, count: int, forms: Table, outs: Table,
     return found
 
 
-def stairs(operation: str, salt: str, forms: Table, outs: Table, shapes: Table) -> list[Row]:
-    """Return rows of some 2^17.5 elements, from one row to one block of columns, in calls of every form."""
+def stairs(operation: str, salt: str, forms: Table, outs: Table, shapes: Table, sides: bool = True) -> list[Row]:
+    """Return rows of some 2^17.5 elements, from one row to one block of columns, in calls of every form.
+
+    sides: whether each small number of rows, or of blocks, stands beside as much of the other side as well.
+    """
     dice, found = Random(f"stairs {operation} {salt}"), []
-    for tall, wide in (*_steps(operation), *_long_sides(operation)):
+    for tall, wide in (*_steps(operation), *(_long_sides(operation) if sides else ())):
         shape = {**drawn_shape(operation, shapes, 0, 1 << 12, dice), **sized(operation, tall, wide)}
         found.append({**shape, **form(shape, {**forms, **(outs if dice.random() < 0.5 else {})}, dice)})
     return found

@@ -18,6 +18,7 @@ from ..operation import OPERATIONS
 from . import factors
 from .build import build
 from .covering import Fits, Level, Row, Table, completed, pairs, singles
+from .cutting import cutting
 from .factors import CASTS, RAGGED, ROUTED
 from .mixed import SHARES, cells, mixed_rows, residues, stairs
 from .models import MODELS
@@ -30,7 +31,10 @@ CALLS = ("twice", "after a refusal", "once", "at once", "after a refusal", "once
 """How a row is called, in turn: twice, after a call that must be refused, once, or twice at the same time."""
 MIXED = {"full": 1600, "cells": 1430, "brief": 80, "all brief": 1300, "keyed": 500, "layout": 500, "layout brief": 90}
 """Amount -> mixed rows of a variant."""
-DEAR = {"swiglu_backward": 16, "swiglu_quantize": 2, "unpermute": 8, "matmul_fp8": 8, "matmul_bf16": 8}
+BESIDE_FIELDS = {"full": 500, "brief": 40, "all brief": 400}
+"""The same of one that is asked parts of fields, see `fields`."""
+DEAR = {"swiglu_backward": 16, "occ": 8, "swiglu_quantize": 2, "unpermute": 8, "matmul_fp8": 8, "matmul_bf16": 8,
+        "quantize_nvfp4": 8, "hadamard16": 8, "hadamard_quantize_nvfp4": 8}  # fmt: skip
 """Operation -> by what its largest cases are smaller: the golden model needs so much longer an element."""
 SCALE_BYTES = (0, 1, 60, 126, 127, 128, 200, 254, 255)
 SUMMED = 400
@@ -98,14 +102,18 @@ def _rows(operation: str, profile: str, params: Mapping[str, Any], amount: str) 
     if operation == "swiglu_quantize" and amount != "smoke":
         chosen.append({"near ties": "silu and the order of products"})
     if amount == "brief":
-        return chosen[::3] + chosen[-1:] + _mixed(operation, profile, params, _brief(operation, profile))
+        return chosen[::3] + chosen[-1:] + _mixed(operation, profile, params, _brief(operation, profile, params))
     if "random" in params and whole:
         return chosen + _mixed(operation, profile, params, MIXED["keyed"])
     if whole:
         chosen += _form_rows(operation, str(params.get("input", "")), _stochastic(profile, params))
-        chosen += _mixed(operation, profile, params, MIXED["full"])
         tables_of = operation, profile, *tables(operation, profile, params)
-        chosen += cells(operation, profile, MIXED["cells"], *tables_of[2:]) + residues(*tables_of) + stairs(*tables_of)
+        if cutting(operation, profile, params):
+            chosen += _mixed(operation, profile, params, BESIDE_FIELDS["full"]) + stairs(*tables_of, sides=False)
+        else:
+            chosen += _mixed(operation, profile, params, MIXED["full"])
+            chosen += cells(operation, profile, MIXED["cells"], *tables_of[2:])
+            chosen += residues(*tables_of) + stairs(*tables_of)
         if operation == "encode_e2m1":
             chosen = [_with_scale(row, place) for place, row in enumerate(chosen)]
         chosen += _order_rows(operation)
@@ -120,9 +128,10 @@ def _with_scale(row: Row, place: int) -> Row:
     return {**row, "scale_byte": SCALE_BYTES[place // 4 % len(SCALE_BYTES)]}
 
 
-def _brief(operation: str, profile: str) -> int:
+def _brief(operation: str, profile: str, params: Mapping[str, Any]) -> int:
     """Return the mixed rows of a variant that is not the first: more where there are few, and under HOPPER."""
-    least, shared = MIXED["brief"], MIXED["all brief"] // len(list(OPERATIONS[operation].variants()))
+    amounts = BESIDE_FIELDS if cutting(operation, profile, params) else MIXED
+    least, shared = amounts["brief"], amounts["all brief"] // len(list(OPERATIONS[operation].variants()))
     return max(least, shared if profile == "HOPPER" else shared // 3)
 
 
@@ -145,7 +154,8 @@ def _shape_rows(operation: str, amount: str) -> tuple[Row, ...]:
         table = {name: levels for name, levels in table.items() if name != "align"}
     dear = DEAR.get(operation, 1)
     small = amount == "smoke"
-    rows = singles(table, within(operation, factors.SINGLE // (32 if small else dear)), base)
+    thin = factors.SINGLE // (dear if amount == "brief" else 1)
+    rows = singles(table, within(operation, factors.SINGLE // (32 if small else dear), thin), base)
     if small:
         return tuple(rows[:: max(1, len(rows) // SMOKE)])
     if amount in ("full", "exhaustive"):
@@ -166,15 +176,18 @@ def base_row(operation: str) -> Row:
     return {**first, **{name: level for name, level in ordinary.items() if name in first}}
 
 
-def within(operation: str, most: int) -> Fits:
-    """Return whether a row's levels agree and its case has at most so many elements."""
+def within(operation: str, most: int, least_sides: int = factors.SINGLE) -> Fits:
+    """Return whether a row's levels agree and its case has at most so many elements.
+
+    least_sides: elements that it may have where one side is the least that there is.
+    """
 
     def fits(row: Row) -> bool:
         if operation in CASTS:
             return True
         if operation not in RAGGED and operation not in ROUTED:
             thin = int(row["rows"]) == 1 or int(row["columns"]) <= 32
-            return int(row["rows"]) * int(row["columns"]) <= (factors.SINGLE if thin else most)
+            return int(row["rows"]) * int(row["columns"]) <= (max(least_sides, most) if thin else most)
         counts = splits(row, OPERATIONS[operation].even_rows)
         if counts is None:
             return False

@@ -14,13 +14,15 @@ from refnum.errors import ShapeError
 
 from ...cases import layouts
 from ...cases.case import Case
+from ...cases.entry import Output
 from ...cases.geometry import column_block, spread
-from ...cases.operation import Output, as_bits, outputs_of, run_golden
+from ...cases.operation import as_bits, outputs_of, run_golden
 
 STEP = {0: 2048, 1: 1024}
 """Rows, or columns, of the inputs that the model works on at a time; whole tiles of 128."""
 
-# operation -> the axis by which its inputs are cut, and of each output the axis that goes with it (None: not cut)
+# operation, and its `axis` where that differs -> the axis by which its inputs are cut, and of each output the axis that
+# goes with it (None: not cut)
 CUTS: dict[str, tuple[int, tuple[int | None, ...]]] = {
     "mxfp4_to_fp8_columns": (1, (0, 1)),
     "mxfp4_columns": (1, (0, 1)),
@@ -30,13 +32,15 @@ CUTS: dict[str, tuple[int, tuple[int | None, ...]]] = {
     "permute_unpack": (1, (1, 1, None)),
     "unpermute": (1, (1,)),
     "quantize_nvfp4": (0, (0, 0, None)),
+    "hadamard_quantize_nvfp4": (0, (0, 0, None)),
+    "hadamard_quantize_nvfp4 0": (1, (0, 0, None)),
 }
 ROWWISE: tuple[int, tuple[int | None, ...]] = (0, (0, 0, 0))
 WHOLE = frozenset({"row_map", "weights", "b", "b_scales", "tensor_amax"})
 """Inputs that are not cut."""
 STORED = {"bytes": 0, "float32": 0, "gemm_float32": 1, "packed_ue8m0": 1, "swizzled": 0}
 """Layout of an operation's scales -> the axis along which parts of whole tiles of 128 rows lie one after another."""
-UNCUT = {"permute_unpack": "", "quantize_nvfp4": "tensor_amax"}
+UNCUT = {"permute_unpack": "", "quantize_nvfp4": "tensor_amax", "hadamard_quantize_nvfp4": "tensor_amax"}
 """Operations whose parts are not alike -> the input with which they are: codes, then scales; one maximum of all."""
 
 
@@ -96,7 +100,7 @@ class Golden:
 
 
 def _parts(case: Case) -> Iterator[Part]:
-    axis, axes = CUTS.get(case.operation, ROWWISE)
+    axis, axes = CUTS.get(f"{case.operation} {case.params.get('axis')}", CUTS.get(case.operation, ROWWISE))
     if layouts.OUT in case.params:
         axes = (0, STORED[case.params[layouts.OUT]])
     length = next(x for name, x in case.inputs.items() if name not in WHOLE).shape[axis]

@@ -13,6 +13,7 @@ import ml_dtypes
 import numpy as np
 
 from ...cases.case import Case
+from ...cases.entry import WORDS
 from ...cases.operation import OPERATIONS
 
 ROWS, K = 4, 256
@@ -47,7 +48,9 @@ def _input(name: str, operation: str, params: dict[str, Any]) -> np.ndarray:
         rows, wide = params.get("tile", (1, OPERATIONS[operation].reads.width))
         scales = np.array([127, 120, 0, 255, 131, 127, 254, 113], np.uint8)
         return np.resize(scales, (-(-ROWS // rows), -(-K // wide)))
-    if name == "tensor_amax":
+    if name in WORDS:
+        return noise & np.uint32((1 << WORDS[name]) - 1)
+    if name in ("tensor_amax", "alpha"):
         return np.array([3.3], np.float32)
     if name == "row_map":
         return np.array([2, 0, 1, 3, 0, 2], np.int32)

@@ -23,6 +23,7 @@ from ...cases.levels import NO_LEVEL
 from ...cases.operation import run_golden
 from ...cases.recipes import sampled_cases
 from ...cases.structure import structure_cases
+from ...cases.structure.fields import parts
 from ...cases.structure.illegal import illegal_cases
 from ...mismatches import replay
 from ...reports import files
@@ -47,7 +48,7 @@ class Journal:
         self.stream = None if path is None else path.open("wb", buffering=0)
 
     def enter(self, key: tuple[str, str, Mapping[str, Any]], stream: str, seed: int | None = None) -> None:
-        """Remember the variant and the stream: `corners`, `vectors`, `structure` with an amount,
+        """Remember the variant and the stream: `corners`, `vectors`, `structure` or `parts` with an amount,
         `sampled` (of a seed) or a domain's name."""
         operation, profile, params = key
         if seed is not None:
@@ -138,6 +139,8 @@ def again(note: Mapping[str, Any]) -> Case:
         cases = (case for case, _ in frozen_cases(*key))
     elif note["stream"].startswith("structure "):
         cases = (asked.case for asked in structure_cases(*key, note["stream"].partition(" ")[2]))
+    elif note["stream"].startswith("parts "):
+        cases = parts(*key, note["stream"].partition(" ")[2])
     elif note["stream"] == "illegal":
         cases = illegal_cases(*key)
     elif note["stream"] == "sampled":

@@ -28,6 +28,7 @@ from ...verdicts.judge import record
 from ...verdicts.probes import probe, refusal
 from ...verdicts.structural import ON_HOST, call_at_once
 from ...verdicts.tally import Failure, Tally
+from . import sweep
 from .asking import Asking
 
 PROBED, LEAST_PROBED, MOST_PROBED = 5, 1 << 8, 1 << 14
@@ -38,7 +39,6 @@ WHOLE_SHAPES = ("64x128", "128x512")
 """Shapes of whole tiles."""
 MOST_AGAIN = 1 << 16
 """Elements of the largest case that is called again, or from two threads."""
-WAVERS = "refused, and answered when it was called again"
 SECONDS, BRIEF_SECONDS = 300, 60
 """Seconds of one subject's calls after which no further structural case is asked: of its first variants, of others."""
 SLOW = 0.05
@@ -97,6 +97,8 @@ def ask(engine: Asking, key: tuple[str, str, dict[str, Any]]) -> set[str]:
             engine.tallies[subject.name].coverage.seconds += engine.tallies[subject.name].seconds - before
             if amount != "brief" and engine.was_compared and engine.judged_as and _worth_probing(asked, seen):
                 probe(subject, *engine.judged_as, engine.tallies[subject.name], engine.plan.seconds)
+    sweep.ask(engine, key, amount, names, lambda one, field: not _takes(one, field) or _too_slow(engine, one, amount),
+              partial(_judge, engine))  # fmt: skip
     ordinary = not engine.item.special  # the storage of a layout has legal shapes of its own
     return names if ordinary and amount in ("full", "exhaustive") else set()
 
@@ -165,7 +167,7 @@ def _judge(engine: Asking, subject: Subject, asked: Asked, golden: dict[str, Any
     tally.coverage.add(asked.row, asked.case, False)
     case = engine.judged_as[0] if engine.judged_as else asked.case
     if not called.declared and not refusal(call(subject, case, engine.plan.seconds)):
-        tally.fail(Failure(case, NO_LEVEL, f"{WAVERS}: {called.words}", Finding.NOT_DETERMINISTIC))
+        tally.fail(Failure(case, NO_LEVEL, f"{sweep.WAVERS}: {called.words}", Finding.NOT_DETERMINISTIC))
     elif called.declared:
         _in_other_shapes(engine, subject, asked, tally)
     else:

@@ -7,11 +7,13 @@ process, calls it in its form.
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+import refnum
 from refnum.errors import UnsupportedError
 
 from ...cases.case import FORM, Case
@@ -52,13 +54,13 @@ class Placed:
         if library == "jax" or (library.startswith("torch") and storage.startswith("reversed")):
             raise UnsupportedError(f"{library} has no arrays in the storage {storage!r}")
         dtype = np.dtype(np.uint16) if library == "cupy" and like.dtype.name == "bfloat16" else like.dtype
-        shape = _base_shape(like.shape, storage, dtype.itemsize)
+        shape = base_shape(like.shape, storage, dtype.itemsize)
         size, self.poison = int(np.prod(shape)) * dtype.itemsize, poison
         self.flat = to_library(np.full(size + ALIGN + 2 * SLACK, poison, np.uint8), library)
         start = SLACK + (address // dtype.itemsize * dtype.itemsize - _pointer(self.flat) - SLACK) % ALIGN
         part = self.flat[start : start + size]
         self.whole, self.broadcast = _shaped(part, dtype, shape, library), storage.startswith("broadcast")
-        self.array = _view(self.whole, storage, like.shape)
+        self.array = view_in(self.whole, storage, like.shape)
         self.base = slice(start, start + size)
         self.beside = np.ones(len(self.flat), bool)
         gaps = _gaps if size <= MOST_KEPT else _gaps.__wrapped__
@@ -111,11 +113,11 @@ def _gaps(shape: tuple[int, ...], whole: tuple[int, ...], storage: str, itemsize
     if storage.startswith("broadcast") or whole == shape:
         return False
     elements = np.zeros(whole, bool)
-    _view(elements, storage, shape)[...] = True
+    view_in(elements, storage, shape)[...] = True
     return ~np.repeat(elements.reshape(-1), itemsize)
 
 
-def _base_shape(shape: tuple[int, ...], storage: str, itemsize: int) -> tuple[int, ...]:
+def base_shape(shape: tuple[int, ...], storage: str, itemsize: int) -> tuple[int, ...]:
     """Return the shape of the whole of which a storage is a part."""
     if not shape:
         return shape
@@ -132,7 +134,7 @@ def _base_shape(shape: tuple[int, ...], storage: str, itemsize: int) -> tuple[in
     }.get(storage, shape)
 
 
-def _view(whole: Any, storage: str, shape: tuple[int, ...]) -> Any:
+def view_in(whole: Any, storage: str, shape: tuple[int, ...]) -> Any:
     """Return the part of a whole that a storage is."""
     if not shape:
         return whole
@@ -206,7 +208,11 @@ def scalars_in_form(case: Case, arguments: dict[str, Any]) -> dict[str, Any]:
         return {
             name: value
             for name, value in arguments.items()
-            if not (name in defaults and (list(value) if name == "tile" else value) == defaults[name])
+            if not (
+                name in defaults
+                and name not in _required(row.name)
+                and (list(value) if name == "tile" else value) == defaults[name]
+            )
             and not (name == "profile" and case.profile == "HOPPER")
         }
     if form.get("scalars") == "numpy":
@@ -214,12 +220,19 @@ def scalars_in_form(case: Case, arguments: dict[str, Any]) -> dict[str, Any]:
     return arguments
 
 
+@functools.cache
+def _required(operation: str) -> frozenset[str]:
+    """Return the arguments of a golden function that have no default."""
+    parameters = inspect.signature(getattr(refnum, operation)).parameters.values()
+    return frozenset(one.name for one in parameters if one.default is one.empty)
+
+
 def _numpy_scalar(name: str, value: Any) -> Any:
     if name == "dtype" and value in ("float32",):
         return np.dtype(value)
     if isinstance(value, bool):
         return np.bool_(value)
-    if name in ("tokens", "align"):
+    if name in ("tokens", "align", "divisor", "n0"):
         return np.int32(value)
     return [np.int64(side) for side in value] if name == "tile" else value
 

@@ -18,7 +18,7 @@ ROUND, MOST_ASKED = 10, 24
 """Calls after which a buffer of several that are handed out in turn comes round, and times that they are made."""
 _asked: Counter[tuple[str, str]] = Counter()
 BESIDE = 3
-"""References to the memory of a result that `_kept` itself has: a list, a variable and an argument."""
+"""References to the memory of a result that `kept_elsewhere` itself has: a list, a variable and an argument."""
 _held: dict[tuple[str, str], deque[list[tuple[Any, np.ndarray]]]] = {}
 Found = tuple[str, str] | None
 
@@ -77,7 +77,7 @@ def own(
     something else than the results holds their memory, for a buffer that comes round shows in a later call only.
     """
     found = made_wrong(live, turned) or held_before(key, live)
-    if found or not _kept(live) or _asked[key] >= MOST_ASKED:
+    if found or not kept_elsewhere(live) or _asked[key] >= MOST_ASKED:
         return found
     _asked[key] += 1
     for _ in range(ROUND):
@@ -86,7 +86,7 @@ def own(
     return None
 
 
-def _kept(live: tuple[Any, ...]) -> bool:
+def kept_elsewhere(live: tuple[Any, ...]) -> bool:
     """Whether the memory that a result is a part of is referred to by more than the results."""
     for base in [result.base for result in live if isinstance(result, np.ndarray)]:
         if isinstance(base, np.ndarray):

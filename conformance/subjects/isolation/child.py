@@ -24,11 +24,12 @@ from ...cases.levels import Outcome
 from ..arrays import alive
 from ..calls import at_once, call, in_turn, moved, streams
 from ..calls import forced_paths as ways
+from ..calls import parts as parts_of
 from ..choose import resolve
 from ..subject import Subject, accepts, words_of
 from .channel import Channel
 from .die_with_parent import DIE_WITH_PARENT
-from .wire import case_from, receive, send
+from .wire import case_from, cut_from, receive, send
 
 CALLS = {
     name: getattr(room, name)
@@ -39,6 +40,7 @@ CALLS = {
         (at_once, ("call_at_once", "call_twice_at_once")),
         (streams, ("on_side_stream", "under_graph")),
         (ways, ("call_with_array_splits",)),
+        (parts_of, ("call_parts",)),
     )
     for name in names
 }
@@ -124,8 +126,10 @@ def _answer(
         return _said(subject, head), []
     case = case_from(head["case"], arrays)
     more = dict(head["more"])
-    if head["ask"] == "into_guarded":
+    if head["ask"] in ("into_guarded", "call_parts"):
         more["like"] = tuple(arrays[len(case.inputs) :])
+    if "cut" in more:
+        more["cutting"], more["parts"] = cut_from(more.pop("cut"))
     try:
         if head["way"] is not None:
             subject = ways.on_way(subject, case.operation, head["way"])
@@ -134,7 +138,7 @@ def _answer(
         return {"calls": [_no_room()], "same": True}, []
     except BaseException as error:  # a watched call catches a subject's exceptions; any other is a fault too
         return {"calls": [_fault(f"{type(error).__name__}: {error}")], "same": True}, []
-    parts = back if isinstance(back, tuple) else (case, back)
+    parts = (case, *back) if isinstance(back, list) else back if isinstance(back, tuple) else (case, back)
     calls, results = [], []
     for called in parts[1:]:
         calls.append(

@@ -23,7 +23,7 @@ import subprocess
 import sys
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,12 +33,13 @@ from refnum.errors import ArgumentError, FileError, RefnumError
 from ...cases.case import Case
 from ...cases.findings import NAMED_BY_CALLS, Finding
 from ...cases.levels import Outcome
+from ...cases.structure.cutting import Cutting, Part
 from ..calls.call import NO_ROOM, Called, other_data
 from ..calls.in_turn import CALLS_KEPT
 from ..subject import KINDS, Broken, Subject, from_dict
 from . import process_tree
 from .channel import NEVER, Channel, LateError
-from .wire import MessageError, case_head, receive, send
+from .wire import MessageError, case_head, cut_head, receive, send
 
 START = 120.0
 """Seconds that a process may take to start: imports, and a CUDA context."""
@@ -243,14 +244,19 @@ class IsolatedProcess:
         like: tuple[np.ndarray, ...] = (),
         poison: int | None = None,
         way: str | None = None,
+        cut: tuple[Cutting, Sequence[Part]] | None = None,
     ) -> Any:
-        """Run a watched call of `subjects.calls` in the process, on a forced path if one is named."""
+        """Run a watched call of `subjects.calls` in the process, on a forced path if one is named.
+
+        cut: how a case is cut and into which parts, for calls on each of them.
+        """
         if which == "into_guarded":
             like, poison, *rest = arguments if arguments else (like, poison)
             seconds = rest[0] if rest else seconds
         elif arguments:
             (seconds,) = arguments
-        more = {} if poison is None else {"poison": poison}
+        more: dict[str, Any] = {} if poison is None else {"poison": poison}
+        more |= {} if cut is None else {"cut": cut_head(*cut)}
         head = {"subject": name, "ask": which, "case": case_head(case), "seconds": seconds, "way": way, "more": more}
         limit = _CALLS.get(which, 1) * seconds + max(LEAST, min(GRACE, seconds)) if seconds > 0 else 0.0
         try:
@@ -267,6 +273,8 @@ class IsolatedProcess:
             answer = {"same": True}
         if answer.get("dead"):
             self.stop()
+        if which == "call_parts":
+            return calls
         if which not in _CALLS:
             return calls[0]
         second_case = case if answer.get("same") and which == "replay_in_place" else other_data(case)

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ...cases.case import Case, plain
+from ...cases.structure.cutting import Cutting, Part
 from ..arrays import not_numbers
 from ..loading.shapes import dtype_of
 from .channel import NEVER, Channel
@@ -103,6 +105,23 @@ def _spec(name: Any, shape: Any) -> tuple[tuple[int, ...], np.dtype]:
 
 def _bytes(array: np.ndarray) -> memoryview:
     return array.reshape(-1).view(np.uint8).data
+
+
+def cut_head(cutting: Cutting, parts: Sequence[Part]) -> dict[str, Any]:
+    """Return how a case is cut, and into which parts, as JSON values."""
+    return {
+        "axis": cutting.axis,
+        "inputs": dict(cutting.inputs),
+        "outputs": dict(cutting.outputs),
+        "parts": [[part.first, part.count, dict(part.form), part.same] for part in parts],
+    }
+
+
+def cut_from(head: Mapping[str, Any]) -> tuple[Cutting, list[Part]]:
+    """Return what `cut_head` was given; parts without their levels."""
+    inputs, outputs = ({name: (way[0], way[1]) for name, way in head[key].items()} for key in ("inputs", "outputs"))
+    parts = [Part(first, count, {}, form, same) for first, count, form, same in head["parts"]]
+    return Cutting(head["axis"], inputs, outputs), parts
 
 
 def case_head(case: Case) -> dict[str, Any]:

@@ -13,22 +13,36 @@ from dataclasses import replace
 import numpy as np
 
 from refnum.oracle import blocks as block_oracle
+from refnum.oracle import matrices as matrix_oracle
+from refnum.oracle import nvfp4 as nvfp4_oracle
 
 from ...cases.families import part_of
 from ...cases.primitives import VECTOR_OPERATIONS
 from ..load import Vector
 from ..record import little_endian
 
+REMEMBERED = (
+    (block_oracle, "encode"),
+    (matrix_oracle, "covered"),
+    (matrix_oracle, "encode_element"),
+    (nvfp4_oracle, "encode"),
+    (nvfp4_oracle, "float_value"),
+    (nvfp4_oracle, "float32_multiply"),
+)
+"""Functions of one element that come back with equal arguments in most blocks, where they are looked up."""
+
 
 @contextlib.contextmanager
 def remembered() -> Iterator[None]:
-    """Let the oracle remember what it has encoded: the same exact quotients come back in most blocks."""
-    plain = block_oracle.encode
-    block_oracle.encode = functools.lru_cache(maxsize=1 << 20)(plain)
+    """Let the oracle remember what it has decoded and encoded: the same exact quotients come back in most blocks."""
+    plain = [getattr(module, name) for module, name in REMEMBERED]
+    for (module, name), function in zip(REMEMBERED, plain, strict=True):
+        setattr(module, name, functools.lru_cache(maxsize=1 << 20)(function))
     try:
         yield
     finally:
-        block_oracle.encode = plain
+        for (module, name), function in zip(REMEMBERED, plain, strict=True):
+            setattr(module, name, function)
 
 
 def sampled(vector: Vector, rows: int) -> Vector:

@@ -1,0 +1,160 @@
+"""How a large case is cut into parts whose golden answers are parts of its own.
+
+Most operations are local: the answer to some rows of a matrix is those rows of the answer. Whether an operation is, and
+how its arrays are cut, is found by the golden model.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from refnum.errors import RefnumError
+
+from ..case import FORM, Case, plain
+from ..operation import OPERATIONS, run_golden
+from .build import build
+from .covering import Level, Row
+from .factors import RAGGED, ROUTED
+
+Arrays = Mapping[str, np.ndarray]
+ROWS, COLUMNS = "rows", "columns"
+TILE = 128
+"""Columns by which fields are cut along their rows: whole tiles, so that the last tile of a part is its field's."""
+BATCH = 1 << 18
+"""Elements of the parts that are called one after the other before their answers are compared."""
+GIVEN = ("tensor_amax",)
+"""Inputs that a field has where its operation takes them: without them the answer hangs on all elements."""
+FEW, MANY, NARROW = 7, 263, 160
+"""Rows and columns of the cases that tell how arrays grow: by more rows than any tile has."""
+
+
+@dataclass(frozen=True)
+class Cutting:
+    """How the arrays of an operation are cut.
+
+    axis: `rows` or `columns`. inputs, outputs: name -> (axis, elements a row or a tile of columns) of what is cut.
+    """
+
+    axis: str
+    inputs: Mapping[str, tuple[int, int]]
+    outputs: Mapping[str, tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some rows of a field, or all columns from a tile on, and how a call on them is made.
+
+    first: row or tile. count: rows; 0 for all that follows. row: the levels of its case. form: as in `Case.params`.
+    same: every row is the first one, as a storage that repeats rows wants it.
+    """
+
+    first: int
+    count: int
+    row: Row
+    form: Mapping[str, Level]
+    same: bool = False
+
+    def without_out(self) -> Part:
+        """Return the part in a call that gives no `out`."""
+        if "out" not in self.form:
+            return self
+        row, form = ({name: level for name, level in one.items() if not name.startswith("out")}
+                     for one in (self.row, self.form))  # fmt: skip
+        return replace(self, row=row, form=form)
+
+    def of(self, arrays: Arrays, cut: Mapping[str, tuple[int, int]]) -> dict[str, np.ndarray]:
+        """Return arrays of a field, cut; views of them."""
+        return {name: self._one(array, *cut[name]) if name in cut else array for name, array in arrays.items()}
+
+    def _one(self, array: np.ndarray, axis: int, step: int) -> np.ndarray:
+        if self.same:
+            one = array[self.first : self.first + 1]
+            return np.broadcast_to(one, (self.count, *one.shape[1:]))
+        place = slice(self.first * step, (self.first + self.count) * step if self.count else None)
+        return array[place] if axis == 0 else array[(slice(None),) * axis + (place,)]
+
+    def case(self, field: Case, cutting: Cutting) -> Case:
+        """Return the case of this part of a field, with arrays of its own."""
+        inputs = {name: np.array(array, order="C") for name, array in self.of(field.inputs, cutting.inputs).items()}
+        params = {**field.params, **({FORM: dict(self.form)} if self.form else {})}
+        label = "structure: " + ", ".join(f"{name} {level}" for name, level in self.row.items())
+        return replace(field, inputs=inputs, params=params, label=label)
+
+
+@dataclass(frozen=True)
+class Field:
+    """A case that is cut, its parts, and the number of the first one among all parts of a variant."""
+
+    case: Case
+    cutting: Cutting
+    parts: tuple[Part, ...]
+    number: int
+
+    def batches(self, out: bool) -> Iterator[tuple[int, tuple[Part, ...]]]:
+        """Yield the parts in runs of few elements, each with the number of its first part.
+
+        out: whether calls may give `out`.
+        """
+        first, run, size = self.number, list[Part](), 0
+        for part in self.parts:
+            run.append(part if out else part.without_out())
+            size += elements(part.row)
+            if size > BATCH:
+                yield first, tuple(run)
+                first, run, size = first + len(run), [], 0
+        if run:
+            yield first, tuple(run)
+
+
+def elements(row: Row) -> int:
+    """Return the elements of a part."""
+    return int(row.get("rows", row.get("drawn rows", 1))) * int(row["columns"])
+
+
+def cutting(operation: str, profile: str, params: Mapping[str, Any]) -> Cutting | None:
+    """Return how a variant is cut, None where its answers to parts are no parts of its answer."""
+    layouts = any(name in params for name in OPERATIONS[operation].layouts)
+    if layouts or "random" in params or operation in ROUTED:
+        return None
+    return _cutting(operation, profile, json.dumps(plain(params)))
+
+
+@functools.lru_cache(maxsize=64)
+def _cutting(operation: str, profile: str, params: str) -> Cutting | None:
+    given, ragged = json.loads(params), operation in RAGGED
+    row: Row = {name: "given" for name in GIVEN if name in OPERATIONS[operation].optional}
+    row |= {"classes": "special"}
+    row |= {"drawn": "one", "drawn rows": 66} if ragged else {}
+    sides = ((66, NARROW), (66, NARROW + TILE)) if ragged else ((FEW, NARROW), (MANY, NARROW))
+    try:
+        cases = [build(operation, profile, given, {**row, "rows": a, "columns": b}, 1) for a, b in sides]
+        answers = [run_golden(case) for case in cases]
+        steps = 1 if ragged else MANY - FEW
+        inputs, outputs = (_ways(one, other, steps) for one, other in ([case.inputs for case in cases], answers))
+        if not inputs or not outputs or set(answers[0]) - {*outputs, *GIVEN}:
+            return None
+        found = Cutting(COLUMNS if ragged else ROWS, inputs, outputs)
+        part = Part(1, 0 if ragged else 4, {}, {})
+        want, got = part.of(answers[1], outputs), run_golden(part.case(cases[1], found))
+    except (RefnumError, KeyError):
+        return None
+    return found if all(np.array_equal(want[name], array) for name, array in got.items()) else None
+
+
+def _ways(small: Arrays, large: Arrays, steps: int) -> dict[str, tuple[int, int]] | None:
+    """Return name -> (axis, elements a step) of the arrays that grow; None where one grows in another way."""
+    ways: dict[str, tuple[int, int]] = {}
+    for name, array in large.items():
+        grown = [axis for axis in range(array.ndim) if array.shape[axis] != small[name].shape[axis]]
+        by_row = steps == 1 or not grown or (grown == [0] and len(array) == MANY)
+        if len(grown) > 1 or not by_row:
+            return None
+        if grown:
+            ways[name] = grown[0], (array.shape[grown[0]] - small[name].shape[grown[0]]) // steps
+    return ways

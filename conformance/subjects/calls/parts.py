@@ -1,0 +1,245 @@
+"""Many calls in a row on parts of one case: what is asked of one call is asked, at a tenth of the cost of watching it.
+
+Guards of the process stand around all calls, not around each. A part whose call did anything but answer is called
+again by itself, as any case is, so that what it did has the words that it always has.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy import geterr, seterr  # as they are now: a kernel may replace those of the module
+
+from refnum.errors import RefnumError
+
+from ...cases.case import Case
+from ...cases.findings import Finding
+from ...cases.layouts import stored_inputs
+from ...cases.levels import Outcome
+from ...cases.operation import outputs_of
+from ...cases.structure.cutting import Cutting, Part
+from ..arrays import same_place
+from ..subject import Subject, arguments_for, takes_out
+from .call import POISONS, Called, call
+from .exits import caught
+from .float_mode import default_float_mode, float_mode
+from .forms import ALIGN, SLACK, base_shape, counts_in_form, same_counts, scalars_in_form, view_in
+from .results import kept_elsewhere, made_wrong
+from .time_limit import time_limit
+
+Note = Callable[[int], None]
+"""Told the place of a part before it is called."""
+OWN = 4
+"""References to a result that its caller has: what the call returned, a tuple, a variable and an argument."""
+Likes = Mapping[str, np.ndarray]
+
+
+def call_parts(
+    subject: Subject,
+    case: Case,
+    cutting: Cutting,
+    parts: Sequence[Part],
+    like: Sequence[np.ndarray],
+    seconds: float = 60.0,
+    note: Note = lambda place: None,
+) -> list[Called]:
+    """Call a subject on each part of a case, each on fresh data in the part's form.
+
+    Args:
+        subject: the callee.
+        case: a field.
+        cutting: how it is cut.
+        parts: of the field.
+        like: arrays of the shapes and dtypes of the field's outputs, for those that a part gives as `out`.
+        seconds: the time limit of all calls, and of each that is made again.
+        note: told of each part before its call, where that is in this process.
+
+    Returns:
+        What came of each call, or nothing where the process of the subject ended.
+    """
+    if subject.remote is not None:
+        found = subject.remote("call_parts", case, seconds=seconds, like=tuple(like), cut=(cutting, parts))
+        return list(found) if len(found) == len(parts) else []
+    quick: list[Called | None] = [None] * len(parts)
+    kept, raised = set[int](), dict[int, str]()
+    if subject.arrays == "numpy" and subject.outside is None:
+        kept, raised = _quick(quick, Sweep(subject, case, cutting, like), parts, seconds, note)
+    found = []
+    for place, (part, called) in enumerate(zip(parts, quick, strict=True)):
+        if called is None:
+            note(place)
+            one = part.case(case, cutting)
+            for _ in range(1 + (place in kept)):  # a buffer that is handed out shows in the second call
+                called = call(subject, one, seconds)
+            if place in raised and called is not None and called.outcome is Outcome.PASS:
+                called = Called(outcome=Outcome.FAULT, words=raised[place])
+        found.append(called)
+    return found
+
+
+def _quick(
+    found: list[Called | None], sweep: Sweep, parts: Sequence[Part], seconds: float, note: Note
+) -> tuple[set[int], dict[int, str]]:
+    """Fill in what came of the calls that answered, until one ends otherwise than by an error of its own.
+
+    Returns the places of those whose results something else than the caller holds, and of those that raised an error,
+    with its words.
+    """
+    kept, raised = set[int](), dict[int, str]()
+    process, mode, errors, depth = os.getpid(), float_mode(), geterr(), sys.getrecursionlimit()
+    try:
+        with caught(), time_limit(seconds):
+            for place, part in enumerate(parts):
+                note(place)
+                sweep.kept, sweep.error = False, ""
+                found[place] = sweep.called(part)
+                kept |= {place} if sweep.kept else set()
+                raised |= {place: sweep.error} if sweep.error else {}
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # SystemExit, a hang: this part and those behind it are called by themselves
+        pass
+    finally:
+        if os.getpid() != process:  # a process that the subject forked off came back here: it is not ours
+            os._exit(1)
+        if float_mode() != mode:
+            default_float_mode()
+            found[:] = [None] * len(found)
+        seterr(**errors)
+        sys.setrecursionlimit(depth)
+    return kept, raised
+
+
+class Room:
+    """Memory for one argument of the calls, amid poison."""
+
+    def __init__(self, most: int) -> None:
+        """Make room for arrays of so many bytes."""
+        self.flat = np.full(most + 2 * ALIGN + 2 * SLACK, POISONS[0], np.uint8)
+        self.begin = SLACK + (-self.flat.__array_interface__["data"][0] - SLACK) % ALIGN
+        self.span = slice(0, 0)
+
+    def array(self, shape: tuple[int, ...], dtype: np.dtype, storage: str, address: int) -> tuple[Any, Any]:
+        """Return an array in a storage, and the array of which it is a part, at an address as in `forms.Placed`."""
+        whole_shape = base_shape(shape, storage, dtype.itemsize)
+        start = self.begin + address // dtype.itemsize * dtype.itemsize
+        size = dtype.itemsize
+        for side in whole_shape:
+            size *= side
+        self.span = slice(start - SLACK, start + size + SLACK)
+        whole = self.flat[start : start + size].view(dtype).reshape(whole_shape)
+        return (whole if storage == "contiguous" else view_in(whole, storage, shape)), whole
+
+    def bytes(self) -> bytes:
+        """Return the bytes in and around the array."""
+        return self.flat[self.span].tobytes()
+
+
+def _sequence(form: Mapping[str, Any], outs: Mapping[str, np.ndarray]) -> Any:
+    """Return what a call is given as `out`, as `forms.as_out` does."""
+    arrays = tuple(outs.values())
+    if len(arrays) == 1:
+        return arrays[0]
+    return list(arrays) if form.get("out.sequence") == "list" else arrays
+
+
+class Sweep:
+    """The calls of one subject on the parts of a field."""
+
+    def __init__(self, subject: Subject, case: Case, cutting: Cutting, like: Sequence[np.ndarray]) -> None:
+        """Make room for every input and output."""
+        self.subject, self.case, self.cutting = subject, case, cutting
+        self.function = subject.operations[case.operation]
+        self.takes_out = takes_out(self.function, case.operation)
+        names = [output.name for output in outputs_of(case)]
+        self.like: Likes = dict(zip(names, like, strict=True))
+        arrays = [(f"in {name}", array) for name, array in case.inputs.items()]
+        arrays += [(f"out {name}", array) for name, array in self.like.items()]
+        self.rooms = {name: Room(2 * 8 * array.size + 64 * len(array)) for name, array in arrays}
+        self.kept, self.error = False, ""
+        self.given: dict[tuple[Any, ...], dict[str, Any]] = {}
+
+    def called(self, part: Part) -> Called | None:
+        """Return a call that answered, whose bytes are to be compared; None for one that is to be watched closely."""
+        form = part.form
+        if "out" in form and not self.takes_out:
+            return None
+        try:
+            return self._called(part, form)
+        except RefnumError:  # a call that the subject declares not to take
+            return None
+
+    def _called(self, part: Part, form: Mapping[str, Any]) -> Called | None:
+        arrays, before, turned = self._laid(part, form)
+        outs = self._outs(part, form) if "out" in form else {}
+        more = {"out": _sequence(form, outs)} if outs else {}
+        given = self._arguments(part, arrays)
+        try:
+            result = self.function(**{**given, **arrays}, **more)
+        except Exception as error:  # a refusal or an error of the subject's own: it is asked again by itself
+            self.error = f"{type(error).__name__}: {str(error)[:300]}"
+            return None
+        if not same_counts(given.get("splits"), self.case.params.get("splits")):
+            return None
+        live = tuple(one for one in (result if isinstance(result, tuple | list) else (result,)) if one is not None)
+        if any(self.rooms[f"in {name}"].bytes() != was for name, was in before.items()):
+            return Called((), live, Outcome.MISMATCH, "the call wrote into or around its inputs", Finding.INPUT_MUTATED)
+        if outs:
+            return self._filled(outs, live)
+        if any(type(one) is not np.ndarray for one in live) or made_wrong(live, turned):
+            return None
+        self.kept = kept_elsewhere(live) or any(sys.getrefcount(one) > OWN for one in live)
+        inside = any(np.may_share_memory(one, self.rooms[f"in {name}"].flat) for one in live for name in arrays)
+        return None if inside or self.kept else Called(live, live)
+
+    def _laid(self, part: Part, form: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, bytes], set[Any]]:
+        """Return the inputs as a part's form wants them, the bytes in and around each, and shapes of turned ones."""
+        inputs, arrays, before, turned = part.of(self.case.inputs, self.cutting.inputs), {}, {}, set()
+        if any(name.endswith(".dtype") for name in form):
+            params = {**self.case.params, "form": form}
+            inputs = dict(stored_inputs(Case(self.case.operation, self.case.profile, params, inputs)))
+        for name, data in inputs.items():
+            room, storage = self.rooms[f"in {name}"], form.get(f"{name}.storage", "contiguous")
+            array, whole = room.array(data.shape, data.dtype, storage, form.get(f"{name}.address", 0))
+            target = whole if storage.startswith("broadcast") else array
+            target[...] = data[tuple(slice(0, side) for side in target.shape)]
+            if storage == "read-only":
+                array.flags.writeable = False
+            if storage in ("transposed", "broadcast rows"):
+                turned.add(data.shape)
+            arrays[name], before[name] = array, room.bytes()
+        return arrays, before, turned
+
+    def _arguments(self, part: Part, arrays: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the keywords of a call; those beside the arrays are the same for all calls of a form."""
+        key = part.form.get("profile"), part.form.get("scalars"), part.form.get("splits")
+        if key not in self.given:
+            case = part.case(self.case, self.cutting)
+            laid = {**arrays, **counts_in_form(case)}
+            self.given[key] = scalars_in_form(case, arguments_for(self.subject, case, laid))
+        return self.given[key]
+
+    def _outs(self, part: Part, form: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """Return an array for every output, filled with poison, as a part's form wants it."""
+        outs = {}
+        for name, like in part.of(self.like, self.cutting.outputs).items():
+            room = self.rooms[f"out {name}"]
+            outs[name] = room.array(like.shape, like.dtype, str(form["out"]), int(form.get("out.address", 0)))[0]
+            room.flat[room.span] = POISONS[0]
+        return outs
+
+    def _filled(self, outs: Mapping[str, np.ndarray], live: tuple[Any, ...]) -> Called | None:
+        """Return what a call wrote into `out`; None where it returned other arrays, or wrote beside them."""
+        arrays = tuple(outs.values())
+        if len(live) != len(arrays) or not all(map(same_place, live, arrays)):
+            return None
+        results = tuple(np.array(array, order="C") for array in arrays)
+        for name, array in outs.items():
+            array.view(f"u{array.itemsize}")[...] = int.from_bytes(bytes([POISONS[0]]) * array.itemsize, "little")
+            if self.rooms[f"out {name}"].bytes().strip(bytes([POISONS[0]])):
+                return None
+        return Called(results, results)

@@ -1,0 +1,89 @@
+// Rotations of groups of 16, along rows and along columns, and NVFP4 of them (clause N22).
+#include "common.hpp"
+
+#include "../kernels/hadamard.cuh"
+
+using namespace refnum;
+
+namespace {
+
+// The groups of a matrix [m, k]: along rows (tall = 0), or down columns, whose last group zeros complete.
+struct Groups {
+    const void* x;
+    int64_t m, k;
+    int kind, tall;
+    int64_t along() const { return tall ? (m + GROUP - 1) / GROUP : k / GROUP; }
+    int64_t lines() const { return tall ? k : m; }
+    void read(int64_t line, int64_t group, uint32_t* bits) const {
+        for (int i = 0; i < GROUP; ++i) {
+            const int64_t place = GROUP * group + i, row = tall ? place : line, column = tall ? line : place;
+            bits[i] = row < m ? float_at(x, kind, row * k + column) : 0;
+        }
+    }
+};
+
+template <int digits>
+void rotated(const Groups& groups, int64_t line, int64_t group, uint32_t signs, int order, uint32_t* words) {
+    uint32_t bits[GROUP];
+    groups.read(line, group, bits);
+    if (groups.kind == BFLOAT16) rotate_group<BFLOAT16, digits>(bits, signs, order, words);
+    else rotate_group<FLOAT32, digits>(bits, signs, order, words);
+}
+
+template <int digits>
+void rotate(const Groups& groups, uint32_t signs, int order, uint8_t* out) {
+    constexpr int size = digits == 24 ? 4 : 2;
+    for (int64_t line = 0; line < groups.lines(); ++line) {
+        for (int64_t group = 0; group < groups.along(); ++group) {
+            uint32_t words[ROTATED_WORDS<digits>];
+            rotated<digits>(groups, line, group, signs, order, words);
+            for (int i = 0; i < GROUP; ++i) {
+                const int64_t place = GROUP * group + i;
+                const int64_t to = groups.tall ? place * groups.k + line : line * groups.k + place;
+                const uint32_t word = digits == 24 ? words[i] : words[i / 2] >> (16 * (i % 2));
+                std::memcpy(out + size * to, &word, size);
+            }
+        }
+    }
+}
+
+}  // namespace
+
+extern "C" {
+
+// `tall`: whether groups run down columns. `wide`: whether the result is float32, not bfloat16.
+void refnum_hadamard16(int kind, const void* x, int64_t m, int64_t k, int tall, uint32_t signs, int order, int wide,
+                       uint8_t* out) {
+    const Groups groups = {x, m, k, kind, tall};
+    if (wide) rotate<24>(groups, signs, order, out);
+    else rotate<8>(groups, signs, order, out);
+}
+
+// `amax` float32 [1], or null for that of the rotated matrix; `out_amax` gets what was used.
+void refnum_hadamard_quantize_nvfp4(int kind, const void* x, int64_t m, int64_t k, int tall, uint32_t signs,
+                                    int rotation, const void* amax, int order, uint8_t* packed, uint8_t* scales,
+                                    uint32_t* out_amax) {
+    const Groups groups = {x, m, k, kind, tall};
+    const int64_t along = groups.along(), count = groups.lines() * along;
+    uint32_t tensor = amax ? tensor_maximum(word_at(amax, 0)) : 0, words[GROUP / 2];
+    for (int64_t b = 0; b < count && !amax; ++b) {
+        bool odd = false;
+        rotated<8>(groups, b / along, b % along, signs, rotation, words);
+        const uint32_t found = nvfp4_maximum<BFLOAT16>(words, odd);
+        tensor = found > tensor ? found : tensor;
+    }
+    std::memcpy(out_amax, &tensor, 4);
+    const TensorScale scale = tensor_scale(tensor, order);
+    for (int64_t b = 0; b < count; ++b) {
+        bool odd = false;
+        uint32_t out[2];
+        rotated<8>(groups, b / along, b % along, signs, rotation, words);
+        const uint32_t code = block_code(nvfp4_maximum<BFLOAT16>(words, odd), scale, order);
+        const uint32_t factor = block_factor(code, scale, order);
+        nvfp4_block<BFLOAT16>(words, factor, odd || is_odd_factor(factor), out);
+        scales[b] = (uint8_t)code;
+        std::memcpy(packed + 8 * b, out, 8);
+    }
+}
+
+}  // extern "C"

@@ -1,0 +1,201 @@
+// Rotation of a group of 16 floats by a Hadamard matrix with signs (clause N22).
+//
+// A group whose numbers lie close together is summed in float32, where no addition rounds (N22.4); otherwise in 64-bit
+// integers, aligned to the lowest exponent; and a group of more than 34 binades in limbs of 36 bits.
+#pragma once
+
+#include "dequantize_nvfp4.cuh"
+
+namespace refnum {
+
+enum RotationOrder : int { ROTATION_EXACT = 0, ROTATION_SEQUENTIAL = 1 };
+
+constexpr int GROUP = 16, LIMB = 36, LIMBS = 8;
+constexpr uint32_t FLOAT_QUARTER = 0x3E800000;
+
+// Bits of a word up to its leading one.
+REFNUM_HD int32_t bit_length(uint64_t word) {
+    const uint32_t high = (uint32_t)(word >> 32), low = (uint32_t)word;
+    return high ? 64 - leading_zeros(high) : low ? 32 - leading_zeros(low) : 0;
+}
+
+// Magnitude bits of word * 2**exponent, word below 2**63, to nearest even: of float32 (24 digits) or bfloat16 (8).
+template <int digits>
+REFNUM_HD uint32_t rounded_word(uint64_t word, int32_t exponent) {
+    constexpr int32_t least = -125 - digits;
+    const int32_t length = bit_length(word);
+    const int32_t below = least - exponent, beyond = length - digits, drop = beyond > below ? beyond : below;
+    if (word == 0 || drop > 63) return 0;
+    const uint64_t kept = drop > 0 ? word >> drop : word << -drop, rest = drop > 0 ? word - (kept << drop) : 0;
+    const bool up = drop > 0 && 2 * rest + (kept & 1) > (uint64_t)1 << drop;
+    const int32_t field = exponent + drop - least;
+    if (field > 253) return 255u << (digits - 1);
+    return ((uint32_t)field << (digits - 1)) + (uint32_t)kept + up;
+}
+
+// The first and the last exponent field of a group, zeros aside, and whether all numbers are bfloat16.
+struct GroupSpan {
+    int32_t top, low;
+    bool narrow;
+};
+template <int kind>
+REFNUM_HD GroupSpan group_span(const uint32_t* bits) {
+    uint32_t most = 0, least = ~0u, rest = 0;
+    REFNUM_UNROLL
+    for (int i = 0; i < GROUP; ++i) {
+        const uint32_t magnitude = bits[i] & FLOAT_MAGNITUDE;
+        most = magnitude > most ? magnitude : most;
+        least = magnitude - 1 < least ? magnitude - 1 : least;  // zero becomes the largest
+        rest |= bits[i];
+    }
+    const int32_t low = (int32_t)((least + 1) >> 23);
+    return {(int32_t)(most >> 23), low ? low : 1, kind == BFLOAT16 || (rest & 0xFFFF) == 0};
+}
+
+// The sums of a group under all 16 sign patterns, where no float32 addition rounds.
+REFNUM_HD void float_butterflies(uint32_t* bits) {
+    REFNUM_UNROLL
+    for (int half = 1; half < GROUP; half *= 2) {
+        REFNUM_UNROLL
+        for (int i = 0; i < GROUP; ++i) {
+            if (i & half) continue;
+            const uint32_t a = bits[i], b = bits[i + half];
+            bits[i] = add_floats(a, b);
+            bits[i + half] = add_floats(a, b ^ FLOAT_SIGN);
+        }
+    }
+}
+
+// A finite number as an integer times 2**(low - 150).
+REFNUM_HD int64_t placed_number(uint32_t bits, int32_t place) {
+    const uint32_t magnitude = bits & FLOAT_MAGNITUDE;
+    const uint32_t significand = magnitude >> 23 ? (magnitude & 0x7FFFFF) | 0x800000 : magnitude;
+    const int64_t word = (int64_t)((uint64_t)significand << place);
+    return bits >> 31 ? -word : word;
+}
+REFNUM_HD int32_t place_of(uint32_t bits, int32_t low) {
+    const int32_t field = (int32_t)((bits & FLOAT_MAGNITUDE) >> 23);
+    return (bits & FLOAT_MAGNITUDE) == 0 ? 0 : (field ? field : 1) - low;
+}
+
+// A quarter of a sum, rounded: bits of the result's format.
+template <int digits>
+REFNUM_HD uint32_t rounded_sum(bool minus, uint64_t word, int32_t exponent) {
+    return rounded_word<digits>(word, exponent - 2) | (uint32_t)(minus && word) << (digits + 7);
+}
+
+template <int digits>
+REFNUM_HD void integer_sums(const uint32_t* bits, int32_t low, uint32_t* out) {
+    int64_t sums[GROUP];
+    REFNUM_UNROLL
+    for (int i = 0; i < GROUP; ++i) sums[i] = placed_number(bits[i], place_of(bits[i], low));
+    REFNUM_UNROLL
+    for (int half = 1; half < GROUP; half *= 2) {
+        REFNUM_UNROLL
+        for (int i = 0; i < GROUP; ++i) {
+            if (i & half) continue;
+            const int64_t a = sums[i], b = sums[i + half];
+            sums[i] = a + b;
+            sums[i + half] = a - b;
+        }
+    }
+    REFNUM_UNROLL
+    for (int i = 0; i < GROUP; ++i) {
+        const bool minus = sums[i] < 0;
+        out[i] = rounded_sum<digits>(minus, (uint64_t)(minus ? -sums[i] : sums[i]), low - 150);
+    }
+}
+
+REFNUM_HD bool is_odd_row(int i, int j) {
+    const int both = i & j;
+    return ((both ^ both >> 1 ^ both >> 2 ^ both >> 3) & 1) != 0;
+}
+
+// One sum of a group of any span, in limbs: rare.
+template <int digits>
+REFNUM_HD uint32_t wide_sum(const uint32_t* bits, int j, int32_t low) {
+    int64_t limbs[LIMBS + 1] = {};
+    bool nan = false, up = false, down = false;
+    REFNUM_ROLLED
+    for (int i = 0; i < GROUP; ++i) {
+        const uint32_t term = bits[i] ^ (is_odd_row(i, j) ? FLOAT_SIGN : 0), magnitude = term & FLOAT_MAGNITUDE;
+        nan |= magnitude > FLOAT_INF;
+        up |= term == FLOAT_INF;
+        down |= term == (FLOAT_INF | FLOAT_SIGN);
+        if (magnitude >= FLOAT_INF) continue;
+        const int32_t place = place_of(term, low);
+        limbs[place / LIMB] += placed_number(term, place % LIMB);
+    }
+    if (nan || (up && down)) return FLOAT_NAN >> (24 - digits);
+    if (up || down) return (FLOAT_INF | (down ? FLOAT_SIGN : 0)) >> (24 - digits);
+    int64_t sign = 0;
+    REFNUM_ROLLED
+    for (int n = 0; n < LIMBS; ++n) sign = (limbs[n] + sign) >> LIMB;  // what is carried out of the last limb
+    const bool minus = sign < 0;
+    int64_t carry = 0;
+    REFNUM_ROLLED
+    for (int n = 0; n <= LIMBS; ++n) {
+        const int64_t total = (minus ? -limbs[n] : limbs[n]) + carry;
+        limbs[n] = n < LIMBS ? total & ((1ll << LIMB) - 1) : total;
+        carry = total >> LIMB;
+    }
+    uint64_t word = 0;
+    int32_t exponent = low - 150;
+    REFNUM_ROLLED
+    for (int n = LIMBS; n >= 0; --n) {
+        if (word < 1u << 27) word = word << LIMB | (uint64_t)limbs[n], exponent = low - 150 + LIMB * n;
+        else word |= limbs[n] != 0;
+    }
+    return rounded_sum<digits>(minus, word, exponent);
+}
+
+// One sum in float32, in ascending order.
+template <int digits>
+REFNUM_HD uint32_t sequential_sum(const uint32_t* quarters, int j) {
+    uint32_t total = 0;
+    REFNUM_UNROLL
+    for (int i = 0; i < GROUP; ++i) total = add_floats(total, quarters[i] ^ (is_odd_row(i, j) ? FLOAT_SIGN : 0));
+    total = canonical_float(total);
+    return digits == 24 ? total : round_to_bfloat16(total);
+}
+
+// Words of a rotated group.
+template <int digits>
+constexpr int ROTATED_WORDS = digits == 24 ? GROUP : GROUP / 2;
+
+// A group, float32 bits of numbers of a kind, which it overwrites -> results of 24 digits, a word each, or of 8, two a
+// word.
+template <int kind, int digits>
+REFNUM_HD void rotate_group(uint32_t* bits, uint32_t signs, int order, uint32_t* out) {
+    REFNUM_UNROLL
+    for (int i = 0; i < GROUP; ++i) bits[i] ^= signs << (31 - i) & FLOAT_SIGN;
+    const GroupSpan span = group_span<kind>(bits);
+    if (span.narrow && span.top < 250 && span.top - span.low <= 12) {
+        float_butterflies(bits);
+        REFNUM_UNROLL
+        for (int i = 0; i < GROUP; ++i) bits[i] = multiply_add_floats(bits[i], FLOAT_QUARTER, 0);  // a zero is +0
+        REFNUM_UNROLL
+        for (int i = 0; i < ROTATED_WORDS<digits>; ++i) {
+            out[i] = digits == 24 ? bits[i] : bfloat16_pair(bits[2 * i], bits[2 * i + 1]);
+        }
+        return;
+    }
+    uint32_t found[GROUP];
+    if (order == ROTATION_SEQUENTIAL) {
+        REFNUM_UNROLL
+        for (int i = 0; i < GROUP; ++i) bits[i] = multiply_floats(bits[i], FLOAT_QUARTER);
+        REFNUM_UNROLL
+        for (int j = 0; j < GROUP; ++j) found[j] = sequential_sum<digits>(bits, j);
+    } else if (span.top < 255 && span.top - span.low <= 34) {
+        integer_sums<digits>(bits, span.low, found);
+    } else {
+        REFNUM_ROLLED
+        for (int j = 0; j < GROUP; ++j) found[j] = wide_sum<digits>(bits, j, span.low);
+    }
+    REFNUM_UNROLL
+    for (int i = 0; i < ROTATED_WORDS<digits>; ++i) {
+        out[i] = digits == 24 ? found[i] : found[2 * i] | found[2 * i + 1] << 16;
+    }
+}
+
+}  // namespace refnum

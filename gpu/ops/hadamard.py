@@ -1,0 +1,96 @@
+"""Launchers of rotations (clause N22)."""
+
+from __future__ import annotations
+
+import ctypes
+
+from refnum.errors import ShapeError
+
+from ..device.arrays import View
+from ..device.call import DeviceCall
+from ..device.plans import planned
+from ..interface import hadamard
+from ..interface.hadamard import GROUP, Rotated
+from .nvfp4 import Nvfp4Arguments
+from .rowwise import NAMES, Grid, layout_defines
+
+__all__ = ["hadamard16", "hadamard_quantize_nvfp4"]
+
+WARP = 32
+TUNING: dict[str, Grid] = {"hadamard16": Grid(256, 1, GROUP), "hadamard_quantize_nvfp4": Grid(256, 1, GROUP)}
+"""Kernel file -> grid; a thread has one group, and a warp 32 columns where groups run down them. Not yet measured."""
+
+
+class RotationArguments(Nvfp4Arguments):
+    """Mirror of `refnum::RotationArguments` in kernels/rotation_memory.cuh; see `frame.Launch`."""
+
+    slots: tuple[str, ...] = ("x", "out")
+    _fields_ = [  # noqa: RUF012 - as ctypes reads it
+        ("signs", ctypes.c_uint32), ("rotation", ctypes.c_int32), ("m", ctypes.c_uint32), ("k", ctypes.c_uint32),
+    ]  # fmt: skip
+
+
+class GivenMaximum(RotationArguments):
+    """Of a call that quantises under a given maximum."""
+
+    slots = ("x", "amax", "out", "out_scales", "out_amax")
+
+
+class OwnMaximum(RotationArguments):
+    """Of a call that finds the maximum itself."""
+
+    slots = ("x", "out", "out_scales", "out_amax")
+
+
+@planned(hadamard.hadamard16, 1)
+def hadamard16(call: DeviceCall, given: Rotated[View]) -> None:
+    """Launch the rotation."""
+    arguments = _arguments(RotationArguments, given)
+    arguments.out = call.results[0].address
+    _launch(call, "hadamard16", f"rotate_{NAMES[not given.wide]}", given, arguments)
+
+
+@planned(hadamard.hadamard_quantize_nvfp4, 1, "tensor_amax")
+def hadamard_quantize_nvfp4(call: DeviceCall, given: Rotated[View]) -> None:
+    """Launch rotation and quantiser, after a search for the maximum of the rotated tensor where it is not given."""
+    kernel = "hadamard_quantize_nvfp4"
+    arguments = _arguments(GivenMaximum if given.amax else OwnMaximum, given)
+    arguments.out, arguments.out_scales, arguments.out_amax = (view.address for view in call.results)
+    if given.amax is None:
+        call.launch(kernel, "rotate_nothing", _defines(kernel, given), (1, 1), 1, arguments)
+        _launch(call, kernel, "rotate_largest", given, arguments)
+    _launch(call, kernel, "rotate_quantize", given, arguments, least=1 if given.amax else 0)
+
+
+def _arguments(structure: type[RotationArguments], given: Rotated[View]) -> RotationArguments:
+    """Return the arguments without outputs."""
+    x = given.x
+    m, k = x.shape
+    down = given.axis == 0
+    size = x.dtype.itemsize
+    per_row, vector = (-(-m // GROUP), size) if down else (k // GROUP, 16)
+    if m >> 32 or k >> 32:
+        raise ShapeError(f"{x.name} has shape {x.shape}; allowed are fewer than 2**32 rows and columns")
+    aligned = x.address % vector == 0 and (m == 1 or x.strides[0] % vector == 0)
+    return structure(
+        x.address, None, given.amax.address if given.amax else None, None, None, None,
+        (k if down else m) * per_row, x.strides[0], 0,
+        (1 << 64) // per_row + 1 if per_row > 1 else 0, per_row, *given.scales,
+        aligned, given.order, given.signs, given.rotation, m, k,
+    )  # fmt: skip
+
+
+def _defines(kernel: str, given: Rotated[View]) -> tuple[str, ...]:
+    return (*TUNING[kernel].defines, *layout_defines(("bytes", given.layout)))
+
+
+def _launch(
+    call: DeviceCall, kernel: str, name: str, given: Rotated[View], arguments: RotationArguments, least: int = 0
+) -> None:
+    """Launch a function on all groups, on at least so many CTAs."""
+    threads, down = TUNING[kernel].threads, given.axis == 0
+    tiles = -(-arguments.k // WARP) * -(-arguments.per_row // (threads // WARP))
+    blocks = max(least, tiles if down else -(-arguments.chunks // threads))
+    if blocks:
+        function = f"{name}_{NAMES[given.kind]}{'_down' * down}"
+        call.launch(kernel, function, _defines(kernel, given), (blocks, 1), threads, arguments)

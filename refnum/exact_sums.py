@@ -1,0 +1,96 @@
+"""Exact sums of 16 float32 numbers under the signs of a Hadamard matrix, rounded once (clause N22.2).
+
+A number is a significand at a place above the lowest one of its group. Places are cut into limbs of 36 bits, so that 16
+significands, shifted by up to 35 places, add up below 2**63; a group whose numbers lie close together has one limb.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from .arrays import Array
+from .softfloat import SIGN, _bit_length, _jammed, _split
+
+_LIMB = 36
+_MAGNITUDE = np.uint32(0x7FFFFFFF)
+_LOW = np.int64((1 << _LIMB) - 1)
+
+
+class Sums(NamedTuple):
+    """Exact numbers: (-1)**negative * word * 2**exponent, a last bit of the word standing for all that lies below.
+
+    word: u64 below 2**63; it has more than 27 bits where it stands for something below. exponent: i32.
+    """
+
+    word: Array
+    exponent: Array
+    negative: Array
+
+
+def transformed(parts: Array) -> Array:
+    """Return sum_i parts[i] * (-1)**popcount(i & j) for each j of the 16 entries of the first axis."""
+    shape = parts.shape
+    for half in (8, 4, 2, 1):
+        pairs = parts.reshape(8 // half, 2, half, -1)
+        first, second = pairs[:, 0], pairs[:, 1]
+        parts = np.stack([first + second, first - second], axis=1)
+    return parts.reshape(shape)
+
+
+def signed_sums(lanes: Array) -> Sums:
+    """Sum finite float32 bits u32 [16, n] under each of the 16 sign patterns."""
+    significand, exponent = _split(lanes & _MAGNITUDE)
+    zero = significand == np.uint64(0)
+    base = np.where(zero, np.int32(255), exponent).min(axis=0)
+    place = np.where(zero, np.int32(0), exponent - base)
+    limb, inside = place // np.int32(_LIMB), place % np.int32(_LIMB)
+    shifted = significand.astype(np.int64) << inside.astype(np.int64)
+    number = np.where(lanes >= SIGN, -shifted, shifted)
+    count = int(limb.max()) + 1 if lanes.size else 1
+    return _joined([transformed(np.where(limb == n, number, np.int64(0))) for n in range(count)], base - np.int32(150))
+
+
+def _joined(limbs: list[Array], exponent: Array) -> Sums:
+    """The sum of limbs n of weight 2**(36 n + exponent), i64 below 2**63 in magnitude."""
+    if len(limbs) == 1:
+        return Sums(abs(limbs[0]).astype(np.uint64), np.broadcast_to(exponent, limbs[0].shape), limbs[0] < np.int64(0))
+    negative = _digits(limbs)[-1] < np.int64(0)
+    digits = _digits([np.where(negative, -limb, limb) for limb in limbs])
+    word = digits[-1].astype(np.uint64)
+    place = np.full_like(word, _LIMB * (len(digits) - 1), dtype=np.int32)
+    for n in range(len(digits) - 2, -1, -1):
+        digit = digits[n].astype(np.uint64)
+        more = word < np.uint64(1 << 27)
+        word = np.where(more, word << np.uint64(_LIMB) | digit, word | (digit != np.uint64(0)).astype(np.uint64))
+        place = np.where(more, np.int32(_LIMB * n), place)
+    return Sums(word, place + exponent, negative)
+
+
+def _digits(limbs: list[Array]) -> list[Array]:
+    """Digits of the same sum in base 2**36, from 0 up but the last, which carries the sign."""
+    digits, carry = [], np.zeros_like(limbs[0])
+    for limb in limbs:
+        total = limb + carry
+        digits.append(total & _LOW)
+        carry = total >> np.int64(_LIMB)
+    return [*digits, carry]
+
+
+def rounded(sums: Sums, power: int, bits: int) -> Array:
+    """Round 2**power * sums to nearest, ties to even, with float32's exponents and so many significant bits.
+
+    bits: 24 for float32, 8 for bfloat16. Returns the bits of that format as u32; a sum of zero is +0, one that rounds
+    to zero keeps its sign, overflow gives an infinity.
+    """
+    word, exponent = _jammed(sums.word, sums.exponent + np.int32(power))
+    least = np.int32(-125 - bits)
+    shift = np.maximum(_bit_length(word) - np.int32(bits), least - exponent)
+    drop = np.clip(shift + np.int32(1), np.int32(1), np.int32(60)).astype(np.uint64)
+    doubled = word << np.uint64(1)
+    half = np.uint64(1) << (drop - np.uint64(1))
+    kept = ((doubled + half - np.uint64(1) + ((doubled >> drop) & np.uint64(1))) >> drop).astype(np.uint32)
+    base = np.clip(exponent + shift - least, np.int32(0), np.int32(254)).astype(np.uint32) << np.uint32(bits - 1)
+    magnitude = np.minimum(base + kept, np.uint32(0xFF << (bits - 1)))
+    return magnitude | sums.negative.astype(np.uint32) << np.uint32(bits + 7)

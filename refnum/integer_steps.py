@@ -1,0 +1,83 @@
+"""Steps that integer quantisers share, on float32 bits: extremes of groups, whole numbers, the way back (N26)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .arrays import Array, contiguous, require_array, require_below, require_codes
+from .errors import DtypeError, ShapeError
+from .softfloat import INF, SIGN, add, multiply, subtract
+
+_MAGNITUDE, _WHOLE = np.uint32(0x7FFFFFFF), np.uint32(0x4B000000)
+"""2**23, from which on all float32 numbers are whole."""
+
+
+def rounded(bits: Array) -> Array:
+    """The whole float32 number nearest to each, ties to even, with its sign."""
+    magnitude = bits & _MAGNITUDE
+    small = magnitude < _WHOLE
+    base = np.full_like(magnitude, _WHOLE)
+    whole = subtract(add(np.where(small, magnitude, np.uint32(0)), base), base)
+    return np.where(small, whole, magnitude) | (bits & SIGN)
+
+
+def _ordered(bits: Array) -> Array:
+    """Numbers as u32 in their order, -0 as +0."""
+    plain = np.where(bits == SIGN, np.uint32(0), bits)
+    return np.where(plain >= SIGN, ~plain, plain | SIGN)
+
+
+def _back(ordered: Array) -> Array:
+    return np.where(ordered >= SIGN, ordered ^ SIGN, ~ordered)
+
+
+def largest(bits: Array) -> Array:
+    """The largest element along the last axis; NaN does not count, and where nothing counts it is 0."""
+    counts = (bits & _MAGNITUDE) <= INF
+    found = np.where(counts, _ordered(bits), np.uint32(0)).max(axis=-1)
+    return np.where(found == np.uint32(0), np.uint32(0), _back(found))
+
+
+def smallest(bits: Array) -> Array:
+    """The smallest element along the last axis, as `largest`."""
+    found = largest(bits ^ SIGN)
+    return np.where(found == np.uint32(0), found, found ^ SIGN)
+
+
+def larger(bits: Array, least: np.uint32) -> Array:
+    """Numbers that are not negative, but at least `least`; NaN becomes `least`."""
+    return np.where(bits > INF, least, np.maximum(bits, least))
+
+
+def restored(codes: Array, scales: Array, zeros: Array | None) -> Array:
+    """See `refnum.integer.dequantize_int4`."""
+    require_codes("codes", codes)
+    require_below("codes", codes, 4, "codes of INT4")
+    m, k = codes.shape
+    require_array("scales", scales)
+    if scales.dtype != np.float32:
+        raise DtypeError(f"scales has dtype {scales.dtype}; allowed is float32")
+    one = tuple(scales.shape) == (1,)
+    if not one and (scales.ndim != 2 or scales.shape[0] != m or not scales.shape[1] or k % scales.shape[1]):
+        raise ShapeError(f"scales has shape {tuple(scales.shape)}; allowed are (1,) and [{m}, G], G a divisor of {k}")
+    size = k if one else k // scales.shape[1]
+    wide = np.broadcast_to(
+        contiguous(scales).view(np.uint32)[..., None], (1 if one else m, 1 if one else k // size, size)
+    )
+    number = _numbers(codes, signed=zeros is None).reshape(m, -1, size) if size else np.zeros((m, 0, 1), np.uint32)
+    if zeros is not None:
+        require_array("zeros", zeros)
+        if tuple(zeros.shape) != tuple(scales.shape) or zeros.dtype not in (np.uint8, np.float32):
+            raise ShapeError(
+                f"zeros is {zeros.dtype} {tuple(zeros.shape)}; allowed are uint8 and float32 of the scales' shape"
+            )
+        place = _numbers(zeros, False) if zeros.dtype == np.uint8 else contiguous(zeros).view(np.uint32)
+        number = subtract(number, np.broadcast_to(place[..., None], wide.shape))
+    return multiply(number, wide).reshape(m, k).view(np.float32)
+
+
+def _numbers(codes: Array, signed: bool) -> Array:
+    """float32 bits of codes of four bits (u8): two's complement, or 0..15."""
+    table = np.arange(16, dtype=np.int64) - (16 * (np.arange(16) >= 8) if signed else 0)
+    bits = table.astype(np.float32).view(np.uint32)
+    return np.take(np.asarray(bits, like=codes), codes)

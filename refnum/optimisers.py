@@ -1,0 +1,292 @@
+"""Steps of Adam, SPAM and Stable-SPAM on float32 state: every operation one rounding, in the released order (N27)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from .arguments import require_choice, require_integer
+from .arrays import Array, require_array
+from .errors import ArgumentError, DtypeError, ShapeError, shown
+from .schedules import cosine_factor, rounded_power64
+from .softfloat import INF, NAN, _round
+
+MODES = ("code", "paper")
+_ZERO = np.float32(0)
+State = TypeVar("State", bound="AdamState")
+
+
+@dataclass(frozen=True)
+class AdamState:
+    """Moments of a weight and how often it was stepped.
+
+    m, v: float32 in the weight's shape. step: the exponent of the bias corrections after the next step is one more.
+    """
+
+    m: Array
+    v: Array
+    step: int = 0
+
+    @classmethod
+    def start(cls: type[State], weight: Array) -> State:
+        """Return the state of a weight that has had no step."""
+        require_array("weight", weight)
+        zeros = np.zeros(weight.shape, dtype=np.float32, like=weight)
+        return cls(zeros, zeros)
+
+
+@dataclass(frozen=True)
+class SpamState(AdamState):
+    """The state of SPAM: total is the number of steps, never set back."""
+
+    total: int = 0
+
+
+@dataclass(frozen=True)
+class StableSpamState(SpamState):
+    """The state of Stable-SPAM: averages (float32) of the largest gradient, of the norm and of its square."""
+
+    peak: np.float32 = _ZERO
+    norm: np.float32 = _ZERO
+    square: np.float32 = _ZERO
+
+
+def adam_step(
+    state: AdamState,
+    gradient: Array,
+    weight: Array,
+    *,
+    lr: float = 1e-3,
+    betas: tuple[float, float] = (0.9, 0.999),
+    eps: float = 1e-8,
+    weight_decay: float = 0.0,
+) -> tuple[AdamState, Array]:
+    """Return (state, weight) after a step of Adam with decoupled weight decay (clause N27.2).
+
+    state: of `AdamState.start` or an earlier step. gradient, weight: float32 of one shape, of NumPy or CuPy.
+    lr, eps, weight_decay: numbers from 0; betas: two from 0 to below 1. Raises DtypeError, ShapeError, ArgumentError.
+    """
+    rates = _checked(state, AdamState, gradient, weight, lr, betas, eps, weight_decay)
+    with np.errstate(all="ignore"):
+        weight = weight * _single(1 - rates.lr * rates.decay)
+        return _moved(replace(state, step=state.step + 1), gradient, weight, rates)
+
+
+def spam_step(
+    state: SpamState,
+    gradient: Array,
+    weight: Array,
+    *,
+    lr: float = 1e-3,
+    betas: tuple[float, float] = (0.9, 0.999),
+    eps: float = 1e-6,
+    weight_decay: float = 0.0,
+    threshold: float = 5000.0,
+    gap: int = 500,
+    warmup: int = 150,
+    quiet: int = 20,
+) -> tuple[SpamState, Array]:
+    """Return (state, weight) after a step of SPAM (clause N27.3): spikes clipped, moments reset every `gap` steps.
+
+    Arguments as of `adam_step`; threshold: of g**2 against v, 0 for no clipping; gap: 0 for no reset; warmup: steps of
+    small rates after a reset; quiet: steps after one in which nothing is clipped. Raises DtypeError, ShapeError,
+    ArgumentError.
+    """
+    rates = _checked(state, SpamState, gradient, weight, lr, betas, eps, weight_decay)
+    gap, warmup, quiet = (require_integer(n, x, 0) for n, x in (("gap", gap), ("warmup", warmup), ("quiet", quiet)))
+    spike, total = _number("threshold", threshold), state.total + 1
+    reset = gap > 0 and total % gap == 0
+    m, v = (np.zeros_like(a) if reset else a for a in (state.m, state.v))
+    with np.errstate(all="ignore"):
+        if spike and total >= quiet and (not gap or total % gap >= quiet):
+            limit = v * _single(spike)
+            clipped = np.copysign(np.sqrt(limit), gradient)
+            gradient = np.where(gradient * gradient > limit, clipped, gradient)
+        m, v = _averaged(m, gradient, rates.beta1), _averaged(v, gradient * gradient, rates.beta2)
+        step = state.step + 1
+        first, second = (1 - rounded_power64(beta, step) for beta in (rates.beta1, rates.beta2))
+        since = total % gap if gap and total >= gap else warmup
+        rate = rates.lr * (math.sqrt(second) / first) * (cosine_factor(since, warmup) if since < warmup else 1.0)
+        weight = weight - _single(rate) * (m / (np.sqrt(v) + _single(rates.eps)))
+        if rates.decay:
+            weight = weight - _single(rates.lr * rates.decay) * weight
+    return replace(state, m=_plain(m), v=_plain(v), step=step, total=total), _plain(weight)
+
+
+def stable_spam_step(
+    state: StableSpamState,
+    gradient: Array,
+    weight: Array,
+    *,
+    lr: float = 1e-3,
+    betas: tuple[float, float] = (0.9, 0.999),
+    eps: float = 1e-8,
+    weight_decay: float = 0.0,
+    gammas: tuple[float, float] = (0.7, 0.9),
+    theta: float = 0.999,
+    gap: int = 1000,
+    steps: int | None = None,
+    least: float = 0.5,
+    mode: str = "code",
+) -> tuple[StableSpamState, Array]:
+    """Return (state, weight) after a step of Stable-SPAM (clause N27.4): clip, rescale the norm, reset, Adam.
+
+    Arguments as of `adam_step`; gammas and theta: rates of the averages of the norm, its square and the largest
+    gradient, from 0 to below 1; gap: as of `spam_step`; steps: those of the run, over which the first gamma and beta
+    fall along a cosine to `least` of themselves, or None; mode: at a reset, `code` steps with the old moments and
+    forgets this gradient, `paper` begins from zero moments. Raises DtypeError, ShapeError, ArgumentError.
+    """
+    rates = _checked(state, StableSpamState, gradient, weight, lr, betas, eps, weight_decay)
+    gamma1, gamma2 = _pair("gammas", gammas)
+    rate, gap = _below_one("theta", theta), require_integer("gap", gap, 0)
+    require_choice("mode", mode, MODES)
+    total, step = state.total + 1, state.step + 1
+    scale = 1.0
+    if steps is not None:
+        scale = cosine_factor(total, require_integer("steps", steps, 1), falling=_below_one("least", least))
+    with np.errstate(all="ignore"):
+        weight = weight * _single(1 - rates.lr * rates.decay)
+        gradient, peak = _clipped(gradient, state.peak, rate, step)
+        gradient, norm, square = _rescaled(gradient, state, gamma1 * scale, gamma2, rates.eps, step)
+        reset = gap > 0 and total % gap == 0
+        before = replace(state, step=1 if reset else step, total=total, peak=peak, norm=norm, square=square)
+        if reset and mode == "paper":
+            before = replace(before, m=np.zeros_like(state.m), v=np.zeros_like(state.v))
+        after, weight = _moved(before, gradient, weight, replace(rates, beta1=rates.beta1 * scale))
+    if reset and mode == "code":
+        after = replace(after, m=np.zeros_like(state.m), v=np.zeros_like(state.v))
+    return after, weight
+
+
+@dataclass(frozen=True)
+class _Rates:
+    lr: float
+    beta1: float
+    beta2: float
+    eps: float
+    decay: float
+
+
+def _checked(state: Any, kind: Any, gradient: Any, weight: Any, lr: Any, betas: Any, eps: Any, decay: Any) -> _Rates:
+    """Return the rates of a step; raise unless all arguments fit."""
+    if type(state) is not kind:
+        raise ArgumentError(f"state is {shown(state)}; allowed is {kind.__name__}, by its `start` or an earlier step")
+    for name, array in (("weight", weight), ("gradient", gradient), ("state.m", state.m), ("state.v", state.v)):
+        require_array(name, array)
+        if array.dtype != np.float32:
+            raise DtypeError(f"{name} has dtype {array.dtype}; allowed is float32")
+        if tuple(array.shape) != tuple(weight.shape):
+            raise ShapeError(f"{name} has shape {tuple(array.shape)}; allowed is that of weight, {tuple(weight.shape)}")
+    return _Rates(_number("lr", lr), *_pair("betas", betas), _number("eps", eps), _number("weight_decay", decay))
+
+
+def _number(name: str, value: Any) -> float:
+    plain = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    if not plain or not 0 <= value < 2**100:
+        raise ArgumentError(f"{name} is {shown(value)}; allowed are numbers from 0 to below 2**100")
+    return float(value)
+
+
+def _below_one(name: str, value: Any) -> float:
+    found = _number(name, value)
+    if found >= 1:
+        raise ArgumentError(f"{name} is {shown(value)}; allowed are numbers from 0 to below 1")
+    return found
+
+
+def _pair(name: str, value: Any) -> tuple[float, float]:
+    if not isinstance(value, (tuple, list)) or len(value) != 2:
+        raise ArgumentError(f"{name} is {shown(value)}; allowed are two numbers from 0 to below 1")
+    return _below_one(f"{name}[0]", value[0]), _below_one(f"{name}[1]", value[1])
+
+
+def _single(x: float) -> np.float32:
+    """A float64 scalar as it meets a float32 array: rounded once."""
+    return np.float32(x)
+
+
+def _averaged(old: Any, new: Any, beta: float) -> Any:
+    """fl(fl(beta old) + fl((1 - beta) new)), 1 - beta in float64."""
+    return old * _single(beta) + new * _single(1 - beta)
+
+
+def _plain(x: Array) -> Array:
+    """The same numbers with every NaN as 0x7FC00000."""
+    bits = x.view(np.uint32)
+    return np.where((bits & np.uint32(0x7FFFFFFF)) > INF, NAN, bits).view(np.float32)
+
+
+def _moved(state: Any, gradient: Array, weight: Array, rates: _Rates) -> tuple[Any, Array]:
+    """Adam's moments and step, bias corrections by `state.step` (N27.2)."""
+    m = _averaged(state.m, gradient, rates.beta1)
+    v = _averaged(state.v, gradient * gradient, rates.beta2)
+    first, second = (1 - rounded_power64(beta, state.step) for beta in (rates.beta1, rates.beta2))
+    below = np.sqrt(v) / _single(math.sqrt(second)) + _single(rates.eps)
+    weight = weight - _single(rates.lr / first) * (m / below)
+    return replace(state, m=_plain(m), v=_plain(v)), _plain(weight)
+
+
+def _clipped(gradient: Array, peak: np.float32, theta: float, step: int) -> tuple[Array, np.float32]:
+    """Gradients above the corrected average of the largest one, scaled to it (N27.4, 2)."""
+    largest = _scalar(np.abs(gradient).max() if gradient.size else 0)
+    peak = _scalar(_averaged(peak, largest, theta))
+    limit = peak / _single(1 - rounded_power64(theta, step))
+    return np.where(np.abs(gradient) > limit, gradient / largest * limit, gradient), peak
+
+
+def _rescaled(
+    gradient: Array, state: StableSpamState, gamma1: float, gamma2: float, eps: float, step: int
+) -> tuple[Array, np.float32, np.float32]:
+    """The gradient with its norm replaced by one averaged over the steps (N27.4, 3)."""
+    length = exact_norm(gradient)
+    norm = _scalar(_averaged(state.norm, length, gamma1))
+    square = _scalar(_averaged(state.square, length * length, gamma2))
+    first, second = (_single(1 - rounded_power64(gamma, step)) for gamma in (gamma1, gamma2))
+    wanted = norm / first / (np.sqrt(square / second) + _single(eps))
+    return (gradient / length * wanted if length > 0 else gradient), norm, square
+
+
+def _scalar(x: Any) -> np.float32:
+    """A float32 number of NumPy or of a device as a scalar of NumPy; NaN is 0x7FC00000."""
+    found = np.float32(float(x))
+    return np.float32(math.nan) if np.isnan(found) else found
+
+
+def exact_norm(x: Array) -> np.float32:
+    """Return the root of the exact sum of squares of float32 numbers, rounded once (N27.1). Raises DtypeError."""
+    require_array("x", x)
+    if x.dtype != np.float32:
+        raise DtypeError(f"x has dtype {x.dtype}; allowed is float32")
+    magnitude = np.ascontiguousarray(x, like=x).reshape(-1).view(np.uint32) & np.uint32(0x7FFFFFFF)
+    if x.size and int(magnitude.max()) >= int(INF):
+        return np.uint32(NAN if int(magnitude.max()) > int(INF) else INF).view(np.float32)
+    field = np.maximum(magnitude >> np.uint32(23), np.uint32(1))
+    hidden = np.where(magnitude >= np.uint32(0x800000), np.uint32(0x800000), np.uint32(0))
+    significand = ((magnitude & np.uint32(0x7FFFFF)) | hidden).astype(np.uint64)
+    squares, total = significand * significand, 0
+    for one in range(1, 255):
+        chosen = field == np.uint32(one)
+        if chosen.any():
+            total += _sum_of(squares[chosen]) << 2 * (one - 1)
+    return _root(total)
+
+
+def _sum_of(squares: Array) -> int:
+    """The exact sum of integers below 2**48, by halves."""
+    return (int((squares >> np.uint64(24)).sum()) << 24) + int((squares & np.uint64(0xFFFFFF)).sum())
+
+
+def _root(total: int) -> np.float32:
+    """The float32 nearest to the root of an integer in units of 2**-298."""
+    if not total:
+        return np.float32(0)
+    shift = max(0, 61 - total.bit_length()) & ~1
+    cut = max(0, total.bit_length() - 61) + 1 & ~1
+    word = total << shift >> cut
+    root = math.isqrt(word)
+    exact = root * root == word and total << shift == word << cut
+    bits = _round(np.array([2 * root + (not exact)], np.uint64), np.array([(cut - shift) // 2 - 150], np.int32))
+    return np.float32(bits.astype(np.uint32).view(np.float32)[0])

@@ -1,0 +1,97 @@
+// The operations of training methods, N21 to N25: the inputs of a vector in, the matrices of its outputs out.
+#pragma once
+#include "estimators.hpp"
+#include "hadamard.hpp"
+#include "logarithmic.hpp"
+#include "nvfp4.hpp"
+#include "tetrajet.hpp"
+#include "vectors.hpp"
+
+using Answers = std::vector<Matrix>;  // in the order of the outputs in the table of `operations.hpp`
+
+inline Matrix float32_bits(const Array& x) {  // float32, or bfloat16 widened
+    Matrix out = x.matrix();
+    if (x.dtype == "bfloat16")
+        for (Word& word : out.words) word <<= 16;
+    return out;
+}
+
+inline Words random_of(const Vector& v) {
+    const Array* given = v.find("rbits");
+    return given ? given->words : Words{};
+}
+
+inline Matrix row_of(const Words& words) {
+    Matrix out(1, words.size());
+    out.words = words;
+    return out;
+}
+
+inline Matrix wide_bits(const Array& x) {  // as float32, exact
+    Matrix out = float32_bits(x);
+    if (x.dtype != "float16") return out;
+    for (Word& word : out.words) {
+        Number n = input(x.dtype, word);
+        Word sign = n.negative ? SIGN32 : 0;
+        word = n.kind == Kind::nan ? NAN32 : n.kind == Kind::infinite ? INF32 | sign : n.zero() ? sign
+               : round32(n.negative, n.significand, n.exponent);
+    }
+    return out;
+}
+
+inline Answers to_nvfp4(const Vector& v) {
+    const Array* given = v.find("tensor_amax");
+    std::size_t tall = v.params["tile"].items[0].number;
+    const Word* amax = given ? &given->words[0] : nullptr;
+    Nvfp4 found = quantize_nvfp4(wide_bits(v["x"]), v.text("variant"), amax, tall, random_of(v));
+    return {pack(found.codes), found.scales, row_of({found.maximum})};
+}
+
+inline Answers from_nvfp4(const Vector& v) {
+    std::size_t tall = v.params["tile"].items[0].number;
+    Word amax = v["tensor_amax"].words[0];
+    return {dequantize_nvfp4(unpack(v["packed"].matrix()), v["scales"].matrix(), amax, v.text("order"), tall,
+                             v.text("dtype"))};
+}
+
+inline Word signs_of(const Vector& v) { return v.arguments.find("signs") ? Word(v.number("signs")) : 0xD7E8; }
+
+inline Answers rotated(const Vector& v) {
+    return {hadamard16(wide_bits(v["x"]), signs_of(v), int(v.number("axis")), v.text("order"), v.text("dtype"))};
+}
+
+inline Answers rotated_codes(const Vector& v) {
+    const Array* given = v.find("tensor_amax");
+    const Word* amax = given ? &given->words[0] : nullptr;
+    int axis = int(v.number("axis"));
+    Nvfp4 found = hadamard_nvfp4(wide_bits(v["x"]), signs_of(v), axis, v.text("order"), amax, random_of(v));
+    return {pack(found.codes), found.scales, row_of({found.maximum})};
+}
+
+inline Answers to_tetrajet(const Vector& v) {
+    bool along = v.number("axis") == 1 || WRONG("N24.1"), average = v.operation == "q_ema";
+    TetraJet found = average ? q_ema(wide_bits(v["w"]), wide_bits(v["ema"]), along, v.text("rule"))
+                             : quantize_tetrajet(wide_bits(v["x"]), along, v.text("rule"), v.text("ties"),
+                                                 v.text("ratio"), random_of(v));
+    return {pack(found.codes), found.scales};
+}
+
+inline Answers to_luq(const Vector& v) {
+    const Array* given = v.find("tensor_amax");
+    Luq found = luq(wide_bits(v["x"]), v["r_under"].words, v["r_log"].words, v.number("divisor"),
+                    given ? &given->words[0] : nullptr, v.text("step"));
+    return {pack(found.codes), row_of({found.alpha})};
+}
+
+inline Answers from_luq(const Vector& v) {
+    return {dequantize_luq(unpack(v["packed"].matrix()), v["alpha"].words[0], v.text("dtype"))};
+}
+
+inline Answers to_radix4(const Vector& v) {
+    return {pack(radix4(wide_bits(v["x"]), grid_of(v.number("n0"), v.text("phase"), v.text("threshold"))))};
+}
+
+inline Answers from_radix4(const Vector& v) {
+    Grid grid = grid_of(v.number("n0"), v.text("phase"), "midpoint");
+    return {dequantize_radix4(unpack(v["packed"].matrix()), grid, v.text("dtype"))};
+}

@@ -1,0 +1,186 @@
+"""Parts of fields: what is asked of them, that they are right of a right kernel, and which wrong kernels they tell."""
+
+import inspect
+import json
+from functools import partial
+
+import numpy as np
+import pytest
+from structure_tools import engine_of, golden
+
+from refnum.conformance.cases.operation import OPERATIONS, run_golden
+from refnum.conformance.cases.structure.cutting import COLUMNS, ROWS, cutting
+from refnum.conformance.cases.structure.fields import MARKS, SMALL, fields, parts
+from refnum.conformance.commands.check import structure, sweep
+from refnum.conformance.commands.check.journal import Journal, again
+from refnum.conformance.subjects.isolation.parent import isolated
+from refnum.conformance.subjects.subject import Subject
+
+FEW = 3
+
+
+def asked(operation, function, params=None, most=1 << 30, start=0, **more):
+    """Return the tally of a function judged on some fields of an operation alone."""
+    subject = Subject("k", {operation: function}, **more) if callable(function) else function
+    engine = engine_of(subject, operation, params, quick=False)
+    key = operation, "HOPPER", params or OPERATIONS[operation].defaults()
+    seen = iter(range(1 << 30))
+
+    def left_out(_subject, _case):
+        return not start <= next(seen) < start + most
+
+    sweep.ask(engine, key, "full", {subject.name}, left_out, partial(structure._judge, engine))
+    assert not engine.report.harness
+    return engine.tallies[subject.name]
+
+
+def test_rows_and_columns_are_cut_where_the_answer_is_local():
+    assert cutting("quantize_mxfp4", "HOPPER", {"input": "float32"}).axis == ROWS
+    assert cutting("fp8_columns", "HOPPER", {"underflow": "rne"}).axis == COLUMNS
+    found = cutting("swiglu_backward", "HOPPER", {})
+    assert set(found.inputs) == {"grad", "gate", "up", "prob"} and set(found.outputs) == {"dgate", "dup", "dprob"}
+    assert set(cutting("matmul_fp8", "HOPPER", OPERATIONS["matmul_fp8"].defaults()).inputs) == {"a", "a_scales"}
+
+
+def test_what_is_not_local_is_not_cut():
+    squares = {"tile": [128, 128], "input": "float32"}
+    assert cutting("quantize_fp8_tiles", "HOPPER", squares) is None
+    assert cutting("dequantize_fp8_tiles", "HOPPER", {"tile": [128, 128], "dtype": "float32"}) is None
+    assert cutting("permute_pad", "HOPPER", {"align": 32}) is None
+    assert cutting("quantize_mxfp4", "HOPPER", {"input": "float32", "layout_out": "swizzled"}) is None
+    assert not list(fields("quantize_fp8_tiles", "HOPPER", squares, "full"))
+
+
+@pytest.mark.parametrize("operation", ["decode_e4m3", "mxfp4_to_fp8", "mxfp4_columns", "swiglu_quantize"])
+def test_the_answer_to_a_part_is_a_part_of_the_answer(operation):
+    for field in list(fields(operation, "HOPPER", OPERATIONS[operation].defaults(), "full"))[:: 1 << 5][:FEW]:
+        whole = run_golden(field.case)
+        for part in field.parts[:: 1 << 4]:
+            right = run_golden(part.case(field.case, field.cutting))
+            want = part.of(whole, field.cutting.outputs)
+            assert all(np.array_equal(want[name], array) for name, array in right.items())
+
+
+def test_small_numbers_of_rows_stand_beside_every_small_number_of_columns_and_many_beside_powers():
+    pairs = {(part.row["rows"], part.row["columns"]) for field in fields("decode_e8m0", "HOPPER", {"dtype": "float32"},
+             "full") for part in field.parts}  # fmt: skip
+    assert {(rows, columns) for rows in SMALL for columns in SMALL} <= pairs
+    assert {(rows, 5) for rows in MARKS if rows < 3000} <= pairs
+    for residue in range(512):
+        assert {rows % 512 for rows, _ in pairs if rows > 512} >= {residue}
+
+
+@pytest.mark.parametrize("operation", ["encode_e2m1", "mxfp4_columns"])
+def test_a_right_kernel_is_right_on_every_part(operation):
+    tally = asked(operation, golden(operation), most=40)
+    assert tally.structural > 60 and not tally.wrong and not tally.coverage.refused and not tally.unsupported
+
+
+def wrong(operation, holds, spoil):
+    def run(**keywords):
+        out = keywords.pop("out", None)
+        array = keywords[OPERATIONS[operation].inputs[0]]
+        right = golden(operation)(**keywords)
+        if holds(array):
+            right = spoil(right)
+        if out is None:
+            return right
+        out[...] = right
+        return out
+
+    run.__signature__ = inspect.signature(golden(operation))
+    return run
+
+
+def flipped(right):
+    right = right.copy()
+    right.reshape(-1).view(np.uint8)[-1] ^= 1
+    return right
+
+
+def stepped(right):
+    return np.repeat(right[..., None], 2, axis=-1)[..., 0]
+
+
+CONDITIONS = {
+    "24 rows of 5 columns": (lambda x: x.shape == (24, 5), flipped, "", 24),
+    "384 rows of 24 columns": (lambda x: x.shape == (384, 24), stepped, "not contiguous", 384),
+    "a residue of 512 rows in a storage": (
+        lambda x: x.shape[0] % 512 == 277 and x.ndim == 2 and abs(x.strides[1]) > x.itemsize, flipped, "", 277),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CONDITIONS)
+def test_two_exact_numbers_together_are_told(name):
+    holds, spoil, words, rows = CONDITIONS[name]
+    tally = asked("decode_e8m0", wrong("decode_e8m0", holds, spoil))
+    assert tally.wrong and {len(one.case.inputs["codes"]) % 512 for one in tally.failures} == {rows}
+    assert all(words in one.words for one in tally.failures)
+
+
+def test_a_kernel_that_writes_its_input_is_told():
+    def run(codes, dtype="float32"):
+        right = golden("decode_e8m0")(codes, dtype)
+        if codes.shape[1] == 9 and codes.flags.writeable:
+            codes[-1, -1] ^= 1
+        return right
+
+    tally = asked("decode_e8m0", run, most=12)
+    assert {one.finding for one in tally.failures} == {"input-mutated"}
+
+
+def test_a_call_that_fails_only_after_a_larger_one_is_told():
+    before = [0]
+
+    def run(codes, dtype="float32"):
+        larger, before[0] = before[0] > codes.size, codes.size
+        if larger and codes.shape == (5, 6):
+            raise RuntimeError("no")
+        return golden("decode_e8m0")(codes, dtype)
+
+    tally = asked("decode_e8m0", run)
+    assert {one.finding for one in tally.failures} == {"not-deterministic"}
+
+
+def test_a_kernel_that_refuses_a_storage_is_not_wrong():
+    def run(codes, dtype="float32"):
+        if not codes.flags.c_contiguous:
+            raise ValueError("contiguous arrays only")
+        return golden("decode_e8m0")(codes, dtype)
+
+    tally = asked("decode_e8m0", run, most=20)
+    assert not tally.wrong and tally.coverage.forms and tally.structural > 100
+
+
+def test_a_part_of_the_journal_is_made_again(tmp_path):
+    key = "decode_e8m0", "HOPPER", {"dtype": "float32"}
+    book = Journal(tmp_path / "note.json")
+    book.enter(key, "parts full")
+    book.note("k", 70)
+    found = again(json.loads((tmp_path / "note.json").read_text()))
+    want = next(case for number, case in enumerate(parts(*key, "full")) if number == 70)
+    assert found.label == want.label and found.digest() == want.digest()
+
+
+SOURCE = """
+import refnum
+
+def decode_e8m0(codes, dtype="float32"):
+    right = refnum.decode_e8m0(codes, dtype)
+    if codes.shape == (24, 5):
+        right[-1, -1] = 3
+    if codes.shape == (9, 9):
+        import os, ctypes
+        os.kill(os.getpid(), 9)
+    return right
+"""
+
+
+def test_parts_are_asked_in_a_process_of_its_own(tmp_path):
+    path = tmp_path / "kernel.py"
+    path.write_text(SOURCE)
+    (subject,) = isolated(str(path))
+    tally = asked("decode_e8m0", subject, most=12)
+    assert tally.structural > 500
+    assert {one[1].partition(" with")[0] for one in tally.faults} == {"its process ended"}
+    assert any(one.case.inputs["codes"].shape == (24, 5) for one in tally.failures)

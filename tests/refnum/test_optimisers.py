@@ -1,0 +1,179 @@
+"""Steps of Adam, SPAM and Stable-SPAM (N27): model against oracle, known answers, resets in both modes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import refnum
+from refnum.errors import ArgumentError, DtypeError, ShapeError
+from refnum.oracle import float_bits, float_value
+from refnum.oracle import optimisers as second
+from refnum.schedules import cosine_factor, rounded_power64
+
+SPAM = {"gap": 5, "warmup": 3, "quiet": 2, "threshold": 50.0}
+STABLE = {"gap": 3, "gammas": (0.7, 0.9), "theta": 0.999}
+KNOWN = {
+    1000: [-0.00265732063668, 0.00235828271375, -0.00228547815369, 0.000760823127013],
+    2: [-0.00284577393984, 0.00252448036427, -0.00256553360462, 0.00151798562383],
+}
+"""Reset every so many steps -> the weight after the three gradients below, in float64."""
+GRADIENTS = [[1, -2, 3, -4], [1, 1, -1, 40], [0.5, -0.5, 0.25, -0.125]]
+
+
+def bits(x):
+    return np.asarray(x, np.float32).view(np.uint32).ravel().tolist()
+
+
+def gradients(count, size, seed=1):
+    """Gradients of several sizes; some with zeros, subnormals, NaN or Inf."""
+    dice = np.random.default_rng(seed)
+    for number in range(count):
+        found = (dice.standard_normal(size) * 10.0 ** dice.integers(-4, 3)).astype(np.float32)
+        found[:: 5 + number] = dice.choice(np.array([0, -0.0, 1e-40, 3e19, 1e-25], np.float32))
+        if number == count - 1:
+            found[1], found[2] = np.nan, np.inf
+        yield found
+
+
+def same(state, other):
+    assert bits(state.m) == list(other.m) and bits(state.v) == list(other.v) and state.step == other.step
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+def test_adam_equals_the_oracle(decay):
+    weight = np.linspace(-1, 1, 24, dtype=np.float32)
+    state, other, wide = refnum.AdamState.start(weight), second.State([0] * 24, [0] * 24), bits(weight)
+    rates = second.Rates(3e-3, (0.95, 0.98), 1e-8, decay)
+    for gradient in gradients(6, 24):
+        state, weight = refnum.adam_step(state, gradient, weight, lr=3e-3, betas=(0.95, 0.98), weight_decay=decay)
+        other, wide = second.adam(other, bits(gradient), wide, rates)
+        same(state, other)
+        assert bits(weight) == wide
+
+
+@pytest.mark.parametrize("options", [SPAM, {**SPAM, "threshold": 0}, {**SPAM, "gap": 0}, {**SPAM, "warmup": 0}])
+def test_spam_equals_the_oracle(options):
+    weight = np.linspace(-1, 1, 20, dtype=np.float32)
+    state, other, wide = refnum.SpamState.start(weight), second.State([0] * 20, [0] * 20), bits(weight)
+    rates = second.Rates(1e-3, eps=1e-6, weight_decay=0.01, more=options)
+    for gradient in gradients(14, 20, 2):
+        state, weight = refnum.spam_step(state, gradient, weight, weight_decay=0.01, **options)
+        other, wide = second.spam(other, bits(gradient), wide, rates)
+        same(state, other)
+        assert bits(weight) == wide and state.total == other.total
+
+
+@pytest.mark.parametrize("mode", ["code", "paper"])
+@pytest.mark.parametrize("steps", [None, 9])
+def test_stable_spam_equals_the_oracle(mode, steps):
+    weight = np.linspace(-1, 1, 20, dtype=np.float32).reshape(4, 5)
+    state, other, wide = refnum.StableSpamState.start(weight), second.State([0] * 20, [0] * 20), bits(weight)
+    more = {"gamma1": 0.7, "gamma2": 0.9, "theta": 0.999, "gap": 3} | ({"steps": steps, "least": 0.5} if steps else {})
+    rates = second.Rates(1e-3, weight_decay=0.02, more=more)
+    for gradient in gradients(9, 20, 3):
+        state, weight = refnum.stable_spam_step(
+            state, gradient.reshape(4, 5), weight, weight_decay=0.02, steps=steps, mode=mode, **STABLE
+        )
+        other, wide = second.stable_spam(other, bits(gradient), wide, rates, mode)
+        same(state, other)
+        assert bits(weight) == wide
+        assert bits([state.peak, state.norm, state.square]) == [other.peak, other.norm, other.square]
+
+
+def stable(gap, mode="code"):
+    weight = np.zeros(4, np.float32)
+    state = refnum.StableSpamState.start(weight)
+    for gradient in GRADIENTS:
+        state, weight = refnum.stable_spam_step(state, np.array(gradient, np.float32), weight, gap=gap, mode=mode)
+    return state, weight
+
+
+@pytest.mark.parametrize("gap", KNOWN)
+def test_known_answers_of_stable_spam(gap):
+    """The reference's answers are in float64; three float32 steps agree to six digits."""
+    assert np.allclose(stable(gap)[1], KNOWN[gap], rtol=3e-6, atol=0)
+
+
+def test_a_reset_forgets_a_gradient_in_code_and_the_past_in_paper():
+    (code, one), (paper, two) = (stable(3, mode) for mode in ("code", "paper"))
+    assert not code.m.any() and not code.v.any() and paper.m.all() and code.step == paper.step == 1
+    assert not np.array_equal(one, two) and code.peak == paper.peak
+
+
+def test_the_first_step_of_adam_is_the_rate_with_the_gradient_s_sign():
+    weight = np.zeros(4, np.float32)
+    state, weight = refnum.adam_step(refnum.AdamState.start(weight), np.array([1, -2, 3, -4], np.float32), weight)
+    assert np.allclose(weight, [-1e-3, 1e-3, -1e-3, 1e-3], rtol=1e-6) and state.step == 1
+
+
+def test_spam_clips_a_spike_to_the_threshold_s_root():
+    weight = np.zeros(2, np.float32)
+    state = replace(refnum.SpamState.start(weight), v=np.full(2, 4, np.float32), total=40, step=40)
+    after, _ = refnum.spam_step(state, np.array([1000, -150], np.float32), weight, threshold=2500)
+    plain, _ = refnum.spam_step(state, np.array([100, -100], np.float32), weight, threshold=0)
+    assert np.array_equal(after.m, plain.m) and np.array_equal(after.v, plain.v)
+
+
+def test_points_of_the_cosine():
+    assert [round(cosine_factor(t, 150), 5) for t in (0, 75, 149)] == [0.01, 0.49985, 0.99957]
+    assert round(cosine_factor(10000, 20000, 0.5), 8) == 0.75001963
+    assert round(cosine_factor(20000, 20000, 0.5), 10) == 0.5000000031
+    for place in (0, 1, 37, 75, 76, 150, 151, 152, 400):
+        assert cosine_factor(place, 150) == second.cosine64(place, 150)
+        assert cosine_factor(place, 150, 0.25) == second.cosine64(place, 150, 0.25)
+
+
+def test_powers_are_rounded_once():
+    for base in (0.9, 0.999, 0.5, 0.95 * 0.75, 0.0, 1e-100, 0.99999):
+        for power in (1, 2, 3, 17, 1000, 12345 if base > 0.99 else 60):
+            assert rounded_power64(base, power) == float(Fraction(base) ** power)
+
+
+def test_the_norm_is_exact():
+    dice = np.random.default_rng(8)
+    for spread in (1, 30, 126):
+        exponent = np.clip(dice.integers(127 - spread, 128 + spread, 200), 0, 254)
+        x = (dice.integers(0, 1 << 23, 200) | exponent << 23).astype(np.uint32).view(np.float32)
+        assert bits(refnum.exact_norm(x)) == [second.norm(bits(x))]
+    for special in ([], [0, -0.0], [3, 4], [1e-45], [np.inf, 1], [np.nan, np.inf], [3e38] * 8):
+        assert bits(refnum.exact_norm(np.array(special, np.float32))) == [second.norm(bits(special))]
+    swamped = np.array([4097, *[0.5] * 4096], np.float32)
+    assert bits(refnum.exact_norm(swamped)) == [second.norm(bits(swamped))] != bits(4097)
+
+
+def test_roots_of_the_oracle():
+    for value in (0, 1, 2, 0.25, 1e-45, 3e38, 7):
+        pattern = float_bits(float_value(bits([value])[0]))
+        assert second.float32_root(pattern) == bits([np.sqrt(np.float32(value))])[0]
+
+
+W = np.zeros((2, 3), np.float32)
+
+
+@pytest.mark.parametrize(("step", "kind"), [(refnum.adam_step, refnum.AdamState), (refnum.spam_step, refnum.SpamState),
+                                            (refnum.stable_spam_step, refnum.StableSpamState)])  # fmt: skip
+def test_bad_arguments_are_refused(step, kind):
+    state = kind.start(W)
+    for wrong in ({"lr": -1}, {"lr": "1"}, {"lr": True}, {"lr": float("nan")}, {"betas": (0.9,)}, {"betas": (1, 0.9)},
+                  {"betas": 0.9}, {"eps": float("inf")}, {"weight_decay": -0.1}):  # fmt: skip
+        with pytest.raises(ArgumentError):
+            step(state, W, W, **wrong)
+    with pytest.raises(ArgumentError):
+        step(W, W, W)
+    with pytest.raises(DtypeError):
+        step(state, W.astype(np.float64), W)
+    with pytest.raises(ShapeError):
+        step(state, W[:1], W)
+    with pytest.raises(DtypeError):
+        kind.start([1.0])
+
+
+@pytest.mark.parametrize("wrong", [{"mode": "torch"}, {"gammas": (0.5, 1)}, {"theta": 1}, {"gap": -1}, {"gap": 2.0},
+                                   {"steps": 0}, {"least": 1, "steps": 4}])  # fmt: skip
+def test_bad_arguments_of_stable_spam_are_refused(wrong):
+    with pytest.raises(ArgumentError):
+        refnum.stable_spam_step(refnum.StableSpamState.start(W), W, W, **wrong)
