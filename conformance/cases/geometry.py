@@ -17,8 +17,10 @@ def block_shape(geometry: str, case: Case) -> tuple[int, int]:
     if geometry == "tile":
         rows, columns = case.params["tile"]
         return int(rows), int(columns)
+    if geometry == "down32":
+        return 32, 1
     if geometry not in BLOCKS:
-        raise ArgumentError(f"Unknown block geometry {geometry!r}; choose from {', '.join(BLOCKS)} or tile.")
+        raise ArgumentError(f"Unknown block geometry {geometry!r}; choose from {', '.join(BLOCKS)}, down32 or tile.")
     return 1, BLOCKS[geometry]
 
 

@@ -52,7 +52,8 @@ _MX_ELEMENT = Blocks("@element", 32)
 _NVFP4 = "model-on-cupy-nvfp4"
 _ROTATION = "model-on-cupy-rotation"
 _TETRAJET = "model-on-cupy-tetrajet"
-_TETRAJET_OUT = (Output("packed", "packed", "E2M1"), Output("scales", "scales", "E8M0"))
+_MXFP4_DOWN = (Output("packed", "packed", "E2M1", "down32"), Output("scales", "scales", "E8M0"))
+_DOWN = {("axis", 0): _MXFP4_DOWN}
 _LOGARITHMIC = "model-on-cupy-logarithmic"
 _RADIX4 = {"n0": (-5,), "phase": ("even", "odd")}
 _ESTIMATORS = "model-on-cupy-estimators"
@@ -90,11 +91,14 @@ _TABLE = (
               {"axis": hadamard.AXES, "order": hadamard.ORDERS, "input": _ROTATED}, optional=("tensor_amax", "rbits"),
               layouts=(storage.OUT,), stored_as=nvfp4.LAYOUTS, reads=NVFP4, rounds_to=NVFP4, dear=16, proof=_ROTATION),
     Operation("quantize_tetrajet", "N24", "tetrajet", ("x",), _TETRAJET_OUT,
+              layouts=(storage.OUT,), stored_as=nvfp4.LAYOUTS, reads=NVFP4, rounds_to=NVFP4, dear=4, proof=_ROTATION),
+    Operation("quantize_tetrajet", "N24", "tetrajet", ("x",), _MXFP4,
               {"axis": (1, 0), "rule": tetrajet.RULES, "ties": tetrajet.TIES, "ratio": tetrajet.RATIOS,
                "input": FLOAT_OUTPUTS},
-              read_under={"ratio": ("rule", "truncation_free")}, optional=("rbits",), proof=_TETRAJET),
-    Operation("q_ema", "N24", "tetrajet", ("w", "ema"), _TETRAJET_OUT,
-              {"axis": (1, 0), "rule": tetrajet.RULES, "input": FLOAT_OUTPUTS}, proof=_TETRAJET),
+              read_under={"ratio": ("rule", "truncation_free")}, optional=("rbits",), other_outputs=_DOWN,
+              proof=_TETRAJET),
+    Operation("q_ema", "N24", "tetrajet", ("w", "ema"), _MXFP4,
+              {"axis": (1, 0), "rule": tetrajet.RULES, "input": FLOAT_OUTPUTS}, other_outputs=_DOWN, proof=_TETRAJET),
     Operation("luq", "N23", "logarithmic", ("x", "r_under", "r_log"),
               (Output("packed", "packed", "E3M0"), Output("alpha", "values")),
               {"divisor": (64, 128, 16), "step": ("real", "power_of_two"), "input": FLOAT_OUTPUTS},

@@ -13,14 +13,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
 
 from refnum.errors import RefnumError
 
-from ..bugs import WRONG
+from ..bugs import WRONG, asked_of
 from ..bugs.suspects import SUSPECTS, Suspect
 from ..cases import layouts
 from ..cases.case import Case
@@ -200,7 +199,7 @@ def _note(name: str, words: str = "") -> dict[str, Any]:
 
 def predicted(suspect: Suspect, case: Case, golden: Bits) -> Bits | None:
     """Return what a suspect gives for a case, as it gives it; None where it does not apply."""
-    if not any(fnmatchcase(case.operation, pattern) for pattern in suspect.operations):
+    if not asked_of(suspect.operations, case.operation):
         return None
     if suspect.id in TIES and suspect.id not in _ties_of(case):
         return None  # one rule of ties, several notes: the element format says which
