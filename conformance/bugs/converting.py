@@ -7,7 +7,7 @@ import numpy as np
 from refnum.arrays import unpack_nibbles
 
 from ..cases.case import Case
-from ..cases.operation import TILE
+from ..cases.entry import TILE
 from .tools import Outputs, changed, element_format, row, with_codes
 
 PADDED = {"scales_to_swizzled": (128, 4), "scales_to_packed_ue8m0": (4, 4), "scales_to_gemm_float32": (4, 1)}

@@ -20,9 +20,10 @@ from refnum.formats import FORMATS, Format
 from refnum.profiles import Profile
 
 from ..cases.case import Case
+from ..cases.entry import Operation, Output
 from ..cases.geometry import block_shape, spread
 from ..cases.layouts import without_layouts
-from ..cases.operation import Operation, Output, call_golden, outputs_of
+from ..cases.operation import call_golden, outputs_of
 from ..cases.primitives import VECTOR_OPERATIONS, answer
 
 Outputs = dict[str, np.ndarray]

@@ -11,7 +11,8 @@ import refnum
 from refnum import layouts, philox
 
 from .case import Case
-from .operation import OPERATIONS, Blocks, Operation, Output, call_golden, outputs_of
+from .entry import Blocks, Operation, Output
+from .operation import OPERATIONS, call_golden, outputs_of
 
 DECODED = tuple(name for name, fmt in refnum.FORMATS.items() if fmt.bits <= 8)
 ENCODED = (*(name for name in DECODED if refnum.FORMATS[name].kind != "scale"), "BF16", "FP16")

@@ -10,7 +10,8 @@ import typer
 
 from refnum.profiles import PROFILES, Profile, get_profile
 
-from ..cases.operation import Operation, select
+from ..cases.entry import Operation
+from ..cases.operation import select
 from ..reports import terminal
 from .options import told
 

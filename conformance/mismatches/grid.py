@@ -18,8 +18,9 @@ from refnum.formats import get_format
 
 from ..cases.case import Case
 from ..cases.draw.bits import float_bits
+from ..cases.entry import Output
 from ..cases.geometry import spread
-from ..cases.operation import OPERATIONS, Output
+from ..cases.operation import OPERATIONS
 from ..verdicts.compare import coded_outputs, differences
 from .page import source_index
 

@@ -10,8 +10,9 @@ from typing import Any
 from ..bugs.suspects import SUSPECTS
 from ..cases.case import Case
 from ..cases.corners import corner_cases
+from ..cases.entry import DATA_PARAMS
 from ..cases.levels import P1
-from ..cases.operation import DATA_PARAMS, run_golden
+from ..cases.operation import run_golden
 from ..cases.recipes import sampled_cases
 from ..subjects.calls.call import call
 from ..subjects.subject import Subject

@@ -19,8 +19,9 @@ from refnum.formats import Format, get_format
 
 from ..cases.case import Case, plain
 from ..cases.draw.bits import float_bits
+from ..cases.entry import Output, is_random
 from ..cases.geometry import block_shape, column_block, spread
-from ..cases.operation import OPERATIONS, Output, is_random, outputs_of
+from ..cases.operation import OPERATIONS, outputs_of
 from ..reports.number import number_text
 from ..verdicts.compare import coded_outputs, differences
 from ..verdicts.kinds import Kind, places_of

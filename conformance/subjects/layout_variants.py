@@ -13,8 +13,9 @@ from typing import Any
 import refnum
 from refnum.layouts import LAYOUTS
 
+from ..cases.entry import Operation
 from ..cases.layouts import IN, OUT, PLAIN
-from ..cases.operation import OPERATIONS, Operation
+from ..cases.operation import OPERATIONS
 from .subject import Subject, takes
 
 RANDOM, KEYED = "random", "keyed"

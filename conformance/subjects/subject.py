@@ -20,9 +20,10 @@ from refnum.profiles import Profile, get_profile, profile_name
 
 from ..cases.case import DESCRIPTIVE, Case, plain
 from ..cases.contracts import Contract, checked_contract
+from ..cases.entry import DATA_PARAMS
 from ..cases.layouts import PLAIN
 from ..cases.levels import checked_level
-from ..cases.operation import DATA_PARAMS, OPERATIONS, arguments_of
+from ..cases.operation import OPERATIONS, arguments_of
 from .arrays import LIBRARIES
 
 KINDS = ("model", "host", "gpu", "peer", "user", "control")

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from ..cases.case import Case, plain
+from ..cases.entry import DATA_PARAMS
 from ..cases.layouts import IN, OUT
-from ..cases.operation import DATA_PARAMS, OPERATIONS, as_bits
+from ..cases.operation import OPERATIONS, as_bits
 from .errors import VectorFileError
 from .load import Vector, load_vectors
 

@@ -17,11 +17,12 @@ from refnum.codec import value
 from refnum.formats import get_format
 
 from ..cases.case import Case
+from ..cases.entry import Output
 from ..cases.findings import NO_PROBLEM, SHAPE, Problem
 from ..cases.geometry import blocks_hit, spread
 from ..cases.layouts import OUT, PLAIN, bytes_of, stored_scales
 from ..cases.levels import CLASSES, NO_LEVEL, P1, input_classes
-from ..cases.operation import OPERATIONS, Output, as_bits, outputs_of
+from ..cases.operation import OPERATIONS, as_bits, outputs_of
 from ..cases.same_bytes import same
 from .bounds import beyond_bounds, within_bounds
 from .kinds import Kind, kinds_of

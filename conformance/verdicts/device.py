@@ -17,9 +17,10 @@ from refnum.arrays import BFLOAT16, Array, contiguous
 from refnum.errors import ArgumentError, UnsupportedError
 
 from ..cases.case import Case
+from ..cases.entry import is_random
 from ..cases.findings import Finding
 from ..cases.levels import Outcome
-from ..cases.operation import OPERATIONS, is_random, run_golden
+from ..cases.operation import OPERATIONS, run_golden
 from ..cases.recipes import Recipe, expand
 from ..subjects.arrays import share_memory, to_numpy
 from ..subjects.calls.call import Called, call_on

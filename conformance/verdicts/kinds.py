@@ -17,9 +17,10 @@ from refnum.codec import value
 from refnum.formats import get_format
 
 from ..cases.case import Case
+from ..cases.entry import Output
 from ..cases.geometry import spread
 from ..cases.levels import CLASSES, NO_LEVEL, input_classes
-from ..cases.operation import Output, outputs_of
+from ..cases.operation import outputs_of
 
 Arrays = Mapping[str, np.ndarray]
 NAN_CODES, ZERO, PAYLOAD, SIGN, NAN, INFINITE = (

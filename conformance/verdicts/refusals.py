@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ..cases.case import Case, plain
-from ..cases.operation import is_random
+from ..cases.entry import is_random
 from ..subjects.calls.call import NO_ROOM, other_data
 
 Form = tuple[str, ...]

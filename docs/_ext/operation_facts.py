@@ -13,7 +13,8 @@ from value_tables import Table
 import refnum
 from refnum import gpu
 from refnum.conformance.cases.domains import domains_for
-from refnum.conformance.cases.operation import OPERATIONS, Operation
+from refnum.conformance.cases.entry import Operation
+from refnum.conformance.cases.operation import OPERATIONS
 from refnum.conformance.cases.primitives import VECTOR_OPERATIONS
 from refnum.conformance.subjects.peers import subjects as peers
 from refnum.gpu import __all__ as launchers

@@ -91,7 +91,7 @@ def test_a_level_of_agreement_can_be_enough():
         assert_conforms(no_negative_zero, "quantize_mxfp4", level="smoke")
 
 
-def test_what_is_not_supported_does_not_conform():
+def test_what_is_not_supported_does_not_conform(little_structure):
     with pytest.raises(AssertionError, match="takes no 'scale'"):
         assert_conforms(
             lambda packed, scales: refnum.mxfp4_to_fp8(packed, scales), "mxfp4_to_fp8", save=False, examples=0

@@ -5,6 +5,7 @@ Casts: all 65,536 bfloat16, all 65,536 float16, 57,344 boundary patterns and 2^2
 Decoders: every code. Quantisers: blocks led by 28,672 boundary magnitudes and by every bfloat16 magnitude.
 """
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -72,10 +73,17 @@ def run(subject, operation, params, **inputs):
     return [as_bits(to_numpy(part)) for part in (result if isinstance(result, tuple) else (result,))]
 
 
+ANSWERS = {}
+"""Golden results of megabytes of inputs by their digest: several peers are compared with the same."""
+
+
 def model(operation, params, **inputs):
-    function = getattr(refnum, operation)
-    result = function(**inputs, **params)
-    return [as_bits(part) for part in (result if isinstance(result, tuple) else (result,))]
+    arrays = [(name, x.shape, x.dtype.name, hashlib.sha256(x.tobytes()).digest()) for name, x in inputs.items()]
+    key = repr((operation, sorted(params.items()), arrays))
+    if key not in ANSWERS:
+        result = getattr(refnum, operation)(**inputs, **params)
+        ANSWERS[key] = [as_bits(part) for part in (result if isinstance(result, tuple) else (result,))]
+    return ANSWERS[key]
 
 
 def of_variant(subject, operation, params, profile=""):

@@ -63,5 +63,5 @@ def test_a_kernel_that_is_wrong_as_well_is_a_mismatch():
     def sometimes(x):
         return away(x) if x.shape[0] < 5 else None
 
-    (row,) = judge_kernel(sometimes, "quantize_mxfp4", profile="HOPPER", examples=1, save=False)["results"][:1]
+    (row,) = judge_kernel(sometimes, "quantize_mxfp4", profile="HOPPER", level="smoke", save=False)["results"][:1]
     assert row["outcome"] == "mismatch" and "wrong-shape-or-dtype" in row["findings"]

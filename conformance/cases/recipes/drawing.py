@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from ..operation import OPERATIONS, Operation
+from ..entry import Operation
+from ..operation import OPERATIONS
 from .distributions import distributions_for
 from .recipe import Recipe
 

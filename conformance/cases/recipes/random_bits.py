@@ -9,7 +9,8 @@ import refnum
 from refnum import philox
 
 from ..case import Case
-from ..operation import OPERATIONS, WORDS
+from ..entry import WORDS
+from ..operation import OPERATIONS
 
 Array = Any
 

@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
 from ..case import Case, plain
-from ..operation import DATA_PARAMS, OPERATIONS
+from ..entry import DATA_PARAMS
+from ..operation import OPERATIONS
 from .drawing import Limits, draw_recipe
 from .inputs import expand
 from .recipe import Recipe

@@ -13,7 +13,8 @@ from refnum.tiles import tile_count
 
 from ..case import FORM, Case
 from ..draw.products import COLUMNS, scale_kinds, scales_of_kind, terms_for
-from ..operation import OPERATIONS, WORDS
+from ..entry import WORDS
+from ..operation import OPERATIONS
 from ..recipes.random_bits import by_key, with_random_bits
 from . import values
 from .covering import Level, Row

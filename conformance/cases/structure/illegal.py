@@ -11,8 +11,9 @@ import numpy as np
 from refnum.formats import get_format
 
 from ..case import FORM, Case
+from ..entry import WORDS
 from ..layouts import IN, OUT
-from ..operation import OPERATIONS, WORDS, outputs_of
+from ..operation import OPERATIONS, outputs_of
 from .build import build
 from .factors import CASTS, RAGGED, ROUTED
 from .plan import base_row

@@ -14,8 +14,9 @@ from refnum.errors import ShapeError
 
 from ...cases import layouts
 from ...cases.case import Case
+from ...cases.entry import Output
 from ...cases.geometry import column_block, spread
-from ...cases.operation import Output, as_bits, outputs_of, run_golden
+from ...cases.operation import as_bits, outputs_of, run_golden
 
 STEP = {0: 2048, 1: 1024}
 """Rows, or columns, of the inputs that the model works on at a time; whole tiles of 128."""

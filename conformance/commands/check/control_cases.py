@@ -13,7 +13,8 @@ import ml_dtypes
 import numpy as np
 
 from ...cases.case import Case
-from ...cases.operation import OPERATIONS, WORDS
+from ...cases.entry import WORDS
+from ...cases.operation import OPERATIONS
 
 ROWS, K = 4, 256
 _DTYPES = {"float32": np.dtype(np.float32), "bfloat16": np.dtype(ml_dtypes.bfloat16), "float16": np.dtype(np.float16)}

@@ -10,9 +10,9 @@ from typing import Any
 import refnum
 
 from ...cases.case import Case, plain, variant
+from ...cases.entry import Operation
 from ...cases.layouts import IN, OUT
 from ...cases.levels import Outcome
-from ...cases.operation import Operation
 from ...subjects.layout_variants import lacking, special_params, unclaimed
 from ...subjects.subject import Broken, Subject
 from ...verdicts.outside import Outside

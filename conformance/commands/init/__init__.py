@@ -13,7 +13,8 @@ import refnum
 from refnum.errors import ArgumentError, FileError
 from refnum.profiles import get_profile, profile_name
 
-from ...cases.operation import DATA_PARAMS, OPERATIONS, Operation
+from ...cases.entry import DATA_PARAMS, Operation
+from ...cases.operation import OPERATIONS
 from ...reports import files
 
 SUBJECT = "kernels_under_test.py"

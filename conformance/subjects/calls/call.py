@@ -19,10 +19,11 @@ from numpy import geterr, seterr  # as they are now: a kernel may replace those 
 from refnum.errors import UnsupportedError
 
 from ...cases.case import Case
+from ...cases.entry import is_random
 from ...cases.findings import Finding
 from ...cases.layouts import stored_inputs
 from ...cases.levels import Outcome
-from ...cases.operation import as_bits, golden_like, is_random
+from ...cases.operation import as_bits, golden_like
 from ...cases.same_bytes import same
 from ..arrays import Guarded, same_place, share_memory, to_library, to_numpy
 from ..subject import Subject, arguments_for, takes_out

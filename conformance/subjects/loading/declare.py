@@ -17,8 +17,9 @@ from refnum.profiles import Profile, get_profile, profile_name
 
 from ...cases.case import Case
 from ...cases.contracts import checked_contract
+from ...cases.entry import FLOAT_INPUTS
 from ...cases.levels import checked_level
-from ...cases.operation import FLOAT_INPUTS, OPERATIONS
+from ...cases.operation import OPERATIONS
 from .layouts import in_layouts
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -10,7 +10,8 @@ import numpy as np
 from refnum.profiles import profile_name
 
 from ...cases.case import Case
-from ...cases.operation import Operation, call_golden
+from ...cases.entry import Operation
+from ...cases.operation import call_golden
 
 
 def case_of(operation: Operation, keywords: dict[str, Any]) -> Case:

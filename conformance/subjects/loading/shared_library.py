@@ -23,7 +23,8 @@ from refnum.profiles import get_profile, profile_name
 
 from ...cases.case import Case
 from ...cases.contracts import checked_contract
-from ...cases.operation import OPERATIONS, Operation, Output, outputs_of
+from ...cases.entry import Operation, Output
+from ...cases.operation import OPERATIONS, outputs_of
 from ..arrays import Guarded
 from .declare import AnyOf, Limits
 from .failure import LIBRARY, KernelFailed, require_schema, see

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ....cases.operation import Operation
+from ....cases.entry import Operation
 
 PAYLOAD = 17
 """Bytes of a payload row for 32 elements: 16 of codes and one scale."""

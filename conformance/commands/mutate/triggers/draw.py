@@ -14,7 +14,8 @@ import numpy as np
 import refnum
 from refnum.errors import RefnumError
 
-from ....cases.operation import OPERATIONS, Operation
+from ....cases.entry import Operation
+from ....cases.operation import OPERATIONS
 from . import forms, sizes, values
 from .condition import Condition, Facts
 from .effects import REGIONS, draw_effect

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ....cases.operation import Operation, Output
+from ....cases.entry import Operation, Output
 from .call import Call
 
 Results = list[np.ndarray]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ....cases.operation import Operation
+from ....cases.entry import Operation
 from .call import Call, address, storage
 from .condition import Condition, Facts, residue, size
 from .sizes import RAGGED, Maker

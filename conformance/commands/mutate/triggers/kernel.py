@@ -14,7 +14,8 @@ import numpy as np
 
 from refnum.errors import ArgumentError
 
-from ....cases.operation import OPERATIONS, Operation
+from ....cases.entry import Operation
+from ....cases.operation import OPERATIONS
 from .call import Call, History
 from .condition import Condition
 from .effects import INTO_OUT, Effect, Results, applied

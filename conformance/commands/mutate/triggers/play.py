@@ -14,7 +14,8 @@ import numpy as np
 import refnum
 
 from ....cases.case import Case
-from ....cases.operation import OPERATIONS, Operation, arguments_of
+from ....cases.entry import Operation
+from ....cases.operation import OPERATIONS, arguments_of
 from ....cases.recipes.inputs import expand
 from ....cases.recipes.random_bits import by_key
 from ....cases.recipes.recipe import Recipe

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from random import Random
 
-from ....cases.operation import Operation
+from ....cases.entry import Operation
 from .call import Call
 from .condition import Condition, Facts, exact, residue, size
 

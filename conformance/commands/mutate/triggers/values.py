@@ -13,7 +13,7 @@ import numpy as np
 from refnum.arrays import unpack_nibbles
 from refnum.formats import BF16, FP16, FP32, Format
 
-from ....cases.operation import Operation
+from ....cases.entry import Operation
 from ....cases.recipes.distributions import layout_of, target_of
 from .call import Call
 from .condition import Condition, Facts

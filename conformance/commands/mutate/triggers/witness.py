@@ -15,7 +15,8 @@ import refnum
 from refnum.errors import RefnumError
 
 from ....cases.case import Case
-from ....cases.operation import OPERATIONS, Operation
+from ....cases.entry import Operation
+from ....cases.operation import OPERATIONS
 from ....cases.recipes.inputs import expand
 from ....cases.recipes.random_bits import by_key
 from ....cases.recipes.recipe import Recipe
