@@ -9,6 +9,8 @@ import pytest
 from structure_tools import engine_of, golden
 
 from refnum.conformance.cases.operation import OPERATIONS, run_golden
+from refnum.conformance.cases.recipes.inputs import expand
+from refnum.conformance.cases.recipes.recipe import Recipe
 from refnum.conformance.cases.structure.cutting import COLUMNS, ROWS, cutting
 from refnum.conformance.cases.structure.fields import MARKS, SMALL, fields, parts
 from refnum.conformance.commands.check import structure, sweep
@@ -184,3 +186,9 @@ def test_parts_are_asked_in_a_process_of_its_own(tmp_path):
     assert tally.structural > 500
     assert {one[1].partition(" with")[0] for one in tally.faults} == {"its process ended"}
     assert any(one.case.inputs["codes"].shape == (24, 5) for one in tally.failures)
+
+
+def test_activations_are_drawn_of_powers_of_two_as_well():
+    params, drawn = {"dtype": "float32"}, {"spread": 2, "exponent": 0}
+    recipe = Recipe("decode_e8m0", "HOPPER", params, (3, 5), 1, "activations", drawn)
+    assert run_golden(expand(recipe))["values"].shape == (3, 5)
