@@ -90,8 +90,6 @@ _TABLE = (
     Operation("hadamard_quantize_nvfp4", "N22", "hadamard", ("x",), _NVFP4_CODES,
               {"axis": hadamard.AXES, "order": hadamard.ORDERS, "input": _ROTATED}, optional=("tensor_amax", "rbits"),
               layouts=(storage.OUT,), stored_as=nvfp4.LAYOUTS, reads=NVFP4, rounds_to=NVFP4, dear=16, proof=_ROTATION),
-    Operation("quantize_tetrajet", "N24", "tetrajet", ("x",), _TETRAJET_OUT,
-              layouts=(storage.OUT,), stored_as=nvfp4.LAYOUTS, reads=NVFP4, rounds_to=NVFP4, dear=4, proof=_ROTATION),
     Operation("quantize_tetrajet", "N24", "tetrajet", ("x",), _MXFP4,
               {"axis": (1, 0), "rule": tetrajet.RULES, "ties": tetrajet.TIES, "ratio": tetrajet.RATIOS,
                "input": FLOAT_OUTPUTS},
