@@ -251,7 +251,8 @@ def _right_unchanged(target: Target, file: str, number: int | None) -> bool:
     forget()
     try:
         importlib.import_module(module_of(file))
-        return number is None or not getattr(_fresh(), target.ask)(number)
+        module = _fresh()
+        return number is None or not getattr(module, target.ask)(number)
     except Exception:
         return False
 
