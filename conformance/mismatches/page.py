@@ -174,7 +174,10 @@ def source_index(output: Output, case: Case, index: tuple[int, ...]) -> tuple[in
             inside = np.flatnonzero(column_block(case, wide, rows) == index[0])
             return (int(inside[0]), index[1]) if inside.size else None
         return _largest(case, index[0] * tall, index[1] * wide, tall, wide)
-    return (index[1], index[0]) if output.block.startswith("column") else (index[0], index[1])
+    down = OPERATIONS[case.operation].family == "hadamard" and case.params["axis"] == 0
+    turned = output.block.startswith("column") or (down and output.kind != "values")
+    row, column = index[::-1] if turned else index
+    return None if down and row >= len(case.inputs["x"]) else (row, column)  # it completes a group
 
 
 def _largest(case: Case, row: int, column: int, tall: int, wide: int) -> tuple[int, int]:

@@ -25,12 +25,12 @@ _PARTS = {3: ("sign", "exponent", "fraction"), 2: ("sign", "exponent")}
 def html(document: Mapping[str, Any], pages: int = MOST_PAGES, lines: int = MOST_LINES) -> str:
     """Return the page. Of many failing cases the first `pages` are shown whole, `lines` more in a line each.
 
-    Raises UnsupportedError where the package jinja2 is missing.
+    Raises UnsupportedError where the package jinja2 is missing, LookupError where the report lacks a part.
     """
     report = digest(document)
     document = printable(document)
     found = facts.failures(document)
-    return _template().render(
+    return _rendered(
         document=document,
         header=document["header"],
         banner=banner(document),
@@ -50,6 +50,17 @@ def html(document: Mapping[str, Any], pages: int = MOST_PAGES, lines: int = MOST
         faults=[row for row in [*document["results"], *document["data"]] if row["outcome"] in facts.ERRORS],
         unverified=facts.unverified(document),
     )
+
+
+def _rendered(**parts: Any) -> str:
+    """Return the page of these parts; LookupError where the report lacks one that the page shows."""
+    template = _template()
+    from jinja2 import UndefinedError
+
+    try:
+        return str(template.render(**parts))
+    except UndefinedError as error:
+        raise LookupError(str(error)) from error
 
 
 def banner(document: Mapping[str, Any]) -> tuple[str, str]:

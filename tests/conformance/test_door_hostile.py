@@ -76,9 +76,9 @@ HOSTILE = {
     "writes_after_its_input": (
         "ctypes.memset(x.ctypes.data + x.nbytes, 0, 4); " + RIGHT, "mismatch", "guard-overwritten",
     ),
-    "closes_every_file": ("os.closerange(0, 99); " + RIGHT, "fault", "its process"),
+    "closes_every_file": ("os.closerange(0, 4096); " + RIGHT, "fault", "its process"),
     "answers_for_the_harness": (
-        "\n    for fd in range(3, 50):\n        try: os.write(fd, b'\\0\\0\\0\\5hello')\n"
+        "\n    for fd in range(3, 4096):\n        try: os.write(fd, b'\\0\\0\\0\\5hello')\n"
         "        except OSError: pass\n    " + RIGHT,
         "fault",
         "no message",

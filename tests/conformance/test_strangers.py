@@ -238,6 +238,23 @@ def test_any_part_of_a_report_may_be_another(tmp_path_factory, data):
     runs_or_says_one_sentence("report", verb, path, *more)
 
 
+def test_a_report_without_a_part_of_a_page_is_one_sentence(tmp_path):
+    """Every part that the HTML page shows of the first failure and of the environment, left out in turn."""
+    whole, path = document(), tmp_path / "r.json"
+    number = next(at for at, result in enumerate(whole["results"]) if result["failures"])
+    page, environment = ("results", number, "failures", 0, "page"), ("header", "environment")
+    parts = whole["results"][number]["failures"][0]["page"], whole["header"]["environment"]
+    for at, holder in zip((page, environment), parts, strict=True):
+        for name in holder:
+            one = copy.deepcopy(whole)
+            part = one
+            for key in at:
+                part = part[key]
+            del part[name]
+            path.write_text(json.dumps(one))
+            runs_or_says_one_sentence("report", "html", path)
+
+
 @settings(max_examples=40, deadline=None, database=None)
 @given(st.data())
 def test_any_part_of_a_certificate_may_be_another(tmp_path_factory, data):
