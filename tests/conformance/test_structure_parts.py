@@ -53,6 +53,17 @@ def test_what_is_not_local_is_not_cut():
     assert not list(fields("quantize_fp8_tiles", "HOPPER", squares, "full"))
 
 
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_every_part_has_as_many_rows_as_it_says(operation):
+    """Arrays of a field are cut as those of the cutting are, of whatever kind a seed makes its scales."""
+    for params in list(OPERATIONS[operation].variants())[:2]:
+        for field in fields(operation, "HOPPER", params, "full"):
+            assert field.parts
+            for part in field.parts[::7] if field.cutting.axis == ROWS else ():
+                found = part.of(field.case.inputs, field.cutting.inputs)
+                assert {len(found[name]) for name in field.cutting.inputs.keys() & found.keys()} == {part.count}
+
+
 @pytest.mark.parametrize("operation", ["decode_e4m3", "mxfp4_to_fp8", "mxfp4_columns", "swiglu_quantize"])
 def test_the_answer_to_a_part_is_a_part_of_the_answer(operation):
     for field in list(fields(operation, "HOPPER", OPERATIONS[operation].defaults(), "full"))[:: 1 << 5][:FEW]:

@@ -38,6 +38,8 @@ STEP = 4
 """Storages by which that of an input is ahead of the input's before it."""
 LEAST_SHARE = 0.7
 """Share of `mixed.SHARES` from which on an operation is asked every pair; of others half of that share is."""
+SEEDS = 6
+"""Seeds of which one gives arrays that are cut in the way that was found."""
 PLAIN_SHARE = 0.2
 """Share of the parts that are asked in the plain form."""
 
@@ -93,7 +95,10 @@ def _field(
         shape |= {"drawn": dice.choice(("one", "cut"))}
     if operation == "encode_e2m1" and dice.random() < 0.5:
         shape["scale_byte"] = dice.choice(SCALE_BYTES)
-    case = build(operation, profile, params, shape, number)
+    cases = (build(operation, profile, params, shape, seed) for seed in range(number, number + SEEDS))
+    case = next((one for one in cases if by_rows or _fits(one, found, int(shape["rows"]))), None)
+    if case is None:
+        return Field(build(operation, profile, params, shape, number), found, (), number)
     found_parts = []
     for place, other in enumerate(dice.sample(others, len(others))):
         turn = _turn(size, place) if size in RESIDUES else _turn(other, met[other])
@@ -108,6 +113,12 @@ def _field(
             row = {**shape, "rows": other, **named}
             found_parts.append(Part(dice.randint(0, max(others) - other), other, row, form_of(row), same))
     return Field(case, found, tuple(found_parts), number)
+
+
+def _fits(case: Case, found: Cutting, rows: int) -> bool:
+    """Whether a case's arrays are cut as those of the cutting are: scales of a product are of a kind by the seed."""
+    cut = ((case.inputs[name], *found.inputs[name]) for name in found.inputs.keys() & case.inputs.keys())
+    return all(array.shape[axis] == rows * step for array, axis, step in cut)
 
 
 def _turn(number: int, times: int) -> int:
