@@ -1,9 +1,11 @@
 """A campaign killed at random moments, or out of disk: nothing finished is lost, nothing counted twice."""
 
+import fcntl
 import random
 import resource
 import signal
 import sqlite3
+import threading
 import time
 
 import pytest
@@ -123,3 +125,13 @@ def test_a_torn_or_foreign_database_is_told(tmp_path):
     create(tmp_path / "camp", spec_of(tmp_path)).close()
     with pytest.raises(CampaignError, match="already"):
         create(tmp_path / "camp", spec_of(tmp_path))
+
+
+def test_what_a_killed_coordinator_left_behind_is_waited_for(tmp_path):
+    from refnum.conformance.commands.fuzz.coordinator import locked
+
+    held = open(tmp_path / "lock", "w")
+    fcntl.flock(held, fcntl.LOCK_EX)
+    threading.Timer(0.2, held.close).start()
+    with locked(tmp_path):
+        assert held.closed

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from ...cases.levels import Outcome
 from .budget import LAG, Budget
@@ -29,6 +29,8 @@ from .worker_process import HUNG, RESTARTED, Event
 
 GRACE = 30.0
 """Seconds that work under way gets to end after time is up."""
+LEFT_BEHIND = 3.0
+"""Seconds in which the processes of a killed coordinator end."""
 AHEAD = 2
 """Shards kept in hand a free place, so that planning is never waited for."""
 
@@ -41,14 +43,26 @@ class Limits:
     seconds: float | None = None
 
 
+def _taken(stream: IO[str]) -> bool:
+    try:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the campaign folder for one coordinator; CampaignError when another one has it."""
+    """Hold the campaign folder for one coordinator; CampaignError when another one has it.
+
+    The processes of a coordinator that was killed hold it until they have ended too.
+    """
     with open(folder / "lock", "w") as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise CampaignError(f"Another process works on the campaign in {folder}.") from error
+        end = time.monotonic() + LEFT_BEHIND
+        while not _taken(stream):
+            if time.monotonic() > end:
+                raise CampaignError(f"Another process works on the campaign in {folder}.")
+            time.sleep(0.05)
         yield
 
 
