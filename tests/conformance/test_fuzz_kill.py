@@ -130,8 +130,8 @@ def test_a_torn_or_foreign_database_is_told(tmp_path):
 def test_what_a_killed_coordinator_left_behind_is_waited_for(tmp_path):
     from refnum.conformance.commands.fuzz.coordinator import locked
 
-    held = open(tmp_path / "lock", "w")
-    fcntl.flock(held, fcntl.LOCK_EX)
-    threading.Timer(0.2, held.close).start()
-    with locked(tmp_path):
-        assert held.closed
+    with open(tmp_path / "lock", "w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        threading.Timer(0.2, held.close).start()
+        with locked(tmp_path):
+            assert held.closed
