@@ -23,7 +23,6 @@ from .arrays import (
     pack_nibbles,
     require_codes,
     require_float,
-    require_random,
     require_scales,
     row_chunks,
     spread,
@@ -34,9 +33,9 @@ from .arrays import (
 from .blocks import _scaled_table
 from .codec import encode_bits
 from .division import divide
-from .errors import ArgumentError, ShapeError
+from .errors import ShapeError
 from .formats import E2M1
-from .philox import as_key, random_bits
+from .nvfp4 import _randomness
 from .profiles import HOPPER, PROFILES
 from .rounding import split_float32
 from .scales import NAN_BYTE, exponent_byte, scale_exponent
@@ -218,21 +217,3 @@ def _scale_rows(rows: slice, axis: int) -> slice:
 def _each(byte: Array, axis: int, like: Array) -> Array:
     """The scale byte of every element of [M, K]."""
     return spread(byte, BLOCK, axis)[: like.shape[0]]
-
-
-def _randomness(x: Array, rbits: Array | None, philox: tuple[int, ...] | None) -> Any:
-    """Return rows -> their random bits, or None for rounding to nearest."""
-    if rbits is not None and philox is not None:
-        raise ArgumentError("rbits and philox were both given; allowed is one of them")
-    if rbits is not None:
-        require_random("rbits", rbits, x, 8)
-        return lambda rows: rbits[rows]
-    if philox is None:
-        return lambda rows: None
-    key, k = as_key(philox), x.shape[1]
-
-    def drawn(rows: slice) -> Array:
-        at = key._replace(offset=key.offset + rows.start * k)._asdict()
-        return random_bits((rows.stop - rows.start, k), 8, **at, like=x)
-
-    return drawn
