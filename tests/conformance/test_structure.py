@@ -10,14 +10,16 @@ import structure_kernels_calls  # noqa: F401 (adds its kernels)
 from structure_tools import engine_of, golden, verdict
 
 from refnum.conformance.cases.levels import Outcome
-from refnum.conformance.cases.operation import OPERATIONS, run_golden
+from refnum.conformance.cases.operation import OPERATIONS, call_golden, run_golden
 from refnum.conformance.cases.structure import build, covering, factors
+from refnum.conformance.cases.structure.illegal import illegal_cases, legal_beside
 from refnum.conformance.cases.structure.plan import structure_rows
 from refnum.conformance.commands.check.run import Plan, run
 from refnum.conformance.reports import covered
 from refnum.conformance.reports import report as reports
 from refnum.conformance.reports.badge import badge
 from refnum.conformance.subjects.subject import Subject
+from refnum.errors import RefnumError
 
 PARAMS = {"quantize_mxfp4: uint16_taken_for_numbers": {"input": "bfloat16"}}
 
@@ -145,3 +147,14 @@ def test_every_level_of_the_tables_is_asked(operation):
         for name, levels in factors.shape_table(operation, paired).items():
             missing = set(levels) - {row[name] for row in rows if name in row}
             assert not missing, (name, missing)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_the_model_refuses_every_illegal_call_and_takes_the_legal_one(operation):
+    """Of every variant; a form of `out` or `splits` is made by the call, not by the model's arguments."""
+    for params in OPERATIONS[operation].variants():
+        call_golden(legal_beside(operation, "HOPPER", params))
+        for case in illegal_cases(operation, "HOPPER", params):
+            if not case.label.startswith(("illegal: out with", "illegal: splits in an array")):
+                with pytest.raises(RefnumError):
+                    call_golden(case)
