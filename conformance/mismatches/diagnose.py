@@ -8,7 +8,6 @@ several rules those are shown that explain the most of these cases; where none i
 from __future__ import annotations
 
 import functools
-import itertools
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -33,7 +32,9 @@ SHOWN = 4
 LARGEST = 1 << 20
 """Elements of the largest case on which suspects are tried."""
 ASKED, SMALL, SECONDS = 64, 1 << 13, 2.0
-"""Further cases that a subject is called on, the elements of the largest of them, and the time that they may take."""
+"""Further cases on which one suspect is tried, the elements of the largest of them, and the time that they may take."""
+LEAST = 12
+"""Cases on which a suspect is tried however long they take: a busy machine shows nothing that it did not try."""
 _NOT_APPLICABLE = (RefnumError, ValueError, LookupError, TypeError, AttributeError, AssertionError, ArithmeticError)
 
 Bits = Mapping[str, Any]
@@ -140,18 +141,19 @@ def refuted(suspect: Suspect, seen: Seen) -> bool:
 
 def _asked(found: list[Suspect], further: Iterable[Case], ask: Ask, level: int) -> list[Suspect]:
     """Return the suspects that no further case refutes, the ones that explain the most of these cases first."""
-    end, times = time.monotonic() + SECONDS, Counter[Suspect]()
-    small = (Seen(case, {}, level) for case in further if case.elements <= SMALL)
-    telling = (seen for seen in small if any(_strikes(one, seen) for one in found))
-    for unseen in itertools.islice(telling, ASKED):
-        observed = ask(unseen.case)
-        if time.monotonic() > end:
+    end, tried, times = time.monotonic() + SECONDS, Counter[Suspect](), Counter[Suspect]()
+    for unseen in (Seen(case, {}, level) for case in further if case.elements <= SMALL):
+        limit = ASKED if time.monotonic() < end else LEAST
+        waiting = [suspect for suspect in found if tried[suspect] < limit]
+        if not waiting:
             break
-        if observed is None:
-            continue
-        seen = unseen.given(observed)
-        found = [suspect for suspect in found if not refuted(suspect, seen)]
-        times.update(suspect for suspect in found if explains(suspect, seen))
+        told_apart = [suspect for suspect in waiting if _strikes(suspect, unseen)]
+        observed = ask(unseen.case) if told_apart else None
+        tried.update(told_apart)
+        if observed is not None:
+            seen = unseen.given(observed)
+            found = [suspect for suspect in found if not refuted(suspect, seen)]
+            times.update(suspect for suspect in found if explains(suspect, seen))
     most = max((times[suspect] for suspect in found), default=0)
     return [suspect for suspect in found if times[suspect] == most]
 
