@@ -291,8 +291,9 @@ def test_a_machine_without_time_refutes_too(monkeypatch):
     test_a_kernel_that_only_looks_like_a_rule_on_one_case_gets_no_hint()
 
 
-def test_frozen_vectors_alone_bear_no_hint_out():
-    """A kernel that rounds ties away in the frozen vectors and nowhere else."""
+def test_frozen_vectors_alone_bear_no_hint_out(monkeypatch):
+    """A kernel that rounds ties away in the frozen vectors and nowhere else, and no time but for the least of cases."""
+    monkeypatch.setattr(doctor, "SECONDS", 0.0)
     known = {case.inputs["x"].tobytes() for case, _ in frozen_cases("quantize_mxfp4", "HOPPER", {"input": "float32"})}
 
     def quantize_mxfp4(x):
