@@ -29,7 +29,8 @@ from refnum.gpu.ops.rowwise import Grid
 
 M, K = 32768, 7168
 CUTS = {
-    kernel: [Grid(threads, unroll, part, stream) for threads in (128, 256, 512) for unroll in unrolls for stream in streams]
+    kernel: [Grid(threads, unroll, part, stream)
+             for threads in (128, 256, 512) for unroll in unrolls for stream in streams]
     for kernel, part, unrolls, streams in (
         ("quantize_nvfp4", 32, (1, 2, 4), (0, 1)), ("dequantize_nvfp4", 8, (1, 2, 4, 8), (0, 1)),
         ("hadamard16", 16, (1,), (0,)), ("hadamard_quantize_nvfp4", 16, (1,), (0,)),
@@ -111,7 +112,7 @@ def speeds(report: dict[str, Any], tune: bool) -> None:
     x = (cupy.random.default_rng(1).standard_normal((M, K), dtype=np.float32).view(np.uint32) >> 16).astype(np.uint16)
     packed, scales, _ = ops.quantize_nvfp4(x, "TE", amax)
     out = (cupy.empty_like(packed), cupy.empty_like(scales), cupy.empty_like(amax))
-    turned = (packed.reshape(K, -1), scales.reshape(K, -1), cupy.empty_like(amax))
+    down = (packed.reshape(K, -1), scales.reshape(K, -1), cupy.empty_like(amax))
     values, wide = cupy.empty_like(x), cupy.empty((M, K), np.float32)
     calls = {
         "BF16 -> NVFP4": (lambda: ops.quantize_nvfp4(x, "TE", amax, out=out), 2.5625),
@@ -123,7 +124,7 @@ def speeds(report: dict[str, Any], tune: bool) -> None:
         "rotated BF16, columns": (lambda: ops.hadamard16(x, axis=0, out=values), 4),
         "rotated NVFP4": (lambda: ops.hadamard_quantize_nvfp4(x, tensor_amax=amax, out=out), 2.5625),
         "rotated NVFP4, columns": (
-            lambda: ops.hadamard_quantize_nvfp4(x, axis=0, tensor_amax=amax, out=turned),
+            lambda: ops.hadamard_quantize_nvfp4(x, axis=0, tensor_amax=amax, out=down),
             2.5625,
         ),
     }

@@ -144,8 +144,8 @@ extern "C" __global__ void proof(unsigned long long* wrong) {
 
 
 def test_every_float32_to_both_formats(tmp_path: Any) -> None:
-    """The machine's conversion equals the integer cast, and both ways of three additions equal rounding in packed lanes,
-    for all 2**32 float32."""
+    """The machine's conversion equals the integer cast, and both sets of three additions equal rounding in packed
+    lanes, for all 2**32 float32."""
     headers = build.read_source("swiglu_quantize").headers
     source = build.Source("proof.cu", PROOF.encode(), headers)
     (tmp_path / "proof.cubin").write_bytes(build.nvrtc().compile(source, build.options(), "cubin"))
