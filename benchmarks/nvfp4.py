@@ -32,7 +32,7 @@ CUTS = {
     kernel: [Grid(threads, unroll, part, stream)
              for threads in (128, 256, 512) for unroll in unrolls for stream in streams]
     for kernel, part, unrolls, streams in (
-        ("quantize_nvfp4", 32, (1, 2, 4), (0, 1)), ("dequantize_nvfp4", 8, (1, 2, 4, 8), (0, 1)),
+        ("quantize_nvfp4", 32, (1, 2, 4), (0, 1)), ("dequantize_nvfp4", 8, (1, 2), (1,)),
         ("hadamard16", 16, (1,), (0,)), ("hadamard_quantize_nvfp4", 16, (1,), (0,)),
     )
 }  # fmt: skip
