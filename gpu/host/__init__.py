@@ -17,6 +17,7 @@ from .build import available, describe
 from .casts import *
 from .columns import *
 from .hadamard import *
+from .logarithmic import *
 from .nvfp4 import *
 from .payload import *
 from .product import matmul_bf16 as matmul_bf16

@@ -37,6 +37,7 @@ from .blocks import *
 from .casts import *
 from .columns import *
 from .hadamard import *
+from .logarithmic import *
 from .nvfp4 import *
 from .payload import *
 from .payload_permute import *
