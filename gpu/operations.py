@@ -30,6 +30,8 @@ OPERATIONS = (
     Operation("dequantize_luq", "logarithmic"),
     Operation("radix4", "logarithmic"),
     Operation("dequantize_radix4", "logarithmic"),
+    Operation("quantize_tetrajet", "tetrajet"),
+    Operation("q_ema", "tetrajet"),
     Operation("fp8_to_mxfp4", "recast"),
     Operation("mxfp4_to_fp8", "recast"),
     Operation("mxfp4_to_fp8_columns", "columns"),

@@ -46,6 +46,7 @@ from .product import matmul_bf16 as matmul_bf16
 from .product import matmul_fp8 as matmul_fp8
 from .recast import *
 from .swiglu import *
+from .tetrajet import *
 from .tiles import *
 
 if not TYPE_CHECKING:  # a checker of types would take a computed list for an empty one

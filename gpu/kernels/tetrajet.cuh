@@ -1,0 +1,161 @@
+// Float blocks of 32 -> MXFP4 by the scale rules of TetraJet, to nearest, by random bytes, or to the neighbour that a
+// running average chooses (clause N24).
+//
+// A rule is a carry into the exponent of a block's maximum, as in e8m0.cuh, and a bound below which the byte is 0: the
+// ratio of such a maximum is subnormal and rounds otherwise. Elements are bfloat16 lanes that are rounded to odd, which
+// tell all sides of all ties (quantize_mxfp4.cuh); the lanes of a word may be of blocks with two scales.
+#pragma once
+
+#include "float32.cuh"
+#include "parts.cuh"
+
+namespace refnum {
+
+enum TetrajetRule : int { RATIO_BFLOAT16 = 0, RATIO_FLOAT32 = 1, TETRAJET_EXACT = 2, MICROSCALING = 3 };
+
+constexpr uint32_t TETRAJET_ZERO_BYTE = 98, BOTH_HALVES = 0x01000100, BOTH_STEPS = 0x02000200, BOTH_CODES = 0x0E000E00;
+
+struct TetrajetScale {
+    uint32_t carry, least;
+};
+REFNUM_HD TetrajetScale tetrajet_scale(int rule) {
+    if (rule == MICROSCALING) return {0, 0};
+    if (rule == RATIO_BFLOAT16) return {0x3F3FFF, 0x01418001};  // up to 6 * (1 + 2**-8); 2**-127 * 6 * (1 + 2**-7)
+    return {0x3FFFFF, rule == RATIO_FLOAT32 ? 0x01400001u : 0};
+}
+
+// Byte of a block from its largest magnitude, float32 bits.
+REFNUM_HD uint32_t tetrajet_byte(uint32_t amax, const TetrajetScale& scale) {
+    const int32_t plain = (int32_t)((amax + scale.carry) >> 23) - E2M1_EMAX;
+    const uint32_t byte = plain < 0 || amax <= scale.least ? 0 : (uint32_t)plain;
+    return amax == 0 ? TETRAJET_ZERO_BYTE : amax >= FLOAT_INF ? NAN_BYTE : byte;
+}
+
+// What two lanes lose and are multiplied by to be binary16 in which E2M1's 1 is the smallest normal; `most`: the largest
+// of what is left that keeps its size.
+struct LaneScale {
+    uint32_t base, powers, most;
+};
+REFNUM_HD LaneScale one_lane_scale(uint32_t byte) {
+    const uint32_t base = byte > 8 ? byte - 8 : 0;
+    return {base << 7, half_power(1 - (int32_t)(byte - base)), ((byte + 3 - base) << 7) - 1};
+}
+REFNUM_HD LaneScale lane_scale(uint32_t byte) {
+    const LaneScale one = one_lane_scale(byte);
+    return {both_lanes(one.base), both_lanes(one.powers), both_lanes(one.most)};
+}
+REFNUM_HD LaneScale lane_scale(uint32_t low, uint32_t high) {
+    const LaneScale one = one_lane_scale(low), two = one_lane_scale(high);
+    return {one.base | two.base << 16, one.powers | two.powers << 16, one.most | two.most << 16};
+}
+
+// Lanes under a scale, at most 6.
+REFNUM_HD uint32_t lanes_under(uint32_t word, const LaneScale& scale) {
+    const uint32_t left = min_lanes(subtract_to_zero(word & LANE_MAGNITUDES, scale.base), scale.most);
+    uint32_t lanes = left << 3;
+    scale_each<1>(&lanes, &scale.powers);
+    return min_lanes(lanes, HALF_E2M1_MAX);
+}
+
+// Codes in bits 9 to 11 of lanes: to nearest, ties to even or away from zero.
+template <bool away>
+REFNUM_HD uint32_t nearest_lanes(uint32_t lanes) {
+    return away ? lanes + BOTH_HALVES : e2m1_round_lanes(lanes);
+}
+
+// The same by a random byte in each lane; the lanes are cut off toward zero. As in parts.cuh: nine bits lie below a code.
+REFNUM_HD uint32_t drawn_lanes(uint32_t low, uint32_t high, uint32_t low_power, uint32_t high_power, uint32_t draws) {
+    const uint32_t lanes = halves_below(multiply_floats(low, low_power), multiply_floats(high, high_power), FLOAT_ONE);
+    return min_lanes(lanes + (draws << 1), HALF_E2M1_MAX);
+}
+
+// The same for weights beside their averages (N24.7): the neighbour above where the average reaches the middle. Averages
+// that are NaN choose the one below.
+REFNUM_HD uint32_t averaged_lanes(uint32_t weights, uint32_t averages, const LaneScale& scale) {
+    const uint32_t size = averages & LANE_MAGNITUDES, nan = lane_signs(size + 0x007F007Fu);
+    const uint32_t infinite = lane_signs(size + 0x00800080u) & ~nan;
+    const uint32_t lower = lanes_under(weights, scale) & BOTH_CODES;
+    const uint32_t scaled = choose(HALF_E2M1_MAX, lanes_under(averages, scale), infinite);
+    const uint32_t nearest = (scaled + BOTH_HALVES) & BOTH_CODES;
+    const uint32_t some = min_lanes(weights & LANE_MAGNITUDES, 0x00010001u) << 9;
+    const uint32_t up = min_lanes(subtract_to_zero(nearest, lower), BOTH_STEPS) & some;
+    return lower + (up & ~(lane_signs(weights ^ averages) | nan));
+}
+
+// Float32 bits of two loaded lanes of bfloat16 or binary16, or two loaded float32.
+template <int kind>
+REFNUM_HD void two_floats(const uint32_t* in, uint32_t& low, uint32_t& high) {
+    if (kind == FLOAT32) low = in[0], high = in[1];
+    else low = widen_lane<kind>(in[0] & 0xFFFF), high = kind == BFLOAT16 ? in[0] & 0xFFFF0000u : widen_lane<kind>(in[0] >> 16);
+}
+
+// Words that two elements take in the input.
+template <int kind>
+constexpr int PAIR_WORDS = kind == FLOAT32 ? 2 : 1;
+
+// `count` words of lanes rounded to odd, of loaded floats.
+template <int kind, int count>
+REFNUM_HD void odd_lanes(const uint32_t* in, uint32_t* lanes) {
+    REFNUM_UNROLL
+    for (int i = 0; i < count; ++i) {
+        uint32_t low, high;
+        if (kind == BFLOAT16) {
+            lanes[i] = in[i];
+            continue;
+        }
+        two_floats<kind>(in + PAIR_WORDS<kind> * i, low, high);
+        lanes[i] = odd_bfloat16_pair(low, high);
+    }
+}
+
+// Float32 bits of the largest magnitude of 2 * `count` loaded floats of one block.
+template <int kind, int count>
+REFNUM_HD uint32_t largest_of_block(const uint32_t* in) {
+    if (kind == BFLOAT16) return larger_lane(part_largest<count>(in)) << 16;
+    uint32_t most = 0;
+    REFNUM_UNROLL
+    for (int i = 0; i < count; ++i) {
+        uint32_t low, high;
+        two_floats<kind>(in + PAIR_WORDS<kind> * i, low, high);
+        low &= FLOAT_MAGNITUDE, high &= FLOAT_MAGNITUDE;
+        most = most > low ? most : low;
+        most = most > high ? most : high;
+    }
+    return most;
+}
+
+// `words` words of codes in bits 9 to 11 of lanes, of a block under a byte, by random bytes.
+template <int kind, int words>
+REFNUM_HD void drawn_words(const uint32_t* in, uint32_t byte, const uint32_t* random, uint32_t* lanes) {
+    const uint32_t power = lane_power(byte == NAN_BYTE ? MAX_BYTE : byte);
+    REFNUM_UNROLL
+    for (int i = 0; i < words; ++i) {
+        uint32_t low, high;
+        two_floats<kind>(in + PAIR_WORDS<kind> * i, low, high);
+        const uint32_t draws = permute(random[i / 2], 0, i & 1 ? 0x4342 : 0x4140);
+        lanes[i] = min_lanes(halves_below(low, high, power) + (draws << 1), HALF_E2M1_MAX);
+    }
+}
+
+// Largest magnitudes of eight columns of some loaded rows, float32 bits; of bfloat16 those of two columns in the lanes of
+// every second word.
+template <int kind, int rows, int words>
+REFNUM_HD void largest_of_columns(const uint32_t (&in)[rows][words], uint32_t* most) {
+    REFNUM_UNROLL
+    for (int i = 0; i < rows; ++i) {
+        REFNUM_UNROLL
+        for (int j = 0; j < 4; ++j) {
+            if (kind == BFLOAT16) {
+                most[2 * j] = max_lanes(most[2 * j], in[i][j] & LANE_MAGNITUDES);
+                continue;
+            }
+            uint32_t low, high;
+            two_floats<kind>(in[i] + PAIR_WORDS<kind> * j, low, high);
+            low &= FLOAT_MAGNITUDE, high &= FLOAT_MAGNITUDE;
+            most[2 * j] = most[2 * j] > low ? most[2 * j] : low;
+            most[2 * j + 1] = most[2 * j + 1] > high ? most[2 * j + 1] : high;
+        }
+    }
+}
+
+}  // namespace refnum
