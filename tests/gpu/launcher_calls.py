@@ -60,6 +60,8 @@ def make(name: str) -> dict[str, Any]:
                            "dtype": "bfloat16"},
         "radix4": {"x": bf16(rng, M, K), "n0": -4, "phase": "odd", "threshold": "0.4"},
         "dequantize_radix4": {"packed": bytes_of(rng, M, K // 2), "n0": -5, "dtype": "bfloat16"},
+        "quantize_tetrajet": {"x": bf16(rng, M, K), "axis": 0, "ties": "away", "ratio": "float32"},
+        "q_ema": {"w": bf16(rng, M, K), "ema": floats(rng, M, K), "rule": "exact"},
         "fp8_to_mxfp4": fp8,
         "mxfp4_to_fp8": {**mxfp4, "scale": "amax"},
         "mxfp4_to_fp8_columns": {**mxfp4, "splits": SPLITS},

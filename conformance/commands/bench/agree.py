@@ -32,6 +32,8 @@ CUTS: dict[str, tuple[int, tuple[int | None, ...]]] = {
     "permute_unpack": (1, (1, 1, None)),
     "unpermute": (1, (1,)),
     "quantize_nvfp4": (0, (0, 0, None)),
+    "quantize_tetrajet": (0, (0, 0)),
+    "q_ema": (0, (0, 0)),
     "luq": (0, (0, None)),
     "dequantize_luq": (0, (0,)),
     "hadamard_quantize_nvfp4": (0, (0, 0, None)),

@@ -129,6 +129,19 @@ _ALL = (
         for dtype, name in _FLOATS.items() if dtype != "float16"
     ),
     Line("BF16 -> LUQ, maximum found", "luq", "tokens", {"input": "bfloat16"}),
+    *(
+        Line(f"{name} -> TetraJet{words}", "quantize_tetrajet", "tokens", {"axis": axis, "input": dtype})
+        for words, axis in (("", 1), (", columns", 0)) for dtype, name in _FLOATS.items()
+    ),
+    *(
+        Line(f"BF16 -> TetraJet{words}, bits given", "quantize_tetrajet", "tokens",
+             {"axis": axis, "input": "bfloat16"}, optional=("rbits",))
+        for words, axis in (("", 1), (", columns", 0))
+    ),
+    *(
+        Line(f"{name} -> Q-EMA{words}", "q_ema", "tokens", {"axis": axis, "input": dtype})
+        for words, axis in (("", 1), (", columns", 0)) for dtype, name in _FLOATS.items() if dtype != "float16"
+    ),
     Line("LUQ -> BF16", "dequantize_luq", "rows", {"dtype": "bfloat16"}),
     Line("LUQ -> FP32", "dequantize_luq", "rows", {"dtype": "float32"}),
     Line("BF16 -> radix 4", "radix4", "tokens", {"n0": -5, "input": "bfloat16"}),
