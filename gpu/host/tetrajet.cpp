@@ -69,14 +69,14 @@ void quantize(const void* x, const uint8_t* random, const Blocks& blocks, int ru
             words[i / 4] |= (uint32_t)(place < 0 ? 0 : random[place]) << (8 * (i % 4));
         }
         if (random && blocks.axis) return drawn_words<kind, WORDS>(in, byte, words, out);
-        const uint32_t power = lane_power(byte == NAN_BYTE ? MAX_BYTE : byte);
+        const uint32_t power = drawn_power(byte);
         const LaneScale scale = lane_scale(byte);
         for (int i = 0; i < WORDS; ++i) {
             uint32_t low, high;
             two_floats<kind>(in + PAIR_WORDS<kind> * i, low, high);
             const uint32_t draws = permute(words[i / 2], 0, i & 1 ? 0x4342 : 0x4140);
             out[i] = random ? drawn_lanes(low, high, power, power, draws)
-                     : away ? nearest_lanes<true>(lanes_under(w[i], scale)) : nearest_lanes<false>(lanes_under(w[i], scale));
+                     : away ? nearest_lanes<true>(lanes_under<false>(w[i], scale)) : nearest_lanes<false>(lanes_under<false>(w[i], scale));
         }
     });
 }

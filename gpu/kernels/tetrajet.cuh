@@ -49,10 +49,11 @@ REFNUM_HD LaneScale lane_scale(uint32_t low, uint32_t high) {
     return {one.base | two.base << 16, one.powers | two.powers << 16, one.most | two.most << 16};
 }
 
-// Lanes under a scale, at most 6.
+// Lanes under a scale, at most 6. `any`: whether they may be of any size, unlike those of the block itself.
+template <bool any>
 REFNUM_HD uint32_t lanes_under(uint32_t word, const LaneScale& scale) {
-    const uint32_t left = min_lanes(subtract_to_zero(word & LANE_MAGNITUDES, scale.base), scale.most);
-    uint32_t lanes = left << 3;
+    const uint32_t left = subtract_to_zero(word & LANE_MAGNITUDES, scale.base);
+    uint32_t lanes = (any ? min_lanes(left, scale.most) : left) << 3;
     scale_each<1>(&lanes, &scale.powers);
     return min_lanes(lanes, HALF_E2M1_MAX);
 }
@@ -74,8 +75,8 @@ REFNUM_HD uint32_t drawn_lanes(uint32_t low, uint32_t high, uint32_t low_power, 
 REFNUM_HD uint32_t averaged_lanes(uint32_t weights, uint32_t averages, const LaneScale& scale) {
     const uint32_t size = averages & LANE_MAGNITUDES, nan = lane_signs(size + 0x007F007Fu);
     const uint32_t infinite = lane_signs(size + 0x00800080u) & ~nan;
-    const uint32_t lower = lanes_under(weights, scale) & BOTH_CODES;
-    const uint32_t scaled = choose(HALF_E2M1_MAX, lanes_under(averages, scale), infinite);
+    const uint32_t lower = lanes_under<false>(weights, scale) & BOTH_CODES;
+    const uint32_t scaled = choose(HALF_E2M1_MAX, lanes_under<true>(averages, scale), infinite);
     const uint32_t nearest = (scaled + BOTH_HALVES) & BOTH_CODES;
     const uint32_t some = min_lanes(weights & LANE_MAGNITUDES, 0x00010001u) << 9;
     const uint32_t up = min_lanes(subtract_to_zero(nearest, lower), BOTH_STEPS) & some;
@@ -124,10 +125,13 @@ REFNUM_HD uint32_t largest_of_block(const uint32_t* in) {
     return most;
 }
 
+// What elements are multiplied by before random bytes are added. The codes of a NaN block are dropped afterwards.
+REFNUM_HD uint32_t drawn_power(uint32_t byte) { return lane_power(byte == NAN_BYTE ? MAX_BYTE : byte); }
+
 // `words` words of codes in bits 9 to 11 of lanes, of a block under a byte, by random bytes.
 template <int kind, int words>
 REFNUM_HD void drawn_words(const uint32_t* in, uint32_t byte, const uint32_t* random, uint32_t* lanes) {
-    const uint32_t power = lane_power(byte == NAN_BYTE ? MAX_BYTE : byte);
+    const uint32_t power = drawn_power(byte);
     REFNUM_UNROLL
     for (int i = 0; i < words; ++i) {
         uint32_t low, high;
@@ -137,8 +141,34 @@ REFNUM_HD void drawn_words(const uint32_t* in, uint32_t byte, const uint32_t* ra
     }
 }
 
-// Largest magnitudes of eight columns of some loaded rows, float32 bits; of bfloat16 those of two columns in the lanes of
-// every second word.
+// Bytes and scales of eight columns whose maxima are no special ones, as two lanes a word; `most` as
+// `largest_of_columns` gives it. Returns whether that is so: else nothing may be used.
+constexpr uint32_t LEAST_ORDINARY = 11;  // exponent field whose byte is 9, above which all lanes lose as much
+template <int kind>
+REFNUM_HD bool ordinary_columns(const uint32_t* most, const TetrajetScale& rule, uint32_t* bytes) {
+    uint32_t least = ~0u, largest = 0;
+    REFNUM_UNROLL
+    for (int j = 0; j < 4; ++j) {
+        if (kind == BFLOAT16) {
+            least = min_lanes(least, most[2 * j]), largest = max_lanes(largest, most[2 * j]);
+            bytes[j] = ((most[2 * j] + both_lanes(rule.carry >> 16)) >> 7 & 0x01FF01FFu) - 0x00020002u;
+            continue;
+        }
+        const uint32_t low = most[2 * j], high = most[2 * j + 1];
+        least = least < low ? least : low, largest = largest > low ? largest : low;
+        least = least < high ? least : high, largest = largest > high ? largest : high;
+        bytes[j] = ((low + rule.carry) >> 23 | (high + rule.carry) >> 23 << 16) - 0x00020002u;
+    }
+    if (kind != BFLOAT16) return least >= LEAST_ORDINARY << 23 && largest < FLOAT_INF;
+    return (least & 0xFFFF) >= LEAST_ORDINARY << 7 && least >> 16 >= LEAST_ORDINARY << 7 && larger_lane(largest) < 0x7F80;
+}
+// Scale of two lanes of blocks with such bytes.
+REFNUM_HD LaneScale ordinary_scale(uint32_t bytes) {
+    return {(bytes - 0x00080008u) << 7, both_lanes(half_power(-7)), both_lanes((11 << 7) - 1)};
+}
+
+// Largest magnitudes of eight columns of some loaded rows, float32 bits; of bfloat16 patterns of two columns in the lanes
+// of every second word.
 template <int kind, int rows, int words>
 REFNUM_HD void largest_of_columns(const uint32_t (&in)[rows][words], uint32_t* most) {
     REFNUM_UNROLL
@@ -156,6 +186,22 @@ REFNUM_HD void largest_of_columns(const uint32_t (&in)[rows][words], uint32_t* m
             most[2 * j + 1] = most[2 * j + 1] > high ? most[2 * j + 1] : high;
         }
     }
+}
+
+// Bytes and scales of eight columns with any maxima. Returns a mask of the codes that are kept: not those of NaN blocks.
+template <int kind>
+REFNUM_HD uint32_t special_columns(const uint32_t* most, const TetrajetScale& rule, uint32_t* bytes, LaneScale* scale) {
+    uint32_t kept = 0;
+    REFNUM_UNROLL
+    for (int j = 0; j < 4; ++j) {
+        const uint32_t low = kind == BFLOAT16 ? most[2 * j] << 16 : most[2 * j];
+        const uint32_t high = kind == BFLOAT16 ? most[2 * j] & 0xFFFF0000u : most[2 * j + 1];
+        const uint32_t one = tetrajet_byte(low, rule), two = tetrajet_byte(high, rule);
+        bytes[j] = one | two << 16;
+        scale[j] = lane_scale(one, two);
+        kept |= (one == NAN_BYTE ? 0 : 0x0Fu << (8 * j)) | (two == NAN_BYTE ? 0 : 0xF0u << (8 * j));
+    }
+    return kept;
 }
 
 }  // namespace refnum

@@ -34,7 +34,7 @@ constexpr int ITEM = kind == FLOAT32 ? 4 : 2;
 template <int mode>
 __device__ __forceinline__ uint32_t rounded_lanes(uint32_t word, uint32_t average, const LaneScale& scale) {
     if (mode == AVERAGED) return averaged_lanes(word, average, scale);
-    return nearest_lanes<mode == AWAY>(lanes_under(word, scale));
+    return nearest_lanes<mode == AWAY>(lanes_under<false>(word, scale));
 }
 
 // Blocks along rows: a chunk as in memory.cuh. `other`: kind of the averages.
@@ -107,24 +107,27 @@ __device__ __forceinline__ void tetrajet_down(const TetrajetArguments& s) {
     uint64_t above = s.across == 1 ? warp : __umul64hi(warp, s.across_inverse);
     if (above * s.across > warp) --above;  // the product is at most one too large
     const uint32_t column = (uint32_t)(warp - above * s.across) * (WIDE * across) + lane % across * WIDE;
-    const uint64_t top = above * 32 + lane / across;
-    const bool inside = column < s.k;
+    const uint32_t top = (uint32_t)above * 32 + lane / across;
+    const uint32_t left = column < s.k && top < s.m ? s.m - top : 0;  // rows from this thread's first one on
     uint32_t in[rows][bytes / 4] = {}, beside[rows][more / 4] = {};
+    const uint8_t* x = a.x + (offset_t)top * a.x_stride + (offset_t)column * ITEM<kind>;
+    const uint8_t* other_x = s.other + (offset_t)top * s.other_stride + (offset_t)column * (more / WIDE);
 #pragma unroll
     for (int i = 0; i < rows; ++i) {
-        const uint64_t row = top + i * apart;
-        if (!inside || row >= s.m) continue;
-        load<bytes>(a.x + (offset_t)row * a.x_stride + (offset_t)column * ITEM<kind>, aligned, in[i]);
-        if (mode != DRAWN && mode != AVERAGED) continue;
-        load<more>(s.other + (offset_t)row * s.other_stride + (offset_t)column * (more / WIDE), aligned, beside[i]);
+        if (i * apart < left) {
+            load<bytes>(x, aligned, in[i]);
+            if (mode == DRAWN || mode == AVERAGED) load<more>(other_x, aligned, beside[i]);
+        }
+        x += apart * a.x_stride;
+        other_x += apart * s.other_stride;
     }
     if (mode == KEYED) {  // two neighbours share a block of the stream: each makes those of half of the rows
         const bool odd = lane & 1;
+        const uint64_t first = s.first_block + ((uint64_t)top * s.k + column) / PHILOX_BYTES;
 #pragma unroll
         for (int i = 0; i < rows; i += 2) {
             uint32_t made[4];
-            const uint64_t row = top + (i + odd) * apart;
-            philox_block(s.first_block + (row * s.k + column) / PHILOX_BYTES, s.key, made);
+            philox_block(first + (uint64_t)(i + odd) * (apart * (uint64_t)(s.k / PHILOX_BYTES)), s.key, made);
 #pragma unroll
             for (int j = 0; j < 2; ++j) {
                 const uint32_t own = odd ? made[2 + j] : made[j];
@@ -134,7 +137,7 @@ __device__ __forceinline__ void tetrajet_down(const TetrajetArguments& s) {
             }
         }
     }
-    uint32_t most[WIDE] = {}, byte[WIDE], power[WIDE], kept = 0, stored[2] = {};
+    uint32_t most[WIDE] = {}, bytes_of[WIDE_WORDS], power[WIDE], kept = ~0u;
     LaneScale scale[WIDE_WORDS];
     largest_of_columns<kind, rows>(in, most);
 #pragma unroll
@@ -146,15 +149,15 @@ __device__ __forceinline__ void tetrajet_down(const TetrajetArguments& s) {
         }
     }
     const TetrajetScale rule = tetrajet_scale(s.rule);
+    if (ordinary_columns<kind>(most, rule, bytes_of)) {
 #pragma unroll
-    for (int c = 0; c < WIDE; ++c) {
-        const uint32_t amax = kind != BFLOAT16 ? most[c] : c % 2 ? most[c - c % 2] & 0xFFFF0000u : most[c] << 16;
-        byte[c] = tetrajet_byte(amax, rule);
-        stored[c / 4] |= byte[c] << (8 * (c % 4));
-        kept |= byte[c] == NAN_BYTE ? 0 : 0xFu << (4 * c);
-        if (random) power[c] = lane_power(byte[c] == NAN_BYTE ? MAX_BYTE : byte[c]);
-        else if (c % 2) scale[c / 2] = lane_scale(byte[c - 1], byte[c]);
+        for (int j = 0; j < WIDE_WORDS; ++j) scale[j] = ordinary_scale(bytes_of[j]);
+    } else {
+        kept = special_columns<kind>(most, rule, bytes_of, scale);
     }
+#pragma unroll
+    for (int c = 0; c < WIDE && random; ++c) power[c] = drawn_power(bytes_of[c / 2] >> (16 * (c % 2)) & 0xFFFF);
+    uint8_t* out = a.out + ((uint64_t)top * s.k + column) / 2;
 #pragma unroll
     for (int i = 0; i < rows; ++i) {
         uint32_t w[WIDE_WORDS], lanes[WIDE_WORDS], averages[WIDE_WORDS] = {};
@@ -172,10 +175,13 @@ __device__ __forceinline__ void tetrajet_down(const TetrajetArguments& s) {
             }
         }
         const uint32_t packed = e2m1_pack_lanes(lanes, w) & kept;
-        const uint64_t row = top + i * apart;
-        if (inside && row < s.m) store<4>(a.out + (row * s.k + column) / 2, &packed);
+        if (i * apart < left) store<4>(out, &packed);
+        out += apart * (uint64_t)(s.k / 2);
     }
-    if (inside && lane < across) store<8>(a.out_scales + above * s.k + column, stored);
+    if (column < s.k && lane < across) {
+        const uint32_t stored[2] = {permute(bytes_of[0], bytes_of[1], 0x6420), permute(bytes_of[2], bytes_of[3], 0x6420)};
+        store<8>(a.out_scales + above * s.k + column, stored);
+    }
 }
 
 }  // namespace refnum
