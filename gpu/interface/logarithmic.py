@@ -8,7 +8,7 @@ from refnum.errors import ArgumentError, DtypeError, shown
 
 from .. import checks
 from ..checks import KINDS
-from .call import F32, FLOATS, U8, A, Call
+from .call import F32, FLOATS, U8, A, Call, Wanted
 
 DIVISORS = (64, 128, 16)
 STEPS = ("real", "power_of_two")
@@ -84,7 +84,7 @@ def luq(
         raise ArgumentError(f"divisor is {shown(divisor)}; allowed are {', '.join(map(str, DIVISORS))}")
     power = bool(checks.choice("step", step, STEPS))
     amax = None if tensor_amax is None else call.weights("tensor_amax", tensor_amax, view, 1, "a tensor has one")
-    wanted = [(_packed(view), U8), ((1,), F32)]
+    wanted: Wanted = [(_packed(view), U8), ((1,), F32)]
     call.outputs(out, wanted, [view, under, log] if amax is None else [view, under, log, amax])
     return Luq(view, KINDS[view.dtype], under, log, amax, number, power)
 
