@@ -22,23 +22,10 @@ from refnum.conformance.cases.corners import corner_cases
 from refnum.conformance.cases.operation import OPERATIONS, arguments_of
 from refnum.gpu import ops
 from refnum.gpu.device import plans
-from refnum.gpu.ops import logarithmic, rowwise, tetrajet
-from refnum.gpu.ops.rowwise import Grid
+from refnum.gpu.ops import tunings
 
 M, K = 32768, 7168
 NAMES = ("luq", "dequantize_luq", "radix4", "dequantize_radix4", "quantize_tetrajet", "q_ema")
-TABLES: tuple[dict[str, Grid], ...] = (logarithmic.TUNING, rowwise.TUNING, tetrajet.DOWN)
-CUTS: dict[str, list[Grid]] = {
-    "luq": [Grid(*cut) for cut in ((256, 1, 8), (128, 2, 8), (256, 2, 4), (256, 4, 4), (256, 4, 4, 1), (256, 2, 8, 1))],
-    "radix4": [Grid(*cut) for cut in ((256, 2, 8), (256, 4, 8), (256, 4, 8, 1), (256, 1, 16), (128, 2, 16))],
-    "dequantize_luq": [Grid(*cut) for cut in ((512, 2, 8, 1), (128, 2, 8, 1), (128, 1, 8, 1), (256, 4, 8, 1))],
-    "dequantize_radix4": [Grid(*cut) for cut in ((512, 2, 8, 1), (128, 2, 8, 1), (128, 1, 8, 1), (256, 4, 8, 1))],
-    "quantize_tetrajet": [Grid(*cut) for cut in ((128, 1, 32), (256, 2, 32), (128, 2, 16), (128, 4, 16))],
-    "quantize_tetrajet_stochastic": [Grid(*cut) for cut in ((128, 1, 32), (128, 2, 32), (256, 2, 16))],
-    "q_ema": [Grid(*cut) for cut in ((128, 2, 32), (128, 1, 16), (128, 2, 16), (256, 2, 16))],
-    **{name: [Grid(t, 1, 32, s) for t, s in ((64, 0), (128, 0), (256, 0), (128, 1))] for name in tetrajet.DOWN},
-}  # fmt: skip
-"""Kernel file -> cuts of its launch that are worth timing."""
 
 
 def device(x: Any) -> Any:
@@ -135,7 +122,7 @@ def timed() -> Iterator[Timed]:
         yield (f"radix 4 -> {name}", "dequantize_radix4",
                lambda v=values, **o: ops.dequantize_radix4(packed, -5, dtype=v, **o), size)  # fmt: skip
     rbits = rng.integers(0, 256, (M, K), dtype=np.uint8)
-    ema = x ^ (rbits & 3)
+    ema, other = x ^ (rbits & 3), wide * np.float32(1.01)
     for name, given, size in (("BF16", x, 2.5), ("FP16", half, 2.5), ("FP32", wide, 4.5)):
         yield f"{name} -> radix 4", "radix4", lambda g=given, **o: ops.radix4(g, -5, **o), size
         for words, axis, file in (("", 1, "quantize_tetrajet"), (", columns", 0, "quantize_tetrajet_down")):
@@ -146,7 +133,7 @@ def timed() -> Iterator[Timed]:
             for how, more, extra in (("bits given", drawn, 1), ("by key", keyed, 0)):
                 yield (f"{name} -> TetraJet{words}, {how}", f"{file}_stochastic",
                        lambda c=call, m=more, **o: c(**m, **o), size_of + extra)  # fmt: skip
-    for name, w, average, size in (("BF16", x, ema, 4.5), ("BF16, FP32", x, wide, 6.5), ("FP32", wide, wide, 8.5)):
+    for name, w, average, size in (("BF16", x, ema, 4.5), ("BF16, FP32", x, wide, 6.5), ("FP32", wide, other, 8.5)):
         for words, axis, file in (("", 1, "q_ema"), (", columns", 0, "q_ema_down")):
             yield (f"{name} -> Q-EMA{words}", file, lambda w=w, e=average, a=axis, **o: ops.q_ema(w, e, a, **o),
                    size + 1 / 32)  # fmt: skip
@@ -160,21 +147,18 @@ def speeds(report: dict[str, Any], tune: bool) -> None:
     report |= {"copy": copy, "speeds": []}
     print(f"copy {copy / 1e12:.3f} TB/s")
     for label, file, call, size in timed():
-        table = next(table for table in TABLES if file in table)
-        shipped, found = table[file], []
-        for cut in [shipped, *(one for one in (CUTS[file] if tune else []) if one != shipped)]:
-            table[file] = cut
+        slots, found = [(table, key, table[key]) for table, key in tunings._slots(file)], []
+        for cut in (None, *(tunings.CUTS[file] if tune else [])):
+            for table, key, shipped in slots:
+                table[key] = cut or shipped
             plans.forget()
             out = outputs(call)
             given = out if len(out) > 1 else out[0]
-            try:
-                took = seconds(lambda call=call, given=given: call(out=given))
-            except Exception as error:
-                print(label, cut.defines, error)
-                continue
-            found.append((M * K * size / took / copy, took, " ".join(cut.defines)))
-            report["speeds"].append([label, " ".join(cut.defines), took, found[-1][0]])
-        table[file] = shipped
+            took = seconds(lambda call=call, given=given: call(out=given))
+            found.append((M * K * size / took / copy, took, " ".join(cut.defines) if cut else "shipped"))
+            report["speeds"].append([label, found[-1][2], took, found[-1][0]])
+        for table, key, shipped in slots:
+            table[key] = shipped
         plans.forget()
         best = max(found)
         share, took, _ = found[0]

@@ -1,5 +1,5 @@
 // Packed logarithmic codes -> bfloat16 or float32 [M, K], by a function of eight codes (clauses N23.6 and N23.9). Device
-// only. A chunk is PART codes, 8 or 16.
+// only. A chunk is PART codes, 4, 8 or 16.
 #pragma once
 
 #include "logarithmic_memory.cuh"
@@ -11,7 +11,7 @@ template <bool wide, bool flat, class Values>
 __device__ __forceinline__ void store_values(const LogarithmicArguments& a, const Values& values) {
     constexpr int size = wide ? 4 : 2, words = 2 * size;  // of a value in bytes, of eight values
     Stretch places[UNROLL];
-    uint32_t packed[UNROLL][PART / 8];
+    uint32_t packed[UNROLL][(PART + 7) / 8];
     if (!stretches_whole<flat>(a)) {
 #pragma unroll 1
         for (int u = 0; u < UNROLL; ++u) {
@@ -34,9 +34,9 @@ __device__ __forceinline__ void store_values(const LogarithmicArguments& a, cons
     }
 #pragma unroll
     for (int u = 0; u < UNROLL; ++u) {
-        uint32_t out[PART / 8 * words];
+        uint32_t out[(PART + 7) / 8 * words];
 #pragma unroll
-        for (int i = 0; i < PART / 8; ++i) values(packed[u][i], out + words * i);
+        for (int i = 0; i < (PART + 7) / 8; ++i) values(packed[u][i], out + words * i);
         store<PART * size>(a.out + places[u].element(a) * size, out);
     }
 }

@@ -64,10 +64,25 @@ REFNUM_HD uint32_t nearest_lanes(uint32_t lanes) {
     return away ? lanes + BOTH_HALVES : e2m1_round_lanes(lanes);
 }
 
+// `halves_below` with a power for each number.
+REFNUM_HD uint32_t each_half_below(uint32_t low, uint32_t high, uint32_t low_power, uint32_t high_power) {
+#ifdef __CUDA_ARCH__
+    uint32_t out;
+    asm("{\n\t.reg .f32 a, b;\n\t"
+        "abs.f32 a, %1;\n\tabs.f32 b, %2;\n\tmul.rn.f32 a, a, %3;\n\tmul.rn.f32 b, b, %4;\n\t"
+        "cvt.rz.f16x2.f32 %0, b, a;\n\t}"
+        : "=r"(out)
+        : "f"(__uint_as_float(low)), "f"(__uint_as_float(high)), "f"(__uint_as_float(low_power)),
+          "f"(__uint_as_float(high_power)));
+    return out;
+#else
+    return (halves_below(low, 0, low_power) & 0xFFFF) | (halves_below(0, high, high_power) & 0xFFFF0000u);
+#endif
+}
+
 // The same by a random byte in each lane; the lanes are cut off toward zero. As in parts.cuh: nine bits lie below a code.
 REFNUM_HD uint32_t drawn_lanes(uint32_t low, uint32_t high, uint32_t low_power, uint32_t high_power, uint32_t draws) {
-    const uint32_t lanes = halves_below(multiply_floats(low, low_power), multiply_floats(high, high_power), FLOAT_ONE);
-    return min_lanes(lanes + (draws << 1), HALF_E2M1_MAX);
+    return min_lanes(each_half_below(low, high, low_power, high_power) + (draws << 1), HALF_E2M1_MAX);
 }
 
 // The same for weights beside their averages (N24.7): the neighbour above where the average reaches the middle. Averages
@@ -112,13 +127,11 @@ REFNUM_HD void odd_lanes(const uint32_t* in, uint32_t* lanes) {
 // Float32 bits of the largest magnitude of 2 * `count` loaded floats of one block.
 template <int kind, int count>
 REFNUM_HD uint32_t largest_of_block(const uint32_t* in) {
-    if (kind == BFLOAT16) return larger_lane(part_largest<count>(in)) << 16;
+    if (kind != FLOAT32) return widen_lane<kind == FLOAT16 ? FLOAT16 : BFLOAT16>(larger_lane(part_largest<count>(in)));
     uint32_t most = 0;
     REFNUM_UNROLL
     for (int i = 0; i < count; ++i) {
-        uint32_t low, high;
-        two_floats<kind>(in + PAIR_WORDS<kind> * i, low, high);
-        low &= FLOAT_MAGNITUDE, high &= FLOAT_MAGNITUDE;
+        const uint32_t low = in[2 * i] & FLOAT_MAGNITUDE, high = in[2 * i + 1] & FLOAT_MAGNITUDE;
         most = most > low ? most : low;
         most = most > high ? most : high;
     }
@@ -141,9 +154,14 @@ REFNUM_HD void drawn_words(const uint32_t* in, uint32_t byte, const uint32_t* ra
     }
 }
 
-// Bytes and scales of eight columns whose maxima are no special ones, as two lanes a word; `most` as
-// `largest_of_columns` gives it. Returns whether that is so: else nothing may be used.
+// Bytes of eight columns whose maxima are no special ones, as two lanes a word; `most` as `largest_of_columns` gives it.
+// Returns whether that is so: else nothing may be used.
 constexpr uint32_t LEAST_ORDINARY = 11;  // exponent field whose byte is 9, above which all lanes lose as much
+template <int kind>
+REFNUM_HD void two_maxima(const uint32_t* most, int j, uint32_t& low, uint32_t& high) {
+    if (kind == FLOAT32) low = most[2 * j], high = most[2 * j + 1];
+    else two_floats<kind == FLOAT32 ? BFLOAT16 : kind>(most + 2 * j, low, high);
+}
 template <int kind>
 REFNUM_HD bool ordinary_columns(const uint32_t* most, const TetrajetScale& rule, uint32_t* bytes) {
     uint32_t least = ~0u, largest = 0;
@@ -154,7 +172,8 @@ REFNUM_HD bool ordinary_columns(const uint32_t* most, const TetrajetScale& rule,
             bytes[j] = ((most[2 * j] + both_lanes(rule.carry >> 16)) >> 7 & 0x01FF01FFu) - 0x00020002u;
             continue;
         }
-        const uint32_t low = most[2 * j], high = most[2 * j + 1];
+        uint32_t low, high;
+        two_maxima<kind>(most, j, low, high);
         least = least < low ? least : low, largest = largest > low ? largest : low;
         least = least < high ? least : high, largest = largest > high ? largest : high;
         bytes[j] = ((low + rule.carry) >> 23 | (high + rule.carry) >> 23 << 16) - 0x00020002u;
@@ -167,21 +186,19 @@ REFNUM_HD LaneScale ordinary_scale(uint32_t bytes) {
     return {(bytes - 0x00080008u) << 7, both_lanes(half_power(-7)), both_lanes((11 << 7) - 1)};
 }
 
-// Largest magnitudes of eight columns of some loaded rows, float32 bits; of bfloat16 patterns of two columns in the lanes
-// of every second word.
+// Largest magnitudes of eight columns of some loaded rows, float32 bits; of 16-bit floats patterns of two columns in the
+// lanes of every second word.
 template <int kind, int rows, int words>
 REFNUM_HD void largest_of_columns(const uint32_t (&in)[rows][words], uint32_t* most) {
     REFNUM_UNROLL
     for (int i = 0; i < rows; ++i) {
         REFNUM_UNROLL
         for (int j = 0; j < 4; ++j) {
-            if (kind == BFLOAT16) {
+            if (kind != FLOAT32) {
                 most[2 * j] = max_lanes(most[2 * j], in[i][j] & LANE_MAGNITUDES);
                 continue;
             }
-            uint32_t low, high;
-            two_floats<kind>(in[i] + PAIR_WORDS<kind> * j, low, high);
-            low &= FLOAT_MAGNITUDE, high &= FLOAT_MAGNITUDE;
+            const uint32_t low = in[i][2 * j] & FLOAT_MAGNITUDE, high = in[i][2 * j + 1] & FLOAT_MAGNITUDE;
             most[2 * j] = most[2 * j] > low ? most[2 * j] : low;
             most[2 * j + 1] = most[2 * j + 1] > high ? most[2 * j + 1] : high;
         }
@@ -194,8 +211,8 @@ REFNUM_HD uint32_t special_columns(const uint32_t* most, const TetrajetScale& ru
     uint32_t kept = 0;
     REFNUM_UNROLL
     for (int j = 0; j < 4; ++j) {
-        const uint32_t low = kind == BFLOAT16 ? most[2 * j] << 16 : most[2 * j];
-        const uint32_t high = kind == BFLOAT16 ? most[2 * j] & 0xFFFF0000u : most[2 * j + 1];
+        uint32_t low, high;
+        two_maxima<kind>(most, j, low, high);
         const uint32_t one = tetrajet_byte(low, rule), two = tetrajet_byte(high, rule);
         bytes[j] = one | two << 16;
         scale[j] = lane_scale(one, two);

@@ -143,9 +143,9 @@ __device__ __forceinline__ void tetrajet_down(const TetrajetArguments& s) {
 #pragma unroll
     for (int d = across; d < 32; d *= 2) {
 #pragma unroll
-        for (int c = 0; c < WIDE; c += kind == BFLOAT16 ? 2 : 1) {
+        for (int c = 0; c < WIDE; c += kind == FLOAT32 ? 1 : 2) {
             const uint32_t found = __shfl_xor_sync(~0u, most[c], d);
-            most[c] = kind == BFLOAT16 ? max_lanes(most[c], found) : most[c] > found ? most[c] : found;
+            most[c] = kind != FLOAT32 ? max_lanes(most[c], found) : most[c] > found ? most[c] : found;
         }
     }
     const TetrajetScale rule = tetrajet_scale(s.rule);

@@ -71,7 +71,7 @@ def cuts(kernel: str) -> list[tuple[str, ...]]:
     found |= {product.KERNELS[kernel]} if kernel in product.KERNELS else set()
     found |= {grid.defines for name, grid in nvfp4.TUNING.items() if name.partition(" ")[0] == kernel}
     tables = hadamard.TUNING, logarithmic.TUNING, tetrajet.DOWN
-    found |= {table[kernel].defines for table in tables if kernel in table}
+    found |= {grid.defines for table in tables for name, grid in table.items() if name.partition(" ")[0] == kernel}
     found |= {casts.DEFINES} if kernel == casts.KERNEL else set()
     found |= {payload_rows.SHORT.defines} if kernel == "payload_rows" else set()
     return sorted(found) or [()]

@@ -21,10 +21,12 @@ __all__ = ["dequantize_luq", "dequantize_radix4", "luq", "radix4"]
 TUNING: dict[str, Grid] = {
     "luq": Grid(256, 2, 8),
     "radix4": Grid(256, 2, 16),
-    "dequantize_luq": Grid(256, 2, 8, stream=1),
-    "dequantize_radix4": Grid(256, 2, 8, stream=1),
+    "dequantize_luq": Grid(512, 2, 8, stream=1),
+    "dequantize_luq float32": Grid(256, 4, 4, stream=1),
+    "dequantize_radix4": Grid(512, 2, 8, stream=1),
+    "dequantize_radix4 float32": Grid(256, 4, 4, stream=1),
 }
-"""Kernel file -> grid. Those of the inverses have parts of 8 alone."""
+"""Kernel file, and a dtype for its launches alone -> grid."""
 
 
 class LogarithmicArguments(ctypes.Structure):
@@ -64,7 +66,7 @@ def luq(call: DeviceCall, given: Luq[View]) -> None:
     """Launch the quantiser, after a search for the tensor's maximum where it is not given."""
     assert given.r_under is not None and given.r_log is not None
     arguments, flat = _arguments(
-        GivenMaximum if given.number else OwnMaximum, "luq", (given.x, given.r_under, given.r_log)
+        GivenMaximum if given.number else OwnMaximum, TUNING["luq"], (given.x, given.r_under, given.r_log)
     )
     arguments.number = given.number.address if given.number else None
     arguments.out, arguments.out_alpha = (view.address for view in call.results)
@@ -72,44 +74,44 @@ def luq(call: DeviceCall, given: Luq[View]) -> None:
     if given.number is None:
         defines = TUNING["luq"].defines
         call.launch("luq", "luq_nothing", defines, (1, 1), 1, arguments)
-        _launch(call, "luq", f"luq_largest_{NAMES[given.kind]}", flat, arguments)
+        _launch(call, "luq", given.kind, flat, arguments, name="luq_largest")
         call.launch("luq", "luq_found", defines, (1, 1), 1, arguments)
-    _launch(call, "luq", f"luq_{NAMES[given.kind]}", flat, arguments, least=1 if given.number else 0)
+    _launch(call, "luq", given.kind, flat, arguments, least=1 if given.number else 0)
 
 
 @planned(logarithmic.dequantize_luq, 2)
 def dequantize_luq(call: DeviceCall, given: Luq[View]) -> None:
     """Launch the inverse of LUQ."""
     assert given.number is not None
-    arguments, flat = _arguments(Stepped, "dequantize_luq", (given.x,), 2)
+    arguments, flat = _arguments(Stepped, _grid("dequantize_luq", given.kind), (given.x,), 2)
     arguments.number, arguments.out = given.number.address, call.results[0].address
-    _launch(call, "dequantize_luq", f"dequantize_luq_{NAMES[given.kind]}", flat, arguments)
+    _launch(call, "dequantize_luq", given.kind, flat, arguments)
 
 
 @planned(logarithmic.radix4, 1)
 def radix4(call: DeviceCall, given: Radix4[View]) -> None:
     """Launch the quantiser of radix 4."""
-    arguments, flat = _arguments(LogarithmicArguments, "radix4", (given.x,))
+    arguments, flat = _arguments(LogarithmicArguments, TUNING["radix4"], (given.x,))
     arguments.out, arguments.exponent, arguments.rule = call.results[0].address, given.exponent, given.threshold
-    _launch(call, "radix4", f"radix4_{NAMES[given.kind]}", flat, arguments)
+    _launch(call, "radix4", given.kind, flat, arguments)
 
 
 @planned(logarithmic.dequantize_radix4, 1)
 def dequantize_radix4(call: DeviceCall, given: Radix4[View]) -> None:
     """Launch the inverse of radix 4."""
-    arguments, flat = _arguments(LogarithmicArguments, "dequantize_radix4", (given.x,), 2)
+    arguments, flat = _arguments(LogarithmicArguments, _grid("dequantize_radix4", given.kind), (given.x,), 2)
     arguments.out, arguments.exponent = call.results[0].address, given.exponent
-    _launch(call, "dequantize_radix4", f"dequantize_radix4_{NAMES[given.kind]}", flat, arguments)
+    _launch(call, "dequantize_radix4", given.kind, flat, arguments)
 
 
 def _arguments(
-    structure: type[LogarithmicArguments], kernel: str, views: tuple[View, ...], packed: int = 1
+    structure: type[LogarithmicArguments], grid: Grid, views: tuple[View, ...], packed: int = 1
 ) -> tuple[Any, bool]:
     """Return the arguments of inputs of one shape, without outputs, and whether rows follow each other without gaps.
 
     packed: elements of an item of the input.
     """
-    (m, items), part = views[0].shape, TUNING[kernel].part
+    (m, items), part = views[0].shape, grid.part
     flat = all(view.contiguous and view.address % 16 == 0 for view in views)
     rows, columns = (1, m * items * packed) if flat else (m, items * packed)
     per_row = -(-columns // part)
@@ -132,11 +134,17 @@ def _aligned(x: View, size: int) -> bool:
     return x.address % vector == 0 and (x.shape[0] == 1 or x.strides[0] % vector == 0)
 
 
+def _grid(kernel: str, kind: int) -> Grid:
+    return TUNING.get(f"{kernel} {NAMES[kind]}", TUNING[kernel])
+
+
 def _launch(
-    call: DeviceCall, kernel: str, name: str, flat: bool, arguments: LogarithmicArguments, least: int = 0
-) -> None:
-    """Launch a function on all chunks, on at least so many CTAs."""
-    grid = TUNING[kernel]
+    call: DeviceCall, kernel: str, kind: int, flat: bool, arguments: LogarithmicArguments, least: int = 0,
+    name: str = "",
+) -> None:  # fmt: skip
+    """Launch a function, the kernel file's own unless named, on all chunks, on at least so many CTAs."""
+    grid = _grid(kernel, kind)
     blocks = max(least, -(-arguments.chunks // (grid.threads * grid.unroll)))
     if blocks:
-        call.launch(kernel, f"{name}{'_flat' * flat}", grid.defines, (blocks, 1), grid.threads, arguments)
+        words = f"{name or kernel}_{NAMES[kind]}{'_flat' * flat}"
+        call.launch(kernel, words, grid.defines, (blocks, 1), grid.threads, arguments)

@@ -22,8 +22,8 @@ from .rowwise import NAMES, Arguments, Grid
 __all__ = ["q_ema", "quantize_tetrajet"]
 
 DOWN: dict[str, Grid] = {
-    "quantize_tetrajet_down": Grid(256, 1, BLOCK),
-    "quantize_tetrajet_down_stochastic": Grid(256, 1, BLOCK),
+    "quantize_tetrajet_down": Grid(128, 1, BLOCK),
+    "quantize_tetrajet_down_stochastic": Grid(128, 1, BLOCK),
     "q_ema_down": Grid(128, 1, BLOCK),
 }
 """Kernel file for blocks down columns -> grid, of which the threads alone are free."""
