@@ -41,7 +41,7 @@ void scatter(const Blocks& blocks, int64_t line, int64_t block, const uint32_t* 
 }
 
 // Every block: `lanes(in, w, byte, line, block, out)` gives the codes of its words of lanes w.
-template <int kind, class Lanes>
+template <int kind, bool averaged, class Lanes>
 void each_block(const void* x, const Blocks& blocks, int rule, uint8_t* packed, uint8_t* scales, Lanes lanes) {
     std::memset(packed, 0, (size_t)(blocks.m * blocks.k / 2));
     for (int64_t line = 0; line < blocks.lines(); ++line) {
@@ -49,7 +49,7 @@ void each_block(const void* x, const Blocks& blocks, int rule, uint8_t* packed, 
             uint32_t in[PAIR_WORDS<kind> * WORDS], w[WORDS], codes[WORDS], out[4] = {};
             gather<kind>(x, blocks, line, block, in);
             const uint32_t byte = tetrajet_byte(largest_of_block<kind, WORDS>(in), tetrajet_scale(rule));
-            odd_lanes<kind, WORDS>(in, w);
+            lanes_of<kind, averaged, WORDS>(in, w);
             lanes(in, w, byte, line, block, codes);
             for (int i = 0; i < 4; ++i) out[i] = byte == NAN_BYTE ? 0 : e2m1_pack_lanes(codes + 4 * i, w + 4 * i);
             scatter(blocks, line, block, out, packed);
@@ -61,7 +61,7 @@ void each_block(const void* x, const Blocks& blocks, int rule, uint8_t* packed, 
 template <int kind>
 void quantize(const void* x, const uint8_t* random, const Blocks& blocks, int rule, bool away, uint8_t* packed,
               uint8_t* scales) {
-    each_block<kind>(x, blocks, rule, packed, scales,
+    each_block<kind, false>(x, blocks, rule, packed, scales,
                      [&](const uint32_t* in, const uint32_t* w, uint32_t byte, int64_t line, int64_t block, uint32_t* out) {
         uint32_t words[BLOCK / 4] = {};
         for (int i = 0; i < BLOCK && random; ++i) {
@@ -70,25 +70,27 @@ void quantize(const void* x, const uint8_t* random, const Blocks& blocks, int ru
         }
         if (random && blocks.axis) return drawn_words<kind, WORDS>(in, byte, words, out);
         const uint32_t power = drawn_power(byte);
-        const LaneScale scale = lane_scale(byte);
+        constexpr bool half = HALF_LANES<kind, false>;
+        const LaneScale scale = lane_scale<half>(byte);
         for (int i = 0; i < WORDS; ++i) {
             uint32_t low, high;
             two_floats<kind>(in + PAIR_WORDS<kind> * i, low, high);
             const uint32_t draws = permute(words[i / 2], 0, i & 1 ? 0x4342 : 0x4140);
+            const uint32_t lanes = lanes_under<half, false>(w[i], scale);
             out[i] = random ? drawn_lanes(low, high, power, power, draws)
-                     : away ? nearest_lanes<true>(lanes_under<false>(w[i], scale)) : nearest_lanes<false>(lanes_under<false>(w[i], scale));
+                     : away ? nearest_lanes<true>(lanes) : nearest_lanes<false>(lanes);
         }
     });
 }
 
 template <int kind, int other>
 void average(const void* w, const void* ema, const Blocks& blocks, int rule, uint8_t* packed, uint8_t* scales) {
-    each_block<kind>(w, blocks, rule, packed, scales,
+    each_block<kind, true>(w, blocks, rule, packed, scales,
                      [&](const uint32_t*, const uint32_t* lanes, uint32_t byte, int64_t line, int64_t block, uint32_t* out) {
         uint32_t in[PAIR_WORDS<other> * WORDS], averages[WORDS];
         gather<other>(ema, blocks, line, block, in);
-        odd_lanes<other, WORDS>(in, averages);
-        const LaneScale scale = lane_scale(byte);
+        lanes_of<other, true, WORDS>(in, averages);
+        const LaneScale scale = lane_scale<false>(byte);
         for (int i = 0; i < WORDS; ++i) out[i] = averaged_lanes(lanes[i], averages[i], scale);
     });
 }

@@ -32,28 +32,38 @@ REFNUM_HD uint32_t tetrajet_byte(uint32_t amax, const TetrajetScale& scale) {
 }
 
 // What two lanes lose and are multiplied by to be binary16 in which E2M1's 1 is the smallest normal; `most`: the largest
-// of what is left that keeps its size.
+// of what is left that keeps its size. Of binary16 lanes (`half`) instead the low bits that are folded into one, `fold`,
+// before a subnormal loses them.
 struct LaneScale {
-    uint32_t base, powers, most;
+    uint32_t base, powers, most, fold;
 };
+template <bool half>
 REFNUM_HD LaneScale one_lane_scale(uint32_t byte) {
+    if (half) {
+        const int32_t one = byte < 141 ? (int32_t)byte - 112 : 29;  // exponent field of the scale; a NaN block has any
+        const int32_t base = one > 8 ? one - 8 : 0;
+        return {(uint32_t)base << 10, half_power(1 - (one - base)), 0, one >= 2 ? 7u : 0u};
+    }
     const uint32_t base = byte > 8 ? byte - 8 : 0;
-    return {base << 7, half_power(1 - (int32_t)(byte - base)), ((byte + 3 - base) << 7) - 1};
+    return {base << 7, half_power(1 - (int32_t)(byte - base)), ((byte + 3 - base) << 7) - 1, 0};
 }
-REFNUM_HD LaneScale lane_scale(uint32_t byte) {
-    const LaneScale one = one_lane_scale(byte);
-    return {both_lanes(one.base), both_lanes(one.powers), both_lanes(one.most)};
-}
+template <bool half>
 REFNUM_HD LaneScale lane_scale(uint32_t low, uint32_t high) {
-    const LaneScale one = one_lane_scale(low), two = one_lane_scale(high);
-    return {one.base | two.base << 16, one.powers | two.powers << 16, one.most | two.most << 16};
+    const LaneScale one = one_lane_scale<half>(low), two = one_lane_scale<half>(high);
+    return {one.base | two.base << 16, one.powers | two.powers << 16, one.most | two.most << 16, one.fold | two.fold << 16};
+}
+template <bool half>
+REFNUM_HD LaneScale lane_scale(uint32_t byte) {
+    const LaneScale one = one_lane_scale<half>(byte);
+    return {both_lanes(one.base), both_lanes(one.powers), both_lanes(one.most), both_lanes(one.fold)};
 }
 
 // Lanes under a scale, at most 6. `any`: whether they may be of any size, unlike those of the block itself.
-template <bool any>
+template <bool half, bool any>
 REFNUM_HD uint32_t lanes_under(uint32_t word, const LaneScale& scale) {
     const uint32_t left = subtract_to_zero(word & LANE_MAGNITUDES, scale.base);
     uint32_t lanes = (any ? min_lanes(left, scale.most) : left) << 3;
+    if (half) lanes = (left & ~scale.fold) | (((left & scale.fold) + scale.fold) & 0x00080008u);
     scale_each<1>(&lanes, &scale.powers);
     return min_lanes(lanes, HALF_E2M1_MAX);
 }
@@ -90,8 +100,8 @@ REFNUM_HD uint32_t drawn_lanes(uint32_t low, uint32_t high, uint32_t low_power, 
 REFNUM_HD uint32_t averaged_lanes(uint32_t weights, uint32_t averages, const LaneScale& scale) {
     const uint32_t size = averages & LANE_MAGNITUDES, nan = lane_signs(size + 0x007F007Fu);
     const uint32_t infinite = lane_signs(size + 0x00800080u) & ~nan;
-    const uint32_t lower = lanes_under<false>(weights, scale) & BOTH_CODES;
-    const uint32_t scaled = choose(HALF_E2M1_MAX, lanes_under<true>(averages, scale), infinite);
+    const uint32_t lower = lanes_under<false, false>(weights, scale) & BOTH_CODES;
+    const uint32_t scaled = choose(HALF_E2M1_MAX, lanes_under<false, true>(averages, scale), infinite);
     const uint32_t nearest = (scaled + BOTH_HALVES) & BOTH_CODES;
     const uint32_t some = min_lanes(weights & LANE_MAGNITUDES, 0x00010001u) << 9;
     const uint32_t up = min_lanes(subtract_to_zero(nearest, lower), BOTH_STEPS) & some;
@@ -109,13 +119,17 @@ REFNUM_HD void two_floats(const uint32_t* in, uint32_t& low, uint32_t& high) {
 template <int kind>
 constexpr int PAIR_WORDS = kind == FLOAT32 ? 2 : 1;
 
-// `count` words of lanes rounded to odd, of loaded floats.
-template <int kind, int count>
-REFNUM_HD void odd_lanes(const uint32_t* in, uint32_t* lanes) {
+// Whether the lanes of an input are binary16 as they come: not beside averages, whose format can be another one.
+template <int kind, bool averaged>
+constexpr bool HALF_LANES = kind == FLOAT16 && !averaged;
+
+// `count` words of lanes of loaded floats: rounded to odd, or as they come.
+template <int kind, bool averaged, int count>
+REFNUM_HD void lanes_of(const uint32_t* in, uint32_t* lanes) {
     REFNUM_UNROLL
     for (int i = 0; i < count; ++i) {
         uint32_t low, high;
-        if (kind == BFLOAT16) {
+        if (kind == BFLOAT16 || HALF_LANES<kind, averaged>) {
             lanes[i] = in[i];
             continue;
         }
@@ -154,15 +168,20 @@ REFNUM_HD void drawn_words(const uint32_t* in, uint32_t byte, const uint32_t* ra
     }
 }
 
-// Bytes of eight columns whose maxima are no special ones, as two lanes a word; `most` as `largest_of_columns` gives it.
-// Returns whether that is so: else nothing may be used.
-constexpr uint32_t LEAST_ORDINARY = 11;  // exponent field whose byte is 9, above which all lanes lose as much
+// Exponent field of float32 from which on lanes lose what goes with their byte: the one of byte 9, and of binary16 of 121.
+template <bool half>
+constexpr uint32_t LEAST_ORDINARY = half ? 123 : 11;
+
+// Maxima of two columns as float32 bits.
 template <int kind>
 REFNUM_HD void two_maxima(const uint32_t* most, int j, uint32_t& low, uint32_t& high) {
     if (kind == FLOAT32) low = most[2 * j], high = most[2 * j + 1];
     else two_floats<kind == FLOAT32 ? BFLOAT16 : kind>(most + 2 * j, low, high);
 }
-template <int kind>
+
+// Bytes of eight columns whose maxima are no special ones, as two lanes a word; `most` as `largest_of_columns` gives it.
+// Returns whether that is so: else nothing may be used.
+template <int kind, bool half>
 REFNUM_HD bool ordinary_columns(const uint32_t* most, const TetrajetScale& rule, uint32_t* bytes) {
     uint32_t least = ~0u, largest = 0;
     REFNUM_UNROLL
@@ -178,12 +197,15 @@ REFNUM_HD bool ordinary_columns(const uint32_t* most, const TetrajetScale& rule,
         least = least < high ? least : high, largest = largest > high ? largest : high;
         bytes[j] = ((low + rule.carry) >> 23 | (high + rule.carry) >> 23 << 16) - 0x00020002u;
     }
-    if (kind != BFLOAT16) return least >= LEAST_ORDINARY << 23 && largest < FLOAT_INF;
-    return (least & 0xFFFF) >= LEAST_ORDINARY << 7 && least >> 16 >= LEAST_ORDINARY << 7 && larger_lane(largest) < 0x7F80;
+    if (kind != BFLOAT16) return least >= LEAST_ORDINARY<half> << 23 && largest < FLOAT_INF;
+    return (least & 0xFFFF) >= LEAST_ORDINARY<half> << 7 && least >> 16 >= LEAST_ORDINARY<half> << 7 && larger_lane(largest) < 0x7F80;
 }
+
 // Scale of two lanes of blocks with such bytes.
+template <bool half>
 REFNUM_HD LaneScale ordinary_scale(uint32_t bytes) {
-    return {(bytes - 0x00080008u) << 7, both_lanes(half_power(-7)), both_lanes((11 << 7) - 1)};
+    const uint32_t base = half ? (bytes - both_lanes(120)) << 10 : (bytes - both_lanes(8)) << 7;
+    return {base, both_lanes(half_power(-7)), both_lanes((11 << 7) - 1), 0x00070007u};
 }
 
 // Largest magnitudes of eight columns of some loaded rows, float32 bits; of 16-bit floats patterns of two columns in the
@@ -206,7 +228,7 @@ REFNUM_HD void largest_of_columns(const uint32_t (&in)[rows][words], uint32_t* m
 }
 
 // Bytes and scales of eight columns with any maxima. Returns a mask of the codes that are kept: not those of NaN blocks.
-template <int kind>
+template <int kind, bool half>
 REFNUM_HD uint32_t special_columns(const uint32_t* most, const TetrajetScale& rule, uint32_t* bytes, LaneScale* scale) {
     uint32_t kept = 0;
     REFNUM_UNROLL
@@ -215,7 +237,7 @@ REFNUM_HD uint32_t special_columns(const uint32_t* most, const TetrajetScale& ru
         two_maxima<kind>(most, j, low, high);
         const uint32_t one = tetrajet_byte(low, rule), two = tetrajet_byte(high, rule);
         bytes[j] = one | two << 16;
-        scale[j] = lane_scale(one, two);
+        scale[j] = lane_scale<half>(one, two);
         kept |= (one == NAN_BYTE ? 0 : 0x0Fu << (8 * j)) | (two == NAN_BYTE ? 0 : 0xF0u << (8 * j));
     }
     return kept;

@@ -9,6 +9,11 @@
 #include "shares.cuh"
 #include "tetrajet.cuh"
 
+// CTAs that share a multiprocessor at least, where blocks lie down columns: what registers a thread may have.
+#ifndef BLOCKS
+#define BLOCKS 1
+#endif
+
 namespace refnum {
 
 enum TetrajetMode : int { TO_EVEN = 0, AWAY = 1, DRAWN = 2, KEYED = 3, AVERAGED = 4 };
@@ -31,10 +36,10 @@ template <int kind>
 constexpr int ITEM = kind == FLOAT32 ? 4 : 2;
 
 // How the words of lanes of a block are rounded, but for random bytes.
-template <int mode>
+template <int mode, bool half>
 __device__ __forceinline__ uint32_t rounded_lanes(uint32_t word, uint32_t average, const LaneScale& scale) {
     if (mode == AVERAGED) return averaged_lanes(word, average, scale);
-    return nearest_lanes<mode == AWAY>(lanes_under<false>(word, scale));
+    return nearest_lanes<mode == AWAY>(lanes_under<half, false>(word, scale));
 }
 
 // Blocks along rows: a chunk as in memory.cuh. `other`: kind of the averages.
@@ -42,7 +47,7 @@ template <int kind, int mode, int other, bool flat>
 __device__ __forceinline__ void tetrajet_rows(const TetrajetArguments& s) {
     using Share = FloatShare<kind>;
     constexpr int part = Share::part, words = Share::words, bytes = Share::bytes;
-    constexpr bool random = mode == DRAWN || mode == KEYED;
+    constexpr bool random = mode == DRAWN || mode == KEYED, half = HALF_LANES<kind, mode == AVERAGED>;
     constexpr int more = random ? part : mode == AVERAGED ? part * ITEM<other> : 4;  // bytes of the other input
     const Arguments& a = s.rows;
     Chunk<flat> chunks[UNROLL];
@@ -68,7 +73,7 @@ __device__ __forceinline__ void tetrajet_rows(const TetrajetArguments& s) {
             most = most > found ? most : found;
         }
         const uint32_t byte = tetrajet_byte(most, rule);
-        odd_lanes<kind, words>(in[u], w);
+        lanes_of<kind, mode == AVERAGED, words>(in[u], w);
         if (random) {
             if (mode == KEYED) {
                 const uint64_t block = s.first_block + chunks[u].place(a) * (part / PHILOX_BYTES);
@@ -78,10 +83,10 @@ __device__ __forceinline__ void tetrajet_rows(const TetrajetArguments& s) {
             drawn_words<kind, words>(in[u], byte, beside[u], lanes);
         } else {
             uint32_t averages[words] = {};
-            if (mode == AVERAGED) odd_lanes<other, words>(beside[u], averages);
-            const LaneScale scale = lane_scale(byte);
+            if (mode == AVERAGED) lanes_of<other, true, words>(beside[u], averages);
+            const LaneScale scale = lane_scale<half>(byte);
 #pragma unroll
-            for (int i = 0; i < words; ++i) lanes[i] = rounded_lanes<mode>(w[i], averages[i], scale);
+            for (int i = 0; i < words; ++i) lanes[i] = rounded_lanes<mode, half>(w[i], averages[i], scale);
         }
         if (!chunks[u].exists) continue;
 #pragma unroll
@@ -93,10 +98,41 @@ __device__ __forceinline__ void tetrajet_rows(const TetrajetArguments& s) {
 
 constexpr int WIDE = 8, WIDE_WORDS = WIDE / 2;  // columns of a thread
 
+// Eight columns of the rows of a thread, of which so many are left: their codes, one word a row. `kept`: mask of a word.
+template <int kind, int mode, int other, int rows, int words, int more>
+__device__ __forceinline__ void store_down(const uint32_t (&in)[rows][words], const uint32_t (&beside)[rows][more],
+                                           const LaneScale (&scale)[WIDE_WORDS], const uint32_t (&bytes)[WIDE_WORDS],
+                                           uint32_t kept, uint32_t left, uint8_t* out, uint64_t step) {
+    constexpr bool random = mode == DRAWN || mode == KEYED, half = HALF_LANES<kind, mode == AVERAGED>;
+    uint32_t power[WIDE];
+#pragma unroll
+    for (int c = 0; c < WIDE && random; ++c) power[c] = drawn_power(bytes[c / 2] >> (16 * (c % 2)) & 0xFFFF);
+#pragma unroll
+    for (int i = 0; i < rows; ++i) {
+        uint32_t w[WIDE_WORDS], lanes[WIDE_WORDS], averages[WIDE_WORDS] = {};
+        lanes_of<kind, mode == AVERAGED, WIDE_WORDS>(in[i], w);
+        if (mode == AVERAGED) lanes_of<other, true, WIDE_WORDS>(beside[i], averages);
+#pragma unroll
+        for (int j = 0; j < WIDE_WORDS; ++j) {
+            if (random) {
+                uint32_t low, high;
+                two_floats<kind>(in[i] + PAIR_WORDS<kind> * j, low, high);
+                const uint32_t draws = permute(beside[i][j / 2], 0, j & 1 ? 0x4342 : 0x4140);
+                lanes[j] = drawn_lanes(low, high, power[2 * j], power[2 * j + 1], draws);
+            } else {
+                lanes[j] = rounded_lanes<mode, half>(w[j], averages[j], scale[j]);
+            }
+        }
+        const uint32_t packed = e2m1_pack_lanes(lanes, w) & kept;
+        if (i * (32 / rows) < left) store<4>(out, &packed);
+        out += step;
+    }
+}
+
 // Blocks down columns. `aligned`: whether the inputs can be read by vectors.
 template <int kind, int mode, int other, bool aligned>
 __device__ __forceinline__ void tetrajet_down(const TetrajetArguments& s) {
-    constexpr bool random = mode == DRAWN || mode == KEYED;
+    constexpr bool random = mode == DRAWN || mode == KEYED, half = HALF_LANES<kind, mode == AVERAGED>;
     constexpr int across = kind == FLOAT32 || (mode == AVERAGED && other == FLOAT32) ? 4 : 8;  // threads across a warp
     constexpr int rows = across, apart = 32 / across;  // of a thread
     constexpr int bytes = WIDE * ITEM<kind>, more = random ? WIDE : mode == AVERAGED ? WIDE * ITEM<other> : 4;
@@ -137,8 +173,7 @@ __device__ __forceinline__ void tetrajet_down(const TetrajetArguments& s) {
             }
         }
     }
-    uint32_t most[WIDE] = {}, bytes_of[WIDE_WORDS], power[WIDE], kept = ~0u;
-    LaneScale scale[WIDE_WORDS];
+    uint32_t most[WIDE] = {}, bytes_of[WIDE_WORDS];
     largest_of_columns<kind, rows>(in, most);
 #pragma unroll
     for (int d = across; d < 32; d *= 2) {
@@ -149,34 +184,17 @@ __device__ __forceinline__ void tetrajet_down(const TetrajetArguments& s) {
         }
     }
     const TetrajetScale rule = tetrajet_scale(s.rule);
-    if (ordinary_columns<kind>(most, rule, bytes_of)) {
-#pragma unroll
-        for (int j = 0; j < WIDE_WORDS; ++j) scale[j] = ordinary_scale(bytes_of[j]);
-    } else {
-        kept = special_columns<kind>(most, rule, bytes_of, scale);
-    }
-#pragma unroll
-    for (int c = 0; c < WIDE && random; ++c) power[c] = drawn_power(bytes_of[c / 2] >> (16 * (c % 2)) & 0xFFFF);
     uint8_t* out = a.out + ((uint64_t)top * s.k + column) / 2;
+    const uint64_t step = apart * (uint64_t)(s.k / 2);
+    if (ordinary_columns<kind, half>(most, rule, bytes_of)) {  // where much of the scales is known to the compiler
+        LaneScale scale[WIDE_WORDS];
 #pragma unroll
-    for (int i = 0; i < rows; ++i) {
-        uint32_t w[WIDE_WORDS], lanes[WIDE_WORDS], averages[WIDE_WORDS] = {};
-        odd_lanes<kind, WIDE_WORDS>(in[i], w);
-        if (mode == AVERAGED) odd_lanes<other, WIDE_WORDS>(beside[i], averages);
-#pragma unroll
-        for (int j = 0; j < WIDE_WORDS; ++j) {
-            if (random) {
-                uint32_t low, high;
-                two_floats<kind>(in[i] + PAIR_WORDS<kind> * j, low, high);
-                const uint32_t draws = permute(beside[i][j / 2], 0, j & 1 ? 0x4342 : 0x4140);
-                lanes[j] = drawn_lanes(low, high, power[2 * j], power[2 * j + 1], draws);
-            } else {
-                lanes[j] = rounded_lanes<mode>(w[j], averages[j], scale[j]);
-            }
-        }
-        const uint32_t packed = e2m1_pack_lanes(lanes, w) & kept;
-        if (i * apart < left) store<4>(out, &packed);
-        out += apart * (uint64_t)(s.k / 2);
+        for (int j = 0; j < WIDE_WORDS; ++j) scale[j] = ordinary_scale<half>(bytes_of[j]);
+        store_down<kind, mode, other, rows>(in, beside, scale, bytes_of, ~0u, left, out, step);
+    } else {
+        LaneScale scale[WIDE_WORDS];
+        const uint32_t kept = special_columns<kind, half>(most, rule, bytes_of, scale);
+        store_down<kind, mode, other, rows>(in, beside, scale, bytes_of, kept, left, out, step);
     }
     if (column < s.k && lane < across) {
         const uint32_t stored[2] = {permute(bytes_of[0], bytes_of[1], 0x6420), permute(bytes_of[2], bytes_of[3], 0x6420)};

@@ -17,16 +17,29 @@ from ..interface.call import Rows
 from ..interface.tetrajet import FLOAT32, Tetrajet
 from . import rowwise
 from .blocks import PHILOX_BYTES, key_words
-from .rowwise import NAMES, Arguments, Grid
+from .rowwise import NAMES, Arguments
 
 __all__ = ["q_ema", "quantize_tetrajet"]
 
-DOWN: dict[str, Grid] = {
-    "quantize_tetrajet_down": Grid(128, 1, BLOCK),
-    "quantize_tetrajet_down_stochastic": Grid(128, 1, BLOCK),
-    "q_ema_down": Grid(128, 1, BLOCK),
+
+class Down(NamedTuple):
+    """The cut of a launch on blocks down columns: threads of a CTA, and CTAs that share a multiprocessor at least."""
+
+    threads: int
+    blocks: int
+
+    @property
+    def defines(self) -> tuple[str, ...]:
+        """The macros of kernels/tetrajet_memory.cuh."""
+        return f"THREADS={self.threads}", f"BLOCKS={self.blocks}"
+
+
+DOWN: dict[str, Down] = {
+    "quantize_tetrajet_down": Down(128, 4),
+    "quantize_tetrajet_down_stochastic": Down(128, 4),
+    "q_ema_down": Down(128, 3),
 }
-"""Kernel file for blocks down columns -> grid, of which the threads alone are free."""
+"""Kernel file for blocks down columns -> cut."""
 WARP = 32
 WIDE = 8
 """Columns of a thread where blocks lie down columns."""

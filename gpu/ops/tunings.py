@@ -15,6 +15,7 @@ from . import columns, compiled, logarithmic, rowwise, swiglu, tetrajet
 from .columns import Order
 from .rowwise import Grid
 from .swiglu import Stay
+from .tetrajet import Down
 
 Context = Callable[[], contextlib.AbstractContextManager[None]]
 
@@ -42,7 +43,8 @@ CUTS: Mapping[str, list[Any]] = {
     "quantize_tetrajet": [Grid(256, 2, 32), Grid(128, 2, 32), Grid(128, 1, 32), Grid(128, 2, 16)],
     "quantize_tetrajet_stochastic": [Grid(128, 2, 32), Grid(256, 2, 32), Grid(128, 1, 32), Grid(256, 2, 16)],
     "q_ema": [Grid(128, 2, 16), Grid(128, 2, 32), Grid(128, 1, 32), Grid(256, 2, 16)],
-    **{name: [Grid(t, 1, 32) for t in (64, 128, 256)] for name in tetrajet.DOWN},
+    **{name: [Down(*cut) for cut in ((64, 8), (64, 10), (128, 3), (128, 4), (128, 5), (256, 2))]
+       for name in tetrajet.DOWN},
     "payload_rows": _grids(16, (4, 8), (64, 128, 256, 512)),
     "payload_quantize": _grids(32, (1, 2)),
     "permute_sum": _grids(4, (4, 8), (128, 256)),
