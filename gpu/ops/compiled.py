@@ -12,10 +12,15 @@ from .. import silu
 from ..checks import LAYOUTS
 from ..device import compile as build
 from ..interface.nvfp4 import LAYOUTS as NVFP4_LAYOUTS
-from . import casts, columns, hadamard, nvfp4, payload_rows, product, rowwise, swiglu
+from . import casts, columns, hadamard, logarithmic, nvfp4, payload_rows, product, rowwise, swiglu, tetrajet
 
 OPERATIONS: dict[str, tuple[str, ...]] = {
     "quantize_mxfp4_stochastic": ("quantize_mxfp4",),
+    **dict.fromkeys(
+        ("quantize_tetrajet_stochastic", "quantize_tetrajet_down", "quantize_tetrajet_down_stochastic"),
+        ("quantize_tetrajet",),
+    ),
+    "q_ema_down": ("q_ema",),
     "payload_quantize": ("quantize_payload", "fp8_to_payload"),
     "payload_rows": ("pack_payload", "unpack_payload", "permute_pad", "permute_unpack"),
     "permute_sum": ("unpermute",),
@@ -65,7 +70,8 @@ def cuts(kernel: str) -> list[tuple[str, ...]]:
     found |= {stay.defines for name, stay in swiglu.TUNING.items() if name == kernel}
     found |= {product.KERNELS[kernel]} if kernel in product.KERNELS else set()
     found |= {grid.defines for name, grid in nvfp4.TUNING.items() if name.partition(" ")[0] == kernel}
-    found |= {grid.defines for name, grid in hadamard.TUNING.items() if name == kernel}
+    tables = hadamard.TUNING, logarithmic.TUNING, tetrajet.DOWN
+    found |= {grid.defines for table in tables for name, grid in table.items() if name.partition(" ")[0] == kernel}
     found |= {casts.DEFINES} if kernel == casts.KERNEL else set()
     found |= {payload_rows.SHORT.defines} if kernel == "payload_rows" else set()
     return sorted(found) or [()]

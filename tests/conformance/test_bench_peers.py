@@ -104,7 +104,8 @@ def test_triton_helpers_equal_the_model():
 ALONE = {"FP8 -> FP8 columns, te" + more for more in ("", ", experts", ", experts, unaligned")}
 SHORT_BLOCKS = {f"MXFP4 -> MXFP4 columns, {mode}, experts, unaligned" for mode in ("amax", "max")}
 """Lines whose blocks of 32 rows may be short: nothing else has them."""
-NVFP4 = {line.label for line in lines.LINES if "nvfp4" in line.operation or "hadamard" in line.operation}
+METHODS = ("nvfp4", "hadamard", "luq", "radix4", "tetrajet", "q_ema")
+NVFP4 = {line.label for line in lines.LINES if any(method in line.operation for method in METHODS)}
 """Lines that no contender offers yet."""
 PRODUCTS = {line.label for line in lines.LINES if line.at == "product"}
 
