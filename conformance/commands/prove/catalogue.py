@@ -11,6 +11,7 @@ from ...cases.domains.part import Enumeration
 from ...cases.domains.wide import Alone, Cut, EveryPattern, Pinned
 from ...cases.operation import OPERATIONS
 from .standard import SHAPE, Standard
+from .sums import Sums
 
 THERE, HOST = "there", "host"
 
@@ -105,6 +106,17 @@ _TABLE = (
     _model("model-on-cupy", 1_660_706_824, "every operation but the fused ones"),
     _model("model-on-cupy-fused", 155_247_676, "every operation that does the work of two"),
     _model("model-on-cupy-product", 55_050_240, "the matrix products", (512, 384)),
+    Proof(
+        "product-sums",
+        "FP8 products in a chain: every pair of codes beside accumulators of every exponent, sums of two and of three "
+        "products over sets of codes",
+        "N19.2",
+        ("matmul_fp8",),
+        89_814_384,
+        "pairs of formats in order, anchors upward, positive ones first; then sums of two, then of three; `a` down the "
+        "rows, `b` along the columns, the last code turns fastest; one chunk an anchor or domain",
+        Sums(),
+    ),
     Proof(
         "e2m1-bfloat16-scales",
         "every bfloat16 under every scale byte to E2M1",
