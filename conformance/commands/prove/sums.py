@@ -1,4 +1,4 @@
-"""Sums of few FP8 products: pairs of codes beside accumulators of every exponent, and two and three products (N19.2)."""
+"""Sums of few FP8 products: pairs of codes beside accumulators of every exponent, two and three products (N19.2)."""
 
 from __future__ import annotations
 
