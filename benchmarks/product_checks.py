@@ -11,26 +11,24 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-SUBJECT = str(ROOT / "benchmarks" / "torch_products.py")
 CHECKS = {
-    "torch._scaled_mm": ("matmul_fp8", f"{SUBJECT}:scaled_mm", "standard"),
-    "torch.mm": ("matmul_bf16", f"{SUBJECT}:mm", "standard"),
-    "torch._scaled_mm, any order": ("matmul_fp8", f"{SUBJECT}:scaled_mm_any", "standard"),
-    "torch.mm, any order": ("matmul_bf16", f"{SUBJECT}:mm_any", "standard"),
-    "gpu": ("matmul_bf16", "gpu", "standard"),
+    "torch-bf16": ("matmul_bf16", "benchmarks/torch_products.py", 2),
+    "torch-fp8": ("matmul_fp8", "benchmarks/torch_products.py", 9),
+    "gpu": ("matmul*", "gpu", 1),
 }
-"""What is judged -> operation, subject, level."""
+"""What is judged -> operation, subjects, and processes: a variant is one's work, and the model of one variant is shared
+by all subjects of a file."""
 
 
 def started(out: Path) -> dict[str, tuple[subprocess.Popen[bytes], Path]]:
     """Start the checks and return each with the path of its report."""
     found = {}
-    for name, (operation, subject, level) in CHECKS.items():
-        stem = "check-" + name.replace(".", "").replace(", ", "-").replace(" ", "-")
-        path = out / f"{stem}.json"
-        command = [sys.executable, "-m", "refnum.conformance.cli", "check", "-o", operation, "-s", subject, "--level"]
-        log = (out / f"{stem}.txt").open("wb")
-        found[name] = subprocess.Popen([*command, level, "--report", str(path)], cwd=ROOT, stdout=log, stderr=log), path
+    for name, (operation, subject, workers) in CHECKS.items():
+        path = out / f"check-{name}.json"
+        command = [sys.executable, "-m", "refnum.conformance.cli", "check", "-o", operation, "-s", subject]
+        options = ["--no-isolate", "--workers", str(workers), "--report", str(path)]
+        log = (out / f"check-{name}.txt").open("wb")
+        found[name] = subprocess.Popen([*command, *options], cwd=ROOT, stdout=log, stderr=log), path
     return found
 
 
@@ -48,7 +46,7 @@ def finished(check: subprocess.Popen[bytes], path: Path, end: float) -> dict[str
     if not path.is_file():
         return {"verdict": f"no report, exit status {check.returncode}"}
     document = json.loads(path.read_text())
-    names = ("variant", "outcome", "words", "level", "compared", "refused", "evidence")
+    names = ("subject", "variant", "outcome", "words", "level", "compared", "refused", "evidence")
     return {
         "verdict": document["footer"]["verdict"],
         "environment": document["header"]["environment"],
