@@ -44,7 +44,7 @@ from .plan import Plan, Progress, Variant
 LOOKED_AT = 24
 """Corner cases among which the smallest is the first call where no vector was one, see `verdicts.smoke`."""
 PROBES = 4
-"""Corner cases of a variant on which the calling contract is probed as well."""
+"""Corner cases of a variant on which the calling contract is probed as well; one where the same code was before."""
 MOST_PROBED, FIRST_PROBED = 1 << 16, 1 << 21
 """Elements of the largest corner case that is probed, and of one in a variant that is asked all structure."""
 SPECIAL_LARGEST = 1 << 16
@@ -157,7 +157,8 @@ class Engine:
 
     def corners(self) -> None:
         """Judge on the corner cases, or on the plan's own cases, and probe the calling contract on the first."""
-        probes = 1 if self.item.special else PROBES
+        again = all(structure.known_code(self, subject) for subject in self.judged)
+        probes = 1 if self.item.special or again else PROBES
         self.book.enter(self._key, "corners")
         cases = iter((self.plan.cases or corner_cases)(*self._key))
         first = list(islice(cases, LOOKED_AT))
