@@ -138,8 +138,9 @@ def _cutting(operation: str, profile: str, params: str) -> Cutting | None:
         answers = [run_golden(case) for case in cases]
         steps = 1 if ragged else MANY - FEW
         inputs, outputs = (_ways(one, other, steps) for one, other in ([case.inputs for case in cases], answers))
-        whole = set(answers[0]) - {*outputs, *GIVEN}
-        if not inputs or not outputs or (whole and set(GIVEN).isdisjoint(row)):
+        if not inputs or not outputs:
+            return None
+        if set(answers[0]) - {*outputs, *GIVEN} and set(GIVEN).isdisjoint(row):
             return None
         found = Cutting(COLUMNS if ragged else ROWS, inputs, outputs)
         part = Part(1, 0 if ragged else 4, {}, {})

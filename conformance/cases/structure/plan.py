@@ -34,7 +34,8 @@ MIXED = {"full": 1600, "cells": 1430, "brief": 80, "all brief": 1300, "keyed": 5
 BESIDE_FIELDS = {"full": 500, "brief": 40, "all brief": 400}
 """The same of one that is asked parts of fields, see `fields`."""
 DEAR = {"swiglu_backward": 16, "occ": 8, "swiglu_quantize": 2, "unpermute": 8, "matmul_fp8": 8, "matmul_bf16": 8,
-        "quantize_nvfp4": 8, "hadamard16": 8, "hadamard_quantize_nvfp4": 8}  # fmt: skip
+        "quantize_nvfp4": 8, "hadamard16": 8, "hadamard_quantize_nvfp4": 8, "quantize_tetrajet": 4, "q_ema": 4,
+        "luq": 4, "dge": 4}  # fmt: skip
 """Operation -> by what its largest cases are smaller: the golden model needs so much longer an element."""
 STEPS = (3, 5, 7, 11)
 """Of so many rows of a variant that is not the first one is asked, of as many as half of an operation's variants."""
