@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from .arrays import Array
@@ -9,6 +11,7 @@ from .softfloat import INF, NAN, SIGN, _by_chunks, _require_bits
 
 _MAGNITUDE, _FRACTION, _HIDDEN = np.uint32(0x7FFFFFFF), np.uint32(0x7FFFFF), np.uint32(0x800000)
 _PLACE = np.uint32(23)
+_FEW = 1 << 10
 _GUARD = 6
 """Bits below the larger addend's last place, the last of them sticky: three suffice, for only addends of neighbouring
 exponents cancel more than one leading bit, and their sum is exact."""
@@ -16,7 +19,7 @@ exponents cancel more than one leading bit, and their sum is exact."""
 
 def add(a: Array, b: Array) -> Array:
     """Return the bits of a + b, as `softfloat.add` does. a, b: u32 bits that broadcast together. Raises DtypeError."""
-    return _by_chunks(_add, a, b)
+    return _applied(_add, a, b)
 
 
 def subtract(a: Array, b: Array) -> Array:
@@ -27,7 +30,14 @@ def subtract(a: Array, b: Array) -> Array:
 
 def add_magnitudes(a: Array, b: Array) -> Array:
     """Return the bits of a + b of numbers without a sign. a, b: u32 bits that broadcast together. Raises DtypeError."""
-    return _by_chunks(_add_magnitudes, a, b)
+    return _applied(_add_magnitudes, a, b)
+
+
+def _applied(operation: Callable[[Array, Array], Array], a: Array, b: Array) -> Array:
+    """Apply an elementwise operation; to few elements as they are, for to broadcast them first would take longer."""
+    _require_bits("a", a)
+    _require_bits("b", b)
+    return operation(a, b) if max(a.size, b.size) <= _FEW else _by_chunks(operation, a, b)
 
 
 def _round(word: Array, exponent: Array) -> Array:
