@@ -143,7 +143,7 @@ class Subject:
         return (*(self.profiles or ()), *self.further.get(operation, ()))
 
     def _takes_profile(self, operation: str) -> bool:
-        accepted = accepts(self.operations[operation]) if operation in self.operations else (set(), False)
+        accepted = accepts(self.operations[operation]) if operation in self.operations else (frozenset[str](), False)
         return accepted is None or accepted[1] or "profile" in accepted[0]
 
     def refuses(self, operation: str, profile: str, params: Mapping[str, Any]) -> str:
