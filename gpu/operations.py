@@ -26,6 +26,8 @@ OPERATIONS = (
     Operation("dequantize_nvfp4", "nvfp4"),
     Operation("hadamard16", "hadamard"),
     Operation("hadamard_quantize_nvfp4", "hadamard"),
+    Operation("dge", "estimators"),
+    Operation("occ", "estimators"),
     Operation("fp8_to_mxfp4", "recast"),
     Operation("mxfp4_to_fp8", "recast"),
     Operation("mxfp4_to_fp8_columns", "columns"),

@@ -48,6 +48,8 @@ FUNCTIONS: dict[str, tuple[type, ...]] = {
     "dequantize_nvfp4": (POINTER, POINTER, POINTER, I64, I32, I32, POINTER),
     "hadamard16": (I32, POINTER, I64, I64, I32, U32, I32, I32, POINTER),
     "hadamard_quantize_nvfp4": (I32, POINTER, I64, I64, I32, U32, I32, POINTER, I32, POINTER, POINTER, POINTER),
+    "dge": (I32, POINTER, I64, I32, U32, I32, I32, POINTER),
+    "occ": (I32, POINTER, I64, I64, I32, I64, I64, POINTER, POINTER, POINTER),
     "quantize_fp8_tiles": (I32, POINTER, I64, I64, I64, I32, POINTER, POINTER),
     "dequantize_fp8_tiles": (POINTER, POINTER, I64, I64, I64, I32, POINTER),
     "fp8_to_mxfp4": (POINTER, POINTER, I64, I64, I32, I32, POINTER, POINTER),

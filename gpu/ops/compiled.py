@@ -12,7 +12,7 @@ from .. import silu
 from ..checks import LAYOUTS
 from ..device import compile as build
 from ..interface.nvfp4 import LAYOUTS as NVFP4_LAYOUTS
-from . import casts, columns, hadamard, nvfp4, payload_rows, product, rowwise, swiglu
+from . import casts, columns, estimators, hadamard, nvfp4, payload_rows, product, rowwise, swiglu
 
 OPERATIONS: dict[str, tuple[str, ...]] = {
     "quantize_mxfp4_stochastic": ("quantize_mxfp4",),
@@ -66,6 +66,7 @@ def cuts(kernel: str) -> list[tuple[str, ...]]:
     found |= {product.KERNELS[kernel]} if kernel in product.KERNELS else set()
     found |= {grid.defines for name, grid in nvfp4.TUNING.items() if name.partition(" ")[0] == kernel}
     found |= {grid.defines for name, grid in hadamard.TUNING.items() if name == kernel}
+    found |= {grid.defines for name, grid in estimators.TUNING.items() if name == kernel}
     found |= {casts.DEFINES} if kernel == casts.KERNEL else set()
     found |= {payload_rows.SHORT.defines} if kernel == "payload_rows" else set()
     return sorted(found) or [()]

@@ -59,6 +59,11 @@ def _rotated_name(dtype: torch.dtype | None) -> str:
     return _dtype_name(dtype or torch.bfloat16)
 
 
+def _whole(cap: float) -> float:
+    """Return a whole number as an int, which a plan can have among its options."""
+    return int(cap) if cap.is_integer() else cap
+
+
 _DTYPE = ("dtype", _dtype_name)
 _TILE = ("tile", tuple)
 
@@ -97,6 +102,14 @@ OPERATORS: dict[str, Operator] = {
         'Tensor x, int signs=55272, int axis=-1, str order="exact", str variant="TE", Tensor? tensor_amax=None, *, '
         'Tensor? rbits=None, int[]? philox=None, str layout_out="bytes"',
         shapes.hadamard_quantize_nvfp4, returns=3, words=(("philox", _key),),
+    ),
+    "dge": Operator(
+        'Tensor x, int k=5, float cap=3, str target="bfloat16", str compat="paper"', shapes.dge, returns=1,
+        words=(("cap", _whole),), differentiable=True,
+    ),
+    "occ": Operator(
+        'Tensor x, int[] alpha=[99, 100], str axis="tensor"', shapes.occ, returns=3, words=(("alpha", tuple),),
+        differentiable=True,
     ),
     "fp8_to_mxfp4": Operator(
         'Tensor codes, Tensor scales, str profile="HOPPER", *, str layout_in="bytes", str layout_out="bytes"',

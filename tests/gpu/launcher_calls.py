@@ -54,6 +54,8 @@ def make(name: str) -> dict[str, Any]:
                              "tensor_amax": np.array([3.3], np.float32), "dtype": "bfloat16"},
         "hadamard16": {"x": bf16(rng, M, K), "axis": 0, "signs": 0x1234},
         "hadamard_quantize_nvfp4": {"x": bf16(rng, M, K), "tensor_amax": np.array([40], np.float32)},
+        "dge": {"x": floats(rng, 2, 3, 70), "target": "float32"},
+        "occ": {"x": bf16(rng, M, K), "alpha": (9, 10), "axis": "channel"},
         "fp8_to_mxfp4": fp8,
         "mxfp4_to_fp8": {**mxfp4, "scale": "amax"},
         "mxfp4_to_fp8_columns": {**mxfp4, "splits": SPLITS},

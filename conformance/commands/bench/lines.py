@@ -124,6 +124,16 @@ _ALL = (
          optional=("tensor_amax",)),
     Line("BF16 -> rotated NVFP4, columns, maximum found", "hadamard_quantize_nvfp4", "tokens",
          {"axis": 0, "input": "bfloat16"}),
+    *(
+        Line(f"{name} -> DGE {to}", "dge", "tokens", {"input": dtype, "target": target})
+        for dtype, name in _FLOATS.items() if dtype != "float16"
+        for target, to in _FLOATS.items() if target != "float16"
+    ),
+    *(
+        Line(f"{name} -> OCC, by {axis}", "occ", "tokens", {"axis": axis, "alpha": [99, 100], "input": dtype})
+        for dtype, name in _FLOATS.items() if dtype != "float16"
+        for axis in ("token", "channel")
+    ),
     Line("NVFP4 -> BF16", "dequantize_nvfp4", "rows", {"dtype": "bfloat16"}),
     Line("NVFP4 -> FP32", "dequantize_nvfp4", "rows", {"dtype": "float32"}),
     Line("FP8 -> MXFP4", "fp8_to_mxfp4", "rows"),

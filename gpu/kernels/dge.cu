@@ -1,0 +1,173 @@
+// Floats of any shape -> the slope of DGE (clause N25). A chunk is 16 bytes of the input or of the output, whichever has
+// more elements.
+//
+// bfloat16 has a table of its magnitudes from 2^-32 (2^-16 for a bfloat16 slope) to 6 in shared memory, and few CTAs,
+// each of which computes it: smaller ones have the slope of 0, larger ones are beyond the grid.
+#include "dge.cuh"
+#include "memory.cuh"
+
+namespace refnum {
+
+// gpu/ops/estimators.py has its mirror.
+struct DgeArguments {
+    const uint8_t* x;
+    uint8_t* out;
+    offset_t count;
+    DgeRule rule;
+    uint32_t aligned;  // whether chunks can be read by vector loads
+};
+
+template <int digits>
+constexpr uint32_t SLOPE_BYTES = digits == 24 ? 4 : 2;
+
+template <int digits>
+__device__ __forceinline__ void put_slope(uint8_t* to, uint32_t slope) {
+    if (digits == 24) *reinterpret_cast<uint32_t*>(to) = slope;
+    else *reinterpret_cast<uint16_t*>(to) = (uint16_t)slope;
+}
+
+// Elements from `first` to `end`, `step` apart: what fills no chunk, and what is in doubt.
+template <int kind, int digits, int compat>
+__device__ __forceinline__ void slopes_one_by_one(const DgeArguments& a, offset_t first, offset_t end, uint32_t step) {
+    constexpr uint32_t width = kind == FLOAT32 ? 4 : 2;
+#pragma unroll 1
+    for (offset_t i = first; i < end; i += step) {
+        const uint32_t slope = dge_exact<digits, compat>(float_at<kind>(a.x + i * width, 0), a.rule);
+        put_slope<digits>(a.out + i * SLOPE_BYTES<digits>, slope);
+    }
+}
+
+template <int kind, int digits, int compat>
+struct DgeChunk {
+    static constexpr uint32_t width = kind == FLOAT32 ? 4 : 2, elements = width == 4 && digits == 24 ? 4 : 8;
+    static constexpr uint32_t in_words = elements * width / 4, out_words = elements * SLOPE_BYTES<digits> / 4;
+};
+
+// A chunk of float32 or binary16; whether any of it is in doubt.
+template <int kind, int digits, int compat, int fixed>
+__device__ __forceinline__ bool slopes_of_chunk(const uint32_t* in, const DgeRule& rule, uint32_t* out) {
+    using Chunk = DgeChunk<kind, digits, compat>;
+    uint32_t bits[Chunk::elements];
+    float_bits<kind, Chunk::elements / 2>(in, bits);
+    bool doubt = false;
+#pragma unroll
+    for (int i = 0; i < (int)Chunk::elements; ++i) bits[i] = dge_quick<digits, compat, fixed>(bits[i], rule, doubt);
+#pragma unroll
+    for (int i = 0; i < (int)Chunk::out_words; ++i) {
+        out[i] = digits == 24 ? bits[digits == 24 ? i : 0] : permute(bits[2 * i % Chunk::elements], bits[(2 * i + 1) % Chunk::elements], 0x5410);
+    }
+    return doubt;
+}
+
+// What a CTA has left behind its chunks, and all of it where chunks cannot be read.
+template <int kind, int digits, int compat>
+__device__ __forceinline__ void slopes_left(const DgeArguments& a, offset_t chunks) {
+    constexpr uint32_t elements = DgeChunk<kind, digits, compat>::elements;
+    const offset_t first = chunks * elements + (offset_t)blockIdx.x * THREADS + threadIdx.x;
+    slopes_one_by_one<kind, digits, compat>(a, first, a.count, gridDim.x * THREADS);
+}
+
+template <int kind, int digits, int compat, int fixed>
+__device__ __forceinline__ void slopes(const DgeArguments& a, offset_t chunks) {
+    using Chunk = DgeChunk<kind, digits, compat>;
+    constexpr uint32_t bytes = Chunk::elements * Chunk::width, written = Chunk::elements * SLOPE_BYTES<digits>;
+    const offset_t first = (offset_t)blockIdx.x * (THREADS * UNROLL) + threadIdx.x;
+    uint32_t in[UNROLL][Chunk::in_words];
+#pragma unroll
+    for (uint32_t u = 0; u < UNROLL; ++u) {
+        if (first + u * THREADS < chunks) load<bytes>(a.x + (first + u * THREADS) * bytes, true, in[u]);
+    }
+#pragma unroll
+    for (uint32_t u = 0; u < UNROLL; ++u) {
+        const offset_t number = first + u * THREADS;
+        if (number >= chunks) break;
+        uint32_t out[Chunk::out_words];
+        const bool doubt = slopes_of_chunk<kind, digits, compat, fixed>(in[u], a.rule, out);
+        store<written>(a.out + number * written, out);
+        if (doubt) {
+            const offset_t from = number * Chunk::elements;
+            slopes_one_by_one<kind, digits, compat>(a, from, from + Chunk::elements, 1);
+        }
+    }
+}
+
+// float32 and binary16; k is 5 or, with `fixed` 0, any.
+template <int kind, int digits, int compat, int fixed>
+__device__ __forceinline__ void dge_direct(const DgeArguments& a) {
+    const offset_t chunks = a.aligned && a.rule.k > 1 ? a.count / DgeChunk<kind, digits, compat>::elements : 0;
+    slopes<kind, digits, compat, fixed>(a, chunks);
+    slopes_left<kind, digits, compat>(a, chunks);
+}
+
+constexpr uint32_t DGE_LAST = 0x40C1;  // the bfloat16 above 6
+template <int digits>
+constexpr uint32_t DGE_FIRST = digits == 24 ? 0x2F80 : 0x3780;
+
+template <int digits>
+struct DgeTable {
+    uint32_t slopes[DGE_LAST - DGE_FIRST<digits> + 1];
+};
+
+// Lanes whose slope the table does not have: NaN for the paper's edges; below -6, and a negative NaN, for the others.
+template <int compat>
+__device__ __forceinline__ uint32_t lanes_beyond(uint32_t word, uint32_t magnitudes) {
+    if (compat == PAPER) return magnitudes + 0x007F007Fu;
+    return (magnitudes + (0x8000 - DGE_LAST) * 0x00010001u) & word;
+}
+
+template <int digits, int compat>
+__device__ __forceinline__ void dge_looked_up(const DgeArguments& a) {
+    constexpr uint32_t first = DGE_FIRST<digits>, written = 8 * SLOPE_BYTES<digits>;
+    __shared__ DgeTable<digits> table;
+    for (uint32_t i = threadIdx.x; i <= DGE_LAST - first; i += THREADS) {
+        table.slopes[i] = dge_exact<digits, PAPER>((first + i) << 16, a.rule);
+    }
+    __syncthreads();
+    const offset_t chunks = a.aligned ? a.count / 8 : 0;
+    for (offset_t from = (offset_t)blockIdx.x * (THREADS * UNROLL) + threadIdx.x; from < chunks;
+         from += (offset_t)gridDim.x * (THREADS * UNROLL)) {
+        uint32_t in[UNROLL][4];
+#pragma unroll
+        for (uint32_t u = 0; u < UNROLL; ++u) {
+            if (from + u * THREADS < chunks) load<16>(a.x + (from + u * THREADS) * 16, true, in[u]);
+        }
+#pragma unroll
+        for (uint32_t u = 0; u < UNROLL; ++u) {
+            const offset_t number = from + u * THREADS;
+            if (number >= chunks) break;
+            uint32_t out[written / 4], beyond = 0;
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                const uint32_t magnitudes = in[u][i] & LANE_MAGNITUDES;
+                beyond |= lanes_beyond<compat>(in[u][i], magnitudes);
+                const uint32_t places = min_lanes(max_lanes(magnitudes, both_lanes(first)), both_lanes(DGE_LAST)) - both_lanes(first);
+                const uint32_t low = table.slopes[places & 0xFFFF], high = table.slopes[places >> 16];
+                if (digits == 24) out[2 * i % (written / 4)] = low, out[(2 * i + 1) % (written / 4)] = high;
+                else out[i] = permute(low, high, 0x5410);
+            }
+            store<written>(a.out + number * written, out);
+            if (beyond & 0x80008000u) slopes_one_by_one<BFLOAT16, digits, compat>(a, number * 8, number * 8 + 8, 1);
+        }
+    }
+    slopes_left<BFLOAT16, digits, compat>(a, chunks);
+}
+
+}  // namespace refnum
+
+#define DIRECT(name, kind, digits, compat, fixed)                                                   \
+    extern "C" __global__ __launch_bounds__(THREADS) void name(refnum::DgeArguments a) {         \
+        refnum::dge_direct<refnum::kind, digits, refnum::compat, fixed>(a);                          \
+    }
+#define LOOKED_UP(name, digits, compat)                                                      \
+    extern "C" __global__ __launch_bounds__(THREADS) void name(refnum::DgeArguments a) { \
+        refnum::dge_looked_up<digits, refnum::compat>(a);                                    \
+    }
+#define KERNELS(compat, digits, suffix)                                   \
+    DIRECT(dge_float32_5_##suffix, FLOAT32, digits, compat, 5)            \
+    DIRECT(dge_float32_##suffix, FLOAT32, digits, compat, 0)              \
+    DIRECT(dge_float16_##suffix, FLOAT16, digits, compat, 0)              \
+    LOOKED_UP(dge_bfloat16_##suffix, digits, compat)
+KERNELS(PAPER, 8, paper_bfloat16)
+KERNELS(PAPER, 24, paper_float32)
+KERNELS(MS_AMP, 8, ms_amp_bfloat16)
+KERNELS(MS_AMP, 24, ms_amp_float32)
