@@ -64,6 +64,7 @@ from .payload import (
 from .product import matmul_bf16, matmul_fp8
 from .profiles import HOPPER, OCP, PROFILES, Profile, get_profile
 from .recast import fp8_to_mxfp4, mxfp4_to_fp8
+from .stable_spam import StableSpamFactors, stable_spam_apply, stable_spam_factors
 from .swiglu import swiglu_backward, swiglu_quantize
 from .tensor_core import tensor_core_step
 from .tetrajet import dequantize_tetrajet, double_quantise, q_ema, quantize_tetrajet
@@ -96,6 +97,7 @@ __all__ = [
     "Format",
     "Profile",
     "SpamState",
+    "StableSpamFactors",
     "StableSpamState",
     "adam_step",
     "block_class",
@@ -168,6 +170,8 @@ __all__ = [
     "sawb",
     "smp_average",
     "spam_step",
+    "stable_spam_apply",
+    "stable_spam_factors",
     "stable_spam_step",
     "swiglu_backward",
     "swiglu_quantize",

@@ -216,26 +216,29 @@ __device__ __forceinline__ void occ_channel_thresholds(const OccArguments& a) {
     constexpr uint32_t rows_at_once = THREADS / STRIP, ahead = 8;
     __shared__ StripCounts counts;
     __shared__ OccSearch search[STRIP];
-    const offset_t column = (offset_t)blockIdx.x * STRIP + threadIdx.x % STRIP, rows = column < a.k ? a.rows : 0;
+    const uint32_t column = blockIdx.x * STRIP + threadIdx.x % STRIP, rows = column < a.k ? (uint32_t)a.rows : 0;
     const uint32_t mine = threadIdx.x % STRIP, warp = threadIdx.x / 32;
-    const uint8_t* from = a.x + column * OCC_BYTES<kind>;
-    if (threadIdx.x < STRIP) search[threadIdx.x] = {{0, 0}, {a.lower, a.upper}};
+    const uint8_t* from = a.x + (offset_t)column * OCC_BYTES<kind>;
+    if (threadIdx.x < STRIP) {
+        OccSearch& own = search[threadIdx.x];
+        own.prefix[0] = own.prefix[1] = 0, own.rank[0] = a.lower, own.rank[1] = a.upper;
+    }
 #pragma unroll 1
     for (int pass = 0; pass < PASSES<kind>; ++pass) {
         for (uint32_t i = threadIdx.x; i < 2 * BINS * STRIP; i += THREADS) (&counts.bins[0][0][0])[i] = 0;
         __syncthreads();
         const uint32_t first = search[mine].prefix[0], second = search[mine].prefix[1];
 #pragma unroll 1
-        for (offset_t row = threadIdx.x / STRIP; row < rows; row += rows_at_once * ahead) {
+        for (uint32_t row = threadIdx.x / STRIP; row < rows; row += rows_at_once * ahead) {
             uint32_t in[ahead];
 #pragma unroll
             for (uint32_t u = 0; u < ahead; ++u) {
-                const offset_t at = row + u * rows_at_once;
-                if (at < rows) in[u] = load_number<kind>(from + at * a.x_stride, a.aligned);
+                const uint32_t at = row + u * rows_at_once;
+                if (at < rows) in[u] = load_number<kind>(from + (offset_t)at * a.x_stride, a.aligned);
             }
 #pragma unroll
             for (uint32_t u = 0; u < ahead; ++u) {
-                if (row + u * rows_at_once >= rows) break;
+                if (row + u * rows_at_once >= rows) continue;
                 const uint32_t key = key_of<kind>(in[u]), upper = upper_bits<kind>(key, pass);
                 const uint32_t digit = digit_of<kind>(key, pass);
                 if (upper == first) atomicAdd(&counts.bins[0][digit][mine], 1u);

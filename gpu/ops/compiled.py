@@ -12,7 +12,7 @@ from .. import silu
 from ..checks import LAYOUTS
 from ..device import compile as build
 from ..interface.nvfp4 import LAYOUTS as NVFP4_LAYOUTS
-from . import casts, columns, estimators, hadamard, nvfp4, payload_rows, product, rowwise, swiglu
+from . import casts, columns, estimators, hadamard, nvfp4, optimisers, payload_rows, product, rowwise, swiglu
 
 OPERATIONS: dict[str, tuple[str, ...]] = {
     "quantize_mxfp4_stochastic": ("quantize_mxfp4",),
@@ -20,6 +20,7 @@ OPERATIONS: dict[str, tuple[str, ...]] = {
     "payload_rows": ("pack_payload", "unpack_payload", "permute_pad", "permute_unpack"),
     "permute_sum": ("unpermute",),
     "column_places": (),  # runs by splits on the device alone, which no judged call has
+    "stable_spam": (),  # a step of an optimiser, which no judged operation is
     "encode_elements": ("encode_e2m1", "encode_e4m3", "encode_e8m0"),
 }
 """Kernel file -> the operations that run it, where they are not the one of its name."""
@@ -67,6 +68,7 @@ def cuts(kernel: str) -> list[tuple[str, ...]]:
     found |= {grid.defines for name, grid in nvfp4.TUNING.items() if name.partition(" ")[0] == kernel}
     found |= {grid.defines for name, grid in hadamard.TUNING.items() if name == kernel}
     found |= {grid.defines for name, grid in estimators.TUNING.items() if name == kernel}
+    found |= {optimisers.GRID.defines} if kernel == optimisers.KERNEL else set()
     found |= {casts.DEFINES} if kernel == casts.KERNEL else set()
     found |= {payload_rows.SHORT.defines} if kernel == "payload_rows" else set()
     return sorted(found) or [()]

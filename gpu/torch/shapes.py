@@ -123,6 +123,10 @@ def occ(x: Any, alpha: Any, axis: str) -> Wanted:
     return [((m, k), made), ((m, k), made), ((2, {"tensor": 1, "token": m, "channel": k}[axis]), made)]
 
 
+def stable_spam_apply(gradient: Any, weight: Any, m: Any, v: Any, factors: Any, forget: str) -> Wanted:
+    return [(tuple(gradient.shape), torch.float32)] * 3
+
+
 def fp8_to_mxfp4(codes: Any, scales: Any, profile: str, layout_in: str, layout_out: str) -> Wanted:
     return _mxfp4(*_size("codes", codes, 32), layout_out)
 
