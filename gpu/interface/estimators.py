@@ -18,6 +18,8 @@ COMPATS = ("paper", "ms-amp")
 AXES = ("tensor", "token", "channel")
 """These two in the order of `DgeCompat` and `OccAxis` of the headers."""
 MOST_K = 16
+PART = (1 << 63) - 1
+"""The largest numerator and denominator."""
 
 
 class Slopes(NamedTuple, Generic[A]):
@@ -123,9 +125,10 @@ def _alpha(alpha: Any) -> tuple[int, int]:
     if isinstance(alpha, Fraction):
         parts = [alpha.numerator, alpha.denominator]
     else:
-        if not isinstance(alpha, list | tuple | range | np.ndarray) or len(parts := list(alpha)) != 2:
+        listed = isinstance(alpha, list | tuple | range) or (isinstance(alpha, np.ndarray) and alpha.ndim == 1)
+        if not listed or len(alpha) != 2:
             raise ArgumentError(f"alpha is {shown(alpha)}; allowed are two integers, numerator and denominator")
-        parts = [checks.count("a part of alpha", part, 1, 1 << 4096) for part in parts]
+        parts = [checks.count("a part of alpha", part, 1, PART) for part in alpha]
     if not parts[1] <= 2 * parts[0] <= 2 * parts[1]:
         raise ArgumentError(f"alpha is {shown(alpha)}; allowed are rationals from 1/2 to 1")
     return parts[0], parts[1]

@@ -43,9 +43,14 @@ __device__ __forceinline__ uint32_t digit_of(uint32_t key, int pass) {
     return key >> (8 * (PASSES<kind> - 1 - pass)) & (BINS - 1);
 }
 
-// A warp: the bin of a threshold's next eight bits, from `slots` counts of each bin that lie `stride` words apart.
-__device__ __forceinline__ void pick(const uint32_t* bins, uint32_t stride, uint32_t slots, uint32_t& prefix, uint32_t& rank) {
-    const uint32_t lane = threadIdx.x % 32, mine = BINS / 32, wanted = rank;
+// What is known of one of them.
+struct OccFound {
+    uint32_t prefix, rank;
+};
+
+// A warp: a threshold with its next eight bits, from `slots` counts of each bin that lie `stride` words apart.
+__device__ __forceinline__ OccFound pick(const uint32_t* bins, uint32_t stride, uint32_t slots, OccFound known) {
+    const uint32_t lane = threadIdx.x % 32, mine = BINS / 32;
     uint32_t counts[BINS / 32], total = 0;
 #pragma unroll
     for (uint32_t i = 0; i < mine; ++i) {
@@ -59,16 +64,15 @@ __device__ __forceinline__ void pick(const uint32_t* bins, uint32_t stride, uint
         const uint32_t below = __shfl_up_sync(~0u, end, d);
         if (lane >= d) end += below;
     }
-    uint32_t before = end - total;
+    uint32_t before = end - total, digit = 0, rank = 0;
+    bool here = false;
 #pragma unroll
     for (uint32_t i = 0; i < mine; ++i) {
-        if (before <= wanted && wanted - before < counts[i]) {
-            prefix = prefix << 8 | (lane * mine + i);
-            rank = wanted - before;
-        }
+        if (before <= known.rank && known.rank - before < counts[i]) here = true, digit = lane * mine + i, rank = known.rank - before;
         before += counts[i];
     }
-    __syncwarp();
+    const int from = __ffs((int)__ballot_sync(~0u, here)) - 1;
+    return {known.prefix << 8 | __shfl_sync(~0u, digit, from), __shfl_sync(~0u, rank, from)};
 }
 
 // Numbers of a row, the last of which may be short.
@@ -158,8 +162,12 @@ __device__ __forceinline__ void occ_token_thresholds(const OccArguments& a) {
         count_row<kind>(a, row, pass, search, counts);
         __syncthreads();
         const bool shared = search.prefix[0] == search.prefix[1];
+        const OccFound known = {search.prefix[warp % 2], search.rank[warp % 2]};
         __syncthreads();
-        if (warp < 2) pick(&counts.bins[shared ? 0 : warp][0][0], SLOTS, SLOTS, search.prefix[warp], search.rank[warp]);
+        if (warp < 2) {
+            const OccFound found = pick(&counts.bins[shared ? 0 : warp][0][0], SLOTS, SLOTS, known);
+            if (threadIdx.x % 32 == 0) search.prefix[warp] = found.prefix, search.rank[warp] = found.rank;
+        }
         __syncthreads();
     }
     if (threadIdx.x < 2) put_threshold<kind>(a, row, threadIdx.x, search.prefix[threadIdx.x], a.k == 0);
@@ -168,17 +176,16 @@ __device__ __forceinline__ void occ_token_thresholds(const OccArguments& a) {
 // The search of a tensor after so many passes, by the first warp.
 template <int kind>
 __device__ __forceinline__ void searched(const OccArguments& a, int passes, OccSearch& search) {
-    start_search(a, search);
-    __syncthreads();
     if (threadIdx.x < 32) {
+        OccFound lower = {0, a.lower}, upper = {0, a.upper};
 #pragma unroll 1
         for (int pass = 0; pass < passes; ++pass) {
             const uint32_t* bins = a.scratch + pass * 2 * BINS;
-            const bool shared = search.prefix[0] == search.prefix[1];
-            __syncwarp();
-            pick(bins, 1, 1, search.prefix[0], search.rank[0]);
-            pick(bins + (shared ? 0 : BINS), 1, 1, search.prefix[1], search.rank[1]);
+            const bool shared = lower.prefix == upper.prefix;
+            lower = pick(bins, 1, 1, lower);
+            upper = pick(bins + (shared ? 0 : BINS), 1, 1, upper);
         }
+        if (threadIdx.x == 0) search.prefix[0] = lower.prefix, search.prefix[1] = upper.prefix;
     }
     __syncthreads();
 }
@@ -249,10 +256,15 @@ __device__ __forceinline__ void occ_channel_thresholds(const OccArguments& a) {
 #pragma unroll 1
         for (uint32_t one = warp; one < STRIP; one += THREADS / 32) {
             OccSearch& found = search[one];
-            const bool shared = found.prefix[0] == found.prefix[1];
+            const OccFound lower = {found.prefix[0], found.rank[0]}, upper = {found.prefix[1], found.rank[1]};
+            const bool shared = lower.prefix == upper.prefix;
             __syncwarp();
-            pick(&counts.bins[0][0][one], STRIP, 1, found.prefix[0], found.rank[0]);
-            pick(&counts.bins[shared ? 0 : 1][0][one], STRIP, 1, found.prefix[1], found.rank[1]);
+            const OccFound first_found = pick(&counts.bins[0][0][one], STRIP, 1, lower);
+            const OccFound second_found = pick(&counts.bins[shared ? 0 : 1][0][one], STRIP, 1, upper);
+            if (threadIdx.x % 32 == 0) {
+                found.prefix[0] = first_found.prefix, found.rank[0] = first_found.rank;
+                found.prefix[1] = second_found.prefix, found.rank[1] = second_found.rank;
+            }
         }
         __syncthreads();
     }
