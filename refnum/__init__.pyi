@@ -30,6 +30,7 @@ from .formats import (
 from .gradients import grad_scale, hindsight_amax, smp_average
 from .hadamard import hadamard16, hadamard_quantize_nvfp4
 from .integer import dequantize_int4, efficient_qat, int4_affine, int4_keep_two, sawb
+from .llm_quantisers import llm_fp4, llm_qat
 from .logarithmic import dequantize_luq, dequantize_radix4, luq, radix4, tpr
 from .narrow import encode
 from .nvfp4 import dequantize_nvfp4, quantize_nvfp4
@@ -139,6 +140,8 @@ __all__ = [
     "int4_affine",
     "int4_keep_two",
     "layouts",
+    "llm_fp4",
+    "llm_qat",
     "luq",
     "matmul_bf16",
     "matmul_fp8",
