@@ -40,7 +40,9 @@ def llm_fp4(x: Array, maxval: Array, exponent_bits: int = 2) -> tuple[Array, Arr
     require_float("x", x)
     tops = _tops(maxval, x.shape[0])
     bits = float32_bits(contiguous(x))
-    parts = [_row_quantised(bits if len(tops) == 1 else bits[row : row + 1], top, width) for row, top in enumerate(tops)]
+    parts = [
+        _row_quantised(bits if len(tops) == 1 else bits[row : row + 1], top, width) for row, top in enumerate(tops)
+    ]
     if not parts:
         return bits.astype(np.uint8), bits.view(np.float32)
     codes, values = (np.concatenate([part[place] for part in parts]) for place in (0, 1))
@@ -54,7 +56,8 @@ def _tops(maxval: Array, rows: int) -> list[int]:
         raise DtypeError(f"maxval has dtype {maxval.dtype}; allowed is float32")
     if tuple(maxval.shape) not in ((1,), (rows,)):
         raise ShapeError(f"maxval has shape {tuple(maxval.shape)}; allowed are (1,) and one for each row, ({rows},)")
-    found: list[int] = contiguous(maxval).view(np.uint32).tolist()
+    patterns = contiguous(maxval).view(np.uint32)
+    found = [int(patterns[row]) for row in range(len(patterns))]
     if any(not LEAST <= top <= MOST for top in found):
         raise ArgumentError("maxval holds a number that is not from 2**-100 to 2**100, the ones that are allowed")
     return found

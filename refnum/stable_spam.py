@@ -10,7 +10,7 @@ import numpy as np
 
 from .arguments import require_choice, require_integer
 from .arrays import Array, require_array
-from .errors import ArgumentError, DtypeError, ShapeError
+from .errors import ArgumentError, DtypeError, ShapeError, shown
 from .optimisers import (
     MODES,
     StableSpamState,
@@ -153,8 +153,9 @@ def stable_spam_apply(
         if tuple(array.shape) != wanted:
             raise ShapeError(f"{name} has shape {tuple(array.shape)}; allowed is {wanted}")
     if not isinstance(forget, str) or forget not in FORGETS:
-        raise ArgumentError(f"forget={forget!r} is not one of {', '.join(map(repr, FORGETS))}")
-    decay, limit, largest, norm, wanted_norm, beta1, rest1, beta2, rest2, root, eps, rate = factors
+        raise ArgumentError(f"forget={shown(forget)} is not one of {', '.join(map(repr, FORGETS))}")
+    scalars = [factors[place] for place in range(12)]
+    decay, limit, largest, norm, wanted_norm, beta1, rest1, beta2, rest2, root, eps, rate = scalars
     with np.errstate(all="ignore"):
         if forget == "before":
             m, v = np.zeros_like(m), np.zeros_like(v)

@@ -88,9 +88,7 @@ def _cap(cap: Any) -> int:
     raise ArgumentError(f"cap is {shown(cap)}; allowed is a positive number that bfloat16 holds")
 
 
-def occ(
-    call: Call[A], x: Any, alpha: Any = (99, 100), axis: str = "tensor", *, out: Any = None
-) -> Clamp[A]:
+def occ(call: Call[A], x: Any, alpha: Any = (99, 100), axis: str = "tensor", *, out: Any = None) -> Clamp[A]:
     """Clamp outliers between two order statistics and return what was cut off (N25.4).
 
     Args:

@@ -167,7 +167,8 @@ OPERATORS: dict[str, Operator] = {
 """Name of a launcher -> its operator; `gpu.operations` says which there must be."""
 STEPS: dict[str, Operator] = {
     "stable_spam_apply": Operator(
-        'Tensor gradient, Tensor weight, Tensor m, Tensor v, Tensor factors, str forget=""', shapes.stable_spam_apply,
+        'Tensor gradient, Tensor weight, Tensor m, Tensor v, Tensor factors, str forget=""',
+        shapes.stable_spam_apply,
         returns=3,
     ),
 }

@@ -46,8 +46,8 @@ def test_every_kernel_ships() -> None:
 
 
 INDEXED = {"hadamard16": 208, "hadamard_quantize_nvfp4": 208, "dge": 216}
-"""Kernels with arrays in local memory, and their bytes: the limbs of groups of more than 34 binades and of slopes beside
-the middle of two numbers, which are rare."""
+"""Kernels with arrays in local memory, and their bytes: the limbs of groups of more than 34 binades, and of slopes
+beside the middle of two numbers. Both are rare."""
 ESTIMATES = {"dge": r"(lg2|ex2)\.approx\.ftz\.f32"}
 """Kernels with instructions that are not exact, whose results others correct."""
 

@@ -156,7 +156,9 @@ def test_slopes(target: str, compat: str) -> None:
     every, rng = np.arange(1 << 16, dtype=np.uint16), np.random.default_rng(1)
     near = (np.arange(0, 0x41, dtype=np.uint32)[:, None] << np.uint32(22)) + np.arange(-2000, 2000, dtype=np.int32)
     some = rng.integers(0, 1 << 32, 40003, dtype=np.uint32)
-    close = (rng.integers(0x37800000, 0x40C10000, 400003, dtype=np.uint32) | some[:1] & np.uint32(1 << 31)).view(np.float32)
+    close = (rng.integers(0x37800000, 0x40C10000, 400003, dtype=np.uint32) | some[:1] & np.uint32(1 << 31)).view(
+        np.float32
+    )
     for k, cap in ((5, 3), (1, 3), (2, 0.125), (16, 1024)):
         for x in (every.view(samples.BFLOAT16), every.view(np.float16), near.astype(np.uint32).view(np.float32)):
             check("dge", (x,), k=k, cap=cap, target=target, compat=compat)
@@ -175,7 +177,18 @@ def test_slopes(target: str, compat: str) -> None:
 def test_clamps(axis: str, dtype: Any) -> None:
     """Shapes that fill chunks and that do not, all patterns, few numbers, gaps between rows."""
     rng = np.random.default_rng(2)
-    for shape in ((1, 1), (3, 0), (0, 3), (7, 5), (130, 160), (33, 1001), (500, 64), (2, 40000), (20000, 3), (300, 2048)):
+    for shape in (
+        (1, 1),
+        (3, 0),
+        (0, 3),
+        (7, 5),
+        (130, 160),
+        (33, 1001),
+        (500, 64),
+        (2, 40000),
+        (20000, 3),
+        (300, 2048),
+    ):
         for alpha in ((99, 100), (1, 2), (1, 1)):
             bits = rng.integers(0, 1 << 8 * dtype().itemsize, shape, dtype=dtype)
             few = rng.standard_normal(shape).astype(np.float32).view(np.uint32) >> np.uint32(32 - 8 * dtype().itemsize)

@@ -74,7 +74,9 @@ def test_llm_fp4_equals_the_oracle(seed, spread, odd, dtype, width):
 def test_llm_fp4_beside_every_step(width):
     """The numbers beside each binade and beside each middle of two values."""
     for top in (6.0, 5.0, 1.75, 0.1):
-        grid = [top * step / 7 / 2 for step in range(1, 15)] if width == 1 else [top * step / 48 for step in range(1, 49)]
+        grid = (
+            [top * step / 7 / 2 for step in range(1, 15)] if width == 1 else [top * step / 48 for step in range(1, 49)]
+        )
         near = np.array(grid, np.float32).view(np.uint32)[:, None] + np.arange(-3, 4, dtype=np.int32).astype(np.uint32)
         x = near.view(np.float32)
         chosen = np.array([top], np.float32)
@@ -93,10 +95,16 @@ def test_llm_fp4_known_answers():
     assert np.signbit(values[0, 9:11]).all()
     e1m2 = np.arange(9, dtype=np.float32)[None] / 2
     codes, values = refnum.llm_fp4(e1m2, np.array([3.5], np.float32), 1)
-    assert codes.tolist() == [[0, 1, 2, 3, 4, 5, 6, 7, 7]] and values.tolist() == [[0, 0.5, 1, 1.5, 2, 2.5, 3, 3.5, 3.5]]
+    assert codes.tolist() == [[0, 1, 2, 3, 4, 5, 6, 7, 7]] and values.tolist() == [
+        [0, 0.5, 1, 1.5, 2, 2.5, 3, 3.5, 3.5]
+    ]
     strange = np.array([[np.nan, np.inf, -np.inf]], np.float32)
     codes, values = refnum.llm_fp4(strange, np.array([6], np.float32))
-    assert codes.tolist() == [[7, 7, 15]] and np.isnan(values[0, 0]) and values[0, 1:].tolist() == [6 + 2**-20, -6 - 2**-20]
+    assert (
+        codes.tolist() == [[7, 7, 15]]
+        and np.isnan(values[0, 0])
+        and values[0, 1:].tolist() == [6 + 2**-20, -6 - 2**-20]
+    )
     none = refnum.llm_fp4(np.zeros((0, 4), np.float32), np.zeros(0, np.float32))
     assert none[0].shape == none[1].shape == (0, 4)
 
