@@ -2,7 +2,8 @@
 // more elements.
 //
 // bfloat16 has a table of its magnitudes from 2^-32 (2^-16 for a bfloat16 slope) to 6 in shared memory, and few CTAs,
-// each of which computes it: smaller ones have the slope of 0, larger ones are beyond the grid.
+// each of which computes it: smaller ones have the slope of 0, larger ones are beyond the grid. The places of the
+// released code depend on the sign, so that it has a second table for negative numbers.
 #include "dge.cuh"
 #include "memory.cuh"
 
@@ -104,8 +105,11 @@ template <int digits>
 constexpr uint32_t DGE_FIRST = digits == 24 ? 0x2F80 : 0x3780;
 
 template <int digits>
+constexpr uint32_t DGE_ENTRIES = DGE_LAST - DGE_FIRST<digits> + 1;
+
+template <int digits, int compat>
 struct DgeTable {
-    uint32_t slopes[DGE_LAST - DGE_FIRST<digits> + 1];
+    uint32_t slopes[DGE_ENTRIES<digits> * (compat == PAPER ? 1 : 2)];
 };
 
 // Lanes whose slope the table does not have: NaN for the paper's edges; below -6, and a negative NaN, for the others.
@@ -117,10 +121,11 @@ __device__ __forceinline__ uint32_t lanes_beyond(uint32_t word, uint32_t magnitu
 
 template <int digits, int compat>
 __device__ __forceinline__ void dge_looked_up(const DgeArguments& a) {
-    constexpr uint32_t first = DGE_FIRST<digits>, written = 8 * SLOPE_BYTES<digits>;
-    __shared__ DgeTable<digits> table;
-    for (uint32_t i = threadIdx.x; i <= DGE_LAST - first; i += THREADS) {
-        table.slopes[i] = dge_exact<digits, PAPER>((first + i) << 16, a.rule);
+    constexpr uint32_t first = DGE_FIRST<digits>, entries = DGE_ENTRIES<digits>, written = 8 * SLOPE_BYTES<digits>;
+    __shared__ DgeTable<digits, compat> table;
+    for (uint32_t i = threadIdx.x; i < entries * (compat == PAPER ? 1 : 2); i += THREADS) {
+        const uint32_t bits = i < entries ? first + i : (first + i - entries) | 0x8000;
+        table.slopes[i] = dge_exact<digits, compat>(bits << 16, a.rule);
     }
     __syncthreads();
     const offset_t chunks = a.aligned ? a.count / 8 : 0;
@@ -140,7 +145,9 @@ __device__ __forceinline__ void dge_looked_up(const DgeArguments& a) {
             for (int i = 0; i < 4; ++i) {
                 const uint32_t magnitudes = in[u][i] & LANE_MAGNITUDES;
                 beyond |= lanes_beyond<compat>(in[u][i], magnitudes);
-                const uint32_t places = min_lanes(max_lanes(magnitudes, both_lanes(first)), both_lanes(DGE_LAST)) - both_lanes(first);
+                uint32_t places = min_lanes(max_lanes(magnitudes, both_lanes(first)), both_lanes(DGE_LAST));
+                places -= both_lanes(first);
+                if (compat == MS_AMP) places += lane_signs(in[u][i]) & both_lanes(entries);
                 const uint32_t low = table.slopes[places & 0xFFFF], high = table.slopes[places >> 16];
                 if (digits == 24) out[2 * i % (written / 4)] = low, out[(2 * i + 1) % (written / 4)] = high;
                 else out[i] = permute(low, high, 0x5410);
