@@ -109,12 +109,13 @@ def _scalar(operation: str, arguments: dict[str, Any], profile: Profile, index: 
 def _anywhere(shape: tuple[int, ...], index: Any) -> tuple[int, ...]:
     """Return the place of an element in an array of any shape, from its indices or its flat index."""
     try:
-        at = np.unravel_index(int(index), shape) if np.ndim(index) == 0 else tuple(int(i) for i in index)
+        given = np.unravel_index(int(index), shape) if np.ndim(index) == 0 else index
+        at = tuple(int(i) for i in given)
         if len(at) != len(shape) or any(not 0 <= i < length for i, length in zip(at, shape, strict=True)):
             raise IndexError(at)
     except (IndexError, ValueError, TypeError) as error:
         raise ArgumentError(f"index {shown(index)} is outside the array of shape {tuple(shape)}") from error
-    return tuple(int(i) for i in at)
+    return at
 
 
 def _quantize(operation: str, arguments: dict[str, Any], profile: Profile, index: Any) -> Explanation:
