@@ -258,6 +258,8 @@ struct Step {
             r.set(o[0], from_float(as_float(a) + as_float(b)));
         } else if constexpr (i.is("div.rn.f32")) {
             r.set(o[0], from_float(as_float(a) / as_float(b)));
+        } else if constexpr (i.is("cvt.rn.f32.f64")) {
+            r.set(o[0], from_float((float)as_double(a)));
         } else if constexpr (i.is("sqrt.rn.f32")) {
             r.set(o[0], from_float(__builtin_sqrtf(as_float(a))));
         } else if constexpr (i.is("cvt.rn.bf16x2.f32")) {  // the first source goes to the upper half

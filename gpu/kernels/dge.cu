@@ -1,5 +1,4 @@
-// Floats of any shape -> the slope of DGE (clause N25). A chunk is 16 bytes of the input or of the output, whichever has
-// more elements.
+// Floats of any shape -> the slope of DGE (clause N25). A chunk is 16 bytes of what is wider, the input or the output.
 //
 // bfloat16 has a table of its magnitudes from 2^-32 (2^-16 for a bfloat16 slope) to 6 in shared memory, and few CTAs,
 // each of which computes it: smaller ones have the slope of 0, larger ones are beyond the grid. The places of the
@@ -40,7 +39,8 @@ __device__ __forceinline__ void slopes_one_by_one(const DgeArguments& a, offset_
 
 template <int kind, int digits, int compat>
 struct DgeChunk {
-    static constexpr uint32_t width = kind == FLOAT32 ? 4 : 2, elements = width == 4 && digits == 24 ? 4 : 8;
+    static constexpr uint32_t width = kind == FLOAT32 ? 4 : 2, elements = width == 4 || digits == 24 ? 4 : 8;
+    static constexpr int ahead = UNROLL * 8 / elements;  // chunks of a thread
     static constexpr uint32_t in_words = elements * width / 4, out_words = elements * SLOPE_BYTES<digits> / 4;
 };
 
@@ -51,6 +51,10 @@ __device__ __forceinline__ bool slopes_of_chunk(const uint32_t* in, const DgeRul
     uint32_t bits[Chunk::elements];
     float_bits<kind, Chunk::elements / 2>(in, bits);
     bool doubt = false;
+    uint32_t most = 0;
+#pragma unroll
+    for (int i = 0; i < (int)Chunk::elements; ++i) most = max(most, bits[i] & FLOAT_MAGNITUDE);
+    doubt = most > FLOAT_INF;  // NaN
 #pragma unroll
     for (int i = 0; i < (int)Chunk::elements; ++i) bits[i] = dge_quick<digits, compat, fixed>(bits[i], rule, doubt);
 #pragma unroll
@@ -68,28 +72,36 @@ __device__ __forceinline__ void slopes_left(const DgeArguments& a, offset_t chun
     slopes_one_by_one<kind, digits, compat>(a, first, a.count, gridDim.x * THREADS);
 }
 
+// Chunks again, one by one: those of a thread, THREADS apart from `first`, whose bit is set.
+template <int kind, int digits, int compat>
+__device__ __forceinline__ void slopes_again(const DgeArguments& a, offset_t first, uint32_t chosen) {
+    constexpr uint32_t elements = DgeChunk<kind, digits, compat>::elements;
+#pragma unroll 1
+    for (offset_t number = first; chosen; chosen >>= 1, number += THREADS) {
+        const offset_t from = number * elements;
+        slopes_one_by_one<kind, digits, compat>(a, from, chosen & 1 ? from + elements : from, 1);
+    }
+}
+
 template <int kind, int digits, int compat, int fixed>
 __device__ __forceinline__ void slopes(const DgeArguments& a, offset_t chunks) {
     using Chunk = DgeChunk<kind, digits, compat>;
     constexpr uint32_t bytes = Chunk::elements * Chunk::width, written = Chunk::elements * SLOPE_BYTES<digits>;
-    const offset_t first = (offset_t)blockIdx.x * (THREADS * UNROLL) + threadIdx.x;
-    uint32_t in[UNROLL][Chunk::in_words];
+    const offset_t first = (offset_t)blockIdx.x * (THREADS * Chunk::ahead) + threadIdx.x;
+    uint32_t in[Chunk::ahead][Chunk::in_words], doubts = 0;
 #pragma unroll
-    for (uint32_t u = 0; u < UNROLL; ++u) {
+    for (int u = 0; u < Chunk::ahead; ++u) {
         if (first + u * THREADS < chunks) load<bytes>(a.x + (first + u * THREADS) * bytes, true, in[u]);
     }
 #pragma unroll
-    for (uint32_t u = 0; u < UNROLL; ++u) {
+    for (int u = 0; u < Chunk::ahead; ++u) {
         const offset_t number = first + u * THREADS;
         if (number >= chunks) break;
         uint32_t out[Chunk::out_words];
-        const bool doubt = slopes_of_chunk<kind, digits, compat, fixed>(in[u], a.rule, out);
+        doubts |= (uint32_t)slopes_of_chunk<kind, digits, compat, fixed>(in[u], a.rule, out) << u;
         store<written>(a.out + number * written, out);
-        if (doubt) {
-            const offset_t from = number * Chunk::elements;
-            slopes_one_by_one<kind, digits, compat>(a, from, from + Chunk::elements, 1);
-        }
     }
+    slopes_again<kind, digits, compat>(a, first, doubts);
 }
 
 // float32 and binary16; k is 5 or, with `fixed` 0, any.
@@ -121,40 +133,43 @@ __device__ __forceinline__ uint32_t lanes_beyond(uint32_t word, uint32_t magnitu
 
 template <int digits, int compat>
 __device__ __forceinline__ void dge_looked_up(const DgeArguments& a) {
-    constexpr uint32_t first = DGE_FIRST<digits>, entries = DGE_ENTRIES<digits>, written = 8 * SLOPE_BYTES<digits>;
+    using Chunk = DgeChunk<BFLOAT16, digits, compat>;
+    constexpr uint32_t first = DGE_FIRST<digits>, entries = DGE_ENTRIES<digits>;
+    constexpr uint32_t read = Chunk::elements * 2, written = Chunk::elements * SLOPE_BYTES<digits>;
     __shared__ DgeTable<digits, compat> table;
     for (uint32_t i = threadIdx.x; i < entries * (compat == PAPER ? 1 : 2); i += THREADS) {
         const uint32_t bits = i < entries ? first + i : (first + i - entries) | 0x8000;
         table.slopes[i] = dge_exact<digits, compat>(bits << 16, a.rule);
     }
     __syncthreads();
-    const offset_t chunks = a.aligned ? a.count / 8 : 0;
-    for (offset_t from = (offset_t)blockIdx.x * (THREADS * UNROLL) + threadIdx.x; from < chunks;
-         from += (offset_t)gridDim.x * (THREADS * UNROLL)) {
-        uint32_t in[UNROLL][4];
+    const offset_t chunks = a.aligned ? a.count / Chunk::elements : 0;
+    for (offset_t from = (offset_t)blockIdx.x * (THREADS * Chunk::ahead) + threadIdx.x; from < chunks;
+         from += (offset_t)gridDim.x * (THREADS * Chunk::ahead)) {
+        uint32_t in[Chunk::ahead][Chunk::in_words], doubts = 0;
 #pragma unroll
-        for (uint32_t u = 0; u < UNROLL; ++u) {
-            if (from + u * THREADS < chunks) load<16>(a.x + (from + u * THREADS) * 16, true, in[u]);
+        for (int u = 0; u < Chunk::ahead; ++u) {
+            if (from + u * THREADS < chunks) load<read>(a.x + (from + u * THREADS) * read, true, in[u]);
         }
 #pragma unroll
-        for (uint32_t u = 0; u < UNROLL; ++u) {
+        for (int u = 0; u < Chunk::ahead; ++u) {
             const offset_t number = from + u * THREADS;
             if (number >= chunks) break;
-            uint32_t out[written / 4], beyond = 0;
+            uint32_t out[Chunk::out_words], beyond = 0;
 #pragma unroll
-            for (int i = 0; i < 4; ++i) {
+            for (int i = 0; i < (int)Chunk::in_words; ++i) {
                 const uint32_t magnitudes = in[u][i] & LANE_MAGNITUDES;
                 beyond |= lanes_beyond<compat>(in[u][i], magnitudes);
                 uint32_t places = min_lanes(max_lanes(magnitudes, both_lanes(first)), both_lanes(DGE_LAST));
                 places -= both_lanes(first);
                 if (compat == MS_AMP) places += lane_signs(in[u][i]) & both_lanes(entries);
                 const uint32_t low = table.slopes[places & 0xFFFF], high = table.slopes[places >> 16];
-                if (digits == 24) out[2 * i % (written / 4)] = low, out[(2 * i + 1) % (written / 4)] = high;
+                if (digits == 24) out[2 * i % Chunk::out_words] = low, out[(2 * i + 1) % Chunk::out_words] = high;
                 else out[i] = permute(low, high, 0x5410);
             }
             store<written>(a.out + number * written, out);
-            if (beyond & 0x80008000u) slopes_one_by_one<BFLOAT16, digits, compat>(a, number * 8, number * 8 + 8, 1);
+            doubts |= (uint32_t)((beyond & 0x80008000u) != 0) << u;
         }
+        slopes_again<BFLOAT16, digits, compat>(a, from, doubts);
     }
     slopes_left<BFLOAT16, digits, compat>(a, chunks);
 }

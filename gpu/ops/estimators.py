@@ -32,6 +32,8 @@ SEGMENT = 1 << 14
 """Numbers of a row where a tensor without gaps is cut into rows anew."""
 STRIP, BINS = 16, 256
 """Columns that a CTA searches; bins of a pass."""
+LARGE = 0x71800000
+"""float32 bits of 2**100, below which a cap is for the kernels of k = 5."""
 PASSES = {"float32": 4, "bfloat16": 2}
 
 
@@ -77,10 +79,10 @@ def dge(call: DeviceCall, given: Slopes[View]) -> None:
     arguments = DgeArguments(x.address, call.results[0].address, count, rule, x.address % 16 == 0)
     looked_up = kind == "bfloat16"
     grid = TUNING["dge"]
-    part = 4 if kind == "float32" and given.wide else 8
-    blocks = -(-count // (grid.threads * grid.unroll * part))
+    blocks = -(-count // (grid.threads * grid.unroll * grid.part))
     edges = ("paper", "ms_amp")[given.compat]
-    name = f"dge_{kind}{'_5' * (kind == 'float32' and k == 5)}_{edges}_{NAMES[not given.wide]}"
+    fixed = kind == "float32" and k == 5 and given.cap < (LARGE if given.wide else LARGE >> 16)
+    name = f"dge_{kind}{'_5' * fixed}_{edges}_{NAMES[not given.wide]}"
     call.launch("dge", name, grid.defines, (min(blocks, TABLES) if looked_up else blocks, 1), grid.threads, arguments)
 
 

@@ -159,7 +159,7 @@ def test_slopes(target: str, compat: str) -> None:
     close = (rng.integers(0x37800000, 0x40C10000, 400003, dtype=np.uint32) | some[:1] & np.uint32(1 << 31)).view(
         np.float32
     )
-    for k, cap in ((5, 3), (1, 3), (2, 0.125), (16, 1024)):
+    for k, cap in ((5, 3), (1, 3), (2, 0.125), (16, 1024), (5, 2.0**127)):
         for x in (every.view(samples.BFLOAT16), every.view(np.float16), near.astype(np.uint32).view(np.float32)):
             check("dge", (x,), k=k, cap=cap, target=target, compat=compat)
         for x in (some.view(np.float32), close, -close[:999]):

@@ -131,7 +131,7 @@ def test_the_operator() -> None:
         return tuple(x.cpu().numpy() for x in compiled(*(torch.from_numpy(x.copy()).cuda() for x in arrays), forget))
 
     equal(launch, 1500)
-    given = next(iter(steps(1, 40, **STABLE)))[0]
+    given = next(iter(steps(2, 40, **STABLE)))[0]  # the first has no NaN, which differs from itself
     tensors = tuple(torch.from_numpy(x.copy()).cuda() for x in given[:5])
     torch.library.opcheck(torch.ops.refnum.stable_spam_apply.default, tensors)
 
