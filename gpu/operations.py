@@ -32,6 +32,8 @@ OPERATIONS = (
     Operation("dequantize_radix4", "logarithmic"),
     Operation("quantize_tetrajet", "tetrajet"),
     Operation("q_ema", "tetrajet"),
+    Operation("dge", "estimators"),
+    Operation("occ", "estimators"),
     Operation("fp8_to_mxfp4", "recast"),
     Operation("mxfp4_to_fp8", "recast"),
     Operation("mxfp4_to_fp8_columns", "columns"),

@@ -16,6 +16,7 @@ from .blocks import *
 from .build import available, describe
 from .casts import *
 from .columns import *
+from .estimators import *
 from .hadamard import *
 from .logarithmic import *
 from .nvfp4 import *

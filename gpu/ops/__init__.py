@@ -36,6 +36,7 @@ from ..operations import LAUNCHED
 from .blocks import *
 from .casts import *
 from .columns import *
+from .estimators import *
 from .hadamard import *
 from .logarithmic import *
 from .nvfp4 import *

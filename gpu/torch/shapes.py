@@ -141,6 +141,20 @@ def q_ema(w: Any, ema: Any, axis: int, rule: str, ratio: str) -> Wanted:
     return quantize_tetrajet(w, axis, rule, "even", ratio, None, None)
 
 
+def dge(x: Any, k: int, cap: float, target: str, compat: str) -> Wanted:
+    return [(tuple(x.shape), _output(getattr(torch, target)))]
+
+
+def occ(x: Any, alpha: Any, axis: str) -> Wanted:
+    m, k = _size("x", x, 1)
+    made = torch.bfloat16 if x.dtype == torch.uint16 else x.dtype
+    return [((m, k), made), ((m, k), made), ((2, {"tensor": 1, "token": m, "channel": k}[axis]), made)]
+
+
+def stable_spam_apply(gradient: Any, weight: Any, m: Any, v: Any, factors: Any, forget: str) -> Wanted:
+    return [(tuple(gradient.shape), torch.float32)] * 3
+
+
 def fp8_to_mxfp4(codes: Any, scales: Any, profile: str, layout_in: str, layout_out: str) -> Wanted:
     return _mxfp4(*_size("codes", codes, 32), layout_out)
 

@@ -62,6 +62,8 @@ def make(name: str) -> dict[str, Any]:
         "dequantize_radix4": {"packed": bytes_of(rng, M, K // 2), "n0": -5, "dtype": "bfloat16"},
         "quantize_tetrajet": {"x": bf16(rng, M, K), "axis": 0, "ties": "away", "ratio": "float32"},
         "q_ema": {"w": bf16(rng, M, K), "ema": floats(rng, M, K), "rule": "exact"},
+        "dge": {"x": floats(rng, 2, 3, 70), "target": "float32"},
+        "occ": {"x": bf16(rng, M, K), "alpha": (9, 10), "axis": "channel"},
         "fp8_to_mxfp4": fp8,
         "mxfp4_to_fp8": {**mxfp4, "scale": "amax"},
         "mxfp4_to_fp8_columns": {**mxfp4, "splits": SPLITS},

@@ -75,6 +75,11 @@ CASES = [
                            "rbits": zeros(70, 96)}),
     ("q_ema", {"w": zeros(33, 32, dtype=BF16), "ema": zeros(33, 32, dtype=np.float32), "axis": 0}),
     ("q_ema", {"w": zeros(5, 64, dtype=BF16), "ema": zeros(5, 64, dtype=BF16)}),
+    ("dge", {"x": zeros(3, 5, 7, dtype=BF16)}),
+    ("dge", {"x": zeros(9, dtype=np.float32), "k": 3, "cap": 1.5, "target": "float32", "compat": "ms-amp"}),
+    ("occ", {"x": zeros(6, 40, dtype=BF16)}),
+    ("occ", {"x": zeros(6, 40, dtype=np.float32), "alpha": (9, 10), "axis": "token"}),
+    ("occ", {"x": zeros(6, 40, dtype=np.float32), "axis": "channel"}),
     ("fp8_to_mxfp4", {"codes": zeros(7, 160), "scales": zeros(7, 2), "profile": "OCP"}),
     ("mxfp4_to_fp8", {"packed": zeros(7, 80), "scales": zeros(7, 5), "scale": "amax"}),
     ("mxfp4_to_fp8_columns", {"packed": zeros(192, 80), "scales": zeros(192, 5)}),
@@ -166,7 +171,7 @@ def test_an_operator_has_its_launchers_arguments_and_defaults(name):
         assert argument.has_default_value() == (parameter.default is not parameter.empty), argument.name
         if argument.has_default_value():
             told = argument.default_value
-            wanted = tuple(told) if argument.name == "tile" else words.get(argument.name, told)
+            wanted = tuple(told) if argument.name in ("tile", "alpha") else words.get(argument.name, told)
             assert parameter.default == wanted
 
 

@@ -38,6 +38,8 @@ CUTS: dict[str, tuple[int, tuple[int | None, ...]]] = {
     "dequantize_luq": (0, (0,)),
     "hadamard_quantize_nvfp4": (0, (0, 0, None)),
     "hadamard_quantize_nvfp4 0": (1, (0, 0, None)),
+    "occ": (0, (0, 0, 1)),
+    "occ channel": (1, (1, 1, 1)),
 }
 ROWWISE: tuple[int, tuple[int | None, ...]] = (0, (0, 0, 0))
 WHOLE = frozenset({"row_map", "weights", "b", "b_scales", "tensor_amax", "alpha"})

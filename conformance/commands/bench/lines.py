@@ -148,6 +148,16 @@ _ALL = (
     Line("FP32 -> radix 4", "radix4", "tokens", {"n0": -5, "input": "float32"}),
     Line("radix 4 -> BF16", "dequantize_radix4", "rows", {"n0": -5, "dtype": "bfloat16"}),
     Line("radix 4 -> FP32", "dequantize_radix4", "rows", {"n0": -5, "dtype": "float32"}),
+    *(
+        Line(f"{name} -> DGE {to}", "dge", "tokens", {"input": dtype, "target": target})
+        for dtype, name in _FLOATS.items() if dtype != "float16"
+        for target, to in _FLOATS.items() if target != "float16"
+    ),
+    *(
+        Line(f"{name} -> OCC, by {axis}", "occ", "tokens", {"axis": axis, "alpha": [99, 100], "input": dtype})
+        for dtype, name in _FLOATS.items() if dtype != "float16"
+        for axis in ("token", "channel")
+    ),
     Line("NVFP4 -> BF16", "dequantize_nvfp4", "rows", {"dtype": "bfloat16"}),
     Line("NVFP4 -> FP32", "dequantize_nvfp4", "rows", {"dtype": "float32"}),
     Line("FP8 -> MXFP4", "fp8_to_mxfp4", "rows"),

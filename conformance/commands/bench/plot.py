@@ -23,6 +23,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "NVFP4": ("quantize_nvfp4", "dequantize_nvfp4", "hadamard16", "hadamard_quantize_nvfp4"),
     "TetraJet": ("quantize_tetrajet", "q_ema"),
     "logarithmic": ("luq", "dequantize_luq", "radix4", "dequantize_radix4"),
+    "DGE and OCC": ("dge", "occ"),
     "FP8 and MXFP4, rows": ("fp8_to_mxfp4", "mxfp4_to_fp8"),
     "columns": ("mxfp4_to_fp8_columns", "mxfp4_to_fp8_rows_columns", "mxfp4_columns", "fp8_columns"),
     "SwiGLU": ("swiglu_quantize", "swiglu_backward"),
