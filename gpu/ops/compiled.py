@@ -13,7 +13,18 @@ from ..checks import LAYOUTS
 from ..device import compile as build
 from ..interface.nvfp4 import LAYOUTS as NVFP4_LAYOUTS
 from . import (
-    casts, columns, estimators, hadamard, logarithmic, nvfp4, optimisers, payload_rows, product, rowwise, swiglu, tetrajet,
+    casts,
+    columns,
+    estimators,
+    hadamard,
+    logarithmic,
+    nvfp4,
+    optimisers,
+    payload_rows,
+    product,
+    rowwise,
+    swiglu,
+    tetrajet,
 )  # fmt: skip
 
 OPERATIONS: dict[str, tuple[str, ...]] = {
