@@ -140,7 +140,8 @@ def _start(folder: Path, name: str, gpu: str, given: argparse.Namespace) -> subp
     words += ["--corpus", folder / "corpus", "--save", given.steps, *given.words]
     with open(folder / f"{name}.log", "ab") as log:
         command = [sys.executable, "-m", "refnum.conformance.cli", "train", *map(str, words)]
-        environment = os.environ | {"PYTHONPATH": sys.path[0], "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": gpu}
+        paths = os.pathsep.join([sys.path[0], *filter(None, [os.environ.get("PYTHONPATH")])])
+        environment = os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": gpu}
         return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, env=environment)
 
 
@@ -174,11 +175,12 @@ def report(runs: dict[str, Run]) -> dict[str, Any]:
     Args:
         runs: `<policy>-<seed>` -> what `run_of` gives, `bf16` among them; a seed that lacks a policy is left out.
     """
-    policies = list(dict.fromkeys(name.rpartition("-")[0] for name in runs))
+    all_policies = list(dict.fromkeys(name.rpartition("-")[0] for name in runs))
+    policies = [one for one in all_policies if one not in (short := too_short(runs))]
     seeds = sorted({int(name.rpartition("-")[2]) for name in runs})
     seeds = [seed for seed in seeds if all(runs.get(f"{policy}-{seed}", {}).get("losses") for policy in policies)]
     seeds = seeds if POLICIES[0] in policies and len(policies) > 1 else []
-    document: dict[str, Any] = {"seeds": seeds, "runs": runs}
+    document: dict[str, Any] = {"seeds": seeds, "left out": short, "runs": runs}
     used = {policy: [runs[f"{policy}-{seed}"] for seed in seeds] for policy in policies}
     if not seeds:
         return document
@@ -200,6 +202,13 @@ def report(runs: dict[str, Run]) -> dict[str, Any]:
     return document
 
 
+def too_short(runs: dict[str, Run]) -> list[str]:
+    """Return the policies with a run of less than half of the steps of the longest run, which would cut all others."""
+    most = max((len(run["losses"]) for run in runs.values()), default=0)
+    short = {name.rpartition("-")[0] for name, run in runs.items() if 2 * len(run["losses"]) < most}
+    return sorted(short)
+
+
 def claim(losses: dict[str, list[float]], better: str, worse: str) -> dict[str, Any]:
     """Return whether one policy's loss is lower than another's: `yes` or `no` if the whole interval says so."""
     told = deviation(losses[better], losses[worse])
@@ -210,6 +219,7 @@ def claim(losses: dict[str, list[float]], better: str, worse: str) -> dict[str, 
 def lines_of(document: dict[str, Any]) -> list[str]:
     """Return what a report says."""
     found = [f"{name}: {len(run['losses'])} steps, {run['tokens']:,} tokens" for name, run in document["runs"].items()]
+    found += [f"{policy}: left out, its runs have less than half of the steps" for policy in document["left out"]]
     for policy, told in document.get("policies", {}).items():
         limit = "" if told["allowed"] is None else f" (allowed {told['allowed']:+.2%})"
         for kind, one in (("training", told), ("validation", told.get("valid"))):

@@ -107,7 +107,9 @@ class ByteModel(torch.nn.Module):
         super().__init__()
         attention = model.attention
         if not isinstance(attention, Grouped) or model.dense or model.shared:
-            raise ArgumentError("the byte model has grouped attention and routed experts only; train `tiny` or `small`")
+            raise ArgumentError(
+                "the byte model has grouped attention and routed experts only: `tiny`, `small`, `survey`, `dense`"
+            )
         self.sizes = model
         self.embedding = torch.nn.Embedding(model.vocabulary, model.hidden, dtype=BF16)
         self.blocks = torch.nn.ModuleList(

@@ -54,6 +54,13 @@ def test_runs_are_compared_over_the_steps_that_all_have(convergence):
     assert "3 seeds" not in " ".join(convergence.lines_of(told)) and "1 seeds" in convergence.lines_of(told)[-1]
 
 
+def test_a_policy_whose_run_ended_early_does_not_cut_the_others(convergence):
+    runs = {f"{policy}-{seed}": run(2.0, 100) for seed in range(2) for policy in ("bf16", "fp8", "mxfp4")}
+    told = convergence.report(runs | {"fp8-1": run(2.0, 49)})
+    assert told["seeds"] == [0, 1] and told["steps"] == 100 and list(told["policies"]) == ["mxfp4"]
+    assert told["left out"] == ["fp8"] and any(line.startswith("fp8: left out") for line in convergence.lines_of(told))
+
+
 def test_nothing_to_compare_is_said(convergence):
     assert convergence.report({"bf16-0": run(1.0)})["seeds"] == []
     assert len(convergence.lines_of(convergence.report({"bf16-0": run(1.0)}))) == 1
