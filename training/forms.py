@@ -7,15 +7,14 @@ them while a model trains. Numbers are finite.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 
 import torch
 
 from refnum.philox import Key
 
-from .words import random_bytes
+from .words import random_bytes, random_words
 
 Tensor = torch.Tensor
 BF16 = torch.bfloat16
@@ -49,14 +48,25 @@ class Experts:
 
     def bytes(self, keys: Sequence[Key], x: Tensor) -> Tensor:
         """Return a random byte for each element of the matrix, in each expert's part row by row."""
+        return self._drawn(random_bytes, keys, x)
+
+    def words(self, keys: Sequence[Key], x: Tensor) -> Tensor:
+        """Return the bits of a random word for each element of the matrix, likewise, int32."""
+        return self._drawn(random_words, keys, x)
+
+    def _drawn(self, draw: Callable[..., Tensor], keys: Sequence[Key], x: Tensor) -> Tensor:
         shapes = [part.shape for part in self.parts(x)]
-        drawn = random_bytes(keys, [shape.numel() for shape in shapes], x.device)
-        parts = drawn.split([shape.numel() for shape in shapes])
+        counts = [shape.numel() for shape in shapes]
+        parts = draw(keys, counts, x.device).split(counts)
         return torch.cat([part.view(shape) for part, shape in zip(parts, shapes, strict=True)], dim=self.dim)
 
-    def starts(self) -> list[int]:
-        """Return where each expert's part begins."""
-        return [0, *accumulate(self.sizes)][:-1]
+    def turned(self, x: Tensor) -> tuple[Tensor, Experts]:
+        """Return each expert's part transposed, rows of one expert below those of another where they are beside."""
+        if self.dim:
+            return x.t().contiguous(), Experts(0, self.sizes)
+        count = len(self.sizes)
+        found = x.view(count, -1, x.shape[1]).transpose(1, 2).reshape(-1, x.shape[0] // count)
+        return found, Experts(0, (x.shape[1],) * count)
 
 
 @dataclass(frozen=True)

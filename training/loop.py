@@ -107,11 +107,12 @@ class Trainer:
         if found is not None:
             self.step, self.before = found.step, found.counts
             self.optimiser.load(found.tensors)
+            self.model.restore(found.tensors)
 
     def save(self) -> None:
         """Write a checkpoint of this step, and what the witness judged until now."""
         state, counts = self.run.identity(self.ranks, self.corpus), self.judged()
-        found = Checkpoint(self.step, self.optimiser.tensors(), counts)
+        found = Checkpoint(self.step, self.optimiser.tensors() | self.model.averages(), counts)
         save_checkpoint(self._checkpoints(), found, state, self.ranks)
         if self.ranks.rank == 0:
             write_whole(self.run.folder / WITNESS, json.dumps(counts, indent=1).encode())
@@ -132,7 +133,9 @@ class Trainer:
         mean = self._mean(loss.detach())
         norm, rate = self.optimiser.step(self.step)
         self.step += 1
-        return {"loss": mean, "gradient_norm": norm, "rate": rate}
+        found = {"loss": mean, "gradient_norm": norm, "rate": rate}
+        flips = self.model.flips()
+        return found if flips is None else found | {"flips": float(flips)}
 
     def valid_loss(self) -> float:
         """Return the mean loss of text that is never trained on, the same text each time."""

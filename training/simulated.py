@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 
 from refnum.philox import Key
 
-from . import forms
+from . import forms, methods
 from .dispatch import Route
 from .edges import Edges
 from .forms import Experts
 from .policies import Policy
 from .products import BF16, Observer, Parts, Tensor
-from .recipes import Draw, Operand, Recipe
+from .recipes import AVERAGED_FROM, BETA, Draw, Operand, Recipe
 
 
 class Simulated(Edges):
@@ -37,6 +38,46 @@ class Simulated(Edges):
         self.recipe: Recipe = policy.recipe
         self.draw = draw
 
+        self.flips: Tensor | None = None
+        """The share of the weights whose value under the forward product's codes changed since the last step."""
+        self._averages: dict[str, Tensor] = {}
+        self._values: dict[str, Tensor] = {}
+        self._choosing = False
+
+    def begin(self, step: int, weights: Mapping[str, Tensor]) -> None:
+        """Begin a step of the training: update averages of the weights, and count codes that changed (N28.6).
+
+        Args:
+            step: its number.
+            weights: `fc1` and `fc2` -> bfloat16 [experts, N, K].
+        """
+        if self.recipe.averaged:
+            self._averages = {name: self._average(name, weight.float()) for name, weight in weights.items()}
+            self._choosing = step >= AVERAGED_FROM
+        if self.recipe.fprop[1].form == "tetrajet":
+            now = {name: self._forward_weights(name, weight) for name, weight in weights.items()}
+            if self._values:
+                counts = [(now[name] != self._values[name]).sum() for name in now]
+                self.flips = torch.stack(counts).sum() / sum(one.numel() for one in now.values())
+            self._values = now
+
+    def _average(self, name: str, weight: Tensor) -> Tensor:
+        if name not in self._averages:
+            return weight
+        return (self._averages[name] * BETA) + (weight * float(np.float32(1) - np.float32(BETA)))
+
+    def averages(self) -> dict[str, Tensor]:
+        """Return what a checkpoint keeps: the averages, float32 [experts, N, K]."""
+        return dict(self._averages)
+
+    def restore(self, averages: Mapping[str, Tensor]) -> None:
+        """Continue from what `averages` gave."""
+        self._averages = dict(averages)
+
+    def _forward_weights(self, name: str, weight: Tensor) -> Tensor:
+        count, n, k = weight.shape
+        return self._coded(name, weight.reshape(count * n, k), self.recipe.fprop[1], Experts(0, (n,) * count), [])
+
     def product(self, name: str, a: Parts, b: Parts, route: Route) -> Tensor:
         """Return the rows of each expert times its weights, both quantised."""
         count, n, k = b[0].shape
@@ -50,6 +91,10 @@ class Simulated(Edges):
         left, right = (self._quantised(name, one[0], side, experts) for side, one in ((False, a), (True, b)))
         return super().weight_gradient(name, (left,), (right,), route)
 
+    def estimated(self, dw: Tensor, weight: Parts) -> Tensor:
+        """Return gradients of weights as the recipe's estimator has them."""
+        return methods.estimated(dw, weight[0]) if self.recipe.estimator == "dge" else dw
+
     def _quantised(self, name: str, x: Tensor, right: bool, experts: Experts) -> Tensor:
         """Return one operand of all experts as its codes say; a product that is made again has the same words."""
         name = name.removesuffix(".again")
@@ -57,14 +102,21 @@ class Simulated(Edges):
         if not x.numel():
             return x
         keys = [draw.key(name, right, at) for at in range(len(experts.sizes))] if operand.random else []
-        x = x.contiguous()
+        return self._coded(name.partition(".")[0], x.contiguous(), operand, experts, keys)
+
+    def _coded(self, name: str, x: Tensor, operand: Operand, experts: Experts, keys: list[Key]) -> Tensor:
+        """Return the values of a matrix's codes; name: `fc1` or `fc2`."""
+        if operand.before is not None:
+            turned, below = experts.turned(x)
+            found = self._coded(name, turned, operand.before, below, [])
+            x = found.t().contiguous() if experts.dim else below.turned(found)[0]
         if operand.rotated:
             x = self.call("hadamard16", x)
-        return (
-            self._nvfp4(x, operand, experts, keys)
-            if operand.form == "nvfp4"
-            else self._mxfp4(x, operand, experts, keys)
-        )
+        if operand.form in methods.FORMS:
+            average = self._averages[name].view(x.shape) if operand.averaged and self._choosing else None
+            return methods.values(x, operand, experts, keys, average)
+        make = {"bfloat16": lambda *_: x, "mxfp4": self._mxfp4, "nvfp4": self._nvfp4}[operand.form]
+        return make(x, operand, experts, keys)
 
     def _mxfp4(self, x: Tensor, operand: Operand, experts: Experts, keys: list[Key]) -> Tensor:
         """Return the values of MXFP4 codes: blocks need no more than themselves, random words are each expert's."""
