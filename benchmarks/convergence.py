@@ -1,9 +1,10 @@
 """How much a policy's loss deviates from bf16's: several seeds of `refnum train`, several runs on each GPU at a time.
 
     python benchmarks/convergence.py RUNS [--seeds 5] [--first 0] [--steps 1526] [--jobs 15] [--limit 540]
-        [--policies bf16 fp8 mxfp4 ...] [--results FOLDER] [--add convergence.json ...]
+        [--policies bf16 fp8 mxfp4 ...] [--together 1] [--results FOLDER] [--add convergence.json ...]
 
-Options that are not these go to `refnum train`. Runs of a seed begin with the same weights and read the same text, so
+Options that are not these go to `refnum train`, or to `side_by_side.py`, which takes so many seeds of a policy
+`together`, all of them in one process. Runs of a seed begin with the same weights and read the same text, so
 deviations are taken seed by seed, over the same steps: those that all runs of all seeds have reached. What has not
 ended at the limit is compared as far as it came; `convergence.json` has all curves, and `--add` takes those of other
 calls.
@@ -37,8 +38,16 @@ CLAIMS = {
     "stochastic rounding of gradients helps NVFP4 (arXiv:2509.25149)": ("nvfp4", "nvfp4-nearest"),
     "square blocks of weights help NVFP4 (arXiv:2509.25149)": ("nvfp4", "nvfp4-rows"),
     "stochastic rounding of gradients helps MXFP4": ("mxfp4-products-random", "mxfp4-products"),
+    "Q-EMA helps TetraJet (arXiv:2502.20853)": ("tetrajet-ema", "tetrajet"),
+    "LUQ without bias beats rounding to nearest (arXiv:2112.10769)": ("luq", "luq-nearest"),
+    "the errors of radix 4's two phases cancel: they beat one phase (Sun et al., 2020)": ("tpr", "radix4-one-phase"),
+    "DGE beats the straight-through estimator (arXiv:2501.17116)": ("vectors-dge", "vectors"),
+    "OCC helps activations (arXiv:2501.17116)": ("vectors-occ", "vectors"),
+    "Stable-SPAM beats Adam under FP4 (arXiv:2502.17055)": ("stable-spam", "mxfp4-products"),
 }
 """What is said -> the policy that is said to have the lower loss, and the one without that part."""
+FLIPS = {"Q-EMA lowers the flip rate of weights (arXiv:2502.20853)": ("tetrajet-ema", "tetrajet")}
+"""What is said of the share of weights whose code changes in a step -> the policy with the lower one, and the other."""
 ALLOWED = {"fp8": 0.0029, "mxfp4": 0.0061}
 """The recipe's deviations (arXiv:2603.02731)."""
 T95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
@@ -53,11 +62,13 @@ def main() -> None:
     given = _arguments()
     folder = Path(given.folder)
     seeds = range(given.first, given.first + given.seeds)
-    names = [f"{policy}-{seed}" for seed in seeds for policy in given.policies]
+    parts = [seeds[at : at + given.together] for at in range(0, len(seeds), given.together)]
+    jobs = [[f"{policy}-{seed}" for seed in part] for part in parts for policy in given.policies]
+    names = [name for job in jobs for name in job]
     if names:
         folder.mkdir(parents=True, exist_ok=True)
         write_corpus(folder / "corpus", given.megabytes)
-        _run_all(folder, names, given)
+        _run_all(folder, jobs, given)
     runs: dict[str, Run] = {}
     for path in given.add:
         runs |= json.loads(path.read_text())["runs"]
@@ -75,7 +86,8 @@ def main() -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder")
-    numbers = (("seeds", 5), ("first", 0), ("steps", 1526), ("jobs", 15), ("limit", 540), ("megabytes", 128))
+    numbers = (("seeds", 5), ("first", 0), ("steps", 1526), ("jobs", 15), ("limit", 540), ("megabytes", 128),
+               ("together", 1))  # fmt: skip
     for name, default in numbers:
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--policies", nargs="+", default=POLICIES)
@@ -88,16 +100,16 @@ def _arguments() -> argparse.Namespace:
 # ------------------------------------------------------------------------------------------------------------- runs
 
 
-def _run_all(folder: Path, names: list[str], given: argparse.Namespace) -> None:
+def _run_all(folder: Path, jobs: list[list[str]], given: argparse.Namespace) -> None:
     """Run so many jobs at a time, each on the GPU that has fewest, until all have ended or the limit has come."""
     end = time.monotonic() + given.limit
-    waiting = [name for name in names if _steps(folder / name) < given.steps]
+    waiting = [job for job in jobs if min(_steps(folder / name) for name in job) < given.steps]
     running: dict[str, tuple[subprocess.Popen[bytes], str]] = {}
     told = time.monotonic()
     while (waiting or running) and time.monotonic() < end:
         while waiting and len(running) < given.jobs:
-            name, gpu = waiting.pop(0), least_used(gpus(), [one for _, one in running.values()])
-            running[name] = _start(folder, name, gpu, given), gpu
+            job, gpu = waiting.pop(0), least_used(gpus(), [one for _, one in running.values()])
+            running[job[0]] = _start(folder, job, gpu, given), gpu
         for name in [name for name, (process, _) in running.items() if process.poll() is not None]:
             status = running.pop(name)[0].returncode
             print(f"{name}: {_steps(folder / name)} steps, status {status}", flush=True)
@@ -134,12 +146,17 @@ def _steps(folder: Path) -> int:
     return lines[-1]["step"] + 1 if lines else 0
 
 
-def _start(folder: Path, name: str, gpu: str, given: argparse.Namespace) -> subprocess.Popen[bytes]:
-    policy, _, seed = name.rpartition("-")
-    words = ["--policy", policy, "--seed", seed, "--steps", given.steps, "--out", folder / name, "--resume"]
-    words += ["--corpus", folder / "corpus", "--save", given.steps, *given.words]
-    with open(folder / f"{name}.log", "ab") as log:
-        command = [sys.executable, "-m", "refnum.conformance.cli", "train", *map(str, words)]
+def _start(folder: Path, job: list[str], gpu: str, given: argparse.Namespace) -> subprocess.Popen[bytes]:
+    policy = job[0].rpartition("-")[0]
+    if given.together > 1:
+        seeds = [name.rpartition("-")[2] for name in job]
+        words = [Path(__file__).with_name("side_by_side.py"), folder, policy, *seeds, "--steps", given.steps]
+    else:
+        words = ["-m", "refnum.conformance.cli", "train", "--policy", policy, "--seed", job[0].rpartition("-")[2]]
+        words += ["--steps", given.steps, "--out", folder / job[0], "--resume", "--save", given.steps]
+        words += ["--corpus", folder / "corpus"]
+    with open(folder / f"{job[0]}.log", "ab") as log:
+        command = [sys.executable, *map(str, [*words, *given.words])]
         paths = os.pathsep.join([sys.path[0], *filter(None, [os.environ.get("PYTHONPATH")])])
         environment = os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": gpu}
         return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, env=environment)
@@ -149,7 +166,10 @@ def run_of(folder: Path) -> Run:
     """Return what a run has until now: losses, those of validation by step, seconds, tokens, what was judged."""
     lines = read_metrics(folder / NAME)
     judged = [line["judged"] for line in lines if "judged" in line]
+    counted = bool(lines) and "flips" in lines[-1]
+    flips = {"flips": [round(line.get("flips", 0.0), 8) for line in lines]} if counted else {}
     return {
+        **flips,
         "losses": [round(line["loss"], 6) for line in lines],
         "valid": {str(line["step"]): line["valid_loss"] for line in lines if "valid_loss" in line},
         "seconds": round(sum(line["seconds"] for line in lines), 1),
@@ -199,6 +219,10 @@ def report(runs: dict[str, Run]) -> dict[str, Any]:
             told["valid"] = deviation(*valid)
         document["policies"][policy] = told
     document["claims"] = {words: claim(losses, *pair) for words, pair in CLAIMS.items() if {*pair} <= {*policies}}
+    flips = {policy: [statistics.fmean(run["flips"][steps - last : steps]) for run in of]
+             for policy, of in used.items() if all("flips" in run for run in of)}  # fmt: skip
+    document["flips"] = flips
+    document["claims"] |= {words: claim(flips, *pair) for words, pair in FLIPS.items() if {*pair} <= {*flips}}
     return document
 
 

@@ -116,9 +116,9 @@ def test_a_bit_that_flips_in_simulated_nvfp4_is_seen(field, names, tmp_path, mon
 def test_a_wrong_product_is_seen_with_its_expert(tmp_path, monkeypatch):
     right = edges.Edges._function
 
-    def wrong(self, cuda):
+    def wrong(self, cuda, library):
         def multiply(a, b, out):
-            right(self, cuda)(a, b, out)
+            right(self, cuda, library)(a, b, out)
             if len(calls) == 10:  # fc1 and fc2 of four experts, then the gradient of the third
                 out.view(torch.int16)[:] ^= 1
             calls.append(out)
