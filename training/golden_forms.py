@@ -5,12 +5,13 @@ Bits are bfloat16's, uint16 [M, K]; nothing here is shared with what torch compu
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from refnum import softfloat
-from refnum.arrays import Array, contiguous, float32_bits
+from refnum.arrays import BFLOAT16, Array, contiguous, float32_bits
 from refnum.blocks import dequantize_mxfp4, quantize_mxfp4
 from refnum.codec import decode
 from refnum.division import divide
@@ -48,6 +49,18 @@ def coded(x: Array, operand: Operand, key: Key | None = None, average: Array | N
     if operand.rotated:
         x = hadamard16(x)
     return FORMS[operand.form](x, operand, key, average).view(np.uint16)
+
+
+def operand_values(
+    x: Array, operand: Mapping[str, Any], philox: Sequence[int] | None = None, average: Array | None = None
+) -> Array:
+    """Return what `coded` gives for literal arguments: an operand's fields, and its key as integers.
+
+    x and the result are bfloat16 of `ml_dtypes`.
+    """
+    rule = Operand(**{**operand, "tile": tuple(operand["tile"])})
+    key = None if philox is None else Key(*philox)
+    return coded(x.view(np.uint16), rule, key, average).view(BFLOAT16)
 
 
 def _bfloat16(x: Array, operand: Operand, key: Key | None, average: Array | None) -> Array:

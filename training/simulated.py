@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -114,9 +115,23 @@ class Simulated(Edges):
             x = self.call("hadamard16", x)
         if operand.form in methods.FORMS:
             average = self._averages[name].view(x.shape) if operand.averaged and self._choosing else None
-            return methods.values(x, operand, experts, keys, average)
+            found = methods.values(x, operand, experts, keys, average)
+            if self.observer is not None and self.observer.wants(len(experts.sizes)):
+                self._show(x, found, operand, experts, keys, average)
+            return found
         make = {"bfloat16": lambda *_: x, "mxfp4": self._mxfp4, "nvfp4": self._nvfp4}[operand.form]
         return make(x, operand, experts, keys)
+
+    def _show(
+        self, x: Tensor, found: Tensor, operand: Operand, experts: Experts, keys: list[Key], average: Tensor | None
+    ) -> None:
+        """Show the observer the operand of each expert."""
+        assert self.observer is not None
+        rule = dataclasses.replace(operand, before=None)
+        averages = [None] * len(experts.sizes) if average is None else experts.parts(average)
+        for at, (part, values) in enumerate(zip(experts.parts(x), experts.parts(found), strict=True)):
+            named = {"operand": rule, "philox": tuple(keys[at]) if keys else None, "average": averages[at]}
+            self.observer.conversion("operand", (part,), named, values)
 
     def _mxfp4(self, x: Tensor, operand: Operand, experts: Experts, keys: list[Key]) -> Tensor:
         """Return the values of MXFP4 codes: blocks need no more than themselves, random words are each expert's."""

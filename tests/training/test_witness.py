@@ -9,7 +9,7 @@ from safetensors import safe_open
 
 import refnum
 from refnum.conformance.mismatches import replay
-from refnum.training import edges, followed, forms
+from refnum.training import edges, followed, forms, methods
 from refnum.training import layer as layers
 from refnum.training.followed import AFTER_TORCH, left_out
 from refnum.training.layer import MoELayer
@@ -111,6 +111,20 @@ def test_a_bit_that_flips_in_simulated_nvfp4_is_seen(field, names, tmp_path, mon
     train(witness, "nvfp4")
     assert {one.what.split()[1] for one in witness.mismatches} == names
     assert replay.load(witness.mismatches[0].file).case.operation in names
+
+
+@pytest.mark.parametrize("policy", ["luq", "vectors-dge-occ", "tetrajet-ema"])
+def test_operands_of_other_methods_are_judged(policy, tmp_path, monkeypatch):
+    witness = full(tmp_path / "right", rows=5, every=0)
+    train(witness, policy, tokens=40)
+    assert witness.mismatches == [] and witness.judged["conversions"] > 30
+    right = methods.values
+    monkeypatch.setattr(methods, "values", lambda *given: right(*given).index_fill_(1, torch.tensor([3]), 0.5))
+    witness = full(tmp_path / "wrong", every=0)
+    train(witness, policy)
+    assert {one.what.split()[1] for one in witness.mismatches} == {"operand"}
+    with safe_open(witness.mismatches[0].file, "numpy") as file:
+        assert {"x", "values.found", "values.expected"} <= set(file.keys()) and "form" in file.metadata()["label"]
 
 
 def test_a_wrong_product_is_seen_with_its_expert(tmp_path, monkeypatch):
