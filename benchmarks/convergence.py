@@ -50,7 +50,8 @@ FLIPS = {"Q-EMA lowers the flip rate of weights (arXiv:2502.20853)": ("tetrajet-
 """What is said of the share of weights whose code changes in a step -> the policy with the lower one, and the other."""
 ALLOWED = {"fp8": 0.0029, "mxfp4": 0.0061}
 """The recipe's deviations (arXiv:2603.02731)."""
-T95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
+T95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262,
+       11: 2.228, 12: 2.201, 13: 2.179, 14: 2.160, 15: 2.145, 16: 2.131}  # fmt: skip
 """Seeds -> 97.5 % point of Student's t for that many deviations."""
 LAST = 0.1
 """Share of the steps, the last, whose mean is a run's loss."""
@@ -195,8 +196,8 @@ def report(runs: dict[str, Run]) -> dict[str, Any]:
     Args:
         runs: `<policy>-<seed>` -> what `run_of` gives, `bf16` among them; a seed that lacks a policy is left out.
     """
-    all_policies = list(dict.fromkeys(name.rpartition("-")[0] for name in runs))
-    policies = [one for one in all_policies if one not in (short := too_short(runs))]
+    short = too_short(runs)
+    policies = [one for one in dict.fromkeys(name.rpartition("-")[0] for name in runs) if one not in short]
     seeds = sorted({int(name.rpartition("-")[2]) for name in runs})
     seeds = [seed for seed in seeds if all(runs.get(f"{policy}-{seed}", {}).get("losses") for policy in policies)]
     seeds = seeds if POLICIES[0] in policies and len(policies) > 1 else []

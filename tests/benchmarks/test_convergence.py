@@ -107,3 +107,34 @@ def test_a_claim_holds_or_fails_where_its_whole_interval_says_so(convergence):
         assert [one["answer"] for one in told["claims"].values()] == [answer]
         assert list(told["policies"]) == [worse, better] and told["policies"][worse]["mean"] == 0.0
         assert convergence.lines_of(told)[-1].startswith(answer)
+
+
+def test_seeds_of_a_policy_run_together_in_one_process(convergence, tmp_path, monkeypatch):
+    started = []
+
+    class Done:
+        returncode = 0
+
+        def poll(self):
+            return 0
+
+    def start(folder, job, gpu, given):
+        started.append(job)
+        return Done()
+
+    monkeypatch.setattr(convergence, "_start", start)
+    monkeypatch.setattr(convergence, "write_corpus", lambda folder, megabytes: None)
+    words = ["--policies", "bf16", "fp8", "--seeds", "3", "--together", "2", "--limit", "9"]
+    monkeypatch.setattr(sys, "argv", ["convergence.py", str(tmp_path / "runs"), *words])
+    convergence.main()
+    assert started == [["bf16-0", "bf16-1"], ["fp8-0", "fp8-1"], ["bf16-2"], ["fp8-2"]]
+
+
+def test_flips_are_a_claim_of_their_own(convergence):
+    runs = {f"{policy}-{seed}": run(2.0) | {"flips": [flips * (1 + seed / 10)] * 100} for seed in range(3)
+            for policy, flips in (("bf16", 1.0), ("tetrajet", 0.04), ("tetrajet-ema", 0.01))}  # fmt: skip
+    told = convergence.report(runs)
+    assert [(words.split()[1], one["answer"]) for words, one in told["claims"].items()] == [
+        ("helps", "not decided"), ("lowers", "yes")
+    ]  # fmt: skip
+    assert told["flips"]["tetrajet"][0] == pytest.approx(0.04)
