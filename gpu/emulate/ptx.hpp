@@ -261,6 +261,9 @@ struct Step {
             r.set(o[0], bfloat16_bits(as_float(b)) | bfloat16_bits(as_float(a)) << 16);
         } else if constexpr (i.is("fma.rn.f32")) {
             r.set(o[0], from_float(__builtin_fmaf(as_float(a), as_float(b), as_float(c))));
+        } else if constexpr (i.is("fma.rn.sat.f32")) {
+            const float sum = __builtin_fmaf(as_float(a), as_float(b), as_float(c));
+            r.set(o[0], from_float(sum > 0 ? sum < 1 ? sum : 1 : 0));  // NaN gives 0
         } else if constexpr (i.is("fma.rz.f32")) {
             r.set(o[0], from_float(fma_toward_zero(as_float(a), as_float(b), as_float(c))));
         } else if constexpr (i.is("mul.rn.f16x2")) {

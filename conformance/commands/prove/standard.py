@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,12 +76,14 @@ class Standard:
     """Domains of at most 2**24 members of some operations in all their variants.
 
     operations: names, in order. profiles: of those operations that
-    take one; the others are enumerated once. tensors: whether sampled tensors of every variant are added.
+    take one; the others are enumerated once. tensors: whether sampled tensors of every variant are added. only: of the
+    parameters named there the values that count, for kernels that do not have all variants.
     """
 
     operations: tuple[str, ...]
     profiles: tuple[str, ...] = ("HOPPER", "OCP")
     tensors: bool = False
+    only: tuple[tuple[str, tuple[Any, ...]], ...] = ()
 
     @functools.cached_property
     def table(self) -> list[Chunk]:
@@ -90,12 +92,15 @@ class Standard:
         for name in self.operations:
             operation = OPERATIONS[name]
             for profile in self.profiles if operation.profiled else self.profiles[:1]:
-                for params in operation.variants():
+                for params in filter(self._counts, operation.variants()):
                     domains = domains_for(name, profile, params, "standard")
                     found += [Chunk(name, profile, params, domain.name) for domain in domains]
                     if self.tensors:
                         found.append(Chunk(name, profile, params, TENSORS))
         return found
+
+    def _counts(self, params: Mapping[str, Any]) -> bool:
+        return all(name not in params or params[name] in values for name, values in self.only)
 
     @property
     def size(self) -> int:
