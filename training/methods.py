@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from fractions import Fraction
 
 import numpy as np
 import torch
 
 from refnum.estimators import dge
-from refnum.exact_means import nearest_bits, root_bits
 from refnum.philox import Key
 
 from .forms import BF16, Experts, e2m1, e2m1_at_random, quantum
 from .recipes import KEPT, RADIX4_N0, Operand
 
 Tensor = torch.Tensor
-_HALF = 1 << 15
+_FIRST, _SECOND = 12.1, 12.2
 
 
 def values(x: Tensor, operand: Operand, experts: Experts, keys: Sequence[Key], average: Tensor | None) -> Tensor:
@@ -67,7 +65,7 @@ def _chosen(y: Tensor, average: Tensor) -> Tensor:
 
 
 def sawb(x: Tensor, operand: Operand, experts: Experts, keys: Sequence[Key], average: Tensor | None) -> Tensor:
-    """Return INT4 under the clip of SAWB (N26.1), which the host computes from exact sums of each expert."""
+    """Return INT4 under the clip of SAWB (N26.1)."""
     wide = x.float()
     scale = experts.spread(_sawb_scales(x, experts))
     found = (wide / scale).round_().clamp_(-8.0, 7.0).add_(0.0)  # an integer has one zero
@@ -75,33 +73,17 @@ def sawb(x: Tensor, operand: Operand, experts: Experts, keys: Sequence[Key], ave
 
 
 def _sawb_scales(x: Tensor, experts: Experts) -> Tensor:
-    """Return fl(fl(2 clip) / 15) of each expert, float32 [experts]. A bfloat16 magnitude is one of 2**15 patterns."""
-    edges = torch.arange(_HALF + 1, dtype=torch.int32, device=x.device)
-    patterns = [
-        (part.reshape(-1).view(torch.int16).to(torch.int32) & 0x7FFF).sort().values for part in experts.parts(x)
-    ]
-    counts = torch.stack([torch.searchsorted(one, edges).diff() for one in patterns]).view(-1, 256, 128)
-    digits = edges[:128] + 128 * (edges[:256, None] > 0)
-    sums = torch.stack([(counts * digits * digits).sum(2), (counts * digits).sum(2), counts.sum(2)], dim=1)
-    found = np.array([_clip(*one) for one in sums.tolist()], np.float32) * np.float32(2) / np.float32(15)
-    plain = experts.largest(x.abs()).float() * 2 / torch.full((len(patterns),), 15.0, device=x.device)
-    clips = torch.from_numpy(found).to(x.device)
-    return torch.where(clips > 0, clips, plain)
+    """Return fl(fl(2 clip) / 15) of each expert, float32 [experts].
 
-
-def _clip(squares: list[int], plain: list[int], counts: list[int]) -> np.float32:
-    """Return the clip from sums by exponent field, in units of the fields' last places; 0 for the largest magnitude."""
-    number = max(sum(counts), 1)
-    exponents = [max(field, 1) - 134 for field in range(256)]
-    square = sum((Fraction(2) ** (2 * e) * s for e, s in zip(exponents, squares, strict=True) if s), Fraction(0))
-    mean = sum((Fraction(2) ** e * s for e, s in zip(exponents, plain, strict=True) if s), Fraction(0))
-    root = _single(root_bits(nearest_bits(square / number)))
-    found = np.float32(12.1) * root - np.float32(12.2) * _single(nearest_bits(mean / number))
-    return found if 0 < found < np.inf else np.float32(0)
-
-
-def _single(bits: int) -> np.float32:
-    return np.uint32(bits).view(np.float32)
+    The clip's means are sums in float64, rounded once, and not exact ones: the device need not be waited for. They are
+    those of N26.1 but where a mean is nearer than about 2**-49 of itself to the middle of two float32 numbers.
+    """
+    sums = [torch.stack([part.square().sum(), part.abs().sum()]) / max(part.numel(), 1)
+            for part in (one.double() for one in experts.parts(x))]  # fmt: skip
+    square, mean = torch.stack(sums).float().unbind(1)
+    clip = square.double().sqrt().float() * _FIRST - mean * _SECOND
+    clip = torch.where(clip > 0, clip, experts.largest(x.abs()).float())
+    return clip * 2 / torch.full_like(clip, 15.0)
 
 
 def luq(x: Tensor, operand: Operand, experts: Experts, keys: Sequence[Key], average: Tensor | None) -> Tensor:

@@ -50,6 +50,8 @@ class Products:
         if products not in ("library", "model"):
             raise ArgumentError(f"products={products!r}; allowed are 'library' and 'model'")
         self.fp8, self.observer, self.products = fp8, observer, products
+        self.all_k = False
+        """Whether the library takes every K: so it does where memory is counted and nothing is multiplied."""
 
     def product(self, name: str, a: Parts, b: Parts, route: Route) -> Tensor:
         """Return the rows of each expert times its weights [experts, N, K], bfloat16 [R, N]."""
@@ -137,7 +139,7 @@ class Products:
 
     def _by_library(self, parts: Parts) -> bool:
         """Whether the library multiplies an operand along rows: torch refuses 128x128 scales of other K than these."""
-        return self._library(parts[0].is_cuda) and parts[0].shape[-1] % (4 * TILE) == 0
+        return self._library(parts[0].is_cuda) and (self.all_k or parts[0].shape[-1] % (4 * TILE) == 0)
 
     def _function(self, cuda: bool, library: bool) -> Callable[[Parts, Parts, Tensor], Any]:
         if not self.fp8:
