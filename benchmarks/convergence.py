@@ -5,9 +5,9 @@
 
 Options that are not these go to `refnum train`, or to `side_by_side.py`, which takes so many seeds of a policy
 `together`, all of them in one process. Runs of a seed begin with the same weights and read the same text, so
-deviations are taken seed by seed, over the same steps: those that all runs of all seeds have reached. What has not
-ended at the limit is compared as far as it came; `convergence.json` has all curves, and `--add` takes those of other
-calls.
+deviations are taken seed by seed, over the same steps: those that both policies have reached in all seeds. What has
+not ended at the limit is compared as far as it came; `convergence.json` has all curves, and `--add` takes those of
+other calls.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ def deviation(policy: list[float], base: list[float]) -> dict[str, Any]:
 
 
 def report(runs: dict[str, Run]) -> dict[str, Any]:
-    """Compare the policies' losses over the last steps that all runs have, and their last common validation.
+    """Compare every policy with bf16, and the policies of each claim, over the last steps that both have in all seeds.
 
     Args:
         runs: `<policy>-<seed>` -> what `run_of` gives, `bf16` among them; a seed that lacks a policy is left out.
@@ -202,58 +202,75 @@ def report(runs: dict[str, Run]) -> dict[str, Any]:
     seeds = [seed for seed in seeds if all(runs.get(f"{policy}-{seed}", {}).get("losses") for policy in policies)]
     seeds = seeds if POLICIES[0] in policies and len(policies) > 1 else []
     document: dict[str, Any] = {"seeds": seeds, "left out": short, "runs": runs}
-    used = {policy: [runs[f"{policy}-{seed}"] for seed in seeds] for policy in policies}
     if not seeds:
         return document
-    steps = min(len(run["losses"]) for of in used.values() for run in of)
-    last = max(1, round(LAST * steps))
-    checked = set.intersection(*({*map(int, run["valid"])} for of in used.values() for run in of))
-    document |= {"steps": steps, "steps of the mean": last, "validated at": max(checked, default=None)}
-    losses = {policy: [statistics.fmean(run["losses"][steps - last : steps]) for run in of]
-              for policy, of in used.items()}  # fmt: skip
-    document["losses"] = losses
-    document["policies"] = {}
-    for policy in (name for name in policies if name != POLICIES[0]):
-        told = deviation(losses[policy], losses[POLICIES[0]]) | {"allowed": ALLOWED.get(policy)}
-        if checked:
-            valid = [[run["valid"][str(max(checked))] for run in used[one]] for one in (policy, POLICIES[0])]
-            told["valid"] = deviation(*valid)
-        document["policies"][policy] = told
-    document["claims"] = {words: claim(losses, *pair) for words, pair in CLAIMS.items() if {*pair} <= {*policies}}
-    flips = {policy: [statistics.fmean(run["flips"][steps - last : steps]) for run in of]
-             for policy, of in used.items() if all("flips" in run for run in of)}  # fmt: skip
-    document["flips"] = flips
-    document["claims"] |= {words: claim(flips, *pair) for words, pair in FLIPS.items() if {*pair} <= {*flips}}
+    used = {policy: [runs[f"{policy}-{seed}"] for seed in seeds] for policy in policies}
+    document["policies"] = {
+        policy: compared(of, used[POLICIES[0]]) | {"allowed": ALLOWED.get(policy)}
+        for policy, of in used.items() if policy != POLICIES[0]
+    }  # fmt: skip
+    counted = {policy: of for policy, of in used.items() if all("flips" in run for run in of)}
+    document["flips"] = {policy: _last(of, "flips", _steps_of(of)) for policy, of in counted.items()}
+    claims = [(words, pair, "losses", used) for words, pair in CLAIMS.items()]
+    claims += [(words, pair, "flips", counted) for words, pair in FLIPS.items()]
+    document["claims"] = {
+        words: answered(compared(of[pair[0]], of[pair[1]], key)) | {"pair": list(pair)}
+        for words, pair, key, of in claims if {*pair} <= {*of}
+    }  # fmt: skip
     return document
 
 
+def compared(ours: list[Run], base: list[Run], key: str = "losses") -> dict[str, Any]:
+    """Return how far the mean of the last common steps deviates, with the last common validation, seed by seed."""
+    steps = _steps_of([*ours, *base])
+    means = [_last(of, key, steps) for of in (ours, base)]
+    told = deviation(*means) | {"steps": steps, "steps of the mean": _share(steps), "means": means}
+    checked = set.intersection(*({*map(int, run["valid"])} for run in (*ours, *base)))
+    if checked and key == "losses":
+        at = str(max(checked))
+        told["valid"] = deviation(*([run["valid"][at] for run in of] for of in (ours, base))) | {"step": max(checked)}
+    return told
+
+
+def _steps_of(runs: list[Run]) -> int:
+    return min(len(run["losses"]) for run in runs)
+
+
+def _share(steps: int) -> int:
+    return max(1, round(LAST * steps))
+
+
+def _last(runs: list[Run], key: str, steps: int) -> list[float]:
+    """Return of each run the mean of the last of so many steps."""
+    return [statistics.fmean(run[key][steps - _share(steps) : steps]) for run in runs]
+
+
 def too_short(runs: dict[str, Run]) -> list[str]:
-    """Return the policies with a run of less than half of the steps of the longest run, which would cut all others."""
+    """Return the policies with a run of less than a tenth of the steps of the longest run."""
     most = max((len(run["losses"]) for run in runs.values()), default=0)
-    short = {name.rpartition("-")[0] for name, run in runs.items() if 2 * len(run["losses"]) < most}
+    short = {name.rpartition("-")[0] for name, run in runs.items() if 10 * len(run["losses"]) < most}
     return sorted(short)
 
 
-def claim(losses: dict[str, list[float]], better: str, worse: str) -> dict[str, Any]:
-    """Return whether one policy's loss is lower than another's: `yes` or `no` if the whole interval says so."""
-    told = deviation(losses[better], losses[worse])
+def answered(told: dict[str, Any]) -> dict[str, Any]:
+    """Return a comparison with its answer: `yes` if the whole interval is below 0, `no` if it is above."""
     low, high = told["mean"] - told["half"], told["mean"] + told["half"]
-    return told | {"pair": [better, worse], "answer": "yes" if high < 0 else "no" if low > 0 else "not decided"}
+    return told | {"answer": "yes" if high < 0 else "no" if low > 0 else "not decided"}
 
 
 def lines_of(document: dict[str, Any]) -> list[str]:
     """Return what a report says."""
     found = [f"{name}: {len(run['losses'])} steps, {run['tokens']:,} tokens" for name, run in document["runs"].items()]
-    found += [f"{policy}: left out, its runs have less than half of the steps" for policy in document["left out"]]
+    found += [f"{policy}: left out, its runs have less than a tenth of the steps" for policy in document["left out"]]
     for policy, told in document.get("policies", {}).items():
         limit = "" if told["allowed"] is None else f" (allowed {told['allowed']:+.2%})"
         for kind, one in (("training", told), ("validation", told.get("valid"))):
             if one:
                 each = " ".join(f"{value:+.2%}" for value in one["each"])
                 mean = f"{one['mean']:+.3%} +- {one['half']:.3%}{limit}"
-                found.append(f"{policy}, {kind}: {mean}, {len(one['each'])} seeds at {document['steps']} steps: {each}")
+                found.append(f"{policy}, {kind}: {mean}, {len(one['each'])} seeds at {told['steps']} steps: {each}")
     for words, told in document.get("claims", {}).items():
-        found.append(f"{told['answer']}: {words}: {told['mean']:+.3%} +- {told['half']:.3%}")
+        found.append(f"{told['answer']}: {words}: {told['mean']:+.3%} +- {told['half']:.3%} at {told['steps']} steps")
     return found
 
 

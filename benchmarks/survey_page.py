@@ -93,28 +93,25 @@ def _section(number: int, document: Document) -> str:
     left = ", ".join(f"`{one}`" for one in document["left out"])
     out = f" Left out, since their runs ended early: {left}." if left else ""
     command = " ".join([*document["command"][:1], "RUNS", *document["command"][2:-2], "--results FOLDER"])
-    seeds, last = len(document["seeds"]), document["steps of the mean"]
     text = (
-        f"{seeds} seeds, compared at {document['steps']} steps, which every run made; a run's loss is the mean of the "
-        f"last {last} of them.{out}\n"
+        f"{len(document['seeds'])} seeds. A policy is compared with bf16 at the steps that all runs of both made; a "
+        f"loss is the mean of the last tenth of them.{out}\n"
     )
     return f"## Call {number}\n\n```text\npython {command}\n```\n\n{text}\n{losses(document)}"
 
 
 def losses(document: Document) -> str:
-    """Return the table of a call's policies."""
+    """Return the table of a call's policies, the least deviation first."""
     rows = []
-    for policy, each in sorted(document["losses"].items(), key=lambda item: statistics.fmean(item[1])):
-        told = document["policies"].get(policy)
-        steps = [len(run["losses"]) for name, run in document["runs"].items() if name.rpartition("-")[0] == policy]
+    for policy, told in sorted(document["policies"].items(), key=lambda item: item[1]["mean"]):
+        ours, base = (statistics.fmean(one) for one in told["means"])
         flips = document["flips"].get(policy)
         rows.append((
-            f"`{policy}`", f"{min(steps)} to {max(steps)}", f"{statistics.fmean(each):.4f}",
-            "-" if told is None else _interval(told), " ".join(f"{one:+.2%}" for one in told["each"]) if told else "-",
-            _interval(told["valid"]) if told and "valid" in told else "-",
+            f"`{policy}`", told["steps"], f"{base:.4f}", f"{ours:.4f}", _interval(told),
+            " ".join(f"{one:+.2%}" for one in told["each"]), _interval(told["valid"]) if "valid" in told else "-",
             "-" if flips is None else f"{statistics.fmean(flips):.3%}",
         ))  # fmt: skip
-    head = ("policy", "steps made", "loss", "against bf16", "seed by seed", "validation, against bf16", "flips a step")
+    head = ("policy", "steps", "loss of bf16", "loss", "against bf16", "seed by seed", "validation", "flips a step")
     return table(head, rows)
 
 
@@ -126,20 +123,22 @@ def claims(documents: list[Document]) -> str:
     """Return the answer to every claim; one whose policies did not run is named too."""
     rows = []
     for words in (*CLAIMS, *FLIPS):
-        found = [(number, one["claims"][words]) for number, one in enumerate(documents, 1) if words in one["claims"]]
+        found = [
+            (number, one["claims"][words]) for number, one in enumerate(documents, 1) if words in one.get("claims", {})
+        ]
         for number, told in found:
             pair = " against ".join(f"`{one}`" for one in told["pair"])
             each = " ".join(f"{one:+.2%}" for one in told["each"])
-            rows.append((words, told["answer"], pair, _interval(told), each, number))
+            rows.append((words, told["answer"], pair, _interval(told), each, told["steps"], number))
         if not found:
             pair = " against ".join(f"`{one}`" for one in (CLAIMS | FLIPS)[words])
-            rows.append((words, "not run", pair, "-", "-", "-"))
-    return table(("claim", "answer", "policies", "difference", "seed by seed", "call"), rows)
+            rows.append((words, "not run", pair, "-", "-", "-", "-"))
+    return table(("claim", "answer", "policies", "difference", "seed by seed", "steps", "call"), rows)
 
 
 def simulated(documents: list[Document]) -> str:
     """Return how each policy that ran quantises its operands."""
-    ran = dict.fromkeys(name for one in documents for name in one.get("losses", {}))
+    ran = dict.fromkeys(name for one in documents for name in (POLICIES[0], *one.get("policies", {})))
     rows = []
     for name in ran:
         policy = get_policy(name)
@@ -168,23 +167,24 @@ def draw(documents: list[Document], path: Path) -> None:
     figure = Figure(figsize=(9, 4.2 * len(documents)), layout="constrained")
     grid = figure.subplots(len(documents), 2, squeeze=False)
     for (left, right), document in zip(grid, documents, strict=True):
-        steps, seeds = document["steps"], document["seeds"]
-        means = {
-            policy: [statistics.fmean(document["runs"][f"{policy}-{seed}"]["losses"][step] for seed in seeds)
-                     for step in range(steps)]
-            for policy in document["losses"]
-        }  # fmt: skip
-        smooth = {policy: _moving(one) for policy, one in means.items()}
-        base = smooth[POLICIES[0]]
-        for number, (policy, one) in enumerate(smooth.items()):
+        base = _moving(_mean(document, POLICIES[0]))
+        for number, policy in enumerate((POLICIES[0], *document["policies"])):
+            one = _moving(_mean(document, policy))
             style = {"linestyle": ("-", "--", ":")[number // 10 % 3], "linewidth": 1.2, "label": policy}
-            left.plot(range(WINDOW, steps + 1), one, **style)
-            shares = [100 * (value / other - 1) for value, other in zip(one, base, strict=True)]
-            right.plot(range(WINDOW, steps + 1), shares, **style)
+            steps = range(WINDOW, WINDOW + len(one))
+            left.plot(steps, one, **style)
+            shares = [100 * (value / other - 1) for value, other in zip(one, base, strict=False)]
+            right.plot(steps[: len(shares)], shares, **style)
         left.set(xlabel="step", ylabel="loss, nats a byte", yscale="log")
         right.set(xlabel="step", ylabel="per cent above bf16")
         right.legend(frameon=False, fontsize=6, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     figure.savefig(path, format="svg")
+
+
+def _mean(document: Document, policy: str) -> list[float]:
+    """Return the losses of a policy, means over seeds, as far as all of them have come."""
+    runs = [document["runs"][f"{policy}-{seed}"]["losses"] for seed in document["seeds"]]
+    return [statistics.fmean(step) for step in zip(*runs, strict=False)]
 
 
 def _moving(values: list[float]) -> list[float]:

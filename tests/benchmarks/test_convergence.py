@@ -30,7 +30,7 @@ def test_what_seeds_share_does_not_widen_the_interval(convergence):
     for one in runs.values():
         one["losses"] = one["losses"][:1] * 50 + [one["losses"][0] - 1.0] * 50
     told = convergence.report(runs)
-    assert told["steps"] == 100 and told["steps of the mean"] == 10
+    assert told["policies"]["fp8"]["steps"] == 100 and told["policies"]["fp8"]["steps of the mean"] == 10
     assert told["policies"]["fp8"]["mean"] == pytest.approx(0.001) and told["policies"]["fp8"]["half"] == pytest.approx(
         0.0, abs=1e-12
     )
@@ -40,11 +40,12 @@ def test_what_seeds_share_does_not_widen_the_interval(convergence):
     assert told["policies"]["mxfp4"]["half"] == pytest.approx(2.776 * spread / math.sqrt(5), rel=1e-6)
 
 
-def test_runs_are_compared_over_the_steps_that_all_have(convergence):
+def test_policies_are_compared_over_the_steps_that_both_have(convergence):
     runs = {f"{policy}-0": run(2.0, steps, [("9", 1.0), (str(steps - 1), 9.0)])
             for policy, steps in (("bf16", 80), ("fp8", 50), ("mxfp4", 100))}  # fmt: skip
     told = convergence.report(runs | {"bf16-1": run(1.0)})  # a seed without its pairs is left out
-    assert told["seeds"] == [0] and told["steps"] == 50 and told["validated at"] == 9
+    assert told["seeds"] == [0] and [one["steps"] for one in told["policies"].values()] == [50, 80]
+    assert told["policies"]["fp8"]["valid"]["step"] == 9
     assert (
         told["policies"]["fp8"]["mean"]
         == told["policies"]["mxfp4"]["mean"]
@@ -56,8 +57,8 @@ def test_runs_are_compared_over_the_steps_that_all_have(convergence):
 
 def test_a_policy_whose_run_ended_early_does_not_cut_the_others(convergence):
     runs = {f"{policy}-{seed}": run(2.0, 100) for seed in range(2) for policy in ("bf16", "fp8", "mxfp4")}
-    told = convergence.report(runs | {"fp8-1": run(2.0, 49)})
-    assert told["seeds"] == [0, 1] and told["steps"] == 100 and list(told["policies"]) == ["mxfp4"]
+    told = convergence.report(runs | {"fp8-1": run(2.0, 9)})
+    assert told["seeds"] == [0, 1] and list(told["policies"]) == ["mxfp4"] and told["policies"]["mxfp4"]["steps"] == 100
     assert told["left out"] == ["fp8"] and any(line.startswith("fp8: left out") for line in convergence.lines_of(told))
 
 
