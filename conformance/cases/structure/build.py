@@ -49,7 +49,7 @@ def build(operation: str, profile: str, params: Mapping[str, Any], row: Row, see
     else:
         inputs = _matrix(operation, params, row, seed)
     form = form_of(row)
-    if not _holds(inputs.get("row_map"), str(form.get("row_map.dtype", "int32"))):
+    if not holds(inputs.get("row_map"), str(form.get("row_map.dtype", "int32"))):
         del form["row_map.dtype"]
     if row.get("classes") == "special" and operation not in PRODUCTS:
         inputs = planted(operation, params, inputs, seed)
@@ -64,7 +64,7 @@ def build(operation: str, profile: str, params: Mapping[str, Any], row: Row, see
     return case
 
 
-def _holds(row_map: np.ndarray | None, dtype: str) -> bool:
+def holds(row_map: np.ndarray | None, dtype: str) -> bool:
     """Whether a dtype holds every token of a row map."""
     return row_map is None or not row_map.size or int(row_map.max()) <= np.iinfo(dtype).max
 

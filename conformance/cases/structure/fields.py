@@ -1,67 +1,70 @@
 """Fields of a variant: large cases of which thousands of parts are asked as calls of their own.
 
-The golden model runs once a field. So exact numbers of rows beside exact numbers of columns, and residues beside forms
-of the call, cost little more than the subject's own calls.
+The golden model runs once a field. So exact numbers of rows beside exact numbers of columns, and each of them beside
+every form of the call, cost little more than the subject's own calls.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+import refnum
+
 from ..case import Case
+from ..layouts import IN, OUT
 from ..operation import OPERATIONS
-from .build import build, form_of
+from .build import build, form_of, holds
 from .covering import Level, Row, Table
-from .cutting import COLUMNS, GIVEN, TILE, Cutting, Field, Part, cutting
-from .factors import BESIDE_POWERS, RAGGED
-from .mixed import CLASSES, LOOSE, OUT_SHARE, SHARES, columns_of, drawn_shape, form
+from .cutting import COLUMNS, GIVEN, ROWS, WHOLE, Cutting, Field, Part, cutting, step_of
+from .factors import RAGGED, ROUTED
+from .mixed import CLASSES, columns_of, drawn_shape, form
+from .numbers import AREA, Pairs, brief_pairs, pairs, share_of, unit
 from .plan import DEAR, SCALE_BYTES, tables
 
-SMALL = tuple(range(1, 67))
-MARKS = tuple(sorted({*BESIDE_POWERS[1:], 16383, 16384, 16385}))
-"""Numbers that kernels single out: every small one, and those beside powers of two and one and a half of them."""
-MOST_TALL, MOST_WIDE = 4097, 513
-"""The largest number of rows, and of blocks of 32 columns."""
-RESIDUES = tuple(count for count in range(67, 1027) if count not in MARKS)
-"""Numbers that stand for every residue of 512, below it and beyond."""
-EACH = 6
-"""Numbers of the other side that each of `RESIDUES` meets."""
-AREA, MOST, THIN = 1 << 14, 1 << 17, 4
-"""Elements below which every pair is asked; of the largest part; and of how many pairs between one is asked."""
-BRIEF, BRIEF_AREA = 12, 1 << 12
-"""Of so many fields one is asked of a variant that is not the first, of fewer where an operation has fewer variants, in
-parts of so few elements."""
-STEP = 4
-"""Storages by which that of an input is ahead of the input's before it."""
-LEAST_SHARE = 0.7
-"""Share of `mixed.SHARES` from which on an operation is asked every pair; of others half of that share is."""
 SEEDS = 6
 """Seeds of which one gives arrays that are cut in the way that was found."""
-PLAIN_SHARE = 0.2
-"""Share of the parts that are asked in the plain form."""
+OUT_TURNS, CALL_TURNS = 4, {3: "after a refusal", 6: "at once"}
+"""Of so many turns one gives `out`; of eight turns those that are called otherwise than once."""
+STEPS = (1, 17, 19, 29, 31, 37, 41, 43, 47, 53)
+"""Steps by which the levels of factors are taken in turn: they have no divisor in common with the numbers of levels."""
+LAYOUT_SHARE, WHOLE_SHARE, SPREAD = 0.3, 0.3, 180
+"""Share of the pairs that a variant with a scale layout is asked, and one that is not cut; fields of drawn experts."""
+BRIEF_SPECIAL = 6
+"""Of so many brief pairs one is asked of a variant with a layout or a key."""
+THOUSAND, THOUSANDS = 1500, (2, 8)
+"""Rows of a thousand experts, and of twenty fields of drawn experts those that have so many."""
+TWOFOLD = ("prob", "grad", "weights", "values", "splits")
+"""Factors of a shape of which each number meets every level."""
+Members = Sequence[tuple[int, int, int]]
+"""(rows, columns or blocks, times) of the parts of a field."""
+
+
+@dataclass(frozen=True)
+class Maker:
+    """What the fields of a variant have in common. every: the tables of `plan.tables`."""
+
+    operation: str
+    profile: str
+    params: Mapping[str, Any]
+    cutting: Cutting
+    every: tuple[Table, Table, Table]
 
 
 def fields(operation: str, profile: str, params: Mapping[str, Any], amount: str) -> Iterator[Field]:
-    """Yield the fields of a variant, always the same; none where it is not local, or at level smoke."""
-    found = cutting(operation, profile, params) if amount != "smoke" else None
-    if found is None:
+    """Yield the fields of a variant, always the same; none at level smoke."""
+    if amount == "smoke":
         return
-    every = tables(operation, profile, params)
-    salt, number, met = f"{operation} {profile} {sorted(params.items())}", 0, Counter[int]()
-    step = BRIEF if OPERATIONS[operation].profiled else min(BRIEF, len(list(OPERATIONS[operation].variants())))
-    sizes = _by_rows(operation, Random(salt)) if found.axis == COLUMNS else _by_columns(operation, Random(salt))
-    for place, (size, others) in enumerate(sizes):
-        if amount == "brief":
-            unit = 1 if operation in LOOSE else 32
-            others = [other for other in others if other * size * unit <= max(BRIEF_AREA, AREA // step)]
-            if not others or (place + len(salt)) % step:
-                continue
-        field = _field(operation, profile, params, found, size, others, every, Random(f"{salt} {place}"), number, met)
-        yield field
-        number += len(field.parts)
+    maker = Maker(operation, profile, params, cutting(operation, profile, params), tables(operation, profile, params))
+    salt, number = f"{operation} {profile} {sorted(params.items())}", 0
+    for place, (way, members) in enumerate(_groups(maker, amount, Random(salt))):
+        field = _field(maker, way, members, place, Random(f"{salt} {place}"), number)
+        if field is not None:
+            yield field
+            number += len(field.parts)
 
 
 def parts(operation: str, profile: str, params: Mapping[str, Any], amount: str) -> Iterator[Case]:
@@ -70,49 +73,124 @@ def parts(operation: str, profile: str, params: Mapping[str, Any], amount: str) 
         yield from (part.case(field.case, field.cutting) for part in field.parts)
 
 
-def _field(
-    operation: str,
-    profile: str,
-    params: Mapping[str, Any],
-    found: Cutting,
-    size: int,
-    others: Sequence[int],
-    every: tuple[Table, Table, Table],
-    dice: Random,
-    number: int,
-    met: Counter[int],
-) -> Field:
-    """Return the field of one number of columns and numbers of rows, or of one number of rows and widths in blocks.
+def _groups(maker: Maker, amount: str, dice: Random) -> Iterator[tuple[Row, Members]]:
+    """Yield (levels, parts) of each field: those of few elements and of many are apart, as are levels of `TWOFOLD`."""
+    operation, axis = maker.operation, maker.cutting.axis
+    shape = maker.every[2]
+    numbers = _brief(maker, dice) if amount == "brief" else pairs(operation, _share(maker), dice)
+    two = [name for name in TWOFOLD if len(shape.get(name, ())) > 1]
+    groups: dict[tuple[int, ...], list[tuple[int, int, int]]] = defaultdict(list)
+    for (rows, size), times in numbers.items():
+        key = (size,) if axis == ROWS else (rows, size * 32 % step_of(operation)) if axis == COLUMNS else (rows, size)
+        large = rows * size * unit(operation) > AREA
+        times *= 2 if axis == WHOLE else 1
+        for half in (0, 1) if two else (0,):
+            share = (times + (rows + size + half) % 2) // 2 if two else times
+            if share:
+                groups[*key, large, half].append((rows, size, share))
+    for place, (key, members) in enumerate(groups.items()):
+        levels = {name: shape[name][(key[-1] + at * (place // 4)) % len(shape[name])] for at, name in enumerate(two)}
+        yield {**levels, "classes": CLASSES[key[-2]]}, members
+    if operation == "encode_e2m1" and amount != "brief":
+        yield from _scaled(dice)
+    if operation in ROUTED or operation in RAGGED:
+        small = [(rows, size) for rows, size in numbers if rows * size * unit(operation) <= AREA]
+        yield from _spread(maker, amount, small, dice) if small else ()
 
-    met: how often each of the other numbers was asked, which says in which storage it is asked next.
-    """
-    forms, outs, shapes = every
-    by_rows = found.axis == COLUMNS
-    cell = (size, max(others)) if by_rows else (max(others), size)
-    shape: Row = {**drawn_shape(operation, shapes, 0, 1 << 12, dice, cell), "classes": CLASSES[number % 2]}
+
+def _share(maker: Maker) -> float:
+    share = share_of(maker.operation, maker.operation in DEAR)
+    share *= LAYOUT_SHARE if IN in maker.params or OUT in maker.params or "random" in maker.params else 1
+    return share * (WHOLE_SHARE if maker.cutting.axis == WHOLE else 1)
+
+
+def _spread(maker: Maker, amount: str, small: list[tuple[int, int]], dice: Random) -> Iterator[tuple[Row, Members]]:
+    """Yield fields whose rows are spread over experts in every way, each of several widths of one residue."""
+    for place in range(SPREAD // 6 if amount == "brief" else SPREAD):
+        rows, size = dice.choice(small) if place % 20 not in THOUSANDS else (THOUSAND, 1)
+        alike = [one for one in small if (one[1] - size) * unit(maker.operation) % step_of(maker.operation) == 0]
+        sizes = {dice.choice(alike)[1] for _ in range(5)} if maker.cutting.axis == COLUMNS else {size}
+        yield {"way": place, "classes": CLASSES[place % 2]}, [(rows, one, 2) for one in sorted(sizes)]
+
+
+def _scaled(dice: Random) -> Iterator[tuple[Row, Members]]:
+    """Yield fields of every number of columns with each scale byte that is not the default."""
+    for byte in SCALE_BYTES:
+        for place, (rows, size) in enumerate(brief_pairs("encode_e2m1", dice)):
+            yield {"scale_byte": byte, "classes": CLASSES[place % 2]}, [(rows, size, 1)]
+
+
+def _brief(maker: Maker, dice: Random) -> Pairs:
+    """Return the pairs of a variant that is not the first: each is asked once of every value of every parameter."""
+    operation, params = maker.operation, maker.params
+    found, every = brief_pairs(operation, Random(operation)), list(OPERATIONS[operation].variants())
+    plain = {name: value for name, value in params.items() if name in every[0]}
+    if len(plain) < len(params):
+        return Pairs({pair: times for pair, times in found.items() if dice.randrange(BRIEF_SPECIAL) == 0})
+    values = [(name, value) for name, value in plain.items() if value != every[0][name]]
+    if maker.profile != refnum.HOPPER.name:
+        values = [("", maker.profile)]
+
+    def asked(pair: tuple[int, int]) -> bool:
+        for name, value in values:
+            alike = [one for one in every if not name or one[name] == value]
+            if Random(f"{pair} {name} {value}").choice(alike) == plain:
+                return True
+        return False
+
+    return Pairs({pair: times for pair, times in found.items() if asked(pair)})
+
+
+def _field(maker: Maker, way: Row, members: Members, place: int, dice: Random, number: int) -> Field | None:
+    """Return a field with its parts, None where no seed gives arrays that are cut in the way that was found."""
+    operation, found = maker.operation, maker.cutting
+    forms, outs, shapes = maker.every
+    cell = max(rows for rows, _, _ in members), max(size for _, size, _ in members)
+    shape: Row = {**drawn_shape(operation, shapes, int(way.get("way", 0)), AREA * 4, dice, cell), **way}
+    shape.pop("way", None)
     shape |= {name: "given" for name in GIVEN if name in shape}
-    if by_rows:
-        shape |= {"drawn": dice.choice(("one", "cut"))}
-    if operation == "encode_e2m1" and dice.random() < 0.5:
+    if "way" not in way and "drawn" in shape:
+        shape["drawn"] = dice.choice(("one", "cut"))
+    if operation == "encode_e2m1" and "scale_byte" not in way and dice.random() < 0.25:
         shape["scale_byte"] = dice.choice(SCALE_BYTES)
-    cases = (build(operation, profile, params, shape, seed) for seed in range(number, number + SEEDS))
-    case = next((one for one in cases if by_rows or _fits(one, found, int(shape["rows"]))), None)
+    repeated = _repeated(forms, dice) if found.axis == WHOLE else {}
+    cases = (build(operation, maker.profile, maker.params, {**shape, **repeated}, seed)
+             for seed in range(number, number + SEEDS))  # fmt: skip
+    case = next((one for one in cases if found.axis != ROWS or _fits(one, found, int(shape["rows"]))), None)
     if case is None:
-        return Field(build(operation, profile, params, shape, number), found, (), number)
-    found_parts = []
-    for place, other in enumerate(dice.sample(others, len(others))):
-        turn = _turn(size, place) if size in RESIDUES else _turn(other, met[other])
-        met[other] += 1
-        plain = dice.random() < PLAIN_SHARE and size not in RESIDUES and other not in RESIDUES
-        table = {**forms, **(outs if dice.random() < OUT_SHARE else {})}
-        named, same = ({}, False) if plain else _form(found, shape, table, dice, turn)
-        if by_rows:
-            row = {**shape, "columns": columns_of(operation, 32 * other), **named}
-            found_parts.append(Part((max(others) - other) * 32 // TILE, 0, row, form_of(row)))
-        else:
-            row = {**shape, "rows": other, **named}
-            found_parts.append(Part(dice.randint(0, max(others) - other), other, row, form_of(row), same))
-    return Field(case, found, tuple(found_parts), number)
+        return None
+    asked = [(rows, size) for rows, size, times in members for _ in range(times)]
+    made, turns = [], Counter[bool]()
+    for turn, (rows, size) in enumerate(asked, dice.randrange(8)):
+        out = bool(outs) and turn % OUT_TURNS == 0
+        turns[out] += 1
+        table = {**forms, **outs} if out else forms
+        named, same = _form(maker, case, shape, table, dice, turns[out] + place)
+        named |= repeated
+        made.append(_part(maker, case, {**shape, **named}, cell, rows, size, same, turn, dice))
+    return Field(case, found, tuple(dice.sample(made, len(made))), number)
+
+
+def _part(
+    maker: Maker, case: Case, row: Row, cell: tuple[int, int], rows: int, size: int, same: bool, turn: int, dice: Random
+) -> Part:
+    """Return some rows of a field, or its last columns, or the whole."""
+    calls = CALL_TURNS.get(turn % 8, "once")
+    if maker.cutting.axis == ROWS:
+        first = 0 if maker.cutting.from_first else dice.randint(0, cell[0] - rows)
+        return Part(first, rows, {**row, "rows": rows, "calls": calls}, form_of(row), same, calls)
+    row = {**row, "columns": columns_of(maker.operation, size * unit(maker.operation)), "calls": calls}
+    first = (cell[1] - size) * unit(maker.operation) // step_of(maker.operation)
+    return Part(first if maker.cutting.axis == COLUMNS else 0, 0, row, form_of(row), False, calls)
+
+
+def _repeated(forms: Table, dice: Random) -> Row:
+    """Return the storage of one input of a field that is not cut, whose rows or columns are all alike; often none."""
+    names = [name for name, levels in forms.items() if name.endswith(".storage") and "broadcast columns" in levels]
+    if not names or dice.random() < 0.8:
+        return {}
+    name = dice.choice(names)
+    return {name: dice.choice([level for level in forms[name] if str(level).startswith("broadcast")])}
 
 
 def _fits(case: Case, found: Cutting, rows: int) -> bool:
@@ -121,78 +199,22 @@ def _fits(case: Case, found: Cutting, rows: int) -> bool:
     return all(array.shape[axis] == rows * step for array, axis, step in cut)
 
 
-def _turn(number: int, times: int) -> int:
-    """Return the turn of the storages in which a number is asked: others beyond 512, where its residue comes again."""
-    return times + EACH * (number // 512) + 5 * (number % 512)
-
-
-def _form(found: Cutting, shape: Row, table: Table, dice: Random, turn: int) -> tuple[dict[str, Level], bool]:
+def _form(maker: Maker, case: Case, shape: Row, table: Table, dice: Random, turn: int) -> tuple[dict[str, Level], bool]:
     """Return levels of a form, and whether all rows are one: then every array that is cut repeats its row.
 
-    turn: of the storages, so that a number meets all of them.
+    turn: of the levels, so that a number meets all of them.
     """
+    found = maker.cutting
     named = form(shape, table, dice)
-    for place, name in enumerate(name for name in named if name.endswith(".storage")):
-        named[name] = table[name][(turn + STEP * place) % len(table[name])]
+    for place, name in enumerate(named):
+        if name != "out" or "out" in table:
+            named[name] = table[name][(turn * STEPS[place % len(STEPS)] + 5 * place) % len(table[name])]
+    if not holds(case.inputs.get("row_map"), str(named.get("row_map.dtype", "int32"))):
+        del named["row_map.dtype"]
     repeated = [name for name, level in named.items() if str(level).startswith("broadcast")]
     if not repeated:
         return named, False
-    if found.axis == COLUMNS:
+    if found.axis != ROWS or found.from_first or IN in maker.params:
         return {**named, **dict.fromkeys(repeated, "element gap")}, False
     others = dict.fromkeys(repeated, "contiguous")
     return {**named, **others, **{f"{name}.storage": "broadcast rows" for name in found.inputs}}, True
-
-
-def _share(operation: str) -> float:
-    """Return the share of all pairs that an operation is asked: less than all where its model takes longer."""
-    share = SHARES.get(operation, 0.5 if operation in DEAR else 1.0)
-    return share / 2 if share < LEAST_SHARE else 1.0
-
-
-def _kept(operation: str, rows: int, size: int, dice: Random) -> bool:
-    """Whether a pair of numbers is asked: every small one, some of those up to the largest."""
-    area, share = rows * columns_of(operation, size if operation in LOOSE else 32 * size), _share(operation)
-    return area <= MOST * share and dice.random() < share * (1 if area <= AREA else 1 / THIN)
-
-
-def _each(operation: str, number: int, others: Sequence[int], dice: Random) -> list[int]:
-    """Return some numbers of the other side for one of `RESIDUES`."""
-    room = AREA // number // (1 if operation in LOOSE else 32)
-    fitting = [other for other in others if other <= room] or [1]
-    count = max(1, round((EACH if operation in LOOSE else EACH / 2) * _share(operation)))
-    return [dice.choice(fitting) for _ in range(count)]
-
-
-def _by_columns(operation: str, dice: Random) -> list[tuple[int, list[int]]]:
-    """Return numbers of columns, or of blocks, each with the numbers of rows that are asked beside it."""
-    loose = operation in LOOSE
-    wide = [*SMALL, *(mark for mark in MARKS if loose or mark <= MOST_WIDE)]
-    tall = [*SMALL, *(mark for mark in MARKS if mark <= MOST_TALL)]
-    found = {size: [rows for rows in tall if _kept(operation, rows, size, dice)] for size in wide}
-    for rows in RESIDUES:
-        for size in _each(operation, rows, SMALL, dice):
-            found[size].append(rows)
-    for size in RESIDUES if loose else ():
-        found[size] = sorted(set(_each(operation, size, SMALL, dice)))
-    return [(size, others) for size, others in found.items() if others]
-
-
-def _by_rows(operation: str, dice: Random) -> list[tuple[int, list[int]]]:
-    """Return numbers of rows, each with numbers of blocks of one residue of a tile that are asked beside it."""
-    even = OPERATIONS[operation].even_rows and operation in RAGGED
-    found: list[tuple[int, list[int]]] = []
-    for rows in sorted({*SMALL, *MARKS, *RESIDUES}):
-        if rows > MOST_TALL or (even and rows % 2):
-            continue
-        if rows in RESIDUES:
-            residue = dice.randrange(TILE // 32)
-            alike = [size for size in SMALL if size % (TILE // 32) == residue]
-            sizes = _each(operation, rows, alike, dice)[: EACH // 2]
-        else:
-            sizes = [size for size in SMALL if _kept(operation, rows, size, dice)]
-            marks = [mark for mark in MARKS if mark <= MOST_WIDE and _kept(operation, rows, mark, dice)]
-            sizes += [mark for mark in marks if dice.random() < 0.5]
-        for residue in range(TILE // 32):
-            widths = sorted({size for size in sizes if size % (TILE // 32) == residue})
-            found += [(rows, widths)] if widths else []
-    return found
