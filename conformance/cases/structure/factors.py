@@ -113,13 +113,13 @@ def shape_table(operation: str, paired: bool) -> Table:
         return {"elements": COUNTS} if not paired else {"form of the array": CAST_SHAPES, "elements": COUNTS[1:26:3]}
     if operation in RAGGED or operation in ROUTED:
         return _ragged_table(operation, paired)
-    given = [name for name in ("prob", "tensor_amax") if name in OPERATIONS[operation].optional]
+    given = [name for name in ("prob", "tensor_amax", "a_scales", "b_scales") if name in OPERATIONS[operation].optional]
     optional: dict[str, tuple[Level, ...]] = dict.fromkeys(given, ("given", "absent"))
     if operation == "swiglu_backward":
         columns = PAIRED_LOOSE if paired else LOOSE[::-1]
         return {"rows": PAIRED_ROWS if paired else ROWS, "columns": columns, **optional, "grad": FLOATS}
     if operation in PRODUCTS | UNBLOCKED:
-        return {"rows": PAIRED_ROWS if paired else ROWS, "columns": PAIRED_LOOSE if paired else LOOSE[::-1]}
+        return {"rows": PAIRED_ROWS if paired else ROWS, "columns": PAIRED_LOOSE if paired else LOOSE[::-1], **optional}
     blocks = tuple(32 * count for count in (PAIRED_BLOCKS if paired else BLOCKS[::-1]))
     return {"rows": PAIRED_ROWS if paired else ROWS, "columns": blocks, **optional}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
@@ -19,11 +19,11 @@ from ..layouts import IN, OUT
 from ..operation import OPERATIONS
 from .build import build, form_of, holds
 from .covering import Level, Row, Table
-from .cutting import COLUMNS, GIVEN, ROWS, WHOLE, Cutting, Field, Part, cutting, step_of
-from .factors import RAGGED, ROUTED
+from .cutting import COLUMNS, GIVEN, ROWS, UNCUT, WHOLE, Cutting, Field, Part, cutting, step_of
+from .factors import PRODUCTS, RAGGED, ROUTED
 from .mixed import CLASSES, columns_of, drawn_shape, form
-from .numbers import AREA, Pairs, brief_pairs, pairs, share_of, unit
-from .plan import DEAR, SCALE_BYTES, tables
+from .numbers import AREA, MOST, SMALL, Pairs, brief_pairs, pairs, share_of, tall_numbers, unit, wide_numbers
+from .plan import DEAR, tables
 
 SEEDS = 6
 """Seeds of which one gives arrays that are cut in the way that was found."""
@@ -31,13 +31,19 @@ OUT_TURNS, CALL_TURNS = 4, {3: "after a refusal", 6: "at once"}
 """Of so many turns one gives `out`; of eight turns those that are called otherwise than once."""
 STEPS = (1, 17, 19, 29, 31, 37, 41, 43, 47, 53)
 """Steps by which the levels of factors are taken in turn: they have no divisor in common with the numbers of levels."""
-LAYOUT_SHARE, WHOLE_SHARE, SPREAD = 0.3, 0.3, 180
-"""Share of the pairs that a variant with a scale layout is asked, and one that is not cut; fields of drawn experts."""
+LAYOUT_SHARE, WHOLE_SHARE = 0.3, 0.3
+"""Share of the pairs that a variant with a scale layout is asked, and one that is not cut."""
 BRIEF_SPECIAL = 6
 """Of so many brief pairs one is asked of a variant with a layout or a key."""
-THOUSAND, THOUSANDS = 1500, (2, 8)
-"""Rows of a thousand experts, and of twenty fields of drawn experts those that have so many."""
-TWOFOLD = ("prob", "grad", "weights", "values", "splits")
+MOST_SPREAD, THOUSANDS, BRIEF_SPREAD = 4200, 24, 12
+"""The most rows of fields of drawn experts; fields of a thousand experts; and of how many one is asked briefly."""
+MOST_TOKENS, ORDINARY = 16390, 3
+"""The most tokens; and of how many numbers one stands amid ordinary elements alone."""
+DATA = {"encode_e2m1": {"scale_byte": (0, 1, 126, 128, 254, 255)},
+        "hadamard16": {"signs": (0, 1, 254, 55271, 55273, 65535)},
+        "hadamard_quantize_nvfp4": {"signs": (0, 1, 254, 55271, 55273, 65535)}}  # fmt: skip
+"""Operation -> numbers that are arguments, and values of theirs that are not the default."""
+TWOFOLD = ("prob", "grad", "weights", "values", "splits", "a_scales", "b_scales")
 """Factors of a shape of which each number meets every level."""
 Members = Sequence[tuple[int, int, int]]
 """(rows, columns or blocks, times) of the parts of a field."""
@@ -60,8 +66,8 @@ def fields(operation: str, profile: str, params: Mapping[str, Any], amount: str)
         return
     maker = Maker(operation, profile, params, cutting(operation, profile, params), tables(operation, profile, params))
     salt, number = f"{operation} {profile} {sorted(params.items())}", 0
-    for place, (way, members) in enumerate(_groups(maker, amount, Random(salt))):
-        field = _field(maker, way, members, place, Random(f"{salt} {place}"), number)
+    for place, (one, way, members) in enumerate(_groups(maker, amount, Random(salt))):
+        field = _field(one, way, members, place, Random(f"{salt} {place}"), number)
         if field is not None:
             yield field
             number += len(field.parts)
@@ -73,29 +79,44 @@ def parts(operation: str, profile: str, params: Mapping[str, Any], amount: str) 
         yield from (part.case(field.case, field.cutting) for part in field.parts)
 
 
-def _groups(maker: Maker, amount: str, dice: Random) -> Iterator[tuple[Row, Members]]:
-    """Yield (levels, parts) of each field: those of few elements and of many are apart, as are levels of `TWOFOLD`."""
-    operation, axis = maker.operation, maker.cutting.axis
-    shape = maker.every[2]
+def _groups(maker: Maker, amount: str, dice: Random) -> Iterator[tuple[Maker, Row, Members]]:
+    """Yield (what the field has in common with others, its own levels, its parts) of each field."""
+    operation = maker.operation
     numbers = _brief(maker, dice) if amount == "brief" else pairs(operation, _share(maker), dice)
+    yield from _apart(maker, numbers, {})
+    if operation in ROUTED or operation in RAGGED:
+        yield from _spread(maker, amount, dice)
+    if amount == "brief" or len(maker.params) > len(OPERATIONS[operation].defaults()):
+        return
+    for name, values in DATA.get(operation, {}).items():
+        for value in values:
+            yield from _apart(maker, brief_pairs(operation, dice), {name: value})
+    for name in (name for name in GIVEN if name in maker.every[2]):
+        yield from _apart(replace(maker, cutting=UNCUT), brief_pairs(operation, dice), {name: "absent"})
+
+
+def _apart(maker: Maker, numbers: Pairs, more: Row) -> Iterator[tuple[Maker, Row, Members]]:
+    """Yield fields of some pairs: those of few elements and of many are apart, as are classes, and levels of `TWOFOLD`.
+
+    more: levels of all of them.
+    """
+    operation, axis, shape = maker.operation, maker.cutting.axis, maker.every[2]
     two = [name for name in TWOFOLD if len(shape.get(name, ())) > 1]
     groups: dict[tuple[int, ...], list[tuple[int, int, int]]] = defaultdict(list)
     for (rows, size), times in numbers.items():
-        key = (size,) if axis == ROWS else (rows, size * 32 % step_of(operation)) if axis == COLUMNS else (rows, size)
+        key = (size,) if axis == ROWS else (rows, size * unit(operation) % step_of(operation))
+        key = (rows, size) if axis == WHOLE else key
         large = rows * size * unit(operation) > AREA
-        times *= 2 if axis == WHOLE else 1
+        special = operation not in PRODUCTS and (large or (rows + size) % ORDINARY > 0)
+        large = operation not in PRODUCTS and large
+        times = max(times, 2) if axis == WHOLE or (two and large) else times
         for half in (0, 1) if two else (0,):
             share = (times + (rows + size + half) % 2) // 2 if two else times
             if share:
-                groups[*key, large, half].append((rows, size, share))
+                groups[*key, large, special, half].append((rows, size, share))
     for place, (key, members) in enumerate(groups.items()):
         levels = {name: shape[name][(key[-1] + at * (place // 4)) % len(shape[name])] for at, name in enumerate(two)}
-        yield {**levels, "classes": CLASSES[key[-2]]}, members
-    if operation == "encode_e2m1" and amount != "brief":
-        yield from _scaled(dice)
-    if operation in ROUTED or operation in RAGGED:
-        small = [(rows, size) for rows, size in numbers if rows * size * unit(operation) <= AREA]
-        yield from _spread(maker, amount, small, dice) if small else ()
+        yield maker, {**levels, "classes": CLASSES[key[-2]], **more}, members
 
 
 def _share(maker: Maker) -> float:
@@ -104,20 +125,21 @@ def _share(maker: Maker) -> float:
     return share * (WHOLE_SHARE if maker.cutting.axis == WHOLE else 1)
 
 
-def _spread(maker: Maker, amount: str, small: list[tuple[int, int]], dice: Random) -> Iterator[tuple[Row, Members]]:
-    """Yield fields whose rows are spread over experts in every way, each of several widths of one residue."""
-    for place in range(SPREAD // 6 if amount == "brief" else SPREAD):
-        rows, size = dice.choice(small) if place % 20 not in THOUSANDS else (THOUSAND, 1)
-        alike = [one for one in small if (one[1] - size) * unit(maker.operation) % step_of(maker.operation) == 0]
-        sizes = {dice.choice(alike)[1] for _ in range(5)} if maker.cutting.axis == COLUMNS else {size}
-        yield {"way": place, "classes": CLASSES[place % 2]}, [(rows, one, 2) for one in sorted(sizes)]
-
-
-def _scaled(dice: Random) -> Iterator[tuple[Row, Members]]:
-    """Yield fields of every number of columns with each scale byte that is not the default."""
-    for byte in SCALE_BYTES:
-        for place, (rows, size) in enumerate(brief_pairs("encode_e2m1", dice)):
-            yield {"scale_byte": byte, "classes": CLASSES[place % 2]}, [(rows, size, 1)]
+def _spread(maker: Maker, amount: str, dice: Random) -> Iterator[tuple[Maker, Row, Members]]:
+    """Yield fields of rows spread over experts in every way, each of several widths of one residue."""
+    operation, step, block = maker.operation, step_of(maker.operation), unit(maker.operation)
+    ways = [(f"experts {count}", max(count, dice.choice(tall_numbers()[:90]))) for count in (*tall_numbers(), 1100)]
+    ways += [("long", count) for count in tall_numbers()] + [("thousand", 1500)] * THOUSANDS
+    ways += [(dice.choice(("many", "boundary")), dice.choice(SMALL)) for _ in range(THOUSANDS)]
+    for place, (way, rows) in enumerate(ways):
+        if rows > MOST_SPREAD or (amount == "brief" and (place + len(maker.profile)) % BRIEF_SPREAD):
+            continue
+        room = max(1, MOST // 2 // block // rows)
+        residue = dice.randrange(step // block) if maker.cutting.axis == COLUMNS else 0
+        sizes = [size for size in wide_numbers(operation) if size <= room and (size * block - residue) % step == 0]
+        chosen = {dice.choice(sizes) for _ in range(8)} if sizes else {1}
+        chosen = chosen if maker.cutting.axis == COLUMNS else {min(chosen)}
+        yield maker, {"drawn": way, "classes": CLASSES[place % 3 > 0]}, [(rows, size, 2) for size in sorted(chosen)]
 
 
 def _brief(maker: Maker, dice: Random) -> Pairs:
@@ -146,13 +168,13 @@ def _field(maker: Maker, way: Row, members: Members, place: int, dice: Random, n
     operation, found = maker.operation, maker.cutting
     forms, outs, shapes = maker.every
     cell = max(rows for rows, _, _ in members), max(size for _, size, _ in members)
-    shape: Row = {**drawn_shape(operation, shapes, int(way.get("way", 0)), AREA * 4, dice, cell), **way}
-    shape.pop("way", None)
+    shape = drawn_shape(operation, shapes, 0, AREA * 4, dice, cell)
     shape |= {name: "given" for name in GIVEN if name in shape}
-    if "way" not in way and "drawn" in shape:
-        shape["drawn"] = dice.choice(("one", "cut"))
-    if operation == "encode_e2m1" and "scale_byte" not in way and dice.random() < 0.25:
-        shape["scale_byte"] = dice.choice(SCALE_BYTES)
+    if "drawn" in shape:
+        shape["drawn"] = dice.choice(("one", "cut", "cut"))
+    if "tokens" in shape and place % 2:
+        shape |= {"tokens": max(1, min(MOST_TOKENS, MOST // int(shape["columns"]))), "taken": "scattered"}
+    shape |= way
     repeated = _repeated(forms, dice) if found.axis == WHOLE else {}
     cases = (build(operation, maker.profile, maker.params, {**shape, **repeated}, seed)
              for seed in range(number, number + SEEDS))  # fmt: skip

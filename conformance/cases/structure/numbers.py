@@ -92,6 +92,10 @@ def brief_pairs(operation: str, dice: Random) -> Pairs:
         found[rows, dice.randint(1, max(1, min(17, AREA // 2 // step // rows)))] += 1
     for size in wide_numbers(operation):
         found[dice.randint(1, max(1, min(40, AREA // 2 // step // size))), size] += 1
+    for rows in (number for number in RESIDUES if number < LOW):
+        found[rows, 1] += 1
+        if step == 1:
+            found[1, rows] += 1
     found[4097, 1] += 1
     found[2, GIANT_WIDE[step == 1]] += 1
     return _even(operation, found)
