@@ -22,13 +22,13 @@ from .covering import Level, Row, Table
 from .cutting import COLUMNS, GIVEN, ROWS, UNCUT, WHOLE, Cutting, Field, Part, cutting, step_of
 from .factors import PRODUCTS, RAGGED, ROUTED
 from .mixed import CLASSES, columns_of, drawn_shape, form
-from .numbers import AREA, MOST, SMALL, Pairs, brief_pairs, pairs, share_of, tall_numbers, unit, wide_numbers
+from .numbers import MOST, SMALL, Pairs, brief_pairs, pairs, share_of, tall_numbers, unit, wide_numbers
 from .plan import DEAR, tables
 
 SEEDS = 6
 """Seeds of which one gives arrays that are cut in the way that was found."""
-OUT_TURNS, CALL_TURNS = 4, {3: "after a refusal", 6: "at once"}
-"""Of so many turns one gives `out`; of eight turns those that are called otherwise than once."""
+OUT_TURNS, SAME_TURNS, CALL_TURNS = 4, 7, {3: "after a refusal", 6: "at once"}
+"""Of so many turns one gives `out`, and one repeats a row; of eight turns those that are called otherwise than once."""
 STEPS = (1, 17, 19, 29, 31, 37, 41, 43, 47, 53)
 """Steps by which the levels of factors are taken in turn: they have no divisor in common with the numbers of levels."""
 LAYOUT_SHARE, WHOLE_SHARE = 0.3, 0.3
@@ -37,8 +37,10 @@ BRIEF_SPECIAL = 6
 """Of so many brief pairs one is asked of a variant with a layout or a key."""
 MOST_SPREAD, THOUSANDS, BRIEF_SPREAD = 4200, 24, 12
 """The most rows of fields of drawn experts; fields of a thousand experts; and of how many one is asked briefly."""
-MOST_TOKENS, ORDINARY = 16390, 3
-"""The most tokens; and of how many numbers one stands amid ordinary elements alone."""
+MOST_TOKENS, CROWDED = 16390, 5
+"""The most tokens; and of how many fields one has as many as may be."""
+ORDINARY, LARGE = 3, 1 << 14
+"""Of how many numbers one stands amid ordinary elements alone; and elements beyond which none does."""
 DATA = {"encode_e2m1": {"scale_byte": (0, 1, 126, 128, 254, 255)},
         "hadamard16": {"signs": (0, 1, 254, 55271, 55273, 65535)},
         "hadamard_quantize_nvfp4": {"signs": (0, 1, 254, 55271, 55273, 65535)}}  # fmt: skip
@@ -65,9 +67,9 @@ def fields(operation: str, profile: str, params: Mapping[str, Any], amount: str)
     if amount == "smoke":
         return
     maker = Maker(operation, profile, params, cutting(operation, profile, params), tables(operation, profile, params))
-    salt, number = f"{operation} {profile} {sorted(params.items())}", 0
+    salt, number, met = f"{operation} {profile} {sorted(params.items())}", 0, Counter[tuple[bool, int]]()
     for place, (one, way, members) in enumerate(_groups(maker, amount, Random(salt))):
-        field = _field(one, way, members, place, Random(f"{salt} {place}"), number)
+        field = _field(one, way, members, place, Random(f"{salt} {place}"), number, met)
         if field is not None:
             yield field
             number += len(field.parts)
@@ -106,7 +108,7 @@ def _apart(maker: Maker, numbers: Pairs, more: Row) -> Iterator[tuple[Maker, Row
     for (rows, size), times in numbers.items():
         key = (size,) if axis == ROWS else (rows, size * unit(operation) % step_of(operation))
         key = (rows, size) if axis == WHOLE else key
-        large = rows * size * unit(operation) > AREA
+        large = rows * size * unit(operation) > LARGE
         special = operation not in PRODUCTS and (large or (rows + size) % ORDINARY > 0)
         large = operation not in PRODUCTS and large
         times = max(times, 2) if axis == WHOLE or (two and large) else times
@@ -163,33 +165,45 @@ def _brief(maker: Maker, dice: Random) -> Pairs:
     return Pairs({pair: times for pair, times in found.items() if asked(pair)})
 
 
-def _field(maker: Maker, way: Row, members: Members, place: int, dice: Random, number: int) -> Field | None:
-    """Return a field with its parts, None where no seed gives arrays that are cut in the way that was found."""
+def _field(
+    maker: Maker,
+    way: Row,
+    members: Members,
+    place: int,
+    dice: Random,
+    number: int,
+    met: Counter[tuple[bool, int]],
+) -> Field | None:
+    """Return a field with its parts, None where no seed gives arrays that are cut in the way that was found.
+
+    met: how often each number of rows, or of columns, was asked: the larger one of a pair, which stands in fewer pairs,
+    says in which form they are asked.
+    """
     operation, found = maker.operation, maker.cutting
     forms, outs, shapes = maker.every
     cell = max(rows for rows, _, _ in members), max(size for _, size, _ in members)
-    shape = drawn_shape(operation, shapes, 0, AREA * 4, dice, cell)
+    shape = drawn_shape(operation, shapes, 0, MOST // 2, dice, cell)
     shape |= {name: "given" for name in GIVEN if name in shape}
     if "drawn" in shape:
         shape["drawn"] = dice.choice(("one", "cut", "cut"))
-    if "tokens" in shape and place % 2:
+    if "tokens" in shape and place % CROWDED == 0:
         shape |= {"tokens": max(1, min(MOST_TOKENS, MOST // int(shape["columns"]))), "taken": "scattered"}
     shape |= way
-    repeated = _repeated(forms, dice) if found.axis == WHOLE else {}
+    repeated = {} if _repeats(maker) else _repeated(forms, dice)
     cases = (build(operation, maker.profile, maker.params, {**shape, **repeated}, seed)
              for seed in range(number, number + SEEDS))  # fmt: skip
     case = next((one for one in cases if found.axis != ROWS or _fits(one, found, int(shape["rows"]))), None)
     if case is None:
         return None
-    asked = [(rows, size) for rows, size, times in members for _ in range(times)]
-    made, turns = [], Counter[bool]()
-    for turn, (rows, size) in enumerate(asked, dice.randrange(8)):
-        out = bool(outs) and turn % OUT_TURNS == 0
-        turns[out] += 1
+    made = []
+    for rows, size in [(rows, size) for rows, size, times in members for _ in range(times)]:
+        rarer = rows >= size, max(rows, size)
+        turn, out = met[rarer] + 3 * rarer[1], bool(outs) and (met[rarer] + rarer[1]) % OUT_TURNS == 0
+        met[rarer] += 1
+        forms_turn = turn // OUT_TURNS if out else turn - turn // OUT_TURNS
         table = {**forms, **outs} if out else forms
-        named, same = _form(maker, case, shape, table, dice, turns[out] + place)
-        named |= repeated
-        made.append(_part(maker, case, {**shape, **named}, cell, rows, size, same, turn, dice))
+        named, same = _form(maker, case, shape, table, dice, forms_turn)
+        made.append(_part(maker, case, {**shape, **named, **repeated}, cell, rows, size, same, turn, dice))
     return Field(case, found, tuple(dice.sample(made, len(made))), number)
 
 
@@ -207,7 +221,7 @@ def _part(
 
 
 def _repeated(forms: Table, dice: Random) -> Row:
-    """Return the storage of one input of a field that is not cut, whose rows or columns are all alike; often none."""
+    """Return the storage of one input of a field, whose rows or columns are all alike; often none."""
     names = [name for name, levels in forms.items() if name.endswith(".storage") and "broadcast columns" in levels]
     if not names or dice.random() < 0.8:
         return {}
@@ -226,17 +240,16 @@ def _form(maker: Maker, case: Case, shape: Row, table: Table, dice: Random, turn
 
     turn: of the levels, so that a number meets all of them.
     """
-    found = maker.cutting
-    named = form(shape, table, dice)
+    found, named = maker.cutting, form(shape, table, dice)
     for place, name in enumerate(named):
-        if name != "out" or "out" in table:
-            named[name] = table[name][(turn * STEPS[place % len(STEPS)] + 5 * place) % len(table[name])]
+        levels = [level for level in table[name] if not str(level).startswith("broadcast")]
+        named[name] = levels[(turn * STEPS[place % len(STEPS)] + 5 * place) % len(levels)]
     if not holds(case.inputs.get("row_map"), str(named.get("row_map.dtype", "int32"))):
         del named["row_map.dtype"]
-    repeated = [name for name, level in named.items() if str(level).startswith("broadcast")]
-    if not repeated:
-        return named, False
-    if found.axis != ROWS or found.from_first or IN in maker.params:
-        return {**named, **dict.fromkeys(repeated, "element gap")}, False
-    others = dict.fromkeys(repeated, "contiguous")
-    return {**named, **others, **{f"{name}.storage": "broadcast rows" for name in found.inputs}}, True
+    same = turn % SAME_TURNS == 0 and "out" not in named and _repeats(maker)
+    return (named | {f"{name}.storage": "broadcast rows" for name in found.inputs} if same else named), same
+
+
+def _repeats(maker: Maker) -> bool:
+    """Whether some of the parts may be one row, repeated."""
+    return maker.cutting.axis == ROWS and not maker.cutting.from_first and IN not in maker.params

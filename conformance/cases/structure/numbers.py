@@ -26,8 +26,9 @@ RESIDUES = tuple(count for count in range(67, 1027) if count not in MARKS)
 """Numbers that stand for every residue of 512, below it and beyond."""
 EACH, LOW = 4, 256
 """Numbers of the other side that each of `RESIDUES` meets; those below `LOW` meet as much of it as may be."""
-AREA, MOST, THIN = 1 << 14, 1 << 17, 4
-"""Elements below which every pair is asked; of the largest part; and of how many pairs between one is asked."""
+AREA, MOST, THIN = 1 << 15, 1 << 17, 2
+"""Elements below which every pair is asked; of the largest part; and of how many pairs between one is asked
+of an operation whose model takes longer."""
 TURNS, GIANT_TURNS = 16, 32
 """Times that a number is asked at least, in other forms; the same of the most rows, and of the most columns."""
 GIANT_TALL, GIANT_WIDE = {True: 65540, False: 4096}, {True: 65540, False: 2051}
@@ -74,7 +75,7 @@ def pairs(operation: str, share: float, dice: Random) -> Pairs:
     for rows in tall:
         for size in wide:
             area = rows * size * step
-            if area <= most and dice.random() < share * (1 if area <= AREA else 1 / THIN):
+            if area <= most and dice.random() < share * (1 if area <= AREA or share == 1 else 1 / THIN):
                 found[rows, size] = 1
     found.update(set(_residues(operation, share, dice)))
     for pair in {*_largest(operation, most)} - {*found}:
@@ -89,9 +90,9 @@ def brief_pairs(operation: str, dice: Random) -> Pairs:
     """Return pairs in which every singled out number stands once, most beside a small one, and the largest."""
     found, step = Pairs(), unit(operation)
     for rows in tall_numbers():
-        found[rows, dice.randint(1, max(1, min(17, AREA // 2 // step // rows)))] += 1
+        found[rows, dice.randint(1, max(1, min(17, AREA // 4 // step // rows)))] += 1
     for size in wide_numbers(operation):
-        found[dice.randint(1, max(1, min(40, AREA // 2 // step // size))), size] += 1
+        found[dice.randint(1, max(1, min(40, AREA // 4 // step // size))), size] += 1
     for rows in (number for number in RESIDUES if number < LOW):
         found[rows, 1] += 1
         if step == 1:
@@ -116,7 +117,7 @@ def _residues(operation: str, share: float, dice: Random) -> Iterator[tuple[int,
     loose = operation in LOOSE
     count = max(1, round((EACH if loose else EACH - 1) * share))
     for number in RESIDUES:
-        room = max(1, min(SMALL[-1], AREA // number // unit(operation)))
+        room = max(1, min(SMALL[-1], AREA // 2 // number // unit(operation)))
         for _ in range(count):
             yield number, dice.randint(1, room)
             if loose:

@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from threading import Thread
 from typing import Any
 
@@ -18,7 +19,7 @@ from numpy import geterr, seterr  # as they are now: a kernel may replace those 
 
 from refnum.errors import RefnumError
 
-from ...cases.case import Case
+from ...cases.case import FORM, Case
 from ...cases.findings import Finding
 from ...cases.layouts import IN, OUT, stored_inputs, stored_scales
 from ...cases.levels import Outcome
@@ -122,7 +123,7 @@ class Room:
 
     def __init__(self, most: int) -> None:
         """Make room for arrays of so many bytes."""
-        self.flat = np.full(most + 2 * ALIGN + 2 * SLACK, POISONS[0], np.uint8)
+        self.flat = np.empty(most + 2 * ALIGN + 2 * SLACK, np.uint8)
         self.begin = SLACK + (-self.flat.__array_interface__["data"][0] - SLACK) % ALIGN
         self.span = slice(0, 0)
 
@@ -134,6 +135,7 @@ class Room:
         for side in whole_shape:
             size *= side
         self.span = slice(start - SLACK, start + size + SLACK)
+        self.flat[self.span] = POISONS[0]
         whole = self.flat[start : start + size].view(dtype).reshape(whole_shape)
         return (whole if storage == "contiguous" else view_in(whole, storage, shape)), whole
 
@@ -245,7 +247,7 @@ class Sweep:
         """Return the keywords of a call; those beside the arrays are the same for all calls of a form."""
         key = part.form.get("profile"), part.form.get("scalars"), part.form.get("splits")
         if key not in self.given:
-            case = part.case(self.case, self.cutting)
+            case = replace(self.case, params={**self.case.params, FORM: dict(part.form)})
             laid = {**arrays, **counts_in_form(case)}
             self.given[key] = scalars_in_form(case, arguments_for(self.subject, case, laid))
         return self.given[key]
@@ -262,7 +264,6 @@ class Sweep:
         for name, like in self._stored(part.of(self.like, self.cutting.outputs)).items():
             room = self.rooms[f"out {name}"]
             outs[name] = room.array(like.shape, like.dtype, str(form["out"]), int(form.get("out.address", 0)))[0]
-            room.flat[room.span] = POISONS[0]
         return outs
 
     def _filled(self, outs: Mapping[str, np.ndarray], live: tuple[Any, ...]) -> Called | None:
