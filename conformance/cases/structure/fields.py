@@ -15,14 +15,14 @@ from typing import Any
 import refnum
 
 from ..case import Case
-from ..layouts import IN, OUT
+from ..layouts import IN
 from ..operation import OPERATIONS
 from .build import build, form_of, holds
 from .covering import Level, Row, Table
 from .cutting import COLUMNS, GIVEN, ROWS, UNCUT, WHOLE, Cutting, Field, Part, cutting, step_of
 from .factors import PRODUCTS, RAGGED, ROUTED
 from .mixed import CLASSES, columns_of, drawn_shape, form
-from .numbers import MOST, SMALL, Pairs, brief_pairs, pairs, share_of, tall_numbers, unit, wide_numbers
+from .numbers import MOST, SMALL, TURNS, Pairs, brief_pairs, pairs, share_of, tall_numbers, unit, wide_numbers
 from .plan import DEAR, tables
 
 SEEDS = 6
@@ -31,8 +31,8 @@ OUT_TURNS, SAME_TURNS, CALL_TURNS = 4, 7, {3: "after a refusal", 6: "at once"}
 """Of so many turns one gives `out`, and one repeats a row; of eight turns those that are called otherwise than once."""
 STEPS = (1, 17, 19, 29, 31, 37, 41, 43, 47, 53)
 """Steps by which the levels of factors are taken in turn: they have no divisor in common with the numbers of levels."""
-LAYOUT_SHARE, WHOLE_SHARE = 0.3, 0.3
-"""Share of the pairs that a variant with a scale layout is asked, and one that is not cut."""
+SPECIAL_SHARE, SPECIAL_TURNS, WHOLE_SHARE = 0.12, 6, 0.3
+"""Share of the pairs that a variant with a layout or a key is asked, and turns; share of one that is not cut."""
 BRIEF_SPECIAL = 6
 """Of so many brief pairs one is asked of a variant with a layout or a key."""
 MOST_SPREAD, THOUSANDS, BRIEF_SPREAD = 4200, 24, 12
@@ -84,11 +84,13 @@ def parts(operation: str, profile: str, params: Mapping[str, Any], amount: str) 
 def _groups(maker: Maker, amount: str, dice: Random) -> Iterator[tuple[Maker, Row, Members]]:
     """Yield (what the field has in common with others, its own levels, its parts) of each field."""
     operation = maker.operation
-    numbers = _brief(maker, dice) if amount == "brief" else pairs(operation, _share(maker), dice)
+    special = len(maker.params) > len(OPERATIONS[operation].defaults())
+    turns = SPECIAL_TURNS if special else TURNS
+    numbers = _brief(maker, dice) if amount == "brief" else pairs(operation, _share(maker), dice, turns)
     yield from _apart(maker, numbers, {})
     if operation in ROUTED or operation in RAGGED:
         yield from _spread(maker, amount, dice)
-    if amount == "brief" or len(maker.params) > len(OPERATIONS[operation].defaults()):
+    if amount == "brief" or special:
         return
     for name, values in DATA.get(operation, {}).items():
         for value in values:
@@ -123,7 +125,7 @@ def _apart(maker: Maker, numbers: Pairs, more: Row) -> Iterator[tuple[Maker, Row
 
 def _share(maker: Maker) -> float:
     share = share_of(maker.operation, maker.operation in DEAR)
-    share *= LAYOUT_SHARE if IN in maker.params or OUT in maker.params or "random" in maker.params else 1
+    share *= SPECIAL_SHARE if len(maker.params) > len(OPERATIONS[maker.operation].defaults()) else 1
     return share * (WHOLE_SHARE if maker.cutting.axis == WHOLE else 1)
 
 
@@ -189,6 +191,8 @@ def _field(
     if "tokens" in shape and place % CROWDED == 0:
         shape |= {"tokens": max(1, min(MOST_TOKENS, MOST // int(shape["columns"]))), "taken": "scattered"}
     shape |= way
+    if "align" in shape and int(shape["align"]) * _experts(shape) * int(shape["columns"]) > MOST:
+        shape["align"] = dice.choice((1, 2, 8))
     repeated = {} if _repeats(maker) else _repeated(forms, dice)
     cases = (build(operation, maker.profile, maker.params, {**shape, **repeated}, seed)
              for seed in range(number, number + SEEDS))  # fmt: skip
@@ -205,6 +209,12 @@ def _field(
         named, same = _form(maker, case, shape, table, dice, forms_turn)
         made.append(_part(maker, case, {**shape, **named, **repeated}, cell, rows, size, same, turn, dice))
     return Field(case, found, tuple(dice.sample(made, len(made))), number)
+
+
+def _experts(shape: Row) -> int:
+    """Return about how many experts a shape has."""
+    way, _, count = str(shape["drawn"]).partition(" ")
+    return int(count or {"thousand": 1100, "many": 1100, "cut": 100}.get(way, 8))
 
 
 def _part(

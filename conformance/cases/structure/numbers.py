@@ -29,8 +29,8 @@ EACH, LOW = 4, 256
 AREA, MOST, THIN = 1 << 15, 1 << 17, 2
 """Elements below which every pair is asked; of the largest part; and of how many pairs between one is asked
 of an operation whose model takes longer."""
-TURNS, GIANT_TURNS = 16, 32
-"""Times that a number is asked at least, in other forms; the same of the most rows, and of the most columns."""
+TURNS = 16
+"""Times that a number is asked at least, in other forms; twice as often the most rows, and the most columns."""
 GIANT_TALL, GIANT_WIDE = {True: 65540, False: 4096}, {True: 65540, False: 2051}
 """The most rows beside one block of columns, and blocks or columns beside two rows, where any number of columns is
 taken and where blocks are."""
@@ -65,10 +65,11 @@ def share_of(operation: str, dear: bool) -> float:
     return share / 2 if share < LEAST_SHARE else 1.0
 
 
-def pairs(operation: str, share: float, dice: Random) -> Pairs:
+def pairs(operation: str, share: float, dice: Random, turns: int = TURNS) -> Pairs:
     """Return the pairs that the first variant is asked.
 
-    share: of the pairs of singled out numbers; each number is asked in as many forms all the same.
+    share: of the pairs of singled out numbers. turns: times that each number is asked at least, other residues only
+    where they are all of `TURNS`.
     """
     found, step, tall, wide = Pairs(), unit(operation), tall_numbers(), wide_numbers(operation)
     most = int(MOST * min(1, 2 * share))
@@ -77,12 +78,12 @@ def pairs(operation: str, share: float, dice: Random) -> Pairs:
             area = rows * size * step
             if area <= most and dice.random() < share * (1 if area <= AREA or share == 1 else 1 / THIN):
                 found[rows, size] = 1
-    found.update(set(_residues(operation, share, dice)))
-    for pair in {*_largest(operation, most)} - {*found}:
+    found.update(set(_residues(operation, share, dice)) if turns == TURNS else ())
+    for pair in {*_largest(operation, most if turns == TURNS else most // 8)} - {*found}:
         found[pair] = 1
-    _in_turns(found, operation)
-    found[GIANT_TALL[step == 1] if share >= LEAST_SHARE else 4097, 1] += GIANT_TURNS
-    found[2, GIANT_WIDE[step == 1]] += GIANT_TURNS if share >= LEAST_SHARE else GIANT_TURNS // 2
+    _in_turns(found, operation, turns)
+    found[GIANT_TALL[step == 1] if share >= LEAST_SHARE else 4097, 1] += 2 * turns
+    found[2, GIANT_WIDE[step == 1]] += 2 * turns if share >= LEAST_SHARE else turns
     return _even(operation, found)
 
 
@@ -133,13 +134,13 @@ def _largest(operation: str, most: int) -> Iterator[tuple[int, int]]:
         yield max(1, min(MOST_TALL, most // step // size)), size
 
 
-def _in_turns(found: Pairs, operation: str) -> None:
+def _in_turns(found: Pairs, operation: str, turns: int) -> None:
     """Ask numbers that stand in few pairs more often, beside small numbers."""
     met: tuple[Counter[int], Counter[int]] = Counter(), Counter()
     for (rows, size), times in found.items():
         met[0][rows] += times
         met[1][size] += times
     for rows in tall_numbers():
-        found[rows, FEW_COLUMNS if operation in LOOSE else 1] += max(0, TURNS - met[0][rows])
+        found[rows, FEW_COLUMNS if operation in LOOSE else 1] += max(0, turns - met[0][rows])
     for size in wide_numbers(operation):
-        found[FEW_ROWS, size] += max(0, TURNS - met[1][size])
+        found[FEW_ROWS, size] += max(0, turns - met[1][size])
