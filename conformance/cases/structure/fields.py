@@ -37,8 +37,8 @@ BRIEF_SPECIAL = 6
 """Of so many brief pairs one is asked of a variant with a layout or a key."""
 MOST_SPREAD, THOUSANDS, BRIEF_SPREAD = 4200, 24, 12
 """The most rows of fields of drawn experts; fields of a thousand experts; and of how many one is asked briefly."""
-MOST_TOKENS, CROWDED = 16390, 5
-"""The most tokens; and of how many fields one has as many as may be."""
+MOST_TOKENS, CROWDED, MOST_PADDED = 16390, 5, 1 << 13
+"""The most tokens; of how many fields one has as many as may be; elements of padding by which few are aligned."""
 ORDINARY, LARGE = 3, 1 << 14
 """Of how many numbers one stands amid ordinary elements alone; and elements beyond which none does."""
 DATA = {"encode_e2m1": {"scale_byte": (0, 1, 126, 128, 254, 255)},
@@ -138,7 +138,7 @@ def _spread(maker: Maker, amount: str, dice: Random) -> Iterator[tuple[Maker, Ro
     for place, (way, rows) in enumerate(ways):
         if rows > MOST_SPREAD or (amount == "brief" and (place + len(maker.profile)) % BRIEF_SPREAD):
             continue
-        room = max(1, MOST // 2 // block // rows)
+        room = max(1, MOST // 2 // min(4, DEAR.get(operation, 1)) // block // rows)
         residue = dice.randrange(step // block) if maker.cutting.axis == COLUMNS else 0
         sizes = [size for size in wide_numbers(operation) if size <= room and (size * block - residue) % step == 0]
         chosen = {dice.choice(sizes) for _ in range(8)} if sizes else {1}
@@ -191,7 +191,9 @@ def _field(
     if "tokens" in shape and place % CROWDED == 0:
         shape |= {"tokens": max(1, min(MOST_TOKENS, MOST // int(shape["columns"]))), "taken": "scattered"}
     shape |= way
-    if "align" in shape and int(shape["align"]) * _experts(shape) * int(shape["columns"]) > MOST:
+    if operation == "unpermute" and place % CROWDED != 1:  # its model adds the rows of a token one after the other
+        shape |= {"tokens": max(int(shape["tokens"]), int(shape["drawn rows"]) // 4), "taken": "scattered"}
+    if "align" in shape and int(shape["align"]) * _experts(shape) * int(shape["columns"]) > MOST_PADDED:
         shape["align"] = dice.choice((1, 2, 8))
     repeated = {} if _repeats(maker) else _repeated(forms, dice)
     cases = (build(operation, maker.profile, maker.params, {**shape, **repeated}, seed)
