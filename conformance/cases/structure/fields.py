@@ -29,6 +29,8 @@ SEEDS = 6
 """Seeds of which one gives arrays that are cut in the way that was found."""
 OUT_TURNS, SAME_TURNS, CALL_TURNS = 4, 7, {3: "after a refusal", 6: "at once"}
 """Of so many turns one gives `out`, and one repeats a row; of eight turns those that are called otherwise than once."""
+APART = 11
+"""Turns between those of two numbers that are neighbours."""
 STEPS = (1, 17, 19, 29, 31, 37, 41, 43, 47, 53)
 """Steps by which the levels of factors are taken in turn: they have no divisor in common with the numbers of levels."""
 SPECIAL_SHARE, SPECIAL_TURNS, WHOLE_SHARE = 0.12, 6, 0.3
@@ -204,7 +206,7 @@ def _field(
     made = []
     for rows, size in [(rows, size) for rows, size, times in members for _ in range(times)]:
         rarer = rows >= size, max(rows, size)
-        turn, out = met[rarer] + 3 * rarer[1], bool(outs) and (met[rarer] + rarer[1]) % OUT_TURNS == 0
+        turn, out = met[rarer] + APART * rarer[1], bool(outs) and (met[rarer] + rarer[1]) % OUT_TURNS == 0
         met[rarer] += 1
         forms_turn = turn // OUT_TURNS if out else turn - turn // OUT_TURNS
         table = {**forms, **outs} if out else forms

@@ -109,7 +109,7 @@ def _even(operation: str, found: Pairs) -> Pairs:
         return found
     even = Pairs()
     for (rows, size), times in found.items():
-        even[rows + rows % 2, size] = max(times, even[rows + rows % 2, size])
+        even[rows + rows % 2, size] += times
     return even
 
 

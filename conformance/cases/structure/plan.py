@@ -201,7 +201,7 @@ def _extremes(operation: str, amount: str) -> Iterator[Mapping[str, Level]]:
             yield {"scale_byte": byte}
     if operation in CASTS:
         yield from ({"rows": rows, "columns": 1 + 7 * rows % (67 if rows < 200 else 5)} for rows in factors.ROWS)
-        widths = (*factors.EVERY["columns"], *factors.LOOSE)
+        widths = (*(32 * count for count in range(1, 135)), *factors.LOOSE)
         yield from ({"rows": 2 + place % 2, "columns": width} for place, width in enumerate(widths))
         yield from ({"rows": rows, "columns": columns} for rows, columns in factors.MANY)
         return
