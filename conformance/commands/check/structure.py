@@ -33,7 +33,7 @@ from .asking import Asking
 
 PROBED, LEAST_PROBED, MOST_PROBED = 5, 1 << 8, 1 << 14
 """Structural cases on which the calling contract is probed too, and their elements; no two have columns alike."""
-KEYWORDS = ("out", "scale_byte")
+KEYWORDS = ("out", "scale_byte", "signs")
 """Keywords that a kernel need not have: it is asked for them only where its callable names them."""
 WHOLE_SHAPES = ("64x128", "128x512")
 """Shapes of whole tiles."""
