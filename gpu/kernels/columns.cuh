@@ -168,6 +168,20 @@ struct Segments {
         now = {first, min(first + tall, last), number};
     }
     __device__ __forceinline__ bool some() const { return now.first < held; }
+    // The segment `count` behind this one, or none.
+    __device__ __forceinline__ void skip(uint32_t count) {
+        while (some()) {
+            const uint32_t left = (uint32_t)(last - now.first + tall - 1) / tall;
+            if (count < left) {
+                take(now.first + (int32_t)count * tall, now.number + count);
+                if (!some()) now = {held, held, ~0u};
+                return;
+            }
+            count -= left;
+            now.end = last;
+            next();
+        }
+    }
     __device__ __forceinline__ void next() {
         if (now.end >= held) {
             now = {held, held, ~0u};

@@ -132,92 +132,125 @@ __device__ __forceinline__ void store_bytes(const ColumnArguments& a, const Colu
 
 #if RAGGED
 
-constexpr int SECTOR = 2 * LINE, PLACES = 8 + SECTOR / 32;  // rows of 32 bytes of a column; places of sixteen bytes that blocks meet
+constexpr int SECTOR = 2 * LINE, CARRIED = SECTOR / 32;  // rows of a column that are stored at a time; their places of sixteen bytes
 
-// The first `count` of four bytes.
-__device__ __forceinline__ uint32_t first_bytes(uint32_t count) { return (1u << 8 * count) - 1; }
+// Bytes 0 to i - 1 of sixteen, for every i.
+struct FirstBytes {
+    uint4 of[17];
 
-// A warp's columns from a multiple of 64 rows on.
-struct Staged {
-    static constexpr int pitch = 4 * PLACES;
-    __align__(16) uint32_t words[32 * pitch];
+    __device__ __forceinline__ void fill() {
+        for (uint32_t i = threadIdx.x; i < 17 * 16; i += WIDE) {
+            reinterpret_cast<uint8_t*>(of)[i] = i % 16 < i / 16 ? 0xFF : 0;
+        }
+    }
+};
 
-    __device__ __forceinline__ void clear() {
+__device__ __forceinline__ uint4 choose(const uint4& a, const uint4& b, const uint4& mask) {
+    return make_uint4(choose(a.x, b.x, mask.x), choose(a.y, b.y, mask.y), choose(a.z, b.z, mask.z), choose(a.w, b.w, mask.w));
+}
+
+// A warp's columns on their way out: the turned blocks, which take the place of the codes, and the places of sixteen bytes
+// from `base` on that blocks filled in part before.
+struct Outgoing {
+    BlocksTile& tile;
+    uint4 (&carried)[CARRIED][32];
+    const FirstBytes& masks;
+
+    // Column c of packed word `word` of a slot: eight lanes of neighbouring words and slots lie in different banks.
+    __device__ __forceinline__ uint4& turned(const Share& own, uint32_t slot, uint32_t word, uint32_t c) {
+        return tile.block(32 * (word + 4 * (slot & 1)) + slot / 2 + 4 * c, own.group);
+    }
+    __device__ __forceinline__ const uint4& before(const Segment& now, int32_t row) const {
+        return masks.of[now.first > row ? (now.first - row) / 2 : 0];
+    }
+    static __device__ __forceinline__ Segment broadcast(const Segment& mine, uint32_t lane) {
+        return {__shfl_sync(~0u, mine.first, lane), __shfl_sync(~0u, mine.end, lane), 0};
+    }
+
+    __device__ __forceinline__ void put(const Share& own, const uint32_t (&w)[32]) {
+        __syncwarp();
 #pragma unroll
-        for (uint32_t i = threadIdx.x % 32 * 4; i < 32 * pitch; i += 128) {
-            *reinterpret_cast<uint4*>(words + i) = make_uint4(0, 0, 0, 0);
+        for (uint32_t c = 0; c < 8; ++c) {
+            turned(own, own.slot, own.word % 4, c) = make_uint4(w[c], w[8 + c], w[16 + c], w[24 + c]);
         }
         __syncwarp();
     }
 
-    // A thread's block, whose first row lies `first` rows behind the words'. A word is written by the block that has its
-    // first byte; others that begin in it add theirs.
-    __device__ __forceinline__ void put(const Segment& now, int32_t base, uint32_t (&w)[32]) {
-        const uint32_t lane = threadIdx.x % 4, start = (uint32_t)now.first % 32, split = start % 8 / 2;
-        uint32_t* to = words + 8 * lane * pitch + ((now.first & -32) - base) / 8;
-#pragma unroll
-        for (int c = 0; c < 8; ++c) turn_words(lane, w[c], w[8 + c], w[16 + c], w[24 + c]);
-#pragma unroll
-        for (uint32_t t = 0; t < 4; ++t) {
-            const uint32_t k = (t + lane) % 4, keep = split && k == start / 8 ? first_bytes(split) : ~0u;
-            const bool below = 8 * k < start;
-            if ((now.first & -32) + (int32_t)(8 * k) + (below ? 32 : 0) >= now.end) continue;
-#pragma unroll
-            for (int c = 0; c < 8; ++c) to[c * pitch + k + (below ? 4 : 0)] = w[8 * t + c] & keep;
-        }
-        __syncwarp();
-        if (split && now.first >= 0 && now.first < now.end) {
-            const uint32_t k = start / 8, t = (k - lane) % 4;
-#pragma unroll
-            for (int c = 0; c < 8; ++c) {
-                const uint32_t low = t & 1 ? w[8 + c] : w[c], high = t & 1 ? w[24 + c] : w[16 + c];
-                atomicOr(to + c * pitch + k, (t & 2 ? high : low) & ~first_bytes(split));
-            }
-        }
-        __syncwarp();
-    }
-
-    // Nothing but zeros from `row` on, whose word holds zeros behind it.
-    __device__ __forceinline__ void clear_behind(int32_t row) {
-        uint32_t* column = words + threadIdx.x % 32 * pitch;
-        for (int32_t i = (row + 7) / 8; i < pitch; ++i) column[i] = 0;
-        __syncwarp();
-    }
-
-    // Rows up to `end`, of which those from 0 to `rows` - 1 are the strip's.
-    __device__ __forceinline__ void store(const ColumnArguments& a, const ColumnTile& tile, uint32_t group, int32_t base,
-                                          int32_t end) const {
-        const uint32_t lane = threadIdx.x % 32;
+    // Stores the places from `base` to `known`, of which the strip has those from 0 on; `end`: of all blocks.
+    __device__ __forceinline__ void store(const ColumnArguments& a, const ColumnTile& to, const Share& own,
+                                          const Segment& mine, int32_t base, int32_t known, int32_t end) {
 #pragma unroll 1
-        for (int32_t row = base + 32 * (int32_t)(lane % 8); row < end; row += 256) {
-            if (row < 0) continue;
-            uint8_t* to = a.out + (tile.column + 32 * group + lane / 8) * a.out_stride + (tile.row + row) / 2;
-            const uint32_t* from = words + lane / 8 * pitch + (row - base) / 8;
+        for (int32_t first = base; first < known; first += 32 * SLOTS) {
+            const int32_t row = first + 32 * (int32_t)own.slot;
+            uint32_t meets = 0;
 #pragma unroll
-            for (int i = 0; i < 8; ++i, to += 4 * a.out_stride, from += 4 * pitch) {
-                const uint4 four = *reinterpret_cast<const uint4*>(from);
-                const uint32_t w[4] = {four.x, four.y, four.z, four.w};
-                if (a.vector == 16) refnum::store<16>(to, w);
-                else store_some(to, four, ((int32_t)tile.rows - row) / 2, a.vector);
+            for (uint32_t q = 0; q < SLOTS; ++q) {
+                const int32_t place = first + 32 * (int32_t)q;
+                const uint32_t them = __ballot_sync(~0u, mine.first < place + 32 && mine.end > place);
+                meets = own.slot == q ? them & 0x11111111u : meets;
             }
+            uint4 out[8];
+            Segment now = broadcast(mine, meets ? __ffs((int)meets) - 1 : 0);
+            const uint32_t place = (uint32_t)(row - base) / 32, slot = meets ? (__ffs((int)meets) - 1) / 4 : 0;
+            const bool whole = meets && now.first <= row;
+#pragma unroll
+            for (uint32_t c = 0; c < 8; ++c) {
+                out[c] = make_uint4(0, 0, 0, 0);
+                if (whole) out[c] = turned(own, slot, own.word % 4, c);
+                else if (place < CARRIED) out[c] = carried[place][own.word % 4 + 4 * c];
+            }
+            if (whole) meets &= meets - 1;
+#pragma unroll 1
+            while (__any_sync(~0u, meets != 0)) {
+                const uint32_t lane = meets ? __ffs((int)meets) - 1 : 0;
+                now = broadcast(mine, lane);
+                if (meets) {
+                    const uint4 mask = before(now, row);
+#pragma unroll
+                    for (uint32_t c = 0; c < 8; ++c) out[c] = choose(out[c], turned(own, lane / 4, own.word % 4, c), mask);
+                }
+                meets &= meets - 1;
+            }
+            if (known > end) {
+                const uint4 mask = masks.of[max(min(end - row, 32), 0) / 2];
+#pragma unroll
+                for (uint32_t c = 0; c < 8; ++c) out[c] = choose(out[c], make_uint4(0, 0, 0, 0), mask);
+            }
+            if (row < 0 || row >= known) continue;
+            uint8_t* column = a.out + (to.column + 8 * own.word) * a.out_stride + (to.row + row) / 2;
+#pragma unroll
+            for (uint32_t c = 0; c < 8; ++c, column += a.out_stride) {
+                const uint32_t w[4] = {out[c].x, out[c].y, out[c].z, out[c].w};
+                if (a.vector == 16) refnum::store<16>(column, w);
+                else store_some(column, out[c], ((int32_t)to.rows - row) / 2, a.vector);
+            }
+        }
+    }
+
+    // Keeps the places from `known` to `end`; `fresh`: whether none of them has been kept before.
+    __device__ __forceinline__ void keep(const Share& own, const Segment& mine, int32_t known, int32_t end, bool fresh) {
+        const uint32_t lane = threadIdx.x % 32;
+        __syncwarp();
+#pragma unroll
+        for (int32_t i = 0; i < CARRIED; ++i) {
+            const int32_t row = known + 32 * i;
+            if (row >= end) break;
+            uint4 out = fresh ? make_uint4(0, 0, 0, 0) : carried[i][lane];
+            uint32_t meets = __ballot_sync(~0u, mine.first < row + 32 && mine.end > row) & 0x11111111u;
+#pragma unroll 1
+            for (; meets; meets &= meets - 1) {
+                const uint32_t from = __ffs((int)meets) - 1;
+                out = choose(out, turned(own, from / 4, lane % 4, lane / 4), before(broadcast(mine, from), row));
+            }
+            carried[i][lane] = out;
         }
         __syncwarp();
     }
+};
 
-    // What lies `rows` behind the first row comes to the front: a sector.
-    __device__ __forceinline__ void move(int32_t rows) {
-        uint4* column = reinterpret_cast<uint4*>(words + threadIdx.x % 32 * pitch);
-#pragma unroll
-        for (int i = 0; i < SECTOR / 32; ++i) column[i] = column[rows / 32 + i];
-        __syncwarp();
-    }
-
-private:
-    // w[t] becomes w[(t + lane) % 4]: then the four lanes of a block write to different banks.
-    static __device__ __forceinline__ void turn_words(uint32_t lane, uint32_t& a, uint32_t& b, uint32_t& c, uint32_t& d) {
-        const uint32_t w[4] = {lane & 1 ? b : a, lane & 1 ? c : b, lane & 1 ? d : c, lane & 1 ? a : d};
-        a = lane & 2 ? w[2] : w[0], b = lane & 2 ? w[3] : w[1], c = lane & 2 ? w[0] : w[2], d = lane & 2 ? w[1] : w[3];
-    }
+struct Staged {
+    uint4 carried[GROUPS][CARRIED][32];
+    FirstBytes masks;
 };
 
 template <bool amax>
@@ -226,33 +259,31 @@ __device__ __forceinline__ void turn_strip(const ColumnArguments& a, const Colum
     const uint64_t keep = keep_policy();  // for scales: 64 bytes of DRAM hold a row's for eight or sixteen tiles
     const bool exists = tile.column + 32 * own.group < a.k;
     Blocks s(a, tile);
-    staged.clear();
+    int32_t base = s.now.first & -SECTOR;
+    staged.masks.fill();
+    Outgoing out = {rows, staged.carried[own.group], staged.masks};
+#pragma unroll
+    for (int i = 0; i < CARRIED; ++i) out.carried[i][threadIdx.x % 32] = make_uint4(0, 0, 0, 0);
+    s.skip(own.slot);
 #pragma unroll 1
-    while (s.some()) {
-        const int32_t base = s.now.first & -SECTOR;
-        int32_t end = 0;
-        Segment mine = {0, 0, ~0u};
-#pragma unroll 1
-        for (uint32_t slot = 0; slot < SLOTS; ++slot) {
-            rows.fetch_slot(a, tile, s.now, slot, keep);
-            if (slot == own.slot) mine = s.now;
-            if (!s.some()) continue;
-            end = s.now.end;
-            s.next();
-        }
+    while (__shfl_sync(~0u, (int)s.some(), 0)) {
+        const Segment mine = s.now;
+        rows.fetch_blocks(a, tile, mine, keep);
+        s.skip(SLOTS);
         clear_masks(masks);
+        const int32_t end = __reduce_max_sync(~0u, mine.end);
         wait_copies();
         __syncthreads();
         if (exists) {
             uint32_t w[32];
             const Table bytes = turn_block<amax>(rows, own, masks[own.slot], w);
             store_bytes(a, tile, mine, own, bytes);
-            staged.put(mine, base, w);
+            out.put(own, w);
             const bool all = end >= (int32_t)tile.held;
-            if (all && end < (int32_t)tile.rows) staged.clear_behind(end - base);
             const int32_t known = all ? min((end + SECTOR - 1) & -SECTOR, (int32_t)tile.rows) : end & -SECTOR;
-            staged.store(a, tile, own.group, base, min(known, (int32_t)tile.rows));
-            if (known - base >= SECTOR && !all) staged.move(known - base);
+            out.store(a, tile, own, mine, base, known, end);
+            if (!all) out.keep(own, mine, known, end, known != base);
+            base = known;
         }
         __syncthreads();
     }
@@ -303,12 +334,12 @@ template <bool amax>
 __device__ __forceinline__ void mxfp4_columns(const ColumnArguments& a) {
     __shared__ BlocksTile rows;
     __shared__ RowMasks masks[GROUPS][SLOTS];
-    __shared__ Staged staged[GROUPS];
+    __shared__ Staged staged;
     const ColumnTile tile = column_tile<HEIGHT>(a);
     if (tile.rows == 0) return;
     const uint32_t group = threadIdx.x / 32, slot = threadIdx.x % 32 / 4;
     const Share own = {slot, group, 4 * group + threadIdx.x % 4, BLOCK_ROWS * slot};
-    turn_strip<amax>(a, tile, rows, masks[group], staged[group], own);
+    turn_strip<amax>(a, tile, rows, masks[group], staged, own);
 }
 
 }  // namespace refnum

@@ -52,25 +52,35 @@ struct PackedTile {
         fetch_scales(a, column, first, rows, tall, bytes, keep, turned);
     }
 
-    // The places `from` to `from` + 31 as rows of one segment, at their numbers modulo 32: all threads.
-    __device__ __forceinline__ void fetch_slot(const ColumnArguments& a, const ColumnTile& to, const Segment& now,
-                                               uint32_t slot, uint64_t keep) {
+    // Segments of at most 32 rows, the i-th in `mine` of lane 4 i of every warp: each has its rows by their numbers modulo 32,
+    // and empty blocks. All threads.
+    __device__ __forceinline__ void fetch_blocks(const ColumnArguments& a, const ColumnTile& to, const Segment& mine,
+                                                 uint64_t keep) {
+        static_assert(ROWS_A_PASS == 32, "a pass of copies is a segment");
         const uint32_t group = threadIdx.x % GROUPS, own = threadIdx.x / GROUPS, lane = threadIdx.x % 32;
-        const int32_t row = now.row_at(own), below = now.row_at(lane);
-        const uint8_t* x = a.x + (to.row + row) * a.x_stride + (to.column / 2 + 16 * group);
-        const bool here = row < now.end && to.column + 32 * group < a.k;
-        if (a.aligned & VECTORS) {
-            copy_16(&block(32 * slot + own, group), x, here);
-        } else {
-            uint32_t w[4] = {0, 0, 0, 0};
-            if (here) load<16>(x, false, w);
-            block(32 * slot + own, group) = make_uint4(w[0], w[1], w[2], w[3]);
+        const uint8_t* x = a.x + to.row * a.x_stride + (to.column / 2 + 16 * group);
+        const bool exists = to.column + 32 * group < a.k;
+#pragma unroll
+        for (uint32_t slot = 0; slot < tall / 32; ++slot) {
+            const Segment now = broadcast(mine, slot);
+            const int32_t row = now.row_at(own);
+            if (a.aligned & VECTORS) {
+                copy_16(&block(32 * slot + own, group), x + row * a.x_stride, exists && row < now.end);
+            } else {
+                uint32_t w[4] = {0, 0, 0, 0};
+                if (exists && row < now.end) load<16>(x + row * a.x_stride, false, w);
+                block(32 * slot + own, group) = make_uint4(w[0], w[1], w[2], w[3]);
+            }
         }
-        if (threadIdx.x / 32 != slot % WARPS) return;
-        const uint8_t* scales = a.scales + (to.row + below) * a.scale_stride + to.column / 32;
-        uint8_t* place = bytes + (32 * slot + lane) * GROUPS;
-        if (a.aligned & SCALES && to.column + WIDE <= a.k) copy_scales(place, scales, below < now.end, keep);
-        else fetch_bytes(a, to.column, scales, below < now.end, place);
+#pragma unroll
+        for (uint32_t slot = threadIdx.x / 32; slot < tall / 32; slot += WARPS) {
+            const Segment now = broadcast(mine, slot);
+            const int32_t row = now.row_at(lane);
+            const uint8_t* scales = a.scales + (to.row + row) * a.scale_stride + to.column / 32;
+            uint8_t* place = bytes + (32 * slot + lane) * GROUPS;
+            if (a.aligned & SCALES && to.column + WIDE <= a.k) copy_scales(place, scales, row < now.end, keep);
+            else fetch_bytes(a, to.column, scales, row < now.end, place);
+        }
     }
 
     // Scales of `count` rows from `first` on, of which `rows` exist; the others get 0.
@@ -94,6 +104,10 @@ struct PackedTile {
     }
 
 private:
+    static __device__ __forceinline__ Segment broadcast(const Segment& mine, uint32_t slot) {
+        return {__shfl_sync(~0u, mine.first, 4 * slot), __shfl_sync(~0u, mine.end, 4 * slot), 0};
+    }
+
     // A row's scales in one copy.
     static __device__ __forceinline__ void copy_scales(uint8_t* to, const uint8_t* scales, bool exists, uint64_t keep) {
         static_assert(GROUPS == 4 || GROUPS == 8, "as many bytes as a copy may have");
