@@ -26,37 +26,34 @@ struct PackedTile {
         return *reinterpret_cast<uint4*>(row(i) + 4 * group);
     }
 
-    // The array's rows from `first` on, `rows` of them; places of those behind are empty blocks. The first `turned` places
-    // have the rows `tall` below. All threads of a CTA; complete behind `wait_copies` and a barrier.
+    // The array's rows from `first` on, `rows` of them, without those before the `from`-th; places of others are empty blocks. All
+    // threads of a CTA; complete behind `wait_copies` and a barrier.
     __device__ __forceinline__ void fetch(const ColumnArguments& a, offset_t column, offset_t first, uint32_t rows,
-                                          uint64_t keep, uint32_t turned = 0) {
+                                          uint64_t keep, uint32_t from = 0) {
         const uint32_t group = threadIdx.x % GROUPS, own = threadIdx.x / GROUPS;
         const uint8_t* x = a.x + (first + own) * a.x_stride + (column / 2 + 16 * group);
-        const offset_t step = ROWS_A_PASS * a.x_stride, below = tall * a.x_stride;
+        const offset_t step = ROWS_A_PASS * a.x_stride;
         const uint32_t here = column + 32 * group < a.k ? rows : 0;
         if (a.aligned & VECTORS) {
 #pragma unroll
             for (uint32_t i = 0; i < tall; i += ROWS_A_PASS, x += step) {
-                const bool later = i + own < turned;
-                copy_16(&block(i + own, group), later ? x + below : x, i + own + (later ? tall : 0) < here);
+                copy_16(&block(i + own, group), x, i + own < here && i + own >= from);
             }
         } else {
 #pragma unroll 1
             for (uint32_t i = own; i < tall; i += ROWS_A_PASS, x += step) {
-                const bool later = i < turned;
                 uint32_t w[4] = {0, 0, 0, 0};
-                if ((later ? i + tall : i) < here) load<16>(later ? x + below : x, false, w);
+                if (i < here && i >= from) load<16>(x, false, w);
                 block(i, group) = make_uint4(w[0], w[1], w[2], w[3]);
             }
         }
-        fetch_scales(a, column, first, rows, tall, bytes, keep, turned);
+        fetch_scales(a, column, first, rows, tall, bytes, keep, from);
     }
 
     // Segments of at most 32 rows, the i-th in `mine` of lane 4 i of every warp: each has its rows by their numbers modulo 32,
     // and empty blocks. All threads.
     __device__ __forceinline__ void fetch_blocks(const ColumnArguments& a, const ColumnTile& to, const Segment& mine,
                                                  uint64_t keep) {
-        static_assert(ROWS_A_PASS == 32, "a pass of copies is a segment");
         const uint32_t group = threadIdx.x % GROUPS, own = threadIdx.x / GROUPS, lane = threadIdx.x % 32;
         const uint8_t* x = a.x + to.row * a.x_stride + (to.column / 2 + 16 * group);
         const bool exists = to.column + 32 * group < a.k;
@@ -83,22 +80,20 @@ struct PackedTile {
         }
     }
 
-    // Scales of `count` rows from `first` on, of which `rows` exist; the others get 0.
+    // Scales of `count` rows from `first` on, of which those from the `from`-th to `rows` exist; the others get 0.
     static __device__ __forceinline__ void fetch_scales(const ColumnArguments& a, offset_t column, offset_t first,
                                                         uint32_t rows, uint32_t count, uint8_t* to, uint64_t keep,
-                                                        uint32_t turned = 0) {
+                                                        uint32_t from = 0) {
         const uint8_t* scales = a.scales + first * a.scale_stride + column / 32;
         if (a.aligned & SCALES && column + WIDE <= a.k) {
 #pragma unroll
             for (uint32_t i = threadIdx.x; i < count; i += WORKERS) {
-                const uint32_t row = i < turned ? i + tall : i;
-                copy_scales(to + i * GROUPS, scales + row * a.scale_stride, row < rows, keep);
+                copy_scales(to + i * GROUPS, scales + i * a.scale_stride, i < rows && i >= from, keep);
             }
         } else {
 #pragma unroll 1
             for (uint32_t i = threadIdx.x; i < count; i += WORKERS) {
-                const uint32_t row = i < turned ? i + tall : i;
-                fetch_bytes(a, column, scales + row * a.scale_stride, row < rows, to + i * GROUPS);
+                fetch_bytes(a, column, scales + i * a.scale_stride, i < rows && i >= from, to + i * GROUPS);
             }
         }
     }
