@@ -189,26 +189,24 @@ struct Outgoing {
                 const uint32_t them = __ballot_sync(~0u, mine.first < place + 32 && mine.end > place);
                 meets = own.slot == q ? them & 0x11111111u : meets;
             }
+            const uint32_t first_lane = meets ? __ffs((int)meets) - 1 : 0, place = (uint32_t)(row - base) / 32;
+            const Segment begins = broadcast(mine, first_lane);
+            const bool whole = meets && begins.first <= row;
+            const uint4* from = whole ? &turned(own, first_lane / 4, own.word % 4, 0)
+                                      : &carried[min(place, (uint32_t)CARRIED - 1)][own.word % 4];
+            const uint32_t step = whole ? BlocksTile::pitch : 4;
             uint4 out[8];
-            Segment now = broadcast(mine, meets ? __ffs((int)meets) - 1 : 0);
-            const uint32_t place = (uint32_t)(row - base) / 32, slot = meets ? (__ffs((int)meets) - 1) / 4 : 0;
-            const bool whole = meets && now.first <= row;
 #pragma unroll
-            for (uint32_t c = 0; c < 8; ++c) {
-                out[c] = make_uint4(0, 0, 0, 0);
-                if (whole) out[c] = turned(own, slot, own.word % 4, c);
-                else if (place < CARRIED) out[c] = carried[place][own.word % 4 + 4 * c];
-            }
+            for (uint32_t c = 0; c < 8; ++c) out[c] = from[c * step];
             if (whole) meets &= meets - 1;
 #pragma unroll 1
             while (__any_sync(~0u, meets != 0)) {
                 const uint32_t lane = meets ? __ffs((int)meets) - 1 : 0;
-                now = broadcast(mine, lane);
-                if (meets) {
-                    const uint4 mask = before(now, row);
+                const Segment now = broadcast(mine, lane);
+                const uint4 mask = meets ? before(now, row) : masks.of[16];
+                from = &turned(own, lane / 4, own.word % 4, 0);
 #pragma unroll
-                    for (uint32_t c = 0; c < 8; ++c) out[c] = choose(out[c], turned(own, lane / 4, own.word % 4, c), mask);
-                }
+                for (uint32_t c = 0; c < 8; ++c) out[c] = choose(out[c], from[c * BlocksTile::pitch], mask);
                 meets &= meets - 1;
             }
             if (known > end) {
@@ -218,11 +216,17 @@ struct Outgoing {
             }
             if (row < 0 || row >= known) continue;
             uint8_t* column = a.out + (to.column + 8 * own.word) * a.out_stride + (to.row + row) / 2;
+            if (a.vector == 16) {
+#pragma unroll
+                for (uint32_t c = 0; c < 8; ++c, column += a.out_stride) {
+                    const uint32_t w[4] = {out[c].x, out[c].y, out[c].z, out[c].w};
+                    refnum::store<16>(column, w);
+                }
+                continue;
+            }
 #pragma unroll
             for (uint32_t c = 0; c < 8; ++c, column += a.out_stride) {
-                const uint32_t w[4] = {out[c].x, out[c].y, out[c].z, out[c].w};
-                if (a.vector == 16) refnum::store<16>(column, w);
-                else store_some(column, out[c], ((int32_t)to.rows - row) / 2, a.vector);
+                store_some(column, out[c], ((int32_t)to.rows - row) / 2, a.vector);
             }
         }
     }

@@ -57,26 +57,32 @@ struct PackedTile {
         const uint32_t group = threadIdx.x % GROUPS, own = threadIdx.x / GROUPS, lane = threadIdx.x % 32;
         const uint8_t* x = a.x + to.row * a.x_stride + (to.column / 2 + 16 * group);
         const bool exists = to.column + 32 * group < a.k;
+        if (a.aligned & VECTORS) {
 #pragma unroll
-        for (uint32_t slot = 0; slot < tall / 32; ++slot) {
-            const Segment now = broadcast(mine, slot);
-            const int32_t row = now.row_at(own);
-            if (a.aligned & VECTORS) {
+            for (uint32_t slot = 0; slot < tall / 32; ++slot) {
+                const Segment now = broadcast(mine, slot);
+                const int32_t row = now.row_at(own);
                 copy_16(&block(32 * slot + own, group), x + row * a.x_stride, exists && row < now.end);
-            } else {
+            }
+        } else {
+#pragma unroll 1
+            for (uint32_t slot = 0; slot < tall / 32; ++slot) {
+                const Segment now = broadcast(mine, slot);
+                const int32_t row = now.row_at(own);
                 uint32_t w[4] = {0, 0, 0, 0};
                 if (exists && row < now.end) load<16>(x + row * a.x_stride, false, w);
                 block(32 * slot + own, group) = make_uint4(w[0], w[1], w[2], w[3]);
             }
         }
-#pragma unroll
+        const uint8_t* scales = a.scales + to.row * a.scale_stride + to.column / 32;
+        const bool whole = a.aligned & SCALES && to.column + WIDE <= a.k;
+#pragma unroll 1
         for (uint32_t slot = threadIdx.x / 32; slot < tall / 32; slot += WARPS) {
             const Segment now = broadcast(mine, slot);
             const int32_t row = now.row_at(lane);
-            const uint8_t* scales = a.scales + (to.row + row) * a.scale_stride + to.column / 32;
             uint8_t* place = bytes + (32 * slot + lane) * GROUPS;
-            if (a.aligned & SCALES && to.column + WIDE <= a.k) copy_scales(place, scales, row < now.end, keep);
-            else fetch_bytes(a, to.column, scales, row < now.end, place);
+            if (whole) copy_scales(place, scales + row * a.scale_stride, row < now.end, keep);
+            else fetch_bytes(a, to.column, scales + row * a.scale_stride, row < now.end, place);
         }
     }
 
