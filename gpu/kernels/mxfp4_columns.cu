@@ -99,9 +99,8 @@ __device__ __forceinline__ Table turn_any(BlocksTile& tile, const Share& own, ui
     return bytes;
 }
 
-// A block to its columns, rows 8 i to 8 i + 7 of column c in w[8 i + c], and the columns' bytes.
-template <bool amax>
-__device__ __forceinline__ Table turn_block(BlocksTile& tile, const Share& own, RowMasks& masks, uint32_t (&w)[32]) {
+// Planes of a thread's rows, and which rows of all four lanes' columns are not all zeros.
+__device__ __forceinline__ uint32_t load_planes(BlocksTile& tile, const Share& own, uint32_t (&w)[32]) {
     uint32_t some = 0;
 #pragma unroll
     for (int i = 0; i < 32; ++i) w[i] = tile.row(own.row)[i * BlocksTile::pitch + own.word];
@@ -109,7 +108,13 @@ __device__ __forceinline__ Table turn_block(BlocksTile& tile, const Share& own, 
 #pragma unroll
     for (int c = 0; c < 24; ++c) some |= w[c];
     some |= __shfl_xor_sync(~0u, some, 1);
-    some |= __shfl_xor_sync(~0u, some, 2);
+    return some | __shfl_xor_sync(~0u, some, 2);
+}
+
+// A block to its columns, rows 8 i to 8 i + 7 of column c in w[8 i + c], and the columns' bytes.
+template <bool amax>
+__device__ __forceinline__ Table turn_block(BlocksTile& tile, const Share& own, RowMasks& masks, uint32_t (&w)[32]) {
+    const uint32_t some = load_planes(tile, own, w);
     const BlockRows rows = find_rows<amax ? DEPTHS : MAX_DEPTHS>(tile, own, some, masks);
     Table bytes = {~0u, ~0u};
     if (rows.nan) {
@@ -128,6 +133,24 @@ __device__ __forceinline__ void store_bytes(const ColumnArguments& a, const Colu
     if (now.first < 0 || now.first >= now.end) return;
     store_scales(a, now.number, tile.column + 8 * own.word, bytes.low);
     store_scales(a, now.number, tile.column + 8 * own.word + 4, bytes.high);
+}
+
+__device__ __forceinline__ void store_block(const ColumnArguments& a, const ColumnTile& tile, const Share& own,
+                                            uint32_t (&w)[32]) {
+    uint8_t* to = a.out + (tile.column + 8 * own.word) * a.out_stride + (tile.row + own.row) / 2;
+    const int32_t rows = (int32_t)tile.rows - (int32_t)own.row;
+    if (a.vector == 16) {
+#pragma unroll
+        for (int c = 0; c < 8; ++c, to += a.out_stride) {
+            const uint32_t four[4] = {w[c], w[8 + c], w[16 + c], w[24 + c]};
+            store<16>(to, four);
+        }
+        return;
+    }
+#pragma unroll
+    for (int c = 0; c < 8; ++c, to += a.out_stride) {
+        store_some(to, make_uint4(w[c], w[8 + c], w[16 + c], w[24 + c]), rows / 2, a.vector);
+    }
 }
 
 #if RAGGED
@@ -257,6 +280,110 @@ struct Staged {
     FirstBytes masks;
 };
 
+// `max`: a window of 256 rows, a thread has 32 of them wherever blocks begin. A row's byte and its block's decide what becomes of it.
+constexpr uint32_t NONE = 1u << 16;  // the byte of a block without values
+struct Tops {
+    uint32_t of[BLOCK_ROWS * SLOTS / 2 + 4];  // the largest byte of every block that meets the window
+};
+
+// Blocks that meet a thread's 32 rows, from row `row` on: the first, and as bits the rows in which blocks begin.
+struct Starts {
+    uint32_t number, bits;  // number: of the block that has the first row
+
+    __device__ __forceinline__ Starts(const ColumnArguments& a, const ColumnTile& tile, int32_t row) : number(0), bits(0) {
+        Blocks s(a, tile, row);
+        if (s.some()) number = s.now.number;
+        for (; s.some() && s.now.first < row + BLOCK_ROWS; s.next()) bits |= s.now.first < row ? 0 : 1u << (s.now.first - row);
+    }
+    // The number of the block that has a row.
+    __device__ __forceinline__ uint32_t block(uint32_t row) const { return number + __popc(bits & ((2u << row) - 1)) - (bits & 1); }
+};
+
+// What a row brings to its block: its byte unless it is all zeros, NONE if it has no values.
+__device__ __forceinline__ uint32_t row_key(uint32_t byte, bool some) { return byte == NAN_BYTE ? NONE : some ? byte : 0; }
+
+// A lane's row outside the window, `row` of the CTA's.
+__device__ __forceinline__ uint32_t edge_key(const ColumnArguments& a, const ColumnTile& tile, const Share& own, int32_t row) {
+    uint32_t w[4];
+    load<16>(a.x + (tile.row + row) * a.x_stride + (tile.column / 2 + 16 * own.group), a.aligned & VECTORS, w);
+    return row_key(load_byte(a.scales + (tile.row + row) * a.scale_stride + tile.column / 32 + own.group), !is_empty(w));
+}
+
+__device__ __forceinline__ void turn_window(const ColumnArguments& a, const ColumnTile& tile, BlocksTile& rows,
+                                            RowMasks (&all_masks)[SLOTS], Tops& tops, const Share& own) {
+    const uint64_t keep = keep_policy();
+    const int32_t held = (int32_t)tile.held;
+    const uint32_t lane = threadIdx.x % 32, from = lane % 4 * 8;
+    rows.fetch(a, tile.column, tile.row, tile.held, keep);
+    clear_masks(all_masks);
+    for (uint32_t i = lane; i < sizeof(Tops) / 4; i += 32) tops.of[i] = 0;
+    const bool exists = tile.column + 32 * own.group < a.k;
+    uint32_t over = 0, under = 0, first = 0, last = 0;  // keys of rows above and below the window
+    if (held && exists) {
+        const Blocks top(a, tile), bottom(a, tile, held - 1);
+        first = top.now.number, last = bottom.now.number;
+        const int32_t above = top.now.first + (int32_t)lane, below = held + (int32_t)lane;
+        over = above < 0 ? edge_key(a, tile, own, above) : 0;
+        under = below < bottom.now.end ? edge_key(a, tile, own, below) : 0;
+    }
+    const Starts starts(a, tile, min((int32_t)own.row, max(held - 1, 0)));
+    wait_copies();
+    __syncthreads();
+    if (!exists) return;
+    uint32_t w[32], byte[8];
+    const uint32_t some = load_planes(rows, own, w);
+    const uint4* four = reinterpret_cast<const uint4*>(rows.bytes + (own.row + from) * GROUPS);
+#pragma unroll
+    for (int i = 0; i < GROUPS / 2; ++i) {
+        const uint4 v = four[i];
+        const uint32_t words[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+        for (int j = 0; j < 16 / GROUPS; ++j) {
+            const uint32_t word = GROUPS == 8 ? (own.group < 4 ? words[2 * j] : words[2 * j + 1]) : words[j];
+            byte[16 / GROUPS * i + j] = word >> 8 * (own.group % 4) & 0xFF;
+        }
+    }
+    uint32_t* top = tops.of + (starts.block(from) - first);
+    uint32_t most = 0;
+#pragma unroll
+    for (uint32_t j = 0; j < 8; ++j) {
+        if (j && starts.bits >> (from + j) & 1) atomicMax(top++, most), most = 0;
+        most = max(most, row_key(byte[j], some >> plane_place(from + j) & 1));
+    }
+    atomicMax(top, most);
+    if (over) atomicMax(tops.of, over);
+    if (under) atomicMax(tops.of + (last - first), under);
+    __syncwarp();
+    top = tops.of + (starts.block(from) - first);
+    RowMasks& masks = all_masks[own.slot];
+    uint32_t none = 0, now = *top;
+#pragma unroll
+    for (uint32_t j = 0; j < 8; ++j) {
+        if (j && starts.bits >> (from + j) & 1) now = *++top;
+        const uint32_t bit = 1u << plane_place(from + j), depth = now - byte[j];
+        none |= now == NONE ? bit : 0;
+        if (depth < MAX_DEPTHS) atomicOr(masks.depths() + depth, bit);
+    }
+    __syncwarp();
+    Table unused;
+    turn_planes<false>(masks.depths(), 0, w, unused);
+    if (__any_sync(~0u, none)) {
+        none |= __shfl_xor_sync(~0u, none, 1);
+        none |= __shfl_xor_sync(~0u, none, 2);
+#pragma unroll
+        for (int i = 0; i < 32; ++i) w[i] &= ~none;
+    }
+    to_columns(w);
+    if (own.row >= tile.rows) return;
+    store_block(a, tile, own, w);
+    for (uint32_t bits = (int32_t)own.row < held ? starts.bits : 0; bits; bits &= bits - 1) {
+        const uint32_t number = starts.block(__ffs((int)bits) - 1), largest = tops.of[number - first];
+        const uint32_t bytes = (largest == NONE ? NAN_BYTE : largest) * 0x01010101u;
+        store_scales(a, number, tile.column + 8 * own.word, bytes);
+        store_scales(a, number, tile.column + 8 * own.word + 4, bytes);
+    }
+}
+
 template <bool amax>
 __device__ __forceinline__ void turn_strip(const ColumnArguments& a, const ColumnTile& tile, BlocksTile& rows,
                                            RowMasks (&masks)[SLOTS], Staged& staged, const Share& own) {
@@ -298,24 +425,6 @@ __device__ __forceinline__ void turn_strip(const ColumnArguments& a, const Colum
 
 struct Staged {};
 
-__device__ __forceinline__ void store_block(const ColumnArguments& a, const ColumnTile& tile, const Share& own,
-                                            uint32_t (&w)[32]) {
-    uint8_t* to = a.out + (tile.column + 8 * own.word) * a.out_stride + (tile.row + own.row) / 2;
-    const int32_t rows = (int32_t)tile.rows - (int32_t)own.row;
-    if (a.vector == 16) {
-#pragma unroll
-        for (int c = 0; c < 8; ++c, to += a.out_stride) {
-            const uint32_t four[4] = {w[c], w[8 + c], w[16 + c], w[24 + c]};
-            store<16>(to, four);
-        }
-        return;
-    }
-#pragma unroll
-    for (int c = 0; c < 8; ++c, to += a.out_stride) {
-        store_some(to, make_uint4(w[c], w[8 + c], w[16 + c], w[24 + c]), rows / 2, a.vector);
-    }
-}
-
 template <bool amax>
 __device__ __forceinline__ void turn_strip(const ColumnArguments& a, const ColumnTile& tile, BlocksTile& rows,
                                            RowMasks (&masks)[SLOTS], Staged&, const Share& own) {
@@ -338,11 +447,17 @@ template <bool amax>
 __device__ __forceinline__ void mxfp4_columns(const ColumnArguments& a) {
     __shared__ BlocksTile rows;
     __shared__ RowMasks masks[GROUPS][SLOTS];
-    __shared__ Staged staged;
     const ColumnTile tile = column_tile<HEIGHT>(a);
     if (tile.rows == 0) return;
     const uint32_t group = threadIdx.x / 32, slot = threadIdx.x % 32 / 4;
     const Share own = {slot, group, 4 * group + threadIdx.x % 4, BLOCK_ROWS * slot};
+#if RAGGED
+    if constexpr (!amax && STRIP * HEIGHT == BLOCK_ROWS * SLOTS) {
+        __shared__ Tops tops[GROUPS];
+        return turn_window(a, tile, rows, masks[group], tops[group], own);
+    }
+#endif
+    __shared__ Staged staged;
     turn_strip<amax>(a, tile, rows, masks[group], staged, own);
 }
 
@@ -352,7 +467,9 @@ extern "C" __global__ __launch_bounds__(WIDE, BLOCKS) void mxfp4_columns_max(
     const __grid_constant__ refnum::ColumnArguments a) {
     refnum::mxfp4_columns<false>(a);
 }
+#if !RAGGED || WIDE == 128  // strips of more columns take more memory than a CTA has
 extern "C" __global__ __launch_bounds__(WIDE, BLOCKS) void mxfp4_columns_amax(
     const __grid_constant__ refnum::ColumnArguments a) {
     refnum::mxfp4_columns<true>(a);
 }
+#endif
