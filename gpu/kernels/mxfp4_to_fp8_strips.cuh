@@ -69,16 +69,28 @@ __device__ __forceinline__ void each_row(Strip& strip, const Share& share, const
     }
 }
 
-// Bytes of a segment's columns, rows near each other.
+// Bytes of a segment's columns, rows near each other. Two rows at a time; the last one may be taken twice.
 __device__ __forceinline__ ColumnScales near_columns(Strip& strip, const Kept& kept, const Share& share,
                                                      const Segment& now, uint32_t base) {
+    const int32_t own = (int32_t)share.row / RUN;
     HalfMaxima most = {};
-    each_row(strip, share, now, [&](RowsTile& rows, uint32_t place, uint32_t above, bool two) {
-        const Table one = row_halves(rows.row(place)[share.word], half_bytes(kept.above[above]));
-        Table other = {0, 0};
-        if (two) other = row_halves(rows.row(place + 8)[share.word], half_bytes(kept.above[above + 8]));
-        raise_halves(most, one, other);
-    });
+#pragma unroll 1
+    for (int32_t row = now.first; row < now.end; row = (row & -TALL) + TALL) {
+        const uint32_t place = (row & (TALL - 1)) + own;
+        int32_t left = min(now.end, (row & -TALL) + TALL) - row - own;
+        if (left <= 0) continue;
+        RowsTile& rows = strip.tile(row);
+        const uint32_t* words = rows.row(place) + share.word;
+        const uint8_t* above = kept.above + (row & (2 * TALL - 1)) + own;
+        const uint32_t step = 8 * RowsTile::pitch + (place % RUN >= 8 ? 4 : 0);
+#pragma unroll 1
+        for (; left > 0; left -= RUN, words += RowsTile::run_pitch, above += RUN) {
+            const Table one = row_halves(words[0], half_bytes(above[0]));
+            const Table other = row_halves(words[left > 8 ? step : 0], half_bytes(above[left > 8 ? 8 : 0]));
+            raise_halves(most, one, other);
+        }
+    }
+    __syncwarp();
 #pragma unroll
     for (uint32_t d = 4; d < 32; d *= 2) {
 #pragma unroll
@@ -162,10 +174,15 @@ struct Batch {
     }
 };
 
-// Codes of a thread's rows from `start` on under the columns of two segments, of which the first has rows up to `end`.
-__device__ __forceinline__ void turn_two(const Run& run, const uint4& above, const Record& one, const Record& other,
-                                         const uint4 (&lanes)[2], uint32_t start, uint32_t (&out)[8][4]) {
+// Codes of a thread's rows, the first of which lies at `first`, under the columns of record `own` of a batch and of the next one;
+// with `merge` no rows before those of that record.
+template <bool merge>
+__device__ __forceinline__ void turn_two(const Run& run, const uint4& above, const LaneMasks& all_lanes, const Batch& batch,
+                                         uint32_t own, int32_t first, uint32_t (&out)[8][4]) {
     const uint32_t column = threadIdx.x % 4;
+    const Record &one = batch[own], &other = batch[own + 1];
+    const uint4* lanes = all_lanes.of[min(max(one.end - first, 0), RUN)];
+    const int32_t start = own < batch.count ? min(max(one.first - first, 0), RUN) : RUN;
     const uint4 p[4] = {one.power[column][0], one.power[column][1], other.power[column][0], other.power[column][1]};
     const uint32_t powers[8] = {p[0].x, p[0].y, p[0].z, p[0].w, p[1].x, p[1].y, p[1].z, p[1].w};
     const uint32_t others[8] = {p[2].x, p[2].y, p[2].z, p[2].w, p[3].x, p[3].y, p[3].z, p[3].w};
@@ -187,9 +204,9 @@ __device__ __forceinline__ void turn_two(const Run& run, const uint4& above, con
             odd[j] = choose(powers[j], others[j], masks[2 * q + 1]);
         }
         turn_rows(packed, halves, even, odd, codes);
-        const uint32_t before = first_bytes((int32_t)start, q);
+        const uint32_t before = first_bytes(start, q);
 #pragma unroll
-        for (int j = 0; j < 8; ++j) out[j][q] = choose(out[j][q], codes[j], before);
+        for (int j = 0; j < 8; ++j) out[j][q] = merge ? choose(out[j][q], codes[j], before) : codes[j];
     }
 }
 
@@ -222,9 +239,9 @@ __device__ __forceinline__ void turn_far(RowsTile& rows, const Share& share, con
     }
 }
 
-// A thread's rows of the segments of a batch, the first of which lies at `first`.
+// A thread's rows of the segments of a batch, the first of which lies at `first`. `more`: there were batches before.
 __device__ __forceinline__ void turn_batch(Strip& strip, RowsTile& rows, const Kept& kept, const Batch& batch,
-                                           const Share& share, int32_t first, uint32_t (&out)[8][4]) {
+                                           const Share& share, int32_t first, bool more, uint32_t (&out)[8][4]) {
     const Run run(rows, share);
     const uint4 above = *reinterpret_cast<const uint4*>(kept.above + (first & (2 * TALL - 1)));
     uint32_t own = 0;
@@ -234,15 +251,14 @@ __device__ __forceinline__ void turn_batch(Strip& strip, RowsTile& rows, const K
         own += batch[i].end <= first;
         far = far || batch[i].far;
     }
-#pragma unroll 1
-    do {
-        const Record& one = batch[own];
-        const uint32_t end = (uint32_t)min(max(one.end - first, 0), RUN);
-        const uint4 lanes[2] = {strip.lanes.of[end][0], strip.lanes.of[end][1]};
-        const int32_t start = own < batch.count ? max(one.first - first, 0) : RUN;
-        turn_two(run, above, one, batch[own + 1], lanes, (uint32_t)min(start, RUN), out);
+    if (!more) {
+        turn_two<false>(run, above, strip.lanes, batch, own, first, out);
         own += 2;
-    } while (__any_sync(~0u, own < batch.count && batch[own].first < first + RUN));
+    }
+#pragma unroll 1
+    for (; __any_sync(~0u, own < batch.count && batch[own].first < first + RUN); own += 2) {
+        turn_two<true>(run, above, strip.lanes, batch, own, first, out);
+    }
     if (far) turn_far(rows, share, batch, first, out);
 }
 
@@ -276,37 +292,25 @@ __device__ __forceinline__ void walk_strip(const ColumnArguments& a, const Colum
         RowsTile& rows = strip.tile(window);
         if (window >= 0) rows_work(window, rows);
         uint32_t out[8][4];
-        const auto fill = [&] {
-            while (batch.count < RECORDS && s.some() && s.now.first < window + TALL) {
-                find_columns(a, tile, strip, kept, share, s.now, kept.of[(batch.first + batch.count++) % RECORDS]);
-                s.next();
-            }
-        };
-        const auto turn = [&] {
-            if (window >= 0) turn_batch(strip, rows, kept, batch, share, window + (int32_t)share.row, out);
-            const uint32_t last = batch.count - 1;
-            const bool waits = batch[last].end > window + TALL;
-            batch.first = (batch.first + (waits ? last : batch.count)) % RECORDS;
-            batch.count = waits ? 1 : 0;
-            __syncwarp();
-        };
-#if BLOCKS >= 6
-        if (exists) {
-            fill();
-#pragma unroll
-            for (int i = 0; i < 32; ++i) out[i / 4][i % 4] = 0;
-            turn();
-#pragma unroll 1
-            while (s.some() && s.now.first < window + TALL) fill(), turn();
-        }
-#else
 #pragma unroll
         for (int i = 0; i < 32; ++i) out[i / 4][i % 4] = 0;
+        bool more = false;
         if (exists) {
 #pragma unroll 1
-            do fill(), turn(); while (s.some() && s.now.first < window + TALL);
+            do {
+                while (batch.count < RECORDS && s.some() && s.now.first < window + TALL) {
+                    find_columns(a, tile, strip, kept, share, s.now, kept.of[(batch.first + batch.count++) % RECORDS]);
+                    s.next();
+                }
+                if (window >= 0) turn_batch(strip, rows, kept, batch, share, window + (int32_t)share.row, more, out);
+                const uint32_t last = batch.count - 1;
+                const bool waits = batch[last].end > window + TALL;
+                batch.first = (batch.first + (waits ? last : batch.count)) % RECORDS;
+                batch.count = waits ? 1 : 0;
+                more = true;
+                __syncwarp();
+            } while (s.some() && s.now.first < window + TALL);
         }
-#endif
         if (exists && window >= 0) store_columns(a, tile, share, window + (int32_t)share.row, out);
         if (!AHEAD) __syncthreads();
     }

@@ -76,13 +76,13 @@ TUNING: dict[str, Order] = {
 """Function -> its order where all experts but the last are whole segments: measured, see docs/results."""
 RAGGED: dict[str, Order] = {
     "mxfp4_to_fp8_columns_max": Order(2, 6, 256, turns=2, ragged=1),
-    "mxfp4_to_fp8_columns_amax": Order(2, 5, ragged=1, strip=8, ahead=1),
+    "mxfp4_to_fp8_columns_amax": Order(2, 5, ragged=1, strip=8),
     "mxfp4_to_fp8_rows_columns_max": Order(0, 4, 256, cluster=2, ragged=1),
-    "mxfp4_to_fp8_rows_columns_amax": Order(0, 5, ragged=1, strip=8, ahead=1, line=64),
+    "mxfp4_to_fp8_rows_columns_amax": Order(0, 5, ragged=1, strip=8),
     "mxfp4_columns_max": Order(2, 6, ragged=1, strip=4),
     "mxfp4_columns_amax": Order(2, 4, ragged=1, strip=14),
-    "fp8_columns_rne": Order(2, 4, ragged=1),
-    "fp8_columns_te": Order(2, 4, ragged=1),
+    "fp8_columns_rne": Order(2, 8, ragged=1),
+    "fp8_columns_te": Order(2, 8, ragged=1),
 }
 """The same where experts begin anywhere."""
 
