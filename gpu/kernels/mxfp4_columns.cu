@@ -280,109 +280,9 @@ struct Staged {
     FirstBytes masks;
 };
 
-// `max`: a window of 256 rows, a thread has 32 of them wherever blocks begin. A row's byte and its block's decide what becomes of it.
-constexpr uint32_t NONE = 1u << 16;  // the byte of a block without values
-struct Tops {
-    uint32_t of[BLOCK_ROWS * SLOTS / 2 + 4];  // the largest byte of every block that meets the window
-};
-
-// Blocks that meet a thread's 32 rows, from row `row` on: the first, and as bits the rows in which blocks begin.
-struct Starts {
-    uint32_t number, bits;  // number: of the block that has the first row
-
-    __device__ __forceinline__ Starts(const ColumnArguments& a, const ColumnTile& tile, int32_t row) : number(0), bits(0) {
-        Blocks s(a, tile, row);
-        if (s.some()) number = s.now.number;
-        for (; s.some() && s.now.first < row + BLOCK_ROWS; s.next()) bits |= s.now.first < row ? 0 : 1u << (s.now.first - row);
-    }
-    // The number of the block that has a row.
-    __device__ __forceinline__ uint32_t block(uint32_t row) const { return number + __popc(bits & ((2u << row) - 1)) - (bits & 1); }
-};
-
-// What a row brings to its block: its byte unless it is all zeros, NONE if it has no values.
-__device__ __forceinline__ uint32_t row_key(uint32_t byte, bool some) { return byte == NAN_BYTE ? NONE : some ? byte : 0; }
-
-// A lane's row outside the window, `row` of the CTA's.
-__device__ __forceinline__ uint32_t edge_key(const ColumnArguments& a, const ColumnTile& tile, const Share& own, int32_t row) {
-    uint32_t w[4];
-    load<16>(a.x + (tile.row + row) * a.x_stride + (tile.column / 2 + 16 * own.group), a.aligned & VECTORS, w);
-    return row_key(load_byte(a.scales + (tile.row + row) * a.scale_stride + tile.column / 32 + own.group), !is_empty(w));
-}
-
-__device__ __forceinline__ void turn_window(const ColumnArguments& a, const ColumnTile& tile, BlocksTile& rows,
-                                            RowMasks (&all_masks)[SLOTS], Tops& tops, const Share& own) {
-    const uint64_t keep = keep_policy();
-    const int32_t held = (int32_t)tile.held;
-    const uint32_t lane = threadIdx.x % 32, from = lane % 4 * 8;
-    rows.fetch(a, tile.column, tile.row, tile.held, keep);
-    clear_masks(all_masks);
-    for (uint32_t i = lane; i < sizeof(Tops) / 4; i += 32) tops.of[i] = 0;
-    const bool exists = tile.column + 32 * own.group < a.k;
-    uint32_t over = 0, under = 0, first = 0, last = 0;  // keys of rows above and below the window
-    if (held && exists) {
-        const Blocks top(a, tile), bottom(a, tile, held - 1);
-        first = top.now.number, last = bottom.now.number;
-        const int32_t above = top.now.first + (int32_t)lane, below = held + (int32_t)lane;
-        over = above < 0 ? edge_key(a, tile, own, above) : 0;
-        under = below < bottom.now.end ? edge_key(a, tile, own, below) : 0;
-    }
-    const Starts starts(a, tile, min((int32_t)own.row, max(held - 1, 0)));
-    wait_copies();
-    __syncthreads();
-    if (!exists) return;
-    uint32_t w[32], byte[8];
-    const uint32_t some = load_planes(rows, own, w);
-    const uint4* four = reinterpret_cast<const uint4*>(rows.bytes + (own.row + from) * GROUPS);
-#pragma unroll
-    for (int i = 0; i < GROUPS / 2; ++i) {
-        const uint4 v = four[i];
-        const uint32_t words[4] = {v.x, v.y, v.z, v.w};
-#pragma unroll
-        for (int j = 0; j < 16 / GROUPS; ++j) {
-            const uint32_t word = GROUPS == 8 ? (own.group < 4 ? words[2 * j] : words[2 * j + 1]) : words[j];
-            byte[16 / GROUPS * i + j] = word >> 8 * (own.group % 4) & 0xFF;
-        }
-    }
-    uint32_t* top = tops.of + (starts.block(from) - first);
-    uint32_t most = 0;
-#pragma unroll
-    for (uint32_t j = 0; j < 8; ++j) {
-        if (j && starts.bits >> (from + j) & 1) atomicMax(top++, most), most = 0;
-        most = max(most, row_key(byte[j], some >> plane_place(from + j) & 1));
-    }
-    atomicMax(top, most);
-    if (over) atomicMax(tops.of, over);
-    if (under) atomicMax(tops.of + (last - first), under);
-    __syncwarp();
-    top = tops.of + (starts.block(from) - first);
-    RowMasks& masks = all_masks[own.slot];
-    uint32_t none = 0, now = *top;
-#pragma unroll
-    for (uint32_t j = 0; j < 8; ++j) {
-        if (j && starts.bits >> (from + j) & 1) now = *++top;
-        const uint32_t bit = 1u << plane_place(from + j), depth = now - byte[j];
-        none |= now == NONE ? bit : 0;
-        if (depth < MAX_DEPTHS) atomicOr(masks.depths() + depth, bit);
-    }
-    __syncwarp();
-    Table unused;
-    turn_planes<false>(masks.depths(), 0, w, unused);
-    if (__any_sync(~0u, none)) {
-        none |= __shfl_xor_sync(~0u, none, 1);
-        none |= __shfl_xor_sync(~0u, none, 2);
-#pragma unroll
-        for (int i = 0; i < 32; ++i) w[i] &= ~none;
-    }
-    to_columns(w);
-    if (own.row >= tile.rows) return;
-    store_block(a, tile, own, w);
-    for (uint32_t bits = (int32_t)own.row < held ? starts.bits : 0; bits; bits &= bits - 1) {
-        const uint32_t number = starts.block(__ffs((int)bits) - 1), largest = tops.of[number - first];
-        const uint32_t bytes = (largest == NONE ? NAN_BYTE : largest) * 0x01010101u;
-        store_scales(a, number, tile.column + 8 * own.word, bytes);
-        store_scales(a, number, tile.column + 8 * own.word + 4, bytes);
-    }
-}
+}  // namespace refnum
+#include "mxfp4_windows.cuh"
+namespace refnum {
 
 template <bool amax>
 __device__ __forceinline__ void turn_strip(const ColumnArguments& a, const ColumnTile& tile, BlocksTile& rows,
@@ -452,13 +352,16 @@ __device__ __forceinline__ void mxfp4_columns(const ColumnArguments& a) {
     const uint32_t group = threadIdx.x / 32, slot = threadIdx.x % 32 / 4;
     const Share own = {slot, group, 4 * group + threadIdx.x % 4, BLOCK_ROWS * slot};
 #if RAGGED
-    if constexpr (!amax && STRIP * HEIGHT == BLOCK_ROWS * SLOTS) {
-        __shared__ Tops tops[GROUPS];
-        return turn_window(a, tile, rows, masks[group], tops[group], own);
-    }
+    if constexpr (STRIP * HEIGHT == BLOCK_ROWS * SLOTS) {
+        __shared__ WindowBlocks<amax> blocks[GROUPS];
+        return turn_window<amax>(a, tile, rows, masks[group], blocks[group], own);
+    } else {
 #endif
     __shared__ Staged staged;
     turn_strip<amax>(a, tile, rows, masks[group], staged, own);
+#if RAGGED
+    }
+#endif
 }
 
 }  // namespace refnum
