@@ -118,7 +118,7 @@ void column_group_by_halves(const Group& group, int64_t rows, const GroupRows& k
             uint32_t packed[4], codes[8], first[4], second[4];
             Table halves[4];
             for (int i = 0; i < 4; ++i) packed[i] = w[i][j], halves[i] = row_halves(w[i][j], tables[i]);
-            turn_rows(packed, halves, columns[j].power, columns[j].power, codes);
+            turn_rows(packed, halves, columns[j].power, codes);
             for (int i = 0; i < 4; ++i) first[i] = codes[i], second[i] = codes[4 + i];
             transpose_bytes(first);  // rows again
             transpose_bytes(second);

@@ -83,31 +83,30 @@ REFNUM_HD Table scale_bytes(const ColumnScales& scales) {
     return {permute(even, odd, 0x5140), permute(even, odd, 0x7362)};
 }
 
-// Codes of four rows of a column: byte `i` of each row's word, under the column's powers for rows 0 and 2 and for rows 1 and 3, and
-// signs at the tops of bytes.
+// Codes of four rows of a column: byte `i` of each row's word, under the column's power, and signs at the tops of bytes.
 template <int i>
-REFNUM_HD uint32_t column_rows(uint32_t row, uint32_t next, uint32_t third, uint32_t last, uint32_t even, uint32_t odd,
+REFNUM_HD uint32_t column_rows(uint32_t row, uint32_t next, uint32_t third, uint32_t last, uint32_t power,
                                 uint32_t signs) {
-    uint32_t lanes[2] = {scale_halves(pair_upper<i>(row, third), even), scale_halves(pair_upper<i>(next, last), odd)};  // rounds
+    uint32_t lanes[2] = {pair_upper<i>(row, third), pair_upper<i>(next, last)};
+    scale_all<2>(lanes, power);  // rounds
     scale_all<2>(lanes, both_lanes(half_power(E4M3_UP)));
     return choose((lanes[0] >> 7) + lanes[1] * 2, signs, BYTE_MAGNITUDES);
 }
 
-// Packed words of four rows, and what `row_halves` made of them -> words of four rows of eight columns, by the columns'
-// powers for rows 0 and 2 and for rows 1 and 3.
-REFNUM_HD void turn_rows(uint32_t (&packed)[4], const Table (&rows)[4], const uint32_t (&even)[8],
-                         const uint32_t (&odd)[8], uint32_t (&out)[8]) {
+// Packed words of four rows, and what `row_halves` made of them -> words of four rows of eight columns.
+REFNUM_HD void turn_rows(uint32_t (&packed)[4], const Table (&rows)[4], const uint32_t (&powers)[8],
+                         uint32_t (&out)[8]) {
     transpose_bytes(packed);
     const uint32_t a = rows[0].low, b = rows[1].low, c = rows[2].low, d = rows[3].low;
-    out[0] = column_rows<0>(a, b, c, d, even[0], odd[0], packed[0] << 4);
-    out[1] = column_rows<1>(a, b, c, d, even[1], odd[1], packed[0]);
-    out[2] = column_rows<2>(a, b, c, d, even[2], odd[2], packed[1] << 4);
-    out[3] = column_rows<3>(a, b, c, d, even[3], odd[3], packed[1]);
+    out[0] = column_rows<0>(a, b, c, d, powers[0], packed[0] << 4);
+    out[1] = column_rows<1>(a, b, c, d, powers[1], packed[0]);
+    out[2] = column_rows<2>(a, b, c, d, powers[2], packed[1] << 4);
+    out[3] = column_rows<3>(a, b, c, d, powers[3], packed[1]);
     const uint32_t e = rows[0].high, f = rows[1].high, g = rows[2].high, h = rows[3].high;
-    out[4] = column_rows<0>(e, f, g, h, even[4], odd[4], packed[2] << 4);
-    out[5] = column_rows<1>(e, f, g, h, even[5], odd[5], packed[2]);
-    out[6] = column_rows<2>(e, f, g, h, even[6], odd[6], packed[3] << 4);
-    out[7] = column_rows<3>(e, f, g, h, even[7], odd[7], packed[3]);
+    out[4] = column_rows<0>(e, f, g, h, powers[4], packed[2] << 4);
+    out[5] = column_rows<1>(e, f, g, h, powers[5], packed[2]);
+    out[6] = column_rows<2>(e, f, g, h, powers[6], packed[3] << 4);
+    out[7] = column_rows<3>(e, f, g, h, powers[7], packed[3]);
 }
 
 }  // namespace refnum

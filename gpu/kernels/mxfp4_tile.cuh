@@ -26,89 +26,53 @@ struct PackedTile {
         return *reinterpret_cast<uint4*>(row(i) + 4 * group);
     }
 
-    // The array's rows from `first` on, `rows` of them, without those before the `from`-th; places of others are empty blocks. All
-    // threads of a CTA; complete behind `wait_copies` and a barrier.
+    // The array's rows from `first` on, `rows` of them; places of those behind are empty blocks. The first `turned` places
+    // have the rows `tall` below. All threads of a CTA; complete behind `wait_copies` and a barrier.
     __device__ __forceinline__ void fetch(const ColumnArguments& a, offset_t column, offset_t first, uint32_t rows,
-                                          uint64_t keep, uint32_t from = 0) {
+                                          uint64_t keep, uint32_t turned = 0) {
         const uint32_t group = threadIdx.x % GROUPS, own = threadIdx.x / GROUPS;
         const uint8_t* x = a.x + (first + own) * a.x_stride + (column / 2 + 16 * group);
-        const offset_t step = ROWS_A_PASS * a.x_stride;
+        const offset_t step = ROWS_A_PASS * a.x_stride, below = tall * a.x_stride;
         const uint32_t here = column + 32 * group < a.k ? rows : 0;
         if (a.aligned & VECTORS) {
 #pragma unroll
             for (uint32_t i = 0; i < tall; i += ROWS_A_PASS, x += step) {
-                copy_16(&block(i + own, group), x, i + own < here && i + own >= from);
+                const bool later = i + own < turned;
+                copy_16(&block(i + own, group), later ? x + below : x, i + own + (later ? tall : 0) < here);
             }
         } else {
 #pragma unroll 1
             for (uint32_t i = own; i < tall; i += ROWS_A_PASS, x += step) {
+                const bool later = i < turned;
                 uint32_t w[4] = {0, 0, 0, 0};
-                if (i < here && i >= from) load<16>(x, false, w);
+                if ((later ? i + tall : i) < here) load<16>(later ? x + below : x, false, w);
                 block(i, group) = make_uint4(w[0], w[1], w[2], w[3]);
             }
         }
-        fetch_scales(a, column, first, rows, tall, bytes, keep, from);
+        fetch_scales(a, column, first, rows, tall, bytes, keep, turned);
     }
 
-    // Segments of at most 32 rows, the i-th in `mine` of lane 4 i of every warp: each has its rows by their numbers modulo 32,
-    // and empty blocks. All threads.
-    __device__ __forceinline__ void fetch_blocks(const ColumnArguments& a, const ColumnTile& to, const Segment& mine,
-                                                 uint64_t keep) {
-        const uint32_t group = threadIdx.x % GROUPS, own = threadIdx.x / GROUPS, lane = threadIdx.x % 32;
-        const uint8_t* x = a.x + to.row * a.x_stride + (to.column / 2 + 16 * group);
-        const bool exists = to.column + 32 * group < a.k;
-        if (a.aligned & VECTORS) {
-#pragma unroll
-            for (uint32_t slot = 0; slot < tall / 32; ++slot) {
-                const Segment now = broadcast(mine, slot);
-                const int32_t row = now.row_at(own);
-                copy_16(&block(32 * slot + own, group), x + row * a.x_stride, exists && row < now.end);
-            }
-        } else {
-#pragma unroll 1
-            for (uint32_t slot = 0; slot < tall / 32; ++slot) {
-                const Segment now = broadcast(mine, slot);
-                const int32_t row = now.row_at(own);
-                uint32_t w[4] = {0, 0, 0, 0};
-                if (exists && row < now.end) load<16>(x + row * a.x_stride, false, w);
-                block(32 * slot + own, group) = make_uint4(w[0], w[1], w[2], w[3]);
-            }
-        }
-        const uint8_t* scales = a.scales + to.row * a.scale_stride + to.column / 32;
-        const bool whole = a.aligned & SCALES && to.column + WIDE <= a.k;
-#pragma unroll 1
-        for (uint32_t slot = threadIdx.x / 32; slot < tall / 32; slot += WARPS) {
-            const Segment now = broadcast(mine, slot);
-            const int32_t row = now.row_at(lane);
-            uint8_t* place = bytes + (32 * slot + lane) * GROUPS;
-            if (whole) copy_scales(place, scales + row * a.scale_stride, row < now.end, keep);
-            else fetch_bytes(a, to.column, scales + row * a.scale_stride, row < now.end, place);
-        }
-    }
-
-    // Scales of `count` rows from `first` on, of which those from the `from`-th to `rows` exist; the others get 0.
+    // Scales of `count` rows from `first` on, of which `rows` exist; the others get 0.
     static __device__ __forceinline__ void fetch_scales(const ColumnArguments& a, offset_t column, offset_t first,
                                                         uint32_t rows, uint32_t count, uint8_t* to, uint64_t keep,
-                                                        uint32_t from = 0) {
+                                                        uint32_t turned = 0) {
         const uint8_t* scales = a.scales + first * a.scale_stride + column / 32;
         if (a.aligned & SCALES && column + WIDE <= a.k) {
 #pragma unroll
             for (uint32_t i = threadIdx.x; i < count; i += WORKERS) {
-                copy_scales(to + i * GROUPS, scales + i * a.scale_stride, i < rows && i >= from, keep);
+                const uint32_t row = i < turned ? i + tall : i;
+                copy_scales(to + i * GROUPS, scales + row * a.scale_stride, row < rows, keep);
             }
         } else {
 #pragma unroll 1
             for (uint32_t i = threadIdx.x; i < count; i += WORKERS) {
-                fetch_bytes(a, column, scales + i * a.scale_stride, i < rows && i >= from, to + i * GROUPS);
+                const uint32_t row = i < turned ? i + tall : i;
+                fetch_bytes(a, column, scales + row * a.scale_stride, row < rows, to + i * GROUPS);
             }
         }
     }
 
 private:
-    static __device__ __forceinline__ Segment broadcast(const Segment& mine, uint32_t slot) {
-        return {__shfl_sync(~0u, mine.first, 4 * slot), __shfl_sync(~0u, mine.end, 4 * slot), 0};
-    }
-
     // A row's scales in one copy.
     static __device__ __forceinline__ void copy_scales(uint8_t* to, const uint8_t* scales, bool exists, uint64_t keep) {
         static_assert(GROUPS == 4 || GROUPS == 8, "as many bytes as a copy may have");

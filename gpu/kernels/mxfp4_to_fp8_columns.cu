@@ -1,24 +1,19 @@
 // Row-wise MXFP4 -> column-wise E4M3 (clause N9). A CTA has 128 rows or a strip of them, a warp 32
-// columns of a segment or window.
-#include "mxfp4_to_fp8_strips.cuh"
+// columns of a segment.
 #include "mxfp4_to_fp8_tile.cuh"
 
 namespace refnum {
 
 template <bool amax>
 __device__ __forceinline__ void mxfp4_to_fp8_columns(const ColumnArguments& a) {
+    __shared__ RowsTile tiles[1 + AHEAD];
+    __shared__ TileTables tables[WARPS];
+    __shared__ Kept<amax> kept;
     const ColumnTile tile = column_tile<TALL>(a);
     if (tile.rows == 0) return;
-    if constexpr (amax && RAGGED) {
-        __shared__ Strip strip;
-        walk_strip(a, tile, strip, [](int32_t, RowsTile&) {});
-    } else {
-        __shared__ RowsTile rows;
-        __shared__ TileTables tables[WARPS];
-        __shared__ Window window;
-        fetch_window(a, tile, rows, window);
-        turn_groups<amax, false>(a, tile, rows, tables[threadIdx.x / 32], window);
-    }
+    walk_rows(a, tile, tiles, kept, [&](const Segment& now, RowsTile& rows) {
+        turn_groups<amax, false>(a, tile, now, rows, tables[threadIdx.x / 32], kept);
+    });
 }
 
 }  // namespace refnum

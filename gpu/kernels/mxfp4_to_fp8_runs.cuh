@@ -5,7 +5,7 @@
 
 namespace refnum {
 
-constexpr int RUN = 16;
+constexpr int RUN = 16, SECTOR = LINE;
 typedef PackedTile<TALL, RUN, 4> RowsTile;
 typedef RowTables<TALL, RUN> TileTables;
 typedef Segments<TALL, TALL> TileSegments;
@@ -26,29 +26,83 @@ struct Run {
 
     __device__ __forceinline__ Run(RowsTile& rows, TileTables& own, const Share& share)
         : words(rows.row(share.row) + share.word), tables(&own[share.row]) {}
-    __device__ __forceinline__ Run(RowsTile& rows, const Share& share)
-        : words(rows.row(share.row) + share.word), tables(nullptr) {}
     __device__ __forceinline__ uint32_t word(int i) const { return words[i * RowsTile::pitch]; }
     __device__ __forceinline__ Table halves(int i) const { return row_halves(word(i), tables[i]); }
 };
 
-// What a window keeps beside the tile, `max`: scales of the rows before it, and of those behind it.
+// Places of a segment's rows in a tile: the first ones, `skew` of them, have the rows 128 below.
+struct Places {
+    int32_t base;  // the row of place 0, from the strip's first
+    uint32_t skew;
+
+    __device__ __forceinline__ explicit Places(const Segment& now)
+        : base(RAGGED ? now.first & -TALL : 0), skew(RAGGED ? (uint32_t)now.first % TALL : 0) {}
+    __device__ __forceinline__ int32_t row(uint32_t place) const {
+        return base + (int32_t)place + (place < skew ? TALL : 0);
+    }
+};
+
+// What a CTA keeps beside the tile. `amax`: lines that the segment above filled in part, for every column of a group its
+// runs of sixteen rows. `max`: scales of the rows before the window, and of those behind it.
+struct OpenSectors {
+    static constexpr int runs = SECTOR / RUN;
+    uint4 of[GROUPS][8][4 * runs];
+
+    __device__ __forceinline__ uint4* own(const Share& share) {
+        return &of[share.group][0][share.row / RUN % runs * 4 + share.word % 4];
+    }
+};
 struct EdgeBytes {
     __align__(8) uint8_t bytes[2 * TALL * GROUPS];
 
     __device__ __forceinline__ uint8_t* at(int32_t row) { return bytes + (row < 0 ? row + TALL : row) * GROUPS; }
 };
 struct Nothing {};
-#if RAGGED
-typedef EdgeBytes Window;
-#else
-typedef Nothing Window;
-#endif
+template <bool amax, bool ragged>
+struct KeptOf {
+    typedef Nothing Kind;
+};
+template <>
+struct KeptOf<true, true> {
+    typedef OpenSectors Kind;
+};
+template <>
+struct KeptOf<false, true> {
+    typedef EdgeBytes Kind;
+};
+template <bool amax>
+using Kept = typename KeptOf<amax, RAGGED>::Kind;
 
 // The first `count` of sixteen bytes, of which word i has four.
 __device__ __forceinline__ uint32_t first_bytes(int32_t count, int i) {
     const int32_t own = min(max(count - 4 * i, 0), 4);
     return own == 4 ? ~0u : (1u << 8 * own) - 1;
+}
+
+// Joins what the segment above left of its last sector to a thread's rows; keeps what the segment leaves. `place`: the row
+// of the thread's run. True if the thread keeps rows 128 below that.
+__device__ __forceinline__ bool join_sectors(const Share& share, const Segment& now, int32_t place, OpenSectors& open,
+                                             uint32_t (&out)[8][4]) {
+    const int32_t first = now.first & -SECTOR, last = now.end & -SECTOR;
+    const bool head = place < first + SECTOR, joins = head && now.first != first && !now.begins;
+    const int32_t later = head ? (now.first & (TALL - 1)) - (int32_t)share.row : 0;
+    const bool keeps_later = place + TALL >= last && place + TALL < last + SECTOR;
+    const bool keeps = keeps_later || (place >= last && place < last + SECTOR);
+    uint4* own = open.own(share);
+    uint32_t below[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) below[i] = first_bytes(later, i);
+#pragma unroll
+    for (int j = 0; j < 8; ++j, own += 4 * OpenSectors::runs) {
+        uint4 old = make_uint4(0, 0, 0, 0);
+        if (joins) old = *own;
+        const uint4 under = make_uint4(out[j][0] & below[0], out[j][1] & below[1], out[j][2] & below[2], out[j][3] & below[3]);
+        out[j][0] = (out[j][0] & ~below[0]) | old.x, out[j][1] = (out[j][1] & ~below[1]) | old.y;
+        out[j][2] = (out[j][2] & ~below[2]) | old.z, out[j][3] = (out[j][3] & ~below[3]) | old.w;
+        __syncwarp();
+        if (keeps) *own = keeps_later ? under : make_uint4(out[j][0], out[j][1], out[j][2], out[j][3]);
+    }
+    return keeps_later;
 }
 
 // Sixteen rows of eight columns, column j's in out[j].
@@ -68,10 +122,60 @@ __device__ __forceinline__ void store_columns(const ColumnArguments& a, const Co
     }
 }
 
-// Column bytes of a segment, unless it begins above the strip: then the strip above has them.
+// The same in a strip, bytes `from` to `end` - 1 of the sixteen. Strips that meet within sixteen have some each.
+__device__ __forceinline__ void store_part(const ColumnArguments& a, const ColumnTile& tile, const Share& share,
+                                           int32_t row, int32_t from, int32_t end, const uint32_t (&out)[8][4]) {
+    if (end <= from) return;
+    uint8_t* to = a.out + (tile.column + 8 * share.word) * a.out_stride + tile.row + row;
+    const bool whole = from == 0 && end == RUN;
+    if (whole && a.vector == 16) {
+#pragma unroll
+        for (int j = 0; j < 8; ++j, to += a.out_stride) store<16>(to, out[j]);
+        return;
+    }
+#pragma unroll
+    for (int j = 0; j < 8; ++j, to += a.out_stride) {
+        uint4 four = make_uint4(out[j][0], out[j][1], out[j][2], out[j][3]);
+#pragma unroll 1
+        for (int32_t i = 0; i < end; i += 4) {
+            if (i >= from && i + 4 <= end && a.vector >= 4) {
+                *reinterpret_cast<uint32_t*>(to + i) = four.x;
+            } else {
+#pragma unroll 1
+                for (int32_t b = max(i, from); b < min(i + 4, end); ++b) to[b] = (uint8_t)(four.x >> 8 * (b - i));
+            }
+            four = make_uint4(four.y, four.z, four.w, 0);
+        }
+    }
+}
+
+// To their places in the strip, as far as their sectors are full; the strip's last segment leaves nothing.
+__device__ __forceinline__ void store_runs(const ColumnArguments& a, const ColumnTile& tile, const Share& share,
+                                           const Segment& now, OpenSectors& open, uint32_t (&out)[8][4]) {
+    const int32_t first = now.first & -SECTOR, full = now.ends ? now.end : now.end & -SECTOR;
+    const int32_t place = first + (((int32_t)share.row - first) & (TALL - 1));
+    bool later = false;
+    if ((now.first | now.end) % SECTOR != 0) later = join_sectors(share, now, place, open, out);
+    store_part(a, tile, share, place, now.begins ? max(now.first - place, 0) : 0, min(full - place, RUN), out);
+    if (!now.ends || !later || place + TALL >= full) return;
+    const uint4* own = open.own(share);
+#pragma unroll
+    for (int j = 0; j < 8; ++j, own += 4 * OpenSectors::runs) {
+        out[j][0] = own->x, out[j][1] = own->y, out[j][2] = own->z, out[j][3] = own->w;
+    }
+    store_part(a, tile, share, place + TALL, 0, min(full - place - TALL, RUN), out);
+}
+
+// The same in a window.
+template <class Kept>
+__device__ __forceinline__ void store_runs(const ColumnArguments& a, const ColumnTile& tile, const Share& share,
+                                           const Segment&, Kept&, uint32_t (&out)[8][4]) {
+    store_columns(a, tile, share, (int32_t)share.row, out);
+}
+
+// Column bytes of a segment.
 __device__ __forceinline__ void store_bytes(const ColumnArguments& a, const ColumnTile& tile, const Segment& now,
                                             uint32_t word, Table bytes) {
-    if (now.first < 0) return;
     store_scales(a, now.number, tile.column + 8 * word, bytes.low);
     store_scales(a, now.number, tile.column + 8 * word + 4, bytes.high);
 }

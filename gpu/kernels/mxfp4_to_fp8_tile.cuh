@@ -2,7 +2,10 @@
 //
 // A thread ends with sixteen rows of eight columns: eight stores of 16 bytes, and eight threads fill 128 bytes of a
 // column. Where segments begin anywhere (RAGGED), `max` turns windows of 128 rows, whose segments differ in their tables
-// alone; of rows outside the window it needs the scales. `amax` needs all of them: see mxfp4_to_fp8_strips.cuh.
+// alone; of rows outside the window it needs the scales. `amax` would need all of them, so it walks a strip of segments.
+// Each lies in the tile by its rows' numbers modulo 128: so a thread's sixteen rows leave as they are, at a multiple of
+// 16, only that one thread has rows of two such places. A sector of 32 bytes of a column that a segment fills in part
+// waits in shared memory for the next segment. A strip has the segments that begin in it.
 #pragma once
 
 #include "mxfp4_to_fp8_runs.cuh"
@@ -67,13 +70,13 @@ __device__ __forceinline__ void segment_bytes(const ColumnArguments& a, const Co
 }
 
 // `max`: tables of the rows of a group. The codes of NaN rows are cleared, unless they are already.
-template <bool cleared>
+template <bool cleared, class Kept>
 __device__ __forceinline__ void max_tables(const ColumnArguments& a, const ColumnTile& tile, RowsTile& rows,
-                                           uint32_t group, TileTables& tables, Window& window) {
+                                           uint32_t group, TileTables& tables, Kept& kept) {
     const uint32_t lane = threadIdx.x % 32;
     uint32_t part[4], byte[4], shared[4] = {0, 0, 0, 0};
     block_parts<4>(rows, group, part, byte);
-    segment_bytes(a, tile, group, part, window, shared);
+    segment_bytes(a, tile, group, part, kept, shared);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
         const uint32_t row = 32 * i + lane;
@@ -132,7 +135,7 @@ __device__ __forceinline__ void turn_near(const Run& run, const GroupParts& all,
         Table halves[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) packed[i] = run.word(4 * q + i), halves[i] = run.halves(4 * q + i);
-        turn_rows(packed, halves, scales.power, scales.power, codes);
+        turn_rows(packed, halves, scales.power, codes);
 #pragma unroll
         for (int j = 0; j < 8; ++j) out[j][q] = codes[j];
     }
@@ -183,17 +186,18 @@ __device__ __forceinline__ void turn_any(RowsTile& rows, const Share& share, Sto
 
 // cleared: whether the codes of NaN rows are zero, and other warps may read the tile still.
 template <bool amax, bool cleared>
-__device__ __forceinline__ void turn_share(const ColumnArguments& a, const ColumnTile& tile, RowsTile& rows,
-                                           TileTables& tables, Window& window, const Share& share, uint32_t (&out)[8][4]) {
+__device__ __forceinline__ void turn_share(const ColumnArguments& a, const ColumnTile& tile, const Segment& now,
+                                           RowsTile& rows, TileTables& tables, Kept<amax>& kept, const Share& share,
+                                           uint32_t (&out)[8][4]) {
     const Run run(rows, tables, share);
     if constexpr (!amax) {
-        max_tables<cleared>(a, tile, rows, share.group, tables, window);
+        max_tables<cleared>(a, tile, rows, share.group, tables, kept);
         turn_max(run, out);
     } else {
         const GroupParts all = amax_tables(rows, share.group, tables);
         const bool near = !all.nan && all.high <= all.low + E4M3_SPREAD;
         const auto store = [&](Table bytes) {
-            if (share.row == 0) store_bytes(a, tile, {0, (int32_t)tile.rows, tile.window}, share.word, bytes);
+            if (share.row == 0) store_bytes(a, tile, now, share.word, bytes);
         };
         if (near) turn_near(run, all, store, out);
         else turn_any(rows, share, store, out);
@@ -202,17 +206,47 @@ __device__ __forceinline__ void turn_share(const ColumnArguments& a, const Colum
 
 // A warp's whole work on its groups, behind the rows' arrival.
 template <bool amax, bool cleared>
-__device__ __forceinline__ void turn_groups(const ColumnArguments& a, const ColumnTile& tile, RowsTile& rows,
-                                            TileTables& tables, Window& window) {
+__device__ __forceinline__ void turn_groups(const ColumnArguments& a, const ColumnTile& tile, const Segment& now,
+                                            RowsTile& rows, TileTables& tables, Kept<amax>& kept) {
 #pragma unroll 1
     for (uint32_t turn = 0; turn < TURNS; ++turn) {
         const Share share = own_share(turn);
         if (tile.column + 32 * share.group >= a.k) return;
         uint32_t out[8][4];
-        turn_share<amax, cleared>(a, tile, rows, tables, window, share, out);
-        store_columns(a, tile, share, (int32_t)share.row, out);
+        turn_share<amax, cleared>(a, tile, now, rows, tables, kept, share, out);
+        store_runs(a, tile, share, now, kept, out);
         __syncwarp();  // the tables are the next group's from here on
     }
+}
+
+// Calls `work` with what `amax` has of a CTA's rows at a time, every segment that meets them, and the tile that holds it.
+template <class Work>
+__device__ __forceinline__ void walk_rows(const ColumnArguments& a, const ColumnTile& tile, RowsTile (&rows)[1 + AHEAD],
+                                          OpenSectors&, Work work) {
+    const uint64_t keep = keep_policy();  // for scales: 64 bytes of DRAM hold a row's for eight or sixteen tiles
+    TileSegments s(a, tile);
+    if (s.now.first < 0) s.next();
+    bool begins = true;
+    const auto fetch = [&](RowsTile& to) {
+        const Places places(s.now);
+        to.fetch(a, tile.column, tile.row + places.base, (uint32_t)(s.now.end - places.base), keep, places.skew);
+    };
+    if (s.some()) fetch(rows[0]);
+#pragma unroll 1
+    for (uint32_t turn = 0; s.some(); turn = AHEAD - turn) {
+        Segment now = s.now;
+        s.next();
+        now.begins = begins, now.ends = !s.some();
+        begins = false;
+        wait_copies();
+        __syncthreads();
+        if (AHEAD && s.some()) fetch(rows[AHEAD - turn]);
+        work(now, rows[turn]);
+        if (AHEAD || !s.some()) continue;
+        __syncthreads();
+        fetch(rows[0]);
+    }
+    if (tile.held < tile.rows) clear_rows<WORKERS>(a, tile, (int32_t)tile.held);
 }
 
 __device__ __forceinline__ void fetch_edges(const ColumnArguments&, const ColumnTile&, Nothing&, uint64_t) {}
@@ -228,14 +262,16 @@ __device__ __forceinline__ void fetch_edges(const ColumnArguments& a, const Colu
     }
 }
 
-// The rows of a window, and what it needs beside them. All threads.
-__device__ __forceinline__ void fetch_window(const ColumnArguments& a, const ColumnTile& tile, RowsTile& rows,
-                                             Window& window) {
-    const uint64_t keep = keep_policy();  // for scales: 64 bytes of DRAM hold a row's for eight or sixteen tiles
-    rows.fetch(a, tile.column, tile.row, tile.held, keep);
-    fetch_edges(a, tile, window, keep);
+// The same for a window, at once.
+template <class Kept, class Work>
+__device__ __forceinline__ void walk_rows(const ColumnArguments& a, const ColumnTile& tile, RowsTile (&rows)[1 + AHEAD],
+                                          Kept& kept, Work work) {
+    const uint64_t keep = keep_policy();
+    rows[0].fetch(a, tile.column, tile.row, tile.held, keep);
+    fetch_edges(a, tile, kept, keep);
     wait_copies();
     __syncthreads();
+    work({0, (int32_t)tile.held, tile.window}, rows[0]);
 }
 
 }  // namespace refnum
