@@ -73,8 +73,9 @@ __device__ __forceinline__ void reach_edge(const EdgeRow& edge, uint32_t top, Re
     }
 }
 
-// A block's columns by bytes, a lane each: binades from its largest byte, to its place in `to`.
-__device__ __forceinline__ void find_columns(const ColumnArguments& a, const ColumnTile& tile, BlocksTile& rows,
+// A block's columns by bytes, a lane each: binades from its largest byte, to its place in `to`. True: elements lie too deep for
+// masks of rows.
+__device__ __forceinline__ bool find_columns(const ColumnArguments& a, const ColumnTile& tile, BlocksTile& rows,
                                              uint32_t group, int32_t first, int32_t end, uint32_t top, Reached (&to)[4]) {
     const uint32_t lane = threadIdx.x % 32;
     uint32_t most = 0;
@@ -92,7 +93,9 @@ __device__ __forceinline__ void find_columns(const ColumnArguments& a, const Col
         const Table table = column_part_table(byte, E2M1_EMAX);
         most = max(most, (code & 4 ? table.high : table.low) >> 8 * (code & 3) & 0xFF);
     }
-    reinterpret_cast<uint8_t*>(to)[lane] = (uint8_t)(top - column_byte(most, 0));
+    const uint32_t below = top - column_byte(most, 0);
+    reinterpret_cast<uint8_t*>(to)[lane] = (uint8_t)below;
+    return most != 0 && below > DEEPEST;
 }
 
 // `amax`, blocks whose columns lie too deep, or too many blocks: a thread's rows by bytes, block after block. Rare, so short.
@@ -218,10 +221,8 @@ __device__ __forceinline__ bool settle_columns(const ColumnArguments& a, const C
 #pragma unroll 1
         for (; all; all &= all - 1) {
             const uint32_t index = start + (__ffs((int)all) - 1) / 4;
-            Reached(&columns)[4] = blocks.columns[index];
-            find_columns(a, tile, rows, group, blocks.first[index], blocks.first[index + 1], blocks.top[index], columns);
-            const uint32_t below = reinterpret_cast<const uint8_t*>(columns)[lane];
-            deep = deep || (below > DEEPEST && below != blocks.top[index]);
+            deep |= find_columns(a, tile, rows, group, blocks.first[index], blocks.first[index + 1], blocks.top[index],
+                                 blocks.columns[index]);
         }
         __syncwarp();
     }
