@@ -95,11 +95,12 @@ struct ColumnArguments {
 };
 
 // Rows of one expert that share their columns' bytes: counted from the first row of a window that they meet; the row of
-// the scales; whether they are the first and the last ones of a strip.
+// the scales; in a strip its first row, and whether they are its last ones.
 struct Segment {
     int32_t first, end;
     uint32_t number;
-    bool begins = false, ends = false;
+    int32_t begin = 0;
+    bool ends = false;
 
     __device__ __forceinline__ bool has(uint32_t row) const { return (int32_t)row >= first && (int32_t)row < end; }
 };

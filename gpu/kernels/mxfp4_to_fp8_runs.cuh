@@ -84,7 +84,7 @@ __device__ __forceinline__ uint32_t first_bytes(int32_t count, int i) {
 __device__ __forceinline__ bool join_sectors(const Share& share, const Segment& now, int32_t place, OpenSectors& open,
                                              uint32_t (&out)[8][4]) {
     const int32_t first = now.first & -SECTOR, last = now.end & -SECTOR;
-    const bool head = place < first + SECTOR, joins = head && now.first != first && !now.begins;
+    const bool head = place < first + SECTOR, joins = head && now.first != first && now.first != now.begin;
     const int32_t later = head ? (now.first & (TALL - 1)) - (int32_t)share.row : 0;
     const bool keeps_later = place + TALL >= last && place + TALL < last + SECTOR;
     const bool keeps = keeps_later || (place >= last && place < last + SECTOR);
@@ -156,7 +156,7 @@ __device__ __forceinline__ void store_runs(const ColumnArguments& a, const Colum
     const int32_t place = first + (((int32_t)share.row - first) & (TALL - 1));
     bool later = false;
     if ((now.first | now.end) % SECTOR != 0) later = join_sectors(share, now, place, open, out);
-    store_part(a, tile, share, place, now.begins ? max(now.first - place, 0) : 0, min(full - place, RUN), out);
+    store_part(a, tile, share, place, max(now.begin - place, 0), min(full - place, RUN), out);
     if (!now.ends || !later || place + TALL >= full) return;
     const uint4* own = open.own(share);
 #pragma unroll

@@ -226,7 +226,7 @@ __device__ __forceinline__ void walk_rows(const ColumnArguments& a, const Column
     const uint64_t keep = keep_policy();  // for scales: 64 bytes of DRAM hold a row's for eight or sixteen tiles
     TileSegments s(a, tile);
     if (s.now.first < 0) s.next();
-    bool begins = true;
+    const int32_t begin = s.now.first;
     const auto fetch = [&](RowsTile& to) {
         const Places places(s.now);
         to.fetch(a, tile.column, tile.row + places.base, (uint32_t)(s.now.end - places.base), keep, places.skew);
@@ -236,8 +236,7 @@ __device__ __forceinline__ void walk_rows(const ColumnArguments& a, const Column
     for (uint32_t turn = 0; s.some(); turn = AHEAD - turn) {
         Segment now = s.now;
         s.next();
-        now.begins = begins, now.ends = !s.some();
-        begins = false;
+        now.begin = begin, now.ends = !s.some();
         wait_copies();
         __syncthreads();
         if (AHEAD && s.some()) fetch(rows[AHEAD - turn]);
