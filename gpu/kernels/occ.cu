@@ -48,14 +48,13 @@ struct OccFound {
     uint32_t prefix, rank;
 };
 
-// A warp: a threshold with its next eight bits, from `slots` counts of each bin that lie `stride` words apart.
-__device__ __forceinline__ OccFound pick(const uint32_t* bins, uint32_t stride, uint32_t slots, OccFound known) {
+// A warp: a threshold with its next eight bits, from counts of bins that lie `stride` words apart.
+__device__ __forceinline__ OccFound pick(const uint32_t* bins, uint32_t stride, OccFound known) {
     const uint32_t lane = threadIdx.x % 32, mine = BINS / 32;
     uint32_t counts[BINS / 32], total = 0;
 #pragma unroll
     for (uint32_t i = 0; i < mine; ++i) {
-        counts[i] = 0;
-        for (uint32_t s = 0; s < slots; ++s) counts[i] += bins[(lane * mine + i) * stride + s];
+        counts[i] = bins[(lane * mine + i) * stride];
         total += counts[i];
     }
     uint32_t end = total;
@@ -117,13 +116,26 @@ __device__ __forceinline__ void each_key(const OccArguments& a, offset_t row, Us
     }
 }
 
-// Counts of a CTA of the next eight bits of both thresholds; they are the first's alone while these share all bits.
+// Counts of a CTA of the next eight bits of both thresholds; they are the first's alone while these share all bits. The
+// counts of a bin lie in banks of their own.
 struct OccCounts {
-    uint32_t bins[2][BINS][SLOTS];
+    uint32_t bins[2][SLOTS][BINS + 32 / SLOTS];
+    uint32_t sums[2][BINS];
 };
 
-__device__ __forceinline__ void no_counts(OccCounts& counts) {
-    for (uint32_t i = threadIdx.x; i < 2 * BINS * SLOTS; i += THREADS) (&counts.bins[0][0][0])[i] = 0;
+__device__ __forceinline__ void no_counts(OccCounts& counts, bool shared) {
+    const uint32_t count = sizeof counts.bins[0] / 4 * (shared ? 1 : 2);
+    for (uint32_t i = threadIdx.x; i < count; i += THREADS) (&counts.bins[0][0][0])[i] = 0;
+}
+
+// All threads: the sums of a bin's counts.
+__device__ __forceinline__ void add_counts(OccCounts& counts, bool shared) {
+    for (uint32_t i = threadIdx.x; i < BINS * (shared ? 1 : 2); i += THREADS) {
+        uint32_t sum = 0;
+#pragma unroll
+        for (uint32_t s = 0; s < SLOTS; ++s) sum += counts.bins[i / BINS][s][i % BINS];
+        counts.sums[i / BINS][i % BINS] = sum;
+    }
 }
 
 template <int kind>
@@ -132,8 +144,8 @@ __device__ __forceinline__ void count_row(const OccArguments& a, offset_t row, i
     const bool shared = first == second;
     each_key<kind>(a, row, [&](uint32_t key) {
         const uint32_t upper = upper_bits<kind>(key, pass), digit = digit_of<kind>(key, pass);
-        if (upper == first) atomicAdd(&counts.bins[0][digit][slot], 1u);
-        if (!shared && upper == second) atomicAdd(&counts.bins[1][digit][slot], 1u);
+        if (upper == first) atomicAdd(&counts.bins[0][slot][digit], 1u);
+        if (!shared && upper == second) atomicAdd(&counts.bins[1][slot][digit], 1u);
     });
 }
 
@@ -155,17 +167,19 @@ __device__ __forceinline__ void occ_token_thresholds(const OccArguments& a) {
     const offset_t row = blockIdx.x;
     const uint32_t warp = threadIdx.x / 32;
     start_search(a, search);
+    __syncthreads();
 #pragma unroll 1
     for (int pass = 0; pass < PASSES<kind> && a.k; ++pass) {
-        no_counts(counts);
+        const bool shared = search.prefix[0] == search.prefix[1];
+        no_counts(counts, shared);
         __syncthreads();
         count_row<kind>(a, row, pass, search, counts);
         __syncthreads();
-        const bool shared = search.prefix[0] == search.prefix[1];
+        add_counts(counts, shared);
         const OccFound known = {search.prefix[warp % 2], search.rank[warp % 2]};
         __syncthreads();
         if (warp < 2) {
-            const OccFound found = pick(&counts.bins[shared ? 0 : warp][0][0], SLOTS, SLOTS, known);
+            const OccFound found = pick(counts.sums[shared ? 0 : warp], 1, known);
             if (threadIdx.x % 32 == 0) search.prefix[warp] = found.prefix, search.rank[warp] = found.rank;
         }
         __syncthreads();
@@ -182,8 +196,8 @@ __device__ __forceinline__ void searched(const OccArguments& a, int passes, OccS
         for (int pass = 0; pass < passes; ++pass) {
             const uint32_t* bins = a.scratch + pass * 2 * BINS;
             const bool shared = lower.prefix == upper.prefix;
-            lower = pick(bins, 1, 1, lower);
-            upper = pick(bins + (shared ? 0 : BINS), 1, 1, upper);
+            lower = pick(bins, 1, lower);
+            upper = pick(bins + (shared ? 0 : BINS), 1, upper);
         }
         if (threadIdx.x == 0) search.prefix[0] = lower.prefix, search.prefix[1] = upper.prefix;
     }
@@ -194,14 +208,13 @@ template <int kind>
 __device__ __forceinline__ void occ_count(const OccArguments& a) {
     __shared__ OccCounts counts;
     __shared__ OccSearch search;
-    no_counts(counts);
+    no_counts(counts, false);
     searched<kind>(a, (int)a.turn, search);
     for (offset_t row = blockIdx.x; row < a.rows; row += gridDim.x) count_row<kind>(a, row, (int)a.turn, search, counts);
     __syncthreads();
-    for (uint32_t i = threadIdx.x; i < 2 * BINS; i += THREADS) {
-        uint32_t sum = 0;
-#pragma unroll
-        for (uint32_t s = 0; s < SLOTS; ++s) sum += counts.bins[i / BINS][i % BINS][s];
+    add_counts(counts, false);
+    for (uint32_t i = threadIdx.x; i < 2 * BINS; i += THREADS) {  // of a thread's own sums
+        const uint32_t sum = counts.sums[i / BINS][i % BINS];
         if (sum) atomicAdd(a.scratch + a.turn * 2 * BINS + i, sum);
     }
 }
@@ -259,8 +272,8 @@ __device__ __forceinline__ void occ_channel_thresholds(const OccArguments& a) {
             const OccFound lower = {found.prefix[0], found.rank[0]}, upper = {found.prefix[1], found.rank[1]};
             const bool shared = lower.prefix == upper.prefix;
             __syncwarp();
-            const OccFound first_found = pick(&counts.bins[0][0][one], STRIP, 1, lower);
-            const OccFound second_found = pick(&counts.bins[shared ? 0 : 1][0][one], STRIP, 1, upper);
+            const OccFound first_found = pick(&counts.bins[0][0][one], STRIP, lower);
+            const OccFound second_found = pick(&counts.bins[shared ? 0 : 1][0][one], STRIP, upper);
             if (threadIdx.x % 32 == 0) {
                 found.prefix[0] = first_found.prefix, found.rank[0] = first_found.rank;
                 found.prefix[1] = second_found.prefix, found.rank[1] = second_found.rank;

@@ -12,6 +12,8 @@ from test_forms import KEYS, numbers, same
 from refnum.training import compare, golden, golden_forms, methods
 from refnum.training.forms import Experts
 from refnum.training.layer import MoELayer
+from refnum.training.model import ByteModel
+from refnum.training.models import get_model
 from refnum.training.recipes import AVERAGED_FROM, RECIPES, Operand
 
 OPERANDS = {
@@ -120,3 +122,20 @@ def test_each_part_of_a_method_changes_its_gradients():
         for other in NEW:
             equal = all(torch.equal(found[one][key], found[other][key]) for key in ("dw1", "dw2", "dx"))
             assert equal == (one == other or {one, other} == {"tetrajet", "tetrajet-ema"})
+
+
+def test_a_checkpoint_keeps_the_averages():
+    """A model that goes on from what was kept has the averages that the first one has."""
+    first, second = (ByteModel(get_model("tiny"), "tetrajet-ema", seed=1) for _ in range(2))
+    for step in range(2):
+        first.at_step(step)
+        with torch.no_grad():
+            first.blocks[0].experts.w1 *= 1.5
+    assert len(first.averages()) == 4 and second.averages() == {}
+    second.load_state_dict(first.state_dict())
+    second.restore(first.averages() | {"0.master": torch.zeros(1)})
+    for model in (first, second):
+        model.at_step(2)
+    kept = second.averages()
+    assert all(torch.equal(one, kept[name]) for name, one in first.averages().items())
+    assert not torch.equal(kept["average.0.fc1"], second.blocks[0].experts.w1.float())

@@ -27,8 +27,10 @@ from .plan import DEAR, tables
 
 SEEDS = 6
 """Seeds of which one gives arrays that are cut in the way that was found."""
-OUT_TURNS, SAME_TURNS, CALL_TURNS = 4, 7, {3: "after a refusal", 6: "at once"}
-"""Of so many turns one gives `out`, and one repeats a row; of eight turns those that are called otherwise than once."""
+OUT, SAME, OTHERS = (0, 4), (5,), (1, 2, 3, 6, 7)
+"""Of eight turns those that give `out`, those that repeat a row, and those in any other storage."""
+CALL_TURNS = {3: "after a refusal", 6: "at once"}
+"""Of eight turns those that are called otherwise than once."""
 APART = 11
 """Turns between those of two numbers that are neighbours."""
 STEPS = (1, 17, 19, 29, 31, 37, 41, 43, 47, 53)
@@ -110,7 +112,7 @@ def _apart(maker: Maker, numbers: Pairs, more: Row) -> Iterator[tuple[Maker, Row
     two = [name for name in TWOFOLD if len(shape.get(name, ())) > 1]
     groups: dict[tuple[int, ...], list[tuple[int, int, int]]] = defaultdict(list)
     for (rows, size), times in numbers.items():
-        key = (size,) if axis == ROWS else (rows, size * unit(operation) % step_of(operation))
+        key: tuple[int, ...] = (size,) if axis == ROWS else (rows, size * unit(operation) % step_of(operation))
         key = (rows, size) if axis == WHOLE else key
         large = rows * size * unit(operation) > LARGE
         special = operation not in PRODUCTS and (large or (rows + size) % ORDINARY > 0)
@@ -206,11 +208,9 @@ def _field(
     made = []
     for rows, size in [(rows, size) for rows, size, times in members for _ in range(times)]:
         rarer = rows >= size, max(rows, size)
-        turn, out = met[rarer] + APART * rarer[1], bool(outs) and (met[rarer] + rarer[1]) % OUT_TURNS == 0
+        turn = met[rarer] + APART * rarer[1]
         met[rarer] += 1
-        forms_turn = turn // OUT_TURNS if out else turn - turn // OUT_TURNS
-        table = {**forms, **outs} if out else forms
-        named, same = _form(maker, case, shape, table, dice, forms_turn)
+        named, same = _form(maker, case, shape, {**forms, **outs} if turn % 8 in OUT else forms, dice, turn)
         made.append(_part(maker, case, {**shape, **named, **repeated}, cell, rows, size, same, turn, dice))
     return Field(case, found, tuple(dice.sample(made, len(made))), number)
 
@@ -252,15 +252,17 @@ def _fits(case: Case, found: Cutting, rows: int) -> bool:
 def _form(maker: Maker, case: Case, shape: Row, table: Table, dice: Random, turn: int) -> tuple[dict[str, Level], bool]:
     """Return levels of a form, and whether all rows are one: then every array that is cut repeats its row.
 
-    turn: of the levels, so that a number meets all of them.
+    turn: of the levels, so that a number meets all of them; those of each kind of turn are counted by themselves.
     """
+    kind = next(kind for kind in (OUT, SAME, OTHERS) if turn % 8 in kind)
+    turn = len(kind) * (turn // 8) + kind.index(turn % 8)
     found, named = maker.cutting, form(shape, table, dice)
     for place, name in enumerate(named):
         levels = [level for level in table[name] if not str(level).startswith("broadcast")]
         named[name] = levels[(turn * STEPS[place % len(STEPS)] + 5 * place) % len(levels)]
     if not holds(case.inputs.get("row_map"), str(named.get("row_map.dtype", "int32"))):
         del named["row_map.dtype"]
-    same = turn % SAME_TURNS == 0 and "out" not in named and _repeats(maker)
+    same = kind is SAME and _repeats(maker)
     return (named | {f"{name}.storage": "broadcast rows" for name in found.inputs} if same else named), same
 
 

@@ -102,7 +102,7 @@ def _rows(operation: str, profile: str, params: Mapping[str, Any], amount: str) 
     if operation == "swiglu_quantize" and amount != "smoke":
         chosen.append({"near ties": "silu and the order of products"})
     if amount == "brief":
-        shared = _shared(operation, profile, params, chosen)
+        shared = shared_rows(operation, profile, params, chosen)
         return shared + _mixed(operation, profile, params, _brief(operation, profile, params))
     if "random" in params and whole:
         return chosen + _mixed(operation, profile, params, MIXED["keyed"])
@@ -124,7 +124,7 @@ def _with_scale(row: Row, place: int) -> Row:
     return {**row, "scale_byte": SCALE_BYTES[place // 4 % len(SCALE_BYTES)]}
 
 
-def _shared(operation: str, profile: str, params: Mapping[str, Any], rows: list[Row]) -> list[Row]:
+def shared_rows(operation: str, profile: str, params: Mapping[str, Any], rows: list[Row]) -> list[Row]:
     """Return the rows of a variant that is not the first: a third of them, or fewer where more variants have others.
 
     Each row is asked of some variants: their steps are primes, so that variants with a parameter in common differ.
