@@ -266,6 +266,9 @@ struct Step {
             r.set(o[0], bfloat16_bits(as_float(b)) | bfloat16_bits(as_float(a)) << 16);
         } else if constexpr (i.is("fma.rn.f32")) {
             r.set(o[0], from_float(__builtin_fmaf(as_float(a), as_float(b), as_float(c))));
+        } else if constexpr (i.is("fma.rn.sat.f32")) {
+            const float sum = __builtin_fmaf(as_float(a), as_float(b), as_float(c));
+            r.set(o[0], from_float(sum > 0 ? sum < 1 ? sum : 1 : 0));  // NaN gives 0
         } else if constexpr (i.is("fma.rn.f64")) {
             r.set(o[0], __builtin_bit_cast(uint64_t, __builtin_fma(as_double(a), as_double(b), as_double(c))));
         } else if constexpr (i.is("lg2.approx.ftz.f32")) {  // as far off as the manual allows

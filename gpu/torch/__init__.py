@@ -104,6 +104,27 @@ OPERATORS: dict[str, Operator] = {
         'Tensor? rbits=None, int[]? philox=None, str layout_out="bytes"',
         shapes.hadamard_quantize_nvfp4, returns=3, words=(("philox", _key),),
     ),
+    "luq": Operator(
+        'Tensor x, Tensor r_under, Tensor r_log, int divisor=64, Tensor? tensor_amax=None, str step="real"', shapes.luq
+    ),
+    "dequantize_luq": Operator(
+        "Tensor packed, Tensor alpha, ScalarType? dtype=None", shapes.dequantize_luq, returns=1, words=(_DTYPE,)
+    ),
+    "radix4": Operator(
+        'Tensor x, int n0, str phase="even", str threshold="midpoint"', shapes.radix4, returns=1
+    ),
+    "dequantize_radix4": Operator(
+        'Tensor packed, int n0, str phase="even", ScalarType? dtype=None', shapes.dequantize_radix4, returns=1,
+        words=(_DTYPE,),
+    ),
+    "quantize_tetrajet": Operator(
+        'Tensor x, int axis=1, str rule="truncation_free", str ties="even", str ratio="bfloat16", *, '
+        "Tensor? rbits=None, int[]? philox=None",
+        shapes.quantize_tetrajet, words=(("philox", _key),),
+    ),
+    "q_ema": Operator(
+        'Tensor w, Tensor ema, int axis=1, str rule="truncation_free", str ratio="bfloat16"', shapes.q_ema
+    ),
     "dge": Operator(
         'Tensor x, int k=5, float cap=3, str target="bfloat16", str compat="paper"', shapes.dge, returns=1,
         words=(("cap", _whole),), differentiable=True,

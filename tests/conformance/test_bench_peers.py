@@ -105,7 +105,7 @@ def test_triton_helpers_equal_the_model():
 ALONE = {"FP8 -> FP8 columns, te" + more for more in ("", ", experts", ", experts, unaligned")}
 SHORT_BLOCKS = {f"MXFP4 -> MXFP4 columns, {mode}, experts, unaligned" for mode in ("amax", "max")}
 """Lines whose blocks of 32 rows may be short: nothing else has them."""
-ALONE_YET = ("nvfp4", "hadamard", "estimators")
+ALONE_YET = ("nvfp4", "hadamard", "logarithmic", "tetrajet", "estimators")
 NVFP4 = {line.label for line in lines.LINES if OPERATIONS[line.operation].family in ALONE_YET}
 """Lines that no contender offers yet."""
 PRODUCTS = {line.label for line in lines.LINES if line.at == "product"}

@@ -11,6 +11,8 @@ import pytest
 
 import refnum
 from refnum import gpu
+from refnum.conformance.cases.corners import corner_cases
+from refnum.conformance.cases.operation import OPERATIONS, arguments_of, call_golden
 from refnum.errors import ArgumentError, DtypeError, RefnumError, ScaleError, ShapeError, UnsupportedError
 
 USABLE, REASON = gpu.available()
@@ -147,6 +149,34 @@ def test_rotations(axis: int, order: str, shape: tuple[int, int]) -> None:
             amax = to_device(np.array([9.5], np.float32))
             got = gpu.hadamard_quantize_nvfp4(to_device(given), axis=axis, tensor_amax=amax, layout_out="swizzled")
             equal(refnum.hadamard_quantize_nvfp4(given, axis=axis, tensor_amax=[9.5], layout_out="swizzled"), got)
+
+
+METHODS = ("luq", "dequantize_luq", "radix4", "dequantize_radix4", "quantize_tetrajet", "q_ema")
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_corners_of_other_methods(name: str) -> None:
+    """Corners of every variant of LUQ, radix 4, TetraJet and Q-EMA."""
+    for params in OPERATIONS[name].variants():
+        for case in corner_cases(name, "HOPPER", params):
+            given = {key: to_device(x) if isinstance(x, np.ndarray) else x for key, x in arguments_of(case).items()}
+            equal(call_golden(case), getattr(gpu, name)(**given))
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("shape", [(1, 32), (70, 96), (257, 992), (130, 1056)], ids=str)
+def test_tetrajet_by_random_bytes(dtype: Any, shape: tuple[int, int]) -> None:
+    rng = np.random.default_rng(shape)
+    x, rbits = samples.floats(rng, *shape, dtype), rng.integers(0, 256, shape, dtype=np.uint8)
+    for axis in (1, 0):
+        want = refnum.quantize_tetrajet(x, axis, rbits=rbits)
+        equal(want, gpu.quantize_tetrajet(to_device(x), axis, rbits=to_device(rbits)))
+        for key in ((5 << 40, 1, 2), (3, 4, 5, (1 << 36) - 32)):  # the second call is planned
+            got = gpu.quantize_tetrajet(to_device(x), axis, philox=key)
+            equal(refnum.quantize_tetrajet(x, axis, philox=key), got)
+        near = np.roll(x, 1, 1)
+        for ema in (near, near.astype(np.float32)):
+            check("q_ema", (x, ema), axis=axis)
 
 
 @pytest.mark.parametrize("compat", ["paper", "ms-amp"])

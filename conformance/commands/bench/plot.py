@@ -21,6 +21,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "quantise": ("quantize_mxfp4", "quantize_fp8_tiles"),
     "dequantise": ("dequantize_mxfp4", "dequantize_fp8_tiles"),
     "NVFP4": ("quantize_nvfp4", "dequantize_nvfp4", "hadamard16", "hadamard_quantize_nvfp4"),
+    "TetraJet": ("quantize_tetrajet", "q_ema"),
+    "logarithmic": ("luq", "dequantize_luq", "radix4", "dequantize_radix4"),
     "DGE and OCC": ("dge", "occ"),
     "FP8 and MXFP4, rows": ("fp8_to_mxfp4", "mxfp4_to_fp8"),
     "columns": ("mxfp4_to_fp8_columns", "mxfp4_to_fp8_rows_columns", "mxfp4_columns", "fp8_columns"),
