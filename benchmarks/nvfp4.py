@@ -1,6 +1,6 @@
-"""NVFP4 on one GPU in two minutes: every bit of the kernels against the model, and their speed beside a copy.
+"""NVFP4 and rotations on one GPU: every bit of the NVFP4 kernels against the model, and all speeds beside a copy.
 
-    python benchmarks/nvfp4.py --out FILE.json [--tune]
+    python benchmarks/nvfp4.py --out FILE.json [--tune] [--no-bits]
 
 The bits: corners of every variant that the kernels have, tensors of 4096 x 7168 and ragged ones, both layouts of
 scales. The speed: at 32768 x 7168, bytes read and written a second against those of a copy of as many bytes; with
@@ -153,9 +153,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--tune", action="store_true")
+    parser.add_argument("--no-bits", action="store_true", help="Time only.")
     chosen = parser.parse_args()
     report: dict[str, Any] = {"device": cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()}
-    bits(report)
+    if not chosen.no_bits:
+        bits(report)
     speeds(report, chosen.tune)
     chosen.out.write_text(json.dumps(report, indent=1) + "\n")
 
