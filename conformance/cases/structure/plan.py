@@ -31,8 +31,11 @@ CALLS = ("twice", "after a refusal", "once", "at once", "after a refusal", "once
 MIXED = {"full": 260, "brief": 12, "all brief": 200, "keyed": 120, "layout": 120, "layout brief": 12}
 """Amount -> mixed rows of a variant; parts of fields hold most pairs, see `fields`."""
 DEAR = {"swiglu_backward": 16, "occ": 8, "swiglu_quantize": 2, "unpermute": 8, "matmul_fp8": 8, "matmul_bf16": 8,
-        "quantize_nvfp4": 8, "hadamard16": 8, "hadamard_quantize_nvfp4": 8}  # fmt: skip
+        "quantize_nvfp4": 8, "hadamard16": 8, "hadamard_quantize_nvfp4": 8, "quantize_tetrajet": 4, "q_ema": 4,
+        "luq": 4, "dge": 4}  # fmt: skip
 """Operation -> by what its largest cases are smaller: the golden model needs so much longer an element."""
+STEPS = (3, 5, 7, 11)
+"""Of so many rows of a variant that is not the first one is asked, of as many as half of an operation's variants."""
 SCALE_BYTES = (0, 1, 60, 126, 127, 128, 200, 254, 255)
 SUMMED = 400
 """Rows of one token at most: the golden model sums them one after the other."""
@@ -99,7 +102,8 @@ def _rows(operation: str, profile: str, params: Mapping[str, Any], amount: str) 
     if operation == "swiglu_quantize" and amount != "smoke":
         chosen.append({"near ties": "silu and the order of products"})
     if amount == "brief":
-        return chosen[::3] + chosen[-1:] + _mixed(operation, profile, params, _brief(operation, profile, params))
+        shared = shared_rows(operation, profile, params, chosen)
+        return shared + _mixed(operation, profile, params, _brief(operation, profile, params))
     if "random" in params and whole:
         return chosen + _mixed(operation, profile, params, MIXED["keyed"])
     if whole:
@@ -118,6 +122,20 @@ def _with_scale(row: Row, place: int) -> Row:
     if place % 4 or "classes" not in row:
         return row
     return {**row, "scale_byte": SCALE_BYTES[place // 4 % len(SCALE_BYTES)]}
+
+
+def shared_rows(operation: str, profile: str, params: Mapping[str, Any], rows: list[Row]) -> list[Row]:
+    """Return the rows of a variant that is not the first: a third of them, or fewer where more variants have others.
+
+    Each row is asked of some variants: their steps are primes, so that variants with a parameter in common differ.
+    """
+    choices = [plain(choice) for choice in OPERATIONS[operation].variants()]
+    own = plain({name: value for name, value in params.items() if name in OPERATIONS[operation].params})
+    place = choices.index(own) if own in choices else 0
+    if OPERATIONS[operation].profiled:
+        place += len(choices) * list(refnum.PROFILES).index(profile.partition("+")[0])
+    step = max(step for step in STEPS if step == STEPS[0] or 2 * step <= len(choices))
+    return rows[place % step :: step]
 
 
 def _brief(operation: str, profile: str, params: Mapping[str, Any]) -> int:

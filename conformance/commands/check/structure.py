@@ -116,10 +116,22 @@ def _decided(engine: Asking, subject: Subject, amount: str, rounding: str) -> bo
     """Whether another profile of the same code was asked the structure of these parameters; noted."""
     if engine.plan.level == "exhaustive" or not subject.one_code or rounding == "stochastic":
         return False
-    place = (subject.name, engine.item.operation.name, repr(engine.item.params))
-    before = engine.plan.decided.setdefault(("structure", *place), [])
+    before = _before(engine, subject)
     before.append(engine.item.profile)
     return len(before) > 1
+
+
+def _before(engine: Asking, subject: Subject) -> list[str]:
+    """Return the profiles under which a subject was asked the structure of a variant's parameters."""
+    place = (subject.name, engine.item.operation.name, repr(engine.item.params))
+    return engine.plan.decided.setdefault(("structure", *place), [])
+
+
+def known_code(engine: Asking, subject: Subject) -> bool:
+    """Whether the same code was asked the structure of a variant's parameters before, under other profiles."""
+    stochastic = refnum.get_profile(engine.item.profile).rounding == "stochastic"
+    alike = subject.one_code and not stochastic and engine.plan.level != "exhaustive"
+    return alike and bool(_before(engine, subject))
 
 
 def _asked_of(subject: Subject, operation: str, rows: list[Row]) -> Iterator[Row]:
