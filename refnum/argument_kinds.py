@@ -38,9 +38,6 @@ OTHERWISE: dict[str, dict[str, str]] = {
     "scales_from_swizzled": {"rows": ""},
     "scales_from_layout": {"scales": "@layout", "rows": ""},
     "codes_to_packed": {"codes": "E2M1"},
-    "llm_fp4": {"maxval": "float32"},
-    "stable_spam_factors": {"largest": "measured", "norm": "measured"},
-    "stable_spam_apply": {"m": "float32", "v": "float32", "factors": "float32"},
 }
 """Function -> its arguments that hold something else than `KINDS` says; an empty kind is that of no array."""
 
