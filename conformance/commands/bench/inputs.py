@@ -18,7 +18,7 @@ from refnum.arrays import Array
 from ...cases.case import Case
 from ...cases.operation import OPERATIONS
 from .lines import Line
-from .shapes import Shape
+from .shapes import ALIGN, Shape
 
 PART = 4096
 """Rows that are made at a time."""
