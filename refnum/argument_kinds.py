@@ -26,7 +26,7 @@ OTHERWISE: dict[str, dict[str, str]] = {
     "smp_average": {"samples": "float32"},
     "grad_scale": {"scale": "float32", "amax": "float32", "top": "float32"},
     "llm_fp4": {"maxval": "float32"},
-    "stable_spam_factors": {"largest": "float32", "norm": "float32"},
+    "stable_spam_factors": {"largest": "measured", "norm": "measured"},
     "stable_spam_apply": {"m": "float32", "v": "float32", "factors": "float32"},
     "decode": {"codes": "@fmt"},
     "decode_e2m1": {"codes": "E2M1"},
