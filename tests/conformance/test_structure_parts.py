@@ -48,7 +48,7 @@ def test_rows_and_columns_are_cut_where_the_answer_is_local():
 def test_a_scale_of_the_tensor_that_hangs_on_a_given_maximum_is_no_hindrance():
     found = cutting("luq", "HOPPER", OPERATIONS["luq"].defaults())
     assert set(found.inputs) == {"x", "r_under", "r_log"} and set(found.outputs) == {"packed"}
-    assert cutting("occ", "HOPPER", OPERATIONS["occ"].defaults()) is None
+    assert cutting("occ", "HOPPER", OPERATIONS["occ"].defaults()) is UNCUT
 
 
 def test_what_is_not_local_is_not_cut():
@@ -126,7 +126,7 @@ CONDITIONS = {
     "24 rows of 5 columns": (lambda x: x.shape == (24, 5), flipped, "", 24),
     "384 rows of 24 columns": (lambda x: x.shape == (384, 24), stepped, "not contiguous", 384),
     "a residue of 512 rows in a storage": (
-        lambda x: x.shape[0] % 512 == 277 and x.ndim == 2 and abs(x.strides[1]) > x.itemsize, flipped, "", 277),
+        lambda x: x.shape[0] % 512 == 277 and x.ndim == 2 and not x.flags.c_contiguous, flipped, "", 277),
 }  # fmt: skip
 
 
@@ -145,7 +145,7 @@ def test_a_kernel_that_writes_its_input_is_told():
             codes[-1, -1] ^= 1
         return right
 
-    tally = asked("decode_e8m0", run, most=12)
+    tally = asked("decode_e8m0", run, most=60)
     assert {one.finding for one in tally.failures} == {"input-mutated"}
 
 
