@@ -15,7 +15,7 @@ union Held {
     Turned<16> turned;
 };
 
-// RAGGED: rows wait in `held`, not in registers, until the tile's bytes are known.
+// With RAGGED rows wait in `held`, not in registers, until the tile's bytes are known.
 __device__ __forceinline__ void load_rows(const ColumnArguments& a, const ColumnTile& tile, uint32_t part,
                                           uint32_t quad, Rows& rows, Held& held) {
     const offset_t column = tile.column + 16 * part;
@@ -24,10 +24,11 @@ __device__ __forceinline__ void load_rows(const ColumnArguments& a, const Column
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
         const bool exists = 4 * quad + i < (RAGGED ? tile.held : tile.rows) && column < a.k;
-        rows.w[i][0] = rows.w[i][1] = rows.w[i][2] = rows.w[i][3] = rows.byte[i] = 0;
         if (RAGGED && a.aligned & VECTORS) copy_16(&held.rows[i][threadIdx.x], x + i * a.x_stride, exists);
-        else if (exists) load<16>(x + i * a.x_stride, a.aligned & VECTORS, rows.w[i]);
-        if (exists) rows.byte[i] = load_byte(scales + i * a.scale_stride);
+        rows.w[i][0] = rows.w[i][1] = rows.w[i][2] = rows.w[i][3] = rows.byte[i] = 0;
+        if (!exists) continue;
+        if (!RAGGED || !(a.aligned & VECTORS)) load<16>(x + i * a.x_stride, a.aligned & VECTORS, rows.w[i]);
+        rows.byte[i] = load_byte(scales + i * a.scale_stride);
     }
     if (!RAGGED || a.aligned & VECTORS) return;
 #pragma unroll
