@@ -1,6 +1,6 @@
-"""NVFP4 on one GPU in two minutes: every bit of the kernels against the model, and their speed beside a copy.
+"""NVFP4 and rotations on one GPU: every bit of the NVFP4 kernels against the model, and all speeds beside a copy.
 
-    python benchmarks/nvfp4.py --out FILE.json [--tune]
+    python benchmarks/nvfp4.py --out FILE.json [--tune] [--no-bits]
 
 The bits: corners of every variant that the kernels have, tensors of 4096 x 7168 and ragged ones, both layouts of
 scales. The speed: at 32768 x 7168, bytes read and written a second against those of a copy of as many bytes; with
@@ -24,13 +24,18 @@ from refnum.conformance.cases.operation import OPERATIONS, arguments_of
 from refnum.gpu import ops
 from refnum.gpu.device import plans
 from refnum.gpu.interface.nvfp4 import KERNELS
-from refnum.gpu.ops import nvfp4
+from refnum.gpu.ops import hadamard, nvfp4
 from refnum.gpu.ops.rowwise import Grid
 
 M, K = 32768, 7168
-CUTS = [(kernel, Grid(threads, unroll, part, stream))
-        for kernel, part, unrolls in (("quantize_nvfp4", 32, (1, 2, 4)), ("dequantize_nvfp4", 8, (1, 2, 4, 8)))
-        for threads in (128, 256, 512) for unroll in unrolls for stream in (0, 1)]  # fmt: skip
+CUTS = {
+    kernel: [Grid(threads, unroll, part, stream)
+             for threads in (128, 256, 512) for unroll in unrolls for stream in streams]
+    for kernel, part, unrolls, streams in (
+        ("quantize_nvfp4", 32, (1, 2, 4), (0, 1)), ("dequantize_nvfp4", 8, (1, 2), (1,)),
+        ("hadamard16", 16, (1,), (0,)), ("hadamard_quantize_nvfp4", 16, (1,), (0,)),
+    )
+}  # fmt: skip
 
 
 def device(x: Any) -> Any:
@@ -94,12 +99,20 @@ def seconds(call: Callable[[], Any], repeats: int = 30) -> float:
     return float(np.median(found))
 
 
+def _kernel(label: str) -> tuple[str, dict[str, Grid]]:
+    """Return the kernel file of a line, and the table of its grids."""
+    if label.startswith("rotated"):
+        return "hadamard16" if "BF16" in label else "hadamard_quantize_nvfp4", hadamard.TUNING
+    return "dequantize_nvfp4" if label.startswith("NVFP4") else "quantize_nvfp4", nvfp4.TUNING
+
+
 def speeds(report: dict[str, Any], tune: bool) -> None:
     """Share of a copy's bytes a second."""
     amax = cupy.asarray(np.array([40], np.float32))
     x = (cupy.random.default_rng(1).standard_normal((M, K), dtype=np.float32).view(np.uint32) >> 16).astype(np.uint16)
     packed, scales, _ = ops.quantize_nvfp4(x, "TE", amax)
     out = (cupy.empty_like(packed), cupy.empty_like(scales), cupy.empty_like(amax))
+    down = (packed.reshape(K, -1), scales.reshape(K, -1), cupy.empty_like(amax))
     values, wide = cupy.empty_like(x), cupy.empty((M, K), np.float32)
     calls = {
         "BF16 -> NVFP4": (lambda: ops.quantize_nvfp4(x, "TE", amax, out=out), 2.5625),
@@ -107,6 +120,13 @@ def speeds(report: dict[str, Any], tune: bool) -> None:
         "BF16 -> NVFP4, maximum found": (lambda: ops.quantize_nvfp4(x, out=out), 4.5625),
         "NVFP4 -> BF16": (lambda: ops.dequantize_nvfp4(packed, scales, amax, dtype="bfloat16", out=values), 2.5625),
         "NVFP4 -> FP32": (lambda: ops.dequantize_nvfp4(packed, scales, amax, out=wide), 4.5625),
+        "rotated BF16": (lambda: ops.hadamard16(x, out=values), 4),
+        "rotated BF16, columns": (lambda: ops.hadamard16(x, axis=0, out=values), 4),
+        "rotated NVFP4": (lambda: ops.hadamard_quantize_nvfp4(x, tensor_amax=amax, out=out), 2.5625),
+        "rotated NVFP4, columns": (
+            lambda: ops.hadamard_quantize_nvfp4(x, axis=0, tensor_amax=amax, out=down),
+            2.5625,
+        ),
     }
     source, target = cupy.empty(M * K * 2, np.uint8), cupy.empty(M * K * 2, np.uint8)
     copy = 2 * source.size / seconds(lambda: cupy.cuda.runtime.memcpyAsync(
@@ -115,14 +135,13 @@ def speeds(report: dict[str, Any], tune: bool) -> None:
     print(f"copy {copy / 1e12:.3f} TB/s")
     report["speeds"] = []
     for label, (call, size) in calls.items():
-        for kernel, cut in [("", None), *(CUTS if tune and "TORCHAO" not in label and "found" not in label else [])]:
-            if kernel and kernel.startswith("de") != label.startswith("NVFP4"):
-                continue
-            shipped = dict(nvfp4.TUNING)
-            nvfp4.TUNING.update({name: cut for name in shipped if cut and name.partition(" ")[0] == kernel})
+        kernel, table = _kernel(label)
+        for cut in (None, *(CUTS[kernel] if tune and "TORCHAO" not in label and "found" not in label else ())):
+            shipped = dict(table)
+            table.update({name: cut for name in shipped if cut and name.partition(" ")[0] == kernel})
             plans.forget()
             took = seconds(call)
-            nvfp4.TUNING.update(shipped)
+            table.update(shipped)
             plans.forget()
             share = M * K * size / took / copy
             report["speeds"].append([label, cut.defines if cut else "shipped", took, share])
@@ -134,9 +153,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--tune", action="store_true")
+    parser.add_argument("--no-bits", action="store_true", help="Time only.")
     chosen = parser.parse_args()
     report: dict[str, Any] = {"device": cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()}
-    bits(report)
+    if not chosen.no_bits:
+        bits(report)
     speeds(report, chosen.tune)
     chosen.out.write_text(json.dumps(report, indent=1) + "\n")
 

@@ -122,9 +122,15 @@ def outside_host(case: Any) -> str:
     return outside(case) if case.operation in ROUNDED else ""
 
 
+def _too_large(words: Any, bits: int) -> bool:
+    return words is not None and words.dtype.kind == "u" and words.size > 0 and int(words.max()) >> bits > 0
+
+
 def outside_emulated(case: Any) -> str:
-    """Return `outside`, or why a wrong index is not refused: no launcher reads the device's memory (N0)."""
+    """Return `outside`, or why a wrong index or word is not refused: no launcher reads the device's memory (N0)."""
     row_map, payload = case.inputs.get("row_map"), case.inputs.get("payload")
+    if any(_too_large(case.inputs.get(name), bits) for name, bits in (("r_under", 24), ("r_log", 23))):
+        return "random words lie on the emulated device, whose memory no launcher reads"
     if row_map is None or row_map.size == 0 or row_map.dtype.kind not in "iu":
         return outside(case)
     tokens = case.params["tokens"] if payload is None else payload.shape[0]

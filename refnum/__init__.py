@@ -9,7 +9,9 @@ and ml_dtypes too; bfloat16 is taken by its bits. A profile is given by its name
 
 import ast
 import importlib
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 __version__ = "0.1.0"
@@ -24,6 +26,18 @@ def _public_names() -> dict[str, str]:
 
 _PUBLIC = _public_names()
 __all__ = sorted(_PUBLIC)
+
+
+class _Package(ModuleType):
+    """This package: what a submodule of array functions holds goes behind doors as soon as Python has loaded it."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in ("layouts", "philox") and isinstance(value, ModuleType):
+            importlib.import_module(".interchange", __name__).door_module(value)
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> Any:

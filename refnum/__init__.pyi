@@ -30,6 +30,7 @@ from .formats import (
 from .gradients import grad_scale, hindsight_amax, smp_average
 from .hadamard import hadamard16, hadamard_quantize_nvfp4
 from .integer import dequantize_int4, efficient_qat, int4_affine, int4_keep_two, sawb
+from .llm_quantisers import llm_fp4, llm_qat
 from .logarithmic import dequantize_luq, dequantize_radix4, luq, radix4, tpr
 from .narrow import encode
 from .nvfp4 import dequantize_nvfp4, quantize_nvfp4
@@ -64,6 +65,7 @@ from .payload import (
 from .product import matmul_bf16, matmul_fp8
 from .profiles import HOPPER, OCP, PROFILES, Profile, get_profile
 from .recast import fp8_to_mxfp4, mxfp4_to_fp8
+from .stable_spam import StableSpamFactors, stable_spam_apply, stable_spam_factors
 from .swiglu import swiglu_backward, swiglu_quantize
 from .tensor_core import tensor_core_step
 from .tetrajet import dequantize_tetrajet, double_quantise, q_ema, quantize_tetrajet
@@ -96,6 +98,7 @@ __all__ = [
     "Format",
     "Profile",
     "SpamState",
+    "StableSpamFactors",
     "StableSpamState",
     "adam_step",
     "block_class",
@@ -137,6 +140,8 @@ __all__ = [
     "int4_affine",
     "int4_keep_two",
     "layouts",
+    "llm_fp4",
+    "llm_qat",
     "luq",
     "matmul_bf16",
     "matmul_fp8",
@@ -168,6 +173,8 @@ __all__ = [
     "sawb",
     "smp_average",
     "spam_step",
+    "stable_spam_apply",
+    "stable_spam_factors",
     "stable_spam_step",
     "swiglu_backward",
     "swiglu_quantize",

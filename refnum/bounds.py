@@ -5,7 +5,6 @@ Everything is exact: integers in units of the smallest product, then rationals, 
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -123,20 +122,21 @@ def _part(
 ) -> list[np.ndarray]:
     """Return the bits of (low, high) for some rows and columns, [M, N]; -Inf and Inf where none is wanted."""
     k, shape = left.significands.shape[0], wanted.shape
-    width = TILE if scales.by_block else k
-    sums = [_sums(facts, left, right, slice(start, min(start + width, k)), chains) for start in range(0, k, width)]
-    factors = [None if scales.absent else _broadcast(scales.factors(block), shape) for block in range(len(sums))]
+    steps = -(-k // facts.terms)
+    sums = _sums(facts, left, right, TILE // facts.terms if scales.by_block else steps, chains)
+    blocks = range(len(sums.total))
+    factors = [None if scales.absent else _broadcast(scales.factors(block), shape) for block in blocks]
     low, high = (np.full(shape, bits, np.uint32) for bits in EVERYTHING)
     for i, j in np.argwhere(wanted):
-        pairs = [(part.at(i, j), None if f is None else (_scale(f[0][i, j]), _scale(f[1][i, j])))
-                 for part, f in zip(sums, factors, strict=True)]  # fmt: skip
-        low[i, j], high[i, j] = _interval(pairs, -(-k // facts.terms))
+        pairs = [(part, None if f is None else (_scale(f[0][i, j]), _scale(f[1][i, j])))
+                 for part, f in zip(sums.at(i, j), factors, strict=True)]  # fmt: skip
+        low[i, j], high[i, j] = _interval(pairs, steps)
     return [low, high]
 
 
 @dataclass(frozen=True)
 class _Sums:
-    """What is known of the terms that share a scale, each [M, N]: exact sums and losses in units of 2**unit."""
+    """What is known of the terms that share a scale, each [B, M, N]: exact sums and losses in units of 2**unit."""
 
     unit: int
     total: np.ndarray
@@ -145,34 +145,29 @@ class _Sums:
     down: np.ndarray
     up: np.ndarray
 
-    def at(self, i: int, j: int) -> tuple[Fraction, ...]:
-        """Return (total, positive, negative, down, up) of one result."""
+    def at(self, i: int, j: int) -> list[tuple[Fraction, ...]]:
+        """Return (total, positive, negative, down, up) of one result, for each block of terms."""
         unit = Fraction(2) ** self.unit
-        return tuple(int(x[i, j]) * unit for x in (self.total, self.positive, self.negative, self.down, self.up))
+        facts = (self.total, self.positive, self.negative, self.down, self.up)
+        return [tuple(int(n) * unit for n in row) for row in zip(*(x[:, i, j] for x in facts), strict=True)]
 
 
-def _sums(facts: Instruction, left: Operand, right: Operand, terms: slice, chains: str) -> _Sums:
-    """Return exact sums of some terms of K, and bounds of what chains over them may lose."""
+def _sums(facts: Instruction, left: Operand, right: Operand, steps: int, chains: str) -> _Sums:
+    """Return exact sums of the terms of K in blocks of so many steps, and what chains over a block may lose."""
     places = _Places.of(facts, left, right)
-    groups = [_Group.of(places, left, right, slice(s, min(s + facts.terms, terms.stop)))
-              for s in range(terms.start, terms.stop, facts.terms)]  # fmt: skip
-    positive, negative = _added(g.positive for g in groups), _added(g.negative for g in groups)
+    groups = _Groups.of(places, left, right, steps)
+    positive, negative = groups.positive.sum(axis=1), groups.negative.sum(axis=1)
     highest, lowest = positive, negative  # magnitudes that no accumulator exceeds, above and below zero
-    bits = functools.reduce(np.bitwise_or, (np.bitwise_or.reduce(g.magnitudes, axis=0) for g in groups))
+    bits = np.bitwise_or.reduce(groups.magnitudes, axis=(1, 2))
     least = bits & -bits  # a power of two that divides every product, and so every accumulator
     for _ in range(_ROUNDS):
-        losses = [g.losses(highest, lowest, least) for g in groups]
-        rises = [g.positive - g.negative + up for g, (_, up) in zip(groups, losses, strict=True)]
-        falls = [g.negative - g.positive + down for g, (down, _) in zip(groups, losses, strict=True)]
-        highest = np.minimum(highest, _most(rises, chains))
-        lowest = np.minimum(lowest, _most(falls, chains))
+        falls, rises = losses = groups.losses(highest, lowest, least)
+        highest = np.minimum(highest, _most(groups.positive - groups.negative + rises, chains))
+        lowest = np.minimum(lowest, _most(groups.negative - groups.positive + falls, chains))
     most = np.maximum(highest, lowest)
-    place = functools.reduce(np.maximum, (g.own for g in groups), places.of_terms(most))
-    place = np.maximum(place, places.of_results(most))
-    away = [g.rounded(place) for g in groups]
-    down, up = (
-        np.minimum(_added(loss[side] for loss in losses), _added(loss[side] for loss in away)) for side in (0, 1)
-    )
+    place = np.maximum(groups.own.max(axis=1), np.maximum(places.of_terms(most), places.of_results(most)))
+    pairs = zip(losses, groups.rounded(place), strict=True)
+    down, up = (np.minimum(loss.sum(axis=1), away.sum(axis=1)) for loss, away in pairs)
     return _Sums(places.unit, positive - negative, positive, negative, down, up)
 
 
@@ -210,25 +205,20 @@ class _Places:
         return np.array(flat, most.dtype).reshape(most.shape)
 
 
-def _added(arrays: Iterable[np.ndarray]) -> np.ndarray:
-    return functools.reduce(np.add, arrays)
-
-
-def _most(changes: list[np.ndarray], chains: str) -> np.ndarray:
-    """Return the largest sum of some of the changes, or of neighbours among them; at least 0."""
-    zero = np.zeros_like(changes[0])
+def _most(changes: np.ndarray, chains: str) -> np.ndarray:
+    """Return the largest sum of some of the changes on axis 1, or of neighbours among them; at least 0."""
     if chains == "any":
-        return _added(np.maximum(x, zero) for x in changes)
-    best = current = zero
-    for x in changes:
-        current = np.maximum(current + x, zero)
+        return np.asarray(np.maximum(changes, np.zeros_like(changes)).sum(axis=1))
+    best = current = np.zeros_like(changes[:, 0])
+    for x in np.moveaxis(changes, 1, 0):
+        current = np.maximum(current + x, np.zeros_like(x))
         best = np.maximum(best, current)
     return best
 
 
 @dataclass(frozen=True)
-class _Group:
-    """The products of one step for every result: magnitudes in units, [T, M, N], and what follows of them, [M, N]."""
+class _Groups:
+    """The products of every step: magnitudes in units, [B, G, T, M, N], and what follows of them, [B, G, M, N]."""
 
     places: _Places
     magnitudes: np.ndarray
@@ -239,49 +229,57 @@ class _Group:
     """2**(E - F) in units, E the largest exponent of the products; 0 where all are zero."""
 
     @staticmethod
-    def of(places: _Places, left: Operand, right: Operand, terms: slice) -> _Group:
-        """Return the group of some terms."""
-        every, wide = slice(0, None), places.wide
-        a, b = left.cut(terms, every), right.cut(terms, every)
-        significands = a.significands[:, :, None] * b.significands[:, None, :]
-        exponents = a.exponents[:, :, None] + b.exponents[:, None, :]
+    def of(places: _Places, left: Operand, right: Operand, steps: int) -> _Groups:
+        """Return the groups in blocks of so many steps; products of zeros fill the last."""
+        wide, terms = places.wide, places.facts.terms
+        (s_a, e_a), (s_b, e_b) = (_in_steps(x, steps, terms) for x in (left, right))
+        significands = s_a[..., :, None] * s_b[..., None, :]
+        exponents = e_a[..., :, None] + e_b[..., None, :]
         fractions = left.fmt.mantissa_bits + right.fmt.mantissa_bits
         present = significands != 0
         shift: np.ndarray = np.where(present, exponents - fractions - places.unit, 0).astype(wide)
         magnitudes = abs(significands).astype(wide) << shift
         minus = significands < 0
         zero = np.zeros_like(magnitudes)
-        top = np.maximum(np.where(present, exponents, ZERO_EXPONENT).max(axis=0), ZERO_EXPONENT)
+        top = np.maximum(np.where(present, exponents, ZERO_EXPONENT).max(axis=2), ZERO_EXPONENT)
         place = np.maximum(top - places.facts.fraction_bits - places.unit, 0).astype(wide)
-        own = np.where(present.any(axis=0), np.ones_like(place) << place, np.zeros_like(place))
-        positive = np.where(minus, zero, magnitudes).sum(axis=0)
-        return _Group(places, magnitudes, minus, positive, np.where(minus, magnitudes, zero).sum(axis=0), own)
+        own = np.where(present.any(axis=2), np.ones_like(place) << place, np.zeros_like(place))
+        positive = np.where(minus, zero, magnitudes).sum(axis=2)
+        return _Groups(places, magnitudes, minus, positive, np.where(minus, magnitudes, zero).sum(axis=2), own)
 
     def losses(self, highest: np.ndarray, lowest: np.ndarray, least: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return (down, up): what a step over these products may take from, or add to, the exact sum."""
-        place = np.maximum(self.own, self.places.of_terms(np.maximum(highest, lowest)))
-        rest = self.magnitudes & (np.maximum(place, np.ones_like(place)) - 1)  # of a power of two: what it cuts off
+        """Return (down, up): what each step may take from, or add to, the exact sum."""
+        place = np.maximum(self.own, self.places.of_terms(np.maximum(highest, lowest))[:, None])
+        rest = self.magnitudes & (np.maximum(place, np.ones_like(place)) - 1)[:, :, None]  # what 2**n cuts off
         zero = np.zeros_like(rest)
-        down = np.where(self.minus, zero, rest).sum(axis=0) + self._accumulator(highest, least)
-        up = np.where(self.minus, rest, zero).sum(axis=0) + self._accumulator(lowest, least)
+        down = np.where(self.minus, zero, rest).sum(axis=2) + self._accumulator(highest, least)
+        up = np.where(self.minus, rest, zero).sum(axis=2) + self._accumulator(lowest, least)
         return down, up
 
     def rounded(self, place: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return (down, up) of the exact sum to the sum of all products rounded to multiples of `place`.
+        """Return (down, up) of the exact sum to the sum of all products rounded to multiples of `place`, [B, M, N].
 
         A chain never falls below the sum of products rounded down so, nor rises above that of products rounded up:
         every cut is monotone, and leaves multiples of the largest place as they are.
         """
-        place = np.maximum(place, np.ones_like(place))
-        low, high = self.magnitudes & (place - 1), -self.magnitudes & (place - 1)
-        return np.where(self.minus, high, low).sum(axis=0), np.where(self.minus, low, high).sum(axis=0)
+        rest = (np.maximum(place, np.ones_like(place)) - 1)[:, None, None]
+        low, high = self.magnitudes & rest, -self.magnitudes & rest
+        return np.where(self.minus, high, low).sum(axis=2), np.where(self.minus, low, high).sum(axis=2)
 
     def _accumulator(self, most: np.ndarray, least: np.ndarray) -> np.ndarray:
         """What a step may cut from the accumulator that goes in, and from the result, of one sign."""
-        zero = np.zeros_like(most)
-        before = np.minimum(np.maximum(self.own - least, zero), most)
-        after = np.maximum(self.places.of_results(most) - np.maximum(self.own, least), zero)
+        zero = np.zeros_like(self.own)
+        before = np.minimum(np.maximum(self.own - least[:, None], zero), most[:, None])
+        after = np.maximum(self.places.of_results(most)[:, None] - np.maximum(self.own, least[:, None]), zero)
         return np.where(self.own == 0, zero, before + after)  # beside products that are all zero nothing is cut
+
+
+def _in_steps(x: Operand, steps: int, terms: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return (significands, exponents) as [blocks, steps, terms, R]; zeros fill the last block."""
+    k, rows = x.significands.shape
+    fill = [(0, -k % (steps * terms)), (0, 0)]
+    shape = (-1, steps, terms, rows)
+    return np.pad(x.significands, fill).reshape(shape), np.pad(x.exponents, fill).reshape(shape)
 
 
 def _interval(

@@ -19,7 +19,9 @@ from .blocks import quantize_mx, quantize_mxfp4
 from .codec import value
 from .columns import fp8_columns, mxfp4_columns, mxfp4_to_fp8_columns
 from .errors import ArgumentError, shown
+from .estimators_explained import dge_steps, occ_steps
 from .formats import E2M1, E4M3, FP32, get_format, magnitude_value
+from .hadamard_explained import rotate_quantize_steps, rotate_steps
 from .layouts import scales_from_layout
 from .logarithmic_explained import LOGARITHMIC
 from .nvfp4_explained import dequantize_steps, quantize_steps
@@ -99,15 +101,21 @@ def _place(shape: tuple[int, ...], index: int | tuple[int, int]) -> tuple[int, i
 
 def _scalar(operation: str, arguments: dict[str, Any], profile: Profile, index: Any) -> Explanation:
     """N1 and N2: a float becomes a code, or a code a float, each by itself."""
-    shape = np.shape(arguments["x" if "x" in arguments else "codes"])
+    at = _anywhere(np.shape(arguments["x" if "x" in arguments else "codes"]), index)
+    steps, code = scalar_steps(operation, arguments, at)
+    return Explanation(operation, profile.name, at, tuple(steps), code, None)
+
+
+def _anywhere(shape: tuple[int, ...], index: Any) -> tuple[int, ...]:
+    """Return the place of an element in an array of any shape, from its indices or its flat index."""
     try:
-        at = np.unravel_index(int(index), shape) if np.ndim(index) == 0 else tuple(int(i) for i in index)
-        if min(at, default=0) < 0:
+        given = np.unravel_index(int(index), shape) if np.ndim(index) == 0 else index
+        at = tuple(int(i) for i in given)
+        if len(at) != len(shape) or any(not 0 <= i < length for i, length in zip(at, shape, strict=True)):
             raise IndexError(at)
-        steps, code = scalar_steps(operation, arguments, tuple(int(i) for i in at))
     except (IndexError, ValueError, TypeError) as error:
         raise ArgumentError(f"index {shown(index)} is outside the array of shape {tuple(shape)}") from error
-    return Explanation(operation, profile.name, tuple(int(i) for i in at), tuple(steps), code, None)
+    return at
 
 
 def _quantize(operation: str, arguments: dict[str, Any], profile: Profile, index: Any) -> Explanation:
@@ -282,6 +290,30 @@ def _logarithmic(operation: str, arguments: dict[str, Any], profile: Profile, in
     return Explanation(operation, profile.name, (row, column), tuple(steps), code, None)
 
 
+def _rotation(operation: str, arguments: dict[str, Any], profile: Profile, index: Any) -> Explanation:
+    """N22: what stands at an element's place after the rotation of its group, and its code."""
+    row, column = _place(np.shape(arguments["x"]), index)
+    if operation == "hadamard16":
+        steps, code = rotate_steps(arguments, row, column)
+        return Explanation(operation, profile.name, (row, column), tuple(steps), code, None)
+    steps, code, scale = rotate_quantize_steps(arguments, row, column)
+    return Explanation(operation, profile.name, (row, column), tuple(steps), code, scale)
+
+
+def _dge(operation: str, arguments: dict[str, Any], profile: Profile, index: Any) -> Explanation:
+    """N25.1 to N25.3: a number by its place in an interval."""
+    at = _anywhere(np.shape(arguments["x"]), index)
+    steps, code = dge_steps(arguments, at)
+    return Explanation(operation, profile.name, at, tuple(steps), code, None)
+
+
+def _occ(operation: str, arguments: dict[str, Any], profile: Profile, index: Any) -> Explanation:
+    """N25.4: a number between the thresholds of its vector."""
+    row, column = _place(np.shape(arguments["x"]), index)
+    steps, code = occ_steps(arguments, row, column)
+    return Explanation(operation, profile.name, (row, column), tuple(steps), code, None)
+
+
 _RECASTS = {
     "fp8_to_mxfp4": (E4M3, E2M1),
     "mxfp4_to_fp8": (E2M1, E4M3),
@@ -306,5 +338,8 @@ EXPLAINED = {
     **dict.fromkeys(("quantize_nvfp4", "dequantize_nvfp4"), _nvfp4),
     **dict.fromkeys(("quantize_tetrajet", "q_ema"), _tetrajet),
     **dict.fromkeys(LOGARITHMIC, _logarithmic),
+    **dict.fromkeys(("hadamard16", "hadamard_quantize_nvfp4"), _rotation),
+    "dge": _dge,
+    "occ": _occ,
 }
 """Operation -> the function that explains it."""

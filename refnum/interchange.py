@@ -3,6 +3,7 @@
 `refnum.NAME` is the golden function of that name behind `door`: arguments become NumPy arrays, or CuPy arrays for
 tensors that lie on a CUDA device where CuPy is installed, and a torch tensor among them makes the results torch
 tensors on its device. Bits are taken as they are: no number is rounded but those of a list, which have no dtype.
+The functions of `refnum.layouts` and `refnum.philox` get their doors when the module is loaded (`door_module`).
 torch is never imported here: a process that has a torch tensor has imported it.
 """
 
@@ -12,54 +13,19 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import is_dataclass, replace
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
+from .argument_kinds import CODED, HELD, KINDS, LAYOUT, OTHERWISE, STORED
 from .arrays import BFLOAT16
 from .errors import ArgumentError, DtypeError, shown
 from .formats import Format
 from .profiles import Profile
 
 Array = Any
-
-KINDS: dict[str, str] = {
-    "x": "float32", "grad": "float32", "rows": "float32", "prob": "float32", "weights": "float32", "c": "float32",
-    "gate": "bfloat16", "up": "bfloat16",
-    "codes": "E4M3", "packed": "pairs", "payload": "bytes", "scales": "E8M0", "a_scales": "E8M0", "b_scales": "E8M0",
-    "tensor_amax": "float32", "w": "float32", "ema": "float32", "before": "float32", "after": "float32",
-    "distance": "float32", "dist_w": "float32", "dist_q": "float32", "total": "float32", "norms": "float32",
-    "outer": "float32", "count": "integers", "period": "integers",
-    "a": "@a_format", "b": "@b_format",
-    "rbits": "integers", "row_map": "integers", "scale_exponent": "exponents", "case": "case", "dtype": "dtype",
-    "out": "dtype",
-}  # fmt: skip
-"""Argument -> what it holds: numbers, codes of a format or of the one that an argument names (`@`), bytes, integers."""
-
-OTHERWISE: dict[str, dict[str, str]] = {
-    "dequantize_mx": {"codes": "@element"},
-    "dequantize_nvfp4": {"scales": "E4M3"},
-    "dequantize_tetrajet_v2": {"scales": "E4M3"},
-    "osci_reset": {"scales": "E4M3"},
-    "luq": {"r_under": "integers", "r_log": "integers"},
-    "dequantize_luq": {"alpha": "float32"},
-    "dequantize_int4": {"codes": "INT4", "scales": "float32", "zeros": "integers"},
-    "hindsight_amax": {"amax": "float32", "previous": "float32"},
-    "smp_average": {"samples": "float32"},
-    "grad_scale": {"scale": "float32", "amax": "float32", "top": "float32"},
-    "decode": {"codes": "@fmt"},
-    "decode_e2m1": {"codes": "E2M1"},
-    "decode_e8m0": {"codes": "E8M0"},
-    "matmul_bf16": {"a": "bfloat16", "b": "bfloat16"},
-}
-"""Function -> its arguments that hold something else than `KINDS` says."""
-
-_CODED: dict[str, str] = {
-    "float4_e2m1fn": "E2M1", "float6_e2m3fn": "E2M3", "float6_e3m2fn": "E3M2", "float8_e4m3fn": "E4M3",
-    "float8_e5m2": "E5M2", "float8_e8m0fnu": "E8M0", "float4_e2m1fn_x2": "pairs", "bfloat16": "BF16",
-}  # fmt: skip
-"""Name of a dtype of ml_dtypes or torch -> what its bytes are."""
 
 _NUMBERS = (bool, int, float, list, tuple)
 _AT_ONCE = (np.ndarray, str, bool, type(None), Profile, Format)
@@ -74,6 +40,7 @@ def door(function: Callable[..., Any]) -> Callable[..., Any]:
     signature = inspect.signature(function)
     kinds = {name: kind for name, kind in KINDS.items() if name in signature.parameters}
     kinds |= OTHERWISE.get(function.__name__, {})
+    kinds = {name: kind for name, kind in kinds.items() if kind}
     if not set(kinds) - {"dtype", "out"}:
         return function
 
@@ -90,6 +57,15 @@ def door(function: Callable[..., Any]) -> Callable[..., Any]:
     call.__module__ = __package__ or ""
     call.__signature__ = _short(signature)  # type: ignore[attr-defined]
     return call
+
+
+def door_module(module: ModuleType) -> None:
+    """Put the public functions of a module behind doors, where they are."""
+    for name, function in list(vars(module).items()):
+        own = inspect.isfunction(function) and function.__module__ == module.__name__ and not name.startswith("_")
+        if own and (behind := door(function)) is not function:
+            behind.__module__ = module.__name__
+            setattr(module, name, behind)
 
 
 def _plain(value: Any) -> bool:
@@ -123,9 +99,19 @@ def _values(arguments: Mapping[str, Any], kinds: Mapping[str, str]) -> list[tupl
         value = arguments[name]
         if kinds[name] == "case" and isinstance(value, Mapping):
             found += [(str(key), item) for key, item in value.items()]
+        elif kinds[name] == "words" and isinstance(value, (list, tuple)):
+            found += [(f"{name}[{number}]", item) for number, item in enumerate(value)]
+        elif kinds[name] == "state":
+            found += [(f"{name}.{field}", getattr(value, field)) for field in _moments(value)]
         elif kinds[name] != "dtype":
             found.append((name, value))
     return found
+
+
+def _moments(state: Any) -> tuple[str, ...]:
+    """The fields of an optimiser's state that are arrays; none of what is no state."""
+    known = is_dataclass(state) and hasattr(state, "m") and hasattr(state, "v")
+    return ("m", "v") if known and not isinstance(state, type) else ()
 
 
 def _taken(name: str, kind: str, arguments: Mapping[str, Any], place: _Place) -> Any:
@@ -136,8 +122,12 @@ def _taken(name: str, kind: str, arguments: Mapping[str, Any], place: _Place) ->
     if kind == "dtype":
         torch = sys.modules.get("torch")
         return str(value).removeprefix("torch.") if torch and isinstance(value, torch.dtype) else value
-    if kind == "case":
-        return _case(value, place)
+    if kind in _WHOLE:
+        return _WHOLE[kind](name, value, place)
+    return _array(name, kind, value, arguments, place)
+
+
+def _array(name: str, kind: str, value: Any, arguments: Mapping[str, Any], place: _Place) -> Any:
     if kind == "exponents" and isinstance(value, (int, np.integer)):
         return value
     holds = _holds(kind, arguments)
@@ -148,7 +138,7 @@ def _taken(name: str, kind: str, arguments: Mapping[str, Any], place: _Place) ->
     return place.put(_as_bits(holds, _native(name, value)))
 
 
-def _case(value: Any, place: _Place) -> Any:
+def _case(name: str, value: Any, place: _Place) -> Any:
     """The arguments of `explain` by name; what is no mapping is for it to judge."""
     if not isinstance(value, Mapping):
         return value
@@ -156,8 +146,53 @@ def _case(value: Any, place: _Place) -> Any:
     return {**value, **{name: _taken(name, kind, value, place) for name, kind in kinds.items()}}
 
 
+def _state(name: str, state: Any, place: _Place) -> Any:
+    """The state of an optimiser with its moments as arrays; what is no state is for the step to judge."""
+    moments = {
+        field: _array(f"{name}.{field}", "float32", getattr(state, field), {}, place) for field in _moments(state)
+    }
+    return replace(state, **moments) if moments else state
+
+
+def _words(name: str, value: Any, place: _Place) -> Any:
+    """Counter words: one array of them all, or a sequence of arrays, lists and integers."""
+    if not isinstance(value, (list, tuple)):
+        return _words_of(name, value, place)
+    return [_words_of(f"{name}[{number}]", word, place) for number, word in enumerate(value)]
+
+
+def _words_of(name: str, word: Any, place: _Place) -> Any:
+    readable = isinstance(word, (list, tuple)) or hasattr(word, "__array__") or hasattr(word, "__dlpack__")
+    return _array(name, "integers", word, {}, place) if readable and not isinstance(word, np.generic) else word
+
+
+def _like(name: str, value: Any, place: _Place) -> Any:
+    """An array of the library, and on the device, that a result is made with."""
+    if _torch_of(value):
+        return place.put(np.empty(0, np.uint8))
+    return value if isinstance(value, (*_NUMBERS, np.generic)) else _native(name, value)
+
+
+def _measured(name: str, value: Any, place: _Place) -> Any:
+    """A number that was measured elsewhere: an array of one; Python's own numbers are for the step to judge."""
+    plain = isinstance(value, (*_NUMBERS, np.generic)) or value is None
+    return value if plain else _array(name, "float32", value, {}, place)
+
+
+_WHOLE: dict[str, Callable[[str, Any, _Place], Any]] = {
+    "case": _case,
+    "state": _state,
+    "words": _words,
+    "like": _like,
+    "measured": _measured,
+}
+"""Kinds of arguments that are no array of one dtype -> how they are taken."""
+
+
 def _holds(kind: str, arguments: Mapping[str, Any]) -> str:
     """Replace `@argument` by the name of the format that the argument gives, E4M3 or E2M1 where it is left out."""
+    if kind in LAYOUT:
+        return STORED.get(str(arguments.get(LAYOUT[kind])), "E8M0")
     if not kind.startswith("@"):
         return kind
     given = arguments.get(kind[1:], "E2M1" if kind == "@element" else "E4M3")
@@ -177,6 +212,8 @@ def _from_numbers(name: str, holds: str, value: Any) -> np.ndarray:
         raise DtypeError(f"{name} is {shown(value)}, which makes no array of numbers; {_GIVE}")
     if array.dtype not in (np.float64, np.int64, np.uint64):  # rows that are arrays have a dtype
         return _as_bits(holds, array)
+    if holds == "int32":
+        return _signed(array)
     if holds not in ("float32", "bfloat16") and (array.dtype.kind != "f" or not array.size):
         return _narrowed(array)
     return _rounded(name, array, holds) if holds in ("float32", "bfloat16", "E8M0") else array
@@ -187,6 +224,12 @@ def _narrowed(array: np.ndarray) -> np.ndarray:
     if not array.size:
         return array.astype(np.uint8)
     return array.astype(np.min_scalar_type(int(array.max()))) if int(array.min()) >= 0 else array
+
+
+def _signed(array: np.ndarray) -> np.ndarray:
+    """Integers that int32 holds as int32; others, which the model judges, as they are."""
+    narrow = array.astype(np.int32) if array.dtype.kind in "iu" or not array.size else array
+    return narrow if np.array_equal(narrow, array) else array
 
 
 def _rounded(name: str, array: np.ndarray, holds: str) -> np.ndarray:
@@ -221,7 +264,7 @@ def _native(name: str, value: Any) -> Array:
 
 def _as_bits(holds: str, array: Array) -> Array:
     """Codes in the dtype of their own format as unsigned integers; any other array as it is, for the model to judge."""
-    if _CODED.get(array.dtype.name) == holds:
+    if CODED.get(array.dtype.name) == holds:
         return array.view(f"u{array.dtype.itemsize}")
     return array
 
@@ -260,9 +303,9 @@ class _Place:
     def from_torch(self, name: str, holds: str, tensor: Any) -> Array:
         """Return the bits of a tensor, without a copy where it lies on the host or CuPy is there."""
         dtype = str(tensor.dtype).removeprefix("torch.")
-        coded = _CODED.get(dtype)
+        coded = CODED.get(dtype)
         if coded not in (None, "BF16", holds):
-            raise DtypeError(f"{name} has dtype {tensor.dtype}; it holds {_HELD.get(holds, f'{holds} codes')}")
+            raise DtypeError(f"{name} has dtype {tensor.dtype}; it holds {HELD.get(holds, f'{holds} codes')}")
         try:
             plain = tensor.detach()
             if coded is not None:
@@ -282,6 +325,8 @@ class _Place:
             return result
         if isinstance(result, tuple):
             return tuple(map(self.back, result))
+        if moments := _moments(result):
+            return replace(result, **{field: self.back(getattr(result, field)) for field in moments})
         if isinstance(result, np.generic):
             result = np.asarray(result)
         if not hasattr(result, "__array_function__"):
@@ -293,17 +338,6 @@ class _Place:
         else:
             tensor = self.torch.from_dlpack(bits)
         return tensor.view(self.torch.bfloat16) if half else tensor
-
-
-_HELD = {
-    "float32": "float32, bfloat16 or float16 numbers",
-    "bfloat16": "bfloat16 numbers",
-    "pairs": "pairs of E2M1 codes: uint8 or float4_e2m1fn_x2",
-    "bytes": "bytes: uint8",
-    "integers": "integers",
-    "exponents": "integers",
-}
-"""What an argument holds -> the words of a message."""
 
 
 def _cupy() -> ModuleType | None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from .additions import add_magnitudes, subtract
 from .arrays import Array
 from .codec import decode_table
 from .division import divide
 from .formats import E2M1, E4M3
 from .nvfp4_codes import picked
 from .nvfp4_scales import TOP_OVER_SIX
-from .softfloat import INF, add, multiply, subtract
+from .softfloat import INF, multiply
 
 _MAGNITUDE = np.uint32(0x7FFFFFFF)
 
@@ -31,7 +32,7 @@ def row_errors(wide: Array, codes: Array, scales: Array, tensor: Array, error: s
         apart = multiply(apart, apart)
     total: Array = np.zeros(scales.shape, dtype=np.uint32, like=scales)
     for lane in range(wide.shape[-1]):
-        total = add(total, apart[..., lane])
+        total = add_magnitudes(total, apart[..., lane])
     return total
 
 
@@ -43,7 +44,7 @@ def fold_rows(errors: Array, tall: int) -> Array:
     left = np.concatenate([errors, missing]).reshape(-1, tall, errors.shape[1])
     while left.shape[1] > 1:
         half = left.shape[1] // 2
-        left = add(left[:, :half], left[:, half:])
+        left = add_magnitudes(left[:, :half], left[:, half:])
     return left[:, 0]
 
 

@@ -11,12 +11,19 @@ import numpy as np
 from .arguments import require_choice, require_integer
 from .arrays import Array, require_array
 from .errors import ArgumentError, DtypeError, ShapeError, shown
+from .interchange import door
 from .schedules import cosine_factor, rounded_power64
 from .softfloat import INF, NAN, _round
 
 MODES = ("code", "paper")
 _ZERO = np.float32(0)
 State = TypeVar("State", bound="AdamState")
+
+
+@door
+def _zeros(weight: Array) -> Array:
+    require_array("weight", weight)
+    return np.zeros(weight.shape, dtype=np.float32, like=weight)
 
 
 @dataclass(frozen=True)
@@ -33,8 +40,7 @@ class AdamState:
     @classmethod
     def start(cls: type[State], weight: Array) -> State:
         """Return the state of a weight that has had no step."""
-        require_array("weight", weight)
-        zeros = np.zeros(weight.shape, dtype=np.float32, like=weight)
+        zeros = _zeros(weight)
         return cls(zeros, zeros)
 
 
@@ -66,7 +72,7 @@ def adam_step(
 ) -> tuple[AdamState, Array]:
     """Return (state, weight) after a step of Adam with decoupled weight decay (clause N27.2).
 
-    state: of `AdamState.start` or an earlier step. gradient, weight: float32 of one shape, of NumPy or CuPy.
+    state: of `AdamState.start` or an earlier step. gradient, weight: float32 of one shape.
     lr, eps, weight_decay: numbers from 0; betas: two from 0 to below 1. Raises DtypeError, ShapeError, ArgumentError.
     """
     rates = _checked(state, AdamState, gradient, weight, lr, betas, eps, weight_decay)

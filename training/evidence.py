@@ -15,7 +15,7 @@ import numpy as np
 from safetensors.numpy import save
 
 import refnum
-from refnum.arrays import Array
+from refnum.arrays import BFLOAT16, Array
 from refnum.digest import model_digest
 from refnum.profiles import get_profile
 
@@ -27,7 +27,12 @@ PROFILED = ("quantize_mxfp4", "quantize_fp8_tiles", "fp8_to_mxfp4", "swiglu_quan
 
 
 def save_sample(sample: Sample, label: str, folder: Path) -> Path:
-    """Write a replay file, which `refnum replay FILE` reads, and return its path."""
+    """Write a replay file, which `refnum replay FILE` reads, and return its path.
+
+    An operand of a recipe is no operation that can be replayed: its arrays are written, with its rule in the label.
+    """
+    if sample.operation == "operand":
+        return save_arrays(_both(sample), f"{label}; {json.dumps(sample.params)}", folder)
     profile = get_profile(sample.params.get("profile", "HOPPER"))
     body: dict[str, Any] = {
         "schema": "refnum.replay/1",
@@ -49,6 +54,15 @@ def save_sample(sample: Sample, label: str, folder: Path) -> Path:
     text = json.dumps([*parts, "training"], sort_keys=True, separators=(",", ":"))
     body["id"] = hashlib.sha256(text.encode()).hexdigest()[:16]
     return _write(folder / f"{body['id']}.json", json.dumps(body, indent=1).encode())
+
+
+def _both(sample: Sample) -> dict[str, Array]:
+    arrays = {
+        **sample.inputs,
+        "values.found": sample.observed["values"],
+        "values.expected": sample.expected()["values"],
+    }
+    return {name: one.view(np.uint16) if one.dtype == BFLOAT16 else one for name, one in arrays.items()}
 
 
 def save_arrays(arrays: Mapping[str, Array], label: str, folder: Path) -> Path:

@@ -20,6 +20,7 @@ from refnum.swiglu import swiglu_backward
 
 from .golden_parts import (
     ALIGN,
+    Averages,
     Parts,
     activation,
     activation_again,
@@ -122,6 +123,7 @@ def forward(
     policy: Policy | str = "mxfp4",
     seed: int = 0,
     step: int = 0,
+    averages: Averages = None,
 ) -> list[Forward]:
     """Return the forward step of every rank (clause N20).
 
@@ -133,6 +135,7 @@ def forward(
         w2: bfloat16 bits u16 [experts, K, H].
         policy: a policy or its name.
         seed, step: of the random words of a policy with a recipe (N28.4), the layer's and the training's.
+        averages: of the weights of all experts, where they choose codes (N28.6).
 
     Returns:
         One Forward a rank.
@@ -151,7 +154,8 @@ def forward(
         where = np.concatenate([chosen[home][sent[home][rank]] for home in range(ranks)]) - rank * per
         weights = np.concatenate([taken(probs[home], sent[home][rank]) for home in range(ranks)])
         part = slice(rank * per, rank * per + per)
-        made.append(expert_forward(received, where, weights, w1[part], w2[part], rules, Draw(seed, step, rank * per)))
+        made.append(expert_forward(received, where, weights, w1[part], w2[part], rules,
+            Draw(seed, step, rank * per), _of(averages, part)))  # fmt: skip
     steps = []
     for home in range(ranks):
         rows = np.concatenate([_part(made[rank]["returned"], sent, home, rank) for rank in range(ranks)])
@@ -161,7 +165,14 @@ def forward(
 
 
 def expert_forward(
-    received: Array, where: np.ndarray, weights: Array, w1: Array, w2: Array, policy: Policy, draw: Draw | None = None
+    received: Array,
+    where: np.ndarray,
+    weights: Array,
+    w1: Array,
+    w2: Array,
+    policy: Policy,
+    draw: Draw | None = None,
+    averages: Averages = None,
 ) -> dict[str, Any]:
     """Return what one rank computes of the rows that it received, as fields of Forward.
 
@@ -174,10 +185,10 @@ def expert_forward(
     rows = from_wire(permute_pad(received, beside(row_map, received), splits, ALIGN)[0], policy.dispatched, hidden)
     weight1, weight2 = weight_parts(w1, policy), weight_parts(w2, policy)
     first = rows_operand(rows, policy.dispatched, policy)
-    fc1 = product(first, weight1, policy, splits, "fc1", draw)
+    fc1 = product(first, weight1, policy, splits, "fc1", draw, averages)
     gate, up = fc1[:, :wide], fc1[:, wide:]
     second = activation(gate, up, prob, policy)
-    fc2 = product(second, weight2, policy, splits, "fc2", draw)
+    fc2 = product(second, weight2, policy, splits, "fc2", draw, averages)
     saved = recode_wire(received, policy.dispatched, policy.saved_input, hidden)
     return {
         "received": received, "row_map": row_map, "splits": splits, "prob": prob, "fc1_weight": weight1,
@@ -195,6 +206,7 @@ def backward(
     policy: Policy | str = "mxfp4",
     seed: int = 0,
     step: int = 0,
+    averages: Averages = None,
 ) -> list[Backward]:
     """Return the backward step of every rank (clause N20).
 
@@ -202,7 +214,7 @@ def backward(
         steps: what `forward` gave.
         grads: bfloat16 bits u16 [T, K] of each rank, the gradient of its `out`.
         experts: as for `forward`.
-        policy, seed, step: the same.
+        policy, seed, step, averages: the same.
 
     Returns:
         One Backward a rank.
@@ -213,7 +225,8 @@ def backward(
     made = []
     for rank, one in enumerate(steps):
         received = np.concatenate([taken(grads[home], sent[home][rank]) for home in range(ranks)])
-        made.append(expert_backward(one, received, rules, Draw(seed, step, rank * per)))
+        made.append(expert_backward(one, received, rules, Draw(seed, step, rank * per),
+            _of(averages, slice(rank * per, rank * per + per))))  # fmt: skip
     found = []
     for home in range(ranks):
         rows = np.concatenate([_part(made[rank]["returned"], sent, home, rank) for rank in range(ranks)])
@@ -231,27 +244,30 @@ def backward(
     return found
 
 
-def expert_backward(step: Forward, received: Array, policy: Policy, draw: Draw | None = None) -> dict[str, Any]:
+def expert_backward(
+    step: Forward, received: Array, policy: Policy, draw: Draw | None = None, averages: Averages = None
+) -> dict[str, Any]:
     """Return what one rank computes of the gradients that it received, bits u16 [N, K], as fields of Backward."""
     hidden, splits, rows = received.shape[1], step.splits, filled(step.splits)
     row_map = beside(step.row_map, received)
     grad = viewed(permute_pad(as_bytes(received), row_map, splits, ALIGN)[0], np.dtype(np.uint16))
     grad_rows, grad_columns = gradient(grad, policy, rows)
-    dact = product(grad_rows, transposed(step.fc2_weight, policy), policy, splits, "fc2.dgrad", draw)
+    dact = product(grad_rows, transposed(step.fc2_weight, policy), policy, splits, "fc2.dgrad", draw, averages)
     saved = from_wire(permute_pad(step.saved_input, row_map, splits, ALIGN)[0], policy.saved_input, hidden)
-    fc1 = activation_again(step.saved_activation, saved, step.fc1_weight, policy, splits, draw)
+    fc1 = activation_again(step.saved_activation, saved, step.fc1_weight, policy, splits, draw, averages)
     gate, up = fc1[:, : fc1.shape[1] // 2], fc1[:, fc1.shape[1] // 2 :]
     dgate, dup, dprob = swiglu_backward(dact, gate, up, step.prob)
     inner_rows, inner_columns = gradient(np.concatenate([dgate, dup], axis=1), policy, rows)
     input_columns = columns_operand(saved, policy.saved_input, policy, rows)
     act_columns = second_columns(step.saved_fc2_input, step.prob, gate, up, policy, rows)
-    dx_rows = product(inner_rows, transposed(step.fc1_weight, policy), policy, splits, "fc1.dgrad", draw)
+    dx_rows = product(inner_rows, transposed(step.fc1_weight, policy), policy, splits, "fc1.dgrad", draw, averages)
     return {
         "received": received, "fc2_grad": grad_rows, "fc2_grad_columns": grad_columns,
         "fc2_input_columns": act_columns, "dact": dact, "dprob": dprob, "fc1_grad": inner_rows,
         "fc1_grad_columns": inner_columns, "fc1_input_columns": input_columns,
-        "dw1": weight_gradient(inner_columns, input_columns, policy, rows, "fc1.wgrad", draw),
-        "dw2": weight_gradient(grad_columns, act_columns, policy, rows, "fc2.wgrad", draw), "dx_rows": dx_rows,
+        "dw1": weight_gradient(inner_columns, input_columns, policy, rows, "fc1.wgrad", draw, step.fc1_weight),
+        "dw2": weight_gradient(grad_columns, act_columns, policy, rows, "fc2.wgrad", draw, step.fc2_weight),
+        "dx_rows": dx_rows,
         "returned": _combined(dx_rows, step.row_map, splits, received.shape[0], ALIGN),
     }  # fmt: skip
 
@@ -262,6 +278,11 @@ def _combined(rows: Array, row_map: np.ndarray, splits: Sequence[int], tokens: i
         return np.zeros((tokens, rows.shape[1]), np.uint16, like=rows)
     sums = unpermute(rows, beside(row_map, rows), list(splits), None, tokens, align)
     return softfloat.to_bfloat16(float32_bits(sums))
+
+
+def _of(averages: Averages, experts: slice) -> Averages:
+    """Return the averages of some experts."""
+    return None if averages is None else {name: one[experts] for name, one in averages.items()}
 
 
 def _part(rows: Array, sent: Sequence[tuple[np.ndarray, ...]], home: int, rank: int) -> Array:

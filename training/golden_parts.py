@@ -5,7 +5,7 @@ A quantised matrix is its *parts*: `(bits,)` of bfloat16, `(codes, scales)` of F
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,18 +15,18 @@ from refnum.arrays import TILE, Array, contiguous, float32_bits
 from refnum.blocks import dequantize_mxfp4, quantize_mxfp4
 from refnum.columns import fp8_columns, mxfp4_to_fp8_columns
 from refnum.errors import ArgumentError
-from refnum.hadamard import hadamard16
-from refnum.nvfp4 import dequantize_nvfp4, quantize_nvfp4
-from refnum.philox import Key
 from refnum.product import matmul_bf16, matmul_fp8
 from refnum.recast import fp8_to_mxfp4, mxfp4_to_fp8
 from refnum.swiglu import swiglu, swiglu_quantize
 from refnum.tiles import dequantize_fp8_tiles, quantize_fp8_tiles
 
+from .golden_forms import coded, estimated
 from .policies import Policy
-from .recipes import Draw, Operand
+from .recipes import Draw
 
 Parts = tuple[Array, ...]
+Averages = Mapping[str, Array] | None
+"""`fc1` and `fc2` -> the running averages of their weights, float32 [experts, N, K]."""
 ALIGN = TILE
 """Rows of an expert are filled up with zeros to a multiple of this."""
 
@@ -115,12 +115,18 @@ def kept_activation(fc1: Array, policy: Policy) -> Parts:
 
 
 def activation_again(
-    kept: Parts, saved: Parts, weight: Parts, policy: Policy, splits: Sequence[int], draw: Draw | None = None
+    kept: Parts,
+    saved: Parts,
+    weight: Parts,
+    policy: Policy,
+    splits: Sequence[int],
+    draw: Draw | None = None,
+    averages: Averages = None,
 ) -> Array:
     """Return gate and up of the backward pass: decoded, or the product of the saved rows [R, K] once more."""
     if policy.saved_activation != "recompute":
         return decode(kept, policy.saved_activation)
-    return product(rows_operand(saved, policy.saved_input, policy), weight, policy, splits, "fc1", draw)
+    return product(rows_operand(saved, policy.saved_input, policy), weight, policy, splits, "fc1", draw, averages)
 
 
 def stored(gate: Array, up: Array, prob: Array, second: Parts, policy: Policy) -> Parts:
@@ -157,16 +163,23 @@ def transposed(weight: Parts, policy: Policy) -> Parts:
 
 
 def product(
-    a: Parts, b: Parts, policy: Policy, splits: Sequence[int], name: str = "", draw: Draw | None = None
+    a: Parts,
+    b: Parts,
+    policy: Policy,
+    splits: Sequence[int],
+    name: str = "",
+    draw: Draw | None = None,
+    averages: Averages = None,
 ) -> Array:
     """Return the bfloat16 bits of each expert's rows times its weights, transposed (N19); rows that fill up are +0.
 
-    splits: rows of each expert, without those that fill up. name, draw: what a recipe needs (N28.4).
+    splits: rows of each expert, without those that fill up. name, draw, averages: what a recipe needs (N28.4).
     """
     if policy.recipe is not None and draw is not None:
         rows = np.split(a[0], np.cumsum(filled(splits))[:-1].tolist())
+        average = None if averages is None else averages[name.partition(".")[0]]
         a = (np.concatenate(quantised(rows, False, policy, name, draw)),)
-        b = (np.stack(quantised(list(b[0]), True, policy, name, draw)),)
+        b = (np.stack(quantised(list(b[0]), True, policy, name, draw, average)),)
     out = np.zeros((a[0].shape[0], b[0].shape[1]), np.uint16, like=a[0])
     if not sum(splits):
         return out
@@ -180,30 +193,36 @@ def product(
     return out
 
 
-def quantised(parts: Sequence[Array], right: bool, policy: Policy, name: str, draw: Draw) -> list[Array]:
-    """Return one operand, bfloat16 bits of each expert, of a product whose policy has a recipe, as its codes say."""
+def quantised(
+    parts: Sequence[Array], right: bool, policy: Policy, name: str, draw: Draw, average: Array | None = None
+) -> list[Array]:
+    """Return one operand, bfloat16 bits of each expert, of a product whose policy has a recipe, as its codes say.
+
+    average: float32 [experts, N, K], of the weights in the forward product, where one chooses codes.
+    """
     if policy.recipe is None:
         return list(parts)
     operand = policy.recipe.of(name)[right]
     keys = [draw.key(name, right, expert) if operand.random else None for expert in range(len(parts))]
-    return [coded(one, operand, key) if one.size else one for one, key in zip(parts, keys, strict=True)]
-
-
-def coded(x: Array, operand: Operand, key: Key | None) -> Array:
-    """Return the bfloat16 bits of a matrix that was quantised and dequantised."""
-    x = contiguous(x)
-    if operand.rotated:
-        x = hadamard16(x)
-    if operand.form == "mxfp4":
-        return dequantize_mxfp4(*quantize_mxfp4(x, operand.profile, philox=key), dtype="bfloat16").view(np.uint16)
-    packed, scales, amax = quantize_nvfp4(x, tile=operand.tile, philox=key)
-    return dequantize_nvfp4(packed, scales, amax, tile=operand.tile, dtype="bfloat16").view(np.uint16)
+    each = list(average) if average is not None else [None] * len(parts)
+    return [
+        coded(*one) if one[0].size else one[0] for one in zip(parts, [operand] * len(parts), keys, each, strict=True)
+    ]
 
 
 def weight_gradient(
-    a: Parts, b: Parts, policy: Policy, rows: Sequence[int], name: str = "", draw: Draw | None = None
+    a: Parts,
+    b: Parts,
+    policy: Policy,
+    rows: Sequence[int],
+    name: str = "",
+    draw: Draw | None = None,
+    weight: Parts = (),
 ) -> Array:
-    """Return bfloat16 bits [experts, N, K]: of each expert, columns [N, R] times columns [K, R], zero without rows."""
+    """Return bfloat16 bits [experts, N, K]: of each expert, columns [N, R] times columns [K, R], zero without rows.
+
+    weight: that whose gradient it is, which an estimator reads (N28.6).
+    """
     out = np.zeros((len(rows), a[0].shape[0], b[0].shape[0]), np.uint16, like=a[0])
     starts = np.cumsum([0, *rows])
     if policy.recipe is not None and draw is not None:
@@ -219,6 +238,8 @@ def weight_gradient(
         else:
             scales = [contiguous(x[1][start // TILE : stop // TILE].T) for x in (a, b)]
             out[expert] = matmul_fp8(one, other, scales[0], scales[1], out="bfloat16").view(np.uint16)
+    if weight and policy.recipe is not None and policy.recipe.estimator == "dge":
+        return np.stack([estimated(dw, w) for dw, w in zip(out, weight[0], strict=True)])
     return out
 
 

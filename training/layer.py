@@ -94,7 +94,7 @@ class MoELayer(torch.nn.Module):
         """The route of the step at work."""
         self.seed = int(torch.randint(1 << 62, ())) if seed is None else seed
         self.step = 0
-        """The step of the training, for random words; who trains counts."""
+        """The step of the training, for random words; who trains calls `at_step`."""
         mine = range(self.first, self.first + self.local)
         weights = first_weights(self.seed, hidden, ffn, experts, mine, device)
         self.router, self.w1, self.w2 = map(torch.nn.Parameter, weights)
@@ -138,6 +138,12 @@ class MoELayer(torch.nn.Module):
             _require_experts(experts, self.experts)
         out: Tensor = _Step.apply(x, probs, self.w1, self.w2, experts, self)
         return out
+
+    def at_step(self, step: int) -> None:
+        """Begin a step of the training: its random words, and what the policy keeps of weights from step to step."""
+        self.step = step
+        if isinstance(self.edges, Simulated):
+            self.edges.begin(step, {"fc1": self.w1.detach(), "fc2": self.w2.detach()})
 
     def watch(self, witness: Witness | None) -> None:
         """Let a witness look at the steps that follow, or none."""
@@ -260,7 +266,7 @@ def _backward(
     del outer
     fc1 = _gate_and_up(layer, kept, weights[0], route)
     inputs = edges.second_columns(kept[2], fc1, prob, route.rows)
-    dw2 = edges.weight_gradient("fc2.wgrad", columns, inputs, route)
+    dw2 = edges.estimated(edges.weight_gradient("fc2.wgrad", columns, inputs, route), weights[1])
     note(dact=dact, fc2_input_columns=inputs, dw2=dw2)
     del columns, inputs
     halves = edges.call("swiglu_backward", dact, *fc1.chunk(2, dim=1), prob)
@@ -277,7 +283,7 @@ def _backward(
     saved = edges.gathered(kept[0][0], route, policy.saved_input, layer.hidden)
     inputs = edges.columns_operand(saved, policy.saved_input, route.rows)
     del saved
-    dw1 = edges.weight_gradient("fc1.wgrad", columns, inputs, route)
+    dw1 = edges.estimated(edges.weight_gradient("fc1.wgrad", columns, inputs, route), weights[0])
     note(fc1_input_columns=inputs, dw1=dw1)
     del columns, inputs
     dx, dprobs = _combined(edges, ranks, returned, route, grad.shape[0]), _probabilities(ranks, route, dprob)

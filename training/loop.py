@@ -93,7 +93,8 @@ class Trainer:
             stop=get_policy(run.policy).on_mismatch == "stop",
         )  # fmt: skip
         self.model = ByteModel(self.sizes, run.policy, self.device, run.seed, self.witness, run.seconds)
-        self.optimiser = Optimiser(self.model, self.ranks, run.rate, max(1, min(100, run.steps // 10)), run.steps)
+        warm, rule = max(1, min(100, run.steps // 10)), get_policy(run.policy).optimiser
+        self.optimiser = Optimiser(self.model, self.ranks, run.rate, warm, run.steps, rule=rule)
         if self.ranks.rank == 0:
             write_corpus(run.corpus, run.megabytes)
         wait_for_all(self.ranks)
@@ -107,11 +108,12 @@ class Trainer:
         if found is not None:
             self.step, self.before = found.step, found.counts
             self.optimiser.load(found.tensors)
+            self.model.restore(found.tensors)
 
     def save(self) -> None:
         """Write a checkpoint of this step, and what the witness judged until now."""
         state, counts = self.run.identity(self.ranks, self.corpus), self.judged()
-        found = Checkpoint(self.step, self.optimiser.tensors(), counts)
+        found = Checkpoint(self.step, self.optimiser.tensors() | self.model.averages(), counts)
         save_checkpoint(self._checkpoints(), found, state, self.ranks)
         if self.ranks.rank == 0:
             write_whole(self.run.folder / WITNESS, json.dumps(counts, indent=1).encode())
@@ -132,7 +134,9 @@ class Trainer:
         mean = self._mean(loss.detach())
         norm, rate = self.optimiser.step(self.step)
         self.step += 1
-        return {"loss": mean, "gradient_norm": norm, "rate": rate}
+        found = {"loss": mean, "gradient_norm": norm, "rate": rate}
+        flips = self.model.flips()
+        return found if flips is None else found | {"flips": float(flips)}
 
     def valid_loss(self) -> float:
         """Return the mean loss of text that is never trained on, the same text each time."""
@@ -163,7 +167,7 @@ def train(given: tuple[Run, bool]) -> None:
         RefnumError: in one sentence, what cannot be done or has failed.
     """
     run, resumed = given
-    _deterministic(run.device)
+    make_deterministic(run.device)
     if not resumed and Ranks().rank == 0 and (run.folder / NAME).exists():
         raise ArgumentError(f"{run.folder} holds a run; give --resume to go on with it, or another --out")
     _make_folder(run.folder)
@@ -177,7 +181,7 @@ def train(given: tuple[Run, bool]) -> None:
         _steps(trainer, None, None)
 
 
-def _deterministic(device: str) -> None:
+def make_deterministic(device: str) -> None:
     """Make torch take deterministic kernels only; on processors with one thread, whose sums have one order."""
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(True)
@@ -203,17 +207,25 @@ def _steps(trainer: Trainer, file: IO[str] | None, progress: Progress | None) ->
     run = trainer.run
     task = progress.add_task("", total=run.steps, completed=trainer.step) if progress else None
     while trainer.step < run.steps:
-        start = time.perf_counter()
-        number = trainer.step
-        values: dict[str, Any] = dict(trainer.train_step())
-        seconds = time.perf_counter() - start
-        if run.device == "cuda":
-            values["peak_bytes"] = torch.cuda.max_memory_allocated()
-        if trainer.step % run.check == 0 or trainer.step == run.steps:
-            values |= {"valid_loss": trainer.valid_loss(), "judged": trainer.judged()}
-        if file is not None and progress is not None and task is not None:
-            tokens = run.batch * trainer.sizes.sequence
-            write_line(file, step=number, **values, tokens=tokens * trainer.step, seconds=seconds)
-            progress.update(task, completed=trainer.step, description=f"loss {values['loss']:.4f}")
-        if trainer.step % run.save == 0 or trainer.step == run.steps:
-            trainer.save()
+        loss = advance(trainer, file)
+        if progress is not None and task is not None:
+            progress.update(task, completed=trainer.step, description=f"loss {loss:.4f}")
+
+
+def advance(trainer: Trainer, file: IO[str] | None) -> float:
+    """Take one step, with its validation and checkpoint where they are due, write its line, and return its loss."""
+    run = trainer.run
+    start = time.perf_counter()
+    number = trainer.step
+    values: dict[str, Any] = dict(trainer.train_step())
+    seconds = time.perf_counter() - start
+    if run.device == "cuda":
+        values["peak_bytes"] = torch.cuda.max_memory_allocated()
+    if trainer.step % run.check == 0 or trainer.step == run.steps:
+        values |= {"valid_loss": trainer.valid_loss(), "judged": trainer.judged()}
+    if file is not None:
+        tokens = run.batch * trainer.sizes.sequence
+        write_line(file, step=number, **values, tokens=tokens * trainer.step, seconds=seconds)
+    if trainer.step % run.save == 0 or trainer.step == run.steps:
+        trainer.save()
+    return float(values["loss"])

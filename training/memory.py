@@ -111,7 +111,9 @@ def step_memory(policy: Policy | str, hidden: int, ffn: int, load: Load, device:
         weights = [torch.empty((len(load.splits), *shape), dtype=layers.BF16, device=device)
                    for shape in ((2 * ffn, hidden), (hidden, ffn))]  # fmt: skip
         x, grad = (torch.empty((load.tokens, hidden), dtype=layers.BF16, device=device) for _ in range(2))
-        layer: Any = SimpleNamespace(edges=Edges(rules), policy=rules, ranks=_Ranks(len(load.send)), hidden=hidden)
+        edges = Edges(rules)
+        edges.all_k = True
+        layer: Any = SimpleNamespace(edges=edges, policy=rules, ranks=_Ranks(len(load.send)), hidden=hidden)
         with _Live([x, grad, *weights]) as live:
             return _counted(live, layer, x, grad, weights, load)
 

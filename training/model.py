@@ -10,6 +10,7 @@ from refnum.errors import ArgumentError
 from .layer import MoELayer, Witness
 from .models import Grouped, Model
 from .policies import Policy
+from .simulated import Simulated
 
 Tensor = torch.Tensor
 BF16 = torch.bfloat16
@@ -107,7 +108,9 @@ class ByteModel(torch.nn.Module):
         super().__init__()
         attention = model.attention
         if not isinstance(attention, Grouped) or model.dense or model.shared:
-            raise ArgumentError("the byte model has grouped attention and routed experts only; train `tiny` or `small`")
+            raise ArgumentError(
+                "the byte model has grouped attention and routed experts only: `tiny`, `small`, `survey`, `dense`"
+            )
         self.sizes = model
         self.embedding = torch.nn.Embedding(model.vocabulary, model.hidden, dtype=BF16)
         self.blocks = torch.nn.ModuleList(
@@ -134,10 +137,32 @@ class ByteModel(torch.nn.Module):
         return functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
 
     def at_step(self, step: int) -> None:
-        """Tell the experts which step of the training follows: their random words are those of the step."""
-        for one in self.modules():
-            if isinstance(one, MoELayer):
-                one.step = step
+        """Tell the experts which step of the training follows."""
+        for one in self.layers():
+            one.at_step(step)
+
+    def layers(self) -> list[MoELayer]:
+        """Return the layers of experts."""
+        return [one for one in self.modules() if isinstance(one, MoELayer)]
+
+    def flips(self) -> Tensor | None:
+        """Return the share of the experts' weights whose code changed at this step, where it is counted."""
+        found = [one.edges.flips for one in self.layers() if isinstance(one.edges, Simulated)]
+        shares = [one for one in found if one is not None]
+        return torch.stack(shares).mean() if shares else None
+
+    def averages(self) -> dict[str, Tensor]:
+        """Return what a checkpoint keeps beside the weights, by name."""
+        return {f"average.{at}.{name}": one for at, layer in enumerate(self.layers())
+                if isinstance(layer.edges, Simulated) for name, one in layer.edges.averages().items()}  # fmt: skip
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        """Continue from what `averages` gave; other tensors may be among them."""
+        for at, layer in enumerate(self.layers()):
+            if isinstance(layer.edges, Simulated):
+                start = f"average.{at}."
+                mine = {name[len(start) :]: one for name, one in tensors.items() if name.startswith(start)}
+                layer.edges.restore({name: one.to(layer.w1.device) for name, one in mine.items()})
 
     def owned(self) -> dict[str, torch.nn.Parameter]:
         """Return the parameters that only this rank has: those of its experts."""

@@ -15,8 +15,10 @@ import torch
 from .collective import in_order
 from .dispatch import Ranks
 from .model import ByteModel
+from .stable_spam import StableSpam
 
 Tensor = torch.Tensor
+BETAS, DECAY = (0.9, 0.95), 0.1
 
 
 class Optimiser:
@@ -27,10 +29,20 @@ class Optimiser:
         ranks: those that share the model.
         rate: the highest learning rate: reached after `warm` steps, then along a cosine to a tenth at `steps`.
         warm, steps: of the schedule.
-        clip: the largest norm of the whole gradient.
+        clip: the largest norm of the whole gradient under `adam`.
+        rule: `adam` or `stable-spam` (N28.7).
     """
 
-    def __init__(self, model: ByteModel, ranks: Ranks, rate: float, warm: int, steps: int, clip: float = 1.0) -> None:
+    def __init__(
+        self,
+        model: ByteModel,
+        ranks: Ranks,
+        rate: float,
+        warm: int,
+        steps: int,
+        clip: float = 1.0,
+        rule: str = "adam",
+    ) -> None:
         self.ranks, self.rate, self.warm, self.steps, self.clip = ranks, rate, warm, steps, clip
         self.shared, self.owned = list(model.shared().values()), list(model.owned().values())
         self.parameters = [*self.shared, *self.owned]
@@ -38,7 +50,9 @@ class Optimiser:
         decay = [one for one in self.masters if one.dim() > 1]
         plain = [one for one in self.masters if one.dim() == 1]
         groups: list[dict[str, Any]] = [{"params": decay}, {"params": plain, "weight_decay": 0.0}]
-        self.adam = torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.95), weight_decay=0.1, foreach=True)
+        self.adam = torch.optim.AdamW(groups, lr=rate, betas=BETAS, weight_decay=DECAY, foreach=True)
+        decays = [DECAY if one.dim() > 1 else 0.0 for one in self.masters]
+        self.stable = StableSpam(self.masters, decays, BETAS) if rule == "stable-spam" else None
 
     def step(self, number: int) -> tuple[float, float]:
         """Take a step with the parameters' gradients, and clear them.
@@ -54,16 +68,22 @@ class Optimiser:
         shared = _split(in_order(self.ranks, _flat(grads[: len(self.shared)])), self.shared)
         grads = [grad / self.ranks.count for grad in (*shared, *grads[len(self.shared) :])]
         norm = self._norm(grads)
+        rate = self.scheduled(number)
+        if self.stable is not None:
+            self.stable.step(grads, rate)
+        else:
+            self._adam_step(grads, norm, rate)
+        self.publish()
+        return norm, rate
+
+    def _adam_step(self, grads: list[Tensor], norm: float, rate: float) -> None:
         scale = min(1.0, self.clip / norm) if norm > 0 and math.isfinite(norm) else 1.0
         for master, grad in zip(self.masters, grads, strict=True):
             master.grad = grad * scale
-        rate = self.scheduled(number)
         for group in self.adam.param_groups:
             group["lr"] = rate
         self.adam.step()
         self.adam.zero_grad()
-        self.publish()
-        return norm, rate
 
     def scheduled(self, number: int) -> float:
         """Return the learning rate of a step."""
@@ -86,7 +106,7 @@ class Optimiser:
             found[f"{at}.master"] = master
             state = self.adam.state.get(master) or _fresh(master)
             found |= {f"{at}.{name}": state[name] for name in ("step", "exp_avg", "exp_avg_sq")}
-        return found
+        return found | ({} if self.stable is None else self.stable.tensors())
 
     def load(self, tensors: dict[str, Tensor]) -> None:
         """Continue from what `tensors` gave."""
@@ -97,6 +117,8 @@ class Optimiser:
             self.adam.state[master] = {
                 name: tensors[f"{at}.{name}"].to(place.get(name, master.device)) for name in names
             }
+        if self.stable is not None:
+            self.stable.load(tensors)
         self.publish()
 
     def _norm(self, grads: list[Tensor]) -> float:

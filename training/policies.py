@@ -24,6 +24,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "saved_activation": (*FORMATS, "recompute"),
     "fc2_input": ("recompute", "store"),
     "combined": ("bfloat16",),
+    "optimiser": ("adam", "stable-spam"),
     "on_mismatch": ("continue", "stop"),
 }
 """Field of a policy -> its values."""
@@ -44,6 +45,7 @@ class Policy:
         fc2_input: `store` keeps FC2's input, as MXFP4 if `saved_activation` is, else as `products`; `recompute` makes
             it from gate and up.
         combined: rows that return from experts, and the gradients of both exchanges.
+        optimiser: of the whole model (N28.7).
         on_mismatch: whether training goes on after the witness has found and saved a mismatch.
 
     Raises:
@@ -57,6 +59,7 @@ class Policy:
     saved_activation: str
     fc2_input: str
     combined: str = "bfloat16"
+    optimiser: str = "adam"
     on_mismatch: str = "continue"
 
     def __post_init__(self) -> None:
@@ -96,9 +99,13 @@ POLICIES: dict[str, Policy] = {
         Policy("fp8", "fp8", "fp8", "fp8", "fp8", "recompute"),
         Policy("mxfp4", "fp8", "mxfp4", "mxfp4", "mxfp4", "recompute"),
         *(Policy(name, name, "bfloat16", "bfloat16", "bfloat16", "recompute") for name in RECIPES),
+        Policy(
+            "stable-spam", "mxfp4-products", "bfloat16", "bfloat16", "bfloat16", "recompute", optimiser="stable-spam"
+        ),
     )
 }
-"""Name -> policy: BF16 throughout, FP8 1x128 throughout, the recipe for Hopper GPUs, and simulated products."""
+"""Name -> policy: BF16 throughout, FP8 1x128 throughout, the recipe for Hopper GPUs, simulated products, and another
+optimiser."""
 
 
 def get_policy(policy: Policy | str) -> Policy:

@@ -23,6 +23,8 @@ PRODUCTS = {
 """Kind of product -> what it is, and its two operands, the sum being along the columns of both."""
 _FP8 = {"fprop": ("FP8 1x128", "FP8 128x128"), "dgrad": ("FP8 1x128", "FP8 128x128"),
         "wgrad": ("FP8 1x128", "FP8 1x128")}  # fmt: skip
+_WHOLE = {"vectors": " of a row", "sawb": " of an expert", "luq": " of an expert", "radix4": " of an expert"}
+"""Form without blocks -> of what its scale is."""
 
 
 def policies(
@@ -51,7 +53,9 @@ def graph(policy: Policy) -> Tree:
         branch = tree.add(f"{words}, in {multiplied}")
         for operand, form in zip(operands, forms(policy, kind), strict=True):
             branch.add(f"{operand}: {form}")
-    tree.add("router, attention, norms, embedding: BF16 and float32; optimiser: float32")
+    if policy.recipe is not None and policy.recipe.estimator != "straight":
+        tree.add(f"gradients of weights: times the slope of {policy.recipe.estimator}, N25")
+    tree.add(f"router, attention, norms, embedding: BF16 and float32; optimiser: {policy.optimiser}, float32")
     return tree
 
 
@@ -64,9 +68,17 @@ def forms(policy: Policy, kind: str) -> tuple[str, str]:
 
 
 def _words(operand: Operand) -> str:
+    first = f"{_words(operand.before)}, as in the forward product" if operand.before is not None else ""
+    if operand.form == "bfloat16":
+        return first or "BF16"
     tall, wide = operand.block
+    block = f" {tall}x{wide}" if tall * wide else _WHOLE[operand.form]
     turned = "rotated by N22, " if operand.rotated else ""
-    return f"{turned}{operand.form} {tall}x{wide}, {'rounded at random' if operand.random else 'rounded to nearest'}"
+    clamped = "outliers kept apart, " if operand.clamped else ""
+    phase = f", {operand.phase} phase" if operand.form == "radix4" else ""
+    rounded = "to an average" if operand.averaged else "at random" if operand.random else "to nearest"
+    again = f"{first}; then " if first else ""
+    return f"{again}{turned}{clamped}{operand.form}{block}{phase}, rounded {rounded}"
 
 
 def _table(found: list[Policy]) -> Table:

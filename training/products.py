@@ -42,20 +42,22 @@ class Observer(Protocol):
 class Products:
     """The experts' products of operands in FP8 or bfloat16.
 
-    products: `library` for cuBLASLt by torch, `model` for the exact kernel in the order `promote128`; on a CPU the
-    golden operation computes them.
+    products: `library` for cuBLASLt by torch, where it takes K (a multiple of 512 for 128x128 scales), `model` for the
+    exact kernel in the order `promote128`; on a CPU the golden operation computes them.
     """
 
     def __init__(self, fp8: bool, observer: Observer | None = None, products: str = "library") -> None:
         if products not in ("library", "model"):
             raise ArgumentError(f"products={products!r}; allowed are 'library' and 'model'")
         self.fp8, self.observer, self.products = fp8, observer, products
+        self.all_k = False
+        """Whether the library takes every K: so it does where memory is counted and nothing is multiplied."""
 
     def product(self, name: str, a: Parts, b: Parts, route: Route) -> Tensor:
         """Return the rows of each expert times its weights [experts, N, K], bfloat16 [R, N]."""
         make = torch.empty if a[0].is_cuda else torch.zeros
         out = make((a[0].shape[0], b[0].shape[1]), dtype=BF16, device=a[0].device)
-        multiply = self._function(out.is_cuda)
+        multiply = self._function(out.is_cuda, self._by_library(a) and self._by_library(b))
         # a host computes no row that only fills up: its result is the zero that is there
         counts = route.rows if out.is_cuda else route.splits
         seen = self._seen(counts)
@@ -75,7 +77,7 @@ class Products:
         """Return of each expert the columns [N, R] times the columns [K, R], bfloat16 [experts, N, K]."""
         shape = (len(route.rows), a[0].shape[0], b[0].shape[0])
         out = torch.empty(shape, dtype=BF16, device=a[0].device)
-        multiply = self._function(out.is_cuda)
+        multiply = self._function(out.is_cuda, self._library(out.is_cuda))
         # steps of 32 zeros leave a sum as it is: a host omits them
         counts = route.rows if out.is_cuda else [-(-count // 32) * 32 for count in route.splits]
         seen = self._seen(counts)
@@ -128,17 +130,21 @@ class Products:
         codes = x[0].split(route.rows, dim=1)
         if not self.fp8:
             return [(one,) for one in codes]
-        library = self._by_library(x)
+        library = self._library(x[0].is_cuda)
         scales = (float32_scales(x[1]) if library else x[1]).split([rows // TILE for rows in route.rows])
         return [(one.view(FP8) if library else one, some.t()) for one, some in zip(codes, scales, strict=True)]
 
-    def _by_library(self, parts: Parts) -> bool:
-        return self.fp8 and parts[0].is_cuda and self.products == "library"
+    def _library(self, cuda: bool) -> bool:
+        return self.fp8 and cuda and self.products == "library"
 
-    def _function(self, cuda: bool) -> Callable[[Parts, Parts, Tensor], Any]:
+    def _by_library(self, parts: Parts) -> bool:
+        """Whether the library multiplies an operand along rows: torch refuses 128x128 scales of other K than these."""
+        return self._library(parts[0].is_cuda) and (self.all_k or parts[0].shape[-1] % (4 * TILE) == 0)
+
+    def _function(self, cuda: bool, library: bool) -> Callable[[Parts, Parts, Tensor], Any]:
         if not self.fp8:
             return _multiply_bf16 if cuda else _golden_bf16
-        return _multiply_fp8 if cuda and self.products == "library" else _exact_fp8
+        return _multiply_fp8 if library else _exact_fp8
 
 
 def turned_codes(columns: Callable[..., Any], codes: Tensor, scales: Tensor) -> Tensor:

@@ -21,6 +21,7 @@ from refnum.arrays import BFLOAT16, TILE
 from refnum.philox import as_key, random_bits
 
 from .compare import to_array
+from .golden_forms import operand_values
 
 Tensor = torch.Tensor
 WIDE = 2 * TILE
@@ -78,6 +79,7 @@ MODEL: dict[str, Callable[..., Any]] = {
     "permute_pad": payload.permute_pad,
     "permute_unpack": payload.permute_unpack,
     "unpermute": payload.unpermute,
+    "operand": operand_values,
     "matmul_fp8": products.matmul_fp8,
     "matmul_bf16": products.matmul_bf16,
 }
@@ -111,6 +113,8 @@ def of_conversion(
     if not given[0].numel():
         return None
     outputs = results if isinstance(results, tuple) else (results,)
+    if name == "operand":
+        return _operand(given[0], named, outputs[0])
     if name.endswith("_columns"):
         return _columns(name, given, outputs, most, draw)
     if name.startswith("permute"):
@@ -118,6 +122,15 @@ def of_conversion(
     if name == "unpermute":
         return _summed(given, outputs[0], most, draw)
     return _rows(name, given, named, outputs, most, draw)
+
+
+def _operand(x: Tensor, named: Mapping[str, Any], values: Tensor) -> Sample:
+    """An operand of one expert as a whole: its scale, or what is cut off, follows from all elements."""
+    average = named["average"]
+    inputs = {"x": array(x)} | ({} if average is None else {"average": array(average)})
+    rule = dataclasses.asdict(named["operand"])
+    del rule["before"]
+    return Sample("operand", inputs, {"values": array(values)}, {"operand": rule, "philox": named["philox"]})
 
 
 def of_product(a: Sequence[Tensor], b: Sequence[Tensor], result: Tensor, most: int, draw: random.Random) -> Sample:

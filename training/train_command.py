@@ -51,7 +51,9 @@ def train(
     ranks: Annotated[int, typer.Option(help="Processes that share the experts; torchrun starts its own.", min=1)] = 1,
     device: Annotated[str | None, typer.Option(help="cpu or cuda. Default: cuda where torch finds one.")] = None,
     steps: Annotated[int | None, typer.Option(help="Steps of the whole run.", min=1)] = None,
-    model: Annotated[str | None, typer.Option(help="tiny or small. Default: tiny on cpu, small on cuda.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="tiny, small, survey or dense. Default: tiny on cpu, small on cuda.")
+    ] = None,
     batch: Annotated[int | None, typer.Option(help="Sequences of a step, of all ranks together.", min=1)] = None,
     rate: Annotated[float | None, typer.Option(help="Highest learning rate.", min=0)] = None,
     seed: Annotated[int, typer.Option(help="Of weights and batches.", min=0, max=2**31 - 1)] = 0,

@@ -52,14 +52,26 @@ def at_bytes(change: Callable[[np.ndarray, np.ndarray, Case], np.ndarray], *rule
     return wrong
 
 
-def _reciprocal_low(amax: np.ndarray, byte: np.ndarray, case: Case) -> np.ndarray:
-    inverse = np.nextafter(np.float32(1) / np.float32(float(element_format(case).max_value)), np.float32(0))
-    mantissa, exponent = np.frexp((amax.view(np.float32) * inverse).astype(np.float64))
-    return np.clip(exponent - (mantissa == 0.5) + 127, 0, 254)
+def reciprocal(towards: float) -> Rule:
+    """Make a wrong rule: the maximum times a reciprocal one float32 step off, rounded up to a power of two."""
+
+    def change(amax: np.ndarray, byte: np.ndarray, case: Case) -> np.ndarray:
+        inverse = np.nextafter(np.float32(1) / np.float32(float(element_format(case).max_value)), np.float32(towards))
+        mantissa, exponent = np.frexp((amax.view(np.float32) * inverse).astype(np.float64))
+        return np.clip(exponent - (mantissa == 0.5) + 127, 0, 254)
+
+    return at_bytes(change, "rceil")
 
 
-reciprocal_low = at_bytes(_reciprocal_low, "rceil")
-"""The maximum times a reciprocal that is one float32 step low, rounded up to a power of two."""
+reciprocal_low, reciprocal_high = reciprocal(0), reciprocal(1)
+
+
+def _emax_added(amax: np.ndarray, byte: np.ndarray, case: Case) -> np.ndarray:
+    return np.minimum(byte.astype(np.int32) + element_format(case).emax, 254)
+
+
+emax_added = at_bytes(_emax_added)
+"""The exponent of the element format is not subtracted, and what would be below byte 0 is byte 0 plus it."""
 
 
 def subnormal_quotient_is_zero(inclusive: bool) -> Rule:

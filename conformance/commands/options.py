@@ -36,7 +36,8 @@ Isolate = Annotated[
 def told(function: Callable[..., None]) -> Callable[..., None]:
     """Turn an error of ours, and want of memory, into one sentence on standard error and exit status 2.
 
-    A SystemExit is that of a subject, for commands end with `typer.Exit`: then the exit status is 1.
+    A SystemExit is that of a subject, for commands end with `typer.Exit`: then the exit status is 1. It is that of the
+    console, and needs no words, where the reader of standard output has stopped reading.
     """
 
     @wraps(function)
@@ -47,7 +48,8 @@ def told(function: Callable[..., None]) -> Callable[..., None]:
             print(f"refnum: {shown(str(error))}", file=sys.stderr)
             raise typer.Exit(EXIT_USAGE) from error
         except SystemExit as error:
-            print(f"refnum: something ended the run with SystemExit({error.code!r}): no verdict.", file=sys.stderr)
+            if not isinstance(error.__context__, BrokenPipeError):
+                print(f"refnum: something ended the run with SystemExit({error.code!r}): no verdict.", file=sys.stderr)
             raise typer.Exit(EXIT_MISMATCH) from error
         except MemoryError as error:  # of ours: a subject's is an outcome
             print(f"refnum: this machine has too little memory for it: {error}".rstrip(": "), file=sys.stderr)

@@ -1,14 +1,14 @@
 """Hints: the known wrong rules that give every bit that was seen of a subject, and nothing that was not seen.
 
 A hint is not a proof. A rule is shown when it gives all differing bits of every kept case of a page, and when the
-subject, called again on further small cases of the variant, differs wherever the rule does, and by the same bits. Of
-several rules those are shown that explain the most of these cases; where none is left, nothing is shown.
+subject, called again on further small cases of the variant, differs wherever the rule does, and by the same bits: a
+sign of zero too, even if the subject is compared by decoded values. Of several rules those are shown that explain the
+most of these cases; where none is left, nothing is shown.
 """
 
 from __future__ import annotations
 
 import functools
-import itertools
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -33,7 +33,11 @@ SHOWN = 4
 LARGEST = 1 << 20
 """Elements of the largest case on which suspects are tried."""
 ASKED, SMALL, SECONDS = 64, 1 << 13, 2.0
-"""Further cases that a subject is called on, the elements of the largest of them, and the time that they may take."""
+"""Further cases on which one suspect is tried, the elements of the largest of them, and the time that they may take."""
+LEAST = 12
+"""Cases on which a suspect is tried however long they take: a busy machine shows nothing that it did not try."""
+EXACT = 1
+"""The level by which bits are told apart whatever level a subject is compared at: codes under a NaN scale are free."""
 _NOT_APPLICABLE = (RefnumError, ValueError, LookupError, TypeError, AttributeError, AssertionError, ArithmeticError)
 
 Bits = Mapping[str, Any]
@@ -77,6 +81,15 @@ class Seen:
         return equal_at(self.case, bits, self.observed, self.level)
 
     @functools.cached_property
+    def wrong(self) -> Bits:
+        """Where the subject's bits are not the right ones, at the level of agreement."""
+        return differences(self.case, self.golden, self.observed, self.level)
+
+    def apart(self, left: Bits, right: Bits) -> Bits:
+        """Where two answers to the case differ in any bit that counts: codes under a NaN scale do at level L0 alone."""
+        return differences(self.case, left, right, min(self.level, EXACT))
+
+    @functools.cached_property
     def right(self) -> bool:
         """Whether the subject's bits are the right ones, at the level of agreement."""
         return self.equal(self.golden)
@@ -108,13 +121,18 @@ def hints(kept: Sequence[Seen], further: Iterable[Case] = (), ask: Ask = lambda 
 
 
 def gives(suspect: Suspect, seen: Seen) -> bool:
-    """Whether a suspect gives exactly the bits that were seen of a case; what it masks may be anything."""
+    """Whether a suspect gives what was seen of a case; what it masks may be anything.
+
+    What differs from the right result at the level of agreement must be given bit by bit, all else at that level.
+    """
     wrong = seen.answer(suspect)
     try:
         if wrong is None:
             return False
         bits = _over(seen.observed, wrong)
-        return seen.right if all(same(bits[name], right) for name, right in seen.golden.items()) else seen.equal(bits)
+        if all(same(bits[name], right) for name, right in seen.golden.items()):
+            return seen.right
+        return seen.equal(bits) and not _both(seen.wrong, seen.apart(seen.observed, bits))
     except _NOT_APPLICABLE:
         return False
 
@@ -125,41 +143,57 @@ def explains(suspect: Suspect, seen: Seen) -> bool:
 
 
 def refuted(suspect: Suspect, seen: Seen) -> bool:
-    """Whether a suspect gives other bits than the right ones somewhere, and the subject gave others than these."""
+    """Whether the subject gave other bits than a suspect where this differs from the right result.
+
+    Where it differs below the level of agreement only, the subject's bits must be the right ones to say so: a subject
+    may have its own ways there.
+    """
     wrong = seen.answer(suspect)
     if wrong is None:
         return False
     try:
-        bits = _over(seen.observed, wrong)
-        strikes = differences(seen.case, seen.golden, _over(seen.golden, wrong), seen.level)
-        apart = differences(seen.case, seen.observed, bits, seen.level)
-        return any(bool(np.any(strikes[name] & apart[name])) for name in strikes)
+        given, bits = _over(seen.golden, wrong), _over(seen.observed, wrong)
+        strikes = differences(seen.case, seen.golden, given, seen.level)
+        if _both(strikes, seen.apart(seen.observed, bits)):
+            return True
+        right = {name: ~each for name, each in seen.apart(seen.golden, seen.observed).items()}
+        return _both(seen.apart(seen.golden, given), right)
     except _NOT_APPLICABLE:
         return False
 
 
+def _both(left: Bits, right: Bits) -> bool:
+    """Whether an element of any output that both sides have bears both marks."""
+    return any(bool(np.any(left[name] & right[name])) for name in left.keys() & right.keys())
+
+
 def _asked(found: list[Suspect], further: Iterable[Case], ask: Ask, level: int) -> list[Suspect]:
     """Return the suspects that no further case refutes, the ones that explain the most of these cases first."""
-    end, times = time.monotonic() + SECONDS, Counter[Suspect]()
-    small = (Seen(case, {}, level) for case in further if case.elements <= SMALL)
-    telling = (seen for seen in small if any(_strikes(one, seen) for one in found))
-    for unseen in itertools.islice(telling, ASKED):
-        observed = ask(unseen.case)
-        if time.monotonic() > end:
+    end, tried, times = time.monotonic() + SECONDS, Counter[Suspect](), Counter[Suspect]()
+    for unseen in (Seen(case, {}, level) for case in further if case.elements <= SMALL):
+        limit = ASKED if time.monotonic() < end else LEAST
+        waiting = [suspect for suspect in found if tried[suspect] < limit]
+        if not waiting:
             break
-        if observed is None:
-            continue
-        seen = unseen.given(observed)
-        found = [suspect for suspect in found if not refuted(suspect, seen)]
-        times.update(suspect for suspect in found if explains(suspect, seen))
+        told_apart = [suspect for suspect in waiting if _strikes(suspect, unseen, exactly=True)]
+        observed = ask(unseen.case) if told_apart else None
+        tried.update(told_apart)
+        if observed is not None:
+            seen = unseen.given(observed)
+            found = [suspect for suspect in found if not refuted(suspect, seen)]
+            times.update(suspect for suspect in found if explains(suspect, seen))
     most = max((times[suspect] for suspect in found), default=0)
     return [suspect for suspect in found if times[suspect] == most]
 
 
-def _strikes(suspect: Suspect, seen: Seen) -> bool:
+def _strikes(suspect: Suspect, seen: Seen, exactly: bool = False) -> bool:
+    """Whether a suspect differs from the right result, at the level of agreement or in any bit that is compared."""
     wrong = seen.answer(suspect)
     try:
-        return wrong is not None and not equal_at(seen.case, seen.golden, _over(seen.golden, wrong), seen.level)
+        if wrong is None:
+            return False
+        level = min(seen.level, EXACT) if exactly else seen.level
+        return not equal_at(seen.case, seen.golden, _over(seen.golden, wrong), level)
     except _NOT_APPLICABLE:
         return False
 

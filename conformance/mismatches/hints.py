@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -25,7 +26,7 @@ QUICK = 1 << 16
 """Elements of the largest failing case that a hint is asked about."""
 SAME_VALUES = P1 - 1
 """The loosest level at which a wrong rule must give what a subject gave: bounds hold many answers."""
-SAMPLED = 12
+SAMPLED = 24
 """Sampled cases among those that a subject is called on further."""
 
 
@@ -64,7 +65,8 @@ def hints_for(
         subject: whose bits they are.
         kept: the page's own case first, then the others that fail alike.
         seconds: limit of one call.
-        chosen: yields the further cases of (operation, profile, parameters); frozen vectors and corners where None.
+        chosen: yields the further cases of (operation, profile, parameters); where None, frozen vectors, sampled cases
+            and corners in turn, as vectors alone may be what a subject was made for.
     """
     return hints(kept, _further(kept[0].case, chosen), partial(given, subject, seconds))
 
@@ -80,6 +82,7 @@ def _further(case: Case, chosen: Callable[..., Iterable[Case]] | None) -> Iterat
     if chosen is not None:
         yield from chosen(case.operation, case.profile, params)
         return
-    yield from (vector for vector, _ in frozen_cases(case.operation, case.profile, params))
-    yield from sampled_cases(case.operation, case.profile, params, 0, SAMPLED)
-    yield from corner_cases(case.operation, case.profile, params)
+    frozen = (vector for vector, _ in frozen_cases(case.operation, case.profile, params))
+    sampled = sampled_cases(case.operation, case.profile, params, 0, SAMPLED)
+    in_turn = itertools.zip_longest(frozen, sampled, corner_cases(case.operation, case.profile, params))
+    yield from (found for found in itertools.chain.from_iterable(in_turn) if found is not None)

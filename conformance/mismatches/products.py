@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +13,7 @@ import numpy as np
 from refnum.errors import RefnumError
 from refnum.product_steps import PRODUCTS, product_steps
 from refnum.tensor_core import INSTRUCTIONS
+from refnum.tiles import TILE
 
 from ..cases import crop
 from ..cases.case import Case
@@ -21,7 +24,10 @@ from .diagnose import Seen
 LARGEST = 1 << 16
 """Elements of the largest product whose bits are compared with those of other orders."""
 MOST = 64
-"""Steps at most for which a subject is called on the terms up to each."""
+"""Calls at most in which the step is sought at which both sides part, and again among those of one of them."""
+NEAR = 2
+"""Steps, and runs, beside the one at which both sides part that a page shows one by one."""
+_PLACE = re.compile(r"(?:terms|run) (\d+)(?: to |-)(\d+)")
 Ask = Callable[[Case], Mapping[str, np.ndarray] | None]
 
 
@@ -70,7 +76,30 @@ def product_page(case: Case, page: dict[str, Any], ask: Ask) -> dict[str, Any]:
     except (RefnumError, AssertionError) as error:  # a page without its steps is better than no page
         return {**page, "parts": f"no steps: {error}"}
     lines = [{"name": step.name, "text": step.text, "clause": step.clause} for step in steps]
-    return {**page, "steps": lines, "parts": _words(at, terms, values)}
+    return {**page, "steps": _near(lines, at, at + terms), "parts": _words(at, terms, values)}
+
+
+def _near(lines: list[dict[str, str]], start: int, stop: int) -> list[dict[str, str]]:
+    """Return the lines of a product with steps and runs far from [start, stop) of K in one line for many."""
+    found: list[dict[str, str]] = []
+    for (far, kind), group in itertools.groupby(lines, lambda line: _far(line, start, stop)):
+        many = list(group)
+        if far and len(many) > 1:
+            ends = [many[end]["name"].partition(" ")[2] for end in (0, -1)]
+            last = many[-1]["text"].rpartition("; ")[2]
+            many = [{**many[-1], "name": f"{kind}s {ends[0]} to {ends[1]}", "text": f"{len(many)} of them; {last}"}]
+        found += many
+    return found
+
+
+def _far(line: dict[str, str], start: int, stop: int) -> tuple[bool, str]:
+    """Return whether a line is a step or a run far from some terms of K, and which of both."""
+    ends = _PLACE.match(line["text"] if line["name"].startswith("step ") else line["name"])
+    if ends is None:
+        return False, ""
+    kind, wide = ("step", stop - start) if line["name"].startswith("step ") else ("run", TILE)
+    first, last = int(ends[1]), int(ends[2])
+    return last < start - NEAR * wide or first >= stop + NEAR * wide, kind
 
 
 def _words(at: int, terms: int, values: tuple[int, int] | None) -> str:
@@ -82,15 +111,20 @@ def _words(at: int, terms: int, values: tuple[int, int] | None) -> str:
 
 def _parting(case: Case, row: int, column: int, terms: int, ask: Ask) -> tuple[int, tuple[int, int] | None]:
     """Return the first term of the first step after which a result differs, with both sides' bits; else the last's."""
-    k = crop.shape(case)[1]
-    starts = list(range(0, k, terms))
-    for start in starts[:MOST]:
-        cut = _up_to(case, start + terms)
-        observed = ask(cut)
-        right = run_golden(cut)["values"]
-        if observed is not None and observed["values"][row, column] != right[row, column]:
-            return start, (int(right[row, column]), int(observed["values"][row, column]))
-    return starts[-1], None
+    starts = list(range(0, crop.shape(case)[1], terms))
+    while True:
+        stride = -(-len(starts) // MOST)
+        for number in [*range(stride - 1, len(starts) - 1, stride), len(starts) - 1]:
+            cut = _up_to(case, starts[number] + terms)
+            observed = ask(cut)
+            right = run_golden(cut)["values"]
+            if observed is not None and observed["values"][row, column] != right[row, column]:
+                break
+        else:
+            return starts[-1], None
+        if stride == 1:
+            return starts[number], (int(right[row, column]), int(observed["values"][row, column]))
+        starts = starts[max(number - stride + 1, 0) : number + 1]
 
 
 def _up_to(case: Case, stop: int) -> Case:

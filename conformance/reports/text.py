@@ -35,7 +35,7 @@ def headline(record: Mapping[str, Any]) -> str:
     """Return one sentence: what came back in place of what, where, for which input."""
     page = record["page"]
     if not page:
-        return record["words"] or record["finding"]
+        return record["words"] or record["finding"] or f"shown in {record['reproduced']} runs"
     inputs = ", ".join(f"{entry['name']} = {entry['value']} ({entry['bits']})" for entry in page["input"])
     expected, observed = page["expected"], page["observed"]
     given = f" for {inputs}" if inputs else ""

@@ -9,10 +9,12 @@ any other value is reported as unsupported. Results are a tuple of arrays, or on
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from types import FunctionType
 from typing import Any
 
 from refnum.errors import ArgumentError, UnsupportedError
@@ -141,7 +143,7 @@ class Subject:
         return (*(self.profiles or ()), *self.further.get(operation, ()))
 
     def _takes_profile(self, operation: str) -> bool:
-        accepted = accepts(self.operations[operation]) if operation in self.operations else (set(), False)
+        accepted = accepts(self.operations[operation]) if operation in self.operations else (frozenset[str](), False)
         return accepted is None or accepted[1] or "profile" in accepted[0]
 
     def refuses(self, operation: str, profile: str, params: Mapping[str, Any]) -> str:
@@ -230,13 +232,24 @@ def _names(profiles: Any) -> tuple[str, ...]:
     return tuple(profile_name(get_profile(profile)) for profile in listed)
 
 
-def accepts(function: Callable[..., Any]) -> tuple[set[str], bool] | None:
+def accepts(function: Callable[..., Any]) -> tuple[frozenset[str], bool] | None:
     """Return (named keywords, takes any keyword), or None when the signature cannot be read."""
+    if type(function) is FunctionType:
+        return _accepts(function)
+    return _read(function)
+
+
+@functools.lru_cache(maxsize=256)
+def _accepts(function: FunctionType) -> tuple[frozenset[str], bool] | None:
+    return _read(function)
+
+
+def _read(function: Callable[..., Any]) -> tuple[frozenset[str], bool] | None:
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         return None
-    keywords = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    keywords = frozenset(p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY))
     return keywords, any(p.kind is p.VAR_KEYWORD for p in parameters)
 
 

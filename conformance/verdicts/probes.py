@@ -1,7 +1,8 @@
 """The calling contract, probed: one function a habit of callers that a kernel may not have been written for.
 
-Each probe is tried on a few corner cases of every variant. A probe that a subject refuses with an error is reported
-as refused, which is no failure; one that it takes must give the golden bytes. Breaches have names, see `Called`.
+Each probe is tried on a few corner cases of every variant, or one where the same code was probed before. A probe that
+a subject refuses with an error is reported as refused, which is no failure; one that it takes must give the golden
+bytes. Breaches have names, see `Called`.
 """
 
 from __future__ import annotations

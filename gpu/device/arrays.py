@@ -136,7 +136,7 @@ def torch_dtypes() -> tuple[dict[Any, np.dtype[Any]], dict[np.dtype[Any], Any]]:
     pairs = {
         torch.float32: np.dtype(np.float32), torch.bfloat16: BFLOAT16, torch.float16: np.dtype(np.float16),
         torch.uint16: np.dtype(np.uint16), torch.uint8: np.dtype(np.uint8), torch.float64: np.dtype(np.float64),
-        torch.int32: np.dtype(np.int32), torch.int64: np.dtype(np.int64),
+        torch.int32: np.dtype(np.int32), torch.int64: np.dtype(np.int64), torch.uint32: np.dtype(np.uint32),
     }  # fmt: skip
     return pairs, {numpy: own for own, numpy in pairs.items()}
 
@@ -147,7 +147,7 @@ def _view_torch(name: str, x: Any, library: Library) -> View:
     dtype = torch_dtypes()[0].get(x.dtype)
     if dtype is None:
         raise DtypeError(
-            f"{name} has dtype {x.dtype}; allowed are float32, bfloat16, float16, uint16, uint8, int32 and int64"
+            f"{name} has dtype {x.dtype}; allowed are float32, bfloat16, float16, int32, int64 and uint8, 16 and 32"
         )
     try:
         address, shape, steps = x.data_ptr(), tuple(x.shape), x.stride()

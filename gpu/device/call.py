@@ -106,12 +106,11 @@ class DeviceCall(Call[View]):
             total = checks.padded(splits, align)
             raise UnsupportedError(f"splits at align={align} need {total} rows; the kernels count to {MOST}")
 
-    def check_random(self, rbits: View) -> None:
-        """Raise DtypeError unless random bits are uint8."""
-        if rbits.dtype != U8:
-            raise DtypeError(
-                f"{rbits.name} has dtype {rbits.dtype}; the kernels take eight bits an element, uint8"
-            )  # fmt: skip
+    def check_random(self, name: str, words: View, bits: int) -> None:
+        """Raise DtypeError unless random words are uint8, or uint32 where they have more than eight bits."""
+        wanted = U8 if bits == 8 else np.dtype(np.uint32)
+        if words.dtype != wanted:
+            raise DtypeError(f"{name} has dtype {words.dtype}; the kernels take {bits} bits an element as {wanted}")
 
     def check_output(self, name: str, x: View, inputs: Sequence[View]) -> None:
         """Raise ArgumentError unless an array of `out` lies on the inputs' device, contiguous, aligned and apart."""

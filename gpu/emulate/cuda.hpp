@@ -183,6 +183,8 @@ inline uint32_t __float_as_uint(float x) { return emulation::same_bits<uint32_t>
 inline int __float_as_int(float x) { return emulation::same_bits<int>(x); }
 inline float __uint_as_float(uint32_t x) { return emulation::same_bits<float>(x); }
 inline float __int_as_float(int x) { return emulation::same_bits<float>(x); }
+inline long long __double_as_longlong(double x) { return emulation::same_bits<long long>(x); }
+inline double __longlong_as_double(long long x) { return emulation::same_bits<double>(x); }
 inline int __clz(int x) { return x ? __builtin_clz((unsigned)x) : 32; }
 inline int __clzll(long long x) { return x ? __builtin_clzll((unsigned long long)x) : 64; }
 inline int __ffs(int x) { return __builtin_ffs(x); }

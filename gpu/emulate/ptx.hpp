@@ -167,6 +167,7 @@ inline uint32_t byte_permute(uint32_t low, uint32_t high, uint32_t selector) {
 }
 
 inline float as_float(uint64_t bits) { return __builtin_bit_cast(float, (uint32_t)bits); }
+inline double as_double(uint64_t bits) { return __builtin_bit_cast(double, bits); }
 inline uint64_t from_float(float x) { return __builtin_bit_cast(uint32_t, cuda_nan(x)); }
 inline float half_value(uint64_t bits) { return (float)__builtin_bit_cast(_Float16, (uint16_t)bits); }
 inline uint64_t half_bits(float x) {  // a product of two halves is exact in float32, so it is rounded once
@@ -257,10 +258,23 @@ struct Step {
             r.set(o[0], from_float(as_float(a) + as_float(b)));
         } else if constexpr (i.is("div.rn.f32")) {
             r.set(o[0], from_float(as_float(a) / as_float(b)));
+        } else if constexpr (i.is("cvt.rn.f32.f64")) {
+            r.set(o[0], from_float((float)as_double(a)));
+        } else if constexpr (i.is("sqrt.rn.f32")) {
+            r.set(o[0], from_float(__builtin_sqrtf(as_float(a))));
         } else if constexpr (i.is("cvt.rn.bf16x2.f32")) {  // the first source goes to the upper half
             r.set(o[0], bfloat16_bits(as_float(b)) | bfloat16_bits(as_float(a)) << 16);
         } else if constexpr (i.is("fma.rn.f32")) {
             r.set(o[0], from_float(__builtin_fmaf(as_float(a), as_float(b), as_float(c))));
+        } else if constexpr (i.is("fma.rn.sat.f32")) {
+            const float sum = __builtin_fmaf(as_float(a), as_float(b), as_float(c));
+            r.set(o[0], from_float(sum > 0 ? sum < 1 ? sum : 1 : 0));  // NaN gives 0
+        } else if constexpr (i.is("fma.rn.f64")) {
+            r.set(o[0], __builtin_bit_cast(uint64_t, __builtin_fma(as_double(a), as_double(b), as_double(c))));
+        } else if constexpr (i.is("lg2.approx.ftz.f32")) {  // as far off as the manual allows
+            r.set(o[0], from_float(__builtin_log2f(as_float(a)) * (a & 1 ? 1 + 0x1p-22f : 1 - 0x1p-22f)));
+        } else if constexpr (i.is("ex2.approx.ftz.f32")) {
+            r.set(o[0], from_float(__builtin_exp2f(as_float(a)) * (a & 1 ? 1 - 0x1p-22f : 1 + 0x1p-22f)));
         } else if constexpr (i.is("fma.rz.f32")) {
             r.set(o[0], from_float(fma_toward_zero(as_float(a), as_float(b), as_float(c))));
         } else if constexpr (i.is("mul.rn.f16x2")) {
@@ -324,12 +338,14 @@ struct Result {
     bool read;
     uint64_t before() const { return read ? bits_of(value) : POISONED; }
     void after(uint64_t bits) const {
-        if constexpr (std::is_floating_point_v<T>) value = as_float(bits);
+        if constexpr (std::is_same_v<T, double>) value = as_double(bits);
+        else if constexpr (std::is_floating_point_v<T>) value = as_float(bits);
         else value = (T)bits;
     }
     static constexpr uint64_t POISONED = 0xB7B7B7B7B7B7B7B7u;
     static uint64_t bits_of(const T& value) {
-        if constexpr (std::is_floating_point_v<T>) return __builtin_bit_cast(uint32_t, value);
+        if constexpr (std::is_same_v<T, double>) return __builtin_bit_cast(uint64_t, value);
+        else if constexpr (std::is_floating_point_v<T>) return __builtin_bit_cast(uint32_t, value);
         else return (uint64_t)(std::make_unsigned_t<T>)value;
     }
 };
@@ -354,6 +370,7 @@ template <char kind, class T>
 inline Given<kind, T> in(T value) {
     if constexpr (std::is_pointer_v<T>) return {(uint64_t)value};
     else if constexpr (std::is_same_v<T, float>) return {__builtin_bit_cast(uint32_t, value)};
+    else if constexpr (std::is_same_v<T, double>) return {__builtin_bit_cast(uint64_t, value)};
     else if constexpr (std::is_same_v<T, bool>) return {(uint64_t)value};
     else if constexpr (kind == 'l') return {(uint64_t)value};
     else return {(uint64_t)(uint32_t)value};

@@ -16,13 +16,16 @@ from .blocks import *
 from .build import available, describe
 from .casts import *
 from .columns import *
+from .estimators import *
 from .hadamard import *
+from .logarithmic import *
 from .nvfp4 import *
 from .payload import *
 from .product import matmul_bf16 as matmul_bf16
 from .product import matmul_fp8 as matmul_fp8
 from .recast import *
 from .swiglu import *
+from .tetrajet import *
 from .tiles import *
 
 if not TYPE_CHECKING:  # a checker of types would take a computed list for an empty one

@@ -51,12 +51,12 @@ class HostCall(Call[Array]):
         if bad.any():
             raise ScaleError(f"{name} holds a NaN or an Inf (byte 255); allowed are finite scales: quantise again")
 
-    def check_random(self, rbits: Array) -> None:
-        """Raise the named error unless random bits are unsigned integers below 256."""
-        if rbits.dtype.kind != "u":
-            raise DtypeError(f"rbits has dtype {rbits.dtype}; allowed are unsigned integers")
-        if rbits.size and int(rbits.max()) > 255:
-            raise ArgumentError(f"rbits holds {int(rbits.max())}; allowed are 8 bits an element")
+    def check_random(self, name: str, words: Array, bits: int) -> None:
+        """Raise the named error unless random words are unsigned integers below 2**bits."""
+        if words.dtype.kind != "u":
+            raise DtypeError(f"{name} has dtype {words.dtype}; allowed are unsigned integers")
+        if words.size and int(words.max()) >> bits:
+            raise ArgumentError(f"{name} holds {int(words.max())}; allowed are {bits} bits an element")
 
     def check_output(self, name: str, x: Array, inputs: Sequence[Array]) -> None:
         """Raise ArgumentError unless an array of `out` can be written and shares no memory with an input."""

@@ -115,8 +115,8 @@ class Call(Generic[A]):
     def check_experts(self, splits: list[int], align: int) -> None:
         """Raise UnsupportedError for more experts or padded rows than the back end counts."""
 
-    def check_random(self, rbits: A) -> None:
-        """Raise the named error of random bits that the back end does not take."""
+    def check_random(self, name: str, words: A, bits: int) -> None:
+        """Raise the named error of random words of so many bits that the back end does not take."""
 
     def check_output(self, name: str, x: A, inputs: Sequence[A]) -> None:
         """Raise ArgumentError unless an array of `out`, of the right shape and dtype, can be written."""
@@ -183,14 +183,14 @@ class Call(Generic[A]):
         m, k = view.shape
         return view, self.scales(scales, (-(-m // tall), checks.tiles(k)), view, layout), m, k
 
-    def random_bits(self, rbits: Any, x: A) -> A:
-        """Return random bits, one unsigned integer below 256 for each element of x."""
-        view = self.look("rbits", rbits)
+    def random_bits(self, rbits: Any, x: A, name: str = "rbits", bits: int = 8) -> A:
+        """Return random words, one unsigned integer below 2**bits for each element of x."""
+        view = self.look(name, rbits)
         if view.shape != x.shape:
-            raise ShapeError(f"rbits has shape {view.shape}; allowed is that of x, {x.shape}")
+            raise ShapeError(f"{name} has shape {view.shape}; allowed is that of x, {x.shape}")
         self.check_rows(view)
         self.check_beside(view, x)
-        self.check_random(view)
+        self.check_random(name, view, bits)
         return view
 
     def vector(self, name: str, x: Any, beside: A, count: int | None, why: str) -> A:

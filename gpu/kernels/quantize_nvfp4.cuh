@@ -1,12 +1,11 @@
 // Float block of 16 -> NVFP4 in three orders of float32 operations (clause N21).
 //
 // What a block's scale needs of the tensor is a few numbers, and the factor of its elements follows from those and the
-// scale's E4M3 code alone: a table of 128. An element's product is a float32, cut to a bfloat16 lane that stands for
-// what was cut off (round to odd); then E2M1's rounding is that of MXFP4 under scale 1.
+// scale's E4M3 code alone: a table of 128. An element's product is a float32, whose code float32 additions count.
 #pragma once
 
 #include "division.cuh"
-#include "e4m3.cuh"
+#include "float32_codes.cuh"
 #include "quantize_mxfp4.cuh"
 
 namespace refnum {
@@ -113,22 +112,68 @@ REFNUM_HD uint32_t largest_lane(const uint32_t* w, bool& odd) {
     return found;
 }
 
-// Eight elements, float32 bits, times a factor -> a packed word. `odd`: a product may be NaN, whose code has no sign.
-REFNUM_HD uint32_t nvfp4_word(const uint32_t* bits, uint32_t factor, bool odd) {
-    const uint32_t base = both_lanes(119 << 7), powers = both_lanes(half_power(-7));  // of `bfloat16_scale(127)`
-    uint32_t lanes[4], signs[4];
-    REFNUM_UNROLL
-    for (int i = 0; i < 4; ++i) {
-        const uint32_t low = multiply_floats(bits[2 * i], factor), high = multiply_floats(bits[2 * i + 1], factor);
-        signs[i] = odd_bfloat16_pair(low, high);
-        const uint32_t magnitudes = signs[i] & LANE_MAGNITUDES;
-        if (odd) signs[i] &= ~((magnitudes + 0x007F007Fu) & 0x80008000u);
-        lanes[i] = subtract_to_zero(min_lanes(magnitudes, 0x40C040C0u), base) << 3;
+// E2M1 codes as they are gathered: the float32 number 2**23 + n, whose low bits are n.
+constexpr uint32_t NO_CODES = 0x4B000000, MINUS_FIFTEEN = 0xCCF00000;  // -15 * 2**23
+constexpr uint32_t FLOAT_SIXTEEN = 0x41800000, FLOAT_FOUR = 0x40800000, FLOAT_TWO = 0x40000000;
+
+#ifdef __CUDA_ARCH__
+// FFMA.SAT: |y| / 2 - below, clamped to [0, 1]; NaN gives 0.
+__device__ __forceinline__ uint32_t share_above(float below, uint32_t y) {
+    float share;
+    asm("fma.rn.sat.f32 %0, %1, %2, %3;" : "=f"(share) : "f"(fabsf(__uint_as_float(y))), "f"(0.5f), "f"(-below));
+    return __float_as_uint(share);
+}
+#endif
+
+// 16 * codes + code of |y|, to nearest even, saturating, NaN 0, for at most three codes so far. A code is the sum of what
+// y covers of 0 to 2 in halves, of 2 to 4 in ones, and of 4 to 6 in twos: each a float32 from 0 to 1, added to a number
+// with units in its last place. At most one of them is no whole number, so the sum is rounded once.
+REFNUM_HD uint32_t append_e2m1(uint32_t codes, uint32_t y) {
+#ifdef __CUDA_ARCH__
+    uint32_t sum = multiply_add_floats(codes, FLOAT_SIXTEEN, MINUS_FIFTEEN);
+    sum = multiply_add_floats(share_above(0, y), FLOAT_FOUR, sum);
+    sum = multiply_add_floats(share_above(1, y), FLOAT_TWO, sum);
+    return add_floats(share_above(2, y), sum);
+#else
+    const uint32_t magnitude = y & FLOAT_MAGNITUDE;
+    const uint32_t code = (magnitude > 0x3E800000) + (magnitude >= 0x3F400000) + (magnitude > 0x3FA00000) +
+                          (magnitude >= 0x3FE00000) + (magnitude > 0x40200000) + (magnitude >= 0x40600000) +
+                          (magnitude > 0x40A00000);  // 0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5
+    return NO_CODES | (codes & 0xFFF) << 4 | (magnitude > FLOAT_INF ? 0 : code);
+#endif
+}
+
+// The signs of eight elements, in the top bit of every nibble: float32, or words of two lanes.
+template <int kind>
+REFNUM_HD uint32_t nibble_signs(const uint32_t* w) {
+    if (kind == FLOAT32) {
+        uint32_t signs = 0;
+        REFNUM_UNROLL
+        for (int j = 7; j >= 0; --j) signs = shift_in<4>(signs, w[j]);
+        return signs;
     }
-    scale_all<4>(lanes, powers);
+    const uint32_t first = permute(w[0], w[1], 0x7531), second = permute(w[2], w[3], 0x7531);
+    const uint32_t even = permute(first, second, 0x6420), odd = permute(first, second, 0x7531);
+    return choose(even >> 4, odd, 0x0F0F0F0Fu);
+}
+
+// Eight elements times a factor -> a packed word. `odd`: a product may be NaN, whose code is 7 without a sign.
+template <int kind>
+REFNUM_HD uint32_t nvfp4_word(const uint32_t* w, uint32_t factor, bool odd) {
+    uint32_t y[8], halves[2] = {NO_CODES, NO_CODES};
+    float_bits<kind, 4>(w, y);
     REFNUM_UNROLL
-    for (int i = 0; i < 4; ++i) lanes[i] = e2m1_round_lanes(lanes[i]);
-    return e2m1_pack_lanes(lanes, signs);
+    for (int j = 7; j >= 0; --j) {
+        y[j] = multiply_floats(y[j], factor);
+        halves[j / 4] = append_e2m1(halves[j / 4], y[j]);
+    }
+    uint32_t word = choose(permute(halves[0], halves[1], 0x5410), nibble_signs<kind>(w), NIBBLE_MAGNITUDES);
+    if (!odd) return word;
+    REFNUM_UNROLL
+    for (int j = 0; j < 8; ++j) {
+        if ((y[j] & FLOAT_MAGNITUDE) > FLOAT_INF) word = (word & ~(0xFu << 4 * j)) | 7u << 4 * j;
+    }
+    return word;
 }
 
 // Whether products with a factor may be NaN, of numbers that are not NaN or Inf.
@@ -148,10 +193,8 @@ REFNUM_HD uint32_t nvfp4_maximum(const uint32_t* w, bool& odd) {
 // A block of 16 under a factor -> two packed words.
 template <int kind>
 REFNUM_HD void nvfp4_block(const uint32_t* w, uint32_t factor, bool odd, uint32_t* packed) {
-    uint32_t bits[16];
-    float_bits<kind, 8>(w, bits);
-    packed[0] = nvfp4_word(bits, factor, odd);
-    packed[1] = nvfp4_word(bits + 8, factor, odd);
+    packed[0] = nvfp4_word<kind>(w, factor, odd);
+    packed[1] = nvfp4_word<kind>(w + NVFP4_WORDS<kind> / 2, factor, odd);
 }
 
 }  // namespace refnum

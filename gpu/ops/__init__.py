@@ -36,7 +36,9 @@ from ..operations import LAUNCHED
 from .blocks import *
 from .casts import *
 from .columns import *
+from .estimators import *
 from .hadamard import *
+from .logarithmic import *
 from .nvfp4 import *
 from .payload import *
 from .payload_permute import *
@@ -45,6 +47,7 @@ from .product import matmul_bf16 as matmul_bf16
 from .product import matmul_fp8 as matmul_fp8
 from .recast import *
 from .swiglu import *
+from .tetrajet import *
 from .tiles import *
 
 if not TYPE_CHECKING:  # a checker of types would take a computed list for an empty one

@@ -12,14 +12,33 @@ from .. import silu
 from ..checks import LAYOUTS
 from ..device import compile as build
 from ..interface.nvfp4 import LAYOUTS as NVFP4_LAYOUTS
-from . import casts, columns, hadamard, nvfp4, payload_rows, product, rowwise, swiglu
+from . import (
+    casts,
+    columns,
+    estimators,
+    hadamard,
+    logarithmic,
+    nvfp4,
+    optimisers,
+    payload_rows,
+    product,
+    rowwise,
+    swiglu,
+    tetrajet,
+)  # fmt: skip
 
 OPERATIONS: dict[str, tuple[str, ...]] = {
     "quantize_mxfp4_stochastic": ("quantize_mxfp4",),
+    **dict.fromkeys(
+        ("quantize_tetrajet_stochastic", "quantize_tetrajet_down", "quantize_tetrajet_down_stochastic"),
+        ("quantize_tetrajet",),
+    ),
+    "q_ema_down": ("q_ema",),
     "payload_quantize": ("quantize_payload", "fp8_to_payload"),
     "payload_rows": ("pack_payload", "unpack_payload", "permute_pad", "permute_unpack"),
     "permute_sum": ("unpermute",),
     "column_places": (),  # runs by splits on the device alone, which no judged call has
+    "stable_spam": (),  # a step of an optimiser, which no judged operation is
     "encode_elements": ("encode_e2m1", "encode_e4m3", "encode_e8m0"),
 }
 """Kernel file -> the operations that run it, where they are not the one of its name."""
@@ -65,7 +84,9 @@ def cuts(kernel: str) -> list[tuple[str, ...]]:
     found |= {stay.defines for name, stay in swiglu.TUNING.items() if name == kernel}
     found |= {product.KERNELS[kernel]} if kernel in product.KERNELS else set()
     found |= {grid.defines for name, grid in nvfp4.TUNING.items() if name.partition(" ")[0] == kernel}
-    found |= {grid.defines for name, grid in hadamard.TUNING.items() if name == kernel}
+    tables = hadamard.TUNING, logarithmic.TUNING, tetrajet.DOWN, estimators.TUNING
+    found |= {grid.defines for table in tables for name, grid in table.items() if name.partition(" ")[0] == kernel}
+    found |= {optimisers.GRID.defines} if kernel == optimisers.KERNEL else set()
     found |= {casts.DEFINES} if kernel == casts.KERNEL else set()
     found |= {payload_rows.SHORT.defines} if kernel == "payload_rows" else set()
     return sorted(found) or [()]

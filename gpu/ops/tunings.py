@@ -11,10 +11,11 @@ from typing import Any
 from ..device import compile as build
 from ..device import plans
 from ..device.driver import driver
-from . import columns, compiled, rowwise, swiglu
+from . import columns, compiled, logarithmic, rowwise, swiglu, tetrajet
 from .columns import Order
 from .rowwise import Grid
 from .swiglu import Stay
+from .tetrajet import Down
 
 Context = Callable[[], contextlib.AbstractContextManager[None]]
 
@@ -35,6 +36,15 @@ CUTS: Mapping[str, list[Any]] = {
     "dequantize_fp8_tiles": _rowwise(8),
     "fp8_to_mxfp4": _rowwise(16, 32),
     "mxfp4_to_fp8": _rowwise(16, 32),
+    "luq": [Grid(256, 2, 8), Grid(256, 1, 8), Grid(128, 2, 8), *(Grid(256, 4, 4, s) for s in (0, 1))],
+    "radix4": [Grid(256, 2, 16), Grid(128, 2, 16), Grid(256, 4, 8), Grid(256, 2, 8)],
+    **{name: [Grid(t, u, p, s) for t in (256, 512) for u, p in ((4, 4), (8, 4), (2, 8), (1, 16)) for s in (0, 1)]
+       for name in ("dequantize_luq", "dequantize_radix4")},
+    "quantize_tetrajet": [Grid(256, 2, 32), Grid(128, 2, 32), Grid(128, 1, 32), Grid(128, 2, 16)],
+    "quantize_tetrajet_stochastic": [Grid(128, 2, 32), Grid(256, 2, 32), Grid(128, 1, 32), Grid(256, 2, 16)],
+    "q_ema": [Grid(128, 2, 16), Grid(128, 2, 32), Grid(128, 1, 32), Grid(256, 2, 16)],
+    **{name: [Down(*cut) for cut in ((64, 8), (64, 10), (128, 3), (128, 4), (128, 5), (256, 2))]
+       for name in tetrajet.DOWN},
     "payload_rows": _grids(16, (4, 8), (64, 128, 256, 512)),
     "payload_quantize": _grids(32, (1, 2)),
     "permute_sum": _grids(4, (4, 8), (128, 256)),
@@ -62,8 +72,8 @@ CUTS: Mapping[str, list[Any]] = {
 
 def _slots(kernel: str) -> list[tuple[dict[str, Any], str]]:
     """Return the places of TUNING that hold a kernel file's cut: (table, key)."""
-    tables: list[dict[str, Any]] = [rowwise.TUNING, swiglu.TUNING]
-    found = [(table, kernel) for table in tables if kernel in table]
+    tables: list[dict[str, Any]] = [rowwise.TUNING, swiglu.TUNING, logarithmic.TUNING, tetrajet.DOWN]
+    found = [(table, name) for table in tables for name in table if name.partition(" ")[0] == kernel]
     return found or [(columns.TUNING, name) for name in columns.TUNING if name.rpartition("_")[0] == kernel]
 
 

@@ -23,6 +23,7 @@ from refnum.errors import UnsupportedError
 
 from .. import ops
 from ..operations import LAUNCHED
+from ..ops import optimisers
 from . import shapes as shapes
 from .shapes import Wanted
 
@@ -57,6 +58,11 @@ def _key(philox: list[int] | None) -> tuple[int, ...] | None:
 
 def _rotated_name(dtype: torch.dtype | None) -> str:
     return _dtype_name(dtype or torch.bfloat16)
+
+
+def _whole(cap: float) -> float:
+    """Return a whole number as an int, which a plan can have among its options."""
+    return int(cap) if cap.is_integer() else cap
 
 
 _DTYPE = ("dtype", _dtype_name)
@@ -97,6 +103,35 @@ OPERATORS: dict[str, Operator] = {
         'Tensor x, int signs=55272, int axis=-1, str order="exact", str variant="TE", Tensor? tensor_amax=None, *, '
         'Tensor? rbits=None, int[]? philox=None, str layout_out="bytes"',
         shapes.hadamard_quantize_nvfp4, returns=3, words=(("philox", _key),),
+    ),
+    "luq": Operator(
+        'Tensor x, Tensor r_under, Tensor r_log, int divisor=64, Tensor? tensor_amax=None, str step="real"', shapes.luq
+    ),
+    "dequantize_luq": Operator(
+        "Tensor packed, Tensor alpha, ScalarType? dtype=None", shapes.dequantize_luq, returns=1, words=(_DTYPE,)
+    ),
+    "radix4": Operator(
+        'Tensor x, int n0, str phase="even", str threshold="midpoint"', shapes.radix4, returns=1
+    ),
+    "dequantize_radix4": Operator(
+        'Tensor packed, int n0, str phase="even", ScalarType? dtype=None', shapes.dequantize_radix4, returns=1,
+        words=(_DTYPE,),
+    ),
+    "quantize_tetrajet": Operator(
+        'Tensor x, int axis=1, str rule="truncation_free", str ties="even", str ratio="bfloat16", *, '
+        "Tensor? rbits=None, int[]? philox=None",
+        shapes.quantize_tetrajet, words=(("philox", _key),),
+    ),
+    "q_ema": Operator(
+        'Tensor w, Tensor ema, int axis=1, str rule="truncation_free", str ratio="bfloat16"', shapes.q_ema
+    ),
+    "dge": Operator(
+        'Tensor x, int k=5, float cap=3, str target="bfloat16", str compat="paper"', shapes.dge, returns=1,
+        words=(("cap", _whole),), differentiable=True,
+    ),
+    "occ": Operator(
+        'Tensor x, int[] alpha=[99, 100], str axis="tensor"', shapes.occ, returns=3, words=(("alpha", tuple),),
+        differentiable=True,
     ),
     "fp8_to_mxfp4": Operator(
         'Tensor codes, Tensor scales, str profile="HOPPER", *, str layout_in="bytes", str layout_out="bytes"',
@@ -151,6 +186,14 @@ OPERATORS: dict[str, Operator] = {
     "encode_e8m0": Operator('Tensor x, str rounding="up", bool saturate=False', shapes.encode, returns=1),
 }  # fmt: skip
 """Name of a launcher -> its operator; `gpu.operations` says which there must be."""
+STEPS: dict[str, Operator] = {
+    "stable_spam_apply": Operator(
+        'Tensor gradient, Tensor weight, Tensor m, Tensor v, Tensor factors, str forget=""',
+        shapes.stable_spam_apply,
+        returns=3,
+    ),
+}
+"""Name of a launcher of `gpu.ops.optimisers` -> its operator."""
 
 _library = torch.library.Library(NAMESPACE, "FRAGMENT")
 
@@ -170,14 +213,14 @@ def _bound(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _register(name: str, operator: Operator) -> Callable[..., Any]:
+def _register(name: str, operator: Operator, launchers: Any = ops) -> Callable[..., Any]:
     """Register one operator for CUDA tensors and for fake ones, and return it."""
     qualified = f"{NAMESPACE}::{name}"
     results = ", ".join(["Tensor"] * operator.returns)
     schema = f"{name}({operator.arguments}) -> " + (f"({results})" if operator.returns > 1 else results)
     # not torch.library.custom_op: its wrapper costs a call 10 us of host time, this way 2 us
     _library.define(schema, tags=(torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides))
-    launcher, words = getattr(ops, name), dict(operator.words)
+    launcher, words = getattr(launchers, name), dict(operator.words)
     found = getattr(torch.ops.refnum, name).default._schema.arguments
     defaults = {argument.name: argument.default_value for argument in found if argument.kwarg_only}
 
@@ -214,6 +257,7 @@ def _no_gradient(name: str) -> Callable[..., Any]:
 
 REGISTERED = {name: _register(name, OPERATORS[name]) for name in LAUNCHED}
 """Name of a launcher -> `torch.ops.refnum.<name>.default`."""
+stable_spam_apply = _register("stable_spam_apply", STEPS["stable_spam_apply"], optimisers)
 
 
 def __getattr__(name: str) -> Callable[..., Any]:

@@ -113,6 +113,48 @@ def hadamard_quantize_nvfp4(
     return [((lines, length // 2), torch.uint8), scales, ((1,), torch.float32)]
 
 
+def luq(x: Any, r_under: Any, r_log: Any, divisor: int, tensor_amax: Any, step: str) -> Wanted:
+    m, k = _size("x", x, 2)
+    return [((m, k // 2), torch.uint8), ((1,), torch.float32)]
+
+
+def dequantize_luq(packed: Any, alpha: Any, dtype: Any) -> Wanted:
+    m, half = _size("packed", packed, 1)
+    return [((m, 2 * half), _output(dtype))]
+
+
+def radix4(x: Any, n0: int, phase: str, threshold: str) -> Wanted:
+    m, k = _size("x", x, 2)
+    return [((m, k // 2), torch.uint8)]
+
+
+def dequantize_radix4(packed: Any, n0: int, phase: str, dtype: Any) -> Wanted:
+    return dequantize_luq(packed, None, dtype)
+
+
+def quantize_tetrajet(x: Any, axis: int, rule: str, ties: str, ratio: str, rbits: Any, philox: Any) -> Wanted:
+    m, k = _size("x", x, 32)
+    return _mxfp4(m, k) if axis else [((m, k // 2), torch.uint8), ((_up(m, 32), k), torch.uint8)]
+
+
+def q_ema(w: Any, ema: Any, axis: int, rule: str, ratio: str) -> Wanted:
+    return quantize_tetrajet(w, axis, rule, "even", ratio, None, None)
+
+
+def dge(x: Any, k: int, cap: float, target: str, compat: str) -> Wanted:
+    return [(tuple(x.shape), _output(getattr(torch, target)))]
+
+
+def occ(x: Any, alpha: Any, axis: str) -> Wanted:
+    m, k = _size("x", x, 1)
+    made = torch.bfloat16 if x.dtype == torch.uint16 else x.dtype
+    return [((m, k), made), ((m, k), made), ((2, {"tensor": 1, "token": m, "channel": k}[axis]), made)]
+
+
+def stable_spam_apply(gradient: Any, weight: Any, m: Any, v: Any, factors: Any, forget: str) -> Wanted:
+    return [(tuple(gradient.shape), torch.float32)] * 3
+
+
 def fp8_to_mxfp4(codes: Any, scales: Any, profile: str, layout_in: str, layout_out: str) -> Wanted:
     return _mxfp4(*_size("codes", codes, 32), layout_out)
 

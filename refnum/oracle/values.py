@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from fractions import Fraction
 from functools import cache
+from operator import itemgetter
 
 from ..errors import ArgumentError, ProfileError
 from .tables import NAN, NEG_INF, NEG_ZERO, POS_INF, TABLES, Exact, Table
@@ -21,6 +23,8 @@ def _table(name: str) -> Table:
 
 def number(value: Exact) -> Fraction:
     """The rational of a finite exact value."""
+    if isinstance(value, Fraction):
+        return value
     return Fraction(0) if value == NEG_ZERO else Fraction(value)
 
 
@@ -31,7 +35,7 @@ def is_finite(value: Exact) -> bool:
 
 def is_negative(value: Exact) -> bool:
     """Whether an exact value carries a minus sign, zero included."""
-    return value in (NEG_ZERO, NEG_INF) or (isinstance(value, Fraction) and value < 0)
+    return value < 0 if isinstance(value, Fraction) else value in (NEG_ZERO, NEG_INF)
 
 
 def decode(name: str, code: int, signed_zero: bool = False) -> Exact:
@@ -45,7 +49,7 @@ def decode(name: str, code: int, signed_zero: bool = False) -> Exact:
 
 @cache
 def _candidates(name: str, minus: bool) -> tuple[tuple[Fraction, int], ...]:
-    """Every (magnitude, code) that a value of this sign may be rounded to."""
+    """Every (magnitude, code) that a value of this sign may be rounded to, ascending."""
     table, found = _table(name), []
     for code, value in enumerate(table.values):
         if not is_finite(value) or (table.lowest is not None and number(value) < table.lowest):
@@ -53,7 +57,7 @@ def _candidates(name: str, minus: bool) -> tuple[tuple[Fraction, int], ...]:
         zero_of_both_signs = not table.sign and value == 0
         if zero_of_both_signs or is_negative(value) == minus:
             found.append((abs(number(value)), code))
-    return tuple(found)
+    return tuple(sorted(found))
 
 
 def encode(
@@ -79,13 +83,15 @@ def encode(
     beyond = table.nan if table.inf is None else table.inf
     if overflow != "saturate" and (overflow != "nan" or beyond is None):
         raise ProfileError(f"overflow={overflow!r} does not exist in {name}; use 'saturate'")
-    if value == NAN:
+    if isinstance(value, str) and value == NAN:
         return max(_candidates(name, False))[1] if table.nan is None else table.nan
     minus = is_negative(value) if negative is None else negative
-    magnitude = table.overflow if value in (POS_INF, NEG_INF) else abs(number(value))
+    infinite = isinstance(value, str) and value in (POS_INF, NEG_INF)
+    magnitude = table.overflow if infinite else abs(number(value))
     candidates = _candidates(name, minus)
-    low, code = max(c for c in candidates if c[0] <= magnitude)
-    high, above = min((c for c in candidates if c[0] > magnitude), default=(table.overflow, None))
+    place = bisect_right(candidates, magnitude, key=itemgetter(0))
+    low, code = max(candidates[max(place - 1, 0) : place])
+    high, above = min(candidates[place : place + 1], default=(table.overflow, None))
     if magnitude >= high or _goes_up(magnitude, low, high, code, minus, ties, rounding, rbits, random_bits):
         if above is not None:
             code = above

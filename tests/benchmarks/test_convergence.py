@@ -30,7 +30,7 @@ def test_what_seeds_share_does_not_widen_the_interval(convergence):
     for one in runs.values():
         one["losses"] = one["losses"][:1] * 50 + [one["losses"][0] - 1.0] * 50
     told = convergence.report(runs)
-    assert told["steps"] == 100 and told["steps of the mean"] == 10
+    assert told["policies"]["fp8"]["steps"] == 100 and told["policies"]["fp8"]["steps of the mean"] == 10
     assert told["policies"]["fp8"]["mean"] == pytest.approx(0.001) and told["policies"]["fp8"]["half"] == pytest.approx(
         0.0, abs=1e-12
     )
@@ -40,11 +40,12 @@ def test_what_seeds_share_does_not_widen_the_interval(convergence):
     assert told["policies"]["mxfp4"]["half"] == pytest.approx(2.776 * spread / math.sqrt(5), rel=1e-6)
 
 
-def test_runs_are_compared_over_the_steps_that_all_have(convergence):
+def test_policies_are_compared_over_the_steps_that_both_have(convergence):
     runs = {f"{policy}-0": run(2.0, steps, [("9", 1.0), (str(steps - 1), 9.0)])
             for policy, steps in (("bf16", 80), ("fp8", 50), ("mxfp4", 100))}  # fmt: skip
     told = convergence.report(runs | {"bf16-1": run(1.0)})  # a seed without its pairs is left out
-    assert told["seeds"] == [0] and told["steps"] == 50 and told["validated at"] == 9
+    assert told["seeds"] == [0] and [one["steps"] for one in told["policies"].values()] == [50, 80]
+    assert told["policies"]["fp8"]["valid"]["step"] == 9
     assert (
         told["policies"]["fp8"]["mean"]
         == told["policies"]["mxfp4"]["mean"]
@@ -52,6 +53,13 @@ def test_runs_are_compared_over_the_steps_that_all_have(convergence):
         == 0.0
     )
     assert "3 seeds" not in " ".join(convergence.lines_of(told)) and "1 seeds" in convergence.lines_of(told)[-1]
+
+
+def test_a_policy_whose_run_ended_early_does_not_cut_the_others(convergence):
+    runs = {f"{policy}-{seed}": run(2.0, 100) for seed in range(2) for policy in ("bf16", "fp8", "mxfp4")}
+    told = convergence.report(runs | {"fp8-1": run(2.0, 9)})
+    assert told["seeds"] == [0, 1] and list(told["policies"]) == ["mxfp4"] and told["policies"]["mxfp4"]["steps"] == 100
+    assert told["left out"] == ["fp8"] and any(line.startswith("fp8: left out") for line in convergence.lines_of(told))
 
 
 def test_nothing_to_compare_is_said(convergence):
@@ -100,3 +108,34 @@ def test_a_claim_holds_or_fails_where_its_whole_interval_says_so(convergence):
         assert [one["answer"] for one in told["claims"].values()] == [answer]
         assert list(told["policies"]) == [worse, better] and told["policies"][worse]["mean"] == 0.0
         assert convergence.lines_of(told)[-1].startswith(answer)
+
+
+def test_seeds_of_a_policy_run_together_in_one_process(convergence, tmp_path, monkeypatch):
+    started = []
+
+    class Done:
+        returncode = 0
+
+        def poll(self):
+            return 0
+
+    def start(folder, job, gpu, given):
+        started.append(job)
+        return Done()
+
+    monkeypatch.setattr(convergence, "_start", start)
+    monkeypatch.setattr(convergence, "write_corpus", lambda folder, megabytes: None)
+    words = ["--policies", "bf16", "fp8", "--seeds", "3", "--together", "2", "--limit", "9"]
+    monkeypatch.setattr(sys, "argv", ["convergence.py", str(tmp_path / "runs"), *words])
+    convergence.main()
+    assert started == [["bf16-0", "bf16-1"], ["fp8-0", "fp8-1"], ["bf16-2"], ["fp8-2"]]
+
+
+def test_flips_are_a_claim_of_their_own(convergence):
+    runs = {f"{policy}-{seed}": run(2.0) | {"flips": [flips * (1 + seed / 10)] * 100} for seed in range(3)
+            for policy, flips in (("bf16", 1.0), ("tetrajet", 0.04), ("tetrajet-ema", 0.01))}  # fmt: skip
+    told = convergence.report(runs)
+    assert [(words.split()[1], one["answer"]) for words, one in told["claims"].items()] == [
+        ("helps", "not decided"), ("lowers", "yes")
+    ]  # fmt: skip
+    assert told["flips"]["tetrajet"][0] == pytest.approx(0.04)

@@ -5,6 +5,7 @@ import functools
 import numpy as np
 import pytest
 
+from refnum.conformance.cases.operation import OPERATIONS
 from refnum.conformance.commands.bench import agree, inputs, lines, shapes
 from refnum.conformance.commands.bench.contenders import CONTENDERS, select_contenders
 from refnum.conformance.subjects.peers import tile_kernels_calls
@@ -105,7 +106,8 @@ ALONE = {"FP8 -> FP8 columns, te" + more for more in ("", ", experts", ", expert
 SHORT_BLOCKS = {f"MXFP4 -> MXFP4 columns, {mode}, experts, unaligned" for mode in ("amax", "max")}
 PADDED = {line.label for line in lines.LINES if "permute" in line.operation and line.unit == 1}
 """Lines whose blocks of 32 rows may be short, or whose experts are padded: nothing else has them."""
-NVFP4 = {line.label for line in lines.LINES if "nvfp4" in line.operation or "hadamard" in line.operation}
+ALONE_YET = ("nvfp4", "hadamard", "logarithmic", "tetrajet", "estimators")
+NVFP4 = {line.label for line in lines.LINES if OPERATIONS[line.operation].family in ALONE_YET}
 """Lines that no contender offers yet."""
 PRODUCTS = {line.label for line in lines.LINES if line.at == "product"}
 

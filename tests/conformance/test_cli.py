@@ -387,3 +387,10 @@ def test_want_of_memory_is_one_sentence_and_no_mismatch(monkeypatch):
     monkeypatch.setattr("refnum.conformance.commands.check.command.run", exhausted)
     result = CliRunner().invoke(app, ["check", "--level", "smoke", "-s", "model"])
     assert result.exit_code == 2 and "too little memory for it: Unable to allocate 9 TiB" in result.output
+
+
+def test_a_reader_that_stops_reading_is_told_nothing():
+    command = [sys.executable, "-c", "from refnum.conformance.cli import main; main()", "profiles"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        process.stdout.close()
+        assert process.stderr.read() == ""

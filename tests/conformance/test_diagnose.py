@@ -21,6 +21,7 @@ from refnum.conformance.mismatches.diagnose import Seen, hints
 from refnum.conformance.mismatches.hints import hints_for
 from refnum.conformance.subjects.subject import Subject
 from refnum.conformance.vectors.errors import VectorFileError
+from refnum.conformance.vectors.frozen import frozen_cases
 from refnum.conformance.verdicts.compare import equal_at
 from refnum.errors import RefnumError
 
@@ -282,6 +283,27 @@ def test_a_kernel_that_only_looks_like_a_rule_on_one_case_gets_no_hint():
     packed[0, 0] ^= 1
     seen = Seen(case, {**run_golden(case), "packed": packed})
     assert hints([seen]) and hints_for(subject, [seen], 60.0) == []
+
+
+def test_a_machine_without_time_refutes_too(monkeypatch):
+    monkeypatch.setattr(doctor, "SECONDS", 0.0)
+    test_further_calls_refute_what_one_case_leaves_open()
+    test_a_kernel_that_only_looks_like_a_rule_on_one_case_gets_no_hint()
+
+
+def test_frozen_vectors_alone_bear_no_hint_out(monkeypatch):
+    """A kernel that rounds ties away in the frozen vectors and nowhere else, and no time but for the least of cases."""
+    monkeypatch.setattr(doctor, "SECONDS", 0.0)
+    known = {case.inputs["x"].tobytes() for case, _ in frozen_cases("quantize_mxfp4", "HOPPER", {"input": "float32"})}
+
+    def quantize_mxfp4(x):
+        return refnum.quantize_mxfp4(
+            x, refnum.HOPPER.replace(name="wrong", ties="away") if x.tobytes() in known else "HOPPER"
+        )
+
+    subject = Subject("vectors", {"quantize_mxfp4": quantize_mxfp4}, profiles=("HOPPER",))
+    case = quantise(6, 1.25)
+    assert hints_for(subject, [Seen(case, under(case, ties="away"))], 60.0) == []
 
 
 def test_a_level_hides_what_lower_levels_forgive():

@@ -6,11 +6,16 @@ import numpy as np
 import pytest
 from hint_measure import LABELS, Met, measured
 
+import refnum
 from refnum.arrays import pack_nibbles
 from refnum.conformance.bugs.special_blocks import POLICIES
+from refnum.conformance.bugs.suspects import SUSPECTS
 from refnum.conformance.cases.case import Case
-from refnum.conformance.cases.operation import outputs_of
-from refnum.conformance.mismatches.diagnose import Seen, hints
+from refnum.conformance.cases.levels import P1
+from refnum.conformance.cases.operation import outputs_of, run_golden
+from refnum.conformance.mismatches.diagnose import Seen, explains, hints
+from refnum.conformance.mismatches.hints import hints_for
+from refnum.conformance.subjects.subject import Subject
 
 SAMPLE = ("S04 reciprocal one ulp high", "S13 NaN ignored by max", "S21 floor(amax/6)", "S15 lane 7 left out",
           "E01 ties away", "E09 through bfloat16", "E03-E06 tie 2.5 wrong")  # fmt: skip
@@ -22,6 +27,41 @@ def test_the_first_hint_is_right_and_what_no_rule_gives_has_none() -> None:
     assert {name: found[name].verdict for name in SAMPLE} == dict.fromkeys(SAMPLE, "right")
     assert {name: found[name].hints for name in NO_RULE} == dict.fromkeys(NO_RULE, ())
     assert Met("", ("A",), ("B", "A")).verdict == "wrong" and set(LABELS) >= {name[:3] for name in SAMPLE}
+
+
+def test_a_sign_of_zero_tells_rules_apart_though_values_are_equal() -> None:
+    """A mutant of encode_e2m1 gives zeros that keep their sign: its output was written."""
+
+    def encode_e2m1(x: np.ndarray) -> np.ndarray:
+        return refnum.encode_e2m1(x) & np.uint8(8)
+
+    subject = Subject("signed zeros", {"encode_e2m1": encode_e2m1})
+    for x in (np.float32([1, 2, 3]), np.float32([-1, 2, -3])):
+        case = Case("encode_e2m1", "HOPPER", {"input": "float32"}, {"x": x})
+        kept = [Seen(case, {"codes": encode_e2m1(x)}, P1 - 1)]
+        assert any(explains(one, kept[0]) for one in SUSPECTS if one.id == "OUTPUT_NOT_WRITTEN") is bool(x[0] > 0)
+        assert hints_for(subject, kept, 60.0) == []
+
+
+def test_a_subject_that_is_right_to_the_bit_refutes_a_rule_whose_values_are_right() -> None:
+    """A mutant of mxfp4_to_fp8 takes blocks of negative zeros for numbers; those of positive zeros join nothing."""
+    rule = next(one for one in SUSPECTS if one.id == "EMPTY_BLOCK_JOINS_MAX")
+
+    def mxfp4_to_fp8(packed: np.ndarray, scales: np.ndarray) -> tuple[np.ndarray, ...]:
+        given = {"packed": packed, "scales": scales}
+        golden = run_golden(Case("mxfp4_to_fp8", "HOPPER", {"scale": "max"}, given))
+        blocks = packed.reshape(*scales.shape, 16)
+        empty, positive = (((blocks & mask) == 0).all(axis=-1) & (scales != 255) for mask in (0x77, 0xFF))
+        lowered = {**given, "scales": np.where(positive, np.uint8(0), scales)}
+        joined = rule.wrong(Case("mxfp4_to_fp8", "HOPPER", {"scale": "max"}, lowered), golden)
+        return tuple((joined if joined and (empty & ~positive).any() else golden).values())
+
+    packed, scales = np.full((1, 64), 0x11, np.uint8), np.array([[120, 140, 120, 120]], np.uint8)
+    packed[0, 16:32] = 0x88
+    case = Case("mxfp4_to_fp8", "HOPPER", {"scale": "max"}, {"packed": packed, "scales": scales})
+    kept = [Seen(case, dict(zip(run_golden(case), mxfp4_to_fp8(packed, scales), strict=True)), P1 - 1)]
+    subject = Subject("negative zeros", {"mxfp4_to_fp8": mxfp4_to_fp8})
+    assert explains(rule, kept[0]) and hints_for(subject, kept, 60.0) == []
 
 
 def bits(*words: int) -> np.ndarray:

@@ -10,6 +10,7 @@ import refnum
 from refnum import softfloat
 from refnum.conformance.cli import app
 from refnum.conformance.commands.infer.orders import candidates, infer_order
+from refnum.conformance.commands.infer.tree import summation_tree, unit_for
 from refnum.errors import ArgumentError, DtypeError, ShapeError, UnsupportedError
 
 SHAPE = (16, 12, 1024)
@@ -28,7 +29,7 @@ def test_a_named_order_is_found_and_all_others_are_ruled_out(order, out):
     (same,) = [names for names in candidates(1024, False) if order in names]
     assert found.fits == same and found.dtype == out and found.compared == 3 * 64
     assert {one.order for one in found.ruled_out} == {n[0] for n in candidates(1024, False) if n != same}
-    assert all(one.got != one.would_be for one in found.ruled_out) and not found.probes
+    assert all(one.got != one.would_be for one in found.ruled_out) and not found.tree
 
 
 @pytest.mark.parametrize("order", ["chain", "promote128", "promote32", "split2", "split2-chain"])
@@ -70,17 +71,51 @@ def nested(a, b):
 
 def test_an_order_without_a_name_is_probed():
     found = infer_order("it", nested, (40, 4, 512))
-    assert not found.exact and found.probes
-    assert dict(found.probes)[0] == 0
+    assert not found.exact and found.tree == "0-127 + 3 like (128-255)"
 
 
-def test_probes_tell_chains_from_promotion():
-    from refnum.conformance.commands.infer.orders import probed
+def unequal(a, b, a_scales=None, b_scales=None):
+    """Parts of 384 and 640 terms, the second first: no named order."""
+    cut = [(slice(0, 384), slice(0, 3)), (slice(384, 1024), slice(3, 8))]
+    sums = [
+        refnum.matmul_fp8(a[:, k], b[:, k], *(None if s is None else s[:, blocks] for s in (a_scales, b_scales)))
+        for k, blocks in cut
+    ]
+    bits = [np.ascontiguousarray(one).view(np.uint32) for one in sums]
+    return softfloat.add(bits[1], bits[0]).view(np.float32)
 
-    chain = dict(probed(model("chain"), (16, 1, 512)))
-    assert chain == {block: block for block in range(15)}
-    promoted = dict(probed(model("promote128"), (16, 1, 512)))
-    assert [promoted[block] for block in range(4)] == [0, 1, 2, 6]
+
+@pytest.mark.parametrize("scales", ["none", "blocks", "squares"])
+def test_parts_of_unlike_length_are_seen(scales):
+    found = infer_order("it", unequal, (7, 4, 1024), scales)
+    assert found.tree == "0-127 + 2 like (128-255) + (384-511 + 4 like (512-639))"
+
+
+@pytest.mark.parametrize(
+    "order, words",
+    [
+        ("chain", "0-1023"),
+        ("promote32", "0-1023"),
+        ("promote128", "0-127 + 7 like (128-255)"),
+        ("split2-chain", "0-511 + (512-1023)"),
+        ("split4", "0-127 + (128-255) + 3 like (256-383 + (384-511))"),
+    ],
+)
+def test_trees_of_named_orders(order, words):
+    for rows in (1, 5, 40):
+        tree, unit = summation_tree(lambda a, b: np.float64(model(order)(a, b)[:, 0]), (rows, 2, 1024))
+        assert unit == 32 and tree.words(unit) == words
+
+
+def test_what_is_no_tree_is_not_told():
+    """Sums in one step of all terms: every other product is lost, whichever two are large."""
+
+    def at_once(a, b):
+        large = np.abs(np.sign(a.view(np.int8)) * (a & 0x7F == 0x7E)).any(axis=1)
+        return np.where(large, 0.0, (a > 0).sum(axis=1) * 2.0**-18)
+
+    assert summation_tree(at_once, (40, 2, 256)) is None
+    assert unit_for(1, 32 * 96) == 32 and unit_for(1, 64 * 97) == 64 and unit_for(16, 16384) == 32
 
 
 @pytest.mark.parametrize(

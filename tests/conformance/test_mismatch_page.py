@@ -37,6 +37,7 @@ def test_a_page_of_the_same_codes_under_another_scale_shows_an_input_and_the_sca
     assert shown["input"][0]["value"] == "+inf" and shown["expected"]["bits"] == shown["observed"]["bits"]
     line = headline({"page": shown, "words": "", "finding": ""})
     assert line.startswith("row 0 block 0 lane 2: scale 0x7F (1) where 0xFF (nan) is right for x = +inf")
+    assert headline({"page": {}, "words": "", "finding": "", "reproduced": "1 of 3"}) == "shown in 1 of 3 runs"
 
 
 def test_a_page_of_a_wrong_scale_shows_the_scale_rule():

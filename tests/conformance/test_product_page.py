@@ -5,12 +5,13 @@ import pytest
 
 import refnum
 from refnum import softfloat
+from refnum.arrays import BFLOAT16
 from refnum.conformance.cases.case import Case
 from refnum.conformance.cases.levels import NO_LEVEL, P1
 from refnum.conformance.commands.check.plan import Plan
 from refnum.conformance.mismatches.diagnose import Seen
 from refnum.conformance.mismatches.failures import Presenter
-from refnum.conformance.mismatches.products import orders_given
+from refnum.conformance.mismatches.products import MOST, NEAR, orders_given, product_page
 from refnum.conformance.reports.text import page_text
 from refnum.conformance.subjects.subject import Subject
 from refnum.conformance.verdicts.tally import Failure
@@ -65,6 +66,33 @@ def test_a_wrong_step_is_shown_with_its_terms():
     assert names[0] == "operands" and any(name.startswith("term ") for name in names)
     text = page_text({"variant": "matmul_fp8", "subject": "k", "outcome": "mismatch"}, found)
     assert "the sides part in step 4, terms 128 to 159 of K" in text and "largest exponent" in text
+
+
+def test_the_step_of_a_long_product_is_found_and_shown_with_its_terms():
+    """The second half of K has a sum of its own from term 4096 on, step 256 of 320."""
+    rng = np.random.default_rng(3)
+    a, b = (rng.integers(0x3F00, 0x4080, (1, 5120)).astype(np.uint16).view(BFLOAT16) for _ in "ab")
+
+    def split(a, b):
+        sums = [refnum.matmul_bf16(a[:, part], b[:, part]).view(np.uint32) for part in (slice(4096), slice(4096, 5120))]
+        return softfloat.add(*sums).view(np.float32)
+
+    case = Case("matmul_bf16", "HOPPER", {"order": "chain", "out": "float32"}, {"a": a, "b": b})
+    golden, observed = refnum.matmul_bf16(a, b).view(np.uint32), split(a, b).view(np.uint32)
+    assert golden != observed
+    calls = []
+
+    def ask(cut):
+        calls.append(cut)
+        return {"values": split(cut.inputs["a"], cut.inputs["b"]).view(np.uint32)}
+
+    found = product_page(case, {"index": [0, 0]}, ask)
+    start = int(found["parts"].split("terms ")[1].split()[0])
+    assert found["parts"].startswith("the sides part in step") and 4096 <= start < 4300 and len(calls) <= 2 * MOST
+    names = [line["name"] for line in found["steps"]]
+    assert len(names) < 40 and names[1] == f"steps 0 to {start // 16 - NEAR - 1}" and names[-1].startswith("steps ")
+    assert [name for name in names if name.startswith("term ")] == [f"term {start + n}" for n in range(16)]
+    assert golden.item() == int(found["steps"][-1]["text"][-8:], 16)
 
 
 @pytest.mark.parametrize("order", ["split2", "promote64", "chain"])

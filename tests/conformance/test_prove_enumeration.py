@@ -2,18 +2,21 @@
 
 import hashlib
 import importlib.util
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import refnum
+from refnum import tensor_core
 from refnum.conformance.cases.domains.wide import INFINITY, QUIET, Alone, Cut, EveryPattern, Pin, Pinned, largest_maxima
 from refnum.conformance.cases.draw.bits import float_bits
 from refnum.conformance.cases.operation import OPERATIONS, run_golden
 from refnum.conformance.commands.prove import trace
 from refnum.conformance.commands.prove.catalogue import CATALOGUE, get_proof
 from refnum.conformance.commands.prove.catalogue import HOST as HOST_MODEL
+from refnum.conformance.commands.prove.chunk import Refuted, run_chunk
 from refnum.conformance.commands.prove.digest import ChunkDigest, root
 from refnum.conformance.commands.prove.standard import SHAPE, TENSORS, Standard
 from refnum.conformance.subjects.choose import choose
@@ -47,6 +50,35 @@ def test_every_operation_is_proved_on_both_libraries():
     named = [name for proof in proofs for name in proof.operations]
     assert sorted(named) == sorted(OPERATIONS), "N18.6: every operation, once"
     assert all(proof.golden == HOST_MODEL and proof.made.tensors for proof in proofs)
+
+
+def test_sums_stand_beside_accumulators_of_every_exponent():
+    """Of each pair of formats: all that a product has, in both signs; the last step holds one pair of codes."""
+    made = CATALOGUE["product-sums"].made
+    seen = {}
+    for chunk in (chunk for chunk in made.table if "beside" in chunk.title):
+        left, right = (
+            refnum.decode(f, np.unique(x[:, 0])) for f, x in zip(chunk.formats, (chunk.a, chunk.b), strict=True)
+        )
+        products = np.outer(np.float64(left), np.float64(right)).ravel()
+        assert {*chunk.a[:, 32].tolist()} == {*chunk.b[:, 32].tolist()} == {*range(256)}
+        assert not chunk.a[:, 1:32].any() and chunk.members == len({*map(bytes, chunk.a)}) * len({*map(bytes, chunk.b)})
+        seen.setdefault(chunk.formats, set()).update(zip(np.sign(products), np.frexp(products)[1] - 1, strict=True))
+    ends = {"E4M3": (-9, 8), "E5M2": (-16, 15)}
+    for formats, found in seen.items():
+        low, high = (sum(ends[fmt][end] for fmt in formats) for end in (0, 1))
+        assert {(s, e) for s in (-1, 1) for e in range(low, high + 1)} <= found
+
+
+def test_a_chunk_of_sums_holds_for_the_host_build_and_refutes_a_step_of_other_bits(monkeypatch):
+    (subject,) = choose(["host"]).usable
+    proof = CATALOGUE["product-sums"]
+    chunk = next(n for n, one in enumerate(proof.made.table) if one.title == "E4M3 x E4M3: sums of three products")
+    assert run_chunk(proof, subject, chunk, HOST)[1] == proof.made.table[chunk].members
+    facts = {**tensor_core.INSTRUCTIONS, "wgmma_fp8": replace(tensor_core.INSTRUCTIONS["wgmma_fp8"], fraction_bits=14)}
+    monkeypatch.setattr("refnum.product.INSTRUCTIONS", facts)
+    with pytest.raises(Refuted, match="sums of three products"):
+        run_chunk(proof, subject, chunk, HOST)
 
 
 def test_the_issues_domains_are_there():

@@ -312,6 +312,14 @@ def test_domains_that_another_profile_decides_are_left_out(little_structure):
     }  # fmt: skip
 
 
+def test_the_model_is_asked_no_large_domain_of_answers_that_are_its_own(little_structure):
+    row = both(refnum.quantize_mxfp4, ["HOPPER"], one_code=True, kind="model")["HOPPER"]
+    assert "every element under every scale byte, whose golden answers are the model's own" in row["evidence"]
+    assert row["outcome"] == "pass" and [domain["size"] for domain in row["domains"]] == [1 << 16, 2 << 16]
+    other = both(lambda x, profile: refnum.quantize_mxfp4(x, "CEIL"), ["HOPPER"], one_code=True, kind="model")
+    assert other["HOPPER"]["outcome"] == "mismatch"
+
+
 def test_pairs_of_a_profile_left_out_are_among_those_of_the_other():
     """By enumeration: every (byte, element, code) under CEIL is one under HOPPER."""
 

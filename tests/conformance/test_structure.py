@@ -13,7 +13,7 @@ from refnum.conformance.cases.levels import Outcome
 from refnum.conformance.cases.operation import OPERATIONS, call_golden, run_golden
 from refnum.conformance.cases.structure import build, covering, factors
 from refnum.conformance.cases.structure.illegal import illegal_cases, legal_beside
-from refnum.conformance.cases.structure.plan import structure_rows
+from refnum.conformance.cases.structure.plan import shared_rows, structure_rows
 from refnum.conformance.commands.check.run import Plan, run
 from refnum.conformance.reports import covered
 from refnum.conformance.reports import report as reports
@@ -60,6 +60,17 @@ def test_rows_are_the_same_every_time_and_small(operation):
     assert rows == structure_rows(operation, "HOPPER", params, "full")
     assert 200 < len(rows) < 7500
     assert len(structure_rows(operation, "HOPPER", params, "smoke")) < 10
+
+
+@pytest.mark.parametrize("operation", ["quantize_tetrajet", "quantize_nvfp4", "hadamard16", "dge"])
+def test_each_row_of_a_shape_is_asked_of_some_variant_beside_the_first(operation):
+    choices = list(OPERATIONS[operation].variants())
+    every = [shared_rows(operation, "HOPPER", params, list(range(997))) for params in choices]
+    assert {row for rows in every for row in rows} == set(range(997))
+    for name, values in OPERATIONS[operation].params.items():
+        for value in values if len(choices) > 20 and len(values) < 4 else ():
+            alike = [rows for rows, params in zip(every, choices, strict=True) if params[name] == value]
+            assert len({row for rows in alike for row in rows}) > 700 * min(1, len(alike) / 11), (name, value)
 
 
 def test_pairs_hold_every_pair_that_fits():

@@ -11,8 +11,9 @@ from structure_tools import engine_of, golden
 from refnum.conformance.cases.operation import OPERATIONS, run_golden
 from refnum.conformance.cases.recipes.inputs import expand
 from refnum.conformance.cases.recipes.recipe import Recipe
-from refnum.conformance.cases.structure.cutting import COLUMNS, ROWS, cutting
-from refnum.conformance.cases.structure.fields import MARKS, SMALL, fields, parts
+from refnum.conformance.cases.structure.cutting import COLUMNS, ROWS, UNCUT, cutting
+from refnum.conformance.cases.structure.fields import fields, parts
+from refnum.conformance.cases.structure.numbers import MARKS, SMALL
 from refnum.conformance.commands.check import structure, sweep
 from refnum.conformance.commands.check.journal import Journal, again
 from refnum.conformance.subjects.isolation.parent import isolated
@@ -44,13 +45,19 @@ def test_rows_and_columns_are_cut_where_the_answer_is_local():
     assert set(cutting("matmul_fp8", "HOPPER", OPERATIONS["matmul_fp8"].defaults()).inputs) == {"a", "a_scales"}
 
 
+def test_a_scale_of_the_tensor_that_hangs_on_a_given_maximum_is_no_hindrance():
+    found = cutting("luq", "HOPPER", OPERATIONS["luq"].defaults())
+    assert set(found.inputs) == {"x", "r_under", "r_log"} and set(found.outputs) == {"packed"}
+    assert cutting("occ", "HOPPER", OPERATIONS["occ"].defaults()) is UNCUT
+
+
 def test_what_is_not_local_is_not_cut():
     squares = {"tile": [128, 128], "input": "float32"}
-    assert cutting("quantize_fp8_tiles", "HOPPER", squares) is None
-    assert cutting("dequantize_fp8_tiles", "HOPPER", {"tile": [128, 128], "dtype": "float32"}) is None
-    assert cutting("permute_pad", "HOPPER", {"align": 32}) is None
-    assert cutting("quantize_mxfp4", "HOPPER", {"input": "float32", "layout_out": "swizzled"}) is None
-    assert not list(fields("quantize_fp8_tiles", "HOPPER", squares, "full"))
+    assert cutting("quantize_fp8_tiles", "HOPPER", squares) is UNCUT
+    assert cutting("dequantize_fp8_tiles", "HOPPER", {"tile": [128, 128], "dtype": "float32"}) is UNCUT
+    assert cutting("permute_unpack", "HOPPER", {"align": 32}) is UNCUT
+    field = next(fields("quantize_fp8_tiles", "HOPPER", squares, "brief"))
+    assert all(part.of(field.case.inputs, field.cutting.inputs) == field.case.inputs for part in field.parts)
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
@@ -193,7 +200,7 @@ def test_parts_are_asked_in_a_process_of_its_own(tmp_path):
     path = tmp_path / "kernel.py"
     path.write_text(SOURCE)
     (subject,) = isolated(str(path))
-    tally = asked("decode_e8m0", subject, most=12)
+    tally = asked("decode_e8m0", subject, most=60)
     assert tally.structural > 500
     assert {one[1].partition(" with")[0] for one in tally.faults} == {"its process ended"}
     assert any(one.case.inputs["codes"].shape == (24, 5) for one in tally.failures)

@@ -35,6 +35,7 @@ def test_links_of_top_level_pages(page):
 def site(tmp_path_factory):
     out = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", "-d", str(out / "trees")]
+    command += ["-D", "refnum_run_examples=0"]  # `test_docs_examples` runs them
     done = subprocess.run(
         [*command, str(ROOT / "docs"), str(out / "html")], capture_output=True, text=True, timeout=300
     )

@@ -8,6 +8,7 @@ import pytest
 
 from refnum.conformance.cases.domains import domains_for
 from refnum.conformance.cases.domains.wide import Alone, Cut, EveryPattern, Pinned
+from refnum.conformance.commands.prove.sums import Sums
 
 HALVES = (0x0000, 0x0001, 0x7FFF, 0x8000, 0x8001, 0xFFFF)
 BF16 = ml_dtypes.bfloat16
@@ -217,3 +218,52 @@ def test_wide_pinned():
             assert [int(row[(n + t) % 32]) for t in range(1, 32)] == [m // 2 | m % 2 << 31 for m in members]
     last = np.concatenate([bits(p.case.inputs["x"]) for p in wide.parts(wide.chunks - 1, np.empty(0, np.uint8))])
     assert last.shape[1] == 1024 and wide.size == 2 * (top + 1)
+
+
+def test_sums_and_products():
+    fields = {"E4M3": (3, 15, 0x7E, 0x38), "E5M2": (2, 30, 0x7B, 0x3C)}
+    formats = list(itertools.product(fields, fields))
+
+    def top(fmt, field):
+        bits, _, largest, _ = fields[fmt]
+        return min(((field + 1) << bits) - 1, largest)
+
+    def anchors(fmt):
+        return sorted({1, fields[fmt][2], *(top(fmt, f) for f in (0, 8, 16, 24) if f <= fields[fmt][1])})
+
+    def signed(some):
+        return [*some, *(code + 128 for code in some)]
+
+    def powers(fmt):
+        bits, last, _, _ = fields[fmt]
+        return [*(1 << b for b in range(bits)), *(f << bits for f in range(1, last + 1))]
+
+    want = []
+    for left, right in formats:
+        for anchor in signed(anchors(left)):
+            a, b = np.zeros((256, 33), np.uint8), np.zeros((256 * len(powers(right)), 33), np.uint8)
+            a[:, 0], a[:, 32], b[:, 0] = anchor, np.arange(256), np.repeat(powers(right), 256)
+            b[:, 32] = np.arange(len(b)) % 256
+            want.append((a, b))
+    for _left, right in formats:
+        some = sorted({*anchors(right), fields[right][3]})
+        want.append((list(itertools.product(range(256), repeat=2)), list(itertools.product(some, signed(some)))))
+    for left, right in formats:
+        terms, (_, _, largest, one) = signed([top(left, f) for f in range(fields[left][1] + 1)]), fields[right]
+        factors = (1, one, largest)
+        want.append((list(itertools.product(terms, repeat=3)), list(itertools.product(factors, factors, (one,)))))
+    made = Sums()
+    assert made.chunks == len(want)
+    for chunk, (a, b) in enumerate(want):
+        (part,) = made.parts(chunk, np.empty(0, np.uint8))
+        assert np.array_equal(part.case.inputs["a"], a) and np.array_equal(part.case.inputs["b"], b)
+    (codes,) = cases("matmul_fp8", {"order": "chain", "out": "float32", "a_format": "E4M3", "b_format": "E4M3"}, 0)
+    assert all(np.array_equal(x[:, 0], np.arange(256)) and x.shape == (256, 1) for x in codes.values())
+    found = cases("matmul_bf16", {"order": "split2", "out": "float32"}, 0)
+    places = [(field << 7 | sign << 15) for field in (1, 64, 103, 120, 127, 134, 190, 254) for sign in (0, 1)]
+    for number, inputs in enumerate(found):
+        a, b = (bits(inputs[name]) for name in "ab")
+        assert a.shape == (4096, 130) and np.array_equal(a[:, 0], np.arange(4096) + 4096 * number)
+        assert np.array_equal(b[:, 0], places) and (b[:, 1] == 0x3F80).all() and (a[:, 1] == 0x3F80).all()
+        assert not a[:, 2:].any() and not b[:, 2:].any()
+    assert len(found) == 16

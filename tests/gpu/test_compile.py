@@ -45,8 +45,11 @@ def test_every_kernel_ships() -> None:
     assert {name for name, _, _ in SHIPPED} == set(KERNELS)
 
 
-INDEXED = {"hadamard16": 208, "hadamard_quantize_nvfp4": 208}
-"""Kernels with arrays in local memory, and their bytes: the limbs of groups of more than 34 binades, which are rare."""
+INDEXED = {"hadamard16": 208, "hadamard_quantize_nvfp4": 208, "dge": 216}
+"""Kernels with arrays in local memory, and their bytes: the limbs of groups of more than 34 binades, and of slopes
+beside the middle of two numbers. Both are rare."""
+ESTIMATES = {"dge": r"(lg2|ex2)\.approx\.ftz\.f32"}
+"""Kernels with instructions that are not exact, whose results others correct."""
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -55,6 +58,9 @@ def test_ptx(name: str) -> None:
     code = "\n".join(line.split("//")[0] for line in text.splitlines())
     assert re.search(r"^\s*\.target sm_90a", code, re.M)
     assert len(re.findall(r"\.visible \.entry", code)) > 0
+    if name in ESTIMATES:
+        code, estimates = re.subn(ESTIMATES[name], "", code)
+        assert estimates
     assert ".ftz" not in code, "a result or operand below the normal range would be flushed to zero"
     # a fused operation that a kernel asks for stands in its own assembly
     compiled = re.sub(r"// begin inline asm.*?// end inline asm", "", text, flags=re.S)

@@ -11,6 +11,8 @@ import pytest
 
 import refnum
 from refnum import gpu
+from refnum.conformance.cases.corners import corner_cases
+from refnum.conformance.cases.operation import OPERATIONS, arguments_of, call_golden
 from refnum.errors import ArgumentError, DtypeError, RefnumError, ScaleError, ShapeError, UnsupportedError
 
 USABLE, REASON = gpu.available()
@@ -147,6 +149,84 @@ def test_rotations(axis: int, order: str, shape: tuple[int, int]) -> None:
             amax = to_device(np.array([9.5], np.float32))
             got = gpu.hadamard_quantize_nvfp4(to_device(given), axis=axis, tensor_amax=amax, layout_out="swizzled")
             equal(refnum.hadamard_quantize_nvfp4(given, axis=axis, tensor_amax=[9.5], layout_out="swizzled"), got)
+
+
+METHODS = ("luq", "dequantize_luq", "radix4", "dequantize_radix4", "quantize_tetrajet", "q_ema")
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_corners_of_other_methods(name: str) -> None:
+    """Corners of every variant of LUQ, radix 4, TetraJet and Q-EMA."""
+    for params in OPERATIONS[name].variants():
+        for case in corner_cases(name, "HOPPER", params):
+            given = {key: to_device(x) if isinstance(x, np.ndarray) else x for key, x in arguments_of(case).items()}
+            equal(call_golden(case), getattr(gpu, name)(**given))
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("shape", [(1, 32), (70, 96), (257, 992), (130, 1056)], ids=str)
+def test_tetrajet_by_random_bytes(dtype: Any, shape: tuple[int, int]) -> None:
+    rng = np.random.default_rng(shape)
+    x, rbits = samples.floats(rng, *shape, dtype), rng.integers(0, 256, shape, dtype=np.uint8)
+    for axis in (1, 0):
+        want = refnum.quantize_tetrajet(x, axis, rbits=rbits)
+        equal(want, gpu.quantize_tetrajet(to_device(x), axis, rbits=to_device(rbits)))
+        for key in ((5 << 40, 1, 2), (3, 4, 5, (1 << 36) - 32)):  # the second call is planned
+            got = gpu.quantize_tetrajet(to_device(x), axis, philox=key)
+            equal(refnum.quantize_tetrajet(x, axis, philox=key), got)
+        near = np.roll(x, 1, 1)
+        for ema in (near, near.astype(np.float32)):
+            check("q_ema", (x, ema), axis=axis)
+
+
+@pytest.mark.parametrize("compat", ["paper", "ms-amp"])
+@pytest.mark.parametrize("target", ["bfloat16", "float32"])
+def test_slopes(target: str, compat: str) -> None:
+    """Every 16-bit pattern, the rows' k and others, float32 beside each bound and anywhere, ends that fill no chunk."""
+    every, rng = np.arange(1 << 16, dtype=np.uint16), np.random.default_rng(1)
+    near = (np.arange(0, 0x41, dtype=np.uint32)[:, None] << np.uint32(22)) + np.arange(-2000, 2000, dtype=np.int32)
+    some = rng.integers(0, 1 << 32, 40003, dtype=np.uint32)
+    close = (rng.integers(0x37800000, 0x40C10000, 400003, dtype=np.uint32) | some[:1] & np.uint32(1 << 31)).view(
+        np.float32
+    )
+    for k, cap in ((5, 3), (1, 3), (2, 0.125), (16, 1024), (5, 2.0**127)):
+        for x in (every.view(samples.BFLOAT16), every.view(np.float16), near.astype(np.uint32).view(np.float32)):
+            check("dge", (x,), k=k, cap=cap, target=target, compat=compat)
+        for x in (some.view(np.float32), close, -close[:999]):
+            check("dge", (x,), k=k, cap=cap, target=target, compat=compat)
+    for count in (1, 7, 8, 9, 4095, 33000):
+        x = np.resize(close, count)
+        check("dge", (x,), target=target, compat=compat)
+        check("dge", (x.astype(samples.BFLOAT16),), target=target, compat=compat)
+    moved = to_device(close)[1:]
+    equal(refnum.dge(close[1:], target=target, compat=compat), gpu.dge(moved, target=target, compat=compat))
+
+
+@pytest.mark.parametrize("axis", ["tensor", "token", "channel"])
+@pytest.mark.parametrize("dtype", [np.uint32, np.uint16], ids=["float32", "bfloat16"])
+def test_clamps(axis: str, dtype: Any) -> None:
+    """Shapes that fill chunks and that do not, all patterns, few numbers, gaps between rows."""
+    rng = np.random.default_rng(2)
+    for shape in (
+        (1, 1),
+        (3, 0),
+        (0, 3),
+        (7, 5),
+        (130, 160),
+        (33, 1001),
+        (500, 64),
+        (2, 40000),
+        (20000, 3),
+        (300, 2048),
+    ):
+        for alpha in ((99, 100), (1, 2), (1, 1)):
+            bits = rng.integers(0, 1 << 8 * dtype().itemsize, shape, dtype=dtype)
+            few = rng.standard_normal(shape).astype(np.float32).view(np.uint32) >> np.uint32(32 - 8 * dtype().itemsize)
+            for x in (bits, few.astype(dtype)):
+                x = x.view(np.float32) if dtype is np.uint32 else x.view(samples.BFLOAT16)
+                check("occ", (x,), alpha=alpha, axis=axis)
+                whole = to_device(np.pad(x, ((0, 0), (3, 2))))[:, 3 : 3 + shape[1]]
+                equal(refnum.occ(x, alpha, axis), gpu.occ(whole, alpha, axis))
 
 
 def test_every_half_and_bfloat16_pattern() -> None:

@@ -23,6 +23,7 @@ DTYPES = {
     BF16: torch.bfloat16,
     np.dtype(np.uint8): torch.uint8,
     np.dtype(np.int64): torch.int64,
+    np.dtype(np.uint32): torch.uint32,
 }
 
 
@@ -60,6 +61,25 @@ CASES = [
     ("hadamard_quantize_nvfp4", {"x": zeros(7, 48, dtype=BF16)}),
     ("hadamard_quantize_nvfp4", {"x": zeros(18, 5, dtype=np.float32), "axis": 0, "signs": 3,
                                  "tensor_amax": zeros(1, dtype=np.float32), "layout_out": "swizzled"}),
+    ("luq", {"x": zeros(7, 6, dtype=BF16), "r_under": zeros(7, 6, dtype=np.uint32),
+             "r_log": zeros(7, 6, dtype=np.uint32)}),
+    ("luq", {"x": zeros(3, 4, dtype=np.float32), "r_under": zeros(3, 4, dtype=np.uint32),
+             "r_log": zeros(3, 4, dtype=np.uint32), "divisor": 16, "tensor_amax": zeros(1, dtype=np.float32),
+             "step": "power_of_two"}),
+    ("dequantize_luq", {"packed": zeros(6, 5), "alpha": zeros(1, dtype=np.float32), "dtype": torch.bfloat16}),
+    ("radix4", {"x": zeros(7, 6, dtype=BF16), "n0": -3}),
+    ("radix4", {"x": zeros(7, 6, dtype=np.float32), "n0": 2, "phase": "odd", "threshold": "log"}),
+    ("dequantize_radix4", {"packed": zeros(6, 5), "n0": 2, "phase": "odd"}),
+    ("quantize_tetrajet", {"x": zeros(70, 96, dtype=BF16)}),
+    ("quantize_tetrajet", {"x": zeros(70, 96, dtype=np.float32), "axis": 0, "rule": "exact", "ties": "away",
+                           "rbits": zeros(70, 96)}),
+    ("q_ema", {"w": zeros(33, 32, dtype=BF16), "ema": zeros(33, 32, dtype=np.float32), "axis": 0}),
+    ("q_ema", {"w": zeros(5, 64, dtype=BF16), "ema": zeros(5, 64, dtype=BF16)}),
+    ("dge", {"x": zeros(3, 5, 7, dtype=BF16)}),
+    ("dge", {"x": zeros(9, dtype=np.float32), "k": 3, "cap": 1.5, "target": "float32", "compat": "ms-amp"}),
+    ("occ", {"x": zeros(6, 40, dtype=BF16)}),
+    ("occ", {"x": zeros(6, 40, dtype=np.float32), "alpha": (9, 10), "axis": "token"}),
+    ("occ", {"x": zeros(6, 40, dtype=np.float32), "axis": "channel"}),
     ("fp8_to_mxfp4", {"codes": zeros(7, 160), "scales": zeros(7, 2), "profile": "OCP"}),
     ("mxfp4_to_fp8", {"packed": zeros(7, 80), "scales": zeros(7, 5), "scale": "amax"}),
     ("mxfp4_to_fp8_columns", {"packed": zeros(192, 80), "scales": zeros(192, 5)}),
@@ -151,7 +171,7 @@ def test_an_operator_has_its_launchers_arguments_and_defaults(name):
         assert argument.has_default_value() == (parameter.default is not parameter.empty), argument.name
         if argument.has_default_value():
             told = argument.default_value
-            wanted = tuple(told) if argument.name == "tile" else words.get(argument.name, told)
+            wanted = tuple(told) if argument.name in ("tile", "alpha") else words.get(argument.name, told)
             assert parameter.default == wanted
 
 

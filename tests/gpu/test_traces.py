@@ -57,6 +57,9 @@ def test_what_the_launchers_compile_is_traced(operation: str) -> None:
         codes, scales = np.zeros((64, 32 if operation == "fp8_columns" else 16), np.uint8), np.zeros((64, 1), np.uint8)
         for mode in ("rne", "te") if operation == "fp8_columns" else ("max", "amax"):
             subject.operations[operation](codes, scales, [32, 32], mode)  # samples seldom have multiples of 32 alone
+    if operation == "quantize_tetrajet":
+        for axis in (1, 0):
+            subject.operations[operation](np.zeros((64, 32), np.float32), axis, philox=(1, 2, 3))  # samples have none
     assert recorder.asked == set(units.units(operation))
     assert (
         recorder.constants == {units.CONSTANTS[operation]} if operation in units.CONSTANTS else not recorder.constants

@@ -4,11 +4,12 @@ import pytest
 
 from refnum.gpu import ops
 from refnum.gpu.device import compile as build
-from refnum.gpu.ops import columns, rowwise, swiglu, tunings
+from refnum.gpu.ops import columns, logarithmic, rowwise, swiglu, tetrajet, tunings
 
 
 def test_every_cut_that_ships_can_be_compared():
-    shipped = {*rowwise.TUNING, *swiglu.TUNING, *(name.rpartition("_")[0] for name in columns.TUNING)}
+    shipped = {*rowwise.TUNING, *swiglu.TUNING, *logarithmic.TUNING, *tetrajet.DOWN}
+    shipped = {*(name.partition(" ")[0] for name in shipped), *(name.rpartition("_")[0] for name in columns.TUNING)}
     assert shipped == set(tunings.CUTS)
 
 

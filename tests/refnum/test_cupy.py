@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from test_dispatch import CALLS
 
 import refnum
-from refnum import layouts, payload, philox, softfloat, swiglu
+from refnum import additions, layouts, payload, philox, softfloat, swiglu
 
 cupy = pytest.importorskip("cupy")
 
@@ -70,9 +71,12 @@ ROW_MAP = RNG.integers(0, 28, 90)
 NORMAL = RNG.integers(1, 255, (130, 5)).astype(np.uint8)
 
 
-@pytest.mark.parametrize("name", ["multiply", "add", "subtract"])
-def test_arithmetic(name: str) -> None:
-    operation = getattr(softfloat, name)
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [(softfloat, "multiply"), (softfloat, "add"), (softfloat, "subtract"), (additions, "add"), (additions, "subtract")],
+)
+def test_arithmetic(module: types.ModuleType, name: str) -> None:
+    operation = getattr(module, name)
     same(operation, WORDS[0], WORDS[1])
     same(operation, WORDS[0], WORDS[1, :, :1])
     same(operation, WORDS[0], np.uint32(0x3F800000))

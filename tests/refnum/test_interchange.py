@@ -222,15 +222,16 @@ def test_signatures_name_the_profile():
 
 def test_every_array_argument_of_a_public_function_has_a_kind():
     """An argument that a golden function annotates as an Array is one that its door knows."""
-    from refnum import interchange
+    from refnum.argument_kinds import KINDS, OTHERWISE
 
-    for name in R.__all__:
-        function = inspect.unwrap(getattr(R, name))
-        if not inspect.isfunction(function) or "state" in inspect.signature(function).parameters:
-            continue  # a step of an optimiser takes and gives the arrays of its state, NumPy's or CuPy's
-        arrays = {p.name for p in inspect.signature(function).parameters.values() if "Array" in str(p.annotation)}
-        assert arrays <= interchange.KINDS.keys() | interchange.OTHERWISE.get(name, {}).keys(), name
-        assert not arrays or getattr(R, name) is not function, f"{name} has no door"
+    for home in (R, R.layouts, R.philox):
+        for name in getattr(home, "__all__", None) or [n for n in vars(home) if not n.startswith("_")]:
+            function = inspect.unwrap(getattr(home, name))
+            if not inspect.isfunction(function) or (home is not R and function.__module__ != home.__name__):
+                continue
+            arrays = {p.name for p in inspect.signature(function).parameters.values() if "Array" in str(p.annotation)}
+            assert arrays <= KINDS.keys() | OTHERWISE.get(name, {}).keys(), name
+            assert not arrays or getattr(home, name) is not function, f"{name} has no door"
 
 
 def test_torch_is_not_imported_for_other_arrays():

@@ -169,7 +169,7 @@ def test_bad_arguments_are_refused(step, kind):
     with pytest.raises(ShapeError):
         step(state, W[:1], W)
     with pytest.raises(DtypeError):
-        kind.start([1.0])
+        kind.start(["1"])
 
 
 @pytest.mark.parametrize("wrong", [{"mode": "torch"}, {"gammas": (0.5, 1)}, {"theta": 1}, {"gap": -1}, {"gap": 2.0},

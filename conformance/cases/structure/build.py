@@ -37,7 +37,7 @@ SHORT_KEY = 5
 def build(operation: str, profile: str, params: Mapping[str, Any], row: Row, seed: int) -> Case:
     """Return the case of a row of levels; the same row and seed give the same case."""
     more: dict[str, Any]
-    more = {"scale_byte": int(row["scale_byte"])} if "scale_byte" in row else {}
+    more = {name: int(row[name]) for name in ("scale_byte", "signs") if name in row}
     if "near ties" in row:
         inputs = near_ties(str(params["to"]))
     elif operation in CASTS:
@@ -49,7 +49,7 @@ def build(operation: str, profile: str, params: Mapping[str, Any], row: Row, see
     else:
         inputs = _matrix(operation, params, row, seed)
     form = form_of(row)
-    if not _holds(inputs.get("row_map"), str(form.get("row_map.dtype", "int32"))):
+    if not holds(inputs.get("row_map"), str(form.get("row_map.dtype", "int32"))):
         del form["row_map.dtype"]
     if row.get("classes") == "special" and operation not in PRODUCTS:
         inputs = planted(operation, params, inputs, seed)
@@ -64,7 +64,7 @@ def build(operation: str, profile: str, params: Mapping[str, Any], row: Row, see
     return case
 
 
-def _holds(row_map: np.ndarray | None, dtype: str) -> bool:
+def holds(row_map: np.ndarray | None, dtype: str) -> bool:
     """Whether a dtype holds every token of a row map."""
     return row_map is None or not row_map.size or int(row_map.max()) <= np.iinfo(dtype).max
 
@@ -111,7 +111,7 @@ def _matrix(operation: str, params: Mapping[str, Any], row: Row, seed: int) -> d
     if "gate" in names:
         return _swiglu(names, row, shape, seed)
     if names == ("a", "b"):
-        return _factors(operation, params, shape, seed)
+        return _factors(operation, params, row, shape, seed)
     if names == ("payload",):
         return {"payload": values.opaque((shape[0], shape[1] // 32 * 17), seed)}
     if operation == "pack_payload":
@@ -120,7 +120,9 @@ def _matrix(operation: str, params: Mapping[str, Any], row: Row, seed: int) -> d
     return _coded(operation, params, shape, np.arange(shape[0]), seed)
 
 
-def _factors(operation: str, params: Mapping[str, Any], shape: tuple[int, int], seed: int) -> dict[str, np.ndarray]:
+def _factors(
+    operation: str, params: Mapping[str, Any], row: Row, shape: tuple[int, int], seed: int
+) -> dict[str, np.ndarray]:
     """Return both operands of a product of 1 to 16 columns: bfloat16, or finite codes with scales of one kind each."""
     order = str(params["order"])
     kinds, k = scale_kinds(order)[1:], terms_for(order, shape[1])
@@ -136,6 +138,8 @@ def _factors(operation: str, params: Mapping[str, Any], shape: tuple[int, int], 
         largest = get_format(str(params[f"{name}_format"])).max_code
         inputs[name] = (codes & 0x80) | np.minimum(codes & 0x7F, largest)
         scales = values.scale_bytes(np.arange(side), np.arange(tile_count(k)), seed + place, 120)
+        if row.get(f"{name}_scales") == "absent":
+            continue
         inputs[f"{name}_scales"] = scales_of_kind(scales, kinds[(seed + 2 * place) % len(kinds)]).copy()
     return inputs
 

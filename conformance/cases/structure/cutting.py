@@ -17,41 +17,53 @@ import numpy as np
 from refnum.errors import RefnumError
 
 from ..case import FORM, Case, plain
+from ..layouts import IN, OUT
 from ..operation import OPERATIONS, run_golden
 from .build import build
 from .covering import Level, Row
 from .factors import RAGGED, ROUTED
+from .mixed import LOOSE, columns_of
 
 Arrays = Mapping[str, np.ndarray]
-ROWS, COLUMNS = "rows", "columns"
+ROWS, COLUMNS, WHOLE = "rows", "columns", "whole"
 TILE = 128
-"""Columns by which fields are cut along their rows: whole tiles, so that the last tile of a part is its field's."""
+"""Columns by which fields of blocks are cut along their rows: whole tiles, so that the last tile of a part is its
+field's."""
 BATCH = 1 << 18
 """Elements of the parts that are called one after the other before their answers are compared."""
 GIVEN = ("tensor_amax",)
-"""Inputs that a field has where its operation takes them: without them the answer hangs on all elements."""
+"""Inputs that a field has where its operation takes them: without them the answer hangs on all elements. An output that
+does not grow, such as a scale of the tensor, then hangs on them alone, which the golden answer to a part confirms."""
+TWO_EXPERTS: Row = {"experts": 2, "rows of an expert": 34, "rows before it": 32, "empty experts": "none", "tokens": 40}
 FEW, MANY, NARROW = 7, 263, 160
-"""Rows and columns of the cases that tell how arrays grow: by more rows than any tile has."""
+"""Experts, and rows and columns, of the cases that tell how arrays grow: by more rows than any tile has."""
 
 
 @dataclass(frozen=True)
 class Cutting:
     """How the arrays of an operation are cut.
 
-    axis: `rows` or `columns`. inputs, outputs: name -> (axis, elements a row or a tile of columns) of what is cut.
+    axis: `rows`, `columns`, or `whole` where nothing is. inputs, outputs: name -> (axis, elements a row or a step of
+    columns) of what is cut. from_first: whether every part begins at the first row, as random bits of a key do.
     """
 
     axis: str
     inputs: Mapping[str, tuple[int, int]]
     outputs: Mapping[str, tuple[int, int]]
+    from_first: bool = False
+
+
+UNCUT = Cutting(WHOLE, {}, {})
+"""That of a variant whose answers to parts are no parts of its answer: a case is called in many forms."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """Some rows of a field, or all columns from a tile on, and how a call on them is made.
+    """Some rows of a field, or all columns from a tile on, or a whole field, and how a call on them is made.
 
     first: row or tile. count: rows; 0 for all that follows. row: the levels of its case. form: as in `Case.params`.
-    same: every row is the first one, as a storage that repeats rows wants it.
+    same: every row is the first one, as a storage that repeats rows wants it. calls: `once`, `after a refusal`, or
+    `at once` with another call of the same.
     """
 
     first: int
@@ -59,6 +71,7 @@ class Part:
     row: Row
     form: Mapping[str, Level]
     same: bool = False
+    calls: str = "once"
 
     def without_out(self) -> Part:
         """Return the part in a call that gives no `out`."""
@@ -117,34 +130,51 @@ def elements(row: Row) -> int:
     return int(row.get("rows", row.get("drawn rows", 1))) * int(row["columns"])
 
 
-def cutting(operation: str, profile: str, params: Mapping[str, Any]) -> Cutting | None:
-    """Return how a variant is cut, None where its answers to parts are no parts of its answer."""
-    layouts = any(name in params for name in OPERATIONS[operation].layouts)
-    if layouts or "random" in params or operation in ROUTED:
-        return None
-    return _cutting(operation, profile, json.dumps(plain(params)))
+def step_of(operation: str) -> int:
+    """Return the columns by which an operation's fields are cut along their rows."""
+    return TILE if operation in RAGGED else 1 if operation in LOOSE else 32
+
+
+def cutting(operation: str, profile: str, params: Mapping[str, Any]) -> Cutting:
+    """Return how a variant is cut, as its operation on plain scales is; `UNCUT` where parts have other answers."""
+    given = {name: value for name, value in params.items() if name not in (IN, OUT)}
+    return _cutting(operation, profile, json.dumps(plain(given)))
 
 
 @functools.lru_cache(maxsize=64)
-def _cutting(operation: str, profile: str, params: str) -> Cutting | None:
-    given, ragged = json.loads(params), operation in RAGGED
+def _cutting(operation: str, profile: str, params: str) -> Cutting:
+    given, along = json.loads(params), operation in RAGGED or operation in ROUTED
     row: Row = {name: "given" for name in GIVEN if name in OPERATIONS[operation].optional}
     row |= {"classes": "special"}
-    row |= {"drawn": "one", "drawn rows": 66} if ragged else {}
-    sides = ((66, NARROW), (66, NARROW + TILE)) if ragged else ((FEW, NARROW), (MANY, NARROW))
+    row |= TWO_EXPERTS if along else {}
+    step, most = step_of(operation), columns_of(operation, NARROW)
+    more = columns_of(operation, NARROW + step)
+    sides = ((FEW, most), (FEW, more)) if along else ((FEW, most), (MANY, most))
     try:
         cases = [build(operation, profile, given, {**row, "rows": a, "columns": b}, 1) for a, b in sides]
         answers = [run_golden(case) for case in cases]
-        steps = 1 if ragged else MANY - FEW
+        steps = 1 if along else MANY - FEW
         inputs, outputs = (_ways(one, other, steps) for one, other in ([case.inputs for case in cases], answers))
-        if not inputs or not outputs or set(answers[0]) - {*outputs, *GIVEN}:
-            return None
-        found = Cutting(COLUMNS if ragged else ROWS, inputs, outputs)
-        part = Part(1, 0 if ragged else 4, {}, {})
-        want, got = part.of(answers[1], outputs), run_golden(part.case(cases[1], found))
     except (RefnumError, KeyError):
-        return None
-    return found if all(np.array_equal(want[name], array) for name, array in got.items()) else None
+        return UNCUT
+    whole = OPERATIONS[operation].outputs if along else ()
+    uncut = set(answers[0]) - {*(outputs or ()), *GIVEN, *(output.name for output in whole if output.kind == "index")}
+    if not inputs or not outputs or (uncut and set(GIVEN).isdisjoint(row)):
+        return UNCUT
+    ways = [Cutting(COLUMNS, inputs, outputs)] if along else []
+    ways += [] if along else [Cutting(ROWS, inputs, outputs, first) for first in (False, True)]
+    return next((way for way in ways if _holds(way, cases[1], answers[1])), UNCUT)
+
+
+def _holds(way: Cutting, case: Case, answer: Arrays) -> bool:
+    """Whether the answer to a part is a part of the answer."""
+    part = Part(0 if way.from_first else 1, 0 if way.axis == COLUMNS else 4, {}, {})
+    try:
+        got = run_golden(part.case(case, way))
+    except (RefnumError, KeyError):
+        return False
+    want = part.of(answer, way.outputs)
+    return all(np.array_equal(want[name], array) for name, array in got.items())
 
 
 def _ways(small: Arrays, large: Arrays, steps: int) -> dict[str, tuple[int, int]] | None:

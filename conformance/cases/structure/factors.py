@@ -34,11 +34,6 @@ EXTREMES = ((8191, 96), (8192, 160), (8193, 32), (9999, 64), (16384, 32), (16385
             (65537, 96), (1, 65536), (3, 65568), (2, 65600), (1, 65632), (5, 65664), (2, 131104), (1, 262176),
             (33, 8224), (130, 4160), (257, 2880), (1025, 2080))  # fmt: skip
 """Rows and columns beyond 8,192 rows, beyond 65,536 rows or columns, and large in both."""
-EVERY = {"rows": (*range(66, 130), *range(513, 1026)), "columns": tuple(32 * count for count in range(1, 135))}
-"""Levels that the first variant of an operation is asked one by one, in calls of every form: residues of 512 rows and
-of 4,096 columns, below and beyond them."""
-EVERY_WIDTH = (*range(1, 130), *range(513, 1026))
-"""The same of an operation that takes any number of columns: residues of 512."""
 LOOSE_EXTREMES = ((8193, 3), (16385, 2), (65537, 1), (1, 65537), (2, 32769), (33, 4097), (1, 131073))
 MANY = ((1025, 1024), (3, 400_003), (600_001, 2))
 """Rows and columns of a scalar cast of more than 2^20 elements."""
@@ -113,13 +108,13 @@ def shape_table(operation: str, paired: bool) -> Table:
         return {"elements": COUNTS} if not paired else {"form of the array": CAST_SHAPES, "elements": COUNTS[1:26:3]}
     if operation in RAGGED or operation in ROUTED:
         return _ragged_table(operation, paired)
-    given = [name for name in ("prob", "tensor_amax") if name in OPERATIONS[operation].optional]
+    given = [name for name in ("prob", "tensor_amax", "a_scales", "b_scales") if name in OPERATIONS[operation].optional]
     optional: dict[str, tuple[Level, ...]] = dict.fromkeys(given, ("given", "absent"))
     if operation == "swiglu_backward":
         columns = PAIRED_LOOSE if paired else LOOSE[::-1]
         return {"rows": PAIRED_ROWS if paired else ROWS, "columns": columns, **optional, "grad": FLOATS}
     if operation in PRODUCTS | UNBLOCKED:
-        return {"rows": PAIRED_ROWS if paired else ROWS, "columns": PAIRED_LOOSE if paired else LOOSE[::-1]}
+        return {"rows": PAIRED_ROWS if paired else ROWS, "columns": PAIRED_LOOSE if paired else LOOSE[::-1], **optional}
     blocks = tuple(32 * count for count in (PAIRED_BLOCKS if paired else BLOCKS[::-1]))
     return {"rows": PAIRED_ROWS if paired else ROWS, "columns": blocks, **optional}
 

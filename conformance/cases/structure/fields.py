@@ -1,67 +1,82 @@
 """Fields of a variant: large cases of which thousands of parts are asked as calls of their own.
 
-The golden model runs once a field. So exact numbers of rows beside exact numbers of columns, and residues beside forms
-of the call, cost little more than the subject's own calls.
+The golden model runs once a field. So exact numbers of rows beside exact numbers of columns, and each of them beside
+every form of the call, cost little more than the subject's own calls.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
-from ..case import Case
-from ..operation import OPERATIONS
-from .build import build, form_of
-from .covering import Level, Row, Table
-from .cutting import COLUMNS, GIVEN, TILE, Cutting, Field, Part, cutting
-from .factors import BESIDE_POWERS, RAGGED
-from .mixed import CLASSES, LOOSE, OUT_SHARE, SHARES, columns_of, drawn_shape, form
-from .plan import DEAR, SCALE_BYTES, tables
+import refnum
 
-SMALL = tuple(range(1, 67))
-MARKS = tuple(sorted({*BESIDE_POWERS[1:], 16383, 16384, 16385}))
-"""Numbers that kernels single out: every small one, and those beside powers of two and one and a half of them."""
-MOST_TALL, MOST_WIDE = 4097, 513
-"""The largest number of rows, and of blocks of 32 columns."""
-RESIDUES = tuple(count for count in range(67, 1027) if count not in MARKS)
-"""Numbers that stand for every residue of 512, below it and beyond."""
-EACH = 6
-"""Numbers of the other side that each of `RESIDUES` meets."""
-AREA, MOST, THIN = 1 << 14, 1 << 17, 4
-"""Elements below which every pair is asked; of the largest part; and of how many pairs between one is asked."""
-BRIEF, BRIEF_AREA = 12, 1 << 12
-"""Of so many fields one is asked of a variant that is not the first, of fewer where an operation has fewer variants, in
-parts of so few elements."""
-STEP = 4
-"""Storages by which that of an input is ahead of the input's before it."""
-LEAST_SHARE = 0.7
-"""Share of `mixed.SHARES` from which on an operation is asked every pair; of others half of that share is."""
+from ..case import Case
+from ..layouts import IN
+from ..operation import OPERATIONS
+from .build import build, form_of, holds
+from .covering import Level, Row, Table
+from .cutting import COLUMNS, GIVEN, ROWS, UNCUT, WHOLE, Cutting, Field, Part, cutting, step_of
+from .factors import PRODUCTS, RAGGED, ROUTED
+from .mixed import CLASSES, columns_of, drawn_shape, form
+from .numbers import MOST, SMALL, TURNS, Pairs, brief_pairs, pairs, share_of, tall_numbers, unit, wide_numbers
+from .plan import DEAR, tables
+
 SEEDS = 6
 """Seeds of which one gives arrays that are cut in the way that was found."""
-PLAIN_SHARE = 0.2
-"""Share of the parts that are asked in the plain form."""
+OUT, SAME, OTHERS = (0, 4), (5,), (1, 2, 3, 6, 7)
+"""Of eight turns those that give `out`, those that repeat a row, and those in any other storage."""
+CALL_TURNS = {3: "after a refusal", 6: "at once"}
+"""Of nine turns those that are called otherwise than once: each of the eight in turn."""
+APART = 11
+"""Turns between those of two numbers that are neighbours."""
+STEPS = (1, 17, 19, 29, 31, 37, 41, 43, 47, 53)
+"""Steps by which the levels of factors are taken in turn: they have no divisor in common with the numbers of levels."""
+SPECIAL_SHARE, SPECIAL_TURNS, WHOLE_SHARE = 0.12, 6, 0.3
+"""Share of the pairs that a variant with a layout or a key is asked, and turns; share of one that is not cut."""
+BRIEF_SPECIAL = 6
+"""Of so many brief pairs one is asked of a variant with a layout or a key."""
+MOST_SPREAD, THOUSANDS, BRIEF_SPREAD = 4200, 24, 12
+"""The most rows of fields of drawn experts; fields of a thousand experts; and of how many one is asked briefly."""
+MOST_TOKENS, CROWDED, MOST_PADDED = 16390, 5, 1 << 13
+"""The most tokens; of how many fields one has as many as may be; elements of padding by which few are aligned."""
+ORDINARY, LARGE = 3, 1 << 14
+"""Of how many numbers one stands amid ordinary elements alone; and elements beyond which none does."""
+DATA = {"encode_e2m1": {"scale_byte": (0, 1, 126, 128, 254, 255)},
+        "hadamard16": {"signs": (0, 1, 254, 55271, 55273, 65535)},
+        "hadamard_quantize_nvfp4": {"signs": (0, 1, 254, 55271, 55273, 65535)}}  # fmt: skip
+"""Operation -> numbers that are arguments, and values of theirs that are not the default."""
+TWOFOLD = ("prob", "grad", "weights", "values", "splits", "a_scales", "b_scales")
+"""Factors of a shape of which each number meets every level."""
+Members = Sequence[tuple[int, int, int]]
+"""(rows, columns or blocks, times) of the parts of a field."""
+
+
+@dataclass(frozen=True)
+class Maker:
+    """What the fields of a variant have in common. every: the tables of `plan.tables`."""
+
+    operation: str
+    profile: str
+    params: Mapping[str, Any]
+    cutting: Cutting
+    every: tuple[Table, Table, Table]
 
 
 def fields(operation: str, profile: str, params: Mapping[str, Any], amount: str) -> Iterator[Field]:
-    """Yield the fields of a variant, always the same; none where it is not local, or at level smoke."""
-    found = cutting(operation, profile, params) if amount != "smoke" else None
-    if found is None:
+    """Yield the fields of a variant, always the same; none at level smoke."""
+    if amount == "smoke":
         return
-    every = tables(operation, profile, params)
-    salt, number, met = f"{operation} {profile} {sorted(params.items())}", 0, Counter[int]()
-    step = BRIEF if OPERATIONS[operation].profiled else min(BRIEF, len(list(OPERATIONS[operation].variants())))
-    sizes = _by_rows(operation, Random(salt)) if found.axis == COLUMNS else _by_columns(operation, Random(salt))
-    for place, (size, others) in enumerate(sizes):
-        if amount == "brief":
-            unit = 1 if operation in LOOSE else 32
-            others = [other for other in others if other * size * unit <= max(BRIEF_AREA, AREA // step)]
-            if not others or (place + len(salt)) % step:
-                continue
-        field = _field(operation, profile, params, found, size, others, every, Random(f"{salt} {place}"), number, met)
-        yield field
-        number += len(field.parts)
+    maker = Maker(operation, profile, params, cutting(operation, profile, params), tables(operation, profile, params))
+    salt, number, met = f"{operation} {profile} {sorted(params.items())}", 0, Counter[tuple[bool, int]]()
+    for place, (one, way, members) in enumerate(_groups(maker, amount, Random(salt))):
+        field = _field(one, way, members, place, Random(f"{salt} {place}"), number, met)
+        if field is not None:
+            yield field
+            number += len(field.parts)
 
 
 def parts(operation: str, profile: str, params: Mapping[str, Any], amount: str) -> Iterator[Case]:
@@ -70,49 +85,162 @@ def parts(operation: str, profile: str, params: Mapping[str, Any], amount: str) 
         yield from (part.case(field.case, field.cutting) for part in field.parts)
 
 
+def _groups(maker: Maker, amount: str, dice: Random) -> Iterator[tuple[Maker, Row, Members]]:
+    """Yield (what the field has in common with others, its own levels, its parts) of each field."""
+    operation = maker.operation
+    special = len(maker.params) > len(OPERATIONS[operation].defaults())
+    turns = SPECIAL_TURNS if special else TURNS
+    numbers = _brief(maker, dice) if amount == "brief" else pairs(operation, _share(maker), dice, turns)
+    yield from _apart(maker, numbers, {})
+    if operation in ROUTED or operation in RAGGED:
+        yield from _spread(maker, amount, dice)
+    if amount == "brief" or special:
+        return
+    for name, values in DATA.get(operation, {}).items():
+        for value in values:
+            yield from _apart(maker, brief_pairs(operation, dice), {name: value})
+    for name in (name for name in GIVEN if name in maker.every[2]):
+        yield from _apart(replace(maker, cutting=UNCUT), brief_pairs(operation, dice), {name: "absent"})
+
+
+def _apart(maker: Maker, numbers: Pairs, more: Row) -> Iterator[tuple[Maker, Row, Members]]:
+    """Yield fields of some pairs: those of few elements and of many are apart, as are classes, and levels of `TWOFOLD`.
+
+    more: levels of all of them.
+    """
+    operation, axis, shape = maker.operation, maker.cutting.axis, maker.every[2]
+    two = [name for name in TWOFOLD if len(shape.get(name, ())) > 1]
+    groups: dict[tuple[int, ...], list[tuple[int, int, int]]] = defaultdict(list)
+    for (rows, size), times in numbers.items():
+        key: tuple[int, ...] = (size,) if axis == ROWS else (rows, size * unit(operation) % step_of(operation))
+        key = (rows, size) if axis == WHOLE else key
+        large = rows * size * unit(operation) > LARGE
+        special = operation not in PRODUCTS and (large or (rows + size) % ORDINARY > 0)
+        large = operation not in PRODUCTS and large
+        times = max(times, 2) if axis == WHOLE or (two and large) else times
+        for half in (0, 1) if two else (0,):
+            share = (times + (rows + size + half) % 2) // 2 if two else times
+            if share:
+                groups[*key, large, special, half].append((rows, size, share))
+    for place, (key, members) in enumerate(sorted(groups.items())):
+        levels = {name: shape[name][(key[-1] + at * (place // 4)) % len(shape[name])] for at, name in enumerate(two)}
+        yield maker, {**levels, "classes": CLASSES[key[-2]], **more}, members
+
+
+def _share(maker: Maker) -> float:
+    share = share_of(maker.operation, maker.operation in DEAR)
+    share *= SPECIAL_SHARE if len(maker.params) > len(OPERATIONS[maker.operation].defaults()) else 1
+    return share * (WHOLE_SHARE if maker.cutting.axis == WHOLE else 1)
+
+
+def _spread(maker: Maker, amount: str, dice: Random) -> Iterator[tuple[Maker, Row, Members]]:
+    """Yield fields of rows spread over experts in every way, each of several widths of one residue."""
+    operation, step, block = maker.operation, step_of(maker.operation), unit(maker.operation)
+    ways = [(f"experts {count}", max(count, dice.choice(tall_numbers()[:90]))) for count in (*tall_numbers(), 1100)]
+    ways += [("long", count) for count in tall_numbers()] + [("thousand", 1500)] * THOUSANDS
+    ways += [(dice.choice(("many", "boundary")), dice.choice(SMALL)) for _ in range(THOUSANDS)]
+    for place, (way, rows) in enumerate(ways):
+        if rows > MOST_SPREAD or (amount == "brief" and (place + len(maker.profile)) % BRIEF_SPREAD):
+            continue
+        room = max(1, MOST // 2 // min(4, DEAR.get(operation, 1)) // block // rows)
+        residue = dice.randrange(step // block) if maker.cutting.axis == COLUMNS else 0
+        sizes = [size for size in wide_numbers(operation) if size <= room and (size * block - residue) % step == 0]
+        chosen = {dice.choice(sizes) for _ in range(8)} if sizes else {1}
+        chosen = chosen if maker.cutting.axis == COLUMNS else {min(chosen)}
+        yield maker, {"drawn": way, "classes": CLASSES[place % 3 > 0]}, [(rows, size, 2) for size in sorted(chosen)]
+
+
+def _brief(maker: Maker, dice: Random) -> Pairs:
+    """Return the pairs of a variant that is not the first: each is asked once of every value of every parameter."""
+    operation, params = maker.operation, maker.params
+    found, every = brief_pairs(operation, Random(operation)), list(OPERATIONS[operation].variants())
+    plain = {name: value for name, value in params.items() if name in every[0]}
+    if len(plain) < len(params):
+        return Pairs({pair: times for pair, times in found.items() if dice.randrange(BRIEF_SPECIAL) == 0})
+    values = [(name, value) for name, value in plain.items() if value != every[0][name]]
+    if maker.profile != refnum.HOPPER.name:
+        values = [("", maker.profile)]
+
+    def asked(pair: tuple[int, int]) -> bool:
+        for name, value in values:
+            alike = [one for one in every if not name or one[name] == value]
+            if Random(f"{pair} {name} {value}").choice(alike) == plain:
+                return True
+        return False
+
+    return Pairs({pair: times for pair, times in found.items() if asked(pair)})
+
+
 def _field(
-    operation: str,
-    profile: str,
-    params: Mapping[str, Any],
-    found: Cutting,
-    size: int,
-    others: Sequence[int],
-    every: tuple[Table, Table, Table],
+    maker: Maker,
+    way: Row,
+    members: Members,
+    place: int,
     dice: Random,
     number: int,
-    met: Counter[int],
-) -> Field:
-    """Return the field of one number of columns and numbers of rows, or of one number of rows and widths in blocks.
+    met: Counter[tuple[bool, int]],
+) -> Field | None:
+    """Return a field with its parts, None where no seed gives arrays that are cut in the way that was found.
 
-    met: how often each of the other numbers was asked, which says in which storage it is asked next.
+    met: how often each number of rows, or of columns, was asked: the larger one of a pair, which stands in fewer pairs,
+    says in which form they are asked.
     """
-    forms, outs, shapes = every
-    by_rows = found.axis == COLUMNS
-    cell = (size, max(others)) if by_rows else (max(others), size)
-    shape: Row = {**drawn_shape(operation, shapes, 0, 1 << 12, dice, cell), "classes": CLASSES[number % 2]}
+    operation, found = maker.operation, maker.cutting
+    forms, outs, shapes = maker.every
+    cell = max(rows for rows, _, _ in members), max(size for _, size, _ in members)
+    shape = drawn_shape(operation, shapes, 0, MOST // 2, dice, cell)
     shape |= {name: "given" for name in GIVEN if name in shape}
-    if by_rows:
-        shape |= {"drawn": dice.choice(("one", "cut"))}
-    if operation == "encode_e2m1" and dice.random() < 0.5:
-        shape["scale_byte"] = dice.choice(SCALE_BYTES)
-    cases = (build(operation, profile, params, shape, seed) for seed in range(number, number + SEEDS))
-    case = next((one for one in cases if by_rows or _fits(one, found, int(shape["rows"]))), None)
+    if "drawn" in shape:
+        shape["drawn"] = dice.choice(("one", "cut", "cut"))
+    if "tokens" in shape and place % CROWDED == 0:
+        shape |= {"tokens": max(1, min(MOST_TOKENS, MOST // int(shape["columns"]))), "taken": "scattered"}
+    shape |= way
+    if operation == "unpermute" and place % CROWDED != 1:  # its model adds the rows of a token one after the other
+        shape |= {"tokens": max(int(shape["tokens"]), int(shape["drawn rows"]) // 4), "taken": "scattered"}
+    if "align" in shape and int(shape["align"]) * _experts(shape) * int(shape["columns"]) > MOST_PADDED:
+        shape["align"] = dice.choice((1, 2, 8))
+    repeated = {} if _repeats(maker) else _repeated(forms, dice)
+    cases = (build(operation, maker.profile, maker.params, {**shape, **repeated}, seed)
+             for seed in range(number, number + SEEDS))  # fmt: skip
+    case = next((one for one in cases if found.axis != ROWS or _fits(one, found, int(shape["rows"]))), None)
     if case is None:
-        return Field(build(operation, profile, params, shape, number), found, (), number)
-    found_parts = []
-    for place, other in enumerate(dice.sample(others, len(others))):
-        turn = _turn(size, place) if size in RESIDUES else _turn(other, met[other])
-        met[other] += 1
-        plain = dice.random() < PLAIN_SHARE and size not in RESIDUES and other not in RESIDUES
-        table = {**forms, **(outs if dice.random() < OUT_SHARE else {})}
-        named, same = ({}, False) if plain else _form(found, shape, table, dice, turn)
-        if by_rows:
-            row = {**shape, "columns": columns_of(operation, 32 * other), **named}
-            found_parts.append(Part((max(others) - other) * 32 // TILE, 0, row, form_of(row)))
-        else:
-            row = {**shape, "rows": other, **named}
-            found_parts.append(Part(dice.randint(0, max(others) - other), other, row, form_of(row), same))
-    return Field(case, found, tuple(found_parts), number)
+        return None
+    made = []
+    for rows, size in [(rows, size) for rows, size, times in members for _ in range(times)]:
+        rarer = rows >= size, max(rows, size)
+        turn = met[rarer] + APART * rarer[1]
+        met[rarer] += 1
+        named, same = _form(maker, case, shape, {**forms, **outs} if turn % 8 in OUT else forms, dice, turn)
+        made.append(_part(maker, case, {**shape, **named, **repeated}, cell, rows, size, same, turn, dice))
+    return Field(case, found, tuple(dice.sample(made, len(made))), number)
+
+
+def _experts(shape: Row) -> int:
+    """Return about how many experts a shape has."""
+    way, _, count = str(shape["drawn"]).partition(" ")
+    return int(count or {"thousand": 1100, "many": 1100, "cut": 100}.get(way, 8))
+
+
+def _part(
+    maker: Maker, case: Case, row: Row, cell: tuple[int, int], rows: int, size: int, same: bool, turn: int, dice: Random
+) -> Part:
+    """Return some rows of a field, or its last columns, or the whole."""
+    calls = CALL_TURNS.get(turn % 9, "once")
+    if maker.cutting.axis == ROWS:
+        first = 0 if maker.cutting.from_first else dice.randint(0, cell[0] - rows)
+        return Part(first, rows, {**row, "rows": rows, "calls": calls}, form_of(row), same, calls)
+    row = {**row, "columns": columns_of(maker.operation, size * unit(maker.operation)), "calls": calls}
+    first = (cell[1] - size) * unit(maker.operation) // step_of(maker.operation)
+    return Part(first if maker.cutting.axis == COLUMNS else 0, 0, row, form_of(row), False, calls)
+
+
+def _repeated(forms: Table, dice: Random) -> Row:
+    """Return the storage of one input of a field, whose rows or columns are all alike; often none."""
+    names = [name for name, levels in forms.items() if name.endswith(".storage") and "broadcast columns" in levels]
+    if not names or dice.random() < 0.8:
+        return {}
+    name = dice.choice(names)
+    return {name: dice.choice([level for level in forms[name] if str(level).startswith("broadcast")])}
 
 
 def _fits(case: Case, found: Cutting, rows: int) -> bool:
@@ -121,78 +249,23 @@ def _fits(case: Case, found: Cutting, rows: int) -> bool:
     return all(array.shape[axis] == rows * step for array, axis, step in cut)
 
 
-def _turn(number: int, times: int) -> int:
-    """Return the turn of the storages in which a number is asked: others beyond 512, where its residue comes again."""
-    return times + EACH * (number // 512) + 5 * (number % 512)
-
-
-def _form(found: Cutting, shape: Row, table: Table, dice: Random, turn: int) -> tuple[dict[str, Level], bool]:
+def _form(maker: Maker, case: Case, shape: Row, table: Table, dice: Random, turn: int) -> tuple[dict[str, Level], bool]:
     """Return levels of a form, and whether all rows are one: then every array that is cut repeats its row.
 
-    turn: of the storages, so that a number meets all of them.
+    turn: of the levels, so that a number meets all of them; those of each kind of turn are counted by themselves.
     """
-    named = form(shape, table, dice)
-    for place, name in enumerate(name for name in named if name.endswith(".storage")):
-        named[name] = table[name][(turn + STEP * place) % len(table[name])]
-    repeated = [name for name, level in named.items() if str(level).startswith("broadcast")]
-    if not repeated:
-        return named, False
-    if found.axis == COLUMNS:
-        return {**named, **dict.fromkeys(repeated, "element gap")}, False
-    others = dict.fromkeys(repeated, "contiguous")
-    return {**named, **others, **{f"{name}.storage": "broadcast rows" for name in found.inputs}}, True
+    kind = next(kind for kind in (OUT, SAME, OTHERS) if turn % 8 in kind)
+    turn = len(kind) * (turn // 8) + kind.index(turn % 8)
+    found, named = maker.cutting, form(shape, table, dice)
+    for place, name in enumerate(named):
+        levels = [level for level in table[name] if not str(level).startswith("broadcast")]
+        named[name] = levels[(turn * STEPS[place % len(STEPS)] + 5 * place) % len(levels)]
+    if not holds(case.inputs.get("row_map"), str(named.get("row_map.dtype", "int32"))):
+        del named["row_map.dtype"]
+    same = kind is SAME and _repeats(maker)
+    return (named | {f"{name}.storage": "broadcast rows" for name in found.inputs} if same else named), same
 
 
-def _share(operation: str) -> float:
-    """Return the share of all pairs that an operation is asked: less than all where its model takes longer."""
-    share = SHARES.get(operation, 0.5 if operation in DEAR else 1.0)
-    return share / 2 if share < LEAST_SHARE else 1.0
-
-
-def _kept(operation: str, rows: int, size: int, dice: Random) -> bool:
-    """Whether a pair of numbers is asked: every small one, some of those up to the largest."""
-    area, share = rows * columns_of(operation, size if operation in LOOSE else 32 * size), _share(operation)
-    return area <= MOST * share and dice.random() < share * (1 if area <= AREA else 1 / THIN)
-
-
-def _each(operation: str, number: int, others: Sequence[int], dice: Random) -> list[int]:
-    """Return some numbers of the other side for one of `RESIDUES`."""
-    room = AREA // number // (1 if operation in LOOSE else 32)
-    fitting = [other for other in others if other <= room] or [1]
-    count = max(1, round((EACH if operation in LOOSE else EACH / 2) * _share(operation)))
-    return [dice.choice(fitting) for _ in range(count)]
-
-
-def _by_columns(operation: str, dice: Random) -> list[tuple[int, list[int]]]:
-    """Return numbers of columns, or of blocks, each with the numbers of rows that are asked beside it."""
-    loose = operation in LOOSE
-    wide = [*SMALL, *(mark for mark in MARKS if loose or mark <= MOST_WIDE)]
-    tall = [*SMALL, *(mark for mark in MARKS if mark <= MOST_TALL)]
-    found = {size: [rows for rows in tall if _kept(operation, rows, size, dice)] for size in wide}
-    for rows in RESIDUES:
-        for size in _each(operation, rows, SMALL, dice):
-            found[size].append(rows)
-    for size in RESIDUES if loose else ():
-        found[size] = sorted(set(_each(operation, size, SMALL, dice)))
-    return [(size, others) for size, others in found.items() if others]
-
-
-def _by_rows(operation: str, dice: Random) -> list[tuple[int, list[int]]]:
-    """Return numbers of rows, each with numbers of blocks of one residue of a tile that are asked beside it."""
-    even = OPERATIONS[operation].even_rows and operation in RAGGED
-    found: list[tuple[int, list[int]]] = []
-    for rows in sorted({*SMALL, *MARKS, *RESIDUES}):
-        if rows > MOST_TALL or (even and rows % 2):
-            continue
-        if rows in RESIDUES:
-            residue = dice.randrange(TILE // 32)
-            alike = [size for size in SMALL if size % (TILE // 32) == residue]
-            sizes = _each(operation, rows, alike, dice)[: EACH // 2]
-        else:
-            sizes = [size for size in SMALL if _kept(operation, rows, size, dice)]
-            marks = [mark for mark in MARKS if mark <= MOST_WIDE and _kept(operation, rows, mark, dice)]
-            sizes += [mark for mark in marks if dice.random() < 0.5]
-        for residue in range(TILE // 32):
-            widths = sorted({size for size in sizes if size % (TILE // 32) == residue})
-            found += [(rows, widths)] if widths else []
-    return found
+def _repeats(maker: Maker) -> bool:
+    """Whether some of the parts may be one row, repeated."""
+    return maker.cutting.axis == ROWS and not maker.cutting.from_first and IN not in maker.params

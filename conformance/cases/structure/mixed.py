@@ -13,7 +13,7 @@ from random import Random
 
 from ..operation import OPERATIONS
 from .covering import Level, Row, Table
-from .factors import BESIDE_POWERS, CASTS, EVERY, EVERY_WIDTH, PRODUCTS, RAGGED, ROUTED, UNBLOCKED
+from .factors import CASTS, PRODUCTS, RAGGED, ROUTED, UNBLOCKED
 from .ragged import DRAWN
 
 SHARES = {"unpermute": 0.35, "occ": 0.5, "swiglu_backward": 0.35, "matmul_fp8": 0.15, "matmul_bf16": 0.15,
@@ -32,14 +32,6 @@ GRID = tuple((rows, units) for rows in range(1, 67) for units in range(1, 27))
 LOOSE_GRID = tuple((rows, columns) for rows in range(1, 67) for columns in range(1, 67))
 GRIDDED = frozenset((1, 3, 5, 7, 9, 11, 13, 15, 17, 19))
 """Of twenty rows, those whose sides are the grid's."""
-LEAST_LONG = 0.6
-"""Share from which on an operation is asked sides of which one is as large as may be."""
-CELLS, TURNS = 130, (1, 3, 5, 7, 9, 15, 17, 19, 21)
-"""Rows, or columns, of the largest small shape, and steps by which the levels of a factor are taken."""
-CAST_CELLS = 1.3
-"""Share of the small shapes that a cast gets: each number of columns then meets each address and each storage."""
-LONG = 1 << 17
-"""Elements of a row of which one side is a small number and the other as large as may be."""
 CLASSES = ("ordinary", "special")
 CROWD = 300
 """Rows beyond which no token is given all of them: the model of `unpermute` adds them one after the other."""
@@ -69,71 +61,13 @@ def mixed_rows(operation: str, salt: str, count: int, forms: Table, outs: Table,
     return found
 
 
-def stairs(operation: str, salt: str, forms: Table, outs: Table, shapes: Table, sides: bool = True) -> list[Row]:
-    """Return rows of some 2^17.5 elements, from one row to one block of columns, in calls of every form.
-
-    sides: whether each small number of rows, or of blocks, stands beside as much of the other side as well.
-    """
+def stairs(operation: str, salt: str, forms: Table, outs: Table, shapes: Table) -> list[Row]:
+    """Return rows of some 2^17.5 elements, from one row to one block of columns, in calls of every form."""
     dice, found = Random(f"stairs {operation} {salt}"), []
-    for tall, wide in (*_steps(operation), *(_long_sides(operation) if sides else ())):
+    for tall, wide in _steps(operation):
         shape = {**drawn_shape(operation, shapes, 0, 1 << 12, dice), **sized(operation, tall, wide)}
         found.append({**shape, **form(shape, {**forms, **(outs if dice.random() < 0.5 else {})}, dice)})
     return found
-
-
-def cells(operation: str, salt: str, count: int, forms: Table, outs: Table, shapes: Table) -> list[Row]:
-    """Return small shapes in which each number of columns meets each level of every form, and each number of rows.
-
-    Levels are taken by turns that no two factors share, so that few rows hold most pairs.
-    """
-    dice, found = Random(f"cells {operation} {salt}"), []
-    most = CELLS if operation in LOOSE else CELLS // 4 + 2
-    share = CAST_CELLS if operation in CASTS else min(1, SHARES.get(operation, 1))
-    for number in range(int(count * share)):
-        units, turn = 1 + number % most, number // most
-        rows = 1 + (37 * units + 59 * turn) % CELLS
-        shape = {**drawn_shape(operation, shapes, number, 1 << 12, dice, (rows, units))}
-        named = form(shape, {**forms, **(outs if (turn + units) % 3 == 0 else {})}, dice)
-        table = {**forms, **outs}
-        for place, name in enumerate(named):
-            levels = table[name]
-            named[name] = levels[(turn * TURNS[place % len(TURNS)] + units * (place + 1)) % len(levels)]
-        found.append({**shape, **named})
-    return found
-
-
-def residues(operation: str, salt: str, forms: Table, outs: Table, shapes: Table) -> list[Row]:
-    """Return rows of every number of rows and of columns that has a residue of its own, in calls of every form.
-
-    Then each number beside a power of two stands beside as much of the other side as there is room for.
-    """
-    dice, found = Random(f"residues {operation} {salt}"), []
-    for tall, wide in (*_every(operation, dice), *_beside_powers(operation)):
-        shape = {**drawn_shape(operation, shapes, 0, 1 << 12, dice), **sized(operation, tall, wide)}
-        found.append({**shape, **form(shape, {**forms, **(outs if dice.random() < OUT_SHARE else {})}, dice)})
-    return found
-
-
-def _every(operation: str, dice: Random) -> Iterator[tuple[int, int]]:
-    """Yield each number of rows beside few columns, and each number of columns beside few rows."""
-    loose = operation in LOOSE
-    dear = SHARES.get(operation, 1) < LEAST_LONG
-    for rows in EVERY["rows"]:
-        yield rows, _unit(operation) * round(2 ** dice.uniform(0, 2 if dear else 5 if loose else 3))
-    for width in EVERY_WIDTH if loose else EVERY["columns"]:
-        yield round(2 ** dice.uniform(0, 2.5 if dear else 6)), columns_of(operation, width)
-
-
-def _beside_powers(operation: str) -> Iterator[tuple[int, int]]:
-    """Yield numbers beside powers of two as rows and as units of columns, the other side as large as it may be."""
-    if SHARES.get(operation, 1) < LEAST_LONG:
-        return
-    least = _least(operation)
-    for number in BESIDE_POWERS:
-        if number * least <= LONG and number <= MOST_ROWS + 1:
-            yield number, columns_of(operation, max(least, LONG // number))
-        if number <= (MOST_LOOSE if least == 1 else MOST_BLOCKS) + 1:
-            yield max(1, LONG // least // number), columns_of(operation, least * number)
 
 
 def _steps(operation: str) -> Iterator[tuple[int, int]]:
@@ -142,15 +76,6 @@ def _steps(operation: str) -> Iterator[tuple[int, int]]:
         tall = round(2 ** (step / 2))
         if tall * _least(operation) <= 1 << 19:
             yield tall, columns_of(operation, math.ceil(2**STAIRS / tall))
-
-
-def _long_sides(operation: str) -> Iterator[tuple[int, int]]:
-    """Yield each small number of rows beside many columns, and each small number of blocks beside many rows."""
-    if SHARES.get(operation, 1) < LEAST_LONG:
-        return
-    for number in range(1, 67):
-        yield number, columns_of(operation, LONG // number)
-        yield min(MOST_ROWS, LONG // 32 // number), columns_of(operation, 32 * number)
 
 
 def _least(operation: str) -> int:

@@ -17,10 +17,9 @@ from ..layouts import IN, OUT
 from ..operation import OPERATIONS
 from . import factors
 from .build import build
-from .covering import Fits, Level, Row, Table, completed, pairs, singles
-from .cutting import cutting
+from .covering import Fits, Level, Row, Table, pairs, singles
 from .factors import CASTS, RAGGED, ROUTED
-from .mixed import SHARES, cells, mixed_rows, residues, stairs
+from .mixed import SHARES, mixed_rows, stairs
 from .models import MODELS
 from .ragged import splits
 
@@ -29,13 +28,14 @@ AMOUNTS = ("smoke", "brief", "full", "exhaustive")
 SMOKE = 6
 CALLS = ("twice", "after a refusal", "once", "at once", "after a refusal", "once")
 """How a row is called, in turn: twice, after a call that must be refused, once, or twice at the same time."""
-MIXED = {"full": 1600, "cells": 1430, "brief": 80, "all brief": 1300, "keyed": 500, "layout": 500, "layout brief": 90}
-"""Amount -> mixed rows of a variant."""
-BESIDE_FIELDS = {"full": 500, "brief": 40, "all brief": 400}
-"""The same of one that is asked parts of fields, see `fields`."""
+MIXED = {"full": 260, "brief": 12, "all brief": 200, "keyed": 120, "layout": 120, "layout brief": 12}
+"""Amount -> mixed rows of a variant; parts of fields hold most pairs, see `fields`."""
 DEAR = {"swiglu_backward": 16, "occ": 8, "swiglu_quantize": 2, "unpermute": 8, "matmul_fp8": 8, "matmul_bf16": 8,
-        "quantize_nvfp4": 8, "hadamard16": 8, "hadamard_quantize_nvfp4": 8}  # fmt: skip
+        "quantize_nvfp4": 8, "hadamard16": 8, "hadamard_quantize_nvfp4": 8, "quantize_tetrajet": 4, "q_ema": 4,
+        "luq": 4, "dge": 4}  # fmt: skip
 """Operation -> by what its largest cases are smaller: the golden model needs so much longer an element."""
+STEPS = (3, 5, 7, 11)
+"""Of so many rows of a variant that is not the first one is asked, of as many as half of an operation's variants."""
 SCALE_BYTES = (0, 1, 60, 126, 127, 128, 200, 254, 255)
 SUMMED = 400
 """Rows of one token at most: the golden model sums them one after the other."""
@@ -102,18 +102,14 @@ def _rows(operation: str, profile: str, params: Mapping[str, Any], amount: str) 
     if operation == "swiglu_quantize" and amount != "smoke":
         chosen.append({"near ties": "silu and the order of products"})
     if amount == "brief":
-        return chosen[::3] + chosen[-1:] + _mixed(operation, profile, params, _brief(operation, profile, params))
+        shared = shared_rows(operation, profile, params, chosen)
+        return shared + _mixed(operation, profile, params, _brief(operation, profile, params))
     if "random" in params and whole:
         return chosen + _mixed(operation, profile, params, MIXED["keyed"])
     if whole:
         chosen += _form_rows(operation, str(params.get("input", "")), _stochastic(profile, params))
         tables_of = operation, profile, *tables(operation, profile, params)
-        if cutting(operation, profile, params):
-            chosen += _mixed(operation, profile, params, BESIDE_FIELDS["full"]) + stairs(*tables_of, sides=False)
-        else:
-            chosen += _mixed(operation, profile, params, MIXED["full"])
-            chosen += cells(operation, profile, MIXED["cells"], *tables_of[2:])
-            chosen += residues(*tables_of) + stairs(*tables_of)
+        chosen += _mixed(operation, profile, params, MIXED["full"]) + stairs(*tables_of)
         if operation == "encode_e2m1":
             chosen = [_with_scale(row, place) for place, row in enumerate(chosen)]
         chosen += _order_rows(operation)
@@ -128,10 +124,23 @@ def _with_scale(row: Row, place: int) -> Row:
     return {**row, "scale_byte": SCALE_BYTES[place // 4 % len(SCALE_BYTES)]}
 
 
+def shared_rows(operation: str, profile: str, params: Mapping[str, Any], rows: list[Row]) -> list[Row]:
+    """Return the rows of a variant that is not the first: a third of them, or fewer where more variants have others.
+
+    Each row is asked of some variants: their steps are primes, so that variants with a parameter in common differ.
+    """
+    choices = [plain(choice) for choice in OPERATIONS[operation].variants()]
+    own = plain({name: value for name, value in params.items() if name in OPERATIONS[operation].params})
+    place = choices.index(own) if own in choices else 0
+    if OPERATIONS[operation].profiled:
+        place += len(choices) * list(refnum.PROFILES).index(profile.partition("+")[0])
+    step = max(step for step in STEPS if step == STEPS[0] or 2 * step <= len(choices))
+    return rows[place % step :: step]
+
+
 def _brief(operation: str, profile: str, params: Mapping[str, Any]) -> int:
     """Return the mixed rows of a variant that is not the first: more where there are few, and under HOPPER."""
-    amounts = BESIDE_FIELDS if cutting(operation, profile, params) else MIXED
-    least, shared = amounts["brief"], amounts["all brief"] // len(list(OPERATIONS[operation].variants()))
+    least, shared = MIXED["brief"], MIXED["all brief"] // len(list(OPERATIONS[operation].variants()))
     return max(least, shared if profile == "HOPPER" else shared // 3)
 
 
@@ -159,7 +168,8 @@ def _shape_rows(operation: str, amount: str) -> tuple[Row, ...]:
     if small:
         return tuple(rows[:: max(1, len(rows) // SMOKE)])
     if amount in ("full", "exhaustive"):
-        rows += pairs(factors.shape_table(operation, paired=True), within(operation, factors.PAIRED // dear), base)
+        if operation in RAGGED or operation in ROUTED:
+            rows += pairs(factors.shape_table(operation, paired=True), within(operation, factors.PAIRED // dear), base)
         rows += [{**base, **row} for row in _extremes(operation, amount)]
     return tuple(rows)
 
@@ -209,7 +219,7 @@ def _extremes(operation: str, amount: str) -> Iterator[Mapping[str, Level]]:
             yield {"scale_byte": byte}
     if operation in CASTS:
         yield from ({"rows": rows, "columns": 1 + 7 * rows % (67 if rows < 200 else 5)} for rows in factors.ROWS)
-        widths = (*factors.EVERY["columns"], *factors.LOOSE)
+        widths = (*(32 * count for count in range(1, 135)), *factors.LOOSE)
         yield from ({"rows": 2 + place % 2, "columns": width} for place, width in enumerate(widths))
         yield from ({"rows": rows, "columns": columns} for rows, columns in factors.MANY)
         return
@@ -275,12 +285,11 @@ def _layout_rows(operation: str, reads: bool, tile: tuple[int, int]) -> tuple[Ro
 
 @functools.lru_cache(maxsize=64)
 def _form_rows(operation: str, dtype: str, stochastic: bool) -> tuple[Row, ...]:
-    """Rows of the forms of a call, each with its pairs; then those of calls that give `out`."""
+    """Rows of the forms of a call, each level beside others; then those of calls that give `out`."""
     rows: list[Row] = []
     for table in filter(None, _form_tables(operation, dtype, stochastic)):
         base = {name: levels[0] for name, levels in table.items()}
-        found = pairs(table, lambda row: True, base)
-        rows += completed(found, table, lambda row: True, base)
+        rows += singles(table, lambda row: True, base)
     return tuple(rows)
 
 

@@ -84,14 +84,18 @@ def drawn(way: str, rows: int, columns: int, align: int, seed: int, even: bool) 
 
     Args:
         way: `cut` the rows at random places, one expert `long` among few, `many` experts of few rows, a `boundary`
-            anywhere behind small experts, `one` expert with all, or more than half a `thousand` experts.
+            anywhere behind small experts, `one` expert with all, more than half a `thousand` experts, or, for
+            `experts n`, so many experts that have all.
         rows: of all experts, about; exactly, for `cut` and `one`.
         columns, align: each expert's rows are padded to a multiple of `align`, which bounds the experts.
         seed: of the draw. even: every count is even.
     """
     dice = Random(f"{way} {rows} {columns} {seed}")
     most = max(2, min(MOST_EXPERTS, MOST_PADDED // (columns * max(align, 1))))
-    counts = _with_runs(dice, _WAYS[way](dice, rows, most))
+    if way.startswith("experts "):
+        counts = _parted(dice, rows, int(way.partition(" ")[2]))
+    else:
+        counts = _with_runs(dice, _WAYS[way](dice, rows, most))
     return [count + count % 2 for count in counts] if even else counts
 
 
@@ -113,7 +117,12 @@ def _with_runs(dice: Random, counts: list[int]) -> list[int]:
 
 
 def _cut(dice: Random, rows: int, most: int) -> list[int]:
-    cuts = sorted(dice.randint(0, rows) for _ in range(_few(dice, dice.choice((most, 64))) - 1))
+    return _parted(dice, rows, _few(dice, dice.choice((most, 64))))
+
+
+def _parted(dice: Random, rows: int, experts: int) -> list[int]:
+    """Return rows cut at random places into those of so many experts."""
+    cuts = sorted(dice.randint(0, rows) for _ in range(experts - 1))
     return [end - start for start, end in zip([0, *cuts], [*cuts, rows], strict=True)]
 
 

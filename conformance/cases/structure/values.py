@@ -30,7 +30,9 @@ def noise(rows: int, columns: int, seed: int) -> np.ndarray:
 
 def texture(rows: np.ndarray, columns: np.ndarray, seed: int) -> np.ndarray:
     """Return i32 [rows, columns] in 0..12 of block indices; blocks beside, above and across always differ."""
-    return ((3 * rows[:, None] + 7 * columns[None, :] + seed) % PERIOD).astype(np.int32)
+    down, across = ((step % PERIOD).astype(np.int32) for step in (3 * rows + seed, 7 * columns))
+    total = down[:, None] + across[None, :]
+    return np.where(total < PERIOD, total, total - np.int32(PERIOD))
 
 
 def floats(fmt: Format, shape: tuple[int, int], seed: int, block: tuple[int, int] = (1, 32)) -> np.ndarray:
@@ -40,13 +42,16 @@ def floats(fmt: Format, shape: tuple[int, int], seed: int, block: tuple[int, int
     """
     rows, columns = shape
     hashed = noise(rows, columns, seed)
-    top = texture(np.arange(rows) // block[0], np.arange(columns) // block[1], seed) - 8
-    drop = (hashed & np.uint32(3)).astype(np.int32)
+    blocks = texture(np.arange(rows) // block[0], np.arange(-(-columns // block[1])), seed) - 8 + fmt.bias
+    field = np.repeat(blocks.astype(np.uint32), block[1], axis=1)[:, :columns]
+    drop = hashed & np.uint32(3)
     drop[:, :: block[1]] = 0  # the first lane of a block holds the largest exponent
-    field = (top - drop + fmt.bias).astype(np.uint32) << np.uint32(fmt.mantissa_bits)
-    sign = (hashed >> np.uint32(31)) << np.uint32(fmt.bits - 1)
-    fraction = (hashed >> np.uint32(4)) & np.uint32((1 << fmt.mantissa_bits) - 1)
-    return as_float(sign | field | fraction, fmt)
+    field -= drop
+    field <<= np.uint32(fmt.mantissa_bits)
+    field |= (hashed >> np.uint32(31)) << np.uint32(fmt.bits - 1)
+    hashed >>= np.uint32(4)
+    hashed &= np.uint32((1 << fmt.mantissa_bits) - 1)
+    return as_float(field | hashed, fmt)
 
 
 def vector(count: int, seed: int) -> np.ndarray:

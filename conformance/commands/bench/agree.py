@@ -32,15 +32,26 @@ CUTS: dict[str, tuple[int, tuple[int | None, ...]]] = {
     "permute_unpack": (1, (1, 1, None)),
     "unpermute": (1, (1,)),
     "quantize_nvfp4": (0, (0, 0, None)),
+    "quantize_tetrajet": (0, (0, 0)),
+    "q_ema": (0, (0, 0)),
+    "luq": (0, (0, None)),
+    "dequantize_luq": (0, (0,)),
     "hadamard_quantize_nvfp4": (0, (0, 0, None)),
     "hadamard_quantize_nvfp4 0": (1, (0, 0, None)),
+    "occ": (0, (0, 0, 1)),
+    "occ channel": (1, (1, 1, 1)),
 }
 ROWWISE: tuple[int, tuple[int | None, ...]] = (0, (0, 0, 0))
-WHOLE = frozenset({"row_map", "weights", "b", "b_scales", "tensor_amax"})
+WHOLE = frozenset({"row_map", "weights", "b", "b_scales", "tensor_amax", "alpha"})
 """Inputs that are not cut."""
 STORED = {"bytes": 0, "float32": 0, "gemm_float32": 1, "packed_ue8m0": 1, "swizzled": 0}
 """Layout of an operation's scales -> the axis along which parts of whole tiles of 128 rows lie one after another."""
-UNCUT = {"permute_unpack": "", "quantize_nvfp4": "tensor_amax", "hadamard_quantize_nvfp4": "tensor_amax"}
+UNCUT = {
+    "permute_unpack": "",
+    "quantize_nvfp4": "tensor_amax",
+    "luq": "tensor_amax",
+    "hadamard_quantize_nvfp4": "tensor_amax",
+}
 """Operations whose parts are not alike -> the input with which they are: codes, then scales; one maximum of all."""
 
 

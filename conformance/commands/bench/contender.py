@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import refnum
 from refnum.arrays import Array
 from refnum.errors import UnsupportedError
 from refnum.profiles import HOPPER
@@ -97,7 +98,11 @@ def from_torch(x: Any, like: Array) -> Array:
 def as_written(function: Callable[..., Any], operation: str, arguments: dict[str, Any]) -> Callable[[], Any]:
     """Return the call as a user would write it: arrays by position, and by name what is not at its default."""
     arrays = [name for name in OPERATIONS[operation].inputs if name in arguments]
-    defaults = {**OPERATIONS[operation].defaults(), "splits": None, "profile": HOPPER}
+    golden = inspect.signature(getattr(refnum, operation)).parameters
+    defaults = {
+        name: value for name, value in OPERATIONS[operation].defaults().items()
+        if name not in golden or golden[name].default is not inspect.Parameter.empty  # the others are always written
+    } | {"splits": None, "profile": HOPPER}  # fmt: skip
     named = {
         key: value for key, value in arguments.items()
         if key not in arrays and (key not in defaults or not _equal(value, defaults[key]))
@@ -109,6 +114,8 @@ def as_written(function: Callable[..., Any], operation: str, arguments: dict[str
 
 
 def _equal(one: Any, other: Any) -> bool:
+    if hasattr(one, "dtype"):  # an array to write, where the default names a dtype
+        return False
     plain = [list(x) if isinstance(x, tuple | list) else x for x in (one, other)]
     return bool(plain[0] == plain[1])
 

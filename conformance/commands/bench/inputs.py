@@ -16,6 +16,7 @@ import refnum
 from refnum.arrays import Array
 
 from ...cases.case import Case
+from ...cases.entry import WORDS
 from ...cases.operation import OPERATIONS
 from .lines import Line
 from .shapes import ALIGN, Shape
@@ -53,15 +54,32 @@ def _x(xp: Any, line: Line, shape: Shape, seed: int) -> dict[str, Array]:
     if "tensor_amax" in line.optional:
         found["tensor_amax"] = xp.asarray(np.array([40], np.float32))
     if "rbits" in line.optional:
-        found["rbits"] = _random_bytes(xp, shape.matrix(line.at), seed)
+        found["rbits"] = _random(xp, shape.matrix(line.at), seed)
+    for place, name in enumerate(WORDS):
+        if name in OPERATIONS[line.operation].inputs:
+            found[name] = _random(xp, shape.matrix(line.at), seed + place, WORDS[name], np.uint32)
     return found
 
 
-def _random_bytes(xp: Any, shape: tuple[int, int], seed: int) -> Array:
-    rng, out = xp.random.default_rng(seed), xp.empty(shape, np.uint8)
+def _random(xp: Any, shape: tuple[int, int], seed: int, bits: int = 8, dtype: Any = np.uint8) -> Array:
+    rng, out = xp.random.default_rng(seed), xp.empty(shape, dtype)
     for row in range(0, shape[0], PART):
-        out[row : row + PART] = rng.integers(0, 256, out[row : row + PART].shape, dtype=np.uint8)
+        out[row : row + PART] = rng.integers(0, 1 << bits, out[row : row + PART].shape, dtype=dtype)
     return out
+
+
+def _weights(xp: Any, line: Line, shape: Shape, seed: int) -> dict[str, Array]:
+    """Return weights and a running average of them, which is near."""
+    w, more = (noise(xp, shape.matrix(line.at), "float32", seed + place) for place in range(2))
+    average, dtype = w + more * np.float32(0.02), line.params["input"]
+    both = {"w": w, "ema": average}
+    return {name: _bfloat16_bits(x) if dtype == "bfloat16" else x.astype(dtype) for name, x in both.items()}
+
+
+def _codes(xp: Any, line: Line, shape: Shape, seed: int) -> dict[str, Array]:
+    """Return any codes, two a byte, and a step."""
+    m, k = shape.matrix(line.at)
+    return {"packed": _random(xp, (m, k // 2), seed), "alpha": xp.asarray(np.array([0.7], np.float32))}
 
 
 def _mxfp4(xp: Any, line: Line, shape: Shape, seed: int) -> dict[str, Array]:
@@ -140,6 +158,10 @@ def _product(xp: Any, line: Line, shape: Shape, seed: int) -> dict[str, Array]:
 
 MAKERS: dict[tuple[str, ...], Callable[[Any, Line, Shape, int], dict[str, Array]]] = {
     ("x",): _x,
+    ("x", "r_under", "r_log"): _x,
+    ("w", "ema"): _weights,
+    ("packed",): _codes,
+    ("packed", "alpha"): _codes,
     ("packed", "scales"): _mxfp4,
     ("packed", "scales", "tensor_amax"): _nvfp4,
     ("codes", "scales"): _fp8,

@@ -129,6 +129,40 @@ _ALL = (
          optional=("tensor_amax",)),
     Line("BF16 -> rotated NVFP4, columns, maximum found", "hadamard_quantize_nvfp4", "tokens",
          {"axis": 0, "input": "bfloat16"}),
+    *(
+        Line(f"{name} -> LUQ", "luq", "tokens", {"input": dtype}, optional=("tensor_amax",))
+        for dtype, name in _FLOATS.items() if dtype != "float16"
+    ),
+    Line("BF16 -> LUQ, maximum found", "luq", "tokens", {"input": "bfloat16"}),
+    *(
+        Line(f"{name} -> TetraJet{words}", "quantize_tetrajet", "tokens", {"axis": axis, "input": dtype})
+        for words, axis in (("", 1), (", columns", 0)) for dtype, name in _FLOATS.items()
+    ),
+    *(
+        Line(f"BF16 -> TetraJet{words}, bits given", "quantize_tetrajet", "tokens",
+             {"axis": axis, "input": "bfloat16"}, optional=("rbits",))
+        for words, axis in (("", 1), (", columns", 0))
+    ),
+    *(
+        Line(f"{name} -> Q-EMA{words}", "q_ema", "tokens", {"axis": axis, "input": dtype})
+        for words, axis in (("", 1), (", columns", 0)) for dtype, name in _FLOATS.items() if dtype != "float16"
+    ),
+    Line("LUQ -> BF16", "dequantize_luq", "rows", {"dtype": "bfloat16"}),
+    Line("LUQ -> FP32", "dequantize_luq", "rows", {"dtype": "float32"}),
+    Line("BF16 -> radix 4", "radix4", "tokens", {"n0": -5, "input": "bfloat16"}),
+    Line("FP32 -> radix 4", "radix4", "tokens", {"n0": -5, "input": "float32"}),
+    Line("radix 4 -> BF16", "dequantize_radix4", "rows", {"n0": -5, "dtype": "bfloat16"}),
+    Line("radix 4 -> FP32", "dequantize_radix4", "rows", {"n0": -5, "dtype": "float32"}),
+    *(
+        Line(f"{name} -> DGE {to}", "dge", "tokens", {"input": dtype, "target": target})
+        for dtype, name in _FLOATS.items() if dtype != "float16"
+        for target, to in _FLOATS.items() if target != "float16"
+    ),
+    *(
+        Line(f"{name} -> OCC, by {axis}", "occ", "tokens", {"axis": axis, "alpha": [99, 100], "input": dtype})
+        for dtype, name in _FLOATS.items() if dtype != "float16"
+        for axis in ("token", "channel")
+    ),
     Line("NVFP4 -> BF16", "dequantize_nvfp4", "rows", {"dtype": "bfloat16"}),
     Line("NVFP4 -> FP32", "dequantize_nvfp4", "rows", {"dtype": "float32"}),
     Line("FP8 -> MXFP4", "fp8_to_mxfp4", "rows"),

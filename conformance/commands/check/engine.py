@@ -44,11 +44,13 @@ from .plan import Plan, Progress, Variant
 LOOKED_AT = 24
 """Corner cases among which the smallest is the first call where no vector was one, see `verdicts.smoke`."""
 PROBES = 4
-"""Corner cases of a variant on which the calling contract is probed as well."""
+"""Corner cases of a variant on which the calling contract is probed as well; one where the same code was before."""
 MOST_PROBED, FIRST_PROBED = 1 << 16, 1 << 21
 """Elements of the largest corner case that is probed, and of one in a variant that is asked all structure."""
 SPECIAL_LARGEST = 1 << 16
 """Members of the largest domain that is run for scale layouts and keyed random bits: they decide no code."""
+OWN_LARGEST = 1 << 17
+"""Members of the largest domain that is asked of the model: it gives the golden answers and cannot differ in them."""
 COVERED_CHUNKS = 2
 """Cases of a domain in which coverpoints are counted; all of them would cost as much as the judging."""
 
@@ -157,7 +159,8 @@ class Engine:
 
     def corners(self) -> None:
         """Judge on the corner cases, or on the plan's own cases, and probe the calling contract on the first."""
-        probes = 1 if self.item.special else PROBES
+        again = all(structure.known_code(self, subject) for subject in self.judged)
+        probes = 1 if self.item.special or again else PROBES
         self.book.enter(self._key, "corners")
         cases = iter((self.plan.cases or corner_cases)(*self._key))
         first = list(islice(cases, LOOKED_AT))
@@ -262,12 +265,15 @@ class Engine:
         return subject.name, self.item.operation.name, self.item.choice, domain.name
 
     def _left_out(self, domain: Domain, subject: Subject) -> bool:
-        """Whether profiles that were proved before decide all that this domain would; noted.
+        """Whether profiles that were proved before, or the model itself, decide all that this domain would; noted.
 
         Only for a subject whose profiles are one code, and never at level exhaustive.
         """
         if self.plan.level == "exhaustive" or not subject.one_code:
             return False
+        if subject.kind == "model" and domain.size > OWN_LARGEST:
+            self.tallies[subject.name].left_out.append(f"{domain.name}, whose golden answers are the model's own")
+            return True
         before = self.plan.decided.get(self._decision(domain, subject), [])
         decided = bool(before) and domain.within(before)
         if decided:

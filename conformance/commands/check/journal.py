@@ -45,12 +45,14 @@ class Journal:
     def __init__(self, path: Path | None, seed: int = 0, examples: int = 0, level: str = "standard") -> None:
         self.path = path
         self.place: dict[str, Any] = {"pid": os.getpid(), "seed": seed, "examples": examples, "level": level}
+        self.texts: dict[str, bytes] = {}
         self.stream = None if path is None else path.open("wb", buffering=0)
 
     def enter(self, key: tuple[str, str, Mapping[str, Any]], stream: str, seed: int | None = None) -> None:
         """Remember the variant and the stream: `corners`, `vectors`, `structure` or `parts` with an amount,
         `sampled` (of a seed) or a domain's name."""
         operation, profile, params = key
+        self.texts.clear()
         if seed is not None:
             self.place["seed"] = seed
         self.place.update(operation=operation, profile=profile, params=plain(params), stream=stream)
@@ -61,9 +63,16 @@ class Journal:
         there: it is a part of a wide domain as a device makes it.
         """
         if self.stream is not None:
-            text = json.dumps({**self.place, "subject": subject, "number": number, "there": there}).encode()
-            self.stream.seek(0)
-            self.stream.write(text.ljust(1024) + b"\n")  # one write, the longest the same: never half a note
+            more = f', "number": {number}, "there": {"true" if there else "false"}}}'
+            text = self._begun(subject) + more.encode()
+            # one write, the longest the same: never half a note
+            os.pwrite(self.stream.fileno(), text.ljust(1024) + b"\n", 0)
+
+    def _begun(self, subject: str) -> bytes:
+        """Return the note up to the number of the case, which alone changes from call to call."""
+        if subject not in self.texts:
+            self.texts[subject] = json.dumps({**self.place, "subject": subject})[:-1].encode()
+        return self.texts[subject]
 
     def close(self) -> None:
         """Take the note away: the process lives and reports for itself."""

@@ -17,7 +17,9 @@ from ...subjects.subject import Subject, takes, takes_out
 from ...verdicts.probes import refusal
 from .asking import Asking
 
-DEVICES, ON_DEVICE = ("cupy", "torch-cuda", "jax"), ("illegal: a row index", "illegal: a code beyond")
+DEVICES, ON_DEVICE = ("cupy", "torch-cuda", "jax"), (
+    "illegal: a row index", "illegal: a code beyond", "illegal: r_under beyond", "illegal: r_log beyond",
+)  # fmt: skip
 """Libraries whose kernels cannot refuse a value that lies on the device (N0), and illegal calls by such values."""
 
 

@@ -33,7 +33,7 @@ from .asking import Asking
 
 PROBED, LEAST_PROBED, MOST_PROBED = 5, 1 << 8, 1 << 14
 """Structural cases on which the calling contract is probed too, and their elements; no two have columns alike."""
-KEYWORDS = ("out", "scale_byte")
+KEYWORDS = ("out", "scale_byte", "signs")
 """Keywords that a kernel need not have: it is asked for them only where its callable names them."""
 WHOLE_SHAPES = ("64x128", "128x512")
 """Shapes of whole tiles."""
@@ -116,10 +116,22 @@ def _decided(engine: Asking, subject: Subject, amount: str, rounding: str) -> bo
     """Whether another profile of the same code was asked the structure of these parameters; noted."""
     if engine.plan.level == "exhaustive" or not subject.one_code or rounding == "stochastic":
         return False
-    place = (subject.name, engine.item.operation.name, repr(engine.item.params))
-    before = engine.plan.decided.setdefault(("structure", *place), [])
+    before = _before(engine, subject)
     before.append(engine.item.profile)
     return len(before) > 1
+
+
+def _before(engine: Asking, subject: Subject) -> list[str]:
+    """Return the profiles under which a subject was asked the structure of a variant's parameters."""
+    place = (subject.name, engine.item.operation.name, repr(engine.item.params))
+    return engine.plan.decided.setdefault(("structure", *place), [])
+
+
+def known_code(engine: Asking, subject: Subject) -> bool:
+    """Whether the same code was asked the structure of a variant's parameters before, under other profiles."""
+    stochastic = refnum.get_profile(engine.item.profile).rounding == "stochastic"
+    alike = subject.one_code and not stochastic and engine.plan.level != "exhaustive"
+    return alike and bool(_before(engine, subject))
 
 
 def _asked_of(subject: Subject, operation: str, rows: list[Row]) -> Iterator[Row]:

@@ -14,8 +14,9 @@ import numpy as np
 
 from ...cases.case import Case
 from ...cases.findings import Finding
+from ...cases.layouts import OUT, stored_scales
 from ...cases.levels import NO_LEVEL
-from ...cases.operation import golden_like, outputs_of
+from ...cases.operation import as_bits, golden_like, outputs_of
 from ...cases.same_bytes import same
 from ...cases.structure import Asked
 from ...cases.structure.cutting import Field, Part
@@ -56,7 +57,7 @@ def ask(
         golden = engine.golden(field.case)
         if golden is None:
             continue
-        like = golden_like(field.case)
+        like = tuple(golden.values()) if OUT in field.case.params else golden_like(field.case)
         for subject in subjects:
             if not cut(subject, field.case):
                 _ask(engine, subject, field, golden, like, judged)
@@ -72,6 +73,8 @@ def _ask(
         return
     case, golden = inside
     allowed = {output.name: dtypes_allowed(output, golden[output.name], case) for output in outputs_of(case)}
+    if OUT in case.params:
+        allowed["scales"] = (stored_scales(case, golden["scales"]).dtype.name,)
     for first, parts in field.batches(takes_out(subject.operations[case.operation], case.operation)):
         if tally.stopped or tally.failing >= ENOUGH:
             return
@@ -88,7 +91,7 @@ def _ask(
         tally.coverage.seconds += spent
         for place, part in enumerate(parts):
             want = part.of(golden, field.cutting.outputs)
-            if calls and right(calls[place], want, allowed):
+            if calls and right(calls[place], stored(case, want), allowed):
                 _count(engine, subject, part, want)
                 continue
             before = tally.seconds
@@ -97,6 +100,13 @@ def _ask(
             tally.coverage.seconds += tally.seconds - before
             if tally.stopped or tally.failing >= ENOUGH:
                 return
+
+
+def stored(case: Case, want: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+    """Return golden outputs as a call hands them out: scales in the layout of its case."""
+    if OUT not in case.params:
+        return want
+    return {**want, "scales": as_bits(stored_scales(case, want["scales"]))}
 
 
 def right(called: Called, want: Mapping[str, np.ndarray], allowed: Mapping[str, tuple[str, ...]]) -> bool:

@@ -1,13 +1,13 @@
 """In which order a call adds the products of a matrix product (N19.4), by sums whose value is all rounding.
 
 Half of K repeats the other half with the opposite sign, so that each exact result is 0 and what a call gives is the
-trace of its order alone: orders part in the leading bits, in bfloat16 too. Where no named order gives every bit, probes
-say how far apart in K two terms may lie and still be added before others.
+trace of its order alone: orders part in the leading bits, in bfloat16 too. Where no named order gives every bit, the
+tree of the sums is probed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +19,7 @@ from refnum.errors import ArgumentError, DtypeError, ShapeError, UnsupportedErro
 from refnum.product_steps import PRODUCTS
 
 from ...cases.orders import candidates
+from .tree import STEP, Probe, summation_tree
 
 SCALES = ("none", "tensor", "rows", "blocks", "squares")
 """Scales of the operands: none, one, one a row, 1x128, or 1x128 of `a` and 128x128 of `b`; no powers of two."""
@@ -26,7 +27,7 @@ SAMPLE = 8
 """Rows and columns of the result that are compared, at most."""
 DRAWS = 3
 """Calls with operands of their own."""
-STEP, BLOCK = 32, 128
+BLOCK = 128
 Product = Callable[..., Any]
 
 
@@ -46,8 +47,8 @@ class Ruled:
 class OrderInference:
     """What was found: the orders that give every bit, those ruled out, and how many results were compared.
 
-    probes: where no order fits, for pairs of neighbouring blocks of 32 how many of K's other blocks were added to
-    one of them before both met.
+    tree: where no order fits, the tree of the sums in words (`tree.Node.words`), if one was found. E4M3 with float32
+    results alone: those of bfloat16 cannot count what is lost.
     """
 
     name: str
@@ -57,7 +58,7 @@ class OrderInference:
     compared: int = 0
     fits: list[str] = field(default_factory=list)
     ruled_out: list[Ruled] = field(default_factory=list)
-    probes: list[tuple[int, int]] = field(default_factory=list)
+    tree: str = ""
 
     @property
     def exact(self) -> bool:
@@ -106,9 +107,16 @@ def infer_order(
         found.compared, found.dtype = found.compared + drawn.got.size, drawn.dtype
         left = [names for names in left if not _ruled_out(found, golden, names[0], drawn)]
     found.fits = [name for names in left for name in names]
-    if not found.exact and scales == "none" and narrow:
-        found.probes = list(probed(product, shape))
+    if not found.exact and narrow and found.dtype == "float32":
+        seen = summation_tree(_probe(product, shape, scales), shape)
+        found.tree = seen[0].words(seen[1]) if seen else ""
     return found
+
+
+def _probe(product: Product, shape: tuple[int, int, int], scales: str) -> Probe:
+    """Return a call for probes, with scales of 1."""
+    ones = {name: np.ones(of, np.float32) for name, of in _scale_shapes(*shape, scales).items()}
+    return lambda a, b: np.asarray(_called(product, a, b, ones, shape[:2])[:, 0], np.float64)
 
 
 @dataclass(frozen=True)
@@ -183,15 +191,18 @@ def _exponents(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def _scales(rng: np.random.Generator, m: int, n: int, k: int, kind: str) -> dict[str, np.ndarray]:
-    if kind == "none":
-        return {}
+    shapes = _scale_shapes(m, n, k, kind)
+    return {name: np.exp2(rng.uniform(-1, 1, shape)).astype(np.float32) for name, shape in shapes.items()}
+
+
+def _scale_shapes(m: int, n: int, k: int, kind: str) -> dict[str, tuple[int, int]]:
+    """Return the shapes of `a_scales` and `b_scales`; none where there are no scales."""
     blocks = -(-k // BLOCK)
     shapes: dict[str, tuple[tuple[int, int], tuple[int, int]]] = {
         "tensor": ((1, 1), (1, 1)), "rows": ((m, 1), (n, 1)), "blocks": ((m, blocks), (n, blocks)),
         "squares": ((m, blocks), (-(-n // BLOCK), blocks)),
     }  # fmt: skip
-    pair = (np.exp2(rng.uniform(-1, 1, shape)).astype(np.float32) for shape in shapes[kind])
-    return dict(zip(("a_scales", "b_scales"), pair, strict=True))
+    return dict(zip(("a_scales", "b_scales"), shapes[kind], strict=True)) if kind in shapes else {}
 
 
 def _cut(keywords: Mapping[str, np.ndarray], rows: np.ndarray, columns: np.ndarray) -> dict[str, np.ndarray]:
@@ -220,26 +231,3 @@ def _called(
 
 def _bits(x: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(x).view(f"u{x.dtype.itemsize}")
-
-
-def probed(product: Product, shape: tuple[int, int, int], most: int = 64) -> Iterator[tuple[int, int]]:
-    """Yield (block, lost) for neighbouring blocks of 32: the small terms that were lost beside a large one.
-
-    Row by row, one block begins with a large product and the next with its negative; every other block has one small
-    product, which is lost where it is added while only one of the two large ones is in the sum (FPRev's probe,
-    arXiv:2411.00442). So `lost` counts the blocks that are added to one of two neighbours before both meet.
-    """
-    m, n, k = shape
-    blocks = k // STEP
-    pairs = np.unique(np.linspace(0, blocks - 2, min(most, m, blocks - 1)).astype(int))
-    a, b = np.zeros((m, k), np.uint8), np.zeros((n, k), np.uint8)
-    a[: len(pairs), ::STEP], b[:, ::STEP] = 0x01, 0x01  # 2**-9
-    b[:, 1::STEP] = 0x7E  # 448
-    for row, block in enumerate(pairs.tolist()):
-        for place, code in ((block, 0x7E), (block + 1, 0xFE)):
-            a[row, place * STEP], a[row, place * STEP + 1] = 0, code
-    result = _called(product, a, b, {}, (m, n))[: len(pairs), 0]
-    result = result.view(ml_dtypes.bfloat16) if result.dtype == np.uint16 else result
-    kept = np.asarray(result, np.float64) * 2**18
-    for block, count in zip(pairs.tolist(), kept.tolist(), strict=True):
-        yield block, round(blocks - 2 - count)

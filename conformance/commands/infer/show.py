@@ -113,6 +113,6 @@ def tell_order(found: OrderInference, out: Console) -> int:
         )  # fmt: skip
     if len(found.ruled_out) > 8:
         out.print(f"  and {len(found.ruled_out) - 8} others are ruled out")
-    for block, lost in found.probes:
-        out.print(f"  blocks {block} and {block + 1} of 32 meet after {lost} other blocks were added to one of them")
+    if found.tree:
+        out.print(f"  terms of K, added in this order, sums in brackets first: {found.tree}", soft_wrap=True)
     return int(not found.exact)

@@ -99,9 +99,48 @@ def extra(operation: str) -> Iterator[Question]:
     makers = {
         "quantize_mxfp4": _keyed,
         "encode_e2m1": _scaled_elements,
+        "matmul_fp8": _experts_fp8,
+        "matmul_bf16": _experts_bf16,
         LAYOUTS: _layouts,
     }
     yield from makers.get(operation, tuple)()
+
+
+EXPERTS = (66, 0, 3, 1)
+"""Rows of each expert of a product: more than a tile of 64, none, and a part of a tile."""
+
+
+def _experts_fp8() -> Iterator[Question]:
+    """Products of experts (N19.8), with scales of every kind that they take."""
+    rng = np.random.default_rng(6)
+    rows, n, k = sum(EXPERTS), 5, 160
+    a, b = (rng.integers(0, 0x7F, shape, np.uint8) for shape in ((rows, k), (len(EXPERTS), n, k)))
+    scales: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
+        "row": ((rows, 1), (len(EXPERTS), n, 1)),
+        "block": ((rows, 2), (len(EXPERTS), n, 2)),
+        "square": ((rows, 2), (len(EXPERTS), 1, 2)),
+    }
+    for order, kind, out in (
+        ("chain", "row", "float32"),
+        ("promote128", "block", "bfloat16"),
+        ("split2", "square", "float32"),
+    ):
+        given = {
+            f"{name}_scales": rng.integers(120, 135, shape, np.uint8)
+            for name, shape in zip("ab", scales[kind], strict=True)
+        }
+        params = {"order": order, "out": out, "a_format": "E4M3", "b_format": "E4M3", "splits": list(EXPERTS)}
+        case = Case("matmul_fp8", DEFAULT, params, {"a": a, "b": b, **given}, label=f"{order}, scales by {kind}")
+        yield ask(case, "experts")
+
+
+def _experts_bf16() -> Iterator[Question]:
+    """Products of experts (N19.8)."""
+    a, b = (_floats(m, 136).astype(ml_dtypes.bfloat16) for m in (sum(EXPERTS), len(EXPERTS) * 5))
+    inputs = {"a": a, "b": b.reshape(len(EXPERTS), 5, 136)}
+    for order, out in (("chain", "float32"), ("split2", "bfloat16")):
+        params = {"order": order, "out": out, "splits": list(EXPERTS)}
+        yield ask(Case("matmul_bf16", DEFAULT, params, inputs, label=order), "experts")
 
 
 def _floats(m: int, k: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Ask a subject the questions of `kernel_questions` on an operation, then the extra ones, until an answer is wrong."""
+"""Ask a subject the extra questions on an operation, then those of `kernel_questions`, until an answer is wrong."""
 
 from __future__ import annotations
 
@@ -97,14 +97,14 @@ def ask(
 
 
 def _questions_on(subject: Subject, operation: str, bounds: Bounds) -> Iterator[AnyQuestion]:
-    """Yield what a subject is asked of an operation: its variants, then what is none, on every way to the result."""
-    if operation != corpus.LAYOUTS:
-        yield from kernel_questions.questions(operation, bounds.profiles, bounds.largest)
+    """Yield what a subject is asked of an operation: what is no variant, on every way to the result, then variants."""
     ways = (contextlib.nullcontext, *subject.forced_paths.get(operation, {}).values())
     for question, way in itertools.product(extra_questions(operation), ways):
         function = subject.operations[question.case.operation]
         if all(takes(function, name) for name in question.case.inputs):
             yield ExtraQuestion(question, way)
+    if operation != corpus.LAYOUTS:
+        yield from kernel_questions.questions(operation, bounds.profiles, bounds.largest)
 
 
 def _judged_case(subject: Subject, one: VariantQuestion, tally: Tally) -> str:

@@ -10,7 +10,8 @@ from refnum.errors import ArgumentError
 from ...cases.domains.part import Enumeration
 from ...cases.domains.wide import Alone, Cut, EveryPattern, Pinned
 from ...cases.operation import OPERATIONS
-from .standard import Standard
+from .standard import SHAPE, Standard
+from .sums import Sums
 
 THERE, HOST = "there", "host"
 
@@ -52,15 +53,20 @@ def _standard(name: str, size: int, *operations: str) -> Proof:
     return Proof(name, statement, "N18.3", operations, size, _STANDARD, Standard(operations))
 
 
-def _model(name: str, size: int, which: str) -> Proof:
-    """The model's lines on CuPy arrays against the same lines on NumPy arrays, for operations that name the proof."""
+def _model(name: str, size: int, which: str, shape: tuple[int, int] = SHAPE) -> Proof:
+    """The model's lines on CuPy arrays against the same lines on NumPy arrays, for operations that name the proof.
+
+    shape: of the sampled tensors; a product of many columns takes a step at a time, each of many small launches.
+    """
     operations = tuple(operation.name for operation in OPERATIONS.values() if operation.proof == name)
     statement = (
         "the model on CuPy arrays gives the bytes of the model on NumPy arrays: every domain of at most 2**24 members "
         f"of {which}, and sampled tensors of every variant"
     )
     order = f"{_STANDARD}, then one of sampled tensors"
-    return Proof(name, statement, "N18.6", operations, size, order, Standard(operations, tensors=True), golden=HOST)
+    return Proof(
+        name, statement, "N18.6", operations, size, order, Standard(operations, tensors=True, shape=shape), golden=HOST
+    )
 
 
 def _maxima(rule: str, profile: str) -> Proof:
@@ -87,7 +93,19 @@ _TABLE = (
     _standard("payload", 79_328_836, "quantize_payload", "fp8_to_payload"),
     _standard("product", 1_572_864, "matmul_fp8"),
     _standard("product-bf16", 6_291_456, "matmul_bf16"),
-    _standard("nvfp4", 6_567_263, "quantize_nvfp4", "dequantize_nvfp4"),
+    Proof(
+        "nvfp4",
+        "quantize_nvfp4, dequantize_nvfp4: every domain of at most 2**24 members, in the variants TE, TE_2_8 and "
+        "TORCHAO of blocks along a row",
+        "N18.3",
+        ("quantize_nvfp4", "dequantize_nvfp4"),
+        4_875_284,
+        _STANDARD,
+        Standard(
+            ("quantize_nvfp4", "dequantize_nvfp4"),
+            only=(("tile", ([1, 16],)), ("variant", ("TE", "TE_2_8", "TORCHAO"))),
+        ),
+    ),
     _standard("estimators", 2_228_224, "dge", "occ"),
     _model("model-on-cupy-nvfp4", 346_305_887, "NVFP4"),
     _standard("rotation", 3_538_944, "hadamard16", "hadamard_quantize_nvfp4"),
@@ -99,7 +117,18 @@ _TABLE = (
     _model("model-on-cupy-estimators", 119_668_736, "DGE and OCC"),
     _model("model-on-cupy", 1_660_706_824, "every operation but the fused ones"),
     _model("model-on-cupy-fused", 155_247_676, "every operation that does the work of two"),
-    _model("model-on-cupy-product", 133_693_440, "the matrix products"),
+    _model("model-on-cupy-product", 55_050_240, "the matrix products", (512, 384)),
+    Proof(
+        "product-sums",
+        "FP8 products in a chain: every pair of codes beside accumulators of every exponent, sums of two and of three "
+        "products over sets of codes",
+        "N19.2",
+        ("matmul_fp8",),
+        89_814_384,
+        "pairs of formats in order, anchors upward, positive ones first; then sums of two, then of three; `a` down the "
+        "rows, `b` along the columns, the last code turns fastest; one chunk an anchor or domain",
+        Sums(),
+    ),
     Proof(
         "e2m1-bfloat16-scales",
         "every bfloat16 under every scale byte to E2M1",

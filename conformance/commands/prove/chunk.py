@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import nullcontext
+
 import numpy as np
 
 from refnum.arrays import Array
@@ -16,6 +19,10 @@ from ...verdicts.compare import observe
 from ...verdicts.device import Mismatch, call_on_device, compare_on_device, device_like, place
 from .catalogue import HOST, Proof
 from .digest import ChunkDigest
+
+_ON_DEVICE = threading.Lock()
+"""Held by the thread that calls a subject on a device while others run the model on the host: threads that call CuPy
+together compile each of its kernels once each, one after another."""
 
 Done = tuple[str, int, int, int]
 """What a chunk comes to: (digest of the subject's outputs, members, input elements, compared items)."""
@@ -59,7 +66,8 @@ def run_chunk(proof: Proof, subject: Subject, chunk: int, like: Array) -> Done:
     host = proof.golden == HOST
     for part in proof.made.parts(chunk, np.empty(0, np.uint8) if host else like):
         golden = run_golden(part.case)
-        called = call_on_device(subject, place(part.case, like) if host else part.case)
+        with _ON_DEVICE if host else nullcontext():
+            called = call_on_device(subject, place(part.case, like) if host else part.case)
         if called.outcome is Outcome.UNSUPPORTED:
             raise UnsupportedError(called.words)
         if called.outcome is not Outcome.PASS:

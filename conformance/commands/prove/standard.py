@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,15 +33,16 @@ class Chunk:
     profile: str
     params: dict[str, Any]
     name: str
+    shape: tuple[int, int] = SHAPE
 
     def __str__(self) -> str:
         return f"{variant(self.operation, self.profile, self.params)}: {self.name}"
 
     @functools.cached_property
     def members(self) -> int:
-        """Members of the domain; of tensors, SHAPE's elements for each distribution and width of their first inputs."""
+        """Members of the domain; of tensors, elements for each distribution and width of their first inputs."""
         if self.name == TENSORS:
-            return SHAPE[0] * SHAPE[1] * len(distributions_for(self.operation)) * len(self._widths)
+            return self.shape[0] * self.shape[1] * len(distributions_for(self.operation)) * len(self._widths)
         return int(self._domain.size)
 
     @property
@@ -65,9 +66,9 @@ class Chunk:
             if OPERATIONS[self.operation].ragged:
                 params["splits"] = list(SPLITS)
             yield (
-                expand(Recipe(self.operation, self.profile, params, SHAPE, number, distribution.name,
+                expand(Recipe(self.operation, self.profile, params, self.shape, number, distribution.name,
                               dict(distribution.simple), optional=True, wide=wide)),
-                SHAPE[0] * SHAPE[1],
+                self.shape[0] * self.shape[1],
             )  # fmt: skip
 
 
@@ -76,12 +77,16 @@ class Standard:
     """Domains of at most 2**24 members of some operations in all their variants.
 
     operations: names, in order. profiles: of those operations that
-    take one; the others are enumerated once. tensors: whether sampled tensors of every variant are added.
+    take one; the others are enumerated once. tensors: whether sampled tensors of every variant are added. shape: of
+    those; SPLITS are rows of SHAPE. only: of the parameters named there the values that count, for kernels that do not
+    have all variants.
     """
 
     operations: tuple[str, ...]
     profiles: tuple[str, ...] = ("HOPPER", "OCP")
     tensors: bool = False
+    shape: tuple[int, int] = SHAPE
+    only: tuple[tuple[str, tuple[Any, ...]], ...] = ()
 
     @functools.cached_property
     def table(self) -> list[Chunk]:
@@ -90,12 +95,15 @@ class Standard:
         for name in self.operations:
             operation = OPERATIONS[name]
             for profile in self.profiles if operation.profiled else self.profiles[:1]:
-                for params in operation.variants():
+                for params in filter(self._counts, operation.variants()):
                     domains = domains_for(name, profile, params, "standard")
                     found += [Chunk(name, profile, params, domain.name) for domain in domains]
                     if self.tensors:
-                        found.append(Chunk(name, profile, params, TENSORS))
+                        found.append(Chunk(name, profile, params, TENSORS, self.shape))
         return found
+
+    def _counts(self, params: Mapping[str, Any]) -> bool:
+        return all(name not in params or params[name] in values for name, values in self.only)
 
     @property
     def size(self) -> int:

@@ -19,6 +19,7 @@ from refnum.errors import UnsupportedError
 from ...cases.case import FORM, Case
 from ...cases.layouts import PLAIN
 from ...cases.operation import OPERATIONS
+from ...cases.same_bytes import same
 from ..arrays import to_library, to_numpy
 
 ALIGN, SLACK, MOST_KEPT = 128, 256, 1 << 14
@@ -84,7 +85,10 @@ class Placed:
 
     def trespass(self) -> str:
         """Return `before`, `after` or `between the elements of`, where bytes beside the elements changed."""
-        changed = np.flatnonzero((to_numpy(self.flat) != self.before) & self.beside)
+        now = to_numpy(self.flat)
+        if same(now, self.before):
+            return ""
+        changed = np.flatnonzero((now != self.before) & self.beside)
         if not changed.size:
             return ""
         if changed[0] < self.base.start:

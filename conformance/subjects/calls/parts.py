@@ -9,6 +9,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -16,11 +19,11 @@ from numpy import geterr, seterr  # as they are now: a kernel may replace those 
 
 from refnum.errors import RefnumError
 
-from ...cases.case import Case
+from ...cases.case import FORM, Case
 from ...cases.findings import Finding
-from ...cases.layouts import stored_inputs
+from ...cases.layouts import IN, OUT, stored_inputs, stored_scales
 from ...cases.levels import Outcome
-from ...cases.operation import outputs_of
+from ...cases.operation import OPERATIONS, outputs_of
 from ...cases.structure.cutting import Cutting, Part
 from ..arrays import same_place
 from ..subject import Subject, arguments_for, takes_out
@@ -54,7 +57,8 @@ def call_parts(
         case: a field.
         cutting: how it is cut.
         parts: of the field.
-        like: arrays of the shapes and dtypes of the field's outputs, for those that a part gives as `out`.
+        like: arrays of the shapes and dtypes of the field's outputs, scales as bytes, for those that a part gives as
+            `out`.
         seconds: the time limit of all calls, and of each that is made again.
         note: told of each part before its call, where that is in this process.
 
@@ -119,7 +123,7 @@ class Room:
 
     def __init__(self, most: int) -> None:
         """Make room for arrays of so many bytes."""
-        self.flat = np.full(most + 2 * ALIGN + 2 * SLACK, POISONS[0], np.uint8)
+        self.flat = np.empty(most + 2 * ALIGN + 2 * SLACK, np.uint8)
         self.begin = SLACK + (-self.flat.__array_interface__["data"][0] - SLACK) % ALIGN
         self.span = slice(0, 0)
 
@@ -131,6 +135,7 @@ class Room:
         for side in whole_shape:
             size *= side
         self.span = slice(start - SLACK, start + size + SLACK)
+        self.flat[self.span] = POISONS[0]
         whole = self.flat[start : start + size].view(dtype).reshape(whole_shape)
         return (whole if storage == "contiguous" else view_in(whole, storage, shape)), whole
 
@@ -147,6 +152,12 @@ def _sequence(form: Mapping[str, Any], outs: Mapping[str, np.ndarray]) -> Any:
     return list(arrays) if form.get("out.sequence") == "list" else arrays
 
 
+def _quietly(function: Callable[..., Any], keywords: Mapping[str, Any]) -> None:
+    """Make a call of which only what it leaves behind, or does beside another one, is looked at."""
+    with suppress(Exception):
+        function(**keywords)
+
+
 class Sweep:
     """The calls of one subject on the parts of a field."""
 
@@ -157,8 +168,8 @@ class Sweep:
         self.takes_out = takes_out(self.function, case.operation)
         names = [output.name for output in outputs_of(case)]
         self.like: Likes = dict(zip(names, like, strict=True))
-        arrays = [(f"in {name}", array) for name, array in case.inputs.items()]
-        arrays += [(f"out {name}", array) for name, array in self.like.items()]
+        arrays = [(f"in {name}", array) for name, array in stored_inputs(case).items()]
+        arrays += [(f"out {name}", array) for name, array in self._stored(self.like).items()]
         self.rooms = {name: Room(2 * 8 * array.size + 64 * len(array)) for name, array in arrays}
         self.kept, self.error = False, ""
         self.given: dict[tuple[Any, ...], dict[str, Any]] = {}
@@ -176,10 +187,10 @@ class Sweep:
     def _called(self, part: Part, form: Mapping[str, Any]) -> Called | None:
         arrays, before, turned = self._laid(part, form)
         outs = self._outs(part, form) if "out" in form else {}
-        more = {"out": _sequence(form, outs)} if outs else {}
         given = self._arguments(part, arrays)
+        asked = {**given, **arrays, **({"out": _sequence(form, outs)} if outs else {})}
         try:
-            result = self.function(**{**given, **arrays}, **more)
+            result = self._in_company(part, {**given, **arrays}, asked)
         except Exception as error:  # a refusal or an error of the subject's own: it is asked again by itself
             self.error = f"{type(error).__name__}: {str(error)[:300]}"
             return None
@@ -196,10 +207,28 @@ class Sweep:
         inside = any(np.may_share_memory(one, self.rooms[f"in {name}"].flat) for one in live for name in arrays)
         return None if inside or self.kept else Called(live, live)
 
+    def _in_company(self, part: Part, alone: Mapping[str, Any], asked: Mapping[str, Any]) -> Any:
+        """Return what a call gives that is made after one that must be refused, at once with its like, or by itself.
+
+        alone: its keywords without `out`, those of the other call.
+        """
+        if part.calls == "after a refusal":
+            first = OPERATIONS[self.case.operation].inputs[0]
+            _quietly(self.function, {**alone, first: np.zeros((2, 2, 2), alone[first].dtype)})
+        if part.calls != "at once":
+            return self.function(**asked)
+        copies = {name: np.array(value) if isinstance(value, np.ndarray) else value for name, value in alone.items()}
+        other = Thread(target=_quietly, args=(self.function, copies), daemon=True)
+        other.start()
+        try:
+            return self.function(**asked)
+        finally:
+            other.join()
+
     def _laid(self, part: Part, form: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, bytes], set[Any]]:
         """Return the inputs as a part's form wants them, the bytes in and around each, and shapes of turned ones."""
         inputs, arrays, before, turned = part.of(self.case.inputs, self.cutting.inputs), {}, {}, set()
-        if any(name.endswith(".dtype") for name in form):
+        if IN in self.case.params or any(name.endswith(".dtype") for name in form):
             params = {**self.case.params, "form": form}
             inputs = dict(stored_inputs(Case(self.case.operation, self.case.profile, params, inputs)))
         for name, data in inputs.items():
@@ -218,18 +247,23 @@ class Sweep:
         """Return the keywords of a call; those beside the arrays are the same for all calls of a form."""
         key = part.form.get("profile"), part.form.get("scalars"), part.form.get("splits")
         if key not in self.given:
-            case = part.case(self.case, self.cutting)
+            case = replace(self.case, params={**self.case.params, FORM: dict(part.form)})
             laid = {**arrays, **counts_in_form(case)}
             self.given[key] = scalars_in_form(case, arguments_for(self.subject, case, laid))
         return self.given[key]
 
+    def _stored(self, like: Likes) -> Likes:
+        """Return arrays as outputs are, with scales in the layout of the case."""
+        if OUT not in self.case.params:
+            return like
+        return {**like, "scales": stored_scales(self.case, like["scales"])}
+
     def _outs(self, part: Part, form: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """Return an array for every output, filled with poison, as a part's form wants it."""
         outs = {}
-        for name, like in part.of(self.like, self.cutting.outputs).items():
+        for name, like in self._stored(part.of(self.like, self.cutting.outputs)).items():
             room = self.rooms[f"out {name}"]
             outs[name] = room.array(like.shape, like.dtype, str(form["out"]), int(form.get("out.address", 0)))[0]
-            room.flat[room.span] = POISONS[0]
         return outs
 
     def _filled(self, outs: Mapping[str, np.ndarray], live: tuple[Any, ...]) -> Called | None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...cases.findings import Finding
+from ...cases.same_bytes import same
 from ..arrays import share_memory
 
 KEPT, LARGEST = 3, 1 << 22
@@ -51,7 +52,7 @@ def held_before(key: tuple[str, str], live: tuple[Any, ...]) -> Found:
     found: Found = None
     for earlier in calls:
         for kept, data in earlier:
-            if not np.array_equal(_bytes(kept), data):
+            if not same(_bytes(kept), data):
                 found = (
                     Finding.HELD,
                     "a result of an earlier call changed: it is the subject's buffer",

@@ -1,0 +1,146 @@
+"""Numbers of rows beside numbers of columns: which pairs of them the parts of fields are asked, and how often.
+
+Kernels single out small numbers, those beside powers of two and one and a half of them, whole tiles, and residues.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from random import Random
+
+from ..operation import OPERATIONS
+from .factors import BESIDE_POWERS
+from .mixed import LOOSE, SHARES
+
+SMALL = tuple(range(1, 67))
+MARKS = tuple(sorted({*BESIDE_POWERS[1:], *(count + step for count in BESIDE_POWERS[1:24] for step in (-1, 1)),
+                      16383, 16384, 16385}))  # fmt: skip
+"""Numbers that kernels single out: every small one, those beside powers of two and one and a half of them, and, up to
+1,026, those one further off, as ends of residues are."""
+MOST_TALL, MOST_WIDE, WHOLE_TILES = 4097, 513, 100
+"""The largest number of rows, and of blocks; blocks of as many whole tiles and a part as are singled out."""
+TILED = tuple(wide * count - step for wide in (32, 128) for count in range(3, 26) for step in (0, 1))
+"""Columns of whole tiles, and of those and a part."""
+RESIDUES = tuple(count for count in range(67, 1027) if count not in MARKS)
+"""Numbers that stand for every residue of 512, below it and beyond."""
+EACH, LOW = 4, 256
+"""Numbers of the other side that each of `RESIDUES` meets; those below `LOW` meet as much of it as may be."""
+AREA, MOST, THIN = 1 << 14, 1 << 17, 3
+"""Elements below which every pair is asked; of the largest part; and of how many pairs between one is asked."""
+TURNS = 16
+"""Times that a number is asked at least, in other forms; twice as often the most rows, and the most columns."""
+GIANT_TALL, GIANT_WIDE = {True: 65540, False: 4096}, {True: 65540, False: 2051}
+"""The most rows beside one block of columns, and blocks or columns beside two rows, where any number of columns is
+taken and where blocks are."""
+FEW_ROWS, FEW_COLUMNS = 3, 2
+"""Rows, and columns where any number is taken, beside which a large number is asked in every form."""
+LEAST_SHARE = 0.7
+"""Share of `mixed.SHARES` from which on an operation is asked every pair; of others half of that share is."""
+Pairs = Counter[tuple[int, int]]
+"""(rows, columns or blocks) -> how often they are asked together."""
+
+
+def unit(operation: str) -> int:
+    """Return the elements of the least columns."""
+    return 1 if operation in LOOSE else 32
+
+
+def tall_numbers() -> tuple[int, ...]:
+    """Return the numbers of rows that are singled out."""
+    return (*SMALL, *(mark for mark in MARKS if mark <= MOST_TALL))
+
+
+def wide_numbers(operation: str) -> tuple[int, ...]:
+    """Return the numbers of columns, or of blocks, that are singled out."""
+    if operation in LOOSE:
+        return tuple(sorted({*SMALL, *MARKS, *TILED}))
+    return tuple(sorted({*range(1, WHOLE_TILES + 1), *(mark for mark in MARKS if mark <= MOST_WIDE)}))
+
+
+def share_of(operation: str, dear: bool) -> float:
+    """Return the share of all pairs that an operation is asked: less than all where its model takes longer."""
+    share = SHARES.get(operation, 0.5 if dear else 1.0)
+    return share / 2 if share < LEAST_SHARE else 1.0
+
+
+def pairs(operation: str, share: float, dice: Random, turns: int = TURNS) -> Pairs:
+    """Return the pairs that the first variant is asked.
+
+    share: of the pairs of singled out numbers. turns: times that each number is asked at least, other residues only
+    where they are all of `TURNS`.
+    """
+    found, step, tall, wide = Pairs(), unit(operation), tall_numbers(), wide_numbers(operation)
+    most = int(MOST * min(1, 2 * share))
+    for rows in tall:
+        for size in wide:
+            area = rows * size * step
+            if area <= most and dice.random() < share * (1 if area <= AREA else 1 / THIN):
+                found[rows, size] = 1
+    found.update(set(_residues(operation, share, dice)) if turns == TURNS else ())
+    for pair in {*_largest(operation, most if turns == TURNS else most // 8)} - {*found}:
+        found[pair] = 1
+    _in_turns(found, operation, turns)
+    found[GIANT_TALL[step == 1] if share >= LEAST_SHARE else 4097, 1] += 2 * turns
+    found[2, GIANT_WIDE[step == 1]] += 2 * turns if share >= LEAST_SHARE else turns
+    return _even(operation, found)
+
+
+def brief_pairs(operation: str, dice: Random) -> Pairs:
+    """Return pairs in which every singled out number stands once, most beside a small one, and the largest."""
+    found, step = Pairs(), unit(operation)
+    for rows in tall_numbers():
+        found[rows, dice.randint(1, max(1, min(17, AREA // 2 // step // rows)))] += 1
+    for size in wide_numbers(operation):
+        found[dice.randint(1, max(1, min(40, AREA // 2 // step // size))), size] += 1
+    for rows in (number for number in RESIDUES if number < LOW):
+        found[rows, 1] += 1
+        if step == 1:
+            found[1, rows] += 1
+    found[4097, 1] += 1
+    found[2, GIANT_WIDE[step == 1]] += 1
+    return _even(operation, found)
+
+
+def _even(operation: str, found: Pairs) -> Pairs:
+    """Return pairs whose rows are even where an operation takes no others."""
+    if not OPERATIONS[operation].even_rows:
+        return found
+    even = Pairs()
+    for (rows, size), times in found.items():
+        even[rows + rows % 2, size] += times
+    return even
+
+
+def _residues(operation: str, share: float, dice: Random) -> Iterator[tuple[int, int]]:
+    """Yield each of `RESIDUES` beside some small numbers: as rows, and as columns where any number is taken."""
+    loose = operation in LOOSE
+    count = max(1, round((EACH if loose else EACH - 1) * share))
+    for number in RESIDUES:
+        room = max(1, min(SMALL[-1], AREA // number // unit(operation)))
+        for _ in range(count):
+            yield number, dice.randint(1, room)
+            if loose:
+                yield dice.randint(1, room), number
+
+
+def _largest(operation: str, most: int) -> Iterator[tuple[int, int]]:
+    """Yield each number of rows beside the most columns, each number of columns beside the most rows."""
+    step, wide = unit(operation), wide_numbers(operation)
+    low = [rows for rows in RESIDUES if rows < LOW]
+    for rows, area in (*((rows, most) for rows in tall_numbers()), *((rows, most // 4) for rows in low)):
+        yield rows, max((size for size in wide if rows * size * step <= area), default=1)
+    for size in wide:
+        yield max(1, min(MOST_TALL, most // step // size)), size
+
+
+def _in_turns(found: Pairs, operation: str, turns: int) -> None:
+    """Ask numbers that stand in few pairs more often, beside small numbers."""
+    met: tuple[Counter[int], Counter[int]] = Counter(), Counter()
+    for (rows, size), times in found.items():
+        met[0][rows] += times
+        met[1][size] += times
+    for rows in tall_numbers():
+        found[rows, FEW_COLUMNS if operation in LOOSE else 1] += max(0, turns - met[0][rows])
+    for size in wide_numbers(operation):
+        found[FEW_ROWS, size] += max(0, turns - met[1][size])

@@ -1,0 +1,168 @@
+"""A step of Stable-SPAM in two parts: its scalars, and what it does at each weight (N27.4)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import astuple, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from .arguments import require_choice, require_integer
+from .arrays import Array, require_array
+from .errors import ArgumentError, DtypeError, ShapeError, shown
+from .optimisers import (
+    MODES,
+    StableSpamState,
+    _averaged,
+    _below_one,
+    _checked,
+    _pair,
+    _plain,
+    _scalar,
+    _single,
+    exact_norm,
+)
+from .schedules import cosine_factor, rounded_power64
+
+FORGETS = ("", "before", "after")
+
+
+@dataclass(frozen=True)
+class StableSpamFactors:
+    """The float32 scalars of a step (N27.4), in the order in which `array` has them.
+
+    decay: of the weight. limit: above it a gradient is divided by largest and multiplied by limit. norm, wanted: where
+    norm is above 0 each gradient is divided by it and multiplied by wanted. beta1, rest1, beta2, rest2: of the moments.
+    root, eps: the square root of v is divided by root, and eps is added. rate: of the step.
+    """
+
+    decay: np.float32
+    limit: np.float32
+    largest: np.float32
+    norm: np.float32
+    wanted: np.float32
+    beta1: np.float32
+    rest1: np.float32
+    beta2: np.float32
+    rest2: np.float32
+    root: np.float32
+    eps: np.float32
+    rate: np.float32
+
+    @property
+    def array(self) -> np.ndarray[Any, np.dtype[np.float32]]:
+        """The scalars, float32 [12], as `stable_spam_apply` takes them."""
+        return np.array(astuple(self), np.float32)
+
+
+def stable_spam_factors(
+    state: StableSpamState,
+    gradient: Array,
+    *,
+    largest: Any = None,
+    norm: Any = None,
+    lr: float = 1e-3,
+    betas: tuple[float, float] = (0.9, 0.999),
+    eps: float = 1e-8,
+    weight_decay: float = 0.0,
+    gammas: tuple[float, float] = (0.7, 0.9),
+    theta: float = 0.999,
+    gap: int = 1000,
+    steps: int | None = None,
+    least: float = 0.5,
+    mode: str = "code",
+) -> tuple[StableSpamFactors, StableSpamState, str]:
+    """Return the scalars of a step of Stable-SPAM, all of it that is no work at each weight (clause N27.4).
+
+    Args:
+        state: of `StableSpamState.start` or an earlier step.
+        gradient: float32 in the shape of the moments.
+        largest: the largest magnitude of the gradient as float32, where it was measured elsewhere; None measures it.
+        norm: that of the clipped gradient by N27.1 as float32, where it was measured elsewhere; None measures it.
+        lr, betas, eps, weight_decay, gammas, theta, gap, steps, least, mode: as of `stable_spam_step`.
+
+    Returns:
+        (the factors; the state after the step, with the moments that it had before; when the moments are forgotten, for
+        `stable_spam_apply`: "", "before" or "after").
+
+    Raises:
+        DtypeError, ShapeError, ArgumentError.
+    """
+    rates = _checked(state, StableSpamState, gradient, gradient, lr, betas, eps, weight_decay)
+    gamma1, gamma2 = _pair("gammas", gammas)
+    theta, gap = _below_one("theta", theta), require_integer("gap", gap, 0)
+    require_choice("mode", mode, MODES)
+    total, step = state.total + 1, state.step + 1
+    scale = 1.0
+    if steps is not None:
+        scale = cosine_factor(total, require_integer("steps", steps, 1), falling=_below_one("least", least))
+    beta1, gamma1 = rates.beta1 * scale, gamma1 * scale
+    with np.errstate(all="ignore"):
+        top = _given("largest", largest, lambda: np.abs(gradient).max() if gradient.size else 0)
+        peak = _scalar(_averaged(state.peak, top, theta))
+        limit = _scalar(peak / _single(1 - rounded_power64(theta, step)))
+        clipped = np.where(np.abs(gradient) > limit, gradient / top * limit, gradient) if norm is None else None
+        length = _given("norm", norm, lambda: exact_norm(clipped))
+        first = _scalar(_averaged(state.norm, length, gamma1))
+        second = _scalar(_averaged(state.square, length * length, gamma2))
+        below1, below2 = (_single(1 - rounded_power64(gamma, step)) for gamma in (gamma1, gamma2))
+        wanted = _scalar(first / below1 / (np.sqrt(second / below2) + _single(rates.eps)))
+    reset = gap > 0 and total % gap == 0
+    step = 1 if reset else step
+    one, two = (1 - rounded_power64(beta, step) for beta in (beta1, rates.beta2))
+    factors = StableSpamFactors(
+        _single(1 - rates.lr * rates.decay), limit, top, length, wanted, _single(beta1), _single(1 - beta1),
+        _single(rates.beta2), _single(1 - rates.beta2), _single(math.sqrt(two)), _single(rates.eps),
+        _single(rates.lr / one),
+    )  # fmt: skip
+    after = replace(state, step=step, total=total, peak=peak, norm=first, square=second)
+    return factors, after, ("after" if mode == "code" else "before") if reset else ""
+
+
+def _given(name: str, value: Any, measured: Any) -> np.float32:
+    """Return a number that was measured elsewhere, or here; DtypeError unless it is one float32."""
+    if value is None:
+        return _scalar(measured())
+    if getattr(value, "dtype", None) != np.float32 or getattr(value, "size", 0) != 1:
+        raise DtypeError(f"{name} is a {type(value).__name__}; allowed is one float32, a scalar or an array of one")
+    return _scalar(value.reshape(()))
+
+
+def stable_spam_apply(
+    gradient: Array, weight: Array, m: Array, v: Array, factors: Array, forget: str = ""
+) -> tuple[Array, Array, Array]:
+    """Return weight and moments after a step of Stable-SPAM whose scalars are known (clause N27.4).
+
+    Args:
+        gradient, weight, m, v: float32 of one shape.
+        factors: float32 [12], `StableSpamFactors.array`.
+        forget: "before" begins from zero moments, "after" gives zero moments, "" neither.
+
+    Returns:
+        (weight, m, v), float32 in the shape given.
+
+    Raises:
+        DtypeError, ShapeError, ArgumentError.
+    """
+    for name, array in (("gradient", gradient), ("weight", weight), ("m", m), ("v", v), ("factors", factors)):
+        require_array(name, array)
+        if array.dtype != np.float32:
+            raise DtypeError(f"{name} has dtype {array.dtype}; allowed is float32")
+        wanted = (12,) if name == "factors" else tuple(gradient.shape)
+        if tuple(array.shape) != wanted:
+            raise ShapeError(f"{name} has shape {tuple(array.shape)}; allowed is {wanted}")
+    if not isinstance(forget, str) or forget not in FORGETS:
+        raise ArgumentError(f"forget={shown(forget)} is not one of {', '.join(map(repr, FORGETS))}")
+    scalars = [factors[place] for place in range(12)]
+    decay, limit, largest, norm, wanted_norm, beta1, rest1, beta2, rest2, root, eps, rate = scalars
+    with np.errstate(all="ignore"):
+        if forget == "before":
+            m, v = np.zeros_like(m), np.zeros_like(v)
+        gradient = np.where(np.abs(gradient) > limit, gradient / largest * limit, gradient)
+        gradient = np.where(norm > 0, gradient / norm * wanted_norm, gradient)
+        m, v = m * beta1 + gradient * rest1, v * beta2 + gradient * gradient * rest2
+        weight = weight * decay - rate * (m / (np.sqrt(v) / root + eps))
+    if forget == "after":
+        m, v = np.zeros_like(m), np.zeros_like(v)
+    return _plain(weight), _plain(m), _plain(v)

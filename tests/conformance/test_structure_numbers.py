@@ -1,0 +1,127 @@
+"""What numbers the parts of fields hold together: each with every storage, order of calls, argument and layout."""
+
+import inspect
+from collections import defaultdict
+from functools import partial
+from itertools import islice
+from random import Random
+
+import numpy as np
+import pytest
+from structure_tools import engine_of, golden
+
+from refnum.conformance.cases.operation import OPERATIONS
+from refnum.conformance.cases.structure.cutting import cutting
+from refnum.conformance.cases.structure.fields import DATA, Maker, _groups, fields
+from refnum.conformance.cases.structure.numbers import TURNS, brief_pairs, pairs, tall_numbers, wide_numbers
+from refnum.conformance.cases.structure.plan import tables
+from refnum.conformance.cases.structure.ragged import drawn
+from refnum.conformance.commands.check import structure, sweep
+from refnum.conformance.subjects.subject import Subject
+
+
+def asked(operation, function, params=None, keep=lambda case: True):
+    """Return the tally of a function judged on the fields that are kept."""
+    subject = Subject("k", {operation: function})
+    engine = engine_of(subject, operation, params, quick=False)
+    key = operation, "HOPPER", params or OPERATIONS[operation].defaults()
+    judged = partial(structure._judge, engine)
+    sweep.ask(engine, key, "full", {"k"}, lambda _subject, case: not keep(case), judged)
+    assert not engine.report.harness
+    return engine.tallies["k"]
+
+
+@pytest.mark.parametrize("operation", ["fp8_to_payload", "unpermute", "mxfp4_columns"])
+def test_every_number_is_asked_often(operation):
+    found = pairs(operation, 0.1, Random(0))
+    rows, columns = defaultdict(int), defaultdict(int)
+    for (tall, wide), times in found.items():
+        rows[tall] += times
+        columns[wide] += times
+    even = 2 if OPERATIONS[operation].even_rows else 1
+    assert all(rows[number] >= TURNS for number in tall_numbers() if number % even == 0)
+    assert all(columns[number] >= TURNS for number in wide_numbers(operation))
+    brief = brief_pairs(operation, Random(0))
+    assert {size for _, size in brief} >= {*wide_numbers(operation)}
+
+
+def test_every_number_of_columns_meets_every_storage_and_order_of_calls():
+    storages, calls, outs = defaultdict(set), defaultdict(set), set()
+    for field in fields("pack_payload", "HOPPER", {}, "full"):
+        for part in field.parts:
+            storages[part.row["columns"]].add(part.form.get("packed.storage", "contiguous"))
+            calls[part.row["columns"]].add(part.calls)
+            outs |= {part.calls} if "out" in part.form else set()
+    for blocks in wide_numbers("pack_payload"):
+        assert storages[32 * blocks] >= {"row gap", "element gap", "transposed", "reversed rows", "broadcast rows"}
+        assert calls[32 * blocks] == {"once", "at once", "after a refusal"} == outs
+
+
+def test_every_value_of_a_number_that_is_an_argument_stands_beside_every_number_of_columns():
+    key, met = ("encode_e2m1", "HOPPER", {"input": "float32"}), defaultdict(set)
+    for _, levels, members in _groups(Maker(*key, cutting(*key), tables(*key)), "full", Random(0)):
+        met[levels.get("scale_byte")] |= {size for _, size, _ in members}
+    for value in DATA["encode_e2m1"]["scale_byte"]:
+        assert met[value] >= {*wide_numbers("encode_e2m1")}
+
+
+def test_operands_of_a_product_are_given_without_scales_too():
+    params = OPERATIONS["matmul_fp8"].defaults()
+    given = {frozenset(field.case.inputs) for field in islice(fields("matmul_fp8", "HOPPER", params, "full"), 60)}
+    assert {"a_scales" in one for one in given} == {"b_scales" in one for one in given} == {True, False}
+
+
+def test_rows_are_cut_into_exactly_so_many_experts():
+    counts = drawn("experts 43", 100, 32, 1, 5, False)
+    assert len(counts) == 43 and sum(counts) == 100
+
+
+def wrong(operation, holds):
+    """Return a kernel that flips a bit of its last result where a condition on its keywords holds."""
+
+    def run(**keywords):
+        right = golden(operation)(**keywords)
+        if holds(keywords):
+            last = np.array((right if isinstance(right, tuple) else (right,))[-1], order="C")
+            last.reshape(-1).view(np.uint8)[-1] ^= 1
+            return (*right[:-1], last) if isinstance(right, tuple) else last
+        return right
+
+    run.__signature__ = inspect.signature(golden(operation))
+    return run
+
+
+def test_a_number_of_columns_beside_a_layout_is_told():
+    params = {**OPERATIONS["quantize_mxfp4"].defaults(), "layout_out": "swizzled"}
+    kernel = wrong("quantize_mxfp4", lambda given: given["x"].shape[1] == 32 * 43)
+    tally = asked("quantize_mxfp4", kernel, params, lambda case: case.inputs["x"].shape[1] in (32 * 43, 32 * 44))
+    assert tally.wrong and {one.case.inputs["x"].shape[1] for one in tally.failures} == {32 * 43}
+    right = asked("quantize_mxfp4", golden("quantize_mxfp4"), params, lambda case: case.inputs["x"].shape[1] < 100)
+    assert right.structural > 20 and not right.wrong and not right.coverage.forms
+
+
+def test_a_layout_that_is_read_is_right_of_a_right_kernel():
+    params = {**OPERATIONS["dequantize_mxfp4"].defaults(), "layout_in": "packed_ue8m0"}
+    kernel = golden("dequantize_mxfp4")
+    tally = asked("dequantize_mxfp4", kernel, params, lambda case: case.inputs["packed"].shape[1] < 60)
+    assert tally.structural > 20 and not tally.wrong and not tally.coverage.forms
+
+
+def test_a_number_of_columns_after_a_refusal_is_told():
+    refused = [False]
+
+    def run(packed, scales):
+        before, refused[0] = refused[0], packed.ndim != 2
+        right = golden("pack_payload")(packed, scales)
+        return right[:, ::-1].copy() if before and packed.shape[1] == 16 * 41 else right
+
+    tally = asked("pack_payload", run, keep=lambda case: case.inputs["packed"].shape[-1] in (16 * 41, 16 * 42))
+    assert tally.wrong and {one.case.inputs["packed"].shape[1] for one in tally.failures} == {16 * 41}
+
+
+def test_rows_cut_over_experts_are_told_beside_a_number_of_columns():
+    def holds(given):
+        return len(given["splits"]) == 43 and given["payload"].shape[1] > 17
+
+    tally = asked("permute_pad", wrong("permute_pad", holds), keep=lambda case: len(case.params["splits"]) == 43)
+    assert tally.wrong
