@@ -57,6 +57,7 @@ struct TileRows {
     uint8_t edges[2 * TALL];  // of the rows before the window, and of those behind it
     uint16_t parts[TALL];
     __align__(4) uint8_t bytes[TALL];  // of their segments
+    uint32_t own[QUADS];               // four rows' bytes
 
     __device__ __forceinline__ uint8_t* edge(int32_t row) { return edges + (row < 0 ? row + TALL : row); }
 };
@@ -132,6 +133,7 @@ __device__ __forceinline__ uint32_t shared_bytes(const ColumnArguments& a, const
 #pragma unroll
         for (int i = 0; i < 4; ++i) all.parts[4 * quad + i] = (uint16_t)part[i];
         reinterpret_cast<uint32_t*>(all.bytes)[quad] = 0;
+        all.own[quad] = rows.byte[0] | rows.byte[1] << 8 | rows.byte[2] << 16 | rows.byte[3] << 24;
     }
     __syncthreads();
     segment_bytes(a, tile, all);
@@ -139,6 +141,7 @@ __device__ __forceinline__ uint32_t shared_bytes(const ColumnArguments& a, const
     for (int i = 0; i < 4; ++i) {
         const uint4 four = held.rows[i][threadIdx.x];
         rows.w[i][0] = four.x, rows.w[i][1] = four.y, rows.w[i][2] = four.z, rows.w[i][3] = four.w;
+        rows.byte[i] = all.own[quad] >> 8 * i & 0xFF;
     }
     __syncthreads();  // columns take the place of rows
     return reinterpret_cast<const uint32_t*>(all.bytes)[quad];

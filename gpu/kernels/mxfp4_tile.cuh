@@ -19,7 +19,7 @@ template <int tall, int run, int skew>
 struct PackedTile {
     static constexpr int pitch = WIDE / 8 + skew, run_pitch = run * pitch + 4;  // words of a row, and of a run
     __align__(16) uint32_t codes[tall * pitch + tall / run * 4];
-    __align__(16) uint8_t bytes[tall * GROUPS];
+    __align__(8) uint8_t bytes[tall * GROUPS];
 
     __device__ __forceinline__ uint32_t* row(uint32_t i) { return codes + i * pitch + i / run * 4; }
     __device__ __forceinline__ uint4& block(uint32_t i, uint32_t group) {
