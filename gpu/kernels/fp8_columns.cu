@@ -15,7 +15,7 @@ union Held {
     Turned<16> turned;
 };
 
-// RAGGED: rows wait in `held`, not in registers, until the tile's bytes are known.
+// With RAGGED rows wait in `held`, not in registers, until the tile's bytes are known.
 __device__ __forceinline__ void load_rows(const ColumnArguments& a, const ColumnTile& tile, uint32_t part,
                                           uint32_t quad, Rows& rows, Held& held) {
     const offset_t column = tile.column + 16 * part;
@@ -24,10 +24,11 @@ __device__ __forceinline__ void load_rows(const ColumnArguments& a, const Column
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
         const bool exists = 4 * quad + i < (RAGGED ? tile.held : tile.rows) && column < a.k;
-        rows.w[i][0] = rows.w[i][1] = rows.w[i][2] = rows.w[i][3] = rows.byte[i] = 0;
         if (RAGGED && a.aligned & VECTORS) copy_16(&held.rows[i][threadIdx.x], x + i * a.x_stride, exists);
-        else if (exists) load<16>(x + i * a.x_stride, a.aligned & VECTORS, rows.w[i]);
-        if (exists) rows.byte[i] = load_byte(scales + i * a.scale_stride);
+        rows.w[i][0] = rows.w[i][1] = rows.w[i][2] = rows.w[i][3] = rows.byte[i] = 0;
+        if (!exists) continue;
+        if (!RAGGED || !(a.aligned & VECTORS)) load<16>(x + i * a.x_stride, a.aligned & VECTORS, rows.w[i]);
+        rows.byte[i] = load_byte(scales + i * a.scale_stride);
     }
     if (!RAGGED || a.aligned & VECTORS) return;
 #pragma unroll
@@ -56,6 +57,7 @@ struct TileRows {
     uint8_t edges[2 * TALL];  // of the rows before the window, and of those behind it
     uint16_t parts[TALL];
     __align__(4) uint8_t bytes[TALL];  // of their segments
+    uint32_t own[QUADS];               // four rows' bytes
 
     __device__ __forceinline__ uint8_t* edge(int32_t row) { return edges + (row < 0 ? row + TALL : row); }
 };
@@ -131,6 +133,7 @@ __device__ __forceinline__ uint32_t shared_bytes(const ColumnArguments& a, const
 #pragma unroll
         for (int i = 0; i < 4; ++i) all.parts[4 * quad + i] = (uint16_t)part[i];
         reinterpret_cast<uint32_t*>(all.bytes)[quad] = 0;
+        all.own[quad] = rows.byte[0] | rows.byte[1] << 8 | rows.byte[2] << 16 | rows.byte[3] << 24;
     }
     __syncthreads();
     segment_bytes(a, tile, all);
@@ -138,6 +141,7 @@ __device__ __forceinline__ uint32_t shared_bytes(const ColumnArguments& a, const
     for (int i = 0; i < 4; ++i) {
         const uint4 four = held.rows[i][threadIdx.x];
         rows.w[i][0] = four.x, rows.w[i][1] = four.y, rows.w[i][2] = four.z, rows.w[i][3] = four.w;
+        rows.byte[i] = all.own[quad] >> 8 * i & 0xFF;
     }
     __syncthreads();  // columns take the place of rows
     return reinterpret_cast<const uint32_t*>(all.bytes)[quad];
