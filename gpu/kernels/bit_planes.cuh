@@ -133,15 +133,21 @@ struct Depth {
     bool found;
 };
 
-// The same for a column that has an element in the first four depths, as nearly all have. `three` holds all elements of the
-// depths before it as well, since what is at least 4 is at least 2, 1 and something.
+// Rows of a column that have an element in the first depths, up to each of four: since what is at least 4 is at least 2, 1 and
+// something, those up to a depth hold those of the depths before it.
 constexpr uint32_t NEAR_DEPTHS = 4;
-REFNUM_HD Depth find_near_depth(const uint32_t (&at)[NEAR_DEPTHS], const Planes& x) {
+struct NearRows {
+    uint32_t of[NEAR_DEPTHS], some;
+};
+REFNUM_HD NearRows near_rows(const uint32_t (&at)[NEAR_DEPTHS], const Planes& x) {
     const uint32_t some = x.some(), ones = x.ones(), twos = x.twos(), fours = x.fours();
-    const uint32_t zero = fours & at[0], one = (fours & at[1]) | (twos & at[0]);
-    const uint32_t two = (fours & at[2]) | (twos & at[1]) | (ones & at[0]);
-    const uint32_t three = (fours & at[3]) | (twos & at[2]) | (ones & at[1]) | (some & at[0]);
-    return {zero ? 0u : one ? 1u : two ? 2u : 3u, three != 0};
+    return {{fours & at[0], (fours & at[1]) | (twos & at[0]), (fours & at[2]) | (twos & at[1]) | (ones & at[0]),
+             (fours & at[3]) | (twos & at[2]) | (ones & at[1]) | (some & at[0])}, some};
+}
+// The depth of a column that has an element in the first four, as nearly all have.
+REFNUM_HD Depth find_near_depth(const uint32_t (&at)[NEAR_DEPTHS], const Planes& x) {
+    const NearRows near = near_rows(at, x);
+    return {near.of[0] ? 0u : near.of[1] ? 1u : near.of[2] ? 2u : 3u, near.of[3] != 0};
 }
 
 // Any column: from the first depth to the one where its byte would lie below 0.
@@ -199,6 +205,58 @@ REFNUM_HD bool turn_planes(const uint32_t* masks, uint32_t top, uint32_t (&w)[32
     bytes.low = top * 0x01010101u - (below[0] | below[1] << 8 | below[2] << 16 | below[3] << 24);
     bytes.high = top * 0x01010101u - (below[4] | below[5] << 8 | below[6] << 16 | below[7] << 24);
     return found;
+}
+
+// Eight columns as nibbles. `reached`: bit d of a nibble says that an element lies at depth d or above, `some` (bit 0) that one
+// exists. Nibbles of rows that lie apart are joined by OR.
+struct Reached {
+    uint32_t depths, some;
+};
+
+// What some rows of eight columns reach: rows of each of `parts`.
+template <int parts>
+REFNUM_HD void reach(const uint32_t* masks, const uint32_t (&w)[32], const uint32_t (&rows)[parts], Reached (&out)[parts]) {
+    const uint32_t near[NEAR_DEPTHS] = {masks[0], masks[1], masks[2], masks[3]};
+    REFNUM_UNROLL
+    for (int p = 0; p < parts; ++p) out[p] = {0, 0};
+    REFNUM_UNROLL
+    for (int c = 0; c < 8; ++c) {
+        const NearRows found = near_rows(near, {{w[c], w[8 + c], w[16 + c]}});
+        REFNUM_UNROLL
+        for (int p = 0; p < parts; ++p) {
+            REFNUM_UNROLL
+            for (int d = 0; d < (int)NEAR_DEPTHS; ++d) out[p].depths |= found.of[d] & rows[p] ? 1u << (4 * c + d) : 0;
+            out[p].some |= found.some & rows[p] ? 1u << 4 * c : 0;
+        }
+    }
+}
+// The same of a packed word of a row at `depth`.
+REFNUM_HD Reached reach(uint32_t packed, uint32_t depth) {
+    const uint32_t low = packed & 0x11111111u, one = packed >> 1 & 0x11111111u, two = packed >> 2 & 0x11111111u;
+    const uint32_t some = low | one | two, all = (one & two) | two << 1 | (one | two) << 2 | some << 3;
+    return {depth < NEAR_DEPTHS ? (all & 0x11111111u * (0xFu >> depth)) << depth : 0, some};
+}
+
+// A nibble each to a byte each, nibbles 0 to 3.
+REFNUM_HD uint32_t spread_nibbles(uint32_t x) {
+    const uint32_t pairs = ((x & 0xFFFF) | x << 8) & 0x00FF00FFu;
+    return (pairs | pairs << 4) & 0x0F0F0F0Fu;
+}
+// Binades from `top` to the bytes of eight columns: `top` where there is no element.
+REFNUM_HD Table near_columns(const Reached& x, uint32_t top) {
+    const uint32_t missing = ~x.depths, pairs = missing - (missing >> 1 & 0x55555555u);
+    const uint32_t depth = (pairs & 0x33333333u) + (pairs >> 2 & 0x33333333u);
+    const uint32_t low = spread_nibbles(x.some) * 0xFF, high = spread_nibbles(x.some >> 16) * 0xFF, all = top * 0x01010101u;
+    return {choose(spread_nibbles(depth), all, low), choose(spread_nibbles(depth >> 16), all, high)};
+}
+// Whether no element lies deeper than `near_columns` knows.
+REFNUM_HD bool is_near(const Reached& x, uint32_t top) {
+    return top >= NEAR_DEPTHS - 1 && (x.some & ~(x.depths >> 3)) == 0;
+}
+
+// Rows 0 to count - 1 of 32 by their places in planes.
+REFNUM_HD uint32_t plane_rows(uint32_t count) {
+    return ((1u << count / 8) - 1) * 0x11111111u | ((0x11111111u << count / 8) & ((1u << 4 * (count % 8)) - 1));
 }
 
 }  // namespace refnum

@@ -95,16 +95,14 @@ struct ColumnArguments {
 };
 
 // Rows of one expert that share their columns' bytes: counted from the first row of a window that they meet; the row of
-// the scales.
+// the scales; in a strip its first row, and whether they are its last ones.
 struct Segment {
     int32_t first, end;
     uint32_t number;
+    int32_t begin = 0;
+    bool ends = false;
 
     __device__ __forceinline__ bool has(uint32_t row) const { return (int32_t)row >= first && (int32_t)row < end; }
-    // The row from `first` on whose number is `place` modulo 32.
-    __device__ __forceinline__ int32_t row_at(uint32_t place) const {
-        return (first & -32) + (int32_t)place + (place < (uint32_t)first % 32 ? 32 : 0);
-    }
 };
 
 // The rows of this CTA, a window or a strip of them; none behind the last column and the last window.
@@ -262,18 +260,21 @@ struct Turned {
     }
 };
 
-// Zeros for rows of no expert, from row `from` of a CTA's rows on, `codes` of them a byte: all threads.
-template <int threads, int codes>
+// Zeros for rows of no expert, from row `from` of a CTA's rows on: all threads.
+template <int threads>
 __device__ __forceinline__ void clear_rows(const ColumnArguments& a, const ColumnTile& tile, int32_t from) {
-    const uint32_t chunk = threadIdx.x % 8;
     const uint32_t none[4] = {0, 0, 0, 0};
+    const int32_t rows = (int32_t)tile.rows, first = (from & -16) + 16 * (int32_t)(threadIdx.x % 8);
 #pragma unroll 1
     for (uint32_t column = threadIdx.x / 8; column < WIDE && tile.column + column < a.k; column += threads / 8) {
-        uint8_t* to = a.out + (tile.column + column) * a.out_stride + tile.row / codes;
+        uint8_t* to = a.out + (tile.column + column) * a.out_stride + tile.row;
 #pragma unroll 1
-        for (int32_t row = from + 16 * codes * (int32_t)chunk; row < (int32_t)tile.rows; row += 128 * codes) {
-            if (a.vector == 16) store<16>(to + row / codes, none);
-            else store_some(to + row / codes, make_uint4(0, 0, 0, 0), ((int32_t)tile.rows - row) / codes, a.vector);
+        for (int32_t row = first; row < rows; row += 128) {
+            if (row >= from && a.vector == 16) {
+                store<16>(to + row, none);
+            } else {
+                for (int32_t i = max(row, from); i < min(row + 16, rows); ++i) to[i] = 0;
+            }
         }
     }
 }

@@ -1,4 +1,5 @@
 // E4M3 1x128 tiles -> column tiles (clause N10). 256 threads a tile: each four rows of sixteen columns.
+#include "bulk.cuh"
 #include "columns.cuh"
 #include "fp8_columns.cuh"
 
@@ -8,28 +9,40 @@ struct Rows {  // four rows of sixteen columns; rows that do not exist are zero
     uint32_t w[4][4], byte[4];
 };
 
+// Rows on their way in, and columns on their way out.
+union Held {
+    uint4 rows[4][256];
+    Turned<16> turned;
+};
+
+// RAGGED: rows wait in `held`, not in registers, until the tile's bytes are known.
 __device__ __forceinline__ void load_rows(const ColumnArguments& a, const ColumnTile& tile, uint32_t part,
-                                          uint32_t quad, Rows& rows) {
+                                          uint32_t quad, Rows& rows, Held& held) {
     const offset_t column = tile.column + 16 * part;
     const uint8_t* x = a.x + (tile.row + 4 * quad) * a.x_stride + column;
     const uint8_t* scales = a.scales + (tile.row + 4 * quad) * a.scale_stride + tile.column / WIDE;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
+        const bool exists = 4 * quad + i < (RAGGED ? tile.held : tile.rows) && column < a.k;
         rows.w[i][0] = rows.w[i][1] = rows.w[i][2] = rows.w[i][3] = rows.byte[i] = 0;
-        if (4 * quad + i >= (RAGGED ? tile.held : tile.rows) || column >= a.k) continue;
-        load<16>(x + i * a.x_stride, a.aligned & VECTORS, rows.w[i]);
-        rows.byte[i] = load_byte(scales + i * a.scale_stride);
+        if (RAGGED && a.aligned & VECTORS) copy_16(&held.rows[i][threadIdx.x], x + i * a.x_stride, exists);
+        else if (exists) load<16>(x + i * a.x_stride, a.aligned & VECTORS, rows.w[i]);
+        if (exists) rows.byte[i] = load_byte(scales + i * a.scale_stride);
     }
+    if (!RAGGED || a.aligned & VECTORS) return;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) held.rows[i][threadIdx.x] = make_uint4(rows.w[i][0], rows.w[i][1], rows.w[i][2], rows.w[i][3]);
 }
 
 #if RAGGED
 
 // Parts of the thread's rows (`row_part`) over all columns of the tile, in all eight threads that share them.
-__device__ __forceinline__ void row_parts(const Rows& rows, uint32_t (&part)[4]) {
+__device__ __forceinline__ void row_parts(const Rows& rows, const Held& held, uint32_t (&part)[4]) {
     uint32_t nonzero = 0;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        const uint32_t any = rows.w[i][0] | rows.w[i][1] | rows.w[i][2] | rows.w[i][3];
+        const uint4 four = held.rows[i][threadIdx.x];
+        const uint32_t any = four.x | four.y | four.z | four.w;
         nonzero |= (any & BYTE_MAGNITUDES) != 0 ? 1u << i : 0;
     }
 #pragma unroll
@@ -75,7 +88,7 @@ __device__ __forceinline__ uint32_t raise_by_edge(const ColumnArguments& a, cons
         return (word & BYTE_MAGNITUDES) != 0;
     };
     if (__any_sync(~0u, nonzero(best & 0xFF))) return best >> 8;
-#pragma unroll 8
+#pragma unroll 1
     for (uint32_t r = 0; r < count; ++r) {
         const bool some = __any_sync(~0u, nonzero(r));
         most = max(most, row_part(some, bytes[r]));
@@ -106,13 +119,14 @@ __device__ __forceinline__ void segment_bytes(const ColumnArguments& a, const Co
     }
 }
 
-// The bytes of the segments of the thread's rows, a byte each.
-__device__ __forceinline__ uint32_t shared_bytes(const ColumnArguments& a, const ColumnTile& tile, const Rows& rows,
-                                                 uint32_t quad, TileRows& all) {
+// The bytes of the segments of the thread's rows, a byte each; the rows' codes come from where they wait.
+__device__ __forceinline__ uint32_t shared_bytes(const ColumnArguments& a, const ColumnTile& tile, Rows& rows,
+                                                 uint32_t quad, TileRows& all, const Held& held) {
     const Edges edges = window_edges<TALL, TALL>(a, tile);
     if (edges.some()) fetch_edges(a, tile, edges, all);
     uint32_t part[4];
-    row_parts(rows, part);
+    wait_copies();
+    row_parts(rows, held, part);
     if (threadIdx.x % 8 == 0) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) all.parts[4 * quad + i] = (uint16_t)part[i];
@@ -120,7 +134,12 @@ __device__ __forceinline__ uint32_t shared_bytes(const ColumnArguments& a, const
     }
     __syncthreads();
     segment_bytes(a, tile, all);
-    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const uint4 four = held.rows[i][threadIdx.x];
+        rows.w[i][0] = four.x, rows.w[i][1] = four.y, rows.w[i][2] = four.z, rows.w[i][3] = four.w;
+    }
+    __syncthreads();  // columns take the place of rows
     return reinterpret_cast<const uint32_t*>(all.bytes)[quad];
 }
 
@@ -132,7 +151,7 @@ struct TileRows {
 
 // All rows are of one segment, and it has no others: its byte.
 __device__ __forceinline__ uint32_t shared_bytes(const ColumnArguments&, const ColumnTile&, const Rows& rows, uint32_t,
-                                                 TileRows& all) {
+                                                 TileRows& all, const Held&) {
     uint32_t most = 0;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -178,20 +197,20 @@ __device__ __forceinline__ void turn(Rows& rows, uint32_t bytes, uint32_t part, 
 
 template <bool te>
 __device__ __forceinline__ void fp8_columns(const ColumnArguments& a) {
-    __shared__ __align__(16) Turned<16> turned;
+    __shared__ __align__(16) Held held;
     __shared__ TileRows all;
     const uint32_t part = threadIdx.x % 8, quad = threadIdx.x / 8;
     const ColumnTile tile = column_tile<TALL>(a);
     if (tile.rows == 0) return;
     Rows rows;
-    load_rows(a, tile, part, quad, rows);
-    const uint32_t bytes = shared_bytes(a, tile, rows, quad, all);
-    if (threadIdx.x / 32 * 16 < tile.rows) turn<te>(rows, bytes, part, quad, turned);  // a warp has sixteen rows
+    load_rows(a, tile, part, quad, rows, held);
+    const uint32_t bytes = shared_bytes(a, tile, rows, quad, all, held);
+    if (threadIdx.x / 32 * 16 < tile.rows) turn<te>(rows, bytes, part, quad, held.turned);  // a warp has sixteen rows
 #if !RAGGED
     if (threadIdx.x < 32) store_scales(a, tile.window, tile.column + 4 * threadIdx.x, bytes * 0x01010101u);
 #endif
     __syncthreads();
-    turned.template store_columns<256>(a, tile);
+    held.turned.template store_columns<256>(a, tile);
 }
 
 }  // namespace refnum

@@ -19,7 +19,7 @@ template <int tall, int run, int skew>
 struct PackedTile {
     static constexpr int pitch = WIDE / 8 + skew, run_pitch = run * pitch + 4;  // words of a row, and of a run
     __align__(16) uint32_t codes[tall * pitch + tall / run * 4];
-    __align__(8) uint8_t bytes[tall * GROUPS];
+    __align__(16) uint8_t bytes[tall * GROUPS];
 
     __device__ __forceinline__ uint32_t* row(uint32_t i) { return codes + i * pitch + i / run * 4; }
     __device__ __forceinline__ uint4& block(uint32_t i, uint32_t group) {
@@ -50,27 +50,6 @@ struct PackedTile {
             }
         }
         fetch_scales(a, column, first, rows, tall, bytes, keep, turned);
-    }
-
-    // The places `from` to `from` + 31 as rows of one segment, at their numbers modulo 32: all threads.
-    __device__ __forceinline__ void fetch_slot(const ColumnArguments& a, const ColumnTile& to, const Segment& now,
-                                               uint32_t slot, uint64_t keep) {
-        const uint32_t group = threadIdx.x % GROUPS, own = threadIdx.x / GROUPS, lane = threadIdx.x % 32;
-        const int32_t row = now.row_at(own), below = now.row_at(lane);
-        const uint8_t* x = a.x + (to.row + row) * a.x_stride + (to.column / 2 + 16 * group);
-        const bool here = row < now.end && to.column + 32 * group < a.k;
-        if (a.aligned & VECTORS) {
-            copy_16(&block(32 * slot + own, group), x, here);
-        } else {
-            uint32_t w[4] = {0, 0, 0, 0};
-            if (here) load<16>(x, false, w);
-            block(32 * slot + own, group) = make_uint4(w[0], w[1], w[2], w[3]);
-        }
-        if (threadIdx.x / 32 != slot % WARPS) return;
-        const uint8_t* scales = a.scales + (to.row + below) * a.scale_stride + to.column / 32;
-        uint8_t* place = bytes + (32 * slot + lane) * GROUPS;
-        if (a.aligned & SCALES && to.column + WIDE <= a.k) copy_scales(place, scales, below < now.end, keep);
-        else fetch_bytes(a, to.column, scales, below < now.end, place);
     }
 
     // Scales of `count` rows from `first` on, of which `rows` exist; the others get 0.

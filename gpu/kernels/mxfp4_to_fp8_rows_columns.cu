@@ -30,7 +30,7 @@ __device__ __forceinline__ void row_tables(const ColumnArguments& a, const Colum
     }
     const offset_t column = tile.column + 32 * first;
     const int32_t own = Places(now).row(row);
-    if (own >= 0 && own < min(now.end, (int32_t)tile.rows) && column < a.k) {
+    if (own >= now.first && own < now.end && column < a.k) {
         a.row_scales[(tile.row + own) * ((a.k + 127) / 128) + column / 128] = (uint8_t)shared;
     }
 }
@@ -40,7 +40,6 @@ __device__ __forceinline__ void store_rows(const ColumnArguments& a, const Colum
     static_assert(WIDE / PIECES == RUN && TURNS == 1, "equal rows of all runs lie at constant distances");
     const Places places(now);
     const uint32_t piece = threadIdx.x % PIECES, first = threadIdx.x / PIECES;
-    const int32_t end = min(now.end, (int32_t)tile.rows);
     const offset_t column = tile.column + 16 * piece, step = RUN * a.k, below = TALL * a.k;
     if (column >= a.k) return;
     uint8_t* to = a.rows + (tile.row + places.base + first) * a.k + column;
@@ -49,8 +48,8 @@ __device__ __forceinline__ void store_rows(const ColumnArguments& a, const Colum
 #pragma unroll
     for (int i = 0; i < TALL / RUN; ++i, to += step) {
         const int32_t row = places.row(first + RUN * i);
-        if (!RAGGED && row >= end) return;
-        if (RAGGED && (row < 0 || row >= end)) continue;
+        if (!RAGGED && row >= now.end) return;
+        if (RAGGED && (row < now.first || row >= now.end)) continue;
         const uint2 two = *reinterpret_cast<const uint2*>(from + i * RowsTile::run_pitch);
         uint32_t codes[4];
         e4m3_words(two.x, own[RUN * i], codes[0], codes[1]);

@@ -84,7 +84,7 @@ __device__ __forceinline__ uint32_t first_bytes(int32_t count, int i) {
 __device__ __forceinline__ bool join_sectors(const Share& share, const Segment& now, int32_t place, OpenSectors& open,
                                              uint32_t (&out)[8][4]) {
     const int32_t first = now.first & -SECTOR, last = now.end & -SECTOR;
-    const bool head = place < first + SECTOR, joins = head && now.first != first && first >= 0;
+    const bool head = place < first + SECTOR, joins = head && now.first != first && now.first != now.begin;
     const int32_t later = head ? (now.first & (TALL - 1)) - (int32_t)share.row : 0;
     const bool keeps_later = place + TALL >= last && place + TALL < last + SECTOR;
     const bool keeps = keeps_later || (place >= last && place < last + SECTOR);
@@ -122,23 +122,48 @@ __device__ __forceinline__ void store_columns(const ColumnArguments& a, const Co
     }
 }
 
-// To their places in the strip, as far as their sectors are full; behind the last segment nothing but zeros fills them.
+// The same in a strip, bytes `from` to `end` - 1 of the sixteen. Strips that meet within sixteen have some each.
+__device__ __forceinline__ void store_part(const ColumnArguments& a, const ColumnTile& tile, const Share& share,
+                                           int32_t row, int32_t from, int32_t end, const uint32_t (&out)[8][4]) {
+    if (end <= from) return;
+    uint8_t* to = a.out + (tile.column + 8 * share.word) * a.out_stride + tile.row + row;
+    const bool whole = from == 0 && end == RUN;
+    if (whole && a.vector == 16) {
+#pragma unroll
+        for (int j = 0; j < 8; ++j, to += a.out_stride) store<16>(to, out[j]);
+        return;
+    }
+#pragma unroll
+    for (int j = 0; j < 8; ++j, to += a.out_stride) {
+        uint4 four = make_uint4(out[j][0], out[j][1], out[j][2], out[j][3]);
+#pragma unroll 1
+        for (int32_t i = 0; i < end; i += 4) {
+            if (i >= from && i + 4 <= end && a.vector >= 4) {
+                *reinterpret_cast<uint32_t*>(to + i) = four.x;
+            } else {
+#pragma unroll 1
+                for (int32_t b = max(i, from); b < min(i + 4, end); ++b) to[b] = (uint8_t)(four.x >> 8 * (b - i));
+            }
+            four = make_uint4(four.y, four.z, four.w, 0);
+        }
+    }
+}
+
+// To their places in the strip, as far as their sectors are full; the strip's last segment leaves nothing.
 __device__ __forceinline__ void store_runs(const ColumnArguments& a, const ColumnTile& tile, const Share& share,
                                            const Segment& now, OpenSectors& open, uint32_t (&out)[8][4]) {
-    const int32_t rows = (int32_t)tile.rows, first = now.first & -SECTOR;
-    const bool final = now.end == (int32_t)tile.held;
+    const int32_t first = now.first & -SECTOR, full = now.ends ? now.end : now.end & -SECTOR;
     const int32_t place = first + (((int32_t)share.row - first) & (TALL - 1));
     bool later = false;
     if ((now.first | now.end) % SECTOR != 0) later = join_sectors(share, now, place, open, out);
-    const int32_t full = final ? min((now.end + SECTOR - 1) & -SECTOR, rows) : now.end & -SECTOR;
-    if (place >= 0 && place < full) store_columns(a, tile, share, place, out);
-    if (!final || !later || place + TALL >= full) return;
+    store_part(a, tile, share, place, max(now.begin - place, 0), min(full - place, RUN), out);
+    if (!now.ends || !later || place + TALL >= full) return;
     const uint4* own = open.own(share);
 #pragma unroll
     for (int j = 0; j < 8; ++j, own += 4 * OpenSectors::runs) {
         out[j][0] = own->x, out[j][1] = own->y, out[j][2] = own->z, out[j][3] = own->w;
     }
-    store_columns(a, tile, share, place + TALL, out);
+    store_part(a, tile, share, place + TALL, 0, min(full - place - TALL, RUN), out);
 }
 
 // The same in a window.
@@ -148,10 +173,9 @@ __device__ __forceinline__ void store_runs(const ColumnArguments& a, const Colum
     store_columns(a, tile, share, (int32_t)share.row, out);
 }
 
-// Column bytes of a segment, unless it begins above the strip: then the strip above has them.
+// Column bytes of a segment.
 __device__ __forceinline__ void store_bytes(const ColumnArguments& a, const ColumnTile& tile, const Segment& now,
                                             uint32_t word, Table bytes) {
-    if (now.first < 0) return;
     store_scales(a, now.number, tile.column + 8 * word, bytes.low);
     store_scales(a, now.number, tile.column + 8 * word + 4, bytes.high);
 }

@@ -5,7 +5,7 @@
 // alone; of rows outside the window it needs the scales. `amax` would need all of them, so it walks a strip of segments.
 // Each lies in the tile by its rows' numbers modulo 128: so a thread's sixteen rows leave as they are, at a multiple of
 // 16, only that one thread has rows of two such places. A sector of 32 bytes of a column that a segment fills in part
-// waits in shared memory for the next segment; segments that reach beyond the strip are turned by both strips.
+// waits in shared memory for the next segment. A strip has the segments that begin in it.
 #pragma once
 
 #include "mxfp4_to_fp8_runs.cuh"
@@ -225,6 +225,8 @@ __device__ __forceinline__ void walk_rows(const ColumnArguments& a, const Column
                                           OpenSectors&, Work work) {
     const uint64_t keep = keep_policy();  // for scales: 64 bytes of DRAM hold a row's for eight or sixteen tiles
     TileSegments s(a, tile);
+    if (s.now.first < 0) s.next();
+    const int32_t begin = s.now.first;
     const auto fetch = [&](RowsTile& to) {
         const Places places(s.now);
         to.fetch(a, tile.column, tile.row + places.base, (uint32_t)(s.now.end - places.base), keep, places.skew);
@@ -232,8 +234,9 @@ __device__ __forceinline__ void walk_rows(const ColumnArguments& a, const Column
     if (s.some()) fetch(rows[0]);
 #pragma unroll 1
     for (uint32_t turn = 0; s.some(); turn = AHEAD - turn) {
-        const Segment now = s.now;
+        Segment now = s.now;
         s.next();
+        now.begin = begin, now.ends = !s.some();
         wait_copies();
         __syncthreads();
         if (AHEAD && s.some()) fetch(rows[AHEAD - turn]);
@@ -242,7 +245,7 @@ __device__ __forceinline__ void walk_rows(const ColumnArguments& a, const Column
         __syncthreads();
         fetch(rows[0]);
     }
-    if (tile.held < tile.rows) clear_rows<WORKERS, 1>(a, tile, ((int32_t)tile.held + SECTOR - 1) & -SECTOR);
+    if (tile.held < tile.rows) clear_rows<WORKERS>(a, tile, (int32_t)tile.held);
 }
 
 __device__ __forceinline__ void fetch_edges(const ColumnArguments&, const ColumnTile&, Nothing&, uint64_t) {}

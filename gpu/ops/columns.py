@@ -79,10 +79,10 @@ RAGGED: dict[str, Order] = {
     "mxfp4_to_fp8_columns_amax": Order(2, 5, ragged=1, strip=8, ahead=1),
     "mxfp4_to_fp8_rows_columns_max": Order(0, 4, 256, cluster=2, ragged=1),
     "mxfp4_to_fp8_rows_columns_amax": Order(0, 5, ragged=1, strip=8, ahead=1, line=64),
-    "mxfp4_columns_max": Order(2, 4, ragged=1, strip=14),
-    "mxfp4_columns_amax": Order(2, 4, ragged=1, strip=14),
-    "fp8_columns_rne": Order(2, 4, ragged=1),
-    "fp8_columns_te": Order(2, 4, ragged=1),
+    "mxfp4_columns_max": Order(4, 7, ragged=1),
+    "mxfp4_columns_amax": Order(2, 5, ragged=1),
+    "fp8_columns_rne": Order(2, 8, ragged=1),
+    "fp8_columns_te": Order(2, 8, ragged=1),
 }
 """The same where experts begin anywhere."""
 
@@ -99,7 +99,7 @@ class Shape(NamedTuple):
     codes: int = 1
 
 
-SHAPES = {"fp8_columns": Shape(threads=256), "mxfp4_columns": Shape(32, 256, 64, codes=2)}
+SHAPES = {"fp8_columns": Shape(threads=256), "mxfp4_columns": Shape(32, 256, 256, codes=2)}
 """Kernel file -> its shape, where it is not the usual one."""
 
 

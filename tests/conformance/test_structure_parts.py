@@ -48,7 +48,7 @@ def test_rows_and_columns_are_cut_where_the_answer_is_local():
 def test_a_scale_of_the_tensor_that_hangs_on_a_given_maximum_is_no_hindrance():
     found = cutting("luq", "HOPPER", OPERATIONS["luq"].defaults())
     assert set(found.inputs) == {"x", "r_under", "r_log"} and set(found.outputs) == {"packed"}
-    assert cutting("occ", "HOPPER", OPERATIONS["occ"].defaults()) is None
+    assert cutting("occ", "HOPPER", OPERATIONS["occ"].defaults()) is UNCUT
 
 
 def test_what_is_not_local_is_not_cut():

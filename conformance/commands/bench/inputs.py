@@ -19,7 +19,7 @@ from ...cases.case import Case
 from ...cases.entry import WORDS
 from ...cases.operation import OPERATIONS
 from .lines import Line
-from .shapes import Shape
+from .shapes import ALIGN, Shape
 
 PART = 4096
 """Rows that are made at a time."""
@@ -120,26 +120,28 @@ def _payload(xp: Any, line: Line, shape: Shape, seed: int) -> dict[str, Array]:
     return {"payload": refnum.pack_payload(**_mxfp4(xp, line, shape, seed))}
 
 
-def _row_map(xp: Any, shape: Shape) -> Array:
+def _row_map(xp: Any, line: Line, shape: Shape) -> Array:
     """Return the token of every row in expert order: each token goes to `top_k` of the experts."""
     count = shape.tokens * shape.top_k
     mixed = np.random.default_rng(1).permutation(count) % shape.tokens
-    ends = np.cumsum(shape.splits())
-    for start, end in zip(ends - shape.splits(), ends, strict=True):
+    splits = shape.splits(line.unit)
+    ends = np.cumsum(splits)
+    for start, end in zip(ends - splits, ends, strict=True):
         mixed[start:end].sort()
     return xp.asarray(mixed.astype(np.int64))
 
 
 def _permute(xp: Any, line: Line, shape: Shape, seed: int) -> dict[str, Array]:
-    return {**_payload(xp, line, shape, seed), "row_map": _row_map(xp, shape)}
+    return {**_payload(xp, line, shape, seed), "row_map": _row_map(xp, line, shape)}
 
 
 def _unpermute(xp: Any, line: Line, shape: Shape, seed: int) -> dict[str, Array]:
-    rows, columns = shape.matrix(line.at)  # every expert has whole groups of 32 rows: no padding is added
-    weights = xp.random.default_rng(seed).random((rows,), np.float32)
+    count, columns = shape.matrix(line.at)
+    rows = sum(-(-n // ALIGN) * ALIGN for n in shape.splits(line.unit))  # every expert's are padded to whole groups
+    weights = xp.random.default_rng(seed).random((count,), np.float32)
     return {
         "rows": noise(xp, (rows, columns), line.dtypes.get("rows", "bfloat16"), seed),
-        "row_map": _row_map(xp, shape), "weights": weights,
+        "row_map": _row_map(xp, line, shape), "weights": weights,
     }  # fmt: skip
 
 

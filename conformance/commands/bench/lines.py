@@ -93,10 +93,15 @@ def _in_layouts(label: str, operation: str, at: str, ways: tuple[str, ...], **pa
     )
 
 
+def _at_any_row(line: Line, unit: int = 1) -> tuple[Line, Line]:
+    """Return a line of experts at multiples of 32 rows, and the same at any of `unit`."""
+    return line, replace(line, label=f"{line.label}, unaligned", unit=unit)
+
+
 def _by_experts(label: str, operation: str, unit: int = 1, **params: Any) -> tuple[Line, ...]:
     """Return a line for one expert, one for the shape's at multiples of 32 rows, one for these at any of `unit`."""
     line = Line(f"{label}, experts", operation, "rows", params, experts=True)
-    return Line(label, operation, "rows", params), line, replace(line, label=f"{line.label}, unaligned", unit=unit)
+    return Line(label, operation, "rows", params), *_at_any_row(line, unit)
 
 
 _ALL = (
@@ -178,11 +183,11 @@ _ALL = (
     *_quantisers("payload", "quantize_payload"),
     Line("FP8 -> payload", "fp8_to_payload", "tokens"),
     Line("unpack payload", "unpack_payload", "rows"),
-    Line("permute and pad", "permute_pad", "tokens", {"align": 32}, experts=True),
-    Line("permute and unpack", "permute_unpack", "tokens", {"align": 32}, experts=True),
-    Line("unpermute", "unpermute", "rows", {"align": 32}, experts=True, optional=("weights",)),
-    Line("unpermute, FP32 rows", "unpermute", "rows", {"align": 32}, experts=True, optional=("weights",),
-         dtypes={"rows": "float32"}),
+    *_at_any_row(Line("permute and pad", "permute_pad", "tokens", {"align": 32}, experts=True)),
+    *_at_any_row(Line("permute and unpack", "permute_unpack", "tokens", {"align": 32}, experts=True)),
+    *_at_any_row(Line("unpermute", "unpermute", "rows", {"align": 32}, experts=True, optional=("weights",))),
+    *_at_any_row(Line("unpermute, FP32 rows", "unpermute", "rows", {"align": 32}, experts=True, optional=("weights",),
+                      dtypes={"rows": "float32"})),
     *_casts(),
     Line("FP8 product, chain", "matmul_fp8", "product", {"order": "chain"}),
     Line("FP8 product, 1x128 by 128x128", "matmul_fp8", "product", {"order": "promote128"},
