@@ -48,24 +48,22 @@ LINES: dict[str, tuple[str, dict[str, str]]] = {
 }
 """Function -> its operation and options."""
 SWEEP: dict[str, list[Order]] = {
-    "mxfp4_to_fp8_columns": [
+    "mxfp4_to_fp8_columns_max": [Order(across, blocks, 256, turns=2) for across in (1, 2) for blocks in (5, 6)],
+    "mxfp4_to_fp8_columns_amax": [
         *(Order(2, 5, strip=strip, ahead=1) for strip in (6, 8, 12, 24)),
-        *(Order(2, 4, strip=strip, ahead=1) for strip in (15, 29)),
         *(Order(2, 6, strip=strip, ahead=1) for strip in (10, 19)),
-        *(Order(across, blocks, 256, turns=2) for across in (1, 2) for blocks in (5, 6)),
     ],
-    "mxfp4_to_fp8_rows_columns": [
+    "mxfp4_to_fp8_rows_columns_max": [Order(0, blocks, 256, cluster=2) for blocks in (3, 4)],
+    "mxfp4_to_fp8_rows_columns_amax": [
         *(Order(0, 5, strip=strip, ahead=1, line=line) for strip in (4, 8, 12, 24) for line in (32, 64)),
         Order(0, 4, strip=15, ahead=1),
-        *(Order(0, blocks, 256, cluster=2) for blocks in (3, 4)),
     ],
-    "fp8_columns": [Order(2, 4)],
-    "mxfp4_columns": [
-        *(Order(2, 4, strip=strip) for strip in (7, 10, 14, 29, 57)),
-        *(Order(2, 5, strip=strip) for strip in (12, 23)),
-    ],
+    "fp8_columns_rne": [Order(across, blocks) for across in (2, 4) for blocks in (6, 8)],
+    "fp8_columns_te": [Order(across, blocks) for across in (2, 4) for blocks in (6, 8)],
+    "mxfp4_columns_max": [Order(across, blocks) for across in (1, 2, 4) for blocks in (6, 7)],
+    "mxfp4_columns_amax": [Order(across, blocks) for across in (1, 2, 4) for blocks in (5, 6)],
 }
-"""Kernel file -> orders that a sweep tries."""
+"""Function -> orders that a sweep tries."""
 SMALL: tuple[tuple[int, ...], ...] = (
     (129, 0, 131, 1, 255, 3, 121), (1,) * 150, (5, 7, 3, 0, 1, 9, 2, 6, 31, 33, 17, 4, 8, 23, 1, 130),
     (8, 136, 24, 200, 64, 48), (260, 4, 132, 100, 16), (77, 400, 163), (384, 1), (112, 144, 128, 128), (640,),
@@ -248,8 +246,7 @@ def run_lines(name: str, sets: list[tuple[Any, ...]], copy: float) -> list[dict[
 
 def orders(name: str) -> list[Order]:
     """Return the shipped order of a ragged function, then those that a sweep tries."""
-    walks = name.startswith("mxfp4_columns") or name.endswith("amax")  # the others have windows
-    others = [order._replace(ragged=1) for order in SWEEP[LINES[name][0]] if walks == (order.strip > 1)]
+    others = [order._replace(ragged=1) for order in SWEEP[name]]
     return list(dict.fromkeys([columns.RAGGED[name], *others]))
 
 

@@ -9,6 +9,7 @@ second against those of a copy; with --tune under other cuts of the launches too
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -55,7 +56,7 @@ def bits(report: dict[str, Any], rows: int = 4096) -> None:
         for target in ("bfloat16", "float32"):
             for compat in ("paper", "ms-amp"):
                 for k in (5, 3) if x is every else (5,):
-                    given = {"k": k, "target": target, "compat": compat}
+                    given: dict[str, Any] = {"k": k, "target": target, "compat": compat}
                     count += 1
                     wrong += [] if same(refnum.dge(x, **given), ops.dge(x, **given)) else [f"dge {x.dtype} {given}"]
         for axis in ("tensor", "token", "channel"):
@@ -67,9 +68,9 @@ def bits(report: dict[str, Any], rows: int = 4096) -> None:
     state = refnum.StableSpamState(0.1 * weight, weight * weight, 3, 3, np.float32(2), np.float32(9), np.float32(99))
     factors, _, _ = refnum.stable_spam_factors(state, every[:1024], norm=np.float32(2600), largest=np.float32(5))
     for forget in ("", "before", "after"):
-        given = (2 * weight, weight, state.m, state.v, cupy.asarray(factors.array), forget)
+        step = (2 * weight, weight, state.m, state.v, cupy.asarray(factors.array), forget)
         count += 1
-        good = same(refnum.stable_spam_apply(*given), optimisers.stable_spam_apply(*given))
+        good = same(refnum.stable_spam_apply(*step), optimisers.stable_spam_apply(*step))
         wrong += [] if good else [f"stable_spam {forget}"]
     report |= {"calls": count, "wrong": wrong}
     print(f"{count} calls compared, {len(wrong)} wrong", wrong[:5], flush=True)
@@ -108,7 +109,7 @@ def calls() -> dict[str, Timed]:
             out = (*to[:2], cupy.empty((2, vectors), given.dtype))
             size = given.dtype.itemsize * 3
             found[f"occ {name}, {axis}"] = Timed(
-                lambda given=given, axis=axis, out=out: ops.occ(given, (99, 100), axis, out=out), size, "occ"
+                functools.partial(ops.occ, given, (99, 100), axis, out=out), size, "occ"
             )
     factors = cupy.asarray(np.array([1, 4, 4.5, 2, 2, 0.9, 0.1, 0.99, 0.01, 0.5, 1e-8, 1e-3], np.float32))
     state = 2 * x, 0.1 * x, x * x

@@ -173,7 +173,19 @@ def _like(name: str, value: Any, place: _Place) -> Any:
     return value if isinstance(value, (*_NUMBERS, np.generic)) else _native(name, value)
 
 
-_WHOLE: dict[str, Callable[[str, Any, _Place], Any]] = {"case": _case, "state": _state, "words": _words, "like": _like}
+def _measured(name: str, value: Any, place: _Place) -> Any:
+    """A number that was measured elsewhere: an array of one; Python's own numbers are for the step to judge."""
+    plain = isinstance(value, (*_NUMBERS, np.generic)) or value is None
+    return value if plain else _array(name, "float32", value, {}, place)
+
+
+_WHOLE: dict[str, Callable[[str, Any, _Place], Any]] = {
+    "case": _case,
+    "state": _state,
+    "words": _words,
+    "like": _like,
+    "measured": _measured,
+}
 """Kinds of arguments that are no array of one dtype -> how they are taken."""
 
 

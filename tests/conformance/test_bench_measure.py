@@ -64,6 +64,12 @@ def test_every_timed_operation_has_a_line():
     assert {line.operation for line in lines.LINES} == set(OPERATIONS) - silent
 
 
+def test_every_line_of_experts_has_one_whose_experts_begin_anywhere():
+    ragged = {line.label for line in lines.LINES if OPERATIONS[line.operation].ragged and line.experts}
+    aligned = {label for label in ragged if not label.endswith(", unaligned")}
+    assert len(aligned) == 12 and ragged == aligned | {f"{label}, unaligned" for label in aligned}
+
+
 def test_an_unwritten_byte_is_seen():
     (record,) = records(plan(broken=True, lines=lines.select(["FP8 -> MXFP4"])))
     assert record["agreement"] == "differs"
@@ -273,7 +279,7 @@ def test_bytes_of_the_lines_of_other_dtypes(whole):
 
 def test_a_line_that_the_subject_lacks_is_recorded_with_the_reason():
     one = from_dict({"name": "few", "operations": {"pack_payload": model("pack_payload")}, "arrays": "cupy"}, "here")
-    chosen = measure.Plan(of_subject(one), (), lines.select(["pack_payload", "permute_pad"]), (SHAPE,), repeat=2)
+    chosen = measure.Plan(of_subject(one), (), lines.select(["pack_payload", "permute and pad"]), (SHAPE,), repeat=2)
     assert [(r["status"], r["words"]) for r in records(chosen)] == [
         ("timed", ""), ("not offered", "few has no permute_pad"),
     ]  # fmt: skip

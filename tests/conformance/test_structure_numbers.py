@@ -46,14 +46,15 @@ def test_every_number_is_asked_often(operation):
 
 
 def test_every_number_of_columns_meets_every_storage_and_order_of_calls():
-    storages, calls = defaultdict(set), defaultdict(set)
+    storages, calls, outs = defaultdict(set), defaultdict(set), set()
     for field in fields("pack_payload", "HOPPER", {}, "full"):
         for part in field.parts:
             storages[part.row["columns"]].add(part.form.get("packed.storage", "contiguous"))
             calls[part.row["columns"]].add(part.calls)
+            outs |= {part.calls} if "out" in part.form else set()
     for blocks in wide_numbers("pack_payload"):
         assert storages[32 * blocks] >= {"row gap", "element gap", "transposed", "reversed rows", "broadcast rows"}
-        assert calls[32 * blocks] == {"once", "at once", "after a refusal"}
+        assert calls[32 * blocks] == {"once", "at once", "after a refusal"} == outs
 
 
 def test_every_value_of_a_number_that_is_an_argument_stands_beside_every_number_of_columns():

@@ -31,8 +31,9 @@ from refnum import layouts, philox
 from refnum.errors import ArgumentError, DtypeError, ProfileError, RefnumError, ShapeError, shown
 
 TWINS = ("quantize_", "dequantize_mxfp4", "dequantize_fp8", "fp8_", "mxfp4_", "swiglu_", "pack_", "unpack_", "permute_",
-         "unpermute", "matmul_fp8", "hadamard", "dge", "occ")  # fmt: skip
-TWINLESS = {"quantize_mx", "quantize_tetrajet", "quantize_tetrajet_v2"}
+         "unpermute", "matmul_fp8", "hadamard", "dge", "occ", "luq", "dequantize_luq", "radix4",
+         "dequantize_radix4", "q_ema")  # fmt: skip
+TWINLESS = {"quantize_mx", "quantize_tetrajet_v2"}
 """What has a name like theirs and no kernel."""
 
 

@@ -30,7 +30,7 @@ SEEDS = 6
 OUT, SAME, OTHERS = (0, 4), (5,), (1, 2, 3, 6, 7)
 """Of eight turns those that give `out`, those that repeat a row, and those in any other storage."""
 CALL_TURNS = {3: "after a refusal", 6: "at once"}
-"""Of eight turns those that are called otherwise than once."""
+"""Of nine turns those that are called otherwise than once: each of the eight in turn."""
 APART = 11
 """Turns between those of two numbers that are neighbours."""
 STEPS = (1, 17, 19, 29, 31, 37, 41, 43, 47, 53)
@@ -122,7 +122,7 @@ def _apart(maker: Maker, numbers: Pairs, more: Row) -> Iterator[tuple[Maker, Row
             share = (times + (rows + size + half) % 2) // 2 if two else times
             if share:
                 groups[*key, large, special, half].append((rows, size, share))
-    for place, (key, members) in enumerate(groups.items()):
+    for place, (key, members) in enumerate(sorted(groups.items())):
         levels = {name: shape[name][(key[-1] + at * (place // 4)) % len(shape[name])] for at, name in enumerate(two)}
         yield maker, {**levels, "classes": CLASSES[key[-2]], **more}, members
 
@@ -225,7 +225,7 @@ def _part(
     maker: Maker, case: Case, row: Row, cell: tuple[int, int], rows: int, size: int, same: bool, turn: int, dice: Random
 ) -> Part:
     """Return some rows of a field, or its last columns, or the whole."""
-    calls = CALL_TURNS.get(turn % 8, "once")
+    calls = CALL_TURNS.get(turn % 9, "once")
     if maker.cutting.axis == ROWS:
         first = 0 if maker.cutting.from_first else dice.randint(0, cell[0] - rows)
         return Part(first, rows, {**row, "rows": rows, "calls": calls}, form_of(row), same, calls)

@@ -26,9 +26,8 @@ RESIDUES = tuple(count for count in range(67, 1027) if count not in MARKS)
 """Numbers that stand for every residue of 512, below it and beyond."""
 EACH, LOW = 4, 256
 """Numbers of the other side that each of `RESIDUES` meets; those below `LOW` meet as much of it as may be."""
-AREA, MOST, THIN = 1 << 15, 1 << 17, 2
-"""Elements below which every pair is asked; of the largest part; and of how many pairs between one is asked
-of an operation whose model takes longer."""
+AREA, MOST, THIN = 1 << 14, 1 << 17, 3
+"""Elements below which every pair is asked; of the largest part; and of how many pairs between one is asked."""
 TURNS = 16
 """Times that a number is asked at least, in other forms; twice as often the most rows, and the most columns."""
 GIANT_TALL, GIANT_WIDE = {True: 65540, False: 4096}, {True: 65540, False: 2051}
@@ -76,7 +75,7 @@ def pairs(operation: str, share: float, dice: Random, turns: int = TURNS) -> Pai
     for rows in tall:
         for size in wide:
             area = rows * size * step
-            if area <= most and dice.random() < share * (1 if area <= AREA or share == 1 else 1 / THIN):
+            if area <= most and dice.random() < share * (1 if area <= AREA else 1 / THIN):
                 found[rows, size] = 1
     found.update(set(_residues(operation, share, dice)) if turns == TURNS else ())
     for pair in {*_largest(operation, most if turns == TURNS else most // 8)} - {*found}:
@@ -91,9 +90,9 @@ def brief_pairs(operation: str, dice: Random) -> Pairs:
     """Return pairs in which every singled out number stands once, most beside a small one, and the largest."""
     found, step = Pairs(), unit(operation)
     for rows in tall_numbers():
-        found[rows, dice.randint(1, max(1, min(17, AREA // 4 // step // rows)))] += 1
+        found[rows, dice.randint(1, max(1, min(17, AREA // 2 // step // rows)))] += 1
     for size in wide_numbers(operation):
-        found[dice.randint(1, max(1, min(40, AREA // 4 // step // size))), size] += 1
+        found[dice.randint(1, max(1, min(40, AREA // 2 // step // size))), size] += 1
     for rows in (number for number in RESIDUES if number < LOW):
         found[rows, 1] += 1
         if step == 1:
@@ -118,7 +117,7 @@ def _residues(operation: str, share: float, dice: Random) -> Iterator[tuple[int,
     loose = operation in LOOSE
     count = max(1, round((EACH if loose else EACH - 1) * share))
     for number in RESIDUES:
-        room = max(1, min(SMALL[-1], AREA // 2 // number // unit(operation)))
+        room = max(1, min(SMALL[-1], AREA // number // unit(operation)))
         for _ in range(count):
             yield number, dice.randint(1, room)
             if loose:
@@ -128,8 +127,9 @@ def _residues(operation: str, share: float, dice: Random) -> Iterator[tuple[int,
 def _largest(operation: str, most: int) -> Iterator[tuple[int, int]]:
     """Yield each number of rows beside the most columns, each number of columns beside the most rows."""
     step, wide = unit(operation), wide_numbers(operation)
-    for rows in (*tall_numbers(), *(rows for rows in RESIDUES if rows < LOW)):
-        yield rows, max((size for size in wide if rows * size * step <= most), default=1)
+    low = [rows for rows in RESIDUES if rows < LOW]
+    for rows, area in (*((rows, most) for rows in tall_numbers()), *((rows, most // 4) for rows in low)):
+        yield rows, max((size for size in wide if rows * size * step <= area), default=1)
     for size in wide:
         yield max(1, min(MOST_TALL, most // step // size)), size
 

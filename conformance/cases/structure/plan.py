@@ -17,7 +17,7 @@ from ..layouts import IN, OUT
 from ..operation import OPERATIONS
 from . import factors
 from .build import build
-from .covering import Fits, Level, Row, Table, completed, pairs, singles
+from .covering import Fits, Level, Row, Table, pairs, singles
 from .factors import CASTS, RAGGED, ROUTED
 from .mixed import SHARES, mixed_rows, stairs
 from .models import MODELS
@@ -285,12 +285,11 @@ def _layout_rows(operation: str, reads: bool, tile: tuple[int, int]) -> tuple[Ro
 
 @functools.lru_cache(maxsize=64)
 def _form_rows(operation: str, dtype: str, stochastic: bool) -> tuple[Row, ...]:
-    """Rows of the forms of a call, each with its pairs; then those of calls that give `out`."""
+    """Rows of the forms of a call, each level beside others; then those of calls that give `out`."""
     rows: list[Row] = []
     for table in filter(None, _form_tables(operation, dtype, stochastic)):
         base = {name: levels[0] for name, levels in table.items()}
-        found = pairs(table, lambda row: True, base)
-        rows += completed(found, table, lambda row: True, base)
+        rows += singles(table, lambda row: True, base)
     return tuple(rows)
 
 

@@ -19,7 +19,7 @@ from ...cases.case import Case
 from ...cases.entry import WORDS
 from ...cases.operation import OPERATIONS
 from .lines import Line
-from .shapes import Shape
+from .shapes import ALIGN, Shape
 
 PART = 4096
 """Rows that are made at a time."""

@@ -23,6 +23,8 @@ LIMIT = 10_000
 STACKED = ("mxfp4_to_fp8_columns", "mxfp4_to_fp8_rows_columns", "fp8_columns")
 """Operations whose tiles of 128 rows begin anew at every expert: their formula is given experts of whole tiles."""
 TALL = 128
+WHOLE = ("mxfp4_columns", "permute_pad", "permute_unpack", "unpermute")
+"""Operations whose formula takes experts of whole groups of rows: it knows no short blocks and no padding."""
 
 
 def _layouts(p: Mapping[str, Any]) -> dict[str, Any]:
@@ -73,7 +75,7 @@ _PROFILES = {"quantize_mxfp4": ("HOPPER", "OCP", "STOCHASTIC")}
 
 def offers(line: Line) -> str:
     """Return why the formula does not have a line."""
-    if line.operation == "mxfp4_columns" and line.unit % ALIGN:
+    if line.operation in WHOLE and line.unit % ALIGN:
         return f"it takes experts of multiples of {ALIGN} rows"
     if line.operation not in _FORMULAS:
         return "no formula"

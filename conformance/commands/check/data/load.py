@@ -207,4 +207,4 @@ def _refuse_objects(file: Path, member: str, dtype: np.dtype) -> None:
 
 def _words(error: BaseException) -> str:
     lines = str(error).strip().splitlines()
-    return lines[0][:200] if lines else type(error).__name__
+    return lines[0][:200].rstrip(".") if lines else type(error).__name__
