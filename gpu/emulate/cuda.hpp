@@ -224,7 +224,6 @@ inline float __double2float_rz(double x) {
     const float nearest = (float)x;
     return __builtin_fabs((double)nearest) > __builtin_fabs(x) ? __builtin_nextafterf(nearest, 0) : nearest;
 }
-inline double __fma_rn(double a, double b, double c) { return __builtin_fma(a, b, c); }
 
 #define EMULATED_MINMAX(A, B, R)                                    \
     inline R max(A a, B b) { return (R)a > (R)b ? (R)a : (R)b; } \

@@ -139,7 +139,8 @@ REFNUM_HD void middle_sums(const uint32_t* bits, int32_t low, uint32_t* out) {
     REFNUM_UNROLL
     for (int i = 0; i < GROUP; ++i) {
 #ifdef __CUDA_ARCH__
-        const double quarter = __fma_rn(sums[i], 0.25, 0.0);  // a zero is +0
+        double quarter;  // a zero is +0
+        asm("fma.rn.f64 %0, %1, %2, %3;" : "=d"(quarter) : "d"(sums[i]), "d"(0.25), "d"(0.0));
         const float cut = digits == 24 ? __double2float_rn(quarter) : __double2float_rz(quarter);
         const uint32_t odd = __float_as_uint(cut) | (uint32_t)((double)cut != quarter);
         out[i] = digits == 24 ? __float_as_uint(cut) : round_to_bfloat16(odd);
