@@ -219,6 +219,11 @@ inline float __fmul_rn(float a, float b) { return emulation::cuda_nan(a * b); }
 inline float __fadd_rn(float a, float b) { return emulation::cuda_nan(a + b); }
 inline float __fsub_rn(float a, float b) { return emulation::cuda_nan(a - b); }
 inline float __fdiv_rn(float a, float b) { return emulation::cuda_nan(a / b); }
+inline float __double2float_rn(double x) { return (float)x; }
+inline float __double2float_rz(double x) {
+    const float nearest = (float)x;
+    return __builtin_fabs((double)nearest) > __builtin_fabs(x) ? __builtin_nextafterf(nearest, 0) : nearest;
+}
 
 #define EMULATED_MINMAX(A, B, R)                                    \
     inline R max(A a, B b) { return (R)a > (R)b ? (R)a : (R)b; } \

@@ -26,8 +26,9 @@ template <int digits>
 void rotated(const Groups& groups, int64_t line, int64_t group, uint32_t signs, int order, uint32_t* words) {
     uint32_t bits[GROUP];
     groups.read(line, group, bits);
-    if (groups.kind == BFLOAT16) rotate_group<BFLOAT16, digits>(bits, signs, order, words);
-    else rotate_group<FLOAT32, digits>(bits, signs, order, words);
+    if (groups.kind == FLOAT32) return rotate_group<FLOAT32, digits>(bits, signs, order, words);
+    for (int i = 0; i < GROUP / 2; ++i) bits[i] = bits[2 * i] >> 16 | bits[2 * i + 1];
+    rotate_group<BFLOAT16, digits>(bits, signs, order, words);
 }
 
 template <int digits>

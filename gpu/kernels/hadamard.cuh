@@ -1,7 +1,7 @@
 // Rotation of a group of 16 floats by a Hadamard matrix with signs (clause N22).
 //
-// A group whose numbers lie close together is summed in float32, where no addition rounds (N22.4); otherwise in 64-bit
-// integers, aligned to the lowest exponent; and a group of more than 34 binades in limbs of 36 bits.
+// A group whose numbers lie close together is summed in float32, where no addition rounds (N22.4); otherwise in double,
+// or in 64-bit integers on the host; and a group of more than 25 binades in limbs of 36 bits.
 #pragma once
 
 #include "dequantize_nvfp4.cuh"
@@ -40,18 +40,40 @@ struct GroupSpan {
     int32_t top, low;
     bool narrow;
 };
+
+// min(a - 1, b) of 16-bit lanes, where 0 - 1 is the largest.
+REFNUM_HD uint32_t least_lanes(uint32_t a, uint32_t b) {
+#ifdef __CUDA_ARCH__
+    return __viaddmin_u16x2(a, 0xFFFFFFFFu, b);
+#else
+    return min_lanes(((a | 0x80008000u) - 0x00010001u) ^ (~a & 0x80008000u), b);
+#endif
+}
+
+// Of float32 bits, or of words of two bfloat16 lanes.
 template <int kind>
-REFNUM_HD GroupSpan group_span(const uint32_t* bits) {
+REFNUM_HD GroupSpan group_span(const uint32_t* w) {
     uint32_t most = 0, least = ~0u, rest = 0;
+    if (kind == BFLOAT16) {
+        REFNUM_UNROLL
+        for (int i = 0; i < GROUP / 2; i += 2) {
+            const uint32_t first = w[i] & LANE_MAGNITUDES, second = w[i + 1] & LANE_MAGNITUDES;
+            most = max3_lanes(most, first, second);
+            least = least_lanes(second, least_lanes(first, least));
+        }
+        const uint32_t fewest = (least & 0xFFFF) < least >> 16 ? least & 0xFFFF : least >> 16;
+        const int32_t low = (int32_t)((fewest + 1 & 0xFFFF) >> 7);
+        return {(int32_t)(larger_lane(most) >> 7), low ? low : 1, true};
+    }
     REFNUM_UNROLL
     for (int i = 0; i < GROUP; ++i) {
-        const uint32_t magnitude = bits[i] & FLOAT_MAGNITUDE;
+        const uint32_t magnitude = w[i] & FLOAT_MAGNITUDE;
         most = magnitude > most ? magnitude : most;
         least = magnitude - 1 < least ? magnitude - 1 : least;  // zero becomes the largest
-        rest |= bits[i];
+        rest |= w[i];
     }
     const int32_t low = (int32_t)((least + 1) >> 23);
-    return {(int32_t)(most >> 23), low ? low : 1, kind == BFLOAT16 || (rest & 0xFFFF) == 0};
+    return {(int32_t)(most >> 23), low ? low : 1, (rest & 0xFFFF) == 0};
 }
 
 // The sums of a group under all 16 sign patterns, where no float32 addition rounds.
@@ -86,25 +108,46 @@ REFNUM_HD uint32_t rounded_sum(bool minus, uint64_t word, int32_t exponent) {
     return rounded_word<digits>(word, exponent - 2) | (uint32_t)(minus && word) << (digits + 7);
 }
 
+// The sums of a group of at most 25 binades: 24 digits, 25 places and four carries are the 53 digits of a double, and of
+// 64-bit integers on the host.
 template <int digits>
-REFNUM_HD void integer_sums(const uint32_t* bits, int32_t low, uint32_t* out) {
+REFNUM_HD void middle_sums(const uint32_t* bits, int32_t low, uint32_t* out) {
+#ifdef __CUDA_ARCH__
+    double sums[GROUP];
+    (void)low;
+#else
     sum_t sums[GROUP];
+#endif
     REFNUM_UNROLL
-    for (int i = 0; i < GROUP; ++i) sums[i] = placed_number(bits[i], place_of(bits[i], low));
+    for (int i = 0; i < GROUP; ++i) {
+#ifdef __CUDA_ARCH__
+        sums[i] = (double)__uint_as_float(bits[i]);
+#else
+        sums[i] = placed_number(bits[i], place_of(bits[i], low));
+#endif
+    }
     REFNUM_UNROLL
     for (int half = 1; half < GROUP; half *= 2) {
         REFNUM_UNROLL
         for (int i = 0; i < GROUP; ++i) {
             if (i & half) continue;
-            const sum_t a = sums[i], b = sums[i + half];
+            const auto a = sums[i], b = sums[i + half];
             sums[i] = a + b;
             sums[i + half] = a - b;
         }
     }
     REFNUM_UNROLL
     for (int i = 0; i < GROUP; ++i) {
+#ifdef __CUDA_ARCH__
+        double quarter;  // a zero is +0
+        asm("fma.rn.f64 %0, %1, %2, %3;" : "=d"(quarter) : "d"(sums[i]), "d"(0.25), "d"(0.0));
+        const float cut = digits == 24 ? __double2float_rn(quarter) : __double2float_rz(quarter);
+        const uint32_t odd = __float_as_uint(cut) | (uint32_t)((double)cut != quarter);
+        out[i] = digits == 24 ? __float_as_uint(cut) : round_to_bfloat16(odd);
+#else
         const bool minus = sums[i] < 0;
         out[i] = rounded_sum<digits>(minus, (uint64_t)(minus ? -sums[i] : sums[i]), low - 150);
+#endif
     }
 }
 
@@ -165,13 +208,21 @@ REFNUM_HD uint32_t sequential_sum(const uint32_t* quarters, int j) {
 template <int digits>
 constexpr int ROTATED_WORDS = digits == 24 ? GROUP : GROUP / 2;
 
-// A group, float32 bits of numbers of a kind, which it overwrites -> results of 24 digits, a word each, or of 8, two a
-// word.
+// The signs of a word of the input: of one float32 element, or of two bfloat16 lanes.
+template <int kind>
+REFNUM_HD uint32_t word_signs(uint32_t signs, int i) {
+    if (kind == FLOAT32) return signs << (31 - i) & FLOAT_SIGN;
+    return (signs << (30 - 2 * i) & FLOAT_SIGN) | (signs << 15 >> 2 * i & 0x8000);
+}
+
+// A group as it is stored, which is overwritten -> results of 24 digits, a word each, or of 8, two a word.
 template <int kind, int digits>
-REFNUM_HD void rotate_group(uint32_t* bits, uint32_t signs, int order, uint32_t* out) {
+REFNUM_HD void rotate_group(uint32_t* w, uint32_t signs, int order, uint32_t* out) {
     REFNUM_UNROLL
-    for (int i = 0; i < GROUP; ++i) bits[i] ^= signs << (31 - i) & FLOAT_SIGN;
-    const GroupSpan span = group_span<kind>(bits);
+    for (int i = 0; i < NVFP4_WORDS<kind>; ++i) w[i] ^= word_signs<kind>(signs, i);
+    const GroupSpan span = group_span<kind>(w);
+    uint32_t bits[GROUP];
+    float_bits<kind, GROUP / 2>(w, bits);
     if (span.narrow && span.top < 250 && span.top - span.low <= 12) {
         float_butterflies(bits);
         REFNUM_UNROLL
@@ -188,8 +239,8 @@ REFNUM_HD void rotate_group(uint32_t* bits, uint32_t signs, int order, uint32_t*
         for (int i = 0; i < GROUP; ++i) bits[i] = multiply_floats(bits[i], FLOAT_QUARTER);
         REFNUM_UNROLL
         for (int j = 0; j < GROUP; ++j) found[j] = sequential_sum<digits>(bits, j);
-    } else if (span.top < 255 && span.top - span.low <= 34) {
-        integer_sums<digits>(bits, span.low, found);
+    } else if (span.top < 255 && span.top - span.low <= 25) {
+        middle_sums<digits>(bits, span.low, found);
     } else {
         REFNUM_ROLLED
         for (int j = 0; j < GROUP; ++j) found[j] = wide_sum<digits>(bits, j, span.low);

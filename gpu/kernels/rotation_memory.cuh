@@ -43,31 +43,32 @@ __device__ __forceinline__ GroupPlace group_place(const RotationArguments& a) {
     return place;
 }
 
-// Float32 bits of a group; rows behind the last are +0.
+// A group as words of its kind; rows behind the last are +0.
 template <int kind, bool down>
-__device__ __forceinline__ void load_group(const RotationArguments& a, const GroupPlace& place, uint32_t* bits) {
+__device__ __forceinline__ void load_group(const RotationArguments& a, const GroupPlace& place, uint32_t* words) {
     constexpr int size = kind == FLOAT32 ? 4 : 2;
     if (down) {
         const uint8_t* p = a.x + (offset_t)place.column * GROUP * a.x_stride + (offset_t)place.row * size;
+        uint32_t loaded[GROUP] = {};
 #pragma unroll
         for (int i = 0; i < GROUP; ++i) {
-            uint32_t word = 0;
-            if (place.column * GROUP + i < a.m) load<size>(p + i * a.x_stride, a.aligned, &word);
-            bits[i] = kind == FLOAT32 ? word : word << 16;
+            if (place.column * GROUP + i < a.m) load<size>(p + i * a.x_stride, a.aligned, loaded + i);
+        }
+#pragma unroll
+        for (int i = 0; i < NVFP4_WORDS<kind>; ++i) {
+            words[i] = kind == FLOAT32 ? loaded[i] : permute(loaded[2 * i % GROUP], loaded[(2 * i + 1) % GROUP], 0x5410);
         }
         return;
     }
-    uint32_t words[NVFP4_WORDS<kind>];
     load<GROUP * size>(a.x + (offset_t)place.row * a.x_stride + (offset_t)place.column * (GROUP * size), a.aligned, words);
-    float_bits<kind, GROUP / 2>(words, bits);
 }
 
 // The rotated group of this thread.
 template <int kind, int digits, bool down>
 __device__ __forceinline__ void load_rotated(const RotationArguments& a, const GroupPlace& place, uint32_t* words) {
-    uint32_t bits[GROUP];
-    load_group<kind, down>(a, place, bits);
-    rotate_group<kind, digits>(bits, a.signs, a.rotation, words);
+    uint32_t group[NVFP4_WORDS<kind>];
+    load_group<kind, down>(a, place, group);
+    rotate_group<kind, digits>(group, a.signs, a.rotation, words);
 }
 
 }  // namespace refnum

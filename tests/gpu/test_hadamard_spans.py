@@ -1,0 +1,29 @@
+"""Rotations of groups whose numbers lie near and far apart, on the emulated device: each way of summing, and its bounds."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import refnum
+from refnum.gpu import emulate
+
+if not emulate.available()[0]:
+    pytest.skip(emulate.available()[1], allow_module_level=True)
+
+EMULATED = emulate.subject_operations(emulate.Emulator())["hadamard16"]
+BINADES = (11, 12, 13, 24, 25, 26, 34, 60, 250)
+"""float32 sums to 12, doubles to 25, limbs beyond."""
+
+
+@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16], ids=["float32", "bfloat16"])
+@pytest.mark.parametrize("binades", BINADES)
+def test_groups_of_a_span(binades, dtype):
+    rng = np.random.default_rng(binades)
+    x = np.ldexp(rng.standard_normal((32, 64)), rng.integers(-binades, 1, (32, 64)) + rng.integers(-9, 9, (32, 1)))
+    x[rng.random(x.shape) < 0.1] = -0.0
+    x = x.clip(-3e38, 3e38).astype(np.float32).astype(dtype)
+    for order in ("exact", "sequential"):
+        for out in ("bfloat16", "float32"):
+            given = {"signs": 0xA5C3, "axis": -1, "order": order, "dtype": out}
+            got = EMULATED(x=x, **given)
+            assert np.asarray(refnum.hadamard16(x, **given)).tobytes() == np.asarray(got).tobytes()
