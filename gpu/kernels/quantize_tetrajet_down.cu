@@ -2,7 +2,7 @@
 #include "tetrajet_memory.cuh"
 
 #define KERNEL(name, way, kind, mode, other, how)                                                               \
-    extern "C" __global__ __launch_bounds__(THREADS, BLOCKS) void name(const __grid_constant__ refnum::TetrajetArguments s) { \
+    extern "C" __global__ __launch_bounds__(THREADS) void name(const __grid_constant__ refnum::TetrajetArguments s) { \
         refnum::way<refnum::kind, refnum::mode, refnum::other, how>(s);                                           \
     }
 #define KERNELS(name, mode, kind, other)                          \

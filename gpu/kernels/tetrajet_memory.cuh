@@ -9,11 +9,6 @@
 #include "shares.cuh"
 #include "tetrajet.cuh"
 
-// CTAs that share a multiprocessor at least, where blocks lie down columns: what registers a thread may have.
-#ifndef BLOCKS
-#define BLOCKS 1
-#endif
-
 namespace refnum {
 
 enum TetrajetMode : int { TO_EVEN = 0, AWAY = 1, DRAWN = 2, KEYED = 3, AVERAGED = 4 };
@@ -186,16 +181,18 @@ __device__ __forceinline__ void tetrajet_down(const TetrajetArguments& s) {
     const TetrajetScale rule = tetrajet_scale(s.rule);
     uint8_t* out = a.out + ((uint64_t)top * s.k + column) / 2;
     const uint64_t step = apart * (uint64_t)(s.k / 2);
-    if (ordinary_columns<kind, half>(most, rule, bytes_of)) {  // where much of the scales is known to the compiler
-        LaneScale scale[WIDE_WORDS];
+    LaneScale scale[WIDE_WORDS];
+    uint32_t kept = ~0u;
+    if (ordinary_columns<kind, half>(most, rule, bytes_of)) {
 #pragma unroll
         for (int j = 0; j < WIDE_WORDS; ++j) scale[j] = ordinary_scale<half>(bytes_of[j]);
-        store_down<kind, mode, other, rows>(in, beside, scale, bytes_of, ~0u, left, out, step);
+        // binary16 has more of them, and much is known to the compiler here: code of their own takes fewer registers
+        if (half) store_down<kind, mode, other, rows>(in, beside, scale, bytes_of, kept, left, out, step);
     } else {
-        LaneScale scale[WIDE_WORDS];
-        const uint32_t kept = special_columns<kind, half>(most, rule, bytes_of, scale);
-        store_down<kind, mode, other, rows>(in, beside, scale, bytes_of, kept, left, out, step);
+        kept = special_columns<kind, half>(most, rule, bytes_of, scale);
+        if (half) store_down<kind, mode, other, rows>(in, beside, scale, bytes_of, kept, left, out, step);
     }
+    if (!half) store_down<kind, mode, other, rows>(in, beside, scale, bytes_of, kept, left, out, step);
     if (column < s.k && lane < across) {
         const uint32_t stored[2] = {permute(bytes_of[0], bytes_of[1], 0x6420), permute(bytes_of[2], bytes_of[3], 0x6420)};
         store<8>(a.out_scales + above * s.k + column, stored);

@@ -23,21 +23,20 @@ __all__ = ["q_ema", "quantize_tetrajet"]
 
 
 class Down(NamedTuple):
-    """The cut of a launch on blocks down columns: threads of a CTA, and CTAs that share a multiprocessor at least."""
+    """The cut of a launch on blocks down columns: threads of a CTA."""
 
     threads: int
-    blocks: int
 
     @property
     def defines(self) -> tuple[str, ...]:
         """The macros of kernels/tetrajet_memory.cuh."""
-        return f"THREADS={self.threads}", f"BLOCKS={self.blocks}"
+        return (f"THREADS={self.threads}",)
 
 
 DOWN: dict[str, Down] = {
-    "quantize_tetrajet_down": Down(128, 4),
-    "quantize_tetrajet_down_stochastic": Down(128, 4),
-    "q_ema_down": Down(128, 3),
+    "quantize_tetrajet_down": Down(128),
+    "quantize_tetrajet_down_stochastic": Down(128),
+    "q_ema_down": Down(128),
 }
 """Kernel file for blocks down columns -> cut."""
 WARP = 32

@@ -17,10 +17,10 @@ def survey_page():
     sys.path.remove(str(ROOT / "benchmarks"))
 
 
-def run(level, flips=None):
-    found = {"losses": [level + 1.0 / (step + 1) for step in range(100)], "valid": {}, "seconds": 1.0, "tokens": 100,
+def run(level, flips=None, steps=300):
+    found = {"losses": [level + 1.0 / (step + 1) for step in range(steps)], "valid": {}, "seconds": 1.0, "tokens": 100,
              "witness": {"conversions": 2, "mismatches": 1}}  # fmt: skip
-    return found if flips is None else found | {"flips": [flips] * 100}
+    return found if flips is None else found | {"flips": [flips] * steps}
 
 
 @pytest.fixture
@@ -46,8 +46,15 @@ def test_a_page_answers_every_claim(survey_page, document, tmp_path, monkeypatch
     }
     assert list(answers.values()) == ["no", "yes"] and "Q-EMA lowers the flip rate" in list(answers)[1]
     assert text.count("| not run |") == len(survey_page.CLAIMS) + len(survey_page.FLIPS) - 2
-    assert "| `tetrajet-ema` | 100 | " in text and "4.400%" in text and "| `vectors` | 6 | 0 | 0 | 3 |" in text
+    assert "| `tetrajet-ema` | 300 | " in text and "4.400%" in text and "| `vectors` | 6 | 0 | 0 | 3 |" in text
     assert "Knowledge distillation" in text and "coreset selection" in text
     told = json.loads((tmp_path / "made.json").read_text())[0]
-    assert len(told["runs"]["bf16-0"]["losses"]) == 10 and told["claims"] and "variables" not in told
+    assert len(told["runs"]["bf16-0"]["losses"]) == 30 and told["claims"] and "variables" not in told
     assert (tmp_path / "made.svg").read_text().startswith("<?xml")
+
+
+def test_a_short_call_answers_nothing(survey_page):
+    runs = {f"{policy}-{seed}": run(level * (1 + seed / 10), None, 199) for seed in range(3)
+            for policy, level in (("bf16", 1.0), ("luq", 1.01), ("luq-nearest", 1.02))}  # fmt: skip
+    text = survey_page.claims([survey_page.report(runs)])
+    assert "| too short | `luq` against `luq-nearest` | -" in text and "| yes |" not in text

@@ -126,7 +126,7 @@ CONDITIONS = {
     "24 rows of 5 columns": (lambda x: x.shape == (24, 5), flipped, "", 24),
     "384 rows of 24 columns": (lambda x: x.shape == (384, 24), stepped, "not contiguous", 384),
     "a residue of 512 rows in a storage": (
-        lambda x: x.shape[0] % 512 == 277 and x.ndim == 2 and abs(x.strides[1]) > x.itemsize, flipped, "", 277),
+        lambda x: x.shape[0] % 512 == 277 and x.ndim == 2 and not x.flags.c_contiguous, flipped, "", 277),
 }  # fmt: skip
 
 
@@ -145,7 +145,7 @@ def test_a_kernel_that_writes_its_input_is_told():
             codes[-1, -1] ^= 1
         return right
 
-    tally = asked("decode_e8m0", run, most=12)
+    tally = asked("decode_e8m0", run, most=60)
     assert {one.finding for one in tally.failures} == {"input-mutated"}
 
 

@@ -168,8 +168,8 @@ def _shape_rows(operation: str, amount: str) -> tuple[Row, ...]:
     if small:
         return tuple(rows[:: max(1, len(rows) // SMOKE)])
     if amount in ("full", "exhaustive"):
-        if operation in RAGGED or operation in ROUTED:
-            rows += pairs(factors.shape_table(operation, paired=True), within(operation, factors.PAIRED // dear), base)
+        cover = pairs if operation in RAGGED or operation in ROUTED or operation in CASTS else singles
+        rows += cover(factors.shape_table(operation, paired=True), within(operation, factors.PAIRED // dear), base)
         rows += [{**base, **row} for row in _extremes(operation, amount)]
     return tuple(rows)
 
