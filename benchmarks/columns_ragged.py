@@ -60,8 +60,8 @@ SWEEP: dict[str, list[Order]] = {
     ],
     "fp8_columns_rne": [Order(across, blocks) for across in (2, 4) for blocks in (6, 8)],
     "fp8_columns_te": [Order(across, blocks) for across in (2, 4) for blocks in (6, 8)],
-    "mxfp4_columns_max": [Order(across, blocks) for across in (1, 2, 4) for blocks in (6, 7)],
-    "mxfp4_columns_amax": [Order(across, blocks) for across in (1, 2, 4) for blocks in (5, 6)],
+    "mxfp4_columns_max": [Order(across, blocks, strip=4) for across in (1, 2, 4) for blocks in (6, 7)],
+    "mxfp4_columns_amax": [Order(2, blocks, strip=strip) for blocks in (4, 5) for strip in (7, 14, 29, 57)],
 }
 """Function -> orders that a sweep tries."""
 SMALL: tuple[tuple[int, ...], ...] = (

@@ -319,7 +319,7 @@ __device__ __forceinline__ void mxfp4_columns(const ColumnArguments& a) {
     if (tile.rows == 0) return;
     const uint32_t group = threadIdx.x / 32, slot = threadIdx.x % 32 / 4;
     const Share own = {slot, group, 4 * group + threadIdx.x % 4, BLOCK_ROWS * slot};
-    if constexpr (!amax && RAGGED) {
+    if constexpr (!amax && RAGGED && STRIP * HEIGHT == BLOCK_ROWS * SLOTS) {
         __shared__ Tops tops[GROUPS];
         turn_window(a, tile, rows, masks[group], tops[group], own);
     } else {
