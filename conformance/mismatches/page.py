@@ -93,7 +93,8 @@ def rule_steps(case: Case, where: tuple[int, ...] | None) -> list[dict[str, str]
 
 def deciding_step(steps: list[dict[str, str]], of_scale: bool) -> str:
     """Return the step that decides: for a code its rounding, for a scale byte the scale rule."""
-    order = ("special", "scale exponent", "recode") if of_scale else ("rounding", "special", "recode", "value")
+    of_code = ("rounding", "special", "recode", "value", "slope", "edge")
+    order = ("special", "scale exponent", "recode") if of_scale else of_code
     for name in order:
         for step in steps:
             if step["name"] == name:

@@ -231,8 +231,8 @@ def test_a_run_judges_nothing_where_the_sources_as_they_are_fail(tmp_path: Path)
 
 def test_units_are_found_by_what_they_include() -> None:
     workshop = room.DeviceSources()
-    names = {unit.name.split()[0] for unit in workshop.units("philox.cuh")}
-    assert names == {"quantize_mxfp4_stochastic"}
+    names = {unit.name.split()[0] for unit in workshop.units("hadamard.cuh")}
+    assert names == {"hadamard16", "hadamard_quantize_nvfp4"}
     everything = {unit.name.split()[0] for unit in workshop.units("words.cuh")}
     assert everything == {Path(file).stem for file in workshop.files if file.endswith(".cu")}
     assert {unit.operations for unit in workshop.units("layouts.cuh")} >= {("scale layouts",)}

@@ -1,4 +1,4 @@
-"""Rotations of groups whose numbers lie near and far apart, on the emulated device: each way of summing, and its bounds."""
+"""Rotations of groups whose numbers lie near and far apart, on the emulated device: each way of summing, its bounds."""
 
 import ml_dtypes
 import numpy as np
