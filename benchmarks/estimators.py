@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import cupy
 import numpy as np
+from device_time import copy_rate, equal, seconds
 
 import refnum
 from refnum.gpu import ops
@@ -41,12 +42,6 @@ def bfloat16(x: Any) -> Any:
     return (x.view(np.uint32) >> np.uint32(16)).astype(np.uint16)
 
 
-def same(want: Any, got: Any) -> bool:
-    """Whether two results are equal byte for byte."""
-    pairs = zip(*(x if isinstance(x, tuple) else (x,) for x in (want, got)), strict=True)
-    return all(bool((cupy.asarray(a).view(np.uint8) == cupy.asarray(b).view(np.uint8)).all()) for a, b in pairs)
-
-
 def bits(report: dict[str, Any], rows: int = 4096) -> None:
     """Compare kernels with the model on the device."""
     rng, wrong, count = cupy.random.default_rng(1), [], 0
@@ -58,11 +53,11 @@ def bits(report: dict[str, Any], rows: int = 4096) -> None:
                 for k in (5, 3) if x is every else (5,):
                     given: dict[str, Any] = {"k": k, "target": target, "compat": compat}
                     count += 1
-                    wrong += [] if same(refnum.dge(x, **given), ops.dge(x, **given)) else [f"dge {x.dtype} {given}"]
+                    wrong += [] if equal(refnum.dge(x, **given), ops.dge(x, **given)) else [f"dge {x.dtype} {given}"]
         for axis in ("tensor", "token", "channel"):
             for alpha in ((99, 100), (999, 1000)):
                 count += 1
-                good = same(refnum.occ(x[:1024], alpha, axis), ops.occ(x[:1024], alpha, axis))
+                good = equal(refnum.occ(x[:1024], alpha, axis), ops.occ(x[:1024], alpha, axis))
                 wrong += [] if good else [f"occ {x.dtype} {alpha} {axis}"]
     weight = normal[:1024]
     state = refnum.StableSpamState(0.1 * weight, weight * weight, 3, 3, np.float32(2), np.float32(9), np.float32(99))
@@ -70,24 +65,10 @@ def bits(report: dict[str, Any], rows: int = 4096) -> None:
     for forget in ("", "before", "after"):
         step = (2 * weight, weight, state.m, state.v, cupy.asarray(factors.array), forget)
         count += 1
-        good = same(refnum.stable_spam_apply(*step), optimisers.stable_spam_apply(*step))
+        good = equal(refnum.stable_spam_apply(*step), optimisers.stable_spam_apply(*step))
         wrong += [] if good else [f"stable_spam {forget}"]
     report |= {"calls": count, "wrong": wrong}
     print(f"{count} calls compared, {len(wrong)} wrong", wrong[:5], flush=True)
-
-
-def seconds(call: Callable[[], Any], repeats: int = 20) -> float:
-    """Median of the seconds of a call."""
-    call(), call()
-    found = []
-    for _ in range(repeats):
-        start, stop = cupy.cuda.Event(), cupy.cuda.Event()
-        start.record()
-        call()
-        stop.record()
-        stop.synchronize()
-        found.append(cupy.cuda.get_elapsed_time(start, stop) / 1e3)
-    return float(np.median(found))
 
 
 def calls() -> dict[str, Timed]:
@@ -161,11 +142,8 @@ def clamps(report: dict[str, Any]) -> None:
 
 def speeds(report: dict[str, Any], tune: bool) -> None:
     """Share of a copy's bytes a second."""
-    source, target = cupy.empty(M * K * 2, np.uint8), cupy.empty(M * K * 2, np.uint8)
-    copy = 2 * source.size / seconds(lambda: cupy.cuda.runtime.memcpyAsync(
-        target.data.ptr, source.data.ptr, source.size, 3, cupy.cuda.get_current_stream().ptr))  # fmt: skip
+    copy = copy_rate(M * K * 2)
     report |= {"copy": copy, "speeds": []}
-    print(f"copy {copy / 1e12:.3f} TB/s")
     for label, timed in calls().items():
         for cut in (None, *(CUTS if tune and timed.kernel else ())):
             took = with_cut(timed.kernel, cut, timed.call)

@@ -16,6 +16,7 @@ from typing import Any
 
 import cupy
 import numpy as np
+from device_time import copy_rate, device, equal, seconds
 
 import refnum
 from refnum.conformance.cases.corners import corner_cases
@@ -28,13 +29,6 @@ M, K = 32768, 7168
 NAMES = ("luq", "dequantize_luq", "radix4", "dequantize_radix4", "quantize_tetrajet", "q_ema")
 
 
-def device(x: Any) -> Any:
-    """An array on the device; bfloat16 as its bits."""
-    if not isinstance(x, np.ndarray):
-        return x
-    return cupy.asarray(x.view(np.uint16) if x.dtype.name == "bfloat16" else x)
-
-
 def same(name: str, arguments: dict[str, Any], large: bool) -> bool:
     """Whether a kernel's results are the model's; those of large tensors are made on the device."""
     given = {key: device(x) for key, x in arguments.items()}
@@ -42,8 +36,7 @@ def same(name: str, arguments: dict[str, Any], large: bool) -> bool:
     want = getattr(refnum, name)(**(given if large else arguments))
     if not large:
         want = tuple(map(device, want)) if isinstance(want, tuple) else device(want)
-    pairs = zip(*(x if isinstance(x, tuple) else (x,) for x in (want, got)), strict=True)
-    return all(bool((cupy.asarray(a).view(np.uint8) == cupy.asarray(b).view(np.uint8)).all()) for a, b in pairs)
+    return equal(want, got)
 
 
 def tensors() -> Iterator[tuple[str, dict[str, Any]]]:
@@ -80,20 +73,6 @@ def bits(report: dict[str, Any]) -> None:
     wrong = [(name, label, told[name]) for name, given, label in calls if not same(name, given, label == "tensors")]
     report |= {"calls": len(calls), "wrong": wrong}
     print(f"{len(calls)} calls compared, {len(wrong)} wrong", wrong[:5])
-
-
-def seconds(call: Callable[[], Any], repeats: int = 15) -> float:
-    """Median of the seconds of a call."""
-    call(), call()
-    found = []
-    for _ in range(repeats):
-        start, stop = cupy.cuda.Event(), cupy.cuda.Event()
-        start.record()
-        call()
-        stop.record()
-        stop.synchronize()
-        found.append(cupy.cuda.get_elapsed_time(start, stop) / 1e3)
-    return float(np.median(found))
 
 
 def outputs(call: Callable[..., Any]) -> Any:
@@ -141,11 +120,8 @@ def timed() -> Iterator[Timed]:
 
 def speeds(report: dict[str, Any], tune: bool) -> None:
     """Share of a copy's bytes a second."""
-    source, target = cupy.empty(M * K * 2, np.uint8), cupy.empty(M * K * 2, np.uint8)
-    copy = 2 * source.size / seconds(lambda: cupy.cuda.runtime.memcpyAsync(
-        target.data.ptr, source.data.ptr, source.size, 3, cupy.cuda.get_current_stream().ptr))  # fmt: skip
+    copy = copy_rate(M * K * 2)
     report |= {"copy": copy, "speeds": []}
-    print(f"copy {copy / 1e12:.3f} TB/s")
     for label, file, call, size in timed():
         slots, found = [(table, key, table[key]) for table, key in tunings._slots(file)], []
         for cut in (None, *(tunings.CUTS[file] if tune else [])):

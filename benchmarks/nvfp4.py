@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import cupy
 import numpy as np
+from device_time import copy_rate, device, equal, seconds
 
 import refnum
 from refnum.conformance.cases.corners import corner_cases
@@ -38,19 +38,11 @@ CUTS = {
 }  # fmt: skip
 
 
-def device(x: Any) -> Any:
-    """An array on the device; bfloat16 as its bits."""
-    if not isinstance(x, np.ndarray):
-        return x
-    return cupy.asarray(x.view(np.uint16) if x.dtype.name == "bfloat16" else x)
-
-
 def same(name: str, arguments: dict[str, Any]) -> bool:
     """Whether a kernel's results are the model's, all on the device."""
     given = {key: device(x) for key, x in arguments.items()}
     want, got = getattr(refnum, name)(**given), getattr(ops, name)(**given)
-    pairs = zip(*(x if isinstance(x, tuple) else (x,) for x in (want, got)), strict=True)
-    return all(bool((cupy.asarray(a).view(np.uint8) == cupy.asarray(b).view(np.uint8)).all()) for a, b in pairs)
+    return equal(want, got)
 
 
 def bits(report: dict[str, Any]) -> None:
@@ -85,20 +77,6 @@ def bits(report: dict[str, Any]) -> None:
     print(f"{len(calls)} calls compared, {len(wrong)} wrong", wrong[:5])
 
 
-def seconds(call: Callable[[], Any], repeats: int = 30) -> float:
-    """Median of the seconds of a call."""
-    call(), call()
-    found = []
-    for _ in range(repeats):
-        start, stop = cupy.cuda.Event(), cupy.cuda.Event()
-        start.record()
-        call()
-        stop.record()
-        stop.synchronize()
-        found.append(cupy.cuda.get_elapsed_time(start, stop) / 1e3)
-    return float(np.median(found))
-
-
 def _kernel(label: str) -> tuple[str, dict[str, Grid]]:
     """Return the kernel file of a line, and the table of its grids."""
     if label.startswith("rotated"):
@@ -128,11 +106,8 @@ def speeds(report: dict[str, Any], tune: bool) -> None:
             2.5625,
         ),
     }
-    source, target = cupy.empty(M * K * 2, np.uint8), cupy.empty(M * K * 2, np.uint8)
-    copy = 2 * source.size / seconds(lambda: cupy.cuda.runtime.memcpyAsync(
-        target.data.ptr, source.data.ptr, source.size, 3, cupy.cuda.get_current_stream().ptr))  # fmt: skip
+    copy = copy_rate(M * K * 2)
     report["copy"] = copy
-    print(f"copy {copy / 1e12:.3f} TB/s")
     report["speeds"] = []
     for label, (call, size) in calls.items():
         kernel, table = _kernel(label)

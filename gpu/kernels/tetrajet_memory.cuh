@@ -200,3 +200,15 @@ __device__ __forceinline__ void tetrajet_down(const TetrajetArguments& s) {
 }
 
 }  // namespace refnum
+
+// The kernels of a kind of input and of what is beside it, along rows and down columns, where lines are contiguous and not.
+#define TETRAJET_KERNEL(name, way, kind, mode, other, how)                                                            \
+    extern "C" __global__ __launch_bounds__(THREADS) void name(const __grid_constant__ refnum::TetrajetArguments s) { \
+        refnum::way<refnum::kind, refnum::mode, refnum::other, how>(s);                                               \
+    }
+#define TETRAJET_ROWS(name, mode, kind, other)                           \
+    TETRAJET_KERNEL(name##_flat, tetrajet_rows, kind, mode, other, true) \
+    TETRAJET_KERNEL(name, tetrajet_rows, kind, mode, other, false)
+#define TETRAJET_DOWN(name, mode, kind, other)                              \
+    TETRAJET_KERNEL(name##_aligned, tetrajet_down, kind, mode, other, true) \
+    TETRAJET_KERNEL(name, tetrajet_down, kind, mode, other, false)
