@@ -27,3 +27,18 @@ def test_groups_of_a_span(binades, dtype):
             given = {"signs": 0xA5C3, "axis": -1, "order": order, "dtype": out}
             got = EMULATED(x=x, **given)
             assert np.asarray(refnum.hadamard16(x, **given)).tobytes() == np.asarray(got).tobytes()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16], ids=["float32", "bfloat16"])
+def test_what_breaks_a_tie_lies_far_below(dtype):
+    """Two numbers make a tie of the result's format, and a third one, as far below as a sum can keep, breaks it."""
+    rng = np.random.default_rng(1)
+    for half, out in ((8, "bfloat16"), (24, "float32")):
+        below = np.arange(half + 1, 120)
+        x = np.zeros((len(below), 16))
+        for row, n in enumerate(below):
+            x[row, rng.permutation(16)[:3]] = 1, 2.0**-half, rng.choice([-1, 1]) * 2.0**-n
+        x = x.astype(np.float32).astype(dtype)
+        got = EMULATED(x=x, signs=0xA5C3, axis=-1, order="exact", dtype=out)
+        want = refnum.hadamard16(x, 0xA5C3, -1, "exact", out)
+        assert np.asarray(want).tobytes() == np.asarray(got).tobytes()
