@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "engine.hpp"
+#include "tensor.hpp"
 
 namespace emulation {
 
@@ -29,7 +30,7 @@ struct Operand {
 
 struct Instruction {
     std::string_view name;
-    Operand operands[9];
+    Operand operands[14];
     int count = 0, guard = -1;  // the predicate's slot
     bool negated = false;
     constexpr bool is(std::string_view text) const { return name == text; }
@@ -195,6 +196,14 @@ inline float fma_toward_zero(float a, float b, float c) {
     return beyond && nearest != 0 ? as_float(from_float(nearest) - 1) : nearest;
 }
 
+// Finite a + b, rounded up or down: the sum to nearest, and what it lost, say on which side of it the result lies.
+inline float directed_sum(float a, float b, bool up) {
+    const float sum = a + b, back = sum - a, lost = (a - (sum - back)) + (b - back);
+    if (a == -b) return up ? 0.0f : -0.0f;
+    if (up ? lost <= 0 : lost >= 0) return sum;
+    return __builtin_nextafterf(sum, up ? __builtin_inff() : -__builtin_inff());
+}
+
 // E4M3 to nearest even, saturating: codes count eighths of the binade, below 2**-6 of its own lowest.
 inline uint64_t e4m3_bits(float x) {
     if (x != x) return 0x7F;
@@ -256,6 +265,14 @@ struct Step {
             r.set(o[0], from_float(as_float(a) * as_float(b)));
         } else if constexpr (i.is("add.rn.f32")) {
             r.set(o[0], from_float(as_float(a) + as_float(b)));
+        } else if constexpr (i.is("add.rm.f32") || i.is("add.rp.f32")) {
+            r.set(o[0], from_float(directed_sum(as_float(a), as_float(b), i.is("add.rp.f32"))));
+        } else if constexpr (i.is("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32")) {
+            Tensors all{};
+            for (int n = 0; n < 4; ++n) all.a[n] = (uint32_t)r.get(o[4 + n]), all.c[n] = (uint32_t)r.get(o[10 + n]);
+            for (int n = 0; n < 2; ++n) all.b[n] = (uint32_t)r.get(o[8 + n]);
+            tensor_step(all);
+            for (int n = 0; n < 4; ++n) r.set(o[n], all.c[n]);
         } else if constexpr (i.is("div.rn.f32")) {
             r.set(o[0], from_float(as_float(a) / as_float(b)));
         } else if constexpr (i.is("cvt.rn.f32.f64")) {

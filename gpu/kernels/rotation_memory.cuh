@@ -1,11 +1,12 @@
 // Where the groups of a rotation lie, and how they are read (clause N22). Device only.
 //
-// Along rows a thread has a group of a row, as a block of NVFP4. Down columns a warp has 32 neighbouring columns of a
-// group of 16 rows, so that each of its loads is a piece of a row; the warps of a CTA have groups one below the other.
+// Along rows a thread has a group of a row, as a block of NVFP4. Down columns a warp has 64 neighbouring columns of a group
+// of 16 rows of bfloat16, whose threads read eight columns of four rows, or 32 columns of float32, a thread each; the warps
+// of a CTA have groups one below the other.
 #pragma once
 
-#include "hadamard.cuh"
 #include "nvfp4_memory.cuh"
+#include "rotation_tile.cuh"
 
 namespace refnum {
 
@@ -17,58 +18,143 @@ struct RotationArguments : Nvfp4Arguments {
     uint32_t m, k;  // rows and columns of the input
 };
 
-constexpr uint32_t WARP = 32, GROUPS_DOWN = THREADS / WARP;  // of a CTA
+constexpr uint32_t WARP = 32, WARPS = THREADS / WARP, GROUPS_DOWN = WARPS * UNROLL;  // of a CTA
+template <int kind>
+constexpr uint32_t ACROSS = kind == BFLOAT16 ? 2 * WARP : WARP;  // columns of a warp
 
-// A group of this thread: its number, and its row and place in the row, among the groups of the result.
-struct GroupPlace {
-    bool exists;
-    uint64_t number;
-    uint32_t row, column;
+// Down columns: the first column of this CTA, and the first of its groups, counted down.
+template <int kind>
+struct Corner {
+    uint32_t column, group;
+    __device__ __forceinline__ explicit Corner(const RotationArguments& a) {
+        const uint32_t across = (a.k + ACROSS<kind> - 1) / ACROSS<kind>, down = blockIdx.x / across;
+        column = (blockIdx.x - down * across) * ACROSS<kind>;
+        group = down * GROUPS_DOWN;
+    }
 };
 
-template <bool down>
-__device__ __forceinline__ GroupPlace group_place(const RotationArguments& a) {
-    GroupPlace place;
-    if (down) {
-        const uint32_t across = (a.k + WARP - 1) / WARP;  // of the tiles of CTAs
-        place.row = blockIdx.x % across * WARP + threadIdx.x % WARP;
-        place.column = blockIdx.x / across * GROUPS_DOWN + threadIdx.x / WARP;
-        place.exists = place.row < a.k && place.column < a.per_row;
-        place.number = (uint64_t)place.row * a.per_row + place.column;
-        return place;
-    }
-    const Place<false> found = nvfp4_place<false>(a, 0);
-    place.exists = found.exists, place.number = found.number;
-    place.row = (uint32_t)found.row, place.column = found.column;
-    return place;
+// The row of a warp's tiles that has a column down columns: neighbours lie eight rows from each other.
+template <int kind>
+__device__ __forceinline__ uint32_t tile_row(uint32_t column) {
+    return kind == BFLOAT16 ? (column & 7) << 3 | column >> 3 : column;
 }
 
-// A group as words of its kind; rows behind the last are +0.
-template <int kind, bool down>
-__device__ __forceinline__ void load_group(const RotationArguments& a, const GroupPlace& place, uint32_t* words) {
-    constexpr int size = kind == FLOAT32 ? 4 : 2;
-    if (down) {
-        const uint8_t* p = a.x + (offset_t)place.column * GROUP * a.x_stride + (offset_t)place.row * size;
-        uint32_t loaded[GROUP] = {};
+// A group along rows, and all of a thread.
+template <int kind, bool flat>
+__device__ __forceinline__ void load_group(const RotationArguments& a, const Place<flat>& place, uint32_t* words) {
+    constexpr int bytes = 4 * NVFP4_WORDS<kind>;
+    load<bytes>(nvfp4_input(a, place, bytes), flat || a.aligned, words);
+}
+template <bool flat>
+__device__ __forceinline__ void load_groups(const RotationArguments& a, Place<flat> (&places)[UNROLL],
+                                            uint32_t (&w)[UNROLL][GROUP / 2]) {
 #pragma unroll
-        for (int i = 0; i < GROUP; ++i) {
-            if (place.column * GROUP + i < a.m) load<size>(p + i * a.x_stride, a.aligned, loaded + i);
-        }
+    for (int u = 0; u < UNROLL; ++u) {
+        places[u] = nvfp4_place<flat>(a, u);
 #pragma unroll
-        for (int i = 0; i < NVFP4_WORDS<kind>; ++i) {
-            words[i] = kind == FLOAT32 ? loaded[i] : permute(loaded[2 * i % GROUP], loaded[(2 * i + 1) % GROUP], 0x5410);
-        }
+        for (int i = 0; i < GROUP / 2; ++i) w[u][i] = 0;
+        if (places[u].exists) load_group<BFLOAT16, flat>(a, places[u], w[u]);
+    }
+}
+
+// One column of 16 rows of float32; rows behind the last are +0.
+__device__ __forceinline__ void load_column(const RotationArguments& a, uint32_t column, uint32_t group, uint32_t* words) {
+    const uint8_t* p = a.x + (offset_t)group * GROUP * a.x_stride + (offset_t)column * 4;
+#pragma unroll
+    for (int i = 0; i < GROUP; ++i) {
+        words[i] = 0;
+        if (column < a.k && group * GROUP + i < a.m) load<4>(p + i * a.x_stride, a.aligned, words + i);
+    }
+}
+
+// Eight columns of a row of bfloat16 from `column` on, those behind the last +0.
+__device__ __forceinline__ void load_eight(const uint8_t* p, uint32_t column, const RotationArguments& a, uint32_t* w) {
+    if (a.aligned) {  // then columns are a multiple of eight
+        if (column < a.k) load_vector<16>(p, w);
         return;
     }
-    load<GROUP * size>(a.x + (offset_t)place.row * a.x_stride + (offset_t)place.column * (GROUP * size), a.aligned, words);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+        uint32_t lane = 0;
+        if (column + i < a.k) load<2>(p + 2 * i, false, &lane);
+        w[i / 2] |= lane << (16 * (i % 2));
+    }
 }
 
-// The rotated group of this thread.
-template <int kind, int digits, bool down>
-__device__ __forceinline__ void load_rotated(const RotationArguments& a, const GroupPlace& place, uint32_t* words) {
-    uint32_t group[NVFP4_WORDS<kind>];
-    load_group<kind, down>(a, place, group);
-    rotate_group<kind, digits>(group, a.signs, a.rotation, words);
+// This thread's eight columns of four rows: column `from` on, of the rows from `top` on.
+struct Square {
+    uint32_t column, top;
+    __device__ __forceinline__ Square(uint32_t first_column, uint32_t group) {
+        column = first_column + (threadIdx.x % WARP >> 2 << 3);
+        top = group * GROUP + 4 * (threadIdx.x & 3);
+    }
+};
+__device__ __forceinline__ void load_square(const RotationArguments& a, const Square& square, uint32_t (&w)[4][4]) {
+    const uint8_t* p = a.x + (offset_t)square.top * a.x_stride + (offset_t)square.column * 2;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        if (square.top + i < a.m) load_eight(p + i * a.x_stride, square.column, a, w[i]);
+    }
+}
+
+// Four rows of eight columns <-> the pieces of two tiles, four numbers of a column each.
+__device__ __forceinline__ void put_square(uint4* tiles, const uint32_t (&w)[4][4]) {
+    uint2* pieces = reinterpret_cast<uint2*>(tiles) + own_piece();
+#pragma unroll
+    for (int c = 0; c < 8; ++c) {
+        const uint32_t selector = c % 2 ? 0x7632 : 0x5410;
+        pieces[PIECES_EIGHT * c] =
+            make_uint2(permute(w[0][c / 2], w[1][c / 2], selector), permute(w[2][c / 2], w[3][c / 2], selector));
+    }
+}
+__device__ __forceinline__ void get_square(const uint4* tiles, uint32_t (&w)[4][4]) {
+    const uint2* pieces = reinterpret_cast<const uint2*>(tiles) + own_piece();
+#pragma unroll
+    for (int c = 0; c < 8; c += 2) {
+        const uint2 left = pieces[PIECES_EIGHT * c], right = pieces[PIECES_EIGHT * (c + 1)];
+        w[0][c / 2] = permute(left.x, right.x, 0x5410), w[1][c / 2] = permute(left.x, right.x, 0x7632);
+        w[2][c / 2] = permute(left.y, right.y, 0x5410), w[3][c / 2] = permute(left.y, right.y, 0x7632);
+    }
+}
+
+// The tiles of a warp in shared memory.
+constexpr int WARP_TILES = 2;
+__device__ __forceinline__ uint4* warp_tiles(uint4* tiles) { return tiles + threadIdx.x / WARP * (WARP_TILES * TILE_VECTORS); }
+
+// All groups of this CTA down columns, in turn: `found(number of the group in the CTA, row of the tile, words)` for the
+// rotated groups of this thread, those behind the last column or row too.
+template <int kind, class Found>
+__device__ __forceinline__ void columns_rotated(const RotationArguments& a, const Corner<kind>& corner, uint4* all,
+                                                const Found& found) {
+    uint4* tiles = warp_tiles(all);
+    const RotationMatrix matrix = rotation_matrix(a.signs);
+    const uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+#pragma unroll 1
+    for (int u = 0; u < UNROLL; ++u) {
+        const uint32_t here = u * WARPS + warp, group = corner.group + here;
+        if (group >= a.per_row) return;
+        if (kind == BFLOAT16) {
+            uint32_t square[4][4] = {};
+            load_square(a, Square(corner.column, group), square);
+            put_square(tiles, square);
+            __syncwarp();
+        }
+#pragma unroll
+        for (int i = 0; i < (int)(ACROSS<kind> / WARP); ++i) {
+            uint4* tile = tiles + i * TILE_VECTORS;
+            uint32_t w[NVFP4_WORDS<kind>], words[GROUP / 2];
+            if (kind == BFLOAT16) {
+                get_group(tile, w);
+                rotate_tile(tile, matrix, a.signs, a.rotation, w);
+                get_group(tile, words);
+            } else {
+                load_column(a, corner.column + lane, group, w);
+                rotate_group<kind, 8>(w, a.signs, a.rotation, words);
+            }
+            found(here, i * WARP + lane, words);
+        }
+        __syncwarp();
+    }
 }
 
 }  // namespace refnum
