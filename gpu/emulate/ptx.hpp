@@ -273,6 +273,10 @@ struct Step {
             for (int n = 0; n < 2; ++n) all.b[n] = (uint32_t)r.get(o[8 + n]);
             tensor_step(all);
             for (int n = 0; n < 4; ++n) r.set(o[n], all.c[n]);
+        } else if constexpr (i.is("ldmatrix.sync.aligned.m8n8.x4.shared.b16")) {
+            uint32_t words[4];
+            load_matrices(r.get(o[4]), words);
+            for (int n = 0; n < 4; ++n) r.set(o[n], words[n]);
         } else if constexpr (i.is("div.rn.f32")) {
             r.set(o[0], from_float(as_float(a) / as_float(b)));
         } else if constexpr (i.is("cvt.rn.f32.f64")) {

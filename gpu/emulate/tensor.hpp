@@ -79,4 +79,16 @@ inline void tensor_step(Tensors& own) {
     }
 }
 
+// ldmatrix.x4: four matrices of eight rows of eight 16-bit numbers, whose rows the threads name; two numbers each.
+inline void load_matrices(uint64_t own, uint32_t (&words)[4]) {
+    Seen rows;
+    meet(Meeting::SHUFFLE, ~0u, own, rows);
+    for (uint32_t n = 0; n < 4; ++n) {
+        const uintptr_t row = shared_place(rows[8 * n + lane() / 4]);
+        if (row % 16) fail("ldmatrix of a row that is not at a multiple of 16 bytes");
+        check(row + lane() % 4 * 4, 4, Access::LOAD, true);
+        copy(&words[n], (const void*)(row + lane() % 4 * 4), 4);
+    }
+}
+
 }  // namespace emulation

@@ -21,15 +21,14 @@ __device__ __forceinline__ void rotate_rows(const RotationArguments& a) {
 // Along rows of bfloat16 by warps, to bfloat16.
 template <bool flat>
 __device__ __forceinline__ void rotate_tiles(const RotationArguments& a) {
-    __shared__ uint4 all[WARPS * TILE_VECTORS];
-    uint4* tile = all + threadIdx.x / WARP * TILE_VECTORS;
+    __shared__ uint4 all[CTA_VECTORS<1>];
+    const TileThread tile = own_tiles<1>(a, all);
     Place<flat> places[UNROLL];
     uint32_t w[UNROLL][GROUP / 2];
     load_groups<flat>(a, places, w);
-    const RotationMatrix matrix = rotation_matrix(a.signs);
 #pragma unroll
     for (int u = 0; u < UNROLL; ++u) {
-        rotate_by_warp(tile, matrix, a.signs, a.rotation, w[u]);
+        rotate_by_warp(a, tile, w[u]);
         if (places[u].exists) store<32>(a.out + places[u].number * 32, w[u]);
     }
 }
@@ -64,10 +63,9 @@ __device__ __forceinline__ void rotate_columns(const RotationArguments& a) {
 
 // Down columns of bfloat16 by warps, to bfloat16.
 __device__ __forceinline__ void rotate_squares(const RotationArguments& a) {
-    __shared__ uint4 all[WARPS * WARP_TILES * TILE_VECTORS];
-    uint4* tiles = warp_tiles(all);
+    __shared__ uint4 all[CTA_VECTORS<2>];
+    const TileThread tiles = own_tiles<2>(a, all);
     const Corner<BFLOAT16> corner(a);
-    const RotationMatrix matrix = rotation_matrix(a.signs);
 #pragma unroll 1
     for (int u = 0; u < UNROLL; ++u) {
         const uint32_t group = corner.group + u * WARPS + threadIdx.x / WARP;
@@ -75,15 +73,16 @@ __device__ __forceinline__ void rotate_squares(const RotationArguments& a) {
         const Square square(corner.column, group);
         uint32_t rows[4][4] = {};
         load_square(a, square, rows);
-        put_square(tiles, rows);
+        put_square(tiles.piece, rows);
         __syncwarp();
 #pragma unroll
-        for (int i = 0; i < WARP_TILES; ++i) {
+        for (int i = 0; i < 2; ++i) {
+            const TileThread tile = next_tile(tiles, i);
             uint32_t w[GROUP / 2];
-            get_group(tiles + i * TILE_VECTORS, w);
-            rotate_tile(tiles + i * TILE_VECTORS, matrix, a.signs, a.rotation, w);
+            get_group(tile.own, w);
+            rotate_tile(tile, a.signs, a.rotation, w);
         }
-        get_square(tiles, rows);
+        get_square(tiles.piece, rows);
         __syncwarp();
         uint8_t* p = a.out + ((uint64_t)square.top * a.k + square.column) * 2;
 #pragma unroll

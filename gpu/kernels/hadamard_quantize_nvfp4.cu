@@ -55,16 +55,15 @@ __device__ __forceinline__ void quantize_rows(const RotationArguments& a) {
 template <bool flat>
 __device__ __forceinline__ void quantize_tiles(const RotationArguments& a) {
     __shared__ uint32_t table[NVFP4_CODES];
-    __shared__ uint4 all[WARPS * TILE_VECTORS];
-    uint4* tile = all + threadIdx.x / WARP * TILE_VECTORS;
+    __shared__ uint4 all[CTA_VECTORS<1>];
+    const TileThread tile = own_tiles<1>(a, all);
     Place<flat> places[UNROLL];
     uint32_t w[UNROLL][GROUP / 2];
     load_groups<flat>(a, places, w);
-    const RotationMatrix matrix = rotation_matrix(a.signs);
     const Factors factors(a, table);
 #pragma unroll
     for (int u = 0; u < UNROLL; ++u) {
-        rotate_by_warp(tile, matrix, a.signs, a.rotation, w[u]);
+        rotate_by_warp(a, tile, w[u]);
         if (places[u].exists) store_block(a, places[u], factors, w[u]);
     }
 }
@@ -74,7 +73,7 @@ template <int kind>
 __device__ __forceinline__ void quantize_columns(const RotationArguments& a) {
     constexpr uint32_t wide = ACROSS<kind>;
     __shared__ uint32_t table[NVFP4_CODES];
-    __shared__ uint4 tiles[WARPS * WARP_TILES * TILE_VECTORS];
+    __shared__ uint4 tiles[CTA_VECTORS<2>];
     __shared__ uint2 codes[GROUPS_DOWN][wide + 1];
     __shared__ uint8_t scales[GROUPS_DOWN][wide + 4];
     const Corner<kind> corner(a);
@@ -126,22 +125,21 @@ __device__ __forceinline__ void largest_rows(const RotationArguments& a) {
 }
 template <bool flat>
 __device__ __forceinline__ void largest_tiles(const RotationArguments& a) {
-    __shared__ uint4 all[WARPS * TILE_VECTORS];
-    uint4* tile = all + threadIdx.x / WARP * TILE_VECTORS;
+    __shared__ uint4 all[CTA_VECTORS<1>];
+    const TileThread tile = own_tiles<1>(a, all);
     Place<flat> places[UNROLL];
     uint32_t w[UNROLL][GROUP / 2], most = 0;
     load_groups<flat>(a, places, w);
-    const RotationMatrix matrix = rotation_matrix(a.signs);
 #pragma unroll
     for (int u = 0; u < UNROLL; ++u) {
-        rotate_by_warp(tile, matrix, a.signs, a.rotation, w[u]);
+        rotate_by_warp(a, tile, w[u]);
         most = larger_of(most, w[u]);
     }
     put_largest(a, most);
 }
 template <int kind>
 __device__ __forceinline__ void largest_columns(const RotationArguments& a) {
-    __shared__ uint4 tiles[WARPS * WARP_TILES * TILE_VECTORS];
+    __shared__ uint4 tiles[CTA_VECTORS<2>];
     uint32_t most = 0;
     columns_rotated<kind>(a, Corner<kind>(a), tiles,
                           [&](uint32_t, uint32_t, const uint32_t* words) { most = larger_of(most, words); });

@@ -98,36 +98,54 @@ __device__ __forceinline__ void load_square(const RotationArguments& a, const Sq
 }
 
 // Four rows of eight columns <-> the pieces of two tiles, four numbers of a column each.
-__device__ __forceinline__ void put_square(uint4* tiles, const uint32_t (&w)[4][4]) {
-    uint2* pieces = reinterpret_cast<uint2*>(tiles) + own_piece();
+__device__ __forceinline__ void put_square(uint32_t piece, const uint32_t (&w)[4][4]) {
 #pragma unroll
     for (int c = 0; c < 8; ++c) {
         const uint32_t selector = c % 2 ? 0x7632 : 0x5410;
-        pieces[PIECES_EIGHT * c] =
-            make_uint2(permute(w[0][c / 2], w[1][c / 2], selector), permute(w[2][c / 2], w[3][c / 2], selector));
+        put_pair(piece + 256 * c, permute(w[0][c / 2], w[1][c / 2], selector), permute(w[2][c / 2], w[3][c / 2], selector));
     }
 }
-__device__ __forceinline__ void get_square(const uint4* tiles, uint32_t (&w)[4][4]) {
-    const uint2* pieces = reinterpret_cast<const uint2*>(tiles) + own_piece();
+__device__ __forceinline__ void get_square(uint32_t piece, uint32_t (&w)[4][4]) {
 #pragma unroll
     for (int c = 0; c < 8; c += 2) {
-        const uint2 left = pieces[PIECES_EIGHT * c], right = pieces[PIECES_EIGHT * (c + 1)];
-        w[0][c / 2] = permute(left.x, right.x, 0x5410), w[1][c / 2] = permute(left.x, right.x, 0x7632);
-        w[2][c / 2] = permute(left.y, right.y, 0x5410), w[3][c / 2] = permute(left.y, right.y, 0x7632);
+        uint32_t left[2], right[2];
+        get_pair(piece + 256 * c, left[0], left[1]);
+        get_pair(piece + 256 * (c + 1), right[0], right[1]);
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            w[2 * i][c / 2] = permute(left[i], right[i], 0x5410);
+            w[2 * i + 1][c / 2] = permute(left[i], right[i], 0x7632);
+        }
     }
 }
 
-// The tiles of a warp in shared memory.
-constexpr int WARP_TILES = 2;
-__device__ __forceinline__ uint4* warp_tiles(uint4* tiles) { return tiles + threadIdx.x / WARP * (WARP_TILES * TILE_VECTORS); }
+// Shared memory of the tiles of a CTA: `count` a warp, and this warp's.
+template <int count>
+constexpr int CTA_VECTORS = WARPS * count * TILE_VECTORS;
+template <int count>
+__device__ __forceinline__ TileThread own_tiles(const RotationArguments& a, const uint4* all) {
+    return tile_thread(a.signs, all + threadIdx.x / WARP * (count * TILE_VECTORS));
+}
+// The next tile of a warp.
+__device__ __forceinline__ TileThread next_tile(TileThread thread, int i) {
+    constexpr int bytes = 16 * TILE_VECTORS;
+    thread.own += i * bytes, thread.fragment += i * bytes, thread.piece += i * bytes;
+    return thread;
+}
 
-// All groups of this CTA down columns, in turn: `found(number of the group in the CTA, row of the tile, words)` for the
-// rotated groups of this thread, those behind the last column or row too.
+// A thread's group, rotated by its warp.
+__device__ __forceinline__ void rotate_by_warp(const RotationArguments& a, const TileThread& tile, uint32_t* w) {
+    put_group(tile.own, w);
+    rotate_tile(tile, a.signs, a.rotation, w);
+    get_group(tile.own, w);
+}
+
+// All groups of this CTA down columns, in turn: `found(number of the group in the CTA, row of the tiles, words)` for the
+// rotated groups of this thread, those behind the last column too.
 template <int kind, class Found>
-__device__ __forceinline__ void columns_rotated(const RotationArguments& a, const Corner<kind>& corner, uint4* all,
+__device__ __forceinline__ void columns_rotated(const RotationArguments& a, const Corner<kind>& corner, const uint4* all,
                                                 const Found& found) {
-    uint4* tiles = warp_tiles(all);
-    const RotationMatrix matrix = rotation_matrix(a.signs);
+    const TileThread tiles = own_tiles<2>(a, all);
     const uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
 #pragma unroll 1
     for (int u = 0; u < UNROLL; ++u) {
@@ -136,17 +154,17 @@ __device__ __forceinline__ void columns_rotated(const RotationArguments& a, cons
         if (kind == BFLOAT16) {
             uint32_t square[4][4] = {};
             load_square(a, Square(corner.column, group), square);
-            put_square(tiles, square);
+            put_square(tiles.piece, square);
             __syncwarp();
         }
 #pragma unroll
         for (int i = 0; i < (int)(ACROSS<kind> / WARP); ++i) {
-            uint4* tile = tiles + i * TILE_VECTORS;
+            const TileThread tile = next_tile(tiles, i);
             uint32_t w[NVFP4_WORDS<kind>], words[GROUP / 2];
             if (kind == BFLOAT16) {
-                get_group(tile, w);
-                rotate_tile(tile, matrix, a.signs, a.rotation, w);
-                get_group(tile, words);
+                get_group(tile.own, w);
+                rotate_tile(tile, a.signs, a.rotation, w);
+                get_group(tile.own, words);
             } else {
                 load_column(a, corner.column + lane, group, w);
                 rotate_group<kind, 8>(w, a.signs, a.rotation, words);
