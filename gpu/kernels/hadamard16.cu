@@ -3,33 +3,24 @@
 
 namespace refnum {
 
-// Along rows, each thread by itself.
-template <int kind, int digits, bool flat>
+// Along rows, to bfloat16, and to float32, each thread by itself.
+template <int kind, bool flat>
 __device__ __forceinline__ void rotate_rows(const RotationArguments& a) {
-    constexpr int bytes = digits == 24 ? 64 : 32;
+    __shared__ uint4 tiles[CTA_VECTORS<1>];
+    rows_rotated<kind, flat>(a, tiles, [&](const Place<flat>& place, const uint32_t* words) {
+        store<32>(a.out + place.number * 32, words);
+    });
+}
+template <int kind, bool flat>
+__device__ __forceinline__ void rotate_rows_wide(const RotationArguments& a) {
 #pragma unroll 1
     for (int u = 0; u < UNROLL; ++u) {
         const Place<flat> place = nvfp4_place<flat>(a, u);
         if (!place.exists) return;
-        uint32_t w[NVFP4_WORDS<kind>], words[ROTATED_WORDS<digits>];
+        uint32_t w[NVFP4_WORDS<kind>], words[GROUP];
         load_group<kind, flat>(a, place, w);
-        rotate_group<kind, digits>(w, a.signs, a.rotation, words);
-        store<bytes>(a.out + place.number * bytes, words);
-    }
-}
-
-// Along rows of bfloat16 by warps, to bfloat16.
-template <bool flat>
-__device__ __forceinline__ void rotate_tiles(const RotationArguments& a) {
-    __shared__ uint4 all[CTA_VECTORS<1>];
-    const TileThread tile = own_tiles<1>(a, all);
-    Place<flat> places[UNROLL];
-    uint32_t w[UNROLL][GROUP / 2];
-    load_groups<flat>(a, places, w);
-#pragma unroll
-    for (int u = 0; u < UNROLL; ++u) {
-        rotate_by_warp(a, tile, w[u]);
-        if (places[u].exists) store<32>(a.out + places[u].number * 32, w[u]);
+        rotate_group<kind, 24>(w, a.signs, a.rotation, words);
+        store<64>(a.out + place.number * 64, words);
     }
 }
 
@@ -106,13 +97,14 @@ __device__ __forceinline__ void rotate_squares(const RotationArguments& a) {
     extern "C" __global__ __launch_bounds__(THREADS) void name(const __grid_constant__ refnum::RotationArguments a) { \
         refnum::__VA_ARGS__(a);                                                                                       \
     }
-#define KERNELS(name, kind, digits)                               \
-    KERNEL(name, rotate_rows<refnum::kind, digits, false>)        \
-    KERNEL(name##_flat, rotate_rows<refnum::kind, digits, true>)  \
-    KERNEL(name##_down, rotate_columns<refnum::kind, digits>)
-KERNELS(rotate_float32_float32, FLOAT32, 24)
-KERNELS(rotate_float32_bfloat16, BFLOAT16, 24)
-KERNELS(rotate_bfloat16_float32, FLOAT32, 8)
-KERNEL(rotate_bfloat16_bfloat16, rotate_tiles<false>)
-KERNEL(rotate_bfloat16_bfloat16_flat, rotate_tiles<true>)
+#define KERNELS(name, rows, kind)                   \
+    KERNEL(name, rows<refnum::kind, false>)         \
+    KERNEL(name##_flat, rows<refnum::kind, true>)
+KERNELS(rotate_float32_float32, rotate_rows_wide, FLOAT32)
+KERNELS(rotate_float32_bfloat16, rotate_rows_wide, BFLOAT16)
+KERNELS(rotate_bfloat16_float32, rotate_rows, FLOAT32)
+KERNELS(rotate_bfloat16_bfloat16, rotate_rows, BFLOAT16)
+KERNEL(rotate_float32_float32_down, rotate_columns<refnum::FLOAT32, 24>)
+KERNEL(rotate_float32_bfloat16_down, rotate_columns<refnum::BFLOAT16, 24>)
+KERNEL(rotate_bfloat16_float32_down, rotate_columns<refnum::FLOAT32, 8>)
 KERNEL(rotate_bfloat16_bfloat16_down, rotate_squares)

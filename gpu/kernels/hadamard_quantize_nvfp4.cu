@@ -25,47 +25,19 @@ struct Factors {
     }
 };
 
-template <bool flat>
-__device__ __forceinline__ void store_block(const RotationArguments& a, const Place<flat>& place, const Factors& factors,
-                                            const uint32_t* words) {
-    uint32_t packed[2];
-    const uint32_t code = factors.quantize(words, packed);
-    store<8>(a.out + place.number * 8, packed);
-    if (LAYOUT_OUT != BYTES) lay_scale(a.out_scales, a.rows, a.columns, (offset_t)place.row, place.column, code);
-    else a.out_scales[place.number] = (uint8_t)code;
-}
-
-// Along rows, each thread by itself.
+// Along rows.
 template <int kind, bool flat>
 __device__ __forceinline__ void quantize_rows(const RotationArguments& a) {
     __shared__ uint32_t table[NVFP4_CODES];
+    __shared__ uint4 tiles[CTA_VECTORS<1>];
     const Factors factors(a, table);
-#pragma unroll 1
-    for (int u = 0; u < UNROLL; ++u) {
-        const Place<flat> place = nvfp4_place<flat>(a, u);
-        if (!place.exists) return;
-        uint32_t w[NVFP4_WORDS<kind>], words[GROUP / 2];
-        load_group<kind, flat>(a, place, w);
-        rotate_group<kind, 8>(w, a.signs, a.rotation, words);
-        store_block(a, place, factors, words);
-    }
-}
-
-// Along rows of bfloat16 by warps.
-template <bool flat>
-__device__ __forceinline__ void quantize_tiles(const RotationArguments& a) {
-    __shared__ uint32_t table[NVFP4_CODES];
-    __shared__ uint4 all[CTA_VECTORS<1>];
-    const TileThread tile = own_tiles<1>(a, all);
-    Place<flat> places[UNROLL];
-    uint32_t w[UNROLL][GROUP / 2];
-    load_groups<flat>(a, places, w);
-    const Factors factors(a, table);
-#pragma unroll
-    for (int u = 0; u < UNROLL; ++u) {
-        rotate_by_warp(a, tile, w[u]);
-        if (places[u].exists) store_block(a, places[u], factors, w[u]);
-    }
+    rows_rotated<kind, flat>(a, tiles, [&](const Place<flat>& place, const uint32_t* words) {
+        uint32_t packed[2];
+        const uint32_t code = factors.quantize(words, packed);
+        store<8>(a.out + place.number * 8, packed);
+        if (LAYOUT_OUT != BYTES) lay_scale(a.out_scales, a.rows, a.columns, (offset_t)place.row, place.column, code);
+        else a.out_scales[place.number] = (uint8_t)code;
+    });
 }
 
 // Down columns: the codes of a CTA's groups are gathered, so that they are written row by row of the result.
@@ -111,30 +83,10 @@ __device__ __forceinline__ uint32_t larger_of(uint32_t most, const uint32_t* wor
 // The largest magnitude of the rotated matrix, NaN left out, into out_amax.
 template <int kind, bool flat>
 __device__ __forceinline__ void largest_rows(const RotationArguments& a) {
+    __shared__ uint4 tiles[CTA_VECTORS<1>];
     uint32_t most = 0;
-#pragma unroll 1
-    for (int u = 0; u < UNROLL; ++u) {
-        const Place<flat> place = nvfp4_place<flat>(a, u);
-        if (!place.exists) break;
-        uint32_t w[NVFP4_WORDS<kind>], words[GROUP / 2];
-        load_group<kind, flat>(a, place, w);
-        rotate_group<kind, 8>(w, a.signs, a.rotation, words);
-        most = larger_of(most, words);
-    }
-    put_largest(a, most);
-}
-template <bool flat>
-__device__ __forceinline__ void largest_tiles(const RotationArguments& a) {
-    __shared__ uint4 all[CTA_VECTORS<1>];
-    const TileThread tile = own_tiles<1>(a, all);
-    Place<flat> places[UNROLL];
-    uint32_t w[UNROLL][GROUP / 2], most = 0;
-    load_groups<flat>(a, places, w);
-#pragma unroll
-    for (int u = 0; u < UNROLL; ++u) {
-        rotate_by_warp(a, tile, w[u]);
-        most = larger_of(most, w[u]);
-    }
+    rows_rotated<kind, flat>(a, tiles,
+                             [&](const Place<flat>&, const uint32_t* words) { most = larger_of(most, words); });
     put_largest(a, most);
 }
 template <int kind>
@@ -152,13 +104,12 @@ __device__ __forceinline__ void largest_columns(const RotationArguments& a) {
     extern "C" __global__ __launch_bounds__(THREADS) void name(const __grid_constant__ refnum::RotationArguments a) { \
         refnum::__VA_ARGS__(a);                                                                                       \
     }
-#define KERNELS(name, way)                                                \
-    KERNEL(name##_float32, way##_rows<refnum::FLOAT32, false>)            \
-    KERNEL(name##_float32_flat, way##_rows<refnum::FLOAT32, true>)        \
-    KERNEL(name##_float32_down, way##_columns<refnum::FLOAT32>)           \
-    KERNEL(name##_bfloat16, way##_tiles<false>)                           \
-    KERNEL(name##_bfloat16_flat, way##_tiles<true>)                       \
-    KERNEL(name##_bfloat16_down, way##_columns<refnum::BFLOAT16>)
-KERNELS(rotate_quantize, quantize)
-KERNELS(rotate_largest, largest)
+#define KERNELS(name, way, kind)                        \
+    KERNEL(name, way##_rows<refnum::kind, false>)       \
+    KERNEL(name##_flat, way##_rows<refnum::kind, true>) \
+    KERNEL(name##_down, way##_columns<refnum::kind>)
+KERNELS(rotate_quantize_float32, quantize, FLOAT32)
+KERNELS(rotate_quantize_bfloat16, quantize, BFLOAT16)
+KERNELS(rotate_largest_float32, largest, FLOAT32)
+KERNELS(rotate_largest_bfloat16, largest, BFLOAT16)
 extern "C" __global__ void rotate_nothing(refnum::RotationArguments a) { *a.out_amax = 0; }

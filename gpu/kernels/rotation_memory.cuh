@@ -39,22 +39,13 @@ __device__ __forceinline__ uint32_t tile_row(uint32_t column) {
     return kind == BFLOAT16 ? (column & 7) << 3 | column >> 3 : column;
 }
 
-// A group along rows, and all of a thread.
+// A group along rows; one that does not exist is zeros.
 template <int kind, bool flat>
 __device__ __forceinline__ void load_group(const RotationArguments& a, const Place<flat>& place, uint32_t* words) {
     constexpr int bytes = 4 * NVFP4_WORDS<kind>;
-    load<bytes>(nvfp4_input(a, place, bytes), flat || a.aligned, words);
-}
-template <bool flat>
-__device__ __forceinline__ void load_groups(const RotationArguments& a, Place<flat> (&places)[UNROLL],
-                                            uint32_t (&w)[UNROLL][GROUP / 2]) {
 #pragma unroll
-    for (int u = 0; u < UNROLL; ++u) {
-        places[u] = nvfp4_place<flat>(a, u);
-#pragma unroll
-        for (int i = 0; i < GROUP / 2; ++i) w[u][i] = 0;
-        if (places[u].exists) load_group<BFLOAT16, flat>(a, places[u], w[u]);
-    }
+    for (int i = 0; i < bytes / 4; ++i) words[i] = 0;
+    if (place.exists) load<bytes>(nvfp4_input(a, place, bytes), flat || a.aligned, words);
 }
 
 // One column of 16 rows of float32; rows behind the last are +0.
@@ -133,11 +124,30 @@ __device__ __forceinline__ TileThread next_tile(TileThread thread, int i) {
     return thread;
 }
 
-// A thread's group, rotated by its warp.
-__device__ __forceinline__ void rotate_by_warp(const RotationArguments& a, const TileThread& tile, uint32_t* w) {
-    put_group(tile.own, w);
-    rotate_tile(tile, a.signs, a.rotation, w);
-    get_group(tile.own, w);
+// All groups of this thread along rows, in turn, rotated by its warp if they are bfloat16: `found(place, words)`. The next
+// one is on its way meanwhile.
+template <int kind, bool flat, class Found>
+__device__ __forceinline__ void rows_rotated(const RotationArguments& a, const uint4* all, const Found& found) {
+    constexpr bool together = kind == BFLOAT16;
+    const TileThread tile = own_tiles<1>(a, all);
+    uint32_t next[NVFP4_WORDS<kind>];
+    load_group<kind, flat>(a, nvfp4_place<flat>(a, 0), next);
+#pragma unroll(together ? 2 : 1)
+    for (int u = 0; u < UNROLL; ++u) {
+        const Place<flat> place = nvfp4_place<flat>(a, u);
+        uint32_t w[NVFP4_WORDS<kind>], words[GROUP / 2];
+#pragma unroll
+        for (int i = 0; i < NVFP4_WORDS<kind>; ++i) w[i] = next[i];
+        if (u + 1 < UNROLL) load_group<kind, flat>(a, nvfp4_place<flat>(a, u + 1), next);
+        if (together) {
+            put_group(tile.own, w);
+            rotate_tile(tile, a.signs, a.rotation, w);
+            get_group(tile.own, words);
+        } else {
+            rotate_group<kind, 8>(w, a.signs, a.rotation, words);
+        }
+        if (place.exists) found(place, words);
+    }
 }
 
 // All groups of this CTA down columns, in turn: `found(number of the group in the CTA, row of the tiles, words)` for the
