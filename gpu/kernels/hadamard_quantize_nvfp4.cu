@@ -101,7 +101,7 @@ __device__ __forceinline__ void largest_columns(const RotationArguments& a) {
 }  // namespace refnum
 
 #define KERNEL(name, ...)                                                                                             \
-    extern "C" __global__ __launch_bounds__(THREADS) void name(const __grid_constant__ refnum::RotationArguments a) { \
+    extern "C" __global__ __launch_bounds__(THREADS, RESIDENT / THREADS) void name(const __grid_constant__ refnum::RotationArguments a) { \
         refnum::__VA_ARGS__(a);                                                                                       \
     }
 #define KERNELS(name, way, kind)                        \

@@ -8,6 +8,9 @@
 #include "nvfp4_memory.cuh"
 #include "rotation_tile.cuh"
 
+// Threads of a multiprocessor, which the compiler keeps registers for.
+#define RESIDENT (64 * PART)
+
 namespace refnum {
 
 // The one parameter of the rotations (gpu/ops/hadamard.py has its mirror). `chunks`, `per_row` and `rows` and `columns` of

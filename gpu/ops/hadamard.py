@@ -23,7 +23,7 @@ TUNING: dict[str, Grid] = {
     "hadamard_quantize_nvfp4": Grid(256, 2, GROUP),
     "hadamard_quantize_nvfp4 down": Grid(256, 4, GROUP),
 }
-"""Kernel file, and `down` for its launches on groups along columns -> grid; a thread has `unroll` groups. Not measured."""
+"""Kernel file, and `down` for its launches on groups along columns -> grid; a thread has `unroll` groups."""
 
 
 class RotationArguments(Nvfp4Arguments):
@@ -114,4 +114,5 @@ def _launch(
         tiles = -(-arguments.chunks // (threads * unroll))
     blocks = max(least, tiles)
     if blocks:
-        call.launch(kernel, f"{name}_{NAMES[given.kind]}{way}", _defines(kernel, given), (blocks, 1), threads, arguments)
+        function = f"{name}_{NAMES[given.kind]}{way}"
+        call.launch(kernel, function, _defines(kernel, given), (blocks, 1), threads, arguments)
