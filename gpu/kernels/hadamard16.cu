@@ -30,7 +30,7 @@ __device__ __forceinline__ void rotate_columns(const RotationArguments& a) {
     constexpr int size = digits == 24 ? 4 : 2, item = kind == FLOAT32 ? 4 : 2;
     const uint32_t across = (a.k + WARP - 1) / WARP, column = blockIdx.x % across * WARP + threadIdx.x % WARP;
 #pragma unroll 1
-    for (int u = 0; u < UNROLL; ++u) {
+    for (int u = 0; u < STEPS_DOWN; ++u) {
         const uint32_t group = blockIdx.x / across * GROUPS_DOWN + u * WARPS + threadIdx.x / WARP;
         if (column >= a.k || group >= a.per_row) return;
         uint32_t w[GROUP], words[ROTATED_WORDS<digits>];
@@ -58,7 +58,7 @@ __device__ __forceinline__ void rotate_squares(const RotationArguments& a) {
     const TileThread tiles = own_tiles<2>(a, all);
     const Corner<BFLOAT16> corner(a);
 #pragma unroll 1
-    for (int u = 0; u < UNROLL; ++u) {
+    for (int u = 0; u < STEPS_DOWN; ++u) {
         const uint32_t group = corner.group + u * WARPS + threadIdx.x / WARP;
         if (group >= a.per_row) return;
         const Square square(corner.column, group);

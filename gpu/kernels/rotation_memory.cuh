@@ -21,7 +21,9 @@ struct RotationArguments : Nvfp4Arguments {
     uint32_t m, k;  // rows and columns of the input
 };
 
-constexpr uint32_t WARP = 32, WARPS = THREADS / WARP, GROUPS_DOWN = WARPS * UNROLL;  // of a CTA
+// Of a CTA: its warps, and its groups down columns, whose codes shared memory has room for.
+constexpr int STEPS_DOWN = UNROLL < 4 ? UNROLL : 4;
+constexpr uint32_t WARP = 32, WARPS = THREADS / WARP, GROUPS_DOWN = WARPS * STEPS_DOWN;
 template <int kind>
 constexpr uint32_t ACROSS = kind == BFLOAT16 ? 2 * WARP : WARP;  // columns of a warp
 
@@ -161,7 +163,7 @@ __device__ __forceinline__ void columns_rotated(const RotationArguments& a, cons
     const TileThread tiles = own_tiles<2>(a, all);
     const uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
 #pragma unroll 1
-    for (int u = 0; u < UNROLL; ++u) {
+    for (int u = 0; u < STEPS_DOWN; ++u) {
         const uint32_t here = u * WARPS + warp, group = corner.group + here;
         if (group >= a.per_row) return;
         if (kind == BFLOAT16) {
