@@ -3,8 +3,9 @@
     python benchmarks/nvfp4.py --out FILE.json [--tune] [--no-bits] [--only WORD]
 
 The bits: corners of every variant that the kernels have, tensors of 4096 x 7168 and ragged ones, both layouts of
-scales; of rotations groups of all spans, with zeros, subnormal numbers, infinities and NaN. The speed: at 32768 x 7168,
-bytes read and written a second against those of a copy of as many bytes; with --tune under other cuts of the launch too.
+scales; of rotations groups of all spans, with zeros, subnormal numbers, infinities and NaN. The speed: at 32768 x
+7168, bytes read and written a second against those of a copy of as many bytes; with --tune under other cuts of the
+launch too.
 """
 
 from __future__ import annotations
