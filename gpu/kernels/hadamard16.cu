@@ -6,7 +6,7 @@ namespace refnum {
 // Along rows, to bfloat16, and to float32, each thread by itself.
 template <int kind, bool flat>
 __device__ __forceinline__ void rotate_rows(const RotationArguments& a) {
-    __shared__ uint4 tiles[CTA_VECTORS<1>];
+    __shared__ uint4 tiles[CTA_VECTORS<AHEAD>];
     rows_rotated<kind, flat>(a, tiles, [&](const Place<flat>& place, const uint32_t* words) {
         store<32>(a.out + place.number * 32, words);
     });

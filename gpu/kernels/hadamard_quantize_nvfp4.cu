@@ -29,7 +29,7 @@ struct Factors {
 template <int kind, bool flat>
 __device__ __forceinline__ void quantize_rows(const RotationArguments& a) {
     __shared__ uint32_t table[NVFP4_CODES];
-    __shared__ uint4 tiles[CTA_VECTORS<1>];
+    __shared__ uint4 tiles[CTA_VECTORS<AHEAD>];
     const Factors factors(a, table);
     rows_rotated<kind, flat>(a, tiles, [&](const Place<flat>& place, const uint32_t* words) {
         uint32_t packed[2];
@@ -83,7 +83,7 @@ __device__ __forceinline__ uint32_t larger_of(uint32_t most, const uint32_t* wor
 // The largest magnitude of the rotated matrix, NaN left out, into out_amax.
 template <int kind, bool flat>
 __device__ __forceinline__ void largest_rows(const RotationArguments& a) {
-    __shared__ uint4 tiles[CTA_VECTORS<1>];
+    __shared__ uint4 tiles[CTA_VECTORS<AHEAD>];
     uint32_t most = 0;
     rows_rotated<kind, flat>(a, tiles,
                              [&](const Place<flat>&, const uint32_t* words) { most = larger_of(most, words); });

@@ -129,30 +129,69 @@ __device__ __forceinline__ TileThread next_tile(TileThread thread, int i) {
     return thread;
 }
 
-// All groups of this thread along rows, in turn, rotated by its warp if they are bfloat16: `found(place, words)`. The next
-// one is on its way meanwhile.
-template <int kind, bool flat, class Found>
-__device__ __forceinline__ void rows_rotated(const RotationArguments& a, const uint4* all, const Found& found) {
-    constexpr bool together = kind == BFLOAT16;
-    const TileThread tile = own_tiles<1>(a, all);
-    uint32_t next[NVFP4_WORDS<kind>];
-    load_group<kind, flat>(a, nvfp4_place<flat>(a, 0), next);
-#pragma unroll(together ? 2 : 1)
+// Starts to copy a group of this thread along rows to its place in shared memory; one that does not exist is zeros.
+template <bool flat>
+__device__ __forceinline__ void start_group(const RotationArguments& a, const Place<flat>& place, uint32_t own) {
+    if (flat || a.aligned) {
+        const uint8_t* p = place.exists ? nvfp4_input(a, place, 32) : a.x;
+        const uint32_t bytes = place.exists ? 16 : 0;
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" : : "r"(own), "l"(p), "r"(bytes) : "memory");
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" : : "r"(own ^ 16), "l"(p + 16), "r"(bytes) : "memory");
+    } else {
+        uint32_t w[GROUP / 2];
+        load_group<BFLOAT16, flat>(a, place, w);
+        put_group(own, w);
+    }
+}
+// Ends what is started together, and waits for all but the last ones of those.
+__device__ __forceinline__ void commit_groups() { asm volatile("cp.async.commit_group;" : : : "memory"); }
+template <int last>
+__device__ __forceinline__ void await_groups() {
+    asm volatile("cp.async.wait_group %0;" : : "n"(last) : "memory");
+}
+
+// All groups of this thread along rows, in turn, rotated by its warp: `found(place, words)`. The next ones are on their way
+// meanwhile.
+constexpr int AHEAD = 2;
+template <bool flat, class Found>
+__device__ __forceinline__ void tiles_rotated(const RotationArguments& a, const uint4* all, const Found& found) {
+    const TileThread tiles = own_tiles<AHEAD>(a, all);
+#pragma unroll
+    for (int u = 0; u < AHEAD; ++u) {
+        if (u < UNROLL) start_group(a, nvfp4_place<flat>(a, u), next_tile(tiles, u).own);
+        commit_groups();
+    }
+#pragma unroll 1
+    for (int u = 0; u < UNROLL; ++u) {
+        const TileThread tile = next_tile(tiles, u % AHEAD);
+        uint32_t words[GROUP / 2];
+        await_groups<AHEAD - 1>();
+        get_group(tile.own, words);
+        rotate_tile(tile, a.signs, a.rotation, words);
+        get_group(tile.own, words);
+        const Place<flat> place = nvfp4_place<flat>(a, u);
+        if (place.exists) found(place, words);
+        if (u + AHEAD < UNROLL) start_group(a, nvfp4_place<flat>(a, u + AHEAD), tile.own);
+        commit_groups();
+    }
+}
+// The same of float32, whose groups each thread rotates by itself.
+template <bool flat, class Found>
+__device__ __forceinline__ void groups_rotated(const RotationArguments& a, const Found& found) {
+#pragma unroll 1
     for (int u = 0; u < UNROLL; ++u) {
         const Place<flat> place = nvfp4_place<flat>(a, u);
-        uint32_t w[NVFP4_WORDS<kind>], words[GROUP / 2];
-#pragma unroll
-        for (int i = 0; i < NVFP4_WORDS<kind>; ++i) w[i] = next[i];
-        if (u + 1 < UNROLL) load_group<kind, flat>(a, nvfp4_place<flat>(a, u + 1), next);
-        if (together) {
-            put_group(tile.own, w);
-            rotate_tile(tile, a.signs, a.rotation, w);
-            get_group(tile.own, words);
-        } else {
-            rotate_group<kind, 8>(w, a.signs, a.rotation, words);
-        }
-        if (place.exists) found(place, words);
+        if (!place.exists) return;
+        uint32_t w[GROUP], words[GROUP / 2];
+        load_group<FLOAT32, flat>(a, place, w);
+        rotate_group<FLOAT32, 8>(w, a.signs, a.rotation, words);
+        found(place, words);
     }
+}
+template <int kind, bool flat, class Found>
+__device__ __forceinline__ void rows_rotated(const RotationArguments& a, const uint4* tiles, const Found& found) {
+    if (kind == BFLOAT16) tiles_rotated<flat>(a, tiles, found);
+    else groups_rotated<flat>(a, found);
 }
 
 // All groups of this CTA down columns, in turn: `found(number of the group in the CTA, row of the tiles, words)` for the
