@@ -156,22 +156,24 @@ constexpr int AHEAD = 2;
 template <bool flat, class Found>
 __device__ __forceinline__ void tiles_rotated(const RotationArguments& a, const uint4* all, const Found& found) {
     const TileThread tiles = own_tiles<AHEAD>(a, all);
+    uint64_t number;  // kept in its registers
+    asm volatile("mov.b64 %0, %1;" : "=l"(number) : "l"((uint64_t)blockIdx.x * (THREADS * UNROLL) + threadIdx.x));
 #pragma unroll
     for (int u = 0; u < AHEAD; ++u) {
-        if (u < UNROLL) start_group(a, nvfp4_place<flat>(a, u), next_tile(tiles, u).own);
+        if (u < UNROLL) start_group(a, place_of<flat>(a, number + u * THREADS), next_tile(tiles, u).own);
         commit_groups();
     }
 #pragma unroll 1
-    for (int u = 0; u < UNROLL; ++u) {
+    for (int u = 0; u < UNROLL; ++u, number += THREADS) {
         const TileThread tile = next_tile(tiles, u % AHEAD);
         uint32_t words[GROUP / 2];
         await_groups<AHEAD - 1>();
         get_group(tile.own, words);
         rotate_tile(tile, a.signs, a.rotation, words);
         get_group(tile.own, words);
-        const Place<flat> place = nvfp4_place<flat>(a, u);
+        const Place<flat> place = place_of<flat>(a, number);
         if (place.exists) found(place, words);
-        if (u + AHEAD < UNROLL) start_group(a, nvfp4_place<flat>(a, u + AHEAD), tile.own);
+        if (u + AHEAD < UNROLL) start_group(a, place_of<flat>(a, number + AHEAD * THREADS), tile.own);
         commit_groups();
     }
 }
