@@ -56,14 +56,15 @@ __device__ __forceinline__ void quantize_columns(const RotationArguments& a) {
         codes[group][row] = make_uint2(packed[0], packed[1]);
     });
     __syncthreads();
-    constexpr uint32_t all = wide * GROUPS_DOWN;
-#pragma unroll
-    for (uint32_t i = 0; i < all; i += THREADS) {
-        const uint32_t n = i + threadIdx.x, group = n % GROUPS_DOWN, column = n / GROUPS_DOWN, row = tile_row<kind>(column);
-        if (n >= all || corner.column + column >= a.k || corner.group + group >= a.per_row) continue;
-        const uint64_t place = (uint64_t)(corner.column + column) * a.per_row + corner.group + group;
+    constexpr uint32_t step = THREADS / GROUPS_DOWN;
+    const uint32_t group = threadIdx.x % GROUPS_DOWN;
+    if (corner.group + group >= a.per_row) return;
+    uint32_t column = threadIdx.x / GROUPS_DOWN;
+    uint64_t place = (uint64_t)(corner.column + column) * a.per_row + corner.group + group;
+#pragma unroll 2
+    for (; column < wide && corner.column + column < a.k; column += step, place += (uint64_t)step * a.per_row) {
+        const uint32_t row = tile_row<kind>(column), scale = scales[group][row];
         *reinterpret_cast<uint2*>(a.out + place * 8) = codes[group][row];
-        const uint32_t scale = scales[group][row];
         if (LAYOUT_OUT == BYTES) a.out_scales[place] = (uint8_t)scale;
         else lay_scale(a.out_scales, a.rows, a.columns, corner.column + column, corner.group + group, scale);
     }

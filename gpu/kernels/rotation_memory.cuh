@@ -63,20 +63,6 @@ __device__ __forceinline__ void load_column(const RotationArguments& a, uint32_t
     }
 }
 
-// Eight columns of a row of bfloat16 from `column` on, those behind the last +0.
-__device__ __forceinline__ void load_eight(const uint8_t* p, uint32_t column, const RotationArguments& a, uint32_t* w) {
-    if (a.aligned) {  // then columns are a multiple of eight
-        if (column < a.k) load_vector<16>(p, w);
-        return;
-    }
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-        uint32_t lane = 0;
-        if (column + i < a.k) load<2>(p + 2 * i, false, &lane);
-        w[i / 2] |= lane << (16 * (i % 2));
-    }
-}
-
 // This thread's eight columns of four rows: column `from` on, of the rows from `top` on.
 struct Square {
     uint32_t column, top;
@@ -87,9 +73,22 @@ struct Square {
 };
 __device__ __forceinline__ void load_square(const RotationArguments& a, const Square& square, uint32_t (&w)[4][4]) {
     const uint8_t* p = a.x + (offset_t)square.top * a.x_stride + (offset_t)square.column * 2;
+    const uint32_t rows = square.column < a.k && square.top < a.m ? a.m - square.top : 0;
+    if (a.aligned) {  // then columns are a multiple of eight
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        if (square.top + i < a.m) load_eight(p + i * a.x_stride, square.column, a, w[i]);
+        for (uint32_t i = 0; i < 4; ++i, p += a.x_stride) {
+            if (i < rows) load_vector<16>(p, w[i]);
+        }
+        return;
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < 4; ++i, p += a.x_stride) {
+#pragma unroll
+        for (uint32_t c = 0; c < 8; ++c) {
+            uint32_t lane = 0;
+            if (i < rows && square.column + c < a.k) load<2>(p + 2 * c, false, &lane);
+            w[i][c / 2] |= lane << (16 * (c % 2));
+        }
     }
 }
 
