@@ -174,11 +174,17 @@ __device__ __forceinline__ bool spans_more(uint32_t most, uint32_t least, uint32
     return most >= __viaddmin_u16x2(least & 0xFF80FF80u, both_lanes((binades + 1) << 7), both_lanes(TOP << 7));
 }
 
-// Whether one of the sums lies halfway between two bfloat16.
-__device__ __forceinline__ bool is_halfway(const TileSums& sums) {
+// Whether one of the sums of some groups, a bit each, lies halfway between two bfloat16.
+__device__ __forceinline__ bool is_halfway(const TileSums& sums, uint32_t groups) {
     bool found = false;
 #pragma unroll
-    for (int n = 0; n < 16; ++n) found |= (sums[n / 8][n / 4 % 2][n % 4] & 0xFFFF) == 0x8000;
+    for (int n = 0; n < 4; ++n) {  // rows eight apart
+        const uint32_t (&of)[2][4] = sums[n / 2];
+        bool row = false;
+#pragma unroll
+        for (int i = 0; i < 4; ++i) row |= (of[i / 2][n % 2 * 2 + i % 2] & 0xFFFF) == 0x8000;
+        found |= row && (groups >> (8 * n + threadIdx.x % 32 / 4) & 1);
+    }
     return found;
 }
 
@@ -187,11 +193,11 @@ __device__ __forceinline__ void rotate_tile(const TileThread& thread, uint32_t s
     uint32_t most, least;
     TileSums sums;
     outer_lanes(w, most, least);
-    const bool cut = __any_sync(~0u, spans_more(most, least, NEAR));
+    const uint32_t cut = __ballot_sync(~0u, spans_more(most, least, NEAR));
     __syncwarp();
     tile_sums(thread, sums);
     __syncwarp();
-    if (cut && __any_sync(~0u, order != ROTATION_EXACT || spans_more(most, least, CUT) || is_halfway(sums))) {
+    if (cut && __any_sync(~0u, order != ROTATION_EXACT || spans_more(most, least, CUT) || is_halfway(sums, cut))) {
         rotate_wide_tile(thread, signs, order);
         return;
     }

@@ -18,10 +18,10 @@ __all__ = ["hadamard16", "hadamard_quantize_nvfp4"]
 
 WARP = 32
 TUNING: dict[str, Grid] = {
-    "hadamard16": Grid(256, 2, GROUP),
-    "hadamard16 down": Grid(256, 2, GROUP),
-    "hadamard_quantize_nvfp4": Grid(256, 2, GROUP),
-    "hadamard_quantize_nvfp4 down": Grid(256, 4, GROUP),
+    "hadamard16": Grid(128, 4, 12),
+    "hadamard16 down": Grid(128, 4, 16),
+    "hadamard_quantize_nvfp4": Grid(256, 16, 12),
+    "hadamard_quantize_nvfp4 down": Grid(256, 4, 16),
 }
 """Kernel file, and `down` for its launches on groups along columns -> grid; a thread has `unroll` groups."""
 
