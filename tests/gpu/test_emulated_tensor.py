@@ -8,11 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from test_emulated_machine import launch
 
 import refnum
 from refnum.gpu import emulate
-
-from test_emulated_machine import launch
 
 STEP = """
 KERNEL {
