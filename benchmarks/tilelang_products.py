@@ -3,8 +3,8 @@
     python benchmarks/tilelang_products.py --out DIR
     refnum check -o matmul_fp8 -s benchmarks/tilelang_products.py:tilelang_product --no-isolate
 
-A kernel multiplies blocks of `wide` terms of K with `T.gemm`; a promoted one adds the accumulator to a float32 sum after
-so many blocks. Sides are padded with zeros to multiples of 128.
+A kernel multiplies blocks of `wide` terms of K with `T.gemm`; a promoted one adds the accumulator to a float32 sum
+after so many blocks. Sides are padded with zeros to multiples of 128.
 """
 
 import argparse

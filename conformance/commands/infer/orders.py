@@ -48,8 +48,9 @@ class OrderInference:
     """What was found: the orders that give every bit, those ruled out, and how many results were compared.
 
     fits: the simplest first. same: those of them that are other names of the first one's sums at this K, where a part
-    or a run is all of K or one block; the results that were compared do not tell the rest from it. tree: where no order fits, the tree of the sums in words (`tree.Node.words`), if one was found. E4M3 with float32
-    results alone: those of bfloat16 cannot count what is lost.
+    or a run is all of K or one block; the results that were compared do not tell the rest from it. tree: where no order
+    fits, the tree of the sums in words (`tree.Node.words`), if one was found. E4M3 with float32 results alone: those of
+    bfloat16 cannot count what is lost.
     """
 
     name: str
