@@ -205,6 +205,7 @@ WRONG: dict[str, tuple[tuple[tuple[str, ...], Rule], ...]] = {
     "NVFP4_OTHER_ORDER": tuple((NVFP4, rule) for rule in nvfp4.OTHERS),
     "NVFP4_SCALE_ROUNDED_UP": ((NVFP4, nvfp4.scale_rounded_up),),
     "NVFP4_SCALE_NOT_ROUNDED": ((NVFP4, nvfp4.scale_not_rounded),),
+    "NVFP4_ABOVE_SIX_WRAPS": ((("quantize_nvfp4",), nvfp4.above_six_wraps),),
     "NVFP4_NAN_IN_MAXIMUM": ((NVFP4, nvfp4.nan_in_maximum),),
     "NVFP4_MAXIMUM_OF_32": ((NVFP4, nvfp4.maximum_of_two_blocks),),
     "STOCHASTIC_FALSE_CARRY": ((NVFP4, nvfp4.false_carry),),
