@@ -272,6 +272,7 @@ WRONG: dict[str, tuple[tuple[tuple[str, ...], Rule], ...]] = {
         (MATMUL, products.with_scales(relaid)) for relaid in (products.first_block, products.next_block)
     ),
     "PRODUCT_SCALES_SWIZZLED": tuple((MATMUL, products.with_scales(products.swizzled, (name,))) for name in SCALES),
+    "PRODUCT_ZERO_SIGN": ((MATMUL, products.zero_kept_its_sign),),
     "PRODUCT_PART_RACE": tuple((MATMUL, products.parts_raced(twice)) for twice in (False, True)),
 }
 """Note -> pairs of operation patterns and the wrong rule of a kernel with this bug."""
