@@ -16,6 +16,7 @@ import refnum
 
 from ..case import Case
 from ..layouts import IN
+from ..layouts import OUT as OUT_LAYOUT
 from ..operation import OPERATIONS
 from .build import build, form_of, holds
 from .covering import Level, Row, Table
@@ -23,7 +24,7 @@ from .cutting import COLUMNS, GIVEN, ROWS, UNCUT, WHOLE, Cutting, Field, Part, c
 from .factors import PRODUCTS, RAGGED, ROUTED
 from .mixed import CLASSES, columns_of, drawn_shape, form
 from .numbers import MOST, SMALL, TURNS, Pairs, brief_pairs, pairs, share_of, tall_numbers, unit, wide_numbers
-from .plan import DEAR, tables
+from .plan import DEAR, layout_pairs, tables
 
 SEEDS = 6
 """Seeds of which one gives arrays that are cut in the way that was found."""
@@ -91,6 +92,8 @@ def _groups(maker: Maker, amount: str, dice: Random) -> Iterator[tuple[Maker, Ro
     special = len(maker.params) > len(OPERATIONS[operation].defaults())
     turns = SPECIAL_TURNS if special else TURNS
     numbers = _brief(maker, dice) if amount == "brief" else pairs(operation, _share(maker), dice, turns)
+    if amount != "brief" and not {IN, OUT_LAYOUT}.isdisjoint(maker.params):
+        numbers |= Counter(layout_pairs(operation, maker.params))
     yield from _apart(maker, numbers, {})
     if operation in ROUTED or operation in RAGGED:
         yield from _spread(maker, amount, dice)
