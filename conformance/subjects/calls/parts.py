@@ -190,7 +190,12 @@ class Sweep:
         """Whether the case of a part is outside of what the subject supports."""
         if self.subject.outside is None:
             return False
-        return bool(self.subject.outside(replace(self.case, inputs=part.of(self.case.inputs, self.cutting.inputs))))
+        return bool(self.subject.outside(self._case(part)))
+
+    def _case(self, part: Part) -> Case:
+        """Return the case of a part, with views of the field's arrays."""
+        inputs, more = part.of(self.case.inputs, self.cutting.inputs), {FORM: dict(part.form)}
+        return replace(self.case, inputs=inputs, params={**self.case.params, **more})
 
     def _called(self, part: Part, form: Mapping[str, Any]) -> Called | None:
         arrays, before, turned = self._laid(part, form)
@@ -255,7 +260,7 @@ class Sweep:
         """Return the keywords of a call; those beside the arrays are the same for all calls of a form."""
         key = part.form.get("profile"), part.form.get("scalars"), part.form.get("splits")
         if key not in self.given:
-            case = replace(self.case, params={**self.case.params, FORM: dict(part.form)})
+            case = self._case(part)
             laid = {**arrays, **counts_in_form(case)}
             self.given[key] = scalars_in_form(case, arguments_for(self.subject, case, laid))
         return self.given[key]
