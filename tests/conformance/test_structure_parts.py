@@ -240,3 +240,18 @@ def test_a_dtype_that_is_refused_is_asked_of_few_parts():
     tally = asked("decode_e8m0", run, most=60)
     assert {"codes.dtype uint16", "codes.dtype uint32", "codes.dtype uint64"} <= set(tally.coverage.forms)
     assert tally.coverage.refused > 0.2 * tally.coverage.cases and 20 < given.count("uint16") < 0.1 * len(given)
+
+
+def test_out_of_a_layout_has_the_dtypes_of_its_outputs():
+    seen = set()
+
+    def run(x, tensor_amax=None, variant="TE", tile=(1, 16), layout_out="bytes", out=None):
+        right = golden("quantize_nvfp4")(x, tensor_amax=tensor_amax, variant=variant, tile=tile, layout_out=layout_out)
+        for one, array in zip(out or (), right, strict=bool(out)):
+            seen.add((one.dtype, array.dtype))
+            one[...] = array
+        return right if out is None else out
+
+    params = {**OPERATIONS["quantize_nvfp4"].defaults(), "layout_out": "swizzled"}
+    assert not asked("quantize_nvfp4", run, params, most=8, outside=lambda case: "").wrong
+    assert len(seen) > 1 and all(one == array for one, array in seen)

@@ -16,7 +16,7 @@ from ...cases.case import Case
 from ...cases.findings import Finding
 from ...cases.layouts import OUT, stored_scales
 from ...cases.levels import NO_LEVEL
-from ...cases.operation import as_bits, golden_like, outputs_of
+from ...cases.operation import as_bits, outputs_of, plain_like
 from ...cases.same_bytes import same
 from ...cases.structure import Asked
 from ...cases.structure.cutting import Field, Part
@@ -59,7 +59,7 @@ def ask(
         golden = engine.golden(field.case)
         if golden is None:
             continue
-        like = tuple(golden.values()) if OUT in field.case.params else golden_like(field.case)
+        like = plain_like(field.case)
         for subject in subjects:
             if not cut(subject, field.case):
                 _ask(engine, subject, field, golden, like, judged)
