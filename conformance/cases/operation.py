@@ -7,6 +7,7 @@ operation to operation is a field of its entry, or stands in the module of its f
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -231,19 +232,32 @@ def run_golden(case: Case, profile: refnum.Profile | None = None) -> dict[str, n
     plain = storage.without_layouts(case)
     arrays = call_golden(plain, profile)
     if profile is None:
-        _latest[:] = [(weakref.ref(plain), tuple((array.shape, array.dtype) for array in arrays))]
+        remember_like(case, arrays)
     return {output.name: as_bits(array) for output, array in zip(outputs_of(plain), arrays, strict=True)}
 
 
 _latest: list[tuple[weakref.ref[Case], tuple[tuple[tuple[int, ...], np.dtype], ...]]] = []
-"""The latest case of `run_golden`, and shape and dtype of each of its outputs."""
+"""The latest case of `run_golden`, and shape and dtype of each of its outputs, scales as bytes."""
+
+
+def remember_like(case: Case, arrays: Iterable[np.ndarray]) -> None:
+    """Note the shapes and dtypes of a case's outputs, scales as bytes, for the next `plain_like`."""
+    _latest[:] = [(weakref.ref(case), tuple((array.shape, array.dtype) for array in arrays))]
+
+
+def plain_like(case: Case) -> tuple[np.ndarray, ...]:
+    """Return arrays of the shapes and dtypes of a case's outputs, scales as bytes, with anything in them."""
+    if not (_latest and _latest[0][0]() is case):
+        return call_golden(storage.without_layouts(case))
+    return tuple(np.empty(shape, dtype) for shape, dtype in _latest[0][1])
 
 
 def golden_like(case: Case) -> tuple[np.ndarray, ...]:
-    """Return arrays of the shapes and dtypes of a case's outputs, with anything in them."""
-    if _latest and _latest[0][0]() is case:
-        return tuple(np.empty(shape, dtype) for shape, dtype in _latest[0][1])
-    return call_golden(case)
+    """Return arrays of the shapes and dtypes of a case's outputs, scales in their layout, with anything in them."""
+    if storage.OUT not in case.params:
+        return plain_like(case)
+    like = {output.name: array for output, array in zip(outputs_of(case), plain_like(case), strict=True)}
+    return tuple({**like, "scales": storage.stored_scales(case, like["scales"])}.values())
 
 
 def as_bits(array: np.ndarray) -> np.ndarray:

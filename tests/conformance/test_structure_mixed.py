@@ -11,6 +11,7 @@ import refnum
 from refnum.conformance.cases.levels import Outcome
 from refnum.conformance.cases.operation import OPERATIONS
 from refnum.conformance.cases.structure import build
+from refnum.conformance.cases.structure.fields import fields
 from refnum.conformance.cases.structure.plan import CALLS, structure_rows
 from refnum.conformance.cases.structure.ragged import DRAWN, drawn
 from refnum.conformance.cases.structure.special import planted
@@ -41,8 +42,8 @@ def test_variants_of_an_operation_have_rows_of_their_own():
 
 
 def test_every_residue_of_rows_is_asked_in_a_layout():
-    rows = structure_rows("quantize_mxfp4", "HOPPER", {"input": "float32", "layout_out": "swizzled"}, "full")
-    assert {row["rows"] % 128 for row in rows} == set(range(128))
+    found = fields("quantize_mxfp4", "HOPPER", {"input": "float32", "layout_out": "swizzled"}, "full")
+    assert {part.row["rows"] % 128 for field in found for part in field.parts} == set(range(128))
 
 
 def test_special_elements_of_every_class_stand_beside_each_other():

@@ -16,8 +16,10 @@ from refnum.conformance.cases.structure.fields import fields, parts
 from refnum.conformance.cases.structure.numbers import MARKS, SMALL
 from refnum.conformance.commands.check import structure, sweep
 from refnum.conformance.commands.check.journal import Journal, again
+from refnum.conformance.subjects.calls import parts as quick
 from refnum.conformance.subjects.isolation.parent import isolated
 from refnum.conformance.subjects.subject import Subject
+from refnum.errors import UnsupportedError
 
 FEW = 3
 
@@ -210,3 +212,46 @@ def test_activations_are_drawn_of_powers_of_two_as_well():
     params, drawn = {"dtype": "float32"}, {"spread": 2, "exponent": 0}
     recipe = Recipe("decode_e8m0", "HOPPER", params, (3, 5), 1, "activations", drawn)
     assert run_golden(expand(recipe))["values"].shape == (3, 5)
+
+
+def test_a_subject_that_names_what_is_outside_is_called_as_quickly(monkeypatch):
+    slow = []
+    watched = quick.call
+    monkeypatch.setattr(
+        quick, "call", lambda subject, case, seconds: slow.append(case) or watched(subject, case, seconds)
+    )
+    tally = asked("decode_e8m0", golden("decode_e8m0"), most=20, outside=lambda case: "")
+    assert tally.structural > 60 and not tally.wrong
+    taken = len(slow)
+    tally = asked("decode_e8m0", golden("decode_e8m0"), most=20, outside=lambda case: "wide" * (case.elements > 40))
+    assert tally.structural > 30 and tally.coverage.refused and not tally.wrong
+    assert len(slow) > taken and all(case.elements > 40 for case in slow[taken:])
+
+
+def test_a_dtype_that_is_refused_is_asked_of_few_parts():
+    given = []
+
+    def run(codes, dtype="float32"):
+        given.append(codes.dtype.name)
+        if codes.dtype != np.uint8:
+            raise UnsupportedError("bytes alone")
+        return golden("decode_e8m0")(codes=codes, dtype=dtype)
+
+    tally = asked("decode_e8m0", run, most=60)
+    assert {"codes.dtype uint16", "codes.dtype uint32", "codes.dtype uint64"} <= set(tally.coverage.forms)
+    assert tally.coverage.refused > 0.2 * tally.coverage.cases and 20 < given.count("uint16") < 0.1 * len(given)
+
+
+def test_out_of_a_layout_has_the_dtypes_of_its_outputs():
+    seen = set()
+
+    def run(x, tensor_amax=None, variant="TE", tile=(1, 16), layout_out="bytes", out=None):
+        right = golden("quantize_nvfp4")(x, tensor_amax=tensor_amax, variant=variant, tile=tile, layout_out=layout_out)
+        for one, array in zip(out or (), right, strict=bool(out)):
+            seen.add((one.dtype, array.dtype))
+            one[...] = array
+        return right if out is None else out
+
+    params = {**OPERATIONS["quantize_nvfp4"].defaults(), "layout_out": "swizzled"}
+    assert not asked("quantize_nvfp4", run, params, most=8, outside=lambda case: "").wrong
+    assert len(seen) > 1 and all(one == array for one, array in seen)

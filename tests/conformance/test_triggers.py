@@ -20,6 +20,7 @@ from refnum.conformance.commands.mutate.triggers.draw import drawn, mutants, tel
 from refnum.conformance.commands.mutate.triggers.effects import EFFECTS, INTO_OUT, WHOLE, fits
 from refnum.conformance.commands.mutate.triggers.exam import Exam, judge
 from refnum.conformance.commands.mutate.triggers.kernel import Trigger, kernel
+from refnum.conformance.commands.mutate.triggers.values import facing
 from refnum.conformance.commands.mutate.triggers.witness import facts_of, made
 from refnum.errors import ArgumentError
 
@@ -158,3 +159,10 @@ def test_out_written_as_if_dense_stays_in_its_memory():
         first, last = 4 * 24 + 8, 7 * 24 + 16
         assert (flat[first : first + 32] == np.arange(32)).all()
         assert (flat[:first] == 0xAA).all() and (flat[last:] == 0xAA).all()
+
+
+def test_a_relation_of_values_holds_nowhere_in_an_array_without_elements():
+    none = np.zeros((0, 64), bool)
+    assert (
+        facing(none, none, 32, 1, swapped=True).shape == facing(none.T, none.T, 2, 0, swapped=False).T.shape == (0, 64)
+    )

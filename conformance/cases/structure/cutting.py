@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -75,10 +75,13 @@ class Part:
 
     def without_out(self) -> Part:
         """Return the part in a call that gives no `out`."""
-        if "out" not in self.form:
+        return self.without([name for name in self.form if name.startswith("out")])
+
+    def without(self, names: Collection[str]) -> Part:
+        """Return the part in a call in which these factors of its form are plain; itself for none."""
+        if not names:
             return self
-        row, form = ({name: level for name, level in one.items() if not name.startswith("out")}
-                     for one in (self.row, self.form))  # fmt: skip
+        row, form = ({name: level for name, level in one.items() if name not in names} for one in (self.row, self.form))
         return replace(self, row=row, form=form)
 
     def of(self, arrays: Arrays, cut: Mapping[str, tuple[int, int]]) -> dict[str, np.ndarray]:

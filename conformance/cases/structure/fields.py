@@ -6,6 +6,7 @@ every form of the call, cost little more than the subject's own calls.
 
 from __future__ import annotations
 
+import functools
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,14 +17,15 @@ import refnum
 
 from ..case import Case
 from ..layouts import IN
+from ..layouts import OUT as OUT_LAYOUT
 from ..operation import OPERATIONS
 from .build import build, form_of, holds
 from .covering import Level, Row, Table
 from .cutting import COLUMNS, GIVEN, ROWS, UNCUT, WHOLE, Cutting, Field, Part, cutting, step_of
 from .factors import PRODUCTS, RAGGED, ROUTED
-from .mixed import CLASSES, columns_of, drawn_shape, form
+from .mixed import CLASSES, columns_of, drawn_shape, free
 from .numbers import MOST, SMALL, TURNS, Pairs, brief_pairs, pairs, share_of, tall_numbers, unit, wide_numbers
-from .plan import DEAR, tables
+from .plan import DEAR, layout_pairs, tables
 
 SEEDS = 6
 """Seeds of which one gives arrays that are cut in the way that was found."""
@@ -91,6 +93,8 @@ def _groups(maker: Maker, amount: str, dice: Random) -> Iterator[tuple[Maker, Ro
     special = len(maker.params) > len(OPERATIONS[operation].defaults())
     turns = SPECIAL_TURNS if special else TURNS
     numbers = _brief(maker, dice) if amount == "brief" else pairs(operation, _share(maker), dice, turns)
+    if amount != "brief" and not {IN, OUT_LAYOUT}.isdisjoint(maker.params):
+        numbers |= Counter(layout_pairs(operation, maker.params))
     yield from _apart(maker, numbers, {})
     if operation in ROUTED or operation in RAGGED:
         yield from _spread(maker, amount, dice)
@@ -210,7 +214,7 @@ def _field(
         rarer = rows >= size, max(rows, size)
         turn = met[rarer] + APART * rarer[1]
         met[rarer] += 1
-        named, same = _form(maker, case, shape, {**forms, **outs} if turn % 8 in OUT else forms, dice, turn)
+        named, same = _form(maker, case, shape, {**forms, **outs} if turn % 8 in OUT else forms, turn)
         made.append(_part(maker, case, {**shape, **named, **repeated}, cell, rows, size, same, turn, dice))
     return Field(case, found, tuple(dice.sample(made, len(made))), number)
 
@@ -249,21 +253,27 @@ def _fits(case: Case, found: Cutting, rows: int) -> bool:
     return all(array.shape[axis] == rows * step for array, axis, step in cut)
 
 
-def _form(maker: Maker, case: Case, shape: Row, table: Table, dice: Random, turn: int) -> tuple[dict[str, Level], bool]:
+def _form(maker: Maker, case: Case, shape: Row, table: Table, turn: int) -> tuple[dict[str, Level], bool]:
     """Return levels of a form, and whether all rows are one: then every array that is cut repeats its row.
 
     turn: of the levels, so that a number meets all of them; those of each kind of turn are counted by themselves.
     """
     kind = next(kind for kind in (OUT, SAME, OTHERS) if turn % 8 in kind)
     turn = len(kind) * (turn // 8) + kind.index(turn % 8)
-    found, named = maker.cutting, form(shape, table, dice)
-    for place, name in enumerate(named):
-        levels = [level for level in table[name] if not str(level).startswith("broadcast")]
+    found, named = maker.cutting, {}
+    for place, name in enumerate(free(shape, table)):
+        levels = _distinct(table[name])
         named[name] = levels[(turn * STEPS[place % len(STEPS)] + 5 * place) % len(levels)]
     if not holds(case.inputs.get("row_map"), str(named.get("row_map.dtype", "int32"))):
         del named["row_map.dtype"]
     same = kind is SAME and _repeats(maker)
     return (named | {f"{name}.storage": "broadcast rows" for name in found.inputs} if same else named), same
+
+
+@functools.lru_cache(maxsize=64)
+def _distinct(levels: tuple[Level, ...]) -> tuple[Level, ...]:
+    """Return the levels of a factor that repeat no row and no column."""
+    return tuple(level for level in levels if not str(level).startswith("broadcast"))
 
 
 def _repeats(maker: Maker) -> bool:

@@ -189,13 +189,16 @@ def _routed(operation: str, row: Row, tall: int, wide: int, most: int, dice: Ran
     return {"tokens": tokens, **(align if "align" in row else {})}
 
 
-def form(shape: Row, table: Table, dice: Random) -> dict[str, Level]:
-    """Return levels of a form; splits that the shape gives none of stay so, and float32 has no other dtype."""
+def free(shape: Row, table: Table) -> list[str]:
+    """Return the factors of a form beside a shape: splits that it gives none of stay so, float32 has no other dtype."""
     wide = {f"{name}.dtype" for name, of in (("rows", "values"), ("grad", "grad")) if shape.get(of) == "float32"}
-    free = {name: levels for name, levels in table.items()
-            if name != "form shape" and shape.get(name) != "None" and name not in wide}  # fmt: skip
-    found = {name: levels[0] if name != "out" and dice.random() < PLAIN else dice.choice(levels)
-             for name, levels in free.items()}  # fmt: skip
+    return [name for name in table if name != "form shape" and shape.get(name) != "None" and name not in wide]
+
+
+def form(shape: Row, table: Table, dice: Random) -> dict[str, Level]:
+    """Return levels of the factors of a form that are free."""
+    found = {name: table[name][0] if name != "out" and dice.random() < PLAIN else dice.choice(table[name])
+             for name in free(shape, table)}  # fmt: skip
     crowded = int(shape.get("drawn rows", 0)) > CROWD or shape.get("drawn") == "thousand"
     if crowded and str(found.get("row_map.storage")).startswith("broadcast"):
         found["row_map.storage"] = "element gap"

@@ -28,14 +28,16 @@ AMOUNTS = ("smoke", "brief", "full", "exhaustive")
 SMOKE = 6
 CALLS = ("twice", "after a refusal", "once", "at once", "after a refusal", "once")
 """How a row is called, in turn: twice, after a call that must be refused, once, or twice at the same time."""
-MIXED = {"full": 260, "brief": 12, "all brief": 200, "keyed": 120, "layout": 120, "layout brief": 12}
+MIXED = {"full": 200, "brief": 12, "all brief": 160, "keyed": 60, "layout": 50, "layout brief": 8}
 """Amount -> mixed rows of a variant; parts of fields hold most pairs, see `fields`."""
 DEAR = {"swiglu_backward": 16, "occ": 8, "swiglu_quantize": 2, "unpermute": 8, "matmul_fp8": 8, "matmul_bf16": 8,
         "quantize_nvfp4": 8, "hadamard16": 8, "hadamard_quantize_nvfp4": 8, "quantize_tetrajet": 4, "q_ema": 4,
         "luq": 4, "dge": 4}  # fmt: skip
 """Operation -> by what its largest cases are smaller: the golden model needs so much longer an element."""
-STEPS = (3, 5, 7, 11)
+STEPS = (5, 7, 11, 13)
 """Of so many rows of a variant that is not the first one is asked, of as many as half of an operation's variants."""
+LAYOUT_STEP, LAYOUT_BRIEF, KEYED_STEP = 4, 8, 4
+"""Of so many rows of a layout, and of a key, one is judged by itself; all of them stand in fields."""
 SCALE_BYTES = (0, 1, 60, 126, 127, 128, 200, 254, 255)
 SUMMED = 400
 """Rows of one token at most: the golden model sums them one after the other."""
@@ -96,8 +98,8 @@ def _rows(operation: str, profile: str, params: Mapping[str, Any], amount: str) 
     if layouts:
         rows = list(_layout_rows(operation, IN in layouts, tuple(params.get("tile", (1, 128)))))
         if not whole:
-            return rows[::4] + _mixed(operation, profile, params, MIXED["layout brief"])
-        return rows + _every_residue(operation, IN in layouts) + _mixed(operation, profile, params, MIXED["layout"])
+            return rows[::LAYOUT_BRIEF] + _mixed(operation, profile, params, MIXED["layout brief"])
+        return rows[::LAYOUT_STEP] + _mixed(operation, profile, params, MIXED["layout"])
     chosen = list(_shape_rows(operation, amount))
     if operation == "swiglu_quantize" and amount != "smoke":
         chosen.append({"near ties": "silu and the order of products"})
@@ -105,7 +107,7 @@ def _rows(operation: str, profile: str, params: Mapping[str, Any], amount: str) 
         shared = shared_rows(operation, profile, params, chosen)
         return shared + _mixed(operation, profile, params, _brief(operation, profile, params))
     if "random" in params and whole:
-        return chosen + _mixed(operation, profile, params, MIXED["keyed"])
+        return chosen[::KEYED_STEP] + _mixed(operation, profile, params, MIXED["keyed"])
     if whole:
         chosen += _form_rows(operation, str(params.get("input", "")), _stochastic(profile, params))
         tables_of = operation, profile, *tables(operation, profile, params)
@@ -148,14 +150,6 @@ def _stochastic(profile: str, params: Mapping[str, Any]) -> bool:
     return refnum.get_profile(profile).rounding == "stochastic" and "random" not in params
 
 
-def _every_residue(operation: str, reads: bool) -> list[Row]:
-    """Return rows of a layout with every residue of 128 rows, and every width of the least blocks, one each."""
-    wide = 1 if operation in CASTS else 32
-    padding: Row = {"padding": "garbage"} if reads else {}
-    tall: list[Row] = [{"rows": rows, "columns": wide * (1 + rows % 17), **padding} for rows in range(1, 132)]
-    return tall + [{"rows": 1 + place % 5, "columns": wide * place, **padding} for place in range(1, 66)]
-
-
 @functools.lru_cache(maxsize=64)
 def _shape_rows(operation: str, amount: str) -> tuple[Row, ...]:
     base, table = base_row(operation), factors.shape_table(operation, paired=False)
@@ -164,7 +158,7 @@ def _shape_rows(operation: str, amount: str) -> tuple[Row, ...]:
     dear = DEAR.get(operation, 1)
     small = amount == "smoke"
     thin = factors.SINGLE // (dear if amount == "brief" else 1)
-    rows = singles(table, within(operation, factors.SINGLE // (32 if small else dear), thin), base)
+    rows = singles(table, within(operation, factors.SINGLE // (32 if small else max(4, dear)), thin), base)
     if small:
         return tuple(rows[:: max(1, len(rows) // SMOKE)])
     if amount in ("full", "exhaustive"):
@@ -266,6 +260,12 @@ def _model_rows(operation: str) -> Iterator[Row]:
             if width and width not in seen:
                 seen.add(width)
                 yield {**base, "rows": 1 + place % 3, "columns": width, "model": f"{model.source} {width}"}
+
+
+def layout_pairs(operation: str, params: Mapping[str, Any]) -> set[tuple[int, int]]:
+    """Return (rows, blocks of 32 columns) that a variant with a layout is asked: residues of rows, and of scales."""
+    rows = _layout_rows(operation, IN in params, tuple(params.get("tile", (1, 128))))
+    return {(count, 1) for count in range(1, 132)} | {(int(row["rows"]), int(row["columns"]) // 32) for row in rows}
 
 
 @functools.lru_cache(maxsize=64)

@@ -95,7 +95,7 @@ class Engine:
 
     def rest(self) -> None:
         """Judge every other stream of the plan, in order, and end."""
-        if not self.known():
+        if not self.known() or not self.judged:
             return
         self.corners()
         if self.plan.cases is None:

@@ -16,7 +16,7 @@ from ...cases.case import Case
 from ...cases.findings import Finding
 from ...cases.layouts import OUT, stored_scales
 from ...cases.levels import NO_LEVEL
-from ...cases.operation import as_bits, golden_like, outputs_of
+from ...cases.operation import as_bits, outputs_of, plain_like
 from ...cases.same_bytes import same
 from ...cases.structure import Asked
 from ...cases.structure.cutting import Field, Part
@@ -27,11 +27,13 @@ from ...subjects.subject import Subject, takes_out
 from ...verdicts.compare import dtypes_allowed
 from ...verdicts.judge import record
 from ...verdicts.probes import refusal
-from ...verdicts.tally import Failure
+from ...verdicts.tally import Failure, Tally
 from .asking import Asking
 
 ENOUGH = 24
 """Wrong parts of a variant after which a subject is asked no more of them."""
+AGAIN = 16
+"""Of so many parts in a form that a subject is known to refuse one is asked in it; others without what is refused."""
 WAVERS = "refused, and answered when it was called again"
 Judged = Callable[[Subject, Asked, dict[str, Any]], bool]
 """(subject, row, golden outputs) -> whether a case held, judged and counted by itself."""
@@ -57,7 +59,7 @@ def ask(
         golden = engine.golden(field.case)
         if golden is None:
             continue
-        like = tuple(golden.values()) if OUT in field.case.params else golden_like(field.case)
+        like = plain_like(field.case)
         for subject in subjects:
             if not cut(subject, field.case):
                 _ask(engine, subject, field, golden, like, judged)
@@ -78,6 +80,7 @@ def _ask(
     for first, parts in field.batches(takes_out(subject.operations[case.operation], case.operation)):
         if tally.stopped or tally.failing >= ENOUGH:
             return
+        parts = tuple(_taken(tally, part, first + place) for place, part in enumerate(parts))
         start = time.perf_counter()
 
         def note(place: int, first: int = first) -> None:
@@ -100,6 +103,16 @@ def _ask(
             tally.coverage.seconds += tally.seconds - before
             if tally.stopped or tally.failing >= ENOUGH:
                 return
+
+
+def _taken(tally: Tally, part: Part, number: int) -> Part:
+    """Return a part without levels of its form that were refused by themselves, which is counted; or as it is."""
+    known = tally.coverage.forms
+    refused = [name for name, level in part.form.items() if not name.startswith("out") and f"{name} {level}" in known]
+    if not refused or number % AGAIN == 0:
+        return part
+    tally.coverage.add_row(part.row, False)
+    return part.without(refused)
 
 
 def stored(case: Case, want: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:

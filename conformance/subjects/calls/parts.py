@@ -23,7 +23,7 @@ from ...cases.case import FORM, Case
 from ...cases.findings import Finding
 from ...cases.layouts import IN, OUT, stored_inputs, stored_scales
 from ...cases.levels import Outcome
-from ...cases.operation import OPERATIONS, outputs_of
+from ...cases.operation import OPERATIONS, outputs_of, remember_like
 from ...cases.structure.cutting import Cutting, Part
 from ..arrays import same_place
 from ..subject import Subject, arguments_for, takes_out
@@ -70,13 +70,15 @@ def call_parts(
         return list(found) if len(found) == len(parts) else []
     quick: list[Called | None] = [None] * len(parts)
     kept, raised = set[int](), dict[int, str]()
-    if subject.arrays == "numpy" and subject.outside is None:
+    if subject.arrays == "numpy":
         kept, raised = _quick(quick, Sweep(subject, case, cutting, like), parts, seconds, note)
     found = []
+    named = dict(zip([output.name for output in outputs_of(case)], like, strict=True))
     for place, (part, called) in enumerate(zip(parts, quick, strict=True)):
         if called is None:
             note(place)
             one = part.case(case, cutting)
+            remember_like(one, part.of(named, cutting.outputs).values())
             for _ in range(1 + (place in kept)):  # a buffer that is handed out shows in the second call
                 called = call(subject, one, seconds)
             if place in raised and called is not None and called.outcome is Outcome.PASS:
@@ -177,12 +179,23 @@ class Sweep:
     def called(self, part: Part) -> Called | None:
         """Return a call that answered, whose bytes are to be compared; None for one that is to be watched closely."""
         form = part.form
-        if "out" in form and not self.takes_out:
+        if ("out" in form and not self.takes_out) or self._outside(part):
             return None
         try:
             return self._called(part, form)
         except RefnumError:  # a call that the subject declares not to take
             return None
+
+    def _outside(self, part: Part) -> bool:
+        """Whether the case of a part is outside of what the subject supports."""
+        if self.subject.outside is None:
+            return False
+        return bool(self.subject.outside(self._case(part)))
+
+    def _case(self, part: Part) -> Case:
+        """Return the case of a part, with views of the field's arrays."""
+        inputs, more = part.of(self.case.inputs, self.cutting.inputs), {FORM: dict(part.form)}
+        return replace(self.case, inputs=inputs, params={**self.case.params, **more})
 
     def _called(self, part: Part, form: Mapping[str, Any]) -> Called | None:
         arrays, before, turned = self._laid(part, form)
@@ -247,7 +260,7 @@ class Sweep:
         """Return the keywords of a call; those beside the arrays are the same for all calls of a form."""
         key = part.form.get("profile"), part.form.get("scalars"), part.form.get("splits")
         if key not in self.given:
-            case = replace(self.case, params={**self.case.params, FORM: dict(part.form)})
+            case = self._case(part)
             laid = {**arrays, **counts_in_form(case)}
             self.given[key] = scalars_in_form(case, arguments_for(self.subject, case, laid))
         return self.given[key]

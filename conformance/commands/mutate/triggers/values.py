@@ -158,7 +158,7 @@ def facing(one: np.ndarray, other: np.ndarray, span: int, axis: int, swapped: bo
     whole = -(-columns // span) * span
     wide = [np.zeros((rows, whole), bool) for _ in range(2)]
     wide[0][:, :columns], wide[1][:, :columns] = one, other
-    first, second = (part.reshape(rows, -1, 2, span // 2) for part in wide)
+    first, second = (part.reshape(rows, whole // span, 2, span // 2) for part in wide)
     hit = np.zeros(first.shape, bool)
     mine, its = (1, 0) if swapped else (0, 1)
     hit[:, :, mine] = first[:, :, mine] & second[:, :, its].any(axis=-1, keepdims=True)
