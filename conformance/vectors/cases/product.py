@@ -103,13 +103,13 @@ def _zeros() -> Iterator[Draft]:
     for order in ("chain", "promote128"):
         for out in DTYPES:
             for left, right in ((0x00000000, 0x3F800000), (0x12800000, 0x92800000), (0x00000001, 0x1F000000)):
-                scales = {"a_scales": _number(left), "b_scales": _number(right)}
-                yield _draft(a, b, "a scaled sum that is zero", order=order, out=out, **scales)
+                yield _draft(a, b, "a scaled sum that is zero", order=order, out=out, a_scales=_number(left),
+                             b_scales=_number(right))  # fmt: skip
             yield _draft(a, b, "a negative scale", order=order, out=out, a_scales=_number(0xBF800000))
-        below = {"a_scales": _number(0x1C800000), "b_scales": _number(0x1A000000)}
-        yield _draft(a, b, "a scaled sum that rounds to zero", order=order, **below)
-        rows = {"a_scales": np.repeat(_number(0x92800000), 4, 0), "b_scales": np.repeat(_number(0x12800000), 2, 0)}
-        yield _draft(a, b, "zero with scales of rows", order=order, **rows)
+        yield _draft(a, b, "a scaled sum that rounds to zero", order=order, a_scales=_number(0x1C800000),
+                     b_scales=_number(0x1A000000))  # fmt: skip
+        yield _draft(a, b, "zero with scales of rows", order=order, a_scales=np.repeat(_number(0x92800000), 4, 0),
+                     b_scales=np.repeat(_number(0x12800000), 2, 0))  # fmt: skip
 
 
 def _number(bits: int) -> np.ndarray:
