@@ -1,10 +1,11 @@
 """NVFP4 and rotations on one GPU: every bit of the NVFP4 kernels against the model, and all speeds beside a copy.
 
-    python benchmarks/nvfp4.py --out FILE.json [--tune] [--no-bits]
+    python benchmarks/nvfp4.py --out FILE.json [--tune] [--no-bits] [--only WORD]
 
 The bits: corners of every variant that the kernels have, tensors of 4096 x 7168 and ragged ones, both layouts of
-scales. The speed: at 32768 x 7168, bytes read and written a second against those of a copy of as many bytes; with
---tune under other cuts of the launch too.
+scales; of rotations groups of all spans, with zeros, subnormal numbers, infinities and NaN. The speed: at 32768 x
+7168, bytes read and written a second against those of a copy of as many bytes; with --tune under other cuts of the
+launch too.
 """
 
 from __future__ import annotations
@@ -33,7 +34,13 @@ CUTS = {
              for threads in (128, 256, 512) for unroll in unrolls for stream in streams]
     for kernel, part, unrolls, streams in (
         ("quantize_nvfp4", 32, (1, 2, 4), (0, 1)), ("dequantize_nvfp4", 8, (1, 2), (1,)),
-        ("hadamard16", 16, (1,), (0,)), ("hadamard_quantize_nvfp4", 16, (1,), (0,)),
+    )
+}  # fmt: skip
+CUTS |= {
+    kernel: [Grid(threads, unroll, part) for threads in (128, 256) for unroll in unrolls for part in (12, 16, 20)]
+    for kernel, unrolls in (
+        ("hadamard16", (2, 4, 8)), ("hadamard16 down", (1, 2, 4)),
+        ("hadamard_quantize_nvfp4", (4, 8, 16)), ("hadamard_quantize_nvfp4 down", (2, 4)),
     )
 }  # fmt: skip
 
@@ -71,21 +78,60 @@ def bits(report: dict[str, Any]) -> None:
                     given = {"packed": packed, "scales": stored, "tensor_amax": np.array([3.3], np.float32),
                              "order": order, "dtype": dtype, "layout_in": layout}  # fmt: skip
                     calls.append(("dequantize_nvfp4", given, f"{shape}"))
+    compare(report, calls)
+
+
+def compare(report: dict[str, Any], calls: list[tuple[str, dict[str, Any], str]]) -> None:
+    """Compare calls with the model, and add to the report how many, and which differ."""
     wrong = [(name, label, str(given.get("variant", given.get("order")))) for name, given, label in calls
              if not same(name, given)]  # fmt: skip
-    report |= {"calls": len(calls), "wrong": wrong}
+    report["calls"] = report.get("calls", 0) + len(calls)
+    report.setdefault("wrong", []).extend(wrong)
     print(f"{len(calls)} calls compared, {len(wrong)} wrong", wrong[:5])
 
 
+def spread(rng: np.random.Generator, shape: tuple[int, int], binades: int) -> np.ndarray:
+    """bfloat16 bits whose exponents lie so far apart, some of them zeros; without bound the range's ends and beyond."""
+    signs, digits = rng.integers(0, 2, shape) << 15, rng.integers(0, 128, shape) * (rng.random(shape) < 0.7)
+    if binades > 254:
+        fields = np.where(rng.random(shape) < 0.5, rng.integers(244, 255, shape), rng.integers(0, 9, shape))
+        fields = np.where(rng.random(shape) < 0.003, 255, fields)
+    else:
+        fields = rng.integers(0, 250 - binades, (shape[0], 1)) + rng.integers(0, binades + 1, shape)
+    bits = signs | fields << 7 | digits.astype(np.int64)
+    return np.where(rng.random(shape) < 0.02, signs, bits).astype(np.uint16)
+
+
+def rotation_bits(report: dict[str, Any]) -> None:
+    """Rotations of groups of all spans, along rows and down columns, of every cut that the speeds try."""
+    rng = np.random.default_rng(4)
+    calls: list[tuple[str, dict[str, Any], str]] = []
+    for shape in ((256, 7168), (330, 1040), (33, 112), (530, 16)):
+        for binades in (0, 5, 11, 12, 13, 17, 18, 19, 24, 25, 26, 60, 240, 255):
+            for axis in (-1, 0):
+                given = {"x": spread(rng, shape, binades), "signs": int(rng.integers(0, 1 << 16)), "axis": axis,
+                         "order": "sequential" if binades == 17 else "exact"}  # fmt: skip
+                label = f"{shape} axis {axis}, {binades} binades"
+                calls.append(("hadamard16", given, label))
+                for amax in (None, np.array([11.7], np.float32)):
+                    more = {"tensor_amax": amax, "layout_out": "swizzled" if binades == 13 else "bytes"}
+                    calls.append(("hadamard_quantize_nvfp4", {**given, **more}, label))
+    normal = (rng.standard_normal((2048, 7168), dtype=np.float32).view(np.uint32) >> 16).astype(np.uint16)
+    calls += [(name, {"x": normal, "axis": axis}, "normal") for axis in (-1, 0)
+              for name in ("hadamard16", "hadamard_quantize_nvfp4")]  # fmt: skip
+    compare(report, calls)
+
+
 def _kernel(label: str) -> tuple[str, dict[str, Grid]]:
-    """Return the kernel file of a line, and the table of its grids."""
+    """Return the kernel file of a line, with the word of its launches, and the table of its grids."""
     if label.startswith("rotated"):
-        return "hadamard16" if "BF16" in label else "hadamard_quantize_nvfp4", hadamard.TUNING
+        kernel = "hadamard16" if "BF16" in label else "hadamard_quantize_nvfp4"
+        return kernel + " down" * ("columns" in label), hadamard.TUNING
     return "dequantize_nvfp4" if label.startswith("NVFP4") else "quantize_nvfp4", nvfp4.TUNING
 
 
-def speeds(report: dict[str, Any], tune: bool) -> None:
-    """Share of a copy's bytes a second."""
+def speeds(report: dict[str, Any], tune: bool, only: str) -> None:
+    """Share of a copy's bytes a second, of the lines with a word."""
     amax = cupy.asarray(np.array([40], np.float32))
     x = (cupy.random.default_rng(1).standard_normal((M, K), dtype=np.float32).view(np.uint32) >> 16).astype(np.uint16)
     packed, scales, _ = ops.quantize_nvfp4(x, "TE", amax)
@@ -105,15 +151,19 @@ def speeds(report: dict[str, Any], tune: bool) -> None:
             lambda: ops.hadamard_quantize_nvfp4(x, axis=0, tensor_amax=amax, out=down),
             2.5625,
         ),
+        "rotated NVFP4, maximum found": (lambda: ops.hadamard_quantize_nvfp4(x, out=out), 4.5625),
+        "rotated NVFP4, columns, maximum found": (lambda: ops.hadamard_quantize_nvfp4(x, axis=0, out=down), 4.5625),
     }
     copy = copy_rate(M * K * 2)
     report["copy"] = copy
     report["speeds"] = []
     for label, (call, size) in calls.items():
+        if only not in label:
+            continue
         kernel, table = _kernel(label)
         for cut in (None, *(CUTS[kernel] if tune and "TORCHAO" not in label and "found" not in label else ())):
             shipped = dict(table)
-            table.update({name: cut for name in shipped if cut and name.partition(" ")[0] == kernel})
+            table.update({name: cut for name in shipped if cut and kernel in (name, name.partition(" ")[0])})
             plans.forget()
             took = seconds(call)
             table.update(shipped)
@@ -129,11 +179,14 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--tune", action="store_true")
     parser.add_argument("--no-bits", action="store_true", help="Time only.")
+    parser.add_argument("--only", default="", help="The lines with this word; bits of rotations for `rotated`.")
     chosen = parser.parse_args()
     report: dict[str, Any] = {"device": cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()}
-    if not chosen.no_bits:
+    if not chosen.no_bits and chosen.only != "rotated":
         bits(report)
-    speeds(report, chosen.tune)
+    if not chosen.no_bits and chosen.only in ("", "rotated"):
+        rotation_bits(report)
+    speeds(report, chosen.tune, chosen.only)
     chosen.out.write_text(json.dumps(report, indent=1) + "\n")
 
 

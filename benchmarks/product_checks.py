@@ -21,7 +21,7 @@ CHECKS = {
     "torch._scaled_mm, any order": ("matmul_fp8", f"{SUBJECTS}:scaled_mm_any", 2),
     "torch.mm": ("matmul_bf16", f"{SUBJECTS}:mm", 1),
     "torch.mm, any order": ("matmul_bf16", f"{SUBJECTS}:mm_any", 1),
-    "gpu": ("matmul*", "gpu", 1),
+    "gpu": ("matmul*", "gpu", 6),
 }
 """What is judged -> operation, subject, and processes, which judge variants of their own: few, for they take turns on
 the GPU."""

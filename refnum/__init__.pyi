@@ -37,11 +37,9 @@ from .nvfp4 import dequantize_nvfp4, quantize_nvfp4
 from .optimisers import (
     AdamState,
     SpamState,
-    StableSpamState,
     adam_step,
     exact_norm,
     spam_step,
-    stable_spam_step,
 )
 from .oscillation import (
     channel_norms,
@@ -65,7 +63,7 @@ from .payload import (
 from .product import matmul_bf16, matmul_fp8
 from .profiles import HOPPER, OCP, PROFILES, Profile, get_profile
 from .recast import fp8_to_mxfp4, mxfp4_to_fp8
-from .stable_spam import StableSpamFactors, stable_spam_apply, stable_spam_factors
+from .stable_spam import StableSpamFactors, StableSpamState, stable_spam_apply, stable_spam_factors, stable_spam_step
 from .swiglu import swiglu_backward, swiglu_quantize
 from .tensor_core import tensor_core_step
 from .tetrajet import dequantize_tetrajet, double_quantise, q_ema, quantize_tetrajet

@@ -1,4 +1,4 @@
-"""Steps of Adam, SPAM and Stable-SPAM on float32 state: every operation one rounding, in the released order (N27)."""
+"""Steps of Adam and SPAM on float32 state: every operation one rounding, in the released order (N27)."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from .arguments import require_choice, require_integer
+from .arguments import require_integer
 from .arrays import Array, require_array
 from .errors import ArgumentError, DtypeError, ShapeError, shown
 from .interchange import door
 from .schedules import cosine_factor, rounded_power64
 from .softfloat import INF, NAN, _round
 
-MODES = ("code", "paper")
-_ZERO = np.float32(0)
 State = TypeVar("State", bound="AdamState")
 
 
@@ -49,15 +47,6 @@ class SpamState(AdamState):
     """The state of SPAM: total is the number of steps, never set back."""
 
     total: int = 0
-
-
-@dataclass(frozen=True)
-class StableSpamState(SpamState):
-    """The state of Stable-SPAM: averages (float32) of the largest gradient, of the norm and of its square."""
-
-    peak: np.float32 = _ZERO
-    norm: np.float32 = _ZERO
-    square: np.float32 = _ZERO
 
 
 def adam_step(
@@ -120,51 +109,6 @@ def spam_step(
         if rates.decay:
             weight = weight - _single(rates.lr * rates.decay) * weight
     return replace(state, m=_plain(m), v=_plain(v), step=step, total=total), _plain(weight)
-
-
-def stable_spam_step(
-    state: StableSpamState,
-    gradient: Array,
-    weight: Array,
-    *,
-    lr: float = 1e-3,
-    betas: tuple[float, float] = (0.9, 0.999),
-    eps: float = 1e-8,
-    weight_decay: float = 0.0,
-    gammas: tuple[float, float] = (0.7, 0.9),
-    theta: float = 0.999,
-    gap: int = 1000,
-    steps: int | None = None,
-    least: float = 0.5,
-    mode: str = "code",
-) -> tuple[StableSpamState, Array]:
-    """Return (state, weight) after a step of Stable-SPAM (clause N27.4): clip, rescale the norm, reset, Adam.
-
-    Arguments as of `adam_step`; gammas and theta: rates of the averages of the norm, its square and the largest
-    gradient, from 0 to below 1; gap: as of `spam_step`; steps: those of the run, over which the first gamma and beta
-    fall along a cosine to `least` of themselves, or None; mode: at a reset, `code` steps with the old moments and
-    forgets this gradient, `paper` begins from zero moments. Raises DtypeError, ShapeError, ArgumentError.
-    """
-    rates = _checked(state, StableSpamState, gradient, weight, lr, betas, eps, weight_decay)
-    gamma1, gamma2 = _pair("gammas", gammas)
-    rate, gap = _below_one("theta", theta), require_integer("gap", gap, 0)
-    require_choice("mode", mode, MODES)
-    total, step = state.total + 1, state.step + 1
-    scale = 1.0
-    if steps is not None:
-        scale = cosine_factor(total, require_integer("steps", steps, 1), falling=_below_one("least", least))
-    with np.errstate(all="ignore"):
-        weight = weight * _single(1 - rates.lr * rates.decay)
-        gradient, peak = _clipped(gradient, state.peak, rate, step)
-        gradient, norm, square = _rescaled(gradient, state, gamma1 * scale, gamma2, rates.eps, step)
-        reset = gap > 0 and total % gap == 0
-        before = replace(state, step=1 if reset else step, total=total, peak=peak, norm=norm, square=square)
-        if reset and mode == "paper":
-            before = replace(before, m=np.zeros_like(state.m), v=np.zeros_like(state.v))
-        after, weight = _moved(before, gradient, weight, replace(rates, beta1=rates.beta1 * scale))
-    if reset and mode == "code":
-        after = replace(after, m=np.zeros_like(state.m), v=np.zeros_like(state.v))
-    return after, weight
 
 
 @dataclass(frozen=True)
@@ -233,32 +177,6 @@ def _moved(state: Any, gradient: Array, weight: Array, rates: _Rates) -> tuple[A
     below = np.sqrt(v) / _single(math.sqrt(second)) + _single(rates.eps)
     weight = weight - _single(rates.lr / first) * (m / below)
     return replace(state, m=_plain(m), v=_plain(v)), _plain(weight)
-
-
-def _clipped(gradient: Array, peak: np.float32, theta: float, step: int) -> tuple[Array, np.float32]:
-    """Gradients above the corrected average of the largest one, scaled to it (N27.4, 2)."""
-    largest = _scalar(np.abs(gradient).max() if gradient.size else 0)
-    peak = _scalar(_averaged(peak, largest, theta))
-    limit = peak / _single(1 - rounded_power64(theta, step))
-    return np.where(np.abs(gradient) > limit, gradient / largest * limit, gradient), peak
-
-
-def _rescaled(
-    gradient: Array, state: StableSpamState, gamma1: float, gamma2: float, eps: float, step: int
-) -> tuple[Array, np.float32, np.float32]:
-    """The gradient with its norm replaced by one averaged over the steps (N27.4, 3)."""
-    length = exact_norm(gradient)
-    norm = _scalar(_averaged(state.norm, length, gamma1))
-    square = _scalar(_averaged(state.square, length * length, gamma2))
-    first, second = (_single(1 - rounded_power64(gamma, step)) for gamma in (gamma1, gamma2))
-    wanted = norm / first / (np.sqrt(square / second) + _single(eps))
-    return (gradient / length * wanted if length > 0 else gradient), norm, square
-
-
-def _scalar(x: Any) -> np.float32:
-    """A float32 number of NumPy or of a device as a scalar of NumPy; NaN is 0x7FC00000."""
-    found = np.float32(float(x))
-    return np.float32(math.nan) if np.isnan(found) else found
 
 
 def exact_norm(x: Array) -> np.float32:

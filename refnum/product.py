@@ -288,10 +288,10 @@ class ScalePair:
         return softfloat.multiply_add(softfloat.multiply(run, left), right, total)
 
     def scale_sum(self, total: Array) -> Array:
-        """Return a whole sum times both scales."""
+        """Return a whole sum times both scales; where those are multiplied first, a product of exactly zero is +0."""
         left, right = self.factors(0)
         if self.scales_first:
-            return softfloat.multiply(total, softfloat.multiply(left, right))
+            return softfloat.multiply_add(total, softfloat.multiply(left, right), np.zeros_like(total))
         return softfloat.multiply(softfloat.multiply(total, right), left)
 
 

@@ -11,21 +11,21 @@ import numpy as np
 from .arguments import require_choice, require_integer
 from .arrays import Array, require_array
 from .errors import ArgumentError, DtypeError, ShapeError, shown
-from .optimisers import (
-    MODES,
-    StableSpamState,
-    _averaged,
-    _below_one,
-    _checked,
-    _pair,
-    _plain,
-    _scalar,
-    _single,
-    exact_norm,
-)
+from .optimisers import SpamState, _averaged, _below_one, _checked, _pair, _plain, _single, exact_norm
 from .schedules import cosine_factor, rounded_power64
 
+MODES = ("code", "paper")
 FORGETS = ("", "before", "after")
+_ZERO = np.float32(0)
+
+
+@dataclass(frozen=True)
+class StableSpamState(SpamState):
+    """The state of Stable-SPAM: averages (float32) of the largest gradient, of the norm and of its square."""
+
+    peak: np.float32 = _ZERO
+    norm: np.float32 = _ZERO
+    square: np.float32 = _ZERO
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,39 @@ class StableSpamFactors:
     def array(self) -> np.ndarray[Any, np.dtype[np.float32]]:
         """The scalars, float32 [12], as `stable_spam_apply` takes them."""
         return np.array(astuple(self), np.float32)
+
+
+def stable_spam_step(
+    state: StableSpamState,
+    gradient: Array,
+    weight: Array,
+    *,
+    lr: float = 1e-3,
+    betas: tuple[float, float] = (0.9, 0.999),
+    eps: float = 1e-8,
+    weight_decay: float = 0.0,
+    gammas: tuple[float, float] = (0.7, 0.9),
+    theta: float = 0.999,
+    gap: int = 1000,
+    steps: int | None = None,
+    least: float = 0.5,
+    mode: str = "code",
+) -> tuple[StableSpamState, Array]:
+    """Return (state, weight) after a step of Stable-SPAM (clause N27.4): clip, rescale the norm, reset, Adam.
+
+    Arguments as of `adam_step`; gammas and theta: rates of the averages of the norm, its square and the largest
+    gradient, from 0 to below 1; gap: as of `spam_step`; steps: those of the run, over which the first gamma and beta
+    fall along a cosine to `least` of themselves, or None; mode: at a reset, `code` steps with the old moments and
+    forgets this gradient, `paper` begins from zero moments. Raises DtypeError, ShapeError, ArgumentError.
+    """
+    _checked(state, StableSpamState, gradient, weight, lr, betas, eps, weight_decay)
+    factors, after, forget = stable_spam_factors(
+        state, gradient, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, gammas=gammas, theta=theta, gap=gap,
+        steps=steps, least=least, mode=mode,
+    )  # fmt: skip
+    scalars = np.asarray(factors.array, like=gradient)
+    weight, m, v = stable_spam_apply(gradient, weight, state.m, state.v, scalars, forget)
+    return replace(after, m=m, v=v), weight
 
 
 def stable_spam_factors(
@@ -127,6 +160,12 @@ def _given(name: str, value: Any, measured: Any) -> np.float32:
     if getattr(value, "dtype", None) != np.float32 or getattr(value, "size", 0) != 1:
         raise DtypeError(f"{name} is a {type(value).__name__}; allowed is one float32, a scalar or an array of one")
     return _scalar(value.reshape(()))
+
+
+def _scalar(x: Any) -> np.float32:
+    """A float32 number of NumPy or of a device as a scalar of NumPy; NaN is 0x7FC00000."""
+    found = np.float32(float(x))
+    return np.float32(math.nan) if np.isnan(found) else found
 
 
 def stable_spam_apply(

@@ -205,6 +205,7 @@ WRONG: dict[str, tuple[tuple[tuple[str, ...], Rule], ...]] = {
     "NVFP4_OTHER_ORDER": tuple((NVFP4, rule) for rule in nvfp4.OTHERS),
     "NVFP4_SCALE_ROUNDED_UP": ((NVFP4, nvfp4.scale_rounded_up),),
     "NVFP4_SCALE_NOT_ROUNDED": ((NVFP4, nvfp4.scale_not_rounded),),
+    "NVFP4_ABOVE_SIX_WRAPS": ((("quantize_nvfp4",), nvfp4.above_six_wraps),),
     "NVFP4_NAN_IN_MAXIMUM": ((NVFP4, nvfp4.nan_in_maximum),),
     "NVFP4_MAXIMUM_OF_32": ((NVFP4, nvfp4.maximum_of_two_blocks),),
     "STOCHASTIC_FALSE_CARRY": ((NVFP4, nvfp4.false_carry),),
@@ -271,6 +272,7 @@ WRONG: dict[str, tuple[tuple[tuple[str, ...], Rule], ...]] = {
         (MATMUL, products.with_scales(relaid)) for relaid in (products.first_block, products.next_block)
     ),
     "PRODUCT_SCALES_SWIZZLED": tuple((MATMUL, products.with_scales(products.swizzled, (name,))) for name in SCALES),
+    "PRODUCT_ZERO_SIGN": ((MATMUL, products.zero_kept_its_sign),),
     "PRODUCT_PART_RACE": tuple((MATMUL, products.parts_raced(twice)) for twice in (False, True)),
 }
 """Note -> pairs of operation patterns and the wrong rule of a kernel with this bug."""

@@ -67,6 +67,15 @@ def _again(case: Case, golden: Outputs, codes: np.ndarray, exact: np.ndarray | N
     return {**golden, "packed": pack_nibbles(found), "scales": codes}
 
 
+def _scaled(case: Case, golden: Outputs) -> np.ndarray:
+    """The float32 bits of the elements times the factors of their blocks, as TE has them."""
+    whole = tensor_factor(golden["tensor_amax"].view(np.uint32), TOP)
+    scales = np.asarray(decode_table(E4M3))[golden["scales"]]
+    least = softfloat.multiply(scales, divide(np.full_like(whole, ONE), whole))
+    factor = np.minimum(divide(np.full_like(least, ONE), least), np.uint32(0x7F7FFFFF))
+    return softfloat.multiply(float32_bits(case.inputs["x"]), np.repeat(factor, 16, axis=1))
+
+
 def _scale(case: Case, golden: Outputs, maxima: np.ndarray) -> np.ndarray:
     """The float32 bits that TE rounds to E4M3."""
     whole = tensor_factor(golden["tensor_amax"].view(np.uint32), TOP)
@@ -101,6 +110,15 @@ def nan_in_maximum(case: Case, golden: Outputs) -> Outputs | None:
     return {**golden, "packed": pack_nibbles(codes), "scales": scales}
 
 
+def above_six_wraps(case: Case, golden: Outputs) -> Outputs | None:
+    """Nothing is clamped to 6: where a scale was rounded down, 7 and more of it has the code of 8, which is -0."""
+    if not _plain(case):
+        return None
+    codes = unpack_nibbles(golden["packed"])
+    wrapped = (_scaled(case, golden) & MAGNITUDE) >= np.uint32(0x40E00000)
+    return {**golden, "packed": pack_nibbles(np.where(wrapped, np.uint8(8), codes))}
+
+
 def maximum_of_two_blocks(case: Case, golden: Outputs) -> Outputs | None:
     """The maximum is that of 32 elements, as MX has it."""
     if not _plain(case) or golden["scales"].shape[1] % 2:
@@ -117,13 +135,7 @@ def false_carry(case: Case, golden: Outputs) -> Outputs | None:
     """
     if "rbits" not in case.inputs or case.params.get("variant") != "TE" or tuple(case.params["tile"]) != (1, 16):
         return None
-    bits = float32_bits(case.inputs["x"])
-    whole = tensor_factor(golden["tensor_amax"].view(np.uint32), TOP)
-    least = softfloat.multiply(
-        np.asarray(decode_table(E4M3))[golden["scales"]], divide(np.full_like(whole, ONE), whole)
-    )
-    factor = np.minimum(divide(np.full_like(least, ONE), least), np.uint32(0x7F7FFFFF))
-    scaled = softfloat.multiply(bits, np.repeat(factor, 16, axis=1))
+    scaled = _scaled(case, golden)
     magnitude = scaled & MAGNITUDE
     step = np.where(magnitude < 0x40000000, 0x3F000000, np.where(magnitude < 0x40800000, 0x3F800000, 0x40000000))
     part = _parts()[case.inputs["rbits"]]

@@ -158,12 +158,24 @@ def _part_sums(case: Case, take: Take) -> list[np.ndarray]:
 def _finished(case: Case, golden: Outputs, bits: np.ndarray) -> Outputs:
     """Return the outputs of a whole sum: scaled, NaN made canonical, narrowed."""
     scales = _scales(case)
-    if not scales.by_block and not scales.absent:
-        bits = scales.scale_sum(bits)
+    whole = not scales.by_block and not scales.absent
+    return _narrowed(case, golden, scales.scale_sum(bits) if whole else bits)
+
+
+def _narrowed(case: Case, golden: Outputs, bits: np.ndarray) -> Outputs:
     nan = (bits & MAGNITUDE) > INF
     if case.params["out"] == "bfloat16":
         return {"values": np.where(nan, np.uint16(0x7FFF), softfloat.to_bfloat16(bits)).view(golden["values"].dtype)}
     return {"values": np.where(nan, np.uint32(0x7FFFFFFF), bits).view(golden["values"].dtype)}
+
+
+def zero_kept_its_sign(case: Case, golden: Outputs) -> Outputs | None:
+    """Multiply a whole sum by the product of its scales and add no +0: an exact zero keeps its sign."""
+    scales = _scales(case)
+    if scales.by_block or scales.absent or not scales.scales_first:
+        return None
+    sums = functools.reduce(softfloat.add, _part_sums(case, functools.partial(_right, case)))
+    return _narrowed(case, golden, softfloat.multiply(sums, softfloat.multiply(*scales.factors(0))))
 
 
 Relaid = Callable[[np.ndarray], np.ndarray]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -33,15 +34,16 @@ Ask = Callable[[Case], Mapping[str, np.ndarray] | None]
 
 def orders_given(seen: Sequence[Seen]) -> list[str]:
     """Return the named orders that give all bits of some failing products, the likely one first."""
-    if not seen or seen[0].case.operation not in PRODUCTS:
-        return []
-    small = [one for one in seen if one.case.elements <= LARGEST]
-    left: list[str] = []
-    for number, one in enumerate(small):
-        by_block, k = crop.by_block(one.case), crop.shape(one.case)[1]
-        named = [names[0] for names in candidates(k, by_block, PRODUCTS[one.case.operation])]
-        left = [name for name in (left if number else named) if _gives(name, one)]
-    return left
+    small = _small(seen)
+    return [name for name in _named(small[0].case) if all(_gives(name, one) for one in small)] if small else []
+
+
+def _small(seen: Sequence[Seen]) -> list[Seen]:
+    return [one for one in seen if one.case.operation in PRODUCTS and one.case.elements <= LARGEST]
+
+
+def _named(case: Case) -> list[str]:
+    return [names[0] for names in candidates(crop.shape(case)[1], crop.by_block(case), PRODUCTS[case.operation])]
 
 
 def _gives(order: str, seen: Seen) -> bool:
@@ -55,9 +57,16 @@ def _gives(order: str, seen: Seen) -> bool:
 
 
 def order_advice(seen: Sequence[Seen]) -> str:
-    """Return in words the order whose bits were seen, or an empty string."""
-    names = orders_given(seen)[:1]
-    return f"these are the bits of order={names[0]}, not of {seen[0].case.params['order']}" if names else ""
+    """Return in words the order whose bits were seen, or those of each product; empty where one has no name."""
+    if names := orders_given(seen):
+        return f"these are the bits of order={names[0]}, not of {seen[0].case.params['order']}"
+    of_each = [orders_given([one]) for one in _small(seen)]
+    if not of_each or not all(of_each):
+        return ""
+    counts = Counter(names[0] for names in of_each[1:])
+    others = ", ".join(f"{count} of order={name}" for name, count in counts.most_common())
+    asked = seen[0].case.params["order"]
+    return f"these are the bits of order={of_each[0][0]}, not of {asked}; other failing products have {others}"
 
 
 def product_page(case: Case, page: dict[str, Any], ask: Ask) -> dict[str, Any]:

@@ -55,7 +55,7 @@ def extent(results: Sequence[Result]) -> list[str]:
 def _steady(results: Sequence[Result]) -> list[str]:
     """Return in words the rate of flips that the calls of every variant that holds exclude (95 %), if any do."""
     rates = [result["calls"]["excludes"] for result in _held(results) if result.get("calls")]
-    return [f"flips above 1 in {min(rates)} calls excluded"] if rates and min(rates) else []
+    return [f"flips above 1 in {min(rates):,} calls excluded"] if rates and min(rates) else []
 
 
 def coverage(results: Sequence[Result]) -> Iterator[tuple[str, str, int, int, str]]:

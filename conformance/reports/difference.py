@@ -14,6 +14,7 @@ from .report import EXIT_MISMATCH, EXIT_NOTHING, EXIT_VERIFIED
 from .sarif import fingerprint
 
 Key = tuple[str, str, str]
+Kind = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
@@ -94,8 +95,10 @@ def _compare(
     if new is not None and after in facts.WRONG:
         fresh, more = _fresh(old, new), _more(old, new, comparable)
         if old is None or before != after or fresh or more:
-            return "new", line("; ".join([new["words"], *more]), fresh or new["failures"])
-        gone = _more(new, old, comparable, "no longer {}")
+            grown = [record for record in new["failures"] if record in fresh or _kind(record.get("difference")) in more]
+            words = [_words(entry, had) for entry, had in more.values()]
+            return "new", line("; ".join([new["words"], *words]), grown if fresh or more else new["failures"])
+        gone = [f"no longer {_words(entry, had)}" for entry, had in _more(new, old, comparable).values()]
         return ("fixed", line("; ".join(gone))) if gone and not new.get("not_asked") else ("same", None)
     if before in facts.WRONG:
         return ("fixed", line("")) if after == "pass" else ("lost", line(new["words"] if new else "no result"))
@@ -127,28 +130,29 @@ def _fresh(old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> list[Mappin
     ]
 
 
-def _kind(entry: Mapping[str, Any]) -> tuple[str, str, str]:
-    return entry["class"], entry["output"], entry["way"]
+def _kind(entry: Mapping[str, Any] | None) -> Kind:
+    return (entry["class"], entry["output"], entry["way"]) if entry else ("", "", "")
 
 
 def _more(
-    old: Mapping[str, Any] | None, new: Mapping[str, Any] | None, comparable: bool, words: str = "{}"
-) -> list[str]:
-    """Return in words the kinds of difference of `new` that `old` lacks or, if counts mean the same, counts less of.
+    old: Mapping[str, Any] | None, new: Mapping[str, Any] | None, comparable: bool
+) -> dict[Kind, tuple[Mapping[str, Any], int]]:
+    """Return the kinds of difference of `new` that `old` lacks or, if counts mean the same, counts less of.
 
-    Counts of a kernel that is not deterministic, or that was not asked all, mean nothing.
+    Each with its entry and the count in `old`. Counts of a kernel that is not deterministic, or that was not asked all,
+    mean nothing.
     """
     if not old or not new or "differences" not in old or "differences" not in new:
-        return []
+        return {}
     before = {_kind(entry): entry["count"] for entry in old["differences"]}
     counted = comparable and not any(row["outcome"] == "flaky" or row.get("not_asked") for row in (old, new))
-    found = []
-    for entry in new["differences"]:
-        had = before.get(_kind(entry), 0)
-        if not had or (counted and entry["count"] > had):
-            was = f", {had:,} on the other side" if had else ""
-            found.append(words.format(f"{facts.difference_words(entry)} ({entry['count']:,}{was})"))
-    return found
+    entries = [(entry, before.get(_kind(entry), 0)) for entry in new["differences"]]
+    return {_kind(entry): (entry, had) for entry, had in entries if not had or (counted and entry["count"] > had)}
+
+
+def _words(entry: Mapping[str, Any], had: int) -> str:
+    was = f", {had:,} on the other side" if had else ""
+    return f"{facts.difference_words(entry)} ({entry['count']:,}{was})"
 
 
 def _less(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:

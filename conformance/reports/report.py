@@ -112,16 +112,16 @@ class Report:
         """Return the one line that a reader may quote, with the level of the run in it."""
         total = totals(self.results)
         level = self.header["level"]
-        counts = f"{total['variants']} variants, {total['cases']} cases, {total['compared']} elements compared"
+        counts = f"{total['variants']:,} variants, {total['cases']:,} cases, {total['compared']:,} elements compared"
         if self.data:
             names = {row["tensor"] for row in self.data if row["compared"]}
             compared = sum(row["compared"] for row in self.data)
-            counts = f"{len(names)} tensors, {len(self.data)} results, {compared} elements compared"
+            counts = f"{len(names):,} tensors, {len(self.data):,} results, {compared:,} elements compared"
         if total["outcomes"].get("unsupported"):
-            counts += f", {total['outcomes']['unsupported']} variants unsupported"
+            counts += f", {total['outcomes']['unsupported']:,} variants unsupported"
         refused = sum(result["refused"] for result in self.results if result["outcome"] != Outcome.UNSUPPORTED)
         if refused:
-            counts += f", {refused} cases refused"
+            counts += f", {refused:,} cases refused"
         counts = ", ".join([counts, *covered.extent(self.results)])
         if self.status == PARTIAL:
             counts = f"run cut short: {counts}"
@@ -199,9 +199,13 @@ def check(document: Mapping[str, Any], origin: str) -> None:
 
 
 def _follows(said: str, verdict: str) -> bool:
-    """Whether a verdict says what another one does, and counts nothing else; another version may count less."""
+    """Whether a verdict says what another one does, and counts nothing else; another version may count less.
+
+    Verdicts of an earlier version have no separators of thousands.
+    """
     (words, _, counts), (own, _, known) = said.partition(" ("), verdict.partition(" (")
-    return words == own and set(counts.removesuffix(")").split(", ")) <= set(known.removesuffix(")").split(", "))
+    theirs, ours = ({one.replace(",", "") for one in text.removesuffix(")").split(", ")} for text in (counts, known))
+    return words == own and theirs <= ours
 
 
 def _check_result(result: Mapping[str, Any], origin: str) -> None:

@@ -120,11 +120,12 @@ bool Memory::ordered(uint32_t other, uint32_t time, uint32_t warp_time) const {
 
 void Memory::note_read(Shadow& byte) {
     const auto self = (uint16_t)(thread_ + 1), warp = (uint16_t)(WARP | thread_ / 32);
-    if (byte.read_time < time_ || byte.reader == NOBODY) {
+    const uint32_t other = byte.reader & WARP ? byte.reader & 31u : (byte.reader - 1u) / 32;
+    const bool here = byte.reader != MANY && other == thread_ / 32;  // a read before the warp's last barrier is ordered
+    if (byte.read_time < time_ || byte.reader == NOBODY || (here && byte.read_warp_time < warp_time_[thread_ / 32])) {
         byte.reader = self;
     } else if (byte.reader != self && byte.reader != MANY) {
-        const uint32_t other = byte.reader & WARP ? byte.reader & 31u : (byte.reader - 1u) / 32;
-        byte.reader = other == thread_ / 32 ? warp : MANY;
+        byte.reader = here ? warp : MANY;
     }
     byte.read_time = time_, byte.read_warp_time = warp_time_[thread_ / 32];
 }

@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "engine.hpp"
+#include "numbers.hpp"
+#include "tensor.hpp"
 
 namespace emulation {
 
@@ -29,7 +31,7 @@ struct Operand {
 
 struct Instruction {
     std::string_view name;
-    Operand operands[9];
+    Operand operands[14];
     int count = 0, guard = -1;  // the predicate's slot
     bool negated = false;
     constexpr bool is(std::string_view text) const { return name == text; }
@@ -153,57 +155,6 @@ struct Registers {
     void set(const Operand& o, uint64_t value) { slot[o.value] = value; }
 };
 
-// What an instruction with NaN gives.
-inline float cuda_nan(float x) { return x == x ? x : __builtin_bit_cast(float, 0x7FFFFFFFu); }
-
-inline uint32_t byte_permute(uint32_t low, uint32_t high, uint32_t selector) {
-    const uint64_t both = (uint64_t)high << 32 | low;
-    uint32_t out = 0;
-    for (int i = 0; i < 4; ++i) {
-        const uint32_t nibble = selector >> (4 * i) & 0xF, byte = (uint32_t)(both >> (8 * (nibble & 7))) & 0xFF;
-        out |= (nibble & 8 ? (byte & 0x80 ? 0xFFu : 0u) : byte) << (8 * i);
-    }
-    return out;
-}
-
-inline float as_float(uint64_t bits) { return __builtin_bit_cast(float, (uint32_t)bits); }
-inline double as_double(uint64_t bits) { return __builtin_bit_cast(double, bits); }
-inline uint64_t from_float(float x) { return __builtin_bit_cast(uint32_t, cuda_nan(x)); }
-inline float half_value(uint64_t bits) { return (float)__builtin_bit_cast(_Float16, (uint16_t)bits); }
-inline uint64_t half_bits(float x) {  // a product of two halves is exact in float32, so it is rounded once
-    return x == x ? __builtin_bit_cast(uint16_t, (_Float16)x) : 0x7FFFu;
-}
-
-inline uint64_t bfloat16_bits(float x) {
-    const uint32_t bits = __builtin_bit_cast(uint32_t, x);
-    return x == x ? (bits + 0x7FFFu + (bits >> 16 & 1)) >> 16 : 0x7FFFu;
-}
-
-// Rounded toward zero: the nearest half, or the one below it in magnitude.
-inline uint64_t half_bits_down(float x) {
-    const uint64_t nearest = half_bits(x);
-    const float got = half_value(nearest);
-    return (x > 0 && got > x) || (x < 0 && got < x) ? nearest - 1 : nearest;
-}
-
-// Finite a * b + c, rounded toward zero: the sum of doubles and what it lost say on which side of it the float lies.
-inline float fma_toward_zero(float a, float b, float c) {
-    const double product = (double)a * b, sum = product + c, back = sum - product;
-    const double lost = (product - (sum - back)) + (c - back);
-    const float nearest = (float)sum;
-    const bool beyond = sum > 0 ? nearest > sum || (nearest == sum && lost < 0) : nearest < sum || (nearest == sum && lost > 0);
-    return beyond && nearest != 0 ? as_float(from_float(nearest) - 1) : nearest;
-}
-
-// E4M3 to nearest even, saturating: codes count eighths of the binade, below 2**-6 of its own lowest.
-inline uint64_t e4m3_bits(float x) {
-    if (x != x) return 0x7F;
-    const float magnitude = __builtin_fabsf(x);
-    const int binade = magnitude < 0x1p-6f ? -6 : __builtin_ilogbf(magnitude < 448 ? magnitude : 448.0f);
-    const float eighths = __builtin_nearbyintf(__builtin_ldexpf(magnitude < 448 ? magnitude : 448.0f, 3 - binade));
-    return (uint64_t)(8 * (binade + 6) + (int)eighths) | (__builtin_signbit(x) ? 0x80 : 0);
-}
-
 template <class>
 constexpr bool NEVER = false;
 
@@ -256,6 +207,18 @@ struct Step {
             r.set(o[0], from_float(as_float(a) * as_float(b)));
         } else if constexpr (i.is("add.rn.f32")) {
             r.set(o[0], from_float(as_float(a) + as_float(b)));
+        } else if constexpr (i.is("add.rm.f32") || i.is("add.rp.f32")) {
+            r.set(o[0], from_float(directed_sum(as_float(a), as_float(b), i.is("add.rp.f32"))));
+        } else if constexpr (i.is("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32")) {
+            Tensors all{};
+            for (int n = 0; n < 4; ++n) all.a[n] = (uint32_t)r.get(o[4 + n]), all.c[n] = (uint32_t)r.get(o[10 + n]);
+            for (int n = 0; n < 2; ++n) all.b[n] = (uint32_t)r.get(o[8 + n]);
+            tensor_step(all);
+            for (int n = 0; n < 4; ++n) r.set(o[n], all.c[n]);
+        } else if constexpr (i.is("ldmatrix.sync.aligned.m8n8.x4.shared.b16")) {
+            uint32_t words[4];
+            load_matrices(r.get(o[4]), words);
+            for (int n = 0; n < 4; ++n) r.set(o[n], words[n]);
         } else if constexpr (i.is("div.rn.f32")) {
             r.set(o[0], from_float(as_float(a) / as_float(b)));
         } else if constexpr (i.is("cvt.rn.f32.f64")) {

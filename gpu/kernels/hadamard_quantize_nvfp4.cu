@@ -3,54 +3,114 @@
 
 namespace refnum {
 
-template <int kind, bool down>
-__device__ __forceinline__ void rotate_quantize(const RotationArguments& a) {
-    __shared__ uint32_t factors[NVFP4_CODES];
-    const GroupPlace place = group_place<down>(a);
-    uint32_t words[GROUP / 2], packed[2];
-    if (place.exists) load_rotated<kind, 8, down>(a, place, words);
-    const uint32_t amax = tensor_maximum(a.amax ? __ldg(a.amax) : *a.out_amax);
-    const TensorScale tensor = tensor_scale(amax, a.order);
-    for (uint32_t code = threadIdx.x; code < NVFP4_CODES; code += THREADS) {
-        factors[code] = block_factor(code, tensor, a.order);
+// The tensor's scale, and the factor of each code of a block's scale, which the CTA shares.
+struct Factors {
+    TensorScale tensor;
+    int order;
+    uint32_t* of;
+    __device__ __forceinline__ Factors(const RotationArguments& a, uint32_t* table) : order(a.order), of(table) {
+        const uint32_t amax = tensor_maximum(a.amax ? __ldg(a.amax) : *a.out_amax);
+        tensor = tensor_scale(amax, a.order);
+        for (uint32_t code = threadIdx.x; code < NVFP4_CODES; code += THREADS) of[code] = block_factor(code, tensor, order);
+        if (a.amax && blockIdx.x == 0 && threadIdx.x == 0) *a.out_amax = amax;
+        __syncthreads();
     }
-    if (a.amax && blockIdx.x == 0 && threadIdx.x == 0) *a.out_amax = amax;
-    __syncthreads();
-    if (!place.exists) return;
-    bool odd = false;
-    const uint32_t most = nvfp4_maximum<BFLOAT16>(words, odd);
-    const uint32_t code = block_code(most, tensor, a.order), factor = factors[code];
-    nvfp4_block<BFLOAT16>(words, factor, odd || is_odd_factor(factor), packed);
-    store<8>(a.out + place.number * 8, packed);
-    if (LAYOUT_OUT != BYTES) lay_scale(a.out_scales, a.rows, a.columns, (offset_t)place.row, place.column, code);
-    else a.out_scales[place.number] = (uint8_t)code;
+    // A rotated group -> two packed words; returns the code of its scale.
+    __device__ __forceinline__ uint32_t quantize(const uint32_t* words, uint32_t* packed) const {
+        bool odd = false;
+        const uint32_t most = nvfp4_maximum<BFLOAT16>(words, odd);
+        const uint32_t code = block_code(most, tensor, order), factor = of[code];
+        nvfp4_block<BFLOAT16>(words, factor, odd || is_odd_factor(factor), packed);
+        return code;
+    }
+};
+
+// Along rows.
+template <int kind, bool flat>
+__device__ __forceinline__ void quantize_rows(const RotationArguments& a) {
+    __shared__ uint32_t table[NVFP4_CODES];
+    __shared__ uint4 tiles[CTA_VECTORS<AHEAD>];
+    const Factors factors(a, table);
+    rows_rotated<kind, flat>(a, tiles, [&](const Place<flat>& place, const uint32_t* words) {
+        uint32_t packed[2];
+        const uint32_t code = factors.quantize(words, packed);
+        store<8>(a.out + place.number * 8, packed);
+        if (LAYOUT_OUT != BYTES) lay_scale(a.out_scales, a.rows, a.columns, (offset_t)place.row, place.column, code);
+        else a.out_scales[place.number] = (uint8_t)code;
+    });
 }
 
-// The largest magnitude of the rotated matrix, NaN left out, into out_amax, which holds a maximum already.
-template <int kind, bool down>
-__device__ __forceinline__ void rotate_largest(const RotationArguments& a) {
-    const GroupPlace place = group_place<down>(a);
-    uint32_t words[GROUP / 2], most = 0;
-    bool odd = false;
-    if (place.exists) {
-        load_rotated<kind, 8, down>(a, place, words);
-        most = nvfp4_maximum<BFLOAT16>(words, odd);
+// Down columns: the codes of a CTA's groups are gathered, so that they are written row by row of the result.
+template <int kind>
+__device__ __forceinline__ void quantize_columns(const RotationArguments& a) {
+    constexpr uint32_t wide = ACROSS<kind>;
+    __shared__ uint32_t table[NVFP4_CODES];
+    __shared__ uint4 tiles[CTA_VECTORS<2>];
+    __shared__ uint2 codes[GROUPS_DOWN][wide + 1];
+    __shared__ uint8_t scales[GROUPS_DOWN][wide + 4];
+    const Corner<kind> corner(a);
+    const Factors factors(a, table);
+    columns_rotated<kind>(a, corner, tiles, [&](uint32_t group, uint32_t row, const uint32_t* words) {
+        uint32_t packed[2];
+        scales[group][row] = (uint8_t)factors.quantize(words, packed);
+        codes[group][row] = make_uint2(packed[0], packed[1]);
+    });
+    __syncthreads();
+    constexpr uint32_t step = THREADS / GROUPS_DOWN;
+    const uint32_t group = threadIdx.x % GROUPS_DOWN;
+    if (corner.group + group >= a.per_row) return;
+    uint32_t column = threadIdx.x / GROUPS_DOWN;
+    uint64_t place = (uint64_t)(corner.column + column) * a.per_row + corner.group + group;
+#pragma unroll 2
+    for (; column < wide && corner.column + column < a.k; column += step, place += (uint64_t)step * a.per_row) {
+        const uint32_t row = tile_row<kind>(column), scale = scales[group][row];
+        *reinterpret_cast<uint2*>(a.out + place * 8) = codes[group][row];
+        if (LAYOUT_OUT == BYTES) a.out_scales[place] = (uint8_t)scale;
+        else lay_scale(a.out_scales, a.rows, a.columns, corner.column + column, corner.group + group, scale);
     }
+}
+
+// The larger of the largest magnitudes of the warp's threads, into out_amax, which holds a maximum already.
+__device__ __forceinline__ void put_largest(const RotationArguments& a, uint32_t most) {
     most = __reduce_max_sync(~0u, most);
-    if (threadIdx.x % 32 == 0 && most > *reinterpret_cast<volatile uint32_t*>(a.out_amax)) atomicMax(a.out_amax, most);
+    if (threadIdx.x % WARP == 0 && most > *reinterpret_cast<volatile uint32_t*>(a.out_amax)) atomicMax(a.out_amax, most);
+}
+__device__ __forceinline__ uint32_t larger_of(uint32_t most, const uint32_t* words) {
+    bool odd = false;
+    const uint32_t found = nvfp4_maximum<BFLOAT16>(words, odd);
+    return found > most ? found : most;
+}
+
+// The largest magnitude of the rotated matrix, NaN left out, into out_amax.
+template <int kind, bool flat>
+__device__ __forceinline__ void largest_rows(const RotationArguments& a) {
+    __shared__ uint4 tiles[CTA_VECTORS<AHEAD>];
+    uint32_t most = 0;
+    rows_rotated<kind, flat>(a, tiles,
+                             [&](const Place<flat>&, const uint32_t* words) { most = larger_of(most, words); });
+    put_largest(a, most);
+}
+template <int kind>
+__device__ __forceinline__ void largest_columns(const RotationArguments& a) {
+    __shared__ uint4 tiles[CTA_VECTORS<2>];
+    uint32_t most = 0;
+    columns_rotated<kind>(a, Corner<kind>(a), tiles,
+                          [&](uint32_t, uint32_t, const uint32_t* words) { most = larger_of(most, words); });
+    put_largest(a, most);
 }
 
 }  // namespace refnum
 
-#define KERNEL(name, function, kind, down)                                                    \
-    extern "C" __global__ __launch_bounds__(THREADS) void name(refnum::RotationArguments a) { \
-        refnum::function<refnum::kind, down>(a);                                              \
+#define KERNEL(name, ...)                                                                                             \
+    extern "C" __global__ __launch_bounds__(THREADS, RESIDENT / THREADS) void name(const __grid_constant__ refnum::RotationArguments a) { \
+        refnum::__VA_ARGS__(a);                                                                                       \
     }
-#define KERNELS(name)                                    \
-    KERNEL(name##_float32, name, FLOAT32, false)         \
-    KERNEL(name##_bfloat16, name, BFLOAT16, false)       \
-    KERNEL(name##_float32_down, name, FLOAT32, true)     \
-    KERNEL(name##_bfloat16_down, name, BFLOAT16, true)
-KERNELS(rotate_quantize)
-KERNELS(rotate_largest)
+#define KERNELS(name, way, kind)                        \
+    KERNEL(name, way##_rows<refnum::kind, false>)       \
+    KERNEL(name##_flat, way##_rows<refnum::kind, true>) \
+    KERNEL(name##_down, way##_columns<refnum::kind>)
+KERNELS(rotate_quantize_float32, quantize, FLOAT32)
+KERNELS(rotate_quantize_bfloat16, quantize, BFLOAT16)
+KERNELS(rotate_largest_float32, largest, FLOAT32)
+KERNELS(rotate_largest_bfloat16, largest, BFLOAT16)
 extern "C" __global__ void rotate_nothing(refnum::RotationArguments a) { *a.out_amax = 0; }

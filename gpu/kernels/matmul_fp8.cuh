@@ -170,9 +170,10 @@ REFNUM_HD uint32_t add_scaled(uint32_t sum, uint32_t c, uint32_t left, uint32_t 
     return scales_first ? multiply_add_floats(c, multiply_floats(left, right), sum)
                         : multiply_add_floats(multiply_floats(c, left), right, sum);
 }
-// A whole sum times both scales: the scales are multiplied first, or the right one comes before the left one.
+// A whole sum times both scales: the scales are multiplied first, where +0 is added before the result is rounded, or the
+// right one comes before the left one.
 REFNUM_HD uint32_t scale_sum(uint32_t sum, uint32_t left, uint32_t right, bool scales_first) {
-    return scales_first ? multiply_floats(sum, multiply_floats(left, right))
+    return scales_first ? multiply_add_floats(sum, multiply_floats(left, right), 0)
                         : multiply_floats(multiply_floats(sum, right), left);
 }
 

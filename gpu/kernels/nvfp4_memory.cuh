@@ -29,14 +29,19 @@ struct Place {
 };
 
 template <bool flat>
-__device__ __forceinline__ Place<flat> nvfp4_place(const Nvfp4Arguments& a, int u) {
+__device__ __forceinline__ Place<flat> place_of(const Nvfp4Arguments& a, uint64_t number) {
     Place<flat> place;
-    place.number = (uint64_t)blockIdx.x * (THREADS * UNROLL) + u * THREADS + threadIdx.x;
+    place.number = number;
     place.exists = place.number < (uint64_t)a.chunks;
     place.row = flat ? 0 : a.per_row == 1 ? place.number : __umul64hi(place.number, a.per_row_inverse);
     if (!flat && place.row * a.per_row > place.number) --place.row;  // the product is at most one too large
     place.column = flat ? 0 : (uint32_t)(place.number - place.row * a.per_row);
     return place;
+}
+
+template <bool flat>
+__device__ __forceinline__ Place<flat> nvfp4_place(const Nvfp4Arguments& a, int u) {
+    return place_of<flat>(a, (uint64_t)blockIdx.x * (THREADS * UNROLL) + u * THREADS + threadIdx.x);
 }
 
 template <bool flat>

@@ -1,11 +1,15 @@
 // Where the groups of a rotation lie, and how they are read (clause N22). Device only.
 //
-// Along rows a thread has a group of a row, as a block of NVFP4. Down columns a warp has 32 neighbouring columns of a
-// group of 16 rows, so that each of its loads is a piece of a row; the warps of a CTA have groups one below the other.
+// Along rows a thread has a group of a row, as a block of NVFP4. Down columns a warp has 64 neighbouring columns of a group
+// of 16 rows of bfloat16, whose threads read eight columns of four rows, or 32 columns of float32, a thread each; the warps
+// of a CTA have groups one below the other.
 #pragma once
 
-#include "hadamard.cuh"
 #include "nvfp4_memory.cuh"
+#include "rotation_tile.cuh"
+
+// Threads of a multiprocessor, which the compiler keeps registers for.
+#define RESIDENT (64 * PART)
 
 namespace refnum {
 
@@ -17,58 +21,213 @@ struct RotationArguments : Nvfp4Arguments {
     uint32_t m, k;  // rows and columns of the input
 };
 
-constexpr uint32_t WARP = 32, GROUPS_DOWN = THREADS / WARP;  // of a CTA
+// Of a CTA: its warps, and its groups down columns, whose codes shared memory has room for.
+constexpr int STEPS_DOWN = UNROLL < 4 ? UNROLL : 4;
+constexpr uint32_t WARP = 32, WARPS = THREADS / WARP, GROUPS_DOWN = WARPS * STEPS_DOWN;
+template <int kind>
+constexpr uint32_t ACROSS = kind == BFLOAT16 ? 2 * WARP : WARP;  // columns of a warp
 
-// A group of this thread: its number, and its row and place in the row, among the groups of the result.
-struct GroupPlace {
-    bool exists;
-    uint64_t number;
-    uint32_t row, column;
+// Down columns: the first column of this CTA, and the first of its groups, counted down.
+template <int kind>
+struct Corner {
+    uint32_t column, group;
+    __device__ __forceinline__ explicit Corner(const RotationArguments& a) {
+        const uint32_t across = (a.k + ACROSS<kind> - 1) / ACROSS<kind>, down = blockIdx.x / across;
+        column = (blockIdx.x - down * across) * ACROSS<kind>;
+        group = down * GROUPS_DOWN;
+    }
 };
 
-template <bool down>
-__device__ __forceinline__ GroupPlace group_place(const RotationArguments& a) {
-    GroupPlace place;
-    if (down) {
-        const uint32_t across = (a.k + WARP - 1) / WARP;  // of the tiles of CTAs
-        place.row = blockIdx.x % across * WARP + threadIdx.x % WARP;
-        place.column = blockIdx.x / across * GROUPS_DOWN + threadIdx.x / WARP;
-        place.exists = place.row < a.k && place.column < a.per_row;
-        place.number = (uint64_t)place.row * a.per_row + place.column;
-        return place;
-    }
-    const Place<false> found = nvfp4_place<false>(a, 0);
-    place.exists = found.exists, place.number = found.number;
-    place.row = (uint32_t)found.row, place.column = found.column;
-    return place;
+// The row of a warp's tiles that has a column down columns: neighbours lie eight rows from each other.
+template <int kind>
+__device__ __forceinline__ uint32_t tile_row(uint32_t column) {
+    return kind == BFLOAT16 ? (column & 7) << 3 | column >> 3 : column;
 }
 
-// A group as words of its kind; rows behind the last are +0.
-template <int kind, bool down>
-__device__ __forceinline__ void load_group(const RotationArguments& a, const GroupPlace& place, uint32_t* words) {
-    constexpr int size = kind == FLOAT32 ? 4 : 2;
-    if (down) {
-        const uint8_t* p = a.x + (offset_t)place.column * GROUP * a.x_stride + (offset_t)place.row * size;
-        uint32_t loaded[GROUP] = {};
+// A group along rows; one that does not exist is zeros.
+template <int kind, bool flat>
+__device__ __forceinline__ void load_group(const RotationArguments& a, const Place<flat>& place, uint32_t* words) {
+    constexpr int bytes = 4 * NVFP4_WORDS<kind>;
 #pragma unroll
-        for (int i = 0; i < GROUP; ++i) {
-            if (place.column * GROUP + i < a.m) load<size>(p + i * a.x_stride, a.aligned, loaded + i);
-        }
+    for (int i = 0; i < bytes / 4; ++i) words[i] = 0;
+    if (place.exists) load<bytes>(nvfp4_input(a, place, bytes), flat || a.aligned, words);
+}
+
+// One column of 16 rows of float32; rows behind the last are +0.
+__device__ __forceinline__ void load_column(const RotationArguments& a, uint32_t column, uint32_t group, uint32_t* words) {
+    const uint8_t* p = a.x + (offset_t)group * GROUP * a.x_stride + (offset_t)column * 4;
 #pragma unroll
-        for (int i = 0; i < NVFP4_WORDS<kind>; ++i) {
-            words[i] = kind == FLOAT32 ? loaded[i] : permute(loaded[2 * i % GROUP], loaded[(2 * i + 1) % GROUP], 0x5410);
+    for (int i = 0; i < GROUP; ++i) {
+        words[i] = 0;
+        if (column < a.k && group * GROUP + i < a.m) load<4>(p + i * a.x_stride, a.aligned, words + i);
+    }
+}
+
+// This thread's eight columns of four rows: column `from` on, of the rows from `top` on.
+struct Square {
+    uint32_t column, top;
+    __device__ __forceinline__ Square(uint32_t first_column, uint32_t group) {
+        column = first_column + (threadIdx.x % WARP >> 2 << 3);
+        top = group * GROUP + 4 * (threadIdx.x & 3);
+    }
+};
+__device__ __forceinline__ void load_square(const RotationArguments& a, const Square& square, uint32_t (&w)[4][4]) {
+    const uint8_t* p = a.x + (offset_t)square.top * a.x_stride + (offset_t)square.column * 2;
+    const uint32_t rows = square.column < a.k && square.top < a.m ? a.m - square.top : 0;
+    if (a.aligned) {  // then columns are a multiple of eight
+#pragma unroll
+        for (uint32_t i = 0; i < 4; ++i, p += a.x_stride) {
+            if (i < rows) load_vector<16>(p, w[i]);
         }
         return;
     }
-    load<GROUP * size>(a.x + (offset_t)place.row * a.x_stride + (offset_t)place.column * (GROUP * size), a.aligned, words);
+#pragma unroll
+    for (uint32_t i = 0; i < 4; ++i, p += a.x_stride) {
+#pragma unroll
+        for (uint32_t c = 0; c < 8; ++c) {
+            uint32_t lane = 0;
+            if (i < rows && square.column + c < a.k) load<2>(p + 2 * c, false, &lane);
+            w[i][c / 2] |= lane << (16 * (c % 2));
+        }
+    }
 }
 
-// The rotated group of this thread.
-template <int kind, int digits, bool down>
-__device__ __forceinline__ void load_rotated(const RotationArguments& a, const GroupPlace& place, uint32_t* words) {
-    uint32_t group[NVFP4_WORDS<kind>];
-    load_group<kind, down>(a, place, group);
-    rotate_group<kind, digits>(group, a.signs, a.rotation, words);
+// Four rows of eight columns <-> the pieces of two tiles, four numbers of a column each.
+__device__ __forceinline__ void put_square(uint32_t piece, const uint32_t (&w)[4][4]) {
+#pragma unroll
+    for (int c = 0; c < 8; ++c) {
+        const uint32_t selector = c % 2 ? 0x7632 : 0x5410;
+        put_pair(piece + 256 * c, permute(w[0][c / 2], w[1][c / 2], selector), permute(w[2][c / 2], w[3][c / 2], selector));
+    }
+}
+__device__ __forceinline__ void get_square(uint32_t piece, uint32_t (&w)[4][4]) {
+#pragma unroll
+    for (int c = 0; c < 8; c += 2) {
+        uint32_t left[2], right[2];
+        get_pair(piece + 256 * c, left[0], left[1]);
+        get_pair(piece + 256 * (c + 1), right[0], right[1]);
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            w[2 * i][c / 2] = permute(left[i], right[i], 0x5410);
+            w[2 * i + 1][c / 2] = permute(left[i], right[i], 0x7632);
+        }
+    }
+}
+
+// Shared memory of the tiles of a CTA: `count` a warp, and this warp's.
+template <int count>
+constexpr int CTA_VECTORS = WARPS * count * TILE_VECTORS;
+template <int count>
+__device__ __forceinline__ TileThread own_tiles(const RotationArguments& a, const uint4* all) {
+    return tile_thread(a.signs, all + threadIdx.x / WARP * (count * TILE_VECTORS));
+}
+// The next tile of a warp.
+__device__ __forceinline__ TileThread next_tile(TileThread thread, int i) {
+    constexpr int bytes = 16 * TILE_VECTORS;
+    thread.own += i * bytes, thread.fragment += i * bytes, thread.piece += i * bytes;
+    return thread;
+}
+
+// Starts to copy a group of this thread along rows to its place in shared memory; one that does not exist is zeros.
+template <bool flat>
+__device__ __forceinline__ void start_group(const RotationArguments& a, const Place<flat>& place, uint32_t own) {
+    if (flat || a.aligned) {
+        const uint8_t* p = place.exists ? nvfp4_input(a, place, 32) : a.x;
+        const uint32_t bytes = place.exists ? 16 : 0;
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" : : "r"(own), "l"(p), "r"(bytes) : "memory");
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" : : "r"(own ^ 16), "l"(p + 16), "r"(bytes) : "memory");
+    } else {
+        uint32_t w[GROUP / 2];
+        load_group<BFLOAT16, flat>(a, place, w);
+        put_group(own, w);
+    }
+}
+// Ends what is started together, and waits for all but the last ones of those.
+__device__ __forceinline__ void commit_groups() { asm volatile("cp.async.commit_group;" : : : "memory"); }
+template <int last>
+__device__ __forceinline__ void await_groups() {
+    asm volatile("cp.async.wait_group %0;" : : "n"(last) : "memory");
+}
+
+// All groups of this thread along rows, in turn, rotated by its warp: `found(place, words)`. The next ones are on their way
+// meanwhile.
+constexpr int AHEAD = 2;
+template <bool flat, class Found>
+__device__ __forceinline__ void tiles_rotated(const RotationArguments& a, const uint4* all, const Found& found) {
+    const TileThread tiles = own_tiles<AHEAD>(a, all);
+    uint64_t number;  // kept in its registers
+    asm volatile("mov.b64 %0, %1;" : "=l"(number) : "l"((uint64_t)blockIdx.x * (THREADS * UNROLL) + threadIdx.x));
+#pragma unroll
+    for (int u = 0; u < AHEAD; ++u) {
+        if (u < UNROLL) start_group(a, place_of<flat>(a, number + u * THREADS), next_tile(tiles, u).own);
+        commit_groups();
+    }
+#pragma unroll 1
+    for (int u = 0; u < UNROLL; ++u, number += THREADS) {
+        const TileThread tile = next_tile(tiles, u % AHEAD);
+        uint32_t words[GROUP / 2];
+        await_groups<AHEAD - 1>();
+        get_group(tile.own, words);
+        rotate_tile(tile, a.signs, a.rotation, words);
+        get_group(tile.own, words);
+        const Place<flat> place = place_of<flat>(a, number);
+        if (place.exists) found(place, words);
+        if (u + AHEAD < UNROLL) start_group(a, place_of<flat>(a, number + AHEAD * THREADS), tile.own);
+        commit_groups();
+    }
+}
+// The same of float32, whose groups each thread rotates by itself.
+template <bool flat, class Found>
+__device__ __forceinline__ void groups_rotated(const RotationArguments& a, const Found& found) {
+#pragma unroll 1
+    for (int u = 0; u < UNROLL; ++u) {
+        const Place<flat> place = nvfp4_place<flat>(a, u);
+        if (!place.exists) return;
+        uint32_t w[GROUP], words[GROUP / 2];
+        load_group<FLOAT32, flat>(a, place, w);
+        rotate_group<FLOAT32, 8>(w, a.signs, a.rotation, words);
+        found(place, words);
+    }
+}
+template <int kind, bool flat, class Found>
+__device__ __forceinline__ void rows_rotated(const RotationArguments& a, const uint4* tiles, const Found& found) {
+    if (kind == BFLOAT16) tiles_rotated<flat>(a, tiles, found);
+    else groups_rotated<flat>(a, found);
+}
+
+// All groups of this CTA down columns, in turn: `found(number of the group in the CTA, row of the tiles, words)` for the
+// rotated groups of this thread, those behind the last column too.
+template <int kind, class Found>
+__device__ __forceinline__ void columns_rotated(const RotationArguments& a, const Corner<kind>& corner, const uint4* all,
+                                                const Found& found) {
+    const TileThread tiles = own_tiles<2>(a, all);
+    const uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+#pragma unroll 1
+    for (int u = 0; u < STEPS_DOWN; ++u) {
+        const uint32_t here = u * WARPS + warp, group = corner.group + here;
+        if (group >= a.per_row) return;
+        if (kind == BFLOAT16) {
+            uint32_t square[4][4] = {};
+            load_square(a, Square(corner.column, group), square);
+            put_square(tiles.piece, square);
+            __syncwarp();
+        }
+#pragma unroll
+        for (int i = 0; i < (int)(ACROSS<kind> / WARP); ++i) {
+            const TileThread tile = next_tile(tiles, i);
+            uint32_t w[NVFP4_WORDS<kind>], words[GROUP / 2];
+            if (kind == BFLOAT16) {
+                get_group(tile.own, w);
+                rotate_tile(tile, a.signs, a.rotation, w);
+                get_group(tile.own, words);
+            } else {
+                load_column(a, corner.column + lane, group, w);
+                rotate_group<kind, 8>(w, a.signs, a.rotation, words);
+            }
+            found(here, i * WARP + lane, words);
+        }
+        __syncwarp();
+    }
 }
 
 }  // namespace refnum

@@ -17,8 +17,13 @@ from .rowwise import NAMES, Grid, layout_defines
 __all__ = ["hadamard16", "hadamard_quantize_nvfp4"]
 
 WARP = 32
-TUNING: dict[str, Grid] = {"hadamard16": Grid(256, 1, GROUP), "hadamard_quantize_nvfp4": Grid(256, 1, GROUP)}
-"""Kernel file -> grid; a thread has one group, and a warp 32 columns where groups run down them. Not yet measured."""
+TUNING: dict[str, Grid] = {
+    "hadamard16": Grid(128, 4, 12),
+    "hadamard16 down": Grid(128, 4, 16),
+    "hadamard_quantize_nvfp4": Grid(256, 16, 12),
+    "hadamard_quantize_nvfp4 down": Grid(256, 4, 16),
+}
+"""Kernel file, and `down` for its launches on groups along columns -> grid; a thread has `unroll` groups."""
 
 
 class RotationArguments(Nvfp4Arguments):
@@ -62,16 +67,22 @@ def hadamard_quantize_nvfp4(call: DeviceCall, given: Rotated[View]) -> None:
     _launch(call, kernel, "rotate_quantize", given, arguments, least=1 if given.amax else 0)
 
 
+def _by_warps(given: Rotated[View]) -> bool:
+    """Return whether warps rotate the groups together: of bfloat16, to bfloat16."""
+    return given.kind == 1 and not given.wide
+
+
 def _arguments(structure: type[RotationArguments], given: Rotated[View]) -> RotationArguments:
     """Return the arguments without outputs."""
     x = given.x
     m, k = x.shape
     down = given.axis == 0
     size = x.dtype.itemsize
-    per_row, vector = (-(-m // GROUP), size) if down else (k // GROUP, 16)
+    per_row = -(-m // GROUP) if down else k // GROUP
+    vector = size if down and not _by_warps(given) else 16
     if m >> 32 or k >> 32:
         raise ShapeError(f"{x.name} has shape {x.shape}; allowed are fewer than 2**32 rows and columns")
-    aligned = x.address % vector == 0 and (m == 1 or x.strides[0] % vector == 0)
+    aligned = x.address % vector == 0 and (m == 1 or x.strides[0] % vector == 0) and (k * size) % vector == 0
     return structure(
         x.address, None, given.amax.address if given.amax else None, None, None, None,
         (k if down else m) * per_row, x.strides[0], 0,
@@ -80,17 +91,28 @@ def _arguments(structure: type[RotationArguments], given: Rotated[View]) -> Rota
     )  # fmt: skip
 
 
+def _grid(kernel: str, given: Rotated[View]) -> Grid:
+    return TUNING[f"{kernel}{' down' * (given.axis == 0)}"]
+
+
 def _defines(kernel: str, given: Rotated[View]) -> tuple[str, ...]:
-    return (*TUNING[kernel].defines, *layout_defines(("bytes", given.layout)))
+    return (*_grid(kernel, given).defines, *layout_defines(("bytes", given.layout)))
 
 
 def _launch(
     call: DeviceCall, kernel: str, name: str, given: Rotated[View], arguments: RotationArguments, least: int = 0
 ) -> None:
     """Launch a function on all groups, on at least so many CTAs."""
-    threads, down = TUNING[kernel].threads, given.axis == 0
-    tiles = -(-arguments.k // WARP) * -(-arguments.per_row // (threads // WARP))
-    blocks = max(least, tiles if down else -(-arguments.chunks // threads))
+    threads, unroll = _grid(kernel, given)[:2]
+    x = given.x
+    if given.axis == 0:
+        way, across = "_down", WARP << _by_warps(given)
+        tiles = -(-arguments.k // across) * -(-arguments.per_row // (threads // WARP * unroll))
+    else:
+        gaps = arguments.m > 1 and x.strides[0] != arguments.k * x.dtype.itemsize
+        way = "_flat" if arguments.aligned and not gaps and given.layout == "bytes" else ""
+        tiles = -(-arguments.chunks // (threads * unroll))
+    blocks = max(least, tiles)
     if blocks:
-        function = f"{name}_{NAMES[given.kind]}{'_down' * down}"
+        function = f"{name}_{NAMES[given.kind]}{way}"
         call.launch(kernel, function, _defines(kernel, given), (blocks, 1), threads, arguments)

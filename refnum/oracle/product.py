@@ -166,7 +166,7 @@ def matmul_fp8(
         left, right = scales(i, j, 0)
         if _rows(a_scales, len(a)) and _rows(b_scales, len(b)):
             return float32_multiply(float32_multiply(total, right), left)
-        return float32_multiply(total, float32_multiply(left, right))
+        return float32_fused(total, float32_multiply(left, right), 0)
 
     def entry(i: int, j: int) -> int:
         sums = []

@@ -161,6 +161,7 @@ constexpr Part PARTS[] = {
     {"N19.4/parts", "parts of K have equal lengths"},
     {"N19.5", "the two scales are multiplied first for rows only"},
     {"N19.5/fused", "scaled runs are rounded before they are added"},
+    {"N19.5/zero", "a whole sum whose scaled value is exactly zero keeps its sign"},
     {"N19.5/block", "every block has the first one's scale"},
     {"N19.6", "NaN is 0x7FC00000"},
     {"N19.6/zero", "zero times infinity is an infinity"},

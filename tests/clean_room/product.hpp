@@ -162,7 +162,8 @@ inline Word scaled_run(const Product& p, Word sum, Word r, Word left, Word right
 inline Word whole_scaled(const Product& p, Word t, Word left, Word right) {  // N19.5, not by block
     bool rows = p.a_scales.by_row() && p.b_scales.by_row();
     if (READ("N19.5", rows, !rows)) return multiply(multiply(t, right), left);
-    return multiply(t, multiply(left, right));
+    if (WRONG("N19.5/zero")) return multiply(t, multiply(left, right));
+    return fused(0, t, multiply(left, right));
 }
 
 inline Word product_entry(const Product& p, std::size_t i, std::size_t j, const Order& order) {

@@ -4,7 +4,8 @@ import numpy as np
 
 import refnum
 from refnum.conformance.cases.case import Case
-from refnum.conformance.cases.operation import run_golden
+from refnum.conformance.cases.operation import OPERATIONS, run_golden
+from refnum.conformance.commands.check.control_cases import control_cases
 
 
 def quantise(*values, dtype=np.float32, bits=None):
@@ -28,3 +29,8 @@ def distant(columns=False):
     return Case(
         name, "HOPPER", {"scale": "max", **({"splits": [2]} if columns else {})}, {"packed": packed, "scales": scales}
     )
+
+
+def control(operation, **params):
+    (case,) = control_cases(operation, "HOPPER", {**OPERATIONS[operation].defaults(), **params})
+    return case

@@ -14,7 +14,7 @@ from bench_tools import PLAIN, SHAPE, Host, model, subject
 from refnum.conformance.cases.operation import OPERATIONS, call_golden
 from refnum.conformance.commands.bench import agree, document, inputs, lines, measure, tables
 from refnum.conformance.commands.bench.clock import Times, in_turn, sets_for
-from refnum.conformance.commands.bench.contender import Contender, Prepared, as_written, of_subject, tunings_of
+from refnum.conformance.commands.bench.contender import Contender, Prepared, of_subject, tunings_of
 from refnum.conformance.subjects.subject import from_dict
 from refnum.errors import ArgumentError, UnsupportedError
 
@@ -380,23 +380,3 @@ def test_other_cuts_of_a_launch_are_timed_within_their_contexts():
     assert used == ["THREADS=64", "THREADS=512"] * measure.ROUNDS
     with pytest.raises(UnsupportedError, match="stand-in has no `tunings`"):
         tunings_of(subject(), chosen)
-
-
-def test_copies_keep_the_distance_of_rows():
-    case = inputs.make(np, lines.select(["SwiGLU -> FP8, gate and up in one array"])[0], SHAPE)
-    for copy in inputs.copies(case, 2):
-        assert copy.inputs["gate"].strides == (4 * 128, 2)
-        np.testing.assert_array_equal(copy.inputs["gate"], case.inputs["gate"])
-
-
-def test_an_array_to_write_is_given_where_the_default_names_a_dtype():
-    """Of products `out` is a dtype or the array."""
-    seen = []
-
-    def matmul_fp8(a, b, out="float32"):
-        seen.append(out)
-
-    a = np.zeros((2, 32), np.uint8)
-    for out in ("float32", np.empty((2, 2), np.float32)):
-        as_written(matmul_fp8, "matmul_fp8", {"a": a, "b": a, "out": out})()
-    assert seen[0] == "float32" and isinstance(seen[1], np.ndarray)

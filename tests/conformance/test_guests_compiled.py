@@ -89,7 +89,7 @@ def test_a_wrong_kernel_in_jax_is_a_mismatch():
     assert row["outcome"] == "mismatch" and row["failing"] and not row["faults"]
 
 
-def test_a_numba_function_itself_is_a_subject():
+def test_a_numba_function_itself_is_a_subject(little_structure):
     """A dispatcher is no Python function: its arguments are still seen by name."""
     numba = pytest.importorskip("numba")
     types = numba.types

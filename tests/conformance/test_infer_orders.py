@@ -40,7 +40,9 @@ def test_an_order_of_a_bfloat16_product_is_found(order, tmp_path):
     told = CliRunner().invoke(app, given)
     assert told.exit_code == 0, told.output
     (same,) = [names for names in candidates(1024, False, "wgmma_bf16") if order in names]
-    assert f"order {' or '.join(same)}, every bit" in " ".join(told.output.split())
+    words = " ".join(told.output.split())
+    assert f"order {same[0]}, every bit" in words
+    assert (f"other names of these sums at this K: {', '.join(same[1:])}" in words) == bool(same[1:])
     refused = CliRunner().invoke(app, [*given, "--scales", "rows"])
     assert refused.exit_code == 2 and "products of bfloat16 have none" in refused.output
 
@@ -49,6 +51,18 @@ def test_an_order_of_a_bfloat16_product_is_found(order, tmp_path):
 def test_products_with_scales(scales):
     for order in ("promote128", "split2"):
         assert infer_order("it", model(order), (20, 300, 1152), scales).fits[0] == order
+
+
+@pytest.mark.parametrize("scales", ["blocks", "squares"])
+@pytest.mark.parametrize("order", ["promote128", "promote64", "split2", "split3", "split6"])
+def test_bfloat16_results_tell_orders_of_scaled_blocks_apart(order, scales):
+    found = infer_order("it", model(order, "bfloat16"), (16, 140, 2048), scales)
+    assert found.fits == [order, *found.same] and not found.untold
+
+
+def test_other_names_of_the_same_sums_come_after_the_simplest():
+    found = infer_order("it", model("split8-chain"), (8, 4, 1024))
+    assert found.fits == ["promote128", "split8", "split8-chain"] and found.same == ["split8", "split8-chain"]
 
 
 def test_names_of_the_same_sums_stand_together():

@@ -111,6 +111,15 @@ def test_more_of_the_same_kind_is_new_too():
     assert difference(new, old, ("new", "old")).exit == 0
 
 
+def test_of_two_kinds_a_diff_shows_the_page_of_the_one_that_grew():
+    new = judged(and_ties_up)
+    row = new["results"][0]
+    fewer = [{**one, "count": one["count"] - (one["class"] == "F")} for one in row["differences"]]
+    old = {**new, "results": [{**row, "differences": fewer}]}
+    shown = difference(old, new, ("old", "new")).new[0].failures
+    assert {record["difference"]["class"] for record in shown} == {"F"} and len(shown) < len(row["failures"])
+
+
 def test_every_difference_is_in_the_terminal_and_on_the_page():
     for text in (as_text(judged(and_ties_up)), html(judged(and_ties_up))):
         assert "Differences, by class of input" in text and "magnitude" in text and "finite" in text

@@ -11,7 +11,7 @@ from refnum.conformance.cases.levels import NO_LEVEL, P1
 from refnum.conformance.commands.check.plan import Plan
 from refnum.conformance.mismatches.diagnose import Seen
 from refnum.conformance.mismatches.failures import Presenter
-from refnum.conformance.mismatches.products import MOST, NEAR, orders_given, product_page
+from refnum.conformance.mismatches.products import MOST, NEAR, order_advice, orders_given, product_page
 from refnum.conformance.reports.text import page_text
 from refnum.conformance.subjects.subject import Subject
 from refnum.conformance.verdicts.tally import Failure
@@ -103,3 +103,17 @@ def test_the_orders_that_give_all_bits(order):
     bits = refnum.matmul_fp8(**inputs, order=order).view(np.uint32)
     assert orders_given([Seen(case, {"values": bits})]) == [order]
     assert orders_given([Seen(case, {"values": bits ^ np.uint32(1)})]) == []
+
+
+def test_each_product_of_several_orders_is_named():
+    seen = []
+    for number, order in enumerate(["split2", "split3", "split3"]):
+        scales = np.random.default_rng(number).uniform(1, 2, (9, 6)).astype(np.float32)
+        inputs = {"a": drawn((9, 768), 2 * number), "b": drawn((7, 768), 2 * number + 1), "a_scales": scales}
+        bits = refnum.matmul_fp8(**inputs, order=order).view(np.uint32)
+        seen.append(Seen(Case("matmul_fp8", "HOPPER", PARAMS, inputs), {"values": bits}))
+    said = "these are the bits of order=split2, not of promote128"
+    assert order_advice(seen[:1]) == said
+    assert order_advice(seen) == f"{said}; other failing products have 2 of order=split3"
+    unnamed = Seen(seen[1].case, {"values": seen[1].observed["values"] ^ np.uint32(1)})
+    assert order_advice([*seen, unnamed]) == order_advice([]) == ""

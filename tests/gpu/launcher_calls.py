@@ -77,6 +77,14 @@ def make(name: str) -> dict[str, Any]:
         "quantize_payload": {"x": bf16(rng, M, K)},
         "fp8_to_payload": fp8,
         "permute_unpack": {"payload": bytes_of(rng, T, K // 32 * 17), "row_map": row_map, "splits": SPLITS},
+        "matmul_fp8": {
+            "a": fp8["codes"], "b": codes(rng, len(SPLITS), 9, K), "a_scales": fp8["scales"],
+            "b_scales": scales(rng, len(SPLITS), 9, -(-K // 128)), "order": "split2", "out": "bfloat16",
+            "splits": SPLITS,
+        },
+        "matmul_bf16": {
+            "a": bf16(rng, M, K), "b": bf16(rng, len(SPLITS), 9, K), "order": "promote32", "splits": SPLITS,
+        },
         "encode_e2m1": {"x": bf16(rng, 2, 3, 70)},
         "encode_e4m3": {"x": floats(rng, 2, 3, 70), "overflow": "nan"},
         "encode_e8m0": {"x": floats(rng, 2, 3, 70), "saturate": True},

@@ -50,6 +50,9 @@ RIGHT = {
                " a.out[threadIdx.x] = s[63 - threadIdx.x]; }", lambda x: x[::-1]),
     "warp order": ("KERNEL { __shared__ uint32_t s[64]; const uint32_t t = threadIdx.x; s[t] = a.x[t]; __syncwarp();"
                    " a.out[t] = s[t ^ 31]; }", lambda x: x[np.arange(64) ^ 31]),
+    "read before and after": ("KERNEL { __shared__ uint32_t s[64]; const uint32_t t = threadIdx.x; s[t] = a.x[t];"
+                              " __syncwarp(); const uint32_t v = s[t ^ 31]; __syncwarp(); s[t] += v; a.out[t] = s[t];"
+                              " }", lambda x: x + x[np.arange(64) ^ 31]),
     "shuffle xor": ("KERNEL { a.out[threadIdx.x] = __shfl_xor_sync(~0u, a.x[threadIdx.x], 5); }",
                     lambda x: x[np.arange(64) ^ 5]),
     "shuffle down": ("KERNEL { a.out[threadIdx.x] = __shfl_down_sync(~0u, a.x[threadIdx.x], 3, 8); }",
@@ -113,6 +116,9 @@ WRONG = {
                        " a.out[threadIdx.x] = s[63 - threadIdx.x]; }", "race|no thread of the CTA has written"),
     "write after read": ("KERNEL { __shared__ uint32_t s[64]; s[threadIdx.x] = 1; __syncthreads();"
                          " a.out[threadIdx.x] = s[63 - threadIdx.x]; s[threadIdx.x] = 2; }", "race"),
+    "write after the warp's read": ("KERNEL { __shared__ uint32_t s[64]; const uint32_t t = threadIdx.x; s[t] = 1;"
+                                    " __syncwarp(); a.out[t] = s[t]; __syncwarp(); a.out[t] += s[t ^ 1]; s[t] = 2; }",
+                                    "race"),
     "shuffle orders nothing": ("KERNEL { __shared__ uint32_t s[64]; s[threadIdx.x] = 1;"
                                " const uint32_t v = __shfl_xor_sync(~0u, 1u, 1);"
                                " a.out[threadIdx.x] = s[threadIdx.x ^ 1] + v;"

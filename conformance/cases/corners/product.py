@@ -184,6 +184,13 @@ def _scaled(left: Format, right: Format, order: str) -> Iterator[Corner]:
                     scales = _bytes(len(sides[name]), number)
                     inputs[f"{name}_scales"] = np.ascontiguousarray(scales_of_kind(scales, one))
             yield f"scales of a {kind or 'none'}, of b {other or 'none'}", inputs
+    tiny, one = np.array([[0x12800000]], np.uint32).view(np.float32), np.ones((1, 1), np.float32)
+    yield "scales whose product is zero", {"a": sides["a"][:8], "b": sides["b"], "a_scales": tiny, "b_scales": -tiny}
+    zero = np.zeros_like(sides["a"][:2])
+    yield (
+        "sums of zero, a negative scale",
+        {"a": zero, "b": sides["b"], "a_scales": -tiny, "b_scales": one},
+    )
     for byte in (252, 2):
         scale = np.full((1, 1), byte, np.uint8)
         yield f"scales of byte {byte}", {"a": sides["a"][:8], "b": sides["b"], "a_scales": scale}

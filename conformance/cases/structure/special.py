@@ -21,10 +21,10 @@ from . import values
 
 DENSITY = np.array([0] * 7 + [1] * 3 + [8] * 6, np.uint32)
 """Sixteenths of the elements of a block that are special, one for each of sixteen kinds of block."""
-FINITE = np.array([0] * 8 + [1, 0, 0] + [1] * 3 + [0] * 2, bool)
-"""Whether those have no Inf and no NaN, which decide everything else in their block."""
 CLASSES, FEW = 6, 8
 """Classes of elements, the last two Inf and NaN, and patterns of each."""
+ALLOWED = CLASSES - 2 * np.array([0] * 8 + [1, 0, 0] + [1] * 3 + [0] * 2, np.uint32)
+"""How many classes those are of: without Inf and NaN, which decide everything else in their block, or all."""
 SCALES = np.array([[0] * 8, [*range(1, 9)], [*range(247, 255)], [255] * 8], np.uint8)
 """Scale bytes: zero, the smallest, the largest, NaN."""
 ELEMENTS = ("x", "gate", "up", "grad", "rows", "codes", "w", "ema")
@@ -66,13 +66,13 @@ def _written(array: np.ndarray, table: np.ndarray, seed: int) -> np.ndarray:
     """Return a matrix with patterns of a table, u32 [class, pattern, sign], written into some of its blocks."""
     rows, columns = array.shape
     kind = (values.noise(rows, -(-columns // 32), seed + 7) >> np.uint32(9)) & np.uint32(15)
-    wide = np.repeat(kind, 32, axis=1)[:, :columns]
     dice = values.noise(rows, columns, seed + 8)
-    struck = (dice & np.uint32(15)) < DENSITY[wide]
-    one = (dice >> np.uint32(4) & np.uint32(0xFFF)) % np.where(FINITE[wide], np.uint32(CLASSES - 2), np.uint32(CLASSES))
-    pattern = table[one, dice >> np.uint32(17) & np.uint32(FEW - 1), dice >> np.uint32(31)]
-    bits = float_bits(array)
-    return np.where(struck, pattern.astype(bits.dtype), bits).view(array.dtype)
+    struck = np.nonzero((dice & np.uint32(15)) < np.repeat(DENSITY[kind], 32, axis=1)[:, :columns])
+    dice = dice[struck]
+    one = (dice >> np.uint32(4) & np.uint32(0xFFF)) % ALLOWED[kind[struck[0], struck[1] >> 5]]
+    bits = float_bits(array).copy()
+    bits[struck] = table[one, dice >> np.uint32(17) & np.uint32(FEW - 1), dice >> np.uint32(31)].astype(bits.dtype)
+    return bits.view(array.dtype)
 
 
 def _scales(array: np.ndarray, seed: int) -> np.ndarray:

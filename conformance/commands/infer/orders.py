@@ -47,8 +47,10 @@ class Ruled:
 class OrderInference:
     """What was found: the orders that give every bit, those ruled out, and how many results were compared.
 
-    tree: where no order fits, the tree of the sums in words (`tree.Node.words`), if one was found. E4M3 with float32
-    results alone: those of bfloat16 cannot count what is lost.
+    fits: the simplest first. same: those of them that are other names of the first one's sums at this K, where a part
+    or a run is all of K or one block; the results that were compared do not tell the rest from it. tree: where no order
+    fits, the tree of the sums in words (`tree.Node.words`), if one was found. E4M3 with float32 results alone: those of
+    bfloat16 cannot count what is lost.
     """
 
     name: str
@@ -57,6 +59,7 @@ class OrderInference:
     dtype: str = ""
     compared: int = 0
     fits: list[str] = field(default_factory=list)
+    same: list[str] = field(default_factory=list)
     ruled_out: list[Ruled] = field(default_factory=list)
     tree: str = ""
 
@@ -64,6 +67,11 @@ class OrderInference:
     def exact(self) -> bool:
         """Whether a named order gives every bit."""
         return bool(self.fits)
+
+    @property
+    def untold(self) -> list[str]:
+        """The orders of other sums than the first one's that give every bit too."""
+        return [name for name in self.fits[1:] if name not in self.same]
 
 
 def infer_order(
@@ -103,10 +111,12 @@ def infer_order(
     left = candidates(k, scales in ("blocks", "squares"), PRODUCTS[operation])
     found = OrderInference(name, shape, scales)
     for draw in range(DRAWS):
-        drawn = _draw(np.random.default_rng([seed, draw]), product, shape, scales)
+        whole = draw > 0 and scales in ("blocks", "squares") and k % (2 * BLOCK) == 0
+        drawn = _draw(np.random.default_rng([seed, draw]), product, shape, scales, whole)
         found.compared, found.dtype = found.compared + drawn.got.size, drawn.dtype
         left = [names for names in left if not _ruled_out(found, golden, names[0], drawn)]
     found.fits = [name for names in left for name in names]
+    found.same = left[0][1:] if left else []
     if not found.exact and narrow and found.dtype == "float32":
         seen = summation_tree(_probe(product, shape, scales), shape)
         found.tree = seen[0].words(seen[1]) if seen else ""
@@ -132,9 +142,11 @@ class _Drawn:
     dtype: str
 
 
-def _draw(rng: np.random.Generator, product: Product, shape: tuple[int, int, int], scales: str) -> _Drawn:
+def _draw(
+    rng: np.random.Generator, product: Product, shape: tuple[int, int, int], scales: str, whole: bool = False
+) -> _Drawn:
     m, n, k = shape
-    a, b, keywords = _operands(rng, m, n, k, scales)
+    a, b, keywords = _operands(rng, m, n, k, scales, whole)
     result = _called(product, a, b, keywords, (m, n))
     first = min(n, BLOCK) if scales == "squares" else n  # columns of one square
     rows, columns = (np.sort(rng.choice(size, min(size, SAMPLE), replace=False)) for size in (m, first))
@@ -168,21 +180,27 @@ def _ruled_out(found: OrderInference, golden: Product, order: str, drawn: _Drawn
 
 
 def _operands(
-    rng: np.random.Generator, m: int, n: int, k: int, scales: str
+    rng: np.random.Generator, m: int, n: int, k: int, scales: str, whole: bool = False
 ) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
     """Return codes whose exact products cancel, block by block of 32 in another order, and scales.
 
     Blocks differ in magnitude, so that float32 sums of their results are rounded: in `b` each 128 of K, in `a` each 32,
-    128 or 512, by turns of the rows.
+    128 or 512, by turns of the rows. Scales of 128 terms cancel only where blocks of 128 stay `whole` and take their
+    scales along: what is left then is the rounding of the sums of blocks, and nothing of the steps within.
     """
-    half, columns = k // 2, np.arange(k // 2)
+    half, columns, unit = k // 2, np.arange(k // 2), BLOCK if whole else STEP
     grain = np.array([STEP, BLOCK, 4 * BLOCK])[np.arange(m) % 3]
     left = _exponents(rng, (m, half))[np.arange(m)[:, None], columns // grain[:, None]]
     right = np.broadcast_to(_exponents(rng, (half,))[columns // BLOCK], (n, half))
     a, b = (e << 3 | rng.integers(0, 8, e.shape) | rng.integers(0, 2, e.shape) << 7 for e in (left, right))
-    again = (rng.permutation(half // STEP)[:, None] * STEP + np.arange(STEP)).ravel()
+    order = rng.permutation(half // unit)
+    again = (order[:, None] * unit + np.arange(unit)).ravel()
     a, b = np.concatenate([a, a[:, again] ^ 0x80], axis=1), np.concatenate([b, b[:, again]], axis=1)
-    return a.astype(np.uint8), b.astype(np.uint8), _scales(rng, m, n, k, scales)
+    given = _scales(rng, m, n, k, scales)
+    if whole:
+        for x in given.values():
+            x[:, len(order) :] = x[:, order]
+    return a.astype(np.uint8), b.astype(np.uint8), given
 
 
 def _exponents(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:

@@ -102,7 +102,11 @@ def tell_order(found: OrderInference, out: Console) -> int:
     m, n, k = found.shape
     what = f"{escape(found.name)} at M, N, K = {m}, {n}, {k}, scales {found.scales}, {found.dtype}"
     if found.exact:
-        out.print(f"{what}: order [bold]{' or '.join(found.fits)}[/], every bit of {found.compared} results")
+        out.print(f"{what}: order [bold]{found.fits[0]}[/], every bit of {found.compared} results", soft_wrap=True)
+        if found.same:
+            out.print(f"  other names of these sums at this K: {', '.join(found.same)}", soft_wrap=True)
+        if found.untold:
+            out.print(f"  these results do not tell it from {', '.join(found.untold)}", soft_wrap=True)
     else:
         out.print(f"{what}: no named order gives every bit of {found.compared} results", soft_wrap=True)
     digits = 8 if found.dtype == "float32" else 4

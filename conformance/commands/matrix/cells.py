@@ -16,7 +16,7 @@ from ...cases.levels import CLASSES, LEVELS, NO_LEVEL
 from ...cases.operation import OPERATIONS, as_bits, run_golden
 from ...subjects.peers.difference import Difference, expected
 from ...verdicts.compare import equal_at
-from .inputs import Rows
+from .inputs import SHARED, Rows
 
 EQUAL, DOCUMENTED, NEW, VANISHED, OTHER, REFUSED = "equal", "documented", "new", "vanished", "other", "refused"
 STATES = (EQUAL, DOCUMENTED, NEW, VANISHED, OTHER, REFUSED)
@@ -90,9 +90,11 @@ def one_nan(bits: np.ndarray) -> np.ndarray:
 
 
 def differing_rows(golden: Mapping[str, np.ndarray], observed: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Return which rows differ in any byte."""
+    """Return which rows differ in any byte of an output that has rows."""
     hit: np.ndarray | None = None
     for name, want in golden.items():
+        if name in SHARED:
+            continue
         unequal = want != observed[name]
         unequal = unequal.reshape(len(unequal), -1).any(axis=1)
         hit = unequal if hit is None else hit | unequal
@@ -188,7 +190,8 @@ def show_row(
 ) -> dict[str, Any]:
     """Return the first difference of a row in words: the input, and the first place where both sides part."""
     inputs = {name: _nonzero(array) for name, array in given.row(index).items()}
-    for name, want in sorted(golden.items(), key=lambda item: item[0] != "scales"):  # codes follow from the scale
+    of_rows = {name: want for name, want in golden.items() if name not in SHARED}
+    for name, want in sorted(of_rows.items(), key=lambda item: item[0] != "scales"):  # codes follow from the scale
         left, right = want[index].reshape(-1), observed[name][index].reshape(-1)
         if name == "packed":
             left, right = unpack_nibbles(left[None, :])[0], unpack_nibbles(right[None, :])[0]

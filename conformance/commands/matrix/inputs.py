@@ -29,8 +29,8 @@ class Rows:
 
     inputs: name -> array whose first axis is the row. classes: letter index of each row (N17).
 
-    keys: what a `Difference` speaks of -> its unsigned pattern for each row: `x`, `amax`, `codes`, `scales`, or
-    `zero_block`, the scale byte of a tile that has a block of zeros, else 0.
+    keys: what a `Difference` speaks of -> its unsigned pattern for each row: `x`, `amax`, `codes`, `scales`,
+    `zero_block`, the scale byte of a tile that has a block of zeros, else 0, or `minus_zero`, 1 where a row has a -0.
     """
 
     inputs: Mapping[str, np.ndarray]
@@ -44,7 +44,22 @@ class Rows:
 
     def row(self, index: int) -> dict[str, np.ndarray]:
         """Return the inputs of one row."""
-        return {name: array[index : index + 1] for name, array in self.inputs.items()}
+        return chosen(self.inputs, np.array([index]))
+
+
+def select(given: Rows, rows: np.ndarray) -> Rows:
+    """Return some of the rows, by a mask or by numbers."""
+    keys = {name: key[rows] for name, key in given.keys.items()}
+    return Rows(chosen(given.inputs, rows), given.classes[rows], keys)
+
+
+SHARED = ("tensor_amax",)
+"""Inputs and outputs that all rows of a call have in common."""
+
+
+def chosen(given: Mapping[str, np.ndarray], rows: np.ndarray) -> dict[str, np.ndarray]:
+    """Return the inputs of some rows, by a mask or by numbers."""
+    return {name: array if name in SHARED else array[rows] for name, array in given.items()}
 
 
 _MIDPOINTS = (0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0)
@@ -84,7 +99,7 @@ def _led(width: int, sixteenths: int) -> np.ndarray:
     if sixteenths < 16:
         place = (amax.astype(np.int64) + 3 >> 19) % 16
         amax = amax[np.isin(place, (0, 8, 12, 14)) | (amax >= 0x7F800000)]
-    blocks = survey.blocks_led_by(amax)
+    blocks = survey.blocks_led_by(amax, min(width, 32))
     return np.tile(blocks, (1, width // 32)) if width > 32 else blocks
 
 
@@ -92,7 +107,7 @@ def _specials(width: int) -> np.ndarray:
     """Blocks with NaN, Inf or both beside finite numbers, and blocks of -0: float32 [N, width]."""
     rows = []
     for pattern in (0x7FC00000, 0xFFC00000, 0x7F800001, 0x7F800000, 0xFF800000):
-        for lane in (0, 15, 31):
+        for lane in (0, 15, 31) if width > 16 else (0, 15):
             block = np.zeros(width, np.uint32)
             block[:4] = np.array([1.0, -0.25, 3.0, -0.0], np.float32).view(np.uint32)
             block[lane] = pattern
@@ -103,7 +118,7 @@ def _specials(width: int) -> np.ndarray:
 
 
 def _floats(width: int, dtype: str) -> Rows:
-    x = np.concatenate([plain(width), _specials(width), _led(width, 16 if width == 32 else 4)])
+    x = np.concatenate([plain(width), _specials(width), _led(width, 4 if width == 128 else 16)])
     with np.errstate(all="ignore"):
         x = x.astype(FLOATS[dtype])
     if dtype != "float32":  # what the narrower type cannot tell apart is dropped, the first of each kept
@@ -112,6 +127,21 @@ def _floats(width: int, dtype: str) -> Rows:
     bits = float32_bits(np.ascontiguousarray(x))
     amax = (bits & np.uint32(0x7FFFFFFF)).max(axis=1)
     return Rows({"x": x}, classify(amax), {"amax": amax})
+
+
+TENSOR_AMAX = 1000.0
+"""The tensor maximum of NVFP4 rows: no power of two, so that it does not divide out."""
+
+
+def _nvfp4(params: Mapping[str, Any]) -> Rows:
+    """Blocks of 16: every boundary maximum for which a scale is neither zero nor above 448, and few others."""
+    every = _floats(16, params["input"])
+    amax = every.keys["amax"]
+    least, most = np.array([TENSOR_AMAX * 2.0**-20, TENSOR_AMAX], np.float32).view(np.uint32)
+    found = select(every, (amax >= least) & (amax <= most) | (amax & 0x7FFFFF == 0) | (every.classes != 0))
+    minus_zero = (float32_bits(np.ascontiguousarray(found.inputs["x"])) == _BITS).any(axis=1)
+    keys = {**found.keys, "minus_zero": minus_zero.astype(np.uint8)}
+    return Rows({**found.inputs, "tensor_amax": np.array([TENSOR_AMAX], np.float32)}, found.classes, keys)
 
 
 def _casts(dtype: str) -> Rows:
@@ -173,6 +203,7 @@ _MAKERS: Mapping[str, Callable[[Mapping[str, Any]], Rows]] = {
     "quantize_mxfp4": lambda p: _floats(32, p["input"]),
     "quantize_mx": lambda p: _floats(32, p["input"]),
     "quantize_fp8_tiles": lambda p: _floats(128, p["input"]),
+    "quantize_nvfp4": _nvfp4,
     "dequantize_mxfp4": lambda p: _packed(),
     "dequantize_mx": lambda p: _coded(32, 1 << get_format(p["element"]).bits),
     "dequantize_fp8_tiles": lambda p: _coded(128, 256),
@@ -190,8 +221,8 @@ OPERATIONS = tuple(_MAKERS)
 
 
 def wanted(operation: str, params: Mapping[str, Any]) -> bool:
-    """Whether the matrix runs a variant: both float inputs that peers take, one tile shape."""
-    return params.get("input") in (None, "float32", "bfloat16") and list(params.get("tile", (1, 128))) == [1, 128]
+    """Whether the matrix runs a variant: both float inputs that peers take, tiles of one row."""
+    return params.get("input") in (None, "float32", "bfloat16") and params.get("tile", (1,))[0] == 1
 
 
 @functools.cache

@@ -143,7 +143,7 @@ def _judged(variant: Variant, profile: str) -> dict[str, Any]:
     if not got.taken.any():
         return {**record, **_as_record(Cell(cells.REFUSED, level=NO_LEVEL, words=got.words), {})}
     given = inputs.rows(variant.operation, variant.params)
-    part = given if got.taken.all() else select(given, got.taken)
+    part = given if got.taken.all() else inputs.select(given, got.taken)
     case, golden = cells.golden_of(variant.operation, profile or used, variant.params, part)
     wanted, observed = cells.comparable(case, golden, got.outputs)
     known = [entry for entry in all_differences() if entry.subject in (variant.name, base_name(variant.name))
@@ -164,12 +164,6 @@ def _as_record(cell: Cell, first: Mapping[str, Any]) -> dict[str, Any]:
             "words": cell.words, "first": dict(first)}  # fmt: skip
 
 
-def select(given: Rows, kept: np.ndarray) -> Rows:
-    """Return some of the rows."""
-    return Rows({name: array[kept] for name, array in given.inputs.items()}, given.classes[kept],
-                {name: key[kept] for name, key in given.keys.items()})  # fmt: skip
-
-
 def answer(subject: Subject, operation: str, profile: str, params: Mapping[str, Any], given: Rows) -> Answer:
     """Call a peer on all rows that its contract holds; where it refuses, on each kind of input by itself."""
     inside = rows_inside(Case(operation, profile, params, given.inputs), subject.inputs)
@@ -178,7 +172,7 @@ def answer(subject: Subject, operation: str, profile: str, params: Mapping[str, 
     words = f"{contract_words(subject.inputs)} holds {int(inside.sum()):,} of {given.count:,} rows"
     if not inside.any():
         return Answer({}, inside, words)
-    part = _answer(subject, operation, profile, params, select(given, inside))
+    part = _answer(subject, operation, profile, params, inputs.select(given, inside))
     taken = inside.copy()
     taken[inside] = part.taken
     return Answer(part.outputs, taken, f"{words}; {part.words}" if part.words else words)
@@ -197,7 +191,7 @@ def _answer(subject: Subject, operation: str, profile: str, params: Mapping[str,
         if not chosen.any() or chosen.all():
             continue
         try:
-            part = {name: array[chosen] for name, array in given.inputs.items()}
+            part = inputs.chosen(given.inputs, chosen)
             piece = call_rows(subject, operation, profile, params, part, int(chosen.sum()))
         except Exception as error:
             words = f"{type(error).__name__}: {error}".splitlines()[0][:200]
@@ -213,9 +207,12 @@ def _joined(parts: Mapping[str, tuple[np.ndarray, dict[str, np.ndarray]]], taken
     joined: dict[str, np.ndarray] = {}
     for chosen, piece in parts.values():
         for name, array in piece.items():
+            if name in inputs.SHARED:
+                joined[name] = array
+                continue
             whole = joined.setdefault(name, np.zeros((taken.size, *array.shape[1:]), array.dtype))
             whole[chosen] = array
-    return {name: array[taken] for name, array in joined.items()}
+    return inputs.chosen(joined, taken)
 
 
 def call_rows(
@@ -230,6 +227,9 @@ def call_rows(
     filled = -(-count // (beside * ROW_GROUP)) * beside * ROW_GROUP if beside > 1 else count
     wide = {}
     for name, array in given.items():
+        if name in inputs.SHARED:
+            wide[name] = array.copy()
+            continue
         if filled != count:
             array = np.concatenate([array, np.zeros((filled - count, *array.shape[1:]), array.dtype)])
         array = array.reshape(filled // beside, -1) if beside > 1 else array
@@ -248,6 +248,9 @@ def call_rows(
     found = {}
     for output, array in zip(outputs, arrays, strict=True):
         bits = as_bits(array)
+        if output.name in inputs.SHARED:
+            found[output.name] = bits
+            continue
         if bits.size % filled:
             raise UnsupportedError(f"{output.name} has shape {list(array.shape)}")
         flat = bits.reshape(filled, -1)[:count]

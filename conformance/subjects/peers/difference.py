@@ -49,6 +49,8 @@ BUG_CLASSES: Mapping[str, str] = {
     "byte-0-applied-wrong": "SCALE_MIN_NORMAL",
     "decode-scale-shifted": "E8M0_ZERO_IS_TINY",
     "decode-scale-255": "E8M0_FF_NOT_NAN",
+    "nan-block-is-nan-scale": "NVFP4_NAN_IN_MAXIMUM",
+    "above-six-wraps": "NVFP4_ABOVE_SIX_WRAPS",
     "minus-zero-lost": "SIGN_OF_ZERO_LOST",
     "underflow-keeps-sign": "NEGATIVE_ZERO_POLICY",
     "plus-zero-is-minus-zero": "NEGATIVE_ZERO_POLICY",
@@ -71,7 +73,7 @@ class Difference:
     where: inclusive ranges of float32 bit patterns, of the element (`of="x"`, casts), of the block's amax magnitude
     (`of="amax"`, quantisers) or of any element divided by the golden scale (`of="quotient"`, quantisers); or of the
     golden scale byte (`of="byte"`, quantisers), the code (`of="codes"`, decoders), the scale byte (`of="scales"`), or
-    that of a tile with a block of zeros (`of="zero_block"`).
+    that of a tile with a block of zeros (`of="zero_block"`), or 1 for a row with a -0 (`of="minus_zero"`).
     example: the smallest such pattern; golden, peer: what each gives there (the scale byte for `amax`, unless
     `output` says `codes`: then both give the same scale and other codes). A peer value of None means it refuses.
     exact: False when only the place is known and not every pattern there differs (it depends on a maths library).
@@ -100,7 +102,7 @@ class Difference:
     @property
     def input_classes(self) -> str:
         """Letters of the input classes (N17) that the ranges meet; of the element itself for a cast, none for codes."""
-        if self.of in ("codes", "zero_block"):
+        if self.of in ("codes", "zero_block", "minus_zero"):
             return ""
         spans = [(low & 0x7FFFFFFF, high & 0x7FFFFFFF) for low, high in self.where]
         return "".join(
@@ -175,6 +177,18 @@ def tile_scale(subject: str, kind: str, words: str, place: Range, scale: int) ->
     """Return a disagreement of an FP8 tile quantiser about an amax that is zero, Inf or NaN; the model gives 127."""
     return Difference(subject, "quantize_fp8_tiles", f"{kind}-tile-scale", words, "N6", (place,), place[0], 127, scale,
                       of="amax")  # fmt: skip
+
+
+def nvfp4_nan_block(subject: str, golden: int, peer: int, words: str) -> Difference:
+    """Return the disagreement of an NVFP4 quantiser whose block with a NaN has the scale NaN."""
+    return Difference(subject, "quantize_nvfp4", "nan-block-is-nan-scale", words, "N21", (POSITIVE_NAN,),
+                      POSITIVE_NAN[0], golden, peer, of="amax")  # fmt: skip
+
+
+def nvfp4_minus_zero(subject: str, words: str) -> Difference:
+    """Return the disagreement of an NVFP4 quantiser that makes -0 to +0."""
+    return Difference(subject, "quantize_nvfp4", "minus-zero-lost", words, "N21", ((1, 1),), 1, 8, 0, of="minus_zero",
+                      output="codes", exact=False)  # fmt: skip
 
 
 def zero_tile_scale(subject: str) -> Difference:

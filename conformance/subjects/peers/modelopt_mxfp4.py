@@ -1,17 +1,23 @@
-"""NVIDIA ModelOpt's `MXFP4QTensor`, its packer in PyTorch. The file is read by itself: the package needs much more."""
+"""NVIDIA ModelOpt's `MXFP4QTensor` and `NVFP4QTensor`, its packers in PyTorch.
+
+Their files are read by themselves: the package needs much more.
+"""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from typing import Any
 
 from . import foreign
-from .difference import Difference, log2_above_power_of_two, special_exponent_wraps
+from .difference import Difference, log2_above_power_of_two, nvfp4_minus_zero, nvfp4_nan_block, special_exponent_wraps
 from .torch_peer import float32_only, torch_subjects
 
 NAME = "ModelOpt"
 CHECKOUTS = ("", "modelopt", "Model-Optimizer")
-_FILE = "modelopt/torch/quantization/qtensor/mxfp4_tensor.py"
+_FOLDER = "modelopt/torch/quantization"
+_FILE = f"{_FOLDER}/qtensor/mxfp4_tensor.py"
+_REDUCTIONS = ("reduce_block_amax", "reduce_block_padding", "reduce_amax")
 
 
 class _Held:
@@ -45,14 +51,44 @@ def dequantize_mxfp4(packed: Any, scales: Any, dtype: str = "float32") -> Any:
     return held.dequantize(getattr(torch, dtype), scale=scales, block_sizes={-1: 32})
 
 
+@functools.cache
+def nvfp4_class() -> Any:
+    """Return NVFP4QTensor."""
+    import torch
+
+    tools = foreign.excerpt(foreign.source(f"{_FOLDER}/utils/core_utils.py", CHECKOUTS), _REDUCTIONS,
+                            {"torch": torch, "F": torch.nn.functional, "_FP8_DTYPES": ()})  # fmt: skip
+    given = {"torch": torch, "BaseQuantizedTensor": _Held, "E2M1_MAX": 6.0, "E4M3_MAX": 448.0, **tools}
+    names = ("NVFP4QTensor", "_cast_per_block_scale_to_fp8", "e2m1_bounds", "e2m1_values")
+    return foreign.excerpt(foreign.source(f"{_FOLDER}/qtensor/nvfp4_tensor.py", CHECKOUTS), names, given)[names[0]]
+
+
+def quantize_nvfp4(x: Any, tensor_amax: Any, variant: str = "MODELOPT") -> tuple[Any, Any, Any]:
+    """NVFP4QTensor.quantize(x, 16) with the tensor scale of get_weights_scaling_factor_2, amax / (6 * 448)."""
+    import torch
+
+    held, scales, _ = nvfp4_class().quantize(x, 16, weights_scaling_factor_2=tensor_amax.float() / (6.0 * 448.0))
+    return held._quantized_data, scales.view(torch.uint8), tensor_amax
+
+
+def _supports(operation: str, profile: str, params: Mapping[str, Any]) -> str:
+    if operation == "quantize_nvfp4" and (params.get("variant") != "MODELOPT" or params.get("tile", (1,))[0] != 1):
+        return "NVFP4QTensor is MODELOPT in blocks of one row"
+    return float32_only(operation, profile, params)
+
+
 def subjects() -> list[dict[str, Any]]:
     """Return the subject on both devices."""
-    operations = {f.__name__: f for f in (quantize_mxfp4, dequantize_mxfp4)}
+    operations = {f.__name__: f for f in (quantize_mxfp4, dequantize_mxfp4, quantize_nvfp4)}
     described = lambda: {"nvidia-modelopt": foreign.version("nvidia-modelopt")}  # noqa: E731
-    return torch_subjects(NAME, operations, ("MODELOPT",), tensor_class, described, float32_only)
+    return torch_subjects(NAME, operations, ("MODELOPT",), tensor_class, described, _supports)
 
 
 DIFFERENCES = (
+    nvfp4_nan_block(
+        NAME, 0x3B, 0xFF, "a NaN is the maximum of its block: the scale is NaN, and every code is that of 6"
+    ),
+    nvfp4_minus_zero(NAME, "the sign comes from x < 0: -0 becomes code 0"),
     Difference(
         NAME,
         "quantize_mxfp4",

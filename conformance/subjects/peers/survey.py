@@ -44,22 +44,22 @@ def every(name: str) -> np.ndarray:
     return _frozen(np.arange(1 << 16, dtype=np.uint16)).view(dtype)
 
 
-def blocks_led_by(amax: np.ndarray) -> np.ndarray:
-    """Blocks whose largest magnitude is given: amax u32 [N] (sign ignored) -> float32 [N, 32].
+def blocks_led_by(amax: np.ndarray, width: int = 32) -> np.ndarray:
+    """Blocks whose largest magnitude is given: amax u32 [N] (sign ignored) -> float32 [N, width].
 
     The maximum wanders over the lanes and both signs; the others are the maximum with its exponent lowered by 0 to
     30 and some low bits changed, so that they meet the element's midpoints; where amax is NaN or Inf the others
     stay finite.
     """
     count = amax.size
-    lane, row = np.arange(32, dtype=np.int64)[None, :], np.arange(count, dtype=np.int64)[:, None]
+    lane, row = np.arange(width, dtype=np.int64)[None, :], np.arange(count, dtype=np.int64)[:, None]
     top = (amax & np.uint32(0x7FFFFFFF)).astype(np.int64)[:, None]
     shared = np.minimum(top, 0x7F7FFFFF)
     mixed = (row * 2654435761 + lane * 40503) >> 3
     lower = np.maximum((shared & 0x7F800000) - ((mixed % 31) << 23), 0)
     fraction = np.where(mixed >> 5 & 1, (shared & 0x7FFFFF) & ~0x7FFFF, mixed >> 7 & 0x7FFFFF)
     others = np.minimum(lower | fraction & 0x7FFFFF, shared)
-    magnitude = np.where(lane == row % 32, top, others)
+    magnitude = np.where(lane == row % width, top, others)
     sign = (mixed >> 11 & 1) << 31
     return (magnitude | sign).astype(np.uint32).view(np.float32)
 

@@ -14,7 +14,7 @@ from typing import Any
 from refnum.errors import UnsupportedError
 
 from . import foreign
-from .difference import INF32, LOG2_SLACK, POSITIVE_NAN, Difference
+from .difference import INF32, LOG2_SLACK, POSITIVE_NAN, Difference, nvfp4_nan_block
 from .torch_peer import Operations, torch_subjects
 
 CHECKOUTS = ("", "ao", "torchao")
@@ -23,6 +23,7 @@ RULES = {"FLOOR": "OCP", "CEIL": "CEIL", "EVEN": "EVEN", "RCEIL": "HOPPER"}
 
 _DTYPES = {"E2M1": "float4_e2m1fn_x2", "E4M3": "float8_e4m3fn", "E5M2": "float8_e5m2",
            "E2M3": "fp6_e2m3", "E3M2": "fp6_e3m2"}  # fmt: skip
+NVFP4_VARIANT = "TORCHAO"
 ELEMENTS = ("E2M1", "E4M3", "E5M2", "E2M3", "E3M2")
 
 
@@ -38,6 +39,12 @@ def module() -> Any:
         return foreign.load("torchao.prototype.mx_formats.mx_tensor", CHECKOUTS)
     finally:
         logging.disable(logging.NOTSET)
+
+
+def nvfp4_module() -> Any:
+    """Return torchao's NVFP4 module."""
+    module()
+    return foreign.load("torchao.prototype.mx_formats.nvfp4_tensor", CHECKOUTS)
 
 
 @functools.cache
@@ -102,6 +109,15 @@ def dequantize_mx(codes: Any, scales: Any, element: str = "E2M1", dtype: str = "
     return module().to_dtype(data, scales.view(torch.float8_e8m0fnu), kind, 32, getattr(torch, dtype)).contiguous()
 
 
+def quantize_nvfp4(x: Any, tensor_amax: Any, variant: str = NVFP4_VARIANT) -> tuple[Any, Any, Any]:
+    """nvfp4_quantize with the tensor scale of per_tensor_amax_to_scale."""
+    import torch
+
+    nvfp4 = nvfp4_module()
+    scales, packed = nvfp4.nvfp4_quantize(x.contiguous(), 16, nvfp4.per_tensor_amax_to_scale(tensor_amax))
+    return packed, scales.view(torch.uint8), tensor_amax
+
+
 def _triton(x: Any, element: str = "E4M3") -> tuple[Any, Any]:
     """triton_to_mxfp8_dim0 with rounding up: bfloat16 in, E4M3 out."""
     import torch
@@ -119,6 +135,12 @@ def _supports(operation: str, profile: str, params: Mapping[str, Any]) -> str:
     if operation == "dequantize_mx" and params.get("element") not in ("E4M3", "E5M2"):
         return "judged through dequantize_mxfp4" if params.get("element") == "E2M1" else "6-bit codes come back packed"
     return ""
+
+
+def _supports_nvfp4(operation: str, profile: str, params: Mapping[str, Any]) -> str:
+    if params.get("variant") != NVFP4_VARIANT or params.get("tile", (1,))[0] != 1:
+        return f"nvfp4_quantize is {NVFP4_VARIANT} in blocks of one row"
+    return "nvfp4_quantize takes float32 and bfloat16" if params.get("input") == "float16" else ""
 
 
 def _supports_triton(operation: str, profile: str, params: Mapping[str, Any]) -> str:
@@ -152,6 +174,9 @@ def subjects() -> list[dict[str, Any]]:
         for rule, profile in RULES.items():
             operations: Operations = {**quantisers(rule), **(decoders if rule == "RCEIL" else {})}
             found += torch_subjects(_name(rule, old), operations, (profile,), _probe(old), described, _supports)
+    found += torch_subjects(
+        "torchao-nvfp4", {"quantize_nvfp4": quantize_nvfp4}, (), nvfp4_module, described, _supports_nvfp4
+    )
     return found + torch_subjects(
         "torchao-triton", {"quantize_mx": _triton}, ("HOPPER",), _probe_triton, described, _supports_triton, ("cuda",)
     )
@@ -306,5 +331,10 @@ def _known_old(rule: str) -> list[Difference]:
     return found
 
 
-DIFFERENCES = tuple(difference for rule in RULES for difference in (*_known(rule), *_known_old(rule)))
+DIFFERENCES = (
+    *(difference for rule in RULES for difference in (*_known(rule), *_known_old(rule))),
+    nvfp4_nan_block(
+        "torchao-nvfp4", 0x3B, 0x7F, "a NaN is the maximum of its block: the scale is NaN, and every code is that of 2"
+    ),
+)
 """Found in the checkout of 2026-08-21 and in release 0.18.0."""

@@ -14,8 +14,9 @@ from refnum.nvfp4_scales import VARIANTS, get_variant
 from ...cases.corners.nvfp4 import AMAX, edge_blocks, one
 from ..draft import DTYPES, INF, NAN, SIGN, Draft, bfloat16, bits, each, float16, float32, octets, plain
 
-FLAGS = ("NVFP4_MAXIMUM_OF_32", "NVFP4_NAN_IN_MAXIMUM", "NVFP4_NO_TENSOR_SCALE", "NVFP4_OTHER_ORDER",
-         "NVFP4_SCALE_NOT_ROUNDED", "NVFP4_SCALE_ROUNDED_UP", "STOCHASTIC_FALSE_CARRY")  # fmt: skip
+FLAGS = ("NVFP4_ABOVE_SIX_WRAPS", "NVFP4_MAXIMUM_OF_32", "NVFP4_NAN_IN_MAXIMUM", "NVFP4_NO_TENSOR_SCALE",
+         "NVFP4_OTHER_ORDER", "NVFP4_SCALE_NOT_ROUNDED", "NVFP4_SCALE_ROUNDED_UP",
+         "STOCHASTIC_FALSE_CARRY")  # fmt: skip
 KNOWN = np.array([[0, -0.0, 0.1, -0.1, 0.25, -0.33, 0.5, -0.75, 1, -1.25, 1.5, -2, 2.5, -3, 3.25, -3.75]], np.float32)
 SEED = 2654435761
 
@@ -45,6 +46,9 @@ def _variant(variant: str) -> Iterator[Draft]:
         blocks = edge_blocks(variant, amax, FP32)[7 * number + 2 :: 5120 // count][:count]
         x = np.ascontiguousarray(blocks.reshape(-1, 32)).view(np.float32)
         yield _draft(f"bounds of scales and codes, tensor maximum {amax:#010x}", x, variant, amax)
+    x = np.zeros((2, 16), np.uint32)
+    x[:, :2] = [[0x3BA7FFFD, 0xBBA7FFFD], [0x3BCFFFFF, 0xBB7FFFFF]]
+    yield _draft("scales rounded down so far that 7 and more of them occur", x.view(np.float32), variant, bits(1000))
     yield _draft("32 blocks of numbers of six binades", _noise((16, 32), 1).view(np.float32), variant)
     yield _draft("squares, the last of two rows", _noise((18, 32), 2).view(np.float32), variant, tall=16)
     for tall in (1, 16):

@@ -16,7 +16,8 @@ from ..draft import DTYPES, Draft, plain
 
 FLAGS = ("PRODUCT_NEVER_PROMOTED", "PRODUCT_NORMALISED", "PRODUCT_PART_RACE", "PRODUCT_ROUNDS_TERMS",
          "PRODUCT_SCALES_SWIZZLED", "PRODUCT_SCALES_TRANSPOSED", "PRODUCT_SCALE_OF_OTHER_BLOCK",
-         "PRODUCT_STEP_IN_FLOAT32", "PRODUCT_SUM_LEFT_OUT", "PRODUCT_TERM_BITS", "PRODUCT_ZERO_JOINS_MAX")  # fmt: skip
+         "PRODUCT_STEP_IN_FLOAT32", "PRODUCT_SUM_LEFT_OUT", "PRODUCT_TERM_BITS", "PRODUCT_ZERO_JOINS_MAX",
+         "PRODUCT_ZERO_SIGN")  # fmt: skip
 PAIRS = ((E4M3, E4M3), (E5M2, E4M3), (E4M3, E5M2), (E5M2, E5M2))
 ORDERS = ("promote128", "chain", "split2")
 
@@ -96,6 +97,25 @@ def _odd(rows: int, blocks: int) -> np.ndarray:
     return bits.astype(np.uint32).view(np.float32)
 
 
+def _zeros() -> Iterator[Draft]:
+    """Scaled sums that are exactly zero, and that round to zero: one has no sign, the other keeps its own."""
+    a, b = np.array([[0x40], [0xC0], [0x80], [0]], np.uint8), np.array([[0x38], [0x01]], np.uint8)
+    for order in ("chain", "promote128"):
+        for out in DTYPES:
+            for left, right in ((0x00000000, 0x3F800000), (0x12800000, 0x92800000), (0x00000001, 0x1F000000)):
+                scales = {"a_scales": _number(left), "b_scales": _number(right)}
+                yield _draft(a, b, "a scaled sum that is zero", order=order, out=out, **scales)
+            yield _draft(a, b, "a negative scale", order=order, out=out, a_scales=_number(0xBF800000))
+        below = {"a_scales": _number(0x1C800000), "b_scales": _number(0x1A000000)}
+        yield _draft(a, b, "a scaled sum that rounds to zero", order=order, **below)
+        rows = {"a_scales": np.repeat(_number(0x92800000), 4, 0), "b_scales": np.repeat(_number(0x12800000), 2, 0)}
+        yield _draft(a, b, "zero with scales of rows", order=order, **rows)
+
+
+def _number(bits: int) -> np.ndarray:
+    return np.array([[bits]], np.uint32).view(np.float32)
+
+
 def _signs() -> Iterator[Draft]:
     """Sums of -0, and zero times infinity."""
     a = np.array([[0x80, 0x80, 0x80], [0x80, 0, 0x80]], np.uint8)
@@ -122,4 +142,4 @@ def _bf16() -> Iterator[Draft]:
 
 
 matmul_bf16 = plain(_bf16)
-matmul_fp8 = plain(_steps, _zero_beside_large, _orders, _scales, _float_scales, _signs)
+matmul_fp8 = plain(_steps, _zero_beside_large, _orders, _scales, _float_scales, _zeros, _signs)

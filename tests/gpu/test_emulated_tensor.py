@@ -1,0 +1,74 @@
+"""The emulated machine's tensor core and directed sums beside the golden model (clause N19.2) and exact rationals."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_emulated_machine import launch
+
+import refnum
+from refnum.gpu import emulate
+
+STEP = """
+KERNEL {
+    __shared__ __align__(16) uint32_t s[128];
+    const uint32_t t = threadIdx.x, row = t / 4, quarter = t % 4;
+    for (int i = 0; i < 4; ++i) s[32 * i + t] = a.x[32 * i + t];
+    __syncwarp();
+    uint32_t w[4], d[4], c[4];
+    const uint32_t at = (uint32_t)__cvta_generic_to_shared(s) + 32 * (t % 16) + 16 * (t / 16);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3]) : "r"(at) : "memory");
+    for (int i = 0; i < 4; ++i) c[i] = a.x[192 + 8 * (row + i / 2 * 8) + 2 * quarter + i % 2];
+    const uint32_t low = a.x[128 + 8 * row + quarter], high = a.x[128 + 8 * row + quarter + 4];
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%10, %11, %12, %13};" : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+        : "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]), "r"(low), "r"(high), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]));
+    for (int i = 0; i < 4; ++i) a.out[8 * (row + i / 2 * 8) + 2 * quarter + i % 2] = d[i];
+}
+"""
+SUMS = """
+KERNEL {
+    uint32_t down, up;
+    const uint32_t t = threadIdx.x;
+    asm("add.rm.f32 %0, %1, %2;" : "=r"(down) : "r"(a.x[t]), "r"(a.x[64 + t]));
+    asm("add.rp.f32 %0, %1, %2;" : "=r"(up) : "r"(a.x[t]), "r"(a.x[64 + t]));
+    a.out[t] = down, a.out[64 + t] = up;
+}
+"""
+
+if not emulate.available()[0]:
+    pytest.skip(emulate.available()[1], allow_module_level=True)
+
+
+@pytest.mark.parametrize("binades", [1, 14, 40, 127])
+def test_a_step_is_that_of_the_model(binades: int, tmp_path: Path) -> None:
+    rng = np.random.default_rng(binades)
+    for _ in range(20):
+        fields = np.maximum(rng.integers(127 - binades, 127 + binades // 2, 24 * 16), 0)
+        codes = (rng.integers(0, 2, 384) << 15 | fields << 7 | rng.integers(0, 128, 384)).astype(np.uint16)
+        codes[rng.random(384) < 0.1] &= 0x8000
+        codes[rng.random(384) < (0.01 if binades == 127 else 0)] |= 0x7F80
+        c = rng.integers(0, 1 << 32, 128, dtype=np.uint32) if binades == 127 else np.zeros(128, np.uint32)
+        x = np.concatenate([codes.view(np.uint32), c])
+        got = launch(tmp_path, STEP, n=320, threads=32, x=x, out=np.zeros(320, np.uint32))[:128]
+        left, right = codes[:256].reshape(16, 16), codes[256:].reshape(8, 16)
+        given = c.view(np.float32).reshape(16, 8)
+        want = refnum.tensor_core_step(left, right, given, "mma_bf16", "BF16", "BF16")
+        assert np.array_equal(want.view(np.uint32).ravel(), got)
+
+
+def test_directed_sums(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    x = (rng.standard_normal(128) * np.exp2(rng.integers(-20, 20, 128))).astype(np.float32)
+    x[:4], x[64:68] = [1, -1, 0, 3], [-1, 1, 0, 2.0**-30]
+    got = launch(tmp_path, SUMS, n=128, x=x.view(np.uint32), out=np.zeros(128, np.uint32)).view(np.float32)
+    for a, b, down, up in zip(x[:64], x[64:], got[:64], got[64:], strict=True):
+        exact = Fraction(float(a)) + Fraction(float(b))
+        assert Fraction(float(down)) <= exact <= Fraction(float(up))
+        assert down == up if Fraction(float(np.float32(a + b))) == exact else np.nextafter(down, np.float32(9e9)) == up
+    assert math.copysign(1, got[0]) == -1 and math.copysign(1, got[64]) == 1
