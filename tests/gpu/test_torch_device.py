@@ -21,7 +21,7 @@ from refnum.gpu import torch as operators  # noqa: E402
 
 def given(name):
     """Return the same call with torch's words and tensors on the device."""
-    words = {"dtype": lambda dtype: getattr(torch, dtype), "tile": list}
+    words = {"dtype": lambda name: getattr(torch, name), "out": lambda name: getattr(torch, name), "tile": list}
 
     def word(key, value):
         if not isinstance(value, np.ndarray):
