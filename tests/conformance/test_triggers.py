@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+import threading
 from collections import Counter
 from types import SimpleNamespace
 
@@ -13,6 +15,7 @@ from typer.testing import CliRunner
 import refnum
 from refnum.conformance.cases.operation import OPERATIONS
 from refnum.conformance.cli import app
+from refnum.conformance.commands.mutate.triggers import base
 from refnum.conformance.commands.mutate.triggers import exam as exams
 from refnum.conformance.commands.mutate.triggers import score
 from refnum.conformance.commands.mutate.triggers.condition import Condition
@@ -166,3 +169,27 @@ def test_a_relation_of_values_holds_nowhere_in_an_array_without_elements():
     assert (
         facing(none, none, 32, 1, swapped=True).shape == facing(none.T, none.T, 2, 0, swapped=False).T.shape == (0, 64)
     )
+
+
+def test_a_remembered_kernel_answers_two_threads_at_once(monkeypatch):
+    monkeypatch.setattr(base, "KEPT", 0)
+    run, failed = base.memorised(lambda x: x + 1), []
+
+    def calls(first):
+        for number in range(first, first + 4000):
+            try:
+                assert run(x=np.array([number]))[0] == number + 1
+            except Exception as error:
+                failed.append(repr(error))
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=calls, args=(first,)) for first in (0, 10_000)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert failed == []

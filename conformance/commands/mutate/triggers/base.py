@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import wraps
@@ -17,16 +18,21 @@ KEPT = 1 << 24
 def memorised(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function whose answers to its last calls are copied from memory; errors are not remembered."""
     known: OrderedDict[bytes, Any] = OrderedDict()
+    lock = threading.Lock()
 
     @wraps(function)
     def run(**keywords: Any) -> Any:
         key = _digest(keywords)
-        if key not in known:
-            known[key] = function(**keywords)
+        with lock:
+            held, result = key in known, known.get(key)
+        if not held:
+            result = function(**keywords)
+        with lock:
+            known[key] = result
+            known.move_to_end(key)
             while len(known) > 1 and sum(map(_bytes, known.values())) > KEPT:
                 known.popitem(last=False)
-        known.move_to_end(key)
-        return _copy(known[key])
+        return _copy(result)
 
     return run
 
