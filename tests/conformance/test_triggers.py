@@ -15,9 +15,8 @@ from typer.testing import CliRunner
 import refnum
 from refnum.conformance.cases.operation import OPERATIONS
 from refnum.conformance.cli import app
-from refnum.conformance.commands.mutate.triggers import base
+from refnum.conformance.commands.mutate.triggers import base, score
 from refnum.conformance.commands.mutate.triggers import exam as exams
-from refnum.conformance.commands.mutate.triggers import score
 from refnum.conformance.commands.mutate.triggers.condition import Condition
 from refnum.conformance.commands.mutate.triggers.draw import drawn, mutants, tells, trigger_of
 from refnum.conformance.commands.mutate.triggers.effects import EFFECTS, INTO_OUT, WHOLE, fits
