@@ -7,7 +7,17 @@ namespace refnum {
 template <int kind, bool flat>
 __device__ __forceinline__ void rotate_rows(const RotationArguments& a) {
     __shared__ uint4 tiles[CTA_VECTORS<AHEAD>];
-    rows_rotated<kind, flat>(a, tiles, [&](const Place<flat>& place, const uint32_t* words) {
+    const auto taken = [&](uint64_t number, const TileSums& sums) {
+        uint8_t* out = a.out + (number - threadIdx.x % WARP) * 32 + threadIdx.x % WARP * 8;
+#pragma unroll
+        for (int n = 0; n < 4; ++n) {
+            uint32_t piece[2];
+            rotated_piece(sums, n, piece);
+            store<8>(out + 256 * n, piece);
+        }
+        return true;
+    };
+    rows_rotated<kind, flat, false>(a, tiles, taken, [&](const Place<flat>& place, const uint32_t* words) {
         store<32>(a.out + place.number * 32, words);
     });
 }
@@ -55,7 +65,7 @@ __device__ __forceinline__ void rotate_columns(const RotationArguments& a) {
 // Down columns of bfloat16 by warps, to bfloat16.
 __device__ __forceinline__ void rotate_squares(const RotationArguments& a) {
     __shared__ uint4 all[CTA_VECTORS<2>];
-    const TileThread tiles = own_tiles<2>(a, all);
+    const TileThread tiles = own_tiles<2>(a, all, false);
     const Corner<BFLOAT16> corner(a);
 #pragma unroll 1
     for (int u = 0; u < STEPS_DOWN; ++u) {

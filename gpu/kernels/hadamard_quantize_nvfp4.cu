@@ -1,19 +1,42 @@
 // Float [M, K] -> NVFP4 of its rotated groups, and the largest magnitude of the rotated matrix (clause N22.6).
-#include "rotation_memory.cuh"
+#include "rotated_codes.cuh"
 
 namespace refnum {
 
-// The tensor's scale, and the factor of each code of a block's scale, which the CTA shares.
+// The tensor's scale, and the factor of each code of a block's scale, which the CTA shares: as it is, and small.
 struct Factors {
     TensorScale tensor;
     int order;
-    uint32_t* of;
-    __device__ __forceinline__ Factors(const RotationArguments& a, uint32_t* table) : order(a.order), of(table) {
+    uint32_t *of, sixty_four;
+    bool plain;
+    __device__ __forceinline__ Factors(const RotationArguments& a, uint32_t* table)
+        : order(a.order), of(table), sixty_four(kept(64)), plain(true) {
         const uint32_t amax = tensor_maximum(a.amax ? __ldg(a.amax) : *a.out_amax);
         tensor = tensor_scale(amax, a.order);
-        for (uint32_t code = threadIdx.x; code < NVFP4_CODES; code += THREADS) of[code] = block_factor(code, tensor, order);
+        for (uint32_t code = threadIdx.x; code < NVFP4_CODES; code += THREADS) {
+            of[code] = block_factor(code, tensor, order);
+            of[NVFP4_CODES + code] = small_factor(of[code], plain);
+        }
         if (a.amax && blockIdx.x == 0 && threadIdx.x == 0) *a.out_amax = amax;
-        __syncthreads();
+        plain = __syncthreads_and(plain);
+    }
+    // The codes of a tile: `put(n, codes of the group 8n + lane / 4)`, and the code of the scale of the group
+    // 8 * (lane % 4) + lane / 4. Returns whether that can be, the same in all threads.
+    template <class Put>
+    __device__ __forceinline__ bool quantize_sums(const TileSums& sums, uint32_t& code, const Put& put) const {
+        if (!plain) return false;
+        const uint32_t most = own_maximum(sums);
+        code = block_code(multiply_floats(most, LARGE), tensor, order);
+        const uint32_t factor = of[NVFP4_CODES + code];
+        if (__any_sync(~0u, multiply_floats(most, factor) >= SMALL_SEVEN)) return false;
+#pragma unroll
+        for (int n = 0; n < 4; n += 2) {
+            const uint32_t factors[2] = {__shfl_sync(~0u, factor, n, 4), __shfl_sync(~0u, factor, n + 1, 4)};
+            const uint32_t codes = codes_of_two(sums, n, factors, sixty_four);
+            put(n, (uint16_t)codes);
+            put(n + 1, (uint16_t)(codes >> 16));
+        }
+        return true;
     }
     // A rotated group -> two packed words; returns the code of its scale.
     __device__ __forceinline__ uint32_t quantize(const uint32_t* words, uint32_t* packed) const {
@@ -28,15 +51,28 @@ struct Factors {
 // Along rows.
 template <int kind, bool flat>
 __device__ __forceinline__ void quantize_rows(const RotationArguments& a) {
-    __shared__ uint32_t table[NVFP4_CODES];
+    __shared__ uint32_t table[2 * NVFP4_CODES];
     __shared__ uint4 tiles[CTA_VECTORS<AHEAD>];
     const Factors factors(a, table);
-    rows_rotated<kind, flat>(a, tiles, [&](const Place<flat>& place, const uint32_t* words) {
+    const uint32_t lane = threadIdx.x % WARP;
+    const auto put_scale_of = [&](const Place<flat>& place, uint32_t code) {
+        if (LAYOUT_OUT != BYTES) lay_scale(a.out_scales, a.rows, a.columns, (offset_t)place.row, place.column, code);
+        else a.out_scales[place.number] = (uint8_t)code;
+    };
+    const auto taken = [&](uint64_t number, const TileSums& sums) {
+        uint8_t* out = a.out + (number - lane) * 8 + 2 * lane;
+        uint32_t code;
+        if (!factors.quantize_sums(sums, code, [&](int n, uint16_t codes) {
+                *reinterpret_cast<uint16_t*>(out + 64 * n) = codes;
+            })) return false;
+        put_scale_of(place_of<flat>(a, number - lane + 8 * (lane % 4) + lane / 4), code);
+        return true;
+    };
+    rows_rotated<kind, flat, true>(a, tiles, taken, [&](const Place<flat>& place, const uint32_t* words) {
         uint32_t packed[2];
         const uint32_t code = factors.quantize(words, packed);
         store<8>(a.out + place.number * 8, packed);
-        if (LAYOUT_OUT != BYTES) lay_scale(a.out_scales, a.rows, a.columns, (offset_t)place.row, place.column, code);
-        else a.out_scales[place.number] = (uint8_t)code;
+        put_scale_of(place, code);
     });
 }
 
@@ -44,13 +80,21 @@ __device__ __forceinline__ void quantize_rows(const RotationArguments& a) {
 template <int kind>
 __device__ __forceinline__ void quantize_columns(const RotationArguments& a) {
     constexpr uint32_t wide = ACROSS<kind>;
-    __shared__ uint32_t table[NVFP4_CODES];
+    __shared__ uint32_t table[2 * NVFP4_CODES];
     __shared__ uint4 tiles[CTA_VECTORS<2>];
     __shared__ uint2 codes[GROUPS_DOWN][wide + 1];
     __shared__ uint8_t scales[GROUPS_DOWN][wide + 4];
     const Corner<kind> corner(a);
     const Factors factors(a, table);
-    columns_rotated<kind>(a, corner, tiles, [&](uint32_t group, uint32_t row, const uint32_t* words) {
+    const uint32_t lane = threadIdx.x % WARP;
+    const auto taken = [&](uint32_t group, uint32_t row, const TileSums& sums) {
+        uint16_t* out = reinterpret_cast<uint16_t*>(&codes[group][row]) + lane;
+        uint32_t code;
+        if (!factors.quantize_sums(sums, code, [&](int n, uint16_t four) { out[32 * n] = four; })) return false;
+        scales[group][row + 8 * (lane % 4) + lane / 4] = (uint8_t)code;
+        return true;
+    };
+    columns_rotated<kind, true>(a, corner, tiles, taken, [&](uint32_t group, uint32_t row, const uint32_t* words) {
         uint32_t packed[2];
         scales[group][row] = (uint8_t)factors.quantize(words, packed);
         codes[group][row] = make_uint2(packed[0], packed[1]);
@@ -72,7 +116,7 @@ __device__ __forceinline__ void quantize_columns(const RotationArguments& a) {
 
 // The larger of the largest magnitudes of the warp's threads, into out_amax, which holds a maximum already.
 __device__ __forceinline__ void put_largest(const RotationArguments& a, uint32_t most) {
-    most = __reduce_max_sync(~0u, most);
+    most = __reduce_max_sync(~0u, round_to_bfloat16(most) << 16);
     if (threadIdx.x % WARP == 0 && most > *reinterpret_cast<volatile uint32_t*>(a.out_amax)) atomicMax(a.out_amax, most);
 }
 __device__ __forceinline__ uint32_t larger_of(uint32_t most, const uint32_t* words) {
@@ -81,21 +125,29 @@ __device__ __forceinline__ uint32_t larger_of(uint32_t most, const uint32_t* wor
     return found > most ? found : most;
 }
 
-// The largest magnitude of the rotated matrix, NaN left out, into out_amax.
+__device__ __forceinline__ uint32_t larger_of_sums(uint32_t most, const TileSums& sums) {
+#pragma unroll
+    for (int i = 0; i < 16; ++i) most = larger_of_two(most, sums[i / 8][i / 4 % 2][i % 4]);
+    return most;
+}
+
+// The largest magnitude of the rotated matrix, NaN left out, into out_amax: that of the sums is rounded last.
 template <int kind, bool flat>
 __device__ __forceinline__ void largest_rows(const RotationArguments& a) {
     __shared__ uint4 tiles[CTA_VECTORS<AHEAD>];
     uint32_t most = 0;
-    rows_rotated<kind, flat>(a, tiles,
-                             [&](const Place<flat>&, const uint32_t* words) { most = larger_of(most, words); });
+    const auto taken = [&](uint64_t, const TileSums& sums) { return most = larger_of_sums(most, sums), true; };
+    rows_rotated<kind, flat, false>(a, tiles, taken,
+                                    [&](const Place<flat>&, const uint32_t* words) { most = larger_of(most, words); });
     put_largest(a, most);
 }
 template <int kind>
 __device__ __forceinline__ void largest_columns(const RotationArguments& a) {
     __shared__ uint4 tiles[CTA_VECTORS<2>];
     uint32_t most = 0;
-    columns_rotated<kind>(a, Corner<kind>(a), tiles,
-                          [&](uint32_t, uint32_t, const uint32_t* words) { most = larger_of(most, words); });
+    const auto taken = [&](uint32_t, uint32_t, const TileSums& sums) { return most = larger_of_sums(most, sums), true; };
+    columns_rotated<kind, false>(a, Corner<kind>(a), tiles, taken,
+                                 [&](uint32_t, uint32_t, const uint32_t* words) { most = larger_of(most, words); });
     put_largest(a, most);
 }
 

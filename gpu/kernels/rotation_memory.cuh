@@ -9,7 +9,9 @@
 #include "rotation_tile.cuh"
 
 // Threads of a multiprocessor, which the compiler keeps registers for.
-#define RESIDENT (64 * PART)
+#ifndef RESIDENT
+#define RESIDENT 768
+#endif
 
 namespace refnum {
 
@@ -118,8 +120,8 @@ __device__ __forceinline__ void get_square(uint32_t piece, uint32_t (&w)[4][4]) 
 template <int count>
 constexpr int CTA_VECTORS = WARPS * count * TILE_VECTORS;
 template <int count>
-__device__ __forceinline__ TileThread own_tiles(const RotationArguments& a, const uint4* all) {
-    return tile_thread(a.signs, all + threadIdx.x / WARP * (count * TILE_VECTORS));
+__device__ __forceinline__ TileThread own_tiles(const RotationArguments& a, const uint4* all, bool small) {
+    return tile_thread(a.signs, all + threadIdx.x / WARP * (count * TILE_VECTORS), small ? SMALL_QUARTERS : QUARTERS);
 }
 // The next tile of a warp.
 __device__ __forceinline__ TileThread next_tile(TileThread thread, int i) {
@@ -149,12 +151,23 @@ __device__ __forceinline__ void await_groups() {
     asm volatile("cp.async.wait_group %0;" : : "n"(last) : "memory");
 }
 
-// All groups of this thread along rows, in turn, rotated by its warp: `found(place, words)`. The next ones are on their way
-// meanwhile.
+// A tile whose sums were not taken, rotated in shared memory; `words`: the thread's group, before and after.
+template <bool small>
+__device__ __forceinline__ void rotate_again(const RotationArguments& a, TileThread tile, uint32_t* words) {
+#pragma unroll
+    for (int i = 0; i < 4 && small; ++i) tile.matrix[i / 2][i % 2] ^= SMALL_QUARTERS ^ QUARTERS;
+    rotate_tile(tile, a.signs, a.rotation, words);
+    get_group(tile.own, words);
+}
+
+// All groups of a warp along rows, in turn, rotated. The next ones are on their way meanwhile. `taken(number, sums)` is asked
+// first, where `number` is that of the thread's group and the same groups' sums are spread over the warp; if it says no,
+// `found(place, words)` gets the groups.
 constexpr int AHEAD = 2;
-template <bool flat, class Found>
-__device__ __forceinline__ void tiles_rotated(const RotationArguments& a, const uint4* all, const Found& found) {
-    const TileThread tiles = own_tiles<AHEAD>(a, all);
+template <bool flat, bool small, class Taken, class Found>
+__device__ __forceinline__ void tiles_rotated(const RotationArguments& a, const uint4* all, const Taken& taken,
+                                              const Found& found) {
+    const TileThread tiles = own_tiles<AHEAD>(a, all, small);
     uint64_t number;  // kept in its registers
     asm volatile("mov.b64 %0, %1;" : "=l"(number) : "l"((uint64_t)blockIdx.x * (THREADS * UNROLL) + threadIdx.x));
 #pragma unroll
@@ -166,12 +179,15 @@ __device__ __forceinline__ void tiles_rotated(const RotationArguments& a, const 
     for (int u = 0; u < UNROLL; ++u, number += THREADS) {
         const TileThread tile = next_tile(tiles, u % AHEAD);
         uint32_t words[GROUP / 2];
+        TileSums sums;
         await_groups<AHEAD - 1>();
         get_group(tile.own, words);
-        rotate_tile(tile, a.signs, a.rotation, words);
-        get_group(tile.own, words);
-        const Place<flat> place = place_of<flat>(a, number);
-        if (place.exists) found(place, words);
+        const bool whole = (number | (WARP - 1)) < (uint64_t)a.chunks;
+        if (!sum_tile<small>(tile, a.rotation, words, sums) || !whole || !taken(number, sums)) {
+            rotate_again<small>(a, tile, words);
+            const Place<flat> place = place_of<flat>(a, number);
+            if (place.exists) found(place, words);
+        }
         if (u + AHEAD < UNROLL) start_group(a, place_of<flat>(a, number + AHEAD * THREADS), tile.own);
         commit_groups();
     }
@@ -189,18 +205,19 @@ __device__ __forceinline__ void groups_rotated(const RotationArguments& a, const
         found(place, words);
     }
 }
-template <int kind, bool flat, class Found>
-__device__ __forceinline__ void rows_rotated(const RotationArguments& a, const uint4* tiles, const Found& found) {
-    if (kind == BFLOAT16) tiles_rotated<flat>(a, tiles, found);
+template <int kind, bool flat, bool small, class Taken, class Found>
+__device__ __forceinline__ void rows_rotated(const RotationArguments& a, const uint4* tiles, const Taken& taken,
+                                             const Found& found) {
+    if (kind == BFLOAT16) tiles_rotated<flat, small>(a, tiles, taken, found);
     else groups_rotated<flat>(a, found);
 }
 
-// All groups of this CTA down columns, in turn: `found(number of the group in the CTA, row of the tiles, words)` for the
-// rotated groups of this thread, those behind the last column too.
-template <int kind, class Found>
+// All groups of this CTA down columns, in turn, those behind the last column too: `taken(number of the group in the CTA, first
+// row of the tiles, sums)` and `found(number, row, words)`, as above.
+template <int kind, bool small, class Taken, class Found>
 __device__ __forceinline__ void columns_rotated(const RotationArguments& a, const Corner<kind>& corner, const uint4* all,
-                                                const Found& found) {
-    const TileThread tiles = own_tiles<2>(a, all);
+                                                const Taken& taken, const Found& found) {
+    const TileThread tiles = own_tiles<2>(a, all, small);
     const uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
 #pragma unroll 1
     for (int u = 0; u < STEPS_DOWN; ++u) {
@@ -217,14 +234,16 @@ __device__ __forceinline__ void columns_rotated(const RotationArguments& a, cons
             const TileThread tile = next_tile(tiles, i);
             uint32_t w[NVFP4_WORDS<kind>], words[GROUP / 2];
             if (kind == BFLOAT16) {
+                TileSums sums;
                 get_group(tile.own, w);
-                rotate_tile(tile, a.signs, a.rotation, w);
-                get_group(tile.own, words);
+                if (sum_tile<small>(tile, a.rotation, w, sums) && taken(here, i * WARP, sums)) continue;
+                rotate_again<small>(a, tile, w);
+                found(here, i * WARP + lane, w);
             } else {
                 load_column(a, corner.column + lane, group, w);
                 rotate_group<kind, 8>(w, a.signs, a.rotation, words);
+                found(here, i * WARP + lane, words);
             }
-            found(here, i * WARP + lane, words);
         }
         __syncwarp();
     }

@@ -15,12 +15,16 @@ namespace refnum {
 
 constexpr int TILE = 32, TILE_VECTORS = 2 * TILE;  // groups of a tile, and its uint4
 constexpr int TOP = 250;                           // exponent field from which on sums may overflow
+constexpr int TINY = 87;                           // exponent field of 2**-40: below it, sums made small may vanish
 constexpr int NEAR = 12, FAR = 25;                 // spans of a step that cuts nothing, and of two
 #if __CUDA_ARCH__ == 900
 constexpr int CUT = 18;  // of a step that cuts its sum only
 #else
 constexpr int CUT = NEAR;  // not measured
 #endif
+
+// What the matrix holds beside signs, in both lanes: a quarter, or 2**-65 for sums times 2**-63 (rotated_codes.cuh).
+constexpr uint32_t QUARTERS = 0x3E803E80, SMALL_QUARTERS = 0x1F001F00;
 
 // A value that the compiler keeps in its register instead of computing it anew.
 __device__ __forceinline__ uint32_t kept(uint32_t x) {
@@ -35,11 +39,11 @@ struct TileThread {
     uint32_t matrix[2][2], own, fragment, piece;
 };
 
-__device__ __forceinline__ uint32_t signs_of_pair(uint32_t minus, int i) {
-    return kept((minus << (15 - i) & 0x8000) | (minus << (30 - i) & FLOAT_SIGN) | 0x3E803E80);
+__device__ __forceinline__ uint32_t signs_of_pair(uint32_t minus, int i, uint32_t quarters) {
+    return kept((minus << (15 - i) & 0x8000) | (minus << (30 - i) & FLOAT_SIGN) | quarters);
 }
 // `tile` is the address of the tile in shared memory. Vectors of neighbours lie so that eight rows fill all banks.
-__device__ __forceinline__ TileThread tile_thread(uint32_t signs, const uint4* tile) {
+__device__ __forceinline__ TileThread tile_thread(uint32_t signs, const uint4* tile, uint32_t quarters) {
     const uint32_t lane = threadIdx.x % 32, row = lane >> 2, quarter = lane & 3, output = row >> 1 << 2 | (row & 1);
     const uint32_t minus = signs ^ (output & 1 ? 0xAAAA : 0) ^ (output & 4 ? 0xF0F0 : 0) ^ (output & 8 ? 0xFF00 : 0);
     const uint32_t base = (uint32_t)__cvta_generic_to_shared(tile);
@@ -47,7 +51,7 @@ __device__ __forceinline__ TileThread tile_thread(uint32_t signs, const uint4* t
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
         const uint32_t of = (i ? minus ^ 0xCCCC : minus) >> (2 * quarter);
-        thread.matrix[i][0] = signs_of_pair(of, 0), thread.matrix[i][1] = signs_of_pair(of, 8);
+        thread.matrix[i][0] = signs_of_pair(of, 0, quarters), thread.matrix[i][1] = signs_of_pair(of, 8, quarters);
     }
     thread.own = kept(base + 32 * lane + 16 * (lane >> 2 & 1));
     thread.fragment = kept(base + 32 * (lane & 15) + 16 * (lane >> 4 ^ (lane >> 2 & 1)));
@@ -103,12 +107,17 @@ __device__ __forceinline__ void tile_sums(const TileThread& thread, TileSums& su
         for (int i = 0; i < 2; ++i) rotation_step(w, thread.matrix[i], sums[half][i]);
     }
 }
+// Of the group 8n + lane / 4: the results 4 * (lane % 4) on.
+__device__ __forceinline__ void rotated_piece(const TileSums& sums, int n, uint32_t* piece) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) piece[i] = bfloat16_pair(sums[n / 2][i][n % 2 * 2], sums[n / 2][i][n % 2 * 2 + 1]);
+}
 __device__ __forceinline__ void put_sums(const TileThread& thread, const TileSums& sums) {
 #pragma unroll
     for (int n = 0; n < 4; ++n) {
-        const uint32_t (&of)[2][4] = sums[n / 2];
-        const int i = n % 2 * 2;
-        put_pair(thread.piece + 256 * n, bfloat16_pair(of[0][i], of[0][i + 1]), bfloat16_pair(of[1][i], of[1][i + 1]));
+        uint32_t piece[2];
+        rotated_piece(sums, n, piece);
+        put_pair(thread.piece + 256 * n, piece[0], piece[1]);
     }
 }
 
@@ -176,28 +185,39 @@ __device__ __forceinline__ bool spans_more(uint32_t most, uint32_t least, uint32
 
 // Whether one of the sums of some groups, a bit each, lies halfway between two bfloat16.
 __device__ __forceinline__ bool is_halfway(const TileSums& sums, uint32_t groups) {
-    bool found = false;
+    uint32_t least = ~0u;
+    groups >>= threadIdx.x % 32 / 4;
 #pragma unroll
     for (int n = 0; n < 4; ++n) {  // rows eight apart
         const uint32_t (&of)[2][4] = sums[n / 2];
-        bool row = false;
+        const uint32_t others = (groups >> (8 * n) & 1) - 1;
 #pragma unroll
-        for (int i = 0; i < 4; ++i) row |= (of[i / 2][n % 2 * 2 + i % 2] & 0xFFFF) == 0x8000;
-        found |= row && (groups >> (8 * n + threadIdx.x % 32 / 4) & 1);
+        for (int i = 0; i < 2; ++i) {
+            const uint32_t below = permute(of[i][n % 2 * 2], of[i][n % 2 * 2 + 1], 0x5410) ^ 0x80008000u;
+            least = min_lanes(least, below | others);
+        }
     }
-    return found;
+    return (least & 0xFFFF) == 0 || least >> 16 == 0;
 }
 
-// The groups of a tile, each thread's own of them in `w` too, rotated in the tile: 32 threads together.
-__device__ __forceinline__ void rotate_tile(const TileThread& thread, uint32_t signs, int order, const uint32_t* w) {
+// The sums of a tile, each thread's own group of it in `w` too: 32 threads together. Returns whether they round to the
+// rotated groups; `small`: whether the matrix is. Nobody reads the tile any more.
+template <bool small>
+__device__ __forceinline__ bool sum_tile(const TileThread& thread, int order, const uint32_t* w, TileSums& sums) {
     uint32_t most, least;
-    TileSums sums;
     outer_lanes(w, most, least);
-    const uint32_t cut = __ballot_sync(~0u, spans_more(most, least, NEAR));
+    const bool tiny = small && most - 1 < (uint32_t)TINY << 23;
+    const uint32_t cut = __ballot_sync(~0u, tiny || spans_more(most, least, NEAR));
     __syncwarp();
     tile_sums(thread, sums);
     __syncwarp();
-    if (cut && __any_sync(~0u, order != ROTATION_EXACT || spans_more(most, least, CUT) || is_halfway(sums, cut))) {
+    return !cut || !__any_sync(~0u, order != ROTATION_EXACT || tiny || spans_more(most, least, CUT) || is_halfway(sums, cut));
+}
+
+// The groups of a tile rotated in it.
+__device__ __forceinline__ void rotate_tile(const TileThread& thread, uint32_t signs, int order, const uint32_t* w) {
+    TileSums sums;
+    if (!sum_tile<false>(thread, order, w, sums)) {
         rotate_wide_tile(thread, signs, order);
         return;
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from typing import NamedTuple
 
 from refnum.errors import ShapeError
 
@@ -12,18 +13,33 @@ from ..device.plans import planned
 from ..interface import hadamard
 from ..interface.hadamard import GROUP, Rotated
 from .nvfp4 import Nvfp4Arguments
-from .rowwise import NAMES, Grid, layout_defines
+from .rowwise import NAMES, layout_defines
 
 __all__ = ["hadamard16", "hadamard_quantize_nvfp4"]
 
 WARP = 32
-TUNING: dict[str, Grid] = {
-    "hadamard16": Grid(128, 4, 12),
-    "hadamard16 down": Grid(128, 4, 16),
-    "hadamard_quantize_nvfp4": Grid(256, 16, 12),
-    "hadamard_quantize_nvfp4 down": Grid(256, 4, 16),
+
+
+class Cut(NamedTuple):
+    """The cut of a launch: threads of a CTA, groups of a thread, and the threads of a multiprocessor."""
+
+    threads: int
+    unroll: int
+    resident: int
+
+    @property
+    def defines(self) -> tuple[str, ...]:
+        """The macros of kernels/rotation_memory.cuh."""
+        return tuple(f"{name.upper()}={value}" for name, value in self._asdict().items())
+
+
+TUNING: dict[str, Cut] = {
+    "hadamard16": Cut(128, 4, 768),
+    "hadamard16 down": Cut(128, 4, 1024),
+    "hadamard_quantize_nvfp4": Cut(256, 16, 768),
+    "hadamard_quantize_nvfp4 down": Cut(256, 4, 1024),
 }
-"""Kernel file, and `down` for its launches on groups along columns -> grid; a thread has `unroll` groups."""
+"""Kernel file, and `down` for its launches on groups along columns -> cut."""
 
 
 class RotationArguments(Nvfp4Arguments):
@@ -91,19 +107,19 @@ def _arguments(structure: type[RotationArguments], given: Rotated[View]) -> Rota
     )  # fmt: skip
 
 
-def _grid(kernel: str, given: Rotated[View]) -> Grid:
+def _cut(kernel: str, given: Rotated[View]) -> Cut:
     return TUNING[f"{kernel}{' down' * (given.axis == 0)}"]
 
 
 def _defines(kernel: str, given: Rotated[View]) -> tuple[str, ...]:
-    return (*_grid(kernel, given).defines, *layout_defines(("bytes", given.layout)))
+    return (*_cut(kernel, given).defines, *layout_defines(("bytes", given.layout)))
 
 
 def _launch(
     call: DeviceCall, kernel: str, name: str, given: Rotated[View], arguments: RotationArguments, least: int = 0
 ) -> None:
     """Launch a function on all groups, on at least so many CTAs."""
-    threads, unroll = _grid(kernel, given)[:2]
+    threads, unroll = _cut(kernel, given)[:2]
     x = given.x
     if given.axis == 0:
         way, across = "_down", WARP << _by_warps(given)
