@@ -7,17 +7,17 @@ namespace refnum {
 template <int kind, bool flat>
 __device__ __forceinline__ void rotate_rows(const RotationArguments& a) {
     __shared__ uint4 tiles[CTA_VECTORS<AHEAD>];
-    const auto taken = [&](uint64_t number, const TileSums& sums) {
-        uint8_t* out = a.out + (number - threadIdx.x % WARP) * 32 + threadIdx.x % WARP * 8;
+    uint8_t* out = settled(a.out + ((uint64_t)blockIdx.x * (THREADS * UNROLL) + threadIdx.x / WARP * WARP) * 32 + threadIdx.x % WARP * 8);
+    const auto taken = [&](uint32_t behind, const TileSums& sums) {
 #pragma unroll
         for (int n = 0; n < 4; ++n) {
             uint32_t piece[2];
             rotated_piece(sums, n, piece);
-            store<8>(out + 256 * n, piece);
+            store<8>(out + behind * 32 + 256 * n, piece);
         }
         return true;
     };
-    rows_rotated<kind, flat, false>(a, tiles, taken, [&](const Place<flat>& place, const uint32_t* words) {
+    rows_rotated<kind, flat, false>(a, tiles, true, taken, [&](const Place<flat>& place, const uint32_t* words) {
         store<32>(a.out + place.number * 32, words);
     });
 }

@@ -7,10 +7,11 @@ namespace refnum {
 struct Factors {
     TensorScale tensor;
     int order;
-    uint32_t *of, sixty_four;
+    uint32_t* of;
+    CodeThread thread;
     bool plain;
     __device__ __forceinline__ Factors(const RotationArguments& a, uint32_t* table)
-        : order(a.order), of(table), sixty_four(kept(64)), plain(true) {
+        : order(a.order), of(table), thread(code_thread(table + NVFP4_CODES)), plain(true) {
         const uint32_t amax = tensor_maximum(a.amax ? __ldg(a.amax) : *a.out_amax);
         tensor = tensor_scale(amax, a.order);
         for (uint32_t code = threadIdx.x; code < NVFP4_CODES; code += THREADS) {
@@ -24,15 +25,14 @@ struct Factors {
     // 8 * (lane % 4) + lane / 4. Returns whether that can be, the same in all threads.
     template <class Put>
     __device__ __forceinline__ bool quantize_sums(const TileSums& sums, uint32_t& code, const Put& put) const {
-        if (!plain) return false;
-        const uint32_t most = own_maximum(sums);
+        const uint32_t most = own_maximum(thread, sums);
         code = block_code(multiply_floats(most, LARGE), tensor, order);
-        const uint32_t factor = of[NVFP4_CODES + code];
+        const uint32_t factor = get_word(thread.factors + 4 * code);
         if (__any_sync(~0u, multiply_floats(most, factor) >= SMALL_SEVEN)) return false;
 #pragma unroll
         for (int n = 0; n < 4; n += 2) {
             const uint32_t factors[2] = {__shfl_sync(~0u, factor, n, 4), __shfl_sync(~0u, factor, n + 1, 4)};
-            const uint32_t codes = codes_of_two(sums, n, factors, sixty_four);
+            const uint32_t codes = codes_of_two(sums, n, factors, thread.sixty_four);
             put(n, (uint16_t)codes);
             put(n + 1, (uint16_t)(codes >> 16));
         }
@@ -55,24 +55,28 @@ __device__ __forceinline__ void quantize_rows(const RotationArguments& a) {
     __shared__ uint4 tiles[CTA_VECTORS<AHEAD>];
     const Factors factors(a, table);
     const uint32_t lane = threadIdx.x % WARP;
-    const auto put_scale_of = [&](const Place<flat>& place, uint32_t code) {
-        if (LAYOUT_OUT != BYTES) lay_scale(a.out_scales, a.rows, a.columns, (offset_t)place.row, place.column, code);
-        else a.out_scales[place.number] = (uint8_t)code;
-    };
-    const auto taken = [&](uint64_t number, const TileSums& sums) {
-        uint8_t* out = a.out + (number - lane) * 8 + 2 * lane;
+    const uint64_t first = (uint64_t)blockIdx.x * (THREADS * UNROLL) + (threadIdx.x - lane);
+    const uint64_t own = first + 8 * (lane % 4) + lane / 4;  // the group whose scale this thread finds
+    uint8_t *out = settled(a.out + first * 8 + 2 * lane), *out_scales = settled(a.out_scales + own);
+    const auto taken = [&](uint32_t behind, const TileSums& sums) {
         uint32_t code;
         if (!factors.quantize_sums(sums, code, [&](int n, uint16_t codes) {
-                *reinterpret_cast<uint16_t*>(out + 64 * n) = codes;
+                *reinterpret_cast<uint16_t*>(out + 8 * behind + 64 * n) = codes;
             })) return false;
-        put_scale_of(place_of<flat>(a, number - lane + 8 * (lane % 4) + lane / 4), code);
+        if (LAYOUT_OUT == BYTES) {
+            out_scales[behind] = (uint8_t)code;
+        } else {
+            const Place<flat> place = place_of<flat>(a, own + behind);
+            lay_scale(a.out_scales, a.rows, a.columns, (offset_t)place.row, place.column, code);
+        }
         return true;
     };
-    rows_rotated<kind, flat, true>(a, tiles, taken, [&](const Place<flat>& place, const uint32_t* words) {
+    rows_rotated<kind, flat, true>(a, tiles, factors.plain, taken, [&](const Place<flat>& place, const uint32_t* words) {
         uint32_t packed[2];
         const uint32_t code = factors.quantize(words, packed);
         store<8>(a.out + place.number * 8, packed);
-        put_scale_of(place, code);
+        if (LAYOUT_OUT != BYTES) lay_scale(a.out_scales, a.rows, a.columns, (offset_t)place.row, place.column, code);
+        else a.out_scales[place.number] = (uint8_t)code;
     });
 }
 
@@ -90,7 +94,7 @@ __device__ __forceinline__ void quantize_columns(const RotationArguments& a) {
     const auto taken = [&](uint32_t group, uint32_t row, const TileSums& sums) {
         uint16_t* out = reinterpret_cast<uint16_t*>(&codes[group][row]) + lane;
         uint32_t code;
-        if (!factors.quantize_sums(sums, code, [&](int n, uint16_t four) { out[32 * n] = four; })) return false;
+        if (!factors.plain || !factors.quantize_sums(sums, code, [&](int n, uint16_t four) { out[32 * n] = four; })) return false;
         scales[group][row + 8 * (lane % 4) + lane / 4] = (uint8_t)code;
         return true;
     };
@@ -136,8 +140,8 @@ template <int kind, bool flat>
 __device__ __forceinline__ void largest_rows(const RotationArguments& a) {
     __shared__ uint4 tiles[CTA_VECTORS<AHEAD>];
     uint32_t most = 0;
-    const auto taken = [&](uint64_t, const TileSums& sums) { return most = larger_of_sums(most, sums), true; };
-    rows_rotated<kind, flat, false>(a, tiles, taken,
+    const auto taken = [&](uint32_t, const TileSums& sums) { return most = larger_of_sums(most, sums), true; };
+    rows_rotated<kind, flat, false>(a, tiles, true, taken,
                                     [&](const Place<flat>&, const uint32_t* words) { most = larger_of(most, words); });
     put_largest(a, most);
 }

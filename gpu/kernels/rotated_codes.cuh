@@ -33,6 +33,22 @@ __device__ __forceinline__ uint32_t small_factor(uint32_t factor, bool& plain) {
     return multiply_floats(up ? factor + MOVED : down ? factor - MOVED : factor, SMALL);
 }
 
+// What a thread needs: the table of small factors in shared memory, selectors of the words and of the half that have its
+// group's maximum, and a factor whose multiplications stay what they are.
+struct CodeThread {
+    uint32_t factors, own, other, half, sixty_four;
+};
+__device__ __forceinline__ CodeThread code_thread(const uint32_t* factors) {
+    const bool upper = threadIdx.x & 2, odd = threadIdx.x & 1;
+    return {settled((uint32_t)__cvta_generic_to_shared(factors)), settled(upper ? 0x7654 : 0x3210), settled(upper ? 0x3210 : 0x7654),
+            settled(odd ? 0x3244 : 0x1044), kept(64)};
+}
+__device__ __forceinline__ uint32_t get_word(uint32_t at) {
+    uint32_t word;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(word) : "r"(at) : "memory");
+    return word;
+}
+
 __device__ __forceinline__ uint32_t larger_of_two(uint32_t a, uint32_t b) {
     float larger;
     asm("max.NaN.f32 %0, %1, %2;"
@@ -41,7 +57,7 @@ __device__ __forceinline__ uint32_t larger_of_two(uint32_t a, uint32_t b) {
 }
 
 // The maximum of the group 8 * (lane % 4) + lane / 4, times 2**-63.
-__device__ __forceinline__ uint32_t own_maximum(const TileSums& sums) {
+__device__ __forceinline__ uint32_t own_maximum(const CodeThread& thread, const TileSums& sums) {
     uint32_t most[4];
 #pragma unroll
     for (int n = 0; n < 4; ++n) {
@@ -50,10 +66,10 @@ __device__ __forceinline__ uint32_t own_maximum(const TileSums& sums) {
         most[n] = larger_of_two(larger_of_two(of[0][i], of[0][i + 1]), larger_of_two(of[1][i], of[1][i + 1]));
     }
     const uint32_t first = bfloat16_pair(most[0], most[1]), second = bfloat16_pair(most[2], most[3]);
-    const bool upper = threadIdx.x & 2;
-    uint32_t both = max_lanes(upper ? second : first, __shfl_xor_sync(~0u, upper ? first : second, 2));
+    const uint32_t given = __shfl_xor_sync(~0u, permute(first, second, thread.other), 2);
+    uint32_t both = max_lanes(permute(first, second, thread.own), given);
     both = max_lanes(both, __shfl_xor_sync(~0u, both, 1));
-    return permute(both, 0, threadIdx.x & 1 ? 0x3244 : 0x1044);
+    return permute(both, 0, thread.half);
 }
 
 // A sum times a factor: its sign and code in the upper four bits of a word, but for the half of a code.

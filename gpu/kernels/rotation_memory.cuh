@@ -130,14 +130,15 @@ __device__ __forceinline__ TileThread next_tile(TileThread thread, int i) {
     return thread;
 }
 
-// Starts to copy a group of this thread along rows to its place in shared memory; one that does not exist is zeros.
+// Starts to copy a group of this thread along rows to its place in shared memory; one that does not exist is any.
+__device__ __forceinline__ void start_copy(const uint8_t* p, uint32_t own) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" : : "r"(own), "l"(p) : "memory");
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" : : "r"(own ^ 16), "l"(p + 16) : "memory");
+}
 template <bool flat>
 __device__ __forceinline__ void start_group(const RotationArguments& a, const Place<flat>& place, uint32_t own) {
     if (flat || a.aligned) {
-        const uint8_t* p = place.exists ? nvfp4_input(a, place, 32) : a.x;
-        const uint32_t bytes = place.exists ? 16 : 0;
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" : : "r"(own), "l"(p), "r"(bytes) : "memory");
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" : : "r"(own ^ 16), "l"(p + 16), "r"(bytes) : "memory");
+        start_copy(place.exists ? nvfp4_input(a, place, 32) : a.x, own);
     } else {
         uint32_t w[GROUP / 2];
         load_group<BFLOAT16, flat>(a, place, w);
@@ -160,36 +161,41 @@ __device__ __forceinline__ void rotate_again(const RotationArguments& a, TileThr
     get_group(tile.own, words);
 }
 
-// All groups of a warp along rows, in turn, rotated. The next ones are on their way meanwhile. `taken(number, sums)` is asked
-// first, where `number` is that of the thread's group and the same groups' sums are spread over the warp; if it says no,
+// All groups of a warp along rows, in turn, rotated. The next ones are on their way meanwhile. `taken(behind, sums)` is asked
+// first, if `ready`: the sums of the warp's groups, which lie `behind` the first ones, are spread over it. If it says no,
 // `found(place, words)` gets the groups.
 constexpr int AHEAD = 2;
 template <bool flat, bool small, class Taken, class Found>
-__device__ __forceinline__ void tiles_rotated(const RotationArguments& a, const uint4* all, const Taken& taken,
+__device__ __forceinline__ void tiles_rotated(const RotationArguments& a, const uint4* all, bool ready, const Taken& taken,
                                               const Found& found) {
     const TileThread tiles = own_tiles<AHEAD>(a, all, small);
-    uint64_t number;  // kept in its registers
-    asm volatile("mov.b64 %0, %1;" : "=l"(number) : "l"((uint64_t)blockIdx.x * (THREADS * UNROLL) + threadIdx.x));
-#pragma unroll
-    for (int u = 0; u < AHEAD; ++u) {
-        if (u < UNROLL) start_group(a, place_of<flat>(a, number + u * THREADS), next_tile(tiles, u).own);
+    const uint64_t first = (uint64_t)blockIdx.x * (THREADS * UNROLL), behind_first = a.chunks - first;
+    const uint32_t left = behind_first < THREADS * UNROLL ? (uint32_t)behind_first : THREADS * UNROLL;
+    const uint32_t thread = settled(threadIdx.x), whole = ready ? left : 0;
+    const uint8_t* x = flat ? settled(a.x + first * 32) : a.x;
+    if (left == 0) return;
+    const auto start = [&](uint32_t behind, uint32_t own) {
+        if (flat) start_copy(x + (uint64_t)min(behind + thread, left - 1) * 32, own);  // one that does not exist is any
+        else start_group(a, place_of<flat>(a, first + behind + thread), own);
         commit_groups();
-    }
-#pragma unroll 1
-    for (int u = 0; u < UNROLL; ++u, number += THREADS) {
+    };
+#pragma unroll
+    for (int u = 0; u < AHEAD; ++u) start(u < UNROLL ? u * THREADS : 0, next_tile(tiles, u).own);
+#pragma unroll 2
+    for (uint32_t u = 0; u < UNROLL; ++u) {
         const TileThread tile = next_tile(tiles, u % AHEAD);
         uint32_t words[GROUP / 2];
         TileSums sums;
         await_groups<AHEAD - 1>();
         get_group(tile.own, words);
-        const bool whole = (number | (WARP - 1)) < (uint64_t)a.chunks;
-        if (!sum_tile<small>(tile, a.rotation, words, sums) || !whole || !taken(number, sums)) {
+        const uint32_t summed = sum_tile<small>(tile, a.rotation, words, sums), last = thread | (WARP - 1);
+        if (!summed || u * THREADS + last >= whole || !taken(u * THREADS, sums)) {
             rotate_again<small>(a, tile, words);
-            const Place<flat> place = place_of<flat>(a, number);
+            const Place<flat> place = place_of<flat>(a, first + u * THREADS + thread);
             if (place.exists) found(place, words);
         }
-        if (u + AHEAD < UNROLL) start_group(a, place_of<flat>(a, number + AHEAD * THREADS), tile.own);
-        commit_groups();
+        if (u + AHEAD < UNROLL) start((u + AHEAD) * THREADS, tile.own);
+        else commit_groups();
     }
 }
 // The same of float32, whose groups each thread rotates by itself.
@@ -206,9 +212,9 @@ __device__ __forceinline__ void groups_rotated(const RotationArguments& a, const
     }
 }
 template <int kind, bool flat, bool small, class Taken, class Found>
-__device__ __forceinline__ void rows_rotated(const RotationArguments& a, const uint4* tiles, const Taken& taken,
+__device__ __forceinline__ void rows_rotated(const RotationArguments& a, const uint4* tiles, bool ready, const Taken& taken,
                                              const Found& found) {
-    if (kind == BFLOAT16) tiles_rotated<flat, small>(a, tiles, taken, found);
+    if (kind == BFLOAT16) tiles_rotated<flat, small>(a, tiles, ready, taken, found);
     else groups_rotated<flat>(a, found);
 }
 

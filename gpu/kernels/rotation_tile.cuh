@@ -33,6 +33,14 @@ __device__ __forceinline__ uint32_t kept(uint32_t x) {
     return out;
 }
 
+// The same where the machine's own compiler must not do so either: the threads of a warp together.
+__device__ __forceinline__ uint32_t settled(uint32_t x) { return __shfl_xor_sync(~0u, x, 0); }
+template <class T>
+__device__ __forceinline__ T* settled(T* p) {
+    const uint64_t at = reinterpret_cast<uint64_t>(p);
+    return reinterpret_cast<T*>((uint64_t)settled((uint32_t)(at >> 32)) << 32 | settled((uint32_t)at));
+}
+
 // What a thread needs of its warp's tile: its parts of the matrix for the outputs 4q and 4q + 1, and 4q + 2 and 4q + 3;
 // where its own group lies, the row that it names for a load of fragments, and its four outputs of the first row.
 struct TileThread {
@@ -166,12 +174,13 @@ __device__ __noinline__ void rotate_wide_tile(TileThread thread, uint32_t signs,
 
 // The largest number of a group, and the least one, zeros aside, less 1 in its last place: each in both lanes.
 __device__ __forceinline__ void outer_lanes(const uint32_t* w, uint32_t& most, uint32_t& least) {
-    most = 0, least = ~0u;
+    most = w[0] & LANE_MAGNITUDES, least = least_lanes(most, ~0u);
 #pragma unroll
-    for (int i = 0; i < GROUP / 2; i += 2) {
-        const uint32_t first = w[i] & LANE_MAGNITUDES, second = w[i + 1] & LANE_MAGNITUDES;
+    for (int i = 1; i < GROUP / 2; i += 2) {
+        const uint32_t first = w[i] & LANE_MAGNITUDES, second = i + 1 < GROUP / 2 ? w[i + 1] & LANE_MAGNITUDES : first;
         most = max3_lanes(most, first, second);
-        least = least_lanes(second, least_lanes(first, least));
+        least = least_lanes(first, least);
+        if (i + 1 < GROUP / 2) least = least_lanes(second, least);
     }
     most = max_lanes(most, permute(most, most, 0x1032));
     least = min_lanes(least, permute(least, least, 0x1032));
@@ -203,7 +212,7 @@ __device__ __forceinline__ bool is_halfway(const TileSums& sums, uint32_t groups
 // The sums of a tile, each thread's own group of it in `w` too: 32 threads together. Returns whether they round to the
 // rotated groups; `small`: whether the matrix is. Nobody reads the tile any more.
 template <bool small>
-__device__ __forceinline__ bool sum_tile(const TileThread& thread, int order, const uint32_t* w, TileSums& sums) {
+__device__ __forceinline__ uint32_t sum_tile(const TileThread& thread, int order, const uint32_t* w, TileSums& sums) {
     uint32_t most, least;
     outer_lanes(w, most, least);
     const bool tiny = small && most - 1 < (uint32_t)TINY << 23;
@@ -211,7 +220,8 @@ __device__ __forceinline__ bool sum_tile(const TileThread& thread, int order, co
     __syncwarp();
     tile_sums(thread, sums);
     __syncwarp();
-    return !cut || !__any_sync(~0u, order != ROTATION_EXACT || tiny || spans_more(most, least, CUT) || is_halfway(sums, cut));
+    if (!cut) return 1;
+    return !__any_sync(~0u, order != ROTATION_EXACT || tiny || spans_more(most, least, CUT) || is_halfway(sums, cut));
 }
 
 // The groups of a tile rotated in it.
