@@ -85,7 +85,7 @@ template <int kind>
 __device__ __forceinline__ void quantize_columns(const RotationArguments& a) {
     constexpr uint32_t wide = ACROSS<kind>;
     __shared__ uint32_t table[2 * NVFP4_CODES];
-    __shared__ uint4 tiles[CTA_VECTORS<2>];
+    __shared__ uint4 tiles[CTA_VECTORS<2> + WARPS * RAW_VECTORS];
     __shared__ uint2 codes[GROUPS_DOWN][wide + 1];
     __shared__ uint8_t scales[GROUPS_DOWN][wide + 4];
     const Corner<kind> corner(a);
@@ -147,7 +147,7 @@ __device__ __forceinline__ void largest_rows(const RotationArguments& a) {
 }
 template <int kind>
 __device__ __forceinline__ void largest_columns(const RotationArguments& a) {
-    __shared__ uint4 tiles[CTA_VECTORS<2>];
+    __shared__ uint4 tiles[CTA_VECTORS<2> + WARPS * RAW_VECTORS];
     uint32_t most = 0;
     const auto taken = [&](uint32_t, uint32_t, const TileSums& sums) { return most = larger_of_sums(most, sums), true; };
     columns_rotated<kind, false>(a, Corner<kind>(a), tiles, taken,

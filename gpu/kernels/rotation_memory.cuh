@@ -24,8 +24,9 @@ struct RotationArguments : Nvfp4Arguments {
 };
 
 // Of a CTA: its warps, and its groups down columns, whose codes shared memory has room for.
-constexpr int STEPS_DOWN = UNROLL < 4 ? UNROLL : 4;
-constexpr uint32_t WARP = 32, WARPS = THREADS / WARP, GROUPS_DOWN = WARPS * STEPS_DOWN;
+constexpr uint32_t WARP = 32, WARPS = THREADS / WARP;
+constexpr int STEPS_DOWN = UNROLL * WARPS < 32 ? UNROLL : 32 / WARPS;
+constexpr uint32_t GROUPS_DOWN = WARPS * STEPS_DOWN;
 template <int kind>
 constexpr uint32_t ACROSS = kind == BFLOAT16 ? 2 * WARP : WARP;  // columns of a warp
 
@@ -94,6 +95,40 @@ __device__ __forceinline__ void load_square(const RotationArguments& a, const Sq
     }
 }
 
+// Ends what is started together, and waits for all but the last ones of those.
+__device__ __forceinline__ void commit_groups() { asm volatile("cp.async.commit_group;" : : : "memory"); }
+template <int last>
+__device__ __forceinline__ void await_groups() {
+    asm volatile("cp.async.wait_group %0;" : : "n"(last) : "memory");
+}
+
+// The same rows and columns of a whole warp, copied to shared memory meanwhile, where they are aligned; rows behind the last
+// are +0. A row's vectors lie so that the threads of a load of squares meet different banks.
+constexpr int RAW_VECTORS = THREADS <= 128 ? 128 : 0;  // of a warp: where there is room
+struct RawSquares {
+    uint32_t to, from, vector;
+    __device__ __forceinline__ explicit RawSquares(const uint4* all) {
+        const uint32_t lane = threadIdx.x % WARP, base = (uint32_t)__cvta_generic_to_shared(all + threadIdx.x / WARP * RAW_VECTORS);
+        to = settled(base + 128 * (lane / 8)), vector = 16 * (lane % 8);
+        from = settled(base + 512 * (lane & 3) + 16 * (lane >> 2 ^ 2 * (lane & 3)));
+    }
+    __device__ __forceinline__ void start(const RotationArguments& a, uint32_t first_column, uint32_t group) const {
+        const uint32_t lane = threadIdx.x % WARP, column = first_column + lane % 8 * 8, top = group * GROUP + lane / 8;
+        const uint8_t* p = a.x + (offset_t)top * a.x_stride + (offset_t)column * 2;
+#pragma unroll
+        for (uint32_t i = 0; i < 4; ++i, p += 4 * a.x_stride) {
+            const bool exists = column < a.k && top + 4 * i < a.m;
+            asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                         : : "r"(to + (vector ^ 32 * i) + 512 * i), "l"(exists ? p : a.x), "r"(exists ? 16 : 0) : "memory");
+        }
+        commit_groups();
+    }
+    __device__ __forceinline__ void get(uint32_t (&w)[4][4]) const {
+#pragma unroll
+        for (uint32_t i = 0; i < 4; ++i) get_vector(from + 128 * i, w[i]);
+    }
+};
+
 // Four rows of eight columns <-> the pieces of two tiles, four numbers of a column each.
 __device__ __forceinline__ void put_square(uint32_t piece, const uint32_t (&w)[4][4]) {
 #pragma unroll
@@ -130,26 +165,19 @@ __device__ __forceinline__ TileThread next_tile(TileThread thread, int i) {
     return thread;
 }
 
-// Starts to copy a group of this thread along rows to its place in shared memory; one that does not exist is any.
-__device__ __forceinline__ void start_copy(const uint8_t* p, uint32_t own) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" : : "r"(own), "l"(p) : "memory");
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" : : "r"(own ^ 16), "l"(p + 16) : "memory");
-}
+// Starts to copy a group of this thread along rows to its place in shared memory; one that does not exist is any. Its second
+// half finds the sectors of the first in L1.
 template <bool flat>
 __device__ __forceinline__ void start_group(const RotationArguments& a, const Place<flat>& place, uint32_t own) {
     if (flat || a.aligned) {
-        start_copy(place.exists ? nvfp4_input(a, place, 32) : a.x, own);
+        const uint8_t* p = place.exists ? nvfp4_input(a, place, 32) : a.x;
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 16;" : : "r"(own), "l"(p) : "memory");
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 16;" : : "r"(own ^ 16), "l"(p + 16) : "memory");
     } else {
         uint32_t w[GROUP / 2];
         load_group<BFLOAT16, flat>(a, place, w);
         put_group(own, w);
     }
-}
-// Ends what is started together, and waits for all but the last ones of those.
-__device__ __forceinline__ void commit_groups() { asm volatile("cp.async.commit_group;" : : : "memory"); }
-template <int last>
-__device__ __forceinline__ void await_groups() {
-    asm volatile("cp.async.wait_group %0;" : : "n"(last) : "memory");
 }
 
 // A tile whose sums were not taken, rotated in shared memory; `words`: the thread's group, before and after.
@@ -159,34 +187,51 @@ __device__ __forceinline__ void rotate_again(const RotationArguments& a, TileThr
     for (int i = 0; i < 4 && small; ++i) tile.matrix[i / 2][i % 2] ^= SMALL_QUARTERS ^ QUARTERS;
     rotate_tile(tile, a.signs, a.rotation, words);
     get_group(tile.own, words);
+    __syncwarp();  // others' groups are copied to its place next
 }
 
 // All groups of a warp along rows, in turn, rotated. The next ones are on their way meanwhile. `taken(behind, sums)` is asked
 // first, if `ready`: the sums of the warp's groups, which lie `behind` the first ones, are spread over it. If it says no,
 // `found(place, words)` gets the groups.
-constexpr int AHEAD = 2;
+#ifndef TILES_AHEAD
+#define TILES_AHEAD 2
+#endif
+constexpr int AHEAD = TILES_AHEAD;
 template <bool flat, bool small, class Taken, class Found>
 __device__ __forceinline__ void tiles_rotated(const RotationArguments& a, const uint4* all, bool ready, const Taken& taken,
                                               const Found& found) {
     const TileThread tiles = own_tiles<AHEAD>(a, all, small);
     const uint64_t first = (uint64_t)blockIdx.x * (THREADS * UNROLL), behind_first = a.chunks - first;
     const uint32_t left = behind_first < THREADS * UNROLL ? (uint32_t)behind_first : THREADS * UNROLL;
-    const uint32_t thread = settled(threadIdx.x), whole = ready ? left : 0;
+    const uint32_t lane = threadIdx.x % WARP, thread = settled(threadIdx.x), whole = ready ? left : 0;
+    // Contiguous groups are copied by vectors of neighbouring threads, two of a group.
+    const uint32_t vector = settled(2 * threadIdx.x - lane), vectors = 2 * left - 1;
+    const uint32_t half = settled(tiles.own - 32 * lane - 16 * (lane >> 2 & 1) + 16 * (lane ^ (lane >> 3 & 1)));
     const uint8_t* x = flat ? settled(a.x + first * 32) : a.x;
     if (left == 0) return;
-    const auto start = [&](uint32_t behind, uint32_t own) {
-        if (flat) start_copy(x + (uint64_t)min(behind + thread, left - 1) * 32, own);  // one that does not exist is any
-        else start_group(a, place_of<flat>(a, first + behind + thread), own);
+    const auto start = [&](int u) {
+        constexpr uint32_t bytes = 16 * TILE_VECTORS;
+        if (flat) {
+#pragma unroll
+            for (uint32_t i = 0; i < 2; ++i) {
+                const uint8_t* p = x + (uint64_t)min(2 * u * THREADS + 32 * i + vector, vectors) * 16;
+                const uint32_t to = half + u % AHEAD * bytes + 512 * i;
+                asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" : : "r"(to), "l"(p) : "memory");
+            }
+        } else {
+            start_group(a, place_of<flat>(a, first + u * THREADS + thread), next_tile(tiles, u % AHEAD).own);
+        }
         commit_groups();
     };
 #pragma unroll
-    for (int u = 0; u < AHEAD; ++u) start(u < UNROLL ? u * THREADS : 0, next_tile(tiles, u).own);
-#pragma unroll 2
+    for (int u = 0; u < AHEAD; ++u) start(u);
+#pragma unroll AHEAD
     for (uint32_t u = 0; u < UNROLL; ++u) {
         const TileThread tile = next_tile(tiles, u % AHEAD);
         uint32_t words[GROUP / 2];
         TileSums sums;
         await_groups<AHEAD - 1>();
+        __syncwarp();
         get_group(tile.own, words);
         const uint32_t summed = sum_tile<small>(tile, a.rotation, words, sums), last = thread | (WARP - 1);
         if (!summed || u * THREADS + last >= whole || !taken(u * THREADS, sums)) {
@@ -194,7 +239,7 @@ __device__ __forceinline__ void tiles_rotated(const RotationArguments& a, const 
             const Place<flat> place = place_of<flat>(a, first + u * THREADS + thread);
             if (place.exists) found(place, words);
         }
-        if (u + AHEAD < UNROLL) start((u + AHEAD) * THREADS, tile.own);
+        if (u + AHEAD < UNROLL) start(u + AHEAD);
         else commit_groups();
     }
 }
@@ -225,15 +270,25 @@ __device__ __forceinline__ void columns_rotated(const RotationArguments& a, cons
                                                 const Taken& taken, const Found& found) {
     const TileThread tiles = own_tiles<2>(a, all, small);
     const uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+    const RawSquares raw(all + CTA_VECTORS<2>);
+    const bool copied = RAW_VECTORS && kind == BFLOAT16 && a.aligned;
+    if (copied && corner.group + warp < a.per_row) raw.start(a, corner.column, corner.group + warp);
 #pragma unroll 1
     for (int u = 0; u < STEPS_DOWN; ++u) {
         const uint32_t here = u * WARPS + warp, group = corner.group + here;
         if (group >= a.per_row) return;
         if (kind == BFLOAT16) {
             uint32_t square[4][4] = {};
-            load_square(a, Square(corner.column, group), square);
+            if (copied) {
+                await_groups<0>();
+                __syncwarp();
+                raw.get(square);
+            } else {
+                load_square(a, Square(corner.column, group), square);
+            }
             put_square(tiles.piece, square);
             __syncwarp();
+            if (copied && u + 1 < STEPS_DOWN && group + WARPS < a.per_row) raw.start(a, corner.column, group + WARPS);
         }
 #pragma unroll
         for (int i = 0; i < (int)(ACROSS<kind> / WARP); ++i) {
