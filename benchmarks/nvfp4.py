@@ -29,7 +29,7 @@ from refnum.gpu.ops import hadamard, nvfp4
 from refnum.gpu.ops.rowwise import Grid
 
 M, K = 32768, 7168
-CUTS = {
+CUTS: dict[str, list[Any]] = {
     kernel: [Grid(threads, unroll, part, stream)
              for threads in (128, 256, 512) for unroll in unrolls for stream in streams]
     for kernel, part, unrolls, streams in (
@@ -37,10 +37,11 @@ CUTS = {
     )
 }  # fmt: skip
 CUTS |= {
-    kernel: [Grid(threads, unroll, part) for threads in (128, 256) for unroll in unrolls for part in (12, 16, 20)]
-    for kernel, unrolls in (
-        ("hadamard16", (2, 4, 8)), ("hadamard16 down", (1, 2, 4)),
-        ("hadamard_quantize_nvfp4", (4, 8, 16)), ("hadamard_quantize_nvfp4 down", (2, 4)),
+    kernel: [hadamard.Cut(threads, unroll, resident) for threads, unroll in cuts for resident in (768, 1024)]
+    for kernel, cuts in (
+        ("hadamard16", ((128, 4), (256, 2), (256, 4), (256, 8))), ("hadamard16 down", ((128, 4), (256, 4))),
+        ("hadamard_quantize_nvfp4", ((128, 16), (256, 8), (256, 16), (256, 32))),
+        ("hadamard_quantize_nvfp4 down", ((128, 4), (128, 8), (256, 4))),
     )
 }  # fmt: skip
 
@@ -122,7 +123,7 @@ def rotation_bits(report: dict[str, Any]) -> None:
     compare(report, calls)
 
 
-def _kernel(label: str) -> tuple[str, dict[str, Grid]]:
+def _kernel(label: str) -> tuple[str, dict[str, Any]]:
     """Return the kernel file of a line, with the word of its launches, and the table of its grids."""
     if label.startswith("rotated"):
         kernel = "hadamard16" if "BF16" in label else "hadamard_quantize_nvfp4"

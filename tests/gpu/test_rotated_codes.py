@@ -1,0 +1,49 @@
+"""NVFP4 of rotated groups from the sums of tensor cores, on the emulated device: maxima under which a factor is moved, or
+cannot be, and groups that take the other way."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import refnum
+from refnum.gpu import emulate
+
+if not emulate.available()[0]:
+    pytest.skip(emulate.available()[1], allow_module_level=True)
+
+EMULATED = emulate.subject_operations(emulate.Emulator())["hadamard_quantize_nvfp4"]
+SHAPE = 70, 80
+"""Tiles of 32 groups that are whole, and one that is not, along both axes."""
+
+
+def compared(x, **given):
+    want, got = (function(x=x, **given) for function in (refnum.hadamard_quantize_nvfp4, EMULATED))
+    assert [np.asarray(part).tobytes() for part in want] == [np.asarray(part).tobytes() for part in got]
+
+
+def normal(rng):
+    return rng.standard_normal(SHAPE).astype(np.float32).astype(ml_dtypes.bfloat16)
+
+
+@pytest.mark.parametrize("axis", [-1, 0])
+@pytest.mark.parametrize("variant", ["TE", "TE_2_8", "TORCHAO"])
+def test_maxima_whose_factors_meet_ties(variant, axis):
+    """2688 is 21 * 2**7: under its parts products of bfloat16 and a factor lie on ties, on one side or on both."""
+    rng = np.random.default_rng(1)
+    for amax in (2688, 42, 147, 12, 9, 7, 5.25, 3, 1.75, *rng.uniform(3, 9, 3)):
+        compared(normal(rng), axis=axis, variant=variant, tensor_amax=np.array([amax], np.float32))
+
+
+@pytest.mark.parametrize("axis", [-1, 0])
+@pytest.mark.parametrize("variant", ["TE", "TORCHAO"])
+def test_groups_of_no_ordinary_size(variant, axis):
+    """Zeros, groups far below the tensor's maximum and above it, and sums at the ends of the range."""
+    rng = np.random.default_rng(2)
+    for low, high in ((-3, 1), (-20, 6), (-60, -30), (-130, -100), (60, 126), (-133, 127)):
+        exponents = rng.integers(low, high, SHAPE)
+        exponents[:] = exponents[:, :1] if axis else exponents[:1]
+        x = np.ldexp(rng.standard_normal(SHAPE), exponents).clip(-3e38, 3e38).astype(np.float32)
+        x[16:32] = 0
+        for amax in (None, 1.3, 1e-30, 1e30):
+            maximum = {} if amax is None else {"tensor_amax": np.array([amax], np.float32)}
+            compared(x.astype(ml_dtypes.bfloat16), axis=axis, variant=variant, **maximum)
