@@ -193,10 +193,7 @@ __device__ __forceinline__ void rotate_again(const RotationArguments& a, TileThr
 // All groups of a warp along rows, in turn, rotated. The next ones are on their way meanwhile. `taken(behind, sums)` is asked
 // first, if `ready`: the sums of the warp's groups, which lie `behind` the first ones, are spread over it. If it says no,
 // `found(place, words)` gets the groups.
-#ifndef TILES_AHEAD
-#define TILES_AHEAD 2
-#endif
-constexpr int AHEAD = TILES_AHEAD;
+constexpr int AHEAD = 2;
 template <bool flat, bool small, class Taken, class Found>
 __device__ __forceinline__ void tiles_rotated(const RotationArguments& a, const uint4* all, bool ready, const Taken& taken,
                                               const Found& found) {

@@ -9,12 +9,6 @@
 #include "shares.cuh"
 #include "tetrajet.cuh"
 
-#ifdef RESIDENT
-#define TETRAJET_BOUNDS __launch_bounds__(THREADS, RESIDENT / THREADS)
-#else
-#define TETRAJET_BOUNDS __launch_bounds__(THREADS)
-#endif
-
 namespace refnum {
 
 enum TetrajetMode : int { TO_EVEN = 0, AWAY = 1, DRAWN = 2, KEYED = 3, AVERAGED = 4 };
@@ -160,7 +154,6 @@ __device__ __forceinline__ void tetrajet_down(const TetrajetArguments& s) {
     }
     if (mode == KEYED) {  // two neighbours share a block of the stream: each makes those of half of the rows
         const bool odd = lane & 1;
-        const uint32_t mask = odd ? ~0u : 0;
         const uint64_t first = s.first_block + ((uint64_t)top * s.k + column) / PHILOX_BYTES;
 #pragma unroll
         for (int i = 0; i < rows; i += 2) {
@@ -168,17 +161,10 @@ __device__ __forceinline__ void tetrajet_down(const TetrajetArguments& s) {
             philox_block(first + (uint64_t)(i + odd) * (apart * (uint64_t)(s.k / PHILOX_BYTES)), s.key, made);
 #pragma unroll
             for (int j = 0; j < 2; ++j) {
-#ifdef CHOOSE
-                const uint32_t own = choose(made[2 + j], made[j], mask);
-                const uint32_t given = __shfl_xor_sync(~0u, choose(made[j], made[2 + j], mask), 1);
-                beside[i][j] = choose(given, own, mask);
-                beside[i + 1][j] = choose(own, given, mask);
-#else
                 const uint32_t own = odd ? made[2 + j] : made[j];
                 const uint32_t given = __shfl_xor_sync(~0u, odd ? made[j] : made[2 + j], 1);
                 beside[i][j] = odd ? given : own;
                 beside[i + 1][j] = odd ? own : given;
-#endif
             }
         }
     }
@@ -217,7 +203,7 @@ __device__ __forceinline__ void tetrajet_down(const TetrajetArguments& s) {
 
 // The kernels of a kind of input and of what is beside it, along rows and down columns, where lines are contiguous and not.
 #define TETRAJET_KERNEL(name, way, kind, mode, other, how)                                                            \
-    extern "C" __global__ TETRAJET_BOUNDS void name(const __grid_constant__ refnum::TetrajetArguments s) { \
+    extern "C" __global__ __launch_bounds__(THREADS) void name(const __grid_constant__ refnum::TetrajetArguments s) { \
         refnum::way<refnum::kind, refnum::mode, refnum::other, how>(s);                                               \
     }
 #define TETRAJET_ROWS(name, mode, kind, other)                           \

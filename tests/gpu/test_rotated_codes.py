@@ -1,5 +1,4 @@
-"""NVFP4 of rotated groups from the sums of tensor cores, on the emulated device: maxima under which a factor is moved, or
-cannot be, and groups that take the other way."""
+"""NVFP4 from the sums of rotated groups, emulated: maxima whose factors are moved, groups that take the other way."""
 
 import ml_dtypes
 import numpy as np
