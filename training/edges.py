@@ -22,6 +22,11 @@ from .dispatch import Route, viewed
 from .policies import Policy
 from .products import BF16, Observer, Parts, Products, Tensor
 
+try:
+    from . import fused
+except ImportError:  # no Triton, which torch brings along where there is CUDA
+    fused = None  # type: ignore[assignment]
+
 _swiglu = door(swiglu)
 
 
@@ -159,6 +164,8 @@ class Edges(Products):
 
 def weighted_swiglu(gate: Tensor, up: Tensor, prob: Tensor) -> Tensor:
     """Return silu(gate) * up * prob in bfloat16; by the golden operation on a CPU, in torch's float32 on CUDA."""
+    if gate.is_cuda and fused is not None and fused.takes(gate):
+        return fused.weighted_swiglu(gate, up, prob)
     if gate.is_cuda:
         return (torch.nn.functional.silu(gate.float()) * up.float() * prob.unsqueeze(1)).to(BF16)
     return _swiglu(gate, up, prob).to(BF16)
