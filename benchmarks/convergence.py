@@ -4,10 +4,10 @@
         [--policies bf16 fp8 mxfp4 ...] [--together 1] [--results FOLDER] [--add convergence.json ...]
 
 Options that are not these go to `refnum train`, or to `side_by_side.py`, which takes so many seeds `together`, and
-policies with commas between them, all of them in one process, a step of each in turn. Runs of a seed begin with the same weights and read the same text, so
-deviations are taken seed by seed, over the same steps: those that both policies have reached in all seeds. What has
-not ended at the limit is compared as far as it came; `convergence.json` has all curves, and `--add` takes those of
-other calls.
+policies with commas between them, all in one process, a step of each in turn. Runs of a seed begin with the same
+weights and read the same text, so deviations are taken seed by seed, over the same steps: those that both policies have
+reached in all seeds. What has not ended at the limit is compared as far as it came; `convergence.json` has all curves,
+and `--add` takes those of other calls.
 """
 
 from __future__ import annotations
