@@ -1,7 +1,7 @@
 """What a training step takes: times of each policy, its kernels, and what the witness costs at its default rate.
 
     python benchmarks/training_step.py --out FOLDER [--model half] [--batch 128] [--policies bf16 fp8 mxfp4]
-        [--seconds 4] [--profile] [--witness 0] [--torch] [--name alone]
+        [--seconds 4] [--profile] [--witness 0] [--whole 0] [--torch] [--name alone]
 
 Writes FOLDER/NAME.json. `--witness` gives the seconds of each policy in which blocks of steps with the witness and
 without it take turns; `--torch` leaves out the fused kernels; several calls at a time measure how runs share a GPU.
@@ -80,8 +80,9 @@ def overhead(trainer: Trainer, seconds: float) -> dict[str, Any]:
     """Return what steps take with the witness and without it, in blocks by turns, and what it judged."""
     witness = trainer.witness
     watch(trainer, True)
-    trainer.step = -(-trainer.step // witness.every) * witness.every
-    trainer.train_step()  # is followed as a whole: much is compiled the first time
+    if witness.every:  # a first step is followed as a whole here: much is compiled for it
+        trainer.step = -(-trainer.step // witness.every) * witness.every
+        trainer.train_step()
     start = time.perf_counter()
     for _ in range(4):
         trainer.train_step()
@@ -145,7 +146,7 @@ def _trainer(given: argparse.Namespace, policy: str) -> Trainer:
     folder = given.out / f"{given.name}-{policy}"
     return Trainer(Run(
         policy, given.model, 10_000, given.batch, 0, 1e-3, given.device, folder, given.corpus or given.out / "corpus",
-        10_000, 10_000, given.megabytes, 300.0, 1 / 64, 250,
+        10_000, 10_000, given.megabytes, 300.0, 1 / 64, given.whole,
     ))  # fmt: skip
 
 
@@ -157,7 +158,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--model", default="half")
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--policies", nargs="+", default=["bf16", "fp8", "mxfp4"])
-    for name, default in (("batch", 128), ("megabytes", 32)):
+    for name, default in (("batch", 128), ("megabytes", 32), ("whole", 0)):
         parser.add_argument(f"--{name}", type=int, default=default)
     for name, default in (("seconds", 4.0), ("witness", 0.0)):
         parser.add_argument(f"--{name}", type=float, default=default)
