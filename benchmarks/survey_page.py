@@ -235,9 +235,6 @@ NOTHING = """
 - **Knowledge distillation** (KD, as LLM-QAT has it) and **coreset selection** (ACS) define no numerics: they choose the
   loss that is minimised and the samples that are read, and no format, rounding or order of operations. There is nothing
   to simulate.
-- In the first call `fp8` and `mxfp4` ended at their first product: torch 2.11 refuses 128x128 scales of a K that is no
-  multiple of 512. The exact kernel multiplies these since; the second call has them.
-- The long call of the policies in the second one: no device time was left. It is the same command with `--limit 252`.
 - TetraJet-v2, attention in FP8, SMP, hindsight maxima, Q-Ramping and SPAM have clauses, or functions, and no policy.
 - One model of this size, a few million bytes, one learning rate: what a paper says of billions of tokens is neither
   confirmed nor refuted by these answers. A claim that fails here fails at this scale.

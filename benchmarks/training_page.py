@@ -9,6 +9,7 @@ of `training_step.py --witness`.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,7 @@ def page(document: Document, steps: dict[str, Any], name: str) -> str:
     )]  # fmt: skip
     parts += [losses(document), deviations(document), "\n".join(map(_verdict, document["policies"].items())), ""]
     parts += ["## Witness\n", JUDGED, judged([document])]
-    parts += [OVERHEAD, overheads(steps)] if steps else []
+    parts += [OVERHEAD, overheads(steps), COSTS, costs(steps)] if steps else []
     return "\n".join(parts)
 
 
@@ -115,6 +116,35 @@ def overheads(steps: dict[str, Any]) -> str:
     return table((*head, "conversions", "products", "elements", "mismatches"), rows)
 
 
+def costs(steps: dict[str, Any]) -> str:
+    """Return what a step takes, by file and policy."""
+    rows = []
+    for document in steps.values():
+        for policy, found in document.items():
+            if isinstance(found, dict) and "profile" in found:
+                one, by = found["profile"], "one kernel" if document["fused"] else "torch"
+                kernels = [row for row in one["by kernel"] if "Optimizer.step" not in row["kernel"]]
+                busy = one["busy_us"] - sum(row["us"] for row in one["by kernel"] if row not in kernels)
+                rows.append(
+                    (
+                        f"`{document['model']}`",
+                        f"`{policy}`",
+                        by,
+                        f"{found['ms']:.1f}",
+                        f"{busy / 1e3:.1f}",
+                        one["kernels"],
+                        "; ".join(f"`{_short(row)}` {row['us'] / 1e3:.2f}" for row in kernels[:4]),
+                    )
+                )
+    head = ("model", "policy", "norm, rotary, SwiGLU by", "ms a step", "ms of kernels", "kernels", "most of them, ms")
+    return table(head, rows)
+
+
+def _short(row: dict[str, Any]) -> str:
+    words = re.sub(r"^void |\(anonymous namespace\)::|at::native::|pytorch_flash::", "", row["kernel"])
+    return re.split(r"[<(]", words)[0]
+
+
 INTRODUCTION = """# Convergence against BF16, {seeds} seeds
 
 {machine}. Figures: [{name}.json]({name}.json), with every tenth loss
@@ -142,6 +172,8 @@ JUDGED = """What it judged at its default rate while these runs trained:
 """
 OVERHEAD = """What it costs: one run alone on the GPU, blocks of steps with it and without it by turns; the mean over
 pairs of blocks with its 95 % confidence interval.
+"""
+COSTS = """What a step takes: one run alone on the GPU, whose host then sets the pace, and the kernels of one step.
 """
 
 
