@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 from ..case import Case, plain
@@ -21,12 +22,11 @@ def sampled_recipes(operation: str, profile: str, params: Mapping[str, Any], see
     """
     if examples <= 0:
         return []
-    from .strategies import drawn  # Hypothesis is imported by who samples: a child that holds a kernel never does
-
     known = OPERATIONS[operation].params
     drawing = {name: value for name, value in params.items() if name in known or name in DATA_PARAMS}
     rest = {name: value for name, value in params.items() if name not in drawing}
-    found = drawn(operation, json.dumps(plain(drawing)), seed, examples)
+    strategies = import_module(".strategies", __package__)  # Hypothesis is for who samples: a child never does
+    found = strategies.drawn(operation, json.dumps(plain(drawing)), seed, examples)
     return [replace(recipe, profile=profile, params={**recipe.params, **rest}) for recipe in found]
 
 
