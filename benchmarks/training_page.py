@@ -113,7 +113,15 @@ def overheads(steps: dict[str, Any]) -> str:
                 counts = [f"{one['judged'][key]:,}" for key in ("conversions", "products", "elements", "mismatches")]
                 rows.append((f"`{document['model']}`", f"`{policy}`", len(one["ms with"]), one["steps of a block"],
                              f"{without:.2f}", f"{pairs[0]:+.2%} ± {pairs[1]:.2%}", f"{own:.2%}", *counts))  # fmt: skip
-    head = ("model", "policy", "pairs of blocks", "steps of a block", "ms a step without", "more with it", "its own count")
+    head = (
+        "model",
+        "policy",
+        "pairs of blocks",
+        "steps of a block",
+        "ms a step without",
+        "more with it",
+        "its own count",
+    )
     return table((*head, "conversions", "products", "elements", "mismatches"), rows)
 
 
