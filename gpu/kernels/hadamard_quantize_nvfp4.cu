@@ -55,7 +55,7 @@ __device__ __forceinline__ void quantize_rows(const RotationArguments& a) {
     __shared__ uint4 tiles[CTA_VECTORS<AHEAD>];
     const Factors factors(a, table);
     const uint32_t lane = threadIdx.x % WARP;
-    const uint64_t first = (uint64_t)blockIdx.x * (THREADS * UNROLL) + (threadIdx.x - lane);
+    const uint64_t first = (uint64_t)blockIdx.x * a.steps * THREADS + (threadIdx.x - lane);
     const uint64_t own = first + 8 * (lane % 4) + lane / 4;  // the group whose scale this thread finds
     uint8_t *out = settled(a.out + first * 8 + 2 * lane), *out_scales = settled(a.out_scales + own);
     const auto taken = [&](uint32_t behind, const TileSums& sums) {
@@ -88,7 +88,6 @@ __device__ __forceinline__ void quantize_columns(const RotationArguments& a) {
     __shared__ uint4 tiles[CTA_VECTORS<2> + WARPS * RAW_VECTORS];
     __shared__ uint2 codes[GROUPS_DOWN][wide + 1];
     __shared__ uint8_t scales[GROUPS_DOWN][wide + 4];
-    const Corner<kind> corner(a);
     const Factors factors(a, table);
     const uint32_t lane = threadIdx.x % WARP;
     const auto taken = [&](uint32_t group, uint32_t row, const TileSums& sums) {
@@ -98,24 +97,27 @@ __device__ __forceinline__ void quantize_columns(const RotationArguments& a) {
         scales[group][row + 8 * (lane % 4) + lane / 4] = (uint8_t)code;
         return true;
     };
-    columns_rotated<kind, true>(a, corner, tiles, taken, [&](uint32_t group, uint32_t row, const uint32_t* words) {
+    const auto found = [&](uint32_t group, uint32_t row, const uint32_t* words) {
         uint32_t packed[2];
         scales[group][row] = (uint8_t)factors.quantize(words, packed);
         codes[group][row] = make_uint2(packed[0], packed[1]);
-    });
-    __syncthreads();
-    constexpr uint32_t step = THREADS / GROUPS_DOWN;
-    const uint32_t group = threadIdx.x % GROUPS_DOWN;
-    if (corner.group + group >= a.per_row) return;
-    uint32_t column = threadIdx.x / GROUPS_DOWN;
-    uint64_t place = (uint64_t)(corner.column + column) * a.per_row + corner.group + group;
+    };
+    parts_down<kind>(a, [&](const Corner<kind>& corner) {
+        columns_rotated<kind, true>(a, corner, tiles, taken, found);
+        __syncthreads();
+        constexpr uint32_t step = THREADS / GROUPS_DOWN;
+        const uint32_t group = threadIdx.x % GROUPS_DOWN, columns = corner.group + group < a.per_row ? a.k : 0;
+        uint32_t column = threadIdx.x / GROUPS_DOWN;
+        uint64_t place = (uint64_t)(corner.column + column) * a.per_row + corner.group + group;
 #pragma unroll 2
-    for (; column < wide && corner.column + column < a.k; column += step, place += (uint64_t)step * a.per_row) {
-        const uint32_t row = tile_row<kind>(column), scale = scales[group][row];
-        *reinterpret_cast<uint2*>(a.out + place * 8) = codes[group][row];
-        if (LAYOUT_OUT == BYTES) a.out_scales[place] = (uint8_t)scale;
-        else lay_scale(a.out_scales, a.rows, a.columns, corner.column + column, corner.group + group, scale);
-    }
+        for (; column < wide && corner.column + column < columns; column += step, place += (uint64_t)step * a.per_row) {
+            const uint32_t row = tile_row<kind>(column), scale = scales[group][row];
+            *reinterpret_cast<uint2*>(a.out + place * 8) = codes[group][row];
+            if (LAYOUT_OUT == BYTES) a.out_scales[place] = (uint8_t)scale;
+            else lay_scale(a.out_scales, a.rows, a.columns, corner.column + column, corner.group + group, scale);
+        }
+        __syncthreads();
+    });
 }
 
 // The larger of the largest magnitudes of the warp's threads, into out_amax, which holds a maximum already.
@@ -130,9 +132,13 @@ __device__ __forceinline__ uint32_t larger_of(uint32_t most, const uint32_t* wor
 }
 
 __device__ __forceinline__ uint32_t larger_of_sums(uint32_t most, const TileSums& sums) {
+    uint32_t largest[4];
 #pragma unroll
-    for (int i = 0; i < 16; ++i) most = larger_of_two(most, sums[i / 8][i / 4 % 2][i % 4]);
-    return most;
+    for (int i = 0; i < 4; ++i) {
+        const uint32_t(&of)[4] = sums[i / 2][i % 2];
+        largest[i] = larger_of_two(larger_of_two(of[0], of[1]), larger_of_two(of[2], of[3]));
+    }
+    return larger_of_two(most, larger_of_two(larger_of_two(largest[0], largest[1]), larger_of_two(largest[2], largest[3])));
 }
 
 // The largest magnitude of the rotated matrix, NaN left out, into out_amax: that of the sums is rounded last.
@@ -150,8 +156,8 @@ __device__ __forceinline__ void largest_columns(const RotationArguments& a) {
     __shared__ uint4 tiles[CTA_VECTORS<2> + WARPS * RAW_VECTORS];
     uint32_t most = 0;
     const auto taken = [&](uint32_t, uint32_t, const TileSums& sums) { return most = larger_of_sums(most, sums), true; };
-    columns_rotated<kind, false>(a, Corner<kind>(a), tiles, taken,
-                                 [&](uint32_t, uint32_t, const uint32_t* words) { most = larger_of(most, words); });
+    const auto found = [&](uint32_t, uint32_t, const uint32_t* words) { most = larger_of(most, words); };
+    parts_down<kind>(a, [&](const Corner<kind>& corner) { columns_rotated<kind, false>(a, corner, tiles, taken, found); });
     put_largest(a, most);
 }
 
