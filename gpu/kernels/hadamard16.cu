@@ -7,7 +7,7 @@ namespace refnum {
 template <int kind, bool flat>
 __device__ __forceinline__ void rotate_rows(const RotationArguments& a) {
     __shared__ uint4 tiles[CTA_VECTORS<AHEAD>];
-    uint8_t* out = settled(a.out + ((uint64_t)blockIdx.x * a.steps * THREADS + threadIdx.x / WARP * WARP) * 32 + threadIdx.x % WARP * 8);
+    uint8_t* out = settled(a.out + ((uint64_t)blockIdx.x * (THREADS * UNROLL) + threadIdx.x / WARP * WARP) * 32 + threadIdx.x % WARP * 8);
     const auto taken = [&](uint32_t behind, const TileSums& sums) {
 #pragma unroll
         for (int n = 0; n < 4; ++n) {
@@ -24,8 +24,8 @@ __device__ __forceinline__ void rotate_rows(const RotationArguments& a) {
 template <int kind, bool flat>
 __device__ __forceinline__ void rotate_rows_wide(const RotationArguments& a) {
 #pragma unroll 1
-    for (uint32_t u = 0; u < a.steps; ++u) {
-        const Place<flat> place = rotation_place<flat>(a, u);
+    for (int u = 0; u < UNROLL; ++u) {
+        const Place<flat> place = nvfp4_place<flat>(a, u);
         if (!place.exists) return;
         uint32_t w[NVFP4_WORDS<kind>], words[GROUP];
         load_group<kind, flat>(a, place, w);

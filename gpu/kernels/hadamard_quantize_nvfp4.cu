@@ -55,7 +55,7 @@ __device__ __forceinline__ void quantize_rows(const RotationArguments& a) {
     __shared__ uint4 tiles[CTA_VECTORS<AHEAD>];
     const Factors factors(a, table);
     const uint32_t lane = threadIdx.x % WARP;
-    const uint64_t first = (uint64_t)blockIdx.x * a.steps * THREADS + (threadIdx.x - lane);
+    const uint64_t first = (uint64_t)blockIdx.x * (THREADS * UNROLL) + (threadIdx.x - lane);
     const uint64_t own = first + 8 * (lane % 4) + lane / 4;  // the group whose scale this thread finds
     uint8_t *out = settled(a.out + first * 8 + 2 * lane), *out_scales = settled(a.out_scales + own);
     const auto taken = [&](uint32_t behind, const TileSums& sums) {
@@ -88,36 +88,34 @@ __device__ __forceinline__ void quantize_columns(const RotationArguments& a) {
     __shared__ uint4 tiles[CTA_VECTORS<2> + WARPS * RAW_VECTORS];
     __shared__ uint2 codes[GROUPS_DOWN][wide + 1];
     __shared__ uint8_t scales[GROUPS_DOWN][wide + 4];
+    const Corner<kind> corner(a);
     const Factors factors(a, table);
     const uint32_t lane = threadIdx.x % WARP;
     const auto taken = [&](uint32_t group, uint32_t row, const TileSums& sums) {
         uint16_t* out = reinterpret_cast<uint16_t*>(&codes[group][row]) + lane;
         uint32_t code;
-        if (!factors.plain || !factors.quantize_sums(sums, code, [&](int n, uint16_t four) { out[32 * n] = four; })) return false;
+        if (!factors.quantize_sums(sums, code, [&](int n, uint16_t four) { out[32 * n] = four; })) return false;
         scales[group][row + 8 * (lane % 4) + lane / 4] = (uint8_t)code;
         return true;
     };
-    const auto found = [&](uint32_t group, uint32_t row, const uint32_t* words) {
+    columns_rotated<kind, true>(a, corner, tiles, factors.plain, taken, [&](uint32_t group, uint32_t row, const uint32_t* words) {
         uint32_t packed[2];
         scales[group][row] = (uint8_t)factors.quantize(words, packed);
         codes[group][row] = make_uint2(packed[0], packed[1]);
-    };
-    parts_down<kind>(a, [&](const Corner<kind>& corner) {
-        columns_rotated<kind, true>(a, corner, tiles, taken, found);
-        __syncthreads();
-        constexpr uint32_t step = THREADS / GROUPS_DOWN;
-        const uint32_t group = threadIdx.x % GROUPS_DOWN, columns = corner.group + group < a.per_row ? a.k : 0;
-        uint32_t column = threadIdx.x / GROUPS_DOWN;
-        uint64_t place = (uint64_t)(corner.column + column) * a.per_row + corner.group + group;
-#pragma unroll 2
-        for (; column < wide && corner.column + column < columns; column += step, place += (uint64_t)step * a.per_row) {
-            const uint32_t row = tile_row<kind>(column), scale = scales[group][row];
-            *reinterpret_cast<uint2*>(a.out + place * 8) = codes[group][row];
-            if (LAYOUT_OUT == BYTES) a.out_scales[place] = (uint8_t)scale;
-            else lay_scale(a.out_scales, a.rows, a.columns, corner.column + column, corner.group + group, scale);
-        }
-        __syncthreads();
     });
+    __syncthreads();
+    constexpr uint32_t step = THREADS / GROUPS_DOWN;
+    const uint32_t group = threadIdx.x % GROUPS_DOWN;
+    if (corner.group + group >= a.per_row) return;
+    uint32_t column = threadIdx.x / GROUPS_DOWN;
+    uint64_t place = (uint64_t)(corner.column + column) * a.per_row + corner.group + group;
+#pragma unroll 2
+    for (; column < wide && corner.column + column < a.k; column += step, place += (uint64_t)step * a.per_row) {
+        const uint32_t row = tile_row<kind>(column), scale = scales[group][row];
+        *reinterpret_cast<uint2*>(a.out + place * 8) = codes[group][row];
+        if (LAYOUT_OUT == BYTES) a.out_scales[place] = (uint8_t)scale;
+        else lay_scale(a.out_scales, a.rows, a.columns, corner.column + column, corner.group + group, scale);
+    }
 }
 
 // The larger of the largest magnitudes of the warp's threads, into out_amax, which holds a maximum already.
@@ -156,8 +154,8 @@ __device__ __forceinline__ void largest_columns(const RotationArguments& a) {
     __shared__ uint4 tiles[CTA_VECTORS<2> + WARPS * RAW_VECTORS];
     uint32_t most = 0;
     const auto taken = [&](uint32_t, uint32_t, const TileSums& sums) { return most = larger_of_sums(most, sums), true; };
-    const auto found = [&](uint32_t, uint32_t, const uint32_t* words) { most = larger_of(most, words); };
-    parts_down<kind>(a, [&](const Corner<kind>& corner) { columns_rotated<kind, false>(a, corner, tiles, taken, found); });
+    columns_rotated<kind, false>(a, Corner<kind>(a), tiles, true, taken,
+                                 [&](uint32_t, uint32_t, const uint32_t* words) { most = larger_of(most, words); });
     put_largest(a, most);
 }
 

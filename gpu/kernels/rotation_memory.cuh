@@ -20,8 +20,7 @@ namespace refnum {
 struct RotationArguments : Nvfp4Arguments {
     uint32_t signs;
     int32_t rotation;
-    uint32_t m, k;   // rows and columns of the input
-    uint32_t steps;  // groups of a thread along rows, a multiple of AHEAD
+    uint32_t m, k;  // rows and columns of the input
 };
 
 // Of a CTA: its warps, and its groups down columns, whose codes shared memory has room for.
@@ -31,36 +30,21 @@ constexpr uint32_t GROUPS_DOWN = WARPS * STEPS_DOWN;
 template <int kind>
 constexpr uint32_t ACROSS = kind == BFLOAT16 ? 2 * WARP : WARP;  // columns of a warp
 
-// Down columns: the first column of a part that a CTA rotates at once, and the first of its groups, counted down.
+// Down columns: the first column of this CTA, and the first of its groups, counted down.
 template <int kind>
 struct Corner {
     uint32_t column, group;
-    __device__ __forceinline__ explicit Corner(const RotationArguments& a, uint32_t part = blockIdx.x) {
-        const uint32_t across = (a.k + ACROSS<kind> - 1) / ACROSS<kind>, down = part / across;
-        column = (part - down * across) * ACROSS<kind>;
+    __device__ __forceinline__ explicit Corner(const RotationArguments& a) {
+        const uint32_t across = (a.k + ACROSS<kind> - 1) / ACROSS<kind>, down = blockIdx.x / across;
+        column = (blockIdx.x - down * across) * ACROSS<kind>;
         group = down * GROUPS_DOWN;
     }
 };
-// `each(corner)` for the parts of this CTA, where CTAs stay; no thread leaves it early.
-template <int kind, class Each>
-__device__ __forceinline__ void parts_down(const RotationArguments& a, const Each& each) {
-    for (uint32_t part = blockIdx.x;; part += gridDim.x) {
-        const Corner<kind> corner(a, part);
-        if (corner.group >= a.per_row) return;
-        each(corner);
-    }
-}
 
 // The row of a warp's tiles that has a column down columns: neighbours lie eight rows from each other.
 template <int kind>
 __device__ __forceinline__ uint32_t tile_row(uint32_t column) {
     return kind == BFLOAT16 ? (column & 7) << 3 | column >> 3 : column;
-}
-
-// The group of this thread along rows, in the step `u`.
-template <bool flat>
-__device__ __forceinline__ Place<flat> rotation_place(const RotationArguments& a, uint32_t u) {
-    return place_of<flat>(a, ((uint64_t)blockIdx.x * a.steps + u) * THREADS + threadIdx.x);
 }
 
 // A group along rows; one that does not exist is zeros.
@@ -196,11 +180,11 @@ __device__ __forceinline__ void start_group(const RotationArguments& a, const Pl
     }
 }
 
-// A tile whose sums were not taken, rotated in shared memory; `words`: the thread's group, before and after.
-template <bool small>
-__device__ __forceinline__ void rotate_again(const RotationArguments& a, TileThread tile, uint32_t* words) {
+// A tile whose sums were not taken, rotated in shared memory; `words`: the thread's group, before and after. `small`:
+// whether the matrix is.
+__device__ __forceinline__ void rotate_whole(const RotationArguments& a, TileThread tile, bool small, uint32_t* words) {
 #pragma unroll
-    for (int i = 0; i < 4 && small; ++i) tile.matrix[i / 2][i % 2] ^= SMALL_QUARTERS ^ QUARTERS;
+    for (int i = 0; i < 4; ++i) tile.matrix[i / 2][i % 2] ^= small ? SMALL_QUARTERS ^ QUARTERS : 0;
     rotate_tile(tile, a.signs, a.rotation, words);
     get_group(tile.own, words);
     __syncwarp();  // others' groups are copied to its place next
@@ -213,61 +197,55 @@ constexpr int AHEAD = 2;
 template <bool flat, bool small, class Taken, class Found>
 __device__ __forceinline__ void tiles_rotated(const RotationArguments& a, const uint4* all, bool ready, const Taken& taken,
                                               const Found& found) {
-    const TileThread tiles = own_tiles<AHEAD>(a, all, small);
-    const uint32_t all_steps = THREADS * a.steps;
-    const uint64_t first = (uint64_t)blockIdx.x * all_steps;
-    const uint64_t rest = first < a.chunks ? a.chunks - first : 0;
-    const uint32_t left = rest < all_steps ? (uint32_t)rest : all_steps;
-    const uint32_t lane = threadIdx.x % WARP, thread = settled(threadIdx.x), whole = ready ? left : 0;
+    const TileThread tiles = own_tiles<AHEAD>(a, all, small && ready);
+    const uint64_t first = (uint64_t)blockIdx.x * (THREADS * UNROLL), behind_first = a.chunks - first;
+    const uint32_t left = behind_first < THREADS * UNROLL ? (uint32_t)behind_first : THREADS * UNROLL;
+    const uint32_t lane = threadIdx.x % WARP, thread = settled(threadIdx.x);
     // Contiguous groups are copied by vectors of neighbouring threads, two of a group.
     const uint32_t vector = settled(2 * threadIdx.x - lane), vectors = 2 * left - 1;
     const uint32_t half = settled(tiles.own - 32 * lane - 16 * (lane >> 2 & 1) + 16 * (lane ^ (lane >> 3 & 1)));
     const uint8_t* x = flat ? settled(a.x + first * 32) : a.x;
     if (left == 0) return;
-    const auto start = [&](uint32_t u, uint32_t at) {
+    const auto start = [&](int u) {
         constexpr uint32_t bytes = 16 * TILE_VECTORS;
         if (flat) {
 #pragma unroll
             for (uint32_t i = 0; i < 2; ++i) {
                 const uint8_t* p = x + (uint64_t)min(2 * u * THREADS + 32 * i + vector, vectors) * 16;
-                const uint32_t to = half + at * bytes + 512 * i;
+                const uint32_t to = half + u % AHEAD * bytes + 512 * i;
                 asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" : : "r"(to), "l"(p) : "memory");
             }
         } else {
-            start_group(a, place_of<flat>(a, first + u * THREADS + thread), next_tile(tiles, at).own);
+            start_group(a, place_of<flat>(a, first + u * THREADS + thread), next_tile(tiles, u % AHEAD).own);
         }
         commit_groups();
     };
 #pragma unroll
-    for (uint32_t u = 0; u < AHEAD; ++u) start(u, u);
-#pragma unroll 1
-    for (uint32_t pair = 0; pair < a.steps; pair += AHEAD) {
-#pragma unroll
-        for (uint32_t i = 0; i < AHEAD; ++i) {
-            const uint32_t u = pair + i;
-            const TileThread tile = next_tile(tiles, i);
-            uint32_t words[GROUP / 2];
-            TileSums sums;
-            await_groups<AHEAD - 1>();
-            __syncwarp();
-            get_group(tile.own, words);
-            const uint32_t summed = sum_tile<small>(tile, a.rotation, words, sums), last = thread | (WARP - 1);
-            if (!summed || u * THREADS + last >= whole || !taken(u * THREADS, sums)) {
-                rotate_again<small>(a, tile, words);
-                const Place<flat> place = place_of<flat>(a, first + u * THREADS + thread);
-                if (place.exists) found(place, words);
-            }
-            if (u + AHEAD < a.steps) start(u + AHEAD, i);
-            else commit_groups();
+    for (int u = 0; u < AHEAD; ++u) start(u);
+#pragma unroll AHEAD
+    for (uint32_t u = 0; u < UNROLL; ++u) {
+        const TileThread tile = next_tile(tiles, u % AHEAD);
+        uint32_t words[GROUP / 2];
+        TileSums sums;
+        await_groups<AHEAD - 1>();
+        __syncwarp();
+        get_group(tile.own, words);
+        const uint32_t last = u * THREADS + (thread | (WARP - 1));
+        if (!ready || !sum_tile<small>(tile, a.rotation, words, sums) || last >= left || !taken(u * THREADS, sums)) {
+            rotate_whole(a, tile, small && ready, words);
+            const Place<flat> place = place_of<flat>(a, first + u * THREADS + thread);
+            if (place.exists) found(place, words);
         }
+        if (u + AHEAD < UNROLL) start(u + AHEAD);
+        else commit_groups();
     }
 }
 // The same of float32, whose groups each thread rotates by itself.
 template <bool flat, class Found>
 __device__ __forceinline__ void groups_rotated(const RotationArguments& a, const Found& found) {
 #pragma unroll 1
-    for (uint32_t u = 0; u < a.steps; ++u) {
-        const Place<flat> place = rotation_place<flat>(a, u);
+    for (int u = 0; u < UNROLL; ++u) {
+        const Place<flat> place = nvfp4_place<flat>(a, u);
         if (!place.exists) return;
         uint32_t w[GROUP], words[GROUP / 2];
         load_group<FLOAT32, flat>(a, place, w);
@@ -286,8 +264,8 @@ __device__ __forceinline__ void rows_rotated(const RotationArguments& a, const u
 // row of the tiles, sums)` and `found(number, row, words)`, as above.
 template <int kind, bool small, class Taken, class Found>
 __device__ __forceinline__ void columns_rotated(const RotationArguments& a, const Corner<kind>& corner, const uint4* all,
-                                                const Taken& taken, const Found& found) {
-    const TileThread tiles = own_tiles<2>(a, all, small);
+                                                bool ready, const Taken& taken, const Found& found) {
+    const TileThread tiles = own_tiles<2>(a, all, small && ready);
     const uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
     const RawSquares raw(all + CTA_VECTORS<2>);
     const bool copied = RAW_VECTORS && kind == BFLOAT16 && a.aligned;
@@ -316,8 +294,8 @@ __device__ __forceinline__ void columns_rotated(const RotationArguments& a, cons
             if (kind == BFLOAT16) {
                 TileSums sums;
                 get_group(tile.own, w);
-                if (sum_tile<small>(tile, a.rotation, w, sums) && taken(here, i * WARP, sums)) continue;
-                rotate_again<small>(a, tile, w);
+                if (ready && sum_tile<small>(tile, a.rotation, w, sums) && taken(here, i * WARP, sums)) continue;
+                rotate_whole(a, tile, small && ready, w);
                 found(here, i * WARP + lane, w);
             } else {
                 load_column(a, corner.column + lane, group, w);

@@ -9,10 +9,6 @@
 #include "shares.cuh"
 #include "tetrajet.cuh"
 
-#ifndef LEAST_BLOCKS
-#define LEAST_BLOCKS 1
-#endif
-
 namespace refnum {
 
 enum TetrajetMode : int { TO_EVEN = 0, AWAY = 1, DRAWN = 2, KEYED = 3, AVERAGED = 4 };
@@ -207,7 +203,7 @@ __device__ __forceinline__ void tetrajet_down(const TetrajetArguments& s) {
 
 // The kernels of a kind of input and of what is beside it, along rows and down columns, where lines are contiguous and not.
 #define TETRAJET_KERNEL(name, way, kind, mode, other, how)                                                            \
-    extern "C" __global__ __launch_bounds__(THREADS, LEAST_BLOCKS) void name(const __grid_constant__ refnum::TetrajetArguments s) { \
+    extern "C" __global__ __launch_bounds__(THREADS) void name(const __grid_constant__ refnum::TetrajetArguments s) { \
         refnum::way<refnum::kind, refnum::mode, refnum::other, how>(s);                                               \
     }
 #define TETRAJET_ROWS(name, mode, kind, other)                           \

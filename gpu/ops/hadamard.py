@@ -9,7 +9,6 @@ from refnum.errors import ShapeError
 
 from ..device.arrays import View
 from ..device.call import DeviceCall
-from ..device.driver import driver
 from ..device.plans import planned
 from ..interface import hadamard
 from ..interface.hadamard import GROUP, Rotated
@@ -18,7 +17,7 @@ from .rowwise import NAMES, layout_defines
 
 __all__ = ["hadamard16", "hadamard_quantize_nvfp4"]
 
-WARP, AHEAD = 32, 2
+WARP = 32
 
 
 class Cut(NamedTuple):
@@ -37,7 +36,7 @@ class Cut(NamedTuple):
 TUNING: dict[str, Cut] = {
     "hadamard16": Cut(256, 2, 768),
     "hadamard16 down": Cut(256, 4, 1024),
-    "hadamard_quantize_nvfp4": Cut(256, 16, 768),
+    "hadamard_quantize_nvfp4": Cut(256, 32, 768),
     "hadamard_quantize_nvfp4 down": Cut(128, 8, 768),
 }
 """Kernel file, and `down` for its launches on groups along columns -> cut."""
@@ -49,7 +48,6 @@ class RotationArguments(Nvfp4Arguments):
     slots: tuple[str, ...] = ("x", "out")
     _fields_ = [  # noqa: RUF012 - as ctypes reads it
         ("signs", ctypes.c_uint32), ("rotation", ctypes.c_int32), ("m", ctypes.c_uint32), ("k", ctypes.c_uint32),
-        ("steps", ctypes.c_uint32),
     ]  # fmt: skip
 
 
@@ -105,7 +103,7 @@ def _arguments(structure: type[RotationArguments], given: Rotated[View]) -> Rota
         x.address, None, given.amax.address if given.amax else None, None, None, None,
         (k if down else m) * per_row, x.strides[0], 0,
         (1 << 64) // per_row + 1 if per_row > 1 else 0, per_row, *given.scales,
-        aligned, given.order, given.signs, given.rotation, m, k, 0,
+        aligned, given.order, given.signs, given.rotation, m, k,
     )  # fmt: skip
 
 
@@ -121,20 +119,16 @@ def _launch(
     call: DeviceCall, kernel: str, name: str, given: Rotated[View], arguments: RotationArguments, least: int = 0
 ) -> None:
     """Launch a function on all groups, on at least so many CTAs."""
-    cut = _cut(kernel, given)
+    threads, unroll = _cut(kernel, given)[:2]
     x = given.x
-    wave = 0 if kernel == "hadamard16" else cut.resident // cut.threads * driver().multiprocessors(x.device)
     if given.axis == 0:
         way, across = "_down", WARP << _by_warps(given)
-        blocks = -(-arguments.k // across) * -(-arguments.per_row // (cut.threads // WARP * cut.unroll))
-        blocks = min(blocks, wave or blocks)
+        tiles = -(-arguments.k // across) * -(-arguments.per_row // (threads // WARP * unroll))
     else:
         gaps = arguments.m > 1 and x.strides[0] != arguments.k * x.dtype.itemsize
         way = "_flat" if arguments.aligned and not gaps and given.layout == "bytes" else ""
-        steps = -(-arguments.chunks // (cut.threads * wave)) if wave else cut.unroll
-        arguments.steps = max(-(-steps // AHEAD) * AHEAD, AHEAD)
-        blocks = -(-arguments.chunks // (cut.threads * arguments.steps))
-    blocks = max(least, blocks)
+        tiles = -(-arguments.chunks // (threads * unroll))
+    blocks = max(least, tiles)
     if blocks:
         function = f"{name}_{NAMES[given.kind]}{way}"
-        call.launch(kernel, function, _defines(kernel, given), (blocks, 1), cut.threads, arguments)
+        call.launch(kernel, function, _defines(kernel, given), (blocks, 1), threads, arguments)
