@@ -75,34 +75,47 @@ using Kept = typename KeptOf<amax, RAGGED>::Kind;
 
 // The first `count` of sixteen bytes, of which word i has four.
 __device__ __forceinline__ uint32_t first_bytes(int32_t count, int i) {
-    const int32_t own = min(max(count - 4 * i, 0), 4);
-    return own == 4 ? ~0u : (1u << 8 * own) - 1;
+    return (uint32_t)((1ull << 8 * min(max(count - 4 * i, 0), 4)) - 1);
 }
 
 // Joins what the segment above left of its last sector to a thread's rows; keeps what the segment leaves. `place`: the row
-// of the thread's run. True if the thread keeps rows 128 below that.
+// of the thread's run. True if the thread keeps rows 128 below that. Places without a row hold zeros.
 __device__ __forceinline__ bool join_sectors(const Share& share, const Segment& now, int32_t place, OpenSectors& open,
                                              uint32_t (&out)[8][4]) {
     const int32_t first = now.first & -SECTOR, last = now.end & -SECTOR;
     const bool head = place < first + SECTOR, joins = head && now.first != first && first >= 0;
-    const int32_t later = head ? (now.first & (TALL - 1)) - (int32_t)share.row : 0;
-    const bool keeps_later = place + TALL >= last && place + TALL < last + SECTOR;
-    const bool keeps = keeps_later || (place >= last && place < last + SECTOR);
     uint4* own = open.own(share);
+    if (now.end - first <= TALL) {
+        if (joins) {
+#pragma unroll
+            for (int j = 0; j < 8; ++j) {
+                const uint4 old = own[j * 4 * OpenSectors::runs];
+                out[j][0] |= old.x, out[j][1] |= old.y, out[j][2] |= old.z, out[j][3] |= old.w;
+            }
+        }
+        __syncwarp();
+        if (place >= last && place < last + SECTOR) {
+#pragma unroll
+            for (int j = 0; j < 8; ++j) {
+                own[j * 4 * OpenSectors::runs] = make_uint4(out[j][0], out[j][1], out[j][2], out[j][3]);
+            }
+        }
+        return false;
+    }
+    if (!head) return false;  // the last sector lies at the first one's places
+    const bool keeps = place + TALL >= last;
     uint32_t below[4];
 #pragma unroll
-    for (int i = 0; i < 4; ++i) below[i] = first_bytes(later, i);
+    for (int i = 0; i < 4; ++i) below[i] = first_bytes((now.first & (TALL - 1)) - (int32_t)share.row, i);
 #pragma unroll
     for (int j = 0; j < 8; ++j, own += 4 * OpenSectors::runs) {
         uint4 old = make_uint4(0, 0, 0, 0);
         if (joins) old = *own;
-        const uint4 under = make_uint4(out[j][0] & below[0], out[j][1] & below[1], out[j][2] & below[2], out[j][3] & below[3]);
+        if (keeps) *own = make_uint4(out[j][0] & below[0], out[j][1] & below[1], out[j][2] & below[2], out[j][3] & below[3]);
         out[j][0] = (out[j][0] & ~below[0]) | old.x, out[j][1] = (out[j][1] & ~below[1]) | old.y;
         out[j][2] = (out[j][2] & ~below[2]) | old.z, out[j][3] = (out[j][3] & ~below[3]) | old.w;
-        __syncwarp();
-        if (keeps) *own = keeps_later ? under : make_uint4(out[j][0], out[j][1], out[j][2], out[j][3]);
     }
-    return keeps_later;
+    return keeps;
 }
 
 // Sixteen rows of eight columns, column j's in out[j].
@@ -152,8 +165,7 @@ __device__ __forceinline__ void store_runs(const ColumnArguments& a, const Colum
 __device__ __forceinline__ void store_bytes(const ColumnArguments& a, const ColumnTile& tile, const Segment& now,
                                             uint32_t word, Table bytes) {
     if (now.first < 0) return;
-    store_scales(a, now.number, tile.column + 8 * word, bytes.low);
-    store_scales(a, now.number, tile.column + 8 * word + 4, bytes.high);
+    store_scales(a, now.number, tile.column + 8 * word, bytes);
 }
 
 }  // namespace refnum

@@ -101,33 +101,87 @@ __device__ __forceinline__ void turn_max(const Run& run, uint32_t (&out)[8][4]) 
     }
 }
 
-// `amax`, rows near each other: tables by binary16 of a group's rows, and what is known of them.
-__device__ __forceinline__ GroupParts amax_tables(RowsTile& rows, uint32_t group, TileTables& tables) {
-    uint32_t part[4], byte[4];
+// `amax`: how a group's rows are turned.
+enum Way { BY_KEYS, BY_HALVES, ANY_ROWS };
+
+// `amax`: tables of a group's rows, and what is known of them. All magnitudes of rows without a part are zero, whose entry is 0
+// in any table.
+__device__ __forceinline__ Way amax_tables(RowsTile& rows, uint32_t group, TileTables& tables, uint32_t& low) {
+    constexpr uint32_t NAN_PART = 0x1000;
+    uint32_t part[4], byte[4], high = 0;
+    low = ~0u;
     block_parts<4>(rows, group, part, byte);
-    const GroupParts all = group_parts(part, byte);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        const Table none = {0, 0};
-        tables[32 * i + threadIdx.x % 32] = part[i] ? half_bytes(part[i] - all.low) : none;
+        high = max(high, byte[i] == NAN_BYTE ? NAN_PART : part[i]);
+        low = min(low, part[i] - 1);
+    }
+    high = __reduce_max_sync(~0u, high);
+    low = __reduce_min_sync(~0u, low) + 1;
+    const bool far = high > low + KEY_SPREAD || low < KEY_LOWEST;
+    const Way way = high > low + E4M3_SPREAD ? ANY_ROWS : high && far ? BY_HALVES : BY_KEYS;
+    const Table base = way == BY_KEYS ? key_table(0) : half_bytes(0);
+    const uint32_t step = way == BY_KEYS ? 8 : 4;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const uint32_t lift = step * (part[i] - low);
+        tables[32 * i + threadIdx.x % 32] = {base.low + lift * 0x01010100u, base.high + lift * 0x01010101u};
     }
     __syncwarp();
-    return all;
+    return way;
 }
 
-// `amax`, rows near each other: codes; stores the bytes of the columns.
-template <class Store>
-__device__ __forceinline__ void turn_near(const Run& run, const GroupParts& all, Store store_bytes,
-                                          uint32_t (&out)[8][4]) {
-    HalfMaxima most = {};
-#pragma unroll
-    for (int i = 0; i < RUN; i += 2) raise_halves(most, run.halves(i), run.halves(i + 1));
+// The largest lanes of a warp's threads that have the same columns.
+__device__ __forceinline__ void meet_maxima(HalfMaxima& most) {
 #pragma unroll
     for (uint32_t d = 4; d < 32; d *= 2) {
 #pragma unroll
         for (int j = 0; j < 4; ++j) most.w[j] = max_lanes(most.w[j], __shfl_xor_sync(~0u, most.w[j], d));
     }
-    const ColumnScales scales = column_scales(most, all.high ? all.low - 1 : 0);
+}
+
+// `amax`, rows nearer each other still: keys, then codes.
+template <class Store>
+__device__ __forceinline__ void turn_keys(const Run& run, uint32_t low, Store store_bytes, uint32_t (&out)[8][4]) {
+    HalfMaxima most = {};
+#pragma unroll
+    for (int q = 0; q < 4; ++q) {
+        uint32_t first[4], second[4];
+        Table keys[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const uint32_t packed = run.word(4 * q + i);
+            keys[i] = row_halves(packed, run.tables[4 * q + i]);
+            const Table own = signed_keys(packed, keys[i]);
+            first[i] = own.low, second[i] = own.high;
+        }
+        raise_halves(most, keys[0], keys[1]);
+        raise_halves(most, keys[2], keys[3]);
+        transpose_bytes(first);
+        transpose_bytes(second);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) out[i][q] = first[i], out[4 + i][q] = second[i];
+    }
+    meet_maxima(most);
+    const Table largest = largest_keys(most);
+    store_bytes({key_bytes(largest.low, low), key_bytes(largest.high, low)});
+    const Table lifts = {key_lifts(largest.low), key_lifts(largest.high)};
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+        const uint32_t lift = (j < 4 ? lifts.low : lifts.high) >> 8 * (j % 4) & 0xFF;
+#pragma unroll
+        for (int q = 0; q < 4; ++q) out[j][q] = lift_keys(out[j][q], lift);
+    }
+}
+
+// `amax`, rows near each other: codes; stores the bytes of the columns.
+template <class Store>
+__device__ __forceinline__ void turn_near(const Run& run, uint32_t low, Store store_bytes, uint32_t (&out)[8][4]) {
+    HalfMaxima most = {};
+#pragma unroll
+    for (int i = 0; i < RUN; i += 2) raise_halves(most, run.halves(i), run.halves(i + 1));
+    meet_maxima(most);
+    const ColumnScales scales = column_scales(most, low - 1);
     store_bytes(scale_bytes(scales));
 #pragma unroll
     for (int q = 0; q < 4; ++q) {
@@ -194,12 +248,13 @@ __device__ __forceinline__ void turn_share(const ColumnArguments& a, const Colum
         max_tables<cleared>(a, tile, rows, share.group, tables, kept);
         turn_max(run, out);
     } else {
-        const GroupParts all = amax_tables(rows, share.group, tables);
-        const bool near = !all.nan && all.high <= all.low + E4M3_SPREAD;
+        uint32_t low;
+        const Way way = amax_tables(rows, share.group, tables, low);
         const auto store = [&](Table bytes) {
             if (share.row == 0) store_bytes(a, tile, now, share.word, bytes);
         };
-        if (near) turn_near(run, all, store, out);
+        if (way == BY_KEYS) turn_keys(run, low, store, out);
+        else if (way == BY_HALVES) turn_near(run, low, store, out);
         else turn_any(rows, share, store, out);
     }
 }
