@@ -18,6 +18,7 @@ constexpr int ROWS_A_PASS = WORKERS / GROUPS;                                   
 template <int tall, int run, int skew>
 struct PackedTile {
     static constexpr int pitch = WIDE / 8 + skew, run_pitch = run * pitch + 4;  // words of a row, and of a run
+    static constexpr bool BANDS = run == 4;  // then nobody reads 32 places without rows, and only the first ones have some below
     __align__(16) uint32_t codes[tall * pitch + tall / run * 4];
     __align__(8) uint8_t bytes[tall * GROUPS];
 
@@ -37,7 +38,8 @@ struct PackedTile {
         if (a.aligned & VECTORS) {
 #pragma unroll
             for (uint32_t i = 0; i < tall; i += ROWS_A_PASS, x += step) {
-                const bool later = i + own < turned;
+                if (BANDS && i >= rows) break;
+                const bool later = (i == 0 || !BANDS) && i + own < turned;
                 copy_16(&block(i + own, group), later ? x + below : x, i + own + (later ? tall : 0) < here);
             }
         } else {
@@ -56,32 +58,33 @@ struct PackedTile {
     __device__ __forceinline__ void fetch_slots(const ColumnArguments& a, const ColumnTile& to, const Segment& now,
                                                 uint32_t first, uint64_t keep) {
         static_assert(tall && WARPS == 4 && GROUPS == 4, "a thread has eight places of a group");
-        const uint32_t group = threadIdx.x % 4, own = threadIdx.x / 32 * 8;
+        const uint32_t group = threadIdx.x % 4, own = threadIdx.x / 32 * 8, row = (own - (uint32_t)now.first) % 32;
         const uint8_t* x = a.x + (to.row + now.first) * a.x_stride + (to.column / 2 + 16 * group);
         const uint8_t* scales = a.scales + (to.row + now.first) * a.scale_stride + to.column / 32;
         const uint32_t rows = (uint32_t)(now.end - now.first), here = to.column + 32 * group < a.k ? rows : 0;
+        const uint8_t* from = x + row * a.x_stride;
         if (a.aligned & VECTORS) {
 #pragma unroll
-            for (uint32_t i = own; i < own + 8; ++i) {
-                const uint32_t row = (i - (uint32_t)now.first) % 32;
-                copy_16(&block(first + i, group), x + row * a.x_stride, row < here);
+            for (uint32_t i = 0; i < 8; ++i, from += a.x_stride) {
+                if (row + i == 32) from = x;
+                copy_16(&block(first + own + i, group), from, (row + i) % 32 < here);
             }
         } else {
 #pragma unroll 1
-            for (uint32_t i = own; i < own + 8; ++i) {
-                const uint32_t row = (i - (uint32_t)now.first) % 32;
+            for (uint32_t i = 0; i < 8; ++i, from += a.x_stride) {
                 uint32_t w[4] = {0, 0, 0, 0};
-                if (row < here) load<16>(x + row * a.x_stride, false, w);
-                block(first + i, group) = make_uint4(w[0], w[1], w[2], w[3]);
+                if (row + i == 32) from = x;
+                if ((row + i) % 32 < here) load<16>(from, false, w);
+                block(first + own + i, group) = make_uint4(w[0], w[1], w[2], w[3]);
             }
         }
+        const bool vectors = a.aligned & SCALES && to.column + WIDE <= a.k;
 #pragma unroll
-        for (uint32_t i = own + group; i < own + 8; i += 4) {
-            const uint32_t row = (i - (uint32_t)now.first) % 32;
-            const uint8_t* from = scales + row * a.scale_stride;
-            uint8_t* place = bytes + (first + i) * GROUPS;
-            if (a.aligned & SCALES && to.column + WIDE <= a.k) copy_scales(place, from, row < rows, keep);
-            else fetch_bytes(a, to.column, from, row < rows, place);
+        for (uint32_t i = group; i < 8; i += 4) {
+            const uint32_t own_row = (row + i) % 32;
+            uint8_t* place = bytes + (first + own + i) * GROUPS;
+            if (vectors) copy_scales(place, scales + own_row * a.scale_stride, own_row < rows, keep);
+            else fetch_bytes(a, to.column, scales + own_row * a.scale_stride, own_row < rows, place);
         }
     }
 
