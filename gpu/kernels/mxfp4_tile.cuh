@@ -78,13 +78,13 @@ struct PackedTile {
                 block(first + own + i, group) = make_uint4(w[0], w[1], w[2], w[3]);
             }
         }
+        const uint32_t place = first + own + group;
         const bool vectors = a.aligned & SCALES && to.column + WIDE <= a.k;
-#pragma unroll
-        for (uint32_t i = group; i < 8; i += 4) {
-            const uint32_t own_row = (row + i) % 32;
-            uint8_t* place = bytes + (first + own + i) * GROUPS;
-            if (vectors) copy_scales(place, scales + own_row * a.scale_stride, own_row < rows, keep);
-            else fetch_bytes(a, to.column, scales + own_row * a.scale_stride, own_row < rows, place);
+#pragma unroll 1  // ptxas 13.0 encodes the policy wrongly where two such copies follow each other
+        for (uint32_t i = 0; i < 8; i += 4) {
+            const uint32_t at = (row + group + i) % 32;
+            if (vectors) copy_scales(bytes + (place + i) * GROUPS, scales + at * a.scale_stride, at < rows, keep);
+            else fetch_bytes(a, to.column, scales + at * a.scale_stride, at < rows, bytes + (place + i) * GROUPS);
         }
     }
 

@@ -107,20 +107,10 @@ __device__ __forceinline__ void store_runs(const ColumnArguments& a, const Colum
     }
 }
 
-// Four rows of eight columns, `below` rows below the first, as far as there are `rows`.
-__device__ __forceinline__ void store_quads(const ColumnArguments& a, uint8_t* (&to)[8], int32_t below, int32_t rows,
-                                            const uint32_t (&words)[8]) {
-    if (rows <= below) return;
-    if (a.vector != 1) {
-#pragma unroll
-        for (int j = 0; j < 8; ++j) *reinterpret_cast<uint32_t*>(to[j] + below) = words[j];
-        return;
-    }
-#pragma unroll
-    for (int j = 0; j < 8; ++j) {
+// The first `count` of four rows of a column, where outputs begin at any byte.
+__device__ __forceinline__ void store_rows_singly(uint8_t* to, int32_t count, uint32_t word) {
 #pragma unroll 1
-        for (int32_t i = 0; i < min(rows - below, 4); ++i) to[j][below + i] = (uint8_t)(words[j] >> 8 * i);
-    }
+    for (int32_t i = 0; i < min(count, 4); ++i) to[i] = (uint8_t)(word >> 8 * i);
 }
 
 // Four rows of each band, to their places in the strip if the band is full; behind the last segment nothing but zeros
@@ -129,43 +119,52 @@ __device__ __forceinline__ void store_runs(const ColumnArguments& a, const Colum
                                            const Segment& now, OpenBand& open, uint32_t (&out)[8][4]) {
     const Places places(now);
     const bool final = now.end == (int32_t)tile.held, wraps = now.end - places.base > TALL;
-    const uint32_t bands = places.bands(now), full = final ? TALL / BAND : (uint32_t)(now.end - places.base) / BAND;
+    const uint32_t bands = places.bands(now), full = final ? bands : (uint32_t)(now.end - places.base) / BAND;
     const int32_t lane = 4 * (int32_t)share.number, left = (int32_t)tile.rows - places.base - lane;
-    uint8_t* to[8];
-    to[0] = a.out + (tile.column + 8 * share.word) * a.out_stride + (tile.row + places.base + lane);
-#pragma unroll
-    for (int j = 1; j < 8; ++j) to[j] = to[j - 1] + a.out_stride;
     uint32_t* own = open.own(share);
-    uint32_t later[8];
-    if (places.skew) {
-        const int32_t count = min(max((int32_t)places.skew - lane, 0), 4);
-        const uint32_t below = wraps ? (uint32_t)((1ull << 8 * count) - 1) : 0;
+    if (wraps) {
+        const uint32_t below = (uint32_t)((1ull << 8 * min(max((int32_t)places.skew - lane, 0), 4)) - 1);
 #pragma unroll
         for (int j = 0; j < 8; ++j) {
             const uint32_t old = places.base < 0 ? 0 : own[32 * j];
-            later[j] = out[j][0] & below;
+            own[32 * j] = out[j][0] & below;
             out[j][0] = (out[j][0] & ~below) | old;
         }
+    } else if (places.skew && places.base >= 0) {
+#pragma unroll
+        for (int j = 0; j < 8; ++j) out[j][0] |= own[32 * j];
     }
+    bool stored[TALL / BAND];
 #pragma unroll
     for (uint32_t t = 0; t < TALL / BAND; ++t) {
-        if (t >= bands) break;
-        uint32_t words[8];
+        const int32_t row = BAND * (int32_t)t;
+        stored[t] = t < full && places.base + row >= 0 && row < left;
+        if (t < full || t >= bands) continue;
 #pragma unroll
-        for (int j = 0; j < 8; ++j) words[j] = out[j][t];
-        if (t >= full) {
-#pragma unroll
-            for (int j = 0; j < 8; ++j) own[32 * j] = words[j];
-        } else if (places.base + BAND * (int32_t)t >= 0) {
-            store_quads(a, to, BAND * (int32_t)t, left, words);
-        }
+        for (int j = 0; j < 8; ++j) own[32 * j] = out[j][t];
     }
-    if (!wraps) return;
-    if (final) {
-        store_quads(a, to, TALL, left, later);
-    } else {
+    const uint32_t stride = (uint32_t)a.out_stride;  // rows are fewer than 2**31
+    uint8_t* to = a.out + (tile.column + 8 * share.word) * a.out_stride + (tile.row + places.base + lane);
+    const bool rest = wraps && final && left > TALL;
+    if (a.vector != 1) {
 #pragma unroll
-        for (int j = 0; j < 8; ++j) own[32 * j] = later[j];
+        for (uint32_t j = 0; j < 8; ++j) {
+            uint8_t* column = to + (uint64_t)stride * j;
+#pragma unroll
+            for (uint32_t t = 0; t < TALL / BAND; ++t) {
+                if (stored[t]) *reinterpret_cast<uint32_t*>(column + BAND * t) = out[j][t];
+            }
+            if (rest) *reinterpret_cast<uint32_t*>(column + TALL) = own[32 * j];
+        }
+        return;
+    }
+#pragma unroll
+    for (int j = 0; j < 8; ++j, to += a.out_stride) {
+#pragma unroll
+        for (uint32_t t = 0; t < TALL / BAND; ++t) {
+            if (stored[t]) store_rows_singly(to + BAND * t, left - BAND * (int32_t)t, out[j][t]);
+        }
+        if (rest) store_rows_singly(to + TALL, left - TALL, own[32 * j]);
     }
 }
 

@@ -177,7 +177,7 @@ __device__ __forceinline__ void turn_keys(const Run& run, uint32_t bands, uint32
     const Table lifts = {key_lifts(largest.low), key_lifts(largest.high)};
     uint32_t lift[8];
 #pragma unroll
-    for (int j = 0; j < 8; ++j) lift[j] = (j < 4 ? lifts.low : lifts.high) >> 8 * (j % 4) & 0xFF;
+    for (int j = 0; j < 8; ++j) lift[j] = permute(j < 4 ? lifts.low : lifts.high, 0, 0x4440 + j % 4);
 #pragma unroll
     for (uint32_t q = 0; q < 4; ++q) {
         if (q >= bands) break;
