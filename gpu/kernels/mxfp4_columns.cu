@@ -251,27 +251,33 @@ __device__ __forceinline__ void turn_strip(const ColumnArguments& a, const Colum
     Blocks s(a, tile);
     s.skip(own.slot);
     staged.clear();
+    const auto fetch = [&] {
+        if (__shfl_sync(~0u, s.now.first, 0) < (int32_t)tile.held) rows.fetch_slots(a, tile, s.now, own.row, keep);
+    };
+    if (AHEAD) fetch();
 #pragma unroll 1
-    for (;; s.skip(SLOTS)) {
+    while (true) {
         const Segment mine = s.now;
         const int32_t begin = __shfl_sync(~0u, mine.first, 0), end = __shfl_sync(~0u, mine.end, 31), base = begin & -SECTOR;
         if (begin >= (int32_t)tile.held) break;
-        rows.fetch_slots(a, tile, mine, own.row, keep);
+        if (!AHEAD) fetch();
         clear_masks(masks);
         wait_copies();
         __syncthreads();
-        if (exists) {
-            uint32_t w[32];
-            const Table bytes = turn_block<amax>(rows, own, masks[own.slot], w);
-            store_bytes(a, tile, mine, own, bytes);
-            staged.put(mine, base, w);
-            const bool all = end >= (int32_t)tile.held;
-            if (all && end < (int32_t)tile.rows) staged.clear_behind(end - base);
-            const int32_t known = all ? min((end + SECTOR - 1) & -SECTOR, (int32_t)tile.rows) : end & -SECTOR;
-            staged.store(a, tile, own.group, base, min(known, (int32_t)tile.rows));
-            if (known - base >= SECTOR && !all) staged.move(known - base);
-        }
+        uint32_t w[32];
+        Table bytes = {0, 0};
+        if (exists) bytes = turn_block<amax>(rows, own, masks[own.slot], w);
         __syncthreads();
+        s.skip(SLOTS);
+        if (AHEAD) fetch();
+        if (!exists) continue;
+        store_bytes(a, tile, mine, own, bytes);
+        staged.put(mine, base, w);
+        const bool all = end >= (int32_t)tile.held;
+        if (all && end < (int32_t)tile.rows) staged.clear_behind(end - base);
+        const int32_t known = all ? min((end + SECTOR - 1) & -SECTOR, (int32_t)tile.rows) : end & -SECTOR;
+        staged.store(a, tile, own.group, base, min(known, (int32_t)tile.rows));
+        if (known - base >= SECTOR && !all) staged.move(known - base);
     }
     if (tile.held < tile.rows) clear_rows<WIDE, 2>(a, tile, ((int32_t)tile.held + SECTOR - 1) & -SECTOR);
 }

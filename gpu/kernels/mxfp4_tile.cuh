@@ -38,8 +38,8 @@ struct PackedTile {
         if (a.aligned & VECTORS) {
 #pragma unroll
             for (uint32_t i = 0; i < tall; i += ROWS_A_PASS, x += step) {
-                if (BANDS && i >= rows) break;
-                const bool later = (i == 0 || !BANDS) && i + own < turned;
+                if (BANDS && i / 32 >= (rows + 31) / 32) break;
+                const bool later = (i < 32 || !BANDS) && i + own < turned;
                 copy_16(&block(i + own, group), later ? x + below : x, i + own + (later ? tall : 0) < here);
             }
         } else {
