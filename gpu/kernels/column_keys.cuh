@@ -1,21 +1,23 @@
 // Row-wise MXFP4 to E4M3 under a byte a column, by keys (clause N9, mode `amax`): rows that lie so near each other that
 // every code is exact and normal.
 //
-// A magnitude's key is an E4M3 code with its own exponent, counted from the smallest magnitude that the rows can have, and
+// A magnitude's key is an E4M3 code with its own exponent, counted from the smallest magnitude that the rows can have;
 // bit 0, which E2M1 never needs, says that it is not zero. So keys order magnitudes, and from a key to a code is one
-// addition for a column, which zeros have no part in.
+// addition for a column, in which zeros have no part.
 #pragma once
 
 #include "column_halves.cuh"
 
 namespace refnum {
 
-constexpr uint32_t KEY_SPREAD = 11;                // binades between rows: then fifteen binades of magnitudes, all normal
+constexpr uint32_t KEY_SPREAD = 11;                 // binades between rows: magnitudes of fifteen binades, all normal
 constexpr uint32_t KEY_LOWEST = 1 + 1 + E4M3_EMAX;  // part of a row under which no column's byte is below 0
 constexpr uint32_t KEY_FLAGS = 0x01010101u;
 
 // Keys of the eight magnitudes of a row `above` binades over the smallest.
-REFNUM_HD Table key_table(uint32_t above) { return {0x0D090100u + 0x08080800u * above, 0x1D191511u + 0x08080808u * above}; }
+REFNUM_HD Table key_table(uint32_t above) {
+    return {0x0D090100u + 0x08080800u * above, 0x1D191511u + 0x08080808u * above};
+}
 
 // Keys of eight columns of a row with their signs.
 REFNUM_HD Table signed_keys(uint32_t packed, Table keys) {

@@ -179,8 +179,9 @@ struct Segments {
 #pragma unroll 1
         while (some()) {
             const uint32_t left = (uint32_t)(last - now.first + tall - 1) / tall;
-            if (count < left) return take(now.first + (int32_t)count * tall, now.number + count);
-            if (last >= held) break;
+            if (count < left) take(now.first + (int32_t)count * tall, now.number + count);
+            if (count < left && some()) return;
+            if (count < left || last >= held) break;
             count -= left;
             const int32_t first = last;
             do last = a.end(++expert + 1) - origin; while (last <= first);
