@@ -3,11 +3,11 @@
     python benchmarks/convergence.py RUNS [--seeds 5] [--first 0] [--steps 1526] [--jobs 15] [--limit 540]
         [--policies bf16 fp8 mxfp4 ...] [--together 1] [--results FOLDER] [--add convergence.json ...]
 
-Options that are not these go to `refnum train`, or to `side_by_side.py`, which takes so many seeds of a policy
-`together`, all of them in one process. Runs of a seed begin with the same weights and read the same text, so
-deviations are taken seed by seed, over the same steps: those that both policies have reached in all seeds. What has
-not ended at the limit is compared as far as it came; `convergence.json` has all curves, and `--add` takes those of
-other calls.
+Options that are not these go to `refnum train`, or to `side_by_side.py`, which takes so many seeds `together`, and
+policies with commas between them, all in one process, a step of each in turn. Runs of a seed begin with the same
+weights and read the same text, so deviations are taken seed by seed, over the same steps: those that both policies have
+reached in all seeds. What has not ended at the limit is compared as far as it came; `convergence.json` has all curves,
+and `--add` takes those of other calls.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from refnum.conformance.reports.environment import environment
 from refnum.conformance.reports.gpus import smi
-from refnum.training.data import write_corpus
+from refnum.training.data import write_corpus, write_whole
 from refnum.training.metrics import NAME, draw_curves, read_metrics
 
 POLICIES = ["bf16", "fp8", "mxfp4"]
@@ -64,24 +65,38 @@ def main() -> None:
     folder = Path(given.folder)
     seeds = range(given.first, given.first + given.seeds)
     parts = [seeds[at : at + given.together] for at in range(0, len(seeds), given.together)]
-    jobs = [[f"{policy}-{seed}" for seed in part] for part in parts for policy in given.policies]
+    groups = [group.split(",") for group in given.policies]
+    jobs = [[f"{policy}-{seed}" for seed in part for policy in group] for part in parts for group in groups]
     names = [name for job in jobs for name in job]
+    before: dict[str, Run] = {}
+    for path in given.add:
+        before |= json.loads(path.read_text())["runs"]
+    machine = {"date": time.strftime("%Y-%m-%d"), "command": sys.argv, **environment(), "gpus": smi()}
+
+    def write() -> dict[str, Any]:
+        """Write what there is until now."""
+        found = {name: run_of(folder / name) for name in names if (folder / name / NAME).exists()}
+        document = {**machine, "text": _text(folder / "corpus"), **report(before | found)}
+        if given.results:
+            given.results.mkdir(parents=True, exist_ok=True)
+            write_whole(given.results / "convergence.json", (json.dumps(document) + "\n").encode())
+        return document
+
     if names:
         folder.mkdir(parents=True, exist_ok=True)
         write_corpus(folder / "corpus", given.megabytes)
-        _run_all(folder, jobs, given)
-    runs: dict[str, Run] = {}
-    for path in given.add:
-        runs |= json.loads(path.read_text())["runs"]
-    runs |= {name: run_of(folder / name) for name in names if (folder / name / NAME).exists()}
-    machine = {"date": time.strftime("%Y-%m-%d"), "command": sys.argv, **environment(), "gpus": smi()}
-    document = {**machine, **report(runs)}
+        _run_all(folder, jobs, given, write)
+    document = write()
     for line in lines_of(document):
         print(line, flush=True)
     if given.results:
-        given.results.mkdir(parents=True, exist_ok=True)
-        (given.results / "convergence.json").write_text(json.dumps(document) + "\n")
-        draw_curves({name: run["losses"] for name, run in runs.items()}, given.results / "convergence.svg")
+        curves = {name: run["losses"] for name, run in document["runs"].items()}
+        draw_curves(curves, given.results / "convergence.svg")
+
+
+def _text(corpus: Path) -> dict[str, int]:
+    """Return the bytes of both splits of the text, where there is one."""
+    return {path.stem: path.stat().st_size for path in sorted(corpus.glob("*.bin"))}
 
 
 def _arguments() -> argparse.Namespace:
@@ -101,7 +116,7 @@ def _arguments() -> argparse.Namespace:
 # ------------------------------------------------------------------------------------------------------------- runs
 
 
-def _run_all(folder: Path, jobs: list[list[str]], given: argparse.Namespace) -> None:
+def _run_all(folder: Path, jobs: list[list[str]], given: argparse.Namespace, write: Callable[[], Any]) -> None:
     """Run so many jobs at a time, each on the GPU that has fewest, until all have ended or the limit has come."""
     end = time.monotonic() + given.limit
     waiting = [job for job in jobs if min(_steps(folder / name) for name in job) < given.steps]
@@ -121,6 +136,7 @@ def _run_all(folder: Path, jobs: list[list[str]], given: argparse.Namespace) -> 
             print(
                 f"{end - told:.0f} s left: {' '.join(f'{one}={_steps(folder / one)}' for one in running)}", flush=True
             )
+            write()
         time.sleep(0.5)
     for process, _ in running.values():
         os.killpg(process.pid, signal.SIGKILL)
@@ -148,12 +164,11 @@ def _steps(folder: Path) -> int:
 
 
 def _start(folder: Path, job: list[str], gpu: str, given: argparse.Namespace) -> subprocess.Popen[bytes]:
-    policy = job[0].rpartition("-")[0]
-    if given.together > 1:
-        seeds = [name.rpartition("-")[2] for name in job]
-        words = [Path(__file__).with_name("side_by_side.py"), folder, policy, *seeds, "--steps", given.steps]
+    if len(job) > 1:
+        words = [Path(__file__).with_name("side_by_side.py"), folder, *job, "--steps", given.steps]
     else:
-        words = ["-m", "refnum.conformance.cli", "train", "--policy", policy, "--seed", job[0].rpartition("-")[2]]
+        policy, _, seed = job[0].rpartition("-")
+        words = ["-m", "refnum.conformance.cli", "train", "--policy", policy, "--seed", seed]
         words += ["--steps", given.steps, "--out", folder / job[0], "--resume", "--save", given.steps]
         words += ["--corpus", folder / "corpus"]
     with open(folder / f"{job[0]}.log", "ab") as log:

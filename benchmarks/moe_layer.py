@@ -52,7 +52,7 @@ CHECKED = {
     "ragged": Shape(2048, 1024, 16, 4, 2048, skew=2.0, barred=(0, 5), idle=(1,)),
     "even": Shape(2048, 1024, 16, 4, 2048 // RANKS),
 }
-MORE = [("ragged", "fp8"), ("even", "fp8"), ("even", "bf16")]
+MORE = [("ragged", "fp8"), ("few", "fp8"), ("even", "fp8"), ("even", "bf16")]
 SMALL = {
     "even": Shape(128, 128, 4, 2, 30),
     "ragged": Shape(128, 128, 4, 2, 30, 2.0, (0,), (1,)),
@@ -154,9 +154,7 @@ def sections(given: argparse.Namespace, device: str) -> dict[str, Callable[[], A
         "profile": lambda: costs.profile(slow[0], device),
         "witness": lambda: costs.witnessed(shapes["even"], device, 1 if small else 2, given.out),
         "traffic": lambda: traffic(shapes["even"], device),
-        "more checks": lambda: checks(
-            [("ragged", "fp8"), ("even", "fp8"), ("even", "bf16")], shapes, device, given.limit
-        ),
+        "more checks": lambda: checks([one for one in MORE if one[0] in shapes], shapes, device, given.limit),
     }
     if RANKS == 1:
         del found["uneven"], found["exchanges"]

@@ -1,6 +1,6 @@
-"""Several seeds of one policy in one process, a step of each in turn: one start and one context of the GPU for all.
+"""Several runs in one process, a step of each in turn: one start and one context of the GPU for all.
 
-    python benchmarks/side_by_side.py FOLDER POLICY SEED [SEED ...] --steps N [--model survey] [--device cuda]
+    python benchmarks/side_by_side.py FOLDER POLICY-SEED [POLICY-SEED ...] --steps N [--model survey] [--device cuda]
         [--batch 16] [--rate 0.001] [--check 100] [--whole 0] [--witness 0.015625] [--megabytes 32]
 
 Each run's folder is FOLDER/POLICY-SEED, with the same files as that of `refnum train`, and the same bits.
@@ -25,10 +25,10 @@ def main() -> None:
     make_deterministic(given.device)
     with contextlib.ExitStack() as files:
         runs = []
-        for seed in given.seeds:
-            folder = Path(given.folder) / f"{given.policy}-{seed}"
+        for name in given.runs:
+            folder = Path(given.folder) / name
             folder.mkdir(parents=True, exist_ok=True)
-            trainer = Trainer(_run(given, seed, folder))
+            trainer = Trainer(_run(given, name, folder))
             trainer.resume()
             runs.append((trainer, files.enter_context(open_metrics(folder, trainer.step))))
         while left := [pair for pair in runs if pair[0].step < given.steps]:
@@ -36,9 +36,10 @@ def main() -> None:
                 advance(trainer, file)
 
 
-def _run(given: argparse.Namespace, seed: int, folder: Path) -> Run:
+def _run(given: argparse.Namespace, name: str, folder: Path) -> Run:
+    policy, _, seed = name.rpartition("-")
     return Run(
-        given.policy, given.model, given.steps, given.batch, seed, given.rate, given.device, folder,
+        policy, given.model, given.steps, given.batch, int(seed), given.rate, given.device, folder,
         Path(given.folder) / "corpus", given.steps, given.check, given.megabytes, 300.0, given.witness, given.whole,
     )  # fmt: skip
 
@@ -46,8 +47,7 @@ def _run(given: argparse.Namespace, seed: int, folder: Path) -> Run:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder")
-    parser.add_argument("policy")
-    parser.add_argument("seeds", type=int, nargs="+")
+    parser.add_argument("runs", nargs="+")
     parser.add_argument("--model", default="survey")
     parser.add_argument("--device", default="cuda")
     for name, default in (("steps", 1000), ("batch", 16), ("check", 100), ("whole", 0), ("megabytes", 32)):

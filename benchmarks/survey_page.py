@@ -48,12 +48,12 @@ def condensed(document: Document) -> Document:
     """Return a document with every tenth loss."""
     runs = {name: {**run, **{key: run[key][::EVERY] for key in ("losses", "flips") if key in run}}
             for name, run in document["runs"].items()}  # fmt: skip
-    return {**document, "command": _command(document), "runs": runs, f"losses of every {EVERY}th step": True}
+    return {**document, "command": command_of(document), "runs": runs, f"losses of every {EVERY}th step": True}
 
 
 def page(documents: list[Document], name: str) -> str:
     """Return the page in Markdown."""
-    parts = [INTRODUCTION.format(machine=_machine(documents), name=name, model=_model(documents))]
+    parts = [INTRODUCTION.format(machine=machine_of(documents), name=name, model=model_of(documents))]
     for number, document in enumerate(documents, 1):
         parts.append(_section(number, document))
     parts += ["## Claims\n", ANSWERS, claims(documents), "## What each policy simulates\n", SIMULATED]
@@ -67,27 +67,30 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return "\n".join(f"| {' | '.join(str(cell) for cell in line)} |" for line in lines) + "\n"
 
 
-def _machine(documents: list[Document]) -> str:
+def machine_of(documents: list[Document]) -> str:
+    """Return what the calls ran on, and when."""
     gpus = sorted({f"{gpu['name']}, driver {gpu['driver_version']}" for one in documents for gpu in one["gpus"]})
     torch = sorted({one["versions"]["torch"] for one in documents})
     dates = sorted({one["date"] for one in documents})
     return f"One GPU a call ({'; '.join(gpus)}), torch {', '.join(torch)}, {', '.join(dates)}"
 
 
-def _option(document: Document, name: str, default: str = "") -> str:
+def option(document: Document, name: str, default: str = "") -> str:
+    """Return what a call gave for an option."""
     words = document["command"]
     return words[words.index(name) + 1] if name in words else default
 
 
-def _command(document: Document) -> list[str]:
-    """Return the words of a call without the names of its folders."""
+def command_of(document: Document) -> list[str]:
+    """Return the words of a call without the names of its folders, of which the last is that of its results."""
     return [*document["command"][:1], "RUNS", *document["command"][2:-2], "--results", "FOLDER"]
 
 
-def _model(documents: list[Document]) -> str:
-    name = _option(documents[0], "--model")
+def model_of(documents: list[Document]) -> str:
+    """Return the model and the tokens of a step."""
+    name = option(documents[0], "--model")
     model = get_model(name)
-    tokens = int(_option(documents[0], "--batch")) * model.sequence
+    tokens = int(option(documents[0], "--batch")) * model.sequence
     return (
         f"`{name}` of `refnum train`: {model.layers} layers, hidden {model.hidden}, {model.experts} experts of ffn "
         f"{model.expert}, top {model.top}. A step\nreads {tokens:,} bytes in sequences of {model.sequence}"
@@ -105,7 +108,7 @@ def _section(number: int, document: Document) -> str:
         f"{len(document['seeds'])} seeds. A policy is compared with bf16 at the steps that all runs of both made; a "
         f"loss is the mean of the last tenth of them.{out}\n"
     )
-    return f"## Call {number}\n\n```text\npython {' '.join(_command(document))}\n```\n\n{text}\n{losses(document)}"
+    return f"## Call {number}\n\n```text\npython {' '.join(command_of(document))}\n```\n\n{text}\n{losses(document)}"
 
 
 def losses(document: Document) -> str:
@@ -115,15 +118,16 @@ def losses(document: Document) -> str:
         ours, base = (statistics.fmean(one) for one in told["means"])
         flips = document["flips"].get(policy)
         rows.append((
-            f"`{policy}`", told["steps"], f"{base:.4f}", f"{ours:.4f}", _interval(told),
-            " ".join(f"{one:+.2%}" for one in told["each"]), _interval(told["valid"]) if "valid" in told else "-",
+            f"`{policy}`", told["steps"], f"{base:.4f}", f"{ours:.4f}", interval(told),
+            " ".join(f"{one:+.2%}" for one in told["each"]), interval(told["valid"]) if "valid" in told else "-",
             "-" if flips is None else f"{statistics.fmean(flips):.3%}",
         ))  # fmt: skip
     head = ("policy", "steps", "loss of bf16", "loss", "against bf16", "seed by seed", "validation", "flips a step")
     return table(head, rows)
 
 
-def _interval(told: Document) -> str:
+def interval(told: Document) -> str:
+    """Return a mean with its confidence interval."""
     return f"{told['mean']:+.2%} ± {told['half']:.2%}"
 
 
@@ -138,7 +142,7 @@ def claims(documents: list[Document]) -> str:
             pair = " against ".join(f"`{one}`" for one in told["pair"])
             each = " ".join(f"{one:+.2%}" for one in told["each"])
             answer = told["answer"] if told["steps"] >= LEAST else "too short"
-            rows.append((words, answer, pair, _interval(told), each, told["steps"], number))
+            rows.append((words, answer, pair, interval(told), each, told["steps"], number))
         if not found:
             pair = " against ".join(f"`{one}`" for one in (CLAIMS | FLIPS)[words])
             rows.append((words, "not run", pair, "-", "-", "-", "-"))
@@ -231,9 +235,6 @@ NOTHING = """
 - **Knowledge distillation** (KD, as LLM-QAT has it) and **coreset selection** (ACS) define no numerics: they choose the
   loss that is minimised and the samples that are read, and no format, rounding or order of operations. There is nothing
   to simulate.
-- In the first call `fp8` and `mxfp4` ended at their first product: torch 2.11 refuses 128x128 scales of a K that is no
-  multiple of 512. The exact kernel multiplies these since; the second call has them.
-- The long call of the policies in the second one: no device time was left. It is the same command with `--limit 252`.
 - TetraJet-v2, attention in FP8, SMP, hindsight maxima, Q-Ramping and SPAM have clauses, or functions, and no policy.
 - One model of this size, a few million bytes, one learning rate: what a paper says of billions of tokens is neither
   confirmed nor refuted by these answers. A claim that fails here fails at this scale.

@@ -29,6 +29,7 @@ RULES = {"rceil": 0, "floor": 1, "ceil": 2, "even": 3}
 LAYOUTS = ("bytes", "float32", "gemm_float32", "packed_ue8m0", "swizzled")
 """Storage layouts of scales (N6.5) in the order of `ScaleLayout` of the headers."""
 BOOLS = (bool, np.bool_)
+INTEGERS = frozenset(np.dtype(letter).type for letter in "bBhHiIlLqQ")
 TEXTS = (str, bytes, bytearray, memoryview, Mapping)
 """Types that can be indexed and are not accepted as a sequence of integers."""
 SUPPORTED: dict[str, tuple[object, ...]] = {
@@ -176,8 +177,8 @@ def segments(splits: np.ndarray, tall: int) -> int:
 
 def count(name: str, value: Any, least: int, most: int = MOST) -> int:
     """Return an argument that must be an integer from `least` to `most`; ArgumentError otherwise."""
-    if type(value) is int and least <= value <= most:
-        return value
+    if (type(value) is int or type(value) in INTEGERS) and least <= value <= most:
+        return int(value)
     try:
         bare = not isinstance(value, BOOLS) and not str(getattr(value, "dtype", "")).endswith("bool")
         number = operator.index(value) if bare else least - 1
@@ -200,4 +201,6 @@ def row_counts(splits: Any) -> list[int]:
             given = None
     if given is None:
         raise ArgumentError(f"splits={shown(splits)}; allowed is a sequence of integers, the rows of each expert")
+    if set(map(type, given)) == {int} and min(given) >= 0 and max(given) <= MOST:
+        return given
     return [count("a split", m, 0) for m in given]

@@ -12,6 +12,7 @@ from .errors import ShapeError
 from .exact_means import clip_bits
 from .formats import INT4
 from .integer_steps import larger, largest, restored, rounded, smallest
+from .llm_quantisers import llm_qat as llm_qat  # of this family
 from .profiles import HOPPER
 from .softfloat import INF, SIGN, add, multiply, subtract
 
@@ -38,11 +39,12 @@ def sawb(x: Array) -> tuple[Array, Array]:
     return np.where(zero, np.uint8(0), encode_bits(INT4, quotient, 0, HOPPER)), scale.view(np.float32)
 
 
-def int4_affine(x: Array, group: int = 256) -> tuple[Array, Array, Array]:
+def int4_affine(x: Array, group: int) -> tuple[Array, Array, Array]:
     """Quantise groups along K to 0..15 with a scale and a zero point (clause N26.2), as Stable-SPAM does weights.
 
-    x: [M, K] float32, bfloat16, float16 or uint16 (bfloat16 bits), K a multiple of `group`. Returns (codes u8 [M, K],
-    scales float32 [M, K/group], zero points u8 [M, K/group]). Raises DtypeError, ShapeError, ArgumentError.
+    x: [M, K] float32, bfloat16, float16 or uint16 (bfloat16 bits), K a multiple of `group`, which is 256 there. Returns
+    (codes u8 [M, K], scales float32 [M, K/group], zero points u8 [M, K/group]). Raises DtypeError, ShapeError,
+    ArgumentError.
     """
     bits, least, spread = _groups(x, group)
     scale = divide(larger(spread, _LEAST_SPREAD), np.full_like(spread, _FIFTEEN))
@@ -51,11 +53,11 @@ def int4_affine(x: Array, group: int = 256) -> tuple[Array, Array, Array]:
     return codes, scale.view(np.float32), _integers(zero)
 
 
-def efficient_qat(x: Array, group: int = 64) -> tuple[Array, Array, Array]:
+def efficient_qat(x: Array, group: int) -> tuple[Array, Array, Array]:
     """Quantise groups along K to 0..15 with a scale and an unlimited zero point (clause N26.3), as EfficientQAT does.
 
-    x, group: as of `int4_affine`. Returns (codes u8 [M, K], scales float32 [M, K/group], zero points float32
-    [M, K/group]). Raises DtypeError, ShapeError, ArgumentError.
+    x, group: as of `int4_affine`, 64 or 128 there. Returns (codes u8 [M, K], scales float32 [M, K/group], zero points
+    float32 [M, K/group]). Raises DtypeError, ShapeError, ArgumentError.
     """
     bits, least, spread = _groups(x, group)
     scale = np.minimum(larger(divide(spread, np.full_like(spread, _FIFTEEN)), _LEAST_SCALE), _MOST_SCALE)
@@ -94,7 +96,7 @@ def _integers(bits: Array) -> Array:
     return np.where(bits == np.uint32(0), np.uint32(0), whole).astype(np.uint8)
 
 
-def int4_keep_two(x: Array, group: int = 64) -> tuple[Array, Array, Array]:
+def int4_keep_two(x: Array, group: int) -> tuple[Array, Array, Array]:
     """Quantise groups along K to INT4 without their two largest elements, which are kept (clause N26.5).
 
     x: as of `int4_affine`; group: 3 or more, a divisor of K. Returns (codes u8 [M, K], INT4 in the low four bits, 0

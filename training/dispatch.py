@@ -138,8 +138,7 @@ def make_route(
     top = experts.shape[1]
     owner = experts.div(per, rounding_mode="floor")
     goes = (owner[None] == _range(ranks.count, experts)[:, None, None]).any(2)
-    each = torch.zeros(ranks.count * per, dtype=torch.int64, device=experts.device)
-    each.scatter_add_(0, experts.flatten(), torch.ones_like(experts).flatten())
+    each = (experts.flatten() == _range(ranks.count * per, experts)[:, None]).sum(1)
     gone = torch.cat([goes.sum(1)[:, None], each.view(ranks.count, per)], dim=1)
     came = ranks.numbers(gone)
     counts = came[:, 1:].sum(0)
@@ -169,6 +168,9 @@ def _sent(goes: torch.Tensor, owner: torch.Tensor, count: int) -> tuple[torch.Te
         owner: int64 [T, top], the rank of each expert.
         count: rows that are sent.
     """
+    if goes.shape[0] == 1:  # all of them, as they are
+        tokens = _range(count, goes)
+        return tokens, tokens[:, None].expand_as(owner).contiguous()
     place = goes.flatten().cumsum(0) - 1
     tokens = torch.empty(count + 1, dtype=torch.int64, device=goes.device)  # the last takes what is not sent
     number = _range(goes.shape[1], goes).repeat(goes.shape[0])

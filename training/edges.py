@@ -22,6 +22,11 @@ from .dispatch import Route, viewed
 from .policies import Policy
 from .products import BF16, Observer, Parts, Products, Tensor
 
+try:
+    from . import fused
+except ImportError:  # no Triton, which torch brings along where there is CUDA
+    fused = None  # type: ignore[assignment]
+
 _swiglu = door(swiglu)
 
 
@@ -115,10 +120,10 @@ class Edges(Products):
     def gradient(self, x: Sequence[Tensor], rows: list[int]) -> tuple[Parts, Parts]:
         """Return a gradient, given as matrices that lie side by side, as rows and as columns."""
         if not self.fp8:
-            found = torch.cat([one.to(BF16) for one in x], dim=1)
+            found = _beside([one.to(BF16) for one in x])
             return (found,), (_turned(found),)
         parts = [self.call("quantize_fp8_tiles", one) for one in x]
-        whole = tuple(torch.cat(same, dim=1) if len(x) > 1 else same[0] for same in zip(*parts, strict=True))
+        whole = tuple(_beside(same) for same in zip(*parts, strict=True))
         return whole, self.call("fp8_columns", *whole, rows)
 
     def activation(self, fc1: Tensor, prob: Tensor) -> Parts:
@@ -159,9 +164,16 @@ class Edges(Products):
 
 def weighted_swiglu(gate: Tensor, up: Tensor, prob: Tensor) -> Tensor:
     """Return silu(gate) * up * prob in bfloat16; by the golden operation on a CPU, in torch's float32 on CUDA."""
+    if gate.is_cuda and fused is not None and fused.takes(gate):
+        return fused.weighted_swiglu(gate, up, prob)
     if gate.is_cuda:
         return (torch.nn.functional.silu(gate.float()) * up.float() * prob.unsqueeze(1)).to(BF16)
     return _swiglu(gate, up, prob).to(BF16)
+
+
+def _beside(parts: Sequence[Tensor]) -> Tensor:
+    """Return matrices as one, side by side; one as it is."""
+    return torch.cat(list(parts), dim=1) if len(parts) > 1 else parts[0]
 
 
 def _turned(x: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ from torch.nn import functional
 
 from refnum.errors import ArgumentError
 
+from .edges import fused
 from .layer import MoELayer, Witness
 from .models import Grouped, Model
 from .policies import Policy
@@ -26,6 +27,8 @@ class Norm(torch.nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the rows of bfloat16 [..., hidden], each divided by its root mean square."""
+        if fused is not None and fused.takes(x):
+            return fused.norm(x, self.weight)
         wide = x.float()
         return (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + 1e-6) * self.weight).to(BF16)
 
@@ -43,9 +46,13 @@ class Attention(torch.nn.Module):
         """Return attention's output for bfloat16 [sequences, length, hidden]."""
         heads, groups, width = self.sizes.heads, self.sizes.groups, self.sizes.width
         count, length, _ = x.shape
-        parts = self.inner(x).split([heads * width, groups * width, groups * width], dim=-1)
-        query, key, value = (part.view(count, length, -1, width).transpose(1, 2) for part in parts)
-        query, key = _turned(query, turns), _turned(key, turns)
+        inner = self.inner(x)
+        if fused is not None and fused.takes(turns[0]):
+            query, key, value = (one.transpose(1, 2) for one in fused.split_and_turned(inner, (heads, groups), turns))
+        else:
+            parts = inner.split([heads * width, groups * width, groups * width], dim=-1)
+            query, key, value = (part.view(count, length, -1, width).transpose(1, 2) for part in parts)
+            query, key = _turned(query, turns), _turned(key, turns)
         found = functional.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=heads != groups)
         return self.outer(found.transpose(1, 2).reshape(count, length, heads * width))
 
@@ -109,7 +116,8 @@ class ByteModel(torch.nn.Module):
         attention = model.attention
         if not isinstance(attention, Grouped) or model.dense or model.shared:
             raise ArgumentError(
-                "the byte model has grouped attention and routed experts only: `tiny`, `small`, `survey`, `dense`"
+                "the byte model has grouped attention and routed experts only: `tiny`, `small`, `half`, `survey`, "
+                "`dense`"
             )
         self.sizes = model
         self.embedding = torch.nn.Embedding(model.vocabulary, model.hidden, dtype=BF16)

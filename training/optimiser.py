@@ -7,7 +7,7 @@ of a library, whose order is its own, takes part. Those of experts are complete 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -47,6 +47,7 @@ class Optimiser:
         self.shared, self.owned = list(model.shared().values()), list(model.owned().values())
         self.parameters = [*self.shared, *self.owned]
         self.masters = [one.detach().float().clone() for one in self.parameters]
+        self.gradients = [torch.empty_like(one) for one in self.masters]
         decay = [one for one in self.masters if one.dim() > 1]
         plain = [one for one in self.masters if one.dim() == 1]
         groups: list[dict[str, Any]] = [{"params": decay}, {"params": plain, "weight_decay": 0.0}]
@@ -63,10 +64,13 @@ class Optimiser:
         Returns:
             The norm of the whole gradient before it is clipped, and the learning rate.
         """
-        grads = [torch.zeros_like(one) if p.grad is None else p.grad.float()
-                 for p, one in zip(self.parameters, self.masters, strict=True)]  # fmt: skip
-        shared = _split(in_order(self.ranks, _flat(grads[: len(self.shared)])), self.shared)
-        grads = [grad / self.ranks.count for grad in (*shared, *grads[len(self.shared) :])]
+        grads = self.gradients
+        _copy(grads, [torch.zeros_like(one) if p.grad is None else p.grad
+                      for p, one in zip(self.parameters, self.masters, strict=True)])  # fmt: skip
+        if self.ranks.count > 1:
+            shared = grads[: len(self.shared)]
+            _copy(shared, _split(in_order(self.ranks, _flat(shared)), self.shared))
+            torch._foreach_div_(grads, float(self.ranks.count))
         norm = self._norm(grads)
         rate = self.scheduled(number)
         if self.stable is not None:
@@ -78,8 +82,9 @@ class Optimiser:
 
     def _adam_step(self, grads: list[Tensor], norm: float, rate: float) -> None:
         scale = min(1.0, self.clip / norm) if norm > 0 and math.isfinite(norm) else 1.0
+        torch._foreach_mul_(grads, scale)
         for master, grad in zip(self.masters, grads, strict=True):
-            master.grad = grad * scale
+            master.grad = grad
         for group in self.adam.param_groups:
             group["lr"] = rate
         self.adam.step()
@@ -95,9 +100,9 @@ class Optimiser:
     def publish(self) -> None:
         """Set the model's parameters to the master weights, rounded once, and forget the gradients."""
         with torch.no_grad():
-            for parameter, master in zip(self.parameters, self.masters, strict=True):
-                parameter.copy_(master)
-                parameter.grad = None
+            _copy(self.parameters, self.masters)
+        for parameter in self.parameters:
+            parameter.grad = None
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the state that a checkpoint keeps: master weights and both moments, by number."""
@@ -131,8 +136,19 @@ def _fresh(master: Tensor) -> dict[str, Tensor]:
     return {"step": torch.zeros(()), "exp_avg": torch.zeros_like(master), "exp_avg_sq": torch.zeros_like(master)}
 
 
-def _squares(grads: Iterable[Tensor]) -> Tensor:
-    return torch.stack([grad.double().square().sum() for grad in grads]).sum()
+def _squares(grads: Sequence[Tensor]) -> Tensor:
+    return torch.stack([torch.linalg.vector_norm(one, dtype=torch.float64) for one in grads]).square().sum()
+
+
+def _copy(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
+    """Copy tensors, all pairs of the same two dtypes at once."""
+    groups: dict[Any, tuple[list[Tensor], list[Tensor]]] = {}
+    for target, source in zip(targets, sources, strict=True):
+        some = groups.setdefault((target.dtype, source.dtype), ([], []))
+        some[0].append(target)
+        some[1].append(source)
+    for to, of in groups.values():
+        torch._foreach_copy_(to, of)
 
 
 def _flat(grads: list[Tensor]) -> Tensor:

@@ -18,6 +18,7 @@ from . import (
     decoding,
     estimators,
     hadamard,
+    integer,
     logarithmic,
     moving,
     nvfp4,
@@ -39,6 +40,7 @@ ROTATED = ("hadamard*",)
 TETRAJET = ("quantize_tetrajet", "q_ema")
 LUQ, RADIX4 = ("luq",), ("radix4",)
 DGE, OCC = ("dge",), ("occ",)
+SAWB, AFFINE, KEEP, QAT = ("sawb",), ("int4_affine", "efficient_qat"), ("int4_keep_two",), ("llm_qat",)
 SCALES = ("a_scales", "b_scales")
 BYTES_IN = ("dequantize_*", "fp8_to_mxfp4", "fp8_columns", "mxfp4_*")
 
@@ -260,6 +262,26 @@ WRONG: dict[str, tuple[tuple[tuple[str, ...], Rule], ...]] = {
     "OCC_BY_MAGNITUDE": ((OCC, estimators.by_magnitude),),
     "OCC_RESIDUAL_LEFT_OUT": ((OCC, estimators.residual_left_out),),
     "OCC_OTHER_AXIS": ((OCC, estimators.other_axis),),
+    "INT4_TIES_AWAY": (((*SAWB, *AFFINE, *KEEP, *QAT), integer.rounding(integer.away)),),
+    "INT4_TRUNCATED": (((*SAWB, *AFFINE, *KEEP, *QAT), integer.rounding(np.trunc)),),
+    "INT4_SYMMETRIC": (((*SAWB, *KEEP), integer.symmetric),),
+    "SAWB_SEVENTEEN_LEVELS": ((SAWB, integer.seventeen_levels),),
+    "SAWB_CLIP_UNGUARDED": ((SAWB, integer.unguarded),),
+    "SAWB_NONFINITE_COUNTED": ((SAWB, integer.nonfinite_counted),),
+    "AFFINE_BY_RECIPROCAL": ((AFFINE, integer.by_reciprocal),),
+    "AFFINE_OTHER_BOUNDS": ((AFFINE, integer.other_bounds),),
+    "AFFINE_ROUNDED_AFTER_ZERO": ((AFFINE, integer.after_zero),),
+    "AFFINE_SIGNED_CLAMP": ((AFFINE, integer.signed_clamp),),
+    "AFFINE_ZERO_IN_RANGE": ((AFFINE, integer.zero_in_range),),
+    "AFFINE_ZERO_POINT_LOST": ((AFFINE, integer.zero_point_lost),),
+    "KEPT_IN_SCALE": ((KEEP, integer.kept_in_scale),),
+    "KEPT_LATER_FIRST": ((KEEP, integer.later_first),),
+    "KEPT_ONE": ((KEEP, integer.kept_one),),
+    "KEPT_QUOTIENT_FIRST": ((KEEP, integer.quotient_first),),
+    "QAT_NAN_DROPPED": ((QAT, integer.nan_dropped),),
+    "QAT_OTHER_RULE": ((QAT, integer.other_rule),),
+    "QAT_OTHER_VECTOR": ((QAT, integer.other_vector),),
+    "QAT_WITHOUT_EPSILON": ((QAT, integer.without_epsilon),),
     "PRODUCT_TERM_BITS": tuple((MATMUL, products.stepped(products.Step(bits, bits))) for bits in (12, 14)),
     "PRODUCT_ROUNDS_TERMS": ((MATMUL, products.stepped(products.Step(nearest=True, nearest_result=True))),),
     "PRODUCT_NORMALISED": ((MATMUL, products.stepped(products.Step(normalised=True))),),

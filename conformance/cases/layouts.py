@@ -16,6 +16,7 @@ from refnum.layouts import LAYOUTS, scales_to_layout
 
 from .case import FORM, Case
 from .findings import NO_PROBLEM, PADDING, SCALE, Problem
+from .same_bytes import name_of
 
 PLAIN = "bytes"
 IN, OUT = "layout_in", "layout_out"
@@ -46,9 +47,9 @@ def _with_garbage(stored: np.ndarray, ones: np.ndarray) -> np.ndarray:
 
 def _in_dtype(array: np.ndarray, dtype: str | None) -> np.ndarray:
     """Return an array in another dtype: bfloat16 as its uint16 bits, whole numbers by value."""
-    if dtype is None or array.dtype.name == dtype:
+    if dtype is None or name_of(array) == dtype:
         return array
-    return array.view(np.uint16) if array.dtype.name == "bfloat16" else array.astype(dtype)
+    return array.view(np.uint16) if name_of(array) == "bfloat16" else array.astype(dtype)
 
 
 def stored_scales(case: Case, scales: np.ndarray) -> np.ndarray:

@@ -59,6 +59,8 @@ _LOGARITHMIC = "model-on-cupy-logarithmic"
 _RADIX4 = {"n0": (-5,), "phase": ("even", "odd")}
 _ESTIMATORS = "model-on-cupy-estimators"
 _FUSED = "model-on-cupy-fused"
+_INTEGER = "model-on-cupy-integer"
+_INT4_TENSOR, _INT4_GROUPS = Blocks("INT4", 1), Blocks("INT4", 32)
 
 _TABLE = (
     Operation("quantize_mxfp4", "N5", "blocks", ("x",), _MXFP4, {"input": FLOAT_INPUTS}, profiled=True,
@@ -116,6 +118,20 @@ _TABLE = (
               (Output("clamped", "values"), Output("residual", "values"), Output("thresholds", "values")),
               {"axis": estimators.AXES, "alpha": ([99, 100],), "input": ("bfloat16", "float32")}, reads=_ALONE,
               rounds_to=_ALONE, dear=8, proof=_ESTIMATORS),
+    Operation("sawb", "N26", "integer", ("x",), (Output("codes", "codes", "INT4"), Output("scale", "values")),
+              {"input": FLOAT_OUTPUTS}, reads=_INT4_TENSOR, rounds_to=_INT4_TENSOR, proof=_INTEGER),
+    Operation("int4_affine", "N26", "integer", ("x",),
+              (Output("codes", "bytes"), Output("scales", "values"), Output("zeros", "bytes")),
+              {"group": (32,), "input": FLOAT_OUTPUTS}, reads=_INT4_GROUPS, rounds_to=_INT4_GROUPS, proof=_INTEGER),
+    Operation("efficient_qat", "N26", "integer", ("x",),
+              (Output("codes", "bytes"), Output("scales", "values"), Output("zeros", "values")),
+              {"group": (32,), "input": FLOAT_OUTPUTS}, reads=_INT4_GROUPS, rounds_to=_INT4_GROUPS, proof=_INTEGER),
+    Operation("int4_keep_two", "N26", "integer", ("x",),
+              (Output("codes", "codes", "INT4"), Output("scales", "values"), Output("kept", "index")),
+              {"group": (32,), "input": FLOAT_OUTPUTS}, reads=_INT4_GROUPS, rounds_to=_INT4_GROUPS, proof=_INTEGER),
+    Operation("llm_qat", "N26", "integer", ("x",), (Output("codes", "index"), Output("values", "values")),
+              {"bits": (4, 8), "symmetric": (True, False), "layerwise": (False, True), "input": FLOAT_OUTPUTS},
+              reads=_INT4_TENSOR, rounds_to=_INT4_TENSOR, proof=_INTEGER),
     Operation("fp8_to_mxfp4", "N7", "recast", ("codes", "scales"), _MXFP4, profiled=True, layouts=_BOTH, quantises=True,
               reads=TILE),
     Operation("mxfp4_to_fp8", "N8", "recast", ("packed", "scales"), _FP8_ROWS, {"scale": ("max", "amax")},

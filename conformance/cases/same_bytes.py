@@ -6,6 +6,7 @@ import numpy as np
 
 CHUNK = 1 << 16
 """Bytes that are compared at once: few enough for the cache, and for an allocator not to ask the system for each."""
+_names: dict[np.dtype, str] = {}
 _array, _byte = np.ndarray, np.dtype("u1")
 _bytes, _shape, _dtype = np.ndarray.tobytes, np.ndarray.shape.__get__, np.ndarray.dtype.__get__
 _size, _flags = np.ndarray.nbytes.__get__, np.ndarray.flags.__get__
@@ -30,3 +31,11 @@ def _flat(array: np.ndarray) -> np.ndarray:
     plain = _view(array, _array)
     whole = plain if _flags(plain).c_contiguous else plain.copy(order="C")
     return _view(_reshape(whole, -1), _byte)
+
+
+def name_of(array: np.ndarray) -> str:
+    """Return the name of an array's dtype, which NumPy puts together anew each time."""
+    dtype = _dtype(array)
+    if dtype not in _names:
+        _names[dtype] = str(dtype.name)
+    return _names[dtype]

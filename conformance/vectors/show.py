@@ -68,7 +68,7 @@ def _table(array: np.ndarray, decoder: str, rows: int) -> Table:
     shown = unpack_nibbles(array) if decoder == "packed" and array.ndim == 2 else array
     table = Table(show_header=False)
     table.add_column(justify="right", style="dim")
-    matrix = shown.reshape(1, -1) if shown.ndim < 2 else shown
+    matrix = shown.reshape(1, -1) if shown.ndim < 2 else shown.reshape(-1, shown.shape[-1])
     table.add_column()
     for r in range(min(matrix.shape[0], rows)):
         table.add_row(str(r), "  ".join(_runs(matrix[r], "E2M1" if decoder == "packed" else decoder)))

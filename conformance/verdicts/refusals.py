@@ -10,6 +10,7 @@ import numpy as np
 
 from ..cases.case import Case, plain
 from ..cases.entry import is_random
+from ..cases.same_bytes import name_of
 from ..subjects.calls.call import NO_ROOM, other_data
 
 Form = tuple[str, ...]
@@ -17,7 +18,7 @@ Form = tuple[str, ...]
 
 def form(case: Case) -> Form:
     """Return all that a subject may refuse by: dtypes and shapes of the inputs, and parameters but the random key."""
-    arrays = (f"{name} {array.dtype.name}{list(array.shape)}" for name, array in case.inputs.items())
+    arrays = (f"{name} {name_of(array)}{list(array.shape)}" for name, array in case.inputs.items())
     params = {name: True if name == "philox" else value for name, value in plain(case.params).items()}
     return (*arrays, json.dumps(params))
 

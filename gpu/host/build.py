@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -165,17 +166,23 @@ def plan() -> Build:
 
 def _compile(build: Build, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f"{target.stem}.", suffix=".tmp", dir=target.parent)
-    os.close(handle)
-    try:
-        done = _run([*build.command, *build.flags, "-o", name, *map(str, units())])
-        if done.returncode != 0:
-            first = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr[:200])
-            raise UnsupportedError(f"{shlex.join(build.command)} could not compile the host build: {first}")
-        os.replace(name, target)
-    finally:
-        if os.path.exists(name):
-            os.unlink(name)
+    with tempfile.TemporaryDirectory(prefix=f"{target.stem}.", suffix=".tmp", dir=target.parent) as folder:
+        objects = [f"{folder}/{unit.stem}.o" for unit in units()]
+        with ThreadPoolExecutor(os.cpu_count()) as pool:  # each waits for a compiler
+            pairs = zip(objects, units(), strict=True)
+            done = list(pool.map(lambda pair: _made(build, pair[0], "-c", str(pair[1])), pairs))
+        if not any(done):
+            done = [_made(build, f"{folder}/library.so", *objects)]
+        if any(done):
+            raise UnsupportedError(f"{shlex.join(build.command)} could not compile the host build: {max(done)}")
+        os.replace(f"{folder}/library.so", target)
+
+
+def _made(build: Build, target: str, *arguments: str) -> str:
+    """Run the compiler; return its first error, or nothing."""
+    done = _run([*build.command, *build.flags, "-o", target, *arguments])
+    lines = [line for line in done.stderr.splitlines() if "error" in line] or [done.stderr[:200] or "it failed"]
+    return lines[0] if done.returncode else ""
 
 
 def _open(path: Path) -> ctypes.CDLL:

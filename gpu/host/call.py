@@ -92,7 +92,7 @@ class HostCall(Call[Array]):
 
     def run(self, function: str, *arguments: Any) -> None:
         """Call a function of the library; an array among the arguments is given by its address."""
-        given = [np.ascontiguousarray(x) if isinstance(x, np.ndarray) else x for x in arguments]
+        given = [x if not isinstance(x, np.ndarray) or x.flags.c_contiguous else x.copy() for x in arguments]
         called = getattr(library(), f"refnum_{function}")
         called(*[address(x) if isinstance(x, np.ndarray) else x for x in given])
 

@@ -110,7 +110,7 @@ def test_a_claim_holds_or_fails_where_its_whole_interval_says_so(convergence):
         assert convergence.lines_of(told)[-1].startswith(answer)
 
 
-def test_seeds_of_a_policy_run_together_in_one_process(convergence, tmp_path, monkeypatch):
+def test_seeds_and_policies_run_together_in_one_process(convergence, tmp_path, monkeypatch):
     started = []
 
     class Done:
@@ -125,10 +125,11 @@ def test_seeds_of_a_policy_run_together_in_one_process(convergence, tmp_path, mo
 
     monkeypatch.setattr(convergence, "_start", start)
     monkeypatch.setattr(convergence, "write_corpus", lambda folder, megabytes: None)
-    words = ["--policies", "bf16", "fp8", "--seeds", "3", "--together", "2", "--limit", "9"]
+    words = ["--policies", "bf16,fp8", "mxfp4", "--seeds", "3", "--together", "2", "--limit", "9"]
     monkeypatch.setattr(sys, "argv", ["convergence.py", str(tmp_path / "runs"), *words])
     convergence.main()
-    assert started == [["bf16-0", "bf16-1"], ["fp8-0", "fp8-1"], ["bf16-2"], ["fp8-2"]]
+    pairs = ["bf16-0", "fp8-0", "bf16-1", "fp8-1"], ["mxfp4-0", "mxfp4-1"]
+    assert started == [*pairs, ["bf16-2", "fp8-2"], ["mxfp4-2"]]
 
 
 def test_flips_are_a_claim_of_their_own(convergence):

@@ -1,7 +1,8 @@
-// The operations of training methods, N21 to N25: the inputs of a vector in, the matrices of its outputs out.
+// The operations of training methods, N21 to N26: the inputs of a vector in, the matrices of its outputs out.
 #pragma once
 #include "estimators.hpp"
 #include "hadamard.hpp"
+#include "integer.hpp"
 #include "logarithmic.hpp"
 #include "nvfp4.hpp"
 #include "tetrajet.hpp"
@@ -94,4 +95,27 @@ inline Answers to_radix4(const Vector& v) {
 inline Answers from_radix4(const Vector& v) {
     Grid grid = grid_of(v.number("n0"), v.text("phase"), "midpoint");
     return {dequantize_radix4(unpack(v["packed"].matrix()), grid, v.text("dtype"))};
+}
+
+inline Answers to_sawb(const Vector& v) {
+    Tensor4 found = sawb(wide_bits(v["x"]));
+    return {found.codes, row_of({found.scale})};
+}
+
+inline Answers to_affine(const Vector& v) {
+    bool efficient = v.operation == "efficient_qat";
+    Grouped found = affine(wide_bits(v["x"]), v.number("group"), efficient);
+    if (!efficient)
+        for (Word& zero : found.more.words) zero = Word(integer_of(zero)) & 0xFF;
+    return {found.codes, found.scales, found.more};
+}
+
+inline Answers to_kept(const Vector& v) {
+    Grouped found = keep_two(wide_bits(v["x"]), v.number("group"));
+    return {found.codes, found.scales, found.more};
+}
+
+inline Answers to_qat(const Vector& v) {
+    Qat found = llm_qat(wide_bits(v["x"]), int(v.number("bits")), v.number("symmetric"), v.number("layerwise"));
+    return {found.codes, found.values};
 }

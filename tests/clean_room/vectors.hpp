@@ -13,7 +13,11 @@ struct Array {
     std::string dtype;
     std::vector<std::size_t> shape;
     Words words;
-    std::size_t rows() const { return shape.size() < 2 ? 1 : shape[0]; }
+    std::size_t rows() const {  // of the last axis
+        std::size_t count = 1;
+        for (std::size_t i = 0; i + 1 < shape.size(); i++) count *= shape[i];
+        return count;
+    }
     std::size_t columns() const { return shape.empty() ? 1 : shape.back(); }
     Matrix matrix() const {
         Matrix out(rows(), columns());

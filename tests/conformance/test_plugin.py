@@ -165,10 +165,12 @@ def test_it(name):
     result.assert_outcomes(passed=1, failed=1)
 
 
-def test_the_plugin_is_light_and_never_imports_gpu(run):
+def test_the_plugin_and_a_child_are_light_and_the_plugin_never_imports_gpu(run):
     code = "import sys, refnum.conformance.plugin as p; loaded = {'numpy', 'hypothesis', 'rich', 'refnum.gpu'}"
     code += "; print(loaded & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"
+    code = "import sys, refnum.conformance.subjects.isolation.child as c; print('hypothesis' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
     result = run(
         """
 import sys

@@ -11,13 +11,13 @@ from refnum.conformance.cases.operation import OPERATIONS, run_golden
 from refnum.conformance.cases.recipes import (
     Recipe,
     expand,
-    recipes,
     sampled_cases,
     sampled_recipes,
     simpler,
     size,
 )
 from refnum.conformance.cases.recipes.distributions import distributions_for
+from refnum.conformance.cases.recipes.strategies import recipes
 from refnum.errors import ArgumentError
 
 VARIANTS = [(name, params) for name, operation in OPERATIONS.items() for params in list(operation.variants())[:2]]

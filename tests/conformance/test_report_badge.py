@@ -1,6 +1,7 @@
 """The badge says what the report says, and is that report's only."""
 
 import json
+from functools import partial
 
 import pytest
 from report_documents import document as make_document
@@ -20,7 +21,7 @@ def verified(**header):
     return document
 
 
-def partial():
+def cut_short():
     document = verified()
     document["footer"]["status"] = "partial"
     document["footer"].update(reports.concluded(document))
@@ -30,15 +31,15 @@ def partial():
 @pytest.mark.parametrize(
     ("document", "words", "colour"),
     [
-        (verified(), "verified, standard", "2e7d32"),
-        (verified(level="exhaustive"), "verified, exhaustive", "2e7d32"),
-        (verified(level="smoke"), "not verified, smoke", "757575"),
-        (partial(), "not verified, standard", "757575"),
-        (make_document(), "wrong, standard", "c62828"),
+        (verified, "verified, standard", "2e7d32"),
+        (partial(verified, level="exhaustive"), "verified, exhaustive", "2e7d32"),
+        (partial(verified, level="smoke"), "not verified, smoke", "757575"),
+        (cut_short, "not verified, standard", "757575"),
+        (make_document, "wrong, standard", "c62828"),
     ],
 )
 def test_it_is_green_only_for_a_whole_run_that_verifies(document, words, colour):
-    line = badge(document)
+    line = badge(document())
     assert line.startswith(f"![refnum: {words}, model ") and line.endswith(f"-{colour})")
 
 

@@ -2,7 +2,7 @@
 
 from .inputs import edited, expand
 from .recipe import Recipe
+from .sampled import sampled_cases, sampled_recipes
 from .simplify import simpler, size
-from .strategies import recipes, sampled_cases, sampled_recipes
 
-__all__ = ["Recipe", "edited", "expand", "recipes", "sampled_cases", "sampled_recipes", "simpler", "size"]
+__all__ = ["Recipe", "edited", "expand", "sampled_cases", "sampled_recipes", "simpler", "size"]

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import hypothesis
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
-from ..case import Case, plain
-from ..entry import DATA_PARAMS
-from ..operation import OPERATIONS
 from .drawing import Limits, draw_recipe
-from .inputs import expand
 from .recipe import Recipe
 
 T = TypeVar("T")
@@ -58,22 +53,9 @@ def recipes(draw: st.DrawFn, operation: str, profile: str, params: Mapping[str, 
     return draw_recipe(Shrinking(draw), operation, profile, params, LIMITS)
 
 
-def sampled_recipes(operation: str, profile: str, params: Mapping[str, Any], seed: int, examples: int) -> list[Recipe]:
-    """Return the recipes that Hypothesis generates from a seed, in order; the same seed gives the same list.
-
-    Profiles, scale layouts and the form of random bits do not affect the recipes.
-    """
-    if examples <= 0:
-        return []
-    known = OPERATIONS[operation].params
-    drawing = {name: value for name, value in params.items() if name in known or name in DATA_PARAMS}
-    rest = {name: value for name, value in params.items() if name not in drawing}
-    drawn = _drawn(operation, json.dumps(plain(drawing)), seed, examples)
-    return [replace(recipe, profile=profile, params={**recipe.params, **rest}) for recipe in drawn]
-
-
 @functools.lru_cache(maxsize=256)
-def _drawn(operation: str, params: str, seed: int, examples: int) -> tuple[Recipe, ...]:
+def drawn(operation: str, params: str, seed: int, examples: int) -> tuple[Recipe, ...]:
+    """Return the recipes that Hypothesis generates for a variant, its parameters as JSON, from a seed."""
     found: list[Recipe] = []
 
     @settings(
@@ -91,9 +73,3 @@ def _drawn(operation: str, params: str, seed: int, examples: int) -> tuple[Recip
 
     hypothesis.seed(seed)(collect)()
     return tuple(found)
-
-
-def sampled_cases(operation: str, profile: str, params: Mapping[str, Any], seed: int, examples: int) -> Iterator[Case]:
-    """Yield the expanded cases of `sampled_recipes`, one at a time."""
-    for recipe in sampled_recipes(operation, profile, params, seed, examples):
-        yield expand(recipe)

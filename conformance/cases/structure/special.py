@@ -67,11 +67,15 @@ def _written(array: np.ndarray, table: np.ndarray, seed: int) -> np.ndarray:
     rows, columns = array.shape
     kind = (values.noise(rows, -(-columns // 32), seed + 7) >> np.uint32(9)) & np.uint32(15)
     dice = values.noise(rows, columns, seed + 8)
-    struck = np.nonzero((dice & np.uint32(15)) < np.repeat(DENSITY[kind], 32, axis=1)[:, :columns])
-    dice = dice[struck]
-    one = (dice >> np.uint32(4) & np.uint32(0xFFF)) % ALLOWED[kind[struck[0], struck[1] >> 5]]
+    struck = np.flatnonzero((dice & np.uint32(15)) < np.repeat(DENSITY[kind], 32, axis=1)[:, :columns])
+    dice = dice.reshape(-1)[struck]
+    block = struck // columns * kind.shape[1] + struck % columns // 32 if columns % 32 else struck >> 5
+    one = (dice >> np.uint32(4) & np.uint32(0xFFF)) % ALLOWED[kind.reshape(-1)[block]]
+    place = (one * np.uint32(FEW) + (dice >> np.uint32(17) & np.uint32(FEW - 1))) * np.uint32(2) + (
+        dice >> np.uint32(31)
+    )
     bits = float_bits(array).copy()
-    bits[struck] = table[one, dice >> np.uint32(17) & np.uint32(FEW - 1), dice >> np.uint32(31)].astype(bits.dtype)
+    bits.reshape(-1)[struck] = table.reshape(-1).astype(bits.dtype)[place]
     return bits.view(array.dtype)
 
 

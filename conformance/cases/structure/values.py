@@ -20,11 +20,11 @@ def noise(rows: int, columns: int, seed: int) -> np.ndarray:
     row = (np.arange(rows, dtype=np.uint64) * 0x9E3779B97F4A7C15 >> np.uint64(11)).astype(np.uint32)
     column = np.arange(columns, dtype=np.uint32) * np.uint32(0x85EBCA77) + np.uint32(seed * 0x2545F491 & 0xFFFFFFFF)
     x = row[:, None] + column[None, :]
-    x ^= x >> np.uint32(15)
-    x *= np.uint32(0x2C1B3C6D)
-    x ^= x >> np.uint32(12)
-    x *= np.uint32(0x297A2D39)
-    x ^= x >> np.uint32(15)
+    moved = np.empty_like(x)
+    for places, factor in ((15, 0x2C1B3C6D), (12, 0x297A2D39), (15, 1)):
+        x ^= np.right_shift(x, np.uint32(places), out=moved)
+        if factor > 1:
+            x *= np.uint32(factor)
     return x
 
 
@@ -85,10 +85,13 @@ def fp8(shape: tuple[int, int], seed: int) -> np.ndarray:
     """Return finite E4M3 codes u8 whose largest magnitude differs from block of 32 to block."""
     rows, columns = shape
     hashed = noise(rows, columns, seed)
-    limit = 0x7E - 8 * ((np.arange(rows)[:, None] + 3 * (np.arange(columns) // 32)[None, :]) % 5)
-    magnitude = ((hashed & np.uint32(0xFFFF)) * limit.astype(np.uint32)) >> np.uint32(16)
-    magnitude[:, ::32] = limit[:, ::32]
-    return (magnitude | (hashed >> np.uint32(31)) << np.uint32(7)).astype(np.uint8)
+    limit = (0x7E - 8 * ((np.arange(rows)[:, None] + 3 * np.arange(-(-columns // 32))[None, :]) % 5)).astype(np.uint32)
+    magnitude = (hashed & np.uint32(0xFFFF)) * np.repeat(limit, 32, axis=1)[:, :columns]
+    magnitude >>= np.uint32(16)
+    magnitude[:, ::32] = limit
+    hashed >>= np.uint32(31)
+    hashed <<= np.uint32(7)
+    return (magnitude | hashed).astype(np.uint8)
 
 
 def codes_below(bits: int, shape: tuple[int, ...], seed: int) -> np.ndarray:

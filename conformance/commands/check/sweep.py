@@ -17,7 +17,7 @@ from ...cases.findings import Finding
 from ...cases.layouts import OUT, stored_scales
 from ...cases.levels import NO_LEVEL
 from ...cases.operation import as_bits, outputs_of, plain_like
-from ...cases.same_bytes import same
+from ...cases.same_bytes import name_of, same
 from ...cases.structure import Asked
 from ...cases.structure.cutting import Field, Part
 from ...cases.structure.fields import fields
@@ -127,7 +127,7 @@ def right(called: Called, want: Mapping[str, np.ndarray], allowed: Mapping[str, 
     if called.words or called.finding or len(called.results) != len(want):
         return False
     pairs = zip(called.results, want.items(), strict=True)
-    return all(result.dtype.name in allowed[name] and same(result, array) for result, (name, array) in pairs)
+    return all(name_of(result) in allowed[name] and same(result, array) for result, (name, array) in pairs)
 
 
 def _count(engine: Asking, subject: Subject, part: Part, want: Mapping[str, np.ndarray]) -> None:

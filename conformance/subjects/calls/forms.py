@@ -123,7 +123,7 @@ def _gaps(shape: tuple[int, ...], whole: tuple[int, ...], storage: str, itemsize
 
 def base_shape(shape: tuple[int, ...], storage: str, itemsize: int) -> tuple[int, ...]:
     """Return the shape of the whole of which a storage is a part."""
-    if not shape:
+    if not shape or storage == "contiguous":
         return shape
     first, last = shape[0], shape[-1]
     if storage == "row gap":

@@ -103,8 +103,10 @@ def _quick(
                 note(place)
                 sweep.kept, sweep.error = False, ""
                 found[place] = sweep.called(part)
-                kept |= {place} if sweep.kept else set()
-                raised |= {place: sweep.error} if sweep.error else {}
+                if sweep.kept:
+                    kept.add(place)
+                if sweep.error:
+                    raised[place] = sweep.error
     except KeyboardInterrupt:
         raise
     except BaseException:  # SystemExit, a hang: this part and those behind it are called by themselves
@@ -141,9 +143,9 @@ class Room:
         whole = self.flat[start : start + size].view(dtype).reshape(whole_shape)
         return (whole if storage == "contiguous" else view_in(whole, storage, shape)), whole
 
-    def bytes(self) -> bytes:
-        """Return the bytes in and around the array."""
-        return self.flat[self.span].tobytes()
+    def bytes(self) -> memoryview:
+        """Return the bytes in and around the array as they are; a `bytearray` of them is a copy."""
+        return memoryview(self.flat[self.span])
 
 
 def _sequence(form: Mapping[str, Any], outs: Mapping[str, np.ndarray]) -> Any:
@@ -210,7 +212,7 @@ class Sweep:
         if not same_counts(given.get("splits"), self.case.params.get("splits")):
             return None
         live = tuple(one for one in (result if isinstance(result, tuple | list) else (result,)) if one is not None)
-        if any(self.rooms[f"in {name}"].bytes() != was for name, was in before.items()):
+        if any(was != self.rooms[f"in {name}"].bytes() for name, was in before.items()):
             return Called((), live, Outcome.MISMATCH, "the call wrote into or around its inputs", Finding.INPUT_MUTATED)
         if outs:
             return self._filled(outs, live)
@@ -238,7 +240,7 @@ class Sweep:
         finally:
             other.join()
 
-    def _laid(self, part: Part, form: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, bytes], set[Any]]:
+    def _laid(self, part: Part, form: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, bytearray], set[Any]]:
         """Return the inputs as a part's form wants them, the bytes in and around each, and shapes of turned ones."""
         inputs, arrays, before, turned = part.of(self.case.inputs, self.cutting.inputs), {}, {}, set()
         if IN in self.case.params or any(name.endswith(".dtype") for name in form):
@@ -253,7 +255,7 @@ class Sweep:
                 array.flags.writeable = False
             if storage in ("transposed", "broadcast rows"):
                 turned.add(data.shape)
-            arrays[name], before[name] = array, room.bytes()
+            arrays[name], before[name] = array, bytearray(room.bytes())
         return arrays, before, turned
 
     def _arguments(self, part: Part, arrays: Mapping[str, Any]) -> dict[str, Any]:
@@ -287,6 +289,7 @@ class Sweep:
         results = tuple(np.array(array, order="C") for array in arrays)
         for name, array in outs.items():
             array.view(f"u{array.itemsize}")[...] = int.from_bytes(bytes([POISONS[0]]) * array.itemsize, "little")
-            if self.rooms[f"out {name}"].bytes().strip(bytes([POISONS[0]])):
+            left = self.rooms[f"out {name}"].bytes()
+            if bytearray([POISONS[0]]) * len(left) != left:  # compared at once, as no memoryview is
                 return None
         return Called(results, results)

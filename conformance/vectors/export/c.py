@@ -21,7 +21,7 @@ COMMON = """/* Structures of the refnum test vectors; see vectors/README.md. */
 typedef struct {
   const char *name, *dtype;
   unsigned width, rank;
-  size_t shape[2], count;
+  size_t shape[3], count;
   const void *data;
 } refnum_array;
 
