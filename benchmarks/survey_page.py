@@ -1,6 +1,6 @@
 """The results page of the survey: curves, a table of every policy, and the answer to every claim, from the data.
 
-    python benchmarks/survey_page.py docs/results/2026-11-23-h200-survey convergence.json [convergence.json ...]
+    python benchmarks/survey_page.py docs/results/2026-11-24-h200-survey convergence.json [convergence.json ...]
 
 writes NAME.md, NAME.json, which has every tenth loss, and NAME.svg. Each file is one call of `convergence.py`, whose
 policies are compared with the bf16 of the same call.

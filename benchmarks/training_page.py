@@ -109,10 +109,19 @@ def overheads(steps: dict[str, Any]) -> str:
             if isinstance(found, dict) and "witness" in found:
                 one = found["witness"]
                 without, pairs = sum(one["ms without"]) / len(one["ms without"]), one["pairs"]
+                own = one["its own count, s"] / (sum(one["ms with"]) * one["steps of a block"] / 1e3)
                 counts = [f"{one['judged'][key]:,}" for key in ("conversions", "products", "elements", "mismatches")]
                 rows.append((f"`{document['model']}`", f"`{policy}`", len(one["ms with"]), one["steps of a block"],
-                             f"{without:.2f}", f"{pairs[0]:+.2%} ± {pairs[1]:.2%}", *counts))  # fmt: skip
-    head = ("model", "policy", "pairs of blocks", "steps of a block", "ms a step without", "more with it")
+                             f"{without:.2f}", f"{pairs[0]:+.2%} ± {pairs[1]:.2%}", f"{own:.2%}", *counts))  # fmt: skip
+    head = (
+        "model",
+        "policy",
+        "pairs of blocks",
+        "steps of a block",
+        "ms a step without",
+        "more with it",
+        "its own count",
+    )
     return table((*head, "conversions", "products", "elements", "mismatches"), rows)
 
 
@@ -171,7 +180,8 @@ t):
 JUDGED = """What it judged at its default rate while these runs trained:
 """
 OVERHEAD = """What it costs: one run alone on the GPU, blocks of steps with it and without it by turns; the mean over
-pairs of blocks with its 95 % confidence interval.
+pairs of blocks with its 95 % confidence interval, and what the witness itself counts as spent, which it keeps to its
+rate. The host sets the pace of these small models, and its blocks differ by more than the witness costs.
 """
 COSTS = """What a step takes: one run alone on the GPU, whose host then sets the pace, and the kernels of one step.
 """

@@ -101,7 +101,7 @@ def unguarded(case: Case, golden: Outputs) -> Outputs | None:
     """The clip is what the formula gives, whatever its sign."""
     x = _x(case)
     finite = x[np.isfinite(x)]
-    clip = _formula(finite) if finite.size else np.float32(np.nan)
+    clip = np.asarray(_formula(finite) if finite.size else np.nan, np.float32)
     return golden if np.isfinite(clip) and clip > 0 else _scaled(case, clip, 15)
 
 

@@ -58,13 +58,13 @@ def sawb(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
     zeros: np.ndarray = np.zeros((4, 6), word(fmt))
     zeros[::2, ::3] = 1 << fmt.bits - 1
     yield "zeros of both signs", {"x": as_float(zeros, fmt)}
-    for number in (1.0, 3.0, 2.0**-130, 2.0**-75, 2.0**63, 3.0 * 2.0**126):
-        yield f"{number:g} alone", {"x": _laid(np.array([number, -number] * 4), fmt, 4)}
-        yield f"{number:g} beside zeros", {"x": _laid(np.array([number] + [0] * 39), fmt, 8)}
-    for name, special in (("NaN", fmt.nan_code), ("Inf", fmt.inf_code)):
-        yield f"{name} alone", {"x": as_float(np.full((2, 3), special, word(fmt)), fmt)}
+    for value in (1.0, 3.0, 2.0**-130, 2.0**-75, 2.0**63, 3.0 * 2.0**126):
+        yield f"{value:g} alone", {"x": _laid(np.array([value, -value] * 4), fmt, 4)}
+        yield f"{value:g} beside zeros", {"x": _laid(np.array([value] + [0] * 39), fmt, 8)}
+    for name, code in (("NaN", fmt.nan_code), ("Inf", fmt.inf_code)):
+        yield f"{name} alone", {"x": as_float(np.full((2, 3), code, word(fmt)), fmt)}
         spoiled = _content((16, 33), 5, fmt)
-        spoiled[::3, ::5] = special
+        spoiled[::3, ::5] = code
         yield f"{name} amid numbers", {"x": as_float(spoiled, fmt)}
     special: np.ndarray = np.array(SPECIALS[fmt], word(fmt))
     yield "special values", {"x": as_float(np.resize(special, (len(special), len(special))), fmt)}

@@ -59,7 +59,7 @@ def _elements(operation: str, profile: str, params: Mapping[str, Any]) -> Domain
 
     def make() -> Iterator[Chunk]:
         fixed = np.array(pins, np.float32).view(np.uint32) >> np.uint32(0 if fmt is FP32 else 16)
-        beside = np.broadcast_to(fixed.astype(word(fmt)), (count, len(pins)))
+        beside: np.ndarray = np.broadcast_to(fixed.astype(word(fmt)), (count, len(pins)))
         rest = np.where(index < 0, word(fmt)(0), patterns[np.maximum(index, 0)])
         held = np.concatenate([np.full((count, len(pins)), -1, np.int64), index], axis=1)
         yield Chunk({"x": as_float(_rows(np.concatenate([beside, rest], axis=1)), fmt)}, lambda: _rows(held))
@@ -74,7 +74,7 @@ def _extremes(operation: str, profile: str, params: Mapping[str, Any]) -> Domain
     kept = 3 if operation == "int4_keep_two" else 1
 
     def make() -> Iterator[Chunk]:
-        blocks = np.zeros((-(-len(tops) // GROUP) * GROUP, GROUP), word(fmt))
+        blocks: np.ndarray = np.zeros((-(-len(tops) // GROUP) * GROUP, GROUP), word(fmt))
         held = np.full(blocks.shape, -1, np.int64)
         number = np.arange(len(tops))
         for step in range(kept):

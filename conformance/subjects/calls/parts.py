@@ -145,7 +145,7 @@ class Room:
 
     def bytes(self) -> memoryview:
         """Return the bytes in and around the array as they are; a `bytearray` of them is a copy."""
-        return memoryview(self.flat[self.span])
+        return self.flat[self.span].data
 
 
 def _sequence(form: Mapping[str, Any], outs: Mapping[str, np.ndarray]) -> Any:

@@ -21,15 +21,17 @@ DTYPES = ("float32", "bfloat16", "float16")
 BELL = tuple(np.round(np.linspace(-2.5, 2.5, 48) * abs(np.linspace(-2.5, 2.5, 48)) * 64) / 64)
 SPECIAL = (0, SIGN, 1, SIGN | 1, 0x00800000, 0x3F800000, 0xBF000000, LARGEST, SIGN | LARGEST, INF, SIGN | INF, NAN,
            SIGN | NAN, SNAN)  # fmt: skip
-ODD = np.float32([[-5 * s, 10 * s, *((step - 10) / 2 * s for step in range(30))] for s in (3, 5, 7, 11, 13, 41, 49)])
-"""Half steps of scales that are no powers of two, with both ends of fifteen steps."""
 
 
-def _cast(numbers: Any, dtype: str) -> np.ndarray:
+def _cast(numbers: Any, dtype: str = "float32") -> np.ndarray:
     """Numbers that any of the three dtypes holds, or nearly."""
     wide = np.asarray(numbers, np.float32)
     with np.errstate(over="ignore"):
         return wide.astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
+
+
+ODD = _cast([[-5 * s, 10 * s, *((step - 10) / 2 * s for step in range(30))] for s in (3, 5, 7, 11, 13, 41, 49)])
+"""Half steps of scales that are no powers of two, with both ends of fifteen steps."""
 
 
 def _beside(numbers: Any, steps: tuple[int, ...] = (-1, 0, 1)) -> list[int]:
@@ -57,17 +59,17 @@ def _sawb() -> Iterator[Draft]:
         yield Draft({"x": _laid(_noise((5, 7), 30 + place), "bfloat16")}, {}, SAWB, "35 numbers of twelve binades")
     for power in (-75, -70, -40, 62, 66, 100):
         comment = f"numbers of about 2^{power}: squares that are lost, subnormal, or beyond float32"
-        yield Draft({"x": np.ldexp(np.float32([BELL[::3]]), power).astype(np.float32)}, {}, SAWB, comment)
-    yield Draft({"x": np.float32([[8] + [0] * 31])}, {}, SAWB, "one number beside zeros")
+        yield Draft({"x": np.ldexp(_cast([BELL[::3]]), power).astype(np.float32)}, {}, SAWB, comment)
+    yield Draft({"x": _cast([[8] + [0] * 31])}, {}, SAWB, "one number beside zeros")
     yield Draft({"x": float32([[0, SIGN, 0, SIGN]])}, {}, SAWB, "zeros")
     yield Draft({"x": float32([[NAN, INF, SIGN | INF, SNAN]])}, {}, SAWB, "no finite number")
     yield Draft({"x": float32([[1, SIGN | 2, 3, 0]])}, {}, SAWB, "the scale is subnormal")
     yield Draft({"x": float32([[SPECIAL[place] for place in range(14)]])}, {}, SAWB, "special numbers")
     yield Draft({"x": float32([[LARGEST, SIGN | LARGEST, LARGEST, 0x7F000000]])}, {}, SAWB, "the scale is infinite")
-    tied = np.float32([[7.5] * 51 + [one] for one in (0.5, -1.5, 2.5, -7.5)])
+    tied = _cast([[7.5] * 51 + [one] for one in (0.5, -1.5, 2.5, -7.5)])
     comment = "ties under the scale of the largest magnitude, which is 1"
     yield Draft({"x": _cast(tied, "bfloat16")}, {}, SAWB, comment)
-    yield Draft({"x": np.float32([[1.5] * 8 + [-0.75] * 24])}, {}, SAWB, "two magnitudes")
+    yield Draft({"x": _cast([[1.5] * 8 + [-0.75] * 24])}, {}, SAWB, "two magnitudes")
     ties = [1, *(step / 2 * np.float32(2 / 15) for step in range(-17, 17))]
     yield Draft({"x": _rows(_beside(ties), 3)}, {}, SAWB, "a grid of numbers")
     yield Draft({"x": np.zeros((3, 0), np.float32)}, {}, SAWB, "no numbers")
@@ -104,9 +106,9 @@ def _affine(spreads: tuple[int, ...], unit: int) -> Iterator[Draft]:
     yield draft(_laid(_noise((3, 64), 50), "bfloat16"), 64, "groups of 64")
     yield draft(_laid(_noise((1, 256), 51), "float32"), 256, "a group of 256")
     yield draft(float32([SPECIAL, [LARGEST, SIGN | LARGEST] * 7]), 7, "special numbers, and a spread that is infinite")
-    far = np.float32([[1e6, 1e6 + 1, 1e6 + 0.5, 1e6 + 2], [-3e8, -3e8, -3e8, -2.9e8], [1e-7, 2e-7, 3e-7, 4e-7]])
+    far = _cast([[1e6, 1e6 + 1, 1e6 + 0.5, 1e6 + 2], [-3e8, -3e8, -3e8, -2.9e8], [1e-7, 2e-7, 3e-7, 4e-7]])
     yield draft(far, 4, "least elements many steps from zero")
-    thirds = np.float32(np.arange(-8, 24)[None] * np.float32(0.1))
+    thirds = _cast(np.arange(-8, 24)[None] * np.float32(0.1))
     yield draft(float32([[SIGN, 0x3F800000], [0x40000000, SIGN]]), 2, "a least element of -0")
     yield draft(ODD, 32, "ties under scales of 3 to 49, which a reciprocal misses")
     yield draft(thirds, 16, "multiples of 0.1, whose quotients by a reciprocal differ")
@@ -132,7 +134,7 @@ def _kept() -> Iterator[Draft]:
         yield draft(_cast([[1, -2, np.nan, 3], [np.inf, 1, -2, 0], [-np.inf, 1, np.inf, 3]], dtype), 4, "not finite")
         yield draft(_cast([[np.nan] * 3, [np.inf] * 3, [0, -0.0, 0]], dtype), 3, "alike")
     for power in (-149, -126, -30, -21, -20, 0, 60, 125):
-        x = np.ldexp(np.float32([[7.5, -7.5, 7, 3.5, -3.5, 0.5, -0.5, 6.5, -6.5, 1.5, -7]]), power).astype(np.float32)
+        x = np.ldexp(_cast([[7.5, -7.5, 7, 3.5, -3.5, 0.5, -0.5, 6.5, -6.5, 1.5, -7]]), power).astype(np.float32)
         yield draft(x, 11, f"ties at a scale of 7 2^{power}")
     small = _beside([1e-6, -1e-6, 9e-7], (-2, -1, 0, 1, 2))
     yield draft(_rows([part for one in small for part in (0x3F800000, 0x40000000, one, 0x34000000)], 4), 4,
@@ -142,7 +144,7 @@ def _kept() -> Iterator[Draft]:
     yield draft(_laid(_noise((2, 128), 70), "bfloat16"), 64, "groups of 64")
     yield draft(float32([SPECIAL, SPECIAL[::-1]]), 7, "special numbers")
     yield draft(float32([[LARGEST, LARGEST, LARGEST, SIGN | LARGEST, 0x7D000000]]), 5, "products that overflow")
-    yield draft(np.float32([[9, 9, 1, *(k / 70 for k in range(-30, 31))]]), 64, "products and quotients that round")
+    yield draft(_cast([[9, 9, 1, *(k / 70 for k in range(-30, 31))]]), 64, "products and quotients that round")
     yield draft(np.zeros((0, 3), np.float32), 3, "no rows")
 
 
@@ -158,15 +160,15 @@ def _qat() -> Iterator[Draft]:
                 yield draft(_cast([BELL[:24], BELL[24:]], dtype), "a bell")
                 strange = [[1, -2, 0.5, 3], [np.inf, 1, -2, 0], [1, np.nan, 2, 0.5]]
                 yield draft(_cast(strange, dtype), "a row of numbers, one with Inf, one with NaN")
-            yield draft(_cast([[0, -0.0, 0], [3, 3, 3], [-2, -2, -1], [1e-7, -1e-6, 3e-7]], "float32"), "alike, small")
+            yield draft(_cast([[0, -0.0, 0], [3, 3, 3], [-2, -2, -1], [1e-7, -1e-6, 3e-7]]), "alike, small")
             for bits in (2, 3, 8):
                 yield draft(_laid(_noise((3, 12), bits), "float32"), f"{bits} bits, twelve binades", bits)
             near = _beside([7, -7, 0.5, 1.5, 2.5, -3.5, 6.5], (-1, 0, 1, 2))
             yield draft(float32([near]), "beside ties under a largest magnitude of 7")
             yield draft(float32([[LARGEST, SIGN | LARGEST, 1], [1, SIGN | 1, 0]]), "ends of float32")
             yield draft(ODD, "half steps of no power of two")
-            yield draft(np.float32([[224, -16, 48, -80, 112], [0, 15, 0.5, 1.5, 2.5]]), "ties")
-            yield draft(np.float32([[7, -3.5, 0.5, 2.25], [0.7, 0.1, -0.3, 0.05]]), "rows of two sizes")
+            yield draft(_cast([[224, -16, 48, -80, 112], [0, 15, 0.5, 1.5, 2.5]]), "ties")
+            yield draft(_cast([[7, -3.5, 0.5, 2.25], [0.7, 0.1, -0.3, 0.05]]), "rows of two sizes")
     yield Draft({"x": np.zeros((0, 4), np.float32)}, {"symmetric": True, "layerwise": False, "bits": 4}, QAT, "no rows")
 
 
