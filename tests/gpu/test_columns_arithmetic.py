@@ -1,9 +1,9 @@
 """The columns by keys, by binary16 and by bits (column_keys.cuh, column_halves.cuh, bit_planes.cuh) against the model:
 the host build.
 
-E4M3 rows within 11 binades, from byte 9 on, go by keys, those within 18 by two multiplies, E2M1 columns that end within 27
-by bit planes, others by the general form; all borders are here, at both ends of the bytes, with every pair of codes and
-columns whose own maxima lie anywhere below the block's.
+E4M3 rows within 11 binades, from byte 9 on, go by keys, those within 18 by two multiplies, E2M1 columns that end
+within 27 by bit planes, others by the general form; all borders are here, at both ends of the bytes, with every pair
+of codes and columns whose own maxima lie anywhere below the block's.
 """
 
 from __future__ import annotations
