@@ -2,7 +2,7 @@
 #include "common.hpp"
 
 #include "../kernels/bit_planes.cuh"
-#include "../kernels/column_halves.cuh"
+#include "../kernels/column_keys.cuh"
 #include "../kernels/fp8_columns.cuh"
 #include "../kernels/mxfp4_columns.cuh"
 #include "../kernels/mxfp4_to_fp8_columns.cuh"
@@ -60,10 +60,10 @@ uint32_t largest_part(const Group& group, int64_t rows) {
     return part;
 }
 
-// Rows of a group as the kernels first see them (`amax`): parts, and whether every row can be a binary16 table.
+// Rows of a group as the kernels first see them (`amax`): parts, and whether every row can be a table of binary16, or of keys.
 struct GroupRows {
     uint32_t low = 0xFFFF, high = 0;
-    bool near = true;
+    bool near = true, nearer = true;
     GroupRows(const Group& group, int64_t rows) {
         for (int64_t r = 0; r < rows; ++r) {
             uint32_t w[4], byte;
@@ -75,33 +75,65 @@ struct GroupRows {
             high = part > high ? part : high;
         }
         near = near && (high == 0 || high <= low + E4M3_SPREAD);
+        nearer = near && (high == 0 || (high <= low + KEY_SPREAD && low >= KEY_LOWEST));
     }
-    uint32_t base() const { return high ? low - 1 : 0; }
     Table table(const uint32_t (&w)[4], uint32_t byte) const {
         const uint32_t part = block_part_max(w, byte);
-        return part ? half_bytes(part - low) : Table{0, 0};
+        if (part == 0) return {0, 0};
+        return nearer ? key_table(part - low) : half_bytes(part - low);
     }
 };
 
+// Largest magnitudes of eight columns, by those tables.
+HalfMaxima group_maxima(const Group& group, int64_t rows, const GroupRows& known, int j) {
+    HalfMaxima maxima = {};
+    uint32_t w[4], next[4], byte, beside;
+    for (int64_t r = 0; r < rows; r += 2) {
+        group.row(r, w, byte);
+        const Table one = row_halves(w[j], known.table(w, byte));
+        if (r + 1 == rows) {
+            raise_halves(maxima, one);
+            continue;
+        }
+        group.row(r + 1, next, beside);
+        raise_halves(maxima, one, row_halves(next[j], known.table(next, beside)));
+    }
+    return maxima;
+}
+
+// `amax` by keys: bytes of 32 columns, and codes of every row.
+template <class Store>
+void column_group_by_keys(const Group& group, int64_t rows, const GroupRows& known, uint8_t* scales, Store put) {
+    for (int j = 0; j < 4; ++j) {
+        const Table largest = largest_keys(group_maxima(group, rows, known, j));
+        const uint32_t bytes[2] = {key_bytes(largest.low, known.low), key_bytes(largest.high, known.low)};
+        std::memcpy(scales + 8 * j, bytes, 8);
+        for (int64_t r = 0; r < rows; r += 4) {
+            uint32_t words[2][4] = {};
+            const int here = rows - r < 4 ? (int)(rows - r) : 4;
+            for (int i = 0; i < here; ++i) {
+                uint32_t w[4], byte;
+                group.row(r + i, w, byte);
+                const Table keys = signed_keys(w[j], row_halves(w[j], known.table(w, byte)));
+                words[0][i] = keys.low, words[1][i] = keys.high;
+            }
+            for (int h = 0; h < 2; ++h) {
+                transpose_bytes(words[h]);
+                const uint32_t lifts = key_lifts(h ? largest.high : largest.low);
+                for (int c = 0; c < 4; ++c) words[h][c] = lift_keys(words[h][c], lifts >> 8 * c & 0xFF);
+                transpose_bytes(words[h]);  // rows again
+            }
+            for (int i = 0; i < here; ++i) put(r + i, 2 * j, words[0][i], words[1][i]);
+        }
+    }
+}
+
 // `amax` by binary16: bytes of 32 columns, and codes of every row.
 template <class Store>
-void column_group_by_halves(const Group& group, int64_t rows, const GroupRows& known, uint8_t* scales,
-                            Store put) {
+void column_group_by_halves(const Group& group, int64_t rows, const GroupRows& known, uint8_t* scales, Store put) {
     ColumnScales columns[4];
     for (int j = 0; j < 4; ++j) {
-        HalfMaxima maxima = {};
-        uint32_t w[4], next[4], byte, beside;
-        for (int64_t r = 0; r < rows; r += 2) {
-            group.row(r, w, byte);
-            const Table one = row_halves(w[j], known.table(w, byte));
-            if (r + 1 == rows) {
-                raise_halves(maxima, one);
-                continue;
-            }
-            group.row(r + 1, next, beside);
-            raise_halves(maxima, one, row_halves(next[j], known.table(next, beside)));
-        }
-        columns[j] = column_scales(maxima, known.base());
+        columns[j] = column_scales(group_maxima(group, rows, known, j), known.low - 1);
         const Table bytes = scale_bytes(columns[j]);
         std::memcpy(scales + 8 * j, &bytes.low, 4);
         std::memcpy(scales + 8 * j + 4, &bytes.high, 4);
@@ -153,10 +185,12 @@ void fp8_column_group(const Group& group, int64_t rows, bool amax, uint8_t* code
     ColumnBytes negated[8];
     const GroupRows known(group, rows);
     if (amax && known.near) {
-        column_group_by_halves(group, rows, known, scales, [&](int64_t r, int j, uint32_t first, uint32_t second) {
+        const auto put = [&](int64_t r, int j, uint32_t first, uint32_t second) {
             tile[r][j] = first;
             tile[r][j + 1] = second;
-        });
+        };
+        if (known.nearer) column_group_by_keys(group, rows, known, scales, put);
+        else column_group_by_halves(group, rows, known, scales, put);
         store_columns(tile, rows, codes, stride);
         return;
     }

@@ -2,7 +2,7 @@
 #include "common.hpp"
 
 #include "../kernels/bit_planes.cuh"
-#include "../kernels/column_halves.cuh"
+#include "../kernels/column_keys.cuh"
 #include "../kernels/dequantize_fp8_tiles.cuh"
 #include "../kernels/float32_codes.cuh"
 #include "../kernels/layouts.cuh"

@@ -27,7 +27,7 @@ REFNUM_HD Table half_bytes(uint32_t above) {
 // Magnitudes of a packed word: bytes of columns 0..3 and 4..7.
 REFNUM_HD Table row_halves(uint32_t packed, Table table) {
     const uint32_t magnitudes = packed & NIBBLE_MAGNITUDES;
-    return {look_up(table, magnitudes), look_up(table, magnitudes >> 16)};
+    return {permute_low(table.low, table.high, magnitudes), permute_low(table.low, table.high, magnitudes >> 16)};
 }
 
 // Running maxima of eight columns, in the upper bytes of lanes (0, 2), (1, 3), (4, 6) and (5, 7).

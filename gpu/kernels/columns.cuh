@@ -101,10 +101,6 @@ struct Segment {
     uint32_t number;
 
     __device__ __forceinline__ bool has(uint32_t row) const { return (int32_t)row >= first && (int32_t)row < end; }
-    // The row from `first` on whose number is `place` modulo 32.
-    __device__ __forceinline__ int32_t row_at(uint32_t place) const {
-        return (first & -32) + (int32_t)place + (place < (uint32_t)first % 32 ? 32 : 0);
-    }
 };
 
 // The rows of this CTA, a window or a strip of them; none behind the last column and the last window.
@@ -177,6 +173,21 @@ struct Segments {
             do last = a.end(++expert + 1) - origin; while (last <= now.end);
             take(now.end, a.segment(expert));
         }
+    }
+    // `next` that many times.
+    __device__ __forceinline__ void skip(uint32_t count) {
+#pragma unroll 1
+        while (some()) {
+            const uint32_t left = (uint32_t)(last - now.first + tall - 1) / tall;
+            if (count < left) take(now.first + (int32_t)count * tall, now.number + count);
+            if (count < left && some()) return;
+            if (count < left || last >= held) break;
+            count -= left;
+            const int32_t first = last;
+            do last = a.end(++expert + 1) - origin; while (last <= first);
+            take(first, a.segment(expert));
+        }
+        now = {held, held, ~0u};
     }
 };
 
@@ -283,6 +294,13 @@ __device__ __forceinline__ void store_scales(const ColumnArguments& a, uint32_t 
                                              uint32_t bytes) {
     if (column >= a.k || (RAGGED && segment >= a.blocks)) return;
     *reinterpret_cast<uint32_t*>(a.out_scales + (offset_t)segment * a.k + column) = bytes;
+}
+
+// The same of eight columns.
+__device__ __forceinline__ void store_scales(const ColumnArguments& a, uint32_t segment, offset_t column, Table bytes) {
+    if (column >= a.k || (RAGGED && segment >= a.blocks)) return;
+    const uint32_t two[2] = {bytes.low, bytes.high};
+    store<8>(a.out_scales + (offset_t)segment * a.k + column, two);
 }
 
 }  // namespace refnum

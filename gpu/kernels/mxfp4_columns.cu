@@ -132,8 +132,7 @@ __device__ __forceinline__ Table turn_block(BlocksTile& tile, const Share& own, 
 __device__ __forceinline__ void store_bytes(const ColumnArguments& a, const ColumnTile& tile, const Segment& now,
                                             const Share& own, Table bytes) {
     if (now.first < 0 || now.first >= now.end) return;
-    store_scales(a, now.number, tile.column + 8 * own.word, bytes.low);
-    store_scales(a, now.number, tile.column + 8 * own.word + 4, bytes.high);
+    store_scales(a, now.number, tile.column + 8 * own.word, bytes);
 }
 
 __device__ __forceinline__ void store_block(const ColumnArguments& a, const ColumnTile& tile, const Share& own,
@@ -250,35 +249,35 @@ __device__ __forceinline__ void turn_strip(const ColumnArguments& a, const Colum
     const uint64_t keep = keep_policy();  // for scales: 64 bytes of DRAM hold a row's for eight or sixteen tiles
     const bool exists = tile.column + 32 * own.group < a.k;
     Blocks s(a, tile);
+    s.skip(own.slot);
     staged.clear();
+    const auto fetch = [&] {
+        if (__shfl_sync(~0u, s.now.first, 0) < (int32_t)tile.held) rows.fetch_slots(a, tile, s.now, own.row, keep);
+    };
+    if (AHEAD) fetch();
 #pragma unroll 1
-    while (s.some()) {
-        const int32_t base = s.now.first & -SECTOR;
-        int32_t end = 0;
-        Segment mine = {0, 0, ~0u};
-#pragma unroll 1
-        for (uint32_t slot = 0; slot < SLOTS; ++slot) {
-            rows.fetch_slot(a, tile, s.now, slot, keep);
-            if (slot == own.slot) mine = s.now;
-            if (!s.some()) continue;
-            end = s.now.end;
-            s.next();
-        }
+    while (true) {
+        const Segment mine = s.now;
+        const int32_t begin = __shfl_sync(~0u, mine.first, 0), end = __shfl_sync(~0u, mine.end, 31), base = begin & -SECTOR;
+        if (begin >= (int32_t)tile.held) break;
+        if (!AHEAD) fetch();
         clear_masks(masks);
         wait_copies();
         __syncthreads();
-        if (exists) {
-            uint32_t w[32];
-            const Table bytes = turn_block<amax>(rows, own, masks[own.slot], w);
-            store_bytes(a, tile, mine, own, bytes);
-            staged.put(mine, base, w);
-            const bool all = end >= (int32_t)tile.held;
-            if (all && end < (int32_t)tile.rows) staged.clear_behind(end - base);
-            const int32_t known = all ? min((end + SECTOR - 1) & -SECTOR, (int32_t)tile.rows) : end & -SECTOR;
-            staged.store(a, tile, own.group, base, min(known, (int32_t)tile.rows));
-            if (known - base >= SECTOR && !all) staged.move(known - base);
-        }
+        uint32_t w[32];
+        Table bytes = {0, 0};
+        if (exists) bytes = turn_block<amax>(rows, own, masks[own.slot], w);
         __syncthreads();
+        s.skip(SLOTS);
+        if (AHEAD) fetch();
+        if (!exists) continue;
+        store_bytes(a, tile, mine, own, bytes);
+        staged.put(mine, base, w);
+        const bool all = end >= (int32_t)tile.held;
+        if (all && end < (int32_t)tile.rows) staged.clear_behind(end - base);
+        const int32_t known = all ? min((end + SECTOR - 1) & -SECTOR, (int32_t)tile.rows) : end & -SECTOR;
+        staged.store(a, tile, own.group, base, min(known, (int32_t)tile.rows));
+        if (known - base >= SECTOR && !all) staged.move(known - base);
     }
     if (tile.held < tile.rows) clear_rows<WIDE, 2>(a, tile, ((int32_t)tile.held + SECTOR - 1) & -SECTOR);
 }

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "bulk.cuh"
-#include "column_halves.cuh"
+#include "column_keys.cuh"
 #include "columns.cuh"
 
 namespace refnum {
@@ -18,6 +18,7 @@ constexpr int ROWS_A_PASS = WORKERS / GROUPS;                                   
 template <int tall, int run, int skew>
 struct PackedTile {
     static constexpr int pitch = WIDE / 8 + skew, run_pitch = run * pitch + 4;  // words of a row, and of a run
+    static constexpr bool BANDS = run == 4;  // then nobody reads 32 places without rows, and only the first ones have some below
     __align__(16) uint32_t codes[tall * pitch + tall / run * 4];
     __align__(8) uint8_t bytes[tall * GROUPS];
 
@@ -37,7 +38,8 @@ struct PackedTile {
         if (a.aligned & VECTORS) {
 #pragma unroll
             for (uint32_t i = 0; i < tall; i += ROWS_A_PASS, x += step) {
-                const bool later = i + own < turned;
+                if (BANDS && i / 32 >= (rows + 31) / 32) break;
+                const bool later = (i < 32 || !BANDS) && i + own < turned;
                 copy_16(&block(i + own, group), later ? x + below : x, i + own + (later ? tall : 0) < here);
             }
         } else {
@@ -52,25 +54,38 @@ struct PackedTile {
         fetch_scales(a, column, first, rows, tall, bytes, keep, turned);
     }
 
-    // The places `from` to `from` + 31 as rows of one segment, at their numbers modulo 32: all threads.
-    __device__ __forceinline__ void fetch_slot(const ColumnArguments& a, const ColumnTile& to, const Segment& now,
-                                               uint32_t slot, uint64_t keep) {
-        const uint32_t group = threadIdx.x % GROUPS, own = threadIdx.x / GROUPS, lane = threadIdx.x % 32;
-        const int32_t row = now.row_at(own), below = now.row_at(lane);
-        const uint8_t* x = a.x + (to.row + row) * a.x_stride + (to.column / 2 + 16 * group);
-        const bool here = row < now.end && to.column + 32 * group < a.k;
+    // Every four threads of a warp have 32 places from `first` on as rows of one segment, at their numbers modulo 32: all threads.
+    __device__ __forceinline__ void fetch_slots(const ColumnArguments& a, const ColumnTile& to, const Segment& now,
+                                                uint32_t first, uint64_t keep) {
+        static_assert(tall && WARPS == 4 && GROUPS == 4, "a thread has eight places of a group");
+        const uint32_t group = threadIdx.x % 4, own = threadIdx.x / 32 * 8, row = (own - (uint32_t)now.first) % 32;
+        const uint8_t* x = a.x + (to.row + now.first) * a.x_stride + (to.column / 2 + 16 * group);
+        const uint8_t* scales = a.scales + (to.row + now.first) * a.scale_stride + to.column / 32;
+        const uint32_t rows = (uint32_t)(now.end - now.first), here = to.column + 32 * group < a.k ? rows : 0;
+        const uint8_t* from = x + row * a.x_stride;
         if (a.aligned & VECTORS) {
-            copy_16(&block(32 * slot + own, group), x, here);
+#pragma unroll
+            for (uint32_t i = 0; i < 8; ++i, from += a.x_stride) {
+                if (row + i == 32) from = x;
+                copy_16(&block(first + own + i, group), from, (row + i) % 32 < here);
+            }
         } else {
-            uint32_t w[4] = {0, 0, 0, 0};
-            if (here) load<16>(x, false, w);
-            block(32 * slot + own, group) = make_uint4(w[0], w[1], w[2], w[3]);
+#pragma unroll 1
+            for (uint32_t i = 0; i < 8; ++i, from += a.x_stride) {
+                uint32_t w[4] = {0, 0, 0, 0};
+                if (row + i == 32) from = x;
+                if ((row + i) % 32 < here) load<16>(from, false, w);
+                block(first + own + i, group) = make_uint4(w[0], w[1], w[2], w[3]);
+            }
         }
-        if (threadIdx.x / 32 != slot % WARPS) return;
-        const uint8_t* scales = a.scales + (to.row + below) * a.scale_stride + to.column / 32;
-        uint8_t* place = bytes + (32 * slot + lane) * GROUPS;
-        if (a.aligned & SCALES && to.column + WIDE <= a.k) copy_scales(place, scales, below < now.end, keep);
-        else fetch_bytes(a, to.column, scales, below < now.end, place);
+        const uint32_t place = first + own + group;
+        const bool vectors = a.aligned & SCALES && to.column + WIDE <= a.k;
+#pragma unroll 1  // ptxas 13.0 encodes the policy wrongly where two such copies follow each other
+        for (uint32_t i = 0; i < 8; i += 4) {
+            const uint32_t at = (row + group + i) % 32;
+            if (vectors) copy_scales(bytes + (place + i) * GROUPS, scales + at * a.scale_stride, at < rows, keep);
+            else fetch_bytes(a, to.column, scales + at * a.scale_stride, at < rows, bytes + (place + i) * GROUPS);
+        }
     }
 
     // Scales of `count` rows from `first` on, of which `rows` exist; the others get 0.
@@ -131,27 +146,6 @@ __device__ __forceinline__ void block_parts(Tile& tile, uint32_t group, uint32_t
         byte[i] = tile.bytes[row * GROUPS + group];
         part[i] = block_part_max(w, byte[i]);
     }
-}
-
-// What a warp knows of a group's rows: largest part, smallest part that is not 0 (ABSENT if none), any NaN byte.
-constexpr uint32_t ABSENT = 0xFFFF;
-struct GroupParts {
-    uint32_t high, low;
-    bool nan;
-};
-template <int count>
-__device__ __forceinline__ GroupParts group_parts(const uint32_t (&part)[count], const uint32_t (&byte)[count]) {
-    GroupParts out = {0, ABSENT, false};
-#pragma unroll
-    for (int i = 0; i < count; ++i) {
-        out.high = max(out.high, part[i]);
-        out.low = min(out.low, part[i] ? part[i] : ABSENT);
-        out.nan |= byte[i] == NAN_BYTE;
-    }
-    out.high = __reduce_max_sync(~0u, out.high);
-    out.low = __reduce_min_sync(~0u, out.low);
-    out.nan = __any_sync(~0u, out.nan);
-    return out;
 }
 
 }  // namespace refnum

@@ -6,12 +6,13 @@ namespace refnum {
 
 template <bool amax>
 __device__ __forceinline__ void mxfp4_to_fp8_columns(const ColumnArguments& a) {
-    __shared__ RowsTile tiles[1 + AHEAD];
-    __shared__ TileTables tables[WARPS];
+    typedef typename ShapeOf<amax>::Tile Tile;
+    __shared__ Tile tiles[1 + AHEAD];
+    __shared__ typename ShapeOf<amax>::Tables tables[WARPS];
     __shared__ Kept<amax> kept;
     const ColumnTile tile = column_tile<TALL>(a);
     if (tile.rows == 0) return;
-    walk_rows(a, tile, tiles, kept, [&](const Segment& now, RowsTile& rows) {
+    walk_rows(a, tile, tiles, kept, [&](const Segment& now, Tile& rows) {
         turn_groups<amax, false>(a, tile, now, rows, tables[threadIdx.x / 32], kept);
     });
 }

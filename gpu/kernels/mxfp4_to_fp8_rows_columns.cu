@@ -9,11 +9,12 @@ constexpr int PIECES = WIDE / 16;
 typedef RowTables<TALL, TALL> OneRowTables;
 
 // The byte of each row of the tile, and the tables of its blocks. The codes of NaN blocks are cleared.
-template <bool amax>
+template <bool amax, class Tile>
 __device__ __forceinline__ void row_tables(const ColumnArguments& a, const ColumnTile& tile, const Segment& now,
-                                           RowsTile& rows, OneRowTables (&tables)[GROUPS]) {
+                                           Tile& rows, OneRowTables (&tables)[GROUPS]) {
     const uint32_t row = threadIdx.x % TALL, first = threadIdx.x / TALL * 4;
     uint32_t byte[4], some[4], most = 0;
+    if (Tile::BANDS && row >= BAND * Places(now).bands(now)) return;
 #pragma unroll
     for (uint32_t g = 0; g < 4; ++g) {
         const uint4 four = rows.block(row, first + g);
@@ -35,8 +36,9 @@ __device__ __forceinline__ void row_tables(const ColumnArguments& a, const Colum
     }
 }
 
+template <class Tile>
 __device__ __forceinline__ void store_rows(const ColumnArguments& a, const ColumnTile& tile, const Segment& now,
-                                           RowsTile& rows, OneRowTables (&tables)[GROUPS]) {
+                                           Tile& rows, OneRowTables (&tables)[GROUPS]) {
     static_assert(WIDE / PIECES == RUN && TURNS == 1, "equal rows of all runs lie at constant distances");
     const Places places(now);
     const uint32_t piece = threadIdx.x % PIECES, first = threadIdx.x / PIECES;
@@ -51,7 +53,7 @@ __device__ __forceinline__ void store_rows(const ColumnArguments& a, const Colum
         const int32_t row = places.row(first + RUN * i);
         if (!RAGGED && row >= end) return;
         if (RAGGED && (row < 0 || row >= end)) continue;
-        const uint2 two = *reinterpret_cast<const uint2*>(from + i * RowsTile::run_pitch);
+        const uint2 two = *reinterpret_cast<const uint2*>(from + i * (&rows.row(RUN)[0] - &rows.row(0)[0]));
         uint32_t codes[4];
         e4m3_words(two.x, own[RUN * i], codes[0], codes[1]);
         e4m3_words(two.y, own[RUN * i], codes[2], codes[3]);
@@ -61,15 +63,16 @@ __device__ __forceinline__ void store_rows(const ColumnArguments& a, const Colum
 
 template <bool amax>
 __device__ __forceinline__ void mxfp4_to_fp8_rows_columns(const ColumnArguments& a) {
-    __shared__ RowsTile tiles[1 + AHEAD];
+    typedef typename ShapeOf<amax>::Tile Tile;
+    __shared__ Tile tiles[1 + AHEAD];
     __shared__ union {
         OneRowTables rows[GROUPS];
-        TileTables columns[GROUPS];
+        typename ShapeOf<amax>::Tables columns[GROUPS];
     } tables;
     __shared__ Kept<amax> kept;
     const ColumnTile tile = column_tile<TALL>(a);
     if (tile.rows == 0) return meet_cluster();
-    walk_rows(a, tile, tiles, kept, [&](const Segment& now, RowsTile& rows) {
+    walk_rows(a, tile, tiles, kept, [&](const Segment& now, Tile& rows) {
         row_tables<amax>(a, tile, now, rows, tables.rows);
         __syncthreads();
         store_rows(a, tile, now, rows, tables.rows);

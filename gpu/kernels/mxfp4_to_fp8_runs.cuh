@@ -5,52 +5,68 @@
 
 namespace refnum {
 
-constexpr int RUN = 16, SECTOR = LINE;
-typedef PackedTile<TALL, RUN, 4> RowsTile;
-typedef RowTables<TALL, RUN> TileTables;
+constexpr int RUN = 16, BAND = 32;
 typedef Segments<TALL, TALL> TileSegments;
 
-// What a thread turns: `RUN` places from `row` on, the columns of packed word `word`. A warp has one group of columns.
+// What a thread turns: a share of the places of a tile, the columns of packed word `word`. A warp has one group of columns.
 struct Share {
-    uint32_t group, word, row;
+    uint32_t group, word, number;
 };
 __device__ __forceinline__ Share own_share(uint32_t turn) {
     const uint32_t group = turn * WARPS + threadIdx.x / 32, lane = threadIdx.x % 32;
-    return {group, 4 * group + lane % 4, lane / 4 * RUN};
+    return {group, 4 * group + lane % 4, lane / 4};
 }
 
+// Four quads of rows a thread: a run of sixteen in windows; one of each band where `amax` walks segments.
+template <bool bands>
+struct Shape {
+    typedef PackedTile<TALL, bands ? 4 : RUN, bands ? 8 : 4> Tile;
+    typedef RowTables<TALL, bands ? TALL : RUN> Tables;
+    static constexpr int rows = bands ? 4 : RUN, step = bands ? BAND : 4;  // between shares, and between a share's quads
+};
+template <bool amax>
+using ShapeOf = Shape<amax && RAGGED>;
+
 // A thread's rows: packed word i of its columns and the table of that row, at constant distances from the first.
+template <bool bands>
 struct Run {
+    typedef Shape<bands> Own;
+    static constexpr int pitch = Own::Tile::pitch, quad = bands ? BAND / 4 * Own::Tile::run_pitch : 4 * pitch;
     const uint32_t* words;
     const Table* tables;
 
-    __device__ __forceinline__ Run(RowsTile& rows, TileTables& own, const Share& share)
-        : words(rows.row(share.row) + share.word), tables(&own[share.row]) {}
-    __device__ __forceinline__ uint32_t word(int i) const { return words[i * RowsTile::pitch]; }
-    __device__ __forceinline__ Table halves(int i) const { return row_halves(word(i), tables[i]); }
+    __device__ __forceinline__ Run(typename Own::Tile& rows, typename Own::Tables& own, const Share& share)
+        : words(rows.row(Own::rows * share.number) + share.word), tables(&own[Own::rows * share.number]) {}
+    __device__ __forceinline__ uint32_t word(int i) const { return words[i / 4 * quad + i % 4 * pitch]; }
+    __device__ __forceinline__ Table table(int i) const { return tables[i / 4 * Own::step + i % 4]; }
+    __device__ __forceinline__ Table halves(int i) const { return row_halves(word(i), table(i)); }
+    static __device__ __forceinline__ uint32_t row(const Share& share, uint32_t i) {
+        return Own::rows * share.number + i / 4 * Own::step + i % 4;
+    }
 };
 
-// Places of a segment's rows in a tile: the first ones, `skew` of them, have the rows 128 below.
+// Places of a segment's rows in a tile: from a multiple of 32 on; the first ones, `skew` of them, have the rows 128 below.
 struct Places {
     int32_t base;  // the row of place 0, from the strip's first
     uint32_t skew;
 
     __device__ __forceinline__ explicit Places(const Segment& now)
-        : base(RAGGED ? now.first & -TALL : 0), skew(RAGGED ? (uint32_t)now.first % TALL : 0) {}
+        : base(RAGGED ? now.first & -BAND : 0), skew(RAGGED ? (uint32_t)now.first % BAND : 0) {}
     __device__ __forceinline__ int32_t row(uint32_t place) const {
         return base + (int32_t)place + (place < skew ? TALL : 0);
     }
+    // Bands of places that have rows.
+    __device__ __forceinline__ uint32_t bands(const Segment& now) const {
+        return min((uint32_t)(now.end - base + BAND - 1) / BAND, (uint32_t)(TALL / BAND));
+    }
 };
 
-// What a CTA keeps beside the tile. `amax`: lines that the segment above filled in part, for every column of a group its
-// runs of sixteen rows. `max`: scales of the rows before the window, and of those behind it.
-struct OpenSectors {
-    static constexpr int runs = SECTOR / RUN;
-    uint4 of[GROUPS][8][4 * runs];
+// What a CTA keeps beside the tile. `amax`: the band that the segment above filled in part, for every column of a group.
+// `max`: scales of the rows before the window, and of those behind it.
+struct OpenBand {
+    uint32_t of[GROUPS][8][32];
 
-    __device__ __forceinline__ uint4* own(const Share& share) {
-        return &of[share.group][0][share.row / RUN % runs * 4 + share.word % 4];
-    }
+    __device__ __forceinline__ uint32_t* own(const Share& share) { return &of[share.group][0][threadIdx.x % 32]; }
 };
 struct EdgeBytes {
     __align__(8) uint8_t bytes[2 * TALL * GROUPS];
@@ -64,7 +80,7 @@ struct KeptOf {
 };
 template <>
 struct KeptOf<true, true> {
-    typedef OpenSectors Kind;
+    typedef OpenBand Kind;
 };
 template <>
 struct KeptOf<false, true> {
@@ -73,43 +89,12 @@ struct KeptOf<false, true> {
 template <bool amax>
 using Kept = typename KeptOf<amax, RAGGED>::Kind;
 
-// The first `count` of sixteen bytes, of which word i has four.
-__device__ __forceinline__ uint32_t first_bytes(int32_t count, int i) {
-    const int32_t own = min(max(count - 4 * i, 0), 4);
-    return own == 4 ? ~0u : (1u << 8 * own) - 1;
-}
-
-// Joins what the segment above left of its last sector to a thread's rows; keeps what the segment leaves. `place`: the row
-// of the thread's run. True if the thread keeps rows 128 below that.
-__device__ __forceinline__ bool join_sectors(const Share& share, const Segment& now, int32_t place, OpenSectors& open,
-                                             uint32_t (&out)[8][4]) {
-    const int32_t first = now.first & -SECTOR, last = now.end & -SECTOR;
-    const bool head = place < first + SECTOR, joins = head && now.first != first && first >= 0;
-    const int32_t later = head ? (now.first & (TALL - 1)) - (int32_t)share.row : 0;
-    const bool keeps_later = place + TALL >= last && place + TALL < last + SECTOR;
-    const bool keeps = keeps_later || (place >= last && place < last + SECTOR);
-    uint4* own = open.own(share);
-    uint32_t below[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) below[i] = first_bytes(later, i);
-#pragma unroll
-    for (int j = 0; j < 8; ++j, own += 4 * OpenSectors::runs) {
-        uint4 old = make_uint4(0, 0, 0, 0);
-        if (joins) old = *own;
-        const uint4 under = make_uint4(out[j][0] & below[0], out[j][1] & below[1], out[j][2] & below[2], out[j][3] & below[3]);
-        out[j][0] = (out[j][0] & ~below[0]) | old.x, out[j][1] = (out[j][1] & ~below[1]) | old.y;
-        out[j][2] = (out[j][2] & ~below[2]) | old.z, out[j][3] = (out[j][3] & ~below[3]) | old.w;
-        __syncwarp();
-        if (keeps) *own = keeps_later ? under : make_uint4(out[j][0], out[j][1], out[j][2], out[j][3]);
-    }
-    return keeps_later;
-}
-
 // Sixteen rows of eight columns, column j's in out[j].
-__device__ __forceinline__ void store_columns(const ColumnArguments& a, const ColumnTile& tile, const Share& share,
-                                              int32_t row, const uint32_t (&out)[8][4]) {
+template <class Kept>
+__device__ __forceinline__ void store_runs(const ColumnArguments& a, const ColumnTile& tile, const Share& share,
+                                           const Segment&, Kept&, uint32_t (&out)[8][4]) {
+    const int32_t row = RUN * (int32_t)share.number, rows = (int32_t)tile.rows - row;
     uint8_t* to = a.out + (tile.column + 8 * share.word) * a.out_stride + tile.row + row;
-    const int32_t rows = (int32_t)tile.rows - row;
     if (rows <= 0) return;
     if (a.vector == 16) {
 #pragma unroll
@@ -122,38 +107,72 @@ __device__ __forceinline__ void store_columns(const ColumnArguments& a, const Co
     }
 }
 
-// To their places in the strip, as far as their sectors are full; behind the last segment nothing but zeros fills them.
-__device__ __forceinline__ void store_runs(const ColumnArguments& a, const ColumnTile& tile, const Share& share,
-                                           const Segment& now, OpenSectors& open, uint32_t (&out)[8][4]) {
-    const int32_t rows = (int32_t)tile.rows, first = now.first & -SECTOR;
-    const bool final = now.end == (int32_t)tile.held;
-    const int32_t place = first + (((int32_t)share.row - first) & (TALL - 1));
-    bool later = false;
-    if ((now.first | now.end) % SECTOR != 0) later = join_sectors(share, now, place, open, out);
-    const int32_t full = final ? min((now.end + SECTOR - 1) & -SECTOR, rows) : now.end & -SECTOR;
-    if (place >= 0 && place < full) store_columns(a, tile, share, place, out);
-    if (!final || !later || place + TALL >= full) return;
-    const uint4* own = open.own(share);
-#pragma unroll
-    for (int j = 0; j < 8; ++j, own += 4 * OpenSectors::runs) {
-        out[j][0] = own->x, out[j][1] = own->y, out[j][2] = own->z, out[j][3] = own->w;
-    }
-    store_columns(a, tile, share, place + TALL, out);
+// The first `count` of four rows of a column, where outputs begin at any byte.
+__device__ __forceinline__ void store_rows_singly(uint8_t* to, int32_t count, uint32_t word) {
+#pragma unroll 1
+    for (int32_t i = 0; i < min(count, 4); ++i) to[i] = (uint8_t)(word >> 8 * i);
 }
 
-// The same in a window.
-template <class Kept>
+// Four rows of each band, to their places in the strip if the band is full; behind the last segment nothing but zeros
+// fills it. What the segment above left of the first one joins it; what the segment leaves of the last one is kept.
 __device__ __forceinline__ void store_runs(const ColumnArguments& a, const ColumnTile& tile, const Share& share,
-                                           const Segment&, Kept&, uint32_t (&out)[8][4]) {
-    store_columns(a, tile, share, (int32_t)share.row, out);
+                                           const Segment& now, OpenBand& open, uint32_t (&out)[8][4]) {
+    const Places places(now);
+    const bool final = now.end == (int32_t)tile.held, wraps = now.end - places.base > TALL;
+    const uint32_t bands = places.bands(now), full = final ? bands : (uint32_t)(now.end - places.base) / BAND;
+    const int32_t lane = 4 * (int32_t)share.number, left = (int32_t)tile.rows - places.base - lane;
+    uint32_t* own = open.own(share);
+    if (wraps) {
+        const uint32_t below = (uint32_t)((1ull << 8 * min(max((int32_t)places.skew - lane, 0), 4)) - 1);
+#pragma unroll
+        for (int j = 0; j < 8; ++j) {
+            const uint32_t old = places.base < 0 ? 0 : own[32 * j];
+            own[32 * j] = out[j][0] & below;
+            out[j][0] = (out[j][0] & ~below) | old;
+        }
+    } else if (places.skew && places.base >= 0) {
+#pragma unroll
+        for (int j = 0; j < 8; ++j) out[j][0] |= own[32 * j];
+    }
+    bool stored[TALL / BAND];
+#pragma unroll
+    for (uint32_t t = 0; t < TALL / BAND; ++t) {
+        const int32_t row = BAND * (int32_t)t;
+        stored[t] = t < full && places.base + row >= 0 && row < left;
+        if (t < full || t >= bands) continue;
+#pragma unroll
+        for (int j = 0; j < 8; ++j) own[32 * j] = out[j][t];
+    }
+    const uint32_t stride = (uint32_t)a.out_stride;  // rows are fewer than 2**31
+    uint8_t* to = a.out + (tile.column + 8 * share.word) * a.out_stride + (tile.row + places.base + lane);
+    const bool rest = wraps && final && left > TALL;
+    if (a.vector != 1) {
+#pragma unroll
+        for (uint32_t j = 0; j < 8; ++j) {
+            uint8_t* column = to + (uint64_t)stride * j;
+#pragma unroll
+            for (uint32_t t = 0; t < TALL / BAND; ++t) {
+                if (stored[t]) *reinterpret_cast<uint32_t*>(column + BAND * t) = out[j][t];
+            }
+            if (rest) *reinterpret_cast<uint32_t*>(column + TALL) = own[32 * j];
+        }
+        return;
+    }
+#pragma unroll
+    for (int j = 0; j < 8; ++j, to += a.out_stride) {
+#pragma unroll
+        for (uint32_t t = 0; t < TALL / BAND; ++t) {
+            if (stored[t]) store_rows_singly(to + BAND * t, left - BAND * (int32_t)t, out[j][t]);
+        }
+        if (rest) store_rows_singly(to + TALL, left - TALL, own[32 * j]);
+    }
 }
 
 // Column bytes of a segment, unless it begins above the strip: then the strip above has them.
 __device__ __forceinline__ void store_bytes(const ColumnArguments& a, const ColumnTile& tile, const Segment& now,
                                             uint32_t word, Table bytes) {
     if (now.first < 0) return;
-    store_scales(a, now.number, tile.column + 8 * word, bytes.low);
-    store_scales(a, now.number, tile.column + 8 * word + 4, bytes.high);
+    store_scales(a, now.number, tile.column + 8 * word, bytes);
 }
 
 }  // namespace refnum

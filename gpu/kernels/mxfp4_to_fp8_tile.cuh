@@ -1,11 +1,12 @@
 // A warp turns a group of 32 columns and a segment of up to 128 rows of MXFP4 to E4M3 columns (clause N9). Device only.
 //
-// A thread ends with sixteen rows of eight columns: eight stores of 16 bytes, and eight threads fill 128 bytes of a
+// In windows a thread ends with sixteen rows of eight columns: eight stores of 16 bytes, and eight threads fill 128 bytes of a
 // column. Where segments begin anywhere (RAGGED), `max` turns windows of 128 rows, whose segments differ in their tables
 // alone; of rows outside the window it needs the scales. `amax` would need all of them, so it walks a strip of segments.
-// Each lies in the tile by its rows' numbers modulo 128: so a thread's sixteen rows leave as they are, at a multiple of
-// 16, only that one thread has rows of two such places. A sector of 32 bytes of a column that a segment fills in part
-// waits in shared memory for the next segment; segments that reach beyond the strip are turned by both strips.
+// Each lies in the tile from its first multiple of 32 rows on, the 33rd row of a fifth band in the first one's places. Of every
+// band a thread has four rows, so that a warp passes by the bands without any; eight threads fill 32 bytes of a column.
+// A band that a segment fills in part waits in shared memory for the next segment; segments that reach beyond the strip
+// are turned by both strips.
 #pragma once
 
 #include "mxfp4_to_fp8_runs.cuh"
@@ -70,9 +71,9 @@ __device__ __forceinline__ void segment_bytes(const ColumnArguments& a, const Co
 }
 
 // `max`: tables of the rows of a group. The codes of NaN rows are cleared, unless they are already.
-template <bool cleared, class Kept>
-__device__ __forceinline__ void max_tables(const ColumnArguments& a, const ColumnTile& tile, RowsTile& rows,
-                                           uint32_t group, TileTables& tables, Kept& kept) {
+template <bool cleared, class Tile, class Tables, class Kept>
+__device__ __forceinline__ void max_tables(const ColumnArguments& a, const ColumnTile& tile, Tile& rows,
+                                           uint32_t group, Tables& tables, Kept& kept) {
     const uint32_t lane = threadIdx.x % 32;
     uint32_t part[4], byte[4], shared[4] = {0, 0, 0, 0};
     block_parts<4>(rows, group, part, byte);
@@ -86,13 +87,13 @@ __device__ __forceinline__ void max_tables(const ColumnArguments& a, const Colum
     __syncwarp();
 }
 
-__device__ __forceinline__ void turn_max(const Run& run, uint32_t (&out)[8][4]) {
+__device__ __forceinline__ void turn_max(const Run<false>& run, uint32_t (&out)[8][4]) {
 #pragma unroll
     for (int q = 0; q < 4; ++q) {
         uint32_t first[4], second[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            e4m3_words(run.word(4 * q + i), run.tables[4 * q + i], first[i], second[i]);
+            e4m3_words(run.word(4 * q + i), run.table(4 * q + i), first[i], second[i]);
         }
         transpose_bytes(first);
         transpose_bytes(second);
@@ -101,36 +102,105 @@ __device__ __forceinline__ void turn_max(const Run& run, uint32_t (&out)[8][4]) 
     }
 }
 
-// `amax`, rows near each other: tables by binary16 of a group's rows, and what is known of them.
-__device__ __forceinline__ GroupParts amax_tables(RowsTile& rows, uint32_t group, TileTables& tables) {
-    uint32_t part[4], byte[4];
-    block_parts<4>(rows, group, part, byte);
-    const GroupParts all = group_parts(part, byte);
+// `amax`: how a group's rows are turned.
+enum Way { BY_KEYS, BY_HALVES, ANY_ROWS };
+
+// `amax`: tables of a group's rows in `bands` bands, and what is known of them. All magnitudes of rows without a part are zero,
+// whose entry is 0 in any table.
+template <class Tile, class Tables>
+__device__ __forceinline__ Way amax_tables(Tile& rows, uint32_t group, uint32_t bands, Tables& tables, uint32_t& low) {
+    constexpr uint32_t NAN_PART = NAN_BYTE + 1;
+    uint32_t part[4], high = 0;
+    low = ~0u;
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        const Table none = {0, 0};
-        tables[32 * i + threadIdx.x % 32] = part[i] ? half_bytes(part[i] - all.low) : none;
+    for (uint32_t i = 0; i < 4; ++i) {
+        if (i >= bands) break;
+        const uint32_t row = 32 * i + threadIdx.x % 32, byte = rows.bytes[row * GROUPS + group];
+        const uint4 four = rows.block(row, group);
+        const uint32_t w[4] = {four.x, four.y, four.z, four.w};
+        part[i] = is_empty(w) ? 0 : byte + 1;
+        high = max(high, max(part[i], (byte + 1) & NAN_PART));
+        low = min(low, part[i] - 1);
+    }
+    high = __reduce_max_sync(~0u, high);
+    low = __reduce_min_sync(~0u, low) + 1;
+    const bool far = high > low + KEY_SPREAD || low < KEY_LOWEST;
+    const Way way = high >= NAN_PART || high > low + E4M3_SPREAD ? ANY_ROWS : high && far ? BY_HALVES : BY_KEYS;
+    const Table base = way == BY_KEYS ? key_table(0) : half_bytes(0);
+    const uint32_t step = way == BY_KEYS ? 8 : 4;
+#pragma unroll
+    for (uint32_t i = 0; i < 4; ++i) {
+        if (i >= bands) break;
+        const uint32_t lift = step * (part[i] - low);
+        tables[32 * i + threadIdx.x % 32] = {base.low + lift * 0x01010100u, base.high + lift * 0x01010101u};
     }
     __syncwarp();
-    return all;
+    return way;
 }
 
-// `amax`, rows near each other: codes; stores the bytes of the columns.
-template <class Store>
-__device__ __forceinline__ void turn_near(const Run& run, const GroupParts& all, Store store_bytes,
-                                          uint32_t (&out)[8][4]) {
-    HalfMaxima most = {};
-#pragma unroll
-    for (int i = 0; i < RUN; i += 2) raise_halves(most, run.halves(i), run.halves(i + 1));
+// The largest lanes of a warp's threads that have the same columns.
+__device__ __forceinline__ void meet_maxima(HalfMaxima& most) {
 #pragma unroll
     for (uint32_t d = 4; d < 32; d *= 2) {
 #pragma unroll
         for (int j = 0; j < 4; ++j) most.w[j] = max_lanes(most.w[j], __shfl_xor_sync(~0u, most.w[j], d));
     }
-    const ColumnScales scales = column_scales(most, all.high ? all.low - 1 : 0);
+}
+
+// `amax`, rows nearer each other still: keys, then codes.
+template <class Run, class Store>
+__device__ __forceinline__ void turn_keys(const Run& run, uint32_t bands, uint32_t low, Store store_bytes,
+                                          uint32_t (&out)[8][4]) {
+    HalfMaxima most = {};
+#pragma unroll
+    for (uint32_t q = 0; q < 4; ++q) {
+        if (q >= bands) break;
+        uint32_t first[4], second[4];
+        Table keys[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const uint32_t packed = run.word(4 * q + i);
+            keys[i] = row_halves(packed, run.table(4 * q + i));
+            const Table own = signed_keys(packed, keys[i]);
+            first[i] = own.low, second[i] = own.high;
+        }
+        raise_halves(most, keys[0], keys[1]);
+        raise_halves(most, keys[2], keys[3]);
+        transpose_bytes(first);
+        transpose_bytes(second);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) out[i][q] = first[i], out[4 + i][q] = second[i];
+    }
+    meet_maxima(most);
+    const Table largest = largest_keys(most);
+    store_bytes({key_bytes(largest.low, low), key_bytes(largest.high, low)});
+    const Table lifts = {key_lifts(largest.low), key_lifts(largest.high)};
+    uint32_t lift[8];
+#pragma unroll
+    for (int j = 0; j < 8; ++j) lift[j] = permute(j < 4 ? lifts.low : lifts.high, 0, 0x4440 + j % 4);
+#pragma unroll
+    for (uint32_t q = 0; q < 4; ++q) {
+        if (q >= bands) break;
+#pragma unroll
+        for (int j = 0; j < 8; ++j) out[j][q] = lift_keys(out[j][q], lift[j]);
+    }
+}
+
+// `amax`, rows near each other: codes; stores the bytes of the columns.
+template <class Run, class Store>
+__device__ __forceinline__ void turn_near(const Run& run, uint32_t bands, uint32_t low, Store store_bytes,
+                                          uint32_t (&out)[8][4]) {
+    HalfMaxima most = {};
+#pragma unroll
+    for (uint32_t i = 0; i < RUN; i += 2) {
+        if (i / 4 < bands) raise_halves(most, run.halves(i), run.halves(i + 1));
+    }
+    meet_maxima(most);
+    const ColumnScales scales = column_scales(most, low - 1);
     store_bytes(scale_bytes(scales));
 #pragma unroll
-    for (int q = 0; q < 4; ++q) {
+    for (uint32_t q = 0; q < 4; ++q) {
+        if (q >= bands) break;
         uint32_t packed[4], codes[8];
         Table halves[4];
 #pragma unroll
@@ -142,12 +212,13 @@ __device__ __forceinline__ void turn_near(const Run& run, const GroupParts& all,
 }
 
 // `amax`, any rows: rare, so short.
-template <class Store>
-__device__ __forceinline__ void turn_any(RowsTile& rows, const Share& share, Store store_bytes,
+template <class Run, class Tile, class Store>
+__device__ __forceinline__ void turn_any(Tile& rows, const Share& share, uint32_t bands, Store store_bytes,
                                          uint32_t (&out)[8][4]) {
     ColumnMaxima most[2] = {};
 #pragma unroll 1
-    for (uint32_t row = share.row; row < share.row + RUN; ++row) {
+    for (uint32_t i = 0; i < 4 * bands; ++i) {
+        const uint32_t row = Run::row(share, i);
         const Table table = column_part_table(rows.bytes[row * GROUPS + share.group], E4M3_EMAX);
         const uint32_t magnitudes = rows.row(row)[share.word] & NIBBLE_MAGNITUDES;
         raise_maxima(most[0], look_up(table, magnitudes));
@@ -167,11 +238,11 @@ __device__ __forceinline__ void turn_any(RowsTile& rows, const Share& share, Sto
 #pragma unroll
     for (int i = 0; i < 32; ++i) out[i / 4][i % 4] = 0;
 #pragma unroll 1
-    for (uint32_t part = 0; part < 8; ++part) {  // four rows of four columns
+    for (uint32_t part = 0; part < 2 * bands; ++part) {  // four rows of four columns
         uint32_t words[4];
 #pragma unroll
         for (uint32_t i = 0; i < 4; ++i) {
-            const uint32_t row = share.row + 4 * (part / 2) + i, packed[1] = {rows.row(row)[share.word]};
+            const uint32_t row = Run::row(share, part / 2 * 4 + i), packed[1] = {rows.row(row)[share.word]};
             uint32_t codes[2];
             column_codes(packed, rows.bytes[row * GROUPS + share.group], columns, codes);
             words[i] = part % 2 ? codes[1] : codes[0];
@@ -185,29 +256,32 @@ __device__ __forceinline__ void turn_any(RowsTile& rows, const Share& share, Sto
 }
 
 // cleared: whether the codes of NaN rows are zero, and other warps may read the tile still.
-template <bool amax, bool cleared>
+template <bool amax, bool cleared, class Tile, class Tables>
 __device__ __forceinline__ void turn_share(const ColumnArguments& a, const ColumnTile& tile, const Segment& now,
-                                           RowsTile& rows, TileTables& tables, Kept<amax>& kept, const Share& share,
+                                           Tile& rows, Tables& tables, Kept<amax>& kept, const Share& share,
                                            uint32_t (&out)[8][4]) {
-    const Run run(rows, tables, share);
+    typedef Run<amax && RAGGED> OwnRun;
+    const OwnRun run(rows, tables, share);
     if constexpr (!amax) {
         max_tables<cleared>(a, tile, rows, share.group, tables, kept);
         turn_max(run, out);
     } else {
-        const GroupParts all = amax_tables(rows, share.group, tables);
-        const bool near = !all.nan && all.high <= all.low + E4M3_SPREAD;
+        uint32_t low;
+        const uint32_t bands = RAGGED ? Places(now).bands(now) : TALL / BAND;
+        const Way way = amax_tables(rows, share.group, bands, tables, low);
         const auto store = [&](Table bytes) {
-            if (share.row == 0) store_bytes(a, tile, now, share.word, bytes);
+            if (share.number == 0) store_bytes(a, tile, now, share.word, bytes);
         };
-        if (near) turn_near(run, all, store, out);
-        else turn_any(rows, share, store, out);
+        if (way == BY_KEYS) turn_keys(run, bands, low, store, out);
+        else if (way == BY_HALVES) turn_near(run, bands, low, store, out);
+        else turn_any<OwnRun>(rows, share, bands, store, out);
     }
 }
 
 // A warp's whole work on its groups, behind the rows' arrival.
-template <bool amax, bool cleared>
+template <bool amax, bool cleared, class Tile, class Tables>
 __device__ __forceinline__ void turn_groups(const ColumnArguments& a, const ColumnTile& tile, const Segment& now,
-                                            RowsTile& rows, TileTables& tables, Kept<amax>& kept) {
+                                            Tile& rows, Tables& tables, Kept<amax>& kept) {
 #pragma unroll 1
     for (uint32_t turn = 0; turn < TURNS; ++turn) {
         const Share share = own_share(turn);
@@ -220,12 +294,12 @@ __device__ __forceinline__ void turn_groups(const ColumnArguments& a, const Colu
 }
 
 // Calls `work` with what `amax` has of a CTA's rows at a time, every segment that meets them, and the tile that holds it.
-template <class Work>
-__device__ __forceinline__ void walk_rows(const ColumnArguments& a, const ColumnTile& tile, RowsTile (&rows)[1 + AHEAD],
-                                          OpenSectors&, Work work) {
+template <class Tile, class Work>
+__device__ __forceinline__ void walk_rows(const ColumnArguments& a, const ColumnTile& tile, Tile (&rows)[1 + AHEAD],
+                                          OpenBand&, Work work) {
     const uint64_t keep = keep_policy();  // for scales: 64 bytes of DRAM hold a row's for eight or sixteen tiles
     TileSegments s(a, tile);
-    const auto fetch = [&](RowsTile& to) {
+    const auto fetch = [&](Tile& to) {
         const Places places(s.now);
         to.fetch(a, tile.column, tile.row + places.base, (uint32_t)(s.now.end - places.base), keep, places.skew);
     };
@@ -242,7 +316,7 @@ __device__ __forceinline__ void walk_rows(const ColumnArguments& a, const Column
         __syncthreads();
         fetch(rows[0]);
     }
-    if (tile.held < tile.rows) clear_rows<WORKERS, 1>(a, tile, ((int32_t)tile.held + SECTOR - 1) & -SECTOR);
+    if (tile.held < tile.rows) clear_rows<WORKERS, 1>(a, tile, ((int32_t)tile.held + BAND - 1) & -BAND);
 }
 
 __device__ __forceinline__ void fetch_edges(const ColumnArguments&, const ColumnTile&, Nothing&, uint64_t) {}
@@ -251,16 +325,16 @@ __device__ __forceinline__ void fetch_edges(const ColumnArguments& a, const Colu
     const Edges rows = window_edges<TALL, TALL>(a, tile);
     const int32_t first = -(int32_t)rows.before;
     if (rows.before) {
-        RowsTile::fetch_scales(a, tile.column, tile.row + first, rows.before, rows.before, edges.at(first), keep);
+        Shape<false>::Tile::fetch_scales(a, tile.column, tile.row + first, rows.before, rows.before, edges.at(first), keep);
     }
     if (rows.behind) {
-        RowsTile::fetch_scales(a, tile.column, tile.row + TALL, rows.behind, rows.behind, edges.at(TALL), keep);
+        Shape<false>::Tile::fetch_scales(a, tile.column, tile.row + TALL, rows.behind, rows.behind, edges.at(TALL), keep);
     }
 }
 
 // The same for a window, at once.
-template <class Kept, class Work>
-__device__ __forceinline__ void walk_rows(const ColumnArguments& a, const ColumnTile& tile, RowsTile (&rows)[1 + AHEAD],
+template <class Tile, class Kept, class Work>
+__device__ __forceinline__ void walk_rows(const ColumnArguments& a, const ColumnTile& tile, Tile (&rows)[1 + AHEAD],
                                           Kept& kept, Work work) {
     const uint64_t keep = keep_policy();
     rows[0].fetch(a, tile.column, tile.row, tile.held, keep);

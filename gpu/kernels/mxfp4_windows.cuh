@@ -84,8 +84,7 @@ __device__ __forceinline__ void store_tops(const ColumnArguments& a, const Colum
     for (uint32_t bits = own.row < tile.held ? starts.bits : 0; bits; bits &= bits - 1) {
         const uint32_t number = starts.block(__ffs((int)bits) - 1), top = tops[number - first];
         const uint32_t bytes = (top == NONE ? NAN_BYTE : top) * 0x01010101u;
-        store_scales(a, number, tile.column + 8 * own.word, bytes);
-        store_scales(a, number, tile.column + 8 * own.word + 4, bytes);
+        store_scales(a, number, tile.column + 8 * own.word, Table{bytes, bytes});
     }
 }
 

@@ -55,6 +55,17 @@ REFNUM_HD uint32_t permute(uint32_t low, uint32_t high, uint32_t selector) {
 #endif
 }
 
+// PRMT by the lower half of a selector whose upper half may be anything: `__byte_perm` would mask each half of a word anew.
+REFNUM_HD uint32_t permute_low(uint32_t low, uint32_t high, uint32_t selector) {
+#ifdef __CUDA_ARCH__
+    uint32_t out;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(out) : "r"(low), "r"(high), "r"(selector));
+    return out;
+#else
+    return permute(low, high, selector & 0xFFFF);
+#endif
+}
+
 // PRMT with replicated signs: 0xFF in each byte whose top bit is set, else 0x00.
 REFNUM_HD uint32_t sign_bytes(uint32_t x) {
 #ifdef __CUDA_ARCH__

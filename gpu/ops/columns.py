@@ -78,7 +78,7 @@ RAGGED: dict[str, Order] = {
     "mxfp4_to_fp8_columns_max": Order(2, 6, 256, turns=2, ragged=1),
     "mxfp4_to_fp8_columns_amax": Order(2, 5, ragged=1, strip=8, ahead=1),
     "mxfp4_to_fp8_rows_columns_max": Order(0, 4, 256, cluster=2, ragged=1),
-    "mxfp4_to_fp8_rows_columns_amax": Order(0, 5, ragged=1, strip=8, ahead=1, line=64),
+    "mxfp4_to_fp8_rows_columns_amax": Order(0, 5, ragged=1, strip=6, ahead=1, line=64),
     "mxfp4_columns_max": Order(4, 7, ragged=1, strip=4),
     "mxfp4_columns_amax": Order(2, 4, ragged=1, strip=14),
     "fp8_columns_rne": Order(2, 8, ragged=1),

@@ -1,8 +1,9 @@
-"""The columns by binary16 and by bits (column_halves.cuh, bit_planes.cuh) against the model: the host build.
+"""The columns by keys, by binary16 and by bits (column_keys.cuh, column_halves.cuh, bit_planes.cuh) against the model:
+the host build.
 
-E4M3 rows within 18 binades go by two multiplies, E2M1 columns that end within 27 by bit planes, others by the general
-form; both borders are here, at both ends of the bytes, with every pair of codes and columns whose own maxima lie
-anywhere below the block's.
+E4M3 rows within 11 binades, from byte 9 on, go by keys, those within 18 by two multiplies, E2M1 columns that end
+within 27 by bit planes, others by the general form; all borders are here, at both ends of the bytes, with every pair
+of codes and columns whose own maxima lie anywhere below the block's.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def same(name: str, codes: np.ndarray, scales: np.ndarray, mode: str) -> None:
 @pytest.mark.parametrize("name", list(TALL))
 @pytest.mark.parametrize("spread", (*range(24), *range(26, 34)))
 def test_every_pair_of_codes_of_two_rows(name: str, spread: int) -> None:
-    for top in sorted({spread, spread + 1, spread + 5, 127, 253, 254}):
+    for top in sorted({spread, spread + 1, spread + 5, spread + 8, spread + 9, 127, 253, 254}):
         for first, second in ((0, 1), (1, 0), (5, TALL[name] - 1)):
             codes = np.zeros((TALL[name], 256), np.uint8)
             codes[first], codes[second] = CODES[:, 0], CODES[:, 1]
