@@ -194,10 +194,9 @@ __device__ __forceinline__ void rotate_whole(const RotationArguments& a, TileThr
 // first, if `ready`: the sums of the warp's groups, which lie `behind` the first ones, are spread over it. If it says no,
 // `found(place, words)` gets the groups.
 constexpr int AHEAD = 2;
-template <bool flat, bool small, class Taken, class Found>
-__device__ __forceinline__ void tiles_rotated(const RotationArguments& a, const uint4* all, bool ready, const Taken& taken,
-                                              const Found& found) {
-    const TileThread tiles = own_tiles<AHEAD>(a, all, small && ready);
+template <bool flat, bool small, bool ready, class Taken, class Found>
+__device__ __forceinline__ void tiles_rotated(const RotationArguments& a, const uint4* all, const Taken& taken, const Found& found) {
+    const TileThread tiles = own_tiles<AHEAD>(a, all, small);
     const uint64_t first = (uint64_t)blockIdx.x * (THREADS * UNROLL), behind_first = a.chunks - first;
     const uint32_t left = behind_first < THREADS * UNROLL ? (uint32_t)behind_first : THREADS * UNROLL;
     const uint32_t lane = threadIdx.x % WARP, thread = settled(threadIdx.x);
@@ -230,9 +229,9 @@ __device__ __forceinline__ void tiles_rotated(const RotationArguments& a, const 
         await_groups<AHEAD - 1>();
         __syncwarp();
         get_group(tile.own, words);
-        const uint32_t last = u * THREADS + (thread | (WARP - 1));
-        if (!ready || !sum_tile<small>(tile, a.rotation, words, sums) || last >= left || !taken(u * THREADS, sums)) {
-            rotate_whole(a, tile, small && ready, words);
+        const uint32_t summed = ready ? sum_tile<small>(tile, a.rotation, words, sums) : 0, last = thread | (WARP - 1);
+        if (!summed || u * THREADS + last >= left || !taken(u * THREADS, sums)) {
+            rotate_whole(a, tile, small, words);
             const Place<flat> place = place_of<flat>(a, first + u * THREADS + thread);
             if (place.exists) found(place, words);
         }
@@ -256,8 +255,9 @@ __device__ __forceinline__ void groups_rotated(const RotationArguments& a, const
 template <int kind, bool flat, bool small, class Taken, class Found>
 __device__ __forceinline__ void rows_rotated(const RotationArguments& a, const uint4* tiles, bool ready, const Taken& taken,
                                              const Found& found) {
-    if (kind == BFLOAT16) tiles_rotated<flat, small>(a, tiles, ready, taken, found);
-    else groups_rotated<flat>(a, found);
+    if (kind != BFLOAT16) groups_rotated<flat>(a, found);
+    else if (ready) tiles_rotated<flat, small, true>(a, tiles, taken, found);
+    else tiles_rotated<flat, false, false>(a, tiles, taken, found);
 }
 
 // All groups of this CTA down columns, in turn, those behind the last column too: `taken(number of the group in the CTA, first
