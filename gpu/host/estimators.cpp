@@ -63,7 +63,11 @@ void clamp(const void* x, const Vectors& all, int64_t lower, int64_t upper, uint
             const uint32_t bits = number_at<kind>(x, place);
             Clamped found = clamp_any<kind>(bits, low, high);
             constexpr uint32_t sign = kind == FLOAT32 ? FLOAT_SIGN : 0x8000u;
-            if (!(beyond_clamp<kind>(bits, high) & sign)) found = clamp_word<kind>(bits, low, high);
+            if (!(beyond_clamp<kind>(bits, high) & sign)) {
+                const int up = kind == FLOAT32 ? 0 : 16 * (i & 1);  // both lanes of a word by turns
+                found = clamp_word<kind>(bits << up, low << up, high << up);
+                found.clamped >>= up, found.residual >>= up;
+            }
             put<kind>(clamped, place, found.clamped);
             put<kind>(residual, place, found.residual);
         }

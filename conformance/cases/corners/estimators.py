@@ -33,10 +33,29 @@ def near(fmt: Format) -> np.ndarray:
     return np.stack([bits, bits | 1 << fmt.bits - 1]).astype(word(fmt))
 
 
+def beside_middles(k: int) -> np.ndarray:
+    """Float32 bits in every interval beside the places whose slope is the middle of two bfloat16 up to 4, k above 1."""
+    middles = ((np.arange(128, 256) + 0.5)[None, :] * 2.0 ** np.arange(-12, -5)[:, None]).reshape(-1)
+    middles = middles[middles * k > 1]
+    place = (k * middles) ** (-k / (k - 1))
+    ends = np.array((0, *BOUNDS[1::2]), np.uint32).view(np.float32).astype(np.float64)
+    low, half = ends[:-1, None, None], np.diff(ends)[:, None, None] / 2
+    x = (low + half * (1 + np.array([-1, 1])[:, None] * place)).astype(np.float32).view(np.uint32)
+    found: np.ndarray = np.unique(x[..., None].astype(np.int64) + np.arange(-1, 2)).clip(0).astype(np.uint32)
+    return found
+
+
+HARD: tuple[int, ...] = ()
+"""float32 bits of numbers whose slope, k 5, lies so near to the middle of two float32 that an estimate decides wrongly."""
+
+
 def dge(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
     """Both ends and the middle of each interval and the numbers beside them; what the encoders have."""
     fmt = target_of(operation, params).input
     yield "the numbers beside each bound and each middle", {"x": as_float(near(fmt), fmt)}
+    if fmt is FP32:
+        yield "the numbers beside the middles of results", {"x": as_float(beside_middles(int(params["k"])), fmt)}
+        yield "numbers that only integers decide", {"x": as_float(np.array(HARD, np.uint32), fmt)}
     yield from encoders(operation, params)
 
 

@@ -24,6 +24,8 @@ Corner = tuple[str, dict[str, np.ndarray]]
 AMAX = (0x42800000, 0x41F00001, 0x7F7FFFFF, 0x00800000, 0x00000021, 0x00000041, 0, 0x80000000, 0xC2555555, 0x7F800000,
         0x7FC00000, 0x03FFFFFF, 0x04000001, 0x3F9E3779, 0x7E7FFFFF, 0x01800001)  # fmt: skip
 """Maxima: ordinary, the ends of the range, steps that are subnormal or 0, with a sign, Inf, NaN."""
+FIELDS = (50, 65, 80, 100, 118, 119, 120, 127, 128, 140, 149, 150, 151, 152, 175, 220)
+"""Exponent fields of steps: on both sides of what decides how the least number that is kept is found."""
 SHAPES = ((0, 32), (1, 2), (1, 46), (3, 6), (5, 34), (15, 30), (17, 80), (33, 2), (130, 18), (2, 2062), (1, 7168))
 LEVELS = (-63, -40, -12, 0, 9, 57)
 """Exponents of the least level of radix 4, n0."""
@@ -75,12 +77,28 @@ def beside_levels(alpha: int) -> np.ndarray:
     return np.stack([found, found ^ np.uint32(1 << 31)], axis=-1).reshape(1, -1)
 
 
+def _beside_least(fmt: Format, params: Mapping[str, Any], field: int) -> dict[str, np.ndarray]:
+    """Return numbers beside the least one whose quotient is not 0, under a step of an exponent field."""
+    wanted = field + int(params["divisor"]).bit_length() - 1
+    amax = min(wanted << 23 | 0x2AAAAB, 0x7F7FFFFF)
+    alpha = int(step_of(params, amax)[0])
+    field, fraction = alpha >> 23, alpha & 0x7FFFFF | 0x800000
+    half = alpha - (150 << 23) if field > 150 else fraction >> min(151 - field, 24)
+    beside = np.arange(-2, 6) * (1 if fmt is FP32 else 1 << 16)
+    near = np.concatenate([half + beside, half // 2 + beside, half - (half & 0x3FFFFF) // 2 + beside, beside_levels(alpha)[0, ::2]])
+    found = _given(np.clip(near, 0, 0x7F800000).astype(np.uint32).reshape(1, -1), fmt, params, amax)
+    found["r_under"][:, :24] = 0
+    return found
+
+
 def luq(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
     """Numbers beside the levels under every maximum, specials, patterns, odd shapes, pairs; words on both sides."""
     fmt = target_of(operation, params).input
     for amax in AMAX:
         bits = beside_levels(int(step_of(params, amax)[0]))
         yield f"beside the levels, maximum {amax:#010x}", _given(bits, fmt, params, amax)
+    for field in FIELDS:
+        yield f"beside the least, step 2**{field - 127}", _beside_least(fmt, params, field)
     special: np.ndarray = np.array(SPECIALS[fmt], np.uint32) << np.uint32(0 if fmt is FP32 else 16)
     rows = np.resize(special, (8, len(special) + len(special) % 2))
     yield "special values", _given(rows, fmt, params, AMAX[0])
@@ -147,6 +165,7 @@ def radix4(operation: str, params: Mapping[str, Any]) -> Iterator[tuple[Any, ...
         bits = _near_bounds(n0, str(params["phase"]), str(params["threshold"]))
         yield f"beside every bound, n0 {n0}", {"x": as_float(narrowed(bits, fmt), fmt)}, {"n0": n0}
     yield "all 16-bit patterns", {"x": as_float(sequence(fmt, 1024), fmt)}
+    yield "all 16-bit patterns, one place on", {"x": as_float(np.roll(sequence(fmt, 1024), 1), fmt)}
     for shape in SHAPES:
         yield f"shape {shape[0]}x{shape[1]}", {"x": content(shape, fmt)}
 

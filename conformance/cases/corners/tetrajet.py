@@ -21,6 +21,8 @@ TOPS = np.array([0x40800000, 0x40C00000, 0x40C0C000, 0x41000000], np.int64)
 TIES = np.array([0x3E800000, 0x3F400000, 0x3FA00000, 0x3FE00000, 0x40200000, 0x40600000, 0x40A00000], np.int64)
 """The midpoints of E2M1: 0.25, 0.75, 1.25, 1.75, 2.5, 3.5 and 5."""
 LEVELS = np.array([0, 0x3F000000, 0x3F800000, 0x3FC00000, 0x40000000, 0x40400000, 0x40800000, 0x40C00000], np.int64)
+LEAST = np.array([0x01400000, 0x01418000], np.int64)
+"""6 * 2**-127 and 6 * 2**-127 * (1 + 2**-7): where the subnormal ratio of a maximum rounds to the least power or above."""
 UNIT = 1 << 23
 
 
@@ -64,6 +66,14 @@ def edge_blocks(fmt: Format) -> np.ndarray:
     return narrowed((turned | sign).astype(np.uint32), fmt)
 
 
+def least_blocks(fmt: Format) -> np.ndarray:
+    """Blocks whose maximum has a ratio beside the least normal number, above elements down to nothing."""
+    ulp = 1 if fmt is FP32 else 1 << 16
+    tops = np.unique((LEAST[:, None] // ulp + np.arange(-3, 4)).reshape(-1) * ulp)
+    blocks = tops[:, None] * np.arange(32, 0, -1) // 32
+    return narrowed(blocks.astype(np.uint32), fmt)
+
+
 def content(shape: tuple[int, int], fmt: Format, seed: int = 0) -> np.ndarray:
     """Numbers of many sizes in which neighbours and blocks differ."""
     place = np.arange(shape[0] * shape[1], dtype=np.uint32).reshape(shape) + np.uint32(977 * seed)
@@ -78,6 +88,7 @@ def _fixed(operation: str, params: Mapping[str, Any]) -> Iterator[tuple[str, np.
     for label, blocks in quantizer_blocks(target):
         yield label, blocks if len(blocks) < 4096 else blocks[5 :: 1 + len(blocks) // 2048]
     yield "maxima at each step of each rule and one ulp beside", edge_blocks(target.input)
+    yield "maxima beside the least ratio", least_blocks(target.input)
 
 
 def quantize_tetrajet(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:

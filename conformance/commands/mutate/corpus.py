@@ -24,6 +24,7 @@ from ...cases.domains import domains_for
 from ...cases.operation import OPERATIONS, arguments_of, as_bits, call_golden
 from ...cases.recipes import sampled_cases
 from ...vectors.frozen import frozen_cases
+from . import methods
 from .forked import OUR_FAULT
 
 Arrays = tuple[np.ndarray, ...]
@@ -104,6 +105,8 @@ def extra(operation: str) -> Iterator[Question]:
         LAYOUTS: _layouts,
     }
     yield from makers.get(operation, tuple)()
+    for case in methods.MAKERS.get(operation, tuple)():
+        yield ask(case, "beside")
 
 
 EXPERTS = (66, 0, 3, 1)
