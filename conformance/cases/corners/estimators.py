@@ -46,7 +46,8 @@ def beside_middles(k: int) -> np.ndarray:
 
 
 HARD: tuple[int, ...] = ()
-"""float32 bits of numbers whose slope, k 5, lies so near to the middle of two float32 that an estimate decides wrongly."""
+"""float32 bits of numbers whose slope, k 5, lies so near to the middle of two float32 that an estimate decides it
+wrongly."""
 
 
 def dge(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:

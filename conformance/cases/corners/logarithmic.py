@@ -85,7 +85,8 @@ def _beside_least(fmt: Format, params: Mapping[str, Any], field: int) -> dict[st
     field, fraction = alpha >> 23, alpha & 0x7FFFFF | 0x800000
     half = alpha - (150 << 23) if field > 150 else fraction >> min(151 - field, 24)
     beside = np.arange(-2, 6) * (1 if fmt is FP32 else 1 << 16)
-    near = np.concatenate([half + beside, half // 2 + beside, half - (half & 0x3FFFFF) // 2 + beside, beside_levels(alpha)[0, ::2]])
+    middles = (half, half // 2, half - (half & 0x3FFFFF) // 2)
+    near = np.concatenate([*(middle + beside for middle in middles), beside_levels(alpha)[0, ::2]])
     found = _given(np.clip(near, 0, 0x7F800000).astype(np.uint32).reshape(1, -1), fmt, params, amax)
     found["r_under"][:, :24] = 0
     return found

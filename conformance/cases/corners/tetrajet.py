@@ -22,7 +22,8 @@ TIES = np.array([0x3E800000, 0x3F400000, 0x3FA00000, 0x3FE00000, 0x40200000, 0x4
 """The midpoints of E2M1: 0.25, 0.75, 1.25, 1.75, 2.5, 3.5 and 5."""
 LEVELS = np.array([0, 0x3F000000, 0x3F800000, 0x3FC00000, 0x40000000, 0x40400000, 0x40800000, 0x40C00000], np.int64)
 LEAST = np.array([0x01400000, 0x01418000], np.int64)
-"""6 * 2**-127 and 6 * 2**-127 * (1 + 2**-7): where the subnormal ratio of a maximum rounds to the least power or above."""
+"""6 * 2**-127 and 6 * 2**-127 * (1 + 2**-7): where the subnormal ratio of a maximum rounds to the least power, or
+above."""
 UNIT = 1 << 23
 
 

@@ -1,4 +1,4 @@
-"""What kernels of the methods (N24, N25) take beside the variants of `OPERATIONS`: binary16, and DGE of any sharpness."""
+"""What kernels of N24 and N25 take beside the variants of `OPERATIONS`: binary16, and DGE of any sharpness."""
 
 from __future__ import annotations
 
