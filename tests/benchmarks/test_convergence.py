@@ -86,6 +86,7 @@ def test_calls_are_put_together(convergence, tmp_path, monkeypatch, capsys):
 
 
 def test_a_result_names_the_machine_and_the_command(convergence, tmp_path, monkeypatch):
+    pytest.importorskip("torch")
     runs = {f"{policy}-0": run(2.0) for policy in convergence.POLICIES}
     (tmp_path / "before.json").write_text(json.dumps({"runs": runs}))
     words = ["convergence.py", str(tmp_path / "runs"), "--seeds", "0", "--results", str(tmp_path / "results")]
@@ -124,6 +125,7 @@ def test_seeds_and_policies_run_together_in_one_process(convergence, tmp_path, m
         return Done()
 
     monkeypatch.setattr(convergence, "_start", start)
+    monkeypatch.setattr(convergence, "gpus", lambda: [""])
     monkeypatch.setattr(convergence, "write_corpus", lambda folder, megabytes: None)
     words = ["--policies", "bf16,fp8", "mxfp4", "--seeds", "3", "--together", "2", "--limit", "9"]
     monkeypatch.setattr(sys, "argv", ["convergence.py", str(tmp_path / "runs"), *words])
