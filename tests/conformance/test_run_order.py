@@ -240,14 +240,15 @@ def test_a_vector_that_the_model_disagrees_with_is_the_harness_s_fault(monkeypat
 
 
 def test_the_frozen_vectors_of_every_operation_are_run_once_each():
-    """Every vector of the folder whose operation is judged, on such inputs and numbers, belongs to exactly one variant."""
+    """Every vector of a judged operation, on inputs and numbers that are judged, belongs to exactly one variant."""
     from refnum.conformance.cases.operation import OPERATIONS
     from refnum.conformance.vectors.load import load_vectors
 
     inputs = {name: row.params.get("input") for name, row in OPERATIONS.items()}
     judged = [v for v in load_vectors() if v.operation in OPERATIONS]
     judged = [v for v in judged if not (of := inputs[v.operation]) or next(iter(v.inputs.values())).dtype.name in of]
-    unasked = [v for v in judged if v.operation == "llm_qat" and v.params["bits"] not in (4, 8)]  # for the text's readers
+    # bits that no variant asks for: there for the text's readers
+    unasked = [v for v in judged if v.operation == "llm_qat" and v.params["bits"] not in (4, 8)]
     judged = [v for v in judged if v not in unasked]
     assert len(judged) > 2700 and len(unasked) == 8
     expected, profiles = {v.id for v in judged}, sorted({v.profile["name"] for v in judged})
