@@ -131,6 +131,7 @@ REFNUM_HD uint32_t dge_estimate(uint32_t near, const DgeRule& rule) {
         for (int n = 1; n < rule.k; ++n) excess *= z * t;
         excess -= 1;
         z *= 1 + excess * (rule.second * excess - rule.inverse);
+        if (magnitude_of(excess) < 1.0 / 1024) break;
     }
     return (uint32_t)((double_bits(z) - ((uint64_t)896 << 52)) >> 29);
 #endif

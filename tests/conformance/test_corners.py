@@ -1,10 +1,13 @@
 """Corner sets: deterministic, accepted by the golden model, and they find every known defect."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from defects import DEFECTS, RIGHT
 
-from refnum.conformance.cases.corners import corner_cases
+import refnum
+from refnum.conformance.cases.corners import corner_cases, estimators
 from refnum.conformance.cases.corners.arrange import fill, lanes, matrix, rotate
 from refnum.conformance.cases.corners.floats import maximum_blocks
 from refnum.conformance.cases.draw.values import Target
@@ -139,3 +142,18 @@ def test_arrangements():
     assert matrix(blocks, 8).tolist() == [[0, 1, 2, 3, 4, 5, 6, 7], [8, 9, 10, 11, 0, 0, 0, 0]]
     filled = fill(np.array([[1, 2, 3, 4]]), np.array([9]), 4)
     assert filled.tolist() == [[9, 1, 2, 3], [9, 4, 0, 0]]
+
+
+def test_slopes_that_only_integers_decide_lie_on_both_sides_of_the_middle():
+    x = np.array(estimators.HARD, np.uint32).view(np.float32)
+    slopes = refnum.dge(x, target="float32")
+    sides = []
+    for place, slope in zip(x, slopes, strict=True):
+        t = abs(4 * Fraction(float(place)) - 1)  # all lie below 0.5
+        assert place < 0.5
+        ends = [Fraction(float(np.nextafter(slope, np.float32(end)))) for end in (0, 4)]
+        excess = [(5 * (Fraction(float(slope)) + end) / 2) ** 5 * t**4 - 1 for end in ends]
+        nearest = min(excess, key=abs)
+        assert abs(nearest) < Fraction(1, 1 << 40)
+        sides.append(nearest < 0)
+    assert sides == [True] * 8 + [False] * 8
