@@ -10,6 +10,7 @@ import pytest
 
 for _threads in ("REFNUM_WORKERS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_threads, "1")  # the tests run side by side already: more threads only wait for each other
+os.environ["COLUMNS"] = "120"  # tables are compared as they are at this width, whatever terminal the tests run in
 BYTECODE = Path(__file__).resolve().parents[1] / ".pytest_cache" / "bytecode"
 """Where modules lie compiled: two hundred processes would compile the same ones for a second each."""
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
