@@ -144,7 +144,7 @@ def test_arrangements():
     assert filled.tolist() == [[9, 1, 2, 3], [9, 4, 0, 0]]
 
 
-def test_slopes_that_only_integers_decide_lie_on_both_sides_of_the_middle():
+def test_hard_slopes_lie_on_both_sides_of_the_middle():
     x = np.array(estimators.HARD, np.uint32).view(np.float32)
     slopes = refnum.dge(x, target="float32")
     sides = []

@@ -48,7 +48,7 @@ def beside_middles(k: int) -> np.ndarray:
 HARD = (0x3C2414D5, 0x3DE85F2B, 0x3DEDCFF4, 0x3D24F581, 0x3E02463F, 0x3DF7D441, 0x3CB0B166, 0x3D6F4DC6,
         0x3C531D10, 0x3DCC2A86, 0x3C8F6B61, 0x3D19A1C9, 0x3CE55806, 0x3D40F8B8, 0x3C37A698, 0x3DCC6C5E)  # fmt: skip
 """float32 bits of numbers whose slope, k 5, is within 2**-21 of a unit of the middle of two float32: above it by the
-first eight, below it by the others. No estimate of float32 decides them, and one of float64 only if it is good."""
+first eight, below it by the others. A good estimate of float64 decides them, one of 2**-45 does not."""
 
 
 def dge(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
@@ -57,7 +57,7 @@ def dge(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
     yield "the numbers beside each bound and each middle", {"x": as_float(near(fmt), fmt)}
     if fmt is FP32:
         yield "the numbers beside the middles of results", {"x": as_float(beside_middles(int(params["k"])), fmt)}
-        yield "numbers that only integers decide", {"x": as_float(np.array(HARD, np.uint32), fmt)}
+        yield "numbers whose slope lies beside the middle of two float32", {"x": as_float(np.array(HARD, np.uint32), fmt)}
     yield from encoders(operation, params)
 
 
