@@ -57,7 +57,7 @@ def dge(operation: str, params: Mapping[str, Any]) -> Iterator[Corner]:
     yield "the numbers beside each bound and each middle", {"x": as_float(near(fmt), fmt)}
     if fmt is FP32:
         yield "the numbers beside the middles of results", {"x": as_float(beside_middles(int(params["k"])), fmt)}
-        yield "numbers whose slope lies beside the middle of two float32", {"x": as_float(np.array(HARD, np.uint32), fmt)}
+        yield "numbers whose slope is beside a middle of results", {"x": as_float(np.array(HARD, np.uint32), fmt)}
     yield from encoders(operation, params)
 
 
