@@ -21,6 +21,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import probe_product_calls
+import probe_product_more
 from probe_device import FORMATS, Kernels, Report, Rule, differing, random_codes
 
 from refnum.product import tensor_core_step
@@ -274,7 +275,7 @@ def main() -> None:
         sections[name] = lambda n=name: probe_instruction(kernels, report, n, strides)
     for name in ("wgmma_e4m3_e4m3", "wgmma_e5m2_e5m2", "wgmma_bf16_bf16", "wgmma_fp16_fp16", "mma_bf16_bf16"):
         sections[f"directed {name}"] = lambda n=name: probe_directed(kernels, report, n, strides)
-    sections |= probe_product_calls.sections(kernels, report)
+    sections |= probe_product_calls.sections(kernels, report) | probe_product_more.sections(kernels, report)
     for name, function in sections.items():
         if not given.only or any(name.startswith(o) for o in given.only):
             report.section(name, function)

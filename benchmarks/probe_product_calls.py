@@ -288,12 +288,9 @@ def whole_products(kernels: Kernels, report: Report) -> dict[str, Any]:
 
 
 def sections(kernels: Kernels, report: Report) -> dict[str, Callable[[], Any]]:
-    """Return the sections of library calls."""
-    import probe_product_more as more
-
+    """Return the sections of torch's products, and of the model on CuPy beside them."""
     functions = {
         "refnum on CuPy": whole_products, "blockwise": blockwise, "tensorwise": tensorwise, "row-wise": rowwise,
-        "bias": tensorwise_bias, "grouped": grouped, "bf16": bf16, "triton": more.triton_dots,
-        "cublasLt": more.cublaslt,
+        "bias": tensorwise_bias, "grouped": grouped, "bf16": bf16,
     }  # fmt: skip
     return {name: functools.partial(function, kernels, report) for name, function in functions.items()}

@@ -6,6 +6,7 @@ import ctypes
 import functools
 import glob
 import itertools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -252,3 +253,9 @@ def _beta(kernels: Kernels, report: Report, library: CublasLt) -> dict[str, Any]
             label = f"beta={beta} alpha={alpha} fast={fast} epilogue {how}"
             found[label] = _row(report, label, p.judge(_tensor(out), (0,), finish))
     return found
+
+
+def sections(kernels: Kernels, report: Report) -> dict[str, Callable[[], Any]]:
+    """Return the sections of Triton's products and of cuBLASLt called directly."""
+    functions = {"triton": triton_dots, "cublasLt": cublaslt}
+    return {name: functools.partial(function, kernels, report) for name, function in functions.items()}
