@@ -1,4 +1,4 @@
-"""Shapes, inputs and observers of `moe_layer.py`, and what its ranks decide together."""
+"""Shapes, inputs and golden steps of `moe_layer.py`, and what its ranks decide together."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import datetime
 import functools
 import json
 import os
+import pickle
 import time
 import traceback
-from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from refnum.gpu import torch as launchers
 from refnum.training import compare, golden
 from refnum.training.layer import MoELayer, first_weights
 
@@ -29,15 +28,18 @@ LOCAL = int(os.environ.get("LOCAL_RANK", 0))
 SEED = 17
 SECONDS = 60
 """How long ranks wait for each other."""
-ORDERS = ("promote128", "split2", "split3", "split4", "split5", "split6", "split7", "split8")
+TOGETHER = 150
+"""How long they wait for each other's golden steps, which take unequal times."""
 _control: list[Any] = []
+_kept: list[Any] = []
 
 
 @dataclass(frozen=True)
 class Shape:
     """Sizes of a layer, tokens of a rank, and how a step's routing is drawn.
 
-    skew: how unevenly; barred: experts without a token; idle: ranks without a token.
+    skew: how unevenly; barred: experts without a token; idle: ranks without a token; single: experts that the first
+    token of each rank alone has.
     """
 
     hidden: int
@@ -48,6 +50,7 @@ class Shape:
     skew: float = 0.0
     barred: tuple[int, ...] = ()
     idle: tuple[int, ...] = ()
+    single: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.tokens}x{self.hidden}x{self.ffn} top {self.top} of {self.experts}"
@@ -66,7 +69,7 @@ def start(device: str) -> None:
         dist.init_process_group("gloo", timeout=wait)
     else:
         dist.init_process_group("nccl", timeout=wait, device_id=torch.device(device))
-    _control.append(dist.new_group(backend="gloo", timeout=wait))
+    _control.append(dist.new_group(backend="gloo", timeout=datetime.timedelta(seconds=TOGETHER)))
 
 
 def any_rank(yes: bool) -> bool:
@@ -80,6 +83,11 @@ def most_of_ranks(number: int) -> int:
     if RANKS > 1:
         dist.all_reduce(told, dist.ReduceOp.MAX, group=_control[0])
     return int(told)
+
+
+def control() -> Any:
+    """Return the group in which ranks decide together; its exchanges wait on the host."""
+    return _control[0]
 
 
 def late(limit: float) -> bool:
@@ -104,12 +112,21 @@ def section(document: dict[str, Any], name: str) -> Iterator[None]:
         trace = traceback.format_exc()
         document[name] = {"error": f"{type(error).__name__}: {error}"[:500], "trace": trace[-3000:]}
         line(f"{name} FAILED\n{trace}", every=True)
+    flush()
     if any_rank(failed) and not failed:
         line(f"{name}: failed on another rank", every=True)
 
 
-def write(folder: Path, document: dict[str, Any]) -> None:
+def keep(folder: Path, document: dict[str, Any]) -> None:
+    """Make a document the one that `flush` writes."""
+    _kept[:] = folder, document
+
+
+def flush() -> None:
     """Write what there is; every rank its own file, since each compared its own tensors."""
+    if not _kept:
+        return
+    folder, document = _kept
     path = folder / f"moe_layer_{RANKS}_{RANK}.json"
     temporary = path.with_suffix(".tmp")
     temporary.write_text(json.dumps(document, indent=1, default=str), encoding="utf-8")
@@ -135,7 +152,8 @@ def inputs(shape: Shape, rank: int) -> tuple[torch.Tensor, torch.Tensor, torch.T
     x *= torch.exp2(torch.randint(-4, 5, (rows, 1), generator=generator)).to(torch.bfloat16)
     scores = torch.randn(rows, shape.experts, generator=generator)
     scores += shape.skew * torch.linspace(-1, 1, shape.experts)
-    scores[:, list(shape.barred)] = -1e9
+    scores[:, [*shape.barred, *shape.single]] = -1e9
+    scores[:1, list(shape.single)] = 10.0
     chosen, experts = scores.topk(shape.top, dim=1)
     return x, experts, torch.softmax(chosen, dim=1), grad
 
@@ -167,15 +185,43 @@ def library(device: str) -> Any:
     return cupy
 
 
-def model(shape: Shape, policy: str, device: str) -> tuple[golden.Forward, golden.Backward]:
-    """Return this rank's part of the golden step of all ranks."""
+def model(shape: Shape, policy: str, device: str) -> list[tuple[golden.Forward, golden.Backward]]:
+    """Return the golden step of all ranks, by rank."""
     xp = library(device)
     given = [[xp.asarray(compare.to_array(one)) for one in inputs(shape, rank)] for rank in range(RANKS)]
     x, experts, probs, grads = ([one[at] for one in given] for at in range(4))
     _, w1, w2 = first_weights(SEED, shape.hidden, shape.ffn, shape.experts, range(shape.experts), device)
     weights = [xp.asarray(compare.to_array(w)) for w in (w1, w2)]
     forward = golden.forward(x, experts, probs, *weights, policy)
-    return forward[RANK], golden.backward(forward, grads, experts, policy)[RANK]
+    return list(zip(forward, golden.backward(forward, grads, experts, policy), strict=True))
+
+
+def put(folder: Path, name: str, steps: list[Any]) -> None:
+    """Write each rank's part of a golden step."""
+    for rank, pair in enumerate(steps):
+        with open(folder / f"{name}-{rank}".replace(" ", "_"), "wb") as file:
+            pickle.dump([_moved(one, lambda x: x.get() if hasattr(x, "get") else x) for one in pair], file, 5)
+
+
+def taken(folder: Path, name: str, device: str) -> tuple[golden.Forward, golden.Backward]:
+    """Return this rank's part of a golden step that a rank has written."""
+    path = folder / f"{name}-{RANK}".replace(" ", "_")
+    forward, backward = pickle.loads(path.read_bytes())
+    path.unlink()
+    xp = library(device)
+    host = ("row_map", "sent")
+    return _moved(forward, xp.asarray, host), _moved(backward, xp.asarray)
+
+
+def _moved(step: Any, move: Callable[[Any], Any], left: tuple[str, ...] = ()) -> Any:
+    """Return a golden step whose arrays were moved."""
+
+    def each(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(each, value))
+        return move(value) if getattr(value, "ndim", 0) else value
+
+    return replace(step, **{one.name: each(getattr(step, one.name)) for one in fields(step) if one.name not in left})
 
 
 def free(device: str) -> None:
@@ -183,82 +229,3 @@ def free(device: str) -> None:
     if device != "cpu":
         library(device).get_default_memory_pool().free_all_blocks()
         torch.cuda.empty_cache()
-
-
-# -------------------------------------------------------------------------------------------------------- observers
-
-
-class Looking:
-    """An observer that looks at nothing."""
-
-    def enter(self, layer: Any, backward: bool) -> None:
-        """Nothing to note."""
-
-    def wants(self, calls: int) -> bool:
-        """Every call is shown."""
-        return True
-
-    def conversion(self, name: str, arguments: Any, named: Any, results: Any) -> None:
-        """Nothing to look at."""
-
-    def product(self, name: str, operands: Any, result: Any) -> None:
-        """Nothing to look at."""
-
-    def follows(self) -> bool:
-        """Intermediates are not wanted."""
-        return False
-
-    def forward(self, layer: Any, inputs: Any, found: Any) -> None:
-        """Nothing to keep."""
-
-    def backward(self, layer: Any, kept: Any, found: Any) -> None:
-        """Nothing to compare."""
-
-
-class Orders(Looking):
-    """An observer that finds in which order of N19.4 a library computed each product."""
-
-    def __init__(self) -> None:
-        self.found: dict[str, Counter[str]] = {}
-
-    def product(self, name: str, operands: Any, result: Any) -> None:
-        """Find the first order that gives every bit of a product."""
-        a, b = operands()
-        key = f"{name.partition('[')[0]} {len(a[0])}x{len(b[0])}x{a[0].shape[1]}"
-        self.found.setdefault(key, Counter())[self._order(a, b, result)] += 1
-
-    def _order(self, a: Any, b: Any, result: Any) -> str:
-        codes, scales = [x[0].contiguous() for x in (a, b)], [x[1].contiguous() for x in (a, b)]
-        for order in ORDERS[: -(-a[0].shape[1] // 128)]:
-            want = launchers.matmul_fp8(*codes, *scales, order, torch.bfloat16)
-            if torch.equal(want.view(torch.int16), result.contiguous().view(torch.int16)):
-                return order
-        return "no named order"
-
-
-class Traffic(Looking):
-    """An observer that writes down every conversion: its name, and dtypes and bytes of what it reads and writes."""
-
-    def __init__(self) -> None:
-        self.calls: list[str] = []
-
-    def enter(self, layer: Any, backward: bool) -> None:
-        """Mark the direction."""
-        self.calls.append("backward" if backward else "forward")
-
-    def conversion(self, name: str, arguments: Any, named: Any, results: Any) -> None:
-        """Write down one conversion."""
-        outputs = results if isinstance(results, tuple) else (results,)
-        self.calls.append(f"{name}: {_traffic(arguments)} -> {_traffic(outputs)}")
-
-    def product(self, name: str, operands: Any, result: Any) -> None:
-        """Write down the first expert's product of each kind."""
-        if f"{name.partition('[')[0]}[0]" == name:
-            a, b = operands()
-            self.calls.append(f"{name}: {_traffic((*a, *b))} -> {_traffic((result,))}")
-
-
-def _traffic(values: Any) -> str:
-    tensors = [one for one in values if isinstance(one, torch.Tensor)]
-    return " ".join(f"{str(t.dtype).removeprefix('torch.')}{list(t.shape)}={t.numel() * t.element_size()}B"
-                    for t in tensors)  # fmt: skip
