@@ -2,12 +2,15 @@
 
     python benchmarks/convergence.py RUNS [--seeds 5] [--first 0] [--steps 1526] [--jobs 15] [--limit 540]
         [--policies bf16 fp8 mxfp4 ...] [--together 1] [--results FOLDER] [--add convergence.json ...]
+        [--fit 0] [--more 0]
 
 Options that are not these go to `refnum train`, or to `side_by_side.py`, which takes so many seeds `together`, and
 policies with commas between them, all in one process, a step of each in turn. Runs of a seed begin with the same
 weights and read the same text, so deviations are taken seed by seed, over the same steps: those that both policies have
 reached in all seeds. What has not ended at the limit is compared as far as it came; `convergence.json` has all curves,
-and `--add` takes those of other calls.
+and `--add` takes those of other calls. With `--fit` the speed is measured for so many seconds, once all runs are under
+way: where the limit is too near, all begin again with fewer steps, so that their rates decay to the end; where there
+is time, up to `--more` further seeds are begun, which count if all their runs end.
 """
 
 from __future__ import annotations
@@ -16,16 +19,20 @@ import argparse
 import json
 import math
 import os
+import shutil
 import signal
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from pace import Pace, fitted, room
 
 from refnum.conformance.reports.environment import environment
 from refnum.conformance.reports.gpus import smi
@@ -56,6 +63,7 @@ T95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9:
 """Seeds -> 97.5 % point of Student's t for that many deviations."""
 LAST = 0.1
 """Share of the steps, the last, whose mean is a run's loss."""
+START = time.monotonic()
 Run = dict[str, Any]
 
 
@@ -71,12 +79,15 @@ def main() -> None:
     before: dict[str, Run] = {}
     for path in given.add:
         before |= json.loads(path.read_text())["runs"]
+    later = range(seeds.stop, seeds.stop + given.more)
+    more = [[[f"{policy}-{seed}" for policy in group] for group in groups] for seed in later]
     machine = {"date": time.strftime("%Y-%m-%d"), "command": sys.argv, **environment(), "gpus": smi()}
 
     def write() -> dict[str, Any]:
         """Write what there is until now."""
-        found = {name: run_of(folder / name) for name in names if (folder / name / NAME).exists()}
-        document = {**machine, "text": _text(folder / "corpus"), **report(before | found)}
+        ended = [name for seed in more for name in ended_of(folder, seed, given.steps)]
+        found = {name: run_of(folder / name) for name in names + ended if (folder / name / NAME).exists()}
+        document = {**machine, "steps": given.steps, "text": _text(folder / "corpus"), **report(before | found)}
         if given.results:
             given.results.mkdir(parents=True, exist_ok=True)
             write_whole(given.results / "convergence.json", (json.dumps(document) + "\n").encode())
@@ -85,7 +96,7 @@ def main() -> None:
     if names:
         folder.mkdir(parents=True, exist_ok=True)
         write_corpus(folder / "corpus", given.megabytes)
-        _run_all(folder, jobs, given, write)
+        _run_all(folder, jobs, more, given, write)
     document = write()
     for line in lines_of(document):
         print(line, flush=True)
@@ -103,7 +114,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder")
     numbers = (("seeds", 5), ("first", 0), ("steps", 1526), ("jobs", 15), ("limit", 540), ("megabytes", 128),
-               ("together", 1))  # fmt: skip
+               ("together", 1), ("fit", 0), ("more", 0))  # fmt: skip
     for name, default in numbers:
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--policies", nargs="+", default=POLICIES)
@@ -116,12 +127,16 @@ def _arguments() -> argparse.Namespace:
 # ------------------------------------------------------------------------------------------------------------- runs
 
 
-def _run_all(folder: Path, jobs: list[list[str]], given: argparse.Namespace, write: Callable[[], Any]) -> None:
+def _run_all(
+    folder: Path, jobs: list[list[str]], more: list[list[list[str]]], given: argparse.Namespace,
+    write: Callable[[], Any],
+) -> None:  # fmt: skip
     """Run so many jobs at a time, each on the GPU that has fewest, until all have ended or the limit has come."""
-    end = time.monotonic() + given.limit
+    end = START + given.limit
     waiting = [job for job in jobs if min(_steps(folder / name) for name in job) < given.steps]
     running: dict[str, tuple[subprocess.Popen[bytes], str]] = {}
     told = time.monotonic()
+    pace = Pace(partial(_steps_in, folder), waiting, given.fit)
     while (waiting or running) and time.monotonic() < end:
         while waiting and len(running) < given.jobs:
             job, gpu = waiting.pop(0), least_used(gpus(), [one for _, one in running.values()])
@@ -131,6 +146,18 @@ def _run_all(folder: Path, jobs: list[list[str]], given: argparse.Namespace, wri
             print(f"{name}: {_steps(folder / name)} steps, status {status}", flush=True)
             if status:
                 print((folder / f"{name}.log").read_text()[-2000:], flush=True)
+        if pace.measured():
+            steps, further = fitted(pace, given.steps, end - time.monotonic(), len(more), len(jobs[0]) * len(more[0]))
+            further = min(further, room(len(running)) // max(1, len(more[0]))) if further else 0
+            print(f"{pace.rate:.2f} steps a second in all: {steps} steps, {further} further seeds", flush=True)
+            if steps < given.steps:
+                _kill(running)
+                for name in pace.names:
+                    shutil.rmtree(folder / name, ignore_errors=True)
+                given.steps, waiting = steps, list(jobs)
+            else:
+                waiting += [job for seed in more[:further] for job in seed]
+                given.jobs += sum(map(len, more[:further]))
         if time.monotonic() - told > 30:
             told = time.monotonic()
             print(
@@ -138,9 +165,20 @@ def _run_all(folder: Path, jobs: list[list[str]], given: argparse.Namespace, wri
             )
             write()
         time.sleep(0.5)
+    _kill(running)
+
+
+def _kill(running: dict[str, tuple[subprocess.Popen[bytes], str]]) -> None:
     for process, _ in running.values():
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+    running.clear()
+
+
+def ended_of(folder: Path, jobs: list[list[str]], steps: int) -> list[str]:
+    """Return the runs of a further seed, none unless all have ended."""
+    names = [name for job in jobs for name in job]
+    return names if min(_steps(folder / name) for name in names) >= steps else []
 
 
 def gpus() -> list[str]:
@@ -156,6 +194,10 @@ def gpus() -> list[str]:
 def least_used(devices: list[str], used: list[str]) -> str:
     """Return the device that is named least often."""
     return min(devices, key=used.count)
+
+
+def _steps_in(folder: Path, name: str) -> int:
+    return _steps(folder / name)
 
 
 def _steps(folder: Path) -> int:

@@ -98,7 +98,8 @@ def _profile(shape: Shape, policy: str, device: str, known: dict[str, float]) ->
             bench.whole()
         torch.cuda.synchronize()
     rows = [{"kernel": one.key[:110], "calls": one.count / STEPS, "us": round(one.self_device_time_total / STEPS, 1)}
-            for one in run.key_averages() if one.self_device_time_total > 0 and not one.key.startswith("nccl:")]  # fmt: skip
+            for one in run.key_averages()
+            if one.self_device_time_total > 0 and not one.key.startswith("nccl:")]  # fmt: skip
     rows.sort(key=lambda row: -row["us"])
     return {
         "wall_ms": round(wall, 3), "kernels_ms": round(sum(row["us"] for row in rows) / 1e3, 3),

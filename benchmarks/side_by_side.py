@@ -1,7 +1,7 @@
 """Several runs in one process, a step of each in turn: one start and one context of the GPU for all.
 
     python benchmarks/side_by_side.py FOLDER POLICY-SEED [POLICY-SEED ...] --steps N [--model survey] [--device cuda]
-        [--batch 16] [--rate 0.001] [--check 100] [--whole 0] [--witness 0.015625] [--megabytes 32]
+        [--batch 16] [--rate 0.001] [--check 100] [--whole 0] [--witness 0.015625] [--megabytes 32] [--held 1]
 
 Each run's folder is FOLDER/POLICY-SEED, with the same files as that of `refnum train`, and the same bits.
 """
@@ -41,6 +41,7 @@ def _run(given: argparse.Namespace, name: str, folder: Path) -> Run:
     return Run(
         policy, given.model, given.steps, given.batch, int(seed), given.rate, given.device, folder,
         Path(given.folder) / "corpus", given.steps, given.check, given.megabytes, 300.0, given.witness, given.whole,
+        given.held,
     )  # fmt: skip
 
 
@@ -50,7 +51,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("runs", nargs="+")
     parser.add_argument("--model", default="survey")
     parser.add_argument("--device", default="cuda")
-    for name, default in (("steps", 1000), ("batch", 16), ("check", 100), ("whole", 0), ("megabytes", 32)):
+    for name, default in (("steps", 1000), ("batch", 16), ("check", 100), ("whole", 0), ("megabytes", 32), ("held", 1)):
         parser.add_argument(f"--{name}", type=int, default=default)
     for name, number in (("rate", 1e-3), ("witness", 1 / 64)):
         parser.add_argument(f"--{name}", type=float, default=number)

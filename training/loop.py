@@ -53,6 +53,7 @@ class Run:
         seconds: how long ranks wait for each other.
         witness: probability that a conversion or a product is computed again and compared; 0 for none.
         whole: steps from one whole step of each layer that is computed again to the next; 0 for none.
+        held: batches of text that is never trained on, read after the last step; one is read at other validations.
     """
 
     policy: str
@@ -70,6 +71,7 @@ class Run:
     seconds: float
     witness: float
     whole: int
+    held: int = 1
 
     def identity(self, ranks: Ranks, corpus: Corpus) -> dict[str, Any]:
         """Return what a checkpoint must have in common with a run that goes on from it."""
@@ -138,10 +140,13 @@ class Trainer:
         flips = self.model.flips()
         return found if flips is None else found | {"flips": float(flips)}
 
-    def valid_loss(self) -> float:
-        """Return the mean loss of text that is never trained on, the same text each time."""
+    def valid_loss(self, batches: int = 1) -> float:
+        """Return the mean loss of some batches of text that is never trained on, the same text each time."""
+        found = []
         with torch.no_grad():
-            return self._mean(self.model(self._tokens(self.corpus.valid, VALID_SEED, 0)))
+            for number in range(batches):
+                found.append(self._mean(self.model(self._tokens(self.corpus.valid, VALID_SEED, number))))
+        return sum(found) / batches
 
     def _tokens(self, text: np.ndarray, seed: int, step: int) -> torch.Tensor:
         """Return this rank's sequences of a step."""
@@ -222,7 +227,8 @@ def advance(trainer: Trainer, file: IO[str] | None) -> float:
     if run.device == "cuda":
         values["peak_bytes"] = torch.cuda.max_memory_allocated()
     if trainer.step % run.check == 0 or trainer.step == run.steps:
-        values |= {"valid_loss": trainer.valid_loss(), "judged": trainer.judged()}
+        batches = run.held if trainer.step == run.steps else 1
+        values |= {"valid_loss": trainer.valid_loss(batches), "judged": trainer.judged()}
     if file is not None:
         tokens = run.batch * trainer.sizes.sequence
         write_line(file, step=number, **values, tokens=tokens * trainer.step, seconds=seconds)

@@ -71,6 +71,9 @@ def train(
     whole: Annotated[
         int | None, typer.Option(help="Steps between whole layer steps that are computed again; 0: none.", min=0)
     ] = None,
+    held: Annotated[
+        int, typer.Option(help="Batches of text that is never trained on, read after the last step.", min=1)
+    ] = 1,
     seconds: Annotated[float, typer.Option(help="How long ranks wait for each other.", min=1)] = 300,
 ) -> None:
     """Train a small mixture-of-experts model on Python sources, bit for bit the same on every run."""
@@ -81,7 +84,7 @@ def train(
         get_policy(policy).name, model or default.model, steps or default.steps, batch or default.batch, seed,
         default.rate if rate is None else rate, place, folder, corpus or folder / "corpus", save, check,
         default.megabytes if megabytes is None else megabytes, seconds, witness,
-        default.whole if whole is None else whole,
+        default.whole if whole is None else whole, held,
     )  # fmt: skip
     _require_ranks(run, ranks)
     try:

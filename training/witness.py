@@ -81,10 +81,10 @@ class Witness:
 
     One conversion or product in about `1 / rate` is drawn, and `rows` rows of it are copied on the device's stream,
     without a wait. They are judged later, before a forward step, when the time for it is there: this may take `share`
-    of the time that passes, and what there is no time for is not taken. Every `every` steps a whole step of each layer
-    is followed, `rows` rows of one expert, which the step's number chooses; this may take `share` of the time again,
-    the first time excepted, and all ranks do it or none. Give `step` the number of the training step before each, and
-    call `settle` at the end.
+    of the time that passes, half of it for products, and what there is no time for is not taken. Every `every` steps a
+    whole step of each layer is followed, `rows` rows of one expert, which the step's number chooses; this may take
+    `share` of the time again, the first time excepted, and all ranks do it or none. Give `step` the number of the
+    training step before each, and call `settle` at the end.
 
     Calls and their parts are drawn from the seed, the step, the layer and the direction: time decides only which of
     them are taken, and `log` names those.
@@ -115,20 +115,26 @@ class Witness:
         self.seed, self.step = seed, 0
         self.judged: Counter[str] = Counter()
         self.elements = 0
-        self.spent = self.followed = 0.0
-        """Seconds that samples and whole steps took."""
+        self.followed = 0.0
+        """Seconds that whole steps took."""
         self.orders: Counter[str] = Counter()
         self.mismatches: list[Mismatch] = []
         self.log: list[str] = []
         """Step, layer, direction, name and first row of what was taken, `MOST_LOGGED` at most."""
         self._draw = random.Random(seed)
         self._started = time.perf_counter()
+        self._spent = {True: 0.0, False: 0.0}
         self._left = self._gap()
         self._layer: MoELayer | None = None
         self._way = ""
         self._waiting: deque[_Taken] = deque()
         self._costs = dict(FIRST)
         self._turn = (-1, False)
+
+    @property
+    def spent(self) -> float:
+        """Seconds that samples took."""
+        return sum(self._spent.values())
 
     def summary(self) -> str:
         """Return one line: what was judged, and how many mismatches there are."""
@@ -137,7 +143,8 @@ class Witness:
 
     def restart(self) -> None:
         """Count the time that passes, and the share of it that was spent, from now."""
-        self.spent, self.followed, self._started = 0.0, 0.0, time.perf_counter()
+        self._spent = {True: 0.0, False: 0.0}
+        self.followed, self._started = 0.0, time.perf_counter()
 
     def idle(self, seconds: float) -> None:
         """Leave out time in which the layer ran without this witness."""
@@ -153,10 +160,8 @@ class Witness:
     def enter(self, layer: MoELayer, backward: bool) -> None:
         """Take note of the layer whose conversions and products follow; before a forward step judge what waits."""
         self._layer, self._way = layer, "backward" if backward else "forward"
-        if not backward and self._waiting:
-            with self._spending():
-                while self._waiting and self._affords(self._waiting[0].sample.operation):
-                    self._judge(self._waiting.popleft())
+        if not backward:
+            self._judge_some()
         self._draw.seed(f"{self.seed} {self.step} {layer.name} {self._way}")
         self._left = self._gap()
 
@@ -170,7 +175,7 @@ class Witness:
     def conversion(self, name: str, arguments: tuple[Any, ...], named: dict[str, Any], results: Any) -> None:
         """Take a part of one conversion, if it is drawn and there is time."""
         if (draw := self._drawn(name)) is not None:
-            with self._spending():
+            with self._spending(name):
                 sample = samples.of_conversion(name, arguments, named, results, self.rows, draw)
                 if sample is not None:
                     self._take("conversions", name, sample, self._expert(sample.row, sample.of))
@@ -180,7 +185,7 @@ class Witness:
         draw = self._drawn("matmul_fp8")
         if draw is None or (result.is_cuda and self._layer is not None and not self._layer.edges.fp8):
             return
-        with self._spending():
+        with self._spending("matmul_fp8"):
             a, b = operands()
             local = re.search(r"\[(\d+)\]", name)
             first = 0 if self._layer is None else self._layer.first
@@ -224,11 +229,11 @@ class Witness:
     # ------------------------------------------------------------------------------------------- time
 
     @contextlib.contextmanager
-    def _spending(self) -> Iterator[None]:
-        """Count the time of what is done for samples."""
+    def _spending(self, operation: str) -> Iterator[None]:
+        """Count the time of what is done for samples, of products and of conversions."""
         start = time.perf_counter()
         yield
-        self.spent += time.perf_counter() - start
+        self._spent[operation in FIRST] += time.perf_counter() - start
 
     @contextlib.contextmanager
     def _following(self, way: str) -> Iterator[None]:
@@ -239,11 +244,14 @@ class Witness:
         self.followed += seconds if way in self._costs else 0.0
         self._costs[way] = min(seconds, self._costs.get(way, seconds))
 
-    def _affords(self, kind: str, more: float = 0.0) -> bool:
-        """Return whether there is time for a sample that lasts as long as the last one of its kind."""
+    def _affords(self, operation: str, more: float = 0.0) -> bool:
+        """Return whether there is time for a sample that lasts as long as the last one of its operation.
+
+        Products and conversions have half of the time each: the many that are cheap leave those that are not theirs.
+        """
         ranks = 1 if self._layer is None else self._layer.ranks.count  # each waits for what another does
-        seconds = self.spent + self._costs.get(kind, OTHERS) + more
-        return self.share >= 1 or seconds <= self.share / ranks * self._passed()
+        seconds = self._spent[operation in FIRST] + self._costs.get(operation, OTHERS) + more
+        return self.share >= 1 or seconds <= self.share / 2 / ranks * self._passed()
 
     def _passed(self) -> float:
         return time.perf_counter() - self._started
@@ -275,7 +283,8 @@ class Witness:
             return None
         draw = random.Random(self._draw.getrandbits(64))
         self._left = self._gap()
-        waiting = sum(self._costs.get(one.sample.operation, OTHERS) for one in self._waiting)
+        others = [one.sample.operation for one in self._waiting]
+        waiting = sum(self._costs.get(one, OTHERS) for one in others if (one in FIRST) == (operation in FIRST))
         return draw if self._affords(operation, waiting) else None
 
     def _take(self, kind: str, name: str, sample: samples.Sample, expert: int | None) -> None:
@@ -288,6 +297,16 @@ class Witness:
             self._judge(taken)
         else:
             self._waiting.append(taken)
+
+    def _judge_some(self) -> None:
+        """Judge of what waits as much as there is time for."""
+        for _ in range(len(self._waiting)):
+            taken = self._waiting.popleft()
+            if not self._affords(taken.sample.operation):
+                self._waiting.append(taken)
+                continue
+            with self._spending(taken.sample.operation):
+                self._judge(taken)
 
     def _judge(self, taken: _Taken) -> None:
         start, sample = time.perf_counter(), taken.sample.landed()

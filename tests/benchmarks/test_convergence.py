@@ -142,3 +142,29 @@ def test_flips_are_a_claim_of_their_own(convergence):
         ("helps", "not decided"), ("lowers", "yes")
     ]  # fmt: skip
     assert told["flips"]["tetrajet"][0] == pytest.approx(0.04)
+
+
+class Told:
+    """A pace that was measured: six runs that have made 600 of their steps."""
+
+    rate, done, names = 10.0, 600, ["bf16-0", "fp8-0", "mxfp4-0", "bf16-1", "fp8-1", "mxfp4-1"]
+
+
+@pytest.mark.parametrize(
+    ("left", "found"),
+    [(1000, (1000, 1)), (616, (1000, 0)), (600, (855, 0)), (3000, (1000, 3)), (30, (7, 0)), (10, (1, 0))],
+)
+def test_steps_are_fitted_to_the_time_and_seeds_fill_it(left, found, convergence):
+    from pace import fitted
+
+    assert fitted(Told, 1000, left, 3, 3) == found
+
+
+def test_a_further_seed_counts_once_all_its_runs_have_ended(convergence, tmp_path):
+    for name, steps in (("bf16-5", 4), ("fp8-5", 3)):
+        (tmp_path / name).mkdir()
+        lines = [json.dumps({"step": step, "loss": 1.0}) for step in range(steps)]
+        (tmp_path / name / convergence.NAME).write_text("\n".join(lines) + "\n")
+    jobs = [["bf16-5"], ["fp8-5"]]
+    assert convergence.ended_of(tmp_path, jobs, 4) == []
+    assert convergence.ended_of(tmp_path, jobs, 3) == ["bf16-5", "fp8-5"]

@@ -58,6 +58,21 @@ def test_a_right_layer_has_no_mismatch(policy, tmp_path):
     assert witness.summary().endswith(" elements, 0 mismatches")
 
 
+def test_conversions_leave_products_their_half_of_the_time(tmp_path, monkeypatch):
+    """Both are drawn all the time; the cheap ones do not use up what a product needs."""
+    clock = [0.0]
+    monkeypatch.setattr("refnum.training.witness.time.perf_counter", lambda: clock[0])
+    witness = Witness(tmp_path, rate=1.0, share=0.01)
+    clock[0] = 20.0
+    while witness._affords("quantize_payload"):
+        with witness._spending("quantize_payload"):
+            clock[0] += 0.003
+    assert 0.09 < witness.spent < 0.11 and witness._affords("matmul_fp8")
+    with witness._spending("matmul_fp8"):
+        clock[0] += 0.08
+    assert not witness._affords("matmul_fp8") and not witness._affords("quantize_payload")
+
+
 @pytest.mark.parametrize("tokens", [1, 300])
 def test_parts_of_ragged_experts_are_right(tokens, tmp_path):
     witness = full(tmp_path, rows=5)
