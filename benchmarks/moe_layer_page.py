@@ -1,18 +1,44 @@
-"""The tables of a results page from what `moe_layer.py` wrote on several ranks.
+"""The results page of the layer on several GPUs, from what `moe_layer.py` wrote on each rank.
 
-python benchmarks/moe_layer_page.py DIR [--ranks 2]
+    python benchmarks/moe_layer_page.py docs/results/2026-11-28-h200-layer-two DIR [--ranks 2]
+
+writes NAME.md and NAME.json. What was not measured is named as such.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import statistics
+import sys
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from convergence import T95
+from moe_layer_words import (
+    BITS,
+    EQUAL,
+    EXCHANGE,
+    INTRODUCTION,
+    MEMORY,
+    PROFILE,
+    TIME,
+    WITNESS,
+)
+
+from refnum.training.data import write_whole
+
+Document = dict[str, Any]
 MB = 10**6
 POLICIES = ("bf16", "fp8", "mxfp4", "mxfp4+fc2_input=store", "fp8+saved_activation=recompute")
+PAIRS = (("mxfp4", "fp8", "equal recomputation"),
+         ("mxfp4+fc2_input=store", "fp8+saved_activation=recompute", "no more memory"), ("mxfp4", "bf16", ""),
+         ("fp8", "bf16", ""))  # fmt: skip
+"""Whose tokens a second are compared: one, with another, at what."""
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -21,126 +47,166 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return "\n".join(f"| {' | '.join(str(cell) for cell in line)} |" for line in lines) + "\n"
 
 
-def done(section: Any) -> dict[str, Any]:
+def done(section: Any) -> Document:
     """Return the parts of a section that were measured."""
     found = section if isinstance(section, dict) else {}
     return {name: one for name, one in found.items() if isinstance(one, dict) and "error" not in one}
 
 
-def exchanges(document: dict[str, Any]) -> str:
-    """Return the all-to-all of each format."""
-    found = document["exchanges"]
-    rows = [(name, f"{one['bytes_a_row']:,}", one["us"], f"{one['us_least']} to {one['us_most']}",
-             found["times as quick as mxfp4's"][name]) for name, one in done(found).items() if "us" in one]  # fmt: skip
-    return table(("rows", "bytes a row", "us", "least to most", "time / mxfp4"), rows)
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """Return the mean, and half of its 95 % confidence interval (Student's t)."""
+    return statistics.fmean(values), T95.get(len(values), 2.0) * statistics.stdev(values) / len(values) ** 0.5
 
 
-def checks(documents: list[dict[str, Any]]) -> str:
+# --------------------------------------------------------------------------------------------------------- sections
+
+
+def checks(documents: list[Document]) -> str:
     """Return what was compared with the golden layer, rank by rank."""
     rows = []
     for rank, document in enumerate(documents):
-        for section in ("checks", "ragged checks", "more checks"):
-            for name, one in done(document.get(section)).items():
+        for name, one in done(document["checks"]).items():
+            if "elements" in one:
                 differ = ", ".join(f"{key} {count}" for key, count in one["differing"].items())
-                rows.append((name, rank, f"{one['received rows']:,}", f"{one['elements']:,}", differ or 0,
-                             ", ".join(one["two runs differ in"]) or 0))  # fmt: skip
-    return table(("shape, policy, products", "rank", "received rows", "elements", "differ", "two runs"), rows)
-
-
-def orders(documents: list[dict[str, Any]]) -> str:
-    """Return how many products had which order."""
-    counts: dict[str, int] = {}
+                rows.append((name, rank, f"{one['received rows']:,}", _rows(one["rows of experts"]),
+                             f"{one['elements']:,}", differ or 0, ", ".join(one["two runs differ in"]) or 0),
+                            )  # fmt: skip
+    head = ("shape, policy, products", "rank", "received rows", "rows of an expert", "elements", "differ", "two runs")
+    counts: Counter[str] = Counter()
     for document in documents:
-        for section in ("checks", "ragged checks", "more checks"):
-            for one in done(document.get(section)).values():
-                for found in one.get("orders", {}).values():
-                    for order, count in found.items():
-                        counts[order] = counts.get(order, 0) + count
-    return f"Orders of the library's products: {counts}\n"
+        for one in done(document["checks"]).values():
+            for found in one.get("orders", {}).values():
+                counts.update(found)
+    orders = ", ".join(f"`{name}` {count}" for name, count in counts.items())
+    return f"{BITS}\n{table(head, rows)}\nOrders of the library's products: {orders or 'not asked'}.\n"
 
 
-def split(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the parts of a section by shape and policy."""
-    shapes: dict[str, dict[str, Any]] = {}
-    for key, one in done(found).items():
-        policy, _, shape = key.partition(" ")
-        shapes.setdefault(shape, {})[policy] = one
-    return shapes
+def _rows(counts: Sequence[int]) -> str:
+    return f"{min(counts)} to {max(counts)}" + (f", {list(counts).count(0)} without" if 0 in counts else "")
 
 
-def times(document: dict[str, Any]) -> str:
-    """Return the milliseconds of a step under each policy, and tokens a second of a rank against fp8."""
-    shapes = split(document["times"])
+def exchanges(documents: list[Document]) -> str:
+    """Return the all-to-all of each format."""
+    found = documents[0]["exchanges"]
+    ratios = found["times as quick as mxfp4's"]
+    rows = [(f"`{name}`", f"{one['bytes_a_row']:,}", one["us"], f"{one['us_least']} to {one['us_most']}",
+             f"{ratios[name]:.2f}") for name, one in done(found).items() if "us" in one]  # fmt: skip
+    return EXCHANGE + "\n" + table(("rows", "bytes a row", "us", "least to most", "time / `mxfp4`"), rows)
+
+
+def times(documents: list[Document]) -> str:
+    """Return the milliseconds of a step under each policy, and how many tokens a second one has more than another."""
+    shapes = done(documents[0]["times"])
     rows = [(shape, *(f"{of[one]['ms']:.1f} ({of[one]['ms_least']:.1f})" if one in of else "" for one in POLICIES))
             for shape, of in shapes.items()]  # fmt: skip
-    return table(("tokens x hidden x ffn, experts", *(f"`{one}`" for one in POLICIES)), rows)
+    head = ("tokens x hidden x ffn, experts", *(f"`{one}`" for one in POLICIES))
+    more = [(shape, *(_more(of, one, other) for one, other, _ in PAIRS)) for shape, of in shapes.items()]
+    of = (f"`{one}` against `{other}`" + (f", {at}" if at else "") for one, other, at in PAIRS)
+    return f"{TIME}\n{table(head, rows)}\n{EQUAL}\n{table(('tokens x hidden x ffn, experts', *of), more)}"
 
 
-def equal_memory(document: dict[str, Any]) -> str:
-    """Return what a policy saves beside its speed."""
-    rows = []
-    speeds = split(document["times"])
-    for shape, of in split(document.get("memory", {})).items():
-        for policy, one in of.items():
-            speed = speeds.get(shape, {}).get(policy, {}).get("tokens_a_second", "")
-            rows.append((shape, f"`{policy}`", f"{one['saved, counted'] / MB:.0f}", one["saved a routed token"],
-                         f"{speed:,}" if speed else ""))  # fmt: skip
-    return table(("tokens x hidden x ffn, experts", "policy", "saved, MB", "a routed row", "tokens a second"), rows)
+def _more(of: Document, one: str, other: str) -> str:
+    if one not in of or other not in of:
+        return ""
+    mean, half = interval([b / a - 1 for a, b in zip(of[one]["turns"], of[other]["turns"], strict=True)])
+    return f"{mean:+.1%} ± {half:.1%}"
 
 
-def memory(document: dict[str, Any]) -> str:
+def memory(documents: list[Document]) -> str:
     """Return what a step held, and measured bytes divided by counted ones."""
     rows = []
-    names = ("saved", "kept", "forward", "backward", "gradients")
-    for shape, of in split(document.get("memory", {})).items():
-        for policy, one in of.items():
-            if isinstance(ratios := one.get("measured / counted"), dict):
-                parts = [one[key] / MB for key in ("weights", "allocated after forward", "peak of forward",
-                                                   "peak of backward", "gradients", "reserved")]  # fmt: skip
-                rows.append((shape, f"`{policy}`", *(f"{part:,.0f}" for part in parts),
-                             *(f"{ratios[name]:.4f}" for name in names)))  # fmt: skip
-    head = ("shape", "policy", "weights", "after forward", "peak of forward", "peak of backward", "gradients",
-            "reserved", *(f"{name}: measured / counted" for name in names))  # fmt: skip
-    return table(head, rows)
+    names = ("saved, counted", "allocated after forward", "peak of forward", "peak of backward", "gradients")
+    for key, one in done(documents[0]["memory"]).items():
+        policy, _, shape = key.partition(" ")
+        ratios = dict(zip(names, one["measured / counted"].values(), strict=True))
+        cells = (f"{one[name] / MB:,.0f} ({ratios[name]:.4f})" for name in names)
+        each = f"{one['saved a routed token, each with its own input']:,}"
+        rows.append((shape, f"`{policy}`", each, *cells, f"{one['reserved'] / MB:,.0f}"))
+    head = ("shape", "policy", "bytes of a row", "saved", *names[1:], "reserved")
+    return MEMORY + "\n" + table(head, rows)
 
 
-def witness(documents: list[dict[str, Any]]) -> str:
+def witness(documents: list[Document]) -> str:
     """Return what the witness cost at its default rate."""
-    rows = [(shape, rank, one["ms"]["without"], one["ms"]["with"], f"{one['share']:+.2%}", one["spent_s"],
-             one["judged"]) for rank, document in enumerate(documents)
-            for shape, one in done(document.get("overhead")).items()]  # fmt: skip
-    head = ("tokens x hidden x ffn, experts", "rank", "ms without", "ms with", "more", "spent, s", "judged")
-    return table(head, rows)
+    rows = []
+    for rank, document in enumerate(documents):
+        for shape, one in done(document["overhead"]).items():
+            pairs = [a / b - 1 for a, b in zip(one["blocks"]["with"], one["blocks"]["without"], strict=True)]
+            mean, half = interval(pairs)
+            judged = ", ".join(f"{count} {name}" for name, count in one["judged"].items())
+            rows.append((shape, rank, len(pairs), one["steps of a block"], f"{one['ms']['without']:.2f}",
+                         f"{mean:+.2%} ± {half:.2%}", f"{statistics.median(pairs):+.2%}", f"{one['its own count']:.2%}",
+                         judged))  # fmt: skip
+    head = ("tokens x hidden x ffn, experts", "rank", "pairs of blocks", "steps of a block", "ms without",
+            "more with it", "median", "its own count", "judged")  # fmt: skip
+    return WITNESS + "\n" + table(head, rows)
 
 
-def kernels(document: dict[str, Any]) -> str:
-    """Return the ten longest kernels of a step under each policy."""
-    parts = []
-    for policy, rows in document["profile"].items():
-        total = sum(row["us"] for row in rows)
-        parts.append(f"`{policy}`: {total / 1e3:.1f} ms in the {len(rows)} longest\n")
-        cells = [(f"`{row['kernel'][:70]}`", row["calls"], row["us"], f"{row['us'] / total:.1%}") for row in rows[:10]]
-        parts.append(table(("kernel", "calls", "us", "share"), cells))
+def kernels(documents: list[Document]) -> str:
+    """Return each policy's kernels by kind with their least times, and the longest kernels."""
+    found = documents[0]["profile"]
+    speeds = found["speeds"]
+    told = (f"A copy moves {speeds['copy'] / 1e12:.2f} TB/s, an exchange {speeds.get('exchange', 0) / 1e9:.0f} GB/s to "
+            f"the other GPU, a product of 8192^3 computes {speeds['bf16'] / 1e12:.0f} TFLOP/s in BF16 and "
+            f"{speeds['fp8'] / 1e12:.0f} in FP8 with one scale.\n")  # fmt: skip
+    parts = [PROFILE.format(shape=found["shape"]), told]
+    for policy, one in done(found).items():
+        if "kinds" not in one:
+            continue
+        total, least = one["kernels_ms"], sum(kind["least_ms"] for kind in one["kinds"].values())
+        parts.append(f"`{policy}`: a step takes {one['wall_ms']:.1f} ms, its kernels {total:.1f} ms; the sum of least "
+                     f"times is {least:.1f} ms, {least / one['wall_ms']:.0%} of the step.\n")  # fmt: skip
+        cells = [(name, f"{kind['ms']:.2f}", f"{kind['ms'] / total:.1%}",
+                  f"{kind['least_ms']:.2f}" if kind["least_ms"] else "",
+                  f"{kind['least_ms'] / kind['ms']:.0%}" if kind["least_ms"] and kind["ms"] else "")
+                 for name, kind in one["kinds"].items() if kind["ms"] >= 0.005]  # fmt: skip
+        parts.append(table(("kernels", "ms", "share", "least ms", "least / ms"), cells))
+        longest = (f"`{row['kernel'][:60]}` {row['us'] / 1e3:.2f}" for row in one["kernels"][:6])
+        parts.append(f"Longest, ms: {'; '.join(longest)}.\n")
     return "\n".join(parts)
 
 
+SECTIONS = {"Bits": checks, "Exchange": exchanges, "Time": times, "Memory": memory, "Witness": witness,
+            "Where time goes": kernels}  # fmt: skip
+
+
+def page(documents: list[Document], name: str) -> str:
+    """Return the page in Markdown."""
+    one = documents[0]
+    gpus, environment = one.get("gpus") or [], one.get("environment", {})
+    driver = gpus[0]["driver_version"] if gpus else "not recorded"
+    commands = dict.fromkeys(map(_command, one["commands"]))
+    parts = [INTRODUCTION.format(
+        ranks=one["ranks"], device=one["device"], driver=driver, torch=one["torch"], nccl=one.get("nccl", "none"),
+        date=one["date"], digest=environment.get("model_digest", "")[:16], name=name, commands="\n".join(commands),
+    )]  # fmt: skip
+    for title, make in SECTIONS.items():
+        try:
+            text = make(documents)
+        except (KeyError, TypeError, AttributeError, statistics.StatisticsError) as error:
+            text = f"Not measured ({error}).\n"
+        parts.append(f"## {title}\n\n{text}")
+    return "\n".join(parts)
+
+
+def _command(words: Sequence[str]) -> str:
+    taken = list(words[1:])
+    taken[taken.index("--out") + 1] = "DIR"
+    ahead = "python -m torch.distributed.run --nproc-per-node 2 benchmarks/moe_layer.py"
+    return " ".join([ahead, *(f'"{word}"' if " " in word else word for word in taken)])
+
+
 def main() -> None:
-    """Print what there is."""
+    """Write the two files."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("name", type=Path)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--ranks", type=int, default=2)
     given = parser.parse_args()
     files = [given.folder / f"moe_layer_{given.ranks}_{rank}.json" for rank in range(given.ranks)]
     documents = [json.loads(path.read_text()) for path in files]
-    one = documents[0]
-    made = {"Bits": lambda: checks(documents) + "\n" + orders(documents), "Exchange": lambda: exchanges(one),
-            "Time": lambda: times(one), "Equal memory": lambda: equal_memory(one), "Memory, MB": lambda: memory(one),
-            "Witness": lambda: witness(documents), "Kernels": lambda: kernels(one)}  # fmt: skip
-    for name, make in made.items():
-        try:
-            print(f"## {name}\n\n{make()}")
-        except (KeyError, TypeError, AttributeError) as error:
-            print(f"## {name}\n\nnot measured ({error})\n")
+    write_whole(given.name.with_suffix(".md"), page(documents, given.name.name).encode())
+    write_whole(given.name.with_suffix(".json"), (json.dumps({"by rank": documents}) + "\n").encode())
 
 
 if __name__ == "__main__":

@@ -31,6 +31,8 @@ LEAST = 200
 """Steps under which a call answers no claim: the rate has hardly stopped rising."""
 Document = dict[str, Any]
 
+COUNTS = {1: "One GPU", 2: "Two GPUs"}
+
 
 def main() -> None:
     """Write the three files."""
@@ -72,7 +74,8 @@ def machine_of(documents: list[Document]) -> str:
     gpus = sorted({f"{gpu['name']}, driver {gpu['driver_version']}" for one in documents for gpu in one["gpus"]})
     torch = sorted({one["versions"]["torch"] for one in documents})
     dates = sorted({one["date"] for one in documents})
-    return f"One GPU a call ({'; '.join(gpus)}), torch {', '.join(torch)}, {', '.join(dates)}"
+    count = max(len(one["gpus"]) for one in documents)
+    return f"{COUNTS.get(count, count)} a call ({'; '.join(gpus)}), torch {', '.join(torch)}, {', '.join(dates)}"
 
 
 def option(document: Document, name: str, default: str = "") -> str:
@@ -163,7 +166,8 @@ def simulated(documents: list[Document]) -> str:
 def judged(documents: list[Document]) -> str:
     """Return what the witness judged, by policy and over all calls."""
     counts: dict[str, dict[str, int]] = {}
-    names = ("conversions", "products", "elements", "mismatches")
+    followed = any(run["witness"].get("layer steps") for one in documents for run in one["runs"].values())
+    names = ("conversions", "products", *(("layer steps",) if followed else ()), "elements", "mismatches")
     for one in documents:
         for name, run in one["runs"].items():
             found = counts.setdefault(name.rpartition("-")[0], dict.fromkeys(names, 0))

@@ -20,6 +20,7 @@ from convergence import POLICIES, report
 from survey_page import Document, command_of, condensed, draw, interval, judged, machine_of, model_of, option, table
 
 from refnum.training.data import write_whole
+from refnum.training.models import get_model
 
 
 def main() -> None:
@@ -41,7 +42,8 @@ def page(document: Document, steps: dict[str, Any], name: str) -> str:
     tokens = next(iter(document["runs"].values()))["tokens"] // len(next(iter(document["runs"].values()))["losses"])
     parts = [INTRODUCTION.format(
         machine=machine_of([document]), name=name, model=model_of([document]), seeds=len(document["seeds"]),
-        command=" ".join(command_of(document)), planned=option(document, "--steps"), steps=least,
+        command=" ".join(command_of(document)), planned=document.get("steps", option(document, "--steps")), steps=least,
+        held=_held(document),
         tokens=f"{least * tokens / 1e6:.1f}", text=_text(document, least * tokens),
         share=document["policies"][next(iter(document["policies"]))]["steps of the mean"],
     )]  # fmt: skip
@@ -59,6 +61,12 @@ def _text(document: Document, tokens: int) -> str:
         f"the text for training has {size / 1e6:.1f} million bytes, so that {tokens / 1e6:.1f} million bytes read at "
         f"random places are {tokens / size:.2f} epochs"
     )
+
+
+def _held(document: Document) -> str:
+    batches = int(option(document, "--held", "1"))
+    size = batches * int(option(document, "--batch")) * get_model(option(document, "--model")).sequence
+    return f"of {size:,} bytes that are never trained on, the same for all"
 
 
 def losses(document: Document) -> str:
@@ -171,7 +179,8 @@ are {tokens} million tokens each. The runs share the GPU, so their seconds are n
 
 ![Losses, and what is above bf16]({name}.svg)
 
-A run's loss is the mean of its last {share} of these steps; the validation loss is the last that all have.
+A run's loss is the mean of its last {share} of these steps; the validation loss is the last that all have,
+{held}.
 """
 DEVIATIONS = """Relative deviation from `bf16`, seed by seed, and the 95 % confidence interval of the mean (Student's
 t):
