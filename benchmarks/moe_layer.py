@@ -59,6 +59,7 @@ CHECKED = {
     "one rank's experts": Shape(2048, 1024, 16, 4, 64, barred=tuple(range(8, 16))),
     "ragged": Shape(2048, 1024, 16, 4, 2048, skew=2.0, barred=(0, 5), idle=(1,), single=(3, 12)),
     "even": Shape(2048, 1024, 16, 4, 2048 // RANKS),
+    "skewed": Shape(2048, 1024, 16, 4, 2048 // RANKS, skew=2.0, barred=(0, 5), single=(3, 12)),
 }
 BOTH = ("mxfp4", "fp8")
 TOLD = ("elements", "differing", "two runs differ in", "rows of experts")
@@ -164,7 +165,7 @@ def sections(given: argparse.Namespace, device: str) -> dict[str, Callable[[dict
     slow = (SMALL["even"],) if small else TIMED[min(RANKS, 2)]
     watched = (SMALL["even"],) if small else (WATCHED[min(RANKS, 2)],)
     sent = (64, 128, 2) if small else ()
-    wanted = [(name, policy) for name in ("even", "ragged", "one rank's experts") if name in shapes
+    wanted = [(name, policy) for name in ("even", "ragged", "one rank's experts", "skewed") if name in shapes
               for policy in BOTH]  # fmt: skip
     found: dict[str, Callable[[dict[str, Any]], None]] = {
         "uneven": lambda found: costs.uneven(found, device),

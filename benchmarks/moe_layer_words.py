@@ -13,8 +13,9 @@ before is [on the layer's first page](2026-11-23-h200-layer.md).
 BITS = """A step, forward and backward, of each rank against the golden step of both ranks: every intermediate,
 saved tensor and gradient but those of the router. Hidden 2048, ffn 1024, 16 experts, top 4, products of cuBLASLt.
 *Even*: 1,024 tokens of each rank. *Ragged*: 2,048 tokens, all of the first rank, the second has none; skewed
-routing, two experts without a token and two with one token. *One rank's experts*: 64 tokens of each rank, none of
-which goes to the second rank. The step was then taken again: the last column names what differs between the two.
+routing, two experts without a token and two with one token. *Skewed*: the same routing, tokens on both ranks. *One
+rank's experts*: 64 tokens of each rank, none of which goes to the second rank. The step was then taken again: the
+last column names what differs between the two.
 """
 EXCHANGE = """`all_to_all_single` of 32,768 rows of hidden 7168 from each rank, half of them to the other GPU; the
 formats by turns, fifteen rounds of five exchanges. The aims are 1.7 against FP8 and 3 against BF16.
