@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 
 import refnum
 from refnum.arrays import TILE
@@ -163,7 +164,12 @@ class Edges(Products):
 
 
 def weighted_swiglu(gate: Tensor, up: Tensor, prob: Tensor) -> Tensor:
-    """Return silu(gate) * up * prob in bfloat16; by the golden operation on a CPU, in torch's float32 on CUDA."""
+    """Return silu(gate) * up * prob in bfloat16; by the golden operation on a CPU, in torch's float32 on CUDA.
+
+    On tensors without data, whose memory alone is counted, only the result is made, as one kernel does.
+    """
+    if isinstance(gate, FakeTensor):
+        return gate.new_empty(gate.shape)
     if gate.is_cuda and fused is not None and fused.takes(gate):
         return fused.weighted_swiglu(gate, up, prob)
     if gate.is_cuda:

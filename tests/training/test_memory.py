@@ -6,6 +6,7 @@ import pytest
 import torch
 from layer_ranks import Case, inputs
 
+from refnum.training import edges
 from refnum.training.layer import MoELayer
 from refnum.training.memory import BLOCK, Load, step_memory
 from refnum.training.policies import get_policy, saved_bytes
@@ -60,3 +61,20 @@ def test_rows_sent_to_other_ranks_are_counted():
     one, two = (step_memory("mxfp4", 256, 128, load) for load in
                 (alone, dataclasses.replace(alone, send=(2000, 1500), receive=(900, 1500))))  # fmt: skip
     assert two.saved == one.saved and two.kept - one.kept == up(8 * 3500) - up(8 * 2400)
+
+
+def test_bf16_is_counted_with_and_without_the_kernel_of_its_swiglu(monkeypatch):
+    """The kernel cannot run on tensors without data; it failed there where Triton is installed."""
+
+    class Fused:
+        @staticmethod
+        def takes(_):
+            return True
+
+        @staticmethod
+        def weighted_swiglu(gate, up, prob):
+            raise AssertionError("launched without data")
+
+    without = step_memory("bf16", 1024, 512, LOAD)
+    monkeypatch.setattr(edges, "fused", Fused)
+    assert step_memory("bf16", 1024, 512, LOAD) == without
