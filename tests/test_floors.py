@@ -52,7 +52,7 @@ BY_NAME = {
     "conformance/cases/families.py": "an operation's parts, in the modules of its family",
     "conformance/cases/recipes/sampled.py": "Hypothesis, when a case is sampled",
     "conformance/cli.py": "the table of commands",
-    "conformance/commands/check/command.py": "the judge of whole layers, when it is asked for",
+    "conformance/commands/check/command.py": "the harness, once options are sound; the judge of layers",
     "conformance/commands/bench/contenders/__init__.py": "contenders of a bench by their names in a table",
     "conformance/subjects/controls/__init__.py": "every control of the folder",
     "conformance/subjects/loading/discover.py": "the peers, when they are asked for",

@@ -14,6 +14,7 @@ from .controls.right import model
 from .isolation.parent import isolated
 from .loading import discover
 from .loading.declare import declared
+from .named import is_file
 from .source_lines import sources
 from .subject import Subject, from_dict
 
@@ -132,11 +133,6 @@ def _named(name: str, kernels: list[Subject], others: list[Subject]) -> list[Sub
         known = ", ".join(sorted(item.name for item in everyone)) or "none is installed"
         raise ArgumentError(f"No subject is named {name!r}; known are {known}; or give path/to/file.py:NAME.")
     return found
-
-
-def is_file(name: str) -> bool:
-    """Return whether a subject's words lead to a file or a program rather than to an installed subject."""
-    return ".py" in name or "/" in name or name.startswith("exec:") or name.endswith((".so", ".toml"))
 
 
 def _model() -> list[Subject]:

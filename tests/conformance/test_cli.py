@@ -384,7 +384,7 @@ def test_want_of_memory_is_one_sentence_and_no_mismatch(monkeypatch):
     def exhausted(*_, **__):
         raise MemoryError("Unable to allocate 9 TiB")
 
-    monkeypatch.setattr("refnum.conformance.commands.check.command.run", exhausted)
+    monkeypatch.setattr("refnum.conformance.commands.check.work.run", exhausted)
     result = CliRunner().invoke(app, ["check", "--level", "smoke", "-s", "model"])
     assert result.exit_code == 2 and "too little memory for it: Unable to allocate 9 TiB" in result.output
 
@@ -394,3 +394,18 @@ def test_a_reader_that_stops_reading_is_told_nothing():
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         process.stdout.close()
         assert process.stderr.read() == ""
+
+
+@pytest.mark.parametrize("mistake", [["--nosuch"], ["-s", "nosuch.py"], ["-o", "nosuch"], ["--inputs", "nosuch"]])
+def test_a_mistake_is_told_before_the_harness_is_imported(mistake):
+    asked = f"""
+import sys, typer
+from refnum.conformance.cli import app
+try:
+    typer.main.get_command(app)(["check", *{mistake!r}])
+except SystemExit as end:
+    harness = [name for name in sys.modules if name.endswith((".engine", ".verdicts.judge", "hypothesis"))]
+    sys.exit(f"{{end.code}} {{harness}}")
+"""
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and done.stderr.splitlines()[-1] == "2 []", done.stderr

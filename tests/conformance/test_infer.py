@@ -107,7 +107,7 @@ def test_wrong_scales_are_grouped_by_how_far_they_are_off():
 def test_the_last_line_is_a_command_that_works(tmp_path, few, profile, monkeypatch):
     path = kernel(tmp_path, f"refnum.quantize_mxfp4(x, {profile!r})")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("refnum.conformance.commands.check.command.verify", lambda thorough=False: {})
+    monkeypatch.setattr("refnum.conformance.commands.check.work.verify", lambda thorough=False: {})
     last = CliRunner().invoke(app, ["infer", "-s", path, "--no-isolate"]).stdout.splitlines()[-1]
     command = last.partition(": ")[2]
     assert command == f"refnum check -s {path} -o quantize_mxfp4 -p {profile}"

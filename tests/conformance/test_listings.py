@@ -85,7 +85,7 @@ def test_every_function_of_a_file_that_bears_an_operation_s_name_is_judged(tmp_p
 
 def test_a_file_is_judged_without_a_word_before_it(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("refnum.conformance.commands.check.command.verify", lambda thorough=False: {})
+    monkeypatch.setattr("refnum.conformance.commands.check.work.verify", lambda thorough=False: {})
     (tmp_path / "two.py").write_text(TWO)
     result = run("check", "two.py", "--no-isolate", "--level", "smoke", "--examples", "0", "-o", "pack_payload")
     assert result.exit_code == 0 and "two      pack_payload" in result.stdout, result.output

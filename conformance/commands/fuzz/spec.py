@@ -20,8 +20,9 @@ from ...cases.recipes.inputs import expand
 from ...cases.recipes.recipe import Recipe
 from ...reports import files
 from ...reports.gpus import smi
-from ...subjects.choose import Choice, choose, is_file
+from ...subjects.choose import Choice, choose
 from ...subjects.isolation.parent import stop_all
+from ...subjects.named import is_file
 from ..check.plan import Plan, variants
 
 CASES = 25

@@ -19,6 +19,7 @@ import refnum
 from refnum.errors import ArgumentError, FileError
 
 from ...cases.operation import OPERATIONS
+from ..named import split
 from ..subject import Subject, from_dict, words_of
 from .declare import declared
 from .executable import from_executable
@@ -63,10 +64,7 @@ def from_file(text: str) -> list[Subject]:
         return [replace(from_dict(from_executable(text[5:]), text), origin=text)]
     if Path(text).suffix in (".so", ".toml"):
         return [replace(from_dict(from_library(Path(text)), text), origin=text)]
-    path_text, _, name = text.partition(":") if ":" in text[2:] else (text, "", "")
-    path = Path(path_text)
-    if not path.is_file():
-        raise FileError(f"No such file {path}; give --subject path/to/file.py:name.")
+    path, name = split(text)
     module = _load(path)
     return [replace(subject, origin=subject.origin or text) for subject in _subjects_in(module, path, name, text)]
 
