@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import numpy as np
 
-from . import softfloat
+from . import additions, softfloat
 from .arguments import MOST_ROWS, require_integer, row_counts
 from .arrays import BFLOAT16, BLOCK, Array, contiguous, float32_bits, require_array, require_codes, require_matrix
 from .blocks import quantize_mxfp4
@@ -121,14 +120,16 @@ def unpermute(rows: Array, row_map: Array, splits: Any, weights: Array | None, t
     order = np.sort(row_map * span + np.arange(place.size, dtype=np.int64, like=rows)) % span
     counts = np.bincount(row_map, minlength=tokens)
     starts = np.cumsum(counts) - counts
+    ranked = np.argsort(-counts)
+    fewer = np.bincount(counts, minlength=1)
     out = np.zeros((tokens, rows.shape[1]), dtype=np.uint32, like=rows)
-    for turn in itertools.count():
-        token = np.flatnonzero(counts > turn)
-        if not token.size:
-            break
-        position = order[starts[token] + turn]
-        term = softfloat.multiply(factors[position][:, None], float32_bits(rows[place[position]]))
-        out[token] = term if turn == 0 else softfloat.add(out[token], term)
+    terms = softfloat.multiply(factors[order][:, None], float32_bits(rows[place[order]]))
+    left = tokens
+    for turn, ended in enumerate(fewer.tolist()[:-1]):
+        left -= ended
+        token = ranked[:left]  # those with more than `turn` rows
+        term = terms[starts[token] + np.int64(turn)]
+        out[token] = term if turn == 0 else additions.add(out[token], term)
     return out.view(np.float32)
 
 
