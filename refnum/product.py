@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,13 +15,24 @@ from .arguments import MOST_ROWS, require_integer, row_splits
 from .arrays import BFLOAT16, OUTPUTS, TILE, Array, empty, output_dtype, require_array, require_matrix, spread
 from .errors import ArgumentError, DtypeError, ScaleError, ShapeError, shown
 from .layouts import scales_to_float32
-from .tensor_core import INSTRUCTIONS, NAN, Instruction, Operand, require_operands, step, tensor_core_step, tiles
+from .tensor_core import (
+    INSTRUCTIONS,
+    NAN,
+    Instruction,
+    Operand,
+    pass_outputs,
+    require_operands,
+    step,
+    tensor_core_step,
+    tiles,
+)
 from .tiles import tile_count
 
 __all__ = ["Order", "matmul_bf16", "matmul_fp8", "tensor_core_step"]
 
 ONE = np.uint32(0x3F800000)
 BF16_NAN = np.uint16(0x7FFF)  # every NaN of a BF16 result (clause N19.6)
+_ALL = slice(None)
 _ORDERS = re.compile(r"chain|(promote|split)([1-9][0-9]{0,9})|split([1-9][0-9]{0,9})-chain")
 
 
@@ -204,15 +216,12 @@ def _product(
 def _summed(facts: Instruction, a: Operand, b: Operand, plan: Order, scales: ScalePair) -> Array:
     """Return the bits of a result: runs of steps, each added to its part's sum, then the parts' sums added."""
     (k, m), n = a.significands.shape, b.significands.shape[1]
-    zero = np.zeros((m, n), np.uint32, like=a.significands)
-    sums = []
-    for runs in plan.ranges(k):
-        part = zero
-        for start, stop in runs:
-            run = zero
-            for first in range(start, stop, facts.terms):
-                terms = slice(first, min(first + facts.terms, stop))
-                run = step(facts, a.cut(terms, slice(0, m)), b.cut(terms, slice(0, n)), run)
+    sums, ranges = [], plan.ranges(k)
+    found = _runs(facts, a, b, [run for runs in ranges for run in runs])
+    for runs in ranges:
+        part = np.zeros((m, n), np.uint32, like=a.significands)
+        for start, _ in runs:
+            run = next(found)
             if scales.by_block:
                 part = scales.add_scaled(part, run, start // TILE)
             else:
@@ -222,6 +231,23 @@ def _summed(facts: Instruction, a: Operand, b: Operand, plan: Order, scales: Sca
     if not scales.by_block and not scales.absent:
         total = scales.scale_sum(total)
     return np.where((total & ~softfloat.SIGN) > softfloat.INF, NAN, total)
+
+
+def _runs(facts: Instruction, a: Operand, b: Operand, ranges: list[tuple[int, int]]) -> Iterator[Array]:
+    """Yield the bits [M, N] of every run; those of one length are taken together as far as a pass has room."""
+    m, n = a.significands.shape[1], b.significands.shape[1]
+    most = max(1, pass_outputs(facts.terms, a.significands) // max(1, m * n))
+    for length, alike in itertools.groupby(ranges, lambda one: one[1] - one[0]):
+        starts = [start for start, _ in alike]
+        for at in range(0, len(starts), most):
+            count = min(most, len(starts) - at)
+            left, right = a.runs(starts[at], count, length), b.runs(starts[at], count, length)
+            results = None
+            for first in range(0, length, facts.terms):
+                terms = slice(first, first + facts.terms)
+                results = step(facts, left.cut(terms, _ALL), right.cut(terms, _ALL), results)
+            assert results is not None
+            yield from results
 
 
 @dataclass(frozen=True)

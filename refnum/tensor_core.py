@@ -77,7 +77,10 @@ _classes = functools.cache(functools.partial(_part, index=2))
 
 @dataclass(frozen=True)
 class Operand:
-    """A matrix of codes, decoded: terms on the first axis, [K, R]; `kinds` is None where every code is finite."""
+    """A matrix of codes, decoded: terms on the first axis, [K, R]; `kinds` is None where every code is finite.
+
+    Several runs of terms at once have an axis of their own behind that of the terms, [K, runs, R].
+    """
 
     fmt: Format
     significands: Array
@@ -88,6 +91,15 @@ class Operand:
         """Return some terms of some rows."""
         kinds = None if self.kinds is None else self.kinds[terms, rows]
         return Operand(self.fmt, self.significands[terms, rows], self.exponents[terms, rows], kinds)
+
+    def runs(self, start: int, count: int, length: int) -> Operand:
+        """Return `count` runs of `length` terms, the first beginning at term `start`: [length, count, R]."""
+
+        def apart(x: Array) -> Array:
+            return x[start : start + count * length].reshape(count, length, x.shape[1]).swapaxes(0, 1)
+
+        kinds = None if self.kinds is None else apart(self.kinds)
+        return Operand(self.fmt, apart(self.significands), apart(self.exponents), kinds)
 
 
 def decode_operand(fmt: Format, codes: Array) -> Operand:
@@ -167,9 +179,14 @@ def _require_format(name: str, given: str, facts: Instruction) -> Format:
     return fmt
 
 
+def pass_outputs(terms: int, like: Array) -> int:
+    """Return the results that a pass of steps of so many terms works on at once."""
+    return max(1, (_HOST_PASS if is_host(like) else _DEVICE_PASS) // terms)
+
+
 def tiles(m: int, n: int, terms: int, like: Array) -> Iterator[tuple[slice, slice]]:
     """Yield the (rows, columns) of the passes over an [m, n] result."""
-    outputs = max(1, (_HOST_PASS if is_host(like) else _DEVICE_PASS) // terms)
+    outputs = pass_outputs(terms, like)
     wide = min(n, outputs)
     tall = max(1, outputs // max(1, wide))
     for row in range(0, m, tall):
@@ -177,19 +194,25 @@ def tiles(m: int, n: int, terms: int, like: Array) -> Iterator[tuple[slice, slic
             yield slice(row, min(row + tall, m)), slice(column, min(column + wide, n))
 
 
-def step(facts: Instruction, a: Operand, b: Operand, c: Array) -> Array:
-    """Return the float32 bits of one step; `c` holds the accumulators' bits, u32 [M, N]."""
-    significand, exponent = _accumulator(c)
-    exponents = a.exponents[:, :, None] + b.exponents[:, None, :]
-    top = np.maximum(np.maximum(exponents.max(axis=0), exponent), np.int32(ZERO_EXPONENT))
-    products = a.significands[:, :, None] * b.significands[:, None, :]
+def step(facts: Instruction, a: Operand, b: Operand, c: Array | None) -> Array:
+    """Return the float32 bits of one step, u32 [..., M, N], of operands [T, ..., M] and [T, ..., N].
+
+    c: the accumulators' bits, u32 [..., M, N]; None is +0.
+    """
+    exponents = a.exponents[..., :, None] + b.exponents[..., None, :]
+    top = np.maximum(exponents.max(axis=0), np.int32(ZERO_EXPONENT))
+    if c is not None:
+        significand, exponent = _accumulator(c)
+        top = np.maximum(top, exponent)
+    products = a.significands[..., :, None] * b.significands[..., None, :]
     lift = facts.fraction_bits - a.fmt.mantissa_bits - b.fmt.mantissa_bits
     total = _cut(products, lift, top - exponents).sum(axis=0, dtype=np.int64)
-    total = total + _cut(significand << np.int32(2), 0, top - exponent + np.int32(25 - facts.fraction_bits))
+    if c is not None:
+        total = total + _cut(significand, 2, top - exponent + np.int32(25 - facts.fraction_bits))
     out = _result(total, top - np.int32(facts.fraction_bits), facts.result_bits)
-    if a.kinds is None and b.kinds is None and not bool(((c & ~SIGN) >= INF).any()):
+    if a.kinds is None and b.kinds is None and (c is None or not bool(((c & ~SIGN) >= INF).any())):
         return out
-    return _with_specials(out, a, b, c)
+    return _with_specials(out, a, b, np.zeros_like(out) if c is None else c)
 
 
 def _accumulator(c: Array) -> tuple[Array, Array]:
@@ -203,9 +226,9 @@ def _accumulator(c: Array) -> tuple[Array, Array]:
 
 def _cut(signed: Array, lift: int, places: Array) -> Array:
     """signed * 2**(lift - places), cut toward zero; i32, `places` from 0."""
-    magnitude = abs(signed) << np.int32(lift)
-    cut = magnitude >> np.minimum(places, np.int32(31))
-    return np.where(signed < np.int32(0), -cut, cut)
+    cut = (abs(signed) << np.int32(lift)) >> np.minimum(places, np.int32(31))
+    minus = signed >> np.int32(31)  # 0 or -1
+    return (cut ^ minus) - minus
 
 
 def _result(total: Array, unit: Array, kept_bits: int) -> Array:
@@ -215,8 +238,8 @@ def _result(total: Array, unit: Array, kept_bits: int) -> Array:
     length = (magnitude.astype(np.float64).view(np.int64) >> np.int64(52)).astype(np.int32) - np.int32(1022)
     exponent = np.maximum(unit + length - np.int32(1), np.int32(1 - FP32.bias))
     places = exponent - np.int32(kept_bits) - unit
-    kept = magnitude >> np.clip(places, np.int32(0), np.int32(62)).astype(np.int64)
-    kept = kept << np.clip(-places, np.int32(0), np.int32(kept_bits)).astype(np.int64)
+    kept = magnitude >> np.minimum(np.maximum(places, np.int32(0)), np.int32(62)).astype(np.int64)
+    kept = kept << np.minimum(np.maximum(-places, np.int32(0)), np.int32(kept_bits)).astype(np.int64)
     # the leading one of a normal result adds one to the field
     field = np.minimum(exponent + np.int32(FP32.bias - 1), np.int32(254)).astype(np.uint32)
     bits = (field << np.uint32(23)) + (kept.astype(np.uint32) << np.uint32(23 - kept_bits))
@@ -227,9 +250,9 @@ def _result(total: Array, unit: Array, kept_bits: int) -> Array:
 def _with_specials(out: Array, a: Operand, b: Operand, c: Array) -> Array:
     """Put NaN and Inf where a term is one: NaN, Inf times zero and Inf minus Inf give NaN."""
     zero = np.zeros((1, 1), np.int32, like=c)
-    left = (zero if a.kinds is None else a.kinds)[:, :, None]
-    right = (zero if b.kinds is None else b.kinds)[:, None, :]
-    products = a.significands[:, :, None] * b.significands[:, None, :]
+    left = (zero if a.kinds is None else a.kinds)[..., :, None]
+    right = (zero if b.kinds is None else b.kinds)[..., None, :]
+    products = a.significands[..., :, None] * b.significands[..., None, :]
     infinite = (left == np.int32(_INFINITE)) | (right == np.int32(_INFINITE))
     nan = (left == np.int32(_NAN)) | (right == np.int32(_NAN)) | (infinite & (products == np.int32(0)))
     plus, minus = infinite & (products > np.int32(0)), infinite & (products < np.int32(0))
