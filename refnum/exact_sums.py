@@ -34,8 +34,9 @@ def transformed(parts: Array) -> Array:
     shape = parts.shape
     for half in (8, 4, 2, 1):
         pairs = parts.reshape(8 // half, 2, half, -1)
-        first, second = pairs[:, 0], pairs[:, 1]
-        parts = np.stack([first + second, first - second], axis=1)
+        parts = np.empty_like(pairs)
+        np.add(pairs[:, 0], pairs[:, 1], out=parts[:, 0])
+        np.subtract(pairs[:, 0], pairs[:, 1], out=parts[:, 1])
     return parts.reshape(shape)
 
 
@@ -45,17 +46,36 @@ def signed_sums(lanes: Array) -> Sums:
     zero = significand == np.uint64(0)
     base = np.where(zero, np.int32(255), exponent).min(axis=0)
     place = np.where(zero, np.int32(0), exponent - base)
+    limbs = place.max(axis=0) // np.int32(_LIMB) + np.int32(1)
+    signed = np.where(lanes >= SIGN, -significand.astype(np.int64), significand.astype(np.int64))
+    wide = limbs > np.int32(1)
+    if not bool(wide.any()):
+        return _one_limb(signed, place, base)
+    found = _one_limb(signed, np.where(wide, np.int32(0), place), base)
+    for count in range(2, int(limbs.max()) + 1):  # groups of so many limbs apart from the others, which have fewer
+        chosen = np.flatnonzero(limbs == np.int32(count))
+        if chosen.size:
+            several = _limbs(signed[:, chosen], place[:, chosen], count)
+            for whole, part in zip(found, _joined(several, base[chosen] - np.int32(150)), strict=True):
+                whole[:, chosen] = part
+    return found
+
+
+def _one_limb(signed: Array, place: Array, base: Array) -> Sums:
+    """The sums of groups whose places are below a limb's."""
+    total = transformed(signed << place.astype(np.int64))
+    return Sums(abs(total).astype(np.uint64), np.full_like(place, base - np.int32(150)), total < np.int64(0))
+
+
+def _limbs(signed: Array, place: Array, count: int) -> list[Array]:
+    """The sums of groups in limbs of 36 places, i64, each below 2**63 in magnitude."""
     limb, inside = place // np.int32(_LIMB), place % np.int32(_LIMB)
-    shifted = significand.astype(np.int64) << inside.astype(np.int64)
-    number = np.where(lanes >= SIGN, -shifted, shifted)
-    count = int(limb.max()) + 1 if lanes.size else 1
-    return _joined([transformed(np.where(limb == n, number, np.int64(0))) for n in range(count)], base - np.int32(150))
+    number = signed << inside.astype(np.int64)
+    return [transformed(np.where(limb == np.int32(n), number, np.int64(0))) for n in range(count)]
 
 
 def _joined(limbs: list[Array], exponent: Array) -> Sums:
     """The sum of limbs n of weight 2**(36 n + exponent), i64 below 2**63 in magnitude."""
-    if len(limbs) == 1:
-        return Sums(abs(limbs[0]).astype(np.uint64), np.broadcast_to(exponent, limbs[0].shape), limbs[0] < np.int64(0))
     negative = _digits(limbs)[-1] < np.int64(0)
     digits = _digits([np.where(negative, -limb, limb) for limb in limbs])
     word = digits[-1].astype(np.uint64)
