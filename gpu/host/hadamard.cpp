@@ -1,4 +1,6 @@
 // Rotations of groups of 16, along rows and along columns, and NVFP4 of them (clause N22).
+#include <vector>
+
 #include "common.hpp"
 
 #include "../kernels/hadamard.cuh"
@@ -66,11 +68,13 @@ void refnum_hadamard_quantize_nvfp4(int kind, const void* x, int64_t m, int64_t 
                                     uint32_t* out_amax) {
     const Groups groups = {x, m, k, kind, tall};
     const int64_t along = groups.along(), count = groups.lines() * along;
-    uint32_t tensor = amax ? tensor_maximum(word_at(amax, 0)) : 0, words[GROUP / 2];
-    for (int64_t b = 0; b < count && !amax; ++b) {
+    uint32_t tensor = amax ? tensor_maximum(word_at(amax, 0)) : 0;
+    std::vector<uint32_t> rotations((size_t)(GROUP / 2 * count));
+    for (int64_t b = 0; b < count; ++b) {
         bool odd = false;
+        uint32_t* words = rotations.data() + GROUP / 2 * b;
         rotated<8>(groups, b / along, b % along, signs, rotation, words);
-        const uint32_t found = nvfp4_maximum<BFLOAT16>(words, odd);
+        const uint32_t found = amax ? 0 : nvfp4_maximum<BFLOAT16>(words, odd);
         tensor = found > tensor ? found : tensor;
     }
     std::memcpy(out_amax, &tensor, 4);
@@ -78,7 +82,7 @@ void refnum_hadamard_quantize_nvfp4(int kind, const void* x, int64_t m, int64_t 
     for (int64_t b = 0; b < count; ++b) {
         bool odd = false;
         uint32_t out[2];
-        rotated<8>(groups, b / along, b % along, signs, rotation, words);
+        const uint32_t* words = rotations.data() + GROUP / 2 * b;
         const uint32_t code = block_code(nvfp4_maximum<BFLOAT16>(words, odd), scale, order);
         const uint32_t factor = block_factor(code, scale, order);
         nvfp4_block<BFLOAT16>(words, factor, odd || is_odd_factor(factor), out);
