@@ -108,11 +108,8 @@ def swiglu_backward(
 def _backward_rows(grad: Array, gate: Array, up: Array, weight: Array | None) -> tuple[Array, Array, Array | None]:
     """The steps of `swiglu_backward` on float32 bits; weight: u32 [M, 1] or None."""
     multiply = softfloat.multiply
-    s, y = sigmoid(gate), silu(gate)
-    g, u, received = float32_bits(gate), float32_bits(up), float32_bits(grad)
-    t = softfloat.subtract(_ONE, s)
-    v = softfloat.add(_ONE, multiply(g, t))
-    d = multiply(s, v)
+    y, d = silu(gate), _look_up(_derivative_table, "gate", gate)
+    u, received = float32_bits(up), float32_bits(grad)
     weighted = received if weight is None else multiply(received, weight)
     dprob = None if weight is None else tree_sum(multiply(received, multiply(y, u)))
     return multiply(multiply(weighted, u), d), multiply(weighted, y), dprob
@@ -152,6 +149,15 @@ def _silu_table() -> np.ndarray:
 @functools.cache
 def _sigmoid_table() -> np.ndarray:
     return _load_table()[1]
+
+
+@functools.cache
+def _derivative_table() -> np.ndarray:
+    """d of `swiglu_backward` for every gate, by its steps."""
+    g, s = np.arange(1 << 16, dtype=np.uint32) << np.uint32(16), _sigmoid_table()
+    t = softfloat.subtract(_ONE, s)
+    v = softfloat.add(_ONE, softfloat.multiply(g, t))
+    return softfloat.multiply(s, v)
 
 
 @functools.cache

@@ -31,6 +31,14 @@ def test_every_variant_is_in_one_share(names):
     assert whole == parts and set(whole.values()) == {1}
 
 
+def test_the_dearest_share_of_every_operation_is_judged_first():
+    shares = shares_of(plan_of("model"))
+    first = [share.operation for share in shares[: len(OPERATIONS)]]
+    assert sorted(first) == sorted(OPERATIONS) and len(shares) > len(first)
+    firsts = {item.operation.name: item.choice for item in reversed(variants(plan_of("model")))}
+    assert {share.operation: share.params for share in shares[: len(OPERATIONS)]} == firsts
+
+
 def test_each_kind_of_structure_is_asked_in_full_by_one_share():
     plan = plan_of("model")
     firsts = Counter()

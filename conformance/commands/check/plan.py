@@ -120,15 +120,15 @@ class Variant:
 
 
 def shares_of(plan: Plan) -> list[Share]:
-    """Return the shares into which the variants of a plan fall, those of the operations with most variants first."""
+    """Return the shares into which the variants of a plan fall: first each operation's first, which is asked the most.
+
+    So the processes have short shares left when the work runs out, and end together.
+    """
     found: dict[str, dict[str, None]] = {}
     for item in variants(replace(plan, share=None, laid={}, structured=set())):
         found.setdefault(item.operation.name, {})[item.choice] = None
-    return [
-        Share(operation, choice)
-        for operation, choices in sorted(found.items(), key=lambda item: -len(item[1]))
-        for choice in choices
-    ]
+    every = [[Share(operation, choice) for choice in choices] for operation, choices in found.items()]
+    return [shares[0] for shares in every] + [share for shares in every for share in shares[1:]]
 
 
 def variants(plan: Plan) -> list[Variant]:
