@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from refnum.arrays import TILE, float32_bits
+from refnum.arrays import TILE, float32_bits, group_max
 from refnum.codec import value
 from refnum.errors import ArgumentError
 
@@ -126,7 +126,8 @@ def _reduce(magnitude: np.ndarray, rows: int, last: int) -> np.ndarray:
         padded = np.zeros((height * rows, width * last), magnitude.dtype)
         padded[: magnitude.shape[0], : magnitude.shape[1]] = magnitude
         magnitude = padded
-    return magnitude.reshape(height, rows, width, last).max(axis=(1, 3), initial=0)
+    tall = magnitude if rows == 1 else magnitude.reshape(height, rows, width * last).max(axis=1)
+    return group_max(tall, last)
 
 
 @functools.cache
