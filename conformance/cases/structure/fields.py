@@ -32,7 +32,7 @@ SEEDS = 6
 """Seeds of which one gives arrays that are cut in the way that was found."""
 OUT, SAME, OTHERS = (0, 4), (5,), (1, 2, 3, 6, 7)
 """Of eight turns those that give `out`, those that repeat a row, and those in any other storage."""
-SEEN_AGAIN = 1 << 13
+SEEN_AGAIN = 1 << 14
 """Elements up to which a pair that is asked once, in a form that shows less, is asked in another one too: a call that
 gives `out` hands out no arrays of its own, and rows that are all alike cannot be told apart."""
 CALL_TURNS = {3: "after a refusal", 6: "at once"}
@@ -53,7 +53,9 @@ ORDINARY, LARGE = 3, 1 << 14
 """Of how many numbers one stands amid ordinary elements alone; and elements beyond which none does."""
 DATA = {"encode_e2m1": {"scale_byte": (0, 1, 126, 128, 254, 255)},
         "hadamard16": {"signs": (0, 1, 254, 55271, 55273, 65535)},
-        "hadamard_quantize_nvfp4": {"signs": (0, 1, 254, 55271, 55273, 65535)}}  # fmt: skip
+        "hadamard_quantize_nvfp4": {"signs": (0, 1, 254, 55271, 55273, 65535)},
+        "radix4": {"n0": (-20, 0, 40)}, "dequantize_radix4": {"n0": (-20, 0, 40)},
+        "dge": {"k": (1, 16), "cap": (1, 9)}}  # fmt: skip
 """Operation -> numbers that are arguments, and values of theirs that are not the default."""
 TWOFOLD = ("prob", "grad", "weights", "values", "splits", "a_scales", "b_scales")
 """Factors of a shape of which each number meets every level."""

@@ -87,7 +87,7 @@ def pairs(operation: str, share: float, dice: Random, turns: int = TURNS) -> Pai
     _in_turns(found, operation, turns)
     dear = share < LEAST_SHARE
     found[4097 if dear else GIANT_TALL[step == 1], 1] += 2 * turns
-    found[GIANT_TALL[step == 1], 1] += 1 if dear and turns == TURNS else 0
+    found[GIANT_TALL[True], 1] += 1 if dear and turns == TURNS else 0
     found[2, GIANT_WIDE[step == 1]] += 2 * turns if share >= LEAST_SHARE else turns
     return _even(operation, found)
 
@@ -95,17 +95,17 @@ def pairs(operation: str, share: float, dice: Random, turns: int = TURNS) -> Pai
 def brief_pairs(operation: str, dice: Random) -> Pairs:
     """Return pairs in which every singled out number stands once, most beside a small one, and the largest.
 
-    A residue of 256 that none of them leaves is that of a number beyond 256, as a kernel may treat its last tile apart.
+    Residues of 256 are those of numbers beyond 256, as a kernel may treat its last tile apart.
     """
     found, step = Pairs(), unit(operation)
     for rows in tall_numbers():
         found[rows, dice.randint(1, max(1, min(17, AREA // 2 // step // rows)))] += 1
     for size in wide_numbers(operation):
         found[dice.randint(1, max(1, min(40, AREA // 2 // step // size))), size] += 1
-    for rows in (number for number in RESIDUES if number < LOW):
-        found[rows + LOW, 1] += 1
+    for rows in (number for number in range(LOW, 2 * LOW) if number not in MARKS):
+        found[rows, 1] += 1
         if step == 1:
-            found[1, rows + LOW] += 1
+            found[1, rows] += 1
     found[4097, 1] += 1
     found[2, GIANT_WIDE[step == 1]] += 1
     return _even(operation, found)
