@@ -149,7 +149,8 @@ def _spread(maker: Maker, amount: str, dice: Random) -> Iterator[tuple[Maker, Ro
     ways = [(f"experts {count}", max(count, dice.choice(tall_numbers()[:90]))) for count in (*tall_numbers(), 1100)]
     ways += [("long", count) for count in tall_numbers()] + [("thousand", 1500)] * THOUSANDS
     ways += [(dice.choice(("many", "boundary")), dice.choice(SMALL)) for _ in range(THOUSANDS)]
-    yield maker, {"drawn": "every", "classes": CLASSES[1]}, [(sum(EVERY), 1, 2)]
+    given: Row = {"splits": "list"} if operation in RAGGED else {}
+    yield maker, {**given, "drawn": "every", "classes": CLASSES[1]}, [(sum(EVERY), 1, 2)]
     for place, (way, rows) in enumerate(ways):
         if rows > MOST_SPREAD or (amount == "brief" and (place + len(maker.profile)) % BRIEF_SPREAD):
             continue
@@ -158,7 +159,7 @@ def _spread(maker: Maker, amount: str, dice: Random) -> Iterator[tuple[Maker, Ro
         sizes = [size for size in wide_numbers(operation) if size <= room and (size * block - residue) % step == 0]
         chosen = {dice.choice(sizes) for _ in range(8)} if sizes else {1}
         chosen = chosen if maker.cutting.axis == COLUMNS else {min(chosen)}
-        yield maker, {"drawn": way, "classes": CLASSES[place % 3 > 0]}, [(rows, size, 2) for size in sorted(chosen)]
+        yield maker, {**given, "drawn": way, "classes": CLASSES[place % 3 > 0]}, [(rows, size, 2) for size in sorted(chosen)]
 
 
 def _brief(maker: Maker, dice: Random) -> Pairs:
