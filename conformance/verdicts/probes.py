@@ -304,7 +304,7 @@ def _one_array(subject: Subject, case: Case, golden: Golden, tally: Tally, secon
     names = alike(case)
     if len(names) > 1:
         narrow = min(names, key=lambda name: WORDS.get(name, 0))  # random words of fewer bits are legal as others
-        same = case.with_inputs({name: case.inputs[narrow] for name in names}, label=SAME_ARRAY.name)
+        same = case.with_inputs(dict.fromkeys(names, case.inputs[narrow]), label=SAME_ARRAY.name)
         _elsewhere(SAME_ARRAY)(subject, same, run_golden(same), tally, seconds)
 
 

@@ -159,7 +159,11 @@ def _spread(maker: Maker, amount: str, dice: Random) -> Iterator[tuple[Maker, Ro
         sizes = [size for size in wide_numbers(operation) if size <= room and (size * block - residue) % step == 0]
         chosen = {dice.choice(sizes) for _ in range(8)} if sizes else {1}
         chosen = chosen if maker.cutting.axis == COLUMNS else {min(chosen)}
-        yield maker, {**given, "drawn": way, "classes": CLASSES[place % 3 > 0]}, [(rows, size, 2) for size in sorted(chosen)]
+        yield (
+            maker,
+            {**given, "drawn": way, "classes": CLASSES[place % 3 > 0]},
+            [(rows, size, 2) for size in sorted(chosen)],
+        )
 
 
 def _brief(maker: Maker, dice: Random) -> Pairs:

@@ -86,9 +86,9 @@ def drawn(way: str, rows: int, columns: int, align: int, seed: int, even: bool) 
     """Return rows of every expert, always the same for the same arguments.
 
     Args:
-        way: `every` length of `EVERY`, `cut` the rows at random places, one expert `long` among few, `many` experts of few rows, a `boundary`
-            anywhere behind small experts, `one` expert with all, more than half a `thousand` experts, or, for
-            `experts n`, so many experts that have all.
+        way: `every` length of `EVERY`, `cut` the rows at random places, one expert `long` among few, `many` experts of
+            few rows, a `boundary` anywhere behind small experts, `one` expert with all, more than half a `thousand`
+            experts, or, for `experts n`, so many experts that have all.
         rows: of all experts, about; exactly, for `cut` and `one`.
         columns, align: each expert's rows are padded to a multiple of `align`, which bounds the experts.
         seed: of the draw. even: every count is even.

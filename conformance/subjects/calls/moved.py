@@ -66,8 +66,12 @@ def beside_each_other(case: Case) -> list[str]:
     """Return the inputs that a caller may keep as columns of one array: matrices of a dtype, and of as many rows."""
     arrays = stored_inputs(case)
     first = next(iter(arrays.values()))
-    return [name for name, array in arrays.items()
-            if array.ndim == first.ndim == 2 and array.size and array.dtype == first.dtype and len(array) == len(first)]  # fmt: skip
+    if first.ndim != 2:
+        return []
+    kind = first.dtype, len(first)
+    return [
+        name for name, array in arrays.items() if array.ndim == 2 and array.size and (array.dtype, len(array)) == kind
+    ]
 
 
 def alike(case: Case) -> list[str]:

@@ -82,7 +82,7 @@ def call_parts(
             remember_like(one, part.of(named, cutting.outputs).values())
             for _ in range(1 + (place in kept)):  # a buffer that is handed out shows in the second call
                 called = call(subject, one, seconds)
-            if called is not None and called.outcome is Outcome.PASS:  # what was seen in company may show in company alone
+            if called is not None and called.outcome is Outcome.PASS:  # it may be wrong in company alone
                 called = _beside(subject, one, part.calls, seconds) or called
             if place in raised and called is not None and called.outcome is Outcome.PASS:
                 called = Called(outcome=Outcome.FAULT, words=raised[place])
