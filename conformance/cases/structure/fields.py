@@ -51,7 +51,8 @@ MOST_TOKENS, CROWDED, MOST_PADDED = 16390, 5, 1 << 13
 """The most tokens; of how many fields one has as many as may be; elements of padding by which few are aligned."""
 ORDINARY, LARGE = 3, 1 << 14
 """Of how many numbers one stands amid ordinary elements alone; and elements beyond which none does."""
-DATA = {"encode_e2m1": {"scale_byte": (0, 1, 126, 128, 254, 255)},
+DATA: Mapping[str, Mapping[str, tuple[int, ...]]] = {
+        "encode_e2m1": {"scale_byte": (0, 1, 126, 128, 254, 255)},
         "hadamard16": {"signs": (0, 1, 254, 55271, 55273, 65535)},
         "hadamard_quantize_nvfp4": {"signs": (0, 1, 254, 55271, 55273, 65535)},
         "radix4": {"n0": (-20, 0, 40)}, "dequantize_radix4": {"n0": (-20, 0, 40)},
